@@ -1,0 +1,25 @@
+/* buffer.h - a growing run of bytes. data is NUL-terminated whenever size > 0 or after init+append. */
+#ifndef COMMON_BUFFER_H
+#define COMMON_BUFFER_H
+
+#include <stddef.h>
+
+struct buffer {
+    char *data;      /* owned; NULL while empty and never grown */
+    size_t size;     /* bytes in use, the terminating NUL not counted */
+    size_t capacity; /* bytes allocated */
+};
+
+#define BUFFER_INIT { NULL, 0, 0 }
+
+void buffer_release(struct buffer *b);          /* leaves it empty and usable */
+void buffer_clear(struct buffer *b);            /* size 0, memory kept */
+int buffer_reserve(struct buffer *b, size_t extra); /* 0 or ERR_NOMEM */
+int buffer_append(struct buffer *b, const void *bytes, size_t n); /* 0 or ERR_NOMEM; b unchanged then */
+int buffer_add(struct buffer *b, const char *text);               /* append a C string */
+int buffer_printf(struct buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+char *buffer_take(struct buffer *b, size_t *size); /* given: free(); size may be NULL; b is empty after */
+
+#define AUTO_BUFFER __attribute__((cleanup(buffer_release)))
+
+#endif

@@ -1,0 +1,28 @@
+/*
+ * extract.h - the code in a model's answer. Pure; bounded by EXTRACT_MAX.
+ *
+ * After the last </think>: the last fence tagged python, triton or py, else
+ * the last fence, else the whole text. A fence that is open at the end counts,
+ * and sets is_truncated.
+ */
+#ifndef COMMON_EXTRACT_H
+#define COMMON_EXTRACT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define EXTRACT_MAX (1024 * 1024)
+
+enum extract_from { EXTRACT_TAGGED_FENCE, EXTRACT_FENCE, EXTRACT_TEXT };
+
+struct extract {
+    const char *code; /* view into the text that was given */
+    size_t size;
+    enum extract_from from;
+    bool is_truncated; /* the fence was never closed */
+};
+
+/* Returns 0, or ERR_INPUT when nothing but white space is left, or it is longer than EXTRACT_MAX. */
+int extract_code(const char *text, size_t size, struct extract *out);
+
+#endif

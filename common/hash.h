@@ -1,0 +1,13 @@
+/* hash.h - SHA-256 (libsodium) and random bytes. */
+#ifndef COMMON_HASH_H
+#define COMMON_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HASH_TEXT_SIZE 72 /* "sha256:" + 64 hex digits + NUL */
+
+void hash_text(const void *bytes, size_t size, char out[HASH_TEXT_SIZE]);
+uint64_t random_u64(void); /* from the kernel's generator; any thread */
+
+#endif

@@ -1,0 +1,33 @@
+/* http_client.h - JSON over HTTP for the command line and the trainer (libcurl). Blocking; one handle per thread. */
+#ifndef COMMON_HTTP_CLIENT_H
+#define COMMON_HTTP_CLIENT_H
+
+#include <stddef.h>
+
+#include <jansson.h>
+
+#include "common/buffer.h"
+#include "common/error.h"
+
+struct http_client;
+
+/* base_url is copied ("http://127.0.0.1:8080", no trailing slash needed); token may be NULL. */
+int http_client_new(const char *base_url, const char *token, struct http_client **out, struct error *err);
+void http_client_free(struct http_client *c);
+
+struct http_answer {
+    long status;          /* HTTP status; 0 when no answer came */
+    double retry_after_s; /* < 0: none */
+    struct buffer body;
+};
+void http_answer_release(struct http_answer *a);
+
+/*
+ * One request. path begins with '/'; body NULL for none, else sent as application/json.
+ * Returns 0 whenever an HTTP answer came, whatever its status; ERR_UNAVAILABLE (no connection) or
+ * ERR_TIMEOUT otherwise. timeout_s 0: no limit.
+ */
+int http_client_call(struct http_client *c, const char *method, const char *path, const char *body,
+                     size_t body_size, double timeout_s, struct http_answer *out, struct error *err);
+
+#endif

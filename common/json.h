@@ -1,0 +1,58 @@
+/*
+ * json.h - strict reading of JSON from outside: duplicate keys, unknown keys
+ * and wrong types are errors that carry a JSON pointer (RFC 6901).
+ */
+#ifndef COMMON_JSON_H
+#define COMMON_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "common/error.h"
+
+#define JSON_POINTER_SIZE 128
+
+/* Where and why a document was refused. */
+struct json_fault {
+    char pointer[JSON_POINTER_SIZE]; /* "" is the document itself */
+    char text[192];
+};
+
+/* Parse one document (duplicate keys refused, NUL refused). Given: json_decref(). NULL: fault is filled. */
+json_t *json_parse(const char *bytes, size_t size, struct json_fault *fault);
+
+enum json_want {
+    JSON_WANT_STRING,  /* const char **; view into the document */
+    JSON_WANT_INT,     /* int64_t *; bounds checked */
+    JSON_WANT_NUMBER,  /* double *; bounds checked; integers are numbers too */
+    JSON_WANT_BOOL,    /* bool * */
+    JSON_WANT_OBJECT,  /* json_t **; borrowed from the document */
+    JSON_WANT_ARRAY,   /* json_t **; borrowed */
+    JSON_WANT_ANY,     /* json_t **; borrowed */
+};
+
+/* One row for each key that an object may have. A key that is absent or null leaves *out alone. */
+struct json_field {
+    const char *key;
+    enum json_want want;
+    void *out;
+    bool is_required;
+    double min, max; /* for INT and NUMBER; for STRING max is the longest allowed in bytes; 0, 0: none */
+};
+
+/*
+ * Read an object by its table of fields. base is the pointer of the object
+ * ("" for the document). Returns 0 or ERR_INPUT with fault filled: not an
+ * object, unknown key, missing key, wrong type, out of range.
+ */
+int json_read(json_t *object, const char *base, const struct json_field *fields, size_t n,
+              struct json_fault *fault);
+
+/* Fill fault; returns ERR_INPUT. */
+int json_refuse(struct json_fault *fault, const char *pointer, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

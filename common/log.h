@@ -1,0 +1,23 @@
+/*
+ * log.h - one line per event on stderr: JSON, or text on a terminal.
+ * The subject is the submission, task or worker that the line is about, or
+ * NULL. Never log submitted code or secrets. Any thread.
+ */
+#ifndef COMMON_LOG_H
+#define COMMON_LOG_H
+
+#include <stdbool.h>
+
+enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+enum log_format { LOG_FORMAT_JSON, LOG_FORMAT_TEXT };
+
+void log_setup(enum log_level max, enum log_format format);
+void log_write(enum log_level level, const char *subject, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#define log_error(subject, ...) log_write(LOG_LEVEL_ERROR, subject, __VA_ARGS__)
+#define log_warn(subject, ...) log_write(LOG_LEVEL_WARN, subject, __VA_ARGS__)
+#define log_info(subject, ...) log_write(LOG_LEVEL_INFO, subject, __VA_ARGS__)
+#define log_debug(subject, ...) log_write(LOG_LEVEL_DEBUG, subject, __VA_ARGS__)
+
+#endif

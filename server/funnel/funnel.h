@@ -1,0 +1,85 @@
+/*
+ * funnel.h - takes each submission through its stages, cheapest first.
+ *
+ * This is what HTTP sees of judging: submit, look, wait, cancel, register a
+ * task, status. Loop thread only; nothing here blocks.
+ */
+#ifndef FUNNEL_H
+#define FUNNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+#include <uv.h>
+
+#include "common/error.h"
+#include "common/json.h"
+#include "server/config.h"
+#include "server/store/store.h"
+
+struct funnel;
+
+/* store is borrowed for the funnel's life. Takes up what the store says is unfinished, and starts the workers. */
+int funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, struct funnel **out, struct error *err);
+/* After funnel_drain() has called back. NULL is fine. */
+void funnel_free(struct funnel *f);
+/* Stop taking and starting work; running stages get grace_ms; the rest goes back to queued. cb once workers are gone. */
+void funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *arg);
+/* New settings after SIGHUP; those that need a restart are logged and left. */
+void funnel_reload(struct funnel *f, const struct config *config);
+
+/* --- requests. The JSON documents are those of DESIGN's API; they are borrowed. --- */
+
+/* Why a request was refused: fault.pointer says where for FUNNEL_BAD. */
+enum funnel_refusal {
+    FUNNEL_OK = 0,
+    FUNNEL_BAD,         /* 400: fault */
+    FUNNEL_NO_TASK,     /* 404 */
+    FUNNEL_TOO_LARGE,   /* 413 */
+    FUNNEL_FULL,        /* 429: retry_after_s */
+    FUNNEL_UNAVAILABLE, /* 503: draining, or the store fails: retry_after_s */
+    FUNNEL_UNRUNNABLE,  /* 422: the reference does not run: fault.text and `detail`, its own traceback */
+};
+struct funnel_answer {
+    enum funnel_refusal refusal;
+    struct json_fault fault;
+    int retry_after_s;
+    bool is_new;   /* tasks: false where it existed already */
+    char id[80];   /* submission, group or task id when refusal is FUNNEL_OK */
+    char *detail;  /* NULL or text; view, valid during the callback */
+};
+/* Runs once, on a later turn of the loop or before the call returns. answer is borrowed. */
+typedef void funnel_answer_cb(void *arg, const struct funnel_answer *answer);
+
+/* POST /v1/submissions: answered once durable (an inline reference is registered first). */
+void funnel_submit(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg);
+/* POST /v1/groups */
+void funnel_submit_group(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg);
+/* POST /v1/tasks: answered once the reference ran in a worker and the record is durable. */
+void funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg);
+
+/* --- looking. Given documents: json_decref(). --- */
+
+/* The submission as JSON (DESIGN §8), finished or not; NULL with ERR_NOTFOUND or ERR_STORE. */
+json_t *funnel_show_submission(struct funnel *f, const char *id, struct error *err);
+/* {"id","state","task","items":[submission …],"ranking":[index …]} */
+json_t *funnel_show_group(struct funnel *f, const char *id, struct error *err);
+bool funnel_is_finished(struct funnel *f, const char *id); /* a submission or a group; unknown ids are finished */
+/* {"state","version","queues":{…},"workers":[…],"gpus":[…],"sandbox":{…},"counts":{…},"store":{…},"env":{…}} */
+json_t *funnel_status(struct funnel *f);
+/* True when work can be judged; else why is filled ("starting workers", "draining", …). */
+bool funnel_is_ready(struct funnel *f, char *why, size_t size);
+
+/* --- waiting: wait_cb runs once when the submission or group is finished, unless the wait is ended first. --- */
+struct funnel_wait;
+typedef void funnel_wait_cb(void *arg);
+/* NULL: already finished or unknown (wait_cb does not run), or no memory. */
+struct funnel_wait *funnel_wait(struct funnel *f, const char *id, funnel_wait_cb *cb, void *arg);
+void funnel_wait_end(struct funnel_wait *w); /* after this wait_cb does not run; NULL is fine. Not after it ran. */
+
+/* 0, ERR_NOTFOUND, or ERR_CONFLICT (finished already). A group: all of its items that are not finished. */
+int funnel_cancel(struct funnel *f, const char *id, struct error *err);
+
+#endif

@@ -1,0 +1,149 @@
+/*
+ * store.h - what must survive: tasks, sources, submissions, groups.
+ *
+ * One writer thread owns the only connection that writes or checkpoints; it
+ * takes whatever is queued, commits it as one transaction and reports back to
+ * the loop. Reads run on the loop thread over a read-only connection: point
+ * look-ups and bounded pages only. All functions: loop thread only.
+ */
+#ifndef STORE_H
+#define STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <uv.h>
+
+#include "common/buffer.h"
+#include "common/error.h"
+#include "common/hash.h"
+#include "common/ids.h"
+
+struct store;
+
+/* Open or create; migrates an older schema; refuses a newer one. writer_limit: most writes queued before ERR_FULL. */
+int store_open(uv_loop_t *loop, const char *path, size_t writer_limit, struct store **out, struct error *err);
+/* Commit what is queued, then close; callbacks of what is queued run before it returns. NULL is fine. */
+void store_close(struct store *s);
+
+/* Runs on the loop thread once the write is durable (code 0) or has failed (err says why). */
+typedef void store_done_cb(void *arg, int code, const struct error *err);
+
+/* Strings in rows that are written are copied; rows that are read own their strings: release them. */
+
+enum submission_state { SUBMISSION_QUEUED, SUBMISSION_RUNNING, SUBMISSION_DONE, SUBMISSION_CANCELLED, SUBMISSION_NSTATES };
+const char *submission_state_name(enum submission_state state);
+int submission_state_find(const char *name); /* -1: unknown */
+
+struct task_row {
+    char id[HASH_TEXT_SIZE]; /* hash of entry point, reference, dynamic_shapes and declared cases */
+    char *name;
+    char *entry_point;
+    int level; /* 0: not told */
+    bool dynamic_shapes;
+    char *reference;       /* source text; stored once by hash, compressed */
+    size_t reference_size;
+    char *spec;            /* JSON: cases, as the referee registered it */
+    char *metadata;        /* JSON object or NULL */
+    int64_t created_ms;
+};
+
+struct submission_row {
+    char id[ID_SIZE];
+    char group_id[ID_SIZE]; /* "" for none */
+    int group_index;
+    char task_id[HASH_TEXT_SIZE];
+    char source_hash[HASH_TEXT_SIZE];
+    enum submission_state state;
+    int priority; /* 0 interactive, 1 batch */
+    char *client; /* NULL: none */
+    char *request; /* JSON: entry_point, policy, reward, until, seed, metadata, flags: all that judging needs */
+    int attempts; /* times it was begun */
+    int64_t created_ms, finished_ms; /* 0: not yet */
+    char *stage;  /* last stage reached, NULL: none */
+    char *class_; /* NULL until done */
+    double reward; /* NAN: none */
+    char *verdict; /* JSON, the answer as it is sent; NULL until done */
+};
+
+struct group_row {
+    char id[ID_SIZE];
+    char task_id[HASH_TEXT_SIZE];
+    char *request; /* JSON */
+    int size;
+    int64_t created_ms;
+};
+
+void task_row_release(struct task_row *r);
+void submission_row_release(struct submission_row *r);
+void group_row_release(struct group_row *r);
+
+/* --- writes: queued; 0, ERR_FULL or ERR_NOMEM at once (the callback does not run then) --- */
+
+int store_add_task(struct store *s, const struct task_row *row, store_done_cb *cb, void *arg, struct error *err);
+
+/* New submissions (and their group, or NULL) with their sources: all or none. sources[i] belongs to rows[i]. */
+struct store_source {
+    const char *text;
+    size_t size;
+};
+int store_add_submissions(struct store *s, const struct group_row *group, const struct submission_row *rows,
+                          const struct store_source *sources, size_t n, store_done_cb *cb, void *arg,
+                          struct error *err);
+
+/* Begun once more: state running, attempts as given. cb may be NULL. */
+int store_begin_submission(struct store *s, const char *id, int attempts, store_done_cb *cb, void *arg,
+                           struct error *err);
+/* Put back: state queued (the daemon drains, or its worker died). */
+int store_requeue_submission(struct store *s, const char *id, store_done_cb *cb, void *arg, struct error *err);
+/* Ended: writes state, stage, class_, reward, verdict, finished_ms, and the captured output (may be NULL). */
+int store_finish_submission(struct store *s, const struct submission_row *row, const char *log, size_t log_size,
+                            store_done_cb *cb, void *arg, struct error *err);
+
+/* --- reads: 0, ERR_NOTFOUND, ERR_STORE or ERR_NOMEM --- */
+
+int store_get_task(struct store *s, const char *id, struct task_row *out, struct error *err);
+int store_get_submission(struct store *s, const char *id, struct submission_row *out, struct error *err);
+int store_get_source(struct store *s, const char *hash, struct buffer *out, struct error *err);
+int store_get_log(struct store *s, const char *submission_id, struct buffer *out, struct error *err);
+int store_get_group(struct store *s, const char *id, struct group_row *out, struct error *err);
+/* Calls row_cb for each submission of the group in order; the row is borrowed. row_cb returns false to stop. */
+typedef bool store_submission_cb(void *arg, const struct submission_row *row);
+int store_each_of_group(struct store *s, const char *group_id, store_submission_cb *row_cb, void *arg,
+                        struct error *err);
+
+struct submission_filter {
+    int state;           /* -1: any */
+    const char *task_id; /* NULL: any */
+    const char *class_;
+    const char *client;
+    const char *group_id;
+    const char *before; /* id: only older ones (the cursor); NULL: from the newest */
+    int limit;          /* 1 .. 200 */
+};
+int store_list_submissions(struct store *s, const struct submission_filter *f, store_submission_cb *row_cb, void *arg,
+                           struct error *err); /* newest first */
+
+typedef bool store_task_cb(void *arg, const struct task_row *row); /* reference and spec are NULL in lists */
+/* By id; after: id of the last one seen, NULL to begin. name: only this name, NULL: any. */
+int store_list_tasks(struct store *s, const char *name, const char *after, int limit, store_task_cb *row_cb, void *arg,
+                     struct error *err);
+
+/* Every submission that is queued or running, oldest first: what a restart takes up again. */
+int store_each_unfinished(struct store *s, store_submission_cb *row_cb, void *arg, struct error *err);
+
+struct store_counts {
+    int64_t by_state[SUBMISSION_NSTATES];
+    int64_t tasks;
+};
+int store_count(struct store *s, struct store_counts *out, struct error *err);
+
+/* For /v1/status and /metrics. */
+struct store_figures {
+    int64_t commits, rows_written, queued_writes, wal_bytes;
+    double commit_ms_last, commit_ms_max;
+};
+void store_figures(struct store *s, struct store_figures *out);
+
+#endif
