@@ -18,7 +18,8 @@ int buffer_reserve(struct buffer *b, size_t extra); /* 0 or ERR_NOMEM */
 int buffer_append(struct buffer *b, const void *bytes, size_t n); /* 0 or ERR_NOMEM; b unchanged then */
 int buffer_add(struct buffer *b, const char *text);               /* append a C string */
 int buffer_printf(struct buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
-char *buffer_take(struct buffer *b, size_t *size); /* given: free(); size may be NULL; b is empty after */
+/* Given: free(); size may be NULL; b is empty after. "" where nothing was appended; NULL: no memory. */
+char *buffer_take(struct buffer *b, size_t *size);
 
 #define AUTO_BUFFER __attribute__((cleanup(buffer_release)))
 

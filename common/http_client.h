@@ -11,7 +11,10 @@
 
 struct http_client;
 
-/* base_url is copied ("http://127.0.0.1:8080", no trailing slash needed); token may be NULL. */
+/*
+ * base_url is copied ("http://127.0.0.1:8080", no trailing slash needed), token too, which may be NULL.
+ * A loopback address is never asked through a proxy. 0, ERR_INPUT (not http or https) or ERR_NOMEM.
+ */
 int http_client_new(const char *base_url, const char *token, struct http_client **out, struct error *err);
 void http_client_free(struct http_client *c);
 
@@ -24,8 +27,8 @@ void http_answer_release(struct http_answer *a);
 
 /*
  * One request. path begins with '/'; body NULL for none, else sent as application/json.
- * Returns 0 whenever an HTTP answer came, whatever its status; ERR_UNAVAILABLE (no connection) or
- * ERR_TIMEOUT otherwise. timeout_s 0: no limit.
+ * Returns 0 whenever an HTTP answer came, whatever its status; ERR_UNAVAILABLE (no connection),
+ * ERR_TIMEOUT, ERR_INPUT (no such address) or ERR_NOMEM otherwise. timeout_s 0: no limit.
  */
 int http_client_call(struct http_client *c, const char *method, const char *path, const char *body,
                      size_t body_size, double timeout_s, struct http_answer *out, struct error *err);

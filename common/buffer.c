@@ -1,0 +1,93 @@
+#include "common/buffer.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+
+void
+buffer_release(struct buffer *b)
+{
+    free(b->data);
+    *b = (struct buffer)BUFFER_INIT;
+}
+
+void
+buffer_clear(struct buffer *b)
+{
+    b->size = 0;
+    if (b->data)
+        b->data[0] = '\0';
+}
+
+int
+buffer_reserve(struct buffer *b, size_t extra)
+{
+    if (extra >= SIZE_MAX / 2 - b->size)
+        return ERR_NOMEM;
+    size_t need = b->size + extra + 1;
+    if (need <= b->capacity)
+        return 0;
+    /* Doubling keeps appends cheap; the first block holds a typical line. */
+    size_t capacity = b->capacity < 128 ? 128 : b->capacity * 2;
+    if (capacity < need)
+        capacity = need;
+    char *grown = realloc(b->data, capacity);
+    if (!grown)
+        return ERR_NOMEM;
+    grown[b->size] = '\0';
+    b->data = grown;
+    b->capacity = capacity;
+    return 0;
+}
+
+int
+buffer_append(struct buffer *b, const void *bytes, size_t n)
+{
+    if (buffer_reserve(b, n) < 0)
+        return ERR_NOMEM;
+    if (n > 0)
+        memcpy(b->data + b->size, bytes, n);
+    b->size += n;
+    b->data[b->size] = '\0';
+    return 0;
+}
+
+int
+buffer_add(struct buffer *b, const char *text)
+{
+    return buffer_append(b, text, strlen(text));
+}
+
+int
+buffer_printf(struct buffer *b, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (n < 0 || buffer_reserve(b, (size_t)n) < 0)
+        return ERR_NOMEM;
+    va_start(args, format);
+    vsnprintf(b->data + b->size, (size_t)n + 1, format, args);
+    va_end(args);
+    b->size += (size_t)n;
+    return 0;
+}
+
+char *
+buffer_take(struct buffer *b, size_t *size)
+{
+    if (size)
+        *size = 0;
+    if (buffer_reserve(b, 0) < 0)
+        return NULL;
+    char *data = b->data;
+    if (size)
+        *size = b->size;
+    *b = (struct buffer)BUFFER_INIT;
+    return data;
+}

@@ -1,0 +1,38 @@
+#include "common/hash.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <sodium.h>
+
+void
+hash_text(const void *bytes, size_t size, char out[HASH_TEXT_SIZE])
+{
+    unsigned char digest[crypto_hash_sha256_BYTES];
+
+    crypto_hash_sha256(digest, bytes, size);
+    memcpy(out, "sha256:", 7);
+    sodium_bin2hex(out + 7, HASH_TEXT_SIZE - 7, digest, sizeof(digest));
+}
+
+uint64_t
+random_u64(void)
+{
+    uint64_t value = 0;
+    ssize_t n;
+
+    /* Eight bytes are never cut short once the generator is seeded; only a signal during early boot interrupts. */
+    do
+        n = getrandom(&value, sizeof(value), 0);
+    while (n < 0 && errno == EINTR);
+    if (n != (ssize_t)sizeof(value)) {
+        /* Secret seeds depend on this: going on with a guessable value would be worse than stopping. */
+        static const char text[] = "getrandom failed: no source of random numbers\n";
+        fputs(text, stderr);
+        abort();
+    }
+    return value;
+}

@@ -1,0 +1,184 @@
+#include "common/http_client.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include <curl/curl.h>
+
+#include "common/auto.h"
+
+#define BODY_MAX ((size_t)256 * 1024 * 1024) /* an answer longer than this is a mistake, not an answer */
+#define CONNECT_LIMIT_S 10L
+
+struct http_client {
+    CURL *curl;
+    char *base_url; /* without trailing slashes */
+    char *token;    /* NULL: none */
+};
+
+static bool
+is_loopback(const char *url)
+{
+    static const char *const hosts[] = { "http://127.", "http://localhost", "http://[::1]" };
+    for (size_t i = 0; i < ARRAY_LEN(hosts); i++)
+        if (strncasecmp(url, hosts[i], strlen(hosts[i])) == 0)
+            return true;
+    return false;
+}
+
+void
+http_client_free(struct http_client *c)
+{
+    if (!c)
+        return;
+    if (c->curl)
+        curl_easy_cleanup(c->curl);
+    free(c->base_url);
+    free(c->token);
+    free(c);
+}
+
+int
+http_client_new(const char *base_url, const char *token, struct http_client **out, struct error *err)
+{
+    *out = NULL;
+    if (strncasecmp(base_url, "http://", 7) != 0 && strncasecmp(base_url, "https://", 8) != 0)
+        return error_set(err, ERR_INPUT, "\"%s\" is not an http:// or https:// address", base_url);
+    struct http_client *c = calloc(1, sizeof(*c));
+    if (!c)
+        return error_set(err, ERR_NOMEM, "out of memory");
+    size_t size = strlen(base_url);
+    while (size > 0 && base_url[size - 1] == '/')
+        size--;
+    c->base_url = strndup(base_url, size);
+    c->token = token ? strdup(token) : NULL;
+    c->curl = curl_easy_init();
+    if (!c->base_url || (token && !c->token) || !c->curl) {
+        http_client_free(c);
+        return error_set(err, ERR_NOMEM, "out of memory");
+    }
+    *out = c;
+    return 0;
+}
+
+void
+http_answer_release(struct http_answer *a)
+{
+    buffer_release(&a->body);
+    *a = (struct http_answer){ 0, -1, BUFFER_INIT };
+}
+
+static size_t
+receive_cb(char *bytes, size_t one, size_t n, void *arg)
+{
+    struct buffer *body = arg;
+    if (one * n > BODY_MAX - body->size || buffer_append(body, bytes, one * n) < 0)
+        return 0; /* curl then ends the transfer with CURLE_WRITE_ERROR */
+    return one * n;
+}
+
+static int
+add_header(struct curl_slist **list, const char *name, const char *value)
+{
+    AUTO_BUFFER struct buffer line = BUFFER_INIT;
+    struct curl_slist *longer = NULL;
+    if (buffer_printf(&line, "%s: %s", name, value) == 0)
+        longer = curl_slist_append(*list, line.data);
+    if (!longer)
+        return ERR_NOMEM;
+    *list = longer;
+    return 0;
+}
+
+static int
+make_headers(const struct http_client *c, bool has_body, struct curl_slist **list)
+{
+    if (add_header(list, "Accept", "application/json") < 0)
+        return ERR_NOMEM;
+    /* Without this curl asks for "100 Continue" first and waits a second for servers that do not answer it. */
+    if (has_body && (add_header(list, "Content-Type", "application/json") < 0 || add_header(list, "Expect", "") < 0))
+        return ERR_NOMEM;
+    if (c->token) {
+        AUTO_BUFFER struct buffer value = BUFFER_INIT;
+        if (buffer_printf(&value, "Bearer %s", c->token) < 0 || add_header(list, "Authorization", value.data) < 0)
+            return ERR_NOMEM;
+    }
+    return 0;
+}
+
+static void
+set_options(struct http_client *c, const char *method, const char *url, const struct curl_slist *headers,
+            double timeout_s, struct buffer *body)
+{
+    CURL *curl = c->curl;
+    curl_easy_reset(curl); /* keeps the connection, forgets the last request */
+    curl_easy_setopt(curl, CURLOPT_URL, url);
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(curl, CURLOPT_USERAGENT, "verifier");
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, CONNECT_LIMIT_S);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)(timeout_s * 1000));
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, receive_cb);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, body);
+    if (is_loopback(c->base_url))
+        curl_easy_setopt(curl, CURLOPT_NOPROXY, "*"); /* a proxy's loopback is another machine */
+}
+
+static int
+explain(CURLcode code, const struct http_client *c, const char *details, struct error *err)
+{
+    const char *why = details[0] ? details : curl_easy_strerror(code);
+    enum err_code name = code == CURLE_OPERATION_TIMEDOUT    ? ERR_TIMEOUT
+                         : code == CURLE_URL_MALFORMAT       ? ERR_INPUT
+                         : code == CURLE_UNSUPPORTED_PROTOCOL ? ERR_INPUT
+                         : code == CURLE_OUT_OF_MEMORY       ? ERR_NOMEM
+                                                             : ERR_UNAVAILABLE;
+    return error_set(err, name, "%s: %s", c->base_url, why);
+}
+
+static int
+perform(struct http_client *c, struct http_answer *out, struct error *err)
+{
+    char details[CURL_ERROR_SIZE] = "";
+    curl_off_t retry_after = 0;
+
+    curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, details);
+    CURLcode code = curl_easy_perform(c->curl);
+    curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, NULL);
+    if (code != CURLE_OK)
+        return explain(code, c, details, err);
+    curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &out->status);
+    curl_easy_getinfo(c->curl, CURLINFO_RETRY_AFTER, &retry_after);
+    if (retry_after > 0)
+        out->retry_after_s = (double)retry_after;
+    return 0;
+}
+
+int
+http_client_call(struct http_client *c, const char *method, const char *path, const char *body, size_t body_size,
+                 double timeout_s, struct http_answer *out, struct error *err)
+{
+    AUTO_BUFFER struct buffer url = BUFFER_INIT;
+    struct curl_slist *headers = NULL;
+
+    *out = (struct http_answer){ 0, -1, BUFFER_INIT };
+    if (buffer_printf(&url, "%s%s", c->base_url, path) < 0 || make_headers(c, body != NULL, &headers) < 0) {
+        curl_slist_free_all(headers);
+        return error_set(err, ERR_NOMEM, "out of memory");
+    }
+    set_options(c, method, url.data, headers, timeout_s, &out->body);
+    if (body) {
+        curl_easy_setopt(c->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body_size);
+        curl_easy_setopt(c->curl, CURLOPT_POSTFIELDS, body);
+        curl_easy_setopt(c->curl, CURLOPT_CUSTOMREQUEST, method);
+    }
+    int code = perform(c, out, err);
+    curl_slist_free_all(headers);
+    if (code < 0)
+        http_answer_release(out);
+    return code;
+}

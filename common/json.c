@@ -1,0 +1,185 @@
+#include "common/json.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/utf8.h"
+
+int
+json_refuse(struct json_fault *fault, const char *pointer, const char *format, ...)
+{
+    va_list args;
+
+    if (!fault)
+        return ERR_INPUT;
+    snprintf(fault->pointer, sizeof(fault->pointer), "%s", pointer);
+    va_start(args, format);
+    vsnprintf(fault->text, sizeof(fault->text), format, args);
+    va_end(args);
+    /* Either may have been cut inside a character; both are sent back as JSON. */
+    utf8_clean(fault->pointer);
+    utf8_clean(fault->text);
+    return ERR_INPUT;
+}
+
+json_t *
+json_parse(const char *bytes, size_t size, struct json_fault *fault)
+{
+    json_error_t why;
+    json_t *document = json_loadb(bytes ? bytes : "", size, JSON_REJECT_DUPLICATES, &why);
+    if (!document)
+        json_refuse(fault, "", "line %d, column %d: %s", why.line, why.column, why.text);
+    return document;
+}
+
+/* Append "/key" with ~ and / escaped; a pointer too long loses its end. */
+static void
+pointer_join(char out[JSON_POINTER_SIZE], const char *base, const char *key)
+{
+    size_t used = (size_t)snprintf(out, JSON_POINTER_SIZE, "%s/", base);
+    for (; *key && used + 3 < JSON_POINTER_SIZE; key++) {
+        if (*key == '~' || *key == '/') {
+            out[used++] = '~';
+            out[used++] = *key == '~' ? '0' : '1';
+        } else {
+            out[used++] = *key;
+        }
+    }
+    if (used < JSON_POINTER_SIZE)
+        out[used] = '\0';
+}
+
+static const char *const want_name[] = {
+    [JSON_WANT_STRING] = "a string", [JSON_WANT_INT] = "an integer",  [JSON_WANT_NUMBER] = "a number",
+    [JSON_WANT_BOOL] = "a boolean",  [JSON_WANT_OBJECT] = "an object", [JSON_WANT_ARRAY] = "an array",
+    [JSON_WANT_ANY] = "a value",
+};
+
+static bool
+has_type(const json_t *value, enum json_want want)
+{
+    switch (want) {
+    case JSON_WANT_STRING:
+        return json_is_string(value);
+    case JSON_WANT_INT:
+        return json_is_integer(value);
+    case JSON_WANT_NUMBER:
+        return json_is_number(value);
+    case JSON_WANT_BOOL:
+        return json_is_boolean(value);
+    case JSON_WANT_OBJECT:
+        return json_is_object(value);
+    case JSON_WANT_ARRAY:
+        return json_is_array(value);
+    case JSON_WANT_ANY:
+        return true;
+    }
+    return false;
+}
+
+static int
+check_string(const json_t *value, const struct json_field *field, const char *pointer, struct json_fault *fault)
+{
+    double size = (double)json_string_length(value);
+    if (field->max > 0 && size > field->max)
+        return json_refuse(fault, pointer, "is %.0f bytes long, at most %.0f are allowed", size, field->max);
+    if (size < field->min)
+        return json_refuse(fault, pointer, "must be at least %.0f bytes long", field->min);
+    return 0;
+}
+
+static int
+check_number(const json_t *value, const struct json_field *field, const char *pointer, struct json_fault *fault)
+{
+    double number = json_number_value(value);
+    bool is_bounded = field->min != 0 || field->max != 0;
+    if (is_bounded && !(number >= field->min && number <= field->max))
+        return json_refuse(fault, pointer, "must be from %.15g to %.15g", field->min, field->max);
+    return 0;
+}
+
+static int
+check_value(const json_t *value, const struct json_field *field, const char *pointer, struct json_fault *fault)
+{
+    if (!has_type(value, field->want))
+        return json_refuse(fault, pointer, "must be %s", want_name[field->want]);
+    if (field->want == JSON_WANT_STRING)
+        return check_string(value, field, pointer, fault);
+    if (field->want == JSON_WANT_INT || field->want == JSON_WANT_NUMBER)
+        return check_number(value, field, pointer, fault);
+    return 0;
+}
+
+static void
+assign(json_t *value, const struct json_field *field)
+{
+    switch (field->want) {
+    case JSON_WANT_STRING:
+        *(const char **)field->out = json_string_value(value);
+        break;
+    case JSON_WANT_INT:
+        *(int64_t *)field->out = json_integer_value(value);
+        break;
+    case JSON_WANT_NUMBER:
+        *(double *)field->out = json_number_value(value);
+        break;
+    case JSON_WANT_BOOL:
+        *(bool *)field->out = json_is_true(value);
+        break;
+    case JSON_WANT_OBJECT:
+    case JSON_WANT_ARRAY:
+    case JSON_WANT_ANY:
+        *(json_t **)field->out = value;
+        break;
+    }
+}
+
+static const struct json_field *
+find_field(const char *key, const struct json_field *fields, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(fields[i].key, key) == 0)
+            return &fields[i];
+    return NULL;
+}
+
+static int
+refuse_unknown(json_t *object, const char *base, const struct json_field *fields, size_t n, struct json_fault *fault)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach(object, key, value) {
+        if (!find_field(key, fields, n)) {
+            char pointer[JSON_POINTER_SIZE];
+            pointer_join(pointer, base, key);
+            return json_refuse(fault, pointer, "unknown field");
+        }
+    }
+    return 0;
+}
+
+int
+json_read(json_t *object, const char *base, const struct json_field *fields, size_t n, struct json_fault *fault)
+{
+    if (!json_is_object(object))
+        return json_refuse(fault, base, "must be an object");
+    if (refuse_unknown(object, base, fields, n, fault) < 0)
+        return ERR_INPUT;
+    for (size_t i = 0; i < n; i++) {
+        char pointer[JSON_POINTER_SIZE];
+        json_t *value = json_object_get(object, fields[i].key);
+        pointer_join(pointer, base, fields[i].key);
+        if (!value || json_is_null(value)) {
+            if (fields[i].is_required)
+                return json_refuse(fault, pointer, value ? "must not be null" : "is required");
+            continue;
+        }
+        if (check_value(value, &fields[i], pointer, fault) < 0)
+            return ERR_INPUT;
+        assign(value, &fields[i]);
+    }
+    return 0;
+}
