@@ -1,0 +1,257 @@
+# Sources are found by wildcard: put a file where it belongs and it is built.
+#   make demo | test | check | all | install | bundle | gpu-check | kernelbench | bench-NAME | fuzz
+# Variables: BUILD, CC, CFLAGS, LDFLAGS, PREFIX, DESTDIR, PYTHON, SANITIZE=address,undefined, WERROR=1, V=1
+VERSION := 0.1.0
+BUILD ?= build
+PREFIX ?= /usr/local
+CFLAGS ?= -O2 -g -fstack-protector-strong
+comma := ,
+
+# Sanitized objects and programs have a tree of their own, so that both kinds live side by side.
+out := $(BUILD)/$(if $(SANITIZE),$(subst $(comma),-,$(SANITIZE)),plain)
+dest := $(if $(SANITIZE),$(out),$(BUILD))
+bin := $(dest)/bin
+harness_dir := $(dest)/lib/verifierd
+py = $(or $(PYTHON),$(realpath $(BUILD)/venv)/bin/python3)
+Q := $(if $(V),,@)
+
+pkg = $(shell pkg-config $(1) $(2) 2>/dev/null)
+common_pkgs := jansson libsodium
+server_pkgs := libmicrohttpd sqlite3 libuv libconfuse libzstd
+cli_pkgs := libcurl smartcols
+pkgs := $(common_pkgs) $(server_pkgs) $(cli_pkgs) libseccomp
+test_pkgs := cmocka
+
+own_cflags := -std=gnu11 -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla \
+	$(if $(WERROR),-Werror) -D_GNU_SOURCE= -DVERIFIERD_VERSION='"$(VERSION)"' -I. -pthread \
+	$(call pkg,--cflags,$(pkgs)) $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer)
+own_ldflags := -pthread -Wl,--as-needed $(if $(SANITIZE),-fsanitize=$(SANITIZE))
+common_libs := $(call pkg,--libs,$(common_pkgs) libcurl libzstd) -lm
+server_libs := $(call pkg,--libs,$(server_pkgs)) $(common_libs)
+cli_libs := $(call pkg,--libs,$(cli_pkgs)) $(common_libs)
+native_libs := $(call pkg,--libs,libseccomp) -lm -ldl
+
+objects = $(patsubst %.c,$(out)/%.o,$(1))
+common_src := $(wildcard common/*.c)
+server_src := $(wildcard server/*.c server/http/*.c server/funnel/*.c server/store/*.c server/workers/*.c)
+cli_src := $(wildcard client/cli/*.c)
+native_src := $(wildcard server/harness/native/*.c)
+harness_py := $(wildcard server/harness/*.py)
+assets := $(wildcard server/dashboard/*) $(wildcard proto/openapi.yaml)
+unit_src := $(wildcard tests/unit/test_*.c)
+unit_aids := $(filter-out $(unit_src),$(wildcard tests/unit/*.c))
+fuzz_src := $(wildcard tests/fuzz/fuzz_*.c)
+unit_py := $(wildcard tests/unit/test_*.py)
+c_files := $(wildcard common/*.[ch] proto/*.h server/*.[ch] server/*/*.[ch] server/*/*/*.[ch] \
+	client/*/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch] tests/bench/*.[ch])
+py_files = $(shell git ls-files '*.py' ':!tests/candidates' ':!tests/tasks')
+
+programs := $(if $(wildcard server/main.c),$(bin)/verifierd) $(if $(wildcard client/cli/main.c),$(bin)/verifier)
+units := $(patsubst tests/unit/%.c,$(out)/unit/%,$(unit_src))
+fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
+
+.DELETE_ON_ERROR:
+.SECONDARY:
+.SECONDEXPANSION:
+.PHONY: all harness tests setup setup-test demo test test-unit test-e2e check lint format tidy lint-python \
+	sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench bench \
+	clean distclean dist libraries FORCE
+
+all: libraries $(programs) harness
+
+libraries:
+	@pkg-config --print-errors --exists $(pkgs) || \
+		{ echo 'Libraries are missing: "make setup" installs them.' >&2; exit 1; }
+
+# --- compiling -----------------------------------------------------------------------------------------
+
+# Changes whenever the compiler or a flag does, and everything is compiled again.
+$(out)/flags: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(subst ','\'',$(CC) $(own_cflags) $(CPPFLAGS) $(CFLAGS) $(own_ldflags) $(LDFLAGS))' >$@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+
+say = @printf '  %-5s %s\n' $(1) $(2)
+compile = $(CC) $(own_cflags) -MMD -MP $(CPPFLAGS) $(CFLAGS)
+
+$(out)/%.o: %.c $(out)/flags | libraries
+	$(if $(V),,$(call say,CC,$<))
+	@mkdir -p $(@D)
+	$(Q)$(compile) -c -o $@ $<
+
+$(out)/server/harness/native/%.o: own_cflags += -fPIC
+
+$(out)/gen/assets.c: server/deploy/embed $(assets)
+	@mkdir -p $(@D)
+	$(Q)server/deploy/embed $(assets) >$@
+
+$(out)/gen/assets.o: $(out)/gen/assets.c $(out)/flags
+	$(Q)$(compile) -c -o $@ $<
+
+archive = $(if $(V),,$(call say,AR,$@))
+$(out)/libcommon.a: $(call objects,$(common_src))
+$(out)/libserver.a: $(call objects,$(filter-out server/main.c,$(server_src))) $(if $(assets),$(out)/gen/assets.o)
+$(out)/libcli.a: $(call objects,$(filter-out client/cli/main.c,$(cli_src)))
+$(out)/libnative.a: $(call objects,$(native_src))
+$(out)/lib%.a:
+	$(archive)
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $^
+
+link = $(CC) $(CFLAGS) $(own_ldflags) $(LDFLAGS) -o $@ $(filter %.o %.a,$^)
+$(bin)/verifierd: $(out)/server/main.o $(out)/libserver.a $(out)/libcommon.a
+	$(if $(V),,$(call say,LD,$@))
+	@mkdir -p $(@D)
+	$(Q)$(link) $(server_libs)
+
+$(bin)/verifier: $(out)/client/cli/main.o $(out)/libcli.a $(out)/libcommon.a
+	$(if $(V),,$(call say,LD,$@))
+	@mkdir -p $(@D)
+	$(Q)$(link) $(cli_libs)
+
+# --- the harness: Python files beside the binary, and their small C library ------------------------------
+
+harness: $(if $(native_src),$(harness_dir)/libharness.so) $(patsubst server/harness/%,$(harness_dir)/harness/%,$(harness_py))
+
+$(harness_dir)/libharness.so: $(call objects,$(native_src))
+	$(if $(V),,$(call say,LD,$@))
+	@mkdir -p $(@D)
+	$(Q)$(link) -shared -Wl,-soname,libharness.so $(native_libs)
+
+$(harness_dir)/harness/%.py: server/harness/%.py
+	@mkdir -p $(@D)
+	@install -m 644 $< $@
+
+# --- tests -----------------------------------------------------------------------------------------------
+
+# A test gets the objects it names: tests/unit/X.c is linked when the test includes "tests/unit/X.h".
+aids_of = $(call objects,$(filter $(unit_aids),$(shell sed -n 's,^\#include "\(tests/unit/[a-z0-9_]*\)\.h".*,\1.c,p' $(1))))
+
+$(out)/unit/%: $(out)/tests/unit/%.o $$(call aids_of,tests/unit/%.c) \
+		$(out)/libserver.a $(out)/libcli.a $(out)/libnative.a $(out)/libcommon.a
+	$(if $(V),,$(call say,LD,$@))
+	@mkdir -p $(@D)
+	$(Q)$(link) $(server_libs) $(cli_libs) $(native_libs) $(call pkg,--libs,$(test_pkgs))
+
+tests: $(units) $(fuzzers)
+
+setup:
+	PYTHON='$(PYTHON)' BUILD='$(BUILD)' server/deploy/setup run
+
+setup-test:
+	PYTHON='$(PYTHON)' BUILD='$(BUILD)' server/deploy/setup run test
+
+demo: setup
+	+$(MAKE) all
+	'$(py)' server/deploy/demo.py --programs '$(BUILD)/bin' --python '$(py)'
+
+test: setup-test
+	+$(MAKE) all test-unit test-e2e
+
+test-unit: tests harness
+	server/deploy/run-tests $(units)
+	$(if $(SANITIZE),,$(if $(unit_py),'$(py)' -m pytest -q -rs -p no:cacheprovider tests/unit))
+
+test-e2e: all
+	PYTHON='$(py)' '$(py)' -m pytest -q -rs -p no:cacheprovider -m 'not slow' tests/e2e
+
+check: setup-test
+	+$(MAKE) lint
+	+$(MAKE) sanitize
+	+$(MAKE) slow
+
+lint: clang tidy lint-python
+	clang-format-14 --dry-run --Werror $(c_files)
+
+format:
+	clang-format-14 -i $(c_files)
+	'$(py)' -m ruff format $(py_files)
+
+clang:
+	+$(MAKE) BUILD='$(BUILD)/clang' CC=clang-14 WERROR=1 all tests
+
+tidy:
+	clang-tidy-14 --quiet --warnings-as-errors='*' $(filter %.c,$(c_files)) -- $(own_cflags)
+
+lint-python:
+	'$(py)' -m ruff check $(py_files)
+	'$(py)' -m ruff format --check $(py_files)
+	'$(py)' -m mypy --strict server/harness
+
+sanitize:
+	+$(MAKE) SANITIZE=address,undefined WERROR=1 test-unit fuzz-replay
+	+$(MAKE) SANITIZE=thread WERROR=1 '$(BUILD)/thread/unit/test_store'
+	server/deploy/run-tests $(BUILD)/thread/unit/test_store
+
+slow: all
+	PYTHON='$(py)' '$(py)' -m pytest -q -rs -p no:cacheprovider -m slow tests/e2e
+
+# Committed inputs through every parser of outside bytes; `make fuzz TARGET=extract SECONDS=60` looks for new ones.
+$(out)/fuzz/%: $(out)/tests/fuzz/fuzz_%.o $(out)/tests/fuzz/replay.o $(out)/libserver.a $(out)/libcommon.a
+	@mkdir -p $(@D)
+	$(Q)$(link) $(server_libs)
+
+fuzz-replay: $(fuzzers)
+	$(foreach f,$(fuzzers),$(f) tests/fuzz/corpus/$(notdir $(f))/* &&) echo 'fuzz corpus: replayed $(words $(fuzzers)) targets'
+
+fuzz:
+	@test -n '$(TARGET)' || { echo 'usage: make fuzz TARGET=extract [SECONDS=60]' >&2; exit 2; }
+	@mkdir -p $(BUILD)/fuzz/found-$(TARGET)
+	clang-14 $(own_cflags) -O1 -g -fsanitize=fuzzer,address,undefined -o $(BUILD)/fuzz/$(TARGET) \
+		tests/fuzz/fuzz_$(TARGET).c $(common_src) $(common_libs)
+	$(BUILD)/fuzz/$(TARGET) -max_total_time=$(or $(SECONDS),60) $(BUILD)/fuzz/found-$(TARGET) tests/fuzz/corpus/$(TARGET)
+
+# --- measuring, and the GPU machine -----------------------------------------------------------------------
+
+bench: bench-durable bench-sandbox bench-speed
+
+bench-%: all
+	PYTHON='$(py)' '$(py)' tests/bench/$*.py $(ARGS)
+
+kernelbench: all
+	@test -n '$(DIR)' || { echo 'usage: make kernelbench DIR=checkout-of-KernelBench' >&2; exit 2; }
+	PYTHON='$(py)' '$(py)' tests/bench/kernelbench.py '$(DIR)' $(ARGS)
+
+bundle: all
+	server/deploy/bundle '$(BUILD)' '$(BUILD)/bundle'
+
+# Runs where nothing can be built: only the bundle and the tests are used.
+BUNDLE ?= $(BUILD)/bundle
+gpu-check:
+	'$(or $(PYTHON),python3)' tests/gpu_check.py --bundle '$(BUNDLE)' $(ARGS)
+
+# --- installing ---------------------------------------------------------------------------------------------
+
+root = $(DESTDIR)$(PREFIX)
+man_pages := $(wildcard docs/*.[158])
+
+install: all
+	install -d '$(root)/bin' '$(root)/lib/verifierd/harness' '$(root)/lib/systemd/system'
+	install -m 755 $(programs) '$(root)/bin'
+	install -m 755 $(harness_dir)/libharness.so '$(root)/lib/verifierd'
+	install -m 644 $(harness_py) '$(root)/lib/verifierd/harness'
+	sed 's,@PREFIX@,$(PREFIX),g' server/deploy/verifierd.service >'$(root)/lib/systemd/system/verifierd.service'
+	$(foreach m,$(man_pages),install -D -m 644 $(m) '$(root)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))';)
+
+uninstall:
+	rm -f '$(root)/bin/verifierd' '$(root)/bin/verifier' '$(root)/lib/systemd/system/verifierd.service'
+	rm -rf '$(root)/lib/verifierd'
+	rm -f $(foreach m,$(man_pages),'$(root)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))')
+
+installcheck:
+	'$(root)/bin/verifierd' --version
+	'$(root)/bin/verifier' --version
+
+# What setup made (the virtual environment) stays; distclean takes that too.
+clean:
+	rm -rf $(BUILD)/plain $(BUILD)/bin $(BUILD)/lib $(BUILD)/bundle $(BUILD)/clang $(BUILD)/fuzz \
+		$(BUILD)/address-undefined $(BUILD)/thread $(BUILD)/gpu-check
+
+distclean:
+	BUILD='$(BUILD)' server/deploy/setup undo
+
+dist:
+	@mkdir -p $(BUILD)
+	git archive --format=tar.gz --prefix=verifierd-$(VERSION)/ -o $(BUILD)/verifierd-$(VERSION).tar.gz HEAD
+
+-include $(shell find $(out) -name '*.d' 2>/dev/null)
