@@ -1,0 +1,111 @@
+#include "common/extract.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/auto.h"
+#include "common/error.h"
+
+static void
+finds_the_code(void **state)
+{
+    static const struct {
+        const char *text, *code; /* code NULL: refused */
+        enum extract_from from;
+        bool is_truncated;
+    } rows[] = {
+        { "import torch\n", "import torch\n", EXTRACT_TEXT, false },
+        { "Here:\n```python\nx = 1\n```\nDone.", "x = 1\n", EXTRACT_TAGGED_FENCE, false },
+        { "```triton\na\n```\n```py\nb\n```\n", "b\n", EXTRACT_TAGGED_FENCE, false },
+        { "```python\na\n```\n```bash\nls\n```\n", "a\n", EXTRACT_TAGGED_FENCE, false },
+        { "```\na\n```\n```cpp\nb\n```\n", "b\n", EXTRACT_FENCE, false },
+        { "```\na\n```\n", "a\n", EXTRACT_FENCE, false },
+        { "```Python\na\n```\n", "a\n", EXTRACT_TAGGED_FENCE, false },
+        { "``` python title=x\na\n```\n", "a\n", EXTRACT_TAGGED_FENCE, false },
+        { "```pythonic\na\n```\n", "a\n", EXTRACT_FENCE, false },
+        { "```python\na\nb", "a\nb", EXTRACT_TAGGED_FENCE, true },
+        { "```python\na\n```\n```python\nb = 2\n", "b = 2\n", EXTRACT_TAGGED_FENCE, true },
+        { "~~~python\na\n```\n~~~\n", "a\n```\n", EXTRACT_TAGGED_FENCE, false },
+        { "````python\na\n```\nb\n````\n", "a\n```\nb\n", EXTRACT_TAGGED_FENCE, false },
+        { "```python\na\n`````  \nb", "a\n", EXTRACT_TAGGED_FENCE, false },
+        { "```python\r\na\r\n```\r\n", "a\r\n", EXTRACT_TAGGED_FENCE, false },
+        { "  1. so:\n   ```python\n   a\n   ```\n", "   a\n", EXTRACT_TAGGED_FENCE, false },
+        { "```python\ns = '''\n```python\n'''\n```\n", "s = '''\n```python\n'''\n", EXTRACT_TAGGED_FENCE, false },
+        { "use ```x``` here", "use ```x``` here", EXTRACT_TEXT, false },
+        { "```x``` is code\nrest", "```x``` is code\nrest", EXTRACT_TEXT, false },
+        { "<think>```python\nold\n```</think>\n```python\nnew\n```", "new\n", EXTRACT_TAGGED_FENCE, false },
+        { "<think>```python\nold\n```\n</think>plain = 1", "plain = 1", EXTRACT_TEXT, false },
+        { "a</think>b</think>c = 3", "c = 3", EXTRACT_TEXT, false },
+        { "``\nx\n``\n", "``\nx\n``\n", EXTRACT_TEXT, false },
+        { "", NULL, EXTRACT_TEXT, false },
+        { " \n\t\r\n", NULL, EXTRACT_TEXT, false },
+        { "x = 1\n</think>\n", NULL, EXTRACT_TEXT, false },
+        { "```python\n```\n", NULL, EXTRACT_TAGGED_FENCE, false },
+        { "```python", NULL, EXTRACT_TAGGED_FENCE, true },
+        { "x\n```python\n  \n", NULL, EXTRACT_TAGGED_FENCE, true },
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct extract found;
+        int code = extract_code(rows[i].text, strlen(rows[i].text), &found);
+        if ((code == 0) != (rows[i].code != NULL))
+            fail_msg("row %zu: returned %d", i, code);
+        if (rows[i].code && (found.size != strlen(rows[i].code) || memcmp(found.code, rows[i].code, found.size) != 0))
+            fail_msg("row %zu: found \"%.*s\"", i, (int)found.size, found.code);
+        assert_int_equal(found.from, rows[i].from);
+        assert_int_equal(found.is_truncated, rows[i].is_truncated);
+    }
+}
+
+static void
+nuls_are_bytes_like_others(void **state)
+{
+    static const char text[] = "```python\na\0b\n```\n";
+    struct extract found;
+    (void)state;
+    assert_int_equal(extract_code(text, sizeof(text) - 1, &found), 0);
+    assert_int_equal(found.size, 4);
+    assert_memory_equal(found.code, "a\0b\n", 4);
+}
+
+static void
+the_bound_is_on_the_code(void **state)
+{
+    struct extract found;
+    const size_t size = EXTRACT_MAX + 100;
+    (void)state;
+    AUTO_FREE char *text = malloc(size);
+    assert_non_null(text);
+    memset(text, 'x', size);
+    assert_int_equal(extract_code(text, EXTRACT_MAX, &found), 0);
+    assert_int_equal(extract_code(text, EXTRACT_MAX + 1, &found), ERR_INPUT);
+    memcpy(text + EXTRACT_MAX, "\n```py\nshort\n```", 17);
+    assert_int_equal(extract_code(text, EXTRACT_MAX + 16, &found), 0);
+    assert_int_equal(found.size, 6);
+}
+
+static void
+no_text_at_all(void **state)
+{
+    struct extract found;
+    (void)state;
+    assert_int_equal(extract_code(NULL, 0, &found), ERR_INPUT);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finds_the_code),
+        cmocka_unit_test(nuls_are_bytes_like_others),
+        cmocka_unit_test(the_bound_is_on_the_code),
+        cmocka_unit_test(no_text_at_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

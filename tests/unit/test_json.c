@@ -1,0 +1,196 @@
+#include "common/json.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/auto.h"
+#include "common/utf8.h"
+
+static void
+good_documents_parse(void **state)
+{
+    static const char *const rows[] = { "{}", "[]", " {\"a\": [1, -2.5e3, null, true, \"\\u00e9\"]} ", "[{\"a\":1},{\"a\":2}]" };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct json_fault fault;
+        json_t *document = json_parse(rows[i], strlen(rows[i]), &fault);
+        assert_non_null(document);
+        json_decref(document);
+    }
+}
+
+static void
+bad_documents_are_refused_with_their_place(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t size; /* 0: strlen */
+        const char *expect;
+    } rows[] = {
+        { "", 0, "line 1, column 0" },
+        { "5", 0, "line 1" },
+        { "\"x\"", 0, "line 1" },
+        { "{\"a\":1}x", 0, "line 1, column 8" },
+        { "{\"a\":1,\n \"a\":2}", 0, "line 2, column 4: duplicate object key" },
+        { "{\"a\":\"\\u0000\"}", 0, "\\u0000" },
+        { "{\"a\":\"\0\"}", 9, "line 1" },
+        { "{\"a\":\"\xff\"}", 0, "line 1" },
+        { "{\"a\":\"\\ud800\"}", 0, "line 1" },
+        { "{'a':1}", 0, "line 1" },
+        { "[1,]", 0, "line 1" },
+        { "[NaN]", 0, "line 1" },
+        { "[123456789012345678901234567890]", 0, "too big integer" },
+        { "[1e999]", 0, "line 1" },
+        { "{\"a\":1", 0, "line 1" },
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct json_fault fault = { "unset", "unset" };
+        size_t size = rows[i].size ? rows[i].size : strlen(rows[i].text);
+        assert_null(json_parse(rows[i].text, size, &fault));
+        assert_string_equal(fault.pointer, "");
+        if (!strstr(fault.text, rows[i].expect))
+            fail_msg("row %zu: \"%s\" lacks \"%s\"", i, fault.text, rows[i].expect);
+        assert_true(utf8_is_valid(fault.text, strlen(fault.text)));
+    }
+    assert_null(json_parse(NULL, 0, NULL));
+}
+
+static void
+deep_nesting_is_refused(void **state)
+{
+    const size_t depth = 10000;
+    struct json_fault fault;
+    (void)state;
+    AUTO_FREE char *text = malloc(2 * depth);
+    assert_non_null(text);
+    memset(text, '[', depth);
+    memset(text + depth, ']', depth);
+    assert_null(json_parse(text, 2 * depth, &fault));
+    assert_non_null(strstr(fault.text, "depth"));
+}
+
+struct reading {
+    const char *text;
+    int64_t count;
+    double ratio;
+    bool flag;
+    json_t *object, *array, *any;
+};
+
+static int
+read_all(json_t *document, struct reading *r, struct json_fault *fault)
+{
+    const struct json_field fields[] = {
+        { "text", JSON_WANT_STRING, &r->text, true, 2, 5 },   { "count", JSON_WANT_INT, &r->count, false, 1, 10 },
+        { "ratio", JSON_WANT_NUMBER, &r->ratio, false, 0, 0 }, { "flag", JSON_WANT_BOOL, &r->flag, false, 0, 0 },
+        { "object", JSON_WANT_OBJECT, &r->object, false, 0, 0 }, { "array", JSON_WANT_ARRAY, &r->array, false, 0, 0 },
+        { "any", JSON_WANT_ANY, &r->any, false, 0, 0 },
+    };
+    return json_read(document, "/base", fields, ARRAY_LEN(fields), fault);
+}
+
+static void
+fields_are_read(void **state)
+{
+    struct reading r = { 0 };
+    struct json_fault fault;
+    (void)state;
+    AUTO_JSON json_t *document =
+        json_loads("{\"text\":\"abc\",\"count\":10,\"ratio\":3,\"flag\":true,\"object\":{},\"array\":[1],\"any\":4}", 0, NULL);
+    assert_int_equal(read_all(document, &r, &fault), 0);
+    assert_string_equal(r.text, "abc");
+    assert_int_equal(r.count, 10);
+    assert_true(r.ratio == 3.0);
+    assert_true(r.flag);
+    assert_true(json_is_object(r.object));
+    assert_int_equal(json_array_size(r.array), 1);
+    assert_int_equal(json_integer_value(r.any), 4);
+}
+
+static void
+absent_and_null_leave_the_default(void **state)
+{
+    struct reading r = { .count = 7, .ratio = 0.5, .flag = true };
+    struct json_fault fault;
+    (void)state;
+    AUTO_JSON json_t *document = json_loads("{\"text\":\"abc\",\"count\":null,\"any\":null}", 0, NULL);
+    assert_int_equal(read_all(document, &r, &fault), 0);
+    assert_int_equal(r.count, 7);
+    assert_true(r.ratio == 0.5);
+    assert_true(r.flag);
+    assert_null(r.any);
+}
+
+static void
+faults_name_the_place(void **state)
+{
+    static const struct {
+        const char *document, *pointer, *text;
+    } rows[] = {
+        { "[]", "/base", "must be an object" },
+        { "{}", "/base/text", "is required" },
+        { "{\"text\":null}", "/base/text", "must not be null" },
+        { "{\"text\":1}", "/base/text", "must be a string" },
+        { "{\"text\":\"abcdef\"}", "/base/text", "is 6 bytes long, at most 5 are allowed" },
+        { "{\"text\":\"a\"}", "/base/text", "must be at least 2 bytes long" },
+        { "{\"text\":\"abc\",\"count\":0}", "/base/count", "must be from 1 to 10" },
+        { "{\"text\":\"abc\",\"count\":11}", "/base/count", "must be from 1 to 10" },
+        { "{\"text\":\"abc\",\"count\":1.0}", "/base/count", "must be an integer" },
+        { "{\"text\":\"abc\",\"count\":\"1\"}", "/base/count", "must be an integer" },
+        { "{\"text\":\"abc\",\"ratio\":\"1\"}", "/base/ratio", "must be a number" },
+        { "{\"text\":\"abc\",\"flag\":1}", "/base/flag", "must be a boolean" },
+        { "{\"text\":\"abc\",\"object\":[]}", "/base/object", "must be an object" },
+        { "{\"text\":\"abc\",\"array\":{}}", "/base/array", "must be an array" },
+        { "{\"text\":\"abc\",\"txet\":1}", "/base/txet", "unknown field" },
+        { "{\"text\":\"abc\",\"a/b~c\":1}", "/base/a~1b~0c", "unknown field" },
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct reading r = { 0 };
+        struct json_fault fault = { "unset", "unset" };
+        AUTO_JSON json_t *document = json_loads(rows[i].document, 0, NULL);
+        assert_non_null(document);
+        assert_true(read_all(document, &r, &fault) < 0);
+        assert_string_equal(fault.pointer, rows[i].pointer);
+        assert_string_equal(fault.text, rows[i].text);
+    }
+}
+
+static void
+a_long_key_is_cut_to_the_pointer(void **state)
+{
+    char key[400], document[500];
+    struct reading r = { 0 };
+    struct json_fault fault;
+    (void)state;
+    for (size_t i = 0; i + 2 < sizeof(key); i += 2)
+        memcpy(key + i, "\xc3\xa9", 3);
+    snprintf(document, sizeof(document), "{\"%s\":1}", key);
+    AUTO_JSON json_t *object = json_loads(document, 0, NULL);
+    assert_non_null(object);
+    assert_true(read_all(object, &r, &fault) < 0);
+    assert_true(strlen(fault.pointer) < JSON_POINTER_SIZE);
+    assert_true(utf8_is_valid(fault.pointer, strlen(fault.pointer)));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good_documents_parse),
+        cmocka_unit_test(bad_documents_are_refused_with_their_place),
+        cmocka_unit_test(deep_nesting_is_refused),
+        cmocka_unit_test(fields_are_read),
+        cmocka_unit_test(absent_and_null_leave_the_default),
+        cmocka_unit_test(faults_name_the_place),
+        cmocka_unit_test(a_long_key_is_cut_to_the_pointer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,135 @@
+#include "common/log.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+/* stderr goes into a memfd during a test. */
+static int captured_fd, stderr_copy;
+
+static int
+capture(void **state)
+{
+    (void)state;
+    stderr_copy = dup(STDERR_FILENO);
+    captured_fd = memfd_create("log", MFD_CLOEXEC);
+    return stderr_copy < 0 || captured_fd < 0 || dup2(captured_fd, STDERR_FILENO) < 0;
+}
+
+static int
+restore(void **state)
+{
+    (void)state;
+    dup2(stderr_copy, STDERR_FILENO);
+    close(stderr_copy);
+    close(captured_fd);
+    return 0;
+}
+
+static char *
+captured(void)
+{
+    static char text[16384];
+    ssize_t n = pread(captured_fd, text, sizeof(text) - 1, 0);
+    assert_true(n >= 0);
+    text[n] = '\0';
+    return text;
+}
+
+static const char *
+member(json_t *line, const char *key)
+{
+    return json_string_value(json_object_get(line, key));
+}
+
+static void
+a_json_line_reads_back(void **state)
+{
+    (void)state;
+    log_setup(LOG_LEVEL_INFO, LOG_FORMAT_JSON);
+    log_warn("sub\"1", "line\nfeed %d \x01 \\ tab\t \xc3\xa9 \xff end", 7);
+    char *text = captured();
+    assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+    json_t *line = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(line);
+    assert_int_equal(json_object_size(line), 4);
+    assert_string_equal(member(line, "level"), "warn");
+    assert_string_equal(member(line, "subject"), "sub\"1");
+    assert_string_equal(member(line, "msg"), "line\nfeed 7 \x01 \\ tab\t \xc3\xa9 \xef\xbf\xbd end");
+    assert_int_equal(strlen(member(line, "time")), 24);
+    json_decref(line);
+}
+
+static void
+no_subject_no_key(void **state)
+{
+    (void)state;
+    log_setup(LOG_LEVEL_INFO, LOG_FORMAT_JSON);
+    log_info(NULL, "hello");
+    json_t *line = json_loads(captured(), 0, NULL);
+    assert_non_null(line);
+    assert_null(json_object_get(line, "subject"));
+    json_decref(line);
+}
+
+static void
+levels_above_the_limit_are_silent(void **state)
+{
+    (void)state;
+    log_setup(LOG_LEVEL_WARN, LOG_FORMAT_JSON);
+    log_info(NULL, "no");
+    log_debug(NULL, "no");
+    assert_string_equal(captured(), "");
+    log_error(NULL, "yes");
+    assert_non_null(strstr(captured(), "yes"));
+}
+
+static void
+plain_text_cannot_forge_a_line(void **state)
+{
+    (void)state;
+    log_setup(LOG_LEVEL_DEBUG, LOG_FORMAT_TEXT);
+    log_debug("job", "a\nb\x1b[2J");
+    char *text = captured();
+    assert_non_null(strstr(text, "debug job: a?b?[2J\n"));
+    assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+}
+
+static void
+errno_survives_and_long_lines_are_whole(void **state)
+{
+    char big[9000];
+    (void)state;
+    memset(big, 'b', sizeof(big) - 1);
+    big[sizeof(big) - 1] = '\0';
+    log_setup(LOG_LEVEL_INFO, LOG_FORMAT_JSON);
+    errno = EXDEV;
+    log_info("s", "%s", big);
+    assert_int_equal(errno, EXDEV);
+    json_t *line = json_loads(captured(), 0, NULL);
+    assert_non_null(line);
+    assert_int_equal(strlen(member(line, "msg")), sizeof(big) - 1);
+    json_decref(line);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_json_line_reads_back, capture, restore),
+        cmocka_unit_test_setup_teardown(no_subject_no_key, capture, restore),
+        cmocka_unit_test_setup_teardown(levels_above_the_limit_are_silent, capture, restore),
+        cmocka_unit_test_setup_teardown(plain_text_cannot_forge_a_line, capture, restore),
+        cmocka_unit_test_setup_teardown(errno_survives_and_long_lines_are_whole, capture, restore),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
