@@ -7,10 +7,20 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "common/error.h"
 
+/* What the command line asked for. */
+enum config_task {
+    CONFIG_SERVE,  /* run the daemon */
+    CONFIG_CHECK,  /* --check-config: the settings are fine, say so and exit */
+    CONFIG_MANUAL, /* --help-conf: print the settings' section of verifierd.conf(5) and exit */
+};
+
 struct config {
+    enum config_task task;
+    char *file;          /* --config, or NULL */
     char *listen;        /* "127.0.0.1:8080"; port 0 picks one; loopback only unless allow_remote */
     bool allow_remote;
     char *store;         /* path of the database */
@@ -36,12 +46,30 @@ struct config {
     char *sandbox_require; /* comma-separated layers */
     int64_t connections;   /* most HTTP connections */
     int64_t wait_limit_s;  /* longest long poll */
+    int64_t header_limit_ms; /* from connecting to the end of a request's header */
+    int64_t body_limit_ms;   /* from there to the end of its body */
     int64_t drain_ms;      /* grace after SIGTERM */
     bool paused;           /* accept and store, judge nothing (benchmarks, maintenance) */
 };
 
-/* Defaults, then the file (--config), then flags. 0, ERR_INPUT (err names file:line or flag). */
+/*
+ * Defaults, then the file (--config), then flags. argv is borrowed and not
+ * changed. Returns 0, ERR_INPUT (err names file:line or flag), ERR_SYS or
+ * ERR_NOMEM; out is empty then. --help, --version and flags that nobody knows
+ * end the process, as GNU programs do. Any thread, one at a time.
+ */
 int config_load(int argc, char **argv, struct config *out, struct error *err);
 void config_release(struct config *c);
+
+/* Tell each setting that differs from before and takes a restart. Calls tell once for each name; returns how many. */
+int config_changed_cold(const struct config *before, const struct config *now, void (*tell)(void *arg, const char *name),
+                        void *arg);
+
+/* Split listen into a host ("127.0.0.1", "::1") and a port; both given by the caller. 0 or ERR_INPUT. */
+#define CONFIG_HOST_SIZE 64
+int config_split_listen(const char *listen, char host[CONFIG_HOST_SIZE], uint16_t *port, struct error *err);
+
+/* The settings as a section of verifierd.conf(5), in roff. */
+void config_print_manual(FILE *to);
 
 #endif

@@ -1,0 +1,617 @@
+#include "server/config.h"
+
+#include <argp.h>
+#include <arpa/inet.h>
+#include <confuse.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "common/auto.h"
+#include "common/buffer.h"
+#include "common/hash.h"
+
+/*
+ * Theory of operation. table[] is the only list of settings. A value is text
+ * wherever it comes from (the table's preset, the file, a flag), and
+ * setting_put() turns it into a field of struct config, so that a bad value
+ * gets the same words everywhere. libconfuse reads the file's syntax and knows
+ * the lines; argp reads the flags, which are the same names with dashes.
+ */
+
+enum setting_type { TEXT, CHOICE, NUMBER, SWITCH };
+
+struct setting {
+    const char *name;
+    enum setting_type type;
+    const char *unit;    /* of a NUMBER; the words of a CHOICE, separated by spaces */
+    const char *preset;  /* "": worked out in config_complete(), as help says */
+    int64_t min, max;    /* of a NUMBER; TEXT: min 1 refuses empty text */
+    size_t offset;
+    bool is_live;        /* a reload applies it without a restart */
+    const char *help;
+};
+
+#define FIELD(name) offsetof(struct config, name)
+#define MIB (1024LL * 1024)
+
+static const struct setting table[] = {
+    {"listen", TEXT, "ADDRESS:PORT", "127.0.0.1:8080", 1, 0, FIELD(listen), false,
+     "where HTTP is served; port 0 takes a free one; an IPv6 address stands in brackets"},
+    {"allow_remote", SWITCH, "BOOL", "false", 0, 0, FIELD(allow_remote), false,
+     "let listen name an address that other machines can reach: whoever reaches it can have code run"},
+    {"store", TEXT, "FILE", "verifierd.db", 1, 0, FIELD(store), false,
+     "the database, made when it is not there; a relative name starts at the working directory"},
+    {"scratch", TEXT, "DIR", "", 0, 0, FIELD(scratch), false,
+     "private files of running submissions, emptied at start; when not given, a directory of the store's "
+     "own in $TMPDIR or /tmp"},
+    {"python", TEXT, "PROGRAM", "python3", 1, 0, FIELD(python), false,
+     "the Python that has torch and triton: a path, or a name looked up in $PATH"},
+    {"harness", TEXT, "DIR", "", 0, 0, FIELD(harness), false,
+     "the harness; when not given, ../lib/verifierd/harness beside the program's own directory"},
+    {"device", TEXT, "DEVICE", "auto", 1, 0, FIELD(device), false,
+     "where kernels run: auto (the GPUs if there are any, else the interpreter), cpu, cuda, or cuda:0,1"},
+    {"target", TEXT, "TARGET", "cuda:90", 1, 0, FIELD(target), false,
+     "what the compile stage compiles for on a machine without a GPU"},
+    {"log_level", CHOICE, "error warn info debug", "info", 0, 0, FIELD(log_level), true,
+     "the least important lines to log"},
+    {"log_format", CHOICE, "auto json text", "auto", 0, 0, FIELD(log_format), true,
+     "lines on stderr; auto is text on a terminal and JSON elsewhere"},
+    {"cpu_jobs", NUMBER, "processes", "0", 0, 1024, FIELD(cpu_jobs), false,
+     "submissions in the stages that need no GPU, side by side; 0 is one for each core"},
+    {"pool", NUMBER, "processes", "2", 1, 64, FIELD(pool), false,
+     "children kept ready for each GPU; each holds about 715 MB of its memory"},
+    {"references_kept", NUMBER, "processes", "2", 1, 64, FIELD(references_kept), false,
+     "reference children kept loaded for each GPU"},
+    {"queue_limit", NUMBER, "submissions", "20000", 1, 10000000, FIELD(queue_limit), true,
+     "submissions that may wait; above it clients get 429"},
+    {"stage_limit_ms", NUMBER, "milliseconds", "60000", 100, 3600000, FIELD(stage_limit_ms), true,
+     "deadline of a stage"},
+    {"tiny_limit_ms", NUMBER, "milliseconds", "10000", 100, 3600000, FIELD(tiny_limit_ms), true,
+     "deadline of the tiny stage, compiling not counted"},
+    {"max_attempts", NUMBER, "times", "3", 1, 100, FIELD(max_attempts), true,
+     "times that a submission is begun before it ends as a crash"},
+    {"output_limit_bytes", NUMBER, "bytes", "262144", 1024, 64 * MIB, FIELD(output_limit_bytes), true,
+     "captured output kept of one submission"},
+    {"memory_limit_bytes", NUMBER, "bytes", "8589934592", 64 * MIB, INT64_MAX / 2, FIELD(memory_limit_bytes), true,
+     "data memory of a child (RLIMIT_DATA)"},
+    {"file_limit_bytes", NUMBER, "bytes", "268435456", MIB, INT64_MAX / 2, FIELD(file_limit_bytes), true,
+     "largest file that a child may write (RLIMIT_FSIZE)"},
+    {"interpreter_elements", NUMBER, "elements", "4194304", 1, INT64_MAX / 2, FIELD(interpreter_elements), true,
+     "largest task that the interpreter judges at its own size, counted over inputs and outputs"},
+    {"uid_first", NUMBER, "uid", "40000", 1, 4294967294, FIELD(uid_first), false,
+     "first of the user ids given to children when the daemon runs as root"},
+    {"uid_count", NUMBER, "uids", "1024", 1, 1000000, FIELD(uid_count), false,
+     "how many user ids there are from uid_first on"},
+    {"sandbox_require", TEXT, "LAYERS", "no_new_privs,seccomp,uid", 0, 0, FIELD(sandbox_require), false,
+     "layers of the sandbox, separated by commas, without which the daemon does not start"},
+    {"connections", NUMBER, "connections", "4096", 8, 1000000, FIELD(connections), false,
+     "most HTTP connections at once, long polls among them"},
+    {"wait_limit_s", NUMBER, "seconds", "300", 0, 86400, FIELD(wait_limit_s), true,
+     "longest time that a request with wait is held"},
+    {"header_limit_ms", NUMBER, "milliseconds", "10000", 100, 600000, FIELD(header_limit_ms), true,
+     "time that a client has for the header of a request"},
+    {"body_limit_ms", NUMBER, "milliseconds", "30000", 100, 3600000, FIELD(body_limit_ms), true,
+     "time that a client has for the body of a request, and for taking an answer"},
+    {"drain_ms", NUMBER, "milliseconds", "10000", 0, 3600000, FIELD(drain_ms), true,
+     "time that running stages get after SIGTERM; what has not ended then is begun again by the next start"},
+    {"paused", SWITCH, "BOOL", "false", 0, 0, FIELD(paused), true,
+     "accept and keep submissions, and judge none"},
+};
+
+#define SETTINGS ARRAY_LEN(table)
+
+static char **
+text_field(const struct setting *s, const struct config *c)
+{
+    return (char **)((char *)(uintptr_t)c + s->offset);
+}
+
+static int64_t *
+number_field(const struct setting *s, const struct config *c)
+{
+    return (int64_t *)((char *)(uintptr_t)c + s->offset);
+}
+
+static bool *
+switch_field(const struct setting *s, const struct config *c)
+{
+    return (bool *)((char *)(uintptr_t)c + s->offset);
+}
+
+static bool
+is_text(const struct setting *s)
+{
+    return s->type == TEXT || s->type == CHOICE;
+}
+
+/* --- one value --- */
+
+static int
+put_number(const struct setting *s, const char *value, struct config *c, struct error *err)
+{
+    char *end;
+    errno = 0;
+    long long n = strtoll(value, &end, 10);
+    if (end == value || *end || errno == ERANGE)
+        return error_set(err, ERR_INPUT, "%s is a whole number of %s, not \"%.40s\"", s->name, s->unit, value);
+    if (n < s->min || n > s->max)
+        return error_set(err, ERR_INPUT, "%s is %lld %s, outside %" PRId64 " to %" PRId64, s->name, n, s->unit,
+                         s->min, s->max);
+    *number_field(s, c) = n;
+    return 0;
+}
+
+static int
+put_switch(const struct setting *s, const char *value, struct config *c, struct error *err)
+{
+    static const char *const yes[] = {"true", "yes", "on"};
+    static const char *const no[] = {"false", "no", "off"};
+
+    for (size_t i = 0; i < ARRAY_LEN(yes); i++) {
+        if (strcasecmp(value, yes[i]) == 0 || strcasecmp(value, no[i]) == 0) {
+            *switch_field(s, c) = strcasecmp(value, yes[i]) == 0;
+            return 0;
+        }
+    }
+    return error_set(err, ERR_INPUT, "%s is true or false, not \"%.40s\"", s->name, value);
+}
+
+static bool
+is_word_of(const char *words, const char *value)
+{
+    size_t size = strlen(value);
+    for (const char *at = words; size && (at = strstr(at, value)); at += size)
+        if ((at == words || at[-1] == ' ') && (at[size] == ' ' || !at[size]) && !strchr(value, ' '))
+            return true;
+    return false;
+}
+
+static int
+put_text(const struct setting *s, const char *value, struct config *c, struct error *err)
+{
+    if (s->min && !*value)
+        return error_set(err, ERR_INPUT, "%s is empty", s->name);
+    if (s->type == CHOICE && !is_word_of(s->unit, value))
+        return error_set(err, ERR_INPUT, "%s is one of \"%s\", not \"%.40s\"", s->name, s->unit, value);
+    char *copy = strdup(value);
+    if (!copy)
+        return error_set(err, ERR_NOMEM, "no memory for the setting %s", s->name);
+    free(*text_field(s, c));
+    *text_field(s, c) = copy;
+    return 0;
+}
+
+static int
+setting_put(const struct setting *s, const char *value, struct config *c, struct error *err)
+{
+    if (s->type == NUMBER)
+        return put_number(s, value, c, err);
+    if (s->type == SWITCH)
+        return put_switch(s, value, c, err);
+    return put_text(s, value, c, err);
+}
+
+static const struct setting *
+setting_find(const char *name)
+{
+    for (size_t i = 0; i < SETTINGS; i++)
+        if (strcmp(table[i].name, name) == 0)
+            return &table[i];
+    return NULL;
+}
+
+/* --- the file --- */
+
+/*
+ * libconfuse hands its callbacks no pointer of the caller's and keeps its
+ * scanner in globals of its own, so what a file is read into is global too.
+ */
+struct reading {
+    struct config *config;
+    struct error *err;
+    bool is_seen[SETTINGS];
+};
+static _Thread_local struct reading *reading;
+
+static void __attribute__((format(printf, 2, 0)))
+file_error_cb(cfg_t *cfg, const char *format, va_list args)
+{
+    char text[200];
+    vsnprintf(text, sizeof(text), format, args);
+    if (reading->err && reading->err->code == ERR_NONE)
+        error_set(reading->err, ERR_INPUT, "%s:%d: %s", cfg->filename ? cfg->filename : "?", cfg->line, text);
+}
+
+static int
+file_value_cb(cfg_t *cfg, cfg_opt_t *opt)
+{
+    const struct setting *s = setting_find(cfg_opt_name(opt));
+    struct error why = {0};
+
+    if (reading->is_seen[s - table]) {
+        cfg_error(cfg, "%s is set a second time", s->name);
+        return -1;
+    }
+    reading->is_seen[s - table] = true;
+    if (setting_put(s, cfg_opt_getstr(opt), reading->config, &why) != 0) {
+        cfg_error(cfg, "%s", why.text);
+        return -1;
+    }
+    return 0;
+}
+
+static int
+read_parsed(cfg_t *cfg, const char *path, struct config *c, struct error *err)
+{
+    struct error own = {0};
+    struct reading now = {.config = c, .err = &own};
+    int rc;
+
+    reading = &now;
+    cfg_set_error_function(cfg, file_error_cb);
+    for (size_t i = 0; i < SETTINGS; i++)
+        cfg_set_validate_func(cfg, table[i].name, file_value_cb);
+    rc = cfg_parse(cfg, path);
+    reading = NULL;
+    if (rc == CFG_FILE_ERROR)
+        return error_set(err, ERR_SYS, "open %s", path);
+    if (rc == CFG_SUCCESS)
+        return 0;
+    if (own.code == ERR_NONE)
+        return error_set(err, ERR_INPUT, "%s: cannot be read", path);
+    if (err)
+        *err = own;
+    return own.code;
+}
+
+static int
+config_read_file(struct config *c, const char *path, struct error *err)
+{
+    cfg_opt_t options[SETTINGS + 1] = {0};
+    cfg_opt_t end = CFG_END();
+
+    for (size_t i = 0; i < SETTINGS; i++) {
+        cfg_opt_t option = CFG_STR(table[i].name, NULL, CFGF_NODEFAULT);
+        options[i] = option;
+    }
+    options[SETTINGS] = end;
+    cfg_t *cfg = cfg_init(options, CFGF_NONE);
+    if (!cfg)
+        return error_set(err, ERR_NOMEM, "no memory to read %s", path);
+    int rc = read_parsed(cfg, path, c, err);
+    cfg_free(cfg);
+    return rc;
+}
+
+/* --- the flags --- */
+
+const char *argp_program_version = "verifierd " VERIFIERD_VERSION;
+
+enum { KEY_CONFIG = 1000, KEY_CHECK, KEY_MANUAL, KEY_SETTING = 2000 };
+
+/* One pass takes --config alone, since the file comes before the other flags whatever their order. */
+struct flags {
+    struct config *config;
+    struct error *err;
+    bool is_first_pass;
+};
+
+static int
+flag_setting(struct flags *f, const struct setting *s, const char *value)
+{
+    struct error why = {0};
+    if (f->is_first_pass)
+        return 0;
+    if (setting_put(s, value ? value : "true", f->config, &why) == 0)
+        return 0;
+    char flag[64];
+    snprintf(flag, sizeof(flag), "--%s", s->name);
+    for (char *p = flag; *p; p++)
+        *p = *p == '_' ? '-' : *p;
+    error_prefix(&why, "%s", flag);
+    if (f->err)
+        *f->err = why;
+    return EINVAL;
+}
+
+static error_t
+flag_cb(int key, char *value, struct argp_state *state)
+{
+    struct flags *f = state->input;
+
+    if (key >= KEY_SETTING && key < KEY_SETTING + (int)SETTINGS)
+        return flag_setting(f, &table[key - KEY_SETTING], value);
+    switch (key) {
+    case KEY_CONFIG:
+        if (!f->is_first_pass)
+            return 0;
+        free(f->config->file);
+        f->config->file = strdup(value);
+        return f->config->file ? 0 : ENOMEM;
+    case KEY_CHECK:
+        f->config->task = CONFIG_CHECK;
+        return 0;
+    case KEY_MANUAL:
+        f->config->task = CONFIG_MANUAL;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "no argument is expected: \"%s\"", value);
+        return EINVAL;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+struct flag_texts {
+    struct argp_option options[SETTINGS + 4];
+    char names[SETTINGS][32];
+    char helps[SETTINGS][320];
+};
+
+static void
+flag_describe(struct flag_texts *t, size_t i)
+{
+    const struct setting *s = &table[i];
+    size_t size = strlen(s->name) + 1;
+    for (size_t k = 0; k < size && k < sizeof(t->names[i]); k++)
+        t->names[i][k] = s->name[k] == '_' ? '-' : s->name[k];
+    snprintf(t->helps[i], sizeof(t->helps[i]), "%s%s%s%s", s->help, *s->preset ? " (default: " : "", s->preset,
+             *s->preset ? ")" : "");
+    t->options[i] = (struct argp_option){
+        .name = t->names[i],
+        .key = KEY_SETTING + (int)i,
+        .arg = s->type == NUMBER ? "N" : s->type == CHOICE ? "WORD" : s->unit,
+        .flags = s->type == SWITCH ? OPTION_ARG_OPTIONAL : 0,
+        .doc = t->helps[i],
+    };
+}
+
+static int
+config_read_flags(struct config *c, int argc, char **argv, bool is_first_pass, struct error *err)
+{
+    struct flag_texts texts = {0};
+    struct flags f = {.config = c, .err = err, .is_first_pass = is_first_pass};
+    const struct argp argp = {
+        .options = texts.options,
+        .parser = flag_cb,
+        .doc = "Judge GPU kernels over HTTP."
+               "\vEvery setting may also stand in the file as NAME = VALUE, its dashes written as underscores; "
+               "flags win. See verifierd(8) and verifierd.conf(5).",
+    };
+
+    for (size_t i = 0; i < SETTINGS; i++)
+        flag_describe(&texts, i);
+    texts.options[SETTINGS] = (struct argp_option){"config", KEY_CONFIG, "FILE", 0, "read settings from FILE", -1};
+    texts.options[SETTINGS + 1] =
+        (struct argp_option){"check-config", KEY_CHECK, NULL, 0, "check the settings and exit", -1};
+    texts.options[SETTINGS + 2] = (struct argp_option){"help-conf", KEY_MANUAL, NULL, OPTION_HIDDEN, NULL, -1};
+    int rc = argp_parse(&argp, argc, argv, 0, NULL, &f);
+    if (rc != 0 && err && err->code == ERR_NONE)
+        return error_set(err, rc == ENOMEM ? ERR_NOMEM : ERR_INPUT, "command line: %s", strerror(rc));
+    return rc == 0 ? 0 : err ? (int)err->code : ERR_INPUT;
+}
+
+/* --- settings that depend on others, and what must hold between them --- */
+
+static int
+complete_harness(struct config *c, struct error *err)
+{
+    char program[PATH_MAX];
+    ssize_t size = readlink("/proc/self/exe", program, sizeof(program) - 1);
+    if (size < 0)
+        return error_set(err, ERR_SYS, "read /proc/self/exe to find the harness");
+    program[size] = '\0';
+    for (int up = 0; up < 2; up++) {
+        char *slash = strrchr(program, '/');
+        if (slash)
+            *slash = '\0';
+    }
+    free(c->harness);
+    if (asprintf(&c->harness, "%s/lib/verifierd/harness", program) < 0) {
+        c->harness = NULL;
+        return error_set(err, ERR_NOMEM, "no memory for the harness's path");
+    }
+    return 0;
+}
+
+/* The same store always gets the same directory, so that a start can sweep what the one before left. */
+static int
+complete_scratch(struct config *c, struct error *err)
+{
+    AUTO_BUFFER struct buffer full = BUFFER_INIT;
+    AUTO_FREE char *here = NULL;
+    char digest[HASH_TEXT_SIZE];
+    const char *tmp = getenv("TMPDIR");
+
+    if (*c->store != '/') {
+        here = getcwd(NULL, 0);
+        if (!here)
+            return error_set(err, ERR_SYS, "find the working directory");
+    }
+    if (buffer_printf(&full, "%s/%s", here ? here : "", c->store) != 0)
+        return error_set(err, ERR_NOMEM, "no memory for the scratch directory's path");
+    hash_text(full.data, full.size, digest);
+    free(c->scratch);
+    if (asprintf(&c->scratch, "%s/verifierd-%lu-%.12s", tmp && *tmp == '/' ? tmp : "/tmp",
+                 (unsigned long)geteuid(), digest + strlen("sha256:")) < 0) {
+        c->scratch = NULL;
+        return error_set(err, ERR_NOMEM, "no memory for the scratch directory's path");
+    }
+    return 0;
+}
+
+int
+config_split_listen(const char *listen, char host[CONFIG_HOST_SIZE], uint16_t *port, struct error *err)
+{
+    const char *colon = strrchr(listen, ':');
+    size_t size = colon ? (size_t)(colon - listen) : 0;
+    char *end = NULL;
+
+    if (size > 2 && listen[0] == '[' && colon[-1] == ']') {
+        listen++;
+        size -= 2;
+    }
+    unsigned long n = colon && colon[1] >= '0' && colon[1] <= '9' ? strtoul(colon + 1, &end, 10) : 0;
+    if (!size || size >= CONFIG_HOST_SIZE || !end || *end || n > UINT16_MAX)
+        return error_set(err, ERR_INPUT, "listen is ADDRESS:PORT, not \"%.60s\"", listen);
+    memcpy(host, listen, size);
+    host[size] = '\0';
+    *port = (uint16_t)n;
+    return 0;
+}
+
+static int
+check_listen(const struct config *c, struct error *err)
+{
+    char host[CONFIG_HOST_SIZE];
+    uint16_t port;
+    struct in_addr v4;
+    struct in6_addr v6;
+    bool is_loopback;
+
+    if (config_split_listen(c->listen, host, &port, err) != 0)
+        return ERR_INPUT;
+    if (inet_pton(AF_INET, host, &v4) == 1)
+        is_loopback = (ntohl(v4.s_addr) >> 24) == 127;
+    else if (inet_pton(AF_INET6, host, &v6) == 1)
+        is_loopback = IN6_IS_ADDR_LOOPBACK(&v6);
+    else
+        return error_set(err, ERR_INPUT, "listen: \"%s\" is not an IPv4 or IPv6 address", host);
+    if (!is_loopback && !c->allow_remote)
+        return error_set(err, ERR_INPUT,
+                         "listen: %s can be reached from other machines, and whoever reaches it can have code run "
+                         "here; set allow_remote if that is meant",
+                         host);
+    return 0;
+}
+
+/* "auto", "cpu", "cuda", "cuda:0" or "cuda:0,2"; kind "cuda" alone for targets, which are "cuda:90". */
+static bool
+is_number_list(const char *text, bool is_list)
+{
+    bool has_digit = false;
+    for (; *text; text++) {
+        if (*text >= '0' && *text <= '9')
+            has_digit = true;
+        else if (*text == ',' && is_list && has_digit && text[1])
+            has_digit = false;
+        else
+            return false;
+    }
+    return has_digit;
+}
+
+static int
+check_words(const struct config *c, struct error *err)
+{
+    if (strcmp(c->device, "auto") != 0 && strcmp(c->device, "cpu") != 0 && strcmp(c->device, "cuda") != 0 &&
+        !(strncmp(c->device, "cuda:", 5) == 0 && is_number_list(c->device + 5, true)))
+        return error_set(err, ERR_INPUT, "device is auto, cpu, cuda or cuda:N,N, not \"%.40s\"", c->device);
+    if (strncmp(c->target, "cuda:", 5) != 0 || !is_number_list(c->target + 5, false))
+        return error_set(err, ERR_INPUT, "target is cuda:N with N a compute capability such as 90, not \"%.40s\"",
+                         c->target);
+    if (c->uid_first + c->uid_count > 4294967295LL)
+        return error_set(err, ERR_INPUT, "uid_first + uid_count goes beyond the last user id");
+    return 0;
+}
+
+static int
+config_complete(struct config *c, struct error *err)
+{
+    int rc = check_listen(c, err);
+    if (rc == 0)
+        rc = check_words(c, err);
+    if (rc == 0 && !*c->harness)
+        rc = complete_harness(c, err);
+    if (rc == 0 && !*c->scratch)
+        rc = complete_scratch(c, err);
+    return rc;
+}
+
+/* --- the whole --- */
+
+int
+config_load(int argc, char **argv, struct config *out, struct error *err)
+{
+    struct error own = {0};
+    int rc = 0;
+
+    memset(out, 0, sizeof(*out));
+    if (!err)
+        err = &own;
+    memset(err, 0, sizeof(*err));
+    for (size_t i = 0; i < SETTINGS && rc == 0; i++)
+        rc = setting_put(&table[i], table[i].preset, out, err);
+    if (rc == 0)
+        rc = config_read_flags(out, argc, argv, true, err);
+    if (rc == 0 && out->file)
+        rc = config_read_file(out, out->file, err);
+    if (rc == 0)
+        rc = config_read_flags(out, argc, argv, false, err);
+    if (rc == 0)
+        rc = config_complete(out, err);
+    if (rc != 0)
+        config_release(out);
+    return rc;
+}
+
+void
+config_release(struct config *c)
+{
+    for (size_t i = 0; i < SETTINGS; i++) {
+        if (is_text(&table[i])) {
+            free(*text_field(&table[i], c));
+            *text_field(&table[i], c) = NULL;
+        }
+    }
+    free(c->file);
+    c->file = NULL;
+}
+
+static bool
+is_same(const struct setting *s, const struct config *a, const struct config *b)
+{
+    if (is_text(s))
+        return strcmp(*text_field(s, a), *text_field(s, b)) == 0;
+    if (s->type == NUMBER)
+        return *number_field(s, a) == *number_field(s, b);
+    return *switch_field(s, a) == *switch_field(s, b);
+}
+
+int
+config_changed_cold(const struct config *before, const struct config *now, void (*tell)(void *arg, const char *name),
+                    void *arg)
+{
+    int n = 0;
+    for (size_t i = 0; i < SETTINGS; i++) {
+        if (table[i].is_live || is_same(&table[i], before, now))
+            continue;
+        tell(arg, table[i].name);
+        n++;
+    }
+    return n;
+}
+
+void
+config_print_manual(FILE *to)
+{
+    for (size_t i = 0; i < SETTINGS; i++) {
+        const struct setting *s = &table[i];
+        fprintf(to, ".TP\n.BR %s \" = \\fI%s\\fR\"\n%s.\n", s->name, s->type == CHOICE ? "WORD" : s->unit, s->help);
+        if (s->type == CHOICE)
+            fprintf(to, "One of: %s.\n", s->unit);
+        if (s->type == NUMBER)
+            fprintf(to, "From %" PRId64 " to %" PRId64 ".\n", s->min, s->max);
+        if (*s->preset)
+            fprintf(to, "Default: %s.\n", s->preset);
+        if (s->is_live)
+            fprintf(to, "Read again on SIGHUP.\n");
+    }
+}
