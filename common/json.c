@@ -28,7 +28,7 @@ json_t *
 json_parse(const char *bytes, size_t size, struct json_fault *fault)
 {
     json_error_t why;
-    json_t *document = json_loadb(bytes ? bytes : "", size, JSON_REJECT_DUPLICATES, &why);
+    json_t *document = json_loadb(bytes ? bytes : "", size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
     if (!document)
         json_refuse(fault, "", "line %d, column %d: %s", why.line, why.column, why.text);
     return document;
@@ -52,9 +52,9 @@ pointer_join(char out[JSON_POINTER_SIZE], const char *base, const char *key)
 }
 
 static const char *const want_name[] = {
-    [JSON_WANT_STRING] = "a string", [JSON_WANT_INT] = "an integer",  [JSON_WANT_NUMBER] = "a number",
-    [JSON_WANT_BOOL] = "a boolean",  [JSON_WANT_OBJECT] = "an object", [JSON_WANT_ARRAY] = "an array",
-    [JSON_WANT_ANY] = "a value",
+    [JSON_WANT_STRING] = "a string",  [JSON_WANT_TEXT] = "a string",    [JSON_WANT_INT] = "an integer",
+    [JSON_WANT_NUMBER] = "a number",  [JSON_WANT_BOOL] = "a boolean",   [JSON_WANT_OBJECT] = "an object",
+    [JSON_WANT_ARRAY] = "an array",   [JSON_WANT_ANY] = "a value",
 };
 
 static bool
@@ -62,6 +62,7 @@ has_type(const json_t *value, enum json_want want)
 {
     switch (want) {
     case JSON_WANT_STRING:
+    case JSON_WANT_TEXT:
         return json_is_string(value);
     case JSON_WANT_INT:
         return json_is_integer(value);
@@ -87,6 +88,9 @@ check_string(const json_t *value, const struct json_field *field, const char *po
         return json_refuse(fault, pointer, "is %.0f bytes long, at most %.0f are allowed", size, field->max);
     if (size < field->min)
         return json_refuse(fault, pointer, "must be at least %.0f bytes long", field->min);
+    /* Read as a C string it would lose its end without a word. */
+    if (field->want == JSON_WANT_STRING && strlen(json_string_value(value)) < json_string_length(value))
+        return json_refuse(fault, pointer, "must not contain a NUL character");
     return 0;
 }
 
@@ -105,7 +109,7 @@ check_value(const json_t *value, const struct json_field *field, const char *poi
 {
     if (!has_type(value, field->want))
         return json_refuse(fault, pointer, "must be %s", want_name[field->want]);
-    if (field->want == JSON_WANT_STRING)
+    if (field->want == JSON_WANT_STRING || field->want == JSON_WANT_TEXT)
         return check_string(value, field, pointer, fault);
     if (field->want == JSON_WANT_INT || field->want == JSON_WANT_NUMBER)
         return check_number(value, field, pointer, fault);
@@ -128,6 +132,7 @@ assign(json_t *value, const struct json_field *field)
     case JSON_WANT_BOOL:
         *(bool *)field->out = json_is_true(value);
         break;
+    case JSON_WANT_TEXT:
     case JSON_WANT_OBJECT:
     case JSON_WANT_ARRAY:
     case JSON_WANT_ANY:

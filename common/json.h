@@ -21,11 +21,16 @@ struct json_fault {
     char text[192];
 };
 
-/* Parse one document (duplicate keys refused, NUL refused). Given: json_decref(). NULL: fault is filled. */
+/*
+ * Parse one document: an object or an array, duplicate keys refused. Strings may hold \u0000 (a source may,
+ * and is then judged for it); json_read() lets it through for JSON_WANT_TEXT only. Given: json_decref().
+ * NULL: fault is filled (pointer "", line and column in the text).
+ */
 json_t *json_parse(const char *bytes, size_t size, struct json_fault *fault);
 
 enum json_want {
-    JSON_WANT_STRING,  /* const char **; view into the document */
+    JSON_WANT_STRING,  /* const char **; view into the document; a NUL in it is refused */
+    JSON_WANT_TEXT,    /* json_t **; borrowed: a string that may hold NULs, see json_string_length() */
     JSON_WANT_INT,     /* int64_t *; bounds checked */
     JSON_WANT_NUMBER,  /* double *; bounds checked; integers are numbers too */
     JSON_WANT_BOOL,    /* bool * */
@@ -40,7 +45,7 @@ struct json_field {
     enum json_want want;
     void *out;
     bool is_required;
-    double min, max; /* for INT and NUMBER; for STRING max is the longest allowed in bytes; 0, 0: none */
+    double min, max; /* for INT and NUMBER; for STRING and TEXT the length in bytes; 0, 0: none */
 };
 
 /*

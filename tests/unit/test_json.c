@@ -38,7 +38,7 @@ bad_documents_are_refused_with_their_place(void **state)
         { "\"x\"", 0, "line 1" },
         { "{\"a\":1}x", 0, "line 1, column 8" },
         { "{\"a\":1,\n \"a\":2}", 0, "line 2, column 4: duplicate object key" },
-        { "{\"a\":\"\\u0000\"}", 0, "\\u0000" },
+        { "{\"a\\u0000\":1}", 0, "NUL" },
         { "{\"a\":\"\0\"}", 9, "line 1" },
         { "{\"a\":\"\xff\"}", 0, "line 1" },
         { "{\"a\":\"\\ud800\"}", 0, "line 1" },
@@ -81,7 +81,7 @@ struct reading {
     int64_t count;
     double ratio;
     bool flag;
-    json_t *object, *array, *any;
+    json_t *source, *object, *array, *any;
 };
 
 static int
@@ -91,7 +91,7 @@ read_all(json_t *document, struct reading *r, struct json_fault *fault)
         { "text", JSON_WANT_STRING, &r->text, true, 2, 5 },   { "count", JSON_WANT_INT, &r->count, false, 1, 10 },
         { "ratio", JSON_WANT_NUMBER, &r->ratio, false, 0, 0 }, { "flag", JSON_WANT_BOOL, &r->flag, false, 0, 0 },
         { "object", JSON_WANT_OBJECT, &r->object, false, 0, 0 }, { "array", JSON_WANT_ARRAY, &r->array, false, 0, 0 },
-        { "any", JSON_WANT_ANY, &r->any, false, 0, 0 },
+        { "any", JSON_WANT_ANY, &r->any, false, 0, 0 },       { "source", JSON_WANT_TEXT, &r->source, false, 0, 4 },
     };
     return json_read(document, "/base", fields, ARRAY_LEN(fields), fault);
 }
@@ -129,6 +129,20 @@ absent_and_null_leave_the_default(void **state)
 }
 
 static void
+a_source_may_hold_nuls(void **state)
+{
+    static const char text[] = "{\"text\":\"abc\",\"source\":\"a\\u0000b\"}";
+    struct reading r = { 0 };
+    struct json_fault fault;
+    (void)state;
+    AUTO_JSON json_t *document = json_parse(text, sizeof(text) - 1, &fault);
+    assert_non_null(document);
+    assert_int_equal(read_all(document, &r, &fault), 0);
+    assert_int_equal(json_string_length(r.source), 3);
+    assert_memory_equal(json_string_value(r.source), "a\0b", 3);
+}
+
+static void
 faults_name_the_place(void **state)
 {
     static const struct {
@@ -148,6 +162,9 @@ faults_name_the_place(void **state)
         { "{\"text\":\"abc\",\"flag\":1}", "/base/flag", "must be a boolean" },
         { "{\"text\":\"abc\",\"object\":[]}", "/base/object", "must be an object" },
         { "{\"text\":\"abc\",\"array\":{}}", "/base/array", "must be an array" },
+        { "{\"text\":\"a\\u0000b\"}", "/base/text", "must not contain a NUL character" },
+        { "{\"text\":\"abc\",\"source\":\"abcde\"}", "/base/source", "is 5 bytes long, at most 4 are allowed" },
+        { "{\"text\":\"abc\",\"source\":5}", "/base/source", "must be a string" },
         { "{\"text\":\"abc\",\"txet\":1}", "/base/txet", "unknown field" },
         { "{\"text\":\"abc\",\"a/b~c\":1}", "/base/a~1b~0c", "unknown field" },
     };
@@ -155,7 +172,7 @@ faults_name_the_place(void **state)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct reading r = { 0 };
         struct json_fault fault = { "unset", "unset" };
-        AUTO_JSON json_t *document = json_loads(rows[i].document, 0, NULL);
+        AUTO_JSON json_t *document = json_parse(rows[i].document, strlen(rows[i].document), NULL);
         assert_non_null(document);
         assert_true(read_all(document, &r, &fault) < 0);
         assert_string_equal(fault.pointer, rows[i].pointer);
@@ -189,6 +206,7 @@ main(void)
         cmocka_unit_test(deep_nesting_is_refused),
         cmocka_unit_test(fields_are_read),
         cmocka_unit_test(absent_and_null_leave_the_default),
+        cmocka_unit_test(a_source_may_hold_nuls),
         cmocka_unit_test(faults_name_the_place),
         cmocka_unit_test(a_long_key_is_cut_to_the_pointer),
     };
