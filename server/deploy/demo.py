@@ -1,0 +1,267 @@
+"""make demo: start the daemon, have it judge real candidates, print what came out, keep the dashboard up.
+
+DEMO_EXIT=1 stops after the table; the status is 0 only if every candidate got its expected class.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+START_LIMIT_S = 60.0
+READY_LIMIT_S = 300.0
+SUBMIT_LIMIT_S = 300
+SIDE_BY_SIDE = 4
+
+# Candidates of tests/candidates, best first; what each is expected to get stands in its own header.
+SHOWN = (
+    "softmax/honest",
+    "gemm_bias_relu/honest",
+    "layer_norm/honest",
+)
+
+
+class DemoError(Exception):
+    """Something that ends the demo; the text is for people."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One file of tests/candidates with what its header says of it."""
+
+    path: Path
+    task: str
+    expected: str
+    policy: str | None
+    needs_gpu: bool
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """The running verifierd."""
+
+    url: str
+    process: subprocess.Popen[str]
+    log: Path
+
+
+def parse_candidate(path: Path) -> Candidate:
+    header: dict[str, str] = {}
+    for line in path.read_bytes().decode("utf-8-sig", errors="replace").splitlines():
+        if not line.startswith("#"):
+            break
+        key, colon, value = line[1:].partition(":")
+        if colon:
+            header.setdefault(key.strip(), value.strip())
+    expected = header.get("expect", "").removeprefix("class=")
+    if not expected:
+        raise DemoError(f"{path}: the header has no '# expect: class=...' line")
+    return Candidate(path, path.parent.name, expected, header.get("policy"), header.get("needs") == "gpu")
+
+
+@contextmanager
+def running_daemon(programs: Path, python: str, directory: Path) -> Iterator[Daemon]:
+    """Start verifierd on a free port, wait until it listens; on the way out ask it to drain."""
+    log = directory / "log"
+    command = [str(programs / "verifierd"), "--listen", "127.0.0.1:0", "--python", python]
+    command += ["--store", str(directory / "store.db"), "--scratch", str(directory / "scratch")]
+    # A group of its own: Ctrl-C is for the demo, which then asks the daemon to end.
+    with log.open("wb") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, process_group=0)
+    try:
+        yield Daemon(read_address(process, log), process, log)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def read_address(process: subprocess.Popen[str], log: Path) -> str:
+    """The address from the line that the daemon prints when it listens."""
+    watchdog = threading.Timer(START_LIMIT_S, process.kill)
+    watchdog.start()
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+    finally:
+        watchdog.cancel()
+    _, found, url = line.strip().partition("listening on ")
+    if not found:
+        raise DemoError(f"verifierd did not start; its log:\n{tail(log)}")
+    return url
+
+
+def tail(log: Path, lines: int = 30) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def wait_until_ready(daemon: Daemon) -> None:
+    """The workers import torch and triton once; until then /readyz says what it is waiting for."""
+    deadline = time.monotonic() + READY_LIMIT_S
+    why = ""
+    while time.monotonic() < deadline:
+        if daemon.process.poll() is not None:
+            raise DemoError(f"verifierd ended while starting; its log:\n{tail(daemon.log)}")
+        try:
+            with urllib.request.urlopen(f"{daemon.url}/readyz", timeout=5):
+                return
+        except urllib.error.HTTPError as error:
+            why = error.read().decode(errors="replace")
+        except OSError as error:
+            why = str(error)
+        time.sleep(0.1)
+    raise DemoError(f"verifierd was not ready within {READY_LIMIT_S:.0f} s: {why}\n{tail(daemon.log)}")
+
+
+def get_json(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return json.load(answer)
+
+
+def verifier(programs: Path, daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(programs / "verifier"), "--url", daemon.url, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=SUBMIT_LIMIT_S + 30, check=False)
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def register(programs: Path, daemon: Daemon, task: str) -> None:
+    path = ROOT / "tests" / "tasks" / f"{task}.py"
+    done = verifier(programs, daemon, "task", "add", str(path), "--name", task)
+    if done.returncode != 0:
+        raise DemoError(f"verifier task add {relative(path)}: {done.stderr.strip() or done.stdout.strip()}")
+
+
+def submit_arguments(candidate: Candidate, path: str) -> list[str]:
+    arguments = ["submit", path, "--task", candidate.task, f"--wait={SUBMIT_LIMIT_S}"]
+    if candidate.policy is not None:
+        arguments += ["--policy", candidate.policy]
+    return arguments
+
+
+def judge(programs: Path, daemon: Daemon, candidate: Candidate) -> dict[str, Any]:
+    """Submit and wait. Status 1 only says that the candidate failed: the verdict is there all the same."""
+    done = verifier(programs, daemon, *submit_arguments(candidate, str(candidate.path)), "--json")
+    try:
+        verdict = json.loads(done.stdout)
+    except ValueError:
+        said = done.stderr.strip() or done.stdout.strip()
+        raise DemoError(f"verifier submit {relative(candidate.path)}: status {done.returncode}: {said}") from None
+    if not isinstance(verdict, dict) or verdict.get("state") != "done":
+        raise DemoError(f"{relative(candidate.path)}: no verdict within {SUBMIT_LIMIT_S} s: {verdict}")
+    return verdict
+
+
+def run_ms(verdict: dict[str, Any]) -> float:
+    return sum(float(stage.get("run_ms") or 0) for stage in verdict.get("stages", []))
+
+
+def print_row(candidate: Candidate, verdict: dict[str, Any], width: int) -> bool:
+    """One candidate's line with what the daemon says of it below. True: it got the expected class."""
+    got = str(verdict.get("class"))
+    as_expected = got == candidate.expected
+    reward = verdict.get("reward")
+    name = f"{candidate.task}/{candidate.path.stem}"
+    shown = "-" if reward is None else f"{reward:.3f}"
+    mark = "" if as_expected else f"   <-- expected {candidate.expected}"
+    print(f"{name:<34} {got:<16} {verdict.get('stage') or '-':<8} {shown:>6} {run_ms(verdict):>8.0f}{mark}")
+    feedback = " ".join(str((verdict.get("feedback") or {}).get("text") or "").split())
+    for line in textwrap.wrap(feedback, width - 4, max_lines=3, placeholder=" ...")[:3]:
+        print(f"    {line}")
+    sys.stdout.flush()
+    return as_expected
+
+
+def print_table(programs: Path, daemon: Daemon, candidates: list[Candidate]) -> int:
+    """Judge all, print in order; returns how many did not get their class."""
+    width = max(60, min(110, shutil.get_terminal_size().columns))
+    print(f"\n{'candidate':<34} {'class':<16} {'stage':<8} {'reward':>6} {'ms':>8}")
+    print("-" * min(width, 76))
+    surprises = 0
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        verdicts = [pool.submit(judge, programs, daemon, candidate) for candidate in candidates]
+        for candidate, verdict in zip(candidates, verdicts, strict=True):
+            surprises += not print_row(candidate, verdict.result(), width)
+    return surprises
+
+
+def demo(programs: Path, python: str, directory: Path) -> int:
+    candidates = [parse_candidate(ROOT / "tests" / "candidates" / f"{name}.py") for name in SHOWN]
+    started = time.monotonic()
+    with running_daemon(programs, python, directory) as daemon:
+        print(f"verifierd listens on {daemon.url}; its workers import torch and triton ...", flush=True)
+        wait_until_ready(daemon)
+        status = get_json(f"{daemon.url}/v1/status")
+        gpus = [str(gpu.get("name")) for gpu in status.get("gpus", [])]
+        where = ", ".join(gpus) or "no GPU: Triton's interpreter runs the kernels, timing is skipped"
+        print(f"ready after {time.monotonic() - started:.1f} s ({where})\n")
+        print("What follows is this, for each task and each candidate:")
+        first = candidates[0]
+        print(f"  $ verifier task add tests/tasks/{first.task}.py --name {first.task}")
+        print("  $ verifier " + " ".join(submit_arguments(first, relative(first.path))), flush=True)
+        for task in dict.fromkeys(candidate.task for candidate in candidates):
+            register(programs, daemon, task)
+        surprises = print_table(programs, daemon, candidates)
+        print(f"\n{len(candidates)} candidates judged, {len(candidates) - surprises} as expected, ", end="")
+        print(f"{time.monotonic() - started:.0f} s in all")
+        if surprises:
+            print(f"the daemon's log ends:\n{tail(daemon.log)}", file=sys.stderr)
+        if not os.environ.get("DEMO_EXIT"):
+            serve(daemon)
+    return 1 if surprises else 0
+
+
+def serve(daemon: Daemon) -> None:
+    print(f"\nThe dashboard: {daemon.url}/   (Ctrl-C ends it)", flush=True)
+    try:
+        daemon.process.wait()
+    except KeyboardInterrupt:
+        print()
+    else:
+        raise DemoError(f"verifierd ended by itself; its log:\n{tail(daemon.log)}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Have verifierd judge real candidates.")
+    parser.add_argument("--programs", type=Path, required=True, help="directory of verifierd and verifier")
+    parser.add_argument("--python", required=True, help="interpreter with torch and triton")
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with tempfile.TemporaryDirectory(prefix="verifierd-demo-") as name:
+        directory = Path(name)
+        # Candidates run under uids of their own and must come to their directories below.
+        directory.chmod(0o711)
+        try:
+            return demo(arguments.programs, arguments.python, directory)
+        except DemoError as error:
+            print(f"demo: {error}", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
