@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import json
 import os
 from ctypes import c_char_p, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
@@ -54,6 +55,16 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_doorbell_await": (c_int, [c_void_p, c_uint32, c_int, c_int64, c_int64]),
     "harness_doorbell_claims": (None, [c_void_p, c_void_p, c_void_p, c_void_p]),
     "harness_reply_read": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p]),
+    "harness_zygote_unshare": (c_int, []),
+    "harness_zygote_guard": (None, [c_int]),
+    "harness_die_with_parent": (c_int, []),
+    "harness_pid_namespace_begin": (c_int, []),
+    "harness_pid_namespace_end": (c_int, [c_int]),
+    "harness_stop": (c_int, [c_int]),
+    "harness_cont": (c_int, [c_int]),
+    "harness_sandbox_enter": (c_int, [c_void_p, c_void_p, c_size_t]),
+    "harness_sandbox_probe": (c_int, [c_void_p, c_void_p, c_void_p, c_size_t]),
+    "harness_sandbox_wants_pid_namespace": (c_int, [c_uint64]),
 }
 
 
@@ -198,3 +209,140 @@ class Doorbell:
             _lib.harness_reply_read(self._page, self._buffer, DOORBELL_REPLY_MAX, ctypes.byref(generation))
         )
         return self._buffer.raw[:n], generation.value
+
+
+# --- processes and the sandbox (native/process.h, native/sandbox.h, docs/sandbox.md) ---
+
+_REPORT_MAX = 8192
+
+
+class _Sandbox(ctypes.Structure):
+    """struct harness_sandbox."""
+
+    _fields_ = (
+        ("scratch", c_char_p),
+        ("uid", c_int64),
+        ("memory_bytes", c_uint64),
+        ("file_bytes", c_uint64),
+        ("files", c_uint64),
+        ("processes", c_uint64),
+        ("layers", c_uint64),
+        ("zygote", c_uint64),
+        ("keep", ctypes.POINTER(c_int)),
+        ("n_keep", c_uint64),
+        ("readable", ctypes.POINTER(c_char_p)),
+        ("writable", ctypes.POINTER(c_char_p)),
+        ("hidden", ctypes.POINTER(c_char_p)),
+    )
+
+
+@dataclass(frozen=True)
+class SandboxSettings:
+    """What one child may have. 0 bytes, files or processes: no limit of ours."""
+
+    scratch: Path  # its own directory, absolute; becomes its current directory
+    uid: int | None = None  # own uid and gid, where the zygote runs as root
+    memory_bytes: int = 0  # RLIMIT_DATA
+    file_bytes: int = 0  # RLIMIT_FSIZE
+    files: int = 4096
+    processes: int = 4096  # threads count too
+    keep: tuple[int, ...] = ()  # descriptors beside 0, 1, 2
+    readable: tuple[Path, ...] = ()  # empty: everything that the uid may read
+    writable: tuple[Path, ...] = ()  # beside scratch
+    hidden: tuple[Path, ...] = ()  # directories shown empty; scratch below one stays
+
+
+@dataclass(frozen=True)
+class SandboxPlan:
+    """What the host has, found once by a zygote, for its children."""
+
+    layers: int
+    zygote: int
+    report: dict[str, str]  # layer -> "on" or "absent: why"
+
+
+def _path_list(paths: tuple[Path, ...]) -> ctypes.Array[c_char_p]:
+    return (c_char_p * (len(paths) + 1))(*[os.fsencode(path) for path in paths], None)
+
+
+def _sandbox(settings: SandboxSettings, layers: int, zygote: int) -> _Sandbox:
+    return _Sandbox(
+        scratch=os.fsencode(settings.scratch),
+        uid=-1 if settings.uid is None else settings.uid,
+        memory_bytes=settings.memory_bytes,
+        file_bytes=settings.file_bytes,
+        files=settings.files,
+        processes=settings.processes,
+        layers=layers,
+        zygote=zygote,
+        keep=(c_int * max(1, len(settings.keep)))(*settings.keep),
+        n_keep=len(settings.keep),
+        readable=_path_list(settings.readable),
+        writable=_path_list(settings.writable),
+        hidden=_path_list(settings.hidden),
+    )
+
+
+def _layers(report: ctypes.Array[ctypes.c_char]) -> dict[str, str]:
+    layers: dict[str, str] = json.loads(report.value.decode("utf-8", "replace"))
+    return layers
+
+
+def isolate_zygote() -> int:
+    """Go on as the init of a new PID namespace; the caller stays behind as its guard and never returns.
+
+    Single-threaded, before big imports (the guard keeps what is there). Returns SandboxPlan.zygote: 1 done as
+    root, 2 in a new user namespace, 0 the host allows neither, and the caller itself goes on.
+    """
+    mode = _checked(_lib.harness_zygote_unshare())
+    if mode == 0:
+        return 0
+    pid = os.fork()
+    if pid != 0:
+        _lib.harness_zygote_guard(pid)
+    _checked(_lib.harness_die_with_parent())
+    return mode
+
+
+def probe_sandbox(settings: SandboxSettings, zygote: int) -> SandboxPlan:
+    """Try every layer in a short-lived fork, with a scratch directory and uid such as children get."""
+    report = ctypes.create_string_buffer(_REPORT_MAX)
+    layers = c_uint64()
+    c = _sandbox(settings, 0, zygote)
+    _checked(_lib.harness_sandbox_probe(ctypes.byref(c), ctypes.byref(layers), report, _REPORT_MAX))
+    return SandboxPlan(layers.value, zygote, _layers(report))
+
+
+def fork_child(plan: SandboxPlan) -> int:
+    """os.fork(), the child being the init of its own PID namespace where the plan says so."""
+    if not _lib.harness_sandbox_wants_pid_namespace(plan.layers):
+        return os.fork()
+    namespace = _checked(_lib.harness_pid_namespace_begin())
+    pid = -1
+    try:
+        pid = os.fork()
+    finally:
+        if pid != 0:
+            _checked(_lib.harness_pid_namespace_end(namespace))
+    return pid
+
+
+def enter_sandbox(settings: SandboxSettings, plan: SandboxPlan) -> dict[str, str]:
+    """Give up everything, in a forked child, before foreign code. After a NativeError the process must exit.
+
+    Closes every descriptor but 0, 1, 2 and `keep`: Python objects that own one must not be closed afterwards.
+    """
+    report = ctypes.create_string_buffer(_REPORT_MAX)
+    c = _sandbox(settings, plan.layers, plan.zygote)
+    _checked(_lib.harness_sandbox_enter(ctypes.byref(c), report, _REPORT_MAX))
+    return _layers(report)
+
+
+def stop(pidfd: int) -> int:
+    """Freeze a child and all below it, and wait until they are still. The number of processes."""
+    return _checked(_lib.harness_stop(pidfd))
+
+
+def cont(pidfd: int) -> int:
+    """Let them run again."""
+    return _checked(_lib.harness_cont(pidfd))

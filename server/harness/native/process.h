@@ -1,0 +1,50 @@
+/*
+ * process.h - the processes around a child: PID namespaces for it, freezing it, waiting for it.
+ *
+ * A zygote is the init of a PID namespace of its own, each child the init of one nested in it, so that one SIGKILL ends
+ * a child and all that it ever started, and a killed zygote takes its children along. unshare(CLONE_NEWPID) moves only
+ * the caller's future children, hence the pairs below around a fork(); the fork itself is Python's (os.fork), since its
+ * handlers must run.
+ */
+#ifndef HARNESS_PROCESS_H
+#define HARNESS_PROCESS_H
+
+#include <stdint.h>
+
+#include "server/harness/native/harness.h"
+
+/*
+ * For a zygote, once, at its start, single-threaded: arrange that its next fork() is the init of a new PID namespace;
+ * where this takes a user namespace (no CAP_SYS_ADMIN), enter one first, with the caller's ids mapped to themselves.
+ * Returns 1: done as root, 2: done in a new user namespace, 0: the host allows neither (harness_error() says why).
+ * After 1 or 2: fork(); the child goes on as the zygote, the parent calls harness_zygote_guard().
+ */
+HARNESS_API int harness_zygote_unshare(void);
+
+/*
+ * The zygote's parent after the fork: closes every descriptor, waits for the zygote and ends as it did (128 + signal
+ * when it was killed). It exists because the starter knows only its pid; when it is killed the zygote is too.
+ */
+HARNESS_API void harness_zygote_guard(int pid) __attribute__((noreturn));
+
+/* Die with the parent (SIGKILL). Cleared by a change of ids, so it comes after that. 0 or < 0. */
+HARNESS_API int harness_die_with_parent(void);
+
+/* Before a fork: the next child begins a new PID namespace. Returns a descriptor for _end(), or < 0. */
+HARNESS_API int harness_pid_namespace_begin(void);
+/* After it, in the parent, whether fork() failed or not: later children are siblings again. Takes the descriptor. */
+HARNESS_API int harness_pid_namespace_end(int fd);
+
+/*
+ * Freeze the process of a pidfd and all that it started, and wait (at most 100 ms) until every thread of them has
+ * stopped. As the child is the init of its PID namespace, whatever it started is below it in the process tree.
+ * Returns the number of processes stopped, -ESRCH (it is dead), or -ETIMEDOUT.
+ */
+HARNESS_API int harness_stop(int pidfd);
+/* Let them run again: the process of the pidfd last. The number, or -ESRCH. */
+HARNESS_API int harness_cont(int pidfd);
+
+/* Number of threads of the calling process, or < 0. */
+int harness_count_threads(void);
+
+#endif
