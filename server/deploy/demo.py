@@ -26,32 +26,21 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from corpus import Candidate, CorpusError, Task, load_candidate, load_task  # noqa: E402
+
 START_LIMIT_S = 60.0
 READY_LIMIT_S = 300.0
 SUBMIT_LIMIT_S = 300
 SIDE_BY_SIDE = 4
 
 # Candidates of tests/candidates, best first; what each is expected to get stands in its own header.
-SHOWN = (
-    "softmax/honest",
-    "gemm_bias_relu/honest",
-    "layer_norm/honest",
-)
+SHOWN = ("softmax/honest.py",)
 
 
 class DemoError(Exception):
     """Something that ends the demo; the text is for people."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One file of tests/candidates with what its header says of it."""
-
-    path: Path
-    task: str
-    expected: str
-    policy: str | None
-    needs_gpu: bool
 
 
 @dataclass(frozen=True)
@@ -61,20 +50,6 @@ class Daemon:
     url: str
     process: subprocess.Popen[str]
     log: Path
-
-
-def parse_candidate(path: Path) -> Candidate:
-    header: dict[str, str] = {}
-    for line in path.read_bytes().decode("utf-8-sig", errors="replace").splitlines():
-        if not line.startswith("#"):
-            break
-        key, colon, value = line[1:].partition(":")
-        if colon:
-            header.setdefault(key.strip(), value.strip())
-    expected = header.get("expect", "").removeprefix("class=")
-    if not expected:
-        raise DemoError(f"{path}: the header has no '# expect: class=...' line")
-    return Candidate(path, path.parent.name, expected, header.get("policy"), header.get("needs") == "gpu")
 
 
 @contextmanager
@@ -148,18 +123,30 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def register(programs: Path, daemon: Daemon, task: str) -> None:
-    path = ROOT / "tests" / "tasks" / f"{task}.py"
-    done = verifier(programs, daemon, "task", "add", str(path), "--name", task)
+def task_arguments(task: Task, path: str) -> list[str]:
+    arguments = ["task", "add", path, "--name", task.name]
+    if task.entry_point != "Model":
+        arguments += ["--entry-point", task.entry_point]
+    if task.is_dynamic:
+        arguments.append("--dynamic-shapes")
+    return arguments
+
+
+def register(programs: Path, daemon: Daemon, task: Task) -> None:
+    done = verifier(programs, daemon, *task_arguments(task, str(task.path)))
     if done.returncode != 0:
-        raise DemoError(f"verifier task add {relative(path)}: {done.stderr.strip() or done.stdout.strip()}")
+        raise DemoError(
+            f"verifier task add {relative(task.path)}: {done.stderr.strip() or done.stdout.strip()}"
+        )
 
 
 def submit_arguments(candidate: Candidate, path: str) -> list[str]:
-    arguments = ["submit", path, "--task", candidate.task, f"--wait={SUBMIT_LIMIT_S}"]
-    if candidate.policy is not None:
-        arguments += ["--policy", candidate.policy]
-    return arguments
+    arguments = ["submit", path, "--task", candidate.task, "--policy", candidate.policy]
+    if candidate.entry_point is not None:
+        arguments += ["--entry-point", candidate.entry_point]
+    if candidate.is_completion:
+        arguments.append("--completion")
+    return [*arguments, f"--wait={SUBMIT_LIMIT_S}"]
 
 
 def judge(programs: Path, daemon: Daemon, candidate: Candidate) -> dict[str, Any]:
@@ -169,7 +156,9 @@ def judge(programs: Path, daemon: Daemon, candidate: Candidate) -> dict[str, Any
         verdict = json.loads(done.stdout)
     except ValueError:
         said = done.stderr.strip() or done.stdout.strip()
-        raise DemoError(f"verifier submit {relative(candidate.path)}: status {done.returncode}: {said}") from None
+        raise DemoError(
+            f"verifier submit {relative(candidate.path)}: status {done.returncode}: {said}"
+        ) from None
     if not isinstance(verdict, dict) or verdict.get("state") != "done":
         raise DemoError(f"{relative(candidate.path)}: no verdict within {SUBMIT_LIMIT_S} s: {verdict}")
     return verdict
@@ -182,12 +171,13 @@ def run_ms(verdict: dict[str, Any]) -> float:
 def print_row(candidate: Candidate, verdict: dict[str, Any], width: int) -> bool:
     """One candidate's line with what the daemon says of it below. True: it got the expected class."""
     got = str(verdict.get("class"))
-    as_expected = got == candidate.expected
+    as_expected = got in candidate.classes
     reward = verdict.get("reward")
-    name = f"{candidate.task}/{candidate.path.stem}"
     shown = "-" if reward is None else f"{reward:.3f}"
-    mark = "" if as_expected else f"   <-- expected {candidate.expected}"
-    print(f"{name:<34} {got:<16} {verdict.get('stage') or '-':<8} {shown:>6} {run_ms(verdict):>8.0f}{mark}")
+    mark = "" if as_expected else f"   <-- expected {'|'.join(sorted(candidate.classes))}"
+    print(
+        f"{candidate.label:<34} {got:<16} {verdict.get('stage') or '-':<8} {shown:>6} {run_ms(verdict):>8.0f}{mark}"
+    )
     feedback = " ".join(str((verdict.get("feedback") or {}).get("text") or "").split())
     for line in textwrap.wrap(feedback, width - 4, max_lines=3, placeholder=" ...")[:3]:
         print(f"    {line}")
@@ -209,7 +199,9 @@ def print_table(programs: Path, daemon: Daemon, candidates: list[Candidate]) -> 
 
 
 def demo(programs: Path, python: str, directory: Path) -> int:
-    candidates = [parse_candidate(ROOT / "tests" / "candidates" / f"{name}.py") for name in SHOWN]
+    candidates = [load_candidate(ROOT / "tests" / "candidates" / name) for name in SHOWN]
+    names = dict.fromkeys(candidate.task for candidate in candidates)
+    tasks = [load_task(ROOT / "tests" / "tasks" / f"{name}.py") for name in names]
     started = time.monotonic()
     with running_daemon(programs, python, directory) as daemon:
         print(f"verifierd listens on {daemon.url}; its workers import torch and triton ...", flush=True)
@@ -220,9 +212,9 @@ def demo(programs: Path, python: str, directory: Path) -> int:
         print(f"ready after {time.monotonic() - started:.1f} s ({where})\n")
         print("What follows is this, for each task and each candidate:")
         first = candidates[0]
-        print(f"  $ verifier task add tests/tasks/{first.task}.py --name {first.task}")
+        print("  $ verifier " + " ".join(task_arguments(tasks[0], relative(tasks[0].path))))
         print("  $ verifier " + " ".join(submit_arguments(first, relative(first.path))), flush=True)
-        for task in dict.fromkeys(candidate.task for candidate in candidates):
+        for task in tasks:
             register(programs, daemon, task)
         surprises = print_table(programs, daemon, candidates)
         print(f"\n{len(candidates)} candidates judged, {len(candidates) - surprises} as expected, ", end="")
@@ -256,7 +248,7 @@ def main() -> int:
         directory.chmod(0o711)
         try:
             return demo(arguments.programs, arguments.python, directory)
-        except DemoError as error:
+        except (DemoError, CorpusError) as error:
             print(f"demo: {error}", file=sys.stderr)
             return 1
         except KeyboardInterrupt:
