@@ -1,0 +1,36 @@
+# expect: class=crash|launch|oom stage=compile|tiny
+# why: recursion until the C stack is gone
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+import sys
+
+sys.setrecursionlimit(1 << 30)
+
+@triton.jit
+def relu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    tl.store(y_ptr + offsets, tl.maximum(x, 0.0), mask=mask)
+
+
+class Deep:
+    def __getattr__(self, name):
+        return getattr(self, name + "x")
+
+
+def descend(depth):
+    return sorted([depth], key=lambda d: descend(d + 1))
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        n = x.numel()
+        relu_kernel[(triton.cdiv(n, 1024),)](x, y, n, BLOCK=1024)
+        descend(0)
+        return y

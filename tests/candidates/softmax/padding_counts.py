@@ -1,0 +1,24 @@
+# expect: class=mismatch stage=tiny
+# why: masked lanes are loaded as 0 and counted in the sum
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < columns
+    x = tl.load(x_ptr + row * columns + offsets, mask=mask, other=0.0)
+    e = tl.exp(x - tl.max(x, axis=0))
+    tl.store(y_ptr + row * columns + offsets, e / tl.sum(e, axis=0), mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        x = x.contiguous()
+        rows, columns = x.shape
+        y = torch.empty_like(x)
+        softmax_kernel[(rows,)](x, y, columns, BLOCK=2 * triton.next_power_of_2(columns), num_warps=4)
+        return y
