@@ -1,0 +1,352 @@
+"""The cases of a task: its own sizes, a tiny one, and others, found by rewriting the reference's source.
+
+KernelBench keeps sizes in module-level constants, KernelBook in literals inside `get_inputs` and
+`get_init_inputs`. Each such integer is a knob. A case is a set of knobs with other values; it is valid when
+the rewritten reference runs. This module runs the reference, so it is only ever used in a reference's child.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import operator
+import re
+import types
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+import values
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+REFERENCE_FILE: Final = "reference.py"
+INPUT_FUNCTIONS: Final = ("get_inputs", "get_init_inputs")
+TINY: Final = 4
+TINY_STEPS: Final = (4, 8, 16, 32, 64)
+SHAPE_FACTORS: Final = (0.75, 1.25, 2.0)
+REAL_ELEMENTS_MAX: Final = 1 << 22
+"""Without a GPU, cases with more elements than this are checked on fake tensors only."""
+
+_STRUCTURE: Final = re.compile(r"(^|_)(dim|axis|kernel|stride|padding|dilation|groups|layers?)(_|$)", re.IGNORECASE)
+"""Names of constants that say how, not how much: a changed axis or stride is another task."""
+_OPERATIONS: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Pow: operator.pow,
+}
+
+Overrides = dict[str, int]
+Tree = Any
+
+
+class TaskRefused(Exception):
+    """The reference is not a task: the text says what is missing."""
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One integer that decides a size: "N" (module constant), "get_inputs:2" (third literal of a function)."""
+
+    name: str
+    value: int
+
+
+class _Rewriter(ast.NodeTransformer):
+    """Collects the knobs of a module, and puts the overrides in."""
+
+    def __init__(self, overrides: Overrides) -> None:
+        self.overrides = overrides
+        self.knobs: list[Knob] = []
+        self._function = ""
+        self._count = 0
+
+    def visit_Module(self, node: ast.Module) -> ast.Module:
+        for statement in node.body:
+            if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+                statement.value = self._constant(statement.targets[0], statement.value)
+            elif isinstance(statement, ast.FunctionDef) and statement.name in INPUT_FUNCTIONS:
+                self._function, self._count = statement.name, 0
+                self.generic_visit(statement)
+        return node
+
+    def _constant(self, target: ast.expr, value: ast.expr) -> ast.expr:
+        """`N = 4`, `N = 2 * 1024`, `shape = (64, 32)` and `h, w = 64, 64` at module level."""
+        is_row = isinstance(value, ast.Tuple | ast.List)
+        if isinstance(target, ast.Tuple) and is_row and len(target.elts) == len(value.elts):
+            value.elts = [self._constant(name, item) for name, item in zip(target.elts, value.elts, strict=True)]
+        elif isinstance(target, ast.Name) and not _STRUCTURE.search(target.id):
+            if not is_row:
+                return self._knob(value, target.id)
+            value.elts = [self._knob(item, f"{target.id}[{index}]") for index, item in enumerate(value.elts)]
+        return value
+
+    def _knob(self, node: ast.expr, name: str) -> ast.expr:
+        value = _integer(node)
+        if value is None or value < 1:
+            return node
+        self.knobs.append(Knob(name, value))
+        if name not in self.overrides:
+            return node
+        return ast.copy_location(ast.Constant(self.overrides[name]), node)
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        if type(node.value) is not int:
+            return node
+        name = f"{self._function}:{self._count}"
+        self._count += 1
+        return self._knob(node, name)
+
+
+def _integer(node: ast.expr) -> int | None:
+    """The value of an integer constant, or of a sum, product or power of some; None for anything else."""
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) is int else None
+    if not isinstance(node, ast.BinOp) or type(node.op) not in _OPERATIONS:
+        return None
+    left, right = _integer(node.left), _integer(node.right)
+    if left is None or right is None or (isinstance(node.op, ast.Pow) and not 0 <= right <= 64):
+        return None
+    return _OPERATIONS[type(node.op)](left, right)
+
+
+def find_knobs(source: str) -> list[Knob]:
+    """Every integer >= 1 that may decide a size, in source order. SyntaxError as from the parser."""
+    rewriter = _Rewriter({})
+    rewriter.visit(ast.parse(source, REFERENCE_FILE))
+    return rewriter.knobs
+
+
+def load_module(source: str, name: str, filename: str, overrides: Overrides | None = None) -> types.ModuleType:
+    """Run source as a new module with the overrides put in. Whatever the code raises passes through."""
+    tree = ast.parse(source, filename)
+    if overrides:
+        tree = _Rewriter(overrides).visit(tree)
+        ast.fix_missing_locations(tree)
+    module = types.ModuleType(name)
+    module.__file__ = filename
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    exec(compile(tree, filename, "exec"), module.__dict__)
+    return module
+
+
+def find_entry(module: types.ModuleType, wanted: str | None) -> str:
+    """The name of the reference's class: the one asked for, `Model`, or the only nn.Module of the file."""
+    for function in INPUT_FUNCTIONS:
+        if not callable(getattr(module, function, None)):
+            raise TaskRefused(f"the reference has no function {function}()")
+    if wanted is not None:
+        if not isinstance(getattr(module, wanted, None), type):
+            raise TaskRefused(f"the reference has no class {wanted!r} (entry_point)")
+        return wanted
+    own = [
+        name
+        for name, item in vars(module).items()
+        if isinstance(item, type) and issubclass(item, torch.nn.Module) and item.__module__ == module.__name__
+    ]
+    if "Model" in own or len(own) == 1:
+        return "Model" if "Model" in own else own[0]
+    raise TaskRefused(f"the reference has no class Model; name one as entry_point (there are: {', '.join(own) or 'none'})")
+
+
+def init_arguments(module: types.ModuleType) -> tuple[list[Any], dict[str, Any]]:
+    """get_init_inputs() as (args, kwargs): KernelBench's flat list, or KernelBook's [[args], {kwargs}]."""
+    found = list(getattr(module, "get_init_inputs")())
+    if len(found) == 2 and isinstance(found[0], list | tuple) and isinstance(found[1], dict):
+        return list(found[0]), dict(found[1])
+    return found, {}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What running a reference once tells of a case."""
+
+    init: Tree
+    inputs: Tree
+    outputs: Tree
+    elements: int
+    input_bytes: int
+    output_bytes: int
+    state_bytes: int
+
+
+def _note(tensor: torch.Tensor) -> values.TensorNote:
+    return values.TensorNote.of(tensor)
+
+
+def run_once(module: types.ModuleType, entry: str, device: torch.device) -> Measured:
+    """Build the reference and call it once on its own inputs; whatever it raises passes through."""
+    torch.manual_seed(0)
+    with device, torch.no_grad():
+        args, kwargs = init_arguments(module)
+        model = getattr(module, entry)(*args, **kwargs)
+        if isinstance(model, torch.nn.Module):
+            model = model.to(device)
+        inputs = to_device(list(getattr(module, "get_inputs")()), device)
+        outputs = model(*inputs)
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    state = model.state_dict().values() if isinstance(model, torch.nn.Module) else ()
+    trees = (
+        {"args": values.encode(args, _note, "get_init_inputs()"), "kwargs": values.encode(kwargs, _note, "get_init_inputs()")},
+        values.encode(inputs, _note, "get_inputs()"),
+        values.encode(outputs, _note, "forward()"),
+    )  # fmt: skip
+    ins, outs = values.notes(trees[1]), values.notes(trees[2])
+    if not outs:
+        raise TaskRefused("forward() returns no tensor")
+    return Measured(
+        *trees,
+        elements=sum(note.elements for note in (*ins, *outs)),
+        input_bytes=sum(note.span_bytes for note in ins),
+        output_bytes=sum(note.span_bytes for note in outs),
+        state_bytes=sum(item.nbytes for item in state if isinstance(item, torch.Tensor)),
+    )
+
+
+def to_device(value: Any, device: torch.device) -> Any:
+    """Every tensor in lists, tuples and dicts, moved."""
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
+    if isinstance(value, list | tuple):
+        return type(value)(to_device(item, device) for item in value) if type(value) in (list, tuple) else value
+    if isinstance(value, dict):
+        return {key: to_device(item, device) for key, item in value.items()}
+    return value
+
+
+class Describer:
+    """Finds the cases of one reference on one device."""
+
+    def __init__(self, source: str, entry: str | None, device: torch.device, element_limit: int | None) -> None:
+        """element_limit: without a GPU, the own case is run for real up to this many elements."""
+        self._source = source
+        self._device = device
+        self._limit = REAL_ELEMENTS_MAX if element_limit is None else element_limit
+        self._module = load_module(source, "reference", REFERENCE_FILE)
+        self.entry = find_entry(self._module, entry)
+        self.knobs = find_knobs(source)
+
+    def _measure(self, overrides: Overrides, *, is_fake: bool) -> Measured:
+        mode: AbstractContextManager[Any] = FakeTensorMode(allow_non_fake_inputs=True) if is_fake else nullcontext()
+        device = torch.device("cpu") if is_fake else self._device
+        module = load_module(self._source, "reference", REFERENCE_FILE, overrides) if overrides else self._module
+        with mode:
+            return run_once(module, self.entry, device)
+
+    def own(self) -> dict[str, Any]:
+        """The task's own case; whatever the reference raises passes through."""
+        if self._device.type == "cuda":
+            return self._case("own", {}, self._measure({}, is_fake=False))
+        try:
+            measured = self._measure({}, is_fake=True)
+        except Exception:
+            # Code that looks at values cannot run on fake tensors; the real run tells whether it runs at all.
+            return self._case("own", {}, self._measure({}, is_fake=False))
+        if measured.elements <= self._limit:
+            measured = self._measure({}, is_fake=False)
+        return self._case("own", {}, measured)
+
+    def tiny(self, own: dict[str, Any]) -> dict[str, Any] | None:
+        """The smallest case that runs: all knobs down to 4, 8, ... together, else one knob after the other."""
+        if own["elements"] <= 2 * TINY**4:
+            return None
+        for size in TINY_STEPS:
+            overrides = {knob.name: min(knob.value, size) for knob in self.knobs if knob.value > size}
+            case = self._try("tiny", overrides)
+            if case is not None:
+                return case if case["elements"] < own["elements"] else None
+        return self._greedy(own)
+
+    def _greedy(self, own: dict[str, Any]) -> dict[str, Any] | None:
+        kept: Overrides = {}
+        for knob in sorted(self.knobs, key=lambda knob: -knob.value):
+            for size in TINY_STEPS:
+                trial = {**kept, knob.name: size}
+                if size < knob.value and self._runs(trial):
+                    kept = trial
+                    break
+        case = self._try("tiny", kept) if kept else None
+        return case if case is not None and case["elements"] < own["elements"] else None
+
+    def scaled(self) -> list[dict[str, Any]]:
+        """The cases x0.75, x1.25 and x2 that run, for tasks whose shapes are dynamic: the largest knob is scaled."""
+        found = []
+        for factor in SHAPE_FACTORS:
+            for knob in sorted(self.knobs, key=lambda knob: -knob.value):
+                size = max(1, int(knob.value * factor))
+                case = self._try(f"shape x{factor:g}", {knob.name: size}) if size != knob.value else None
+                if case is not None:
+                    found.append(case)
+                    break
+        return found
+
+    def declared(self, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Cases that the task declares: [{"name", "overrides"}]. TaskRefused where one names no knob or does not run."""
+        known = {knob.name for knob in self.knobs}
+        found = []
+        for case in cases:
+            unknown = sorted(set(case["overrides"]) - known)
+            if unknown:
+                raise TaskRefused(f"case {case['name']!r}: no size is called {unknown[0]!r} (there are: {sorted(known)})")
+            found.append(self._case(case["name"], case["overrides"], self._measure(case["overrides"], is_fake=False)))
+        return found
+
+    def _runs(self, overrides: Overrides) -> bool:
+        try:
+            self._measure(overrides, is_fake=True)
+        except Exception:
+            return False
+        return True
+
+    def _try(self, name: str, overrides: Overrides) -> dict[str, Any] | None:
+        """The case when it runs for real (or, too large without a GPU, on fake tensors), else None."""
+        if not overrides:
+            return None
+        try:
+            if self._device.type != "cuda":
+                fake = self._measure(overrides, is_fake=True)
+                if fake.elements > self._limit:
+                    return self._case(name, overrides, fake)
+            return self._case(name, overrides, self._measure(overrides, is_fake=False))
+        except Exception:
+            return None
+
+    @staticmethod
+    def _case(name: str, overrides: Overrides, measured: Measured) -> dict[str, Any]:
+        return {"name": name, "overrides": overrides, **vars(measured)}
+
+
+def describe(
+    source: str,
+    entry: str | None,
+    device: torch.device,
+    *,
+    dynamic_shapes: bool,
+    declared: list[dict[str, Any]] | None,
+    element_limit: int | None,
+    placed: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
+    """SPEC of proto/worker.md. TaskRefused or whatever the reference raises when it is no task or does not run.
+
+    placed is called after each step: a GPU's memory can be given back there.
+    """
+    finder = Describer(source, entry, device, element_limit)
+    own = finder.own()
+    placed()
+    extra = finder.declared(declared or [])
+    placed()
+    by_name = {case["name"]: case for case in extra}
+    tiny = by_name.get("tiny") or finder.tiny(own)
+    placed()
+    shapes = [case for case in extra if case["name"] != "tiny"] or (finder.scaled() if dynamic_shapes else [])
+    placed()
+    return {
+        "entry_point": finder.entry,
+        "dynamic_shapes": dynamic_shapes,
+        "tiny_declared": "tiny" in by_name,
+        "knobs": {knob.name: knob.value for knob in finder.knobs},
+        "cases": {"own": own, "tiny": tiny, "shapes": shapes},
+    }

@@ -1,0 +1,477 @@
+"""A run child: holds one module, builds it, and calls it when the doorbell rings.
+
+The same program serves a reference and a candidate; what differs is whom the referee believes. Everything in
+this process may be the candidate's after `load`: the messages and replies made here are claims. Order of a
+life: ready, arena, (describe), load, build, state, bind, arm, bells. proto/worker.md has the messages.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import os
+import shutil
+import sys
+import types
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import cases
+import native
+import torch
+import values
+from arena import Arena, Heap, align
+from values import TensorNote
+from wire import (
+    CANDIDATE_FILE,
+    DOORBELL_REPLY_MAX,
+    SOURCE_MAX,
+    WORKER_DETAIL_MAX,
+    Channel,
+    ChannelClosed,
+    Json,
+    Message,
+    error_json,
+    make_memfd,
+    read_memfd,
+)
+
+SPIN_NS: Final = 200_000_000
+"""How long a child spins for its bell before it sleeps: longer than the referee needs between two bells."""
+
+
+class StepFailed(Exception):
+    """A step of this child failed: told as {"ev": "failed"}, the child goes on."""
+
+    def __init__(self, phase: str, cause: BaseException, filename: str) -> None:
+        super().__init__(phase)
+        self.phase = phase
+        self.report = error_json(cause, filename)
+
+
+@dataclass
+class Binding:
+    """What a bell for one set calls."""
+
+    call: Callable[[], Any]
+    tf32: bool
+    seed: int | None
+
+
+class Placer:
+    """Puts tensors where the referee can read them: on a GPU they are there already, else they are copied."""
+
+    def __init__(self, arena: Arena, heap: Heap) -> None:
+        self._arena = arena
+        self._start = heap.offset
+        self._next = heap.offset
+        self._end = heap.offset + heap.size
+
+    def keep(self) -> None:
+        """What was placed so far (a model's state) stays: later calls place behind it."""
+        self._start = self._next
+
+    def restart(self) -> None:
+        self._next = self._start
+
+    def place(self, tensor: torch.Tensor) -> TensorNote:
+        """The note of a tensor that lies in the arena. MemoryError when it does not fit."""
+        tensor = tensor.detach()
+        if self._arena.device.type == "cuda":
+            offset = self._arena.find(tensor) if tensor.is_cuda else None
+            if offset is None:
+                tensor = tensor.to(self._arena.device, copy=True)
+                offset = self._arena.find(tensor)
+            if offset is None:
+                raise MemoryError(f"a tensor of {tensor.nbytes} bytes does not fit into the arena")
+            return TensorNote.of(tensor, offset)
+        tensor = tensor.resolve_conj().resolve_neg()
+        if not _is_dense(tensor):
+            tensor = tensor.contiguous()
+        note = TensorNote.of(tensor, self._next)
+        if self._next + note.span_bytes > self._end:
+            raise MemoryError(f"a tensor of {note.span_bytes} bytes does not fit into the arena")
+        self._next = align(self._next + note.span_bytes)
+        self._arena.view(note).copy_(tensor)
+        return note
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    return bool(torch.ops.aten.is_non_overlapping_and_dense(tensor))
+
+
+class Child:
+    def __init__(self, channel: Channel, device: torch.device) -> None:
+        self._channel = channel
+        self._device = device
+        self._stack = ExitStack()
+        self._arena: Arena | None = None
+        self._placer: Placer | None = None
+        self._doorbell: native.Doorbell | None = None
+        self._seen = 0
+        self._source = ""
+        self._filename = cases.REFERENCE_FILE
+        self._module: types.ModuleType | None = None
+        self._entry = ""
+        self._models: dict[str, Any] = {}
+        self._bindings: dict[int, Binding] = {}
+        self._kept: Any = None
+        self._told: tuple[Any, ...] = ()
+        self._events: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
+        self._ops: dict[str, Callable[[Message], None]] = {
+            "arena": self._op_arena,
+            "describe": self._op_describe,
+            "load": self._op_load,
+            "build": self._op_build,
+            "state": self._op_state,
+            "inputs": self._op_inputs,
+            "bind": self._op_bind,
+            "arm": self._op_arm,
+        }
+
+    def run(self) -> None:
+        """Serve until `quit` or until the referee is gone."""
+        self._channel.send({"ev": "ready"})
+        while True:
+            try:
+                message = self._channel.receive()
+            except ChannelClosed:
+                return
+            op = message.text("op")
+            if op == "quit":
+                return
+            try:
+                self._ops[op](message)
+            except StepFailed as failure:
+                self._channel.send({"ev": "failed", "phase": failure.phase, "error": failure.report})
+            finally:
+                message.close()
+
+    # --- memory ---
+
+    def _op_arena(self, message: Message) -> None:
+        self._arena = Arena(self._device, message.take_fd("arena"), message.integer("size", 1, 1 << 48), is_import=True)
+        heap = message.mapping("heap")
+        self._placer = Placer(self._arena, Heap(int(heap["offset"]), int(heap["size"])))
+        fd = message.take_fd("doorbell")
+        self._doorbell = native.Doorbell(fd)
+        os.close(fd)
+        if self._device.type == "cuda":
+            native.heap_set(self._arena.pointer + int(heap["offset"]), int(heap["size"]))
+            allocator = torch.cuda.memory.CUDAPluggableAllocator(
+                str(native.library_path()), "harness_arena_malloc", "harness_arena_free"
+            )
+            self._pool = torch.cuda.MemPool(allocator.allocator())
+            self._stack.enter_context(torch.cuda.use_mem_pool(self._pool))
+        self._channel.send({"ev": "mapped"})
+
+    def _require(self) -> tuple[Arena, Placer, native.Doorbell]:
+        assert self._arena is not None and self._placer is not None and self._doorbell is not None
+        return self._arena, self._placer, self._doorbell
+
+    # --- the module ---
+
+    def _op_describe(self, message: Message) -> None:
+        fd = message.take_fd("source")
+        source = read_memfd(fd, SOURCE_MAX).decode("utf-8-sig", "replace")
+        os.close(fd)
+        try:
+            spec = cases.describe(
+                source,
+                message.optional_text("entry"),
+                self._device,
+                dynamic_shapes=message.boolean("dynamic_shapes"),
+                declared=message.body.get("cases"),
+                element_limit=message.body.get("element_limit"),
+                placed=torch.cuda.empty_cache if self._device.type == "cuda" else lambda: None,
+            )
+        except BaseException as error:
+            raise StepFailed("describe", error, cases.REFERENCE_FILE) from None
+        import json
+
+        spec_fd = make_memfd(json.dumps(spec).encode(), "spec")
+        self._channel.send({"ev": "described"}, {"spec": spec_fd})
+        os.close(spec_fd)
+
+    def _op_load(self, message: Message) -> None:
+        fd = message.take_fd("source")
+        data = read_memfd(fd, SOURCE_MAX)
+        os.close(fd)
+        self._entry = message.text("entry")
+        is_reference = message.text("role") == "reference"
+        self._filename = cases.REFERENCE_FILE if is_reference else CANDIDATE_FILE
+        cache = message.optional_text("cache")
+        if cache is not None:
+            _copy_cache(Path(cache))
+        self._source = data.decode("utf-8-sig", "replace")
+        if self._device.type != "cuda":
+            import cpu_device
+
+            self._stack.enter_context(cpu_device.torch_function_mode())
+        try:
+            if is_reference:
+                self._module = cases.load_module(self._source, "reference", cases.REFERENCE_FILE)
+            else:
+                self._module = _import_candidate(data)
+            if not callable(getattr(self._module, self._entry, None)):
+                raise ImportError(f"the source defines no class {self._entry!r}")
+        except BaseException as error:
+            raise StepFailed("import", error, self._filename) from None
+        self._channel.send({"ev": "loaded"})
+
+    def _case_module(self, overrides: Json) -> types.ModuleType:
+        assert self._module is not None
+        if not overrides:
+            return self._module
+        return cases.load_module(self._source, "reference", cases.REFERENCE_FILE, overrides)
+
+    def _op_build(self, message: Message) -> None:
+        _, placer, _ = self._require()
+        placer.restart()
+        name = message.text("model")
+        try:
+            model = self._construct(message)
+            self._models[name] = model
+            state = []
+            if isinstance(model, torch.nn.Module) and message.boolean("tell_state"):
+                for key, item in model.state_dict().items():
+                    if isinstance(item, torch.Tensor):
+                        state.append({"name": key, **placer.place(item).json()})
+                placer.keep()
+        except BaseException as error:
+            raise StepFailed("build", error, self._filename) from None
+        self._tell("built", "state", state)
+
+    def _tell(self, event: str, name: str, content: Any) -> None:
+        """A report whose content may be larger than a message."""
+        import json
+
+        fd = make_memfd(json.dumps(content).encode(), name)
+        self._channel.send({"ev": event}, {name: fd})
+        os.close(fd)
+
+    def _construct(self, message: Message) -> Any:
+        module, init = self._module, message.body.get("init")
+        if init is None:
+            module = self._case_module(message.mapping("overrides"))
+            args, kwargs = cases.init_arguments(module)
+        else:
+            arena = self._require()[0]
+            args = values.decode(init["args"], arena.view)
+            kwargs = values.decode(init["kwargs"], arena.view)
+        seed = message.integer("seed", 0, 1 << 62)
+        torch.manual_seed(seed)
+        with self._device:
+            model = getattr(module, self._entry)(*args, **kwargs)
+        return model.to(self._device) if isinstance(model, torch.nn.Module) else model
+
+    def _op_state(self, message: Message) -> None:
+        """The reference's weights, where name, shape and dtype match and values differ."""
+        import json
+
+        arena, _, _ = self._require()
+        fd = message.take_fd("state")
+        state = json.loads(read_memfd(fd, WORKER_DETAIL_MAX))
+        os.close(fd)
+        model = self._models[message.text("model")]
+        try:
+            own = model.state_dict() if isinstance(model, torch.nn.Module) else {}
+            with torch.no_grad():
+                for item in state:
+                    mine = own.get(item["name"])
+                    note = TensorNote.parse(item["tensor"], item["name"])
+                    if isinstance(mine, torch.Tensor) and tuple(mine.shape) == note.shape and mine.dtype == note.dtype:
+                        theirs = arena.view(note)
+                        if not torch.equal(mine, theirs):
+                            mine.copy_(theirs)
+            self._synchronize()
+        except BaseException as error:
+            raise StepFailed("state", error, self._filename) from None
+        self._channel.send({"ev": "copied"})
+
+    def _op_inputs(self, message: Message) -> None:
+        arena, _, _ = self._require()
+        offset = message.integer("offset", 0, arena.size)
+
+        def put(tensor: torch.Tensor) -> TensorNote:
+            nonlocal offset
+            tensor = tensor.detach()
+            if not _is_dense(tensor):
+                tensor = tensor.contiguous()
+            note = TensorNote.of(tensor, offset)
+            arena.view(note).copy_(tensor)
+            offset = align(offset + note.span_bytes)
+            return note
+
+        try:
+            module = self._case_module(message.mapping("overrides"))
+            torch.manual_seed(message.integer("seed", 0, 1 << 62))
+            with self._device, torch.no_grad():
+                inputs = list(getattr(module, "get_inputs")())
+                tree = values.encode(inputs, put, "get_inputs()")
+            self._synchronize()
+        except BaseException as error:
+            raise StepFailed("inputs", error, self._filename) from None
+        self._channel.send({"ev": "inputs", "inputs": tree, "end": offset})
+
+    # --- calls ---
+
+    def _op_bind(self, message: Message) -> None:
+        arena, _, _ = self._require()
+        try:
+            if message.boolean("empty"):
+                call = self._empty_call()
+            else:
+                args = values.decode(message.body["inputs"], arena.view)
+                model = self._models[message.text("model")]
+                if message.optional_text("dtype") == "float64":
+                    model = copy.deepcopy(model).double() if isinstance(model, torch.nn.Module) else model
+                    args = _to_double(args)
+                call = _Call(model, args)
+        except BaseException as error:
+            raise StepFailed("bind", error, self._filename) from None
+        seed = message.body.get("seed")
+        self._bindings[message.integer("set", 0, 255)] = Binding(call, message.boolean("tf32"), seed)
+        self._channel.send({"ev": "bound"})
+
+    def _empty_call(self) -> Callable[[], Any]:
+        one = torch.zeros(1, device=self._device)
+        return one.zero_
+
+    def _op_arm(self, message: Message) -> None:
+        """Answer this many bells. No message is read meanwhile."""
+        _, _, doorbell = self._require()
+        is_timed = message.boolean("events") and self._device.type == "cuda"
+        if is_timed and self._events is None:
+            self._events = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+        for _ in range(message.integer("bells", 1, 100_000)):
+            bell = doorbell.wait(self._seen, SPIN_NS)
+            self._seen = bell.number
+            try:
+                events_ns = self._answer(doorbell, bell, is_timed)
+                status = native.STATUS_OK
+            except BaseException as error:
+                events_ns, status = 0, native.STATUS_RAISED
+                self._told = ()
+                self._write_error(doorbell, error)
+            doorbell.answer(bell.number, status, events_ns)
+
+    def _answer(self, doorbell: native.Doorbell, bell: native.Bell, is_timed: bool) -> int:
+        self._kept = None
+        with torch.no_grad():
+            if is_timed and self._events is not None:
+                self._events[0].record()
+            for index in range(bell.calls):
+                binding = self._bindings[(bell.set + index) % max(1, bell.sets)]
+                _set_tf32(binding.tf32)
+                if binding.seed is not None:
+                    torch.manual_seed(binding.seed)
+                self._kept = binding.call()
+            if is_timed and self._events is not None:
+                self._events[1].record()
+        self._synchronize()
+        self._reply(doorbell)
+        if not is_timed or self._events is None:
+            return 0
+        return int(self._events[0].elapsed_time(self._events[1]) * 1e6)
+
+    def _reply(self, doorbell: native.Doorbell) -> None:
+        """Tell where the outputs are; nothing is written when they are where they were."""
+        _, placer, _ = self._require()
+        told = _identity(self._kept) if self._device.type == "cuda" else ()
+        if told and told == self._told:
+            return
+        import json
+
+        placer.restart()
+        reply = json.dumps({"outputs": values.encode(self._kept, placer.place, "forward()")}).encode()
+        if len(reply) > DOORBELL_REPLY_MAX:
+            raise ValueError(f"the outputs' description of {len(reply)} bytes is over {DOORBELL_REPLY_MAX}")
+        self._synchronize()
+        doorbell.write_reply(reply)
+        self._told = told
+
+    def _write_error(self, doorbell: native.Doorbell, error: BaseException) -> None:
+        import json
+
+        report = {"error": error_json(error, self._filename), "phase": "call"}
+        doorbell.write_reply(json.dumps(report).encode()[:DOORBELL_REPLY_MAX])
+
+    def _synchronize(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()
+
+
+class _Call:
+    def __init__(self, model: Any, args: list[Any]) -> None:
+        self._model = model
+        self._args = args
+
+    def __call__(self) -> Any:
+        return self._model(*self._args)
+
+
+def _identity(value: Any) -> tuple[Any, ...]:
+    """Equal for two outputs that lie in the same place with the same shape; () when that is not simply told."""
+    if type(value) is torch.Tensor:
+        return (value.data_ptr(), value.shape, value.stride(), value.dtype)
+    if type(value) in (tuple, list) and all(type(item) is torch.Tensor for item in value):
+        return (type(value), *((item.data_ptr(), item.shape, item.stride(), item.dtype) for item in value))
+    return ()
+
+
+def _set_tf32(allowed: bool) -> None:
+    if torch.backends.cuda.matmul.allow_tf32 != allowed:
+        torch.backends.cuda.matmul.allow_tf32 = allowed
+        torch.backends.cudnn.allow_tf32 = allowed
+
+
+def _to_double(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.double() if value.is_floating_point() else value
+    if isinstance(value, list | tuple):
+        return type(value)(_to_double(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _to_double(item) for key, item in value.items()}
+    return value
+
+
+def _copy_cache(source: Path) -> None:
+    """The compile stage's artefacts, copied into this child's own cache: Triton writes beside what it reads."""
+    target = Path(os.environ["TRITON_CACHE_DIR"])
+    if source.is_dir():
+        shutil.copytree(source, target, dirs_exist_ok=True)
+
+
+def _import_candidate(data: bytes) -> types.ModuleType:
+    """From a file, since Triton reads the source of its kernels."""
+    path = Path(os.environ["TMPDIR"]) / CANDIDATE_FILE
+    path.write_bytes(data)
+    spec = importlib.util.spec_from_file_location("candidate", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["candidate"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def main(channel: Channel, device: str) -> None:
+    """Called in the forked and confined child, before any CUDA context is there."""
+    where = torch.device("cpu")
+    mode: AbstractContextManager[Any] = nullcontext()
+    if device.startswith("cuda"):
+        where = torch.device("cuda", 0)
+        torch.cuda.init()
+        native.gpu_init(0)
+        torch.ones(8, device=where).sum().item()
+    else:
+        import cpu_device
+
+        cpu_device.install()
+    with mode:
+        Child(channel, where).run()
+
+

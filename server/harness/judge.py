@@ -1,0 +1,515 @@
+"""One submission in the referee: opened, taken through `tiny`, `full` and `timing`, closed.
+
+Reads top down as the life of a job. The candidate's process is only ever asked to load, build and call; what
+it answers is compared here, with what the reference answered on the same inputs.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import tolerance
+import torch
+import values
+import variations
+from arena import Heap, align
+from peer import Peer, PeerFailed
+from reference import (
+    WEIGHT_SEEDS,
+    Expected,
+    Reference,
+    ReferenceBroken,
+    place_tree,
+    same_bits,
+    synchronize,
+)
+from tolerance import Difference, number, unravel
+from wire import Json
+
+SPARE: Final = 1 << 30
+HOST_SPARE: Final = 64 << 20
+BUILD_LIMIT_MS: Final = 60_000
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The parts of a policy that the referee acts on; verifierd checked them."""
+
+    name: str
+    count: int
+    value: bool
+    shape: bool
+    precision: str
+    warmup: int
+    trials: int
+    events: bool
+
+    @staticmethod
+    def parse(found: Json) -> Policy:
+        variation, timing = found.get("variations") or {}, found.get("timing") or {}
+        return Policy(
+            name=str(found.get("name", "strict")),
+            count=int(variation.get("count", 5)),
+            value=bool(variation.get("value", True)),
+            shape=bool(variation.get("shape", True)),
+            precision=str(found.get("precision", "tf32")),
+            warmup=int(timing.get("warmup", 10)),
+            trials=int(timing.get("trials", 50)),
+            events=bool(timing.get("events", True)),
+        )
+
+
+@dataclass
+class Report:
+    """What is told of one stage."""
+
+    stage: str
+    outcome: str
+    class_: str | None = None
+    done: int = 0
+    of: int = 0
+    error: Json | None = None
+    generality: str | None = None
+    reopen: bool = False
+    detail: Json = field(default_factory=dict)
+    run_ms: float = 0.0
+
+    def json(self, job: str) -> Json:
+        return {
+            "ev": "stage",
+            "job": job,
+            "stage": self.stage,
+            "outcome": self.outcome,
+            "class": self.class_,
+            "run_ms": round(self.run_ms, 3),
+            "done": self.done,
+            "of": self.of,
+            "error": self.error,
+            "generality": self.generality,
+            "reopen": self.reopen,
+        }
+
+
+@dataclass
+class CaseResult:
+    """How one correctness case went."""
+
+    name: str
+    class_: str | None = None
+    note: str | None = None
+    error: Json | None = None
+    is_gone: bool = False
+    max_abs: float | None = None
+    max_rel: float | None = None
+    matched: float | None = None
+    against: str | None = None
+    mismatch: Json | None = None
+
+    def fail(self, class_: str, note: str) -> None:
+        if self.class_ is None:
+            self.class_, self.note = class_, note
+
+    def json(self) -> Json:
+        return {
+            "name": self.name,
+            "outcome": "pass" if self.class_ is None else "fail",
+            "class": self.class_,
+            "note": self.note,
+            "max_abs": self.max_abs,
+            "max_rel": self.max_rel,
+            "matched": self.matched,
+            "against": self.against,
+        }
+
+
+@dataclass(frozen=True)
+class Step:
+    """One variation of `full`: what it may be, in order of preference."""
+
+    transforms: tuple[str | None, ...] = (None,)
+    weights: int = 0
+    case: int | None = None  # index into the spec's shapes; None: the task's own
+    name: str = "original"
+    seed_of: int | None = None  # takes the seed of that step instead of its own
+
+
+def plan(policy: Policy, spec: Json, has_state: bool) -> list[Step]:
+    """The variations of one submission: always `count` of them, each with what may take its place."""
+    if policy.name == "kernelbench":
+        return [Step(name=f"seed {index + 1}") for index in range(policy.count)]
+    steps = [Step()]
+    if policy.value:
+        steps.append(Step(("signs", "scaled", None), name="values"))
+        steps.append(Step(("spikes", "scaled", None), name="spikes"))
+    if has_state:
+        steps.append(Step(weights=1, name="other weights"))
+    if policy.shape and spec["dynamic_shapes"]:
+        steps.extend(Step(case=index, name=case["name"]) for index, case in enumerate(spec["cases"]["shapes"]))
+    steps = steps[: max(1, policy.count - 1)]
+    while len(steps) < policy.count - 1:
+        steps.append(Step(name="another seed"))
+    if policy.count > 1:
+        steps.append(Step(name="original again", seed_of=0))
+    return steps
+
+
+class Job:
+    """One submission. candidate is its own process; reference is shared with the task's other submissions."""
+
+    def __init__(
+        self,
+        name: str,
+        reference: Reference,
+        candidate: Peer,
+        *,
+        spec: Json,
+        policy: Policy,
+        seed: int,
+        call_limit_ms: float,
+        element_limit: int | None,
+    ) -> None:
+        """element_limit: without a GPU, tasks with more elements than this are not judged at their own size."""
+        self.name = name
+        self.reference = reference
+        self.candidate = candidate
+        self.spec = spec
+        self.policy = policy
+        self.call_limit_ms = call_limit_ms
+        self.is_too_large = element_limit is not None and spec["cases"]["own"]["elements"] > element_limit
+        self._random = random.Random(seed)
+        self._device = candidate.device
+        self._state_base = 0
+        self._built: set[str] = set()
+        self.limits: list[tolerance.Limit] = []
+
+    # --- open ---
+
+    def open(self, source: bytes, reference_source: bytes, entry: str, cache: str | None) -> Report:
+        """Load both modules. ReferenceBroken when it is the task's fault."""
+        self.reference.ensure(reference_source, self.spec)
+        sizes = self.reference.sizes
+        self._state_base = sizes.sets * sizes.inputs
+        heap_base = align(self._state_base + 2 * sizes.state)
+        heap = 3 * sizes.outputs + sizes.inputs + 2 * sizes.state
+        heap += SPARE if self._device.type == "cuda" else HOST_SPARE
+        try:
+            self.candidate.give_arena(heap_base + heap, Heap(heap_base, heap))
+            self.candidate.load(source, entry, "candidate", cache, BUILD_LIMIT_MS)
+        except PeerFailed as failure:
+            return Report("open", "fail", failure.class_, 0, 1, failure.error)
+        return Report("open", "pass", None, 1, 1)
+
+    # --- tiny ---
+
+    def tiny(self) -> Report:
+        """The smallest case. Where shapes are fixed a failure there is `generality`, and the task's own shape decides."""
+        case = self.spec["cases"]["tiny"] or self.spec["cases"]["own"]
+        if case["name"] == "own" and self.is_too_large:
+            return Report("tiny", "skip", detail={"why": "the task has no case that is small enough for the interpreter"})
+        result = self._case(case, Step(name=case["name"]), self._next_seed(), twice=False)
+        binds = self.spec["dynamic_shapes"] or self.spec["tiny_declared"] or case["name"] == "own"
+        if result.class_ is None or binds:
+            return self._report("tiny", [result], 1)
+        why = f"at the tiny case {case['overrides']}: {result.class_}: {result.note}"
+        return self._own_instead(result, why)
+
+    def _own_instead(self, result: CaseResult, why: str) -> Report:
+        if self.is_too_large:
+            report = self._report("tiny", [result], 1)
+            report.outcome, report.class_, report.error = "skip", None, None
+        elif result.is_gone:
+            report = Report("tiny", "skip", None, 0, 1, reopen=True, detail=_detail([result], 1))
+        else:
+            own = self._case(self.spec["cases"]["own"], Step(), self._next_seed(), twice=False)
+            report = self._report("tiny", [own], 1)
+        report.generality = why
+        return report
+
+    # --- full ---
+
+    def full(self) -> Report:
+        """The variations at the task's own size."""
+        if self.is_too_large:
+            limit = "the task's own size is too large for the interpreter"
+            return Report("full", "skip", detail={"why": limit})
+        own = self.spec["cases"]["own"]
+        _, state = self.reference.model(own, 0)
+        steps = plan(self.policy, self.spec, bool(state))
+        seeds = [self._next_seed() for _ in steps]
+        results: list[CaseResult] = []
+        for index, step in enumerate(steps):
+            seed = seeds[index] if step.seed_of is None else seeds[step.seed_of]
+            case = own if step.case is None else self.spec["cases"]["shapes"][step.case]
+            twice = self._device.type == "cuda" or index in (0, len(steps) - 1)
+            results.append(self._case(case, step, seed, twice=twice and self.policy.name != "kernelbench"))
+            if results[-1].is_gone:
+                break
+        return self._report("full", results, len(steps))
+
+    def _next_seed(self) -> int:
+        return self._random.getrandbits(62)
+
+    def _report(self, stage: str, results: list[CaseResult], of: int) -> Report:
+        failed = next((result for result in results if result.class_ is not None), None)
+        passed = sum(result.class_ is None for result in results)
+        report = Report(stage, "pass" if failed is None else "fail", None, passed, of, detail=_detail(results, of))
+        if failed is not None:
+            report.class_ = failed.class_
+            report.error = failed.error or {"type": failed.class_, "text": failed.note or "", "line": None}
+        return report
+
+    # --- one case ---
+
+    def _case(self, case: Json, step: Step, seed: int, *, twice: bool) -> CaseResult:
+        """Inputs, the right answer, the candidate's answer, the comparison. ReferenceBroken passes through."""
+        result = CaseResult(step.name)
+        model, state = self.reference.model(case, step.weights)
+        tree, expected = self._prepare(case, step, seed, model, result)
+        try:
+            self._build(model, case, step.weights, state)
+            self._judge_calls(model, tree, expected, seed, twice, result)
+        except PeerFailed as failure:
+            result.fail(failure.class_, failure.error.get("text") or str(failure))
+            result.error, result.is_gone = failure.error, failure.is_gone
+        return result
+
+    def _prepare(self, case: Json, step: Step, seed: int, model: str, result: CaseResult) -> tuple[Any, Expected]:
+        """The inputs of a step and the right answer: the first transformation that the reference admits."""
+        want_fp64 = self.policy.name != "kernelbench"
+        for transform in step.transforms:
+            tree = self.reference.inputs(case, seed)
+            if transform is not None and not variations.apply(transform, self.reference.views(tree), seed):
+                continue
+            synchronize(self._device)
+            expected = self.reference.expect(
+                model, tree, seed=seed, precision=self._precision(), want_fp64=want_fp64
+            )
+            if transform is None:
+                if not expected.is_self_consistent():
+                    self.reference.give_up_fp64()
+                    expected = self.reference.expect(
+                        model, tree, seed=seed, precision=self._precision(), want_fp64=False
+                    )
+                result.note = None if step.transforms == (None,) else "no transformation is admitted: another seed"
+                break
+            if expected.is_finite and expected.is_self_consistent():
+                result.name = transform if step.name == "values" else step.name
+                break
+        result.against = expected.against
+        return tree, expected
+
+    def _precision(self) -> str:
+        return "ieee" if self.policy.name == "kernelbench" else self.policy.precision
+
+    def _build(self, model: str, case: Json, weights: int, state: list[Json]) -> None:
+        """The candidate's model of a case, with the reference's weights; once."""
+        if model in self._built:
+            return
+        self.candidate.build(
+            model,
+            WEIGHT_SEEDS[weights],
+            init=case["init"],
+            overrides={},
+            tell_state=False,
+            limit_ms=BUILD_LIMIT_MS,
+        )
+        if state:
+            self.candidate.copy_state(model, self._move_state(state), BUILD_LIMIT_MS)
+        self._built.add(model)
+
+    def _move_state(self, state: list[Json]) -> list[Json]:
+        theirs, mine = self.reference.peer.arena, self.candidate.arena
+        assert theirs is not None and mine is not None
+        moved, end = [], self._state_base
+        for item in state:
+            note = values.TensorNote.parse(item["tensor"], item["name"])
+            place = note.moved(end)
+            end = align(end + note.span_bytes)
+            if end > self.candidate.heap.offset:
+                raise ReferenceBroken("the reference's state is larger than when the task was registered")
+            mine.view(place).copy_(theirs.view(note))
+            moved.append({"name": item["name"], **place.json()})
+        synchronize(self._device)
+        return moved
+
+    def place_inputs(self, tree: Any, set_: int) -> tuple[Any, list[torch.Tensor]]:
+        """Copy the inputs from the reference's arena into one set of the candidate's: the tree, and the views."""
+        arena = self.candidate.arena
+        assert arena is not None
+        placed, end = place_tree(tree, set_ * self.reference.sizes.inputs)
+        if end > (set_ + 1) * self.reference.sizes.inputs:
+            raise ReferenceBroken("inputs do not fit into their set")
+        mine = [arena.view(note) for note in values.notes(placed)]
+        for view, source in zip(mine, self.reference.views(tree), strict=True):
+            view.copy_(source)
+        synchronize(self._device)
+        return placed, mine
+
+    def _judge_calls(
+        self, model: str, tree: Any, expected: Expected, seed: int, twice: bool, result: CaseResult
+    ) -> None:
+        set_ = secrets.randbelow(self.reference.sizes.sets)
+        placed, mine = self.place_inputs(tree, set_)
+        tf32 = self._precision() == "tf32" and self._device.type == "cuda"
+        self.candidate.bind(set_, model, placed, limit_ms=BUILD_LIMIT_MS, tf32=tf32, seed=seed)
+        outputs = list(values.leaves(self.candidate.call(set_, self.call_limit_ms)))
+        limits = self._check(outputs, expected, mine, tree, result)
+        if limits is None or not (twice or result.class_ == "mismatch"):
+            return
+        first = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for _, leaf in outputs]
+        self._check_again(first, set_, tree, mine, expected, limits, result)
+
+    def _check(
+        self,
+        outputs: list[tuple[str, Any]],
+        expected: Expected,
+        mine: list[torch.Tensor],
+        tree: Any,
+        result: CaseResult,
+    ) -> list[tolerance.Limit] | None:
+        """The whole comparison of one answer; None when it has not even the right form."""
+        is_kernelbench = self.policy.name == "kernelbench"
+        if not _check_form(outputs, expected, result, dtypes=not is_kernelbench):
+            return None
+        limits = [
+            expected.limit(index, self.policy.name) if isinstance(leaf, torch.Tensor) else tolerance.Limit(0.0, 0.0)
+            for index, leaf in enumerate(expected.values)
+        ]
+        if not is_kernelbench:
+            self._check_inputs(outputs, mine, tree, result)
+        for index, (path, got) in enumerate(outputs):
+            if isinstance(got, torch.Tensor):
+                wanted = expected.values[index]
+                _compare(path, got, wanted, limits[index], result)
+        self.limits = limits
+        return limits
+
+    def _check_inputs(
+        self, outputs: list[tuple[str, Any]], mine: list[torch.Tensor], tree: Any, result: CaseResult
+    ) -> None:
+        if self.reference.mutates_inputs:
+            return
+        for index, (view, kept) in enumerate(zip(mine, self.reference.views(tree), strict=True)):
+            if not same_bits(view, kept):
+                result.fail("mutated_input", f"input {index} was changed by the call")
+        for path, leaf in outputs:
+            if isinstance(leaf, torch.Tensor) and leaf.numel() and not self.candidate.is_in_heap(leaf):
+                result.fail("hack", f"output {path} lies in memory that is not the candidate's to answer in")
+
+    def _check_again(
+        self,
+        first: list[Any],
+        set_: int,
+        tree: Any,
+        mine: list[torch.Tensor],
+        expected: Expected,
+        limits: list[tolerance.Limit],
+        result: CaseResult,
+    ) -> None:
+        """The same inputs once more: another answer is `nondeterministic`, whether or not one of the two is right."""
+        for view, source in zip(mine, self.reference.views(tree), strict=True):
+            view.copy_(source)
+        synchronize(self._device)
+        second = [leaf for _, leaf in values.leaves(self.candidate.call(set_, self.call_limit_ms))]
+        for index, (a, b) in enumerate(zip(first, second, strict=False)):
+            if not isinstance(a, torch.Tensor):
+                continue
+            if not isinstance(b, torch.Tensor) or a.shape != b.shape or a.dtype != b.dtype:
+                result.class_, result.note = "nondeterministic", "two calls on one input differ in form"
+            elif not tolerance.compare(b, a, limits[index]).is_match(limits[index]):
+                result.class_ = "nondeterministic"
+                result.note = f"two calls on one input differ (output {expected.paths[index]})"
+
+
+def _check_form(
+    outputs: list[tuple[str, Any]], expected: Expected, result: CaseResult, *, dtypes: bool
+) -> bool:
+    paths = [path for path, _ in outputs]
+    if paths != expected.paths:
+        result.fail("shape", f"forward() returned outputs {_named(paths)}, the reference {_named(expected.paths)}")
+        return False
+    for (path, got), own in zip(outputs, expected.own, strict=True):
+        if isinstance(own, torch.Tensor) != isinstance(got, torch.Tensor):
+            result.fail("shape", f"output {path} is {type(got).__name__}, the reference's is {type(own).__name__}")
+        elif not isinstance(own, torch.Tensor):
+            if got != own:
+                result.fail("mismatch", f"output {path} is {got!r:.80}, expected {own!r:.80}")
+        elif got.shape != own.shape:
+            result.fail("shape", f"output {path} has shape {list(got.shape)}, expected {list(own.shape)}")
+        elif dtypes and got.dtype != own.dtype:
+            result.fail("dtype", f"output {path} has dtype {got.dtype}, expected {own.dtype}")
+    return result.class_ is None
+
+
+def _named(paths: list[str]) -> str:
+    shown = ", ".join(paths[:8])
+    return f"[{shown}{', …' if len(paths) > 8 else ''}]"
+
+
+def _compare(
+    path: str, got: torch.Tensor, wanted: torch.Tensor, limit: tolerance.Limit, result: CaseResult
+) -> None:
+    found = tolerance.compare(got, wanted, limit)
+    result.max_abs = max(result.max_abs or 0.0, found.max_abs)
+    result.max_rel = max(result.max_rel or 0.0, found.max_rel)
+    share = 1.0 - found.differing / found.elements if found.elements else 1.0
+    result.matched = share if result.matched is None else min(result.matched, share)
+    if found.is_match(limit):
+        return
+    mismatch = _first_mismatch(path, got, wanted, limit, found, result.name)
+    if result.class_ is None:
+        result.mismatch = mismatch
+    place = ", ".join(map(str, mismatch["index"]))
+    text = (
+        f"output {path}[{place}]: expected {mismatch['expected']}, got {mismatch['got']}; "
+        f"{found.differing} of {found.elements} elements differ"
+    )
+    result.fail("nonfinite" if found.nonfinite else "mismatch", text)
+
+
+def _first_mismatch(
+    path: str, got: torch.Tensor, wanted: torch.Tensor, limit: tolerance.Limit, found: Difference, case: str
+) -> Json:
+    flat = found.first or 0
+    index = unravel(flat, tuple(wanted.shape))
+    return {
+        "case": case,
+        "output": path,
+        "index": index,
+        "expected": number(wanted[tuple(index)]),
+        "got": number(got[tuple(index)]),
+        "differing": found.differing,
+        "of": found.elements,
+        "rtol": limit.rtol,
+        "atol": limit.atol,
+    }
+
+
+def _detail(results: list[CaseResult], of: int) -> Json:
+    def worst(name: str) -> float | None:
+        known = [value for value in (getattr(result, name) for result in results) if value is not None]
+        return max(known) if known else None
+
+    return {
+        "cases": [result.json() for result in results],
+        "of": of,
+        "passed": sum(result.class_ is None for result in results),
+        "max_abs": worst("max_abs"),
+        "max_rel": worst("max_rel"),
+        "peak_bytes": None,
+        "reference_peak_bytes": None,
+        "first_mismatch": next((result.mismatch for result in results if result.mismatch is not None), None),
+    }
+
+
+def timed(run: Callable[[], Report]) -> Report:
+    """The report of a stage, with the time that it took."""
+    start = time.monotonic()
+    report = run()
+    report.run_ms = (time.monotonic() - start) * 1000
+    return report

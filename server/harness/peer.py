@@ -1,0 +1,298 @@
+"""A run child as the referee sees it: its channel, its arena, its doorbell, and the right to freeze it."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import time
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import native
+import torch
+import values
+from arena import Arena, Heap
+from values import TensorNote, ValueRefused
+from wire import WORKER_DETAIL_MAX, Channel, ChannelClosed, Json, Message, ProtocolError, make_memfd, read_memfd
+
+SPIN_NS: Final = 50_000_000
+PROMPT_MS: Final = 60_000
+"""How long a step that runs only trusted code in an honest child may take."""
+
+
+class PeerFailed(Exception):
+    """The child could not do a step; the failure is the child's. class_ is a class of the verdict."""
+
+    def __init__(self, class_: str, text: str, error: Json | None = None, *, is_gone: bool = False) -> None:
+        super().__init__(text)
+        self.class_ = class_
+        self.error = error or {"type": class_, "text": text, "line": None}
+        self.is_gone = is_gone
+
+
+_CLASS_OF_TYPE: Final = {
+    "OutOfMemoryError": "oom",
+    "MemoryError": "oom",
+    "CompilationError": "compile",
+    "UnsupportedLanguageConstruct": "compile",
+    "CompileTimeAssertionFailure": "compile",
+    "OutOfResources": "compile",
+    "PTXASError": "compile",
+    "SystemExit": "crash",
+    "KeyboardInterrupt": "crash",
+}
+_CLASS_OF_PHASE: Final = {"import": "import", "build": "import", "state": "import", "call": "launch"}
+
+
+def failure(phase: str, error: Any) -> PeerFailed:
+    """What a child's own report of an error is worth: the class follows from the phase and the error's type."""
+    if not isinstance(error, dict):
+        error = {}
+    name = str(error.get("type", "Error"))[:128]
+    line = error.get("line")
+    told = {
+        "type": name,
+        "text": str(error.get("text", ""))[:8192],
+        "line": line if type(line) is int and 0 < line < 1 << 31 else None,
+    }
+    if "out of memory" in told["text"].lower() and name in ("RuntimeError", "AcceleratorError"):
+        name = "OutOfMemoryError"
+    class_ = _CLASS_OF_TYPE.get(name) or _CLASS_OF_PHASE.get(phase, "launch")
+    return PeerFailed(class_, f"{name} in {phase}", told)
+
+
+@dataclass
+class Peer:
+    """One child. Everything that it sends is checked here; what breaks the protocol counts as a crash of the child."""
+
+    name: str
+    channel: Channel
+    pidfd: int
+    device: torch.device
+    arena: Arena | None = None
+    doorbell: native.Doorbell | None = None
+    heap: Heap = field(default_factory=lambda: Heap(0, 0))
+    is_ready: bool = False
+    is_frozen: bool = False
+    armed: int = 0
+
+    def close(self) -> None:
+        """Forget the child and free its arena; the process is ended by its zygote."""
+        self.channel.close()
+        if self.doorbell is not None:
+            self.doorbell.close()
+            self.doorbell = None
+        if self.arena is not None:
+            self.arena.close()
+            self.arena = None
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
+
+    def is_alive(self) -> bool:
+        poll = select.poll()
+        poll.register(self.pidfd, select.POLLIN)
+        return not poll.poll(0)
+
+    # --- messages ---
+
+    def ask(self, message: Json, expected: str, limit_ms: float, fds: dict[str, int] | None = None) -> Message:
+        """Send, and wait for the report of this kind. PeerFailed for everything else that can happen."""
+        try:
+            self.channel.send(message, fds)
+            return self._report(expected, limit_ms)
+        except ChannelClosed:
+            raise self._gone() from None
+        except ProtocolError as error:
+            raise PeerFailed("crash", f"the process broke the protocol: {error}", is_gone=True) from None
+
+    def _report(self, expected: str, limit_ms: float) -> Message:
+        end = time.monotonic() + limit_ms / 1000
+        poll = select.poll()
+        poll.register(self.channel.fileno(), select.POLLIN)
+        poll.register(self.pidfd, select.POLLIN)
+        while True:
+            ready = [fd for fd, _ in poll.poll(max(0.0, end - time.monotonic()) * 1000)]
+            if self.channel.fileno() in ready:
+                return self._checked(self.channel.receive(0), expected)
+            if self.pidfd in ready:
+                raise self._gone()
+            if time.monotonic() >= end:
+                raise PeerFailed("timeout", f"no answer within {limit_ms / 1000:g} s", is_gone=True)
+
+    def _checked(self, message: Message, expected: str) -> Message:
+        event = message.text("ev")
+        if event == "failed":
+            raise failure(message.text("phase"), message.body.get("error"))
+        if event != expected:
+            raise ProtocolError(f"{event[:40]!r} where {expected!r} was due")
+        return message
+
+    def _gone(self) -> PeerFailed:
+        return PeerFailed("crash", "the process ended before it answered", is_gone=True)
+
+    # --- memory ---
+
+    def give_arena(self, size: int, heap: Heap) -> None:
+        """Make an arena and hand it over; once for each child."""
+        self.arena = Arena.make(self.device, size)
+        self.heap = heap
+        fd = native.Doorbell.create()
+        self.doorbell = native.Doorbell(fd)
+        message = {"op": "arena", "size": self.arena.size, "heap": {"offset": heap.offset, "size": heap.size}}
+        try:
+            self.ask(message, "mapped", PROMPT_MS, {"arena": self.arena.fd, "doorbell": fd})
+        finally:
+            os.close(fd)
+
+    # --- modules ---
+
+    def load(self, source: bytes, entry: str, role: str, cache: str | None, limit_ms: float) -> None:
+        fd = make_memfd(source, "source")
+        try:
+            self.ask({"op": "load", "entry": entry, "role": role, "cache": cache}, "loaded", limit_ms, {"source": fd})
+        finally:
+            os.close(fd)
+
+    def build(
+        self,
+        model: str,
+        seed: int,
+        *,
+        init: Json | None,
+        overrides: Json,
+        tell_state: bool,
+        limit_ms: float,
+    ) -> list[Json]:
+        """Construct a model; the state's notes where asked for (they are only asked of a reference)."""
+        message = {
+            "op": "build",
+            "model": model,
+            "seed": seed,
+            "init": init,
+            "overrides": overrides,
+            "tell_state": tell_state,
+        }
+        report = self.ask(message, "built", limit_ms)
+        return _json_of(report, "state") if tell_state else _drop(report)
+
+    def copy_state(self, model: str, state: list[Json], limit_ms: float) -> None:
+        fd = make_memfd(json.dumps(state).encode(), "state")
+        try:
+            self.ask({"op": "state", "model": model}, "copied", limit_ms, {"state": fd})
+        finally:
+            os.close(fd)
+
+    def make_inputs(self, seed: int, overrides: Json, offset: int) -> Any:
+        """A reference's get_inputs() into its arena; the tree, whose tensors have offsets."""
+        message = {"op": "inputs", "seed": seed, "overrides": overrides, "offset": offset}
+        return self.ask(message, "inputs", PROMPT_MS).body.get("inputs")
+
+    def bind(
+        self,
+        set_: int,
+        model: str,
+        inputs: Any,
+        *,
+        limit_ms: float = PROMPT_MS,
+        dtype: str | None = None,
+        tf32: bool = False,
+        seed: int | None = None,
+        empty: bool = False,
+    ) -> None:
+        message = {
+            "op": "bind",
+            "set": set_,
+            "model": model,
+            "inputs": inputs,
+            "dtype": dtype,
+            "tf32": tf32,
+            "seed": seed,
+            "empty": empty,
+        }
+        self.ask(message, "bound", limit_ms)
+
+    # --- calls ---
+
+    def arm(self, bells: int, *, events: bool = False) -> None:
+        """Have the child answer this many bells from now on."""
+        try:
+            self.channel.send({"op": "arm", "bells": bells, "events": events})
+        except ChannelClosed:
+            raise self._gone() from None
+        self.armed += bells
+
+    def call(self, set_: int, limit_ms: float) -> Any:
+        """One call, its outputs as views of the arena. PeerFailed when it raised, died, lied or took too long."""
+        assert self.doorbell is not None
+        if self.armed == 0:
+            self.arm(1)
+        self.armed -= 1
+        bell = self.doorbell.ring(set_, 1, 256)
+        self.await_answer(bell, limit_ms)
+        return self.outputs()
+
+    def await_answer(self, bell: int, limit_ms: float) -> None:
+        assert self.doorbell is not None
+        try:
+            self.doorbell.await_answer(bell, self.pidfd, SPIN_NS, int(limit_ms * 1e6))
+        except native.ChildDiedError:
+            raise self._gone() from None
+        except native.BellTimeoutError:
+            raise PeerFailed("timeout", f"the call did not return within {limit_ms / 1000:g} s", is_gone=True) from None
+
+    def outputs(self) -> Any:
+        """What the reply in the page says, every tensor checked against the arena and the heap's bounds."""
+        assert self.doorbell is not None
+        try:
+            data, _ = self.doorbell.read_reply()
+            reply = json.loads(data)
+            if self.doorbell.claims().status != native.STATUS_OK or "error" in reply:
+                raise failure("call", reply.get("error"))
+            return values.decode(reply.get("outputs"), self._output, "forward()")
+        except ValueRefused as error:
+            raise PeerFailed("crash", f"the process told a false output: {error}", is_gone=True) from None
+        except (ValueError, AttributeError, RecursionError, native.NativeError):
+            raise PeerFailed("crash", "the process wrote a reply that is none", is_gone=True) from None
+
+    def _output(self, note: TensorNote) -> torch.Tensor:
+        assert self.arena is not None
+        return self.arena.view(note)
+
+    def is_in_heap(self, tensor: torch.Tensor) -> bool:
+        assert self.arena is not None
+        start = tensor.data_ptr() - self.arena.pointer
+        end = start + TensorNote.of(tensor).span_bytes
+        return self.heap.offset <= start and end <= self.heap.offset + self.heap.size
+
+    # --- freezing ---
+
+    def freeze(self) -> None:
+        if not self.is_frozen and self.is_alive():
+            signal.pidfd_send_signal(self.pidfd, signal.SIGSTOP)
+            self.is_frozen = True
+
+    def thaw(self) -> None:
+        if self.is_frozen and self.is_alive():
+            signal.pidfd_send_signal(self.pidfd, signal.SIGCONT)
+        self.is_frozen = False
+
+
+def _json_of(report: Message, name: str) -> list[Json]:
+    fd = report.take_fd(name)
+    try:
+        found = json.loads(read_memfd(fd, WORKER_DETAIL_MAX))
+    except ValueError:
+        raise ProtocolError(f"{name} is no JSON") from None
+    finally:
+        os.close(fd)
+    if not isinstance(found, list):
+        raise ProtocolError(f"{name} is no list")
+    return found
+
+
+def _drop(report: Message) -> list[Json]:
+    report.close()
+    return []

@@ -1,0 +1,277 @@
+"""The referee of one device: owns the arenas, the inputs, the right answers, the comparison and the clock.
+
+It imports no task's and no candidate's code. verifierd sends one operation at a time (proto/worker.md); this
+loop answers them in order, and between them tells which children became ready or went away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import native
+import torch
+from judge import Job, Policy, Report, timed
+from peer import Peer, PeerFailed
+from reference import Reference, ReferenceBroken
+from wire import (
+    SOURCE_MAX,
+    WORKER_DETAIL_MAX,
+    Channel,
+    ChannelClosed,
+    Json,
+    Message,
+    ProtocolError,
+    error_json,
+    make_memfd,
+    read_memfd,
+)
+
+SPEC_MAX: Final = 8 << 20
+DESCRIBE_LIMIT_MS: Final = 180_000
+
+
+class Referee:
+    def __init__(self, channel: Channel, device: torch.device, element_limit: int | None) -> None:
+        self._channel = channel
+        self._device = device
+        self._element_limit = element_limit if device.type == "cpu" else None
+        self._children: dict[str, Peer] = {}
+        self._references: dict[str, Reference] = {}
+        self._jobs: dict[str, Job] = {}
+        self._free_base: int | None = None
+        self._ops: dict[str, Callable[[Message], None]] = {
+            "child": self._op_child,
+            "drop": self._op_drop,
+            "register": self._op_register,
+            "open": self._op_open,
+            "stage": self._op_stage,
+            "close": self._op_close,
+            "canary": self._op_canary,
+        }
+
+    def run(self, ready: Json) -> None:
+        """Serve until verifierd is gone."""
+        self._channel.send(ready)
+        while True:
+            for name in self._wait():
+                self._look_after(name)
+            if not self._channel.wait(0):
+                continue
+            try:
+                message = self._channel.receive()
+            except ChannelClosed:
+                return
+            try:
+                self._ops[message.text("op")](message)
+            finally:
+                message.close()
+
+    # --- children ---
+
+    def _wait(self) -> list[str]:
+        """Sleep until there is a message, a child that says "ready", or one that ended: the names of those children."""
+        poll = select.poll()
+        poll.register(self._channel.fileno(), select.POLLIN)
+        owners: dict[int, str] = {}
+        for name, peer in self._children.items():
+            watched = [peer.pidfd] if peer.is_ready else [peer.pidfd, peer.channel.fileno()]
+            for fd in watched:
+                poll.register(fd, select.POLLIN)
+                owners[fd] = name
+        found = {owners[fd] for fd, _ in poll.poll() if fd in owners}
+        return sorted(found)
+
+    def _look_after(self, name: str) -> None:
+        peer = self._children[name]
+        if not peer.is_ready:
+            try:
+                if peer.channel.wait(0) and peer.channel.receive().text("ev") == "ready":
+                    peer.is_ready = True
+                    self._channel.send({"ev": "child_ready", "child": name})
+                    return
+            except (ChannelClosed, ProtocolError):
+                pass
+        if not peer.is_alive() or not peer.is_ready:
+            self._forget(name)
+            self._channel.send({"ev": "child_gone", "child": name})
+
+    def _forget(self, name: str) -> None:
+        self._references.pop(name, None)
+        for job in [job for job, item in self._jobs.items() if item.candidate.name == name]:
+            del self._jobs[job]
+        peer = self._children.pop(name, None)
+        if peer is not None:
+            peer.close()
+
+    def _op_child(self, message: Message) -> None:
+        name = message.text("child")
+        channel = Channel(message.take_fd("channel"))
+        self._children[name] = Peer(name, channel, message.take_fd("pidfd"), self._device)
+
+    def _op_drop(self, message: Message) -> None:
+        name = message.text("child")
+        self._forget(name)
+        self._channel.send({"ev": "dropped", "child": name})
+
+    # --- tasks ---
+
+    def _op_register(self, message: Message) -> None:
+        job, peer = message.text("job"), self._children.get(message.text("child"))
+        fd = message.take_fd("source")
+        try:
+            if peer is None:
+                raise PeerFailed("crash", "the process ended before the reference was read")
+            request = {
+                "op": "describe",
+                "entry": message.optional_text("entry"),
+                "dynamic_shapes": message.boolean("dynamic_shapes"),
+                "cases": message.body.get("cases"),
+                "element_limit": self._element_limit,
+            }
+            report = peer.ask(request, "described", DESCRIBE_LIMIT_MS, {"source": fd})
+            spec = report.take_fd("spec")
+        except PeerFailed as failure:
+            self._channel.send({"ev": "refused", "job": job, "error": failure.error})
+            return
+        finally:
+            os.close(fd)
+        self._channel.send({"ev": "registered", "job": job}, {"spec": spec})
+        os.close(spec)
+
+    # --- jobs ---
+
+    def _op_open(self, message: Message) -> None:
+        name = message.text("job")
+        contents = {key: _take(message, key) for key in ("source", "spec", "reference_source")}
+        self._report(name, lambda: self._open(name, message, contents))
+
+    def _open(self, name: str, message: Message, contents: dict[str, bytes]) -> Report:
+        reference, candidate = message.text("reference"), message.text("candidate")
+        for child in (reference, candidate):
+            if child not in self._children:
+                raise ReferenceBroken(f"child {child} is gone")
+        if reference not in self._references:
+            self._references[reference] = Reference(self._children[reference])
+        job = Job(
+            name,
+            self._references[reference],
+            self._children[candidate],
+            spec=json.loads(contents["spec"]),
+            policy=Policy.parse(message.mapping("policy")),
+            seed=int(message.text("seed"), 16),
+            call_limit_ms=float(message.integer("call_limit_ms", 1, 3_600_000)),
+            element_limit=self._element_limit,
+        )
+        self._jobs[name] = job
+        return job.open(
+            contents["source"], contents["reference_source"], message.text("entry"), message.optional_text("cache")
+        )
+
+    def _op_stage(self, message: Message) -> None:
+        name, stage = message.text("job"), message.text("stage")
+        self._report(name, lambda: self._stage(name, stage))
+
+    def _stage(self, name: str, stage: str) -> Report:
+        job = self._jobs.get(name)
+        if job is None:
+            return Report(stage, "fail", "crash", 0, 1, {"type": "crash", "text": "the process has ended", "line": None})
+        if stage == "tiny":
+            return job.tiny()
+        if stage == "full":
+            return job.full()
+        return self._timing(job)
+
+    def _timing(self, job: Job) -> Report:
+        if self._device.type != "cuda":
+            return Report("timing", "skip", detail={"outcome": "skipped", "why": "no GPU on this machine"})
+        import clock
+
+        return clock.time_job(job)
+
+    def _report(self, job: str, run: Callable[[], Report]) -> None:
+        """Send the report of a stage; a reference that fails is told as class `infra`, with why."""
+        try:
+            report = timed(run)
+        except ReferenceBroken as broken:
+            error = {"type": "ReferenceBroken", "text": str(broken)[:8192], "line": None}
+            report = Report("reference", "fail", "infra", error=error)
+        fd = make_memfd(json.dumps(report.detail).encode()[:WORKER_DETAIL_MAX], "detail")
+        try:
+            self._channel.send(report.json(job), {"detail": fd})
+        finally:
+            os.close(fd)
+
+    def _op_close(self, message: Message) -> None:
+        job = message.text("job")
+        self._jobs.pop(job, None)
+        self._channel.send({"ev": "closed", "job": job})
+
+    # --- the device ---
+
+    def _op_canary(self, message: Message) -> None:
+        """A known computation gives its known answer, and the GPU's memory is back to what it was."""
+        detail: Json = {}
+        try:
+            is_right = self._known_answer()
+        except Exception as error:
+            is_right, detail["error"] = False, error_json(error)["text"]
+        detail["known_answer"] = is_right
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+            detail["free_bytes"], _ = torch.cuda.mem_get_info(self._device)
+        self._channel.send({"ev": "canary", "outcome": "pass" if is_right else "fail", "detail": detail})
+
+    def _known_answer(self) -> bool:
+        ramp = torch.arange(1, 4097, device=self._device, dtype=torch.float64)
+        return float((ramp * ramp).sum()) == 4096 * 4097 * 8193 / 6
+
+
+def _take(message: Message, name: str) -> bytes:
+    fd = message.take_fd(name)
+    try:
+        return read_memfd(fd, SPEC_MAX if name == "spec" else SOURCE_MAX)
+    finally:
+        os.close(fd)
+
+
+def describe_device(device: torch.device) -> Json | None:
+    if device.type != "cuda":
+        return None
+    found = torch.cuda.get_device_properties(device)
+    _, total = torch.cuda.mem_get_info(device)
+    return {
+        "name": found.name,
+        "uuid": str(found.uuid),
+        "driver": native.driver_version(),
+        "memory_bytes": total,
+        "capability": f"{found.major}.{found.minor}",
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="referee")
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--elements", type=int, default=None, help="largest task judged in full without a GPU")
+    args = parser.parse_args()
+    device = torch.device(args.device)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        torch.cuda.init()
+        native.gpu_init(device.index or 0)
+    else:
+        torch.set_num_threads(1)
+    versions = {"python": sys.version.split()[0], "torch": torch.__version__}
+    ready: dict[str, Any] = {"ev": "ready", "device": args.device, "gpu": describe_device(device), "versions": versions}
+    Referee(Channel(args.fd), device, args.elements).run(ready)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

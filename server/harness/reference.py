@@ -1,0 +1,275 @@
+"""The task's reference in its child: loaded once, kept for its task, and asked what the right answer is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+import values
+from arena import Heap, align
+from peer import Peer, PeerFailed
+from tolerance import TABLE, Limit, kernelbench_limit, limit_for, relative_error
+from values import TensorNote
+from wire import Json
+
+WEIGHT_SEEDS: Final = (42, 1042)
+"""Public, as KernelBench's are. The second is the variation "weights"."""
+LIMIT_MS: Final = 120_000
+SETS: Final = 2
+LARGE_SET: Final = 2 << 30
+"""A task whose inputs are larger than this (bytes) gets one set instead of SETS."""
+SPARE: Final = 512 << 20
+FP64_SHARE: Final = 0.8
+"""The fp64 run is tried when its estimated memory is within this share of what is free."""
+
+
+class ReferenceBroken(Exception):
+    """The reference could not answer: our fault or the task's, never the candidate's."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes that a task needs in an arena."""
+
+    inputs: int
+    outputs: int
+    state: int
+    sets: int
+
+    @staticmethod
+    def of(spec: Json) -> Sizes:
+        cases = [spec["cases"]["own"], *spec["cases"]["shapes"]]
+        if spec["cases"]["tiny"] is not None:
+            cases.append(spec["cases"]["tiny"])
+
+        def total(key: str) -> int:
+            return max(sum(align(note.span_bytes) for note in values.notes(case[key])) for case in cases)
+
+        inputs = align(total("inputs")) or align(1)
+        state = max(case["state_bytes"] for case in cases)
+        return Sizes(inputs, total("outputs"), align(state) + (1 << 20), 1 if inputs > LARGE_SET else SETS)
+
+
+@dataclass
+class Expected:
+    """The right answer for one set of inputs.
+
+    values: the outputs compared against (fp64 where it was possible); own: the same in the task's own dtypes.
+    """
+
+    values: list[Any]
+    own: list[Any]
+    paths: list[str]
+    against: str  # "fp64" or "own"
+    errors: list[float]  # the reference's own relative error for each leaf, 0 where not known
+    is_finite: bool
+    tf32: bool
+
+    def limit(self, index: int, policy: str) -> Limit:
+        dtype = self.own[index].dtype
+        if policy == "kernelbench":
+            return kernelbench_limit(dtype)
+        return limit_for(dtype, self.values[index], self.errors[index], tf32=self.tf32)
+
+    def is_self_consistent(self) -> bool:
+        """The reference agrees with itself in fp64 as well as the table ever allows."""
+        for leaf, error in zip(self.own, self.errors, strict=True):
+            row = TABLE.get(leaf.dtype) if isinstance(leaf, torch.Tensor) else None
+            if row is not None and error > row.most:
+                return False
+        return True
+
+
+class Reference:
+    """One reference child and what it has loaded. One referee thread."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self.spec: Json = {}
+        self.sizes = Sizes(0, 0, 0, 1)
+        self._states: dict[tuple[str, int], list[Json]] = {}
+        self._current: tuple[str, int] | None = None
+        self._fp64_fails = False
+        self.tf32_matters: bool | None = None
+        self.mutates_inputs = False
+
+    def ensure(self, source: bytes, spec: Json) -> None:
+        """Load the task, once."""
+        if self.spec:
+            return
+        self.sizes = Sizes.of(spec)
+        sizes = self.sizes
+        sets = sizes.sets * sizes.inputs
+        heap = 2 * sizes.inputs + 4 * sizes.outputs + 3 * sizes.state + SPARE
+        try:
+            self.peer.give_arena(sets + heap, Heap(sets, heap))
+            self.peer.load(source, spec["entry_point"], "reference", None, LIMIT_MS)
+        except PeerFailed as error:
+            raise ReferenceBroken(f"the reference could not be loaded: {error.error['text']}") from None
+        self.spec = spec
+
+    def model(self, case: Json, weights: int) -> tuple[str, list[Json]]:
+        """Build the model of a case with a weight seed (an index into WEIGHT_SEEDS), or take the one that is there."""
+        key = (case["name"], weights)
+        name = f"{case['name']}.{weights}"
+        if key not in self._states:
+            try:
+                self._states[key] = self.peer.build(
+                    name,
+                    WEIGHT_SEEDS[weights],
+                    init=None,
+                    overrides=case["overrides"],
+                    tell_state=True,
+                    limit_ms=LIMIT_MS,
+                )
+            except PeerFailed as error:
+                raise ReferenceBroken(f"the reference could not be built: {error.error['text']}") from None
+        return name, self._states[key]
+
+    def inputs(self, case: Json, seed: int, set_: int = 0) -> Any:
+        """get_inputs() of a case into one set of the reference's arena: the tree with offsets."""
+        try:
+            tree = self.peer.make_inputs(seed, case["overrides"], set_ * self.sizes.inputs)
+            for note in values.notes(tree):
+                if note.offset is None or note.offset + note.span_bytes > (set_ + 1) * self.sizes.inputs:
+                    raise ReferenceBroken("get_inputs() made larger inputs than it did when the task was registered")
+        except PeerFailed as error:
+            raise ReferenceBroken(f"get_inputs() failed: {error.error['text']}") from None
+        return tree
+
+    def views(self, tree: Any) -> list[torch.Tensor]:
+        """The tensors of an inputs tree, in order, as views of the arena."""
+        assert self.peer.arena is not None
+        return [self.peer.arena.view(note) for note in values.notes(tree)]
+
+    def _run(self, model: str, tree: Any, *, seed: int, tf32: bool, dtype: str | None = None) -> Any:
+        self.peer.bind(0, model, tree, dtype=dtype, tf32=tf32, seed=seed)
+        return self.peer.call(0, LIMIT_MS)
+
+    def expect(self, model: str, tree: Any, *, seed: int, precision: str, want_fp64: bool) -> Expected:
+        """Run the reference on the inputs in set 0. They are left as they were found."""
+        pristine = [view.clone() for view in self.views(tree)]
+        try:
+            return self._expect(model, tree, pristine, seed, precision == "tf32", want_fp64)
+        except PeerFailed as error:
+            raise ReferenceBroken(f"the reference failed: {error.error['text']}") from None
+
+    def _expect(
+        self, model: str, tree: Any, pristine: list[torch.Tensor], seed: int, tf32: bool, want_fp64: bool
+    ) -> Expected:
+        tf32 = tf32 and self.peer.device.type == "cuda"
+        exact = self._own(model, tree, pristine, seed, tf32=False)
+        own = exact
+        if tf32 and self.tf32_matters is not False:
+            own = self._own(model, tree, pristine, seed, tf32=True)
+            self.tf32_matters = bool(self.tf32_matters) or not _same(exact, own)
+        paths = [path for path, _ in exact]
+        result = Expected(
+            [leaf for _, leaf in exact],
+            [leaf for _, leaf in exact],
+            paths,
+            "own",
+            [_error(a, b) for (_, a), (_, b) in zip(own, exact, strict=True)],
+            all(_is_finite(leaf) for _, leaf in exact),
+            bool(tf32 and self.tf32_matters),
+        )
+        wide = self._wide(model, tree, seed) if want_fp64 and self._fits_fp64(tree) else None
+        self._restore(tree, pristine)
+        if wide is None or len(wide) != len(own):
+            return result
+        errors = [_error(a, b) for (_, a), (_, b) in zip(own, wide, strict=True)]
+        finer = Expected([leaf for _, leaf in wide], result.own, paths, "fp64", errors, result.is_finite, result.tf32)
+        finer.is_finite = finer.is_finite and all(_is_finite(leaf) for leaf in finer.values)
+        return finer
+
+    def _own(
+        self, model: str, tree: Any, pristine: list[torch.Tensor], seed: int, *, tf32: bool
+    ) -> list[tuple[str, Any]]:
+        outputs = self._run(model, tree, seed=seed, tf32=tf32)
+        kept = [(path, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for path, leaf in values.leaves(outputs)]
+        self._restore(tree, pristine)
+        return kept
+
+    def _restore(self, tree: Any, pristine: list[torch.Tensor]) -> None:
+        """Put the inputs back where the reference changed them, and remember that it does."""
+        for view, kept in zip(self.views(tree), pristine, strict=True):
+            if not same_bits(view, kept):
+                self.mutates_inputs = True
+                view.copy_(kept)
+        synchronize(self.peer.device)
+
+    def _fits_fp64(self, tree: Any) -> bool:
+        if self._fp64_fails:
+            return False
+        if self.peer.device.type != "cuda":
+            return True
+        floats = sum(note.elements for note in values.notes(tree) if note.dtype.is_floating_point)
+        free, _ = torch.cuda.mem_get_info(self.peer.device)
+        return 8 * (2 * floats) + 6 * self.sizes.outputs + 4 * self.sizes.state < FP64_SHARE * free
+
+    def _wide(self, model: str, tree: Any, seed: int) -> list[tuple[str, Any]] | None:
+        """The outputs in fp64, or None where the reference cannot be run so."""
+        try:
+            outputs = self._run(model, tree, seed=seed, tf32=False, dtype="float64")
+            return list(values.leaves(outputs))
+        except PeerFailed as error:
+            if error.is_gone:
+                raise
+            self._fp64_fails = True
+            return None
+
+    def give_up_fp64(self) -> None:
+        """The reference does not agree with itself in fp64 even on its own inputs: it means its own dtype."""
+        self._fp64_fails = True
+
+
+def _is_finite(leaf: Any) -> bool:
+    if not isinstance(leaf, torch.Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
+        return True
+    return all(bool(torch.isfinite(part).all()) for part in leaf.reshape(-1).split(1 << 28))
+
+
+def _same(a: list[tuple[str, Any]], b: list[tuple[str, Any]]) -> bool:
+    return all(
+        same_bits(x, y) if isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor) else x == y
+        for (_, x), (_, y) in zip(a, b, strict=True)
+    )
+
+
+def _error(a: Any, b: Any) -> float:
+    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor) or a.shape != b.shape:
+        return 0.0
+    if not (a.is_floating_point() or a.is_complex()) or a.numel() == 0:
+        return 0.0
+    return relative_error(a, b)
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Equal to the bit, NaNs included."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.is_complex():
+        return same_bits(torch.view_as_real(a), torch.view_as_real(b))
+    if not a.is_floating_point():
+        return bool(torch.equal(a, b))
+    kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.dtype.itemsize]
+    return bool(torch.equal(a.view(kind), b.view(kind)))
+
+
+def synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def place_tree(tree: Any, base: int) -> tuple[Any, int]:
+    """The same inputs laid out from base on in another arena: the tree, and the first byte behind them."""
+    end = base
+
+    def place(note: TensorNote) -> TensorNote:
+        nonlocal end
+        placed = note.moved(end)
+        end = align(end + note.span_bytes)
+        return placed
+
+    return values.map_tensors(tree, place), end

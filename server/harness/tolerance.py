@@ -1,0 +1,190 @@
+"""When two outputs are equal: the comparison, and the table of tolerances (docs/tolerances.md argues each row).
+
+An element matches when |got - expected| <= r * (s + |expected|), s being the median of |expected| over the
+tensor's elements that are not zero. r begins at the row's `base` and grows to `margin` times the error that the reference itself makes in
+the task's own dtype, measured the same way against fp64, up to `most`. Integers and booleans are equal or not.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+
+
+@dataclass(frozen=True)
+class Row:
+    base: float
+    most: float
+    ratio: float  # share of the elements that must match; the others must be within OUTLIER times r
+
+
+MARGIN: Final = 4.0
+OUTLIER: Final = 10.0
+TABLE: Final[dict[torch.dtype, Row]] = {
+    torch.float64: Row(1e-9, 1e-6, 1.0),
+    torch.complex128: Row(1e-9, 1e-6, 1.0),
+    torch.float32: Row(1e-4, 1e-2, 1.0),
+    torch.complex64: Row(1e-4, 1e-2, 1.0),
+    torch.float16: Row(4e-3, 4e-2, 0.9999),
+    torch.bfloat16: Row(1.6e-2, 8e-2, 0.9999),
+    torch.float8_e4m3fn: Row(0.13, 0.25, 0.999),
+    torch.float8_e5m2: Row(0.25, 0.5, 0.999),
+}
+TF32_BASE: Final = 2e-3
+"""`base` of float32 outputs for tasks whose reference itself changes when TF32 is allowed."""
+KERNELBENCH: Final = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}
+"""KernelBench's own rule: |got - expected| <= t + t * |expected|."""
+CHUNK: Final = 1 << 26
+SAMPLE: Final = 65536
+
+
+@dataclass(frozen=True)
+class Limit:
+    """|got - expected| <= atol + rtol * |expected|, for `ratio` of the elements, outlier times that for the rest."""
+
+    rtol: float
+    atol: float
+    ratio: float = 1.0
+    outlier: float = 1.0
+
+
+@dataclass
+class Difference:
+    """How far an output is from what was expected."""
+
+    elements: int = 0
+    differing: int = 0
+    beyond_outlier: int = 0
+    nonfinite: int = 0
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    first: int | None = None  # flat index of the first element that differs
+    first_is_nonfinite: bool = False
+
+    def is_match(self, limit: Limit) -> bool:
+        if self.nonfinite or self.beyond_outlier:
+            return False
+        return self.differing <= (1.0 - limit.ratio) * self.elements
+
+
+def scale_of(expected: torch.Tensor) -> float:
+    """Median of |expected| over finite elements but 0, from an even sample of at most SAMPLE elements; 0 for none."""
+    flat = expected.reshape(-1)
+    step = max(1, flat.numel() // SAMPLE)
+    sample = flat[::step].abs().double()
+    sample = sample[torch.isfinite(sample) & (sample > 0)]
+    return float(sample.median()) if sample.numel() else 0.0
+
+
+def _parts(got: torch.Tensor, expected: torch.Tensor) -> list[tuple[int, torch.Tensor, torch.Tensor]]:
+    mine, theirs = got.reshape(-1), expected.reshape(-1)
+    return [
+        (start, mine[start : start + CHUNK], theirs[start : start + CHUNK]) for start in range(0, mine.numel(), CHUNK)
+    ]
+
+
+def _wide(part: torch.Tensor) -> torch.Tensor:
+    return part.to(torch.complex128) if part.is_complex() else part.double()
+
+
+def relative_error(got: torch.Tensor, expected: torch.Tensor) -> float:
+    """max |got - expected| / (s + |expected|) over elements that are finite in both; 0 when s is 0 and all agree."""
+    scale = scale_of(expected)
+    worst = 0.0
+    for _, mine, theirs in _parts(got, expected):
+        a, b = _wide(mine), _wide(theirs)
+        error = (a - b).abs() / (scale + b.abs()).clamp_min(1e-300)
+        error = error[torch.isfinite(error)]
+        if error.numel():
+            worst = max(worst, float(error.max()))
+    return worst
+
+
+def limit_for(
+    dtype: torch.dtype, expected: torch.Tensor, own_error: float, *, tf32: bool, row: Row | None = None
+) -> Limit:
+    """The limit for outputs of this dtype. own_error: relative_error of the reference in its own dtype."""
+    row = row or TABLE.get(dtype)
+    if row is None:
+        return Limit(0.0, 0.0)
+    base = max(row.base, TF32_BASE) if tf32 and dtype in (torch.float32, torch.complex64) else row.base
+    r = min(row.most, max(base, MARGIN * own_error))
+    return Limit(r, r * scale_of(expected), row.ratio, OUTLIER if row.ratio < 1.0 else 1.0)
+
+
+def kernelbench_limit(dtype: torch.dtype) -> Limit:
+    tolerance = KERNELBENCH.get(dtype, 1e-4)
+    return Limit(tolerance, tolerance)
+
+
+def compare(got: torch.Tensor, expected: torch.Tensor, limit: Limit) -> Difference:
+    """Shapes must be equal. NaN and Inf match only where the reference has the same."""
+    found = Difference(elements=expected.numel())
+    for start, mine, theirs in _parts(got, expected):
+        _compare_part(found, start, mine, theirs, limit)
+    return found
+
+
+def _compare_part(found: Difference, start: int, mine: torch.Tensor, theirs: torch.Tensor, limit: Limit) -> None:
+    if not (theirs.is_floating_point() or theirs.is_complex()):
+        wrong = mine != theirs
+        error = (mine.double() - theirs.double()).abs()
+        _count(found, start, wrong, error, theirs.double())
+        found.beyond_outlier += int(wrong.sum())
+        return
+    a, b = _wide(mine), _wide(theirs)
+    error = (a - b).abs()
+    allowed = limit.atol + limit.rtol * b.abs()
+    odd = ~torch.isfinite(a) | ~torch.isfinite(b)
+    wrong = torch.where(odd, ~((a == b) | (a.isnan() & b.isnan())), error > allowed)
+    bad_values = wrong & ~torch.isfinite(a) & torch.isfinite(b)
+    found.nonfinite += int(bad_values.sum())
+    if limit.ratio < 1.0:
+        found.beyond_outlier += int((wrong & (odd | (error > limit.outlier * allowed))).sum())
+    _count(found, start, wrong, error, b, bad_values)
+
+
+def _count(
+    found: Difference,
+    start: int,
+    wrong: torch.Tensor,
+    error: torch.Tensor,
+    expected: torch.Tensor,
+    nonfinite: torch.Tensor | None = None,
+) -> None:
+    count = int(wrong.sum())
+    found.differing += count
+    if count and found.first is None:
+        place = int(wrong.to(torch.int8).argmax())
+        found.first = start + place
+        found.first_is_nonfinite = bool(nonfinite is not None and nonfinite[place])
+    finite = torch.isfinite(error)
+    if bool(finite.any()):
+        kept = torch.where(finite, error, torch.zeros_like(error))
+        found.max_abs = max(found.max_abs, float(kept.max()))
+        relative = kept / expected.abs().clamp_min(1e-300)
+        relative = relative[torch.isfinite(relative) & (expected.abs() > 1e-30)]
+        if relative.numel():
+            found.max_rel = max(found.max_rel, float(relative.max()))
+
+
+def unravel(flat: int, shape: tuple[int, ...]) -> list[int]:
+    """Flat index (row-major) to one index for each dimension."""
+    index = []
+    for size in reversed(shape):
+        index.append(flat % size)
+        flat //= size
+    return index[::-1]
+
+
+def number(value: Any) -> float | int | bool | str | None:
+    """A tensor's element as JSON can carry it: NaN and infinities as text."""
+    found = value.item() if isinstance(value, torch.Tensor) else value
+    if isinstance(found, float) and not math.isfinite(found):
+        return str(found)
+    if isinstance(found, complex):
+        return str(found)
+    return found if isinstance(found, float | int | bool) else None

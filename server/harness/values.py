@@ -1,0 +1,208 @@
+"""Python values as a tree of JSON (VALUE in proto/worker.md): no pickle, nothing executable.
+
+`encode` turns arguments and outputs into a tree, `decode` turns a tree back. Tensors are not part of the
+tree: the caller's `put` says where one lies, its `get` makes one from such a note. Both are pure otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+
+DTYPES: Final[dict[str, torch.dtype]] = {
+    name: getattr(torch, name)
+    for name in (
+        "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2",
+        "int64", "int32", "int16", "int8", "uint8", "bool", "complex64", "complex128",
+    )
+}  # fmt: skip
+DTYPE_NAMES: Final[dict[torch.dtype, str]] = {dtype: name for name, dtype in DTYPES.items()}
+
+DEPTH_MAX: Final = 16
+NODES_MAX: Final = 4096
+DIMENSIONS_MAX: Final = 12
+
+
+class ValueRefused(ValueError):
+    """A value that a tree cannot carry, or a tree that is none; the text says where."""
+
+
+@dataclass(frozen=True)
+class TensorNote:
+    """Where a tensor lies: dtype, shape and stride in elements, offset in bytes into an arena (None: nowhere)."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int | None = None
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def span_bytes(self) -> int:
+        """Bytes from the first element to the end of the last one."""
+        if self.elements == 0:
+            return 0
+        last = sum((size - 1) * step for size, step in zip(self.shape, self.stride, strict=True))
+        return (last + 1) * self.dtype.itemsize
+
+    def moved(self, offset: int | None) -> TensorNote:
+        return TensorNote(self.dtype, self.shape, self.stride, offset)
+
+    def json(self) -> dict[str, Any]:
+        note: dict[str, Any] = {
+            "dtype": DTYPE_NAMES[self.dtype],
+            "shape": list(self.shape),
+            "stride": list(self.stride),
+        }
+        if self.offset is not None:
+            note["offset"] = self.offset
+        return {"tensor": note}
+
+    @staticmethod
+    def of(tensor: torch.Tensor, offset: int | None = None) -> TensorNote:
+        if tensor.layout is not torch.strided:
+            raise ValueRefused(f"tensor with layout {tensor.layout} is not supported")
+        if tensor.dtype not in DTYPE_NAMES:
+            raise ValueRefused(f"tensor of dtype {tensor.dtype} is not supported")
+        return TensorNote(tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), offset)
+
+    @staticmethod
+    def parse(node: Any, where: str) -> TensorNote:
+        """From what is under the key "tensor". Every figure is range-checked; ValueRefused says what was off."""
+        if not isinstance(node, dict):
+            raise ValueRefused(f"{where}: a tensor must be an object")
+        dtype = DTYPES.get(node.get("dtype", ""))
+        if dtype is None:
+            raise ValueRefused(f"{where}: unknown dtype {node.get('dtype')!r:.40}")
+        shape = _sizes(node.get("shape"), f"{where}: shape")
+        stride = _sizes(node.get("stride"), f"{where}: stride")
+        if len(shape) != len(stride):
+            raise ValueRefused(f"{where}: {len(shape)} sizes, {len(stride)} strides")
+        offset = node.get("offset")
+        if offset is not None and (type(offset) is not int or not 0 <= offset < 1 << 48):
+            raise ValueRefused(f"{where}: offset {offset!r:.40} is out of range")
+        return TensorNote(dtype, shape, stride, offset)
+
+
+def _sizes(found: Any, where: str) -> tuple[int, ...]:
+    if not isinstance(found, list) or len(found) > DIMENSIONS_MAX:
+        raise ValueRefused(f"{where} must be a list of at most {DIMENSIONS_MAX} integers")
+    for size in found:
+        if type(size) is not int or not 0 <= size < 1 << 40:
+            raise ValueRefused(f"{where}: {size!r:.40} is out of range")
+    return tuple(found)
+
+
+def encode(value: Any, put: Callable[[torch.Tensor], TensorNote], where: str = "value", depth: int = 0) -> Any:
+    """The tree of a value. ValueRefused names the place and the type of what a tree cannot carry."""
+    if depth > DEPTH_MAX:
+        raise ValueRefused(f"{where} is nested deeper than {DEPTH_MAX}")
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, torch.Tensor):
+        return put(value).json()
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return {"float": float(value).hex()}
+    if isinstance(value, complex):
+        return {"complex": [float(value.real).hex(), float(value.imag).hex()]}
+    if isinstance(value, torch.dtype) and value in DTYPE_NAMES:
+        return {"dtype": DTYPE_NAMES[value]}
+    if isinstance(value, torch.device):
+        return {"device": value.type}
+    if isinstance(value, dict):
+        return {
+            "dict": [
+                [encode(key, put, f"{where} key", depth + 1), encode(item, put, f"{where}[{key!r:.40}]", depth + 1)]
+                for key, item in value.items()
+            ]
+        }
+    if isinstance(value, tuple | list):
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        return {kind: [encode(item, put, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]}
+    raise ValueRefused(f"{where} is of type {type(value).__name__}, which cannot be passed between processes")
+
+
+def decode(tree: Any, get: Callable[[TensorNote], Any], where: str = "value", depth: int = 0) -> Any:
+    """The value of a tree that may come from anybody. ValueRefused says what was off and where."""
+    if depth > DEPTH_MAX:
+        raise ValueRefused(f"{where} is nested deeper than {DEPTH_MAX}")
+    if tree is None or type(tree) in (bool, int, str):
+        return tree
+    if not isinstance(tree, dict) or len(tree) != 1:
+        raise ValueRefused(f"{where}: a node must be an object with one key")
+    ((kind, body),) = tree.items()
+    if kind == "tensor":
+        return get(TensorNote.parse(body, where))
+    if kind in ("list", "tuple") and isinstance(body, list) and len(body) <= NODES_MAX:
+        items = [decode(item, get, f"{where}[{index}]", depth + 1) for index, item in enumerate(body)]
+        return items if kind == "list" else tuple(items)
+    if kind == "dict" and isinstance(body, list) and len(body) <= NODES_MAX:
+        return dict(_pair(pair, get, where, depth) for pair in body)
+    if kind == "float" and isinstance(body, str):
+        return _float(body, where)
+    if kind == "complex" and isinstance(body, list) and len(body) == 2:
+        return complex(_float(body[0], where), _float(body[1], where))
+    if kind == "dtype" and isinstance(body, str) and body in DTYPES:
+        return DTYPES[body]
+    if kind == "device" and body in ("cpu", "cuda"):
+        return torch.device(body)
+    raise ValueRefused(f"{where}: {str(kind):.40} is no kind of value, or its content is off")
+
+
+def _pair(pair: Any, get: Callable[[TensorNote], Any], where: str, depth: int) -> tuple[Any, Any]:
+    if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str | int):
+        raise ValueRefused(f"{where}: a dict is a list of [key, value] with strings or integers for keys")
+    return pair[0], decode(pair[1], get, f"{where}[{pair[0]!r:.40}]", depth + 1)
+
+
+def _float(text: Any, where: str) -> float:
+    try:
+        return float.fromhex(text)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueRefused(f"{where}: {text!r:.40} is no hexadecimal float") from None
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of a decoded value with their paths ("0", "logits", "1.2"); a lone leaf has the path "0"."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from leaves(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from leaves(item, f"{path}.{index}" if path else str(index))
+    else:
+        yield path or "0", value
+
+
+def notes(tree: Any) -> list[TensorNote]:
+    """All tensors of a tree, in order."""
+    found: list[TensorNote] = []
+
+    def keep(note: TensorNote) -> None:
+        found.append(note)
+
+    decode(tree, keep)
+    return found
+
+
+def map_tensors(tree: Any, change: Callable[[TensorNote], TensorNote]) -> Any:
+    """A copy of a tree that was checked before, with every tensor's note replaced."""
+    if not isinstance(tree, dict):
+        return tree
+    ((kind, body),) = tree.items()
+    if kind == "tensor":
+        return change(TensorNote.parse(body, "value")).json()
+    if kind in ("list", "tuple"):
+        return {kind: [map_tensors(item, change) for item in body]}
+    if kind == "dict":
+        return {kind: [[key, map_tensors(item, change)] for key, item in body]}
+    return tree

@@ -1,0 +1,134 @@
+"""A referee and its children without a daemon or a zygote: what the harness' tests drive."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+HARNESS = ROOT / "server" / "harness"
+sys.path.insert(0, str(HARNESS))
+
+from wire import Channel, make_memfd, read_memfd  # noqa: E402
+
+CHILD = "import sys; sys.path.insert(0, sys.argv[1]); import child, wire; child.main(wire.Channel(int(sys.argv[2])), 'cpu')"
+
+
+def policy(name: str = "strict", **changes: Any) -> dict[str, Any]:
+    whole: dict[str, Any] = {
+        "name": name,
+        "variations": {"count": 5, "value": True, "shape": True, "dtype": True},
+        "precision": "tf32",
+        "timing": {"warmup": 10, "trials": 50, "events": True},
+    }
+    return {**whole, **changes}
+
+
+class Rig:
+    """One CPU referee. Use as a context manager; children end with it."""
+
+    def __init__(self, directory: Path, elements: int = 1 << 20) -> None:
+        self._directory = directory
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._names = 0
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        arguments = ["--device", "cpu", "--fd", str(theirs.fileno()), "--elements", str(elements)]
+        self._start([sys.executable, str(HARNESS / "referee.py"), *arguments], theirs, {})
+        self.channel = Channel(ours.detach())
+        self.ready = self.channel.receive(60).body
+
+    def __enter__(self) -> Rig:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.channel.close()
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    def _start(self, command: list[str], end: socket.socket, extra: dict[str, str]) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(command, pass_fds=[end.fileno()], env={**os.environ, **extra})
+        self._processes.append(process)
+        end.close()
+        return process
+
+    def child(self) -> str:
+        """A run child that the referee says is ready."""
+        self._names += 1
+        name = f"c{self._names}"
+        scratch = self._directory / name
+        scratch.mkdir()
+        extra = {"TMPDIR": str(scratch), "TRITON_CACHE_DIR": str(scratch / "cache"), "TRITON_INTERPRET": "1"}
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        process = self._start([sys.executable, "-c", CHILD, str(HARNESS), str(theirs.fileno())], theirs, extra)
+        pidfd = os.pidfd_open(process.pid)
+        self.channel.send({"op": "child", "child": name}, {"channel": mine.fileno(), "pidfd": pidfd})
+        mine.close()
+        os.close(pidfd)
+        assert self.channel.receive(60).body == {"ev": "child_ready", "child": name}
+        return name
+
+    def register(self, child: str, source: str, **options: Any) -> dict[str, Any]:
+        """The specification of a task, or {"refused": ERROR}."""
+        fd = make_memfd(source.encode())
+        message = {"op": "register", "job": "r", "child": child, "entry": None, "dynamic_shapes": False, "cases": None}
+        self.channel.send({**message, **options}, {"source": fd})
+        os.close(fd)
+        report = self.channel.receive(120)
+        if report.body["ev"] == "refused":
+            return {"refused": report.body["error"]}
+        fd = report.take_fd("spec")
+        spec: dict[str, Any] = json.loads(read_memfd(fd, 1 << 23))
+        os.close(fd)
+        return spec
+
+    def judge(
+        self,
+        reference: str,
+        spec: dict[str, Any],
+        reference_source: str,
+        candidate_source: str,
+        *,
+        stages: tuple[str, ...] = ("tiny", "full"),
+        rules: dict[str, Any] | None = None,
+        entry: str = "ModelNew",
+        limit_ms: int = 10_000,
+    ) -> dict[str, dict[str, Any]]:
+        """Stage reports by name, their details inside; stops at the first failure."""
+        candidate = self.child()
+        fds = {
+            "source": make_memfd(candidate_source.encode()),
+            "spec": make_memfd(json.dumps(spec).encode()),
+            "reference_source": make_memfd(reference_source.encode()),
+        }
+        message = {
+            "op": "open", "job": "j", "reference": reference, "candidate": candidate, "entry": entry,
+            "policy": rules or policy(), "seed": "00000000000004d2", "cache": None, "call_limit_ms": limit_ms,
+        }  # fmt: skip
+        self.channel.send(message, fds)
+        for fd in fds.values():
+            os.close(fd)
+        found = {"open": self._stage()}
+        for stage in stages:
+            if any(report["outcome"] == "fail" for report in found.values()):
+                break
+            self.channel.send({"op": "stage", "job": "j", "stage": stage})
+            found[stage] = self._stage()
+        self.channel.send({"op": "drop", "child": candidate})
+        while self.channel.receive(60).body.get("ev") != "dropped":
+            pass
+        return found
+
+    def _stage(self) -> dict[str, Any]:
+        report = self.channel.receive(180)
+        while report.body["ev"] != "stage":
+            report = self.channel.receive(180)
+        fd = report.take_fd("detail")
+        report.body["detail"] = json.loads(read_memfd(fd, 1 << 20))
+        os.close(fd)
+        return report.body
