@@ -289,14 +289,25 @@ def clean_text(text: str, limit: int = WORKER_ERROR_TEXT_MAX) -> str:
     )
 
 
+_CAUSES_MAX: Final = 16
+
+
 def error_line(error: BaseException, filename: str) -> int | None:
-    """The line of the file called filename where it went wrong, or None: the innermost frame in that file."""
+    """The line of the file called filename where it went wrong, or None.
+
+    It is the innermost frame in that file, of the innermost cause that has one.
+    """
     if isinstance(error, SyntaxError) and _is_file(error.filename, filename):
         return error.lineno
     line = None
-    for frame in traceback.walk_tb(error.__traceback__):
-        if _is_file(frame[0].f_code.co_filename, filename):
-            line = frame[1]
+    link: BaseException | None = error
+    for _ in range(_CAUSES_MAX):
+        if link is None:
+            break
+        for frame in traceback.walk_tb(link.__traceback__):
+            if _is_file(frame[0].f_code.co_filename, filename):
+                line = frame[1]
+        link = link.__cause__
     return line
 
 
@@ -331,6 +342,7 @@ def _drop_outer_frames(shown: traceback.TracebackException, filename: str, seen:
     seen.add(id(shown))
     inside = [index for index, frame in enumerate(shown.stack) if _is_file(frame.filename, filename)]
     kept = list(shown.stack)[inside[0] :] if inside else []
+    kept = [frame for index, frame in enumerate(kept) if _is_file(frame.filename, filename) or index + 2 >= len(kept)]
     for frame in kept:
         if _is_file(frame.filename, filename):
             frame.filename = filename

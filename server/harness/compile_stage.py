@@ -1,0 +1,380 @@
+"""The compile stage: import, build, and run `forward` on fake tensors, every launch turned into a compile.
+
+Runs in a one-shot child that belongs to the candidate: what it reports is a claim. The kernels it leaves in
+the cache directory are what the GPU child finds, and what the inspect stage reads. Triton does everything it
+would do on a GPU (binding, specialising, compiling, checking resources) but the launch itself, because the
+driver it asks is the stub of fake_cuda.py. See docs/compile.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import fake_cuda
+import kernel_cache
+import loading
+import torch
+import triton
+import values
+import wire
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
+from triton.compiler.errors import CompilationError
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.errors import OutOfResources, PTXASError
+from triton.runtime.jit import JITFunction
+
+CONFIGS_MAX: Final = 64
+"""Configurations of one autotuned kernel that are compiled here; others are when the GPU child meets them."""
+
+FAKE_LIMITS: Final = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
+"""What fake tensors raise where a value would be needed: no fault of the candidate's."""
+
+REPORTED_KERNELS_MAX: Final = 100
+REPORTED_TEXT_MAX: Final = 2048
+
+
+@dataclass
+class Compiled:
+    """One kernel, as often as it was compiled."""
+
+    name: str
+    compiles: int = 0
+    failures: int = 0
+    nanoseconds: int = 0
+    error: wire.Json | None = None
+
+    def json(self) -> wire.Json:
+        return {
+            "name": wire.clean_text(self.name, 256),
+            "outcome": "fail" if self.compiles == self.failures else "pass",
+            "compiles": self.compiles,
+            "failures": self.failures,
+            "error": None if self.error is None else shorten(self.error),
+            "ms": round(self.nanoseconds / 1e6, 3),
+        }
+
+
+@dataclass
+class Record:
+    """What triton was asked to compile, and which exceptions that raised."""
+
+    kernels: dict[str, Compiled] = field(default_factory=dict)
+    raised: list[BaseException] = field(default_factory=list)
+    launches: int = 0
+    flags: set[str] = field(default_factory=set)
+
+    def kernel(self, name: str) -> Compiled:
+        return self.kernels.setdefault(name, Compiled(name))
+
+
+class Failure(Exception):
+    """The stage ends here: the class of the verdict, and why."""
+
+    def __init__(self, kind: str, error: wire.Json) -> None:
+        super().__init__(kind)
+        self.kind = kind
+        self.error = error
+
+
+def shorten(error: wire.Json) -> wire.Json:
+    return {**error, "text": wire.clean_text(error["text"], REPORTED_TEXT_MAX)}
+
+
+# --- where a kernel failed ---
+
+
+def _jit_functions(function: Any, seen: dict[int, Any]) -> dict[int, Any]:
+    """The function and all jit functions that its module or closure can name, by identity."""
+    if id(function) in seen or not isinstance(function, JITFunction):
+        return seen
+    seen[id(function)] = function
+    for item in function.get_capture_scope().values():
+        _jit_functions(getattr(item, "fn", None) if not isinstance(item, JITFunction) else item, seen)
+    return seen
+
+
+def _first_line(function: Any) -> int:
+    """The line of `def` in the file: the text that triton counts from begins there, its decorators before."""
+    for index, line in enumerate(function.raw_src):
+        if line.lstrip().startswith("def "):
+            return int(function.starting_line_number) + index
+    return int(function.starting_line_number)
+
+
+def kernel_line(error: BaseException, kernel: Any) -> int | None:
+    """The candidate's line that triton's compile error means: the innermost one in the candidate's file."""
+    starts = {
+        function.src: _first_line(function)
+        for function in _jit_functions(kernel, {}).values()
+        if Path(function.fn.__code__.co_filename).name == wire.CANDIDATE_FILE
+    }
+    line = None
+    link: BaseException | None = error
+    while link is not None:
+        node: Any = getattr(link, "node", None)
+        start = starts.get(getattr(link, "src", None) or "")
+        if isinstance(link, CompilationError) and start is not None and hasattr(node, "lineno"):
+            line = start + int(node.lineno) - 1
+        link = link.__cause__
+    return line
+
+
+def _own_text(error: BaseException) -> str:
+    """Triton's own words, outermost first: for nested calls each level says where it called the next."""
+    parts: list[str] = []
+    link: BaseException | None = error
+    while link is not None and len(parts) < 8:
+        parts.append(f"{type(link).__name__}: {link}")
+        link = link.__cause__
+    return "\n\n".join(parts)
+
+
+def kernel_error(error: BaseException, kernel: Any) -> wire.Json:
+    line = kernel_line(error, kernel)
+    name = getattr(kernel, "__name__", "?")
+    where = f"{wire.CANDIDATE_FILE}, line {line}" if line is not None else wire.CANDIDATE_FILE
+    if line is None and isinstance(kernel, JITFunction):
+        line = _first_line(kernel)
+    text = f"{where}: kernel {name} does not compile\n{_own_text(error)}"
+    return {"type": type(error).__name__, "text": wire.clean_text(text), "line": line}
+
+
+# --- watching triton ---
+
+
+def watch_compiler(record: Record) -> None:
+    """Note each compile, whoever asks for it, and let its exception pass."""
+    package: Any = triton.compiler
+    compile_really: Callable[..., Any] = package.compile
+
+    def compile_and_note(src: Any, *arguments: Any, **options: Any) -> Any:
+        kernel = getattr(src, "fn", None)
+        noted = record.kernel(str(getattr(src, "name", "?")))
+        begun = time.monotonic_ns()
+        noted.compiles += 1
+        try:
+            return compile_really(src, *arguments, **options)
+        except Exception as error:
+            noted.failures += 1
+            noted.error = kernel_error(error, kernel)
+            record.raised.append(error)
+            raise
+        finally:
+            noted.nanoseconds += time.monotonic_ns() - begun
+
+    package.compile = compile_and_note
+
+
+def watch_launches(record: Record) -> None:
+    def launched(_source: Any) -> None:
+        record.launches += 1
+
+    fake_cuda.Launcher.launched = staticmethod(launched)
+
+
+def bound_autotuner(record: Record) -> None:
+    prune_really: Callable[..., Any] = Autotuner.prune_configs
+
+    def prune(tuner: Any, arguments: dict[str, Any]) -> Any:
+        found = list(prune_really(tuner, arguments))
+        if len(found) > CONFIGS_MAX:
+            record.flags.add("autotune_bounded")
+        return found[:CONFIGS_MAX]
+
+    Autotuner.prune_configs = prune
+
+
+# --- the stage ---
+
+
+def _fake(note: values.TensorNote) -> torch.Tensor:
+    return torch.empty_strided(note.shape, note.stride, dtype=note.dtype, device="cuda")
+
+
+def _kind_of(error: BaseException, otherwise: str) -> str:
+    out_of_memory = "can't allocate memory" in str(error) if isinstance(error, RuntimeError) else False
+    return "oom" if isinstance(error, MemoryError) or out_of_memory else otherwise
+
+
+def _is_fake_limit(error: BaseException) -> bool:
+    """Whether fake tensors, not the candidate, are at fault, however deep the cause lies."""
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, FAKE_LIMITS):
+            return True
+        link = link.__cause__ or link.__context__
+    return False
+
+
+def _import(source: bytes, scratch: Path) -> ModuleType:
+    try:
+        return loading.load_candidate(source, scratch)
+    except BaseException as error:
+        raise Failure(_kind_of(error, "import"), wire.error_json(error)) from error
+
+
+def _build(module: ModuleType, entry: str, init: dict[str, Any]) -> Any:
+    try:
+        arguments = values.decode(init["args"], _fake, "init")
+        options = values.decode(init["kwargs"], _fake, "init")
+        with torch.device("cuda"):
+            model = loading.find_entry(module, entry)(*arguments, **options)
+        return model.to("cuda") if isinstance(model, torch.nn.Module) else model
+    except BaseException as error:
+        if _is_fake_limit(error):
+            raise
+        raise Failure(_kind_of(error, "import"), wire.error_json(error)) from error
+
+
+def _compile_failure(error: BaseException, record: Record) -> Failure | None:
+    """The failure that the exception means when a kernel did not compile, else None."""
+    link: BaseException | None = error
+    while link is not None:
+        if any(link is known for known in record.raised) or isinstance(link, OutOfResources | PTXASError):
+            break
+        link = link.__cause__ or link.__context__
+    if link is None:
+        return None
+    for kernel in record.kernels.values():
+        if kernel.error is not None and any(link is known for known in record.raised):
+            return Failure("compile", kernel.error)
+    return Failure("compile", wire.error_json(link, line=wire.error_line(error, wire.CANDIDATE_FILE)))
+
+
+def _run_case(module: ModuleType, entry: str, case: dict[str, Any], record: Record) -> BaseException | None:
+    """Build and call once. The exception that fake tensors or the call ended with, None when it returned."""
+    try:
+        model = _build(module, entry, case["init"])
+        model(*values.decode(case["inputs"], _fake, "inputs"))
+    except Failure:
+        raise
+    except BaseException as error:
+        failure = _compile_failure(error, record)
+        if failure is not None:
+            raise failure from error
+        if _kind_of(error, "") == "oom":
+            raise Failure("oom", wire.error_json(error)) from error
+        return error
+    return None
+
+
+def unreached(module: ModuleType, record: Record) -> list[str]:
+    """Kernels of the module that were not compiled: not those that only serve as functions of another one."""
+    found: dict[str, Any] = {}
+    for item in vars(module).values():
+        while hasattr(item, "fn") and not isinstance(item, JITFunction):
+            item = item.fn
+        if isinstance(item, JITFunction) and item.__module__ == module.__name__:
+            found[item.__name__] = item
+    helpers = {
+        name
+        for name in found
+        for other in found.values()
+        if other.__name__ != name and f"{name}(" in other.src
+    }
+    return sorted(set(found) - set(record.kernels) - helpers)
+
+
+@contextlib.contextmanager
+def fake_world() -> Iterator[None]:
+    with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
+        yield
+
+
+def judge(source: bytes, entry: str, spec: dict[str, Any], scratch: Path, record: Record) -> wire.Json:
+    """The report, outcome pass or fail."""
+    own = spec["cases"]["own"]
+    deferred: BaseException | None = None
+    missed: list[str] = []
+    try:
+        with fake_world():
+            module = _import(source, scratch)
+            deferred = _run_case(module, entry, own, record)
+            missed = unreached(module, record)
+    except Failure as failure:
+        return _report(record, failure, None, missed)
+    return _report(record, None, deferred, missed)
+
+
+def _report(
+    record: Record, failure: Failure | None, deferred: BaseException | None, missed: list[str]
+) -> wire.Json:
+    flags = set(record.flags)
+    if deferred is not None:
+        flags.add("compile_deferred")
+    if record.launches == 0 and failure is None:
+        flags.add("no_launch")
+    return {
+        "ev": "result",
+        "outcome": "pass" if failure is None else "fail",
+        "class": None if failure is None else failure.kind,
+        "launches": record.launches,
+        "kernels": [kernel.json() for kernel in list(record.kernels.values())[:REPORTED_KERNELS_MAX]],
+        "unreached": [wire.clean_text(name, 256) for name in missed[:REPORTED_KERNELS_MAX]],
+        "error": None if failure is None else failure.error,
+        "flags": sorted(flags),
+        "deferred": None if deferred is None else shorten(wire.error_json(deferred)),
+    }
+
+
+def prepare(target: str, cache: Path, layers: tuple[Path, ...] = ()) -> Record:
+    """Put the stub in triton's and torch's place, and the cache where the request wants it."""
+    device = fake_cuda.parse_target(target)
+    record = Record()
+    kernel_cache.install(cache, layers)
+    fake_cuda.install_triton_driver(device, fake_cuda.compile_benchmark)
+    fake_cuda.install_torch_cuda(device)
+    fake_cuda.install_fake_tensors()
+    watch_compiler(record)
+    watch_launches(record)
+    bound_autotuner(record)
+    return record
+
+
+def main(channel: wire.Channel, scratch: Path) -> None:
+    """One request, one report."""
+    request = channel.receive(60.0)
+    if request.text("op") != "compile":
+        raise wire.ProtocolError(f"a compile child was asked for {request.text('op')!r}")
+    source_fd, spec_fd = request.take_fd("source"), request.take_fd("spec")
+    source = wire.read_memfd(source_fd, wire.SOURCE_MAX)
+    spec = wire.read_json_memfd(spec_fd, wire.WORKER_DETAIL_MAX)
+    record = prepare(request.text("target"), Path(request.text("cache")))
+    channel.send(fit(judge(source, request.text("entry"), spec, scratch, record)))
+
+
+def fit(report: wire.Json) -> wire.Json:
+    """A report that fits one packet: details go first, the verdict stays."""
+    for less in ({"kernels": []}, {"deferred": None}, {"unreached": []}):
+        if len(wire.encode(report)) <= wire.WORKER_MESSAGE_MAX:
+            break
+        report = {**report, **less, "cut": True}
+    return report
+
+
+# --- before the fork ---
+
+
+def prime(target: str) -> None:
+    """Import and fill what the first compile would pay for; nothing here runs foreign code."""
+    device = fake_cuda.parse_target(target)
+    from triton.backends.nvidia.compiler import get_ptxas_version
+
+    get_ptxas_version(device.capability)

@@ -1,0 +1,41 @@
+"""How a candidate's source becomes a module: the same way wherever it runs.
+
+Triton's cache key has the kernel's text and its line number, so compile and run children must load alike.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from wire import CANDIDATE_FILE
+
+MODULE_NAME: Final = "candidate"
+
+
+class EntryMissing(Exception):
+    """The module has no class of that name."""
+
+
+def load_candidate(source: bytes, directory: Path) -> ModuleType:
+    """Write the source to directory/candidate.py and import it. Whatever its code raises passes through."""
+    path = directory / CANDIDATE_FILE
+    path.write_bytes(source)
+    spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[MODULE_NAME] = module
+    os.chdir(directory)
+    spec.loader.exec_module(module)
+    return module
+
+
+def find_entry(module: ModuleType, entry: str) -> Any:
+    found = getattr(module, entry, None)
+    if not callable(found):
+        raise EntryMissing(f"the module has no class {entry!r}")
+    return found

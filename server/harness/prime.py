@@ -1,0 +1,146 @@
+"""What a zygote does once so that its children need not: environment, imports, caches (docs/compile.md).
+
+`set_environment` comes before anything that imports torch or triton: both read the environment at import.
+Nothing here may start a thread or initialise CUDA: a child forked afterwards would inherit a broken half.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import os
+import platform
+import warnings
+from pathlib import Path
+from typing import Final
+
+THREAD_VARIABLES: Final = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+CUDA_NOT_INITIALIZED: Final = 3
+
+# Kept for a child's own environment; everything else that it sees is set by the zygote.
+KEPT_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "CC", "VIRTUAL_ENV")
+
+
+class UnsafeFork(Exception):
+    """The process has a thread or a CUDA context, so that a fork of it would be broken."""
+
+
+def set_environment(kind: str, device: str, base: Path) -> None:
+    """Replace the environment by what torch and triton need; base: a directory of the zygote's own."""
+    environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    environment.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+    environment["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    environment["CUDA_VISIBLE_DEVICES"] = device.partition(":")[2] if kind == "run" else ""
+    environment["CUDA_MODULE_LOADING"] = "LAZY"
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    environment["TRITON_CACHE_DIR"] = str(base / "triton")
+    environment["HOME"] = environment["TMPDIR"] = str(base)
+    if kind == "run" and device == "cpu":
+        environment["TRITON_INTERPRET"] = "1"
+    os.environ.clear()
+    os.environ.update(environment)
+
+
+def child_environment(scratch: Path) -> None:
+    """Point everything that writes files at the child's own directory."""
+    os.environ["HOME"] = os.environ["TMPDIR"] = str(scratch)
+    for name, folder in (
+        ("TRITON_CACHE_DIR", "triton"),
+        ("TORCHINDUCTOR_CACHE_DIR", "inductor"),
+        ("CUDA_CACHE_PATH", "cuda"),
+    ):
+        os.environ[name] = str(scratch / folder)
+
+
+def versions() -> dict[str, str]:
+    import torch
+    import triton
+
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "triton": str(triton.__version__),
+    }
+
+
+def prime(kind: str, device: str, target: str) -> None:
+    """Import what children need, and fill the caches that are the same for all of them."""
+    import torch
+
+    torch.set_num_threads(1)
+    import triton.experimental.gluon
+    import triton.language
+    import triton.runtime.cache
+
+    triton.runtime.cache.triton_key()
+    import torch._subclasses.fake_tensor
+
+    if kind == "compile":
+        _prime_compile(target)
+    else:
+        _prime_run(device)
+
+
+def _prime_compile(target: str) -> None:
+    import compile_stage
+
+    for name in ("ast_stage", "inspect_stage"):
+        importlib.import_module(name)
+    compile_stage.prime(target)
+
+
+def _prime_run(device: str) -> None:
+    importlib.import_module("child")
+    if device == "cpu":
+        importlib.import_module("cpu_device")
+        importlib.import_module("triton.runtime.interpreter")
+        return
+    import triton.backends.nvidia.driver as nvidia
+
+    nvidia.library_dirs()
+
+
+def freeze() -> None:
+    """Keep the collector from touching, and so copying, the parent's pages in every child."""
+    gc.collect()
+    gc.freeze()
+
+
+def guard(libcuda: ctypes.CDLL | None) -> None:
+    """UnsafeFork unless this process has one thread and no CUDA."""
+    threads = len(os.listdir("/proc/self/task"))
+    if threads != 1:
+        raise UnsafeFork(f"the zygote has {threads} threads")
+    if libcuda is not None:
+        count = ctypes.c_int()
+        if libcuda.cuDeviceGetCount(ctypes.byref(count)) != CUDA_NOT_INITIALIZED:
+            raise UnsafeFork("the zygote has initialised CUDA")
+
+
+def load_libcuda() -> ctypes.CDLL | None:
+    """The driver's library where there is one; loading does not initialise it."""
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+
+
+def reseed() -> None:
+    """Every generator that a fork leaves equal in all children."""
+    import random
+
+    import numpy
+    import torch
+
+    seed = int.from_bytes(os.urandom(8), "little")
+    random.seed(seed)
+    numpy.random.seed(seed & 0xFFFFFFFF)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(seed >> 1)
