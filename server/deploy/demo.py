@@ -12,16 +12,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
-import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from corpus import Candidate, CorpusError, Task, load_candidate, load_task  # noqa: E402
+from daemon import Daemon, DaemonError, running_daemon  # noqa: E402
 
-START_LIMIT_S = 60.0
-READY_LIMIT_S = 300.0
 SUBMIT_LIMIT_S = 300
 SIDE_BY_SIDE = 4
 
@@ -41,77 +33,6 @@ SHOWN = ("softmax/honest.py",)
 
 class DemoError(Exception):
     """Something that ends the demo; the text is for people."""
-
-
-@dataclass(frozen=True)
-class Daemon:
-    """The running verifierd."""
-
-    url: str
-    process: subprocess.Popen[str]
-    log: Path
-
-
-@contextmanager
-def running_daemon(programs: Path, python: str, directory: Path) -> Iterator[Daemon]:
-    """Start verifierd on a free port, wait until it listens; on the way out ask it to drain."""
-    log = directory / "log"
-    command = [str(programs / "verifierd"), "--listen", "127.0.0.1:0", "--python", python]
-    command += ["--store", str(directory / "store.db"), "--scratch", str(directory / "scratch")]
-    # A group of its own: Ctrl-C is for the demo, which then asks the daemon to end.
-    with log.open("wb") as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, process_group=0)
-    try:
-        yield Daemon(read_address(process, log), process, log)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def read_address(process: subprocess.Popen[str], log: Path) -> str:
-    """The address from the line that the daemon prints when it listens."""
-    watchdog = threading.Timer(START_LIMIT_S, process.kill)
-    watchdog.start()
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-    finally:
-        watchdog.cancel()
-    _, found, url = line.strip().partition("listening on ")
-    if not found:
-        raise DemoError(f"verifierd did not start; its log:\n{tail(log)}")
-    return url
-
-
-def tail(log: Path, lines: int = 30) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
-
-
-def wait_until_ready(daemon: Daemon) -> None:
-    """The workers import torch and triton once; until then /readyz says what it is waiting for."""
-    deadline = time.monotonic() + READY_LIMIT_S
-    why = ""
-    while time.monotonic() < deadline:
-        if daemon.process.poll() is not None:
-            raise DemoError(f"verifierd ended while starting; its log:\n{tail(daemon.log)}")
-        try:
-            with urllib.request.urlopen(f"{daemon.url}/readyz", timeout=5):
-                return
-        except urllib.error.HTTPError as error:
-            why = error.read().decode(errors="replace")
-        except OSError as error:
-            why = str(error)
-        time.sleep(0.1)
-    raise DemoError(f"verifierd was not ready within {READY_LIMIT_S:.0f} s: {why}\n{tail(daemon.log)}")
-
-
-def get_json(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        return json.load(answer)
 
 
 def verifier(programs: Path, daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -175,9 +96,8 @@ def print_row(candidate: Candidate, verdict: dict[str, Any], width: int) -> bool
     reward = verdict.get("reward")
     shown = "-" if reward is None else f"{reward:.3f}"
     mark = "" if as_expected else f"   <-- expected {'|'.join(sorted(candidate.classes))}"
-    print(
-        f"{candidate.label:<34} {got:<16} {verdict.get('stage') or '-':<8} {shown:>6} {run_ms(verdict):>8.0f}{mark}"
-    )
+    row = f"{candidate.label:<34} {got:<16} {verdict.get('stage') or '-':<8} {shown:>6}"
+    print(f"{row} {run_ms(verdict):>8.0f}{mark}")
     feedback = " ".join(str((verdict.get("feedback") or {}).get("text") or "").split())
     for line in textwrap.wrap(feedback, width - 4, max_lines=3, placeholder=" ...")[:3]:
         print(f"    {line}")
@@ -198,15 +118,15 @@ def print_table(programs: Path, daemon: Daemon, candidates: list[Candidate]) -> 
     return surprises
 
 
-def demo(programs: Path, python: str, directory: Path) -> int:
+def demo(programs: Path, python: str) -> int:
     candidates = [load_candidate(ROOT / "tests" / "candidates" / name) for name in SHOWN]
     names = dict.fromkeys(candidate.task for candidate in candidates)
     tasks = [load_task(ROOT / "tests" / "tasks" / f"{name}.py") for name in names]
     started = time.monotonic()
-    with running_daemon(programs, python, directory) as daemon:
+    with running_daemon(programs, python) as daemon:
         print(f"verifierd listens on {daemon.url}; its workers import torch and triton ...", flush=True)
-        wait_until_ready(daemon)
-        status = get_json(f"{daemon.url}/v1/status")
+        daemon.wait_until_ready()
+        status = daemon.get("/v1/status")
         gpus = [str(gpu.get("name")) for gpu in status.get("gpus", [])]
         where = ", ".join(gpus) or "no GPU: Triton's interpreter runs the kernels, timing is skipped"
         print(f"ready after {time.monotonic() - started:.1f} s ({where})\n")
@@ -220,7 +140,7 @@ def demo(programs: Path, python: str, directory: Path) -> int:
         print(f"\n{len(candidates)} candidates judged, {len(candidates) - surprises} as expected, ", end="")
         print(f"{time.monotonic() - started:.0f} s in all")
         if surprises:
-            print(f"the daemon's log ends:\n{tail(daemon.log)}", file=sys.stderr)
+            print(f"the daemon's log ends:\n{daemon.log_tail()}", file=sys.stderr)
         if not os.environ.get("DEMO_EXIT"):
             serve(daemon)
     return 1 if surprises else 0
@@ -233,7 +153,7 @@ def serve(daemon: Daemon) -> None:
     except KeyboardInterrupt:
         print()
     else:
-        raise DemoError(f"verifierd ended by itself; its log:\n{tail(daemon.log)}")
+        raise DemoError(f"verifierd ended by itself; its log:\n{daemon.log_tail()}")
 
 
 def main() -> int:
@@ -242,17 +162,13 @@ def main() -> int:
     parser.add_argument("--python", required=True, help="interpreter with torch and triton")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with tempfile.TemporaryDirectory(prefix="verifierd-demo-") as name:
-        directory = Path(name)
-        # Candidates run under uids of their own and must come to their directories below.
-        directory.chmod(0o711)
-        try:
-            return demo(arguments.programs, arguments.python, directory)
-        except (DemoError, CorpusError) as error:
-            print(f"demo: {error}", file=sys.stderr)
-            return 1
-        except KeyboardInterrupt:
-            return 130
+    try:
+        return demo(arguments.programs, arguments.python)
+    except (DemoError, DaemonError, CorpusError) as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":
