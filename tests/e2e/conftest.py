@@ -1,0 +1,61 @@
+"""One daemon for all the tests that only submit; a daemon of its own for each test that stops or kills one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import corpus
+import pytest
+import service
+
+LIMITS = {
+    "stage_limit_ms": 25000,
+    "tiny_limit_ms": 10000,
+    # Small enough that a hoarder reaches it before the machine that runs the tests does.
+    "memory_limit_bytes": 4 << 30,
+}
+
+StartDaemon = Callable[..., service.Daemon]
+
+
+@pytest.fixture(scope="session")
+def tasks() -> dict[str, corpus.Task]:
+    return corpus.load_tasks()
+
+
+@pytest.fixture(scope="session")
+def daemon() -> Iterator[service.Daemon]:
+    """The daemon that tests share. They may fill it, and may not stop it."""
+    with service.directory() as directory, service.Daemon(directory, LIMITS) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def client(daemon: service.Daemon) -> service.Client:
+    return daemon.client
+
+
+@pytest.fixture(scope="session")
+def gpu(client: service.Client) -> bool:
+    return service.has_gpu(client)
+
+
+@pytest.fixture(scope="session")
+def task_ids(client: service.Client, tasks: dict[str, corpus.Task], gpu: bool) -> dict[str, str]:
+    """Every task that this machine can judge, registered with the shared daemon."""
+    return {name: client.add_task(task.registration()) for name, task in tasks.items() if gpu or not task.needs_gpu}
+
+
+@pytest.fixture
+def start_daemon() -> Iterator[StartDaemon]:
+    """Start a daemon of one's own: start_daemon(paused=True). It is killed at the end if it still runs."""
+    with ExitStack() as stack:
+
+        def start(*, ready: bool = True, **options: object) -> service.Daemon:
+            one = service.Daemon(stack.enter_context(service.directory()), LIMITS | options)
+            stack.callback(one.kill)
+            one.start(ready=ready)
+            return one
+
+        yield start
