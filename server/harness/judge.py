@@ -227,7 +227,8 @@ class Job:
         else:
             own = self._case(self.spec["cases"]["own"], Step(), self._next_seed(), twice=False)
             report = self._report("tiny", [own], 1)
-        report.generality = why
+        if report.outcome != "fail":  # else it is plainly wrong, and not only at a shape that nobody promised
+            report.generality = why
         return report
 
     # --- full ---
