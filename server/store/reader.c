@@ -1,0 +1,422 @@
+#include "server/store/reader.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "server/store/blob.h"
+#include "server/store/db.h"
+#include "server/store/private.h"
+#include "server/store/rows.h"
+#include "server/store/store.h"
+
+#define PAGE_MAX 200
+
+enum query {
+    GET_TASK,
+    GET_SUBMISSION,
+    GET_BLOB,
+    GET_LOG,
+    GET_GROUP,
+    EACH_OF_GROUP,
+    EACH_UNFINISHED,
+    LIST_TASKS,
+    LIST_TASKS_NAMED,
+    COUNT,
+    NQUERIES
+};
+
+static const char *const query_sql[NQUERIES] = {
+    [GET_TASK] = "SELECT " TASK_COLUMNS ", spec, blob.size, blob.data FROM task JOIN blob ON blob.hash = reference_hash"
+                 " WHERE id = ?1",
+    [GET_SUBMISSION] = "SELECT " SUBMISSION_COLUMNS " FROM submission WHERE id = ?1",
+    [GET_BLOB] = "SELECT size, data FROM blob WHERE hash = ?1",
+    [GET_LOG] = "SELECT log_hash, size, data FROM submission LEFT JOIN blob ON blob.hash = log_hash WHERE id = ?1",
+    [GET_GROUP] = "SELECT " GROUP_COLUMNS " FROM submission_group WHERE id = ?1",
+    [EACH_OF_GROUP] = "SELECT " SUBMISSION_COLUMNS " FROM submission INDEXED BY submission_in_group"
+                      " WHERE group_id = ?1 ORDER BY group_index",
+    [EACH_UNFINISHED] = "SELECT " SUBMISSION_COLUMNS " FROM submission INDEXED BY submission_state"
+                        " WHERE state IN (0, 1) ORDER BY id",
+    [LIST_TASKS] = "SELECT " TASK_COLUMNS " FROM task WHERE id > ?1 ORDER BY id LIMIT ?2",
+    [LIST_TASKS_NAMED] = "SELECT " TASK_COLUMNS " FROM task WHERE id > ?1 AND name = ?3 ORDER BY id LIMIT ?2",
+    [COUNT] = "SELECT what, n FROM tally",
+};
+
+/* Bits of a filter's mask: which conditions it has, and whether its state is one that few submissions are in. */
+enum { BY_STATE = 1, BY_TASK = 2, BY_CLASS = 4, BY_CLIENT = 8, BY_GROUP = 16, BY_CURSOR = 32, IS_LIVE = 64, NMASKS = 128 };
+
+struct reader {
+    sqlite3 *db;
+    sqlite3_stmt *queries[NQUERIES];
+    sqlite3_stmt *lists[NMASKS]; /* prepared when first asked for */
+};
+
+static int
+reader_fill(struct reader *r, const char *path, struct error *err)
+{
+    int code = 0;
+
+    if (sqlite3_open_v2(path, &r->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
+        return db_fail(r->db, err, "open for reading");
+    code = db_exec(r->db, "PRAGMA query_only = 1", err);
+    for (int i = 0; code == 0 && i < NQUERIES; i++)
+        code = db_prepare(r->db, query_sql[i], &r->queries[i], err);
+    return code;
+}
+
+int
+reader_new(const char *path, struct reader **out, struct error *err)
+{
+    struct reader *r = calloc(1, sizeof *r);
+    int code;
+
+    *out = NULL;
+    if (r == NULL)
+        return error_set(err, ERR_NOMEM, "no memory for the store's reader");
+    code = reader_fill(r, path, err);
+    if (code < 0) {
+        reader_free(r);
+        return code;
+    }
+    *out = r;
+    return 0;
+}
+
+void
+reader_free(struct reader *r)
+{
+    if (r == NULL)
+        return;
+    for (int i = 0; i < NQUERIES; i++)
+        sqlite3_finalize(r->queries[i]);
+    for (int i = 0; i < NMASKS; i++)
+        sqlite3_finalize(r->lists[i]);
+    sqlite3_close(r->db);
+    free(r);
+}
+
+/* Step a look-up of one row. 0 when it stands on the row; else the statement is reset. what, key: for the error. */
+static int
+look_up(sqlite3_stmt *stmt, const char *what, const char *key, struct error *err)
+{
+    int step, code;
+
+    db_bind_text(stmt, 1, key);
+    step = sqlite3_step(stmt);
+    if (step == SQLITE_ROW)
+        return 0;
+    code = step == SQLITE_DONE ? error_set(err, ERR_NOTFOUND, "no %s %s", what, key)
+                               : db_fail(sqlite3_db_handle(stmt), err, what);
+    db_reset(stmt);
+    return code;
+}
+
+static int
+no_memory(struct error *err)
+{
+    return error_set(err, ERR_NOMEM, "no memory for a stored row");
+}
+
+/* --- one row --- */
+
+static int
+read_task(sqlite3_stmt *stmt, struct task_row *out, struct error *err)
+{
+    struct task_row view;
+    const char *spec;
+
+    if (task_row_view(stmt, &view) < 0 || task_row_copy(&view, out) < 0)
+        return no_memory(err);
+    spec = (const char *)sqlite3_column_text(stmt, TASK_NCOLUMNS);
+    if (spec != NULL && (out->spec = strdup(spec)) == NULL)
+        return no_memory(err);
+    return blob_column(stmt, TASK_NCOLUMNS + 1, &out->reference, &out->reference_size, err);
+}
+
+int
+store_get_task(struct store *s, const char *id, struct task_row *out, struct error *err)
+{
+    sqlite3_stmt *stmt = s->reader->queries[GET_TASK];
+    int code;
+
+    memset(out, 0, sizeof *out);
+    code = look_up(stmt, "task", id, err);
+    if (code < 0)
+        return code;
+    code = read_task(stmt, out, err);
+    db_reset(stmt);
+    if (code < 0)
+        task_row_release(out);
+    return code;
+}
+
+int
+store_get_submission(struct store *s, const char *id, struct submission_row *out, struct error *err)
+{
+    sqlite3_stmt *stmt = s->reader->queries[GET_SUBMISSION];
+    struct submission_row view;
+    int code;
+
+    memset(out, 0, sizeof *out);
+    code = look_up(stmt, "submission", id, err);
+    if (code < 0)
+        return code;
+    if (submission_row_view(stmt, &view) < 0 || submission_row_copy(&view, out) < 0) {
+        submission_row_release(out);
+        code = no_memory(err);
+    }
+    db_reset(stmt);
+    return code;
+}
+
+int
+store_get_group(struct store *s, const char *id, struct group_row *out, struct error *err)
+{
+    sqlite3_stmt *stmt = s->reader->queries[GET_GROUP];
+    struct group_row view;
+    int code;
+
+    memset(out, 0, sizeof *out);
+    code = look_up(stmt, "group", id, err);
+    if (code < 0)
+        return code;
+    if (group_row_view(stmt, &view) < 0 || group_row_copy(&view, out) < 0) {
+        group_row_release(out);
+        code = no_memory(err);
+    }
+    db_reset(stmt);
+    return code;
+}
+
+/* Append a stored blob's bytes to out. */
+static int
+append_blob(sqlite3_stmt *stmt, int size_column, struct buffer *out, struct error *err)
+{
+    AUTO_FREE char *bytes = NULL;
+    size_t size = 0;
+    int code = blob_column(stmt, size_column, &bytes, &size, err);
+
+    if (code < 0)
+        return code;
+    return buffer_append(out, bytes, size) < 0 ? no_memory(err) : 0;
+}
+
+int
+store_get_source(struct store *s, const char *hash, struct buffer *out, struct error *err)
+{
+    sqlite3_stmt *stmt = s->reader->queries[GET_BLOB];
+    int code = look_up(stmt, "source", hash, err);
+
+    if (code < 0)
+        return code;
+    code = append_blob(stmt, 0, out, err);
+    db_reset(stmt);
+    return code;
+}
+
+int
+store_get_log(struct store *s, const char *submission_id, struct buffer *out, struct error *err)
+{
+    sqlite3_stmt *stmt = s->reader->queries[GET_LOG];
+    int code = look_up(stmt, "submission", submission_id, err);
+
+    if (code < 0)
+        return code;
+    if (sqlite3_column_type(stmt, 0) != SQLITE_NULL)
+        code = append_blob(stmt, 1, out, err);
+    db_reset(stmt);
+    return code;
+}
+
+/* --- several rows --- */
+
+/* A statement cannot be stepped twice at once: a callback asked for the list that it is called from. */
+static int
+check_idle(sqlite3_stmt *stmt, struct error *err)
+{
+    return sqlite3_stmt_busy(stmt) ? error_set(err, ERR_STORE, "a list was asked for from its own callback") : 0;
+}
+
+/* Step a bound statement through its rows. *n counts the calls. */
+static int
+each_submission(sqlite3_stmt *stmt, store_submission_cb *row_cb, void *arg, size_t *n, struct error *err)
+{
+    struct submission_row row;
+    int step, code = 0;
+
+    for (*n = 0; (step = sqlite3_step(stmt)) == SQLITE_ROW; ) {
+        if (submission_row_view(stmt, &row) < 0) {
+            code = no_memory(err);
+            break;
+        }
+        ++*n;
+        if (!row_cb(arg, &row))
+            break;
+    }
+    if (step != SQLITE_ROW && step != SQLITE_DONE)
+        code = db_fail(sqlite3_db_handle(stmt), err, "read submissions");
+    db_reset(stmt);
+    return code;
+}
+
+int
+store_each_of_group(struct store *s, const char *group_id, store_submission_cb *row_cb, void *arg, struct error *err)
+{
+    sqlite3_stmt *stmt = s->reader->queries[EACH_OF_GROUP];
+    size_t n;
+    int code = check_idle(stmt, err);
+
+    if (code < 0)
+        return code;
+    db_bind_text(stmt, 1, group_id);
+    code = each_submission(stmt, row_cb, arg, &n, err);
+    if (code == 0 && n == 0)
+        return error_set(err, ERR_NOTFOUND, "no group %s", group_id);
+    return code;
+}
+
+int
+store_each_unfinished(struct store *s, store_submission_cb *row_cb, void *arg, struct error *err)
+{
+    sqlite3_stmt *stmt = s->reader->queries[EACH_UNFINISHED];
+    size_t n;
+    int code = check_idle(stmt, err);
+
+    return code < 0 ? code : each_submission(stmt, row_cb, arg, &n, err);
+}
+
+static int
+mask_of(const struct submission_filter *f)
+{
+    bool is_live = f->state == SUBMISSION_QUEUED || f->state == SUBMISSION_RUNNING;
+
+    return (f->state >= 0 ? BY_STATE : 0) | (f->task_id != NULL ? BY_TASK : 0) | (f->class_ != NULL ? BY_CLASS : 0) |
+           (f->client != NULL ? BY_CLIENT : 0) | (f->group_id != NULL ? BY_GROUP : 0) |
+           (f->before != NULL ? BY_CURSOR : 0) | (is_live ? IS_LIVE : 0);
+}
+
+/*
+ * The index to walk, by the condition that lets the fewest rows through:
+ * SQLite would have to guess, having no statistics of ours.
+ */
+static const char *
+index_for(int mask)
+{
+    if (mask & BY_GROUP)
+        return "INDEXED BY submission_in_group";
+    if (mask & IS_LIVE)
+        return "INDEXED BY submission_state";
+    if (mask & BY_TASK)
+        return mask & BY_CLASS ? "INDEXED BY submission_task_class" : "INDEXED BY submission_task";
+    if (mask & BY_CLIENT)
+        return "INDEXED BY submission_client";
+    if (mask & BY_CLASS)
+        return "INDEXED BY submission_class";
+    return mask & BY_STATE ? "INDEXED BY submission_state" : ""; /* "": the key itself */
+}
+
+static int
+prepare_list(struct reader *r, int mask, struct error *err)
+{
+    char sql[1024];
+
+    snprintf(sql, sizeof sql,
+             "SELECT " SUBMISSION_COLUMNS " FROM submission %s WHERE 1%s%s%s%s%s%s ORDER BY id DESC LIMIT ?7",
+             index_for(mask), mask & BY_STATE ? " AND state = ?1" : "", mask & BY_TASK ? " AND task_id = ?2" : "",
+             mask & BY_CLASS ? " AND class = ?3" : "", mask & BY_CLIENT ? " AND client = ?4" : "",
+             mask & BY_GROUP ? " AND group_id = ?5" : "", mask & BY_CURSOR ? " AND id < ?6" : "");
+    return db_prepare(r->db, sql, &r->lists[mask], err);
+}
+
+static int
+check_limit(int limit, struct error *err)
+{
+    if (limit < 1 || limit > PAGE_MAX)
+        return error_set(err, ERR_INPUT, "a page has 1 to %d rows, not %d", PAGE_MAX, limit);
+    return 0;
+}
+
+static void
+bind_filter(sqlite3_stmt *stmt, const struct submission_filter *f)
+{
+    if (f->state >= 0)
+        sqlite3_bind_int(stmt, 1, f->state);
+    /* Binding a parameter that the statement does not use is harmless. */
+    db_bind_text(stmt, 2, f->task_id);
+    db_bind_text(stmt, 3, f->class_);
+    db_bind_text(stmt, 4, f->client);
+    db_bind_text(stmt, 5, f->group_id);
+    db_bind_text(stmt, 6, f->before);
+    sqlite3_bind_int(stmt, 7, f->limit);
+}
+
+int
+store_list_submissions(struct store *s, const struct submission_filter *f, store_submission_cb *row_cb, void *arg,
+                       struct error *err)
+{
+    int mask = mask_of(f);
+    size_t n;
+    int code = check_limit(f->limit, err);
+
+    if (code == 0 && f->state >= SUBMISSION_NSTATES)
+        code = error_set(err, ERR_INPUT, "no state has the number %d", f->state);
+    if (code == 0 && s->reader->lists[mask] == NULL)
+        code = prepare_list(s->reader, mask, err);
+    if (code == 0)
+        code = check_idle(s->reader->lists[mask], err);
+    if (code < 0)
+        return code;
+    bind_filter(s->reader->lists[mask], f);
+    return each_submission(s->reader->lists[mask], row_cb, arg, &n, err);
+}
+
+int
+store_list_tasks(struct store *s, const char *name, const char *after, int limit, store_task_cb *row_cb, void *arg,
+                 struct error *err)
+{
+    sqlite3_stmt *stmt = s->reader->queries[name != NULL ? LIST_TASKS_NAMED : LIST_TASKS];
+    struct task_row row;
+    int step, code = check_limit(limit, err);
+
+    if (code == 0)
+        code = check_idle(stmt, err);
+    if (code < 0)
+        return code;
+    db_bind_text(stmt, 1, after != NULL ? after : "");
+    sqlite3_bind_int(stmt, 2, limit);
+    if (name != NULL)
+        db_bind_text(stmt, 3, name);
+    while ((step = sqlite3_step(stmt)) == SQLITE_ROW) {
+        if (task_row_view(stmt, &row) < 0) {
+            code = no_memory(err);
+            break;
+        }
+        if (!row_cb(arg, &row))
+            break;
+    }
+    if (step != SQLITE_ROW && step != SQLITE_DONE)
+        code = db_fail(s->reader->db, err, "read tasks");
+    db_reset(stmt);
+    return code;
+}
+
+int
+store_count(struct store *s, struct store_counts *out, struct error *err)
+{
+    sqlite3_stmt *stmt = s->reader->queries[COUNT];
+    int step, code = 0;
+
+    memset(out, 0, sizeof *out);
+    while ((step = sqlite3_step(stmt)) == SQLITE_ROW) {
+        int what = sqlite3_column_int(stmt, 0);
+        if (what >= 0 && what < SUBMISSION_NSTATES)
+            out->by_state[what] = sqlite3_column_int64(stmt, 1);
+        else
+            out->tasks = sqlite3_column_int64(stmt, 1);
+    }
+    if (step != SQLITE_DONE)
+        code = db_fail(s->reader->db, err, "count");
+    db_reset(stmt);
+    return code;
+}

@@ -1,0 +1,157 @@
+#include "server/store/schema.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/auto.h"
+#include "server/store/db.h"
+
+/*
+ * Never change a step that was released: add one. The large texts come last
+ * in a row, so that a filter does not read over them. The counts that
+ * /v1/status shows are kept by triggers: counting a million rows takes longer
+ * than the loop may be away.
+ */
+static const char version_1[] =
+    "CREATE TABLE blob ("
+    "  hash TEXT NOT NULL PRIMARY KEY,"
+    "  size INTEGER NOT NULL,"
+    "  data BLOB NOT NULL"
+    ");"
+    "CREATE TABLE task ("
+    "  id TEXT NOT NULL PRIMARY KEY,"
+    "  name TEXT,"
+    "  entry_point TEXT,"
+    "  level INTEGER NOT NULL,"
+    "  dynamic_shapes INTEGER NOT NULL,"
+    "  created_ms INTEGER NOT NULL,"
+    "  reference_hash TEXT NOT NULL,"
+    "  metadata TEXT,"
+    "  spec TEXT"
+    ");"
+    "CREATE INDEX task_name ON task (name, id);"
+    "CREATE TABLE submission_group ("
+    "  id TEXT NOT NULL PRIMARY KEY,"
+    "  task_id TEXT NOT NULL,"
+    "  size INTEGER NOT NULL,"
+    "  created_ms INTEGER NOT NULL,"
+    "  request TEXT"
+    ");"
+    "CREATE TABLE submission ("
+    "  id TEXT NOT NULL PRIMARY KEY,"
+    "  group_id TEXT,"
+    "  group_index INTEGER NOT NULL,"
+    "  task_id TEXT NOT NULL,"
+    "  source_hash TEXT NOT NULL,"
+    "  state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 3),"
+    "  priority INTEGER NOT NULL,"
+    "  client TEXT,"
+    "  attempts INTEGER NOT NULL,"
+    "  created_ms INTEGER NOT NULL,"
+    "  finished_ms INTEGER NOT NULL,"
+    "  stage TEXT,"
+    "  class TEXT,"
+    "  reward REAL,"
+    "  log_hash TEXT,"
+    "  request TEXT,"
+    "  verdict TEXT"
+    ");"
+    "CREATE INDEX submission_state ON submission (state, id);"
+    "CREATE INDEX submission_task ON submission (task_id, id);"
+    "CREATE INDEX submission_client ON submission (client, id) WHERE client IS NOT NULL;"
+    "CREATE INDEX submission_class ON submission (class, id) WHERE class IS NOT NULL;"
+    "CREATE INDEX submission_task_class ON submission (task_id, class, id) WHERE class IS NOT NULL;"
+    "CREATE UNIQUE INDEX submission_in_group ON submission (group_id, group_index) WHERE group_id IS NOT NULL;"
+    "CREATE TABLE tally (what INTEGER PRIMARY KEY, n INTEGER NOT NULL);"
+    "INSERT INTO tally VALUES (0, 0), (1, 0), (2, 0), (3, 0), (100, 0);"
+    "CREATE TRIGGER task_added AFTER INSERT ON task BEGIN"
+    "  UPDATE tally SET n = n + 1 WHERE what = 100;"
+    "END;"
+    "CREATE TRIGGER task_removed AFTER DELETE ON task BEGIN"
+    "  UPDATE tally SET n = n - 1 WHERE what = 100;"
+    "END;"
+    "CREATE TRIGGER submission_added AFTER INSERT ON submission BEGIN"
+    "  UPDATE tally SET n = n + 1 WHERE what = new.state;"
+    "END;"
+    "CREATE TRIGGER submission_moved AFTER UPDATE OF state ON submission WHEN old.state <> new.state BEGIN"
+    "  UPDATE tally SET n = n - 1 WHERE what = old.state;"
+    "  UPDATE tally SET n = n + 1 WHERE what = new.state;"
+    "END;"
+    "CREATE TRIGGER submission_removed AFTER DELETE ON submission BEGIN"
+    "  UPDATE tally SET n = n - 1 WHERE what = old.state;"
+    "END;"
+    "PRAGMA application_id = 1986425444;"; /* SCHEMA_APPLICATION_ID */
+
+_Static_assert(SCHEMA_APPLICATION_ID == 1986425444, "the number in version_1 is the one in schema.h");
+
+static const struct schema_step steps_known[] = {
+    { version_1 },
+};
+
+const struct schema_step *
+schema_steps(size_t *n)
+{
+    *n = ARRAY_LEN(steps_known);
+    return steps_known;
+}
+
+/* A file with tables that are not ours must not be written to. */
+static int
+check_owner(sqlite3 *db, const char *path, int64_t version, struct error *err)
+{
+    int64_t application = 0, tables = 0;
+    int code = db_integer(db, "PRAGMA application_id", &application, err);
+
+    if (code == 0)
+        code = db_integer(db, "SELECT count(*) FROM sqlite_schema", &tables, err);
+    if (code < 0)
+        return code;
+    if (version == 0 && application == 0 && tables == 0)
+        return 0;
+    if (application != SCHEMA_APPLICATION_ID)
+        return error_set(err, ERR_STORE, "%s is a database, but not a verifierd store", path);
+    return 0;
+}
+
+static int
+take_step(sqlite3 *db, const char *sql, size_t version, struct error *err)
+{
+    char pragma[64];
+    int code = db_exec(db, "BEGIN IMMEDIATE", err);
+
+    if (code < 0)
+        return code;
+    snprintf(pragma, sizeof pragma, "PRAGMA user_version = %zu", version);
+    code = db_exec(db, sql, err);
+    if (code == 0)
+        code = db_exec(db, pragma, err);
+    if (code == 0)
+        code = db_exec(db, "COMMIT", err);
+    if (code < 0 && !sqlite3_get_autocommit(db))
+        db_exec(db, "ROLLBACK", NULL);
+    return code;
+}
+
+int
+schema_migrate(sqlite3 *db, const char *path, const struct schema_step *steps, size_t n, struct error *err)
+{
+    int64_t version = 0;
+    int code = db_integer(db, "PRAGMA user_version", &version, err);
+
+    if (code == 0)
+        code = check_owner(db, path, version, err);
+    if (code < 0)
+        return code;
+    if (version < 0 || (uint64_t)version > n)
+        return error_set(err, ERR_STORE,
+                         "%s has schema version %lld, and this program knows versions up to %zu: use a newer verifierd",
+                         path, (long long)version, n);
+    for (size_t i = (size_t)version; i < n; i++) {
+        code = take_step(db, steps[i].sql, i + 1, err);
+        if (code < 0) {
+            error_prefix(err, "%s: making schema version %zu", path, i + 1);
+            return code;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,33 @@
+/*
+ * schema.h - the store's tables, their version, and how an older file becomes
+ * a present one. Called while the store is opened, on the loop thread.
+ */
+#ifndef STORE_SCHEMA_H
+#define STORE_SCHEMA_H
+
+#include <stddef.h>
+
+#include <sqlite3.h>
+
+#include "common/error.h"
+
+/* Marks the file as a verifierd store (PRAGMA application_id): "vfrd". */
+#define SCHEMA_APPLICATION_ID 0x76667264
+
+/* Row i takes a file from version i to version i + 1; row 0 makes an empty file a store. */
+struct schema_step {
+    const char *sql;
+};
+
+/* The steps of this program, and how many there are: the version that it reads and writes. */
+const struct schema_step *schema_steps(size_t *n);
+
+/*
+ * Bring the database to version n by the steps it lacks, each in a transaction
+ * of its own, so that a crash in between leaves a file that can be taken up again.
+ *   path   named in errors
+ * Returns 0, ERR_STORE (of a newer program, not a store, a failing step) or ERR_NOMEM.
+ */
+int schema_migrate(sqlite3 *db, const char *path, const struct schema_step *steps, size_t n, struct error *err);
+
+#endif

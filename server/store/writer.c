@@ -1,0 +1,374 @@
+/*
+ * Theory of operation. The loop thread appends writes to `queued`; the writer's
+ * thread takes the whole list, commits it, appends it to `finished` and rings
+ * the async handle; the loop runs the callbacks in the order of the calls. So
+ * a transaction is as large as what came in during the one before: no timer,
+ * no added delay for a lone write.
+ *
+ * Each write has its own savepoint, so that one that fails leaves its
+ * neighbours alone. A full disk may cost the whole transaction: then each
+ * write is tried again in a transaction of its own, and only those that fail
+ * there have failed.
+ */
+#include "server/store/writer.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "server/store/db.h"
+
+#define WRITER_WEIGHT_MAX ((size_t)256 * 1024 * 1024)
+
+struct write_list {
+    struct write *first;
+    struct write **end;
+};
+
+struct writer {
+    sqlite3 *db;
+    struct write_kit *kit;
+    pthread_t thread;
+    uv_async_t async;
+
+    /* loop thread only */
+    uv_loop_t *loop;
+    size_t limit, under_way, weight;
+    bool is_closing, is_closed, is_delivering;
+
+    pthread_mutex_t mutex; /* guards what follows */
+    pthread_cond_t wake;
+    struct write_list queued, finished;
+    bool is_stopping;
+    int64_t commits, rows_written;
+    double commit_ms_last, commit_ms_max;
+};
+
+static void
+list_init(struct write_list *l)
+{
+    l->first = NULL;
+    l->end = &l->first;
+}
+
+static void
+list_append(struct write_list *l, struct write *w)
+{
+    w->next = NULL;
+    *l->end = w;
+    l->end = &w->next;
+}
+
+/* Move all of `from` to the end of `to`. */
+static void
+list_move(struct write_list *from, struct write_list *to)
+{
+    if (from->first == NULL)
+        return;
+    *to->end = from->first;
+    to->end = from->end;
+    list_init(from);
+}
+
+/* --- the writer's thread --- */
+
+static int
+apply_one(struct writer *w, struct write *write)
+{
+    int code = db_exec(w->db, "SAVEPOINT one", &write->error);
+
+    if (code == 0)
+        code = write->apply(write, w->kit, &write->error);
+    if (code == 0)
+        code = db_exec(w->db, "RELEASE one", &write->error);
+    else if (!sqlite3_get_autocommit(w->db))
+        db_exec(w->db, "ROLLBACK TO one; RELEASE one", NULL);
+    write->code = code;
+    return code;
+}
+
+/*
+ * Apply the writes from first up to (not with) end in one transaction. Returns
+ * 0 once it is durable; else nothing of it is stored, and err says why.
+ */
+static int
+transact(struct writer *w, struct write *first, struct write *end, struct error *err)
+{
+    int code = db_exec(w->db, "BEGIN IMMEDIATE", err);
+
+    if (code < 0)
+        return code;
+    for (struct write *one = first; one != end; one = one->next) {
+        if (apply_one(w, one) < 0 && sqlite3_get_autocommit(w->db)) { /* SQLite rolled everything back */
+            *err = one->error;
+            return one->code;
+        }
+    }
+    code = db_exec(w->db, "COMMIT", err);
+    if (code < 0 && !sqlite3_get_autocommit(w->db))
+        db_exec(w->db, "ROLLBACK", NULL);
+    return code;
+}
+
+static void
+note_commit(struct writer *w, const struct write *first, const struct write *end, int64_t began_ns)
+{
+    double ms = (double)(clock_monotonic_ns() - began_ns) / 1e6;
+    int64_t rows = 0;
+
+    for (const struct write *one = first; one != end; one = one->next)
+        rows += one->code == 0 ? one->rows : 0;
+    pthread_mutex_lock(&w->mutex);
+    w->commits++;
+    w->rows_written += rows;
+    w->commit_ms_last = ms;
+    if (ms > w->commit_ms_max)
+        w->commit_ms_max = ms;
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static int
+commit(struct writer *w, struct write *first, struct write *end, struct error *err)
+{
+    int64_t began_ns = clock_monotonic_ns();
+    int code = transact(w, first, end, err);
+
+    if (code == 0)
+        note_commit(w, first, end, began_ns);
+    return code;
+}
+
+static void
+commit_each(struct writer *w, struct write *first)
+{
+    struct error err;
+
+    for (struct write *one = first; one != NULL; one = one->next) {
+        int code = commit(w, one, one->next, &err);
+        if (code < 0) {
+            one->code = code;
+            one->error = err;
+        }
+    }
+}
+
+static void
+commit_list(struct writer *w, struct write *first)
+{
+    struct error err;
+    int code = commit(w, first, NULL, &err);
+
+    if (code == 0)
+        return;
+    if (first->next != NULL) {
+        commit_each(w, first);
+        return;
+    }
+    first->code = code;
+    first->error = err;
+}
+
+static void *
+writer_main(void *arg)
+{
+    struct writer *w = arg;
+    struct write_list mine;
+
+    for (;;) {
+        list_init(&mine);
+        pthread_mutex_lock(&w->mutex);
+        while (w->queued.first == NULL && !w->is_stopping)
+            pthread_cond_wait(&w->wake, &w->mutex);
+        list_move(&w->queued, &mine);
+        pthread_mutex_unlock(&w->mutex);
+        if (mine.first == NULL)
+            return NULL;
+
+        commit_list(w, mine.first);
+
+        pthread_mutex_lock(&w->mutex);
+        list_move(&mine, &w->finished);
+        pthread_mutex_unlock(&w->mutex);
+        uv_async_send(&w->async);
+    }
+}
+
+/* --- the loop's thread --- */
+
+static void
+deliver_one(struct writer *w, struct write *write)
+{
+    w->under_way--;
+    w->weight -= write->weight;
+    if (w->under_way == 0 && !w->is_closing)
+        uv_unref((uv_handle_t *)&w->async);
+    if (write->cb != NULL)
+        write->cb(write->arg, write->code, &write->error);
+    else if (write->code < 0)
+        log_error(NULL, "a write that nobody waits for failed: %s", write->error.text);
+    write->free(write);
+}
+
+static void
+deliver(struct writer *w)
+{
+    struct write_list mine;
+
+    list_init(&mine);
+    pthread_mutex_lock(&w->mutex);
+    list_move(&w->finished, &mine);
+    pthread_mutex_unlock(&w->mutex);
+    w->is_delivering = true;
+    while (mine.first != NULL) {
+        struct write *write = mine.first;
+        mine.first = write->next;
+        deliver_one(w, write);
+    }
+    w->is_delivering = false;
+}
+
+static void
+on_async(uv_async_t *async)
+{
+    deliver(async->data);
+}
+
+static int
+start_thread(struct writer *w, struct error *err)
+{
+    sigset_t all, before;
+    int code;
+
+    /* Signals belong to the loop's thread. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    code = pthread_create(&w->thread, NULL, writer_main, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (code != 0)
+        return error_set(err, ERR_SYS, "start the store's writer: error %d", code);
+    return 0;
+}
+
+static void
+on_closed(uv_handle_t *handle)
+{
+    struct writer *w = handle->data;
+
+    w->is_closed = true;
+}
+
+/* Close the handle and wait for it: memory of a handle that is closing must not go. */
+static void
+close_handle(struct writer *w)
+{
+    uv_close((uv_handle_t *)&w->async, on_closed);
+    while (!w->is_closed)
+        uv_run(w->loop, UV_RUN_NOWAIT);
+}
+
+static void
+writer_destroy(struct writer *w)
+{
+    close_handle(w);
+    pthread_cond_destroy(&w->wake);
+    pthread_mutex_destroy(&w->mutex);
+    free(w);
+}
+
+int
+writer_new(uv_loop_t *loop, sqlite3 *db, struct write_kit *kit, size_t limit, struct writer **out, struct error *err)
+{
+    struct writer *w = calloc(1, sizeof *w);
+    int code;
+
+    *out = NULL;
+    if (w == NULL)
+        return error_set(err, ERR_NOMEM, "no memory for the store's writer");
+    w->loop = loop;
+    w->db = db;
+    w->kit = kit;
+    w->limit = limit;
+    list_init(&w->queued);
+    list_init(&w->finished);
+    code = uv_async_init(loop, &w->async, on_async);
+    if (code < 0) {
+        free(w);
+        return error_set(err, ERR_SYS, "make the store's async handle: %s", uv_strerror(code));
+    }
+    w->async.data = w;
+    uv_unref((uv_handle_t *)&w->async); /* it holds the loop only while a write is under way */
+    pthread_mutex_init(&w->mutex, NULL);
+    pthread_cond_init(&w->wake, NULL);
+    code = start_thread(w, err);
+    if (code < 0) {
+        writer_destroy(w);
+        return code;
+    }
+    *out = w;
+    return 0;
+}
+
+void
+writer_free(struct writer *w)
+{
+    if (w == NULL)
+        return;
+    assert(!w->is_delivering);
+    w->is_closing = true;
+    pthread_mutex_lock(&w->mutex);
+    w->is_stopping = true;
+    pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&w->mutex);
+    pthread_join(w->thread, NULL);
+    deliver(w);
+    writer_destroy(w);
+}
+
+static int
+refusal(const struct writer *w, const struct write *write, struct error *err)
+{
+    size_t limit = write->is_new_work ? w->limit : 2 * w->limit;
+
+    if (w->is_closing)
+        return error_set(err, ERR_UNAVAILABLE, "the store is being closed");
+    if (w->under_way >= limit)
+        return error_set(err, ERR_FULL, "%zu writes are waiting for the disk: the limit is %zu", w->under_way, limit);
+    if (write->is_new_work && w->under_way > 0 && w->weight + write->weight > WRITER_WEIGHT_MAX)
+        return error_set(err, ERR_FULL, "%zu MiB are waiting for the disk: the limit is %zu", w->weight >> 20,
+                         WRITER_WEIGHT_MAX >> 20);
+    return 0;
+}
+
+int
+writer_put(struct writer *w, struct write *write, struct error *err)
+{
+    int code = refusal(w, write, err);
+
+    if (code < 0) {
+        write->free(write);
+        return code;
+    }
+    if (w->under_way++ == 0)
+        uv_ref((uv_handle_t *)&w->async);
+    w->weight += write->weight;
+    pthread_mutex_lock(&w->mutex);
+    list_append(&w->queued, write);
+    pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&w->mutex);
+    return 0;
+}
+
+void
+writer_figures(struct writer *w, struct store_figures *out)
+{
+    pthread_mutex_lock(&w->mutex);
+    out->commits = w->commits;
+    out->rows_written = w->rows_written;
+    out->commit_ms_last = w->commit_ms_last;
+    out->commit_ms_max = w->commit_ms_max;
+    pthread_mutex_unlock(&w->mutex);
+    out->queued_writes = (int64_t)w->under_way;
+}

@@ -1,0 +1,58 @@
+/*
+ * writer.h - the thread that owns the connection which writes: takes whatever
+ * is queued, commits it as one transaction, hands the outcomes back to the
+ * loop. It knows nothing of what a write does.
+ */
+#ifndef STORE_WRITER_H
+#define STORE_WRITER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <sqlite3.h>
+#include <uv.h>
+
+#include "common/error.h"
+#include "server/store/store.h"
+
+/* The statements that writes share: owned by whoever made the writer, used by its thread only. */
+struct write_kit;
+
+/* One queued write: the first member of the struct that holds its data. */
+struct write {
+    struct write *next;
+    /* Do it, inside a savepoint, on the writer's thread; may run twice (after a rolled back transaction). */
+    int (*apply)(struct write *w, struct write_kit *kit, struct error *err);
+    void (*free)(struct write *w); /* loop thread */
+    size_t weight;                 /* bytes that it keeps in memory */
+    bool is_new_work;              /* refused first when the queue is long */
+    int rows;                      /* rows it writes, for the figures */
+    store_done_cb *cb;             /* may be NULL */
+    void *arg;
+    int code;
+    struct error error;
+};
+
+struct writer;
+
+/*
+ * Start the thread.
+ *   db    borrowed until writer_free(), used by the thread alone meanwhile
+ *   kit   as db
+ *   limit most writes that are under way; what finishes work has as many again for itself
+ * Returns 0, ERR_NOMEM or ERR_SYS. Loop thread, as everything here.
+ */
+int writer_new(uv_loop_t *loop, sqlite3 *db, struct write_kit *kit, size_t limit, struct writer **out,
+               struct error *err);
+
+/* Commit what is queued, run its callbacks, end the thread. Not from a callback of the loop: it runs the loop
+ * until its handle is closed. NULL is fine. */
+void writer_free(struct writer *w);
+
+/* Queue a write: taken, also when it is refused. 0, ERR_FULL, or ERR_UNAVAILABLE (the store is being closed). */
+int writer_put(struct writer *w, struct write *write, struct error *err);
+
+/* Fills all but wal_bytes. */
+void writer_figures(struct writer *w, struct store_figures *out);
+
+#endif

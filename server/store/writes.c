@@ -1,0 +1,446 @@
+#include "server/store/writes.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "server/store/blob.h"
+#include "server/store/db.h"
+#include "server/store/private.h"
+#include "server/store/rows.h"
+#include "server/store/store.h"
+#include "server/store/writer.h"
+
+enum change { ADD_TASK, ADD_GROUP, ADD_SUBMISSION, BEGIN, REQUEUE, FINISH, FIND_STATE, NCHANGES };
+
+/* A submission that has ended stays as it is: only queued (0) and running (1) ones are changed. */
+static const char *const change_sql[NCHANGES] = {
+    [ADD_TASK] = "INSERT INTO task (id, name, entry_point, level, dynamic_shapes, created_ms, reference_hash, metadata,"
+                 " spec) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (id) DO NOTHING",
+    [ADD_GROUP] = "INSERT INTO submission_group (id, task_id, size, created_ms, request) VALUES (?1, ?2, ?3, ?4, ?5)",
+    [ADD_SUBMISSION] = "INSERT INTO submission (id, group_id, group_index, task_id, source_hash, state, priority,"
+                       " client, attempts, created_ms, finished_ms, stage, class, reward, request, verdict)"
+                       " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+    [BEGIN] = "UPDATE submission SET state = 1, attempts = ?2 WHERE id = ?1 AND state IN (0, 1)",
+    [REQUEUE] = "UPDATE submission SET state = 0 WHERE id = ?1 AND state IN (0, 1)",
+    [FINISH] = "UPDATE submission SET state = ?2, stage = ?3, class = ?4, reward = ?5, verdict = ?6, finished_ms = ?7,"
+               " log_hash = ?8 WHERE id = ?1 AND state IN (0, 1)",
+    [FIND_STATE] = "SELECT state FROM submission WHERE id = ?1",
+};
+
+struct write_kit {
+    sqlite3 *db;
+    sqlite3_stmt *changes[NCHANGES];
+    struct blob_writer blobs;
+};
+
+int
+write_kit_new(sqlite3 *db, struct write_kit **out, struct error *err)
+{
+    struct write_kit *kit = calloc(1, sizeof *kit);
+    int code;
+
+    *out = NULL;
+    if (kit == NULL)
+        return error_set(err, ERR_NOMEM, "no memory for the store's statements");
+    kit->db = db;
+    code = blob_writer_init(&kit->blobs, db, err);
+    for (int i = 0; code == 0 && i < NCHANGES; i++)
+        code = db_prepare(db, change_sql[i], &kit->changes[i], err);
+    if (code < 0) {
+        write_kit_free(kit);
+        return code;
+    }
+    *out = kit;
+    return 0;
+}
+
+void
+write_kit_free(struct write_kit *kit)
+{
+    if (kit == NULL)
+        return;
+    for (int i = 0; i < NCHANGES; i++)
+        sqlite3_finalize(kit->changes[i]);
+    blob_writer_release(&kit->blobs);
+    free(kit);
+}
+
+static void
+write_init(struct write *w, int (*apply)(struct write *, struct write_kit *, struct error *),
+           void (*release)(struct write *), store_done_cb *cb, void *arg)
+{
+    memset(w, 0, sizeof *w);
+    w->apply = apply;
+    w->free = release;
+    w->rows = 1;
+    w->cb = cb;
+    w->arg = arg;
+}
+
+static int
+no_memory(struct error *err)
+{
+    return error_set(err, ERR_NOMEM, "no memory to queue a write");
+}
+
+/* --- tasks --- */
+
+struct task_write {
+    struct write write;
+    struct task_row row;
+};
+
+static int
+apply_task(struct write *write, struct write_kit *kit, struct error *err)
+{
+    const struct task_row *row = &((struct task_write *)write)->row;
+    sqlite3_stmt *stmt = kit->changes[ADD_TASK];
+    char hash[HASH_TEXT_SIZE];
+    int code;
+
+    hash_text(row->reference, row->reference_size, hash);
+    code = blob_put(&kit->blobs, hash, row->reference, row->reference_size, err);
+    if (code < 0)
+        return code;
+    db_bind_text(stmt, 1, row->id);
+    db_bind_text(stmt, 2, row->name);
+    db_bind_text(stmt, 3, row->entry_point);
+    sqlite3_bind_int(stmt, 4, row->level);
+    sqlite3_bind_int(stmt, 5, row->dynamic_shapes);
+    sqlite3_bind_int64(stmt, 6, row->created_ms);
+    db_bind_text(stmt, 7, hash);
+    db_bind_text(stmt, 8, row->metadata);
+    db_bind_text(stmt, 9, row->spec);
+    return db_run(stmt, "add a task", err);
+}
+
+static void
+free_task_write(struct write *write)
+{
+    task_row_release(&((struct task_write *)write)->row);
+    free(write);
+}
+
+int
+store_add_task(struct store *s, const struct task_row *row, store_done_cb *cb, void *arg, struct error *err)
+{
+    struct task_write *w = calloc(1, sizeof *w);
+
+    if (w == NULL)
+        return no_memory(err);
+    write_init(&w->write, apply_task, free_task_write, cb, arg);
+    w->write.is_new_work = true;
+    w->write.weight = row->reference_size;
+    if (task_row_copy(row, &w->row) < 0) {
+        free_task_write(&w->write);
+        return no_memory(err);
+    }
+    return writer_put(s->writer, &w->write, err);
+}
+
+/* --- new submissions --- */
+
+struct source_copy {
+    char *text;
+    size_t size;
+};
+
+struct submissions_write {
+    struct write write;
+    bool has_group;
+    struct group_row group;
+    size_t n;
+    struct submission_row *rows;
+    struct source_copy *sources;
+};
+
+static int
+apply_group(const struct group_row *group, struct write_kit *kit, struct error *err)
+{
+    sqlite3_stmt *stmt = kit->changes[ADD_GROUP];
+    int code;
+
+    db_bind_text(stmt, 1, group->id);
+    db_bind_text(stmt, 2, group->task_id);
+    sqlite3_bind_int(stmt, 3, group->size);
+    sqlite3_bind_int64(stmt, 4, group->created_ms);
+    db_bind_text(stmt, 5, group->request);
+    code = db_run(stmt, "add a group", err);
+    if (code < 0)
+        error_prefix(err, "group %s", group->id);
+    return code;
+}
+
+static void
+bind_reward(sqlite3_stmt *stmt, int index, double reward)
+{
+    if (isnan(reward))
+        sqlite3_bind_null(stmt, index);
+    else
+        sqlite3_bind_double(stmt, index, reward);
+}
+
+static int
+apply_submission(const struct submission_row *row, struct write_kit *kit, struct error *err)
+{
+    sqlite3_stmt *stmt = kit->changes[ADD_SUBMISSION];
+    int code;
+
+    db_bind_text(stmt, 1, row->id);
+    db_bind_name(stmt, 2, row->group_id);
+    sqlite3_bind_int(stmt, 3, row->group_index);
+    db_bind_text(stmt, 4, row->task_id);
+    db_bind_text(stmt, 5, row->source_hash);
+    sqlite3_bind_int(stmt, 6, row->state);
+    sqlite3_bind_int(stmt, 7, row->priority);
+    db_bind_text(stmt, 8, row->client);
+    sqlite3_bind_int(stmt, 9, row->attempts);
+    sqlite3_bind_int64(stmt, 10, row->created_ms);
+    sqlite3_bind_int64(stmt, 11, row->finished_ms);
+    db_bind_text(stmt, 12, row->stage);
+    db_bind_text(stmt, 13, row->class_);
+    bind_reward(stmt, 14, row->reward);
+    db_bind_text(stmt, 15, row->request);
+    db_bind_text(stmt, 16, row->verdict);
+    code = db_run(stmt, "add a submission", err);
+    if (code < 0)
+        error_prefix(err, "submission %s", row->id);
+    return code;
+}
+
+static int
+apply_submissions(struct write *write, struct write_kit *kit, struct error *err)
+{
+    const struct submissions_write *w = (const struct submissions_write *)write;
+    int code = w->has_group ? apply_group(&w->group, kit, err) : 0;
+
+    for (size_t i = 0; code == 0 && i < w->n; i++) {
+        code = blob_put(&kit->blobs, w->rows[i].source_hash, w->sources[i].text, w->sources[i].size, err);
+        if (code == 0)
+            code = apply_submission(&w->rows[i], kit, err);
+    }
+    return code;
+}
+
+static void
+free_submissions_write(struct write *write)
+{
+    struct submissions_write *w = (struct submissions_write *)write;
+
+    group_row_release(&w->group);
+    for (size_t i = 0; i < w->n; i++) {
+        submission_row_release(&w->rows[i]);
+        free(w->sources[i].text);
+    }
+    free(w->rows);
+    free(w->sources);
+    free(w);
+}
+
+static int
+copy_submissions(struct submissions_write *w, const struct submission_row *rows, const struct store_source *sources,
+                 size_t n)
+{
+    w->rows = calloc(n, sizeof *w->rows);
+    w->sources = calloc(n, sizeof *w->sources);
+    if (w->rows == NULL || w->sources == NULL)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < n; i++) {
+        w->n = i + 1; /* what free_submissions_write() has to look at */
+        if (submission_row_copy(&rows[i], &w->rows[i]) < 0)
+            return ERR_NOMEM;
+        w->sources[i].text = malloc(sources[i].size + 1);
+        if (w->sources[i].text == NULL)
+            return ERR_NOMEM;
+        if (sources[i].size > 0)
+            memcpy(w->sources[i].text, sources[i].text, sources[i].size);
+        w->sources[i].size = sources[i].size;
+        w->write.weight += sources[i].size + submission_row_weight(&rows[i]);
+    }
+    return 0;
+}
+
+int
+store_add_submissions(struct store *s, const struct group_row *group, const struct submission_row *rows,
+                      const struct store_source *sources, size_t n, store_done_cb *cb, void *arg, struct error *err)
+{
+    struct submissions_write *w = calloc(1, sizeof *w);
+
+    if (w == NULL)
+        return no_memory(err);
+    write_init(&w->write, apply_submissions, free_submissions_write, cb, arg);
+    w->write.is_new_work = true;
+    w->write.rows = (int)n + (group != NULL);
+    w->has_group = group != NULL;
+    if ((group != NULL && group_row_copy(group, &w->group) < 0) || copy_submissions(w, rows, sources, n) < 0) {
+        free_submissions_write(&w->write);
+        return no_memory(err);
+    }
+    return writer_put(s->writer, &w->write, err);
+}
+
+/* --- moves of a submission --- */
+
+/* Why an UPDATE met no row. */
+static int
+explain_miss(struct write_kit *kit, const char *id, struct error *err)
+{
+    sqlite3_stmt *stmt = kit->changes[FIND_STATE];
+    int step, code;
+
+    db_bind_text(stmt, 1, id);
+    step = sqlite3_step(stmt);
+    if (step == SQLITE_ROW)
+        code = error_set(err, ERR_CONFLICT, "submission %s is %s already", id,
+                         submission_state_name((enum submission_state)sqlite3_column_int(stmt, 0)));
+    else if (step == SQLITE_DONE)
+        code = error_set(err, ERR_NOTFOUND, "no submission %s", id);
+    else
+        code = db_fail(kit->db, err, "look for a submission");
+    db_reset(stmt);
+    return code;
+}
+
+/* Run a bound UPDATE of one submission that has not ended. */
+static int
+move(struct write_kit *kit, sqlite3_stmt *stmt, const char *id, struct error *err)
+{
+    int code = db_run(stmt, "change a submission", err);
+
+    if (code < 0) {
+        error_prefix(err, "submission %s", id);
+        return code;
+    }
+    return sqlite3_changes(kit->db) == 1 ? 0 : explain_miss(kit, id, err);
+}
+
+struct move_write {
+    struct write write;
+    char id[ID_SIZE];
+    int attempts;
+};
+
+static int
+apply_begin(struct write *write, struct write_kit *kit, struct error *err)
+{
+    const struct move_write *w = (const struct move_write *)write;
+
+    db_bind_text(kit->changes[BEGIN], 1, w->id);
+    sqlite3_bind_int(kit->changes[BEGIN], 2, w->attempts);
+    return move(kit, kit->changes[BEGIN], w->id, err);
+}
+
+static int
+apply_requeue(struct write *write, struct write_kit *kit, struct error *err)
+{
+    const struct move_write *w = (const struct move_write *)write;
+
+    db_bind_text(kit->changes[REQUEUE], 1, w->id);
+    return move(kit, kit->changes[REQUEUE], w->id, err);
+}
+
+static void
+free_move_write(struct write *write)
+{
+    free(write);
+}
+
+static int
+put_move(struct store *s, const char *id, int attempts,
+         int (*apply)(struct write *, struct write_kit *, struct error *), store_done_cb *cb, void *arg,
+         struct error *err)
+{
+    struct move_write *w = calloc(1, sizeof *w);
+
+    if (w == NULL)
+        return no_memory(err);
+    write_init(&w->write, apply, free_move_write, cb, arg);
+    strncpy(w->id, id, sizeof w->id - 1); /* an id that is longer is nobody's */
+    w->attempts = attempts;
+    return writer_put(s->writer, &w->write, err);
+}
+
+int
+store_begin_submission(struct store *s, const char *id, int attempts, store_done_cb *cb, void *arg, struct error *err)
+{
+    return put_move(s, id, attempts, apply_begin, cb, arg, err);
+}
+
+int
+store_requeue_submission(struct store *s, const char *id, store_done_cb *cb, void *arg, struct error *err)
+{
+    return put_move(s, id, 0, apply_requeue, cb, arg, err);
+}
+
+struct finish_write {
+    struct write write;
+    struct submission_row row;
+    struct source_copy log;
+};
+
+static int
+apply_finish(struct write *write, struct write_kit *kit, struct error *err)
+{
+    const struct finish_write *w = (const struct finish_write *)write;
+    sqlite3_stmt *stmt = kit->changes[FINISH];
+    char log_hash[HASH_TEXT_SIZE] = "";
+    int code = 0;
+
+    if (w->log.size > 0) {
+        hash_text(w->log.text, w->log.size, log_hash);
+        code = blob_put(&kit->blobs, log_hash, w->log.text, w->log.size, err);
+    }
+    if (code < 0)
+        return code;
+    db_bind_text(stmt, 1, w->row.id);
+    sqlite3_bind_int(stmt, 2, w->row.state);
+    db_bind_text(stmt, 3, w->row.stage);
+    db_bind_text(stmt, 4, w->row.class_);
+    bind_reward(stmt, 5, w->row.reward);
+    db_bind_text(stmt, 6, w->row.verdict);
+    sqlite3_bind_int64(stmt, 7, w->row.finished_ms);
+    db_bind_name(stmt, 8, log_hash);
+    return move(kit, stmt, w->row.id, err);
+}
+
+static void
+free_finish_write(struct write *write)
+{
+    struct finish_write *w = (struct finish_write *)write;
+
+    submission_row_release(&w->row);
+    free(w->log.text);
+    free(w);
+}
+
+static int
+copy_log(struct finish_write *w, const char *log, size_t size)
+{
+    if (log == NULL || size == 0)
+        return 0;
+    w->log.text = malloc(size);
+    if (w->log.text == NULL)
+        return ERR_NOMEM;
+    memcpy(w->log.text, log, size);
+    w->log.size = size;
+    return 0;
+}
+
+int
+store_finish_submission(struct store *s, const struct submission_row *row, const char *log, size_t log_size,
+                        store_done_cb *cb, void *arg, struct error *err)
+{
+    struct finish_write *w = calloc(1, sizeof *w);
+
+    if (w == NULL)
+        return no_memory(err);
+    write_init(&w->write, apply_finish, free_finish_write, cb, arg);
+    w->write.weight = submission_row_weight(row) + log_size;
+    if (submission_row_copy(row, &w->row) < 0 || copy_log(w, log, log_size) < 0) {
+        free_finish_write(&w->write);
+        return no_memory(err);
+    }
+    return writer_put(s->writer, &w->write, err);
+}
