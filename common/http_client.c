@@ -98,11 +98,13 @@ make_headers(const struct http_client *c, bool has_body, struct curl_slist **lis
     if (add_header(list, "Accept", "application/json") < 0)
         return ERR_NOMEM;
     /* Without this curl asks for "100 Continue" first and waits a second for servers that do not answer it. */
-    if (has_body && (add_header(list, "Content-Type", "application/json") < 0 || add_header(list, "Expect", "") < 0))
+    if (has_body &&
+        (add_header(list, "Content-Type", "application/json") < 0 || add_header(list, "Expect", "") < 0))
         return ERR_NOMEM;
     if (c->token) {
         AUTO_BUFFER struct buffer value = BUFFER_INIT;
-        if (buffer_printf(&value, "Bearer %s", c->token) < 0 || add_header(list, "Authorization", value.data) < 0)
+        if (buffer_printf(&value, "Bearer %s", c->token) < 0 ||
+            add_header(list, "Authorization", value.data) < 0)
             return ERR_NOMEM;
     }
     return 0;
@@ -132,11 +134,11 @@ static int
 explain(CURLcode code, const struct http_client *c, const char *details, struct error *err)
 {
     const char *why = details[0] ? details : curl_easy_strerror(code);
-    enum err_code name = code == CURLE_OPERATION_TIMEDOUT    ? ERR_TIMEOUT
-                         : code == CURLE_URL_MALFORMAT       ? ERR_INPUT
+    enum err_code name = code == CURLE_OPERATION_TIMEDOUT     ? ERR_TIMEOUT
+                         : code == CURLE_URL_MALFORMAT        ? ERR_INPUT
                          : code == CURLE_UNSUPPORTED_PROTOCOL ? ERR_INPUT
-                         : code == CURLE_OUT_OF_MEMORY       ? ERR_NOMEM
-                                                             : ERR_UNAVAILABLE;
+                         : code == CURLE_OUT_OF_MEMORY        ? ERR_NOMEM
+                                                              : ERR_UNAVAILABLE;
     return error_set(err, name, "%s: %s", c->base_url, why);
 }
 
@@ -159,8 +161,8 @@ perform(struct http_client *c, struct http_answer *out, struct error *err)
 }
 
 int
-http_client_call(struct http_client *c, const char *method, const char *path, const char *body, size_t body_size,
-                 double timeout_s, struct http_answer *out, struct error *err)
+http_client_call(struct http_client *c, const char *method, const char *path, const char *body,
+                 size_t body_size, double timeout_s, struct http_answer *out, struct error *err)
 {
     AUTO_BUFFER struct buffer url = BUFFER_INIT;
     struct curl_slist *headers = NULL;

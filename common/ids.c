@@ -37,8 +37,8 @@ id_new(char out[ID_SIZE])
     next_stamp();
     uint64_t stamp = (uint64_t)last.stamp_ms & UINT64_C(0xffffffffffff);
     uint64_t random = random_u64();
-    snprintf(out, ID_SIZE, "%08x-%04x-7%03x-%04x-%012llx", (unsigned)(stamp >> 16), (unsigned)(stamp & 0xffff),
-             last.counter & 0xfff, (unsigned)(0x8000 | ((random >> 48) & 0x3fff)),
+    snprintf(out, ID_SIZE, "%08x-%04x-7%03x-%04x-%012llx", (unsigned)(stamp >> 16),
+             (unsigned)(stamp & 0xffff), last.counter & 0xfff, (unsigned)(0x8000 | ((random >> 48) & 0x3fff)),
              (unsigned long long)(random & UINT64_C(0xffffffffffff)));
 }
 

@@ -52,9 +52,9 @@ pointer_join(char out[JSON_POINTER_SIZE], const char *base, const char *key)
 }
 
 static const char *const want_name[] = {
-    [JSON_WANT_STRING] = "a string",  [JSON_WANT_TEXT] = "a string",    [JSON_WANT_INT] = "an integer",
-    [JSON_WANT_NUMBER] = "a number",  [JSON_WANT_BOOL] = "a boolean",   [JSON_WANT_OBJECT] = "an object",
-    [JSON_WANT_ARRAY] = "an array",   [JSON_WANT_ANY] = "a value",
+    [JSON_WANT_STRING] = "a string", [JSON_WANT_TEXT] = "a string",  [JSON_WANT_INT] = "an integer",
+    [JSON_WANT_NUMBER] = "a number", [JSON_WANT_BOOL] = "a boolean", [JSON_WANT_OBJECT] = "an object",
+    [JSON_WANT_ARRAY] = "an array",  [JSON_WANT_ANY] = "a value",
 };
 
 static bool
@@ -81,7 +81,8 @@ has_type(const json_t *value, enum json_want want)
 }
 
 static int
-check_string(const json_t *value, const struct json_field *field, const char *pointer, struct json_fault *fault)
+check_string(const json_t *value, const struct json_field *field, const char *pointer,
+             struct json_fault *fault)
 {
     double size = (double)json_string_length(value);
     if (field->max > 0 && size > field->max)
@@ -95,7 +96,8 @@ check_string(const json_t *value, const struct json_field *field, const char *po
 }
 
 static int
-check_number(const json_t *value, const struct json_field *field, const char *pointer, struct json_fault *fault)
+check_number(const json_t *value, const struct json_field *field, const char *pointer,
+             struct json_fault *fault)
 {
     double number = json_number_value(value);
     bool is_bounded = field->min != 0 || field->max != 0;
@@ -105,7 +107,8 @@ check_number(const json_t *value, const struct json_field *field, const char *po
 }
 
 static int
-check_value(const json_t *value, const struct json_field *field, const char *pointer, struct json_fault *fault)
+check_value(const json_t *value, const struct json_field *field, const char *pointer,
+            struct json_fault *fault)
 {
     if (!has_type(value, field->want))
         return json_refuse(fault, pointer, "must be %s", want_name[field->want]);
@@ -151,12 +154,14 @@ find_field(const char *key, const struct json_field *fields, size_t n)
 }
 
 static int
-refuse_unknown(json_t *object, const char *base, const struct json_field *fields, size_t n, struct json_fault *fault)
+refuse_unknown(json_t *object, const char *base, const struct json_field *fields, size_t n,
+               struct json_fault *fault)
 {
     const char *key;
     json_t *value;
 
-    json_object_foreach(object, key, value) {
+    json_object_foreach(object, key, value)
+    {
         if (!find_field(key, fields, n)) {
             char pointer[JSON_POINTER_SIZE];
             pointer_join(pointer, base, key);
@@ -167,7 +172,8 @@ refuse_unknown(json_t *object, const char *base, const struct json_field *fields
 }
 
 int
-json_read(json_t *object, const char *base, const struct json_field *fields, size_t n, struct json_fault *fault)
+json_read(json_t *object, const char *base, const struct json_field *fields, size_t n,
+          struct json_fault *fault)
 {
     if (!json_is_object(object))
         return json_refuse(fault, base, "must be an object");

@@ -71,10 +71,13 @@ static const struct {
     const char *name;
     size_t offset;
 } component_table[] = {
-#define ROW(field) { #field, offsetof(struct reward_components, field) }
-    ROW(extracted), ROW(valid),      ROW(compiled),   ROW(correct),  ROW(hack), ROW(timed), ROW(speedup),
-    ROW(speedup_lo), ROW(speedup_hi), ROW(coverage), ROW(sol),  ROW(rank),  ROW(peak_mem_ratio),
-    ROW(cases_passed),
+#define ROW(field)                                        \
+    {                                                     \
+#field, offsetof(struct reward_components, field) \
+    }
+    ROW(extracted), ROW(valid),   ROW(compiled),       ROW(correct),      ROW(hack),
+    ROW(timed),     ROW(speedup), ROW(speedup_lo),     ROW(speedup_hi),   ROW(coverage),
+    ROW(sol),       ROW(rank),    ROW(peak_mem_ratio), ROW(cases_passed),
 #undef ROW
 };
 _Static_assert(ARRAY_LEN(component_table) * sizeof(double) == sizeof(struct reward_components),
@@ -162,9 +165,9 @@ reward_components_json(const struct reward_components *c)
     AUTO_JSON json_t *object = json_object();
     for (size_t i = 0; object && i < ARRAY_LEN(component_table); i++) {
         double x = *component_at(c, i);
-        json_t *value = !isfinite(x)                        ? json_null()
+        json_t *value = !isfinite(x)                      ? json_null()
                         : x == floor(x) && fabs(x) < 1e15 ? json_integer((json_int_t)x)
-                                                            : json_real(x);
+                                                          : json_real(x);
         if (json_object_set_new(object, component_table[i].name, value) < 0)
             return NULL;
     }

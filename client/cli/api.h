@@ -1,0 +1,33 @@
+/*
+ * api.h - calls to verifierd. Functions return an enum cli_exit; whatever is
+ * not CLI_OK has been explained on stderr.
+ */
+#ifndef CLI_API_H
+#define CLI_API_H
+
+#include <jansson.h>
+
+#include "client/cli/cli.h"
+#include "common/buffer.h"
+
+/* One call. body: borrowed, NULL for none. out: given (json_decref()), NULL for an empty answer; out may be NULL. */
+int api_call(struct cli *cli, const char *method, const char *path, json_t *body, json_t **out);
+/* The answer as it is: a source, a log. Appended to out. */
+int api_get_text(struct cli *cli, const char *path, struct buffer *out);
+/* As api_call() with GET, but a 404 is CLI_NOT_FOUND without a word: the caller will look elsewhere. */
+int api_find(struct cli *cli, const char *path, json_t **out);
+
+/*
+ * Long polls of a submission or group until it is finished; survives a daemon
+ * that restarts meanwhile. limit_s < 0: no limit. On CLI_TIMEOUT out has the
+ * last state seen, or NULL.
+ */
+int api_follow(struct cli *cli, const char *path, double limit_s, json_t **out);
+
+/* Add "prefix" and text with all but unreserved characters (RFC 3986) percent-encoded. */
+void api_path_add(struct buffer *path, const char *prefix, const char *text);
+
+/* The id of a task from its id or unique name: given, free(). */
+int api_find_task(struct cli *cli, const char *name, char **id);
+
+#endif

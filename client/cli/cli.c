@@ -1,0 +1,82 @@
+#include "client/cli/cli.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What the signal handler writes: made beforehand, since it may call nothing that allocates or formats. */
+static char interrupt_note[256];
+static volatile sig_atomic_t interrupt_note_size;
+
+int
+cli_complain(enum cli_exit code, const char *format, ...)
+{
+    va_list args;
+
+    fputs("verifier: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return (int)code;
+}
+
+static void
+interrupted(int signal_number)
+{
+    (void)signal_number;
+    ssize_t n = write(STDERR_FILENO, interrupt_note, (size_t)interrupt_note_size);
+    (void)n;
+    _exit(CLI_INTERRUPTED);
+}
+
+void
+cli_note_id(const char *id)
+{
+    struct sigaction action = { .sa_handler = interrupted };
+    sigset_t block, before;
+
+    /* The handler must not see a half-written note. */
+    sigemptyset(&block);
+    sigaddset(&block, SIGINT);
+    sigprocmask(SIG_BLOCK, &block, &before);
+    interrupt_note[0] = '\0';
+    if (id && id[0])
+        snprintf(interrupt_note, sizeof(interrupt_note),
+                 "\nverifier: interrupted; judging goes on: verifier show %.80s, or verifier cancel %.80s\n",
+                 id, id);
+    interrupt_note_size = (sig_atomic_t)strlen(interrupt_note);
+    sigaction(SIGINT, &action, NULL);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+static error_t
+parse_common(int key, char *arg, struct argp_state *state)
+{
+    struct cli *cli = state->input;
+    switch (key) {
+    case 'u':
+        cli->url = arg;
+        return 0;
+    case 't':
+        cli->token = arg;
+        return 0;
+    case 'j':
+        cli->is_json = true;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_option common_options[] = {
+    { "url", 'u', "URL", 0, "Address of verifierd (or VERIFIERD_URL; default http://127.0.0.1:8080)", -2 },
+    { "token", 't', "TOKEN", 0,
+      "Bearer token (or VERIFIERD_TOKEN, which other users of the machine cannot see)", -2 },
+    { "json", 'j', NULL, 0, "Print what verifierd answered, for programs", -2 },
+    { 0 },
+};
+
+const struct argp cli_common_argp = { common_options, parse_common, NULL, NULL, NULL, NULL, NULL };

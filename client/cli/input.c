@@ -1,0 +1,83 @@
+#include "client/cli/input.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cli/cli.h"
+#include "common/auto.h"
+#include "common/buffer.h"
+
+#define INPUT_MAX ((size_t)8 * 1024 * 1024) /* what one request may hold */
+
+static int
+read_all(FILE *from, const char *path, struct buffer *out)
+{
+    char block[65536];
+    size_t n;
+
+    while ((n = fread(block, 1, sizeof(block), from)) > 0) {
+        if (out->size + n > INPUT_MAX)
+            return cli_complain(CLI_USAGE, "%s: longer than the 8 MiB that a request may have", path);
+        if (buffer_append(out, block, n) < 0)
+            return cli_complain(CLI_CONFIG, "out of memory");
+    }
+    if (ferror(from))
+        return cli_complain(CLI_USAGE, "%s: %s", path, strerror(errno));
+    return CLI_OK;
+}
+
+int
+input_text(const char *path, json_t **out)
+{
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+    bool is_stdin = strcmp(path, "-") == 0;
+
+    *out = NULL;
+    FILE *from = is_stdin ? stdin : fopen(path, "re");
+    if (!from)
+        return cli_complain(CLI_USAGE, "%s: %s", path, strerror(errno));
+    int code = read_all(from, is_stdin ? "standard input" : path, &text);
+    if (!is_stdin)
+        fclose(from);
+    if (code != CLI_OK)
+        return code;
+    *out = json_stringn(text.data ? text.data : "", text.size);
+    if (!*out)
+        return cli_complain(CLI_USAGE, "%s: is not UTF-8 text", path);
+    return CLI_OK;
+}
+
+int
+input_pair(const char *pair, json_t *object)
+{
+    const char *equals = strchr(pair, '=');
+    if (!equals || equals == pair)
+        return cli_complain(CLI_USAGE, "--metadata takes KEY=VALUE, not \"%s\"", pair);
+    AUTO_FREE char *key = strndup(pair, (size_t)(equals - pair));
+    if (!key || json_object_set_new(object, key, json_string(equals + 1)) < 0)
+        return cli_complain(CLI_USAGE, "--metadata %s: is not UTF-8 text", pair);
+    return CLI_OK;
+}
+
+char *
+input_name(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    size_t size = strlen(base);
+    if (size > 3 && strcmp(base + size - 3, ".py") == 0)
+        size -= 3;
+    return strndup(base, size);
+}
+
+int
+input_seconds(const char *text, double *out)
+{
+    char *end;
+    *out = strtod(text, &end);
+    if (end == text || *end || !isfinite(*out) || *out < 0 || *out > 1e7)
+        return cli_complain(CLI_USAGE, "\"%s\" is not a number of seconds", text);
+    return CLI_OK;
+}

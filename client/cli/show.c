@@ -1,0 +1,267 @@
+/* Looking: one submission or group, lists, the daemon's state; and cancelling. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cli/api.h"
+#include "client/cli/cli.h"
+#include "client/cli/text.h"
+#include "client/cli/view.h"
+#include "common/auto.h"
+
+struct look {
+    struct cli *cli;
+    const char *id;
+    bool takes_id;
+    bool wants_source, wants_log, fails_on_verdict;
+    const char *state, *class, *task, *client, *limit, *cursor;
+};
+
+enum {
+    OPT_SOURCE = 256,
+    OPT_LOG,
+    OPT_FAIL,
+    OPT_STATE,
+    OPT_CLASS,
+    OPT_CLIENT,
+    OPT_LIMIT,
+    OPT_CURSOR,
+};
+
+static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
+
+static const struct argp_option show_options[] = {
+    { "source", OPT_SOURCE, NULL, 0, "Print the candidate's source and nothing else", 0 },
+    { "log", OPT_LOG, NULL, 0, "Print what the candidate printed and nothing else", 0 },
+    { "fail-on-verdict", OPT_FAIL, NULL, 0, "End with status 1 unless its class is ok", 0 },
+    { 0 },
+};
+
+static const struct argp_option list_options[] = {
+    { "state", OPT_STATE, "STATE", 0, "Only those queued, running, done or cancelled", 0 },
+    { "class", OPT_CLASS, "CLASS", 0, "Only those of this class", 0 },
+    { "task", 'T', "ID|NAME", 0, "Only those for this task", 0 },
+    { "client", OPT_CLIENT, "NAME", 0, "Only those of this client", 0 },
+    { "limit", OPT_LIMIT, "N", 0, "How many, 200 at most (default 50)", 0 },
+    { "cursor", OPT_CURSOR, "CURSOR", 0, "Go on where the last page ended", 0 },
+    { 0 },
+};
+
+static error_t
+parse(int key, char *arg, struct argp_state *state)
+{
+    struct look *l = state->input;
+    const char **text = key == OPT_STATE    ? &l->state
+                        : key == OPT_CLASS  ? &l->class
+                        : key == 'T'        ? &l->task
+                        : key == OPT_CLIENT ? &l->client
+                        : key == OPT_LIMIT  ? &l->limit
+                        : key == OPT_CURSOR ? &l->cursor
+                                            : NULL;
+    if (text) {
+        *text = arg;
+        return 0;
+    }
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = l->cli;
+        return 0;
+    case OPT_SOURCE:
+        l->wants_source = true;
+        return 0;
+    case OPT_LOG:
+        l->wants_log = true;
+        return 0;
+    case OPT_FAIL:
+        l->fails_on_verdict = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (l->id || !l->takes_id)
+            argp_error(state, "what is \"%s\" for?", arg);
+        l->id = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (!l->id && l->takes_id)
+            argp_error(state, "which ID?");
+        if (l->wants_source && l->wants_log)
+            argp_error(state, "--source and --log print one thing each");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp show_argp = { show_options, parse, "ID", "Show one submission or group.",
+                                       children,     NULL,  NULL };
+static const struct argp list_argp = { list_options, parse, NULL, "List submissions, newest first.",
+                                       children,     NULL,  NULL };
+static const struct argp status_argp = { NULL,     parse, NULL, "Show what verifierd is doing.",
+                                         children, NULL,  NULL };
+static const struct argp cancel_argp = { NULL,     parse, "ID", "Cancel one submission or group.",
+                                         children, NULL,  NULL };
+
+/* --- show --- */
+
+static int
+dump_part(struct cli *cli, const char *id, const char *part)
+{
+    AUTO_BUFFER struct buffer path = BUFFER_INIT, text = BUFFER_INIT;
+    api_path_add(&path, "/v1/submissions/", id);
+    buffer_add(&path, part);
+    int code = api_get_text(cli, path.data, &text);
+    if (code == CLI_OK && !text_dump(stdout, text.data, text.size))
+        return cli_complain(CLI_CONFIG, "cannot write to standard output");
+    return code;
+}
+
+/* An id does not say what it is of. */
+static int
+find_either(struct cli *cli, const char *id, json_t **found, bool *is_group)
+{
+    AUTO_BUFFER struct buffer submission = BUFFER_INIT, group = BUFFER_INIT;
+    *is_group = false;
+    api_path_add(&submission, "/v1/submissions/", id);
+    int code = api_find(cli, submission.data, found);
+    if (code != CLI_NOT_FOUND)
+        return code;
+    *is_group = true;
+    api_path_add(&group, "/v1/groups/", id);
+    code = api_find(cli, group.data, found);
+    if (code == CLI_NOT_FOUND)
+        return cli_complain(code, "no submission or group has the id \"%s\"", id);
+    return code;
+}
+
+static bool
+has_failed(json_t *document)
+{
+    const char *state = text_member(document, "state"), *class = text_member(document, "class");
+    bool is_finished = state && (strcmp(state, "done") == 0 || strcmp(state, "cancelled") == 0);
+    return is_finished && !(class && strcmp(class, "ok") == 0);
+}
+
+static bool
+any_has_failed(json_t *group)
+{
+    json_t *item;
+    size_t i;
+    json_array_foreach(json_object_get(group, "items"), i, item)
+    {
+        if (has_failed(item))
+            return true;
+    }
+    return false;
+}
+
+int
+show_command(struct cli *cli, int argc, char **argv)
+{
+    struct look l = { .cli = cli, .takes_id = true };
+    AUTO_JSON json_t *found = NULL;
+    bool is_group;
+
+    argp_parse(&show_argp, argc, argv, 0, NULL, &l);
+    if (l.wants_source || l.wants_log)
+        return dump_part(cli, l.id, l.wants_source ? "/source" : "/log");
+    int code = find_either(cli, l.id, &found, &is_group);
+    if (code != CLI_OK)
+        return code;
+    if (cli->is_json)
+        text_json(found);
+    else if (is_group)
+        view_group(found, NULL);
+    else
+        view_submission(found);
+    bool failed = is_group ? any_has_failed(found) : has_failed(found);
+    return l.fails_on_verdict && failed ? CLI_FAILED : CLI_OK;
+}
+
+/* --- list --- */
+
+static int
+list_path(struct look *l, struct buffer *path)
+{
+    AUTO_FREE char *task_id = NULL;
+    if (l->task) {
+        int code = api_find_task(l->cli, l->task, &task_id);
+        if (code != CLI_OK)
+            return code;
+    }
+    const struct {
+        const char *prefix, *value;
+    } parts[] = {
+        { "?limit=", l->limit ? l->limit : "50" },
+        { "&state=", l->state },
+        { "&class=", l->class },
+        { "&task=", task_id },
+        { "&client=", l->client },
+        { "&cursor=", l->cursor },
+    };
+    buffer_add(path, "/v1/submissions");
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        if (parts[i].value)
+            api_path_add(path, parts[i].prefix, parts[i].value);
+    return CLI_OK;
+}
+
+int
+list_command(struct cli *cli, int argc, char **argv)
+{
+    struct look l = { .cli = cli };
+    AUTO_BUFFER struct buffer path = BUFFER_INIT;
+    AUTO_JSON json_t *page = NULL;
+
+    argp_parse(&list_argp, argc, argv, 0, NULL, &l);
+    int code = list_path(&l, &path);
+    if (code == CLI_OK)
+        code = api_call(cli, "GET", path.data, NULL, &page);
+    if (code != CLI_OK)
+        return code;
+    if (cli->is_json) {
+        text_json(page);
+        return CLI_OK;
+    }
+    view_submissions(page);
+    fflush(stdout);
+    if (text_member(page, "next"))
+        fprintf(stderr, "verifier: there are more: --cursor '%s'\n", text_member(page, "next"));
+    return CLI_OK;
+}
+
+/* --- status and cancel --- */
+
+int
+status_command(struct cli *cli, int argc, char **argv)
+{
+    struct look l = { .cli = cli };
+    AUTO_JSON json_t *status = NULL;
+
+    argp_parse(&status_argp, argc, argv, 0, NULL, &l);
+    int code = api_call(cli, "GET", "/v1/status", NULL, &status);
+    if (code == CLI_OK && cli->is_json)
+        text_json(status);
+    else if (code == CLI_OK)
+        view_status(status);
+    return code;
+}
+
+int
+cancel_command(struct cli *cli, int argc, char **argv)
+{
+    struct look l = { .cli = cli, .takes_id = true };
+    AUTO_BUFFER struct buffer path = BUFFER_INIT;
+    AUTO_JSON json_t *found = NULL, *answer = NULL;
+    bool is_group;
+
+    argp_parse(&cancel_argp, argc, argv, 0, NULL, &l);
+    int code = find_either(cli, l.id, &found, &is_group);
+    if (code != CLI_OK)
+        return code;
+    api_path_add(&path, is_group ? "/v1/groups/" : "/v1/submissions/", l.id);
+    code = api_call(cli, "DELETE", path.data, NULL, &answer);
+    if (code == CLI_OK && cli->is_json && answer)
+        text_json(answer);
+    else if (code == CLI_OK)
+        fprintf(stderr, "verifier: cancelled\n");
+    return code;
+}

@@ -1,0 +1,226 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cli/api.h"
+#include "client/cli/cli.h"
+#include "client/cli/input.h"
+#include "client/cli/text.h"
+#include "client/cli/view.h"
+#include "common/auto.h"
+
+struct task {
+    struct cli *cli;
+    const char *subject;      /* FILE or ID */
+    const char *subject_name; /* what to call it when it is missing; NULL: the action takes none */
+    const char *name, *entry_point, *cursor;
+    long level; /* 0: not told */
+    bool is_dynamic, wants_reference;
+};
+
+enum { OPT_ENTRY = 256, OPT_LEVEL, OPT_DYNAMIC, OPT_REFERENCE, OPT_CURSOR };
+
+static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
+
+static long
+parse_level(struct argp_state *state, const char *arg)
+{
+    char *end;
+    long level = strtol(arg, &end, 10);
+    if (end == arg || *end || level < 1 || level > 1000)
+        argp_error(state, "--level takes a number from 1 to 1000, not \"%s\"", arg);
+    return level;
+}
+
+static error_t
+parse(int key, char *arg, struct argp_state *state)
+{
+    struct task *t = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = t->cli;
+        return 0;
+    case 'n':
+        t->name = arg;
+        return 0;
+    case OPT_ENTRY:
+        t->entry_point = arg;
+        return 0;
+    case OPT_LEVEL:
+        t->level = parse_level(state, arg);
+        return 0;
+    case OPT_DYNAMIC:
+        t->is_dynamic = true;
+        return 0;
+    case OPT_REFERENCE:
+        t->wants_reference = true;
+        return 0;
+    case OPT_CURSOR:
+        t->cursor = arg;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (t->subject || !t->subject_name)
+            argp_error(state, "what is \"%s\" for?", arg);
+        t->subject = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (!t->subject && t->subject_name)
+            argp_error(state, "which %s?", t->subject_name);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* --- task add --- */
+
+static const struct argp_option add_options[] = {
+    { "name", 'n', "NAME", 0, "What to call it (default: the file's name without .py)", 0 },
+    { "entry-point", OPT_ENTRY, "NAME", 0, "The reference's class (default Model)", 0 },
+    { "level", OPT_LEVEL, "N", 0, "Its level, for lists and reports", 0 },
+    { "dynamic-shapes", OPT_DYNAMIC, NULL, 0, "Candidates must work at other sizes than the task's own", 0 },
+    { 0 },
+};
+static const struct argp add_argp = {
+    add_options, parse, "FILE", "Register a task: its reference is run and its cases are found.",
+    children,    NULL,  NULL
+};
+
+static int
+put_members(const struct task *t, json_t *body)
+{
+    AUTO_FREE char *name = t->name ? strdup(t->name) : input_name(t->subject);
+    if (strcmp(t->subject, "-") == 0 && !t->name)
+        return cli_complain(CLI_USAGE, "a task from standard input needs --name");
+    if (json_object_set_new(body, "name", json_string(name)) < 0)
+        return cli_complain(CLI_USAGE, "the name is not UTF-8 text");
+    if (t->entry_point)
+        json_object_set_new(body, "entry_point", json_string(t->entry_point));
+    if (t->level)
+        json_object_set_new(body, "level", json_integer(t->level));
+    if (t->is_dynamic)
+        json_object_set_new(body, "dynamic_shapes", json_true());
+    return CLI_OK;
+}
+
+static int
+add(struct cli *cli, int argc, char **argv)
+{
+    struct task t = { .cli = cli, .subject_name = "FILE" };
+    AUTO_JSON json_t *body = json_object(), *answer = NULL;
+    json_t *source;
+
+    argp_parse(&add_argp, argc, argv, 0, NULL, &t);
+    int code = put_members(&t, body);
+    if (code == CLI_OK)
+        code = input_text(t.subject, &source);
+    if (code != CLI_OK)
+        return code;
+    json_object_set_new(body, "reference", source);
+    code = api_call(cli, "POST", "/v1/tasks", body, &answer);
+    if (code != CLI_OK)
+        return code;
+    if (cli->is_json)
+        text_json(answer);
+    else
+        puts(text_member(answer, "id") ? text_member(answer, "id") : "-");
+    return CLI_OK;
+}
+
+/* --- task list --- */
+
+static const struct argp_option list_options[] = {
+    { "name", 'n', "NAME", 0, "Only tasks of this name", 0 },
+    { "cursor", OPT_CURSOR, "CURSOR", 0, "Go on where the last page ended", 0 },
+    { 0 },
+};
+static const struct argp list_argp = { list_options, parse, NULL, "List the tasks.", children, NULL, NULL };
+
+static int
+list(struct cli *cli, int argc, char **argv)
+{
+    struct task t = { .cli = cli };
+    AUTO_BUFFER struct buffer path = BUFFER_INIT;
+    AUTO_JSON json_t *page = NULL;
+
+    argp_parse(&list_argp, argc, argv, 0, NULL, &t);
+    buffer_add(&path, "/v1/tasks?limit=200");
+    if (t.name)
+        api_path_add(&path, "&name=", t.name);
+    if (t.cursor)
+        api_path_add(&path, "&cursor=", t.cursor);
+    int code = api_call(cli, "GET", path.data, NULL, &page);
+    if (code != CLI_OK)
+        return code;
+    if (cli->is_json) {
+        text_json(page);
+        return CLI_OK;
+    }
+    view_tasks(page);
+    fflush(stdout);
+    if (text_member(page, "next"))
+        fprintf(stderr, "verifier: there are more: --cursor '%s'\n", text_member(page, "next"));
+    return CLI_OK;
+}
+
+/* --- task show --- */
+
+static const struct argp_option show_options[] = {
+    { "reference", OPT_REFERENCE, NULL, 0, "Print the reference's source and nothing else", 0 },
+    { 0 },
+};
+static const struct argp show_argp = {
+    show_options, parse, "ID|NAME", "Show one task.", children, NULL, NULL
+};
+
+static int
+show(struct cli *cli, int argc, char **argv)
+{
+    struct task t = { .cli = cli, .subject_name = "ID or NAME" };
+    AUTO_BUFFER struct buffer path = BUFFER_INIT;
+    AUTO_JSON json_t *task = NULL;
+
+    argp_parse(&show_argp, argc, argv, 0, NULL, &t);
+    api_path_add(&path, "/v1/tasks/", t.subject);
+    int code = api_call(cli, "GET", path.data, NULL, &task);
+    if (code != CLI_OK)
+        return code;
+    json_t *reference = json_object_get(task, "reference");
+    if (t.wants_reference)
+        text_dump(stdout, json_string_value(reference), json_string_length(reference));
+    else if (cli->is_json)
+        text_json(task);
+    else
+        view_task(task);
+    return CLI_OK;
+}
+
+/* --- */
+
+static const struct {
+    const char *name, *full_name;
+    int (*run)(struct cli *cli, int argc, char **argv);
+} actions[] = {
+    { "add", "verifier task add", add },
+    { "list", "verifier task list", list },
+    { "show", "verifier task show", show },
+};
+
+int
+task_command(struct cli *cli, int argc, char **argv)
+{
+    for (size_t i = 0; argc > 1 && i < ARRAY_LEN(actions); i++) {
+        if (strcmp(argv[1], actions[i].name) == 0) {
+            AUTO_FREE char *full_name = strdup(actions[i].full_name);
+            argv[1] = full_name ? full_name : argv[1];
+            return actions[i].run(cli, argc - 1, argv + 1);
+        }
+    }
+    bool is_help = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0);
+    fputs("Usage: verifier task add FILE [OPTION...]\n"
+          "       verifier task list [OPTION...]\n"
+          "       verifier task show ID|NAME [OPTION...]\n"
+          "Each has its own --help.\n",
+          is_help ? stdout : stderr);
+    return is_help ? CLI_OK : CLI_USAGE;
+}

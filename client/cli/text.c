@@ -1,0 +1,84 @@
+#include "client/cli/text.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "common/auto.h"
+#include "common/utf8.h"
+
+/* C0 but newline and tab, DEL, and C1 (U+0080..U+009F), which terminals obey too. */
+static bool
+is_control(const char *s, size_t size)
+{
+    unsigned char c = (unsigned char)s[0];
+    if (size == 1)
+        return (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
+    return size == 2 && c == 0xc2 && (unsigned char)s[1] < 0xa0;
+}
+
+static void
+print_safely(FILE *to, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        size_t step = utf8_char_size(text + i, n - i);
+        if (step == 0 || is_control(text + i, step))
+            fputc('?', to);
+        else
+            fwrite(text + i, 1, step, to);
+        i += step ? step : 1;
+    }
+}
+
+void
+text_print(FILE *to, const char *text)
+{
+    print_safely(to, text, strlen(text));
+}
+
+bool
+text_dump(FILE *to, const char *bytes, size_t size)
+{
+    if (isatty(fileno(to)))
+        print_safely(to, bytes, size);
+    else if (size > 0)
+        fwrite(bytes, 1, size, to);
+    return fflush(to) == 0 && !ferror(to);
+}
+
+const char *
+text_member(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
+void
+text_value(struct buffer *out, const json_t *value)
+{
+    if (!value || json_is_null(value)) {
+        buffer_add(out, "-");
+    } else if (json_is_string(value)) {
+        buffer_add(out, json_string_value(value));
+    } else if (json_is_real(value)) {
+        buffer_printf(out, "%.7g", json_real_value(value));
+    } else {
+        AUTO_FREE char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
+        buffer_add(out, text ? text : "?");
+    }
+}
+
+void
+text_number(struct buffer *out, const json_t *object, const char *key, int decimals)
+{
+    const json_t *value = json_object_get(object, key);
+    if (json_is_number(value))
+        buffer_printf(out, "%.*f", decimals, json_number_value(value));
+    else
+        buffer_add(out, "-");
+}
+
+void
+text_json(const json_t *document)
+{
+    json_dumpf(document, stdout, JSON_INDENT(2));
+    putchar('\n');
+}

@@ -1,0 +1,421 @@
+#include "client/cli/view.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "client/cli/table.h"
+#include "client/cli/text.h"
+#include "common/auto.h"
+#include "common/buffer.h"
+
+#define LABEL_WIDTH 15
+#define CELLS_MAX 10
+
+/* One row being put together: the cells share a life. */
+struct cells {
+    struct buffer text[CELLS_MAX];
+    const char *view[CELLS_MAX];
+};
+
+static void
+cells_release(struct cells *c)
+{
+    for (size_t i = 0; i < CELLS_MAX; i++)
+        buffer_release(&c->text[i]);
+}
+
+#define AUTO_CELLS __attribute__((cleanup(cells_release)))
+
+static void
+add_row(struct table *t, struct cells *c)
+{
+    for (size_t i = 0; i < CELLS_MAX; i++)
+        c->view[i] = c->text[i].data;
+    table_row(t, c->view);
+}
+
+/* "label   text", further lines of the text below its first. */
+static void
+print_label(const char *label, const char *text)
+{
+    printf("%-*s", LABEL_WIDTH, label);
+    for (const char *end; (end = strchr(text, '\n')) != NULL; text = end + 1) {
+        AUTO_FREE char *line = strndup(text, (size_t)(end - text));
+        text_print(stdout, line ? line : "");
+        if (!end[1]) {
+            putchar('\n');
+            return;
+        }
+        printf("\n%*s", LABEL_WIDTH, "");
+    }
+    text_print(stdout, text);
+    putchar('\n');
+}
+
+static void
+print_member(const json_t *object, const char *key, const char *label)
+{
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+    const json_t *value = json_object_get(object, key);
+    if (!value || json_is_null(value))
+        return;
+    text_value(&text, value);
+    print_label(label, text.data ? text.data : "");
+}
+
+/* --- one submission --- */
+
+static void
+print_stages(json_t *submission)
+{
+    static const char *const titles[] = { "STAGE", "OUTCOME", ">WAIT ms", ">RUN ms" };
+    json_t *stages = json_object_get(submission, "stages"), *stage;
+    size_t i;
+
+    if (json_array_size(stages) == 0)
+        return;
+    putchar('\n');
+    AUTO_TABLE struct table *t = table_new(titles, ARRAY_LEN(titles));
+    json_array_foreach(stages, i, stage)
+    {
+        AUTO_CELLS struct cells c = { 0 };
+        const char *outcome = text_member(stage, "outcome");
+        text_value(&c.text[0], json_object_get(stage, "stage"));
+        text_value(&c.text[1], json_object_get(stage, "outcome"));
+        text_number(&c.text[2], stage, "wait_ms", 1);
+        text_number(&c.text[3], stage, "run_ms", 1);
+        add_row(t, &c);
+        if (outcome && strcmp(outcome, "pass") == 0)
+            table_mark(t, 1, true);
+        else if (outcome && strcmp(outcome, "fail") == 0)
+            table_mark(t, 1, false);
+    }
+    table_print(t);
+}
+
+static void
+print_reward(json_t *submission)
+{
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+    json_t *spec = json_object_get(submission, "reward_spec");
+    const char *kind = text_member(spec, "kind");
+
+    if (!json_is_number(json_object_get(submission, "reward"))) {
+        const char *state = text_member(submission, "state");
+        if (state && strcmp(state, "done") == 0)
+            print_label("reward", "none: this says nothing about the candidate, leave the sample out");
+        return;
+    }
+    text_number(&text, submission, "reward", 4);
+    if (kind)
+        buffer_printf(&text, "  (%s, version %lld)", kind,
+                      (long long)json_integer_value(json_object_get(spec, "version")));
+    print_label("reward", text.data);
+}
+
+static void
+print_timing(json_t *submission)
+{
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+    json_t *timing = json_object_get(submission, "timing"), *c = json_object_get(submission, "components");
+    const char *outcome = text_member(timing, "outcome");
+
+    if (!outcome)
+        return;
+    buffer_add(&text, outcome);
+    if (json_is_string(json_object_get(timing, "why")))
+        buffer_printf(&text, ": %s", text_member(timing, "why"));
+    if (json_is_number(json_object_get(timing, "candidate_ms"))) {
+        buffer_add(&text, "; reference ");
+        text_number(&text, timing, "reference_ms", 4);
+        buffer_add(&text, " ms, candidate ");
+        text_number(&text, timing, "candidate_ms", 4);
+        buffer_add(&text, " ms");
+    }
+    print_label("timing", text.data);
+    buffer_clear(&text);
+    if (!json_is_number(json_object_get(c, "speedup")))
+        return;
+    text_number(&text, c, "speedup", 3);
+    buffer_add(&text, "  (95% interval ");
+    text_number(&text, c, "speedup_lo", 3);
+    buffer_add(&text, " to ");
+    text_number(&text, c, "speedup_hi", 3);
+    buffer_add(&text, ")");
+    print_label("speedup", text.data);
+}
+
+/* "case original, output 0, index [3, 7]: expected 1.5, got 0; 12 of 4096 differ" */
+static void
+print_mismatch(json_t *submission)
+{
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+    json_t *m = json_object_get(json_object_get(submission, "correctness"), "first_mismatch");
+    static const struct {
+        const char *before, *key;
+    } parts[] = {
+        { "case ", "case" },     { ", output ", "output" },
+        { ", index ", "index" }, { ": expected ", "expected" },
+        { ", got ", "got" },     { "; ", "differing" },
+        { " of ", "of" },
+    };
+
+    if (!json_is_object(m))
+        return;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        buffer_add(&text, parts[i].before);
+        text_value(&text, json_object_get(m, parts[i].key));
+    }
+    buffer_add(&text, " differ");
+    print_label("first mismatch", text.data);
+}
+
+static void
+print_correctness(json_t *submission)
+{
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+    json_t *c = json_object_get(submission, "correctness");
+
+    if (!json_is_number(json_object_get(c, "cases")))
+        return;
+    text_value(&text, json_object_get(c, "passed"));
+    buffer_add(&text, " of ");
+    text_value(&text, json_object_get(c, "cases"));
+    buffer_add(&text, " cases passed");
+    if (json_is_number(json_object_get(c, "max_abs"))) {
+        buffer_add(&text, ", largest error ");
+        text_value(&text, json_object_get(c, "max_abs"));
+    }
+    print_label("correctness", text.data);
+    print_mismatch(submission);
+}
+
+static void
+print_flags(json_t *submission)
+{
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+    json_t *flag;
+    size_t i;
+
+    json_array_foreach(json_object_get(submission, "flags"), i, flag)
+    {
+        buffer_add(&text, i ? ", " : "");
+        text_value(&text, flag);
+    }
+    if (text.size > 0)
+        print_label("flags", text.data);
+}
+
+static void
+print_feedback(json_t *submission)
+{
+    const char *text = text_member(json_object_get(submission, "feedback"), "text");
+    if (text && text[0])
+        print_label("feedback", text);
+}
+
+void
+view_submission(json_t *submission)
+{
+    print_member(submission, "id", "submission");
+    print_member(submission, json_is_string(json_object_get(submission, "task_name")) ? "task_name" : "task",
+                 "task");
+    print_member(submission, "state", "state");
+    print_member(submission, "class", "class");
+    print_member(submission, "failed_at", "failed at");
+    print_reward(submission);
+    print_correctness(submission);
+    print_timing(submission);
+    print_member(submission, "generality", "generality");
+    print_flags(submission);
+    print_feedback(submission);
+    print_stages(submission);
+}
+
+/* --- lists --- */
+
+static void
+add_verdict_cells(struct cells *c, size_t at, json_t *submission)
+{
+    text_value(&c->text[at], json_object_get(submission, "state"));
+    text_value(&c->text[at + 1], json_object_get(submission, "class"));
+    text_value(&c->text[at + 2], json_object_get(submission, "stage"));
+    text_number(&c->text[at + 3], submission, "reward", 4);
+    text_number(&c->text[at + 4], json_object_get(submission, "components"), "speedup", 3);
+}
+
+static void
+mark_class(struct table *t, size_t column, json_t *submission)
+{
+    const char *class = text_member(submission, "class");
+    if (class)
+        table_mark(t, column, strcmp(class, "ok") == 0);
+}
+
+void
+view_group(json_t *group, const char *const *names)
+{
+    const char *const titles[] = {
+        ">#", names ? "CANDIDATE" : "ID", "STATE", "CLASS", "STAGE", ">REWARD", ">SPEEDUP"
+    };
+    json_t *item;
+    size_t i;
+
+    print_member(group, "id", "group");
+    print_member(group, "state", "state");
+    AUTO_TABLE struct table *t = table_new(titles, ARRAY_LEN(titles));
+    json_array_foreach(json_object_get(group, "items"), i, item)
+    {
+        AUTO_CELLS struct cells c = { 0 };
+        buffer_printf(&c.text[0], "%zu", i);
+        if (names)
+            buffer_add(&c.text[1], names[i]);
+        else
+            text_value(&c.text[1], json_object_get(item, "id"));
+        add_verdict_cells(&c, 2, item);
+        add_row(t, &c);
+        mark_class(t, 3, item);
+    }
+    table_print(t);
+    if (json_array_size(json_object_get(group, "ranking")) > 0)
+        print_member(group, "ranking", "best first");
+}
+
+/* Of a page of any kind: its rows. */
+static json_t *
+items_of(json_t *page)
+{
+    json_t *items = json_object_get(page, "items");
+    return items ? items : page;
+}
+
+void
+view_submissions(json_t *page)
+{
+    static const char *const titles[] = { "ID",    "TASK",    "STATE",    "CLASS",
+                                          "STAGE", ">REWARD", ">SPEEDUP", "CREATED" };
+    json_t *item;
+    size_t i;
+
+    AUTO_TABLE struct table *t = table_new(titles, ARRAY_LEN(titles));
+    json_array_foreach(items_of(page), i, item)
+    {
+        AUTO_CELLS struct cells c = { 0 };
+        const char *name = text_member(item, "task_name");
+        text_value(&c.text[0], json_object_get(item, "id"));
+        text_value(&c.text[1], json_object_get(item, name ? "task_name" : "task"));
+        add_verdict_cells(&c, 2, item);
+        text_value(&c.text[7], json_object_get(item, "created"));
+        add_row(t, &c);
+        mark_class(t, 3, item);
+    }
+    table_print(t);
+}
+
+void
+view_tasks(json_t *page)
+{
+    static const char *const titles[] = { "NAME", ">LEVEL", "ENTRY", "DYNAMIC", "CREATED", "ID" };
+    static const char *const keys[] = { "name", "level", "entry_point", "dynamic_shapes", "created", "id" };
+    json_t *item;
+    size_t i;
+
+    AUTO_TABLE struct table *t = table_new(titles, ARRAY_LEN(titles));
+    json_array_foreach(items_of(page), i, item)
+    {
+        AUTO_CELLS struct cells c = { 0 };
+        for (size_t k = 0; k < ARRAY_LEN(keys); k++)
+            text_value(&c.text[k], json_object_get(item, keys[k]));
+        add_row(t, &c);
+    }
+    table_print(t);
+}
+
+/* --- documents whose members are not known here: scalars as labels, objects below their name, lists as tables --- */
+
+static void print_document(json_t *object, const char *prefix);
+
+static bool
+is_scalar(const json_t *value)
+{
+    return !json_is_object(value) && !json_is_array(value);
+}
+
+/* A list of objects as a table: its columns are the scalar members of the first. */
+static void
+print_objects(json_t *list)
+{
+    const char *titles[CELLS_MAX], *key;
+    json_t *value, *item;
+    size_t n = 0, i;
+
+    json_object_foreach(json_array_get(list, 0), key, value)
+    {
+        if (n < CELLS_MAX && is_scalar(value))
+            titles[n++] = key;
+    }
+    if (n == 0)
+        return;
+    AUTO_TABLE struct table *t = table_new(titles, n);
+    json_array_foreach(list, i, item)
+    {
+        AUTO_CELLS struct cells c = { 0 };
+        for (size_t k = 0; k < n; k++)
+            text_value(&c.text[k], json_object_get(item, titles[k]));
+        add_row(t, &c);
+    }
+    table_print(t);
+}
+
+static void
+print_part(const char *name, json_t *value)
+{
+    if (json_is_object(value)) {
+        print_document(value, name);
+    } else if (json_is_object(json_array_get(value, 0))) {
+        text_print(stdout, name);
+        puts(":");
+        print_objects(value);
+    } else {
+        AUTO_BUFFER struct buffer text = BUFFER_INIT;
+        text_value(&text, value);
+        text_print(stdout, name);
+        printf(": ");
+        text_print(stdout, text.data ? text.data : "");
+        putchar('\n');
+    }
+}
+
+static void
+print_document(json_t *object, const char *prefix)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach(object, key, value)
+    {
+        AUTO_BUFFER struct buffer name = BUFFER_INIT;
+        if (buffer_printf(&name, "%s%s%s", prefix, prefix[0] ? "." : "", key) == 0)
+            print_part(name.data, value);
+    }
+}
+
+void
+view_task(json_t *task)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach(task, key, value)
+    {
+        /* The source is for `--reference`: it would bury the rest. */
+        if (strcmp(key, "reference") != 0)
+            print_part(key, value);
+    }
+}
+
+void
+view_status(json_t *status)
+{
+    print_document(status, "");
+}
