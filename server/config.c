@@ -585,14 +585,31 @@ is_same(const struct setting *s, const struct config *a, const struct config *b)
     return *switch_field(s, a) == *switch_field(s, b);
 }
 
+static void
+exchange_values(const struct setting *s, struct config *a, struct config *b)
+{
+    if (is_text(s)) {
+        char *text = *text_field(s, a);
+        *text_field(s, a) = *text_field(s, b);
+        *text_field(s, b) = text;
+    } else if (s->type == NUMBER) {
+        *number_field(s, a) = *number_field(s, b);
+    } else {
+        *switch_field(s, a) = *switch_field(s, b);
+    }
+}
+
 int
-config_changed_cold(const struct config *before, const struct config *now, void (*tell)(void *arg, const char *name),
-                    void *arg)
+config_adopt(struct config *c, struct config *now, void (*tell)(void *arg, const char *name), void *arg)
 {
     int n = 0;
     for (size_t i = 0; i < SETTINGS; i++) {
-        if (table[i].is_live || is_same(&table[i], before, now))
+        if (is_same(&table[i], c, now))
             continue;
+        if (table[i].is_live) {
+            exchange_values(&table[i], c, now);
+            continue;
+        }
         tell(arg, table[i].name);
         n++;
     }

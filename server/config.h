@@ -61,9 +61,12 @@ struct config {
 int config_load(int argc, char **argv, struct config *out, struct error *err);
 void config_release(struct config *c);
 
-/* Tell each setting that differs from before and takes a restart. Calls tell once for each name; returns how many. */
-int config_changed_cold(const struct config *before, const struct config *now, void (*tell)(void *arg, const char *name),
-                        void *arg);
+/*
+ * Take over from `now` what may change while the daemon runs. Other settings
+ * stay as they are (their strings too), and tell is called with the name of each
+ * that differs. now still has to be released. Returns how many differ.
+ */
+int config_adopt(struct config *c, struct config *now, void (*tell)(void *arg, const char *name), void *arg);
 
 /* Split listen into a host ("127.0.0.1", "::1") and a port; both given by the caller. 0 or ERR_INPUT. */
 #define CONFIG_HOST_SIZE 64

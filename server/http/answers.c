@@ -1,0 +1,153 @@
+#include "server/http/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+
+/* What several handlers do alike. */
+
+#define LIMIT_DEFAULT 50
+#define LIMIT_MAX 200
+
+static void
+refuse_with(struct exchange *x, const struct funnel_answer *answer, enum problem problem)
+{
+    const char *text = answer->fault.text;
+    json_t *extra = NULL;
+    char detail[512], seconds[16];
+
+    if (problem == PROBLEM_BODY || *answer->fault.pointer)
+        extra = json_pack("{s:[{s:s, s:s}]}", "errors", "pointer", answer->fault.pointer, "detail", text);
+    if (problem == PROBLEM_REFERENCE && answer->detail) {
+        if (!extra)
+            extra = json_object();
+        json_object_set_new(extra, "traceback", json_string(answer->detail));
+    }
+    snprintf(detail, sizeof(detail), "%s%s%s", answer->fault.pointer, *answer->fault.pointer ? ": " : "",
+             *text ? text : problem_kinds[problem].title);
+    exchange_problem_set(x, problem, detail, extra);
+    if (answer->retry_after_s > 0 && (problem == PROBLEM_FULL || problem == PROBLEM_UNAVAILABLE)) {
+        snprintf(seconds, sizeof(seconds), "%d", answer->retry_after_s);
+        if (x->response)
+            MHD_del_response_header(x->response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+        exchange_header(x, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
+    }
+    exchange_send(x);
+}
+
+bool
+exchange_refused(struct exchange *x, const struct funnel_answer *answer)
+{
+    static const enum problem problem_of[] = {
+        [FUNNEL_BAD] = PROBLEM_BODY,
+        [FUNNEL_NO_TASK] = PROBLEM_UNKNOWN_TASK,
+        [FUNNEL_TOO_LARGE] = PROBLEM_TOO_LARGE,
+        [FUNNEL_FULL] = PROBLEM_FULL,
+        [FUNNEL_UNAVAILABLE] = PROBLEM_UNAVAILABLE,
+        [FUNNEL_UNRUNNABLE] = PROBLEM_REFERENCE,
+    };
+
+    if (answer->refusal == FUNNEL_OK)
+        return false;
+    refuse_with(x, answer, problem_of[answer->refusal]);
+    return true;
+}
+
+int
+exchange_limit(struct exchange *x)
+{
+    const char *text = target_value(&x->target, "limit");
+    char *end;
+
+    if (!text)
+        return LIMIT_DEFAULT;
+    long n = *text >= '0' && *text <= '9' ? strtol(text, &end, 10) : 0;
+    if (n >= 1 && n <= LIMIT_MAX && !*end)
+        return (int)n;
+    exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "limit", "is a whole number, 1 to 200");
+    return 0;
+}
+
+/* The same query with another cursor. Everything that is not unreserved (RFC 3986) is escaped. */
+static int
+add_escaped(struct buffer *b, const char *text)
+{
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        bool is_plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                        strchr("-._~:", c);
+        if (buffer_printf(b, is_plain ? "%c" : "%%%02X", c) != 0)
+            return ERR_NOMEM;
+    }
+    return 0;
+}
+
+static int
+next_link(const struct exchange *x, const char *next, struct buffer *out)
+{
+    int rc = buffer_printf(out, "<%.*s?", (int)strcspn(x->uri, "?"), x->uri);
+    for (size_t i = 0; i < x->target.pairs_count && rc == 0; i++) {
+        const struct target_pair *p = &x->target.pairs[i];
+        if (strcmp(p->name, "cursor") == 0)
+            continue;
+        rc = buffer_printf(out, "%s=", p->name);
+        if (rc == 0)
+            rc = add_escaped(out, p->value);
+        if (rc == 0)
+            rc = buffer_add(out, "&");
+    }
+    if (rc == 0)
+        rc = buffer_add(out, "cursor=");
+    if (rc == 0)
+        rc = add_escaped(out, next);
+    return rc == 0 ? buffer_add(out, ">; rel=\"next\"") : rc;
+}
+
+void
+exchange_page(struct exchange *x, json_t *items, const char *next)
+{
+    AUTO_BUFFER struct buffer link = BUFFER_INIT;
+
+    exchange_set_json(x, 200, json_pack("{s:o, s:s?}", "items", items, "next", next));
+    if (next && next_link(x, next, &link) == 0)
+        exchange_header(x, MHD_HTTP_HEADER_LINK, link.data);
+    exchange_send(x);
+}
+
+struct name_search {
+    char id[HASH_TEXT_SIZE];
+    int found;
+};
+
+static bool
+name_found_cb(void *arg, const struct task_row *row)
+{
+    struct name_search *s = arg;
+    memcpy(s->id, row->id, sizeof(s->id));
+    return ++s->found < 2;
+}
+
+bool
+exchange_task_id(struct exchange *x, const char *name, char out[HASH_TEXT_SIZE])
+{
+    struct name_search search = {.found = 0};
+    struct error err = {0};
+
+    if (strncmp(name, "sha256:", 7) == 0) {
+        snprintf(out, HASH_TEXT_SIZE, "%s", name);
+        return true;
+    }
+    if (store_list_tasks(x->http->store, name, NULL, 2, name_found_cb, &search, &err) != 0) {
+        exchange_error(x, &err, "task");
+        return false;
+    }
+    if (search.found == 1)
+        memcpy(out, search.id, HASH_TEXT_SIZE);
+    else if (search.found == 0)
+        exchange_problem(x, PROBLEM_UNKNOWN_TASK, "there is no task \"%.100s\"", name);
+    else
+        exchange_problem(x, PROBLEM_AMBIGUOUS, "more than one task is named \"%.100s\": ask by id", name);
+    return search.found == 1;
+}

@@ -1,0 +1,175 @@
+#include "server/http/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "common/auto.h"
+#include "common/log.h"
+
+/*
+ * Theory of operation. MHD's own timeout is an idle timer, which a client that
+ * trickles never meets, so every connection has one absolute deadline, set
+ * anew for each thing that it is waited for. A deadline ends the connection by
+ * shutdown(): the descriptor stays MHD's, which then sees its end of file.
+ *
+ * While MHD has a connection suspended it does not watch it; a handle of ours
+ * does, for nothing but the client's leaving. That handle is stopped before
+ * the connection is resumed, and closed before MHD closes the descriptor.
+ */
+
+static void
+connection_closed_cb(uv_handle_t *handle)
+{
+    struct connection *c = handle->data;
+    if (--c->handles_open == 0)
+        free(c);
+}
+
+static void
+connection_open(struct http *h, struct MHD_Connection *mhd, void **context)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct connection *c = calloc(1, sizeof(*c));
+
+    *context = c;
+    if (!c || !info)
+        return; /* exchange_access_cb() refuses a connection that has none */
+    c->http = h;
+    c->fd = info->connect_fd;
+    if (uv_poll_init(h->loop, &c->gone, c->fd) != 0) {
+        free(c);
+        *context = NULL;
+        return;
+    }
+    uv_timer_init(h->loop, &c->timer);
+    c->gone.data = c;
+    c->timer.data = c;
+    c->handles_open = 2;
+    h->connections++;
+    connection_arm(c, DEADLINE_HEADER, h->config->header_limit_ms);
+}
+
+static void
+connection_close(struct connection *c)
+{
+    if (c->must_linger)
+        linger_begin(&c->http->lingers, c->fd);
+    c->http->connections--;
+    uv_close((uv_handle_t *)&c->gone, connection_closed_cb);
+    uv_close((uv_handle_t *)&c->timer, connection_closed_cb);
+}
+
+void
+connection_notify_cb(void *cls, struct MHD_Connection *mhd, void **context, enum MHD_ConnectionNotificationCode code)
+{
+    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+        connection_open(cls, mhd, context);
+    else if (*context)
+        connection_close(*context);
+}
+
+struct connection *
+connection_of(struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+static void
+deadline_cb(uv_timer_t *timer)
+{
+    struct connection *c = timer->data;
+
+    switch (c->deadline) {
+    case DEADLINE_HEADER:
+        connection_refuse(c, PROBLEM_TIMEOUT, "the header of the request did not arrive in time");
+        break;
+    case DEADLINE_BODY:
+        connection_refuse(c, PROBLEM_TIMEOUT, "the body of the request did not arrive in time");
+        break;
+    case DEADLINE_HOLD:
+        exchange_hold_end(c->exchange);
+        break;
+    case DEADLINE_WORK:
+        log_error(c->exchange->request_id, "no answer to the request in %d s", HTTP_WORK_LIMIT_MS / 1000);
+        exchange_give_up(c->exchange);
+        break;
+    case DEADLINE_ANSWER:
+    case DEADLINE_IDLE:
+        connection_shutdown(c);
+        break;
+    }
+}
+
+void
+connection_arm(struct connection *c, enum deadline deadline, int64_t ms)
+{
+    c->deadline = deadline;
+    /* The loop's clock stands still within a turn; a slow turn must not shorten a deadline. */
+    uv_update_time(c->http->loop);
+    uv_timer_start(&c->timer, deadline_cb, (uint64_t)ms, 0);
+}
+
+void
+connection_disarm(struct connection *c)
+{
+    uv_timer_stop(&c->timer);
+}
+
+static void
+gone_cb(uv_poll_t *poll, int status, int events)
+{
+    struct connection *c = poll->data;
+
+    if (status == 0 && !(events & UV_DISCONNECT))
+        return;
+    uv_poll_stop(&c->gone);
+    /* Work that the funnel has begun goes on, and its answer goes nowhere; a held request has nothing to wait for. */
+    if (c->exchange && c->exchange->phase == EXCHANGE_HELD)
+        exchange_hold_end(c->exchange);
+}
+
+void
+connection_watch(struct connection *c)
+{
+    uv_poll_start(&c->gone, UV_DISCONNECT, gone_cb);
+}
+
+void
+connection_unwatch(struct connection *c)
+{
+    uv_poll_stop(&c->gone);
+}
+
+void
+connection_shutdown(struct connection *c)
+{
+    c->is_dead = true;
+    connection_disarm(c);
+    shutdown(c->fd, SHUT_RDWR);
+}
+
+void
+connection_refuse(struct connection *c, enum problem problem, const char *detail)
+{
+    const struct problem_kind *kind = &problem_kinds[problem];
+    AUTO_BUFFER struct buffer answer = BUFFER_INIT;
+    char request_id[ID_SIZE];
+
+    id_new(request_id);
+    AUTO_JSON json_t *document =
+        problem_document(problem, c->exchange ? c->exchange->uri : "", c->exchange ? c->exchange->request_id : request_id,
+                         detail);
+    AUTO_FREE char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
+    if (text && buffer_printf(&answer,
+                              "HTTP/1.1 %u %s\r\nConnection: close\r\nContent-Type: application/problem+json\r\n"
+                              "Content-Length: %zu\r\n\r\n%s",
+                              kind->status, MHD_get_reason_phrase_for(kind->status), strlen(text), text) == 0) {
+        /* Nothing else is on its way out, so this fits the socket's buffer whole. */
+        if (send(c->fd, answer.data, answer.size, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)answer.size)
+            c->must_linger = true;
+    }
+    connection_shutdown(c);
+}

@@ -1,0 +1,210 @@
+/*
+ * engine.h - what the files of http/ share: the engine, its connections, and
+ * the exchange of one request for one answer. Private to http/. Loop thread.
+ */
+#ifndef HTTP_ENGINE_H
+#define HTTP_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+#include <microhttpd.h>
+#include <uv.h>
+
+#include "common/buffer.h"
+#include "common/ids.h"
+#include "server/http/http.h"
+#include "server/http/linger.h"
+#include "server/http/problem.h"
+#include "server/http/target.h"
+
+#define HTTP_BODY_MAX (8 * 1024 * 1024)      /* bytes */
+#define HTTP_PARSE_INLINE_MAX (64 * 1024)    /* larger bodies are parsed in libuv's pool */
+#define HTTP_CONNECTION_MEMORY (16 * 1024)   /* MHD's pool for each connection: bounds the header */
+#define HTTP_IDLE_MS 60000                   /* between two requests of a connection */
+#define HTTP_WORK_LIMIT_MS (15 * 60 * 1000)  /* backstop: the funnel answers long before */
+
+struct http {
+    uv_loop_t *loop;
+    const struct config *config;
+    struct funnel *funnel;
+    struct store *store;
+    struct MHD_Daemon *daemon;
+    uv_poll_t poll;       /* on MHD's own epoll descriptor */
+    uv_prepare_t prepare; /* before the loop sleeps: pending resumes, MHD's timeout */
+    uv_timer_t timer;
+    unsigned handles_open;
+    bool is_resumed;  /* a connection was resumed since the last MHD_run() */
+    bool is_draining; /* no more holding */
+    void (*stopped_cb)(void *arg);
+    void *stopped_arg;
+    struct exchange *exchanges; /* all that are alive */
+    struct leftovers lingers;
+    unsigned exchanges_count, suspended, held, connections;
+    uint64_t requests; /* answered so far */
+    int64_t started_ns, stop_ns; /* monotonic */
+    char url[96];
+};
+
+/* --- connections: connection.c --- */
+
+enum deadline {
+    DEADLINE_HEADER, /* of the first request */
+    DEADLINE_BODY,
+    DEADLINE_HOLD, /* a long poll */
+    DEADLINE_WORK, /* an answer of the funnel */
+    DEADLINE_ANSWER,
+    DEADLINE_IDLE, /* until the end of the next request's header */
+};
+
+/* One socket. Freed when MHD has closed it and both handles are closed. */
+struct connection {
+    struct http *http;
+    int fd; /* MHD's */
+    uv_timer_t timer;
+    uv_poll_t gone; /* watches for the client's leaving while MHD does not */
+    unsigned handles_open;
+    enum deadline deadline;
+    bool must_linger; /* take what the client still sends, so that it can read the answer */
+    bool is_dead;     /* shut down by us */
+    struct exchange *exchange; /* the request that is under way, or NULL */
+};
+
+void connection_notify_cb(void *cls, struct MHD_Connection *mhd, void **context,
+                          enum MHD_ConnectionNotificationCode code);
+struct connection *connection_of(struct MHD_Connection *mhd);
+/* One deadline at a time; ms 0 is the next turn of the loop. */
+void connection_arm(struct connection *c, enum deadline deadline, int64_t ms);
+void connection_disarm(struct connection *c);
+void connection_watch(struct connection *c);
+void connection_unwatch(struct connection *c);
+/* End it; MHD notices. */
+void connection_shutdown(struct connection *c);
+/* Answer without MHD, which takes no answer in the middle of a body; then end it. */
+void connection_refuse(struct connection *c, enum problem problem, const char *detail);
+
+/* --- exchanges: exchange.c --- */
+
+enum exchange_phase {
+    EXCHANGE_NEW,      /* the request line is there */
+    EXCHANGE_BODY,     /* the header is there, the body is arriving */
+    EXCHANGE_WORKING,  /* a handler has it */
+    EXCHANGE_HELD,     /* a long poll */
+    EXCHANGE_ANSWERED, /* the response is made; MHD will take it */
+    EXCHANGE_QUEUED,   /* MHD has it */
+};
+
+typedef void exchange_cb(struct exchange *x);
+typedef void exchange_answer_cb(struct exchange *x, const struct funnel_answer *answer);
+
+/* What comes back later finds the exchange through this, or finds that it was given up. */
+struct pending {
+    struct exchange *exchange; /* NULL: given up */
+    exchange_answer_cb *then;
+};
+
+struct exchange {
+    struct exchange *prev, *next;
+    struct http *http;
+    struct MHD_Connection *mhd;
+    struct connection *connection;
+    enum exchange_phase phase;
+    bool is_suspended, is_chunked, must_close;
+    char request_id[ID_SIZE];
+    char *uri;           /* raw */
+    uintptr_t uri_end;   /* where it ended in MHD's buffer: see has_hidden_nul() */
+    struct target target;
+    const struct route *route;
+    bool is_refused;     /* an answer is ready; the body is read and dropped */
+    struct buffer body;
+    uint64_t body_seen;  /* bytes */
+    json_t *document;    /* the body, parsed */
+    double wait_s;       /* asked for; < 0: not */
+    bool is_preferred;   /* by Prefer, so Preference-Applied is due */
+    struct pending *pending;
+    struct funnel_wait *wait;
+    exchange_cb *held_cb;
+    char id[80];         /* what the answer is about: a submission, a group or a task */
+    unsigned status;
+    struct MHD_Response *response;
+};
+
+/* Callbacks of MHD; cls is the http. */
+void *exchange_uri_cb(void *cls, const char *uri, struct MHD_Connection *mhd);
+enum MHD_Result exchange_access_cb(void *cls, struct MHD_Connection *mhd, const char *url, const char *method,
+                                   const char *version, const char *upload, size_t *upload_size, void **con_cls);
+void exchange_completed_cb(void *cls, struct MHD_Connection *mhd, void **con_cls,
+                           enum MHD_RequestTerminationCode why);
+
+/*
+ * Answering: exchange_set_*() makes the response, exchange_header() adds to
+ * it, exchange_send() lets it go. Exactly one send for each exchange.
+ */
+/* bytes: taken, from malloc(); type is borrowed. */
+void exchange_set_bytes(struct exchange *x, unsigned status, const char *type, char *bytes, size_t size);
+/* document: taken; NULL is a failure for want of memory. */
+void exchange_set_json(struct exchange *x, unsigned status, json_t *document);
+/* bytes live for ever. */
+void exchange_set_static(struct exchange *x, unsigned status, const char *type, const void *bytes, size_t size);
+void exchange_header(struct exchange *x, const char *name, const char *value);
+void exchange_send(struct exchange *x);
+
+/* set_json and send */
+void exchange_json(struct exchange *x, unsigned status, json_t *document);
+void exchange_problem(struct exchange *x, enum problem problem, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* As a problem of an error of the store or the funnel, looking for the thing called name. */
+void exchange_error(struct exchange *x, const struct error *err, const char *name);
+/* A problem that says where: member is "pointer" or "parameter". */
+void exchange_problem_at(struct exchange *x, enum problem problem, const char *member, const char *where,
+                         const char *text);
+void exchange_problem_set(struct exchange *x, enum problem problem, const char *detail, json_t *extra);
+
+/*
+ * Call the funnel: begin gives the argument for its funnel_answer_cb, which is
+ * exchange_pending_cb. NULL: no memory, and the problem is sent. then runs on
+ * the funnel's answer unless the exchange was given up.
+ */
+struct pending *exchange_begin(struct exchange *x, exchange_answer_cb *then);
+void exchange_pending_cb(void *arg, const struct funnel_answer *answer);
+
+/* How long this request may be held, seconds, by its wishes and the limit; 0: not at all. */
+double exchange_hold_s(const struct exchange *x);
+/* Hold until what x->id names is finished, or the time is over, or the client left, or the daemon stops; then cb. */
+void exchange_hold(struct exchange *x, exchange_cb *cb);
+void exchange_hold_end(struct exchange *x);
+/* Send 503 to whatever still waits for an answer of the funnel. */
+void exchange_give_up(struct exchange *x);
+
+/* --- routes: routes.c --- */
+
+struct route {
+    const char *method; /* "GET" (HEAD too), "POST", "DELETE" */
+    const char *path;   /* "v1/tasks/{}" */
+    const char *query;  /* the parameters it knows, separated by spaces */
+    bool has_body;      /* a JSON document */
+    exchange_cb *handle;
+};
+
+/* The row, or NULL with the problem sent (404, 405, 400 for an unknown parameter). */
+const struct route *route_find(struct exchange *x, const char *method);
+
+exchange_cb task_add, task_list, task_show;
+exchange_cb submission_add, submission_list, submission_show, submission_cancel, submission_source, submission_log;
+exchange_cb group_add, group_show, group_cancel;
+exchange_cb service_status, service_health, service_ready, service_asset;
+
+/* --- shared by handlers --- */
+
+/* A refusal of the funnel as its problem; false when the answer is FUNNEL_OK and nothing was sent. */
+bool exchange_refused(struct exchange *x, const struct funnel_answer *answer);
+/* limit=, 1 to 200, 50 when absent; 0: the problem is sent. */
+int exchange_limit(struct exchange *x);
+/* {"items":[…],"next":…} with its Link header; items is taken, next may be NULL (a cursor, borrowed). */
+void exchange_page(struct exchange *x, json_t *items, const char *next);
+/* The id of a task by id or name; false: the problem is sent. */
+bool exchange_task_id(struct exchange *x, const char *name, char out[HASH_TEXT_SIZE]);
+
+#endif

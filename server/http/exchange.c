@@ -1,0 +1,328 @@
+#include "server/http/engine.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "common/auto.h"
+#include "common/log.h"
+#include "common/utf8.h"
+
+/*
+ * Theory of operation. An exchange is made when MHD has the request line and
+ * freed when MHD is done with the answer. Between the body's end and the
+ * answer it belongs to a handler, which sends an answer at once, or leaves it
+ * with the funnel (pending) or as a long poll (held); MHD has the connection
+ * suspended then. Whoever is late finds the pending record without an
+ * exchange and does nothing.
+ */
+
+/* --- answers --- */
+
+static void
+set_response(struct exchange *x, unsigned status, const char *type, struct MHD_Response *response)
+{
+    if (x->response)
+        MHD_destroy_response(x->response);
+    x->status = status;
+    x->response = response;
+    exchange_header(x, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    exchange_header(x, "X-Content-Type-Options", "nosniff");
+    exchange_header(x, "X-Request-Id", x->request_id);
+}
+
+void
+exchange_set_bytes(struct exchange *x, unsigned status, const char *type, char *bytes, size_t size)
+{
+    struct MHD_Response *response = MHD_create_response_from_buffer(size, bytes, MHD_RESPMEM_MUST_FREE);
+    if (!response)
+        free(bytes);
+    set_response(x, status, type, response);
+    exchange_header(x, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+}
+
+void
+exchange_set_static(struct exchange *x, unsigned status, const char *type, const void *bytes, size_t size)
+{
+    set_response(x, status, type,
+                 MHD_create_response_from_buffer(size, (void *)(uintptr_t)bytes, MHD_RESPMEM_PERSISTENT));
+}
+
+static void
+set_document(struct exchange *x, unsigned status, const char *type, json_t *document)
+{
+    static const char failed[] = "{\"type\":\"urn:verifierd:problem:internal\",\"status\":500,\"code\":\"internal\","
+                                 "\"title\":\"The daemon failed\",\"detail\":\"no memory for the answer\","
+                                 "\"retryable\":true}";
+    char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
+
+    json_decref(document);
+    if (text)
+        exchange_set_bytes(x, status, type, text, strlen(text));
+    else
+        exchange_set_static(x, 500, "application/problem+json", failed, sizeof(failed) - 1);
+}
+
+void
+exchange_set_json(struct exchange *x, unsigned status, json_t *document)
+{
+    set_document(x, status, "application/json", document);
+}
+
+void
+exchange_header(struct exchange *x, const char *name, const char *value)
+{
+    if (x->response)
+        MHD_add_response_header(x->response, name, value);
+}
+
+void
+exchange_send(struct exchange *x)
+{
+    struct http *h = x->http;
+
+    x->phase = EXCHANGE_ANSWERED;
+    h->requests++;
+    if (!x->is_suspended)
+        return; /* inside exchange_access_cb(), which queues it */
+    x->is_suspended = false;
+    h->suspended--;
+    connection_unwatch(x->connection);
+    connection_disarm(x->connection);
+    MHD_resume_connection(x->mhd);
+    h->is_resumed = true;
+}
+
+void
+exchange_json(struct exchange *x, unsigned status, json_t *document)
+{
+    exchange_set_json(x, status, document);
+    exchange_send(x);
+}
+
+void
+exchange_problem_set(struct exchange *x, enum problem problem, const char *detail, json_t *extra)
+{
+    const struct problem_kind *kind = &problem_kinds[problem];
+    AUTO_FREE char *instance = strdup(x->uri);
+    json_t *document = NULL;
+
+    if (instance) {
+        utf8_clean(instance);
+        document = problem_document(problem, instance, x->request_id, detail);
+    }
+    if (document && extra)
+        json_object_update_new(document, extra);
+    else
+        json_decref(extra);
+    set_document(x, kind->status, "application/problem+json", document);
+    if (kind->status == 503)
+        exchange_header(x, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+}
+
+void
+exchange_problem(struct exchange *x, enum problem problem, const char *format, ...)
+{
+    char detail[512];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(detail, sizeof(detail), format, args);
+    va_end(args);
+    utf8_clean(detail);
+    exchange_problem_set(x, problem, detail, NULL);
+    exchange_send(x);
+}
+
+void
+exchange_problem_at(struct exchange *x, enum problem problem, const char *member, const char *where, const char *text)
+{
+    json_t *extra = json_pack("{s:[{s:s, s:s}]}", "errors", member, where, "detail", text);
+    char detail[512];
+
+    snprintf(detail, sizeof(detail), "%s%s%s", where, *where ? ": " : "", text);
+    exchange_problem_set(x, problem, detail, extra);
+    exchange_send(x);
+}
+
+void
+exchange_error(struct exchange *x, const struct error *err, const char *name)
+{
+    switch (err->code) {
+    case ERR_NOTFOUND:
+        exchange_problem(x, PROBLEM_NOT_FOUND, "there is no %s", name);
+        break;
+    case ERR_CONFLICT:
+        exchange_problem(x, PROBLEM_FINISHED, "%s", err->text);
+        break;
+    case ERR_UNAVAILABLE:
+    case ERR_FULL:
+        exchange_problem(x, PROBLEM_UNAVAILABLE, "%s", err->text);
+        break;
+    default:
+        log_error(x->request_id, "%s: %s", x->uri, err->text);
+        exchange_problem(x, PROBLEM_INTERNAL, "%s", err->text);
+    }
+}
+
+/* --- what comes back later --- */
+
+struct pending *
+exchange_begin(struct exchange *x, exchange_answer_cb *then)
+{
+    struct pending *p = calloc(1, sizeof(*p));
+    if (!p) {
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
+        return NULL;
+    }
+    p->exchange = x;
+    p->then = then;
+    x->pending = p;
+    return p;
+}
+
+void
+exchange_pending_cb(void *arg, const struct funnel_answer *answer)
+{
+    struct pending *p = arg;
+    struct exchange *x = p->exchange;
+    exchange_answer_cb *then = p->then;
+
+    free(p);
+    if (!x)
+        return;
+    x->pending = NULL;
+    then(x, answer);
+}
+
+static void
+forget_pending(struct exchange *x)
+{
+    if (x->pending)
+        x->pending->exchange = NULL;
+    x->pending = NULL;
+}
+
+void
+exchange_give_up(struct exchange *x)
+{
+    if (x->phase != EXCHANGE_WORKING)
+        return;
+    forget_pending(x);
+    exchange_problem(x, PROBLEM_UNAVAILABLE, x->http->is_draining ? "the daemon stops" : "no answer in time");
+}
+
+/* --- holding --- */
+
+double
+exchange_hold_s(const struct exchange *x)
+{
+    double limit_s = (double)x->http->config->wait_limit_s;
+    if (x->http->is_draining || x->wait_s <= 0)
+        return 0;
+    return fmin(x->wait_s, limit_s);
+}
+
+static void
+held_finished_cb(void *arg)
+{
+    struct exchange *x = arg;
+    x->wait = NULL;
+    exchange_hold_end(x);
+}
+
+void
+exchange_hold(struct exchange *x, exchange_cb *cb)
+{
+    double hold_s = exchange_hold_s(x);
+
+    x->wait = hold_s > 0 ? funnel_wait(x->http->funnel, x->id, held_finished_cb, x) : NULL;
+    if (!x->wait) {
+        cb(x);
+        return;
+    }
+    x->phase = EXCHANGE_HELD;
+    x->held_cb = cb;
+    x->http->held++;
+    connection_arm(x->connection, DEADLINE_HOLD, (int64_t)ceil(hold_s * 1000));
+}
+
+void
+exchange_hold_end(struct exchange *x)
+{
+    if (x->wait)
+        funnel_wait_end(x->wait);
+    x->wait = NULL;
+    x->http->held--;
+    x->phase = EXCHANGE_WORKING;
+    x->held_cb(x);
+}
+
+/* --- life --- */
+
+void *
+exchange_uri_cb(void *cls, const char *uri, struct MHD_Connection *mhd)
+{
+    struct http *h = cls;
+    struct connection *connection = connection_of(mhd);
+    struct exchange *x = connection ? calloc(1, sizeof(*x)) : NULL;
+
+    if (!x)
+        return NULL;
+    x->uri = strdup(uri);
+    if (!x->uri) {
+        free(x);
+        return NULL;
+    }
+    x->uri_end = (uintptr_t)uri + strlen(uri);
+    x->http = h;
+    x->mhd = mhd;
+    x->connection = connection;
+    x->wait_s = -1;
+    id_new(x->request_id);
+    connection->exchange = x;
+    DL_APPEND(h->exchanges, x);
+    h->exchanges_count++;
+    return x;
+}
+
+static void
+exchange_free(struct exchange *x)
+{
+    forget_pending(x);
+    if (x->wait)
+        funnel_wait_end(x->wait);
+    if (x->phase == EXCHANGE_HELD)
+        x->http->held--;
+    DL_DELETE(x->http->exchanges, x);
+    x->http->exchanges_count--;
+    x->connection->exchange = NULL;
+    if (x->response)
+        MHD_destroy_response(x->response);
+    json_decref(x->document);
+    buffer_release(&x->body);
+    target_release(&x->target);
+    free(x->uri);
+    free(x);
+}
+
+void
+exchange_completed_cb(void *cls, struct MHD_Connection *mhd, void **con_cls, enum MHD_RequestTerminationCode why)
+{
+    struct exchange *x = *con_cls;
+
+    (void)cls;
+    (void)mhd;
+    (void)why;
+    if (!x)
+        return;
+    *con_cls = NULL;
+    struct connection *c = x->connection;
+    exchange_free(x);
+    if (!c->is_dead)
+        connection_arm(c, DEADLINE_IDLE, HTTP_IDLE_MS);
+}

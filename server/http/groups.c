@@ -1,0 +1,137 @@
+#include "server/http/engine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/auto.h"
+
+static void
+set_headers(struct exchange *x)
+{
+    char text[128];
+
+    snprintf(text, sizeof(text), "/v1/groups/%s", x->id);
+    if (x->status == 202)
+        exchange_header(x, MHD_HTTP_HEADER_LOCATION, text);
+    snprintf(text, sizeof(text), "wait=%.0f", exchange_hold_s(x));
+    if (x->is_preferred)
+        exchange_header(x, "Preference-Applied", text);
+}
+
+/* The group's document, or NULL with the problem sent. */
+static json_t *
+get_group(struct exchange *x)
+{
+    struct error err = {0};
+    json_t *document = funnel_show_group(x->http->funnel, x->id, &err);
+
+    if (!document)
+        exchange_error(x, &err, "such group");
+    return document;
+}
+
+static void
+answer_with(struct exchange *x, unsigned status)
+{
+    json_t *document = get_group(x);
+
+    if (!document)
+        return;
+    exchange_set_json(x, status, document);
+    set_headers(x);
+    exchange_send(x);
+}
+
+static void
+answer_show(struct exchange *x)
+{
+    answer_with(x, 200);
+}
+
+static void
+answer_added(struct exchange *x)
+{
+    answer_with(x, funnel_is_finished(x->http->funnel, x->id) ? 200 : 202);
+}
+
+/* {"id","state","items":[{"id","state"} …],"links"} */
+static void
+answer_accepted(struct exchange *x)
+{
+    AUTO_JSON json_t *document = get_group(x);
+    json_t *items = json_array();
+    json_t *item;
+    size_t i;
+
+    if (!document) {
+        json_decref(items);
+        return;
+    }
+    json_array_foreach(json_object_get(document, "items"), i, item)
+        json_array_append_new(items, json_pack("{s:O, s:O}", "id", json_object_get(item, "id"), "state",
+                                               json_object_get(item, "state")));
+    exchange_set_json(x, 202,
+                      json_pack("{s:s, s:O, s:o, s:{s:s+}}", "id", x->id, "state", json_object_get(document, "state"),
+                                "items", items, "links", "self", "/v1/groups/", x->id));
+    set_headers(x);
+    exchange_send(x);
+}
+
+static void
+group_added(struct exchange *x, const struct funnel_answer *answer)
+{
+    if (exchange_refused(x, answer))
+        return;
+    snprintf(x->id, sizeof(x->id), "%s", answer->id);
+    if (x->wait_s < 0)
+        answer_accepted(x);
+    else
+        exchange_hold(x, answer_added);
+}
+
+void
+group_add(struct exchange *x)
+{
+    struct pending *p = exchange_begin(x, group_added);
+    if (p)
+        funnel_submit_group(x->http->funnel, x->document, exchange_pending_cb, p);
+}
+
+/* The id of the address as x->id, once the store knows the group; false: the problem is sent. */
+static bool
+find_group(struct exchange *x)
+{
+    const char *id = x->target.segments[2];
+    struct group_row row = {0};
+    struct error err = {0};
+
+    if (!id_is_valid(id))
+        error_set(&err, ERR_NOTFOUND, "no id");
+    else if (store_get_group(x->http->store, id, &row, &err) == 0)
+        snprintf(x->id, sizeof(x->id), "%s", row.id);
+    group_row_release(&row);
+    if (err.code == ERR_NONE)
+        return true;
+    exchange_error(x, &err, "such group");
+    return false;
+}
+
+void
+group_show(struct exchange *x)
+{
+    if (find_group(x))
+        exchange_hold(x, answer_show);
+}
+
+void
+group_cancel(struct exchange *x)
+{
+    struct error err = {0};
+
+    if (!find_group(x))
+        return;
+    if (funnel_cancel(x->http->funnel, x->id, &err) != 0)
+        exchange_error(x, &err, "such group");
+    else
+        answer_show(x);
+}

@@ -1,0 +1,31 @@
+/*
+ * guard.h - refuses requests whose framing can be read in two ways. Pure.
+ *
+ * libmicrohttpd 0.9.75 takes the first of several Content-Length headers, a
+ * Content-Length beside a Transfer-Encoding, and more of the kind; a proxy in
+ * front may read the same bytes otherwise. Whatever is doubtful gets 400, and
+ * the connection ends. Give it every header, then ask for the verdict.
+ */
+#ifndef HTTP_GUARD_H
+#define HTTP_GUARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct guard {
+    bool is_http10;
+    unsigned hosts, lengths, encodings; /* headers seen of each */
+    bool is_chunked;
+    uint64_t length; /* bytes of the body by Content-Length; 0 when there is none */
+    const char *why; /* the first thing found, a constant; NULL: none */
+};
+
+/* version: the request's, "HTTP/1.1"; borrowed. */
+void guard_init(struct guard *g, const char *version);
+/* name and value are borrowed; the sizes tell whether a NUL hides inside. */
+void guard_header(struct guard *g, const char *name, size_t name_size, const char *value, size_t value_size);
+/* NULL, or why the request is refused: a constant text. */
+const char *guard_verdict(const struct guard *g);
+
+#endif

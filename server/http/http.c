@@ -1,0 +1,315 @@
+#include "server/http/http.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "server/http/engine.h"
+
+/*
+ * Theory of operation. MHD runs without a thread of its own; its epoll
+ * descriptor is watched by the loop, and MHD_run() does what is ready.
+ *
+ * In this mode MHD 0.9.75 wakes nobody when a connection is resumed, and its
+ * timeout does not know of pending resumes. So before the loop sleeps,
+ * prepare_cb() runs MHD for as long as something was resumed, a bounded number
+ * of times, and sets the timer to MHD's own wish.
+ *
+ * MHD_stop_daemon() aborts when a connection is suspended: http_stop() has
+ * every exchange answered first.
+ */
+
+#define RUNS_PER_TURN 8
+#define LISTEN_BACKLOG 1024
+#define STOP_GRACE_MS 1000
+
+static void
+run_mhd(struct http *h)
+{
+    for (int i = 0; i < RUNS_PER_TURN; i++) {
+        h->is_resumed = false;
+        MHD_run(h->daemon);
+        if (!h->is_resumed)
+            return;
+    }
+}
+
+static void
+timer_cb(uv_timer_t *timer)
+{
+    run_mhd(timer->data);
+}
+
+static void
+poll_cb(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    run_mhd(poll->data);
+}
+
+static void
+prepare_cb(uv_prepare_t *prepare)
+{
+    struct http *h = prepare->data;
+    MHD_UNSIGNED_LONG_LONG ms;
+
+    if (h->is_resumed)
+        run_mhd(h);
+    if (h->is_resumed)
+        uv_timer_start(&h->timer, timer_cb, 0, 0);
+    else if (MHD_get_timeout(h->daemon, &ms) == MHD_YES)
+        uv_timer_start(&h->timer, timer_cb, ms, 0);
+    else
+        uv_timer_stop(&h->timer);
+}
+
+/* Decoding is ours (target.h), which refuses what MHD would let pass. */
+static size_t
+keep_escapes_cb(void *cls, struct MHD_Connection *mhd, char *text)
+{
+    (void)cls;
+    (void)mhd;
+    return strlen(text);
+}
+
+static void __attribute__((format(printf, 2, 0)))
+mhd_log_cb(void *cls, const char *format, va_list args)
+{
+    char text[256];
+
+    (void)cls;
+    /* One line for each client that aborts: nothing that an operator has to see. */
+    vsnprintf(text, sizeof(text), format, args);
+    text[strcspn(text, "\r\n")] = '\0';
+    log_debug("http", "%s", text);
+}
+
+/* --- listening --- */
+
+static int
+listen_bind(int fd, const char *host, uint16_t port, int family)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    int on = 1;
+
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (family == AF_INET) {
+        inet_pton(AF_INET, host, &v4.sin_addr);
+        return bind(fd, (struct sockaddr *)&v4, sizeof(v4));
+    }
+    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+    inet_pton(AF_INET6, host, &v6.sin6_addr);
+    return bind(fd, (struct sockaddr *)&v6, sizeof(v6));
+}
+
+static int
+listen_url(struct http *h, int fd, const char *host, int family, struct error *err)
+{
+    struct sockaddr_storage bound;
+    socklen_t size = sizeof(bound);
+
+    if (getsockname(fd, (struct sockaddr *)&bound, &size) != 0)
+        return error_set(err, ERR_SYS, "read the address listened on");
+    if (family == AF_INET)
+        snprintf(h->url, sizeof(h->url), "http://%s:%u", host, ntohs(((struct sockaddr_in *)&bound)->sin_port));
+    else
+        snprintf(h->url, sizeof(h->url), "http://[%s]:%u", host, ntohs(((struct sockaddr_in6 *)&bound)->sin6_port));
+    return 0;
+}
+
+/* out: given, close() */
+static int
+listen_open(struct http *h, int *out, struct error *err)
+{
+    char host[CONFIG_HOST_SIZE];
+    uint16_t port;
+
+    if (config_split_listen(h->config->listen, host, &port, err) != 0)
+        return ERR_INPUT;
+    int family = strchr(host, ':') ? AF_INET6 : AF_INET;
+    AUTO_FD int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return error_set(err, ERR_SYS, "make a socket");
+    if (listen_bind(fd, host, port, family) != 0 || listen(fd, LISTEN_BACKLOG) != 0)
+        return error_set(err, ERR_SYS, "listen on %s", h->config->listen);
+    int rc = listen_url(h, fd, host, family, err);
+    if (rc == 0)
+        *out = fd_take(&fd);
+    return rc;
+}
+
+/* --- life --- */
+
+static int
+start_mhd(struct http *h, struct error *err)
+{
+    AUTO_FD int fd = -1;
+    int rc = listen_open(h, &fd, err);
+    if (rc != 0)
+        return rc;
+    h->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, exchange_access_cb, h,
+        MHD_OPTION_EXTERNAL_LOGGER, mhd_log_cb, NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)h->config->connections, MHD_OPTION_CONNECTION_TIMEOUT, 0U, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)HTTP_CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes_cb,
+        NULL, MHD_OPTION_URI_LOG_CALLBACK, exchange_uri_cb, h, MHD_OPTION_NOTIFY_COMPLETED, exchange_completed_cb, h,
+        MHD_OPTION_NOTIFY_CONNECTION, connection_notify_cb, h, MHD_OPTION_END);
+    if (!h->daemon)
+        return error_set(err, ERR_UNAVAILABLE, "libmicrohttpd does not start on %s", h->url);
+    fd_take(&fd);
+    return 0;
+}
+
+static void
+start_handles(struct http *h, int epoll_fd)
+{
+    uv_poll_init(h->loop, &h->poll, epoll_fd);
+    uv_prepare_init(h->loop, &h->prepare);
+    uv_timer_init(h->loop, &h->timer);
+    h->poll.data = h;
+    h->prepare.data = h;
+    h->timer.data = h;
+    h->handles_open = 3;
+    uv_poll_start(&h->poll, UV_READABLE, poll_cb);
+    uv_prepare_start(&h->prepare, prepare_cb);
+}
+
+int
+http_new(uv_loop_t *loop, const struct config *config, struct funnel *funnel, struct store *store, struct http **out,
+         struct error *err)
+{
+    struct http *h = calloc(1, sizeof(*h));
+
+    *out = NULL;
+    if (!h)
+        return error_set(err, ERR_NOMEM, "no memory for HTTP");
+    h->loop = loop;
+    h->config = config;
+    h->funnel = funnel;
+    h->store = store;
+    h->lingers.loop = loop;
+    h->started_ns = clock_monotonic_ns();
+    int rc = start_mhd(h, err);
+    if (rc != 0) {
+        free(h);
+        return rc;
+    }
+    start_handles(h, MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd);
+    *out = h;
+    return 0;
+}
+
+const char *
+http_url(const struct http *h)
+{
+    return h->url;
+}
+
+void
+http_reload(struct http *h, const struct config *config)
+{
+    h->config = config;
+}
+
+void
+http_drain(struct http *h)
+{
+    struct exchange *x, *next;
+
+    if (h->is_draining)
+        return;
+    h->is_draining = true;
+    MHD_socket fd = MHD_quiesce_daemon(h->daemon);
+    if (fd != MHD_INVALID_SOCKET)
+        close(fd);
+    for (x = h->exchanges; x; x = next) {
+        next = x->next;
+        if (x->phase == EXCHANGE_HELD)
+            exchange_hold_end(x);
+    }
+}
+
+/* --- stopping --- */
+
+static void
+stop_handle_closed_cb(uv_handle_t *handle)
+{
+    struct http *h = handle->data;
+    if (--h->handles_open == 0)
+        h->stopped_cb(h->stopped_arg);
+}
+
+static void
+stop_lingers_cb(uv_timer_t *timer)
+{
+    struct http *h = timer->data;
+
+    if (h->lingers.count > 0) {
+        uv_timer_start(timer, stop_lingers_cb, 1, 0);
+        return;
+    }
+    uv_close((uv_handle_t *)&h->poll, stop_handle_closed_cb);
+    uv_close((uv_handle_t *)&h->prepare, stop_handle_closed_cb);
+    uv_close((uv_handle_t *)&h->timer, stop_handle_closed_cb);
+}
+
+static void
+stop_now(struct http *h)
+{
+    uv_poll_stop(&h->poll);
+    uv_prepare_stop(&h->prepare);
+    MHD_stop_daemon(h->daemon);
+    h->daemon = NULL;
+    linger_end_all(&h->lingers);
+    uv_timer_start(&h->timer, stop_lingers_cb, 0, 0);
+}
+
+static void
+give_up_all(struct http *h)
+{
+    struct exchange *x, *next;
+    for (x = h->exchanges; x; x = next) {
+        next = x->next;
+        exchange_give_up(x);
+    }
+}
+
+/* While answers go out. MHD is run from here alone: the timer is no longer its own. */
+static void
+stop_wait_cb(uv_timer_t *timer)
+{
+    struct http *h = timer->data;
+
+    give_up_all(h);
+    run_mhd(h);
+    if (h->suspended > 0 || h->is_resumed)
+        return;
+    if (h->exchanges_count == 0 || clock_monotonic_ns() > h->stop_ns)
+        stop_now(h);
+}
+
+void
+http_stop(struct http *h, void (*cb)(void *arg), void *arg)
+{
+    h->stopped_cb = cb;
+    h->stopped_arg = arg;
+    h->stop_ns = clock_monotonic_ns() + STOP_GRACE_MS * INT64_C(1000000);
+    uv_poll_stop(&h->poll);
+    uv_prepare_stop(&h->prepare);
+    uv_timer_start(&h->timer, stop_wait_cb, 0, 5);
+}
+
+void
+http_free(struct http *h)
+{
+    free(h);
+}

@@ -1,0 +1,301 @@
+#include "server/http/engine.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/auto.h"
+#include "common/json.h"
+#include "server/http/guard.h"
+
+/*
+ * Theory of operation. MHD calls exchange_access_cb() once with the header,
+ * then with each piece of the body, then once at the body's end, then after
+ * each resume. Everything that the header tells (framing, route, type, length)
+ * is decided in the first call; a refusal is sent when the body has been read
+ * and dropped, so that the connection stays usable and the client gets to
+ * read it, or at once where the body is not wanted at all.
+ */
+
+/* --- the header --- */
+
+static enum MHD_Result
+guard_cb(void *cls, enum MHD_ValueKind kind, const char *name, size_t name_size, const char *value, size_t value_size)
+{
+    (void)kind;
+    guard_header(cls, name, name_size, value, value_size);
+    return MHD_YES;
+}
+
+/*
+ * MHD hands the address over as a C string, so a NUL in it would hide what
+ * follows. In MHD's buffer the version stands one space behind the address.
+ */
+static bool
+has_hidden_nul(const struct exchange *x, const char *version)
+{
+    return (uintptr_t)version != x->uri_end + 1;
+}
+
+/* Returns true when the request may be read on. */
+static bool
+check_framing(struct exchange *x, const char *version, struct guard *g)
+{
+    const char *why;
+
+    guard_init(g, version);
+    MHD_get_connection_values_n(x->mhd, MHD_HEADER_KIND, guard_cb, g);
+    why = guard_verdict(g);
+    if (!why && has_hidden_nul(x, version))
+        why = "the address has a NUL or a space in it";
+    if (!why)
+        return true;
+    x->must_close = true;
+    exchange_problem(x, PROBLEM_FRAMING, "%s", why);
+    return false;
+}
+
+/* "application/json", with no charset or utf-8. */
+static bool
+is_json_type(const char *type)
+{
+    static const char json[] = "application/json";
+    if (!type || strncasecmp(type, json, sizeof(json) - 1) != 0)
+        return false;
+    const char *rest = type + sizeof(json) - 1;
+    rest += strspn(rest, " \t");
+    if (!*rest)
+        return true;
+    if (*rest++ != ';')
+        return false;
+    rest += strspn(rest, " \t");
+    return strcasecmp(rest, "charset=utf-8") == 0 || strcasecmp(rest, "charset=\"utf-8\"") == 0;
+}
+
+/* wait= in seconds, 0 to a day; the query wins over Prefer. */
+static bool
+read_wait(struct exchange *x)
+{
+    const char *text = target_value(&x->target, "wait");
+    char *end;
+
+    if (!text) {
+        const char *prefer = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Prefer");
+        long n = strstr(x->route->query, "wait") ? prefer_wait_s(prefer) : -1;
+        if (n >= 0) {
+            x->wait_s = (double)n;
+            x->is_preferred = true;
+        }
+        return true;
+    }
+    x->wait_s = strtod(text, &end);
+    if (end != text && !*end && x->wait_s >= 0 && x->wait_s <= 86400 && text[strspn(text, "0123456789.")] == '\0')
+        return true;
+    exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "wait", "is a number of seconds, 0 to 86400");
+    return false;
+}
+
+static void
+check_header(struct exchange *x, const char *method, const struct guard *g)
+{
+    struct error err = {0};
+
+    if (target_parse(x->uri, &x->target, &err) != 0) {
+        exchange_problem(x, err.code == ERR_INPUT ? PROBLEM_ADDRESS : PROBLEM_INTERNAL, "%s", err.text);
+        return;
+    }
+    x->route = route_find(x, method);
+    if (!x->route || !read_wait(x))
+        return;
+    if (x->route->has_body &&
+        !is_json_type(MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_TYPE))) {
+        exchange_problem(x, PROBLEM_TYPE, "send the document with Content-Type: application/json");
+        return;
+    }
+    if (g->length > HTTP_BODY_MAX) {
+        x->must_close = true;
+        exchange_problem(x, PROBLEM_TOO_LARGE, "the body has %llu bytes and at most %d are taken",
+                         (unsigned long long)g->length, HTTP_BODY_MAX);
+    }
+}
+
+/* --- the answer goes to MHD --- */
+
+static enum MHD_Result
+queue_answer(struct exchange *x)
+{
+    struct connection *c = x->connection;
+
+    if (!x->response)
+        return MHD_NO;
+    x->phase = EXCHANGE_QUEUED;
+    c->must_linger = x->must_close;
+    connection_arm(c, DEADLINE_ANSWER, x->http->config->body_limit_ms);
+    return MHD_queue_response(x->mhd, x->status, x->response);
+}
+
+static enum MHD_Result
+begin_request(struct exchange *x, const char *method, const char *version)
+{
+    struct guard guard;
+
+    if (check_framing(x, version, &guard))
+        check_header(x, method, &guard);
+    x->is_refused = x->phase == EXCHANGE_ANSWERED;
+    const char *expect = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_EXPECT);
+    if (x->is_refused && (x->must_close || expect)) {
+        /* The body was not asked for, and MHD cannot tell where the next request begins. */
+        x->must_close = true;
+        exchange_header(x, MHD_HTTP_HEADER_CONNECTION, "close");
+        return queue_answer(x);
+    }
+    x->phase = EXCHANGE_BODY;
+    x->is_chunked = guard.is_chunked;
+    connection_arm(x->connection, DEADLINE_BODY, x->http->config->body_limit_ms);
+    return MHD_YES;
+}
+
+/* --- the body --- */
+
+static void
+take_body(struct exchange *x, const char *bytes, size_t size)
+{
+    x->body_seen += size;
+    if (x->connection->is_dead)
+        return;
+    if (x->body_seen > HTTP_BODY_MAX) {
+        connection_refuse(x->connection, PROBLEM_TOO_LARGE, "the body has more than 8388608 bytes");
+        return;
+    }
+    if (x->is_refused || !x->route->has_body)
+        return;
+    if (buffer_append(&x->body, bytes, size) != 0) {
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the body");
+        x->is_refused = true;
+        x->phase = EXCHANGE_BODY;
+    }
+}
+
+struct parse {
+    struct pending pending; /* pending.exchange NULL: given up; its then is not used */
+    uv_work_t work;
+    struct buffer body;
+    json_t *document;
+    struct json_fault fault;
+};
+
+static void
+handle_parsed(struct exchange *x, json_t *document, const struct json_fault *fault)
+{
+    if (!document) {
+        exchange_problem_at(x, PROBLEM_BODY, "pointer", fault->pointer, fault->text);
+        return;
+    }
+    x->document = document;
+    x->route->handle(x);
+}
+
+static void
+parse_work_cb(uv_work_t *work)
+{
+    struct parse *p = work->data;
+    p->document = json_parse(p->body.data, p->body.size, &p->fault);
+}
+
+static void
+parse_done_cb(uv_work_t *work, int status)
+{
+    struct parse *p = work->data;
+    struct exchange *x = p->pending.exchange;
+
+    if (x) {
+        x->pending = NULL;
+        handle_parsed(x, status == 0 ? json_incref(p->document) : NULL, &p->fault);
+    }
+    json_decref(p->document);
+    buffer_release(&p->body);
+    free(p);
+}
+
+static void
+parse_in_pool(struct exchange *x)
+{
+    struct parse *p = calloc(1, sizeof(*p));
+
+    if (!p) {
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the body");
+        return;
+    }
+    p->pending.exchange = x;
+    p->work.data = p;
+    p->body.data = buffer_take(&x->body, &p->body.size);
+    x->pending = &p->pending;
+    uv_queue_work(x->http->loop, &p->work, parse_work_cb, parse_done_cb);
+}
+
+static void
+dispatch(struct exchange *x)
+{
+    struct json_fault fault = {0};
+
+    if (!x->route->has_body) {
+        x->route->handle(x);
+    } else if (x->body.size > HTTP_PARSE_INLINE_MAX) {
+        parse_in_pool(x);
+    } else {
+        json_t *document = json_parse(x->body.data, x->body.size, &fault);
+        buffer_release(&x->body);
+        handle_parsed(x, document, &fault);
+    }
+}
+
+static enum MHD_Result
+end_of_body(struct exchange *x)
+{
+    struct connection *c = x->connection;
+
+    if (c->is_dead)
+        return MHD_NO;
+    if (x->is_refused)
+        return queue_answer(x);
+    x->phase = EXCHANGE_WORKING;
+    connection_arm(c, DEADLINE_WORK, HTTP_WORK_LIMIT_MS);
+    dispatch(x);
+    if (x->phase == EXCHANGE_ANSWERED)
+        return queue_answer(x);
+    x->is_suspended = true;
+    x->http->suspended++;
+    connection_watch(c);
+    MHD_suspend_connection(x->mhd);
+    return MHD_YES;
+}
+
+enum MHD_Result
+exchange_access_cb(void *cls, struct MHD_Connection *mhd, const char *url, const char *method, const char *version,
+                   const char *upload, size_t *upload_size, void **con_cls)
+{
+    struct exchange *x = *con_cls;
+
+    (void)cls;
+    (void)mhd;
+    (void)url;
+    if (!x)
+        return MHD_NO; /* there was no memory for it */
+    switch (x->phase) {
+    case EXCHANGE_NEW:
+        return begin_request(x, method, version);
+    case EXCHANGE_BODY:
+        if (*upload_size == 0)
+            return end_of_body(x);
+        take_body(x, upload, *upload_size);
+        *upload_size = 0;
+        return MHD_YES;
+    case EXCHANGE_ANSWERED:
+        return queue_answer(x);
+    default:
+        return MHD_YES;
+    }
+}

@@ -1,0 +1,116 @@
+#include "server/http/engine.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "common/auto.h"
+#include "server/http/asset.h"
+
+static const struct route routes[] = {
+    {"POST", "v1/tasks", "", true, task_add},
+    {"GET", "v1/tasks", "name limit cursor", false, task_list},
+    {"GET", "v1/tasks/{}", "", false, task_show},
+    {"POST", "v1/submissions", "wait", true, submission_add},
+    {"GET", "v1/submissions", "state task class client group limit cursor view", false, submission_list},
+    {"GET", "v1/submissions/{}", "wait", false, submission_show},
+    {"DELETE", "v1/submissions/{}", "", false, submission_cancel},
+    {"GET", "v1/submissions/{}/source", "", false, submission_source},
+    {"GET", "v1/submissions/{}/log", "", false, submission_log},
+    {"POST", "v1/groups", "wait", true, group_add},
+    {"GET", "v1/groups/{}", "wait", false, group_show},
+    {"DELETE", "v1/groups/{}", "", false, group_cancel},
+    {"GET", "v1/status", "", false, service_status},
+    {"GET", "healthz", "", false, service_health},
+    {"GET", "readyz", "", false, service_ready},
+};
+
+/* Files are looked up in their own table, under their whole path. */
+static const struct route asset_route = {"GET", "", "", false, service_asset};
+
+static bool
+is_match(const char *path, const struct target *t)
+{
+    size_t n = 0;
+    for (const char *part = path; part; n++) {
+        const char *slash = strchr(part, '/');
+        size_t size = slash ? (size_t)(slash - part) : strlen(part);
+        if (n == t->segments_count)
+            return false;
+        bool is_any = size == 2 && strncmp(part, "{}", 2) == 0;
+        if (is_any && !*t->segments[n])
+            return false;
+        if (!is_any && (strlen(t->segments[n]) != size || strncmp(part, t->segments[n], size) != 0))
+            return false;
+        part = slash ? slash + 1 : NULL;
+    }
+    return n == t->segments_count;
+}
+
+static bool
+is_asset(const struct exchange *x)
+{
+    size_t size = strcspn(x->uri, "?");
+    for (size_t i = 0; i < assets_count; i++)
+        if (strlen(assets[i].path) == size && strncmp(assets[i].path, x->uri, size) == 0)
+            return true;
+    return false;
+}
+
+static void
+refuse_method(struct exchange *x, const char *method)
+{
+    char allow[64] = "";
+
+    for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
+        if (!is_match(routes[i].path, &x->target))
+            continue;
+        if (*allow)
+            strcat(allow, ", ");
+        strcat(allow, strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD" : routes[i].method);
+    }
+    if (is_asset(x))
+        strcpy(allow, "GET, HEAD");
+    if (!*allow) {
+        exchange_problem(x, PROBLEM_NOT_FOUND, "no such address; /openapi.yaml lists them");
+        return;
+    }
+    char detail[96];
+    snprintf(detail, sizeof(detail), "%.20s does not apply here; %s does", method, allow);
+    exchange_problem_set(x, PROBLEM_METHOD, detail, NULL);
+    exchange_header(x, MHD_HTTP_HEADER_ALLOW, allow);
+    exchange_send(x);
+}
+
+static bool
+is_word_of(const char *words, const char *word)
+{
+    size_t size = strlen(word);
+    for (const char *at = words; size && (at = strstr(at, word)); at += size)
+        if ((at == words || at[-1] == ' ') && (at[size] == ' ' || !at[size]))
+            return true;
+    return false;
+}
+
+const struct route *
+route_find(struct exchange *x, const char *method)
+{
+    const struct route *found = NULL;
+    const char *wanted = strcmp(method, "HEAD") == 0 ? "GET" : method;
+
+    for (size_t i = 0; i < ARRAY_LEN(routes) && !found; i++)
+        if (strcmp(routes[i].method, wanted) == 0 && is_match(routes[i].path, &x->target))
+            found = &routes[i];
+    if (!found && strcmp(wanted, "GET") == 0 && is_asset(x))
+        found = &asset_route;
+    if (!found) {
+        refuse_method(x, method);
+        return NULL;
+    }
+    for (size_t i = 0; i < x->target.pairs_count; i++) {
+        if (is_word_of(found->query, x->target.pairs[i].name))
+            continue;
+        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", x->target.pairs[i].name, "is not a parameter here");
+        return NULL;
+    }
+    return found;
+}

@@ -1,0 +1,77 @@
+#include "server/http/engine.h"
+
+#include <string.h>
+
+#include "common/clock.h"
+#include "server/http/asset.h"
+
+/* Nothing from elsewhere, no inline code: what a candidate wrote can only ever be text. */
+#define PAGE_POLICY                                                                                                   \
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "            \
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+void
+service_status(struct exchange *x)
+{
+    const struct http *h = x->http;
+    json_t *status = funnel_status(h->funnel);
+
+    if (status) {
+        double uptime_s = (double)((clock_monotonic_ns() - h->started_ns) / 1000000) / 1000;
+        json_object_set_new(status, "uptime_s", json_real(uptime_s));
+        json_object_set_new(status, "http",
+                            json_pack("{s:i, s:i, s:I, s:I}", "connections", (int)h->connections, "held", (int)h->held,
+                                      "requests", (json_int_t)h->requests, "connections_limit",
+                                      (json_int_t)h->config->connections));
+    }
+    exchange_json(x, 200, status);
+}
+
+void
+service_health(struct exchange *x)
+{
+    exchange_json(x, 200, json_pack("{s:s}", "status", "ok"));
+}
+
+void
+service_ready(struct exchange *x)
+{
+    char why[256] = "";
+
+    if (x->http->is_draining)
+        exchange_problem(x, PROBLEM_NOT_READY, "the daemon stops");
+    else if (funnel_is_ready(x->http->funnel, why, sizeof(why)))
+        exchange_json(x, 200, json_pack("{s:s}", "status", "ready"));
+    else
+        exchange_problem(x, PROBLEM_NOT_READY, "%s", why);
+}
+
+static const struct asset *
+asset_find(const char *uri)
+{
+    for (size_t i = 0; i < assets_count; i++)
+        if (strcmp(assets[i].path, uri) == 0)
+            return &assets[i];
+    return NULL;
+}
+
+void
+service_asset(struct exchange *x)
+{
+    const char *known = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_IF_NONE_MATCH);
+    const struct asset *a = asset_find(x->uri);
+
+    if (!a) {
+        exchange_problem(x, PROBLEM_NOT_FOUND, "no such address; /openapi.yaml lists them");
+        return;
+    }
+    if (known && strstr(known, a->etag))
+        exchange_set_static(x, 304, a->type, "", 0);
+    else
+        exchange_set_static(x, 200, a->type, a->bytes, a->size);
+    exchange_header(x, MHD_HTTP_HEADER_ETAG, a->etag);
+    exchange_header(x, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+    exchange_header(x, "Content-Security-Policy", PAGE_POLICY);
+    exchange_header(x, "Referrer-Policy", "no-referrer");
+    exchange_send(x);
+}

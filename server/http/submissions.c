@@ -1,0 +1,319 @@
+#include "server/http/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+
+/* --- one submission --- */
+
+/* The row of the id in the address; false: the problem is sent. */
+static bool
+get_row(struct exchange *x, const char *id, struct submission_row *row)
+{
+    struct error err = {0};
+
+    if (!id_is_valid(id))
+        error_set(&err, ERR_NOTFOUND, "no id");
+    else if (store_get_submission(x->http->store, id, row, &err) == 0)
+        return true;
+    exchange_error(x, &err, "such submission");
+    return false;
+}
+
+static void
+set_headers(struct exchange *x)
+{
+    char text[128];
+
+    snprintf(text, sizeof(text), "/v1/submissions/%s", x->id);
+    if (x->status == 202)
+        exchange_header(x, MHD_HTTP_HEADER_LOCATION, text);
+    snprintf(text, sizeof(text), "wait=%.0f", exchange_hold_s(x));
+    if (x->is_preferred)
+        exchange_header(x, "Preference-Applied", text);
+}
+
+/* The verdict as it is stored, or the present state with the status given. */
+static void
+answer_with(struct exchange *x, unsigned status_unfinished)
+{
+    struct submission_row row = {0};
+    struct error err = {0};
+
+    if (!get_row(x, x->id, &row))
+        return;
+    char *verdict = ptr_take(&row.verdict);
+    submission_row_release(&row);
+    if (verdict) {
+        exchange_set_bytes(x, 200, "application/json", verdict, strlen(verdict));
+    } else {
+        json_t *document = funnel_show_submission(x->http->funnel, x->id, &err);
+        if (!document) {
+            exchange_error(x, &err, "such submission");
+            return;
+        }
+        exchange_set_json(x, status_unfinished, document);
+    }
+    set_headers(x);
+    exchange_send(x);
+}
+
+static void
+answer_show(struct exchange *x)
+{
+    answer_with(x, 200);
+}
+
+static void
+answer_added(struct exchange *x)
+{
+    answer_with(x, funnel_is_finished(x->http->funnel, x->id) ? 200 : 202);
+}
+
+void
+submission_show(struct exchange *x)
+{
+    struct submission_row row = {0};
+
+    if (!get_row(x, x->target.segments[2], &row))
+        return;
+    memcpy(x->id, row.id, sizeof(row.id));
+    submission_row_release(&row);
+    exchange_hold(x, answer_show);
+}
+
+/* {"id","state","links"} */
+static void
+answer_accepted(struct exchange *x)
+{
+    struct error err = {0};
+    AUTO_JSON json_t *document = funnel_show_submission(x->http->funnel, x->id, &err);
+
+    if (!document) {
+        exchange_error(x, &err, "such submission");
+        return;
+    }
+    json_t *links = json_pack("{s:s+, s:s++, s:s++}", "self", "/v1/submissions/", x->id, "source", "/v1/submissions/",
+                              x->id, "/source", "log", "/v1/submissions/", x->id, "/log");
+    exchange_set_json(x, 202,
+                      json_pack("{s:s, s:O, s:o}", "id", x->id, "state", json_object_get(document, "state"), "links",
+                                links));
+    set_headers(x);
+    exchange_send(x);
+}
+
+static void
+submission_added(struct exchange *x, const struct funnel_answer *answer)
+{
+    if (exchange_refused(x, answer))
+        return;
+    snprintf(x->id, sizeof(x->id), "%s", answer->id);
+    if (x->wait_s < 0)
+        answer_accepted(x);
+    else
+        exchange_hold(x, answer_added);
+}
+
+void
+submission_add(struct exchange *x)
+{
+    struct pending *p = exchange_begin(x, submission_added);
+    if (p)
+        funnel_submit(x->http->funnel, x->document, exchange_pending_cb, p);
+}
+
+void
+submission_cancel(struct exchange *x)
+{
+    struct submission_row row = {0};
+    struct error err = {0};
+
+    if (!get_row(x, x->target.segments[2], &row))
+        return;
+    memcpy(x->id, row.id, sizeof(row.id));
+    submission_row_release(&row);
+    if (funnel_cancel(x->http->funnel, x->id, &err) != 0)
+        exchange_error(x, &err, "such submission");
+    else
+        answer_show(x);
+}
+
+/* Source and log are text for people and programs, never to be run or rendered by a browser. */
+static void
+answer_text(struct exchange *x, struct buffer *text)
+{
+    size_t size = text->size;
+    char *bytes = buffer_take(text, NULL);
+
+    if (bytes)
+        exchange_set_bytes(x, 200, "text/plain; charset=utf-8", bytes, size);
+    else
+        exchange_set_static(x, 200, "text/plain; charset=utf-8", "", 0);
+    exchange_header(x, "Content-Security-Policy", "sandbox; default-src 'none'");
+    exchange_send(x);
+}
+
+void
+submission_source(struct exchange *x)
+{
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+    struct submission_row row = {0};
+    struct error err = {0};
+
+    if (!get_row(x, x->target.segments[2], &row))
+        return;
+    int rc = store_get_source(x->http->store, row.source_hash, &text, &err);
+    submission_row_release(&row);
+    if (rc == 0)
+        answer_text(x, &text);
+    else
+        exchange_error(x, &err, "source of it");
+}
+
+void
+submission_log(struct exchange *x)
+{
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+    struct submission_row row = {0};
+    struct error err = {0};
+
+    if (!get_row(x, x->target.segments[2], &row))
+        return;
+    int rc = store_get_log(x->http->store, row.id, &text, &err);
+    submission_row_release(&row);
+    /* One that printed nothing, or has not ended, has an empty log. */
+    if (rc == 0 || rc == ERR_NOTFOUND)
+        answer_text(x, &text);
+    else
+        exchange_error(x, &err, "log of it");
+}
+
+/* --- lists --- */
+
+struct submission_page {
+    json_t *items; /* documents, and ids of what is not finished */
+    char last[ID_SIZE];
+};
+
+/* What a table of submissions shows; the whole documents are large. */
+static json_t *
+brief(json_t *whole)
+{
+    static const char *const keys[] = {"id",     "group", "task",      "task_name", "client", "state",  "stage", "passed_stage",
+                                       "failed_at", "class", "reward", "flags",     "cache",  "attempts", "created", "finished"};
+    json_t *out = json_object();
+
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        json_t *value = json_object_get(whole, keys[i]);
+        if (value)
+            json_object_set(out, keys[i], value);
+    }
+    json_t *speedup = json_object_get(json_object_get(whole, "components"), "speedup");
+    json_object_set_new(out, "speedup", speedup ? json_incref(speedup) : json_null());
+    json_decref(whole);
+    return out;
+}
+
+static bool
+submission_row_cb(void *arg, const struct submission_row *row)
+{
+    struct submission_page *page = arg;
+
+    json_t *item = row->verdict ? json_loads(row->verdict, 0, NULL) : NULL;
+    json_array_append_new(page->items, item ? item : json_string(row->id));
+    memcpy(page->last, row->id, sizeof(page->last));
+    return true;
+}
+
+/* The funnel is asked after the reading, not in its middle. */
+static json_t *
+finish_items(struct exchange *x, json_t *items, bool is_brief)
+{
+    json_t *out = json_array();
+    json_t *item;
+    size_t i;
+
+    json_array_foreach(items, i, item) {
+        struct error err = {0};
+        json_t *whole = json_is_string(item) ? funnel_show_submission(x->http->funnel, json_string_value(item), &err)
+                                             : json_incref(item);
+        if (whole)
+            json_array_append_new(out, is_brief ? brief(whole) : whole);
+    }
+    return out;
+}
+
+static bool
+bad_parameter(struct exchange *x, const char *name, const char *text)
+{
+    exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", name, text);
+    return false;
+}
+
+/* task_id must outlive the filter. False: the problem is sent. */
+static bool
+read_filter(struct exchange *x, struct submission_filter *f, char task_id[HASH_TEXT_SIZE])
+{
+    const char *state = target_value(&x->target, "state");
+    const char *task = target_value(&x->target, "task");
+    const char *view = target_value(&x->target, "view");
+
+    *f = (struct submission_filter){
+        .state = state ? submission_state_find(state) : -1,
+        .class_ = target_value(&x->target, "class"),
+        .client = target_value(&x->target, "client"),
+        .group_id = target_value(&x->target, "group"),
+        .before = target_value(&x->target, "cursor"),
+        .limit = exchange_limit(x),
+    };
+    if (f->limit == 0)
+        return false;
+    if (state && f->state < 0)
+        return bad_parameter(x, "state", "is one of queued, running, done, cancelled");
+    if (f->group_id && !id_is_valid(f->group_id))
+        return bad_parameter(x, "group", "is not an id");
+    if (f->before && !id_is_valid(f->before))
+        return bad_parameter(x, "cursor", "is not a cursor of this list");
+    if (view && strcmp(view, "brief") != 0 && strcmp(view, "full") != 0)
+        return bad_parameter(x, "view", "is one of full, brief");
+    if (task && !exchange_task_id(x, task, task_id))
+        return false;
+    f->task_id = task ? task_id : NULL;
+    return true;
+}
+
+static bool
+one_more_cb(void *arg, const struct submission_row *row)
+{
+    (void)row;
+    *(bool *)arg = true;
+    return false;
+}
+
+void
+submission_list(struct exchange *x)
+{
+    const char *view = target_value(&x->target, "view");
+    char task_id[HASH_TEXT_SIZE];
+    struct submission_page page = {0};
+    struct submission_filter filter;
+    struct error err = {0};
+    bool has_more = false;
+
+    if (!read_filter(x, &filter, task_id))
+        return;
+    AUTO_JSON json_t *items = page.items = json_array();
+    int rc = items ? store_list_submissions(x->http->store, &filter, submission_row_cb, &page, &err)
+                   : error_set(&err, ERR_NOMEM, "no memory for the list");
+    if (rc == 0 && (int)json_array_size(items) == filter.limit) {
+        filter.before = page.last;
+        filter.limit = 1;
+        rc = store_list_submissions(x->http->store, &filter, one_more_cb, &has_more, &err);
+    }
+    if (rc == 0)
+        exchange_page(x, finish_items(x, items, view && strcmp(view, "brief") == 0), has_more ? page.last : NULL);
+    else
+        exchange_error(x, &err, "submission");
+}

@@ -1,0 +1,157 @@
+#include "server/http/target.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static int
+hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+/* Decode in place; it can only get shorter. */
+static int
+unescape(char *text, bool is_query, struct error *err)
+{
+    char *to = text;
+    for (const char *from = text; *from; from++) {
+        if (*from == '%') {
+            int high = hex_digit(from[1]);
+            int low = high < 0 ? -1 : hex_digit(from[2]);
+            if (low < 0)
+                return error_set(err, ERR_INPUT, "the address has a %% without two hexadecimal digits");
+            int c = high * 16 + low;
+            if (c < ' ' || c == 127)
+                return error_set(err, ERR_INPUT, "the address has an escaped control character");
+            *to++ = (char)c;
+            from += 2;
+        } else {
+            *to++ = is_query && *from == '+' ? ' ' : *from;
+        }
+    }
+    *to = '\0';
+    return 0;
+}
+
+static int
+parse_path(struct target *t, char *path, struct error *err)
+{
+    char *rest = path;
+    if (!*path)
+        return 0;
+    while (rest) {
+        char *segment = strsep(&rest, "/");
+        if (t->segments_count == TARGET_SEGMENTS)
+            return error_set(err, ERR_INPUT, "the path has more than %d segments", TARGET_SEGMENTS);
+        if (unescape(segment, false, err) != 0)
+            return ERR_INPUT;
+        t->segments[t->segments_count++] = segment;
+    }
+    return 0;
+}
+
+static int
+parse_query(struct target *t, char *query, struct error *err)
+{
+    while (query && *query) {
+        char *value = strsep(&query, "&");
+        char *name = strsep(&value, "=");
+        if (!*name && !value)
+            continue;
+        if (t->pairs_count == TARGET_PAIRS)
+            return error_set(err, ERR_INPUT, "the query has more than %d parameters", TARGET_PAIRS);
+        if (unescape(name, true, err) != 0 || (value && unescape(value, true, err) != 0))
+            return ERR_INPUT;
+        if (target_value(t, name))
+            return error_set(err, ERR_INPUT, "the query has \"%.40s\" twice", name);
+        t->pairs[t->pairs_count++] = (struct target_pair){name, value ? value : "", false};
+    }
+    return 0;
+}
+
+int
+target_parse(const char *raw, struct target *out, struct error *err)
+{
+    memset(out, 0, sizeof(*out));
+    if (*raw != '/')
+        return error_set(err, ERR_INPUT, "the address does not begin with a slash");
+    for (const char *p = raw; *p; p++)
+        if (*p <= ' ' || *p > '~')
+            return error_set(err, ERR_INPUT, "the address has a character that needs escaping");
+    out->text = strdup(raw);
+    if (!out->text)
+        return error_set(err, ERR_NOMEM, "no memory for the address");
+    char *query = out->text;
+    char *path = strsep(&query, "?");
+    int rc = parse_path(out, path + 1, err);
+    if (rc == 0)
+        rc = parse_query(out, query, err);
+    if (rc != 0)
+        target_release(out);
+    return rc;
+}
+
+void
+target_release(struct target *t)
+{
+    free(t->text);
+    memset(t, 0, sizeof(*t));
+}
+
+const char *
+target_value(const struct target *t, const char *name)
+{
+    for (size_t i = 0; i < t->pairs_count; i++)
+        if (strcmp(t->pairs[i].name, name) == 0)
+            return t->pairs[i].value;
+    return NULL;
+}
+
+static const char *
+skip_space(const char *p)
+{
+    while (*p == ' ' || *p == '\t')
+        p++;
+    return p;
+}
+
+/* The digits after "wait =", of one preference; parameters after a semicolon do not matter. */
+static long
+wait_value(const char *p)
+{
+    p = skip_space(p);
+    if (*p++ != '=')
+        return -1;
+    p = skip_space(p);
+    bool is_quoted = *p == '"';
+    p += is_quoted;
+    const char *digits = p;
+    long n = 0;
+    for (; *p >= '0' && *p <= '9'; p++)
+        n = n > 999999999 ? n : n * 10 + (*p - '0');
+    if (p == digits || (is_quoted && *p++ != '"'))
+        return -1;
+    p = skip_space(p);
+    return *p == '\0' || *p == ',' || *p == ';' ? n : -1;
+}
+
+long
+prefer_wait_s(const char *header)
+{
+    while (header) {
+        header = skip_space(header);
+        if (strncasecmp(header, "wait", 4) == 0 && strchr(" \t=", header[4]) && header[4])
+            return wait_value(header + 4);
+        header = strchr(header, ',');
+        if (header)
+            header++;
+    }
+    return -1;
+}

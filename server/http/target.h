@@ -1,0 +1,43 @@
+/* target.h - what a request asks for: the path in segments, the query in pairs. Pure. */
+#ifndef HTTP_TARGET_H
+#define HTTP_TARGET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/error.h"
+
+#define TARGET_SEGMENTS 8
+#define TARGET_PAIRS 16
+
+/* Decoded; all strings are views into text. "/" has no segment, "/a/" has "a" and "". */
+struct target {
+    char *text; /* owned */
+    const char *segments[TARGET_SEGMENTS];
+    size_t segments_count;
+    struct target_pair {
+        const char *name, *value;
+        bool is_used; /* some handler knows the name */
+    } pairs[TARGET_PAIRS];
+    size_t pairs_count;
+};
+
+/*
+ * Take apart a raw request target ("/v1/tasks/a%20b?limit=3"). Returns 0,
+ * ERR_INPUT (no leading slash, a control character or a byte beyond ASCII, a
+ * broken or NUL escape, too many parts, a name given twice) or ERR_NOMEM.
+ * On failure out is empty.
+ */
+int target_parse(const char *raw, struct target *out, struct error *err);
+void target_release(struct target *t);
+
+/* The value of a query parameter, or NULL. View. */
+const char *target_value(const struct target *t, const char *name);
+
+/*
+ * What "Prefer: wait=N" asks for (RFC 7240), in whole seconds, or -1 when the
+ * header asks for no waiting or is malformed, which it says to ignore.
+ */
+long prefer_wait_s(const char *header);
+
+#endif

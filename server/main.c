@@ -1,0 +1,223 @@
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <jansson.h>
+#include <uv.h>
+
+#include "common/auto.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "server/config.h"
+#include "server/funnel/funnel.h"
+#include "server/http/http.h"
+#include "server/store/store.h"
+
+/*
+ * Theory of operation. Start: settings, log, store, funnel, HTTP; each may end
+ * the start with one line on stderr. Stop: HTTP takes no more connections and
+ * answers its long polls; the funnel drains; HTTP says its last answers; then
+ * everything is freed in the opposite order and the loop runs empty.
+ */
+
+#define STORE_WRITES_MAX 65536
+#define SPARE_DESCRIPTORS 1024 /* for workers, database, sources, beside the connections */
+
+struct server {
+    int argc;
+    char **argv;
+    uv_loop_t loop;
+    struct config config;
+    struct store *store;
+    struct funnel *funnel;
+    struct http *http;
+    uv_signal_t term, interrupt, hangup;
+    bool is_draining, is_hurried;
+};
+
+static void
+setup_log(const struct config *c)
+{
+    static const char *const names[] = {"error", "warn", "info", "debug"};
+    enum log_level level = LOG_LEVEL_INFO;
+    bool is_text = strcmp(c->log_format, "text") == 0 ||
+                   (strcmp(c->log_format, "auto") == 0 && isatty(STDERR_FILENO));
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (strcmp(c->log_level, names[i]) == 0)
+            level = (enum log_level)i;
+    log_setup(level, is_text ? LOG_FORMAT_TEXT : LOG_FORMAT_JSON);
+}
+
+/* A long poll is a descriptor: have as many as the settings promise. */
+static void
+raise_descriptors(const struct config *c)
+{
+    struct rlimit limit;
+    rlim_t want = (rlim_t)c->connections + SPARE_DESCRIPTORS;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= want)
+        return;
+    struct rlimit raised = {want, limit.rlim_max > want ? limit.rlim_max : want};
+    if (setrlimit(RLIMIT_NOFILE, &raised) == 0)
+        return;
+    raised = (struct rlimit){limit.rlim_max, limit.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &raised);
+    if (limit.rlim_max < want)
+        log_warn(NULL, "only %llu descriptors are allowed (ulimit -n), and %lld connections may want %llu",
+                 (unsigned long long)limit.rlim_max, (long long)c->connections, (unsigned long long)want);
+}
+
+/* --- stopping --- */
+
+static void
+http_stopped_cb(void *arg)
+{
+    struct server *s = arg;
+    uv_close((uv_handle_t *)&s->term, NULL);
+    uv_close((uv_handle_t *)&s->interrupt, NULL);
+    uv_close((uv_handle_t *)&s->hangup, NULL);
+    uv_stop(&s->loop);
+}
+
+static void
+funnel_drained_cb(void *arg)
+{
+    struct server *s = arg;
+    log_info(NULL, "drained");
+    http_stop(s->http, http_stopped_cb, s);
+}
+
+static void
+stop_cb(uv_signal_t *handle, int number)
+{
+    struct server *s = handle->data;
+
+    if (s->is_hurried)
+        return;
+    if (!s->is_draining) {
+        s->is_draining = true;
+        log_info(NULL, "%s: draining for at most %lld ms; once more to stop now", strsignal(number),
+                 (long long)s->config.drain_ms);
+        http_drain(s->http);
+        funnel_drain(s->funnel, s->config.drain_ms, funnel_drained_cb, s);
+        return;
+    }
+    s->is_hurried = true;
+    log_info(NULL, "%s: stopping now", strsignal(number));
+    funnel_drain(s->funnel, 0, funnel_drained_cb, s);
+}
+
+/* --- settings that change --- */
+
+static void
+cold_setting_cb(void *arg, const char *name)
+{
+    (void)arg;
+    log_warn("config", "%s differs now and takes a restart", name);
+}
+
+static void
+reload_cb(uv_signal_t *handle, int number)
+{
+    struct server *s = handle->data;
+    struct config now;
+    struct error err;
+
+    (void)number;
+    if (s->is_draining)
+        return;
+    if (config_load(s->argc, s->argv, &now, &err) != 0) {
+        log_error("config", "the settings stay as they were: %s", err.text);
+        return;
+    }
+    config_adopt(&s->config, &now, cold_setting_cb, NULL);
+    config_release(&now);
+    setup_log(&s->config);
+    http_reload(s->http, &s->config);
+    funnel_reload(s->funnel, &s->config);
+    log_info("config", "settings read again");
+}
+
+/* --- starting --- */
+
+static void
+watch_signal(struct server *s, uv_signal_t *handle, int number, uv_signal_cb cb)
+{
+    uv_signal_init(&s->loop, handle);
+    handle->data = s;
+    uv_signal_start(handle, cb, number);
+}
+
+static int
+start(struct server *s, struct error *err)
+{
+    int rc = store_open(&s->loop, s->config.store, STORE_WRITES_MAX, &s->store, err);
+    if (rc == 0)
+        rc = funnel_new(&s->loop, &s->config, s->store, &s->funnel, err);
+    if (rc == 0)
+        rc = http_new(&s->loop, &s->config, s->funnel, s->store, &s->http, err);
+    return rc;
+}
+
+static int
+serve(struct server *s)
+{
+    struct error err = {0};
+
+    if (start(s, &err) != 0) {
+        /* The process ends here, and with it the workers: their channels close. */
+        log_error(NULL, "%s", err.text);
+        return EXIT_FAILURE;
+    }
+    watch_signal(s, &s->term, SIGTERM, stop_cb);
+    watch_signal(s, &s->interrupt, SIGINT, stop_cb);
+    watch_signal(s, &s->hangup, SIGHUP, reload_cb);
+    printf("verifierd: listening on %s\n", http_url(s->http));
+    fflush(stdout);
+    log_info(NULL, "listening on %s", http_url(s->http));
+    uv_run(&s->loop, UV_RUN_DEFAULT);
+    http_free(s->http);
+    funnel_free(s->funnel);
+    store_close(s->store);
+    uv_run(&s->loop, UV_RUN_DEFAULT);
+    if (uv_loop_close(&s->loop) != 0)
+        log_debug(NULL, "something is still open in the loop");
+    log_info(NULL, "stopped");
+    return EXIT_SUCCESS;
+}
+
+int
+main(int argc, char **argv)
+{
+    struct server s = {.argc = argc, .argv = argv};
+    struct error err = {0};
+
+    if (config_load(argc, argv, &s.config, &err) != 0) {
+        fprintf(stderr, "verifierd: %s\n", err.text);
+        return EXIT_FAILURE;
+    }
+    if (s.config.task == CONFIG_MANUAL) {
+        config_print_manual(stdout);
+        return EXIT_SUCCESS;
+    }
+    setup_log(&s.config);
+    if (s.config.task == CONFIG_CHECK) {
+        printf("verifierd: the settings are fine\n");
+        return EXIT_SUCCESS;
+    }
+    signal(SIGPIPE, SIG_IGN);
+    json_object_seed(0); /* before the pool's threads parse */
+    raise_descriptors(&s.config);
+    if (uv_loop_init(&s.loop) != 0) {
+        log_error(NULL, "the event loop cannot be made");
+        return EXIT_FAILURE;
+    }
+    int status = serve(&s);
+    config_release(&s.config);
+    return status;
+}
