@@ -1,14 +1,15 @@
 """The tasks and candidates of tests/tasks and tests/candidates, as their own header comments describe them.
 
-A header is the run of `# key: value` lines at the top of a file. A task may say `level`, `dynamic_shapes: yes`,
-`entry`, `needs: gpu` and `why`. A candidate must say `expect`, and may say `policy`, `entry`, `needs`, `why`:
+A header is the run of `# key: value` lines at the top of a file. A task may say `level`, `entry`, `policy`,
+`dynamic_shapes: yes`, `needs: gpu` and `why`. A candidate must say `expect`, and may say `policy`, `entry`,
+`needs`, `why`:
 
     # expect: class=mismatch stage=tiny|full
     # policy: strict
     # needs: gpu
 
-Several answers that are equally right stand side by side, separated by `|`. A candidate that ends in `.txt` is a
-model's answer: what follows its header is sent as `completion`.
+Several answers that are equally right stand side by side, separated by `|`. A candidate that ends in `.txt`
+is a model's answer: what follows its header is sent as `completion`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 CLASSES = frozenset(
-    "ok extract syntax policy import compile launch timeout oom crash shape dtype nonfinite mismatch"
-    " nondeterministic mutated_input hack".split()
+    ("ok", "extract", "syntax", "policy", "import", "compile", "launch", "timeout", "oom", "crash")
+    + ("shape", "dtype", "nonfinite", "mismatch", "nondeterministic", "mutated_input", "hack")
 )
 STAGES = ("extract", "ast", "compile", "tiny", "full", "timing")
 

@@ -1,4 +1,4 @@
-"""One daemon for all the tests that only submit; a daemon of its own for each test that stops or kills one."""
+"""One daemon for all tests that only submit; a daemon of its own for each test that stops or kills one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,11 @@ def gpu(client: service.Client) -> bool:
 @pytest.fixture(scope="session")
 def task_ids(client: service.Client, tasks: dict[str, corpus.Task], gpu: bool) -> dict[str, str]:
     """Every task that this machine can judge, registered with the shared daemon."""
-    return {name: client.add_task(task.registration()) for name, task in tasks.items() if gpu or not task.needs_gpu}
+    return {
+        name: client.add_task(task.registration())
+        for name, task in tasks.items()
+        if gpu or not task.needs_gpu
+    }
 
 
 @pytest.fixture

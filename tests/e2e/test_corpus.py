@@ -21,8 +21,10 @@ def _probe(task: str, number: int) -> str:
 
 
 @pytest.fixture(scope="session")
-def submitted(client: service.Client, task_ids: dict[str, str], gpu: bool) -> dict[str, tuple[str, str | None]]:
-    """Everything at once, so that stages overlap as they do in use: label -> (its id, the id of its probe)."""
+def submitted(
+    client: service.Client, task_ids: dict[str, str], gpu: bool
+) -> dict[str, tuple[str, str | None]]:
+    """Everything at once, so that stages overlap as they do in use: label -> (its id, its probe's id)."""
     found: dict[str, tuple[str, str | None]] = {}
     for number, candidate in enumerate(CANDIDATES):
         if candidate.needs_gpu and not gpu:
@@ -41,7 +43,10 @@ def _marks(candidate: corpus.Candidate) -> list[pytest.MarkDecorator]:
 
 @pytest.mark.parametrize("candidate", [pytest.param(c, id=c.label, marks=_marks(c)) for c in CANDIDATES])
 def test_verdict(
-    candidate: corpus.Candidate, client: service.Client, submitted: dict[str, tuple[str, str | None]], gpu: bool
+    candidate: corpus.Candidate,
+    client: service.Client,
+    submitted: dict[str, tuple[str, str | None]],
+    gpu: bool,
 ) -> None:
     if candidate.needs_gpu and not gpu:
         pytest.skip("gpu: this daemon judges without a GPU")

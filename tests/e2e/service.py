@@ -1,4 +1,4 @@
-"""A verifierd of one's own, and a small client for it: what the end-to-end tests and the benchmarks stand on."""
+"""A verifierd of one's own, and a small client for it: what the end-to-end tests stand on."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-BINARY = Path(os.environ.get("VERIFIERD", str(ROOT / os.environ.get("BUILD", "build") / "bin" / "verifierd")))
+ROOT = Path(__file__).resolve().parents[2]
+BINARY = Path(os.environ.get("VERIFIERD_BUILD", str(ROOT / "build"))) / "bin" / "verifierd"
 START_LIMIT_S = 60.0
 READY_LIMIT_S = 180.0
 STOP_LIMIT_S = 60.0
@@ -77,11 +77,15 @@ class Client:
     def post(self, path: str, body: object | bytes) -> Answer:
         return self.call("POST", path, body)
 
-    def expect(self, method: str, path: str, body: object | bytes = None, status: Sequence[int] = (200, 201, 202)) -> Json:
+    def expect(
+        self, method: str, path: str, body: object | bytes = None, status: Sequence[int] = (200, 201, 202)
+    ) -> Json:
         """The document of an answer that has to be one of these statuses."""
         answer = self.call(method, path, body)
         if answer.status not in status:
-            raise ServiceError(f"{method} {path}: {answer.status} {answer.body.decode(errors='replace')[:2000]}")
+            raise ServiceError(
+                f"{method} {path}: {answer.status} {answer.body.decode(errors='replace')[:2000]}"
+            )
         return answer.json()
 
     def add_task(self, registration: Mapping[str, object]) -> str:
@@ -102,7 +106,9 @@ class Client:
             if document["state"] in FINISHED:
                 return document
             if left <= 0:
-                raise ServiceError(f"{kind} {submission} is still {document['state']} after {limit_s:.0f} s: {document}")
+                raise ServiceError(
+                    f"{kind} {submission} is still {document['state']} after {limit_s:.0f} s: {document}"
+                )
 
     def judge(self, body: Mapping[str, object], limit_s: float = 300.0) -> Json:
         """Submit and wait for the verdict."""
@@ -141,13 +147,20 @@ class Daemon:
         if "PYTHON" in os.environ:
             settings["python"] = os.environ["PYTHON"]
         settings.update(self.options)
-        return [str(BINARY), *(f"--{name.replace('_', '-')}={_text(value)}" for name, value in settings.items())]
+        return [
+            str(BINARY),
+            *(f"--{name.replace('_', '-')}={_text(value)}" for name, value in settings.items()),
+        ]
 
     def start(self, *, ready: bool = True) -> Client:
         """Start it and wait for its line, and with ready for /readyz."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                self.command(), cwd=self.directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+                self.command(),
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
             )
         self._client = Client(self._listening())
         if ready:
@@ -176,7 +189,9 @@ class Daemon:
         pause_s = 0.02
         while (answer := self.client.get("/readyz")).status != 200:
             if time.monotonic() > deadline:
-                raise self.failed(f"not ready after {limit_s:.0f} s: {answer.body.decode(errors='replace')[:500]}")
+                raise self.failed(
+                    f"not ready after {limit_s:.0f} s: {answer.body.decode(errors='replace')[:500]}"
+                )
             time.sleep(pause_s)
             pause_s = min(0.5, pause_s * 1.5)
 
