@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-CLASSES = frozenset(
-    ("ok", "extract", "syntax", "policy", "import", "compile", "launch", "timeout", "oom", "crash")
-    + ("shape", "dtype", "nonfinite", "mismatch", "nondeterministic", "mutated_input", "hack")
-)
+_EARLY = ("extract", "syntax", "policy", "import", "compile", "launch", "timeout", "oom", "crash")
+_LATE = ("shape", "dtype", "nonfinite", "mismatch", "nondeterministic", "mutated_input", "hack")
+CLASSES = frozenset({"ok", *_EARLY, *_LATE})
 STAGES = ("extract", "ast", "compile", "tiny", "full", "timing")
 
 _TASK_KEYS = frozenset({"level", "dynamic_shapes", "entry", "needs", "policy", "why"})
