@@ -10,7 +10,8 @@ import ctypes
 import errno
 import json
 import os
-from ctypes import c_char_p, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from collections.abc import Sequence
+from ctypes import c_char_p, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +56,33 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_doorbell_await": (c_int, [c_void_p, c_uint32, c_int, c_int64, c_int64]),
     "harness_doorbell_claims": (None, [c_void_p, c_void_p, c_void_p, c_void_p]),
     "harness_reply_read": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p]),
+    "harness_heap_set": (c_int, [c_uint64, c_uint64]),
+    "harness_heap_used": (c_uint64, []),
+    "harness_heap_peak": (c_uint64, []),
+    "harness_heap_spilled": (c_uint64, []),
+    "harness_heap_reset_peak": (None, []),
+    "harness_arena_malloc": (c_void_p, [c_ssize_t, c_int, c_void_p]),
+    "harness_arena_free": (None, [c_void_p, c_ssize_t, c_int, c_void_p]),
+    "harness_gpu_init": (c_int, [c_int, c_int]),
+    "harness_gpu_get_info": (c_int, [c_void_p]),
+    "harness_gpu_arena_create": (c_int, [c_uint64, c_void_p, c_void_p, c_void_p, c_void_p]),
+    "harness_gpu_arena_import": (c_int, [c_int, c_uint64, c_void_p, c_void_p]),
+    "harness_gpu_arena_free": (c_int, [c_uint64, c_uint64, c_uint64]),
+    "harness_gpu_fill32": (c_int, [c_uint64, c_uint32, c_uint64]),
+    "harness_gpu_copy": (c_int, [c_uint64, c_uint64, c_uint64]),
+    "harness_gpu_sync": (c_int, []),
+    "harness_gpu_mem_info": (c_int, [c_void_p, c_void_p]),
+    "harness_gpu_flush_setup": (c_int, [c_uint64]),
+    "harness_gpu_flush": (c_int, []),
+    "harness_gather_setup": (c_int, [c_uint32]),
+    "harness_gather_set": (c_int, [c_void_p, c_void_p, c_uint32]),
+    "harness_gather_run": (c_int, []),
+    "harness_gather_read": (c_int, [c_void_p, c_uint32]),
+    "harness_clock_call": (c_int, [c_void_p, c_void_p]),
+    "harness_clock_finish": (c_int, [c_void_p, c_void_p]),
+    "harness_nvml_open": (c_int, [c_char_p]),
+    "harness_nvml_driver": (c_int, [c_void_p, c_uint32]),
+    "harness_nvml_state": (c_int, [c_void_p]),
     "harness_zygote_unshare": (c_int, []),
     "harness_zygote_guard": (None, [c_int]),
     "harness_die_with_parent": (c_int, []),
@@ -209,6 +237,316 @@ class Doorbell:
             _lib.harness_reply_read(self._page, self._buffer, DOORBELL_REPLY_MAX, ctypes.byref(generation))
         )
         return self._buffer.raw[:n], generation.value
+
+
+# --- a child's allocations (native/heap.h) ---
+
+ALLOC_FUNCTION = "harness_arena_malloc"  # for torch.cuda.memory.CUDAPluggableAllocator(library_path(), …)
+FREE_FUNCTION = "harness_arena_free"
+
+
+def heap_set(base: int, size: int) -> None:
+    """Serve torch's pool from these addresses; base is a multiple of 512."""
+    _checked(_lib.harness_heap_set(base, size))
+
+
+@dataclass(frozen=True)
+class HeapFigures:
+    used: int  # bytes of the heap in use
+    spilled: int  # bytes that the driver had to give
+    peak: int  # most of both together
+
+
+def heap_figures() -> HeapFigures:
+    return HeapFigures(_lib.harness_heap_used(), _lib.harness_heap_spilled(), _lib.harness_heap_peak())
+
+
+def heap_reset_peak() -> None:
+    _lib.harness_heap_reset_peak()
+
+
+# --- the GPU (native/gpu.h) ---
+
+
+class _GpuInfo(ctypes.Structure):
+    """struct harness_gpu_info."""
+
+    _fields_ = (
+        ("name", ctypes.c_char * 96),
+        ("uuid", ctypes.c_char * 48),
+        ("pci_bus_id", ctypes.c_char * 32),
+        ("memory_bytes", c_uint64),
+        ("l2_bytes", c_uint64),
+        ("major", c_int32),
+        ("minor", c_int32),
+        ("sm_count", c_int32),
+        ("driver_cuda", c_int32),
+    )
+
+
+@dataclass(frozen=True)
+class GpuInfo:
+    name: str
+    uuid: str
+    pci_bus_id: str
+    memory_bytes: int
+    l2_bytes: int
+    capability: str  # "9.0"
+    sm_count: int
+    driver_cuda: int  # 13000: the driver speaks CUDA 13.0
+
+
+@dataclass(frozen=True)
+class GpuArena:
+    """GPU memory that can be shared; size is its actual size, handle belongs to gpu_arena_free()."""
+
+    address: int
+    size: int
+    handle: int
+
+
+def gpu_init(ordinal: int, spinning: bool = False) -> None:
+    """Make the device's primary context (torch shares it) current; spinning: the host spins for the GPU."""
+    _checked(_lib.harness_gpu_init(ordinal, int(spinning)))
+
+
+def gpu_info() -> GpuInfo:
+    c = _GpuInfo()
+    _checked(_lib.harness_gpu_get_info(ctypes.byref(c)))
+    return GpuInfo(
+        name=c.name.decode(),
+        uuid=c.uuid.decode(),
+        pci_bus_id=c.pci_bus_id.decode(),
+        memory_bytes=c.memory_bytes,
+        l2_bytes=c.l2_bytes,
+        capability=f"{c.major}.{c.minor}",
+        sm_count=c.sm_count,
+        driver_cuda=c.driver_cuda,
+    )
+
+
+def gpu_arena_create(size: int) -> tuple[GpuArena, int]:
+    """At least size bytes, and the descriptor that lets a child map them (the caller closes it once sent)."""
+    fd, address, actual, handle = c_int(-1), c_uint64(), c_uint64(), c_uint64()
+    _checked(
+        _lib.harness_gpu_arena_create(
+            size, ctypes.byref(fd), ctypes.byref(address), ctypes.byref(actual), ctypes.byref(handle)
+        )
+    )
+    return GpuArena(address.value, actual.value, handle.value), fd.value
+
+
+def gpu_arena_import(fd: int, size: int) -> GpuArena:
+    """Map another process' arena; size is its actual size. The descriptor stays the caller's."""
+    address, handle = c_uint64(), c_uint64()
+    _checked(_lib.harness_gpu_arena_import(fd, size, ctypes.byref(address), ctypes.byref(handle)))
+    return GpuArena(address.value, size, handle.value)
+
+
+def gpu_arena_free(arena: GpuArena) -> None:
+    _checked(_lib.harness_gpu_arena_free(arena.address, arena.size, arena.handle))
+
+
+def gpu_fill32(address: int, pattern: int, size: int) -> None:
+    """Queued on the default stream; address and size are multiples of 4."""
+    _checked(_lib.harness_gpu_fill32(address, pattern, size))
+
+
+def gpu_copy(to: int, source: int, size: int) -> None:
+    """Device to device, queued on the default stream."""
+    _checked(_lib.harness_gpu_copy(to, source, size))
+
+
+def gpu_sync() -> None:
+    _checked(_lib.harness_gpu_sync())
+
+
+def gpu_mem_info() -> tuple[int, int]:
+    """Bytes free and in all."""
+    free, total = c_uint64(), c_uint64()
+    _checked(_lib.harness_gpu_mem_info(ctypes.byref(free), ctypes.byref(total)))
+    return free.value, total.value
+
+
+def gpu_flush_setup(size: int = 0) -> None:
+    """Once, before gpu_flush(); 0: twice the L2 cache."""
+    _checked(_lib.harness_gpu_flush_setup(size))
+
+
+def gpu_flush() -> None:
+    """Wash the L2 cache and wait until that is done."""
+    _checked(_lib.harness_gpu_flush())
+
+
+def gather_setup(most: int) -> None:
+    _checked(_lib.harness_gather_setup(most))
+
+
+def gather_set(addresses: Sequence[int], widths: Sequence[int]) -> None:
+    """What the next gathers read: widths of 1, 2, 4 or 8 bytes at addresses aligned to them."""
+    if len(addresses) != len(widths):
+        raise ValueError(f"{len(addresses)} addresses and {len(widths)} widths")
+    n = len(addresses)
+    _checked(_lib.harness_gather_set((c_uint64 * n)(*addresses), (c_uint32 * n)(*widths), n))
+
+
+def gather_run() -> None:
+    """Gather now, outside the clock."""
+    _checked(_lib.harness_gather_run())
+
+
+def gather_read(n: int) -> list[int]:
+    """The last gather's elements as unsigned integers, upper bytes zero."""
+    out = (c_uint64 * n)()
+    _checked(_lib.harness_gather_read(out, n))
+    return list(out)
+
+
+# --- the clock (native/timer.h) ---
+
+
+class _Clock(ctypes.Structure):
+    """struct harness_clock."""
+
+    _fields_ = (
+        ("page", c_void_p),
+        ("spin_ns", c_int64),
+        ("timeout_ns", c_int64),
+        ("pidfd", c_int32),
+        ("set", c_uint32),
+        ("calls", c_uint32),
+        ("sets", c_uint32),
+        ("expected_generation", c_uint32),
+        ("bell", c_uint32),
+        ("status", c_uint32),
+        ("generation", c_uint32),
+        ("events_ns", c_uint64),
+        ("started_ns", c_int64),
+        ("answered_ns", c_int64),
+        ("ended_ns", c_int64),
+    )
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One bell's time: ns from the ring to the end of the gather. moved and raised: see Clock.call()."""
+
+    ns: int
+    answered_ns: int  # of it, until the answer
+    events_ns: int  # the child's claim
+    generation: int
+    moved: bool
+    raised: bool
+
+
+class Clock:
+    """Times bells of one child; the gather's addresses are set beforehand by gather_set()."""
+
+    MOVED = 1
+    RAISED = 2
+
+    def __init__(self, doorbell: Doorbell, pidfd: int, spin_ns: int, timeout_ns: int) -> None:
+        self._doorbell = doorbell  # keeps the page mapped
+        self._c = _Clock(page=doorbell.address, spin_ns=spin_ns, timeout_ns=timeout_ns, pidfd=pidfd)
+        self._ns = c_int64()
+
+    def call(self, set_: int, calls: int, sets: int, expected_generation: int) -> Timed:
+        """Ring, await, gather. ChildDiedError, BellTimeoutError.
+
+        moved: the reply is not that of expected_generation, and the clock still runs: read it, gather_set(),
+        then finish(). raised: the child says that its call failed; nothing was gathered.
+        """
+        c = self._c
+        c.set, c.calls, c.sets, c.expected_generation = set_, calls, sets, expected_generation
+        code = _checked(_lib.harness_clock_call(ctypes.byref(c), ctypes.byref(self._ns)))
+        return self._timed(code)
+
+    def finish(self) -> Timed:
+        """After moved: gather and stop the clock."""
+        return self._timed(_checked(_lib.harness_clock_finish(ctypes.byref(self._c), ctypes.byref(self._ns))))
+
+    def _timed(self, code: int) -> Timed:
+        c = self._c
+        return Timed(
+            ns=self._ns.value if code == 0 else c.answered_ns - c.started_ns,
+            answered_ns=c.answered_ns - c.started_ns,
+            events_ns=c.events_ns,
+            generation=c.generation,
+            moved=code == self.MOVED,
+            raised=code == self.RAISED,
+        )
+
+
+# --- NVML (native/nvml.h) ---
+
+_NVML_UNKNOWN = 2**32 - 1
+_NVML_PIDS_MAX = 64
+
+
+class _NvmlState(ctypes.Structure):
+    """struct harness_nvml_state."""
+
+    _fields_ = (
+        ("throttle_reasons", c_uint64),
+        ("mem_used_bytes", c_uint64),
+        ("mem_total_bytes", c_uint64),
+        ("sm_clock_mhz", c_uint32),
+        ("mem_clock_mhz", c_uint32),
+        ("sm_clock_max_mhz", c_uint32),
+        ("temp_c", c_uint32),
+        ("power_mw", c_uint32),
+        ("n_processes", c_uint32),
+        ("pids", c_uint32 * _NVML_PIDS_MAX),
+    )
+
+
+@dataclass(frozen=True)
+class NvmlState:
+    """None: the GPU does not tell that figure."""
+
+    throttle_reasons: int
+    mem_used_bytes: int
+    mem_total_bytes: int
+    sm_clock_mhz: int | None
+    mem_clock_mhz: int | None
+    sm_clock_max_mhz: int | None
+    temp_c: int | None
+    power_mw: int | None
+    n_processes: int | None
+    pids: tuple[int, ...]
+
+
+def nvml_open(pci_bus_id: str) -> None:
+    """Choose the GPU: gpu_info().pci_bus_id."""
+    _checked(_lib.harness_nvml_open(pci_bus_id.encode()))
+
+
+def nvml_driver() -> str:
+    out = ctypes.create_string_buffer(96)
+    _checked(_lib.harness_nvml_driver(out, len(out)))
+    return out.value.decode()
+
+
+def nvml_state() -> NvmlState:
+    c = _NvmlState()
+    _checked(_lib.harness_nvml_state(ctypes.byref(c)))
+
+    def told(figure: int) -> int | None:
+        return None if figure == _NVML_UNKNOWN else figure
+
+    n = told(c.n_processes)
+    return NvmlState(
+        throttle_reasons=c.throttle_reasons,
+        mem_used_bytes=c.mem_used_bytes,
+        mem_total_bytes=c.mem_total_bytes,
+        sm_clock_mhz=told(c.sm_clock_mhz),
+        mem_clock_mhz=told(c.mem_clock_mhz),
+        sm_clock_max_mhz=told(c.sm_clock_max_mhz),
+        temp_c=told(c.temp_c),
+        power_mw=told(c.power_mw),
+        n_processes=n,
+        pids=tuple(c.pids[: min(n or 0, _NVML_PIDS_MAX)]),
+    )
 
 
 # --- processes and the sandbox (native/process.h, native/sandbox.h, docs/sandbox.md) ---

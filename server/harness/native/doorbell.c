@@ -94,7 +94,8 @@ harness_doorbell_unmap(struct doorbell *page)
 }
 
 int
-harness_doorbell_wait(struct doorbell *page, uint32_t seen, int64_t spin_ns, int64_t timeout_ns, uint32_t out[4])
+harness_doorbell_wait(struct doorbell *page, uint32_t seen, int64_t spin_ns, int64_t timeout_ns,
+                      uint32_t out[4])
 {
     int64_t start = harness_now_ns();
     int64_t until = add_ns(start, timeout_ns);
@@ -184,14 +185,16 @@ harness_doorbell_await(struct doorbell *page, uint32_t bell, int pidfd, int64_t 
         }
         now = harness_now_ns();
         if (now >= until)
-            return harness_fail(ETIMEDOUT, "bell %u was not answered within %lld ns", bell, (long long)timeout_ns);
+            return harness_fail(ETIMEDOUT, "bell %u was not answered within %lld ns", bell,
+                                (long long)timeout_ns);
         /* A child that keeps changing the word costs us turns of this loop, not its end: the deadline holds. */
         futex_sleep(&page->answer, answer, now + AWAIT_SLICE_NS < until ? now + AWAIT_SLICE_NS : until);
     }
 }
 
 void
-harness_doorbell_claims(const struct doorbell *page, uint32_t *status, uint32_t *generation, uint64_t *events_ns)
+harness_doorbell_claims(const struct doorbell *page, uint32_t *status, uint32_t *generation,
+                        uint64_t *events_ns)
 {
     if (status != NULL)
         *status = __atomic_load_n(&page->status, __ATOMIC_RELAXED);

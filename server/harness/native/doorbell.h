@@ -32,20 +32,22 @@ HARNESS_API void harness_doorbell_unmap(struct doorbell *page); /* NULL is fine 
  * Wait until bell differs from seen (0 at first): spins for spin_ns, then sleeps up to timeout_ns in all (< 0: no
  * limit). out: the bell, set, calls and sets. Returns 0, -ETIMEDOUT, or -EINTR when a signal handler ran.
  */
-HARNESS_API int harness_doorbell_wait(struct doorbell *page, uint32_t seen, int64_t spin_ns, int64_t timeout_ns,
-                                      uint32_t out[4]);
+HARNESS_API int harness_doorbell_wait(struct doorbell *page, uint32_t seen, int64_t spin_ns,
+                                      int64_t timeout_ns, uint32_t out[4]);
 
 /* Put the reply of n bytes (<= DOORBELL_REPLY_MAX) down, borrowed; the generation grows only if they differ from the
    last. Returns 0 or -EMSGSIZE. */
 HARNESS_API int harness_reply_write(struct doorbell *page, const void *bytes, size_t n);
 
 /* Say that this bell was answered. status: enum doorbell_status; events_ns: the child's own time, 0: none. */
-HARNESS_API void harness_doorbell_answer(struct doorbell *page, uint32_t bell, uint32_t status, uint64_t events_ns);
+HARNESS_API void harness_doorbell_answer(struct doorbell *page, uint32_t bell, uint32_t status,
+                                         uint64_t events_ns);
 
 /* --- the referee's end --- */
 
 /* Ring: returns the bell to await. calls >= 1; sets >= 1. */
-HARNESS_API uint32_t harness_doorbell_ring(struct doorbell *page, uint32_t set, uint32_t calls, uint32_t sets);
+HARNESS_API uint32_t harness_doorbell_ring(struct doorbell *page, uint32_t set, uint32_t calls,
+                                           uint32_t sets);
 
 /*
  * Wait for the answer to this bell: spins for spin_ns, then sleeps in slices of 5 ms, between which it looks whether

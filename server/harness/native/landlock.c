@@ -31,7 +31,7 @@
 #define FS_IOCTL_DEV (1ULL << 15)
 #define FS_FILE_RIGHTS (FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | FS_TRUNCATE | FS_IOCTL_DEV)
 
-#define NET_BIND_AND_CONNECT 3ULL  /* TCP, ABI 4 */
+#define NET_BIND_AND_CONNECT 3ULL      /* TCP, ABI 4 */
 #define SCOPE_ABSTRACT_AND_SIGNAL 3ULL /* ABI 6 */
 
 struct ruleset_attr {
@@ -55,8 +55,9 @@ landlock_abi(void)
 static uint64_t
 handled_rights(int abi)
 {
-    static const uint64_t by_abi[] = { 0, (1ULL << 13) - 1, (1ULL << 14) - 1, (1ULL << 15) - 1, (1ULL << 15) - 1,
-                                       (1ULL << 16) - 1 };
+    static const uint64_t by_abi[] = {
+        0, (1ULL << 13) - 1, (1ULL << 14) - 1, (1ULL << 15) - 1, (1ULL << 15) - 1, (1ULL << 16) - 1
+    };
 
     return by_abi[abi < 5 ? abi : 5];
 }
@@ -94,7 +95,8 @@ add_paths(int ruleset, const char *const *paths, uint64_t rights)
 static int
 add_devices(int ruleset, uint64_t rights)
 {
-    static const char *const plain[] = { "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", NULL };
+    static const char *const plain[] = { "/dev/null",   "/dev/zero",    "/dev/full",
+                                         "/dev/random", "/dev/urandom", NULL };
     char path[300];
     int code = 0;
     DIR *dir;
@@ -108,7 +110,8 @@ add_devices(int ruleset, uint64_t rights)
     for (struct dirent *e = readdir(dir); e != NULL && code == 0; e = readdir(dir)) {
         if (strncmp(e->d_name, "nvidia", 6) != 0)
             continue;
-        snprintf(path, sizeof(path), "/dev/%s", e->d_name); /* nvidia-caps is a directory; its nodes lie beneath */
+        snprintf(path, sizeof(path), "/dev/%s",
+                 e->d_name); /* nvidia-caps is a directory; its nodes lie beneath */
         code = add_path(ruleset, path, rights);
     }
     closedir(dir);

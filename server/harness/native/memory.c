@@ -20,7 +20,8 @@ harness_memfd(const char *name, uint64_t size)
     fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return harness_fail_errno("memfd %s", name);
-    if (ftruncate(fd, (off_t)size) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    if (ftruncate(fd, (off_t)size) != 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
         int code = harness_fail_errno("memfd %s: size and seal %llu bytes", name, (unsigned long long)size);
         close(fd);
         return code;
@@ -43,8 +44,8 @@ check_sealed(int fd, uint64_t size)
     if (fstat(fd, &st) != 0)
         return harness_fail_errno("map descriptor %d", fd);
     if ((uint64_t)st.st_size != size)
-        return harness_fail(EINVAL, "map descriptor %d: it has %lld bytes, not %llu", fd, (long long)st.st_size,
-                            (unsigned long long)size);
+        return harness_fail(EINVAL, "map descriptor %d: it has %lld bytes, not %llu", fd,
+                            (long long)st.st_size, (unsigned long long)size);
     seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || !(seals & F_SEAL_SHRINK))
         return harness_fail(EPERM, "map descriptor %d: it is not sealed against shrinking", fd);

@@ -282,7 +282,8 @@ harness_stop(int pidfd)
         if (stopped == before && moving_in(&tree) == 0)
             return stopped;
     } while (harness_now_ns() < until);
-    return harness_fail(ETIMEDOUT, "%d processes were not all still after %d ms", stopped, STOP_WAIT_NS / 1000000);
+    return harness_fail(ETIMEDOUT, "%d processes were not all still after %d ms", stopped,
+                        STOP_WAIT_NS / 1000000);
 }
 
 int

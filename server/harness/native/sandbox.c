@@ -418,7 +418,8 @@ restrict_files(struct state *st)
     code = landlock_enter(&paths, abi, &has_scopes);
     if (code != 0)
         return code;
-    st->on |= (uint64_t)(abi >= 4) << LAYER_LANDLOCK_TCP | (uint64_t)(has_scopes != 0) << LAYER_LANDLOCK_SCOPES;
+    st->on |= (uint64_t)(abi >= 4) << LAYER_LANDLOCK_TCP | (uint64_t)(has_scopes != 0)
+                                                               << LAYER_LANDLOCK_SCOPES;
     snprintf(st->why[LAYER_LANDLOCK_TCP], REASON_MAX, "Landlock ABI %d has no TCP rules", abi);
     snprintf(st->why[LAYER_LANDLOCK_SCOPES], REASON_MAX, "Landlock ABI %d has no scopes", abi);
     return 0;
@@ -537,7 +538,8 @@ write_report(const struct state *st, char *out, size_t cap)
     for (int i = 0; i < N_STEPS; i++) {
         const struct step *step = &steps[i];
         bool on = step->layer == REQUIRED || is_on(st, (enum layer)step->layer);
-        n += (size_t)snprintf(out + n, cap - n, "%s\"%s\":\"%s", i == 0 ? "" : ",", step->name, on ? "on" : "absent: ");
+        n += (size_t)snprintf(out + n, cap - n, "%s\"%s\":\"%s", i == 0 ? "" : ",", step->name,
+                              on ? "on" : "absent: ");
         if (!on)
             n += put_text(out + n, cap - n, st->why[step->layer]);
         out[n++] = '"';

@@ -16,19 +16,20 @@
 
 /* Everything is borrowed for the call. Lists end with NULL; a NULL list is an empty one. */
 struct harness_sandbox {
-    const char *scratch;             /* the child's own directory, absolute; exists; becomes its cwd */
-    int64_t uid;                     /* own uid and gid, > 0, when started as root; -1: keep */
-    uint64_t memory_bytes;           /* RLIMIT_DATA; 0: no limit */
-    uint64_t file_bytes;             /* RLIMIT_FSIZE; 0: no limit */
-    uint64_t files;                  /* RLIMIT_NOFILE; 0: no limit of ours */
-    uint64_t processes;              /* RLIMIT_NPROC, threads included, per uid; 0: no limit of ours */
-    uint64_t layers;                 /* optional steps to take, as the probe found them */
-    uint64_t zygote;                 /* what harness_zygote_unshare() returned */
-    const int *keep;                 /* descriptors to keep beside 0, 1, 2 */
+    const char *scratch;   /* the child's own directory, absolute; exists; becomes its cwd */
+    int64_t uid;           /* own uid and gid, > 0, when started as root; -1: keep */
+    uint64_t memory_bytes; /* RLIMIT_DATA; 0: no limit */
+    uint64_t file_bytes;   /* RLIMIT_FSIZE; 0: no limit */
+    uint64_t files;        /* RLIMIT_NOFILE; 0: no limit of ours */
+    uint64_t processes;    /* RLIMIT_NPROC, threads included, per uid; 0: no limit of ours */
+    uint64_t layers;       /* optional steps to take, as the probe found them */
+    uint64_t zygote;       /* what harness_zygote_unshare() returned */
+    const int *keep;       /* descriptors to keep beside 0, 1, 2 */
     uint64_t n_keep;
-    const char *const *readable;     /* readable and executable beside scratch; empty: all of "/" */
-    const char *const *writable;     /* writable beside scratch */
-    const char *const *hidden;       /* directories shown empty (scratch below one stays), where mounts can be made */
+    const char *const *readable; /* readable and executable beside scratch; empty: all of "/" */
+    const char *const *writable; /* writable beside scratch */
+    const char *const
+        *hidden; /* directories shown empty (scratch below one stays), where mounts can be made */
 };
 
 /*
@@ -43,7 +44,8 @@ HARNESS_API int harness_sandbox_enter(const struct harness_sandbox *s, char *rep
  * a child (layers is ignored). *layers: for the children. report: as above.
  * Returns 0, or < 0 when a step failed that no child can do without.
  */
-HARNESS_API int harness_sandbox_probe(const struct harness_sandbox *s, uint64_t *layers, char *report, size_t cap);
+HARNESS_API int harness_sandbox_probe(const struct harness_sandbox *s, uint64_t *layers, char *report,
+                                      size_t cap);
 
 /* True when the probe's layers ask for the child to be the init of a PID namespace (process.h). */
 HARNESS_API int harness_sandbox_wants_pid_namespace(uint64_t layers);

@@ -49,8 +49,9 @@
 #define NR_PROCESS_MRELEASE 448
 #define NR_PIDFD_SEND_SIGNAL 424
 
-#define NAMESPACES                                                                                                     \
-    (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET)
+#define NAMESPACES                                                                                \
+    (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | \
+     CLONE_NEWNET)
 #define CLONE_NEWTIME_BIT 0x80
 #define IOCTL_TIOCSTI 0x5412
 #define IOCTL_TIOCLINUX 0x541C
@@ -78,8 +79,14 @@ struct row {
     enum when when;
 };
 
-#define NO(call) { SYS_##call, ALWAYS, 0, 0, EPERM, EVER }
-#define NO_NR(number) { number, ALWAYS, 0, 0, EPERM, EVER }
+#define NO(call)                              \
+    {                                         \
+        SYS_##call, ALWAYS, 0, 0, EPERM, EVER \
+    }
+#define NO_NR(number)                     \
+    {                                     \
+        number, ALWAYS, 0, 0, EPERM, EVER \
+    }
 
 static const struct row rows[] = {
     /* Terminals: typing into the daemon's. First, because ioctl is the driver's busiest call. */
@@ -88,39 +95,92 @@ static const struct row rows[] = {
     { SYS_ioctl, WHEN_IS, 1, IOCTL_TIOCSETD, EPERM, EVER },
 
     /* Other processes' memory and descriptors. */
-    NO(ptrace), NO(process_vm_readv), NO(process_vm_writev), NO(kcmp), NO_NR(NR_PIDFD_GETFD),
-    NO_NR(NR_PROCESS_MADVISE), NO_NR(NR_PROCESS_MRELEASE), NO(migrate_pages),
+    NO(ptrace),
+    NO(process_vm_readv),
+    NO(process_vm_writev),
+    NO(kcmp),
+    NO_NR(NR_PIDFD_GETFD),
+    NO_NR(NR_PROCESS_MADVISE),
+    NO_NR(NR_PROCESS_MRELEASE),
+    NO(migrate_pages),
 
     /* Interfaces with a long record of kernel holes, and of no use to a kernel under test. io_uring would also carry
        out calls that this filter never sees. */
-    NO_NR(NR_IO_URING_SETUP), NO_NR(NR_IO_URING_ENTER), NO_NR(NR_IO_URING_REGISTER), NO(bpf), NO(perf_event_open),
-    NO(userfaultfd), NO(vmsplice), NO_NR(NR_MEMFD_SECRET), NO(fanotify_init), NO(open_by_handle_at), NO(add_key),
-    NO(request_key), NO(keyctl),
+    NO_NR(NR_IO_URING_SETUP),
+    NO_NR(NR_IO_URING_ENTER),
+    NO_NR(NR_IO_URING_REGISTER),
+    NO(bpf),
+    NO(perf_event_open),
+    NO(userfaultfd),
+    NO(vmsplice),
+    NO_NR(NR_MEMFD_SECRET),
+    NO(fanotify_init),
+    NO(open_by_handle_at),
+    NO(add_key),
+    NO(request_key),
+    NO(keyctl),
 
     /* The shape of the file system. */
-    NO(mount), NO(umount2), NO(pivot_root), NO(chroot), NO_NR(NR_OPEN_TREE), NO_NR(NR_MOVE_MOUNT), NO_NR(NR_FSOPEN),
-    NO_NR(NR_FSCONFIG), NO_NR(NR_FSMOUNT), NO_NR(NR_FSPICK), NO_NR(NR_MOUNT_SETATTR), NO(quotactl),
-    NO_NR(NR_QUOTACTL_FD), NO(swapon), NO(swapoff),
+    NO(mount),
+    NO(umount2),
+    NO(pivot_root),
+    NO(chroot),
+    NO_NR(NR_OPEN_TREE),
+    NO_NR(NR_MOVE_MOUNT),
+    NO_NR(NR_FSOPEN),
+    NO_NR(NR_FSCONFIG),
+    NO_NR(NR_FSMOUNT),
+    NO_NR(NR_FSPICK),
+    NO_NR(NR_MOUNT_SETATTR),
+    NO(quotactl),
+    NO_NR(NR_QUOTACTL_FD),
+    NO(swapon),
+    NO(swapoff),
 
     /* New namespaces would give back the capabilities that were dropped. clone3 keeps its flags in memory where no
        filter can read them: "no such call" makes the C library use clone. */
-    NO(setns), { SYS_unshare, WITH_BITS, 0, NAMESPACES | CLONE_NEWTIME_BIT, EPERM, EVER },
-    { SYS_clone, WITH_BITS, 0, NAMESPACES, EPERM, EVER }, { NR_CLONE3, ALWAYS, 0, 0, ENOSYS, EVER },
+    NO(setns),
+    { SYS_unshare, WITH_BITS, 0, NAMESPACES | CLONE_NEWTIME_BIT, EPERM, EVER },
+    { SYS_clone, WITH_BITS, 0, NAMESPACES, EPERM, EVER },
+    { NR_CLONE3, ALWAYS, 0, 0, ENOSYS, EVER },
 
     /* The machine itself: its kernel, clock, name, log, accounting. */
-    NO(kexec_load), NO(kexec_file_load), NO(reboot), NO(init_module), NO(finit_module), NO(delete_module), NO(acct),
-    NO(settimeofday), NO(clock_settime), NO(clock_adjtime), NO(adjtimex), NO(sethostname), NO(setdomainname),
-    NO(syslog), NO(vhangup), NO(nfsservctl), NO(lookup_dcookie),
+    NO(kexec_load),
+    NO(kexec_file_load),
+    NO(reboot),
+    NO(init_module),
+    NO(finit_module),
+    NO(delete_module),
+    NO(acct),
+    NO(settimeofday),
+    NO(clock_settime),
+    NO(clock_adjtime),
+    NO(adjtimex),
+    NO(sethostname),
+    NO(setdomainname),
+    NO(syslog),
+    NO(vhangup),
+    NO(nfsservctl),
+    NO(lookup_dcookie),
 #if defined(__x86_64__)
-    NO(iopl), NO(ioperm), NO(modify_ldt), NO(uselib), NO(ustat), NO(sysfs), NO(_sysctl), NO(create_module),
-    NO(get_kernel_syms), NO(query_module),
+    NO(iopl),
+    NO(ioperm),
+    NO(modify_ldt),
+    NO(uselib),
+    NO(ustat),
+    NO(sysfs),
+    NO(_sysctl),
+    NO(create_module),
+    NO(get_kernel_syms),
+    NO(query_module),
 #endif
     /* READ_IMPLIES_EXEC and the layouts of other systems; asking (all ones) is fine. */
     { SYS_personality, UNLESS_IS, 0, 0xffffffffU, EPERM, EVER },
 
     /* The network. The driver makes a listening AF_UNIX SOCK_SEQPACKET socket and nothing else; datagrams would reach
        the sockets of host services by name, and so would connect: to the caller nobody listens there. */
-    { SYS_socket, UNLESS_IS, 0, AF_UNIX, EAFNOSUPPORT, EVER }, { SYS_socket, UNLESS_STREAM, 1, 0, EACCES, EVER },
+    { SYS_socket, UNLESS_IS, 0, AF_UNIX, EAFNOSUPPORT, EVER },
+    { SYS_socket, UNLESS_STREAM, 1, 0, EACCES, EVER },
     { SYS_connect, ALWAYS, 0, 0, ENOENT, EVER },
 
     /* Priorities by user or group would reach every process of the uid, the daemon's too where ids are shared. */

@@ -1,0 +1,71 @@
+/*
+ * gpu.h - one GPU, through the driver, in its primary context, so that torch in the same process shares all of it.
+ *
+ * Addresses are device addresses as integers. Fills and copies are queued on the default stream, in order with torch's
+ * default stream; harness_gpu_sync() waits for them. One thread. Before anything else: harness_gpu_init().
+ */
+#ifndef HARNESS_GPU_H
+#define HARNESS_GPU_H
+
+#include <stdint.h>
+
+#include "server/harness/native/harness.h"
+
+struct harness_gpu_info {
+    char name[96];
+    char uuid[48];       /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", as NVML has it */
+    char pci_bus_id[32]; /* "0000:19:00.0" */
+    uint64_t memory_bytes;
+    uint64_t l2_bytes;
+    int32_t major, minor; /* compute capability */
+    int32_t sm_count;
+    int32_t driver_cuda; /* CUDA version of the driver: 13000 for 13.0 */
+};
+
+/*
+ * Make (or join) the primary context of a device and make it current for the thread. is_spinning: the host spins while
+ * it waits for the GPU, which the clock wants; it takes effect when nobody has made the context before.
+ * Calling it again for the same device is fine and makes the context current for another thread. 0 or < 0.
+ */
+HARNESS_API int harness_gpu_init(int ordinal, int is_spinning);
+HARNESS_API int harness_gpu_get_info(struct harness_gpu_info *out);
+
+/*
+ * GPU memory that another process may map: at least size bytes.
+ *   fd      given: close() once it is sent; possession of it is the right to map
+ *   ptr     where it is mapped here; actual: its size, a multiple of the granularity
+ *   handle  for harness_gpu_arena_free()
+ */
+HARNESS_API int harness_gpu_arena_create(uint64_t size, int *fd, uint64_t *ptr, uint64_t *actual,
+                                         uint64_t *handle);
+/* Map another process' arena; size is its actual size. The descriptor is borrowed. */
+HARNESS_API int harness_gpu_arena_import(int fd, uint64_t size, uint64_t *ptr, uint64_t *handle);
+/* Unmap and let go; the memory is free once every process has. size: actual. */
+HARNESS_API int harness_gpu_arena_free(uint64_t ptr, uint64_t size, uint64_t handle);
+
+/* ptr and bytes: multiples of 4. */
+HARNESS_API int harness_gpu_fill32(uint64_t ptr, uint32_t pattern, uint64_t bytes);
+HARNESS_API int harness_gpu_copy(uint64_t to, uint64_t from, uint64_t bytes);
+HARNESS_API int harness_gpu_sync(void); /* the whole context */
+HARNESS_API int harness_gpu_mem_info(uint64_t *free_bytes, uint64_t *total_bytes);
+
+/* A private buffer to wash the L2 cache with; bytes 0: twice its size. Once. */
+HARNESS_API int harness_gpu_flush_setup(uint64_t bytes);
+/* Fill it, end what keeps lines in L2, and wait until that is done. */
+HARNESS_API int harness_gpu_flush(void);
+
+/* --- the gather: n elements of 1, 2, 4 or 8 bytes from anywhere into 8-byte slots, by one launch --- */
+
+HARNESS_API int harness_gather_setup(uint32_t most);
+/* ptrs[i]: aligned to widths[i]; both copied to the GPU before it returns. */
+HARNESS_API int harness_gather_set(const uint64_t *ptrs, const uint32_t *widths, uint32_t n);
+/* Launch on a stream of its own and wait. n as last set; 0 is fine and does nothing. */
+HARNESS_API int harness_gather_run(void);
+/* The slots of the last run, upper bytes zero. n <= what was set. */
+HARNESS_API int harness_gather_read(uint64_t *out, uint32_t n);
+
+/* For the heap: the driver's own allocator, in whatever context is current. */
+int gpu_alloc(uint64_t bytes, uint64_t *out);
+int gpu_free(uint64_t at);
+
+#endif

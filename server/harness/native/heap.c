@@ -1,0 +1,258 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "server/harness/native/heap.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "server/harness/native/gpu.h"
+
+#define ALIGNMENT 512
+
+/* The heap's blocks in the order of their addresses, without gaps; no two neighbours are both free. */
+struct block {
+    uint64_t at, size;
+    bool is_used;
+    struct block *before, *after;
+};
+
+struct spill {
+    uint64_t at, size;
+    struct spill *next;
+};
+
+/* torch knows the allocator as two bare functions, so its state cannot be handed in. */
+static struct {
+    pthread_mutex_t lock;
+    struct block *first;
+    struct spill *spills;
+    uint64_t used, spilled, peak;
+} heap = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static struct block *
+new_block(uint64_t at, uint64_t size)
+{
+    struct block *b = calloc(1, sizeof(*b));
+
+    if (b != NULL) {
+        b->at = at;
+        b->size = size;
+    }
+    return b;
+}
+
+static void
+free_blocks(void)
+{
+    for (struct block *b = heap.first, *next; b != NULL; b = next) {
+        next = b->after;
+        free(b);
+    }
+    heap.first = NULL;
+}
+
+int
+harness_heap_set(uint64_t base, uint64_t size)
+{
+    struct block *b;
+    int code = 0;
+
+    if (base % ALIGNMENT != 0 || size > UINT64_MAX - base)
+        return harness_fail(EINVAL, "heap: [%llx, +%llu) is no heap", (unsigned long long)base,
+                            (unsigned long long)size);
+    b = new_block(base, size - size % ALIGNMENT);
+    if (b == NULL)
+        return harness_fail(ENOMEM, "heap: no memory for its bookkeeping");
+    pthread_mutex_lock(&heap.lock);
+    if (heap.used != 0) {
+        code = harness_fail(EBUSY, "heap: %llu bytes of the one before are in use",
+                            (unsigned long long)heap.used);
+        free(b);
+    } else {
+        free_blocks();
+        heap.first = b;
+        heap.peak = heap.spilled;
+    }
+    pthread_mutex_unlock(&heap.lock);
+    return code;
+}
+
+static void
+note_peak(void)
+{
+    if (heap.used + heap.spilled > heap.peak)
+        heap.peak = heap.used + heap.spilled;
+}
+
+/* Cut what is too much off the end of a free block; without memory for that the whole block is handed out. */
+static void
+trim(struct block *b, uint64_t size)
+{
+    struct block *rest;
+
+    if (b->size == size)
+        return;
+    rest = new_block(b->at + size, b->size - size);
+    if (rest == NULL)
+        return;
+    rest->before = b;
+    rest->after = b->after;
+    if (rest->after != NULL)
+        rest->after->before = rest;
+    b->after = rest;
+    b->size = size;
+}
+
+static uint64_t
+take_from_heap(uint64_t size)
+{
+    for (struct block *b = heap.first; b != NULL; b = b->after) {
+        if (b->is_used || b->size < size)
+            continue;
+        trim(b, size);
+        b->is_used = true;
+        heap.used += b->size;
+        return b->at;
+    }
+    return 0;
+}
+
+static uint64_t
+take_from_driver(uint64_t size)
+{
+    struct spill *s = malloc(sizeof(*s));
+
+    if (s == NULL || gpu_alloc(size, &s->at) != 0) {
+        free(s);
+        return 0;
+    }
+    s->size = size;
+    s->next = heap.spills;
+    heap.spills = s;
+    heap.spilled += size;
+    return s->at;
+}
+
+void *
+harness_arena_malloc(ssize_t size, int device, void *stream)
+{
+    uint64_t wanted, at;
+
+    (void)device;
+    (void)stream;
+    if (size < 0 || size > INT64_MAX - ALIGNMENT)
+        return NULL;
+    wanted = size == 0 ? ALIGNMENT : ((uint64_t)size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    pthread_mutex_lock(&heap.lock);
+    at = take_from_heap(wanted);
+    if (at == 0)
+        at = take_from_driver(wanted);
+    note_peak();
+    pthread_mutex_unlock(&heap.lock);
+    return (void *)(uintptr_t)at;
+}
+
+/* Join b with the block after it, if both are free. */
+static void
+join_after(struct block *b)
+{
+    struct block *next = b->after;
+
+    if (next == NULL || next->is_used || b->is_used)
+        return;
+    b->size += next->size;
+    b->after = next->after;
+    if (b->after != NULL)
+        b->after->before = b;
+    free(next);
+}
+
+static bool
+give_to_heap(uint64_t at)
+{
+    for (struct block *b = heap.first; b != NULL; b = b->after) {
+        if (b->at != at || !b->is_used)
+            continue;
+        b->is_used = false;
+        heap.used -= b->size;
+        join_after(b);
+        if (b->before != NULL)
+            join_after(b->before);
+        return true;
+    }
+    return false;
+}
+
+static bool
+give_to_driver(uint64_t at)
+{
+    for (struct spill **link = &heap.spills; *link != NULL; link = &(*link)->next) {
+        struct spill *s = *link;
+        if (s->at != at)
+            continue;
+        if (gpu_free(at) != 0)
+            fprintf(stderr, "heap: %s\n", harness_error());
+        *link = s->next;
+        heap.spilled -= s->size;
+        free(s);
+        return true;
+    }
+    return false;
+}
+
+void
+harness_arena_free(void *ptr, ssize_t size, int device, void *stream)
+{
+    uint64_t at = (uint64_t)(uintptr_t)ptr;
+
+    (void)size;
+    (void)device;
+    (void)stream;
+    if (ptr == NULL)
+        return;
+    pthread_mutex_lock(&heap.lock);
+    if (!give_to_heap(at) && !give_to_driver(at))
+        fprintf(stderr, "heap: %p was not allocated here\n", ptr);
+    pthread_mutex_unlock(&heap.lock);
+}
+
+static uint64_t
+read_figure(const uint64_t *figure)
+{
+    uint64_t value;
+
+    pthread_mutex_lock(&heap.lock);
+    value = *figure;
+    pthread_mutex_unlock(&heap.lock);
+    return value;
+}
+
+uint64_t
+harness_heap_used(void)
+{
+    return read_figure(&heap.used);
+}
+
+uint64_t
+harness_heap_peak(void)
+{
+    return read_figure(&heap.peak);
+}
+
+uint64_t
+harness_heap_spilled(void)
+{
+    return read_figure(&heap.spilled);
+}
+
+void
+harness_heap_reset_peak(void)
+{
+    pthread_mutex_lock(&heap.lock);
+    heap.peak = heap.used + heap.spilled;
+    pthread_mutex_unlock(&heap.lock);
+}
