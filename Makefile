@@ -190,7 +190,7 @@ $(BUILD)/tidy/%.ok: %.c .clang-tidy $(wildcard */*.h */*/*.h */*/*/*.h)
 lint-python:
 	'$(py)' -m ruff check $(py_files)
 	'$(py)' -m ruff format --check $(py_files)
-	'$(py)' -m mypy --strict server/harness
+	MYPYPATH=tests:tests/unit:tests/e2e:tests/bench '$(py)' -m mypy --strict $(py_files)
 
 # The tests of what runs in two threads.
 threaded := $(filter test_store%,$(notdir $(units)))

@@ -1,8 +1,8 @@
 """make gpu-check: everything that needs a GPU, on a machine where nothing can be built or installed.
 
-Starts the bundle's daemon, has it judge the whole corpus (what only a GPU can decide included), runs the benches,
-and prints a short table last. Logs go to $OUT, or build/gpu-check/. Every part has a time limit; together they
-stay under --limit-s.
+Starts the bundle's daemon, has it judge the whole corpus (what only a GPU can decide included), runs the
+benches, and prints a short table last. Logs go to $OUT, or build/gpu-check/. Every part has a time limit;
+together they stay under --limit-s.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from daemon import Daemon, DaemonError, running_daemon
 
 ROOT = Path(__file__).resolve().parents[1]
 SIDE_BY_SIDE = 8
+SKIPPED = 77
 VERDICT_LIMIT_S = 120.0
 READY_LIMIT_S = 90.0
 
@@ -183,7 +184,8 @@ def script_part(name: str, command: list[str], limit_s: float, setting: Setting)
                 cwd=ROOT,
                 check=False,
             )
-            outcome, what = ("pass", "") if done.returncode == 0 else ("fail", f"status {done.returncode}: ")
+            outcome = {0: "pass", SKIPPED: "skip"}.get(done.returncode, "fail")
+            what = f"status {done.returncode}: " if outcome == "fail" else ""
         except subprocess.TimeoutExpired:
             outcome, what = "fail", f"ended after {limit_s:.0f} s: "
     text = log.read_text(errors="replace").strip()

@@ -27,8 +27,20 @@ from daemon import Daemon, DaemonError, running_daemon  # noqa: E402
 SUBMIT_LIMIT_S = 300
 SIDE_BY_SIDE = 4
 
-# Candidates of tests/candidates, best first; what each is expected to get stands in its own header.
-SHOWN = ("softmax/honest.py",)
+# Candidates of tests/candidates, best first, the slowest last; what each is expected to get stands in its own header.
+SHOWN = (
+    "softmax/honest.py",
+    "linear_relu/honest_autotuned.py",
+    "softmax/padding_counts.py",
+    "relu/last_block_missing.py",
+    "relu/clobbers_input.py",
+    "copy/returns_its_input.py",
+    "relu/torch_in_kernel.py",
+    "relu/no_kernel.py",
+    "relu/syntax_error.py",
+    "relu/segfault.py",
+    "relu/endless_kernel.py",
+)
 
 
 class DemoError(Exception):
