@@ -81,6 +81,7 @@ exchange(struct cli *cli, const char *method, const char *path, const char *body
         x->code = exit_of_status(x->answer.status);
 }
 
+/* Each fault is in the document (pointer) or in the query (parameter). */
 static void
 print_faults(json_t *problem)
 {
@@ -89,9 +90,11 @@ print_faults(json_t *problem)
 
     json_array_foreach(json_object_get(problem, "errors"), i, fault)
     {
-        const char *pointer = text_member(fault, "pointer"), *detail = text_member(fault, "detail");
+        const char *pointer = text_member(fault, "pointer"), *parameter = text_member(fault, "parameter");
+        const char *where = parameter ? parameter : pointer && pointer[0] ? pointer : "the document";
+        const char *detail = text_member(fault, "detail");
         fputs("  ", stderr);
-        text_print(stderr, pointer && pointer[0] ? pointer : "the document");
+        text_print(stderr, where);
         fputs(": ", stderr);
         text_print(stderr, detail ? detail : "refused");
         fputc('\n', stderr);
@@ -116,6 +119,10 @@ print_problem(const struct http_answer *a)
     }
     fputc('\n', stderr);
     print_faults(problem);
+    if (text_member(problem, "traceback")) {
+        text_print(stderr, text_member(problem, "traceback"));
+        fputc('\n', stderr);
+    }
     if (a->retry_after_s >= 0)
         fprintf(stderr, "  try again in %.0f s\n", a->retry_after_s);
 }

@@ -93,9 +93,11 @@ main(int argc, char **argv)
 {
     struct cli cli = { environment("VERIFIERD_URL", "http://127.0.0.1:8080"),
                        environment("VERIFIERD_TOKEN", NULL), false, NULL };
+    static char name[] = "verifier";
     struct start start = { &cli, 0 };
 
     setlocale(LC_CTYPE, "");
+    argv[0] = name; /* what messages begin with, wherever it was started from */
     argp_err_exit_status = CLI_USAGE;
     argp_program_version = "verifier " VERIFIERD_VERSION;
     cli_note_id(NULL);

@@ -241,7 +241,10 @@ add_verdict_cells(struct cells *c, size_t at, json_t *submission)
     text_value(&c->text[at + 1], json_object_get(submission, "class"));
     text_value(&c->text[at + 2], json_object_get(submission, "stage"));
     text_number(&c->text[at + 3], submission, "reward", 4);
-    text_number(&c->text[at + 4], json_object_get(submission, "components"), "speedup", 3);
+    /* Lists are brief, and have the speedup beside the reward. */
+    bool is_brief = json_object_get(submission, "speedup") != NULL;
+    text_number(&c->text[at + 4], is_brief ? submission : json_object_get(submission, "components"),
+                "speedup", 3);
 }
 
 static void

@@ -1,0 +1,487 @@
+"""The command line against a scripted service: what it sends, what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import service
+
+VERIFIER = service.BINARY.with_name("verifier")
+LIMIT_S = 60.0
+ID = "0199f2c4-0000-7000-8000-000000000001"
+GROUP = "0199f2c4-0000-7000-8000-00000000000a"
+Json = dict[str, Any]
+
+OK: Json = {
+    "id": ID,
+    "task": "sha256:ab",
+    "task_name": "softmax",
+    "state": "done",
+    "stage": "timing",
+    "failed_at": None,
+    "class": "ok",
+    "reward": 0.8965,
+    "reward_spec": {"kind": "staged", "version": 2},
+    "flags": ["truncated"],
+    "components": {"speedup": 1.31, "speedup_lo": 1.27, "speedup_hi": 1.35},
+    "correctness": {"cases": 5, "passed": 5, "first_mismatch": None, "max_abs": 1e-7},
+    "timing": {"outcome": "measured", "reference_ms": 1.31, "candidate_ms": 1.0},
+    "stages": [{"stage": "ast", "outcome": "pass", "wait_ms": 0.25, "run_ms": 12.5}],
+    "feedback": {"class": "ok", "text": "first line\nsecond \x1b[31mline"},
+    "created": "2026-11-21T11:36:17.123Z",
+}
+MISMATCH: Json = OK | {
+    "class": "mismatch",
+    "failed_at": "full",
+    "stage": "full",
+    "reward": 0.58,
+    "timing": None,
+    "components": {},
+    "correctness": {
+        "cases": 5,
+        "passed": 2,
+        "max_abs": 3.5,
+        "first_mismatch": {
+            "case": "original",
+            "output": "0",
+            "index": [3, 7],
+            "expected": 1.5,
+            "got": "nan",
+            "differing": 12,
+            "of": 4096,
+        },
+    },
+}
+RUNNING: Json = OK | {"state": "running", "class": None, "reward": None}
+INFRA: Json = OK | {"class": "infra", "reward": None}
+
+
+@dataclass
+class Script:
+    """What the service answers: for each "METHOD path" its (status, document), the last for ever."""
+
+    answers: dict[str, list[tuple[int, object]]] = field(default_factory=dict)
+    calls: list[tuple[str, str, Any, str | None]] = field(default_factory=list)
+    headers: dict[str, str] = field(default_factory=dict)
+    url: str = ""
+
+    def on(self, call: str, *answers: tuple[int, object]) -> None:
+        self.answers[call] = list(answers)
+
+    def answer(self, method: str, target: str) -> tuple[int, object]:
+        key = f"{method} {target.partition('?')[0]}"
+        rows = self.answers.get(key)
+        if not rows:
+            return 404, {"title": "There is nothing here", "status": 404, "detail": f"no {key}"}
+        return rows.pop(0) if len(rows) > 1 else rows[0]
+
+    def sent(self, call: str) -> Any:
+        """The body of the one call of this kind."""
+        (body,) = (body for method, target, body, _ in self.calls if f"{method} {target}" == call)
+        return body
+
+
+def make_handler(script: Script) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+        def serve(self) -> None:
+            size = int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(size)) if size else None
+            script.calls.append((self.command, self.path, body, self.headers.get("Authorization")))
+            status, document = script.answer(self.command, self.path)
+            data = document if isinstance(document, bytes) else json.dumps(document).encode()
+            self.send_response(status)
+            for name, value in script.headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = do_DELETE = serve
+
+    return Handler
+
+
+@pytest.fixture
+def script() -> Iterator[Script]:
+    script = Script()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), make_handler(script))
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    script.url = f"http://127.0.0.1:{server.server_port}"
+    script.on("GET /v1/tasks/softmax", (200, {"id": "sha256:ab", "name": "softmax", "reference": "x = 1\n"}))
+    script.on("POST /v1/submissions", (202, {"id": ID, "state": "queued"}))
+    script.on("GET /v1/submissions/" + ID, (200, OK))
+    yield script
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    path = tmp_path / "mine.py"
+    path.write_text("x = 'é'\n")
+    return str(path)
+
+
+def environment(script: Script, **more: str) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "VERIFIERD_URL": script.url} | more
+
+
+def verifier(
+    script: Script, *arguments: str, text: bytes = b"", **more: str
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [str(VERIFIER), *arguments],
+        input=text,
+        capture_output=True,
+        timeout=LIMIT_S,
+        check=False,
+        env=environment(script, **more),
+    )
+
+
+def test_submit_prints_the_id(script: Script, source: str) -> None:
+    done = verifier(script, "submit", source, "--task", "softmax")
+    assert (done.returncode, done.stdout.decode(), done.stderr) == (0, ID + "\n", b"")
+    assert script.sent("POST /v1/submissions") == {"task": "sha256:ab", "candidate": "x = 'é'\n"}
+
+
+def test_submit_sends_what_was_asked(script: Script, source: str) -> None:
+    arguments = ["--entry-point=Mine", "--policy", "hybrid", "--until=tiny", "--metadata", "a=b=c"]
+    arguments += ["--metadata", "d=", "--client", "me", "--completion", "--task", "sha256:cd"]
+    done = verifier(script, "submit", "-", *arguments, text=b"answer", VERIFIERD_TOKEN="secret")
+    assert done.returncode == 0, done.stderr
+    assert script.sent("POST /v1/submissions") == {
+        "task": "sha256:cd",
+        "completion": "answer",
+        "entry_point": "Mine",
+        "policy": "hybrid",
+        "until": "tiny",
+        "client": "me",
+        "metadata": {"a": "b=c", "d": ""},
+    }
+    assert script.calls[0][3] == "Bearer secret"
+
+
+def test_submit_takes_a_reference_instead_of_a_task(script: Script, source: str, tmp_path: Path) -> None:
+    reference = tmp_path / "reference.py"
+    reference.write_text("r = 1\n")
+    assert verifier(script, "submit", source, "--reference", str(reference)).returncode == 0
+    assert script.sent("POST /v1/submissions") == {"reference": "r = 1\n", "candidate": "x = 'é'\n"}
+
+
+def test_sources_keep_their_nuls(script: Script) -> None:
+    assert verifier(script, "submit", "-", "--task", "sha256:ab", text=b"a\0b").returncode == 0
+    assert script.sent("POST /v1/submissions")["candidate"] == "a\0b"
+
+
+def test_wait_shows_the_verdict(script: Script, source: str) -> None:
+    script.on("GET /v1/submissions/" + ID, (200, RUNNING), (200, OK))
+    done = verifier(script, "submit", source, "--task", "softmax", "--wait")
+    lines = done.stdout.decode().splitlines()
+    assert done.returncode == 0
+    assert "reward         0.8965  (staged, version 2)" in lines
+    assert "speedup        1.310  (95% interval 1.270 to 1.350)" in lines
+    assert lines[lines.index("feedback       first line") + 1] == " " * 15 + "second ?[31mline"
+    assert lines[-2:] == ["STAGE OUTCOME WAIT ms RUN ms", "ast   pass        0.2   12.5"]
+    assert ID in done.stderr.decode()
+
+
+def test_wait_names_the_first_mismatch_and_fails(script: Script, source: str) -> None:
+    script.on("GET /v1/submissions/" + ID, (200, MISMATCH))
+    done = verifier(script, "submit", source, "--task", "softmax", "--wait=30")
+    expected = "case original, output 0, index [3, 7]: expected 1.5, got nan; 12 of 4096 differ"
+    assert done.returncode == 1
+    assert f"first mismatch {expected}" in done.stdout.decode()
+
+
+def test_json_is_the_service_s_document(script: Script, source: str) -> None:
+    script.on("GET /v1/submissions/" + ID, (200, MISMATCH))
+    done = verifier(script, "--json", "submit", source, "--task", "softmax", "--wait")
+    assert done.returncode == 1
+    assert json.loads(done.stdout) == MISMATCH
+    assert done.stderr == b""
+
+
+def test_infra_has_no_reward(script: Script) -> None:
+    script.on("GET /v1/submissions/" + ID, (200, INFRA))
+    done = verifier(script, "show", ID)
+    assert done.returncode == 0
+    assert "reward         none" in done.stdout.decode()
+
+
+def test_wait_ends_after_its_time(script: Script, source: str) -> None:
+    script.on("GET /v1/submissions/" + ID, (200, RUNNING))
+    started = time.monotonic()
+    done = verifier(script, "submit", source, "--task", "softmax", "--wait=1", "--json")
+    assert done.returncode == 8
+    assert json.loads(done.stdout) == RUNNING
+    assert 0.9 <= time.monotonic() - started < 20
+    assert len(script.calls) < 20, "a service that does not hold polls is asked without a pause"
+
+
+def test_wait_survives_a_restart(script: Script, source: str) -> None:
+    away = (503, {"title": "Not now", "status": 503})
+    script.on("GET /v1/submissions/" + ID, (200, RUNNING), away, away, (200, OK))
+    done = verifier(script, "submit", source, "--task", "softmax", "--wait")
+    assert done.returncode == 0
+    assert done.stderr.decode().count("away") == 1
+
+
+def test_interrupt_says_how_to_go_on(script: Script, source: str) -> None:
+    script.on("GET /v1/submissions/" + ID, (200, RUNNING))
+    process = subprocess.Popen(
+        [str(VERIFIER), "submit", source, "--task", "softmax", "--wait"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment(script),
+    )
+    assert process.stderr is not None
+    assert b"submitted" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 130
+    assert f"verifier show {ID}" in said.decode()
+
+
+def test_group_waits_for_all(script: Script, source: str) -> None:
+    script.on("POST /v1/groups", (202, {"id": GROUP, "state": "queued"}))
+    items = [OK, MISMATCH]
+    document = {"id": GROUP, "state": "done", "items": items, "ranking": [0, 1]}
+    script.on("GET /v1/groups/" + GROUP, (200, document))
+    done = verifier(script, "group", "--task", "softmax", source, source, "--wait")
+    assert done.returncode == 1
+    assert script.sent("POST /v1/groups")["candidates"] == [{"candidate": "x = 'é'\n"}] * 2
+    rows = [line.split() for line in done.stdout.decode().splitlines()]
+    assert ["1", source, "done", "mismatch", "full", "0.5800", "-"] in rows
+    items[1] = OK
+    assert verifier(script, "group", "--task", "softmax", source, source, "--wait").returncode == 0
+
+
+def test_task_add(script: Script, source: str) -> None:
+    script.on("POST /v1/tasks", (201, {"id": "sha256:ab"}))
+    done = verifier(script, "task", "add", source, "--level", "2", "--dynamic-shapes", "--entry-point", "M")
+    assert (done.returncode, done.stdout) == (0, b"sha256:ab\n")
+    assert script.sent("POST /v1/tasks") == {
+        "name": "mine",
+        "reference": "x = 'é'\n",
+        "level": 2,
+        "dynamic_shapes": True,
+        "entry_point": "M",
+    }
+
+
+def test_a_refused_reference_shows_its_traceback(script: Script, source: str) -> None:
+    problem = {"title": "The reference does not run", "status": 422, "traceback": "ValueError: \x1bboom"}
+    script.on("POST /v1/tasks", (422, problem))
+    done = verifier(script, "task", "add", source)
+    assert done.returncode == 6
+    assert "The reference does not run" in done.stderr.decode()
+    assert "ValueError: ?boom" in done.stderr.decode()
+
+
+def test_lists(script: Script) -> None:
+    brief = {key: OK[key] for key in ("id", "task_name", "state", "class", "stage", "reward", "created")}
+    script.on("GET /v1/submissions", (200, {"items": [brief | {"speedup": 1.31}], "next": "n&1"}))
+    script.on("GET /v1/tasks", (200, {"items": [{"id": "sha256:ab", "name": "softmax"}], "next": None}))
+    done = verifier(script, "list", "--state", "done", "--class", "ok", "--task", "softmax", "--limit", "3")
+    row = [ID, "softmax", "done", "ok", "timing", "0.8965", "1.310", OK["created"]]
+    assert [line.split() for line in done.stdout.decode().splitlines()][1:] == [row]
+    assert script.calls[-1][1] == "/v1/submissions?limit=3&state=done&class=ok&task=sha256%3Aab"
+    assert "--cursor 'n&1'" in done.stderr.decode()
+    done = verifier(script, "task", "list", "--name", "a b")
+    assert "softmax" in done.stdout.decode()
+    assert script.calls[-1][1] == "/v1/tasks?limit=200&name=a%20b"
+
+
+def test_show_source_is_exact(script: Script) -> None:
+    script.on(f"GET /v1/submissions/{ID}/source", (200, b"x\0\x1b[1m\xff"))
+    done = verifier(script, "show", ID, "--source")
+    assert (done.returncode, done.stdout) == (0, b"x\0\x1b[1m\xff")
+
+
+def test_show_finds_groups_too(script: Script) -> None:
+    script.on("GET /v1/groups/" + GROUP, (200, {"id": GROUP, "state": "done", "items": [MISMATCH]}))
+    assert b"mismatch" in verifier(script, "show", GROUP).stdout
+    assert verifier(script, "show", GROUP, "--fail-on-verdict").returncode == 1
+    assert verifier(script, "show", ID, "--fail-on-verdict").returncode == 0
+
+
+def test_cancel(script: Script) -> None:
+    script.on("DELETE /v1/submissions/" + ID, (200, OK))
+    assert verifier(script, "cancel", ID).returncode == 0
+    script.on("DELETE /v1/submissions/" + ID, (409, {"title": "It is finished", "status": 409}))
+    assert verifier(script, "cancel", ID).returncode == 6
+
+
+def test_status_prints_whatever_there_is(script: Script) -> None:
+    document = {
+        "state": "ready",
+        "queues": {"cpu": {"waiting": 3}},
+        "workers": [{"name": "z1", "pid": 5}, {"name": "z2", "pid": None}],
+        "gpus": [],
+    }
+    script.on("GET /v1/status", (200, document))
+    done = verifier(script, "status")
+    assert done.returncode == 0
+    lines = done.stdout.decode().splitlines()
+    assert {"state: ready", "queues.cpu.waiting: 3"} <= set(lines)
+    assert ["z2", "-"] in [line.split() for line in lines]
+
+
+def problem(status: int, **more: object) -> tuple[int, object]:
+    return status, {"title": "T", "status": status, "detail": "D"} | more
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "said"),
+    [
+        (problem(400, errors=[{"pointer": "/policy", "detail": "no such policy"}]), 6, "/policy: no such"),
+        (problem(400, errors=[{"parameter": "wait", "detail": "too long"}]), 6, "wait: too long"),
+        (problem(401), 4, "VERIFIERD_TOKEN"),
+        (problem(403), 4, "T: D"),
+        (problem(404), 5, "T: D"),
+        (problem(413), 6, "413"),
+        (problem(429), 6, "try again in 7 s"),
+        (problem(500), 6, "500"),
+        (problem(503), 6, "503"),
+        ((502, b"<html>\x1b bad gateway"), 6, "502"),
+        ((200, b"<html>"), 7, "is this verifierd?"),
+        ((200, {"state": "queued"}), 7, "is this verifierd?"),
+    ],
+)
+def test_refusals(script: Script, source: str, answer: tuple[int, object], code: int, said: str) -> None:
+    script.headers["Retry-After"] = "7"
+    script.on("POST /v1/submissions", answer)
+    done = verifier(script, "submit", source, "--task", "sha256:ab")
+    assert (done.returncode, done.stdout) == (code, b"")
+    assert said in done.stderr.decode()
+    assert b"\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ([], 2),
+        (["nonsense"], 2),
+        (["--nonsense"], 2),
+        (["submit"], 2),
+        (["submit", "-"], 2),
+        (["submit", "-", "--task=a", "--reference=b"], 2),
+        (["submit", "-", "-", "--task=a"], 2),
+        (["submit", "/nowhere.py", "--task=a"], 2),
+        (["submit", "/", "--task=a"], 2),
+        (["submit", "-", "--task=softmax", "--wait=soon"], 2),
+        (["submit", "-", "--task=softmax", "--wait=-1"], 2),
+        (["submit", "-", "--task=softmax", "--metadata=x"], 2),
+        (["submit", "-", "--task=unknown"], 5),
+        (["group", "--task=softmax"], 2),
+        (["group", "-"], 2),
+        (["task"], 2),
+        (["task", "paint"], 2),
+        (["task", "add"], 2),
+        (["task", "add", "-"], 2),
+        (["task", "add", "-", "--name=x", "--level=0"], 2),
+        (["task", "list", "x"], 2),
+        (["task", "show", "unknown"], 5),
+        (["show"], 2),
+        (["show", "a", "b"], 2),
+        (["show", "../../x"], 5),
+        (["show", ID, "--log", "--source"], 2),
+        (["cancel", "unknown"], 5),
+        (["list", "x"], 2),
+        (["status", "x"], 2),
+        (["--url=ftp://x", "status"], 3),
+        (["--url=http://127.0.0.1:1", "status"], 7),
+        (["status", "--url", "http://127.0.0.1:1"], 7),
+        (["--help"], 0),
+        (["--version"], 0),
+        (["task", "--help"], 0),
+    ],
+)
+def test_exit_codes(script: Script, arguments: list[str], code: int) -> None:
+    done = verifier(script, *arguments)
+    assert done.returncode == code, done.stderr
+    if code:
+        assert done.stdout == b""
+        assert done.stderr.startswith(b"verifier") or done.stderr.startswith(b"Usage: verifier")
+
+
+def test_bytes_that_are_no_text_are_refused(script: Script) -> None:
+    done = verifier(script, "submit", "-", "--task", "softmax", text=b"\xff")
+    assert done.returncode == 2
+    assert b"not UTF-8" in done.stderr
+
+
+def test_a_full_disk_is_an_error(script: Script) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [str(VERIFIER), "show", ID],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=LIMIT_S,
+            check=False,
+            env=environment(script),
+        )
+    assert done.returncode == 3
+    assert b"cannot write" in done.stderr
+
+
+def on_a_terminal(script: Script, *arguments: str, **more: str) -> bytes:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [str(VERIFIER), *arguments], stdout=theirs, env=environment(script, TERM="xterm", **more)
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while part := os.read(ours, 65536):
+            shown += part
+    except OSError:
+        pass  # the other end is closed: all was read
+    os.close(ours)
+    assert process.wait(LIMIT_S) == 0
+    return shown
+
+
+def test_colour_is_for_terminals_that_want_it(script: Script) -> None:
+    assert b"\x1b[32m" in on_a_terminal(script, "show", ID)
+    assert b"\x1b" not in on_a_terminal(script, "show", ID, NO_COLOR="1")
+
+
+def test_candidates_cannot_reach_the_terminal(script: Script) -> None:
+    script.on(f"GET /v1/submissions/{ID}/log", (200, b"\x1b]0;owned\x07 \xc2\x9b31m \xff ok\n"))
+    assert on_a_terminal(script, "show", ID, "--log") == b"?]0;owned? ?31m ? ok\r\n"
+
+
+COMMANDS = ["submit", "group", "task add", "task list", "task show", "show", "list", "status", "cancel"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_manual_knows_every_option(script: Script, command: str) -> None:
+    manual = (service.ROOT / "docs" / "verifier.1").read_text().replace("\\-", "-")
+    assert f"verifier {command}" in manual
+    options = re.findall(r"--[a-z-]+", verifier(script, *command.split(), "--help").stdout.decode())
+    assert "--url" in options
+    for option in options:
+        assert option in manual, f"{command} {option} is not in docs/verifier.1"
