@@ -58,7 +58,7 @@ set_document(struct exchange *x, unsigned status, const char *type, json_t *docu
     static const char failed[] = "{\"type\":\"urn:verifierd:problem:internal\",\"status\":500,\"code\":\"internal\","
                                  "\"title\":\"The daemon failed\",\"detail\":\"no memory for the answer\","
                                  "\"retryable\":true}";
-    char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
+    char *text = document ? json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
 
     json_decref(document);
     if (text)

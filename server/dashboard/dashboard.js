@@ -1,0 +1,274 @@
+"use strict";
+
+// Whatever came from a candidate is shown through textContent alone: nothing here parses HTML.
+
+const STAGES = ["ast", "compile", "tiny", "full", "timing"];
+const POLL_MS = 1000;
+const PAGE = 30;
+
+const byId = (id) => document.getElementById(id);
+let cursor = null;
+let next = null;
+let shown = null; // the submission's page that is open: {id, key}
+
+function make(tag, attributes, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (name === "text") node.textContent = value;
+    else if (value !== null && value !== undefined) node.setAttribute(name, value);
+  }
+  node.append(...children.filter((child) => child !== null));
+  return node;
+}
+
+const isNumber = (value) => typeof value === "number" && isFinite(value);
+const fixed = (value, digits) => (isNumber(value) ? value.toFixed(digits) : "–");
+const speed = (value) => (isNumber(value) ? value.toFixed(2) + "×" : "–");
+
+function duration(ms) {
+  if (!isNumber(ms)) return "–";
+  if (ms < 1000) return (ms < 10 ? ms.toFixed(1) : Math.round(ms)) + " ms";
+  return (ms / 1000).toFixed(ms < 10000 ? 2 : 1) + " s";
+}
+
+function ago(text) {
+  const seconds = (Date.now() - Date.parse(text)) / 1000;
+  if (!isNumber(seconds)) return "–";
+  if (seconds < 5) return "now";
+  if (seconds < 90) return Math.round(seconds) + " s ago";
+  if (seconds < 5400) return Math.round(seconds / 60) + " min ago";
+  if (seconds < 129600) return Math.round(seconds / 3600) + " h ago";
+  return new Date(text).toLocaleDateString();
+}
+
+function plain(value) {
+  if (value === null || value === undefined) return "–";
+  if (isNumber(value)) return String(Math.abs(value) >= 1e-3 && Math.abs(value) < 1e15 ? +value.toPrecision(6) : value);
+  if (Array.isArray(value)) return value.map(plain).join(", ") || "–";
+  if (typeof value === "object") return Object.entries(value).map(([k, v]) => k + " " + plain(v)).join(" · ");
+  return String(value);
+}
+
+const words = (name) => name.replaceAll("_", " ");
+
+async function ask(path) {
+  const answer = await fetch(path, { headers: { Accept: "application/json" } });
+  if (!answer.ok) throw new Error(path + ": " + answer.status);
+  return answer.json();
+}
+
+async function askText(path) {
+  const answer = await fetch(path);
+  return answer.ok ? answer.text() : "";
+}
+
+// --- the whole daemon ---
+
+function showReady(isReady, why) {
+  const pill = byId("ready");
+  pill.textContent = isReady ? "ready" : isReady === null ? "unreachable" : "not ready";
+  pill.className = "pill " + (isReady ? "good" : isReady === null ? "bad" : "busy");
+  byId("why").textContent = why || "";
+}
+
+function figure(name, value) {
+  return make("div", { class: "figure" }, make("b", { text: plain(value) }), make("span", { text: words(name) }));
+}
+
+function flatten(object, into, prefix) {
+  for (const [name, value] of Object.entries(object || {})) {
+    if (isNumber(value)) into.push([(prefix ? prefix + " " : "") + name, value]);
+    else if (value && typeof value === "object" && !Array.isArray(value)) flatten(value, into, name);
+  }
+  return into;
+}
+
+function card(item) {
+  const title = item.name || item.kind || item.id || item.device || "worker";
+  const state = item.state || item.mode || "";
+  const facts = Object.entries(item).filter(
+    ([k, v]) => ![ "state", v === title ? k : "" ].includes(k) && v !== null && v !== "" && !(k === "mode" && !item.state));
+  return make("div", { class: "card" },
+    make("div", { class: "row" }, make("strong", { text: title }), make("span", { class: "grow" }),
+      state ? make("span", { class: "pill", text: state }) : null),
+    make("div", { class: "facts", text: facts.map(([k, v]) => words(k) + " " + plain(v)).join(" · ") }));
+}
+
+function showCards(id, items, none) {
+  const nodes = (items || []).map(card);
+  byId(id).replaceChildren(...(nodes.length ? nodes : [make("div", { class: "card dim", text: none })]));
+}
+
+function showStatus(status) {
+  const figures = flatten(status.queues, [], "");
+  for (const [name, value] of Object.entries(status.counts || {}))
+    if (isNumber(value) && !figures.some(([known]) => known === name)) figures.push([name, value]);
+  if (status.http) figures.push(["requests held", status.http.held]);
+  byId("figures").replaceChildren(...figures.map(([name, value]) => figure(name, value)));
+  showCards("gpus", status.gpus, "No GPU: kernels run in the interpreter, and nothing is timed.");
+  showCards("workers", status.workers, "None yet.");
+  byId("version").textContent = status.version || "";
+}
+
+// --- the list ---
+
+function stageClass(item, stage) {
+  const record = (item.stages || []).find((s) => s.stage === stage);
+  if (record && record.outcome) return record.outcome;
+  const at = STAGES.indexOf(stage);
+  if (item.failed_at === stage) return "fail";
+  if (at <= STAGES.indexOf(item.passed_stage)) return "pass";
+  if (item.state === "running" && item.stage === stage) return "now";
+  return "";
+}
+
+function track(item) {
+  const title = item.failed_at ? "failed at " + item.failed_at : item.stage || "";
+  return make("span", { class: "track", title },
+    ...STAGES.map((stage) => make("i", { class: stageClass(item, stage), title: stage })));
+}
+
+function tone(item) {
+  if (item.state !== "done") return item.state === "running" ? "busy" : "dim";
+  return item.class === "ok" ? "good" : item.class === "infra" ? "busy" : "bad";
+}
+
+function row(item) {
+  return make("tr", {},
+    make("td", {}, make("a", { href: "#/submissions/" + item.id, text: ago(item.created), title: item.created })),
+    make("td", { class: "task", text: item.task_name || (item.task || "").slice(0, 19), title: item.task }),
+    make("td", {}, make("span", { class: "pill " + tone(item), text: item.state === "done" ? item.class : item.state })),
+    make("td", {}, track(item)),
+    make("td", { class: "number", text: fixed(item.reward, 3) }),
+    make("td", { class: "number", text: speed(item.speedup) }),
+    make("td", { class: "dim", text: item.client || "" }));
+}
+
+async function showList() {
+  const state = byId("state").value;
+  const query = new URLSearchParams({ view: "brief", limit: PAGE });
+  if (state) query.set("state", state);
+  if (cursor) query.set("cursor", cursor);
+  const page = await ask("/v1/submissions?" + query);
+  next = page.next;
+  byId("rows").replaceChildren(...page.items.map(row));
+  byId("empty").hidden = page.items.length > 0;
+  byId("older").hidden = !next;
+  byId("newest").hidden = !cursor;
+}
+
+// --- one submission ---
+
+function facts(entries) {
+  const list = make("dl", {});
+  for (const [name, value] of entries)
+    if (value !== null && value !== undefined && value !== "")
+      list.append(make("dt", { text: words(name) }), make("dd", { text: plain(value) }));
+  return make("div", { class: "card" }, list);
+}
+
+function timeline(item) {
+  const stages = item.stages || [];
+  const longest = Math.max(1, ...stages.map((s) => s.run_ms || 0));
+  return make("div", { class: "card timeline" }, ...STAGES.map((name) => {
+    const s = stages.find((one) => one.stage === name) || {};
+    const outcome = s.outcome || (stageClass(item, name) === "now" ? "running" : "");
+    const bar = make("i", {});
+    bar.style.width = (100 * (s.run_ms || 0)) / longest + "%"; // a property, which the page's policy allows
+    return make("div", { class: "stage" }, make("span", { text: name }),
+      make("span", { class: outcome === "pass" ? "good" : outcome === "fail" ? "bad" : "dim", text: outcome || "–" }),
+      make("span", { class: "bar" }, bar),
+      make("span", { class: "dim", text: s.outcome ? duration(s.run_ms) + ", waited " + duration(s.wait_ms) : "" }));
+  }));
+}
+
+function section(title, node) {
+  return node ? [make("h2", { text: title }), node] : [];
+}
+
+function mismatch(item) {
+  const m = item.correctness && item.correctness.first_mismatch;
+  return m ? facts(Object.entries(m)) : null;
+}
+
+function measured(item) {
+  const t = item.timing;
+  if (!t) return null;
+  return facts(Object.entries(t).filter(([, v]) => !Array.isArray(v)).concat(
+    item.components ? [["speedup", speed(item.components.speedup)]] : []));
+}
+
+async function showOne(id) {
+  const item = await ask("/v1/submissions/" + encodeURIComponent(id));
+  const key = JSON.stringify(item);
+  if (shown && shown.id === id && shown.key === key) return; // leave the reader's place alone
+  const [source, log] = await Promise.all(
+    [askText("/v1/submissions/" + id + "/source"), askText("/v1/submissions/" + id + "/log")]);
+  if (!location.hash.endsWith(id)) return;
+  shown = { id, key };
+  const head = make("div", { class: "row" },
+    make("h1", { text: item.task_name || "submission" }),
+    make("span", { class: "pill " + tone(item), text: item.state === "done" ? item.class : item.state }),
+    make("span", { class: "grow" }),
+    make("span", { class: "dim", text: "reward " + fixed(item.reward, 4) }),
+    make("span", { class: "dim", text: speed((item.components || {}).speedup) }));
+  const stop = item.state === "queued" || item.state === "running" ? make("button", { type: "button", text: "Cancel" }) : null;
+  if (stop) {
+    stop.addEventListener("click", async () => {
+      stop.disabled = true;
+      await fetch("/v1/submissions/" + id, { method: "DELETE" });
+    });
+    head.append(stop);
+  }
+  byId("one").replaceChildren(
+    make("p", {}, make("a", { href: "#/", text: "← all submissions" })), head,
+    make("div", { class: "dim", text: id }),
+    ...section("Stages", timeline(item)),
+    ...section("What it says", item.feedback && item.feedback.text ? make("pre", { text: item.feedback.text }) : null),
+    ...section("First mismatch", mismatch(item)),
+    ...section("Timing", measured(item)),
+    ...section("Components", item.components ? facts(Object.entries(item.components)) : null),
+    ...section("Record", facts(["policy", "reward_spec", "flags", "generality", "cache", "attempts", "client", "group",
+      "created", "finished", "env"].map((name) => [name, item[name]]))),
+    ...section("Source", make("pre", { class: "source", text: source })),
+    ...section("Printed", log ? make("pre", { text: log }) : null),
+    make("p", {}, make("a", { href: "/v1/submissions/" + id, text: "as JSON" })));
+}
+
+// --- the rounds ---
+
+async function round() {
+  const match = /^#\/submissions\/([0-9a-f-]{36})$/.exec(location.hash);
+  byId("home").hidden = Boolean(match);
+  byId("one").hidden = !match;
+  try {
+    const ready = await fetch("/readyz");
+    showReady(ready.ok, ready.ok ? "" : (await ready.json()).detail);
+    if (match) {
+      await showOne(match[1]);
+    } else {
+      shown = null;
+      showStatus(await ask("/v1/status"));
+      await showList();
+    }
+  } catch (error) {
+    if (error instanceof TypeError) showReady(null, "the daemon does not answer");
+    else byId("why").textContent = error.message;
+  }
+}
+
+let running = false;
+async function tick() {
+  if (running || document.hidden) return;
+  running = true;
+  await round();
+  running = false;
+}
+
+byId("state").addEventListener("change", () => { cursor = null; tick(); });
+byId("older").addEventListener("click", () => { cursor = next; tick(); });
+byId("newest").addEventListener("click", () => { cursor = null; tick(); });
+addEventListener("hashchange", () => { shown = null; byId("one").replaceChildren(); tick(); scrollTo(0, 0); });
+document.addEventListener("visibilitychange", tick);
+setInterval(tick, POLL_MS);
+tick();

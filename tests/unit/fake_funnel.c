@@ -1,0 +1,298 @@
+#include "tests/unit/fake_funnel.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+
+struct funnel {
+    uv_loop_t *loop;
+    struct store *store;
+    struct funnel_wait *waits;
+    struct work *works;
+    bool is_drained;
+};
+
+struct funnel_wait {
+    struct funnel_wait *prev, *next;
+    struct funnel *funnel;
+    char id[ID_SIZE];
+    funnel_wait_cb *cb;
+    void *arg;
+};
+
+struct work {
+    struct work *prev, *next;
+    struct funnel *funnel;
+    uv_timer_t timer;
+    char id[ID_SIZE];
+    int64_t ms; /* < 0: never */
+    funnel_answer_cb *cb;
+    void *arg;
+};
+
+int
+funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, struct funnel **out, struct error *err)
+{
+    (void)config;
+    *out = calloc(1, sizeof(**out));
+    if (!*out)
+        return error_set(err, ERR_NOMEM, "no memory");
+    (*out)->loop = loop;
+    (*out)->store = store;
+    return 0;
+}
+
+static void
+work_closed_cb(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+static void
+work_end(struct work *w)
+{
+    DL_DELETE(w->funnel->works, w);
+    uv_close((uv_handle_t *)&w->timer, work_closed_cb);
+}
+
+void
+funnel_free(struct funnel *f)
+{
+    free(f);
+}
+
+void
+funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *arg)
+{
+    struct work *w, *next;
+    (void)grace_ms;
+    if (f->is_drained)
+        return;
+    f->is_drained = true;
+    for (w = f->works; w; w = next) {
+        next = w->next;
+        work_end(w);
+    }
+    cb(arg);
+}
+
+void
+funnel_reload(struct funnel *f, const struct config *config)
+{
+    (void)f;
+    (void)config;
+}
+
+bool
+funnel_is_finished(struct funnel *f, const char *id)
+{
+    struct submission_row row = {0};
+    bool is_finished = store_get_submission(f->store, id, &row, NULL) != 0 || row.verdict;
+    submission_row_release(&row);
+    return is_finished;
+}
+
+static void
+finished_cb(void *arg, int code, const struct error *err)
+{
+    struct work *w = arg;
+    struct funnel_wait *wait, *next;
+    struct funnel *f = w->funnel;
+    char id[ID_SIZE];
+
+    (void)code;
+    (void)err;
+    memcpy(id, w->id, sizeof(id));
+    work_end(w);
+    for (wait = f->waits; wait; wait = next) {
+        next = wait->next;
+        if (strcmp(wait->id, id) != 0)
+            continue;
+        DL_DELETE(f->waits, wait);
+        wait->cb(wait->arg);
+        free(wait);
+    }
+}
+
+static void
+work_cb(uv_timer_t *timer)
+{
+    struct work *w = timer->data;
+    char verdict[256];
+    struct submission_row row = {.state = SUBMISSION_DONE, .stage = "full", .class_ = "ok", .reward = 0.5,
+                                 .finished_ms = clock_wall_ms(), .verdict = verdict};
+
+    snprintf(verdict, sizeof(verdict), FAKE_VERDICT, w->id);
+    memcpy(row.id, w->id, sizeof(row.id));
+    store_finish_submission(w->funnel->store, &row, "printed\n", 8, finished_cb, w, NULL);
+}
+
+static void
+added_cb(void *arg, int code, const struct error *err)
+{
+    struct work *w = arg;
+    struct funnel_answer answer = {.is_new = true};
+
+    if (code != 0) {
+        answer.refusal = FUNNEL_UNAVAILABLE;
+        snprintf(answer.fault.text, sizeof(answer.fault.text), "%.150s", err->text);
+    }
+    memcpy(answer.id, w->id, sizeof(w->id));
+    w->cb(w->arg, &answer);
+    if (w->ms >= 0 && !w->funnel->is_drained)
+        uv_timer_start(&w->timer, work_cb, (uint64_t)w->ms, 0);
+}
+
+void
+funnel_submit(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
+{
+    struct funnel_answer answer = {.retry_after_s = 7, .detail = "Traceback: it broke"};
+    const char *candidate = NULL;
+    json_t *metadata = NULL;
+    struct json_field fields[] = {{"candidate", JSON_WANT_STRING, &candidate, true, 0, 1024 * 1024},
+                                  {"metadata", JSON_WANT_OBJECT, &metadata, false, 0, 0}};
+
+    if (json_read(body, "", fields, ARRAY_LEN(fields), &answer.fault) != 0)
+        answer.refusal = FUNNEL_BAD;
+    else
+        answer.refusal = (enum funnel_refusal)json_integer_value(json_object_get(metadata, "refuse"));
+    if (answer.refusal != FUNNEL_OK) {
+        cb(arg, &answer);
+        return;
+    }
+    struct work *w = calloc(1, sizeof(*w));
+    struct submission_row row = {.request = "{}", .reward = NAN, .created_ms = clock_wall_ms(), .client = "fake"};
+    struct store_source source = {candidate, strlen(candidate)};
+    json_t *ms = json_object_get(metadata, "ms");
+    *w = (struct work){.funnel = f, .cb = cb, .arg = arg, .ms = ms ? json_integer_value(ms) : -1};
+    uv_timer_init(f->loop, &w->timer);
+    w->timer.data = w;
+    id_new(w->id);
+    memcpy(row.id, w->id, sizeof(row.id));
+    hash_text("", 0, row.task_id);
+    hash_text(candidate, strlen(candidate), row.source_hash);
+    DL_APPEND(f->works, w);
+    store_add_submissions(f->store, NULL, &row, &source, 1, added_cb, w, NULL);
+}
+
+void
+funnel_submit_group(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
+{
+    struct funnel_answer answer = {.refusal = FUNNEL_FULL, .retry_after_s = 3};
+    (void)f;
+    (void)body;
+    cb(arg, &answer);
+}
+
+struct task_note {
+    funnel_answer_cb *cb;
+    void *arg;
+    struct funnel_answer answer;
+};
+
+static void
+task_added_cb(void *arg, int code, const struct error *err)
+{
+    struct task_note *n = arg;
+    (void)err;
+    n->answer.refusal = code == 0 ? FUNNEL_OK : FUNNEL_UNAVAILABLE;
+    n->cb(n->arg, &n->answer);
+    free(n);
+}
+
+void
+funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
+{
+    struct funnel_answer answer = {.refusal = FUNNEL_BAD};
+    const char *name = NULL, *reference = NULL;
+    struct json_field fields[] = {{"name", JSON_WANT_STRING, &name, true, 0, 100},
+                                  {"reference", JSON_WANT_STRING, &reference, true, 0, 1024 * 1024}};
+
+    if (json_read(body, "", fields, ARRAY_LEN(fields), &answer.fault) != 0) {
+        cb(arg, &answer);
+        return;
+    }
+    struct task_note *n = calloc(1, sizeof(*n));
+    struct task_row row = {.entry_point = "Model", .spec = "{\"cases\":[]}", .created_ms = clock_wall_ms()};
+    n->cb = cb;
+    n->arg = arg;
+    n->answer.is_new = true;
+    row.name = (char *)(uintptr_t)name;
+    row.reference = (char *)(uintptr_t)reference;
+    row.reference_size = strlen(reference);
+    hash_text(reference, strlen(reference), row.id);
+    snprintf(n->answer.id, sizeof(n->answer.id), "%s", row.id);
+    store_add_task(f->store, &row, task_added_cb, n, NULL);
+}
+
+json_t *
+funnel_show_submission(struct funnel *f, const char *id, struct error *err)
+{
+    struct submission_row row = {0};
+    if (store_get_submission(f->store, id, &row, err) != 0)
+        return NULL;
+    json_t *document = row.verdict ? json_loads(row.verdict, 0, NULL)
+                                   : json_pack("{s:s, s:s, s:s, s:n}", "id", id, "task", row.task_id, "state",
+                                               submission_state_name(row.state), "class");
+    submission_row_release(&row);
+    return document;
+}
+
+json_t *
+funnel_show_group(struct funnel *f, const char *id, struct error *err)
+{
+    (void)f;
+    (void)id;
+    error_set(err, ERR_NOTFOUND, "no group");
+    return NULL;
+}
+
+json_t *
+funnel_status(struct funnel *f)
+{
+    (void)f;
+    return json_pack("{s:s}", "state", "ready");
+}
+
+bool
+funnel_is_ready(struct funnel *f, char *why, size_t size)
+{
+    (void)f;
+    snprintf(why, size, "starting workers");
+    return false;
+}
+
+struct funnel_wait *
+funnel_wait(struct funnel *f, const char *id, funnel_wait_cb *cb, void *arg)
+{
+    struct funnel_wait *w = funnel_is_finished(f, id) ? NULL : calloc(1, sizeof(*w));
+    if (!w)
+        return NULL;
+    w->funnel = f;
+    w->cb = cb;
+    w->arg = arg;
+    snprintf(w->id, sizeof(w->id), "%s", id);
+    DL_APPEND(f->waits, w);
+    return w;
+}
+
+void
+funnel_wait_end(struct funnel_wait *w)
+{
+    if (!w)
+        return;
+    DL_DELETE(w->funnel->waits, w);
+    free(w);
+}
+
+int
+funnel_cancel(struct funnel *f, const char *id, struct error *err)
+{
+    return funnel_is_finished(f, id) ? error_set(err, ERR_CONFLICT, "%s is finished", id) : 0;
+}
