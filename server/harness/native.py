@@ -10,10 +10,13 @@ import ctypes
 import errno
 import json
 import os
-from collections.abc import Sequence
 from ctypes import c_char_p, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 DOORBELL_REPLY_MAX = 64 * 1024
 STATUS_OK = 0
@@ -296,15 +299,6 @@ class GpuInfo:
     driver_cuda: int  # 13000: the driver speaks CUDA 13.0
 
 
-@dataclass(frozen=True)
-class GpuArena:
-    """GPU memory that can be shared; size is its actual size, handle belongs to gpu_arena_free()."""
-
-    address: int
-    size: int
-    handle: int
-
-
 def gpu_init(ordinal: int, spinning: bool = False) -> None:
     """Make the device's primary context (torch shares it) current; spinning: the host spins for the GPU."""
     _checked(_lib.harness_gpu_init(ordinal, int(spinning)))
@@ -325,26 +319,30 @@ def gpu_info() -> GpuInfo:
     )
 
 
-def gpu_arena_create(size: int) -> tuple[GpuArena, int]:
-    """At least size bytes, and the descriptor that lets a child map them (the caller closes it once sent)."""
+def gpu_arena_create(size: int) -> tuple[int, int, int, int]:
+    """(descriptor, address, actual size, handle) of memory that a process with the descriptor may map.
+
+    The descriptor is the caller's; actual size and handle are for gpu_arena_free().
+    """
     fd, address, actual, handle = c_int(-1), c_uint64(), c_uint64(), c_uint64()
     _checked(
         _lib.harness_gpu_arena_create(
             size, ctypes.byref(fd), ctypes.byref(address), ctypes.byref(actual), ctypes.byref(handle)
         )
     )
-    return GpuArena(address.value, actual.value, handle.value), fd.value
+    return fd.value, address.value, actual.value, handle.value
 
 
-def gpu_arena_import(fd: int, size: int) -> GpuArena:
-    """Map another process' arena; size is its actual size. The descriptor stays the caller's."""
+def gpu_arena_import(fd: int, size: int) -> tuple[int, int]:
+    """(address, handle) of another process' arena of that actual size. The descriptor stays the caller's."""
     address, handle = c_uint64(), c_uint64()
     _checked(_lib.harness_gpu_arena_import(fd, size, ctypes.byref(address), ctypes.byref(handle)))
-    return GpuArena(address.value, size, handle.value)
+    return address.value, handle.value
 
 
-def gpu_arena_free(arena: GpuArena) -> None:
-    _checked(_lib.harness_gpu_arena_free(arena.address, arena.size, arena.handle))
+def gpu_arena_free(address: int, size: int, handle: int) -> None:
+    """Unmap and let go; the memory is free once every process has."""
+    _checked(_lib.harness_gpu_arena_free(address, size, handle))
 
 
 def gpu_fill32(address: int, pattern: int, size: int) -> None:
@@ -368,8 +366,8 @@ def gpu_mem_info() -> tuple[int, int]:
     return free.value, total.value
 
 
-def gpu_flush_setup(size: int = 0) -> None:
-    """Once, before gpu_flush(); 0: twice the L2 cache."""
+def flush_setup(size: int = 0) -> None:
+    """Before gpu_flush(); 0: twice the L2 cache. Again with no more is fine."""
     _checked(_lib.harness_gpu_flush_setup(size))
 
 
@@ -379,15 +377,17 @@ def gpu_flush() -> None:
 
 
 def gather_setup(most: int) -> None:
+    """For gathers of at most so many elements. Again with no more is fine."""
     _checked(_lib.harness_gather_setup(most))
 
 
-def gather_set(addresses: Sequence[int], widths: Sequence[int]) -> None:
-    """What the next gathers read: widths of 1, 2, 4 or 8 bytes at addresses aligned to them."""
-    if len(addresses) != len(widths):
-        raise ValueError(f"{len(addresses)} addresses and {len(widths)} widths")
-    n = len(addresses)
-    _checked(_lib.harness_gather_set((c_uint64 * n)(*addresses), (c_uint32 * n)(*widths), n))
+def gather_set_pointers(addresses: torch.Tensor, width: int) -> None:
+    """What the next gathers read: elements of 1, 2, 4 or 8 bytes at these addresses (int64, on the host)."""
+    if addresses.element_size() != 8 or addresses.device.type != "cpu" or not addresses.is_contiguous():
+        raise ValueError("the addresses must be a contiguous int64 tensor on the host")
+    n = addresses.numel()
+    widths = (c_uint32 * n)(*[width] * n)
+    _checked(_lib.harness_gather_set(addresses.data_ptr(), widths, n))
 
 
 def gather_run() -> None:
@@ -395,11 +395,13 @@ def gather_run() -> None:
     _checked(_lib.harness_gather_run())
 
 
-def gather_read(n: int) -> list[int]:
-    """The last gather's elements as unsigned integers, upper bytes zero."""
-    out = (c_uint64 * n)()
-    _checked(_lib.harness_gather_read(out, n))
-    return list(out)
+def gather_read(n: int, dtype: torch.dtype) -> torch.Tensor:
+    """The last gather's elements, on the host."""
+    import torch
+
+    slots = torch.zeros(n, dtype=torch.int64)
+    _checked(_lib.harness_gather_read(slots.data_ptr(), n))
+    return slots.view(torch.uint8).view(n, 8)[:, : dtype.itemsize].contiguous().view(dtype).reshape(n)
 
 
 # --- the clock (native/timer.h) ---
@@ -427,54 +429,57 @@ class _Clock(ctypes.Structure):
     )
 
 
-@dataclass(frozen=True)
-class Timed:
-    """One bell's time: ns from the ring to the end of the gather. moved and raised: see Clock.call()."""
-
-    ns: int
-    answered_ns: int  # of it, until the answer
-    events_ns: int  # the child's claim
-    generation: int
-    moved: bool
-    raised: bool
-
-
-class Clock:
-    """Times bells of one child; the gather's addresses are set beforehand by gather_set()."""
+class ClockCall:
+    """One bell, timed from the ring to the end of the gather of what gather_set_pointers() named."""
 
     MOVED = 1
     RAISED = 2
 
-    def __init__(self, doorbell: Doorbell, pidfd: int, spin_ns: int, timeout_ns: int) -> None:
+    def __init__(
+        self,
+        doorbell: Doorbell,
+        set_: int,
+        pidfd: int,
+        spin_ns: int,
+        timeout_ns: int,
+        expected_generation: int,
+    ) -> None:
+        """expected_generation: that of the reply which the addresses come from; -1: none."""
         self._doorbell = doorbell  # keeps the page mapped
-        self._c = _Clock(page=doorbell.address, spin_ns=spin_ns, timeout_ns=timeout_ns, pidfd=pidfd)
         self._ns = c_int64()
+        self.elapsed_ns = 0
+        """From the ring to the end of the gather; to the answer where the child's call raised."""
+        self._c = _Clock(
+            page=doorbell.address,
+            spin_ns=spin_ns,
+            timeout_ns=timeout_ns,
+            pidfd=pidfd,
+            set=set_,
+            calls=1,
+            sets=1,
+            expected_generation=expected_generation & 0xFFFFFFFF,
+        )
 
-    def call(self, set_: int, calls: int, sets: int, expected_generation: int) -> Timed:
+    def run(self, calls: int = 1, sets: int = 1) -> bool:
         """Ring, await, gather. ChildDiedError, BellTimeoutError.
 
-        moved: the reply is not that of expected_generation, and the clock still runs: read it, gather_set(),
-        then finish(). raised: the child says that its call failed; nothing was gathered.
+        True: the reply is not that of expected_generation, the clock runs on: read it, gather_set_pointers(),
+        finish(). A call that raised (the page's claims say so) is not gathered.
         """
-        c = self._c
-        c.set, c.calls, c.sets, c.expected_generation = set_, calls, sets, expected_generation
-        code = _checked(_lib.harness_clock_call(ctypes.byref(c), ctypes.byref(self._ns)))
-        return self._timed(code)
+        self._c.calls, self._c.sets = calls, sets
+        code = _checked(_lib.harness_clock_call(ctypes.byref(self._c), ctypes.byref(self._ns)))
+        self.elapsed_ns = self._ns.value if code == 0 else self.answered_ns
+        return code == self.MOVED
 
-    def finish(self) -> Timed:
-        """After moved: gather and stop the clock."""
-        return self._timed(_checked(_lib.harness_clock_finish(ctypes.byref(self._c), ctypes.byref(self._ns))))
+    def finish(self) -> None:
+        """After run() said True: gather and stop the clock."""
+        _checked(_lib.harness_clock_finish(ctypes.byref(self._c), ctypes.byref(self._ns)))
+        self.elapsed_ns = self._ns.value
 
-    def _timed(self, code: int) -> Timed:
-        c = self._c
-        return Timed(
-            ns=self._ns.value if code == 0 else c.answered_ns - c.started_ns,
-            answered_ns=c.answered_ns - c.started_ns,
-            events_ns=c.events_ns,
-            generation=c.generation,
-            moved=code == self.MOVED,
-            raised=code == self.RAISED,
-        )
+    @property
+    def answered_ns(self) -> int:
+        """From the ring to the answer."""
+        return int(self._c.answered_ns - self._c.started_ns)
 
 
 # --- NVML (native/nvml.h) ---
@@ -500,53 +505,31 @@ class _NvmlState(ctypes.Structure):
     )
 
 
-@dataclass(frozen=True)
-class NvmlState:
-    """None: the GPU does not tell that figure."""
-
-    throttle_reasons: int
-    mem_used_bytes: int
-    mem_total_bytes: int
-    sm_clock_mhz: int | None
-    mem_clock_mhz: int | None
-    sm_clock_max_mhz: int | None
-    temp_c: int | None
-    power_mw: int | None
-    n_processes: int | None
-    pids: tuple[int, ...]
+_nvml_device = ""
 
 
-def nvml_open(pci_bus_id: str) -> None:
-    """Choose the GPU: gpu_info().pci_bus_id."""
-    _checked(_lib.harness_nvml_open(pci_bus_id.encode()))
-
-
-def nvml_driver() -> str:
+def driver_version() -> str:
+    """The driver's own, such as "580.65.06"."""
     out = ctypes.create_string_buffer(96)
     _checked(_lib.harness_nvml_driver(out, len(out)))
     return out.value.decode()
 
 
-def nvml_state() -> NvmlState:
+def nvml_state() -> dict[str, Any]:
+    """Clocks, temperature and who is on the GPU of gpu_init(). None: the GPU does not tell that figure."""
+    global _nvml_device
+    if not _nvml_device:
+        name = gpu_info().pci_bus_id
+        _checked(_lib.harness_nvml_open(name.encode()))
+        _nvml_device = name
     c = _NvmlState()
     _checked(_lib.harness_nvml_state(ctypes.byref(c)))
-
-    def told(figure: int) -> int | None:
-        return None if figure == _NVML_UNKNOWN else figure
-
-    n = told(c.n_processes)
-    return NvmlState(
-        throttle_reasons=c.throttle_reasons,
-        mem_used_bytes=c.mem_used_bytes,
-        mem_total_bytes=c.mem_total_bytes,
-        sm_clock_mhz=told(c.sm_clock_mhz),
-        mem_clock_mhz=told(c.mem_clock_mhz),
-        sm_clock_max_mhz=told(c.sm_clock_max_mhz),
-        temp_c=told(c.temp_c),
-        power_mw=told(c.power_mw),
-        n_processes=n,
-        pids=tuple(c.pids[: min(n or 0, _NVML_PIDS_MAX)]),
-    )
+    state: dict[str, Any] = {name: getattr(c, name) for name, _ in _NvmlState._fields_ if name != "pids"}
+    for name, value in state.items():
+        if value == _NVML_UNKNOWN:
+            state[name] = None
+    state["pids"] = list(c.pids[: min(state["n_processes"] or 0, _NVML_PIDS_MAX)])
+    return state
 
 
 # --- processes and the sandbox (native/process.h, native/sandbox.h, docs/sandbox.md) ---

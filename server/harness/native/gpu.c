@@ -290,8 +290,11 @@ harness_gpu_flush_setup(uint64_t bytes)
     int l2 = 0, code;
 
     NEED_GPU();
+    if (gpu.flush_at != 0 && gpu.flush_bytes >= bytes)
+        return 0;
     if (gpu.flush_at != 0)
-        return harness_fail(EBUSY, "the flush buffer is there already");
+        return harness_fail(EBUSY, "the flush buffer has %llu bytes already",
+                            (unsigned long long)gpu.flush_bytes);
     code = read_attribute(CU_ATTRIBUTE_L2_BYTES, &l2);
     if (code != 0)
         return code;
@@ -397,9 +400,10 @@ harness_gather_setup(uint32_t most)
     struct cu_module *module = NULL;
 
     NEED_GPU();
+    if (gpu.gather != NULL && most <= gpu.gather_most)
+        return 0;
     if (gpu.gather != NULL || most == 0 || most > 1U << 20)
-        return harness_fail(
-            EINVAL, gpu.gather != NULL ? "the gather is set up already" : "a gather of %u elements", most);
+        return harness_fail(EINVAL, "a gather of %u elements; it was set up for %u", most, gpu.gather_most);
     CHECK(gpu.d->module_load(&module, gather_ptx), "cuModuleLoadData of the gather");
     CHECK(gpu.d->stream_create(&gpu.gather_stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate of the gather");
     CHECK(gpu.d->mem_alloc(&gpu.gather_ptrs, (size_t)most * 8), "cuMemAlloc of the gather's addresses");

@@ -49,13 +49,14 @@ HARNESS_API int harness_gpu_copy(uint64_t to, uint64_t from, uint64_t bytes);
 HARNESS_API int harness_gpu_sync(void); /* the whole context */
 HARNESS_API int harness_gpu_mem_info(uint64_t *free_bytes, uint64_t *total_bytes);
 
-/* A private buffer to wash the L2 cache with; bytes 0: twice its size. Once. */
+/* A private buffer to wash the L2 cache with; bytes 0: twice its size. Again with no more: fine. */
 HARNESS_API int harness_gpu_flush_setup(uint64_t bytes);
 /* Fill it, end what keeps lines in L2, and wait until that is done. */
 HARNESS_API int harness_gpu_flush(void);
 
 /* --- the gather: n elements of 1, 2, 4 or 8 bytes from anywhere into 8-byte slots, by one launch --- */
 
+/* For at most so many elements. Again with no more: fine. */
 HARNESS_API int harness_gather_setup(uint32_t most);
 /* ptrs[i]: aligned to widths[i]; both copied to the GPU before it returns. */
 HARNESS_API int harness_gather_set(const uint64_t *ptrs, const uint32_t *widths, uint32_t n);

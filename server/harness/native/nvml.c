@@ -109,24 +109,30 @@ open_library(void)
     return check(nvml.init(), "nvmlInit");
 }
 
-int
-harness_nvml_open(const char *pci_bus_id)
+static int
+need_library(void)
 {
     int code = is_open ? 0 : open_library();
 
-    if (code != 0)
-        return code;
-    is_open = 1;
+    is_open = code == 0;
+    return code;
+}
+
+int
+harness_nvml_open(const char *pci_bus_id)
+{
+    int code = need_library();
+
     device = NULL;
-    return check(nvml.by_pci(pci_bus_id, &device), "nvmlDeviceGetHandleByPciBusId");
+    return code != 0 ? code : check(nvml.by_pci(pci_bus_id, &device), "nvmlDeviceGetHandleByPciBusId");
 }
 
 int
 harness_nvml_driver(char *out, uint32_t cap)
 {
-    if (!is_open)
-        return harness_fail(ENODEV, "NVML is not open");
-    return check(nvml.driver_version(out, cap), "nvmlSystemGetDriverVersion");
+    int code = need_library();
+
+    return code != 0 ? code : check(nvml.driver_version(out, cap), "nvmlSystemGetDriverVersion");
 }
 
 static int
