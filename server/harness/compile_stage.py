@@ -9,6 +9,7 @@ driver it asks is the stub of fake_cuda.py. See docs/compile.md.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ import kernel_cache
 import loading
 import torch
 import triton
+import triton.language as tl
 import values
 import wire
 from torch._subclasses.fake_tensor import (
@@ -362,7 +364,8 @@ def main(channel: wire.Channel, scratch: Path) -> None:
 
 def fit(report: wire.Json) -> wire.Json:
     """A report that fits one packet: details go first, the verdict stays."""
-    for less in ({"kernels": []}, {"deferred": None}, {"unreached": []}):
+    reductions: tuple[wire.Json, ...] = ({"kernels": []}, {"deferred": None}, {"unreached": []})
+    for less in reductions:
         if len(wire.encode(report)) <= wire.WORKER_MESSAGE_MAX:
             break
         report = {**report, **less, "cut": True}
@@ -372,9 +375,36 @@ def fit(report: wire.Json) -> wire.Json:
 # --- before the fork ---
 
 
-def prime(target: str) -> None:
-    """Import and fill what the first compile would pay for; nothing here runs foreign code."""
-    device = fake_cuda.parse_target(target)
-    from triton.backends.nvidia.compiler import get_ptxas_version
+@triton.jit  # type: ignore[untyped-decorator]
+def _warm_kernel(source, target, size, width: tl.constexpr):  # type: ignore[no-untyped-def]
+    rows = tl.arange(0, width)
+    mask = rows < size
+    block = tl.load(source + rows[:, None] * width + rows[None, :], mask=mask[:, None], other=0.0)
+    product = tl.dot(block, tl.trans(block))
+    highest = tl.max(product, axis=1)
+    tl.store(target + rows, tl.sum(tl.exp(product - highest[:, None]), axis=1), mask=mask)
 
-    get_ptxas_version(device.capability)
+
+class _WarmModel(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(32, 32)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        inputs = self.linear(inputs.contiguous().view(-1, 32)).reshape(-1, 32).to(torch.float32)
+        output = torch.empty(32, device=inputs.device)
+        _warm_kernel[(triton.cdiv(32, 32),)](inputs, output, inputs.shape[0], width=32)
+        return torch.zeros_like(output) + output
+
+
+def prime(target: str) -> None:
+    """Import and fill what the first compile would pay for, by compiling a kernel of ours."""
+    importlib.import_module("torch._dynamo")
+    device = fake_cuda.parse_target(target)
+    fake_cuda.install_triton_driver(device, fake_cuda.compile_benchmark)
+    fake_cuda.install_torch_cuda(device)
+    fake_cuda.install_fake_tensors()
+    with fake_world():
+        with torch.device("cuda"):
+            model = _WarmModel().to("cuda")
+        model(torch.empty(32, 32, device="cuda"))

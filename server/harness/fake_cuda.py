@@ -54,16 +54,12 @@ DEVICES: Final[dict[int, Device]] = {
     for device in (
         Device("Tesla V100", 70, 80, 32 << 30, 6 << 20, 98304, 98304, 2048, 1530000, 877000, 4096),
         Device("Tesla T4", 75, 40, 16 << 30, 4 << 20, 65536, 65536, 1024, 1590000, 5001000, 256),
-        Device(
-            "NVIDIA A100", 80, 108, 80 << 30, 40 << 20, 166912, 167936, 2048, 1410000, 1593000, 5120
-        ),
+        Device("NVIDIA A100", 80, 108, 80 << 30, 40 << 20, 166912, 167936, 2048, 1410000, 1593000, 5120),
         Device("NVIDIA A10", 86, 72, 24 << 30, 6 << 20, 101376, 102400, 1536, 1695000, 6251000, 384),
         Device("NVIDIA L40S", 89, 142, 48 << 30, 96 << 20, 101376, 102400, 1536, 2520000, 9001000, 384),
         Device("NVIDIA H200", 90, 132, 141 << 30, 60 << 20, 232448, 233472, 2048, 1980000, 3201000, 6144),
         Device("NVIDIA B200", 100, 148, 180 << 30, 126 << 20, 232448, 233472, 2048, 1965000, 3996000, 8192),
-        Device(
-            "RTX PRO 6000", 120, 188, 96 << 30, 128 << 20, 101376, 102400, 1536, 2430000, 14001000, 512
-        ),
+        Device("RTX PRO 6000", 120, 188, 96 << 30, 128 << 20, 101376, 102400, 1536, 2430000, 14001000, 512),
     )
 }
 
@@ -367,7 +363,9 @@ def fake_address(tensor: Any) -> int:
     return int(BASE_ADDRESS + tensor.storage_offset() * tensor.element_size())
 
 
-def _move_module(module: torch.nn.Module, function: Callable[..., Any], recurse: bool = True) -> torch.nn.Module:
+def _move_module(
+    module: torch.nn.Module, function: Callable[..., Any], recurse: bool = True
+) -> torch.nn.Module:
     """Module._apply without its swapping of tensors in place, which fake tensors refuse."""
     if recurse:
         for child in module.children():

@@ -11,6 +11,7 @@ import gc
 import importlib
 import os
 import platform
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Final
@@ -56,6 +57,7 @@ def child_environment(scratch: Path) -> None:
         ("CUDA_CACHE_PATH", "cuda"),
     ):
         os.environ[name] = str(scratch / folder)
+    tempfile.tempdir = None
 
 
 def versions() -> dict[str, str]:
@@ -73,13 +75,13 @@ def prime(kind: str, device: str, target: str) -> None:
     """Import what children need, and fill the caches that are the same for all of them."""
     import torch
 
+    importlib.import_module("numpy.random")
     torch.set_num_threads(1)
     import triton.experimental.gluon
     import triton.language
     import triton.runtime.cache
 
     triton.runtime.cache.triton_key()
-    import torch._subclasses.fake_tensor
 
     if kind == "compile":
         _prime_compile(target)

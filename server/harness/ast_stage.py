@@ -1,0 +1,443 @@
+"""The ast stage: what can be told of a candidate without running it (docs/compile.md).
+
+It parses with CPython's own parser, finds the entry class and the `@triton.jit` functions, and asks whether
+one that loads and stores can be reached from the entry class. Reachability is by name and generous: an
+honest candidate must never fail here. What cannot be decided passes with the flag `reachability_unknown`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import wire
+
+POLICIES: Final = ("strict", "hybrid", "kernelbench")
+KERNEL_POLICIES: Final = ("strict", "hybrid")
+"""Policies that ask for a kernel."""
+
+KERNELS_MAX: Final = 500
+ENTRY_METHODS: Final = ("forward", "__call__", "__init__", "__new__", "__post_init__", "setup")
+LOADS: Final = re.compile(r"load|gather|atomic_|inline_asm|async_copy|descriptor_load")
+STORES: Final = re.compile(r"store|scatter|atomic_|inline_asm|descriptor_store")
+INDIRECT_CALLS: Final = frozenset(
+    {"getattr", "globals", "locals", "vars", "eval", "exec", "compile", "__import__"}
+)
+INDIRECT_ATTRIBUTES: Final = frozenset(
+    {"__dict__", "import_module", "methodcaller", "attrgetter", "__subclasses__"}
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that no honest kernel does. Few and certain: what honest code may hit is checked at run time."""
+
+    kind: str
+    """import: a module, or what is in it; call: a dotted name that is called; path: what open() is given."""
+    name: str
+    why: str
+    policies: tuple[str, ...] = POLICIES
+
+
+RULES: Final = (
+    Rule("import", "ctypes", "calls native code past every check"),
+    Rule("import", "cffi", "calls native code past every check"),
+    Rule("import", "subprocess", "starts other programs"),
+    Rule("import", "multiprocessing", "starts other processes"),
+    Rule("import", "socket", "talks to other processes"),
+    Rule("call", "os.fork", "starts other processes"),
+    Rule("call", "os.forkpty", "starts other processes"),
+    Rule("call", "os.system", "starts other programs"),
+    Rule("call", "os.popen", "starts other programs"),
+    *(
+        Rule("call", f"os.{name}", "starts other programs")
+        for name in (
+            "execl", "execle", "execlp", "execlpe", "execv", "execve", "execvp", "execvpe",
+            "spawnl", "spawnle", "spawnlp", "spawnlpe", "spawnv", "spawnve", "spawnvp", "spawnvpe",
+            "posix_spawn", "posix_spawnp",
+        )
+    ),
+    Rule("path", "/proc/self/mem", "changes the process's memory past every check"),
+)  # fmt: skip
+
+
+class Refused(Exception):
+    """The candidate ends here."""
+
+    def __init__(
+        self, kind: str, text: str, line: int | None, rule: str | None = None, error_type: str = ""
+    ) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.rule = rule
+        self.error = {"type": error_type or "PolicyError", "text": wire.clean_text(text), "line": line}
+
+
+# --- parsing ---
+
+
+def parse(source: bytes) -> ast.Module:
+    """The tree, as CPython makes it; Refused as `syntax` where CPython would refuse to run it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source, wire.CANDIDATE_FILE)
+            compile(source, wire.CANDIDATE_FILE, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise Refused("syntax", _syntax_text(error), error.lineno, error_type=type(error).__name__) from None
+    except ValueError as error:
+        line = source[: source.find(b"\0")].count(b"\n") + 1 if b"\0" in source else None
+        raise Refused("syntax", f"{wire.CANDIDATE_FILE}: {error}", line, error_type="SyntaxError") from None
+    except (RecursionError, MemoryError) as error:
+        text = (
+            f"{wire.CANDIDATE_FILE}: the code is nested too deep for Python's parser ({type(error).__name__})"
+        )
+        raise Refused("syntax", text, None, error_type=type(error).__name__) from None
+    return tree
+
+
+def _syntax_text(error: SyntaxError) -> str:
+    parts = [f"{wire.CANDIDATE_FILE}, line {error.lineno}: {type(error).__name__}: {error.msg}"]
+    if error.text:
+        parts.append(error.text.rstrip()[:500])
+    return "\n".join(parts)
+
+
+# --- names ---
+
+
+def dotted(node: ast.AST) -> str | None:
+    """ "a.b.c" for that expression, None for any other."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    return ".".join((node.id, *reversed(parts)))
+
+
+def module_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements that run at import: those of the module, and inside its if, try, with, for and while."""
+    pending = list(reversed(body))
+    while pending:
+        statement = pending.pop()
+        yield statement
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        for name in ("body", "orelse", "finalbody"):
+            pending.extend(reversed(getattr(statement, name, [])))
+        for handler in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+            pending.extend(reversed(handler.body))
+
+
+def bound_names(statement: ast.stmt) -> Iterator[str]:
+    """Names that a statement of a module binds, its own blocks aside."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield statement.name
+    elif isinstance(statement, ast.Import | ast.ImportFrom):
+        for alias in statement.names:
+            yield alias.asname or alias.name.partition(".")[0]
+    elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr):
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                yield node.id
+
+
+@dataclass
+class Imports:
+    """What imported names stand for: "t" -> "triton", "jit" -> "triton.jit"."""
+
+    names: dict[str, str] = field(default_factory=dict)
+    has_star: bool = False
+
+    @staticmethod
+    def of(tree: ast.Module) -> Imports:
+        found = Imports()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    first = alias.name.partition(".")[0]
+                    found.names[alias.asname or first] = alias.name if alias.asname else first
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                for alias in node.names:
+                    found.has_star = found.has_star or alias.name == "*"
+                    found.names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        return found
+
+    def meaning(self, node: ast.AST) -> str | None:
+        """The dotted name with its first part as imported, None for what is no name."""
+        name = dotted(node)
+        if name is None:
+            return None
+        first, _, rest = name.partition(".")
+        first = self.names.get(first, first)
+        return f"{first}.{rest}" if rest else first
+
+
+# --- kernels ---
+
+
+def is_jit(node: ast.AST, imports: Imports) -> bool:
+    """Whether a decorator, or the function of a call, is triton's jit (gluon's too), alone or called."""
+    while isinstance(node, ast.Call):
+        node = node.func
+    meaning = imports.meaning(node)
+    if meaning is None:
+        return False
+    first, _, rest = meaning.partition(".")
+    return first == "triton" and rest.rpartition(".")[2] in ("jit", "jit_function", "JITFunction")
+
+
+@dataclass
+class Program:
+    """The definitions of a module by name, however deep they stand."""
+
+    tree: ast.Module
+    imports: Imports
+    functions: dict[str, list[ast.AST]] = field(default_factory=dict)
+    values: dict[str, list[ast.AST]] = field(default_factory=dict)
+    kernels: dict[str, list[ast.AST]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(tree: ast.Module) -> Program:
+        program = Program(tree, Imports.of(tree))
+        for node in ast.walk(tree):
+            program._keep(node)
+        return program
+
+    def _keep(self, node: ast.AST) -> None:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            self.functions.setdefault(node.name, []).append(node)
+            if any(is_jit(decorator, self.imports) for decorator in node.decorator_list):
+                self.kernels.setdefault(node.name, []).append(node)
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                for part in ast.walk(target):
+                    if isinstance(part, ast.Name | ast.Attribute):
+                        name = part.id if isinstance(part, ast.Name) else part.attr
+                        self.values.setdefault(name, []).append(node.value)
+        elif isinstance(node, ast.Call) and is_jit(node.func, self.imports):
+            for argument in node.args:
+                if isinstance(argument, ast.Name):
+                    self._pending_kernel(argument.id)
+
+    def _pending_kernel(self, name: str) -> None:
+        """`kernel = triton.jit(function)`: the function is found wherever it is defined."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                self.kernels.setdefault(name, []).append(node)
+
+    def does_work(self, name: str) -> bool:
+        """Whether a kernel loads and stores, itself or through the functions that it calls."""
+        loads = stores = False
+        for node in self.closure(self.kernels[name]):
+            if isinstance(node, ast.Call):
+                called = _last_name(node.func)
+                loads = loads or LOADS.search(called) is not None
+                stores = stores or STORES.search(called) is not None
+        return loads and stores
+
+    def closure(self, roots: list[ast.AST]) -> Iterator[ast.AST]:
+        """Every node of the roots and of each definition that a name or attribute in them may mean."""
+        seen: set[str] = set()
+        pending = list(roots)
+        while pending:
+            for node in ast.walk(pending.pop()):
+                yield node
+                for name in _mentioned(node):
+                    if name not in seen:
+                        seen.add(name)
+                        pending.extend(self.functions.get(name, ()))
+                        pending.extend(self.values.get(name, ()))
+
+
+def _last_name(node: ast.AST) -> str:
+    while isinstance(node, ast.Subscript | ast.Call):
+        node = node.value if isinstance(node, ast.Subscript) else node.func
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _mentioned(node: ast.AST) -> tuple[str, ...]:
+    if isinstance(node, ast.Name):
+        return (node.id,)
+    return (node.attr,) if isinstance(node, ast.Attribute) else ()
+
+
+# --- reachability ---
+
+
+def _entry_roots(entry: ast.ClassDef) -> list[ast.AST]:
+    """What runs of a class when it is built and called; other methods are found when something names them."""
+    roots: list[ast.AST] = [
+        *entry.bases,
+        *entry.decorator_list,
+        *(keyword.value for keyword in entry.keywords),
+    ]
+    for statement in entry.body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            if statement.name in ENTRY_METHODS:
+                roots.append(statement)
+        else:
+            roots.append(statement)
+    return roots
+
+
+def _base_roots(program: Program, roots: list[ast.AST], seen: set[str]) -> list[ast.AST]:
+    """The roots of a class and of its bases that are in the same file."""
+    found = list(roots)
+    for root in roots:
+        for node in program.functions.get(_last_name(root), ()):
+            if isinstance(node, ast.ClassDef) and node.name not in seen:
+                seen.add(node.name)
+                found.extend(_base_roots(program, _entry_roots(node), seen))
+    return found
+
+
+def find_roots(program: Program, entry: str) -> list[ast.AST] | None:
+    """What the entry class runs; None where it is bound otherwise than by `class`."""
+    classes = [node for node in program.functions.get(entry, ()) if isinstance(node, ast.ClassDef)]
+    if not classes:
+        return None
+    roots: list[ast.AST] = []
+    for node in classes:
+        roots.extend(_base_roots(program, _entry_roots(node), {entry}))
+    return roots
+
+
+def _is_indirect(node: ast.AST, imports: Imports) -> bool:
+    """Whether what this runs cannot be told by its name."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in INDIRECT_ATTRIBUTES or dotted(node) == "torch.ops"
+    if not isinstance(node, ast.Call):
+        return False
+    return (imports.meaning(node.func) or "") in INDIRECT_CALLS
+
+
+def reaches_kernel(program: Program, entry: str) -> bool | None:
+    """Whether a kernel that loads and stores can run; None: cannot be told."""
+    working = {name for name in program.kernels if program.does_work(name)}
+    roots = find_roots(program, entry)
+    if roots is None:
+        return bool(working)
+    indirect = program.imports.has_star
+    for node in program.closure(roots):
+        if any(name in working for name in _mentioned(node)):
+            return True
+        indirect = indirect or _is_indirect(node, program.imports)
+    return None if indirect and working else False
+
+
+# --- the policy's list ---
+
+
+def broken_rule(program: Program, policy: str) -> tuple[Rule, int] | None:
+    """The first forbidden thing in the source's order, and its line."""
+    found: list[tuple[int, Rule]] = []
+    for node in ast.walk(program.tree):
+        found.extend(
+            (getattr(node, "lineno", 0), rule) for rule in RULES if _breaks(node, rule, program.imports)
+        )
+    allowed = [(line, rule) for line, rule in found if policy in rule.policies]
+    if not allowed:
+        return None
+    line, rule = min(allowed, key=lambda pair: pair[0])
+    return rule, line
+
+
+def _breaks(node: ast.AST, rule: Rule, imports: Imports) -> bool:
+    if rule.kind == "import":
+        return any(name.partition(".")[0] == rule.name for name in _imported(node))
+    if not isinstance(node, ast.Call):
+        return False
+    meaning = imports.meaning(node.func)
+    if rule.kind == "call":
+        return meaning == rule.name
+    is_open = meaning in ("open", "io.open", "os.open", "pathlib.Path")
+    return is_open and any(isinstance(item, ast.Constant) and item.value == rule.name for item in node.args)
+
+
+def _imported(node: ast.AST) -> tuple[str, ...]:
+    if isinstance(node, ast.Import):
+        return tuple(alias.name for alias in node.names)
+    if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+        return (node.module,)
+    return ()
+
+
+# --- the stage ---
+
+
+def check(program: Program, entry: str, policy: str) -> list[str]:
+    """The flags of a candidate that passes; Refused where the policy forbids it."""
+    broken = broken_rule(program, policy)
+    if broken is not None:
+        rule, line = broken
+        what = {"import": "imports", "call": "calls", "path": "opens"}[rule.kind]
+        text = f"{wire.CANDIDATE_FILE}, line {line}: the code {what} {rule.name}, which {rule.why}"
+        raise Refused("policy", text, line, rule=f"{rule.kind} {rule.name}")
+    names = {name for statement in module_level(program.tree.body) for name in bound_names(statement)}
+    if entry not in names and not program.imports.has_star:
+        text = f"{wire.CANDIDATE_FILE}: no class {entry!r} is defined at module level"
+        raise Refused("policy", text, None, rule="entry_class")
+    if policy not in KERNEL_POLICIES:
+        return []
+    if not program.kernels:
+        text = (
+            f"{wire.CANDIDATE_FILE}: there is no @triton.jit function, and the policy {policy!r} asks for one"
+        )
+        raise Refused("policy", text, None, rule="kernel_required")
+    reached = reaches_kernel(program, entry)
+    if reached is False:
+        raise Refused("policy", _unreached_text(program, entry), None, rule="kernel_reachable")
+    return ["reachability_unknown"] if reached is None else []
+
+
+def _unreached_text(program: Program, entry: str) -> str:
+    working = [name for name in program.kernels if program.does_work(name)]
+    if not working:
+        names = ", ".join(program.kernels)
+        return f"{wire.CANDIDATE_FILE}: no @triton.jit function both loads and stores ({names})"
+    return f"{wire.CANDIDATE_FILE}: {entry} never gets to a kernel ({', '.join(working)})"
+
+
+def judge(source: bytes, entry: str, policy: str) -> wire.Json:
+    """The report."""
+    report: wire.Json = {"ev": "result", "outcome": "pass", "class": None, "kernels": [], "flags": []}
+    report.update({"error": None, "rule": None})
+    try:
+        program = Program.of(parse(source))
+        kernels = sorted(program.kernels)
+        report["kernels"] = [wire.clean_text(name, 128) for name in kernels[:KERNELS_MAX]]
+        report["flags"] = ["kernels_cut"] if len(kernels) > KERNELS_MAX else []
+        report["flags"] += check(program, entry, policy)
+    except Refused as refused:
+        report.update(
+            {"outcome": "fail", "class": refused.kind, "error": refused.error, "rule": refused.rule}
+        )
+    return report
+
+
+def policy_name(policy: Any) -> str:
+    """The set of rules that a policy's static part follows: its name, or what it is based on."""
+    for key in ("base", "name"):
+        if isinstance(policy, dict) and policy.get(key) in POLICIES:
+            return str(policy[key])
+    return "strict"
+
+
+def main(channel: wire.Channel) -> None:
+    """One request, one report."""
+    request = channel.receive(60.0)
+    if request.text("op") != "ast":
+        raise wire.ProtocolError(f"an ast child was asked for {request.text('op')!r}")
+    source = wire.read_memfd(request.take_fd("source"), wire.SOURCE_MAX)
+    policy = policy_name(request.body.get("policy"))
+    channel.send(judge(source, request.text("entry"), policy))

@@ -1,0 +1,356 @@
+"""A zygote: imports once, primes, and forks a confined child for each request (proto/worker.md).
+
+It stays single-threaded and without CUDA, runs no foreign code, and is the init of its own PID namespace
+where the host allows one: when it ends, everything that its children ever started ends too. Each child is the
+init of a namespace below it, so that one SIGKILL ends a child with all that it started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import native
+import prime
+import wire
+
+ROLES: Final = {"compile": ("ast", "compile", "inspect"), "run": ("run",)}
+KILL_WAIT_S: Final = 10.0
+"""How long a killed child may take to be gone before the zygote gives up on it (it may hang in a driver)."""
+
+PROBE_UID: Final = 65534
+"""Stands for the children's uids when layers are probed: any that is not root."""
+
+HARNESS_FAILED: Final = 70
+"""Exit status of a child whose set-up failed; its words come over the error pipe."""
+
+
+def log(level: str, text: str, **more: Any) -> None:
+    """One JSON line on stderr, as the daemon's own logs."""
+    print(json.dumps({"level": level, "from": "zygote", "text": text, **more}), file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Spawn:
+    """A request for a child."""
+
+    child: str
+    role: str
+    scratch: Path
+    uid: int | None
+    memory_bytes: int
+    file_bytes: int
+
+    @staticmethod
+    def parse(message: wire.Message, roles: tuple[str, ...]) -> Spawn:
+        role = message.text("role")
+        if role not in roles:
+            raise wire.ProtocolError(f"role must be one of {', '.join(roles)}, not {role!r}")
+        scratch = Path(message.text("scratch"))
+        if not scratch.is_absolute():
+            raise wire.ProtocolError(f"scratch must be an absolute path, not {str(scratch)!r}")
+        limits = wire.Message(message.mapping("limits"))
+        uid = None if message.body.get("uid") is None else message.integer("uid", 1, 1 << 31)
+        return Spawn(
+            child=message.text("child"),
+            role=role,
+            scratch=scratch,
+            uid=uid,
+            memory_bytes=limits.integer("memory_bytes", 0, 1 << 62),
+            file_bytes=limits.integer("file_bytes", 0, 1 << 62),
+        )
+
+
+@dataclass
+class Child:
+    """A child that was forked and not yet reaped."""
+
+    name: str
+    pid: int
+    pidfd: int
+    error_pipe: int
+
+
+class Zygote:
+    def __init__(self, channel: wire.Channel, kind: str, device: str, plan: native.SandboxPlan) -> None:
+        self._channel = channel
+        self._roles = ROLES[kind]
+        self._device = device
+        self._plan = plan
+        self._children: dict[str, Child] = {}
+        self._libcuda = prime.load_libcuda()
+
+    def serve(self) -> None:
+        """Until the channel closes. Then every child is killed."""
+        try:
+            while True:
+                self._reap()
+                if self._wait():
+                    self._handle(self._channel.receive(0.0))
+        except wire.ChannelClosed:
+            return
+        finally:
+            for child in list(self._children.values()):
+                self._kill(child)
+
+    def _wait(self) -> bool:
+        """Until there is a message (true) or a child has ended."""
+        poll = select.poll()
+        poll.register(self._channel.fileno(), select.POLLIN)
+        for child in self._children.values():
+            poll.register(child.pidfd, select.POLLIN)
+        return any(fd == self._channel.fileno() for fd, _ in poll.poll())
+
+    def _handle(self, message: wire.Message) -> None:
+        try:
+            op = message.text("op")
+            if op == "spawn":
+                self._spawn(message)
+            elif op == "kill":
+                child = self._children.get(message.text("child"))
+                if child is not None:
+                    self._kill(child)
+            else:
+                raise wire.ProtocolError(f"unknown op {op!r}")
+        finally:
+            message.close()
+
+    def _spawn(self, message: wire.Message) -> None:
+        name = message.text("child")
+        try:
+            request = Spawn.parse(message, self._roles)
+            if name in self._children:
+                raise wire.ProtocolError(f"child {name!r} is there already")
+            child = self._fork(request, message.take_fd("channel"), message.take_fd("output"))
+        except (wire.ProtocolError, prime.UnsafeFork, OSError) as error:
+            self._exited(name, None, None, None, f"{type(error).__name__}: {error}")
+            if isinstance(error, prime.UnsafeFork):
+                raise
+            return
+        self._children[name] = child
+        self._channel.send({"ev": "spawned", "child": name, "pid": child.pid}, {"pidfd": child.pidfd})
+
+    def _fork(self, request: Spawn, channel_fd: int, output_fd: int) -> Child:
+        try:
+            prime.guard(self._libcuda)
+            error_read, error_write = os.pipe2(os.O_CLOEXEC)
+            pid = native.fork_child(self._plan)
+            if pid == 0:
+                self._become(request, channel_fd, output_fd, error_write)
+        finally:
+            os.close(channel_fd)
+            os.close(output_fd)
+        os.close(error_write)
+        return Child(request.child, pid, os.pidfd_open(pid), error_read)
+
+    def _become(self, request: Spawn, channel_fd: int, output_fd: int, error_fd: int) -> None:
+        """In the child: confine, then serve the role. Never returns."""
+        status = HARNESS_FAILED
+        try:
+            signal.set_wakeup_fd(-1)
+            _redirect(output_fd)
+            settings = native.SandboxSettings(
+                scratch=request.scratch,
+                uid=request.uid,
+                memory_bytes=request.memory_bytes,
+                file_bytes=request.file_bytes,
+                keep=(channel_fd, error_fd),
+            )
+            native.enter_sandbox(settings, self._plan)
+            os.umask(0o077)
+            prime.child_environment(request.scratch)
+            prime.reseed()
+            channel = wire.Channel(channel_fd)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.write(error_fd, traceback.format_exc().encode("utf-8", "replace")[-4096:])
+            os._exit(status)
+        os.close(error_fd)
+        try:
+            run_role(request.role, channel, request.scratch, self._device)
+            status = 0
+        except BaseException:
+            with contextlib.suppress(BaseException):
+                traceback.print_exc()
+        with contextlib.suppress(BaseException):
+            sys.stdout.flush()
+        with contextlib.suppress(BaseException):
+            sys.stderr.flush()
+        os._exit(status)
+
+    # --- endings ---
+
+    def _kill(self, child: Child) -> None:
+        """SIGKILL to the child and all that it started, and its report."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
+        end = time.monotonic() + KILL_WAIT_S
+        poll = select.poll()
+        poll.register(child.pidfd, select.POLLIN)
+        if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
+            log("error", "a killed child does not end", child=child.name, pid=child.pid)
+            return
+        self._reap()
+
+    def _reap(self) -> None:
+        """Report each child that has ended; take leave of orphans that ended up here."""
+        while True:
+            try:
+                waited = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if waited is None:
+                return
+            pid, status, usage = os.wait4(waited.si_pid, 0)
+            child = next((child for child in self._children.values() if child.pid == pid), None)
+            if child is not None:
+                self._report(child, status, usage)
+
+    def _report(self, child: Child, status: int, usage: Any) -> None:
+        del self._children[child.name]
+        os.set_blocking(child.error_pipe, False)
+        try:
+            text = os.read(child.error_pipe, 4096).decode("utf-8", "replace")
+        except BlockingIOError:
+            text = ""
+        os.close(child.error_pipe)
+        os.close(child.pidfd)
+        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+        killer = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+        self._exited(child.name, code, killer, usage, text or None)
+
+    def _exited(self, name: str, code: int | None, killer: int | None, usage: Any, text: str | None) -> None:
+        cpu_ms = 0 if usage is None else round((usage.ru_utime + usage.ru_stime) * 1000)
+        self._channel.send(
+            {
+                "ev": "exited",
+                "child": name,
+                "code": code,
+                "signal": killer,
+                "max_rss_kb": 0 if usage is None else usage.ru_maxrss,
+                "cpu_ms": cpu_ms,
+                "error": None if text is None else wire.clean_text(text, 4096),
+            }
+        )
+
+
+def _redirect(output_fd: int) -> None:
+    null = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(output_fd, 1)
+    os.dup2(output_fd, 2)
+    os.close(null)
+
+
+def run_role(role: str, channel: wire.Channel, scratch: Path, device: str) -> None:
+    """What the child is for. Only stages named here can be asked for."""
+    if role == "ast":
+        import ast_stage
+
+        ast_stage.main(channel)
+    elif role == "compile":
+        import compile_stage
+
+        compile_stage.main(channel, scratch)
+    elif role == "inspect":
+        import inspect_stage
+
+        inspect_stage.main(channel)
+    else:
+        import child
+
+        child.main(channel, device)
+
+
+def unreadable(uid: int) -> str | None:
+    """What a child with that uid could not read of what Python imports from; None: nothing.
+
+    An interpreter below a closed home directory would otherwise fail somewhere in every child.
+    """
+    paths = [sys.executable, os.__file__, *(path for path in sys.path if os.path.exists(path))]  # noqa: PTH110
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+        closed = next((path for path in paths if not os.access(path, os.R_OK)), "")
+        os.write(write_end, closed.encode("utf-8", "replace"))
+        os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as pipe:
+        closed = pipe.read().decode("utf-8", "replace")
+    os.waitpid(pid, 0)
+    return closed or None
+
+
+def probe(base: Path, mode: int) -> native.SandboxPlan:
+    """What the host can give to children, tried with a scratch directory and a uid such as they get."""
+    scratch = base / "probe"
+    scratch.mkdir()
+    uid = PROBE_UID if os.geteuid() == 0 else None
+    return native.probe_sandbox(native.SandboxSettings(scratch=scratch, uid=uid), mode)
+
+
+def parse_arguments(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="zygote")
+    parser.add_argument("--kind", choices=tuple(ROLES), required=True)
+    parser.add_argument("--device", required=True, help="cpu or cuda:N")
+    parser.add_argument("--target", required=True, help="what kernels are compiled for, as cuda:90")
+    parser.add_argument("--fd", type=int, required=True, help="the channel to the daemon")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str]) -> int:
+    options = parse_arguments(arguments)
+    sys.dont_write_bytecode = True
+    channel = wire.Channel(options.fd)
+    closed = unreadable(PROBE_UID) if os.geteuid() == 0 else None
+    if closed is not None:
+        log(
+            "error",
+            f"{closed} cannot be read by the users that children run as: use an interpreter and a directory "
+            "that others may read, or start verifierd as an ordinary user",
+        )
+        return 1
+    mode = native.isolate_zygote()
+    base = Path(tempfile.mkdtemp(prefix="verifierd-zygote-"))
+    base.chmod(0o711)
+    try:
+        prime.set_environment(options.kind, options.device, base)
+        prime.prime(options.kind, options.device, options.target)
+        plan = probe(base, mode)
+        prime.freeze()
+        channel.send(
+            {
+                "ev": "ready",
+                "kind": options.kind,
+                "versions": prime.versions(),
+                "sandbox": {"layers": plan.report},
+            }
+        )
+        Zygote(channel, options.kind, options.device, plan).serve()
+    except wire.ChannelClosed:
+        return 0
+    except (wire.ProtocolError, prime.UnsafeFork, native.NativeError) as error:
+        log("error", f"{type(error).__name__}: {error}")
+        return 1
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
