@@ -39,11 +39,11 @@ fd_take(int *fd)
     return taken;
 }
 
-#define ptr_take(p)                                                                                \
-    ({                                                                                             \
-        __typeof__(*(p)) taken_ = *(p);                                                            \
-        *(p) = NULL;                                                                               \
-        taken_;                                                                                    \
+#define ptr_take(p)                     \
+    ({                                  \
+        __typeof__(*(p)) taken_ = *(p); \
+        *(p) = NULL;                    \
+        taken_;                         \
     })
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))

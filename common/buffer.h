@@ -10,11 +10,14 @@ struct buffer {
     size_t capacity; /* bytes allocated */
 };
 
-#define BUFFER_INIT { NULL, 0, 0 }
+#define BUFFER_INIT \
+    {               \
+        NULL, 0, 0  \
+    }
 
-void buffer_release(struct buffer *b);          /* leaves it empty and usable */
-void buffer_clear(struct buffer *b);            /* size 0, memory kept */
-int buffer_reserve(struct buffer *b, size_t extra); /* 0 or ERR_NOMEM */
+void buffer_release(struct buffer *b);                            /* leaves it empty and usable */
+void buffer_clear(struct buffer *b);                              /* size 0, memory kept */
+int buffer_reserve(struct buffer *b, size_t extra);               /* 0 or ERR_NOMEM */
 int buffer_append(struct buffer *b, const void *bytes, size_t n); /* 0 or ERR_NOMEM; b unchanged then */
 int buffer_add(struct buffer *b, const char *text);               /* append a C string */
 int buffer_printf(struct buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));

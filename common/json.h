@@ -29,14 +29,14 @@ struct json_fault {
 json_t *json_parse(const char *bytes, size_t size, struct json_fault *fault);
 
 enum json_want {
-    JSON_WANT_STRING,  /* const char **; view into the document; a NUL in it is refused */
-    JSON_WANT_TEXT,    /* json_t **; borrowed: a string that may hold NULs, see json_string_length() */
-    JSON_WANT_INT,     /* int64_t *; bounds checked */
-    JSON_WANT_NUMBER,  /* double *; bounds checked; integers are numbers too */
-    JSON_WANT_BOOL,    /* bool * */
-    JSON_WANT_OBJECT,  /* json_t **; borrowed from the document */
-    JSON_WANT_ARRAY,   /* json_t **; borrowed */
-    JSON_WANT_ANY,     /* json_t **; borrowed */
+    JSON_WANT_STRING, /* const char **; view into the document; a NUL in it is refused */
+    JSON_WANT_TEXT,   /* json_t **; borrowed: a string that may hold NULs, see json_string_length() */
+    JSON_WANT_INT,    /* int64_t *; bounds checked */
+    JSON_WANT_NUMBER, /* double *; bounds checked; integers are numbers too */
+    JSON_WANT_BOOL,   /* bool * */
+    JSON_WANT_OBJECT, /* json_t **; borrowed from the document */
+    JSON_WANT_ARRAY,  /* json_t **; borrowed */
+    JSON_WANT_ANY,    /* json_t **; borrowed */
 };
 
 /* One row for each key that an object may have. A key that is absent or null leaves *out alone. */

@@ -33,7 +33,7 @@ credited_speed(const struct reward_spec *spec, const struct reward_input *in)
     const struct reward_components *c = &in->components;
     double speed = spec->is_conservative ? c->speedup_lo : c->speedup;
     bool counts = in->passed >= REWARD_FULL && !in->has_failed && c->correct == 1 && c->timed == 1;
-    return counts && isfinite(speed) && speed > 0 ? speed : 0.0;
+    return counts && isfinite(speed) ? speed : 0.0;
 }
 
 static double

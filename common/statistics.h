@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 double stats_mean(const double *x, size_t n);
-double stats_median(const double *x, size_t n);                       /* x is not changed */
+double stats_median(const double *x, size_t n);                        /* x is not changed */
 double stats_trimmed_mean(const double *x, size_t n, double fraction); /* off each end: 0 .. < 0.5 */
 double stats_quantile(const double *x, size_t n, double q);            /* linear interpolation (type 7) */
 

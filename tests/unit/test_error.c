@@ -94,7 +94,7 @@ every_code_has_its_own_name(void **state)
             assert_string_not_equal(error_name(a), error_name(b));
     }
     assert_string_equal(error_name(ERR_NOTFOUND), "notfound");
-    assert_string_equal(error_name((enum err_code)-99), "unknown");
+    assert_string_equal(error_name((enum err_code) - 99), "unknown");
 }
 
 static void
@@ -104,9 +104,20 @@ utf8_knows_what_is_a_character(void **state)
         const char *bytes;
         size_t size;
     } rows[] = {
-        { "a", 1 },           { "\xc3\xa9", 2 },     { "\xe2\x82\xac", 3 }, { "\xf0\x9f\x98\x80", 4 },
-        { "\x80", 0 },        { "\xc0\xaf", 0 },     { "\xe0\x80\x80", 0 }, { "\xed\xa0\x80", 0 },
-        { "\xf4\x90\x80\x80", 0 }, { "\xf5\x80\x80\x80", 0 }, { "\xe2\x82", 0 }, { "\xc3" "a", 0 },
+        { "a", 1 },
+        { "\xc3\xa9", 2 },
+        { "\xe2\x82\xac", 3 },
+        { "\xf0\x9f\x98\x80", 4 },
+        { "\x80", 0 },
+        { "\xc0\xaf", 0 },
+        { "\xe0\x80\x80", 0 },
+        { "\xed\xa0\x80", 0 },
+        { "\xf4\x90\x80\x80", 0 },
+        { "\xf5\x80\x80\x80", 0 },
+        { "\xe2\x82", 0 },
+        { "\xc3"
+          "a",
+          0 },
         { "\xf0\x80\x80\x80", 0 },
     };
     (void)state;

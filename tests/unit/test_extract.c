@@ -36,7 +36,8 @@ finds_the_code(void **state)
         { "```python\na\n`````  \nb", "a\n", EXTRACT_TAGGED_FENCE, false },
         { "```python\r\na\r\n```\r\n", "a\r\n", EXTRACT_TAGGED_FENCE, false },
         { "  1. so:\n   ```python\n   a\n   ```\n", "   a\n", EXTRACT_TAGGED_FENCE, false },
-        { "```python\ns = '''\n```python\n'''\n```\n", "s = '''\n```python\n'''\n", EXTRACT_TAGGED_FENCE, false },
+        { "```python\ns = '''\n```python\n'''\n```\n", "s = '''\n```python\n'''\n", EXTRACT_TAGGED_FENCE,
+          false },
         { "use ```x``` here", "use ```x``` here", EXTRACT_TEXT, false },
         { "```x``` is code\nrest", "```x``` is code\nrest", EXTRACT_TEXT, false },
         { "<think>```python\nold\n```</think>\n```python\nnew\n```", "new\n", EXTRACT_TAGGED_FENCE, false },
@@ -56,7 +57,8 @@ finds_the_code(void **state)
         int code = extract_code(rows[i].text, strlen(rows[i].text), &found);
         if ((code == 0) != (rows[i].code != NULL))
             fail_msg("row %zu: returned %d", i, code);
-        if (rows[i].code && (found.size != strlen(rows[i].code) || memcmp(found.code, rows[i].code, found.size) != 0))
+        if (rows[i].code &&
+            (found.size != strlen(rows[i].code) || memcmp(found.code, rows[i].code, found.size) != 0))
             fail_msg("row %zu: found \"%.*s\"", i, (int)found.size, found.code);
         assert_int_equal(found.from, rows[i].from);
         assert_int_equal(found.is_truncated, rows[i].is_truncated);

@@ -12,32 +12,75 @@
 #include "common/auto.h"
 #include "common/clock.h"
 
-static void
-new_ids_are_valid_and_rise(void **state)
+/* Takes the place of the one in common/clock.c: the linker looks into the library for what is missing only. */
+static int64_t now_ms = 1795260977123;
+
+int64_t
+clock_wall_ms(void)
 {
-    char last[ID_SIZE] = "", id[ID_SIZE];
-    (void)state;
-    /* Far more than the counter holds in one millisecond, so that it runs over as well. */
-    for (int i = 0; i < 50000; i++) {
+    return now_ms;
+}
+
+static int64_t
+stamp_of(const char *id)
+{
+    char digits[13];
+    memcpy(digits, id, 8);
+    memcpy(digits + 8, id + 9, 4);
+    digits[12] = '\0';
+    return strtoll(digits, NULL, 16);
+}
+
+static void
+make_rising_ids(int n, char last[ID_SIZE])
+{
+    for (int i = 0; i < n; i++) {
+        char id[ID_SIZE];
         id_new(id);
         assert_true(id_is_valid(id));
         assert_true(strcmp(id, last) > 0);
-        memcpy(last, id, sizeof(last));
+        memcpy(last, id, ID_SIZE);
     }
 }
 
 static void
 the_stamp_is_the_wall_clock(void **state)
 {
-    char id[ID_SIZE], digits[13];
+    char id[ID_SIZE] = "";
     (void)state;
-    id_new(id);
-    memcpy(digits, id, 8);
-    memcpy(digits + 8, id + 9, 4);
-    digits[12] = '\0';
-    long long stamp = strtoll(digits, NULL, 16);
-    /* Counters that ran over in other tests may have carried the stamp some milliseconds ahead. */
-    assert_in_range(stamp - clock_wall_ms() + 60000, 0, 120000);
+    now_ms += 1000;
+    make_rising_ids(1, id);
+    assert_int_equal(stamp_of(id), now_ms);
+    now_ms += 5;
+    make_rising_ids(1, id);
+    assert_int_equal(stamp_of(id), now_ms);
+}
+
+static void
+a_full_millisecond_borrows_from_the_next(void **state)
+{
+    char id[ID_SIZE] = "";
+    (void)state;
+    now_ms += 1000;
+    make_rising_ids(2048, id); /* always fits: the counter begins below 2048 of 4096 */
+    assert_int_equal(stamp_of(id), now_ms);
+    make_rising_ids(4096, id);
+    assert_int_equal(stamp_of(id), now_ms + 1);
+    now_ms += 1;
+    make_rising_ids(1, id);
+}
+
+static void
+ids_rise_while_the_clock_steps_back(void **state)
+{
+    char id[ID_SIZE] = "";
+    (void)state;
+    now_ms += 1000;
+    make_rising_ids(10, id);
+    now_ms -= 500000;
+    make_rising_ids(10000, id);
+    now_ms += 500000;
+    make_rising_ids(10, id);
 }
 
 static void
@@ -69,8 +112,9 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(new_ids_are_valid_and_rise),
         cmocka_unit_test(the_stamp_is_the_wall_clock),
+        cmocka_unit_test(a_full_millisecond_borrows_from_the_next),
+        cmocka_unit_test(ids_rise_while_the_clock_steps_back),
         cmocka_unit_test(other_texts_are_not_ids),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,8 @@
 static void
 good_documents_parse(void **state)
 {
-    static const char *const rows[] = { "{}", "[]", " {\"a\": [1, -2.5e3, null, true, \"\\u00e9\"]} ", "[{\"a\":1},{\"a\":2}]" };
+    static const char *const rows[] = { "{}", "[]", " {\"a\": [1, -2.5e3, null, true, \"\\u00e9\"]} ",
+                                        "[{\"a\":1},{\"a\":2}]" };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct json_fault fault;
@@ -88,10 +89,14 @@ static int
 read_all(json_t *document, struct reading *r, struct json_fault *fault)
 {
     const struct json_field fields[] = {
-        { "text", JSON_WANT_STRING, &r->text, true, 2, 5 },   { "count", JSON_WANT_INT, &r->count, false, 1, 10 },
-        { "ratio", JSON_WANT_NUMBER, &r->ratio, false, 0, 0 }, { "flag", JSON_WANT_BOOL, &r->flag, false, 0, 0 },
-        { "object", JSON_WANT_OBJECT, &r->object, false, 0, 0 }, { "array", JSON_WANT_ARRAY, &r->array, false, 0, 0 },
-        { "any", JSON_WANT_ANY, &r->any, false, 0, 0 },       { "source", JSON_WANT_TEXT, &r->source, false, 0, 4 },
+        { "text", JSON_WANT_STRING, &r->text, true, 2, 5 },
+        { "count", JSON_WANT_INT, &r->count, false, 1, 10 },
+        { "ratio", JSON_WANT_NUMBER, &r->ratio, false, 0, 0 },
+        { "flag", JSON_WANT_BOOL, &r->flag, false, 0, 0 },
+        { "object", JSON_WANT_OBJECT, &r->object, false, 0, 0 },
+        { "array", JSON_WANT_ARRAY, &r->array, false, 0, 0 },
+        { "any", JSON_WANT_ANY, &r->any, false, 0, 0 },
+        { "source", JSON_WANT_TEXT, &r->source, false, 0, 4 },
     };
     return json_read(document, "/base", fields, ARRAY_LEN(fields), fault);
 }
@@ -102,8 +107,9 @@ fields_are_read(void **state)
     struct reading r = { 0 };
     struct json_fault fault;
     (void)state;
-    AUTO_JSON json_t *document =
-        json_loads("{\"text\":\"abc\",\"count\":10,\"ratio\":3,\"flag\":true,\"object\":{},\"array\":[1],\"any\":4}", 0, NULL);
+    AUTO_JSON json_t *document = json_loads(
+        "{\"text\":\"abc\",\"count\":10,\"ratio\":3,\"flag\":true,\"object\":{},\"array\":[1],\"any\":4}", 0,
+        NULL);
     assert_int_equal(read_all(document, &r, &fault), 0);
     assert_string_equal(r.text, "abc");
     assert_int_equal(r.count, 10);
@@ -163,7 +169,8 @@ faults_name_the_place(void **state)
         { "{\"text\":\"abc\",\"object\":[]}", "/base/object", "must be an object" },
         { "{\"text\":\"abc\",\"array\":{}}", "/base/array", "must be an array" },
         { "{\"text\":\"a\\u0000b\"}", "/base/text", "must not contain a NUL character" },
-        { "{\"text\":\"abc\",\"source\":\"abcde\"}", "/base/source", "is 5 bytes long, at most 4 are allowed" },
+        { "{\"text\":\"abc\",\"source\":\"abcde\"}", "/base/source",
+          "is 5 bytes long, at most 4 are allowed" },
         { "{\"text\":\"abc\",\"source\":5}", "/base/source", "must be a string" },
         { "{\"text\":\"abc\",\"txet\":1}", "/base/txet", "unknown field" },
         { "{\"text\":\"abc\",\"a/b~c\":1}", "/base/a~1b~0c", "unknown field" },
@@ -197,6 +204,19 @@ a_long_key_is_cut_to_the_pointer(void **state)
     assert_true(utf8_is_valid(fault.pointer, strlen(fault.pointer)));
 }
 
+static void
+a_long_fault_keeps_whole_characters(void **state)
+{
+    struct json_fault fault;
+    char long_text[400];
+    (void)state;
+    for (size_t i = 0; i + 2 < sizeof(long_text); i += 2)
+        memcpy(long_text + i, "\xc3\xa9", 3);
+    assert_int_equal(json_refuse(&fault, "", "%s", long_text), ERR_INPUT);
+    assert_int_equal(strlen(fault.text), sizeof(fault.text) - 1);
+    assert_true(utf8_is_valid(fault.text, strlen(fault.text)));
+}
+
 int
 main(void)
 {
@@ -208,6 +228,7 @@ main(void)
         cmocka_unit_test(absent_and_null_leave_the_default),
         cmocka_unit_test(a_source_may_hold_nuls),
         cmocka_unit_test(faults_name_the_place),
+        cmocka_unit_test(a_long_fault_keeps_whole_characters),
         cmocka_unit_test(a_long_key_is_cut_to_the_pointer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

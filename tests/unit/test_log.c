@@ -1,6 +1,7 @@
 #include "common/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -121,6 +122,19 @@ errno_survives_and_long_lines_are_whole(void **state)
     json_decref(line);
 }
 
+static void
+a_full_disk_leaves_errno_alone(void **state)
+{
+    (void)state;
+    int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    assert_true(full >= 0);
+    assert_true(dup2(full, STDERR_FILENO) >= 0);
+    close(full);
+    errno = EXDEV;
+    log_error("s", "lost");
+    assert_int_equal(errno, EXDEV);
+}
+
 int
 main(void)
 {
@@ -129,6 +143,7 @@ main(void)
         cmocka_unit_test_setup_teardown(no_subject_no_key, capture, restore),
         cmocka_unit_test_setup_teardown(levels_above_the_limit_are_silent, capture, restore),
         cmocka_unit_test_setup_teardown(plain_text_cannot_forge_a_line, capture, restore),
+        cmocka_unit_test_setup_teardown(a_full_disk_leaves_errno_alone, capture, restore),
         cmocka_unit_test_setup_teardown(errno_survives_and_long_lines_are_whole, capture, restore),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -91,13 +91,16 @@ staged_by_hand(void **state)
 }
 
 static void
-speed_needs_correct_and_timed(void **state)
+speed_needs_full_correct_and_timed(void **state)
 {
     const struct row row = { "", 2, REWARD_TIMING, false, 0, 0, 2.0, false, false };
     struct reward_spec spec = REWARD_SPEC_DEFAULT;
     struct reward_input in = input_of(&row);
     (void)state;
     assert_true(reward_compute(&spec, &in) == 1.0);
+    in.passed = REWARD_TINY;
+    assert_true(reward_compute(&spec, &in) == 0.5);
+    in.passed = REWARD_TIMING;
     in.components.correct = 0;
     assert_true(reward_compute(&spec, &in) == 0.7);
     in.components.correct = 1;
@@ -147,7 +150,9 @@ specs_read(void **state)
     assert_true(spec.hack_value == 0);
     assert_false(spec.is_conservative);
     assert_int_equal(
-        read_spec("{\"kind\":\"staged\",\"version\":1,\"hack_value\":-1,\"speed\":\"conservative\"}", &spec, &fault), 0);
+        read_spec("{\"kind\":\"staged\",\"version\":1,\"hack_value\":-1,\"speed\":\"conservative\"}", &spec,
+                  &fault),
+        0);
     assert_int_equal(spec.version, 1);
     assert_true(spec.hack_value == -1);
     assert_true(spec.is_conservative);
@@ -217,7 +222,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(staged_by_hand),
-        cmocka_unit_test(speed_needs_correct_and_timed),
+        cmocka_unit_test(speed_needs_full_correct_and_timed),
         cmocka_unit_test(conservative_uses_the_lower_bound),
         cmocka_unit_test(hack_value_is_what_was_asked),
         cmocka_unit_test(specs_read),

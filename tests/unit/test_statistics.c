@@ -103,7 +103,18 @@ the_interval_has_the_width_theory_gives(void **state)
     (void)state;
     noisy_samples(reference, candidate, 51);
     assert_int_equal(stats_paired_speedup(reference, candidate, 51, 7, &s), 0);
-    assert_true(s.hi - s.lo > 0.05 && s.hi - s.lo < 0.12);
+    assert_true(s.hi - s.lo > 0.065 && s.hi - s.lo < 0.1);
+}
+
+/* Of two pairs the resamples are (1, 1), (1, 3), (3, 1), (3, 3): a quarter of them at either end. */
+static void
+every_pair_can_be_drawn(void **state)
+{
+    const double reference[] = { 1, 3 }, candidate[] = { 1, 1 };
+    struct stats_speedup s;
+    (void)state;
+    assert_int_equal(stats_paired_speedup(reference, candidate, 2, 1, &s), 0);
+    assert_true(near(s.lo, 1) && near(s.hi, 3) && near(s.speedup, sqrt(3)));
 }
 
 static void
@@ -131,6 +142,7 @@ main(void)
         cmocka_unit_test(a_constant_ratio_has_no_spread),
         cmocka_unit_test(noise_gives_an_interval_that_repeats),
         cmocka_unit_test(the_interval_has_the_width_theory_gives),
+        cmocka_unit_test(every_pair_can_be_drawn),
         cmocka_unit_test(times_that_are_none_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
