@@ -105,7 +105,8 @@ blob_column(sqlite3_stmt *stmt, int size_column, char **out, size_t *size, struc
     char *bytes;
 
     *out = NULL;
-    if (packed == NULL || told < 0 || ZSTD_getFrameContentSize(packed, packed_size) != (unsigned long long)told)
+    if (packed == NULL || told < 0 ||
+        ZSTD_getFrameContentSize(packed, packed_size) != (unsigned long long)told)
         return error_set(err, ERR_STORE, "stored bytes are damaged: their size is not %lld", (long long)told);
     bytes = malloc((size_t)told + 1);
     if (bytes == NULL)

@@ -14,8 +14,8 @@
 /* Writer thread: what putting needs. */
 struct blob_writer {
     sqlite3_stmt *find, *insert;
-    void *context;  /* ZSTD_CCtx */
-    char *packed;   /* scratch, grown as needed */
+    void *context; /* ZSTD_CCtx */
+    char *packed;  /* scratch, grown as needed */
     size_t packed_size;
 };
 

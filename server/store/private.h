@@ -11,9 +11,9 @@ struct writer;
 struct write_kit;
 
 struct store {
-    int lock_fd;        /* held as long as the store is open */
+    int lock_fd; /* held as long as the store is open */
     char *wal_path;
-    sqlite3 *write_db;  /* the writer's thread alone, once it runs */
+    sqlite3 *write_db; /* the writer's thread alone, once it runs */
     struct write_kit *kit;
     struct writer *writer;
     struct reader *reader;

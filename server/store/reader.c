@@ -28,11 +28,13 @@ enum query {
 };
 
 static const char *const query_sql[NQUERIES] = {
-    [GET_TASK] = "SELECT " TASK_COLUMNS ", spec, blob.size, blob.data FROM task JOIN blob ON blob.hash = reference_hash"
+    [GET_TASK] = "SELECT " TASK_COLUMNS
+                 ", spec, blob.size, blob.data FROM task JOIN blob ON blob.hash = reference_hash"
                  " WHERE id = ?1",
     [GET_SUBMISSION] = "SELECT " SUBMISSION_COLUMNS " FROM submission WHERE id = ?1",
     [GET_BLOB] = "SELECT size, data FROM blob WHERE hash = ?1",
-    [GET_LOG] = "SELECT log_hash, size, data FROM submission LEFT JOIN blob ON blob.hash = log_hash WHERE id = ?1",
+    [GET_LOG] =
+        "SELECT log_hash, size, data FROM submission LEFT JOIN blob ON blob.hash = log_hash WHERE id = ?1",
     [GET_GROUP] = "SELECT " GROUP_COLUMNS " FROM submission_group WHERE id = ?1",
     [EACH_OF_GROUP] = "SELECT " SUBMISSION_COLUMNS " FROM submission INDEXED BY submission_in_group"
                       " WHERE group_id = ?1 ORDER BY group_index",
@@ -44,7 +46,16 @@ static const char *const query_sql[NQUERIES] = {
 };
 
 /* Bits of a filter's mask: which conditions it has, and whether its state is one that few submissions are in. */
-enum { BY_STATE = 1, BY_TASK = 2, BY_CLASS = 4, BY_CLIENT = 8, BY_GROUP = 16, BY_CURSOR = 32, IS_LIVE = 64, NMASKS = 128 };
+enum {
+    BY_STATE = 1,
+    BY_TASK = 2,
+    BY_CLASS = 4,
+    BY_CLIENT = 8,
+    BY_GROUP = 16,
+    BY_CURSOR = 32,
+    IS_LIVE = 64,
+    NMASKS = 128
+};
 
 struct reader {
     sqlite3 *db;
@@ -235,7 +246,8 @@ store_get_log(struct store *s, const char *submission_id, struct buffer *out, st
 static int
 check_idle(sqlite3_stmt *stmt, struct error *err)
 {
-    return sqlite3_stmt_busy(stmt) ? error_set(err, ERR_STORE, "a list was asked for from its own callback") : 0;
+    return sqlite3_stmt_busy(stmt) ? error_set(err, ERR_STORE, "a list was asked for from its own callback")
+                                   : 0;
 }
 
 /* Step a bound statement through its rows. *n counts the calls. */
@@ -245,7 +257,7 @@ each_submission(sqlite3_stmt *stmt, store_submission_cb *row_cb, void *arg, size
     struct submission_row row;
     int step, code = 0;
 
-    for (*n = 0; (step = sqlite3_step(stmt)) == SQLITE_ROW; ) {
+    for (*n = 0; (step = sqlite3_step(stmt)) == SQLITE_ROW;) {
         if (submission_row_view(stmt, &row) < 0) {
             code = no_memory(err);
             break;
@@ -261,7 +273,8 @@ each_submission(sqlite3_stmt *stmt, store_submission_cb *row_cb, void *arg, size
 }
 
 int
-store_each_of_group(struct store *s, const char *group_id, store_submission_cb *row_cb, void *arg, struct error *err)
+store_each_of_group(struct store *s, const char *group_id, store_submission_cb *row_cb, void *arg,
+                    struct error *err)
 {
     sqlite3_stmt *stmt = s->reader->queries[EACH_OF_GROUP];
     size_t n;
@@ -291,9 +304,10 @@ mask_of(const struct submission_filter *f)
 {
     bool is_live = f->state == SUBMISSION_QUEUED || f->state == SUBMISSION_RUNNING;
 
-    return (f->state >= 0 ? BY_STATE : 0) | (f->task_id != NULL ? BY_TASK : 0) | (f->class_ != NULL ? BY_CLASS : 0) |
-           (f->client != NULL ? BY_CLIENT : 0) | (f->group_id != NULL ? BY_GROUP : 0) |
-           (f->before != NULL ? BY_CURSOR : 0) | (is_live ? IS_LIVE : 0);
+    return (f->state >= 0 ? BY_STATE : 0) | (f->task_id != NULL ? BY_TASK : 0) |
+           (f->class_ != NULL ? BY_CLASS : 0) | (f->client != NULL ? BY_CLIENT : 0) |
+           (f->group_id != NULL ? BY_GROUP : 0) | (f->before != NULL ? BY_CURSOR : 0) |
+           (is_live ? IS_LIVE : 0);
 }
 
 /*
@@ -323,9 +337,10 @@ prepare_list(struct reader *r, int mask, struct error *err)
 
     snprintf(sql, sizeof sql,
              "SELECT " SUBMISSION_COLUMNS " FROM submission %s WHERE 1%s%s%s%s%s%s ORDER BY id DESC LIMIT ?7",
-             index_for(mask), mask & BY_STATE ? " AND state = ?1" : "", mask & BY_TASK ? " AND task_id = ?2" : "",
-             mask & BY_CLASS ? " AND class = ?3" : "", mask & BY_CLIENT ? " AND client = ?4" : "",
-             mask & BY_GROUP ? " AND group_id = ?5" : "", mask & BY_CURSOR ? " AND id < ?6" : "");
+             index_for(mask), mask & BY_STATE ? " AND state = ?1" : "",
+             mask & BY_TASK ? " AND task_id = ?2" : "", mask & BY_CLASS ? " AND class = ?3" : "",
+             mask & BY_CLIENT ? " AND client = ?4" : "", mask & BY_GROUP ? " AND group_id = ?5" : "",
+             mask & BY_CURSOR ? " AND id < ?6" : "");
     return db_prepare(r->db, sql, &r->lists[mask], err);
 }
 
@@ -352,8 +367,8 @@ bind_filter(sqlite3_stmt *stmt, const struct submission_filter *f)
 }
 
 int
-store_list_submissions(struct store *s, const struct submission_filter *f, store_submission_cb *row_cb, void *arg,
-                       struct error *err)
+store_list_submissions(struct store *s, const struct submission_filter *f, store_submission_cb *row_cb,
+                       void *arg, struct error *err)
 {
     int mask = mask_of(f);
     size_t n;
@@ -372,8 +387,8 @@ store_list_submissions(struct store *s, const struct submission_filter *f, store
 }
 
 int
-store_list_tasks(struct store *s, const char *name, const char *after, int limit, store_task_cb *row_cb, void *arg,
-                 struct error *err)
+store_list_tasks(struct store *s, const char *name, const char *after, int limit, store_task_cb *row_cb,
+                 void *arg, struct error *err)
 {
     sqlite3_stmt *stmt = s->reader->queries[name != NULL ? LIST_TASKS_NAMED : LIST_TASKS];
     struct task_row row;

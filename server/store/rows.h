@@ -20,8 +20,9 @@ size_t submission_row_weight(const struct submission_row *row);
 /* What a SELECT must name, in this order, for the functions below. */
 #define TASK_COLUMNS "id, name, entry_point, level, dynamic_shapes, metadata, created_ms"
 #define TASK_NCOLUMNS 7
-#define SUBMISSION_COLUMNS                                                                                  \
-    "id, group_id, group_index, task_id, source_hash, state, priority, client, request, attempts, created_ms, " \
+#define SUBMISSION_COLUMNS                                                                          \
+    "id, group_id, group_index, task_id, source_hash, state, priority, client, request, attempts, " \
+    "created_ms, "                                                                                  \
     "finished_ms, stage, class, reward, verdict"
 #define GROUP_COLUMNS "id, task_id, request, size, created_ms"
 

@@ -61,7 +61,8 @@ static const char version_1[] =
     "CREATE INDEX submission_client ON submission (client, id) WHERE client IS NOT NULL;"
     "CREATE INDEX submission_class ON submission (class, id) WHERE class IS NOT NULL;"
     "CREATE INDEX submission_task_class ON submission (task_id, class, id) WHERE class IS NOT NULL;"
-    "CREATE UNIQUE INDEX submission_in_group ON submission (group_id, group_index) WHERE group_id IS NOT NULL;"
+    "CREATE UNIQUE INDEX submission_in_group ON submission (group_id, group_index) WHERE group_id IS NOT "
+    "NULL;"
     "CREATE TABLE tally (what INTEGER PRIMARY KEY, n INTEGER NOT NULL);"
     "INSERT INTO tally VALUES (0, 0), (1, 0), (2, 0), (3, 0), (100, 0);"
     "CREATE TRIGGER task_added AFTER INSERT ON task BEGIN"
@@ -97,7 +98,7 @@ schema_steps(size_t *n)
 
 /* A file with tables that are not ours must not be written to. */
 static int
-check_owner(sqlite3 *db, const char *path, int64_t version, struct error *err)
+check_owner(sqlite3 *db, int64_t version, struct error *err)
 {
     int64_t application = 0, tables = 0;
     int code = db_integer(db, "PRAGMA application_id", &application, err);
@@ -109,7 +110,7 @@ check_owner(sqlite3 *db, const char *path, int64_t version, struct error *err)
     if (version == 0 && application == 0 && tables == 0)
         return 0;
     if (application != SCHEMA_APPLICATION_ID)
-        return error_set(err, ERR_STORE, "%s is a database, but not a verifierd store", path);
+        return error_set(err, ERR_STORE, "a database, but not a verifierd store");
     return 0;
 }
 
@@ -133,23 +134,24 @@ take_step(sqlite3 *db, const char *sql, size_t version, struct error *err)
 }
 
 int
-schema_migrate(sqlite3 *db, const char *path, const struct schema_step *steps, size_t n, struct error *err)
+schema_migrate(sqlite3 *db, const struct schema_step *steps, size_t n, struct error *err)
 {
     int64_t version = 0;
     int code = db_integer(db, "PRAGMA user_version", &version, err);
 
     if (code == 0)
-        code = check_owner(db, path, version, err);
+        code = check_owner(db, version, err);
     if (code < 0)
         return code;
     if (version < 0 || (uint64_t)version > n)
-        return error_set(err, ERR_STORE,
-                         "%s has schema version %lld, and this program knows versions up to %zu: use a newer verifierd",
-                         path, (long long)version, n);
+        return error_set(
+            err, ERR_STORE,
+            "schema version %lld, and this program knows versions up to %zu: use a newer verifierd",
+            (long long)version, n);
     for (size_t i = (size_t)version; i < n; i++) {
         code = take_step(db, steps[i].sql, i + 1, err);
         if (code < 0) {
-            error_prefix(err, "%s: making schema version %zu", path, i + 1);
+            error_prefix(err, "making schema version %zu", i + 1);
             return code;
         }
     }

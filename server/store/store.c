@@ -135,10 +135,9 @@ open_files(struct store *s, const char *path, struct error *err)
     if (s->wal_path == NULL)
         return error_set(err, ERR_NOMEM, "no memory to open %s", path);
     steps = schema_steps(&n);
-    code = schema_migrate(s->write_db, path, steps, n, err);
-    if (code < 0)
-        return code;
-    code = set_up_writing(s->write_db, err);
+    code = schema_migrate(s->write_db, steps, n, err);
+    if (code == 0)
+        code = set_up_writing(s->write_db, err);
     if (code == 0)
         code = write_kit_new(s->write_db, &s->kit, err);
     if (code == 0)

@@ -22,17 +22,36 @@
 
 struct store;
 
-/* Open or create; migrates an older schema; refuses a newer one. writer_limit: most writes queued before ERR_FULL. */
+/*
+ * Open or create; migrates an older schema; refuses a newer one, a file that is not a store, and one that another
+ * daemon has open (ERR_STORE, the text names the file).
+ *   writer_limit  most writes under way before new tasks and submissions get ERR_FULL (256 MiB of them is a bound
+ *                 too); moves of what is stored already have twice as much room, so that they still get in
+ * The store holds the loop only while a write is under way.
+ */
 int store_open(uv_loop_t *loop, const char *path, size_t writer_limit, struct store **out, struct error *err);
-/* Commit what is queued, then close; callbacks of what is queued run before it returns. NULL is fine. */
+/*
+ * Commit what is queued, then close; callbacks of what is queued run before it returns, and what they try to write is
+ * refused (ERR_UNAVAILABLE). It runs the loop until its handle is closed: not from a callback. NULL is fine.
+ */
 void store_close(struct store *s);
 
-/* Runs on the loop thread once the write is durable (code 0) or has failed (err says why). */
+/*
+ * Runs on the loop thread, in the order of the calls, once the write is durable (code 0) or has failed and left no
+ * trace (err says why): ERR_CONFLICT (an id that exists; a submission that has ended), ERR_NOTFOUND (no such
+ * submission), ERR_NOMEM, ERR_STORE (the disk is full or broken; the store goes on). err is borrowed.
+ */
 typedef void store_done_cb(void *arg, int code, const struct error *err);
 
 /* Strings in rows that are written are copied; rows that are read own their strings: release them. */
 
-enum submission_state { SUBMISSION_QUEUED, SUBMISSION_RUNNING, SUBMISSION_DONE, SUBMISSION_CANCELLED, SUBMISSION_NSTATES };
+enum submission_state {
+    SUBMISSION_QUEUED,
+    SUBMISSION_RUNNING,
+    SUBMISSION_DONE,
+    SUBMISSION_CANCELLED,
+    SUBMISSION_NSTATES
+};
 const char *submission_state_name(enum submission_state state);
 int submission_state_find(const char *name); /* -1: unknown */
 
@@ -42,10 +61,10 @@ struct task_row {
     char *entry_point;
     int level; /* 0: not told */
     bool dynamic_shapes;
-    char *reference;       /* source text; stored once by hash, compressed */
+    char *reference; /* source text; stored once by hash, compressed */
     size_t reference_size;
-    char *spec;            /* JSON: cases, as the referee registered it */
-    char *metadata;        /* JSON object or NULL */
+    char *spec;     /* JSON: cases, as the referee registered it */
+    char *metadata; /* JSON object or NULL */
     int64_t created_ms;
 };
 
@@ -58,13 +77,14 @@ struct submission_row {
     enum submission_state state;
     int priority; /* 0 interactive, 1 batch */
     char *client; /* NULL: none */
-    char *request; /* JSON: entry_point, policy, reward, until, seed, metadata, flags: all that judging needs */
-    int attempts; /* times it was begun */
+    char *
+        request; /* JSON: entry_point, policy, reward, until, seed, metadata, flags: all that judging needs */
+    int attempts;                    /* times it was begun */
     int64_t created_ms, finished_ms; /* 0: not yet */
-    char *stage;  /* last stage reached, NULL: none */
-    char *class_; /* NULL until done */
-    double reward; /* NAN: none */
-    char *verdict; /* JSON, the answer as it is sent; NULL until done */
+    char *stage;                     /* last stage reached, NULL: none */
+    char *class_;                    /* NULL until done */
+    double reward;                   /* NAN: none */
+    char *verdict;                   /* JSON, the answer as it is sent; NULL until done */
 };
 
 struct group_row {
@@ -79,9 +99,11 @@ void task_row_release(struct task_row *r);
 void submission_row_release(struct submission_row *r);
 void group_row_release(struct group_row *r);
 
-/* --- writes: queued; 0, ERR_FULL or ERR_NOMEM at once (the callback does not run then) --- */
+/* --- writes: queued; 0, or at once ERR_FULL, ERR_NOMEM or, while closing, ERR_UNAVAILABLE: no callback then --- */
 
-int store_add_task(struct store *s, const struct task_row *row, store_done_cb *cb, void *arg, struct error *err);
+/* A task that exists already stays as it is: code 0. */
+int store_add_task(struct store *s, const struct task_row *row, store_done_cb *cb, void *arg,
+                   struct error *err);
 
 /* New submissions (and their group, or NULL) with their sources: all or none. sources[i] belongs to rows[i]. */
 struct store_source {
@@ -96,19 +118,24 @@ int store_add_submissions(struct store *s, const struct group_row *group, const 
 int store_begin_submission(struct store *s, const char *id, int attempts, store_done_cb *cb, void *arg,
                            struct error *err);
 /* Put back: state queued (the daemon drains, or its worker died). */
-int store_requeue_submission(struct store *s, const char *id, store_done_cb *cb, void *arg, struct error *err);
+int store_requeue_submission(struct store *s, const char *id, store_done_cb *cb, void *arg,
+                             struct error *err);
 /* Ended: writes state, stage, class_, reward, verdict, finished_ms, and the captured output (may be NULL). */
-int store_finish_submission(struct store *s, const struct submission_row *row, const char *log, size_t log_size,
-                            store_done_cb *cb, void *arg, struct error *err);
+int store_finish_submission(struct store *s, const struct submission_row *row, const char *log,
+                            size_t log_size, store_done_cb *cb, void *arg, struct error *err);
 
-/* --- reads: 0, ERR_NOTFOUND, ERR_STORE or ERR_NOMEM --- */
+/* --- reads: 0, ERR_NOTFOUND, ERR_STORE or ERR_NOMEM. Buffers are appended to, and the caller releases them. --- */
 
 int store_get_task(struct store *s, const char *id, struct task_row *out, struct error *err);
 int store_get_submission(struct store *s, const char *id, struct submission_row *out, struct error *err);
 int store_get_source(struct store *s, const char *hash, struct buffer *out, struct error *err);
+/* Nothing is appended for a submission that printed nothing or has not ended; ERR_NOTFOUND: no such submission. */
 int store_get_log(struct store *s, const char *submission_id, struct buffer *out, struct error *err);
 int store_get_group(struct store *s, const char *id, struct group_row *out, struct error *err);
-/* Calls row_cb for each submission of the group in order; the row is borrowed. row_cb returns false to stop. */
+/*
+ * Calls row_cb for each submission of the group in order; the row is borrowed. row_cb returns false to stop.
+ * ERR_NOTFOUND: no such group. A list must not be asked for again from its own callback.
+ */
 typedef bool store_submission_cb(void *arg, const struct submission_row *row);
 int store_each_of_group(struct store *s, const char *group_id, store_submission_cb *row_cb, void *arg,
                         struct error *err);
@@ -120,15 +147,15 @@ struct submission_filter {
     const char *client;
     const char *group_id;
     const char *before; /* id: only older ones (the cursor); NULL: from the newest */
-    int limit;          /* 1 .. 200 */
+    int limit;          /* 1 .. 200, else ERR_INPUT */
 };
-int store_list_submissions(struct store *s, const struct submission_filter *f, store_submission_cb *row_cb, void *arg,
-                           struct error *err); /* newest first */
+int store_list_submissions(struct store *s, const struct submission_filter *f, store_submission_cb *row_cb,
+                           void *arg, struct error *err); /* newest first */
 
 typedef bool store_task_cb(void *arg, const struct task_row *row); /* reference and spec are NULL in lists */
 /* By id; after: id of the last one seen, NULL to begin. name: only this name, NULL: any. */
-int store_list_tasks(struct store *s, const char *name, const char *after, int limit, store_task_cb *row_cb, void *arg,
-                     struct error *err);
+int store_list_tasks(struct store *s, const char *name, const char *after, int limit, store_task_cb *row_cb,
+                     void *arg, struct error *err);
 
 /* Every submission that is queued or running, oldest first: what a restart takes up again. */
 int store_each_unfinished(struct store *s, store_submission_cb *row_cb, void *arg, struct error *err);

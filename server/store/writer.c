@@ -279,7 +279,8 @@ writer_destroy(struct writer *w)
 }
 
 int
-writer_new(uv_loop_t *loop, sqlite3 *db, struct write_kit *kit, size_t limit, struct writer **out, struct error *err)
+writer_new(uv_loop_t *loop, sqlite3 *db, struct write_kit *kit, size_t limit, struct writer **out,
+           struct error *err)
 {
     struct writer *w = calloc(1, sizeof *w);
     int code;
@@ -335,7 +336,8 @@ refusal(const struct writer *w, const struct write *write, struct error *err)
     if (w->is_closing)
         return error_set(err, ERR_UNAVAILABLE, "the store is being closed");
     if (w->under_way >= limit)
-        return error_set(err, ERR_FULL, "%zu writes are waiting for the disk: the limit is %zu", w->under_way, limit);
+        return error_set(err, ERR_FULL, "%zu writes are waiting for the disk: the limit is %zu", w->under_way,
+                         limit);
     if (write->is_new_work && w->under_way > 0 && w->weight + write->weight > WRITER_WEIGHT_MAX)
         return error_set(err, ERR_FULL, "%zu MiB are waiting for the disk: the limit is %zu", w->weight >> 20,
                          WRITER_WEIGHT_MAX >> 20);

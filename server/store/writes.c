@@ -16,15 +16,19 @@ enum change { ADD_TASK, ADD_GROUP, ADD_SUBMISSION, BEGIN, REQUEUE, FINISH, FIND_
 
 /* A submission that has ended stays as it is: only queued (0) and running (1) ones are changed. */
 static const char *const change_sql[NCHANGES] = {
-    [ADD_TASK] = "INSERT INTO task (id, name, entry_point, level, dynamic_shapes, created_ms, reference_hash, metadata,"
+    [ADD_TASK] = "INSERT INTO task (id, name, entry_point, level, dynamic_shapes, created_ms, "
+                 "reference_hash, metadata,"
                  " spec) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (id) DO NOTHING",
-    [ADD_GROUP] = "INSERT INTO submission_group (id, task_id, size, created_ms, request) VALUES (?1, ?2, ?3, ?4, ?5)",
-    [ADD_SUBMISSION] = "INSERT INTO submission (id, group_id, group_index, task_id, source_hash, state, priority,"
-                       " client, attempts, created_ms, finished_ms, stage, class, reward, request, verdict)"
-                       " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+    [ADD_GROUP] =
+        "INSERT INTO submission_group (id, task_id, size, created_ms, request) VALUES (?1, ?2, ?3, ?4, ?5)",
+    [ADD_SUBMISSION] =
+        "INSERT INTO submission (id, group_id, group_index, task_id, source_hash, state, priority,"
+        " client, attempts, created_ms, finished_ms, stage, class, reward, request, verdict)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
     [BEGIN] = "UPDATE submission SET state = 1, attempts = ?2 WHERE id = ?1 AND state IN (0, 1)",
     [REQUEUE] = "UPDATE submission SET state = 0 WHERE id = ?1 AND state IN (0, 1)",
-    [FINISH] = "UPDATE submission SET state = ?2, stage = ?3, class = ?4, reward = ?5, verdict = ?6, finished_ms = ?7,"
+    [FINISH] = "UPDATE submission SET state = ?2, stage = ?3, class = ?4, reward = ?5, verdict = ?6, "
+               "finished_ms = ?7,"
                " log_hash = ?8 WHERE id = ?1 AND state IN (0, 1)",
     [FIND_STATE] = "SELECT state FROM submission WHERE id = ?1",
 };
@@ -240,8 +244,8 @@ free_submissions_write(struct write *write)
 }
 
 static int
-copy_submissions(struct submissions_write *w, const struct submission_row *rows, const struct store_source *sources,
-                 size_t n)
+copy_submissions(struct submissions_write *w, const struct submission_row *rows,
+                 const struct store_source *sources, size_t n)
 {
     w->rows = calloc(n, sizeof *w->rows);
     w->sources = calloc(n, sizeof *w->sources);
@@ -264,7 +268,8 @@ copy_submissions(struct submissions_write *w, const struct submission_row *rows,
 
 int
 store_add_submissions(struct store *s, const struct group_row *group, const struct submission_row *rows,
-                      const struct store_source *sources, size_t n, store_done_cb *cb, void *arg, struct error *err)
+                      const struct store_source *sources, size_t n, store_done_cb *cb, void *arg,
+                      struct error *err)
 {
     struct submissions_write *w = calloc(1, sizeof *w);
 
@@ -274,7 +279,8 @@ store_add_submissions(struct store *s, const struct group_row *group, const stru
     w->write.is_new_work = true;
     w->write.rows = (int)n + (group != NULL);
     w->has_group = group != NULL;
-    if ((group != NULL && group_row_copy(group, &w->group) < 0) || copy_submissions(w, rows, sources, n) < 0) {
+    if ((group != NULL && group_row_copy(group, &w->group) < 0) ||
+        copy_submissions(w, rows, sources, n) < 0) {
         free_submissions_write(&w->write);
         return no_memory(err);
     }
@@ -363,7 +369,8 @@ put_move(struct store *s, const char *id, int attempts,
 }
 
 int
-store_begin_submission(struct store *s, const char *id, int attempts, store_done_cb *cb, void *arg, struct error *err)
+store_begin_submission(struct store *s, const char *id, int attempts, store_done_cb *cb, void *arg,
+                       struct error *err)
 {
     return put_move(s, id, attempts, apply_begin, cb, arg, err);
 }

@@ -1,0 +1,177 @@
+#include "tests/unit/store_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+void
+rig_open(struct rig *r)
+{
+    if (store_open(&r->loop, r->path, RIG_LIMIT, &r->store, &r->err) < 0)
+        fail_msg("%s", r->err.text);
+}
+
+void
+rig_reopen(struct rig *r)
+{
+    store_close(r->store);
+    rig_open(r);
+}
+
+int
+rig_setup(void **state)
+{
+    struct rig *r = calloc(1, sizeof *r);
+
+    assert_non_null(r);
+    snprintf(r->dir, sizeof r->dir, "/tmp/store-test-XXXXXX");
+    assert_non_null(mkdtemp(r->dir));
+    snprintf(r->path, sizeof r->path, "%s/store.db", r->dir);
+    assert_int_equal(uv_loop_init(&r->loop), 0);
+    rig_open(r);
+    *state = r;
+    return 0;
+}
+
+static void
+remove_file(const struct rig *r, const char *name)
+{
+    char path[160];
+
+    snprintf(path, sizeof path, "%s/%s", r->dir, name);
+    unlink(path);
+}
+
+int
+rig_teardown(void **state)
+{
+    struct rig *r = *state;
+
+    store_close(r->store);
+    assert_int_equal(uv_loop_close(&r->loop), 0); /* nothing was left on the loop */
+    remove_file(r, "store.db");
+    remove_file(r, "store.db-wal");
+    remove_file(r, "store.db-shm");
+    remove_file(r, "store.db.lock");
+    remove_file(r, "link.db");
+    remove_file(r, "other.db");
+    assert_int_equal(rmdir(r->dir), 0);
+    free(r);
+    return 0;
+}
+
+void
+rig_done(void *arg, int code, const struct error *err)
+{
+    struct outcome *o = arg;
+
+    o->calls++;
+    o->code = code;
+    if (code < 0)
+        o->err = *err;
+}
+
+void
+rig_wait(struct rig *r)
+{
+    assert_int_equal(uv_run(&r->loop, UV_RUN_DEFAULT), 0);
+}
+
+struct submission_row
+rig_row(void)
+{
+    struct submission_row row = {
+        .task_id = "sha256:task",
+        .source_hash = "sha256:source",
+        .request = (char *)"{\"policy\":\"strict\"}",
+        .created_ms = 1700000000000,
+        .reward = __builtin_nan(""),
+    };
+
+    id_new(row.id);
+    return row;
+}
+
+static int
+waited(struct rig *r, struct outcome *o, int code)
+{
+    assert_int_equal(code, 0);
+    rig_wait(r);
+    assert_int_equal(o->calls, 1);
+    r->err = o->err;
+    return o->code;
+}
+
+int
+rig_add(struct rig *r, const struct submission_row *row, const char *source)
+{
+    struct store_source s = { source, strlen(source) };
+    struct outcome o = { 0 };
+
+    return waited(r, &o, store_add_submissions(r->store, NULL, row, &s, 1, rig_done, &o, &r->err));
+}
+
+int
+rig_begin(struct rig *r, const char *id, int attempts)
+{
+    struct outcome o = { 0 };
+
+    return waited(r, &o, store_begin_submission(r->store, id, attempts, rig_done, &o, &r->err));
+}
+
+int
+rig_requeue(struct rig *r, const char *id)
+{
+    struct outcome o = { 0 };
+
+    return waited(r, &o, store_requeue_submission(r->store, id, rig_done, &o, &r->err));
+}
+
+int
+rig_finish(struct rig *r, const char *id, enum submission_state state, const char *log)
+{
+    struct submission_row row = rig_row();
+    struct outcome o = { 0 };
+
+    snprintf(row.id, sizeof row.id, "%s", id);
+    row.state = state;
+    row.stage = (char *)"full";
+    row.class_ = (char *)"ok";
+    row.reward = 0.5;
+    row.verdict = (char *)"{\"class\":\"ok\"}";
+    row.finished_ms = 1700000001000;
+    return waited(
+        r, &o,
+        store_finish_submission(r->store, &row, log, log != NULL ? strlen(log) : 0, rig_done, &o, &r->err));
+}
+
+sqlite3 *
+rig_raw(struct rig *r)
+{
+    sqlite3 *db;
+
+    assert_int_equal(sqlite3_open(r->path, &db), SQLITE_OK);
+    return db;
+}
+
+int64_t
+rig_number(struct rig *r, const char *sql)
+{
+    sqlite3 *db = rig_raw(r);
+    sqlite3_stmt *stmt;
+    int64_t number;
+
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+    number = sqlite3_column_int64(stmt, 0);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+    return number;
+}

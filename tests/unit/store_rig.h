@@ -1,0 +1,46 @@
+/* store_rig.h - a store in a directory of its own, and short ways to write to it and wait. */
+#ifndef TESTS_STORE_RIG_H
+#define TESTS_STORE_RIG_H
+
+#include <sqlite3.h>
+#include <uv.h>
+
+#include "server/store/store.h"
+
+struct rig {
+    uv_loop_t loop;
+    struct store *store;
+    char dir[64], path[128];
+    struct error err;
+};
+
+/* What the callback of one write was told; give rig_done as callback and one of these as its argument. */
+struct outcome {
+    int calls, code;
+    struct error err;
+};
+
+#define RIG_LIMIT 1000
+
+int rig_setup(void **state);
+int rig_teardown(void **state);
+void rig_open(struct rig *r);   /* fails the test when it cannot */
+void rig_reopen(struct rig *r); /* close and open */
+void rig_done(void *arg, int code, const struct error *err);
+void rig_wait(struct rig *r); /* until every write has been reported */
+
+/* A row with a new id, in state queued; strings are literals: do not release. */
+struct submission_row rig_row(void);
+
+/* Add one submission with source text, wait, and return the callback's code. */
+int rig_add(struct rig *r, const struct submission_row *row, const char *source);
+int rig_begin(struct rig *r, const char *id, int attempts);
+int rig_requeue(struct rig *r, const char *id);
+/* Ends it as `state` with class ok, reward 0.5 and log (may be NULL). */
+int rig_finish(struct rig *r, const char *id, enum submission_state state, const char *log);
+
+/* The file as a person with a shell would open it. Given: sqlite3_close(). */
+sqlite3 *rig_raw(struct rig *r);
+int64_t rig_number(struct rig *r, const char *sql); /* one integer */
+
+#endif

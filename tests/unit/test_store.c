@@ -1,0 +1,1060 @@
+/* test_store.c - what goes in comes out, in the right order, once, or not at all. */
+#include "server/store/store.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/auto.h"
+#include "server/store/schema.h"
+#include "tests/unit/store_rig.h"
+
+/* --- names --- */
+
+static void
+every_state_has_a_name_that_leads_back(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUBMISSION_NSTATES; i++)
+        assert_int_equal(submission_state_find(submission_state_name((enum submission_state)i)), i);
+    assert_int_equal(submission_state_find("timing"), -1);
+    assert_string_equal(submission_state_name(SUBMISSION_CANCELLED), "cancelled");
+}
+
+/* --- tasks --- */
+
+static struct task_row
+a_task(const char *id, const char *name)
+{
+    static const char reference[] = "class Model:\n    text = '\0 inside'\n";
+    struct task_row row = {
+        .name = (char *)name,
+        .entry_point = (char *)"Model",
+        .level = 2,
+        .dynamic_shapes = true,
+        .reference = (char *)reference,
+        .reference_size = sizeof reference - 1,
+        .spec = (char *)"{\"cases\":[]}",
+        .created_ms = 1700000000123,
+    };
+
+    snprintf(row.id, sizeof row.id, "%s", id);
+    return row;
+}
+
+static int
+add_task(struct rig *r, const struct task_row *row)
+{
+    struct outcome o = { 0 };
+
+    assert_int_equal(store_add_task(r->store, row, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o.calls, 1);
+    return o.code;
+}
+
+static void
+a_task_comes_back_as_it_was(void **state)
+{
+    struct rig *r = *state;
+    struct task_row in = a_task("sha256:a", "relu"), out;
+
+    assert_int_equal(add_task(r, &in), 0);
+    rig_reopen(r);
+    assert_int_equal(store_get_task(r->store, "sha256:a", &out, &r->err), 0);
+    assert_string_equal(out.id, in.id);
+    assert_string_equal(out.name, in.name);
+    assert_string_equal(out.entry_point, in.entry_point);
+    assert_int_equal(out.level, 2);
+    assert_true(out.dynamic_shapes);
+    assert_int_equal(out.reference_size, in.reference_size);
+    assert_memory_equal(out.reference, in.reference, in.reference_size);
+    assert_string_equal(out.spec, in.spec);
+    assert_null(out.metadata);
+    assert_int_equal(out.created_ms, in.created_ms);
+    task_row_release(&out);
+}
+
+static void
+a_task_that_exists_stays_as_it_is(void **state)
+{
+    struct rig *r = *state;
+    struct task_row first = a_task("sha256:a", "relu"), second = a_task("sha256:a", "other"), out;
+    struct store_counts counts;
+
+    assert_int_equal(add_task(r, &first), 0);
+    assert_int_equal(add_task(r, &second), 0);
+    assert_int_equal(store_get_task(r->store, "sha256:a", &out, &r->err), 0);
+    assert_string_equal(out.name, "relu");
+    task_row_release(&out);
+    assert_int_equal(store_count(r->store, &counts, &r->err), 0);
+    assert_int_equal(counts.tasks, 1);
+}
+
+struct names {
+    char text[256];
+    int stop_after;
+};
+
+static bool
+note_task(void *arg, const struct task_row *row)
+{
+    struct names *n = arg;
+
+    assert_null(row->reference);
+    assert_null(row->spec);
+    strcat(n->text, row->id + strlen("sha256:"));
+    return --n->stop_after != 0;
+}
+
+static void
+check_tasks(struct rig *r, const char *name, const char *after, int limit, int stop_after,
+            const char *expected)
+{
+    struct names n = { "", stop_after };
+
+    assert_int_equal(store_list_tasks(r->store, name, after, limit, note_task, &n, &r->err), 0);
+    assert_string_equal(n.text, expected);
+}
+
+static void
+tasks_are_listed_by_id(void **state)
+{
+    struct rig *r = *state;
+    static const char *const ids[] = { "sha256:c", "sha256:a", "sha256:d", "sha256:b" };
+
+    for (size_t i = 0; i < ARRAY_LEN(ids); i++) {
+        struct task_row row = a_task(ids[i], i % 2 == 0 ? "even" : "odd");
+        assert_int_equal(add_task(r, &row), 0);
+    }
+    check_tasks(r, NULL, NULL, 200, 0, "abcd");
+    check_tasks(r, NULL, NULL, 3, 0, "abc");
+    check_tasks(r, NULL, "sha256:b", 200, 0, "cd");
+    check_tasks(r, "even", NULL, 200, 0, "cd");
+    check_tasks(r, "odd", "sha256:a", 200, 0, "b");
+    check_tasks(r, NULL, NULL, 200, 2, "ab");
+    check_tasks(r, "none", NULL, 200, 0, "");
+}
+
+static bool
+list_again(void *arg, const struct task_row *row)
+{
+    struct rig *r = arg;
+    struct names n = { "", 0 };
+
+    (void)row;
+    assert_int_equal(store_list_tasks(r->store, NULL, NULL, 1, note_task, &n, &r->err), ERR_STORE);
+    return true;
+}
+
+static void
+a_list_within_itself_is_refused(void **state)
+{
+    struct rig *r = *state;
+    struct task_row row = a_task("sha256:a", "relu");
+
+    assert_int_equal(add_task(r, &row), 0);
+    assert_int_equal(store_list_tasks(r->store, NULL, NULL, 1, list_again, r, &r->err), 0);
+    check_tasks(r, NULL, NULL, 1, 0, "a");
+}
+
+/* --- one submission --- */
+
+static void
+a_submission_comes_back_as_it_was(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row in = rig_row(), out;
+    AUTO_BUFFER struct buffer source = BUFFER_INIT;
+
+    in.priority = 1;
+    in.client = (char *)"trainer-7";
+    in.group_index = 0;
+    assert_int_equal(rig_add(r, &in, "import triton\n"), 0);
+    rig_reopen(r);
+    assert_int_equal(store_get_submission(r->store, in.id, &out, &r->err), 0);
+    assert_string_equal(out.id, in.id);
+    assert_string_equal(out.group_id, "");
+    assert_string_equal(out.task_id, in.task_id);
+    assert_string_equal(out.source_hash, in.source_hash);
+    assert_int_equal(out.state, SUBMISSION_QUEUED);
+    assert_int_equal(out.priority, 1);
+    assert_string_equal(out.client, "trainer-7");
+    assert_string_equal(out.request, in.request);
+    assert_int_equal(out.created_ms, in.created_ms);
+    assert_int_equal(out.finished_ms, 0);
+    assert_null(out.stage);
+    assert_null(out.class_);
+    assert_true(isnan(out.reward));
+    assert_null(out.verdict);
+    submission_row_release(&out);
+    assert_int_equal(store_get_source(r->store, in.source_hash, &source, &r->err), 0);
+    assert_string_equal(source.data, "import triton\n");
+}
+
+static void
+what_is_not_there_is_not_found(void **state)
+{
+    struct rig *r = *state;
+    struct task_row task;
+    struct submission_row submission;
+    struct group_row group;
+    AUTO_BUFFER struct buffer b = BUFFER_INIT;
+
+    assert_int_equal(store_get_task(r->store, "sha256:x", &task, &r->err), ERR_NOTFOUND);
+    assert_non_null(strstr(r->err.text, "sha256:x"));
+    assert_int_equal(store_get_submission(r->store, "no", &submission, &r->err), ERR_NOTFOUND);
+    assert_int_equal(store_get_group(r->store, "no", &group, &r->err), ERR_NOTFOUND);
+    assert_int_equal(store_get_source(r->store, "sha256:x", &b, &r->err), ERR_NOTFOUND);
+    assert_int_equal(store_get_log(r->store, "no", &b, &r->err), ERR_NOTFOUND);
+    assert_int_equal(b.size, 0);
+}
+
+static void
+a_verdict_comes_back_with_its_log(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row in = rig_row(), out;
+    AUTO_BUFFER struct buffer log = BUFFER_INIT;
+
+    assert_int_equal(rig_add(r, &in, "x = 1"), 0);
+    assert_int_equal(store_get_log(r->store, in.id, &log, &r->err), 0);
+    assert_int_equal(log.size, 0);
+    assert_int_equal(rig_begin(r, in.id, 2), 0);
+    assert_int_equal(rig_finish(r, in.id, SUBMISSION_DONE, "hello from the kernel\n"), 0);
+    rig_reopen(r);
+    assert_int_equal(store_get_submission(r->store, in.id, &out, &r->err), 0);
+    assert_int_equal(out.state, SUBMISSION_DONE);
+    assert_int_equal(out.attempts, 2);
+    assert_int_equal(out.finished_ms, 1700000001000);
+    assert_string_equal(out.stage, "full");
+    assert_string_equal(out.class_, "ok");
+    assert_true(out.reward == 0.5);
+    assert_string_equal(out.verdict, "{\"class\":\"ok\"}");
+    submission_row_release(&out);
+    assert_int_equal(store_get_log(r->store, in.id, &log, &r->err), 0);
+    assert_string_equal(log.data, "hello from the kernel\n");
+}
+
+static void
+a_finished_row_may_be_added_at_once(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row in = rig_row(), out;
+
+    in.state = SUBMISSION_DONE;
+    in.class_ = (char *)"mismatch";
+    in.reward = 0.3;
+    in.verdict = (char *)"{}";
+    in.finished_ms = 5;
+    assert_int_equal(rig_add(r, &in, "x"), 0);
+    assert_int_equal(store_get_submission(r->store, in.id, &out, &r->err), 0);
+    assert_int_equal(out.state, SUBMISSION_DONE);
+    assert_string_equal(out.class_, "mismatch");
+    assert_true(out.reward == 0.3);
+    assert_int_equal(out.finished_ms, 5);
+    submission_row_release(&out);
+}
+
+/* --- moves, and what a restart takes up --- */
+
+enum verb { BEGIN, REQUEUE, FINISH, CANCEL, NVERBS };
+
+static int
+do_verb(struct rig *r, enum verb verb, const char *id)
+{
+    switch (verb) {
+    case BEGIN:
+        return rig_begin(r, id, 3);
+    case REQUEUE:
+        return rig_requeue(r, id);
+    case FINISH:
+        return rig_finish(r, id, SUBMISSION_DONE, NULL);
+    default:
+        return rig_finish(r, id, SUBMISSION_CANCELLED, NULL);
+    }
+}
+
+static void
+put_into(struct rig *r, enum submission_state wanted, char id[ID_SIZE])
+{
+    struct submission_row row = rig_row();
+
+    memcpy(id, row.id, ID_SIZE);
+    assert_int_equal(rig_add(r, &row, "x"), 0);
+    if (wanted == SUBMISSION_RUNNING)
+        assert_int_equal(rig_begin(r, id, 1), 0);
+    else if (wanted != SUBMISSION_QUEUED)
+        assert_int_equal(rig_finish(r, id, wanted, NULL), 0);
+}
+
+static int
+state_of(struct rig *r, const char *id)
+{
+    struct submission_row row;
+    int found;
+
+    assert_int_equal(store_get_submission(r->store, id, &row, &r->err), 0);
+    found = row.state;
+    submission_row_release(&row);
+    return found;
+}
+
+static void
+every_state_has_its_moves(void **state)
+{
+    struct rig *r = *state;
+    /* The state after each verb; -1: refused, and the state stays. */
+    static const int after[SUBMISSION_NSTATES][NVERBS] = {
+        [SUBMISSION_QUEUED] = { SUBMISSION_RUNNING, SUBMISSION_QUEUED, SUBMISSION_DONE,
+                                SUBMISSION_CANCELLED },
+        [SUBMISSION_RUNNING] = { SUBMISSION_RUNNING, SUBMISSION_QUEUED, SUBMISSION_DONE,
+                                 SUBMISSION_CANCELLED },
+        [SUBMISSION_DONE] = { -1, -1, -1, -1 },
+        [SUBMISSION_CANCELLED] = { -1, -1, -1, -1 },
+    };
+    char id[ID_SIZE];
+
+    for (int from = 0; from < SUBMISSION_NSTATES; from++) {
+        for (int verb = 0; verb < NVERBS; verb++) {
+            int to = after[from][verb];
+            put_into(r, (enum submission_state)from, id);
+            assert_int_equal(do_verb(r, (enum verb)verb, id), to < 0 ? ERR_CONFLICT : 0);
+            assert_int_equal(state_of(r, id), to < 0 ? from : to);
+            if (to < 0)
+                assert_non_null(strstr(r->err.text, submission_state_name((enum submission_state)from)));
+        }
+    }
+    for (int verb = 0; verb < NVERBS; verb++)
+        assert_int_equal(do_verb(r, (enum verb)verb, "0199f2c4-0000-7000-8000-000000000000"), ERR_NOTFOUND);
+}
+
+struct ids {
+    char ids[8][ID_SIZE];
+    int attempts[8];
+    int n;
+};
+
+static bool
+note_submission(void *arg, const struct submission_row *row)
+{
+    struct ids *ids = arg;
+
+    assert_true(ids->n < 8);
+    ids->attempts[ids->n] = row->attempts;
+    memcpy(ids->ids[ids->n++], row->id, ID_SIZE);
+    return true;
+}
+
+static void
+a_restart_takes_up_what_has_not_ended(void **state)
+{
+    struct rig *r = *state;
+    char by_state[SUBMISSION_NSTATES][ID_SIZE];
+    struct submission_row requeued = rig_row();
+    struct ids found = { 0 };
+
+    for (int i = SUBMISSION_NSTATES - 1; i >= 0; i--)
+        put_into(r, (enum submission_state)i, by_state[i]);
+    assert_int_equal(rig_add(r, &requeued, "x"), 0);
+    assert_int_equal(rig_begin(r, requeued.id, 2), 0);
+    assert_int_equal(rig_requeue(r, requeued.id), 0);
+    rig_reopen(r);
+    assert_int_equal(store_each_unfinished(r->store, note_submission, &found, &r->err), 0);
+    assert_int_equal(found.n, 3); /* oldest first, whatever its state */
+    assert_memory_equal(found.ids[0], requeued.id, ID_SIZE);
+    assert_int_equal(found.attempts[0], 2); /* being put back does not forget how often it was begun */
+    assert_memory_equal(found.ids[1], by_state[SUBMISSION_RUNNING], ID_SIZE);
+    assert_memory_equal(found.ids[2], by_state[SUBMISSION_QUEUED], ID_SIZE);
+}
+
+/* --- groups --- */
+
+static struct group_row
+a_group(int size)
+{
+    struct group_row group = {
+        .task_id = "sha256:task", .request = (char *)"{\"time_top_k\":2}", .size = size, .created_ms = 7
+    };
+
+    id_new(group.id);
+    return group;
+}
+
+/* Fill n rows of the group with sources "0", "1", ... */
+static void
+fill_group(const struct group_row *group, struct submission_row *rows, struct store_source *sources, size_t n)
+{
+    static const char digits[] = "0123456789";
+
+    for (size_t i = 0; i < n; i++) {
+        rows[i] = rig_row();
+        rows[i].group_index = (int)i;
+        memcpy(rows[i].group_id, group->id, ID_SIZE);
+        snprintf(rows[i].source_hash, sizeof rows[i].source_hash, "sha256:%s-%zu", group->id, i);
+        sources[i] = (struct store_source){ digits + i, 1 };
+    }
+}
+
+static void
+a_group_comes_back_in_order(void **state)
+{
+    struct rig *r = *state;
+    struct group_row group = a_group(3), out;
+    struct submission_row rows[3];
+    struct store_source sources[3];
+    struct outcome o = { 0 };
+    struct ids found = { 0 };
+    AUTO_BUFFER struct buffer source = BUFFER_INIT;
+
+    fill_group(&group, rows, sources, 3);
+    assert_int_equal(store_add_submissions(r->store, &group, rows, sources, 3, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o.code, 0);
+    rig_reopen(r);
+    assert_int_equal(store_get_group(r->store, group.id, &out, &r->err), 0);
+    assert_string_equal(out.id, group.id);
+    assert_string_equal(out.task_id, group.task_id);
+    assert_string_equal(out.request, group.request);
+    assert_int_equal(out.size, 3);
+    assert_int_equal(out.created_ms, 7);
+    group_row_release(&out);
+    assert_int_equal(store_each_of_group(r->store, group.id, note_submission, &found, &r->err), 0);
+    assert_int_equal(found.n, 3);
+    for (int i = 0; i < 3; i++)
+        assert_memory_equal(found.ids[i], rows[i].id, ID_SIZE);
+    assert_int_equal(store_get_source(r->store, rows[2].source_hash, &source, &r->err), 0);
+    assert_string_equal(source.data, "2");
+    assert_int_equal(store_each_of_group(r->store, "none", note_submission, &found, &r->err), ERR_NOTFOUND);
+}
+
+static void
+a_group_is_stored_whole_or_not_at_all(void **state)
+{
+    struct rig *r = *state;
+    struct group_row group = a_group(3), missing;
+    struct submission_row rows[3], before = rig_row(), after = rig_row(), unused;
+    struct store_source sources[3], one = { "x", 1 };
+    struct outcome o[3] = { { 0 } };
+    AUTO_BUFFER struct buffer source = BUFFER_INIT;
+
+    fill_group(&group, rows, sources, 3);
+    memcpy(rows[2].id, before.id, ID_SIZE); /* the last row is the one that exists already */
+    assert_int_equal(store_add_submissions(r->store, NULL, &before, &one, 1, rig_done, &o[0], &r->err), 0);
+    assert_int_equal(store_add_submissions(r->store, &group, rows, sources, 3, rig_done, &o[1], &r->err), 0);
+    assert_int_equal(store_add_submissions(r->store, NULL, &after, &one, 1, rig_done, &o[2], &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o[1].code, ERR_CONFLICT);
+    assert_non_null(strstr(o[1].err.text, before.id));
+    assert_int_equal(store_get_group(r->store, group.id, &missing, &r->err), ERR_NOTFOUND);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(store_get_submission(r->store, rows[i].id, &unused, &r->err), ERR_NOTFOUND);
+        assert_int_equal(store_get_source(r->store, rows[i].source_hash, &source, &r->err), ERR_NOTFOUND);
+    }
+    /* and its neighbours in the same transaction did not notice */
+    assert_int_equal(o[0].code, 0);
+    assert_int_equal(o[2].code, 0);
+    assert_int_equal(state_of(r, before.id), SUBMISSION_QUEUED);
+    assert_int_equal(state_of(r, after.id), SUBMISSION_QUEUED);
+    assert_int_equal(rig_number(r, "SELECT count(*) FROM submission"), 2);
+}
+
+/* --- lists --- */
+
+#define LISTED 96
+
+static const char *const some_tasks[] = { "sha256:t0", "sha256:t1", "sha256:t2" };
+static const char *const some_classes[] = { NULL, "ok", "mismatch" };
+static const char *const some_clients[] = { NULL, "ann", "bob" };
+
+/* Rows that mix every value of every field that a filter looks at. */
+static void
+fill_list(struct rig *r, struct submission_row rows[LISTED], struct group_row groups[2])
+{
+    struct store_source source = { "x", 1 };
+    struct outcome o = { 0 };
+
+    groups[0] = a_group(0);
+    groups[1] = a_group(0);
+    for (int i = 0; i < LISTED; i++) {
+        uint32_t mix = (uint32_t)i * 2654435761U >> 8;
+        rows[i] = rig_row();
+        rows[i].state = (enum submission_state)(mix % SUBMISSION_NSTATES);
+        snprintf(rows[i].task_id, sizeof rows[i].task_id, "%s", some_tasks[mix / 4 % 3]);
+        rows[i].class_ = (char *)some_classes[mix / 16 % 3];
+        rows[i].client = (char *)some_clients[mix / 64 % 3];
+        rows[i].group_index = i;
+        if (mix / 256 % 3 < 2)
+            memcpy(rows[i].group_id, groups[mix / 256 % 3].id, ID_SIZE);
+        assert_int_equal(store_add_submissions(r->store, NULL, &rows[i], &source, 1, rig_done, &o, &r->err),
+                         0);
+    }
+    rig_wait(r);
+    assert_int_equal(o.calls, LISTED);
+    assert_int_equal(o.code, 0);
+}
+
+static bool
+is_wanted(const struct submission_filter *f, const struct submission_row *row)
+{
+    return (f->state < 0 || (int)row->state == f->state) &&
+           (f->task_id == NULL || strcmp(f->task_id, row->task_id) == 0) &&
+           (f->class_ == NULL || (row->class_ != NULL && strcmp(f->class_, row->class_) == 0)) &&
+           (f->client == NULL || (row->client != NULL && strcmp(f->client, row->client) == 0)) &&
+           (f->group_id == NULL || strcmp(f->group_id, row->group_id) == 0);
+}
+
+struct page {
+    char ids[LISTED][ID_SIZE];
+    int n;
+};
+
+static bool
+note_page(void *arg, const struct submission_row *row)
+{
+    struct page *p = arg;
+
+    assert_true(p->n < LISTED);
+    memcpy(p->ids[p->n++], row->id, ID_SIZE);
+    return true;
+}
+
+/* Read all pages of the filter and compare with looking at every row. Returns how many there were. */
+static int
+check_filter(struct rig *r, struct submission_filter f, const struct submission_row rows[LISTED])
+{
+    struct page got = { .n = 0 };
+    char cursor[ID_SIZE];
+    int before, expected = 0;
+
+    do {
+        before = got.n;
+        assert_int_equal(store_list_submissions(r->store, &f, note_page, &got, &r->err), 0);
+        assert_true(got.n - before <= f.limit);
+        if (got.n > 0)
+            memcpy(cursor, got.ids[got.n - 1], ID_SIZE);
+        f.before = cursor;
+    } while (got.n > before);
+    for (int i = LISTED - 1; i >= 0; i--) {
+        if (is_wanted(&f, &rows[i]))
+            assert_string_equal(got.ids[expected++], rows[i].id);
+    }
+    assert_int_equal(got.n, expected);
+    return got.n;
+}
+
+static void
+every_filter_finds_what_it_should_page_by_page(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row rows[LISTED];
+    struct group_row groups[2];
+    int combinations = 0, hits = 0;
+
+    fill_list(r, rows, groups);
+    for (int i = 0; i < 5 * 3 * 3 * 3 * 2; i++) {
+        struct submission_filter f = {
+            .state = i % 5 - 1,
+            .task_id = i / 5 % 3 ? some_tasks[i / 5 % 3] : NULL,
+            .class_ = some_classes[i / 15 % 3],
+            .client = some_clients[i / 45 % 3],
+            .group_id = i / 135 ? groups[1].id : NULL,
+            .limit = 7,
+        };
+        int n = check_filter(r, f, rows);
+        combinations++;
+        hits += n > 0;
+    }
+    assert_int_equal(combinations, 270);
+    assert_true(hits > 100); /* the rows do exercise the filters */
+}
+
+static void
+a_list_has_bounds(void **state)
+{
+    struct rig *r = *state;
+    struct submission_filter f = { .state = -1, .limit = 0 };
+    struct page page = { .n = 0 };
+
+    assert_int_equal(store_list_submissions(r->store, &f, note_page, &page, &r->err), ERR_INPUT);
+    f.limit = 201;
+    assert_int_equal(store_list_submissions(r->store, &f, note_page, &page, &r->err), ERR_INPUT);
+    f.limit = 200;
+    f.state = SUBMISSION_NSTATES;
+    assert_int_equal(store_list_submissions(r->store, &f, note_page, &page, &r->err), ERR_INPUT);
+    f.state = SUBMISSION_DONE;
+    assert_int_equal(store_list_submissions(r->store, &f, note_page, &page, &r->err), 0);
+    assert_int_equal(page.n, 0);
+}
+
+static void
+counts_follow_every_move(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row rows[LISTED];
+    struct group_row groups[2];
+    struct store_counts counts;
+    int64_t expected[SUBMISSION_NSTATES] = { 0 };
+    char id[ID_SIZE];
+
+    fill_list(r, rows, groups);
+    for (int i = 0; i < LISTED; i++)
+        expected[rows[i].state]++;
+    put_into(r, SUBMISSION_RUNNING, id);
+    assert_int_equal(rig_requeue(r, id), 0);
+    assert_int_equal(rig_finish(r, id, SUBMISSION_CANCELLED, NULL), 0);
+    expected[SUBMISSION_CANCELLED]++;
+    assert_int_equal(store_count(r->store, &counts, &r->err), 0);
+    for (int i = 0; i < SUBMISSION_NSTATES; i++)
+        assert_int_equal(counts.by_state[i], expected[i]);
+}
+
+static bool
+stop_at_once(void *arg, const struct submission_row *row)
+{
+    (void)arg;
+    (void)row;
+    return false;
+}
+
+static void
+a_reader_that_stopped_early_does_not_hold_the_log(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row rows[LISTED];
+    struct group_row groups[2];
+    struct submission_filter f = { .state = -1, .limit = 200 };
+
+    fill_list(r, rows, groups);
+    assert_int_equal(store_list_submissions(r->store, &f, stop_at_once, NULL, &r->err), 0);
+    assert_int_equal(rig_add(r, &(struct submission_row){ .id = "later", .request = (char *)"{}" }, "x"), 0);
+    assert_int_equal(rig_number(r, "PRAGMA wal_checkpoint(TRUNCATE)"), 0); /* 1: somebody is in the way */
+}
+
+/* --- sources --- */
+
+static void
+the_same_bytes_are_stored_once_and_small(void **state)
+{
+    struct rig *r = *state;
+    char text[20001];
+    AUTO_BUFFER struct buffer got = BUFFER_INIT;
+
+    for (size_t i = 0; i < sizeof text - 1; i++)
+        text[i] = "tl.load(x_ptr + offsets, mask=mask)\n"[i % 36];
+    text[sizeof text - 1] = '\0';
+    for (int i = 0; i < 5; i++) {
+        struct submission_row row = rig_row();
+        assert_int_equal(rig_add(r, &row, text), 0);
+    }
+    assert_int_equal(rig_number(r, "SELECT count(*) FROM blob"), 1);
+    assert_true(rig_number(r, "SELECT length(data) FROM blob") < 1000);
+    assert_int_equal(store_get_source(r->store, "sha256:source", &got, &r->err), 0);
+    assert_int_equal(got.size, sizeof text - 1);
+    assert_memory_equal(got.data, text, got.size);
+}
+
+static void
+run_sql(struct rig *r, const char *sql)
+{
+    sqlite3 *db = rig_raw(r);
+
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+static void
+damaged_bytes_are_an_error_not_an_answer(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row row = rig_row();
+    AUTO_BUFFER struct buffer got = BUFFER_INIT;
+    static const char *const damage[] = {
+        "UPDATE blob SET size = size + 1",
+        "UPDATE blob SET size = size - 1, data = substr(data, 1, length(data) - 3)",
+        "UPDATE blob SET data = x'00'",
+        "UPDATE blob SET data = x''",
+        "UPDATE blob SET size = -1",
+    };
+
+    assert_int_equal(rig_add(r, &row, "a text that is long enough to be cut"), 0);
+    for (size_t i = 0; i < ARRAY_LEN(damage); i++) {
+        run_sql(r, damage[i]);
+        assert_int_equal(store_get_source(r->store, "sha256:source", &got, &r->err), ERR_STORE);
+        assert_int_equal(got.size, 0);
+    }
+}
+
+/* --- the queue --- */
+
+struct order {
+    int next, wrong;
+    uv_thread_t loop_thread;
+};
+
+struct ticket {
+    struct order *order;
+    int number;
+};
+
+static void
+check_order(void *arg, int code, const struct error *err)
+{
+    struct ticket *t = arg;
+    uv_thread_t here = uv_thread_self();
+
+    (void)err;
+    if (code != 0 || t->order->next++ != t->number || !uv_thread_equal(&here, &t->order->loop_thread))
+        t->order->wrong++;
+}
+
+static void
+callbacks_come_in_order_on_the_loops_thread(void **state)
+{
+    struct rig *r = *state;
+    struct order order = { 0, 0, uv_thread_self() };
+    struct ticket tickets[500];
+    struct store_source source = { "x", 1 };
+
+    for (int i = 0; i < 500; i++) {
+        struct submission_row row = rig_row();
+        tickets[i] = (struct ticket){ &order, i };
+        assert_int_equal(
+            store_add_submissions(r->store, NULL, &row, &source, 1, check_order, &tickets[i], &r->err), 0);
+    }
+    assert_int_equal(order.next, 0); /* never within the call */
+    rig_wait(r);
+    assert_int_equal(order.next, 500);
+    assert_int_equal(order.wrong, 0);
+}
+
+static void
+a_full_queue_refuses_new_work_first(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row row, known = rig_row();
+    struct store_source source = { "x", 1 };
+    struct outcome o = { 0 };
+    struct store_figures figures;
+
+    assert_int_equal(rig_add(r, &known, "x"), 0);
+    for (int i = 0; i < RIG_LIMIT; i++) {
+        row = rig_row();
+        assert_int_equal(store_add_submissions(r->store, NULL, &row, &source, 1, rig_done, &o, &r->err), 0);
+    }
+    row = rig_row();
+    assert_int_equal(store_add_submissions(r->store, NULL, &row, &source, 1, rig_done, &o, &r->err),
+                     ERR_FULL);
+    for (int i = 0; i < RIG_LIMIT; i++)
+        assert_int_equal(store_begin_submission(r->store, known.id, i, NULL, NULL, &r->err), 0);
+    assert_int_equal(store_begin_submission(r->store, known.id, 0, NULL, NULL, &r->err), ERR_FULL);
+    store_figures(r->store, &figures);
+    assert_int_equal(figures.queued_writes, 2 * RIG_LIMIT);
+    rig_wait(r);
+    assert_int_equal(o.calls, RIG_LIMIT); /* the refused ones never call back */
+    row = rig_row();
+    assert_int_equal(rig_add(r, &row, "x"), 0);
+}
+
+static void
+figures_say_what_was_done(void **state)
+{
+    struct rig *r = *state;
+    struct store_figures figures;
+    struct submission_row row = rig_row();
+
+    store_figures(r->store, &figures);
+    assert_int_equal(figures.rows_written, 0);
+    assert_int_equal(rig_add(r, &row, "x"), 0);
+    assert_int_equal(rig_add(r, &row, "x"), ERR_CONFLICT);
+    store_figures(r->store, &figures);
+    assert_int_equal(figures.rows_written, 1);
+    assert_int_equal(figures.commits, 2);
+    assert_int_equal(figures.queued_writes, 0);
+    assert_true(figures.wal_bytes > 0);
+    assert_true(figures.commit_ms_last > 0 && figures.commit_ms_last <= figures.commit_ms_max);
+}
+
+struct closing {
+    struct rig *rig;
+    int calls, refused;
+};
+
+static void
+write_while_closing(void *arg, int code, const struct error *err)
+{
+    struct closing *c = arg;
+    struct submission_row row = rig_row(), found;
+    struct store_source source = { "x", 1 };
+
+    (void)err;
+    assert_int_equal(code, 0);
+    c->calls++;
+    /* reading is still possible, writing is not */
+    assert_int_equal(store_get_submission(c->rig->store, "none", &found, NULL), ERR_NOTFOUND);
+    if (store_add_submissions(c->rig->store, NULL, &row, &source, 1, rig_done, NULL, NULL) == ERR_UNAVAILABLE)
+        c->refused++;
+}
+
+static void
+closing_commits_what_is_queued(void **state)
+{
+    struct rig *r = *state;
+    struct closing c = { r, 0, 0 };
+    struct store_source source = { "x", 1 };
+
+    for (int i = 0; i < 100; i++) {
+        struct submission_row row = rig_row();
+        assert_int_equal(
+            store_add_submissions(r->store, NULL, &row, &source, 1, write_while_closing, &c, &r->err), 0);
+    }
+    store_close(r->store);
+    assert_int_equal(c.calls, 100);
+    assert_int_equal(c.refused, 100);
+    rig_open(r);
+    assert_int_equal(rig_number(r, "SELECT count(*) FROM submission"), 100);
+}
+
+struct feeder {
+    struct rig *rig;
+    int started, finished, failed, total;
+};
+
+static void feed(struct feeder *f);
+
+static void
+feed_next(void *arg, int code, const struct error *err)
+{
+    struct feeder *f = arg;
+
+    (void)err;
+    f->finished++;
+    f->failed += code != 0;
+    feed(f);
+}
+
+static void
+feed(struct feeder *f)
+{
+    struct submission_row row = rig_row();
+    struct store_source source = { row.id, ID_SIZE - 1 };
+
+    if (f->started == f->total)
+        return;
+    f->started++;
+    snprintf(row.source_hash, sizeof row.source_hash, "sha256:%s", row.id);
+    if (store_add_submissions(f->rig->store, NULL, &row, &source, 1, feed_next, f, &f->rig->err) < 0)
+        f->failed++;
+}
+
+static void
+ten_thousand_with_64_under_way_are_all_there(void **state)
+{
+    struct rig *r = *state;
+    struct feeder f = { .rig = r, .total = 10000 };
+    struct store_figures figures;
+
+    for (int i = 0; i < 64; i++)
+        feed(&f);
+    rig_wait(r);
+    assert_int_equal(f.finished, 10000);
+    assert_int_equal(f.failed, 0);
+    store_figures(r->store, &figures);
+    assert_int_equal(figures.rows_written, 10000);
+    assert_true(figures.commits < 10000); /* some did share a transaction */
+    rig_reopen(r);
+    assert_int_equal(rig_number(r, "SELECT count(*) FROM submission JOIN blob ON hash = source_hash"), 10000);
+}
+
+/* --- opening --- */
+
+static void
+a_store_is_opened_by_one_only(void **state)
+{
+    struct rig *r = *state;
+    struct store *second;
+    char link[160];
+
+    assert_int_equal(store_open(&r->loop, r->path, 10, &second, &r->err), ERR_STORE);
+    assert_null(second);
+    assert_non_null(strstr(r->err.text, r->path));
+    assert_non_null(strstr(r->err.text, "in use"));
+    snprintf(link, sizeof link, "%s/link.db", r->dir);
+    assert_int_equal(symlink(r->path, link), 0);
+    assert_int_equal(store_open(&r->loop, link, 10, &second, &r->err), ERR_STORE);
+    assert_non_null(strstr(r->err.text, "in use"));
+    rig_reopen(r); /* and the first was not harmed */
+}
+
+static void
+only_its_owner_may_read_it(void **state)
+{
+    struct rig *r = *state;
+    struct stat s;
+
+    assert_int_equal(stat(r->path, &s), 0);
+    assert_int_equal(s.st_mode & 0777, 0600);
+}
+
+static void
+check_refused(struct rig *r, const char *path, int code, const char *text)
+{
+    struct store *s;
+
+    assert_int_equal(store_open(&r->loop, path, 10, &s, &r->err), code);
+    assert_null(s);
+    if (strstr(r->err.text, text) == NULL)
+        fail_msg("\"%s\" is not in \"%s\"", text, r->err.text);
+}
+
+static void
+what_cannot_be_a_store_is_refused(void **state)
+{
+    struct rig *r = *state;
+    char other[160];
+    FILE *f;
+    sqlite3 *db;
+
+    check_refused(r, "", ERR_INPUT, "must be a file");
+    check_refused(r, ":memory:", ERR_INPUT, ":memory:");
+    check_refused(r, "/nonexistent/store.db", ERR_SYS, "/nonexistent/store.db");
+    check_refused(r, r->dir, ERR_STORE, r->dir);
+    snprintf(other, sizeof other, "%s/other.db", r->dir);
+    f = fopen(other, "w");
+    assert_non_null(f);
+    fprintf(f, "%0512d", 7);
+    fclose(f);
+    check_refused(r, other, ERR_STORE, other);
+    unlink(other);
+    assert_int_equal(sqlite3_open(other, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "CREATE TABLE song (title)", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    check_refused(r, other, ERR_STORE, "not a verifierd store");
+    strcat(other, ".lock");
+    unlink(other);
+}
+
+static void
+a_newer_schema_is_refused(void **state)
+{
+    struct rig *r = *state;
+
+    store_close(r->store);
+    r->store = NULL;
+    run_sql(r, "PRAGMA user_version = 99");
+    check_refused(r, r->path, ERR_STORE, "version 99");
+    assert_non_null(strstr(r->err.text, r->path));
+    run_sql(r, "PRAGMA user_version = 1");
+    rig_open(r);
+}
+
+/* --- migrations: pretend that this program were a later one --- */
+
+static int
+migrate_to(struct rig *r, const struct schema_step *later, size_t n)
+{
+    struct schema_step steps[8];
+    size_t known;
+    const struct schema_step *present = schema_steps(&known);
+    sqlite3 *db = rig_raw(r);
+    int code;
+
+    assert_true(known + n <= ARRAY_LEN(steps));
+    memcpy(steps, present, known * sizeof *steps);
+    memcpy(steps + known, later, n * sizeof *steps);
+    code = schema_migrate(db, steps, known + n, &r->err);
+    sqlite3_close(db);
+    return code;
+}
+
+static void
+an_older_file_is_brought_up_step_by_step(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row row = rig_row();
+    static const struct schema_step later[] = {
+        { "ALTER TABLE submission ADD COLUMN node TEXT; UPDATE submission SET node = 'here';" },
+        { "ALTER TABLE submission RENAME COLUMN node TO host; CREATE TABLE lease (id TEXT PRIMARY KEY);" },
+    };
+    size_t known;
+
+    schema_steps(&known);
+    assert_int_equal(rig_add(r, &row, "x"), 0);
+    store_close(r->store);
+    r->store = NULL;
+    assert_int_equal(rig_number(r, "PRAGMA user_version"), known);
+    assert_int_equal(migrate_to(r, later, 2), 0);
+    assert_int_equal(rig_number(r, "PRAGMA user_version"), known + 2);
+    assert_int_equal(rig_number(r, "SELECT count(*) FROM submission WHERE host = 'here'"), 1);
+    assert_int_equal(migrate_to(r, later, 2), 0); /* nothing left to do */
+    check_refused(r, r->path, ERR_STORE, "newer");
+}
+
+static void
+a_step_that_fails_leaves_the_version_before_it(void **state)
+{
+    struct rig *r = *state;
+    static const struct schema_step later[] = {
+        { "CREATE TABLE first (x);" },
+        { "CREATE TABLE second (x); CREATE TABLE first (x);" },
+    };
+    size_t known;
+
+    schema_steps(&known);
+    store_close(r->store);
+    r->store = NULL;
+    assert_int_equal(migrate_to(r, later, 2), ERR_STORE);
+    assert_non_null(strstr(r->err.text, "making schema version 3"));
+    assert_int_equal(rig_number(r, "PRAGMA user_version"), known + 1);
+    assert_int_equal(rig_number(r, "SELECT count(*) FROM sqlite_schema WHERE name = 'second'"), 0);
+}
+
+#define RIGGED(test) cmocka_unit_test_setup_teardown(test, rig_setup, rig_teardown)
+
+int
+main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_state_has_a_name_that_leads_back),
+        RIGGED(a_task_comes_back_as_it_was),
+        RIGGED(a_task_that_exists_stays_as_it_is),
+        RIGGED(tasks_are_listed_by_id),
+        RIGGED(a_list_within_itself_is_refused),
+        RIGGED(a_submission_comes_back_as_it_was),
+        RIGGED(what_is_not_there_is_not_found),
+        RIGGED(a_verdict_comes_back_with_its_log),
+        RIGGED(a_finished_row_may_be_added_at_once),
+        RIGGED(every_state_has_its_moves),
+        RIGGED(a_restart_takes_up_what_has_not_ended),
+        RIGGED(a_group_comes_back_in_order),
+        RIGGED(a_group_is_stored_whole_or_not_at_all),
+        RIGGED(every_filter_finds_what_it_should_page_by_page),
+        RIGGED(a_list_has_bounds),
+        RIGGED(counts_follow_every_move),
+        RIGGED(a_reader_that_stopped_early_does_not_hold_the_log),
+        RIGGED(the_same_bytes_are_stored_once_and_small),
+        RIGGED(damaged_bytes_are_an_error_not_an_answer),
+        RIGGED(callbacks_come_in_order_on_the_loops_thread),
+        RIGGED(a_full_queue_refuses_new_work_first),
+        RIGGED(figures_say_what_was_done),
+        RIGGED(closing_commits_what_is_queued),
+        RIGGED(ten_thousand_with_64_under_way_are_all_there),
+        RIGGED(a_store_is_opened_by_one_only),
+        RIGGED(only_its_owner_may_read_it),
+        RIGGED(what_cannot_be_a_store_is_refused),
+        RIGGED(a_newer_schema_is_refused),
+        RIGGED(an_older_file_is_brought_up_step_by_step),
+        RIGGED(a_step_that_fails_leaves_the_version_before_it),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
