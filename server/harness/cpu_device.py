@@ -1,0 +1,160 @@
+"""Where a machine without a GPU pretends to have one: the one place that maps cuda to cpu.
+
+Candidates say `device="cuda"`, `.cuda()`, `x.is_cuda`, `torch.cuda.synchronize()`; under Triton's interpreter
+all of it means the host. Two parts:
+
+- `install()` once, before code is loaded: `torch.cuda` answers as a board of the table would (fake_cuda.py),
+  and Triton's driver is a stub whose benchmark takes an autotuner's first configuration.
+- `torch_function_mode()` around the code that is judged: every call of torch inside it has its devices mapped,
+  and every tensor says that it is on cuda:0. Outside it torch tells the truth, which is where outputs are read.
+
+Nothing here decides a verdict; in the worst case a candidate fools itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import fake_cuda
+import torch
+import torch.utils._device
+from torch.overrides import TorchFunctionMode
+from triton.runtime import interpreter
+
+TARGET: Final = "cuda:90"
+"""Which board the interpreter's children believe in."""
+
+CPU: Final = torch.device("cpu")
+CUDA: Final = torch.device("cuda", 0)
+
+
+def _is_cuda(value: Any) -> bool:
+    if isinstance(value, torch.device):
+        return value.type == "cuda"
+    return isinstance(value, str) and (value == "cuda" or value.startswith("cuda:"))
+
+
+def _mapped(value: Any) -> Any:
+    """The value with a cuda device, or a cuda tensor type's name, replaced."""
+    if isinstance(value, str) and value.startswith("torch.cuda."):
+        return value.replace("torch.cuda.", "torch.", 1)
+    return CPU if _is_cuda(value) else value
+
+
+def _true(*_: Any, **__: Any) -> bool:
+    return True
+
+
+def _cuda_device(*_: Any, **__: Any) -> torch.device:
+    return CUDA
+
+
+def _index(*_: Any, **__: Any) -> int:
+    return 0
+
+
+def _itself(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    return tensor
+
+
+def _getter(name: str) -> Any:
+    return getattr(torch.Tensor, name).__get__
+
+
+def _device(*args: Any, **kwargs: Any) -> torch.device:
+    """`torch.device("cuda")` stays what it is: code compares it with what tensors say."""
+    return CUDA if len(args) == 1 and type(args[0]) is int else torch.device(*args, **kwargs)
+
+
+# What a tensor says of itself inside the mode, and torch of devices.
+_ANSWERS: Final[dict[Any, Callable[..., Any]]] = {
+    _getter("is_cuda"): _true,
+    _getter("device"): _cuda_device,
+    torch.device: _device,
+    torch.Tensor.get_device: _index,
+    torch.Tensor.cuda: _itself,
+    torch.Tensor.pin_memory: _itself,
+    torch.Tensor.is_pinned: _true,
+    torch.Tensor.record_stream: lambda *_: None,
+}
+
+# Their first argument after the tensor may be a device index.
+_TAKES_INDEX: Final = frozenset({torch.Tensor.to})
+
+
+class CudaIsCpu(TorchFunctionMode):
+    """Maps devices in the arguments of every torch function."""
+
+    def __torch_function__(
+        self, func: Any, types: Sequence[Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        answer = _ANSWERS.get(func)
+        if answer is not None:
+            return answer(*args, **(kwargs or {}))
+        if func in _TAKES_INDEX and len(args) > 1 and type(args[1]) is int:
+            args = (args[0], CPU, *args[2:])
+        options = dict(kwargs or {})
+        options.pop("pin_memory", None)
+        device = options.get("device")
+        if device is not None and (_is_cuda(device) or type(device) is int):
+            options["device"] = CPU
+        return func(*[_mapped(item) for item in args], **options)
+
+
+def torch_function_mode() -> CudaIsCpu:
+    """A context for the judged code: import, construction and calls."""
+    return CudaIsCpu()
+
+
+class _DeviceContext(torch.utils._device.DeviceContext):
+    """`with torch.device("cuda")` and `torch.set_default_device`: below our mode, so it maps by itself."""
+
+    def __init__(self, device: Any) -> None:
+        super().__init__(CPU if type(device) is int else _mapped(device))
+
+
+def _generator(device: Any = "cpu") -> torch.Generator:
+    return _REAL_GENERATOR(_mapped(device))
+
+
+def _not_compiled(model: Any = None, **_: Any) -> Any:
+    """`torch.compile`: what it is given, as it is."""
+    return model if model is not None else lambda function: function
+
+
+_REAL_GENERATOR: Final[Callable[..., torch.Generator]] = torch.Generator
+
+
+def _tuple_grids() -> None:
+    """The interpreter takes tuples for grids; Triton itself any sequence."""
+    executor: Any = interpreter.GridExecutor
+    really = executor.__init__
+
+    def begin(self: Any, fn: Any, arg_names: Any, grid: Any, *more: Any, **options: Any) -> None:
+        if callable(grid):
+            asked = grid
+
+            def grid(meta: Any) -> tuple[Any, ...]:
+                return tuple(asked(meta))
+
+        else:
+            grid = tuple(grid)
+        really(self, fn, arg_names, grid, *more, **options)
+
+    executor.__init__ = begin
+
+
+def install() -> None:
+    """Patch torch.cuda and Triton's driver for the rest of the process."""
+    device = fake_cuda.parse_target(TARGET)
+    fake_cuda.install_torch_cuda(device)
+    fake_cuda.install_triton_driver(device, fake_cuda.no_benchmark)
+    utils: Any = torch.utils._device
+    utils.DeviceContext = _DeviceContext
+    module: Any = torch
+    module.Generator = _generator
+    module.compile = _not_compiled
+    module.cuda.manual_seed = torch.manual_seed
+    module.cuda.manual_seed_all = torch.manual_seed
+    _tuple_grids()
