@@ -135,6 +135,9 @@ $(out)/unit/%: $(out)/tests/unit/%.o $$(call aids_of,tests/unit/%.c) \
 
 tests: $(units) $(fuzzers)
 
+# How the tests and benches find the programs and an interpreter with torch.
+with_env = PYTHON='$(py)' VERIFIERD_BUILD='$(realpath $(BUILD))'
+
 setup:
 	PYTHON='$(PYTHON)' BUILD='$(BUILD)' server/deploy/setup run
 
@@ -146,7 +149,7 @@ parallel = $(MAKE) $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 demo: setup
 	+$(parallel) all
-	'$(py)' server/deploy/demo.py --programs '$(BUILD)/bin' --python '$(py)'
+	'$(py)' server/deploy/demo.py --programs '$(realpath $(BUILD))/bin' --python '$(py)'
 
 test: setup-test
 	+$(parallel) all tests
@@ -155,10 +158,10 @@ test: setup-test
 
 test-unit: tests harness
 	server/deploy/run-tests $(units)
-	$(if $(SANITIZE),,$(if $(unit_py),'$(py)' -m pytest -q -rs -p no:cacheprovider tests/unit))
+	$(if $(SANITIZE),,$(if $(unit_py),$(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider tests/unit))
 
 test-e2e: all
-	PYTHON='$(py)' '$(py)' -m pytest -q -rs -p no:cacheprovider -m 'not slow' tests/e2e
+	$(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider -m 'not slow' tests/e2e
 
 check: setup-test
 	+$(parallel) clang tidy
@@ -203,7 +206,7 @@ sanitize:
 	server/deploy/run-tests $(threaded:%=$(BUILD)/thread/unit/%)
 
 slow: all
-	PYTHON='$(py)' '$(py)' -m pytest -q -rs -p no:cacheprovider -m slow tests/e2e
+	$(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider -m slow tests/e2e
 
 # Committed inputs through every parser of outside bytes; `make fuzz TARGET=extract SECONDS=60` looks for new ones.
 $(out)/fuzz/%: $(out)/tests/fuzz/fuzz_%.o $(out)/tests/fuzz/replay.o $(out)/libserver.a $(out)/libcommon.a
@@ -225,11 +228,11 @@ fuzz:
 bench: bench-durable bench-sandbox bench-speed
 
 bench-%: all
-	PYTHON='$(py)' '$(py)' tests/bench/$*.py $(ARGS)
+	$(with_env) '$(py)' tests/bench/$*.py $(ARGS)
 
 kernelbench: all
 	@test -n '$(DIR)' || { echo 'usage: make kernelbench DIR=checkout-of-KernelBench' >&2; exit 2; }
-	PYTHON='$(py)' '$(py)' tests/bench/kernelbench.py '$(DIR)' $(ARGS)
+	$(with_env) '$(py)' tests/bench/kernelbench.py '$(DIR)' $(ARGS)
 
 bundle: all
 	server/deploy/bundle '$(BUILD)' '$(BUILD)/bundle'
