@@ -95,8 +95,8 @@ $(out)/libcli.a: $(call objects,$(filter-out client/cli/main.c,$(cli_src)))
 $(out)/libnative.a: $(call objects,$(native_src))
 $(out)/lib%.a:
 	$(archive)
-	@rm -f $@
-	$(Q)$(AR) rcs $@ $^
+	@rm -f $@.new
+	$(Q)$(AR) rcs $@.new $^ && mv $@.new $@
 
 link = $(CC) $(CFLAGS) $(own_ldflags) $(LDFLAGS) -o $@ $(filter %.o %.a,$^)
 $(bin)/verifierd: $(out)/server/main.o $(out)/libserver.a $(out)/libcommon.a
