@@ -119,8 +119,7 @@ class Arena:
 
     def find(self, tensor: torch.Tensor) -> int | None:
         """Offset of a tensor's first element when all of it lies in this arena, else None."""
-        start = tensor.data_ptr() - self._pointer
-        if 0 <= start and start + TensorNote.of(tensor).span_bytes <= self.size:
+        start = int(tensor.data_ptr()) - self._pointer
+        if start >= 0 and start + TensorNote.of(tensor).span_bytes <= self.size:
             return start
         return None
-

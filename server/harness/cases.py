@@ -74,13 +74,13 @@ class _Rewriter(ast.NodeTransformer):
 
     def _constant(self, target: ast.expr, value: ast.expr) -> ast.expr:
         """`N = 4`, `N = 2 * 1024`, `shape = (64, 32)` and `h, w = 64, 64` at module level."""
-        is_row = isinstance(value, ast.Tuple | ast.List)
-        if isinstance(target, ast.Tuple) and is_row and len(target.elts) == len(value.elts):
-            value.elts = [self._constant(name, item) for name, item in zip(target.elts, value.elts, strict=True)]
+        row = value.elts if isinstance(value, ast.Tuple | ast.List) else None
+        if isinstance(target, ast.Tuple) and row is not None and len(target.elts) == len(row):
+            row[:] = [self._constant(name, item) for name, item in zip(target.elts, row, strict=True)]
         elif isinstance(target, ast.Name) and not _STRUCTURE.search(target.id):
-            if not is_row:
+            if row is None:
                 return self._knob(value, target.id)
-            value.elts = [self._knob(item, f"{target.id}[{index}]") for index, item in enumerate(value.elts)]
+            row[:] = [self._knob(item, f"{target.id}[{index}]") for index, item in enumerate(row)]
         return value
 
     def _knob(self, node: ast.expr, name: str) -> ast.expr:
@@ -148,12 +148,14 @@ def find_entry(module: types.ModuleType, wanted: str | None) -> str:
     ]
     if "Model" in own or len(own) == 1:
         return "Model" if "Model" in own else own[0]
-    raise TaskRefused(f"the reference has no class Model; name one as entry_point (there are: {', '.join(own) or 'none'})")
+    raise TaskRefused(
+        f"the reference has no class Model; name one as entry_point (there are: {', '.join(own) or 'none'})"
+    )
 
 
 def init_arguments(module: types.ModuleType) -> tuple[list[Any], dict[str, Any]]:
     """get_init_inputs() as (args, kwargs): KernelBench's flat list, or KernelBook's [[args], {kwargs}]."""
-    found = list(getattr(module, "get_init_inputs")())
+    found = list(module.get_init_inputs())
     if len(found) == 2 and isinstance(found[0], list | tuple) and isinstance(found[1], dict):
         return list(found[0]), dict(found[1])
     return found, {}
@@ -184,7 +186,7 @@ def run_once(module: types.ModuleType, entry: str, device: torch.device) -> Meas
         model = getattr(module, entry)(*args, **kwargs)
         if isinstance(model, torch.nn.Module):
             model = model.to(device)
-        inputs = to_device(list(getattr(module, "get_inputs")()), device)
+        inputs = to_device(list(module.get_inputs()), device)
         outputs = model(*inputs)
     if device.type == "cuda":
         torch.cuda.synchronize()
@@ -290,7 +292,9 @@ class Describer:
         for case in cases:
             unknown = sorted(set(case["overrides"]) - known)
             if unknown:
-                raise TaskRefused(f"case {case['name']!r}: no size is called {unknown[0]!r} (there are: {sorted(known)})")
+                raise TaskRefused(
+                    f"case {case['name']!r}: no size is called {unknown[0]!r} (there are: {sorted(known)})"
+                )
             found.append(self._case(case["name"], case["overrides"], self._measure(case["overrides"], is_fake=False)))
         return found
 

@@ -310,7 +310,7 @@ class Child:
             module = self._case_module(message.mapping("overrides"))
             torch.manual_seed(message.integer("seed", 0, 1 << 62))
             with self._device, torch.no_grad():
-                inputs = list(getattr(module, "get_inputs")())
+                inputs = list(module.get_inputs())
                 tree = values.encode(inputs, put, "get_inputs()")
             self._synchronize()
         except BaseException as error:
@@ -339,7 +339,11 @@ class Child:
 
     def _empty_call(self) -> Callable[[], Any]:
         one = torch.zeros(1, device=self._device)
-        return one.zero_
+
+        def call() -> Any:
+            return one.zero_()
+
+        return call
 
     def _op_arm(self, message: Message) -> None:
         """Answer this many bells. No message is read meanwhile."""
@@ -347,7 +351,9 @@ class Child:
         is_timed = message.boolean("events") and self._device.type == "cuda"
         if is_timed and self._events is None:
             self._events = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
-        for _ in range(message.integer("bells", 1, 100_000)):
+        bells = message.integer("bells", 1, 100_000)
+        self._channel.send({"ev": "armed"})
+        for _ in range(bells):
             bell = doorbell.wait(self._seen, SPIN_NS)
             self._seen = bell.number
             try:
@@ -473,5 +479,3 @@ def main(channel: Channel, device: str) -> None:
         cpu_device.install()
     with mode:
         Child(channel, where).run()
-
-

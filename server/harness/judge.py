@@ -47,6 +47,7 @@ class Policy:
     precision: str
     warmup: int
     trials: int
+    is_fixed: bool  # exactly `trials`, no early stop
     events: bool
 
     @staticmethod
@@ -60,6 +61,7 @@ class Policy:
             precision=str(found.get("precision", "tf32")),
             warmup=int(timing.get("warmup", 10)),
             trials=int(timing.get("trials", 50)),
+            is_fixed=bool(timing.get("fixed", False)),
             events=bool(timing.get("events", True)),
         )
 
@@ -185,7 +187,9 @@ class Job:
         self._device = candidate.device
         self._state_base = 0
         self._built: set[str] = set()
-        self.limits: list[tolerance.Limit] = []
+        self.admitted: set[str] = set()
+        self._errors: dict[int, float] = {}
+        self._tf32_matters = False
 
     # --- open ---
 
@@ -206,14 +210,21 @@ class Job:
 
     # --- tiny ---
 
-    def tiny(self) -> Report:
-        """The smallest case. Where shapes are fixed a failure there is `generality`, and the task's own shape decides."""
-        case = self.spec["cases"]["tiny"] or self.spec["cases"]["own"]
+    def tiny(self, *, own: bool = False) -> Report:
+        """The smallest case. Where shapes are fixed a failure there is `generality`, and the task's own shape decides.
+
+        own: go straight to the task's own shape, after a process that was lost at the smallest case.
+        """
+        case = self.spec["cases"]["own"] if own else self.spec["cases"]["tiny"] or self.spec["cases"]["own"]
         if case["name"] == "own" and self.is_too_large:
-            return Report("tiny", "skip", detail={"why": "the task has no case that is small enough for the interpreter"})
+            return Report(
+                "tiny",
+                "skip",
+                detail={"why": "the task has no case that is small enough for the interpreter"},
+            )
         result = self._case(case, Step(name=case["name"]), self._next_seed(), twice=False)
         binds = self.spec["dynamic_shapes"] or self.spec["tiny_declared"] or case["name"] == "own"
-        if result.class_ is None or binds:
+        if result.class_ in (None, "timeout") or binds:
             return self._report("tiny", [result], 1)
         why = f"at the tiny case {case['overrides']}: {result.class_}: {result.note}"
         return self._own_instead(result, why)
@@ -272,7 +283,7 @@ class Job:
         model, state = self.reference.model(case, step.weights)
         tree, expected = self._prepare(case, step, seed, model, result)
         try:
-            self._build(model, case, step.weights, state)
+            self.build(model, case, step.weights, state)
             self._judge_calls(model, tree, expected, seed, twice, result)
         except PeerFailed as failure:
             result.fail(failure.class_, failure.error.get("text") or str(failure))
@@ -287,27 +298,26 @@ class Job:
             if transform is not None and not variations.apply(transform, self.reference.views(tree), seed):
                 continue
             synchronize(self._device)
-            expected = self.reference.expect(
-                model, tree, seed=seed, precision=self._precision(), want_fp64=want_fp64
-            )
+            expected = self.reference.expect(model, tree, seed=seed, precision=self.precision(), want_fp64=want_fp64)
             if transform is None:
                 if not expected.is_self_consistent():
                     self.reference.give_up_fp64()
                     expected = self.reference.expect(
-                        model, tree, seed=seed, precision=self._precision(), want_fp64=False
+                        model, tree, seed=seed, precision=self.precision(), want_fp64=False
                     )
                 result.note = None if step.transforms == (None,) else "no transformation is admitted: another seed"
                 break
             if expected.is_finite and expected.is_self_consistent():
                 result.name = transform if step.name == "values" else step.name
+                self.admitted.add(transform)
                 break
         result.against = expected.against
         return tree, expected
 
-    def _precision(self) -> str:
+    def precision(self) -> str:
         return "ieee" if self.policy.name == "kernelbench" else self.policy.precision
 
-    def _build(self, model: str, case: Json, weights: int, state: list[Json]) -> None:
+    def build(self, model: str, case: Json, weights: int, state: list[Json]) -> None:
         """The candidate's model of a case, with the reference's weights; once."""
         if model in self._built:
             return
@@ -356,13 +366,15 @@ class Job:
     ) -> None:
         set_ = secrets.randbelow(self.reference.sizes.sets)
         placed, mine = self.place_inputs(tree, set_)
-        tf32 = self._precision() == "tf32" and self._device.type == "cuda"
+        tf32 = self.precision() == "tf32" and self._device.type == "cuda"
         self.candidate.bind(set_, model, placed, limit_ms=BUILD_LIMIT_MS, tf32=tf32, seed=seed)
         outputs = list(values.leaves(self.candidate.call(set_, self.call_limit_ms)))
         limits = self._check(outputs, expected, mine, tree, result)
         if limits is None or not (twice or result.class_ == "mismatch"):
             return
-        first = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for _, leaf in outputs]
+        first = None
+        if result.class_ is not None:
+            first = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for _, leaf in outputs]
         self._check_again(first, set_, tree, mine, expected, limits, result)
 
     def _check(
@@ -387,8 +399,16 @@ class Job:
             if isinstance(got, torch.Tensor):
                 wanted = expected.values[index]
                 _compare(path, got, wanted, limits[index], result)
-        self.limits = limits
+        self._tf32_matters = expected.tf32
+        for index, error in enumerate(expected.errors):
+            self._errors[index] = max(error, self._errors.get(index, 0.0))
         return limits
+
+    def timing_limit(self, leaf: int, wanted: torch.Tensor) -> tolerance.Limit:
+        """The limit for a sample of a timed output, against the reference's own answer: both may err by it."""
+        if self.policy.name == "kernelbench":
+            return tolerance.kernelbench_limit(wanted.dtype)
+        return tolerance.limit_for(wanted.dtype, wanted, 2 * self._errors.get(leaf, 0.0), tf32=self._tf32_matters)
 
     def _check_inputs(
         self, outputs: list[tuple[str, Any]], mine: list[torch.Tensor], tree: Any, result: CaseResult
@@ -404,7 +424,7 @@ class Job:
 
     def _check_again(
         self,
-        first: list[Any],
+        first: list[Any] | None,
         set_: int,
         tree: Any,
         mine: list[torch.Tensor],
@@ -412,24 +432,26 @@ class Job:
         limits: list[tolerance.Limit],
         result: CaseResult,
     ) -> None:
-        """The same inputs once more: another answer is `nondeterministic`, whether or not one of the two is right."""
+        """The same inputs once more: another answer is `nondeterministic`, whether or not one of the two is right.
+
+        first: the first answer where it was wrong; None: it was right, and the second must be so too.
+        """
         for view, source in zip(mine, self.reference.views(tree), strict=True):
             view.copy_(source)
         synchronize(self._device)
         second = [leaf for _, leaf in values.leaves(self.candidate.call(set_, self.call_limit_ms))]
-        for index, (a, b) in enumerate(zip(first, second, strict=False)):
+        for index, a in enumerate(expected.values if first is None else first):
             if not isinstance(a, torch.Tensor):
                 continue
-            if not isinstance(b, torch.Tensor) or a.shape != b.shape or a.dtype != b.dtype:
+            b = second[index] if index < len(second) else None
+            if not isinstance(b, torch.Tensor) or a.shape != b.shape:
                 result.class_, result.note = "nondeterministic", "two calls on one input differ in form"
             elif not tolerance.compare(b, a, limits[index]).is_match(limits[index]):
                 result.class_ = "nondeterministic"
                 result.note = f"two calls on one input differ (output {expected.paths[index]})"
 
 
-def _check_form(
-    outputs: list[tuple[str, Any]], expected: Expected, result: CaseResult, *, dtypes: bool
-) -> bool:
+def _check_form(outputs: list[tuple[str, Any]], expected: Expected, result: CaseResult, *, dtypes: bool) -> bool:
     paths = [path for path, _ in outputs]
     if paths != expected.paths:
         result.fail("shape", f"forward() returned outputs {_named(paths)}, the reference {_named(expected.paths)}")
@@ -452,9 +474,7 @@ def _named(paths: list[str]) -> str:
     return f"[{shown}{', …' if len(paths) > 8 else ''}]"
 
 
-def _compare(
-    path: str, got: torch.Tensor, wanted: torch.Tensor, limit: tolerance.Limit, result: CaseResult
-) -> None:
+def _compare(path: str, got: torch.Tensor, wanted: torch.Tensor, limit: tolerance.Limit, result: CaseResult) -> None:
     found = tolerance.compare(got, wanted, limit)
     result.max_abs = max(result.max_abs or 0.0, found.max_abs)
     result.max_rel = max(result.max_rel or 0.0, found.max_rel)

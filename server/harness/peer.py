@@ -15,7 +15,16 @@ import torch
 import values
 from arena import Arena, Heap
 from values import TensorNote, ValueRefused
-from wire import WORKER_DETAIL_MAX, Channel, ChannelClosed, Json, Message, ProtocolError, make_memfd, read_memfd
+from wire import (
+    WORKER_DETAIL_MAX,
+    Channel,
+    ChannelClosed,
+    Json,
+    Message,
+    ProtocolError,
+    make_memfd,
+    read_memfd,
+)
 
 SPIN_NS: Final = 50_000_000
 PROMPT_MS: Final = 60_000
@@ -52,12 +61,13 @@ def failure(phase: str, error: Any) -> PeerFailed:
         error = {}
     name = str(error.get("type", "Error"))[:128]
     line = error.get("line")
+    text = str(error.get("text", ""))[:8192]
     told = {
         "type": name,
-        "text": str(error.get("text", ""))[:8192],
+        "text": text,
         "line": line if type(line) is int and 0 < line < 1 << 31 else None,
     }
-    if "out of memory" in told["text"].lower() and name in ("RuntimeError", "AcceleratorError"):
+    if "out of memory" in text.lower() and name in ("RuntimeError", "AcceleratorError"):
         name = "OutOfMemoryError"
     class_ = _CLASS_OF_TYPE.get(name) or _CLASS_OF_PHASE.get(phase, "launch")
     return PeerFailed(class_, f"{name} in {phase}", told)
@@ -152,7 +162,12 @@ class Peer:
     def load(self, source: bytes, entry: str, role: str, cache: str | None, limit_ms: float) -> None:
         fd = make_memfd(source, "source")
         try:
-            self.ask({"op": "load", "entry": entry, "role": role, "cache": cache}, "loaded", limit_ms, {"source": fd})
+            self.ask(
+                {"op": "load", "entry": entry, "role": role, "cache": cache},
+                "loaded",
+                limit_ms,
+                {"source": fd},
+            )
         finally:
             os.close(fd)
 
@@ -217,18 +232,15 @@ class Peer:
     # --- calls ---
 
     def arm(self, bells: int, *, events: bool = False) -> None:
-        """Have the child answer this many bells from now on."""
-        try:
-            self.channel.send({"op": "arm", "bells": bells, "events": events})
-        except ChannelClosed:
-            raise self._gone() from None
+        """Have the child answer this many bells from now on; it waits for the first when this returns."""
+        self.ask({"op": "arm", "bells": bells, "events": events}, "armed", PROMPT_MS)
         self.armed += bells
 
-    def call(self, set_: int, limit_ms: float) -> Any:
+    def call(self, set_: int, limit_ms: float, *, events: bool = False) -> Any:
         """One call, its outputs as views of the arena. PeerFailed when it raised, died, lied or took too long."""
         assert self.doorbell is not None
         if self.armed == 0:
-            self.arm(1)
+            self.arm(1, events=events)
         self.armed -= 1
         bell = self.doorbell.ring(set_, 1, 256)
         self.await_answer(bell, limit_ms)
@@ -263,7 +275,7 @@ class Peer:
 
     def is_in_heap(self, tensor: torch.Tensor) -> bool:
         assert self.arena is not None
-        start = tensor.data_ptr() - self.arena.pointer
+        start = int(tensor.data_ptr()) - self.arena.pointer
         end = start + TensorNote.of(tensor).span_bytes
         return self.heap.offset <= start and end <= self.heap.offset + self.heap.size
 

@@ -11,6 +11,7 @@ import json
 import os
 import select
 import sys
+import tempfile
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -170,19 +171,24 @@ class Referee:
         )
         self._jobs[name] = job
         return job.open(
-            contents["source"], contents["reference_source"], message.text("entry"), message.optional_text("cache")
+            contents["source"],
+            contents["reference_source"],
+            message.text("entry"),
+            message.optional_text("cache"),
         )
 
     def _op_stage(self, message: Message) -> None:
         name, stage = message.text("job"), message.text("stage")
-        self._report(name, lambda: self._stage(name, stage))
+        self._report(name, lambda: self._stage(name, stage, own=bool(message.body.get("own"))))
 
-    def _stage(self, name: str, stage: str) -> Report:
+    def _stage(self, name: str, stage: str, *, own: bool) -> Report:
         job = self._jobs.get(name)
         if job is None:
-            return Report(stage, "fail", "crash", 0, 1, {"type": "crash", "text": "the process has ended", "line": None})
+            return Report(
+                stage, "fail", "crash", 0, 1, {"type": "crash", "text": "the process has ended", "line": None}
+            )
         if stage == "tiny":
-            return job.tiny()
+            return job.tiny(own=own)
         if stage == "full":
             return job.full()
         return self._timing(job)
@@ -265,10 +271,19 @@ def main() -> int:
         torch.cuda.set_device(device)
         torch.cuda.init()
         native.gpu_init(device.index or 0)
+        os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="referee-")
+        import fused
+
+        fused.warm_up(device)
     else:
         torch.set_num_threads(1)
     versions = {"python": sys.version.split()[0], "torch": torch.__version__}
-    ready: dict[str, Any] = {"ev": "ready", "device": args.device, "gpu": describe_device(device), "versions": versions}
+    ready: dict[str, Any] = {
+        "ev": "ready",
+        "device": args.device,
+        "gpu": describe_device(device),
+        "versions": versions,
+    }
     Referee(Channel(args.fd), device, args.elements).run(ready)
     return 0
 

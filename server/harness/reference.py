@@ -187,7 +187,9 @@ class Reference:
         self, model: str, tree: Any, pristine: list[torch.Tensor], seed: int, *, tf32: bool
     ) -> list[tuple[str, Any]]:
         outputs = self._run(model, tree, seed=seed, tf32=tf32)
-        kept = [(path, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for path, leaf in values.leaves(outputs)]
+        kept = [
+            (path, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for path, leaf in values.leaves(outputs)
+        ]
         self._restore(tree, pristine)
         return kept
 
@@ -206,7 +208,7 @@ class Reference:
             return True
         floats = sum(note.elements for note in values.notes(tree) if note.dtype.is_floating_point)
         free, _ = torch.cuda.mem_get_info(self.peer.device)
-        return 8 * (2 * floats) + 6 * self.sizes.outputs + 4 * self.sizes.state < FP64_SHARE * free
+        return bool(16 * floats + 6 * self.sizes.outputs + 4 * self.sizes.state < FP64_SHARE * free)
 
     def _wide(self, model: str, tree: Any, seed: int) -> list[tuple[str, Any]] | None:
         """The outputs in fp64, or None where the reference cannot be run so."""

@@ -93,6 +93,10 @@ def _wide(part: torch.Tensor) -> torch.Tensor:
 def relative_error(got: torch.Tensor, expected: torch.Tensor) -> float:
     """max |got - expected| / (s + |expected|) over elements that are finite in both; 0 when s is 0 and all agree."""
     scale = scale_of(expected)
+    if _on_gpu(got, expected):
+        import fused
+
+        return fused.compare(got, expected, scale=scale).max_scaled
     worst = 0.0
     for _, mine, theirs in _parts(got, expected):
         a, b = _wide(mine), _wide(theirs)
@@ -122,10 +126,36 @@ def kernelbench_limit(dtype: torch.dtype) -> Limit:
 
 def compare(got: torch.Tensor, expected: torch.Tensor, limit: Limit) -> Difference:
     """Shapes must be equal. NaN and Inf match only where the reference has the same."""
+    if _on_gpu(got, expected):
+        return _compare_fused(got, expected, limit)
     found = Difference(elements=expected.numel())
     for start, mine, theirs in _parts(got, expected):
         _compare_part(found, start, mine, theirs, limit)
     return found
+
+
+def _on_gpu(got: torch.Tensor, expected: torch.Tensor) -> bool:
+    if not got.is_cuda:
+        return False
+    import fused
+
+    return fused.can_compare(got, expected)
+
+
+def _compare_fused(got: torch.Tensor, expected: torch.Tensor, limit: Limit) -> Difference:
+    import fused
+
+    counts = fused.compare(got, expected, atol=limit.atol, rtol=limit.rtol, outlier=limit.outlier)
+    return Difference(
+        elements=expected.numel(),
+        differing=counts.differing,
+        beyond_outlier=counts.beyond if limit.ratio < 1.0 else 0,
+        nonfinite=counts.nonfinite,
+        max_abs=counts.max_abs,
+        max_rel=counts.max_rel,
+        first=counts.first if counts.differing else None,
+        first_is_nonfinite=counts.first_is_nonfinite,
+    )
 
 
 def _compare_part(found: Difference, start: int, mine: torch.Tensor, theirs: torch.Tensor, limit: Limit) -> None:

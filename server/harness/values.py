@@ -50,7 +50,7 @@ class TensorNote:
         if self.elements == 0:
             return 0
         last = sum((size - 1) * step for size, step in zip(self.shape, self.stride, strict=True))
-        return (last + 1) * self.dtype.itemsize
+        return int((last + 1) * self.dtype.itemsize)
 
     def moved(self, offset: int | None) -> TensorNote:
         return TensorNote(self.dtype, self.shape, self.stride, offset)
@@ -121,7 +121,10 @@ def encode(value: Any, put: Callable[[torch.Tensor], TensorNote], where: str = "
     if isinstance(value, dict):
         return {
             "dict": [
-                [encode(key, put, f"{where} key", depth + 1), encode(item, put, f"{where}[{key!r:.40}]", depth + 1)]
+                [
+                    encode(key, put, f"{where} key", depth + 1),
+                    encode(item, put, f"{where}[{key!r:.40}]", depth + 1),
+                ]
                 for key, item in value.items()
             ]
         }
@@ -155,7 +158,7 @@ def decode(tree: Any, get: Callable[[TensorNote], Any], where: str = "value", de
         return DTYPES[body]
     if kind == "device" and body in ("cpu", "cuda"):
         return torch.device(body)
-    raise ValueRefused(f"{where}: {str(kind):.40} is no kind of value, or its content is off")
+    raise ValueRefused(f"{where}: {kind!s:.40} is no kind of value, or its content is off")
 
 
 def _pair(pair: Any, get: Callable[[TensorNote], Any], where: str, depth: int) -> tuple[Any, Any]:

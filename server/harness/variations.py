@@ -64,14 +64,21 @@ def spikes(tensor: torch.Tensor, seed: int) -> None:
     if flat is None or is_symmetric(tensor):
         tensor.mul_(4.0)
         return
-    generator = _generator(tensor, seed)
     if tensor.dim() >= 2 and bool((tensor != 0).all()):
-        rows = max(1, int(tensor.shape[0] * ROW_SHARE))
-        chosen = torch.randperm(tensor.shape[0], generator=generator, device=tensor.device)[:rows]
-        for row in chosen.tolist()[:64]:
+        rows = min(64, max(1, int(tensor.shape[0] * ROW_SHARE)))
+        order = torch.randperm(tensor.shape[0], generator=_generator(tensor, seed + 1), device=tensor.device)
+        for row in order[:rows].tolist():
             tensor[row] = tensor[row].flatten()[0].item()
+    sparse(tensor, seed)
+
+
+def sparse(tensor: torch.Tensor, seed: int) -> None:
+    """Multiply a few values at secret places by a large factor: zeros stay zeros. Symmetric matrices are left alone."""
+    flat = _flat(tensor)
+    if flat is None or not flat.numel() or is_symmetric(tensor):
+        return
     count = max(1, int(flat.numel() * SPIKE_SHARE))
-    places = torch.randint(0, flat.numel(), (count,), generator=generator, device=tensor.device)
+    places = torch.randint(0, flat.numel(), (count,), generator=_generator(tensor, seed), device=tensor.device)
     flat[places] = flat[places] * SPIKE.get(tensor.dtype, 2.0)
 
 

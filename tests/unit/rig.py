@@ -16,7 +16,7 @@ sys.path.insert(0, str(HARNESS))
 
 from wire import Channel, make_memfd, read_memfd  # noqa: E402
 
-CHILD = "import sys; sys.path.insert(0, sys.argv[1]); import child, wire; child.main(wire.Channel(int(sys.argv[2])), 'cpu')"
+CHILD = "import sys; sys.path.insert(0, sys.argv[1]); import child, wire; child.main(wire.Channel(int(sys.argv[2])), sys.argv[3])"
 
 
 def policy(name: str = "strict", **changes: Any) -> dict[str, Any]:
@@ -30,14 +30,15 @@ def policy(name: str = "strict", **changes: Any) -> dict[str, Any]:
 
 
 class Rig:
-    """One CPU referee. Use as a context manager; children end with it."""
+    """One referee. Use as a context manager; children end with it."""
 
-    def __init__(self, directory: Path, elements: int = 1 << 20) -> None:
+    def __init__(self, directory: Path, elements: int = 1 << 20, device: str = "cpu") -> None:
         self._directory = directory
+        self._device = device
         self._processes: list[subprocess.Popen[bytes]] = []
         self._names = 0
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        arguments = ["--device", "cpu", "--fd", str(theirs.fileno()), "--elements", str(elements)]
+        arguments = ["--device", device, "--fd", str(theirs.fileno()), "--elements", str(elements)]
         self._start([sys.executable, str(HARNESS / "referee.py"), *arguments], theirs, {})
         self.channel = Channel(ours.detach())
         self.ready = self.channel.receive(60).body
@@ -63,9 +64,13 @@ class Rig:
         name = f"c{self._names}"
         scratch = self._directory / name
         scratch.mkdir()
-        extra = {"TMPDIR": str(scratch), "TRITON_CACHE_DIR": str(scratch / "cache"), "TRITON_INTERPRET": "1"}
+        extra = {"TMPDIR": str(scratch), "TRITON_CACHE_DIR": str(scratch / "cache")}
+        if self._device == "cpu":
+            extra["TRITON_INTERPRET"] = "1"
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        process = self._start([sys.executable, "-c", CHILD, str(HARNESS), str(theirs.fileno())], theirs, extra)
+        process = self._start(
+            [sys.executable, "-c", CHILD, str(HARNESS), str(theirs.fileno()), self._device], theirs, extra
+        )
         pidfd = os.pidfd_open(process.pid)
         self.channel.send({"op": "child", "child": name}, {"channel": mine.fileno(), "pidfd": pidfd})
         mine.close()
@@ -76,7 +81,14 @@ class Rig:
     def register(self, child: str, source: str, **options: Any) -> dict[str, Any]:
         """The specification of a task, or {"refused": ERROR}."""
         fd = make_memfd(source.encode())
-        message = {"op": "register", "job": "r", "child": child, "entry": None, "dynamic_shapes": False, "cases": None}
+        message = {
+            "op": "register",
+            "job": "r",
+            "child": child,
+            "entry": None,
+            "dynamic_shapes": False,
+            "cases": None,
+        }
         self.channel.send({**message, **options}, {"source": fd})
         os.close(fd)
         report = self.channel.receive(120)

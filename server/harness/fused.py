@@ -1,0 +1,114 @@
+"""The comparison of tolerance.py as one pass over GPU memory: outputs of gigabytes in milliseconds.
+
+Same rules, same figures as the plain version; tests/gpu holds the two against each other. The kernels are the
+referee's own: they are compiled into its own cache and never see what a candidate wrote but as numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+import triton
+import triton.language as tl
+
+BLOCK: Final = 2048
+PROGRAMS: Final = 1056
+"""Eight for each multiprocessor of an H100; enough for any card, and few atomics."""
+FLOATS: Final = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class Counts:
+    differing: int
+    beyond: int
+    nonfinite: int
+    first: int
+    first_is_nonfinite: bool
+    expected_nonfinite: int
+    max_abs: float
+    max_rel: float
+    max_scaled: float
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _compare_kernel(got, expected, counts, worst, n, atol, rtol, outlier, scale, step, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    infinity = float("inf")
+    differing = tl.zeros((BLOCK,), tl.int64)
+    beyond = tl.zeros((BLOCK,), tl.int64)
+    nonfinite = tl.zeros((BLOCK,), tl.int64)
+    odd_expected = tl.zeros((BLOCK,), tl.int64)
+    first = tl.full((BLOCK,), 0x7FFFFFFFFFFFFFFF, tl.int64)
+    max_abs = tl.zeros((BLOCK,), tl.float64)
+    max_rel = tl.zeros((BLOCK,), tl.float64)
+    max_scaled = tl.zeros((BLOCK,), tl.float64)
+    start = tl.program_id(0).to(tl.int64) * BLOCK
+    while start < n:
+        at = start + tl.arange(0, BLOCK)
+        inside = at < n
+        a = tl.load(got + at, mask=inside, other=0.0).to(tl.float64)
+        b = tl.load(expected + at, mask=inside, other=0.0).to(tl.float64)
+        size = tl.abs(b)
+        a_finite = tl.abs(a) < infinity
+        b_finite = size < infinity
+        both = a_finite & b_finite
+        error = tl.where(both, tl.abs(a - b), 0.0)
+        allowed = atol + rtol * size
+        same_odd = (a == b) | ((a != a) & (b != b))
+        wrong = inside & tl.where(both, error > allowed, same_odd == 0)
+        differing += wrong.to(tl.int64)
+        beyond += (wrong & ((both == 0) | (error > outlier * allowed))).to(tl.int64)
+        nonfinite += (wrong & (a_finite == 0) & b_finite).to(tl.int64)
+        odd_expected += (inside & (b_finite == 0)).to(tl.int64)
+        first = tl.minimum(first, tl.where(wrong, at, 0x7FFFFFFFFFFFFFFF))
+        max_abs = tl.maximum(max_abs, error)
+        max_rel = tl.maximum(max_rel, tl.where(both & (size > 1e-30), error / tl.maximum(size, 1e-30), 0.0))
+        max_scaled = tl.maximum(max_scaled, tl.where(both, error / tl.maximum(scale + size, 1e-300), 0.0))
+        start += step
+    tl.atomic_add(counts, tl.sum(differing, 0))
+    tl.atomic_add(counts + 1, tl.sum(beyond, 0))
+    tl.atomic_add(counts + 2, tl.sum(nonfinite, 0))
+    tl.atomic_add(counts + 3, tl.sum(odd_expected, 0))
+    tl.atomic_min(counts + 4, tl.min(first, 0))
+    program = tl.program_id(0)
+    tl.store(worst + program * 3, tl.max(max_abs, 0))
+    tl.store(worst + program * 3 + 1, tl.max(max_rel, 0))
+    tl.store(worst + program * 3 + 2, tl.max(max_scaled, 0))
+
+
+def can_compare(got: torch.Tensor, expected: torch.Tensor) -> bool:
+    return got.is_cuda and got.dtype in FLOATS and expected.dtype in FLOATS and got.numel() > 0
+
+
+def compare(
+    got: torch.Tensor,
+    expected: torch.Tensor,
+    *,
+    atol: float = 0.0,
+    rtol: float = 0.0,
+    outlier: float = 1.0,
+    scale: float = 0.0,
+) -> Counts:
+    """Both of one shape, on the GPU, floating point. max_scaled is the largest |got - expected| / (scale + |expected|)."""
+    mine, theirs = got.reshape(-1), expected.reshape(-1)
+    n = mine.numel()
+    counts = torch.zeros(5, dtype=torch.int64, device=got.device)
+    counts[4] = 0x7FFFFFFFFFFFFFFF
+    programs = min(PROGRAMS, triton.cdiv(n, BLOCK))
+    worst = torch.zeros((programs, 3), dtype=torch.float64, device=got.device)
+    _compare_kernel[(programs,)](mine, theirs, counts, worst, n, atol, rtol, outlier, scale, programs * BLOCK, BLOCK)
+    differing, beyond, nonfinite, odd, first = counts.tolist()
+    max_abs, max_rel, max_scaled = worst.max(0).values.tolist()
+    is_odd = False
+    if differing:
+        is_odd = not bool(torch.isfinite(mine[first])) and bool(torch.isfinite(theirs[first]))
+    return Counts(differing, beyond, nonfinite, first if differing else -1, is_odd, odd, max_abs, max_rel, max_scaled)
+
+
+def warm_up(device: torch.device) -> None:
+    """Compile for the pairs of dtypes that tasks have."""
+    for mine in FLOATS:
+        a = torch.ones(16, dtype=mine, device=device)
+        for theirs in {mine, torch.float64}:
+            compare(a, a.to(theirs))
