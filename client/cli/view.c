@@ -1,6 +1,7 @@
 #include "client/cli/view.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/cli/table.h"
@@ -8,7 +9,7 @@
 #include "common/auto.h"
 #include "common/buffer.h"
 
-#define LABEL_WIDTH 15
+#define LABEL_WIDTH 16
 #define CELLS_MAX 10
 
 /* One row being put together: the cells share a life. */
@@ -403,18 +404,109 @@ print_document(json_t *object, const char *prefix)
     }
 }
 
+/* --- one task --- */
+
+static void add_items(struct buffer *out, const json_t *items);
+
+/* A value as the worker protocol writes it: "float32[4, 8]", "3", "(float32[4], int64[4])". */
+static void
+add_value(struct buffer *out, const json_t *value)
+{
+    const json_t *tensor = json_object_get(value, "tensor"), *number = json_object_get(value, "float");
+    const json_t *items = json_object_get(value, "list");
+
+    if (!items)
+        items = json_object_get(value, "tuple");
+    if (tensor) {
+        text_value(out, json_object_get(tensor, "dtype"));
+        text_value(out, json_object_get(tensor, "shape"));
+    } else if (number) {
+        buffer_printf(out, "%.7g", strtod(json_string_value(number) ? json_string_value(number) : "", NULL));
+    } else if (items) {
+        buffer_add(out, "(");
+        add_items(out, items);
+        buffer_add(out, ")");
+    } else {
+        text_value(out, value);
+    }
+}
+
+static void
+add_items(struct buffer *out, const json_t *items)
+{
+    for (size_t i = 0; i < json_array_size(items); i++) {
+        buffer_add(out, i ? ", " : "");
+        add_value(out, json_array_get(items, i));
+    }
+}
+
+/* "ROWS = 50, COLUMNS = 300" */
+static void
+add_sizes(struct buffer *out, json_t *sizes)
+{
+    const char *key, *before = "";
+    json_t *value;
+
+    json_object_foreach(sizes, key, value)
+    {
+        buffer_printf(out, "%s%s = ", before, key);
+        text_value(out, value);
+        before = ", ";
+    }
+}
+
+static void
+add_case(struct table *t, json_t *one)
+{
+    AUTO_CELLS struct cells c = { 0 };
+
+    if (!json_is_object(one))
+        return;
+    text_value(&c.text[0], json_object_get(one, "name"));
+    add_sizes(&c.text[1], json_object_get(one, "overrides"));
+    add_value(&c.text[2], json_object_get(one, "inputs"));
+    add_value(&c.text[3], json_object_get(one, "outputs"));
+    text_value(&c.text[4], json_object_get(one, "elements"));
+    add_row(t, &c);
+}
+
+static void
+print_cases(json_t *cases)
+{
+    static const char *const titles[] = { "CASE", "CHANGED", "INPUTS", "OUTPUTS", ">ELEMENTS" };
+    json_t *one;
+    size_t i;
+
+    if (!json_is_object(cases))
+        return;
+    putchar('\n');
+    AUTO_TABLE struct table *t = table_new(titles, ARRAY_LEN(titles));
+    add_case(t, json_object_get(cases, "own"));
+    add_case(t, json_object_get(cases, "tiny"));
+    json_array_foreach(json_object_get(cases, "shapes"), i, one)
+    {
+        add_case(t, one);
+    }
+    table_print(t);
+}
+
 void
 view_task(json_t *task)
 {
-    const char *key;
-    json_t *value;
+    AUTO_BUFFER struct buffer sizes = BUFFER_INIT;
+    json_t *spec = json_object_get(task, "spec");
 
-    json_object_foreach(task, key, value)
-    {
-        /* The source is for `--reference`: it would bury the rest. */
-        if (strcmp(key, "reference") != 0)
-            print_part(key, value);
-    }
+    print_member(task, "id", "task");
+    print_member(task, "name", "name");
+    print_member(task, "entry_point", "entry point");
+    print_member(task, "level", "level");
+    print_member(task, "dynamic_shapes", "dynamic shapes");
+    print_member(task, "created", "created");
+    print_member(task, "metadata", "metadata");
+    add_sizes(&sizes, json_object_get(spec, "knobs"));
+    if (sizes.size > 0)
+        print_label("sizes", sizes.data);
+    print_cases(json_object_get(spec, "cases"));
 }
 
 void

@@ -147,9 +147,7 @@ def environment(script: Script, **more: str) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "VERIFIERD_URL": script.url} | more
 
 
-def verifier(
-    script: Script, *arguments: str, text: bytes = b"", **more: str
-) -> subprocess.CompletedProcess[bytes]:
+def verifier(script: Script, *arguments: str, text: bytes = b"", **more: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         [str(VERIFIER), *arguments],
         input=text,
@@ -200,9 +198,9 @@ def test_wait_shows_the_verdict(script: Script, source: str) -> None:
     done = verifier(script, "submit", source, "--task", "softmax", "--wait")
     lines = done.stdout.decode().splitlines()
     assert done.returncode == 0
-    assert "reward         0.8965  (staged, version 2)" in lines
-    assert "speedup        1.310  (95% interval 1.270 to 1.350)" in lines
-    assert lines[lines.index("feedback       first line") + 1] == " " * 15 + "second ?[31mline"
+    assert "reward          0.8965  (staged, version 2)" in lines
+    assert "speedup         1.310  (95% interval 1.270 to 1.350)" in lines
+    assert lines[lines.index("feedback        first line") + 1] == " " * 16 + "second ?[31mline"
     assert lines[-2:] == ["STAGE OUTCOME WAIT ms RUN ms", "ast   pass        0.2   12.5"]
     assert ID in done.stderr.decode()
 
@@ -212,7 +210,7 @@ def test_wait_names_the_first_mismatch_and_fails(script: Script, source: str) ->
     done = verifier(script, "submit", source, "--task", "softmax", "--wait=30")
     expected = "case original, output 0, index [3, 7]: expected 1.5, got nan; 12 of 4096 differ"
     assert done.returncode == 1
-    assert f"first mismatch {expected}" in done.stdout.decode()
+    assert f"first mismatch  {expected}" in done.stdout.decode()
 
 
 def test_json_is_the_service_s_document(script: Script, source: str) -> None:
@@ -227,7 +225,7 @@ def test_infra_has_no_reward(script: Script) -> None:
     script.on("GET /v1/submissions/" + ID, (200, INFRA))
     done = verifier(script, "show", ID)
     assert done.returncode == 0
-    assert "reward         none" in done.stdout.decode()
+    assert "reward          none" in done.stdout.decode()
 
 
 def test_wait_ends_after_its_time(script: Script, source: str) -> None:
@@ -289,6 +287,21 @@ def test_task_add(script: Script, source: str) -> None:
         "dynamic_shapes": True,
         "entry_point": "M",
     }
+
+
+def test_task_show_lists_the_cases(script: Script) -> None:
+    tensor = {"tensor": {"dtype": "float32", "shape": [50, 300], "stride": [300, 1]}}
+    inputs = {"list": [tensor, {"float": "0x1.8p+1"}, None]}
+    own = {"name": "own", "overrides": {}, "inputs": inputs, "outputs": tensor, "elements": 15000}
+    tiny = own | {"name": "tiny", "overrides": {"ROWS": 4}}
+    spec = {"knobs": {"ROWS": 50, "COLUMNS": 300}, "cases": {"own": own, "tiny": tiny, "shapes": []}}
+    task = {"id": "sha256:ab", "name": "softmax", "level": None, "reference": "x = 1\n", "spec": spec}
+    script.on("GET /v1/tasks/softmax", (200, task))
+    lines = verifier(script, "task", "show", "softmax").stdout.decode().splitlines()
+    assert "sizes           ROWS = 50, COLUMNS = 300" in lines
+    row = ["(float32[50,", "300],", "3,", "-)", "float32[50,", "300]", "15000"]
+    assert [line.split() for line in lines[-2:]] == [["own", "-", *row], ["tiny", "ROWS", "=", "4", *row]]
+    assert verifier(script, "task", "show", "softmax", "--reference").stdout == b"x = 1\n"
 
 
 def test_a_refused_reference_shows_its_traceback(script: Script, source: str) -> None:
