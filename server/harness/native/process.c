@@ -259,6 +259,22 @@ moving_in(const struct tree *tree)
     return moving;
 }
 
+/* Through its directory in /proc, which stands for that very process: a number could have a new owner by now, and
+   means another process where /proc shows another namespace than ours. */
+static void
+send_to_shown(int pid, int signal_number)
+{
+    char path[64];
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%d", pid);
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    syscall(SYS_pidfd_send_signal, fd, signal_number, NULL, 0);
+    close(fd);
+}
+
 int
 harness_stop(int pidfd)
 {
@@ -277,7 +293,7 @@ harness_stop(int pidfd)
         int before = stopped;
         read_tree(pid, &tree);
         for (int i = 1; i < tree.n; i++)
-            kill(tree.pids[i], SIGSTOP);
+            send_to_shown(tree.pids[i], SIGSTOP);
         stopped = tree.n;
         if (stopped == before && moving_in(&tree) == 0)
             return stopped;
@@ -296,7 +312,7 @@ harness_cont(int pidfd)
     if (pid != 0)
         read_tree(pid, &tree);
     for (int i = tree.n - 1; i > 0; i--)
-        kill(tree.pids[i], SIGCONT);
+        send_to_shown(tree.pids[i], SIGCONT);
     if (send_to(pidfd, SIGCONT) != 0)
         return -ESRCH;
     return tree.n;

@@ -1,0 +1,1060 @@
+/*
+ * Attempts to get out of the sandbox, each from a child in all of its layers, and, as the control, the same attempt
+ * from a child with none of the optional ones: what is held back must not be held back by chance. A layer that the
+ * host lacks excuses the attempts that only it stops, loudly.
+ */
+#include "server/harness/native/sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/mempolicy.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/shm.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "server/harness/native/process.h"
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+/* Ends of an attempt, and of the processes around it. */
+enum end { HELD = 0, OUT = 10, EXCUSED = 11, BROKEN = 12 };
+
+#define CHILD_UID 61234
+#define FILE_BYTES (1 << 20)
+#define MEMORY_BYTES (256u << 20)
+
+/* What lies about for the attempts to reach for, made before any process. */
+static struct {
+    char base[64], scratch[96], neighbour[96], secret[128], theirs[128], open_dir[96];
+    char socket_path[108], datagram_path[108], abstract_name[64], setuid_copy[128];
+    int tcp_port, secret_fd;
+    pid_t victim;
+    volatile uint32_t *victim_word; /* shared with the victim alone */
+    bool is_root;
+} world;
+
+/* --- attempts: each returns OUT when it got what it wanted --- */
+
+static bool
+can_create(const char *directory)
+{
+    char path[256];
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/escaped", directory);
+    fd = open(path, O_WRONLY | O_CREAT, 0600);
+    if (fd >= 0)
+        unlink(path);
+    return fd >= 0;
+}
+
+static int
+write_into_a_directory_that_is_open_to_all(void)
+{
+    return can_create(world.open_dir) ? OUT : HELD;
+}
+
+static int
+write_into_shared_memory(void)
+{
+    return can_create("/dev/shm") ? OUT : HELD;
+}
+
+static int
+write_a_file_that_is_open_to_all(void)
+{
+    return open(world.theirs, O_WRONLY) >= 0 ? OUT : HELD;
+}
+
+static int
+truncate_a_file_that_is_open_to_all(void)
+{
+    return truncate(world.theirs, 0) == 0 ? OUT : HELD;
+}
+
+static int
+leave_a_link_outside(void)
+{
+    char path[256];
+
+    snprintf(path, sizeof(path), "%s/link", world.open_dir);
+    if (symlink("/etc/passwd", path) != 0)
+        return HELD;
+    unlink(path);
+    return OUT;
+}
+
+static int
+read_a_neighbours_scratch(void)
+{
+    char path[160];
+
+    snprintf(path, sizeof(path), "%s/answer", world.neighbour);
+    return open(path, O_RDONLY) >= 0 ? OUT : HELD;
+}
+
+static int
+list_the_neighbours(void)
+{
+    return access(world.neighbour, F_OK) == 0 ? OUT : HELD;
+}
+
+static int
+use_an_inherited_descriptor(void)
+{
+    return fcntl(world.secret_fd, F_GETFD) >= 0 ? OUT : HELD;
+}
+
+static int
+kill_the_daemon(void)
+{
+    return kill(world.victim, 0) == 0 ? OUT : HELD;
+}
+
+static int
+signal_by_pidfd(void)
+{
+    return syscall(SYS_pidfd_open, world.victim, 0) >= 0 ? OUT : HELD;
+}
+
+static int
+find_the_daemon_in_proc(void)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)world.victim);
+    return access(path, F_OK) == 0 ? OUT : HELD;
+}
+
+static int
+trace_a_process(void)
+{
+    pid_t pid = fork();
+    int status = 0;
+
+    if (pid == 0)
+        _exit(ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0 ? OUT : HELD);
+    waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : BROKEN;
+}
+
+static int
+read_another_process_memory(void)
+{
+    char byte = 0, copy = 0;
+    struct iovec mine = { &copy, 1 }, its = { &byte, 1 };
+
+    return process_vm_readv(getpid(), &mine, 1, &its, 1, 0) == 1 ? OUT : HELD;
+}
+
+static int
+connect_by_tcp(void)
+{
+    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons((uint16_t)world.tcp_port) };
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0 ? OUT : HELD;
+}
+
+static int
+send_by_udp(void)
+{
+    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(9) };
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return fd >= 0 && sendto(fd, "x", 1, 0, (struct sockaddr *)&to, sizeof(to)) == 1 ? OUT : HELD;
+}
+
+static int
+talk_to_the_kernel_by_netlink(void)
+{
+    return socket(AF_NETLINK, SOCK_RAW, 0) >= 0 ? OUT : HELD;
+}
+
+static int
+unix_address(struct sockaddr_un *to, const char *name)
+{
+    memset(to, 0, sizeof(*to));
+    to->sun_family = AF_UNIX;
+    memcpy(to->sun_path + (name[0] == '@'), name + (name[0] == '@'), strlen(name) - (name[0] == '@'));
+    return (int)(offsetof(struct sockaddr_un, sun_path) + strlen(name));
+}
+
+static bool
+can_connect(const char *name)
+{
+    struct sockaddr_un to;
+    int size = unix_address(&to, name);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+    return fd >= 0 && connect(fd, (struct sockaddr *)&to, (socklen_t)size) == 0;
+}
+
+static int
+connect_to_a_socket_in_a_directory(void)
+{
+    return can_connect(world.socket_path) ? OUT : HELD;
+}
+
+static int
+connect_to_an_abstract_socket(void)
+{
+    return can_connect(world.abstract_name) ? OUT : HELD;
+}
+
+static int
+send_a_datagram_to_a_host_service(void)
+{
+    struct sockaddr_un to;
+    int size = unix_address(&to, world.datagram_path);
+    int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+
+    return fd >= 0 && sendto(fd, "x", 1, 0, (struct sockaddr *)&to, (socklen_t)size) == 1 ? OUT : HELD;
+}
+
+static int
+mount_something(void)
+{
+    return mount("none", world.scratch, "tmpfs", 0, NULL) == 0 ? OUT : HELD;
+}
+
+static int
+make_a_user_namespace(void)
+{
+    return unshare(CLONE_NEWUSER) == 0 ? OUT : HELD;
+}
+
+static int
+clone_into_a_user_namespace(void)
+{
+    long pid = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, NULL);
+
+    if (pid == 0)
+        _exit(0);
+    return pid > 0 ? OUT : HELD;
+}
+
+static int
+clone3_into_a_user_namespace(void)
+{
+    uint64_t args[8] = { CLONE_NEWUSER, 0, 0, 0, SIGCHLD, 0, 0, 0 };
+    long pid = syscall(435, args, sizeof(args));
+
+    if (pid == 0)
+        _exit(0);
+    return pid > 0 ? OUT : HELD;
+}
+
+static int
+become_root(void)
+{
+    return setuid(0) == 0 && world.is_root && geteuid() == 0 ? OUT : HELD;
+}
+
+static int
+keep_a_capability(void)
+{
+    for (unsigned long cap = 0; cap < 41; cap++)
+        if (prctl(PR_CAPBSET_READ, cap, 0, 0, 0) > 0)
+            return OUT;
+    return HELD;
+}
+
+/* A copy of id(1) with the setuid bit, owned by root, tells whose rights it got. */
+static int
+run_a_setuid_program(void)
+{
+    int out[2], status = 0;
+    char text[16] = "";
+    pid_t pid;
+
+    if (pipe(out) != 0 || (pid = fork()) < 0)
+        return BROKEN;
+    if (pid == 0) {
+        dup2(out[1], 1);
+        execl(world.setuid_copy, "id", "-u", (char *)NULL);
+        _exit(BROKEN);
+    }
+    close(out[1]);
+    if (read(out[0], text, sizeof(text) - 1) <= 0)
+        return BROKEN;
+    waitpid(pid, &status, 0);
+    return strcmp(text, "0\n") == 0 ? OUT : HELD;
+}
+
+static int
+make_a_device_node(void)
+{
+    return mknod("node", S_IFBLK | 0600, makedev(8, 0)) == 0 ? OUT : HELD;
+}
+
+static int
+use_io_uring(void)
+{
+    char params[256] = { 0 };
+
+    return syscall(425, 2, params) >= 0 || errno == ENOSYS ? OUT : HELD;
+}
+
+static int
+call_number(long number, int denied)
+{
+    /* Arguments that the kernel would refuse in another way: only the filter answers like this. */
+    errno = 0;
+    return syscall(number, -1, -1, -1, -1, -1, -1) < 0 && errno == denied ? HELD : OUT;
+}
+
+static int
+use_bpf(void)
+{
+    return call_number(SYS_bpf, EPERM);
+}
+
+static int
+use_performance_counters(void)
+{
+    return call_number(SYS_perf_event_open, EPERM);
+}
+
+static int
+use_userfaultfd(void)
+{
+    return syscall(SYS_userfaultfd, 1) >= 0 ? OUT : HELD;
+}
+
+static int
+use_the_keyring(void)
+{
+    return syscall(SYS_keyctl, 0, -3, 0) >= 0 ? OUT : HELD;
+}
+
+static int
+open_a_file_by_handle(void)
+{
+    return call_number(SYS_open_by_handle_at, EPERM);
+}
+
+static int
+enter_a_namespace(void)
+{
+    return call_number(SYS_setns, EPERM);
+}
+
+static int
+copy_a_descriptor_from_a_process(void)
+{
+    return call_number(438, EPERM);
+}
+
+static int
+load_a_module(void)
+{
+    return call_number(SYS_finit_module, EPERM);
+}
+
+static int
+rename_the_host(void)
+{
+    return call_number(SYS_sethostname, EPERM);
+}
+
+static int
+type_into_the_terminal(void)
+{
+    /* No descriptor: the filter looks at the request first, and a filter that fails types nowhere. */
+    errno = 0;
+    return ioctl(-1, 0x5412, "x") < 0 && errno == EPERM ? HELD : OUT;
+}
+
+static int
+lower_everyones_priority(void)
+{
+    /* Of a user who runs nothing, lest a filter that fails slow this machine down. */
+    errno = 0;
+    return setpriority(PRIO_USER, 3999999999U, 19) < 0 && errno == EPERM ? HELD : OUT;
+}
+
+static int
+go_real_time(void)
+{
+    struct sched_param p = { .sched_priority = 1 };
+
+    return sched_setscheduler(0, SCHED_FIFO, &p) == 0 ? OUT : HELD;
+}
+
+/* Whether it stays is seen from outside, by its key. */
+static int
+leave_a_shared_memory_segment(void)
+{
+    shmget(0x76657269, 4096, IPC_CREAT | 0666);
+    return HELD;
+}
+
+static int
+change_a_setting_of_the_kernel(void)
+{
+    return open("/proc/sys/kernel/core_pattern", O_WRONLY) >= 0 || open("/proc/sysrq-trigger", O_WRONLY) >= 0
+               ? OUT
+               : HELD;
+}
+
+static int
+write_to_sysfs(void)
+{
+    return open("/sys/kernel/mm/transparent_hugepage/enabled", O_WRONLY) >= 0 ? OUT : HELD;
+}
+
+static int
+open_the_disk(void)
+{
+    return open("/dev/vda", O_RDWR) >= 0 || open("/dev/sda", O_RDWR) >= 0 || open("/dev/mem", O_RDWR) >= 0
+               ? OUT
+               : HELD;
+}
+
+static int
+raise_a_limit(void)
+{
+    struct rlimit r = { RLIM_INFINITY, RLIM_INFINITY };
+
+    return setrlimit(RLIMIT_FSIZE, &r) == 0 ? OUT : HELD;
+}
+
+static int
+write_a_huge_file(void)
+{
+    int fd = open("huge", O_WRONLY | O_CREAT, 0600);
+
+    signal(SIGXFSZ, SIG_IGN);
+    return fd >= 0 && pwrite(fd, "x", 1, FILE_BYTES) == 1 ? OUT : HELD;
+}
+
+static int
+take_all_memory(void)
+{
+    void *p = mmap(NULL, 2UL * MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return p != MAP_FAILED ? OUT : HELD;
+}
+
+#if defined(__x86_64__)
+static int
+use_the_second_set_of_numbers(void)
+{
+    errno = 0;
+    return syscall(0x40000000L + SYS_getpid) < 0 && errno == ENOSYS ? HELD : OUT;
+}
+
+static int
+use_the_32_bit_calls(void)
+{
+    pid_t pid = fork();
+    int status = 0;
+
+    if (pid == 0) {
+        long answer;
+        __asm__ volatile("int $0x80" : "=a"(answer) : "a"(20L) : "memory"); /* getpid of i386 */
+        _exit(answer > 0 ? OUT : HELD);
+    }
+    waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : HELD;
+}
+#endif
+
+/* --- what must go on working: the driver, torch and Triton do all of this --- */
+
+static int
+do_what_the_driver_does(void)
+{
+    char path[64];
+    struct sockaddr_un to;
+    int fd, size;
+    void *page;
+
+    snprintf(path, sizeof(path), "/proc/self/task/%d/comm", (int)getpid());
+    fd = open(path, O_WRONLY);
+    if (fd < 0 || write(fd, "cuda", 4) != 4)
+        return 20;
+    size = unix_address(&to, "@cuda-uvmfd-0-0");
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&to, (socklen_t)size) != 0 || listen(fd, 4) != 0)
+        return 21;
+    fd = memfd_create("driver", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, 4096) != 0)
+        return 22;
+    page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED || mprotect(page, 4096, PROT_READ | PROT_EXEC) != 0)
+        return 23;
+    if (mmap(NULL, 1UL << 40, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) == MAP_FAILED)
+        return 24;
+    if (syscall(SYS_set_mempolicy, MPOL_DEFAULT, NULL, 0) != 0)
+        return 25;
+    if (open("/proc/meminfo", O_RDONLY) < 0 || open("/sys/devices/system/cpu/online", O_RDONLY) < 0)
+        return 26;
+    return open("/dev/null", O_RDWR) >= 0 ? HELD : 27;
+}
+
+static void *
+say_yes(void *arg)
+{
+    *(int *)arg = 1;
+    return NULL;
+}
+
+static int
+do_what_a_compiler_does(void)
+{
+    pthread_t thread;
+    int ran = 0, status = 0, fds[2];
+    pid_t pid;
+
+    if (pthread_create(&thread, NULL, say_yes, &ran) != 0 || pthread_join(thread, NULL) != 0 || !ran)
+        return 30;
+    pid = fork();
+    if (pid == 0) {
+        execl("/bin/sh", "sh", "-c",
+              "set -e; mkdir -p cache; echo 'exit 5' > cache/run; chmod +x cache/run; sh cache/run",
+              (char *)NULL);
+        _exit(31);
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 5)
+        return 31;
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) != 0 || pipe(fds) != 0)
+        return 32;
+    if (rename("cache", "cache2") != 0 || access("cache2/run", X_OK) != 0)
+        return 33;
+    pid = fork();
+    if (pid == 0)
+        for (;;)
+            pause();
+    return kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid ? HELD : 34;
+}
+
+/* --- the stage --- */
+
+static const struct attempt {
+    const char *name;
+    int (*act)(void);
+    const char *layers; /* any one of these stops it, comma-separated; NULL: a required step does */
+    enum {
+        NO_CONTROL,
+        CONTROL,
+        ROOTS_CONTROL
+    } control; /* without the optional layers it gets out (root does) */
+} attempts[] = {
+#define STOPPED_BY(act, layers) \
+    {                           \
+#act, act, layers, true \
+    }
+#define STOPPED_TWICE(act)     \
+    {                          \
+#act, act, NULL, false \
+    }
+    STOPPED_BY(write_into_a_directory_that_is_open_to_all, "landlock"),
+    STOPPED_BY(write_into_shared_memory, "landlock"),
+    STOPPED_BY(write_a_file_that_is_open_to_all, "landlock"),
+    STOPPED_BY(truncate_a_file_that_is_open_to_all, "landlock"),
+    STOPPED_BY(leave_a_link_outside, "landlock"),
+    STOPPED_BY(read_a_neighbours_scratch, "uid,hidden"),
+    STOPPED_BY(list_the_neighbours, "hidden"),
+    STOPPED_TWICE(use_an_inherited_descriptor),
+    STOPPED_BY(kill_the_daemon, "pid_namespace,seccomp,landlock_scopes"),
+    STOPPED_BY(signal_by_pidfd, "pid_namespace,seccomp"),
+    STOPPED_BY(find_the_daemon_in_proc, "proc"),
+    STOPPED_BY(trace_a_process, "seccomp"),
+    STOPPED_BY(read_another_process_memory, "seccomp"),
+    STOPPED_BY(connect_by_tcp, "seccomp,net_namespace,landlock_tcp"),
+    STOPPED_BY(send_by_udp, "seccomp,net_namespace"),
+    STOPPED_BY(talk_to_the_kernel_by_netlink, "seccomp"),
+    STOPPED_BY(connect_to_a_socket_in_a_directory, "seccomp"),
+    STOPPED_BY(connect_to_an_abstract_socket, "seccomp,net_namespace,landlock_scopes"),
+    STOPPED_BY(send_a_datagram_to_a_host_service, "seccomp"),
+    STOPPED_TWICE(mount_something),
+    STOPPED_BY(make_a_user_namespace, "seccomp"),
+    STOPPED_BY(clone_into_a_user_namespace, "seccomp"),
+    STOPPED_BY(clone3_into_a_user_namespace, "seccomp"),
+    { "become_root", become_root, "uid,user_namespace", NO_CONTROL },
+    STOPPED_BY(keep_a_capability, "bounding_set"),
+    STOPPED_TWICE(run_a_setuid_program),
+    STOPPED_TWICE(make_a_device_node),
+    STOPPED_BY(use_io_uring, "seccomp"),
+    STOPPED_BY(use_bpf, "seccomp"),
+    STOPPED_BY(use_performance_counters, "seccomp"),
+    { "use_userfaultfd", use_userfaultfd, "seccomp", NO_CONTROL },
+    STOPPED_BY(use_the_keyring, "seccomp"),
+    { "open_a_file_by_handle", open_a_file_by_handle, "seccomp", NO_CONTROL },
+    STOPPED_BY(enter_a_namespace, "seccomp"),
+    STOPPED_BY(copy_a_descriptor_from_a_process, "seccomp"),
+    { "load_a_module", load_a_module, "seccomp", NO_CONTROL },
+    { "rename_the_host", rename_the_host, "seccomp", NO_CONTROL },
+    STOPPED_BY(type_into_the_terminal, "seccomp"),
+    STOPPED_BY(lower_everyones_priority, "seccomp"),
+    STOPPED_TWICE(go_real_time),
+    { "change_a_setting_of_the_kernel", change_a_setting_of_the_kernel, "uid,user_namespace", ROOTS_CONTROL },
+    { "write_to_sysfs", write_to_sysfs, "landlock,uid", ROOTS_CONTROL },
+    { "open_the_disk", open_the_disk, "landlock,uid", NO_CONTROL },
+    STOPPED_TWICE(raise_a_limit),
+    STOPPED_TWICE(write_a_huge_file),
+    STOPPED_TWICE(take_all_memory),
+#if defined(__x86_64__)
+    { "use_the_second_set_of_numbers", use_the_second_set_of_numbers, "seccomp", NO_CONTROL },
+    { "use_the_32_bit_calls", use_the_32_bit_calls, "seccomp", NO_CONTROL },
+#endif
+    STOPPED_TWICE(do_what_the_driver_does),
+    STOPPED_TWICE(do_what_a_compiler_does),
+};
+
+static struct harness_sandbox
+settings(void)
+{
+    static const char *hidden[] = { NULL, NULL };
+    struct harness_sandbox s = { .scratch = world.scratch,
+                                 .uid = world.is_root ? CHILD_UID : -1,
+                                 .memory_bytes = MEMORY_BYTES,
+                                 .file_bytes = FILE_BYTES,
+                                 .files = 256,
+                                 .processes = 4096,
+                                 .hidden = hidden };
+
+    hidden[0] = world.base;
+    return s;
+}
+
+/* In the child: confine, then act. */
+static void
+run_attempt(const struct harness_sandbox *s, int (*act)(void))
+{
+    char report[HARNESS_SANDBOX_REPORT_MAX];
+
+    if (harness_sandbox_enter(s, report, sizeof(report)) != 0) {
+        fprintf(stderr, "%s\n", harness_error());
+        _exit(BROKEN);
+    }
+    _exit(act());
+}
+
+static bool
+is_on(const char *report, const char *layer, size_t n)
+{
+    char entry[64];
+
+    snprintf(entry, sizeof(entry), "\"%.*s\":\"on\"", (int)n, layer);
+    return strstr(report, entry) != NULL;
+}
+
+static bool
+any_on(const char *report, const char *layers)
+{
+    for (const char *at = layers; at != NULL && *at != '\0';) {
+        size_t n = strcspn(at, ",");
+        if (is_on(report, at, n))
+            return true;
+        at += n + (at[n] == ',');
+    }
+    return layers == NULL;
+}
+
+static int
+run_in_child(struct harness_sandbox *s, int (*act)(void))
+{
+    int fd = harness_sandbox_wants_pid_namespace(s->layers) ? harness_pid_namespace_begin() : -1;
+    int status = 0;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        run_attempt(s, act);
+    if (fd >= 0 && harness_pid_namespace_end(fd) != 0)
+        return BROKEN;
+    if (pid < 0 || waitpid(pid, &status, 0) != pid)
+        return BROKEN;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : BROKEN;
+}
+
+/* As a zygote: probe, then one child for the attempt; without the layers, if it is the control. */
+static int
+be_zygote(const struct attempt *a, bool is_control, int mode)
+{
+    struct harness_sandbox s = settings();
+    char report[HARNESS_SANDBOX_REPORT_MAX];
+
+    s.zygote = (uint64_t)mode;
+    if (is_control) {
+        s.uid = -1;
+        s.hidden = NULL;
+    } else if (harness_sandbox_probe(&s, &s.layers, report, sizeof(report)) != 0) {
+        fprintf(stderr, "%s\n", harness_error());
+        return BROKEN;
+    }
+    if (!is_control && !any_on(report, a->layers))
+        return EXCUSED;
+    return run_in_child(&s, a->act);
+}
+
+/* Everything in processes of its own, as the daemon starts them: guard, zygote, child. */
+static int
+play(const struct attempt *a, bool is_control)
+{
+    int status = 0;
+    pid_t guard;
+
+    /* Restore what an earlier control may have changed; root's child owns scratch from then on. */
+    if (world.is_root && chown(world.scratch, 0, 0) != 0)
+        return BROKEN;
+    guard = fork();
+    if (guard == 0) {
+        int mode = is_control ? 0 : harness_zygote_unshare();
+        pid_t zygote = mode == 0 ? 0 : fork();
+        if (zygote > 0)
+            harness_zygote_guard(zygote);
+        _exit(be_zygote(a, is_control, mode));
+    }
+    if (guard < 0 || waitpid(guard, &status, 0) != guard || !WIFEXITED(status))
+        return BROKEN;
+    return WEXITSTATUS(status);
+}
+
+static void
+attempt_is_held(void **state)
+{
+    const struct attempt *a = *state;
+    bool has_control = a->control == CONTROL || (a->control == ROOTS_CONTROL && world.is_root);
+    int end = play(a, false);
+
+    if (end == EXCUSED) {
+        print_message("SKIP %s: the host lacks %s\n", a->name, a->layers);
+        skip();
+    }
+    if (end != HELD)
+        fail_msg("%s: ended as %d (%d: it got out)", a->name, end, OUT);
+    if (has_control && (end = play(a, true)) != OUT)
+        fail_msg("%s without the layers ended as %d: the attempt proves nothing", a->name, end);
+}
+
+/* --- whole-process behaviour --- */
+
+static int
+outlive_the_child(void)
+{
+    if (fork() == 0) {
+        setsid();
+        if (fork() == 0)
+            for (;;)
+                pause();
+        _exit(0);
+    }
+    for (;;)
+        pause();
+    return OUT;
+}
+
+/* In a zygote. The write end of a pipe is inherited by every descendant: end of file means that none is left. */
+static int
+kill_and_look(int mode)
+{
+    struct harness_sandbox s = settings();
+    char report[HARNESS_SANDBOX_REPORT_MAX], byte;
+    int leash[2], fd, pidfd, n = 0;
+    pid_t pid;
+
+    s.zygote = (uint64_t)mode;
+    if (pipe(leash) != 0 || harness_sandbox_probe(&s, &s.layers, report, sizeof(report)) != 0)
+        return 20;
+    if (!harness_sandbox_wants_pid_namespace(s.layers))
+        return EXCUSED;
+    s.keep = &leash[1];
+    s.n_keep = 1;
+    fd = harness_pid_namespace_begin();
+    pid = fork();
+    if (pid == 0)
+        run_attempt(&s, outlive_the_child);
+    if (harness_pid_namespace_end(fd) != 0)
+        return 21;
+    close(leash[1]);
+    pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    /* Frozen together: the child, and the grandchild in a session of its own, once it is there. */
+    for (int round = 0; n < 2 && round < 5000; round++) {
+        usleep(1000);
+        n = harness_stop(pidfd);
+        if (harness_cont(pidfd) != n)
+            return 22;
+    }
+    if (n < 2)
+        return 23;
+    kill(pid, SIGKILL);
+    if (waitpid(pid, NULL, 0) != pid)
+        return 24;
+    if (poll(&(struct pollfd){ .fd = leash[0], .events = POLLIN }, 1, 5000) != 1 ||
+        read(leash[0], &byte, 1) != 0)
+        return 25;
+    return harness_stop(pidfd) == -ESRCH ? HELD : 26;
+}
+
+static void
+nothing_survives_the_kill(void **state)
+{
+    int status = 0, end;
+    pid_t guard = fork();
+    (void)state;
+
+    if (guard == 0) {
+        int mode = harness_zygote_unshare();
+        pid_t zygote = mode == 0 ? 0 : fork();
+        if (zygote > 0)
+            harness_zygote_guard(zygote);
+        _exit(kill_and_look(mode));
+    }
+    assert_int_equal(waitpid(guard, &status, 0), guard);
+    end = WIFEXITED(status) ? WEXITSTATUS(status) : BROKEN;
+    if (end == EXCUSED) {
+        print_message("SKIP nothing_survives_the_kill: the host lacks PID namespaces\n");
+        skip();
+    }
+    assert_int_equal(end, HELD);
+}
+
+static int
+count_without_end(void)
+{
+    for (;;)
+        ++*world.victim_word;
+    return OUT;
+}
+
+static void
+a_frozen_child_does_not_move(void **state)
+{
+    uint32_t seen;
+    pid_t pid = fork();
+    int pidfd;
+    (void)state;
+
+    if (pid == 0)
+        _exit(count_without_end());
+    pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    for (int round = 0; round < 50; round++) {
+        seen = *world.victim_word;
+        while (*world.victim_word == seen)
+            usleep(100);
+        assert_int_equal(harness_stop(pidfd), 1);
+        seen = *world.victim_word;
+        usleep(500);
+        assert_int_equal(*world.victim_word, seen);
+        assert_int_equal(harness_cont(pidfd), 1);
+    }
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(pidfd);
+}
+
+/* A step that the probe found and that then fails must end the child, and say which step it was. */
+static void
+half_a_sandbox_is_an_error(void **state)
+{
+    struct harness_sandbox s = settings();
+    char report[HARNESS_SANDBOX_REPORT_MAX];
+    int status;
+    pid_t pid;
+    (void)state;
+
+    s.layers = ~0ULL; /* not in a PID namespace of its own, though the layers say so */
+    pid = fork();
+    if (pid == 0) {
+        int code = harness_sandbox_enter(&s, report, sizeof(report));
+        _exit(code < 0 && strstr(harness_error(), "step pid_namespace") != NULL ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void
+wrong_settings_are_named(void **state)
+{
+    struct harness_sandbox s = settings();
+    char report[HARNESS_SANDBOX_REPORT_MAX];
+    uint64_t layers;
+    (void)state;
+
+    s.scratch = "relative";
+    assert_int_equal(harness_sandbox_probe(&s, &layers, report, sizeof(report)), -EINVAL);
+    s.scratch = "/nowhere/at/all";
+    assert_true(harness_sandbox_probe(&s, &layers, report, sizeof(report)) < 0);
+    assert_non_null(strstr(harness_error(), "step scratch: open /nowhere/at/all"));
+    s = settings();
+    s.uid = 0;
+    assert_int_equal(harness_sandbox_probe(&s, &layers, report, sizeof(report)), -EINVAL);
+    s = settings();
+    assert_int_equal(harness_sandbox_probe(&s, &layers, report, 100), -EINVAL);
+}
+
+/* --- the world --- */
+
+static void
+write_text(const char *path, const char *text, mode_t mode)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, mode);
+
+    if (fd < 0 || write(fd, text, strlen(text)) < 0 || fchmod(fd, mode) != 0)
+        abort();
+    close(fd);
+}
+
+static void
+copy_id_with_setuid(void)
+{
+    char command[400];
+
+    snprintf(command, sizeof(command), "cp /usr/bin/id %s && chmod 4755 %s", world.setuid_copy,
+             world.setuid_copy);
+    if (system(command) != 0)
+        abort();
+}
+
+static int
+listen_on(const char *name, int type)
+{
+    struct sockaddr_un to;
+    int size = unix_address(&to, name);
+    int fd = socket(AF_UNIX, type, 0);
+
+    if (fd < 0 || bind(fd, (struct sockaddr *)&to, (socklen_t)size) != 0 ||
+        (type == SOCK_STREAM && listen(fd, 64) != 0))
+        abort();
+    if (name[0] != '@' && chmod(name, 0777) != 0)
+        abort();
+    return fd;
+}
+
+static void
+listen_by_tcp(void)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET };
+    socklen_t size = sizeof(at);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&at, size) != 0 || listen(fd, 64) != 0 ||
+        getsockname(fd, (struct sockaddr *)&at, &size) != 0)
+        abort();
+    world.tcp_port = ntohs(at.sin_port);
+}
+
+static void
+make_directories(void)
+{
+    snprintf(world.base, sizeof(world.base), "/tmp/verifierd-sandbox-XXXXXX");
+    if (mkdtemp(world.base) == NULL || chmod(world.base, 0755) != 0)
+        abort();
+    snprintf(world.scratch, sizeof(world.scratch), "%s/mine", world.base);
+    snprintf(world.neighbour, sizeof(world.neighbour), "%s/neighbour", world.base);
+    snprintf(world.open_dir, sizeof(world.open_dir), "%s.open", world.base);
+    if (mkdir(world.scratch, 0700) != 0 || mkdir(world.neighbour, 0700) != 0 ||
+        mkdir(world.open_dir, 0777) != 0 || chmod(world.open_dir, 0777) != 0)
+        abort();
+}
+
+static int
+build_world(void **state)
+{
+    (void)state;
+    world.is_root = geteuid() == 0;
+    make_directories();
+    snprintf(world.secret, sizeof(world.secret), "%s/answer", world.neighbour);
+    snprintf(world.theirs, sizeof(world.theirs), "%s/theirs", world.open_dir);
+    snprintf(world.setuid_copy, sizeof(world.setuid_copy), "%s/id", world.open_dir);
+    snprintf(world.socket_path, sizeof(world.socket_path), "%s/stream", world.open_dir);
+    snprintf(world.datagram_path, sizeof(world.datagram_path), "%s/datagram", world.open_dir);
+    snprintf(world.abstract_name, sizeof(world.abstract_name), "@verifierd-test-%d", (int)getpid());
+    write_text(world.secret, "42", 0600);
+    write_text(world.theirs, "theirs", 0666);
+    copy_id_with_setuid();
+    listen_on(world.socket_path, SOCK_STREAM);
+    listen_on(world.datagram_path, SOCK_DGRAM);
+    listen_on(world.abstract_name, SOCK_STREAM);
+    listen_by_tcp();
+    world.secret_fd = open(world.secret, O_RDONLY);
+    world.victim_word = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    world.victim = fork();
+    if (world.victim == 0)
+        for (;;)
+            pause();
+    return 0;
+}
+
+static int
+tear_down_world(void **state)
+{
+    char command[200];
+    int status = 0;
+    (void)state;
+
+    kill(world.victim, SIGKILL);
+    waitpid(world.victim, &status, 0);
+    snprintf(command, sizeof(command), "rm -rf %s %s.open", world.base, world.base);
+    return system(command);
+}
+
+static void
+no_segment_was_left_behind(void **state)
+{
+    struct attempt a = { "leave_a_shared_memory_segment", leave_a_shared_memory_segment,
+                         "ipc_namespace,seccomp", NO_CONTROL };
+    int id;
+    (void)state;
+
+    assert_int_equal(play(&a, false), HELD);
+    assert_int_equal(shmget(0x76657269, 4096, 0), -1);
+    assert_int_equal(play(&a, true), HELD);
+    id = shmget(0x76657269, 4096, 0); /* the control's */
+    assert_true(id >= 0);
+    shmctl(id, IPC_RMID, NULL);
+}
+
+#define N_ATTEMPTS (sizeof(attempts) / sizeof(attempts[0]))
+
+int
+main(void)
+{
+    struct CMUnitTest tests[N_ATTEMPTS + 5] = { { NULL, NULL, NULL, NULL, NULL } };
+    const struct CMUnitTest others[] = {
+        cmocka_unit_test(no_segment_was_left_behind),   cmocka_unit_test(nothing_survives_the_kill),
+        cmocka_unit_test(a_frozen_child_does_not_move), cmocka_unit_test(half_a_sandbox_is_an_error),
+        cmocka_unit_test(wrong_settings_are_named),
+    };
+
+    for (size_t i = 0; i < N_ATTEMPTS; i++)
+        tests[i] = (struct CMUnitTest){ attempts[i].name, attempt_is_held, NULL, NULL,
+                                        (void *)(uintptr_t)&attempts[i] };
+    memcpy(&tests[N_ATTEMPTS], others, sizeof(others));
+    return cmocka_run_group_tests(tests, build_world, tear_down_world);
+}
