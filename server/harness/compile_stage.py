@@ -34,7 +34,7 @@ from torch._subclasses.fake_tensor import (
 )
 from triton.compiler.errors import CompilationError
 from triton.runtime.autotuner import Autotuner
-from triton.runtime.errors import OutOfResources, PTXASError
+from triton.runtime.errors import OutOfResources
 from triton.runtime.jit import JITFunction
 
 CONFIGS_MAX: Final = 64
@@ -79,11 +79,19 @@ class Record:
 
     kernels: dict[str, Compiled] = field(default_factory=dict)
     raised: list[BaseException] = field(default_factory=list)
+    errors: dict[int, wire.Json] = field(default_factory=dict)
+    """By identity of what was raised; `raised` keeps the identities from being used again."""
     launches: int = 0
     flags: set[str] = field(default_factory=set)
 
     def kernel(self, name: str) -> Compiled:
         return self.kernels.setdefault(name, Compiled(name))
+
+    def note(self, error: BaseException, kernel: Any) -> wire.Json:
+        """Remember that the exception means that the kernel does not compile."""
+        self.raised.append(error)
+        self.errors[id(error)] = kernel_error(error, kernel)
+        return self.errors[id(error)]
 
 
 class Failure(Exception):
@@ -175,13 +183,29 @@ def watch_compiler(record: Record) -> None:
             return compile_really(src, *arguments, **options)
         except Exception as error:
             noted.failures += 1
-            noted.error = kernel_error(error, kernel)
-            record.raised.append(error)
+            noted.error = record.note(error, kernel)
             raise
         finally:
             noted.nanoseconds += time.monotonic_ns() - begun
 
     package.compile = compile_and_note
+
+
+def watch_resources(record: Record) -> None:
+    """Note kernels that compile but ask for more than the device has: Triton finds that out before a launch."""
+    kernel_class: Any = triton.compiler.CompiledKernel
+    begin_really: Callable[[Any], None] = kernel_class._init_handles
+
+    def begin_and_note(kernel: Any) -> None:
+        try:
+            begin_really(kernel)
+        except OutOfResources as error:
+            noted = record.kernel(str(kernel.name))
+            noted.failures += 1
+            noted.error = record.note(error, getattr(kernel.src, "fn", None))
+            raise
+
+    kernel_class._init_handles = begin_and_note
 
 
 def watch_launches(record: Record) -> None:
@@ -249,15 +273,10 @@ def _compile_failure(error: BaseException, record: Record) -> Failure | None:
     """The failure that the exception means when a kernel did not compile, else None."""
     link: BaseException | None = error
     while link is not None:
-        if any(link is known for known in record.raised) or isinstance(link, OutOfResources | PTXASError):
+        if any(link is known for known in record.raised):
             break
         link = link.__cause__ or link.__context__
-    if link is None:
-        return None
-    for kernel in record.kernels.values():
-        if kernel.error is not None and any(link is known for known in record.raised):
-            return Failure("compile", kernel.error)
-    return Failure("compile", wire.error_json(link, line=wire.error_line(error, wire.CANDIDATE_FILE)))
+    return None if link is None else Failure("compile", record.errors[id(link)])
 
 
 def _run_case(module: ModuleType, entry: str, case: dict[str, Any], record: Record) -> BaseException | None:
@@ -345,6 +364,7 @@ def prepare(target: str, cache: Path, layers: tuple[Path, ...] = ()) -> Record:
     fake_cuda.install_torch_cuda(device)
     fake_cuda.install_fake_tensors()
     watch_compiler(record)
+    watch_resources(record)
     watch_launches(record)
     bound_autotuner(record)
     return record

@@ -27,6 +27,9 @@ import prime
 import wire
 
 ROLES: Final = {"compile": ("ast", "compile", "inspect"), "run": ("run",)}
+FOREIGN_ROLES: Final = ("compile", "run")
+"""Roles in which foreign code runs."""
+
 KILL_WAIT_S: Final = 10.0
 """How long a killed child may take to be gone before the zygote gives up on it (it may hang in a driver)."""
 
@@ -157,9 +160,7 @@ class Zygote:
 
     def _become(self, request: Spawn, channel_fd: int, output_fd: int, error_fd: int) -> None:
         """In the child: confine, then serve the role. Never returns."""
-        status = HARNESS_FAILED
         try:
-            signal.set_wakeup_fd(-1)
             _redirect(output_fd)
             settings = native.SandboxSettings(
                 scratch=request.scratch,
@@ -172,22 +173,25 @@ class Zygote:
             os.umask(0o077)
             prime.child_environment(request.scratch)
             prime.reseed()
-            channel = wire.Channel(channel_fd)
+            if request.role in FOREIGN_ROLES and os.getpid() == 1:
+                _stay_as_init(error_fd, os.fork())
         except BaseException:
-            with contextlib.suppress(OSError):
-                os.write(error_fd, traceback.format_exc().encode("utf-8", "replace")[-4096:])
-            os._exit(status)
-        os.close(error_fd)
+            _tell(error_fd, {"error": traceback.format_exc()[-4096:]})
+            os._exit(HARNESS_FAILED)
+        if request.role in FOREIGN_ROLES:
+            os.close(error_fd)
+        status = HARNESS_FAILED
         try:
-            run_role(request.role, channel, request.scratch, self._device)
+            run_role(request.role, wire.Channel(channel_fd), request.scratch, self._device)
             status = 0
         except BaseException:
             with contextlib.suppress(BaseException):
                 traceback.print_exc()
-        with contextlib.suppress(BaseException):
-            sys.stdout.flush()
-        with contextlib.suppress(BaseException):
-            sys.stderr.flush()
+            if request.role not in FOREIGN_ROLES:
+                _tell(error_fd, {"error": traceback.format_exc()[-4096:]})
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(BaseException):
+                stream.flush()
         os._exit(status)
 
     # --- endings ---
@@ -220,16 +224,16 @@ class Zygote:
 
     def _report(self, child: Child, status: int, usage: Any) -> None:
         del self._children[child.name]
-        os.set_blocking(child.error_pipe, False)
-        try:
-            text = os.read(child.error_pipe, 4096).decode("utf-8", "replace")
-        except BlockingIOError:
-            text = ""
+        note = _note(child.error_pipe)
         os.close(child.error_pipe)
         os.close(child.pidfd)
+        told = note.get("status")
+        if isinstance(told, int):
+            status = told
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
         killer = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-        self._exited(child.name, code, killer, usage, text or None)
+        error = note.get("error")
+        self._exited(child.name, code, killer, usage, error if isinstance(error, str) else None)
 
     def _exited(self, name: str, code: int | None, killer: int | None, usage: Any, text: str | None) -> None:
         cpu_ms = 0 if usage is None else round((usage.ru_utime + usage.ru_stime) * 1000)
@@ -244,6 +248,39 @@ class Zygote:
                 "error": None if text is None else wire.clean_text(text, 4096),
             }
         )
+
+
+def _tell(fd: int, note: wire.Json) -> None:
+    """A line for the zygote, over the error pipe."""
+    with contextlib.suppress(OSError, ValueError):
+        os.write(fd, wire.encode(note))
+
+
+def _stay_as_init(error_fd: int, worker: int) -> None:
+    """In the init of a child's PID namespace: wait for the worker, tell how it ended, and end. Returns in the worker.
+
+    The kernel keeps an init from dying by most signals of its own making: foreign code that runs as one could
+    not crash as it does elsewhere. Everything else in the namespace ends with this process.
+    """
+    if worker == 0:
+        return
+    os.closerange(0, error_fd)
+    os.closerange(error_fd + 1, 256)
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == worker:
+            _tell(error_fd, {"status": status})
+            os._exit(0)
+
+
+def _note(pipe: int) -> wire.Json:
+    """What the harness's own code in a child left in the pipe, before anything foreign ran there."""
+    os.set_blocking(pipe, False)
+    try:
+        data = os.read(pipe, 16384)
+        return wire.decode(data) if data else {}
+    except (BlockingIOError, wire.ProtocolError):
+        return {}
 
 
 def _redirect(output_fd: int) -> None:
