@@ -51,11 +51,20 @@ connection_open(struct http *h, struct MHD_Connection *mhd, void **context)
     connection_arm(c, DEADLINE_HEADER, h->config->header_limit_ms);
 }
 
+/* MHD ends a connection after refusing a header, too, and leaves the rest of it unread. */
+static bool
+has_unread(int fd)
+{
+    char byte;
+    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 static void
 connection_close(struct connection *c)
 {
-    if (c->must_linger)
+    if (c->must_linger || has_unread(c->fd))
         linger_begin(&c->http->lingers, c->fd);
+    c->http->must_run = true;
     c->http->connections--;
     uv_close((uv_handle_t *)&c->gone, connection_closed_cb);
     uv_close((uv_handle_t *)&c->timer, connection_closed_cb);

@@ -36,7 +36,7 @@ struct http {
     uv_prepare_t prepare; /* before the loop sleeps: pending resumes, MHD's timeout */
     uv_timer_t timer;
     unsigned handles_open;
-    bool is_resumed;  /* a connection was resumed since the last MHD_run() */
+    bool must_run;    /* a connection was resumed or closed since the last MHD_run() */
     bool is_draining; /* no more holding */
     void (*stopped_cb)(void *arg);
     void *stopped_arg;
@@ -114,7 +114,7 @@ struct exchange {
     bool is_suspended, is_chunked, must_close;
     char request_id[ID_SIZE];
     char *uri;           /* raw */
-    uintptr_t uri_end;   /* where it ended in MHD's buffer: see has_hidden_nul() */
+    uintptr_t uri_end;   /* where it ended in MHD's buffer: see check_framing() */
     struct target target;
     const struct route *route;
     bool is_refused;     /* an answer is ready; the body is read and dropped */

@@ -94,7 +94,7 @@ exchange_send(struct exchange *x)
     connection_unwatch(x->connection);
     connection_disarm(x->connection);
     MHD_resume_connection(x->mhd);
-    h->is_resumed = true;
+    h->must_run = true;
 }
 
 void

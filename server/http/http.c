@@ -18,9 +18,10 @@
  * descriptor is watched by the loop, and MHD_run() does what is ready.
  *
  * In this mode MHD 0.9.75 wakes nobody when a connection is resumed, and its
- * timeout does not know of pending resumes. So before the loop sleeps,
- * prepare_cb() runs MHD for as long as something was resumed, a bounded number
- * of times, and sets the timer to MHD's own wish.
+ * timeout does not know of pending resumes; nor does it listen again after
+ * its connection limit until it is run once more. So before the loop sleeps,
+ * prepare_cb() runs MHD for as long as something was resumed or closed, a
+ * bounded number of times, and sets the timer to MHD's own wish.
  *
  * MHD_stop_daemon() aborts when a connection is suspended: http_stop() has
  * every exchange answered first.
@@ -34,9 +35,9 @@ static void
 run_mhd(struct http *h)
 {
     for (int i = 0; i < RUNS_PER_TURN; i++) {
-        h->is_resumed = false;
+        h->must_run = false;
         MHD_run(h->daemon);
-        if (!h->is_resumed)
+        if (!h->must_run)
             return;
     }
 }
@@ -61,9 +62,9 @@ prepare_cb(uv_prepare_t *prepare)
     struct http *h = prepare->data;
     MHD_UNSIGNED_LONG_LONG ms;
 
-    if (h->is_resumed)
+    if (h->must_run)
         run_mhd(h);
-    if (h->is_resumed)
+    if (h->must_run)
         uv_timer_start(&h->timer, timer_cb, 0, 0);
     else if (MHD_get_timeout(h->daemon, &ms) == MHD_YES)
         uv_timer_start(&h->timer, timer_cb, ms, 0);
@@ -291,7 +292,7 @@ stop_wait_cb(uv_timer_t *timer)
 
     give_up_all(h);
     run_mhd(h);
-    if (h->suspended > 0 || h->is_resumed)
+    if (h->suspended > 0 || h->must_run)
         return;
     if (h->exchanges_count == 0 || clock_monotonic_ns() > h->stop_ns)
         stop_now(h);

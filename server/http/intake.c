@@ -22,39 +22,67 @@
 
 /* --- the header --- */
 
-static enum MHD_Result
-guard_cb(void *cls, enum MHD_ValueKind kind, const char *name, size_t name_size, const char *value, size_t value_size)
+/*
+ * Before 1.0 MHD gives C strings, takes a bare LF for a line's end and joins folded
+ * lines, so a NUL hides what follows it, and a proxy may see other headers. But
+ * the strings are views into its buffer, where both bytes of a CR LF have
+ * become NULs and lines stand one behind the other: so look there. Since 1.0 it
+ * refuses such lines by itself, and treats its buffer in another way.
+ */
+#define MHD_IS_LENIENT() (strncmp(MHD_get_version(), "0.", 2) == 0)
+
+struct header_walk {
+    struct guard guard;
+    const char *line; /* where the next one has to begin */
+    const char *end;  /* of the header */
+    bool is_plain;    /* every line so far stands there as it was sent, and ends in CR LF */
+};
+
+/* text ends a line. */
+static void
+end_line(struct header_walk *w, const char *text, size_t size)
 {
+    bool is_inside = text >= w->line && text < w->end && size + 2 <= (size_t)(w->end - text);
+
+    w->is_plain = w->is_plain && is_inside && text[size] == '\0' && text[size + 1] == '\0';
+    w->line = w->is_plain ? text + size + 2 : w->line;
+}
+
+static enum MHD_Result
+header_cb(void *cls, enum MHD_ValueKind kind, const char *name, size_t name_size, const char *value, size_t value_size)
+{
+    struct header_walk *w = cls;
+
     (void)kind;
-    guard_header(cls, name, name_size, value, value_size);
+    guard_header(&w->guard, name, name_size, value, value_size);
+    w->is_plain = w->is_plain && name == w->line && value;
+    if (w->is_plain)
+        end_line(w, value, value_size);
     return MHD_YES;
 }
 
-/*
- * MHD hands the address over as a C string, so a NUL in it would hide what
- * follows. In MHD's buffer the version stands one space behind the address.
- */
+/* Returns true when the request may be read on. method and version are views into MHD's buffer. */
 static bool
-has_hidden_nul(const struct exchange *x, const char *version)
+check_framing(struct exchange *x, const char *method, const char *version, struct guard *g)
 {
-    return (uintptr_t)version != x->uri_end + 1;
-}
-
-/* Returns true when the request may be read on. */
-static bool
-check_framing(struct exchange *x, const char *version, struct guard *g)
-{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(x->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    struct header_walk w = {.line = method, .end = method + info->header_size, .is_plain = true};
     const char *why;
 
-    guard_init(g, version);
-    MHD_get_connection_values_n(x->mhd, MHD_HEADER_KIND, guard_cb, g);
-    why = guard_verdict(g);
-    if (!why && has_hidden_nul(x, version))
+    guard_init(&w.guard, version);
+    end_line(&w, version, strlen(version));
+    MHD_get_connection_values_n(x->mhd, MHD_HEADER_KIND, header_cb, &w);
+    why = guard_verdict(&w.guard);
+    *g = w.guard;
+    if (!why && MHD_IS_LENIENT() && (uintptr_t)version != x->uri_end + 1)
         why = "the address has a NUL or a space in it";
+    if (!why && MHD_IS_LENIENT() && !(w.is_plain && w.line + 2 == w.end))
+        why = "a line is folded, has a NUL in it, or does not end in CR LF";
     if (!why)
         return true;
     x->must_close = true;
     exchange_problem(x, PROBLEM_FRAMING, "%s", why);
+    exchange_header(x, MHD_HTTP_HEADER_CONNECTION, "close");
     return false;
 }
 
@@ -142,7 +170,7 @@ begin_request(struct exchange *x, const char *method, const char *version)
 {
     struct guard guard;
 
-    if (check_framing(x, version, &guard))
+    if (check_framing(x, method, version, &guard))
         check_header(x, method, &guard);
     x->is_refused = x->phase == EXCHANGE_ANSWERED;
     const char *expect = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_EXPECT);

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/utf8.h"
+
 static int
 hex_digit(char c)
 {
@@ -37,6 +39,8 @@ unescape(char *text, bool is_query, struct error *err)
         }
     }
     *to = '\0';
+    if (!utf8_is_valid(text, (size_t)(to - text)))
+        return error_set(err, ERR_INPUT, "the address has escapes that are not UTF-8");
     return 0;
 }
 

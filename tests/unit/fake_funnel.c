@@ -32,6 +32,7 @@ struct work {
     uv_timer_t timer;
     char id[ID_SIZE];
     int64_t ms; /* < 0: never */
+    bool is_cancelled;
     funnel_answer_cb *cb;
     void *arg;
 };
@@ -129,6 +130,10 @@ work_cb(uv_timer_t *timer)
                                  .finished_ms = clock_wall_ms(), .verdict = verdict};
 
     snprintf(verdict, sizeof(verdict), FAKE_VERDICT, w->id);
+    if (w->is_cancelled) {
+        row.state = SUBMISSION_CANCELLED;
+        snprintf(verdict, sizeof(verdict), "{\"id\":\"%s\",\"state\":\"cancelled\",\"reward\":null}", w->id);
+    }
     memcpy(row.id, w->id, sizeof(row.id));
     store_finish_submission(w->funnel->store, &row, "printed\n", 8, finished_cb, w, NULL);
 }
@@ -153,9 +158,11 @@ void
 funnel_submit(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
 {
     struct funnel_answer answer = {.retry_after_s = 7, .detail = "Traceback: it broke"};
-    const char *candidate = NULL;
+    const char *candidate = NULL, *task = NULL, *client = "fake";
     json_t *metadata = NULL;
     struct json_field fields[] = {{"candidate", JSON_WANT_STRING, &candidate, true, 0, 1024 * 1024},
+                                  {"task", JSON_WANT_STRING, &task, false, 0, 100},
+                                  {"client", JSON_WANT_STRING, &client, false, 0, 100},
                                   {"metadata", JSON_WANT_OBJECT, &metadata, false, 0, 0}};
 
     if (json_read(body, "", fields, ARRAY_LEN(fields), &answer.fault) != 0)
@@ -167,7 +174,7 @@ funnel_submit(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
         return;
     }
     struct work *w = calloc(1, sizeof(*w));
-    struct submission_row row = {.request = "{}", .reward = NAN, .created_ms = clock_wall_ms(), .client = "fake"};
+    struct submission_row row = {.request = "{}", .reward = NAN, .created_ms = clock_wall_ms()};
     struct store_source source = {candidate, strlen(candidate)};
     json_t *ms = json_object_get(metadata, "ms");
     *w = (struct work){.funnel = f, .cb = cb, .arg = arg, .ms = ms ? json_integer_value(ms) : -1};
@@ -175,7 +182,11 @@ funnel_submit(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
     w->timer.data = w;
     id_new(w->id);
     memcpy(row.id, w->id, sizeof(row.id));
-    hash_text("", 0, row.task_id);
+    row.client = (char *)(uintptr_t)client;
+    if (task)
+        snprintf(row.task_id, sizeof(row.task_id), "%s", task);
+    else
+        hash_text("", 0, row.task_id);
     hash_text(candidate, strlen(candidate), row.source_hash);
     DL_APPEND(f->works, w);
     store_add_submissions(f->store, NULL, &row, &source, 1, added_cb, w, NULL);
@@ -294,5 +305,14 @@ funnel_wait_end(struct funnel_wait *w)
 int
 funnel_cancel(struct funnel *f, const char *id, struct error *err)
 {
-    return funnel_is_finished(f, id) ? error_set(err, ERR_CONFLICT, "%s is finished", id) : 0;
+    struct work *w;
+
+    DL_FOREACH(f->works, w) {
+        if (strcmp(w->id, id) == 0 && !w->is_cancelled) {
+            w->is_cancelled = true;
+            work_cb(&w->timer);
+            return 0;
+        }
+    }
+    return error_set(err, ERR_CONFLICT, "%s is finished", id);
 }

@@ -1,0 +1,754 @@
+"""What the daemon answers over HTTP, whatever it is asked. No candidate is judged here: the daemon is paused."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import service
+from http_raw import Raw
+
+HEADER_LIMIT_S = 1.5
+BODY_LIMIT_S = 2.0
+REFERENCE = """\
+import torch
+import torch.nn as nn
+
+N = 16
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x + 1
+
+
+def get_inputs():
+    return [torch.rand(N)]
+
+
+def get_init_inputs():
+    return []
+"""
+CANDIDATE = "class ModelNew: pass\n"
+PROBLEM_MEMBERS = {"type", "title", "status", "detail", "instance", "code", "request_id", "retryable"}
+
+
+@pytest.fixture(scope="module")
+def paused() -> Iterator[service.Daemon]:
+    """One daemon for this file: it judges nothing, and is impatient."""
+    options: dict[str, object] = {
+        "paused": True,
+        "header_limit_ms": int(HEADER_LIMIT_S * 1000),
+        "body_limit_ms": int(BODY_LIMIT_S * 1000),
+        "wait_limit_s": 30,
+        "queue_limit": 3000,
+    }
+    with service.directory() as directory:
+        daemon = service.Daemon(directory, options)
+        daemon.start(ready=False)
+        try:
+            yield daemon
+        finally:
+            assert daemon.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def url(paused: service.Daemon) -> str:
+    return paused.client.url
+
+
+@pytest.fixture(scope="module")
+def task(paused: service.Daemon) -> str:
+    """A registered task; the reference is run for it, which takes a worker that is up."""
+    deadline = time.monotonic() + service.READY_LIMIT_S
+    while True:
+        answer = paused.client.post("/v1/tasks", {"name": "plus_one", "reference": REFERENCE})
+        if answer.status != 503 or time.monotonic() > deadline:
+            break
+        time.sleep(0.5)
+    assert answer.status in (200, 201), answer.body
+    return str(answer.json()["id"])
+
+
+@pytest.fixture
+def waiting(paused: service.Daemon, task: str) -> str:
+    """A submission that nobody will judge."""
+    return paused.client.submit({"task": task, "candidate": CANDIDATE + f"# {uuid.uuid4()}\n"})
+
+
+def assert_problem(status: int, headers: dict[str, str], document: service.Json, code: str) -> None:
+    assert headers["content-type"] == "application/problem+json"
+    assert document.keys() >= PROBLEM_MEMBERS
+    assert document["status"] == status
+    assert document["code"] == code
+    assert uuid.UUID(document["request_id"]).version == 7
+
+
+def lowered(answer: service.Answer) -> dict[str, str]:
+    return {name.lower(): value for name, value in answer.headers.items()}
+
+
+# --- plain answers ---
+
+
+def test_health_and_its_headers(paused: service.Daemon) -> None:
+    answer = paused.client.get("/healthz")
+    assert answer.status == 200
+    assert answer.json() == {"status": "ok"}
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert uuid.UUID(answer.headers["X-Request-Id"]).version == 7
+
+
+def test_the_page_and_its_files(url: str) -> None:
+    client = service.Client(url)
+    for path, kind in (
+        ("/", "text/html; charset=utf-8"),
+        ("/dashboard.js", "text/javascript; charset=utf-8"),
+        ("/style.css", "text/css; charset=utf-8"),
+        ("/openapi.yaml", "application/yaml"),
+    ):
+        answer = client.get(path)
+        assert (answer.status, answer.headers["Content-Type"]) == (200, kind)
+        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+        again = client.call("GET", path, headers={"If-None-Match": answer.headers["ETag"]})
+        assert (again.status, again.body) == (304, b"")
+
+
+def test_the_page_can_only_show_text() -> None:
+    source = (service.ROOT / "server" / "dashboard" / "dashboard.js").read_text()
+    for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "DOMParser", "eval("):
+        assert way not in source
+
+
+def test_the_description_has_every_call_that_answers(url: str) -> None:
+    client = service.Client(url)
+    text = client.get("/openapi.yaml").body.decode()
+    paths = [line.strip().rstrip(":") for line in text.splitlines() if line.startswith("  /")]
+    assert len(paths) >= 13
+    for path in paths:
+        answer = client.get(path.replace("{id}", str(uuid.uuid4())).replace("{task}", "nobody"))
+        known = answer.status != 404 or "no such address" not in answer.json()["detail"]
+        assert known, f"{path} is described and does not exist"
+
+
+def test_head_is_get_without_the_body(url: str) -> None:
+    with Raw(url) as raw:
+        raw.request("HEAD", "/healthz")
+        raw.send("GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n")
+        status_line_and_headers = b""
+        while status_line_and_headers.count(b"\r\n\r\n") < 2:
+            status_line_and_headers += raw._socket.recv(4096)
+        head, rest = status_line_and_headers.split(b"\r\n\r\n", 1)
+        assert b"200 OK" in head and b"Content-Length: 15" in head
+        assert rest.startswith(b"HTTP/1.1 200")
+
+
+def test_many_requests_on_one_connection(url: str) -> None:
+    with Raw(url) as raw:
+        raw.send(b"GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n" * 50)
+        for _ in range(50):
+            assert raw.reply().status == 200
+
+
+# --- refusals ---
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/nothing", 404, "not_found"),
+        ("GET", "/v1/tasks/", 404, "not_found"),
+        ("GET", "/v1//tasks", 404, "not_found"),
+        ("GET", "/v1/tasks/nobody", 404, "unknown_task"),
+        ("GET", "/v1/tasks/sha256:00", 404, "unknown_task"),
+        ("GET", "/v1/submissions/abc", 404, "not_found"),
+        ("GET", "/v1/submissions/01a1fe05-b3cc-7450-a9e7-2bc47edb4916", 404, "not_found"),
+        ("GET", "/v1/submissions/01a1fe05-b3cc-7450-a9e7-2bc47edb4916/source", 404, "not_found"),
+        ("GET", "/v1/submissions/01a1fe05-b3cc-7450-a9e7-2bc47edb4916/log", 404, "not_found"),
+        ("DELETE", "/v1/submissions/01a1fe05-b3cc-7450-a9e7-2bc47edb4916", 404, "not_found"),
+        ("GET", "/v1/groups/01a1fe05-b3cc-7450-a9e7-2bc47edb4916", 404, "not_found"),
+        ("DELETE", "/v1/groups/01a1fe05-b3cc-7450-a9e7-2bc47edb4916", 404, "not_found"),
+        ("GET", "/v1/submissions?stat=done", 400, "bad_parameter"),
+        ("GET", "/v1/submissions?state=dead", 400, "bad_parameter"),
+        ("GET", "/v1/submissions?limit=0", 400, "bad_parameter"),
+        ("GET", "/v1/submissions?limit=201", 400, "bad_parameter"),
+        ("GET", "/v1/submissions?limit=1x", 400, "bad_parameter"),
+        ("GET", "/v1/submissions?cursor=7", 400, "bad_parameter"),
+        ("GET", "/v1/submissions?group=7", 400, "bad_parameter"),
+        ("GET", "/v1/submissions?view=all", 400, "bad_parameter"),
+        ("GET", "/v1/submissions?task=nobody", 404, "unknown_task"),
+        ("GET", "/v1/tasks?cursor=7", 400, "bad_parameter"),
+        ("GET", "/v1/submissions/x?wait=-1", 400, "bad_parameter"),
+        ("GET", "/v1/submissions/x?wait=soon", 400, "bad_parameter"),
+        ("GET", "/v1/submissions/x?wait=nan", 400, "bad_parameter"),
+        ("GET", "/v1/submissions/x?wait=86401", 400, "bad_parameter"),
+        ("GET", "/healthz?x=1", 400, "bad_parameter"),
+        ("GET", "/v1/submissions?limit=1&limit=2", 400, "bad_address"),
+        ("GET", "/v1/tasks/%00", 400, "bad_address"),
+        ("GET", "/v1/tasks/%zz", 400, "bad_address"),
+        ("GET", "/v1/tasks/%ff", 400, "bad_address"),
+        ("GET", "/v1/tasks/%0d%0a", 400, "bad_address"),
+        ("GET", "http://a/healthz", 400, "bad_address"),
+        ("GET", "*", 400, "bad_address"),
+        ("GET", "healthz", 400, "bad_address"),
+        ("PUT", "/v1/tasks", 405, "method_not_allowed"),
+        ("DELETE", "/v1/status", 405, "method_not_allowed"),
+        ("OPTIONS", "/v1/submissions", 405, "method_not_allowed"),
+        ("POST", "/", 405, "method_not_allowed"),
+    ],
+)
+def test_refusals(url: str, method: str, path: str, status: int, code: str) -> None:
+    with Raw(url) as raw:
+        raw.request(method, path)
+        reply = raw.reply()
+        assert (reply.status, reply.json()["code"]) == (status, code), reply.body
+        assert_problem(status, reply.headers, reply.json(), code)
+        assert reply.json()["instance"] == path
+        raw.request("GET", "/healthz")
+        assert raw.reply().status == 200, "a refusal must not cost the connection"
+
+
+def test_a_wrong_method_is_told_the_right_ones(paused: service.Daemon) -> None:
+    answer = paused.client.call("PUT", "/v1/submissions/x")
+    assert answer.status == 405
+    assert sorted(answer.headers["Allow"].split(", ")) == ["DELETE", "GET", "HEAD"]
+    assert sorted(paused.client.call("PUT", "/v1/tasks").headers["Allow"].split(", ")) == ["GET", "HEAD", "POST"]
+
+
+@pytest.mark.parametrize("path", ["/v1/tasks", "/v1/submissions", "/v1/groups"])
+@pytest.mark.parametrize(
+    ("body", "kind", "status", "code"),
+    [
+        (b"", "application/json", 400, "bad_body"),
+        (b"nothing", "application/json", 400, "bad_body"),
+        (b'{"a":', "application/json", 400, "bad_body"),
+        (b'{"name":"a","name":"b"}', "application/json", 400, "bad_body"),
+        (b'{"candidate":"a\xff"}', "application/json", 400, "bad_body"),
+        (b'{"candidate":"a\\u0000"}', "application/json", 400, "bad_body"),
+        (b"[" * 10000, "application/json", 400, "bad_body"),
+        (b"[1]", "application/json", 400, "bad_body"),
+        (b'"text"', "application/json", 400, "bad_body"),
+        (b'{"candidat":"x"}', "application/json", 400, "bad_body"),
+        (b"{}", "text/plain", 415, "unsupported_type"),
+        (b"{}", "application/json; charset=latin-1", 415, "unsupported_type"),
+        (b"{}", "application/jsonx", 415, "unsupported_type"),
+    ],
+)
+def test_bad_bodies(url: str, path: str, body: bytes, kind: str, status: int, code: str) -> None:
+    answer = service.Client(url).call("POST", path, body, {"Content-Type": kind})
+    assert answer.status == status, answer.body
+    assert_problem(status, lowered(answer), answer.json(), code)
+    if code == "bad_body":
+        assert answer.json()["errors"][0].keys() == {"pointer", "detail"}
+
+
+def test_a_body_without_a_type_is_refused(url: str) -> None:
+    with Raw(url) as raw:
+        raw.send("POST /v1/submissions HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\n{}")
+        assert raw.reply().status == 415
+        raw.request("GET", "/healthz")
+        assert raw.reply().status == 200
+
+
+def test_a_wrong_value_is_named_by_its_pointer(paused: service.Daemon, task: str) -> None:
+    answer = paused.client.post("/v1/submissions", {"task": task, "candidate": 5})
+    assert answer.status == 400
+    assert [error["pointer"] for error in answer.json()["errors"]] == ["/candidate"]
+    answer = paused.client.post("/v1/submissions", {"task": task, "candidate": CANDIDATE, "a/b~c": 1})
+    assert [error["pointer"] for error in answer.json()["errors"]] == ["/a~1b~0c"]
+
+
+# --- framing ---
+
+GET = "GET /healthz HTTP/1.1\r\n"
+POST = "POST /v1/submissions HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n"
+CHUNKS = "2\r\n{}\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        POST + "Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+        POST + "Content-Length: 2\r\nContent-Length: 40\r\n\r\n{}",
+        POST + "Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKS,
+        POST + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKS,
+        POST + "Transfer-Encoding: xchunked\r\n\r\n" + CHUNKS,
+        POST + "Transfer-Encoding: gzip, chunked\r\n\r\n" + CHUNKS,
+        POST + "Transfer-Encoding : chunked\r\n\r\n" + CHUNKS,
+        POST + "Content-Length: +2\r\n\r\n{}",
+        POST + "Content-Length: 2, 2\r\n\r\n{}",
+        POST + "Content-Length: 0x2\r\n\r\n{}",
+        POST.replace("1.1", "1.0") + "Transfer-Encoding: chunked\r\n\r\n" + CHUNKS,
+        GET + "\r\n",
+        GET + "Host: a\r\nHost: b\r\n\r\n",
+        GET + "Host: a\r\nBad Name: x\r\n\r\n",
+        GET + "Host: a\r\nX: a\x00b\r\n\r\n",
+        GET + "Host: a\r\nX\x00Y: b\r\n\r\n",
+        GET + "Host: a\r\nX: a\x01b\r\n\r\n",
+        "GET /healthz\x00/x HTTP/1.1\r\nHost: a\r\n\r\n",
+        GET + "Host: a\r\nX: a\r\n b\r\n\r\n",
+        GET + "Host: a\nX: b\r\n\r\n",
+        "GET /healthz HTTP/1.1\nHost: a\r\n\r\n",
+        GET + "Host: a\r\nX: b\r\n\n",
+        "GET /healthz\x00/x HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /healthz x HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /healthz HTTP/2.0\r\nHost: a\r\n\r\n",
+        "nonsense\r\n\r\n",
+    ],
+)
+def test_doubtful_framing_is_refused_once(url: str, request_text: str) -> None:
+    """Refused, and what follows on the connection is never taken for a second request."""
+    smuggled = "GET /v1/status HTTP/1.1\r\nHost: smuggled\r\n\r\n"
+    with Raw(url) as raw:
+        raw.send(request_text.encode("latin-1") + smuggled.encode())
+        said = raw.until_closed()
+        assert said == b"" or said.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 505 "))
+        assert b"HTTP/1.1 200" not in said
+
+
+def test_unusual_requests_that_are_fine(url: str) -> None:
+    for text in (
+        GET + "Host: a  \r\nX:\r\nY: \r\nZ:b\r\nQ: a:b \t\r\n\r\n",
+        "\r\n" + GET + "Host: a\r\n\r\n",
+        GET + "Host: a\r\nCookie: a=b; c=d\r\n\r\n",
+        GET + "host: a\r\n" + "".join(f"X{n}: {n}\r\n" for n in range(200)) + "\r\n",
+    ):
+        with Raw(url) as raw:
+            raw.send(text)
+            assert raw.reply().status == 200, text
+
+
+def test_http_1_0_without_host(url: str) -> None:
+    with Raw(url) as raw:
+        raw.send("GET /healthz HTTP/1.0\r\n\r\n")
+        assert raw.reply().status == 200
+        assert raw.is_closed()
+
+
+@pytest.mark.parametrize("size", [20_000, 200_000])
+def test_a_header_that_is_too_long(url: str, size: int) -> None:
+    with Raw(url) as raw:
+        raw.send(GET, "Host: a\r\nX: ", "x" * size, "\r\n\r\n")
+        assert raw.reply().status in (413, 414, 431)
+    assert service.Client(url).get("/healthz").status == 200
+
+
+def test_a_chunked_body_is_read(url: str) -> None:
+    with Raw(url) as raw:
+        raw.send(POST, "Transfer-Encoding: chunked\r\n\r\n", "9\r\n", '{"candida', "\r\n7\r\n", 't":"x"}', "\r\n0\r\n\r\n")
+        reply = raw.reply()
+        assert (reply.status, reply.json()["errors"][0]["pointer"]) == (400, "/candidat")
+
+
+# --- limits ---
+
+
+def test_a_body_that_says_it_is_too_large_is_refused_before_it_comes(url: str) -> None:
+    with Raw(url) as raw:
+        raw.send(POST, f"Content-Length: {9 << 20}\r\n\r\n")
+        reply = raw.reply()
+        assert_problem(413, reply.headers, reply.json(), "too_large")
+
+
+def test_a_client_busy_sending_too_much_gets_to_read_the_answer(url: str) -> None:
+    with Raw(url) as raw:
+        raw.request("POST", "/v1/submissions", b"[" + b" " * (9 << 20))
+        assert raw.reply().status == 413
+        assert raw.is_closed()
+
+
+def test_a_chunked_body_that_grows_too_large(url: str) -> None:
+    with Raw(url) as raw:
+        raw.send(POST, "Transfer-Encoding: chunked\r\n\r\n")
+        chunk = b"10000\r\n" + b" " * 65536 + b"\r\n"
+        for _ in range(140):
+            raw.send(chunk)
+        reply = raw.reply()
+        assert_problem(413, reply.headers, reply.json(), "too_large")
+        assert raw.is_closed()
+
+
+def test_a_body_just_under_the_limit_is_parsed(url: str) -> None:
+    """More than 64 KiB is parsed beside the loop, which answers others meanwhile."""
+    body = b'{"candidat":"' + b"x" * ((8 << 20) - 20) + b'"}'
+    answer = service.Client(url).post("/v1/submissions", body)
+    assert answer.status == 400
+    assert answer.json()["errors"][0]["pointer"] == "/candidat"
+
+
+def test_a_source_over_a_mebibyte(paused: service.Daemon, task: str) -> None:
+    answer = paused.client.post("/v1/submissions", {"task": task, "candidate": "#" * ((1 << 20) + 1)})
+    assert answer.status in (400, 413), answer.body
+    assert answer.headers["Content-Type"] == "application/problem+json"
+
+
+def test_expect_100_continue(url: str) -> None:
+    with Raw(url) as raw:
+        raw.send(POST, "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+        assert raw.reply().status == 100
+        raw.send("{}")
+        assert raw.reply().status == 400
+    with Raw(url) as raw:
+        raw.send(POST, f"Expect: 100-continue\r\nContent-Length: {9 << 20}\r\n\r\n")
+        assert raw.reply().status == 413
+
+
+def test_a_header_that_trickles_ends(url: str) -> None:
+    with Raw(url) as raw:
+        took = raw.trickle(GET.encode() + b"Host: a\r\nX: " + b"x" * 1000, 0.1, 10)
+        assert HEADER_LIMIT_S - 0.3 < took < HEADER_LIMIT_S + 2
+        assert raw.reply().status == 408
+
+
+def test_a_body_that_trickles_ends(url: str) -> None:
+    with Raw(url) as raw:
+        raw.send(POST, "Content-Length: 1000\r\n\r\n")
+        took = raw.trickle(b"{" + b" " * 998, 0.1, 10)
+        assert BODY_LIMIT_S - 0.3 < took < BODY_LIMIT_S + 2
+        reply = raw.reply()
+        assert_problem(408, reply.headers, reply.json(), "request_timeout")
+
+
+def test_a_silent_client_is_let_go(url: str) -> None:
+    with Raw(url) as raw:
+        assert raw.reply().status == 408
+        assert raw.is_closed()
+
+
+def test_slow_clients_do_not_hold_up_others(url: str) -> None:
+    slow = [Raw(url) for _ in range(200)]
+    try:
+        for raw in slow:
+            raw.send(POST, "Content-Length: 1000\r\n\r\n{")
+        started = time.monotonic()
+        for _ in range(20):
+            assert service.Client(url).get("/healthz").status == 200
+        assert time.monotonic() - started < 2
+    finally:
+        for raw in slow:
+            raw.close()
+
+
+def test_the_connection_limit(start_daemon: object) -> None:
+    with service.directory() as directory:
+        daemon = service.Daemon(directory, {"paused": True, "connections": 20})
+        daemon.start(ready=False)
+        try:
+            held = [Raw(daemon.client.url) for _ in range(20)]
+            for raw in held:
+                raw.request("GET", "/healthz")
+                assert raw.reply().status == 200
+            with Raw(daemon.client.url) as one_more:
+                one_more.request("GET", "/healthz")
+                assert not one_more.is_closed(0.5), "it waits its turn"
+                held.pop().close()
+                assert one_more.reply().status == 200
+            for raw in held:
+                raw.close()
+        finally:
+            assert daemon.stop() == 0
+
+
+# --- submissions that wait ---
+
+
+def test_a_submission_is_accepted_and_found(paused: service.Daemon, task: str) -> None:
+    answer = paused.client.post("/v1/submissions", {"task": task, "candidate": CANDIDATE})
+    document = answer.json()
+    assert answer.status == 202
+    assert document.keys() == {"id", "state", "links"}
+    assert document["state"] == "queued"
+    assert answer.headers["Location"] == document["links"]["self"] == f"/v1/submissions/{document['id']}"
+    assert paused.client.get(document["links"]["source"]).body.decode() == CANDIDATE
+    assert paused.client.get(document["links"]["log"]).body == b""
+    shown = paused.client.get(document["links"]["self"]).json()
+    assert (shown["id"], shown["task"], shown["state"]) == (document["id"], task, "queued")
+
+
+def test_a_wait_ends_with_the_present_state(paused: service.Daemon, task: str) -> None:
+    started = time.monotonic()
+    body = {"task": task, "candidate": CANDIDATE + "# waits\n"}
+    answer = paused.client.post("/v1/submissions?wait=0.7", body)
+    assert 0.6 < time.monotonic() - started < 5
+    assert (answer.status, answer.json()["state"]) == (202, "queued")
+    assert answer.headers["Location"].endswith(answer.json()["id"])
+    started = time.monotonic()
+    again = paused.client.get(f"/v1/submissions/{answer.json()['id']}?wait=0.7")
+    assert 0.6 < time.monotonic() - started < 5
+    assert (again.status, again.json()["state"]) == (200, "queued")
+
+
+def test_prefer_wait_is_honoured_and_said(paused: service.Daemon, waiting: str) -> None:
+    started = time.monotonic()
+    answer = paused.client.call(
+        "GET", f"/v1/submissions/{waiting}", headers={"Prefer": "respond-async, wait=1"}
+    )
+    assert 0.9 < time.monotonic() - started < 5
+    assert answer.headers["Preference-Applied"] == "wait=1"
+    plain = paused.client.get(f"/v1/submissions/{waiting}")
+    assert "Preference-Applied" not in plain.headers
+
+
+def test_a_thousand_long_polls(paused: service.Daemon, waiting: str) -> None:
+    """They hold no thread, little memory, and end together when the submission does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    before = threads_and_memory(paused.pid)
+    polls = [Raw(paused.client.url) for _ in range(1000)]
+    try:
+        for raw in polls:
+            raw.request("GET", f"/v1/submissions/{waiting}?wait=25")
+        deadline = time.monotonic() + 10
+        while paused.client.get("/v1/status").json()["http"]["held"] < 1000:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        after = threads_and_memory(paused.pid)
+        assert after[0] == before[0]
+        assert after[1] - before[1] < 40 << 20
+        started = time.monotonic()
+        assert paused.client.call("DELETE", f"/v1/submissions/{waiting}").status == 200
+        for raw in polls:
+            reply = raw.reply()
+            assert (reply.status, reply.json()["state"]) == (200, "cancelled")
+        assert time.monotonic() - started < 5
+    finally:
+        for raw in polls:
+            raw.close()
+
+
+def test_clients_that_leave_are_let_go(paused: service.Daemon, waiting: str) -> None:
+    polls = [Raw(paused.client.url) for _ in range(100)]
+    for raw in polls:
+        raw.request("GET", f"/v1/submissions/{waiting}?wait=25")
+    wait_for_held(paused, 100)
+    for raw in polls:
+        raw.close()
+    wait_for_held(paused, 0)
+
+
+def test_cancelling(paused: service.Daemon, waiting: str) -> None:
+    answer = paused.client.call("DELETE", f"/v1/submissions/{waiting}")
+    assert answer.status == 200
+    verdict = paused.client.wait(waiting, 10)
+    assert verdict["state"] == "cancelled"
+    assert verdict["reward"] is None
+    again = paused.client.call("DELETE", f"/v1/submissions/{waiting}")
+    assert (again.status, again.json()["code"]) == (409, "finished")
+
+
+def test_pages_of_submissions(paused: service.Daemon, task: str) -> None:
+    client_name = f"pages-{uuid.uuid4()}"
+    sent = [
+        paused.client.submit({"task": task, "candidate": f"{CANDIDATE}# page {n}\n", "client": client_name})
+        for n in range(5)
+    ]
+    path, seen, pages = f"/v1/submissions?client={client_name}&limit=2&state=queued", [], 0
+    while path:
+        answer = paused.client.get(path)
+        seen += [item["id"] for item in answer.json()["items"]]
+        link = answer.headers.get("Link")
+        assert (link is None) == (answer.json()["next"] is None)
+        path = link.split(">")[0].removeprefix("<") if link else ""
+        pages += 1
+    assert (seen, pages) == (sent[::-1], 3)
+    assert paused.client.get(f"/v1/submissions?client={client_name}&state=done").json()["items"] == []
+    assert len(paused.client.get(f"/v1/submissions?client={client_name}&task=plus_one").json()["items"]) == 5
+
+
+def test_groups_are_accepted_and_listed(paused: service.Daemon, task: str) -> None:
+    body = {"task": task, "candidates": [{"candidate": f"{CANDIDATE}# {n}\n"} for n in range(3)]}
+    answer = paused.client.post("/v1/groups", body)
+    assert answer.status == 202, answer.body
+    group = answer.json()
+    assert answer.headers["Location"] == group["links"]["self"] == f"/v1/groups/{group['id']}"
+    shown = paused.client.get(group["links"]["self"]).json()
+    assert [item["id"] for item in shown["items"]] == [item["id"] for item in group["items"]]
+    assert paused.client.get(f"/v1/submissions/{group['id']}").status == 404
+    listed = paused.client.get(f"/v1/submissions?group={group['id']}&view=brief").json()["items"]
+    assert {item["id"] for item in listed} == {item["id"] for item in group["items"]}
+    assert paused.client.call("DELETE", f"/v1/groups/{group['id']}").status == 200
+    assert paused.client.wait(group["id"], 10, "groups")["state"] in ("done", "cancelled")
+
+
+def test_tasks_by_id_and_name(paused: service.Daemon, task: str) -> None:
+    by_id = paused.client.get(f"/v1/tasks/{task}").json()
+    assert by_id == paused.client.get("/v1/tasks/plus_one").json()
+    assert by_id["reference"] == REFERENCE
+    assert [item["id"] for item in paused.client.get("/v1/tasks?name=plus_one").json()["items"]] == [task]
+    again = paused.client.post("/v1/tasks", {"name": "plus_one", "reference": REFERENCE})
+    assert (again.status, again.json()["id"]) == (200, task)
+
+
+# --- stopping ---
+
+
+def test_stopping_answers_long_polls(start_daemon: object) -> None:
+    with service.directory() as directory:
+        daemon = service.Daemon(directory, {"paused": True})
+        daemon.start(ready=False)
+        with Raw(daemon.client.url) as raw:
+            raw.request("GET", "/healthz")
+            assert raw.reply().status == 200
+            daemon.client.get("/v1/status")
+            started = time.monotonic()
+            assert daemon.stop() == 0
+            assert time.monotonic() - started < 15
+            assert raw.is_closed()
+
+
+def test_held_requests_get_the_state_when_the_daemon_stops(task: str) -> None:
+    with service.directory() as directory:
+        daemon = service.Daemon(directory, {"paused": True})
+        daemon.start(ready=False)
+        try:
+            deadline = time.monotonic() + service.READY_LIMIT_S
+            body = {"reference": REFERENCE, "candidate": CANDIDATE}
+            while (answer := daemon.client.post("/v1/submissions", body)).status == 503:
+                assert time.monotonic() < deadline
+                time.sleep(0.5)
+            submission = answer.json()["id"]
+            with ThreadPoolExecutor(10) as pool:
+                path = f"/v1/submissions/{submission}?wait=60"
+                polls = [pool.submit(daemon.client.get, path) for _ in range(10)]
+                wait_for_held(daemon, 10)
+                assert daemon.stop() == 0
+                answers = [poll.result(30) for poll in polls]
+            assert [(a.status, a.json()["state"]) for a in answers] == [(200, "queued")] * 10
+        finally:
+            daemon.kill()
+
+
+def test_the_address_is_taken(url: str) -> None:
+    with service.directory() as directory:
+        daemon = service.Daemon(directory, {"listen": url.removeprefix("http://")})
+        with pytest.raises(service.ServiceError, match="listen on 127.0.0.1:"):
+            daemon.start(ready=False)
+        daemon.kill()
+
+
+# --- settings ---
+
+
+def run(*arguments: str | Path) -> tuple[int, str, str]:
+    import subprocess
+
+    done = subprocess.run(
+        [str(service.BINARY), *map(str, arguments)], capture_output=True, text=True, timeout=20, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_flags_about_the_program() -> None:
+    assert run("--version")[:2] == (0, run("--version")[1])
+    assert run("--version")[1].startswith("verifierd ")
+    status, out, _ = run("--help")
+    assert status == 0
+    assert "--wait-limit-s=N" in out
+    status, _, err = run("--no-such-flag")
+    assert status != 0
+    assert "no-such-flag" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("pool = many\n", "conf:1: pool is a whole number"),
+        ("\n\npool = 0\n", "conf:3: pool is 0"),
+        ("pool = 2\npool = 3\n", "conf:2: pool is set a second time"),
+        ("pol = 2\n", "conf:1: no such option 'pol'"),
+        ("paused = perhaps\n", "conf:1: paused is true or false"),
+        ("log_level = loud\n", "conf:1: log_level is one of"),
+        ("listen = 0.0.0.0:1\n", "allow_remote"),
+        ("listen = nowhere:1\n", "not an IPv4 or IPv6 address"),
+        ("listen = 127.0.0.1\n", "listen is ADDRESS:PORT"),
+        ("target = sm_90\n", "target is cuda:N"),
+        ("device = gpu\n", "device is auto"),
+        ("store = \"\"\n", "conf:1: store is empty"),
+        ("pool = {\n", "conf:1: "),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, text: str, complaint: str) -> None:
+    path = tmp_path / "conf"
+    path.write_text(text)
+    status, _, err = run("--config", path, "--check-config")
+    assert status == 1
+    assert complaint in err
+
+
+def test_a_good_file_is_taken_and_flags_win(tmp_path: Path) -> None:
+    path = tmp_path / "conf"
+    path.write_text("# settings\nlisten = 127.0.0.1:0\nallow_remote = no\npool = 3\n")
+    assert run("--check-config", "--config", path) == (0, "verifierd: the settings are fine\n", "")
+    assert run("--check-config", "--config", path, "--pool=0")[0] == 1
+    assert run("--config", tmp_path / "none", "--check-config")[2].startswith("verifierd: open ")
+
+
+def test_the_manual_has_the_settings_as_they_are() -> None:
+    status, out, _ = run("--help-conf")
+    assert status == 0
+    assert out in (service.ROOT / "docs" / "verifierd.conf.5").read_text()
+
+
+def test_reload_takes_live_settings_and_keeps_the_rest(start_daemon: object) -> None:
+    with service.directory() as directory:
+        path = directory / "conf"
+        path.write_text("wait_limit_s = 50\n")
+        daemon = service.Daemon(directory, {"paused": True, "config": path})
+        daemon.start(ready=False)
+        try:
+            path.write_text("wait_limit_s = 1\nconnections = 99\n")
+            os.kill(daemon.pid, signal.SIGHUP)
+            wait_for_log(daemon, "connections differs now and takes a restart")
+            wait_for_log(daemon, "settings read again")
+            path.write_text("wait_limit_s = never\n")
+            os.kill(daemon.pid, signal.SIGHUP)
+            wait_for_log(daemon, "the settings stay as they were")
+            assert daemon.client.get("/healthz").status == 200
+        finally:
+            assert daemon.stop() == 0
+
+
+# --- aids ---
+
+
+def wait_for_held(daemon: service.Daemon, n: int) -> None:
+    deadline = time.monotonic() + 10
+    while (held := daemon.client.get("/v1/status").json()["http"]["held"]) != n:
+        assert time.monotonic() < deadline, f"{held} held, not {n}"
+        time.sleep(0.02)
+
+
+def wait_for_log(daemon: service.Daemon, text: str) -> None:
+    deadline = time.monotonic() + 10
+    while text not in daemon.log.read_text():
+        assert time.monotonic() < deadline, f"{text!r} is not in {daemon.log.read_text()}"
+        time.sleep(0.02)
+
+
+def threads_and_memory(pid: int) -> tuple[int, int]:
+    fields = dict(
+        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line
+    )
+    return int(fields["Threads"]), int(fields["VmRSS"].split()[0]) * 1024
+
+
+def test_idle_costs(paused: service.Daemon) -> None:
+    """A daemon with nothing to do takes no processor time that can be seen, and little memory."""
+    client = service.Client(paused.client.url)
+    assert client.get("/healthz").status == 200
+    ticks = []
+    for _ in range(2):
+        fields = Path(f"/proc/{paused.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        ticks.append(int(fields[11]) + int(fields[12]))
+        threading.Event().wait(1.5)
+    assert (ticks[1] - ticks[0]) / os.sysconf("SC_CLK_TCK") < 0.1
