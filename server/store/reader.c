@@ -36,7 +36,7 @@ static const char *const query_sql[NQUERIES] = {
     [GET_LOG] =
         "SELECT log_hash, size, data FROM submission LEFT JOIN blob ON blob.hash = log_hash WHERE id = ?1",
     [GET_GROUP] = "SELECT " GROUP_COLUMNS " FROM submission_group WHERE id = ?1",
-    [EACH_OF_GROUP] = "SELECT " SUBMISSION_COLUMNS " FROM submission INDEXED BY submission_in_group"
+    [EACH_OF_GROUP] = "SELECT " SUBMISSION_COLUMNS " FROM submission INDEXED BY submission_group_index"
                       " WHERE group_id = ?1 ORDER BY group_index",
     [EACH_UNFINISHED] = "SELECT " SUBMISSION_COLUMNS " FROM submission INDEXED BY submission_state"
                         " WHERE state IN (0, 1) ORDER BY id",
@@ -45,7 +45,7 @@ static const char *const query_sql[NQUERIES] = {
     [COUNT] = "SELECT what, n FROM tally",
 };
 
-/* Bits of a filter's mask: which conditions it has, and whether its state is one that few submissions are in. */
+/* Bits of a filter's mask: its conditions, and what is known of its state: few are in it, or it has indices of its own. */
 enum {
     BY_STATE = 1,
     BY_TASK = 2,
@@ -54,7 +54,8 @@ enum {
     BY_GROUP = 16,
     BY_CURSOR = 32,
     IS_LIVE = 64,
-    NMASKS = 128
+    IS_CANCELLED = 128,
+    NMASKS = 256
 };
 
 struct reader {
@@ -302,45 +303,74 @@ store_each_unfinished(struct store *s, store_submission_cb *row_cb, void *arg, s
 static int
 mask_of(const struct submission_filter *f)
 {
-    bool is_live = f->state == SUBMISSION_QUEUED || f->state == SUBMISSION_RUNNING;
+    int mask = (f->task_id != NULL ? BY_TASK : 0) | (f->class_ != NULL ? BY_CLASS : 0) |
+               (f->client != NULL ? BY_CLIENT : 0) | (f->group_id != NULL ? BY_GROUP : 0) |
+               (f->before != NULL ? BY_CURSOR : 0);
 
-    return (f->state >= 0 ? BY_STATE : 0) | (f->task_id != NULL ? BY_TASK : 0) |
-           (f->class_ != NULL ? BY_CLASS : 0) | (f->client != NULL ? BY_CLIENT : 0) |
-           (f->group_id != NULL ? BY_GROUP : 0) | (f->before != NULL ? BY_CURSOR : 0) |
-           (is_live ? IS_LIVE : 0);
+    if (f->state == SUBMISSION_QUEUED || f->state == SUBMISSION_RUNNING)
+        mask |= IS_LIVE;
+    if (f->state == SUBMISSION_CANCELLED)
+        mask |= IS_CANCELLED;
+    return f->state >= 0 ? mask | BY_STATE : mask;
 }
 
 /*
- * The index to walk, by the condition that lets the fewest rows through:
- * SQLite would have to guess, having no statistics of ours.
+ * Which index to walk, first match wins: SQLite would have to guess, having no
+ * statistics of ours, and a wrong guess looks at every row.
  */
-static const char *
-index_for(int mask)
+static const struct {
+    int needs;
+    const char *index;
+} index_choices[] = {
+    { BY_GROUP, "submission_group_index" }, /* at most 256 rows */
+    { IS_LIVE, "submission_state" },        /* no more than the queue holds */
+    { IS_CANCELLED | BY_TASK, "submission_cancelled_task" },
+    { IS_CANCELLED | BY_CLIENT, "submission_cancelled_client" },
+    { IS_CANCELLED | BY_CLASS, "submission_cancelled_class" },
+    { BY_TASK | BY_CLASS, "submission_task_class" },
+    { BY_CLIENT | BY_CLASS, "submission_client_class" },
+    { BY_TASK | BY_CLIENT, "submission_task_client" },
+    { BY_TASK, "submission_task" },
+    { BY_CLIENT, "submission_client" },
+    { BY_CLASS, "submission_class" },
+    { BY_STATE, "submission_state" },
+};
+
+/* "INDEXED BY name", or nothing: the key itself is walked. */
+static void
+write_index(int mask, char *out, size_t size)
 {
-    if (mask & BY_GROUP)
-        return "INDEXED BY submission_in_group";
-    if (mask & IS_LIVE)
-        return "INDEXED BY submission_state";
-    if (mask & BY_TASK)
-        return mask & BY_CLASS ? "INDEXED BY submission_task_class" : "INDEXED BY submission_task";
-    if (mask & BY_CLIENT)
-        return "INDEXED BY submission_client";
-    if (mask & BY_CLASS)
-        return "INDEXED BY submission_class";
-    return mask & BY_STATE ? "INDEXED BY submission_state" : ""; /* "": the key itself */
+    out[0] = '\0';
+    for (size_t i = 0; i < ARRAY_LEN(index_choices); i++) {
+        if ((mask & index_choices[i].needs) == index_choices[i].needs) {
+            snprintf(out, size, "INDEXED BY %s", index_choices[i].index);
+            return;
+        }
+    }
 }
+
+/* A partial index is only considered when its condition stands in the text, so this state is not a parameter. */
+static const char *
+state_condition(int mask)
+{
+    if (mask & IS_CANCELLED)
+        return " AND state = 3";
+    return mask & BY_STATE ? " AND state = ?1" : "";
+}
+
+_Static_assert(SUBMISSION_CANCELLED == 3, "the number in state_condition() and in the schema");
 
 static int
 prepare_list(struct reader *r, int mask, struct error *err)
 {
-    char sql[1024];
+    char sql[1024], index[64];
 
+    write_index(mask, index, sizeof index);
     snprintf(sql, sizeof sql,
              "SELECT " SUBMISSION_COLUMNS " FROM submission %s WHERE 1%s%s%s%s%s%s ORDER BY id DESC LIMIT ?7",
-             index_for(mask), mask & BY_STATE ? " AND state = ?1" : "",
-             mask & BY_TASK ? " AND task_id = ?2" : "", mask & BY_CLASS ? " AND class = ?3" : "",
-             mask & BY_CLIENT ? " AND client = ?4" : "", mask & BY_GROUP ? " AND group_id = ?5" : "",
-             mask & BY_CURSOR ? " AND id < ?6" : "");
+             index, state_condition(mask), mask & BY_TASK ? " AND task_id = ?2" : "",
+             mask & BY_CLASS ? " AND class = ?3" : "", mask & BY_CLIENT ? " AND client = ?4" : "",
+             mask & BY_GROUP ? " AND group_id = ?5" : "", mask & BY_CURSOR ? " AND id < ?6" : "");
     return db_prepare(r->db, sql, &r->lists[mask], err);
 }
 

@@ -1,0 +1,279 @@
+/*
+ * durable_store.c - the store without HTTP, for durable.py.
+ *
+ *   durable_store task FILE             add a task, print its id
+ *   durable_store fill FILE N           add N ended submissions, 1000 to a transaction or more
+ *   durable_store pages FILE            time every kind of page and look-up; the slowest of each
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "server/store/store.h"
+
+#define WRITES_MAX 4000
+#define REPEATS 20
+
+static void
+die(const char *what, const struct error *err)
+{
+    fprintf(stderr, "durable_store: %s: %s\n", what, err->text);
+    exit(1);
+}
+
+static void
+on_done(void *arg, int code, const struct error *err)
+{
+    (void)arg;
+    if (code < 0)
+        die("write", err);
+}
+
+/* --- a task --- */
+
+static void
+add_task(struct store *s, uv_loop_t *loop)
+{
+    static const char reference[] = "import torch\n"
+                                    "SIZE = 1024\n"
+                                    "class Model(torch.nn.Module):\n"
+                                    "    def forward(self, x):\n"
+                                    "        return torch.relu(x)\n"
+                                    "def get_inputs():\n"
+                                    "    return [torch.rand(SIZE)]\n"
+                                    "def get_init_inputs():\n"
+                                    "    return []\n";
+    struct task_row row = {
+        .name = (char *)"bench-durable",
+        .entry_point = (char *)"Model",
+        .reference = (char *)reference,
+        .reference_size = sizeof reference - 1,
+        .spec = (char *)"{\"cases\":[]}",
+        .created_ms = clock_wall_ms(),
+    };
+    struct error err;
+
+    hash_text(reference, sizeof reference - 1, row.id);
+    if (store_add_task(s, &row, on_done, NULL, &err) < 0)
+        die("add a task", &err);
+    uv_run(loop, UV_RUN_DEFAULT);
+    puts(row.id);
+}
+
+/* --- many submissions --- */
+
+static const char *const classes[] = { "ok", "mismatch", "compile", "launch", "syntax" };
+
+/* What a verdict weighs: about 2 KB. */
+static const char *
+verdict_text(void)
+{
+    static char text[2000];
+
+    if (text[0] == '\0') {
+        memset(text, 'v', sizeof text - 1);
+        text[0] = '"';
+        text[sizeof text - 2] = '"';
+    }
+    return text;
+}
+
+/*
+ * The i-th of n: half of all rows are one client's, the other half of one
+ * task, so that both together match nothing: the worst that a page can ask.
+ */
+static void
+fill_row(struct submission_row *row, char *client, size_t client_size, long i, long n)
+{
+    memset(row, 0, sizeof *row);
+    id_new(row->id);
+    snprintf(row->task_id, sizeof row->task_id, "sha256:task-%ld", i < n / 2 ? 1 + i % 250 : 0L);
+    snprintf(row->source_hash, sizeof row->source_hash, "sha256:source-%ld", i);
+    snprintf(client, client_size, "client-%ld", i < n / 2 ? 0L : 1 + i % 10);
+    row->client = client;
+    row->state = i % 50 == 0 ? SUBMISSION_CANCELLED : SUBMISSION_DONE;
+    row->class_ = i % 50 == 0 ? NULL : (char *)classes[i % 5];
+    row->request =
+        (char *)"{\"policy\":\"strict\",\"reward\":{\"kind\":\"staged\"},\"until\":null,\"metadata\":null}";
+    row->verdict = (char *)verdict_text();
+    row->stage = (char *)"full";
+    row->reward = 0.5;
+    row->created_ms = clock_wall_ms();
+    row->finished_ms = row->created_ms;
+}
+
+static void
+fill(struct store *s, uv_loop_t *loop, long n)
+{
+    struct submission_row row;
+    char client[32], source[64];
+    struct error err;
+
+    for (long i = 0; i < n; i++) {
+        struct store_source text = { source, 0 };
+
+        fill_row(&row, client, sizeof client, i, n);
+        text.size = (size_t)snprintf(source, sizeof source, "print(%ld)", i);
+        if (store_add_submissions(s, NULL, &row, &text, 1, on_done, NULL, &err) < 0)
+            die("add a submission", &err);
+        if (i % WRITES_MAX == WRITES_MAX - 1)
+            uv_run(loop, UV_RUN_DEFAULT);
+    }
+    uv_run(loop, UV_RUN_DEFAULT);
+}
+
+/* --- pages --- */
+
+struct seen {
+    int n;
+    char last[ID_SIZE];
+};
+
+static bool
+see(void *arg, const struct submission_row *row)
+{
+    struct seen *seen = arg;
+
+    seen->n++;
+    memcpy(seen->last, row->id, ID_SIZE);
+    return true;
+}
+
+/* Time a page from the newest, and from a cursor in the middle of the rows. */
+static void
+time_page(struct store *s, const char *name, struct submission_filter f, const char *middle)
+{
+    double worst_ms[2] = { 0, 0 };
+    struct seen seen = { 0, "" };
+    struct error err;
+
+    f.limit = 50;
+    for (int i = 0; i < 2 * REPEATS; i++) {
+        int64_t began_ns = clock_monotonic_ns();
+        double ms;
+
+        f.before = i % 2 ? middle : NULL;
+        seen.n = 0;
+        if (store_list_submissions(s, &f, see, &seen, &err) < 0)
+            die(name, &err);
+        ms = (double)(clock_monotonic_ns() - began_ns) / 1e6;
+        if (ms > worst_ms[i % 2])
+            worst_ms[i % 2] = ms;
+    }
+    printf("%-44s %10.2f %10.2f\n", name, worst_ms[0], worst_ms[1]);
+}
+
+static void
+time_counts(struct store *s)
+{
+    double worst_ms = 0;
+    struct store_counts counts;
+    struct error err;
+
+    for (int i = 0; i < REPEATS; i++) {
+        int64_t began_ns = clock_monotonic_ns();
+        double ms;
+
+        if (store_count(s, &counts, &err) < 0)
+            die("count", &err);
+        ms = (double)(clock_monotonic_ns() - began_ns) / 1e6;
+        if (ms > worst_ms)
+            worst_ms = ms;
+    }
+    printf("%-44s %10.2f\n", "counts", worst_ms);
+}
+
+static void
+time_unfinished(struct store *s)
+{
+    int64_t began_ns = clock_monotonic_ns();
+    struct seen seen = { 0, "" };
+    struct error err;
+
+    if (store_each_unfinished(s, see, &seen, &err) < 0)
+        die("unfinished", &err);
+    printf("%-44s %10.2f\n", "what a restart takes up (none here)",
+           (double)(clock_monotonic_ns() - began_ns) / 1e6);
+}
+
+/* The id of the row that lies in the middle: walk there page by page. */
+static void
+find_middle(struct store *s, char middle[ID_SIZE])
+{
+    struct store_counts counts;
+    struct submission_filter f = { .state = -1, .limit = 200 };
+    struct seen seen = { 0, "" };
+    struct error err;
+    int64_t half;
+
+    if (store_count(s, &counts, &err) < 0)
+        die("count", &err);
+    half = (counts.by_state[SUBMISSION_DONE] + counts.by_state[SUBMISSION_CANCELLED]) / 2;
+    while (seen.n < half) {
+        int before = seen.n;
+        if (store_list_submissions(s, &f, see, &seen, &err) < 0)
+            die("find the middle", &err);
+        if (seen.n == before)
+            break;
+        f.before = seen.last;
+    }
+    memcpy(middle, seen.last, ID_SIZE);
+}
+
+static void
+time_pages(struct store *s)
+{
+    static const struct {
+        const char *name;
+        struct submission_filter filter;
+    } kinds[] = {
+        { "all", { .state = -1 } },
+        { "state=done", { .state = SUBMISSION_DONE } },
+        { "state=cancelled", { .state = SUBMISSION_CANCELLED } },
+        { "state=queued (none)", { .state = SUBMISSION_QUEUED } },
+        { "class=ok", { .state = -1, .class_ = "ok" } },
+        { "class that none has", { .state = -1, .class_ = "oom" } },
+        { "task", { .state = -1, .task_id = "sha256:task-7" } },
+        { "task, class", { .state = -1, .task_id = "sha256:task-7", .class_ = "ok" } },
+        { "large task, class that none has", { .state = -1, .task_id = "sha256:task-0", .class_ = "oom" } },
+        { "client", { .state = -1, .client = "client-3" } },
+        { "large client, class that none has", { .state = -1, .client = "client-0", .class_ = "oom" } },
+        { "large task, large client, none in both",
+          { .state = -1, .task_id = "sha256:task-0", .client = "client-0" } },
+        { "large task, state=cancelled", { .state = SUBMISSION_CANCELLED, .task_id = "sha256:task-0" } },
+        { "state=cancelled, class (none in both)", { .state = SUBMISSION_CANCELLED, .class_ = "ok" } },
+    };
+    char middle[ID_SIZE];
+
+    find_middle(s, middle);
+    printf("%-44s %10s %10s\n", "page of 50, slowest of 20, ms", "newest", "middle");
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+        time_page(s, kinds[i].name, kinds[i].filter, middle);
+    time_counts(s);
+    time_unfinished(s);
+}
+
+int
+main(int argc, char **argv)
+{
+    uv_loop_t *loop = uv_default_loop();
+    struct store *s;
+    struct error err;
+
+    if (argc < 3) {
+        fputs("usage: durable_store task FILE | fill FILE N | pages FILE\n", stderr);
+        return 2;
+    }
+    if (store_open(loop, argv[2], WRITES_MAX, &s, &err) < 0)
+        die("open", &err);
+    if (strcmp(argv[1], "task") == 0)
+        add_task(s, loop);
+    else if (strcmp(argv[1], "fill") == 0 && argc == 4)
+        fill(s, loop, strtol(argv[3], NULL, 10));
+    else if (strcmp(argv[1], "pages") == 0)
+        time_pages(s);
+    store_close(s);
+    return uv_loop_close(loop) == 0 ? 0 : 1;
+}
