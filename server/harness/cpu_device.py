@@ -18,6 +18,9 @@ from typing import Any, Final
 
 import fake_cuda
 import torch
+import torch._decomp
+import torch._meta_registrations
+import torch._refs  # what is imported later would find patched names in its annotations
 import torch.utils._device
 from torch.overrides import TorchFunctionMode
 from triton.runtime import interpreter
@@ -114,8 +117,9 @@ class _DeviceContext(torch.utils._device.DeviceContext):
         super().__init__(CPU if type(device) is int else _mapped(device))
 
 
-def _generator(device: Any = "cpu") -> torch.Generator:
-    return _REAL_GENERATOR(_mapped(device))
+def _seed(seed: int) -> None:
+    """Not torch.manual_seed(), which calls this."""
+    torch.default_generator.manual_seed(seed)
 
 
 def _not_compiled(model: Any = None, **_: Any) -> Any:
@@ -123,7 +127,14 @@ def _not_compiled(model: Any = None, **_: Any) -> Any:
     return model if model is not None else lambda function: function
 
 
-_REAL_GENERATOR: Final[Callable[..., torch.Generator]] = torch.Generator
+_REAL_GENERATOR: Final[Any] = torch.Generator
+
+
+class _Generator(torch.Generator):
+    """A type and no function: what torch imports later has annotations such as `torch.Generator | None`."""
+
+    def __new__(cls, device: Any = "cpu") -> Any:
+        return _REAL_GENERATOR(_mapped(device))
 
 
 def _tuple_grids() -> None:
@@ -153,8 +164,8 @@ def install() -> None:
     utils: Any = torch.utils._device
     utils.DeviceContext = _DeviceContext
     module: Any = torch
-    module.Generator = _generator
+    module.Generator = _Generator
     module.compile = _not_compiled
-    module.cuda.manual_seed = torch.manual_seed
-    module.cuda.manual_seed_all = torch.manual_seed
+    module.cuda.manual_seed = _seed
+    module.cuda.manual_seed_all = _seed
     _tuple_grids()
