@@ -51,13 +51,25 @@ text_member(const json_t *object, const char *key)
     return json_string_value(json_object_get(object, key));
 }
 
+/* A NUL would end the text for all that comes after: it is shown as other control characters are. */
+static void
+add_string(struct buffer *out, const json_t *string)
+{
+    size_t start = out->size;
+    if (buffer_append(out, json_string_value(string), json_string_length(string)) < 0)
+        return;
+    for (size_t i = start; i < out->size; i++)
+        if (out->data[i] == '\0')
+            out->data[i] = '?';
+}
+
 void
 text_value(struct buffer *out, const json_t *value)
 {
     if (!value || json_is_null(value)) {
         buffer_add(out, "-");
     } else if (json_is_string(value)) {
-        buffer_add(out, json_string_value(value));
+        add_string(out, value);
     } else if (json_is_real(value)) {
         buffer_printf(out, "%.7g", json_real_value(value));
     } else {

@@ -210,9 +210,13 @@ print_flags(json_t *submission)
 static void
 print_feedback(json_t *submission)
 {
-    const char *text = text_member(json_object_get(submission, "feedback"), "text");
-    if (text && text[0])
-        print_label("feedback", text);
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+    const json_t *feedback = json_object_get(json_object_get(submission, "feedback"), "text");
+
+    if (json_string_length(feedback) == 0)
+        return;
+    text_value(&text, feedback);
+    print_label("feedback", text.data ? text.data : "");
 }
 
 void

@@ -327,6 +327,13 @@ def test_lists(script: Script) -> None:
     assert script.calls[-1][1] == "/v1/tasks?limit=200&name=a%20b"
 
 
+def test_nuls_in_an_answer_cut_nothing_off(script: Script) -> None:
+    document = OK | {"feedback": {"text": "null bytes: \0 here"}}
+    script.on("GET /v1/submissions/" + ID, (200, document))
+    assert json.loads(verifier(script, "show", ID, "--json").stdout) == document
+    assert "null bytes: ? here" in verifier(script, "show", ID).stdout.decode()
+
+
 def test_show_source_is_exact(script: Script) -> None:
     script.on(f"GET /v1/submissions/{ID}/source", (200, b"x\0\x1b[1m\xff"))
     done = verifier(script, "show", ID, "--source")
