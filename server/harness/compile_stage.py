@@ -9,7 +9,9 @@ driver it asks is the stub of fake_cuda.py. See docs/compile.md.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -215,6 +217,23 @@ def watch_launches(record: Record) -> None:
     fake_cuda.Launcher.launched = staticmethod(launched)
 
 
+def build_launchers(record: Record) -> None:
+    """Where there is a CUDA driver: also build the small library that a GPU child launches each kernel with."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return
+    from triton.backends.nvidia.driver import CudaLauncher
+
+    def build(source: Any, metadata: Any) -> None:
+        try:
+            CudaLauncher(source, metadata)
+        except (RuntimeError, OSError, subprocess.CalledProcessError):
+            record.flags.add("launcher_not_built")
+
+    fake_cuda.Launcher.build = staticmethod(build)
+
+
 def bound_autotuner(record: Record) -> None:
     prune_really: Callable[..., Any] = Autotuner.prune_configs
 
@@ -366,6 +385,7 @@ def prepare(target: str, cache: Path, layers: tuple[Path, ...] = ()) -> Record:
     watch_compiler(record)
     watch_resources(record)
     watch_launches(record)
+    build_launchers(record)
     bound_autotuner(record)
     return record
 

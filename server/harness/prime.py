@@ -11,6 +11,8 @@ import gc
 import importlib
 import os
 import platform
+import subprocess
+import sys
 import tempfile
 import warnings
 from pathlib import Path
@@ -48,8 +50,8 @@ def set_environment(kind: str, device: str, base: Path) -> None:
     os.environ.update(environment)
 
 
-def child_environment(scratch: Path) -> None:
-    """Point everything that writes files at the child's own directory."""
+def child_environment(scratch: Path, base: Path) -> None:
+    """Point everything that writes files at the child's own directory; base: what set_environment was given."""
     os.environ["HOME"] = os.environ["TMPDIR"] = str(scratch)
     for name, folder in (
         ("TRITON_CACHE_DIR", "triton"),
@@ -58,6 +60,9 @@ def child_environment(scratch: Path) -> None:
     ):
         os.environ[name] = str(scratch / folder)
     tempfile.tempdir = None
+    import kernel_cache
+
+    kernel_cache.install(scratch / "triton", (base / "triton",))
 
 
 def versions() -> dict[str, str]:
@@ -79,9 +84,11 @@ def prime(kind: str, device: str, target: str) -> None:
     torch.set_num_threads(1)
     import triton.experimental.gluon
     import triton.language
+    import triton.runtime.build
     import triton.runtime.cache
 
     triton.runtime.cache.triton_key()
+    triton.runtime.build.platform_key()
 
     if kind == "compile":
         _prime_compile(target)
@@ -101,11 +108,23 @@ def _prime_run(device: str) -> None:
     importlib.import_module("child")
     if device == "cpu":
         importlib.import_module("cpu_device")
-        importlib.import_module("triton.runtime.interpreter")
         return
-    import triton.backends.nvidia.driver as nvidia
+    _prime_cuda()
 
-    nvidia.library_dirs()
+
+def _prime_cuda() -> None:
+    """Triton's driver for a real GPU: its native helper is built here once, and found by every child.
+
+    Making the driver loads libcuda and does not initialise it (guard() makes sure). Where there is no compiler
+    each child tries for itself, and reports what it lacks.
+    """
+    import triton
+    from triton.backends.nvidia.driver import CudaDriver
+
+    try:
+        triton.runtime.driver.set_active(CudaDriver())
+    except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
+        print(f"the helper of triton's driver cannot be built: {error}", file=sys.stderr)
 
 
 def freeze() -> None:

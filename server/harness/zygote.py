@@ -87,11 +87,12 @@ class Child:
 
 
 class Zygote:
-    def __init__(self, channel: wire.Channel, kind: str, device: str, plan: native.SandboxPlan) -> None:
+    def __init__(self, channel: wire.Channel, kind: str, device: str, plan: native.SandboxPlan, base: Path) -> None:
         self._channel = channel
         self._roles = ROLES[kind]
         self._device = device
         self._plan = plan
+        self._base = base
         self._children: dict[str, Child] = {}
         self._libcuda = prime.load_libcuda()
 
@@ -171,7 +172,7 @@ class Zygote:
             )
             native.enter_sandbox(settings, self._plan)
             os.umask(0o077)
-            prime.child_environment(request.scratch)
+            prime.child_environment(request.scratch, self._base)
             prime.reseed()
             if request.role in FOREIGN_ROLES and os.getpid() == 1:
                 _stay_as_init(error_fd, os.fork())
@@ -353,6 +354,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
 def main(arguments: list[str]) -> int:
     options = parse_arguments(arguments)
     sys.dont_write_bytecode = True
+    os.umask(0o022)
     channel = wire.Channel(options.fd)
     closed = unreadable(PROBE_UID) if os.geteuid() == 0 else None
     if closed is not None:
@@ -364,7 +366,7 @@ def main(arguments: list[str]) -> int:
         return 1
     mode = native.isolate_zygote()
     base = Path(tempfile.mkdtemp(prefix="verifierd-zygote-"))
-    base.chmod(0o711)
+    base.chmod(0o755)
     try:
         prime.set_environment(options.kind, options.device, base)
         prime.prime(options.kind, options.device, options.target)
@@ -378,7 +380,7 @@ def main(arguments: list[str]) -> int:
                 "sandbox": {"layers": plan.report},
             }
         )
-        Zygote(channel, options.kind, options.device, plan).serve()
+        Zygote(channel, options.kind, options.device, plan, base).serve()
     except wire.ChannelClosed:
         return 0
     except (wire.ProtocolError, prime.UnsafeFork, native.NativeError) as error:
