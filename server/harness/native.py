@@ -10,6 +10,8 @@ import ctypes
 import errno
 import json
 import os
+import stat
+from collections.abc import Iterable
 from ctypes import c_char_p, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +91,7 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_zygote_unshare": (c_int, []),
     "harness_zygote_guard": (None, [c_int]),
     "harness_die_with_parent": (c_int, []),
+    "harness_close_to_others": (c_int, []),
     "harness_pid_namespace_begin": (c_int, []),
     "harness_pid_namespace_end": (c_int, [c_int]),
     "harness_stop": (c_int, [c_int]),
@@ -228,17 +231,13 @@ class Doorbell:
 
     def claims(self) -> Claims:
         status, generation, events = c_uint32(), c_uint32(), c_uint64()
-        _lib.harness_doorbell_claims(
-            self._page, ctypes.byref(status), ctypes.byref(generation), ctypes.byref(events)
-        )
+        _lib.harness_doorbell_claims(self._page, ctypes.byref(status), ctypes.byref(generation), ctypes.byref(events))
         return Claims(status.value, generation.value, events.value)
 
     def read_reply(self) -> tuple[bytes, int]:
         """The reply, copied out, and its generation (read before the bytes)."""
         generation = c_uint32()
-        n = _checked(
-            _lib.harness_reply_read(self._page, self._buffer, DOORBELL_REPLY_MAX, ctypes.byref(generation))
-        )
+        n = _checked(_lib.harness_reply_read(self._page, self._buffer, DOORBELL_REPLY_MAX, ctypes.byref(generation)))
         return self._buffer.raw[:n], generation.value
 
 
@@ -554,6 +553,7 @@ class _Sandbox(ctypes.Structure):
         ("readable", ctypes.POINTER(c_char_p)),
         ("writable", ctypes.POINTER(c_char_p)),
         ("hidden", ctypes.POINTER(c_char_p)),
+        ("shown", ctypes.POINTER(c_char_p)),
     )
 
 
@@ -570,7 +570,8 @@ class SandboxSettings:
     keep: tuple[int, ...] = ()  # descriptors beside 0, 1, 2
     readable: tuple[Path, ...] = ()  # empty: everything that the uid may read
     writable: tuple[Path, ...] = ()  # beside scratch
-    hidden: tuple[Path, ...] = ()  # directories shown empty; scratch below one stays
+    hidden: tuple[Path, ...] = ()  # directories shown empty, but for scratch
+    shown: tuple[Path, ...] = ()  # and for these directories below them
 
 
 @dataclass(frozen=True)
@@ -601,6 +602,7 @@ def _sandbox(settings: SandboxSettings, layers: int, zygote: int) -> _Sandbox:
         readable=_path_list(settings.readable),
         writable=_path_list(settings.writable),
         hidden=_path_list(settings.hidden),
+        shown=_path_list(settings.shown),
     )
 
 
@@ -623,6 +625,20 @@ def isolate_zygote() -> int:
         _lib.harness_zygote_guard(pid)
     _checked(_lib.harness_die_with_parent())
     return mode
+
+
+def closed_ancestors(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """The topmost directories on the way to these paths that a stranger's uid cannot pass, such as a home's 0700.
+
+    With them in SandboxSettings.hidden and the paths in .shown, a child reaches the paths and nothing else there.
+    """
+    closed: set[Path] = set()
+    for path in paths:
+        for directory in (*reversed(path.parents), path):
+            if directory.is_dir() and not directory.stat().st_mode & stat.S_IXOTH:
+                closed.add(directory)
+                break
+    return tuple(sorted(closed))
 
 
 def probe_sandbox(settings: SandboxSettings, zygote: int) -> SandboxPlan:
@@ -657,6 +673,11 @@ def enter_sandbox(settings: SandboxSettings, plan: SandboxPlan) -> dict[str, str
     c = _sandbox(settings, plan.layers, plan.zygote)
     _checked(_lib.harness_sandbox_enter(ctypes.byref(c), report, _REPORT_MAX))
     return _layers(report)
+
+
+def close_to_others() -> None:
+    """For the init above foreign code, which shares its uid: no reaching its memory or descriptors through /proc."""
+    _checked(_lib.harness_close_to_others())
 
 
 def stop(pidfd: int) -> int:

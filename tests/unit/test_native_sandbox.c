@@ -189,6 +189,30 @@ read_another_process_memory(void)
     return process_vm_readv(getpid(), &mine, 1, &its, 1, 0) == 1 ? OUT : HELD;
 }
 
+/* The init above foreign code has a pipe to the zygote, which believes what comes out of it. */
+static int
+reach_into_the_init(void)
+{
+    int status = 0, sealed[2];
+    char path[64], link[64];
+    pid_t pid;
+
+    if (pipe(sealed) != 0 || (pid = fork()) < 0)
+        return BROKEN;
+    if (pid > 0) {
+        if (harness_close_to_others() != 0 || write(sealed[1], "x", 1) != 1)
+            return BROKEN;
+        return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : BROKEN;
+    }
+    if (read(sealed[0], path, 1) != 1)
+        _exit(BROKEN);
+    snprintf(path, sizeof(path), "/proc/%d/mem", (int)getppid());
+    if (open(path, O_RDWR) >= 0)
+        _exit(OUT);
+    snprintf(path, sizeof(path), "/proc/%d/fd/0", (int)getppid());
+    _exit(open(path, O_RDONLY) >= 0 || readlink(path, link, sizeof(link)) >= 0 ? OUT : HELD);
+}
+
 static int
 connect_by_tcp(void)
 {
@@ -609,6 +633,7 @@ static const struct attempt {
     STOPPED_BY(find_the_daemon_in_proc, "proc"),
     STOPPED_BY(trace_a_process, "seccomp"),
     STOPPED_BY(read_another_process_memory, "seccomp"),
+    STOPPED_TWICE(reach_into_the_init),
     STOPPED_BY(connect_by_tcp, "seccomp,net_namespace,landlock_tcp"),
     STOPPED_BY(send_by_udp, "seccomp,net_namespace"),
     STOPPED_BY(talk_to_the_kernel_by_netlink, "seccomp"),
@@ -823,7 +848,7 @@ kill_and_look(int mode)
     for (int round = 0; n < 2 && round < 5000; round++) {
         usleep(1000);
         n = harness_stop(pidfd);
-        if (harness_cont(pidfd) != n)
+        if (n < 1 || harness_cont(pidfd) < 1) /* not always n: one that was dying is gone now */
             return 22;
     }
     if (n < 2)

@@ -98,6 +98,14 @@ harness_die_with_parent(void)
 }
 
 int
+harness_close_to_others(void)
+{
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
+        return harness_fail_errno("close the process to others");
+    return 0;
+}
+
+int
 harness_pid_namespace_begin(void)
 {
     int fd = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);

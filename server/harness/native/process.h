@@ -30,6 +30,12 @@ HARNESS_API void harness_zygote_guard(int pid) __attribute__((noreturn));
 /* Die with the parent (SIGKILL). Cleared by a change of ids, so it comes after that. 0 or < 0. */
 HARNESS_API int harness_die_with_parent(void);
 
+/*
+ * For a process of ours that shares a uid and a namespace with foreign code, such as the init above it: its memory and
+ * descriptors can no longer be reached through /proc. 0 or < 0.
+ */
+HARNESS_API int harness_close_to_others(void);
+
 /* Before a fork: the next child begins a new PID namespace. Returns a descriptor for _end(), or < 0. */
 HARNESS_API int harness_pid_namespace_begin(void);
 /* After it, in the parent, whether fork() failed or not: later children are siblings again. Takes the descriptor. */

@@ -194,43 +194,87 @@ below(const char *path, const char *directory)
     return strncmp(path, directory, n) == 0 && (path[n] == '/' || path[n] == '\0') ? n : 0;
 }
 
-/* Make scratch's directories again inside the empty one, and put scratch itself there. */
+/* Make the directories down to path again inside the empty one. */
 static int
-show_scratch(const char *scratch, size_t hidden_length, int scratch_fd)
+make_way(const char *path, size_t hidden_length)
 {
-    char path[PATH_MAX], link[64];
+    char way[PATH_MAX];
 
-    if (snprintf(path, sizeof(path), "%s/", scratch) >= (int)sizeof(path))
-        return harness_fail(ENAMETOOLONG, "%s", scratch);
-    for (char *slash = path + hidden_length + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
+    if (snprintf(way, sizeof(way), "%s/", path) >= (int)sizeof(way))
+        return harness_fail(ENAMETOOLONG, "%s", path);
+    for (char *slash = way + hidden_length + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
         *slash = '\0';
-        if (mkdir(path, 0755) != 0 && errno != EEXIST)
-            return harness_fail_errno("make %s", path);
+        if (mkdir(way, 0755) != 0 && errno != EEXIST)
+            return harness_fail_errno("make %s", way);
         *slash = '/';
     }
-    snprintf(link, sizeof(link), "/proc/self/fd/%d", scratch_fd);
-    if (mount(link, scratch, NULL, MS_BIND, NULL) != 0)
-        return harness_fail_errno("bind %s", scratch);
+    return 0;
+}
+
+#define SHOWN_MAX 32
+
+/* Directories that stay to be seen, held open while a hidden one above them is covered. */
+struct shown {
+    const char *paths[SHOWN_MAX];
+    int fds[SHOWN_MAX];
+    int n;
+};
+
+static int
+hold(struct shown *shown, const char *path)
+{
+    if (shown->n == SHOWN_MAX)
+        return harness_fail(EINVAL, "more than %d directories to show", SHOWN_MAX);
+    shown->fds[shown->n] = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (shown->fds[shown->n] < 0)
+        return harness_fail_errno("open %s", path);
+    shown->paths[shown->n++] = path;
     return 0;
 }
 
 static int
-hide_directory(const char *directory, const char *scratch)
+show_again(const struct shown *shown, const char *directory)
+{
+    char link[64];
+
+    for (int i = 0; i < shown->n; i++) {
+        int code = make_way(shown->paths[i], below(shown->paths[i], directory));
+        if (code != 0)
+            return code;
+        snprintf(link, sizeof(link), "/proc/self/fd/%d", shown->fds[i]);
+        if (mount(link, shown->paths[i], NULL, MS_BIND | MS_REC, NULL) != 0)
+            return harness_fail_errno("bind %s", shown->paths[i]);
+    }
+    return 0;
+}
+
+static int
+cover(const char *directory, const struct shown *shown)
 {
     const unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
-    int fd = open(scratch, O_PATH | O_CLOEXEC);
-    size_t common = below(scratch, directory);
-    int code = 0;
+    int code;
 
-    if (fd < 0)
-        return harness_fail_errno("open %s", scratch);
     if (mount("tmpfs", directory, "tmpfs", flags, "size=64k,mode=0755") != 0)
-        code = harness_fail_errno("hide %s", directory);
-    if (code == 0 && common != 0)
-        code = show_scratch(scratch, common, fd);
+        return harness_fail_errno("hide %s", directory);
+    code = show_again(shown, directory);
     if (code == 0 && mount(NULL, directory, NULL, MS_REMOUNT | MS_RDONLY | flags, NULL) != 0)
         code = harness_fail_errno("make the empty %s read-only", directory);
-    close(fd);
+    return code;
+}
+
+static int
+hide_directory(const char *directory, const struct harness_sandbox *s)
+{
+    struct shown shown = { .n = 0 };
+    int code = below(s->scratch, directory) != 0 ? hold(&shown, s->scratch) : 0;
+
+    for (int i = 0; code == 0 && s->shown != NULL && s->shown[i] != NULL; i++)
+        if (below(s->shown[i], directory) != 0)
+            code = hold(&shown, s->shown[i]);
+    if (code == 0)
+        code = cover(directory, &shown);
+    for (int i = 0; i < shown.n; i++)
+        close(shown.fds[i]);
     return code;
 }
 
@@ -240,7 +284,7 @@ hide(struct state *st)
     if (!is_on(st, LAYER_MOUNT_NAMESPACE))
         return harness_fail(ENOENT, "it takes a mount namespace");
     for (int i = 0; st->s->hidden != NULL && st->s->hidden[i] != NULL; i++) {
-        int code = hide_directory(st->s->hidden[i], st->s->scratch);
+        int code = hide_directory(st->s->hidden[i], st->s);
         if (code != 0)
             return code;
     }

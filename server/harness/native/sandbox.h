@@ -28,8 +28,8 @@ struct harness_sandbox {
     uint64_t n_keep;
     const char *const *readable; /* readable and executable beside scratch; empty: all of "/" */
     const char *const *writable; /* writable beside scratch */
-    const char *const
-        *hidden; /* directories shown empty (scratch below one stays), where mounts can be made */
+    const char *const *hidden;   /* directories shown empty, where mounts can be made, but for scratch */
+    const char *const *shown;    /* and for these directories below them, at their own places */
 };
 
 /*
