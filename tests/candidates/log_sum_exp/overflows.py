@@ -1,0 +1,22 @@
+# expect: class=nonfinite stage=tiny|full
+# why: no maximum is subtracted: infinite for large values
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+@triton.jit
+def log_sum_exp_kernel(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    offsets = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * columns + offsets, mask=offsets < columns, other=-float("inf"))
+    tl.store(y_ptr + row, tl.log(tl.sum(tl.exp(x), axis=0)))
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        x = x.contiguous()
+        rows, columns = x.shape
+        y = torch.empty((rows,), device=x.device, dtype=x.dtype)
+        log_sum_exp_kernel[(rows,)](x, y, columns, BLOCK=triton.next_power_of_2(columns))
+        return y
