@@ -184,18 +184,19 @@ def run_once(module: types.ModuleType, entry: str, device: torch.device) -> Meas
     with device, torch.no_grad():
         args, kwargs = init_arguments(module)
         model = getattr(module, entry)(*args, **kwargs)
-        if isinstance(model, torch.nn.Module):
-            model = model.to(device)
+        if isinstance(model, torch.nn.Module) and device.type != "cpu":
+            model = model.to(device)  # parameters made outside the device context, from numpy say
         inputs = to_device(list(module.get_inputs()), device)
         outputs = model(*inputs)
     if device.type == "cuda":
         torch.cuda.synchronize()
     state = model.state_dict().values() if isinstance(model, torch.nn.Module) else ()
+    init = {"args": args, "kwargs": kwargs}
     trees = (
-        {"args": values.encode(args, _note, "get_init_inputs()"), "kwargs": values.encode(kwargs, _note, "get_init_inputs()")},
+        {key: values.encode(value, _note, "get_init_inputs()") for key, value in init.items()},
         values.encode(inputs, _note, "get_inputs()"),
         values.encode(outputs, _note, "forward()"),
-    )  # fmt: skip
+    )
     ins, outs = values.notes(trees[1]), values.notes(trees[2])
     if not outs:
         raise TaskRefused("forward() returns no tensor")
@@ -252,10 +253,10 @@ class Describer:
         return self._case("own", {}, measured)
 
     def tiny(self, own: dict[str, Any]) -> dict[str, Any] | None:
-        """The smallest case that runs: all knobs down to 4, 8, ... together, else one knob after the other."""
+        """The smallest case that runs: all knobs down to 4 or 8 together, else one knob after the other."""
         if own["elements"] <= 2 * TINY**4:
             return None
-        for size in TINY_STEPS:
+        for size in TINY_STEPS[:2]:
             overrides = {knob.name: min(knob.value, size) for knob in self.knobs if knob.value > size}
             case = self._try("tiny", overrides)
             if case is not None:
@@ -286,7 +287,7 @@ class Describer:
         return found
 
     def declared(self, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Cases that the task declares: [{"name", "overrides"}]. TaskRefused where one names no knob or does not run."""
+        """Cases that the task declares: [{"name", "overrides"}]. TaskRefused where one names no knob."""
         known = {knob.name for knob in self.knobs}
         found = []
         for case in cases:

@@ -207,20 +207,25 @@ class Child:
         if cache is not None:
             _copy_cache(Path(cache))
         self._source = data.decode("utf-8-sig", "replace")
-        if self._device.type != "cuda":
-            import cpu_device
-
-            self._stack.enter_context(cpu_device.torch_function_mode())
         try:
-            if is_reference:
-                self._module = cases.load_module(self._source, "reference", cases.REFERENCE_FILE)
-            else:
-                self._module = _import_candidate(data)
+            with self._judged():
+                if is_reference:
+                    self._module = cases.load_module(self._source, "reference", cases.REFERENCE_FILE)
+                else:
+                    self._module = _import_candidate(data)
             if not callable(getattr(self._module, self._entry, None)):
                 raise ImportError(f"the source defines no class {self._entry!r}")
         except BaseException as error:
             raise StepFailed("import", error, self._filename) from None
         self._channel.send({"ev": "loaded"})
+
+    def _judged(self) -> AbstractContextManager[Any]:
+        """Around code that is not ours: without a GPU it believes in one."""
+        if self._device.type == "cuda":
+            return nullcontext()
+        import cpu_device
+
+        return cpu_device.torch_function_mode()
 
     def _case_module(self, overrides: Json) -> types.ModuleType:
         assert self._module is not None
@@ -264,7 +269,7 @@ class Child:
             kwargs = values.decode(init["kwargs"], arena.view)
         seed = message.integer("seed", 0, 1 << 62)
         torch.manual_seed(seed)
-        with self._device:
+        with self._device, self._judged():
             model = getattr(module, self._entry)(*args, **kwargs)
         return model.to(self._device) if isinstance(model, torch.nn.Module) else model
 
@@ -310,7 +315,8 @@ class Child:
             module = self._case_module(message.mapping("overrides"))
             torch.manual_seed(message.integer("seed", 0, 1 << 62))
             with self._device, torch.no_grad():
-                inputs = list(module.get_inputs())
+                with self._judged():
+                    inputs = list(module.get_inputs())
                 tree = values.encode(inputs, put, "get_inputs()")
             self._synchronize()
         except BaseException as error:
@@ -375,7 +381,8 @@ class Child:
                 _set_tf32(binding.tf32)
                 if binding.seed is not None:
                     torch.manual_seed(binding.seed)
-                self._kept = binding.call()
+                with self._judged():
+                    self._kept = binding.call()
             if is_timed and self._events is not None:
                 self._events[1].record()
         self._synchronize()
@@ -467,7 +474,6 @@ def _import_candidate(data: bytes) -> types.ModuleType:
 def main(channel: Channel, device: str) -> None:
     """Called in the forked and confined child, before any CUDA context is there."""
     where = torch.device("cpu")
-    mode: AbstractContextManager[Any] = nullcontext()
     if device.startswith("cuda"):
         where = torch.device("cuda", 0)
         torch.cuda.init()
@@ -477,5 +483,4 @@ def main(channel: Channel, device: str) -> None:
         import cpu_device
 
         cpu_device.install()
-    with mode:
-        Child(channel, where).run()
+    Child(channel, where).run()

@@ -230,7 +230,7 @@ class Timer:
         return [max(1.0, ours) for ours, _ in pairs], [max(1.0, theirs) for _, theirs in pairs]
 
     def _half_width(self) -> float:
-        """Half width of a 95 % interval of the median log-ratio, from its quartiles: a rule for stopping, not a result."""
+        """Half width of a 95 % interval of the median log-ratio, from quartiles: when to stop, not a result."""
         ours, theirs = self._credited()
         logs = sorted(math.log(a / b) for a, b in zip(ours, theirs, strict=True))
         low, _, high = statistics.quantiles(logs, n=4)

@@ -90,7 +90,7 @@ def compare(
     outlier: float = 1.0,
     scale: float = 0.0,
 ) -> Counts:
-    """Both of one shape, on the GPU, floating point. max_scaled is the largest |got - expected| / (scale + |expected|)."""
+    """Both of one shape, on the GPU, floats. max_scaled: the largest |got - expected| / (scale + |expected|)."""
     mine, theirs = got.reshape(-1), expected.reshape(-1)
     n = mine.numel()
     counts = torch.zeros(5, dtype=torch.int64, device=got.device)

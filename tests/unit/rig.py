@@ -13,10 +13,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 HARNESS = ROOT / "server" / "harness"
 sys.path.insert(0, str(HARNESS))
+os.environ.setdefault("VERIFIERD_LIBHARNESS", str(ROOT / "build" / "lib" / "verifierd" / "libharness.so"))
 
 from wire import Channel, make_memfd, read_memfd  # noqa: E402
 
-CHILD = "import sys; sys.path.insert(0, sys.argv[1]); import child, wire; child.main(wire.Channel(int(sys.argv[2])), sys.argv[3])"
+CHILD = (
+    "import sys; sys.path.insert(0, sys.argv[1]); import child, wire; "
+    "child.main(wire.Channel(int(sys.argv[2])), sys.argv[3])"
+)
 
 
 def policy(name: str = "strict", **changes: Any) -> dict[str, Any]:

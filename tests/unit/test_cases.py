@@ -1,0 +1,116 @@
+"""Cases of a task: knobs found, sources rewritten, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cases
+import pytest
+import torch
+
+CPU = torch.device("cpu")
+TASK = """
+import torch
+M = 64 * 2
+height, width = 48, 32
+shape = (M, 16)
+dim = 9
+kernel_size = 7
+eps = 1e-5
+FLAG = True
+
+class Model(torch.nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.linear = torch.nn.Linear(features, 8)
+    def forward(self, x):
+        return self.linear(x).relu()
+
+def get_inputs():
+    return [torch.rand(M, width, 24)[..., :24] if False else torch.rand(M, width)]
+
+def get_init_inputs():
+    return [width]
+"""
+
+
+def test_knobs_are_sizes_only() -> None:
+    found = {knob.name: knob.value for knob in cases.find_knobs(TASK)}
+    assert found["M"] == 128 and found["height"] == 48 and found["width"] == 32 and found["shape[1]"] == 16
+    assert "get_inputs:0" in found
+    assert not {"dim", "kernel_size", "eps", "FLAG"} & set(found)
+
+
+def test_overrides_change_the_module() -> None:
+    module = cases.load_module(TASK, "reference", "reference.py", {"M": 4, "width": 5})
+    assert module.M == 4 and module.width == 5 and module.height == 48
+    assert module.get_inputs()[0].shape == (4, 5)
+
+
+def test_describe_finds_a_tiny_case_that_runs() -> None:
+    spec = cases.describe(TASK, None, CPU, dynamic_shapes=True, declared=None, element_limit=None)
+    own, tiny = spec["cases"]["own"], spec["cases"]["tiny"]
+    assert own["inputs"]["list"][0]["tensor"]["shape"] == [128, 32]
+    assert own["state_bytes"] == (32 * 8 + 8) * 4
+    assert tiny["elements"] < own["elements"]
+    assert tiny["outputs"]["tensor"]["shape"] == [4, 8]
+    assert [case["name"] for case in spec["cases"]["shapes"]] == ["shape x0.75", "shape x1.25", "shape x2"]
+
+
+def test_greedy_where_sizes_hang_together() -> None:
+    source = TASK.replace("torch.nn.Linear(features, 8)", "torch.nn.Linear(32, 8)")
+    spec = cases.describe(source, None, CPU, dynamic_shapes=False, declared=None, element_limit=None)
+    assert spec["cases"]["tiny"]["outputs"]["tensor"]["shape"] == [4, 8]
+    assert spec["cases"]["tiny"]["inputs"]["list"][0]["tensor"]["shape"] == [4, 32]
+
+
+def test_declared_cases_are_run_and_named() -> None:
+    declared = [{"name": "tiny", "overrides": {"M": 2}}]
+    spec = cases.describe(TASK, None, CPU, dynamic_shapes=False, declared=declared, element_limit=None)
+    assert spec["tiny_declared"] and spec["cases"]["tiny"]["overrides"] == {"M": 2}
+    with pytest.raises(cases.TaskRefused, match="no size is called 'N'"):
+        cases.describe(
+            TASK, None, CPU, dynamic_shapes=False, declared=[{"name": "x", "overrides": {"N": 1}}], element_limit=None
+        )
+
+
+def test_large_tasks_are_described_without_their_memory() -> None:
+    source = TASK.replace("64 * 2", "1024 * 1024 * 64")
+    spec = cases.describe(source, None, CPU, dynamic_shapes=False, declared=None, element_limit=1 << 16)
+    assert spec["cases"]["own"]["elements"] == (1 << 26) * 40
+    assert spec["cases"]["tiny"]["elements"] < 1 << 16
+
+
+def test_kernelbook_arguments() -> None:
+    source = "import torch\nclass Net(torch.nn.Module):\n  def __init__(self, a, b=1):\n    super().__init__()\n"
+    source += "  def forward(self, x):\n    return x + 1\n"
+    source += "def get_inputs():\n  return [torch.rand([4, 4])]\ndef get_init_inputs():\n  return [[2], {'b': 3}]\n"
+    spec = cases.describe(source, None, CPU, dynamic_shapes=False, declared=None, element_limit=None)
+    assert spec["entry_point"] == "Net"
+    assert spec["cases"]["own"]["init"] == {"args": {"list": [2]}, "kwargs": {"dict": [["b", 3]]}}
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (("def get_inputs", "def inputs"), "no function get_inputs"),
+        (("class Model", "class Other"), None),
+        (("self.linear(x).relu()", "None"), "returns no tensor"),
+    ],
+)
+def test_what_is_no_task_is_refused(change: tuple[str, str], why: str | None) -> None:
+    source = TASK.replace(*change)
+    if why is None:
+        source += "class Third(torch.nn.Module): pass\n"
+        why = "no class Model"
+    with pytest.raises(cases.TaskRefused, match=why):
+        cases.describe(source, None, CPU, dynamic_shapes=False, declared=None, element_limit=None)
+
+
+def test_every_task_of_ours_has_a_small_case() -> None:
+    root = Path(__file__).resolve().parents[1] / "tasks"
+    files = sorted(root.glob("*.py"))
+    assert len(files) >= 12
+    for file in files:
+        spec = cases.describe(file.read_text(), None, CPU, dynamic_shapes=False, declared=None, element_limit=1 << 20)
+        assert spec["cases"]["tiny"] is not None or spec["cases"]["own"]["elements"] < 1 << 12, file.name
