@@ -13,7 +13,7 @@ import os
 import stat
 from collections.abc import Iterable
 from ctypes import c_char_p, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_uint32, c_uint64, c_void_p
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -673,6 +673,34 @@ def enter_sandbox(settings: SandboxSettings, plan: SandboxPlan) -> dict[str, str
     c = _sandbox(settings, plan.layers, plan.zygote)
     _checked(_lib.harness_sandbox_enter(ctypes.byref(c), report, _REPORT_MAX))
     return _layers(report)
+
+
+def check_readable(settings: SandboxSettings, plan: SandboxPlan, paths: Iterable[Path]) -> None:
+    """NativeError naming the first of these paths that a child in this sandbox cannot read.
+
+    An interpreter that others may not reach would otherwise fail somewhere in every child.
+    """
+    read_end, write_end = os.pipe2(os.O_CLOEXEC)
+    pid = fork_child(plan)
+    if pid == 0:
+        try:
+            enter_sandbox(replace(settings, keep=(write_end,)), plan)
+            needs = ((path, os.R_OK | os.X_OK if path.is_dir() else os.R_OK) for path in paths)
+            closed = next((str(path) for path, mode in needs if not os.access(path, mode)), "")
+        except OSError as error:
+            closed = str(error)
+        os.write(write_end, closed.encode("utf-8", "replace"))
+        os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as pipe:
+        closed = pipe.read().decode("utf-8", "replace")
+    _, status = os.waitpid(pid, 0)
+    if closed or status != 0:
+        raise NativeError(
+            errno.EACCES,
+            f"children of uid {settings.uid} cannot read {closed or 'what they need'}: use an interpreter and a "
+            "directory that others may read, or start as an ordinary user",
+        )
 
 
 def close_to_others() -> None:

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -163,9 +163,8 @@ class Zygote:
         """In the child: confine, then serve the role. Never returns."""
         try:
             _redirect(output_fd)
-            settings = native.SandboxSettings(
-                scratch=request.scratch,
-                uid=request.uid,
+            settings = replace(
+                sandbox_settings(request.scratch, request.uid, self._base),
                 memory_bytes=request.memory_bytes,
                 file_bytes=request.file_bytes,
                 keep=(channel_fd, error_fd),
@@ -265,6 +264,7 @@ def _stay_as_init(error_fd: int, worker: int) -> None:
     """
     if worker == 0:
         return
+    native.close_to_others()
     os.closerange(0, error_fd)
     os.closerange(error_fd + 1, 256)
     while True:
@@ -312,34 +312,36 @@ def run_role(role: str, channel: wire.Channel, scratch: Path, device: str) -> No
         child.main(channel, device)
 
 
-def unreadable(uid: int) -> str | None:
-    """What a child with that uid could not read of what Python imports from; None: nothing.
+def sandbox_settings(scratch: Path, uid: int | None, base: Path) -> native.SandboxSettings:
+    """What every child gets. Homes and the like that its uid may not pass are hidden, but for what Python needs."""
+    if uid is None:
+        return native.SandboxSettings(scratch=scratch)
+    needed = import_directories(base)
+    return native.SandboxSettings(
+        scratch=scratch, uid=uid, hidden=native.closed_ancestors((*needed, scratch)), shown=needed
+    )
 
-    An interpreter below a closed home directory would otherwise fail somewhere in every child.
-    """
-    paths = [sys.executable, os.__file__, *(path for path in sys.path if os.path.exists(path))]  # noqa: PTH110
-    read_end, write_end = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-        closed = next((path for path in paths if not os.access(path, os.R_OK)), "")
-        os.write(write_end, closed.encode("utf-8", "replace"))
-        os._exit(0)
-    os.close(write_end)
-    with os.fdopen(read_end, "rb") as pipe:
-        closed = pipe.read().decode("utf-8", "replace")
-    os.waitpid(pid, 0)
-    return closed or None
+
+def import_directories(base: Path) -> tuple[Path, ...]:
+    """Where a child may have to read: the interpreter, its modules, the harness, the zygote's own directory."""
+    named = (sys.prefix, sys.base_prefix, *sys.path, str(Path(__file__).parent), str(base))
+    found = {Path(name).absolute() for name in named}
+    found |= {path.resolve() for path in found} | {Path(sys.executable).resolve().parent}
+    found = {path for path in found if path.is_dir()}
+    return tuple(sorted(path for path in found if not found & set(path.parents)))
 
 
 def probe(base: Path, mode: int) -> native.SandboxPlan:
-    """What the host can give to children, tried with a scratch directory and a uid such as they get."""
+    """What the host can give to children, tried with a scratch directory and a uid such as they get.
+
+    NativeError also when such a child could not read what it imports from.
+    """
     scratch = base / "probe"
     scratch.mkdir()
-    uid = PROBE_UID if os.geteuid() == 0 else None
-    return native.probe_sandbox(native.SandboxSettings(scratch=scratch, uid=uid), mode)
+    settings = sandbox_settings(scratch, PROBE_UID if os.geteuid() == 0 else None, base)
+    plan = native.probe_sandbox(settings, mode)
+    native.check_readable(settings, plan, (Path(sys.executable), Path(os.__file__), *import_directories(base)))
+    return plan
 
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
@@ -356,14 +358,6 @@ def main(arguments: list[str]) -> int:
     sys.dont_write_bytecode = True
     os.umask(0o022)
     channel = wire.Channel(options.fd)
-    closed = unreadable(PROBE_UID) if os.geteuid() == 0 else None
-    if closed is not None:
-        log(
-            "error",
-            f"{closed} cannot be read by the users that children run as: use an interpreter and a directory "
-            "that others may read, or start verifierd as an ordinary user",
-        )
-        return 1
     mode = native.isolate_zygote()
     base = Path(tempfile.mkdtemp(prefix="verifierd-zygote-"))
     base.chmod(0o755)
