@@ -79,7 +79,8 @@ class Rig:
         self.channel.send({"op": "child", "child": name}, {"channel": mine.fileno(), "pidfd": pidfd})
         mine.close()
         os.close(pidfd)
-        assert self.channel.receive(60).body == {"ev": "child_ready", "child": name}
+        while self.channel.receive(60).body != {"ev": "child_ready", "child": name}:
+            pass
         return name
 
     def register(self, child: str, source: str, **options: Any) -> dict[str, Any]:
@@ -117,28 +118,37 @@ class Rig:
     ) -> dict[str, dict[str, Any]]:
         """Stage reports by name, their details inside; stops at the first failure."""
         candidate = self.child()
-        fds = {
-            "source": make_memfd(candidate_source.encode()),
-            "spec": make_memfd(json.dumps(spec).encode()),
-            "reference_source": make_memfd(reference_source.encode()),
-        }
         message = {
             "op": "open", "job": "j", "reference": reference, "candidate": candidate, "entry": entry,
             "policy": rules or policy(), "seed": "00000000000004d2", "cache": None, "call_limit_ms": limit_ms,
         }  # fmt: skip
-        self.channel.send(message, fds)
-        for fd in fds.values():
-            os.close(fd)
-        found = {"open": self._stage()}
+        contents = {"source": candidate_source, "spec": json.dumps(spec), "reference_source": reference_source}
+        found = {"open": self._open(message, contents)}
         for stage in stages:
             if any(report["outcome"] == "fail" for report in found.values()):
                 break
             self.channel.send({"op": "stage", "job": "j", "stage": stage})
             found[stage] = self._stage()
-        self.channel.send({"op": "drop", "child": candidate})
+            if found[stage]["reopen"]:
+                self._drop(candidate)
+                candidate = self.child()
+                self._open({**message, "candidate": candidate}, contents)
+                self.channel.send({"op": "stage", "job": "j", "stage": stage, "own": True})
+                found[stage] = self._stage()
+        self._drop(candidate)
+        return found
+
+    def _open(self, message: dict[str, Any], contents: dict[str, str]) -> dict[str, Any]:
+        fds = {name: make_memfd(text.encode()) for name, text in contents.items()}
+        self.channel.send(message, fds)
+        for fd in fds.values():
+            os.close(fd)
+        return self._stage()
+
+    def _drop(self, child: str) -> None:
+        self.channel.send({"op": "drop", "child": child})
         while self.channel.receive(60).body.get("ev") != "dropped":
             pass
-        return found
 
     def _stage(self) -> dict[str, Any]:
         report = self.channel.receive(180)

@@ -91,7 +91,7 @@ def test_honest_kernel_passes_every_case(rig: Rig, task: tuple[str, dict[str, ob
         (("return y", "os._exit(0)"), "tiny", "crash"),
         (("return y", "os.kill(os.getpid(), 9)"), "tiny", "crash"),
         (("return y", "return torch.empty(1 << 60)"), "tiny", "oom"),
-        (("return y", "return y if self.calls < 3 else y + 1"), "full", "nondeterministic"),
+        (("return y", "return y if self.calls < 2 else y + 1"), "full", "nondeterministic"),
         (("return y", "return y + torch.rand_like(y)"), "full", "mismatch"),
         (("import os,", "raise ImportError('gone')\nimport os,"), "open", "import"),
         (("import os,", "import os; os._exit(0)\nimport os,"), "open", "crash"),
@@ -106,9 +106,6 @@ def test_each_failure_has_its_class(
     found = judge(rig, task, HONEST.replace(*change, 1))
     last = list(found)[-1]
     report = found[last]
-    if report["reopen"]:
-        assert class_ == "crash"
-        return
     assert (report["class"], report["outcome"]) == (class_, "fail"), found
     assert last == stage or class_ in ("mismatch", "nondeterministic"), found
     assert report["error"]
