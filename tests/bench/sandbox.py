@@ -1,0 +1,96 @@
+"""What confinement costs: a fork and its child's first word, plain and in the sandbox, side by side in one run.
+
+    PYTHON tests/bench/sandbox.py [--harness build/lib/verifierd/harness] [--rounds 200] [--torch]
+
+Rounds of both kinds alternate, so that a disturbed machine disturbs both. --torch imports torch and triton first, as a
+zygote does: the fork grows with the process, the sandbox does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+
+def percentile(samples: list[float], share: float) -> float:
+    return sorted(samples)[min(len(samples) - 1, int(share * len(samples)))]
+
+
+class Bench:
+    def __init__(self, native: Any, scratch: Path, mode: int) -> None:
+        self._native = native
+        self._settings = native.SandboxSettings(
+            scratch=scratch, uid=61234 if os.geteuid() == 0 else None, file_bytes=1 << 30, memory_bytes=1 << 34
+        )
+        self.plan = native.probe_sandbox(self._settings, mode)
+
+    def once(self, *, is_confined: bool) -> tuple[float, float]:
+        """Milliseconds from before the fork until the child says that it is ready, and until it is reaped."""
+        read_end, write_end = os.pipe()
+        start = time.perf_counter()
+        pid = self._native.fork_child(self.plan) if is_confined else os.fork()
+        if pid == 0:
+            if is_confined:
+                self._native.enter_sandbox(replace(self._settings, keep=(write_end,)), self.plan)
+            os.write(write_end, b"x")
+            signal.pause()
+        os.close(write_end)
+        if os.read(read_end, 1) != b"x":
+            raise SystemExit("a child ended before it was ready")
+        ready = time.perf_counter()
+        os.close(read_end)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        return (ready - start) * 1e3, (time.perf_counter() - ready) * 1e3
+
+
+def resident_mb() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="what the sandbox costs beside a plain fork")
+    parser.add_argument("--harness", type=Path, default=Path("build/lib/verifierd/harness"))
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--torch", action="store_true")
+    options = parser.parse_args()
+    sys.path.insert(0, str(options.harness.resolve()))
+    native = importlib.import_module("native")
+    mode = native.isolate_zygote()
+    if options.torch:
+        os.environ["OMP_NUM_THREADS"] = "1"
+        importlib.import_module("torch")
+        importlib.import_module("triton")
+    with tempfile.TemporaryDirectory(prefix="verifierd-bench-") as directory:
+        Path(directory).chmod(0o755)
+        scratch = Path(directory) / "scratch"
+        scratch.mkdir()
+        bench = Bench(native, scratch, mode)
+        samples: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+        for index in range(2 * options.rounds):
+            is_confined = index % 2 == 1
+            samples[is_confined].append(bench.once(is_confined=is_confined))
+    absent = [f"{name} ({state})" for name, state in bench.plan.report.items() if state != "on"]
+    print(f"resident {resident_mb():.0f} MB, {options.rounds} rounds of each; absent: {', '.join(absent) or 'nothing'}")
+    print(f"{'':16}{'ready, ms: median':>20}{'99th':>8}{'gone, ms: median':>20}{'99th':>8}")
+    for is_confined, name in ((False, "plain fork"), (True, "in the sandbox")):
+        ready, gone = ([pair[i] for pair in samples[is_confined]] for i in (0, 1))
+        print(
+            f"{name:16}{statistics.median(ready):20.2f}{percentile(ready, 0.99):8.2f}"
+            f"{statistics.median(gone):20.2f}{percentile(gone, 0.99):8.2f}"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
