@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import corpus
@@ -15,8 +15,6 @@ LIMITS = {
     # Small enough that a hoarder reaches it before the machine that runs the tests does.
     "memory_limit_bytes": 4 << 30,
 }
-
-StartDaemon = Callable[..., service.Daemon]
 
 
 @pytest.fixture(scope="session")
@@ -44,15 +42,11 @@ def gpu(client: service.Client) -> bool:
 @pytest.fixture(scope="session")
 def task_ids(client: service.Client, tasks: dict[str, corpus.Task], gpu: bool) -> dict[str, str]:
     """Every task that this machine can judge, registered with the shared daemon."""
-    return {
-        name: client.add_task(task.registration())
-        for name, task in tasks.items()
-        if gpu or not task.needs_gpu
-    }
+    return {name: client.add_task(task.registration()) for name, task in tasks.items() if gpu or not task.needs_gpu}
 
 
 @pytest.fixture
-def start_daemon() -> Iterator[StartDaemon]:
+def start_daemon() -> Iterator[service.StartDaemon]:
     """Start a daemon of one's own: start_daemon(paused=True). It is killed at the end if it still runs."""
     with ExitStack() as stack:
 

@@ -12,7 +12,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
@@ -83,9 +83,7 @@ class Client:
         """The document of an answer that has to be one of these statuses."""
         answer = self.call(method, path, body)
         if answer.status not in status:
-            raise ServiceError(
-                f"{method} {path}: {answer.status} {answer.body.decode(errors='replace')[:2000]}"
-            )
+            raise ServiceError(f"{method} {path}: {answer.status} {answer.body.decode(errors='replace')[:2000]}")
         return answer.json()
 
     def add_task(self, registration: Mapping[str, object]) -> str:
@@ -189,9 +187,7 @@ class Daemon:
         pause_s = 0.02
         while (answer := self.client.get("/readyz")).status != 200:
             if time.monotonic() > deadline:
-                raise self.failed(
-                    f"not ready after {limit_s:.0f} s: {answer.body.decode(errors='replace')[:500]}"
-                )
+                raise self.failed(f"not ready after {limit_s:.0f} s: {answer.body.decode(errors='replace')[:500]}")
             time.sleep(pause_s)
             pause_s = min(0.5, pause_s * 1.5)
 
@@ -236,6 +232,10 @@ class Daemon:
             self.kill()
         else:
             self.stop()
+
+
+StartDaemon = Callable[..., Daemon]
+"""start_daemon(ready=True, **settings): see conftest.py."""
 
 
 def _text(value: object) -> str:
