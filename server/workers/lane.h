@@ -1,0 +1,119 @@
+/*
+ * lane.h - one device: its run zygote, its referee, children kept ready, and
+ * references kept loaded. One job at a time: a submission in its GPU stages,
+ * or the registration of a task. Loop thread only.
+ */
+#ifndef WORKERS_LANE_H
+#define WORKERS_LANE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+#include <uv.h>
+
+#include "common/buffer.h"
+#include "common/error.h"
+#include "server/config.h"
+#include "server/workers/uids.h"
+#include "server/workers/zygote.h"
+
+struct lane;
+
+enum lane_state {
+    LANE_STARTING,    /* a worker is not there yet, or is being started again */
+    LANE_CHECKING,    /* the canary */
+    LANE_IDLE,        /* may be given a job */
+    LANE_BUSY,
+    LANE_QUARANTINED, /* the canary fails even with fresh workers: no work until the daemon restarts */
+    LANE_STOPPED,
+    LANE_NSTATES
+};
+const char *lane_state_name(enum lane_state state);
+
+/* Runs whenever the lane has become idle; may give it a job. */
+typedef void lane_idle_cb(void *arg, struct lane *l);
+
+/* device: "cpu" or "cuda:N"; copied. config and uids are views that outlive it. Starts its workers. */
+int lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const char *device, lane_idle_cb *idle,
+             void *arg, struct lane **out, struct error *err);
+void lane_stop(struct lane *l, void (*stopped_cb)(void *arg)); /* a job is lost; stopped_cb once workers are gone */
+void lane_free(struct lane *l);                                /* after it has stopped; NULL is fine */
+
+enum lane_state lane_state(const struct lane *l);
+const char *lane_device(const struct lane *l);
+bool lane_is_gpu(const struct lane *l);
+bool lane_has_reference(const struct lane *l, const char *task_id); /* loaded and idle */
+json_t *lane_gpu(const struct lane *l);                             /* view: the referee's "gpu"; NULL: none, or not known yet */
+json_t *lane_versions(const struct lane *l); /* view: of the run zygote; NULL before it was ready */
+json_t *lane_sandbox(const struct lane *l);  /* view: its layers; NULL before it was ready */
+/* Appends to workers (zygote, referee) and gpus, both borrowed arrays. */
+void lane_status(const struct lane *l, json_t *workers, json_t *gpus);
+
+/* --- judging a submission --- */
+
+/* What the referee said of one stage; views, valid during the callback. */
+struct lane_report {
+    const char *stage; /* "open", "tiny", "full", "timing" */
+    enum lane_outcome { LANE_PASS, LANE_FAIL, LANE_SKIP } outcome;
+    const char *class_; /* of the verdict; NULL unless it failed */
+    double run_ms;
+    int done, of;
+    json_t *error; /* {"type","text","line"} or NULL */
+    const char *generality;
+    bool is_reopen;    /* the process is lost, and the verdict is not: lane_reopen() */
+    bool is_reference; /* it was the reference that failed */
+    json_t *detail;    /* an object, or NULL */
+};
+
+/* How it was with the candidate's process in the end; a view. */
+struct lane_closing {
+    bool is_lost;                  /* the lane's workers went down with the job in their hands */
+    const char *why;               /* then: how */
+    const struct child_end *end;   /* NULL: there never was one */
+    const struct buffer *output;   /* what it printed, all its processes together */
+    int64_t output_lost;           /* bytes beyond the limit */
+};
+
+struct lane_job_ops {
+    void (*report)(void *arg, const struct lane_report *r);
+    void (*closed)(void *arg, const struct lane_closing *c); /* once, last */
+};
+
+/* Strings are copied. */
+struct lane_submission {
+    const char *task_id;
+    const char *entry, *task_entry;
+    const char *source, *spec, *reference;
+    size_t source_size, spec_size, reference_size;
+    json_t *policy; /* borrowed; kept by reference */
+    uint64_t seed;
+    const char *cache; /* NULL: none */
+};
+
+/* The lane must be idle. The answer is a report of stage "open", or the closing. */
+int lane_open(struct lane *l, const struct lane_submission *s, const struct lane_job_ops *ops, void *arg,
+              struct error *err);
+/* After a report: one more stage, at most limit_ms of it. */
+void lane_stage(struct lane *l, const char *stage, int64_t limit_ms);
+/* After a report with is_reopen: a fresh process, loaded; answers with a report of stage "open". */
+void lane_reopen(struct lane *l);
+/* At any time: end the candidate's process, then `closed`. */
+void lane_close(struct lane *l);
+
+/* --- registering a task --- */
+
+struct lane_registration {
+    const char *task_id, *entry; /* entry NULL: to be found */
+    const char *source;
+    size_t source_size;
+    bool dynamic_shapes;
+    json_t *cases; /* NULL: none declared */
+};
+/* spec (JSON text, borrowed) when it was registered; else error {"type","text","line"} when it was refused; else lost. */
+typedef void lane_registered_cb(void *arg, const struct buffer *spec, json_t *error);
+int lane_register(struct lane *l, const struct lane_registration *r, lane_registered_cb *cb, void *arg,
+                  struct error *err);
+
+#endif

@@ -1,0 +1,342 @@
+#include "server/workers/process.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/log.h"
+
+/*
+ * Theory of operation. One path leads down: whatever goes wrong (a broken
+ * channel, no "ready" in time, a call of process_kill()) sends SIGKILL, and the
+ * exit callback alone tears down and tells. The channel is closed with the kill,
+ * since what a worker started ends when its channel does.
+ */
+
+#define CHANNEL_FD 3
+#define BACKOFF_FIRST_MS 100
+#define BACKOFF_MAX_MS 30000
+#define HEALTHY_MS 60000 /* alive for so long: the next failure begins at the first step again */
+
+extern char **environ;
+
+struct process {
+    uv_loop_t *loop;
+    char *name;
+    char *args[PROCESS_ARGS_MAX + 1];
+    int64_t start_limit_ms;
+    const struct process_ops *ops;
+    void *arg;
+    enum process_state state;
+    bool is_stopping;
+    void (*stopped_cb)(void *arg);
+    uv_process_t *handle; /* freed in its own close callback */
+    uv_timer_t timer;     /* start limit, then backoff */
+    bool is_freed;
+    struct channel *channel;
+    json_t *ready;
+    int64_t started_ns, backoff_ms, starts;
+    char why[160];
+};
+
+const char *
+process_state_name(enum process_state state)
+{
+    static const char *const names[] = {"stopped", "starting", "ready", "ending", "waiting"};
+    _Static_assert(ARRAY_LEN(names) == PROCESS_NSTATES, "name every state");
+    return names[state];
+}
+
+static void
+timer_closed_cb(uv_handle_t *handle)
+{
+    struct process *p = handle->data;
+
+    json_decref(p->ready);
+    for (size_t i = 0; p->args[i]; i++)
+        free(p->args[i]);
+    free(p->name);
+    free(p);
+}
+
+void
+process_free(struct process *p)
+{
+    if (!p || p->is_freed)
+        return;
+    p->is_freed = true;
+    uv_close((uv_handle_t *)&p->timer, timer_closed_cb);
+}
+
+int
+process_new(uv_loop_t *loop, const char *name, const char *const *args, int64_t start_limit_ms,
+            const struct process_ops *ops, void *arg, struct process **out, struct error *err)
+{
+    struct process *p = calloc(1, sizeof(*p));
+    size_t n = 0;
+
+    *out = NULL;
+    if (!p)
+        return error_set(err, ERR_NOMEM, "no memory for worker %s", name);
+    p->loop = loop;
+    p->start_limit_ms = start_limit_ms;
+    p->ops = ops;
+    p->arg = arg;
+    p->name = strdup(name);
+    p->backoff_ms = BACKOFF_FIRST_MS;
+    uv_timer_init(loop, &p->timer);
+    p->timer.data = p;
+    bool is_short = !p->name;
+    for (; args[n] && n < PROCESS_ARGS_MAX; n++) {
+        p->args[n] = strdup(args[n]);
+        is_short |= !p->args[n];
+    }
+    if (is_short) {
+        process_free(p);
+        return error_set(err, ERR_NOMEM, "no memory for worker %s", name);
+    }
+    *out = p;
+    return 0;
+}
+
+/* --- ending --- */
+
+static void
+process_closed_cb(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+static void
+backoff_cb(uv_timer_t *timer)
+{
+    process_start(timer->data);
+}
+
+/* Nothing of it is left. */
+static void
+gone(struct process *p)
+{
+    channel_free(p->channel);
+    p->channel = NULL;
+    if (clock_monotonic_ns() - p->started_ns > (int64_t)HEALTHY_MS * 1000000)
+        p->backoff_ms = BACKOFF_FIRST_MS;
+    int64_t pause_ms = p->backoff_ms;
+    p->backoff_ms = p->backoff_ms * 2 > BACKOFF_MAX_MS ? BACKOFF_MAX_MS : p->backoff_ms * 2;
+    p->state = p->is_stopping ? PROCESS_STOPPED : PROCESS_WAITING;
+    uv_timer_stop(&p->timer);
+    if (!p->is_stopping)
+        uv_timer_start(&p->timer, backoff_cb, (uint64_t)pause_ms, 0);
+    p->ops->down(p->arg, p->why);
+    if (p->state == PROCESS_STOPPED && p->stopped_cb) {
+        void (*cb)(void *) = p->stopped_cb;
+        p->stopped_cb = NULL;
+        cb(p->arg);
+    }
+}
+
+static void
+exit_cb(uv_process_t *handle, int64_t status, int signal_number)
+{
+    struct process *p = handle->data;
+    char how[64];
+
+    if (signal_number)
+        snprintf(how, sizeof(how), "killed by signal %d", signal_number);
+    else
+        snprintf(how, sizeof(how), "exited with status %lld", (long long)status);
+    if (!p->why[0])
+        snprintf(p->why, sizeof(p->why), "%s", how);
+    if (p->is_stopping)
+        log_debug(p->name, "stopped");
+    else
+        log_warn(p->name, "worker is gone: %s (%s)", p->why, how);
+    uv_close((uv_handle_t *)handle, process_closed_cb);
+    p->handle = NULL;
+    gone(p);
+}
+
+void
+process_kill(struct process *p, const char *why)
+{
+    if (p->state != PROCESS_STARTING && p->state != PROCESS_READY)
+        return;
+    p->state = PROCESS_ENDING;
+    snprintf(p->why, sizeof(p->why), "%s", why);
+    channel_free(p->channel);
+    p->channel = NULL;
+    uv_process_kill(p->handle, SIGKILL);
+}
+
+void
+process_stop(struct process *p, void (*stopped_cb)(void *arg))
+{
+    p->is_stopping = true;
+    p->stopped_cb = stopped_cb;
+    if (p->handle) {
+        process_kill(p, "stopped");
+        return;
+    }
+    uv_timer_stop(&p->timer);
+    p->state = PROCESS_STOPPED;
+    p->stopped_cb = NULL;
+    if (stopped_cb)
+        stopped_cb(p->arg);
+}
+
+/* --- the channel --- */
+
+static void
+gone_cb(void *arg, const struct error *why)
+{
+    process_kill(arg, why->text);
+}
+
+static void
+message_cb(void *arg, struct message *m)
+{
+    struct process *p = arg;
+    const char *event = message_text(m, "ev");
+
+    if (p->state == PROCESS_STARTING && event && strcmp(event, "ready") == 0) {
+        p->state = PROCESS_READY;
+        uv_timer_stop(&p->timer);
+        json_decref(p->ready);
+        p->ready = json_incref(m->body);
+        log_info(p->name, "ready after %.1f s", (double)(clock_monotonic_ns() - p->started_ns) / 1e9);
+        p->ops->ready(p->arg, m->body);
+    } else if (p->state == PROCESS_READY && event) {
+        p->ops->message(p->arg, m);
+    } else {
+        process_kill(p, "it broke the protocol");
+    }
+}
+
+int
+process_send(struct process *p, json_t *body, const struct channel_fd *fds, size_t n_fds, struct error *err)
+{
+    if (p->state != PROCESS_READY) {
+        json_decref(body);
+        for (size_t i = 0; i < n_fds; i++)
+            close(fds[i].fd);
+        return error_set(err, ERR_UNAVAILABLE, "worker %s is not ready", p->name);
+    }
+    int rc = channel_send(p->channel, body, fds, n_fds, err);
+    if (rc != 0 && rc != ERR_INPUT)
+        process_kill(p, "it takes no messages");
+    return rc;
+}
+
+/* --- starting --- */
+
+static void
+start_limit_cb(uv_timer_t *timer)
+{
+    process_kill(timer->data, "it was not ready in time");
+}
+
+/* Secrets of the daemon's own stay with it. */
+static char **
+environment(void)
+{
+    size_t n = 0, kept = 0;
+
+    while (environ[n])
+        n++;
+    char **out = calloc(n + 1, sizeof(*out));
+    for (size_t i = 0; out && i < n; i++)
+        if (strncmp(environ[i], "VERIFIERD_", 10) != 0)
+            out[kept++] = environ[i];
+    return out;
+}
+
+/* Takes theirs. 0 or a libuv error. */
+static int
+spawn(struct process *p, int theirs)
+{
+    AUTO_FREE char **env = environment();
+    uv_stdio_container_t stdio[] = {
+        {.flags = UV_IGNORE},
+        {.flags = UV_INHERIT_FD, .data.fd = 2},
+        {.flags = UV_INHERIT_FD, .data.fd = 2},
+        {.flags = UV_INHERIT_FD, .data.fd = theirs},
+    };
+    _Static_assert(ARRAY_LEN(stdio) == CHANNEL_FD + 1, "the channel is descriptor 3");
+    uv_process_options_t options = {.exit_cb = exit_cb, .file = p->args[0], .args = p->args, .env = env,
+                                    .stdio_count = ARRAY_LEN(stdio), .stdio = stdio,
+                                    /* a session of its own: Ctrl-C drains the daemon and leaves its workers to it */
+                                    .flags = UV_PROCESS_DETACHED};
+    uv_process_t *handle = calloc(1, sizeof(*handle));
+    int rc = handle && env ? uv_spawn(p->loop, handle, &options) : UV_ENOMEM;
+
+    close(theirs);
+    if (!handle)
+        return rc;
+    handle->data = p;
+    if (rc == 0)
+        p->handle = handle;
+    else if (env)
+        uv_close((uv_handle_t *)handle, process_closed_cb);
+    else
+        free(handle);
+    return rc;
+}
+
+void
+process_start(struct process *p)
+{
+    struct error err = {0};
+    int ends[2];
+
+    p->why[0] = '\0';
+    p->started_ns = clock_monotonic_ns();
+    p->starts++;
+    p->state = PROCESS_STARTING;
+    int rc = channel_pair(ends, &err);
+    if (rc == 0 && (rc = channel_new(p->loop, ends[0], message_cb, gone_cb, p, &p->channel, &err)) != 0)
+        close(ends[1]);
+    if (rc == 0 && (rc = spawn(p, ends[1])) != 0)
+        error_set(&err, ERR_UNAVAILABLE, "start %s: %s", p->args[0], uv_strerror(rc));
+    if (rc != 0) {
+        snprintf(p->why, sizeof(p->why), "%.150s", err.text);
+        log_warn(p->name, "%s", err.text);
+        gone(p);
+        return;
+    }
+    uv_timer_start(&p->timer, start_limit_cb, (uint64_t)p->start_limit_ms, 0);
+}
+
+/* --- looking --- */
+
+enum process_state
+process_state(const struct process *p)
+{
+    return p->state;
+}
+
+int
+process_pid(const struct process *p)
+{
+    return p->handle ? (int)p->handle->pid : 0;
+}
+
+int64_t
+process_starts(const struct process *p)
+{
+    return p->starts;
+}
+
+const char *
+process_why(const struct process *p)
+{
+    return p->why;
+}
+
+json_t *
+process_ready_message(const struct process *p)
+{
+    return p->ready;
+}

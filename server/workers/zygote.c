@@ -1,0 +1,556 @@
+#include "server/workers/zygote.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+
+#include "common/auto.h"
+#include "common/log.h"
+#include "server/workers/scratch.h"
+
+/*
+ * Theory of operation. A child exists here from the request to fork it until
+ * its zygote says that it was reaped (or until the zygote is gone, which takes
+ * its children with it). Only then is its output read to the end, its user id
+ * free again and its directory removed; so whoever follows under the same user
+ * id meets nothing of it.
+ */
+
+#define START_LIMIT_MS 180000
+#define KILL_LIMIT_MS 20000 /* a killed child that is not reaped by then hangs in the kernel: the zygote goes too */
+#define OUTPUT_EACH_TURN (256 * 1024)
+
+static const char *const role_name[] = {"ast", "compile", "inspect", "run"};
+_Static_assert(ARRAY_LEN(role_name) == CHILD_NROLES, "name every role");
+
+struct zygote {
+    uv_loop_t *loop;
+    const struct config *config;
+    struct uids *uids;
+    char *name, *kind, *device;
+    const struct zygote_ops *ops;
+    void *arg;
+    void (*stopped_cb)(void *arg);
+    struct process *process;
+    struct child *children; /* by name */
+    int64_t made;
+    int by_role[CHILD_NROLES];
+};
+
+struct child {
+    UT_hash_handle hh;
+    struct zygote *zygote; /* NULL once it has ended */
+    uv_loop_t *loop;
+    char name[24];
+    enum child_role role;
+    const struct child_ops *ops;
+    void *arg;
+    int64_t uid;
+    struct uids *uids;
+    char scratch[SCRATCH_PATH_SIZE];
+    int pidfd, run_channel;
+    struct channel *channel;
+    uv_poll_t output_poll;
+    int output_fd;
+    struct buffer output;
+    int64_t output_limit, output_lost;
+    uv_timer_t timer;
+    int handles; /* open, and closed only when the owner lets go */
+    bool is_spawned, is_kill_due, is_limit, is_abandoned, has_ended;
+    struct child_end end;
+};
+
+/* --- output --- */
+
+/* Reads what is there. True: the end was reached, or nothing more will come. */
+static bool
+read_output(struct child *c, size_t most)
+{
+    char bytes[16384];
+
+    for (size_t all = 0; all < most;) {
+        ssize_t n = read(c->output_fd, bytes, sizeof(bytes));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n == 0 || errno != EAGAIN;
+        size_t room = (size_t)c->output_limit > c->output.size ? (size_t)c->output_limit - c->output.size : 0;
+        size_t kept = (size_t)n < room ? (size_t)n : room;
+        if (buffer_append(&c->output, bytes, kept) != 0)
+            kept = 0;
+        c->output_lost += n - (ssize_t)kept;
+        all += (size_t)n;
+    }
+    return false;
+}
+
+static void
+output_cb(uv_poll_t *poll, int status, int events)
+{
+    struct child *c = poll->data;
+
+    (void)events;
+    if (status != 0 || read_output(c, OUTPUT_EACH_TURN))
+        uv_poll_stop(poll);
+}
+
+/* --- freeing --- */
+
+static void
+handle_closed_cb(uv_handle_t *handle)
+{
+    struct child *c = handle->data;
+
+    if (--c->handles > 0)
+        return;
+    buffer_release(&c->output);
+    free(c);
+}
+
+/* A child that has ended, or was never known to its zygote. */
+void
+child_free(struct child *c)
+{
+    if (!c)
+        return;
+    channel_free(c->channel);
+    if (c->output_fd >= 0)
+        close(c->output_fd);
+    if (c->pidfd >= 0)
+        close(c->pidfd);
+    if (c->run_channel >= 0)
+        close(c->run_channel);
+    if (c->scratch[0])
+        scratch_remove(c->loop, c->scratch);
+    uids_give_back(c->uids, c->uid);
+    uv_close((uv_handle_t *)&c->timer, handle_closed_cb);
+    if (c->handles > 1)
+        uv_close((uv_handle_t *)&c->output_poll, handle_closed_cb);
+}
+
+void
+child_abandon(struct child *c)
+{
+    if (!c)
+        return;
+    if (c->has_ended) {
+        child_free(c);
+        return;
+    }
+    c->is_abandoned = true;
+    child_kill(c);
+}
+
+/* --- ending --- */
+
+static void
+finish(struct child *c)
+{
+    struct zygote *z = c->zygote;
+
+    HASH_DEL(z->children, c);
+    z->by_role[c->role]--;
+    uv_timer_stop(&c->timer);
+    uv_poll_stop(&c->output_poll);
+    /* Everything that writes is dead: what lies in the pipe and in the channel is all there is. The news of its
+     * end comes another way and may overtake its last word. */
+    read_output(c, SIZE_MAX);
+    if (c->channel)
+        channel_drain(c->channel);
+    c->zygote = NULL;
+    c->has_ended = true;
+    channel_free(c->channel);
+    c->channel = NULL;
+    if (c->is_abandoned)
+        child_free(c);
+    else
+        c->ops->ended(c->arg, c);
+}
+
+static void
+lose(struct child *c, const char *why)
+{
+    c->end.is_lost = true;
+    c->end.code = -1;
+    snprintf(c->end.error, sizeof(c->end.error), "%s", why);
+    finish(c);
+}
+
+static void
+timer_cb(uv_timer_t *timer)
+{
+    struct child *c = timer->data;
+
+    if (c->is_limit) {
+        c->end.was_limited = true;
+        child_kill(c);
+    } else {
+        log_error(c->name, "does not end after SIGKILL");
+        zygote_kill(c->zygote, "a killed child does not end");
+    }
+}
+
+void
+child_kill(struct child *c)
+{
+    if (c->has_ended)
+        return;
+    c->end.was_killed = true;
+    c->is_limit = false;
+    uv_timer_start(&c->timer, timer_cb, KILL_LIMIT_MS, 0);
+    if (!c->is_spawned) {
+        c->is_kill_due = true;
+        return;
+    }
+    struct error err;
+    process_send(c->zygote->process, json_pack("{s:s, s:s}", "op", "kill", "child", c->name), NULL, 0, &err);
+}
+
+void
+child_limit(struct child *c, int64_t limit_ms)
+{
+    if (c->has_ended || c->end.was_killed)
+        return;
+    c->is_limit = limit_ms > 0;
+    if (limit_ms > 0)
+        uv_timer_start(&c->timer, timer_cb, (uint64_t)limit_ms, 0);
+    else
+        uv_timer_stop(&c->timer);
+}
+
+/* --- making --- */
+
+static void
+stage_message_cb(void *arg, struct message *m)
+{
+    struct child *c = arg;
+    if (!c->is_abandoned)
+        c->ops->message(c->arg, c, m);
+}
+
+static void
+stage_gone_cb(void *arg, const struct error *why)
+{
+    struct child *c = arg;
+
+    channel_free(c->channel);
+    c->channel = NULL;
+    if (why->code == ERR_PROTOCOL) {
+        log_warn(c->name, "broke the protocol: %s", why->text);
+        child_kill(c);
+    }
+}
+
+/* The pipe and the channel. theirs[0] is the child's channel, theirs[1] its output. */
+static int
+connect_child(struct child *c, int theirs[2], struct error *err)
+{
+    int pipes[2], ends[2];
+
+    if (pipe2(pipes, O_CLOEXEC) != 0)
+        return error_set(err, ERR_SYS, "make a pipe");
+    c->output_fd = pipes[0];
+    theirs[1] = pipes[1];
+    fcntl(pipes[0], F_SETFL, O_NONBLOCK);
+    if (uv_poll_init(c->loop, &c->output_poll, c->output_fd) != 0)
+        return error_set(err, ERR_NOMEM, "watch a pipe");
+    c->output_poll.data = c;
+    c->handles++;
+    uv_poll_start(&c->output_poll, UV_READABLE, output_cb);
+    if (channel_pair(ends, err) != 0)
+        return err->code;
+    theirs[0] = ends[1];
+    if (c->role == CHILD_RUN) {
+        c->run_channel = ends[0];
+        return 0;
+    }
+    return channel_new(c->loop, ends[0], stage_message_cb, stage_gone_cb, c, &c->channel, err);
+}
+
+static int
+ask_for(struct child *c, int theirs[2], struct error *err)
+{
+    struct zygote *z = c->zygote;
+    json_t *limits = json_pack("{s:I, s:I}", "memory_bytes", (json_int_t)z->config->memory_limit_bytes, "file_bytes",
+                               (json_int_t)z->config->file_limit_bytes);
+    json_t *uid = c->uid < 0 ? json_null() : json_integer(c->uid);
+    json_t *body = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "op", "spawn", "child", c->name, "role",
+                             role_name[c->role], "scratch", c->scratch, "uid", uid, "limits", limits);
+    struct channel_fd fds[] = {{"channel", fd_take(&theirs[0])}, {"output", fd_take(&theirs[1])}};
+    return process_send(z->process, body, fds, ARRAY_LEN(fds), err);
+}
+
+static int
+set_up(struct child *c, struct error *err)
+{
+    int theirs[2] = {-1, -1};
+    int rc = uids_take(c->uids, &c->uid, err);
+
+    if (rc == 0)
+        rc = scratch_make(c->zygote->config->scratch, c->name, c->uid, c->scratch, err);
+    if (rc == 0)
+        rc = connect_child(c, theirs, err);
+    if (rc == 0)
+        rc = ask_for(c, theirs, err);
+    auto_close(&theirs[0]);
+    auto_close(&theirs[1]);
+    return rc;
+}
+
+int
+child_new(struct zygote *z, enum child_role role, const struct child_ops *ops, void *arg, struct child **out,
+          struct error *err)
+{
+    *out = NULL;
+    if (!zygote_is_ready(z))
+        return error_set(err, ERR_UNAVAILABLE, "%s is not ready", z->name);
+    struct child *c = calloc(1, sizeof(*c));
+    if (!c)
+        return error_set(err, ERR_NOMEM, "no memory for a child");
+    *c = (struct child){.zygote = z, .loop = z->loop, .role = role, .ops = ops, .arg = arg, .uid = -1, .uids = z->uids,
+                        .pidfd = -1, .run_channel = -1, .output_fd = -1, .output_limit = z->config->output_limit_bytes};
+    snprintf(c->name, sizeof(c->name), "%c%lld", z->kind[0], (long long)++z->made);
+    uv_timer_init(z->loop, &c->timer);
+    c->timer.data = c;
+    c->handles = 1;
+    if (set_up(c, err) != 0) {
+        child_free(c);
+        return err->code;
+    }
+    HASH_ADD_STR(z->children, name, c);
+    z->by_role[role]++;
+    *out = c;
+    return 0;
+}
+
+int
+child_send(struct child *c, json_t *body, const struct channel_fd *fds, size_t n_fds, struct error *err)
+{
+    if (c->channel)
+        return channel_send(c->channel, body, fds, n_fds, err);
+    json_decref(body);
+    for (size_t i = 0; i < n_fds; i++)
+        close(fds[i].fd);
+    return error_set(err, ERR_UNAVAILABLE, "%s has closed its channel", c->name);
+}
+
+/* --- what the zygote says --- */
+
+static void
+spawned(struct child *c, struct message *m)
+{
+    c->pidfd = message_take_fd(m, "pidfd");
+    c->is_spawned = true;
+    if (c->is_kill_due)
+        child_kill(c);
+    else if (c->ops->spawned && !c->is_abandoned)
+        c->ops->spawned(c->arg, c);
+}
+
+static void
+exited(struct child *c, const struct message *m)
+{
+    json_t *code = json_object_get(m->body, "code"), *number = json_object_get(m->body, "signal");
+    const char *error = message_text(m, "error");
+
+    c->end.code = json_is_integer(code) ? (int)json_integer_value(code) : -1;
+    c->end.signal = (int)json_integer_value(number);
+    c->end.max_rss_kb = json_integer_value(json_object_get(m->body, "max_rss_kb"));
+    c->end.cpu_ms = json_integer_value(json_object_get(m->body, "cpu_ms"));
+    /* Neither forked nor confined: nothing of the candidate has run. */
+    if (error) {
+        log_warn(c->name, "%.300s", error);
+        lose(c, error);
+        return;
+    }
+    finish(c);
+}
+
+static void
+message_cb(void *arg, struct message *m)
+{
+    struct zygote *z = arg;
+    const char *event = message_text(m, "ev"), *name = message_text(m, "child");
+    struct child *c = NULL;
+
+    if (name)
+        HASH_FIND_STR(z->children, name, c);
+    if (c && strcmp(event, "spawned") == 0)
+        spawned(c, m);
+    else if (c && strcmp(event, "exited") == 0)
+        exited(c, m);
+    else
+        zygote_kill(z, "it spoke of a child that is not there");
+}
+
+static void
+ready_cb(void *arg, json_t *message)
+{
+    struct zygote *z = arg;
+    (void)message;
+    z->ops->ready(z->arg);
+}
+
+static void
+down_cb(void *arg, const char *why)
+{
+    struct zygote *z = arg;
+    struct child *c, *next;
+
+    HASH_ITER (hh, z->children, c, next)
+        lose(c, why);
+    z->ops->down(z->arg, why);
+}
+
+static const struct process_ops process_ops = {ready_cb, message_cb, down_cb};
+
+/* --- the zygote itself --- */
+
+static int
+make_process(struct zygote *z, struct error *err)
+{
+    AUTO_FREE char *script = NULL;
+
+    if (asprintf(&script, "%s/zygote.py", z->config->harness) < 0)
+        return error_set(err, ERR_NOMEM, "no memory for zygote %s", z->name);
+    const char *args[] = {z->config->python, script,     "--kind",          z->kind, "--device",
+                          z->device,         "--target", z->config->target, "--fd",  "3",
+                          NULL};
+    return process_new(z->loop, z->name, args, START_LIMIT_MS, &process_ops, z, &z->process, err);
+}
+
+int
+zygote_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const char *name, const char *kind,
+           const char *device, const struct zygote_ops *ops, void *arg, struct zygote **out, struct error *err)
+{
+    struct zygote *z = calloc(1, sizeof(*z));
+
+    *out = NULL;
+    if (!z)
+        return error_set(err, ERR_NOMEM, "no memory for zygote %s", name);
+    *z = (struct zygote){.loop = loop, .config = config, .uids = uids, .name = strdup(name), .kind = strdup(kind),
+                         .device = strdup(device), .ops = ops, .arg = arg};
+    int rc = z->name && z->kind && z->device ? make_process(z, err)
+                                             : error_set(err, ERR_NOMEM, "no memory for zygote %s", name);
+    if (rc != 0) {
+        zygote_free(z);
+        return rc;
+    }
+    *out = z;
+    return 0;
+}
+
+void
+zygote_free(struct zygote *z)
+{
+    if (!z)
+        return;
+    process_free(z->process);
+    free(z->name);
+    free(z->kind);
+    free(z->device);
+    free(z);
+}
+
+void
+zygote_start(struct zygote *z)
+{
+    process_start(z->process);
+}
+
+void
+zygote_kill(struct zygote *z, const char *why)
+{
+    process_kill(z->process, why);
+}
+
+static void
+stopped(void *arg)
+{
+    struct zygote *z = arg;
+    if (z->stopped_cb)
+        z->stopped_cb(z->arg);
+}
+
+void
+zygote_stop(struct zygote *z, void (*stopped_cb)(void *arg))
+{
+    z->stopped_cb = stopped_cb;
+    process_stop(z->process, stopped);
+}
+
+bool
+zygote_is_ready(const struct zygote *z)
+{
+    return process_state(z->process) == PROCESS_READY;
+}
+
+json_t *
+zygote_ready_message(const struct zygote *z)
+{
+    return process_ready_message(z->process);
+}
+
+json_t *
+zygote_status(const struct zygote *z)
+{
+    json_t *children = json_object();
+
+    for (size_t i = 0; i < CHILD_NROLES; i++)
+        if (z->by_role[i] > 0)
+            json_object_set_new(children, role_name[i], json_integer(z->by_role[i]));
+    int pid = process_pid(z->process);
+    const char *why = process_why(z->process);
+    return json_pack("{s:s, s:s+, s:s, s:o, s:s, s:I, s:o, s:s?}", "name", z->name, "kind", z->kind, "_zygote", "device",
+                     z->device, "pid", pid ? json_integer(pid) : json_null(), "state",
+                     process_state_name(process_state(z->process)), "starts",
+                     (json_int_t)process_starts(z->process), "children", children, "why", *why ? why : NULL);
+}
+
+/* --- looking at children --- */
+
+const char *
+child_name(const struct child *c)
+{
+    return c->name;
+}
+
+const char *
+child_scratch(const struct child *c)
+{
+    return c->scratch;
+}
+
+const struct child_end *
+child_end(const struct child *c)
+{
+    return c->has_ended ? &c->end : NULL;
+}
+
+const struct buffer *
+child_output(const struct child *c)
+{
+    return &c->output;
+}
+
+int64_t
+child_output_lost(const struct child *c)
+{
+    return c->output_lost;
+}
+
+int
+child_take_channel(struct child *c)
+{
+    return fd_take(&c->run_channel);
+}
+
+int
+child_take_pidfd(struct child *c)
+{
+    return fd_take(&c->pidfd);
+}

@@ -1,0 +1,85 @@
+/*
+ * zygote.h - a process that has imported what children need, and the children
+ * forked from it: each with a private directory, a user id, its output
+ * captured, a deadline. Loop thread only.
+ */
+#ifndef WORKERS_ZYGOTE_H
+#define WORKERS_ZYGOTE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <jansson.h>
+#include <uv.h>
+
+#include "common/buffer.h"
+#include "common/error.h"
+#include "server/config.h"
+#include "server/workers/channel.h"
+#include "server/workers/process.h"
+#include "server/workers/uids.h"
+
+struct zygote;
+struct child;
+
+struct zygote_ops {
+    void (*ready)(void *arg);
+    void (*down)(void *arg, const char *why); /* its children have all ended by then, as lost */
+};
+
+/* kind: "compile" or "run". config, uids and ops are views that outlive it; strings are copied. Not started yet. */
+int zygote_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const char *name, const char *kind,
+               const char *device, const struct zygote_ops *ops, void *arg, struct zygote **out, struct error *err);
+void zygote_start(struct zygote *z);
+void zygote_kill(struct zygote *z, const char *why);
+void zygote_stop(struct zygote *z, void (*stopped_cb)(void *arg));
+void zygote_free(struct zygote *z); /* after it has stopped; NULL is fine */
+bool zygote_is_ready(const struct zygote *z);
+/* {"name","kind","device","pid","state","starts","children":{ROLE: n},"why"}; given. */
+json_t *zygote_status(const struct zygote *z);
+json_t *zygote_ready_message(const struct zygote *z); /* view; NULL before it was ready once */
+
+/* --- children --- */
+
+enum child_role { CHILD_AST, CHILD_COMPILE, CHILD_INSPECT, CHILD_RUN, CHILD_NROLES };
+
+/* How a child ended. */
+struct child_end {
+    bool is_lost;     /* its zygote died, or could not make it: our fault */
+    bool was_limited; /* its deadline passed and it was killed for that */
+    bool was_killed;  /* we killed it, for whatever reason */
+    int code;         /* exit status; -1: none */
+    int signal;       /* 0: none */
+    int64_t max_rss_kb, cpu_ms;
+    char error[512];  /* why it could not be made, or "" */
+};
+
+struct child_ops {
+    void (*spawned)(void *arg, struct child *c); /* may be NULL */
+    void (*message)(void *arg, struct child *c, struct message *m); /* stage children only */
+    void (*ended)(void *arg, struct child *c); /* once; reaped, output complete. The owner frees it, here or later. */
+};
+
+/*
+ * Fork a child. Given: child_free() once it has ended, or child_abandon() at
+ * any time. ops is a view. ERR_UNAVAILABLE (zygote not ready), ERR_FULL (user ids), ERR_SYS or ERR_NOMEM.
+ */
+int child_new(struct zygote *z, enum child_role role, const struct child_ops *ops, void *arg, struct child **out,
+              struct error *err);
+void child_free(struct child *c);    /* NULL is fine */
+void child_abandon(struct child *c); /* kill it if it lives; it frees itself. NULL is fine. */
+void child_kill(struct child *c);
+/* From now on it has limit_ms to end. Each call replaces the deadline before; 0: none. */
+void child_limit(struct child *c, int64_t limit_ms);
+/* To a stage child. As channel_send(). */
+int child_send(struct child *c, json_t *body, const struct channel_fd *fds, size_t n_fds, struct error *err);
+
+const char *child_name(const struct child *c);
+const char *child_scratch(const struct child *c);
+const struct child_end *child_end(const struct child *c); /* NULL while it lives */
+const struct buffer *child_output(const struct child *c); /* view */
+int64_t child_output_lost(const struct child *c);         /* bytes beyond the limit, not kept */
+int child_take_channel(struct child *c); /* a run child's end for the referee, the caller's; once */
+int child_take_pidfd(struct child *c);   /* the caller's; -1 before it was spawned */
+
+#endif
