@@ -30,11 +30,11 @@ enum setting_type { TEXT, CHOICE, NUMBER, SWITCH };
 struct setting {
     const char *name;
     enum setting_type type;
-    const char *unit;    /* of a NUMBER; the words of a CHOICE, separated by spaces */
-    const char *preset;  /* "": worked out in config_complete(), as help says */
-    int64_t min, max;    /* of a NUMBER; TEXT: min 1 refuses empty text */
+    const char *unit;   /* of a NUMBER; the words of a CHOICE, separated by spaces */
+    const char *preset; /* "": worked out in config_complete(), as help says */
+    int64_t min, max;   /* of a NUMBER; TEXT: min 1 refuses empty text */
     size_t offset;
-    bool is_live;        /* a reload applies it without a restart */
+    bool is_live; /* a reload applies it without a restart */
     const char *help;
 };
 
@@ -42,67 +42,68 @@ struct setting {
 #define MIB (1024LL * 1024)
 
 static const struct setting table[] = {
-    {"listen", TEXT, "ADDRESS:PORT", "127.0.0.1:8080", 1, 0, FIELD(listen), false,
-     "where HTTP is served; port 0 takes a free one; an IPv6 address stands in brackets"},
-    {"allow_remote", SWITCH, "BOOL", "false", 0, 0, FIELD(allow_remote), false,
-     "let listen name an address that other machines can reach: whoever reaches it can have code run"},
-    {"store", TEXT, "FILE", "verifierd.db", 1, 0, FIELD(store), false,
-     "the database, made when it is not there; a relative name starts at the working directory"},
-    {"scratch", TEXT, "DIR", "", 0, 0, FIELD(scratch), false,
-     "private files of running submissions, emptied at start; when not given, a directory of the store's "
-     "own in $TMPDIR or /tmp"},
-    {"python", TEXT, "PROGRAM", "python3", 1, 0, FIELD(python), false,
-     "the Python that has torch and triton: a path, or a name looked up in $PATH"},
-    {"harness", TEXT, "DIR", "", 0, 0, FIELD(harness), false,
-     "the harness; when not given, ../lib/verifierd/harness beside the program's own directory"},
-    {"device", TEXT, "DEVICE", "auto", 1, 0, FIELD(device), false,
-     "where kernels run: auto (the GPUs if there are any, else the interpreter), cpu, cuda, or cuda:0,1"},
-    {"target", TEXT, "TARGET", "cuda:90", 1, 0, FIELD(target), false,
-     "what the compile stage compiles for on a machine without a GPU"},
-    {"log_level", CHOICE, "error warn info debug", "info", 0, 0, FIELD(log_level), true,
-     "the least important lines to log"},
-    {"log_format", CHOICE, "auto json text", "auto", 0, 0, FIELD(log_format), true,
-     "lines on stderr; auto is text on a terminal and JSON elsewhere"},
-    {"cpu_jobs", NUMBER, "processes", "0", 0, 1024, FIELD(cpu_jobs), false,
-     "submissions in the stages that need no GPU, side by side; 0 is one for each core"},
-    {"pool", NUMBER, "processes", "2", 1, 64, FIELD(pool), false,
-     "children kept ready for each GPU; each holds about 715 MB of its memory"},
-    {"references_kept", NUMBER, "processes", "2", 1, 64, FIELD(references_kept), false,
-     "reference children kept loaded for each GPU"},
-    {"queue_limit", NUMBER, "submissions", "20000", 1, 10000000, FIELD(queue_limit), true,
-     "submissions that may wait; above it clients get 429"},
-    {"stage_limit_ms", NUMBER, "milliseconds", "60000", 100, 3600000, FIELD(stage_limit_ms), true,
-     "deadline of a stage"},
-    {"tiny_limit_ms", NUMBER, "milliseconds", "10000", 100, 3600000, FIELD(tiny_limit_ms), true,
-     "deadline of the tiny stage, compiling not counted"},
-    {"max_attempts", NUMBER, "times", "3", 1, 100, FIELD(max_attempts), true,
-     "times that a submission is begun before it ends as a crash"},
-    {"output_limit_bytes", NUMBER, "bytes", "262144", 1024, 64 * MIB, FIELD(output_limit_bytes), true,
-     "captured output kept of one submission"},
-    {"memory_limit_bytes", NUMBER, "bytes", "8589934592", 64 * MIB, INT64_MAX / 2, FIELD(memory_limit_bytes), true,
-     "data memory of a child (RLIMIT_DATA)"},
-    {"file_limit_bytes", NUMBER, "bytes", "268435456", MIB, INT64_MAX / 2, FIELD(file_limit_bytes), true,
-     "largest file that a child may write (RLIMIT_FSIZE)"},
-    {"interpreter_elements", NUMBER, "elements", "4194304", 1, INT64_MAX / 2, FIELD(interpreter_elements), true,
-     "largest task that the interpreter judges at its own size, counted over inputs and outputs"},
-    {"uid_first", NUMBER, "uid", "40000", 1, 4294967294, FIELD(uid_first), false,
-     "first of the user ids given to children when the daemon runs as root"},
-    {"uid_count", NUMBER, "uids", "1024", 1, 1000000, FIELD(uid_count), false,
-     "how many user ids there are from uid_first on"},
-    {"sandbox_require", TEXT, "LAYERS", "no_new_privs,seccomp,uid", 0, 0, FIELD(sandbox_require), false,
-     "layers of the sandbox, separated by commas, without which the daemon does not start"},
-    {"connections", NUMBER, "connections", "4096", 8, 1000000, FIELD(connections), false,
-     "most HTTP connections at once, long polls among them"},
-    {"wait_limit_s", NUMBER, "seconds", "300", 0, 86400, FIELD(wait_limit_s), true,
-     "longest time that a request with wait is held"},
-    {"header_limit_ms", NUMBER, "milliseconds", "10000", 100, 600000, FIELD(header_limit_ms), true,
-     "time that a client has for the header of a request"},
-    {"body_limit_ms", NUMBER, "milliseconds", "30000", 100, 3600000, FIELD(body_limit_ms), true,
-     "time that a client has for the body of a request, and for taking an answer"},
-    {"drain_ms", NUMBER, "milliseconds", "10000", 0, 3600000, FIELD(drain_ms), true,
-     "time that running stages get after SIGTERM; what has not ended then is begun again by the next start"},
-    {"paused", SWITCH, "BOOL", "false", 0, 0, FIELD(paused), true,
-     "accept and keep submissions, and judge none"},
+    { "listen", TEXT, "ADDRESS:PORT", "127.0.0.1:8080", 1, 0, FIELD(listen), false,
+      "where HTTP is served; port 0 takes a free one; an IPv6 address stands in brackets" },
+    { "allow_remote", SWITCH, "BOOL", "false", 0, 0, FIELD(allow_remote), false,
+      "let listen name an address that other machines can reach: whoever reaches it can have code run" },
+    { "store", TEXT, "FILE", "verifierd.db", 1, 0, FIELD(store), false,
+      "the database, made when it is not there; a relative name starts at the working directory" },
+    { "scratch", TEXT, "DIR", "", 0, 0, FIELD(scratch), false,
+      "private files of running submissions, emptied at start; when not given, a directory of the store's "
+      "own in $TMPDIR or /tmp" },
+    { "python", TEXT, "PROGRAM", "python3", 1, 0, FIELD(python), false,
+      "the Python that has torch and triton: a path, or a name looked up in $PATH" },
+    { "harness", TEXT, "DIR", "", 0, 0, FIELD(harness), false,
+      "the harness; when not given, ../lib/verifierd/harness beside the program's own directory" },
+    { "device", TEXT, "DEVICE", "auto", 1, 0, FIELD(device), false,
+      "where kernels run: auto (the GPUs if there are any, else the interpreter), cpu, cuda, or cuda:0,1" },
+    { "target", TEXT, "TARGET", "cuda:90", 1, 0, FIELD(target), false,
+      "what the compile stage compiles for on a machine without a GPU" },
+    { "log_level", CHOICE, "error warn info debug", "info", 0, 0, FIELD(log_level), true,
+      "the least important lines to log" },
+    { "log_format", CHOICE, "auto json text", "auto", 0, 0, FIELD(log_format), true,
+      "lines on stderr; auto is text on a terminal and JSON elsewhere" },
+    { "cpu_jobs", NUMBER, "processes", "0", 0, 1024, FIELD(cpu_jobs), false,
+      "submissions in the stages that need no GPU, side by side; 0 is one for each core" },
+    { "pool", NUMBER, "processes", "2", 1, 64, FIELD(pool), false,
+      "children kept ready for each GPU; each holds about 715 MB of its memory" },
+    { "references_kept", NUMBER, "processes", "2", 1, 64, FIELD(references_kept), false,
+      "reference children kept loaded for each GPU" },
+    { "queue_limit", NUMBER, "submissions", "20000", 1, 10000000, FIELD(queue_limit), true,
+      "submissions that may wait; above it clients get 429" },
+    { "stage_limit_ms", NUMBER, "milliseconds", "60000", 100, 3600000, FIELD(stage_limit_ms), true,
+      "deadline of a stage" },
+    { "tiny_limit_ms", NUMBER, "milliseconds", "10000", 100, 3600000, FIELD(tiny_limit_ms), true,
+      "deadline of the tiny stage, compiling not counted" },
+    { "max_attempts", NUMBER, "times", "3", 1, 100, FIELD(max_attempts), true,
+      "times that a submission is begun before it ends as a crash" },
+    { "output_limit_bytes", NUMBER, "bytes", "262144", 1024, 64 * MIB, FIELD(output_limit_bytes), true,
+      "captured output kept of one submission" },
+    { "memory_limit_bytes", NUMBER, "bytes", "8589934592", 64 * MIB, INT64_MAX / 2, FIELD(memory_limit_bytes),
+      true, "data memory of a child (RLIMIT_DATA)" },
+    { "file_limit_bytes", NUMBER, "bytes", "268435456", MIB, INT64_MAX / 2, FIELD(file_limit_bytes), true,
+      "largest file that a child may write (RLIMIT_FSIZE)" },
+    { "interpreter_elements", NUMBER, "elements", "4194304", 1, INT64_MAX / 2, FIELD(interpreter_elements),
+      true, "largest task that the interpreter judges at its own size, counted over inputs and outputs" },
+    { "uid_first", NUMBER, "uid", "40000", 1, 4294967294, FIELD(uid_first), false,
+      "first of the user ids given to children when the daemon runs as root" },
+    { "uid_count", NUMBER, "uids", "1024", 1, 1000000, FIELD(uid_count), false,
+      "how many user ids there are from uid_first on" },
+    { "sandbox_require", TEXT, "LAYERS", "no_new_privs,seccomp,uid", 0, 0, FIELD(sandbox_require), false,
+      "layers of the sandbox, separated by commas, without which the daemon does not start" },
+    { "connections", NUMBER, "connections", "4096", 8, 1000000, FIELD(connections), false,
+      "most HTTP connections at once, long polls among them" },
+    { "wait_limit_s", NUMBER, "seconds", "300", 0, 86400, FIELD(wait_limit_s), true,
+      "longest time that a request with wait is held" },
+    { "header_limit_ms", NUMBER, "milliseconds", "10000", 100, 600000, FIELD(header_limit_ms), true,
+      "time that a client has for the header of a request" },
+    { "body_limit_ms", NUMBER, "milliseconds", "30000", 100, 3600000, FIELD(body_limit_ms), true,
+      "time that a client has for the body of a request, and for taking an answer" },
+    { "drain_ms", NUMBER, "milliseconds", "10000", 0, 3600000, FIELD(drain_ms), true,
+      "time that running stages get after SIGTERM; what has not ended then is begun again by the next "
+      "start" },
+    { "paused", SWITCH, "BOOL", "false", 0, 0, FIELD(paused), true,
+      "accept and keep submissions, and judge none" },
 };
 
 #define SETTINGS ARRAY_LEN(table)
@@ -140,10 +141,11 @@ put_number(const struct setting *s, const char *value, struct config *c, struct 
     errno = 0;
     long long n = strtoll(value, &end, 10);
     if (end == value || *end || errno == ERANGE)
-        return error_set(err, ERR_INPUT, "%s is a whole number of %s, not \"%.40s\"", s->name, s->unit, value);
+        return error_set(err, ERR_INPUT, "%s is a whole number of %s, not \"%.40s\"", s->name, s->unit,
+                         value);
     if (n < s->min || n > s->max)
-        return error_set(err, ERR_INPUT, "%s is %lld %s, outside %" PRId64 " to %" PRId64, s->name, n, s->unit,
-                         s->min, s->max);
+        return error_set(err, ERR_INPUT, "%s is %lld %s, outside %" PRId64 " to %" PRId64, s->name, n,
+                         s->unit, s->min, s->max);
     *number_field(s, c) = n;
     return 0;
 }
@@ -151,8 +153,8 @@ put_number(const struct setting *s, const char *value, struct config *c, struct 
 static int
 put_switch(const struct setting *s, const char *value, struct config *c, struct error *err)
 {
-    static const char *const yes[] = {"true", "yes", "on"};
-    static const char *const no[] = {"false", "no", "off"};
+    static const char *const yes[] = { "true", "yes", "on" };
+    static const char *const no[] = { "false", "no", "off" };
 
     for (size_t i = 0; i < ARRAY_LEN(yes); i++) {
         if (strcasecmp(value, yes[i]) == 0 || strcasecmp(value, no[i]) == 0) {
@@ -215,25 +217,25 @@ setting_find(const char *name)
  */
 struct reading {
     struct config *config;
+    const char *path;
     struct error *err;
     bool is_seen[SETTINGS];
 };
 static _Thread_local struct reading *reading;
 
-static void __attribute__((format(printf, 2, 0)))
-file_error_cb(cfg_t *cfg, const char *format, va_list args)
+static void __attribute__((format(printf, 2, 0))) file_error_cb(cfg_t *cfg, const char *format, va_list args)
 {
     char text[200];
     vsnprintf(text, sizeof(text), format, args);
     if (reading->err && reading->err->code == ERR_NONE)
-        error_set(reading->err, ERR_INPUT, "%s:%d: %s", cfg->filename ? cfg->filename : "?", cfg->line, text);
+        error_set(reading->err, ERR_INPUT, "%s:%d: %s", reading->path, cfg->line, text);
 }
 
 static int
 file_value_cb(cfg_t *cfg, cfg_opt_t *opt)
 {
     const struct setting *s = setting_find(cfg_opt_name(opt));
-    struct error why = {0};
+    struct error why = { 0 };
 
     if (reading->is_seen[s - table]) {
         cfg_error(cfg, "%s is set a second time", s->name);
@@ -247,25 +249,86 @@ file_value_cb(cfg_t *cfg, cfg_opt_t *opt)
     return 0;
 }
 
+#define FILE_BYTES_MAX (1024 * 1024)
+
 static int
-read_parsed(cfg_t *cfg, const char *path, struct config *c, struct error *err)
+read_text(const char *path, struct buffer *out, struct error *err)
 {
-    struct error own = {0};
-    struct reading now = {.config = c, .err = &own};
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return error_set(err, ERR_SYS, "open %s", path);
+    int rc = buffer_reserve(out, FILE_BYTES_MAX + 1);
+    if (rc == 0)
+        out->size = fread(out->data, 1, FILE_BYTES_MAX, f);
+    if (rc != 0)
+        error_set(err, ERR_NOMEM, "no memory to read %s", path);
+    else if (ferror(f))
+        rc = error_set(err, ERR_SYS, "read %s", path);
+    else if (!feof(f) && fgetc(f) != EOF)
+        rc = error_set(err, ERR_INPUT, "%s: has more than %d bytes", path, FILE_BYTES_MAX);
+    fclose(f);
+    if (rc == 0)
+        out->data[out->size] = '\0';
+    return rc;
+}
+
+/*
+ * libconfuse 3.3 counts lines wrongly after a comment, and drops characters
+ * that fit nowhere without a word. So it gets to see no comments (they become
+ * spaces), and no such characters.
+ */
+static int
+blank_comments(struct buffer *b, const char *path, struct error *err)
+{
+    char quote = '\0';
+    bool is_comment = false;
+    int line = 1, quote_line = 0;
+
+    for (char *p = b->data; p < b->data + b->size; p++) {
+        if (*p == '\n') {
+            line++;
+            is_comment = false;
+        } else if (is_comment || (!quote && *p == '#')) {
+            is_comment = true;
+            *p = ' ';
+        } else if (*p == '$' && p[1] == '{' && quote != '\'') {
+            return error_set(err, ERR_INPUT,
+                             "%s:%d: nothing is taken from the environment; a ${ that is meant stands in "
+                             "single quotes",
+                             path, line);
+        } else if (quote && *p == '\\' && p[1] && p[1] != '\n') {
+            p++;
+        } else if (quote) {
+            quote = *p == quote ? '\0' : quote;
+        } else if (*p == '"' || *p == '\'') {
+            quote = *p;
+            quote_line = line;
+        } else if (*p == '*' || (*p == '/' && p[1] == '/') ||
+                   ((unsigned char)*p < ' ' && !strchr("\t\r", *p)) || *p == '\0') {
+            return error_set(err, ERR_INPUT, "%s:%d: put the value in double quotes; a comment begins with #",
+                             path, line);
+        }
+    }
+    return quote ? error_set(err, ERR_INPUT, "%s:%d: a quote is never closed", path, quote_line) : 0;
+}
+
+static int
+read_parsed(cfg_t *cfg, const char *text, struct reading *now, struct error *err)
+{
+    struct error own = { 0 };
     int rc;
 
-    reading = &now;
+    now->err = &own;
+    reading = now;
     cfg_set_error_function(cfg, file_error_cb);
     for (size_t i = 0; i < SETTINGS; i++)
         cfg_set_validate_func(cfg, table[i].name, file_value_cb);
-    rc = cfg_parse(cfg, path);
+    rc = cfg_parse_buf(cfg, text);
     reading = NULL;
-    if (rc == CFG_FILE_ERROR)
-        return error_set(err, ERR_SYS, "open %s", path);
     if (rc == CFG_SUCCESS)
         return 0;
     if (own.code == ERR_NONE)
-        return error_set(err, ERR_INPUT, "%s: cannot be read", path);
+        return error_set(err, ERR_INPUT, "%s: cannot be read", now->path);
     if (err)
         *err = own;
     return own.code;
@@ -274,9 +337,16 @@ read_parsed(cfg_t *cfg, const char *path, struct config *c, struct error *err)
 static int
 config_read_file(struct config *c, const char *path, struct error *err)
 {
-    cfg_opt_t options[SETTINGS + 1] = {0};
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+    struct reading now = { .config = c, .path = path };
+    cfg_opt_t options[SETTINGS + 1] = { 0 };
     cfg_opt_t end = CFG_END();
 
+    int rc = read_text(path, &text, err);
+    if (rc == 0)
+        rc = blank_comments(&text, path, err);
+    if (rc != 0)
+        return rc;
     for (size_t i = 0; i < SETTINGS; i++) {
         cfg_opt_t option = CFG_STR(table[i].name, NULL, CFGF_NODEFAULT);
         options[i] = option;
@@ -285,7 +355,7 @@ config_read_file(struct config *c, const char *path, struct error *err)
     cfg_t *cfg = cfg_init(options, CFGF_NONE);
     if (!cfg)
         return error_set(err, ERR_NOMEM, "no memory to read %s", path);
-    int rc = read_parsed(cfg, path, c, err);
+    rc = read_parsed(cfg, text.data, &now, err);
     cfg_free(cfg);
     return rc;
 }
@@ -306,7 +376,7 @@ struct flags {
 static int
 flag_setting(struct flags *f, const struct setting *s, const char *value)
 {
-    struct error why = {0};
+    struct error why = { 0 };
     if (f->is_first_pass)
         return 0;
     if (setting_put(s, value ? value : "true", f->config, &why) == 0)
@@ -362,12 +432,14 @@ flag_describe(struct flag_texts *t, size_t i)
     size_t size = strlen(s->name) + 1;
     for (size_t k = 0; k < size && k < sizeof(t->names[i]); k++)
         t->names[i][k] = s->name[k] == '_' ? '-' : s->name[k];
-    snprintf(t->helps[i], sizeof(t->helps[i]), "%s%s%s%s", s->help, *s->preset ? " (default: " : "", s->preset,
-             *s->preset ? ")" : "");
+    snprintf(t->helps[i], sizeof(t->helps[i]), "%s%s%s%s", s->help, *s->preset ? " (default: " : "",
+             s->preset, *s->preset ? ")" : "");
     t->options[i] = (struct argp_option){
         .name = t->names[i],
         .key = KEY_SETTING + (int)i,
-        .arg = s->type == NUMBER ? "N" : s->type == CHOICE ? "WORD" : s->unit,
+        .arg = s->type == NUMBER   ? "N"
+               : s->type == CHOICE ? "WORD"
+                                   : s->unit,
         .flags = s->type == SWITCH ? OPTION_ARG_OPTIONAL : 0,
         .doc = t->helps[i],
     };
@@ -376,22 +448,25 @@ flag_describe(struct flag_texts *t, size_t i)
 static int
 config_read_flags(struct config *c, int argc, char **argv, bool is_first_pass, struct error *err)
 {
-    struct flag_texts texts = {0};
-    struct flags f = {.config = c, .err = err, .is_first_pass = is_first_pass};
+    struct flag_texts texts = { 0 };
+    struct flags f = { .config = c, .err = err, .is_first_pass = is_first_pass };
     const struct argp argp = {
         .options = texts.options,
         .parser = flag_cb,
-        .doc = "Judge GPU kernels over HTTP."
-               "\vEvery setting may also stand in the file as NAME = VALUE, its dashes written as underscores; "
-               "flags win. See verifierd(8) and verifierd.conf(5).",
+        .doc =
+            "Judge GPU kernels over HTTP."
+            "\vEvery setting may also stand in the file as NAME = VALUE, its dashes written as underscores; "
+            "flags win. See verifierd(8) and verifierd.conf(5).",
     };
 
     for (size_t i = 0; i < SETTINGS; i++)
         flag_describe(&texts, i);
-    texts.options[SETTINGS] = (struct argp_option){"config", KEY_CONFIG, "FILE", 0, "read settings from FILE", -1};
+    texts.options[SETTINGS] =
+        (struct argp_option){ "config", KEY_CONFIG, "FILE", 0, "read settings from FILE", -1 };
     texts.options[SETTINGS + 1] =
-        (struct argp_option){"check-config", KEY_CHECK, NULL, 0, "check the settings and exit", -1};
-    texts.options[SETTINGS + 2] = (struct argp_option){"help-conf", KEY_MANUAL, NULL, OPTION_HIDDEN, NULL, -1};
+        (struct argp_option){ "check-config", KEY_CHECK, NULL, 0, "check the settings and exit", -1 };
+    texts.options[SETTINGS + 2] =
+        (struct argp_option){ "help-conf", KEY_MANUAL, NULL, OPTION_HIDDEN, NULL, -1 };
     int rc = argp_parse(&argp, argc, argv, 0, NULL, &f);
     if (rc != 0 && err && err->code == ERR_NONE)
         return error_set(err, rc == ENOMEM ? ERR_NOMEM : ERR_INPUT, "command line: %s", strerror(rc));
@@ -485,10 +560,11 @@ check_listen(const struct config *c, struct error *err)
     else
         return error_set(err, ERR_INPUT, "listen: \"%s\" is not an IPv4 or IPv6 address", host);
     if (!is_loopback && !c->allow_remote)
-        return error_set(err, ERR_INPUT,
-                         "listen: %s can be reached from other machines, and whoever reaches it can have code run "
-                         "here; set allow_remote if that is meant",
-                         host);
+        return error_set(
+            err, ERR_INPUT,
+            "listen: %s can be reached from other machines, and whoever reaches it can have code run "
+            "here; set allow_remote if that is meant",
+            host);
     return 0;
 }
 
@@ -515,8 +591,8 @@ check_words(const struct config *c, struct error *err)
         !(strncmp(c->device, "cuda:", 5) == 0 && is_number_list(c->device + 5, true)))
         return error_set(err, ERR_INPUT, "device is auto, cpu, cuda or cuda:N,N, not \"%.40s\"", c->device);
     if (strncmp(c->target, "cuda:", 5) != 0 || !is_number_list(c->target + 5, false))
-        return error_set(err, ERR_INPUT, "target is cuda:N with N a compute capability such as 90, not \"%.40s\"",
-                         c->target);
+        return error_set(err, ERR_INPUT,
+                         "target is cuda:N with N a compute capability such as 90, not \"%.40s\"", c->target);
     if (c->uid_first + c->uid_count > 4294967295LL)
         return error_set(err, ERR_INPUT, "uid_first + uid_count goes beyond the last user id");
     return 0;
@@ -540,7 +616,7 @@ config_complete(struct config *c, struct error *err)
 int
 config_load(int argc, char **argv, struct config *out, struct error *err)
 {
-    struct error own = {0};
+    struct error own = { 0 };
     int rc = 0;
 
     memset(out, 0, sizeof(*out));
@@ -621,7 +697,8 @@ config_print_manual(FILE *to)
 {
     for (size_t i = 0; i < SETTINGS; i++) {
         const struct setting *s = &table[i];
-        fprintf(to, ".TP\n.BR %s \" = \\fI%s\\fR\"\n%s.\n", s->name, s->type == CHOICE ? "WORD" : s->unit, s->help);
+        fprintf(to, ".TP\n.BR %s \" = \\fI%s\\fR\"\n%s.\n", s->name, s->type == CHOICE ? "WORD" : s->unit,
+                s->help);
         if (s->type == CHOICE)
             fprintf(to, "One of: %s.\n", s->unit);
         if (s->type == NUMBER)

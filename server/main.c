@@ -42,10 +42,10 @@ struct server {
 static void
 setup_log(const struct config *c)
 {
-    static const char *const names[] = {"error", "warn", "info", "debug"};
+    static const char *const names[] = { "error", "warn", "info", "debug" };
     enum log_level level = LOG_LEVEL_INFO;
-    bool is_text = strcmp(c->log_format, "text") == 0 ||
-                   (strcmp(c->log_format, "auto") == 0 && isatty(STDERR_FILENO));
+    bool is_text =
+        strcmp(c->log_format, "text") == 0 || (strcmp(c->log_format, "auto") == 0 && isatty(STDERR_FILENO));
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (strcmp(c->log_level, names[i]) == 0)
@@ -62,10 +62,10 @@ raise_descriptors(const struct config *c)
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= want)
         return;
-    struct rlimit raised = {want, limit.rlim_max > want ? limit.rlim_max : want};
+    struct rlimit raised = { want, limit.rlim_max > want ? limit.rlim_max : want };
     if (setrlimit(RLIMIT_NOFILE, &raised) == 0)
         return;
-    raised = (struct rlimit){limit.rlim_max, limit.rlim_max};
+    raised = (struct rlimit){ limit.rlim_max, limit.rlim_max };
     setrlimit(RLIMIT_NOFILE, &raised);
     if (limit.rlim_max < want)
         log_warn(NULL, "only %llu descriptors are allowed (ulimit -n), and %lld connections may want %llu",
@@ -167,7 +167,7 @@ start(struct server *s, struct error *err)
 static int
 serve(struct server *s)
 {
-    struct error err = {0};
+    struct error err = { 0 };
 
     if (start(s, &err) != 0) {
         /* The process ends here, and with it the workers: their channels close. */
@@ -194,8 +194,8 @@ serve(struct server *s)
 int
 main(int argc, char **argv)
 {
-    struct server s = {.argc = argc, .argv = argv};
-    struct error err = {0};
+    struct server s = { .argc = argc, .argv = argv };
+    struct error err = { 0 };
 
     if (config_load(argc, argv, &s.config, &err) != 0) {
         fprintf(stderr, "verifierd: %s\n", err.text);

@@ -76,8 +76,8 @@ add_escaped(struct buffer *b, const char *text)
 {
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
-        bool is_plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                        strchr("-._~:", c);
+        bool is_plain =
+            (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || strchr("-._~:", c);
         if (buffer_printf(b, is_plain ? "%c" : "%%%02X", c) != 0)
             return ERR_NOMEM;
     }
@@ -132,8 +132,8 @@ name_found_cb(void *arg, const struct task_row *row)
 bool
 exchange_task_id(struct exchange *x, const char *name, char out[HASH_TEXT_SIZE])
 {
-    struct name_search search = {.found = 0};
-    struct error err = {0};
+    struct name_search search = { .found = 0 };
+    struct error err = { 0 };
 
     if (strncmp(name, "sha256:", 7) == 0) {
         snprintf(out, HASH_TEXT_SIZE, "%s", name);

@@ -71,7 +71,8 @@ connection_close(struct connection *c)
 }
 
 void
-connection_notify_cb(void *cls, struct MHD_Connection *mhd, void **context, enum MHD_ConnectionNotificationCode code)
+connection_notify_cb(void *cls, struct MHD_Connection *mhd, void **context,
+                     enum MHD_ConnectionNotificationCode code)
 {
     if (code == MHD_CONNECTION_NOTIFY_STARTED)
         connection_open(cls, mhd, context);
@@ -168,14 +169,14 @@ connection_refuse(struct connection *c, enum problem problem, const char *detail
     char request_id[ID_SIZE];
 
     id_new(request_id);
-    AUTO_JSON json_t *document =
-        problem_document(problem, c->exchange ? c->exchange->uri : "", c->exchange ? c->exchange->request_id : request_id,
-                         detail);
+    AUTO_JSON json_t *document = problem_document(problem, c->exchange ? c->exchange->uri : "",
+                                                  c->exchange ? c->exchange->request_id : request_id, detail);
     AUTO_FREE char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
-    if (text && buffer_printf(&answer,
-                              "HTTP/1.1 %u %s\r\nConnection: close\r\nContent-Type: application/problem+json\r\n"
-                              "Content-Length: %zu\r\n\r\n%s",
-                              kind->status, MHD_get_reason_phrase_for(kind->status), strlen(text), text) == 0) {
+    if (text &&
+        buffer_printf(&answer,
+                      "HTTP/1.1 %u %s\r\nConnection: close\r\nContent-Type: application/problem+json\r\n"
+                      "Content-Length: %zu\r\n\r\n%s",
+                      kind->status, MHD_get_reason_phrase_for(kind->status), strlen(text), text) == 0) {
         /* Nothing else is on its way out, so this fits the socket's buffer whole. */
         if (send(c->fd, answer.data, answer.size, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)answer.size)
             c->must_linger = true;

@@ -20,11 +20,11 @@
 #include "server/http/problem.h"
 #include "server/http/target.h"
 
-#define HTTP_BODY_MAX (8 * 1024 * 1024)      /* bytes */
-#define HTTP_PARSE_INLINE_MAX (64 * 1024)    /* larger bodies are parsed in libuv's pool */
-#define HTTP_CONNECTION_MEMORY (16 * 1024)   /* MHD's pool for each connection: bounds the header */
-#define HTTP_IDLE_MS 60000                   /* between two requests of a connection */
-#define HTTP_WORK_LIMIT_MS (15 * 60 * 1000)  /* backstop: the funnel answers long before */
+#define HTTP_BODY_MAX (8 * 1024 * 1024)     /* bytes */
+#define HTTP_PARSE_INLINE_MAX (64 * 1024)   /* larger bodies are parsed in libuv's pool */
+#define HTTP_CONNECTION_MEMORY (16 * 1024)  /* MHD's pool for each connection: bounds the header */
+#define HTTP_IDLE_MS 60000                  /* between two requests of a connection */
+#define HTTP_WORK_LIMIT_MS (15 * 60 * 1000) /* backstop: the funnel answers long before */
 
 struct http {
     uv_loop_t *loop;
@@ -43,7 +43,7 @@ struct http {
     struct exchange *exchanges; /* all that are alive */
     struct leftovers lingers;
     unsigned exchanges_count, suspended, held, connections;
-    uint64_t requests; /* answered so far */
+    uint64_t requests;           /* answered so far */
     int64_t started_ns, stop_ns; /* monotonic */
     char url[96];
 };
@@ -67,8 +67,8 @@ struct connection {
     uv_poll_t gone; /* watches for the client's leaving while MHD does not */
     unsigned handles_open;
     enum deadline deadline;
-    bool must_linger; /* take what the client still sends, so that it can read the answer */
-    bool is_dead;     /* shut down by us */
+    bool must_linger;          /* take what the client still sends, so that it can read the answer */
+    bool is_dead;              /* shut down by us */
     struct exchange *exchange; /* the request that is under way, or NULL */
 };
 
@@ -113,20 +113,20 @@ struct exchange {
     enum exchange_phase phase;
     bool is_suspended, is_chunked, must_close;
     char request_id[ID_SIZE];
-    char *uri;           /* raw */
-    uintptr_t uri_end;   /* where it ended in MHD's buffer: see check_framing() */
+    char *uri;         /* raw */
+    uintptr_t uri_end; /* where it ended in MHD's buffer: see check_framing() */
     struct target target;
     const struct route *route;
-    bool is_refused;     /* an answer is ready; the body is read and dropped */
+    bool is_refused; /* an answer is ready; the body is read and dropped */
     struct buffer body;
-    uint64_t body_seen;  /* bytes */
-    json_t *document;    /* the body, parsed */
-    double wait_s;       /* asked for; < 0: not */
-    bool is_preferred;   /* by Prefer, so Preference-Applied is due */
+    uint64_t body_seen; /* bytes */
+    json_t *document;   /* the body, parsed */
+    double wait_s;      /* asked for; < 0: not */
+    bool is_preferred;  /* by Prefer, so Preference-Applied is due */
     struct pending *pending;
     struct funnel_wait *wait;
     exchange_cb *held_cb;
-    char id[80];         /* what the answer is about: a submission, a group or a task */
+    char id[80]; /* what the answer is about: a submission, a group or a task */
     unsigned status;
     struct MHD_Response *response;
 };
@@ -134,7 +134,8 @@ struct exchange {
 /* Callbacks of MHD; cls is the http. */
 void *exchange_uri_cb(void *cls, const char *uri, struct MHD_Connection *mhd);
 enum MHD_Result exchange_access_cb(void *cls, struct MHD_Connection *mhd, const char *url, const char *method,
-                                   const char *version, const char *upload, size_t *upload_size, void **con_cls);
+                                   const char *version, const char *upload, size_t *upload_size,
+                                   void **con_cls);
 void exchange_completed_cb(void *cls, struct MHD_Connection *mhd, void **con_cls,
                            enum MHD_RequestTerminationCode why);
 
@@ -147,7 +148,8 @@ void exchange_set_bytes(struct exchange *x, unsigned status, const char *type, c
 /* document: taken; NULL is a failure for want of memory. */
 void exchange_set_json(struct exchange *x, unsigned status, json_t *document);
 /* bytes live for ever. */
-void exchange_set_static(struct exchange *x, unsigned status, const char *type, const void *bytes, size_t size);
+void exchange_set_static(struct exchange *x, unsigned status, const char *type, const void *bytes,
+                         size_t size);
 void exchange_header(struct exchange *x, const char *name, const char *value);
 void exchange_send(struct exchange *x);
 
@@ -192,7 +194,8 @@ struct route {
 const struct route *route_find(struct exchange *x, const char *method);
 
 exchange_cb task_add, task_list, task_show;
-exchange_cb submission_add, submission_list, submission_show, submission_cancel, submission_source, submission_log;
+exchange_cb submission_add, submission_list, submission_show, submission_cancel, submission_source,
+    submission_log;
 exchange_cb group_add, group_show, group_cancel;
 exchange_cb service_status, service_health, service_ready, service_asset;
 

@@ -55,9 +55,10 @@ exchange_set_static(struct exchange *x, unsigned status, const char *type, const
 static void
 set_document(struct exchange *x, unsigned status, const char *type, json_t *document)
 {
-    static const char failed[] = "{\"type\":\"urn:verifierd:problem:internal\",\"status\":500,\"code\":\"internal\","
-                                 "\"title\":\"The daemon failed\",\"detail\":\"no memory for the answer\","
-                                 "\"retryable\":true}";
+    static const char failed[] =
+        "{\"type\":\"urn:verifierd:problem:internal\",\"status\":500,\"code\":\"internal\","
+        "\"title\":\"The daemon failed\",\"detail\":\"no memory for the answer\","
+        "\"retryable\":true}";
     char *text = document ? json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
 
     json_decref(document);
@@ -139,7 +140,8 @@ exchange_problem(struct exchange *x, enum problem problem, const char *format, .
 }
 
 void
-exchange_problem_at(struct exchange *x, enum problem problem, const char *member, const char *where, const char *text)
+exchange_problem_at(struct exchange *x, enum problem problem, const char *member, const char *where,
+                    const char *text)
 {
     json_t *extra = json_pack("{s:[{s:s, s:s}]}", "errors", member, where, "detail", text);
     char detail[512];
@@ -311,7 +313,8 @@ exchange_free(struct exchange *x)
 }
 
 void
-exchange_completed_cb(void *cls, struct MHD_Connection *mhd, void **con_cls, enum MHD_RequestTerminationCode why)
+exchange_completed_cb(void *cls, struct MHD_Connection *mhd, void **con_cls,
+                      enum MHD_RequestTerminationCode why)
 {
     struct exchange *x = *con_cls;
 

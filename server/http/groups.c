@@ -22,7 +22,7 @@ set_headers(struct exchange *x)
 static json_t *
 get_group(struct exchange *x)
 {
-    struct error err = {0};
+    struct error err = { 0 };
     json_t *document = funnel_show_group(x->http->funnel, x->id, &err);
 
     if (!document)
@@ -71,8 +71,9 @@ answer_accepted(struct exchange *x)
         json_array_append_new(items, json_pack("{s:O, s:O}", "id", json_object_get(item, "id"), "state",
                                                json_object_get(item, "state")));
     exchange_set_json(x, 202,
-                      json_pack("{s:s, s:O, s:o, s:{s:s+}}", "id", x->id, "state", json_object_get(document, "state"),
-                                "items", items, "links", "self", "/v1/groups/", x->id));
+                      json_pack("{s:s, s:O, s:o, s:{s:s+}}", "id", x->id, "state",
+                                json_object_get(document, "state"), "items", items, "links", "self",
+                                "/v1/groups/", x->id));
     set_headers(x);
     exchange_send(x);
 }
@@ -102,8 +103,8 @@ static bool
 find_group(struct exchange *x)
 {
     const char *id = x->target.segments[2];
-    struct group_row row = {0};
-    struct error err = {0};
+    struct group_row row = { 0 };
+    struct error err = { 0 };
 
     if (!id_is_valid(id))
         error_set(&err, ERR_NOTFOUND, "no id");
@@ -126,7 +127,7 @@ group_show(struct exchange *x)
 void
 group_cancel(struct exchange *x)
 {
-    struct error err = {0};
+    struct error err = { 0 };
 
     if (!find_group(x))
         return;

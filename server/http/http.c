@@ -81,8 +81,7 @@ keep_escapes_cb(void *cls, struct MHD_Connection *mhd, char *text)
     return strlen(text);
 }
 
-static void __attribute__((format(printf, 2, 0)))
-mhd_log_cb(void *cls, const char *format, va_list args)
+static void __attribute__((format(printf, 2, 0))) mhd_log_cb(void *cls, const char *format, va_list args)
 {
     char text[256];
 
@@ -98,8 +97,8 @@ mhd_log_cb(void *cls, const char *format, va_list args)
 static int
 listen_bind(int fd, const char *host, uint16_t port, int family)
 {
-    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons(port) };
+    struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons(port) };
     int on = 1;
 
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -121,9 +120,11 @@ listen_url(struct http *h, int fd, const char *host, int family, struct error *e
     if (getsockname(fd, (struct sockaddr *)&bound, &size) != 0)
         return error_set(err, ERR_SYS, "read the address listened on");
     if (family == AF_INET)
-        snprintf(h->url, sizeof(h->url), "http://%s:%u", host, ntohs(((struct sockaddr_in *)&bound)->sin_port));
+        snprintf(h->url, sizeof(h->url), "http://%s:%u", host,
+                 ntohs(((struct sockaddr_in *)&bound)->sin_port));
     else
-        snprintf(h->url, sizeof(h->url), "http://[%s]:%u", host, ntohs(((struct sockaddr_in6 *)&bound)->sin6_port));
+        snprintf(h->url, sizeof(h->url), "http://[%s]:%u", host,
+                 ntohs(((struct sockaddr_in6 *)&bound)->sin6_port));
     return 0;
 }
 
@@ -159,11 +160,12 @@ start_mhd(struct http *h, struct error *err)
         return rc;
     h->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, exchange_access_cb, h,
-        MHD_OPTION_EXTERNAL_LOGGER, mhd_log_cb, NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)h->config->connections, MHD_OPTION_CONNECTION_TIMEOUT, 0U, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)HTTP_CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes_cb,
-        NULL, MHD_OPTION_URI_LOG_CALLBACK, exchange_uri_cb, h, MHD_OPTION_NOTIFY_COMPLETED, exchange_completed_cb, h,
-        MHD_OPTION_NOTIFY_CONNECTION, connection_notify_cb, h, MHD_OPTION_END);
+        MHD_OPTION_EXTERNAL_LOGGER, mhd_log_cb, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->config->connections, MHD_OPTION_CONNECTION_TIMEOUT, 0U,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes_cb, NULL, MHD_OPTION_URI_LOG_CALLBACK, exchange_uri_cb, h,
+        MHD_OPTION_NOTIFY_COMPLETED, exchange_completed_cb, h, MHD_OPTION_NOTIFY_CONNECTION,
+        connection_notify_cb, h, MHD_OPTION_END);
     if (!h->daemon)
         return error_set(err, ERR_UNAVAILABLE, "libmicrohttpd does not start on %s", h->url);
     fd_take(&fd);
@@ -185,8 +187,8 @@ start_handles(struct http *h, int epoll_fd)
 }
 
 int
-http_new(uv_loop_t *loop, const struct config *config, struct funnel *funnel, struct store *store, struct http **out,
-         struct error *err)
+http_new(uv_loop_t *loop, const struct config *config, struct funnel *funnel, struct store *store,
+         struct http **out, struct error *err)
 {
     struct http *h = calloc(1, sizeof(*h));
 

@@ -49,7 +49,8 @@ end_line(struct header_walk *w, const char *text, size_t size)
 }
 
 static enum MHD_Result
-header_cb(void *cls, enum MHD_ValueKind kind, const char *name, size_t name_size, const char *value, size_t value_size)
+header_cb(void *cls, enum MHD_ValueKind kind, const char *name, size_t name_size, const char *value,
+          size_t value_size)
 {
     struct header_walk *w = cls;
 
@@ -65,8 +66,9 @@ header_cb(void *cls, enum MHD_ValueKind kind, const char *name, size_t name_size
 static bool
 check_framing(struct exchange *x, const char *method, const char *version, struct guard *g)
 {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(x->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
-    struct header_walk w = {.line = method, .end = method + info->header_size, .is_plain = true};
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(x->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    struct header_walk w = { .line = method, .end = method + info->header_size, .is_plain = true };
     const char *why;
 
     guard_init(&w.guard, version);
@@ -120,7 +122,8 @@ read_wait(struct exchange *x)
         return true;
     }
     x->wait_s = strtod(text, &end);
-    if (end != text && !*end && x->wait_s >= 0 && x->wait_s <= 86400 && text[strspn(text, "0123456789.")] == '\0')
+    if (end != text && !*end && x->wait_s >= 0 && x->wait_s <= 86400 &&
+        text[strspn(text, "0123456789.")] == '\0')
         return true;
     exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "wait", "is a number of seconds, 0 to 86400");
     return false;
@@ -129,7 +132,7 @@ read_wait(struct exchange *x)
 static void
 check_header(struct exchange *x, const char *method, const struct guard *g)
 {
-    struct error err = {0};
+    struct error err = { 0 };
 
     if (target_parse(x->uri, &x->target, &err) != 0) {
         exchange_problem(x, err.code == ERR_INPUT ? PROBLEM_ADDRESS : PROBLEM_INTERNAL, "%s", err.text);
@@ -267,7 +270,7 @@ parse_in_pool(struct exchange *x)
 static void
 dispatch(struct exchange *x)
 {
-    struct json_fault fault = {0};
+    struct json_fault fault = { 0 };
 
     if (!x->route->has_body) {
         x->route->handle(x);
@@ -302,8 +305,8 @@ end_of_body(struct exchange *x)
 }
 
 enum MHD_Result
-exchange_access_cb(void *cls, struct MHD_Connection *mhd, const char *url, const char *method, const char *version,
-                   const char *upload, size_t *upload_size, void **con_cls)
+exchange_access_cb(void *cls, struct MHD_Connection *mhd, const char *url, const char *method,
+                   const char *version, const char *upload, size_t *upload_size, void **con_cls)
 {
     struct exchange *x = *con_cls;
 

@@ -95,5 +95,5 @@ linger_end_all(struct leftovers *all)
 {
     struct leftover *l;
     DL_FOREACH(all->list, l)
-        linger_end(l);
+    linger_end(l);
 }

@@ -3,23 +3,23 @@
 #include <stdio.h>
 
 const struct problem_kind problem_kinds[PROBLEM_COUNT] = {
-    [PROBLEM_FRAMING] = {400, "bad_framing", "The request can be read in more than one way", false},
-    [PROBLEM_ADDRESS] = {400, "bad_address", "The address is malformed", false},
-    [PROBLEM_PARAMETER] = {400, "bad_parameter", "A query parameter is wrong", false},
-    [PROBLEM_BODY] = {400, "bad_body", "The body is wrong", false},
-    [PROBLEM_UNKNOWN_TASK] = {404, "unknown_task", "There is no such task", false},
-    [PROBLEM_NOT_FOUND] = {404, "not_found", "There is nothing here", false},
-    [PROBLEM_METHOD] = {405, "method_not_allowed", "The method does not apply here", false},
-    [PROBLEM_TIMEOUT] = {408, "request_timeout", "The request took too long to arrive", true},
-    [PROBLEM_FINISHED] = {409, "finished", "It is finished", false},
-    [PROBLEM_AMBIGUOUS] = {409, "ambiguous_name", "The name stands for more than one task", false},
-    [PROBLEM_TOO_LARGE] = {413, "too_large", "The request is too large", false},
-    [PROBLEM_TYPE] = {415, "unsupported_type", "The body is not application/json", false},
-    [PROBLEM_REFERENCE] = {422, "reference_fails", "The reference does not run", false},
-    [PROBLEM_FULL] = {429, "queue_full", "The queue is full", true},
-    [PROBLEM_INTERNAL] = {500, "internal", "The daemon failed", true},
-    [PROBLEM_UNAVAILABLE] = {503, "unavailable", "Not now", true},
-    [PROBLEM_NOT_READY] = {503, "not_ready", "Work cannot be judged yet", true},
+    [PROBLEM_FRAMING] = { 400, "bad_framing", "The request can be read in more than one way", false },
+    [PROBLEM_ADDRESS] = { 400, "bad_address", "The address is malformed", false },
+    [PROBLEM_PARAMETER] = { 400, "bad_parameter", "A query parameter is wrong", false },
+    [PROBLEM_BODY] = { 400, "bad_body", "The body is wrong", false },
+    [PROBLEM_UNKNOWN_TASK] = { 404, "unknown_task", "There is no such task", false },
+    [PROBLEM_NOT_FOUND] = { 404, "not_found", "There is nothing here", false },
+    [PROBLEM_METHOD] = { 405, "method_not_allowed", "The method does not apply here", false },
+    [PROBLEM_TIMEOUT] = { 408, "request_timeout", "The request took too long to arrive", true },
+    [PROBLEM_FINISHED] = { 409, "finished", "It is finished", false },
+    [PROBLEM_AMBIGUOUS] = { 409, "ambiguous_name", "The name stands for more than one task", false },
+    [PROBLEM_TOO_LARGE] = { 413, "too_large", "The request is too large", false },
+    [PROBLEM_TYPE] = { 415, "unsupported_type", "The body is not application/json", false },
+    [PROBLEM_REFERENCE] = { 422, "reference_fails", "The reference does not run", false },
+    [PROBLEM_FULL] = { 429, "queue_full", "The queue is full", true },
+    [PROBLEM_INTERNAL] = { 500, "internal", "The daemon failed", true },
+    [PROBLEM_UNAVAILABLE] = { 503, "unavailable", "Not now", true },
+    [PROBLEM_NOT_READY] = { 503, "not_ready", "Work cannot be judged yet", true },
 };
 
 json_t *
@@ -30,6 +30,6 @@ problem_document(enum problem problem, const char *instance, const char *request
 
     snprintf(type, sizeof(type), "urn:verifierd:problem:%s", kind->code);
     return json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:s, s:b}", "type", type, "title", kind->title, "status",
-                     (int)kind->status, "detail", detail, "instance", instance, "code", kind->code, "request_id",
-                     request_id, "retryable", (int)kind->is_retryable);
+                     (int)kind->status, "detail", detail, "instance", instance, "code", kind->code,
+                     "request_id", request_id, "retryable", (int)kind->is_retryable);
 }

@@ -40,6 +40,7 @@ extern const struct problem_kind problem_kinds[PROBLEM_COUNT];
  * The document: type, title, status, detail, instance, code, request_id,
  * retryable. All arguments are borrowed. Given; NULL when there is no memory.
  */
-json_t *problem_document(enum problem problem, const char *instance, const char *request_id, const char *detail);
+json_t *problem_document(enum problem problem, const char *instance, const char *request_id,
+                         const char *detail);
 
 #endif

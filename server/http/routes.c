@@ -7,25 +7,25 @@
 #include "server/http/asset.h"
 
 static const struct route routes[] = {
-    {"POST", "v1/tasks", "", true, task_add},
-    {"GET", "v1/tasks", "name limit cursor", false, task_list},
-    {"GET", "v1/tasks/{}", "", false, task_show},
-    {"POST", "v1/submissions", "wait", true, submission_add},
-    {"GET", "v1/submissions", "state task class client group limit cursor view", false, submission_list},
-    {"GET", "v1/submissions/{}", "wait", false, submission_show},
-    {"DELETE", "v1/submissions/{}", "", false, submission_cancel},
-    {"GET", "v1/submissions/{}/source", "", false, submission_source},
-    {"GET", "v1/submissions/{}/log", "", false, submission_log},
-    {"POST", "v1/groups", "wait", true, group_add},
-    {"GET", "v1/groups/{}", "wait", false, group_show},
-    {"DELETE", "v1/groups/{}", "", false, group_cancel},
-    {"GET", "v1/status", "", false, service_status},
-    {"GET", "healthz", "", false, service_health},
-    {"GET", "readyz", "", false, service_ready},
+    { "POST", "v1/tasks", "", true, task_add },
+    { "GET", "v1/tasks", "name limit cursor", false, task_list },
+    { "GET", "v1/tasks/{}", "", false, task_show },
+    { "POST", "v1/submissions", "wait", true, submission_add },
+    { "GET", "v1/submissions", "state task class client group limit cursor view", false, submission_list },
+    { "GET", "v1/submissions/{}", "wait", false, submission_show },
+    { "DELETE", "v1/submissions/{}", "", false, submission_cancel },
+    { "GET", "v1/submissions/{}/source", "", false, submission_source },
+    { "GET", "v1/submissions/{}/log", "", false, submission_log },
+    { "POST", "v1/groups", "wait", true, group_add },
+    { "GET", "v1/groups/{}", "wait", false, group_show },
+    { "DELETE", "v1/groups/{}", "", false, group_cancel },
+    { "GET", "v1/status", "", false, service_status },
+    { "GET", "healthz", "", false, service_health },
+    { "GET", "readyz", "", false, service_ready },
 };
 
 /* Files are looked up in their own table, under their whole path. */
-static const struct route asset_route = {"GET", "", "", false, service_asset};
+static const struct route asset_route = { "GET", "", "", false, service_asset };
 
 static bool
 is_match(const char *path, const struct target *t)
@@ -109,7 +109,8 @@ route_find(struct exchange *x, const char *method)
     for (size_t i = 0; i < x->target.pairs_count; i++) {
         if (is_word_of(found->query, x->target.pairs[i].name))
             continue;
-        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", x->target.pairs[i].name, "is not a parameter here");
+        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", x->target.pairs[i].name,
+                            "is not a parameter here");
         return NULL;
     }
     return found;

@@ -6,8 +6,8 @@
 #include "server/http/asset.h"
 
 /* Nothing from elsewhere, no inline code: what a candidate wrote can only ever be text. */
-#define PAGE_POLICY                                                                                                   \
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "            \
+#define PAGE_POLICY                                                                                       \
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " \
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 void
@@ -20,8 +20,8 @@ service_status(struct exchange *x)
         double uptime_s = (double)((clock_monotonic_ns() - h->started_ns) / 1000000) / 1000;
         json_object_set_new(status, "uptime_s", json_real(uptime_s));
         json_object_set_new(status, "http",
-                            json_pack("{s:i, s:i, s:I, s:I}", "connections", (int)h->connections, "held", (int)h->held,
-                                      "requests", (json_int_t)h->requests, "connections_limit",
+                            json_pack("{s:i, s:i, s:I, s:I}", "connections", (int)h->connections, "held",
+                                      (int)h->held, "requests", (json_int_t)h->requests, "connections_limit",
                                       (json_int_t)h->config->connections));
     }
     exchange_json(x, 200, status);

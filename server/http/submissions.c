@@ -12,7 +12,7 @@
 static bool
 get_row(struct exchange *x, const char *id, struct submission_row *row)
 {
-    struct error err = {0};
+    struct error err = { 0 };
 
     if (!id_is_valid(id))
         error_set(&err, ERR_NOTFOUND, "no id");
@@ -39,8 +39,8 @@ set_headers(struct exchange *x)
 static void
 answer_with(struct exchange *x, unsigned status_unfinished)
 {
-    struct submission_row row = {0};
-    struct error err = {0};
+    struct submission_row row = { 0 };
+    struct error err = { 0 };
 
     if (!get_row(x, x->id, &row))
         return;
@@ -75,7 +75,7 @@ answer_added(struct exchange *x)
 void
 submission_show(struct exchange *x)
 {
-    struct submission_row row = {0};
+    struct submission_row row = { 0 };
 
     if (!get_row(x, x->target.segments[2], &row))
         return;
@@ -88,18 +88,18 @@ submission_show(struct exchange *x)
 static void
 answer_accepted(struct exchange *x)
 {
-    struct error err = {0};
+    struct error err = { 0 };
     AUTO_JSON json_t *document = funnel_show_submission(x->http->funnel, x->id, &err);
 
     if (!document) {
         exchange_error(x, &err, "such submission");
         return;
     }
-    json_t *links = json_pack("{s:s+, s:s++, s:s++}", "self", "/v1/submissions/", x->id, "source", "/v1/submissions/",
-                              x->id, "/source", "log", "/v1/submissions/", x->id, "/log");
+    json_t *links = json_pack("{s:s+, s:s++, s:s++}", "self", "/v1/submissions/", x->id, "source",
+                              "/v1/submissions/", x->id, "/source", "log", "/v1/submissions/", x->id, "/log");
     exchange_set_json(x, 202,
-                      json_pack("{s:s, s:O, s:o}", "id", x->id, "state", json_object_get(document, "state"), "links",
-                                links));
+                      json_pack("{s:s, s:O, s:o}", "id", x->id, "state", json_object_get(document, "state"),
+                                "links", links));
     set_headers(x);
     exchange_send(x);
 }
@@ -127,8 +127,8 @@ submission_add(struct exchange *x)
 void
 submission_cancel(struct exchange *x)
 {
-    struct submission_row row = {0};
-    struct error err = {0};
+    struct submission_row row = { 0 };
+    struct error err = { 0 };
 
     if (!get_row(x, x->target.segments[2], &row))
         return;
@@ -159,8 +159,8 @@ void
 submission_source(struct exchange *x)
 {
     AUTO_BUFFER struct buffer text = BUFFER_INIT;
-    struct submission_row row = {0};
-    struct error err = {0};
+    struct submission_row row = { 0 };
+    struct error err = { 0 };
 
     if (!get_row(x, x->target.segments[2], &row))
         return;
@@ -176,8 +176,8 @@ void
 submission_log(struct exchange *x)
 {
     AUTO_BUFFER struct buffer text = BUFFER_INIT;
-    struct submission_row row = {0};
-    struct error err = {0};
+    struct submission_row row = { 0 };
+    struct error err = { 0 };
 
     if (!get_row(x, x->target.segments[2], &row))
         return;
@@ -201,8 +201,9 @@ struct submission_page {
 static json_t *
 brief(json_t *whole)
 {
-    static const char *const keys[] = {"id",     "group", "task",      "task_name", "client", "state",  "stage", "passed_stage",
-                                       "failed_at", "class", "reward", "flags",     "cache",  "attempts", "created", "finished"};
+    static const char *const keys[] = { "id",    "group",        "task",      "task_name", "client", "state",
+                                        "stage", "passed_stage", "failed_at", "class",     "reward", "flags",
+                                        "cache", "attempts",     "created",   "finished" };
     json_t *out = json_object();
 
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
@@ -235,10 +236,12 @@ finish_items(struct exchange *x, json_t *items, bool is_brief)
     json_t *item;
     size_t i;
 
-    json_array_foreach(items, i, item) {
-        struct error err = {0};
-        json_t *whole = json_is_string(item) ? funnel_show_submission(x->http->funnel, json_string_value(item), &err)
-                                             : json_incref(item);
+    json_array_foreach(items, i, item)
+    {
+        struct error err = { 0 };
+        json_t *whole = json_is_string(item)
+                            ? funnel_show_submission(x->http->funnel, json_string_value(item), &err)
+                            : json_incref(item);
         if (whole)
             json_array_append_new(out, is_brief ? brief(whole) : whole);
     }
@@ -297,9 +300,9 @@ submission_list(struct exchange *x)
 {
     const char *view = target_value(&x->target, "view");
     char task_id[HASH_TEXT_SIZE];
-    struct submission_page page = {0};
+    struct submission_page page = { 0 };
     struct submission_filter filter;
-    struct error err = {0};
+    struct error err = { 0 };
     bool has_more = false;
 
     if (!read_filter(x, &filter, task_id))
@@ -313,7 +316,8 @@ submission_list(struct exchange *x)
         rc = store_list_submissions(x->http->store, &filter, one_more_cb, &has_more, &err);
     }
     if (rc == 0)
-        exchange_page(x, finish_items(x, items, view && strcmp(view, "brief") == 0), has_more ? page.last : NULL);
+        exchange_page(x, finish_items(x, items, view && strcmp(view, "brief") == 0),
+                      has_more ? page.last : NULL);
     else
         exchange_error(x, &err, "submission");
 }

@@ -75,7 +75,7 @@ parse_query(struct target *t, char *query, struct error *err)
             return ERR_INPUT;
         if (target_value(t, name))
             return error_set(err, ERR_INPUT, "the query has \"%.40s\" twice", name);
-        t->pairs[t->pairs_count++] = (struct target_pair){name, value ? value : "", false};
+        t->pairs[t->pairs_count++] = (struct target_pair){ name, value ? value : "", false };
     }
     return 0;
 }

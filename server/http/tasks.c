@@ -27,8 +27,9 @@ task_brief(const struct task_row *row)
 
     clock_text(row->created_ms, created);
     json_t *level = row->level ? json_integer(row->level) : json_null();
-    return json_pack("{s:s, s:o, s:s?, s:o, s:b, s:s}", "id", row->id, "name", text_or_null(row->name), "entry_point",
-                     row->entry_point, "level", level, "dynamic_shapes", (int)row->dynamic_shapes, "created", created);
+    return json_pack("{s:s, s:o, s:s?, s:o, s:b, s:s}", "id", row->id, "name", text_or_null(row->name),
+                     "entry_point", row->entry_point, "level", level, "dynamic_shapes",
+                     (int)row->dynamic_shapes, "created", created);
 }
 
 static json_t *
@@ -49,8 +50,8 @@ task_document(const struct task_row *row)
 static bool
 set_task(struct exchange *x, unsigned status, const char *id)
 {
-    struct task_row row = {0};
-    struct error err = {0};
+    struct task_row row = { 0 };
+    struct error err = { 0 };
     char location[128];
 
     if (store_get_task(x->http->store, id, &row, &err) != 0) {
@@ -121,8 +122,8 @@ task_list(struct exchange *x)
     const char *name = target_value(&x->target, "name");
     struct store *store = x->http->store;
     int limit = exchange_limit(x);
-    struct task_page page = {0};
-    struct error err = {0};
+    struct task_page page = { 0 };
+    struct error err = { 0 };
     bool has_more = false;
 
     if (limit == 0)

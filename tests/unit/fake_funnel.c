@@ -15,6 +15,7 @@ struct funnel {
     struct store *store;
     struct funnel_wait *waits;
     struct work *works;
+    void *unanswered; /* argument of the one call that gets no answer, NULL: none */
     bool is_drained;
 };
 
@@ -38,7 +39,8 @@ struct work {
 };
 
 int
-funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, struct funnel **out, struct error *err)
+funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, struct funnel **out,
+           struct error *err)
 {
     (void)config;
     *out = calloc(1, sizeof(**out));
@@ -65,6 +67,8 @@ work_end(struct work *w)
 void
 funnel_free(struct funnel *f)
 {
+    if (f)
+        free(f->unanswered); /* the pending record, which nobody else knows by now */
     free(f);
 }
 
@@ -93,7 +97,7 @@ funnel_reload(struct funnel *f, const struct config *config)
 bool
 funnel_is_finished(struct funnel *f, const char *id)
 {
-    struct submission_row row = {0};
+    struct submission_row row = { 0 };
     bool is_finished = store_get_submission(f->store, id, &row, NULL) != 0 || row.verdict;
     submission_row_release(&row);
     return is_finished;
@@ -126,8 +130,12 @@ work_cb(uv_timer_t *timer)
 {
     struct work *w = timer->data;
     char verdict[256];
-    struct submission_row row = {.state = SUBMISSION_DONE, .stage = "full", .class_ = "ok", .reward = 0.5,
-                                 .finished_ms = clock_wall_ms(), .verdict = verdict};
+    struct submission_row row = { .state = SUBMISSION_DONE,
+                                  .stage = "full",
+                                  .class_ = "ok",
+                                  .reward = 0.5,
+                                  .finished_ms = clock_wall_ms(),
+                                  .verdict = verdict };
 
     snprintf(verdict, sizeof(verdict), FAKE_VERDICT, w->id);
     if (w->is_cancelled) {
@@ -142,7 +150,7 @@ static void
 added_cb(void *arg, int code, const struct error *err)
 {
     struct work *w = arg;
-    struct funnel_answer answer = {.is_new = true};
+    struct funnel_answer answer = { .is_new = true };
 
     if (code != 0) {
         answer.refusal = FUNNEL_UNAVAILABLE;
@@ -157,27 +165,31 @@ added_cb(void *arg, int code, const struct error *err)
 void
 funnel_submit(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
 {
-    struct funnel_answer answer = {.retry_after_s = 7, .detail = "Traceback: it broke"};
+    struct funnel_answer answer = { .retry_after_s = 7, .detail = "Traceback: it broke" };
     const char *candidate = NULL, *task = NULL, *client = "fake";
     json_t *metadata = NULL;
-    struct json_field fields[] = {{"candidate", JSON_WANT_STRING, &candidate, true, 0, 1024 * 1024},
-                                  {"task", JSON_WANT_STRING, &task, false, 0, 100},
-                                  {"client", JSON_WANT_STRING, &client, false, 0, 100},
-                                  {"metadata", JSON_WANT_OBJECT, &metadata, false, 0, 0}};
+    struct json_field fields[] = { { "candidate", JSON_WANT_STRING, &candidate, true, 0, 1024 * 1024 },
+                                   { "task", JSON_WANT_STRING, &task, false, 0, 100 },
+                                   { "client", JSON_WANT_STRING, &client, false, 0, 100 },
+                                   { "metadata", JSON_WANT_OBJECT, &metadata, false, 0, 0 } };
 
     if (json_read(body, "", fields, ARRAY_LEN(fields), &answer.fault) != 0)
         answer.refusal = FUNNEL_BAD;
     else
         answer.refusal = (enum funnel_refusal)json_integer_value(json_object_get(metadata, "refuse"));
+    if (json_is_true(json_object_get(metadata, "silent"))) {
+        f->unanswered = arg;
+        return;
+    }
     if (answer.refusal != FUNNEL_OK) {
         cb(arg, &answer);
         return;
     }
     struct work *w = calloc(1, sizeof(*w));
-    struct submission_row row = {.request = "{}", .reward = NAN, .created_ms = clock_wall_ms()};
-    struct store_source source = {candidate, strlen(candidate)};
+    struct submission_row row = { .request = "{}", .reward = NAN, .created_ms = clock_wall_ms() };
+    struct store_source source = { candidate, strlen(candidate) };
     json_t *ms = json_object_get(metadata, "ms");
-    *w = (struct work){.funnel = f, .cb = cb, .arg = arg, .ms = ms ? json_integer_value(ms) : -1};
+    *w = (struct work){ .funnel = f, .cb = cb, .arg = arg, .ms = ms ? json_integer_value(ms) : -1 };
     uv_timer_init(f->loop, &w->timer);
     w->timer.data = w;
     id_new(w->id);
@@ -195,7 +207,7 @@ funnel_submit(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
 void
 funnel_submit_group(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
 {
-    struct funnel_answer answer = {.refusal = FUNNEL_FULL, .retry_after_s = 3};
+    struct funnel_answer answer = { .refusal = FUNNEL_FULL, .retry_after_s = 3 };
     (void)f;
     (void)body;
     cb(arg, &answer);
@@ -220,17 +232,17 @@ task_added_cb(void *arg, int code, const struct error *err)
 void
 funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
 {
-    struct funnel_answer answer = {.refusal = FUNNEL_BAD};
+    struct funnel_answer answer = { .refusal = FUNNEL_BAD };
     const char *name = NULL, *reference = NULL;
-    struct json_field fields[] = {{"name", JSON_WANT_STRING, &name, true, 0, 100},
-                                  {"reference", JSON_WANT_STRING, &reference, true, 0, 1024 * 1024}};
+    struct json_field fields[] = { { "name", JSON_WANT_STRING, &name, true, 0, 100 },
+                                   { "reference", JSON_WANT_STRING, &reference, true, 0, 1024 * 1024 } };
 
     if (json_read(body, "", fields, ARRAY_LEN(fields), &answer.fault) != 0) {
         cb(arg, &answer);
         return;
     }
     struct task_note *n = calloc(1, sizeof(*n));
-    struct task_row row = {.entry_point = "Model", .spec = "{\"cases\":[]}", .created_ms = clock_wall_ms()};
+    struct task_row row = { .entry_point = "Model", .spec = "{\"cases\":[]}", .created_ms = clock_wall_ms() };
     n->cb = cb;
     n->arg = arg;
     n->answer.is_new = true;
@@ -245,7 +257,7 @@ funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
 json_t *
 funnel_show_submission(struct funnel *f, const char *id, struct error *err)
 {
-    struct submission_row row = {0};
+    struct submission_row row = { 0 };
     if (store_get_submission(f->store, id, &row, err) != 0)
         return NULL;
     json_t *document = row.verdict ? json_loads(row.verdict, 0, NULL)
@@ -307,7 +319,8 @@ funnel_cancel(struct funnel *f, const char *id, struct error *err)
 {
     struct work *w;
 
-    DL_FOREACH(f->works, w) {
+    DL_FOREACH(f->works, w)
+    {
         if (strcmp(w->id, id) == 0 && !w->is_cancelled) {
             w->is_cancelled = true;
             work_cb(&w->timer);

@@ -3,14 +3,15 @@
  *
  * It keeps submissions in the real store. Keys of a submission's body steer it:
  * "candidate" is required; "metadata": {"ms": N} says when it is done (absent:
- * never), {"refuse": N} answers with that enum funnel_refusal, {"late": true}
- * lets the answer come on a later turn. Other keys are refused.
+ * never), {"refuse": N} answers with that enum funnel_refusal, {"silent": true}
+ * never answers (once). Other keys are refused.
  */
 #ifndef FAKE_FUNNEL_H
 #define FAKE_FUNNEL_H
 
 #include "server/funnel/funnel.h"
 
-#define FAKE_VERDICT "{\"id\":\"%s\",\"state\":\"done\",\"class\":\"ok\",\"reward\":0.5, \"as_stored\" : true}"
+#define FAKE_VERDICT \
+    "{\"id\":\"%s\",\"state\":\"done\",\"class\":\"ok\",\"reward\":0.5, \"as_stored\" : true}"
 
 #endif

@@ -1,0 +1,433 @@
+#include "server/http/http.h"
+
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "tests/unit/fake_funnel.h"
+
+/*
+ * The service and its clients in one thread: a client writes to its socket,
+ * then the loop turns until the answer is there or ten seconds are over.
+ */
+
+#define LIMIT_NS (10 * INT64_C(1000000000))
+
+struct rig {
+    uv_loop_t loop;
+    struct config config;
+    struct store *store;
+    struct funnel *funnel;
+    struct http *http;
+    bool is_stopped;
+    char directory[32];
+};
+
+struct client {
+    struct rig *rig;
+    int fd;
+    char *text; /* what came so far */
+    size_t size;
+    bool is_ended;
+};
+
+static int
+rig_open(void **state)
+{
+    struct rig *r = calloc(1, sizeof(*r));
+    char store[64], flag[64];
+    struct error err = { 0 };
+
+    strcpy(r->directory, "/tmp/test-http-XXXXXX");
+    if (!mkdtemp(r->directory))
+        return -1;
+    snprintf(flag, sizeof(flag), "--store=%s/db", r->directory);
+    snprintf(store, sizeof(store), "%s/db", r->directory);
+    char *argv[] = { "verifierd",        "--listen=127.0.0.1:0",  flag,
+                     "--wait-limit-s=8", "--header-limit-ms=300", NULL };
+    log_setup(LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
+    uv_loop_init(&r->loop);
+    if (config_load(5, argv, &r->config, &err) != 0 ||
+        store_open(&r->loop, store, 1000, &r->store, &err) != 0 ||
+        funnel_new(&r->loop, &r->config, r->store, &r->funnel, &err) != 0 ||
+        http_new(&r->loop, &r->config, r->funnel, r->store, &r->http, &err) != 0) {
+        print_error("%s\n", err.text);
+        return -1;
+    }
+    *state = r;
+    return 0;
+}
+
+static void
+stopped_cb(void *arg)
+{
+    *(bool *)arg = true;
+}
+
+static void
+drained_cb(void *arg)
+{
+    struct rig *r = arg;
+    http_stop(r->http, stopped_cb, &r->is_stopped);
+}
+
+static void
+wake_cb(uv_timer_t *timer)
+{
+    (void)timer;
+}
+
+/* One turn that waits for at most 20 ms. */
+static void
+turn(struct rig *r)
+{
+    uv_timer_t timer;
+    uv_timer_init(&r->loop, &timer);
+    uv_timer_start(&timer, wake_cb, 20, 0);
+    uv_run(&r->loop, UV_RUN_ONCE);
+    uv_close((uv_handle_t *)&timer, NULL);
+    uv_run(&r->loop, UV_RUN_NOWAIT);
+}
+
+static void
+rig_stop(struct rig *r)
+{
+    int64_t end_ns = clock_monotonic_ns() + LIMIT_NS;
+    http_drain(r->http);
+    funnel_drain(r->funnel, 0, drained_cb, r);
+    while (!r->is_stopped && clock_monotonic_ns() < end_ns)
+        turn(r);
+    assert_true(r->is_stopped);
+}
+
+static int
+rig_close(void **state)
+{
+    struct rig *r = *state;
+    static const char *const names[] = { "db", "db-wal", "db-shm", "db-lock", "db.lock" };
+    char path[64];
+
+    if (!r->is_stopped)
+        rig_stop(r);
+    http_free(r->http);
+    funnel_free(r->funnel);
+    store_close(r->store);
+    uv_run(&r->loop, UV_RUN_DEFAULT);
+    int rc = uv_loop_close(&r->loop);
+    config_release(&r->config);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        snprintf(path, sizeof(path), "%s/%s", r->directory, names[i]);
+        unlink(path);
+    }
+    rmdir(r->directory);
+    free(r);
+    return rc; /* anything left open in the loop is a failure */
+}
+
+static void
+client_open(struct client *c, struct rig *r)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    *c = (struct client){ .rig = r, .fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) };
+    at.sin_port = htons((uint16_t)atoi(strrchr(http_url(r->http), ':') + 1));
+    assert_int_equal(connect(c->fd, (struct sockaddr *)&at, sizeof(at)), 0);
+}
+
+static void
+client_close(struct client *c)
+{
+    close(c->fd);
+    free(c->text);
+    *c = (struct client){ .fd = -1 };
+}
+
+static void
+client_read(struct client *c)
+{
+    char bytes[65536];
+    ssize_t n = recv(c->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+    c->is_ended = c->is_ended || n == 0;
+    if (n <= 0)
+        return;
+    c->text = realloc(c->text, c->size + (size_t)n + 1);
+    memcpy(c->text + c->size, bytes, (size_t)n);
+    c->size += (size_t)n;
+    c->text[c->size] = '\0';
+}
+
+/* The body of the answer that came, or NULL: it is not whole yet. */
+static char *
+client_body(const struct client *c)
+{
+    char *end = c->text ? strstr(c->text, "\r\n\r\n") : NULL;
+    char *length = end ? strstr(c->text, "Content-Length: ") : NULL;
+    if (!length || strlen(end + 4) < (size_t)atoi(length + 16))
+        return NULL;
+    return end + 4;
+}
+
+/* Turn the loop until the whole answer is there; its status. */
+static int
+client_answer(struct client *c)
+{
+    int64_t end_ns = clock_monotonic_ns() + LIMIT_NS;
+    while (!client_body(c) && !c->is_ended) {
+        assert_true(clock_monotonic_ns() < end_ns);
+        turn(c->rig);
+        client_read(c);
+    }
+    assert_non_null(client_body(c));
+    return atoi(c->text + strlen("HTTP/1.1 "));
+}
+
+static void
+client_send(struct client *c, const char *method, const char *path, const char *headers, const char *body)
+{
+    AUTO_FREE char *text = NULL;
+    free(c->text);
+    c->text = NULL;
+    c->size = 0;
+    int size =
+        asprintf(&text, "%s %s HTTP/1.1\r\nHost: t\r\n%s%s", method, path, headers, body ? "" : "\r\n");
+    if (body) {
+        free(text);
+        size = asprintf(
+            &text,
+            "%s %s HTTP/1.1\r\nHost: t\r\n%sContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+            method, path, headers, strlen(body), body);
+    }
+    assert_int_equal(send(c->fd, text, (size_t)size, 0), size);
+}
+
+static int
+ask(struct rig *r, struct client *c, const char *method, const char *path, const char *headers,
+    const char *body)
+{
+    client_open(c, r);
+    client_send(c, method, path, headers, body);
+    return client_answer(c);
+}
+
+/* The id of a new submission. */
+static void
+submit(struct rig *r, const char *metadata, char id[ID_SIZE])
+{
+    struct client c;
+    char body[128];
+    snprintf(body, sizeof(body), "{\"candidate\":\"x\",\"metadata\":%s}", metadata);
+    assert_int_equal(ask(r, &c, "POST", "/v1/submissions", "", body), 202);
+    AUTO_JSON json_t *document = json_loads(client_body(&c), 0, NULL);
+    snprintf(id, ID_SIZE, "%s", json_string_value(json_object_get(document, "id")));
+    client_close(&c);
+}
+
+/* --- tests --- */
+
+static void
+refusals_of_the_funnel_become_problems(void **state)
+{
+    static const struct {
+        enum funnel_refusal refusal;
+        int status;
+        const char *code, *more; /* both parts of the answer */
+    } rows[] = {
+        { FUNNEL_BAD, 400, "\"bad_body\"", "\"errors\"" },
+        { FUNNEL_NO_TASK, 404, "\"unknown_task\"", "\"retryable\":false" },
+        { FUNNEL_TOO_LARGE, 413, "\"too_large\"", "\"retryable\":false" },
+        { FUNNEL_FULL, 429, "\"queue_full\"", "Retry-After: 7\r\n" },
+        { FUNNEL_UNAVAILABLE, 503, "\"unavailable\"", "Retry-After: 7\r\n" },
+        { FUNNEL_UNRUNNABLE, 422, "\"reference_fails\"", "\"traceback\":\"Traceback: it broke\"" },
+    };
+    struct rig *r = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct client c;
+        char body[96];
+        snprintf(body, sizeof(body), "{\"candidate\":\"x\",\"metadata\":{\"refuse\":%d}}",
+                 (int)rows[i].refusal);
+        assert_int_equal(ask(r, &c, "POST", "/v1/submissions", "", body), rows[i].status);
+        assert_non_null(strstr(c.text, "Content-Type: application/problem+json"));
+        assert_non_null(strstr(c.text, rows[i].code));
+        assert_non_null(strstr(c.text, rows[i].more));
+        const char *first = strstr(c.text, "Retry-After");
+        assert_true(!first || !strstr(first + 1, "Retry-After"));
+        client_close(&c);
+    }
+}
+
+static void
+a_verdict_is_sent_as_it_is_stored(void **state)
+{
+    struct rig *r = *state;
+    struct client c;
+    char id[ID_SIZE], path[96], expect[256];
+
+    submit(r, "{\"ms\":20}", id);
+    snprintf(path, sizeof(path), "/v1/submissions/%s?wait=5", id);
+    assert_int_equal(ask(r, &c, "GET", path, "", NULL), 200);
+    snprintf(expect, sizeof(expect), FAKE_VERDICT, id);
+    assert_string_equal(client_body(&c), expect);
+    client_close(&c);
+    snprintf(path, sizeof(path), "/v1/submissions/%s/log", id);
+    assert_int_equal(ask(r, &c, "GET", path, "", NULL), 200);
+    assert_string_equal(client_body(&c), "printed\n");
+    client_close(&c);
+    snprintf(path, sizeof(path), "/v1/submissions/%s/source", id);
+    assert_int_equal(ask(r, &c, "GET", path, "", NULL), 200);
+    assert_string_equal(client_body(&c), "x");
+    client_close(&c);
+}
+
+static void
+a_post_that_waits_gets_the_verdict_or_the_state(void **state)
+{
+    struct rig *r = *state;
+    struct client c;
+    const char *quick = "{\"candidate\":\"x\",\"metadata\":{\"ms\":10}}";
+    const char *never = "{\"candidate\":\"x\"}";
+
+    assert_int_equal(ask(r, &c, "POST", "/v1/submissions?wait=5", "", quick), 200);
+    assert_non_null(strstr(client_body(&c), "as_stored"));
+    assert_null(strstr(c.text, "Location"));
+    client_close(&c);
+    assert_int_equal(ask(r, &c, "POST", "/v1/submissions?wait=0.05", "", never), 202);
+    assert_non_null(strstr(client_body(&c), "\"state\":\"queued\""));
+    assert_non_null(strstr(c.text, "Location: /v1/submissions/"));
+    client_close(&c);
+    assert_int_equal(ask(r, &c, "POST", "/v1/submissions", "Prefer: wait=1\r\n", never), 202);
+    assert_non_null(strstr(c.text, "Preference-Applied: wait=1\r\n"));
+    client_close(&c);
+    assert_int_equal(ask(r, &c, "POST", "/v1/submissions", "Prefer: wait=99\r\n", quick), 200);
+    assert_non_null(strstr(c.text, "Preference-Applied: wait=8\r\n"));
+    client_close(&c);
+}
+
+static void
+a_large_body_is_parsed_beside_the_loop(void **state)
+{
+    struct rig *r = *state;
+    struct client c;
+    AUTO_FREE char *body = malloc(200 * 1024);
+
+    int used = sprintf(body, "{\"candidate\":\"");
+    memset(body + used, 'x', 150 * 1024);
+    strcpy(body + used + 150 * 1024, "\"}");
+    assert_int_equal(ask(r, &c, "POST", "/v1/submissions", "", body), 202);
+    client_close(&c);
+    strcpy(body + used + 150 * 1024, "\"");
+    assert_int_equal(ask(r, &c, "POST", "/v1/submissions", "", body), 400);
+    client_close(&c);
+}
+
+static void
+stopping_answers_what_is_held(void **state)
+{
+    struct rig *r = *state;
+    struct client c[20];
+    char id[ID_SIZE], path[96];
+
+    submit(r, "{}", id);
+    snprintf(path, sizeof(path), "/v1/submissions/%s?wait=8", id);
+    for (size_t i = 0; i < ARRAY_LEN(c); i++) {
+        client_open(&c[i], r);
+        client_send(&c[i], "GET", path, "", NULL);
+    }
+    for (int i = 0; i < 5; i++)
+        turn(r);
+    rig_stop(r);
+    for (size_t i = 0; i < ARRAY_LEN(c); i++) {
+        client_read(&c[i]);
+        assert_non_null(client_body(&c[i]));
+        assert_non_null(strstr(client_body(&c[i]), "\"queued\""));
+        client_close(&c[i]);
+    }
+}
+
+static void
+stopping_gives_up_what_the_funnel_never_answers(void **state)
+{
+    struct rig *r = *state;
+    struct client c;
+
+    client_open(&c, r);
+    client_send(&c, "POST", "/v1/submissions", "", "{\"candidate\":\"x\",\"metadata\":{\"silent\":true}}");
+    for (int i = 0; i < 5; i++)
+        turn(r);
+    client_read(&c);
+    assert_null(c.text);
+    rig_stop(r);
+    client_read(&c);
+    assert_non_null(client_body(&c));
+    assert_non_null(strstr(c.text, "HTTP/1.1 503"));
+    client_close(&c);
+}
+
+static void
+a_client_that_leaves_ends_its_wait(void **state)
+{
+    struct rig *r = *state;
+    struct client held, c;
+    char id[ID_SIZE], path[96];
+    int64_t end_ns = clock_monotonic_ns() + LIMIT_NS;
+
+    submit(r, "{}", id);
+    snprintf(path, sizeof(path), "/v1/submissions/%s?wait=8", id);
+    client_open(&held, r);
+    client_send(&held, "GET", path, "", NULL);
+    for (int i = 0; i < 5; i++)
+        turn(r);
+    client_open(&c, r);
+    client_send(&c, "GET", "/v1/status", "", NULL);
+    assert_int_equal(client_answer(&c), 200);
+    assert_non_null(strstr(c.text, "\"held\":1,"));
+    client_close(&held);
+    do {
+        assert_true(clock_monotonic_ns() < end_ns);
+        client_send(&c, "GET", "/v1/status", "", NULL);
+        assert_int_equal(client_answer(&c), 200);
+    } while (!strstr(c.text, "\"held\":0,"));
+    assert_non_null(strstr(c.text, "\"connections\":1,"));
+    client_close(&c);
+}
+
+static void
+a_client_that_says_nothing_is_told_so(void **state)
+{
+    struct rig *r = *state;
+    struct client c;
+
+    client_open(&c, r);
+    assert_int_equal(client_answer(&c), 408);
+    assert_non_null(strstr(c.text, "\"request_timeout\""));
+    client_close(&c);
+}
+
+#define RIG_TEST(f) cmocka_unit_test_setup_teardown(f, rig_open, rig_close)
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(refusals_of_the_funnel_become_problems),
+        RIG_TEST(a_verdict_is_sent_as_it_is_stored),
+        RIG_TEST(a_post_that_waits_gets_the_verdict_or_the_state),
+        RIG_TEST(a_large_body_is_parsed_beside_the_loop),
+        RIG_TEST(stopping_answers_what_is_held),
+        RIG_TEST(stopping_gives_up_what_the_funnel_never_answers),
+        RIG_TEST(a_client_that_leaves_ends_its_wait),
+        RIG_TEST(a_client_that_says_nothing_is_told_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,151 @@
+#include "server/http/target.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/auto.h"
+
+/* "a|b?n=v&" for segments a, b and the pair n, v. */
+static void
+spell(const struct target *t, char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < t->segments_count; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? "|" : "", t->segments[i]);
+    for (size_t i = 0; i < t->pairs_count; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s=%s", i ? "&" : "?", t->pairs[i].name,
+                                 t->pairs[i].value);
+}
+
+static void
+targets_are_taken_apart(void **state)
+{
+    static const char *const rows[][2] = {
+        { "/", "" },
+        { "/v1/tasks", "v1|tasks" },
+        { "/v1/tasks/", "v1|tasks|" },
+        { "//", "|" },
+        { "/v1/tasks/a%20b%2Fc", "v1|tasks|a b/c" },
+        { "/v1/tasks/%C3%A9", "v1|tasks|\xc3\xa9" },
+        { "/a+b?c+d=e+f", "a+b?c d=e f" },
+        { "/?a", "?a=" },
+        { "/?a=", "?a=" },
+        { "/?a=b=c&d", "?a=b=c&d=" },
+        { "/?a=1&&b=2&", "?a=1&b=2" },
+        { "/x?", "x" },
+        { "/x?a=?", "x?a=?" },
+        { "/1/2/3/4/5/6/7/8", "1|2|3|4|5|6|7|8" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct target t;
+        struct error err = { 0 };
+        char got[256];
+        if (target_parse(rows[i][0], &t, &err) != 0)
+            fail_msg("%s: %s", rows[i][0], err.text);
+        spell(&t, got, sizeof(got));
+        assert_string_equal(got, rows[i][1]);
+        target_release(&t);
+    }
+}
+
+static void
+bad_targets_are_refused(void **state)
+{
+    static const char *const rows[][2] = {
+        { "", "slash" },
+        { "x", "slash" },
+        { "*", "slash" },
+        { "http://a/", "slash" },
+        { "/a b", "escaping" },
+        { "/\xc3\xa9", "escaping" },
+        { "/a\tb", "escaping" },
+        { "/%", "hexadecimal" },
+        { "/%2", "hexadecimal" },
+        { "/%2x", "hexadecimal" },
+        { "/%00", "control" },
+        { "/%7f", "control" },
+        { "/?a=%0a", "control" },
+        { "/%ff", "UTF-8" },
+        { "/?a=%c3", "UTF-8" },
+        { "/?a=1&a=2", "twice" },
+        { "/?%61=1&a=2", "twice" },
+        { "/1/2/3/4/5/6/7/8/9", "segments" },
+        { "/?1&2&3&4&5&6&7&8&9&10&11&12&13&14&15&16&17", "parameters" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct target t;
+        struct error err = { 0 };
+        if (target_parse(rows[i][0], &t, &err) != ERR_INPUT || !strstr(err.text, rows[i][1]))
+            fail_msg("%s: %s", rows[i][0], err.text);
+        assert_null(t.text);
+        assert_int_equal(t.segments_count + t.pairs_count, 0);
+    }
+}
+
+static void
+values_are_found_by_name(void **state)
+{
+    struct target t;
+
+    (void)state;
+    assert_int_equal(target_parse("/x?a=1&ab=2", &t, NULL), 0);
+    assert_string_equal(target_value(&t, "a"), "1");
+    assert_string_equal(target_value(&t, "ab"), "2");
+    assert_null(target_value(&t, "b"));
+    target_release(&t);
+}
+
+static void
+prefer_is_read_as_rfc_7240_says(void **state)
+{
+    static const struct {
+        const char *header;
+        long seconds;
+    } rows[] = {
+        { NULL, -1 },
+        { "", -1 },
+        { "wait=5", 5 },
+        { "Wait = 5", 5 },
+        { "wait=\"5\"", 5 },
+        { "respond-async, wait=10", 10 },
+        { "a=\"b\", wait=3; x=y, c", 3 },
+        { "wait=0", 0 },
+        { "wait=99999999999999999999", 9999999999 },
+        { "wait", -1 },
+        { "wait=", -1 },
+        { "wait=-1", -1 },
+        { "wait=1.5", -1 },
+        { "wait=soon", -1 },
+        { "wait=\"5", -1 },
+        { "waiting=5", -1 },
+        { "nowait=5", -1 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (prefer_wait_s(rows[i].header) != rows[i].seconds)
+            fail_msg("%s: %ld", rows[i].header, prefer_wait_s(rows[i].header));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(targets_are_taken_apart),
+        cmocka_unit_test(bad_targets_are_refused),
+        cmocka_unit_test(values_are_found_by_name),
+        cmocka_unit_test(prefer_is_read_as_rfc_7240_says),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
