@@ -24,12 +24,8 @@ KERNELS_MAX: Final = 500
 ENTRY_METHODS: Final = ("forward", "__call__", "__init__", "__new__", "__post_init__", "setup")
 LOADS: Final = re.compile(r"load|gather|atomic_|inline_asm|async_copy|descriptor_load")
 STORES: Final = re.compile(r"store|scatter|atomic_|inline_asm|descriptor_store")
-INDIRECT_CALLS: Final = frozenset(
-    {"getattr", "globals", "locals", "vars", "eval", "exec", "compile", "__import__"}
-)
-INDIRECT_ATTRIBUTES: Final = frozenset(
-    {"__dict__", "import_module", "methodcaller", "attrgetter", "__subclasses__"}
-)
+INDIRECT_CALLS: Final = frozenset({"getattr", "globals", "locals", "vars", "eval", "exec", "compile", "__import__"})
+INDIRECT_ATTRIBUTES: Final = frozenset({"__dict__", "import_module", "methodcaller", "attrgetter", "__subclasses__"})
 
 
 @dataclass(frozen=True)
@@ -68,9 +64,7 @@ RULES: Final = (
 class Refused(Exception):
     """The candidate ends here."""
 
-    def __init__(
-        self, kind: str, text: str, line: int | None, rule: str | None = None, error_type: str = ""
-    ) -> None:
+    def __init__(self, kind: str, text: str, line: int | None, rule: str | None = None, error_type: str = "") -> None:
         super().__init__(text)
         self.kind = kind
         self.rule = rule
@@ -93,9 +87,7 @@ def parse(source: bytes) -> ast.Module:
         line = source[: source.find(b"\0")].count(b"\n") + 1 if b"\0" in source else None
         raise Refused("syntax", f"{wire.CANDIDATE_FILE}: {error}", line, error_type="SyntaxError") from None
     except (RecursionError, MemoryError) as error:
-        text = (
-            f"{wire.CANDIDATE_FILE}: the code is nested too deep for Python's parser ({type(error).__name__})"
-        )
+        text = f"{wire.CANDIDATE_FILE}: the code is nested too deep for Python's parser ({type(error).__name__})"
         raise Refused("syntax", text, None, error_type=type(error).__name__) from None
     return tree
 
@@ -342,9 +334,7 @@ def broken_rule(program: Program, policy: str) -> tuple[Rule, int] | None:
     """The first forbidden thing in the source's order, and its line."""
     found: list[tuple[int, Rule]] = []
     for node in ast.walk(program.tree):
-        found.extend(
-            (getattr(node, "lineno", 0), rule) for rule in RULES if _breaks(node, rule, program.imports)
-        )
+        found.extend((getattr(node, "lineno", 0), rule) for rule in RULES if _breaks(node, rule, program.imports))
     allowed = [(line, rule) for line, rule in found if policy in rule.policies]
     if not allowed:
         return None
@@ -390,9 +380,7 @@ def check(program: Program, entry: str, policy: str) -> list[str]:
     if policy not in KERNEL_POLICIES:
         return []
     if not program.kernels:
-        text = (
-            f"{wire.CANDIDATE_FILE}: there is no @triton.jit function, and the policy {policy!r} asks for one"
-        )
+        text = f"{wire.CANDIDATE_FILE}: there is no @triton.jit function, and the policy {policy!r} asks for one"
         raise Refused("policy", text, None, rule="kernel_required")
     reached = reaches_kernel(program, entry)
     if reached is False:
@@ -419,9 +407,7 @@ def judge(source: bytes, entry: str, policy: str) -> wire.Json:
         report["flags"] = ["kernels_cut"] if len(kernels) > KERNELS_MAX else []
         report["flags"] += check(program, entry, policy)
     except Refused as refused:
-        report.update(
-            {"outcome": "fail", "class": refused.kind, "error": refused.error, "rule": refused.rule}
-        )
+        report.update({"outcome": "fail", "class": refused.kind, "error": refused.error, "rule": refused.rule})
     return report
 
 

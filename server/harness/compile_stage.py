@@ -323,12 +323,7 @@ def unreached(module: ModuleType, record: Record) -> list[str]:
             item = item.fn
         if isinstance(item, JITFunction) and item.__module__ == module.__name__:
             found[item.__name__] = item
-    helpers = {
-        name
-        for name in found
-        for other in found.values()
-        if other.__name__ != name and f"{name}(" in other.src
-    }
+    helpers = {name for name in found for other in found.values() if other.__name__ != name and f"{name}(" in other.src}
     return sorted(set(found) - set(record.kernels) - helpers)
 
 
@@ -353,9 +348,7 @@ def judge(source: bytes, entry: str, spec: dict[str, Any], scratch: Path, record
     return _report(record, None, deferred, missed)
 
 
-def _report(
-    record: Record, failure: Failure | None, deferred: BaseException | None, missed: list[str]
-) -> wire.Json:
+def _report(record: Record, failure: Failure | None, deferred: BaseException | None, missed: list[str]) -> wire.Json:
     flags = set(record.flags)
     if deferred is not None:
         flags.add("compile_deferred")
@@ -415,7 +408,7 @@ def fit(report: wire.Json) -> wire.Json:
 # --- before the fork ---
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def _warm_kernel(source, target, size, width: tl.constexpr):  # type: ignore[no-untyped-def]
     rows = tl.arange(0, width)
     mask = rows < size

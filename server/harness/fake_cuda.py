@@ -97,9 +97,7 @@ class _Utils:
             "mem_bus_width": self._device.memory_bus,
         }
 
-    def load_binary(
-        self, _name: str, _binary: bytes, _shared: int, _index: int
-    ) -> tuple[object, int, int, int, int]:
+    def load_binary(self, _name: str, _binary: bytes, _shared: int, _index: int) -> tuple[object, int, int, int, int]:
         """Module, function, registers, spills, most threads of a block: nothing is loaded."""
         return object(), 0, 0, 0, 1024
 
@@ -129,9 +127,7 @@ class Launcher:
         type(self).launched(self._source)
 
 
-def compile_benchmark(
-    kernel_call: Callable[[], Any], quantiles: Sequence[float] | None = None, **_: Any
-) -> Any:
+def compile_benchmark(kernel_call: Callable[[], Any], quantiles: Sequence[float] | None = None, **_: Any) -> Any:
     """Stands for triton's benchmark: one call, which compiles, and the same time for every configuration."""
     kernel_call()
     return [1.0] * len(quantiles) if quantiles is not None else 1.0
@@ -235,9 +231,7 @@ class Stream:
 class Event:
     """An event that takes the host's clock."""
 
-    def __init__(
-        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
-    ) -> None:
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         self._at = 0
 
     def record(self, _stream: Any = None) -> None:
@@ -363,9 +357,7 @@ def fake_address(tensor: Any) -> int:
     return int(BASE_ADDRESS + tensor.storage_offset() * tensor.element_size())
 
 
-def _move_module(
-    module: torch.nn.Module, function: Callable[..., Any], recurse: bool = True
-) -> torch.nn.Module:
+def _move_module(module: torch.nn.Module, function: Callable[..., Any], recurse: bool = True) -> torch.nn.Module:
     """Module._apply without its swapping of tensors in place, which fake tensors refuse."""
     if recurse:
         for child in module.children():

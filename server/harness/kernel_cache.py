@@ -16,7 +16,7 @@ import triton
 from triton.runtime.cache import FileCacheManager
 
 
-class LayeredCache(FileCacheManager):  # type: ignore[misc]
+class LayeredCache(FileCacheManager):
     """Reads from every layer, writes to the last one only (the directory that TRITON_CACHE_DIR names)."""
 
     layers: tuple[Path, ...] = ()

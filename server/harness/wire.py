@@ -186,9 +186,7 @@ class Channel:
             raise TimeoutError("no message within the time allowed")
         space = socket.CMSG_SPACE(WORKER_FDS_MAX * array.array("i").itemsize)
         try:
-            data, control, flags, _ = self._socket.recvmsg(
-                WORKER_MESSAGE_MAX + 1, space, socket.MSG_CMSG_CLOEXEC
-            )
+            data, control, flags, _ = self._socket.recvmsg(WORKER_MESSAGE_MAX + 1, space, socket.MSG_CMSG_CLOEXEC)
         except ConnectionResetError:
             raise ChannelClosed("the other end of the channel is gone") from None
         received = _descriptors(control)

@@ -27,7 +27,8 @@ def limits(memory_bytes: int = 8 << 30, file_bytes: int = 1 << 30) -> dict[str, 
 
 def tensor(*shape: int, dtype: str = "float32") -> dict[str, Any]:
     """A contiguous tensor of a specification."""
-    stride, step = [], 1
+    stride: list[int] = []
+    step = 1
     for size in reversed(shape):
         stride.insert(0, step)
         step *= size
@@ -56,11 +57,11 @@ class Zygote:
 
     def __init__(self, kind: str, device: str = "cpu", target: str = "cuda:90") -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, str(HARNESS / "zygote.py"), "--kind", kind]
         with theirs:
             os.set_inheritable(theirs.fileno(), True)
             self.process = subprocess.Popen(
-                [sys.executable, HARNESS / "zygote.py", "--kind", kind, "--device", device]
-                + ["--target", target, "--fd", str(theirs.fileno())],
+                [*command, "--device", device, "--target", target, "--fd", str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
             )
         self.channel = wire.Channel(ours.detach())

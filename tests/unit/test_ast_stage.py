@@ -214,7 +214,9 @@ def test_leaving_at_import_is_not_for_this_stage() -> None:
 
 
 def test_kernels_are_found_wherever_they_stand() -> None:
-    source = KERNEL + "def make():\n    @triton.jit\n    def inner(x):\n        tl.store(x, tl.load(x))\n    return inner\n"
+    source = (
+        KERNEL + "def make():\n    @triton.jit\n    def inner(x):\n        tl.store(x, tl.load(x))\n    return inner\n"
+    )
     assert judge(source + MODEL)["kernels"] == ["add_kernel", "inner"]
 
 

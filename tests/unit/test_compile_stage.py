@@ -173,7 +173,9 @@ KERNELS: dict[str, tuple[str, tuple[Any, ...], tuple[Any, ...], dict[str, int]]]
     ),
     "heuristics": (
         """
-        @triton.heuristics({"B": lambda args: triton.next_power_of_2(args["n"]), "EVEN": lambda args: args["n"] % 64 == 0})
+        @triton.heuristics(
+            {"B": lambda args: triton.next_power_of_2(args["n"]), "EVEN": lambda args: args["n"] % 64 == 0}
+        )
         @triton.jit
         def copy_kernel(x, o, n, B: tl.constexpr, EVEN: tl.constexpr):
             i = tl.arange(0, B)
