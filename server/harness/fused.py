@@ -101,7 +101,9 @@ def compare(
     counts[4] = 0x7FFFFFFFFFFFFFFF
     programs = min(PROGRAMS, triton.cdiv(n, BLOCK))
     worst = torch.zeros((programs, 3), dtype=torch.float32, device=got.device)
-    _compare_kernel[(programs,)](mine, theirs, counts, worst, n, atol, rtol, outlier, scale, programs * BLOCK, BLOCK)
+    _compare_kernel[(programs,)](
+        mine, theirs, counts, worst, n, atol, rtol, outlier, scale, programs * BLOCK, BLOCK, num_warps=8
+    )
     differing, beyond, nonfinite, odd, first = counts.tolist()
     max_abs, max_rel, max_scaled = worst.max(0).values.tolist()
     is_odd = False
