@@ -136,7 +136,8 @@ $(out)/unit/%: $(out)/tests/unit/%.o $$(call aids_of,tests/unit/%.c) \
 tests: $(units) $(fuzzers)
 
 # How the tests and benches find the programs and an interpreter with torch.
-with_env = PYTHON='$(py)' VERIFIERD_BUILD='$(realpath $(BUILD))'
+with_env = PYTHON='$(py)' VERIFIERD_BUILD='$(realpath $(BUILD))' \
+	VERIFIERD_LIBHARNESS='$(realpath $(BUILD))/lib/verifierd/libharness.so'
 
 setup:
 	PYTHON='$(PYTHON)' BUILD='$(BUILD)' server/deploy/setup run
@@ -227,7 +228,14 @@ fuzz:
 
 bench: bench-durable bench-sandbox bench-speed
 
-bench-%: all
+bench_programs := $(patsubst tests/bench/%.c,$(out)/bench/%,$(wildcard tests/bench/*.c))
+
+$(out)/bench/%: $(out)/tests/bench/%.o $(out)/libserver.a $(out)/libcommon.a
+	$(if $(V),,$(call say,LD,$@))
+	@mkdir -p $(@D)
+	$(Q)$(link) $(server_libs)
+
+bench-%: all $(bench_programs)
 	$(with_env) '$(py)' tests/bench/$*.py $(ARGS)
 
 kernelbench: all

@@ -63,6 +63,7 @@ class Setting:
         found = dict(os.environ)
         found["PYTHON"] = self.python
         found["VERIFIERD_BUILD"] = str(self.bundle)
+        found["VERIFIERD_LIBHARNESS"] = str(self.bundle / "lib/verifierd/libharness.so")
         found["PYTHONPATH"] = os.pathsep.join(
             [str(self.bundle / "lib/verifierd/harness"), str(ROOT / "tests"), found.get("PYTHONPATH", "")]
         ).rstrip(os.pathsep)
@@ -152,9 +153,7 @@ def corpus_part(setting: Setting) -> Part:
         json.dumps([{"candidate": c.label, **v} for c, v in zip(judged, verdicts, strict=True)])
     )
     print("\n".join([header, *lines]), flush=True)
-    surprises += [
-        f"{c.label}: {v['surprise']}" for c, v in zip(judged, verdicts, strict=True) if v["surprise"]
-    ]
+    surprises += [f"{c.label}: {v['surprise']}" for c, v in zip(judged, verdicts, strict=True) if v["surprise"]]
     for text in surprises:
         print(f"  ! {text}", flush=True)
     counts = Counter(str(v.get("class")) for v in verdicts)
@@ -165,8 +164,6 @@ def corpus_part(setting: Setting) -> Part:
 
 def script_part(name: str, command: list[str], limit_s: float, setting: Setting) -> Part:
     """Run a program, keep what it says; its last line is its summary."""
-    if not Path(command[0]).exists():
-        return Part(name, "skip", 0.0, f"{command[0]} is not there")
     started = time.monotonic()
     limit_s = min(limit_s, setting.left_s())
     if limit_s < 5:
@@ -194,15 +191,23 @@ def script_part(name: str, command: list[str], limit_s: float, setting: Setting)
     return Part(name, outcome, time.monotonic() - started, what + lines[-1][:120])
 
 
+def units_part(setting: Setting) -> Part:
+    """The unit tests that only a GPU can run."""
+    pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", str(ROOT / "tests/unit")]
+    return script_part("units", pytest, 60.0, setting)
+
+
 def speed_part(setting: Setting) -> Part:
     return script_part("speed", [str(ROOT / "tests/bench/speed.py")], 240.0, setting)
 
 
 def sandbox_part(setting: Setting) -> Part:
-    return script_part("sandbox", [str(ROOT / "tests/bench/sandbox.py")], 60.0, setting)
+    harness = ["--harness", str(setting.bundle / "lib/verifierd/harness")]
+    return script_part("sandbox", [str(ROOT / "tests/bench/sandbox.py"), *harness, "--torch"], 60.0, setting)
 
 
 PARTS: dict[str, Callable[[Setting], Part]] = {
+    "units": units_part,
     "corpus": corpus_part,
     "speed": speed_part,
     "sandbox": sandbox_part,
@@ -215,9 +220,7 @@ def run_part(name: str, setting: Setting) -> Part:
         return PARTS[name](setting)
     except Exception as error:  # one broken part must not hide the others' results
         print(f"{name}: {type(error).__name__}: {error}", flush=True)
-        return Part(
-            name, "fail", time.monotonic() - started, f"{type(error).__name__}: {error}".splitlines()[0]
-        )
+        return Part(name, "fail", time.monotonic() - started, f"{type(error).__name__}: {error}".splitlines()[0])
 
 
 def machine_line(python: str) -> str:
@@ -236,9 +239,7 @@ def table(parts: list[Part], machine: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Check verifierd on a machine with a GPU.")
     parser.add_argument("--bundle", type=Path, default=ROOT / "build/bundle", help="made by make bundle")
-    parser.add_argument(
-        "--only", default=",".join(PARTS), help=f"parts, separated by commas: {', '.join(PARTS)}"
-    )
+    parser.add_argument("--only", default=",".join(PARTS), help=f"parts, separated by commas: {', '.join(PARTS)}")
     parser.add_argument("--limit-s", type=float, default=520.0, help="all parts together")
     arguments = parser.parse_args()
     names = arguments.only.split(",")
