@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define TREE_MAX 512 /* processes below one child that are frozen with it; more than its limit allows */
-#define STOP_WAIT_NS (100 * 1000 * 1000)
+#define STOP_WAIT_NS (1000 * 1000 * 1000)
 
 #ifndef SYS_close_range
 #define SYS_close_range 436
