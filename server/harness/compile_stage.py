@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -38,6 +40,10 @@ from triton.compiler.errors import CompilationError
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import OutOfResources
 from triton.runtime.jit import JITFunction
+
+OTHER_CASES_MAX: Final = 4
+OTHER_CASES_S: Final = 10.0
+"""How many cases beside the task's own are compiled ahead, and how long that may take altogether."""
 
 CONFIGS_MAX: Final = 64
 """Configurations of one autotuned kernel that are compiled here; others are when the GPU child meets them."""
@@ -234,16 +240,48 @@ def build_launchers(record: Record) -> None:
     fake_cuda.Launcher.build = staticmethod(build)
 
 
-def bound_autotuner(record: Record) -> None:
+def bound_autotuner(record: Record, workers: int) -> None:
+    """Compile at most CONFIGS_MAX configurations of an autotuned kernel, side by side where there are cores."""
     prune_really: Callable[..., Any] = Autotuner.prune_configs
 
     def prune(tuner: Any, arguments: dict[str, Any]) -> Any:
         found = list(prune_really(tuner, arguments))
         if len(found) > CONFIGS_MAX:
             record.flags.add("autotune_bounded")
-        return found[:CONFIGS_MAX]
+        found = found[:CONFIGS_MAX]
+        _compile_side_by_side(tuner, found, arguments, workers)
+        return found
 
     Autotuner.prune_configs = prune
+
+
+def _compile_side_by_side(tuner: Any, configs: list[Any], arguments: dict[str, Any], workers: int) -> None:
+    """Fill the cache from forks. What fails there is met again, and told, by the tuner itself."""
+    workers = min(workers, len(configs))
+    if workers < 2:
+        return
+    pids = []
+    for index in range(workers):
+        pid = os.fork()
+        if pid == 0:
+            _compile_share(tuner, configs[index::workers], arguments)
+        pids.append(pid)
+    for pid in pids:
+        os.waitpid(pid, 0)
+
+
+def _compile_share(tuner: Any, configs: list[Any], arguments: dict[str, Any]) -> None:
+    try:
+        for config in configs:
+            with contextlib.suppress(Exception):
+                tuner.fn.run(**tuner.nargs, **arguments, **config.all_kwargs())
+    finally:
+        os._exit(0)
+
+
+def autotune_workers() -> int:
+    """A quarter of the cores, at most four: other children compile at the same time."""
+    return max(1, min(4, len(os.sched_getaffinity(0)) // 4))
 
 
 # --- the stage ---
@@ -333,19 +371,50 @@ def fake_world() -> Iterator[None]:
         yield
 
 
+class _TimeOver(BaseException):
+    """Compiling ahead takes too long."""
+
+
+@contextlib.contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    def stop(*_: Any) -> None:
+        raise _TimeOver
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def compile_ahead(module: ModuleType, entry: str, cases: dict[str, Any]) -> None:
+    """Compile for the smaller and other sizes too, so that no GPU waits for it. Decides nothing.
+
+    A candidate may well not work at a size that is not the task's own.
+    """
+    others = [case for case in (cases.get("tiny"), *(cases.get("shapes") or ())) if case is not None]
+    with contextlib.suppress(Exception, _TimeOver), _at_most(OTHER_CASES_S):
+        for case in others[:OTHER_CASES_MAX]:
+            with contextlib.suppress(Exception):
+                _run_case(module, entry, case, Record())
+
+
 def judge(source: bytes, entry: str, spec: dict[str, Any], scratch: Path, record: Record) -> wire.Json:
     """The report, outcome pass or fail."""
-    own = spec["cases"]["own"]
+    cases = spec["cases"]
     deferred: BaseException | None = None
-    missed: list[str] = []
     try:
         with fake_world():
             module = _import(source, scratch)
-            deferred = _run_case(module, entry, own, record)
-            missed = unreached(module, record)
+            deferred = _run_case(module, entry, cases["own"], record)
+            report = _report(record, None, deferred, unreached(module, record))
+            if deferred is None:
+                compile_ahead(module, entry, cases)
     except Failure as failure:
-        return _report(record, failure, None, missed)
-    return _report(record, None, deferred, missed)
+        return _report(record, failure, None, [])
+    return report
 
 
 def _report(record: Record, failure: Failure | None, deferred: BaseException | None, missed: list[str]) -> wire.Json:
@@ -379,7 +448,7 @@ def prepare(target: str, cache: Path, layers: tuple[Path, ...] = ()) -> Record:
     watch_resources(record)
     watch_launches(record)
     build_launchers(record)
-    bound_autotuner(record)
+    bound_autotuner(record, autotune_workers())
     return record
 
 

@@ -316,6 +316,44 @@ def test_a_moved_cache_is_found_and_nothing_is_compiled_again(zygote: Zygote, sc
     assert second["kernels"][0]["ms"] < first["kernels"][0]["ms"] / 2
 
 
+def test_other_sizes_are_compiled_ahead_and_decide_nothing(zygote: Zygote, scratch: Path, tmp_path: Path) -> None:
+    source = ADD.replace("n = x.numel()", "n = x.numel()\n        assert n != 7")
+    specification = spec(tensor(1024), tensor(1024))
+    cases = specification["cases"]
+    cases["tiny"] = {**cases["own"], "name": "tiny", "inputs": {"list": [tensor(1), tensor(1)]}}
+    cases["shapes"] = [{**cases["own"], "inputs": {"list": [tensor(size), tensor(size)]}} for size in (7, 100)]
+    report = compile_source(zygote, scratch, source, specification).report
+    assert report is not None
+    assert (report["outcome"], report["launches"], report["flags"]) == ("pass", 1, [])
+    # n is 1024 (divisible by 16), 1 and 100: three specialisations.
+    assert len(list((scratch / "cache").glob("*/*.cubin"))) == 3
+
+
+def test_configurations_are_compiled_side_by_side(zygote: Zygote, scratch: Path, tmp_path: Path) -> None:
+    """With the code that machines of many cores use, whatever this one has."""
+    source = f"""
+import sys
+sys.path.insert(0, {str(stages.HARNESS)!r})
+import compile_stage
+from triton.runtime.autotuner import Autotuner
+bounded = Autotuner.prune_configs
+
+def prune(tuner, arguments):
+    found = bounded(tuner, arguments)
+    compile_stage._compile_side_by_side(tuner, found, arguments, 3)
+    assert len(list(__import__("pathlib").Path({str(scratch)!r}, "cache").glob("*/*.cubin"))) == 4
+    return found
+
+Autotuner.prune_configs = prune
+"""
+    configs = "configs=[triton.Config({'B': b}) for b in (64, 128, 256, 512)], key=['n']"
+    source += ADD.replace("@triton.jit", f"@triton.autotune({configs})\n@triton.jit").replace(", B=256)", ")")
+    report = compile_source(zygote, scratch, source, spec(tensor(64), tensor(64))).report
+    assert report is not None
+    assert (report["outcome"], report["flags"]) == ("pass", []), report
+    assert report["kernels"][0]["compiles"] == 4
+
+
 FAILURES: dict[str, tuple[str, str, int | None, str]] = {
     "unknown name in a kernel": (
         ADD.replace("mask = offsets < n", "mask = offsets < limit"), "compile", 9, "limit is not defined"
