@@ -27,7 +27,7 @@ const speed = (value) => (isNumber(value) ? value.toFixed(2) + "×" : "–");
 
 function duration(ms) {
   if (!isNumber(ms)) return "–";
-  if (ms < 1000) return (ms < 10 ? ms.toFixed(1) : Math.round(ms)) + " ms";
+  if (ms < 1000) return (ms < 100 ? +ms.toPrecision(3) : Math.round(ms)) + " ms";
   return (ms / 1000).toFixed(ms < 10000 ? 2 : 1) + " s";
 }
 
@@ -51,6 +51,16 @@ function plain(value) {
 
 const words = (name) => name.replaceAll("_", " ");
 
+// A figure with its unit, as its name tells it: memory_bytes, run_ms.
+function labelled(name, value) {
+  if (isNumber(value) && name.endsWith("_bytes")) {
+    const mib = value / (1 << 20);
+    return [words(name.slice(0, -6)), mib >= 1024 ? (mib / 1024).toFixed(1) + " GiB" : mib.toFixed(1) + " MiB"];
+  }
+  if (isNumber(value) && name.endsWith("_ms")) return [words(name.slice(0, -3)), duration(value)];
+  return [words(name), plain(value)];
+}
+
 async function ask(path) {
   const answer = await fetch(path, { headers: { Accept: "application/json" } });
   if (!answer.ok) throw new Error(path + ": " + answer.status);
@@ -72,7 +82,8 @@ function showReady(isReady, why) {
 }
 
 function figure(name, value) {
-  return make("div", { class: "figure" }, make("b", { text: plain(value) }), make("span", { text: words(name) }));
+  const text = isNumber(value) ? value.toLocaleString("en") : plain(value);
+  return make("div", { class: "figure" }, make("b", { text }), make("span", { text: words(name) }));
 }
 
 function flatten(object, into, prefix) {
@@ -84,14 +95,15 @@ function flatten(object, into, prefix) {
 }
 
 function card(item) {
-  const title = item.name || item.kind || item.id || item.device || "worker";
-  const state = item.state || item.mode || "";
-  const facts = Object.entries(item).filter(
-    ([k, v]) => ![ "state", v === title ? k : "" ].includes(k) && v !== null && v !== "" && !(k === "mode" && !item.state));
+  const titled = ["name", "kind", "id", "device"].find((key) => item[key]);
+  const stated = ["state", "mode"].find((key) => item[key]);
+  const title = titled ? String(item[titled]) : "worker";
+  const state = stated ? String(item[stated]) : "";
+  const facts = Object.entries(item).filter(([k, v]) => k !== titled && k !== stated && v !== null && v !== "");
   return make("div", { class: "card" },
     make("div", { class: "row" }, make("strong", { text: title }), make("span", { class: "grow" }),
       state ? make("span", { class: "pill", text: state }) : null),
-    make("div", { class: "facts", text: facts.map(([k, v]) => words(k) + " " + plain(v)).join(" · ") }));
+    make("div", { class: "facts", text: facts.map(([k, v]) => labelled(k, v).join(" ")).join(" · ") }));
 }
 
 function showCards(id, items, none) {
@@ -163,7 +175,7 @@ function facts(entries) {
   const list = make("dl", {});
   for (const [name, value] of entries)
     if (value !== null && value !== undefined && value !== "")
-      list.append(make("dt", { text: words(name) }), make("dd", { text: plain(value) }));
+      list.append(...labelled(name, value).map((text, i) => make(i ? "dd" : "dt", { text })));
   return make("div", { class: "card" }, list);
 }
 
@@ -206,12 +218,14 @@ async function showOne(id) {
     [askText("/v1/submissions/" + id + "/source"), askText("/v1/submissions/" + id + "/log")]);
   if (!location.hash.endsWith(id)) return;
   shown = { id, key };
+  const hasSpeedup = item.components && isNumber(item.components.speedup);
   const head = make("div", { class: "row" },
     make("h1", { text: item.task_name || "submission" }),
     make("span", { class: "pill " + tone(item), text: item.state === "done" ? item.class : item.state }),
     make("span", { class: "grow" }),
-    make("span", { class: "dim", text: "reward " + fixed(item.reward, 4) }),
-    make("span", { class: "dim", text: speed((item.components || {}).speedup) }));
+    make("span", {}, make("b", { text: fixed(item.reward, 4) }), make("span", { class: "dim", text: " reward" })),
+    hasSpeedup ? make("span", {}, make("b", { text: speed(item.components.speedup) }),
+      make("span", { class: "dim", text: " speedup" })) : null);
   const stop = item.state === "queued" || item.state === "running" ? make("button", { type: "button", text: "Cancel" }) : null;
   if (stop) {
     stop.addEventListener("click", async () => {
@@ -225,9 +239,11 @@ async function showOne(id) {
     make("div", { class: "dim", text: id }),
     ...section("Stages", timeline(item)),
     ...section("What it says", item.feedback && item.feedback.text ? make("pre", { text: item.feedback.text }) : null),
-    ...section("First mismatch", mismatch(item)),
-    ...section("Timing", measured(item)),
-    ...section("Components", item.components ? facts(Object.entries(item.components)) : null),
+    make("div", { class: "columns" }, ...[
+      section("First mismatch", mismatch(item)),
+      section("Timing", measured(item)),
+      section("Components", item.components ? facts(Object.entries(item.components)) : null),
+    ].filter((nodes) => nodes.length).map((nodes) => make("div", {}, ...nodes))),
     ...section("Record", facts(["policy", "reward_spec", "flags", "generality", "cache", "attempts", "client", "group",
       "created", "finished", "env"].map((name) => [name, item[name]]))),
     ...section("Source", make("pre", { class: "source", text: source })),
@@ -245,6 +261,7 @@ async function round() {
     const ready = await fetch("/readyz");
     showReady(ready.ok, ready.ok ? "" : (await ready.json()).detail);
     if (match) {
+      if (!byId("version").textContent) byId("version").textContent = (await ask("/v1/status")).version || "";
       await showOne(match[1]);
     } else {
       shown = null;
