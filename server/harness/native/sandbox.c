@@ -719,7 +719,7 @@ harness_sandbox_probe(const struct harness_sandbox *s, uint64_t *layers, char *r
         return code;
     if (cap < HARNESS_SANDBOX_REPORT_MAX)
         return harness_fail(EINVAL, "a report takes %d bytes", HARNESS_SANDBOX_REPORT_MAX);
-    r = malloc(sizeof(*r));
+    r = calloc(1, sizeof(*r));
     if (r == NULL)
         return harness_fail_errno("sandbox: probe");
     code = probe_once(s, true, r);
