@@ -191,33 +191,42 @@ serve(struct server *s)
     return EXIT_SUCCESS;
 }
 
+static int
+prepare_and_serve(struct server *s)
+{
+    setup_log(&s->config);
+    signal(SIGPIPE, SIG_IGN);
+    json_object_seed(0); /* before the pool's threads parse */
+    raise_descriptors(&s->config);
+    if (uv_loop_init(&s->loop) != 0) {
+        log_error(NULL, "the event loop cannot be made");
+        return EXIT_FAILURE;
+    }
+    return serve(s);
+}
+
 int
 main(int argc, char **argv)
 {
-    struct server s = { .argc = argc, .argv = argv };
-    struct error err = { 0 };
+    struct server s = {.argc = argc, .argv = argv};
+    struct error err = {0};
+    int status = EXIT_SUCCESS;
 
     if (config_load(argc, argv, &s.config, &err) != 0) {
         fprintf(stderr, "verifierd: %s\n", err.text);
         return EXIT_FAILURE;
     }
-    if (s.config.task == CONFIG_MANUAL) {
+    switch (s.config.task) {
+    case CONFIG_MANUAL:
         config_print_manual(stdout);
-        return EXIT_SUCCESS;
-    }
-    setup_log(&s.config);
-    if (s.config.task == CONFIG_CHECK) {
+        break;
+    case CONFIG_CHECK:
         printf("verifierd: the settings are fine\n");
-        return EXIT_SUCCESS;
+        break;
+    case CONFIG_SERVE:
+        status = prepare_and_serve(&s);
+        break;
     }
-    signal(SIGPIPE, SIG_IGN);
-    json_object_seed(0); /* before the pool's threads parse */
-    raise_descriptors(&s.config);
-    if (uv_loop_init(&s.loop) != 0) {
-        log_error(NULL, "the event loop cannot be made");
-        return EXIT_FAILURE;
-    }
-    int status = serve(&s);
     config_release(&s.config);
     return status;
 }
