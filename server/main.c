@@ -36,7 +36,7 @@ struct server {
     struct funnel *funnel;
     struct http *http;
     uv_signal_t term, interrupt, hangup;
-    bool is_draining, is_hurried;
+    bool is_draining, is_hurried, is_stopping;
 };
 
 static void
@@ -88,6 +88,10 @@ static void
 funnel_drained_cb(void *arg)
 {
     struct server *s = arg;
+    /* A second signal asks the funnel again, and it may then answer twice. */
+    if (s->is_stopping)
+        return;
+    s->is_stopping = true;
     log_info(NULL, "drained");
     http_stop(s->http, http_stopped_cb, s);
 }
@@ -208,8 +212,8 @@ prepare_and_serve(struct server *s)
 int
 main(int argc, char **argv)
 {
-    struct server s = {.argc = argc, .argv = argv};
-    struct error err = {0};
+    struct server s = { .argc = argc, .argv = argv };
+    struct error err = { 0 };
     int status = EXIT_SUCCESS;
 
     if (config_load(argc, argv, &s.config, &err) != 0) {
