@@ -329,7 +329,6 @@ static const struct {
     { IS_CANCELLED | BY_CLASS, "submission_cancelled_class" },
     { BY_TASK | BY_CLASS, "submission_task_class" },
     { BY_CLIENT | BY_CLASS, "submission_client_class" },
-    { BY_TASK | BY_CLIENT, "submission_task_client" },
     { BY_TASK, "submission_task" },
     { BY_CLIENT, "submission_client" },
     { BY_CLASS, "submission_class" },

@@ -1,9 +1,11 @@
 /*
- * Theory of operation. The loop thread appends writes to `queued`; the writer's
- * thread takes the whole list, commits it, appends it to `finished` and rings
- * the async handle; the loop runs the callbacks in the order of the calls. So
- * a transaction is as large as what came in during the one before: no timer,
- * no added delay for a lone write.
+ * Theory of operation. The loop thread gathers writes in `fresh`, and before
+ * the loop next waits hands all of them to `queued`; the writer's thread takes
+ * that whole list, commits it, appends it to `finished` and rings the async
+ * handle; the loop runs the callbacks in the order of the calls. So a
+ * transaction is as large as what came in during the one before: no timer, no
+ * added delay for a lone write. (Waking the writer at once for the first of
+ * several would make that one a transaction of its own.)
  *
  * Each write has its own savepoint, so that one that fails leaves its
  * neighbours alone. A full disk may cost the whole transaction: then each
@@ -36,8 +38,11 @@ struct writer {
 
     /* loop thread only */
     uv_loop_t *loop;
+    uv_prepare_t prepare; /* runs just before the loop waits; active while fresh is not empty */
+    struct write_list fresh;
     size_t limit, under_way, weight;
-    bool is_closing, is_closed, is_delivering;
+    int handles_open;
+    bool is_closing, is_delivering;
 
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t wake;
@@ -236,6 +241,22 @@ on_async(uv_async_t *async)
     deliver(async->data);
 }
 
+static void
+hand_over(struct writer *w)
+{
+    pthread_mutex_lock(&w->mutex);
+    list_move(&w->fresh, &w->queued);
+    pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void
+on_prepare(uv_prepare_t *prepare)
+{
+    uv_prepare_stop(prepare);
+    hand_over(prepare->data);
+}
+
 static int
 start_thread(struct writer *w, struct error *err)
 {
@@ -257,22 +278,23 @@ on_closed(uv_handle_t *handle)
 {
     struct writer *w = handle->data;
 
-    w->is_closed = true;
+    w->handles_open--;
 }
 
-/* Close the handle and wait for it: memory of a handle that is closing must not go. */
+/* Close the handles and wait for it: memory of a handle that is closing must not go. */
 static void
-close_handle(struct writer *w)
+close_handles(struct writer *w)
 {
     uv_close((uv_handle_t *)&w->async, on_closed);
-    while (!w->is_closed)
+    uv_close((uv_handle_t *)&w->prepare, on_closed);
+    while (w->handles_open > 0)
         uv_run(w->loop, UV_RUN_NOWAIT);
 }
 
 static void
 writer_destroy(struct writer *w)
 {
-    close_handle(w);
+    close_handles(w);
     pthread_cond_destroy(&w->wake);
     pthread_mutex_destroy(&w->mutex);
     free(w);
@@ -292,6 +314,7 @@ writer_new(uv_loop_t *loop, sqlite3 *db, struct write_kit *kit, size_t limit, st
     w->db = db;
     w->kit = kit;
     w->limit = limit;
+    list_init(&w->fresh);
     list_init(&w->queued);
     list_init(&w->finished);
     code = uv_async_init(loop, &w->async, on_async);
@@ -299,8 +322,12 @@ writer_new(uv_loop_t *loop, sqlite3 *db, struct write_kit *kit, size_t limit, st
         free(w);
         return error_set(err, ERR_SYS, "make the store's async handle: %s", uv_strerror(code));
     }
+    uv_prepare_init(loop, &w->prepare); /* cannot fail */
+    w->handles_open = 2;
     w->async.data = w;
+    w->prepare.data = w;
     uv_unref((uv_handle_t *)&w->async); /* it holds the loop only while a write is under way */
+    uv_unref((uv_handle_t *)&w->prepare);
     pthread_mutex_init(&w->mutex, NULL);
     pthread_cond_init(&w->wake, NULL);
     code = start_thread(w, err);
@@ -319,6 +346,7 @@ writer_free(struct writer *w)
         return;
     assert(!w->is_delivering);
     w->is_closing = true;
+    hand_over(w);
     pthread_mutex_lock(&w->mutex);
     w->is_stopping = true;
     pthread_cond_signal(&w->wake);
@@ -356,10 +384,8 @@ writer_put(struct writer *w, struct write *write, struct error *err)
     if (w->under_way++ == 0)
         uv_ref((uv_handle_t *)&w->async);
     w->weight += write->weight;
-    pthread_mutex_lock(&w->mutex);
-    list_append(&w->queued, write);
-    pthread_cond_signal(&w->wake);
-    pthread_mutex_unlock(&w->mutex);
+    list_append(&w->fresh, write);
+    uv_prepare_start(&w->prepare, on_prepare);
     return 0;
 }
 

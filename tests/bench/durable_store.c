@@ -3,6 +3,8 @@
  *
  *   durable_store task FILE             add a task, print its id
  *   durable_store fill FILE N           add N ended submissions, 1000 to a transaction or more
+ *   durable_store add FILE TASK N UNDER_WAY FIRST
+ *                                       add N submissions with UNDER_WAY writes at a time, print the rate
  *   durable_store pages FILE            time every kind of page and look-up; the slowest of each
  */
 #include <stdio.h>
@@ -12,6 +14,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "server/store/store.h"
+#include "tests/bench/durable_source.h"
 
 #define WRITES_MAX 4000
 #define REPEATS 20
@@ -122,6 +125,65 @@ fill(struct store *s, uv_loop_t *loop, long n)
             uv_run(loop, UV_RUN_DEFAULT);
     }
     uv_run(loop, UV_RUN_DEFAULT);
+}
+
+/* --- what the store does without HTTP --- */
+
+struct adding {
+    struct store *store;
+    const char *task;
+    struct buffer *sources;
+    long next, n;
+};
+
+static void add_next(struct adding *a);
+
+static void
+on_added(void *arg, int code, const struct error *err)
+{
+    on_done(NULL, code, err);
+    add_next(arg);
+}
+
+static void
+add_next(struct adding *a)
+{
+    struct submission_row row = { .request = (char *)"{\"policy\":\"strict\"}", .client = (char *)"bench" };
+    struct store_source source;
+    struct error err;
+
+    if (a->next == a->n)
+        return;
+    source = (struct store_source){ a->sources[a->next].data, a->sources[a->next].size };
+    a->next++;
+    id_new(row.id);
+    snprintf(row.task_id, sizeof row.task_id, "%s", a->task);
+    hash_text(source.text, source.size, row.source_hash);
+    row.created_ms = clock_wall_ms();
+    if (store_add_submissions(a->store, NULL, &row, &source, 1, on_added, a, &err) < 0)
+        die("add a submission", &err);
+}
+
+static void
+add(struct store *s, uv_loop_t *loop, char **argv)
+{
+    struct adding a = { .store = s, .task = argv[3], .n = strtol(argv[4], NULL, 10) };
+    long under_way = strtol(argv[5], NULL, 10), first = strtol(argv[6], NULL, 10);
+    int64_t began_ns;
+    double seconds;
+
+    a.sources = calloc((size_t)a.n, sizeof *a.sources);
+    for (long i = 0; a.sources != NULL && i < a.n; i++)
+        write_source(&a.sources[i], first + i, "\n");
+    began_ns = clock_monotonic_ns();
+    for (long i = 0; i < under_way; i++)
+        add_next(&a);
+    uv_run(loop, UV_RUN_DEFAULT);
+    seconds = (double)(clock_monotonic_ns() - began_ns) / 1e9;
+    printf("seconds %.3f\nrate %.0f\n", seconds, (double)a.n / seconds);
+    for (long i = 0; i < a.n; i++)
+        buffer_release(&a.sources[i]);
+    free(a.sources);
 }
 
 /* --- pages --- */
@@ -263,7 +325,8 @@ main(int argc, char **argv)
     struct error err;
 
     if (argc < 3) {
-        fputs("usage: durable_store task FILE | fill FILE N | pages FILE\n", stderr);
+        fputs("usage: durable_store task FILE | fill FILE N | add FILE TASK N UNDER_WAY FIRST | pages FILE\n",
+              stderr);
         return 2;
     }
     if (store_open(loop, argv[2], WRITES_MAX, &s, &err) < 0)
@@ -272,6 +335,8 @@ main(int argc, char **argv)
         add_task(s, loop);
     else if (strcmp(argv[1], "fill") == 0 && argc == 4)
         fill(s, loop, strtol(argv[3], NULL, 10));
+    else if (strcmp(argv[1], "add") == 0 && argc == 7)
+        add(s, loop, argv);
     else if (strcmp(argv[1], "pages") == 0)
         time_pages(s);
     store_close(s);
