@@ -114,7 +114,7 @@ listen_bind(int fd, const char *host, uint16_t port, int family)
 static int
 listen_url(struct http *h, int fd, const char *host, int family, struct error *err)
 {
-    struct sockaddr_storage bound;
+    struct sockaddr_storage bound = { 0 };
     socklen_t size = sizeof(bound);
 
     if (getsockname(fd, (struct sockaddr *)&bound, &size) != 0)

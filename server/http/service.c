@@ -17,8 +17,8 @@ service_status(struct exchange *x)
     json_t *status = funnel_status(h->funnel);
 
     if (status) {
-        double uptime_s = (double)((clock_monotonic_ns() - h->started_ns) / 1000000) / 1000;
-        json_object_set_new(status, "uptime_s", json_real(uptime_s));
+        int64_t uptime_ms = (clock_monotonic_ns() - h->started_ns) / 1000000;
+        json_object_set_new(status, "uptime_s", json_real((double)uptime_ms / 1000));
         json_object_set_new(status, "http",
                             json_pack("{s:i, s:i, s:I, s:I}", "connections", (int)h->connections, "held",
                                       (int)h->held, "requests", (json_int_t)h->requests, "connections_limit",
