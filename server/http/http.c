@@ -114,17 +114,19 @@ listen_bind(int fd, const char *host, uint16_t port, int family)
 static int
 listen_url(struct http *h, int fd, const char *host, int family, struct error *err)
 {
-    struct sockaddr_storage bound = { 0 };
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } bound = { 0 };
     socklen_t size = sizeof(bound);
 
-    if (getsockname(fd, (struct sockaddr *)&bound, &size) != 0)
+    if (getsockname(fd, &bound.any, &size) != 0)
         return error_set(err, ERR_SYS, "read the address listened on");
     if (family == AF_INET)
-        snprintf(h->url, sizeof(h->url), "http://%s:%u", host,
-                 ntohs(((struct sockaddr_in *)&bound)->sin_port));
+        snprintf(h->url, sizeof(h->url), "http://%s:%u", host, ntohs(bound.v4.sin_port));
     else
-        snprintf(h->url, sizeof(h->url), "http://[%s]:%u", host,
-                 ntohs(((struct sockaddr_in6 *)&bound)->sin6_port));
+        snprintf(h->url, sizeof(h->url), "http://[%s]:%u", host, ntohs(bound.v6.sin6_port));
     return 0;
 }
 
