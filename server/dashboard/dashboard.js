@@ -198,6 +198,17 @@ function section(title, node) {
   return node ? [make("h2", { text: title }), node] : [];
 }
 
+// Rows of objects: one line for each, a column for each key that any of them has.
+function table(items, keys) {
+  const used = keys.filter((key) => (items || []).some((item) => item[key] !== null && item[key] !== undefined));
+  if (!items || !items.length || !used.length) return null;
+  const tone = (key, value) => (key !== "outcome" ? null : value === "pass" ? "good" : value === "fail" ? "bad" : "dim");
+  return make("div", { class: "scroll" }, make("table", {},
+    make("thead", {}, make("tr", {}, ...used.map((key) => make("th", { text: words(key) })))),
+    make("tbody", {}, ...items.map((item) => make("tr", {},
+      ...used.map((key) => make("td", { class: tone(key, item[key]), text: labelled(key, item[key])[1] })))))));
+}
+
 function mismatch(item) {
   const m = item.correctness && item.correctness.first_mismatch;
   return m ? facts(Object.entries(m)) : null;
@@ -239,6 +250,11 @@ async function showOne(id) {
     make("div", { class: "dim", text: id }),
     ...section("Stages", timeline(item)),
     ...section("What it says", item.feedback && item.feedback.text ? make("pre", { text: item.feedback.text }) : null),
+    ...section("Error", item.error && item.error.text ? make("pre", { text: item.error.text }) : null),
+    ...section("Cases", table(item.correctness && item.correctness.results,
+      ["name", "outcome", "max_abs", "max_rel", "matched", "against", "note"])),
+    ...section("Compiled kernels", table(item.kernels,
+      ["name", "outcome", "registers", "spill_bytes", "shared_bytes", "cubin_bytes"])),
     make("div", { class: "columns" }, ...[
       section("First mismatch", mismatch(item)),
       section("Timing", measured(item)),

@@ -211,6 +211,13 @@ brief(json_t *whole)
         if (value)
             json_object_set(out, keys[i], value);
     }
+    json_t *stages = json_array();
+    json_t *stage;
+    size_t k;
+    json_array_foreach(json_object_get(whole, "stages"), k, stage)
+        json_array_append_new(stages, json_pack("{s:O, s:O}", "stage", json_object_get(stage, "stage"),
+                                                "outcome", json_object_get(stage, "outcome")));
+    json_object_set_new(out, "stages", stages);
     json_t *speedup = json_object_get(json_object_get(whole, "components"), "speedup");
     json_object_set_new(out, "speedup", speedup ? json_incref(speedup) : json_null());
     json_decref(whole);
