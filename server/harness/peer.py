@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import select
-import signal
 import time
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -284,13 +284,16 @@ class Peer:
     # --- freezing ---
 
     def freeze(self) -> None:
+        """Stop the child and all below it: the pidfd is that of the init above the process that computes."""
         if not self.is_frozen and self.is_alive():
-            signal.pidfd_send_signal(self.pidfd, signal.SIGSTOP)
+            with contextlib.suppress(native.ChildDiedError):
+                native.stop(self.pidfd)
             self.is_frozen = True
 
     def thaw(self) -> None:
         if self.is_frozen and self.is_alive():
-            signal.pidfd_send_signal(self.pidfd, signal.SIGCONT)
+            with contextlib.suppress(native.ChildDiedError):
+                native.cont(self.pidfd)
         self.is_frozen = False
 
 
