@@ -68,8 +68,8 @@ libraries:
 # Changes whenever the compiler or a flag does, and everything is compiled again.
 $(out)/flags: FORCE
 	@mkdir -p $(@D)
-	@printf '%s\n' '$(subst ','\'',$(CC) $(own_cflags) $(CPPFLAGS) $(CFLAGS) $(own_ldflags) $(LDFLAGS))' >$@.new
-	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+	@printf '%s\n' '$(subst ','\'',$(CC) $(own_cflags) $(CPPFLAGS) $(CFLAGS) $(own_ldflags) $(LDFLAGS))' >$@.$$PPID
+	@cmp -s $@.$$PPID $@ && rm $@.$$PPID || mv $@.$$PPID $@
 
 say = @printf '  %-5s %s\n' $(1) $(2)
 compile = $(CC) $(own_cflags) -MMD -MP $(CPPFLAGS) $(CFLAGS)
@@ -95,8 +95,7 @@ $(out)/libcli.a: $(call objects,$(filter-out client/cli/main.c,$(cli_src)))
 $(out)/libnative.a: $(call objects,$(native_src))
 $(out)/lib%.a:
 	$(archive)
-	@rm -f $@.new
-	$(Q)$(AR) rcs $@.new $^ && mv $@.new $@
+	$(Q)$(AR) rcs $@.$$$$ $^ && mv $@.$$$$ $@
 
 link = $(CC) $(CFLAGS) $(own_ldflags) $(LDFLAGS) -o $@ $(filter %.o %.a,$^)
 $(bin)/verifierd: $(out)/server/main.o $(out)/libserver.a $(out)/libcommon.a
