@@ -24,6 +24,7 @@ from reference import (
     Expected,
     Reference,
     ReferenceBroken,
+    Sizes,
     place_tree,
     same_bits,
     synchronize,
@@ -160,6 +161,13 @@ def plan(policy: Policy, spec: Json, has_state: bool) -> list[Step]:
     return steps
 
 
+def candidate_arena(sizes: Sizes, device: torch.device) -> int:
+    """Bytes of a candidate's arena: the sets, the weights, and a heap for three times its outputs."""
+    heap = 3 * sizes.outputs + 2 * sizes.state
+    heap += SPARE + min(sizes.inputs, SPARE) if device.type == "cuda" else HOST_SPARE + sizes.inputs
+    return align(sizes.sets * sizes.inputs + 2 * sizes.state) + heap
+
+
 class Job:
     """One submission. candidate is its own process; reference is shared with the task's other submissions."""
 
@@ -199,8 +207,7 @@ class Job:
         sizes = self.reference.sizes
         self._state_base = sizes.sets * sizes.inputs
         heap_base = align(self._state_base + 2 * sizes.state)
-        heap = 3 * sizes.outputs + sizes.inputs + 2 * sizes.state
-        heap += SPARE if self._device.type == "cuda" else HOST_SPARE
+        heap = candidate_arena(sizes, self._device) - heap_base
         try:
             self.candidate.give_arena(heap_base + heap, Heap(heap_base, heap))
             self.candidate.load(source, entry, "candidate", cache, BUILD_LIMIT_MS)

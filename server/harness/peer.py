@@ -7,6 +7,7 @@ import json
 import os
 import re
 import select
+import signal
 import time
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -30,6 +31,10 @@ from wire import (
 SPIN_NS: Final = 50_000_000
 PROMPT_MS: Final = 60_000
 """How long a step that runs only trusted code in an honest child may take."""
+
+
+class NotTheCandidate(Exception):
+    """A step failed by our fault or the task's: told as class `infra`."""
 
 
 class PeerFailed(Exception):
@@ -103,6 +108,13 @@ class Peer:
             os.close(self.pidfd)
             self.pidfd = -1
 
+    def end(self) -> None:
+        """Kill the child and wait until it is gone, so that its GPU memory is free; at most ten seconds."""
+        signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        poll = select.poll()
+        poll.register(self.pidfd, select.POLLIN)
+        poll.poll(10_000)
+
     def is_alive(self) -> bool:
         poll = select.poll()
         poll.register(self.pidfd, select.POLLIN)
@@ -149,7 +161,10 @@ class Peer:
 
     def give_arena(self, size: int, heap: Heap) -> None:
         """Make an arena and hand it over; once for each child."""
-        self.arena = Arena.make(self.device, size)
+        try:
+            self.arena = Arena.make(self.device, size)
+        except native.NativeError as error:
+            raise NotTheCandidate(f"no arena of {size} bytes for {self.name}: {error}") from None
         self.heap = heap
         fd = native.Doorbell.create()
         self.doorbell = native.Doorbell(fd)

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import native
 import torch
-from judge import Job, Policy, Report, timed
-from peer import Peer, PeerFailed
-from reference import Reference, ReferenceBroken
+from judge import Job, Policy, Report, candidate_arena, timed
+from peer import NotTheCandidate, Peer, PeerFailed
+from reference import Reference, Sizes
 from wire import (
     SOURCE_MAX,
     WORKER_DETAIL_MAX,
@@ -34,6 +34,8 @@ from wire import (
 )
 
 SPEC_MAX: Final = 8 << 20
+WORKING: Final = 2
+"""The referee's own copies of inputs and outputs, while it compares."""
 DESCRIBE_LIMIT_MS: Final = 180_000
 
 
@@ -156,14 +158,16 @@ class Referee:
         reference, candidate = message.text("reference"), message.text("candidate")
         for child in (reference, candidate):
             if child not in self._children:
-                raise ReferenceBroken(f"child {child} is gone")
+                raise NotTheCandidate(f"child {child} is gone")
+        spec = json.loads(contents["spec"])
+        self._make_room(spec, reference)
         if reference not in self._references:
             self._references[reference] = Reference(self._children[reference])
         job = Job(
             name,
             self._references[reference],
             self._children[candidate],
-            spec=json.loads(contents["spec"]),
+            spec=spec,
             policy=Policy.parse(message.mapping("policy")),
             seed=int(message.text("seed"), 16),
             call_limit_ms=float(message.integer("call_limit_ms", 1, 3_600_000)),
@@ -176,6 +180,23 @@ class Referee:
             message.text("entry"),
             message.optional_text("cache"),
         )
+
+    def _make_room(self, spec: Json, keep: str) -> None:
+        """End references of other tasks, the longest loaded first, until the GPU has room for this one's arenas."""
+        if self._device.type != "cuda":
+            return
+        sizes = Sizes.of(spec)
+        needed = candidate_arena(sizes, self._device) + WORKING * (sizes.inputs + sizes.outputs)
+        if keep not in self._references:
+            needed += sizes.reference_arena
+        torch.cuda.empty_cache()
+        busy = {job.reference.peer.name for job in self._jobs.values()} | {keep}
+        for name in [name for name in self._references if name not in busy]:
+            if torch.cuda.mem_get_info(self._device)[0] >= needed:
+                return
+            self._children[name].end()
+            self._forget(name)
+            self._channel.send({"ev": "child_gone", "child": name})
 
     def _op_stage(self, message: Message) -> None:
         name, stage = message.text("job"), message.text("stage")
@@ -204,8 +225,8 @@ class Referee:
         """Send the report of a stage; a reference that fails is told as class `infra`, with why."""
         try:
             report = timed(run)
-        except ReferenceBroken as broken:
-            error = {"type": "ReferenceBroken", "text": str(broken)[:8192], "line": None}
+        except NotTheCandidate as broken:
+            error = {"type": type(broken).__name__, "text": str(broken)[:8192], "line": None}
             report = Report("reference", "fail", "infra", error=error)
         fd = make_memfd(json.dumps(report.detail).encode()[:WORKER_DETAIL_MAX], "detail")
         try:

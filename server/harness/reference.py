@@ -8,7 +8,7 @@ from typing import Any, Final
 import torch
 import values
 from arena import Heap, align
-from peer import Peer, PeerFailed
+from peer import NotTheCandidate, Peer, PeerFailed
 from tolerance import TABLE, Limit, kernelbench_limit, limit_for, relative_error
 from values import TensorNote
 from wire import Json
@@ -24,8 +24,8 @@ FP64_SHARE: Final = 0.8
 """The fp64 run is tried when its estimated memory is within this share of what is free."""
 
 
-class ReferenceBroken(Exception):
-    """The reference could not answer: our fault or the task's, never the candidate's."""
+class ReferenceBroken(NotTheCandidate):
+    """The reference could not answer."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,16 @@ class Sizes:
         inputs = align(total("inputs")) or align(1)
         state = max(case["state_bytes"] for case in cases)
         return Sizes(inputs, total("outputs"), align(state) + (1 << 20), 1 if inputs > LARGE_SET else SETS)
+
+    @property
+    def reference_heap(self) -> int:
+        """Outputs, weights and what lies between; the fp64 run's too where they are small. What does not fit spills."""
+        wide = 2 * self.inputs + self.outputs if self.inputs + self.outputs <= LARGE_SET else 0
+        return 3 * self.outputs + 3 * self.state + wide + SPARE
+
+    @property
+    def reference_arena(self) -> int:
+        return self.sets * self.inputs + self.reference_heap
 
 
 @dataclass
@@ -101,7 +111,7 @@ class Reference:
         self.sizes = Sizes.of(spec)
         sizes = self.sizes
         sets = sizes.sets * sizes.inputs
-        heap = 2 * sizes.inputs + 4 * sizes.outputs + 3 * sizes.state + SPARE
+        heap = sizes.reference_heap
         try:
             self.peer.give_arena(sets + heap, Heap(sets, heap))
             self.peer.load(source, spec["entry_point"], "reference", None, LIMIT_MS)
