@@ -318,7 +318,7 @@ def sandbox_settings(scratch: Path, uid: int | None, base: Path) -> native.Sandb
         return native.SandboxSettings(scratch=scratch)
     needed = import_directories(base)
     return native.SandboxSettings(
-        scratch=scratch, uid=uid, hidden=native.closed_ancestors((*needed, scratch)), shown=needed
+        scratch=scratch, uid=uid, hidden=native.closed_ancestors((*needed, scratch.parent)), shown=needed
     )
 
 
