@@ -1,4 +1,4 @@
-# expect: class=compile|launch stage=compile|tiny
+# expect: class=compile stage=compile
 # why: asks for more shared memory than the target has
 import torch
 import torch.nn as nn

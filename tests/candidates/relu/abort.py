@@ -1,4 +1,4 @@
-# expect: class=crash stage=compile|tiny
+# expect: class=crash stage=compile
 # why: aborts in forward
 import torch
 import torch.nn as nn

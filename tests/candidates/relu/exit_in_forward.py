@@ -1,4 +1,4 @@
-# expect: class=crash stage=compile|tiny
+# expect: class=crash stage=compile
 # why: leaves with status 0 in forward
 import torch
 import torch.nn as nn

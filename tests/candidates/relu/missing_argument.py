@@ -1,4 +1,4 @@
-# expect: class=launch|compile stage=compile|tiny
+# expect: class=launch stage=tiny
 # why: the launch lacks an argument
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-# expect: class=crash stage=compile|tiny
+# expect: class=crash stage=compile
 # why: a segmentation fault in forward
 import torch
 import torch.nn as nn
