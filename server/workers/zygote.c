@@ -363,7 +363,7 @@ exited(struct child *c, const struct message *m)
     c->end.cpu_ms = json_integer_value(json_object_get(m->body, "cpu_ms"));
     /* Neither forked nor confined: nothing of the candidate has run. */
     if (error) {
-        log_warn(c->name, "%.300s", error);
+        log_warn(c->name, "could not be made: %s", strlen(error) > 400 ? error + strlen(error) - 400 : error);
         lose(c, error);
         return;
     }

@@ -1,0 +1,684 @@
+#include "server/funnel/funnel.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "server/funnel/private.h"
+
+#define RETRY_AFTER_MAX_S 60
+#define DEVICES_MAX LANES_MAX
+
+/* --- devices --- */
+
+/* GPUs that the driver shows, without asking it: the loop's process never loads it. */
+static int
+count_gpus(void)
+{
+    char path[32];
+    int n = 0;
+
+    for (int i = 0; i < 256; i++) {
+        snprintf(path, sizeof(path), "/dev/nvidia%d", i);
+        n += access(path, F_OK) == 0;
+    }
+    return n < DEVICES_MAX ? n : DEVICES_MAX;
+}
+
+static int
+add_lane(struct funnel *f, const char *device, struct error *err)
+{
+    struct lane *l;
+
+    if (f->n_lanes == LANES_MAX)
+        return error_set(err, ERR_INPUT, "more than %d devices", LANES_MAX);
+    int rc = lane_new(f->loop, f->config, f->uids, device, scheduler_idle_cb, f, &l, err);
+    if (rc == 0)
+        f->lanes[f->n_lanes++] = l;
+    return rc;
+}
+
+static int
+add_listed(struct funnel *f, const char *list, struct error *err)
+{
+    char device[32], *end;
+    int rc = 0;
+
+    for (const char *at = list; rc == 0; at = end + 1) {
+        long ordinal = strtol(at, &end, 10);
+        if (end == at || ordinal < 0 || ordinal > 255 || (*end && *end != ','))
+            return error_set(err, ERR_INPUT, "device \"%s\" is not like cuda:0,1", f->config->device);
+        snprintf(device, sizeof(device), "cuda:%ld", ordinal);
+        rc = add_lane(f, device, err);
+        if (!*end)
+            break;
+    }
+    return rc;
+}
+
+static int
+add_all(struct funnel *f, int n, struct error *err)
+{
+    char device[32];
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < n; i++) {
+        snprintf(device, sizeof(device), "cuda:%d", i);
+        rc = add_lane(f, device, err);
+    }
+    return rc;
+}
+
+static int
+add_lanes(struct funnel *f, struct error *err)
+{
+    const char *device = f->config->device;
+    int gpus = count_gpus();
+
+    if (strcmp(device, "cpu") == 0 || (strcmp(device, "auto") == 0 && gpus == 0))
+        return add_lane(f, "cpu", err);
+    if (strcmp(device, "auto") == 0)
+        return add_all(f, gpus, err);
+    if (strcmp(device, "cuda") == 0)
+        return gpus > 0 ? add_all(f, gpus, err) : error_set(err, ERR_INPUT, "device \"cuda\", and there is no GPU here");
+    if (strncmp(device, "cuda:", 5) == 0)
+        return add_listed(f, device + 5, err);
+    return error_set(err, ERR_INPUT, "device \"%s\" is none of auto, cpu, cuda, cuda:0,1", device);
+}
+
+/* --- taking up what was left --- */
+
+struct recovery {
+    struct funnel *funnel;
+    struct submission *exhausted;
+    int64_t n;
+    bool is_short;
+};
+
+static bool
+recover_cb(void *arg, const struct submission_row *row)
+{
+    struct recovery *r = arg;
+    struct funnel *f = r->funnel;
+    struct submission *s = submission_new(f, row->id, row->group_id, row->priority, row->attempts);
+
+    if (!s) {
+        r->is_short = true;
+        return false;
+    }
+    r->n++;
+    if (row->state == SUBMISSION_RUNNING && row->attempts >= f->config->max_attempts)
+        DL_APPEND(r->exhausted, s);
+    else
+        list_add(&f->queue[s->priority], s, false);
+    return true;
+}
+
+/* The daemon ended under it each time: it is not tried for ever. */
+static void
+conclude_exhausted(struct submission *s)
+{
+    struct error err = {0};
+
+    if (judgement_new(s, &err) != 0)
+        judgement_fail(s->judgement, STAGE_AST, "infra", NULL, "It could not be judged: %s.", err.text);
+    else
+        judgement_fail(s->judgement, STAGE_AST, "crash", NULL, "The service went down %d times while judging it.",
+                       s->attempts);
+    submission_conclude(s, EVENT_FINISH);
+}
+
+static int
+recover(struct funnel *f, struct error *err)
+{
+    struct recovery r = {.funnel = f};
+    struct submission *s, *next;
+
+    int rc = store_each_unfinished(f->store, recover_cb, &r, err);
+    if (rc == 0 && r.is_short)
+        rc = error_set(err, ERR_NOMEM, "no memory for what the store says is unfinished");
+    if (rc != 0)
+        return rc;
+    if (r.n > 0)
+        log_info(NULL, "taking up %lld unfinished submissions", (long long)r.n);
+    DL_FOREACH_SAFE (r.exhausted, s, next) {
+        DL_DELETE(r.exhausted, s);
+        conclude_exhausted(s);
+    }
+    return 0;
+}
+
+/* --- the compile zygote --- */
+
+static bool
+layer_is_on(json_t *layers, const char *name)
+{
+    const char *state = json_string_value(json_object_get(layers, name));
+    return state && strcmp(state, "on") == 0;
+}
+
+/* Own uid, or a user namespace where the daemon is not root: either keeps children from the daemon's files. */
+static void
+check_sandbox(const struct funnel *f, json_t *layers)
+{
+    AUTO_FREE char *list = strdup(f->config->sandbox_require);
+    char *rest = list;
+
+    for (char *name; list && (name = strsep(&rest, ",")) != NULL;) {
+        name += strspn(name, " ");
+        if (!*name || layer_is_on(layers, name) || (strcmp(name, "uid") == 0 && layer_is_on(layers, "user_namespace")))
+            continue;
+        const char *state = json_string_value(json_object_get(layers, name));
+        log_error("sandbox", "the layer \"%s\" is required (sandbox_require) and is %s", name, state ? state : "unknown");
+        exit(EXIT_FAILURE); /* nothing has been judged yet, and nothing may be */
+    }
+}
+
+static void
+log_absent_layers(json_t *layers)
+{
+    const char *name;
+    json_t *state;
+
+    json_object_foreach(layers, name, state)
+        if (json_is_string(state) && strcmp(json_string_value(state), "on") != 0)
+            log_warn("sandbox", "%s: %s", name, json_string_value(state));
+}
+
+static void
+zygote_ready_cb(void *arg)
+{
+    struct funnel *f = arg;
+    json_t *layers = json_object_get(json_object_get(zygote_ready_message(f->zygote), "sandbox"), "layers");
+
+    check_sandbox(f, layers);
+    log_absent_layers(layers);
+    scheduler_kick(f);
+}
+
+static void
+zygote_down_cb(void *arg, const char *why)
+{
+    (void)arg;
+    (void)why; /* its children told of their loss already */
+}
+
+static const struct zygote_ops zygote_ops = {zygote_ready_cb, zygote_down_cb};
+
+/* --- life --- */
+
+static void drain_timer_cb(uv_timer_t *timer);
+
+static int
+start_workers(struct funnel *f, struct error *err)
+{
+    int rc = zygote_new(f->loop, f->config, f->uids, "compile zygote", "compile", "cpu", &zygote_ops, f, &f->zygote, err);
+    if (rc == 0)
+        rc = add_lanes(f, err);
+    if (rc == 0)
+        zygote_start(f->zygote);
+    return rc;
+}
+
+int
+funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, struct funnel **out, struct error *err)
+{
+    struct funnel *f = calloc(1, sizeof(*f));
+
+    *out = NULL;
+    if (!f)
+        return error_set(err, ERR_NOMEM, "no memory for the funnel");
+    f->loop = loop;
+    f->config = config;
+    f->store = store;
+    f->started_ns = clock_monotonic_ns();
+    f->cpu_jobs = config->cpu_jobs > 0 ? config->cpu_jobs : sysconf(_SC_NPROCESSORS_ONLN);
+    uv_timer_init(loop, &f->record_timer);
+    uv_timer_init(loop, &f->drain_timer);
+    f->record_timer.data = f;
+    f->drain_timer.data = f;
+    /* On failure the process ends: what was started dies with its channels. */
+    int rc = scratch_prepare(config->scratch, err);
+    if (rc == 0)
+        rc = uids_new(config->uid_first, config->uid_count, &f->uids, err);
+    if (rc == 0)
+        rc = start_workers(f, err);
+    if (rc == 0)
+        rc = recover(f, err);
+    if (rc == 0)
+        *out = f;
+    return rc;
+}
+
+static void
+timer_closed_cb(uv_handle_t *handle)
+{
+    struct funnel *f = handle->data;
+
+    if (handle == (uv_handle_t *)&f->record_timer)
+        uv_close((uv_handle_t *)&f->drain_timer, timer_closed_cb);
+    else
+        free(f);
+}
+
+void
+funnel_free(struct funnel *f)
+{
+    struct submission *s, *next;
+    struct group *g, *next_group;
+
+    if (!f)
+        return;
+    assert(f->is_stopped);
+    HASH_ITER (hh, f->submissions, s, next) {
+        HASH_DEL(f->submissions, s);
+        judgement_free(f, s->judgement);
+        free(s);
+    }
+    HASH_ITER (hh, f->groups, g, next_group) {
+        HASH_DEL(f->groups, g);
+        free(g);
+    }
+    task_forget_known(f);
+    zygote_free(f->zygote);
+    for (int i = 0; i < f->n_lanes; i++)
+        lane_free(f->lanes[i]);
+    uids_free(f->uids);
+    uv_close((uv_handle_t *)&f->record_timer, timer_closed_cb);
+}
+
+void
+funnel_reload(struct funnel *f, const struct config *config)
+{
+    f->config = config;
+    scheduler_kick(f);
+}
+
+/* --- draining --- */
+
+static void
+worker_stopped_cb(void *arg)
+{
+    struct funnel *f = arg;
+
+    if (--f->workers_stopping > 0)
+        return;
+    f->is_stopped = true;
+    if (f->drained_cb)
+        f->drained_cb(f->drained_arg);
+}
+
+static void
+stop_workers(struct funnel *f)
+{
+    f->is_stopping = true;
+    f->workers_stopping = f->n_lanes + 1;
+    uv_timer_stop(&f->drain_timer);
+    for (int i = 0; i < f->n_lanes; i++)
+        lane_stop(f->lanes[i], worker_stopped_cb);
+    zygote_stop(f->zygote, worker_stopped_cb);
+}
+
+/* Nothing runs and nothing is being written: the workers can go. */
+void
+funnel_check_drained(struct funnel *f)
+{
+    if (f->is_draining && !f->is_stopping && f->cpu_running == 0 && f->gpu_running == 0 && f->writes == 0 &&
+        task_registering(f) == 0)
+        stop_workers(f);
+}
+
+void
+funnel_written(struct funnel *f)
+{
+    f->writes--;
+    funnel_check_drained(f);
+}
+
+/* What still runs goes back to the queue; what the store would not take stays "running" there, and is begun again. */
+static void
+drain_timer_cb(uv_timer_t *timer)
+{
+    struct funnel *f = timer->data;
+    struct submission *s, *next;
+
+    for (int i = 0; i < PRIORITY_N; i++) {
+        DL_FOREACH_SAFE (f->ready[i].head, s, next) {
+            list_remove(&f->ready[i], s);
+            submission_return(s);
+        }
+    }
+    HASH_ITER (hh, f->submissions, s, next) {
+        if (stage_of_state(s->state) < 0 || !s->judgement || s->judgement->is_finishing)
+            continue;
+        s->is_returned = true;
+        judge_stop(s);
+    }
+    funnel_check_drained(f);
+    /* Whatever hangs after that is lost to the kill that follows. */
+    if (!f->is_stopping && task_registering(f) > 0)
+        stop_workers(f);
+}
+
+void
+funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *arg)
+{
+    f->drained_cb = cb;
+    f->drained_arg = arg;
+    if (f->is_stopped) {
+        cb(arg);
+        return;
+    }
+    f->is_draining = true;
+    if (f->is_stopping)
+        return;
+    task_refuse_all(f);
+    uv_timer_start(&f->drain_timer, drain_timer_cb, (uint64_t)(grace_ms > 0 ? grace_ms : 0), 0);
+    /* Ready ones would wait for a device that is given to nobody any more. */
+    struct submission *s, *next;
+    for (int i = 0; i < PRIORITY_N; i++) {
+        DL_FOREACH_SAFE (f->ready[i].head, s, next) {
+            list_remove(&f->ready[i], s);
+            submission_return(s);
+        }
+    }
+    funnel_check_drained(f);
+}
+
+/* --- submitting --- */
+
+/* One request on its way into the store. */
+struct intake {
+    struct funnel *funnel;
+    json_t *body;
+    struct submit_request request;
+    funnel_answer_cb *cb;
+    void *arg;
+    char task_id[HASH_TEXT_SIZE];
+    char group_id[ID_SIZE]; /* "" for none */
+    bool is_group;
+    char (*ids)[ID_SIZE];
+};
+
+int
+funnel_retry_after(const struct funnel *f)
+{
+    /* Until a twentieth of the queue has gone, going by how verdicts came of late. */
+    double s = f->service_s * ((double)funnel_waiting(f) / 20 + 1);
+    return s < 1 ? 1 : s > RETRY_AFTER_MAX_S ? RETRY_AFTER_MAX_S : (int)ceil(s);
+}
+
+static void
+intake_free(struct intake *in)
+{
+    submit_request_release(&in->request);
+    json_decref(in->body);
+    free(in->ids);
+    free(in);
+}
+
+/* Answers and ends it. */
+static void
+answer(struct intake *in, struct funnel_answer *a)
+{
+    a->retry_after_s = funnel_retry_after(in->funnel);
+    in->cb(in->arg, a);
+    intake_free(in);
+}
+
+static void
+refuse(struct intake *in, enum funnel_refusal refusal, const char *pointer, const char *text)
+{
+    struct funnel_answer a = {.refusal = refusal};
+    json_refuse(&a.fault, pointer, "%s", text);
+    answer(in, &a);
+}
+
+/* Durable: from here on it is ours to finish. */
+static void
+added_cb(void *arg, int code, const struct error *err)
+{
+    struct intake *in = arg;
+    struct funnel *f = in->funnel;
+    struct funnel_answer a = {.refusal = FUNNEL_OK, .is_new = true};
+
+    if (code != 0) {
+        refuse(in, FUNNEL_UNAVAILABLE, "", err->text);
+        funnel_written(f);
+        return;
+    }
+    for (size_t i = 0; i < in->request.n; i++) {
+        struct submission *s = submission_new(f, in->ids[i], in->group_id, in->request.priority, 0);
+        if (s)
+            list_add(&f->queue[s->priority], s, false);
+        else
+            log_error(in->ids[i], "no memory to queue it: it waits in the store for the next start");
+    }
+    snprintf(a.id, sizeof(a.id), "%s", in->is_group ? in->group_id : in->ids[0]);
+    answer(in, &a);
+    scheduler_kick(f);
+    funnel_written(f);
+}
+
+/* Rows point into the intake; the store copies. */
+static void
+fill_rows(struct intake *in, struct submission_row *rows, struct store_source *sources)
+{
+    int64_t now_ms = clock_wall_ms();
+
+    for (size_t i = 0; i < in->request.n; i++) {
+        struct candidate_request *c = &in->request.candidates[i];
+        struct submission_row *row = &rows[i];
+        id_new(in->ids[i]);
+        memcpy(row->id, in->ids[i], ID_SIZE);
+        memcpy(row->group_id, in->group_id, ID_SIZE);
+        row->group_index = (int)i;
+        memcpy(row->task_id, in->task_id, HASH_TEXT_SIZE);
+        sources[i] = (struct store_source){c->source.data ? c->source.data : "", c->source.size};
+        hash_text(sources[i].text, sources[i].size, row->source_hash);
+        row->priority = in->request.priority;
+        row->client = (char *)(uintptr_t)in->request.client;
+        row->request = c->document;
+        row->created_ms = now_ms;
+        row->reward = NAN;
+    }
+}
+
+static void
+store_intake(struct intake *in)
+{
+    struct funnel *f = in->funnel;
+    size_t n = in->request.n;
+    AUTO_FREE struct submission_row *rows = calloc(n, sizeof(*rows));
+    AUTO_FREE struct store_source *sources = calloc(n, sizeof(*sources));
+    struct group_row group = {.request = in->request.document, .size = (int)n, .created_ms = clock_wall_ms()};
+    struct error err = {0};
+
+    in->ids = calloc(n, sizeof(*in->ids));
+    if (!rows || !sources || !in->ids) {
+        refuse(in, FUNNEL_UNAVAILABLE, "", "no memory");
+        return;
+    }
+    if (in->is_group)
+        id_new(in->group_id);
+    memcpy(group.id, in->group_id, sizeof(group.id));
+    memcpy(group.task_id, in->task_id, sizeof(group.task_id));
+    fill_rows(in, rows, sources);
+    f->writes++;
+    int rc = store_add_submissions(f->store, in->is_group ? &group : NULL, rows, sources, n, added_cb, in, &err);
+    if (rc != 0) {
+        refuse(in, rc == ERR_FULL ? FUNNEL_FULL : FUNNEL_UNAVAILABLE, "", err.text);
+        funnel_written(f);
+    }
+}
+
+static void
+task_cb(void *arg, const struct funnel_answer *a)
+{
+    struct intake *in = arg;
+
+    if (a->refusal != FUNNEL_OK) {
+        in->cb(in->arg, a);
+        intake_free(in);
+        return;
+    }
+    snprintf(in->task_id, sizeof(in->task_id), "%.*s", HASH_TEXT_SIZE - 1, a->id);
+    store_intake(in);
+}
+
+static void
+take_in(struct funnel *f, json_t *body, bool is_group, funnel_answer_cb *cb, void *arg)
+{
+    struct funnel_answer a = {.refusal = FUNNEL_UNAVAILABLE, .retry_after_s = 1};
+    struct intake *in = calloc(1, sizeof(*in));
+
+    if (!in) {
+        json_refuse(&a.fault, "", "no memory");
+        cb(arg, &a);
+        return;
+    }
+    *in = (struct intake){.funnel = f, .body = json_incref(body), .cb = cb, .arg = arg, .is_group = is_group};
+    a.refusal = is_group ? group_request_read(body, &in->request, &a.fault) : submit_request_read(body, &in->request, &a.fault);
+    if (a.refusal == FUNNEL_OK && f->is_draining) {
+        a.refusal = FUNNEL_UNAVAILABLE;
+        json_refuse(&a.fault, "", "the daemon is draining");
+    } else if (a.refusal == FUNNEL_OK && funnel_waiting(f) + (int64_t)in->request.n > f->config->queue_limit) {
+        a.refusal = FUNNEL_FULL;
+        json_refuse(&a.fault, "", "%lld submissions wait already", (long long)funnel_waiting(f));
+    } else if (a.refusal == FUNNEL_OK && in->request.is_inline) {
+        task_ensure(f, &in->request.reference, task_cb, in);
+        return;
+    } else if (a.refusal == FUNNEL_OK) {
+        a.refusal = task_find(f, in->request.task, in->task_id, &a.fault);
+    }
+    if (a.refusal == FUNNEL_OK)
+        store_intake(in);
+    else
+        answer(in, &a);
+}
+
+void
+funnel_submit(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
+{
+    take_in(f, body, false, cb, arg);
+}
+
+void
+funnel_submit_group(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
+{
+    take_in(f, body, true, cb, arg);
+}
+
+/* --- showing --- */
+
+json_t *
+funnel_show_submission(struct funnel *f, const char *id, struct error *err)
+{
+    struct submission shown = {.funnel = f};
+    struct submission *s = NULL;
+    json_t *out;
+
+    HASH_FIND_STR(f->submissions, id, s);
+    if (s && s->judgement && s->judgement->request) {
+        out = verdict_json(s);
+        /* Not before it is durable. */
+        if (out && s->state == STATE_DONE)
+            json_object_set_new(out, "state", json_string("running"));
+        return out ? out : (error_set(err, ERR_NOMEM, "no memory to show %s", id), NULL);
+    }
+    snprintf(shown.id, sizeof(shown.id), "%s", id);
+    int rc = judgement_new(&shown, err);
+    struct judgement *j = shown.judgement;
+    if (rc != 0) {
+        judgement_free(f, j);
+        return NULL;
+    }
+    shown.priority = j->row.priority;
+    shown.attempts = j->row.attempts;
+    out = j->row.verdict ? json_loads(j->row.verdict, 0, NULL) : verdict_json(&shown);
+    judgement_free(f, j);
+    return out ? out : (error_set(err, ERR_STORE, "the verdict of %s cannot be read", id), NULL);
+}
+
+/* --- cancelling --- */
+
+static int
+cancel_one(struct submission *s, struct error *err)
+{
+    struct funnel *f = s->funnel;
+
+    if (state_is_final(s->state) || s->is_cancelled || (s->judgement && s->judgement->is_finishing))
+        return error_set(err, ERR_CONFLICT, "%s is finished", s->id);
+    if (s->state != STATE_QUEUED && s->state != STATE_READY) {
+        s->is_cancelled = true;
+        judge_stop(s);
+        return 0;
+    }
+    int rc = s->state == STATE_QUEUED ? judgement_new(s, err) : 0;
+    if (rc != 0) {
+        judgement_free(f, ptr_take(&s->judgement));
+        return rc;
+    }
+    list_remove(s->state == STATE_READY ? &f->ready[s->priority] : &f->queue[s->priority], s);
+    submission_conclude(s, EVENT_CANCEL);
+    return 0;
+}
+
+struct members {
+    struct funnel *funnel;
+    struct submission *found[REQUEST_GROUP_MAX];
+    int n;
+};
+
+static bool
+member_cb(void *arg, const struct submission_row *row)
+{
+    struct members *m = arg;
+    struct submission *s = NULL;
+
+    HASH_FIND_STR(m->funnel->submissions, row->id, s);
+    if (s && m->n < REQUEST_GROUP_MAX)
+        m->found[m->n++] = s;
+    return true;
+}
+
+static int
+cancel_group(struct funnel *f, const char *id, struct error *err)
+{
+    struct members m = {.funnel = f};
+    int cancelled = 0;
+
+    int rc = store_each_of_group(f->store, id, member_cb, &m, err);
+    if (rc != 0)
+        return rc;
+    for (int i = 0; i < m.n; i++) /* a verdict is durable on a later turn at the earliest, so none of them is freed here */
+        cancelled += cancel_one(m.found[i], NULL) == 0;
+    return cancelled > 0 ? 0 : error_set(err, ERR_CONFLICT, "group %s is finished", id);
+}
+
+int
+funnel_cancel(struct funnel *f, const char *id, struct error *err)
+{
+    struct submission_row row = {0};
+    struct group_row group = {0};
+    struct submission *s = NULL;
+
+    HASH_FIND_STR(f->submissions, id, s);
+    if (s)
+        return cancel_one(s, err);
+    int rc = store_get_submission(f->store, id, &row, err);
+    submission_row_release(&row);
+    if (rc == 0)
+        return error_set(err, ERR_CONFLICT, "%s is finished", id);
+    if (rc != ERR_NOTFOUND)
+        return rc;
+    rc = store_get_group(f->store, id, &group, err);
+    group_row_release(&group);
+    return rc == 0 ? cancel_group(f, id, err) : rc;
+}

@@ -1,0 +1,142 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "server/funnel/private.h"
+
+struct group *
+group_get(struct funnel *f, const char *id)
+{
+    struct group *g;
+
+    HASH_FIND_STR(f->groups, id, g);
+    if (g || !(g = calloc(1, sizeof(*g))))
+        return g;
+    snprintf(g->id, sizeof(g->id), "%s", id);
+    HASH_ADD_STR(f->groups, id, g);
+    return g;
+}
+
+void
+group_finished_one(struct funnel *f, struct group *g)
+{
+    if (--g->pending > 0)
+        return;
+    HASH_DEL(f->groups, g);
+    waits_notify(&g->waits);
+    free(g);
+}
+
+/* --- showing --- */
+
+static bool
+add_item_cb(void *arg, const struct submission_row *row)
+{
+    json_t *item = row->verdict ? json_loads(row->verdict, 0, NULL) : NULL;
+    json_array_append_new(arg, item ? item : json_string(row->id));
+    return true;
+}
+
+struct ranked {
+    size_t index;
+    double reward, speedup;
+};
+
+static double
+number(json_t *value)
+{
+    return json_is_number(value) ? json_number_value(value) : -INFINITY;
+}
+
+static int
+compare_ranked(const void *left, const void *right)
+{
+    const struct ranked *a = left, *b = right;
+
+    if (a->reward != b->reward)
+        return a->reward < b->reward ? 1 : -1;
+    if (a->speedup != b->speedup)
+        return a->speedup < b->speedup ? 1 : -1;
+    return a->index < b->index ? -1 : 1;
+}
+
+/* Indices of the items, best reward first; those without a reward are not ranked. */
+static json_t *
+ranking(json_t *items)
+{
+    AUTO_FREE struct ranked *ranked = calloc(json_array_size(items) + 1, sizeof(*ranked));
+    json_t *out = json_array(), *item;
+    size_t i, n = 0;
+
+    json_array_foreach(items, i, item) {
+        json_t *reward = json_object_get(item, "reward");
+        if (ranked && json_is_number(reward))
+            ranked[n++] = (struct ranked){
+                i, json_number_value(reward), number(json_object_get(json_object_get(item, "components"), "speedup"))};
+    }
+    if (n > 1)
+        qsort(ranked, n, sizeof(*ranked), compare_ranked);
+    for (i = 0; i < n; i++)
+        json_array_append_new(out, json_integer((json_int_t)ranked[i].index));
+    return out;
+}
+
+/* What is not finished is looked at after the reading, not in its middle. */
+static json_t *
+resolve(struct funnel *f, json_t *found, struct error *err)
+{
+    json_t *items = json_array(), *item;
+    size_t i;
+
+    json_array_foreach(found, i, item) {
+        json_t *whole = json_is_string(item) ? funnel_show_submission(f, json_string_value(item), err) : json_incref(item);
+        if (!whole) {
+            json_decref(items);
+            return NULL;
+        }
+        json_array_append_new(items, whole);
+    }
+    return items;
+}
+
+static const char *
+group_state(json_t *items, bool is_finished)
+{
+    json_t *item;
+    size_t i, queued = 0, cancelled = 0;
+
+    json_array_foreach(items, i, item) {
+        const char *state = json_string_value(json_object_get(item, "state"));
+        queued += state && strcmp(state, "queued") == 0;
+        cancelled += state && strcmp(state, "cancelled") == 0;
+    }
+    size_t n = json_array_size(items);
+    if (is_finished)
+        return cancelled == n ? "cancelled" : "done";
+    return queued == n ? "queued" : "running";
+}
+
+json_t *
+funnel_show_group(struct funnel *f, const char *id, struct error *err)
+{
+    struct group_row row = {0};
+    AUTO_JSON json_t *found = json_array();
+
+    int rc = store_get_group(f->store, id, &row, err);
+    if (rc == 0)
+        rc = store_each_of_group(f->store, id, add_item_cb, found, err);
+    json_t *items = rc == 0 ? resolve(f, found, err) : NULL;
+    json_t *out = NULL;
+    if (items) {
+        json_t *request = row.request ? json_loads(row.request, 0, NULL) : NULL;
+        json_t *metadata = json_object_get(request, "metadata");
+        out = json_pack("{s:s, s:s, s:s, s:i, s:O?, s:o, s:o}", "id", row.id, "state",
+                        group_state(items, funnel_is_finished(f, id)), "task", row.task_id, "size", row.size, "metadata",
+                        metadata, "ranking", ranking(items), "items", items);
+        json_decref(request);
+    }
+    group_row_release(&row);
+    return out;
+}

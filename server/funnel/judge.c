@@ -1,0 +1,815 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "server/funnel/private.h"
+
+/*
+ * The story of one submission, read top down: begun, read (ast), compiled,
+ * given a device, tried small (tiny), tried in full, timed. Each stage ends in
+ * decide(), which notes the outcome and goes on, or finishes.
+ *
+ * What goes wrong is either the candidate's, and then judgement_fail() names its
+ * class; or ours, and then lose() has it done again.
+ */
+
+/* --- noting outcomes --- */
+
+static double
+ms_since(int64_t then_ns)
+{
+    return (double)(clock_monotonic_ns() - then_ns) / 1e6;
+}
+
+static void
+note(struct submission *s, enum outcome outcome, const char *class_, int done, int of)
+{
+    struct judgement *j = s->judgement;
+    struct stage_record *r = &j->stages[j->stage];
+    struct stage_figures *figures = &s->funnel->stages[j->stage];
+
+    r->outcome = outcome;
+    r->done = done;
+    r->of = of;
+    r->run_ms = ms_since(j->started_ns);
+    snprintf(r->class_, sizeof(r->class_), "%s", outcome == OUTCOME_FAIL && class_ ? class_ : "");
+    figures->by_outcome[outcome]++;
+    figures->run_ms += r->run_ms;
+    if (outcome == OUTCOME_PASS && j->failed_stage < 0)
+        j->passed = j->stage;
+    log_info(s->id, "%s: %s%s%s, %.0f ms", stage_name((enum stage)j->stage),
+             outcome == OUTCOME_PASS ? "pass" : outcome == OUTCOME_FAIL ? "fail" : "skip", *r->class_ ? " " : "",
+             r->class_, r->run_ms);
+}
+
+static void
+add_flags(struct judgement *j, json_t *flags)
+{
+    json_t *flag, *had;
+    size_t i, k;
+
+    json_array_foreach(flags, i, flag) {
+        bool is_known = !json_is_string(flag);
+        json_array_foreach(j->flags, k, had)
+            is_known |= json_equal(flag, had) != 0;
+        if (!is_known)
+            json_array_append(j->flags, flag);
+    }
+}
+
+static void
+add_flag(struct judgement *j, const char *name)
+{
+    AUTO_JSON json_t *flags = json_pack("[s]", name);
+    add_flags(j, flags);
+}
+
+static void
+take_output(struct judgement *j, const struct buffer *output, int64_t lost, int64_t limit)
+{
+    size_t room = (size_t)limit > j->log.size ? (size_t)limit - j->log.size : 0;
+    size_t kept = output->size < room ? output->size : room;
+
+    if (kept > 0 && buffer_append(&j->log, output->data, kept) != 0)
+        kept = 0;
+    j->log_lost += lost + (int64_t)(output->size - kept);
+}
+
+/* --- ours --- */
+
+static void
+conclude_lost(struct submission *s, const char *why)
+{
+    struct judgement *j = s->judgement;
+    int stage = j->stage < 0 ? STAGE_AST : j->stage;
+
+    /* It was alone on its worker each time but the first, when nobody could tell whose doing it was. */
+    if (s->lonely_losses > 0 && s->lonely_losses >= s->losses - 1)
+        judgement_fail(j, stage, "crash", NULL, "It took its worker down %d times; the last time: %s.", s->losses, why);
+    else
+        judgement_fail(j, stage, "infra", NULL, "It could not be judged in %d attempts: %s.", s->attempts, why);
+    submission_conclude(s, EVENT_FINISH);
+}
+
+/* A worker of ours failed it. Its processes are gone. */
+static void
+lose(struct submission *s, bool is_alone, const char *why)
+{
+    scheduler_release_slot(s);
+    s->losses++;
+    s->lonely_losses += is_alone;
+    log_warn(s->id, "lost in attempt %d: %s", s->attempts, why);
+    if (s->losses >= s->funnel->config->max_attempts)
+        conclude_lost(s, why);
+    else
+        submission_return(s);
+}
+
+/* Its processes are gone. True: that was all that was waited for. */
+static bool
+is_stopped(struct submission *s)
+{
+    if (!s->is_cancelled && !s->is_returned)
+        return false;
+    scheduler_release_slot(s);
+    if (s->is_cancelled)
+        submission_conclude(s, EVENT_CANCEL);
+    else
+        submission_return(s);
+    return true;
+}
+
+void
+judge_stop(struct submission *s)
+{
+    struct judgement *j = s->judgement;
+
+    if (j->lane)
+        lane_close(j->lane);
+    else if (j->child)
+        child_kill(j->child);
+}
+
+/* --- from stage to stage --- */
+
+static void begin_compile(struct submission *s);
+static void begin_stage_on_lane(struct submission *s);
+
+static void
+finish(struct submission *s)
+{
+    struct judgement *j = s->judgement;
+
+    scheduler_release_slot(s);
+    if (j->lane) {
+        j->is_finishing = true;
+        lane_close(j->lane);
+        return;
+    }
+    submission_conclude(s, EVENT_FINISH);
+}
+
+static void
+get_ready(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+
+    submission_move(s, EVENT_NEXT);
+    scheduler_release_slot(s);
+    s->queued_ns = clock_monotonic_ns();
+    list_add(&f->ready[s->priority], s, false);
+    scheduler_kick(f);
+}
+
+/* Whether the next stage follows on the one that was just decided. */
+static bool
+goes_on(const struct judgement *j)
+{
+    if (j->stage == STAGE_TIMING || j->until == j->stage)
+        return false;
+    if (j->failed_stage < 0)
+        return true;
+    if (j->stage + 1 == STAGE_TIMING)
+        return !j->policy.skip_timing_on_failure && (!j->policy.staged || j->failed_stage == STAGE_FULL);
+    return !j->policy.staged;
+}
+
+static void
+decide(struct submission *s, enum outcome outcome, const char *class_, int done, int of)
+{
+    struct judgement *j = s->judgement;
+
+    note(s, outcome, class_, done, of);
+    if (!goes_on(j)) {
+        finish(s);
+    } else if (j->stage == STAGE_AST) {
+        submission_move(s, EVENT_NEXT);
+        begin_compile(s);
+    } else if (j->stage == STAGE_COMPILE) {
+        get_ready(s);
+    } else {
+        submission_move(s, EVENT_NEXT);
+        begin_stage_on_lane(s);
+    }
+}
+
+/* --- children of the CPU stages --- */
+
+static void
+child_message_cb(void *arg, struct child *c, struct message *m)
+{
+    struct judgement *j = ((struct submission *)arg)->judgement;
+    const char *event = message_text(m, "ev");
+
+    (void)c;
+    if (event && strcmp(event, "result") == 0 && !j->result)
+        j->result = json_incref(m->body);
+}
+
+static void ast_ended(struct submission *s, const struct child_end *end);
+static void compile_ended(struct submission *s, const struct child_end *end);
+static void inspect_ended(struct submission *s, const struct child_end *end);
+
+static void
+drop_child(struct judgement *j)
+{
+    child_free(ptr_take(&j->child));
+    json_decref(ptr_take(&j->result));
+}
+
+static void
+child_ended_cb(void *arg, struct child *c)
+{
+    struct submission *s = arg;
+    struct judgement *j = s->judgement;
+    struct child_end end = *child_end(c);
+
+    if (j->step != STEP_INSPECT)
+        take_output(j, child_output(c), child_output_lost(c), s->funnel->config->output_limit_bytes);
+    if (s->is_cancelled || s->is_returned || end.is_lost) {
+        drop_child(j);
+        if (!is_stopped(s))
+            lose(s, s->funnel->alone == s, end.error[0] ? end.error : "its process could not be made");
+    } else if (j->step == STEP_AST) {
+        ast_ended(s, &end);
+    } else if (j->step == STEP_COMPILE) {
+        compile_ended(s, &end);
+    } else {
+        inspect_ended(s, &end);
+    }
+}
+
+static const struct child_ops child_ops = {.message = child_message_cb, .ended = child_ended_cb};
+
+/* A child with its request on the way. body is taken. False: the submission is lost, touch it no more. */
+static bool
+ask_child(struct submission *s, enum child_role role, json_t *body, bool has_source, bool has_spec)
+{
+    struct judgement *j = s->judgement;
+    struct channel_fd fds[2];
+    struct error err = {0};
+    size_t n = 0;
+
+    int rc = child_new(s->funnel->zygote, role, &child_ops, s, &j->child, &err);
+    if (rc == 0 && has_source) {
+        fds[n] = (struct channel_fd){"source", memfd_make("source", j->source.data, j->source.size, &err)};
+        rc = fds[n].fd < 0 ? err.code : 0;
+        n += rc == 0;
+    }
+    if (rc == 0 && has_spec) {
+        fds[n] = (struct channel_fd){"spec", memfd_make("spec", j->task.spec, strlen(j->task.spec), &err)};
+        rc = fds[n].fd < 0 ? err.code : 0;
+        n += rc == 0;
+    }
+    if (rc == 0 && role == CHILD_COMPILE) {
+        char cache[SCRATCH_PATH_SIZE + 8];
+        snprintf(cache, sizeof(cache), "%s/cache", child_scratch(j->child));
+        json_object_set_new(body, "cache", json_string(cache));
+    }
+    if (rc == 0) {
+        child_limit(j->child, s->funnel->config->stage_limit_ms);
+        rc = child_send(j->child, body, fds, n, &err);
+    } else {
+        while (n-- > 0)
+            close(fds[n].fd);
+        json_decref(body);
+    }
+    if (rc == 0)
+        return true;
+    child_abandon(ptr_take(&j->child));
+    lose(s, false, err.text);
+    return false;
+}
+
+/* "SIGSEGV" and not only its number. */
+void
+crash_text(const struct child_end *end, char *out, size_t size)
+{
+    const char *name = end && end->signal ? sigabbrev_np(end->signal) : NULL;
+
+    if (!end)
+        snprintf(out, size, "ended before answering");
+    else if (name)
+        snprintf(out, size, "was killed by signal %d (SIG%s) before answering", end->signal, name);
+    else if (end->signal)
+        snprintf(out, size, "was killed by signal %d before answering", end->signal);
+    else
+        snprintf(out, size, "exited with status %d before answering", end->code);
+}
+
+/* The kernel's own killer sends SIGKILL to whoever holds most. */
+static bool
+is_out_of_memory(const struct funnel *f, const struct child_end *end)
+{
+    return end && end->signal == SIGKILL && !end->was_killed &&
+           (double)end->max_rss_kb * 1024 > 0.9 * (double)f->config->memory_limit_bytes;
+}
+
+/* A child ended without a result: the candidate's doing. Gives the class. */
+static const char *
+fail_by_end(struct submission *s, const struct child_end *end)
+{
+    struct judgement *j = s->judgement;
+    const char *stage = stage_name((enum stage)j->stage);
+    char how[128];
+
+    if (end->was_limited) {
+        judgement_fail(j, j->stage, "timeout", NULL, "%s: the process did not finish within %g s and was stopped.", stage,
+                       (double)s->funnel->config->stage_limit_ms / 1000);
+        return "timeout";
+    }
+    if (is_out_of_memory(s->funnel, end)) {
+        judgement_fail(j, j->stage, "oom", NULL, "%s: the process used up its memory and was killed.", stage);
+        return "oom";
+    }
+    crash_text(end, how, sizeof(how));
+    judgement_fail(j, j->stage, "crash", NULL, "%s: the candidate's process %s.", stage, how);
+    return "crash";
+}
+
+/* "compile: CompilationError at line 12: text" */
+static void
+fail_by_error(struct judgement *j, const char *class_, json_t *error, const char *otherwise)
+{
+    const char *type = json_string_value(json_object_get(error, "type"));
+    const char *text = json_string_value(json_object_get(error, "text"));
+    json_t *line = json_object_get(error, "line");
+    char where[32] = "";
+
+    if (json_is_integer(line))
+        snprintf(where, sizeof(where), " at line %lld", (long long)json_integer_value(line));
+    if (!text)
+        text = otherwise;
+    /* The last lines of a traceback say what happened. */
+    size_t size = strlen(text);
+    const char *tail = size > 1200 ? text + size - 1200 : text;
+    while (tail != text && (*tail & 0xc0) == 0x80)
+        tail++;
+    judgement_fail(j, j->stage, class_, error, "%s: %s%s: %s%s", stage_name((enum stage)j->stage), type ? type : class_,
+                   where, tail == text ? "" : "… ", tail);
+}
+
+static bool
+is_one_of(const char *word, const char *const *words)
+{
+    for (; word && *words; words++)
+        if (strcmp(word, *words) == 0)
+            return true;
+    return false;
+}
+
+/* --- ast --- */
+
+static void
+begin_ast(struct submission *s)
+{
+    struct judgement *j = s->judgement;
+
+    j->step = STEP_AST;
+    ask_child(s, CHILD_AST, json_pack("{s:s, s:s, s:O}", "op", "ast", "entry", j->entry, "policy", j->policy_json), true,
+              false);
+}
+
+static void
+ast_ended(struct submission *s, const struct child_end *end)
+{
+    static const char *const classes[] = {"syntax", "policy", NULL};
+    struct judgement *j = s->judgement;
+    AUTO_JSON json_t *result = ptr_take(&j->result);
+
+    drop_child(j);
+    const char *outcome = json_string_value(json_object_get(result, "outcome"));
+    j->kernels = json_incref(json_object_get(result, "kernels"));
+    add_flags(j, json_object_get(result, "flags"));
+    if (!outcome) {
+        decide(s, OUTCOME_FAIL, fail_by_end(s, end), 0, 1);
+    } else if (strcmp(outcome, "pass") == 0) {
+        decide(s, OUTCOME_PASS, NULL, 1, 1);
+    } else {
+        const char *class_ = json_string_value(json_object_get(result, "class"));
+        class_ = is_one_of(class_, classes) ? class_ : "syntax";
+        json_t *error = json_object_get(result, "error");
+        fail_by_error(j, class_, json_is_object(error) ? error : NULL, "the source was refused");
+        decide(s, OUTCOME_FAIL, class_, 0, 1);
+    }
+}
+
+/* --- compile: a child that runs the candidate's module, then one that looks at what it left --- */
+
+static void
+begin_compile(struct submission *s)
+{
+    struct judgement *j = s->judgement;
+
+    j->step = STEP_COMPILE;
+    ask_child(s, CHILD_COMPILE,
+              json_pack("{s:s, s:s, s:s, s:O}", "op", "compile", "entry", j->entry, "target", s->funnel->config->target,
+                        "policy", j->policy_json),
+              true, true);
+}
+
+static void decide_compile(struct submission *s);
+
+static void
+begin_inspect(struct submission *s)
+{
+    struct judgement *j = s->judgement;
+
+    j->step = STEP_INSPECT;
+    ask_child(s, CHILD_INSPECT,
+              json_pack("{s:s, s:s, s:s, s:O}", "op", "inspect", "target", s->funnel->config->target, "cache", j->cache,
+                        "kernels", j->kernels),
+              false, false);
+}
+
+static void
+published_cb(void *arg, int code, const struct error *err)
+{
+    struct submission *s = arg;
+    struct judgement *j = s->judgement;
+
+    drop_child(j);
+    if (code == ERR_NOTFOUND)
+        j->cache[0] = '\0';
+    if (is_stopped(s))
+        return;
+    if (code == ERR_FULL) {
+        judgement_fail(j, STAGE_COMPILE, "compile", NULL, "compile: the compiled files are too many or too large.");
+        decide(s, OUTCOME_FAIL, "compile", 0, 1);
+    } else if (code != 0 && code != ERR_NOTFOUND) {
+        lose(s, false, err->text);
+    } else if (code == 0 && json_array_size(j->kernels) > 0) {
+        begin_inspect(s);
+    } else {
+        decide_compile(s);
+    }
+}
+
+static void
+compile_ended(struct submission *s, const struct child_end *end)
+{
+    struct judgement *j = s->judgement;
+    struct error err = {0};
+    char from[SCRATCH_PATH_SIZE + 8];
+
+    j->claim = ptr_take(&j->result);
+    if (!json_is_string(json_object_get(j->claim, "outcome"))) {
+        drop_child(j);
+        decide(s, OUTCOME_FAIL, fail_by_end(s, end), 0, 1);
+        return;
+    }
+    /* Its directory goes with the child, so the child is kept until the cache has left it. */
+    j->step = STEP_PUBLISH;
+    snprintf(from, sizeof(from), "%s/cache", child_scratch(j->child));
+    snprintf(j->cache, sizeof(j->cache), "%.400s/cache-%s-%d", s->funnel->config->scratch, s->id, s->attempts);
+    if (scratch_publish(s->funnel->loop, from, j->cache, published_cb, s, &err) != 0) {
+        j->cache[0] = '\0';
+        drop_child(j);
+        lose(s, false, err.text);
+    }
+}
+
+static void
+inspect_ended(struct submission *s, const struct child_end *end)
+{
+    struct judgement *j = s->judgement;
+    AUTO_JSON json_t *result = ptr_take(&j->result);
+
+    drop_child(j);
+    json_t *kernels = json_object_get(result, "kernels");
+    if (!json_is_array(kernels)) {
+        decide(s, OUTCOME_FAIL, fail_by_end(s, end), 0, 1);
+        return;
+    }
+    j->compiled = json_incref(kernels);
+    decide_compile(s);
+}
+
+/* How many of the kernels that the syntax tree names were found compiled. */
+static int
+count_compiled(const struct judgement *j)
+{
+    json_t *name, *kernel;
+    size_t i, k;
+    int n = 0;
+
+    json_array_foreach(j->kernels, i, name) {
+        bool is_found = false;
+        json_array_foreach(j->compiled, k, kernel)
+            is_found |= json_equal(name, json_object_get(kernel, "name")) != 0;
+        n += is_found;
+    }
+    return n;
+}
+
+/* The names that count: jitted functions that only serve others are compiled as part of those. */
+static int
+count_wanted(const struct judgement *j, int compiled)
+{
+    size_t told = json_array_size(json_object_get(j->claim, "kernels")) +
+                  json_array_size(json_object_get(j->claim, "unreached"));
+    size_t named = json_array_size(j->kernels);
+    int wanted = (int)(told < named ? told : named);
+    return wanted > compiled ? wanted : compiled;
+}
+
+static bool
+has_flag(json_t *flags, const char *name)
+{
+    json_t *flag;
+    size_t i;
+
+    json_array_foreach(flags, i, flag)
+        if (json_is_string(flag) && strcmp(json_string_value(flag), name) == 0)
+            return true;
+    return false;
+}
+
+static void
+decide_compile(struct submission *s)
+{
+    static const char *const classes[] = {"import", "compile", "oom", "launch", "crash", NULL};
+    struct judgement *j = s->judgement;
+    bool is_pass = strcmp(json_string_value(json_object_get(j->claim, "outcome")), "pass") == 0;
+    json_t *flags = json_object_get(j->claim, "flags"), *error = json_object_get(j->claim, "error");
+    int done = count_compiled(j), of = count_wanted(j, done);
+
+    add_flags(j, flags);
+    if (json_array_size(json_object_get(j->claim, "unreached")) > 0 || has_flag(flags, "no_launch"))
+        add_flag(j, "compile_deferred");
+    if (is_pass && done == 0 && strcmp(j->policy.name, "kernelbench") != 0 && !has_flag(j->flags, "compile_deferred")) {
+        judgement_fail(j, STAGE_COMPILE, "compile", NULL,
+                       "compile: no kernel of the candidate's was compiled for the target %s.", s->funnel->config->target);
+        decide(s, OUTCOME_FAIL, "compile", 0, of > 0 ? of : 1);
+    } else if (is_pass) {
+        decide(s, OUTCOME_PASS, NULL, done, of);
+    } else {
+        const char *class_ = json_string_value(json_object_get(j->claim, "class"));
+        class_ = is_one_of(class_, classes) ? class_ : "import";
+        fail_by_error(j, class_, json_is_object(error) ? error : NULL, "the module could not be compiled");
+        decide(s, OUTCOME_FAIL, class_, done, of > done ? of : done + 1);
+    }
+}
+
+/* --- begun --- */
+
+/* What is known of where it will be judged; a lane says more. */
+static void
+note_env(struct judgement *j, json_t *versions)
+{
+    const char *key;
+    json_t *value;
+
+    if (!j->env)
+        j->env = json_object();
+    json_object_foreach(versions, key, value)
+        json_object_set(j->env, key, value);
+}
+
+static void
+fail_extract(struct submission *s, const char *why)
+{
+    struct judgement *j = s->judgement;
+
+    judgement_fail(j, STAGE_NSTAGES, "extract", NULL, "extract: %s.", why);
+    scheduler_release_slot(s);
+    submission_conclude(s, EVENT_FINISH);
+}
+
+void
+judge_begin(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+    struct error err = {0};
+    double wait_ms = ms_since(s->queued_ns);
+
+    s->attempts++;
+    if (judgement_new(s, &err) != 0) {
+        log_error(s->id, "%s", err.text);
+        scheduler_release_slot(s);
+        judgement_fail(s->judgement, STAGE_AST, "infra", NULL, "It could not be judged: %s.", err.text);
+        submission_conclude(s, EVENT_FINISH);
+        return;
+    }
+    const char *extract_fault = json_string_value(json_object_get(s->judgement->request, "extract_fault"));
+    if (extract_fault) {
+        fail_extract(s, extract_fault);
+        return;
+    }
+    /* Not waited for: were it lost, a restart would begin it once more, that is all. */
+    if (store_begin_submission(f->store, s->id, s->attempts, NULL, NULL, &err) != 0)
+        log_warn(s->id, "%s", err.text);
+    submission_move(s, EVENT_BEGIN);
+    s->judgement->stages[STAGE_AST].wait_ms = wait_ms;
+    note_env(s->judgement, json_object_get(zygote_ready_message(f->zygote), "versions"));
+    begin_ast(s);
+}
+
+/* --- on a lane: tiny, full, timing --- */
+
+static void report_cb(void *arg, const struct lane_report *r);
+static void closed_cb(void *arg, const struct lane_closing *c);
+
+static const struct lane_job_ops lane_ops = {report_cb, closed_cb};
+
+void
+judge_on_lane(struct submission *s, struct lane *l)
+{
+    struct judgement *j = s->judgement;
+    const char *task_entry = j->task.entry_point ? j->task.entry_point : "Model";
+    struct error err = {0};
+
+    submission_move(s, EVENT_LANE);
+    j->stages[STAGE_TINY].wait_ms = ms_since(s->queued_ns);
+    note_env(j, lane_versions(l));
+    json_object_set(j->env, "gpu", lane_gpu(l) ? json_object_get(lane_gpu(l), "name") : json_null());
+    json_object_set(j->env, "driver", lane_gpu(l) ? json_object_get(lane_gpu(l), "driver") : json_null());
+    json_object_set_new(j->env, "device", json_string(lane_device(l)));
+    const struct lane_submission job = {
+        .task_id = j->row.task_id, .entry = j->entry, .task_entry = task_entry, .source = j->source.data ? j->source.data : "",
+        .spec = j->task.spec, .reference = j->task.reference, .source_size = j->source.size,
+        .spec_size = strlen(j->task.spec), .reference_size = j->task.reference_size, .policy = j->policy_json,
+        .seed = j->seed, .cache = lane_is_gpu(l) && j->cache[0] ? j->cache : NULL,
+    };
+    j->lane = l;
+    s->funnel->gpu_running++;
+    if (lane_open(l, &job, &lane_ops, s, &err) == 0)
+        return;
+    j->lane = NULL;
+    s->funnel->gpu_running--;
+    lose(s, false, err.text);
+}
+
+static void
+begin_stage_on_lane(struct submission *s)
+{
+    struct judgement *j = s->judgement;
+    const struct config *config = s->funnel->config;
+
+    if (j->stage == STAGE_TINY && !j->policy.tiny_first) {
+        j->stages[STAGE_TINY].why = "tiny_first is off";
+        decide(s, OUTCOME_SKIP, NULL, 0, 0);
+        return;
+    }
+    lane_stage(j->lane, stage_name((enum stage)j->stage),
+               j->stage == STAGE_TINY ? config->tiny_limit_ms : config->stage_limit_ms);
+}
+
+/* "full: 5 of 4096 values differ; the first at [0, 3] of output 0 in case "spikes": expected 1.5, got 1.25." */
+static bool
+fail_by_mismatch(struct judgement *j, const char *class_, json_t *error, json_t *detail)
+{
+    json_t *first = json_object_get(detail, "first_mismatch");
+    const char *name = json_string_value(json_object_get(first, "case"));
+
+    if (!json_is_object(first) || !json_object_get(first, "expected"))
+        return false;
+    AUTO_FREE char *index = json_dumps(json_object_get(first, "index"), JSON_ENCODE_ANY | JSON_COMPACT);
+    AUTO_FREE char *output = json_dumps(json_object_get(first, "output"), JSON_ENCODE_ANY);
+    AUTO_FREE char *expected = json_dumps(json_object_get(first, "expected"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
+    AUTO_FREE char *got = json_dumps(json_object_get(first, "got"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
+    if (!index || !output || !expected || !got)
+        return false;
+    judgement_fail(j, j->stage, class_, error,
+                   "%s: %lld of %lld values differ in case \"%.60s\"; the first at %.80s of output %.60s: expected %.60s, got %.60s.",
+                   stage_name((enum stage)j->stage), (long long)json_integer_value(json_object_get(first, "differing")),
+                   (long long)json_integer_value(json_object_get(first, "of")), name ? name : "?", index, output, expected,
+                   got);
+    return true;
+}
+
+static const char *
+checked_class(const char *class_)
+{
+    static const char *const classes[] = {"import", "compile", "launch",    "timeout",  "oom",
+                                          "crash",  "shape",   "dtype",     "nonfinite", "mismatch",
+                                          "nondeterministic", "mutated_input", "hack", NULL};
+    return is_one_of(class_, classes) ? class_ : "crash";
+}
+
+static void
+fail_by_report(struct submission *s, const struct lane_report *r, const char *class_)
+{
+    struct judgement *j = s->judgement;
+    const struct config *config = s->funnel->config;
+
+    if (strcmp(class_, "timeout") == 0) {
+        const char *text = json_string_value(json_object_get(r->error, "text"));
+        int64_t limit_ms = j->stage == STAGE_TINY && strcmp(r->stage, "tiny") == 0 ? config->tiny_limit_ms
+                                                                                  : config->stage_limit_ms;
+        if (text && strncmp(text, "no answer", 9) == 0)
+            judgement_fail(j, j->stage, class_, r->error, "%s: %.300s; the process was stopped.",
+                           stage_name((enum stage)j->stage), text);
+        else
+            judgement_fail(j, j->stage, class_, NULL, "%s: it did not finish within %g s and was stopped.",
+                           stage_name((enum stage)j->stage), (double)limit_ms / 1000);
+    } else if (!fail_by_mismatch(j, class_, r->error, r->detail)) {
+        fail_by_error(j, class_, r->error, class_);
+    }
+}
+
+static void
+keep_detail(struct judgement *j, const struct lane_report *r)
+{
+    json_t **const details[STAGE_NSTAGES] = {[STAGE_TINY] = &j->tiny, [STAGE_FULL] = &j->full, [STAGE_TIMING] = &j->timing};
+    json_t **place = details[j->stage];
+
+    if (place && r->detail) {
+        json_decref(*place);
+        *place = json_incref(r->detail);
+    }
+    if (r->generality && !j->generality)
+        j->generality = strdup(r->generality);
+}
+
+static void
+opened(struct submission *s, const struct lane_report *r)
+{
+    if (r->outcome == LANE_FAIL) {
+        const char *class_ = checked_class(r->class_);
+        fail_by_report(s, r, class_);
+        note(s, OUTCOME_FAIL, class_, 0, 1);
+        finish(s); /* without a loaded module there is nothing that a later stage could do */
+        return;
+    }
+    begin_stage_on_lane(s);
+}
+
+static void
+report_cb(void *arg, const struct lane_report *r)
+{
+    struct submission *s = arg;
+    struct judgement *j = s->judgement;
+
+    if (r->is_reference) {
+        const char *text = json_string_value(json_object_get(r->error, "text"));
+        log_warn(s->id, "the reference failed: %s", text ? text : "no reason given");
+        j->is_reference_lost = true;
+        lane_close(j->lane);
+        return;
+    }
+    if (strcmp(r->stage, "open") == 0) {
+        opened(s, r);
+        return;
+    }
+    keep_detail(j, r);
+    if (r->outcome == LANE_FAIL) {
+        const char *class_ = checked_class(r->class_);
+        fail_by_report(s, r, class_);
+        decide(s, OUTCOME_FAIL, class_, r->done, r->of);
+    } else if (r->is_reopen && goes_on(j)) {
+        note(s, OUTCOME_SKIP, NULL, r->done, r->of);
+        submission_move(s, EVENT_NEXT);
+        lane_reopen(j->lane);
+    } else {
+        decide(s, r->outcome == LANE_PASS ? OUTCOME_PASS : OUTCOME_SKIP, NULL, r->done, r->of);
+    }
+}
+
+/* Only now is it known how the process ended; the referee could only say that it did. */
+static void
+refine_crash(struct submission *s, const struct child_end *end)
+{
+    struct judgement *j = s->judgement;
+    const char *type = json_string_value(json_object_get(j->error, "type"));
+    struct stage_record *r = j->failed_stage >= STAGE_TINY && j->failed_stage < STAGE_NSTAGES ? &j->stages[j->failed_stage]
+                                                                                             : NULL;
+    char how[128];
+
+    /* A SystemExit in the candidate's code is a crash too, and has its own words. */
+    if (!r || strcmp(j->class_, "crash") != 0 || end->was_killed || (type && strcmp(type, "crash") != 0))
+        return;
+    if (is_out_of_memory(s->funnel, end)) {
+        snprintf(j->class_, sizeof(j->class_), "oom");
+        snprintf(r->class_, sizeof(r->class_), "oom");
+        snprintf(j->text, sizeof(j->text), "%s: the process used up its memory and was killed.",
+                 stage_name((enum stage)j->failed_stage));
+        return;
+    }
+    crash_text(end, how, sizeof(how));
+    snprintf(j->text, sizeof(j->text), "%s: the candidate's process %s.", stage_name((enum stage)j->failed_stage), how);
+}
+
+static void
+closed_cb(void *arg, const struct lane_closing *c)
+{
+    struct submission *s = arg;
+    struct judgement *j = s->judgement;
+
+    j->lane = NULL;
+    s->funnel->gpu_running--;
+    take_output(j, c->output, c->output_lost, s->funnel->config->output_limit_bytes);
+    if (j->is_finishing) {
+        if (c->end)
+            refine_crash(s, c->end);
+        submission_conclude(s, EVENT_FINISH);
+    } else if (!is_stopped(s)) {
+        if (j->is_reference_lost)
+            lose(s, false, "the task's reference failed");
+        else
+            lose(s, c->is_lost, c->is_lost ? c->why : "the lane let go of it");
+    }
+}

@@ -1,0 +1,228 @@
+/* private.h - what the files of the funnel share. Nobody else includes it. */
+#ifndef FUNNEL_PRIVATE_H
+#define FUNNEL_PRIVATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <jansson.h>
+#include <uthash.h>
+#include <utlist.h>
+#include <uv.h>
+
+#include "common/buffer.h"
+#include "common/hash.h"
+#include "common/ids.h"
+#include "common/reward.h"
+#include "server/config.h"
+#include "server/funnel/funnel.h"
+#include "server/funnel/policy.h"
+#include "server/funnel/request.h"
+#include "server/funnel/state.h"
+#include "server/store/store.h"
+#include "server/workers/lane.h"
+#include "server/workers/scratch.h"
+#include "server/workers/uids.h"
+#include "server/workers/zygote.h"
+
+#define LANES_MAX 64
+#define CLASS_SIZE 24
+
+/* --- one submission --- */
+
+enum outcome { OUTCOME_NONE, OUTCOME_PASS, OUTCOME_FAIL, OUTCOME_SKIP, OUTCOME_N };
+
+struct stage_record {
+    enum outcome outcome;
+    char class_[CLASS_SIZE]; /* why it failed; "" otherwise */
+    double wait_ms, run_ms;
+    int done, of;            /* progress inside the stage */
+    const char *why;         /* of a skip; static text or NULL */
+};
+
+/* All that is known of a submission while it is judged; a queued one has none. */
+struct judgement {
+    struct submission_row row;
+    struct task_row task;
+    struct buffer source;
+    json_t *request, *policy_json;
+    const char *entry; /* view into request */
+    struct policy policy;
+    struct reward_spec reward;
+    int until; /* a stage, or -1 */
+    uint64_t seed;
+
+    struct stage_record stages[STAGE_NSTAGES];
+    int stage;        /* the one it is in or was in last; -1: none yet */
+    int64_t entered_ns, started_ns;
+    int passed;       /* last stage passed before anything failed; -1: none */
+    int failed_stage; /* of the first failure; -1: none. STAGE_NSTAGES: before the first stage (extract) */
+    char class_[CLASS_SIZE];
+    json_t *error;    /* {"type","text","line"} of the first failure, or NULL */
+    char text[1600];  /* of the first failure, in plain English */
+
+    json_t *flags;    /* array of strings */
+    json_t *kernels;  /* names of the jitted functions, from the syntax tree */
+    json_t *compiled; /* what `inspect` found */
+    json_t *claim;    /* what the compile child said */
+    char *generality;
+    json_t *tiny, *full, *timing; /* the referee's details */
+    json_t *env;      /* versions and GPU of the workers that judged it */
+
+    enum { STEP_AST, STEP_COMPILE, STEP_PUBLISH, STEP_INSPECT } step;
+    struct child *child;
+    json_t *result;   /* of the child */
+    char cache[SCRATCH_PATH_SIZE]; /* "" none; ours to remove */
+    struct lane *lane;
+    bool is_finishing; /* the verdict is clear, the lane still has to let go */
+    bool is_reference_lost;
+    struct buffer log;
+    int64_t log_lost;
+    char *verdict; /* the text as it is stored */
+};
+
+struct submission {
+    UT_hash_handle hh;
+    struct submission *prev, *next; /* in the list of its state */
+    struct funnel *funnel;
+    struct group *group; /* NULL: none */
+    struct judgement *judgement;
+    struct funnel_wait *waits;
+    char id[ID_SIZE];
+    enum state state;
+    int priority;
+    int attempts;     /* times begun, over restarts of the daemon */
+    int losses;       /* times its worker went down */
+    int lonely_losses; /* of those, with nobody else on that worker */
+    int64_t queued_ns;
+    bool has_slot;
+    bool is_cancelled; /* to be, as soon as its processes are gone */
+    bool is_returned;  /* the same for the queue, when the daemon drains */
+};
+
+struct group {
+    UT_hash_handle hh;
+    char id[ID_SIZE];
+    int pending; /* submissions that are not finished */
+    struct funnel_wait *waits;
+};
+
+/* --- tasks --- */
+
+struct known_task {
+    UT_hash_handle hh;
+    char id[HASH_TEXT_SIZE];
+};
+
+struct registration;
+
+/* --- the whole --- */
+
+struct list {
+    struct submission *head;
+    int64_t n;
+};
+
+struct stage_figures {
+    int64_t entered, by_outcome[OUTCOME_N];
+    double run_ms; /* sum */
+};
+
+struct class_count {
+    char name[CLASS_SIZE];
+    int64_t n;
+};
+
+struct funnel {
+    uv_loop_t *loop;
+    const struct config *config;
+    struct store *store;
+    struct uids *uids;
+    struct zygote *zygote; /* compile */
+    struct lane *lanes[LANES_MAX];
+    int n_lanes;
+    int64_t cpu_jobs;
+
+    struct submission *submissions; /* every one that is not finished, by id */
+    struct group *groups;
+    struct known_task *known_tasks;
+    struct registration *registrations; /* in progress, by task id */
+    struct registration *waiting;       /* of those, for a lane */
+
+    struct list queue[PRIORITY_N], ready[PRIORITY_N];
+    int64_t cpu_running, gpu_running;
+    struct submission *alone; /* suspected of having taken its worker down: it has the compile zygote to itself */
+    bool is_kicking, is_kick_due;
+
+    struct submission *unrecorded; /* whose verdict the store would not take: tried again */
+    uv_timer_t record_timer, drain_timer;
+    int64_t writes; /* under way */
+    bool is_draining, is_stopping, is_stopped;
+    int workers_stopping;
+    void (*drained_cb)(void *arg);
+    void *drained_arg;
+
+    struct stage_figures stages[STAGE_NSTAGES];
+    struct class_count classes[32];
+    int64_t finished, returned, started_ns, last_finish_ns;
+    double service_s; /* smoothed seconds from one verdict to the next, under load */
+};
+
+/* submission.c: the one place where a state changes, and where memory of a submission begins and ends */
+struct submission *submission_new(struct funnel *f, const char *id, const char *group_id, int priority, int attempts);
+void submission_move(struct submission *s, enum event event);
+/* Loads what the store has of it. 0 or an error of the store. */
+int judgement_new(struct submission *s, struct error *err);
+void judgement_free(struct funnel *f, struct judgement *j);
+/* The first failure counts; later ones leave it. error may be NULL; text is printf-style. */
+void judgement_fail(struct judgement *j, int stage, const char *class_, json_t *error, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+/* Its verdict is clear and its processes are gone: write it, then tell those who wait. */
+void submission_conclude(struct submission *s, enum event event);
+/* Back to the queue's head. */
+void submission_return(struct submission *s);
+void list_add(struct list *l, struct submission *s, bool at_head);
+void list_remove(struct list *l, struct submission *s);
+void record_timer_cb(uv_timer_t *timer);
+
+/* judge.c: the story of one submission */
+void judge_begin(struct submission *s);
+void judge_on_lane(struct submission *s, struct lane *l);
+void judge_stop(struct submission *s); /* is_cancelled or is_returned was set: end its processes */
+
+/* verdict.c */
+json_t *verdict_json(const struct submission *s); /* given; s has a judgement */
+double verdict_reward(const struct judgement *j, bool is_cancelled);
+const char *verdict_stage(const struct judgement *j); /* the last one reached, or NULL */
+void crash_text(const struct child_end *end, char *out, size_t size);
+
+/* scheduler.c */
+void scheduler_kick(struct funnel *f);
+void scheduler_release_slot(struct submission *s);
+void scheduler_idle_cb(void *arg, struct lane *l);
+int64_t funnel_waiting(const struct funnel *f);
+
+/* task.c */
+/* Registers the task unless it is there. cb as for funnel_add_task(). */
+void task_ensure(struct funnel *f, const struct task_request *r, funnel_answer_cb *cb, void *arg);
+/* By id, or by a name that only one has. FUNNEL_OK, FUNNEL_NO_TASK, FUNNEL_BAD or FUNNEL_UNAVAILABLE. */
+enum funnel_refusal task_find(struct funnel *f, const char *name, char id[HASH_TEXT_SIZE], struct json_fault *fault);
+/* Gives an idle lane to a waiting registration. True: it was taken. */
+bool task_give_lane(struct funnel *f, struct lane *l);
+int64_t task_registering(const struct funnel *f);
+void task_refuse_all(struct funnel *f); /* the daemon drains */
+void task_forget_known(struct funnel *f);
+int funnel_retry_after(const struct funnel *f);
+
+/* group.c */
+struct group *group_get(struct funnel *f, const char *id); /* made where it is missing; NULL: no memory */
+void group_finished_one(struct funnel *f, struct group *g);
+
+/* wait.c */
+void waits_notify(struct funnel_wait **head);
+
+/* funnel.c */
+void funnel_written(struct funnel *f); /* one write less is under way */
+void funnel_check_drained(struct funnel *f);
+
+#endif

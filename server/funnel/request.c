@@ -1,0 +1,368 @@
+#include "server/funnel/request.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/extract.h"
+#include "common/reward.h"
+#include "server/funnel/policy.h"
+#include "server/funnel/state.h"
+
+#define NAME_MAX_BYTES 200
+#define ENTRY_MAX_BYTES 200
+#define METADATA_MAX_BYTES (64 * 1024)
+#define CASES_MAX 64
+
+/* --- tasks --- */
+
+static enum funnel_refusal
+check_size(json_t *text, size_t most, const char *base, const char *key, struct json_fault *fault)
+{
+    char pointer[JSON_POINTER_SIZE];
+
+    if (!text || json_string_length(text) <= most)
+        return FUNNEL_OK;
+    snprintf(pointer, sizeof(pointer), "%.100s/%s", base, key);
+    json_refuse(fault, pointer, "has %zu bytes; %zu are allowed", json_string_length(text), most);
+    return FUNNEL_TOO_LARGE;
+}
+
+static enum funnel_refusal
+check_metadata(json_t *metadata, const char *base, struct json_fault *fault)
+{
+    char pointer[JSON_POINTER_SIZE];
+    size_t size = metadata ? json_dumpb(metadata, NULL, 0, JSON_COMPACT) : 0;
+
+    if (size <= METADATA_MAX_BYTES)
+        return FUNNEL_OK;
+    snprintf(pointer, sizeof(pointer), "%.100s/metadata", base);
+    json_refuse(fault, pointer, "has %zu bytes; %d are allowed", size, METADATA_MAX_BYTES);
+    return FUNNEL_TOO_LARGE;
+}
+
+/* The same entry point, reference, dynamic_shapes and cases are the same task, whatever it is called. */
+static int
+make_task_id(struct task_request *r)
+{
+    char source[HASH_TEXT_SIZE];
+
+    hash_text(json_string_value(r->reference), json_string_length(r->reference), source);
+    AUTO_JSON json_t *identity = json_pack("{s:s?, s:s, s:b, s:O?}", "entry_point", r->entry, "reference", source,
+                                           "dynamic_shapes", (int)r->dynamic_shapes, "cases", r->cases);
+    AUTO_FREE char *text = identity ? json_dumps(identity, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    if (!text)
+        return ERR_NOMEM;
+    hash_text(text, strlen(text), r->id);
+    return 0;
+}
+
+static enum funnel_refusal
+check_cases(json_t *cases, const char *base, struct json_fault *fault)
+{
+    char pointer[JSON_POINTER_SIZE];
+    json_t *item;
+    size_t i;
+
+    snprintf(pointer, sizeof(pointer), "%.100s/cases", base);
+    if (json_array_size(cases) > CASES_MAX) {
+        json_refuse(fault, pointer, "has %zu cases; %d are allowed", json_array_size(cases), CASES_MAX);
+        return FUNNEL_BAD;
+    }
+    json_array_foreach(cases, i, item) {
+        if (json_is_object(item))
+            continue;
+        snprintf(pointer, sizeof(pointer), "%.80s/cases/%zu", base, i);
+        json_refuse(fault, pointer, "must be an object");
+        return FUNNEL_BAD;
+    }
+    return FUNNEL_OK;
+}
+
+/* source_key: "reference" in POST /v1/tasks, "source" inline. */
+static enum funnel_refusal
+read_task(json_t *body, const char *base, const char *source_key, bool is_name_required, struct task_request *out,
+          struct json_fault *fault)
+{
+    const struct json_field fields[] = {
+        {"name", JSON_WANT_STRING, &out->name, is_name_required, 1, NAME_MAX_BYTES},
+        {source_key, JSON_WANT_TEXT, &out->reference, true, 0, 0},
+        {"entry_point", JSON_WANT_STRING, &out->entry, false, 1, ENTRY_MAX_BYTES},
+        {"level", JSON_WANT_INT, &out->level, false, 0, 1000},
+        {"dynamic_shapes", JSON_WANT_BOOL, &out->dynamic_shapes, false, 0, 0},
+        {"cases", JSON_WANT_ARRAY, &out->cases, false, 0, 0},
+        {"metadata", JSON_WANT_OBJECT, &out->metadata, false, 0, 0},
+    };
+
+    if (json_read(body, base, fields, ARRAY_LEN(fields), fault) != 0)
+        return FUNNEL_BAD;
+    enum funnel_refusal refusal = check_size(out->reference, REQUEST_SOURCE_MAX, base, source_key, fault);
+    if (refusal == FUNNEL_OK)
+        refusal = check_metadata(out->metadata, base, fault);
+    if (refusal == FUNNEL_OK)
+        refusal = check_cases(out->cases, base, fault);
+    if (refusal == FUNNEL_OK && make_task_id(out) != 0)
+        refusal = FUNNEL_UNAVAILABLE;
+    return refusal;
+}
+
+enum funnel_refusal
+task_request_read(json_t *body, const char *base, bool is_name_required, struct task_request *out,
+                  struct json_fault *fault)
+{
+    *out = (struct task_request){0};
+    return read_task(body, base, "reference", is_name_required, out, fault);
+}
+
+/* An inline reference: the source itself, or an object with the keys of a task. */
+static enum funnel_refusal
+read_inline(json_t *value, struct task_request *out, struct json_fault *fault)
+{
+    if (!json_is_string(value) && !json_is_object(value)) {
+        json_refuse(fault, "/reference", "must be a string or an object");
+        return FUNNEL_BAD;
+    }
+    if (json_is_object(value))
+        return read_task(value, "/reference", "source", false, out, fault);
+    out->reference = value;
+    enum funnel_refusal refusal = check_size(value, REQUEST_SOURCE_MAX, "", "reference", fault);
+    if (refusal == FUNNEL_OK && make_task_id(out) != 0)
+        refusal = FUNNEL_UNAVAILABLE;
+    return refusal;
+}
+
+/* --- candidates --- */
+
+/* What all candidates of one request have in common. */
+struct common {
+    struct policy policy;
+    struct reward_spec reward;
+    const char *entry, *until, *priority;
+    json_t *metadata;
+    char seed[17];
+};
+
+/* The code of a candidate, and what there is to say about how it was found. */
+static enum funnel_refusal
+read_source(json_t *candidate, json_t *completion, const char *base, struct candidate_request *out, json_t *flags,
+            const char **extract_fault, struct json_fault *fault)
+{
+    struct extract found;
+
+    if (!candidate == !completion) {
+        json_refuse(fault, base, "must have either \"candidate\" or \"completion\"");
+        return FUNNEL_BAD;
+    }
+    if (candidate) {
+        enum funnel_refusal refusal = check_size(candidate, REQUEST_SOURCE_MAX, base, "candidate", fault);
+        if (refusal == FUNNEL_OK &&
+            buffer_append(&out->source, json_string_value(candidate), json_string_length(candidate)) != 0)
+            refusal = FUNNEL_UNAVAILABLE;
+        return refusal;
+    }
+    size_t size = json_string_length(completion);
+    if (extract_code(json_string_value(completion), size, &found) != 0) {
+        *extract_fault = size > EXTRACT_MAX ? "no code of at most 1 MiB was found in the answer"
+                                            : "no code was found in the answer";
+        return FUNNEL_OK;
+    }
+    if (found.is_truncated)
+        json_array_append_new(flags, json_string("truncated"));
+    return buffer_append(&out->source, found.code, found.size) == 0 ? FUNNEL_OK : FUNNEL_UNAVAILABLE;
+}
+
+static json_t *
+text_or_null(const char *text)
+{
+    return text ? json_string(text) : json_null();
+}
+
+static char *
+document_of(const struct common *c, const char *entry, json_t *metadata, json_t *flags, const char *extract_fault)
+{
+    AUTO_JSON json_t *document =
+        json_pack("{s:s, s:o, s:o, s:o, s:s, s:O?, s:O, s:o}", "entry_point", entry, "policy", policy_json(&c->policy),
+                  "reward", reward_spec_json(&c->reward), "until", text_or_null(c->until), "seed", c->seed, "metadata",
+                  metadata, "flags", flags, "extract_fault", text_or_null(extract_fault));
+    return document ? json_dumps(document, JSON_COMPACT) : NULL;
+}
+
+static enum funnel_refusal
+read_candidate(json_t *candidate, json_t *completion, const char *entry, json_t *metadata, const char *base,
+               const struct common *c, struct candidate_request *out, struct json_fault *fault)
+{
+    AUTO_JSON json_t *flags = json_array();
+    const char *extract_fault = NULL;
+
+    enum funnel_refusal refusal = check_metadata(metadata, base, fault);
+    if (refusal == FUNNEL_OK)
+        refusal = read_source(candidate, completion, base, out, flags, &extract_fault, fault);
+    if (refusal != FUNNEL_OK)
+        return refusal;
+    if (!entry)
+        entry = c->entry ? c->entry : "ModelNew";
+    out->document = document_of(c, entry, metadata ? metadata : c->metadata, flags, extract_fault);
+    return out->document ? FUNNEL_OK : FUNNEL_UNAVAILABLE;
+}
+
+/* Checks what the fields' table cannot. */
+static enum funnel_refusal
+finish_common(struct common *c, json_t *policy, json_t *reward, json_t *reference, struct submit_request *out,
+              struct json_fault *fault)
+{
+    const struct reward_spec standard = REWARD_SPEC_DEFAULT;
+
+    c->reward = standard;
+    if (policy_read(policy, "/policy", &c->policy, fault) != 0)
+        return FUNNEL_BAD;
+    if (reward && reward_spec_read(reward, "/reward", &c->reward, fault) != 0)
+        return FUNNEL_BAD;
+    if (c->until && stage_find(c->until) < 0) {
+        json_refuse(fault, "/until", "is one of ast, compile, tiny, full, timing");
+        return FUNNEL_BAD;
+    }
+    if (c->priority && strcmp(c->priority, "interactive") != 0 && strcmp(c->priority, "batch") != 0) {
+        json_refuse(fault, "/priority", "is one of interactive, batch");
+        return FUNNEL_BAD;
+    }
+    if (c->priority)
+        out->priority = strcmp(c->priority, "batch") == 0 ? PRIORITY_BATCH : PRIORITY_INTERACTIVE;
+    if (!out->task == !reference) {
+        json_refuse(fault, "", "must have either \"task\" or \"reference\"");
+        return FUNNEL_BAD;
+    }
+    out->is_inline = reference != NULL;
+    snprintf(c->seed, sizeof(c->seed), "%016llx", (unsigned long long)random_u64());
+    return reference ? read_inline(reference, &out->reference, fault) : FUNNEL_OK;
+}
+
+/* A kind alone, or an object. */
+static json_t *
+reward_object(json_t *reward)
+{
+    return json_is_string(reward) ? json_pack("{s:O}", "kind", reward) : json_incref(reward);
+}
+
+enum funnel_refusal
+submit_request_read(json_t *body, struct submit_request *out, struct json_fault *fault)
+{
+    json_t *policy = NULL, *reward = NULL, *reference = NULL, *candidate = NULL, *completion = NULL;
+    struct common c = {0};
+
+    *out = (struct submit_request){.priority = PRIORITY_INTERACTIVE};
+    const struct json_field fields[] = {
+        {"task", JSON_WANT_STRING, &out->task, false, 1, NAME_MAX_BYTES},
+        {"reference", JSON_WANT_ANY, &reference, false, 0, 0},
+        {"candidate", JSON_WANT_TEXT, &candidate, false, 0, 0},
+        {"completion", JSON_WANT_TEXT, &completion, false, 0, 0},
+        {"entry_point", JSON_WANT_STRING, &c.entry, false, 1, ENTRY_MAX_BYTES},
+        {"policy", JSON_WANT_ANY, &policy, false, 0, 0},
+        {"reward", JSON_WANT_ANY, &reward, false, 0, 0},
+        {"until", JSON_WANT_STRING, &c.until, false, 0, 0},
+        {"priority", JSON_WANT_STRING, &c.priority, false, 0, 0},
+        {"client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_BYTES},
+        {"metadata", JSON_WANT_OBJECT, &c.metadata, false, 0, 0},
+    };
+    if (json_read(body, "", fields, ARRAY_LEN(fields), fault) != 0)
+        return FUNNEL_BAD;
+    AUTO_JSON json_t *reward_spec = reward_object(reward);
+    enum funnel_refusal refusal = finish_common(&c, policy, reward_spec, reference, out, fault);
+    if (refusal != FUNNEL_OK)
+        return refusal;
+    out->candidates = calloc(1, sizeof(*out->candidates));
+    if (!out->candidates)
+        return FUNNEL_UNAVAILABLE;
+    out->n = 1;
+    return read_candidate(candidate, completion, NULL, c.metadata, "", &c, &out->candidates[0], fault);
+}
+
+static enum funnel_refusal
+read_item(json_t *item, size_t i, const struct common *c, struct candidate_request *out, struct json_fault *fault)
+{
+    json_t *candidate = NULL, *completion = NULL, *metadata = NULL;
+    const char *entry = NULL;
+    char base[32];
+    const struct json_field fields[] = {
+        {"candidate", JSON_WANT_TEXT, &candidate, false, 0, 0},
+        {"completion", JSON_WANT_TEXT, &completion, false, 0, 0},
+        {"entry_point", JSON_WANT_STRING, &entry, false, 1, ENTRY_MAX_BYTES},
+        {"metadata", JSON_WANT_OBJECT, &metadata, false, 0, 0},
+    };
+
+    snprintf(base, sizeof(base), "/candidates/%zu", i);
+    if (json_read(item, base, fields, ARRAY_LEN(fields), fault) != 0)
+        return FUNNEL_BAD;
+    return read_candidate(candidate, completion, entry, metadata, base, c, out, fault);
+}
+
+static enum funnel_refusal
+read_items(json_t *items, const struct common *c, struct submit_request *out, struct json_fault *fault)
+{
+    enum funnel_refusal refusal = FUNNEL_OK;
+    json_t *item;
+    size_t i;
+
+    if (json_array_size(items) < 1 || json_array_size(items) > REQUEST_GROUP_MAX) {
+        json_refuse(fault, "/candidates", "has %zu; 1 to %d are allowed", json_array_size(items), REQUEST_GROUP_MAX);
+        return FUNNEL_BAD;
+    }
+    out->candidates = calloc(json_array_size(items), sizeof(*out->candidates));
+    if (!out->candidates)
+        return FUNNEL_UNAVAILABLE;
+    json_array_foreach(items, i, item) {
+        out->n = i + 1;
+        refusal = read_item(item, i, c, &out->candidates[i], fault);
+        if (refusal != FUNNEL_OK)
+            break;
+    }
+    return refusal;
+}
+
+enum funnel_refusal
+group_request_read(json_t *body, struct submit_request *out, struct json_fault *fault)
+{
+    json_t *policy = NULL, *reward = NULL, *reference = NULL, *items = NULL;
+    struct common c = {0};
+
+    *out = (struct submit_request){.priority = PRIORITY_BATCH};
+    const struct json_field fields[] = {
+        {"task", JSON_WANT_STRING, &out->task, false, 1, NAME_MAX_BYTES},
+        {"reference", JSON_WANT_ANY, &reference, false, 0, 0},
+        {"candidates", JSON_WANT_ARRAY, &items, true, 0, 0},
+        {"entry_point", JSON_WANT_STRING, &c.entry, false, 1, ENTRY_MAX_BYTES},
+        {"policy", JSON_WANT_ANY, &policy, false, 0, 0},
+        {"reward", JSON_WANT_ANY, &reward, false, 0, 0},
+        {"until", JSON_WANT_STRING, &c.until, false, 0, 0},
+        {"priority", JSON_WANT_STRING, &c.priority, false, 0, 0},
+        {"client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_BYTES},
+        {"metadata", JSON_WANT_OBJECT, &c.metadata, false, 0, 0},
+    };
+    if (json_read(body, "", fields, ARRAY_LEN(fields), fault) != 0)
+        return FUNNEL_BAD;
+    AUTO_JSON json_t *reward_spec = reward_object(reward);
+    enum funnel_refusal refusal = finish_common(&c, policy, reward_spec, reference, out, fault);
+    if (refusal == FUNNEL_OK)
+        refusal = check_metadata(c.metadata, "", fault);
+    if (refusal == FUNNEL_OK)
+        refusal = read_items(items, &c, out, fault);
+    if (refusal == FUNNEL_OK) {
+        AUTO_JSON json_t *document = json_pack("{s:O?, s:o, s:o, s:s}", "metadata", c.metadata, "policy",
+                                               policy_json(&c.policy), "reward", reward_spec_json(&c.reward), "seed", c.seed);
+        out->document = document ? json_dumps(document, JSON_COMPACT) : NULL;
+        refusal = out->document ? FUNNEL_OK : FUNNEL_UNAVAILABLE;
+    }
+    return refusal;
+}
+
+void
+submit_request_release(struct submit_request *r)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        buffer_release(&r->candidates[i].source);
+        free(r->candidates[i].document);
+    }
+    free(r->candidates);
+    free(r->document);
+    *r = (struct submit_request){0};
+}

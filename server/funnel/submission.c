@@ -1,0 +1,311 @@
+#include <assert.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "server/funnel/private.h"
+
+#define RECORD_RETRY_MS 1000
+
+struct submission *
+submission_new(struct funnel *f, const char *id, const char *group_id, int priority, int attempts)
+{
+    struct submission *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        return NULL;
+    s->funnel = f;
+    memcpy(s->id, id, sizeof(s->id));
+    s->priority = priority == PRIORITY_BATCH ? PRIORITY_BATCH : PRIORITY_INTERACTIVE;
+    s->attempts = attempts;
+    s->queued_ns = clock_monotonic_ns();
+    if (group_id && *group_id) {
+        s->group = group_get(f, group_id);
+        if (!s->group) {
+            free(s);
+            return NULL;
+        }
+        s->group->pending++;
+    }
+    HASH_ADD_STR(f->submissions, id, s);
+    return s;
+}
+
+void
+list_add(struct list *l, struct submission *s, bool at_head)
+{
+    if (at_head)
+        DL_PREPEND(l->head, s);
+    else
+        DL_APPEND(l->head, s);
+    l->n++;
+}
+
+void
+list_remove(struct list *l, struct submission *s)
+{
+    DL_DELETE(l->head, s);
+    l->n--;
+}
+
+void
+submission_move(struct submission *s, enum event event)
+{
+    struct funnel *f = s->funnel;
+    int next = state_after(s->state, event);
+
+    /* Only our own bug asks for a move that the table does not have. */
+    assert(next != STATE_ILLEGAL);
+    log_debug(s->id, "%s: %s to %s", event_name(event), state_name(s->state), state_name((enum state)next));
+    s->state = (enum state)next;
+    int stage = stage_of_state(s->state);
+    if (stage >= 0 && s->judgement) {
+        s->judgement->stage = stage;
+        s->judgement->entered_ns = clock_monotonic_ns();
+        s->judgement->started_ns = s->judgement->entered_ns;
+        f->stages[stage].entered++;
+    }
+}
+
+/* --- judgements --- */
+
+static int
+read_request(struct judgement *j, struct error *err)
+{
+    struct json_fault fault;
+    const char *until, *seed;
+
+    j->request = json_loads(j->row.request ? j->row.request : "", 0, NULL);
+    j->entry = json_string_value(json_object_get(j->request, "entry_point"));
+    until = json_string_value(json_object_get(j->request, "until"));
+    seed = json_string_value(json_object_get(j->request, "seed"));
+    if (!j->entry || !seed || policy_read(json_object_get(j->request, "policy"), "", &j->policy, &fault) != 0 ||
+        reward_spec_read(json_object_get(j->request, "reward"), "", &j->reward, &fault) != 0)
+        return error_set(err, ERR_STORE, "the stored request of %s cannot be read", j->row.id);
+    j->until = until ? stage_find(until) : -1;
+    j->seed = strtoull(seed, NULL, 16);
+    j->policy_json = policy_json(&j->policy);
+    j->flags = json_deep_copy(json_object_get(j->request, "flags"));
+    if (!j->flags)
+        j->flags = json_array();
+    return 0;
+}
+
+int
+judgement_new(struct submission *s, struct error *err)
+{
+    struct funnel *f = s->funnel;
+    struct judgement *j = calloc(1, sizeof(*j));
+
+    if (!j)
+        return error_set(err, ERR_NOMEM, "no memory to judge %s", s->id);
+    j->stage = j->passed = j->failed_stage = -1;
+    int rc = store_get_submission(f->store, s->id, &j->row, err);
+    memcpy(j->row.id, s->id, sizeof(j->row.id));
+    if (rc == 0)
+        rc = read_request(j, err);
+    if (rc == 0)
+        rc = store_get_task(f->store, j->row.task_id, &j->task, err);
+    if (rc == 0)
+        rc = store_get_source(f->store, j->row.source_hash, &j->source, err);
+    s->judgement = j;
+    return rc;
+}
+
+void
+judgement_free(struct funnel *f, struct judgement *j)
+{
+    if (!j)
+        return;
+    assert(!j->child && !j->lane);
+    if (j->cache[0])
+        scratch_remove(f->loop, j->cache);
+    submission_row_release(&j->row);
+    task_row_release(&j->task);
+    buffer_release(&j->source);
+    buffer_release(&j->log);
+    json_t *const owned[] = {j->request, j->policy_json, j->error, j->flags,  j->kernels, j->compiled,
+                             j->claim,   j->tiny,        j->full,  j->timing, j->env,     j->result};
+    for (size_t i = 0; i < ARRAY_LEN(owned); i++)
+        json_decref(owned[i]);
+    free(j->generality);
+    free(j->verdict);
+    free(j);
+}
+
+void
+judgement_fail(struct judgement *j, int stage, const char *class_, json_t *error, const char *format, ...)
+{
+    va_list args;
+
+    if (j->failed_stage >= 0)
+        return;
+    j->failed_stage = stage;
+    snprintf(j->class_, sizeof(j->class_), "%s", class_);
+    j->error = json_incref(error);
+    va_start(args, format);
+    vsnprintf(j->text, sizeof(j->text), format, args);
+    va_end(args);
+}
+
+/* --- the end --- */
+
+static void
+count_class(struct funnel *f, const char *class_)
+{
+    for (size_t i = 0; i < ARRAY_LEN(f->classes); i++) {
+        if (!f->classes[i].name[0])
+            snprintf(f->classes[i].name, sizeof(f->classes[i].name), "%s", class_);
+        if (strcmp(f->classes[i].name, class_) == 0) {
+            f->classes[i].n++;
+            return;
+        }
+    }
+}
+
+static void
+count_finish(struct funnel *f)
+{
+    int64_t now = clock_monotonic_ns();
+    double gap_s = (double)(now - f->last_finish_ns) / 1e9;
+
+    /* A pause with nothing to do says nothing about how long work takes. */
+    if (f->last_finish_ns && gap_s < 60)
+        f->service_s = f->service_s > 0 ? 0.9 * f->service_s + 0.1 * gap_s : gap_s;
+    f->last_finish_ns = now;
+    f->finished++;
+}
+
+/* Durable. Nobody will find it in memory any more, then those who wait are told. */
+static void
+forget(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+    struct group *g = s->group;
+
+    HASH_DEL(f->submissions, s);
+    judgement_free(f, s->judgement);
+    s->judgement = NULL;
+    waits_notify(&s->waits);
+    free(s);
+    if (g)
+        group_finished_one(f, g);
+}
+
+static void record(struct submission *s);
+
+static void
+recorded_cb(void *arg, int code, const struct error *err)
+{
+    struct submission *s = arg;
+    struct funnel *f = s->funnel;
+
+    if (code == 0) {
+        forget(s);
+    } else {
+        log_error(s->id, "its verdict is not stored yet: %s", err->text);
+        DL_APPEND(f->unrecorded, s);
+        if (!uv_is_active((uv_handle_t *)&f->record_timer))
+            uv_timer_start(&f->record_timer, record_timer_cb, RECORD_RETRY_MS, 0);
+    }
+    funnel_written(f);
+}
+
+void
+record_timer_cb(uv_timer_t *timer)
+{
+    struct funnel *f = timer->data;
+    struct submission *s, *next, *list = f->unrecorded;
+
+    f->unrecorded = NULL;
+    DL_FOREACH_SAFE (list, s, next) {
+        DL_DELETE(list, s);
+        record(s);
+    }
+}
+
+static void
+record(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+    struct judgement *j = s->judgement;
+    struct error err = {0};
+
+    f->writes++;
+    if (store_finish_submission(f->store, &j->row, j->log.data, j->log.size, recorded_cb, s, &err) != 0)
+        recorded_cb(s, err.code, &err);
+}
+
+/* What the row of a finished submission says. */
+static void
+fill_row(struct submission *s)
+{
+    struct judgement *j = s->judgement;
+    bool is_cancelled = s->state == STATE_CANCELLED;
+
+    j->row.state = is_cancelled ? SUBMISSION_CANCELLED : SUBMISSION_DONE;
+    j->row.attempts = s->attempts;
+    j->row.finished_ms = clock_wall_ms();
+    j->row.reward = verdict_reward(j, is_cancelled);
+    free(j->row.stage);
+    const char *stage = verdict_stage(j);
+    j->row.stage = stage ? strdup(stage) : NULL;
+    free(j->row.class_);
+    j->row.class_ = is_cancelled ? NULL : strdup(j->failed_stage >= 0 ? j->class_ : "ok");
+    free(j->row.verdict);
+    json_t *verdict = verdict_json(s);
+    j->row.verdict = verdict ? json_dumps(verdict, JSON_COMPACT) : NULL;
+    json_decref(verdict);
+}
+
+void
+submission_conclude(struct submission *s, enum event event)
+{
+    struct funnel *f = s->funnel;
+    struct judgement *j = s->judgement;
+
+    submission_move(s, event);
+    if (j->log_lost > 0)
+        buffer_printf(&j->log, "\n[output truncated: %lld bytes more were not kept]\n", (long long)j->log_lost);
+    fill_row(s);
+    count_class(f, j->row.class_ ? j->row.class_ : "cancelled");
+    count_finish(f);
+    log_info(s->id, "%s%s%s, reward %.4g", j->row.class_ ? j->row.class_ : "cancelled", j->row.stage ? " at " : "",
+             j->row.stage ? j->row.stage : "", j->row.reward);
+    record(s);
+    scheduler_kick(f);
+}
+
+static void
+returned_cb(void *arg, int code, const struct error *err)
+{
+    struct funnel *f = arg;
+    /* It stays "running" in the store; a restart takes it up as well. */
+    if (code != 0)
+        log_warn(NULL, "a submission put back to the queue is not stored as such: %s", err->text);
+    funnel_written(f);
+}
+
+void
+submission_return(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+    struct error err = {0};
+
+    submission_move(s, EVENT_RETURN);
+    judgement_free(f, s->judgement);
+    s->judgement = NULL;
+    s->is_returned = false;
+    s->queued_ns = clock_monotonic_ns();
+    f->returned++;
+    f->writes++;
+    if (store_requeue_submission(f->store, s->id, returned_cb, f, &err) != 0)
+        returned_cb(f, err.code, &err);
+    list_add(&f->queue[s->priority], s, true);
+    scheduler_kick(f);
+}

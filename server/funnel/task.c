@@ -1,0 +1,342 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "server/funnel/private.h"
+
+/*
+ * A task is run once in a worker before it is taken up, so that nobody waits
+ * for verdicts on a reference that does not run. Requests for the same task
+ * that come meanwhile wait for the same registration.
+ */
+
+#define WAITING_MAX 256
+
+struct asker {
+    struct asker *prev, *next;
+    funnel_answer_cb *cb;
+    void *arg;
+};
+
+struct registration {
+    UT_hash_handle hh;
+    struct registration *prev, *next; /* while it waits for a lane */
+    struct funnel *funnel;
+    struct task_row row; /* owns its strings */
+    json_t *cases;
+    struct asker *askers;
+    int losses;
+};
+
+/* --- known tasks --- */
+
+static void
+remember(struct funnel *f, const char *id)
+{
+    struct known_task *t;
+
+    HASH_FIND_STR(f->known_tasks, id, t);
+    if (t || !(t = calloc(1, sizeof(*t))))
+        return;
+    snprintf(t->id, sizeof(t->id), "%s", id);
+    HASH_ADD_STR(f->known_tasks, id, t);
+}
+
+void
+task_forget_known(struct funnel *f)
+{
+    struct known_task *t, *next;
+    HASH_ITER (hh, f->known_tasks, t, next) {
+        HASH_DEL(f->known_tasks, t);
+        free(t);
+    }
+}
+
+/* 0, ERR_NOTFOUND or ERR_STORE. */
+static int
+look_up(struct funnel *f, const char *id, struct error *err)
+{
+    struct known_task *t;
+    struct task_row row = {0};
+
+    HASH_FIND_STR(f->known_tasks, id, t);
+    if (t)
+        return 0;
+    int rc = store_get_task(f->store, id, &row, err);
+    if (rc == 0)
+        remember(f, id);
+    task_row_release(&row);
+    return rc;
+}
+
+struct by_name {
+    int n;
+    char *id;
+};
+
+static bool
+by_name_cb(void *arg, const struct task_row *row)
+{
+    struct by_name *found = arg;
+    if (found->n++ == 0)
+        snprintf(found->id, HASH_TEXT_SIZE, "%s", row->id);
+    return true;
+}
+
+enum funnel_refusal
+task_find(struct funnel *f, const char *name, char id[HASH_TEXT_SIZE], struct json_fault *fault)
+{
+    struct by_name found = {.id = id};
+    struct error err = {0};
+
+    if (strncmp(name, "sha256:", 7) == 0) {
+        int rc = strlen(name) < HASH_TEXT_SIZE ? look_up(f, name, &err) : ERR_NOTFOUND;
+        snprintf(id, HASH_TEXT_SIZE, "%s", name);
+        found.n = rc == 0;
+        if (rc != 0 && rc != ERR_NOTFOUND) {
+            json_refuse(fault, "/task", "%s", err.text);
+            return FUNNEL_UNAVAILABLE;
+        }
+    } else if (store_list_tasks(f->store, name, NULL, 2, by_name_cb, &found, &err) != 0) {
+        json_refuse(fault, "/task", "%s", err.text);
+        return FUNNEL_UNAVAILABLE;
+    }
+    if (found.n > 1) {
+        json_refuse(fault, "/task", "more than one task is called \"%.80s\"; give its id", name);
+        return FUNNEL_BAD;
+    }
+    if (found.n == 0)
+        json_refuse(fault, "/task", "there is no task \"%.80s\"", name);
+    return found.n == 1 ? FUNNEL_OK : FUNNEL_NO_TASK;
+}
+
+/* --- registering --- */
+
+static void
+registration_free(struct registration *r)
+{
+    task_row_release(&r->row);
+    json_decref(r->cases);
+    free(r);
+}
+
+/* Everybody who asked hears the same; the registration is over. */
+static void
+answer_all(struct registration *r, const struct funnel_answer *answer)
+{
+    struct asker *a, *next, *askers = r->askers;
+    struct funnel *f = r->funnel;
+
+    HASH_DEL(f->registrations, r);
+    registration_free(r);
+    DL_FOREACH_SAFE (askers, a, next) {
+        a->cb(a->arg, answer);
+        free(a);
+    }
+    funnel_check_drained(f);
+}
+
+static void
+refuse(struct registration *r, enum funnel_refusal refusal, const char *text, char *detail)
+{
+    struct funnel_answer answer = {.refusal = refusal, .retry_after_s = funnel_retry_after(r->funnel), .detail = detail};
+
+    json_refuse(&answer.fault, "/reference", "%s", text);
+    answer_all(r, &answer);
+}
+
+static void
+stored_cb(void *arg, int code, const struct error *err)
+{
+    struct registration *r = arg;
+    struct funnel *f = r->funnel;
+    struct funnel_answer answer = {.refusal = FUNNEL_OK, .is_new = true};
+
+    if (code == 0) {
+        snprintf(answer.id, sizeof(answer.id), "%s", r->row.id);
+        remember(f, r->row.id);
+        log_info(r->row.id, "task registered: %s", r->row.name);
+        answer_all(r, &answer);
+    } else {
+        refuse(r, FUNNEL_UNAVAILABLE, err->text, NULL);
+    }
+    funnel_written(f);
+}
+
+/* The entry point that was found goes with the task. */
+static int
+take_spec(struct registration *r, const struct buffer *text)
+{
+    AUTO_JSON json_t *spec = json_loadb(text->data ? text->data : "", text->size, JSON_ALLOW_NUL, NULL);
+    const char *entry = json_string_value(json_object_get(spec, "entry_point"));
+
+    if (!json_is_object(spec))
+        return ERR_PROTOCOL;
+    if (!r->row.entry_point)
+        r->row.entry_point = strdup(entry ? entry : "Model");
+    if (!r->row.name)
+        r->row.name = strdup(r->row.entry_point ? r->row.entry_point : "");
+    r->row.spec = strdup(text->data);
+    return r->row.spec && r->row.entry_point && r->row.name ? 0 : ERR_NOMEM;
+}
+
+static void
+registered_cb(void *arg, const struct buffer *spec, json_t *error)
+{
+    struct registration *r = arg;
+    struct funnel *f = r->funnel;
+    struct error err = {0};
+
+    if (error) {
+        const char *text = json_string_value(json_object_get(error, "text"));
+        const char *type = json_string_value(json_object_get(error, "type"));
+        char why[128];
+        snprintf(why, sizeof(why), "the reference does not run: %.80s", type ? type : "no reason given");
+        AUTO_FREE char *detail = text ? strdup(text) : NULL;
+        refuse(r, FUNNEL_UNRUNNABLE, why, detail);
+    } else if (!spec && ++r->losses < f->config->max_attempts && !f->is_draining) {
+        DL_PREPEND(f->waiting, r);
+    } else if (!spec) {
+        refuse(r, f->is_draining ? FUNNEL_UNAVAILABLE : FUNNEL_UNRUNNABLE,
+               "the worker was lost each time it ran the reference", NULL);
+    } else if (take_spec(r, spec) != 0) {
+        refuse(r, FUNNEL_UNAVAILABLE, "the worker's answer cannot be read", NULL);
+    } else {
+        r->row.created_ms = clock_wall_ms();
+        f->writes++;
+        if (store_add_task(f->store, &r->row, stored_cb, r, &err) != 0)
+            stored_cb(r, err.code, &err);
+    }
+}
+
+bool
+task_give_lane(struct funnel *f, struct lane *l)
+{
+    struct registration *r = f->waiting;
+    struct error err = {0};
+
+    if (!r)
+        return false;
+    DL_DELETE(f->waiting, r);
+    const struct lane_registration job = {.task_id = r->row.id, .entry = r->row.entry_point, .source = r->row.reference,
+                                          .source_size = r->row.reference_size,
+                                          .dynamic_shapes = r->row.dynamic_shapes, .cases = r->cases};
+    if (lane_register(l, &job, registered_cb, r, &err) != 0)
+        refuse(r, FUNNEL_UNAVAILABLE, err.text, NULL);
+    return true;
+}
+
+int64_t
+task_registering(const struct funnel *f)
+{
+    return (int64_t)HASH_COUNT(f->registrations);
+}
+
+void
+task_refuse_all(struct funnel *f)
+{
+    struct registration *r, *next;
+
+    DL_FOREACH_SAFE (f->waiting, r, next) {
+        DL_DELETE(f->waiting, r);
+        refuse(r, FUNNEL_UNAVAILABLE, "the daemon stops", NULL);
+    }
+}
+
+static char *
+copy_text(json_t *text)
+{
+    size_t size = json_string_length(text);
+    char *out = malloc(size + 1);
+
+    if (out) {
+        memcpy(out, json_string_value(text), size);
+        out[size] = '\0';
+    }
+    return out;
+}
+
+static struct registration *
+registration_new(struct funnel *f, const struct task_request *t)
+{
+    struct registration *r = calloc(1, sizeof(*r));
+
+    if (!r)
+        return NULL;
+    r->funnel = f;
+    r->cases = json_incref(t->cases);
+    r->row.level = (int)t->level;
+    r->row.dynamic_shapes = t->dynamic_shapes;
+    r->row.name = t->name ? strdup(t->name) : NULL;
+    r->row.entry_point = t->entry ? strdup(t->entry) : NULL;
+    r->row.reference = copy_text(t->reference);
+    r->row.reference_size = json_string_length(t->reference);
+    r->row.metadata = t->metadata ? json_dumps(t->metadata, JSON_COMPACT) : NULL;
+    snprintf(r->row.id, sizeof(r->row.id), "%s", t->id);
+    if (!r->row.reference || (t->name && !r->row.name) || (t->entry && !r->row.entry_point)) {
+        registration_free(r);
+        return NULL;
+    }
+    HASH_ADD(hh, f->registrations, row.id, strlen(r->row.id), r);
+    DL_APPEND(f->waiting, r);
+    return r;
+}
+
+static void
+answer_now(struct funnel *f, enum funnel_refusal refusal, const char *text, const char *id, funnel_answer_cb *cb, void *arg)
+{
+    struct funnel_answer answer = {.refusal = refusal, .retry_after_s = funnel_retry_after(f)};
+
+    json_refuse(&answer.fault, "", "%s", text);
+    if (id)
+        snprintf(answer.id, sizeof(answer.id), "%s", id);
+    cb(arg, &answer);
+}
+
+void
+task_ensure(struct funnel *f, const struct task_request *t, funnel_answer_cb *cb, void *arg)
+{
+    struct registration *r = NULL;
+    struct error err = {0};
+
+    int rc = look_up(f, t->id, &err);
+    if (rc == 0) {
+        answer_now(f, FUNNEL_OK, "", t->id, cb, arg);
+        return;
+    }
+    if (rc != ERR_NOTFOUND || f->is_draining) {
+        answer_now(f, FUNNEL_UNAVAILABLE, f->is_draining ? "the daemon is draining" : err.text, NULL, cb, arg);
+        return;
+    }
+    HASH_FIND(hh, f->registrations, t->id, strlen(t->id), r);
+    if (!r && HASH_COUNT(f->registrations) >= WAITING_MAX) {
+        answer_now(f, FUNNEL_FULL, "too many tasks wait for their registration", NULL, cb, arg);
+        return;
+    }
+    struct asker *a = calloc(1, sizeof(*a));
+    if (!a || (!r && !(r = registration_new(f, t)))) {
+        free(a);
+        answer_now(f, FUNNEL_UNAVAILABLE, "no memory", NULL, cb, arg);
+        return;
+    }
+    a->cb = cb;
+    a->arg = arg;
+    DL_APPEND(r->askers, a);
+    scheduler_kick(f);
+}
+
+void
+funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
+{
+    struct funnel_answer answer = {.retry_after_s = funnel_retry_after(f)};
+    struct task_request request;
+
+    answer.refusal = task_request_read(body, "", true, &request, &answer.fault);
+    if (answer.refusal != FUNNEL_OK)
+        cb(arg, &answer);
+    else
+        task_ensure(f, &request, cb, arg);
+}

@@ -1,0 +1,385 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/statistics.h"
+#include "server/funnel/private.h"
+
+/*
+ * The answer, as it is sent and stored. Every number here comes from a process
+ * that never ran the candidate; what is not known is null.
+ */
+
+#define TRIM 0.1
+#define BOOTSTRAP_SEED 1 /* the same samples give the same interval */
+
+static json_t *
+real_or_null(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *
+text_or_null(const char *text)
+{
+    return text && *text ? json_string(text) : json_null();
+}
+
+static json_t *
+get_or_null(json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    return value ? json_incref(value) : json_null();
+}
+
+static double
+number(json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* --- timing --- */
+
+struct timing {
+    bool is_measured;
+    size_t n;
+    double *reference, *candidate; /* milliseconds */
+    struct stats_speedup speedup;
+};
+
+static void
+timing_release(struct timing *t)
+{
+    free(t->reference);
+    free(t->candidate);
+}
+
+static double *
+samples_ms(json_t *array, size_t n)
+{
+    double *out = n ? calloc(n, sizeof(*out)) : NULL;
+
+    for (size_t i = 0; out && i < n; i++) {
+        out[i] = json_number_value(json_array_get(array, i)) / 1e6;
+        if (!(out[i] > 0)) {
+            free(out);
+            return NULL;
+        }
+    }
+    return out;
+}
+
+/* From raw samples; those that make no sense are none. */
+static void
+read_timing(const struct judgement *j, struct timing *t)
+{
+    json_t *reference = json_object_get(j->timing, "reference_ns"), *candidate = json_object_get(j->timing, "candidate_ns");
+    const char *outcome = json_string_value(json_object_get(j->timing, "outcome"));
+    size_t n = json_array_size(reference);
+
+    *t = (struct timing){.speedup = {NAN, NAN, NAN, NAN}};
+    if (n == 0 || n != json_array_size(candidate))
+        return;
+    t->n = n;
+    t->reference = samples_ms(reference, n);
+    t->candidate = samples_ms(candidate, n);
+    if (!t->reference || !t->candidate || stats_paired_speedup(t->reference, t->candidate, n, BOOTSTRAP_SEED, &t->speedup) != 0)
+        t->n = 0;
+    t->is_measured = t->n > 0 && outcome && strcmp(outcome, "measured") == 0 &&
+                     j->stages[STAGE_TIMING].outcome == OUTCOME_PASS;
+}
+
+static const char *
+why_untimed(const struct judgement *j)
+{
+    const char *why = json_string_value(json_object_get(j->timing, "why"));
+    if (why)
+        return why;
+    if (j->stages[STAGE_TIMING].outcome == OUTCOME_FAIL)
+        return "it failed while it was timed";
+    if (j->failed_stage >= 0)
+        return "it failed before";
+    return "it was not asked for";
+}
+
+static json_t *
+timing_json(const struct judgement *j, const struct timing *t)
+{
+    const char *outcome = json_string_value(json_object_get(j->timing, "outcome"));
+    bool has = t->n > 0;
+
+    if (!outcome || j->stages[STAGE_TIMING].outcome == OUTCOME_NONE)
+        outcome = "skipped";
+    json_t *out = json_pack("{s:s, s:o, s:o, s:o, s:o}", "outcome", outcome, "why",
+                            t->is_measured ? json_null() : json_string(why_untimed(j)), "method",
+                            get_or_null(j->timing, "method"), "warmup", get_or_null(j->timing, "warmup"), "trials",
+                            get_or_null(j->timing, "trials"));
+    json_object_set_new(out, "reference_ms", real_or_null(has ? stats_median(t->reference, t->n) : NAN));
+    json_object_set_new(out, "candidate_ms", real_or_null(has ? stats_median(t->candidate, t->n) : NAN));
+    json_object_set_new(out, "reference_trimmed_ms", real_or_null(has ? stats_trimmed_mean(t->reference, t->n, TRIM) : NAN));
+    json_object_set_new(out, "candidate_trimmed_ms", real_or_null(has ? stats_trimmed_mean(t->candidate, t->n, TRIM) : NAN));
+    json_object_set_new(out, "speedup", real_or_null(t->speedup.speedup));
+    json_object_set_new(out, "speedup_lo", real_or_null(t->speedup.lo));
+    json_object_set_new(out, "speedup_hi", real_or_null(t->speedup.hi));
+    json_object_set_new(out, "speedup_trimmed", real_or_null(t->speedup.speedup_trimmed));
+    json_object_set_new(out, "empty_ms", real_or_null(number(j->timing, "empty_ns") / 1e6));
+    json_object_set_new(out, "events_reference_ms", real_or_null(number(j->timing, "events_reference_ns") / 1e6));
+    json_object_set_new(out, "events_candidate_ms", real_or_null(number(j->timing, "events_candidate_ns") / 1e6));
+    json_object_set_new(out, "clocks", get_or_null(j->timing, "clocks"));
+    json_object_set_new(out, "reference_ns", get_or_null(j->timing, "reference_ns"));
+    json_object_set_new(out, "candidate_ns", get_or_null(j->timing, "candidate_ns"));
+    return out;
+}
+
+/* --- components and reward --- */
+
+static json_t *
+correctness_of(const struct judgement *j)
+{
+    return j->full && json_object_get(j->full, "cases") ? j->full : j->tiny;
+}
+
+static double
+share(double part, double whole)
+{
+    return whole > 0 ? part / whole : NAN;
+}
+
+static void
+fill_components(const struct judgement *j, const struct timing *t, struct reward_components *c)
+{
+    json_t *detail = correctness_of(j);
+    bool is_ok = j->failed_stage < 0;
+
+    reward_components_init(c);
+    c->extracted = j->failed_stage != STAGE_NSTAGES;
+    c->valid = j->stages[STAGE_AST].outcome == OUTCOME_PASS;
+    c->compiled = j->stages[STAGE_COMPILE].outcome == OUTCOME_PASS;
+    c->correct = j->stages[STAGE_FULL].outcome == OUTCOME_PASS && (is_ok || j->failed_stage > STAGE_FULL) &&
+                 strcmp(j->class_, "hack") != 0;
+    c->hack = strcmp(j->class_, "hack") == 0;
+    c->timed = t->is_measured && is_ok;
+    if (t->is_measured) {
+        c->speedup = t->speedup.speedup;
+        c->speedup_lo = t->speedup.lo;
+        c->speedup_hi = t->speedup.hi;
+    }
+    c->peak_mem_ratio = share(number(detail, "peak_bytes"), number(detail, "reference_peak_bytes"));
+    c->cases_passed = share(number(detail, "passed"), (double)json_array_size(json_object_get(detail, "cases")));
+    if (j->full && j->stages[STAGE_FULL].of > 0)
+        c->cases_passed = share(j->stages[STAGE_FULL].done, j->stages[STAGE_FULL].of);
+}
+
+static void
+fill_input(const struct judgement *j, bool is_cancelled, const struct timing *t, struct reward_input *in)
+{
+    static const enum reward_stage passed[] = {REWARD_AST, REWARD_COMPILE, REWARD_TINY, REWARD_FULL, REWARD_TIMING};
+    _Static_assert(ARRAY_LEN(passed) == STAGE_NSTAGES, "one for each stage");
+
+    *in = (struct reward_input){.passed = j->passed >= 0 ? passed[j->passed] : REWARD_NOTHING};
+    fill_components(j, t, &in->components);
+    in->has_failed = j->failed_stage >= 0;
+    if (j->failed_stage >= 0 && j->failed_stage < STAGE_NSTAGES && j->stages[j->failed_stage].of > 0)
+        in->partial = fmin(1, (double)j->stages[j->failed_stage].done / j->stages[j->failed_stage].of);
+    in->is_hack = strcmp(j->class_, "hack") == 0 || strcmp(j->class_, "policy") == 0;
+    in->is_masked = is_cancelled || strcmp(j->class_, "infra") == 0;
+}
+
+double
+verdict_reward(const struct judgement *j, bool is_cancelled)
+{
+    struct reward_input in;
+    struct timing t;
+
+    read_timing(j, &t);
+    fill_input(j, is_cancelled, &t, &in);
+    timing_release(&t);
+    return reward_compute(&j->reward, &in);
+}
+
+/* --- the parts of the answer --- */
+
+static json_t *
+correctness_json(const struct judgement *j)
+{
+    json_t *detail = correctness_of(j);
+
+    if (!detail)
+        return json_null();
+    int stage = detail == j->full ? STAGE_FULL : STAGE_TINY;
+    return json_pack("{s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "stage", stage_name((enum stage)stage), "cases",
+                     j->stages[stage].of, "passed", j->stages[stage].done, "first_mismatch",
+                     get_or_null(detail, "first_mismatch"), "max_abs", get_or_null(detail, "max_abs"), "max_rel",
+                     get_or_null(detail, "max_rel"), "peak_bytes", get_or_null(detail, "peak_bytes"),
+                     "reference_peak_bytes", get_or_null(detail, "reference_peak_bytes"), "results",
+                     get_or_null(detail, "cases"));
+}
+
+static const char *
+why_skipped(const struct judgement *j, int stage)
+{
+    json_t *const details[STAGE_NSTAGES] = {[STAGE_TINY] = j->tiny, [STAGE_FULL] = j->full, [STAGE_TIMING] = j->timing};
+
+    if (j->stages[stage].why)
+        return j->stages[stage].why;
+    const char *why = json_string_value(json_object_get(details[stage], "why"));
+    return why ? why : stage == STAGE_TINY ? j->generality : NULL;
+}
+
+static json_t *
+stages_json(const struct judgement *j)
+{
+    static const char *const names[] = {NULL, "pass", "fail", "skip"};
+    json_t *out = json_array();
+
+    for (int i = 0; i < STAGE_NSTAGES; i++) {
+        const struct stage_record *r = &j->stages[i];
+        if (r->outcome == OUTCOME_NONE)
+            continue;
+        json_t *item = json_pack("{s:s, s:s, s:o, s:f, s:f, s:i, s:i}", "stage", stage_name((enum stage)i), "outcome",
+                                 names[r->outcome], "class", text_or_null(r->class_), "wait_ms", r->wait_ms, "run_ms",
+                                 r->run_ms, "done", r->done, "of", r->of);
+        if (r->outcome == OUTCOME_SKIP)
+            json_object_set_new(item, "why", text_or_null(why_skipped(j, i)));
+        json_array_append_new(out, item);
+    }
+    return out;
+}
+
+static void
+feedback_ok(const struct judgement *j, const struct timing *t, char *out, size_t size)
+{
+    const char *passed = j->passed >= 0 ? stage_name((enum stage)j->passed) : "nothing";
+
+    if (t->is_measured)
+        snprintf(out, size, "Correct in all %d cases, and %.3g times as fast as the reference (%.4g ms for %.4g ms; 95%% interval %.3g to %.3g).",
+                 j->stages[STAGE_FULL].of, t->speedup.speedup, stats_median(t->candidate, t->n),
+                 stats_median(t->reference, t->n), t->speedup.lo, t->speedup.hi);
+    else if (j->stages[STAGE_FULL].outcome == OUTCOME_PASS)
+        snprintf(out, size, "Correct in all %d cases. Not timed: %.200s.", j->stages[STAGE_FULL].of, why_untimed(j));
+    else if (j->stages[STAGE_FULL].outcome == OUTCOME_SKIP)
+        snprintf(out, size, "Passed %s; full was skipped: %.200s.", passed,
+                 why_skipped(j, STAGE_FULL) ? why_skipped(j, STAGE_FULL) : "no reason is known");
+    else
+        snprintf(out, size, "Passed everything up to %s, where it was asked to stop.", passed);
+}
+
+static json_t *
+feedback_json(const struct judgement *j, const struct timing *t, bool is_cancelled)
+{
+    char text[sizeof(j->text) + 64];
+
+    if (is_cancelled)
+        return json_pack("{s:n, s:s}", "class", "text", "Cancelled before there was a verdict.");
+    if (j->failed_stage >= 0)
+        snprintf(text, sizeof(text), "%s", j->text);
+    else
+        feedback_ok(j, t, text, sizeof(text));
+    /* A text cut in the middle of a character is no JSON string. */
+    json_t *value = json_string(text);
+    for (size_t n = strlen(text); !value && n > 0; value = json_string(text))
+        text[--n] = '\0';
+    return json_pack("{s:s, s:o}", "class", j->failed_stage >= 0 ? j->class_ : "ok", "text", value);
+}
+
+static json_t *
+time_or_null(int64_t wall_ms)
+{
+    char text[CLOCK_TEXT_SIZE];
+
+    if (wall_ms <= 0)
+        return json_null();
+    clock_text(wall_ms, text);
+    return json_string(text);
+}
+
+static json_t *
+failed_at(const struct judgement *j)
+{
+    if (j->failed_stage < 0)
+        return json_null();
+    return json_string(j->failed_stage == STAGE_NSTAGES ? "extract" : stage_name((enum stage)j->failed_stage));
+}
+
+const char *
+verdict_stage(const struct judgement *j)
+{
+    if (j->failed_stage == STAGE_NSTAGES)
+        return "extract";
+    return j->stage >= 0 ? stage_name((enum stage)j->stage) : NULL;
+}
+
+static const char *
+state_shown(const struct submission *s)
+{
+    if (s->state == STATE_CANCELLED)
+        return "cancelled";
+    if (s->state == STATE_QUEUED)
+        return "queued";
+    /* Done counts once it is durable; until then a caller has nothing to rely on. */
+    return s->state == STATE_DONE && s->judgement && s->judgement->row.finished_ms ? "done" : "running";
+}
+
+static void
+set_outcome(json_t *out, const struct submission *s, const struct timing *t, const struct reward_input *in)
+{
+    const struct judgement *j = s->judgement;
+    bool is_final = state_is_final(s->state);
+    bool is_cancelled = s->state == STATE_CANCELLED;
+
+    json_object_set_new(out, "class", !is_final || is_cancelled ? json_null()
+                                                                : json_string(j->failed_stage >= 0 ? j->class_ : "ok"));
+    json_object_set_new(out, "reward", is_final ? real_or_null(reward_compute(&j->reward, in)) : json_null());
+    json_object_set_new(out, "reward_spec", reward_spec_json(&j->reward));
+    json_object_set(out, "flags", j->flags);
+    json_object_set_new(out, "generality", text_or_null(j->generality));
+    json_object_set_new(out, "components", is_final ? reward_components_json(&in->components) : json_null());
+    json_object_set_new(out, "correctness", correctness_json(j));
+    json_object_set_new(out, "timing", is_final && !is_cancelled ? timing_json(j, t) : json_null());
+    json_object_set_new(out, "stages", stages_json(j));
+    json_object_set_new(out, "feedback", is_final ? feedback_json(j, t, is_cancelled) : json_null());
+}
+
+json_t *
+verdict_json(const struct submission *s)
+{
+    const struct judgement *j = s->judgement;
+    struct reward_input in;
+    struct timing t;
+
+    read_timing(j, &t);
+    fill_input(j, s->state == STATE_CANCELLED, &t, &in);
+    json_t *out = json_pack(
+        "{s:s, s:o, s:o, s:s, s:o, s:s, s:o, s:o, s:o}", "id", s->id, "group", text_or_null(j->row.group_id), "group_index",
+        *j->row.group_id ? json_integer(j->row.group_index) : json_null(), "task", j->row.task_id, "task_name",
+        text_or_null(j->task.name), "state", state_shown(s), "stage",
+        text_or_null(verdict_stage(j)), "passed_stage",
+        j->passed >= 0 ? json_string(stage_name((enum stage)j->passed)) : json_null(), "failed_at", failed_at(j));
+    if (!out) {
+        timing_release(&t);
+        return NULL;
+    }
+    set_outcome(out, s, &t, &in);
+    timing_release(&t);
+    json_object_set_new(out, "error", j->error ? json_incref(j->error) : json_null());
+    json_object_set_new(out, "kernels", j->compiled ? json_incref(j->compiled) : json_array());
+    json_object_set_new(out, "env", j->env ? json_incref(j->env) : json_null());
+    json_object_set_new(out, "policy", json_string(j->policy.name));
+    json_object_set_new(out, "policy_on", policy_parts_json(&j->policy));
+    json_object_set_new(out, "until", get_or_null(j->request, "until"));
+    json_object_set_new(out, "seed", state_is_final(s->state) ? get_or_null(j->request, "seed") : json_null());
+    json_object_set_new(out, "entry_point", get_or_null(j->request, "entry_point"));
+    json_object_set_new(out, "source", json_string(j->row.source_hash));
+    json_object_set_new(out, "client", text_or_null(j->row.client));
+    json_object_set_new(out, "priority", json_string(s->priority == PRIORITY_BATCH ? "batch" : "interactive"));
+    json_object_set_new(out, "metadata", get_or_null(j->request, "metadata"));
+    json_object_set_new(out, "cache", json_string("miss"));
+    json_object_set_new(out, "attempts", json_integer(s->attempts));
+    json_object_set_new(out, "created", time_or_null(j->row.created_ms));
+    json_object_set_new(out, "finished", time_or_null(state_is_final(s->state) ? j->row.finished_ms : 0));
+    return out;
+}
