@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define TREE_MAX 512 /* processes below one child that are frozen with it; more than its limit allows */
+#define STOP_POLL_US 20
 #define STOP_WAIT_NS (1000 * 1000 * 1000)
 
 #ifndef SYS_close_range
@@ -305,6 +306,8 @@ harness_stop(int pidfd)
         stopped = tree.n;
         if (stopped == before && moving_in(&tree) == 0)
             return stopped;
+        if (stopped == before)
+            usleep(STOP_POLL_US); /* a thread stops on its own core, which may be this one */
     } while (harness_now_ns() < until);
     return harness_fail(ETIMEDOUT, "%d processes were not all still after %d ms", stopped,
                         STOP_WAIT_NS / 1000000);
