@@ -90,7 +90,9 @@ static const struct setting table[] = {
     { "uid_count", NUMBER, "uids", "1024", 1, 1000000, FIELD(uid_count), false,
       "how many user ids there are from uid_first on" },
     { "sandbox_require", TEXT, "LAYERS", "no_new_privs,seccomp,uid", 0, 0, FIELD(sandbox_require), false,
-      "layers of the sandbox, separated by commas, without which the daemon does not start" },
+      "layers of the sandbox, separated by commas, without which the daemon does not start; uid is met by a "
+      "user "
+      "namespace too" },
     { "connections", NUMBER, "connections", "4096", 8, 1000000, FIELD(connections), false,
       "most HTTP connections at once, long polls among them" },
     { "wait_limit_s", NUMBER, "seconds", "300", 0, 86400, FIELD(wait_limit_s), true,

@@ -86,20 +86,13 @@ function figure(name, value) {
   return make("div", { class: "figure" }, make("b", { text }), make("span", { text: words(name) }));
 }
 
-function flatten(object, into, prefix) {
-  for (const [name, value] of Object.entries(object || {})) {
-    if (isNumber(value)) into.push([(prefix ? prefix + " " : "") + name, value]);
-    else if (value && typeof value === "object" && !Array.isArray(value)) flatten(value, into, name);
-  }
-  return into;
-}
-
 function card(item) {
   const titled = ["name", "kind", "id", "device"].find((key) => item[key]);
   const stated = ["state", "mode"].find((key) => item[key]);
   const title = titled ? String(item[titled]) : "worker";
   const state = stated ? String(item[stated]) : "";
-  const facts = Object.entries(item).filter(([k, v]) => k !== titled && k !== stated && v !== null && v !== "");
+  const isEmpty = (value) => value === null || value === "" || plain(value) === "";
+  const facts = Object.entries(item).filter(([k, v]) => ![titled, stated, "kind"].includes(k) && !isEmpty(v));
   return make("div", { class: "card" },
     make("div", { class: "row" }, make("strong", { text: title }), make("span", { class: "grow" }),
       state ? make("span", { class: "pill", text: state }) : null),
@@ -111,13 +104,44 @@ function showCards(id, items, none) {
   byId(id).replaceChildren(...(nodes.length ? nodes : [make("div", { class: "card dim", text: none })]));
 }
 
+function showFigures(status) {
+  const queues = status.queues || {};
+  const counts = status.counts || {};
+  const shown = [
+    ["waiting", queues.waiting], ["in CPU stages", queues.cpu_running], ["on a device", queues.gpu_running],
+    ["done", counts.done], ["cancelled", counts.cancelled], ["tasks", counts.tasks],
+    ["requests held", (status.http || {}).held],
+  ];
+  byId("figures").replaceChildren(...shown.filter(([, value]) => isNumber(value)).map(([n, v]) => figure(n, v)));
+}
+
+// What entered each stage since the start, and how it left: the bars are parts of what entered the first.
+function showFunnel(counts) {
+  const stages = (counts || {}).stages || {};
+  const most = Math.max(1, ...Object.values(stages).map((s) => s.entered || 0));
+  byId("funnel").replaceChildren(...STAGES.filter((name) => stages[name]).map((name) => {
+    const s = stages[name];
+    const parts = ["pass", "fail", "skip"].map((outcome) => {
+      const part = make("i", { class: outcome, title: outcome + " " + s[outcome] });
+      part.style.width = (100 * (s[outcome] || 0)) / most + "%";
+      return part;
+    });
+    const mean = s.entered ? ", " + duration(s.run_ms / s.entered) + " each" : "";
+    return make("div", { class: "stage" }, make("span", { text: name }),
+      make("span", { class: "number", text: (s.entered || 0).toLocaleString("en") }),
+      make("span", { class: "bar parts" }, ...parts),
+      make("span", { class: "dim", text: s.pass + " passed, " + s.fail + " failed" + mean }));
+  }));
+  const classes = Object.entries((counts || {}).classes || {}).sort((a, b) => b[1] - a[1]);
+  byId("classes").replaceChildren(...classes.map(([name, n]) =>
+    make("span", { class: "pill " + tone({ state: "done", class: name }), text: name + " " + n.toLocaleString("en") })));
+}
+
 function showStatus(status) {
-  const figures = flatten(status.queues, [], "");
-  for (const [name, value] of Object.entries(status.counts || {}))
-    if (isNumber(value) && !figures.some(([known]) => known === name)) figures.push([name, value]);
-  if (status.http) figures.push(["requests held", status.http.held]);
-  byId("figures").replaceChildren(...figures.map(([name, value]) => figure(name, value)));
-  showCards("gpus", status.gpus, "No GPU: kernels run in the interpreter, and nothing is timed.");
+  showFigures(status);
+  showFunnel(status.counts);
+  showCards("gpus", status.gpus, status.state === "starting" ? "Not known yet."
+    : "No GPU: kernels run in the interpreter, and nothing is timed.");
   showCards("workers", status.workers, "None yet.");
   byId("version").textContent = status.version || "";
 }
