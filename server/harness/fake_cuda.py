@@ -379,16 +379,17 @@ _C10_META: Final = 14
 
 
 def _set_device_guard() -> None:
-    """Give CUDA a device guard that does nothing, in a torch that has none.
+    """Give CUDA a device guard that does nothing: the meta device's, from libc10's table of guards.
 
-    A torch built with CUDA has a switch for this. One built without CUDA has an empty slot in a table of
-    libc10, and refuses to move even a fake tensor; the guard of the meta device does what is wanted.
+    A torch built without CUDA has none, and refuses to move even a fake tensor. One built with CUDA has one, and
+    would ask it for the number of devices when fake tensors begin: that initialises the driver, which a zygote
+    must not.
     """
-    torch._C._ensureCUDADeviceGuardSet()
     library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
     table = (ctypes.c_void_p * (_C10_META + 1)).in_dll(library, "_ZN3c104impl26device_guard_impl_registryE")
-    if not table[_C10_CUDA]:
-        table[_C10_CUDA] = table[_C10_META]
+    table[_C10_CUDA] = table[_C10_META]
+    module: Any = torch._C
+    module._ensureCUDADeviceGuardSet = lambda: None
 
 
 def _indexed(value: Any) -> Any:
