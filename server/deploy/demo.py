@@ -34,7 +34,7 @@ SHOWN = (
     "softmax/padding_counts.py",
     "relu/last_block_missing.py",
     "relu/clobbers_input.py",
-    "copy/returns_its_input.py",
+    "relu/remembers_the_answer.py",
     "relu/torch_in_kernel.py",
     "relu/no_kernel.py",
     "relu/syntax_error.py",
