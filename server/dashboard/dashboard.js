@@ -27,6 +27,8 @@ const speed = (value) => (isNumber(value) ? value.toFixed(2) + "×" : "–");
 
 function duration(ms) {
   if (!isNumber(ms)) return "–";
+  if (ms < 0.001) return "0 ms";
+  if (ms < 1) return +(ms * 1000).toPrecision(3) + " µs";
   if (ms < 1000) return (ms < 100 ? +ms.toPrecision(3) : Math.round(ms)) + " ms";
   return (ms / 1000).toFixed(ms < 10000 ? 2 : 1) + " s";
 }
@@ -43,7 +45,7 @@ function ago(text) {
 
 function plain(value) {
   if (value === null || value === undefined) return "–";
-  if (isNumber(value)) return String(Math.abs(value) >= 1e-3 && Math.abs(value) < 1e15 ? +value.toPrecision(6) : value);
+  if (isNumber(value)) return String(+value.toPrecision(6));
   if (Array.isArray(value)) return value.map(plain).join(", ") || "–";
   if (typeof value === "object") return Object.entries(value).map(([k, v]) => k + " " + plain(v)).join(" · ");
   return String(value);
@@ -51,12 +53,17 @@ function plain(value) {
 
 const words = (name) => name.replaceAll("_", " ");
 
+function size(bytes) {
+  if (bytes < 10240) return bytes + " B";
+  const units = ["KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  for (bytes /= 1024; bytes >= 1024 && unit < 3; unit++) bytes /= 1024;
+  return bytes.toFixed(1) + " " + units[unit];
+}
+
 // A figure with its unit, as its name tells it: memory_bytes, run_ms.
 function labelled(name, value) {
-  if (isNumber(value) && name.endsWith("_bytes")) {
-    const mib = value / (1 << 20);
-    return [words(name.slice(0, -6)), mib >= 1024 ? (mib / 1024).toFixed(1) + " GiB" : mib.toFixed(1) + " MiB"];
-  }
+  if (isNumber(value) && name.endsWith("_bytes")) return [words(name.slice(0, -6)), size(value)];
   if (isNumber(value) && name.endsWith("_ms")) return [words(name.slice(0, -3)), duration(value)];
   return [words(name), plain(value)];
 }
@@ -228,9 +235,9 @@ function table(items, keys) {
   if (!items || !items.length || !used.length) return null;
   const tone = (key, value) => (key !== "outcome" ? null : value === "pass" ? "good" : value === "fail" ? "bad" : "dim");
   return make("div", { class: "scroll" }, make("table", {},
-    make("thead", {}, make("tr", {}, ...used.map((key) => make("th", { text: words(key) })))),
+    make("thead", {}, make("tr", {}, ...used.map((key) => make("th", { text: labelled(key, 0)[0] })))),
     make("tbody", {}, ...items.map((item) => make("tr", {},
-      ...used.map((key) => make("td", { class: tone(key, item[key]), text: labelled(key, item[key])[1] })))))));
+      ...used.map((key) => make("td", { class: key === "note" ? "wrap" : tone(key, item[key]), text: labelled(key, item[key])[1] })))))));
 }
 
 function mismatch(item) {
