@@ -89,6 +89,9 @@ class Placer:
                 raise MemoryError(f"a tensor of {tensor.nbytes} bytes does not fit into the arena")
             return TensorNote.of(tensor, offset)
         tensor = tensor.resolve_conj().resolve_neg()
+        offset = self._arena.find(tensor)
+        if offset is not None:  # an input, or a part of one: the referee shall see it as what it is
+            return TensorNote.of(tensor, offset)
         if not _is_dense(tensor):
             tensor = tensor.contiguous()
         note = TensorNote.of(tensor, self._next)
