@@ -391,6 +391,9 @@ ast_ended(struct submission *s, const struct child_end *end)
     } else {
         const char *class_ = json_string_value(json_object_get(result, "class"));
         class_ = is_one_of(class_, classes) ? class_ : "syntax";
+        /* The whole answer was taken for code, for want of a fence, and it is none. */
+        if (strcmp(class_, "syntax") == 0 && json_is_true(json_object_get(j->request, "is_guess")))
+            class_ = "extract";
         json_t *error = json_object_get(result, "error");
         fail_by_error(j, class_, json_is_object(error) ? error : NULL, "the source was refused");
         decide(s, OUTCOME_FAIL, class_, 0, 1);
@@ -779,8 +782,9 @@ refine_crash(struct submission *s, const struct child_end *end)
                                                                                              : NULL;
     char how[128];
 
-    /* A SystemExit in the candidate's code is a crash too, and has its own words. */
-    if (!r || strcmp(j->class_, "crash") != 0 || end->was_killed || (type && strcmp(type, "crash") != 0))
+    /* A SystemExit in the candidate's code is a crash too, and has its own words; a SIGKILL may have been ours. */
+    if (!r || strcmp(j->class_, "crash") != 0 || (end->was_killed && end->signal == SIGKILL) ||
+        (type && strcmp(type, "crash") != 0))
         return;
     if (is_out_of_memory(s->funnel, end)) {
         snprintf(j->class_, sizeof(j->class_), "oom");

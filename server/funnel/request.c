@@ -143,10 +143,16 @@ struct common {
     char seed[17];
 };
 
+/* How the code was found in a model's answer. */
+struct extraction {
+    const char *fault; /* why there is none; NULL: there is */
+    bool is_guess;     /* the whole text was taken for code, which counts only if it parses */
+};
+
 /* The code of a candidate, and what there is to say about how it was found. */
 static enum funnel_refusal
 read_source(json_t *candidate, json_t *completion, const char *base, struct candidate_request *out, json_t *flags,
-            const char **extract_fault, struct json_fault *fault)
+            struct extraction *extraction, struct json_fault *fault)
 {
     struct extract found;
 
@@ -163,10 +169,11 @@ read_source(json_t *candidate, json_t *completion, const char *base, struct cand
     }
     size_t size = json_string_length(completion);
     if (extract_code(json_string_value(completion), size, &found) != 0) {
-        *extract_fault = size > EXTRACT_MAX ? "no code of at most 1 MiB was found in the answer"
-                                            : "no code was found in the answer";
+        extraction->fault = size > EXTRACT_MAX ? "no code of at most 1 MiB was found in the answer"
+                                               : "no code was found in the answer";
         return FUNNEL_OK;
     }
+    extraction->is_guess = found.from == EXTRACT_TEXT;
     if (found.is_truncated)
         json_array_append_new(flags, json_string("truncated"));
     return buffer_append(&out->source, found.code, found.size) == 0 ? FUNNEL_OK : FUNNEL_UNAVAILABLE;
@@ -179,12 +186,13 @@ text_or_null(const char *text)
 }
 
 static char *
-document_of(const struct common *c, const char *entry, json_t *metadata, json_t *flags, const char *extract_fault)
+document_of(const struct common *c, const char *entry, json_t *metadata, json_t *flags, const struct extraction *extraction)
 {
     AUTO_JSON json_t *document =
-        json_pack("{s:s, s:o, s:o, s:o, s:s, s:O?, s:O, s:o}", "entry_point", entry, "policy", policy_json(&c->policy),
+        json_pack("{s:s, s:o, s:o, s:o, s:s, s:O?, s:O, s:o, s:b}", "entry_point", entry, "policy", policy_json(&c->policy),
                   "reward", reward_spec_json(&c->reward), "until", text_or_null(c->until), "seed", c->seed, "metadata",
-                  metadata, "flags", flags, "extract_fault", text_or_null(extract_fault));
+                  metadata, "flags", flags, "extract_fault", text_or_null(extraction->fault),
+                  "is_guess", (int)extraction->is_guess);
     return document ? json_dumps(document, JSON_COMPACT) : NULL;
 }
 
@@ -193,16 +201,16 @@ read_candidate(json_t *candidate, json_t *completion, const char *entry, json_t 
                const struct common *c, struct candidate_request *out, struct json_fault *fault)
 {
     AUTO_JSON json_t *flags = json_array();
-    const char *extract_fault = NULL;
+    struct extraction extraction = {0};
 
     enum funnel_refusal refusal = check_metadata(metadata, base, fault);
     if (refusal == FUNNEL_OK)
-        refusal = read_source(candidate, completion, base, out, flags, &extract_fault, fault);
+        refusal = read_source(candidate, completion, base, out, flags, &extraction, fault);
     if (refusal != FUNNEL_OK)
         return refusal;
     if (!entry)
         entry = c->entry ? c->entry : "ModelNew";
-    out->document = document_of(c, entry, metadata ? metadata : c->metadata, flags, extract_fault);
+    out->document = document_of(c, entry, metadata ? metadata : c->metadata, flags, &extraction);
     return out->document ? FUNNEL_OK : FUNNEL_UNAVAILABLE;
 }
 

@@ -156,7 +156,7 @@ fill_components(const struct judgement *j, const struct timing *t, struct reward
     bool is_ok = j->failed_stage < 0;
 
     reward_components_init(c);
-    c->extracted = j->failed_stage != STAGE_NSTAGES;
+    c->extracted = strcmp(j->class_, "extract") != 0;
     c->valid = j->stages[STAGE_AST].outcome == OUTCOME_PASS;
     c->compiled = j->stages[STAGE_COMPILE].outcome == OUTCOME_PASS;
     c->correct = j->stages[STAGE_FULL].outcome == OUTCOME_PASS && (is_ok || j->failed_stage > STAGE_FULL) &&

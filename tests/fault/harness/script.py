@@ -1,0 +1,93 @@
+"""What a scripted worker does is written in the source it is given, in comments such as
+
+    # script: compile=fail:compile tiny=sleep:0.1,pass full=crash timing=1.3
+
+One key for each stage (ast, compile, inspect, describe, open, tiny, full, timing), and for each a list of steps:
+
+    pass  fail:CLASS  skip  reopen  generality     end the stage so (a number does so for timing: the speedup)
+    sleep:SECONDS  print:BYTES  litter  bury       then go on
+    hang  exit:STATUS  signal:NAME  crash          what a candidate's process may do
+    kill_zygote  kill_referee                      what only a hole in the sandbox would let it do
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+_LINE = re.compile(r"^#\s*script:\s*(.*?)\s*$", re.MULTILINE)
+
+
+def steps(source: str, stage: str) -> list[str]:
+    """The steps of a stage; `pass` alone where the source says nothing."""
+    for line in _LINE.findall(source):
+        for word in line.split():
+            key, _, value = word.partition("=")
+            if key == stage:
+                return str(value).split(",")
+    return ["pass"]
+
+
+def perform(todo: list[str], scratch: Path | None) -> str:
+    """Do the steps in this process, up to the one that ends the stage, which is returned."""
+    for step in todo:
+        name, _, value = step.partition(":")
+        if name == "sleep":
+            time.sleep(float(value))
+        elif name == "print":
+            sys.stdout.write("x" * (int(value) - 1) + "\n")
+            sys.stdout.flush()
+        elif name == "litter" and scratch is not None:
+            _litter(scratch)
+        elif name == "bury" and scratch is not None:
+            _dig(scratch / "cache")
+        elif name == "hang":
+            while True:
+                time.sleep(3600)
+        elif name == "exit":
+            os._exit(int(value))
+        elif name == "signal":
+            os.kill(os.getpid(), signal.Signals["SIG" + value])
+            time.sleep(60)
+        elif name == "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+            time.sleep(60)
+        elif name == "kill_zygote":
+            with contextlib.suppress(OSError):
+                os.setresuid(0, 0, 0)
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(60)
+        else:
+            return step
+    return "pass"
+
+
+def _dig(top: Path) -> None:
+    """A tree that is deeper than anybody wants to follow."""
+    here = os.open(top, os.O_RDONLY)
+    for _ in range(200):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+
+
+def _litter(scratch: Path) -> None:
+    """Leave behind what is awkward to remove or to hand on: links that lead away, and what nobody may enter."""
+    _dig(scratch)
+    for place in (scratch, scratch / "cache"):
+        (place / "passwd").symlink_to("/etc/passwd")
+        (place / "root").symlink_to("/")
+        os.mkfifo(place / "fifo")
+    (scratch / "file").write_text("x")
+    (scratch / "cache" / "hard").hardlink_to(scratch / "file")
+    closed = scratch / "closed"
+    closed.mkdir()
+    (closed / "file").write_text("x")
+    closed.chmod(0)

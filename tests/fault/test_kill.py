@@ -1,0 +1,183 @@
+"""kill -9 of the daemon and of its workers at random instants, under load: nothing acknowledged is lost.
+
+KILL_ROUNDS rounds (50) with scripted workers; KILL_HARNESS=real uses the real ones (KILL_ROUNDS=5 then).
+KILL_SEED repeats a run; the seed stands in the test's output.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+import urllib.error
+from collections.abc import Iterator
+from contextlib import suppress
+from http.client import HTTPException
+from pathlib import Path
+
+import corpus
+import pytest
+import service
+from conftest import SCRIPTED, TASK
+
+IS_REAL = os.environ.get("KILL_HARNESS") == "real"
+ROUNDS = int(os.environ.get("KILL_ROUNDS", "5" if IS_REAL else "50"))
+SEED = int(os.environ.get("KILL_SEED", str(time.time_ns() % 1_000_000)))
+MAX_ATTEMPTS = 3
+LIMIT_S = 600.0 if IS_REAL else 120.0
+
+SCRIPTS = {
+    "timing=1.3": "ok",
+    "compile=sleep:0.05,pass timing=1.1": "ok",
+    "ast=fail:syntax": "syntax",
+    "compile=fail:compile": "compile",
+    "compile=exit:0": "crash",
+    "tiny=fail:shape": "shape",
+    "full=sleep:0.05,fail:mismatch": "mismatch",
+    "full=crash": "crash",
+}
+
+
+def options() -> dict[str, object]:
+    if IS_REAL:
+        return {"device": "cpu", "max_attempts": MAX_ATTEMPTS, "stage_limit_ms": 30000}
+    return {**SCRIPTED, "max_attempts": MAX_ATTEMPTS, "stage_limit_ms": 10000, "tiny_limit_ms": 5000}
+
+
+def bodies(generator: random.Random) -> Iterator[tuple[dict[str, object], frozenset[str]]]:
+    """Submissions without end, and what each of them must be found to be."""
+    at = 0
+    if IS_REAL:
+        names = ("honest", "syntax_error", "exit_at_import", "unknown_name", "leaky", "late_segfault")
+        known = [one for one in corpus.load_candidates() if one.task == "relu" and one.name in names]
+        assert len(known) == len(names)
+        while True:
+            one = generator.choice(known)
+            at += 1
+            yield {**one.body("relu"), "candidate": f"{one.text}\n# {SEED} {at}\n"}, one.classes
+    while True:
+        script, class_ = generator.choice(list(SCRIPTS.items()))
+        at += 1
+        yield {"task": "scripted", "candidate": f"# script: {script}\n# {SEED} {at}\n"}, frozenset({class_})
+
+
+class Load(threading.Thread):
+    """Posts until it is told to stop; what was acknowledged is in `expected`."""
+
+    def __init__(self, client: service.Client, source: Iterator[tuple[dict[str, object], frozenset[str]]]) -> None:
+        super().__init__(daemon=True)
+        self._client = client
+        self._source = source
+        self._stop_now = threading.Event()
+        self.expected: dict[str, frozenset[str]] = {}
+
+    def run(self) -> None:
+        while not self._stop_now.is_set():
+            body, classes = next(self._source)
+            try:
+                answer = self._client.post("/v1/submissions", body)
+            except (OSError, HTTPException, urllib.error.URLError):
+                return
+            if answer.status == 202:
+                self.expected[str(answer.json()["id"])] = classes
+            elif answer.status != 503:
+                raise AssertionError(f"{answer.status}: {answer.body[:300]!r}")
+
+    def end(self) -> None:
+        self._stop_now.set()
+        self.join(60)
+        assert not self.is_alive()
+
+
+def add_task(client: service.Client) -> None:
+    client.add_task(corpus.load_tasks()["relu"].registration() if IS_REAL else TASK)
+
+
+def check_verdict(verdict: service.Json, classes: frozenset[str], lost: int) -> None:
+    """Its own class; or, where it was begun as often as is allowed and killed each time, the end of patience."""
+    assert verdict["state"] == "done", verdict
+    if verdict["class"] in classes:
+        return
+    assert lost > 0 and verdict["attempts"] >= MAX_ATTEMPTS, verdict
+    assert verdict["class"] in ("crash", "infra"), verdict
+
+
+def test_daemon_is_killed() -> None:
+    """Restarted each time, it finishes what it had taken on; each submission has exactly one verdict."""
+    print(f"KILL_SEED={SEED}")
+    generator = random.Random(SEED)
+    source = bodies(generator)
+    expected: dict[str, frozenset[str]] = {}
+    with service.directory() as directory:
+        daemon = service.Daemon(directory, options())
+        daemon.start()
+        add_task(daemon.client)
+        for _ in range(ROUNDS):
+            load = Load(daemon.client, source)
+            load.start()
+            time.sleep(generator.uniform(0.0, 6.0 if IS_REAL else 0.6))
+            daemon.kill()
+            load.end()
+            expected.update(load.expected)
+            daemon.start(ready=False)
+        daemon.wait_ready()
+        verdicts = {one: daemon.client.wait(one, LIMIT_S) for one in expected}
+        for one, classes in expected.items():
+            check_verdict(verdicts[one], classes, lost=verdicts[one]["attempts"] - 1)
+            assert verdicts[one]["class"] != "infra"
+        again = {one: daemon.client.get(f"/v1/submissions/{one}").json() for one in expected}
+        assert again == verdicts, "a verdict is final"
+        assert daemon.stop() == 0
+    exhausted = sum(verdict["attempts"] >= MAX_ATTEMPTS for verdict in verdicts.values())
+    print(f"{ROUNDS} kills, {len(expected)} acknowledged, {exhausted} begun {MAX_ATTEMPTS} times")
+    assert len(expected) >= ROUNDS
+
+
+def victims(daemon: service.Daemon) -> list[int]:
+    """The workers, and their children as far as /proc tells."""
+    workers = daemon.client.expect("GET", "/v1/status")["workers"]
+    pids = [int(worker["pid"]) for worker in workers if worker["pid"]]
+    for pid in list(pids):
+        with suppress(OSError):
+            pids += [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return pids
+
+
+def test_workers_are_killed() -> None:
+    """Whichever of the workers and children goes, each submission still comes to its end."""
+    print(f"KILL_SEED={SEED}")
+    generator = random.Random(SEED + 1)
+    source = bodies(generator)
+    with service.directory() as directory, service.Daemon(directory, options()) as daemon:
+        add_task(daemon.client)
+        load = Load(daemon.client, source)
+        load.start()
+        for _ in range(ROUNDS):
+            time.sleep(generator.uniform(0.05, 8.0 if IS_REAL else 0.4))
+            pids = victims(daemon)
+            if pids:
+                with suppress(ProcessLookupError):
+                    os.kill(generator.choice(pids), signal.SIGKILL)
+        load.end()
+        assert load.expected
+        for one, classes in load.expected.items():
+            verdict = daemon.client.wait(one, LIMIT_S)
+            # A child killed from outside is not to be told from one that crashed by itself.
+            if verdict["class"] != "crash":
+                check_verdict(verdict, classes, lost=verdict["attempts"])
+        status = daemon.client.expect("GET", "/v1/status")
+        assert status["counts"]["finished"] == len(load.expected)
+
+
+@pytest.mark.parametrize("what", ["compile zygote", "run zygote cpu", "referee cpu"])
+def test_worker_comes_back(start_scripted: service.StartDaemon, what: str) -> None:
+    daemon = start_scripted()
+    daemon.client.add_task(TASK)
+    for _ in range(3):
+        workers = daemon.client.expect("GET", "/v1/status")["workers"]
+        pid = next(int(worker["pid"]) for worker in workers if worker["name"] == what and worker["pid"])
+        os.kill(pid, signal.SIGKILL)
+        verdict = daemon.client.judge({"task": "scripted", "candidate": "# script: timing=1.2\n"}, 60)
+        assert verdict["class"] == "ok"

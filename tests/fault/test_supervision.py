@@ -1,0 +1,268 @@
+"""What becomes of a submission whose processes do everything that processes can do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import service
+from conftest import SCRIPTED, TASK
+
+LIMIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """A script, and the verdict that it deserves."""
+
+    script: str
+    class_: str
+    stage: str
+    text: str = ""
+    more: tuple[tuple[str, object], ...] = ()
+
+
+CASES = [
+    Case("timing=1.3", "ok", "timing", "times as fast"),
+    Case("ast=fail:syntax", "syntax", "ast", "line 1"),
+    Case("ast=fail:policy", "policy", "ast"),
+    Case("ast=signal:SEGV", "crash", "ast", "SIGSEGV"),
+    Case("ast=hang", "timeout", "ast", "2 s"),
+    Case("compile=fail:compile", "compile", "compile", "line 2"),
+    Case("compile=fail:import", "import", "compile"),
+    Case("compile=fail:nonsense", "import", "compile"),
+    Case("compile=exit:0", "crash", "compile", "exited with status 0 before answering"),
+    Case("compile=exit:7", "crash", "compile", "status 7"),
+    Case("compile=signal:KILL", "crash", "compile", "SIGKILL"),
+    Case("compile=hang", "timeout", "compile", "2 s"),
+    Case("compile=litter,pass timing=2", "ok", "timing"),
+    Case("compile=bury,pass", "compile", "compile", "too many or too large"),
+    Case("open=fail:import", "import", "tiny"),
+    Case("open=crash", "crash", "tiny", "SIGSEGV"),
+    Case("open=hang", "timeout", "tiny"),
+    Case("tiny=fail:shape", "shape", "tiny"),
+    Case("tiny=hang", "timeout", "tiny", "1 s"),
+    Case("tiny=exit:0", "crash", "tiny", "exited with status 0 before answering"),
+    Case("tiny=reopen timing=1.5", "ok", "timing", more=(("generality", "fails where nobody promised"),)),
+    Case("tiny=generality", "ok", "timing", more=(("generality", "fails where nobody promised"),)),
+    Case("full=fail:mismatch", "mismatch", "full", "5 of 64 values differ"),
+    Case("full=crash", "crash", "full", "SIGSEGV"),
+    Case("full=sleep:0.1,fail:oom", "oom", "full"),
+    Case("timing=fail:mismatch", "mismatch", "timing"),
+    Case("timing=hang", "timeout", "timing"),
+]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[service.Daemon]:
+    with service.directory() as directory, service.Daemon(directory, SCRIPTED) as running:
+        running.client.add_task(TASK)
+        yield running
+
+
+def body(script: str, **more: object) -> dict[str, object]:
+    return {"task": "scripted", "candidate": f"# script: {script}\n# {time.monotonic_ns()}\n", **more}
+
+
+def honest(client: service.Client) -> service.Json:
+    verdict = client.judge(body("timing=1.2"), LIMIT_S)
+    assert (verdict["class"], verdict["attempts"]) == ("ok", 1), verdict
+    return verdict
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.script)
+def test_verdict(shared: service.Daemon, case: Case) -> None:
+    """Each end has its own class and stage, its words, and does nothing to the next submission."""
+    verdict = shared.client.judge(body(case.script), LIMIT_S)
+    assert (verdict["class"], verdict["stage"]) == (case.class_, case.stage), verdict
+    assert case.text in verdict["feedback"]["text"], verdict["feedback"]
+    for key, value in case.more:
+        assert verdict[key] == value
+    assert verdict["attempts"] == 1
+    assert (verdict["failed_at"] is None) == (case.class_ == "ok")
+    honest(shared.client)
+
+
+def test_worth_of_a_measured_one(shared: service.Daemon) -> None:
+    """The figures are made of the raw samples."""
+    verdict = shared.client.judge(body("timing=1.3"), LIMIT_S)
+    assert verdict["timing"]["outcome"] == "measured"
+    assert verdict["components"]["speedup"] == pytest.approx(1.3, rel=1e-3)
+    assert verdict["reward"] == pytest.approx(0.7 + 0.3 * 1.3 / 2, rel=1e-3)
+    assert verdict["timing"]["candidate_ms"] == pytest.approx(1.0, rel=1e-3)
+    assert verdict["components"]["peak_mem_ratio"] == 2.0
+
+
+@pytest.mark.parametrize("script", ["compile=kill_zygote", "tiny=kill_referee", "open=kill_referee"])
+def test_worker_taken_down_each_time(start_scripted: service.StartDaemon, script: str) -> None:
+    """A submission that takes its worker down each time ends as crash, and the worker is there for the next."""
+    daemon = start_scripted(max_attempts=2)
+    daemon.client.add_task(TASK)
+    verdict = daemon.client.judge(body(script), LIMIT_S)
+    assert (verdict["class"], verdict["attempts"]) == ("crash", 2), verdict
+    assert "took its worker down" in verdict["feedback"]["text"]
+    assert verdict["reward"] is not None
+    honest(daemon.client)
+
+
+def test_bystanders_of_a_lost_zygote(start_scripted: service.StartDaemon) -> None:
+    """Those who were on the worker that somebody took down are judged again, and are not blamed."""
+    daemon = start_scripted(max_attempts=2, cpu_jobs=4)
+    daemon.client.add_task(TASK)
+    ids = [daemon.client.submit(body("compile=sleep:0.5,pass timing=1.1")) for _ in range(3)]
+    guilty = daemon.client.submit(body("compile=sleep:0.2,kill_zygote"))
+    assert [daemon.client.wait(one, LIMIT_S)["class"] for one in ids] == ["ok"] * 3
+    assert daemon.client.wait(guilty, LIMIT_S)["class"] == "crash"
+
+
+def test_reference_that_does_not_run(shared: service.Daemon) -> None:
+    answer = shared.client.post("/v1/tasks", {"name": "broken", "reference": "# script: describe=fail\n"})
+    assert answer.status == 422, answer.body
+    assert b"Traceback: fail" in answer.body
+    answer = shared.client.post("/v1/tasks", {"name": "crashing", "reference": "# script: describe=crash\n"})
+    assert answer.status == 422, answer.body
+    answer = shared.client.post("/v1/tasks", {"name": "endless", "reference": "# script: describe=hang\n"})
+    assert answer.status == 422, answer.body
+    honest(shared.client)
+
+
+def test_output_is_kept_up_to_the_limit(start_scripted: service.StartDaemon) -> None:
+    daemon = start_scripted(output_limit_bytes=65536)
+    daemon.client.add_task(TASK)
+    verdict = daemon.client.judge(body("compile=print:1000,pass full=print:3000000,pass"), LIMIT_S)
+    assert verdict["class"] == "ok"
+    log = daemon.client.get(f"/v1/submissions/{verdict['id']}/log").body
+    assert log.startswith(b"x" * 999 + b"\n")
+    assert 65536 <= len(log) < 65536 + 200
+    assert b"output truncated: 2935464 bytes more" in log[-200:], log[-200:]
+
+
+def wait_for(what: Callable[[], bool], limit_s: float = 20.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not what():
+        assert time.monotonic() < deadline, "it did not come to pass in time"
+        time.sleep(0.02)
+
+
+def test_nothing_is_left_in_scratch(start_scripted: service.StartDaemon) -> None:
+    with service.directory() as scratch:
+        daemon = start_scripted(scratch=scratch / "scratch", pool=1, references_kept=1)
+        daemon.client.add_task(TASK)
+        assert daemon.client.judge(body("compile=litter,pass"), LIMIT_S)["class"] == "ok"
+        assert daemon.client.judge(body("compile=litter,crash"), LIMIT_S)["class"] == "crash"
+
+        def is_clean() -> bool:
+            names = [path.name for path in (scratch / "scratch").iterdir()]
+            return len(names) <= 2 and all(name.startswith("r") for name in names)
+
+        wait_for(is_clean)
+
+
+STATES = ["queued", "ast", "compile", "tiny", "full", "timing"]
+
+
+@pytest.mark.parametrize("stage", STATES)
+def test_cancel(start_scripted: service.StartDaemon, stage: str) -> None:
+    """Cancelled in any state: no reward, no class, and the workers are free again."""
+    daemon = start_scripted(paused=stage == "queued", ready=False, stage_limit_ms=30000, tiny_limit_ms=30000)
+    daemon.client.add_task(TASK)
+    one = daemon.client.submit(body(f"{stage}=hang"))
+    if stage != "queued":
+        wait_for(lambda: daemon.client.get(f"/v1/submissions/{one}").json()["stage"] == stage)
+    assert daemon.client.call("DELETE", f"/v1/submissions/{one}").status == 200
+    verdict = daemon.client.wait(one, LIMIT_S)
+    assert (verdict["state"], verdict["class"], verdict["reward"]) == ("cancelled", None, None)
+    assert daemon.client.call("DELETE", f"/v1/submissions/{one}").status == 409
+    if stage != "queued":
+        honest(daemon.client)
+
+
+def test_cancel_while_ready(start_scripted: service.StartDaemon) -> None:
+    daemon = start_scripted(stage_limit_ms=30000, tiny_limit_ms=30000)
+    daemon.client.add_task(TASK)
+    first = daemon.client.submit(body("tiny=hang"))
+    second = daemon.client.submit(body("timing=1.2"))
+    wait_for(lambda: daemon.client.get("/v1/status").json()["queues"]["ready"]["interactive"] == 1)
+    for one in (second, first):
+        assert daemon.client.call("DELETE", f"/v1/submissions/{one}").status == 200
+        assert daemon.client.wait(one, LIMIT_S)["state"] == "cancelled"
+
+
+def test_group(shared: service.Daemon) -> None:
+    scripts = ["timing=1.1", "full=fail:mismatch", "timing=1.9", "ast=fail:syntax"]
+    items = [{"candidate": f"# script: {script}\n", "metadata": {"at": at}} for at, script in enumerate(scripts)]
+    group = shared.client.expect("POST", "/v1/groups", {"task": "scripted", "candidates": items})
+    done = shared.client.wait(str(group["id"]), LIMIT_S, "groups")
+    assert [item["class"] for item in done["items"]] == ["ok", "mismatch", "ok", "syntax"]
+    assert done["ranking"][0] == 2 and done["ranking"][1] == 0
+    assert len({item["seed"] for item in done["items"]}) == 1, "a group shares its secret inputs"
+    assert [item["metadata"]["at"] for item in done["items"]] == [0, 1, 2, 3]
+
+
+def test_cancel_group(start_scripted: service.StartDaemon) -> None:
+    daemon = start_scripted(paused=True, ready=False)
+    daemon.client.add_task(TASK)
+    items = [{"candidate": "# script: full=hang\n"}] * 5
+    group = daemon.client.expect("POST", "/v1/groups", {"task": "scripted", "candidates": items})
+    assert daemon.client.call("DELETE", f"/v1/groups/{group['id']}").status == 200
+    assert daemon.client.wait(str(group["id"]), LIMIT_S, "groups")["state"] == "cancelled"
+    assert daemon.client.call("DELETE", f"/v1/groups/{group['id']}").status == 409
+
+
+def test_until_and_switches(shared: service.Daemon) -> None:
+    """Every part of the policy has its switch, and the verdict says how it was set."""
+    for stage in ("ast", "compile", "tiny", "full"):
+        verdict = shared.client.judge(body("timing=1.4", until=stage), LIMIT_S)
+        assert (verdict["class"], verdict["stage"], verdict["passed_stage"]) == ("ok", stage, stage)
+        assert verdict["timing"]["outcome"] == "skipped"
+    policy = {"name": "strict", "tiny_first": False, "variations": {"count": 2}, "timing": {"events": False}}
+    verdict = shared.client.judge(body("tiny=fail:shape timing=1.4", policy=policy), LIMIT_S)
+    assert verdict["class"] == "ok"
+    assert [stage["outcome"] for stage in verdict["stages"]] == ["pass", "pass", "skip", "pass", "pass"]
+    assert verdict["policy_on"]["tiny_first"] is False
+    assert verdict["policy_on"]["variations"]["count"] == 2
+    assert verdict["policy_on"]["timing"]["events"] is False
+    policy = {"name": "hybrid", "staged": False, "skip_timing_on_failure": False}
+    verdict = shared.client.judge(body("ast=fail:policy full=fail:mismatch timing=1.4", policy=policy), LIMIT_S)
+    assert (verdict["class"], verdict["failed_at"], verdict["stage"]) == ("policy", "ast", "timing")
+    assert [stage["outcome"] for stage in verdict["stages"]] == ["fail", "pass", "pass", "fail", "pass"]
+    assert verdict["reward"] == 0
+    verdict = shared.client.judge(body("full=fail:mismatch", policy={"staged": False}), LIMIT_S)
+    assert (verdict["class"], verdict["stage"]) == ("mismatch", "full")
+    verdict = shared.client.judge(body("full=fail:mismatch", policy={"skip_timing_on_failure": False}), LIMIT_S)
+    assert (verdict["class"], verdict["stage"], verdict["components"]["timed"]) == ("mismatch", "timing", 0)
+
+
+def test_drain_puts_back_and_restart_judges(start_scripted: service.StartDaemon) -> None:
+    daemon = start_scripted(drain_ms=200, stage_limit_ms=30000)
+    daemon.client.add_task(TASK)
+    ids = [daemon.client.submit(body("compile=sleep:3,pass timing=1.1")) for _ in range(6)]
+    wait_for(lambda: daemon.client.get("/v1/status").json()["queues"]["cpu_running"] > 0)
+    began = time.monotonic()
+    assert daemon.stop() == 0
+    assert time.monotonic() - began < 10
+    daemon.start()
+    assert {daemon.client.wait(one, LIMIT_S)["class"] for one in ids} == {"ok"}
+
+
+def test_quarantine(
+    start_scripted: service.StartDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device whose canary fails with fresh workers too serves nobody, and the status says so."""
+    flag = tmp_path / "flag"
+    monkeypatch.setenv("SCRIPT_CANARY_FAILS", str(flag))
+    daemon = start_scripted()
+    daemon.client.add_task(TASK)
+    honest(daemon.client)
+    flag.touch()
+    assert daemon.client.judge(body("tiny=crash"), LIMIT_S)["class"] == "crash"
+
+    def is_quarantined() -> bool:
+        workers = daemon.client.get("/v1/status").json()["workers"]
+        return any(worker.get("lane") == "quarantined" for worker in workers)
+
+    wait_for(is_quarantined)
+    assert daemon.client.get("/readyz").status == 503
