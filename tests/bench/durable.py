@@ -129,6 +129,10 @@ class Run:
             if not cursor:
                 return len(self.acknowledged - listed)
 
+    def newest(self) -> str:
+        """The id of the submission that was stored last."""
+        return str(self.daemon.client.expect("GET", "/v1/submissions?limit=1")["items"][0]["id"])
+
     def restart(self) -> None:
         self.daemon.kill()
         self.daemon.start(ready=False)
@@ -139,6 +143,8 @@ class Run:
         command = [str(TOOLS / "durable_load"), "http", *map(str, self.load_arguments(ids))]
         before = len(self.acknowledged)
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as load:
+            while load.poll() is None and self.newest() in self.acknowledged:
+                time.sleep(0.01)
             time.sleep(after_s)
             if load.poll() is not None:
                 raise BenchError("the load ended before the daemon could be killed in the middle of it")
@@ -146,6 +152,8 @@ class Run:
             load.wait(LIMIT_S)
         self.note_ids(ids, None)
         self.restart()
+        if len(self.acknowledged) == before:
+            raise BenchError("nothing was acknowledged before the daemon was killed")
         return len(self.acknowledged) - before
 
 
