@@ -134,9 +134,12 @@ read_acks(int fd, struct acks *acks, int64_t deadline_ns)
     }
 }
 
-/* Let a child write, kill it after ms, and collect all that it had reported. */
+/*
+ * Let a child write, kill it ms after its start (or after its first report,
+ * which a busy machine may delay), and collect all that it had reported.
+ */
 static void
-kill_a_writer(struct rig *r, int ms, struct acks *acks)
+kill_a_writer(struct rig *r, int ms, bool is_from_first, struct acks *acks)
 {
     int ends[2], status;
     pid_t pid;
@@ -149,6 +152,8 @@ kill_a_writer(struct rig *r, int ms, struct acks *acks)
         write_until_killed(r->path, ends[1]);
     }
     close(ends[1]);
+    while (is_from_first && acks->bytes == 0)
+        assert_true(read_acks(ends[0], acks, clock_monotonic_ns() + 2000000));
     assert_true(read_acks(ends[0], acks, clock_monotonic_ns() + (int64_t)ms * 1000000));
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_false(read_acks(ends[0], acks, 0));
@@ -223,14 +228,14 @@ a_killed_writer_loses_nothing_acknowledged(void **state)
         store_close(r->store);
         r->store = NULL;
         acks->bytes = 0;
-        kill_a_writer(r, 20 + (int)(random() % 180), acks);
+        kill_a_writer(r, 5 + (int)(random() % 195), round % 2 == 1, acks);
         rig_open(r);
         check_acks(r, acks);
         check_integrity(r);
         total += acks->bytes / sizeof(struct ack);
     }
     print_message("%zu acknowledged in %d rounds, all there\n", total, ROUNDS);
-    assert_true(total > 100); /* children did get to write */
+    assert_true(total >= ROUNDS / 2); /* children did get to write */
     free(acks);
 }
 
