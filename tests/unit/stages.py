@@ -18,7 +18,7 @@ import wire
 ROOT = Path(__file__).resolve().parents[2]
 HARNESS = Path(os.environ.get("VERIFIERD_HARNESS", ROOT / "build" / "lib" / "verifierd" / "harness"))
 START_S = 60.0
-UID = 64123 if os.geteuid() == 0 else None
+UID = 64000 + os.getpid() % 1000 if os.geteuid() == 0 else None
 
 
 def limits(memory_bytes: int = 8 << 30, file_bytes: int = 1 << 30) -> dict[str, int]:
