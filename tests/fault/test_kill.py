@@ -26,6 +26,8 @@ IS_REAL = os.environ.get("KILL_HARNESS") == "real"
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "5" if IS_REAL else "50"))
 SEED = int(os.environ.get("KILL_SEED", str(time.time_ns() % 1_000_000)))
 MAX_ATTEMPTS = 3
+PAUSE_S = 0.03
+"""Between two posts: enough to have all stages busy, and few enough to be judged afterwards."""
 LIMIT_S = 600.0 if IS_REAL else 120.0
 
 SCRIPTS = {
@@ -74,7 +76,7 @@ class Load(threading.Thread):
         self.expected: dict[str, frozenset[str]] = {}
 
     def run(self) -> None:
-        while not self._stop_now.is_set():
+        while not self._stop_now.wait(PAUSE_S):
             body, classes = next(self._source)
             try:
                 answer = self._client.post("/v1/submissions", body)
@@ -117,7 +119,7 @@ def test_daemon_is_killed() -> None:
         for _ in range(ROUNDS):
             load = Load(daemon.client, source)
             load.start()
-            time.sleep(generator.uniform(0.0, 6.0 if IS_REAL else 0.6))
+            time.sleep(generator.uniform(0.0, 6.0 if IS_REAL else 0.5))
             daemon.kill()
             load.end()
             expected.update(load.expected)
@@ -155,7 +157,7 @@ def test_workers_are_killed() -> None:
         load = Load(daemon.client, source)
         load.start()
         for _ in range(ROUNDS):
-            time.sleep(generator.uniform(0.05, 8.0 if IS_REAL else 0.4))
+            time.sleep(generator.uniform(0.05, 8.0 if IS_REAL else 0.3))
             pids = victims(daemon)
             if pids:
                 with suppress(ProcessLookupError):
