@@ -25,10 +25,14 @@ def align(size: int) -> int:
 
 @dataclass(frozen=True)
 class Heap:
-    """The part of an arena that serves the child's allocations, in bytes."""
+    """The part of an arena where a child's own tensors may lie, in bytes.
+
+    Its first `pool` bytes serve the child's allocations on a GPU; into the rest it copies outputs made elsewhere.
+    """
 
     offset: int
     size: int
+    pool: int
 
 
 class _DeviceBytes:

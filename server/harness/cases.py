@@ -172,6 +172,7 @@ class Measured:
     input_bytes: int
     output_bytes: int
     state_bytes: int
+    peak_bytes: int  # GPU memory beside the inputs while it ran; 0 without a GPU
 
 
 def _note(tensor: torch.Tensor) -> values.TensorNote:
@@ -181,6 +182,8 @@ def _note(tensor: torch.Tensor) -> values.TensorNote:
 def run_once(module: types.ModuleType, entry: str, device: torch.device) -> Measured:
     """Build the reference and call it once on its own inputs; whatever it raises passes through."""
     torch.manual_seed(0)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
     with device, torch.no_grad():
         args, kwargs = init_arguments(module)
         model = getattr(module, entry)(*args, **kwargs)
@@ -200,11 +203,13 @@ def run_once(module: types.ModuleType, entry: str, device: torch.device) -> Meas
     ins, outs = values.notes(trees[1]), values.notes(trees[2])
     if not outs:
         raise TaskRefused("forward() returns no tensor")
+    input_bytes = sum(note.span_bytes for note in ins)
     return Measured(
         *trees,
         elements=sum(note.elements for note in (*ins, *outs)),
-        input_bytes=sum(note.span_bytes for note in ins),
+        input_bytes=input_bytes,
         output_bytes=sum(note.span_bytes for note in outs),
+        peak_bytes=max(0, torch.cuda.max_memory_allocated() - input_bytes) if device.type == "cuda" else 0,
         state_bytes=sum(item.nbytes for item in state if isinstance(item, torch.Tensor)),
     )
 

@@ -13,8 +13,8 @@ import os
 import shutil
 import sys
 import types
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -62,13 +62,14 @@ class Binding:
 
 
 class Placer:
-    """Puts tensors where the referee can read them: on a GPU they are there already, else they are copied."""
+    """Puts tensors where the referee can read them: those in the arena's pool stay, others are copied."""
 
     def __init__(self, arena: Arena, heap: Heap) -> None:
         self._arena = arena
-        self._start = heap.offset
-        self._next = heap.offset
+        self._start = heap.offset + heap.pool
+        self._next = self._start
         self._end = heap.offset + heap.size
+        self.copied = False  # since restart()
 
     def keep(self) -> None:
         """What was placed so far (a model's state) stays: later calls place behind it."""
@@ -76,19 +77,16 @@ class Placer:
 
     def restart(self) -> None:
         self._next = self._start
+        self.copied = False
 
     def place(self, tensor: torch.Tensor) -> TensorNote:
         """The note of a tensor that lies in the arena. MemoryError when it does not fit."""
-        tensor = tensor.detach()
-        if self._arena.device.type == "cuda":
-            offset = self._arena.find(tensor) if tensor.is_cuda else None
-            if offset is None:
-                tensor = tensor.to(self._arena.device, copy=True)
-                offset = self._arena.find(tensor)
-            if offset is None:
-                raise MemoryError(f"a tensor of {tensor.nbytes} bytes does not fit into the arena")
-            return TensorNote.of(tensor, offset)
-        tensor = tensor.resolve_conj().resolve_neg()
+        tensor = tensor.detach().resolve_conj().resolve_neg()
+        if tensor.is_cuda:
+            offset = self._arena.find(tensor)
+            if offset is not None:
+                return TensorNote.of(tensor, offset)
+        self.copied = True
         offset = self._arena.find(tensor)
         if offset is not None:  # an input, or a part of one: the referee shall see it as what it is
             return TensorNote.of(tensor, offset)
@@ -110,7 +108,8 @@ class Child:
     def __init__(self, channel: Channel, device: torch.device) -> None:
         self._channel = channel
         self._device = device
-        self._stack = ExitStack()
+        self._stack = ExitStack()  # the pool, while it is in use
+        self._pool: Any = None
         self._arena: Arena | None = None
         self._placer: Placer | None = None
         self._doorbell: native.Doorbell | None = None
@@ -158,12 +157,12 @@ class Child:
     def _op_arena(self, message: Message) -> None:
         self._arena = Arena(self._device, message.take_fd("arena"), message.integer("size", 1, 1 << 48), is_import=True)
         heap = message.mapping("heap")
-        self._placer = Placer(self._arena, Heap(int(heap["offset"]), int(heap["size"])))
+        self._placer = Placer(self._arena, Heap(heap["offset"], heap["size"], heap["pool"]))
         fd = message.take_fd("doorbell")
         self._doorbell = native.Doorbell(fd)
         os.close(fd)
         if self._device.type == "cuda":
-            native.heap_set(self._arena.pointer + int(heap["offset"]), int(heap["size"]))
+            native.heap_set(self._arena.pointer + heap["offset"], heap["pool"])
             allocator = torch.cuda.memory.CUDAPluggableAllocator(
                 str(native.library_path()), "harness_arena_malloc", "harness_arena_free"
             )
@@ -317,7 +316,7 @@ class Child:
         try:
             module = self._case_module(message.mapping("overrides"))
             torch.manual_seed(message.integer("seed", 0, 1 << 62))
-            with self._device, torch.no_grad():
+            with self._outside_pool(), self._device, torch.no_grad():
                 with self._judged():
                     inputs = list(module.get_inputs())
                 tree = values.encode(inputs, put, "get_inputs()")
@@ -325,6 +324,18 @@ class Child:
         except BaseException as error:
             raise StepFailed("inputs", error, self._filename) from None
         self._channel.send({"ev": "inputs", "inputs": tree, "end": offset})
+
+    @contextmanager
+    def _outside_pool(self) -> Iterator[None]:
+        """Allocate elsewhere: inputs on their way into a set would fill the pool, and outputs be made behind them."""
+        if self._pool is None:
+            yield
+            return
+        self._stack.close()
+        try:
+            yield
+        finally:
+            self._stack.enter_context(torch.cuda.use_mem_pool(self._pool))
 
     # --- calls ---
 
@@ -408,7 +419,7 @@ class Child:
             raise ValueError(f"the outputs' description of {len(reply)} bytes is over {DOORBELL_REPLY_MAX}")
         self._synchronize()
         doorbell.write_reply(reply)
-        self._told = told
+        self._told = () if placer.copied else told
 
     def _write_error(self, doorbell: native.Doorbell, error: BaseException) -> None:
         import json

@@ -162,10 +162,10 @@ def plan(policy: Policy, spec: Json, has_state: bool) -> list[Step]:
 
 
 def candidate_arena(sizes: Sizes, device: torch.device) -> int:
-    """Bytes of a candidate's arena: the sets, the weights, and a heap for three times its outputs."""
-    heap = 3 * sizes.outputs + 2 * sizes.state
-    heap += SPARE + min(sizes.inputs, SPARE) if device.type == "cuda" else HOST_SPARE + sizes.inputs
-    return align(sizes.sets * sizes.inputs + 2 * sizes.state) + heap
+    """Bytes of a candidate's arena: the sets, the weights, a pool as large as the reference needs, and room."""
+    pool = max(3 * sizes.outputs, sizes.peak) + 2 * sizes.state
+    pool += SPARE + min(sizes.inputs, SPARE) if device.type == "cuda" else HOST_SPARE + sizes.inputs
+    return align(sizes.sets * sizes.inputs + 2 * sizes.state) + align(pool) + sizes.room
 
 
 class Job:
@@ -208,8 +208,9 @@ class Job:
         self._state_base = sizes.sets * sizes.inputs
         heap_base = align(self._state_base + 2 * sizes.state)
         heap = candidate_arena(sizes, self._device) - heap_base
+        pool = heap - sizes.room if self._device.type == "cuda" else 0
         try:
-            self.candidate.give_arena(heap_base + heap, Heap(heap_base, heap))
+            self.candidate.give_arena(heap_base + heap, Heap(heap_base, heap, pool))
             self.candidate.load(source, entry, "candidate", cache, BUILD_LIMIT_MS)
         except PeerFailed as failure:
             return Report("open", "fail", failure.class_, 0, 1, failure.error)

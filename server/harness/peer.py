@@ -90,7 +90,7 @@ class Peer:
     device: torch.device
     arena: Arena | None = None
     doorbell: native.Doorbell | None = None
-    heap: Heap = field(default_factory=lambda: Heap(0, 0))
+    heap: Heap = field(default_factory=lambda: Heap(0, 0, 0))
     is_ready: bool = False
     is_frozen: bool = False
     armed: int = 0
@@ -168,7 +168,7 @@ class Peer:
         self.heap = heap
         fd = native.Doorbell.create()
         self.doorbell = native.Doorbell(fd)
-        message = {"op": "arena", "size": self.arena.size, "heap": {"offset": heap.offset, "size": heap.size}}
+        message = {"op": "arena", "size": self.arena.size, "heap": vars(heap)}
         try:
             self.ask(message, "mapped", PROMPT_MS, {"arena": self.arena.fd, "doorbell": fd})
         finally:

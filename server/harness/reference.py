@@ -19,7 +19,7 @@ LIMIT_MS: Final = 120_000
 SETS: Final = 2
 LARGE_SET: Final = 2 << 30
 """A task whose inputs are larger than this (bytes) gets one set instead of SETS."""
-SPARE: Final = 512 << 20
+SPARE: Final = 256 << 20
 FP64_SHARE: Final = 0.8
 """The fp64 run is tried when its estimated memory is within this share of what is free."""
 
@@ -35,6 +35,7 @@ class Sizes:
     inputs: int
     outputs: int
     state: int
+    peak: int
     sets: int
 
     @staticmethod
@@ -47,18 +48,24 @@ class Sizes:
             return max(sum(align(note.span_bytes) for note in values.notes(case[key])) for case in cases)
 
         inputs = align(total("inputs")) or align(1)
-        state = max(case["state_bytes"] for case in cases)
-        return Sizes(inputs, total("outputs"), align(state) + (1 << 20), 1 if inputs > LARGE_SET else SETS)
+        state = align(max(case["state_bytes"] for case in cases)) + (1 << 20)
+        peak = max(case["peak_bytes"] for case in cases)
+        return Sizes(inputs, total("outputs"), state, peak, 1 if inputs > LARGE_SET else SETS)
 
     @property
-    def reference_heap(self) -> int:
-        """Outputs, weights and what lies between; the fp64 run's too where they are small. What does not fit spills."""
-        wide = 2 * self.inputs + self.outputs if self.inputs + self.outputs <= LARGE_SET else 0
-        return 3 * self.outputs + 3 * self.state + wide + SPARE
+    def reference_pool(self) -> int:
+        """Serves the reference's allocations, the fp64 run's too where they are small. What does not fit spills."""
+        wide = 2 * self.inputs + self.outputs + self.peak if self.inputs + self.outputs <= LARGE_SET else 0
+        return align(max(3 * self.outputs, self.peak + self.peak // 4) + 3 * self.state + wide + SPARE)
+
+    @property
+    def room(self) -> int:
+        """Where outputs (up to fp64) and weights are copied that were made elsewhere."""
+        return align(2 * self.outputs + 3 * self.state + (1 << 20))
 
     @property
     def reference_arena(self) -> int:
-        return self.sets * self.inputs + self.reference_heap
+        return self.sets * self.inputs + self.reference_pool + self.room
 
 
 @dataclass
@@ -97,7 +104,7 @@ class Reference:
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
         self.spec: Json = {}
-        self.sizes = Sizes(0, 0, 0, 1)
+        self.sizes = Sizes(0, 0, 0, 0, 1)
         self._states: dict[tuple[str, int], list[Json]] = {}
         self._current: tuple[str, int] | None = None
         self._fp64_fails = False
@@ -111,9 +118,10 @@ class Reference:
         self.sizes = Sizes.of(spec)
         sizes = self.sizes
         sets = sizes.sets * sizes.inputs
-        heap = sizes.reference_heap
+        pool = sizes.reference_pool if self.peer.device.type == "cuda" else 0
+        heap = pool + sizes.room if pool else sizes.reference_pool + sizes.room
         try:
-            self.peer.give_arena(sets + heap, Heap(sets, heap))
+            self.peer.give_arena(sets + heap, Heap(sets, heap, pool))
             self.peer.load(source, spec["entry_point"], "reference", None, LIMIT_MS)
         except PeerFailed as error:
             raise ReferenceBroken(f"the reference could not be loaded: {error.error['text']}") from None

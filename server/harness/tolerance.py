@@ -1,9 +1,9 @@
 """When two outputs are equal: the comparison, and the table of tolerances (docs/tolerances.md argues each row).
 
-An element matches when |got - expected| <= r * (s + |expected|), s being the root mean square of expected
-over the tensor's elements that are not zero, its largest hundredth left out. r begins at the row's `base` and grows to MARGIN times the error that the
-reference itself makes in the task's own dtype, measured the same way against fp64, up to `most`. Integers and
-booleans are equal or not.
+An element matches when |got - expected| <= r * (s + |expected|), s being the root mean square of expected over
+the tensor's elements that are not zero, its largest hundredth left out. r begins at the row's `base` and grows
+to MARGIN times the error that the reference itself makes in the task's own dtype, measured the same way against
+fp64, up to `most`. Integers and booleans are equal or not.
 """
 
 from __future__ import annotations
