@@ -10,8 +10,8 @@ import pytest
 import service
 
 LIMITS = {
-    "stage_limit_ms": 25000,
-    "tiny_limit_ms": 10000,
+    "stage_limit_ms": 15000,
+    "tiny_limit_ms": 8000,
     # Small enough that a hoarder reaches it before the machine that runs the tests does.
     "memory_limit_bytes": 4 << 30,
 }
