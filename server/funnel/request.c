@@ -290,7 +290,7 @@ read_item(json_t *item, size_t i, const struct common *c, struct candidate_reque
 {
     json_t *candidate = NULL, *completion = NULL, *metadata = NULL;
     const char *entry = NULL;
-    char base[32];
+    char base[48];
     const struct json_field fields[] = {
         {"candidate", JSON_WANT_TEXT, &candidate, false, 0, 0},
         {"completion", JSON_WANT_TEXT, &completion, false, 0, 0},

@@ -94,7 +94,7 @@ task_find(struct funnel *f, const char *name, char id[HASH_TEXT_SIZE], struct js
 
     if (strncmp(name, "sha256:", 7) == 0) {
         int rc = strlen(name) < HASH_TEXT_SIZE ? look_up(f, name, &err) : ERR_NOTFOUND;
-        snprintf(id, HASH_TEXT_SIZE, "%s", name);
+        snprintf(id, HASH_TEXT_SIZE, "%.*s", HASH_TEXT_SIZE - 1, name);
         found.n = rc == 0;
         if (rc != 0 && rc != ERR_NOTFOUND) {
             json_refuse(fault, "/task", "%s", err.text);

@@ -39,7 +39,7 @@ struct process {
     struct channel *channel;
     json_t *ready;
     int64_t started_ns, backoff_ms, starts;
-    char why[160];
+    char why[sizeof(((struct error *)0)->text)];
 };
 
 const char *
@@ -301,7 +301,7 @@ process_start(struct process *p)
     if (rc == 0 && (rc = spawn(p, ends[1])) != 0)
         error_set(&err, ERR_UNAVAILABLE, "start %s: %s", p->args[0], uv_strerror(rc));
     if (rc != 0) {
-        snprintf(p->why, sizeof(p->why), "%.150s", err.text);
+        snprintf(p->why, sizeof(p->why), "%s", err.text);
         log_warn(p->name, "%s", err.text);
         gone(p);
         return;

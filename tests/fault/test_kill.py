@@ -26,7 +26,7 @@ IS_REAL = os.environ.get("KILL_HARNESS") == "real"
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "5" if IS_REAL else "50"))
 SEED = int(os.environ.get("KILL_SEED", str(time.time_ns() % 1_000_000)))
 MAX_ATTEMPTS = 3
-PAUSE_S = 0.03
+PAUSE_S = 0.5 if IS_REAL else 0.03
 """Between two posts: enough to have all stages busy, and few enough to be judged afterwards."""
 LIMIT_S = 600.0 if IS_REAL else 120.0
 

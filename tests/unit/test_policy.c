@@ -1,0 +1,145 @@
+/* test_policy.c - policies by name and by part, and what a request may not say. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/auto.h"
+#include "server/funnel/policy.h"
+
+static int
+read_text(const char *text, struct policy *out, struct json_fault *fault)
+{
+    AUTO_JSON json_t *value = json_loads(text, JSON_DECODE_ANY, NULL);
+    assert_non_null(value);
+    return policy_read(value, "/policy", out, fault);
+}
+
+static void
+names_have_their_defaults(void **state)
+{
+    struct policy p;
+
+    (void)state;
+    assert_int_equal(policy_read(NULL, "/policy", &p, NULL), 0);
+    assert_string_equal(p.name, "strict");
+    assert_true(p.staged && p.skip_timing_on_failure && p.tiny_first);
+    assert_int_equal(p.variations.count, 5);
+    assert_int_equal(p.timing.warmup, 10);
+    assert_int_equal(p.timing.trials, 50);
+    assert_string_equal(p.precision, "tf32");
+    assert_int_equal(policy_find("kernelbench", &p), 0);
+    assert_string_equal(p.precision, "ieee");
+    assert_false(p.variations.value || p.variations.shape || p.variations.dtype);
+    assert_int_equal(policy_find("lenient", &p), ERR_NOTFOUND);
+}
+
+/* Each part has its key, and turning it off turns off nothing else. */
+static void
+each_part_is_one_key(void **state)
+{
+    static const struct {
+        const char *text, *part, *key;
+    } rows[] = {
+        { "{\"staged\":false}", NULL, "staged" },
+        { "{\"skip_timing_on_failure\":false}", NULL, "skip_timing_on_failure" },
+        { "{\"tiny_first\":false}", NULL, "tiny_first" },
+        { "{\"variations\":{\"value\":false}}", "variations", "value" },
+        { "{\"variations\":{\"shape\":false}}", "variations", "shape" },
+        { "{\"variations\":{\"dtype\":false}}", "variations", "dtype" },
+        { "{\"timing\":{\"events\":false}}", "timing", "events" },
+    };
+    struct policy standard, p;
+
+    (void)state;
+    assert_int_equal(policy_find("strict", &standard), 0);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        AUTO_JSON json_t *want = policy_json(&standard);
+        json_t *part = rows[i].part ? json_object_get(want, rows[i].part) : want;
+        assert_true(json_is_true(json_object_get(part, rows[i].key)));
+        json_object_set_new(part, rows[i].key, json_false());
+        assert_int_equal(read_text(rows[i].text, &p, NULL), 0);
+        AUTO_JSON json_t *got = policy_json(&p);
+        assert_true(json_equal(got, want));
+    }
+}
+
+static void
+what_is_printed_is_read_back(void **state)
+{
+    struct policy p, again;
+
+    (void)state;
+    assert_int_equal(read_text("{\"name\":\"hybrid\",\"precision\":\"ieee\",\"variations\":{\"count\":3},"
+                               "\"timing\":{\"warmup\":2,\"trials\":7,\"fixed\":true}}",
+                               &p, NULL),
+                     0);
+    assert_int_equal(p.variations.count, 3);
+    assert_int_equal(p.timing.trials, 7);
+    AUTO_JSON json_t *printed = policy_json(&p);
+    assert_int_equal(policy_read(printed, "", &again, NULL), 0);
+    AUTO_JSON json_t *twice = policy_json(&again);
+    assert_true(json_equal(printed, twice));
+    AUTO_JSON json_t *parts = policy_parts_json(&p);
+    assert_null(json_object_get(parts, "name"));
+    assert_int_equal(json_object_size(parts) + 2, json_object_size(printed));
+}
+
+static void
+the_name_counts_wherever_it_stands(void **state)
+{
+    struct policy p;
+
+    (void)state;
+    assert_int_equal(read_text("{\"precision\":\"tf32\",\"name\":\"kernelbench\"}", &p, NULL), 0);
+    assert_string_equal(p.name, "kernelbench");
+    assert_string_equal(p.precision, "tf32");
+    assert_false(p.variations.value);
+}
+
+static void
+what_is_wrong_is_refused_where_it_is(void **state)
+{
+    static const struct {
+        const char *text, *pointer;
+    } rows[] = {
+        { "\"lenient\"", "/policy" },
+        { "7", "/policy" },
+        { "{\"name\":\"lenient\"}", "/policy/name" },
+        { "{\"name\":3}", "/policy/name" },
+        { "{\"stagd\":true}", "/policy/stagd" },
+        { "{\"staged\":1}", "/policy/staged" },
+        { "{\"precision\":\"fp8\"}", "/policy/precision" },
+        { "{\"variations\":{\"count\":0}}", "/policy/variations/count" },
+        { "{\"variations\":{\"count\":17}}", "/policy/variations/count" },
+        { "{\"variations\":[]}", "/policy/variations" },
+        { "{\"timing\":{\"trials\":51}}", "/policy/timing/trials" },
+        { "{\"timing\":{\"trails\":5}}", "/policy/timing/trails" },
+        { "{\"version\":2}", "/policy/version" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct json_fault fault = { .pointer = "" };
+        struct policy p;
+        assert_int_equal(read_text(rows[i].text, &p, &fault), ERR_INPUT);
+        assert_string_equal(fault.pointer, rows[i].pointer);
+        assert_true(strlen(fault.text) > 0);
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_have_their_defaults),
+        cmocka_unit_test(each_part_is_one_key),
+        cmocka_unit_test(what_is_printed_is_read_back),
+        cmocka_unit_test(the_name_counts_wherever_it_stands),
+        cmocka_unit_test(what_is_wrong_is_refused_where_it_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,290 @@
+/* test_verdict.c - the answer that is made of what the stages left behind. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/auto.h"
+#include "server/funnel/private.h"
+
+struct rig {
+    struct submission s;
+    struct judgement j;
+};
+
+static int
+set_up(void **state)
+{
+    struct rig *r = calloc(1, sizeof(*r));
+    const struct reward_spec standard = REWARD_SPEC_DEFAULT;
+
+    r->s.judgement = &r->j;
+    r->s.state = STATE_DONE;
+    r->s.attempts = 1;
+    snprintf(r->s.id, sizeof(r->s.id), "0199f2c4-0000-7000-8000-000000000000");
+    r->j.row.finished_ms = r->j.row.created_ms = 1700000000000;
+    r->j.stage = r->j.passed = r->j.failed_stage = r->j.until = -1;
+    r->j.reward = standard;
+    r->j.flags = json_array();
+    r->j.request = json_pack("{s:s}", "seed", "00000000000000ff");
+    assert_int_equal(policy_find("strict", &r->j.policy), 0);
+    *state = r;
+    return 0;
+}
+
+static int
+tear_down(void **state)
+{
+    struct rig *r = *state;
+    json_t *const owned[] = { r->j.flags, r->j.request, r->j.tiny, r->j.full, r->j.timing, r->j.error };
+
+    for (size_t i = 0; i < ARRAY_LEN(owned); i++)
+        json_decref(owned[i]);
+    free(r->j.generality);
+    free(r);
+    return 0;
+}
+
+static void
+set_stage(struct rig *r, enum stage stage, enum outcome outcome, int done, int of)
+{
+    r->j.stage = stage;
+    r->j.stages[stage] = (struct stage_record){ .outcome = outcome, .done = done, .of = of, .run_ms = 1 };
+    if (outcome == OUTCOME_PASS && r->j.failed_stage < 0)
+        r->j.passed = stage;
+}
+
+static void
+pass_up_to(struct rig *r, enum stage last)
+{
+    for (int i = 0; i <= (int)last; i++)
+        set_stage(r, (enum stage)i, OUTCOME_PASS, 5, 5);
+}
+
+static void
+set_timing(struct rig *r, const char *outcome, double reference_ns, double candidate_ns)
+{
+    json_t *reference = json_array(), *candidate = json_array();
+
+    for (int i = 0; i < 20; i++) {
+        json_array_append_new(reference, json_real(reference_ns * (1 + 0.001 * i)));
+        json_array_append_new(candidate, json_real(candidate_ns * (1 + 0.001 * i)));
+    }
+    r->j.timing = json_pack("{s:s, s:o, s:o}", "outcome", outcome, "reference_ns", reference, "candidate_ns", candidate);
+}
+
+static double
+number_at(json_t *v, const char *object, const char *key)
+{
+    json_t *value = json_object_get(object ? json_object_get(v, object) : v, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static const char *
+text_at(json_t *v, const char *key)
+{
+    return json_string_value(json_object_get(v, key));
+}
+
+/* Every field of the answer is there in every verdict: absent figures are null. */
+static void
+the_shape_is_always_the_same(void **state)
+{
+    static const char *const keys[] = { "id",      "task",   "task_name", "state",      "stage",       "passed_stage", "failed_at",
+                                        "class",   "reward", "reward_spec", "flags",    "generality",  "components",   "correctness",
+                                        "timing",  "stages", "feedback",  "env",        "policy",      "policy_on",    "cache",
+                                        "attempts", "created", "finished", "group",     "metadata",    "seed",         "error" };
+    struct rig *r = *state;
+
+    for (int i = 0; i < 3; i++) {
+        if (i == 1)
+            pass_up_to(r, STAGE_TIMING);
+        if (i == 2)
+            r->s.state = STATE_CANCELLED;
+        AUTO_JSON json_t *v = verdict_json(&r->s);
+        assert_non_null(v);
+        for (size_t k = 0; k < ARRAY_LEN(keys); k++)
+            if (!json_object_get(v, keys[k]))
+                fail_msg("%s is missing in round %d", keys[k], i);
+    }
+}
+
+static void
+a_measured_one_is_worth_its_speed(void **state)
+{
+    struct rig *r = *state;
+
+    pass_up_to(r, STAGE_TIMING);
+    set_timing(r, "measured", 3e6, 2e6);
+    AUTO_JSON json_t *v = verdict_json(&r->s);
+    assert_string_equal(text_at(v, "class"), "ok");
+    assert_string_equal(text_at(v, "passed_stage"), "timing");
+    assert_true(fabs(number_at(v, "components", "speedup") - 1.5) < 1e-9);
+    assert_true(fabs(number_at(v, NULL, "reward") - (0.7 + 0.3 * 0.75)) < 1e-9);
+    assert_true(fabs(verdict_reward(&r->j, false) - (0.7 + 0.3 * 0.75)) < 1e-9);
+    assert_true(fabs(number_at(v, "timing", "candidate_ms") - 2.019) < 1e-9);
+    assert_true(number_at(v, "components", "timed") == 1);
+    assert_non_null(strstr(text_at(json_object_get(v, "feedback"), "text"), "1.5 times"));
+}
+
+/* Samples that were taken but not accepted are shown, and earn nothing. */
+static void
+an_unmeasured_speed_earns_nothing(void **state)
+{
+    struct rig *r = *state;
+
+    pass_up_to(r, STAGE_TIMING);
+    set_timing(r, "inconclusive", 3e6, 1e6);
+    AUTO_JSON json_t *v = verdict_json(&r->s);
+    assert_true(fabs(number_at(v, NULL, "reward") - 0.7) < 1e-9);
+    assert_true(isnan(number_at(v, "components", "speedup")));
+    assert_true(fabs(number_at(v, "timing", "speedup") - 3) < 1e-9);
+}
+
+static void
+senseless_samples_are_none(void **state)
+{
+    struct rig *r = *state;
+
+    pass_up_to(r, STAGE_TIMING);
+    set_timing(r, "measured", 3e6, 1e6);
+    json_array_set_new(json_object_get(r->j.timing, "candidate_ns"), 3, json_real(-1));
+    AUTO_JSON json_t *v = verdict_json(&r->s);
+    assert_true(number_at(v, "components", "timed") == 0);
+    assert_true(fabs(number_at(v, NULL, "reward") - 0.7) < 1e-9);
+    json_array_remove(json_object_get(r->j.timing, "candidate_ns"), 3);
+    AUTO_JSON json_t *uneven = verdict_json(&r->s);
+    assert_true(number_at(uneven, "components", "timed") == 0);
+}
+
+static void
+the_way_inside_a_stage_counts(void **state)
+{
+    struct rig *r = *state;
+
+    pass_up_to(r, STAGE_TINY);
+    judgement_fail(&r->j, STAGE_FULL, "mismatch", NULL, "full: wrong");
+    set_stage(r, STAGE_FULL, OUTCOME_FAIL, 3, 5);
+    r->j.full = json_pack("{s:[], s:i}", "cases", "passed", 3);
+    AUTO_JSON json_t *v = verdict_json(&r->s);
+    assert_true(fabs(number_at(v, NULL, "reward") - (0.5 + 0.6 * 0.2)) < 1e-9);
+    assert_true(fabs(number_at(v, "components", "cases_passed") - 0.6) < 1e-9);
+    assert_string_equal(text_at(v, "failed_at"), "full");
+    assert_string_equal(text_at(v, "passed_stage"), "tiny");
+    assert_true(number_at(v, "components", "correct") == 0);
+    assert_string_equal(text_at(json_object_get(v, "timing"), "outcome"), "skipped");
+}
+
+/* Under a policy that goes on after a failure, later passes count for nothing. */
+static void
+the_first_failure_is_the_verdict(void **state)
+{
+    struct rig *r = *state;
+
+    set_stage(r, STAGE_AST, OUTCOME_PASS, 1, 1);
+    judgement_fail(&r->j, STAGE_COMPILE, "compile", NULL, "compile: first");
+    set_stage(r, STAGE_COMPILE, OUTCOME_FAIL, 1, 2);
+    set_stage(r, STAGE_TINY, OUTCOME_PASS, 1, 1);
+    set_stage(r, STAGE_FULL, OUTCOME_PASS, 5, 5);
+    judgement_fail(&r->j, STAGE_TIMING, "timeout", NULL, "timing: second");
+    AUTO_JSON json_t *v = verdict_json(&r->s);
+    assert_string_equal(text_at(v, "class"), "compile");
+    assert_string_equal(text_at(v, "stage"), "full");
+    assert_string_equal(text_at(v, "passed_stage"), "ast");
+    assert_string_equal(text_at(json_object_get(v, "feedback"), "text"), "compile: first");
+    assert_true(fabs(number_at(v, NULL, "reward") - 0.15) < 1e-9);
+    assert_true(number_at(v, "components", "correct") == 0);
+}
+
+static void
+ours_and_cancelled_have_no_reward(void **state)
+{
+    struct rig *r = *state;
+
+    judgement_fail(&r->j, STAGE_COMPILE, "infra", NULL, "ours");
+    AUTO_JSON json_t *infra = verdict_json(&r->s);
+    assert_true(json_is_null(json_object_get(infra, "reward")));
+    r->s.state = STATE_CANCELLED;
+    AUTO_JSON json_t *cancelled = verdict_json(&r->s);
+    assert_true(json_is_null(json_object_get(cancelled, "reward")));
+    assert_true(json_is_null(json_object_get(cancelled, "class")));
+    assert_string_equal(text_at(cancelled, "state"), "cancelled");
+}
+
+static void
+an_unfinished_one_says_nothing_of_the_end(void **state)
+{
+    struct rig *r = *state;
+
+    pass_up_to(r, STAGE_COMPILE);
+    r->s.state = STATE_TINY;
+    AUTO_JSON json_t *v = verdict_json(&r->s);
+    assert_string_equal(text_at(v, "state"), "running");
+    static const char *const nothing[] = { "class", "reward", "feedback", "finished", "seed" };
+    for (size_t i = 0; i < ARRAY_LEN(nothing); i++)
+        assert_true(json_is_null(json_object_get(v, nothing[i])));
+    assert_int_equal(json_array_size(json_object_get(v, "stages")), 2);
+    r->s.state = STATE_QUEUED;
+    AUTO_JSON json_t *queued = verdict_json(&r->s);
+    assert_string_equal(text_at(queued, "state"), "queued");
+}
+
+static void
+a_text_cut_inside_a_character_is_still_text(void **state)
+{
+    struct rig *r = *state;
+    char text[4000];
+
+    memset(text, 'x', sizeof(text));
+    memcpy(text + sizeof(r->j.text) - 3, "\xe2\x82\xac", 3); /* the last byte falls off */
+    text[sizeof(text) - 1] = '\0';
+    judgement_fail(&r->j, STAGE_AST, "syntax", NULL, "%s", text);
+    AUTO_JSON json_t *v = verdict_json(&r->s);
+    assert_int_equal(strlen(text_at(json_object_get(v, "feedback"), "text")), sizeof(r->j.text) - 3);
+}
+
+static void
+ends_are_told_in_words(void **state)
+{
+    static const struct {
+        struct child_end end;
+        const char *words;
+    } rows[] = {
+        { { .code = 0 }, "exited with status 0 before answering" },
+        { { .code = 3 }, "exited with status 3 before answering" },
+        { { .code = -1, .signal = 11 }, "was killed by signal 11 (SIGSEGV) before answering" },
+        { { .code = -1, .signal = 200 }, "was killed by signal 200 before answering" },
+    };
+    char text[128];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        crash_text(&rows[i].end, text, sizeof(text));
+        assert_string_equal(text, rows[i].words);
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(the_shape_is_always_the_same),
+        TEST(a_measured_one_is_worth_its_speed),
+        TEST(an_unmeasured_speed_earns_nothing),
+        TEST(senseless_samples_are_none),
+        TEST(the_way_inside_a_stage_counts),
+        TEST(the_first_failure_is_the_verdict),
+        TEST(ours_and_cancelled_have_no_reward),
+        TEST(an_unfinished_one_says_nothing_of_the_end),
+        TEST(a_text_cut_inside_a_character_is_still_text),
+        TEST(ends_are_told_in_words),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
