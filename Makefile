@@ -162,6 +162,7 @@ test-unit: tests harness
 
 test-e2e: all
 	$(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider -m 'not slow' tests/e2e
+	$(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider -m 'not slow' tests/fault
 
 check: setup-test
 	+$(parallel) clang tidy
@@ -193,7 +194,10 @@ $(BUILD)/tidy/%.ok: %.c .clang-tidy $(wildcard */*.h */*/*.h */*/*/*.h)
 lint-python:
 	'$(py)' -m ruff check $(py_files)
 	'$(py)' -m ruff format --check $(py_files)
-	MYPYPATH=tests:tests/unit:tests/e2e:tests/bench '$(py)' -m mypy --strict $(py_files)
+	MYPYPATH=tests:tests/unit:tests/bench '$(py)' -m mypy --strict $(filter-out tests/e2e/% tests/fault/%,$(py_files))
+	MYPYPATH=tests:tests/unit:tests/e2e:tests/bench '$(py)' -m mypy --strict $(filter tests/e2e/%,$(py_files))
+	MYPYPATH=tests:tests/e2e:tests/fault '$(py)' -m mypy --strict $(wildcard tests/fault/*.py)
+	MYPYPATH=tests/fault/harness '$(py)' -m mypy --strict $(wildcard tests/fault/harness/*.py)
 
 # The tests of what runs in two threads.
 threaded := $(filter test_store%,$(notdir $(units)))

@@ -86,7 +86,8 @@ add_lanes(struct funnel *f, struct error *err)
     if (strcmp(device, "auto") == 0)
         return add_all(f, gpus, err);
     if (strcmp(device, "cuda") == 0)
-        return gpus > 0 ? add_all(f, gpus, err) : error_set(err, ERR_INPUT, "device \"cuda\", and there is no GPU here");
+        return gpus > 0 ? add_all(f, gpus, err)
+                        : error_set(err, ERR_INPUT, "device \"cuda\", and there is no GPU here");
     if (strncmp(device, "cuda:", 5) == 0)
         return add_listed(f, device + 5, err);
     return error_set(err, ERR_INPUT, "device \"%s\" is none of auto, cpu, cuda, cuda:0,1", device);
@@ -124,20 +125,20 @@ recover_cb(void *arg, const struct submission_row *row)
 static void
 conclude_exhausted(struct submission *s)
 {
-    struct error err = {0};
+    struct error err = { 0 };
 
     if (judgement_new(s, &err) != 0)
         judgement_fail(s->judgement, STAGE_AST, "infra", NULL, "It could not be judged: %s.", err.text);
     else
-        judgement_fail(s->judgement, STAGE_AST, "crash", NULL, "The service went down %d times while judging it.",
-                       s->attempts);
+        judgement_fail(s->judgement, STAGE_AST, "crash", NULL,
+                       "The service went down %d times while judging it.", s->attempts);
     submission_conclude(s, EVENT_FINISH);
 }
 
 static int
 recover(struct funnel *f, struct error *err)
 {
-    struct recovery r = {.funnel = f};
+    struct recovery r = { .funnel = f };
     struct submission *s, *next;
 
     int rc = store_each_unfinished(f->store, recover_cb, &r, err);
@@ -147,7 +148,8 @@ recover(struct funnel *f, struct error *err)
         return rc;
     if (r.n > 0)
         log_info(NULL, "taking up %lld unfinished submissions", (long long)r.n);
-    DL_FOREACH_SAFE (r.exhausted, s, next) {
+    DL_FOREACH_SAFE(r.exhausted, s, next)
+    {
         DL_DELETE(r.exhausted, s);
         conclude_exhausted(s);
     }
@@ -172,10 +174,12 @@ check_sandbox(const struct funnel *f, json_t *layers)
 
     for (char *name; list && (name = strsep(&rest, ",")) != NULL;) {
         name += strspn(name, " ");
-        if (!*name || layer_is_on(layers, name) || (strcmp(name, "uid") == 0 && layer_is_on(layers, "user_namespace")))
+        if (!*name || layer_is_on(layers, name) ||
+            (strcmp(name, "uid") == 0 && layer_is_on(layers, "user_namespace")))
             continue;
         const char *state = json_string_value(json_object_get(layers, name));
-        log_error("sandbox", "the layer \"%s\" is required (sandbox_require) and is %s", name, state ? state : "unknown");
+        log_error("sandbox", "the layer \"%s\" is required (sandbox_require) and is %s", name,
+                  state ? state : "unknown");
         exit(EXIT_FAILURE); /* nothing has been judged yet, and nothing may be */
     }
 }
@@ -186,9 +190,9 @@ log_absent_layers(json_t *layers)
     const char *name;
     json_t *state;
 
-    json_object_foreach(layers, name, state)
-        if (json_is_string(state) && strcmp(json_string_value(state), "on") != 0)
-            log_warn("sandbox", "%s: %s", name, json_string_value(state));
+    json_object_foreach(layers, name,
+                        state) if (json_is_string(state) && strcmp(json_string_value(state), "on") != 0)
+        log_warn("sandbox", "%s: %s", name, json_string_value(state));
 }
 
 static void
@@ -209,7 +213,7 @@ zygote_down_cb(void *arg, const char *why)
     (void)why; /* its children told of their loss already */
 }
 
-static const struct zygote_ops zygote_ops = {zygote_ready_cb, zygote_down_cb};
+static const struct zygote_ops zygote_ops = { zygote_ready_cb, zygote_down_cb };
 
 /* --- life --- */
 
@@ -218,7 +222,8 @@ static void drain_timer_cb(uv_timer_t *timer);
 static int
 start_workers(struct funnel *f, struct error *err)
 {
-    int rc = zygote_new(f->loop, f->config, f->uids, "compile zygote", "compile", "cpu", &zygote_ops, f, &f->zygote, err);
+    int rc = zygote_new(f->loop, f->config, f->uids, "compile zygote", "compile", "cpu", &zygote_ops, f,
+                        &f->zygote, err);
     if (rc == 0)
         rc = add_lanes(f, err);
     if (rc == 0)
@@ -227,7 +232,8 @@ start_workers(struct funnel *f, struct error *err)
 }
 
 int
-funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, struct funnel **out, struct error *err)
+funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, struct funnel **out,
+           struct error *err)
 {
     struct funnel *f = calloc(1, sizeof(*f));
 
@@ -276,12 +282,14 @@ funnel_free(struct funnel *f)
     if (!f)
         return;
     assert(f->is_stopped);
-    HASH_ITER (hh, f->submissions, s, next) {
+    HASH_ITER(hh, f->submissions, s, next)
+    {
         HASH_DEL(f->submissions, s);
         judgement_free(f, s->judgement);
         free(s);
     }
-    HASH_ITER (hh, f->groups, g, next_group) {
+    HASH_ITER(hh, f->groups, g, next_group)
+    {
         HASH_DEL(f->groups, g);
         free(g);
     }
@@ -349,12 +357,14 @@ drain_timer_cb(uv_timer_t *timer)
     struct submission *s, *next;
 
     for (int i = 0; i < PRIORITY_N; i++) {
-        DL_FOREACH_SAFE (f->ready[i].head, s, next) {
+        DL_FOREACH_SAFE(f->ready[i].head, s, next)
+        {
             list_remove(&f->ready[i], s);
             submission_return(s);
         }
     }
-    HASH_ITER (hh, f->submissions, s, next) {
+    HASH_ITER(hh, f->submissions, s, next)
+    {
         if (stage_of_state(s->state) < 0 || !s->judgement || s->judgement->is_finishing)
             continue;
         s->is_returned = true;
@@ -383,7 +393,8 @@ funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *ar
     /* Ready ones would wait for a device that is given to nobody any more. */
     struct submission *s, *next;
     for (int i = 0; i < PRIORITY_N; i++) {
-        DL_FOREACH_SAFE (f->ready[i].head, s, next) {
+        DL_FOREACH_SAFE(f->ready[i].head, s, next)
+        {
             list_remove(&f->ready[i], s);
             submission_return(s);
         }
@@ -435,7 +446,7 @@ answer(struct intake *in, struct funnel_answer *a)
 static void
 refuse(struct intake *in, enum funnel_refusal refusal, const char *pointer, const char *text)
 {
-    struct funnel_answer a = {.refusal = refusal};
+    struct funnel_answer a = { .refusal = refusal };
     json_refuse(&a.fault, pointer, "%s", text);
     answer(in, &a);
 }
@@ -446,7 +457,7 @@ added_cb(void *arg, int code, const struct error *err)
 {
     struct intake *in = arg;
     struct funnel *f = in->funnel;
-    struct funnel_answer a = {.refusal = FUNNEL_OK, .is_new = true};
+    struct funnel_answer a = { .refusal = FUNNEL_OK, .is_new = true };
 
     if (code != 0) {
         refuse(in, FUNNEL_UNAVAILABLE, "", err->text);
@@ -480,7 +491,7 @@ fill_rows(struct intake *in, struct submission_row *rows, struct store_source *s
         memcpy(row->group_id, in->group_id, ID_SIZE);
         row->group_index = (int)i;
         memcpy(row->task_id, in->task_id, HASH_TEXT_SIZE);
-        sources[i] = (struct store_source){c->source.data ? c->source.data : "", c->source.size};
+        sources[i] = (struct store_source){ c->source.data ? c->source.data : "", c->source.size };
         hash_text(sources[i].text, sources[i].size, row->source_hash);
         row->priority = in->request.priority;
         row->client = (char *)(uintptr_t)in->request.client;
@@ -497,8 +508,10 @@ store_intake(struct intake *in)
     size_t n = in->request.n;
     AUTO_FREE struct submission_row *rows = calloc(n, sizeof(*rows));
     AUTO_FREE struct store_source *sources = calloc(n, sizeof(*sources));
-    struct group_row group = {.request = in->request.document, .size = (int)n, .created_ms = clock_wall_ms()};
-    struct error err = {0};
+    struct group_row group = { .request = in->request.document,
+                               .size = (int)n,
+                               .created_ms = clock_wall_ms() };
+    struct error err = { 0 };
 
     in->ids = calloc(n, sizeof(*in->ids));
     if (!rows || !sources || !in->ids) {
@@ -511,7 +524,8 @@ store_intake(struct intake *in)
     memcpy(group.task_id, in->task_id, sizeof(group.task_id));
     fill_rows(in, rows, sources);
     f->writes++;
-    int rc = store_add_submissions(f->store, in->is_group ? &group : NULL, rows, sources, n, added_cb, in, &err);
+    int rc =
+        store_add_submissions(f->store, in->is_group ? &group : NULL, rows, sources, n, added_cb, in, &err);
     if (rc != 0) {
         refuse(in, rc == ERR_FULL ? FUNNEL_FULL : FUNNEL_UNAVAILABLE, "", err.text);
         funnel_written(f);
@@ -535,7 +549,7 @@ task_cb(void *arg, const struct funnel_answer *a)
 static void
 take_in(struct funnel *f, json_t *body, bool is_group, funnel_answer_cb *cb, void *arg)
 {
-    struct funnel_answer a = {.refusal = FUNNEL_UNAVAILABLE, .retry_after_s = 1};
+    struct funnel_answer a = { .refusal = FUNNEL_UNAVAILABLE, .retry_after_s = 1 };
     struct intake *in = calloc(1, sizeof(*in));
 
     if (!in) {
@@ -543,12 +557,15 @@ take_in(struct funnel *f, json_t *body, bool is_group, funnel_answer_cb *cb, voi
         cb(arg, &a);
         return;
     }
-    *in = (struct intake){.funnel = f, .body = json_incref(body), .cb = cb, .arg = arg, .is_group = is_group};
-    a.refusal = is_group ? group_request_read(body, &in->request, &a.fault) : submit_request_read(body, &in->request, &a.fault);
+    *in =
+        (struct intake){ .funnel = f, .body = json_incref(body), .cb = cb, .arg = arg, .is_group = is_group };
+    a.refusal = is_group ? group_request_read(body, &in->request, &a.fault)
+                         : submit_request_read(body, &in->request, &a.fault);
     if (a.refusal == FUNNEL_OK && f->is_draining) {
         a.refusal = FUNNEL_UNAVAILABLE;
         json_refuse(&a.fault, "", "the daemon is draining");
-    } else if (a.refusal == FUNNEL_OK && funnel_waiting(f) + (int64_t)in->request.n > f->config->queue_limit) {
+    } else if (a.refusal == FUNNEL_OK &&
+               funnel_waiting(f) + (int64_t)in->request.n > f->config->queue_limit) {
         a.refusal = FUNNEL_FULL;
         json_refuse(&a.fault, "", "%lld submissions wait already", (long long)funnel_waiting(f));
     } else if (a.refusal == FUNNEL_OK && in->request.is_inline) {
@@ -580,7 +597,7 @@ funnel_submit_group(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *
 json_t *
 funnel_show_submission(struct funnel *f, const char *id, struct error *err)
 {
-    struct submission shown = {.funnel = f};
+    struct submission shown = { .funnel = f };
     struct submission *s = NULL;
     json_t *out;
 
@@ -651,13 +668,14 @@ member_cb(void *arg, const struct submission_row *row)
 static int
 cancel_group(struct funnel *f, const char *id, struct error *err)
 {
-    struct members m = {.funnel = f};
+    struct members m = { .funnel = f };
     int cancelled = 0;
 
     int rc = store_each_of_group(f->store, id, member_cb, &m, err);
     if (rc != 0)
         return rc;
-    for (int i = 0; i < m.n; i++) /* a verdict is durable on a later turn at the earliest, so none of them is freed here */
+    for (int i = 0; i < m.n;
+         i++) /* a verdict is durable on a later turn at the earliest, so none of them is freed here */
         cancelled += cancel_one(m.found[i], NULL) == 0;
     return cancelled > 0 ? 0 : error_set(err, ERR_CONFLICT, "group %s is finished", id);
 }
@@ -665,8 +683,8 @@ cancel_group(struct funnel *f, const char *id, struct error *err)
 int
 funnel_cancel(struct funnel *f, const char *id, struct error *err)
 {
-    struct submission_row row = {0};
-    struct group_row group = {0};
+    struct submission_row row = { 0 };
+    struct group_row group = { 0 };
     struct submission *s = NULL;
 
     HASH_FIND_STR(f->submissions, id, s);

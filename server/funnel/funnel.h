@@ -22,7 +22,8 @@
 struct funnel;
 
 /* store is borrowed for the funnel's life. Takes up what the store says is unfinished, and starts the workers. */
-int funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, struct funnel **out, struct error *err);
+int funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, struct funnel **out,
+               struct error *err);
 /* After funnel_drain() has called back. NULL is fine. */
 void funnel_free(struct funnel *f);
 /* Stop taking and starting work; running stages get grace_ms; the rest goes back to queued. cb once workers are gone. */
@@ -46,9 +47,9 @@ struct funnel_answer {
     enum funnel_refusal refusal;
     struct json_fault fault;
     int retry_after_s;
-    bool is_new;   /* tasks: false where it existed already */
-    char id[80];   /* submission, group or task id when refusal is FUNNEL_OK */
-    char *detail;  /* NULL or text; view, valid during the callback */
+    bool is_new;  /* tasks: false where it existed already */
+    char id[80];  /* submission, group or task id when refusal is FUNNEL_OK */
+    char *detail; /* NULL or text; view, valid during the callback */
 };
 /* Runs once, on a later turn of the loop or before the call returns. answer is borrowed. */
 typedef void funnel_answer_cb(void *arg, const struct funnel_answer *answer);
@@ -66,7 +67,8 @@ void funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void 
 json_t *funnel_show_submission(struct funnel *f, const char *id, struct error *err);
 /* {"id","state","task","items":[submission …],"ranking":[index …]} */
 json_t *funnel_show_group(struct funnel *f, const char *id, struct error *err);
-bool funnel_is_finished(struct funnel *f, const char *id); /* a submission or a group; unknown ids are finished */
+bool funnel_is_finished(struct funnel *f,
+                        const char *id); /* a submission or a group; unknown ids are finished */
 /* {"state","version","queues":{…},"workers":[…],"gpus":[…],"sandbox":{…},"counts":{…},"store":{…},"env":{…}} */
 json_t *funnel_status(struct funnel *f);
 /* True when work can be judged; else why is filled ("starting workers", "draining", …). */
@@ -77,7 +79,8 @@ struct funnel_wait;
 typedef void funnel_wait_cb(void *arg);
 /* NULL: already finished or unknown (wait_cb does not run), or no memory. */
 struct funnel_wait *funnel_wait(struct funnel *f, const char *id, funnel_wait_cb *cb, void *arg);
-void funnel_wait_end(struct funnel_wait *w); /* after this wait_cb does not run; NULL is fine. Not after it ran. */
+void
+funnel_wait_end(struct funnel_wait *w); /* after this wait_cb does not run; NULL is fine. Not after it ran. */
 
 /* 0, ERR_NOTFOUND, or ERR_CONFLICT (finished already). A group: all of its items that are not finished. */
 int funnel_cancel(struct funnel *f, const char *id, struct error *err);

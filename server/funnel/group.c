@@ -70,11 +70,13 @@ ranking(json_t *items)
     json_t *out = json_array(), *item;
     size_t i, n = 0;
 
-    json_array_foreach(items, i, item) {
+    json_array_foreach(items, i, item)
+    {
         json_t *reward = json_object_get(item, "reward");
         if (ranked && json_is_number(reward))
-            ranked[n++] = (struct ranked){
-                i, json_number_value(reward), number(json_object_get(json_object_get(item, "components"), "speedup"))};
+            ranked[n++] =
+                (struct ranked){ i, json_number_value(reward),
+                                 number(json_object_get(json_object_get(item, "components"), "speedup")) };
     }
     if (n > 1)
         qsort(ranked, n, sizeof(*ranked), compare_ranked);
@@ -90,8 +92,10 @@ resolve(struct funnel *f, json_t *found, struct error *err)
     json_t *items = json_array(), *item;
     size_t i;
 
-    json_array_foreach(found, i, item) {
-        json_t *whole = json_is_string(item) ? funnel_show_submission(f, json_string_value(item), err) : json_incref(item);
+    json_array_foreach(found, i, item)
+    {
+        json_t *whole = json_is_string(item) ? funnel_show_submission(f, json_string_value(item), err)
+                                             : json_incref(item);
         if (!whole) {
             json_decref(items);
             return NULL;
@@ -107,7 +111,8 @@ group_state(json_t *items, bool is_finished)
     json_t *item;
     size_t i, queued = 0, cancelled = 0;
 
-    json_array_foreach(items, i, item) {
+    json_array_foreach(items, i, item)
+    {
         const char *state = json_string_value(json_object_get(item, "state"));
         queued += state && strcmp(state, "queued") == 0;
         cancelled += state && strcmp(state, "cancelled") == 0;
@@ -121,7 +126,7 @@ group_state(json_t *items, bool is_finished)
 json_t *
 funnel_show_group(struct funnel *f, const char *id, struct error *err)
 {
-    struct group_row row = {0};
+    struct group_row row = { 0 };
     AUTO_JSON json_t *found = json_array();
 
     int rc = store_get_group(f->store, id, &row, err);
@@ -133,8 +138,8 @@ funnel_show_group(struct funnel *f, const char *id, struct error *err)
         json_t *request = row.request ? json_loads(row.request, 0, NULL) : NULL;
         json_t *metadata = json_object_get(request, "metadata");
         out = json_pack("{s:s, s:s, s:s, s:i, s:O?, s:o, s:o}", "id", row.id, "state",
-                        group_state(items, funnel_is_finished(f, id)), "task", row.task_id, "size", row.size, "metadata",
-                        metadata, "ranking", ranking(items), "items", items);
+                        group_state(items, funnel_is_finished(f, id)), "task", row.task_id, "size", row.size,
+                        "metadata", metadata, "ranking", ranking(items), "items", items);
         json_decref(request);
     }
     group_row_release(&row);

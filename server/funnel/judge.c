@@ -41,8 +41,10 @@ note(struct submission *s, enum outcome outcome, const char *class_, int done, i
     if (outcome == OUTCOME_PASS && j->failed_stage < 0)
         j->passed = j->stage;
     log_info(s->id, "%s: %s%s%s, %.0f ms", stage_name((enum stage)j->stage),
-             outcome == OUTCOME_PASS ? "pass" : outcome == OUTCOME_FAIL ? "fail" : "skip", *r->class_ ? " " : "",
-             r->class_, r->run_ms);
+             outcome == OUTCOME_PASS   ? "pass"
+             : outcome == OUTCOME_FAIL ? "fail"
+                                       : "skip",
+             *r->class_ ? " " : "", r->class_, r->run_ms);
 }
 
 static void
@@ -51,10 +53,10 @@ add_flags(struct judgement *j, json_t *flags)
     json_t *flag, *had;
     size_t i, k;
 
-    json_array_foreach(flags, i, flag) {
+    json_array_foreach(flags, i, flag)
+    {
         bool is_known = !json_is_string(flag);
-        json_array_foreach(j->flags, k, had)
-            is_known |= json_equal(flag, had) != 0;
+        json_array_foreach(j->flags, k, had) is_known |= json_equal(flag, had) != 0;
         if (!is_known)
             json_array_append(j->flags, flag);
     }
@@ -88,9 +90,11 @@ conclude_lost(struct submission *s, const char *why)
 
     /* It was alone on its worker each time but the first, when nobody could tell whose doing it was. */
     if (s->lonely_losses > 0 && s->lonely_losses >= s->losses - 1)
-        judgement_fail(j, stage, "crash", NULL, "It took its worker down %d times; the last time: %s.", s->losses, why);
+        judgement_fail(j, stage, "crash", NULL, "It took its worker down %d times; the last time: %s.",
+                       s->losses, why);
     else
-        judgement_fail(j, stage, "infra", NULL, "It could not be judged in %d attempts: %s.", s->attempts, why);
+        judgement_fail(j, stage, "infra", NULL, "It could not be judged in %d attempts: %s.", s->attempts,
+                       why);
     submission_conclude(s, EVENT_FINISH);
 }
 
@@ -242,7 +246,7 @@ child_ended_cb(void *arg, struct child *c)
     }
 }
 
-static const struct child_ops child_ops = {.message = child_message_cb, .ended = child_ended_cb};
+static const struct child_ops child_ops = { .message = child_message_cb, .ended = child_ended_cb };
 
 /* A child with its request on the way. body is taken. False: the submission is lost, touch it no more. */
 static bool
@@ -250,17 +254,17 @@ ask_child(struct submission *s, enum child_role role, json_t *body, bool has_sou
 {
     struct judgement *j = s->judgement;
     struct channel_fd fds[2];
-    struct error err = {0};
+    struct error err = { 0 };
     size_t n = 0;
 
     int rc = child_new(s->funnel->zygote, role, &child_ops, s, &j->child, &err);
     if (rc == 0 && has_source) {
-        fds[n] = (struct channel_fd){"source", memfd_make("source", j->source.data, j->source.size, &err)};
+        fds[n] = (struct channel_fd){ "source", memfd_make("source", j->source.data, j->source.size, &err) };
         rc = fds[n].fd < 0 ? err.code : 0;
         n += rc == 0;
     }
     if (rc == 0 && has_spec) {
-        fds[n] = (struct channel_fd){"spec", memfd_make("spec", j->task.spec, strlen(j->task.spec), &err)};
+        fds[n] = (struct channel_fd){ "spec", memfd_make("spec", j->task.spec, strlen(j->task.spec), &err) };
         rc = fds[n].fd < 0 ? err.code : 0;
         n += rc == 0;
     }
@@ -317,7 +321,8 @@ fail_by_end(struct submission *s, const struct child_end *end)
     char how[128];
 
     if (end->was_limited) {
-        judgement_fail(j, j->stage, "timeout", NULL, "%s: the process did not finish within %g s and was stopped.", stage,
+        judgement_fail(j, j->stage, "timeout", NULL,
+                       "%s: the process did not finish within %g s and was stopped.", stage,
                        (double)s->funnel->config->stage_limit_ms / 1000);
         return "timeout";
     }
@@ -348,8 +353,8 @@ fail_by_error(struct judgement *j, const char *class_, json_t *error, const char
     const char *tail = size > 1200 ? text + size - 1200 : text;
     while (tail != text && (*tail & 0xc0) == 0x80)
         tail++;
-    judgement_fail(j, j->stage, class_, error, "%s: %s%s: %s%s", stage_name((enum stage)j->stage), type ? type : class_,
-                   where, tail == text ? "" : "… ", tail);
+    judgement_fail(j, j->stage, class_, error, "%s: %s%s: %s%s", stage_name((enum stage)j->stage),
+                   type ? type : class_, where, tail == text ? "" : "… ", tail);
 }
 
 static bool
@@ -369,14 +374,15 @@ begin_ast(struct submission *s)
     struct judgement *j = s->judgement;
 
     j->step = STEP_AST;
-    ask_child(s, CHILD_AST, json_pack("{s:s, s:s, s:O}", "op", "ast", "entry", j->entry, "policy", j->policy_json), true,
+    ask_child(s, CHILD_AST,
+              json_pack("{s:s, s:s, s:O}", "op", "ast", "entry", j->entry, "policy", j->policy_json), true,
               false);
 }
 
 static void
 ast_ended(struct submission *s, const struct child_end *end)
 {
-    static const char *const classes[] = {"syntax", "policy", NULL};
+    static const char *const classes[] = { "syntax", "policy", NULL };
     struct judgement *j = s->judgement;
     AUTO_JSON json_t *result = ptr_take(&j->result);
 
@@ -409,8 +415,8 @@ begin_compile(struct submission *s)
 
     j->step = STEP_COMPILE;
     ask_child(s, CHILD_COMPILE,
-              json_pack("{s:s, s:s, s:s, s:O}", "op", "compile", "entry", j->entry, "target", s->funnel->config->target,
-                        "policy", j->policy_json),
+              json_pack("{s:s, s:s, s:s, s:O}", "op", "compile", "entry", j->entry, "target",
+                        s->funnel->config->target, "policy", j->policy_json),
               true, true);
 }
 
@@ -423,8 +429,8 @@ begin_inspect(struct submission *s)
 
     j->step = STEP_INSPECT;
     ask_child(s, CHILD_INSPECT,
-              json_pack("{s:s, s:s, s:s, s:O}", "op", "inspect", "target", s->funnel->config->target, "cache", j->cache,
-                        "kernels", j->kernels),
+              json_pack("{s:s, s:s, s:s, s:O}", "op", "inspect", "target", s->funnel->config->target, "cache",
+                        j->cache, "kernels", j->kernels),
               false, false);
 }
 
@@ -440,7 +446,8 @@ published_cb(void *arg, int code, const struct error *err)
     if (is_stopped(s))
         return;
     if (code == ERR_FULL) {
-        judgement_fail(j, STAGE_COMPILE, "compile", NULL, "compile: the compiled files are too many or too large.");
+        judgement_fail(j, STAGE_COMPILE, "compile", NULL,
+                       "compile: the compiled files are too many or too large.");
         decide(s, OUTCOME_FAIL, "compile", 0, 1);
     } else if (code != 0 && code != ERR_NOTFOUND) {
         lose(s, false, err->text);
@@ -455,7 +462,7 @@ static void
 compile_ended(struct submission *s, const struct child_end *end)
 {
     struct judgement *j = s->judgement;
-    struct error err = {0};
+    struct error err = { 0 };
     char from[SCRATCH_PATH_SIZE + 8];
 
     j->claim = ptr_take(&j->result);
@@ -467,7 +474,8 @@ compile_ended(struct submission *s, const struct child_end *end)
     /* Its directory goes with the child, so the child is kept until the cache has left it. */
     j->step = STEP_PUBLISH;
     snprintf(from, sizeof(from), "%s/cache", child_scratch(j->child));
-    snprintf(j->cache, sizeof(j->cache), "%.400s/cache-%s-%d", s->funnel->config->scratch, s->id, s->attempts);
+    snprintf(j->cache, sizeof(j->cache), "%.400s/cache-%s-%d", s->funnel->config->scratch, s->id,
+             s->attempts);
     if (scratch_publish(s->funnel->loop, from, j->cache, published_cb, s, &err) != 0) {
         j->cache[0] = '\0';
         drop_child(j);
@@ -499,10 +507,11 @@ count_compiled(const struct judgement *j)
     size_t i, k;
     int n = 0;
 
-    json_array_foreach(j->kernels, i, name) {
+    json_array_foreach(j->kernels, i, name)
+    {
         bool is_found = false;
-        json_array_foreach(j->compiled, k, kernel)
-            is_found |= json_equal(name, json_object_get(kernel, "name")) != 0;
+        json_array_foreach(j->compiled, k, kernel) is_found |=
+            json_equal(name, json_object_get(kernel, "name")) != 0;
         n += is_found;
     }
     return n;
@@ -525,16 +534,15 @@ has_flag(json_t *flags, const char *name)
     json_t *flag;
     size_t i;
 
-    json_array_foreach(flags, i, flag)
-        if (json_is_string(flag) && strcmp(json_string_value(flag), name) == 0)
-            return true;
+    json_array_foreach(flags, i, flag) if (json_is_string(flag) &&
+                                           strcmp(json_string_value(flag), name) == 0) return true;
     return false;
 }
 
 static void
 decide_compile(struct submission *s)
 {
-    static const char *const classes[] = {"import", "compile", "oom", "launch", "crash", NULL};
+    static const char *const classes[] = { "import", "compile", "oom", "launch", "crash", NULL };
     struct judgement *j = s->judgement;
     bool is_pass = strcmp(json_string_value(json_object_get(j->claim, "outcome")), "pass") == 0;
     json_t *flags = json_object_get(j->claim, "flags"), *error = json_object_get(j->claim, "error");
@@ -543,9 +551,11 @@ decide_compile(struct submission *s)
     add_flags(j, flags);
     if (json_array_size(json_object_get(j->claim, "unreached")) > 0 || has_flag(flags, "no_launch"))
         add_flag(j, "compile_deferred");
-    if (is_pass && done == 0 && strcmp(j->policy.name, "kernelbench") != 0 && !has_flag(j->flags, "compile_deferred")) {
+    if (is_pass && done == 0 && strcmp(j->policy.name, "kernelbench") != 0 &&
+        !has_flag(j->flags, "compile_deferred")) {
         judgement_fail(j, STAGE_COMPILE, "compile", NULL,
-                       "compile: no kernel of the candidate's was compiled for the target %s.", s->funnel->config->target);
+                       "compile: no kernel of the candidate's was compiled for the target %s.",
+                       s->funnel->config->target);
         decide(s, OUTCOME_FAIL, "compile", 0, of > 0 ? of : 1);
     } else if (is_pass) {
         decide(s, OUTCOME_PASS, NULL, done, of);
@@ -568,8 +578,7 @@ note_env(struct judgement *j, json_t *versions)
 
     if (!j->env)
         j->env = json_object();
-    json_object_foreach(versions, key, value)
-        json_object_set(j->env, key, value);
+    json_object_foreach(versions, key, value) json_object_set(j->env, key, value);
 }
 
 static void
@@ -586,7 +595,7 @@ void
 judge_begin(struct submission *s)
 {
     struct funnel *f = s->funnel;
-    struct error err = {0};
+    struct error err = { 0 };
     double wait_ms = ms_since(s->queued_ns);
 
     s->attempts++;
@@ -616,14 +625,14 @@ judge_begin(struct submission *s)
 static void report_cb(void *arg, const struct lane_report *r);
 static void closed_cb(void *arg, const struct lane_closing *c);
 
-static const struct lane_job_ops lane_ops = {report_cb, closed_cb};
+static const struct lane_job_ops lane_ops = { report_cb, closed_cb };
 
 void
 judge_on_lane(struct submission *s, struct lane *l)
 {
     struct judgement *j = s->judgement;
     const char *task_entry = j->task.entry_point ? j->task.entry_point : "Model";
-    struct error err = {0};
+    struct error err = { 0 };
 
     submission_move(s, EVENT_LANE);
     j->stages[STAGE_TINY].wait_ms = ms_since(s->queued_ns);
@@ -632,10 +641,18 @@ judge_on_lane(struct submission *s, struct lane *l)
     json_object_set(j->env, "driver", lane_gpu(l) ? json_object_get(lane_gpu(l), "driver") : json_null());
     json_object_set_new(j->env, "device", json_string(lane_device(l)));
     const struct lane_submission job = {
-        .task_id = j->row.task_id, .entry = j->entry, .task_entry = task_entry, .source = j->source.data ? j->source.data : "",
-        .spec = j->task.spec, .reference = j->task.reference, .source_size = j->source.size,
-        .spec_size = strlen(j->task.spec), .reference_size = j->task.reference_size, .policy = j->policy_json,
-        .seed = j->seed, .cache = lane_is_gpu(l) && j->cache[0] ? j->cache : NULL,
+        .task_id = j->row.task_id,
+        .entry = j->entry,
+        .task_entry = task_entry,
+        .source = j->source.data ? j->source.data : "",
+        .spec = j->task.spec,
+        .reference = j->task.reference,
+        .source_size = j->source.size,
+        .spec_size = strlen(j->task.spec),
+        .reference_size = j->task.reference_size,
+        .policy = j->policy_json,
+        .seed = j->seed,
+        .cache = lane_is_gpu(l) && j->cache[0] ? j->cache : NULL,
     };
     j->lane = l;
     s->funnel->gpu_running++;
@@ -672,24 +689,28 @@ fail_by_mismatch(struct judgement *j, const char *class_, json_t *error, json_t 
         return false;
     AUTO_FREE char *index = json_dumps(json_object_get(first, "index"), JSON_ENCODE_ANY | JSON_COMPACT);
     AUTO_FREE char *output = json_dumps(json_object_get(first, "output"), JSON_ENCODE_ANY);
-    AUTO_FREE char *expected = json_dumps(json_object_get(first, "expected"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
+    AUTO_FREE char *expected =
+        json_dumps(json_object_get(first, "expected"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
     AUTO_FREE char *got = json_dumps(json_object_get(first, "got"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
     if (!index || !output || !expected || !got)
         return false;
     judgement_fail(j, j->stage, class_, error,
-                   "%s: %lld of %lld values differ in case \"%.60s\"; the first at %.80s of output %.60s: expected %.60s, got %.60s.",
-                   stage_name((enum stage)j->stage), (long long)json_integer_value(json_object_get(first, "differing")),
-                   (long long)json_integer_value(json_object_get(first, "of")), name ? name : "?", index, output, expected,
-                   got);
+                   "%s: %lld of %lld values differ in case \"%.60s\"; the first at %.80s of output %.60s: "
+                   "expected %.60s, got %.60s.",
+                   stage_name((enum stage)j->stage),
+                   (long long)json_integer_value(json_object_get(first, "differing")),
+                   (long long)json_integer_value(json_object_get(first, "of")), name ? name : "?", index,
+                   output, expected, got);
     return true;
 }
 
 static const char *
 checked_class(const char *class_)
 {
-    static const char *const classes[] = {"import", "compile", "launch",    "timeout",  "oom",
-                                          "crash",  "shape",   "dtype",     "nonfinite", "mismatch",
-                                          "nondeterministic", "mutated_input", "hack", NULL};
+    static const char *const classes[] = {
+        "import", "compile",   "launch",   "timeout",          "oom",           "crash", "shape",
+        "dtype",  "nonfinite", "mismatch", "nondeterministic", "mutated_input", "hack",  NULL
+    };
     return is_one_of(class_, classes) ? class_ : "crash";
 }
 
@@ -702,7 +723,7 @@ fail_by_report(struct submission *s, const struct lane_report *r, const char *cl
     if (strcmp(class_, "timeout") == 0) {
         const char *text = json_string_value(json_object_get(r->error, "text"));
         int64_t limit_ms = j->stage == STAGE_TINY && strcmp(r->stage, "tiny") == 0 ? config->tiny_limit_ms
-                                                                                  : config->stage_limit_ms;
+                                                                                   : config->stage_limit_ms;
         if (text && strncmp(text, "no answer", 9) == 0)
             judgement_fail(j, j->stage, class_, r->error, "%s: %.300s; the process was stopped.",
                            stage_name((enum stage)j->stage), text);
@@ -717,7 +738,9 @@ fail_by_report(struct submission *s, const struct lane_report *r, const char *cl
 static void
 keep_detail(struct judgement *j, const struct lane_report *r)
 {
-    json_t **const details[STAGE_NSTAGES] = {[STAGE_TINY] = &j->tiny, [STAGE_FULL] = &j->full, [STAGE_TIMING] = &j->timing};
+    json_t **const details[STAGE_NSTAGES] = {
+        [STAGE_TINY] = &j->tiny, [STAGE_FULL] = &j->full, [STAGE_TIMING] = &j->timing
+    };
     json_t **place = details[j->stage];
 
     if (place && r->detail) {
@@ -778,8 +801,8 @@ refine_crash(struct submission *s, const struct child_end *end)
 {
     struct judgement *j = s->judgement;
     const char *type = json_string_value(json_object_get(j->error, "type"));
-    struct stage_record *r = j->failed_stage >= STAGE_TINY && j->failed_stage < STAGE_NSTAGES ? &j->stages[j->failed_stage]
-                                                                                             : NULL;
+    struct stage_record *r =
+        j->failed_stage >= STAGE_TINY && j->failed_stage < STAGE_NSTAGES ? &j->stages[j->failed_stage] : NULL;
     char how[128];
 
     /* A SystemExit in the candidate's code is a crash too, and has its own words; a SIGKILL may have been ours. */
@@ -794,7 +817,8 @@ refine_crash(struct submission *s, const struct child_end *end)
         return;
     }
     crash_text(end, how, sizeof(how));
-    snprintf(j->text, sizeof(j->text), "%s: the candidate's process %s.", stage_name((enum stage)j->failed_stage), how);
+    snprintf(j->text, sizeof(j->text), "%s: the candidate's process %s.",
+             stage_name((enum stage)j->failed_stage), how);
 }
 
 static void

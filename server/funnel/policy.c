@@ -6,10 +6,10 @@
 #include "common/auto.h"
 
 static const struct policy policies[] = {
-    {"strict", true, true, true, "tf32", {5, true, true, true}, {10, 50, false, true}},
-    {"hybrid", true, true, true, "tf32", {5, true, true, true}, {10, 50, false, true}},
+    { "strict", true, true, true, "tf32", { 5, true, true, true }, { 10, 50, false, true } },
+    { "hybrid", true, true, true, "tf32", { 5, true, true, true }, { 10, 50, false, true } },
     /* The published rule: five seeds of the original input, no TF32, nothing else. */
-    {"kernelbench", true, true, true, "ieee", {5, false, false, false}, {10, 50, false, true}},
+    { "kernelbench", true, true, true, "ieee", { 5, false, false, false }, { 10, 50, false, true } },
 };
 
 int
@@ -28,7 +28,8 @@ static int
 find_or_refuse(const char *name, const char *pointer, struct policy *out, struct json_fault *fault)
 {
     if (policy_find(name, out) != 0)
-        return json_refuse(fault, pointer, "there is no policy \"%.40s\"; there are strict, hybrid and kernelbench", name);
+        return json_refuse(fault, pointer,
+                           "there is no policy \"%.40s\"; there are strict, hybrid and kernelbench", name);
     return 0;
 }
 
@@ -37,10 +38,10 @@ read_variations(json_t *object, const char *base, struct policy *p, struct json_
 {
     char pointer[JSON_POINTER_SIZE];
     const struct json_field fields[] = {
-        {"count", JSON_WANT_INT, &p->variations.count, false, 1, 16},
-        {"value", JSON_WANT_BOOL, &p->variations.value, false, 0, 0},
-        {"shape", JSON_WANT_BOOL, &p->variations.shape, false, 0, 0},
-        {"dtype", JSON_WANT_BOOL, &p->variations.dtype, false, 0, 0},
+        { "count", JSON_WANT_INT, &p->variations.count, false, 1, 16 },
+        { "value", JSON_WANT_BOOL, &p->variations.value, false, 0, 0 },
+        { "shape", JSON_WANT_BOOL, &p->variations.shape, false, 0, 0 },
+        { "dtype", JSON_WANT_BOOL, &p->variations.dtype, false, 0, 0 },
     };
     snprintf(pointer, sizeof(pointer), "%.100s/variations", base);
     return object ? json_read(object, pointer, fields, ARRAY_LEN(fields), fault) : 0;
@@ -51,10 +52,10 @@ read_timing(json_t *object, const char *base, struct policy *p, struct json_faul
 {
     char pointer[JSON_POINTER_SIZE];
     const struct json_field fields[] = {
-        {"warmup", JSON_WANT_INT, &p->timing.warmup, false, 0, 100},
-        {"trials", JSON_WANT_INT, &p->timing.trials, false, 1, 50},
-        {"fixed", JSON_WANT_BOOL, &p->timing.fixed, false, 0, 0},
-        {"events", JSON_WANT_BOOL, &p->timing.events, false, 0, 0},
+        { "warmup", JSON_WANT_INT, &p->timing.warmup, false, 0, 100 },
+        { "trials", JSON_WANT_INT, &p->timing.trials, false, 1, 50 },
+        { "fixed", JSON_WANT_BOOL, &p->timing.fixed, false, 0, 0 },
+        { "events", JSON_WANT_BOOL, &p->timing.events, false, 0, 0 },
     };
     snprintf(pointer, sizeof(pointer), "%.100s/timing", base);
     return object ? json_read(object, pointer, fields, ARRAY_LEN(fields), fault) : 0;
@@ -68,14 +69,14 @@ read_object(json_t *object, const char *base, struct policy *p, struct json_faul
     int64_t version = POLICY_VERSION;
     char pointer[JSON_POINTER_SIZE];
     const struct json_field fields[] = {
-        {"name", JSON_WANT_STRING, &name, false, 0, 0},
-        {"version", JSON_WANT_INT, &version, false, POLICY_VERSION, POLICY_VERSION},
-        {"staged", JSON_WANT_BOOL, &p->staged, false, 0, 0},
-        {"skip_timing_on_failure", JSON_WANT_BOOL, &p->skip_timing_on_failure, false, 0, 0},
-        {"tiny_first", JSON_WANT_BOOL, &p->tiny_first, false, 0, 0},
-        {"precision", JSON_WANT_STRING, &precision, false, 0, 0},
-        {"variations", JSON_WANT_OBJECT, &variations, false, 0, 0},
-        {"timing", JSON_WANT_OBJECT, &timing, false, 0, 0},
+        { "name", JSON_WANT_STRING, &name, false, 0, 0 },
+        { "version", JSON_WANT_INT, &version, false, POLICY_VERSION, POLICY_VERSION },
+        { "staged", JSON_WANT_BOOL, &p->staged, false, 0, 0 },
+        { "skip_timing_on_failure", JSON_WANT_BOOL, &p->skip_timing_on_failure, false, 0, 0 },
+        { "tiny_first", JSON_WANT_BOOL, &p->tiny_first, false, 0, 0 },
+        { "precision", JSON_WANT_STRING, &precision, false, 0, 0 },
+        { "variations", JSON_WANT_OBJECT, &variations, false, 0, 0 },
+        { "timing", JSON_WANT_OBJECT, &timing, false, 0, 0 },
     };
     const char *base_name = json_string_value(json_object_get(object, "name"));
 
@@ -111,11 +112,12 @@ policy_read(json_t *value, const char *base, struct policy *out, struct json_fau
 json_t *
 policy_parts_json(const struct policy *p)
 {
-    return json_pack("{s:b, s:b, s:b, s:s, s:{s:I, s:b, s:b, s:b}, s:{s:I, s:I, s:b, s:b}}", "staged", (int)p->staged,
-                     "skip_timing_on_failure", (int)p->skip_timing_on_failure, "tiny_first", (int)p->tiny_first,
-                     "precision", p->precision, "variations", "count", (json_int_t)p->variations.count, "value",
-                     (int)p->variations.value, "shape", (int)p->variations.shape, "dtype", (int)p->variations.dtype,
-                     "timing", "warmup", (json_int_t)p->timing.warmup, "trials", (json_int_t)p->timing.trials, "fixed",
+    return json_pack("{s:b, s:b, s:b, s:s, s:{s:I, s:b, s:b, s:b}, s:{s:I, s:I, s:b, s:b}}", "staged",
+                     (int)p->staged, "skip_timing_on_failure", (int)p->skip_timing_on_failure, "tiny_first",
+                     (int)p->tiny_first, "precision", p->precision, "variations", "count",
+                     (json_int_t)p->variations.count, "value", (int)p->variations.value, "shape",
+                     (int)p->variations.shape, "dtype", (int)p->variations.dtype, "timing", "warmup",
+                     (json_int_t)p->timing.warmup, "trials", (json_int_t)p->timing.trials, "fixed",
                      (int)p->timing.fixed, "events", (int)p->timing.events);
 }
 

@@ -36,8 +36,8 @@ struct stage_record {
     enum outcome outcome;
     char class_[CLASS_SIZE]; /* why it failed; "" otherwise */
     double wait_ms, run_ms;
-    int done, of;            /* progress inside the stage */
-    const char *why;         /* of a skip; static text or NULL */
+    int done, of;    /* progress inside the stage */
+    const char *why; /* of a skip; static text or NULL */
 };
 
 /* All that is known of a submission while it is judged; a queued one has none. */
@@ -53,13 +53,13 @@ struct judgement {
     uint64_t seed;
 
     struct stage_record stages[STAGE_NSTAGES];
-    int stage;        /* the one it is in or was in last; -1: none yet */
+    int stage; /* the one it is in or was in last; -1: none yet */
     int64_t entered_ns, started_ns;
     int passed;       /* last stage passed before anything failed; -1: none */
     int failed_stage; /* of the first failure; -1: none. STAGE_NSTAGES: before the first stage (extract) */
     char class_[CLASS_SIZE];
-    json_t *error;    /* {"type","text","line"} of the first failure, or NULL */
-    char text[1600];  /* of the first failure, in plain English */
+    json_t *error;   /* {"type","text","line"} of the first failure, or NULL */
+    char text[1600]; /* of the first failure, in plain English */
 
     json_t *flags;    /* array of strings */
     json_t *kernels;  /* names of the jitted functions, from the syntax tree */
@@ -67,11 +67,11 @@ struct judgement {
     json_t *claim;    /* what the compile child said */
     char *generality;
     json_t *tiny, *full, *timing; /* the referee's details */
-    json_t *env;      /* versions and GPU of the workers that judged it */
+    json_t *env;                  /* versions and GPU of the workers that judged it */
 
     enum { STEP_AST, STEP_COMPILE, STEP_PUBLISH, STEP_INSPECT } step;
     struct child *child;
-    json_t *result;   /* of the child */
+    json_t *result;                /* of the child */
     char cache[SCRATCH_PATH_SIZE]; /* "" none; ours to remove */
     struct lane *lane;
     bool is_finishing; /* the verdict is clear, the lane still has to let go */
@@ -91,8 +91,8 @@ struct submission {
     char id[ID_SIZE];
     enum state state;
     int priority;
-    int attempts;     /* times begun, over restarts of the daemon */
-    int losses;       /* times its worker went down */
+    int attempts;      /* times begun, over restarts of the daemon */
+    int losses;        /* times its worker went down */
     int lonely_losses; /* of those, with nobody else on that worker */
     int64_t queued_ns;
     bool has_slot;
@@ -151,7 +151,8 @@ struct funnel {
 
     struct list queue[PRIORITY_N], ready[PRIORITY_N];
     int64_t cpu_running, gpu_running;
-    struct submission *alone; /* suspected of having taken its worker down: it has the compile zygote to itself */
+    struct submission
+        *alone; /* suspected of having taken its worker down: it has the compile zygote to itself */
     bool is_kicking, is_kick_due;
 
     struct submission *unrecorded; /* whose verdict the store would not take: tried again */
@@ -169,14 +170,15 @@ struct funnel {
 };
 
 /* submission.c: the one place where a state changes, and where memory of a submission begins and ends */
-struct submission *submission_new(struct funnel *f, const char *id, const char *group_id, int priority, int attempts);
+struct submission *submission_new(struct funnel *f, const char *id, const char *group_id, int priority,
+                                  int attempts);
 void submission_move(struct submission *s, enum event event);
 /* Loads what the store has of it. 0 or an error of the store. */
 int judgement_new(struct submission *s, struct error *err);
 void judgement_free(struct funnel *f, struct judgement *j);
 /* The first failure counts; later ones leave it. error may be NULL; text is printf-style. */
-void judgement_fail(struct judgement *j, int stage, const char *class_, json_t *error, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
+void judgement_fail(struct judgement *j, int stage, const char *class_, json_t *error, const char *format,
+                    ...) __attribute__((format(printf, 5, 6)));
 /* Its verdict is clear and its processes are gone: write it, then tell those who wait. */
 void submission_conclude(struct submission *s, enum event event);
 /* Back to the queue's head. */
@@ -206,7 +208,8 @@ int64_t funnel_waiting(const struct funnel *f);
 /* Registers the task unless it is there. cb as for funnel_add_task(). */
 void task_ensure(struct funnel *f, const struct task_request *r, funnel_answer_cb *cb, void *arg);
 /* By id, or by a name that only one has. FUNNEL_OK, FUNNEL_NO_TASK, FUNNEL_BAD or FUNNEL_UNAVAILABLE. */
-enum funnel_refusal task_find(struct funnel *f, const char *name, char id[HASH_TEXT_SIZE], struct json_fault *fault);
+enum funnel_refusal task_find(struct funnel *f, const char *name, char id[HASH_TEXT_SIZE],
+                              struct json_fault *fault);
 /* Gives an idle lane to a waiting registration. True: it was taken. */
 bool task_give_lane(struct funnel *f, struct lane *l);
 int64_t task_registering(const struct funnel *f);

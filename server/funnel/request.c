@@ -49,8 +49,9 @@ make_task_id(struct task_request *r)
     char source[HASH_TEXT_SIZE];
 
     hash_text(json_string_value(r->reference), json_string_length(r->reference), source);
-    AUTO_JSON json_t *identity = json_pack("{s:s?, s:s, s:b, s:O?}", "entry_point", r->entry, "reference", source,
-                                           "dynamic_shapes", (int)r->dynamic_shapes, "cases", r->cases);
+    AUTO_JSON json_t *identity =
+        json_pack("{s:s?, s:s, s:b, s:O?}", "entry_point", r->entry, "reference", source, "dynamic_shapes",
+                  (int)r->dynamic_shapes, "cases", r->cases);
     AUTO_FREE char *text = identity ? json_dumps(identity, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     if (!text)
         return ERR_NOMEM;
@@ -70,7 +71,8 @@ check_cases(json_t *cases, const char *base, struct json_fault *fault)
         json_refuse(fault, pointer, "has %zu cases; %d are allowed", json_array_size(cases), CASES_MAX);
         return FUNNEL_BAD;
     }
-    json_array_foreach(cases, i, item) {
+    json_array_foreach(cases, i, item)
+    {
         if (json_is_object(item))
             continue;
         snprintf(pointer, sizeof(pointer), "%.80s/cases/%zu", base, i);
@@ -82,17 +84,17 @@ check_cases(json_t *cases, const char *base, struct json_fault *fault)
 
 /* source_key: "reference" in POST /v1/tasks, "source" inline. */
 static enum funnel_refusal
-read_task(json_t *body, const char *base, const char *source_key, bool is_name_required, struct task_request *out,
-          struct json_fault *fault)
+read_task(json_t *body, const char *base, const char *source_key, bool is_name_required,
+          struct task_request *out, struct json_fault *fault)
 {
     const struct json_field fields[] = {
-        {"name", JSON_WANT_STRING, &out->name, is_name_required, 1, NAME_MAX_BYTES},
-        {source_key, JSON_WANT_TEXT, &out->reference, true, 0, 0},
-        {"entry_point", JSON_WANT_STRING, &out->entry, false, 1, ENTRY_MAX_BYTES},
-        {"level", JSON_WANT_INT, &out->level, false, 0, 1000},
-        {"dynamic_shapes", JSON_WANT_BOOL, &out->dynamic_shapes, false, 0, 0},
-        {"cases", JSON_WANT_ARRAY, &out->cases, false, 0, 0},
-        {"metadata", JSON_WANT_OBJECT, &out->metadata, false, 0, 0},
+        { "name", JSON_WANT_STRING, &out->name, is_name_required, 1, NAME_MAX_BYTES },
+        { source_key, JSON_WANT_TEXT, &out->reference, true, 0, 0 },
+        { "entry_point", JSON_WANT_STRING, &out->entry, false, 1, ENTRY_MAX_BYTES },
+        { "level", JSON_WANT_INT, &out->level, false, 0, 1000 },
+        { "dynamic_shapes", JSON_WANT_BOOL, &out->dynamic_shapes, false, 0, 0 },
+        { "cases", JSON_WANT_ARRAY, &out->cases, false, 0, 0 },
+        { "metadata", JSON_WANT_OBJECT, &out->metadata, false, 0, 0 },
     };
 
     if (json_read(body, base, fields, ARRAY_LEN(fields), fault) != 0)
@@ -111,7 +113,7 @@ enum funnel_refusal
 task_request_read(json_t *body, const char *base, bool is_name_required, struct task_request *out,
                   struct json_fault *fault)
 {
-    *out = (struct task_request){0};
+    *out = (struct task_request){ 0 };
     return read_task(body, base, "reference", is_name_required, out, fault);
 }
 
@@ -151,8 +153,8 @@ struct extraction {
 
 /* The code of a candidate, and what there is to say about how it was found. */
 static enum funnel_refusal
-read_source(json_t *candidate, json_t *completion, const char *base, struct candidate_request *out, json_t *flags,
-            struct extraction *extraction, struct json_fault *fault)
+read_source(json_t *candidate, json_t *completion, const char *base, struct candidate_request *out,
+            json_t *flags, struct extraction *extraction, struct json_fault *fault)
 {
     struct extract found;
 
@@ -186,13 +188,14 @@ text_or_null(const char *text)
 }
 
 static char *
-document_of(const struct common *c, const char *entry, json_t *metadata, json_t *flags, const struct extraction *extraction)
+document_of(const struct common *c, const char *entry, json_t *metadata, json_t *flags,
+            const struct extraction *extraction)
 {
     AUTO_JSON json_t *document =
-        json_pack("{s:s, s:o, s:o, s:o, s:s, s:O?, s:O, s:o, s:b}", "entry_point", entry, "policy", policy_json(&c->policy),
-                  "reward", reward_spec_json(&c->reward), "until", text_or_null(c->until), "seed", c->seed, "metadata",
-                  metadata, "flags", flags, "extract_fault", text_or_null(extraction->fault),
-                  "is_guess", (int)extraction->is_guess);
+        json_pack("{s:s, s:o, s:o, s:o, s:s, s:O?, s:O, s:o, s:b}", "entry_point", entry, "policy",
+                  policy_json(&c->policy), "reward", reward_spec_json(&c->reward), "until",
+                  text_or_null(c->until), "seed", c->seed, "metadata", metadata, "flags", flags,
+                  "extract_fault", text_or_null(extraction->fault), "is_guess", (int)extraction->is_guess);
     return document ? json_dumps(document, JSON_COMPACT) : NULL;
 }
 
@@ -201,7 +204,7 @@ read_candidate(json_t *candidate, json_t *completion, const char *entry, json_t 
                const struct common *c, struct candidate_request *out, struct json_fault *fault)
 {
     AUTO_JSON json_t *flags = json_array();
-    struct extraction extraction = {0};
+    struct extraction extraction = { 0 };
 
     enum funnel_refusal refusal = check_metadata(metadata, base, fault);
     if (refusal == FUNNEL_OK)
@@ -256,21 +259,21 @@ enum funnel_refusal
 submit_request_read(json_t *body, struct submit_request *out, struct json_fault *fault)
 {
     json_t *policy = NULL, *reward = NULL, *reference = NULL, *candidate = NULL, *completion = NULL;
-    struct common c = {0};
+    struct common c = { 0 };
 
-    *out = (struct submit_request){.priority = PRIORITY_INTERACTIVE};
+    *out = (struct submit_request){ .priority = PRIORITY_INTERACTIVE };
     const struct json_field fields[] = {
-        {"task", JSON_WANT_STRING, &out->task, false, 1, NAME_MAX_BYTES},
-        {"reference", JSON_WANT_ANY, &reference, false, 0, 0},
-        {"candidate", JSON_WANT_TEXT, &candidate, false, 0, 0},
-        {"completion", JSON_WANT_TEXT, &completion, false, 0, 0},
-        {"entry_point", JSON_WANT_STRING, &c.entry, false, 1, ENTRY_MAX_BYTES},
-        {"policy", JSON_WANT_ANY, &policy, false, 0, 0},
-        {"reward", JSON_WANT_ANY, &reward, false, 0, 0},
-        {"until", JSON_WANT_STRING, &c.until, false, 0, 0},
-        {"priority", JSON_WANT_STRING, &c.priority, false, 0, 0},
-        {"client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_BYTES},
-        {"metadata", JSON_WANT_OBJECT, &c.metadata, false, 0, 0},
+        { "task", JSON_WANT_STRING, &out->task, false, 1, NAME_MAX_BYTES },
+        { "reference", JSON_WANT_ANY, &reference, false, 0, 0 },
+        { "candidate", JSON_WANT_TEXT, &candidate, false, 0, 0 },
+        { "completion", JSON_WANT_TEXT, &completion, false, 0, 0 },
+        { "entry_point", JSON_WANT_STRING, &c.entry, false, 1, ENTRY_MAX_BYTES },
+        { "policy", JSON_WANT_ANY, &policy, false, 0, 0 },
+        { "reward", JSON_WANT_ANY, &reward, false, 0, 0 },
+        { "until", JSON_WANT_STRING, &c.until, false, 0, 0 },
+        { "priority", JSON_WANT_STRING, &c.priority, false, 0, 0 },
+        { "client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_BYTES },
+        { "metadata", JSON_WANT_OBJECT, &c.metadata, false, 0, 0 },
     };
     if (json_read(body, "", fields, ARRAY_LEN(fields), fault) != 0)
         return FUNNEL_BAD;
@@ -286,16 +289,17 @@ submit_request_read(json_t *body, struct submit_request *out, struct json_fault 
 }
 
 static enum funnel_refusal
-read_item(json_t *item, size_t i, const struct common *c, struct candidate_request *out, struct json_fault *fault)
+read_item(json_t *item, size_t i, const struct common *c, struct candidate_request *out,
+          struct json_fault *fault)
 {
     json_t *candidate = NULL, *completion = NULL, *metadata = NULL;
     const char *entry = NULL;
     char base[48];
     const struct json_field fields[] = {
-        {"candidate", JSON_WANT_TEXT, &candidate, false, 0, 0},
-        {"completion", JSON_WANT_TEXT, &completion, false, 0, 0},
-        {"entry_point", JSON_WANT_STRING, &entry, false, 1, ENTRY_MAX_BYTES},
-        {"metadata", JSON_WANT_OBJECT, &metadata, false, 0, 0},
+        { "candidate", JSON_WANT_TEXT, &candidate, false, 0, 0 },
+        { "completion", JSON_WANT_TEXT, &completion, false, 0, 0 },
+        { "entry_point", JSON_WANT_STRING, &entry, false, 1, ENTRY_MAX_BYTES },
+        { "metadata", JSON_WANT_OBJECT, &metadata, false, 0, 0 },
     };
 
     snprintf(base, sizeof(base), "/candidates/%zu", i);
@@ -312,13 +316,15 @@ read_items(json_t *items, const struct common *c, struct submit_request *out, st
     size_t i;
 
     if (json_array_size(items) < 1 || json_array_size(items) > REQUEST_GROUP_MAX) {
-        json_refuse(fault, "/candidates", "has %zu; 1 to %d are allowed", json_array_size(items), REQUEST_GROUP_MAX);
+        json_refuse(fault, "/candidates", "has %zu; 1 to %d are allowed", json_array_size(items),
+                    REQUEST_GROUP_MAX);
         return FUNNEL_BAD;
     }
     out->candidates = calloc(json_array_size(items), sizeof(*out->candidates));
     if (!out->candidates)
         return FUNNEL_UNAVAILABLE;
-    json_array_foreach(items, i, item) {
+    json_array_foreach(items, i, item)
+    {
         out->n = i + 1;
         refusal = read_item(item, i, c, &out->candidates[i], fault);
         if (refusal != FUNNEL_OK)
@@ -331,20 +337,20 @@ enum funnel_refusal
 group_request_read(json_t *body, struct submit_request *out, struct json_fault *fault)
 {
     json_t *policy = NULL, *reward = NULL, *reference = NULL, *items = NULL;
-    struct common c = {0};
+    struct common c = { 0 };
 
-    *out = (struct submit_request){.priority = PRIORITY_BATCH};
+    *out = (struct submit_request){ .priority = PRIORITY_BATCH };
     const struct json_field fields[] = {
-        {"task", JSON_WANT_STRING, &out->task, false, 1, NAME_MAX_BYTES},
-        {"reference", JSON_WANT_ANY, &reference, false, 0, 0},
-        {"candidates", JSON_WANT_ARRAY, &items, true, 0, 0},
-        {"entry_point", JSON_WANT_STRING, &c.entry, false, 1, ENTRY_MAX_BYTES},
-        {"policy", JSON_WANT_ANY, &policy, false, 0, 0},
-        {"reward", JSON_WANT_ANY, &reward, false, 0, 0},
-        {"until", JSON_WANT_STRING, &c.until, false, 0, 0},
-        {"priority", JSON_WANT_STRING, &c.priority, false, 0, 0},
-        {"client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_BYTES},
-        {"metadata", JSON_WANT_OBJECT, &c.metadata, false, 0, 0},
+        { "task", JSON_WANT_STRING, &out->task, false, 1, NAME_MAX_BYTES },
+        { "reference", JSON_WANT_ANY, &reference, false, 0, 0 },
+        { "candidates", JSON_WANT_ARRAY, &items, true, 0, 0 },
+        { "entry_point", JSON_WANT_STRING, &c.entry, false, 1, ENTRY_MAX_BYTES },
+        { "policy", JSON_WANT_ANY, &policy, false, 0, 0 },
+        { "reward", JSON_WANT_ANY, &reward, false, 0, 0 },
+        { "until", JSON_WANT_STRING, &c.until, false, 0, 0 },
+        { "priority", JSON_WANT_STRING, &c.priority, false, 0, 0 },
+        { "client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_BYTES },
+        { "metadata", JSON_WANT_OBJECT, &c.metadata, false, 0, 0 },
     };
     if (json_read(body, "", fields, ARRAY_LEN(fields), fault) != 0)
         return FUNNEL_BAD;
@@ -355,8 +361,9 @@ group_request_read(json_t *body, struct submit_request *out, struct json_fault *
     if (refusal == FUNNEL_OK)
         refusal = read_items(items, &c, out, fault);
     if (refusal == FUNNEL_OK) {
-        AUTO_JSON json_t *document = json_pack("{s:O?, s:o, s:o, s:s}", "metadata", c.metadata, "policy",
-                                               policy_json(&c.policy), "reward", reward_spec_json(&c.reward), "seed", c.seed);
+        AUTO_JSON json_t *document =
+            json_pack("{s:O?, s:o, s:o, s:s}", "metadata", c.metadata, "policy", policy_json(&c.policy),
+                      "reward", reward_spec_json(&c.reward), "seed", c.seed);
         out->document = document ? json_dumps(document, JSON_COMPACT) : NULL;
         refusal = out->document ? FUNNEL_OK : FUNNEL_UNAVAILABLE;
     }
@@ -372,5 +379,5 @@ submit_request_release(struct submit_request *r)
     }
     free(r->candidates);
     free(r->document);
-    *r = (struct submit_request){0};
+    *r = (struct submit_request){ 0 };
 }

@@ -23,11 +23,11 @@ enum priority { PRIORITY_INTERACTIVE, PRIORITY_BATCH, PRIORITY_N };
 
 /* A task to be registered. Text views belong to the request's body unless owned says otherwise. */
 struct task_request {
-    const char *name;      /* NULL: none given */
-    const char *entry;     /* NULL: to be found */
-    json_t *reference;     /* the source, a string; view */
-    json_t *cases;         /* array, or NULL; view */
-    json_t *metadata;      /* object, or NULL; view */
+    const char *name;  /* NULL: none given */
+    const char *entry; /* NULL: to be found */
+    json_t *reference; /* the source, a string; view */
+    json_t *cases;     /* array, or NULL; view */
+    json_t *metadata;  /* object, or NULL; view */
     int64_t level;
     bool dynamic_shapes;
     char id[HASH_TEXT_SIZE];
@@ -35,27 +35,27 @@ struct task_request {
 
 /* One candidate. */
 struct candidate_request {
-    struct buffer source;  /* owned; empty when nothing could be extracted */
-    char *document;        /* owned: what the store keeps as the submission's request */
+    struct buffer source; /* owned; empty when nothing could be extracted */
+    char *document;       /* owned: what the store keeps as the submission's request */
 };
 
 struct submit_request {
-    const char *task;            /* id or name; NULL: inline */
+    const char *task; /* id or name; NULL: inline */
     bool is_inline;
     struct task_request reference;
     int priority;
-    const char *client;          /* NULL: none */
+    const char *client; /* NULL: none */
     struct candidate_request *candidates;
     size_t n;
-    char *document;              /* the group's; NULL for a single submission */
+    char *document; /* the group's; NULL for a single submission */
 };
 
 /*
  * Read POST /v1/tasks, /v1/submissions, /v1/groups. The body must outlive out.
  * FUNNEL_OK, FUNNEL_BAD or FUNNEL_TOO_LARGE (fault says where); release out in every case.
  */
-enum funnel_refusal task_request_read(json_t *body, const char *base, bool is_name_required, struct task_request *out,
-                                      struct json_fault *fault);
+enum funnel_refusal task_request_read(json_t *body, const char *base, bool is_name_required,
+                                      struct task_request *out, struct json_fault *fault);
 enum funnel_refusal submit_request_read(json_t *body, struct submit_request *out, struct json_fault *fault);
 enum funnel_refusal group_request_read(json_t *body, struct submit_request *out, struct json_fault *fault);
 void submit_request_release(struct submit_request *r);

@@ -9,32 +9,32 @@
 #define TO(state) ((state) + 1)
 
 static const signed char moves[STATE_NSTATES][EVENT_NEVENTS] = {
-    [STATE_QUEUED] = {[EVENT_BEGIN] = TO(STATE_AST),
-                      [EVENT_FINISH] = TO(STATE_DONE),
-                      [EVENT_CANCEL] = TO(STATE_CANCELLED)},
-    [STATE_AST] = {[EVENT_NEXT] = TO(STATE_COMPILE),
-                   [EVENT_FINISH] = TO(STATE_DONE),
-                   [EVENT_RETURN] = TO(STATE_QUEUED),
-                   [EVENT_CANCEL] = TO(STATE_CANCELLED)},
-    [STATE_COMPILE] = {[EVENT_NEXT] = TO(STATE_READY),
+    [STATE_QUEUED] = { [EVENT_BEGIN] = TO(STATE_AST),
                        [EVENT_FINISH] = TO(STATE_DONE),
-                       [EVENT_RETURN] = TO(STATE_QUEUED),
-                       [EVENT_CANCEL] = TO(STATE_CANCELLED)},
-    [STATE_READY] = {[EVENT_LANE] = TO(STATE_TINY),
+                       [EVENT_CANCEL] = TO(STATE_CANCELLED) },
+    [STATE_AST] = { [EVENT_NEXT] = TO(STATE_COMPILE),
+                    [EVENT_FINISH] = TO(STATE_DONE),
+                    [EVENT_RETURN] = TO(STATE_QUEUED),
+                    [EVENT_CANCEL] = TO(STATE_CANCELLED) },
+    [STATE_COMPILE] = { [EVENT_NEXT] = TO(STATE_READY),
+                        [EVENT_FINISH] = TO(STATE_DONE),
+                        [EVENT_RETURN] = TO(STATE_QUEUED),
+                        [EVENT_CANCEL] = TO(STATE_CANCELLED) },
+    [STATE_READY] = { [EVENT_LANE] = TO(STATE_TINY),
+                      [EVENT_FINISH] = TO(STATE_DONE),
+                      [EVENT_RETURN] = TO(STATE_QUEUED),
+                      [EVENT_CANCEL] = TO(STATE_CANCELLED) },
+    [STATE_TINY] = { [EVENT_NEXT] = TO(STATE_FULL),
                      [EVENT_FINISH] = TO(STATE_DONE),
                      [EVENT_RETURN] = TO(STATE_QUEUED),
-                     [EVENT_CANCEL] = TO(STATE_CANCELLED)},
-    [STATE_TINY] = {[EVENT_NEXT] = TO(STATE_FULL),
-                    [EVENT_FINISH] = TO(STATE_DONE),
-                    [EVENT_RETURN] = TO(STATE_QUEUED),
-                    [EVENT_CANCEL] = TO(STATE_CANCELLED)},
-    [STATE_FULL] = {[EVENT_NEXT] = TO(STATE_TIMING),
-                    [EVENT_FINISH] = TO(STATE_DONE),
-                    [EVENT_RETURN] = TO(STATE_QUEUED),
-                    [EVENT_CANCEL] = TO(STATE_CANCELLED)},
-    [STATE_TIMING] = {[EVENT_FINISH] = TO(STATE_DONE),
-                      [EVENT_RETURN] = TO(STATE_QUEUED),
-                      [EVENT_CANCEL] = TO(STATE_CANCELLED)},
+                     [EVENT_CANCEL] = TO(STATE_CANCELLED) },
+    [STATE_FULL] = { [EVENT_NEXT] = TO(STATE_TIMING),
+                     [EVENT_FINISH] = TO(STATE_DONE),
+                     [EVENT_RETURN] = TO(STATE_QUEUED),
+                     [EVENT_CANCEL] = TO(STATE_CANCELLED) },
+    [STATE_TIMING] = { [EVENT_FINISH] = TO(STATE_DONE),
+                       [EVENT_RETURN] = TO(STATE_QUEUED),
+                       [EVENT_CANCEL] = TO(STATE_CANCELLED) },
 };
 
 int
@@ -46,8 +46,8 @@ state_after(enum state state, enum event event)
 const char *
 state_name(enum state state)
 {
-    static const char *const names[] = {"queued", "ast",    "compile", "ready",    "tiny",
-                                        "full",   "timing", "done",    "cancelled"};
+    static const char *const names[] = { "queued", "ast",    "compile", "ready",    "tiny",
+                                         "full",   "timing", "done",    "cancelled" };
     _Static_assert(ARRAY_LEN(names) == STATE_NSTATES, "name every state");
     return names[state];
 }
@@ -55,7 +55,7 @@ state_name(enum state state)
 const char *
 event_name(enum event event)
 {
-    static const char *const names[] = {"begin", "next", "lane", "finish", "return", "cancel"};
+    static const char *const names[] = { "begin", "next", "lane", "finish", "return", "cancel" };
     _Static_assert(ARRAY_LEN(names) == EVENT_NEVENTS, "name every event");
     return names[event];
 }
@@ -69,7 +69,7 @@ state_is_final(enum state state)
 const char *
 stage_name(enum stage stage)
 {
-    static const char *const names[] = {"ast", "compile", "tiny", "full", "timing"};
+    static const char *const names[] = { "ast", "compile", "tiny", "full", "timing" };
     _Static_assert(ARRAY_LEN(names) == STAGE_NSTAGES, "name every stage");
     return names[stage];
 }
@@ -86,5 +86,7 @@ stage_find(const char *name)
 int
 stage_of_state(enum state state)
 {
-    return state_is_final(state) || state == STATE_QUEUED || state == STATE_READY ? -1 : stage_find(state_name(state));
+    return state_is_final(state) || state == STATE_QUEUED || state == STATE_READY
+               ? -1
+               : stage_find(state_name(state));
 }

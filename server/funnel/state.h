@@ -5,10 +5,10 @@
 #include <stdbool.h>
 
 enum state {
-    STATE_QUEUED,  /* durable, and waits for a CPU slot */
+    STATE_QUEUED, /* durable, and waits for a CPU slot */
     STATE_AST,
     STATE_COMPILE,
-    STATE_READY,   /* waits for a device */
+    STATE_READY, /* waits for a device */
     STATE_TINY,
     STATE_FULL,
     STATE_TIMING,
@@ -18,12 +18,12 @@ enum state {
 };
 
 enum event {
-    EVENT_BEGIN,   /* a CPU slot was given */
-    EVENT_NEXT,    /* the stage is decided, another follows */
-    EVENT_LANE,    /* a device was given */
-    EVENT_FINISH,  /* the verdict is clear */
-    EVENT_RETURN,  /* a worker was lost, or the daemon drains: begin again */
-    EVENT_CANCEL,  /* the client asked */
+    EVENT_BEGIN,  /* a CPU slot was given */
+    EVENT_NEXT,   /* the stage is decided, another follows */
+    EVENT_LANE,   /* a device was given */
+    EVENT_FINISH, /* the verdict is clear */
+    EVENT_RETURN, /* a worker was lost, or the daemon drains: begin again */
+    EVENT_CANCEL, /* the client asked */
     EVENT_NEVENTS
 };
 
@@ -38,7 +38,7 @@ bool state_is_final(enum state state);
 /* The stages of the funnel, in order. */
 enum stage { STAGE_AST, STAGE_COMPILE, STAGE_TINY, STAGE_FULL, STAGE_TIMING, STAGE_NSTAGES };
 const char *stage_name(enum stage stage);
-int stage_find(const char *name);         /* -1: unknown */
-int stage_of_state(enum state state);     /* -1: in none */
+int stage_find(const char *name);     /* -1: unknown */
+int stage_of_state(enum state state); /* -1: in none */
 
 #endif

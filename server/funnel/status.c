@@ -17,8 +17,10 @@ funnel_is_ready(struct funnel *f, char *why, size_t size)
     for (int i = 0; i < f->n_lanes; i++) {
         enum lane_state state = lane_state(f->lanes[i]);
         quarantined += state == LANE_QUARANTINED;
-        if (zygote_is_ready(f->zygote) && (state == LANE_IDLE || state == LANE_BUSY || state == LANE_CHECKING)) {
-            snprintf(why, size, "%s", f->config->paused ? "paused: submissions are stored, none is judged" : "");
+        if (zygote_is_ready(f->zygote) &&
+            (state == LANE_IDLE || state == LANE_BUSY || state == LANE_CHECKING)) {
+            snprintf(why, size, "%s",
+                     f->config->paused ? "paused: submissions are stored, none is judged" : "");
             return !f->config->paused;
         }
     }
@@ -30,12 +32,13 @@ static json_t *
 queues_json(const struct funnel *f)
 {
     return json_pack("{s:{s:I, s:I}, s:{s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:I}", "queued", "interactive",
-                     (json_int_t)f->queue[PRIORITY_INTERACTIVE].n, "batch", (json_int_t)f->queue[PRIORITY_BATCH].n, "ready",
-                     "interactive", (json_int_t)f->ready[PRIORITY_INTERACTIVE].n, "batch",
-                     (json_int_t)f->ready[PRIORITY_BATCH].n, "waiting", (json_int_t)funnel_waiting(f), "limit",
-                     (json_int_t)f->config->queue_limit, "cpu_running", (json_int_t)f->cpu_running, "cpu_slots",
-                     (json_int_t)f->cpu_jobs, "gpu_running", (json_int_t)f->gpu_running, "registering",
-                     (json_int_t)task_registering(f));
+                     (json_int_t)f->queue[PRIORITY_INTERACTIVE].n, "batch",
+                     (json_int_t)f->queue[PRIORITY_BATCH].n, "ready", "interactive",
+                     (json_int_t)f->ready[PRIORITY_INTERACTIVE].n, "batch",
+                     (json_int_t)f->ready[PRIORITY_BATCH].n, "waiting", (json_int_t)funnel_waiting(f),
+                     "limit", (json_int_t)f->config->queue_limit, "cpu_running", (json_int_t)f->cpu_running,
+                     "cpu_slots", (json_int_t)f->cpu_jobs, "gpu_running", (json_int_t)f->gpu_running,
+                     "registering", (json_int_t)task_registering(f));
 }
 
 /* Since the start: what entered each stage and how it left; verdicts by class. */
@@ -43,7 +46,7 @@ static json_t *
 counts_json(const struct funnel *f)
 {
     json_t *stages = json_object(), *classes = json_object();
-    struct store_counts stored = {0};
+    struct store_counts stored = { 0 };
 
     for (int i = 0; i < STAGE_NSTAGES; i++) {
         const struct stage_figures *s = &f->stages[i];
@@ -59,7 +62,8 @@ counts_json(const struct funnel *f)
                             (json_int_t)f->finished, "returned", (json_int_t)f->returned);
     if (store_count(f->store, &stored, NULL) == 0) {
         for (int i = 0; i < SUBMISSION_NSTATES; i++)
-            json_object_set_new(out, submission_state_name((enum submission_state)i), json_integer(stored.by_state[i]));
+            json_object_set_new(out, submission_state_name((enum submission_state)i),
+                                json_integer(stored.by_state[i]));
         json_object_set_new(out, "tasks", json_integer(stored.tasks));
     }
     return out;
@@ -73,7 +77,8 @@ store_json(const struct funnel *f)
     store_figures(f->store, &s);
     return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f}", "commits", (json_int_t)s.commits, "rows_written",
                      (json_int_t)s.rows_written, "queued_writes", (json_int_t)s.queued_writes, "wal_bytes",
-                     (json_int_t)s.wal_bytes, "commit_ms_last", s.commit_ms_last, "commit_ms_max", s.commit_ms_max);
+                     (json_int_t)s.wal_bytes, "commit_ms_last", s.commit_ms_last, "commit_ms_max",
+                     s.commit_ms_max);
 }
 
 static json_t *
@@ -97,7 +102,8 @@ sandbox_json(const struct funnel *f)
     json_t *layers = json_object_get(json_object_get(zygote_ready_message(f->zygote), "sandbox"), "layers");
     json_t *run = f->n_lanes > 0 ? lane_sandbox(f->lanes[0]) : NULL;
 
-    return json_pack("{s:O?, s:O?, s:s}", "layers", layers, "run_layers", run, "require", f->config->sandbox_require);
+    return json_pack("{s:O?, s:O?, s:s}", "layers", layers, "run_layers", run, "require",
+                     f->config->sandbox_require);
 }
 
 json_t *
@@ -110,10 +116,13 @@ funnel_status(struct funnel *f)
     json_array_append_new(workers, zygote_status(f->zygote));
     for (int i = 0; i < f->n_lanes; i++)
         lane_status(f->lanes[i], workers, gpus);
-    const char *state = f->is_draining ? "draining" : f->config->paused ? "paused" : is_ready ? "ready" : "starting";
-    return json_pack("{s:s, s:b, s:s?, s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "state", state, "ready", (int)is_ready,
-                     "why", *why ? why : NULL, "version", VERIFIERD_VERSION, "uptime_s",
-                     (double)(clock_monotonic_ns() - f->started_ns) / 1e9, "queues", queues_json(f), "workers", workers,
-                     "gpus", gpus, "sandbox", sandbox_json(f), "counts", counts_json(f), "store", store_json(f), "env",
-                     env_json(f));
+    const char *state = f->is_draining      ? "draining"
+                        : f->config->paused ? "paused"
+                        : is_ready          ? "ready"
+                                            : "starting";
+    return json_pack("{s:s, s:b, s:s?, s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "state", state, "ready",
+                     (int)is_ready, "why", *why ? why : NULL, "version", VERIFIERD_VERSION, "uptime_s",
+                     (double)(clock_monotonic_ns() - f->started_ns) / 1e9, "queues", queues_json(f),
+                     "workers", workers, "gpus", gpus, "sandbox", sandbox_json(f), "counts", counts_json(f),
+                     "store", store_json(f), "env", env_json(f));
 }

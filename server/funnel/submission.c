@@ -84,7 +84,8 @@ read_request(struct judgement *j, struct error *err)
     j->entry = json_string_value(json_object_get(j->request, "entry_point"));
     until = json_string_value(json_object_get(j->request, "until"));
     seed = json_string_value(json_object_get(j->request, "seed"));
-    if (!j->entry || !seed || policy_read(json_object_get(j->request, "policy"), "", &j->policy, &fault) != 0 ||
+    if (!j->entry || !seed ||
+        policy_read(json_object_get(j->request, "policy"), "", &j->policy, &fault) != 0 ||
         reward_spec_read(json_object_get(j->request, "reward"), "", &j->reward, &fault) != 0)
         return error_set(err, ERR_STORE, "the stored request of %s cannot be read", j->row.id);
     j->until = until ? stage_find(until) : -1;
@@ -129,8 +130,8 @@ judgement_free(struct funnel *f, struct judgement *j)
     task_row_release(&j->task);
     buffer_release(&j->source);
     buffer_release(&j->log);
-    json_t *const owned[] = {j->request, j->policy_json, j->error, j->flags,  j->kernels, j->compiled,
-                             j->claim,   j->tiny,        j->full,  j->timing, j->env,     j->result};
+    json_t *const owned[] = { j->request, j->policy_json, j->error, j->flags,  j->kernels, j->compiled,
+                              j->claim,   j->tiny,        j->full,  j->timing, j->env,     j->result };
     for (size_t i = 0; i < ARRAY_LEN(owned); i++)
         json_decref(owned[i]);
     free(j->generality);
@@ -223,7 +224,8 @@ record_timer_cb(uv_timer_t *timer)
     struct submission *s, *next, *list = f->unrecorded;
 
     f->unrecorded = NULL;
-    DL_FOREACH_SAFE (list, s, next) {
+    DL_FOREACH_SAFE(list, s, next)
+    {
         DL_DELETE(list, s);
         record(s);
     }
@@ -234,7 +236,7 @@ record(struct submission *s)
 {
     struct funnel *f = s->funnel;
     struct judgement *j = s->judgement;
-    struct error err = {0};
+    struct error err = { 0 };
 
     f->writes++;
     if (store_finish_submission(f->store, &j->row, j->log.data, j->log.size, recorded_cb, s, &err) != 0)
@@ -271,12 +273,13 @@ submission_conclude(struct submission *s, enum event event)
 
     submission_move(s, event);
     if (j->log_lost > 0)
-        buffer_printf(&j->log, "\n[output truncated: %lld bytes more were not kept]\n", (long long)j->log_lost);
+        buffer_printf(&j->log, "\n[output truncated: %lld bytes more were not kept]\n",
+                      (long long)j->log_lost);
     fill_row(s);
     count_class(f, j->row.class_ ? j->row.class_ : "cancelled");
     count_finish(f);
-    log_info(s->id, "%s%s%s, reward %.4g", j->row.class_ ? j->row.class_ : "cancelled", j->row.stage ? " at " : "",
-             j->row.stage ? j->row.stage : "", j->row.reward);
+    log_info(s->id, "%s%s%s, reward %.4g", j->row.class_ ? j->row.class_ : "cancelled",
+             j->row.stage ? " at " : "", j->row.stage ? j->row.stage : "", j->row.reward);
     record(s);
     scheduler_kick(f);
 }
@@ -295,7 +298,7 @@ void
 submission_return(struct submission *s)
 {
     struct funnel *f = s->funnel;
-    struct error err = {0};
+    struct error err = { 0 };
 
     submission_move(s, EVENT_RETURN);
     judgement_free(f, s->judgement);

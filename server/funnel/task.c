@@ -49,7 +49,8 @@ void
 task_forget_known(struct funnel *f)
 {
     struct known_task *t, *next;
-    HASH_ITER (hh, f->known_tasks, t, next) {
+    HASH_ITER(hh, f->known_tasks, t, next)
+    {
         HASH_DEL(f->known_tasks, t);
         free(t);
     }
@@ -60,7 +61,7 @@ static int
 look_up(struct funnel *f, const char *id, struct error *err)
 {
     struct known_task *t;
-    struct task_row row = {0};
+    struct task_row row = { 0 };
 
     HASH_FIND_STR(f->known_tasks, id, t);
     if (t)
@@ -89,8 +90,8 @@ by_name_cb(void *arg, const struct task_row *row)
 enum funnel_refusal
 task_find(struct funnel *f, const char *name, char id[HASH_TEXT_SIZE], struct json_fault *fault)
 {
-    struct by_name found = {.id = id};
-    struct error err = {0};
+    struct by_name found = { .id = id };
+    struct error err = { 0 };
 
     if (strncmp(name, "sha256:", 7) == 0) {
         int rc = strlen(name) < HASH_TEXT_SIZE ? look_up(f, name, &err) : ERR_NOTFOUND;
@@ -132,7 +133,8 @@ answer_all(struct registration *r, const struct funnel_answer *answer)
 
     HASH_DEL(f->registrations, r);
     registration_free(r);
-    DL_FOREACH_SAFE (askers, a, next) {
+    DL_FOREACH_SAFE(askers, a, next)
+    {
         a->cb(a->arg, answer);
         free(a);
     }
@@ -142,7 +144,9 @@ answer_all(struct registration *r, const struct funnel_answer *answer)
 static void
 refuse(struct registration *r, enum funnel_refusal refusal, const char *text, char *detail)
 {
-    struct funnel_answer answer = {.refusal = refusal, .retry_after_s = funnel_retry_after(r->funnel), .detail = detail};
+    struct funnel_answer answer = { .refusal = refusal,
+                                    .retry_after_s = funnel_retry_after(r->funnel),
+                                    .detail = detail };
 
     json_refuse(&answer.fault, "/reference", "%s", text);
     answer_all(r, &answer);
@@ -153,7 +157,7 @@ stored_cb(void *arg, int code, const struct error *err)
 {
     struct registration *r = arg;
     struct funnel *f = r->funnel;
-    struct funnel_answer answer = {.refusal = FUNNEL_OK, .is_new = true};
+    struct funnel_answer answer = { .refusal = FUNNEL_OK, .is_new = true };
 
     if (code == 0) {
         snprintf(answer.id, sizeof(answer.id), "%s", r->row.id);
@@ -188,7 +192,7 @@ registered_cb(void *arg, const struct buffer *spec, json_t *error)
 {
     struct registration *r = arg;
     struct funnel *f = r->funnel;
-    struct error err = {0};
+    struct error err = { 0 };
 
     if (error) {
         const char *text = json_string_value(json_object_get(error, "text"));
@@ -216,14 +220,17 @@ bool
 task_give_lane(struct funnel *f, struct lane *l)
 {
     struct registration *r = f->waiting;
-    struct error err = {0};
+    struct error err = { 0 };
 
     if (!r)
         return false;
     DL_DELETE(f->waiting, r);
-    const struct lane_registration job = {.task_id = r->row.id, .entry = r->row.entry_point, .source = r->row.reference,
-                                          .source_size = r->row.reference_size,
-                                          .dynamic_shapes = r->row.dynamic_shapes, .cases = r->cases};
+    const struct lane_registration job = { .task_id = r->row.id,
+                                           .entry = r->row.entry_point,
+                                           .source = r->row.reference,
+                                           .source_size = r->row.reference_size,
+                                           .dynamic_shapes = r->row.dynamic_shapes,
+                                           .cases = r->cases };
     if (lane_register(l, &job, registered_cb, r, &err) != 0)
         refuse(r, FUNNEL_UNAVAILABLE, err.text, NULL);
     return true;
@@ -240,7 +247,8 @@ task_refuse_all(struct funnel *f)
 {
     struct registration *r, *next;
 
-    DL_FOREACH_SAFE (f->waiting, r, next) {
+    DL_FOREACH_SAFE(f->waiting, r, next)
+    {
         DL_DELETE(f->waiting, r);
         refuse(r, FUNNEL_UNAVAILABLE, "the daemon stops", NULL);
     }
@@ -286,9 +294,10 @@ registration_new(struct funnel *f, const struct task_request *t)
 }
 
 static void
-answer_now(struct funnel *f, enum funnel_refusal refusal, const char *text, const char *id, funnel_answer_cb *cb, void *arg)
+answer_now(struct funnel *f, enum funnel_refusal refusal, const char *text, const char *id,
+           funnel_answer_cb *cb, void *arg)
 {
-    struct funnel_answer answer = {.refusal = refusal, .retry_after_s = funnel_retry_after(f)};
+    struct funnel_answer answer = { .refusal = refusal, .retry_after_s = funnel_retry_after(f) };
 
     json_refuse(&answer.fault, "", "%s", text);
     if (id)
@@ -300,7 +309,7 @@ void
 task_ensure(struct funnel *f, const struct task_request *t, funnel_answer_cb *cb, void *arg)
 {
     struct registration *r = NULL;
-    struct error err = {0};
+    struct error err = { 0 };
 
     int rc = look_up(f, t->id, &err);
     if (rc == 0) {
@@ -308,7 +317,8 @@ task_ensure(struct funnel *f, const struct task_request *t, funnel_answer_cb *cb
         return;
     }
     if (rc != ERR_NOTFOUND || f->is_draining) {
-        answer_now(f, FUNNEL_UNAVAILABLE, f->is_draining ? "the daemon is draining" : err.text, NULL, cb, arg);
+        answer_now(f, FUNNEL_UNAVAILABLE, f->is_draining ? "the daemon is draining" : err.text, NULL, cb,
+                   arg);
         return;
     }
     HASH_FIND(hh, f->registrations, t->id, strlen(t->id), r);
@@ -331,7 +341,7 @@ task_ensure(struct funnel *f, const struct task_request *t, funnel_answer_cb *cb
 void
 funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
 {
-    struct funnel_answer answer = {.retry_after_s = funnel_retry_after(f)};
+    struct funnel_answer answer = { .retry_after_s = funnel_retry_after(f) };
     struct task_request request;
 
     answer.refusal = task_request_read(body, "", true, &request, &answer.fault);

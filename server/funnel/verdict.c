@@ -77,17 +77,19 @@ samples_ms(json_t *array, size_t n)
 static void
 read_timing(const struct judgement *j, struct timing *t)
 {
-    json_t *reference = json_object_get(j->timing, "reference_ns"), *candidate = json_object_get(j->timing, "candidate_ns");
+    json_t *reference = json_object_get(j->timing, "reference_ns"),
+           *candidate = json_object_get(j->timing, "candidate_ns");
     const char *outcome = json_string_value(json_object_get(j->timing, "outcome"));
     size_t n = json_array_size(reference);
 
-    *t = (struct timing){.speedup = {NAN, NAN, NAN, NAN}};
+    *t = (struct timing){ .speedup = { NAN, NAN, NAN, NAN } };
     if (n == 0 || n != json_array_size(candidate))
         return;
     t->n = n;
     t->reference = samples_ms(reference, n);
     t->candidate = samples_ms(candidate, n);
-    if (!t->reference || !t->candidate || stats_paired_speedup(t->reference, t->candidate, n, BOOTSTRAP_SEED, &t->speedup) != 0)
+    if (!t->reference || !t->candidate ||
+        stats_paired_speedup(t->reference, t->candidate, n, BOOTSTRAP_SEED, &t->speedup) != 0)
         t->n = 0;
     t->is_measured = t->n > 0 && outcome && strcmp(outcome, "measured") == 0 &&
                      j->stages[STAGE_TIMING].outcome == OUTCOME_PASS;
@@ -116,19 +118,23 @@ timing_json(const struct judgement *j, const struct timing *t)
         outcome = "skipped";
     json_t *out = json_pack("{s:s, s:o, s:o, s:o, s:o}", "outcome", outcome, "why",
                             t->is_measured ? json_null() : json_string(why_untimed(j)), "method",
-                            get_or_null(j->timing, "method"), "warmup", get_or_null(j->timing, "warmup"), "trials",
-                            get_or_null(j->timing, "trials"));
+                            get_or_null(j->timing, "method"), "warmup", get_or_null(j->timing, "warmup"),
+                            "trials", get_or_null(j->timing, "trials"));
     json_object_set_new(out, "reference_ms", real_or_null(has ? stats_median(t->reference, t->n) : NAN));
     json_object_set_new(out, "candidate_ms", real_or_null(has ? stats_median(t->candidate, t->n) : NAN));
-    json_object_set_new(out, "reference_trimmed_ms", real_or_null(has ? stats_trimmed_mean(t->reference, t->n, TRIM) : NAN));
-    json_object_set_new(out, "candidate_trimmed_ms", real_or_null(has ? stats_trimmed_mean(t->candidate, t->n, TRIM) : NAN));
+    json_object_set_new(out, "reference_trimmed_ms",
+                        real_or_null(has ? stats_trimmed_mean(t->reference, t->n, TRIM) : NAN));
+    json_object_set_new(out, "candidate_trimmed_ms",
+                        real_or_null(has ? stats_trimmed_mean(t->candidate, t->n, TRIM) : NAN));
     json_object_set_new(out, "speedup", real_or_null(t->speedup.speedup));
     json_object_set_new(out, "speedup_lo", real_or_null(t->speedup.lo));
     json_object_set_new(out, "speedup_hi", real_or_null(t->speedup.hi));
     json_object_set_new(out, "speedup_trimmed", real_or_null(t->speedup.speedup_trimmed));
     json_object_set_new(out, "empty_ms", real_or_null(number(j->timing, "empty_ns") / 1e6));
-    json_object_set_new(out, "events_reference_ms", real_or_null(number(j->timing, "events_reference_ns") / 1e6));
-    json_object_set_new(out, "events_candidate_ms", real_or_null(number(j->timing, "events_candidate_ns") / 1e6));
+    json_object_set_new(out, "events_reference_ms",
+                        real_or_null(number(j->timing, "events_reference_ns") / 1e6));
+    json_object_set_new(out, "events_candidate_ms",
+                        real_or_null(number(j->timing, "events_candidate_ns") / 1e6));
     json_object_set_new(out, "clocks", get_or_null(j->timing, "clocks"));
     json_object_set_new(out, "reference_ns", get_or_null(j->timing, "reference_ns"));
     json_object_set_new(out, "candidate_ns", get_or_null(j->timing, "candidate_ns"));
@@ -169,7 +175,8 @@ fill_components(const struct judgement *j, const struct timing *t, struct reward
         c->speedup_hi = t->speedup.hi;
     }
     c->peak_mem_ratio = share(number(detail, "peak_bytes"), number(detail, "reference_peak_bytes"));
-    c->cases_passed = share(number(detail, "passed"), (double)json_array_size(json_object_get(detail, "cases")));
+    c->cases_passed =
+        share(number(detail, "passed"), (double)json_array_size(json_object_get(detail, "cases")));
     if (j->full && j->stages[STAGE_FULL].of > 0)
         c->cases_passed = share(j->stages[STAGE_FULL].done, j->stages[STAGE_FULL].of);
 }
@@ -177,10 +184,11 @@ fill_components(const struct judgement *j, const struct timing *t, struct reward
 static void
 fill_input(const struct judgement *j, bool is_cancelled, const struct timing *t, struct reward_input *in)
 {
-    static const enum reward_stage passed[] = {REWARD_AST, REWARD_COMPILE, REWARD_TINY, REWARD_FULL, REWARD_TIMING};
+    static const enum reward_stage passed[] = { REWARD_AST, REWARD_COMPILE, REWARD_TINY, REWARD_FULL,
+                                                REWARD_TIMING };
     _Static_assert(ARRAY_LEN(passed) == STAGE_NSTAGES, "one for each stage");
 
-    *in = (struct reward_input){.passed = j->passed >= 0 ? passed[j->passed] : REWARD_NOTHING};
+    *in = (struct reward_input){ .passed = j->passed >= 0 ? passed[j->passed] : REWARD_NOTHING };
     fill_components(j, t, &in->components);
     in->has_failed = j->failed_stage >= 0;
     if (j->failed_stage >= 0 && j->failed_stage < STAGE_NSTAGES && j->stages[j->failed_stage].of > 0)
@@ -211,18 +219,20 @@ correctness_json(const struct judgement *j)
     if (!detail)
         return json_null();
     int stage = detail == j->full ? STAGE_FULL : STAGE_TINY;
-    return json_pack("{s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "stage", stage_name((enum stage)stage), "cases",
-                     j->stages[stage].of, "passed", j->stages[stage].done, "first_mismatch",
-                     get_or_null(detail, "first_mismatch"), "max_abs", get_or_null(detail, "max_abs"), "max_rel",
-                     get_or_null(detail, "max_rel"), "peak_bytes", get_or_null(detail, "peak_bytes"),
-                     "reference_peak_bytes", get_or_null(detail, "reference_peak_bytes"), "results",
-                     get_or_null(detail, "cases"));
+    return json_pack("{s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "stage", stage_name((enum stage)stage),
+                     "cases", j->stages[stage].of, "passed", j->stages[stage].done, "first_mismatch",
+                     get_or_null(detail, "first_mismatch"), "max_abs", get_or_null(detail, "max_abs"),
+                     "max_rel", get_or_null(detail, "max_rel"), "peak_bytes",
+                     get_or_null(detail, "peak_bytes"), "reference_peak_bytes",
+                     get_or_null(detail, "reference_peak_bytes"), "results", get_or_null(detail, "cases"));
 }
 
 static const char *
 why_skipped(const struct judgement *j, int stage)
 {
-    json_t *const details[STAGE_NSTAGES] = {[STAGE_TINY] = j->tiny, [STAGE_FULL] = j->full, [STAGE_TIMING] = j->timing};
+    json_t *const details[STAGE_NSTAGES] = {
+        [STAGE_TINY] = j->tiny, [STAGE_FULL] = j->full, [STAGE_TIMING] = j->timing
+    };
 
     if (j->stages[stage].why)
         return j->stages[stage].why;
@@ -233,16 +243,16 @@ why_skipped(const struct judgement *j, int stage)
 static json_t *
 stages_json(const struct judgement *j)
 {
-    static const char *const names[] = {NULL, "pass", "fail", "skip"};
+    static const char *const names[] = { NULL, "pass", "fail", "skip" };
     json_t *out = json_array();
 
     for (int i = 0; i < STAGE_NSTAGES; i++) {
         const struct stage_record *r = &j->stages[i];
         if (r->outcome == OUTCOME_NONE)
             continue;
-        json_t *item = json_pack("{s:s, s:s, s:o, s:f, s:f, s:i, s:i}", "stage", stage_name((enum stage)i), "outcome",
-                                 names[r->outcome], "class", text_or_null(r->class_), "wait_ms", r->wait_ms, "run_ms",
-                                 r->run_ms, "done", r->done, "of", r->of);
+        json_t *item = json_pack("{s:s, s:s, s:o, s:f, s:f, s:i, s:i}", "stage", stage_name((enum stage)i),
+                                 "outcome", names[r->outcome], "class", text_or_null(r->class_), "wait_ms",
+                                 r->wait_ms, "run_ms", r->run_ms, "done", r->done, "of", r->of);
         if (r->outcome == OUTCOME_SKIP)
             json_object_set_new(item, "why", text_or_null(why_skipped(j, i)));
         json_array_append_new(out, item);
@@ -256,11 +266,14 @@ feedback_ok(const struct judgement *j, const struct timing *t, char *out, size_t
     const char *passed = j->passed >= 0 ? stage_name((enum stage)j->passed) : "nothing";
 
     if (t->is_measured)
-        snprintf(out, size, "Correct in all %d cases, and %.3g times as fast as the reference (%.4g ms for %.4g ms; 95%% interval %.3g to %.3g).",
+        snprintf(out, size,
+                 "Correct in all %d cases, and %.3g times as fast as the reference (%.4g ms for %.4g ms; "
+                 "95%% interval %.3g to %.3g).",
                  j->stages[STAGE_FULL].of, t->speedup.speedup, stats_median(t->candidate, t->n),
                  stats_median(t->reference, t->n), t->speedup.lo, t->speedup.hi);
     else if (j->stages[STAGE_FULL].outcome == OUTCOME_PASS)
-        snprintf(out, size, "Correct in all %d cases. Not timed: %.200s.", j->stages[STAGE_FULL].of, why_untimed(j));
+        snprintf(out, size, "Correct in all %d cases. Not timed: %.200s.", j->stages[STAGE_FULL].of,
+                 why_untimed(j));
     else if (j->stages[STAGE_FULL].outcome == OUTCOME_SKIP)
         snprintf(out, size, "Passed %s; full was skipped: %.200s.", passed,
                  why_skipped(j, STAGE_FULL) ? why_skipped(j, STAGE_FULL) : "no reason is known");
@@ -302,7 +315,8 @@ failed_at(const struct judgement *j)
 {
     if (j->failed_stage < 0)
         return json_null();
-    return json_string(j->failed_stage == STAGE_NSTAGES ? "extract" : stage_name((enum stage)j->failed_stage));
+    return json_string(j->failed_stage == STAGE_NSTAGES ? "extract"
+                                                        : stage_name((enum stage)j->failed_stage));
 }
 
 const char *
@@ -331,8 +345,9 @@ set_outcome(json_t *out, const struct submission *s, const struct timing *t, con
     bool is_final = state_is_final(s->state);
     bool is_cancelled = s->state == STATE_CANCELLED;
 
-    json_object_set_new(out, "class", !is_final || is_cancelled ? json_null()
-                                                                : json_string(j->failed_stage >= 0 ? j->class_ : "ok"));
+    json_object_set_new(out, "class",
+                        !is_final || is_cancelled ? json_null()
+                                                  : json_string(j->failed_stage >= 0 ? j->class_ : "ok"));
     json_object_set_new(out, "reward", is_final ? real_or_null(reward_compute(&j->reward, in)) : json_null());
     json_object_set_new(out, "reward_spec", reward_spec_json(&j->reward));
     json_object_set(out, "flags", j->flags);
@@ -353,12 +368,13 @@ verdict_json(const struct submission *s)
 
     read_timing(j, &t);
     fill_input(j, s->state == STATE_CANCELLED, &t, &in);
-    json_t *out = json_pack(
-        "{s:s, s:o, s:o, s:s, s:o, s:s, s:o, s:o, s:o}", "id", s->id, "group", text_or_null(j->row.group_id), "group_index",
-        *j->row.group_id ? json_integer(j->row.group_index) : json_null(), "task", j->row.task_id, "task_name",
-        text_or_null(j->task.name), "state", state_shown(s), "stage",
-        text_or_null(verdict_stage(j)), "passed_stage",
-        j->passed >= 0 ? json_string(stage_name((enum stage)j->passed)) : json_null(), "failed_at", failed_at(j));
+    json_t *out = json_pack("{s:s, s:o, s:o, s:s, s:o, s:s, s:o, s:o, s:o}", "id", s->id, "group",
+                            text_or_null(j->row.group_id), "group_index",
+                            *j->row.group_id ? json_integer(j->row.group_index) : json_null(), "task",
+                            j->row.task_id, "task_name", text_or_null(j->task.name), "state", state_shown(s),
+                            "stage", text_or_null(verdict_stage(j)), "passed_stage",
+                            j->passed >= 0 ? json_string(stage_name((enum stage)j->passed)) : json_null(),
+                            "failed_at", failed_at(j));
     if (!out) {
         timing_release(&t);
         return NULL;
@@ -371,11 +387,13 @@ verdict_json(const struct submission *s)
     json_object_set_new(out, "policy", json_string(j->policy.name));
     json_object_set_new(out, "policy_on", policy_parts_json(&j->policy));
     json_object_set_new(out, "until", get_or_null(j->request, "until"));
-    json_object_set_new(out, "seed", state_is_final(s->state) ? get_or_null(j->request, "seed") : json_null());
+    json_object_set_new(out, "seed",
+                        state_is_final(s->state) ? get_or_null(j->request, "seed") : json_null());
     json_object_set_new(out, "entry_point", get_or_null(j->request, "entry_point"));
     json_object_set_new(out, "source", json_string(j->row.source_hash));
     json_object_set_new(out, "client", text_or_null(j->row.client));
-    json_object_set_new(out, "priority", json_string(s->priority == PRIORITY_BATCH ? "batch" : "interactive"));
+    json_object_set_new(out, "priority",
+                        json_string(s->priority == PRIORITY_BATCH ? "batch" : "interactive"));
     json_object_set_new(out, "metadata", get_or_null(j->request, "metadata"));
     json_object_set_new(out, "cache", json_string("miss"));
     json_object_set_new(out, "attempts", json_integer(s->attempts));

@@ -87,8 +87,8 @@ channel_free(struct channel *c)
     if (!c || c->is_closing)
         return;
     c->is_closing = true;
-    DL_FOREACH_SAFE (c->queue, p, next)
-        packet_free(p);
+    DL_FOREACH_SAFE(c->queue, p, next)
+    packet_free(p);
     c->queue = NULL;
     uv_close((uv_handle_t *)&c->poll, closed_cb);
     close(c->fd);
@@ -131,10 +131,12 @@ decode(struct message *m, const char *bytes, size_t size, struct error *err)
 
     m->body = json_loadb(bytes, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
     if (!json_is_object(m->body))
-        return error_set(err, ERR_PROTOCOL, "a packet is no JSON object: %s", m->body ? "another type" : why.text);
+        return error_set(err, ERR_PROTOCOL, "a packet is no JSON object: %s",
+                         m->body ? "another type" : why.text);
     json_t *names = json_object_get(m->body, "fds");
     if (json_array_size(names) != m->n_fds)
-        return error_set(err, ERR_PROTOCOL, "%zu descriptors came, and %zu are named", m->n_fds, json_array_size(names));
+        return error_set(err, ERR_PROTOCOL, "%zu descriptors came, and %zu are named", m->n_fds,
+                         json_array_size(names));
     for (size_t i = 0; i < m->n_fds; i++) {
         m->names[i] = json_string_value(json_array_get(names, i));
         if (!m->names[i])
@@ -152,11 +154,13 @@ receive_one(struct channel *c)
         struct cmsghdr align;
         char space[CMSG_SPACE(sizeof(int) * WORKER_FDS_MAX)];
     } control;
-    struct iovec iov = {bytes, sizeof(bytes)};
-    struct msghdr header = {
-        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof(control.space)};
-    struct message m = {0};
-    struct error err = {0};
+    struct iovec iov = { bytes, sizeof(bytes) };
+    struct msghdr header = { .msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = control.space,
+                             .msg_controllen = sizeof(control.space) };
+    struct message m = { 0 };
+    struct error err = { 0 };
 
     ssize_t size = recvmsg(c->fd, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (size < 0 && (errno == EAGAIN || errno == EINTR))
@@ -196,8 +200,8 @@ send_now(struct channel *c, const struct packet *p)
         struct cmsghdr align;
         char space[CMSG_SPACE(sizeof(int) * WORKER_FDS_MAX)];
     } control;
-    struct iovec iov = {p->bytes, p->size};
-    struct msghdr header = {.msg_iov = &iov, .msg_iovlen = 1};
+    struct iovec iov = { p->bytes, p->size };
+    struct msghdr header = { .msg_iov = &iov, .msg_iovlen = 1 };
 
     if (p->n_fds > 0) {
         memset(&control, 0, sizeof(control));
@@ -372,7 +376,8 @@ memfd_read(int fd, size_t limit, struct buffer *out, struct error *err)
     if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &info) != 0)
         return error_set(err, ERR_PROTOCOL, "a descriptor is no sealed memory");
     if (info.st_size < 0 || (uint64_t)info.st_size > limit)
-        return error_set(err, ERR_PROTOCOL, "a memfd has %lld bytes; %zu are allowed", (long long)info.st_size, limit);
+        return error_set(err, ERR_PROTOCOL, "a memfd has %lld bytes; %zu are allowed",
+                         (long long)info.st_size, limit);
     size_t size = (size_t)info.st_size;
     if (buffer_reserve(out, size + 1) != 0)
         return error_set(err, ERR_NOMEM, "no memory for %zu bytes", size);

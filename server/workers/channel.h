@@ -56,7 +56,8 @@ void channel_free(struct channel *c);
  * Send or queue one packet. body and descriptors are taken. 0, ERR_INPUT (too
  * large), ERR_FULL (the peer does not read), ERR_SYS (the peer is gone) or ERR_NOMEM.
  */
-int channel_send(struct channel *c, json_t *body, const struct channel_fd *fds, size_t n_fds, struct error *err);
+int channel_send(struct channel *c, json_t *body, const struct channel_fd *fds, size_t n_fds,
+                 struct error *err);
 
 /* --- descriptors beside channels --- */
 

@@ -28,11 +28,11 @@
  */
 
 #define REFEREE_START_MS 180000
-#define GRACE_MS 15000   /* from killing a child to the referee's report of it */
-#define WARM_MS 60000    /* from forking to a context */
+#define GRACE_MS 15000 /* from killing a child to the referee's report of it */
+#define WARM_MS 60000  /* from forking to a context */
 #define CANARY_MS 60000
 #define RETRY_MS 1000
-#define FAILURES_MAX 5   /* children that died unused, one after another: something is wrong with the workers */
+#define FAILURES_MAX 5 /* children that died unused, one after another: something is wrong with the workers */
 #define SPEC_MAX (8 << 20)
 
 enum runner_state { RUNNER_FORKING, RUNNER_WARMING, RUNNER_READY, RUNNER_ENDED };
@@ -108,7 +108,7 @@ static void job_timer_cb(uv_timer_t *timer);
 const char *
 lane_state_name(enum lane_state state)
 {
-    static const char *const names[] = {"starting", "checking", "idle", "busy", "quarantined", "stopped"};
+    static const char *const names[] = { "starting", "checking", "idle", "busy", "quarantined", "stopped" };
     _Static_assert(ARRAY_LEN(names) == LANE_NSTATES, "name every state");
     return names[state];
 }
@@ -116,7 +116,7 @@ lane_state_name(enum lane_state state)
 static void
 tell_referee(struct lane *l, json_t *body, const struct channel_fd *fds, size_t n)
 {
-    struct error err = {0};
+    struct error err = { 0 };
     if (process_send(l->referee, body, fds, n, &err) != 0)
         log_debug(l->device, "%s", err.text);
 }
@@ -196,7 +196,7 @@ static void
 runner_spawned_cb(void *arg, struct child *c)
 {
     struct runner *r = arg;
-    struct channel_fd fds[] = {{"channel", child_take_channel(c)}, {"pidfd", child_take_pidfd(c)}};
+    struct channel_fd fds[] = { { "channel", child_take_channel(c) }, { "pidfd", child_take_pidfd(c) } };
 
     if (fds[0].fd < 0 || fds[1].fd < 0) {
         auto_close(&fds[0].fd);
@@ -206,10 +206,11 @@ runner_spawned_cb(void *arg, struct child *c)
     }
     r->state = RUNNER_WARMING;
     r->is_told = true;
-    tell_referee(r->lane, json_pack("{s:s, s:s}", "op", "child", "child", child_name(c)), fds, ARRAY_LEN(fds));
+    tell_referee(r->lane, json_pack("{s:s, s:s}", "op", "child", "child", child_name(c)), fds,
+                 ARRAY_LEN(fds));
 }
 
-static const struct child_ops runner_ops = {.spawned = runner_spawned_cb, .ended = runner_ended_cb};
+static const struct child_ops runner_ops = { .spawned = runner_spawned_cb, .ended = runner_ended_cb };
 
 static int
 runner_new(struct lane *l, struct error *err)
@@ -232,9 +233,9 @@ static struct runner *
 find_runner(struct lane *l, const char *name)
 {
     struct runner *r;
-    DL_FOREACH (l->runners, r)
-        if (strcmp(child_name(r->child), name) == 0)
-            return r;
+    DL_FOREACH(l->runners, r)
+    if (strcmp(child_name(r->child), name) == 0)
+        return r;
     return NULL;
 }
 
@@ -242,9 +243,9 @@ static struct runner *
 find_reference(const struct lane *l, const char *task_id)
 {
     struct runner *r;
-    DL_FOREACH (l->runners, r)
-        if (r->use == USE_REFERENCE && r->state == RUNNER_READY && strcmp(r->task_id, task_id) == 0)
-            return r;
+    DL_FOREACH(l->runners, r)
+    if (r->use == USE_REFERENCE && r->state == RUNNER_READY && strcmp(r->task_id, task_id) == 0)
+        return r;
     return NULL;
 }
 
@@ -252,9 +253,9 @@ static struct runner *
 find_ready(struct lane *l)
 {
     struct runner *r;
-    DL_FOREACH (l->runners, r)
-        if (r->use == USE_POOL && r->state == RUNNER_READY)
-            return r;
+    DL_FOREACH(l->runners, r)
+    if (r->use == USE_POOL && r->state == RUNNER_READY)
+        return r;
     return NULL;
 }
 
@@ -262,9 +263,9 @@ static bool
 is_quiet(struct lane *l)
 {
     struct runner *r;
-    DL_FOREACH (l->runners, r)
-        if (r->state < RUNNER_READY)
-            return false;
+    DL_FOREACH(l->runners, r)
+    if (r->state < RUNNER_READY)
+        return false;
     return true;
 }
 
@@ -274,15 +275,15 @@ fill_pool(struct lane *l)
 {
     struct job *j = l->job;
     struct runner *r;
-    struct error err = {0};
+    struct error err = { 0 };
     int64_t have = 0, want = l->config->pool;
 
     if (j && (j->phase == PHASE_QUIET || (j->is_asked && strcmp(j->stage, "timing") == 0)))
         return;
     if (j && j->phase == PHASE_ACQUIRE)
         want = (want < 1 ? 1 : want) + (j->is_registration || j->reference ? 0 : 1);
-    DL_FOREACH (l->runners, r)
-        have += r->use == USE_POOL;
+    DL_FOREACH(l->runners, r)
+    have += r->use == USE_POOL;
     for (; have < want; have++) {
         if (runner_new(l, &err) != 0) {
             log_warn(l->device, "%s", err.text);
@@ -299,7 +300,8 @@ evict_references(struct lane *l)
     for (;;) {
         struct runner *r, *oldest = NULL;
         int64_t n = 0;
-        DL_FOREACH (l->runners, r) {
+        DL_FOREACH(l->runners, r)
+        {
             if (r->use != USE_REFERENCE)
                 continue;
             n++;
@@ -349,7 +351,8 @@ copy_text(const char *text)
 }
 
 static int
-job_new(struct lane *l, const char *task_id, const char *source, size_t size, struct job **out, struct error *err)
+job_new(struct lane *l, const char *task_id, const char *source, size_t size, struct job **out,
+        struct error *err)
 {
     struct job *j = calloc(1, sizeof(*j));
 
@@ -379,7 +382,8 @@ job_begin(struct lane *l, struct job *j)
 }
 
 int
-lane_open(struct lane *l, const struct lane_submission *s, const struct lane_job_ops *ops, void *arg, struct error *err)
+lane_open(struct lane *l, const struct lane_submission *s, const struct lane_job_ops *ops, void *arg,
+          struct error *err)
 {
     struct job *j;
 
@@ -405,7 +409,8 @@ lane_open(struct lane *l, const struct lane_submission *s, const struct lane_job
 }
 
 int
-lane_register(struct lane *l, const struct lane_registration *r, lane_registered_cb *cb, void *arg, struct error *err)
+lane_register(struct lane *l, const struct lane_registration *r, lane_registered_cb *cb, void *arg,
+              struct error *err)
 {
     struct job *j;
 
@@ -435,7 +440,8 @@ await(struct lane *l, int64_t limit_ms)
 
 /* Descriptors for the message, or false with those made closed again. */
 static bool
-make_memfds(struct channel_fd *fds, const char *const *bytes, const size_t *sizes, size_t n, struct error *err)
+make_memfds(struct channel_fd *fds, const char *const *bytes, const size_t *sizes, size_t n,
+            struct error *err)
 {
     for (size_t i = 0; i < n; i++) {
         fds[i].fd = memfd_make(fds[i].name, bytes[i], sizes[i], err);
@@ -452,10 +458,10 @@ static void
 ask_register(struct lane *l)
 {
     struct job *j = l->job;
-    struct error err = {0};
-    struct channel_fd fds[] = {{"source", -1}};
-    const char *bytes[] = {j->source};
-    size_t sizes[] = {j->source_size};
+    struct error err = { 0 };
+    struct channel_fd fds[] = { { "source", -1 } };
+    const char *bytes[] = { j->source };
+    size_t sizes[] = { j->source_size };
 
     if (!make_memfds(fds, bytes, sizes, ARRAY_LEN(fds), &err)) {
         log_error(l->device, "%s", err.text);
@@ -464,8 +470,8 @@ ask_register(struct lane *l)
     }
     tell_referee(l,
                  json_pack("{s:s, s:s, s:s, s:s?, s:b, s:O?}", "op", "register", "job", j->id, "child",
-                           child_name(j->reference->child), "entry", j->entry, "dynamic_shapes", (int)j->dynamic_shapes,
-                           "cases", j->cases),
+                           child_name(j->reference->child), "entry", j->entry, "dynamic_shapes",
+                           (int)j->dynamic_shapes, "cases", j->cases),
                  fds, ARRAY_LEN(fds));
     await(l, l->config->stage_limit_ms);
 }
@@ -474,10 +480,10 @@ static void
 ask_open(struct lane *l)
 {
     struct job *j = l->job;
-    struct error err = {0};
-    struct channel_fd fds[] = {{"source", -1}, {"spec", -1}, {"reference_source", -1}};
-    const char *bytes[] = {j->source, j->spec, j->reference_source};
-    size_t sizes[] = {j->source_size, j->spec_size, j->reference_size};
+    struct error err = { 0 };
+    struct channel_fd fds[] = { { "source", -1 }, { "spec", -1 }, { "reference_source", -1 } };
+    const char *bytes[] = { j->source, j->spec, j->reference_source };
+    size_t sizes[] = { j->source_size, j->spec_size, j->reference_size };
     char seed[17];
 
     if (!make_memfds(fds, bytes, sizes, ARRAY_LEN(fds), &err)) {
@@ -488,9 +494,10 @@ ask_open(struct lane *l)
     snprintf(seed, sizeof(seed), "%016llx", (unsigned long long)j->seed);
     tell_referee(l,
                  json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:O, s:s, s:s?, s:I}", "op", "open", "job", j->id,
-                           "reference", child_name(j->reference->child), "candidate", child_name(j->candidate->child),
-                           "entry", j->entry, "task_entry", j->task_entry, "policy", j->policy, "seed", seed, "cache",
-                           j->cache, "call_limit_ms", (json_int_t)l->config->tiny_limit_ms),
+                           "reference", child_name(j->reference->child), "candidate",
+                           child_name(j->candidate->child), "entry", j->entry, "task_entry", j->task_entry,
+                           "policy", j->policy, "seed", seed, "cache", j->cache, "call_limit_ms",
+                           (json_int_t)l->config->tiny_limit_ms),
                  fds, ARRAY_LEN(fds));
     snprintf(j->stage, sizeof(j->stage), "open");
     j->is_opened = true;
@@ -516,7 +523,8 @@ acquire(struct lane *l)
         j->reference = find_reference(l, j->task_id);
     if (!j->reference && (j->reference = find_ready(l))) {
         take_as(l, j->reference, USE_REFERENCE);
-        snprintf(j->reference->task_id, sizeof(j->reference->task_id), "%s", j->is_registration ? "" : j->task_id);
+        snprintf(j->reference->task_id, sizeof(j->reference->task_id), "%s",
+                 j->is_registration ? "" : j->task_id);
     }
     if (!j->is_registration && !j->candidate && (j->candidate = find_ready(l)))
         take_as(l, j->candidate, USE_CANDIDATE);
@@ -692,8 +700,11 @@ canary_answered(struct lane *l, const char *outcome)
 static void
 tell_closed(struct job *j, const char *why)
 {
-    struct lane_closing closing = {.is_lost = why != NULL, .why = why, .end = j->has_end ? &j->end : NULL,
-                                   .output = &j->output, .output_lost = j->output_lost};
+    struct lane_closing closing = { .is_lost = why != NULL,
+                                    .why = why,
+                                    .end = j->has_end ? &j->end : NULL,
+                                    .output = &j->output,
+                                    .output_lost = j->output_lost };
     if (j->is_registration)
         j->registered(j->arg, NULL, NULL);
     else
@@ -727,7 +738,7 @@ close_job(struct lane *l)
 static bool
 is_violent_class(const char *class_)
 {
-    static const char *const classes[] = {"timeout", "crash", "oom", "launch", "infra"};
+    static const char *const classes[] = { "timeout", "crash", "oom", "launch", "infra" };
     for (size_t i = 0; class_ && i < ARRAY_LEN(classes); i++)
         if (strcmp(class_, classes[i]) == 0)
             return true;
@@ -739,7 +750,7 @@ read_detail(struct lane *l, struct message *m)
 {
     AUTO_FD int fd = message_take_fd(m, "detail");
     AUTO_BUFFER struct buffer text = BUFFER_INIT;
-    struct error err = {0};
+    struct error err = { 0 };
 
     if (fd < 0)
         return NULL;
@@ -759,7 +770,7 @@ static int
 read_report(const struct message *m, struct lane_report *out)
 {
     const char *outcome = message_text(m, "outcome");
-    static const char *const names[] = {"pass", "fail", "skip"};
+    static const char *const names[] = { "pass", "fail", "skip" };
     size_t i = 0;
 
     while (outcome && i < ARRAY_LEN(names) && strcmp(outcome, names[i]) != 0)
@@ -786,7 +797,7 @@ static void
 reported(struct lane *l, struct message *m)
 {
     struct job *j = l->job;
-    struct lane_report report = {0};
+    struct lane_report report = { 0 };
 
     if (read_report(m, &report) != 0) {
         process_kill(l->referee, "it broke the protocol");
@@ -826,7 +837,7 @@ registered(struct lane *l, struct message *m, bool is_refused)
     AUTO_BUFFER struct buffer spec = BUFFER_INIT;
     AUTO_FD int fd = message_take_fd(m, "spec");
     AUTO_JSON json_t *error = json_incref(json_object_get(m->body, "error"));
-    struct error err = {0};
+    struct error err = { 0 };
 
     uv_timer_stop(&l->job_timer);
     if (!is_refused && (fd < 0 || memfd_read(fd, SPEC_MAX, &spec, &err) != 0)) {
@@ -835,7 +846,8 @@ registered(struct lane *l, struct message *m, bool is_refused)
     }
     if (j->is_limited) {
         json_decref(error);
-        error = json_pack("{s:s, s:s, s:n}", "type", "Timeout", "text", "the reference was not ready in time", "line");
+        error = json_pack("{s:s, s:s, s:n}", "type", "Timeout", "text", "the reference was not ready in time",
+                          "line");
         is_refused = true;
     }
     if (j->reference && is_refused) {
@@ -872,7 +884,8 @@ static void
 referee_message_cb(void *arg, struct message *m)
 {
     struct lane *l = arg;
-    const char *event = message_text(m, "ev"), *child = message_text(m, "child"), *job = message_text(m, "job");
+    const char *event = message_text(m, "ev"), *child = message_text(m, "child"),
+               *job = message_text(m, "job");
     bool is_ours = l->job && job && strcmp(job, l->job->id) == 0 && l->job->is_asked;
     struct runner *r = child ? find_runner(l, child) : NULL;
 
@@ -919,7 +932,8 @@ went_down(struct lane *l, const char *why)
     l->job = NULL;
     zygote_kill(l->zygote, "started again with its referee");
     process_kill(l->referee, "started again with its zygote");
-    DL_FOREACH_SAFE (l->runners, r, next) {
+    DL_FOREACH_SAFE(l->runners, r, next)
+    {
         child_abandon(r->child);
         runner_free(r);
     }
@@ -939,7 +953,7 @@ zygote_down_cb(void *arg, const char *why)
     went_down(arg, why);
 }
 
-static const struct zygote_ops zygote_ops = {zygote_ready_cb, zygote_down_cb};
+static const struct zygote_ops zygote_ops = { zygote_ready_cb, zygote_down_cb };
 
 static void
 referee_ready_cb(void *arg, json_t *message)
@@ -954,7 +968,7 @@ referee_down_cb(void *arg, const char *why)
     went_down(arg, why);
 }
 
-static const struct process_ops referee_ops = {referee_ready_cb, referee_message_cb, referee_down_cb};
+static const struct process_ops referee_ops = { referee_ready_cb, referee_message_cb, referee_down_cb };
 
 static int
 make_referee(struct lane *l, struct error *err)
@@ -966,13 +980,14 @@ make_referee(struct lane *l, struct error *err)
     snprintf(elements, sizeof(elements), "%lld", (long long)l->config->interpreter_elements);
     if (asprintf(&script, "%s/referee.py", l->config->harness) < 0)
         return error_set(err, ERR_NOMEM, "no memory for the referee");
-    const char *args[] = {l->config->python, script, "--device", l->device, "--fd", "3", "--elements", elements, NULL};
+    const char *args[] = { l->config->python, script,   "--device", l->device, "--fd", "3",
+                           "--elements",      elements, NULL };
     return process_new(l->loop, name, args, REFEREE_START_MS, &referee_ops, l, &l->referee, err);
 }
 
 int
-lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const char *device, lane_idle_cb *idle,
-         void *arg, struct lane **out, struct error *err)
+lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const char *device,
+         lane_idle_cb *idle, void *arg, struct lane **out, struct error *err)
 {
     struct lane *l = calloc(1, sizeof(*l));
     char name[48];
@@ -986,7 +1001,7 @@ lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const 
     l->config = config;
     l->idle = idle;
     l->arg = arg;
-    uv_timer_t *const timers[] = {&l->job_timer, &l->retry_timer, &l->canary_timer};
+    uv_timer_t *const timers[] = { &l->job_timer, &l->retry_timer, &l->canary_timer };
     for (size_t i = 0; i < ARRAY_LEN(timers); i++) {
         uv_timer_init(loop, timers[i]);
         timers[i]->data = l;
@@ -1101,8 +1116,8 @@ count_runners(const struct lane *l, enum runner_use use, bool is_ready_only)
     struct runner *r;
     int n = 0;
 
-    DL_FOREACH (l->runners, r)
-        n += r->use == use && (!is_ready_only || r->state == RUNNER_READY);
+    DL_FOREACH(l->runners, r)
+    n += r->use == use && (!is_ready_only || r->state == RUNNER_READY);
     return n;
 }
 
@@ -1113,14 +1128,15 @@ lane_status(const struct lane *l, json_t *workers, json_t *gpus)
     const char *why = process_why(l->referee);
 
     json_array_append_new(workers, zygote_status(l->zygote));
-    json_array_append_new(
-        workers, json_pack("{s:s+, s:s, s:s, s:o, s:s, s:I, s:s?, s:s, s:{s:i, s:i, s:i}}", "name", "referee ", l->device,
-                           "kind", "referee", "device", l->device, "pid", pid ? json_integer(pid) : json_null(), "state",
-                           process_state_name(process_state(l->referee)), "starts",
-                           (json_int_t)process_starts(l->referee), "why", *why ? why : NULL, "lane",
-                           lane_state_name(l->state), "children", "ready", count_runners(l, USE_POOL, true),
-                           "references", count_runners(l, USE_REFERENCE, false), "candidates",
-                           count_runners(l, USE_CANDIDATE, false)));
+    json_array_append_new(workers, json_pack("{s:s+, s:s, s:s, s:o, s:s, s:I, s:s?, s:s, s:{s:i, s:i, s:i}}",
+                                             "name", "referee ", l->device, "kind", "referee", "device",
+                                             l->device, "pid", pid ? json_integer(pid) : json_null(), "state",
+                                             process_state_name(process_state(l->referee)), "starts",
+                                             (json_int_t)process_starts(l->referee), "why", *why ? why : NULL,
+                                             "lane", lane_state_name(l->state), "children", "ready",
+                                             count_runners(l, USE_POOL, true), "references",
+                                             count_runners(l, USE_REFERENCE, false), "candidates",
+                                             count_runners(l, USE_CANDIDATE, false)));
     json_t *gpu = lane_gpu(l) ? json_copy(lane_gpu(l)) : NULL;
     if (gpu) {
         json_object_set_new(gpu, "device", json_string(l->device));

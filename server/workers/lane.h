@@ -22,9 +22,9 @@
 struct lane;
 
 enum lane_state {
-    LANE_STARTING,    /* a worker is not there yet, or is being started again */
-    LANE_CHECKING,    /* the canary */
-    LANE_IDLE,        /* may be given a job */
+    LANE_STARTING, /* a worker is not there yet, or is being started again */
+    LANE_CHECKING, /* the canary */
+    LANE_IDLE,     /* may be given a job */
     LANE_BUSY,
     LANE_QUARANTINED, /* the canary fails even with fresh workers: no work until the daemon restarts */
     LANE_STOPPED,
@@ -36,16 +36,17 @@ const char *lane_state_name(enum lane_state state);
 typedef void lane_idle_cb(void *arg, struct lane *l);
 
 /* device: "cpu" or "cuda:N"; copied. config and uids are views that outlive it. Starts its workers. */
-int lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const char *device, lane_idle_cb *idle,
-             void *arg, struct lane **out, struct error *err);
-void lane_stop(struct lane *l, void (*stopped_cb)(void *arg)); /* a job is lost; stopped_cb once workers are gone */
-void lane_free(struct lane *l);                                /* after it has stopped; NULL is fine */
+int lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const char *device,
+             lane_idle_cb *idle, void *arg, struct lane **out, struct error *err);
+void lane_stop(struct lane *l,
+               void (*stopped_cb)(void *arg)); /* a job is lost; stopped_cb once workers are gone */
+void lane_free(struct lane *l);                /* after it has stopped; NULL is fine */
 
 enum lane_state lane_state(const struct lane *l);
 const char *lane_device(const struct lane *l);
 bool lane_is_gpu(const struct lane *l);
 bool lane_has_reference(const struct lane *l, const char *task_id); /* loaded and idle */
-json_t *lane_gpu(const struct lane *l);                             /* view: the referee's "gpu"; NULL: none, or not known yet */
+json_t *lane_gpu(const struct lane *l);      /* view: the referee's "gpu"; NULL: none, or not known yet */
 json_t *lane_versions(const struct lane *l); /* view: of the run zygote; NULL before it was ready */
 json_t *lane_sandbox(const struct lane *l);  /* view: its layers; NULL before it was ready */
 /* Appends to workers (zygote, referee) and gpus, both borrowed arrays. */
@@ -69,11 +70,11 @@ struct lane_report {
 
 /* How it was with the candidate's process in the end; a view. */
 struct lane_closing {
-    bool is_lost;                  /* the lane's workers went down with the job in their hands */
-    const char *why;               /* then: how */
-    const struct child_end *end;   /* NULL: there never was one */
-    const struct buffer *output;   /* what it printed, all its processes together */
-    int64_t output_lost;           /* bytes beyond the limit */
+    bool is_lost;                /* the lane's workers went down with the job in their hands */
+    const char *why;             /* then: how */
+    const struct child_end *end; /* NULL: there never was one */
+    const struct buffer *output; /* what it printed, all its processes together */
+    int64_t output_lost;         /* bytes beyond the limit */
 };
 
 struct lane_job_ops {

@@ -45,7 +45,7 @@ struct process {
 const char *
 process_state_name(enum process_state state)
 {
-    static const char *const names[] = {"stopped", "starting", "ready", "ending", "waiting"};
+    static const char *const names[] = { "stopped", "starting", "ready", "ending", "waiting" };
     _Static_assert(ARRAY_LEN(names) == PROCESS_NSTATES, "name every state");
     return names[state];
 }
@@ -259,16 +259,22 @@ spawn(struct process *p, int theirs)
 {
     AUTO_FREE char **env = environment();
     uv_stdio_container_t stdio[] = {
-        {.flags = UV_IGNORE},
-        {.flags = UV_INHERIT_FD, .data.fd = 2},
-        {.flags = UV_INHERIT_FD, .data.fd = 2},
-        {.flags = UV_INHERIT_FD, .data.fd = theirs},
+        { .flags = UV_IGNORE },
+        { .flags = UV_INHERIT_FD, .data.fd = 2 },
+        { .flags = UV_INHERIT_FD, .data.fd = 2 },
+        { .flags = UV_INHERIT_FD, .data.fd = theirs },
     };
     _Static_assert(ARRAY_LEN(stdio) == CHANNEL_FD + 1, "the channel is descriptor 3");
-    uv_process_options_t options = {.exit_cb = exit_cb, .file = p->args[0], .args = p->args, .env = env,
-                                    .stdio_count = ARRAY_LEN(stdio), .stdio = stdio,
-                                    /* a session of its own: Ctrl-C drains the daemon and leaves its workers to it */
-                                    .flags = UV_PROCESS_DETACHED};
+    uv_process_options_t options = {
+        .exit_cb = exit_cb,
+        .file = p->args[0],
+        .args = p->args,
+        .env = env,
+        .stdio_count = ARRAY_LEN(stdio),
+        .stdio = stdio,
+        /* a session of its own: Ctrl-C drains the daemon and leaves its workers to it */
+        .flags = UV_PROCESS_DETACHED
+    };
     uv_process_t *handle = calloc(1, sizeof(*handle));
     int rc = handle && env ? uv_spawn(p->loop, handle, &options) : UV_ENOMEM;
 
@@ -288,7 +294,7 @@ spawn(struct process *p, int theirs)
 void
 process_start(struct process *p)
 {
-    struct error err = {0};
+    struct error err = { 0 };
     int ends[2];
 
     p->why[0] = '\0';

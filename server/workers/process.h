@@ -15,7 +15,14 @@
 #include "common/error.h"
 #include "server/workers/channel.h"
 
-enum process_state { PROCESS_STOPPED, PROCESS_STARTING, PROCESS_READY, PROCESS_ENDING, PROCESS_WAITING, PROCESS_NSTATES };
+enum process_state {
+    PROCESS_STOPPED,
+    PROCESS_STARTING,
+    PROCESS_READY,
+    PROCESS_ENDING,
+    PROCESS_WAITING,
+    PROCESS_NSTATES
+};
 const char *process_state_name(enum process_state state);
 
 struct process;
@@ -23,7 +30,10 @@ struct process;
 struct process_ops {
     void (*ready)(void *arg, json_t *message); /* it said "ready"; message is borrowed */
     void (*message)(void *arg, struct message *m);
-    void (*down)(void *arg, const char *why); /* it was started and is gone now, reaped; it will be started again unless stopped */
+    void (*down)(
+        void *arg,
+        const char
+            *why); /* it was started and is gone now, reaped; it will be started again unless stopped */
 };
 
 #define PROCESS_ARGS_MAX 16
@@ -40,12 +50,13 @@ void process_stop(struct process *p, void (*stopped_cb)(void *arg));
 void process_free(struct process *p);
 
 /* ERR_UNAVAILABLE when it is not ready; else as channel_send(), whose failure also ends the process. */
-int process_send(struct process *p, json_t *body, const struct channel_fd *fds, size_t n_fds, struct error *err);
+int process_send(struct process *p, json_t *body, const struct channel_fd *fds, size_t n_fds,
+                 struct error *err);
 
 enum process_state process_state(const struct process *p);
-int process_pid(const struct process *p);      /* 0: none */
+int process_pid(const struct process *p); /* 0: none */
 int64_t process_starts(const struct process *p);
-const char *process_why(const struct process *p); /* how it ended last; "" if it never did. View. */
+const char *process_why(const struct process *p);       /* how it ended last; "" if it never did. View. */
 json_t *process_ready_message(const struct process *p); /* view; NULL before the first */
 
 #endif

@@ -18,9 +18,9 @@
 /* --- removing --- */
 
 struct removal {
-    int top;       /* the directory that is being emptied */
+    int top;        /* the directory that is being emptied */
     unsigned moved; /* directories brought up to the top so far */
-    bool is_again; /* something was brought up: another pass is due */
+    bool is_again;  /* something was brought up: another pass is due */
 };
 
 static int empty_directory(struct removal *r, int fd, int depth);
@@ -84,7 +84,7 @@ static int
 empty(const char *path)
 {
     AUTO_FD int top = open(path, OPEN_DIR);
-    struct removal r = {.top = top};
+    struct removal r = { .top = top };
     int rc;
 
     if (top < 0)
@@ -117,14 +117,16 @@ scratch_prepare(const char *root, struct error *err)
     if (lstat(root, &info) != 0)
         return error_set(err, ERR_SYS, "look at the scratch directory %s", root);
     if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid())
-        return error_set(err, ERR_INPUT, "the scratch directory %s is a link or belongs to another user", root);
+        return error_set(err, ERR_INPUT, "the scratch directory %s is a link or belongs to another user",
+                         root);
     if (chmod(root, 0711) != 0 || empty(root) != 0)
         return error_set(err, ERR_SYS, "empty the scratch directory %s", root);
     return chmod(root, 0711) == 0 ? 0 : error_set(err, ERR_SYS, "open the scratch directory %s", root);
 }
 
 int
-scratch_make(const char *root, const char *prefix, int64_t uid, char out[SCRATCH_PATH_SIZE], struct error *err)
+scratch_make(const char *root, const char *prefix, int64_t uid, char out[SCRATCH_PATH_SIZE],
+             struct error *err)
 {
     if (snprintf(out, SCRATCH_PATH_SIZE, "%s/%s-XXXXXX", root, prefix) >= SCRATCH_PATH_SIZE)
         return error_set(err, ERR_INPUT, "the scratch directory's path %.60s… is too long", root);
@@ -210,7 +212,7 @@ publish_directory(struct census *c, int fd, int depth)
 int
 scratch_publish_now(const char *from, const char *to, struct error *err)
 {
-    struct census census = {0};
+    struct census census = { 0 };
 
     if (rename(from, to) != 0)
         return error_set(err, errno == ENOENT ? ERR_NOTFOUND : ERR_SYS, "move %s", from);
@@ -284,13 +286,14 @@ queue(uv_loop_t *loop, const char *from, const char *to, scratch_publish_cb *cb,
 void
 scratch_remove(uv_loop_t *loop, const char *path)
 {
-    struct error err = {0};
+    struct error err = { 0 };
     if (queue(loop, path, NULL, NULL, NULL, &err) != 0)
         log_warn("scratch", "%s", err.text);
 }
 
 int
-scratch_publish(uv_loop_t *loop, const char *from, const char *to, scratch_publish_cb *cb, void *arg, struct error *err)
+scratch_publish(uv_loop_t *loop, const char *from, const char *to, scratch_publish_cb *cb, void *arg,
+                struct error *err)
 {
     return queue(loop, from, to, cb, arg, err);
 }

@@ -18,7 +18,8 @@
 /* Make the root (0711) where it is missing and empty it. 0, ERR_SYS, or ERR_INPUT (a link, or another's). At start: blocks. */
 int scratch_prepare(const char *root, struct error *err);
 /* A fresh directory root/PREFIX-XXXXXX of mode 0700, owned by uid (SCRATCH_NO_UID: by us). 0 or ERR_SYS. */
-int scratch_make(const char *root, const char *prefix, int64_t uid, char out[SCRATCH_PATH_SIZE], struct error *err);
+int scratch_make(const char *root, const char *prefix, int64_t uid, char out[SCRATCH_PATH_SIZE],
+                 struct error *err);
 /* Remove a directory with all that is in it, in libuv's pool. path is copied; what cannot be removed is logged. */
 void scratch_remove(uv_loop_t *loop, const char *path);
 /* The same, here and now: start and tests. 0 or ERR_SYS. */

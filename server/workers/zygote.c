@@ -21,10 +21,11 @@
  */
 
 #define START_LIMIT_MS 180000
-#define KILL_LIMIT_MS 20000 /* a killed child that is not reaped by then hangs in the kernel: the zygote goes too */
+#define KILL_LIMIT_MS \
+    20000 /* a killed child that is not reaped by then hangs in the kernel: the zygote goes too */
 #define OUTPUT_EACH_TURN (256 * 1024)
 
-static const char *const role_name[] = {"ast", "compile", "inspect", "run"};
+static const char *const role_name[] = { "ast", "compile", "inspect", "run" };
 _Static_assert(ARRAY_LEN(role_name) == CHILD_NROLES, "name every role");
 
 struct zygote {
@@ -275,19 +276,19 @@ static int
 ask_for(struct child *c, int theirs[2], struct error *err)
 {
     struct zygote *z = c->zygote;
-    json_t *limits = json_pack("{s:I, s:I}", "memory_bytes", (json_int_t)z->config->memory_limit_bytes, "file_bytes",
-                               (json_int_t)z->config->file_limit_bytes);
+    json_t *limits = json_pack("{s:I, s:I}", "memory_bytes", (json_int_t)z->config->memory_limit_bytes,
+                               "file_bytes", (json_int_t)z->config->file_limit_bytes);
     json_t *uid = c->uid < 0 ? json_null() : json_integer(c->uid);
     json_t *body = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "op", "spawn", "child", c->name, "role",
                              role_name[c->role], "scratch", c->scratch, "uid", uid, "limits", limits);
-    struct channel_fd fds[] = {{"channel", fd_take(&theirs[0])}, {"output", fd_take(&theirs[1])}};
+    struct channel_fd fds[] = { { "channel", fd_take(&theirs[0]) }, { "output", fd_take(&theirs[1]) } };
     return process_send(z->process, body, fds, ARRAY_LEN(fds), err);
 }
 
 static int
 set_up(struct child *c, struct error *err)
 {
-    int theirs[2] = {-1, -1};
+    int theirs[2] = { -1, -1 };
     int rc = uids_take(c->uids, &c->uid, err);
 
     if (rc == 0)
@@ -311,8 +312,17 @@ child_new(struct zygote *z, enum child_role role, const struct child_ops *ops, v
     struct child *c = calloc(1, sizeof(*c));
     if (!c)
         return error_set(err, ERR_NOMEM, "no memory for a child");
-    *c = (struct child){.zygote = z, .loop = z->loop, .role = role, .ops = ops, .arg = arg, .uid = -1, .uids = z->uids,
-                        .pidfd = -1, .run_channel = -1, .output_fd = -1, .output_limit = z->config->output_limit_bytes};
+    *c = (struct child){ .zygote = z,
+                         .loop = z->loop,
+                         .role = role,
+                         .ops = ops,
+                         .arg = arg,
+                         .uid = -1,
+                         .uids = z->uids,
+                         .pidfd = -1,
+                         .run_channel = -1,
+                         .output_fd = -1,
+                         .output_limit = z->config->output_limit_bytes };
     snprintf(c->name, sizeof(c->name), "%c%lld", z->kind[0], (long long)++z->made);
     uv_timer_init(z->loop, &c->timer);
     c->timer.data = c;
@@ -401,12 +411,12 @@ down_cb(void *arg, const char *why)
     struct zygote *z = arg;
     struct child *c, *next;
 
-    HASH_ITER (hh, z->children, c, next)
-        lose(c, why);
+    HASH_ITER(hh, z->children, c, next)
+    lose(c, why);
     z->ops->down(z->arg, why);
 }
 
-static const struct process_ops process_ops = {ready_cb, message_cb, down_cb};
+static const struct process_ops process_ops = { ready_cb, message_cb, down_cb };
 
 /* --- the zygote itself --- */
 
@@ -417,23 +427,29 @@ make_process(struct zygote *z, struct error *err)
 
     if (asprintf(&script, "%s/zygote.py", z->config->harness) < 0)
         return error_set(err, ERR_NOMEM, "no memory for zygote %s", z->name);
-    const char *args[] = {z->config->python, script,     "--kind",          z->kind, "--device",
-                          z->device,         "--target", z->config->target, "--fd",  "3",
-                          NULL};
+    const char *args[] = { z->config->python, script, "--kind", z->kind, "--device", z->device, "--target",
+                           z->config->target, "--fd", "3",      NULL };
     return process_new(z->loop, z->name, args, START_LIMIT_MS, &process_ops, z, &z->process, err);
 }
 
 int
-zygote_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const char *name, const char *kind,
-           const char *device, const struct zygote_ops *ops, void *arg, struct zygote **out, struct error *err)
+zygote_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const char *name,
+           const char *kind, const char *device, const struct zygote_ops *ops, void *arg, struct zygote **out,
+           struct error *err)
 {
     struct zygote *z = calloc(1, sizeof(*z));
 
     *out = NULL;
     if (!z)
         return error_set(err, ERR_NOMEM, "no memory for zygote %s", name);
-    *z = (struct zygote){.loop = loop, .config = config, .uids = uids, .name = strdup(name), .kind = strdup(kind),
-                         .device = strdup(device), .ops = ops, .arg = arg};
+    *z = (struct zygote){ .loop = loop,
+                          .config = config,
+                          .uids = uids,
+                          .name = strdup(name),
+                          .kind = strdup(kind),
+                          .device = strdup(device),
+                          .ops = ops,
+                          .arg = arg };
     int rc = z->name && z->kind && z->device ? make_process(z, err)
                                              : error_set(err, ERR_NOMEM, "no memory for zygote %s", name);
     if (rc != 0) {
@@ -505,8 +521,8 @@ zygote_status(const struct zygote *z)
             json_object_set_new(children, role_name[i], json_integer(z->by_role[i]));
     int pid = process_pid(z->process);
     const char *why = process_why(z->process);
-    return json_pack("{s:s, s:s+, s:s, s:o, s:s, s:I, s:o, s:s?}", "name", z->name, "kind", z->kind, "_zygote", "device",
-                     z->device, "pid", pid ? json_integer(pid) : json_null(), "state",
+    return json_pack("{s:s, s:s+, s:s, s:o, s:s, s:I, s:o, s:s?}", "name", z->name, "kind", z->kind,
+                     "_zygote", "device", z->device, "pid", pid ? json_integer(pid) : json_null(), "state",
                      process_state_name(process_state(z->process)), "starts",
                      (json_int_t)process_starts(z->process), "children", children, "why", *why ? why : NULL);
 }

@@ -28,8 +28,9 @@ struct zygote_ops {
 };
 
 /* kind: "compile" or "run". config, uids and ops are views that outlive it; strings are copied. Not started yet. */
-int zygote_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const char *name, const char *kind,
-               const char *device, const struct zygote_ops *ops, void *arg, struct zygote **out, struct error *err);
+int zygote_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const char *name,
+               const char *kind, const char *device, const struct zygote_ops *ops, void *arg,
+               struct zygote **out, struct error *err);
 void zygote_start(struct zygote *z);
 void zygote_kill(struct zygote *z, const char *why);
 void zygote_stop(struct zygote *z, void (*stopped_cb)(void *arg));
@@ -51,21 +52,22 @@ struct child_end {
     int code;         /* exit status; -1: none */
     int signal;       /* 0: none */
     int64_t max_rss_kb, cpu_ms;
-    char error[512];  /* why it could not be made, or "" */
+    char error[512]; /* why it could not be made, or "" */
 };
 
 struct child_ops {
-    void (*spawned)(void *arg, struct child *c); /* may be NULL */
+    void (*spawned)(void *arg, struct child *c);                    /* may be NULL */
     void (*message)(void *arg, struct child *c, struct message *m); /* stage children only */
-    void (*ended)(void *arg, struct child *c); /* once; reaped, output complete. The owner frees it, here or later. */
+    void (*ended)(void *arg,
+                  struct child *c); /* once; reaped, output complete. The owner frees it, here or later. */
 };
 
 /*
  * Fork a child. Given: child_free() once it has ended, or child_abandon() at
  * any time. ops is a view. ERR_UNAVAILABLE (zygote not ready), ERR_FULL (user ids), ERR_SYS or ERR_NOMEM.
  */
-int child_new(struct zygote *z, enum child_role role, const struct child_ops *ops, void *arg, struct child **out,
-              struct error *err);
+int child_new(struct zygote *z, enum child_role role, const struct child_ops *ops, void *arg,
+              struct child **out, struct error *err);
 void child_free(struct child *c);    /* NULL is fine */
 void child_abandon(struct child *c); /* kill it if it lives; it frees itself. NULL is fine. */
 void child_kill(struct child *c);

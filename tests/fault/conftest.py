@@ -9,21 +9,10 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "e2e"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
 
-import service  # noqa: E402
-
-SCRIPTED = {
-    "harness": HERE / "harness",
-    "device": "cpu",
-    "python": sys.executable,
-    "stage_limit_ms": 2000,
-    "tiny_limit_ms": 1000,
-    "cpu_jobs": 2,
-}
-
-TASK = {"name": "scripted", "reference": "# script: describe=pass\n"}
+import service
+from scripted import SCRIPTED
 
 
 @pytest.fixture

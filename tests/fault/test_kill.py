@@ -20,7 +20,7 @@ from pathlib import Path
 import corpus
 import pytest
 import service
-from conftest import SCRIPTED, TASK
+from scripted import SCRIPTED, TASK
 
 IS_REAL = os.environ.get("KILL_HARNESS") == "real"
 ROUNDS = int(os.environ.get("KILL_ROUNDS", "5" if IS_REAL else "50"))

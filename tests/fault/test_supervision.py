@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import service
-from conftest import SCRIPTED, TASK
+from scripted import SCRIPTED, TASK
 
 LIMIT_S = 60.0
 
@@ -248,9 +248,7 @@ def test_drain_puts_back_and_restart_judges(start_scripted: service.StartDaemon)
     assert {daemon.client.wait(one, LIMIT_S)["class"] for one in ids} == {"ok"}
 
 
-def test_quarantine(
-    start_scripted: service.StartDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quarantine(start_scripted: service.StartDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device whose canary fails with fresh workers too serves nobody, and the status says so."""
     flag = tmp_path / "flag"
     monkeypatch.setenv("SCRIPT_CANARY_FAILS", str(flag))

@@ -189,7 +189,9 @@ what_is_not_taken_is_closed(void **state)
 static void
 a_broken_packet_ends_the_channel(void **state)
 {
-    static const char *const packets[] = { "7", "[]", "{", "{\"a\":1,\"a\":2}", "{\"fds\":[\"thing\"]}", "{\"fds\":[7]}" };
+    static const char *const packets[] = {
+        "7", "[]", "{", "{\"a\":1,\"a\":2}", "{\"fds\":[\"thing\"]}", "{\"fds\":[7]}"
+    };
 
     for (size_t i = 0; i < ARRAY_LEN(packets); i++) {
         tear_down(state);
@@ -313,7 +315,8 @@ descriptors_go_out_and_are_ours_no_more(void **state)
     struct rig *r = *state;
     struct error err = { 0 };
     int before = count_fds();
-    struct channel_fd fds[] = { { "a", memfd_make("a", "1", 1, &err) }, { "b", memfd_make("b", "2", 1, &err) } };
+    struct channel_fd fds[] = { { "a", memfd_make("a", "1", 1, &err) },
+                                { "b", memfd_make("b", "2", 1, &err) } };
 
     assert_int_equal(channel_send(r->channel, json_object(), fds, 2, &err), 0);
     assert_int_equal(count_fds(), before);

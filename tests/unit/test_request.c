@@ -32,8 +32,9 @@ document(const struct submit_request *r, size_t i)
 static void
 a_submission_is_read(void **state)
 {
-    AUTO_JSON json_t *body = parse("{\"task\":\"relu\",\"candidate\":\"a\\u0000b\",\"entry_point\":\"Fast\",\"until\":\"tiny\","
-                                   "\"priority\":\"batch\",\"client\":\"me\",\"metadata\":{\"k\":1},\"reward\":\"staged\"}");
+    AUTO_JSON json_t *body =
+        parse("{\"task\":\"relu\",\"candidate\":\"a\\u0000b\",\"entry_point\":\"Fast\",\"until\":\"tiny\","
+              "\"priority\":\"batch\",\"client\":\"me\",\"metadata\":{\"k\":1},\"reward\":\"staged\"}");
     struct submit_request r;
     struct json_fault fault;
 
@@ -131,8 +132,9 @@ an_inline_reference_is_text_or_object(void **state)
 static void
 a_group_shares_what_is_common(void **state)
 {
-    AUTO_JSON json_t *body = parse("{\"task\":\"t\",\"metadata\":{\"g\":1},\"candidates\":[{\"candidate\":\"a\"},"
-                                   "{\"completion\":\"```\\nb\\n```\",\"metadata\":{\"i\":2},\"entry_point\":\"E\"}]}");
+    AUTO_JSON json_t *body =
+        parse("{\"task\":\"t\",\"metadata\":{\"g\":1},\"candidates\":[{\"candidate\":\"a\"},"
+              "{\"completion\":\"```\\nb\\n```\",\"metadata\":{\"i\":2},\"entry_point\":\"E\"}]}");
     struct submit_request r;
     struct json_fault fault = { .pointer = "" };
 
@@ -171,11 +173,13 @@ what_is_wrong_is_refused_where_it_is(void **state)
         { submit_request_read, "{\"task\":\"t\",\"candidate\":\"x\",\"until\":\"ready\"}", "/until" },
         { submit_request_read, "{\"task\":\"t\",\"candidate\":\"x\",\"priority\":\"high\"}", "/priority" },
         { submit_request_read, "{\"task\":\"t\",\"candidate\":\"x\",\"policy\":\"loose\"}", "/policy" },
-        { submit_request_read, "{\"task\":\"t\",\"candidate\":\"x\",\"reward\":{\"kind\":\"magic\"}}", "/reward/kind" },
+        { submit_request_read, "{\"task\":\"t\",\"candidate\":\"x\",\"reward\":{\"kind\":\"magic\"}}",
+          "/reward/kind" },
         { submit_request_read, "{\"task\":\"t\",\"candidate\":\"x\",\"metadata\":[]}", "/metadata" },
         { submit_request_read, "{\"reference\":7,\"candidate\":\"x\"}", "/reference" },
         { submit_request_read, "{\"reference\":{},\"candidate\":\"x\"}", "/reference/source" },
-        { submit_request_read, "{\"reference\":{\"source\":\"x\",\"cases\":[1]},\"candidate\":\"x\"}", "/reference/cases/0" },
+        { submit_request_read, "{\"reference\":{\"source\":\"x\",\"cases\":[1]},\"candidate\":\"x\"}",
+          "/reference/cases/0" },
         { group_request_read, "{\"task\":\"t\"}", "/candidates" },
         { group_request_read, "{\"task\":\"t\",\"candidates\":[]}", "/candidates" },
         { group_request_read, "{\"task\":\"t\",\"candidates\":[7]}", "/candidates/0" },

@@ -84,8 +84,8 @@ every_pair_does_what_the_page_says(void **state)
         for (int e = 0; e < EVENT_NEVENTS; e++) {
             int next = state_after((enum state)s, (enum event)e);
             if (next != told[s][e])
-                fail_msg("%s in state %s leads to %d; %s says %d", event_name((enum event)e), state_name((enum state)s),
-                         next, PAGE, told[s][e]);
+                fail_msg("%s in state %s leads to %d; %s says %d", event_name((enum event)e),
+                         state_name((enum state)s), next, PAGE, told[s][e]);
         }
     }
 }
@@ -109,7 +109,7 @@ final_states_are_left_by_nothing_and_all_others_can_end(void **state)
 static void
 the_whole_way_visits_the_stages_in_order(void **state)
 {
-    static const enum event way[] = { EVENT_BEGIN, EVENT_NEXT, EVENT_NEXT, EVENT_LANE,
+    static const enum event way[] = { EVENT_BEGIN, EVENT_NEXT, EVENT_NEXT,  EVENT_LANE,
                                       EVENT_NEXT,  EVENT_NEXT, EVENT_FINISH };
     static const int stages[] = { STAGE_AST, STAGE_COMPILE, -1, STAGE_TINY, STAGE_FULL, STAGE_TIMING, -1 };
     int now = STATE_QUEUED;

@@ -75,7 +75,8 @@ set_timing(struct rig *r, const char *outcome, double reference_ns, double candi
         json_array_append_new(reference, json_real(reference_ns * (1 + 0.001 * i)));
         json_array_append_new(candidate, json_real(candidate_ns * (1 + 0.001 * i)));
     }
-    r->j.timing = json_pack("{s:s, s:o, s:o}", "outcome", outcome, "reference_ns", reference, "candidate_ns", candidate);
+    r->j.timing = json_pack("{s:s, s:o, s:o}", "outcome", outcome, "reference_ns", reference, "candidate_ns",
+                            candidate);
 }
 
 static double
@@ -95,10 +96,12 @@ text_at(json_t *v, const char *key)
 static void
 the_shape_is_always_the_same(void **state)
 {
-    static const char *const keys[] = { "id",      "task",   "task_name", "state",      "stage",       "passed_stage", "failed_at",
-                                        "class",   "reward", "reward_spec", "flags",    "generality",  "components",   "correctness",
-                                        "timing",  "stages", "feedback",  "env",        "policy",      "policy_on",    "cache",
-                                        "attempts", "created", "finished", "group",     "metadata",    "seed",         "error" };
+    static const char *const keys[] = {
+        "id",       "task",    "task_name",   "state", "stage",      "passed_stage", "failed_at",
+        "class",    "reward",  "reward_spec", "flags", "generality", "components",   "correctness",
+        "timing",   "stages",  "feedback",    "env",   "policy",     "policy_on",    "cache",
+        "attempts", "created", "finished",    "group", "metadata",   "seed",         "error"
+    };
     struct rig *r = *state;
 
     for (int i = 0; i < 3; i++) {
