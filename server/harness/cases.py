@@ -20,6 +20,7 @@ from typing import Any, Final
 import torch
 import values
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.flop_counter import FlopCounterMode
 
 REFERENCE_FILE: Final = "reference.py"
 INPUT_FUNCTIONS: Final = ("get_inputs", "get_init_inputs")
@@ -173,6 +174,7 @@ class Measured:
     output_bytes: int
     state_bytes: int
     peak_bytes: int  # GPU memory beside the inputs while it ran; 0 without a GPU
+    matrix_flops: int  # of matrix products and convolutions: where TF32 may come in
 
 
 def _note(tensor: torch.Tensor) -> values.TensorNote:
@@ -191,8 +193,10 @@ def run_once(module: types.ModuleType, entry: str, device: torch.device) -> Meas
             model = model.to(device)  # parameters made outside the device context, from numpy say
         inputs = to_device(list(module.get_inputs()), device)
         outputs = model(*inputs)
-    if device.type == "cuda":
-        torch.cuda.synchronize()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        peak_bytes = torch.cuda.max_memory_allocated() if device.type == "cuda" else 0
+        matrix_flops = _matrix_flops(model, inputs)
     state = model.state_dict().values() if isinstance(model, torch.nn.Module) else ()
     init = {"args": args, "kwargs": kwargs}
     trees = (
@@ -209,9 +213,20 @@ def run_once(module: types.ModuleType, entry: str, device: torch.device) -> Meas
         elements=sum(note.elements for note in (*ins, *outs)),
         input_bytes=input_bytes,
         output_bytes=sum(note.span_bytes for note in outs),
-        peak_bytes=max(0, torch.cuda.max_memory_allocated() - input_bytes) if device.type == "cuda" else 0,
+        peak_bytes=max(0, peak_bytes - input_bytes),
+        matrix_flops=matrix_flops,
         state_bytes=sum(item.nbytes for item in state if isinstance(item, torch.Tensor)),
     )
+
+
+def _matrix_flops(model: Any, inputs: list[Any]) -> int:
+    """Floating-point operations in matrix products and convolutions of one call; 0 where they cannot be counted."""
+    try:
+        with FlopCounterMode(display=False) as counter:
+            model(*inputs)
+    except Exception:
+        return 0  # a module that the counter's hooks disturb: TF32 is then told by the outputs alone
+    return int(counter.get_total_flops())
 
 
 def to_device(value: Any, device: torch.device) -> Any:
