@@ -8,10 +8,8 @@ life: ready, arena, (describe), load, build, state, bind, arm, bells. proto/work
 from __future__ import annotations
 
 import copy
-import importlib.util
 import os
 import shutil
-import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import cases
+import loading
 import native
 import torch
 import values
@@ -82,14 +81,10 @@ class Placer:
     def place(self, tensor: torch.Tensor) -> TensorNote:
         """The note of a tensor that lies in the arena. MemoryError when it does not fit."""
         tensor = tensor.detach().resolve_conj().resolve_neg()
-        if tensor.is_cuda:
-            offset = self._arena.find(tensor)
-            if offset is not None:
-                return TensorNote.of(tensor, offset)
-        self.copied = True
-        offset = self._arena.find(tensor)
-        if offset is not None:  # an input, or a part of one: the referee shall see it as what it is
+        offset = self._arena.find(tensor) if tensor.device.type == self._arena.device.type else None
+        if offset is not None:  # an input, or a part of one, too: the referee shall see it as what it is
             return TensorNote.of(tensor, offset)
+        self.copied = True
         if not _is_dense(tensor):
             tensor = tensor.contiguous()
         note = TensorNote.of(tensor, self._next)
@@ -214,7 +209,7 @@ class Child:
                 if is_reference:
                     self._module = cases.load_module(self._source, "reference", cases.REFERENCE_FILE)
                 else:
-                    self._module = _import_candidate(data)
+                    self._module = loading.load_candidate(data, Path(os.environ["TMPDIR"]))
             if not callable(getattr(self._module, self._entry, None)):
                 raise ImportError(f"the source defines no class {self._entry!r}")
         except BaseException as error:
@@ -471,18 +466,6 @@ def _copy_cache(source: Path) -> None:
     target = Path(os.environ["TRITON_CACHE_DIR"])
     if source.is_dir():
         shutil.copytree(source, target, dirs_exist_ok=True)
-
-
-def _import_candidate(data: bytes) -> types.ModuleType:
-    """From a file, since Triton reads the source of its kernels."""
-    path = Path(os.environ["TMPDIR"]) / CANDIDATE_FILE
-    path.write_bytes(data)
-    spec = importlib.util.spec_from_file_location("candidate", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["candidate"] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def main(channel: Channel, device: str) -> None:

@@ -426,6 +426,8 @@ class Job:
         for index, (view, kept) in enumerate(zip(mine, self.reference.views(tree), strict=True)):
             if not same_bits(view, kept):
                 result.fail("mutated_input", f"input {index} was changed by the call")
+        if self.reference.returns_inputs:
+            return
         for path, leaf in outputs:
             if isinstance(leaf, torch.Tensor) and leaf.numel() and not self.candidate.is_in_heap(leaf):
                 result.fail("hack", f"output {path} lies in memory that is not the candidate's to answer in")

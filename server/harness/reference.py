@@ -110,6 +110,7 @@ class Reference:
         self._fp64_fails = False
         self.tf32_matters: bool | None = None
         self.mutates_inputs = False
+        self.returns_inputs = False
 
     def ensure(self, source: bytes, spec: Json) -> None:
         """Load the task, once."""
@@ -207,6 +208,8 @@ class Reference:
         self, model: str, tree: Any, pristine: list[torch.Tensor], seed: int, *, tf32: bool
     ) -> list[tuple[str, Any]]:
         outputs = self._run(model, tree, seed=seed, tf32=tf32)
+        tensors = [leaf for _, leaf in values.leaves(outputs) if isinstance(leaf, torch.Tensor)]
+        self.returns_inputs |= any(leaf.numel() and not self.peer.is_in_heap(leaf) for leaf in tensors)
         kept = [
             (path, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for path, leaf in values.leaves(outputs)
         ]
