@@ -123,7 +123,7 @@ class Timer:
                 side.learn()
 
     def _draws_numbers(self) -> bool:
-        """The reference answers differently on one input (dropout, say): both sides are then seeded before each call."""
+        """The reference answers differently on one input (dropout, say): both are then seeded before each call."""
         answers = []
         for _ in range(2):
             outputs = values.leaves(self._ours.peer.call(0, LIMIT_MS))
