@@ -359,11 +359,13 @@ job_new(struct lane *l, const char *task_id, const char *source, size_t size, st
     *out = NULL;
     if (l->state != LANE_IDLE || l->job) {
         free(j);
-        return error_set(err, ERR_UNAVAILABLE, "%s is %s", l->device, lane_state_name(l->state));
+        error_set(err, ERR_UNAVAILABLE, "%s is %s", l->device, lane_state_name(l->state));
+        return ERR_UNAVAILABLE;
     }
     if (!j || !(j->source = copy(source, size))) {
         free(j);
-        return error_set(err, ERR_NOMEM, "no memory for a job");
+        error_set(err, ERR_NOMEM, "no memory for a job");
+        return ERR_NOMEM;
     }
     snprintf(j->id, sizeof(j->id), "j%lld", (long long)++l->jobs_made);
     snprintf(j->task_id, sizeof(j->task_id), "%s", task_id);

@@ -133,7 +133,7 @@ scratch_make(const char *root, const char *prefix, int64_t uid, char out[SCRATCH
     if (!mkdtemp(out))
         return error_set(err, ERR_SYS, "make a directory in %s", root);
     if (uid != SCRATCH_NO_UID && lchown(out, (uid_t)uid, (gid_t)uid) != 0) {
-        error_set(err, ERR_SYS, "give %s to uid %lld", out, (long long)uid);
+        error_set(err, ERR_SYS, "give a directory in %s to uid %lld", root, (long long)uid);
         rmdir(out);
         return ERR_SYS;
     }
