@@ -12,6 +12,7 @@ import os
 import select
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -36,6 +37,9 @@ from wire import (
 SPEC_MAX: Final = 8 << 20
 WORKING: Final = 2
 """The referee's own copies of inputs and outputs, while it compares."""
+MEMORY_LIMIT_S: Final = 8.0
+MEMORY_SLACK: Final = 3 << 30
+"""Contexts of children that are being made ready meanwhile."""
 DESCRIBE_LIMIT_MS: Final = 180_000
 
 
@@ -47,7 +51,7 @@ class Referee:
         self._children: dict[str, Peer] = {}
         self._references: dict[str, Reference] = {}
         self._jobs: dict[str, Job] = {}
-        self._free_base: int | None = None
+        self._due_bytes = 0  # free GPU memory that there must be again once the last child is gone
         self._ops: dict[str, Callable[[Message], None]] = {
             "child": self._op_child,
             "drop": self._op_drop,
@@ -109,8 +113,12 @@ class Referee:
         for job in [job for job, item in self._jobs.items() if item.candidate.name == name]:
             del self._jobs[job]
         peer = self._children.pop(name, None)
-        if peer is not None:
-            peer.close()
+        if peer is None:
+            return
+        if self._device.type == "cuda":
+            arena = peer.arena.size if peer.arena is not None else 0
+            self._due_bytes = torch.cuda.mem_get_info(self._device)[0] + arena
+        peer.close()
 
     def _op_child(self, message: Message) -> None:
         name = message.text("child")
@@ -249,10 +257,20 @@ class Referee:
         except Exception as error:
             is_right, detail["error"] = False, error_json(error)["text"]
         detail["known_answer"] = is_right
-        if self._device.type == "cuda":
-            torch.cuda.empty_cache()
-            detail["free_bytes"], _ = torch.cuda.mem_get_info(self._device)
-        self._channel.send({"ev": "canary", "outcome": "pass" if is_right else "fail", "detail": detail})
+        detail["memory_back"] = is_back = self._memory_is_back()
+        self._channel.send({"ev": "canary", "outcome": "pass" if is_right and is_back else "fail", "detail": detail})
+
+    def _memory_is_back(self) -> bool:
+        """What the last child held is free again; a killed child's context may take the driver some seconds."""
+        if self._device.type != "cuda":
+            return True
+        torch.cuda.empty_cache()
+        end = time.monotonic() + MEMORY_LIMIT_S
+        while torch.cuda.mem_get_info(self._device)[0] < self._due_bytes - MEMORY_SLACK:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.02)
+        return True
 
     def _known_answer(self) -> bool:
         ramp = torch.arange(1, 4097, device=self._device, dtype=torch.float64)
