@@ -100,9 +100,7 @@ def running_daemon(
         command += ["--store", str(directory / "store.db"), "--scratch", str(directory / "scratch"), *flags]
         # A group of its own: Ctrl-C is for the caller, who then asks the daemon to end.
         with where.open("wb") as errors:
-            process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=errors, text=True, process_group=0
-            )
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, process_group=0)
         try:
             yield Daemon(_read_address(process, where), process, where)
         finally:

@@ -68,9 +68,7 @@ def task_arguments(task: Task, path: str) -> list[str]:
 def register(programs: Path, daemon: Daemon, task: Task) -> None:
     done = verifier(programs, daemon, *task_arguments(task, str(task.path)))
     if done.returncode != 0:
-        raise DemoError(
-            f"verifier task add {relative(task.path)}: {done.stderr.strip() or done.stdout.strip()}"
-        )
+        raise DemoError(f"verifier task add {relative(task.path)}: {done.stderr.strip() or done.stdout.strip()}")
 
 
 def submit_arguments(candidate: Candidate, path: str) -> list[str]:
@@ -89,9 +87,7 @@ def judge(programs: Path, daemon: Daemon, candidate: Candidate) -> dict[str, Any
         verdict = json.loads(done.stdout)
     except ValueError:
         said = done.stderr.strip() or done.stdout.strip()
-        raise DemoError(
-            f"verifier submit {relative(candidate.path)}: status {done.returncode}: {said}"
-        ) from None
+        raise DemoError(f"verifier submit {relative(candidate.path)}: status {done.returncode}: {said}") from None
     if not isinstance(verdict, dict) or verdict.get("state") != "done":
         raise DemoError(f"{relative(candidate.path)}: no verdict within {SUBMIT_LIMIT_S} s: {verdict}")
     return verdict

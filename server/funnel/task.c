@@ -174,7 +174,8 @@ stored_cb(void *arg, int code, const struct error *err)
 static int
 take_spec(struct registration *r, const struct buffer *text)
 {
-    AUTO_JSON json_t *spec = json_loadb(text->data ? text->data : "", text->size, JSON_ALLOW_NUL, NULL);
+    const char *as_sent = text->data ? text->data : "";
+    AUTO_JSON json_t *spec = json_loadb(as_sent, text->size, JSON_ALLOW_NUL, NULL);
     const char *entry = json_string_value(json_object_get(spec, "entry_point"));
 
     if (!json_is_object(spec))
@@ -183,7 +184,7 @@ take_spec(struct registration *r, const struct buffer *text)
         r->row.entry_point = strdup(entry ? entry : "Model");
     if (!r->row.name)
         r->row.name = strdup(r->row.entry_point ? r->row.entry_point : "");
-    r->row.spec = strdup(text->data);
+    r->row.spec = strdup(as_sent);
     return r->row.spec && r->row.entry_point && r->row.name ? 0 : ERR_NOMEM;
 }
 

@@ -85,9 +85,7 @@ class Evaluation:
             expected, got = self.reference(*inputs), self.candidate(*inputs)
             self.torch.cuda.synchronize()
             tolerance = TOLERANCE.get(str(expected.dtype), 1e-4)
-            if expected.shape != got.shape or not self.torch.allclose(
-                expected, got, atol=tolerance, rtol=tolerance
-            ):
+            if expected.shape != got.shape or not self.torch.allclose(expected, got, atol=tolerance, rtol=tolerance):
                 return False
             del inputs, expected, got
         self.phase("correctness")

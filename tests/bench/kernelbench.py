@@ -201,19 +201,11 @@ def arguments_of() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="problems such as 1/19,2/3")
     parser.add_argument("--until", default="full", choices=("tiny", "full", "timing"))
     parser.add_argument("--side-by-side", type=int, default=4, help="problems in flight")
-    parser.add_argument(
-        "--task-limit-s", type=float, default=300.0, help="for registration, and again for judging"
-    )
-    parser.add_argument(
-        "--limit-s", type=float, default=86400.0, help="all of it; what is left then is not run"
-    )
-    parser.add_argument(
-        "--minimum", type=float, default=0.0, help="fail below this share accepted of levels 1 and 2"
-    )
+    parser.add_argument("--task-limit-s", type=float, default=300.0, help="for registration, and again for judging")
+    parser.add_argument("--limit-s", type=float, default=86400.0, help="all of it; what is left then is not run")
+    parser.add_argument("--minimum", type=float, default=0.0, help="fail below this share accepted of levels 1 and 2")
     parser.add_argument("--out", type=Path, default=ROOT / "build/kernelbench", help="results go here")
-    parser.add_argument(
-        "--flag", action="append", default=[], help="for verifierd, such as --flag=--device=cpu"
-    )
+    parser.add_argument("--flag", action="append", default=[], help="for verifierd, such as --flag=--device=cpu")
     arguments = parser.parse_args()
     if not all(level.isdigit() for level in arguments.levels.split(",")):
         parser.error(f"--levels: {arguments.levels!r} is no list of numbers")

@@ -84,9 +84,7 @@ def run_baseline(task: corpus.Task, candidate: corpus.Candidate, python: str) ->
     result = json.loads(done.stdout.splitlines()[-1])
     if not result["correct"]:
         raise SystemExit(f"speed: {candidate.label}: the baseline finds it wrong")
-    print(
-        f"  usual way  {candidate.label:<36} {seconds:7.2f} s  {json.dumps(result['phases_s'])}", flush=True
-    )
+    print(f"  usual way  {candidate.label:<36} {seconds:7.2f} s  {json.dumps(result['phases_s'])}", flush=True)
     return seconds, float(result["speedup"])
 
 
@@ -136,8 +134,7 @@ def _find(case: Case) -> tuple[corpus.Task, corpus.Candidate]:
 def table(rows: list[Row], machine: str) -> str:
     lines = [f"Machine: {machine}", ""]
     lines += [
-        "| candidate | usual way, s | daemon, s (median; all) | times faster | wanted | speedup: usual way |"
-        " daemon |",
+        "| candidate | usual way, s | daemon, s (median; all) | times faster | wanted | speedup: usual way | daemon |",
         "|" + " --- |" * 7,
     ]
     for r in rows:
@@ -185,8 +182,7 @@ def main() -> int:
     print(f"\n{text}\n")
     slow = [r.label for r in rows if not r.is_enough]
     print(
-        ", ".join(f"{r.label.partition('/')[0]} {r.ratio:.1f}x" for r in rows)
-        + (f"; too slow: {slow}" if slow else "")
+        ", ".join(f"{r.label.partition('/')[0]} {r.ratio:.1f}x" for r in rows) + (f"; too slow: {slow}" if slow else "")
     )
     return 1 if slow else 0
 

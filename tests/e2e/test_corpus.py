@@ -21,9 +21,7 @@ def _probe(task: str, number: int) -> str:
 
 
 @pytest.fixture(scope="session")
-def submitted(
-    client: service.Client, task_ids: dict[str, str], gpu: bool
-) -> dict[str, tuple[str, str | None]]:
+def submitted(client: service.Client, task_ids: dict[str, str], gpu: bool) -> dict[str, tuple[str, str | None]]:
     """Everything at once, so that stages overlap as they do in use: label -> (its id, its probe's id)."""
     found: dict[str, tuple[str, str | None]] = {}
     for number, candidate in enumerate(CANDIDATES):
