@@ -32,7 +32,7 @@ class Counts:
     max_scaled: float
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def _compare_kernel(got, expected, counts, worst, n, atol, rtol, outlier, scale, step, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     infinity = float("inf")
     far = 0x7FFFFFFFFFFFFFFF
