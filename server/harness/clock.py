@@ -22,7 +22,7 @@ import values
 import variations
 from judge import BUILD_LIMIT_MS, Job, Report
 from peer import SPIN_NS, Peer, PeerFailed
-from reference import LIMIT_MS, synchronize
+from reference import LIMIT_MS, ReferenceBroken, synchronize
 from wire import Json
 
 GATHER: Final = 512
@@ -78,6 +78,7 @@ class Timer:
         self._trees: dict[int, Any] = {}
         self._random = secrets.SystemRandom()
         self._mismatch: Json | None = None
+        self._waiting = self._ours  # whose step it is: whoever fails then has failed
 
     def run(self) -> Report:
         job = self._job
@@ -87,6 +88,8 @@ class Timer:
             why = self._trials()
             after = native.nvml_state()
         except PeerFailed as failure:
+            if self._waiting.peer is self._ours.peer:
+                raise ReferenceBroken(f"the reference failed while it was timed: {failure.error['text']}") from None
             return Report("timing", "fail", failure.class_, 0, 1, failure.error)
         finally:
             job.candidate.thaw()
@@ -101,26 +104,35 @@ class Timer:
 
     def _prepare(self) -> None:
         job = self._job
+        self._waiting = self._theirs
         job.build(self._model, self._case, 0, self._state)
-        tf32 = job.precision() == "tf32"
+        self._waiting = self._ours
         for set_ in range(job.reference.sizes.sets):
             tree = self._write(set_)
             self._trees[set_] = tree
             placed, _ = job.place_inputs(tree, set_)
-            self._ours.peer.bind(set_, self._model, tree, tf32=tf32, limit_ms=LIMIT_MS)
-            self._theirs.peer.bind(set_, self._model, placed, tf32=tf32, limit_ms=BUILD_LIMIT_MS)
+            self._bind(set_, tree, placed, None)
         self._ours.peer.bind(EMPTY_SET, self._model, None, empty=True)
         if self._draws_numbers():
             for set_, tree in self._trees.items():
                 placed, _ = job.place_inputs(tree, set_)
-                self._ours.peer.bind(set_, self._model, tree, tf32=tf32, seed=SEED, limit_ms=LIMIT_MS)
-                self._theirs.peer.bind(set_, self._model, placed, tf32=tf32, seed=SEED, limit_ms=BUILD_LIMIT_MS)
+                self._bind(set_, tree, placed, SEED)
         native.gather_setup(GATHER)
         for index in range(max(2, job.policy.warmup)):
             set_ = index % job.reference.sizes.sets
             for side in (self._ours, self._theirs):
+                self._waiting = side
                 side.peer.call(set_, CALL_LIMIT_MS, events=job.policy.events)
                 side.learn()
+
+    def _bind(self, set_: int, tree: Any, placed: Any, seed: int | None) -> None:
+        """The same call for both sides."""
+        tf32 = self._job.precision() == "tf32"
+        self._waiting = self._ours
+        self._ours.peer.bind(set_, self._model, tree, tf32=tf32, seed=seed, limit_ms=LIMIT_MS)
+        self._waiting = self._theirs
+        self._theirs.peer.bind(set_, self._model, placed, tf32=tf32, seed=seed, limit_ms=BUILD_LIMIT_MS)
+        self._waiting = self._ours
 
     def _draws_numbers(self) -> bool:
         """The reference answers differently on one input (dropout, say): both are then seeded before each call."""
@@ -175,10 +187,11 @@ class Timer:
     def _trial(self, *, reference_first: bool) -> None:
         job = self._job
         set_ = self._random.randrange(job.reference.sizes.sets)
+        self._waiting = self._ours
         job.candidate.freeze()
         tree = self._write(set_)
         if tree != self._trees[set_]:
-            raise PeerFailed("crash", "the inputs changed their place")
+            raise ReferenceBroken("get_inputs() made other shapes than before")
         job.place_inputs(tree, set_)
         leaf = self._random.choice([i for i, (_, x) in enumerate(self._ours.leaves) if isinstance(x, torch.Tensor)])
         count = self._ours.leaves[leaf][1].numel()
@@ -196,6 +209,7 @@ class Timer:
     def _timed(self, side: Side, set_: int, leaf: int, places: torch.Tensor) -> tuple[int, torch.Tensor]:
         """One bell: T in nanoseconds, and what was gathered."""
         peer = side.peer
+        self._waiting = side
         assert peer.doorbell is not None
         peer.arm(1, events=self._job.policy.events)
         peer.armed -= 1

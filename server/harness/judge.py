@@ -316,7 +316,7 @@ class Job:
                 result.note = None if step.transforms == (None,) else "no transformation is admitted: another seed"
                 break
             if expected.is_finite and expected.is_self_consistent():
-                result.name = transform if step.name == "values" else step.name
+                result.name = transform
                 self.admitted.add(transform)
                 break
         result.against = expected.against

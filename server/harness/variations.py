@@ -77,9 +77,12 @@ def sparse(tensor: torch.Tensor, seed: int) -> None:
     flat = _flat(tensor)
     if flat is None or not flat.numel() or is_symmetric(tensor):
         return
-    count = max(1, int(flat.numel() * SPIKE_SHARE))
+    count = max(2, int(flat.numel() * SPIKE_SHARE))
     places = torch.randint(0, flat.numel(), (count,), generator=_generator(tensor, seed), device=tensor.device)
-    flat[places] = flat[places] * SPIKE.get(tensor.dtype, 2.0)
+    spiked = flat[places] * SPIKE.get(tensor.dtype, 2.0)
+    if bool((spiked < 0).any()):  # where both signs are legal, both are there: an exp overflows on one side only
+        spiked[0], spiked[1] = spiked[0].abs(), -spiked[1].abs()
+    flat[places] = spiked
 
 
 Transform = Callable[[torch.Tensor, int], None]
