@@ -17,6 +17,7 @@ SPIKE: Final = {torch.float64: 1e6, torch.float32: 131072.0, torch.bfloat16: 131
 """Factor of a spike. In float32 it leaves the range of float16, so that half precision inside shows."""
 SPIKE_SHARE: Final = 1e-4
 ROW_SHARE: Final = 0.125
+SAMPLE: Final = 65536
 CHUNK: Final = 1 << 28
 """Elements handled at once, so that a large input needs little memory beside itself."""
 
@@ -80,8 +81,10 @@ def sparse(tensor: torch.Tensor, seed: int) -> None:
     count = max(2, int(flat.numel() * SPIKE_SHARE))
     places = torch.randint(0, flat.numel(), (count,), generator=_generator(tensor, seed), device=tensor.device)
     spiked = flat[places] * SPIKE.get(tensor.dtype, 2.0)
-    if bool((spiked < 0).any()):  # where both signs are legal, both are there: an exp overflows on one side only
-        spiked[0], spiked[1] = spiked[0].abs(), -spiked[1].abs()
+    if bool((flat[:: max(1, flat.numel() // SAMPLE)] < 0).any()):
+        # Where both signs are legal, both are there: an exp overflows on one side only.
+        places[1] = (places[0] + 1) % flat.numel()
+        spiked[0], spiked[1] = spiked[0].abs(), -(flat[places[1]] * SPIKE.get(tensor.dtype, 2.0)).abs()
     flat[places] = spiked
 
 
