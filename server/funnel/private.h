@@ -78,7 +78,6 @@ struct judgement {
     bool is_reference_lost;
     struct buffer log;
     int64_t log_lost;
-    char *verdict; /* the text as it is stored */
 };
 
 struct submission {
@@ -193,8 +192,7 @@ void judge_on_lane(struct submission *s, struct lane *l);
 void judge_stop(struct submission *s); /* is_cancelled or is_returned was set: end its processes */
 
 /* verdict.c */
-json_t *verdict_json(const struct submission *s); /* given; s has a judgement */
-double verdict_reward(const struct judgement *j, bool is_cancelled);
+json_t *verdict_json(const struct submission *s);     /* given; s has a judgement */
 const char *verdict_stage(const struct judgement *j); /* the last one reached, or NULL */
 void crash_text(const struct child_end *end, char *out, size_t size);
 

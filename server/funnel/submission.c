@@ -135,7 +135,6 @@ judgement_free(struct funnel *f, struct judgement *j)
     for (size_t i = 0; i < ARRAY_LEN(owned); i++)
         json_decref(owned[i]);
     free(j->generality);
-    free(j->verdict);
     free(j);
 }
 
@@ -253,16 +252,16 @@ fill_row(struct submission *s)
     j->row.state = is_cancelled ? SUBMISSION_CANCELLED : SUBMISSION_DONE;
     j->row.attempts = s->attempts;
     j->row.finished_ms = clock_wall_ms();
-    j->row.reward = verdict_reward(j, is_cancelled);
     free(j->row.stage);
     const char *stage = verdict_stage(j);
     j->row.stage = stage ? strdup(stage) : NULL;
     free(j->row.class_);
     j->row.class_ = is_cancelled ? NULL : strdup(j->failed_stage >= 0 ? j->class_ : "ok");
     free(j->row.verdict);
-    json_t *verdict = verdict_json(s);
+    AUTO_JSON json_t *verdict = verdict_json(s);
+    json_t *reward = json_object_get(verdict, "reward");
+    j->row.reward = json_is_number(reward) ? json_number_value(reward) : NAN;
     j->row.verdict = verdict ? json_dumps(verdict, JSON_COMPACT) : NULL;
-    json_decref(verdict);
 }
 
 void

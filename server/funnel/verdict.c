@@ -197,18 +197,6 @@ fill_input(const struct judgement *j, bool is_cancelled, const struct timing *t,
     in->is_masked = is_cancelled || strcmp(j->class_, "infra") == 0;
 }
 
-double
-verdict_reward(const struct judgement *j, bool is_cancelled)
-{
-    struct reward_input in;
-    struct timing t;
-
-    read_timing(j, &t);
-    fill_input(j, is_cancelled, &t, &in);
-    timing_release(&t);
-    return reward_compute(&j->reward, &in);
-}
-
 /* --- the parts of the answer --- */
 
 static json_t *
