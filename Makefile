@@ -163,6 +163,7 @@ test-unit: tests harness
 test-e2e: all
 	$(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider -m 'not slow' tests/e2e
 	$(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider -m 'not slow' tests/fault
+	KILL_HARNESS=real $(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider tests/fault/test_kill.py
 	KILL_HARNESS=real $(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider tests/fault/test_kill.py -k killed
 
 check: setup-test
@@ -212,6 +213,7 @@ sanitize:
 
 slow: all
 	$(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider -m slow tests/e2e
+	KILL_ROUNDS=200 $(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider tests/fault/test_kill.py
 
 # Committed inputs through every parser of outside bytes; `make fuzz TARGET=extract SECONDS=60` looks for new ones.
 $(out)/fuzz/%: $(out)/tests/fuzz/fuzz_%.o $(out)/tests/fuzz/replay.o $(out)/libserver.a $(out)/libcommon.a
