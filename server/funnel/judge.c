@@ -163,6 +163,11 @@ get_ready(struct submission *s)
 
     submission_move(s, EVENT_NEXT);
     scheduler_release_slot(s);
+    /* No device is given to anybody any more. */
+    if (f->is_draining) {
+        submission_return(s);
+        return;
+    }
     s->queued_ns = clock_monotonic_ns();
     list_add(&f->ready[s->priority], s, false);
     scheduler_kick(f);

@@ -252,16 +252,18 @@ static void
 feedback_ok(const struct judgement *j, const struct timing *t, char *out, size_t size)
 {
     const char *passed = j->passed >= 0 ? stage_name((enum stage)j->passed) : "nothing";
+    char cases[48] = "its one case";
 
+    if (j->stages[STAGE_FULL].of != 1)
+        snprintf(cases, sizeof(cases), "all %d cases", j->stages[STAGE_FULL].of);
     if (t->is_measured)
         snprintf(out, size,
-                 "Correct in all %d cases, and %.3g times as fast as the reference (%.4g ms for %.4g ms; "
+                 "Correct in %s, and %.3g times as fast as the reference (%.4g ms for %.4g ms; "
                  "95%% interval %.3g to %.3g).",
-                 j->stages[STAGE_FULL].of, t->speedup.speedup, stats_median(t->candidate, t->n),
+                 cases, t->speedup.speedup, stats_median(t->candidate, t->n),
                  stats_median(t->reference, t->n), t->speedup.lo, t->speedup.hi);
     else if (j->stages[STAGE_FULL].outcome == OUTCOME_PASS)
-        snprintf(out, size, "Correct in all %d cases. Not timed: %.200s.", j->stages[STAGE_FULL].of,
-                 why_untimed(j));
+        snprintf(out, size, "Correct in %s. Not timed: %.200s.", cases, why_untimed(j));
     else if (j->stages[STAGE_FULL].outcome == OUTCOME_SKIP)
         snprintf(out, size, "Passed %s; full was skipped: %.200s.", passed,
                  why_skipped(j, STAGE_FULL) ? why_skipped(j, STAGE_FULL) : "no reason is known");

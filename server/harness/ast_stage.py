@@ -82,18 +82,28 @@ def parse(source: bytes) -> ast.Module:
             tree = ast.parse(source, wire.CANDIDATE_FILE)
             compile(source, wire.CANDIDATE_FILE, "exec", dont_inherit=True)
     except SyntaxError as error:
-        raise Refused("syntax", _syntax_text(error), error.lineno, error_type=type(error).__name__) from None
+        line = error.lineno or _nul_line(source)
+        raise Refused("syntax", _syntax_text(error, line), line, error_type=type(error).__name__) from None
     except ValueError as error:
-        line = source[: source.find(b"\0")].count(b"\n") + 1 if b"\0" in source else None
-        raise Refused("syntax", f"{wire.CANDIDATE_FILE}: {error}", line, error_type="SyntaxError") from None
+        line = _nul_line(source)
+        raise Refused("syntax", _where(line) + str(error), line, error_type="SyntaxError") from None
     except (RecursionError, MemoryError) as error:
         text = f"{wire.CANDIDATE_FILE}: the code is nested too deep for Python's parser ({type(error).__name__})"
         raise Refused("syntax", text, None, error_type=type(error).__name__) from None
     return tree
 
 
-def _syntax_text(error: SyntaxError) -> str:
-    parts = [f"{wire.CANDIDATE_FILE}, line {error.lineno}: {type(error).__name__}: {error.msg}"]
+def _nul_line(source: bytes) -> int | None:
+    """Python says of a NUL only that there is one."""
+    return source[: source.find(b"\0")].count(b"\n") + 1 if b"\0" in source else None
+
+
+def _where(line: int | None) -> str:
+    return f"{wire.CANDIDATE_FILE}: " if line is None else f"{wire.CANDIDATE_FILE}, line {line}: "
+
+
+def _syntax_text(error: SyntaxError, line: int | None) -> str:
+    parts = [f"{_where(line)}{type(error).__name__}: {error.msg}"]
     if error.text:
         parts.append(error.text.rstrip()[:500])
     return "\n".join(parts)

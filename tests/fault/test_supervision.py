@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -246,6 +248,17 @@ def test_drain_puts_back_and_restart_judges(start_scripted: service.StartDaemon)
     assert time.monotonic() - began < 10
     daemon.start()
     assert {daemon.client.wait(one, LIMIT_S)["class"] for one in ids} == {"ok"}
+
+
+def test_compiled_while_draining_is_queued_in_the_store(start_scripted: service.StartDaemon) -> None:
+    """Nobody gives it a device any more: the stop must not look like a daemon that died under it."""
+    daemon = start_scripted(drain_ms=10000)
+    daemon.client.add_task(TASK)
+    daemon.client.submit(body("compile=sleep:1,pass timing=1.1"))
+    wait_for(lambda: daemon.client.get("/v1/status").json()["queues"]["cpu_running"] > 0)
+    assert daemon.stop() == 0
+    with closing(sqlite3.connect(daemon.directory / "store.db")) as store:
+        assert store.execute("SELECT state FROM submission").fetchall() == [(0,)]
 
 
 def test_quarantine(start_scripted: service.StartDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

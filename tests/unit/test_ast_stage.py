@@ -166,6 +166,7 @@ def test_what_does_not_parse_is_syntax(name: str) -> None:
     error = report["error"]
     assert isinstance(error, dict)
     assert len(error["text"]) < 1000
+    assert "None" not in error["text"]
     if line is not None:
         assert error["line"] == line
 
