@@ -146,6 +146,21 @@ retry_cb(uv_timer_t *timer)
     pump(timer->data);
 }
 
+/*
+ * Children that make their context have their limit only while the referee can
+ * say that they have: one that is asked for a report hears nobody before that.
+ */
+static void
+limit_warming(struct lane *l)
+{
+    bool is_deaf = l->job && l->job->is_asked;
+    struct runner *r;
+
+    DL_FOREACH(l->runners, r)
+    if (r->state < RUNNER_READY)
+        child_limit(r->child, is_deaf ? 0 : WARM_MS);
+}
+
 /* A child that nobody had used yet is gone. */
 static void
 count_failure(struct lane *l, const char *why)
@@ -225,7 +240,7 @@ runner_new(struct lane *l, struct error *err)
         runner_free(r);
         return err->code;
     }
-    child_limit(r->child, WARM_MS);
+    limit_warming(l);
     return 0;
 }
 
@@ -437,6 +452,7 @@ await(struct lane *l, int64_t limit_ms)
     j->phase = PHASE_ASKED;
     j->is_asked = true;
     j->strikes = 0;
+    limit_warming(l);
     uv_timer_start(&l->job_timer, job_timer_cb, (uint64_t)limit_ms, 0);
 }
 
@@ -806,6 +822,7 @@ reported(struct lane *l, struct message *m)
         return;
     }
     j->is_asked = false;
+    limit_warming(l);
     uv_timer_stop(&l->job_timer);
     j->is_violent |= is_violent_class(report.class_) || report.is_reopen;
     if (report.is_reference && j->reference) {
@@ -860,6 +877,7 @@ registered(struct lane *l, struct message *m, bool is_refused)
     }
     l->job = NULL;
     l->state = LANE_CHECKING;
+    limit_warming(l);
     j->registered(j->arg, is_refused ? NULL : &spec, is_refused ? error : NULL);
     job_free(j);
     if (l->state != LANE_CHECKING)
