@@ -54,6 +54,7 @@ class Setting:
     python: str
     logs: Path
     deadline: float
+    wants_gpu: bool
 
     def left_s(self) -> float:
         return max(0.0, self.deadline - time.monotonic())
@@ -139,11 +140,12 @@ def corpus_part(setting: Setting) -> Part:
         ready_s = time.monotonic() - started
         status = daemon.get("/v1/status")
         (setting.logs / "status.json").write_text(json.dumps(status, indent=1))
-        if not status.get("gpus"):
+        has_gpu = bool(status.get("gpus"))
+        if setting.wants_gpu and not has_gpu:
             return Part("corpus", "skip", ready_s, "the daemon sees no GPU here")
         print(f"daemon ready after {ready_s:.1f} s: {json.dumps(status['gpus'])[:300]}", flush=True)
-        ids, surprises = register_all(daemon, load_tasks())
-        judged = [c for c in candidates if c.task in ids]
+        ids, surprises = register_all(daemon, {n: t for n, t in load_tasks().items() if has_gpu or not t.needs_gpu})
+        judged = [c for c in candidates if c.task in ids and (has_gpu or not c.needs_gpu)]
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
             verdicts = list(pool.map(lambda c: check_candidate(daemon, c, ids[c.task]), judged))
     lines = [corpus_line(c, v) for c, v in zip(judged, verdicts, strict=True)]
@@ -243,6 +245,7 @@ def main() -> int:
     parser.add_argument("--bundle", type=Path, default=ROOT / "build/bundle", help="made by make bundle")
     parser.add_argument("--only", default=",".join(PARTS), help=f"parts, separated by commas: {', '.join(PARTS)}")
     parser.add_argument("--limit-s", type=float, default=520.0, help="all parts together")
+    parser.add_argument("--without-gpu", action="store_true", help="try the corpus part on a machine that has none")
     arguments = parser.parse_args()
     names = arguments.only.split(",")
     if unknown := sorted(set(names) - set(PARTS)):
@@ -254,7 +257,7 @@ def main() -> int:
     logs.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + arguments.limit_s
     with reachable_bundle(bundle) as readable:
-        setting = Setting(readable, sys.executable, logs, deadline)
+        setting = Setting(readable, sys.executable, logs, deadline, not arguments.without_gpu)
         machine = machine_line(sys.executable)
         print(machine, flush=True)
         parts = [run_part(name, setting) for name in names]

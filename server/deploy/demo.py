@@ -35,6 +35,7 @@ SHOWN = (
     "relu/last_block_missing.py",
     "relu/clobbers_input.py",
     "relu/remembers_the_answer.py",
+    "copy/returns_its_input.py",
     "relu/torch_in_kernel.py",
     "relu/no_kernel.py",
     "relu/syntax_error.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,6 @@ import pytest
 import service
 
 LIMIT_S = 300
-CANDIDATES = service.ROOT / "tests/candidates"
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +41,7 @@ def test_every_candidate_shown_gets_the_class_that_its_header_names() -> None:
     with demo(DEMO_EXIT="1") as running:
         said, _ = running.communicate(timeout=LIMIT_S)
     assert running.returncode == 0, said
-    assert "11 candidates judged, 11 as expected" in said
+    assert re.search(r"^(\d+) candidates judged, \1 as expected", said, re.MULTILINE), said
     assert "; the first at [" in " ".join(said.split())
 
 
