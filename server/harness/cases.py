@@ -20,7 +20,7 @@ from typing import Any, Final
 import torch
 import values
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils.flop_counter import FlopCounterMode
+from torch.overrides import TorchFunctionMode
 
 REFERENCE_FILE: Final = "reference.py"
 INPUT_FUNCTIONS: Final = ("get_inputs", "get_init_inputs")
@@ -38,6 +38,17 @@ _OPERATIONS: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
     ast.Mult: operator.mul,
     ast.Pow: operator.pow,
 }
+
+MATRIX_FUNCTIONS: Final = frozenset(
+    (
+        "linear", "bilinear", "matmul", "__matmul__", "__rmatmul__", "mm", "addmm", "bmm", "baddbmm", "addbmm", "mv",
+        "addmv", "dot", "vdot", "inner", "einsum", "tensordot", "chain_matmul", "multi_dot", "cdist",
+        "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution",
+        "lstm", "gru", "rnn_tanh", "rnn_relu", "scaled_dot_product_attention", "multi_head_attention_forward",
+        "_native_multi_head_attention", "_transformer_encoder_layer_fwd",
+    )
+)  # fmt: skip
+"""Names of torch's functions that may be computed in TF32."""
 
 Overrides = dict[str, int]
 Tree = Any
@@ -174,7 +185,7 @@ class Measured:
     output_bytes: int
     state_bytes: int
     peak_bytes: int  # GPU memory beside the inputs while it ran; 0 without a GPU
-    matrix_flops: int  # of matrix products and convolutions: where TF32 may come in
+    multiplies_matrices: bool  # products, convolutions, recurrent cells: where TF32 may come in
 
 
 def _note(tensor: torch.Tensor) -> values.TensorNote:
@@ -192,11 +203,11 @@ def run_once(module: types.ModuleType, entry: str, device: torch.device) -> Meas
         if isinstance(model, torch.nn.Module) and device.type != "cpu":
             model = model.to(device)  # parameters made outside the device context, from numpy say
         inputs = to_device(list(module.get_inputs()), device)
-        outputs = model(*inputs)
+        with _MatrixWatch() as watch:
+            outputs = model(*inputs)
         if device.type == "cuda":
             torch.cuda.synchronize()
         peak_bytes = torch.cuda.max_memory_allocated() if device.type == "cuda" else 0
-        matrix_flops = _matrix_flops(model, inputs)
     state = model.state_dict().values() if isinstance(model, torch.nn.Module) else ()
     init = {"args": args, "kwargs": kwargs}
     trees = (
@@ -214,19 +225,24 @@ def run_once(module: types.ModuleType, entry: str, device: torch.device) -> Meas
         input_bytes=input_bytes,
         output_bytes=sum(note.span_bytes for note in outs),
         peak_bytes=max(0, peak_bytes - input_bytes),
-        matrix_flops=matrix_flops,
+        multiplies_matrices=watch.found,
         state_bytes=sum(item.nbytes for item in state if isinstance(item, torch.Tensor)),
     )
 
 
-def _matrix_flops(model: Any, inputs: list[Any]) -> int:
-    """Floating-point operations in matrix products and convolutions of one call; 0 where they cannot be counted."""
-    try:
-        with FlopCounterMode(display=False) as counter:
-            model(*inputs)
-    except Exception:
-        return 0  # a module that the counter's hooks disturb: TF32 is then told by the outputs alone
-    return int(counter.get_total_flops())
+class _MatrixWatch(TorchFunctionMode):
+    """Sees whether a call gets to a function that libraries may do in TF32.
+
+    At the level of torch's functions: the first use of a dispatch mode imports for two seconds.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.found = self.found or getattr(func, "__name__", "") in MATRIX_FUNCTIONS
+        return func(*args, **(kwargs or {}))
 
 
 def to_device(value: Any, device: torch.device) -> Any:

@@ -83,7 +83,8 @@ def sparse(tensor: torch.Tensor, seed: int) -> None:
     spiked = flat[places] * SPIKE.get(tensor.dtype, 2.0)
     if bool((flat[:: max(1, flat.numel() // SAMPLE)] < 0).any()):
         # Where both signs are legal, both are there: an exp overflows on one side only.
-        places[1] = (places[0] + 1) % flat.numel()
+        # Far apart, so that no product of rows has both: their difference would drown every rounding.
+        places[1] = (places[0] + flat.numel() // 2) % flat.numel()
         spiked[0], spiked[1] = spiked[0].abs(), -(flat[places[1]] * SPIKE.get(tensor.dtype, 2.0)).abs()
     flat[places] = spiked
 

@@ -57,6 +57,17 @@ def test_describe_finds_a_tiny_case_that_runs() -> None:
     assert [case["name"] for case in spec["cases"]["shapes"]] == ["shape x0.75", "shape x1.25", "shape x2"]
 
 
+def test_tells_where_matrices_are_multiplied() -> None:
+    def found(forward: str) -> bool:
+        source = TASK.replace("self.linear(x).relu()", forward)
+        spec = cases.describe(source, None, CPU, dynamic_shapes=False, declared=None, element_limit=None)
+        return bool(spec["cases"]["own"]["multiplies_matrices"])
+
+    assert found("self.linear(x)") and found("x @ x.T") and found("torch.einsum('ij,kj->ik', x, x)")
+    assert found("torch.nn.functional.conv1d(x[None], x[:, None, :3].repeat(1, x.shape[0], 1))")
+    assert not found("torch.softmax(x * 2, 1)")
+
+
 def test_greedy_where_sizes_hang_together() -> None:
     source = TASK.replace("torch.nn.Linear(features, 8)", "torch.nn.Linear(32, 8)")
     spec = cases.describe(source, None, CPU, dynamic_shapes=False, declared=None, element_limit=None)
