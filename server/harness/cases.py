@@ -25,6 +25,7 @@ from torch.overrides import TorchFunctionMode
 REFERENCE_FILE: Final = "reference.py"
 INPUT_FUNCTIONS: Final = ("get_inputs", "get_init_inputs")
 TINY: Final = 4
+CHUNK: Final = 1 << 28
 TINY_STEPS: Final = (4, 8, 16, 32, 64)
 SHAPE_FACTORS: Final = (0.75, 1.25, 2.0)
 REAL_ELEMENTS_MAX: Final = 1 << 22
@@ -192,7 +193,13 @@ def _note(tensor: torch.Tensor) -> values.TensorNote:
     return values.TensorNote.of(tensor)
 
 
-def run_once(module: types.ModuleType, entry: str, device: torch.device) -> Measured:
+def _has_finite(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and any(
+        bool(torch.isfinite(part).any()) for part in leaf.reshape(-1).split(CHUNK)
+    )
+
+
+def run_once(module: types.ModuleType, entry: str, device: torch.device, *, is_fake: bool = False) -> Measured:
     """Build the reference and call it once on its own inputs; whatever it raises passes through."""
     torch.manual_seed(0)
     if device.type == "cuda":
@@ -218,6 +225,8 @@ def run_once(module: types.ModuleType, entry: str, device: torch.device) -> Meas
     ins, outs = values.notes(trees[1]), values.notes(trees[2])
     if not outs:
         raise TaskRefused("forward() returns no tensor")
+    if not is_fake and not any(_has_finite(leaf) for _, leaf in values.leaves(outputs)):
+        raise TaskRefused("forward() returns no finite value on the task's own inputs")
     input_bytes = sum(note.span_bytes for note in ins)
     return Measured(
         *trees,
@@ -273,7 +282,7 @@ class Describer:
         device = torch.device("cpu") if is_fake else self._device
         module = load_module(self._source, "reference", REFERENCE_FILE, overrides) if overrides else self._module
         with mode:
-            return run_once(module, self.entry, device)
+            return run_once(module, self.entry, device, is_fake=is_fake)
 
     def own(self) -> dict[str, Any]:
         """The task's own case; whatever the reference raises passes through."""

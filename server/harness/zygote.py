@@ -30,6 +30,10 @@ ROLES: Final = {"compile": ("ast", "compile", "inspect"), "run": ("run",)}
 FOREIGN_ROLES: Final = ("compile", "run")
 """Roles in which foreign code runs."""
 
+PROCESSES: Final = 512
+"""Processes and threads of a child with a uid of its own: what a compiler needs on many cores, and few enough that
+a fork bomb is killed within a second or two."""
+
 KILL_WAIT_S: Final = 10.0
 """How long a killed child may take to be gone before the zygote gives up on it (it may hang in a driver)."""
 
@@ -317,9 +321,8 @@ def sandbox_settings(scratch: Path, uid: int | None, base: Path) -> native.Sandb
     if uid is None:
         return native.SandboxSettings(scratch=scratch)
     needed = import_directories(base)
-    return native.SandboxSettings(
-        scratch=scratch, uid=uid, hidden=native.closed_ancestors((*needed, scratch.parent)), shown=needed
-    )
+    hidden = native.closed_ancestors((*needed, scratch.parent))
+    return native.SandboxSettings(scratch=scratch, uid=uid, hidden=hidden, shown=needed, processes=PROCESSES)
 
 
 def import_directories(base: Path) -> tuple[Path, ...]:

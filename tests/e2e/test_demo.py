@@ -25,7 +25,14 @@ def demo(**environment: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "server/deploy/demo.py", "--programs", str(service.BINARY.parent), "--python", python]
     settings = {k: v for k, v in os.environ.items() if k != "DEMO_EXIT"} | environment
     running = subprocess.Popen(
-        command, cwd=service.ROOT, env=settings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=service.ROOT,
+        env=settings,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        # Whoever runs the tests in the background has it ignored, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         yield running

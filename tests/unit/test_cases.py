@@ -107,6 +107,8 @@ def test_kernelbook_arguments() -> None:
         (("def get_inputs", "def inputs"), "no function get_inputs"),
         (("class Model", "class Other"), None),
         (("self.linear(x).relu()", "None"), "returns no tensor"),
+        (("self.linear(x).relu()", "self.linear(x) * float('nan')"), "no finite value"),
+        (("self.linear(x).relu()", "self.linear(x)[:0]"), "no finite value"),
     ],
 )
 def test_what_is_no_task_is_refused(change: tuple[str, str], why: str | None) -> None:
