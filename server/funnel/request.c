@@ -59,6 +59,29 @@ make_task_id(struct task_request *r)
     return 0;
 }
 
+/* {"name", "overrides": {size: integer >= 1}}; which sizes there are, the reference's own process tells. */
+static int
+check_case(json_t *item, const char *pointer, struct json_fault *fault)
+{
+    char inside[JSON_POINTER_SIZE];
+    const char *name = NULL, *size;
+    json_t *overrides = NULL, *value;
+    const struct json_field fields[] = {
+        { "name", JSON_WANT_STRING, &name, true, 1, NAME_MAX_BYTES },
+        { "overrides", JSON_WANT_OBJECT, &overrides, true, 0, 0 },
+    };
+
+    if (json_read(item, pointer, fields, ARRAY_LEN(fields), fault) != 0)
+        return ERR_INPUT;
+    json_object_foreach(overrides, size, value)
+    {
+        snprintf(inside, sizeof(inside), "%.60s/overrides/%.40s", pointer, size);
+        if (!json_is_integer(value) || json_integer_value(value) < 1 || json_integer_value(value) > INT32_MAX)
+            return json_refuse(fault, inside, "must be an integer from 1 to %d", INT32_MAX);
+    }
+    return 0;
+}
+
 static enum funnel_refusal
 check_cases(json_t *cases, const char *base, struct json_fault *fault)
 {
@@ -73,11 +96,9 @@ check_cases(json_t *cases, const char *base, struct json_fault *fault)
     }
     json_array_foreach(cases, i, item)
     {
-        if (json_is_object(item))
-            continue;
         snprintf(pointer, sizeof(pointer), "%.80s/cases/%zu", base, i);
-        json_refuse(fault, pointer, "must be an object");
-        return FUNNEL_BAD;
+        if (check_case(item, pointer, fault) != 0)
+            return FUNNEL_BAD;
     }
     return FUNNEL_OK;
 }

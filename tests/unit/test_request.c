@@ -93,7 +93,8 @@ the_same_task_has_the_same_id(void **state)
         "{\"name\":\"a\",\"reference\":\"class Model:  pass\"}",
         "{\"name\":\"a\",\"reference\":\"class Model: pass\",\"entry_point\":\"Model\"}",
         "{\"name\":\"a\",\"reference\":\"class Model: pass\",\"dynamic_shapes\":true}",
-        "{\"name\":\"a\",\"reference\":\"class Model: pass\",\"cases\":[{}]}",
+        "{\"name\":\"a\",\"reference\":\"class Model: "
+        "pass\",\"cases\":[{\"name\":\"tiny\",\"overrides\":{\"N\":4}}]}",
     };
     struct task_request r[ARRAY_LEN(bodies)];
 
@@ -180,6 +181,15 @@ what_is_wrong_is_refused_where_it_is(void **state)
         { submit_request_read, "{\"reference\":{},\"candidate\":\"x\"}", "/reference/source" },
         { submit_request_read, "{\"reference\":{\"source\":\"x\",\"cases\":[1]},\"candidate\":\"x\"}",
           "/reference/cases/0" },
+        { submit_request_read, "{\"reference\":{\"source\":\"x\",\"cases\":[{\"z\":1}]},\"candidate\":\"x\"}",
+          "/reference/cases/0/z" },
+        { submit_request_read,
+          "{\"reference\":{\"source\":\"x\",\"cases\":[{\"name\":\"a\"}]},\"candidate\":\"x\"}",
+          "/reference/cases/0/overrides" },
+        { submit_request_read,
+          "{\"reference\":{\"source\":\"x\",\"cases\":[{\"name\":\"a\",\"overrides\":{\"N\":0}}]},"
+          "\"candidate\":\"x\"}",
+          "/reference/cases/0/overrides/N" },
         { group_request_read, "{\"task\":\"t\"}", "/candidates" },
         { group_request_read, "{\"task\":\"t\",\"candidates\":[]}", "/candidates" },
         { group_request_read, "{\"task\":\"t\",\"candidates\":[7]}", "/candidates/0" },
