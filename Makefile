@@ -163,7 +163,6 @@ test-unit: tests harness
 test-e2e: all
 	$(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider -m 'not slow' tests/e2e
 	$(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider -m 'not slow' tests/fault
-	KILL_HARNESS=real $(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider tests/fault/test_kill.py
 	KILL_HARNESS=real $(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider tests/fault/test_kill.py -k killed
 
 check: setup-test
