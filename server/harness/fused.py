@@ -1,6 +1,6 @@
 """The comparison of tolerance.py as one pass over GPU memory: outputs of gigabytes in milliseconds.
 
-Same rules, same figures as the plain version; tests/gpu holds the two against each other. The kernels are the
+Same rules, same figures as the plain version; a test marked gpu holds the two against each other. The kernels are the
 referee's own: they are compiled into its own cache and never see what a candidate wrote but as numbers.
 """
 
