@@ -186,6 +186,8 @@ def test_cancel_while_ready(start_scripted: service.StartDaemon) -> None:
     daemon = start_scripted(stage_limit_ms=30000, tiny_limit_ms=30000)
     daemon.client.add_task(TASK)
     first = daemon.client.submit(body("tiny=hang"))
+    # The device is taken before the second one is there: two that compile side by side may change places.
+    wait_for(lambda: daemon.client.get(f"/v1/submissions/{first}").json()["stage"] == "tiny")
     second = daemon.client.submit(body("timing=1.2"))
     wait_for(lambda: daemon.client.get("/v1/status").json()["queues"]["ready"]["interactive"] == 1)
     for one in (second, first):
