@@ -93,8 +93,8 @@ the_same_task_has_the_same_id(void **state)
         "{\"name\":\"a\",\"reference\":\"class Model:  pass\"}",
         "{\"name\":\"a\",\"reference\":\"class Model: pass\",\"entry_point\":\"Model\"}",
         "{\"name\":\"a\",\"reference\":\"class Model: pass\",\"dynamic_shapes\":true}",
-        "{\"name\":\"a\",\"reference\":\"class Model: "
-        "pass\",\"cases\":[{\"name\":\"tiny\",\"overrides\":{\"N\":4}}]}",
+        ("{\"name\":\"a\",\"reference\":\"class Model: "
+         "pass\",\"cases\":[{\"name\":\"tiny\",\"overrides\":{\"N\":4}}]}"),
     };
     struct task_request r[ARRAY_LEN(bodies)];
 
