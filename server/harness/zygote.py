@@ -30,7 +30,7 @@ ROLES: Final = {"compile": ("ast", "compile", "inspect"), "run": ("run",)}
 FOREIGN_ROLES: Final = ("compile", "run")
 """Roles in which foreign code runs."""
 
-PROCESSES: Final = 512
+PROCESSES: Final = 256
 """Processes and threads of a child with a uid of its own: what a compiler needs on many cores, and few enough that
 a fork bomb is killed within a second or two."""
 
