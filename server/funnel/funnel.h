@@ -31,7 +31,7 @@ void funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), voi
 /* New settings after SIGHUP; those that need a restart are logged and left. */
 void funnel_reload(struct funnel *f, const struct config *config);
 
-/* --- requests. The JSON documents are those of DESIGN's API; they are borrowed. --- */
+/* --- requests. The JSON documents are those of docs/http.md; they are borrowed. --- */
 
 /* Why a request was refused: fault.pointer says where for FUNNEL_BAD. */
 enum funnel_refusal {
@@ -63,7 +63,7 @@ void funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void 
 
 /* --- looking. Given documents: json_decref(). --- */
 
-/* The submission as JSON (DESIGN §8), finished or not; NULL with ERR_NOTFOUND or ERR_STORE. */
+/* The submission as JSON (docs/http.md), finished or not; NULL with ERR_NOTFOUND or ERR_STORE. */
 json_t *funnel_show_submission(struct funnel *f, const char *id, struct error *err);
 /* {"id","state","task","items":[submission …],"ranking":[index …]} */
 json_t *funnel_show_group(struct funnel *f, const char *id, struct error *err);

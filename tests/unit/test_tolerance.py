@@ -94,3 +94,23 @@ def test_fused_comparison_agrees_with_the_plain_one() -> None:
         for name in ("elements", "differing", "beyond_outlier", "nonfinite", "first", "first_is_nonfinite"):
             assert getattr(plain, name) == getattr(fused, name), name
         assert plain.max_abs == pytest.approx(fused.max_abs) and plain.max_rel == pytest.approx(fused.max_rel, rel=1e-3)
+
+
+def _tf32(x: torch.Tensor) -> torch.Tensor:
+    """As a matrix unit reads it: the low 13 bits of the mantissa cut off."""
+    return (x.view(torch.int32) & ~0x1FFF).view(torch.float32)
+
+
+@pytest.mark.parametrize("shape", [(72, 128, 96), (600, 24, 40), (256, 2048, 256)])
+def test_products_in_tf32_pass_and_in_bfloat16_do_not(shape: tuple[int, int, int]) -> None:
+    """TF32 cut in one library and rounded in the other, on inputs with both signs, over many draws."""
+    rows, inner, columns = shape
+    for seed in range(20):
+        torch.manual_seed(seed)
+        a, b = torch.randn(rows, inner), torch.rand(columns, inner) * 2 - 1
+        wanted = (a.double() @ b.double().T).relu()
+        own_error = relative_error((_tf32(a) @ _tf32(b).T).relu(), wanted) / 2  # rounding errs half as much
+        limit = limit_for(torch.float32, wanted, own_error, tf32=True)
+        assert compare((_tf32(a) @ _tf32(b).T).relu(), wanted, limit).is_match(limit), seed
+        half = (a.bfloat16().float() @ b.bfloat16().float().T).relu()
+        assert not compare(half, wanted, limit).is_match(limit), seed
