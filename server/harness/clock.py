@@ -22,7 +22,7 @@ import values
 import variations
 from judge import BUILD_LIMIT_MS, Job, Report
 from peer import SPIN_NS, Peer, PeerFailed
-from reference import LIMIT_MS, ReferenceBroken, synchronize
+from reference import CALL_SEED, LIMIT_MS, ReferenceBroken, synchronize
 from wire import Json
 
 GATHER: Final = 512
@@ -36,7 +36,6 @@ WIDE: Final = 0.10
 """Beyond this the timing is inconclusive."""
 TOO_SMALL_NS: Final = 10_000
 CALL_LIMIT_MS: Final = 20_000
-SEED: Final = 42
 
 
 @dataclass
@@ -116,7 +115,7 @@ class Timer:
         if self._draws_numbers():
             for set_, tree in self._trees.items():
                 placed, _ = job.place_inputs(tree, set_)
-                self._bind(set_, tree, placed, SEED)
+                self._bind(set_, tree, placed, CALL_SEED)
         native.gather_setup(GATHER)
         for index in range(max(2, job.policy.warmup)):
             set_ = index % job.reference.sizes.sets

@@ -20,6 +20,7 @@ import variations
 from arena import Heap, align
 from peer import Peer, PeerFailed
 from reference import (
+    CALL_SEED,
     WEIGHT_SEEDS,
     Expected,
     Reference,
@@ -292,7 +293,7 @@ class Job:
         tree, expected = self._prepare(case, step, seed, model, result)
         try:
             self.build(model, case, step.weights, state)
-            self._judge_calls(model, tree, expected, seed, twice, result)
+            self._judge_calls(model, tree, expected, twice, result)
         except PeerFailed as failure:
             result.fail(failure.class_, failure.error.get("text") or str(failure))
             result.error, result.is_gone = failure.error, failure.is_gone
@@ -306,12 +307,14 @@ class Job:
             if transform is not None and not variations.apply(transform, self.reference.views(tree), seed):
                 continue
             synchronize(self._device)
-            expected = self.reference.expect(model, tree, seed=seed, precision=self.precision(), want_fp64=want_fp64)
+            expected = self.reference.expect(
+                model, tree, seed=CALL_SEED, precision=self.precision(), want_fp64=want_fp64
+            )
             if transform is None:
                 if not expected.is_self_consistent():
                     self.reference.give_up_fp64()
                     expected = self.reference.expect(
-                        model, tree, seed=seed, precision=self.precision(), want_fp64=False
+                        model, tree, seed=CALL_SEED, precision=self.precision(), want_fp64=False
                     )
                 result.note = None if step.transforms == (None,) else "no transformation is admitted: another seed"
                 break
@@ -369,13 +372,11 @@ class Job:
         synchronize(self._device)
         return placed, mine
 
-    def _judge_calls(
-        self, model: str, tree: Any, expected: Expected, seed: int, twice: bool, result: CaseResult
-    ) -> None:
+    def _judge_calls(self, model: str, tree: Any, expected: Expected, twice: bool, result: CaseResult) -> None:
         set_ = secrets.randbelow(self.reference.sizes.sets)
         placed, mine = self.place_inputs(tree, set_)
         tf32 = self.precision() == "tf32" and self._device.type == "cuda"
-        self.candidate.bind(set_, model, placed, limit_ms=BUILD_LIMIT_MS, tf32=tf32, seed=seed)
+        self.candidate.bind(set_, model, placed, limit_ms=BUILD_LIMIT_MS, tf32=tf32, seed=CALL_SEED)
         outputs = list(values.leaves(self.candidate.call(set_, self.call_limit_ms)))
         limits = self._check(outputs, expected, mine, tree, result)
         if limits is None or not (twice or result.class_ == "mismatch"):

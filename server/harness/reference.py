@@ -15,6 +15,9 @@ from wire import Json
 
 WEIGHT_SEEDS: Final = (42, 1042)
 """Public, as KernelBench's are. The second is the variation "weights"."""
+CALL_SEED: Final = 42
+"""Set before each call of both sides, for modules that draw numbers. Public: the inputs' seed never leaves the referee
+but to the reference."""
 LIMIT_MS: Final = 120_000
 SETS: Final = 2
 LARGE_SET: Final = 2 << 30
