@@ -362,6 +362,14 @@ fail_by_error(struct judgement *j, const char *class_, json_t *error, const char
                    type ? type : class_, where, tail == text ? "" : "… ", tail);
 }
 
+/* After the failure of this stage. Only the first failure counts, so only its rule does. */
+static void
+note_rule(struct judgement *j, const char *rule)
+{
+    if (rule && j->failed_stage == j->stage)
+        snprintf(j->rule, sizeof(j->rule), "%s", rule);
+}
+
 static bool
 is_one_of(const char *word, const char *const *words)
 {
@@ -407,6 +415,7 @@ ast_ended(struct submission *s, const struct child_end *end)
             class_ = "extract";
         json_t *error = json_object_get(result, "error");
         fail_by_error(j, class_, json_is_object(error) ? error : NULL, "the source was refused");
+        note_rule(j, json_string_value(json_object_get(result, "rule")));
         decide(s, OUTCOME_FAIL, class_, 0, 1);
     }
 }
@@ -762,6 +771,7 @@ opened(struct submission *s, const struct lane_report *r)
     if (r->outcome == LANE_FAIL) {
         const char *class_ = checked_class(r->class_);
         fail_by_report(s, r, class_);
+        note_rule(s->judgement, r->rule);
         note(s, OUTCOME_FAIL, class_, 0, 1);
         finish(s); /* without a loaded module there is nothing that a later stage could do */
         return;
@@ -790,6 +800,7 @@ report_cb(void *arg, const struct lane_report *r)
     if (r->outcome == LANE_FAIL) {
         const char *class_ = checked_class(r->class_);
         fail_by_report(s, r, class_);
+        note_rule(j, r->rule);
         decide(s, OUTCOME_FAIL, class_, r->done, r->of);
     } else if (r->is_reopen && goes_on(j)) {
         note(s, OUTCOME_SKIP, NULL, r->done, r->of);

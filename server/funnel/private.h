@@ -27,6 +27,7 @@
 
 #define LANES_MAX 64
 #define CLASS_SIZE 24
+#define RULE_SIZE 64
 
 /* --- one submission --- */
 
@@ -58,8 +59,9 @@ struct judgement {
     int passed;       /* last stage passed before anything failed; -1: none */
     int failed_stage; /* of the first failure; -1: none. STAGE_NSTAGES: before the first stage (extract) */
     char class_[CLASS_SIZE];
-    json_t *error;   /* {"type","text","line"} of the first failure, or NULL */
-    char text[1600]; /* of the first failure, in plain English */
+    char rule[RULE_SIZE]; /* what found the first failure, where a rule of ours did; "" otherwise */
+    json_t *error;        /* {"type","text","line"} of the first failure, or NULL */
+    char text[1600];      /* of the first failure, in plain English */
 
     json_t *flags;    /* array of strings */
     json_t *kernels;  /* names of the jitted functions, from the syntax tree */

@@ -338,6 +338,7 @@ set_outcome(json_t *out, const struct submission *s, const struct timing *t, con
     json_object_set_new(out, "class",
                         !is_final || is_cancelled ? json_null()
                                                   : json_string(j->failed_stage >= 0 ? j->class_ : "ok"));
+    json_object_set_new(out, "rule", is_final && !is_cancelled ? text_or_null(j->rule) : json_null());
     json_object_set_new(out, "reward", is_final ? real_or_null(reward_compute(&j->reward, in)) : json_null());
     json_object_set_new(out, "reward_spec", reward_spec_json(&j->reward));
     json_object_set(out, "flags", j->flags);

@@ -79,6 +79,7 @@ class Report:
     of: int = 0
     error: Json | None = None
     generality: str | None = None
+    rule: str | None = None  # which rule found a hack; None where the class says all
     reopen: bool = False
     detail: Json = field(default_factory=dict)
     run_ms: float = 0.0
@@ -90,6 +91,7 @@ class Report:
             "stage": self.stage,
             "outcome": self.outcome,
             "class": self.class_,
+            "rule": self.rule,
             "run_ms": round(self.run_ms, 3),
             "done": self.done,
             "of": self.of,
@@ -106,6 +108,7 @@ class CaseResult:
     name: str
     class_: str | None = None
     note: str | None = None
+    rule: str | None = None
     error: Json | None = None
     is_gone: bool = False
     max_abs: float | None = None
@@ -114,9 +117,9 @@ class CaseResult:
     against: str | None = None
     mismatch: Json | None = None
 
-    def fail(self, class_: str, note: str) -> None:
+    def fail(self, class_: str, note: str, rule: str | None = None) -> None:
         if self.class_ is None:
-            self.class_, self.note = class_, note
+            self.class_, self.note, self.rule = class_, note, rule
 
     def json(self) -> Json:
         return {
@@ -214,7 +217,7 @@ class Job:
             self.candidate.give_arena(heap_base + heap, Heap(heap_base, heap, pool))
             self.candidate.load(source, entry, "candidate", cache, BUILD_LIMIT_MS)
         except PeerFailed as failure:
-            return Report("open", "fail", failure.class_, 0, 1, failure.error)
+            return Report("open", "fail", failure.class_, 0, 1, failure.error, rule=failure.rule)
         return Report("open", "pass", None, 1, 1)
 
     # --- tiny ---
@@ -241,7 +244,7 @@ class Job:
     def _own_instead(self, result: CaseResult, why: str) -> Report:
         if self.is_too_large:
             report = self._report("tiny", [result], 1)
-            report.outcome, report.class_, report.error = "skip", None, None
+            report.outcome, report.class_, report.error, report.rule = "skip", None, None, None
         elif result.is_gone:
             report = Report("tiny", "skip", None, 0, 1, reopen=True, detail=_detail([result], 1))
         else:
@@ -280,7 +283,7 @@ class Job:
         passed = sum(result.class_ is None for result in results)
         report = Report(stage, "pass" if failed is None else "fail", None, passed, of, detail=_detail(results, of))
         if failed is not None:
-            report.class_ = failed.class_
+            report.class_, report.rule = failed.class_, failed.rule
             report.error = failed.error or {"type": failed.class_, "text": failed.note or "", "line": None}
         return report
 
@@ -295,7 +298,7 @@ class Job:
             self.build(model, case, step.weights, state)
             self._judge_calls(model, tree, expected, twice, result)
         except PeerFailed as failure:
-            result.fail(failure.class_, failure.error.get("text") or str(failure))
+            result.fail(failure.class_, failure.error.get("text") or str(failure), failure.rule)
             result.error, result.is_gone = failure.error, failure.is_gone
         return result
 
@@ -431,7 +434,8 @@ class Job:
             return
         for path, leaf in outputs:
             if isinstance(leaf, torch.Tensor) and leaf.numel() and not self.candidate.is_in_heap(leaf):
-                result.fail("hack", f"output {path} lies in memory that is not the candidate's to answer in")
+                text = f"output {path} lies in memory that is not the candidate's to answer in"
+                result.fail("hack", text, "outside_heap")
 
     def _check_again(
         self,

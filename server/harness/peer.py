@@ -38,11 +38,14 @@ class NotTheCandidate(Exception):
 
 
 class PeerFailed(Exception):
-    """The child could not do a step; the failure is the child's. class_ is a class of the verdict."""
+    """The child could not do a step; the failure is the child's. class_ is a class of the verdict, rule what found it."""
 
-    def __init__(self, class_: str, text: str, error: Json | None = None, *, is_gone: bool = False) -> None:
+    def __init__(
+        self, class_: str, text: str, error: Json | None = None, *, is_gone: bool = False, rule: str | None = None
+    ) -> None:
         super().__init__(text)
         self.class_ = class_
+        self.rule = rule
         self.error = error or {"type": class_, "text": text, "line": None}
         self.is_gone = is_gone
 

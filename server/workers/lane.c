@@ -798,8 +798,9 @@ read_report(const struct message *m, struct lane_report *out)
     if (!outcome || i == ARRAY_LEN(names) || !out->stage || (i == LANE_FAIL && !out->class_))
         return ERR_PROTOCOL;
     out->outcome = (enum lane_outcome)i;
+    out->rule = message_text(m, "rule");
     if (out->outcome != LANE_FAIL)
-        out->class_ = NULL;
+        out->class_ = out->rule = NULL;
     out->run_ms = json_number_value(json_object_get(m->body, "run_ms"));
     out->done = (int)json_integer_value(json_object_get(m->body, "done"));
     out->of = (int)json_integer_value(json_object_get(m->body, "of"));
@@ -842,6 +843,7 @@ reported(struct lane *l, struct message *m)
         if (j->is_limited) {
             report.outcome = LANE_FAIL;
             report.class_ = "timeout";
+            report.rule = NULL;
             report.is_reopen = false;
         }
     }

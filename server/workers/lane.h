@@ -59,6 +59,7 @@ struct lane_report {
     const char *stage; /* "open", "tiny", "full", "timing" */
     enum lane_outcome { LANE_PASS, LANE_FAIL, LANE_SKIP } outcome;
     const char *class_; /* of the verdict; NULL unless it failed */
+    const char *rule;   /* the rule that found a hack; NULL: none, or not failed */
     double run_ms;
     int done, of;
     json_t *error; /* {"type","text","line"} or NULL */

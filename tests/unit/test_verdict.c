@@ -97,10 +97,11 @@ static void
 the_shape_is_always_the_same(void **state)
 {
     static const char *const keys[] = {
-        "id",       "task",    "task_name",   "state", "stage",      "passed_stage", "failed_at",
-        "class",    "reward",  "reward_spec", "flags", "generality", "components",   "correctness",
-        "timing",   "stages",  "feedback",    "env",   "policy",     "policy_on",    "cache",
-        "attempts", "created", "finished",    "group", "metadata",   "seed",         "error"
+        "id",         "task",        "task_name", "state",       "stage",    "passed_stage",
+        "failed_at",  "class",       "reward",    "reward_spec", "flags",    "generality",
+        "components", "correctness", "timing",    "stages",      "feedback", "env",
+        "policy",     "policy_on",   "cache",     "attempts",    "created",  "finished",
+        "group",      "metadata",    "seed",      "error",       "rule"
     };
     struct rig *r = *state;
 
@@ -236,6 +237,27 @@ an_unfinished_one_says_nothing_of_the_end(void **state)
     assert_string_equal(text_at(queued, "state"), "queued");
 }
 
+/* The rule is told with the class, and not before there is one. */
+static void
+the_rule_is_told_with_the_class(void **state)
+{
+    struct rig *r = *state;
+
+    pass_up_to(r, STAGE_TINY);
+    set_stage(r, STAGE_FULL, OUTCOME_FAIL, 0, 5);
+    judgement_fail(&r->j, STAGE_FULL, "hack", NULL, "full: hack");
+    snprintf(r->j.rule, sizeof(r->j.rule), "outside_heap");
+    r->s.state = STATE_FULL;
+    AUTO_JSON json_t *unfinished = verdict_json(&r->s);
+    assert_true(json_is_null(json_object_get(unfinished, "rule")));
+    r->s.state = STATE_DONE;
+    AUTO_JSON json_t *v = verdict_json(&r->s);
+    assert_string_equal(text_at(v, "rule"), "outside_heap");
+    r->j.rule[0] = '\0';
+    AUTO_JSON json_t *without = verdict_json(&r->s);
+    assert_true(json_is_null(json_object_get(without, "rule")));
+}
+
 static void
 a_text_cut_inside_a_character_is_still_text(void **state)
 {
@@ -285,6 +307,7 @@ main(void)
         TEST(the_first_failure_is_the_verdict),
         TEST(ours_and_cancelled_have_no_reward),
         TEST(an_unfinished_one_says_nothing_of_the_end),
+        TEST(the_rule_is_told_with_the_class),
         TEST(a_text_cut_inside_a_character_is_still_text),
         TEST(ends_are_told_in_words),
     };
