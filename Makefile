@@ -79,7 +79,9 @@ $(out)/%.o: %.c $(out)/flags | libraries
 	@mkdir -p $(@D)
 	$(Q)$(compile) -c -o $@ $<
 
-$(out)/server/harness/native/%.o: own_cflags += -fPIC
+# What libharness.so shares with the daemon.
+native_common := $(call objects,common/statistics.c)
+$(out)/server/harness/native/%.o $(native_common): own_cflags += -fPIC
 
 $(out)/gen/assets.c: server/deploy/embed $(assets)
 	@mkdir -p $(@D)
@@ -112,7 +114,7 @@ $(bin)/verifier: $(out)/client/cli/main.o $(out)/libcli.a $(out)/libcommon.a
 
 harness: $(if $(native_src),$(harness_dir)/libharness.so) $(patsubst server/harness/%,$(harness_dir)/harness/%,$(harness_py))
 
-$(harness_dir)/libharness.so: $(call objects,$(native_src))
+$(harness_dir)/libharness.so: $(call objects,$(native_src)) $(native_common)
 	$(if $(V),,$(call say,LD,$@))
 	@mkdir -p $(@D)
 	$(Q)$(link) -shared -Wl,-soname,libharness.so $(native_libs)

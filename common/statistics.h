@@ -1,28 +1,75 @@
 /*
- * statistics.h - what is said of timing samples. Pure. Formulas and sources: docs/timing.md.
- * Samples are times in any one unit, all > 0; functions return NAN for n == 0.
+ * statistics.h - what is said of timing samples. Pure. Samples are times in any one unit, all > 0; functions that
+ * return a double return NAN for n == 0. docs/timing.md argues the choices.
+ *
+ * With x sorted, x_(1) <= ... <= x_(n):
+ *   mean            sum(x) / n
+ *   median          x_((n+1)/2), or the mean of the two in the middle
+ *   trimmed mean    the mean without the g = floor(fraction * n) least and the g greatest (Tukey 1962)
+ *   quantile        linear interpolation at 1 + (n-1) q (type 7 of Hyndman and Fan 1996)
+ *   variation       s / mean, s with n - 1 in the denominator (the coefficient of variation)
+ *   slope           the median of (y_j - y_i) / (x_j - x_i) over all pairs with x_i < x_j (Theil 1950, Sen 1968)
+ *   speedup         exp(median of ln(reference_i / candidate_i)): the pairs share what the machine did then
+ *   interval        percentile bootstrap (Efron 1979): pairs are drawn with replacement, STATS_RESAMPLES times; the
+ *                   2.5 % and 97.5 % quantiles of the estimates. Both estimators are of the same resamples.
  */
 #ifndef COMMON_STATISTICS_H
 #define COMMON_STATISTICS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 double stats_mean(const double *x, size_t n);
 double stats_median(const double *x, size_t n);                        /* x is not changed */
 double stats_trimmed_mean(const double *x, size_t n, double fraction); /* off each end: 0 .. < 0.5 */
-double stats_quantile(const double *x, size_t n, double q);            /* linear interpolation (type 7) */
+double stats_quantile(const double *x, size_t n, double q);            /* 0 .. 1 */
+double stats_variation(const double *x, size_t n);                     /* NAN for n < 2 */
+double stats_slope(const double *x, const double *y, size_t n); /* NAN where no two x differ; n <= 1000 */
+
+#define STATS_TRIM 0.1
+#define STATS_RESAMPLES 2000
+#define STATS_SEED 1 /* for every interval that is told or acted on */
 
 struct stats_speedup {
-    double speedup;         /* exp(median(ln(reference_i / candidate_i))) */
-    double lo, hi;          /* bootstrap percentile interval, 95 % */
-    double speedup_trimmed; /* trimmed mean of reference over trimmed mean of candidate, 10 % */
+    double speedup, lo, hi; /* paired; its 95 % interval */
+    double speedup_trimmed, trimmed_lo,
+        trimmed_hi; /* ratio of means trimmed by STATS_TRIM; its 95 % interval */
 };
 
-#define STATS_RESAMPLES 2000
-
-/* Pairs (reference[i], candidate[i]); fixed seed, so the same samples give the same interval. 0 or ERR_INPUT. */
+/* Pairs (reference[i], candidate[i]); the same samples and seed give the same interval. 0, ERR_INPUT or ERR_NOMEM. */
 int stats_paired_speedup(const double *reference, const double *candidate, size_t n, uint64_t seed,
                          struct stats_speedup *out);
+/* Half the width of the paired interval on the logarithmic scale: 0.01 is about 1 % on either side. */
+double stats_half_width(const struct stats_speedup *s);
+
+/* --- when to stop, and what to call it --- */
+
+struct stats_rule {
+    size_t least;  /* pairs below which it never stops on its own */
+    size_t most;   /* pairs at which it stops whatever they say */
+    size_t every;  /* looks at the interval when n is a multiple of this; > 0 */
+    double narrow; /* a half width below which more samples are not worth their time */
+    bool is_fixed; /* exactly `most`, but for the budget */
+};
+
+enum stats_stop { STATS_GO_ON, STATS_NARROW, STATS_ALL, STATS_SPENT };
+
+/*
+ * After the n-th pair. In this order: n < least goes on; n >= most is STATS_ALL; a narrow interval, unless fixed, is
+ * STATS_NARROW; a budget that is spent is STATS_SPENT. It looks at the width alone, never at the value. 0 with *out, or
+ * as stats_paired_speedup().
+ */
+int stats_stop(const struct stats_rule *rule, const double *reference, const double *candidate, size_t n,
+               bool is_spent, uint64_t seed, enum stats_stop *out);
+
+enum stats_outcome { STATS_MEASURED, STATS_INCONCLUSIVE, STATS_TOO_SMALL };
+
+/*
+ * median(reference) < smallest is STATS_TOO_SMALL; a half width above wide, or fewer than two pairs, is
+ * STATS_INCONCLUSIVE. smallest is in the samples' unit. *half_width is NAN where there is none. 0 or as above.
+ */
+int stats_judge(const double *reference, const double *candidate, size_t n, double smallest, double wide,
+                uint64_t seed, enum stats_outcome *out, double *half_width);
 
 #endif

@@ -8,7 +8,6 @@ empty call on the reference's child. docs/timing.md argues each step. A GPU is n
 
 from __future__ import annotations
 
-import math
 import secrets
 import statistics
 import time
@@ -36,6 +35,11 @@ WIDE: Final = 0.10
 """Beyond this the timing is inconclusive."""
 TOO_SMALL_NS: Final = 10_000
 CALL_LIMIT_MS: Final = 20_000
+STOPPED: Final = {
+    native.STOP_NARROW: "the interval is narrow enough",
+    native.STOP_ALL: None,
+    native.STOP_SPENT: "the time budget is spent",
+}
 
 
 @dataclass
@@ -160,19 +164,16 @@ class Timer:
         """Until the interval is narrow, the trials are made, or the budget is spent: why it ended early, or None."""
         policy = self._job.policy
         end = time.monotonic() + BUDGET_S
+        rule = native.StopRule(LEAST_TRIALS, policy.trials, EMPTY_EVERY, NARROW, policy.is_fixed)
         for index in range(policy.trials):
             if index % EMPTY_EVERY == 0:
                 self._empty()
             self._trial(reference_first=index % 2 == 0)
             if self._mismatch is not None:
                 return None
-            done = index + 1
-            if done < LEAST_TRIALS or done == policy.trials:
-                continue
-            if not policy.is_fixed and done % EMPTY_EVERY == 0 and self._half_width() < NARROW:
-                return "the interval is narrow enough"
-            if time.monotonic() > end:
-                return "the time budget is spent"
+            stop = rule.decide(*self._credited(), is_spent=time.monotonic() > end)
+            if stop != native.STOP_GO_ON:
+                return STOPPED[stop]
         return None
 
     def _empty(self) -> None:
@@ -257,13 +258,6 @@ class Timer:
         ]
         return [max(1.0, ours) for ours, _ in pairs], [max(1.0, theirs) for _, theirs in pairs]
 
-    def _half_width(self) -> float:
-        """Half width of a 95 % interval of the median log-ratio, from quartiles: when to stop, not a result."""
-        ours, theirs = self._credited()
-        logs = sorted(math.log(a / b) for a, b in zip(ours, theirs, strict=True))
-        low, _, high = statistics.quantiles(logs, n=4)
-        return 1.57 * (high - low) / math.sqrt(len(logs))
-
     def _detail(self, before: Json, after: Json, why: str | None) -> Json:
         detail: Json = {
             "method": "doorbell_paired",
@@ -281,14 +275,14 @@ class Timer:
         for name, side in (("events_reference_ns", self._ours), ("events_candidate_ns", self._theirs)):
             known = [x for x in side.events_ns if x > 0]
             detail[name] = statistics.median(known) if known else None
-        if statistics.median(ours) < TOO_SMALL_NS:
+        outcome, width = native.judge_samples(ours, theirs, TOO_SMALL_NS, WIDE)
+        if outcome == native.TOO_SMALL:
             return {
                 **detail,
                 "outcome": "too_small",
                 "why": f"the reference takes under {TOO_SMALL_NS / 1000:g} us",
             }
-        width = self._half_width()
-        if width > WIDE:
+        if outcome == native.INCONCLUSIVE:
             return {**detail, "outcome": "inconclusive", "why": f"the interval is +-{100 * width:.0f} % wide"}
         return {**detail, "outcome": "measured", "why": None}
 

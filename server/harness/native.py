@@ -11,8 +11,8 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Iterable
-from ctypes import c_char_p, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_uint32, c_uint64, c_void_p
+from collections.abc import Iterable, Sequence
+from ctypes import c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,6 +88,8 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_nvml_open": (c_int, [c_char_p]),
     "harness_nvml_driver": (c_int, [c_void_p, c_uint32]),
     "harness_nvml_state": (c_int, [c_void_p]),
+    "harness_stats_stop": (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_int]),
+    "harness_stats_judge": (c_int, [c_void_p, c_void_p, c_size_t, c_double, c_double, c_void_p]),
     "harness_zygote_unshare": (c_int, []),
     "harness_zygote_guard": (None, [c_int]),
     "harness_die_with_parent": (c_int, []),
@@ -479,6 +481,57 @@ class ClockCall:
     def answered_ns(self) -> int:
         """From the ring to the answer."""
         return int(self._c.answered_ns - self._c.started_ns)
+
+
+# --- statistics (native/stopping.h, common/statistics.h) ---
+
+STOP_GO_ON, STOP_NARROW, STOP_ALL, STOP_SPENT = range(4)
+MEASURED, INCONCLUSIVE, TOO_SMALL = range(3)
+
+
+class _StopRule(ctypes.Structure):
+    _fields_ = (
+        ("least", c_uint64),
+        ("most", c_uint64),
+        ("every", c_uint64),
+        ("narrow", c_double),
+        ("is_fixed", c_int32),
+    )
+
+
+def _doubles(samples: Sequence[float]) -> ctypes.Array[c_double]:
+    return (c_double * len(samples))(*samples)
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """When a timing has enough pairs: `least` and `most` of them, looked at every so many, or once narrow."""
+
+    least: int
+    most: int
+    every: int
+    narrow: float
+    is_fixed: bool
+
+    def decide(self, reference: Sequence[float], candidate: Sequence[float], *, is_spent: bool) -> int:
+        """STOP_GO_ON, STOP_NARROW, STOP_ALL or STOP_SPENT after these pairs of times."""
+        n = min(len(reference), len(candidate))
+        c = _StopRule(self.least, self.most, self.every, self.narrow, int(self.is_fixed))
+        return _checked(
+            _lib.harness_stats_stop(ctypes.byref(c), _doubles(reference), _doubles(candidate), n, int(is_spent))
+        )
+
+
+def judge_samples(
+    reference: Sequence[float], candidate: Sequence[float], smallest: float, wide: float
+) -> tuple[int, float]:
+    """MEASURED, INCONCLUSIVE or TOO_SMALL, and the interval's half width on the logarithmic scale (or NaN)."""
+    half_width = c_double()
+    n = min(len(reference), len(candidate))
+    outcome = _checked(
+        _lib.harness_stats_judge(_doubles(reference), _doubles(candidate), n, smallest, wide, ctypes.byref(half_width))
+    )
+    return outcome, half_width.value
 
 
 # --- NVML (native/nvml.h) ---
