@@ -6,10 +6,16 @@
 #include "common/auto.h"
 
 static const struct policy policies[] = {
-    { "strict", true, true, true, "tf32", { 5, true, true, true }, { 10, 50, false, true } },
-    { "hybrid", true, true, true, "tf32", { 5, true, true, true }, { 10, 50, false, true } },
+    { "strict", true, true, true, "tf32", { 5, true, true, true }, { 10, 50, false, true, true, "paired" } },
+    { "hybrid", true, true, true, "tf32", { 5, true, true, true }, { 10, 50, false, true, true, "paired" } },
     /* The published rule: five seeds of the original input, no TF32, nothing else. */
-    { "kernelbench", true, true, true, "ieee", { 5, false, false, false }, { 10, 50, false, true } },
+    { "kernelbench",
+      true,
+      true,
+      true,
+      "ieee",
+      { 5, false, false, false },
+      { 10, 50, false, true, true, "paired" } },
 };
 
 int
@@ -51,14 +57,24 @@ static int
 read_timing(json_t *object, const char *base, struct policy *p, struct json_fault *fault)
 {
     char pointer[JSON_POINTER_SIZE];
+    const char *estimator = p->timing.estimator;
     const struct json_field fields[] = {
         { "warmup", JSON_WANT_INT, &p->timing.warmup, false, 0, 100 },
         { "trials", JSON_WANT_INT, &p->timing.trials, false, 1, 50 },
         { "fixed", JSON_WANT_BOOL, &p->timing.fixed, false, 0, 0 },
         { "events", JSON_WANT_BOOL, &p->timing.events, false, 0, 0 },
+        { "cold", JSON_WANT_BOOL, &p->timing.cold, false, 0, 0 },
+        { "estimator", JSON_WANT_STRING, &estimator, false, 0, 0 },
     };
     snprintf(pointer, sizeof(pointer), "%.100s/timing", base);
-    return object ? json_read(object, pointer, fields, ARRAY_LEN(fields), fault) : 0;
+    if (object && json_read(object, pointer, fields, ARRAY_LEN(fields), fault) != 0)
+        return ERR_INPUT;
+    snprintf(pointer, sizeof(pointer), "%.100s/timing/estimator", base);
+    if (strcmp(estimator, "paired") != 0 && strcmp(estimator, "trimmed") != 0)
+        return json_refuse(fault, pointer, "is one of paired, trimmed");
+    if (estimator != p->timing.estimator)
+        snprintf(p->timing.estimator, sizeof(p->timing.estimator), "%s", estimator);
+    return 0;
 }
 
 static int
@@ -112,13 +128,14 @@ policy_read(json_t *value, const char *base, struct policy *out, struct json_fau
 json_t *
 policy_parts_json(const struct policy *p)
 {
-    return json_pack("{s:b, s:b, s:b, s:s, s:{s:I, s:b, s:b, s:b}, s:{s:I, s:I, s:b, s:b}}", "staged",
-                     (int)p->staged, "skip_timing_on_failure", (int)p->skip_timing_on_failure, "tiny_first",
-                     (int)p->tiny_first, "precision", p->precision, "variations", "count",
+    return json_pack("{s:b, s:b, s:b, s:s, s:{s:I, s:b, s:b, s:b}, s:{s:I, s:I, s:b, s:b, s:b, s:s}}",
+                     "staged", (int)p->staged, "skip_timing_on_failure", (int)p->skip_timing_on_failure,
+                     "tiny_first", (int)p->tiny_first, "precision", p->precision, "variations", "count",
                      (json_int_t)p->variations.count, "value", (int)p->variations.value, "shape",
                      (int)p->variations.shape, "dtype", (int)p->variations.dtype, "timing", "warmup",
                      (json_int_t)p->timing.warmup, "trials", (json_int_t)p->timing.trials, "fixed",
-                     (int)p->timing.fixed, "events", (int)p->timing.events);
+                     (int)p->timing.fixed, "events", (int)p->timing.events, "cold", (int)p->timing.cold,
+                     "estimator", p->timing.estimator);
 }
 
 json_t *

@@ -26,6 +26,8 @@ struct policy {
         int64_t warmup, trials; /* 0 .. 100, 1 .. 50 */
         bool fixed;             /* exactly `trials`, no early stop */
         bool events;            /* CUDA events beside the referee's clock */
+        bool cold;              /* the L2 cache is flushed before each bell */
+        char estimator[8];      /* "paired" or "trimmed": the speedup that is rewarded */
     } timing;
 };
 

@@ -13,9 +13,6 @@
  * that never ran the candidate; what is not known is null.
  */
 
-#define TRIM 0.1
-#define BOOTSTRAP_SEED 1 /* the same samples give the same interval */
-
 static json_t *
 real_or_null(double x)
 {
@@ -49,6 +46,7 @@ struct timing {
     size_t n;
     double *reference, *candidate; /* milliseconds */
     struct stats_speedup speedup;
+    double credited, credited_lo, credited_hi; /* of these, by the policy's estimator */
 };
 
 static void
@@ -82,15 +80,19 @@ read_timing(const struct judgement *j, struct timing *t)
     const char *outcome = json_string_value(json_object_get(j->timing, "outcome"));
     size_t n = json_array_size(reference);
 
-    *t = (struct timing){ .speedup = { NAN, NAN, NAN, NAN } };
+    *t = (struct timing){ .speedup = { NAN, NAN, NAN, NAN, NAN, NAN } };
     if (n == 0 || n != json_array_size(candidate))
         return;
     t->n = n;
     t->reference = samples_ms(reference, n);
     t->candidate = samples_ms(candidate, n);
     if (!t->reference || !t->candidate ||
-        stats_paired_speedup(t->reference, t->candidate, n, BOOTSTRAP_SEED, &t->speedup) != 0)
+        stats_paired_speedup(t->reference, t->candidate, n, STATS_SEED, &t->speedup) != 0)
         t->n = 0;
+    bool is_trimmed = strcmp(j->policy.timing.estimator, "trimmed") == 0;
+    t->credited = is_trimmed ? t->speedup.speedup_trimmed : t->speedup.speedup;
+    t->credited_lo = is_trimmed ? t->speedup.trimmed_lo : t->speedup.lo;
+    t->credited_hi = is_trimmed ? t->speedup.trimmed_hi : t->speedup.hi;
     t->is_measured = t->n > 0 && outcome && strcmp(outcome, "measured") == 0 &&
                      j->stages[STAGE_TIMING].outcome == OUTCOME_PASS;
 }
@@ -108,36 +110,155 @@ why_untimed(const struct judgement *j)
     return "it was not asked for";
 }
 
+/* --- what NVML saw around the blocks --- */
+
+struct range {
+    double lo, hi;
+};
+
+static void
+range_add(struct range *r, json_t *value)
+{
+    if (!json_is_number(value))
+        return;
+    r->lo = fmin(r->lo, json_number_value(value)); /* fmin() and fmax() leave a NAN for a number */
+    r->hi = fmax(r->hi, json_number_value(value));
+}
+
+static json_t *
+range_json(const struct range *r)
+{
+    return isfinite(r->lo) ? json_pack("[f, f]", r->lo, r->hi) : json_null();
+}
+
+/* Reasons that slow a GPU down; the others (idle, set clocks, display) do not concern one that works. NVML's bits. */
+#define THROTTLES (0x4 | 0x8 | 0x20 | 0x40 | 0x80)
+
+static const struct {
+    const char *key, *shown;
+} gpu_figures[] = {
+    { "sm_clock_mhz", "sm_clock_mhz" },
+    { "mem_clock_mhz", "mem_clock_mhz" },
+    { "temp_c", "temp_c" },
+    { "power_mw", "power_mw" },
+};
+
+static void
+gpu_add(json_t *state, struct range ranges[ARRAY_LEN(gpu_figures)], int *throttled)
+{
+    for (size_t i = 0; i < ARRAY_LEN(gpu_figures); i++)
+        range_add(&ranges[i], json_object_get(state, gpu_figures[i].key));
+    *throttled += (json_integer_value(json_object_get(state, "throttle_reasons")) & THROTTLES) != 0;
+}
+
+/* {"kept","again","void","throttled","sm_clock_mhz":[least,greatest],…}: blocks by outcome, states that were throttled. */
+static json_t *
+gpu_json(json_t *timing)
+{
+    static const char *const outcomes[] = { "kept", "again", "void" };
+    json_t *blocks = json_object_get(timing, "blocks"), *clocks = json_object_get(timing, "clocks"), *block;
+    struct range ranges[ARRAY_LEN(gpu_figures)];
+    int counts[ARRAY_LEN(outcomes)] = { 0 }, throttled = 0;
+    size_t i;
+
+    if (!json_is_object(clocks) && json_array_size(blocks) == 0)
+        return json_null();
+    for (i = 0; i < ARRAY_LEN(ranges); i++)
+        ranges[i] = (struct range){ NAN, NAN };
+    gpu_add(json_object_get(clocks, "before"), ranges, &throttled);
+    gpu_add(json_object_get(clocks, "after"), ranges, &throttled);
+    json_array_foreach(blocks, i, block)
+    {
+        const char *outcome = json_string_value(json_object_get(block, "outcome"));
+        for (size_t k = 0; outcome && k < ARRAY_LEN(outcomes); k++)
+            counts[k] += strcmp(outcome, outcomes[k]) == 0;
+        gpu_add(json_object_get(block, "before"), ranges, &throttled);
+        gpu_add(json_object_get(block, "after"), ranges, &throttled);
+    }
+    json_t *out = json_pack("{s:i}", "throttled", throttled);
+    for (i = 0; i < ARRAY_LEN(outcomes); i++)
+        json_object_set_new(out, outcomes[i], json_integer(counts[i]));
+    for (i = 0; i < ARRAY_LEN(gpu_figures); i++)
+        json_object_set_new(out, gpu_figures[i].shown, range_json(&ranges[i]));
+    return out;
+}
+
+/* --- the timing as it is told --- */
+
+/* Milliseconds a call takes, by the slope of whole round trips over the number of calls; NAN where it was not made. */
+static double
+slope_ms(json_t *timing, const char *side)
+{
+    json_t *slopes = json_object_get(timing, "slopes");
+    json_t *calls = json_object_get(slopes, "calls"), *times = json_object_get(slopes, side);
+    size_t n = json_array_size(calls);
+
+    if (n == 0 || n != json_array_size(times))
+        return NAN;
+    AUTO_FREE double *x = calloc(n, sizeof(*x));
+    AUTO_FREE double *y = calloc(n, sizeof(*y));
+    for (size_t i = 0; x && y && i < n; i++) {
+        x[i] = json_number_value(json_array_get(calls, i));
+        y[i] = json_number_value(json_array_get(times, i)) / 1e6;
+    }
+    return x && y ? stats_slope(x, y, n) : NAN;
+}
+
+static void
+set_statistics(json_t *out, const struct timing *t)
+{
+    const struct {
+        const char *key;
+        double value;
+    } rows[] = {
+        { "reference_ms", stats_median(t->reference, t->n) },
+        { "candidate_ms", stats_median(t->candidate, t->n) },
+        { "reference_trimmed_ms", stats_trimmed_mean(t->reference, t->n, STATS_TRIM) },
+        { "candidate_trimmed_ms", stats_trimmed_mean(t->candidate, t->n, STATS_TRIM) },
+        { "reference_cv", stats_variation(t->reference, t->n) },
+        { "candidate_cv", stats_variation(t->candidate, t->n) },
+        { "speedup", t->speedup.speedup },
+        { "speedup_lo", t->speedup.lo },
+        { "speedup_hi", t->speedup.hi },
+        { "speedup_trimmed", t->speedup.speedup_trimmed },
+        { "speedup_trimmed_lo", t->speedup.trimmed_lo },
+        { "speedup_trimmed_hi", t->speedup.trimmed_hi },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        json_object_set_new(out, rows[i].key, real_or_null(rows[i].value));
+}
+
 static json_t *
 timing_json(const struct judgement *j, const struct timing *t)
 {
+    static const char *const as_told[] = { "method", "warmup", "trials",       "calls",       "stopped",
+                                           "cold",   "clocks", "reference_ns", "candidate_ns" };
+    static const struct {
+        const char *key, *told; /* nanoseconds */
+    } times[] = {
+        { "empty_ms", "empty_ns" },
+        { "host_reference_ms", "host_reference_ns" },
+        { "host_candidate_ms", "host_candidate_ns" },
+        { "events_reference_ms", "events_reference_ns" },
+        { "events_candidate_ms", "events_candidate_ns" },
+    };
     const char *outcome = json_string_value(json_object_get(j->timing, "outcome"));
-    bool has = t->n > 0;
+    json_t *blocks = json_object_get(j->timing, "blocks");
 
     if (!outcome || j->stages[STAGE_TIMING].outcome == OUTCOME_NONE)
         outcome = "skipped";
-    json_t *out = json_pack("{s:s, s:o, s:o, s:o, s:o}", "outcome", outcome, "why",
-                            t->is_measured ? json_null() : json_string(why_untimed(j)), "method",
-                            get_or_null(j->timing, "method"), "warmup", get_or_null(j->timing, "warmup"),
-                            "trials", get_or_null(j->timing, "trials"));
-    json_object_set_new(out, "reference_ms", real_or_null(has ? stats_median(t->reference, t->n) : NAN));
-    json_object_set_new(out, "candidate_ms", real_or_null(has ? stats_median(t->candidate, t->n) : NAN));
-    json_object_set_new(out, "reference_trimmed_ms",
-                        real_or_null(has ? stats_trimmed_mean(t->reference, t->n, TRIM) : NAN));
-    json_object_set_new(out, "candidate_trimmed_ms",
-                        real_or_null(has ? stats_trimmed_mean(t->candidate, t->n, TRIM) : NAN));
-    json_object_set_new(out, "speedup", real_or_null(t->speedup.speedup));
-    json_object_set_new(out, "speedup_lo", real_or_null(t->speedup.lo));
-    json_object_set_new(out, "speedup_hi", real_or_null(t->speedup.hi));
-    json_object_set_new(out, "speedup_trimmed", real_or_null(t->speedup.speedup_trimmed));
-    json_object_set_new(out, "empty_ms", real_or_null(number(j->timing, "empty_ns") / 1e6));
-    json_object_set_new(out, "events_reference_ms",
-                        real_or_null(number(j->timing, "events_reference_ns") / 1e6));
-    json_object_set_new(out, "events_candidate_ms",
-                        real_or_null(number(j->timing, "events_candidate_ns") / 1e6));
-    json_object_set_new(out, "clocks", get_or_null(j->timing, "clocks"));
-    json_object_set_new(out, "reference_ns", get_or_null(j->timing, "reference_ns"));
-    json_object_set_new(out, "candidate_ns", get_or_null(j->timing, "candidate_ns"));
+    json_t *out = json_pack("{s:s, s:o, s:s}", "outcome", outcome, "why",
+                            t->is_measured ? json_null() : json_string(why_untimed(j)), "estimator",
+                            j->policy.timing.estimator);
+    for (size_t i = 0; i < ARRAY_LEN(as_told); i++)
+        json_object_set_new(out, as_told[i], get_or_null(j->timing, as_told[i]));
+    set_statistics(out, t);
+    for (size_t i = 0; i < ARRAY_LEN(times); i++)
+        json_object_set_new(out, times[i].key, real_or_null(number(j->timing, times[i].told) / 1e6));
+    json_object_set_new(out, "reference_slope_ms", real_or_null(slope_ms(j->timing, "reference_ns")));
+    json_object_set_new(out, "candidate_slope_ms", real_or_null(slope_ms(j->timing, "candidate_ns")));
+    json_object_set_new(out, "gpu", gpu_json(j->timing));
+    json_object_set_new(out, "blocks", json_is_array(blocks) ? json_incref(blocks) : json_array());
     return out;
 }
 
@@ -170,9 +291,9 @@ fill_components(const struct judgement *j, const struct timing *t, struct reward
     c->hack = strcmp(j->class_, "hack") == 0;
     c->timed = t->is_measured && is_ok;
     if (t->is_measured) {
-        c->speedup = t->speedup.speedup;
-        c->speedup_lo = t->speedup.lo;
-        c->speedup_hi = t->speedup.hi;
+        c->speedup = t->credited;
+        c->speedup_lo = t->credited_lo;
+        c->speedup_hi = t->credited_hi;
     }
     c->peak_mem_ratio = share(number(detail, "peak_bytes"), number(detail, "reference_peak_bytes"));
     c->cases_passed =
@@ -260,8 +381,8 @@ feedback_ok(const struct judgement *j, const struct timing *t, char *out, size_t
         snprintf(out, size,
                  "Correct in %s, and %.3g times as fast as the reference (%.4g ms for %.4g ms; "
                  "95%% interval %.3g to %.3g).",
-                 cases, t->speedup.speedup, stats_median(t->candidate, t->n),
-                 stats_median(t->reference, t->n), t->speedup.lo, t->speedup.hi);
+                 cases, t->credited, stats_median(t->candidate, t->n), stats_median(t->reference, t->n),
+                 t->credited_lo, t->credited_hi);
     else if (j->stages[STAGE_FULL].outcome == OUTCOME_PASS)
         snprintf(out, size, "Correct in %s. Not timed: %.200s.", cases, why_untimed(j));
     else if (j->stages[STAGE_FULL].outcome == OUTCOME_SKIP)

@@ -215,7 +215,8 @@ class Timer:
         peer.armed -= 1
         tensor = side.leaves[leaf][1]
         native.gather_set_pointers(side.pointers(leaf, places), tensor.element_size())
-        native.gpu_flush()
+        if self._job.policy.is_cold:
+            native.gpu_flush()
         call = native.ClockCall(peer.doorbell, set_, peer.pidfd, SPIN_NS, CALL_LIMIT_MS * 1_000_000, side.generation)
         try:
             if call.run(1, 256):

@@ -51,6 +51,7 @@ class Policy:
     trials: int
     is_fixed: bool  # exactly `trials`, no early stop
     events: bool
+    is_cold: bool  # the L2 cache is flushed before each bell
 
     @staticmethod
     def parse(found: Json) -> Policy:
@@ -65,6 +66,7 @@ class Policy:
             trials=int(timing.get("trials", 50)),
             is_fixed=bool(timing.get("fixed", False)),
             events=bool(timing.get("events", True)),
+            is_cold=bool(timing.get("cold", True)),
         )
 
 

@@ -31,6 +31,8 @@ names_have_their_defaults(void **state)
     assert_int_equal(p.timing.warmup, 10);
     assert_int_equal(p.timing.trials, 50);
     assert_string_equal(p.precision, "tf32");
+    assert_string_equal(p.timing.estimator, "paired");
+    assert_true(p.timing.cold && !p.timing.fixed);
     assert_int_equal(policy_find("kernelbench", &p), 0);
     assert_string_equal(p.precision, "ieee");
     assert_false(p.variations.value || p.variations.shape || p.variations.dtype);
@@ -51,6 +53,7 @@ each_part_is_one_key(void **state)
         { "{\"variations\":{\"shape\":false}}", "variations", "shape" },
         { "{\"variations\":{\"dtype\":false}}", "variations", "dtype" },
         { "{\"timing\":{\"events\":false}}", "timing", "events" },
+        { "{\"timing\":{\"cold\":false}}", "timing", "cold" },
     };
     struct policy standard, p;
 
@@ -73,12 +76,14 @@ what_is_printed_is_read_back(void **state)
     struct policy p, again;
 
     (void)state;
-    assert_int_equal(read_text("{\"name\":\"hybrid\",\"precision\":\"ieee\",\"variations\":{\"count\":3},"
-                               "\"timing\":{\"warmup\":2,\"trials\":7,\"fixed\":true}}",
-                               &p, NULL),
-                     0);
+    assert_int_equal(
+        read_text("{\"name\":\"hybrid\",\"precision\":\"ieee\",\"variations\":{\"count\":3},"
+                  "\"timing\":{\"warmup\":2,\"trials\":7,\"fixed\":true,\"estimator\":\"trimmed\"}}",
+                  &p, NULL),
+        0);
     assert_int_equal(p.variations.count, 3);
     assert_int_equal(p.timing.trials, 7);
+    assert_string_equal(p.timing.estimator, "trimmed");
     AUTO_JSON json_t *printed = policy_json(&p);
     assert_int_equal(policy_read(printed, "", &again, NULL), 0);
     AUTO_JSON json_t *twice = policy_json(&again);
@@ -118,6 +123,8 @@ what_is_wrong_is_refused_where_it_is(void **state)
         { "{\"variations\":[]}", "/policy/variations" },
         { "{\"timing\":{\"trials\":51}}", "/policy/timing/trials" },
         { "{\"timing\":{\"trails\":5}}", "/policy/timing/trails" },
+        { "{\"timing\":{\"estimator\":\"mean\"}}", "/policy/timing/estimator" },
+        { "{\"timing\":{\"cold\":1}}", "/policy/timing/cold" },
         { "{\"version\":2}", "/policy/version" },
     };
 

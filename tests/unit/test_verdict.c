@@ -135,6 +135,68 @@ a_measured_one_is_worth_its_speed(void **state)
     assert_non_null(strstr(text_at(json_object_get(v, "feedback"), "text"), "1.5 times"));
 }
 
+/* A reference that is slow now and then: pairs and trimmed means differ, and the policy says which is paid for. */
+static void
+the_policy_says_which_estimator_counts(void **state)
+{
+    struct rig *r = *state;
+
+    pass_up_to(r, STAGE_TIMING);
+    set_timing(r, "measured", 3e6, 2e6);
+    for (int i = 0; i < 6; i++)
+        json_array_set_new(json_object_get(r->j.timing, "reference_ns"), (size_t)i, json_real(9e6));
+    AUTO_JSON json_t *paired = verdict_json(&r->s);
+    snprintf(r->j.policy.timing.estimator, sizeof(r->j.policy.timing.estimator), "trimmed");
+    AUTO_JSON json_t *trimmed = verdict_json(&r->s);
+    double of_pairs = number_at(paired, "components", "speedup"),
+           of_means = number_at(trimmed, "components", "speedup");
+    assert_true(fabs(of_pairs - 1.5) < 1e-6 && of_means > 1.9);
+    assert_true(number_at(paired, "timing", "speedup_trimmed") == of_means);
+    assert_true(number_at(trimmed, "timing", "speedup") == of_pairs);
+    assert_true(number_at(trimmed, "components", "speedup_lo") ==
+                number_at(trimmed, "timing", "speedup_trimmed_lo"));
+    assert_true(number_at(trimmed, "components", "speedup_lo") < of_means);
+    assert_string_equal(text_at(json_object_get(trimmed, "timing"), "estimator"), "trimmed");
+    assert_true(number_at(trimmed, "timing", "reference_cv") > 0.5);
+}
+
+/* A round trip of 340 us plus 50 us for each call, one measurement disturbed: the slope is a call's time. */
+static void
+what_the_referee_saw_is_told(void **state)
+{
+    struct rig *r = *state;
+
+    pass_up_to(r, STAGE_TIMING);
+    set_timing(r, "measured", 5e4, 5e4);
+    AUTO_JSON json_t *seen = json_loads(
+        "{\"calls\":8,\"stopped\":\"the interval is narrow "
+        "enough\",\"cold\":true,\"host_candidate_ns\":21000,"
+        "\"slopes\":{\"calls\":[8,16,8,16,8],\"reference_ns\":[740000,1140000,740000,1140000,9000000],"
+        "\"candidate_ns\":[1]},"
+        "\"clocks\":{\"before\":{\"temp_c\":40,\"throttle_reasons\":1},\"after\":{\"temp_c\":null}},"
+        "\"blocks\":[{\"outcome\":\"again\",\"why\":\"throttled\",\"before\":{\"temp_c\":44,\"throttle_"
+        "reasons\":4},"
+        "\"after\":{\"temp_c\":81,\"throttle_reasons\":0}},{\"outcome\":\"kept\"},{\"outcome\":\"kept\"}]}",
+        0, NULL);
+    assert_non_null(seen);
+    json_object_update(r->j.timing, seen);
+    AUTO_JSON json_t *v = verdict_json(&r->s);
+    json_t *t = json_object_get(v, "timing"), *gpu = json_object_get(t, "gpu");
+    assert_true(number_at(v, "timing", "calls") == 8);
+    assert_true(json_is_true(json_object_get(t, "cold")));
+    assert_true(fabs(number_at(v, "timing", "host_candidate_ms") - 0.021) < 1e-12);
+    assert_true(json_is_null(json_object_get(t, "host_reference_ms")));
+    assert_true(fabs(number_at(v, "timing", "reference_slope_ms") - 0.05) < 1e-12);
+    assert_true(json_is_null(json_object_get(t, "candidate_slope_ms")));
+    assert_true(number_at(t, "gpu", "kept") == 2 && number_at(t, "gpu", "again") == 1);
+    assert_true(number_at(t, "gpu", "void") == 0 && number_at(t, "gpu", "throttled") == 1);
+    json_t *temperature = json_object_get(gpu, "temp_c");
+    assert_true(json_number_value(json_array_get(temperature, 0)) == 40);
+    assert_true(json_number_value(json_array_get(temperature, 1)) == 81);
+    assert_true(json_is_null(json_object_get(gpu, "sm_clock_mhz")));
+    assert_int_equal(json_array_size(json_object_get(t, "blocks")), 3);
+}
+
 /* Samples that were taken but not accepted are shown, and earn nothing. */
 static void
 an_unmeasured_speed_earns_nothing(void **state)
@@ -301,6 +363,8 @@ main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_shape_is_always_the_same),
         TEST(a_measured_one_is_worth_its_speed),
+        TEST(the_policy_says_which_estimator_counts),
+        TEST(what_the_referee_saw_is_told),
         TEST(an_unmeasured_speed_earns_nothing),
         TEST(senseless_samples_are_none),
         TEST(the_way_inside_a_stage_counts),
