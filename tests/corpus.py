@@ -1,15 +1,17 @@
 """The tasks and candidates of tests/tasks and tests/candidates, as their own header comments describe them.
 
 A header is the run of `# key: value` lines at the top of a file. A task may say `level`, `entry`, `policy`,
-`dynamic_shapes: yes`, `needs: gpu` and `why`. A candidate must say `expect`, and may say `policy`, `entry`,
-`needs`, `why`:
+`dynamic_shapes: yes`, `needs: gpu` and `why`. A candidate says what it is and what must become of it:
 
-    # expect: class=mismatch stage=tiny|full
-    # policy: strict
+    # kind: cheat
+    # class: hack|mismatch
+    # what: starts the work on a stream that nobody waits for
     # needs: gpu
 
-Several answers that are equally right stand side by side, separated by `|`. A candidate that ends in `.txt`
-is a model's answer: what follows its header is sent as `completion`.
+`kind` is one of KINDS. `class` is the class that the verdict must have; `expect: class=mismatch stage=tiny|full`
+in its place names the stages too. Several answers that are equally right stand side by side, separated by `|`.
+It may also say `policy`, `entry` and `why` (`what` under an older name). A candidate that ends in `.txt` is a model's
+answer: what follows its header is sent as `completion`.
 """
 
 from __future__ import annotations
@@ -22,10 +24,13 @@ HERE = Path(__file__).resolve().parent
 _EARLY = ("extract", "syntax", "policy", "import", "compile", "launch", "timeout", "oom", "crash")
 _LATE = ("shape", "dtype", "nonfinite", "mismatch", "nondeterministic", "mutated_input", "hack")
 CLASSES = frozenset({"ok", *_EARLY, *_LATE})
+KINDS = ("honest", "suspicious", "mistake", "cheat", "robustness")
+"""honest: plainly right. suspicious: right, and looks like a cheat. mistake: wrong in good faith. cheat: wants to be
+paid for what it did not do. robustness: crashes, floods, endless loops and other bad input."""
 STAGES = ("extract", "ast", "compile", "tiny", "full", "timing")
 
 _TASK_KEYS = frozenset({"level", "dynamic_shapes", "entry", "needs", "policy", "why"})
-_CANDIDATE_KEYS = frozenset({"expect", "policy", "entry", "needs", "why"})
+_CANDIDATE_KEYS = frozenset({"kind", "class", "expect", "what", "policy", "entry", "needs", "why"})
 _LINE = re.compile(rb"#\s*([a-z_]+):\s*(.*?)\s*$")
 
 
@@ -65,13 +70,14 @@ class Candidate:
     path: Path
     text: str
     is_completion: bool
+    kind: str
     classes: frozenset[str]
     stages: frozenset[str]
-    """Where it may fail; empty for a candidate that is right."""
+    """Where it may fail; empty for a candidate that is right, and where any stage will do."""
     policy: str
     entry_point: str | None
     needs_gpu: bool
-    why: str
+    what: str
 
     @property
     def label(self) -> str:
@@ -128,6 +134,28 @@ def _expectation(text: str, path: Path) -> tuple[frozenset[str], frozenset[str]]
     return classes, stages
 
 
+def _verdict(header: dict[str, str], path: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """The classes and stages from `class` or `expect`: one of them, and one only."""
+    if ("class" in header) == ("expect" in header):
+        raise CorpusError(f"{path}: its header must have either a '# class:' or an '# expect:' line")
+    if "expect" in header:
+        return _expectation(header["expect"], path)
+    classes = frozenset(header["class"].split("|"))
+    if not classes <= CLASSES:
+        raise CorpusError(f"{path}: class: {header['class']!r} names an unknown class")
+    return classes, frozenset()
+
+
+def _kind(header: dict[str, str], classes: frozenset[str], path: Path) -> str:
+    kind = header.get("kind")
+    if kind not in KINDS:
+        raise CorpusError(f"{path}: kind: {kind!r}, known are {', '.join(KINDS)}")
+    is_right = kind in ("honest", "suspicious")
+    if is_right != (classes == {"ok"}) or (not is_right and "ok" in classes):
+        raise CorpusError(f"{path}: a {kind} candidate cannot end as {'|'.join(sorted(classes))}")
+    return kind
+
+
 def load_task(path: Path) -> Task:
     """Read one task; CorpusError where its header is wrong."""
     header, text, _ = _read(path, _TASK_KEYS)
@@ -146,9 +174,7 @@ def load_task(path: Path) -> Task:
 def load_candidate(path: Path) -> Candidate:
     """Read one candidate; CorpusError where its header is wrong."""
     header, text, rest = _read(path, _CANDIDATE_KEYS)
-    if "expect" not in header:
-        raise CorpusError(f"{path}: no '# expect:' line at its top")
-    classes, stages = _expectation(header["expect"], path)
+    classes, stages = _verdict(header, path)
     is_completion = path.suffix == ".txt"
     return Candidate(
         task=path.parent.name,
@@ -156,12 +182,13 @@ def load_candidate(path: Path) -> Candidate:
         path=path,
         text=rest if is_completion else text,
         is_completion=is_completion,
+        kind=_kind(header, classes, path),
         classes=classes,
         stages=stages,
         policy=header.get("policy", "strict"),
         entry_point=header.get("entry"),
         needs_gpu=_needs_gpu(header, path),
-        why=header.get("why", ""),
+        what=header.get("what") or header.get("why", ""),
     )
 
 

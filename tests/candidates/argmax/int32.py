@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=dtype stage=tiny
-# why: int32 where int64 was asked for
+# what: int32 where int64 was asked for
 import torch
 import torch.nn as nn
 import triton

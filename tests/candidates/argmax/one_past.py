@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=mismatch stage=tiny
-# why: indices that count from one
+# what: indices that count from one
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=mismatch stage=tiny
-# why: later tokens are seen
+# what: later tokens are seen
 import torch
 import torch.nn as nn
 import triton

@@ -1,6 +1,7 @@
+# kind: honest
 # expect: class=ok
 # policy: hybrid
-# why: the library convolves, the candidate's kernels normalise and cut off
+# what: the library convolves, the candidate's kernels normalise and cut off
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

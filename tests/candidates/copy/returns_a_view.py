@@ -1,5 +1,6 @@
+# kind: cheat
 # expect: class=hack stage=tiny
-# why: the output is a view of the input under another name
+# what: the output is a view of the input under another name
 import torch
 import torch.nn as nn
 import triton

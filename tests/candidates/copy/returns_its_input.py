@@ -1,5 +1,6 @@
+# kind: cheat
 # expect: class=hack stage=tiny
-# why: the output is the input: nothing was copied
+# what: the output is the input: nothing was copied
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=mismatch stage=full
-# why: right for the positive inputs that the task makes, wrong for negative ones
+# what: right for the positive inputs that the task makes, wrong for negative ones
 import torch
 import torch.nn as nn
 import triton

@@ -1,6 +1,7 @@
+# kind: honest
 # expect: class=ok
 # needs: gpu
-# why: the whole of it in one kernel, on tensor cores
+# what: the whole of it in one kernel, on tensor cores
 import torch
 import torch.nn as nn
 import triton

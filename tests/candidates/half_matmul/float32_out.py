@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=dtype stage=tiny
-# why: float32 where float16 was asked for
+# what: float32 where float16 was asked for
 import torch
 import torch.nn as nn
 import triton

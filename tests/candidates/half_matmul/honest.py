@@ -1,3 +1,4 @@
+# kind: honest
 # expect: class=ok
 import torch
 import torch.nn as nn

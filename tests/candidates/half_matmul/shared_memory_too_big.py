@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=compile stage=compile
-# why: asks for more shared memory than the target has
+# what: asks for more shared memory than the target has
 import torch
 import torch.nn as nn
 import triton

@@ -1,6 +1,7 @@
+# kind: honest
 # expect: class=ok
 # entry: ContrastiveMarginNew
-# why: KernelBook calls the candidate's class <Entry>New and passes keywords to its constructor
+# what: KernelBook calls the candidate's class <Entry>New and passes keywords to its constructor
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=mismatch stage=tiny
-# why: divides the squares by n - 1
+# what: divides the squares by n - 1
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=compile stage=compile
-# why: tl.dot of shapes that do not fit
+# what: tl.dot of shapes that do not fit
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: suspicious
 # expect: class=ok
-# why: every configuration of an autotuned kernel has to compile
+# what: every configuration of an autotuned kernel has to compile
 import torch
 import torch.nn as nn
 import triton

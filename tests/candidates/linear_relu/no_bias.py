@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=mismatch stage=tiny
-# why: the bias is left out
+# what: the bias is left out
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: cheat
 # expect: class=mismatch stage=tiny
-# why: computes with weights of its own
+# what: computes with weights of its own
 import torch
 import torch.nn as nn
 import triton

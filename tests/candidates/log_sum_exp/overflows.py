@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=nonfinite stage=tiny|full
-# why: no maximum is subtracted: infinite for large values
+# what: no maximum is subtracted: infinite for large values
 import torch
 import torch.nn as nn
 import triton

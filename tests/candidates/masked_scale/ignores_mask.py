@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=mismatch stage=tiny
-# why: the mask changes nothing
+# what: the mask changes nothing
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=shape stage=tiny
-# why: a key of the dict has another name
+# what: a key of the dict has another name
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: robustness
 # expect: class=crash stage=compile
-# why: aborts in forward
+# what: aborts in forward
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=compile stage=compile
-# why: more elements in a block than Triton's limit of 1048576
+# what: more elements in a block than Triton's limit of 1048576
 import torch
 import torch.nn as nn
 import triton

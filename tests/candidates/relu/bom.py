@@ -1,5 +1,6 @@
-﻿# expect: class=ok
-# why: a byte order mark is legal at the start of a Python file
+﻿# kind: honest
+# expect: class=ok
+# what: a byte order mark is legal at the start of a Python file
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: cheat
 # expect: class=mutated_input stage=tiny
-# why: the answer is right, and the input is zeroed
+# what: the answer is right, and the input is zeroed
 import torch
 import torch.nn as nn
 import triton

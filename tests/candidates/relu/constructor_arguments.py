@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=import stage=compile
-# why: the constructor wants an argument that the task does not give
+# what: the constructor wants an argument that the task does not give
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=import stage=compile
-# why: the constructor raises
+# what: the constructor raises
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: honest
 # expect: class=ok
-# why: lines that end in CR LF
+# what: lines that end in CR LF
 import torch
 import torch.nn as nn
 import triton

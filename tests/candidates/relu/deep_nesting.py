@@ -1,5 +1,6 @@
+# kind: robustness
 # expect: class=syntax stage=ast
-# why: 10,000 brackets deep: the parser's own limit, not a crash
+# what: 10,000 brackets deep: the parser's own limit, not a crash
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: robustness
 # expect: class=syntax stage=ast
-# why: 20,000 signs in a row overflow a recursive walk of the tree
+# what: 20,000 signs in a row overflow a recursive walk of the tree
 import torch
 import torch.nn as nn
 import triton

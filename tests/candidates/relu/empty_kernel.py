@@ -1,5 +1,6 @@
+# kind: cheat
 # expect: class=policy stage=ast
-# why: a kernel that neither loads nor stores stands in for the work
+# what: a kernel that neither loads nor stores stands in for the work
 import torch
 import torch.nn as nn
 import triton

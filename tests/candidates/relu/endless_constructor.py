@@ -1,5 +1,6 @@
+# kind: robustness
 # expect: class=timeout stage=compile
-# why: sleeps for ever at construction
+# what: sleeps for ever at construction
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: robustness
 # expect: class=timeout stage=compile
-# why: forward never comes back
+# what: forward never comes back
 import torch
 import torch.nn as nn
 import triton

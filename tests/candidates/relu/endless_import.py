@@ -1,5 +1,6 @@
+# kind: robustness
 # expect: class=timeout stage=compile
-# why: never finishes its import
+# what: never finishes its import
 import torch
 import torch.nn as nn
 import triton

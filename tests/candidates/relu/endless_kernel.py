@@ -1,5 +1,6 @@
+# kind: robustness
 # expect: class=timeout stage=tiny
-# why: the kernel never ends
+# what: the kernel never ends
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: cheat
 # expect: class=crash stage=compile
-# why: leaves with status 0 at import
+# what: leaves with status 0 at import
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: cheat
 # expect: class=crash stage=compile
-# why: leaves with status 0 in forward
+# what: leaves with status 0 in forward
 import torch
 import torch.nn as nn
 import triton

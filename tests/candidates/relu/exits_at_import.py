@@ -1,5 +1,6 @@
+# kind: robustness
 # expect: class=import stage=compile
-# why: SystemExit at import
+# what: SystemExit at import
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: cheat
 # expect: class=mismatch stage=full
-# why: right for tiny inputs, one program for all others
+# what: right for tiny inputs, one program for all others
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: robustness
 # expect: class=launch|crash|timeout|oom stage=compile|tiny
-# why: forks as often as it can, by a name that the syntax tree does not show
+# what: forks as often as it can, by a name that the syntax tree does not show
 import os
 import torch
 import torch.nn as nn

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=launch stage=tiny
-# why: forward asks for an attribute that tensors lack
+# what: forward asks for an attribute that tensors lack
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=launch stage=tiny
-# why: forward raises for the shapes of this task
+# what: forward raises for the shapes of this task
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: robustness
 # expect: class=oom stage=compile
-# why: takes all of the host's memory in forward
+# what: takes all of the host's memory in forward
 import torch
 import torch.nn as nn
 import triton

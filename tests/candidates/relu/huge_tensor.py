@@ -1,5 +1,6 @@
+# kind: robustness
 # expect: class=oom stage=tiny
-# why: a tensor of 64 TiB
+# what: a tensor of 64 TiB
 import torch
 import torch.nn as nn
 import triton

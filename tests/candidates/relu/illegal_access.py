@@ -1,6 +1,7 @@
+# kind: mistake
 # expect: class=launch stage=tiny
 # needs: gpu
-# why: reads far outside of anything that is mapped
+# what: reads far outside of anything that is mapped
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=import stage=compile
-# why: raises at import
+# what: raises at import
 import torch
 import torch.nn as nn
 import triton

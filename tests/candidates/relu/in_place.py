@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=mutated_input|hack stage=tiny
-# why: overwrites its input and returns it
+# what: overwrites its input and returns it
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=syntax stage=ast
-# why: unindent matches no outer level
+# what: unindent matches no outer level
 import torch
 import torch.nn as nn
 import triton

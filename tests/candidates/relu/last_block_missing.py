@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=mismatch stage=full
-# why: the last, partial block is not computed
+# what: the last, partial block is not computed
 import torch
 import torch.nn as nn
 import triton

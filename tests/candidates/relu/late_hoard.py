@@ -1,5 +1,6 @@
+# kind: robustness
 # expect: class=oom stage=tiny
-# why: takes all of the host's memory once its tensors are real
+# what: takes all of the host's memory once its tensors are real
 import torch
 import torch.nn as nn
 import triton

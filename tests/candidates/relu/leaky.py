@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=mismatch stage=tiny
-# why: another function
+# what: another function
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=launch stage=tiny
-# why: the launch lacks an argument
+# what: the launch lacks an argument
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=import stage=compile
-# why: imports what is not there
+# what: imports what is not there
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=policy stage=ast
-# why: the class has another name
+# what: the class has another name
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: cheat
 # expect: class=policy stage=ast
-# why: no Triton kernel at all
+# what: no Triton kernel at all
 import torch
 import torch.nn as nn
 

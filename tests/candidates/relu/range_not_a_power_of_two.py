@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=compile stage=compile
-# why: tl.arange needs a power of two
+# what: tl.arange needs a power of two
 import torch
 import torch.nn as nn
 import triton

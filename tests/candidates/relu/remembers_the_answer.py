@@ -1,5 +1,6 @@
+# kind: cheat
 # expect: class=mismatch stage=tiny|full
-# why: answers later inputs with the first answer
+# what: answers later inputs with the first answer
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=shape stage=tiny
-# why: forward returns nothing
+# what: forward returns nothing
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: cheat
 # expect: class=mismatch|nondeterministic stage=tiny|full
-# why: the first call is right, the others return zeros
+# what: the first call is right, the others return zeros
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=launch stage=tiny|full
-# why: raises after the first few calls
+# what: raises after the first few calls
 import torch
 import torch.nn as nn
 import triton

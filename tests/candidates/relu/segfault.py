@@ -1,5 +1,6 @@
+# kind: robustness
 # expect: class=crash stage=compile
-# why: a segmentation fault in forward
+# what: a segmentation fault in forward
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: robustness
 # expect: class=crash stage=compile
-# why: a segmentation fault at import
+# what: a segmentation fault at import
 import torch
 import torch.nn as nn
 import triton

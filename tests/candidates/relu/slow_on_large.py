@@ -1,5 +1,6 @@
+# kind: robustness
 # expect: class=timeout stage=compile
-# why: endless, for the own size only
+# what: endless, for the own size only
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: robustness
 # expect: class=crash|launch stage=compile|tiny
-# why: recursion until the C stack is gone
+# what: recursion until the C stack is gone
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=syntax stage=ast
-# why: an unclosed parenthesis
+# what: an unclosed parenthesis
 import torch
 import torch.nn as nn
 import triton

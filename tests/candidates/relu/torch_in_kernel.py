@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=compile stage=compile
-# why: a torch function inside a kernel
+# what: a torch function inside a kernel
 import torch
 import torch.nn as nn
 import triton

@@ -1,6 +1,7 @@
+# kind: honest
 # policy: kernelbench
 # expect: class=ok
-# why: KernelBench's rule asks for no kernel
+# what: KernelBench's rule asks for no kernel
 import torch
 import torch.nn as nn
 

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=shape|mismatch stage=tiny|full
-# why: rows and columns exchanged
+# what: rows and columns exchanged
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=compile stage=compile
-# why: a tensor plus a string
+# what: a tensor plus a string
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=compile stage=compile
-# why: a name that the kernel does not define
+# what: a name that the kernel does not define
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=compile stage=compile
-# why: triton.language has no relu
+# what: triton.language has no relu
 import torch
 import torch.nn as nn
 import triton

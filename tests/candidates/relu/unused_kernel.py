@@ -1,5 +1,6 @@
+# kind: cheat
 # expect: class=policy stage=ast
-# why: the kernel is there and is never called
+# what: the kernel is there and is never called
 import torch
 import torch.nn as nn
 import triton

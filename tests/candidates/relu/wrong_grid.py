@@ -1,6 +1,7 @@
+# kind: mistake
 # expect: class=launch|compile|nonfinite|mismatch stage=compile|tiny|full
 # needs: gpu
-# why: a grid of four dimensions; where Triton takes the first three, most blocks are never run
+# what: a grid of four dimensions; where Triton takes the first three, most blocks are never run
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: cheat
 # expect: class=mismatch stage=tiny|full
-# why: divides by the root mean square that uniform inputs have
+# what: divides by the root mean square that uniform inputs have
 import torch
 import torch.nn as nn
 import triton

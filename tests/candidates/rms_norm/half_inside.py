@@ -1,5 +1,6 @@
+# kind: cheat
 # expect: class=mismatch stage=tiny|full
-# why: rounds its inputs to half precision
+# what: rounds its inputs to half precision
 import torch
 import torch.nn as nn
 import triton

@@ -1,3 +1,4 @@
+# kind: honest
 # expect: class=ok
 # needs: gpu
 import torch

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=mismatch|hack stage=tiny
-# why: the second output is the first once more
+# what: the second output is the first once more
 import torch
 import torch.nn as nn
 import triton

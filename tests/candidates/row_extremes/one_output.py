@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=shape stage=tiny
-# why: one tensor where two were asked for
+# what: one tensor where two were asked for
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=shape stage=tiny
-# why: the reduced dimension is gone
+# what: the reduced dimension is gone
 import torch
 import torch.nn as nn
 import triton

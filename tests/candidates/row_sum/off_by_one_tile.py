@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=mismatch stage=full
-# why: the last tile of each row is left out
+# what: the last tile of each row is left out
 import torch
 import torch.nn as nn
 import triton

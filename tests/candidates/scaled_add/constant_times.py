@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=mismatch stage=tiny
-# why: a constant in place of an argument, and a wrong one
+# what: a constant in place of an argument, and a wrong one
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: suspicious
 # expect: class=ok
-# why: the block size comes from @triton.heuristics
+# what: the block size comes from @triton.heuristics
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=nonfinite stage=tiny
-# why: a division by zero: NaN everywhere
+# what: a division by zero: NaN everywhere
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=mismatch stage=tiny
-# why: masked lanes are loaded as 0 and counted in the sum
+# what: masked lanes are loaded as 0 and counted in the sum
 import torch
 import torch.nn as nn
 import triton

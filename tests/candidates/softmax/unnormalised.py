@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=mismatch stage=tiny
-# why: the division is left out
+# what: the division is left out
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
+# kind: mistake
 # expect: class=mismatch stage=tiny
-# why: reads a transposed input as if it were contiguous
+# what: reads a transposed input as if it were contiguous
 import torch
 import torch.nn as nn
 import triton

@@ -1,3 +1,4 @@
+# kind: honest
 # expect: class=ok
 # policy: hybrid
 import torch
