@@ -1,0 +1,95 @@
+"""What CUPTI recorded in a candidate's process, read by the referee: parsed, attributed, weighed.
+
+Every byte comes from a process that runs the candidate's code. The layout is that of native/cupti.h; sizes are
+checked first, then the figures. docs/trust.md says what the result is worth.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Final
+
+import wire
+
+MAGIC: Final = 0x50554356
+FORMAT: Final = 1
+RECORDS_MAX: Final = 8192
+MODULES_MAX: Final = 1024
+NAMES_MAX: Final = 256
+NAME_SIZE: Final = 512
+HEAD: Final = struct.Struct("<IIIIIIQ")
+RECORD: Final = struct.Struct("<IIQQQ3I3III")
+MODULE: Final = struct.Struct("<32sQ")
+LONGEST_NS: Final = 600_000_000_000
+"""No piece of work lasts longer: calls have deadlines."""
+
+MEMCPY: Final = 1
+MEMSET: Final = 2
+KERNEL: Final = 10
+
+
+class BadRecords(ValueError):
+    """Not what native/cupti.h writes; the text says what is off."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One piece of work of the GPU. name: a kernel's, `memcpy` or `memset`."""
+
+    kind: int
+    name: str
+    start_ns: int
+    end_ns: int
+    threads: int
+    stream: int
+
+    @property
+    def ns(self) -> int:
+        return self.end_ns - self.start_ns
+
+
+@dataclass
+class Activity:
+    records: list[Record] = field(default_factory=list)
+    modules: frozenset[str] = frozenset()  # "sha256:…" of the images that were loaded
+    lost: int = 0
+
+
+def parse(data: bytes) -> Activity:
+    """BadRecords for anything that is not whole and sane."""
+    if len(data) < HEAD.size:
+        raise BadRecords(f"{len(data)} bytes are no head")
+    magic, form, n_records, n_modules, n_names, lost, _ = HEAD.unpack_from(data)
+    if magic != MAGIC or form != FORMAT:
+        raise BadRecords(f"magic {magic:#x}, format {form}")
+    if n_records > RECORDS_MAX or n_modules > MODULES_MAX or n_names > NAMES_MAX:
+        raise BadRecords(f"{n_records} records, {n_modules} modules, {n_names} names: more than there can be")
+    modules_at = HEAD.size + n_records * RECORD.size
+    names_at = modules_at + n_modules * MODULE.size
+    if len(data) != names_at + n_names * NAME_SIZE:
+        raise BadRecords(f"{len(data)} bytes, not {names_at + n_names * NAME_SIZE}")
+    names = [_name(data[names_at + i * NAME_SIZE :][:NAME_SIZE]) for i in range(n_names)]
+    records = [_record(RECORD.unpack_from(data, HEAD.size + i * RECORD.size), names) for i in range(n_records)]
+    hashes = [MODULE.unpack_from(data, modules_at + i * MODULE.size)[0] for i in range(n_modules)]
+    return Activity(records, frozenset("sha256:" + found.hex() for found in hashes if any(found)), lost)
+
+
+def _name(cell: bytes) -> str:
+    text, end, _ = cell.partition(b"\0")
+    if not end:
+        raise BadRecords("a name does not end")
+    return wire.clean_text(text.decode("utf-8", "replace"), NAME_SIZE)
+
+
+def _record(fields: tuple[int, ...], names: list[str]) -> Record:
+    kind, name, start, end, _, gx, gy, gz, bx, by, bz, stream, _ = fields
+    if kind not in (MEMCPY, MEMSET, KERNEL):
+        raise BadRecords(f"a record of kind {kind}")
+    if end < start or end - start > LONGEST_NS:
+        raise BadRecords(f"work from {start} to {end} ns")
+    if kind != KERNEL:
+        return Record(kind, "memcpy" if kind == MEMCPY else "memset", start, end, 0, stream)
+    if name >= len(names):
+        raise BadRecords(f"name {name} of {len(names)}")
+    return Record(kind, names[name], start, end, gx * gy * gz * bx * by * bz, stream)
