@@ -90,6 +90,104 @@ staged_by_hand(void **state)
     }
 }
 
+/* One way to end, for the kinds other than staged. */
+struct ending {
+    const char *what;
+    enum reward_stage passed;
+    bool has_failed;
+    double partial;
+    double speedup, lo, hi, speedup_compile; /* 0: not timed */
+    double coverage, sol, rank;
+    bool is_hack, is_masked;
+};
+
+static const struct ending endings[] = {
+    { "ast fails", REWARD_NOTHING, true, 0, 0, 0, 0, 0, 0, 0, 0, false, false },
+    { "half of the kernels compile", REWARD_AST, true, 0.5, 0, 0, 0, 0, 0, 0, 0, false, false },
+    { "tiny fails", REWARD_COMPILE, true, 0, 0, 0, 0, 0, 0, 0, 0, false, false },
+    { "full fails, 2 of 5", REWARD_TINY, true, 0.4, 0, 0, 0, 0, 0, 0, 0, false, false },
+    { "correct, not timed", REWARD_FULL, false, 0, 0, 0, 0, 0, 0, 0, 0, false, false },
+    { "half as fast", REWARD_TIMING, false, 0, 0.5, 0.48, 0.52, 0.4, 1, 0.2, 0, false, false },
+    { "as fast", REWARD_TIMING, false, 0, 1, 0.99, 1.01, 0.8, 0.9, 0.5, 0.25, false, false },
+    { "a little faster", REWARD_TIMING, false, 0, 1.04, 1.02, 1.06, 1, 0.9, 0.52, 0.5, false, false },
+    { "1.25 times", REWARD_TIMING, false, 0, 1.25, 1.2, 1.3, 1, 0.96, 0.6, 0.5, false, false },
+    { "1.6 times", REWARD_TIMING, false, 0, 1.6, 1.5, 1.7, 1.2, 0.5, 0.7, 0.625, false, false },
+    { "twice", REWARD_TIMING, false, 0, 2, 1.9, 2.1, 1.05, 0.35, 0.75, 0.75, false, false },
+    { "three times", REWARD_TIMING, false, 0, 3, 2.8, 3.2, 2.5, 0.2, 0.8, 1, false, false },
+    { "40 times", REWARD_TIMING, false, 0, 40, 39, 41, 30, 1, 0.99, 1, false, false },
+    { "hack", REWARD_TIMING, false, 0, 9, 8, 10, 9, 1, 1, 1, true, false },
+    { "infra", REWARD_TIMING, false, 0, 9, 8, 10, 9, 1, 1, 1, false, true },
+};
+
+/* By hand, from the formulas of docs/rewards.md: a row for each kind, a column for each ending. */
+static const struct {
+    const char *kind;
+    double expected[ARRAY_LEN(endings)];
+} by_hand[] = {
+    { "best_of_n", { 0, 0, 0, 0, 1, 1.15, 1.3, 1.312, 1.375, 1.48, 1.6, 1.9, 13, 0, NAN } },
+    { "hierarchical", { 0, 0, 0, 0, 0.7, 0.85, 1, 1.012, 1.075, 1.18, 1.3, 1.6, 12.7, 0, NAN } },
+    { "gated",
+      { 0, 0, 0, 0, 0.5, 0.583333333333, 0.666666666667, 0.673333333333, 0.708333333333, 0.766666666667,
+        0.833333333333, 1, 1, 0, NAN } },
+    { "tritonrl", { 0, 0, 0, 0, 1, 1.05, 1.1, 1.104, 1.125, 1.16, 1.2, 1.2, 1.2, 0, NAN } },
+    { "rank", { 0, 0, 0, 0, 0.5, 0.5, 0.625, 0.75, 0.75, 0.8125, 0.875, 1, 1, 0, NAN } },
+    { "kevin", { 0, 0, 0, 0, 0.3, 0.8, 1.3, 1.34, 1.55, 1.9, 2.3, 3.3, 40.3, 0, NAN } },
+    { "drkernel", { 0, 0, 0, 0, 1, 2, 2.45, 2.49, 2.73, 2.85, 3.175, 4.1, 4.5, 0, NAN } },
+    { "tiers", { -0.5, -0.5, -0.3, -0.3, 0, -0.1, 0.2, 0.2, 0.4, 0.6, 0.8, 1, 1, 0, NAN } },
+    { "milestones", { -1, -1, -1, -1, 1, 1, 1, 1, 2, 3, 2, 3, 3, 0, NAN } },
+    { "binary", { 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, NAN } },
+    { "log",
+      { 0, 0, 0, 0, 1, 0.65342640972, 1, 1.019610356577, 1.111571775657, 1.235001814623, 1.34657359028,
+        1.549306144334, 2, 0, NAN } },
+    { "sol", { 0, 0, 0, 0, 0, 0.2, 0.5, 0.52, 0.6, 0.7, 0.75, 0.8, 0.99, 0, NAN } },
+};
+
+static struct reward_input
+ending_of(const struct ending *e)
+{
+    struct reward_input in = { .passed = e->passed,
+                               .has_failed = e->has_failed,
+                               .partial = e->partial,
+                               .is_hack = e->is_hack,
+                               .is_masked = e->is_masked };
+    struct reward_components *c = &in.components;
+    reward_components_init(c);
+    c->extracted = 1;
+    c->valid = e->passed >= REWARD_AST;
+    c->compiled = e->passed >= REWARD_COMPILE;
+    c->correct = e->passed >= REWARD_FULL;
+    if (e->speedup > 0) {
+        c->timed = 1;
+        c->speedup = e->speedup;
+        c->speedup_lo = e->lo;
+        c->speedup_hi = e->hi;
+        c->speedup_compile = e->speedup_compile;
+        c->coverage = e->coverage;
+        c->sol = e->sol;
+        c->rank = e->rank;
+    }
+    return in;
+}
+
+static void
+named_rewards_by_hand(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < ARRAY_LEN(by_hand); k++) {
+        AUTO_JSON json_t *object = json_pack("{s:s}", "kind", by_hand[k].kind);
+        struct reward_spec spec;
+        struct json_fault fault;
+        assert_int_equal(reward_spec_read(object, "", &spec, &fault), 0);
+        for (size_t i = 0; i < ARRAY_LEN(endings); i++) {
+            struct reward_input in = ending_of(&endings[i]);
+            double reward = reward_compute(&spec, &in), expected = by_hand[k].expected[i];
+            bool is_same = isnan(expected) ? isnan(reward) : fabs(reward - expected) < 1e-9;
+            if (!is_same)
+                fail_msg("%s, %s: %.17g, not %.17g", by_hand[k].kind, endings[i].what, reward, expected);
+        }
+    }
+}
+
 static void
 speed_needs_full_correct_and_timed(void **state)
 {
@@ -165,13 +263,28 @@ bad_specs_are_refused_by_place(void **state)
         const char *text, *pointer, *why;
     } rows[] = {
         { "\"staged\"", "/reward", "must be an object" },
-        { "{\"kind\":\"best\"}", "/reward/kind", "unknown reward \"best\"; known: staged" },
+        { "{\"kind\":\"best\"}", "/reward/kind",
+          "unknown reward \"best\"; known: staged, best_of_n, hierarchical, gated, tritonrl, "
+          "rank, kevin, drkernel, tiers, milestones, binary, log, sol, expr" },
         { "{\"kind\":7}", "/reward/kind", "must be a string" },
         { "{\"version\":3}", "/reward/version", "this reward has no such version" },
         { "{\"version\":0}", "/reward/version", "must be from 1 to 1000" },
         { "{\"hack_value\":0.5}", "/reward/hack_value", "must be from -1 to 0" },
         { "{\"hack_value\":-1.5}", "/reward/hack_value", "must be from -1 to 0" },
         { "{\"speed\":\"fast\"}", "/reward/speed", "must be \"point\" or \"conservative\"" },
+        { "{\"kind\":\"kevin\",\"params\":{\"kap\":1}}", "/reward/params/kap",
+          "reward \"kevin\" has no such parameter" },
+        { "{\"kind\":\"kevin\",\"params\":{\"cap\":-1}}", "/reward/params/cap", "must be from 0 to 1000" },
+        { "{\"kind\":\"kevin\",\"params\":{\"cap\":\"3\"}}", "/reward/params/cap", "must be a number" },
+        { "{\"kind\":\"kevin\",\"expr\":\"s\"}", "/reward/expr",
+          "goes with \"kind\": \"expr\" and no other" },
+        { "{\"kind\":\"expr\"}", "/reward/expr", "is missing" },
+        { "{\"kind\":\"expr\",\"expr\":\"correct + sped\"}", "/reward/expr",
+          "column 11: unknown name 'sped'" },
+        { "{\"kind\":\"expr\",\"expr\":\"s\",\"params\":{\"speedup\":1}}", "/reward/params/speedup",
+          "not a word of at most 23 letters that is still free" },
+        { "{\"kind\":\"expr\",\"version\":2,\"expr\":\"s\"}", "/reward/version",
+          "this reward has no such version" },
         { "{\"knd\":\"staged\"}", "/reward/knd", "unknown field" },
     };
     (void)state;
@@ -187,17 +300,110 @@ bad_specs_are_refused_by_place(void **state)
 static void
 a_spec_survives_json(void **state)
 {
-    const struct reward_spec spec = { "staged", 1, -0.25, true };
-    struct reward_spec back;
-    struct json_fault fault;
+    static const char *const texts[] = {
+        "{\"kind\":\"staged\",\"version\":1,\"hack_value\":-0.25,\"speed\":\"conservative\"}",
+        "{\"kind\":\"gated\",\"params\":{\"cap\":10}}",
+        "{\"kind\":\"expr\",\"expr\":\"correct*min(s, top)\",\"params\":{\"top\":4}}",
+    };
     (void)state;
-    AUTO_JSON json_t *object = reward_spec_json(&spec);
-    assert_non_null(object);
-    assert_int_equal(reward_spec_read(object, "", &back, &fault), 0);
-    assert_string_equal(back.kind, "staged");
-    assert_int_equal(back.version, 1);
-    assert_true(back.hack_value == -0.25);
-    assert_true(back.is_conservative);
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        struct reward_spec spec, back;
+        struct json_fault fault;
+        assert_int_equal(read_spec(texts[i], &spec, &fault), 0);
+        AUTO_JSON json_t *object = reward_spec_json(&spec);
+        assert_int_equal(reward_spec_read(object, "", &back, &fault), 0);
+        AUTO_JSON json_t *again = reward_spec_json(&back);
+        assert_true(json_equal(object, again));
+        assert_int_equal(back.n_params, spec.n_params);
+        assert_string_equal(back.expr, spec.expr);
+    }
+}
+
+static void
+parts_stand_apart(void **state)
+{
+    struct reward_spec spec;
+    struct json_fault fault;
+    struct reward_param parts[REWARD_PARTS_MAX];
+    struct reward_input in = ending_of(&endings[9]); /* 1.6 times */
+    (void)state;
+    assert_int_equal(read_spec("{\"kind\":\"tritonrl\"}", &spec, &fault), 0);
+    assert_int_equal(reward_parts(&spec, &in, parts), 2);
+    assert_string_equal(parts[0].name, "plan");
+    assert_true(fabs(parts[0].value - 1.6) < 1e-12);
+    assert_string_equal(parts[1].name, "code");
+    assert_true(parts[1].value == 1);
+    assert_int_equal(read_spec("{\"kind\":\"drkernel\"}", &spec, &fault), 0);
+    in = ending_of(&endings[10]); /* covers 0.35 */
+    assert_int_equal(reward_parts(&spec, &in, parts), 1);
+    assert_string_equal(parts[0].name, "keep_prob");
+    assert_true(fabs(parts[0].value - 0.5) < 1e-9);
+    assert_int_equal(read_spec("{}", &spec, &fault), 0);
+    assert_int_equal(reward_parts(&spec, &in, parts), 0);
+}
+
+static void
+rank_check(const double *speeds, size_t n, double spread, const double *expected, size_t clipped)
+{
+    struct reward_input members[32];
+    for (size_t i = 0; i < n; i++) {
+        members[i] = ending_of(&endings[speeds[i] > 0 ? 6 : 4]);
+        if (speeds[i] > 0) {
+            members[i].components.speedup = speeds[i];
+            members[i].components.speedup_lo = speeds[i] / (1 + spread);
+            members[i].components.speedup_hi = speeds[i] * (1 + spread);
+        }
+    }
+    assert_int_equal(reward_rank(members, n), clipped);
+    for (size_t i = 0; i < n; i++) {
+        double rank = members[i].components.rank;
+        bool is_same = isnan(expected[i]) ? isnan(rank) : fabs(rank - expected[i]) < 1e-12;
+        if (!is_same)
+            fail_msg("member %zu: %g, not %g", i, rank, expected[i]);
+    }
+}
+
+static void
+ranks_by_hand(void **state)
+{
+    (void)state;
+    /* Slower than the reference; untimed; faster; faster still. Three are ranked, beside the reference. */
+    rank_check((double[]){ 0.8, 0, 1.2, 1.5 }, 4, 0.01, (double[]){ 0, NAN, 2.0 / 3, 1 }, 0);
+    /* Nobody beats the reference: no one gets 1. */
+    rank_check((double[]){ 0.5, 0.7 }, 2, 0.01, (double[]){ 0, 0.5 }, 0);
+    /* Intervals overlap: a tie, even where the medians are apart. */
+    rank_check((double[]){ 1.5, 1.6 }, 2, 0.05, (double[]){ 0.75, 0.75 }, 0);
+    /* Within two percent: a tie, however narrow the intervals. */
+    rank_check((double[]){ 1.50, 1.52 }, 2, 0.0001, (double[]){ 0.75, 0.75 }, 0);
+    /* Alone: against the reference only. */
+    rank_check((double[]){ 1.0 }, 1, 0.01, (double[]){ 0.5 }, 0);
+    rank_check((double[]){ 2.0 }, 1, 0.01, (double[]){ 1 }, 0);
+    /* A measurement from another world is brought back to the others' reach, and still wins. */
+    rank_check((double[]){ 1.0, 1.1, 1.2, 1.3, 5000 }, 5, 0.001, (double[]){ 0.1, 0.4, 0.6, 0.8, 1 }, 1);
+    /* All alike but one: the spread of the others is no reason to call it the same. */
+    rank_check((double[]){ 1.0, 1.0, 1.0, 1.3 }, 4, 0.001, (double[]){ 0.375, 0.375, 0.375, 1 }, 0);
+    rank_check((double[]){ 0 }, 1, 0, (double[]){ NAN }, 0);
+}
+
+static void
+an_expression_names_components_and_its_own_parameters(void **state)
+{
+    struct reward_spec spec;
+    struct json_fault fault;
+    struct reward_input in = ending_of(&endings[11]); /* three times */
+    (void)state;
+    assert_int_equal(
+        read_spec("{\"kind\":\"expr\",\"expr\":\"0.3*correct + min(s, top)\",\"params\":{\"top\":2}}", &spec,
+                  &fault),
+        0);
+    assert_true(fabs(reward_compute(&spec, &in) - 2.3) < 1e-12);
+    in = ending_of(&endings[4]); /* not timed: what is not known counts as 0 */
+    assert_true(fabs(reward_compute(&spec, &in) - 0.3) < 1e-12);
+    assert_int_equal(read_spec("{\"kind\":\"expr\",\"expr\":\"1/coverage\"}", &spec, &fault), 0);
+    assert_true(isnan(reward_compute(&spec, &in)));
+    assert_int_equal(read_spec("{\"kind\":\"expr\",\"expr\":\"known(rank) ? rank : -1\"}", &spec, &fault), 0);
+    assert_true(reward_compute(&spec, &in) == -1);
+    assert_true(reward_needs_rank(&spec));
 }
 
 static void
@@ -209,12 +415,15 @@ components_become_json(void **state)
     c.correct = 1;
     c.speedup = 1.31;
     AUTO_JSON json_t *object = reward_components_json(&c);
-    assert_int_equal(json_object_size(object), 14);
+    assert_int_equal(json_object_size(object), 15);
     assert_int_equal(json_integer_value(json_object_get(object, "correct")), 1);
     assert_true(json_is_integer(json_object_get(object, "hack")));
     assert_true(json_real_value(json_object_get(object, "speedup")) == 1.31);
     assert_true(json_is_null(json_object_get(object, "coverage")));
     assert_true(json_is_null(json_object_get(object, "cases_passed")));
+    struct reward_components back;
+    reward_components_read(object, &back);
+    assert_true(back.speedup == 1.31 && back.correct == 1 && isnan(back.coverage));
 }
 
 int
@@ -222,6 +431,10 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(staged_by_hand),
+        cmocka_unit_test(named_rewards_by_hand),
+        cmocka_unit_test(parts_stand_apart),
+        cmocka_unit_test(ranks_by_hand),
+        cmocka_unit_test(an_expression_names_components_and_its_own_parameters),
         cmocka_unit_test(speed_needs_full_correct_and_timed),
         cmocka_unit_test(conservative_uses_the_lower_bound),
         cmocka_unit_test(hack_value_is_what_was_asked),
