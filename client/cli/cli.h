@@ -49,5 +49,6 @@ int show_command(struct cli *cli, int argc, char **argv);
 int list_command(struct cli *cli, int argc, char **argv);
 int status_command(struct cli *cli, int argc, char **argv);
 int cancel_command(struct cli *cli, int argc, char **argv);
+int rescore_command(struct cli *cli, int argc, char **argv);
 
 #endif

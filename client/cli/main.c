@@ -19,7 +19,7 @@ static const struct {
     { "submit", "verifier submit", submit_command }, { "group", "verifier group", group_command },
     { "task", "verifier task", task_command },       { "show", "verifier show", show_command },
     { "list", "verifier list", list_command },       { "status", "verifier status", status_command },
-    { "cancel", "verifier cancel", cancel_command },
+    { "cancel", "verifier cancel", cancel_command }, { "rescore", "verifier rescore", rescore_command },
 };
 
 static const char doc[] =
@@ -32,6 +32,7 @@ static const char doc[] =
     "  list                   list submissions\n"
     "  status                 show what verifierd is doing\n"
     "  cancel ID              cancel a submission or group\n"
+    "  rescore ID...          another reward for verdicts that are stored\n"
     "\n"
     "Exit status: 0 well, 1 the candidate failed, 2 usage, 3 configuration, 4 not allowed, "
     "5 not found, 6 refused by verifierd, 7 network, 8 timeout, 130 interrupted.";

@@ -135,6 +135,8 @@ funnel_show_group(struct funnel *f, const char *id, struct error *err)
     json_t *items = rc == 0 ? resolve(f, found, err) : NULL;
     json_t *out = NULL;
     if (items) {
+        if (funnel_is_finished(f, id))
+            rescore_group(items);
         json_t *request = row.request ? json_loads(row.request, 0, NULL) : NULL;
         json_t *metadata = json_object_get(request, "metadata");
         out = json_pack("{s:s, s:s, s:s, s:i, s:O?, s:o, s:o}", "id", row.id, "state",

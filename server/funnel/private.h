@@ -194,6 +194,10 @@ void judge_on_lane(struct submission *s, struct lane *l);
 void judge_stop(struct submission *s); /* is_cancelled or is_returned was set: end its processes */
 
 /* verdict.c */
+/* What a reward tells beside its scalar, or null; given. */
+json_t *reward_parts_json(const struct reward_spec *spec, const struct reward_input *in);
+/* Fill in what only a finished group knows: each item's rank, and the rewards that need it. */
+void rescore_group(json_t *items);
 json_t *verdict_json(const struct submission *s);     /* given; s has a judgement */
 const char *verdict_stage(const struct judgement *j); /* the last one reached, or NULL */
 void crash_text(const struct child_end *end, char *out, size_t size);

@@ -449,6 +449,13 @@ state_shown(const struct submission *s)
     return s->state == STATE_DONE && s->judgement && s->judgement->row.finished_ms ? "done" : "running";
 }
 
+/* A rank is not known before the whole group is: group.c fills it in. */
+static double
+reward_of(const struct reward_spec *spec, const struct reward_input *in)
+{
+    return reward_needs_rank(spec) && !in->is_hack ? NAN : reward_compute(spec, in);
+}
+
 static void
 set_outcome(json_t *out, const struct submission *s, const struct timing *t, const struct reward_input *in)
 {
@@ -460,7 +467,8 @@ set_outcome(json_t *out, const struct submission *s, const struct timing *t, con
                         !is_final || is_cancelled ? json_null()
                                                   : json_string(j->failed_stage >= 0 ? j->class_ : "ok"));
     json_object_set_new(out, "rule", is_final && !is_cancelled ? text_or_null(j->rule) : json_null());
-    json_object_set_new(out, "reward", is_final ? real_or_null(reward_compute(&j->reward, in)) : json_null());
+    json_object_set_new(out, "reward", is_final ? real_or_null(reward_of(&j->reward, in)) : json_null());
+    json_object_set_new(out, "reward_parts", is_final ? reward_parts_json(&j->reward, in) : json_null());
     json_object_set_new(out, "reward_spec", reward_spec_json(&j->reward));
     json_object_set(out, "flags", j->flags);
     json_object_set_new(out, "generality", text_or_null(j->generality));

@@ -136,3 +136,19 @@ group_cancel(struct exchange *x)
     else
         answer_show(x);
 }
+
+void
+rescore(struct exchange *x)
+{
+    json_t *document;
+    struct funnel_answer answer = { .refusal = FUNNEL_BAD };
+    struct error err = { 0 };
+
+    int rc = funnel_rescore(x->http->funnel, x->document, &document, &answer.fault, &err);
+    if (rc == 0)
+        exchange_json(x, 200, document);
+    else if (rc == ERR_INPUT)
+        exchange_refused(x, &answer);
+    else
+        exchange_error(x, &err, "such submission or group");
+}

@@ -19,6 +19,7 @@ static const struct route routes[] = {
     { "POST", "v1/groups", "wait", true, group_add },
     { "GET", "v1/groups/{}", "wait", false, group_show },
     { "DELETE", "v1/groups/{}", "", false, group_cancel },
+    { "POST", "v1/rescore", "", true, rescore },
     { "GET", "v1/status", "", false, service_status },
     { "GET", "healthz", "", false, service_health },
     { "GET", "readyz", "", false, service_ready },

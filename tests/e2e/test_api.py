@@ -365,6 +365,48 @@ def test_group_is_judged_together_and_ranked(client: Client, task_ids: dict[str,
     assert sorted(group["ranking"]) == [0, 1, 2, 3]
 
 
+def test_a_group_is_ranked_when_it_is_finished_and_scored_again(client: Client, task_ids: dict[str, str]) -> None:
+    labels = ["relu/syntax_error", "relu/honest", "relu/leaky", "relu/no_kernel"]
+    body = {
+        "task": task_ids["relu"],
+        "candidates": [{"candidate": fresh(label, "rank")} for label in labels],
+        "reward": {"kind": "rank", "hack_value": -1},
+    }
+    group = client.wait(client.post("/v1/groups", body).json()["id"], WAIT_S, "groups")
+    rewards = [item["reward"] for item in group["items"]]
+    # No GPU: nobody has a speed, so nobody has a rank, and the honest one has what being correct is worth.
+    assert rewards == [0, 0.5, 0, -1]
+    alone = client.get(f"/v1/submissions/{group['items'][1]['id']}").json()
+    assert alone["reward"] is None, "by itself it has no rank"
+
+    spec = {"kind": "expr", "expr": "correct*top + 0.25*compiled", "params": {"top": 2}}
+    found = client.post("/v1/rescore", {"reward": spec, "group": group["id"]}).json()
+    assert [item["reward"] for item in found["items"]] == [0, 2.25, 0.25, 0]
+    assert found["reward_spec"]["params"] == {"top": 2.0}
+    ids = [item["id"] for item in group["items"]]
+    staged = client.post("/v1/rescore", {"reward": {"kind": "staged"}, "submissions": ids}).json()
+    assert [item["reward"] for item in staged["items"]] == pytest.approx([0, 0.7, 0.3, 0])
+    parts = client.post("/v1/rescore", {"reward": {"kind": "tritonrl"}, "submissions": ids[1:2]}).json()
+    assert parts["items"][0]["reward_parts"] == {"plan": 0, "code": 1}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "pointer"),
+    [
+        ({"reward": {"kind": "staged"}}, 400, '""'),
+        ({"submissions": []}, 400, "/reward"),
+        ({"reward": {"kind": "expr", "expr": "correct +"}, "submissions": []}, 400, "/reward/expr"),
+        ({"reward": {}, "submissions": ["x"]}, 400, "/submissions/0"),
+        ({"reward": {}, "submissions": ["0199f2c4-0000-7000-8000-000000000000"]}, 404, "submission"),
+        ({"reward": {}, "group": "0199f2c4-0000-7000-8000-000000000000"}, 404, "group"),
+    ],
+)
+def test_rescoring_says_what_is_wrong(client: Client, body: Json, status: int, pointer: str) -> None:
+    answer = client.post("/v1/rescore", body)
+    assert answer.status == status
+    assert pointer in answer.body.decode()
+
+
 def test_one_bad_candidate_refuses_the_whole_group(client: Client, task_ids: dict[str, str]) -> None:
     body = {"task": task_ids["relu"], "candidates": [{"candidate": "x = 1\n"}, {"candidate": 5}]}
     answer = client.post("/v1/groups", body)
