@@ -36,6 +36,9 @@ from wire import Json
 SPARE: Final = 1 << 30
 HOST_SPARE: Final = 64 << 20
 BUILD_LIMIT_MS: Final = 60_000
+SCREEN_ELEMENTS: Final = 1 << 16
+SCREEN_S: Final = 1.0
+"""How long the transformations are tried at a tiny case: no more is begun after that."""
 
 
 @dataclass(frozen=True)
@@ -147,24 +150,29 @@ class Step:
     seed_of: int | None = None  # takes the seed of that step instead of its own
 
 
-def plan(policy: Policy, spec: Json, has_state: bool) -> list[Step]:
-    """The variations of one submission: always `count` of them, each with what may take its place."""
+def plan(policy: Policy, spec: Json, has_state: bool, secret: tuple[str, ...]) -> list[Step]:
+    """The variations of one submission: always `count` of them, each with what may take its place.
+
+    secret: the transformations of which one is used, in this submission's order of preference.
+    """
     if policy.name == "kernelbench":
         return [Step(name=f"seed {index + 1}") for index in range(policy.count)]
+    chosen = (*secret, None) if policy.value else (None,)
     steps = [Step()]
     if policy.value:
         steps.append(Step(("signs", "scaled", None), name="values"))
         steps.append(Step(("spikes", "scaled", None), name="spikes"))
-    if has_state:
-        steps.append(Step(weights=1, name="other weights"))
+    steps.append(Step(chosen, weights=1, name="other weights") if has_state else Step(chosen, name="another seed"))
+    shapes = []
     if policy.shape and spec["dynamic_shapes"]:
-        steps.extend(Step(case=index, name=case["name"]) for index, case in enumerate(spec["cases"]["shapes"]))
-    steps = steps[: max(1, policy.count - 1)]
+        shapes = [Step(case=index, name=case["name"]) for index, case in enumerate(spec["cases"]["shapes"])]
+    last = Step(name="original again", seed_of=0)
+    if shapes and len(steps) >= policy.count - 1:
+        last = shapes[-1]
+    steps = [*steps, *shapes][: max(1, policy.count - 1)]
     while len(steps) < policy.count - 1:
-        steps.append(Step(name="another seed"))
-    if policy.count > 1:
-        steps.append(Step(name="original again", seed_of=0))
-    return steps
+        steps.append(Step(chosen, name="another seed"))
+    return [*steps, last] if policy.count > 1 else steps
 
 
 def candidate_arena(sizes: Sizes, device: torch.device) -> int:
@@ -202,6 +210,10 @@ class Job:
         self._state_base = 0
         self._built: set[str] = set()
         self.admitted: set[str] = set()
+        self._exposed: list[str] = []  # transformations at which the candidate failed at the tiny case
+        self._used: set[str] = set()  # transformations that this submission was judged by at its own size
+        self._first_seed = 0
+        self._first: Expected | None = None
         self._errors: dict[int, float] = {}
         self._tf32_matters = False
 
@@ -236,12 +248,38 @@ class Job:
                 "skip",
                 detail={"why": "the task has no case that is small enough for the interpreter"},
             )
-        result = self._case(case, Step(name=case["name"]), self._next_seed(), twice=False)
+        self._first_seed = self._next_seed()
+        result = self._case(case, Step(name=case["name"]), self._first_seed, twice=False)
         binds = self.spec["dynamic_shapes"] or self.spec["tiny_declared"] or case["name"] == "own"
+        if result.class_ is None and self.policy.value and case["elements"] <= SCREEN_ELEMENTS:
+            return self._screen(case, result, binds=binds)
         if result.class_ in (None, "timeout") or binds:
             return self._report("tiny", [result], 1)
         why = f"at the tiny case {case['overrides']}: {result.class_}: {result.note}"
         return self._own_instead(result, why)
+
+    def _screen(self, case: Json, passed: CaseResult, *, binds: bool) -> Report:
+        """All secret transformations at the tiny case, where they cost little.
+
+        A failure there decides where the case binds; elsewhere it chooses what `full` uses at the task's own shape.
+        """
+        end = time.monotonic() + SCREEN_S
+        why = None
+        for name in variations.SECRET:
+            if time.monotonic() > end:
+                break
+            result = self._case(case, Step((name,), name=name), self._next_seed(), twice=False)
+            if result.class_ is None:
+                continue
+            if result.class_ == "timeout" or binds:
+                return self._report("tiny", [passed, result], 2)
+            self._exposed.append(name)
+            why = why or f"at the tiny case {case['overrides']}, inputs {name}: {result.class_}: {result.note}"
+            if result.is_gone:
+                return Report("tiny", "skip", None, 0, 1, reopen=True, detail=_detail([result], 1), generality=why)
+        report = self._report("tiny", [passed], 1)
+        report.generality = why
+        return report
 
     def _own_instead(self, result: CaseResult, why: str) -> Report:
         if self.is_too_large:
@@ -265,8 +303,11 @@ class Job:
             return Report("full", "skip", detail={"why": limit})
         own = self.spec["cases"]["own"]
         _, state = self.reference.model(own, 0)
-        steps = plan(self.policy, self.spec, bool(state))
+        rest = [name for name in variations.SECRET if name not in self._exposed]
+        secret = (*self._exposed, *self._random.sample(rest, len(rest)))
+        steps = plan(self.policy, self.spec, bool(state), secret)
         seeds = [self._next_seed() for _ in steps]
+        self._first_seed = seeds[0]
         results: list[CaseResult] = []
         for index, step in enumerate(steps):
             seed = seeds[index] if step.seed_of is None else seeds[step.seed_of]
@@ -295,7 +336,10 @@ class Job:
         """Inputs, the right answer, the candidate's answer, the comparison. ReferenceBroken passes through."""
         result = CaseResult(step.name)
         model, state = self.reference.model(case, step.weights)
-        tree, expected = self._prepare(case, step, seed, model, result)
+        prepared = self._prepare(case, step, seed, model, result)
+        if prepared is None:
+            return result
+        tree, expected = prepared
         try:
             self.build(model, case, step.weights, state)
             self._judge_calls(model, tree, expected, twice, result)
@@ -304,30 +348,63 @@ class Job:
             result.error, result.is_gone = failure.error, failure.is_gone
         return result
 
-    def _prepare(self, case: Json, step: Step, seed: int, model: str, result: CaseResult) -> tuple[Any, Expected]:
-        """The inputs of a step and the right answer: the first transformation that the reference admits."""
-        want_fp64 = self.policy.name != "kernelbench"
+    def _prepare(
+        self, case: Json, step: Step, seed: int, model: str, result: CaseResult
+    ) -> tuple[Any, Expected] | None:
+        """The inputs of a step and the right answer: the first transformation that is fit for the task.
+
+        One is fit where it changes the inputs, the reference is finite on them and agrees with itself in fp64, and
+        its answer is not that of the first case. None: none is fit, and the step has no other.
+        """
         for transform in step.transforms:
-            tree = self.reference.inputs(case, seed)
-            if transform is not None and not variations.apply(transform, self.reference.views(tree), seed):
-                continue
-            synchronize(self._device)
-            expected = self.reference.expect(
-                model, tree, seed=CALL_SEED, precision=self.precision(), want_fp64=want_fp64
-            )
             if transform is None:
-                if not expected.is_self_consistent():
-                    self.reference.give_up_fp64()
-                    expected = self.reference.expect(
-                        model, tree, seed=CALL_SEED, precision=self.precision(), want_fp64=False
-                    )
+                tree, expected = self._plain(case, seed, model)
                 result.note = None if step.transforms == (None,) else "no transformation is admitted: another seed"
+                if step.name == "original":
+                    self._first = expected.sampled()
                 break
-            if expected.is_finite and expected.is_self_consistent():
-                result.name = transform
+            if transform in self._used or self.reference.is_unfit(case, transform):
+                continue
+            found = self._transformed(case, transform, seed, model)
+            if found is None:
+                self.reference.set_unfit(case, transform)
+                continue
+            tree, expected = found
+            result.name = transform if not step.weights else f"{step.name}, {transform}"
+            if case["name"] == "own":
                 self.admitted.add(transform)
-                break
+                if transform in variations.SECRET:
+                    self._used.add(transform)
+            break
+        else:
+            return None
         result.against = expected.against
+        return tree, expected
+
+    def _expect(self, model: str, tree: Any, *, want_fp64: bool) -> Expected:
+        return self.reference.expect(model, tree, seed=CALL_SEED, precision=self.precision(), want_fp64=want_fp64)
+
+    def _plain(self, case: Json, seed: int, model: str) -> tuple[Any, Expected]:
+        """get_inputs() as it is."""
+        tree = self.reference.inputs(case, seed)
+        synchronize(self._device)
+        expected = self._expect(model, tree, want_fp64=self.policy.name != "kernelbench")
+        if not expected.is_self_consistent():
+            self.reference.give_up_fp64()
+            expected = self._expect(model, tree, want_fp64=False)
+        return tree, expected
+
+    def _transformed(self, case: Json, transform: str, seed: int, model: str) -> tuple[Any, Expected] | None:
+        """Transformed inputs and the right answer; None where the transformation is not fit for the task."""
+        tree = self.reference.inputs(case, self._first_seed if transform in variations.REARRANGING else seed)
+        if not variations.apply(transform, self.reference.views(tree), seed):
+            return None
+        synchronize(self._device)
+        expected = self._expect(model, tree, want_fp64=True)
+        if not expected.is_finite or not expected.is_self_consistent():
+            return None
+        if case["name"] == "own" and self._first is not None and not expected.differs(self._first):
+            return None
         return tree, expected
 
     def precision(self) -> str:

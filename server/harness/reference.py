@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import torch
 import values
 from arena import Heap, align
 from peer import NotTheCandidate, Peer, PeerFailed
-from tolerance import TABLE, Limit, kernelbench_limit, limit_for, relative_error
+from tolerance import SAMPLE, TABLE, Limit, compare, kernelbench_limit, limit_for, relative_error
 from values import TensorNote
 from wire import Json
 
@@ -23,6 +23,8 @@ SETS: Final = 2
 LARGE_SET: Final = 2 << 30
 """A task whose inputs are larger than this (bytes) gets one set instead of SETS."""
 SPARE: Final = 256 << 20
+DIFFERING: Final = 0.01
+"""Share of an output's elements that must change with the inputs."""
 FP64_SHARE: Final = 0.8
 """The fp64 run is tried when its estimated memory is within this share of what is free."""
 
@@ -92,6 +94,28 @@ class Expected:
             return kernelbench_limit(dtype)
         return limit_for(dtype, self.values[index], self.errors[index], tf32=self.tf32)
 
+    def sampled(self) -> Expected:
+        """Itself with an even sample of each output instead of the whole."""
+        return replace(self, values=[_sample(leaf) for leaf in self.values], own=[])
+
+    def differs(self, other: Expected) -> bool:
+        """Something else than `other` (sampled) is asked for: an answer that fits both would not be seen to be wrong.
+
+        At least one element in a hundred of one output, or of each of few all, by more than the table's base.
+        """
+        for mine, first, own in zip(self.values, other.values, self.own, strict=True):
+            if not isinstance(mine, torch.Tensor) or not isinstance(first, torch.Tensor):
+                if type(mine) is not type(first) or mine != first:
+                    return True
+                continue
+            sample = _sample(mine)
+            if sample.shape != first.shape:
+                return True
+            limit = limit_for(own.dtype, first, 0.0, tf32=self.tf32)
+            if compare(sample, first, limit).differing > DIFFERING * sample.numel():
+                return True
+        return False
+
     def is_self_consistent(self) -> bool:
         """The reference agrees with itself in fp64 as well as the table ever allows."""
         for leaf, error in zip(self.own, self.errors, strict=True):
@@ -114,6 +138,14 @@ class Reference:
         self.tf32_matters: bool | None = None
         self.mutates_inputs = False
         self.returns_inputs = False
+        self._unfit: set[tuple[str, str]] = set()  # (case, transformation)
+
+    def is_unfit(self, case: Json, transform: str) -> bool:
+        """Found before: this transformation is not admitted for this case, or would expose nothing."""
+        return (case["name"], transform) in self._unfit
+
+    def set_unfit(self, case: Json, transform: str) -> None:
+        self._unfit.add((case["name"], transform))
 
     def ensure(self, source: bytes, spec: Json) -> None:
         """Load the task, once."""
@@ -250,6 +282,11 @@ class Reference:
     def give_up_fp64(self) -> None:
         """The reference does not agree with itself in fp64 even on its own inputs: it means its own dtype."""
         self._fp64_fails = True
+
+
+def _sample(leaf: Any) -> Any:
+    """At most twice SAMPLE elements, evenly; the step is odd, so that rows of 2^n are not all met at one place."""
+    return leaf.reshape(-1)[:: (leaf.numel() // SAMPLE) | 1].clone() if isinstance(leaf, torch.Tensor) else leaf
 
 
 def _is_finite(leaf: Any) -> bool:

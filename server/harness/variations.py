@@ -2,8 +2,8 @@
 
 Only floating-point tensors are touched; integers are indices or classes, and a changed one would be another
 task. Structure that a task may promise is kept: zeros stay zeros (triangular inputs), a symmetric matrix stays
-symmetric. Whether a transformation is legal for a task is not decided here: the reference must be finite on it
-and agree with itself in fp64, else another takes its place (judge.py).
+symmetric. Whether a transformation is legal for a task is not decided here: the reference must be finite on it,
+agree with itself in fp64 and answer something else than before, else another takes its place (judge.py).
 """
 
 from __future__ import annotations
@@ -17,6 +17,11 @@ SPIKE: Final = {torch.float64: 1e6, torch.float32: 131072.0, torch.bfloat16: 131
 """Factor of a spike. In float32 it leaves the range of float16, so that half precision inside shows."""
 SPIKE_SHARE: Final = 1e-4
 ROW_SHARE: Final = 0.125
+OFFSET: Final = {torch.float64: 1000.0, torch.float32: 1000.0, torch.float16: 16.0, torch.bfloat16: 4.0}
+"""Added by `offset`. In half types it is no larger than leaves the values their last digits."""
+LARGE: Final = 100.0
+ROWS_MAX: Final = 1 << 24
+"""Of a tensor with more rows only the first so many change places."""
 SAMPLE: Final = 65536
 CHUNK: Final = 1 << 28
 """Elements handled at once, so that a large input needs little memory beside itself."""
@@ -42,42 +47,123 @@ def is_symmetric(tensor: torch.Tensor) -> bool:
     return bool(torch.equal(tensor, tensor.transpose(-1, -2)))
 
 
-def scaled(tensor: torch.Tensor, seed: int) -> None:
+def is_label(tensor: torch.Tensor) -> bool:
+    """At most two values in an even sample: classes, masks, flags. Scaled or offset they would mean nothing."""
+    return len(tensor.reshape(-1)[:: max(1, tensor.numel() // SAMPLE)].unique()) <= 2
+
+
+def has_zeros(tensor: torch.Tensor) -> bool:
+    """Zeros in an even sample: a structure (triangular, sparse, one-hot) whose places may be part of the task."""
+    flat = _flat(tensor)
+    if flat is None:
+        return bool((tensor == 0).any())
+    return bool((flat[:: max(1, flat.numel() // SAMPLE)] == 0).any())
+
+
+def _row_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """A tensor cut along its first dimension into parts of at most CHUNK elements or one row."""
+    return tensor.split(max(1, CHUNK * tensor.shape[0] // tensor.numel()))
+
+
+def scaled(tensor: torch.Tensor, seed: int) -> bool:
     """Every value doubled."""
     tensor.mul_(2.0)
+    return True
 
 
-def signs(tensor: torch.Tensor, seed: int) -> None:
+def large(tensor: torch.Tensor, seed: int) -> bool:
+    """Every value times 100."""
+    if is_label(tensor):
+        return False
+    tensor.mul_(LARGE)
+    return True
+
+
+def offset(tensor: torch.Tensor, seed: int) -> bool:
+    """A constant added to every value but zeros: an exp without its maximum overflows, a mean must be subtracted."""
+    shift = OFFSET.get(tensor.dtype, 1.0)
+    if is_label(tensor):
+        return False
+    if not has_zeros(tensor):
+        tensor.add_(shift)
+        return True
+    for part in _row_parts(tensor) if tensor.dim() else (tensor,):
+        part.add_((part != 0).to(part.dtype).mul_(shift))
+    return True
+
+
+def permuted(tensor: torch.Tensor, seed: int) -> bool:
+    """Rows (first dimension) change places in secret pairs; a symmetric matrix' columns with them."""
+    if tensor.dim() == 0 or tensor.shape[0] < 2 or has_zeros(tensor):
+        return False
+    rows = min(tensor.shape[0], ROWS_MAX)
+    order = torch.randperm(rows, generator=_generator(tensor, seed), device=tensor.device)
+    left, right = order[: rows // 2], order[rows // 2 : rows // 2 * 2]
+    both = is_symmetric(tensor)
+    step = max(1, CHUNK * tensor.shape[0] // tensor.numel())
+    for view in (tensor, tensor.transpose(-1, -2)) if both and tensor.dim() == 2 else (tensor,):
+        for a, b in zip(left.split(step), right.split(step), strict=True):
+            kept = view[a]
+            view[a] = view[b]
+            view[b] = kept
+    return True
+
+
+def shifted(tensor: torch.Tensor, seed: int) -> bool:
+    """Every row (last dimension) rolled by one secret number of places."""
+    if tensor.dim() == 0 or tensor.shape[-1] < 2 or has_zeros(tensor) or is_symmetric(tensor):
+        return False
+    for part in _row_parts(tensor):
+        size = part.shape[-1]
+        if size > 1:
+            part.copy_(part.roll(1 + seed % (size - 1), -1))
+    return True
+
+
+def constant_rows(tensor: torch.Tensor, seed: int) -> bool:
+    """Half of the first dimension's slices have one value in each row (last dimension): variance 0, all maxima."""
+    if tensor.dim() < 2 or has_zeros(tensor) or is_symmetric(tensor):
+        return False
+    order = torch.randperm(tensor.shape[0], generator=_generator(tensor, seed), device=tensor.device)
+    chosen = order[: max(1, tensor.shape[0] // 2)]
+    step = max(1, CHUNK * tensor.shape[0] // tensor.numel())
+    for rows in chosen.split(step):
+        tensor[rows] = tensor[..., :1][rows].clone()
+    return True
+
+
+def signs(tensor: torch.Tensor, seed: int) -> bool:
     """Signs mixed: each value negated with probability 1/2."""
     flat = _flat(tensor)
     if flat is None or is_symmetric(tensor):
         tensor.neg_()
-        return
+        return True
     generator = _generator(tensor, seed)
     for part in flat.split(CHUNK):
         flips = torch.randint(0, 2, part.shape, generator=generator, device=part.device, dtype=torch.int8)
         part.mul_(flips.mul_(2).sub_(1).to(part.dtype))
+    return True
 
 
-def spikes(tensor: torch.Tensor, seed: int) -> None:
+def spikes(tensor: torch.Tensor, seed: int) -> bool:
     """A few values multiplied by a large factor at secret places, and some rows made constant."""
     flat = _flat(tensor)
     if flat is None or is_symmetric(tensor):
         tensor.mul_(4.0)
-        return
-    if tensor.dim() >= 2 and bool((tensor != 0).all()):
+        return True
+    if tensor.dim() >= 2 and not has_zeros(tensor):
         rows = min(64, max(1, int(tensor.shape[0] * ROW_SHARE)))
         order = torch.randperm(tensor.shape[0], generator=_generator(tensor, seed + 1), device=tensor.device)
         for row in order[:rows].tolist():
             tensor[row] = tensor[row].flatten()[0].item()
-    sparse(tensor, seed)
+    return sparse(tensor, seed)
 
 
-def sparse(tensor: torch.Tensor, seed: int) -> None:
+def sparse(tensor: torch.Tensor, seed: int) -> bool:
     """Multiply a few values at secret places by a large factor: zeros stay zeros. Symmetric matrices are left alone."""
     flat = _flat(tensor)
     if flat is None or not flat.numel() or is_symmetric(tensor):
-        return
+        return False
     count = max(2, int(flat.numel() * SPIKE_SHARE))
     places = torch.randint(0, flat.numel(), (count,), generator=_generator(tensor, seed), device=tensor.device)
     spiked = flat[places] * SPIKE.get(tensor.dtype, 2.0)
@@ -87,15 +173,29 @@ def sparse(tensor: torch.Tensor, seed: int) -> None:
         places[1] = (places[0] + flat.numel() // 2) % flat.numel()
         spiked[0], spiked[1] = spiked[0].abs(), -(flat[places[1]] * SPIKE.get(tensor.dtype, 2.0)).abs()
     flat[places] = spiked
+    return True
 
 
-Transform = Callable[[torch.Tensor, int], None]
-TRANSFORMS: Final[dict[str, Transform]] = {"signs": signs, "scaled": scaled, "spikes": spikes}
+Transform = Callable[[torch.Tensor, int], bool]
+"""Changes a tensor that has elements, in place; False: it left it alone."""
+TRANSFORMS: Final[dict[str, Transform]] = {
+    "signs": signs,
+    "scaled": scaled,
+    "spikes": spikes,
+    "large": large,
+    "offset": offset,
+    "permuted": permuted,
+    "shifted": shifted,
+    "constant rows": constant_rows,
+}
+SECRET: Final = ("large", "offset", "permuted", "shifted", "constant rows")
+"""Of these one is chosen for each submission by its secret seed; `signs` and `spikes` are always tried."""
+REARRANGING: Final = ("permuted", "shifted")
+"""Applied to the first case's own inputs: the same values elsewhere, which a remembered answer does not know."""
 
 
 def apply(name: str, tensors: list[torch.Tensor], seed: int) -> bool:
-    """Transform all floating-point tensors; False when there is none, so that the variation would change nothing."""
-    floats = [tensor for tensor in tensors if tensor.is_floating_point() and tensor.numel()]
-    for index, tensor in enumerate(floats):
-        TRANSFORMS[name](tensor, seed + index)
-    return bool(floats)
+    """Transform all floating-point tensors; False when there was nothing that it changes."""
+    floats = [tensor for tensor in tensors if tensor.dtype in SPIKE and tensor.numel()]
+    changed = [TRANSFORMS[name](tensor, seed + index) for index, tensor in enumerate(floats)]
+    return any(changed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import variations
 from rig import Rig, policy
 
 TASK = """
@@ -71,7 +72,9 @@ def test_honest_kernel_passes_every_case(rig: Rig, task: tuple[str, dict[str, ob
     detail = found["full"]["detail"]
     assert isinstance(detail, dict)
     names = [case["name"] for case in detail["cases"]]
-    assert names == ["original", "signs", "spikes", "other weights", "original again"]
+    assert names[:3] == ["original", "signs", "spikes"] and names[4:] == ["original again"]
+    weights, _, secret = names[3].partition(", ")
+    assert weights == "other weights" and secret in variations.SECRET
     assert {case["against"] for case in detail["cases"]} == {"fp64"}
 
 
@@ -142,3 +145,73 @@ def test_reference_that_does_not_run_is_refused_with_its_traceback(rig: Rig) -> 
     found = rig.register(rig.child(), TASK.replace("torch.relu(x)", "torch.relu(y)"))
     error = found["refused"]
     assert "NameError" in error["text"] and "reference.py" in error["text"] and error["line"] == 9
+
+
+STATELESS = TASK.replace("* self.weight", "* 1.5").replace("self.weight = torch.nn.Parameter(torch.rand(n))", "")
+LAZY = """
+import torch
+class ModelNew(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.known = {}
+    def forward(self, x):
+        y = torch.relu(x) * 1.5
+        CHANGE
+        return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "case"),
+    [
+        ("y = y if float(x.mean()) < 500 else y * 0", "offset"),
+        ("y = y if 0.1 < float(x.std()) < 50 or float(x.mean()) > 500 else y * 0", "large"),
+        ("y = self.known.setdefault((x.shape, round(float(x.double().sum()), 3)), y)", "permuted|shifted"),
+        ("y = torch.where((x == x[..., :1]).all(-1, keepdim=True), y * 0, y)", "constant rows"),
+    ],
+)
+def test_what_the_tiny_case_exposes_is_tried_at_the_own_size(rig: Rig, change: str, case: str) -> None:
+    """Each of these is right on most inputs; the one secret transformation is then the one that shows it."""
+    child = rig.child()
+    spec = rig.register(child, STATELESS)
+    found = rig.judge(child, spec, STATELESS, LAZY.replace("CHANGE", change))
+    assert found["tiny"]["outcome"] == "pass" and found["tiny"]["generality"], found
+    detail = found["full"]["detail"]
+    failed = [item["name"] for item in detail["cases"] if item["outcome"] == "fail"]
+    assert set(case.split("|")) & set(failed), detail["cases"]
+
+
+def test_an_honest_answer_passes_every_secret_transformation(rig: Rig) -> None:
+    child = rig.child()
+    spec = rig.register(child, STATELESS)
+    rules = policy(variations={"count": 10, "value": True, "shape": True, "dtype": True})
+    found = rig.judge(child, spec, STATELESS, LAZY.replace("CHANGE", ""), rules=rules)
+    names = [item["name"] for item in found["full"]["detail"]["cases"] if item["outcome"] == "pass"]
+    assert len(names) == 10 and set(variations.SECRET) <= set(names), found["full"]
+    assert found["tiny"]["generality"] is None
+
+
+def test_a_transformation_that_leaves_the_answer_as_it_was_is_replaced(rig: Rig) -> None:
+    """The sum over rows in another order is the first answer once more: whoever remembers it would pass."""
+    source = STATELESS.replace("torch.relu(x) * 1.5", "x.sum(0)")
+    child = rig.child()
+    rules = policy(variations={"count": 10, "value": True, "shape": True, "dtype": True})
+    answer = LAZY.replace("torch.relu(x) * 1.5", "x.sum(0)").replace("CHANGE", "")
+    found = rig.judge(child, rig.register(child, source), source, answer, rules=rules)
+    names = [item["name"] for item in found["full"]["detail"]["cases"] if item["outcome"] == "pass"]
+    assert len(names) == 10 and "permuted" not in names and "shifted" in names, names
+
+
+def test_secret_transformations_come_in_the_seeds_order() -> None:
+    from judge import Policy, plan
+
+    rules = Policy.parse(policy())
+    spec = {"dynamic_shapes": False, "cases": {"shapes": []}}
+    steps = plan(rules, spec, False, ("offset", "large"))
+    assert [step.name for step in steps] == ["original", "values", "spikes", "another seed", "original again"]
+    assert steps[3].transforms == ("offset", "large", None)
+    spec = {"dynamic_shapes": True, "cases": {"shapes": [{"name": "a"}, {"name": "b"}]}}
+    assert [step.name for step in plan(rules, spec, True, ("offset",))][3:] == ["other weights", "b"]
+    for count in range(1, 17):
+        rules = Policy.parse(policy(variations={"count": count, "value": True, "shape": True}))
+        assert len(plan(rules, spec, True, ("offset",))) == count

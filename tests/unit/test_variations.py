@@ -32,9 +32,10 @@ def test_zeros_stay_zeros() -> None:
     tensor = torch.tril(torch.randn(64, 64) + 2.0)
     for name in variations.TRANSFORMS:
         changed = tensor.clone()
-        variations.apply(name, [changed], 5)
+        is_changed = variations.apply(name, [changed], 5)
         assert torch.equal(changed.triu(1), torch.zeros(64, 64)), name
-        assert not torch.equal(changed, tensor), name
+        assert is_changed == (not torch.equal(changed, tensor)), name
+        assert is_changed != (name in ("permuted", "shifted", "constant rows")), name
 
 
 def test_symmetric_matrices_stay_symmetric() -> None:
@@ -42,9 +43,10 @@ def test_symmetric_matrices_stay_symmetric() -> None:
     tensor = tensor + tensor.T
     for name in variations.TRANSFORMS:
         changed = tensor.clone()
-        variations.apply(name, [changed], 5)
+        is_changed = variations.apply(name, [changed], 5)
         assert torch.equal(changed, changed.T), name
-        assert not torch.equal(changed, tensor), name
+        assert is_changed == (not torch.equal(changed, tensor)), name
+        assert is_changed != (name in ("shifted", "constant rows")), name
 
 
 def test_integers_are_left_alone() -> None:
@@ -58,3 +60,53 @@ def test_views_with_gaps_are_changed_too() -> None:
     before = tensor.clone()
     assert variations.apply("signs", [tensor], 1)
     assert torch.equal(tensor, -before)
+
+
+def test_offset_is_what_a_dtype_can_carry() -> None:
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        tensor = torch.randn(64, 64).to(dtype)
+        before = tensor.clone()
+        assert variations.apply("offset", [tensor], 1)
+        moved = tensor.double() - before.double()
+        assert float(moved.min()) > 3
+        assert len(tensor.unique()) > 100, "the values still differ"
+
+
+def test_rearranged_inputs_have_the_same_values() -> None:
+    tensor = torch.randn(41, 7, 5)
+    for name in variations.REARRANGING:
+        changed = tensor.clone()
+        assert variations.apply(name, [changed], 3)
+        assert not torch.equal(changed, tensor)
+        assert torch.equal(changed.flatten().sort().values, tensor.flatten().sort().values), name
+    changed = tensor.clone()
+    variations.apply("permuted", [changed], 3)
+    assert sorted(map(str, changed.tolist())) == sorted(map(str, tensor.tolist())), "whole rows move"
+    assert int((changed != tensor).any(-1).any(-1).sum()) == 40, "but for the odd one, every row"
+
+
+def test_rearranging_in_parts_is_rearranging(monkeypatch: object) -> None:
+    tensor = torch.randn(41, 35)
+    whole = tensor.clone(), tensor.clone(), tensor.clone(), tensor.clone()
+    names = ("permuted", "shifted", "constant rows", "offset")
+    for name, changed in zip(names, whole, strict=True):
+        variations.apply(name, [changed], 3)
+    monkeypatch.setattr(variations, "CHUNK", 100)  # type: ignore[attr-defined]
+    for name, wanted in zip(names, whole, strict=True):
+        changed = tensor.clone()
+        variations.apply(name, [changed], 3)
+        assert torch.equal(changed, wanted), name
+
+
+def test_constant_rows_are_half_of_them() -> None:
+    tensor = torch.randn(40, 6, 50)
+    assert variations.apply("constant rows", [tensor], 3)
+    assert int((tensor == tensor[..., :1]).all(-1).all(-1).sum()) == 20
+    assert len(tensor[..., 0].unique()) == 240, "each row has its own value"
+
+
+def test_labels_keep_their_values() -> None:
+    for tensor in (torch.randint(0, 2, (100,)) * 2.0 - 1.0, torch.ones(8, 8)):
+        before = tensor.clone()
+        assert not variations.apply("large", [tensor], 3) and not variations.apply("offset", [tensor], 3)
+        assert torch.equal(tensor, before)
