@@ -789,6 +789,7 @@ report_cb(void *arg, const struct lane_report *r)
         const char *text = json_string_value(json_object_get(r->error, "text"));
         log_warn(s->id, "the reference failed: %s", text ? text : "no reason given");
         j->is_reference_lost = true;
+        snprintf(j->reference_error, sizeof(j->reference_error), "%s", text ? text : "no reason given");
         lane_close(j->lane);
         return;
     }
@@ -852,7 +853,7 @@ closed_cb(void *arg, const struct lane_closing *c)
         submission_conclude(s, EVENT_FINISH);
     } else if (!is_stopped(s)) {
         if (j->is_reference_lost)
-            lose(s, false, "the task's reference failed");
+            lose(s, false, j->reference_error);
         else
             lose(s, c->is_lost, c->is_lost ? c->why : "the lane let go of it");
     }

@@ -78,6 +78,7 @@ struct judgement {
     struct lane *lane;
     bool is_finishing; /* the verdict is clear, the lane still has to let go */
     bool is_reference_lost;
+    char reference_error[512]; /* what the reference said when it was lost */
     struct buffer log;
     int64_t log_lost;
 };

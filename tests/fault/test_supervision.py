@@ -98,6 +98,14 @@ def test_worth_of_a_measured_one(shared: service.Daemon) -> None:
     assert verdict["components"]["peak_mem_ratio"] == 2.0
 
 
+def test_failing_reference_is_told_with_its_words(shared: service.Daemon) -> None:
+    """Nobody but the task is to blame: no reward, and what the reference said."""
+    verdict = shared.client.judge(body("full=reference"), LIMIT_S)
+    assert (verdict["class"], verdict["stage"], verdict["reward"]) == ("infra", "full", None), verdict
+    assert "as the script says" in verdict["feedback"]["text"], verdict["feedback"]
+    honest(shared.client)
+
+
 @pytest.mark.parametrize("script", ["compile=kill_zygote", "tiny=kill_referee", "open=kill_referee"])
 def test_worker_taken_down_each_time(start_scripted: service.StartDaemon, script: str) -> None:
     """A submission that takes its worker down each time ends as crash, and the worker is there for the next."""

@@ -152,6 +152,8 @@ class Referee:
             step = child.do(stage, job.source) if child is not None else "fail:crash"
         except Gone:
             step = "fail:crash"
+        if step == "reference":
+            stage, step = "reference", "fail:infra"
         self.report(name, stage, step)
 
     def report(self, job: str, stage: str, step: str) -> None:
