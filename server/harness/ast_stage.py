@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import static_rules
 import wire
+from names import Imports, dotted
 
 POLICIES: Final = ("strict", "hybrid", "kernelbench")
 KERNEL_POLICIES: Final = ("strict", "hybrid")
@@ -26,39 +28,6 @@ LOADS: Final = re.compile(r"load|gather|atomic_|inline_asm|async_copy|descriptor
 STORES: Final = re.compile(r"store|scatter|atomic_|inline_asm|descriptor_store")
 INDIRECT_CALLS: Final = frozenset({"getattr", "globals", "locals", "vars", "eval", "exec", "compile", "__import__"})
 INDIRECT_ATTRIBUTES: Final = frozenset({"__dict__", "import_module", "methodcaller", "attrgetter", "__subclasses__"})
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One thing that no honest kernel does. Few and certain: what honest code may hit is checked at run time."""
-
-    kind: str
-    """import: a module, or what is in it; call: a dotted name that is called; path: what open() is given."""
-    name: str
-    why: str
-    policies: tuple[str, ...] = POLICIES
-
-
-RULES: Final = (
-    Rule("import", "ctypes", "calls native code past every check"),
-    Rule("import", "cffi", "calls native code past every check"),
-    Rule("import", "subprocess", "starts other programs"),
-    Rule("import", "multiprocessing", "starts other processes"),
-    Rule("import", "socket", "talks to other processes"),
-    Rule("call", "os.fork", "starts other processes"),
-    Rule("call", "os.forkpty", "starts other processes"),
-    Rule("call", "os.system", "starts other programs"),
-    Rule("call", "os.popen", "starts other programs"),
-    *(
-        Rule("call", f"os.{name}", "starts other programs")
-        for name in (
-            "execl", "execle", "execlp", "execlpe", "execv", "execve", "execvp", "execvpe",
-            "spawnl", "spawnle", "spawnlp", "spawnlpe", "spawnv", "spawnve", "spawnvp", "spawnvpe",
-            "posix_spawn", "posix_spawnp",
-        )
-    ),
-    Rule("path", "/proc/self/mem", "changes the process's memory past every check"),
-)  # fmt: skip
 
 
 class Refused(Exception):
@@ -112,17 +81,6 @@ def _syntax_text(error: SyntaxError, line: int | None) -> str:
 # --- names ---
 
 
-def dotted(node: ast.AST) -> str | None:
-    """ "a.b.c" for that expression, None for any other."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return None
-    return ".".join((node.id, *reversed(parts)))
-
-
 def module_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """The statements that run at import: those of the module, and inside its if, try, with, for and while."""
     pending = list(reversed(body))
@@ -148,37 +106,6 @@ def bound_names(statement: ast.stmt) -> Iterator[str]:
         for node in ast.walk(statement):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 yield node.id
-
-
-@dataclass
-class Imports:
-    """What imported names stand for: "t" -> "triton", "jit" -> "triton.jit"."""
-
-    names: dict[str, str] = field(default_factory=dict)
-    has_star: bool = False
-
-    @staticmethod
-    def of(tree: ast.Module) -> Imports:
-        found = Imports()
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    first = alias.name.partition(".")[0]
-                    found.names[alias.asname or first] = alias.name if alias.asname else first
-            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-                for alias in node.names:
-                    found.has_star = found.has_star or alias.name == "*"
-                    found.names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-        return found
-
-    def meaning(self, node: ast.AST) -> str | None:
-        """The dotted name with its first part as imported, None for what is no name."""
-        name = dotted(node)
-        if name is None:
-            return None
-        first, _, rest = name.partition(".")
-        first = self.names.get(first, first)
-        return f"{first}.{rest}" if rest else first
 
 
 # --- kernels ---
@@ -337,52 +264,17 @@ def reaches_kernel(program: Program, entry: str) -> bool | None:
     return None if indirect and working else False
 
 
-# --- the policy's list ---
-
-
-def broken_rule(program: Program, policy: str) -> tuple[Rule, int] | None:
-    """The first forbidden thing in the source's order, and its line."""
-    found: list[tuple[int, Rule]] = []
-    for node in ast.walk(program.tree):
-        found.extend((getattr(node, "lineno", 0), rule) for rule in RULES if _breaks(node, rule, program.imports))
-    allowed = [(line, rule) for line, rule in found if policy in rule.policies]
-    if not allowed:
-        return None
-    line, rule = min(allowed, key=lambda pair: pair[0])
-    return rule, line
-
-
-def _breaks(node: ast.AST, rule: Rule, imports: Imports) -> bool:
-    if rule.kind == "import":
-        return any(name.partition(".")[0] == rule.name for name in _imported(node))
-    if not isinstance(node, ast.Call):
-        return False
-    meaning = imports.meaning(node.func)
-    if rule.kind == "call":
-        return meaning == rule.name
-    is_open = meaning in ("open", "io.open", "os.open", "pathlib.Path")
-    return is_open and any(isinstance(item, ast.Constant) and item.value == rule.name for item in node.args)
-
-
-def _imported(node: ast.AST) -> tuple[str, ...]:
-    if isinstance(node, ast.Import):
-        return tuple(alias.name for alias in node.names)
-    if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-        return (node.module,)
-    return ()
-
-
 # --- the stage ---
 
 
 def check(program: Program, entry: str, policy: str) -> list[str]:
     """The flags of a candidate that passes; Refused where the policy forbids it."""
-    broken = broken_rule(program, policy)
-    if broken is not None:
-        rule, line = broken
-        what = {"import": "imports", "call": "calls", "path": "opens"}[rule.kind]
-        text = f"{wire.CANDIDATE_FILE}, line {line}: the code {what} {rule.name}, which {rule.why}"
-        raise Refused("policy", text, line, rule=f"{rule.kind} {rule.name}")
+    certain, flags = _found(program, policy)
+    if certain:
+        first = certain[0]
+        why = static_rules.BY_NAME[first.rule].why
+        text = f"{wire.CANDIDATE_FILE}, line {first.line}: {first.rule}: the code {first.what}, which {why}"
+        raise Refused("policy", text, first.line, rule=first.rule)
     names = {name for statement in module_level(program.tree.body) for name in bound_names(statement)}
     if entry not in names and not program.imports.has_star:
         text = f"{wire.CANDIDATE_FILE}: no class {entry!r} is defined at module level"
@@ -395,7 +287,14 @@ def check(program: Program, entry: str, policy: str) -> list[str]:
     reached = reaches_kernel(program, entry)
     if reached is False:
         raise Refused("policy", _unreached_text(program, entry), None, rule="kernel_reachable")
-    return ["reachability_unknown"] if reached is None else []
+    return [*flags, "reachability_unknown"] if reached is None else flags
+
+
+def _found(program: Program, policy: str) -> tuple[list[static_rules.Finding], list[str]]:
+    """The static rules' findings, and their flags; `kernelbench` has neither."""
+    if policy not in KERNEL_POLICIES:
+        return [], []
+    return static_rules.findings(program.tree, program.imports, program.kernels)
 
 
 def _unreached_text(program: Program, entry: str) -> str:

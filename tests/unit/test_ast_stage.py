@@ -143,7 +143,7 @@ def test_what_cannot_be_decided_passes_and_says_so() -> None:
     source = KERNEL + MODEL.replace("add_kernel[", "globals()['add_' + 'kernel'][")
     report = judge(source)
     assert report["outcome"] == "pass"
-    assert report["flags"] == ["reachability_unknown"]
+    assert report["flags"] == ["indirect", "reachability_unknown"]
 
 
 SYNTAX = {
@@ -182,13 +182,6 @@ REFUSED = {
     "entry_class": KERNEL + MODEL.replace("ModelNew", "Other"),
     "kernel_required": MODEL.replace("add_kernel[(1,)](x, o, x.numel(), B=64)", "o.copy_(x)"),
     "kernel_reachable": KERNEL + MODEL.replace("add_kernel[(1,)](x, o, x.numel(), B=64)", "o.copy_(x)"),
-    "import ctypes": KERNEL + "import ctypes\n" + MODEL,
-    "import subprocess": KERNEL + "from subprocess import run\n" + MODEL,
-    "import socket": KERNEL + "def f():\n    import socket as s\n" + MODEL,
-    "import multiprocessing": KERNEL + "import multiprocessing.shared_memory\n" + MODEL,
-    "call os.fork": KERNEL + "import os as o\no.fork()\n" + MODEL,
-    "call os.system": KERNEL + "from os import system\nsystem('true')\n" + MODEL,
-    "path /proc/self/mem": KERNEL + "open('/proc/self/mem', 'r+b')\n" + MODEL,
 }
 
 
@@ -199,10 +192,6 @@ def test_refused_by_the_rule(rule: str) -> None:
 
 def test_a_kernel_that_does_not_store_is_not_enough() -> None:
     assert outcome(KERNEL.replace("tl.store(", "max(") + MODEL) == ("policy", "kernel_reachable")
-
-
-def test_a_comment_or_string_is_no_import() -> None:
-    assert judge(KERNEL + "# import ctypes\ntext = 'import ctypes; os.system()'\n" + MODEL)["outcome"] == "pass"
 
 
 def test_kernelbench_asks_for_no_kernel_but_for_the_class() -> None:
