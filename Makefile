@@ -1,5 +1,5 @@
 # Sources are found by wildcard: put a file where it belongs and it is built.
-#   make demo | test | check | all | install | bundle | gpu-check | kernelbench | bench-NAME | fuzz
+#   make demo | test | check | all | install | bundle | gpu-check | kernelbench | bench-NAME | timing-report | fuzz
 # Variables: BUILD, CC, CFLAGS, LDFLAGS, PREFIX, DESTDIR, PYTHON, SANITIZE=address,undefined, WERROR=1, V=1
 VERSION := 0.1.0
 BUILD ?= build
@@ -54,7 +54,7 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 .SECONDARY:
 .SECONDEXPANSION:
 .PHONY: all harness tests setup setup-test demo test test-unit test-e2e check lint lint-c format tidy lint-python \
-	sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench bench \
+	sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench bench timing-report \
 	clean distclean dist libraries FORCE
 
 all: libraries $(programs) harness
@@ -244,6 +244,10 @@ $(out)/bench/%: $(out)/tests/bench/%.o $(out)/libserver.a $(out)/libcommon.a
 
 bench-%: all $(bench_programs)
 	$(with_env) '$(py)' tests/bench/$*.py $(ARGS)
+
+# The figures of docs/timing.md, from the raw data; ARGS=--write puts them into the page.
+timing-report: harness
+	$(with_env) '$(py)' tests/bench/timing_report.py $(ARGS)
 
 kernelbench: all
 	@test -n '$(DIR)' || { echo 'usage: make kernelbench DIR=checkout-of-KernelBench' >&2; exit 2; }
