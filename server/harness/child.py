@@ -22,6 +22,7 @@ import loading
 import native
 import torch
 import values
+import weights
 from arena import Arena, Heap, align
 from values import TensorNote
 from wire import (
@@ -265,9 +266,12 @@ class Child:
             args = values.decode(init["args"], arena.view)
             kwargs = values.decode(init["kwargs"], arena.view)
         seed = message.integer("seed", 0, 1 << 62)
+        is_varied = bool(message.body.get("vary"))
         torch.manual_seed(seed)
-        with self._device, self._judged():
+        with self._device, self._judged(), weights.varied() if is_varied else nullcontext():
             model = getattr(module, self._entry)(*args, **kwargs)
+        if is_varied:
+            weights.vary_rest(model)
         return model.to(self._device) if isinstance(model, torch.nn.Module) else model
 
     def _op_state(self, message: Message) -> None:

@@ -200,8 +200,12 @@ class Peer:
         overrides: Json,
         tell_state: bool,
         limit_ms: float,
+        vary: bool = False,
     ) -> list[Json]:
-        """Construct a model; the state's notes where asked for (they are only asked of a reference)."""
+        """Construct a model; the state's notes where asked for (they are only asked of a reference).
+
+        vary: parameters that the constructor makes constant get other values (weights.py).
+        """
         message = {
             "op": "build",
             "model": model,
@@ -209,6 +213,7 @@ class Peer:
             "init": init,
             "overrides": overrides,
             "tell_state": tell_state,
+            "vary": vary,
         }
         report = self.ask(message, "built", limit_ms)
         return _json_of(report, "state") if tell_state else _drop(report)

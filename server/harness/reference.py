@@ -14,7 +14,7 @@ from values import TensorNote
 from wire import Json
 
 WEIGHT_SEEDS: Final = (42, 1042)
-"""Public, as KernelBench's are. The second is the variation "weights"."""
+"""Public, as KernelBench's are. The second is for the case "other weights", where constant parameters vary, too."""
 CALL_SEED: Final = 42
 """Set before each call of both sides, for modules that draw numbers. Public: the inputs' seed never leaves the referee
 but to the reference."""
@@ -139,6 +139,7 @@ class Reference:
         self.mutates_inputs = False
         self.returns_inputs = False
         self._unfit: set[tuple[str, str]] = set()  # (case, transformation)
+        self.takes_other_weights: bool | None = None
 
     def is_unfit(self, case: Json, transform: str) -> bool:
         """Found before: this transformation is not admitted for this case, or would expose nothing."""
@@ -178,6 +179,7 @@ class Reference:
                     overrides=case["overrides"],
                     tell_state=True,
                     limit_ms=LIMIT_MS,
+                    vary=weights > 0,
                 )
             except PeerFailed as error:
                 raise ReferenceBroken(f"the reference could not be built: {error.error['text']}") from None

@@ -202,6 +202,50 @@ def test_a_transformation_that_leaves_the_answer_as_it_was_is_replaced(rig: Rig)
     assert len(names) == 10 and "permuted" not in names and "shifted" in names, names
 
 
+NORM = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(n)
+    def forward(self, x):
+        return self.norm(x)
+def get_inputs():
+    return [torch.randn(40, 300)]
+def get_init_inputs():
+    return [300]
+"""
+NORM_NEW = """
+import torch
+class ModelNew(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.gamma, self.beta = torch.nn.Parameter(torch.ones(n)), torch.nn.Parameter(torch.zeros(n))
+    def forward(self, x):
+        y = torch.nn.functional.layer_norm(x, x.shape[-1:])
+        return y * self.gamma + self.beta
+"""
+
+
+def test_parameters_that_begin_constant_are_not_left_out(rig: Rig) -> None:
+    child = rig.child()
+    spec = rig.register(child, NORM)
+    found = rig.judge(child, spec, NORM, NORM_NEW)
+    assert found["full"]["outcome"] == "pass", found
+    for change in (" * self.gamma", " + self.beta"):
+        found = rig.judge(child, spec, NORM, NORM_NEW.replace(change, ""))
+        failed = [item["name"] for item in found["full"]["detail"]["cases"] if item["outcome"] == "fail"]
+        assert len(failed) == 1 and failed[0].startswith("other weights"), found["full"]
+
+
+def test_weights_that_the_reference_cannot_do_with_are_not_used(rig: Rig) -> None:
+    source = NORM.replace("self.norm(x)", "self.norm(x) if float(self.norm.bias.sum()) == 0 else x / 0")
+    child = rig.child()
+    found = rig.judge(child, rig.register(child, source), source, NORM_NEW)
+    assert found["full"]["outcome"] == "pass" and found["full"]["detail"]["passed"] == 5, found
+    assert not any("weights" in item["name"] for item in found["full"]["detail"]["cases"])
+
+
 def test_secret_transformations_come_in_the_seeds_order() -> None:
     from judge import Policy, plan
 

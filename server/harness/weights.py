@@ -1,0 +1,88 @@
+"""Other weights: parameters that a constructor makes constant get values that differ from each other.
+
+Another seed changes what is drawn at random, but norms begin as ones and zeros whatever the seed: a kernel that
+leaves them out is right by luck. Here such a parameter becomes v * (1 + u / 4) + w / 4, u and w being public
+numbers in [0, 1) that depend on nothing but an element's index. So a candidate's parameter of another name, or of
+another shape with the same elements, gets what the reference's gets; nothing negative comes in where all was
+positive; and since it happens as soon as the parameter is made, what a constructor packs from it agrees with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import torch
+
+PERIOD: Final = 4096
+SHARE: Final = 0.25
+STATISTICS: Final = ("running_mean", "running_var")
+"""Buffers that are weights in eval mode."""
+_SEED: Final = 20
+_INITIALISERS: Final = ("ones_", "zeros_", "constant_")
+
+
+def vary(tensor: torch.Tensor) -> bool:
+    """Give a constant floating-point tensor its other values, in place; False: it is not constant, and left alone."""
+    if not tensor.is_floating_point() or tensor.is_meta or not tensor.numel():
+        return False
+    if not torch.ops.aten.is_non_overlapping_and_dense(tensor):
+        return False
+    tensor = tensor.detach()
+    if not bool((tensor == tensor.reshape(-1)[0]).all()):
+        return False
+    numbers = torch.rand(2, PERIOD, generator=torch.Generator("cpu").manual_seed(_SEED), device="cpu")
+    repeats = -(-tensor.numel() // PERIOD)
+    factor, summand = (
+        (SHARE * row).to(tensor.device).repeat(repeats)[: tensor.numel()].reshape(tensor.shape).to(tensor.dtype)
+        for row in numbers
+    )
+    tensor.add_(tensor * factor).add_(summand)
+    return True
+
+
+def vary_rest(model: Any) -> None:
+    """What is still constant in a model that was made: parameters filled in other ways, and running statistics.
+
+    One-element parameters are always constant: these were seen when they were made.
+    """
+    if not isinstance(model, torch.nn.Module):
+        return
+    for parameter in model.parameters():
+        if parameter.numel() > 1:
+            vary(parameter)
+    for name, buffer in model.named_buffers():
+        if name.rpartition(".")[2] in STATISTICS:
+            vary(buffer)
+
+
+@contextmanager
+def varied() -> Iterator[None]:
+    """Around a constructor: parameters are varied as they are made or filled by torch.nn.init."""
+    make = torch.nn.Parameter.__new__
+    fills = {name: getattr(torch.nn.init, name) for name in _INITIALISERS}
+
+    def made(cls: Any, data: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(data, torch.Tensor) and not data.requires_grad:
+            vary(data)
+        return make(cls, data, *args, **kwargs)
+
+    def filled(fill: Callable[..., Any]) -> Callable[..., Any]:
+        def call(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            found = fill(tensor, *args, **kwargs)
+            if isinstance(tensor, torch.nn.Parameter):
+                vary(tensor)
+            return found
+
+        return call
+
+    torch.nn.Parameter.__new__ = made
+    for name, fill in fills.items():
+        setattr(torch.nn.init, name, filled(fill))
+    try:
+        yield
+    finally:
+        torch.nn.Parameter.__new__ = make
+        for name, fill in fills.items():
+            setattr(torch.nn.init, name, fill)
