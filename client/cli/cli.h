@@ -46,6 +46,7 @@ int submit_command(struct cli *cli, int argc, char **argv);
 int group_command(struct cli *cli, int argc, char **argv);
 int task_command(struct cli *cli, int argc, char **argv);
 int show_command(struct cli *cli, int argc, char **argv);
+int timing_command(struct cli *cli, int argc, char **argv);
 int list_command(struct cli *cli, int argc, char **argv);
 int status_command(struct cli *cli, int argc, char **argv);
 int cancel_command(struct cli *cli, int argc, char **argv);

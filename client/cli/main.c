@@ -16,10 +16,11 @@ static const struct {
     const char *name, *full_name;
     int (*run)(struct cli *cli, int argc, char **argv);
 } commands[] = {
-    { "submit", "verifier submit", submit_command }, { "group", "verifier group", group_command },
-    { "task", "verifier task", task_command },       { "show", "verifier show", show_command },
-    { "list", "verifier list", list_command },       { "status", "verifier status", status_command },
-    { "cancel", "verifier cancel", cancel_command }, { "rescore", "verifier rescore", rescore_command },
+    { "submit", "verifier submit", submit_command },    { "group", "verifier group", group_command },
+    { "task", "verifier task", task_command },          { "show", "verifier show", show_command },
+    { "list", "verifier list", list_command },          { "status", "verifier status", status_command },
+    { "timing", "verifier timing", timing_command },    { "cancel", "verifier cancel", cancel_command },
+    { "rescore", "verifier rescore", rescore_command },
 };
 
 static const char doc[] =
@@ -29,6 +30,7 @@ static const char doc[] =
     "  group FILE... --task T have the candidates of one prompt judged together\n"
     "  task add FILE          register a task; also: task list, task show ID\n"
     "  show ID                show a submission or group\n"
+    "  timing ID              draw the samples of a submission's timing\n"
     "  list                   list submissions\n"
     "  status                 show what verifierd is doing\n"
     "  cancel ID              cancel a submission or group\n"

@@ -252,6 +252,51 @@ function measured(item) {
     item.components ? [["speedup", speed(item.components.speedup)]] : []));
 }
 
+// --- the samples of a timing: reference and candidate in the order they were made, and their ratio with its interval ---
+
+function svg(tag, attributes, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "text") node.textContent = value;
+    else node.setAttribute(name, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+const CHART = { width: 640, height: 110, left: 70, pad: 10 };
+
+// One strip: the series share an axis; `band` is shaded across.
+function strip(label, series, unit, band) {
+  const every = series.flatMap((one) => one.values).concat(band || []);
+  const lo = Math.min(...every);
+  const span = Math.max(...every) - lo || Math.abs(lo) || 1;
+  const inner = { w: CHART.width - CHART.left - CHART.pad, h: CHART.height - 2 * CHART.pad };
+  const y = (value) => CHART.pad + inner.h * (1 - (value - lo) / span);
+  const x = (i, n) => CHART.left + (inner.w * (i + 0.5)) / n;
+  const dots = series.flatMap((one) => one.values.map((value, i) =>
+    svg("circle", { class: one.name, cx: x(i, one.values.length), cy: y(value), r: 2.5 },
+      svg("title", { text: one.name + " " + i + ": " + plain(value) + unit }))));
+  const shade = band ? [svg("rect", { class: "band", x: CHART.left, width: inner.w, y: y(band[1]), height: Math.max(1, y(band[0]) - y(band[1])) })] : [];
+  const ends = [lo, lo + span].map((value) => svg("text", { x: 0, y: y(value) + 4, text: plain(value) + unit }));
+  return svg("svg", { viewBox: "0 0 " + CHART.width + " " + CHART.height, role: "img", "aria-label": label }, ...shade, ...ends, ...dots);
+}
+
+function samples(t) {
+  const isPairs = t && Array.isArray(t.reference_ns) && Array.isArray(t.candidate_ns) && t.reference_ns.length > 0 &&
+    t.reference_ns.length === t.candidate_ns.length && t.reference_ns.concat(t.candidate_ns).every((x) => isNumber(x) && x > 0);
+  if (!isPairs) return null;
+  const ms = (list) => list.map((x) => x / 1e6);
+  const ratios = t.reference_ns.map((x, i) => x / t.candidate_ns[i]);
+  const band = isNumber(t.speedup_lo) && isNumber(t.speedup_hi) ? [t.speedup_lo, t.speedup_hi] : null;
+  return make("div", { class: "card samples" },
+    make("div", { class: "dim" }, make("span", { class: "reference", text: "● reference " }),
+      make("span", { class: "candidate", text: "● candidate " }), make("span", { text: "milliseconds of one call, in the order they were made" })),
+    strip("samples", [{ name: "reference", values: ms(t.reference_ns) }, { name: "candidate", values: ms(t.candidate_ns) }], " ms", null),
+    make("div", { class: "dim", text: "reference over candidate; shaded: the 95 % interval of the speed-up" }),
+    strip("ratios", [{ name: "ratio", values: ratios }], "×", band));
+}
+
 async function showOne(id) {
   const item = await ask("/v1/submissions/" + encodeURIComponent(id));
   const key = JSON.stringify(item);
@@ -286,6 +331,7 @@ async function showOne(id) {
       ["name", "outcome", "max_abs", "max_rel", "matched", "against", "note"])),
     ...section("Compiled kernels", table(item.kernels,
       ["name", "outcome", "registers", "spill_bytes", "shared_bytes", "cubin_bytes"])),
+    ...section("Samples", samples(item.timing)),
     make("div", { class: "columns" }, ...[
       section("First mismatch", mismatch(item)),
       section("Timing", measured(item)),

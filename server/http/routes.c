@@ -16,6 +16,7 @@ static const struct route routes[] = {
     { "DELETE", "v1/submissions/{}", "", false, submission_cancel },
     { "GET", "v1/submissions/{}/source", "", false, submission_source },
     { "GET", "v1/submissions/{}/log", "", false, submission_log },
+    { "GET", "v1/submissions/{}/timing", "", false, submission_timing },
     { "POST", "v1/groups", "wait", true, group_add },
     { "GET", "v1/groups/{}", "wait", false, group_show },
     { "DELETE", "v1/groups/{}", "", false, group_cancel },

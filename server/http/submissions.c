@@ -190,6 +190,32 @@ submission_log(struct exchange *x)
         exchange_error(x, &err, "log of it");
 }
 
+/* {"id","task","task_name","state","class","timing","env"}: of the verdict, or of what is known by now. */
+void
+submission_timing(struct exchange *x)
+{
+    static const char *const keys[] = { "id", "task", "task_name", "state", "class", "timing", "env" };
+    struct submission_row row = { 0 };
+    struct error err = { 0 };
+
+    if (!get_row(x, x->target.segments[2], &row))
+        return;
+    AUTO_JSON json_t *whole = row.verdict ? json_loads(row.verdict, 0, NULL)
+                                          : funnel_show_submission(x->http->funnel, row.id, &err);
+    submission_row_release(&row);
+    if (!whole) {
+        exchange_error(x, &err, "timing of it");
+        return;
+    }
+    json_t *out = json_object();
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        json_t *value = json_object_get(whole, keys[i]);
+        json_object_set_new(out, keys[i], value ? json_incref(value) : json_null());
+    }
+    exchange_set_json(x, 200, out);
+    exchange_send(x);
+}
+
 /* --- lists --- */
 
 struct submission_page {

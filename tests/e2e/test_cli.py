@@ -340,6 +340,34 @@ def test_show_source_is_exact(script: Script) -> None:
     assert (done.returncode, done.stdout) == (0, b"x\0\x1b[1m\xff")
 
 
+TIMING: Json = {
+    "id": ID,
+    "task_name": "softmax",
+    "timing": {
+        "outcome": "measured",
+        "why": None,
+        "estimator": "paired",
+        "speedup": 1.5,
+        "speedup_lo": 1.4,
+        "speedup_hi": 1.6,
+        "reference_ns": [3e6, 3.1e6, 2.9e6],
+        "candidate_ns": [2e6, 2e6, 2e6],
+        "gpu": {"throttled": 0, "kept": 1, "again": 0, "void": 0, "temp_c": [40, 41]},
+        "blocks": [{"outcome": "again", "why": "hot \x1b[31m"}],
+    },
+}
+
+
+def test_timing_is_drawn(script: Script) -> None:
+    script.on(f"GET /v1/submissions/{ID}/timing", (200, TIMING))
+    text = verifier(script, "timing", ID).stdout.decode()
+    assert "1.5000  (95% interval 1.4000 to 1.6000)  <- rewarded" in text
+    assert "3 pairs" in text and "▅█▁" in text and "40 to 41 degrees" in text
+    assert "\x1b" not in text and "hot ?[31m" in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert json.loads(verifier(script, "timing", ID, "--json").stdout) == TIMING
+
+
 def test_show_finds_groups_too(script: Script) -> None:
     script.on("GET /v1/groups/" + GROUP, (200, {"id": GROUP, "state": "done", "items": [MISMATCH]}))
     assert b"mismatch" in verifier(script, "show", GROUP).stdout
@@ -428,6 +456,9 @@ def test_refusals(script: Script, source: str, answer: tuple[int, object], code:
         (["show", "a", "b"], 2),
         (["show", "../../x"], 5),
         (["show", ID, "--log", "--source"], 2),
+        (["timing"], 2),
+        (["timing", "a", "b"], 2),
+        (["timing", "unknown"], 5),
         (["cancel", "unknown"], 5),
         (["list", "x"], 2),
         (["status", "x"], 2),
@@ -494,7 +525,7 @@ def test_candidates_cannot_reach_the_terminal(script: Script) -> None:
     assert on_a_terminal(script, "show", ID, "--log") == b"?]0;owned? ?31m ? ok\r\n"
 
 
-COMMANDS = ["submit", "group", "task add", "task list", "task show", "show", "list", "status", "cancel"]
+COMMANDS = ["submit", "group", "task add", "task list", "task show", "show", "timing", "list", "status", "cancel"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

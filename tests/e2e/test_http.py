@@ -175,6 +175,7 @@ def test_many_requests_on_one_connection(url: str) -> None:
         ("GET", "/v1/submissions/01a1fe05-b3cc-7450-a9e7-2bc47edb4916", 404, "not_found"),
         ("GET", "/v1/submissions/01a1fe05-b3cc-7450-a9e7-2bc47edb4916/source", 404, "not_found"),
         ("GET", "/v1/submissions/01a1fe05-b3cc-7450-a9e7-2bc47edb4916/log", 404, "not_found"),
+        ("GET", "/v1/submissions/01a1fe05-b3cc-7450-a9e7-2bc47edb4916/timing", 404, "not_found"),
         ("DELETE", "/v1/submissions/01a1fe05-b3cc-7450-a9e7-2bc47edb4916", 404, "not_found"),
         ("GET", "/v1/groups/01a1fe05-b3cc-7450-a9e7-2bc47edb4916", 404, "not_found"),
         ("DELETE", "/v1/groups/01a1fe05-b3cc-7450-a9e7-2bc47edb4916", 404, "not_found"),
@@ -475,6 +476,8 @@ def test_a_submission_is_accepted_and_found(paused: service.Daemon, task: str) -
     assert paused.client.get(document["links"]["log"]).body == b""
     shown = paused.client.get(document["links"]["self"]).json()
     assert (shown["id"], shown["task"], shown["state"]) == (document["id"], task, "queued")
+    timing = paused.client.get(document["links"]["self"] + "/timing").json()
+    assert (timing["id"], timing["state"], timing["timing"]) == (document["id"], "queued", None)
 
 
 def test_a_wait_ends_with_the_present_state(paused: service.Daemon, task: str) -> None:

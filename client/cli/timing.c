@@ -1,0 +1,65 @@
+/* timing: one submission's samples, drawn. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client/cli/api.h"
+#include "client/cli/chart.h"
+#include "client/cli/cli.h"
+#include "client/cli/text.h"
+#include "common/auto.h"
+
+struct timing {
+    struct cli *cli;
+    const char *id;
+};
+
+static error_t
+parse(int key, char *arg, struct argp_state *state)
+{
+    struct timing *t = state->input;
+
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = t->cli;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (t->id)
+            argp_error(state, "one ID at a time");
+        t->id = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (!t->id)
+            argp_error(state, "which ID?");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
+static const struct argp argp = {
+    NULL,     parse, "ID", "Draw the samples of a submission's timing, its interval and the GPU's state.",
+    children, NULL,  NULL
+};
+
+int
+timing_command(struct cli *cli, int argc, char **argv)
+{
+    struct timing t = { .cli = cli };
+    AUTO_BUFFER struct buffer path = BUFFER_INIT, text = BUFFER_INIT;
+    AUTO_JSON json_t *document = NULL;
+
+    argp_parse(&argp, argc, argv, 0, NULL, &t);
+    api_path_add(&path, "/v1/submissions/", t.id);
+    buffer_add(&path, "/timing");
+    int code = api_call(cli, "GET", path.data, NULL, &document);
+    if (code != CLI_OK)
+        return code;
+    if (cli->is_json) {
+        text_json(document);
+        return CLI_OK;
+    }
+    chart_timing(&text, document);
+    text_print(stdout, text.data ? text.data : "");
+    return CLI_OK;
+}
