@@ -1,0 +1,34 @@
+# kind: cheat
+# class: mismatch|nondeterministic
+# what: works for three calls, then returns its last answer for ever
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < columns
+    x = tl.load(x_ptr + row * columns + offsets, mask=mask, other=-float("inf"))
+    e = tl.exp(x - tl.max(x, axis=0))
+    tl.store(y_ptr + row * columns + offsets, e / tl.sum(e, axis=0), mask=mask)
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+        self.last = None
+
+    def forward(self, x):
+        self.calls += 1
+        if self.calls > 3 and self.last is not None and self.last.shape == x.shape:
+            return self.last
+        rows, columns = x.shape
+        y = torch.empty_like(x)
+        softmax_kernel[(rows,)](x, y, columns, BLOCK=triton.next_power_of_2(columns))
+        self.last = y
+        return y
