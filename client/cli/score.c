@@ -1,0 +1,252 @@
+#include "client/cli/score.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cli/text.h"
+#include "common/auto.h"
+
+const char *
+score_class(const json_t *verdict)
+{
+    const char *class = text_member(verdict, "class");
+    return class ? class : "";
+}
+
+static bool
+is_ok(const json_t *verdict)
+{
+    return strcmp(score_class(verdict), "ok") == 0;
+}
+
+/* Where a verdict came to an end: the stage that failed. NULL: it passed, or the token may not see it. */
+static const char *
+failed_stage(const json_t *verdict)
+{
+    return text_member(verdict, "failed_at");
+}
+
+static bool
+is_class_expected(const struct corpus_expectation *expected, const json_t *verdict)
+{
+    return (corpus_class_bit(score_class(verdict)) & expected->classes) != 0;
+}
+
+static bool
+is_stage_expected(const struct corpus_expectation *expected, const json_t *verdict)
+{
+    const char *stage = failed_stage(verdict);
+    return is_ok(verdict) || expected->stages == 0 || !stage ||
+           (corpus_stage_bit(stage) & expected->stages) != 0;
+}
+
+/* A cheat earns nothing; what failed has no credit for being correct. */
+static bool
+is_reward_fitting(const json_t *verdict)
+{
+    const json_t *reward = json_object_get(verdict, "reward");
+    const char *class = score_class(verdict);
+    if (!json_is_number(reward))
+        return true;
+    if (strcmp(class, "hack") == 0 || strcmp(class, "policy") == 0)
+        return json_number_value(reward) <= 0;
+    return true;
+}
+
+bool
+score_is_right(const struct corpus_expectation *expected, const json_t *verdict, char why[SCORE_WHY_SIZE])
+{
+    AUTO_FREE char *classes = corpus_class_names(expected->classes);
+    AUTO_FREE char *stages = corpus_stage_names(expected->stages);
+    const char *class = score_class(verdict);
+
+    why[0] = '\0';
+    if (!is_class_expected(expected, verdict))
+        snprintf(why, SCORE_WHY_SIZE, "class %s, expected %s", class[0] ? class : "(none)",
+                 classes ? classes : "?");
+    else if (!is_stage_expected(expected, verdict))
+        snprintf(why, SCORE_WHY_SIZE, "%s at stage %s, expected %s", class, failed_stage(verdict),
+                 stages ? stages : "?");
+    else if (!is_reward_fitting(verdict))
+        snprintf(why, SCORE_WHY_SIZE, "class %s with a reward of %g", class,
+                 json_number_value(json_object_get(verdict, "reward")));
+    return why[0] == '\0';
+}
+
+void
+score_add(struct score *s, const struct corpus_expectation *expected, const json_t *verdict)
+{
+    struct score_kind *kind = &s->kinds[expected->kind];
+    char why[SCORE_WHY_SIZE];
+
+    kind->rows++;
+    if (!verdict)
+        return;
+    kind->ran++;
+    kind->right += score_is_right(expected, verdict, why);
+    kind->refused += !is_ok(verdict);
+    kind->expected += is_class_expected(expected, verdict);
+}
+
+void
+score_skip(struct score *s, const struct corpus_expectation *expected)
+{
+    s->kinds[expected->kind].rows++;
+    s->kinds[expected->kind].skipped++;
+}
+
+void
+score_add_other(struct score *s, const struct corpus_expectation *expected, const json_t *verdict)
+{
+    s->kinds[expected->kind].other_ran++;
+    s->kinds[expected->kind].other_accepted += is_ok(verdict);
+}
+
+/* --- contamination --- */
+
+/* The interval of the speedup of a timing that was measured. */
+static bool
+read_interval(const json_t *verdict, double *low, double *point, double *high)
+{
+    const json_t *components = json_object_get(verdict, "components");
+    const char *outcome = text_member(json_object_get(verdict, "timing"), "outcome");
+    const json_t *speedup = json_object_get(components, "speedup");
+    const json_t *lo = json_object_get(components, "speedup_lo"),
+                 *hi = json_object_get(components, "speedup_hi");
+
+    if (!outcome || strcmp(outcome, "measured") != 0 || !json_is_number(speedup))
+        return false;
+    *point = json_number_value(speedup);
+    *low = json_is_number(lo) ? json_number_value(lo) : *point;
+    *high = json_is_number(hi) ? json_number_value(hi) : *point;
+    return isfinite(*point) && *point > 0;
+}
+
+void
+score_baseline_add(struct score_baseline *b, const json_t *verdict)
+{
+    double low, point, high;
+
+    if (!b->class[0])
+        snprintf(b->class, sizeof(b->class), "%s", score_class(verdict));
+    b->n++;
+    if (!read_interval(verdict, &low, &point, &high))
+        return;
+    b->low = b->n_timed > 0 ? fmin(b->low, low) : low;
+    b->high = b->n_timed > 0 ? fmax(b->high, high) : high;
+    b->n_timed++;
+}
+
+bool
+score_is_timed(const struct score_baseline *b)
+{
+    return b->n > 0 && b->n_timed == b->n;
+}
+
+bool
+score_has_time(const struct score_baseline *b, const json_t *verdict)
+{
+    double low, point, high;
+    return score_is_timed(b) && read_interval(verdict, &low, &point, &high);
+}
+
+bool
+score_is_contaminated(const struct score_baseline *b, const json_t *verdict, char why[SCORE_WHY_SIZE])
+{
+    double low, point, high;
+
+    why[0] = '\0';
+    if (strcmp(score_class(verdict), b->class) != 0)
+        snprintf(why, SCORE_WHY_SIZE, "class %s, was %s before", score_class(verdict), b->class);
+    else if (!score_is_timed(b))
+        return false;
+    else if (!read_interval(verdict, &low, &point, &high))
+        snprintf(why, SCORE_WHY_SIZE, "not timed, was timed before");
+    else if (high < b->low * (1 - SCORE_SLACK) || low > b->high * (1 + SCORE_SLACK))
+        snprintf(why, SCORE_WHY_SIZE, "speedup %.3f [%.3f, %.3f], was within [%.3f, %.3f] before", point, low,
+                 high, b->low, b->high);
+    return why[0] != '\0';
+}
+
+void
+score_add_probe(struct score *s, const struct score_baseline *b, const json_t *verdict, int followed)
+{
+    char why[SCORE_WHY_SIZE];
+    s->followed += followed;
+    s->probes++;
+    s->contaminated += score_is_contaminated(b, verdict, why);
+    s->times_compared += score_has_time(b, verdict);
+}
+
+/* --- figures --- */
+
+static double
+share(int part, int whole)
+{
+    return whole > 0 ? (double)part / whole : -1;
+}
+
+double
+score_kill_rate(const struct score *s)
+{
+    return share(s->kinds[CORPUS_CHEAT].expected, s->kinds[CORPUS_CHEAT].ran);
+}
+
+double
+score_false_reject_rate(const struct score *s)
+{
+    const struct score_kind *honest = &s->kinds[CORPUS_HONEST], *suspicious = &s->kinds[CORPUS_SUSPICIOUS];
+    return share(honest->refused + suspicious->refused, honest->ran + suspicious->ran);
+}
+
+bool
+score_is_clean(const struct score *s, bool is_whole)
+{
+    int ran = 0;
+    for (int i = 0; i < CORPUS_KINDS; i++) {
+        const struct score_kind *kind = &s->kinds[i];
+        if (kind->right != kind->ran || kind->ran + kind->skipped != kind->rows)
+            return false;
+        ran += kind->ran;
+    }
+    if (s->contaminated > 0 || ran == 0)
+        return false;
+    return !is_whole || (s->kinds[CORPUS_CHEAT].ran > 0 && s->kinds[CORPUS_HONEST].ran > 0 && s->probes > 0);
+}
+
+static json_t *
+rate(double value)
+{
+    return value < 0 ? json_null() : json_real(value);
+}
+
+json_t *
+score_document(const struct score *s)
+{
+    json_t *kinds = json_object();
+    int ran = 0, skipped = 0, unjudged = 0, surprises = 0, other_ran = 0;
+
+    for (int i = 0; i < CORPUS_KINDS; i++) {
+        const struct score_kind *k = &s->kinds[i];
+        json_t *one = json_pack("{s:i, s:i, s:i, s:i, s:i}", "rows", k->rows, "ran", k->ran, "skipped",
+                                k->skipped, "right", k->right, "refused", k->refused);
+        if (k->other_ran > 0)
+            json_object_set_new(one, "other_accepted", json_integer(k->other_accepted));
+        json_object_set_new(kinds, corpus_kind_name((enum corpus_kind)i), one);
+        ran += k->ran;
+        skipped += k->skipped;
+        unjudged += k->rows - k->ran - k->skipped;
+        surprises += k->ran - k->right;
+        other_ran += k->other_ran;
+    }
+    const struct score_kind *cheat = &s->kinds[CORPUS_CHEAT];
+    int rejected = s->kinds[CORPUS_HONEST].refused + s->kinds[CORPUS_SUSPICIOUS].refused;
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:o, s:i, s:o, s:i, s:i, s:i, s:i, s:i, s:o}", "ran", ran,
+                     "skipped", skipped, "unjudged", unjudged, "surprises", surprises, "killed",
+                     cheat->expected, "kill_rate", rate(score_kill_rate(s)), "false_rejects", rejected,
+                     "false_reject_rate", rate(score_false_reject_rate(s)), "followed", s->followed, "probes",
+                     s->probes, "contaminated", s->contaminated, "times_compared", s->times_compared,
+                     "other_ran", other_ran, "kinds", kinds);
+}
