@@ -53,11 +53,11 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
-.PHONY: all harness tests setup setup-test demo test test-unit test-e2e check lint lint-c format tidy lint-python \
+.PHONY: all harness corpus tests setup setup-test demo test test-unit test-e2e check lint lint-c format tidy lint-python \
 	sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench bench timing-report \
 	clean distclean dist libraries FORCE
 
-all: libraries $(programs) harness
+all: libraries $(programs) harness corpus
 
 libraries:
 	@pkg-config --print-errors --exists $(pkgs) || \
@@ -122,6 +122,21 @@ $(harness_dir)/libharness.so: $(call objects,$(native_src)) $(native_common)
 $(harness_dir)/harness/%.py: server/harness/%.py
 	@mkdir -p $(@D)
 	@install -m 644 $< $@
+
+# --- the corpus of `verifier selftest`, where the program looks for it ------------------------------------
+
+corpus_dir := $(dest)/share/verifierd/corpus
+corpus_parts := tests/tasks tests/candidates tests/quick
+corpus_files := $(shell find $(corpus_parts) -name __pycache__ -prune -o -type f -print)
+copy_corpus = rm -rf '$(1)' && mkdir -p '$(1)' && tar -cf - --exclude=__pycache__ --mode=u+rwX,go=rX -C tests \
+	$(notdir $(corpus_parts)) | tar -xf - --no-same-owner -C '$(1)'
+
+corpus: $(corpus_dir)/.made
+
+# The directories count too: a file that is gone changes them.
+$(corpus_dir)/.made: $(corpus_files) $(sort $(dir $(corpus_files)))
+	$(Q)$(call copy_corpus,$(corpus_dir))
+	$(Q)touch $@
 
 # --- tests -----------------------------------------------------------------------------------------------
 
@@ -271,12 +286,13 @@ install: all
 	install -m 755 $(programs) '$(root)/bin'
 	install -m 755 $(harness_dir)/libharness.so '$(root)/lib/verifierd'
 	install -m 644 $(harness_py) '$(root)/lib/verifierd/harness'
+	$(call copy_corpus,$(root)/share/verifierd/corpus)
 	sed 's,@PREFIX@,$(PREFIX),g' server/deploy/verifierd.service >'$(root)/lib/systemd/system/verifierd.service'
 	$(foreach m,$(man_pages),install -D -m 644 $(m) '$(root)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))';)
 
 uninstall:
 	rm -f '$(root)/bin/verifierd' '$(root)/bin/verifier' '$(root)/lib/systemd/system/verifierd.service'
-	rm -rf '$(root)/lib/verifierd'
+	rm -rf '$(root)/lib/verifierd' '$(root)/share/verifierd'
 	rm -f $(foreach m,$(man_pages),'$(root)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))')
 
 installcheck:
@@ -285,7 +301,7 @@ installcheck:
 
 # What setup made (the virtual environment) stays; distclean takes that too.
 clean:
-	rm -rf $(BUILD)/plain $(BUILD)/bin $(BUILD)/lib $(BUILD)/bundle $(BUILD)/clang $(BUILD)/fuzz \
+	rm -rf $(BUILD)/plain $(BUILD)/bin $(BUILD)/lib $(BUILD)/share $(BUILD)/bundle $(BUILD)/clang $(BUILD)/fuzz \
 		$(BUILD)/address-undefined $(BUILD)/thread $(BUILD)/gpu-check
 
 distclean:

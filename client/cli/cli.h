@@ -14,7 +14,7 @@
 /* Scripts depend on these: see EXIT STATUS in verifier(1). */
 enum cli_exit {
     CLI_OK = 0,
-    CLI_FAILED = 1, /* the candidate failed: its class is not "ok" */
+    CLI_FAILED = 1, /* the candidate failed: its class is not "ok"; or the selftest did */
     CLI_USAGE = 2,
     CLI_CONFIG = 3,
     CLI_AUTH = 4,
@@ -51,5 +51,6 @@ int list_command(struct cli *cli, int argc, char **argv);
 int status_command(struct cli *cli, int argc, char **argv);
 int cancel_command(struct cli *cli, int argc, char **argv);
 int rescore_command(struct cli *cli, int argc, char **argv);
+int selftest_command(struct cli *cli, int argc, char **argv);
 
 #endif

@@ -20,7 +20,7 @@ static const struct {
     { "task", "verifier task", task_command },          { "show", "verifier show", show_command },
     { "list", "verifier list", list_command },          { "status", "verifier status", status_command },
     { "timing", "verifier timing", timing_command },    { "cancel", "verifier cancel", cancel_command },
-    { "rescore", "verifier rescore", rescore_command },
+    { "rescore", "verifier rescore", rescore_command }, { "selftest", "verifier selftest", selftest_command },
 };
 
 static const char doc[] =
@@ -35,8 +35,9 @@ static const char doc[] =
     "  status                 show what verifierd is doing\n"
     "  cancel ID              cancel a submission or group\n"
     "  rescore ID...          another reward for verdicts that are stored\n"
+    "  selftest               does verifierd tell cheats from honest kernels? --quick: under a minute\n"
     "\n"
-    "Exit status: 0 well, 1 the candidate failed, 2 usage, 3 configuration, 4 not allowed, "
+    "Exit status: 0 well, 1 the candidate or the selftest failed, 2 usage, 3 configuration, 4 not allowed, "
     "5 not found, 6 refused by verifierd, 7 network, 8 timeout, 130 interrupted.";
 
 struct start {

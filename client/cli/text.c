@@ -94,3 +94,11 @@ text_json(const json_t *document)
     json_dumpf(document, stdout, JSON_INDENT(2));
     putchar('\n');
 }
+
+void
+text_json_line(const json_t *document)
+{
+    json_dumpf(document, stdout, JSON_COMPACT | JSON_REAL_PRECISION(7));
+    putchar('\n');
+    fflush(stdout);
+}

@@ -1,0 +1,369 @@
+"""`verifier selftest` against scripted services, which it must see through, and against the real daemon."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import stat
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import service
+
+VERIFIER = service.BINARY.with_name("verifier")
+LIMIT_S = 60.0
+QUICK_LIMIT_S = 60.0
+FULL_LIMIT_S = 1500.0
+Json = dict[str, Any]
+Judge = Callable[[Json], Json]
+
+
+def run(url: str, *arguments: str, limit_s: float = LIMIT_S) -> subprocess.CompletedProcess[str]:
+    command = [str(VERIFIER), "selftest", "--url", url, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+
+
+def last_line(done: subprocess.CompletedProcess[str]) -> Json:
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert isinstance(found, dict)
+    return found
+
+
+def verdict(of: str, **more: Any) -> Json:
+    """A verdict of this class, which failed at `full` unless it is ok."""
+    failed = None if of == "ok" else "full"
+    return {"class": of, "failed_at": failed, "reward": 0.7 if of == "ok" else 0.0, "components": {}, **more}
+
+
+class Fake:
+    """A service whose verdicts are made up by a function of what is submitted."""
+
+    def __init__(self, judge: Judge, gpus: list[str]) -> None:
+        self.judge = judge
+        self.gpus = gpus
+        self.bodies: list[Json] = []
+        self.refused: set[str] = set()
+        self.busy = 0
+        self.verdicts: dict[str, Json] = {}
+        self._ids = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def answer(self, method: str, path: str, body: Json | None) -> tuple[int, Json]:
+        with self._lock:
+            if path == "/readyz":
+                return 200, {"status": "ready"}
+            if path == "/v1/status":
+                return 200, {"gpus": self.gpus, "sandbox": {"run_layers": {}}}
+            if method == "POST" and body is not None:
+                return self._post(path, body)
+            name = path.rpartition("/")[2].partition("?")[0]
+            return 200, {"id": name, "state": "done", **self.verdicts[name]}
+
+    def _post(self, path: str, body: Json) -> tuple[int, Json]:
+        if self.busy > 0:
+            self.busy -= 1
+            return 429, {"title": "Too much is waiting", "status": 429}
+        if path == "/v1/tasks":
+            refused = body["name"] in self.refused
+            return (422, {"title": "no", "status": 422}) if refused else (201, {"id": "sha256:" + body["name"]})
+        self.bodies.append(body)
+        name = f"s{next(self._ids)}"
+        self.verdicts[name] = self.judge(body)
+        return 202, {"id": name, "state": "queued"}
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., tuple[str, Fake]]]:
+    servers: list[ThreadingHTTPServer] = []
+
+    def start(judge: Judge, gpus: list[str] | None = None) -> tuple[str, Fake]:
+        fake = Fake(judge, gpus or [])
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+            def serve(self) -> None:
+                size = int(self.headers.get("Content-Length") or 0)
+                body = json.loads(self.rfile.read(size)) if size else None
+                status, document = fake.answer(self.command, self.path, body)
+                data = json.dumps(document).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            do_GET = do_POST = do_DELETE = serve
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}", fake
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+FILES = {
+    "tasks/relu.py": "task = 1\n",
+    "candidates/relu/honest.py": "# kind: honest\n# class: ok\nhonest = 1\n",
+    "candidates/relu/odd.py": "# kind: suspicious\n# class: ok\nodd = 1\n",
+    "candidates/relu/cheat.py": "# kind: cheat\n# class: hack|policy\n# what: patches the clock\ncheat = 1\n",
+    "candidates/relu/late.py": "# kind: cheat\n# class: hack\n# needs: gpu\ncheat = 2\n",
+    "candidates/relu/wrong.py": "# kind: mistake\n# expect: class=mismatch stage=full\nwrong = 1\n",
+    "candidates/relu/bomb.txt": "# kind: robustness\n# class: crash\n```python\nbomb = 1\n```\n",
+}
+TRUE = {"cheat = ": "hack", "wrong = ": "mismatch", "bomb = ": "crash"}
+
+
+@pytest.fixture
+def corpus_directory(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def text_of(body: Json) -> str:
+    return str(body.get("candidate") or body.get("completion"))
+
+
+def truthful(body: Json) -> Json:
+    text = text_of(body)
+    return verdict(next((of for mark, of in TRUE.items() if mark in text), "ok"))
+
+
+def test_a_service_that_tells_the_truth_passes(serve: Any, corpus_directory: Path) -> None:
+    url, fake = serve(truthful)
+    fake.busy = 2
+    done = run(url, "--corpus", str(corpus_directory))
+    assert done.returncode == 0, done.stdout + done.stderr
+    last = last_line(done)
+    assert last["ok"] is True
+    assert (last["ran"], last["skipped"], last["killed"], last["kill_rate"]) == (5, 1, 1, 1.0)
+    assert (last["probes"], last["followed"], last["contaminated"]) == (1, 2, 0)
+    assert "SKIP relu/late: needs a GPU" in done.stdout
+    # What was judged before would be answered from the store: no text is sent twice, nor in another run.
+    first = [text_of(body) for body in fake.bodies]
+    assert run(url, "--corpus", str(corpus_directory)).returncode == 0
+    assert len({*first, *(text_of(body) for body in fake.bodies)}) == len(fake.bodies)
+    # The honest kernel is judged before anything hostile, and after it.
+    kinds = [
+        "honest" if "honest = 1" in text else "hostile" if "cheat" in text or "bomb" in text else "" for text in first
+    ]
+    assert kinds.index("honest") < kinds.index("hostile")
+    assert kinds[-1] == "honest"
+
+
+def test_with_a_gpu_nothing_is_skipped(serve: Any, corpus_directory: Path) -> None:
+    url, _ = serve(truthful, ["one"])
+    done = run(url, "--corpus", str(corpus_directory))
+    assert done.returncode == 0
+    assert last_line(done)["skipped"] == 0
+    assert "needs a GPU" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("judge", "line"),
+    [
+        (lambda body: verdict("ok"), "SURPRISE relu/cheat: class ok, expected policy|hack (patches the clock)"),
+        (lambda body: verdict("hack"), "SURPRISE relu/honest: class hack, expected ok"),
+        (lambda body: verdict("infra"), "SURPRISE relu/cheat: class infra, expected policy|hack"),
+        (
+            lambda body: truthful(body) | ({"failed_at": "tiny"} if "wrong" in text_of(body) else {}),
+            "SURPRISE relu/wrong: mismatch at stage tiny, expected full",
+        ),
+        (
+            lambda body: truthful(body) | ({"reward": 0.5} if "cheat" in text_of(body) else {}),
+            "SURPRISE relu/cheat: class hack with a reward of 0.5",
+        ),
+    ],
+)
+def test_a_service_that_is_wrong_fails(serve: Any, corpus_directory: Path, judge: Judge, line: str) -> None:
+    url, _ = serve(judge)
+    done = run(url, "--corpus", str(corpus_directory))
+    assert done.returncode == 1, done.stdout
+    assert line in done.stdout
+    assert last_line(done)["ok"] is False
+
+
+def test_contamination_is_seen(serve: Any, corpus_directory: Path) -> None:
+    seen: list[str] = []
+
+    def suffers(body: Json) -> Json:
+        seen.append(text_of(body))
+        spoilt = any("cheat = 1" in text for text in seen) and "honest" in seen[-1]
+        return verdict("nonfinite") if spoilt else truthful(body)
+
+    url, _ = serve(suffers)
+    done = run(url, "--corpus", str(corpus_directory))
+    assert done.returncode == 1
+    assert "CONTAMINATED relu/honest: class nonfinite, was ok before" in done.stdout
+    last = last_line(done)
+    assert (last["contaminated"], last["surprises"]) == (1, 0)
+
+
+def test_contamination_of_times_is_seen(serve: Any, corpus_directory: Path) -> None:
+    """A patched timer credits those that come later: their verdicts are right, their times are not."""
+    seen: list[str] = []
+
+    def credits(body: Json) -> Json:
+        seen.append(text_of(body))
+        speed = 60.0 if any("cheat = 1" in text for text in seen) else 1.2
+        figures = {"speedup": speed, "speedup_lo": speed * 0.99, "speedup_hi": speed * 1.01}
+        answer = truthful(body)
+        return (
+            answer | {"components": figures, "timing": {"outcome": "measured"}} if answer["class"] == "ok" else answer
+        )
+
+    url, _ = serve(credits, ["one"])
+    done = run(url, "--corpus", str(corpus_directory))
+    assert done.returncode == 1
+    assert "CONTAMINATED relu/honest: speedup 60.000 [59.400, 60.600], was within [1.188, 1.212] before" in done.stdout
+    assert last_line(done)["times_compared"] == 1
+
+
+def test_the_other_policy_is_shown_and_decides_nothing(serve: Any, corpus_directory: Path) -> None:
+    url, fake = serve(lambda body: verdict("ok") if body.get("policy") == "kernelbench" else truthful(body))
+    done = run(url, "--corpus", str(corpus_directory), "--policy", "kernelbench")
+    assert done.returncode == 0, done.stdout
+    last = last_line(done)
+    assert last["other_ran"] == 5
+    assert last["kinds"]["cheat"]["other_accepted"] == 1
+    assert "ACCEPTED BY kernelbench" in done.stdout
+    assert sum(body.get("policy") == "kernelbench" for body in fake.bodies) == 5
+
+
+def test_lines_for_programs(serve: Any, corpus_directory: Path) -> None:
+    url, _ = serve(truthful)
+    done = run(url, "--corpus", str(corpus_directory), "--json")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    cheat = next(line for line in lines if line.get("row") == "relu/cheat")
+    assert (cheat["kind"], cheat["class"], cheat["expected"], cheat["right"]) == ("cheat", "hack", "policy|hack", True)
+    assert {"skipped": "relu/late", "kind": "cheat", "why": "needs a GPU"} in lines
+    assert sum("probe" in line for line in lines) == 1
+    assert lines[-1]["ok"] is True
+
+
+def test_a_part_of_the_corpus(serve: Any, corpus_directory: Path) -> None:
+    url, _ = serve(truthful)
+    done = run(url, "--corpus", str(corpus_directory), "--only", "*/wrong")
+    assert done.returncode == 0
+    assert last_line(done)["ran"] == 1
+    done = run(url, "--corpus", str(corpus_directory), "--only", "nothing")
+    assert done.returncode == 2
+    assert "--only nothing: no candidate is called so" in done.stderr
+
+
+def test_a_refused_task_is_a_failure(serve: Any, corpus_directory: Path) -> None:
+    url, fake = serve(truthful)
+    fake.refused.add("relu")
+    done = run(url, "--corpus", str(corpus_directory))
+    assert done.returncode == 1
+    assert "SURPRISE relu/cheat: its task was refused" in done.stdout
+    assert last_line(done)["unjudged"] == 5
+
+
+def test_errors_are_told(serve: Any, corpus_directory: Path, tmp_path: Path) -> None:
+    done = run("http://127.0.0.1:9", "--corpus", str(corpus_directory))
+    assert done.returncode == 7
+    assert "cannot talk to" in done.stderr
+
+    url, _ = serve(truthful)
+    done = run(url, "--corpus", str(tmp_path / "nowhere"))
+    assert done.returncode == 2
+    assert "nowhere/tasks: No such file or directory" in done.stderr
+
+    (corpus_directory / "candidates/relu/cheat.py").write_text("# kind: cheat\n# colour: red\n")
+    done = run(url, "--corpus", str(corpus_directory))
+    assert done.returncode == 2
+    assert 'candidates/relu/cheat.py: unknown header key "colour"' in done.stderr
+
+    (corpus_directory / "candidates/relu/cheat.py").unlink()
+    (corpus_directory / "candidates/relu/honest.py").unlink()
+    done = run(url, "--corpus", str(corpus_directory))
+    assert done.returncode == 2
+    assert "no honest candidate for the task relu" in done.stderr
+
+
+# --- the real daemon ---
+
+
+def test_quick(daemon: service.Daemon, gpu: bool) -> None:
+    done = run(daemon.client.url, "--quick", limit_s=QUICK_LIMIT_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    outcomes = {line.split()[1]: line.split()[0] for line in done.stdout.splitlines()[:-1]}
+    expected = {"multi-input": "PASS", "funnel": "PASS", "timing": "PASS" if gpu else "SKIP"}
+    assert outcomes == expected | {"sandbox": "PASS", "curriculum": "SKIP"}
+    last = last_line(done)
+    assert last["ok"] is True
+    assert last["seconds"] < QUICK_LIMIT_S
+
+
+def test_quick_fails_against_a_service_that_accepts_everything(serve: Any) -> None:
+    """No kernel is judged, no stage is left out, nothing is denied: each check must say so."""
+    url, _ = serve(lambda body: verdict("ok"))
+    done = run(url, "--quick")
+    assert done.returncode == 1
+    outcomes = {line.split()[1]: line.split()[0] for line in done.stdout.splitlines()[:-1]}
+    assert outcomes == {
+        "multi-input": "FAIL",
+        "funnel": "FAIL",
+        "timing": "SKIP",
+        "sandbox": "FAIL",
+        "curriculum": "SKIP",
+    }
+
+
+def test_quick_asks_the_trainer_beside_it(daemon: service.Daemon, tmp_path: Path) -> None:
+    """The programs elsewhere, with a trainer that fails."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "verifier").write_bytes(VERIFIER.read_bytes())
+    (programs / "verifier").chmod(0o755)
+    (tmp_path / "share").symlink_to(VERIFIER.parents[1] / "share")
+    trainer = programs / "trainer"
+    trainer.write_text('#!/bin/sh\necho "$@ $VERIFIERD_URL" >"$0.args"\nexit 3\n')
+    trainer.chmod(trainer.stat().st_mode | stat.S_IXUSR)
+    command = [str(programs / "verifier"), "selftest", "--quick"]
+    environment = {**os.environ, "VERIFIERD_URL": daemon.client.url}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 1
+    assert "FAIL curriculum  trainer selftest --quick ended with status 3" in done.stdout
+    assert trainer.with_name("trainer.args").read_text() == f"selftest --quick {daemon.client.url}\n"
+
+
+def test_the_probe_finds_a_missing_sandbox() -> None:
+    """Run without one, it must say what it could do, or its silence in the sandbox would mean nothing."""
+    probe = VERIFIER.parents[1] / "share/verifierd/corpus/quick/sandbox.py"
+    done = subprocess.run(
+        [os.environ.get("PYTHON", "python3"), str(probe)], capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+    assert done.returncode != 0
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith("RuntimeError: the sandbox permits: ")
+    assert {"reach_the_network", "gain_privileges", "see_other_processes"} <= set(
+        said.partition(": the sandbox permits: ")[2].split(", ")
+    )
+
+
+@pytest.mark.slow
+def test_the_whole_corpus(daemon: service.Daemon) -> None:
+    done = run(daemon.client.url, "--policy", "kernelbench", limit_s=FULL_LIMIT_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    last = last_line(done)
+    assert last["kill_rate"] == 1.0
+    assert (last["false_rejects"], last["contaminated"], last["unjudged"], last["surprises"]) == (0, 0, 0, 0)
+    assert last["followed"] > 0
