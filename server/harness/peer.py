@@ -38,7 +38,7 @@ class NotTheCandidate(Exception):
 
 
 class PeerFailed(Exception):
-    """The child could not do a step; the failure is the child's. class_ is a class of the verdict, rule what found it."""
+    """The child could not do a step; the failure is the child's. class_ is one of the verdict, rule what found it."""
 
     def __init__(
         self, class_: str, text: str, error: Json | None = None, *, is_gone: bool = False, rule: str | None = None
