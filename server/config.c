@@ -45,7 +45,11 @@ static const struct setting table[] = {
     { "listen", TEXT, "ADDRESS:PORT", "127.0.0.1:8080", 1, 0, FIELD(listen), false,
       "where HTTP is served; port 0 takes a free one; an IPv6 address stands in brackets" },
     { "allow_remote", SWITCH, "BOOL", "false", 0, 0, FIELD(allow_remote), false,
-      "let listen name an address that other machines can reach: whoever reaches it can have code run" },
+      "let listen name an address that other machines can reach; the daemon then starts only where there "
+      "are tokens" },
+    { "tokens", TEXT, "FILE", "", 0, 0, FIELD(tokens), false,
+      "who may call, edited by verifierd token; where there is no such file, whoever reaches the address "
+      "may do all; when not given, the store's name with .tokens added" },
     { "store", TEXT, "FILE", "verifierd.db", 1, 0, FIELD(store), false,
       "the database, made when it is not there; a relative name starts at the working directory" },
     { "scratch", TEXT, "DIR", "", 0, 0, FIELD(scratch), false,
@@ -524,6 +528,16 @@ complete_scratch(struct config *c, struct error *err)
     return 0;
 }
 
+static int
+complete_tokens(struct config *c, struct error *err)
+{
+    free(c->tokens);
+    if (asprintf(&c->tokens, "%s.tokens", c->store) >= 0)
+        return 0;
+    c->tokens = NULL;
+    return error_set(err, ERR_NOMEM, "no memory for the tokens' path");
+}
+
 int
 config_split_listen(const char *listen, char host[CONFIG_HOST_SIZE], uint16_t *port, struct error *err)
 {
@@ -544,27 +558,44 @@ config_split_listen(const char *listen, char host[CONFIG_HOST_SIZE], uint16_t *p
     return 0;
 }
 
+/* 1, 0, or ERR_INPUT: no address. */
+static int
+host_is_loopback(const char *host)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+
+    if (inet_pton(AF_INET, host, &v4) == 1)
+        return (ntohl(v4.s_addr) >> 24) == 127;
+    if (inet_pton(AF_INET6, host, &v6) == 1)
+        return IN6_IS_ADDR_LOOPBACK(&v6) ? 1 : 0;
+    return ERR_INPUT;
+}
+
+bool
+config_is_loopback(const struct config *c)
+{
+    char host[CONFIG_HOST_SIZE];
+    uint16_t port;
+
+    return config_split_listen(c->listen, host, &port, NULL) == 0 && host_is_loopback(host) == 1;
+}
+
 static int
 check_listen(const struct config *c, struct error *err)
 {
     char host[CONFIG_HOST_SIZE];
     uint16_t port;
-    struct in_addr v4;
-    struct in6_addr v6;
-    bool is_loopback;
 
     if (config_split_listen(c->listen, host, &port, err) != 0)
         return ERR_INPUT;
-    if (inet_pton(AF_INET, host, &v4) == 1)
-        is_loopback = (ntohl(v4.s_addr) >> 24) == 127;
-    else if (inet_pton(AF_INET6, host, &v6) == 1)
-        is_loopback = IN6_IS_ADDR_LOOPBACK(&v6);
-    else
+    int is_loopback = host_is_loopback(host);
+    if (is_loopback < 0)
         return error_set(err, ERR_INPUT, "listen: \"%s\" is not an IPv4 or IPv6 address", host);
     if (!is_loopback && !c->allow_remote)
         return error_set(
             err, ERR_INPUT,
-            "listen: %s can be reached from other machines, and whoever reaches it can have code run "
+            "listen: %s can be reached from other machines, and whoever may call it can have code run "
             "here; set allow_remote if that is meant",
             host);
     return 0;
@@ -606,6 +637,8 @@ config_complete(struct config *c, struct error *err)
     int rc = check_listen(c, err);
     if (rc == 0)
         rc = check_words(c, err);
+    if (rc == 0 && !*c->tokens)
+        rc = complete_tokens(c, err);
     if (rc == 0 && !*c->harness)
         rc = complete_harness(c, err);
     if (rc == 0 && !*c->scratch)

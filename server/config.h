@@ -23,6 +23,7 @@ struct config {
     char *file;   /* --config, or NULL */
     char *listen; /* "127.0.0.1:8080"; port 0 picks one; loopback only unless allow_remote */
     bool allow_remote;
+    char *tokens;                 /* path of the tokens (server/token.h) */
     char *store;                  /* path of the database */
     char *scratch;                /* directory for submissions' private files; emptied at start */
     char *python;                 /* interpreter that has torch and triton */
@@ -71,6 +72,9 @@ int config_adopt(struct config *c, struct config *now, void (*tell)(void *arg, c
 /* Split listen into a host ("127.0.0.1", "::1") and a port; both given by the caller. 0 or ERR_INPUT. */
 #define CONFIG_HOST_SIZE 64
 int config_split_listen(const char *listen, char host[CONFIG_HOST_SIZE], uint16_t *port, struct error *err);
+
+/* Whether listen names an address that only this machine reaches. */
+bool config_is_loopback(const struct config *c);
 
 /* The settings as a section of verifierd.conf(5), in roff. */
 void config_print_manual(FILE *to);

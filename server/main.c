@@ -16,6 +16,7 @@
 #include "server/funnel/funnel.h"
 #include "server/http/http.h"
 #include "server/store/store.h"
+#include "server/token_command.h"
 
 /*
  * Theory of operation. Start: settings, log, store, funnel, HTTP; each may end
@@ -216,6 +217,8 @@ main(int argc, char **argv)
     struct error err = { 0 };
     int status = EXIT_SUCCESS;
 
+    if (argc > 1 && strcmp(argv[1], "token") == 0)
+        return token_command(argc - 1, argv + 1);
     if (config_load(argc, argv, &s.config, &err) != 0) {
         fprintf(stderr, "verifierd: %s\n", err.text);
         return EXIT_FAILURE;

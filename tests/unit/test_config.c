@@ -245,6 +245,25 @@ a_reload_takes_what_is_live_and_names_the_rest(void **state)
 }
 
 static void
+the_tokens_lie_beside_the_store(void **state)
+{
+    struct config c;
+
+    (void)state;
+    assert_int_equal(load("--store=/a/b.db", NULL, NULL, &c, NULL), 0);
+    assert_string_equal(c.tokens, "/a/b.db.tokens");
+    assert_true(config_is_loopback(&c));
+    config_release(&c);
+    assert_int_equal(load("--tokens=/c", "--listen=0.0.0.0:1", "--allow-remote", &c, NULL), 0);
+    assert_string_equal(c.tokens, "/c");
+    assert_false(config_is_loopback(&c));
+    config_release(&c);
+    assert_int_equal(load("--listen=[::1]:1", NULL, NULL, &c, NULL), 0);
+    assert_true(config_is_loopback(&c));
+    config_release(&c);
+}
+
+static void
 addresses_are_split(void **state)
 {
     char host[CONFIG_HOST_SIZE];
@@ -271,6 +290,7 @@ main(void)
         cmocka_unit_test(good_flags_are_taken),
         cmocka_unit_test_setup_teardown(bad_files_are_refused_with_their_line, make_place, remove_place),
         cmocka_unit_test(a_reload_takes_what_is_live_and_names_the_rest),
+        cmocka_unit_test(the_tokens_lie_beside_the_store),
         cmocka_unit_test(addresses_are_split),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
