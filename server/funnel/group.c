@@ -73,10 +73,12 @@ ranking(json_t *items)
     json_array_foreach(items, i, item)
     {
         json_t *reward = json_object_get(item, "reward");
+        const char *class_ = json_string_value(json_object_get(item, "class"));
+        /* The speed of one that is not correct counts for nothing, and the order must not tell it. */
+        json_t *components = class_ && strcmp(class_, "ok") == 0 ? json_object_get(item, "components") : NULL;
         if (ranked && json_is_number(reward))
-            ranked[n++] =
-                (struct ranked){ i, json_number_value(reward),
-                                 number(json_object_get(json_object_get(item, "components"), "speedup")) };
+            ranked[n++] = (struct ranked){ i, json_number_value(reward),
+                                           number(json_object_get(components, "speedup")) };
     }
     if (n > 1)
         qsort(ranked, n, sizeof(*ranked), compare_ranked);
