@@ -17,25 +17,20 @@ static const struct {
     const char *field;
     enum told told;
 } fields[] = {
-    { "id", TOLD_ALWAYS },          { "group", TOLD_ALWAYS },
-    { "group_index", TOLD_ALWAYS }, { "task", TOLD_ALWAYS },
-    { "task_name", TOLD_ALWAYS },   { "state", TOLD_ALWAYS },
-    { "class", TOLD_ALWAYS },       { "reward", TOLD_ALWAYS },
-    { "reward_spec", TOLD_ALWAYS }, { "policy", TOLD_ALWAYS },
-    { "policy_on", TOLD_ALWAYS },   { "until", TOLD_ALWAYS },
-    { "entry_point", TOLD_ALWAYS }, { "source", TOLD_ALWAYS },
-    { "client", TOLD_ALWAYS },      { "priority", TOLD_ALWAYS },
-    { "metadata", TOLD_ALWAYS },    { "cache", TOLD_ALWAYS },
-    { "created", TOLD_ALWAYS },     { "finished", TOLD_ALWAYS },
+    { "id", TOLD_ALWAYS },           { "group", TOLD_ALWAYS },        { "group_index", TOLD_ALWAYS },
+    { "task", TOLD_ALWAYS },         { "task_name", TOLD_ALWAYS },    { "state", TOLD_ALWAYS },
+    { "class", TOLD_ALWAYS },        { "reward", TOLD_ALWAYS },       { "reward_spec", TOLD_ALWAYS },
+    { "reward_parts", TOLD_ALWAYS }, { "policy", TOLD_ALWAYS },       { "policy_on", TOLD_ALWAYS },
+    { "until", TOLD_ALWAYS },        { "entry_point", TOLD_ALWAYS },  { "source", TOLD_ALWAYS },
+    { "client", TOLD_ALWAYS },       { "priority", TOLD_ALWAYS },     { "metadata", TOLD_ALWAYS },
+    { "cache", TOLD_ALWAYS },        { "created", TOLD_ALWAYS },      { "finished", TOLD_ALWAYS },
     { "feedback", TOLD_HONEST }, /* a refusal has one of its own */
-    { "stage", TOLD_HONEST },       { "passed_stage", TOLD_HONEST },
-    { "failed_at", TOLD_HONEST },   { "rule", TOLD_HONEST },
-    { "flags", TOLD_HONEST }, /* and of those only some */
-    { "generality", TOLD_HONEST },  { "components", TOLD_HONEST },
-    { "correctness", TOLD_HONEST }, { "timing", TOLD_HONEST },
-    { "stages", TOLD_HONEST },      { "error", TOLD_HONEST },
-    { "kernels", TOLD_HONEST },     { "env", TOLD_HONEST },
-    { "seed", TOLD_HONEST },        { "attempts", TOLD_HONEST },
+    { "stage", TOLD_HONEST },        { "passed_stage", TOLD_HONEST }, { "failed_at", TOLD_HONEST },
+    { "rule", TOLD_HONEST },         { "flags", TOLD_HONEST }, /* and of those only some */
+    { "generality", TOLD_HONEST },   { "components", TOLD_HONEST },   { "correctness", TOLD_HONEST },
+    { "timing", TOLD_HONEST },       { "stages", TOLD_HONEST },       { "error", TOLD_HONEST },
+    { "kernels", TOLD_HONEST },      { "env", TOLD_HONEST },          { "seed", TOLD_HONEST },
+    { "attempts", TOLD_HONEST },
 };
 
 /* Of the rules of class policy, those that a candidate cannot learn a way around from: what each must have. */

@@ -66,10 +66,11 @@ void funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void 
 /* The submission as JSON (docs/http.md), finished or not; NULL with ERR_NOTFOUND or ERR_STORE. */
 json_t *funnel_show_submission(struct funnel *f, const char *id, struct error *err);
 /*
- * POST /v1/rescore: {"reward", "group" | "submissions"} to {"reward_spec", "items"}. Returns 0 with out given, ERR_INPUT with
- * fault filled, or err's code.
+ * POST /v1/rescore: {"reward", "group" | "submissions"} to {"reward_spec", "items"}. client: whose verdicts may be
+ * named, NULL: anybody's. Returns 0 with out given, ERR_INPUT with fault filled, or err's code.
  */
-int funnel_rescore(struct funnel *f, json_t *body, json_t **out, struct json_fault *fault, struct error *err);
+int funnel_rescore(struct funnel *f, json_t *body, const char *client, json_t **out, struct json_fault *fault,
+                   struct error *err);
 /* {"id","state","task","items":[submission …],"ranking":[index …]} */
 json_t *funnel_show_group(struct funnel *f, const char *id, struct error *err);
 bool funnel_is_finished(struct funnel *f,

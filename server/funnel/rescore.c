@@ -113,13 +113,26 @@ rescore_group(json_t *items)
     }
 }
 
+/* client NULL: everybody's. */
+static bool
+is_of(json_t *verdict, const char *client)
+{
+    const char *owner = json_string_value(json_object_get(verdict, "client"));
+    return !client || (owner && strcmp(owner, client) == 0);
+}
+
 /* The verdicts that the request names; NULL: fault or err is filled. */
 static json_t *
-find_verdicts(struct funnel *f, const char *group, json_t *ids, struct json_fault *fault, struct error *err)
+find_verdicts(struct funnel *f, const char *client, const char *group, json_t *ids, struct json_fault *fault,
+              struct error *err)
 {
     if (group) {
         AUTO_JSON json_t *shown = funnel_show_group(f, group, err);
-        return shown ? json_incref(json_object_get(shown, "items")) : NULL;
+        json_t *items = json_object_get(shown, "items");
+        /* A group's submissions are all of one client. */
+        if (shown && !is_of(json_array_get(items, 0), client))
+            error_set(err, ERR_NOTFOUND, "another client's");
+        return shown && is_of(json_array_get(items, 0), client) ? json_incref(items) : NULL;
     }
     if (json_array_size(ids) > RESCORE_MAX) {
         json_refuse(fault, "/submissions", "more than %d ids", RESCORE_MAX);
@@ -140,12 +153,17 @@ find_verdicts(struct funnel *f, const char *group, json_t *ids, struct json_faul
         if (!verdict)
             return NULL;
         json_array_append_new(out, verdict);
+        if (!is_of(verdict, client)) {
+            error_set(err, ERR_NOTFOUND, "another client's");
+            return NULL;
+        }
     }
     return ptr_take(&out);
 }
 
 int
-funnel_rescore(struct funnel *f, json_t *body, json_t **out, struct json_fault *fault, struct error *err)
+funnel_rescore(struct funnel *f, json_t *body, const char *client, json_t **out, struct json_fault *fault,
+               struct error *err)
 {
     const char *group = NULL;
     json_t *reward = NULL, *ids = NULL, *verdict;
@@ -166,7 +184,7 @@ funnel_rescore(struct funnel *f, json_t *body, json_t **out, struct json_fault *
     if (group && !id_is_valid(group))
         return json_refuse(fault, "/group", "must be the id of a group");
     fault->text[0] = '\0';
-    AUTO_JSON json_t *verdicts = find_verdicts(f, group, ids, fault, err);
+    AUTO_JSON json_t *verdicts = find_verdicts(f, client, group, ids, fault, err);
     if (!verdicts)
         return fault->text[0] ? ERR_INPUT : (int)err->code;
     AUTO_FREE struct reward_input *inputs = read_ranked(verdicts);

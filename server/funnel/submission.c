@@ -277,8 +277,9 @@ submission_conclude(struct submission *s, enum event event)
     fill_row(s);
     count_class(f, j->row.class_ ? j->row.class_ : "cancelled");
     count_finish(f);
-    log_info(s->id, "%s%s%s, reward %.4g", j->row.class_ ? j->row.class_ : "cancelled",
-             j->row.stage ? " at " : "", j->row.stage ? j->row.stage : "", j->row.reward);
+    log_info(s->id, "%s%s%s%s%s, reward %.4g", j->row.class_ ? j->row.class_ : "cancelled",
+             j->row.stage ? " at " : "", j->row.stage ? j->row.stage : "", *j->rule ? ", rule " : "", j->rule,
+             j->row.reward);
     record(s);
     scheduler_kick(f);
 }

@@ -19,6 +19,7 @@
 #include "server/http/linger.h"
 #include "server/http/problem.h"
 #include "server/http/target.h"
+#include "server/token.h"
 
 #define HTTP_BODY_MAX (8 * 1024 * 1024)     /* bytes */
 #define HTTP_PARSE_INLINE_MAX (64 * 1024)   /* larger bodies are parsed in libuv's pool */
@@ -31,6 +32,7 @@ struct http {
     const struct config *config;
     struct funnel *funnel;
     struct store *store;
+    struct keyring *keyring;
     struct MHD_Daemon *daemon;
     uv_poll_t poll;       /* on MHD's own epoll descriptor */
     uv_prepare_t prepare; /* before the loop sleeps: pending resumes, MHD's timeout */
@@ -105,6 +107,12 @@ struct pending {
     exchange_answer_cb *then;
 };
 
+/* Who asks, by the token shown; where there are no tokens, the operator. */
+struct caller {
+    unsigned scopes;              /* of enum scope */
+    char client[TOKEN_NAME_SIZE]; /* "": the operator, who is no client */
+};
+
 struct exchange {
     struct exchange *prev, *next;
     struct http *http;
@@ -117,6 +125,7 @@ struct exchange {
     uintptr_t uri_end; /* where it ended in MHD's buffer: see check_framing() */
     struct target target;
     const struct route *route;
+    struct caller caller;
     bool is_refused; /* an answer is ready; the body is read and dropped */
     struct buffer body;
     uint64_t body_seen; /* bytes */
@@ -186,6 +195,7 @@ struct route {
     const char *method; /* "GET" (HEAD too), "POST", "DELETE" */
     const char *path;   /* "v1/tasks/{}" */
     const char *query;  /* the parameters it knows, separated by spaces */
+    unsigned scopes;    /* a caller needs one of them; 0: open to all */
     bool has_body;      /* a JSON document */
     exchange_cb *handle;
 };
@@ -199,6 +209,21 @@ exchange_cb submission_add, submission_list, submission_show, submission_cancel,
 exchange_cb group_add, group_show, group_cancel;
 exchange_cb rescore;
 exchange_cb service_status, service_health, service_ready, service_asset;
+
+/* --- who may do what: access.c --- */
+
+/* Finds out who asks, and whether that caller may have the route; false: the problem (401, 403) is sent. */
+bool access_check(struct exchange *x, const struct route *route);
+/* Whether the caller may know of a submission of this client (NULL: of none). */
+bool access_sees_client(const struct exchange *x, const char *client);
+/* Whose submissions the caller sees, view; NULL: everybody's. */
+const char *access_client(const struct exchange *x);
+/* Whether the caller is told all of a verdict, and not only what disclosure.h leaves of it. */
+bool access_sees_detail(const struct exchange *x);
+/* A submission's document as the caller may have it: document is taken, the result given. */
+json_t *access_view(const struct exchange *x, json_t *document);
+/* Write the caller's name over what the body of a new submission or group says of its client. */
+void access_stamp(struct exchange *x);
 
 /* --- shared by handlers --- */
 

@@ -25,8 +25,13 @@ get_group(struct exchange *x)
     struct error err = { 0 };
     json_t *document = funnel_show_group(x->http->funnel, x->id, &err);
 
-    if (!document)
+    if (!document) {
         exchange_error(x, &err, "such group");
+        return NULL;
+    }
+    json_t *items = json_object_get(document, "items");
+    for (size_t i = 0; i < json_array_size(items); i++)
+        json_array_set_new(items, i, access_view(x, json_incref(json_array_get(items, i))));
     return document;
 }
 
@@ -94,8 +99,23 @@ void
 group_add(struct exchange *x)
 {
     struct pending *p = exchange_begin(x, group_added);
+    access_stamp(x);
     if (p)
         funnel_submit_group(x->http->funnel, x->document, exchange_pending_cb, p);
+}
+
+struct owner {
+    struct exchange *exchange;
+    bool is_seen;
+};
+
+/* A group's submissions are all of one client. */
+static bool
+owner_cb(void *arg, const struct submission_row *row)
+{
+    struct owner *o = arg;
+    o->is_seen = access_sees_client(o->exchange, row->client);
+    return false;
 }
 
 /* The id of the address as x->id, once the store knows the group; false: the problem is sent. */
@@ -103,13 +123,19 @@ static bool
 find_group(struct exchange *x)
 {
     const char *id = x->target.segments[2];
+    struct owner owner = { .exchange = x };
     struct group_row row = { 0 };
     struct error err = { 0 };
 
     if (!id_is_valid(id))
         error_set(&err, ERR_NOTFOUND, "no id");
-    else if (store_get_group(x->http->store, id, &row, &err) == 0)
-        snprintf(x->id, sizeof(x->id), "%s", row.id);
+    else if (store_get_group(x->http->store, id, &row, &err) == 0 &&
+             store_each_of_group(x->http->store, id, owner_cb, &owner, &err) == 0) {
+        if (owner.is_seen)
+            snprintf(x->id, sizeof(x->id), "%s", row.id);
+        else
+            error_set(&err, ERR_NOTFOUND, "another client's");
+    }
     group_row_release(&row);
     if (err.code == ERR_NONE)
         return true;
@@ -144,7 +170,7 @@ rescore(struct exchange *x)
     struct funnel_answer answer = { .refusal = FUNNEL_BAD };
     struct error err = { 0 };
 
-    int rc = funnel_rescore(x->http->funnel, x->document, &document, &answer.fault, &err);
+    int rc = funnel_rescore(x->http->funnel, x->document, access_client(x), &document, &answer.fault, &err);
     if (rc == 0)
         exchange_json(x, 200, document);
     else if (rc == ERR_INPUT)

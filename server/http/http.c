@@ -153,6 +153,23 @@ listen_open(struct http *h, int *out, struct error *err)
 
 /* --- life --- */
 
+/* Other machines are let in with tokens only. */
+static int
+start_keyring(struct http *h, struct error *err)
+{
+    int rc = keyring_new(h->config->tokens, &h->keyring, err);
+
+    if (rc != 0)
+        return rc;
+    if (keyring_is_on(h->keyring) || config_is_loopback(h->config))
+        return 0;
+    return error_set(
+        err, ERR_INPUT,
+        "listen: %s can be reached from other machines, and there are no tokens in %s: make one with "
+        "verifierd token new",
+        h->config->listen, h->config->tokens);
+}
+
 static int
 start_mhd(struct http *h, struct error *err)
 {
@@ -203,9 +220,11 @@ http_new(uv_loop_t *loop, const struct config *config, struct funnel *funnel, st
     h->store = store;
     h->lingers.loop = loop;
     h->started_ns = clock_monotonic_ns();
-    int rc = start_mhd(h, err);
+    int rc = start_keyring(h, err);
+    if (rc == 0)
+        rc = start_mhd(h, err);
     if (rc != 0) {
-        free(h);
+        http_free(h);
         return rc;
     }
     start_handles(h, MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd);
@@ -223,6 +242,7 @@ void
 http_reload(struct http *h, const struct config *config)
 {
     h->config = config;
+    keyring_refresh(h->keyring);
 }
 
 void
@@ -316,5 +336,7 @@ http_stop(struct http *h, void (*cb)(void *arg), void *arg)
 void
 http_free(struct http *h)
 {
+    if (h)
+        keyring_free(h->keyring);
     free(h);
 }

@@ -6,28 +6,34 @@
 #include "common/auto.h"
 #include "server/http/asset.h"
 
+/* Any one of these scopes does. A submitter may look at its own submissions, as far as disclosure.h tells. */
+#define MAY_SUBMIT (SCOPE_SUBMIT | SCOPE_ADMIN)
+#define MAY_READ (SCOPE_READ | SCOPE_ADMIN)
+#define MAY_LOOK (MAY_SUBMIT | MAY_READ)
+
 static const struct route routes[] = {
-    { "POST", "v1/tasks", "", true, task_add },
-    { "GET", "v1/tasks", "name limit cursor", false, task_list },
-    { "GET", "v1/tasks/{}", "", false, task_show },
-    { "POST", "v1/submissions", "wait", true, submission_add },
-    { "GET", "v1/submissions", "state task class client group limit cursor view", false, submission_list },
-    { "GET", "v1/submissions/{}", "wait", false, submission_show },
-    { "DELETE", "v1/submissions/{}", "", false, submission_cancel },
-    { "GET", "v1/submissions/{}/source", "", false, submission_source },
-    { "GET", "v1/submissions/{}/log", "", false, submission_log },
-    { "GET", "v1/submissions/{}/timing", "", false, submission_timing },
-    { "POST", "v1/groups", "wait", true, group_add },
-    { "GET", "v1/groups/{}", "wait", false, group_show },
-    { "DELETE", "v1/groups/{}", "", false, group_cancel },
-    { "POST", "v1/rescore", "", true, rescore },
-    { "GET", "v1/status", "", false, service_status },
-    { "GET", "healthz", "", false, service_health },
-    { "GET", "readyz", "", false, service_ready },
+    { "POST", "v1/tasks", "", MAY_SUBMIT, true, task_add },
+    { "GET", "v1/tasks", "name limit cursor", MAY_LOOK, false, task_list },
+    { "GET", "v1/tasks/{}", "", MAY_LOOK, false, task_show },
+    { "POST", "v1/submissions", "wait", MAY_SUBMIT, true, submission_add },
+    { "GET", "v1/submissions", "state task class client group limit cursor view", MAY_LOOK, false,
+      submission_list },
+    { "GET", "v1/submissions/{}", "wait", MAY_LOOK, false, submission_show },
+    { "DELETE", "v1/submissions/{}", "", MAY_SUBMIT, false, submission_cancel },
+    { "GET", "v1/submissions/{}/source", "", MAY_LOOK, false, submission_source },
+    { "GET", "v1/submissions/{}/log", "", MAY_LOOK, false, submission_log },
+    { "GET", "v1/submissions/{}/timing", "", MAY_LOOK, false, submission_timing },
+    { "POST", "v1/groups", "wait", MAY_SUBMIT, true, group_add },
+    { "GET", "v1/groups/{}", "wait", MAY_LOOK, false, group_show },
+    { "DELETE", "v1/groups/{}", "", MAY_SUBMIT, false, group_cancel },
+    { "POST", "v1/rescore", "", MAY_LOOK, true, rescore },
+    { "GET", "v1/status", "", MAY_LOOK, false, service_status },
+    { "GET", "healthz", "", 0, false, service_health },
+    { "GET", "readyz", "", 0, false, service_ready },
 };
 
 /* Files are looked up in their own table, under their whole path. */
-static const struct route asset_route = { "GET", "", "", false, service_asset };
+static const struct route asset_route = { "GET", "", "", 0, false, service_asset };
 
 static bool
 is_match(const char *path, const struct target *t)
@@ -108,6 +114,8 @@ route_find(struct exchange *x, const char *method)
         refuse_method(x, method);
         return NULL;
     }
+    if (!access_check(x, found))
+        return NULL;
     for (size_t i = 0; i < x->target.pairs_count; i++) {
         if (is_word_of(found->query, x->target.pairs[i].name))
             continue;

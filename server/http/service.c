@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "common/auto.h"
 #include "common/clock.h"
 #include "server/http/asset.h"
 
@@ -10,13 +11,28 @@
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " \
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
+/* How many are in which stage, and what became of them, tells a submitter where its own candidate is and was. */
+static json_t *
+status_view(json_t *status)
+{
+    static const char *const told[] = { "state", "ready", "why", "version", "uptime_s", "env" };
+    json_t *out = json_object();
+
+    for (size_t i = 0; i < ARRAY_LEN(told); i++)
+        json_object_set(out, told[i], json_object_get(status, told[i]));
+    json_decref(status);
+    return out;
+}
+
 void
 service_status(struct exchange *x)
 {
     const struct http *h = x->http;
     json_t *status = funnel_status(h->funnel);
 
-    if (status) {
+    if (status && !access_sees_detail(x))
+        status = status_view(status);
+    else if (status) {
         int64_t uptime_ms = (clock_monotonic_ns() - h->started_ns) / 1000000;
         json_object_set_new(status, "uptime_s", json_real((double)uptime_ms / 1000));
         json_object_set_new(status, "http",

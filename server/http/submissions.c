@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "server/funnel/disclosure.h"
 
 /* --- one submission --- */
 
@@ -16,10 +17,29 @@ get_row(struct exchange *x, const char *id, struct submission_row *row)
 
     if (!id_is_valid(id))
         error_set(&err, ERR_NOTFOUND, "no id");
-    else if (store_get_submission(x->http->store, id, row, &err) == 0)
+    else if (store_get_submission(x->http->store, id, row, &err) == 0 &&
+             !access_sees_client(x, row->client)) {
+        /* The same words as for one that is not there. */
+        submission_row_release(row);
+        error_set(&err, ERR_NOTFOUND, "another client's");
+    }
+    if (err.code == ERR_NONE)
         return true;
     exchange_error(x, &err, "such submission");
     return false;
+}
+
+/* The stored verdict as the caller may have it. taken; NULL: no memory. */
+static void
+set_verdict(struct exchange *x, char *verdict)
+{
+    if (access_sees_detail(x)) {
+        exchange_set_bytes(x, 200, "application/json", verdict, strlen(verdict));
+        return;
+    }
+    json_t *document = json_loads(verdict, JSON_ALLOW_NUL, NULL);
+    free(verdict);
+    exchange_set_json(x, 200, document ? access_view(x, document) : NULL);
 }
 
 static void
@@ -47,14 +67,14 @@ answer_with(struct exchange *x, unsigned status_unfinished)
     char *verdict = ptr_take(&row.verdict);
     submission_row_release(&row);
     if (verdict) {
-        exchange_set_bytes(x, 200, "application/json", verdict, strlen(verdict));
+        set_verdict(x, verdict);
     } else {
         json_t *document = funnel_show_submission(x->http->funnel, x->id, &err);
         if (!document) {
             exchange_error(x, &err, "such submission");
             return;
         }
-        exchange_set_json(x, status_unfinished, document);
+        exchange_set_json(x, status_unfinished, access_view(x, document));
     }
     set_headers(x);
     exchange_send(x);
@@ -120,6 +140,7 @@ void
 submission_add(struct exchange *x)
 {
     struct pending *p = exchange_begin(x, submission_added);
+    access_stamp(x);
     if (p)
         funnel_submit(x->http->funnel, x->document, exchange_pending_cb, p);
 }
@@ -172,6 +193,16 @@ submission_source(struct exchange *x)
         exchange_error(x, &err, "source of it");
 }
 
+/* What a refused candidate printed tells how far it got, which is not told. */
+static bool
+may_have_log(const struct exchange *x, const struct submission_row *row)
+{
+    if (access_sees_detail(x))
+        return true;
+    AUTO_JSON json_t *verdict = row->verdict ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL) : NULL;
+    return row->state == SUBMISSION_DONE && verdict && !disclosure_is_refused(verdict);
+}
+
 void
 submission_log(struct exchange *x)
 {
@@ -181,7 +212,7 @@ submission_log(struct exchange *x)
 
     if (!get_row(x, x->target.segments[2], &row))
         return;
-    int rc = store_get_log(x->http->store, row.id, &text, &err);
+    int rc = may_have_log(x, &row) ? store_get_log(x->http->store, row.id, &text, &err) : 0;
     submission_row_release(&row);
     /* One that printed nothing, or has not ended, has an empty log. */
     if (rc == 0 || rc == ERR_NOTFOUND)
@@ -207,6 +238,7 @@ submission_timing(struct exchange *x)
         exchange_error(x, &err, "timing of it");
         return;
     }
+    whole = access_view(x, whole);
     json_t *out = json_object();
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
         json_t *value = json_object_get(whole, keys[i]);
@@ -237,7 +269,7 @@ brief(json_t *whole)
         if (value)
             json_object_set(out, keys[i], value);
     }
-    json_t *stages = json_array();
+    json_t *stages = json_is_null(json_object_get(whole, "stages")) ? json_null() : json_array();
     json_t *stage;
     size_t k;
     json_array_foreach(json_object_get(whole, "stages"), k, stage)
@@ -275,6 +307,7 @@ finish_items(struct exchange *x, json_t *items, bool is_brief)
         json_t *whole = json_is_string(item)
                             ? funnel_show_submission(x->http->funnel, json_string_value(item), &err)
                             : json_incref(item);
+        whole = whole ? access_view(x, whole) : NULL;
         if (whole)
             json_array_append_new(out, is_brief ? brief(whole) : whole);
     }
@@ -340,6 +373,13 @@ submission_list(struct exchange *x)
 
     if (!read_filter(x, &filter, task_id))
         return;
+    const char *own = access_client(x);
+    if (own && filter.client && strcmp(filter.client, own) != 0) {
+        exchange_page(x, json_array(), NULL);
+        return;
+    }
+    if (own)
+        filter.client = own;
     AUTO_JSON json_t *items = page.items = json_array();
     int rc = items ? store_list_submissions(x->http->store, &filter, submission_row_cb, &page, &err)
                    : error_set(&err, ERR_NOMEM, "no memory for the list");

@@ -84,11 +84,12 @@ has_secret(json_t *document)
 static bool
 is_neutral(const char *field)
 {
-    static const char *const neutral[] = { "id",        "group",    "group_index", "task",        "task_name",
-                                           "state",     "class",    "reward",      "reward_spec", "policy",
-                                           "policy_on", "until",    "entry_point", "source",      "client",
-                                           "priority",  "metadata", "cache",       "created",     "finished",
-                                           "feedback" };
+    static const char *const neutral[] = { "id",          "group",        "group_index", "task",
+                                           "task_name",   "state",        "class",       "reward",
+                                           "reward_spec", "reward_parts", "policy",      "policy_on",
+                                           "until",       "entry_point",  "source",      "client",
+                                           "priority",    "metadata",     "cache",       "created",
+                                           "finished",    "feedback" };
     for (size_t i = 0; i < ARRAY_LEN(neutral); i++)
         if (strcmp(neutral[i], field) == 0)
             return true;

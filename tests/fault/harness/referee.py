@@ -157,10 +157,11 @@ class Referee:
         self.report(name, stage, step)
 
     def report(self, job: str, stage: str, step: str) -> None:
-        outcome, _, class_ = step.partition(":")
+        outcome, _, found = step.partition(":")
+        class_, _, rule = found.partition(":")
         detail: dict[str, Any] = {}
         body: dict[str, Any] = {"ev": "stage", "job": job, "stage": stage, "class": class_ or None, "run_ms": 1.0}
-        body.update({"done": 1, "of": 1, "error": None, "generality": None, "reopen": False})
+        body.update({"done": 1, "of": 1, "error": None, "generality": None, "reopen": False, "rule": rule or None})
         if stage == "timing":
             speedup = float(outcome) if outcome.replace(".", "").isdigit() else 1.0
             samples = [speedup * 1e6 + i for i in range(20)]

@@ -23,10 +23,11 @@ import wire  # noqa: E402
 def ast(channel: wire.Channel, scratch: Path) -> None:
     request = channel.receive(60)
     source = wire.read_memfd(request.take_fd("source"), wire.SOURCE_MAX).decode("utf-8", "replace")
-    end, _, class_ = script.perform(script.steps(source, "ast"), scratch).partition(":")
+    end, _, found = script.perform(script.steps(source, "ast"), scratch).partition(":")
+    class_, _, rule = found.partition(":")
     report: dict[str, Any] = {"ev": "result", "outcome": end, "class": class_ or None, "kernels": ["kernel"]}
     error = {"type": "Scripted", "text": "as the script says", "line": 1} if end == "fail" else None
-    channel.send({**report, "flags": [], "error": error, "rule": None})
+    channel.send({**report, "flags": [], "error": error, "rule": rule or None})
 
 
 def compile_(channel: wire.Channel, scratch: Path) -> None:

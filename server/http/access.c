@@ -1,0 +1,141 @@
+#include "server/http/engine.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/auto.h"
+#include "server/funnel/disclosure.h"
+
+/*
+ * Theory of operation. Every request is asked for its token before anything
+ * else of it is looked at but its route. What a caller may not see, and what
+ * is not there, get the same answer.
+ */
+
+struct credentials {
+    const char *value;
+    unsigned n;
+};
+
+static enum MHD_Result
+authorization_cb(void *cls, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    struct credentials *c = cls;
+
+    (void)kind;
+    if (strcasecmp(name, MHD_HTTP_HEADER_AUTHORIZATION) == 0) {
+        c->value = value;
+        c->n++;
+    }
+    return MHD_YES;
+}
+
+/* What stands behind "Bearer ", or NULL. View. */
+static const char *
+bearer(const char *header)
+{
+    if (!header || strncasecmp(header, "Bearer ", 7) != 0)
+        return NULL;
+    return header + 7 + strspn(header + 7, " ");
+}
+
+/* RFC 6750: the challenge names what was wrong with the token; without one it names nothing. */
+static void
+refuse(struct exchange *x, enum problem problem, const char *challenge, const char *detail)
+{
+    exchange_problem_set(x, problem, detail, NULL);
+    exchange_header(x, MHD_HTTP_HEADER_WWW_AUTHENTICATE, challenge);
+    exchange_send(x);
+}
+
+static void
+refuse_scope(struct exchange *x, const struct route *route)
+{
+    /* The least that would do. */
+    unsigned least = route->scopes & SCOPE_SUBMIT ? SCOPE_SUBMIT
+                     : route->scopes & SCOPE_READ ? SCOPE_READ
+                                                  : SCOPE_ADMIN;
+    char needed[SCOPES_TEXT_SIZE], had[SCOPES_TEXT_SIZE], challenge[128], detail[128];
+
+    scopes_text(least, needed);
+    scopes_text(x->caller.scopes, had);
+    snprintf(challenge, sizeof(challenge),
+             "Bearer realm=\"verifierd\", error=\"insufficient_scope\", scope=\"%s\"", needed);
+    snprintf(detail, sizeof(detail), "this needs the scope %s, and the token has %s", needed, had);
+    refuse(x, PROBLEM_FORBIDDEN, challenge, detail);
+}
+
+bool
+access_check(struct exchange *x, const struct route *route)
+{
+    struct keyring *keyring = x->http->keyring;
+    struct credentials c = { 0 };
+
+    if (!route->scopes)
+        return true;
+    keyring_refresh(keyring);
+    if (!keyring_is_on(keyring)) {
+        x->caller = (struct caller){ .scopes = SCOPE_ALL };
+        return true;
+    }
+    MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, authorization_cb, &c);
+    if (c.n == 0) {
+        refuse(x, PROBLEM_UNAUTHORIZED, "Bearer realm=\"verifierd\"",
+               "show a token: Authorization: Bearer vd_...");
+        return false;
+    }
+    const char *text = c.n == 1 ? bearer(c.value) : NULL;
+    const struct token *token = text ? keyring_find(keyring, text) : NULL;
+    if (!token) {
+        refuse(x, PROBLEM_UNAUTHORIZED, "Bearer realm=\"verifierd\", error=\"invalid_token\"",
+               "the token is unknown, revoked or expired");
+        return false;
+    }
+    x->caller.scopes = token->scopes;
+    snprintf(x->caller.client, sizeof(x->caller.client), "%s", token->client);
+    if (token->scopes & route->scopes)
+        return true;
+    refuse_scope(x, route);
+    return false;
+}
+
+const char *
+access_client(const struct exchange *x)
+{
+    return x->caller.scopes & SCOPE_ADMIN ? NULL : x->caller.client;
+}
+
+bool
+access_sees_client(const struct exchange *x, const char *client)
+{
+    const char *own = access_client(x);
+    return !own || (client && strcmp(client, own) == 0);
+}
+
+bool
+access_sees_detail(const struct exchange *x)
+{
+    return x->caller.scopes & (SCOPE_READ | SCOPE_ADMIN);
+}
+
+json_t *
+access_view(const struct exchange *x, json_t *document)
+{
+    if (access_sees_detail(x))
+        return document;
+    json_t *view = disclosure_view(document);
+    json_decref(document);
+    return view;
+}
+
+void
+access_stamp(struct exchange *x)
+{
+    json_t *told = json_object_get(x->document, "client");
+
+    /* One that is no string is refused by whoever reads the body. */
+    if (*x->caller.client && json_is_object(x->document) &&
+        (!told || json_is_string(told) || json_is_null(told)))
+        json_object_set_new(x->document, "client", json_string(x->caller.client));
+}

@@ -1,0 +1,360 @@
+"""Who may do what, and who is told what: every route with every kind of caller, against scripted workers."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import service
+from scripted import SCRIPTED, TASK
+
+LIMIT_S = 60.0
+REFUSED = "Rejected: not a genuine kernel."
+NOBODY = "0199f2c4-0000-7000-8000-000000000000"
+
+
+class Caller(service.Client):
+    """A client that shows a token with every call."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        super().__init__(url)
+        self.token = token
+
+    def call(
+        self, method: str, path: str, body: object | bytes = None, headers: Mapping[str, str] | None = None
+    ) -> service.Answer:
+        shown = {"Authorization": f"Bearer {self.token}"} if self.token is not None else {}
+        return super().call(method, path, body, {**shown, **(headers or {})})
+
+
+def token(store: Path, *arguments: str) -> str:
+    """Run `verifierd token`; what it prints."""
+    command = [str(service.BINARY), "token", *arguments, f"--store={store}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def body(script: str, **more: object) -> dict[str, object]:
+    return {"task": "scripted", "candidate": f"# script: {script}\n# {time.monotonic_ns()}\n", **more}
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A daemon with a token of each kind, and what the client `alice` has there."""
+
+    daemon: service.Daemon
+    callers: dict[str, Caller]
+    submission: str
+    group: str
+
+    def __getitem__(self, name: str) -> Caller:
+        return self.callers[name]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Shared]:
+    with service.directory() as directory:
+        store = directory / "store.db"
+        secrets = {
+            "submit": token(store, "new", "--name=submit", "--scope=submit", "--client=alice"),
+            "read": token(store, "new", "--name=read", "--scope=read", "--client=alice"),
+            "both": token(store, "new", "--name=both", "--scope=submit,read", "--client=alice"),
+            "other": token(store, "new", "--name=other", "--scope=submit,read", "--client=bob"),
+            "admin": token(store, "new", "--name=admin", "--scope=admin"),
+            "revoked": token(store, "new", "--name=revoked", "--scope=admin"),
+        }
+        token(store, "revoke", "--name=revoked")
+        expired = token(store, "new", "--name=expired", "--scope=admin", "--days=1")
+        stored = json.loads((directory / "store.db.tokens").read_text())
+        stored["tokens"][-1]["expires_ms"] = 1000
+        (directory / "store.db.tokens").write_text(json.dumps(stored))
+        with service.Daemon(directory, SCRIPTED) as running:
+            url = running.client.url
+            callers = {name: Caller(url, secret) for name, secret in secrets.items()}
+            callers |= {"none": Caller(url, None), "expired": Caller(url, expired)}
+            callers["bad"] = Caller(url, "vd_" + "A" * 43)
+            callers["admin"].add_task(TASK)
+            group = {"task": "scripted", "candidates": [{"candidate": "# script: timing=1.1\n# in a group\n"}]}
+            answer = callers["both"].expect("POST", "/v1/groups?wait=60", group)
+            submission = callers["both"].judge(body("full=fail:hack:decoy"), LIMIT_S)["id"]
+            yield Shared(running, callers, submission, answer["id"])
+
+
+ROUTES = [
+    ("POST", "/v1/tasks", "submit"),
+    ("GET", "/v1/tasks", "look"),
+    ("GET", "/v1/tasks/scripted", "look"),
+    ("POST", "/v1/submissions", "submit"),
+    ("GET", "/v1/submissions", "look"),
+    ("GET", "/v1/submissions/{submission}", "own"),
+    ("DELETE", "/v1/submissions/{submission}", "own submit"),
+    ("GET", "/v1/submissions/{submission}/source", "own"),
+    ("GET", "/v1/submissions/{submission}/log", "own"),
+    ("GET", "/v1/submissions/{submission}/timing", "own"),
+    ("POST", "/v1/groups", "submit"),
+    ("GET", "/v1/groups/{group}", "own"),
+    ("DELETE", "/v1/groups/{group}", "own submit"),
+    ("POST", "/v1/rescore", "look"),
+    ("GET", "/v1/status", "look"),
+    ("GET", "/healthz", "open"),
+    ("GET", "/readyz", "open"),
+    ("GET", "/", "open"),
+    ("GET", "/openapi.yaml", "open"),
+]
+
+
+def test_no_route_is_left_out() -> None:
+    """A new one has to say here who may call it; one that shows a verdict belongs into ways_to_look() too."""
+    contract: set[tuple[str, str]] = set()
+    path = ""
+    for line in (service.ROOT / "proto" / "openapi.yaml").read_text().partition("\ncomponents:")[0].splitlines():
+        if found := re.fullmatch(r"  (/\S*):", line):
+            path = re.sub(r"\{\w+\}", "{}", found[1])
+        elif found := re.fullmatch(r"    (get|post|delete|put|patch):", line):
+            contract.add((found[1].upper(), path))
+    known = {(method, re.sub(r"\{\w+\}|scripted", "{}", path)) for method, path, _ in ROUTES}
+    assert contract == known
+
+
+@pytest.mark.parametrize(("method", "path", "needs"), ROUTES, ids=lambda value: str(value))
+def test_every_route_asks_for_its_scope(shared: Shared, method: str, path: str, needs: str) -> None:
+    path = path.format(submission=shared.submission, group=shared.group)
+    for name, caller in shared.callers.items():
+        answer = caller.call(method, path, {} if method == "POST" else None)
+        if needs == "open":
+            assert answer.status == 200, (name, answer)
+        elif name in ("none", "bad", "revoked", "expired"):
+            assert (answer.status, answer.json()["code"]) == (401, "unauthorized"), name
+            challenge = answer.headers["WWW-Authenticate"]
+            assert challenge.startswith('Bearer realm="verifierd"')
+            assert ("invalid_token" in challenge) == (name != "none")
+        elif "submit" in needs and name == "read":
+            assert (answer.status, answer.json()["code"]) == (403, "forbidden")
+            assert 'error="insufficient_scope", scope="submit"' in answer.headers["WWW-Authenticate"]
+            assert "the scope submit" in answer.json()["detail"]
+        elif "own" in needs and name == "other":
+            assert (answer.status, answer.json()["code"]) == (404, "not_found")
+        elif method == "POST":
+            assert answer.status == 400, (name, answer)  # let in, and the empty body refused
+        elif method == "DELETE":
+            assert (answer.status, answer.json()["code"]) == (409, "finished")
+        else:
+            assert answer.status == 200, (name, answer)
+
+
+def test_what_is_not_there_and_what_is_anothers_look_the_same(shared: Shared) -> None:
+    for kind, known in (("submissions", shared.submission), ("groups", shared.group)):
+        theirs = shared["other"].get(f"/v1/{kind}/{known}").json()
+        nobodys = shared["other"].get(f"/v1/{kind}/{NOBODY}").json()
+        for document in (theirs, nobodys):
+            del document["instance"], document["request_id"]
+        assert theirs == nobodys
+
+
+@pytest.mark.parametrize("header", ["", "vd_", "Basic dXNlcjpwYXNz", "Bearer", "Bearer ", "bearer \t", "Token x"])
+def test_other_credentials_are_none(shared: Shared, header: str) -> None:
+    answer = shared["none"].call("GET", "/v1/status", None, {"Authorization": header})
+    assert answer.status == 401
+
+
+def test_the_scheme_may_be_written_in_any_case(shared: Shared) -> None:
+    header = {"authorization": f"BEARER {shared['read'].token}"}
+    assert shared["none"].call("GET", "/v1/status", None, header).status == 200
+
+
+def test_a_token_says_who_the_client_is(shared: Shared) -> None:
+    verdict = shared["both"].judge(body("ast=fail:syntax", client="bob"), LIMIT_S)
+    assert verdict["client"] == "alice"
+    assert shared["other"].get(f"/v1/submissions/{verdict['id']}").status == 404
+    answer = shared["both"].post("/v1/submissions", body("ast=fail:syntax", client=7))
+    assert (answer.status, answer.json()["code"]) == (400, "bad_body")
+
+
+def test_lists_hold_ones_own(shared: Shared) -> None:
+    mine = shared["other"].submit(body("ast=fail:syntax"))
+    own = shared["other"].expect("GET", "/v1/submissions")["items"]
+    assert {item["client"] for item in own} == {"bob"} and mine in {item["id"] for item in own}
+    assert shared["other"].expect("GET", "/v1/submissions?client=alice")["items"] == []
+    assert shared["other"].expect("GET", "/v1/submissions?client=bob")["items"] == own
+    assert shared["other"].expect("GET", f"/v1/submissions?group={shared.group}")["items"] == []
+    every = shared["admin"].expect("GET", "/v1/submissions?limit=200")["items"]
+    assert {item["client"] for item in every} >= {"alice", "bob"}
+    theirs = shared["admin"].expect("GET", "/v1/submissions?client=alice&limit=200")["items"]
+    assert {item["client"] for item in theirs} == {"alice"}
+
+
+def test_tokens_change_while_the_daemon_runs(shared: Shared) -> None:
+    store = shared.daemon.directory / "store.db"
+    late = Caller(shared.daemon.client.url, token(store, "new", "--name=late", "--scope=submit", "--client=alice"))
+    assert late.get(f"/v1/submissions/{shared.submission}").status == 200
+    renewed = Caller(late.url, token(store, "new", "--name=late-2", "--scope=submit", "--client=alice"))
+    assert (late.get("/v1/status").status, renewed.get("/v1/status").status) == (200, 200)
+    token(store, "revoke", "--name=late")
+    assert (late.get("/v1/status").status, renewed.get("/v1/status").status) == (401, 200)
+
+
+def test_a_file_that_goes_or_breaks_does_not_open_the_door(shared: Shared) -> None:
+    path = shared.daemon.directory / "store.db.tokens"
+    kept = path.read_bytes()
+    try:
+        path.unlink()
+        assert (shared["none"].get("/v1/status").status, shared["read"].get("/v1/status").status) == (401, 200)
+        path.write_text("{")
+        assert (shared["none"].get("/v1/status").status, shared["read"].get("/v1/status").status) == (401, 200)
+    finally:
+        path.write_bytes(kept)
+        path.chmod(0o600)
+    assert shared["read"].get("/v1/status").status == 200
+
+
+def test_only_hashes_are_kept_and_no_secret_is_logged(shared: Shared) -> None:
+    listed = token(shared.daemon.directory / "store.db", "list")
+    seen = [(shared.daemon.directory / "store.db.tokens").read_text(), shared.daemon.log.read_text(), listed]
+    for caller in shared.callers.values():
+        assert caller.token is None or not any(caller.token[3:] in text for text in seen)
+    assert "both" in listed and "submit,read" in listed and "alice" in listed
+
+
+# --- what is told to whom ---
+
+CHEATS = [
+    "ast=fail:policy:import_ctypes",
+    "tiny=fail:hack:outside_heap",
+    "full=print:40,fail:hack:decoy",
+    "timing=fail:hack:impossible_time",
+]
+
+
+def ways_to_look(caller: Caller, one: str, group: str | None = None) -> list[service.Json]:
+    """The submission's document by every call that gives it."""
+    found = [caller.expect("GET", f"/v1/submissions/{one}{query}") for query in ("", "?wait=1")]
+    for view in ("full", "brief"):
+        items = caller.expect("GET", f"/v1/submissions?limit=200&view={view}")["items"]
+        found += [item for item in items if item["id"] == one]
+    if group is not None:
+        found += [item for item in caller.expect("GET", f"/v1/groups/{group}")["items"] if item["id"] == one]
+    return found
+
+
+def check_refused(document: service.Json, class_: str) -> None:
+    """The class, the sentence, the reward, and what the submitter knew before."""
+    known = {"id", "group", "group_index", "task", "task_name", "state", "class", "reward", "reward_spec", "policy"}
+    known |= {"policy_on", "until", "entry_point", "source", "client", "priority", "metadata", "cache", "created"}
+    assert (document["state"], document["class"], document["reward"]) == ("done", class_, 0)
+    if "feedback" in document:  # a brief one has none
+        assert document["feedback"] == {"class": class_, "text": REFUSED}
+    told = {key for key, value in document.items() if value is not None}
+    assert told <= known | {"finished", "feedback"}
+
+
+@pytest.mark.parametrize("script", CHEATS)
+def test_a_cheat_learns_that_it_was_refused_and_no_more(shared: Shared, script: str) -> None:
+    class_, rule = script.rpartition("fail:")[2].split(":")
+    submit, read = shared["submit"], shared["read"]
+    answer = submit.post("/v1/submissions?wait=60", body(script))
+    assert answer.status == 200
+    check_refused(answer.json(), class_)
+    one = answer.json()["id"]
+    for document in ways_to_look(submit, one):
+        check_refused(document, class_)
+    timing = submit.expect("GET", f"/v1/submissions/{one}/timing")
+    assert {key for key, value in timing.items() if value is not None} <= {"id", "task", "task_name", "state", "class"}
+    assert submit.get(f"/v1/submissions/{one}/log").body == b""
+    assert script.encode() in submit.get(f"/v1/submissions/{one}/source").body
+    for caller in (read, shared["admin"]):
+        full = caller.expect("GET", f"/v1/submissions/{one}")
+        assert (full["class"], full["rule"], full["reward"]) == (class_, rule, 0)
+        assert full["stages"] and full["error"] and full["failed_at"]
+        assert "as the script says" in full["feedback"]["text"]
+    printed = read.get(f"/v1/submissions/{one}/log").body
+    assert bool(printed) == ("print" in script)
+    log = shared.daemon.log.read_text()
+    assert any(one in line and rule in line for line in log.splitlines())
+
+
+def test_in_a_group_too(shared: Shared) -> None:
+    candidates = [{"candidate": f"# script: {script}\n# {time.monotonic_ns()}\n"} for script in [*CHEATS, "timing=2"]]
+    request = {"task": "scripted", "candidates": candidates}
+    group = shared["submit"].expect("POST", "/v1/groups?wait=60", request)
+    assert group["state"] == "done"
+    assert group["ranking"] == [4, 0, 1, 2, 3]  # ties by their place, whatever speed a cheat claimed
+    for item, script in zip(group["items"], CHEATS, strict=False):
+        class_ = script.rpartition("fail:")[2].split(":")[0]
+        check_refused(item, class_)
+        for document in ways_to_look(shared["submit"], item["id"], group["id"]):
+            check_refused(document, class_)
+    honest = group["items"][4]
+    assert honest["class"] == "ok" and honest["components"]["speedup"] > 1 and honest["stages"]
+    assert shared["read"].expect("GET", f"/v1/groups/{group['id']}")["items"][2]["rule"] == "decoy"
+
+
+def test_another_reward_tells_no_more(shared: Shared) -> None:
+    """An expression over the components would read them one by one."""
+    request = {"submissions": [shared.submission]}
+    for formula in ("1", "compiled", "correct", "timed", "cases_passed"):
+        spec = {"kind": "expr", "expr": formula}
+        answer = shared["submit"].expect("POST", "/v1/rescore", {**request, "reward": spec})
+        assert [item["reward"] for item in answer["items"]] == [0], formula
+    for name in ({"submissions": [shared.submission]}, {"group": shared.group}):
+        theirs = shared["other"].post("/v1/rescore", {**name, "reward": {"kind": "staged"}})
+        assert (theirs.status, theirs.json()["code"]) == (404, "not_found")
+        assert shared["admin"].post("/v1/rescore", {**name, "reward": {"kind": "staged"}}).status == 200
+
+
+def test_an_honest_failure_is_told(shared: Shared) -> None:
+    for script, class_ in (("full=fail:mismatch", "mismatch"), ("ast=fail:policy:kernel_required", "policy")):
+        verdict = shared["submit"].judge(body(script), LIMIT_S)
+        assert verdict["class"] == class_ and verdict["failed_at"] and verdict["stages"]
+        assert verdict["feedback"]["text"] != REFUSED
+        assert verdict == shared["read"].expect("GET", f"/v1/submissions/{verdict['id']}")
+
+
+def test_while_it_runs_its_stage_is_not_told(shared: Shared) -> None:
+    one = shared["submit"].submit(body("full=sleep:1.5,pass"))
+    deadline = time.monotonic() + LIMIT_S
+    seen: set[str] = set()
+    while (document := shared["read"].expect("GET", f"/v1/submissions/{one}"))["state"] != "done":
+        seen.add(str(document["stage"]))
+        told = shared["submit"].expect("GET", f"/v1/submissions/{one}")
+        if told["state"] != "done":
+            assert [told[key] for key in ("stage", "passed_stage", "stages", "env", "attempts")] == [None] * 5
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert "full" in seen
+    told = shared["submit"].expect("GET", "/v1/status")
+    assert set(told) == {"state", "ready", "why", "version", "uptime_s", "env"}
+    assert "counts" in shared["read"].expect("GET", "/v1/status")
+
+
+# --- where it listens ---
+
+
+def test_beyond_loopback_only_with_tokens() -> None:
+    options = SCRIPTED | {"listen": "0.0.0.0:0", "allow_remote": True}
+    with service.directory() as directory:
+        daemon = service.Daemon(directory, options)
+        with pytest.raises(service.ServiceError, match="ended at start"):
+            daemon.start(ready=False)
+        daemon.kill()
+        assert "verifierd token new" in daemon.log.read_text()
+        secret = token(directory / "store.db", "new", "--name=a", "--scope=read")
+        with service.Daemon(directory, options) as running:
+            local = running.client.url.replace("0.0.0.0", "127.0.0.1")
+            assert service.Client(local).get("/v1/status").status == 401
+            assert Caller(local, secret).get("/v1/status").status == 200
+            assert service.Client(local).get("/healthz").status == 200
+
+
+def test_without_tokens_loopback_is_the_operator(start_scripted: service.StartDaemon) -> None:
+    client = start_scripted().client
+    client.add_task(TASK)
+    verdict = client.judge(body("full=fail:hack:decoy", client="anybody"), LIMIT_S)
+    assert (verdict["rule"], verdict["client"], verdict["reward"]) == ("decoy", "anybody", 0)
+    assert client.expect("GET", "/v1/status")["counts"]
