@@ -3,6 +3,7 @@
 #include <argp.h>
 #include <arpa/inet.h>
 #include <confuse.h>
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -89,6 +90,9 @@ static const struct setting table[] = {
       "largest file that a child may write (RLIMIT_FSIZE)" },
     { "interpreter_elements", NUMBER, "elements", "4194304", 1, INT64_MAX / 2, FIELD(interpreter_elements),
       true, "largest task that the interpreter judges at its own size, counted over inputs and outputs" },
+    { "peaks", TEXT, "NAME=FIGURE,...", "", 0, 0, FIELD(peaks), false,
+      "what the GPU can do at most, where it shall not be measured at start: write_gbs, read_gbs, cache_gbs, "
+      "float32_tflops, tf32_tflops, half_tflops" },
     { "uid_first", NUMBER, "uid", "40000", 1, 4294967294, FIELD(uid_first), false,
       "first of the user ids given to children when the daemon runs as root" },
     { "uid_count", NUMBER, "uids", "1024", 1, 1000000, FIELD(uid_count), false,
@@ -631,6 +635,33 @@ check_words(const struct config *c, struct error *err)
     return 0;
 }
 
+/* "write_gbs=4000,half_tflops=990": the referee reads the same (physics.py); a mistake is told before it starts. */
+static int
+check_peaks(const struct config *c, struct error *err)
+{
+    static const char *const names[] = { "write_gbs",      "read_gbs",    "cache_gbs",
+                                         "float32_tflops", "tf32_tflops", "half_tflops" };
+    const char *p = c->peaks;
+
+    while (*p) {
+        size_t length = strcspn(p, "=,"), i = 0;
+        char *end = NULL;
+        while (i < ARRAY_LEN(names) && (strlen(names[i]) != length || strncmp(names[i], p, length) != 0))
+            i++;
+        if (i == ARRAY_LEN(names))
+            return error_set(err, ERR_INPUT,
+                             "peaks: \"%.*s\" is none of write_gbs, read_gbs, cache_gbs, float32_tflops, "
+                             "tf32_tflops, half_tflops",
+                             (int)(length < 40 ? length : 40), p);
+        double figure =
+            p[length] == '=' && isdigit((unsigned char)p[length + 1]) ? strtod(p + length + 1, &end) : 0;
+        if (!(figure > 0 && figure < 1e9) || (*end != '\0' && *end != ','))
+            return error_set(err, ERR_INPUT, "peaks: %s needs a positive figure", names[i]);
+        p = *end ? end + 1 : end;
+    }
+    return 0;
+}
+
 static int
 config_complete(struct config *c, struct error *err)
 {
@@ -639,6 +670,8 @@ config_complete(struct config *c, struct error *err)
         rc = check_words(c, err);
     if (rc == 0 && !*c->tokens)
         rc = complete_tokens(c, err);
+    if (rc == 0)
+        rc = check_peaks(c, err);
     if (rc == 0 && !*c->harness)
         rc = complete_harness(c, err);
     if (rc == 0 && !*c->scratch)

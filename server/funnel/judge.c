@@ -760,6 +760,7 @@ keep_detail(struct judgement *j, const struct lane_report *r)
     if (place && r->detail) {
         json_decref(*place);
         *place = json_incref(r->detail);
+        add_flags(j, json_object_get(r->detail, "flags"));
     }
     if (r->generality && !j->generality)
         j->generality = strdup(r->generality);

@@ -241,6 +241,8 @@ timing_json(const struct judgement *j, const struct timing *t)
         { "host_candidate_ms", "host_candidate_ns" },
         { "events_reference_ms", "events_reference_ns" },
         { "events_candidate_ms", "events_candidate_ns" },
+        { "floor_ms", "floor_ns" },
+        { "hard_floor_ms", "hard_floor_ns" },
     };
     const char *outcome = json_string_value(json_object_get(j->timing, "outcome"));
     json_t *blocks = json_object_get(j->timing, "blocks");
@@ -276,6 +278,22 @@ share(double part, double whole)
     return whole > 0 ? part / whole : NAN;
 }
 
+/*
+ * Speed against the roofline floor: 1 at the floor, 1/2 where the candidate is as fast as the reference. The floor
+ * counts as 95 % of the reference's time at most, so that noise does not decide where the reference is at the roof.
+ */
+static double
+speed_of_light(const struct judgement *j, const struct timing *t)
+{
+    double floor_ms = number(j->timing, "floor_ns") / 1e6, took = stats_median(t->candidate, t->n),
+           reference = stats_median(t->reference, t->n);
+
+    if (!isfinite(floor_ms))
+        return NAN;
+    floor_ms = fmin(fmin(floor_ms, took), 0.95 * reference);
+    return 1 / (1 + (took - floor_ms) / (reference - floor_ms));
+}
+
 static void
 fill_components(const struct judgement *j, const struct timing *t, struct reward_components *c)
 {
@@ -294,6 +312,7 @@ fill_components(const struct judgement *j, const struct timing *t, struct reward
         c->speedup = t->credited;
         c->speedup_lo = t->credited_lo;
         c->speedup_hi = t->credited_hi;
+        c->sol = speed_of_light(j, t);
     }
     c->peak_mem_ratio = share(number(detail, "peak_bytes"), number(detail, "reference_peak_bytes"));
     c->cases_passed =

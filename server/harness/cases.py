@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
+import flops
 import torch
 import values
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -187,6 +188,7 @@ class Measured:
     state_bytes: int
     peak_bytes: int  # GPU memory beside the inputs while it ran; 0 without a GPU
     multiplies_matrices: bool  # products, convolutions, recurrent cells: where TF32 may come in
+    flops: int  # of the products whose number is plain (flops.py)
 
 
 def _note(tensor: torch.Tensor) -> values.TensorNote:
@@ -235,12 +237,13 @@ def run_once(module: types.ModuleType, entry: str, device: torch.device, *, is_f
         output_bytes=sum(note.span_bytes for note in outs),
         peak_bytes=max(0, peak_bytes - input_bytes),
         multiplies_matrices=watch.found,
+        flops=watch.flops,
         state_bytes=sum(item.nbytes for item in state if isinstance(item, torch.Tensor)),
     )
 
 
 class _MatrixWatch(TorchFunctionMode):
-    """Sees whether a call gets to a function that libraries may do in TF32.
+    """Sees whether a call gets to a function that libraries may do in TF32, and counts its operations.
 
     At the level of torch's functions: the first use of a dispatch mode imports for two seconds.
     """
@@ -248,10 +251,15 @@ class _MatrixWatch(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.found = False
+        self.flops = 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.found = self.found or getattr(func, "__name__", "") in MATRIX_FUNCTIONS
-        return func(*args, **(kwargs or {}))
+        name = getattr(func, "__name__", "")
+        output = func(*args, **(kwargs or {}))
+        if name in MATRIX_FUNCTIONS:
+            self.found = True
+            self.flops += flops.count(name, args, output)
+        return output
 
 
 def to_device(value: Any, device: torch.device) -> Any:

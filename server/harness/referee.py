@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import native
+import physics
 import torch
 from judge import Job, Policy, Report, candidate_arena, timed
 from peer import NotTheCandidate, Peer, PeerFailed
@@ -44,8 +45,17 @@ DESCRIBE_LIMIT_MS: Final = 180_000
 
 
 class Referee:
-    def __init__(self, channel: Channel, device: torch.device, element_limit: int | None) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        device: torch.device,
+        element_limit: int | None,
+        peaks: physics.Peaks | None,
+        overrides: dict[str, float],
+    ) -> None:
+        """peaks: of the GPU (None without one), with the overrides in."""
         self._channel = channel
+        self._peaks, self._overrides = peaks, overrides
         self._device = device
         self._element_limit = element_limit if device.type == "cpu" else None
         self._children: dict[str, Peer] = {}
@@ -227,7 +237,18 @@ class Referee:
             return Report("timing", "skip", detail={"outcome": "skipped", "why": "no GPU on this machine"})
         import clock
 
-        return clock.time_job(job)
+        assert self._peaks is not None
+        case, precision = job.spec["cases"]["own"], job.precision()
+
+        def again() -> tuple[Report, physics.Floor]:
+            """Other processes may have slowed what was measured at start: now the GPU is this job's alone."""
+            assert self._peaks is not None
+            job.candidate.freeze()
+            self._peaks = self._peaks.highest(physics.measure_peaks(self._device, self._overrides))
+            job.candidate.thaw()
+            return clock.time_job(job), physics.floor_of(case, self._peaks, precision)
+
+        return physics.check(clock.time_job(job), physics.floor_of(case, self._peaks, precision), again)
 
     def _report(self, job: str, run: Callable[[], Report]) -> None:
         """Send the report of a stage; a reference that fails is told as class `infra`, with why."""
@@ -285,8 +306,8 @@ def _take(message: Message, name: str) -> bytes:
         os.close(fd)
 
 
-def describe_device(device: torch.device) -> Json | None:
-    if device.type != "cuda":
+def describe_device(device: torch.device, peaks: physics.Peaks | None) -> Json | None:
+    if peaks is None:
         return None
     found = torch.cuda.get_device_properties(device)
     _, total = torch.cuda.mem_get_info(device)
@@ -296,6 +317,7 @@ def describe_device(device: torch.device) -> Json | None:
         "driver": native.driver_version(),
         "memory_bytes": total,
         "capability": f"{found.major}.{found.minor}",
+        "peaks": peaks.json(),
     }
 
 
@@ -304,8 +326,10 @@ def main() -> int:
     parser.add_argument("--device", required=True)
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--elements", type=int, default=None, help="largest task judged in full without a GPU")
+    parser.add_argument("--peaks", type=physics.parse_peaks, default={}, help="NAME=FIGURE,... instead of measuring")
     args = parser.parse_args()
     device = torch.device(args.device)
+    peaks = None
     if device.type == "cuda":
         torch.cuda.set_device(device)
         torch.cuda.init()
@@ -314,16 +338,17 @@ def main() -> int:
         import fused
 
         fused.warm_up(device)
+        peaks = physics.measure_peaks(device, args.peaks)
     else:
         torch.set_num_threads(1)
     versions = {"python": sys.version.split()[0], "torch": torch.__version__}
     ready: dict[str, Any] = {
         "ev": "ready",
         "device": args.device,
-        "gpu": describe_device(device),
+        "gpu": describe_device(device, peaks),
         "versions": versions,
     }
-    Referee(Channel(args.fd), device, args.elements).run(ready)
+    Referee(Channel(args.fd), device, args.elements, peaks, args.peaks).run(ready)
     return 0
 
 

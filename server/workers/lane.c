@@ -1002,8 +1002,8 @@ make_referee(struct lane *l, struct error *err)
     snprintf(elements, sizeof(elements), "%lld", (long long)l->config->interpreter_elements);
     if (asprintf(&script, "%s/referee.py", l->config->harness) < 0)
         return error_set(err, ERR_NOMEM, "no memory for the referee");
-    const char *args[] = { l->config->python, script,   "--device", l->device, "--fd", "3",
-                           "--elements",      elements, NULL };
+    const char *args[] = { l->config->python, script,   "--device", l->device,        "--fd", "3",
+                           "--elements",      elements, "--peaks",  l->config->peaks, NULL };
     return process_new(l->loop, name, args, REFEREE_START_MS, &referee_ops, l, &l->referee, err);
 }
 

@@ -135,6 +135,30 @@ a_measured_one_is_worth_its_speed(void **state)
     assert_non_null(strstr(text_at(json_object_get(v, "feedback"), "text"), "1.5 times"));
 }
 
+/* 1 at the roofline floor, 1/2 where it is as fast as the reference, null where no floor is known. */
+static void
+speed_of_light_is_between_floor_and_reference(void **state)
+{
+    static const struct {
+        double floor_ns, candidate_ns, sol;
+    } rows[] = { { 1e6, 2e6, 0.5 },   { 1e6, 1e6, 1 }, { 1e6, 1.5e6, 2.0 / 3 }, { 1e6, 4e6, 0.25 },
+                 { 1.9e6, 0.5e6, 1 }, { 3e6, 1e6, 1 }, { 3e6, 2e6, 0.5 },       { 0, 1e6, 2.0 / 3 } };
+    struct rig *r = *state;
+
+    pass_up_to(r, STAGE_TIMING);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        json_decref(r->j.timing);
+        set_timing(r, "measured", 2e6, rows[i].candidate_ns);
+        AUTO_JSON json_t *unknown = verdict_json(&r->s);
+        assert_true(json_is_null(json_object_get(json_object_get(unknown, "components"), "sol")));
+        assert_true(json_is_null(json_object_get(json_object_get(unknown, "timing"), "floor_ms")));
+        json_object_set_new(r->j.timing, "floor_ns", json_real(rows[i].floor_ns));
+        AUTO_JSON json_t *v = verdict_json(&r->s);
+        assert_true(fabs(number_at(v, "components", "sol") - rows[i].sol) < 0.02);
+        assert_true(fabs(number_at(v, "timing", "floor_ms") - rows[i].floor_ns / 1e6) < 1e-9);
+    }
+}
+
 /* A reference that is slow now and then: pairs and trimmed means differ, and the policy says which is paid for. */
 static void
 the_policy_says_which_estimator_counts(void **state)
@@ -363,6 +387,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_shape_is_always_the_same),
         TEST(a_measured_one_is_worth_its_speed),
+        TEST(speed_of_light_is_between_floor_and_reference),
         TEST(the_policy_says_which_estimator_counts),
         TEST(what_the_referee_saw_is_told),
         TEST(an_unmeasured_speed_earns_nothing),

@@ -197,6 +197,7 @@ def main() -> int:
     parser.add_argument("--device", required=True)
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--elements")
+    parser.add_argument("--peaks")
     options = parser.parse_args()
     channel = wire.Channel(options.fd)
     versions = {"python": sys.version.split()[0], "torch": "scripted"}
