@@ -35,6 +35,7 @@ objects = $(patsubst %.c,$(out)/%.o,$(1))
 common_src := $(wildcard common/*.c)
 server_src := $(wildcard server/*.c server/http/*.c server/funnel/*.c server/store/*.c server/workers/*.c)
 cli_src := $(wildcard client/cli/*.c)
+trainer_src := $(wildcard client/trainer/*.c)
 native_src := $(wildcard server/harness/native/*.c)
 harness_py := $(wildcard server/harness/*.py)
 assets := $(wildcard server/dashboard/*) $(wildcard proto/openapi.yaml)
@@ -46,7 +47,8 @@ c_files := $(wildcard common/*.[ch] proto/*.h server/*.[ch] server/*/*.[ch] serv
 	client/*/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch] tests/bench/*.[ch])
 py_files = $(shell git ls-files '*.py' ':!tests/candidates' ':!tests/tasks')
 
-programs := $(if $(wildcard server/main.c),$(bin)/verifierd) $(if $(wildcard client/cli/main.c),$(bin)/verifier)
+programs := $(if $(wildcard server/main.c),$(bin)/verifierd) $(if $(wildcard client/cli/main.c),$(bin)/verifier) \
+	$(if $(wildcard client/trainer/main.c),$(bin)/trainer)
 units := $(patsubst tests/unit/%.c,$(out)/unit/%,$(unit_src))
 fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 
@@ -94,6 +96,7 @@ archive = $(if $(V),,$(call say,AR,$@))
 $(out)/libcommon.a: $(call objects,$(common_src))
 $(out)/libserver.a: $(call objects,$(filter-out server/main.c,$(server_src))) $(if $(assets),$(out)/gen/assets.o)
 $(out)/libcli.a: $(call objects,$(filter-out client/cli/main.c,$(cli_src)))
+$(out)/libtrainer.a: $(call objects,$(filter-out client/trainer/main.c,$(trainer_src)))
 $(out)/libnative.a: $(call objects,$(native_src))
 $(out)/lib%.a:
 	$(archive)
@@ -106,6 +109,13 @@ $(bin)/verifierd: $(out)/server/main.o $(out)/libserver.a $(out)/libcommon.a
 	$(Q)$(link) $(server_libs)
 
 $(bin)/verifier: $(out)/client/cli/main.o $(out)/libcli.a $(out)/libcommon.a
+	$(if $(V),,$(call say,LD,$@))
+	@mkdir -p $(@D)
+	$(Q)$(link) $(cli_libs)
+
+$(out)/client/trainer/prompt.o: client/prompt/kernel.txt
+
+$(bin)/trainer: $(out)/client/trainer/main.o $(out)/libtrainer.a $(out)/libcommon.a
 	$(if $(V),,$(call say,LD,$@))
 	@mkdir -p $(@D)
 	$(Q)$(link) $(cli_libs)
@@ -144,7 +154,7 @@ $(corpus_dir)/.made: $(corpus_files) $(sort $(dir $(corpus_files)))
 aids_of = $(call objects,$(filter $(unit_aids),$(shell sed -n 's,^\#include "\(tests/unit/[a-z0-9_]*\)\.h".*,\1.c,p' $(1))))
 
 $(out)/unit/%: $(out)/tests/unit/%.o $$(call aids_of,tests/unit/%.c) \
-		$(out)/libserver.a $(out)/libcli.a $(out)/libnative.a $(out)/libcommon.a
+		$(out)/libserver.a $(out)/libcli.a $(out)/libtrainer.a $(out)/libnative.a $(out)/libcommon.a
 	$(if $(V),,$(call say,LD,$@))
 	@mkdir -p $(@D)
 	$(Q)$(link) $(server_libs) $(cli_libs) $(native_libs) $(call pkg,--libs,$(test_pkgs))
@@ -291,13 +301,14 @@ install: all
 	$(foreach m,$(man_pages),install -D -m 644 $(m) '$(root)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))';)
 
 uninstall:
-	rm -f '$(root)/bin/verifierd' '$(root)/bin/verifier' '$(root)/lib/systemd/system/verifierd.service'
+	rm -f '$(root)/bin/verifierd' '$(root)/bin/verifier' '$(root)/bin/trainer' '$(root)/lib/systemd/system/verifierd.service'
 	rm -rf '$(root)/lib/verifierd' '$(root)/share/verifierd'
 	rm -f $(foreach m,$(man_pages),'$(root)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))')
 
 installcheck:
 	'$(root)/bin/verifierd' --version
 	'$(root)/bin/verifier' --version
+	'$(root)/bin/trainer' --version
 
 # What setup made (the virtual environment) stays; distclean takes that too.
 clean:

@@ -1,4 +1,4 @@
-"""When a timing stops and what it is called: common/statistics as the harness reaches it (its arithmetic has C tests)."""
+"""When a timing stops and what it is called: common/statistics as the harness reaches it (C tests have its sums)."""
 
 from __future__ import annotations
 

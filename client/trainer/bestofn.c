@@ -1,0 +1,266 @@
+/* trainer bestofn: sample N answers for each task, have them judged, keep the best K for fine-tuning. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/trainer/options.h"
+#include "client/trainer/output.h"
+#include "client/trainer/prompt.h"
+#include "client/trainer/round.h"
+#include "common/auto.h"
+#include "common/extract.h"
+#include "common/reward.h"
+
+struct bestofn {
+    struct trainer *trainer;
+    struct task_options tasks;
+    struct round_options round;
+    const char *name;
+    json_t *reward; /* borrowed from bestofn_command() */
+    int keep;
+    double threshold; /* NAN: the kind's own */
+    bool allows_incorrect;
+};
+
+enum { OPT_KEEP = 'k', OPT_NAME = 512, OPT_THRESHOLD, OPT_INCORRECT };
+
+static const struct argp_option options[] = {
+    { "keep", OPT_KEEP, "K", 0, "Keep so many answers for each task (default 3)", 0 },
+    { "threshold", OPT_THRESHOLD, "R", 0,
+      "Only answers whose reward is above this (default 0.3; 0.5 for best_of_n; 0 for other kinds)", 0 },
+    { "allow-incorrect", OPT_INCORRECT, NULL, 0, "Keep by the reward alone, also what is not correct", 0 },
+    { "name", OPT_NAME, "NAME", 0, "Of the run: outputs/bestofn_NAME in the working directory (default: run)",
+      0 },
+    { 0 },
+};
+
+static error_t
+parse(int key, char *arg, struct argp_state *state)
+{
+    struct bestofn *b = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = b->trainer;
+        state->child_inputs[1] = &b->tasks;
+        state->child_inputs[2] = &b->round;
+        return 0;
+    case OPT_KEEP:
+        b->keep = option_int(state, "--keep", arg, 1, 256);
+        return 0;
+    case OPT_THRESHOLD:
+        b->threshold = option_number(state, "--threshold", arg, -1000, 1000);
+        return 0;
+    case OPT_INCORRECT:
+        b->allows_incorrect = true;
+        return 0;
+    case OPT_NAME:
+        b->name = arg;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {
+    { &trainer_common_argp, 0, NULL, -1 },
+    { &task_options_argp, 0, NULL, -2 },
+    { &round_options_argp, 0, NULL, -2 },
+    { 0 },
+};
+static const struct argp argp = {
+    options,  parse,
+    NULL,     "Sample N answers for each task, have them judged, and keep the best K for fine-tuning.",
+    children, NULL,
+    NULL
+};
+
+static double
+threshold_of(const struct bestofn *b)
+{
+    const char *kind = json_string_value(json_object_get(b->reward, "kind"));
+    if (!isnan(b->threshold))
+        return b->threshold;
+    return !kind || strcmp(kind, "staged") == 0 ? 0.3 : strcmp(kind, "best_of_n") == 0 ? 0.5 : 0;
+}
+
+/* --- what is kept --- */
+
+static int
+by_reward(const void *left, const void *right)
+{
+    double a = answer_reward(*(json_t *const *)left), b = answer_reward(*(json_t *const *)right);
+    return (a < b) - (a > b);
+}
+
+static bool
+is_kept(const struct bestofn *b, json_t *answer)
+{
+    double reward = answer_reward(answer);
+    bool is_new = !json_object_get(json_object_get(answer, "verdict"), "duplicate_of");
+    return is_new && reward > threshold_of(b) && (b->allows_incorrect || answer_is_correct(answer));
+}
+
+/* A row for fine-tuning: {"task", "level", "prompt", "instruction", "output", "code", "reward", ...}. */
+static json_t *
+kept_row(const struct bestofn *b, const struct round_result *result, json_t *answer)
+{
+    char digest[HASH_TEXT_SIZE];
+    AUTO_BUFFER struct buffer prompt = BUFFER_INIT;
+    AUTO_FREE char *wanted = task_class_wanted(result->task);
+    json_t *text = json_object_get(answer, "text"), *verdict = json_object_get(answer, "verdict");
+    struct extract code = { .code = "" };
+
+    prompt_digest(digest);
+    if (!wanted || prompt_make(result->task->reference, wanted, &prompt) != 0)
+        return NULL;
+    if (extract_code(json_string_value(text), json_string_length(text), &code) != 0)
+        code = (struct extract){ .code = "" };
+    json_t *row =
+        json_pack("{s:s, s:i, s:s, s:s, s:O, s:s%, s:O, s:O, s:s, s:O, s:O}", "task", result->task->name,
+                  "level", result->task->level, "prompt", digest, "instruction", prompt.data, "output", text,
+                  "code", code.code, code.size, "reward", json_object_get(verdict, "reward"), "components",
+                  json_object_get(verdict, "components"), "model", b->trainer->model, "turn",
+                  json_object_get(answer, "turn"), "submission", json_object_get(verdict, "id"));
+    if (row && json_object_get(answer, "reasoning"))
+        json_object_set(row, "reasoning", json_object_get(answer, "reasoning"));
+    return row;
+}
+
+/* The best K of one task, best first; returns how many. */
+static size_t
+keep(const struct bestofn *b, const struct round_result *result, struct output *out)
+{
+    size_t n = 0, i;
+    json_t *answer;
+    AUTO_FREE json_t **best = calloc(json_array_size(result->answers) + 1, sizeof(*best));
+
+    json_array_foreach(result->answers, i, answer) if (best && is_kept(b, answer)) best[n++] = answer;
+    if (n > 1)
+        qsort(best, n, sizeof(*best), by_reward);
+    n = n < (size_t)b->keep ? n : (size_t)b->keep;
+    for (i = 0; i < n; i++) {
+        AUTO_JSON json_t *row = kept_row(b, result, best[i]);
+        output_line(out, row);
+    }
+    return n;
+}
+
+/* --- the report --- */
+
+struct tally {
+    size_t answers, correct, kept, tasks_correct, infra;
+    json_t *classes;
+};
+
+static void
+count(const struct round_result *result, struct tally *tally)
+{
+    size_t i, correct = 0;
+    json_t *answer;
+    json_array_foreach(result->answers, i, answer)
+    {
+        json_t *verdict = json_object_get(answer, "verdict");
+        const char *class_ = json_string_value(json_object_get(verdict, "class"));
+        if (!class_ || json_object_get(verdict, "duplicate_of"))
+            continue;
+        tally->answers++;
+        tally->infra += strcmp(class_, "infra") == 0;
+        correct += answer_is_correct(answer);
+        json_object_set_new(tally->classes, class_,
+                            json_integer(1 + json_integer_value(json_object_get(tally->classes, class_))));
+    }
+    tally->correct += correct;
+    tally->tasks_correct += correct > 0;
+}
+
+static json_t *
+report_json(const struct bestofn *b, const struct task_set *set, const struct round_totals *totals,
+            const struct tally *tally)
+{
+    char digest[HASH_TEXT_SIZE];
+    prompt_digest(digest);
+    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:O, s:f, s:f, s:f}",
+                     "name", b->name, "model", b->trainer->model, "prompt", digest, "tasks", (int)set->n,
+                     "tasks_failed", (int)totals->failed, "tasks_with_a_correct_answer",
+                     (int)tally->tasks_correct, "rows_skipped", (int)set->skipped, "answers",
+                     (int)totals->sampled, "distinct", (int)tally->answers, "correct", (int)tally->correct,
+                     "kept", (int)tally->kept, "infra", (int)tally->infra, "threshold", threshold_of(b),
+                     "classes", tally->classes, "seconds", totals->seconds, "sampling_s", totals->sampling_s,
+                     "judging_s", totals->judging_s);
+}
+
+static int
+write_all(const struct bestofn *b, const struct task_set *set, const struct round_result *results,
+          const struct round_totals *totals, const char *sub, struct error *err)
+{
+    AUTO_JSON json_t *classes = json_object();
+    struct tally tally = { .classes = classes };
+    struct output kept, candidates;
+    char path[OUTPUT_PATH_MAX];
+
+    int rc = output_path(b->trainer->workdir, sub, "kept.jsonl", path, err);
+    rc = rc == 0 ? output_begin(&kept, path, err) : rc;
+    if (rc != 0)
+        return rc;
+    rc = output_path(b->trainer->workdir, sub, "candidates.jsonl", path, err);
+    rc = rc == 0 ? output_begin(&candidates, path, err) : rc;
+    for (size_t i = 0; rc == 0 && i < set->n; i++) {
+        size_t k;
+        json_t *answer;
+        tally.kept += keep(b, &results[i], &kept);
+        count(&results[i], &tally);
+        json_array_foreach(results[i].answers, k, answer)
+        {
+            AUTO_JSON json_t *row = json_pack("{s:s}", "task", results[i].task->name);
+            json_object_update(row, answer);
+            output_line(&candidates, row);
+        }
+    }
+    if (rc != 0) {
+        fclose(kept.file);
+        return rc;
+    }
+    rc = output_end(&kept, err);
+    int other = output_end(&candidates, err);
+    rc = rc == 0 ? other : rc;
+    AUTO_JSON json_t *report = report_json(b, set, totals, &tally);
+    rc = rc == 0 ? output_path(b->trainer->workdir, sub, "report.json", path, err) : rc;
+    rc = rc == 0 ? output_document(path, report, err) : rc;
+    if (rc == 0)
+        printf("kept %zu of %zu distinct answers to %zu tasks (%zu correct, threshold %g); %s/%s\n",
+               tally.kept, tally.answers, set->n, tally.correct, threshold_of(b), b->trainer->workdir, sub);
+    return rc;
+}
+
+int
+bestofn_command(struct trainer *t, int argc, char **argv)
+{
+    AUTO_JSON json_t *reward = json_object();
+    struct bestofn b = { .trainer = t,
+                         .tasks = { .level = 2, .most = 100 },
+                         .round = { .samples = 10, .turns = 1, .reward = reward },
+                         .name = "run",
+                         .reward = reward,
+                         .keep = 3,
+                         .threshold = NAN };
+    struct task_set set = { 0 };
+    struct round_result *results = NULL;
+    struct round_totals totals;
+    struct error err = { 0 };
+    char sub[256], journal[OUTPUT_PATH_MAX];
+
+    argp_parse(&argp, argc, argv, 0, NULL, &b);
+    if (!t->endpoint_url || !t->model)
+        return trainer_complain(TRAINER_USAGE,
+                                "name the model and its endpoint: --endpoint URL --model NAME");
+    int rc = task_options_load(&b.tasks, t->seed, &set, &err);
+    snprintf(sub, sizeof(sub), "outputs/bestofn_%.200s", b.name);
+    rc = rc == 0 ? output_path(t->workdir, sub, "journal.jsonl", journal, &err) : rc;
+    b.round.journal = journal;
+    rc = rc == 0 ? round_run(t, &b.round, &set, &results, &totals, &err) : rc;
+    rc = rc == 0 ? write_all(&b, &set, results, &totals, sub, &err) : rc;
+    round_free(results, set.n);
+    tasks_free(&set);
+    return rc == 0 ? TRAINER_OK : trainer_failed(&err);
+}

@@ -1,0 +1,130 @@
+#include "client/trainer/daemon.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+
+#define CALL_LIMIT_S 600.0 /* registering runs the reference, maybe behind others */
+#define POLL_S 20
+#define AWAY_LIMIT_S 600.0 /* how long a daemon may be away */
+
+static void
+pause_s(double seconds)
+{
+    for (; seconds > 0 && !trainer_is_stopping(); seconds -= 0.2) {
+        const struct timespec step = { 0, seconds > 0.2 ? 200000000 : (long)(seconds * 1e9) };
+        nanosleep(&step, NULL);
+    }
+}
+
+/* The problem document in one line. */
+static int
+refused(const struct http_answer *a, struct error *err)
+{
+    AUTO_JSON json_t *problem = json_loadb(a->body.data ? a->body.data : "", a->body.size, 0, NULL);
+    json_t *first = json_array_get(json_object_get(problem, "errors"), 0);
+    const char *detail = json_string_value(json_object_get(problem, "detail"));
+    const char *title = json_string_value(json_object_get(problem, "title"));
+    const char *pointer = json_string_value(json_object_get(first, "pointer"));
+    const char *why = json_string_value(json_object_get(first, "detail"));
+    enum err_code code = a->status == 404 ? ERR_NOTFOUND : a->status == 409 ? ERR_CONFLICT : ERR_INPUT;
+    return error_set(err, code, "verifierd answered %ld: %.120s%s%.40s%s%.60s", a->status,
+                     detail  ? detail
+                     : title ? title
+                             : "no reason given",
+                     why ? "; " : "", pointer ? pointer : "", why ? ": " : "", why ? why : "");
+}
+
+/* Ask until there is an answer that is not "not now". */
+static int
+call(struct http_client *c, const char *method, const char *path, json_t *body, json_t **out,
+     struct error *err)
+{
+    AUTO_FREE char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    const int64_t start_ns = clock_monotonic_ns();
+
+    *out = NULL;
+    if (body && !text)
+        return error_set(err, ERR_NOMEM, "out of memory");
+    for (;;) {
+        struct http_answer a = { 0, -1, BUFFER_INIT };
+        if (trainer_is_stopping())
+            return error_set(err, ERR_UNAVAILABLE, "interrupted");
+        int rc = http_client_call(c, method, path, text, text ? strlen(text) : 0, CALL_LIMIT_S, &a, err);
+        bool is_busy = rc == 0 && (a.status == 429 || a.status == 503);
+        bool is_away = rc == ERR_UNAVAILABLE || rc == ERR_TIMEOUT || (rc == 0 && a.status == 503);
+        double away_s = (double)(clock_monotonic_ns() - start_ns) / 1e9;
+        if (is_busy || (is_away && away_s < AWAY_LIMIT_S)) {
+            double s = a.retry_after_s > 0 ? a.retry_after_s : 1;
+            http_answer_release(&a);
+            pause_s(s > 30 ? 30 : s);
+            continue;
+        }
+        if (rc == 0 && (a.status < 200 || a.status > 299))
+            rc = refused(&a, err);
+        if (rc == 0 &&
+            !(*out = json_loadb(a.body.data ? a.body.data : "", a.body.size, JSON_ALLOW_NUL, NULL)))
+            rc = error_set(err, ERR_PROTOCOL, "the answer to %s %s is not JSON: is this verifierd?", method,
+                           path);
+        http_answer_release(&a);
+        return rc;
+    }
+}
+
+static int
+take_id(json_t *answer, char id[DAEMON_ID_SIZE], struct error *err)
+{
+    const char *found = json_string_value(json_object_get(answer, "id"));
+    if (!found || strlen(found) >= DAEMON_ID_SIZE)
+        return error_set(err, ERR_PROTOCOL, "the answer has no id: is this verifierd?");
+    snprintf(id, DAEMON_ID_SIZE, "%s", found);
+    return 0;
+}
+
+int
+daemon_add_task(struct http_client *c, const struct task *task, char id[DAEMON_ID_SIZE], struct error *err)
+{
+    AUTO_JSON json_t *body = json_pack("{s:s, s:s, s:s}", "name", task->name, "reference", task->reference,
+                                       "entry_point", task->entry_point);
+    AUTO_JSON json_t *answer = NULL;
+
+    if (!body)
+        return error_set(err, ERR_INPUT, "the reference of %.100s is not UTF-8", task->name);
+    if (task->level)
+        json_object_set_new(body, "level", json_integer(task->level));
+    int rc = call(c, "POST", "/v1/tasks", body, &answer, err);
+    return rc == 0 ? take_id(answer, id, err) : rc;
+}
+
+int
+daemon_add_group(struct http_client *c, json_t *body, char id[DAEMON_ID_SIZE], struct error *err)
+{
+    AUTO_JSON json_t *answer = NULL;
+    int rc = call(c, "POST", "/v1/groups", body, &answer, err);
+    return rc == 0 ? take_id(answer, id, err) : rc;
+}
+
+int
+daemon_wait_group(struct http_client *c, const char *id, json_t **out, struct error *err)
+{
+    char path[160];
+
+    snprintf(path, sizeof(path), "/v1/groups/%.80s?wait=%d", id, POLL_S);
+    for (;;) {
+        const int64_t asked_ns = clock_monotonic_ns();
+        int rc = call(c, "GET", path, NULL, out, err);
+        if (rc != 0)
+            return rc;
+        const char *state = json_string_value(json_object_get(*out, "state"));
+        if (state && (strcmp(state, "done") == 0 || strcmp(state, "cancelled") == 0))
+            return 0;
+        json_decref(*out);
+        *out = NULL;
+        if (clock_monotonic_ns() - asked_ns < 200 * 1000000)
+            pause_s(0.2); /* a daemon that does not hold polls is not asked more often */
+    }
+}

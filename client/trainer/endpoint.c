@@ -1,0 +1,235 @@
+#include "client/trainer/endpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/auto.h"
+#include "common/hash.h"
+#include "common/http_client.h"
+
+enum { TEXT_MAX = 1024 * 1024 };
+
+struct endpoint {
+    const struct trainer *trainer;
+    struct http_client *http;
+};
+
+int
+endpoint_new(const struct trainer *t, struct endpoint **out, struct error *err)
+{
+    struct endpoint *e = calloc(1, sizeof(*e));
+
+    *out = NULL;
+    if (!e)
+        return error_set(err, ERR_NOMEM, "out of memory");
+    e->trainer = t;
+    int rc = http_client_new(t->endpoint_url, t->endpoint_key, &e->http, err);
+    if (rc != 0) {
+        free(e);
+        return rc;
+    }
+    *out = e;
+    return 0;
+}
+
+void
+endpoint_free(struct endpoint *e)
+{
+    if (!e)
+        return;
+    http_client_free(e->http);
+    free(e);
+}
+
+json_t *
+endpoint_provenance(const struct trainer *t)
+{
+    return json_pack("{s:s, s:f, s:f, s:i, s:s, s:s}", "model", t->model, "temperature", t->temperature,
+                     "top_p", t->top_p, "max_tokens", t->max_tokens, "endpoint", t->endpoint_url, "api",
+                     t->is_chat ? "chat" : "completions");
+}
+
+/* --- one request --- */
+
+/* A conversation as one text, for an endpoint without roles. */
+static json_t *
+as_text(json_t *messages)
+{
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+    json_t *message;
+    size_t i;
+    json_array_foreach(messages, i, message)
+    {
+        buffer_add(&text, json_string_value(json_object_get(message, "content")));
+        buffer_add(&text, "\n\n");
+    }
+    return json_stringn(text.data ? text.data : "", text.size);
+}
+
+static json_t *
+request_body(const struct trainer *t, json_t *messages, int n, uint64_t seed)
+{
+    json_t *body = json_pack("{s:s, s:i, s:f, s:f, s:i, s:I, s:b}", "model", t->model, "n", n, "temperature",
+                             t->temperature, "top_p", t->top_p, "max_tokens", t->max_tokens, "seed",
+                             (json_int_t)(seed & INT32_MAX), "stream", 0);
+    if (t->is_chat)
+        json_object_set(body, "messages", messages);
+    else
+        json_object_set_new(body, "prompt", as_text(messages));
+    return body;
+}
+
+static bool
+is_passing(int rc, long status)
+{
+    if (rc != 0)
+        return rc == ERR_UNAVAILABLE || rc == ERR_TIMEOUT;
+    return status == 408 || status == 425 || status == 429 || status >= 500;
+}
+
+/* Twice as long each time, from half a second to a minute, half of it at random; what the server asked for, if that is longer. */
+static void
+pause_before(int attempt, double retry_after_s)
+{
+    double s = 0.5;
+    for (int i = 1; i < attempt && s < 60; i++)
+        s *= 2;
+    s = (s > 60 ? 60 : s) * (0.5 + 0.5 * (double)(random_u64() >> 11) / 9007199254740992.0);
+    if (retry_after_s > s)
+        s = retry_after_s > 300 ? 300 : retry_after_s;
+    for (; s > 0 && !trainer_is_stopping(); s -= 0.2) {
+        const struct timespec step = { 0, s > 0.2 ? 200000000 : (long)(s * 1e9) };
+        nanosleep(&step, NULL);
+    }
+}
+
+/* What a refusal says, in one line. */
+static int
+refused(const struct http_answer *a, struct error *err)
+{
+    AUTO_JSON json_t *body = json_loadb(a->body.data ? a->body.data : "", a->body.size, 0, NULL);
+    json_t *error = json_object_get(body, "error");
+    const char *text = json_string_value(json_object_get(error, "message"));
+    if (!text)
+        text = json_string_value(json_object_get(body, "message"));
+    return error_set(err, ERR_INPUT, "the endpoint answered %ld: %.160s", a->status,
+                     text ? text : "no reason given");
+}
+
+/* The parsed answer, or an error; *status is 0 where none came. */
+static int
+request(struct endpoint *e, json_t *body, json_t **out, long *status, struct error *err)
+{
+    const struct trainer *t = e->trainer;
+    const char *path = t->is_chat ? "/chat/completions" : "/completions";
+    AUTO_FREE char *text = json_dumps(body, JSON_COMPACT);
+    if (!text)
+        return error_set(err, ERR_NOMEM, "out of memory");
+    for (int attempt = 1;; attempt++) {
+        struct http_answer a = { 0, -1, BUFFER_INIT };
+        int rc = http_client_call(e->http, "POST", path, text, strlen(text), t->timeout_s, &a, err);
+        *status = rc == 0 ? a.status : 0;
+        if (is_passing(rc, a.status) && attempt < t->attempts && !trainer_is_stopping()) {
+            double retry_after_s = a.retry_after_s;
+            http_answer_release(&a);
+            pause_before(attempt, retry_after_s);
+            continue;
+        }
+        if (rc == 0 && (a.status < 200 || a.status > 299))
+            rc = refused(&a, err);
+        if (rc == 0 &&
+            !(*out = json_loadb(a.body.data ? a.body.data : "", a.body.size, JSON_ALLOW_NUL, NULL)))
+            rc = error_set(err, ERR_PROTOCOL, "the endpoint's answer is not JSON");
+        http_answer_release(&a);
+        return rc;
+    }
+}
+
+/* --- what came back --- */
+
+static void
+copy_known(json_t *to, const char *name, json_t *value)
+{
+    if (value && !json_is_null(value))
+        json_object_set(to, name, value);
+}
+
+/* One choice as an answer; NULL: it is none. */
+static json_t *
+read_choice(json_t *choice, uint64_t seed)
+{
+    json_t *message = json_object_get(choice, "message");
+    json_t *text = message ? json_object_get(message, "content") : json_object_get(choice, "text");
+    json_t *logprobs = json_object_get(choice, "logprobs");
+
+    if (!json_is_string(text) && !(message && json_is_null(text)))
+        return NULL;
+    json_t *answer = json_pack("{s:I}", "seed", (json_int_t)(seed & INT32_MAX));
+    /* An answer without an end would fill the disk; what is cut off is told. */
+    size_t size = json_is_string(text) ? json_string_length(text) : 0;
+    json_object_set_new(answer, "text",
+                        json_stringn(size ? json_string_value(text) : "", size < TEXT_MAX ? size : TEXT_MAX));
+    if (size > TEXT_MAX)
+        json_object_set_new(answer, "cut_bytes", json_integer((json_int_t)(size - TEXT_MAX)));
+    copy_known(answer, "finish_reason", json_object_get(choice, "finish_reason"));
+    json_t *reasoning = json_object_get(message, "reasoning_content");
+    copy_known(answer, "reasoning", reasoning ? reasoning : json_object_get(message, "reasoning"));
+    copy_known(answer, "token_ids", json_object_get(choice, "token_ids"));
+    json_t *of_tokens = json_object_get(logprobs, "token_logprobs");
+    copy_known(answer, "logprobs", of_tokens ? of_tokens : json_object_get(logprobs, "content"));
+    return answer;
+}
+
+static int
+read_answer(json_t *document, uint64_t seed, json_t *answers, struct error *err)
+{
+    json_t *choice;
+    size_t i;
+
+    if (!json_is_array(json_object_get(document, "choices")))
+        return error_set(err, ERR_PROTOCOL, "the endpoint's answer has no \"choices\"");
+    json_array_foreach(json_object_get(document, "choices"), i, choice)
+    {
+        json_t *answer = read_choice(choice, seed);
+        if (!answer)
+            return error_set(err, ERR_PROTOCOL, "choice %zu of the endpoint's answer has no text", i);
+        json_array_append_new(answers, answer);
+    }
+    return 0;
+}
+
+int
+endpoint_sample(struct endpoint *e, json_t *messages, int n, uint64_t seed, json_t **answers,
+                struct error *err)
+{
+    AUTO_JSON json_t *found = json_array();
+    int want = n, rc = 0;
+    long status = 0;
+
+    *answers = NULL;
+    while ((int)json_array_size(found) < n && rc == 0) {
+        uint64_t this_seed = seed + json_array_size(found);
+        AUTO_JSON json_t *body = request_body(e->trainer, messages, want, this_seed);
+        AUTO_JSON json_t *document = NULL;
+        if (trainer_is_stopping())
+            return error_set(err, ERR_UNAVAILABLE, "interrupted");
+        rc = request(e, body, &document, &status, err);
+        if (rc == ERR_INPUT && want > 1 && (status == 400 || status == 422)) {
+            want = 1; /* llama.cpp refuses more than it has slots */
+            rc = 0;
+            continue;
+        }
+        size_t before = json_array_size(found);
+        rc = rc == 0 ? read_answer(document, this_seed, found, err) : rc;
+        if (rc == 0 && json_array_size(found) == before)
+            rc = error_set(err, ERR_PROTOCOL, "the endpoint answered without a choice");
+        if (json_array_size(found) < (size_t)n)
+            want = 1;
+    }
+    while (rc == 0 && json_array_size(found) > (size_t)n)
+        json_array_remove(found, json_array_size(found) - 1);
+    if (rc == 0)
+        *answers = ptr_take(&found);
+    return rc;
+}

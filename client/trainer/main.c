@@ -1,0 +1,210 @@
+/* main.c - trainer: what a training run asks of verifierd. Finds the command, leaves the rest to it. */
+#include <locale.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/trainer/options.h"
+#include "client/trainer/trainer.h"
+#include "common/auto.h"
+
+#ifndef VERIFIERD_VERSION
+#define VERIFIERD_VERSION "unknown"
+#endif
+
+static const struct {
+    const char *name, *full_name;
+    int (*run)(struct trainer *t, int argc, char **argv);
+} commands[] = {
+    { "bestofn", "trainer bestofn", bestofn_command },
+    { "evaluate", "trainer evaluate", evaluate_command },
+};
+
+static const char doc[] =
+    "Sample kernels from a model, have verifierd judge them, and learn from the rewards.\v"
+    "Commands, each with its own --help:\n"
+    "  bestofn   sample N answers for each task and keep the best K for fine-tuning\n"
+    "  evaluate  how well a model does on a set of tasks\n"
+    "\n"
+    "Exit status: 0 well, 1 not reached, 2 usage, 3 configuration or disk, 7 a service, 130 interrupted.";
+
+static volatile sig_atomic_t is_stopping;
+
+bool
+trainer_is_stopping(void)
+{
+    return is_stopping != 0;
+}
+
+int
+trainer_complain(enum trainer_exit code, const char *format, ...)
+{
+    va_list args;
+
+    fputs("trainer: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return (int)code;
+}
+
+static void
+stop(int signal_number)
+{
+    (void)signal_number;
+    is_stopping = 1;
+}
+
+enum {
+    OPT_TEMPERATURE = 768,
+    OPT_TOP_P,
+    OPT_MAX_TOKENS,
+    OPT_TIMEOUT,
+    OPT_ATTEMPTS,
+    OPT_SEED,
+    OPT_COMPLETIONS,
+    OPT_KEY
+};
+
+static error_t
+parse_common(int key, char *arg, struct argp_state *state)
+{
+    struct trainer *t = state->input;
+    switch (key) {
+    case 'u':
+        t->daemon_url = arg;
+        return 0;
+    case 'e':
+        t->endpoint_url = arg;
+        return 0;
+    case OPT_KEY:
+        t->endpoint_key = arg;
+        return 0;
+    case 'M':
+        t->model = arg;
+        return 0;
+    case 'w':
+        t->workdir = arg;
+        return 0;
+    case 'c':
+        t->concurrency = option_int(state, "--concurrency", arg, 1, 64);
+        return 0;
+    case OPT_TEMPERATURE:
+        t->temperature = option_number(state, "--temperature", arg, 0, 10);
+        return 0;
+    case OPT_TOP_P:
+        t->top_p = option_number(state, "--top-p", arg, 0, 1);
+        return 0;
+    case OPT_MAX_TOKENS:
+        t->max_tokens = option_int(state, "--max-tokens", arg, 1, 1000000);
+        return 0;
+    case OPT_TIMEOUT:
+        t->timeout_s = option_number(state, "--timeout", arg, 1, 86400);
+        return 0;
+    case OPT_ATTEMPTS:
+        t->attempts = option_int(state, "--attempts", arg, 1, 100);
+        return 0;
+    case OPT_SEED:
+        t->seed = (uint64_t)option_number(state, "--seed", arg, 0, 9007199254740992.0);
+        return 0;
+    case OPT_COMPLETIONS:
+        t->is_chat = false;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_option common_options[] = {
+    { "url", 'u', "URL", 0, "verifierd (or VERIFIERD_URL; default http://127.0.0.1:8080)", -2 },
+    { "endpoint", 'e', "URL", 0, "OpenAI-compatible endpoint, with its /v1 (or TRAINER_ENDPOINT)", -2 },
+    { "key", OPT_KEY, "KEY", 0,
+      "Of the endpoint (or OPENAI_API_KEY, which other users of the machine cannot see)", -2 },
+    { "model", 'M', "NAME", 0, "What the endpoint calls the model", -2 },
+    { "completions", OPT_COMPLETIONS, NULL, 0, "Ask /completions, not /chat/completions", -2 },
+    { "temperature", OPT_TEMPERATURE, "T", 0, "Default 0.8", -2 },
+    { "top-p", OPT_TOP_P, "P", 0, "Default 1", -2 },
+    { "max-tokens", OPT_MAX_TOKENS, "N", 0, "Of one answer (default 2048)", -2 },
+    { "seed", OPT_SEED, "N", 0, "Of all draws (default 0)", -2 },
+    { "timeout", OPT_TIMEOUT, "SECONDS", 0, "Of one request to the endpoint (default 600)", -2 },
+    { "attempts", OPT_ATTEMPTS, "N", 0, "Of one request to the endpoint (default 6)", -2 },
+    { "concurrency", 'c', "N", 0, "Tasks in flight (default 8)", -2 },
+    { "workdir", 'w', "DIR", 0, "Where data, checkpoints and outputs go (default .)", -2 },
+    { 0 },
+};
+
+const struct argp trainer_common_argp = { common_options, parse_common, NULL, NULL, NULL, NULL, NULL };
+
+static int
+parse(int key, char *arg, struct argp_state *state)
+{
+    int *command_at = state->input;
+    (void)arg;
+    switch (key) {
+    case ARGP_KEY_ARG: /* what follows is the command's own */
+        *command_at = state->next - 1;
+        state->next = state->argc;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "which command?");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp argp = { NULL, parse, "COMMAND [ARGUMENT...]", doc, NULL, NULL, NULL };
+
+static const char *
+environment(const char *name, const char *otherwise)
+{
+    const char *value = getenv(name);
+    return value && value[0] ? value : otherwise;
+}
+
+int
+main(int argc, char **argv)
+{
+    static char name[] = "trainer";
+    struct sigaction action = { .sa_handler = stop };
+    struct trainer t = {
+        .daemon_url = environment("VERIFIERD_URL", "http://127.0.0.1:8080"),
+        .daemon_token = environment("VERIFIERD_TOKEN", NULL),
+        .endpoint_url = environment("TRAINER_ENDPOINT", NULL),
+        .endpoint_key = environment("OPENAI_API_KEY", NULL),
+        .is_chat = true,
+        .temperature = 0.8,
+        .top_p = 1,
+        .max_tokens = 2048,
+        .timeout_s = 600,
+        .attempts = 6,
+        .concurrency = 8,
+        .workdir = ".",
+    };
+    int command_at = 0;
+
+    setlocale(LC_CTYPE, "");
+    setvbuf(stderr, NULL, _IOLBF, 0);
+    action.sa_flags = 0; /* calls are interrupted, so that they look */
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    argv[0] = name;
+    argp_err_exit_status = TRAINER_USAGE;
+    argp_program_version = "trainer " VERIFIERD_VERSION;
+    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &command_at);
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        if (strcmp(argv[command_at], commands[i].name) != 0)
+            continue;
+        AUTO_FREE char *full_name = strdup(commands[i].full_name);
+        if (!full_name)
+            return trainer_complain(TRAINER_CONFIG, "out of memory");
+        argv[command_at] = full_name; /* argp puts it before its messages */
+        return commands[i].run(&t, argc - command_at, argv + command_at);
+    }
+    return trainer_complain(TRAINER_USAGE, "there is no command \"%s\"; try `trainer --help`",
+                            argv[command_at]);
+}

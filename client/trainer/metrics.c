@@ -1,0 +1,195 @@
+#include "client/trainer/metrics.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/statistics.h"
+
+static double
+component(json_t *answer, const char *name)
+{
+    json_t *verdict = json_object_get(answer, "verdict");
+    json_t *value = json_object_get(json_object_get(verdict, "components"), name);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static bool
+is_class(json_t *answer, const char *name)
+{
+    const char *class_ = json_string_value(json_object_get(json_object_get(answer, "verdict"), "class"));
+    return class_ && strcmp(class_, name) == 0;
+}
+
+/* The speed that counts: of a correct and measured answer; 0 otherwise. */
+static double
+speed(json_t *answer)
+{
+    double s = component(answer, "speedup");
+    return answer_is_correct(answer) && component(answer, "timed") == 1 && isfinite(s) && s > 0 ? s : 0;
+}
+
+/* The first sample that was judged; NULL: none was. */
+static json_t *
+first_of(const struct round_result *result)
+{
+    size_t i;
+    json_t *answer;
+    json_array_foreach(result->answers, i, answer) if (!is_class(answer, "infra")) return answer;
+    return NULL;
+}
+
+static bool
+is_of(const struct round_result *result, int level)
+{
+    return level == 0 || result->task->level == level;
+}
+
+struct sums {
+    size_t tasks, samples, infra;
+    double extracted, valid, compiled, correct, hack;
+    double fast[6];
+    double *logs; /* of the speeds */
+    size_t n_logs;
+};
+static const double fast_p[6] = { 0, 0.5, 0.8, 1, 1.5, 2 };
+
+static void
+add_first(struct sums *s, json_t *answer)
+{
+    double x = speed(answer);
+    s->extracted += component(answer, "extracted") == 1;
+    s->valid += component(answer, "valid") == 1;
+    s->compiled += component(answer, "compiled") == 1;
+    s->correct += answer_is_correct(answer);
+    s->hack += is_class(answer, "hack");
+    for (size_t i = 0; i < ARRAY_LEN(fast_p); i++)
+        s->fast[i] += answer_is_correct(answer) && (fast_p[i] == 0 || x > fast_p[i]);
+    if (x > 0 && s->logs)
+        s->logs[s->n_logs++] = log(x);
+}
+
+/* 1 - C(n-c, k) / C(n, k), as a product that does not overflow. */
+static double
+pass_at(size_t n, size_t c, size_t k)
+{
+    double miss = 1;
+    if (n - c < k)
+        return 1;
+    for (size_t i = n - c + 1; i <= n; i++)
+        miss *= 1 - (double)k / (double)i;
+    return 1 - miss;
+}
+
+static json_t *
+pass_json(const struct round_result *results, size_t n, int level)
+{
+    static const size_t ks[] = { 1, 5, 10, 50, 100 };
+    json_t *out = json_object();
+    for (size_t k = 0; k < ARRAY_LEN(ks); k++) {
+        double sum = 0;
+        size_t tasks = 0;
+        for (size_t i = 0; i < n; i++) {
+            size_t samples = 0, correct = 0, a;
+            json_t *answer;
+            if (!is_of(&results[i], level))
+                continue;
+            json_array_foreach(results[i].answers, a, answer)
+            {
+                samples += !is_class(answer, "infra");
+                correct += answer_is_correct(answer);
+            }
+            if (samples < ks[k])
+                continue;
+            tasks++;
+            sum += pass_at(samples, correct, ks[k]);
+        }
+        char name[24];
+        snprintf(name, sizeof(name), "%zu", ks[k]);
+        if (tasks > 0)
+            json_object_set_new(out, name, json_real(100 * sum / (double)tasks));
+    }
+    return out;
+}
+
+/* The same draws in each run. */
+static uint64_t
+draw(uint64_t *state)
+{
+    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    return (z ^ (z >> 27)) >> 1;
+}
+
+static void
+set_number(json_t *out, const char *name, double x)
+{
+    json_object_set_new(out, name, isfinite(x) ? json_real(x) : json_null());
+}
+
+/* One figure over the logarithms with its percentile-bootstrap interval. */
+static void
+set_interval(json_t *out, const char *name, const struct sums *s, double (*figure)(const double *, size_t))
+{
+    enum { RESAMPLES = 2000 };
+    AUTO_FREE double *drawn = calloc(s->n_logs + 1, sizeof(*drawn));
+    AUTO_FREE double *figures = calloc(RESAMPLES, sizeof(*figures));
+    char lo[40], hi[40];
+    uint64_t state = 1;
+
+    snprintf(lo, sizeof(lo), "%s_lo", name);
+    snprintf(hi, sizeof(hi), "%s_hi", name);
+    bool has = s->n_logs > 0 && drawn && figures;
+    for (int r = 0; has && r < RESAMPLES; r++) {
+        for (size_t i = 0; i < s->n_logs; i++)
+            drawn[i] = s->logs[draw(&state) % s->n_logs];
+        figures[r] = figure(drawn, s->n_logs);
+    }
+    set_number(out, name, has ? exp(figure(s->logs, s->n_logs)) : NAN);
+    set_number(out, lo, has ? exp(stats_quantile(figures, RESAMPLES, 0.025)) : NAN);
+    set_number(out, hi, has ? exp(stats_quantile(figures, RESAMPLES, 0.975)) : NAN);
+}
+
+json_t *
+metrics_json(const struct round_result *results, size_t n, int level)
+{
+    AUTO_FREE double *logs = calloc(n + 1, sizeof(*logs));
+    struct sums s = { .logs = logs };
+
+    for (size_t i = 0; i < n; i++) {
+        size_t a;
+        json_t *answer, *first = first_of(&results[i]);
+        if (!is_of(&results[i], level))
+            continue;
+        s.tasks++;
+        json_array_foreach(results[i].answers, a, answer)
+        {
+            s.samples++;
+            s.infra += is_class(answer, "infra");
+        }
+        if (first)
+            add_first(&s, first);
+    }
+    json_t *out = json_pack("{s:i, s:i, s:i}", "num_tasks", (int)s.tasks, "num_samples", (int)s.samples,
+                            "infra", (int)s.infra);
+    double whole = s.tasks > 0 ? (double)s.tasks / 100 : NAN;
+    set_number(out, "extracted_rate", s.extracted / whole);
+    set_number(out, "valid_rate", s.valid / whole);
+    set_number(out, "compiled_rate", s.compiled / whole);
+    set_number(out, "correct_rate", s.correct / whole);
+    set_number(out, "hack_rate", s.hack / whole);
+    json_t *fast = json_object();
+    for (size_t i = 0; i < ARRAY_LEN(fast_p); i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "%g", fast_p[i]);
+        set_number(fast, name, s.fast[i] / whole);
+    }
+    json_object_set_new(out, "fast_p", fast);
+    json_object_set_new(out, "pass_at", pass_json(results, n, level));
+    json_object_set_new(out, "num_timed", json_integer((json_int_t)s.n_logs));
+    set_interval(out, "speedup_geomean", &s, stats_mean);
+    set_interval(out, "speedup_median", &s, stats_median);
+    return out;
+}

@@ -1,0 +1,30 @@
+/* options.h - options that several commands share, and how a bad value ends the program. */
+#ifndef TRAINER_OPTIONS_H
+#define TRAINER_OPTIONS_H
+
+#include <argp.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client/trainer/tasks.h"
+
+/* --tasks, --level, --max-tasks. The command's own defaults are put in first. */
+struct task_options {
+    const char *path;
+    int level, most; /* 0: all */
+};
+extern const struct argp task_options_argp; /* its input: a struct task_options */
+/* Load and draw. ERR_INPUT: no --tasks. */
+int task_options_load(const struct task_options *o, uint64_t seed, struct task_set *set, struct error *err);
+
+/* --samples, --turns, --policy, --until, --reward: its input a struct round_options, whose reward is an object to fill. */
+extern const struct argp round_options_argp;
+
+/* The value of an option, or argp_error(). */
+int option_int(struct argp_state *state, const char *name, const char *text, int low, int high);
+double option_number(struct argp_state *state, const char *name, const char *text, double low, double high);
+
+/* Explain an error on stderr: the exit status for it. */
+int trainer_failed(const struct error *err);
+
+#endif

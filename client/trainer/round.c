@@ -1,0 +1,586 @@
+#include "client/trainer/round.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/trainer/daemon.h"
+#include "client/trainer/endpoint.h"
+#include "client/trainer/journal.h"
+#include "client/trainer/prompt.h"
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/extract.h"
+
+enum { FEEDBACK_MAX = 6000 };
+
+/* One turn of a task: what was sampled, and what became of it. */
+struct turn {
+    json_t *answers; /* NULL: not sampled yet */
+    char group[DAEMON_ID_SIZE];
+    json_t *verdicts; /* one for each answer; NULL: not judged yet */
+};
+
+struct work {
+    const struct task *task;
+    struct turn *turns;
+    char *failure;
+    bool is_resumed;
+};
+
+struct round {
+    const struct trainer *trainer;
+    const struct round_options *options;
+    const struct task_set *set;
+    struct work *work;
+    struct journal *journal;
+    json_t *header;
+    int header_rc;
+    struct error header_err;
+    pthread_mutex_t mutex; /* what follows */
+    size_t next, done;
+    struct round_totals totals;
+    struct error stop; /* the journal cannot be written: nothing goes on */
+    int64_t start_ns;
+};
+
+/* One thread's connections. */
+struct hands {
+    struct round *round;
+    struct endpoint *endpoint;
+    struct http_client *daemon;
+};
+
+/* --- answers --- */
+
+bool
+answer_is_correct(json_t *answer)
+{
+    json_t *verdict = json_object_get(answer, "verdict");
+    return json_number_value(json_object_get(json_object_get(verdict, "components"), "correct")) == 1;
+}
+
+double
+answer_reward(json_t *answer)
+{
+    json_t *reward = json_object_get(json_object_get(answer, "verdict"), "reward");
+    return json_is_number(reward) ? json_number_value(reward) : NAN;
+}
+
+/* --- the journal --- */
+
+/* What has to be the same for a journal to be gone on with. */
+static json_t *
+header_of(const struct trainer *t, const struct round_options *o, const struct task_set *set)
+{
+    char prompt[HASH_TEXT_SIZE], tasks[HASH_TEXT_SIZE];
+    AUTO_BUFFER struct buffer all = BUFFER_INIT;
+
+    prompt_digest(prompt);
+    for (size_t i = 0; i < set->n; i++) {
+        buffer_append(&all, set->tasks[i].name, strlen(set->tasks[i].name) + 1);
+        buffer_append(&all, set->tasks[i].reference, strlen(set->tasks[i].reference) + 1);
+    }
+    hash_text(all.data ? all.data : "", all.size, tasks);
+    return json_pack("{s:s, s:i, s:s, s:s, s:o, s:i, s:i, s:I, s:s?, s:s?, s:O?}", "event", "begin",
+                     "version", 1, "prompt", prompt, "tasks", tasks, "sampling", endpoint_provenance(t),
+                     "samples", o->samples, "turns", o->turns, "seed", (json_int_t)t->seed, "policy",
+                     o->policy, "until", o->until, "reward", o->reward);
+}
+
+static struct work *
+find_work(struct round *r, const char *name)
+{
+    for (size_t i = 0; name && i < r->set->n; i++)
+        if (strcmp(r->set->tasks[i].name, name) == 0)
+            return &r->work[i];
+    return NULL;
+}
+
+/* The first member that differs, or NULL. */
+static const char *
+difference(json_t *a, json_t *b)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(a, key, value)
+    {
+        json_t *other = json_object_get(b, key);
+        if (!json_equal(value, other ? other : json_null()) && !(json_is_null(value) && !other))
+            return key;
+    }
+    return NULL;
+}
+
+static void
+replay_cb(void *arg, json_t *record)
+{
+    struct round *r = arg;
+    const char *event = json_string_value(json_object_get(record, "event"));
+    struct work *w = find_work(r, json_string_value(json_object_get(record, "task")));
+    json_int_t turn = json_integer_value(json_object_get(record, "turn"));
+
+    if (event && strcmp(event, "begin") == 0) {
+        const char *key = difference(r->header, record);
+        if (key)
+            r->header_rc = error_set(
+                &r->header_err, ERR_INPUT,
+                "%s is of another run: its \"%s\" differs. Name another one, or go on as it was begun",
+                r->options->journal, key);
+        json_decref(r->header);
+        r->header = NULL; /* it is there */
+        return;
+    }
+    if (!event || !w || turn < 0 || turn >= r->options->turns)
+        return;
+    struct turn *at = &w->turns[turn];
+    if (strcmp(event, "sampled") == 0) {
+        json_decref(at->answers);
+        at->answers = json_incref(json_object_get(record, "answers"));
+    } else if (strcmp(event, "posted") == 0) {
+        const char *group = json_string_value(json_object_get(record, "group"));
+        snprintf(at->group, sizeof(at->group), "%s", group ? group : "");
+    } else if (strcmp(event, "judged") == 0) {
+        json_decref(at->verdicts);
+        at->verdicts = json_incref(json_object_get(record, "verdicts"));
+    }
+}
+
+/* Write a record, or stop the whole round. record is taken. */
+static int
+note(struct round *r, json_t *record, struct error *err)
+{
+    int rc = record ? journal_add(r->journal, record, err) : error_set(err, ERR_NOMEM, "out of memory");
+    json_decref(record);
+    if (rc == 0)
+        return 0;
+    pthread_mutex_lock(&r->mutex);
+    r->stop = *err;
+    pthread_mutex_unlock(&r->mutex);
+    return rc;
+}
+
+/* --- one turn of one task --- */
+
+/* What the model is asked: the prompt, and for later turns what this sample has answered and heard so far. */
+static json_t *
+conversation(struct work *w, int turn, size_t sample)
+{
+    AUTO_BUFFER struct buffer prompt = BUFFER_INIT;
+    AUTO_FREE char *wanted = task_class_wanted(w->task);
+
+    if (!wanted || prompt_make(w->task->reference, wanted, &prompt) != 0)
+        return NULL;
+    json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", prompt.data);
+    for (int i = 0; messages && i < turn; i++) {
+        json_t *answer = json_array_get(w->turns[i].answers, sample);
+        json_t *verdict = json_array_get(w->turns[i].verdicts, sample);
+        const char *text = json_string_value(json_object_get(json_object_get(verdict, "feedback"), "text"));
+        AUTO_BUFFER struct buffer said = BUFFER_INIT;
+        buffer_printf(
+            &said,
+            "A verifier has judged your answer. %.*s\n\nAnswer with an improved `%s` in one python block.",
+            FEEDBACK_MAX, text ? text : "It could not be judged.", wanted);
+        json_array_append_new(messages, json_pack("{s:s, s:O}", "role", "assistant", "content",
+                                                  json_object_get(answer, "text")));
+        json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "user", "content", said.data));
+    }
+    return messages;
+}
+
+/* Different seeds for each task, sample and turn, the same in each run. */
+static uint64_t
+seed_of(const struct trainer *t, const struct task *task, int turn, size_t sample)
+{
+    uint64_t h = 14695981039346656037u ^ t->seed; /* FNV-1a */
+    for (const char *at = task->name; *at; at++)
+        h = (h ^ (unsigned char)*at) * 1099511628211u;
+    return h + (uint64_t)turn * 1000003u + sample;
+}
+
+static int
+sample(struct hands *hands, struct work *w, int turn, struct error *err)
+{
+    struct round *r = hands->round;
+    const struct trainer *t = r->trainer;
+    AUTO_JSON json_t *answers = NULL;
+    int rc = 0;
+
+    if (turn == 0) {
+        AUTO_JSON json_t *messages = conversation(w, 0, 0);
+        rc = messages ? endpoint_sample(hands->endpoint, messages, r->options->samples,
+                                        seed_of(t, w->task, 0, 0), &answers, err)
+                      : error_set(err, ERR_INPUT, "the reference is not UTF-8");
+    } else {
+        answers = json_array();
+        for (size_t i = 0; rc == 0 && i < (size_t)r->options->samples; i++) {
+            AUTO_JSON json_t *messages = conversation(w, turn, i);
+            AUTO_JSON json_t *one = NULL;
+            rc = endpoint_sample(hands->endpoint, messages, 1, seed_of(t, w->task, turn, i), &one, err);
+            if (rc == 0)
+                json_array_append(answers, json_array_get(one, 0));
+        }
+    }
+    if (rc != 0)
+        return rc;
+    rc = note(r,
+              json_pack("{s:s, s:s, s:i, s:O}", "event", "sampled", "task", w->task->name, "turn", turn,
+                        "answers", answers),
+              err);
+    if (rc == 0)
+        w->turns[turn].answers = json_incref(answers);
+    return rc;
+}
+
+/* For each answer the first one with the same code, by index. Given: free(). */
+static size_t *
+find_same(json_t *answers)
+{
+    size_t n = json_array_size(answers), *first = calloc(n + 1, sizeof(*first));
+    char(*hashes)[HASH_TEXT_SIZE] = calloc(n + 1, sizeof(*hashes));
+
+    for (size_t i = 0; first && hashes && i < n; i++) {
+        json_t *text = json_object_get(json_array_get(answers, i), "text");
+        struct extract code = { 0 };
+        if (extract_code(json_string_value(text), json_string_length(text), &code) != 0)
+            code = (struct extract){ .code = "" };
+        hash_text(code.code, code.size, hashes[i]);
+        for (first[i] = 0; strcmp(hashes[first[i]], hashes[i]) != 0;)
+            first[i]++;
+    }
+    if (!hashes) {
+        free(first);
+        first = NULL;
+    }
+    free(hashes);
+    return first;
+}
+
+static json_t *
+group_body(struct round *r, struct work *w, json_t *answers, const size_t *first, const char *task_id)
+{
+    const char *policy = r->options->policy ? r->options->policy : w->task->level >= 2 ? "hybrid" : "strict";
+    json_t *candidates = json_array();
+    json_t *body = json_pack("{s:s, s:o, s:s, s:s}", "task", task_id, "candidates", candidates, "policy",
+                             policy, "client", "trainer");
+    json_t *answer;
+    size_t i;
+
+    json_array_foreach(answers, i, answer) if (first[i] == i) json_array_append_new(
+        candidates, json_pack("{s:O, s:{s:i}}", "completion", json_object_get(answer, "text"), "metadata",
+                              "sample", (int)i));
+    if (r->options->until)
+        json_object_set_new(body, "until", json_string(r->options->until));
+    if (r->options->reward)
+        json_object_set(body, "reward", r->options->reward);
+    return body;
+}
+
+/* The verdict as it is kept: without the raw samples and what the whole run shares. */
+static json_t *
+trimmed(json_t *verdict)
+{
+    static const char *const dropped[] = { "task", "task_name", "kernels", "metadata", "policy_on", "group" };
+    json_t *out = json_copy(verdict);
+    json_t *timing = json_copy(json_object_get(verdict, "timing"));
+    for (size_t i = 0; i < ARRAY_LEN(dropped); i++)
+        json_object_del(out, dropped[i]);
+    if (json_is_object(timing)) {
+        json_object_del(timing, "reference_ns");
+        json_object_del(timing, "candidate_ns");
+        json_object_del(timing, "clocks");
+        json_object_set(out, "timing", timing);
+    }
+    json_decref(timing);
+    return out;
+}
+
+static int
+post(struct hands *hands, struct work *w, int turn, const size_t *first, struct error *err)
+{
+    char task_id[DAEMON_ID_SIZE], group[DAEMON_ID_SIZE];
+    int rc = daemon_add_task(hands->daemon, w->task, task_id, err);
+    if (rc != 0)
+        return rc;
+    AUTO_JSON json_t *body = group_body(hands->round, w, w->turns[turn].answers, first, task_id);
+    rc = daemon_add_group(hands->daemon, body, group, err);
+    if (rc == 0)
+        rc = note(hands->round,
+                  json_pack("{s:s, s:s, s:i, s:s}", "event", "posted", "task", w->task->name, "turn", turn,
+                            "group", group),
+                  err);
+    if (rc == 0)
+        snprintf(w->turns[turn].group, sizeof(w->turns[turn].group), "%s", group);
+    return rc;
+}
+
+static int
+judge(struct hands *hands, struct work *w, int turn, struct error *err)
+{
+    struct turn *at = &w->turns[turn];
+    AUTO_FREE size_t *first = find_same(at->answers);
+    AUTO_JSON json_t *group = NULL;
+    int rc = first ? 0 : error_set(err, ERR_NOMEM, "out of memory");
+
+    if (rc == 0 && at->group[0])
+        rc = daemon_wait_group(hands->daemon, at->group, &group, err);
+    if (rc == ERR_NOTFOUND)
+        at->group[0] = '\0'; /* a daemon with another store: have it judged there */
+    if ((rc == 0 || rc == ERR_NOTFOUND) && !at->group[0]) {
+        rc = post(hands, w, turn, first, err);
+        rc = rc == 0 ? daemon_wait_group(hands->daemon, at->group, &group, err) : rc;
+    }
+    if (rc != 0)
+        return rc;
+    json_t *items = json_object_get(group, "items");
+    AUTO_JSON json_t *verdicts = json_array();
+    for (size_t i = 0, item = 0; i < json_array_size(at->answers); i++) {
+        if (first[i] != i) { /* judged once, and once is how often it counts */
+            AUTO_JSON json_t *copy = json_copy(json_array_get(verdicts, first[i]));
+            json_object_set_new(copy, "duplicate_of", json_integer((json_int_t)first[i]));
+            json_array_append(verdicts, copy);
+            continue;
+        }
+        json_array_append_new(verdicts, trimmed(json_array_get(items, item++)));
+    }
+    rc = note(hands->round,
+              json_pack("{s:s, s:s, s:i, s:O}", "event", "judged", "task", w->task->name, "turn", turn,
+                        "verdicts", verdicts),
+              err);
+    if (rc == 0)
+        at->verdicts = json_incref(verdicts);
+    return rc;
+}
+
+/* --- the round --- */
+
+static double
+seconds_since(int64_t start_ns)
+{
+    return (double)(clock_monotonic_ns() - start_ns) / 1e9;
+}
+
+static void
+add_seconds(struct round *r, double *total, int64_t start_ns)
+{
+    pthread_mutex_lock(&r->mutex);
+    *total += seconds_since(start_ns);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+static int
+run_turns(struct hands *hands, struct work *w, struct error *err)
+{
+    struct round *r = hands->round;
+    int rc = 0;
+
+    w->is_resumed = w->turns[r->options->turns - 1].verdicts != NULL;
+    for (int turn = 0; rc == 0 && turn < r->options->turns; turn++) {
+        int64_t start_ns = clock_monotonic_ns();
+        if (!w->turns[turn].answers) {
+            rc = sample(hands, w, turn, err);
+            add_seconds(r, &r->totals.sampling_s, start_ns);
+        }
+        start_ns = clock_monotonic_ns();
+        if (rc == 0 && !w->turns[turn].verdicts) {
+            rc = judge(hands, w, turn, err);
+            add_seconds(r, &r->totals.judging_s, start_ns);
+        }
+    }
+    return rc;
+}
+
+static void
+show_progress(struct round *r, const struct work *w)
+{
+    double s = seconds_since(r->start_ns), left = s / (double)r->done * (double)(r->set->n - r->done);
+    size_t correct = 0, n = 0;
+    for (int turn = 0; turn < r->options->turns; turn++)
+        for (size_t i = 0; i < json_array_size(w->turns[turn].verdicts); i++, n++)
+            correct += json_number_value(json_object_get(
+                           json_object_get(json_array_get(w->turns[turn].verdicts, i), "components"),
+                           "correct")) == 1;
+    if (w->failure)
+        fprintf(stderr, "[%zu/%zu] %s: failed: %s\n", r->done, r->set->n, w->task->name, w->failure);
+    else
+        fprintf(stderr, "[%zu/%zu] %s: %zu of %zu correct%s; %.0f s, about %.0f s left\n", r->done, r->set->n,
+                w->task->name, correct, n, w->is_resumed ? " (done before)" : "", s, left);
+}
+
+static bool
+is_over(struct round *r)
+{
+    return trainer_is_stopping() || r->stop.code != ERR_NONE;
+}
+
+static void *
+run_thread(void *arg)
+{
+    struct hands hands = { .round = arg };
+    struct round *r = arg;
+    struct error err = { 0 };
+
+    int rc = endpoint_new(r->trainer, &hands.endpoint, &err);
+    if (rc == 0)
+        rc = http_client_new(r->trainer->daemon_url, r->trainer->daemon_token, &hands.daemon, &err);
+    pthread_mutex_lock(&r->mutex);
+    if (rc != 0)
+        r->stop = err;
+    while (!is_over(r) && r->next < r->set->n) {
+        struct work *w = &r->work[r->next++];
+        pthread_mutex_unlock(&r->mutex);
+        err = (struct error){ 0 };
+        rc = run_turns(&hands, w, &err);
+        pthread_mutex_lock(&r->mutex);
+        if (is_over(r))
+            break;
+        if (rc == ERR_UNAVAILABLE) { /* a service is gone: the others would fail the same way, later */
+            r->stop = err;
+            break;
+        }
+        if (rc != 0)
+            w->failure = strdup(err.text);
+        r->done++;
+        show_progress(r, w);
+    }
+    pthread_mutex_unlock(&r->mutex);
+    endpoint_free(hands.endpoint);
+    http_client_free(hands.daemon);
+    return NULL;
+}
+
+static void
+run_threads(struct round *r)
+{
+    pthread_t threads[64];
+    int n = 0, wanted = r->trainer->concurrency;
+
+    if ((size_t)wanted > r->set->n)
+        wanted = (int)r->set->n;
+    while (n < wanted && n < (int)ARRAY_LEN(threads) && pthread_create(&threads[n], NULL, run_thread, r) == 0)
+        n++;
+    if (n == 0)
+        run_thread(r);
+    while (n > 0)
+        pthread_join(threads[--n], NULL);
+}
+
+/* The answers of all turns with their verdicts; counts them. */
+static json_t *
+join_answers(struct round *r, struct work *w)
+{
+    json_t *out = json_array();
+    for (int turn = 0; turn < r->options->turns; turn++) {
+        for (size_t i = 0; i < json_array_size(w->turns[turn].answers); i++) {
+            json_t *answer = json_copy(json_array_get(w->turns[turn].answers, i));
+            json_t *verdict = json_array_get(w->turns[turn].verdicts, i);
+            json_object_set_new(answer, "turn", json_integer(turn));
+            json_object_set_new(answer, "sample", json_integer((json_int_t)i));
+            json_object_set(answer, "verdict", verdict);
+            json_array_append_new(out, answer);
+            r->totals.sampled++;
+            r->totals.judged += verdict != NULL;
+            r->totals.duplicates += json_object_get(verdict, "duplicate_of") != NULL;
+        }
+    }
+    return out;
+}
+
+static struct round_result *
+collect(struct round *r)
+{
+    struct round_result *results = calloc(r->set->n + 1, sizeof(*results));
+    for (size_t i = 0; results && i < r->set->n; i++) {
+        struct work *w = &r->work[i];
+        results[i].task = w->task;
+        results[i].failure = ptr_take(&w->failure);
+        if (!results[i].failure)
+            results[i].answers = join_answers(r, w);
+        r->totals.failed += results[i].failure != NULL;
+        r->totals.resumed += w->is_resumed;
+    }
+    return results;
+}
+
+static void
+work_free(struct round *r)
+{
+    for (size_t i = 0; r->work && i < r->set->n; i++) {
+        for (int turn = 0; r->work[i].turns && turn < r->options->turns; turn++) {
+            json_decref(r->work[i].turns[turn].answers);
+            json_decref(r->work[i].turns[turn].verdicts);
+        }
+        free(r->work[i].turns);
+        free(r->work[i].failure);
+    }
+    free(r->work);
+}
+
+static int
+prepare(struct round *r, struct error *err)
+{
+    r->header = header_of(r->trainer, r->options, r->set);
+    r->work = calloc(r->set->n + 1, sizeof(*r->work));
+    for (size_t i = 0; r->work && i < r->set->n; i++) {
+        r->work[i].task = &r->set->tasks[i];
+        r->work[i].turns = calloc((size_t)r->options->turns, sizeof(struct turn));
+        if (!r->work[i].turns)
+            return error_set(err, ERR_NOMEM, "out of memory");
+    }
+    if (!r->work || !r->header)
+        return error_set(err, ERR_NOMEM, "out of memory");
+    int rc = journal_open(r->options->journal, replay_cb, r, &r->journal, err);
+    if (rc == 0 && r->header_rc != 0) {
+        *err = r->header_err;
+        return r->header_rc;
+    }
+    if (rc == 0 && r->header) {
+        json_t *header = ptr_take(&r->header);
+        rc = note(r, header, err);
+    }
+    return rc;
+}
+
+int
+round_run(const struct trainer *t, const struct round_options *options, const struct task_set *set,
+          struct round_result **results, struct round_totals *totals, struct error *err)
+{
+    struct round r = { .trainer = t, .options = options, .set = set, .start_ns = clock_monotonic_ns() };
+
+    *results = NULL;
+    pthread_mutex_init(&r.mutex, NULL);
+    int rc = prepare(&r, err);
+    if (rc == 0) {
+        run_threads(&r);
+        if (r.stop.code != ERR_NONE) {
+            *err = r.stop;
+            rc = r.stop.code;
+        } else if (r.done < set->n) {
+            rc = error_set(err, ERR_UNAVAILABLE, "interrupted after %zu of %zu tasks; run it again to go on",
+                           r.done, set->n);
+        } else {
+            *results = collect(&r);
+            rc = *results ? 0 : error_set(err, ERR_NOMEM, "out of memory");
+        }
+    }
+    r.totals.seconds = seconds_since(r.start_ns);
+    *totals = r.totals;
+    journal_close(r.journal);
+    json_decref(r.header);
+    work_free(&r);
+    pthread_mutex_destroy(&r.mutex);
+    return rc;
+}
+
+void
+round_free(struct round_result *results, size_t n)
+{
+    for (size_t i = 0; results && i < n; i++) {
+        json_decref(results[i].answers);
+        free(results[i].failure);
+    }
+    free(results);
+}

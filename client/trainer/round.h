@@ -1,0 +1,52 @@
+/*
+ * round.h - one round: for each task sample answers, have them judged as a group, keep both in the journal.
+ *
+ * Tasks run side by side, `concurrency` at a time; a task's steps follow each other. Each step is in the journal
+ * before the next begins, so that a run that was killed goes on where it was: no answer is sampled twice, no verdict lost.
+ */
+#ifndef TRAINER_ROUND_H
+#define TRAINER_ROUND_H
+
+#include <jansson.h>
+
+#include "client/trainer/tasks.h"
+#include "client/trainer/trainer.h"
+
+struct round_options {
+    int samples;        /* answers for each task */
+    int turns;          /* 1: no feedback is answered */
+    const char *policy; /* NULL: strict below level 2, hybrid from there on */
+    const char *until;  /* NULL: through timing */
+    json_t *reward;     /* a reward's specification, or NULL; borrowed */
+    const char *journal;
+};
+
+/* What became of one task. */
+struct round_result {
+    const struct task *task;
+    json_t *
+        answers; /* array; each {"text", …, "turn", "sample", "verdict": the submission without raw samples}; NULL: failed */
+    char *failure; /* why there are none; NULL otherwise */
+};
+
+struct round_totals {
+    size_t sampled, judged, duplicates, failed,
+        resumed;                           /* resumed: tasks that the journal had finished already */
+    double seconds, sampling_s, judging_s; /* wall; the two parts summed over tasks */
+};
+
+/*
+ * Run it. results: one for each task, in order; round_free() frees them. Progress goes to stderr. 0 also when tasks
+ * failed (results say which); ERR_UNAVAILABLE when interrupted (the journal has what was done); ERR_INPUT when the journal is of
+ * another run (other prompt, model, tasks' references or numbers); else what the journal's file said.
+ */
+int round_run(const struct trainer *t, const struct round_options *options, const struct task_set *set,
+              struct round_result **results, struct round_totals *totals, struct error *err);
+void round_free(struct round_result *results, size_t n);
+
+/* Is this answer's verdict correct ("full" passed, nothing failed)? */
+bool answer_is_correct(json_t *answer);
+/* Its reward, or NAN. */
+double answer_reward(json_t *answer);
+
+#endif

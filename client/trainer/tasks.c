@@ -1,0 +1,319 @@
+#include "client/trainer/tasks.h"
+
+#include <errno.h>
+#include <fts.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <jansson.h>
+
+#include "common/auto.h"
+#include "common/buffer.h"
+
+enum { SOURCE_MAX = 1024 * 1024 };
+
+static void
+task_release(struct task *t)
+{
+    free(t->name);
+    free(t->reference);
+    free(t->entry_point);
+}
+
+void
+tasks_free(struct task_set *set)
+{
+    for (size_t i = 0; i < set->n; i++)
+        task_release(&set->tasks[i]);
+    free(set->tasks);
+    *set = (struct task_set){ 0 };
+}
+
+char *
+task_class_wanted(const struct task *task)
+{
+    char *out = NULL;
+    return asprintf(&out, "%sNew", task->entry_point) < 0 ? NULL : out;
+}
+
+/* Takes the task's strings. */
+static int
+add(struct task_set *set, struct task *t, struct error *err)
+{
+    struct task *grown = realloc(set->tasks, (set->n + 1) * sizeof(*grown));
+    if (!grown || !t->name || !t->reference || !t->entry_point) {
+        set->tasks = grown ? grown : set->tasks;
+        task_release(t);
+        return error_set(err, ERR_NOMEM, "out of memory");
+    }
+    set->tasks = grown;
+    set->tasks[set->n++] = *t;
+    return 0;
+}
+
+static void
+skip(struct task_set *set, const char *where, const char *why)
+{
+    fprintf(stderr, "trainer: %s: %s; skipped\n", where, why);
+    set->skipped++;
+}
+
+/* --- a directory of problem files --- */
+
+static int
+read_file(const char *path, struct buffer *out, struct error *err)
+{
+    char bytes[16384];
+    size_t n;
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return error_set(err, ERR_SYS, "cannot read %s", path);
+    int rc = 0;
+    while (rc == 0 && (n = fread(bytes, 1, sizeof(bytes), file)) > 0)
+        rc = buffer_append(out, bytes, n);
+    if (rc == 0 && ferror(file))
+        rc = error_set(err, ERR_SYS, "cannot read %s", path);
+    fclose(file);
+    return rc;
+}
+
+static int
+add_file(struct task_set *set, const char *path, int level, struct error *err)
+{
+    AUTO_BUFFER struct buffer source = BUFFER_INIT;
+    const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    const char *at = strstr(path, "/level");
+    struct task t = { .level = at ? atoi(at + 6) : 0, .problem = atoi(base) };
+
+    if (level && t.level != level)
+        return 0;
+    int rc = read_file(path, &source, err);
+    if (rc != 0)
+        return rc;
+    if (!source.data || memchr(source.data, 0, source.size) || source.size > SOURCE_MAX) {
+        skip(set, path, "empty, binary or longer than 1 MiB");
+        return 0;
+    }
+    if (t.level)
+        rc = asprintf(&t.name, "level%d/%.*s", t.level, (int)(strlen(base) - 3), base);
+    else
+        rc = asprintf(&t.name, "%.*s", (int)(strlen(base) - 3), base);
+    t.name = rc < 0 ? NULL : t.name;
+    t.reference = strdup(source.data);
+    t.entry_point = strdup("Model");
+    return add(set, &t, err);
+}
+
+static int
+add_directory(struct task_set *set, const char *path, int level, struct error *err)
+{
+    char *const roots[] = { (char *)path, NULL };
+    FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    FTSENT *entry;
+    int rc = 0;
+
+    if (!tree)
+        return error_set(err, ERR_SYS, "cannot read %s", path);
+    while (rc == 0 && (entry = fts_read(tree)) != NULL) {
+        if (entry->fts_info == FTS_D && entry->fts_level > 0 && entry->fts_name[0] == '.')
+            fts_set(tree, entry, FTS_SKIP);
+        bool is_python =
+            entry->fts_namelen > 3 && strcmp(entry->fts_name + entry->fts_namelen - 3, ".py") == 0;
+        if (entry->fts_info == FTS_F && is_python && strncmp(entry->fts_name, "__", 2) != 0)
+            rc = add_file(set, entry->fts_path, level, err);
+    }
+    fts_close(tree);
+    return rc;
+}
+
+/* --- rows --- */
+
+static const char *
+text_of(json_t *row, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (json_is_string(json_object_get(row, names[i])))
+            return json_string_value(json_object_get(row, names[i]));
+    return NULL;
+}
+
+static int
+number_of(json_t *row, const char *name, const char *other)
+{
+    json_t *value = json_object_get(row, name);
+    if (!value)
+        value = json_object_get(row, other);
+    return json_is_string(value) ? atoi(json_string_value(value)) : (int)json_integer_value(value);
+}
+
+static int
+add_row(struct task_set *set, json_t *row, const char *path, size_t number, int level, struct error *err)
+{
+    static const char *const sources[] = { "pytorch_code", "python_code", "reference", "code" };
+    static const char *const names[] = { "name", "id", "uuid" };
+    const char *source = text_of(row, sources, ARRAY_LEN(sources));
+    const char *name = text_of(row, names, ARRAY_LEN(names));
+    const char *entry = json_string_value(json_object_get(row, "entry_point"));
+    char where[300], numbered[32];
+    struct task t = { .level = number_of(row, "level", "difficulty"),
+                      .problem = number_of(row, "problem_id", "") };
+
+    snprintf(where, sizeof(where), "%s, row %zu", path, number);
+    snprintf(numbered, sizeof(numbered), "row%zu", number);
+    if (!json_is_object(row) || !source || strlen(source) > SOURCE_MAX) {
+        skip(set, where, json_is_object(row) ? "no reference of at most 1 MiB in it" : "not a JSON object");
+        return 0;
+    }
+    if (level && t.level != level)
+        return 0;
+    if (!name && json_is_integer(json_object_get(row, "uuid")))
+        snprintf(numbered, sizeof(numbered), "%lld",
+                 (long long)json_integer_value(json_object_get(row, "uuid")));
+    t.name = strdup(name ? name : numbered);
+    t.reference = strdup(source);
+    t.entry_point = strdup(entry ? entry : "Model");
+    return add(set, &t, err);
+}
+
+static int
+add_lines(struct task_set *set, FILE *file, const char *path, int level, struct error *err)
+{
+    AUTO_FREE char *line = NULL;
+    size_t capacity = 0, number = 0;
+    ssize_t size;
+    int rc = 0;
+
+    while (rc == 0 && (size = getline(&line, &capacity, file)) > 0) {
+        number++;
+        if (strspn(line, " \t\r\n") == (size_t)size)
+            continue;
+        AUTO_JSON json_t *row = json_loadb(line, (size_t)size, JSON_DECODE_ANY, NULL);
+        rc = add_row(set, row, path, number, level, err);
+    }
+    return rc == 0 && ferror(file) ? error_set(err, ERR_SYS, "cannot read %s", path) : rc;
+}
+
+/* A JSON array, one row at a time: the file may be larger than memory. */
+static int
+add_array(struct task_set *set, FILE *file, const char *path, int level, struct error *err)
+{
+    size_t number = 0;
+    int c = fgetc(file), rc = 0; /* the bracket */
+
+    while (rc == 0) {
+        while ((c = fgetc(file)) == ' ' || c == '\n' || c == '\r' || c == '\t' || c == ',')
+            ;
+        if (c == ']')
+            return 0;
+        if (c == EOF)
+            return error_set(err, ERR_INPUT, "%s ends inside its array, after row %zu", path, number);
+        ungetc(c, file);
+        json_error_t why;
+        AUTO_JSON json_t *row = json_loadf(file, JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY, &why);
+        number++;
+        if (!row)
+            return error_set(err, ERR_INPUT, "%s, row %zu: %s", path, number, why.text);
+        rc = add_row(set, row, path, number, level, err);
+    }
+    return rc;
+}
+
+static int
+add_rows(struct task_set *set, const char *path, int level, struct error *err)
+{
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return error_set(err, ERR_SYS, "cannot read %s", path);
+    int c;
+    while ((c = fgetc(file)) == ' ' || c == '\n' || c == '\r' || c == '\t')
+        ;
+    ungetc(c, file);
+    int rc = c == '[' ? add_array(set, file, path, level, err) : add_lines(set, file, path, level, err);
+    fclose(file);
+    return rc;
+}
+
+/* --- the set --- */
+
+static int
+compare(const void *left, const void *right)
+{
+    const struct task *a = left, *b = right;
+    if (a->level != b->level)
+        return a->level < b->level ? -1 : 1;
+    if (a->problem != b->problem)
+        return a->problem < b->problem ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+static void
+drop_repeated(struct task_set *set)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < set->n; i++) {
+        if (kept > 0 && strcmp(set->tasks[kept - 1].name, set->tasks[i].name) == 0) {
+            skip(set, set->tasks[i].name, "a task of this name is there already");
+            task_release(&set->tasks[i]);
+        } else {
+            set->tasks[kept++] = set->tasks[i];
+        }
+    }
+    set->n = kept;
+}
+
+int
+tasks_load(const char *path, int level, struct task_set *out, struct error *err)
+{
+    struct stat status;
+    size_t size = strlen(path);
+    int rc;
+
+    *out = (struct task_set){ 0 };
+    if (stat(path, &status) != 0)
+        return error_set(err, ERR_SYS, "cannot read %s", path);
+    if (S_ISDIR(status.st_mode))
+        rc = add_directory(out, path, level, err);
+    else if (size > 3 && strcmp(path + size - 3, ".py") == 0)
+        rc = add_file(out, path, level, err);
+    else
+        rc = add_rows(out, path, level, err);
+    if (rc == 0 && out->n == 0)
+        rc = level ? error_set(err, ERR_INPUT, "nothing in %s is a task of level %d", path, level)
+                   : error_set(err, ERR_INPUT, "nothing in %s is a task", path);
+    if (rc != 0) {
+        tasks_free(out);
+        return rc;
+    }
+    qsort(out->tasks, out->n, sizeof(*out->tasks), compare);
+    drop_repeated(out);
+    return 0;
+}
+
+/* splitmix64 (Steele, Lea, Flood 2014): the same draw on every machine. */
+static uint64_t
+next_random(uint64_t *state)
+{
+    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+void
+tasks_draw(struct task_set *set, size_t n, uint64_t seed)
+{
+    size_t kept = 0, left = n < set->n ? n : set->n;
+    for (size_t i = 0, all = set->n; i < all; i++) {
+        /* Selection sampling (Knuth, vol. 2, 3.4.2, S): each with chance left / remaining. */
+        if (next_random(&seed) % (all - i) < left) {
+            set->tasks[kept++] = set->tasks[i];
+            left--;
+        } else {
+            task_release(&set->tasks[i]);
+        }
+    }
+    set->n = kept;
+}

@@ -1,0 +1,56 @@
+/*
+ * trainer.h - what the commands of `trainer` share: exit codes, options, and the
+ * two services that a round talks to. Data goes to files and stdout, talk to stderr.
+ */
+#ifndef TRAINER_H
+#define TRAINER_H
+
+#include <argp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "common/error.h"
+
+/* As verifier(1): scripts depend on these. */
+enum trainer_exit {
+    TRAINER_OK = 0,
+    TRAINER_FAILED = 1, /* it ran, and what was asked for was not reached */
+    TRAINER_USAGE = 2,
+    TRAINER_CONFIG = 3,  /* a file, an option's value, the disk */
+    TRAINER_SERVICE = 7, /* verifierd or the endpoint cannot be talked to */
+    TRAINER_INTERRUPTED = 130,
+};
+
+/* Where the services are, and how to sample. Strings are borrowed from argv or the environment. */
+struct trainer {
+    const char *daemon_url, *daemon_token; /* verifierd; the token may be NULL */
+    const char *endpoint_url;              /* with its /v1; NULL: none was given */
+    const char *endpoint_key;              /* NULL: none */
+    const char *model;
+    bool is_chat; /* /chat/completions, else /completions */
+    double temperature, top_p;
+    int max_tokens;
+    double timeout_s; /* of one request to the endpoint */
+    int attempts;     /* of one request, the first included */
+    uint64_t seed;
+    int concurrency; /* tasks in flight */
+    const char *workdir;
+};
+
+/* --url, --endpoint, --model and so on: the first child of each command's argp, its input a struct trainer. */
+extern const struct argp trainer_common_argp;
+
+/* Print "trainer: ..." on stderr; returns code. */
+int trainer_complain(enum trainer_exit code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* True once SIGINT or SIGTERM came: finish what is being written and stop. */
+bool trainer_is_stopping(void);
+
+/* The commands. argv[0] is the command's full name; each returns an enum trainer_exit. */
+int bestofn_command(struct trainer *t, int argc, char **argv);
+int evaluate_command(struct trainer *t, int argc, char **argv);
+
+#endif

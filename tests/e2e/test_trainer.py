@@ -1,0 +1,332 @@
+"""trainer against a real daemon and a scripted OpenAI-compatible endpoint."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import service
+
+TRAINER = service.BINARY.with_name("trainer")
+TESTS = Path(__file__).parents[1]
+LIMIT_S = 300.0
+Json = dict[str, Any]
+Reply = tuple[int, dict[str, str], bytes]
+
+
+def code(label: str) -> str:
+    return (TESTS / "candidates" / f"{label}.py").read_text()
+
+
+def fenced(text: str) -> str:
+    return f"<think>Let me see.</think>\nHere it is:\n```python\n{text}\n```\nGood luck."
+
+
+ANSWERS = {
+    "Rectified linear unit": [
+        fenced(code("relu/honest")),
+        fenced(code("relu/leaky")),
+        "I cannot do that.",
+        fenced(code("relu/no_kernel")),
+        fenced(code("relu/honest")),
+        fenced(code("relu/syntax_error")),
+    ],
+    "softmax": [
+        fenced(code("softmax/unnormalised")),
+        fenced(code("softmax/honest")),
+        fenced(code("softmax/honest_heuristics")),
+        fenced(code("softmax/padding_counts")),
+        "",
+        fenced(code("softmax/nan")),
+    ],
+}
+
+
+@dataclass
+class Endpoint:
+    """What it was asked, and what it answers: by default the answers above, in turn, by the prompt's task."""
+
+    url: str = ""
+    asked: list[Json] = field(default_factory=list)
+    faults: list[Callable[[Json], Reply | None]] = field(default_factory=list)
+    most: int = 6  # choices of one answer
+    delay_s: float = 0.0
+
+    def answer(self, body: Json) -> Reply:
+        self.asked.append(body)
+        if self.delay_s:
+            time.sleep(self.delay_s)
+        if self.faults and (reply := self.faults.pop(0)(body)) is not None:
+            return reply
+        text = body["messages"][0]["content"] if "messages" in body else body["prompt"]
+        known = next(answers for mark, answers in ANSWERS.items() if mark in text)
+        first = body["seed"] % len(known) if body["n"] == 1 else 0
+        chosen = [known[(first + i) % len(known)] for i in range(min(body["n"], self.most))]
+        choices = [
+            {"index": i, "finish_reason": "stop", "message": {"role": "assistant", "content": one}, "text": one}
+            for i, one in enumerate(chosen)
+        ]
+        return 200, {}, json.dumps({"choices": choices}).encode()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    script = Endpoint()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            status, headers, content = script.answer(body | {"path": self.path})
+            self.send_response(status)
+            for name, value in {
+                "Content-Type": "application/json",
+                "Content-Length": str(len(content)),
+                **headers,
+            }.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    script.url = f"http://127.0.0.1:{server.server_port}/v1"
+    yield script
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def tasks_file(tmp_path: Path) -> Path:
+    rows = [
+        {"name": "relu", "pytorch_code": (TESTS / "tasks" / "relu.py").read_text(), "level": 2},
+        {"name": "softmax", "pytorch_code": (TESTS / "tasks" / "softmax.py").read_text(), "difficulty": 2},
+        {"name": "elsewhere", "pytorch_code": "x = 1", "level": 1},
+        {"name": "empty", "level": 2},
+    ]
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows) + "[1, 2]\n")
+    return path
+
+
+def command(client: service.Client, endpoint: Endpoint, tmp_path: Path, *arguments: str) -> list[str]:
+    return [
+        str(TRAINER),
+        *arguments[:1],
+        f"--url={client.url}",
+        f"--endpoint={endpoint.url}",
+        "--model=scripted",
+        f"--workdir={tmp_path}",
+        *arguments[1:],
+    ]
+
+
+def run(
+    client: service.Client, endpoint: Endpoint, tmp_path: Path, *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(client, endpoint, tmp_path, *arguments), capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+
+
+def lines(path: Path) -> list[Json]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_bestofn_keeps_the_correct_ones(
+    client: service.Client, endpoint: Endpoint, tmp_path: Path, tasks_file: Path
+) -> None:
+    done = run(
+        client, endpoint, tmp_path, "bestofn", f"--tasks={tasks_file}", "--samples=6", "--keep=1", "--policy=strict"
+    )
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "outputs" / "bestofn_run"
+    kept = lines(out / "kept.jsonl")
+    assert [row["task"] for row in kept] == ["relu", "softmax"]
+    assert all(row["reward"] >= 0.7 and row["components"]["correct"] == 1 for row in kept)
+    assert kept[0]["code"].strip() == code("relu/honest").strip()
+    assert "relu" in kept[0]["instruction"].lower() and "ModelNew" in kept[0]["instruction"]
+    assert kept[0]["prompt"].startswith("sha256:")
+    candidates = lines(out / "candidates.jsonl")
+    assert len(candidates) == 12
+    classes = [row["verdict"]["class"] for row in candidates if row["task"] == "relu"]
+    assert classes[:4] == ["ok", "mismatch", "extract", "policy"] and classes[5] == "syntax"
+    assert candidates[4]["verdict"]["duplicate_of"] == 0
+    report = json.loads((out / "report.json").read_text())
+    assert (report["kept"], report["answers"], report["distinct"], report["tasks"]) == (2, 12, 11, 2)
+    assert report["rows_skipped"] == 2 and "row 4" in done.stderr and "row 5" in done.stderr
+    asked = endpoint.asked[0]
+    assert (asked["n"], asked["temperature"], asked["max_tokens"], asked["stream"]) == (6, 0.8, 2048, False)
+
+
+def test_a_killed_run_samples_nothing_twice(
+    client: service.Client, endpoint: Endpoint, tmp_path: Path, tasks_file: Path
+) -> None:
+    arguments = (
+        "bestofn",
+        f"--tasks={tasks_file}",
+        "--samples=6",
+        "--concurrency=1",
+        "--until=compile",
+        "--threshold=0.2",
+    )
+    journal = tmp_path / "outputs" / "bestofn_run" / "journal.jsonl"
+    kills = 0
+    for want in ("sampled", "posted", "judged", "sampled"):
+        before = journal.read_text().count(f'"{want}"') if journal.exists() else 0
+        with (tmp_path / "log").open("ab") as log:
+            process = subprocess.Popen(command(client, endpoint, tmp_path, *arguments), stdout=log, stderr=log)
+        deadline = time.monotonic() + LIMIT_S
+        while process.poll() is None and time.monotonic() < deadline:
+            if journal.exists() and journal.read_text().count(f'"event":"{want}"') > before:
+                break
+            time.sleep(0.01)
+        kills += process.poll() is None
+        process.kill()
+        process.wait()
+    assert kills >= 2
+    with journal.open("ab") as file:
+        file.write(b'{"event":"sampled","task":"relu","tu')  # what a crash leaves
+    done = run(client, endpoint, tmp_path, *arguments, "--allow-incorrect")
+    assert done.returncode == 0, done.stderr
+    # Killed while the endpoint was asked, a request is asked again; what was stored is not.
+    stored = [record for record in lines(journal) if record["event"] == "sampled"]
+    assert sorted(record["task"] for record in stored) == ["relu", "softmax"]
+    assert len(lines(tmp_path / "outputs" / "bestofn_run" / "candidates.jsonl")) == 12
+    asked = len(endpoint.asked)
+    again = run(client, endpoint, tmp_path, *arguments, "--allow-incorrect")
+    assert again.returncode == 0 and len(endpoint.asked) == asked
+    other = run(client, endpoint, tmp_path, *arguments, "--temperature=0.5")
+    assert other.returncode == 3 and "sampling" in other.stderr, other.stderr
+
+
+def refuse_many(body: Json) -> Reply | None:
+    return (400, {}, b'{"error":{"message":"n is at most 1"}}') if body["n"] > 1 else None
+
+
+def busy(body: Json) -> Reply | None:
+    return 429, {"Retry-After": "1"}, b"slow down"
+
+
+def broken(body: Json) -> Reply | None:
+    return 503, {}, b"loading"
+
+
+def test_an_endpoint_with_habits(client: service.Client, endpoint: Endpoint, tmp_path: Path, tasks_file: Path) -> None:
+    endpoint.faults = [busy, broken, refuse_many]
+    done = run(
+        client, endpoint, tmp_path, "bestofn", f"--tasks={tasks_file}", "--samples=3", "--concurrency=1", "--until=ast",
+        "--threshold=-1", "--allow-incorrect", "--max-tasks=1", "--seed=5",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [body["n"] for body in endpoint.asked] == [3, 3, 3, 1, 1, 1]
+    seeds = [body["seed"] for body in endpoint.asked[3:]]
+    assert len(set(seeds)) == 3, "the same seed would give the same answer"
+
+
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        ((200, {}, b"<html>"), "is not JSON"),
+        ((200, {}, b"{}"), 'no "choices"'),
+        ((200, {}, b'{"choices":[]}'), "without a choice"),
+        ((200, {}, b'{"choices":[{"message":{"content":5}}]}'), "has no text"),
+        ((401, {}, b'{"error":{"message":"no such key"}}'), "401: no such key"),
+    ],
+)
+def test_a_task_that_cannot_be_sampled_is_told_and_left(
+    client: service.Client, endpoint: Endpoint, tmp_path: Path, tasks_file: Path, reply: Reply, why: str
+) -> None:
+    endpoint.faults = [lambda body: reply]
+    done = run(
+        client, endpoint, tmp_path, "bestofn", f"--tasks={tasks_file}", "--samples=2", "--concurrency=1", "--until=ast"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "relu: failed" in done.stderr and why in done.stderr
+    assert json.loads((tmp_path / "outputs/bestofn_run/report.json").read_text())["tasks_failed"] == 1
+
+
+def test_services_that_are_not_there(
+    client: service.Client, endpoint: Endpoint, tmp_path: Path, tasks_file: Path
+) -> None:
+    away = Endpoint(url="http://127.0.0.1:9/v1")
+    done = run(client, away, tmp_path, "bestofn", f"--tasks={tasks_file}", "--attempts=2")
+    assert done.returncode == 7 and "127.0.0.1:9" in done.stderr, done.stderr
+    nowhere = run(client, endpoint, tmp_path, "bestofn", "--tasks=/nowhere")
+    assert nowhere.returncode == 3 and "/nowhere" in nowhere.stderr
+    assert run(client, endpoint, tmp_path, "bestofn").returncode == 3
+    wrong = run(client, endpoint, tmp_path, "bestofn", "--reward=bestest")
+    assert wrong.returncode == 2 and "unknown reward" in wrong.stderr
+
+
+def test_interrupted_it_says_how_to_go_on(
+    client: service.Client, endpoint: Endpoint, tmp_path: Path, tasks_file: Path
+) -> None:
+    endpoint.delay_s = 1.0
+    arguments = ("evaluate", f"--tasks={tasks_file}", "--samples=2", "--until=ast")
+    process = subprocess.Popen(
+        command(client, endpoint, tmp_path, *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130 and "run it again to go on" in said, said
+
+
+def test_evaluate_says_how_well_a_model_does(
+    client: service.Client, endpoint: Endpoint, tmp_path: Path, tasks_file: Path
+) -> None:
+    done = run(
+        client,
+        endpoint,
+        tmp_path,
+        "evaluate",
+        f"--tasks={tasks_file}",
+        "--samples=6",
+        "--policy=strict",
+        "--name=first",
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "outputs" / "eval_first.json").read_text())
+    assert report["model_path"] == "scripted" and report["num_tasks"] == 2
+    metrics = report["metrics"]
+    # By their first samples: relu's is honest, softmax's is wrong.
+    assert (metrics["valid_rate"], metrics["compiled_rate"], metrics["correct_rate"]) == (100, 100, 50)
+    assert metrics["fast_p"]["0"] == 50
+    # Of six samples 2 (one a copy) and 2 are correct.
+    assert metrics["pass_at"]["1"] == pytest.approx(100 * (2 / 6 + 2 / 6) / 2)
+    assert metrics["pass_at"]["5"] == 100
+    assert len(report["detailed_results"]) == 12
+    assert {"id", "stage", "class", "reward", "submission"} <= set(report["detailed_results"][0])
+    assert re.search(r"^all +2 +100\.0% +100\.0% +50\.0%", done.stdout, re.MULTILINE), done.stdout
+
+
+def test_feedback_is_answered_in_the_next_turn(
+    client: service.Client, endpoint: Endpoint, tmp_path: Path, tasks_file: Path
+) -> None:
+    done = run(
+        client, endpoint, tmp_path, "bestofn", f"--tasks={tasks_file}", "--samples=2", "--turns=2", "--until=ast",
+        "--max-tasks=1", "--threshold=-1", "--allow-incorrect",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    second = [body for body in endpoint.asked if len(body["messages"]) == 3]
+    assert len(second) == 2
+    assert [message["role"] for message in second[0]["messages"]] == ["user", "assistant", "user"]
+    assert "verifier has judged" in second[0]["messages"][2]["content"]
+    assert len(lines(tmp_path / "outputs/bestofn_run/candidates.jsonl")) == 4
