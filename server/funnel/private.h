@@ -127,11 +127,18 @@ struct list {
 
 struct stage_figures {
     int64_t entered, by_outcome[OUTCOME_N];
-    double run_ms; /* sum */
+    int64_t spared; /* did not come to it, having failed before */
+    double run_ms;  /* sum */
 };
 
 struct class_count {
     char name[CLASS_SIZE];
+    int64_t n;
+};
+
+/* Rules are named by us, not by candidates: there are few. */
+struct rejection_count {
+    char class_[CLASS_SIZE], rule[RULE_SIZE];
     int64_t n;
 };
 
@@ -167,6 +174,9 @@ struct funnel {
 
     struct stage_figures stages[STAGE_NSTAGES];
     struct class_count classes[32];
+    struct rejection_count rejections[256];
+    size_t n_rejections;
+    double verdict_s; /* sum, from submission to verdict */
     int64_t finished, returned, started_ns, last_finish_ns;
     double service_s; /* smoothed seconds from one verdict to the next, under load */
 };

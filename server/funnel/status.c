@@ -45,20 +45,26 @@ queues_json(const struct funnel *f)
 static json_t *
 counts_json(const struct funnel *f)
 {
-    json_t *stages = json_object(), *classes = json_object();
+    json_t *stages = json_object(), *classes = json_object(), *rejections = json_array();
     struct store_counts stored = { 0 };
 
     for (int i = 0; i < STAGE_NSTAGES; i++) {
         const struct stage_figures *s = &f->stages[i];
         json_object_set_new(stages, stage_name((enum stage)i),
-                            json_pack("{s:I, s:I, s:I, s:I, s:f}", "entered", (json_int_t)s->entered, "pass",
+                            json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "entered", (json_int_t)s->entered,
+                                      "spared", (json_int_t)s->spared, "pass",
                                       (json_int_t)s->by_outcome[OUTCOME_PASS], "fail",
                                       (json_int_t)s->by_outcome[OUTCOME_FAIL], "skip",
                                       (json_int_t)s->by_outcome[OUTCOME_SKIP], "run_ms", s->run_ms));
     }
     for (size_t i = 0; i < ARRAY_LEN(f->classes) && f->classes[i].name[0]; i++)
         json_object_set_new(classes, f->classes[i].name, json_integer(f->classes[i].n));
-    json_t *out = json_pack("{s:o, s:o, s:I, s:I}", "stages", stages, "classes", classes, "finished",
+    for (size_t i = 0; i < f->n_rejections; i++)
+        json_array_append_new(rejections,
+                              json_pack("{s:s, s:s, s:I}", "class", f->rejections[i].class_, "rule",
+                                        f->rejections[i].rule, "n", (json_int_t)f->rejections[i].n));
+    json_t *out = json_pack("{s:o, s:o, s:o, s:f, s:I, s:I}", "stages", stages, "classes", classes,
+                            "rejections", rejections, "verdict_s", f->verdict_s, "finished",
                             (json_int_t)f->finished, "returned", (json_int_t)f->returned);
     if (store_count(f->store, &stored, NULL) == 0) {
         for (int i = 0; i < SUBMISSION_NSTATES; i++)

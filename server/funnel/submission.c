@@ -168,6 +168,40 @@ count_class(struct funnel *f, const char *class_)
     }
 }
 
+/* By class and rule; what is beyond the table is seen in its class alone. */
+static void
+count_rejection(struct funnel *f, const char *class_, const char *rule)
+{
+    size_t i = 0;
+
+    if (!*rule && strcmp(class_, "hack") != 0 && strcmp(class_, "policy") != 0)
+        return;
+    while (i < f->n_rejections &&
+           (strcmp(f->rejections[i].class_, class_) != 0 || strcmp(f->rejections[i].rule, rule) != 0))
+        i++;
+    if (i == ARRAY_LEN(f->rejections))
+        return;
+    struct rejection_count *c = &f->rejections[i];
+    if (i == f->n_rejections) {
+        f->n_rejections++;
+        snprintf(c->class_, sizeof(c->class_), "%s", class_);
+        snprintf(c->rule, sizeof(c->rule), "%s", rule);
+    }
+    c->n++;
+}
+
+/* What an early failure saved: the stages that it did not come to. */
+static void
+count_spared(struct funnel *f, const struct judgement *j)
+{
+    int last = j->failed_stage == STAGE_NSTAGES ? -1 : j->failed_stage;
+
+    if (j->failed_stage < 0)
+        return;
+    for (int i = last + 1; i < STAGE_NSTAGES; i++)
+        f->stages[i].spared += j->stages[i].outcome == OUTCOME_NONE && (j->until < 0 || i <= j->until);
+}
+
 static void
 count_finish(struct funnel *f)
 {
@@ -276,6 +310,11 @@ submission_conclude(struct submission *s, enum event event)
                       (long long)j->log_lost);
     fill_row(s);
     count_class(f, j->row.class_ ? j->row.class_ : "cancelled");
+    if (j->row.class_) {
+        count_rejection(f, j->row.class_, j->rule);
+        count_spared(f, j);
+    }
+    f->verdict_s += (double)(j->row.finished_ms - j->row.created_ms) / 1000;
     count_finish(f);
     log_info(s->id, "%s%s%s%s%s, reward %.4g", j->row.class_ ? j->row.class_ : "cancelled",
              j->row.stage ? " at " : "", j->row.stage ? j->row.stage : "", *j->rule ? ", rule " : "", j->rule,

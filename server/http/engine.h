@@ -46,6 +46,7 @@ struct http {
     struct leftovers lingers;
     unsigned exchanges_count, suspended, held, connections;
     uint64_t requests;           /* answered so far */
+    uint64_t answers[600];       /* of those, by status */
     int64_t started_ns, stop_ns; /* monotonic */
     char url[96];
 };
@@ -208,7 +209,7 @@ exchange_cb submission_add, submission_list, submission_show, submission_cancel,
     submission_log, submission_timing;
 exchange_cb group_add, group_show, group_cancel;
 exchange_cb rescore;
-exchange_cb service_status, service_health, service_ready, service_asset;
+exchange_cb service_status, service_health, service_ready, service_asset, service_metrics;
 
 /* --- who may do what: access.c --- */
 

@@ -88,6 +88,8 @@ exchange_send(struct exchange *x)
 
     x->phase = EXCHANGE_ANSWERED;
     h->requests++;
+    if (x->status < ARRAY_LEN(h->answers))
+        h->answers[x->status]++;
     if (!x->is_suspended)
         return; /* inside exchange_access_cb(), which queues it */
     x->is_suspended = false;

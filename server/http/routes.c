@@ -28,6 +28,7 @@ static const struct route routes[] = {
     { "DELETE", "v1/groups/{}", "", MAY_SUBMIT, false, group_cancel },
     { "POST", "v1/rescore", "", MAY_LOOK, true, rescore },
     { "GET", "v1/status", "", MAY_LOOK, false, service_status },
+    { "GET", "metrics", "", MAY_READ, false, service_metrics },
     { "GET", "healthz", "", 0, false, service_health },
     { "GET", "readyz", "", 0, false, service_ready },
 };

@@ -1,10 +1,12 @@
 #include "server/http/engine.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "common/auto.h"
 #include "common/clock.h"
 #include "server/http/asset.h"
+#include "server/http/metrics.h"
 
 /* Nothing from elsewhere, no inline code: what a candidate wrote can only ever be text. */
 #define PAGE_POLICY                                                                                       \
@@ -24,23 +26,61 @@ status_view(json_t *status)
     return out;
 }
 
+static json_t *
+http_figures(const struct http *h)
+{
+    json_t *answers = json_object();
+    char code[8];
+
+    for (unsigned i = 0; i < ARRAY_LEN(h->answers); i++) {
+        if (!h->answers[i])
+            continue;
+        snprintf(code, sizeof(code), "%u", i);
+        json_object_set_new(answers, code, json_integer((json_int_t)h->answers[i]));
+    }
+    return json_pack("{s:i, s:i, s:I, s:I, s:o}", "connections", (int)h->connections, "held", (int)h->held,
+                     "requests", (json_int_t)h->requests, "connections_limit",
+                     (json_int_t)h->config->connections, "answers", answers);
+}
+
+/* Given; NULL: no memory. */
+static json_t *
+whole_status(const struct http *h)
+{
+    json_t *status = funnel_status(h->funnel);
+
+    if (status) {
+        int64_t uptime_ms = (clock_monotonic_ns() - h->started_ns) / 1000000;
+        json_object_set_new(status, "uptime_s", json_real((double)uptime_ms / 1000));
+        json_object_set_new(status, "http", http_figures(h));
+    }
+    return status;
+}
+
 void
 service_status(struct exchange *x)
 {
-    const struct http *h = x->http;
-    json_t *status = funnel_status(h->funnel);
+    json_t *status = whole_status(x->http);
 
     if (status && !access_sees_detail(x))
         status = status_view(status);
-    else if (status) {
-        int64_t uptime_ms = (clock_monotonic_ns() - h->started_ns) / 1000000;
-        json_object_set_new(status, "uptime_s", json_real((double)uptime_ms / 1000));
-        json_object_set_new(status, "http",
-                            json_pack("{s:i, s:i, s:I, s:I}", "connections", (int)h->connections, "held",
-                                      (int)h->held, "requests", (json_int_t)h->requests, "connections_limit",
-                                      (json_int_t)h->config->connections));
-    }
     exchange_json(x, 200, status);
+}
+
+void
+service_metrics(struct exchange *x)
+{
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+    AUTO_JSON json_t *status = whole_status(x->http);
+    size_t size;
+
+    if (!status || metrics_write(status, &text) != 0) {
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the answer");
+        return;
+    }
+    char *bytes = buffer_take(&text, &size);
+    exchange_set_bytes(x, 200, METRICS_TYPE, bytes, size);
+    exchange_send(x);
 }
 
 void

@@ -103,6 +103,7 @@ ROUTES = [
     ("DELETE", "/v1/groups/{group}", "own submit"),
     ("POST", "/v1/rescore", "look"),
     ("GET", "/v1/status", "look"),
+    ("GET", "/metrics", "read"),
     ("GET", "/healthz", "open"),
     ("GET", "/readyz", "open"),
     ("GET", "/", "open"),
@@ -135,10 +136,11 @@ def test_every_route_asks_for_its_scope(shared: Shared, method: str, path: str, 
             challenge = answer.headers["WWW-Authenticate"]
             assert challenge.startswith('Bearer realm="verifierd"')
             assert ("invalid_token" in challenge) == (name != "none")
-        elif "submit" in needs and name == "read":
+        elif ("submit" in needs and name == "read") or (needs == "read" and name == "submit"):
+            missing = "submit" if name == "read" else "read"
             assert (answer.status, answer.json()["code"]) == (403, "forbidden")
-            assert 'error="insufficient_scope", scope="submit"' in answer.headers["WWW-Authenticate"]
-            assert "the scope submit" in answer.json()["detail"]
+            assert f'error="insufficient_scope", scope="{missing}"' in answer.headers["WWW-Authenticate"]
+            assert f"the scope {missing}" in answer.json()["detail"]
         elif "own" in needs and name == "other":
             assert (answer.status, answer.json()["code"]) == (404, "not_found")
         elif method == "POST":
@@ -331,6 +333,34 @@ def test_while_it_runs_its_stage_is_not_told(shared: Shared) -> None:
     told = shared["submit"].expect("GET", "/v1/status")
     assert set(told) == {"state", "ready", "why", "version", "uptime_s", "env"}
     assert "counts" in shared["read"].expect("GET", "/v1/status")
+
+
+def test_metrics_count_by_rule(start_scripted: service.StartDaemon) -> None:
+    client = start_scripted().client
+    client.add_task(TASK)
+    for script in (*CHEATS, CHEATS[2], "full=fail:mismatch", "timing=1.5"):
+        client.judge(body(script), LIMIT_S)
+    answer = client.get("/metrics")
+    assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    lines = answer.body.decode().splitlines()
+    found = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert all(re.fullmatch(r"[a-z_]+(\{[a-z]+=\"[^\"]*\"(,[a-z]+=\"[^\"]*\")*\})?", name) for name in found)
+    expected = {
+        'verifierd_rejections_total{class="hack",rule="decoy"}': 2,
+        'verifierd_rejections_total{class="hack",rule="outside_heap"}': 1,
+        'verifierd_rejections_total{class="hack",rule="impossible_time"}': 1,
+        'verifierd_rejections_total{class="policy",rule="import_ctypes"}': 1,
+        'verifierd_verdicts_total{class="hack"}': 4,
+        'verifierd_verdicts_total{class="mismatch"}': 1,
+        'verifierd_verdicts_total{class="ok"}': 1,
+        'verifierd_stage_outcomes_total{stage="full",outcome="fail"}': 3,
+        'verifierd_stage_spared_total{stage="full"}': 2,
+        'verifierd_stage_spared_total{stage="timing"}': 5,
+        "verifierd_submission_seconds_count": 7,
+    }
+    assert {name: float(found[name]) for name in expected} == expected
+    assert 0 < float(found["verifierd_submission_seconds_sum"]) < LIMIT_S
+    assert float(found['verifierd_http_requests_total{code="202"}']) == 7
 
 
 # --- where it listens ---

@@ -1,0 +1,261 @@
+#include "server/http/metrics.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/error.h"
+
+/*
+ * Names follow Prometheus' convention: a prefix, the unit in plural at the
+ * end, _total for what only grows. Counters begin with the process, so a
+ * restart is a reset, which rate() knows of.
+ */
+
+/* --- the format --- */
+
+/* ERR_NOMEM stays once it has happened. */
+struct writer {
+    struct buffer *out;
+    int rc;
+};
+
+static void
+add(struct writer *w, const char *text)
+{
+    if (w->rc == 0)
+        w->rc = buffer_add(w->out, text);
+}
+
+static void
+family(struct writer *w, const char *name, const char *type, const char *help)
+{
+    if (w->rc == 0)
+        w->rc = buffer_printf(w->out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void
+add_label_value(struct writer *w, const char *value)
+{
+    for (; *value; value++) {
+        const char plain[2] = { *value, '\0' };
+        add(w, *value == '\n' ? "\\n" : *value == '"' ? "\\\"" : *value == '\\' ? "\\\\" : plain);
+    }
+}
+
+/* labels: name, value, name, value, …, NULL */
+static void
+sample(struct writer *w, const char *name, const char *const *labels, double value)
+{
+    char number[40];
+
+    add(w, name);
+    for (size_t i = 0; labels && labels[i]; i += 2) {
+        add(w, i ? "," : "{");
+        add(w, labels[i]);
+        add(w, "=\"");
+        add_label_value(w, labels[i + 1]);
+        add(w, "\"");
+    }
+    snprintf(number, sizeof(number), "%s %.15g\n", labels && labels[0] ? "}" : "", value);
+    add(w, number);
+}
+
+#define LABELS(...)             \
+    (const char *const[])       \
+    {                           \
+        __VA_ARGS__, NULL, NULL \
+    }
+
+/* --- the figures --- */
+
+/* "queues/limit" */
+static json_t *
+at(json_t *document, const char *path)
+{
+    char key[40];
+
+    for (; *path && document; path += *path == '/') {
+        size_t size = strcspn(path, "/");
+        snprintf(key, sizeof(key), "%.*s", (int)size, path);
+        document = json_object_get(document, key);
+        path += size;
+    }
+    return document;
+}
+
+static double
+number(json_t *value)
+{
+    return json_is_true(value) ? 1 : json_number_value(value);
+}
+
+/* One figure each. */
+static const struct {
+    const char *name, *type, *path, *help;
+    double scale;
+} figures[] = {
+    { "verifierd_ready", "gauge", "ready", "Whether work can be judged now.", 1 },
+    { "verifierd_uptime_seconds", "gauge", "uptime_s", "Since the daemon was started.", 1 },
+    { "verifierd_waiting_submissions", "gauge", "queues/waiting",
+      "Submissions that count against queue_limit.", 1 },
+    { "verifierd_queue_limit", "gauge", "queues/limit",
+      "Submissions that may wait; above it clients get 429.", 1 },
+    { "verifierd_cpu_slots", "gauge", "queues/cpu_slots",
+      "Submissions that the CPU stages take side by side.", 1 },
+    { "verifierd_registering_tasks", "gauge", "queues/registering", "Tasks whose reference is being run.",
+      1 },
+    { "verifierd_tasks", "gauge", "counts/tasks", "Tasks stored.", 1 },
+    { "verifierd_returned_total", "counter", "counts/returned",
+      "Submissions put back to the queue, since a worker was lost or the daemon drained.", 1 },
+    { "verifierd_store_commits_total", "counter", "store/commits", "Transactions committed.", 1 },
+    { "verifierd_store_rows_written_total", "counter", "store/rows_written", "Rows written.", 1 },
+    { "verifierd_store_queued_writes", "gauge", "store/queued_writes", "Writes that wait for a commit.", 1 },
+    { "verifierd_store_wal_bytes", "gauge", "store/wal_bytes", "Size of the write-ahead log.", 1 },
+    { "verifierd_store_commit_last_seconds", "gauge", "store/commit_ms_last",
+      "How long the last commit took.", 1e-3 },
+    { "verifierd_store_commit_max_seconds", "gauge", "store/commit_ms_max",
+      "How long the slowest commit took.", 1e-3 },
+    { "verifierd_http_connections", "gauge", "http/connections", "Connections that are open.", 1 },
+    { "verifierd_http_connections_limit", "gauge", "http/connections_limit", "Most that may be open.", 1 },
+    { "verifierd_http_held_requests", "gauge", "http/held", "Long polls that are waiting.", 1 },
+};
+
+static void
+write_figures(struct writer *w, json_t *status)
+{
+    for (size_t i = 0; i < ARRAY_LEN(figures); i++) {
+        json_t *value = at(status, figures[i].path);
+        if (!value)
+            continue;
+        family(w, figures[i].name, figures[i].type, figures[i].help);
+        sample(w, figures[i].name, NULL, number(value) * figures[i].scale);
+    }
+}
+
+static void
+write_verdicts(struct writer *w, json_t *counts)
+{
+    json_t *value, *row;
+    const char *name;
+    size_t i;
+
+    family(w, "verifierd_verdicts_total", "counter", "Submissions that ended, by class; cancelled ones too.");
+    json_object_foreach(json_object_get(counts, "classes"), name, value)
+        sample(w, "verifierd_verdicts_total", LABELS("class", name), number(value));
+    family(w, "verifierd_rejections_total", "counter",
+           "Candidates refused by a rule, or as a hack; rule is empty where the class says all.");
+    json_array_foreach(json_object_get(counts, "rejections"), i, row)
+    {
+        const char *class_ = json_string_value(json_object_get(row, "class"));
+        const char *rule = json_string_value(json_object_get(row, "rule"));
+        sample(w, "verifierd_rejections_total",
+               LABELS("class", class_ ? class_ : "", "rule", rule ? rule : ""),
+               number(json_object_get(row, "n")));
+    }
+    family(w, "verifierd_submission_seconds", "summary", "From the submission to its verdict.");
+    sample(w, "verifierd_submission_seconds_sum", NULL, number(json_object_get(counts, "verdict_s")));
+    sample(w, "verifierd_submission_seconds_count", NULL, number(json_object_get(counts, "finished")));
+    family(w, "verifierd_submissions", "gauge", "Submissions stored, by state.");
+    static const char *const states[] = { "queued", "running", "done", "cancelled" };
+    for (i = 0; i < ARRAY_LEN(states); i++)
+        sample(w, "verifierd_submissions", LABELS("state", states[i]),
+               number(json_object_get(counts, states[i])));
+}
+
+static void
+write_stages(struct writer *w, json_t *stages)
+{
+    static const char *const outcomes[] = { "pass", "fail", "skip" };
+    json_t *stage;
+    const char *name;
+
+    family(w, "verifierd_stage_entered_total", "counter", "Submissions that entered a stage.");
+    json_object_foreach(stages, name, stage) sample(w, "verifierd_stage_entered_total", LABELS("stage", name),
+                                                    number(json_object_get(stage, "entered")));
+    family(w, "verifierd_stage_outcomes_total", "counter", "How they left it.");
+    json_object_foreach(stages, name, stage)
+    {
+        for (size_t i = 0; i < ARRAY_LEN(outcomes); i++)
+            sample(w, "verifierd_stage_outcomes_total", LABELS("stage", name, "outcome", outcomes[i]),
+                   number(json_object_get(stage, outcomes[i])));
+    }
+    family(w, "verifierd_stage_run_seconds_total", "counter", "Time spent in a stage, waiting not counted.");
+    json_object_foreach(stages, name, stage)
+        sample(w, "verifierd_stage_run_seconds_total", LABELS("stage", name),
+               number(json_object_get(stage, "run_ms")) / 1000);
+    family(w, "verifierd_stage_spared_total", "counter",
+           "Submissions that did not come to a stage, since they had failed before.");
+    json_object_foreach(stages, name, stage) sample(w, "verifierd_stage_spared_total", LABELS("stage", name),
+                                                    number(json_object_get(stage, "spared")));
+}
+
+static void
+write_queues(struct writer *w, json_t *queues)
+{
+    static const char *const names[] = { "queued", "ready" };
+    json_t *value;
+    const char *priority;
+
+    family(w, "verifierd_queue_length", "gauge",
+           "Submissions that wait: queued for the CPU stages, ready for a device.");
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        json_object_foreach(json_object_get(queues, names[i]), priority, value) sample(
+            w, "verifierd_queue_length", LABELS("queue", names[i], "priority", priority), number(value));
+    family(w, "verifierd_running_submissions", "gauge", "Submissions that are being judged.");
+    sample(w, "verifierd_running_submissions", LABELS("where", "cpu"),
+           number(json_object_get(queues, "cpu_running")));
+    sample(w, "verifierd_running_submissions", LABELS("where", "device"),
+           number(json_object_get(queues, "gpu_running")));
+}
+
+static const char *
+text(json_t *object, const char *key)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    return value ? value : "";
+}
+
+static void
+write_workers(struct writer *w, json_t *workers)
+{
+    json_t *worker;
+    size_t i;
+
+    family(w, "verifierd_worker_ready", "gauge", "Whether a worker is there.");
+    json_array_foreach(workers, i, worker)
+        sample(w, "verifierd_worker_ready", LABELS("worker", text(worker, "name")),
+               strcmp(text(worker, "state"), "ready") == 0);
+    family(w, "verifierd_worker_starts_total", "counter", "How often it was started.");
+    json_array_foreach(workers, i, worker)
+        sample(w, "verifierd_worker_starts_total", LABELS("worker", text(worker, "name")),
+               number(json_object_get(worker, "starts")));
+    family(w, "verifierd_device_state", "gauge", "1 for the state that a device is in.");
+    json_array_foreach(workers, i, worker)
+    {
+        if (*text(worker, "lane"))
+            sample(w, "verifierd_device_state",
+                   LABELS("device", text(worker, "device"), "state", text(worker, "lane")), 1);
+    }
+}
+
+int
+metrics_write(json_t *status, struct buffer *out)
+{
+    struct writer w = { .out = out };
+    json_t *value;
+    const char *code;
+
+    family(&w, "verifierd_build_info", "gauge", "1, with the version.");
+    sample(&w, "verifierd_build_info", LABELS("version", text(status, "version")), 1);
+    write_figures(&w, status);
+    write_verdicts(&w, json_object_get(status, "counts"));
+    write_stages(&w, at(status, "counts/stages"));
+    write_queues(&w, json_object_get(status, "queues"));
+    write_workers(&w, json_object_get(status, "workers"));
+    family(&w, "verifierd_http_requests_total", "counter", "Requests answered, by status.");
+    json_object_foreach(at(status, "http/answers"), code, value)
+        sample(&w, "verifierd_http_requests_total", LABELS("code", code), number(value));
+    return w.rc;
+}
