@@ -17,12 +17,14 @@
 #include "server/http/http.h"
 #include "server/store/store.h"
 #include "server/token_command.h"
+#include "server/workers/check.h"
 
 /*
- * Theory of operation. Start: settings, log, store, funnel, HTTP; each may end
- * the start with one line on stderr. Stop: HTTP takes no more connections and
- * answers its long polls; the funnel drains; HTTP says its last answers; then
- * everything is freed in the opposite order and the loop runs empty.
+ * Theory of operation. Start: settings, log, a look at what the workers need,
+ * store, funnel, HTTP; each may end the start with one line on stderr. Stop:
+ * HTTP takes no more connections and answers its long polls; the funnel
+ * drains; HTTP says its last answers; then everything is freed in the opposite
+ * order and the loop runs empty.
  */
 
 #define STORE_WRITES_MAX 65536
@@ -161,7 +163,9 @@ watch_signal(struct server *s, uv_signal_t *handle, int number, uv_signal_cb cb)
 static int
 start(struct server *s, struct error *err)
 {
-    int rc = store_open(&s->loop, s->config.store, STORE_WRITES_MAX, &s->store, err);
+    int rc = workers_check(&s->config, err);
+    if (rc == 0)
+        rc = store_open(&s->loop, s->config.store, STORE_WRITES_MAX, &s->store, err);
     if (rc == 0)
         rc = funnel_new(&s->loop, &s->config, s->store, &s->funnel, err);
     if (rc == 0)
@@ -228,7 +232,12 @@ main(int argc, char **argv)
         config_print_manual(stdout);
         break;
     case CONFIG_CHECK:
-        printf("verifierd: the settings are fine\n");
+        if (workers_check(&s.config, &err) == 0) {
+            printf("verifierd: the settings are fine\n");
+        } else {
+            fprintf(stderr, "verifierd: %s\n", err.text);
+            status = EXIT_FAILURE;
+        }
         break;
     case CONFIG_SERVE:
         status = prepare_and_serve(&s);

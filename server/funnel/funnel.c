@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "server/funnel/private.h"
+#include "server/workers/check.h"
 
 #define RETRY_AFTER_MAX_S 60
 #define DEVICES_MAX LANES_MAX
@@ -158,32 +159,6 @@ recover(struct funnel *f, struct error *err)
 
 /* --- the compile zygote --- */
 
-static bool
-layer_is_on(json_t *layers, const char *name)
-{
-    const char *state = json_string_value(json_object_get(layers, name));
-    return state && strcmp(state, "on") == 0;
-}
-
-/* Own uid, or a user namespace where the daemon is not root: either keeps children from the daemon's files. */
-static void
-check_sandbox(const struct funnel *f, json_t *layers)
-{
-    AUTO_FREE char *list = strdup(f->config->sandbox_require);
-    char *rest = list;
-
-    for (char *name; list && (name = strsep(&rest, ",")) != NULL;) {
-        name += strspn(name, " ");
-        if (!*name || layer_is_on(layers, name) ||
-            (strcmp(name, "uid") == 0 && layer_is_on(layers, "user_namespace")))
-            continue;
-        const char *state = json_string_value(json_object_get(layers, name));
-        log_error("sandbox", "the layer \"%s\" is required (sandbox_require) and is %s", name,
-                  state ? state : "unknown");
-        exit(EXIT_FAILURE); /* nothing has been judged yet, and nothing may be */
-    }
-}
-
 static void
 log_absent_layers(json_t *layers)
 {
@@ -200,8 +175,13 @@ zygote_ready_cb(void *arg)
 {
     struct funnel *f = arg;
     json_t *layers = json_object_get(json_object_get(zygote_ready_message(f->zygote), "sandbox"), "layers");
+    struct error err = { 0 };
 
-    check_sandbox(f, layers);
+    /* As before the start, and now of the very process that forks the children. */
+    if (layers_check(f->config->sandbox_require, layers, &err) != 0) {
+        log_error("sandbox", "%s", err.text);
+        exit(EXIT_FAILURE); /* nothing has been judged yet, and nothing may be */
+    }
     log_absent_layers(layers);
     scheduler_kick(f);
 }

@@ -238,9 +238,8 @@ start_limit_cb(uv_timer_t *timer)
     process_kill(timer->data, "it was not ready in time");
 }
 
-/* Secrets of the daemon's own stay with it. */
-static char **
-environment(void)
+char **
+process_environment(void)
 {
     size_t n = 0, kept = 0;
 
@@ -257,7 +256,7 @@ environment(void)
 static int
 spawn(struct process *p, int theirs)
 {
-    AUTO_FREE char **env = environment();
+    AUTO_FREE char **env = process_environment();
     uv_stdio_container_t stdio[] = {
         { .flags = UV_IGNORE },
         { .flags = UV_INHERIT_FD, .data.fd = 2 },

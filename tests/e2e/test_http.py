@@ -690,7 +690,7 @@ def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, text: str, complai
 def test_a_good_file_is_taken_and_flags_win(tmp_path: Path) -> None:
     path = tmp_path / "conf"
     path.write_text("# settings\nlisten = 127.0.0.1:0\nallow_remote = no\npool = 3\n")
-    assert run("--check-config", "--config", path) == (0, "verifierd: the settings are fine\n", "")
+    assert run("--check-config", "--config", path, python()) == (0, "verifierd: the settings are fine\n", "")
     assert run("--check-config", "--config", path, "--pool=0")[0] == 1
     assert run("--config", tmp_path / "none", "--check-config")[2].startswith("verifierd: open ")
 
@@ -699,6 +699,32 @@ def test_the_manual_has_the_settings_as_they_are() -> None:
     status, out, _ = run("--help-conf")
     assert status == 0
     assert out in (service.ROOT / "docs" / "verifierd.conf.5").read_text()
+
+
+def python() -> str:
+    return f"--python={os.environ.get('PYTHON', 'python3')}"
+
+
+@pytest.mark.parametrize("check", [True, False], ids=["check-config", "serve"])
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--python=/nowhere/python3"], "/nowhere/python3"),
+        (["--python=/bin/true"], "cannot run the harness"),
+        (["--harness=/nowhere"], "/nowhere/zygote.py cannot be read"),
+        (["--sandbox-require=seccomp,unheard_of"], "unheard_of"),
+    ],
+    ids=["no interpreter", "no Python", "no harness", "no such layer"],
+)
+def test_what_the_workers_lack_is_told_before_it_listens(
+    flags: list[str], words: str, check: bool, tmp_path: Path
+) -> None:
+    store = f"--store={tmp_path / 'store.db'}"
+    status, out, err = run("--listen=127.0.0.1:0", store, python(), *flags, *(["--check-config"] if check else []))
+    assert status == 1
+    assert out == ""
+    assert words in err
+    assert not list(tmp_path.iterdir())
 
 
 def test_reload_takes_live_settings_and_keeps_the_rest() -> None:

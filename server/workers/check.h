@@ -1,0 +1,26 @@
+/*
+ * check.h - what can be known before the daemon listens: the interpreter and
+ * the harness are there, and the sandbox has the layers that are required.
+ */
+#ifndef WORKERS_CHECK_H
+#define WORKERS_CHECK_H
+
+#include <jansson.h>
+
+#include "common/error.h"
+#include "server/config.h"
+
+/*
+ * Runs PYTHON HARNESS/check.py and waits for its answer, at most a minute: for
+ * start-up, before the loop. 0, or ERR_INPUT (a setting names what is not
+ * there, or asks for what the host lacks) or ERR_SYS.
+ */
+int workers_check(const struct config *config, struct error *err);
+
+/*
+ * Whether the layers (an object: name to "on" or "absent: why") hold what require lists, names separated by commas.
+ * "uid" is met by "user_namespace": either keeps children from the daemon's files. 0, or ERR_INPUT naming the layer.
+ */
+int layers_check(const char *require, json_t *layers, struct error *err);
+
+#endif
