@@ -43,6 +43,7 @@ struct config {
     int64_t memory_limit_bytes;   /* RLIMIT_DATA of a child */
     int64_t file_limit_bytes;     /* RLIMIT_FSIZE of a child */
     char *peaks;                  /* "NAME=FIGURE,..."; "": all measured */
+    int64_t scratch_limit_bytes;  /* all files of a child together */
     int64_t interpreter_elements; /* largest task judged in full by the interpreter */
     int64_t uid_first, uid_count; /* range for children when started as root */
     char *sandbox_require;        /* comma-separated layers */

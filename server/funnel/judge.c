@@ -309,12 +309,20 @@ crash_text(const struct child_end *end, char *out, size_t size)
         snprintf(out, size, "exited with status %d before answering", end->code);
 }
 
-/* The kernel's own killer sends SIGKILL to whoever holds most. */
-static bool
-is_out_of_memory(const struct funnel *f, const struct child_end *end)
+/* It was killed for what it held, or by the kernel's own killer, which takes whoever holds most. NULL: neither. */
+static const char *
+used_up(const struct funnel *f, const struct child_end *end)
 {
-    return end && end->signal == SIGKILL && !end->was_killed &&
-           (double)end->max_rss_kb * 1024 > 0.9 * (double)f->config->memory_limit_bytes;
+    if (!end)
+        return NULL;
+    if (strcmp(end->over, "disk") == 0)
+        return "the space for its files";
+    if (strcmp(end->over, "descriptors") == 0)
+        return "its descriptors";
+    if (*end->over || (end->signal == SIGKILL && !end->was_killed &&
+                       (double)end->max_rss_kb * 1024 > 0.9 * (double)f->config->memory_limit_bytes))
+        return "its memory";
+    return NULL;
 }
 
 /* A child ended without a result: the candidate's doing. Gives the class. */
@@ -323,17 +331,18 @@ fail_by_end(struct submission *s, const struct child_end *end)
 {
     struct judgement *j = s->judgement;
     const char *stage = stage_name((enum stage)j->stage);
+    const char *what = used_up(s->funnel, end);
     char how[128];
 
+    if (what) {
+        judgement_fail(j, j->stage, "oom", NULL, "%s: the process used up %s and was killed.", stage, what);
+        return "oom";
+    }
     if (end->was_limited) {
         judgement_fail(j, j->stage, "timeout", NULL,
                        "%s: the process did not finish within %g s and was stopped.", stage,
                        (double)s->funnel->config->stage_limit_ms / 1000);
         return "timeout";
-    }
-    if (is_out_of_memory(s->funnel, end)) {
-        judgement_fail(j, j->stage, "oom", NULL, "%s: the process used up its memory and was killed.", stage);
-        return "oom";
     }
     crash_text(end, how, sizeof(how));
     judgement_fail(j, j->stage, "crash", NULL, "%s: the candidate's process %s.", stage, how);
@@ -821,19 +830,21 @@ refine_crash(struct submission *s, const struct child_end *end)
     const char *type = json_string_value(json_object_get(j->error, "type"));
     struct stage_record *r =
         j->failed_stage >= STAGE_TINY && j->failed_stage < STAGE_NSTAGES ? &j->stages[j->failed_stage] : NULL;
+    const char *what = used_up(s->funnel, end);
     char how[128];
 
-    /* A SystemExit in the candidate's code is a crash too, and has its own words; a SIGKILL may have been ours. */
-    if (!r || strcmp(j->class_, "crash") != 0 || (end->was_killed && end->signal == SIGKILL) ||
-        (type && strcmp(type, "crash") != 0))
+    /* A SystemExit in the candidate's code is a crash too, and has its own words. */
+    if (!r || strcmp(j->class_, "crash") != 0 || (type && strcmp(type, "crash") != 0))
         return;
-    if (is_out_of_memory(s->funnel, end)) {
+    if (what) {
         snprintf(j->class_, sizeof(j->class_), "oom");
         snprintf(r->class_, sizeof(r->class_), "oom");
-        snprintf(j->text, sizeof(j->text), "%s: the process used up its memory and was killed.",
-                 stage_name((enum stage)j->failed_stage));
+        snprintf(j->text, sizeof(j->text), "%s: the process used up %s and was killed.",
+                 stage_name((enum stage)j->failed_stage), what);
         return;
     }
+    if (end->was_killed && end->signal == SIGKILL) /* that may have been ours */
+        return;
     crash_text(end, how, sizeof(how));
     snprintf(j->text, sizeof(j->text), "%s: the candidate's process %s.",
              stage_name((enum stage)j->failed_stage), how);

@@ -102,6 +102,7 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_close_to_others": (c_int, []),
     "harness_pid_namespace_begin": (c_int, []),
     "harness_pid_namespace_end": (c_int, [c_int]),
+    "harness_watch": (c_int, [c_int, c_char_p, c_uint64, c_uint64, c_void_p]),
     "harness_stop": (c_int, [c_int]),
     "harness_cont": (c_int, [c_int]),
     "harness_sandbox_enter": (c_int, [c_void_p, c_void_p, c_size_t]),
@@ -737,7 +738,7 @@ def isolate_zygote() -> int:
     pid = os.fork()
     if pid != 0:
         _lib.harness_zygote_guard(pid)
-    _checked(_lib.harness_die_with_parent())
+    die_with_parent()
     return mode
 
 
@@ -817,6 +818,11 @@ def check_readable(settings: SandboxSettings, plan: SandboxPlan, paths: Iterable
         )
 
 
+def die_with_parent() -> None:
+    """SIGKILL when the parent dies."""
+    _checked(_lib.harness_die_with_parent())
+
+
 def close_to_others() -> None:
     """For the init above foreign code, which shares its uid: no reaching its memory or descriptors through /proc."""
     _checked(_lib.harness_close_to_others())
@@ -830,3 +836,40 @@ def stop(pidfd: int) -> int:
 def cont(pidfd: int) -> int:
     """Let them run again."""
     return _checked(_lib.harness_cont(pidfd))
+
+
+# --- what a child holds (native/watch.h) ---
+
+EXCESSES = (None, "memory", "disk", "descriptors")
+"""What watch() says, by the library's number."""
+
+
+class _Usage(ctypes.Structure):
+    """struct harness_usage."""
+
+    _fields_ = (
+        ("memory_bytes", c_uint64),
+        ("disk_bytes", c_uint64),
+        ("files", c_uint64),
+        ("descriptors", c_uint64),
+        ("processes", c_uint64),
+    )
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a child and all below it hold, and what of it is too much: one of EXCESSES."""
+
+    excess: str | None
+    memory_bytes: int
+    disk_bytes: int
+    files: int
+    descriptors: int
+    processes: int
+
+
+def watch(pidfd: int, scratch: Path, memory_bytes: int, disk_bytes: int) -> Usage:
+    """ChildDiedError when it is dead. 0 bytes: no limit."""
+    c = _Usage()
+    code = _checked(_lib.harness_watch(pidfd, os.fsencode(scratch), memory_bytes, disk_bytes, ctypes.byref(c)))
+    return Usage(EXCESSES[code], c.memory_bytes, c.disk_bytes, c.files, c.descriptors, c.processes)

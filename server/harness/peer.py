@@ -61,7 +61,7 @@ _CLASS_OF_TYPE: Final = {
     "SystemExit": "crash",
     "KeyboardInterrupt": "crash",
 }
-_OUT_OF_MEMORY: Final = re.compile("out of memory|can't allocate memory", re.IGNORECASE)
+_OUT_OF_MEMORY: Final = re.compile("out of memory|can't allocate memory|cannot allocate memory", re.IGNORECASE)
 _CLASS_OF_PHASE: Final = {"import": "import", "build": "import", "state": "import", "call": "launch"}
 
 
@@ -77,7 +77,7 @@ def failure(phase: str, error: Any) -> PeerFailed:
         "text": text,
         "line": line if type(line) is int and 0 < line < 1 << 31 else None,
     }
-    if name in ("RuntimeError", "AcceleratorError") and _OUT_OF_MEMORY.search(text):
+    if name in ("RuntimeError", "AcceleratorError", "OSError") and _OUT_OF_MEMORY.search(text):
         name = "OutOfMemoryError"
     class_ = _CLASS_OF_TYPE.get(name) or _CLASS_OF_PHASE.get(phase, "launch")
     return PeerFailed(class_, f"{name} in {phase}", told)

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +36,14 @@ a fork bomb is killed within a second or two."""
 
 KILL_WAIT_S: Final = 10.0
 """How long a killed child may take to be gone before the zygote gives up on it (it may hang in a driver)."""
+
+WATCH_S: Final = 0.1
+"""How often children are looked at, and how little of the zygote's time that may take."""
+WATCH_SHARE: Final = 0.05
+
+WATCH_ROOM: Final = 1.25
+"""A child with all that it started may hold so much more than the limit of one process: who meets that limit gets an
+error that says so, and only who goes round it is killed."""
 
 PROBE_UID: Final = 65534
 """Stands for the children's uids when layers are probed: any that is not root."""
@@ -59,6 +67,7 @@ class Spawn:
     uid: int | None
     memory_bytes: int
     file_bytes: int
+    scratch_bytes: int
 
     @staticmethod
     def parse(message: wire.Message, roles: tuple[str, ...]) -> Spawn:
@@ -77,6 +86,7 @@ class Spawn:
             uid=uid,
             memory_bytes=limits.integer("memory_bytes", 0, 1 << 62),
             file_bytes=limits.integer("file_bytes", 0, 1 << 62),
+            scratch_bytes=limits.integer("scratch_bytes", 0, 1 << 62),
         )
 
 
@@ -84,10 +94,16 @@ class Spawn:
 class Child:
     """A child that was forked and not yet reaped."""
 
-    name: str
+    request: Spawn
     pid: int
     pidfd: int
     error_pipe: int
+    over: str | None = None
+    """What it held too much of, one of native.EXCESSES, and was killed for."""
+
+    @property
+    def name(self) -> str:
+        return self.request.child
 
 
 class Zygote:
@@ -99,6 +115,7 @@ class Zygote:
         self._base = base
         self._children: dict[str, Child] = {}
         self._libcuda = prime.load_libcuda()
+        self._watch_at = 0.0
 
     def serve(self) -> None:
         """Until the channel closes. Then every child is killed."""
@@ -119,7 +136,10 @@ class Zygote:
         poll.register(self._channel.fileno(), select.POLLIN)
         for child in self._children.values():
             poll.register(child.pidfd, select.POLLIN)
-        return any(fd == self._channel.fileno() for fd, _ in poll.poll())
+        while True:
+            found = poll.poll(self._watch())
+            if found:
+                return any(fd == self._channel.fileno() for fd, _ in found)
 
     def _handle(self, message: wire.Message) -> None:
         try:
@@ -143,7 +163,7 @@ class Zygote:
                 raise wire.ProtocolError(f"child {name!r} is there already")
             child = self._fork(request, message.take_fd("channel"), message.take_fd("output"))
         except (wire.ProtocolError, prime.UnsafeFork, OSError) as error:
-            self._exited(name, None, None, None, f"{type(error).__name__}: {error}")
+            self._exited(name, None, None, None, error=f"{type(error).__name__}: {error}")
             if isinstance(error, prime.UnsafeFork):
                 raise
             return
@@ -161,7 +181,7 @@ class Zygote:
             os.close(channel_fd)
             os.close(output_fd)
         os.close(error_write)
-        return Child(request.child, pid, os.pidfd_open(pid), error_read)
+        return Child(request, pid, os.pidfd_open(pid), error_read)
 
     def _become(self, request: Spawn, channel_fd: int, output_fd: int, error_fd: int) -> None:
         """In the child: confine, then serve the role. Never returns."""
@@ -198,6 +218,36 @@ class Zygote:
                 stream.flush()
         os._exit(status)
 
+    # --- watching ---
+
+    def _watch(self) -> float | None:
+        """Kill whoever holds too much. Milliseconds until the next look; None: there is nobody to look at."""
+        watched = [c for c in self._children.values() if c.request.role in FOREIGN_ROLES and c.over is None]
+        if not watched:
+            return None
+        now = time.monotonic()
+        if now >= self._watch_at:
+            for child in watched:
+                self._look_at(child)
+            cost = time.monotonic() - now
+            self._watch_at = now + cost + max(WATCH_S, cost / WATCH_SHARE)
+            now += cost
+        return max(1.0, (self._watch_at - now) * 1000)
+
+    def _look_at(self, child: Child) -> None:
+        request = child.request
+        try:
+            limit = int(request.memory_bytes * WATCH_ROOM)
+            usage = native.watch(child.pidfd, request.scratch, limit, request.scratch_bytes)
+        except native.NativeError:
+            return  # it has ended; that is told when it is reaped
+        if usage.excess is None:
+            return
+        child.over = usage.excess
+        log("info", "killed: it holds too much", child=child.name, **asdict(usage))
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
+
     # --- endings ---
 
     def _kill(self, child: Child) -> None:
@@ -207,9 +257,11 @@ class Zygote:
         end = time.monotonic() + KILL_WAIT_S
         poll = select.poll()
         poll.register(child.pidfd, select.POLLIN)
-        if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
-            log("error", "a killed child does not end", child=child.name, pid=child.pid)
-            return
+        while not poll.poll(WATCH_S * 1000):
+            if time.monotonic() > end:
+                log("error", "a killed child does not end", child=child.name, pid=child.pid)
+                return
+            self._watch()  # its going may take a second, in which others are not left alone
         self._reap()
 
     def _reap(self) -> None:
@@ -237,9 +289,19 @@ class Zygote:
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
         killer = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         error = note.get("error")
-        self._exited(child.name, code, killer, usage, error if isinstance(error, str) else None)
+        text = error if isinstance(error, str) else None
+        self._exited(child.name, code, killer, usage, error=text, over=child.over)
 
-    def _exited(self, name: str, code: int | None, killer: int | None, usage: Any, text: str | None) -> None:
+    def _exited(
+        self,
+        name: str,
+        code: int | None,
+        killer: int | None,
+        usage: Any,
+        *,
+        error: str | None,
+        over: str | None = None,
+    ) -> None:
         cpu_ms = 0 if usage is None else round((usage.ru_utime + usage.ru_stime) * 1000)
         self._channel.send(
             {
@@ -249,7 +311,8 @@ class Zygote:
                 "signal": killer,
                 "max_rss_kb": 0 if usage is None else usage.ru_maxrss,
                 "cpu_ms": cpu_ms,
-                "error": None if text is None else wire.clean_text(text, 4096),
+                "over": over,
+                "error": None if error is None else wire.clean_text(error, 4096),
             }
         )
 
@@ -269,6 +332,7 @@ def _stay_as_init(error_fd: int, worker: int) -> None:
     if worker == 0:
         return
     native.close_to_others()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what it handles is what its own namespace could end it by
     os.closerange(0, error_fd)
     os.closerange(error_fd + 1, 256)
     while True:

@@ -276,8 +276,9 @@ static int
 ask_for(struct child *c, int theirs[2], struct error *err)
 {
     struct zygote *z = c->zygote;
-    json_t *limits = json_pack("{s:I, s:I}", "memory_bytes", (json_int_t)z->config->memory_limit_bytes,
-                               "file_bytes", (json_int_t)z->config->file_limit_bytes);
+    json_t *limits = json_pack("{s:I, s:I, s:I}", "memory_bytes", (json_int_t)z->config->memory_limit_bytes,
+                               "file_bytes", (json_int_t)z->config->file_limit_bytes, "scratch_bytes",
+                               (json_int_t)z->config->scratch_limit_bytes);
     json_t *uid = c->uid < 0 ? json_null() : json_integer(c->uid);
     json_t *body = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "op", "spawn", "child", c->name, "role",
                              role_name[c->role], "scratch", c->scratch, "uid", uid, "limits", limits);
@@ -371,6 +372,7 @@ exited(struct child *c, const struct message *m)
     c->end.signal = (int)json_integer_value(number);
     c->end.max_rss_kb = json_integer_value(json_object_get(m->body, "max_rss_kb"));
     c->end.cpu_ms = json_integer_value(json_object_get(m->body, "cpu_ms"));
+    snprintf(c->end.over, sizeof(c->end.over), "%s", message_text(m, "over") ? message_text(m, "over") : "");
     /* Neither forked nor confined: nothing of the candidate has run. */
     if (error) {
         log_warn(c->name, "could not be made: %s", strlen(error) > 400 ? error + strlen(error) - 400 : error);

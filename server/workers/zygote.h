@@ -52,6 +52,7 @@ struct child_end {
     int code;         /* exit status; -1: none */
     int signal;       /* 0: none */
     int64_t max_rss_kb, cpu_ms;
+    char over[16];   /* "memory", "disk" or "descriptors": it was killed for holding too much of that; "" */
     char error[512]; /* why it could not be made, or "" */
 };
 

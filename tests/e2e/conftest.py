@@ -13,7 +13,7 @@ LIMITS = {
     "stage_limit_ms": 15000,
     "tiny_limit_ms": 8000,
     # Small enough that a hoarder reaches it before the machine that runs the tests does.
-    "memory_limit_bytes": 4 << 30,
+    "memory_limit_bytes": 2 << 30,
 }
 
 

@@ -17,7 +17,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TREE_MAX 512 /* processes below one child that are frozen with it; more than its limit allows */
 #define STOP_POLL_US 20
 #define STOP_WAIT_NS (1000 * 1000 * 1000)
 
@@ -156,9 +155,8 @@ send_to(int pidfd, int signal_number)
     return harness_fail_errno("signal %d", signal_number);
 }
 
-/* The pid as our /proc shows it; 0: dead, or outside what it shows. */
-static int
-pid_of(int pidfd)
+int
+harness_pid_of(int pidfd)
 {
     char path[64], line[128];
     FILE *f;
@@ -226,15 +224,10 @@ count_moving(void *arg, int pid, const char *tid)
     *(int *)arg += !is_still(thread_state(pid, tid));
 }
 
-struct tree {
-    int pids[TREE_MAX];
-    int n;
-};
-
 static void
 add_children(void *arg, int pid, const char *tid)
 {
-    struct tree *tree = arg;
+    struct harness_tree *tree = arg;
     char path[64];
     FILE *f;
     int child;
@@ -243,14 +236,13 @@ add_children(void *arg, int pid, const char *tid)
     f = fopen(path, "re");
     if (f == NULL)
         return;
-    while (tree->n < TREE_MAX && fscanf(f, "%d", &child) == 1)
+    while (tree->n < HARNESS_TREE_MAX && fscanf(f, "%d", &child) == 1)
         tree->pids[tree->n++] = child;
     fclose(f);
 }
 
-/* The process and all below it, top first. */
-static void
-read_tree(int pid, struct tree *tree)
+void
+harness_read_tree(int pid, struct harness_tree *tree)
 {
     tree->n = 0;
     tree->pids[tree->n++] = pid;
@@ -259,7 +251,7 @@ read_tree(int pid, struct tree *tree)
 }
 
 static int
-moving_in(const struct tree *tree)
+moving_in(const struct harness_tree *tree)
 {
     int moving = 0;
 
@@ -287,9 +279,9 @@ send_to_shown(int pid, int signal_number)
 int
 harness_stop(int pidfd)
 {
-    static _Thread_local struct tree tree;
+    static _Thread_local struct harness_tree tree;
     int64_t until = harness_now_ns() + STOP_WAIT_NS;
-    int pid = pid_of(pidfd);
+    int pid = harness_pid_of(pidfd);
     int stopped = 0;
     int code = send_to(pidfd, SIGSTOP);
 
@@ -300,7 +292,7 @@ harness_stop(int pidfd)
     /* A process forks until its own stop arrives, so look again until nothing new shows and nothing moves. */
     do {
         int before = stopped;
-        read_tree(pid, &tree);
+        harness_read_tree(pid, &tree);
         for (int i = 1; i < tree.n; i++)
             send_to_shown(tree.pids[i], SIGSTOP);
         stopped = tree.n;
@@ -316,12 +308,12 @@ harness_stop(int pidfd)
 int
 harness_cont(int pidfd)
 {
-    static _Thread_local struct tree tree;
-    int pid = pid_of(pidfd);
+    static _Thread_local struct harness_tree tree;
+    int pid = harness_pid_of(pidfd);
 
     tree.n = 1;
     if (pid != 0)
-        read_tree(pid, &tree);
+        harness_read_tree(pid, &tree);
     for (int i = tree.n - 1; i > 0; i--)
         send_to_shown(tree.pids[i], SIGCONT);
     if (send_to(pidfd, SIGCONT) != 0)

@@ -53,4 +53,17 @@ HARNESS_API int harness_cont(int pidfd);
 /* Number of threads of the calling process, or < 0. */
 int harness_count_threads(void);
 
+/* The pid of a pidfd as our /proc shows it; 0: dead, or outside what it shows. */
+int harness_pid_of(int pidfd);
+
+#define HARNESS_TREE_MAX 512 /* processes of one child; more than its limit allows */
+
+struct harness_tree {
+    int pids[HARNESS_TREE_MAX];
+    int n;
+};
+
+/* The process and all below it in the process tree, top first. */
+void harness_read_tree(int pid, struct harness_tree *out);
+
 #endif

@@ -1,0 +1,34 @@
+/*
+ * watch.h - what a child and all that it started hold: memory, shared memory included, and files.
+ *
+ * A resource limit holds for one process and for private memory: it sees neither a shared mapping, nor a memfd, nor
+ * how many files there are, nor that eight processes hold eight times as much as one. A zygote therefore looks at its
+ * children every tenth of a second. A control group does it better where the host delegates one (docs/sandbox.md).
+ */
+#ifndef HARNESS_WATCH_H
+#define HARNESS_WATCH_H
+
+#include <stdint.h>
+
+#include "server/harness/native/harness.h"
+
+/* Layout known to server/harness/native.py. */
+struct harness_usage {
+    uint64_t memory_bytes; /* at most so much; exact when the limit is near */
+    uint64_t disk_bytes; /* of the scratch directory, and of files that are open and have no name any more */
+    uint64_t files;      /* entries of the scratch directory */
+    uint64_t descriptors;
+    uint64_t processes;
+};
+
+enum harness_excess { HARNESS_WITHIN = 0, HARNESS_MEMORY = 1, HARNESS_DISK = 2, HARNESS_DESCRIPTORS = 3 };
+
+/*
+ * Look at the process of a pidfd and all below it in the process tree. scratch: its own directory, or NULL.
+ * memory_bytes, disk_bytes: the limits; 0: none. Counts may end early once a limit is passed.
+ * Returns an enum harness_excess, or -ESRCH (it is dead). Never waits; a sixth of a millisecond for an ordinary child.
+ */
+HARNESS_API int harness_watch(int pidfd, const char *scratch, uint64_t memory_bytes, uint64_t disk_bytes,
+                              struct harness_usage *out);
+
+#endif

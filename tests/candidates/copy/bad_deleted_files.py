@@ -1,0 +1,34 @@
+# kind: robustness
+# expect: class=oom|timeout stage=compile
+# what: files that have no name any more, held open
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+import os
+
+
+@triton.jit
+def copy_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=mask), mask=mask)
+
+
+def misbehave():
+    block = bytes(1 << 24)
+    held = []
+    for number in range(1000):
+        held.append(os.open(f"bad-{number}", os.O_CREAT | os.O_WRONLY))
+        os.unlink(f"bad-{number}")
+        for _ in range(8):
+            os.write(held[-1], block)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        misbehave()
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        copy_kernel[(triton.cdiv(x.numel(), 512),)](x, y, x.numel(), BLOCK=512)
+        return y

@@ -1,0 +1,35 @@
+# kind: robustness
+# expect: class=oom stage=compile
+# what: as many descriptors as it gets, in many processes
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+import os
+import time
+
+
+@triton.jit
+def copy_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=mask), mask=mask)
+
+
+def misbehave():
+    for _ in range(4):
+        getattr(os, "fo" + "rk")()
+    while True:
+        try:
+            os.open("/dev/null", os.O_RDONLY)
+        except OSError:
+            time.sleep(60)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        misbehave()
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        copy_kernel[(triton.cdiv(x.numel(), 512),)](x, y, x.numel(), BLOCK=512)
+        return y

@@ -1,0 +1,32 @@
+# kind: robustness
+# expect: class=launch stage=tiny
+# what: fills the host's shared-memory file system
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+import os
+
+
+@triton.jit
+def copy_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=mask), mask=mask)
+
+
+def misbehave():
+    block = bytes(1 << 24)
+    for number in range(10_000):
+        with os.fdopen(os.open(f"/dev/shm/bad-{number}", os.O_CREAT | os.O_WRONLY), "wb") as file:
+            for _ in range(8):
+                file.write(block)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        misbehave()
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        copy_kernel[(triton.cdiv(x.numel(), 512),)](x, y, x.numel(), BLOCK=512)
+        return y

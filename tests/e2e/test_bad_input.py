@@ -1,0 +1,116 @@
+"""Bad input on purpose: each ends as its header says, in time, and nothing is left of it when the verdict is out."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import corpus
+import pytest
+import service
+
+BAD = [c for c in corpus.load_candidates() if c.name.startswith("bad_") or c.name == "fork_bomb"]
+LIMITS = {
+    "stage_limit_ms": 15000,
+    "tiny_limit_ms": 8000,
+    "memory_limit_bytes": 1 << 30,
+    "scratch_limit_bytes": 256 << 20,
+    "pool": 1,
+    "uid_first": 47000,
+    "uid_count": 64,
+}
+SETTLE_S = 20.0
+"""A new child for the pool is forked beside the verdict, so processes are counted until they are as many as before."""
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[tuple[service.Daemon, dict[str, str]]]:
+    with (
+        service.directory() as directory,
+        service.Daemon(directory, LIMITS | {"scratch": directory / "scratch"}) as daemon,
+    ):
+        tasks = corpus.load_tasks()
+        yield daemon, {name: daemon.client.add_task(tasks[name].registration()) for name in {c.task for c in BAD}}
+
+
+def _processes(daemon: service.Daemon) -> set[int]:
+    """All below the daemon, and whoever has a uid of its children."""
+    parents: dict[int, int] = {}
+    ours: set[int] = set()
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            status = Path(f"/proc/{entry}/status").read_text()
+        except OSError:
+            continue
+        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        parents[int(entry)] = int(fields["PPid"])
+        if 47000 <= int(fields["Uid"].split()[0]) < 47064:
+            ours.add(int(entry))
+    for pid in parents:
+        at = pid
+        while at in parents and at != daemon.pid:
+            at = parents[at]
+        if at == daemon.pid:
+            ours.add(pid)
+    return ours
+
+
+def _files() -> set[str]:
+    """Where a candidate could have left something."""
+    return {f"{top}/{name}" for top in ("/dev/shm", "/tmp", "/var/tmp") for name in _names(top) if "bad" in name}
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def _objects() -> int:
+    """System V objects."""
+    return sum(len(Path(f"/proc/sysvipc/{kind}").read_text().splitlines()) for kind in ("shm", "sem", "msg"))
+
+
+def _wait_until_as_before(daemon: service.Daemon, before: int) -> None:
+    deadline = time.monotonic() + SETTLE_S
+    while (now := len(_processes(daemon))) != before:
+        assert time.monotonic() < deadline, f"{now} processes, {before} before"
+        time.sleep(0.1)
+
+
+def _wait_until_removed(scratch: Path, prefix: str) -> None:
+    """Fifty thousand files take a while."""
+    deadline = time.monotonic() + SETTLE_S
+    while left := [name for name in _names(str(scratch)) if name.startswith(prefix)]:
+        assert time.monotonic() < deadline, f"{left} are kept"
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("candidate", BAD, ids=lambda c: str(c.name))
+def test_nothing_is_left(candidate: corpus.Candidate, own: tuple[service.Daemon, dict[str, str]]) -> None:
+    daemon, ids = own
+    client = daemon.client
+    honest = corpus.load_candidate(corpus.HERE / "candidates" / "copy" / "honest.py")
+    neighbour_text = f"{honest.text}\n# beside {candidate.name}\n"
+    first = client.judge({"task": ids["copy"], "candidate": f"{neighbour_text}# before\n", "policy": "strict"})
+    assert first["class"] == "ok"
+    before, files, objects = len(_processes(daemon)), _files(), _objects()
+    bad = client.submit(candidate.body(ids[candidate.task]))
+    neighbour = client.submit({"task": ids["copy"], "candidate": neighbour_text})
+    verdict = client.wait(bad)
+    assert verdict["class"] in candidate.classes, verdict["feedback"]
+    for stage in verdict["stages"]:
+        limit = LIMITS["tiny_limit_ms" if stage["stage"] == "tiny" else "stage_limit_ms"]
+        assert stage["run_ms"] is None or stage["run_ms"] <= limit + 1000, stage
+    assert client.wait(neighbour)["class"] == "ok", "its neighbour was blamed"
+    assert _files() <= files
+    assert _objects() == objects
+    _wait_until_as_before(daemon, before)
+    _wait_until_removed(daemon.directory / "scratch", f"cache-{bad}")
+    log = client.get(f"/v1/submissions/{bad}/log").body
+    assert len(log) <= 262144 + 200, "captured output has a bound"
