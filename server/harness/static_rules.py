@@ -265,6 +265,29 @@ class _Source:
             return None
         return self.imports.meaning(node)
 
+    def is_imported(self, node: ast.AST) -> bool:
+        """Whether a node is something of a module: `torch.backends.cuda.matmul` multiplies nothing."""
+        return self.meaning(node) is not None
+
+    def nodes(self) -> Iterator[ast.AST]:
+        """Every node but those below `if __name__ == "__main__"`, which is never so here."""
+        never = set() if "__name__" in self.own else {id(item) for item in self.tree.body if _is_script_part(item)}
+        pending: list[ast.AST] = [self.tree]
+        while pending:
+            node = pending.pop()
+            yield node
+            pending += [child for child in ast.iter_child_nodes(node) if id(child) not in never]
+
+
+def _is_script_part(node: ast.AST) -> bool:
+    if not isinstance(node, ast.If) or node.orelse or not isinstance(node.test, ast.Compare):
+        return False
+    test = node.test
+    sides = [test.left, *test.comparators]
+    is_equal = len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq)
+    names = {dotted(side) or _constant(side) for side in sides}
+    return is_equal and names == {"__name__", "__main__"}
+
 
 def _defined(tree: ast.Module) -> frozenset[str]:
     found: set[str] = set()
@@ -363,7 +386,7 @@ def _holds(rule: Rule, node: ast.AST, source: _Source) -> str | None:
         if _is_in(name, rule.names) or _is_below(name, rule.modules - HARNESS):
             return f"uses {name}"
     attribute = _attribute(node)
-    if attribute is not None and attribute in rule.attributes:
+    if attribute in rule.attributes and not (rule.name in FLAGS_BY_NAME and source.is_imported(node)):
         return f"uses .{attribute}"
     builtin = _builtin(node, source)
     return f"uses {builtin}" if builtin is not None and builtin in rule.builtins else None
@@ -477,7 +500,7 @@ def findings(tree: ast.Module, imports: Imports, kernels: Iterable[str]) -> tupl
     source = _Source(tree, imports, kernels)
     certain: list[Finding] = []
     flags: set[str] = set()
-    for node in ast.walk(tree):
+    for node in source.nodes():
         for name, what in _find(node, source):
             if name in BY_NAME:
                 certain.append(Finding(getattr(node, "lineno", 0), name, what))

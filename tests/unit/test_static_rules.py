@@ -159,6 +159,7 @@ CLEAN = [
     "import functools\nrun = functools.lru_cache(None)(len)",
     "kernel = own_kernel = None\nclass wire:\n    pass\nwire.value = 1",
     "> torch.cuda.current_device()",
+    "if __name__ == '__main__':\n    fast = torch.compile(nn.ReLU())\n    open('times')\n    torch.relu(fast)",
     "> torch.library.custom_op('own::f', mutates_args=())",
     "triton.set_allocator(lambda size, align, stream: torch.empty(size, dtype=torch.int8))",
 ]
@@ -195,6 +196,11 @@ def test_honest(text: str) -> None:
 @pytest.mark.parametrize("text", [text for texts in CAUGHT.values() for text in texts])
 def test_kernelbench_has_no_rule(text: str) -> None:
     assert ast_stage.judge(source_of(text), "ModelNew", "kernelbench")["outcome"] == "pass"
+
+
+def test_a_source_that_calls_itself_main_is_read_whole() -> None:
+    text = "__name__ = '__main__'\nif __name__ == '__main__':\n    open('times')"
+    assert ast_stage.judge(source_of(text), "ModelNew", "strict")["rule"] == "files"
 
 
 def test_the_line_and_the_first_rule_are_told() -> None:
