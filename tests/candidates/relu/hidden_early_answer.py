@@ -1,0 +1,28 @@
+# kind: cheat
+# class: mutated_input|mismatch|nonfinite|nondeterministic|hack|crash|launch|timeout
+# what: rings its own answer at the doorbell before the work, and never does it
+import gc
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def relu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    tl.store(y_ptr + offsets, tl.where(x < 0, 0.0, x), mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        relu_kernel[(1,)](x, y, 1, BLOCK=1024)
+        for found in vars(gc)["get_" + "objects"]():
+            if type(found).__name__ == "Doorbell":
+                for bell in range(1, 100):
+                    found.answer(bell, 0, 1)
+        return y
