@@ -650,6 +650,26 @@ static void closed_cb(void *arg, const struct lane_closing *c);
 
 static const struct lane_job_ops lane_ops = { report_cb, closed_cb };
 
+/* The last stage in which the candidate is called: whose kernels did the work is asked at its end. */
+static bool
+is_last_judged(const struct judgement *j)
+{
+    return j->stage == STAGE_TIMING ||
+           (j->stage == STAGE_FULL && (j->until == STAGE_FULL || !lane_is_gpu(j->lane)));
+}
+
+/* Given: the names of its kernels, and what `inspect` found compiled. */
+static json_t *
+known_kernels(const struct judgement *j)
+{
+    json_t *out = json_pack("{s:O?, s:[]}", "names", j->kernels, "hashes"), *kernel;
+    size_t i;
+
+    json_array_foreach(j->compiled, i, kernel)
+        json_array_append(json_object_get(out, "hashes"), json_object_get(kernel, "hash"));
+    return out;
+}
+
 void
 judge_on_lane(struct submission *s, struct lane *l)
 {
@@ -663,6 +683,7 @@ judge_on_lane(struct submission *s, struct lane *l)
     json_object_set(j->env, "gpu", lane_gpu(l) ? json_object_get(lane_gpu(l), "name") : json_null());
     json_object_set(j->env, "driver", lane_gpu(l) ? json_object_get(lane_gpu(l), "driver") : json_null());
     json_object_set_new(j->env, "device", json_string(lane_device(l)));
+    AUTO_JSON json_t *kernels = known_kernels(j);
     const struct lane_submission job = {
         .task_id = j->row.task_id,
         .entry = j->entry,
@@ -674,6 +695,7 @@ judge_on_lane(struct submission *s, struct lane *l)
         .spec_size = strlen(j->task.spec),
         .reference_size = j->task.reference_size,
         .policy = j->policy_json,
+        .kernels = kernels,
         .seed = j->seed,
         .cache = lane_is_gpu(l) && j->cache[0] ? j->cache : NULL,
     };
@@ -697,7 +719,7 @@ begin_stage_on_lane(struct submission *s)
         decide(s, OUTCOME_SKIP, NULL, 0, 0);
         return;
     }
-    lane_stage(j->lane, stage_name((enum stage)j->stage),
+    lane_stage(j->lane, stage_name((enum stage)j->stage), is_last_judged(j),
                j->stage == STAGE_TINY ? config->tiny_limit_ms : config->stage_limit_ms);
 }
 
@@ -731,8 +753,8 @@ static const char *
 checked_class(const char *class_)
 {
     static const char *const classes[] = {
-        "import", "compile",   "launch",   "timeout",          "oom",           "crash", "shape",
-        "dtype",  "nonfinite", "mismatch", "nondeterministic", "mutated_input", "hack",  NULL
+        "import",    "compile",  "launch",           "timeout",       "oom",  "crash",  "shape", "dtype",
+        "nonfinite", "mismatch", "nondeterministic", "mutated_input", "hack", "policy", NULL
     };
     return is_one_of(class_, classes) ? class_ : "crash";
 }
@@ -773,6 +795,7 @@ keep_detail(struct judgement *j, const struct lane_report *r)
     }
     if (r->generality && !j->generality)
         j->generality = strdup(r->generality);
+    add_flags(j, json_object_get(json_object_get(r->detail, "evidence"), "flags"));
 }
 
 static void

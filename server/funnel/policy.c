@@ -6,14 +6,29 @@
 #include "common/auto.h"
 
 static const struct policy policies[] = {
-    { "strict", true, true, true, "tf32", { 5, true, true, true }, { 10, 50, false, true, true, "paired" } },
-    { "hybrid", true, true, true, "tf32", { 5, true, true, true }, { 10, 50, false, true, true, "paired" } },
+    { "strict",
+      true,
+      true,
+      true,
+      "tf32",
+      "movement",
+      { 5, true, true, true },
+      { 10, 50, false, true, true, "paired" } },
+    { "hybrid",
+      true,
+      true,
+      true,
+      "tf32",
+      "library",
+      { 5, true, true, true },
+      { 10, 50, false, true, true, "paired" } },
     /* The published rule: five seeds of the original input, no TF32, nothing else. */
     { "kernelbench",
       true,
       true,
       true,
       "ieee",
+      "any",
       { 5, false, false, false },
       { 10, 50, false, true, true, "paired" } },
 };
@@ -80,7 +95,7 @@ read_timing(json_t *object, const char *base, struct policy *p, struct json_faul
 static int
 read_object(json_t *object, const char *base, struct policy *p, struct json_fault *fault)
 {
-    const char *name = NULL, *precision = NULL;
+    const char *name = NULL, *precision = NULL, *foreign = NULL;
     json_t *variations = NULL, *timing = NULL;
     int64_t version = POLICY_VERSION;
     char pointer[JSON_POINTER_SIZE];
@@ -91,6 +106,7 @@ read_object(json_t *object, const char *base, struct policy *p, struct json_faul
         { "skip_timing_on_failure", JSON_WANT_BOOL, &p->skip_timing_on_failure, false, 0, 0 },
         { "tiny_first", JSON_WANT_BOOL, &p->tiny_first, false, 0, 0 },
         { "precision", JSON_WANT_STRING, &precision, false, 0, 0 },
+        { "foreign", JSON_WANT_STRING, &foreign, false, 0, 0 },
         { "variations", JSON_WANT_OBJECT, &variations, false, 0, 0 },
         { "timing", JSON_WANT_OBJECT, &timing, false, 0, 0 },
     };
@@ -107,6 +123,12 @@ read_object(json_t *object, const char *base, struct policy *p, struct json_faul
         return json_refuse(fault, pointer, "is one of tf32, ieee");
     if (precision)
         snprintf(p->precision, sizeof(p->precision), "%s", precision);
+    snprintf(pointer, sizeof(pointer), "%.100s/foreign", base);
+    if (foreign && strcmp(foreign, "movement") != 0 && strcmp(foreign, "library") != 0 &&
+        strcmp(foreign, "any") != 0)
+        return json_refuse(fault, pointer, "is one of movement, library, any");
+    if (foreign)
+        snprintf(p->foreign, sizeof(p->foreign), "%s", foreign);
     if (read_variations(variations, base, p, fault) != 0)
         return ERR_INPUT;
     return read_timing(timing, base, p, fault);
@@ -128,14 +150,14 @@ policy_read(json_t *value, const char *base, struct policy *out, struct json_fau
 json_t *
 policy_parts_json(const struct policy *p)
 {
-    return json_pack("{s:b, s:b, s:b, s:s, s:{s:I, s:b, s:b, s:b}, s:{s:I, s:I, s:b, s:b, s:b, s:s}}",
+    return json_pack("{s:b, s:b, s:b, s:s, s:s, s:{s:I, s:b, s:b, s:b}, s:{s:I, s:I, s:b, s:b, s:b, s:s}}",
                      "staged", (int)p->staged, "skip_timing_on_failure", (int)p->skip_timing_on_failure,
-                     "tiny_first", (int)p->tiny_first, "precision", p->precision, "variations", "count",
-                     (json_int_t)p->variations.count, "value", (int)p->variations.value, "shape",
-                     (int)p->variations.shape, "dtype", (int)p->variations.dtype, "timing", "warmup",
-                     (json_int_t)p->timing.warmup, "trials", (json_int_t)p->timing.trials, "fixed",
-                     (int)p->timing.fixed, "events", (int)p->timing.events, "cold", (int)p->timing.cold,
-                     "estimator", p->timing.estimator);
+                     "tiny_first", (int)p->tiny_first, "precision", p->precision, "foreign", p->foreign,
+                     "variations", "count", (json_int_t)p->variations.count, "value",
+                     (int)p->variations.value, "shape", (int)p->variations.shape, "dtype",
+                     (int)p->variations.dtype, "timing", "warmup", (json_int_t)p->timing.warmup, "trials",
+                     (json_int_t)p->timing.trials, "fixed", (int)p->timing.fixed, "events",
+                     (int)p->timing.events, "cold", (int)p->timing.cold, "estimator", p->timing.estimator);
 }
 
 json_t *

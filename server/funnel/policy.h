@@ -18,6 +18,7 @@ struct policy {
     bool skip_timing_on_failure; /* time nothing that was found wrong */
     bool tiny_first;             /* the smallest case before the task's own */
     char precision[8];           /* "tf32" or "ieee" */
+    char foreign[12];            /* what others' kernels may do: "movement", "library" or "any" */
     struct {
         int64_t count; /* 1 .. 16 */
         bool value, shape, dtype;

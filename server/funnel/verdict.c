@@ -294,6 +294,30 @@ speed_of_light(const struct judgement *j, const struct timing *t)
     return 1 / (1 + (took - floor_ms) / (reference - floor_ms));
 }
 
+/* Of the last stage that the candidate was called in, or NULL. */
+static json_t *
+evidence_of(const struct judgement *j)
+{
+    json_t *found = json_object_get(j->timing, "evidence");
+
+    return found ? found : json_object_get(j->full, "evidence");
+}
+
+static json_t *
+evidence_json(const struct judgement *j)
+{
+    static const char *const keys[] = { "method", "why",     "coverage", "own_ms", "all_ms",     "calls",
+                                        "lost",   "kernels", "foreign",  "decoys", "is_withheld" };
+    json_t *found = evidence_of(j);
+
+    if (!found)
+        return json_null();
+    json_t *out = json_object();
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        json_object_set_new(out, keys[i], get_or_null(found, keys[i]));
+    return out;
+}
+
 static void
 fill_components(const struct judgement *j, const struct timing *t, struct reward_components *c)
 {
@@ -307,7 +331,9 @@ fill_components(const struct judgement *j, const struct timing *t, struct reward
     c->correct = j->stages[STAGE_FULL].outcome == OUTCOME_PASS && (is_ok || j->failed_stage > STAGE_FULL) &&
                  strcmp(j->class_, "hack") != 0;
     c->hack = strcmp(j->class_, "hack") == 0;
-    c->timed = t->is_measured && is_ok;
+    /* Where records can be had and there are none, somebody saw to it: no speed is credited. */
+    c->timed = t->is_measured && is_ok && !json_is_true(json_object_get(evidence_of(j), "is_withheld"));
+    c->coverage = number(evidence_of(j), "coverage");
     if (t->is_measured) {
         c->speedup = t->credited;
         c->speedup_lo = t->credited_lo;
@@ -494,6 +520,7 @@ set_outcome(json_t *out, const struct submission *s, const struct timing *t, con
     json_object_set_new(out, "components", is_final ? reward_components_json(&in->components) : json_null());
     json_object_set_new(out, "correctness", correctness_json(j));
     json_object_set_new(out, "timing", is_final && !is_cancelled ? timing_json(j, t) : json_null());
+    json_object_set_new(out, "evidence", is_final && !is_cancelled ? evidence_json(j) : json_null());
     json_object_set_new(out, "stages", stages_json(j));
     json_object_set_new(out, "feedback", is_final ? feedback_json(j, t, is_cancelled) : json_null());
 }

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import cases
+import launches
 import loading
 import native
 import torch
@@ -116,6 +117,8 @@ class Child:
         self._entry = ""
         self._models: dict[str, Any] = {}
         self._bindings: dict[int, Binding] = {}
+        self._observer = launches.Observer(device)
+        self._records = False
         self._kept: Any = None
         self._told: tuple[Any, ...] = ()
         self._events: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
@@ -128,6 +131,9 @@ class Child:
             "inputs": self._op_inputs,
             "bind": self._op_bind,
             "arm": self._op_arm,
+            "watch": self._op_watch,
+            "observe": self._op_observe,
+            "observed": self._op_observed,
         }
 
     def run(self) -> None:
@@ -395,7 +401,7 @@ class Child:
                 if binding.seed is not None:
                     torch.manual_seed(binding.seed)
                 with self._judged():
-                    self._kept = binding.call()
+                    self._kept = self._observed(binding.call) if self._observer.is_on else binding.call()
             if is_timed and self._events is not None:
                 self._events[1].record()
         self._synchronize()
@@ -403,6 +409,52 @@ class Child:
         if not is_timed or self._events is None:
             return 0
         return int(self._events[0].elapsed_time(self._events[1]) * 1e6)
+
+    # --- evidence (docs/trust.md) ---
+
+    def _op_watch(self, message: Message) -> None:
+        """Before anything foreign is read: by what means work can be observed here."""
+        method, why = "calls", None
+        if self._device.type != "cuda":
+            method = "interpreter"
+        else:
+            try:
+                native.cupti_open(_cupti_libraries())
+                native.cupti_watch()
+                method = "cupti"
+            except native.NativeError as error:
+                why = str(error)
+        self._channel.send({"ev": "watching", "method": method, "why": why})
+
+    def _op_observe(self, message: Message) -> None:
+        """From now on calls are observed; `silent` names the kernels that do nothing (null: all of them)."""
+        silent = message.body.get("silent")
+        self._records = message.boolean("record")
+        self._observer.read(self._source)
+        if self._records:
+            self._synchronize()
+            native.cupti_record(True)
+        self._observer.begin(silent, counts_ops=message.boolean("ops"))
+        self._channel.send({"ev": "observing"})
+
+    def _op_observed(self, message: Message) -> None:
+        """As before again, and what was seen."""
+        import json
+
+        found = {"launches": json.dumps(self._observer.end()).encode()}
+        if self._records:
+            self._synchronize()
+            native.cupti_record(False)
+            found["records"] = native.cupti_take()
+        self._records = False
+        fds = {name: make_memfd(data, name) for name, data in found.items()}
+        self._channel.send({"ev": "observed"}, fds)
+        for fd in fds.values():
+            os.close(fd)
+
+    def _observed(self, call: Callable[[], Any]) -> Any:
+        with self._observer.during(call.inputs if isinstance(call, _Call) else ()):
+            return call()
 
     def _reply(self, doorbell: native.Doorbell) -> None:
         """Tell where the outputs are; nothing is written when they are where they were."""
@@ -434,10 +486,10 @@ class Child:
 class _Call:
     def __init__(self, model: Any, args: list[Any]) -> None:
         self._model = model
-        self._args = args
+        self.inputs = args
 
     def __call__(self) -> Any:
-        return self._model(*self._args)
+        return self._model(*self.inputs)
 
 
 def _identity(value: Any) -> tuple[Any, ...]:
@@ -463,6 +515,19 @@ def _to_double(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _to_double(item) for key, item in value.items()}
     return value
+
+
+def _cupti_libraries() -> list[str]:
+    """Where the library may lie that torch, Triton or the toolkit brought along; torch's own is loaded already."""
+    import triton
+
+    places = (
+        (Path(torch.__file__).parents[1], "nvidia/*/lib/libcupti.so.1*"),
+        (Path(triton.__file__).parent, "backends/nvidia/lib/cupti/libcupti.so*"),
+        (Path("/usr/local"), "cuda*/lib64/libcupti.so"),
+        (Path("/usr/local"), "cuda*/extras/CUPTI/lib64/libcupti.so"),
+    )
+    return [str(path) for folder, pattern in places for path in sorted(folder.glob(pattern), reverse=True)]
 
 
 def _copy_cache(source: Path) -> None:

@@ -41,11 +41,16 @@ SCREEN_S: Final = 1.0
 """How long the transformations are tried at a tiny case: no more is begun after that."""
 
 
+FOREIGN: Final = {"strict": "movement", "hybrid": "library", "kernelbench": "any"}
+"""What kernels that are not the candidate's may do, by policy: its key `foreign` says otherwise."""
+
+
 @dataclass(frozen=True)
 class Policy:
     """The parts of a policy that the referee acts on; verifierd checked them."""
 
     name: str
+    foreign: str
     count: int
     value: bool
     shape: bool
@@ -61,6 +66,7 @@ class Policy:
         variation, timing = found.get("variations") or {}, found.get("timing") or {}
         return Policy(
             name=str(found.get("name", "strict")),
+            foreign=str(found.get("foreign") or FOREIGN.get(str(found.get("name", "strict")), "movement")),
             count=int(variation.get("count", 5)),
             value=bool(variation.get("value", True)),
             shape=bool(variation.get("shape", True)),
@@ -216,6 +222,9 @@ class Job:
         self._first: Expected | None = None
         self._errors: dict[int, float] = {}
         self._tf32_matters = False
+        self.method = "interpreter"  # how the candidate's work can be observed: "cupti", "calls", "interpreter"
+        self.method_why: str | None = None
+        self.is_right_at_tiny = False
 
     # --- open ---
 
@@ -229,6 +238,7 @@ class Job:
         pool = heap - sizes.room if self._device.type == "cuda" else 0
         try:
             self.candidate.give_arena(heap_base + heap, Heap(heap_base, heap, pool))
+            self.method, self.method_why = self.candidate.watch(BUILD_LIMIT_MS)
             self.candidate.load(source, entry, "candidate", cache, BUILD_LIMIT_MS)
         except PeerFailed as failure:
             return Report("open", "fail", failure.class_, 0, 1, failure.error, rule=failure.rule)
@@ -293,6 +303,13 @@ class Job:
         if report.outcome != "fail":  # else it is plainly wrong, and not only at a shape that nobody promised
             report.generality = why
         return report
+
+    def evidence_case(self) -> Json | None:
+        """The case by which it is asked whose kernels did the work; None: it was right at none."""
+        case: Json | None = self.spec["cases"]["own"]
+        if self.is_too_large:
+            case = self.spec["cases"]["tiny"] if self.is_right_at_tiny else None
+        return case
 
     # --- full ---
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+import evidence
 import native
 import physics
 import torch
@@ -61,6 +62,7 @@ class Referee:
         self._children: dict[str, Peer] = {}
         self._references: dict[str, Reference] = {}
         self._jobs: dict[str, Job] = {}
+        self._own: dict[str, evidence.Own] = {}  # what is known of each job's kernels
         self._due_bytes = 0  # free GPU memory that there must be again once the last child is gone
         self._ops: dict[str, Callable[[Message], None]] = {
             "child": self._op_child,
@@ -122,6 +124,7 @@ class Referee:
         self._references.pop(name, None)
         for job in [job for job, item in self._jobs.items() if item.candidate.name == name]:
             del self._jobs[job]
+            self._own.pop(job, None)
         peer = self._children.pop(name, None)
         if peer is None:
             return
@@ -170,6 +173,7 @@ class Referee:
     def _op_open(self, message: Message) -> None:
         name = message.text("job")
         contents = {key: _take(message, key) for key in ("source", "spec", "reference_source")}
+        contents["kernels"] = _take(message, "kernels") if "kernels" in message.fds else b"{}"
         self._report(name, lambda: self._open(name, message, contents))
 
     def _open(self, name: str, message: Message, contents: dict[str, bytes]) -> Report:
@@ -191,6 +195,7 @@ class Referee:
             call_limit_ms=float(message.integer("call_limit_ms", 1, 3_600_000)),
             element_limit=self._element_limit,
         )
+        self._own[name] = evidence.Own.parse(json.loads(contents["kernels"]))
         self._jobs[name] = job
         return job.open(
             contents["source"],
@@ -218,19 +223,21 @@ class Referee:
 
     def _op_stage(self, message: Message) -> None:
         name, stage = message.text("job"), message.text("stage")
-        self._report(name, lambda: self._stage(name, stage, own=bool(message.body.get("own"))))
+        wants_evidence = bool(message.body.get("evidence"))
+        self._report(name, lambda: self._stage(name, stage, wants_evidence, own=bool(message.body.get("own"))))
 
-    def _stage(self, name: str, stage: str, *, own: bool) -> Report:
+    def _stage(self, name: str, stage: str, wants_evidence: bool, *, own: bool) -> Report:
         job = self._jobs.get(name)
         if job is None:
             return Report(
                 stage, "fail", "crash", 0, 1, {"type": "crash", "text": "the process has ended", "line": None}
             )
         if stage == "tiny":
-            return job.tiny(own=own)
-        if stage == "full":
-            return job.full()
-        return self._timing(job)
+            report = job.tiny(own=own)
+            job.is_right_at_tiny = report.outcome == "pass" and report.generality is None
+        else:
+            report = job.full() if stage == "full" else self._timing(job)
+        return evidence.collect(job, report, self._own[name]) if wants_evidence else report
 
     def _timing(self, job: Job) -> Report:
         if self._device.type != "cuda":
@@ -266,6 +273,7 @@ class Referee:
     def _op_close(self, message: Message) -> None:
         job = message.text("job")
         self._jobs.pop(job, None)
+        self._own.pop(job, None)
         self._channel.send({"ev": "closed", "job": job})
 
     # --- the device ---

@@ -64,12 +64,13 @@ struct job {
     struct runner *candidate, *reference;
     char task_id[HASH_TEXT_SIZE];
     char *entry, *task_entry, *cache;
-    char *source, *spec, *reference_source;
+    char *source, *spec, *reference_source, *kernels;
     size_t source_size, spec_size, reference_size;
     json_t *policy, *cases;
     bool dynamic_shapes;
     uint64_t seed;
     char stage[16];
+    bool wants_evidence;
     int64_t limit_ms;
     struct child_end end;
     bool has_end;
@@ -342,6 +343,7 @@ job_free(struct job *j)
     free(j->source);
     free(j->spec);
     free(j->reference_source);
+    free(j->kernels);
     json_decref(j->policy);
     json_decref(j->cases);
     buffer_release(&j->output);
@@ -413,11 +415,13 @@ lane_open(struct lane *l, const struct lane_submission *s, const struct lane_job
     j->spec_size = s->spec_size;
     j->reference_source = copy(s->reference, s->reference_size);
     j->reference_size = s->reference_size;
+    j->kernels = json_dumps(s->kernels, JSON_COMPACT);
     j->policy = json_incref(s->policy);
     j->seed = s->seed;
     j->ops = ops;
     j->arg = arg;
-    if (!j->entry || !j->task_entry || !j->spec || !j->reference_source || (s->cache && !j->cache)) {
+    if (!j->entry || !j->task_entry || !j->spec || !j->reference_source || !j->kernels ||
+        (s->cache && !j->cache)) {
         job_free(j);
         return error_set(err, ERR_NOMEM, "no memory for a job");
     }
@@ -499,9 +503,11 @@ ask_open(struct lane *l)
 {
     struct job *j = l->job;
     struct error err = { 0 };
-    struct channel_fd fds[] = { { "source", -1 }, { "spec", -1 }, { "reference_source", -1 } };
-    const char *bytes[] = { j->source, j->spec, j->reference_source };
-    size_t sizes[] = { j->source_size, j->spec_size, j->reference_size };
+    struct channel_fd fds[] = {
+        { "source", -1 }, { "spec", -1 }, { "reference_source", -1 }, { "kernels", -1 }
+    };
+    const char *bytes[] = { j->source, j->spec, j->reference_source, j->kernels };
+    size_t sizes[] = { j->source_size, j->spec_size, j->reference_size, strlen(j->kernels) };
     char seed[17];
 
     if (!make_memfds(fds, bytes, sizes, ARRAY_LEN(fds), &err)) {
@@ -556,11 +562,12 @@ acquire(struct lane *l)
 }
 
 void
-lane_stage(struct lane *l, const char *stage, int64_t limit_ms)
+lane_stage(struct lane *l, const char *stage, bool wants_evidence, int64_t limit_ms)
 {
     struct job *j = l->job;
 
     snprintf(j->stage, sizeof(j->stage), "%s", stage);
+    j->wants_evidence = wants_evidence;
     j->limit_ms = limit_ms;
     j->phase = PHASE_QUIET;
     pump(l);
@@ -573,7 +580,10 @@ ask_stage(struct lane *l)
 
     if (strcmp(j->stage, "timing") == 0 && !is_quiet(l))
         return;
-    tell_referee(l, json_pack("{s:s, s:s, s:s}", "op", "stage", "job", j->id, "stage", j->stage), NULL, 0);
+    tell_referee(l,
+                 json_pack("{s:s, s:s, s:s, s:b}", "op", "stage", "job", j->id, "stage", j->stage, "evidence",
+                           (int)j->wants_evidence),
+                 NULL, 0);
     await(l, j->limit_ms);
 }
 

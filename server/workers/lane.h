@@ -90,6 +90,8 @@ struct lane_submission {
     const char *source, *spec, *reference;
     size_t source_size, spec_size, reference_size;
     json_t *policy; /* borrowed; kept by reference */
+    json_t
+        *kernels; /* {"names": […], "hashes": […]}: what trusted children found of them; borrowed, copied */
     uint64_t seed;
     const char *cache; /* NULL: none */
 };
@@ -97,8 +99,8 @@ struct lane_submission {
 /* The lane must be idle. The answer is a report of stage "open", or the closing. */
 int lane_open(struct lane *l, const struct lane_submission *s, const struct lane_job_ops *ops, void *arg,
               struct error *err);
-/* After a report: one more stage, at most limit_ms of it. */
-void lane_stage(struct lane *l, const char *stage, int64_t limit_ms);
+/* After a report: one more stage, at most limit_ms of it. wants_evidence: it is the last one (docs/trust.md). */
+void lane_stage(struct lane *l, const char *stage, bool wants_evidence, int64_t limit_ms);
 /* After a report with is_reopen: a fresh process, loaded; answers with a report of stage "open". */
 void lane_reopen(struct lane *l);
 /* At any time: end the candidate's process, then `closed`. */

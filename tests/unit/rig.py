@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import socket
@@ -115,19 +116,22 @@ class Rig:
         rules: dict[str, Any] | None = None,
         entry: str = "ModelNew",
         limit_ms: int = 10_000,
+        evidence: bool = False,
     ) -> dict[str, dict[str, Any]]:
-        """Stage reports by name, their details inside; stops at the first failure."""
+        """Stage reports by name, their details inside; stops at the first failure. evidence: after the last stage."""
         candidate = self.child()
         message = {
             "op": "open", "job": "j", "reference": reference, "candidate": candidate, "entry": entry,
             "policy": rules or policy(), "seed": "00000000000004d2", "cache": None, "call_limit_ms": limit_ms,
         }  # fmt: skip
         contents = {"source": candidate_source, "spec": json.dumps(spec), "reference_source": reference_source}
+        contents["kernels"] = json.dumps({"names": _jitted(candidate_source), "hashes": []})
         found = {"open": self._open(message, contents)}
         for stage in stages:
             if any(report["outcome"] == "fail" for report in found.values()):
                 break
-            self.channel.send({"op": "stage", "job": "j", "stage": stage})
+            wanted = evidence and stage == stages[-1]
+            self.channel.send({"op": "stage", "job": "j", "stage": stage, "evidence": wanted})
             found[stage] = self._stage()
             if found[stage]["reopen"]:
                 self._drop(candidate)
@@ -158,3 +162,13 @@ class Rig:
         report.body["detail"] = json.loads(read_memfd(fd, 1 << 20))
         os.close(fd)
         return report.body
+
+
+def _jitted(source: str) -> list[str]:
+    """Names of the @triton.jit functions, as the `ast` stage finds them."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return []
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return [node.name for node in functions if any("jit" in ast.unparse(item) for item in node.decorator_list)]

@@ -77,10 +77,12 @@ what_is_printed_is_read_back(void **state)
 
     (void)state;
     assert_int_equal(
-        read_text("{\"name\":\"hybrid\",\"precision\":\"ieee\",\"variations\":{\"count\":3},"
-                  "\"timing\":{\"warmup\":2,\"trials\":7,\"fixed\":true,\"estimator\":\"trimmed\"}}",
-                  &p, NULL),
+        read_text(
+            "{\"name\":\"hybrid\",\"precision\":\"ieee\",\"foreign\":\"any\",\"variations\":{\"count\":3},"
+            "\"timing\":{\"warmup\":2,\"trials\":7,\"fixed\":true,\"estimator\":\"trimmed\"}}",
+            &p, NULL),
         0);
+    assert_string_equal(p.foreign, "any");
     assert_int_equal(p.variations.count, 3);
     assert_int_equal(p.timing.trials, 7);
     assert_string_equal(p.timing.estimator, "trimmed");
@@ -102,6 +104,7 @@ the_name_counts_wherever_it_stands(void **state)
     assert_int_equal(read_text("{\"precision\":\"tf32\",\"name\":\"kernelbench\"}", &p, NULL), 0);
     assert_string_equal(p.name, "kernelbench");
     assert_string_equal(p.precision, "tf32");
+    assert_string_equal(p.foreign, "any");
     assert_false(p.variations.value);
 }
 
@@ -118,6 +121,7 @@ what_is_wrong_is_refused_where_it_is(void **state)
         { "{\"stagd\":true}", "/policy/stagd" },
         { "{\"staged\":1}", "/policy/staged" },
         { "{\"precision\":\"fp8\"}", "/policy/precision" },
+        { "{\"foreign\":\"everything\"}", "/policy/foreign" },
         { "{\"variations\":{\"count\":0}}", "/policy/variations/count" },
         { "{\"variations\":{\"count\":17}}", "/policy/variations/count" },
         { "{\"variations\":[]}", "/policy/variations" },

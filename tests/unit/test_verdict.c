@@ -101,7 +101,7 @@ the_shape_is_always_the_same(void **state)
         "failed_at",  "class",       "reward",    "reward_spec", "flags",    "generality",
         "components", "correctness", "timing",    "stages",      "feedback", "env",
         "policy",     "policy_on",   "cache",     "attempts",    "created",  "finished",
-        "group",      "metadata",    "seed",      "error",       "rule"
+        "group",      "metadata",    "seed",      "error",       "rule",     "evidence"
     };
     struct rig *r = *state;
 
@@ -156,6 +156,37 @@ speed_of_light_is_between_floor_and_reference(void **state)
         AUTO_JSON json_t *v = verdict_json(&r->s);
         assert_true(fabs(number_at(v, "components", "sol") - rows[i].sol) < 0.02);
         assert_true(fabs(number_at(v, "timing", "floor_ms") - rows[i].floor_ns / 1e6) < 1e-9);
+    }
+}
+
+/* Where records could be had and there are none, the time stands and is not paid for. */
+static void
+evidence_is_told_and_credits_speed(void **state)
+{
+    static const struct {
+        const char *evidence;
+        double coverage, timed;
+    } rows[] = {
+        { "{\"method\":\"cupti\",\"coverage\":0.75,\"is_withheld\":false,\"foreign\":[]}", 0.75, 1 },
+        { "{\"method\":\"cupti\",\"coverage\":null,\"is_withheld\":true}", NAN, 0 },
+        { "{\"method\":\"calls\",\"coverage\":null,\"is_withheld\":false}", NAN, 1 },
+        { "{\"method\":\"cupti\",\"coverage\":\"all\"}", NAN, 1 },
+    };
+    struct rig *r = *state;
+
+    pass_up_to(r, STAGE_TIMING);
+    set_timing(r, "measured", 3e6, 2e6);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        json_object_set_new(r->j.timing, "evidence", json_loads(rows[i].evidence, 0, NULL));
+        AUTO_JSON json_t *v = verdict_json(&r->s);
+        double coverage = number_at(v, "components", "coverage");
+        assert_true(isnan(rows[i].coverage) ? isnan(coverage) : coverage == rows[i].coverage);
+        assert_true(number_at(v, "components", "timed") == rows[i].timed);
+        assert_string_equal(text_at(json_object_get(v, "timing"), "outcome"), "measured");
+        assert_true((fabs(number_at(v, NULL, "reward") - 0.7) < 1e-9) == (rows[i].timed == 0));
+        assert_string_equal(
+            text_at(json_object_get(v, "evidence"), "method"),
+            json_string_value(json_object_get(json_object_get(r->j.timing, "evidence"), "method")));
     }
 }
 
@@ -388,6 +419,7 @@ main(void)
         TEST(the_shape_is_always_the_same),
         TEST(a_measured_one_is_worth_its_speed),
         TEST(speed_of_light_is_between_floor_and_reference),
+        TEST(evidence_is_told_and_credits_speed),
         TEST(the_policy_says_which_estimator_counts),
         TEST(what_the_referee_saw_is_told),
         TEST(an_unmeasured_speed_earns_nothing),

@@ -1,0 +1,456 @@
+"""Whose kernels did the work: the evidence pass of a submission that has passed everything before.
+
+The candidate is called on fresh inputs while its process is observed: by CUPTI on a GPU, by the interpreter's
+launches without one. Then once more with its own kernels silent, all of them and each alone: what is right without
+them did not need them. docs/trust.md says what this shows and what it does not.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+import statistics
+import time
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import activity
+import tolerance
+import torch
+import values
+from activity import Activity, Record
+from judge import BUILD_LIMIT_MS, Job, Report
+from launches import kind_of
+from peer import PeerFailed
+from reference import CALL_SEED, Expected
+from wire import Json, clean_text
+
+CALLS: Final = 3
+"""Recorded calls on a GPU; without one a call is slow, and one says as much."""
+ALONE_MAX: Final = 8
+ALONE_S: Final = 2.0
+CALL_LIMIT_MS: Final = 10_000.0
+
+TIME_SHARE: Final = 0.01
+"""Of the GPU's time, what foreign kernels may compute under a policy that allows them nothing: clock noise and the
+odd scalar. Whoever lets torch compute the task has far more."""
+ELEMENT_SHARE: Final = 0.05
+"""The same without a GPU, where elements stand for time: coarser."""
+TINY_SHARE: Final = 0.5
+"""The same for a case of a few elements, where a scalar is a large part."""
+SMALL_NS: Final = 5_000
+SMALL_THREADS: Final = 1024
+SMALL_PART: Final = 64
+SMALL_SHARE: Final = 0.5
+"""A foreign launch that is no longer than SMALL_NS and has at most SMALL_THREADS threads, or a SMALL_PARTth of the
+largest own launch, is paid for by its launch and not by its work (a sum of partial sums, a scalar): these count only
+where together they take more than SMALL_SHARE."""
+LOOSE: Final = 10.0
+"""Two right answers that agree within so many tolerances tell nothing of what was computed."""
+FOREIGN_MAX: Final = 16
+NAME_MAX: Final = 200
+
+
+# --- kernels that are not the candidate's, by name ---
+
+MOVEMENT: Final = re.compile(
+    r"memcpy|memset|direct_copy_kernel|copy_kernel_cuda|_copy_kernel|FillFunctor|CatArrayBatchedCopy|index_elementwise"
+    r"|index_kernel|index_copy_kernel|index_put|indexSelect|index_fill|vectorized_gather|scatter_gather|gather_kernel"
+    r"|triu_tril|elementwise_kernel_with_index|arange_cuda|range_cuda|flip_kernel|roll_cuda|_pad\w*_kernel|constant_pad"
+    r"|im2col|col2im|nchwToNhwc|nhwcToNchw|tensorTransform|transpose_kernel|transpose_readWrite|split_with_sizes"
+    r"|chunk_cat|eye_kernel|linspace",
+    re.IGNORECASE,
+)
+NOT_LIBRARY: Final = re.compile(
+    r"fmha|flash|attention|softmax|bn_fw|bnfw|bn_bw|batch_?norm|layer_?norm|pooling|activation|rnn_|lstm|gru_"
+    r"|elementwise_kernel|(?:at::native|N2at6native).*reduce_kernel",
+    re.IGNORECASE,
+)
+LIBRARY: Final = re.compile(
+    r"gemm|gemv|cutlass|cublas|cudnn|xmma|nvjet|split_?k|implicit_con|convolve|conv2d|conv3d|conv_depthwise"
+    r"|slow_conv|winograd|fprop|dgrad|wgrad|fft2d_|dot_kernel|cask|scalePackedTensor|computeOffsets",
+    re.IGNORECASE,
+)
+
+
+def kernel_kind(name: str) -> str:
+    """`movement`, `library` (products and convolutions) or `other`, by what its makers call a kernel."""
+    if MOVEMENT.search(name):
+        return "movement"
+    if NOT_LIBRARY.search(name):
+        return "other"
+    return "library" if LIBRARY.search(name) else "other"
+
+
+def is_forbidden(kind: str, foreign: str) -> bool:
+    """Whether a foreign kernel of this kind computes what the policy wants the candidate's own to compute."""
+    return foreign != "any" and (kind == "other" or (kind == "library" and foreign == "movement"))
+
+
+# --- weighing ---
+
+
+@dataclass(frozen=True)
+class Own:
+    """What trusted children found: names in the syntax tree, hashes of the compiled images. None: not told."""
+
+    names: frozenset[str] | None = None
+    hashes: frozenset[str] = frozenset()
+
+    @staticmethod
+    def parse(found: Json) -> Own:
+        names, hashes = found.get("names"), found.get("hashes") or []
+        return Own(None if names is None else frozenset(map(str, names)), frozenset(map(str, hashes)))
+
+
+@dataclass
+class Weighed:
+    """Who did how much. Shares are of time on a GPU, of elements without one."""
+
+    coverage: float | None = None
+    own_ms: float | None = None
+    all_ms: float | None = None
+    floor_ns: float = 0.0  # the least time in which the own kernels were done in one call
+    foreign: list[Json] = field(default_factory=list)
+    kernels: list[Json] = field(default_factory=list)
+    culprits: list[Json] = field(default_factory=list)  # of `foreign`: those that the policy does not allow
+
+
+def busy_ns(records: list[Record]) -> int:
+    """Nanoseconds in which at least one of them ran."""
+    total, until = 0, -1
+    for item in sorted(records, key=lambda item: item.start_ns):
+        if item.end_ns > until:
+            total += item.end_ns - max(item.start_ns, until)
+            until = item.end_ns
+    return total
+
+
+def _is_small(record: Record, largest: int) -> bool:
+    most = max(SMALL_THREADS, largest // SMALL_PART)
+    return record.kind == activity.KERNEL and record.ns <= SMALL_NS and record.threads <= most
+
+
+def weigh_records(calls: list[Activity], own: Own, decoys: set[str], foreign: str) -> Weighed:
+    """The records of some calls, alike in what they do."""
+    records = [record for call in calls for record in call.records]
+    all_ns = sum(record.ns for record in records)
+    if all_ns == 0:
+        return Weighed()
+
+    def is_own(record: Record) -> bool:
+        return record.kind == activity.KERNEL and own.names is not None and record.name in own.names
+
+    mine = [record for record in records if is_own(record) and record.name not in decoys]
+    largest = max((record.threads for record in mine), default=0)
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(record.name, []).append(record)
+    found = Weighed(sum(record.ns for record in mine) / all_ns)
+    found.own_ms = sum(record.ns for record in mine) / len(calls) / 1e6
+    found.all_ms = all_ns / len(calls) / 1e6
+    found.floor_ns = min(
+        float(busy_ns([item for item in call.records if is_own(item) and item.name not in decoys])) for call in calls
+    )
+    seen = frozenset[str]().union(*[call.modules for call in calls])
+    heavy = light = 0
+    for name, group in sorted(groups.items(), key=lambda item: -sum(record.ns for record in item[1])):
+        total = sum(record.ns for record in group)
+        line: Json = {"name": clean_text(name, NAME_MAX), "share": round(total / all_ns, 6), "count": len(group)}
+        if is_own(group[0]):
+            found.kernels.append({**line, "image": bool(own.hashes & seen) if own.hashes and seen else None})
+            continue
+        kind = "movement" if group[0].kind != activity.KERNEL else kernel_kind(name)
+        found.foreign.append({**line, "kind": kind})
+        if is_forbidden(kind, foreign):
+            found.culprits.append(found.foreign[-1])
+            small = sum(record.ns for record in group if kind == "other" and _is_small(record, largest))
+            light, heavy = light + small, heavy + total - small
+    if heavy / all_ns <= TIME_SHARE and (heavy + light) / all_ns <= SMALL_SHARE:
+        found.culprits = []
+    del found.foreign[FOREIGN_MAX:]
+    return found
+
+
+def weigh_launches(told: Json, decoys: set[str], foreign: str, limit: float = ELEMENT_SHARE) -> Weighed:
+    """What a child said of its launches and of torch's functions beside them: elements stand for time.
+
+    limit: the share of them that is not held against the candidate.
+    """
+    launched = {str(name)[:NAME_MAX]: _count(n) for name, n in _mapping(told.get("launches"))}
+    own = float(_count(told.get("elements")))
+    ops = [item for item in _items(told.get("ops")) if isinstance(item, list) and len(item) == 3]
+    lines: list[Json] = []
+    for name, count, elements in ops:
+        plain = clean_text(str(name), NAME_MAX)
+        lines.append({"name": plain, "count": _count(count), "elements": _count(elements), "kind": kind_of(plain)})
+    total = own + sum(line["elements"] for line in lines)
+    if total == 0:
+        return Weighed()
+    for line in lines:
+        line["share"] = round(line.pop("elements") / total, 6)
+    if launched and set(launched) <= decoys:
+        own = 0.0
+    found = Weighed(own / total)
+    found.kernels = [{"name": name, "count": count} for name, count in sorted(launched.items())]
+    found.foreign = sorted(lines, key=lambda line: -float(line["share"]))
+    found.culprits = [line for line in found.foreign if is_forbidden(line["kind"], foreign)]
+    if sum(line["share"] for line in found.culprits) <= limit:
+        found.culprits = []
+    del found.foreign[FOREIGN_MAX:]
+    return found
+
+
+def _count(value: Any) -> int:
+    return value if type(value) is int and 0 <= value < 1 << 62 else 0
+
+
+def _mapping(value: Any) -> list[tuple[Any, Any]]:
+    return list(value.items())[:256] if isinstance(value, dict) else []
+
+
+def _items(value: Any) -> list[Any]:
+    return value[:256] if isinstance(value, list) else []
+
+
+# --- the pass ---
+
+
+class Refused(Exception):
+    """The candidate answers otherwise when it is observed: there is no evidence."""
+
+
+class Pass:
+    """One evidence pass. The candidate's process is loaded, and not used for anything else afterwards."""
+
+    def __init__(self, job: Job, case: Json, own: Own) -> None:
+        self._job = job
+        self._case = case
+        self._own = own
+        self._method = job.method
+        self._model, self._state = job.reference.model(case, 0)
+        self._launched: list[str] = []
+        self._wanted: list[Expected] = []
+        self._decoys: set[str] = set()
+        self._flags: list[str] = []
+        self._activities: list[Activity] = []
+        self._told: Json = {}
+        self._is_decoy = False
+        self._why: str | None = job.method_why
+        self._failed: PeerFailed | None = None  # it fails, observed or not
+
+    def run(self, report: Report) -> Report:
+        """The report of the stage before, with its evidence, and failed where that speaks against the candidate."""
+        try:
+            self._job.build(self._model, self._case, 0, self._state)
+            self._observe()
+            self._silence()
+        except PeerFailed as failure:
+            # A process that ends while its kernels are silent may do so for good reasons.
+            self._why = f"the process failed while it was observed: {failure.error['text'][:400]}"
+        except Refused as refused:
+            self._why = str(refused)
+            self._flags.append("evidence_refused")
+        weighed = self._weigh()
+        report.detail["evidence"] = self._json(weighed)
+        if report.stage == "timing":
+            _hold_to_floor(report.detail, weighed.floor_ns, self._flags)
+        return self._decide(report, weighed)
+
+    # --- calls ---
+
+    def _call(self, silent: list[str] | None, *, record: bool, ops: bool, is_seen: bool = True) -> bool:
+        """One call on fresh inputs: whether the answer is right. PeerFailed when it does not answer."""
+        job = self._job
+        tree = job.reference.inputs(self._case, secrets.randbits(62))
+        wanted = job.reference.expect(self._model, tree, seed=CALL_SEED, precision=job.precision(), want_fp64=False)
+        self._wanted = [*self._wanted[-1:], wanted]
+        set_ = secrets.randbelow(job.reference.sizes.sets)
+        placed, _ = job.place_inputs(tree, set_)
+        tf32 = job.precision() == "tf32" and job.candidate.device.type == "cuda"
+        job.candidate.bind(set_, self._model, placed, limit_ms=BUILD_LIMIT_MS, tf32=tf32, seed=CALL_SEED)
+        if not is_seen:
+            return self._is_right(job.candidate.call(set_, CALL_LIMIT_MS), wanted)
+        job.candidate.observe(silent, record=record, ops=ops)
+        try:
+            got = job.candidate.call(set_, CALL_LIMIT_MS)
+            is_right = self._is_right(got, wanted)
+        except PeerFailed as failure:
+            if not failure.is_gone:
+                job.candidate.observed(record=record)
+            raise
+        self._told, data = job.candidate.observed(record=record)
+        if record:
+            self._activities.append(activity.parse(data))
+        return is_right
+
+    def _is_right(self, got: Any, wanted: Expected) -> bool:
+        leaves = list(values.leaves(got))
+        if [path for path, _ in leaves] != wanted.paths:
+            return False
+        for index, (_, mine) in enumerate(leaves):
+            theirs = wanted.own[index]
+            if not isinstance(theirs, torch.Tensor):
+                if mine != theirs:
+                    return False
+                continue
+            if not isinstance(mine, torch.Tensor) or mine.shape != theirs.shape or mine.dtype != theirs.dtype:
+                return False
+            limit = self._job.timing_limit(index, theirs)
+            if not tolerance.compare(mine, theirs, limit).is_match(limit):
+                return False
+        return True
+
+    def _observe(self) -> None:
+        """Calls with every kernel at work, observed."""
+        record = self._method == "cupti"
+        for _ in range(CALLS if record else 1):
+            try:
+                is_right = self._call([], record=record, ops=not record)
+                why = "it answers wrongly while it is observed"
+            except PeerFailed as failure:
+                if failure.is_gone:
+                    raise
+                is_right, why = False, f"it fails while it is observed: {failure.error['text'][:400]}"
+            except activity.BadRecords as error:
+                raise Refused(f"its records are none: {error}") from None
+            if not is_right:
+                self._activities, self._told = [], {}
+                self._once_unobserved()
+                raise Refused(why)
+        self._launched = sorted(str(name)[:NAME_MAX] for name, _ in _mapping(self._told.get("launches")))
+
+    def _once_unobserved(self) -> None:
+        """Whether it is the observing alone that it does not bear: else it has failed."""
+        text = "a call on fresh inputs answered wrongly"
+        try:
+            if not self._call([], record=False, ops=False, is_seen=False):
+                self._failed = PeerFailed("mismatch", text, {"type": "mismatch", "text": text, "line": None})
+        except PeerFailed as failure:
+            self._failed = failure
+            if failure.is_gone:
+                raise
+
+    def _silence(self) -> None:
+        """All kernels silent, then each alone."""
+        observed = self._told
+        try:
+            if self._launched and self._job.policy.foreign != "any":
+                self._is_decoy = self._is_right_without(None)
+                if self._is_decoy:
+                    self._decoys = set(self._launched)
+                elif len(self._launched) > 1:
+                    self._each_alone()
+        finally:
+            self._told = observed
+
+    def _each_alone(self) -> None:
+        end = time.monotonic() + ALONE_S
+        for name in self._launched[:ALONE_MAX]:
+            if time.monotonic() > end:
+                break
+            if self._is_right_without([name]):
+                self._decoys.add(name)
+
+    def _is_right_without(self, silent: list[str] | None) -> bool:
+        """The answer is right, on inputs that it was never given, though these kernels wrote rubbish."""
+        try:
+            is_right = self._call(silent, record=False, ops=False)
+        except PeerFailed as failure:
+            if failure.is_gone:
+                raise
+            return False
+        return is_right and _count(self._told.get("silenced")) > 0 and self._tells_inputs_apart()
+
+    def _tells_inputs_apart(self) -> bool:
+        """The right answers to the last inputs and to those before differ: neither memory nor a constant gives both."""
+        last, before = self._wanted[-1], self._wanted[-2]
+        for index, (a, b) in enumerate(zip(last.own, before.own, strict=True)):
+            if not isinstance(a, torch.Tensor):
+                if a != b:
+                    return True
+                continue
+            limit = self._job.timing_limit(index, a)
+            loose = tolerance.Limit(LOOSE * limit.rtol, LOOSE * limit.atol, limit.ratio, limit.outlier)
+            if a.shape != b.shape or not tolerance.compare(b, a, loose).is_match(loose):
+                return True
+        return False
+
+    # --- what it comes to ---
+
+    def _weigh(self) -> Weighed:
+        foreign = self._job.policy.foreign
+        if self._method == "cupti":
+            own = self._own if self._own.names is not None else Own(frozenset(self._launched))
+            return weigh_records(self._activities, own, self._decoys, foreign)
+        limit = ELEMENT_SHARE if self._case["name"] == "own" else TINY_SHARE
+        return weigh_launches(self._told, self._decoys, foreign, limit)
+
+    def _json(self, weighed: Weighed) -> Json:
+        if self._decoys:
+            self._flags.append("decoy_kernel")
+        if weighed.coverage is None:
+            self._flags.append("no_evidence")
+        found: Json = {
+            "method": self._method,
+            "why": self._why,
+            "calls": len(self._activities) or (1 if self._told else 0),
+            "coverage": _rounded(weighed.coverage),
+            "own_ms": _rounded(weighed.own_ms),
+            "all_ms": _rounded(weighed.all_ms),
+            "kernels": weighed.kernels,
+            "foreign": weighed.foreign,
+            "decoys": sorted(self._decoys),
+            "lost": sum(item.lost for item in self._activities),
+            # CUPTI works here, as this process showed before it read the candidate, and there are no records.
+            "is_withheld": self._method == "cupti" and weighed.coverage is None,
+            "flags": self._flags,
+        }
+        return found
+
+    def _decide(self, report: Report, weighed: Weighed) -> Report:
+        text = rule = class_ = None
+        if self._is_decoy:
+            class_, rule = "hack", "decoy"
+            text = "the output is right though none of the candidate's kernels ran: they are decoys"
+        elif weighed.culprits:
+            class_, rule = "policy", "foreign_kernel"
+            share = sum(line["share"] for line in weighed.culprits)
+            of = "GPU's time" if self._method == "cupti" else "elements that are read and written"
+            names = ", ".join(line["name"][:80] for line in weighed.culprits[:3])
+            text = (
+                f"torch computes what the candidate's kernels should: {names} "
+                f"({'have' if len(weighed.culprits) > 1 else 'has'} {100 * share:.0f} % of the {of})"
+            )
+        error: Json = {"type": rule, "text": text, "line": None}
+        if self._failed is not None:
+            class_, rule, error = self._failed.class_, self._failed.rule, self._failed.error
+        if class_ is None:
+            return report
+        report.outcome, report.class_, report.rule, report.error = "fail", class_, rule, error
+        report.generality = None
+        return report
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else round(value, 6)
+
+
+def _hold_to_floor(detail: Json, floor_ns: float, flags: list[str]) -> None:
+    """No sample is credited with less than the own kernels took while they were recorded."""
+    samples = detail.get("candidate_ns")
+    if not samples or floor_ns <= 0:
+        return
+    held = [max(sample, round(floor_ns, 1)) for sample in samples]
+    if statistics.median(held) > 1.05 * statistics.median(samples):
+        flags.append("held_to_kernel_time")
+    detail["candidate_ns"] = held
+
+
+def collect(job: Job, report: Report, own: Own) -> Report:
+    """The evidence of a job whose last stage gave this report: added to it, and decided by."""
+    case = job.evidence_case()
+    if case is None or report.outcome == "fail":
+        return report
+    return Pass(job, case, own).run(report)

@@ -1,0 +1,303 @@
+"""A candidate's launches in its own process: counted, and, when the referee asks, made to write rubbish instead.
+
+`Observer` is made before the candidate's code is read and keeps what it calls in closures; nothing is patched but
+while a call is observed, so timed calls run as Triton made them. It is a trip-wire all the same: code in this
+process can find it, and what it tells is never proof of honesty (docs/trust.md).
+
+A silenced kernel does not run; what it would have written, as far as its source tells, is filled with NaN (zero in
+integers). An output that is right all the same did not need it.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import torch
+from torch.overrides import TorchFunctionMode
+from triton.runtime import interpreter, jit
+
+NAMES_MAX: Final = 64
+OPS_MAX: Final = 200
+STORES: Final = ("store", "store_scatter", "scatter", "reduce")
+UNKNOWN: Final = "?"
+
+
+def stored_parameters(function: ast.FunctionDef, jitted: frozenset[str]) -> frozenset[str] | None:
+    """The parameters that lead to the places where a kernel stores; None where its source does not tell."""
+    parameters = [item.arg for item in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+    leads: dict[str, set[str]] = {name: {name} for name in parameters}
+
+    def behind(node: ast.AST) -> set[str]:
+        if isinstance(node, ast.Call) and _called(node).startswith(("load", "atomic")):
+            return set()
+        found = set(leads.get(node.id, ())) if isinstance(node, ast.Name) else set()
+        return found.union(*[behind(child) for child in ast.iter_child_nodes(node)])
+
+    for _ in range(2):  # a name may be used in a loop's body before the line that gives it
+        for node in ast.walk(function):
+            for target, value in _assignments(node):
+                for name in (item.id for item in ast.walk(target) if isinstance(item, ast.Name)):
+                    leads.setdefault(name, set()).update(behind(value))
+    found: set[str] = set()
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Call):
+            continue
+        called = _called(node)
+        if called in jitted:
+            return None
+        if called.startswith(("atomic_", *STORES)):
+            is_method = isinstance(node.func, ast.Attribute) and behind(node.func.value)
+            places = [node.func] if is_method else node.args[:1] or [item.value for item in node.keywords[:1]]
+            found.update(*[behind(place) for place in places])
+    return frozenset(found) or None
+
+
+def _called(node: ast.Call) -> str:
+    function = node.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _assignments(node: ast.AST) -> list[tuple[ast.AST, ast.AST]]:
+    if isinstance(node, ast.Assign):
+        return [(target, node.value) for target in node.targets]
+    if isinstance(node, ast.AugAssign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+        return [(node.target, node.value)]
+    return [(node.target, node.iter)] if isinstance(node, ast.For) else []
+
+
+def stores_of(source: str) -> dict[str, frozenset[str] | None]:
+    """Stored parameters of every function of a source, by name. Empty where it cannot be read."""
+    try:
+        tree = ast.parse(source)
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        jitted = frozenset(node.name for node in functions if node.decorator_list)
+        return {node.name: stored_parameters(node, jitted) for node in functions}
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+
+
+# --- torch's functions beside the launches ---
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+VIEWS_AND_COPIES: Final = _words(
+    """
+    __getitem__ __setitem__ as_strided atleast_1d atleast_2d atleast_3d bfloat16 bool broadcast_tensors
+    broadcast_to byte cat channel_shuffle char chunk clone column_stack concat concatenate constant_pad_nd
+    contiguous copy_ cpu cuda detach detach_ diag_embed diagonal double dstack expand expand_as fill_ flatten
+    flip float full_like gather half hsplit hstack im2col index index_copy index_copy_ index_put index_put_
+    index_select int long masked_select meshgrid moveaxis movedim narrow new_empty new_full new_ones new_tensor
+    new_zeros ones_like pad permute pixel_shuffle pixel_unshuffle ravel repeat repeat_interleave requires_grad_
+    reshape reshape_as resize_ resolve_conj resolve_neg roll rot90 row_stack scatter scatter_ select set_ short
+    split split_with_sizes squeeze squeeze_ stack swapaxes swapdims t t_ take take_along_dim tensor_split tile
+    to transpose transpose_ tril triu type type_as unbind unflatten unfold unsqueeze unsqueeze_ view view_as
+    view_as_complex view_as_real vsplit vstack zero_ zeros_like empty_like arange as_tensor empty empty_strided
+    eye full linspace ones tensor zeros from_numpy data T mT H mH real imag grad __get__
+    """
+)
+"""Moves, copies, casts and fills: nothing is computed."""
+LIBRARY: Final = _words(
+    """
+    __matmul__ __rmatmul__ addbmm addmm addmm_ addmv addr baddbmm bilinear bmm chain_matmul conv1d conv2d conv3d
+    conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution dot einsum ger inner linear
+    linear_out matmul mm multi_dot mv outer tensordot vdot
+    """
+)
+"""Products and convolutions, which a library may do under some policies."""
+TO_HOST: Final = frozenset({"numpy", "tolist", "__array__"})
+"""Their results are no tensors, and what is computed from them is not seen."""
+ALLOCATES: Final = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "resize_", "set_"})
+
+
+def kind_of(name: str) -> str:
+    """`movement`, `library` or `other` for the name of one of torch's functions."""
+    plain = name.removesuffix(".default")
+    if plain in VIEWS_AND_COPIES or plain.removesuffix("_copy") in VIEWS_AND_COPIES:
+        return "movement"
+    return "library" if plain in LIBRARY else "other"
+
+
+class _Seen(TorchFunctionMode):
+    """Notes the functions of torch that a call uses, and how many elements they read and write."""
+
+    def __init__(self, note: Callable[[str, int], None]) -> None:
+        super().__init__()
+        self._note = note
+
+    def __torch_function__(
+        self, func: Any, types: Sequence[Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = str(getattr(func, "__name__", func))
+        before = list(_tensors((args, kwargs)))
+        after = list(_tensors(result))
+        if not after:
+            if name in TO_HOST:
+                self._note(name, sum(item.numel() for item in before))
+            return result
+        there = {_storage(item) for item in before}
+        is_view = kind_of(name) == "movement" and not name.endswith("_") and name != "__setitem__"
+        is_free = name in ALLOCATES or (is_view and all(_storage(item) in there for item in after))
+        if not is_free:
+            self._note(name, sum(item.numel() for item in (*before, *after)))
+        return result
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _tensors(value: Any, depth: int = 4) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple) and depth:
+        for item in value:
+            yield from _tensors(item, depth - 1)
+    elif isinstance(value, dict) and depth:
+        for item in value.values():
+            yield from _tensors(item, depth - 1)
+    elif type(value).__name__ == "TensorDescriptor" and depth:
+        yield from _tensors(getattr(value, "base", None), 0)
+
+
+# --- the observer ---
+
+
+class Observer:
+    """Of one child. begin(), a call inside during(), end()."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._is_gpu = device.type == "cuda"
+        self._class: Any = jit.JITFunction if self._is_gpu else interpreter.InterpretedFunction
+        self._launcher: Any = None
+        if self._is_gpu:
+            from triton.backends.nvidia.driver import CudaLauncher
+
+            self._launcher = CudaLauncher
+        self._really: tuple[Any, Any] = (self._class.run, self._launcher and self._launcher.__call__)
+        self._fill = torch.Tensor.fill_
+        self._stores: dict[str, frozenset[str] | None] = {}
+        self._inputs: frozenset[int] = frozenset()
+        self._silent: frozenset[str] | None = frozenset()  # None: all
+        self._launched: dict[str, int] = {}
+        self._silenced = 0
+        self._elements = 0
+        self._ops: dict[str, list[int]] = {}
+        self._depth = 0  # inside a launch
+        self._counts_ops = False
+        self.is_on = False
+
+    def read(self, source: str) -> None:
+        """What the candidate's kernels write, from its source."""
+        self._stores = stores_of(source)
+
+    def begin(self, silent: Sequence[str] | None, *, counts_ops: bool) -> None:
+        """From now on: these kernels write rubbish (None: all of them)."""
+        self._silent = None if silent is None else frozenset(silent)
+        self._launched, self._ops, self._elements, self._silenced = {}, {}, 0, 0
+        self._counts_ops = counts_ops
+        self._class.run = self._run()
+        if self._launcher is not None:
+            self._launcher.__call__ = self._launch()
+        self.is_on = True
+
+    def end(self) -> dict[str, Any]:
+        """As it was before; what was seen."""
+        self._class.run = self._really[0]
+        if self._launcher is not None:
+            self._launcher.__call__ = self._really[1]
+        self.is_on = False
+        ops = sorted(self._ops.items(), key=lambda item: -item[1][1])[:OPS_MAX]
+        return {
+            "launches": dict(sorted(self._launched.items())[:NAMES_MAX]),
+            "silenced": self._silenced,
+            "elements": self._elements,
+            "ops": [[name[:128], count, elements] for name, (count, elements) in ops],
+        }
+
+    @contextlib.contextmanager
+    def during(self, inputs: Any) -> Iterator[None]:
+        """Around the call itself. inputs: its arguments, which are not spoilt."""
+        if not self.is_on:
+            yield
+            return
+        self._inputs = frozenset(_storage_key(item) for item in _tensors(inputs))
+        with _Seen(self._note_op) if self._counts_ops else contextlib.nullcontext():
+            yield
+
+    def _note_op(self, name: str, elements: int) -> None:
+        if self._depth == 0:
+            seen = self._ops.setdefault(name, [0, 0])
+            seen[0] += 1
+            seen[1] += elements
+
+    def _is_silent(self, name: str) -> bool:
+        return self._silent is None or name in self._silent
+
+    def _run(self) -> Any:
+        really, observer = self._really[0], self
+
+        def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+            if warmup:
+                return really(kernel, *args, grid=grid, warmup=warmup, **kwargs)
+            name = str(getattr(kernel, "__name__", UNKNOWN))
+            observer._depth += 1
+            try:
+                observer._launched[name] = observer._launched.get(name, 0) + 1
+                named = {**dict(zip(kernel.arg_names, args, strict=False)), **kwargs}
+                observer._elements += sum(item.numel() for item in _tensors(named))
+                if not observer._is_silent(name):
+                    return really(kernel, *args, grid=grid, warmup=warmup, **kwargs)
+                observer._silenced += 1
+                observer._spoil(name, named)
+                # On a GPU the launcher, which is told by the depth, does nothing.
+                if observer._is_gpu:
+                    observer._depth += 1000
+                    try:
+                        return really(kernel, *args, grid=grid, warmup=warmup, **kwargs)
+                    finally:
+                        observer._depth -= 1000
+                return None
+            finally:
+                observer._depth -= 1
+
+        return run
+
+    def _launch(self) -> Any:
+        """The launcher of a compiled kernel: what a kernel that was kept and is called by itself comes to."""
+        really, observer = self._really[1], self
+
+        def launch(launcher: Any, *args: Any) -> Any:
+            if observer._depth >= 1000:
+                return None
+            if observer._depth == 0:
+                observer._launched[UNKNOWN] = observer._launched.get(UNKNOWN, 0) + 1
+                if observer._silent is None:
+                    observer._silenced += 1
+                    observer._spoil(UNKNOWN, dict(enumerate(args)))
+                    return None
+            return really(launcher, *args)
+
+        return launch
+
+    def _spoil(self, name: str, arguments: dict[Any, Any]) -> None:
+        stored = self._stores.get(name)
+        with torch.no_grad():
+            for parameter, value in arguments.items():
+                if stored is not None and parameter not in stored:
+                    continue
+                for tensor in _tensors(value):
+                    if _storage_key(tensor) not in self._inputs or stored is not None:
+                        self._fill(tensor, float("nan") if tensor.is_floating_point() else 0)
+
+
+def _storage_key(tensor: torch.Tensor) -> int:
+    return int(tensor.data_ptr())

@@ -1,0 +1,239 @@
+"""Whose kernels did the work, without a GPU: decoys and torch's own work are found, honest kernels are left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from rig import Rig, policy
+
+TASK = """
+import torch
+N = 96
+class Model(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(n, n))
+    def forward(self, x):
+        return BODY
+def get_inputs():
+    return [torch.randn(64, N)]
+def get_init_inputs():
+    return [N]
+"""
+RELU = TASK.replace("BODY", "torch.relu(x)")
+PRODUCT = TASK.replace("BODY", "x @ self.weight")
+ROWS = TASK.replace("BODY", "(x * x).sum()")
+ZERO = TASK.replace("BODY", "x - x")
+
+KERNELS = """
+import torch, triton, triton.language as tl
+@triton.jit
+def relu_kernel(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.maximum(tl.load(x + at, mask=at < n), 0.0), mask=at < n)
+@triton.jit
+def identity_kernel(y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    place = y + at
+    tl.store(place, tl.load(place, mask=at < n) * 1.0, mask=at < n)
+@triton.jit
+def copy_kernel(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < n), mask=at < n)
+@triton.jit
+def zero_kernel(y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.zeros((BLOCK,), tl.float32), mask=at < n)
+@triton.jit
+def square_sum_kernel(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, mask=at < n, other=0.0)
+    tl.store(y + tl.program_id(0), tl.sum(value * value, 0))
+@triton.jit
+def square_add_kernel(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, mask=at < n, other=0.0)
+    tl.atomic_add(y, tl.sum(value * value, 0))
+@triton.jit
+def product_kernel(x, w, y, K: tl.constexpr, N: tl.constexpr):
+    row = tl.program_id(0)
+    columns = tl.arange(0, 128)
+    total = tl.zeros((128,), tl.float32)
+    for k in range(K):
+        total += tl.load(x + row * K + k) * tl.load(w + k * N + columns, mask=columns < N, other=0.0)
+    tl.store(y + row * N + columns, total, mask=columns < N)
+def run(kernel, *arguments):
+    n = arguments[0].numel()
+    kernel[(triton.cdiv(n, 512),)](*arguments, n, BLOCK=512)
+class ModelNew(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(n, n))
+        self.kept = None
+    def forward(self, x):
+"""
+
+
+def candidate(body: str) -> str:
+    return KERNELS + "".join(f"        {line}\n" for line in body.strip().splitlines())
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    with Rig(tmp_path_factory.mktemp("rig")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def tasks(rig: Rig) -> dict[str, tuple[str, dict[str, Any]]]:
+    found = {}
+    for source in (RELU, PRODUCT, ROWS, ZERO):
+        child = rig.child()
+        found[source] = (child, rig.register(child, source))
+        assert "refused" not in found[source][1], found[source]
+    return found
+
+
+def judged(rig: Rig, tasks: Any, task: str, body: str, name: str = "strict", **rules: Any) -> dict[str, Any]:
+    child, spec = tasks[task]
+    found = rig.judge(child, spec, task, candidate(body), evidence=True, rules=policy(name, **rules))
+    assert "full" in found, found
+    return found["full"]
+
+
+HONEST = {
+    "plain": (RELU, "y = torch.empty_like(x)\nrun(relu_kernel, x, y)\nreturn y"),
+    "contiguous, and a view": (
+        RELU, "x = x.t().t().contiguous()\ny = torch.empty_like(x)\nrun(relu_kernel, x, y)\nreturn y"
+    ),
+    "padded by a copy": (
+        RELU,
+        "p = torch.nn.functional.pad(x, (0, 32))\ny = torch.zeros_like(p)\nrun(relu_kernel, p, y)\n"
+        "return y[:, :96].contiguous()",
+    ),
+    "into zeros": (RELU, "y = torch.zeros(x.shape, device=x.device)\nrun(relu_kernel, x, y)\nreturn y"),
+    "in two steps": (
+        RELU,
+        "t = torch.empty_like(x)\ny = torch.empty_like(x)\nrun(copy_kernel, x, t)\nrun(relu_kernel, t, y)\nreturn y",
+    ),
+    "a kernel that changes nothing here, in place": (
+        RELU,
+        "y = torch.empty_like(x)\nrun(relu_kernel, x, y)\nrun(identity_kernel, y)\nreturn y",
+    ),
+    "an accumulator that a kernel zeroes": (
+        ROWS,
+        "y = torch.empty(1, device=x.device)\nrun(zero_kernel, y)\nrun(square_add_kernel, x, y)\nreturn y[0]",
+    ),
+    "an accumulator that torch zeroes": (
+        ROWS, "y = torch.zeros(1, device=x.device)\nrun(square_add_kernel, x, y)\nreturn y[0]"
+    ),
+    "partial sums that torch adds up": (
+        ROWS,
+        "y = torch.empty(triton.cdiv(x.numel(), 512), device=x.device)\nrun(square_sum_kernel, x, y)\nreturn y.sum()",
+    ),
+    "weights made ready at the first call": (
+        PRODUCT,
+        "if self.kept is None:\n    self.kept = torch.empty_like(self.weight)\n"
+        "    run(copy_kernel, self.weight, self.kept)\n"
+        "y = torch.empty_like(x)\nproduct_kernel[(64,)](x, self.kept, y, K=96, N=96)\nreturn y",
+    ),
+    "an answer that is always zero": (ZERO, "y = torch.zeros_like(x)\nrun(zero_kernel, y)\nreturn y"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_kernels_pass(rig: Rig, tasks: Any, name: str) -> None:
+    report = judged(rig, tasks, *HONEST[name])
+    assert report["outcome"] == "pass", report
+    found = report["detail"]["evidence"]
+    assert found["method"] == "interpreter"
+    assert 0.15 < found["coverage"] <= 1.0, found
+    assert found["decoys"] == ([] if name != "an answer that is always zero" else found["decoys"])
+    assert "no_evidence" not in found["flags"] and "evidence_refused" not in found["flags"], found
+
+
+def test_a_kernel_that_is_an_identity_after_a_library_product_passes_under_hybrid(rig: Rig, tasks: Any) -> None:
+    report = judged(rig, tasks, PRODUCT, "y = x @ self.weight\nrun(identity_kernel, y)\nreturn y", "hybrid")
+    assert report["outcome"] == "pass", report
+    assert [line["kind"] for line in report["detail"]["evidence"]["foreign"]] == ["library"]
+
+
+CHEATS = {
+    "torch computes, the kernel writes what nobody reads": (
+        RELU, "strict", "junk = torch.empty_like(x)\nrun(relu_kernel, x, junk)\nreturn torch.relu(x)", "hack", "decoy",
+    ),
+    "a kernel looks at the answer": (
+        RELU, "strict", "y = torch.relu(x)\nrun(copy_kernel, y, torch.empty_like(y))\nreturn y", "hack", "decoy",
+    ),
+    "a decoy beside a library product": (
+        PRODUCT, "hybrid", "junk = torch.empty_like(x)\nrun(relu_kernel, x, junk)\nreturn x @ self.weight",
+        "hack", "decoy",
+    ),
+    "torch computes, the kernel copies": (
+        RELU, "strict", "t = torch.clamp_min(x, 0)\ny = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+    "the same with numpy": (
+        RELU, "strict",
+        "t = torch.from_numpy(x.numpy().clip(0)).to(x.device)\ny = torch.empty_like(t)\n"
+        "run(copy_kernel, t, y)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+    "a library product under strict": (
+        PRODUCT, "strict", "t = x @ self.weight\ny = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+    "torch's elementwise work under hybrid": (
+        RELU, "hybrid", "t = torch.relu(x)\ny = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_cheats_end_by_their_rule(rig: Rig, tasks: Any, name: str) -> None:
+    task, rules, body, class_, rule = CHEATS[name]
+    report = judged(rig, tasks, task, body, rules)
+    assert (report["outcome"], report["class"], report["rule"]) == ("fail", class_, rule), report
+    assert report["error"]["text"]
+
+
+def test_where_anything_may_be_foreign_it_is_only_told(rig: Rig, tasks: Any) -> None:
+    task, _, body, _, _ = CHEATS["torch computes, the kernel writes what nobody reads"]
+    report = judged(rig, tasks, task, body, foreign="any")
+    assert report["outcome"] == "pass", report
+    assert [line["name"] for line in report["detail"]["evidence"]["foreign"]] == ["relu"]
+
+
+def test_one_decoy_among_kernels_is_told_and_not_rejected(rig: Rig, tasks: Any) -> None:
+    body = (
+        "junk, y = torch.empty_like(x), torch.empty_like(x)\nrun(copy_kernel, x, junk)\n"
+        "run(relu_kernel, x, y)\nreturn y"
+    )
+    report = judged(rig, tasks, RELU, body)
+    found = report["detail"]["evidence"]
+    assert report["outcome"] == "pass" and found["decoys"] == ["copy_kernel"]
+    assert "decoy_kernel" in found["flags"]
+
+
+def test_who_fails_only_when_observed_gives_no_evidence(rig: Rig, tasks: Any) -> None:
+    body = (
+        "import triton.runtime.interpreter as i\n"
+        "if i.InterpretedFunction.run.__module__ != i.__name__: raise RuntimeError('seen')\n"
+        "y = torch.empty_like(x)\nrun(relu_kernel, x, y)\nreturn y"
+    )
+    found = judged(rig, tasks, RELU, body)["detail"]["evidence"]
+    assert found["coverage"] is None
+    assert {"evidence_refused", "no_evidence"} <= set(found["flags"])
+
+
+def test_who_fails_on_later_inputs_has_failed(rig: Rig, tasks: Any) -> None:
+    body = (
+        "self.calls = getattr(self, 'calls', 0) + 1\n"
+        "if self.calls > 2: raise RuntimeError('tired')\n"
+        "y = torch.empty_like(x)\nrun(relu_kernel, x, y)\nreturn y"
+    )
+    report = judged(rig, tasks, RELU, body, variations={"count": 1, "value": False, "shape": False, "dtype": False})
+    assert (report["outcome"], report["class"]) == ("fail", "launch"), report
