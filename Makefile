@@ -56,7 +56,7 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 .SECONDARY:
 .SECONDEXPANSION:
 .PHONY: all harness corpus tests setup setup-test demo test test-unit test-e2e check lint lint-c format tidy lint-python \
-	sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench bench timing-report \
+	sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report \
 	clean distclean dist libraries FORCE
 
 all: libraries $(programs) harness corpus
@@ -277,6 +277,9 @@ timing-report: harness
 kernelbench: all
 	@test -n '$(DIR)' || { echo 'usage: make kernelbench DIR=checkout-of-KernelBench' >&2; exit 2; }
 	$(with_env) '$(py)' tests/bench/kernelbench.py '$(DIR)' $(ARGS)
+
+selftest-compare: all
+	$(with_env) '$(py)' tests/bench/selftest_compare.py $(ARGS)
 
 bundle: all
 	server/deploy/bundle '$(BUILD)' '$(BUILD)/bundle'

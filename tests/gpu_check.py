@@ -1,6 +1,6 @@
 """make gpu-check: everything that needs a GPU, on a machine where nothing can be built or installed.
 
-Starts the bundle's daemon, has it judge the whole corpus (what only a GPU can decide included), runs the
+Starts the bundle's daemon, has `verifier selftest` run against it (what only a GPU can decide included), runs the
 benches, and prints a short table last. Logs go to $OUT, or build/gpu-check/. Every part has a time limit;
 together they stay under --limit-s.
 """
@@ -17,21 +17,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from corpus import Candidate, Task, load_candidates, load_tasks
-from daemon import Daemon, DaemonError, running_daemon
+from daemon import Daemon, running_daemon
 
 ROOT = Path(__file__).resolve().parents[1]
-SIDE_BY_SIDE = 8
 SKIPPED = 77
-VERDICT_LIMIT_S = 120.0
+SELFTEST_LIMIT_S = 420.0
 READY_LIMIT_S = 90.0
 
 
@@ -87,81 +83,72 @@ def reachable_bundle(bundle: Path) -> Iterator[Path]:
         yield Path(shutil.copytree(bundle, Path(name) / "bundle"))
 
 
-def check_candidate(daemon: Daemon, candidate: Candidate, task_id: str) -> dict[str, Any]:
-    """The verdict, with what was wrong about it under `surprise`."""
-    limit_s = VERDICT_LIMIT_S
-    try:
-        verdict = daemon.judge(candidate.body(task_id), limit_s)
-    except DaemonError as error:
-        return {"surprise": str(error)}
-    surprise = ""
-    if verdict.get("class") not in candidate.classes:
-        surprise = f"class {verdict.get('class')}, expected {'|'.join(sorted(candidate.classes))}"
-    elif candidate.stages and verdict.get("stage") not in candidate.stages:
-        surprise = f"stage {verdict.get('stage')}, expected {'|'.join(sorted(candidate.stages))}"
-    return {**verdict, "surprise": surprise}
-
-
-def register_all(daemon: Daemon, tasks: dict[str, Task]) -> tuple[dict[str, str], list[str]]:
-    """Ids by name, and what was refused."""
-    ids: dict[str, str] = {}
-    refused: list[str] = []
-    for task in tasks.values():
+def selftest(setting: Setting, daemon: Daemon, name: str, *flags: str) -> tuple[int, str]:
+    """`verifier selftest` against this daemon: its status, or -1 where no time was left for it, and what it printed."""
+    command = [str(setting.bundle / "bin/verifier"), "selftest", "--url", daemon.url, *flags]
+    log = setting.logs / f"{name}.txt"
+    limit_s = min(SELFTEST_LIMIT_S, setting.left_s())
+    with log.open("wb") as out:
         try:
-            ids[task.name] = str(daemon.post("/v1/tasks", task.registration(), 120.0)["id"])
-        except DaemonError as error:
-            refused.append(f"task {task.name}: {error}")
-    return ids, refused
+            status = subprocess.run(command, stdout=out, timeout=limit_s, check=False).returncode
+        except subprocess.TimeoutExpired:
+            status = -1
+    return status, log.read_text(errors="replace")
 
 
-def speed_of(verdict: dict[str, Any]) -> str:
-    timing = verdict.get("timing") or {}
-    if timing.get("outcome") != "measured":
-        return str(timing.get("outcome") or "-")
-    return f"{float((verdict.get('components') or {}).get('speedup') or 0):.2f}x"
+def speed_of(line: dict[str, Any]) -> str:
+    if line.get("timing") != "measured":
+        return str(line.get("timing") or "-")
+    return f"{float(line.get('speedup') or 0):.2f}x"
 
 
-def corpus_line(candidate: Candidate, verdict: dict[str, Any]) -> str:
-    run_ms = sum(float(s.get("run_ms") or 0) for s in verdict.get("stages") or [])
-    reward = verdict.get("reward")
+def corpus_line(line: dict[str, Any]) -> str:
+    """One verdict, and what is wrong about it."""
+    kind = next(key for key in ("row", "baseline", "probe", "other_policy") if key in line)
+    reward = line.get("reward")
     shown = "-" if reward is None else f"{reward:.3f}"
-    line = f"{candidate.label:<44} {verdict.get('class')!s:<15} {verdict.get('stage')!s:<8} {shown:>7}"
-    line += f" {speed_of(verdict):>12} {run_ms:>8.0f}"
-    return f"{line}   <-- {verdict['surprise']}" if verdict["surprise"] else line
+    text = f"{line[kind]:<44} {kind:<9} {line.get('class')!s:<15} {line.get('failed_at') or '-':<8} {shown:>7}"
+    text += f" {speed_of(line):>12}"
+    return text if line["right"] else f"{text}   <-- {line['why']}"
+
+
+def keep_surprises(setting: Setting, daemon: Daemon, lines: list[dict[str, Any]]) -> None:
+    """The whole verdict of what was not as it must be, and the first words of its feedback."""
+    kept = []
+    for line in lines:
+        if line.get("right") is not False or not line.get("id"):
+            continue
+        verdict = daemon.get(f"/v1/submissions/{line['id']}")
+        kept.append({**line, "verdict": verdict})
+        print(f"  ! {corpus_line(line)}\n    {str((verdict.get('feedback') or {}).get('text'))[:300]}", flush=True)
+    (setting.logs / "surprises.json").write_text(json.dumps(kept))
 
 
 def corpus_part(setting: Setting) -> Part:
-    """Every task and every candidate, those that need a GPU included."""
+    """verifier selftest, quick and whole: every task and every candidate, those that need a GPU included."""
     started = time.monotonic()
-    candidates = load_candidates()
-    log = setting.logs / "daemon.log"
-    with running_daemon(setting.bundle / "bin", setting.python, log=log) as daemon:
+    with running_daemon(setting.bundle / "bin", setting.python, log=setting.logs / "daemon.log") as daemon:
         daemon.wait_until_ready(READY_LIMIT_S)
         ready_s = time.monotonic() - started
         status = daemon.get("/v1/status")
         (setting.logs / "status.json").write_text(json.dumps(status, indent=1))
-        has_gpu = bool(status.get("gpus"))
-        if setting.wants_gpu and not has_gpu:
+        if setting.wants_gpu and not status.get("gpus"):
             return Part("corpus", "skip", ready_s, "the daemon sees no GPU here")
         print(f"daemon ready after {ready_s:.1f} s: {json.dumps(status['gpus'])[:300]}", flush=True)
-        ids, surprises = register_all(daemon, {n: t for n, t in load_tasks().items() if has_gpu or not t.needs_gpu})
-        judged = [c for c in candidates if c.task in ids and (has_gpu or not c.needs_gpu)]
-        with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-            verdicts = list(pool.map(lambda c: check_candidate(daemon, c, ids[c.task]), judged))
-    lines = [corpus_line(c, v) for c, v in zip(judged, verdicts, strict=True)]
-    header = f"{'candidate':<44} {'class':<15} {'stage':<8} {'reward':>7} {'speed':>12} {'ms':>8}"
-    (setting.logs / "corpus.txt").write_text("\n".join([header, *lines, *surprises]) + "\n")
-    (setting.logs / "verdicts.json").write_text(
-        json.dumps([{"candidate": c.label, **v} for c, v in zip(judged, verdicts, strict=True)])
-    )
-    print("\n".join([header, *lines]), flush=True)
-    surprises += [f"{c.label}: {v['surprise']}" for c, v in zip(judged, verdicts, strict=True) if v["surprise"]]
-    for text in surprises:
-        print(f"  ! {text}", flush=True)
-    counts = Counter(str(v.get("class")) for v in verdicts)
-    note = f"{len(judged)} candidates, {len(surprises)} surprises; "
-    note += ", ".join(f"{name} {n}" for name, n in counts.most_common())
-    return Part("corpus", "fail" if surprises else "pass", time.monotonic() - started, note)
+        quick, said = selftest(setting, daemon, "quick", "--quick")
+        print(said, flush=True)
+        whole, said = selftest(setting, daemon, "selftest", "--json")
+        lines = [json.loads(line) for line in said.splitlines() if line.endswith("}")]
+        rows = [line for line in lines if "right" in line]
+        print("\n".join(corpus_line(line) for line in rows), flush=True)
+        keep_surprises(setting, daemon, rows)
+    (setting.logs / "corpus.txt").write_text("\n".join(corpus_line(line) for line in rows) + "\n")
+    last = lines[-1] if lines else {}
+    is_right = quick == 0 and whole == 0
+    figures = ("ran", "killed", "kill_rate", "false_rejects", "probes", "contaminated", "times_compared", "surprises")
+    note = f"quick {quick}, whole {whole}; "
+    note += ", ".join(f"{name} {last.get(name)}" for name in figures)
+    return Part("corpus", "pass" if is_right else "fail", time.monotonic() - started, note)
 
 
 def script_part(name: str, command: list[str], limit_s: float, setting: Setting) -> Part:

@@ -1,0 +1,144 @@
+"""make selftest-compare: the corpus judged by the daemon and by the usual evaluation, in one run, side by side.
+
+Three columns: this daemon; this daemon under the policy `kernelbench`, which is KernelBench's rule in our processes;
+and KernelBench's way inside one process (tests/bench/in_process.py). Prints a table by kind and the cheats that each
+accepts, and writes every row to --out. The status is that of `verifier selftest`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+import corpus  # noqa: E402
+from daemon import running_daemon  # noqa: E402
+
+READY_LIMIT_S = 300.0
+Json = dict[str, Any]
+
+
+@dataclass
+class Row:
+    """One candidate; None: not judged that way."""
+
+    label: str
+    kind: str
+    ours: str | None = None
+    is_right: bool = False
+    kernelbench: str | None = None
+    in_process: bool | None = None
+    speedup: float | None = None
+    """What the process said."""
+
+    @property
+    def is_compared(self) -> bool:
+        return self.ours is not None and self.in_process is not None
+
+
+def read_lines(path: Path) -> list[Json]:
+    return [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
+
+
+def merge(selftest: Iterable[Json], in_process: Iterable[Json]) -> dict[str, Row]:
+    """By label, from the lines of both programs."""
+    rows: dict[str, Row] = {}
+    for line in selftest:
+        label = line.get("row") or line.get("other_policy")
+        if label is None:
+            continue
+        row = rows.setdefault(label, Row(label, line["kind"]))
+        if "row" in line:
+            row.ours, row.is_right = line["class"], bool(line["right"])
+        else:
+            row.kernelbench = line["class"]
+    for line in in_process:
+        row = rows.setdefault(line["row"], Row(line["row"], line["kind"]))
+        row.in_process, row.speedup = bool(line["accepted"]), line["speedup"]
+    return rows
+
+
+def table(rows: Iterable[Row], machine: str) -> str:
+    """Of the rows that were judged all ways."""
+    compared = [row for row in rows if row.is_compared]
+    lines = [
+        f"Machine: {machine}",
+        "",
+        "| kind | rows | accepted here | under `kernelbench` here | in one process | ... with a speed-up |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    tests: tuple[Callable[[Row], bool], ...] = (
+        lambda row: row.ours == "ok",
+        lambda row: row.kernelbench == "ok",
+        lambda row: bool(row.in_process),
+        lambda row: bool(row.in_process) and (row.speedup or 0) > 1,
+    )
+    for kind in corpus.KINDS:
+        of = [row for row in compared if row.kind == kind]
+        counts = " | ".join(str(sum(test(row) for row in of)) for test in tests)
+        lines.append(f"| {kind} | {len(of)} | {counts} |")
+    for name, test in zip(("here", "under `kernelbench` here", "in one process"), tests, strict=False):
+        cheats = [row.label for row in compared if row.kind == "cheat" and test(row)]
+        lines += ["", f"Cheats accepted {name}: {', '.join(cheats) or 'none'}"]
+    return "\n".join(lines)
+
+
+def machine_of(status: Json) -> str:
+    gpus = ", ".join(str(gpu.get("name")) for gpu in status.get("gpus") or []) or "no GPU (interpreter)"
+    env = status.get("env") or {}
+    return f"{gpus}; torch {env.get('torch')}, triton {env.get('triton')}; {os.cpu_count()} cores"
+
+
+def parse_arguments() -> argparse.Namespace:
+    build = Path(os.environ.get("VERIFIERD_BUILD", str(ROOT / "build")))
+    parser = argparse.ArgumentParser(description="The corpus, judged by the daemon and in one process.")
+    parser.add_argument("--build", type=Path, default=build, help="where bin/ and lib/verifierd are; a bundle does")
+    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT") or ROOT / "build/selftest"))
+    parser.add_argument("--only", default="*", help="candidates whose TASK/NAME match")
+    parser.add_argument("--limit-s", type=float, default=3600.0, help="all of it")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = parse_arguments()
+    deadline = time.monotonic() + options.limit_s
+    options.out.mkdir(parents=True, exist_ok=True)
+    python = os.environ.get("PYTHON", sys.executable)
+    selftest, other = options.out / "selftest.jsonl", options.out / "in_process.jsonl"
+    with running_daemon(options.build / "bin", python, log=options.out / "daemon.log") as daemon:
+        daemon.wait_until_ready(READY_LIMIT_S)
+        status = daemon.get("/v1/status")
+        command = [str(options.build / "bin/verifier"), "selftest", "--json", "--policy", "kernelbench"]
+        if options.only != "*":
+            command += ["--only", options.only]
+        with selftest.open("wb") as file:
+            left_s = deadline - time.monotonic()
+            done = subprocess.run([*command, "--url", daemon.url], stdout=file, timeout=left_s, check=False)
+    if done.returncode > 1:
+        return done.returncode
+    # The daemon is gone: nothing else runs while the process times itself.
+    device = "cuda:0" if status.get("gpus") else "cpu"
+    command = [python, str(ROOT / "tests/bench/in_process.py"), "--out", str(other), "--device", device]
+    command += ["--harness", str(options.build / "lib/verifierd/harness"), "--only", options.only]
+    left_s = max(1.0, deadline - time.monotonic() - 30)
+    subprocess.run([*command, "--limit-s", f"{left_s:.0f}"], stdout=subprocess.DEVNULL, check=True)
+    rows = merge(read_lines(selftest), read_lines(other))
+    text = table(rows.values(), machine_of(status))
+    (options.out / "compare.md").write_text(text + "\n")
+    print(text)
+    print(selftest.read_text().splitlines()[-1])
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
