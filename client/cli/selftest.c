@@ -28,7 +28,9 @@
 #define VERDICT_LIMIT_S 600.0
 #define LOOK_S 0.25
 #define BASELINES_GPU 2 /* so that the interval holds what lies between two children, too */
-#define PROBE_EVERY 3   /* hostile rows of one task, at most, until its honest kernel is judged again */
+/* Hostile rows of one task, at most, until its honest kernel is judged again: a timing takes the GPU for itself. */
+#define PROBE_EVERY 1
+#define PROBE_EVERY_GPU 2
 
 enum job_kind { JOB_ROW, JOB_OTHER, JOB_BASELINE, JOB_PROBE };
 
@@ -280,7 +282,7 @@ follow_hostile(struct selftest *s, size_t task)
 
     t->hostile_left--;
     t->since_probe++;
-    if (t->since_probe < PROBE_EVERY && t->hostile_left > 0)
+    if (t->since_probe < (s->bench.has_gpu ? PROBE_EVERY_GPU : PROBE_EVERY) && t->hostile_left > 0)
         return CLI_OK;
     int followed = t->since_probe;
     t->since_probe = 0;

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+
 import corpus
 import pytest
 import service
 
 CANDIDATES = corpus.load_candidates()
-HOSTILE = frozenset({"timeout", "oom", "crash", "launch", "hack", "mutated_input"})
-"""Classes that could harm what comes after: an honest probe follows each."""
+VERIFIER = service.BINARY.with_name("verifier")
 FLOOR = {"extract": 0.0, "ast": 0.0, "compile": 0.0, "tiny": 0.3, "full": 0.5, "timing": 0.7}
 NEXT = {"extract": 0.0, "ast": 0.0, "compile": 0.3, "tiny": 0.5, "full": 0.7, "timing": 0.7}
-LIMIT_S = 600.0
-
-
-def _probe(task: str, number: int) -> str:
-    """An honest candidate whose bytes nobody has sent before."""
-    honest = corpus.load_candidate(corpus.HERE / "candidates" / task / "honest.py")
-    return f"{honest.text}\n# probe {number}\n"
+LIMIT_S = 1200.0
 
 
 @pytest.fixture(scope="session")
-def submitted(client: service.Client, task_ids: dict[str, str], gpu: bool) -> dict[str, tuple[str, str | None]]:
-    """Everything at once, so that stages overlap as they do in use: label -> (its id, its probe's id)."""
-    found: dict[str, tuple[str, str | None]] = {}
-    for number, candidate in enumerate(CANDIDATES):
-        if candidate.needs_gpu and not gpu:
-            continue
-        own = client.submit(candidate.body(task_ids[candidate.task]))
-        probe = None
-        if candidate.classes & HOSTILE:
-            probe = client.submit({"task": task_ids["copy"], "candidate": _probe("copy", number)})
-        found[candidate.label] = own, probe
-    return found
+def selftest(daemon: service.Daemon) -> tuple[int, dict[str, service.Json], service.Json]:
+    """The status of `verifier selftest`, its line for each row by label, and its last line."""
+    command = [str(VERIFIER), "selftest", "--json", "--corpus", str(corpus.HERE), "--url", daemon.client.url]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, check=False)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert lines, f"verifier selftest ended with status {done.returncode} and said nothing"
+    return done.returncode, {line["row"]: line for line in lines if "row" in line}, lines[-1]
 
 
 def _marks(candidate: corpus.Candidate) -> list[pytest.MarkDecorator]:
@@ -43,22 +34,29 @@ def _marks(candidate: corpus.Candidate) -> list[pytest.MarkDecorator]:
 def test_verdict(
     candidate: corpus.Candidate,
     client: service.Client,
-    submitted: dict[str, tuple[str, str | None]],
+    selftest: tuple[int, dict[str, service.Json], service.Json],
     gpu: bool,
 ) -> None:
     if candidate.needs_gpu and not gpu:
         pytest.skip("gpu: this daemon judges without a GPU")
-    own, probe = submitted[candidate.label]
-    verdict = client.wait(own, LIMIT_S)
+    line = selftest[1][candidate.label]
+    assert line["id"] is not None, line["why"]
+    verdict = client.wait(line["id"])
     summary = {key: verdict[key] for key in ("class", "failed_at", "stage", "reward", "feedback", "stages")}
     assert verdict["class"] in candidate.classes, summary
+    assert line["right"] is True, line["why"]
     if candidate.is_honest:
         _check_passed(verdict, gpu)
     else:
         _check_failed(candidate, verdict)
-    if probe is not None:
-        after = client.wait(probe, LIMIT_S)
-        assert after["class"] == "ok", (f"the submission after {candidate.label} suffered", after["feedback"])
+
+
+def test_nothing_is_left_for_the_next_one(selftest: tuple[int, dict[str, service.Json], service.Json]) -> None:
+    """The honest kernels that were judged after the cheats."""
+    status, _, last = selftest
+    assert last["probes"] > 0
+    assert last["contaminated"] == 0
+    assert (status, last["ok"]) == (0, True), last
 
 
 def _check_passed(verdict: service.Json, gpu: bool) -> None:
