@@ -177,6 +177,8 @@ take_spec(struct registration *r, const struct buffer *text)
     const char *as_sent = text->data ? text->data : "";
     AUTO_JSON json_t *spec = json_loadb(as_sent, text->size, JSON_ALLOW_NUL, NULL);
     const char *entry = json_string_value(json_object_get(spec, "entry_point"));
+    json_t *flag;
+    size_t i;
 
     if (!json_is_object(spec))
         return ERR_PROTOCOL;
@@ -185,6 +187,11 @@ take_spec(struct registration *r, const struct buffer *text)
     if (!r->row.name)
         r->row.name = strdup(r->row.entry_point ? r->row.entry_point : "");
     r->row.spec = strdup(as_sent);
+    json_array_foreach(json_object_get(spec, "flags"), i, flag)
+    {
+        if (json_is_string(flag))
+            log_warn(r->row.id, "task %s: %s", r->row.name ? r->row.name : "", json_string_value(flag));
+    }
     return r->row.spec && r->row.entry_point && r->row.name ? 0 : ERR_NOMEM;
 }
 

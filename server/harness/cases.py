@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import flops
+import tolerance
 import torch
 import values
+import variations
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
@@ -29,6 +31,8 @@ TINY: Final = 4
 CHUNK: Final = 1 << 28
 TINY_STEPS: Final = (4, 8, 16, 32, 64)
 SHAPE_FACTORS: Final = (0.75, 1.25, 2.0)
+EXAMINED_ELEMENTS: Final = 1 << 20
+"""Without a GPU, what is called several times to learn what its answers depend on."""
 REAL_ELEMENTS_MAX: Final = 1 << 22
 """Without a GPU, cases with more elements than this are checked on fake tensors only."""
 
@@ -273,6 +277,69 @@ def to_device(value: Any, device: torch.device) -> Any:
     return value
 
 
+class Examiner:
+    """Calls one reference again and again: what its answers depend on."""
+
+    def __init__(self, module: types.ModuleType, entry: str, device: torch.device) -> None:
+        self._module = module
+        self._device = device
+        torch.manual_seed(0)
+        with device, torch.no_grad():
+            args, kwargs = init_arguments(module)
+            model = getattr(module, entry)(*args, **kwargs)
+            self._model = model.to(device) if isinstance(model, torch.nn.Module) else model
+        self._first = self._answer()
+
+    def _answer(self, *, inputs: int = 0, call: int = 0, transform: str | None = None) -> list[Any]:
+        """Samples of the outputs, on the host. inputs, call: seeds."""
+        with self._device, torch.no_grad():
+            torch.manual_seed(inputs)
+            found = to_device(list(self._module.get_inputs()), self._device)
+            if transform is not None:
+                tensors = [leaf for _, leaf in values.leaves(found) if isinstance(leaf, torch.Tensor)]
+                variations.apply(transform, tensors, inputs)
+            torch.manual_seed(call)
+            outputs = values.leaves(self._model(*found))
+            return [
+                (leaf.dtype, tolerance.sample(leaf).cpu()) if isinstance(leaf, torch.Tensor) else (None, leaf)
+                for _, leaf in outputs
+            ]
+
+    def _is_first(self, answer: list[Any]) -> bool:
+        if len(answer) != len(self._first):
+            return False
+        for (dtype, mine), (_, first) in zip(answer, self._first, strict=True):
+            if not isinstance(mine, torch.Tensor) or not isinstance(first, torch.Tensor):
+                if mine is not first and mine != first:
+                    return False
+            elif tolerance.differs(mine, first, dtype, tf32=self._device.type == "cuda"):
+                return False
+        return True
+
+    def flags(self, *, is_own: bool) -> list[str]:
+        """What a task's author should know. TaskRefused where there is no right answer.
+
+        is_own: at the task's own size; at another nothing is said of how much the answer depends on the inputs.
+        """
+        if not self._is_first(self._answer()):
+            raise TaskRefused(
+                "forward() answers differently when it is called again on the same inputs with torch's generators "
+                "seeded alike: it keeps a state, or draws numbers elsewhere than from torch"
+            )
+        found = [] if self._is_first(self._answer(call=1)) else ["random_reference"]
+        if is_own and self._is_first(self._answer(inputs=1)):
+            transformed = (self._transformed(name) for name in ("signs", "large", "offset", "spikes"))
+            found.append("output_insensitive" if any(transformed) else "output_constant")
+        return found
+
+    def _transformed(self, name: str) -> bool:
+        """The answer is another one on transformed inputs; some that a reference refuses say nothing."""
+        try:
+            return not self._is_first(self._answer(transform=name))
+        except Exception:
+            return False
+
+
 class Describer:
     """Finds the cases of one reference on one device."""
 
@@ -339,6 +406,15 @@ class Describer:
                     break
         return found
 
+    def flags(self, own: dict[str, Any], tiny: dict[str, Any] | None) -> list[str]:
+        """Of the task's own case, or without a GPU of the tiny one where the own one is large."""
+        is_own = self._device.type == "cuda" or own["elements"] <= min(self._limit, EXAMINED_ELEMENTS)
+        if not is_own and (tiny is None or tiny["elements"] > EXAMINED_ELEMENTS):
+            return []
+        overrides: Overrides = {} if is_own or tiny is None else tiny["overrides"]
+        module = load_module(self._source, "reference", REFERENCE_FILE, overrides) if overrides else self._module
+        return Examiner(module, self.entry, self._device).flags(is_own=is_own)
+
     def declared(self, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Cases that the task declares: [{"name", "overrides"}]. TaskRefused where one names no knob."""
         known = {knob.name for knob in self.knobs}
@@ -399,6 +475,8 @@ def describe(
     by_name = {case["name"]: case for case in extra}
     tiny = by_name.get("tiny") or finder.tiny(own)
     placed()
+    flags = finder.flags(own, tiny)
+    placed()
     shapes = [case for case in extra if case["name"] != "tiny"] or (finder.scaled() if dynamic_shapes else [])
     placed()
     return {
@@ -406,5 +484,6 @@ def describe(
         "dynamic_shapes": dynamic_shapes,
         "tiny_declared": "tiny" in by_name,
         "knobs": {knob.name: knob.value for knob in finder.knobs},
+        "flags": flags,
         "cases": {"own": own, "tiny": tiny, "shapes": shapes},
     }

@@ -9,7 +9,7 @@ import torch
 import values
 from arena import Heap, align
 from peer import NotTheCandidate, Peer, PeerFailed
-from tolerance import SAMPLE, TABLE, Limit, compare, kernelbench_limit, limit_for, relative_error
+from tolerance import TABLE, Limit, differs, kernelbench_limit, limit_for, relative_error, sample
 from values import TensorNote
 from wire import Json
 
@@ -23,8 +23,6 @@ SETS: Final = 2
 LARGE_SET: Final = 2 << 30
 """A task whose inputs are larger than this (bytes) gets one set instead of SETS."""
 SPARE: Final = 256 << 20
-DIFFERING: Final = 0.01
-"""Share of an output's elements that must change with the inputs."""
 FP64_SHARE: Final = 0.8
 """The fp64 run is tried when its estimated memory is within this share of what is free."""
 
@@ -96,23 +94,20 @@ class Expected:
 
     def sampled(self) -> Expected:
         """Itself with an even sample of each output instead of the whole."""
-        return replace(self, values=[_sample(leaf) for leaf in self.values], own=[])
+        kept = [sample(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.values]
+        return replace(self, values=kept, own=[])
 
     def differs(self, other: Expected) -> bool:
         """Something else than `other` (sampled) is asked for: an answer that fits both would not be seen to be wrong.
 
-        At least one element in a hundred of one output, or of each of few all, by more than the table's base.
+        One output at least differs from its sample as tolerance.differs() says.
         """
         for mine, first, own in zip(self.values, other.values, self.own, strict=True):
             if not isinstance(mine, torch.Tensor) or not isinstance(first, torch.Tensor):
                 if type(mine) is not type(first) or mine != first:
                     return True
                 continue
-            sample = _sample(mine)
-            if sample.shape != first.shape:
-                return True
-            limit = limit_for(own.dtype, first, 0.0, tf32=self.tf32)
-            if compare(sample, first, limit).differing > DIFFERING * sample.numel():
+            if differs(sample(mine), first, own.dtype, tf32=self.tf32):
                 return True
         return False
 
@@ -284,11 +279,6 @@ class Reference:
     def give_up_fp64(self) -> None:
         """The reference does not agree with itself in fp64 even on its own inputs: it means its own dtype."""
         self._fp64_fails = True
-
-
-def _sample(leaf: Any) -> Any:
-    """At most twice SAMPLE elements, evenly; the step is odd, so that rows of 2^n are not all met at one place."""
-    return leaf.reshape(-1)[:: (leaf.numel() // SAMPLE) | 1].clone() if isinstance(leaf, torch.Tensor) else leaf
 
 
 def _is_finite(leaf: Any) -> bool:

@@ -39,7 +39,10 @@ task_document(const struct task_row *row)
 
     if (task) {
         json_object_set_new(task, "reference", text_or_null(row->reference));
-        json_object_set_new(task, "spec", json_or_null(row->spec));
+        AUTO_JSON json_t *spec = json_or_null(row->spec);
+        json_t *flags = json_object_get(spec, "flags");
+        json_object_set_new(task, "flags", flags ? json_incref(flags) : json_array());
+        json_object_set(task, "spec", spec);
         json_object_set_new(task, "metadata", json_or_null(row->metadata));
         json_object_set_new(task, "links", json_pack("{s:s+}", "self", "/v1/tasks/", row->id));
     }

@@ -106,6 +106,10 @@ def test_failing_reference_is_told_with_its_words(shared: service.Daemon) -> Non
     honest(shared.client)
 
 
+def test_flags_of_a_task_are_told(shared: service.Daemon) -> None:
+    assert shared.client.get("/v1/tasks/scripted").json()["flags"] == ["random_reference"]
+
+
 @pytest.mark.parametrize("script", ["compile=kill_zygote", "tiny=kill_referee", "open=kill_referee"])
 def test_worker_taken_down_each_time(start_scripted: service.StartDaemon, script: str) -> None:
     """A submission that takes its worker down each time ends as crash, and the worker is there for the next."""

@@ -120,6 +120,54 @@ def test_what_is_no_task_is_refused(change: tuple[str, str], why: str | None) ->
         cases.describe(source, None, CPU, dynamic_shapes=False, declared=None, element_limit=None)
 
 
+FORWARD = """
+import random, torch
+class Model(torch.nn.Module):
+    calls = 0
+    def forward(self, x):
+        BODY
+def get_inputs():
+    return [torch.rand(128, 512)]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "flags"),
+    [
+        ("return torch.softmax(x, 1)", []),
+        ("return x.mean(1)", []),
+        ("return torch.nn.functional.dropout(x, 0.5)", ["random_reference"]),
+        ("return (x > -0.5)", ["output_insensitive"]),
+        ("return x.clamp(min=2) * 0.5", ["output_insensitive"]),
+        ("return torch.relu(torch.minimum(x, x * 0) - 1)", ["output_constant"]),
+        ("x.zero_(); return x + 1", ["output_constant"]),
+    ],
+)
+def test_flags_say_what_answers_depend_on(body: str, flags: list[str]) -> None:
+    source = FORWARD.replace("BODY", body)
+    spec = cases.describe(source, None, CPU, dynamic_shapes=False, declared=None, element_limit=1 << 20)
+    assert spec["flags"] == flags
+
+
+@pytest.mark.parametrize("body", ["return x * random.random()", "self.calls += 1; return x * self.calls"])
+def test_a_reference_without_one_right_answer_is_refused(body: str) -> None:
+    with pytest.raises(cases.TaskRefused, match="answers differently when it is called again"):
+        cases.describe(
+            FORWARD.replace("BODY", body), None, CPU, dynamic_shapes=False, declared=None, element_limit=1 << 20
+        )
+
+
+def test_what_is_too_large_is_examined_at_its_tiny_case() -> None:
+    source = FORWARD.replace("128, 512", "8192, 4096")
+    for body, flags in (("return (x > -1)", []), ("return torch.nn.functional.dropout(x)", ["random_reference"])):
+        spec = cases.describe(
+            source.replace("BODY", body), None, CPU, dynamic_shapes=False, declared=None, element_limit=1 << 20
+        )
+        assert spec["flags"] == flags
+
+
 def test_every_task_of_ours_has_a_small_case() -> None:
     root = Path(__file__).resolve().parents[1] / "tasks"
     files = sorted(root.glob("*.py"))

@@ -23,6 +23,7 @@ SPEC = {
     "dynamic_shapes": False,
     "tiny_declared": False,
     "knobs": {},
+    "flags": ["random_reference"],
     "cases": {"own": {"name": "own", "elements": 1}, "tiny": None, "shapes": []},
 }
 MISMATCH = {"case": "original", "output": "0", "index": [0, 3], "expected": 1.5, "got": 1.25, "differing": 5, "of": 64}
