@@ -68,15 +68,38 @@ function labelled(name, value) {
   return [words(name), plain(value)];
 }
 
+// --- calls: with the token that was typed in, where the daemon asks for one. It is forgotten with the tab. ---
+
+const TOKEN = "verifierd.token";
+
+async function call(path, options = {}) {
+  const token = sessionStorage.getItem(TOKEN);
+  const headers = Object.assign({}, options.headers, token ? { Authorization: "Bearer " + token } : {});
+  const answer = await fetch(path, Object.assign({}, options, { headers }));
+  if (answer.status === 401) byId("sign").hidden = false;
+  else if (answer.ok) byId("sign").hidden = true;
+  return answer;
+}
+
 async function ask(path) {
-  const answer = await fetch(path, { headers: { Accept: "application/json" } });
+  const answer = await call(path, { headers: { Accept: "application/json" } });
+  if (answer.status === 401 || answer.status === 403) throw new Error((await answer.json()).detail);
   if (!answer.ok) throw new Error(path + ": " + answer.status);
   return answer.json();
 }
 
 async function askText(path) {
-  const answer = await fetch(path);
+  const answer = await call(path);
   return answer.ok ? answer.text() : "";
+}
+
+function sign() {
+  const text = byId("token").value.trim();
+  if (/[^\x21-\x7e]/.test(text)) return; // no header could carry it
+  sessionStorage.setItem(TOKEN, text);
+  byId("token").value = "";
+  shown = null;
+  tick();
 }
 
 // --- the whole daemon ---
@@ -147,9 +170,10 @@ function showFunnel(counts) {
 function showStatus(status) {
   showFigures(status);
   showFunnel(status.counts);
-  showCards("gpus", status.gpus, status.state === "starting" ? "Not known yet."
+  const untold = "Not told to a token that may only submit.";
+  showCards("gpus", status.gpus, !status.gpus ? untold : status.state === "starting" ? "Not known yet."
     : "No GPU: kernels run in the interpreter, and nothing is timed.");
-  showCards("workers", status.workers, "None yet.");
+  showCards("workers", status.workers, status.workers ? "None yet." : untold);
   byId("version").textContent = status.version || "";
 }
 
@@ -317,7 +341,7 @@ async function showOne(id) {
   if (stop) {
     stop.addEventListener("click", async () => {
       stop.disabled = true;
-      await fetch("/v1/submissions/" + id, { method: "DELETE" });
+      await call("/v1/submissions/" + id, { method: "DELETE" });
     });
     head.append(stop);
   }
@@ -376,6 +400,8 @@ async function tick() {
 }
 
 byId("state").addEventListener("change", () => { cursor = null; tick(); });
+byId("token-use").addEventListener("click", sign);
+byId("token").addEventListener("keydown", (event) => { if (event.key === "Enter") sign(); });
 byId("older").addEventListener("click", () => { cursor = next; tick(); });
 byId("newest").addEventListener("click", () => { cursor = null; tick(); });
 addEventListener("hashchange", () => { shown = null; byId("one").replaceChildren(); tick(); scrollTo(0, 0); });

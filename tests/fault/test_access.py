@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import time
@@ -361,6 +362,29 @@ def test_metrics_count_by_rule(start_scripted: service.StartDaemon) -> None:
     assert {name: float(found[name]) for name in expected} == expected
     assert 0 < float(found["verifierd_submission_seconds_sum"]) < LIMIT_S
     assert float(found['verifierd_http_requests_total{code="202"}']) == 7
+
+
+def verifier(*arguments: str, url: str, token: str | None) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if key != "VERIFIERD_TOKEN"}
+    if token is not None:
+        environment["VERIFIERD_TOKEN"] = token
+    command = [str(service.BINARY.parent / "verifier"), *arguments, f"--url={url}"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+
+
+def test_the_command_line_shows_a_token(shared: Shared) -> None:
+    url = shared.daemon.client.url
+    refused = verifier("status", url=url, token=None)
+    assert refused.returncode == 4 and "--token or VERIFIERD_TOKEN" in refused.stderr
+    assert verifier("status", url=url, token="vd_wrong").returncode == 4
+    assert verifier("cancel", shared.submission, url=url, token=shared["read"].token).returncode == 4
+    assert verifier("status", url=url, token=shared["read"].token).returncode == 0
+    assert verifier("list", f"--token={shared['other'].token}", url=url, token=None).returncode == 0
+    told = verifier("show", shared.submission, url=url, token=shared["submit"].token)
+    assert told.returncode in (0, 1) and REFUSED in told.stdout and "decoy" not in told.stdout
+    full = verifier("show", shared.submission, url=url, token=shared["read"].token)
+    assert REFUSED not in full.stdout and "as the script says" in full.stdout
+    assert verifier("show", shared.submission, url=url, token=shared["other"].token).returncode == 5
 
 
 # --- where it listens ---
