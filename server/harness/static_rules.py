@@ -35,9 +35,9 @@ class Rule:
     name: str
     why: str
     modules: frozenset[str] = frozenset()
-    """modules that are imported, or anything of them"""
+    """modules whose import is enough, and anything of them"""
     names: frozenset[str] = frozenset()
-    """dotted names that are mentioned, called or not"""
+    """dotted names that are used, called or not; that one is imported and never used is nothing"""
     builtins: frozenset[str] = frozenset()
     """bare names that the source does not define itself"""
     attributes: frozenset[str] = frozenset()
@@ -48,8 +48,10 @@ RULES: Final = (
     Rule(
         "native_code",
         "runs native code past every check",
-        modules=_words("ctypes _ctypes cffi _cffi_backend numba llvmlite cupy pycuda torch.utils.cpp_extension"),
-        names=_below("torch", "ops.load_library classes.load_library cuda.cudart cuda._compile_kernel"),
+        modules=_words("ctypes _ctypes cffi _cffi_backend numba llvmlite cupy pycuda"),
+        names=_below(
+            "torch", "utils.cpp_extension.* ops.load_library classes.load_library cuda.cudart cuda._compile_kernel"
+        ),
         attributes=_words("load_binary"),
     ),
     Rule(
@@ -78,13 +80,14 @@ RULES: Final = (
     Rule(
         "files",
         "reads or writes files, descriptors or other memory",
-        modules=_words("mmap shutil tempfile sqlite3 dbm fcntl fileinput posix"),
+        modules=_words("mmap sqlite3 dbm fcntl fileinput posix"),
         names=_below(
             "os",
             "open fdopen read write readv writev pread pwrite sendfile pipe dup dup2 memfd_create listdir scandir walk "
             "unlink remove rename replace symlink link mkfifo ftruncate truncate",
         )
         | _below("io", "open FileIO open_code")
+        | _words("shutil.* tempfile.*")
         | _below("torch", "load save from_file UntypedStorage.from_file serialization.*")
         | _below("numpy", "load save savez memmap fromfile"),
         builtins=_words("open"),
@@ -378,7 +381,7 @@ def _holds(rule: Rule, node: ast.AST, source: _Source) -> str | None:
     """What of this node the rule is about; None where nothing is."""
     for name in _imported(node):
         module, _, last = name.rpartition(".")
-        if _is_below(name, rule.modules) or (isinstance(node, ast.ImportFrom) and _is_in(name, rule.names)):
+        if _is_below(name, rule.modules):
             return f"imports {name}"
         if last == "*" and module in SENSITIVE and any(known.startswith(f"{module}.") for known in rule.names):
             return f"imports {name}"

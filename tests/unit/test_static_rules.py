@@ -34,8 +34,8 @@ CAUGHT = {
     "native_code": [
         "import ctypes",
         "from ctypes import CDLL",
-        "import torch.utils.cpp_extension",
-        "from torch.utils.cpp_extension import load_inline",
+        "import torch.utils.cpp_extension\nmake = torch.utils.cpp_extension.load",
+        "from torch.utils.cpp_extension import load_inline\nmake = load_inline",
         "> torch.ops.load_library('x.so')",
         "> triton.runtime.driver.active.utils.load_binary('k', b'', 0, 0)",
     ],
@@ -49,7 +49,7 @@ CAUGHT = {
     ],
     "thread": [
         "import threading\nthreading.Thread(target=print).start()",
-        "from threading import Timer",
+        "from threading import Timer\nTimer(1, print)",
         "from concurrent.futures import ThreadPoolExecutor",
         "import _thread",
         "> torch.jit.fork(print)",
@@ -58,7 +58,8 @@ CAUGHT = {
     "files": [
         "> open('/proc/self/mem', 'r+b')",
         "import os\nos.write(3, b'')",
-        "import os\nfrom os import listdir",
+        "from os import listdir\nlistdir()",
+        "import shutil\nshutil.rmtree('x')",
         "import mmap",
         "from pathlib import Path\nPath('x').read_text()",
         "> torch.load('answer.pt')",
@@ -70,7 +71,7 @@ CAUGHT = {
         "run = eval",
         "> __import__('os')",
         "import importlib\nimportlib.import_module('os')",
-        "from importlib import reload",
+        "from importlib import reload\nreload(torch)",
     ],
     "reflection": [
         "import sys\nframe = sys._getframe(1)",
@@ -88,7 +89,7 @@ CAUGHT = {
     "harness": ["import wire", "from child import Child", "import native as n", "import judge"],
     "exit_hook": ["import atexit", "import signal"],
     "compiler": ["> torch.compile(self)", "@torch.jit.script\ndef f(x):\n    return x", "fast = torch.compile"],
-    "allocator": ["> torch.cuda.MemPool()", "from torch.cuda.memory import CUDAPluggableAllocator"],
+    "allocator": ["> torch.cuda.MemPool()", "from torch.cuda.memory import CUDAPluggableAllocator as A\nkind = A"],
     "tensor_subclass": [
         "class Lazy(torch.Tensor):\n    pass",
         "class Lazy:\n    @classmethod\n    def __torch_function__(cls, *a):\n        return None",
@@ -144,6 +145,7 @@ CLEAN = [
     "TEXT = 'import subprocess; os.system(1); torch.compile'",
     "import os\nimport sys\nimport math\nimport threading",
     "import inspect",
+    "import shutil\nimport tempfile\nfrom os import fork\nfrom torch.utils.cpp_extension import load_inline",
     "import gc",
     "try:\n    from triton.language.extra import libdevice\nexcept ImportError:\n    libdevice = None",
     "> self.eval()",
