@@ -1,4 +1,5 @@
 # kind: robustness
+# policy: kernelbench
 # expect: class=oom|timeout stage=compile
 # what: files that have no name any more, held open
 import torch

@@ -1,4 +1,5 @@
 # kind: robustness
+# policy: kernelbench
 # expect: class=oom stage=compile
 # what: as many descriptors as it gets, in many processes
 import torch

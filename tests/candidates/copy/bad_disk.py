@@ -1,4 +1,5 @@
 # kind: robustness
+# policy: kernelbench
 # expect: class=oom|timeout stage=compile
 # what: fills its directory with files, each below the limit of one file
 import torch

@@ -1,4 +1,5 @@
 # kind: robustness
+# policy: kernelbench
 # expect: class=oom stage=tiny|full
 # what: the same once its tensors are real, in eight processes at once
 import torch

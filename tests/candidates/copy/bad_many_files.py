@@ -1,4 +1,5 @@
 # kind: robustness
+# policy: kernelbench
 # expect: class=oom|timeout stage=compile
 # what: empty files without end
 import torch

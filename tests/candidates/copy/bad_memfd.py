@@ -1,4 +1,5 @@
 # kind: robustness
+# policy: kernelbench
 # expect: class=oom stage=compile
 # what: fills files in memory that it never maps, each below the limit of one file
 import torch

@@ -1,4 +1,5 @@
 # kind: robustness
+# policy: kernelbench
 # expect: class=oom stage=tiny
 # what: asks for 100 GB in one piece, shared, so that no resource limit counts them
 import torch

@@ -1,4 +1,5 @@
 # kind: suspicious
+# policy: kernelbench
 # expect: class=ok
 # what: prints a gigabyte; what is kept of it is bounded, and it is judged as if it had been silent
 import torch

@@ -1,4 +1,5 @@
 # kind: suspicious
+# policy: kernelbench
 # expect: class=ok
 # what: reads and writes its way through /proc and /sys; goes on only if it found nothing
 import torch

@@ -1,4 +1,5 @@
 # kind: robustness
+# policy: kernelbench
 # expect: class=oom stage=compile
 # what: sixteen processes, each below the limit of one process
 import torch

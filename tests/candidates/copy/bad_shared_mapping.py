@@ -1,4 +1,5 @@
 # kind: robustness
+# policy: kernelbench
 # expect: class=oom stage=compile
 # what: touches 100 GB that no resource limit counts: anonymous mappings, shared
 import torch

@@ -1,4 +1,5 @@
 # kind: robustness
+# policy: kernelbench
 # expect: class=launch stage=tiny
 # what: fills the host's shared-memory file system
 import torch

@@ -1,4 +1,5 @@
 # kind: suspicious
+# policy: kernelbench
 # expect: class=ok
 # what: signals to everybody whom it can name: its own processes, no others
 import torch

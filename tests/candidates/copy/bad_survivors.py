@@ -1,4 +1,5 @@
 # kind: suspicious
+# policy: kernelbench
 # expect: class=ok
 # what: leaves processes behind that took leave of it in every way there is
 import torch
