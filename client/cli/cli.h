@@ -22,6 +22,7 @@ enum cli_exit {
     CLI_REFUSED = 6,
     CLI_NETWORK = 7,
     CLI_TIMEOUT = 8,
+    CLI_SKIPPED = 77, /* what was asked for cannot be done on this machine */
     CLI_INTERRUPTED = 130,
 };
 
@@ -49,6 +50,7 @@ int show_command(struct cli *cli, int argc, char **argv);
 int timing_command(struct cli *cli, int argc, char **argv);
 int list_command(struct cli *cli, int argc, char **argv);
 int status_command(struct cli *cli, int argc, char **argv);
+int calibrate_command(struct cli *cli, int argc, char **argv);
 int cancel_command(struct cli *cli, int argc, char **argv);
 int rescore_command(struct cli *cli, int argc, char **argv);
 int selftest_command(struct cli *cli, int argc, char **argv);

@@ -16,11 +16,17 @@ static const struct {
     const char *name, *full_name;
     int (*run)(struct cli *cli, int argc, char **argv);
 } commands[] = {
-    { "submit", "verifier submit", submit_command },    { "group", "verifier group", group_command },
-    { "task", "verifier task", task_command },          { "show", "verifier show", show_command },
-    { "list", "verifier list", list_command },          { "status", "verifier status", status_command },
-    { "timing", "verifier timing", timing_command },    { "cancel", "verifier cancel", cancel_command },
-    { "rescore", "verifier rescore", rescore_command }, { "selftest", "verifier selftest", selftest_command },
+    { "submit", "verifier submit", submit_command },
+    { "group", "verifier group", group_command },
+    { "task", "verifier task", task_command },
+    { "show", "verifier show", show_command },
+    { "list", "verifier list", list_command },
+    { "status", "verifier status", status_command },
+    { "timing", "verifier timing", timing_command },
+    { "calibrate", "verifier calibrate", calibrate_command },
+    { "cancel", "verifier cancel", cancel_command },
+    { "rescore", "verifier rescore", rescore_command },
+    { "selftest", "verifier selftest", selftest_command },
 };
 
 static const char doc[] =
@@ -32,13 +38,14 @@ static const char doc[] =
     "  show ID                show a submission or group\n"
     "  timing ID              draw the samples of a submission's timing\n"
     "  list                   list submissions\n"
+    "  calibrate              find out how far the machine's times are off\n"
     "  status                 show what verifierd is doing\n"
     "  cancel ID              cancel a submission or group\n"
     "  rescore ID...          another reward for verdicts that are stored\n"
     "  selftest               does verifierd tell cheats from honest kernels? --quick: under a minute\n"
     "\n"
     "Exit status: 0 well, 1 the candidate or the selftest failed, 2 usage, 3 configuration, 4 not allowed, "
-    "5 not found, 6 refused by verifierd, 7 network, 8 timeout, 130 interrupted.";
+    "5 not found, 6 refused by verifierd, 7 network, 8 timeout, 77 skipped, 130 interrupted.";
 
 struct start {
     struct cli *cli;

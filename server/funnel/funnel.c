@@ -236,6 +236,8 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     if (rc == 0)
         rc = start_workers(f, err);
     if (rc == 0)
+        rc = calibration_load(f, err);
+    if (rc == 0)
         rc = recover(f, err);
     if (rc == 0)
         *out = f;
@@ -274,6 +276,7 @@ funnel_free(struct funnel *f)
         free(g);
     }
     task_forget_known(f);
+    json_decref(f->calibrations);
     zygote_free(f->zygote);
     for (int i = 0; i < f->n_lanes; i++)
         lane_free(f->lanes[i]);

@@ -61,6 +61,9 @@ void funnel_submit_group(struct funnel *f, json_t *body, funnel_answer_cb *cb, v
 /* POST /v1/tasks: answered once the reference ran in a worker and the record is durable. */
 void funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg);
 
+/* POST /v1/calibrations: answered once durable. */
+void funnel_calibrate(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg);
+
 /* --- looking. Given documents: json_decref(). --- */
 
 /* The submission as JSON (docs/http.md), finished or not; NULL with ERR_NOTFOUND or ERR_STORE. */
@@ -77,6 +80,8 @@ bool funnel_is_finished(struct funnel *f,
                         const char *id); /* a submission or a group; unknown ids are finished */
 /* {"state","version","queues":{…},"workers":[…],"gpus":[…],"sandbox":{…},"counts":{…},"store":{…},"env":{…}} */
 json_t *funnel_status(struct funnel *f);
+/* {"items":[calibration …]}: the newest of each GPU's name. */
+json_t *funnel_calibrations(struct funnel *f);
 /* True when work can be judged; else why is filled ("starting workers", "draining", …). */
 bool funnel_is_ready(struct funnel *f, char *why, size_t size);
 

@@ -683,6 +683,8 @@ judge_on_lane(struct submission *s, struct lane *l)
     json_object_set(j->env, "gpu", lane_gpu(l) ? json_object_get(lane_gpu(l), "name") : json_null());
     json_object_set(j->env, "driver", lane_gpu(l) ? json_object_get(lane_gpu(l), "driver") : json_null());
     json_object_set_new(j->env, "device", json_string(lane_device(l)));
+    json_object_set_new(j->env, "calibration",
+                        calibration_brief(s->funnel, json_string_value(json_object_get(j->env, "gpu"))));
     AUTO_JSON json_t *kernels = known_kernels(j);
     const struct lane_submission job = {
         .task_id = j->row.task_id,

@@ -158,6 +158,8 @@ struct funnel {
     struct registration *registrations; /* in progress, by task id */
     struct registration *waiting;       /* of those, for a lane */
 
+    json_t *calibrations; /* the newest by the GPU's name */
+
     struct list queue[PRIORITY_N], ready[PRIORITY_N];
     int64_t cpu_running, gpu_running;
     struct submission
@@ -212,6 +214,11 @@ void rescore_group(json_t *items);
 json_t *verdict_json(const struct submission *s);     /* given; s has a judgement */
 const char *verdict_stage(const struct judgement *j); /* the last one reached, or NULL */
 void crash_text(const struct child_end *end, char *out, size_t size);
+
+/* calibration.c */
+int calibration_load(struct funnel *f, struct error *err);
+json_t *calibration_brief(const struct funnel *f,
+                          const char *gpu); /* given: for "env"; null where there is none */
 
 /* scheduler.c */
 void scheduler_kick(struct funnel *f);

@@ -209,6 +209,7 @@ exchange_cb submission_add, submission_list, submission_show, submission_cancel,
     submission_log, submission_timing;
 exchange_cb group_add, group_show, group_cancel;
 exchange_cb rescore;
+exchange_cb calibration_add, calibration_list;
 exchange_cb service_status, service_health, service_ready, service_asset, service_metrics;
 
 /* --- who may do what: access.c --- */

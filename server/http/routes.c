@@ -27,6 +27,8 @@ static const struct route routes[] = {
     { "GET", "v1/groups/{}", "wait", MAY_LOOK, false, group_show },
     { "DELETE", "v1/groups/{}", "", MAY_SUBMIT, false, group_cancel },
     { "POST", "v1/rescore", "", MAY_LOOK, true, rescore },
+    { "POST", "v1/calibrations", "", SCOPE_ADMIN, true, calibration_add },
+    { "GET", "v1/calibrations", "", MAY_LOOK, false, calibration_list },
     { "GET", "v1/status", "", MAY_LOOK, false, service_status },
     { "GET", "metrics", "", MAY_READ, false, service_metrics },
     { "GET", "healthz", "", 0, false, service_health },

@@ -13,6 +13,27 @@
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " \
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
+void
+calibration_list(struct exchange *x)
+{
+    exchange_json(x, 200, funnel_calibrations(x->http->funnel));
+}
+
+static void
+calibration_added(struct exchange *x, const struct funnel_answer *answer)
+{
+    if (!exchange_refused(x, answer))
+        exchange_json(x, 201, json_pack("{s:s}", "id", answer->id));
+}
+
+void
+calibration_add(struct exchange *x)
+{
+    struct pending *p = exchange_begin(x, calibration_added);
+    if (p)
+        funnel_calibrate(x->http->funnel, x->document, exchange_pending_cb, p);
+}
+
 /* How many are in which stage, and what became of them, tells a submitter where its own candidate is and was. */
 static json_t *
 status_view(json_t *status)

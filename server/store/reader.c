@@ -24,6 +24,7 @@ enum query {
     LIST_TASKS,
     LIST_TASKS_NAMED,
     COUNT,
+    EACH_CALIBRATION,
     NQUERIES
 };
 
@@ -43,6 +44,8 @@ static const char *const query_sql[NQUERIES] = {
     [LIST_TASKS] = "SELECT " TASK_COLUMNS " FROM task WHERE id > ?1 ORDER BY id LIMIT ?2",
     [LIST_TASKS_NAMED] = "SELECT " TASK_COLUMNS " FROM task WHERE id > ?1 AND name = ?3 ORDER BY id LIMIT ?2",
     [COUNT] = "SELECT what, n FROM tally",
+    /* SQLite takes the other columns from the row that has the greatest id; ids are made in order of time. */
+    [EACH_CALIBRATION] = "SELECT max(id), created_ms, gpu, document FROM calibration GROUP BY gpu",
 };
 
 /* Bits of a filter's mask: its conditions, and what is known of its state: few are in it, or it has indices of its own. */
@@ -461,6 +464,32 @@ store_count(struct store *s, struct store_counts *out, struct error *err)
     }
     if (step != SQLITE_DONE)
         code = db_fail(s->reader->db, err, "count");
+    db_reset(stmt);
+    return code;
+}
+
+int
+store_each_calibration(struct store *s, store_calibration_cb *row_cb, void *arg, struct error *err)
+{
+    sqlite3_stmt *stmt = s->reader->queries[EACH_CALIBRATION];
+    int step, code = check_idle(stmt, err);
+
+    if (code < 0)
+        return code;
+    while ((step = sqlite3_step(stmt)) == SQLITE_ROW) {
+        struct calibration_row row = { .created_ms = sqlite3_column_int64(stmt, 1),
+                                       .gpu = (const char *)sqlite3_column_text(stmt, 2),
+                                       .document = (const char *)sqlite3_column_text(stmt, 3) };
+        const char *id = (const char *)sqlite3_column_text(stmt, 0);
+        if (id == NULL || row.gpu == NULL || row.document == NULL) {
+            code = no_memory(err);
+            break;
+        }
+        strncpy(row.id, id, sizeof row.id - 1);
+        row_cb(arg, &row);
+    }
+    if (code == 0 && step != SQLITE_DONE)
+        code = db_fail(s->reader->db, err, "read calibrations");
     db_reset(stmt);
     return code;
 }

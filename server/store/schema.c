@@ -93,8 +93,17 @@ static const char version_1[] =
 
 _Static_assert(SCHEMA_APPLICATION_ID == 1986425444, "the number in version_1 is the one in schema.h");
 
+/* How far a machine's times were off when it was asked: the newest of each GPU goes into later verdicts. */
+static const char version_2[] = "CREATE TABLE calibration ("
+                                "  id TEXT NOT NULL PRIMARY KEY,"
+                                "  created_ms INTEGER NOT NULL,"
+                                "  gpu TEXT NOT NULL,"
+                                "  document TEXT NOT NULL"
+                                ");";
+
 static const struct schema_step steps_known[] = {
     { version_1 },
+    { version_2 },
 };
 
 const struct schema_step *

@@ -95,6 +95,14 @@ struct group_row {
     int64_t created_ms;
 };
 
+/* What `verifier calibrate` found out about a GPU. */
+struct calibration_row {
+    char id[ID_SIZE];
+    int64_t created_ms;
+    const char *gpu;      /* its name */
+    const char *document; /* JSON */
+};
+
 void task_row_release(struct task_row *r);
 void submission_row_release(struct submission_row *r);
 void group_row_release(struct group_row *r);
@@ -123,6 +131,9 @@ int store_requeue_submission(struct store *s, const char *id, store_done_cb *cb,
 /* Ended: writes state, stage, class_, reward, verdict, finished_ms, and the captured output (may be NULL). */
 int store_finish_submission(struct store *s, const struct submission_row *row, const char *log,
                             size_t log_size, store_done_cb *cb, void *arg, struct error *err);
+
+int store_add_calibration(struct store *s, const struct calibration_row *row, store_done_cb *cb, void *arg,
+                          struct error *err);
 
 /* --- reads: 0, ERR_NOTFOUND, ERR_STORE or ERR_NOMEM. Buffers are appended to, and the caller releases them. --- */
 
@@ -159,6 +170,10 @@ int store_list_tasks(struct store *s, const char *name, const char *after, int l
 
 /* Every submission that is queued or running, oldest first: what a restart takes up again. */
 int store_each_unfinished(struct store *s, store_submission_cb *row_cb, void *arg, struct error *err);
+
+/* The newest of each GPU's name; the row is borrowed. */
+typedef void store_calibration_cb(void *arg, const struct calibration_row *row);
+int store_each_calibration(struct store *s, store_calibration_cb *row_cb, void *arg, struct error *err);
 
 struct store_counts {
     int64_t by_state[SUBMISSION_NSTATES];

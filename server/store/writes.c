@@ -12,7 +12,17 @@
 #include "server/store/store.h"
 #include "server/store/writer.h"
 
-enum change { ADD_TASK, ADD_GROUP, ADD_SUBMISSION, BEGIN, REQUEUE, FINISH, FIND_STATE, NCHANGES };
+enum change {
+    ADD_TASK,
+    ADD_GROUP,
+    ADD_SUBMISSION,
+    BEGIN,
+    REQUEUE,
+    FINISH,
+    FIND_STATE,
+    ADD_CALIBRATION,
+    NCHANGES
+};
 
 /* A submission that has ended stays as it is: only queued (0) and running (1) ones are changed. */
 static const char *const change_sql[NCHANGES] = {
@@ -31,6 +41,7 @@ static const char *const change_sql[NCHANGES] = {
                "finished_ms = ?7,"
                " log_hash = ?8 WHERE id = ?1 AND state IN (0, 1)",
     [FIND_STATE] = "SELECT state FROM submission WHERE id = ?1",
+    [ADD_CALIBRATION] = "INSERT INTO calibration (id, created_ms, gpu, document) VALUES (?1, ?2, ?3, ?4)",
 };
 
 struct write_kit {
@@ -449,5 +460,58 @@ store_finish_submission(struct store *s, const struct submission_row *row, const
         free_finish_write(&w->write);
         return no_memory(err);
     }
+    return writer_put(s->writer, &w->write, err);
+}
+
+/* --- calibrations --- */
+
+struct calibration_write {
+    struct write write;
+    struct calibration_row row;
+    char *gpu, *document; /* what the row points at */
+};
+
+static int
+apply_calibration(struct write *write, struct write_kit *kit, struct error *err)
+{
+    const struct calibration_row *row = &((struct calibration_write *)write)->row;
+    sqlite3_stmt *stmt = kit->changes[ADD_CALIBRATION];
+
+    db_bind_text(stmt, 1, row->id);
+    sqlite3_bind_int64(stmt, 2, row->created_ms);
+    db_bind_text(stmt, 3, row->gpu);
+    db_bind_text(stmt, 4, row->document);
+    return db_run(stmt, "add a calibration", err);
+}
+
+static void
+free_calibration_write(struct write *write)
+{
+    struct calibration_write *w = (struct calibration_write *)write;
+
+    free(w->gpu);
+    free(w->document);
+    free(w);
+}
+
+int
+store_add_calibration(struct store *s, const struct calibration_row *row, store_done_cb *cb, void *arg,
+                      struct error *err)
+{
+    struct calibration_write *w = calloc(1, sizeof *w);
+
+    if (w == NULL)
+        return no_memory(err);
+    write_init(&w->write, apply_calibration, free_calibration_write, cb, arg);
+    w->write.weight = strlen(row->document);
+    w->gpu = strdup(row->gpu);
+    w->document = strdup(row->document);
+    if (w->gpu == NULL || w->document == NULL) {
+        free_calibration_write(&w->write);
+        return no_memory(err);
+    }
+    w->row = *row;
+    w->row.gpu = w->gpu;
+    w->row.document = w->document;
     return writer_put(s->writer, &w->write, err);
 }

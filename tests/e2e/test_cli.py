@@ -368,6 +368,37 @@ def test_timing_is_drawn(script: Script) -> None:
     assert json.loads(verifier(script, "timing", ID, "--json").stdout) == TIMING
 
 
+def test_calibrate_measures_and_keeps(script: Script) -> None:
+    script.on("GET /v1/status", (200, {"env": {"gpu": "H200"}}))
+    script.on("POST /v1/tasks", (201, {"id": "sha256:ab"}))
+    script.on("POST /v1/calibrations", (201, {"id": GROUP}))
+    timing = {"outcome": "measured", "speedup": 1.002, "speedup_lo": 0.99, "speedup_hi": 1.01, "reference_ms": 2.5}
+    script.on("GET /v1/submissions/" + ID, (200, OK | {"timing": timing}))
+    done = verifier(script, "calibrate", "--rounds=2")
+    text, said = done.stdout.decode(), done.stderr.decode()
+    # Everything here takes the same time: the product made twice and the call that does nothing are what is wrong.
+    assert (done.returncode, "took 0.998 times as long" in said, "does nothing was measured" in said) == (1, True, True)
+    assert "H200: bias +0.200 %, spread 0.000 %, over 6 runs" in text
+    posted = {path: [body for _, p, body, _ in script.calls if p == path and body] for _, path, _, _ in script.calls}
+    (kept,) = posted["/v1/calibrations"]
+    assert (kept["gpu"], len(kept["runs"])) == ("H200", 10)
+    assert abs(kept["bias"] - 0.002) < 1e-9
+    submitted = posted["/v1/submissions"]
+    assert len({body["candidate"] for body in submitted}) == len(submitted) == 10
+    assert all(body["policy"] == {"name": "kernelbench", "timing": {"fixed": True}} for body in submitted)
+    script.calls.clear()
+    assert verifier(script, "calibrate", "--rounds=2", "--dry-run").returncode == 1
+    assert "/v1/calibrations" not in [path for _, path, _, _ in script.calls]
+
+
+def test_calibrate_without_a_gpu_is_a_skip(script: Script) -> None:
+    script.on("GET /v1/status", (200, {"env": {"gpu": None}}))
+    done = verifier(script, "calibrate")
+    assert (done.returncode, done.stdout) == (77, b"")
+    assert b"SKIP calibrate: verifierd has no GPU" in done.stderr
+    assert len(script.calls) == 1
+
+
 def test_show_finds_groups_too(script: Script) -> None:
     script.on("GET /v1/groups/" + GROUP, (200, {"id": GROUP, "state": "done", "items": [MISMATCH]}))
     assert b"mismatch" in verifier(script, "show", GROUP).stdout
@@ -456,6 +487,9 @@ def test_refusals(script: Script, source: str, answer: tuple[int, object], code:
         (["show", "a", "b"], 2),
         (["show", "../../x"], 5),
         (["show", ID, "--log", "--source"], 2),
+        (["calibrate", "x"], 2),
+        (["calibrate", "--rounds=1"], 2),
+        (["calibrate", "--rounds=2.5"], 2),
         (["timing"], 2),
         (["timing", "a", "b"], 2),
         (["timing", "unknown"], 5),
@@ -525,7 +559,7 @@ def test_candidates_cannot_reach_the_terminal(script: Script) -> None:
     assert on_a_terminal(script, "show", ID, "--log") == b"?]0;owned? ?31m ? ok\r\n"
 
 
-COMMANDS = ["submit", "group", "task add", "task list", "task show", "show", "timing", "list", "status", "cancel"]
+COMMANDS = ["submit", "group", "task add", "task list", "task show", "show", "timing", "list", "status", "calibrate", "cancel"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

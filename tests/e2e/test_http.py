@@ -226,7 +226,7 @@ def test_a_wrong_method_is_told_the_right_ones(paused: service.Daemon) -> None:
     assert sorted(paused.client.call("PUT", "/v1/tasks").headers["Allow"].split(", ")) == ["GET", "HEAD", "POST"]
 
 
-@pytest.mark.parametrize("path", ["/v1/tasks", "/v1/submissions", "/v1/groups"])
+@pytest.mark.parametrize("path", ["/v1/tasks", "/v1/submissions", "/v1/groups", "/v1/calibrations"])
 @pytest.mark.parametrize(
     ("body", "kind", "status", "code"),
     [
@@ -460,6 +460,29 @@ def test_the_connection_limit() -> None:
                 raw.close()
         finally:
             assert daemon.stop() == 0
+
+
+# --- calibrations ---
+
+
+def test_calibrations_are_kept(url: str) -> None:
+    client = service.Client(url)
+    run = {"name": "product_1024", "kind": "aa", "outcome": "measured", "speedup": 1.001}
+    body = {"gpu": "H200", "bias": 0.001, "spread": 0.002, "runs": [run]}
+    ids = [client.post("/v1/calibrations", body | {"bias": bias}).json()["id"] for bias in (0.001, -0.002)]
+    (item,) = client.get("/v1/calibrations").json()["items"]
+    assert item == body | {"bias": -0.002, "id": ids[1], "created": item["created"]}
+    for wrong, pointer in (
+        (body | {"bias": "0"}, "/bias"),
+        (body | {"spread": -1}, "/spread"),
+        (body | {"runs": []}, "/runs"),
+        (body | {"runs": [run] * 65}, "/runs"),
+        (body | {"runs": [run, run | {"speedup": -1}]}, "/runs/1/speedup"),
+        (body | {"runs": [run | {"verdict": "good"}]}, "/runs/0/verdict"),
+        (body | {"gpu": ""}, "/gpu"),
+    ):
+        answer = client.post("/v1/calibrations", wrong)
+        assert (answer.status, answer.json()["errors"][0]["pointer"]) == (400, pointer)
 
 
 # --- submissions that wait ---

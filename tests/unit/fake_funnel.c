@@ -276,6 +276,22 @@ funnel_show_group(struct funnel *f, const char *id, struct error *err)
     return NULL;
 }
 
+void
+funnel_calibrate(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
+{
+    struct funnel_answer answer = { .refusal = FUNNEL_UNAVAILABLE, .retry_after_s = 1 };
+    (void)f;
+    (void)body;
+    cb(arg, &answer);
+}
+
+json_t *
+funnel_calibrations(struct funnel *f)
+{
+    (void)f;
+    return json_pack("{s:[]}", "items");
+}
+
 json_t *
 funnel_status(struct funnel *f)
 {

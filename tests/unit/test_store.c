@@ -953,8 +953,57 @@ a_newer_schema_is_refused(void **state)
     run_sql(r, "PRAGMA user_version = 99");
     check_refused(r, r->path, ERR_STORE, "version 99");
     assert_non_null(strstr(r->err.text, r->path));
-    run_sql(r, "PRAGMA user_version = 1");
+    size_t known;
+    char sql[64];
+    schema_steps(&known);
+    snprintf(sql, sizeof(sql), "PRAGMA user_version = %zu", known);
+    run_sql(r, sql);
     rig_open(r);
+}
+
+/* --- calibrations --- */
+
+struct calibrations_found {
+    int n;
+    char text[256];
+};
+
+static void
+note_calibration(void *arg, const struct calibration_row *row)
+{
+    struct calibrations_found *found = arg;
+    size_t used = strlen(found->text);
+
+    found->n++;
+    snprintf(found->text + used, sizeof(found->text) - used, "%s %lld %s;", row->gpu,
+             (long long)row->created_ms, row->document);
+}
+
+static void
+the_newest_calibration_of_each_gpu_comes_back(void **state)
+{
+    struct rig *r = *state;
+    static const struct {
+        const char *gpu, *document;
+        int64_t created_ms;
+    } rows[] = { { "a", "{\"n\":1}", 10 }, { "b", "{\"n\":2}", 20 }, { "a", "{\"n\":3}", 30 } };
+    struct outcome outcome = { 0 };
+    struct calibrations_found none = { 0 }, found = { 0 };
+
+    assert_int_equal(store_each_calibration(r->store, note_calibration, &none, &r->err), 0);
+    assert_int_equal(none.n, 0);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct calibration_row row = { .created_ms = rows[i].created_ms,
+                                       .gpu = rows[i].gpu,
+                                       .document = rows[i].document };
+        id_new(row.id);
+        assert_int_equal(store_add_calibration(r->store, &row, rig_done, &outcome, &r->err), 0);
+        rig_wait(r);
+        assert_int_equal(outcome.code, 0);
+    }
+    rig_reopen(r);
+    assert_int_equal(store_each_calibration(r->store, note_calibration, &found, &r->err), 0);
+    assert_string_equal(found.text, "a 30 {\"n\":3};b 20 {\"n\":2};");
 }
 
 /* --- migrations: pretend that this program were a later one --- */
@@ -1008,12 +1057,14 @@ a_step_that_fails_leaves_the_version_before_it(void **state)
         { "CREATE TABLE second (x); CREATE TABLE first (x);" },
     };
     size_t known;
+    char version[64];
 
     schema_steps(&known);
     store_close(r->store);
     r->store = NULL;
     assert_int_equal(migrate_to(r, later, 2), ERR_STORE);
-    assert_non_null(strstr(r->err.text, "making schema version 3"));
+    snprintf(version, sizeof(version), "making schema version %zu", known + 2);
+    assert_non_null(strstr(r->err.text, version));
     assert_int_equal(rig_number(r, "PRAGMA user_version"), known + 1);
     assert_int_equal(rig_number(r, "SELECT count(*) FROM sqlite_schema WHERE name = 'second'"), 0);
 }
@@ -1052,6 +1103,7 @@ main(void)
         RIGGED(only_its_owner_may_read_it),
         RIGGED(what_cannot_be_a_store_is_refused),
         RIGGED(a_newer_schema_is_refused),
+        RIGGED(the_newest_calibration_of_each_gpu_comes_back),
         RIGGED(an_older_file_is_brought_up_step_by_step),
         RIGGED(a_step_that_fails_leaves_the_version_before_it),
     };

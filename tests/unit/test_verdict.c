@@ -410,6 +410,24 @@ ends_are_told_in_words(void **state)
     }
 }
 
+static void
+a_calibration_is_told_of_its_own_gpu(void **state)
+{
+    struct funnel f = { .calibrations =
+                            json_loads("{\"H200\":{\"gpu\":\"H200\",\"id\":\"x\",\"created\":\"now\","
+                                       "\"bias\":0.001,\"spread\":0.002,\"runs\":[]}}",
+                                       0, NULL) };
+    (void)state;
+    AUTO_JSON json_t *known = calibration_brief(&f, "H200");
+    AUTO_JSON json_t *other = calibration_brief(&f, "B200");
+    AUTO_JSON json_t *none = calibration_brief(&f, NULL);
+    assert_true(number_at(known, NULL, "bias") == 0.001 && number_at(known, NULL, "spread") == 0.002);
+    assert_string_equal(text_at(known, "id"), "x");
+    assert_null(json_object_get(known, "runs"));
+    assert_true(json_is_null(other) && json_is_null(none));
+    json_decref(f.calibrations);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int
@@ -431,6 +449,7 @@ main(void)
         TEST(the_rule_is_told_with_the_class),
         TEST(a_text_cut_inside_a_character_is_still_text),
         TEST(ends_are_told_in_words),
+        TEST(a_calibration_is_told_of_its_own_gpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,222 @@
+/* calibrate: how far this machine's times are off, found out by submissions whose truth is known. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/cli/api.h"
+#include "client/cli/calibration.h"
+#include "client/cli/cli.h"
+#include "client/cli/input.h"
+#include "client/cli/table.h"
+#include "client/cli/text.h"
+#include "common/auto.h"
+#include "common/clock.h"
+
+#define RUNS_MAX 64
+
+struct calibrate {
+    struct cli *cli;
+    double rounds, limit_s;
+    bool is_dry; /* keep nothing */
+    int bad;
+    const char *gpu; /* view into status */
+    struct calibration_run runs[RUNS_MAX];
+    size_t n;
+};
+
+enum { OPT_ROUNDS = 256, OPT_DRY, OPT_LIMIT };
+
+static const struct argp_option options[] = {
+    { "rounds", OPT_ROUNDS, "N", 0, "Runs of each reference against itself, 2 to 16 (default 3)", 0 },
+    { "limit-s", OPT_LIMIT, "SECONDS", 0, "For each submission, at most (default 120)", 0 },
+    { "dry-run", OPT_DRY, NULL, 0, "Print the figures and keep nothing", 0 },
+    { 0 },
+};
+
+static error_t
+parse(int key, char *arg, struct argp_state *state)
+{
+    struct calibrate *c = state->input;
+
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = c->cli;
+        return 0;
+    case OPT_ROUNDS:
+        if (input_seconds(arg, &c->rounds) != CLI_OK || c->rounds < 2 || c->rounds > 16 ||
+            c->rounds != floor(c->rounds))
+            argp_error(state, "--rounds: \"%s\" is no number from 2 to 16", arg);
+        return 0;
+    case OPT_LIMIT:
+        if (c->bad == CLI_OK)
+            c->bad = input_seconds(arg, &c->limit_s);
+        return 0;
+    case OPT_DRY:
+        c->is_dry = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "what is \"%s\" for?", arg);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
+static const struct argp argp = { options,
+                                  parse,
+                                  NULL,
+                                  "Find out how far this machine's times are off: a product of matrices "
+                                  "against itself and against the same product made twice, and a call that "
+                                  "does nothing. The result goes into later verdicts.",
+                                  children,
+                                  NULL,
+                                  NULL };
+
+static json_t *
+text_of(struct buffer *source)
+{
+    json_t *text = json_stringn(source->data ? source->data : "", source->size);
+    return text ? text : json_null();
+}
+
+static int
+register_task(struct calibrate *c, const struct calibration_program *p, json_t **task)
+{
+    AUTO_BUFFER struct buffer name = BUFFER_INIT, source = BUFFER_INIT;
+
+    if (buffer_printf(&name, "calibrate_%s", p->name) != 0 || calibration_reference(p, &source) != 0)
+        return cli_complain(CLI_CONFIG, "out of memory");
+    AUTO_JSON json_t *body = json_pack("{s:s, s:o}", "name", name.data, "reference", text_of(&source));
+    return api_call(c->cli, "POST", "/v1/tasks", body, task);
+}
+
+static int
+submit(struct calibrate *c, const struct calibration_program *p, json_t **answer)
+{
+    AUTO_JSON json_t *task = NULL;
+    AUTO_BUFFER struct buffer source = BUFFER_INIT;
+    char mark[64];
+    int code = register_task(c, p, &task);
+
+    if (code != CLI_OK)
+        return code;
+    const char *id = text_member(task, "id");
+    if (!id)
+        return cli_complain(CLI_NETWORK, "the answer names no task: is this verifierd?");
+    snprintf(mark, sizeof(mark), "%ld.%lld.%zu", (long)getpid(), (long long)clock_wall_ms(), c->n);
+    if (calibration_candidate(p, mark, &source) != 0)
+        return cli_complain(CLI_CONFIG, "out of memory");
+    AUTO_JSON json_t *body =
+        json_pack("{s:s, s:o, s:s, s:{s:s, s:{s:b}}}", "task", id, "candidate", text_of(&source), "client",
+                  "calibrate", "policy", "name", "kernelbench", "timing", "fixed", 1);
+    return api_call(c->cli, "POST", "/v1/submissions", body, answer);
+}
+
+static int
+run_one(struct calibrate *c, const struct calibration_program *p)
+{
+    AUTO_JSON json_t *answer = NULL, *verdict = NULL;
+    AUTO_BUFFER struct buffer path = BUFFER_INIT;
+    int code = submit(c, p, &answer);
+
+    if (code != CLI_OK)
+        return code;
+    const char *id = text_member(answer, "id");
+    if (!id)
+        return cli_complain(CLI_NETWORK, "the answer has no id: is this verifierd?");
+    cli_note_id(id);
+    api_path_add(&path, "/v1/submissions/", id);
+    code = api_follow(c->cli, path.data, c->limit_s, &verdict);
+    cli_note_id(NULL);
+    if (code == CLI_TIMEOUT)
+        return cli_complain(code, "no verdict of %s after %g s: verifier show %s", p->name, c->limit_s, id);
+    if (code == CLI_OK)
+        calibration_read(p, verdict, &c->runs[c->n++]);
+    return code;
+}
+
+static int
+run_all(struct calibrate *c)
+{
+    int code = CLI_OK;
+
+    for (int round = 0; round < (int)c->rounds; round++)
+        for (size_t i = 0; i < calibration_programs_count && code == CLI_OK; i++)
+            if ((round == 0 || calibration_programs[i].kind == CALIBRATION_SELF) && c->n < RUNS_MAX)
+                code = run_one(c, &calibration_programs[i]);
+    return code;
+}
+
+static void
+print_runs(const struct calibrate *c)
+{
+    static const char *const titles[] = { "PROGRAM",       "AGAINST",  "OUTCOME",
+                                          ">REFERENCE ms", ">SPEEDUP", ">95% INTERVAL" };
+    static const char *const against[] = { "itself", "itself twice", "nothing" };
+    AUTO_TABLE struct table *t = table_new(titles, ARRAY_LEN(titles));
+
+    for (size_t i = 0; i < c->n; i++) {
+        const struct calibration_run *r = &c->runs[i];
+        char ms[32] = "-", speedup[32] = "-", interval[64] = "-";
+        bool has_interval = isfinite(r->lo) && isfinite(r->hi);
+        if (isfinite(r->reference_ms))
+            snprintf(ms, sizeof(ms), "%.4f", r->reference_ms);
+        if (isfinite(r->speedup))
+            snprintf(speedup, sizeof(speedup), "%.4f", r->speedup);
+        if (has_interval)
+            snprintf(interval, sizeof(interval), "%.4f to %.4f", r->lo, r->hi);
+        table_row(t, (const char *const[]){ r->program->name, against[r->program->kind], r->outcome, ms,
+                                            speedup, interval });
+    }
+    table_print(t);
+}
+
+/* Print what came out, and have it kept. */
+static int
+finish(struct calibrate *c)
+{
+    struct calibration_summary s;
+    AUTO_JSON json_t *answer = NULL;
+
+    calibration_summarize(c->runs, c->n, &s);
+    AUTO_JSON json_t *document = calibration_json(c->gpu, c->runs, c->n, &s);
+    if (c->cli->is_json) {
+        text_json(document);
+    } else {
+        print_runs(c);
+        if (s.measured > 1)
+            printf("\n%s: bias %+.3f %%, spread %.3f %%, over %d runs of a reference against itself\n",
+                   c->gpu, 100 * s.bias, 100 * s.spread, s.measured);
+    }
+    fflush(stdout);
+    if (s.measured < 2)
+        return cli_complain(CLI_FAILED, "%s; nothing is kept", s.wrong);
+    if (!c->is_dry) {
+        int code = api_call(c->cli, "POST", "/v1/calibrations", document, &answer);
+        if (code != CLI_OK)
+            return code;
+    }
+    return *s.wrong ? cli_complain(CLI_FAILED, "%s", s.wrong) : CLI_OK;
+}
+
+int
+calibrate_command(struct cli *cli, int argc, char **argv)
+{
+    struct calibrate c = { .cli = cli, .rounds = 3, .limit_s = 120 };
+    AUTO_JSON json_t *status = NULL;
+
+    argp_parse(&argp, argc, argv, 0, NULL, &c);
+    if (c.bad != CLI_OK)
+        return c.bad;
+    int code = api_call(cli, "GET", "/v1/status", NULL, &status);
+    if (code != CLI_OK)
+        return code;
+    c.gpu = text_member(json_object_get(status, "env"), "gpu");
+    if (!c.gpu)
+        return cli_complain(CLI_SKIPPED, "SKIP calibrate: verifierd has no GPU; nothing was measured");
+    code = run_all(&c);
+    return code == CLI_OK ? finish(&c) : code;
+}
