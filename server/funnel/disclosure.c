@@ -11,6 +11,11 @@
 enum told {
     TOLD_ALWAYS, /* what the submitter said, and the answer itself */
     TOLD_HONEST, /* of a verdict that is no refusal */
+    /*
+     * The detector's own record. A submitter chooses the policy, and one that forbids nothing would show for every
+     * cheat what the strict one sees of it.
+     */
+    TOLD_NEVER,
 };
 
 static const struct {
@@ -30,7 +35,7 @@ static const struct {
     { "generality", TOLD_HONEST },   { "components", TOLD_HONEST },   { "correctness", TOLD_HONEST },
     { "timing", TOLD_HONEST },       { "stages", TOLD_HONEST },       { "error", TOLD_HONEST },
     { "kernels", TOLD_HONEST },      { "env", TOLD_HONEST },          { "seed", TOLD_HONEST },
-    { "attempts", TOLD_HONEST },     { "evidence", TOLD_HONEST },
+    { "attempts", TOLD_HONEST },     { "evidence", TOLD_NEVER },
 };
 
 /* Of the rules of class policy, those that a candidate cannot learn a way around from: what each must have. */
@@ -109,7 +114,7 @@ disclosure_view(json_t *verdict)
         json_t *value = json_object_get(verdict, fields[i].field);
         if (!value)
             continue;
-        bool is_told = fields[i].told == TOLD_ALWAYS || is_open;
+        bool is_told = fields[i].told == TOLD_ALWAYS || (fields[i].told == TOLD_HONEST && is_open);
         if (json_object_set(out, fields[i].field, is_told ? value : json_null()) != 0)
             return NULL;
     }

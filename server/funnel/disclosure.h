@@ -20,7 +20,7 @@
  * null for what is not told. Given; NULL when there is no memory.
  *   not finished, cancelled   what the submitter said itself, and the state: no stage, no flag, no error
  *   refused (below)           the same, and the class, the reward, and DISCLOSURE_REFUSED
- *   any other class           all but the flags that only ask for a closer look
+ *   any other class           all but the flags that only ask for a closer look, and the evidence of whose kernels ran
  */
 json_t *disclosure_view(json_t *verdict);
 

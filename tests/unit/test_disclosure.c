@@ -50,9 +50,9 @@ verdict_of(const char *class_, const char *rule, enum state state)
                           "metadata", "prompt", "p1");
     j.tiny = detail();
     j.full = detail();
-    j.timing =
-        json_pack("{s:s, s:s, s:[f, f, f], s:[f, f, f], s:{s:s}}", "outcome", "measured", "why", SECRET,
-                  "reference_ns", 3e6, 3e6, 3e6, "candidate_ns", 1e6, 1e6, 1e6, "clocks", "state", SECRET);
+    j.timing = json_pack("{s:s, s:s, s:[f, f, f], s:[f, f, f], s:{s:s}, s:{s:s, s:f}}", "outcome", "measured",
+                         "why", SECRET, "reference_ns", 3e6, 3e6, 3e6, "candidate_ns", 1e6, 1e6, 1e6,
+                         "clocks", "state", SECRET, "evidence", "decoys", SECRET, "coverage", 0.5);
     j.env = json_pack("{s:s, s:s}", "gpu", SECRET, "torch", "2");
     j.compiled = json_pack("[{s:s}]", "name", SECRET);
     j.generality = strdup(SECRET);
@@ -203,6 +203,8 @@ an_honest_one_is_told_all_but_suspicions(void **state)
         AUTO_JSON json_t *flags = json_pack("[s]", "truncated");
         assert_true(json_equal(json_object_get(view, "flags"), flags));
         json_object_set(view, "flags", json_object_get(verdict, "flags"));
+        assert_true(json_is_null(json_object_get(view, "evidence")));
+        json_object_set(view, "evidence", json_object_get(verdict, "evidence"));
         assert_true(json_equal(view, verdict));
     }
 }
