@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/mempolicy.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -24,6 +25,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -531,6 +533,272 @@ use_the_32_bit_calls(void)
 }
 #endif
 
+/* --- the referee and the zygote: their uid may be the child's where ids are shared --- */
+
+static int
+set_a_limit_of_the_daemon(void)
+{
+    struct rlimit none = { 0, 0 };
+
+    return syscall(SYS_prlimit64, world.victim, RLIMIT_CORE, &none, NULL) == 0 ? OUT : HELD;
+}
+
+static int
+lower_the_daemons_priority(void)
+{
+    return setpriority(PRIO_PROCESS, (id_t)world.victim, 1) == 0 ? OUT : HELD;
+}
+
+static int
+lower_the_daemons_disk_priority(void)
+{
+    return syscall(SYS_ioprio_set, 1, world.victim, 3 << 13) == 0 ? OUT : HELD; /* class idle */
+}
+
+static int
+keep_the_daemon_on_one_core(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof(set), &set) == 0 &&
+                   sched_setaffinity(world.victim, sizeof(set), &set) == 0
+               ? OUT
+               : HELD;
+}
+
+static int
+make_the_daemon_a_batch_job(void)
+{
+    struct sched_param p = { .sched_priority = 0 };
+
+    return sched_setscheduler(world.victim, SCHED_BATCH, &p) == 0 ? OUT : HELD;
+}
+
+static int
+change_the_daemons_schedule(void)
+{
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+    } attr = { .size = 48, .policy = SCHED_OTHER, .nice = 2 };
+
+    return syscall(SYS_sched_setattr, world.victim, &attr, 0) == 0 ? OUT : HELD;
+}
+
+static int
+queue_a_signal_to_the_daemon(void)
+{
+    return sigqueue(world.victim, 0, (union sigval){ .sival_int = 0 }) == 0 ? OUT : HELD;
+}
+
+static int
+signal_a_thread_of_the_daemon(void)
+{
+    return syscall(SYS_tgkill, world.victim, world.victim, 0) == 0 ? OUT : HELD;
+}
+
+static int
+signal_the_zygote(void)
+{
+    pid_t zygote = getppid();
+
+    return zygote > 0 && kill(zygote, 0) == 0 ? OUT : HELD;
+}
+
+static int
+open_of_the_daemon(const char *file, int flags)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)world.victim, file);
+    return open(path, flags) >= 0 ? OUT : HELD;
+}
+
+static int
+read_the_daemons_environment(void)
+{
+    return open_of_the_daemon("environ", O_RDONLY);
+}
+
+static int
+write_the_daemons_memory(void)
+{
+    return open_of_the_daemon("mem", O_RDWR);
+}
+
+static int
+offer_the_daemon_to_the_oom_killer(void)
+{
+    return open_of_the_daemon("oom_score_adj", O_WRONLY);
+}
+
+/* --- more of the file system, the network, the kernel --- */
+
+static int
+leave_a_named_pipe(void)
+{
+    char path[256];
+
+    snprintf(path, sizeof(path), "%s/pipe", world.open_dir);
+    if (mkfifo(path, 0600) != 0)
+        return HELD;
+    unlink(path);
+    return OUT;
+}
+
+static int
+rename_a_file_that_is_open_to_all(void)
+{
+    char path[256];
+
+    snprintf(path, sizeof(path), "%s/renamed", world.open_dir);
+    if (rename(world.theirs, path) != 0)
+        return HELD;
+    return rename(path, world.theirs) == 0 ? OUT : BROKEN;
+}
+
+static int
+link_a_file_into_its_scratch(void)
+{
+    if (link(world.theirs, "linked") != 0)
+        return HELD;
+    unlink("linked");
+    return OUT;
+}
+
+static int
+change_the_mode_of_a_file(void)
+{
+    return chmod(world.theirs, 0666) == 0 ? OUT : HELD;
+}
+
+static int
+leave_its_root(void)
+{
+    return chroot(".") == 0 ? OUT : HELD;
+}
+
+static int
+make_a_file_system(void)
+{
+    return syscall(430, "tmpfs", 0) >= 0 ? OUT : HELD; /* fsopen */
+}
+
+static int
+listen_by_tcp_itself(void)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET };
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof(at)) == 0 ? OUT : HELD;
+}
+
+static int
+see_raw_packets(void)
+{
+    return socket(AF_PACKET, SOCK_RAW, 0) >= 0 ? OUT : HELD;
+}
+
+static int
+talk_to_the_hypervisor(void)
+{
+    return socket(AF_VSOCK, SOCK_STREAM, 0) >= 0 ? OUT : HELD;
+}
+
+static int
+leave_a_message_queue(void)
+{
+    struct {
+        long flags, most, size, current, reserved[4];
+    } attr = { .most = 1, .size = 64 };
+    long fd = syscall(SYS_mq_open, "verifierd-escape", O_CREAT | O_RDWR, 0600, &attr);
+
+    if (fd >= 0)
+        syscall(SYS_mq_unlink, "verifierd-escape");
+    return fd >= 0 ? OUT : HELD;
+}
+
+static int
+change_the_clock(void)
+{
+    return call_number(SYS_clock_settime, EPERM);
+}
+
+static int
+make_all_memory_executable(void)
+{
+    return personality(0x0400000) >= 0 ? OUT : HELD; /* READ_IMPLIES_EXEC */
+}
+
+static int
+give_pages_to_a_pipe(void)
+{
+    return call_number(SYS_vmsplice, EPERM);
+}
+
+static int
+hide_memory_from_the_kernel(void)
+{
+    return call_number(447, EPERM); /* memfd_secret */
+}
+
+static int
+write_to_the_kernel_log(void)
+{
+    return open("/dev/kmsg", O_WRONLY) >= 0 ? OUT : HELD;
+}
+
+static int
+keep_groups(void)
+{
+    return getgroups(0, NULL) > 0 ? OUT : HELD;
+}
+
+#define N_THREADS 8
+
+static void *
+reach_out(void *arg)
+{
+    (void)arg;
+    return open(world.theirs, O_WRONLY) >= 0 || can_create("/dev/shm") ? &world : NULL;
+}
+
+/* What a step applies to the calling thread alone would leave these out. */
+static int
+reach_out_from_every_thread(void)
+{
+    pthread_t threads[N_THREADS];
+    void *got = NULL;
+    int end = HELD;
+
+    for (int i = 0; i < N_THREADS; i++)
+        if (pthread_create(&threads[i], NULL, reach_out, NULL) != 0)
+            return BROKEN;
+    for (int i = 0; i < N_THREADS; i++)
+        if (pthread_join(threads[i], &got) != 0 || got != NULL)
+            end = OUT;
+    return end;
+}
+
+static int
+reach_out_from_a_grandchild(void)
+{
+    int status = 0;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        pid_t deeper = fork();
+        if (deeper == 0)
+            _exit(reach_out(NULL) ? OUT : HELD);
+        _exit(waitpid(deeper, &status, 0) == deeper && WIFEXITED(status) ? WEXITSTATUS(status) : BROKEN);
+    }
+    return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : BROKEN;
+}
+
 /* --- what must go on working: the driver, torch and Triton do all of this --- */
 
 static int
@@ -673,6 +941,36 @@ static const struct attempt {
     { "use_the_second_set_of_numbers", use_the_second_set_of_numbers, "seccomp", NO_CONTROL },
     { "use_the_32_bit_calls", use_the_32_bit_calls, "seccomp", NO_CONTROL },
 #endif
+    STOPPED_BY(set_a_limit_of_the_daemon, "pid_namespace,seccomp"),
+    STOPPED_BY(lower_the_daemons_priority, "pid_namespace,seccomp"),
+    STOPPED_BY(lower_the_daemons_disk_priority, "pid_namespace,seccomp"),
+    STOPPED_BY(keep_the_daemon_on_one_core, "pid_namespace,seccomp"),
+    STOPPED_BY(make_the_daemon_a_batch_job, "pid_namespace,seccomp"),
+    STOPPED_BY(change_the_daemons_schedule, "pid_namespace,seccomp"),
+    STOPPED_BY(queue_a_signal_to_the_daemon, "pid_namespace,seccomp,landlock_scopes"),
+    STOPPED_BY(signal_a_thread_of_the_daemon, "pid_namespace,seccomp,landlock_scopes"),
+    STOPPED_BY(signal_the_zygote, "pid_namespace,seccomp,landlock_scopes"),
+    STOPPED_BY(read_the_daemons_environment, "proc,uid"),
+    STOPPED_BY(write_the_daemons_memory, "proc,uid"),
+    STOPPED_BY(offer_the_daemon_to_the_oom_killer, "proc,uid"),
+    STOPPED_BY(leave_a_named_pipe, "landlock"),
+    STOPPED_BY(rename_a_file_that_is_open_to_all, "landlock"),
+    STOPPED_BY(link_a_file_into_its_scratch, "landlock"),
+    STOPPED_BY(change_the_mode_of_a_file, "uid"),
+    STOPPED_TWICE(leave_its_root),
+    STOPPED_TWICE(make_a_file_system),
+    STOPPED_BY(listen_by_tcp_itself, "seccomp,landlock_tcp"),
+    STOPPED_TWICE(see_raw_packets),
+    { "talk_to_the_hypervisor", talk_to_the_hypervisor, "seccomp", NO_CONTROL },
+    STOPPED_TWICE(leave_a_message_queue),
+    STOPPED_BY(change_the_clock, "seccomp"),
+    STOPPED_BY(make_all_memory_executable, "seccomp"),
+    STOPPED_BY(give_pages_to_a_pipe, "seccomp"),
+    STOPPED_BY(hide_memory_from_the_kernel, "seccomp"),
+    { "write_to_the_kernel_log", write_to_the_kernel_log, "landlock,uid", NO_CONTROL },
+    { "keep_groups", keep_groups, "uid", NO_CONTROL },
+    STOPPED_BY(reach_out_from_every_thread, "landlock"),
+    STOPPED_BY(reach_out_from_a_grandchild, "landlock"),
     STOPPED_TWICE(do_what_the_driver_does),
     STOPPED_TWICE(do_what_a_compiler_does),
 };
@@ -706,25 +1004,37 @@ run_attempt(const struct harness_sandbox *s, int (*act)(void))
     _exit(act());
 }
 
-static bool
-is_on(const char *report, const char *layer, size_t n)
+/* The bits of a comma-separated list of layers. */
+static uint64_t
+bits_of(const char *layers)
 {
-    char entry[64];
+    uint64_t bits = 0;
+    char name[64];
 
-    snprintf(entry, sizeof(entry), "\"%.*s\":\"on\"", (int)n, layer);
-    return strstr(report, entry) != NULL;
-}
-
-static bool
-any_on(const char *report, const char *layers)
-{
     for (const char *at = layers; at != NULL && *at != '\0';) {
         size_t n = strcspn(at, ",");
-        if (is_on(report, at, n))
-            return true;
+        snprintf(name, sizeof(name), "%.*s", (int)n, at);
+        bits |= harness_sandbox_layer(name);
         at += n + (at[n] == ',');
     }
-    return layers == NULL;
+    return bits;
+}
+
+/* Without a layer those that stand on it are gone too. */
+static uint64_t
+take_away(uint64_t layers, uint64_t away)
+{
+    layers &= ~away;
+    if (!(layers & bits_of("mount_namespace")))
+        layers &= ~bits_of("proc,hidden");
+    if (!(layers & bits_of("pid_namespace")))
+        layers &= ~bits_of("proc");
+    if (!(layers & bits_of("proc")))
+        layers &= ~bits_of(
+            "pid_namespace"); /* as the probe has it: CUDA does not start in one without its own /proc */
+    if (!(layers & bits_of("landlock")))
+        layers &= ~bits_of("landlock_tcp,landlock_scopes");
+    return layers;
 }
 
 static int
@@ -743,9 +1053,9 @@ run_in_child(struct harness_sandbox *s, int (*act)(void))
     return WIFEXITED(status) ? WEXITSTATUS(status) : BROKEN;
 }
 
-/* As a zygote: probe, then one child for the attempt; without the layers, if it is the control. */
+/* As a zygote: probe, then one child for the attempt; without the layers `away`, or any, if it is the control. */
 static int
-be_zygote(const struct attempt *a, bool is_control, int mode)
+be_zygote(const struct attempt *a, bool is_control, uint64_t away, int mode)
 {
     struct harness_sandbox s = settings();
     char report[HARNESS_SANDBOX_REPORT_MAX];
@@ -758,14 +1068,15 @@ be_zygote(const struct attempt *a, bool is_control, int mode)
         fprintf(stderr, "%s\n", harness_error());
         return BROKEN;
     }
-    if (!is_control && !any_on(report, a->layers))
+    s.layers = take_away(s.layers, away);
+    if (!is_control && a->layers != NULL && !(s.layers & bits_of(a->layers)))
         return EXCUSED;
     return run_in_child(&s, a->act);
 }
 
 /* Everything in processes of its own, as the daemon starts them: guard, zygote, child. */
 static int
-play(const struct attempt *a, bool is_control)
+play(const struct attempt *a, bool is_control, uint64_t away)
 {
     int status = 0;
     pid_t guard;
@@ -779,7 +1090,7 @@ play(const struct attempt *a, bool is_control)
         pid_t zygote = mode == 0 ? 0 : fork();
         if (zygote > 0)
             harness_zygote_guard(zygote);
-        _exit(be_zygote(a, is_control, mode));
+        _exit(be_zygote(a, is_control, away, mode));
     }
     if (guard < 0 || waitpid(guard, &status, 0) != guard || !WIFEXITED(status))
         return BROKEN;
@@ -791,7 +1102,7 @@ attempt_is_held(void **state)
 {
     const struct attempt *a = *state;
     bool has_control = a->control == CONTROL || (a->control == ROOTS_CONTROL && world.is_root);
-    int end = play(a, false);
+    int end = play(a, false, 0);
 
     if (end == EXCUSED) {
         print_message("SKIP %s: the host lacks %s\n", a->name, a->layers);
@@ -799,8 +1110,43 @@ attempt_is_held(void **state)
     }
     if (end != HELD)
         fail_msg("%s: ended as %d (%d: it got out)", a->name, end, OUT);
-    if (has_control && (end = play(a, true)) != OUT)
+    if (has_control && (end = play(a, true, 0)) != OUT)
         fail_msg("%s without the layers ended as %d: the attempt proves nothing", a->name, end);
+}
+
+/*
+ * Hosts that lack a layer: what else is named for an attempt holds it alone. Kernels before 6.12 have no scopes, those
+ * before 6.7 no TCP rules, some no Landlock at all; a container may refuse namespaces.
+ */
+static const char *const lesser_hosts[] = {
+    "landlock_scopes", "landlock_tcp,landlock_scopes",
+    "landlock",        "pid_namespace,proc",
+    "net_namespace",   "pid_namespace,proc,mount_namespace,hidden,ipc_namespace,net_namespace,uts_namespace",
+};
+
+static void
+the_other_layers_hold(void **state)
+{
+    const char *away = *state;
+    int played = 0;
+
+    for (size_t i = 0; i < sizeof(attempts) / sizeof(attempts[0]); i++) {
+        const struct attempt *a = &attempts[i];
+        int end;
+        /* Where nothing that is named goes missing, it is as before. */
+        if (a->layers == NULL || !(bits_of(a->layers) & bits_of(away)))
+            continue;
+        end = play(a, false, bits_of(away));
+        if (end == EXCUSED)
+            continue;
+        played++;
+        if (end != HELD)
+            fail_msg("%s without %s: ended as %d (%d: it got out)", a->name, away, end, OUT);
+    }
+    if (played == 0) {
+        print_message("SKIP without %s: the host has nothing else for what it stops\n", away);
+        skip();
+    }
 }
 
 /* --- whole-process behaviour --- */
@@ -1025,6 +1371,20 @@ make_directories(void)
         abort();
 }
 
+/* Without capabilities, as the controls are: the kernel lets nobody meddle with a process that has more than he has. */
+static void
+be_victim(void)
+{
+    struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+    struct __user_cap_data_struct none[2];
+
+    memset(none, 0, sizeof(none));
+    if (syscall(SYS_capset, &header, none) != 0 || prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0)
+        _exit(1);
+    for (;;)
+        pause();
+}
+
 static int
 build_world(void **state)
 {
@@ -1048,8 +1408,7 @@ build_world(void **state)
     world.victim_word = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     world.victim = fork();
     if (world.victim == 0)
-        for (;;)
-            pause();
+        be_victim();
     return 0;
 }
 
@@ -1074,20 +1433,22 @@ no_segment_was_left_behind(void **state)
     int id;
     (void)state;
 
-    assert_int_equal(play(&a, false), HELD);
+    assert_int_equal(play(&a, false, 0), HELD);
     assert_int_equal(shmget(0x76657269, 4096, 0), -1);
-    assert_int_equal(play(&a, true), HELD);
+    assert_int_equal(play(&a, true, 0), HELD);
     id = shmget(0x76657269, 4096, 0); /* the control's */
     assert_true(id >= 0);
     shmctl(id, IPC_RMID, NULL);
 }
 
 #define N_ATTEMPTS (sizeof(attempts) / sizeof(attempts[0]))
+#define N_LESSER (sizeof(lesser_hosts) / sizeof(lesser_hosts[0]))
+_Static_assert(N_ATTEMPTS >= 80, "the suite does not shrink");
 
 int
 main(void)
 {
-    struct CMUnitTest tests[N_ATTEMPTS + 5] = { { NULL, NULL, NULL, NULL, NULL } };
+    struct CMUnitTest tests[N_ATTEMPTS + N_LESSER + 5] = { { NULL, NULL, NULL, NULL, NULL } };
     const struct CMUnitTest others[] = {
         cmocka_unit_test(no_segment_was_left_behind),   cmocka_unit_test(nothing_survives_the_kill),
         cmocka_unit_test(a_frozen_child_does_not_move), cmocka_unit_test(half_a_sandbox_is_an_error),
@@ -1097,6 +1458,9 @@ main(void)
     for (size_t i = 0; i < N_ATTEMPTS; i++)
         tests[i] = (struct CMUnitTest){ attempts[i].name, attempt_is_held, NULL, NULL,
                                         (void *)(uintptr_t)&attempts[i] };
-    memcpy(&tests[N_ATTEMPTS], others, sizeof(others));
+    for (size_t i = 0; i < N_LESSER; i++)
+        tests[N_ATTEMPTS + i] = (struct CMUnitTest){ lesser_hosts[i], the_other_layers_hold, NULL, NULL,
+                                                     (void *)(uintptr_t)lesser_hosts[i] };
+    memcpy(&tests[N_ATTEMPTS + N_LESSER], others, sizeof(others));
     return cmocka_run_group_tests(tests, build_world, tear_down_world);
 }

@@ -135,15 +135,15 @@ add_rules(int ruleset, const struct landlock_paths *paths, uint64_t handled)
 }
 
 static int
-create_ruleset(int abi, uint64_t handled, int *has_scopes)
+create_ruleset(int abi, uint64_t handled, const struct landlock_paths *paths, int *has_scopes)
 {
     struct ruleset_attr attr = { .handled_fs = handled };
     size_t size = abi >= 6 ? sizeof(attr) : abi >= 4 ? 2 * sizeof(uint64_t) : sizeof(uint64_t);
     long fd;
 
-    attr.handled_net = abi >= 4 ? NET_BIND_AND_CONNECT : 0;
-    attr.scoped = abi >= 6 ? SCOPE_ABSTRACT_AND_SIGNAL : 0;
-    *has_scopes = abi >= 6;
+    attr.handled_net = abi >= 4 && !paths->without_tcp ? NET_BIND_AND_CONNECT : 0;
+    attr.scoped = abi >= 6 && !paths->without_scopes ? SCOPE_ABSTRACT_AND_SIGNAL : 0;
+    *has_scopes = attr.scoped != 0;
     fd = syscall(SYS_landlock_create_ruleset, &attr, size, 0);
     if (fd < 0 && errno == EINVAL && abi >= 6) {
         /* Some distributions' kernels claim ABI 6 without its scopes. */
@@ -158,7 +158,7 @@ int
 landlock_enter(const struct landlock_paths *paths, int abi, int *has_scopes)
 {
     uint64_t handled = handled_rights(abi);
-    int ruleset = create_ruleset(abi, handled, has_scopes);
+    int ruleset = create_ruleset(abi, handled, paths, has_scopes);
     int code;
 
     if (ruleset < 0)

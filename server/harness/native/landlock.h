@@ -11,6 +11,7 @@
 struct landlock_paths {
     const char *const *readable; /* NULL-ended; read and execute below these; each must exist */
     const char *const *writable; /* NULL-ended; everything but device nodes below these; each must exist */
+    int without_tcp, without_scopes; /* leave these out though the kernel has them */
 };
 
 /* What the kernel offers: its ABI, or a negative errno (-ENOSYS: none, -EOPNOTSUPP: switched off at boot). */

@@ -71,6 +71,13 @@ struct state {
     char why[N_LAYERS][REASON_MAX]; /* of those that are absent */
 };
 
+/* The probe wants everything; a child what the probe could have. */
+static bool
+is_wanted(const struct state *st, enum layer layer)
+{
+    return st->is_probe || ((st->s->layers >> layer) & 1);
+}
+
 static bool
 is_on(const struct state *st, enum layer layer)
 {
@@ -459,11 +466,13 @@ restrict_files(struct state *st)
     }
     paths.readable = readable != NULL && readable[0] != NULL ? readable : everything;
     paths.writable = writable;
+    paths.without_tcp = !is_wanted(st, LAYER_LANDLOCK_TCP);
+    paths.without_scopes = !is_wanted(st, LAYER_LANDLOCK_SCOPES);
     code = landlock_enter(&paths, abi, &has_scopes);
     if (code != 0)
         return code;
-    st->on |= (uint64_t)(abi >= 4) << LAYER_LANDLOCK_TCP | (uint64_t)(has_scopes != 0)
-                                                               << LAYER_LANDLOCK_SCOPES;
+    st->on |= (uint64_t)(abi >= 4 && !paths.without_tcp) << LAYER_LANDLOCK_TCP | (uint64_t)(has_scopes != 0)
+                                                                                     << LAYER_LANDLOCK_SCOPES;
     snprintf(st->why[LAYER_LANDLOCK_TCP], REASON_MAX, "Landlock ABI %d has no TCP rules", abi);
     snprintf(st->why[LAYER_LANDLOCK_SCOPES], REASON_MAX, "Landlock ABI %d has no scopes", abi);
     return 0;
@@ -541,7 +550,7 @@ take_step(struct state *st, const struct step *step)
     bool is_optional = step->layer != REQUIRED;
     int code;
 
-    if (is_optional && !st->is_probe && !((st->s->layers >> step->layer) & 1)) {
+    if (is_optional && !is_wanted(st, (enum layer)step->layer)) {
         snprintf(st->why[step->layer], REASON_MAX, "the probe could not apply it");
         return 0;
     }
@@ -623,6 +632,15 @@ harness_sandbox_enter(const struct harness_sandbox *s, char *report, size_t cap)
     if (code == 0)
         code = take_steps(&st);
     return code != 0 ? code : write_report(&st, report, cap);
+}
+
+uint64_t
+harness_sandbox_layer(const char *name)
+{
+    for (int i = 0; i < N_STEPS; i++)
+        if (steps[i].layer != REQUIRED && strcmp(steps[i].name, name) == 0)
+            return 1ULL << steps[i].layer;
+    return 0;
 }
 
 int

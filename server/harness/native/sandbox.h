@@ -47,6 +47,9 @@ HARNESS_API int harness_sandbox_enter(const struct harness_sandbox *s, char *rep
 HARNESS_API int harness_sandbox_probe(const struct harness_sandbox *s, uint64_t *layers, char *report,
                                       size_t cap);
 
+/* The bit of an optional layer in `layers`; 0: there is none of that name. For tests, which take layers away. */
+HARNESS_API uint64_t harness_sandbox_layer(const char *name);
+
 /* True when the probe's layers ask for the child to be the init of a PID namespace (process.h). */
 HARNESS_API int harness_sandbox_wants_pid_namespace(uint64_t layers);
 
