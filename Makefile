@@ -301,6 +301,8 @@ install: all
 	install -m 644 $(harness_py) '$(root)/lib/verifierd/harness'
 	$(call copy_corpus,$(root)/share/verifierd/corpus)
 	sed 's,@PREFIX@,$(PREFIX),g' server/deploy/verifierd.service >'$(root)/lib/systemd/system/verifierd.service'
+	install -d '$(root)/share/verifierd'
+	sed 's,@PREFIX@,$(PREFIX),g' server/deploy/verifierd.apparmor >'$(root)/share/verifierd/apparmor'
 	$(foreach m,$(man_pages),install -D -m 644 $(m) '$(root)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))';)
 
 uninstall:

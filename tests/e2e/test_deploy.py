@@ -70,6 +70,8 @@ def test_install_writes_only_below_destdir(tmp_path: Path) -> None:
     assert all(name.startswith("opt/v/") for name in files)
     unit = (there / "opt/v/lib/systemd/system/verifierd.service").read_text()
     assert "ExecStart=/opt/v/bin/verifierd" in unit and "@" not in unit
+    profile = (there / "opt/v/share/verifierd/apparmor").read_text()
+    assert "profile verifierd /opt/v/bin/verifierd" in profile and "@PREFIX@" not in profile
     run(*make, "uninstall")
     assert not [p for p in there.rglob("*") if p.is_file()]
 
