@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
 from rig import Rig, policy
 
 TASK = """
@@ -237,3 +238,103 @@ def test_who_fails_on_later_inputs_has_failed(rig: Rig, tasks: Any) -> None:
     )
     report = judged(rig, tasks, RELU, body, variations={"count": 1, "value": False, "shape": False, "dtype": False})
     assert (report["outcome"], report["class"]) == ("fail", "launch"), report
+
+
+# --- on a GPU ---
+
+LARGE = ("N = 96", "N = 2048"), ("torch.randn(64, N)", "torch.randn(2048, N)")
+
+
+def enlarged(source: str) -> str:
+    for small, large in LARGE:
+        source = source.replace(small, large)
+    return source
+
+
+@pytest.fixture(scope="module")
+def gpu_rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    if not torch.cuda.is_available():
+        pytest.skip("gpu: no GPU on this machine")
+    with Rig(tmp_path_factory.mktemp("gpu"), device="cuda:0") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def gpu_tasks(gpu_rig: Rig) -> dict[str, tuple[str, dict[str, Any]]]:
+    found = {}
+    for source in (RELU, PRODUCT, ROWS):
+        child = gpu_rig.child()
+        found[source] = (child, gpu_rig.register(child, enlarged(source)))
+        assert "refused" not in found[source][1], found[source]
+    return found
+
+
+ROWS_OF_GPU = {
+    "plain": (RELU, "strict", HONEST["plain"][1], None),
+    "in two steps": (RELU, "strict", HONEST["in two steps"][1], None),
+    "an accumulator that a kernel zeroes": (
+        ROWS, "strict", HONEST["an accumulator that a kernel zeroes"][1], None,
+    ),
+    "partial sums that torch adds up": (ROWS, "strict", HONEST["partial sums that torch adds up"][1], None),
+    "a library product, then a kernel": (
+        PRODUCT, "hybrid", "t = x @ self.weight\ny = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y", None,
+    ),
+    "a captured graph": (
+        RELU, "strict",
+        "if self.kept is None:\n"
+        "    self.x, self.y = torch.empty_like(x), torch.empty_like(x)\n"
+        "    run(relu_kernel, self.x, self.y)\n"
+        "    torch.cuda.synchronize()\n"
+        "    self.kept = torch.cuda.CUDAGraph()\n"
+        "    with torch.cuda.graph(self.kept):\n"
+        "        run(relu_kernel, self.x, self.y)\n"
+        "self.x.copy_(x)\nself.kept.replay()\nreturn self.y.clone()",
+        None,
+    ),
+    "a library product under strict": (
+        PRODUCT, "strict", CHEATS["a library product under strict"][2], "foreign_kernel",
+    ),
+    "torch computes, the kernel copies": (
+        RELU, "strict", CHEATS["torch computes, the kernel copies"][2], "foreign_kernel",
+    ),
+    "torch's elementwise work under hybrid": (
+        RELU, "hybrid", CHEATS["torch's elementwise work under hybrid"][2], "foreign_kernel",
+    ),
+    "a decoy": (RELU, "strict", CHEATS["torch computes, the kernel writes what nobody reads"][2], "decoy"),
+    "a decoy beside a library product": (
+        PRODUCT, "hybrid", CHEATS["a decoy beside a library product"][2], "decoy",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ROWS_OF_GPU)
+def test_records_of_a_gpu_decide(gpu_rig: Rig, gpu_tasks: Any, name: str) -> None:
+    task, rules, body, rule = ROWS_OF_GPU[name]
+    body = body.replace("[(64,)]", "[(2048,)]")
+    child, spec = gpu_tasks[task]
+    counted = {"count": 2, "value": False, "shape": False, "dtype": False}
+    found = gpu_rig.judge(
+        child, spec, enlarged(task), candidate(body), evidence=True, rules=policy(rules, variations=counted)
+    )
+    assert "full" in found, found
+    evidence = found["full"]["detail"]["evidence"]
+    print(name, {key: evidence[key] for key in ("coverage", "own_ms", "all_ms", "foreign", "decoys", "flags", "why")})
+    assert (found["full"]["outcome"], found["full"]["rule"]) == ("pass" if rule is None else "fail", rule), found
+    assert evidence["method"] == "cupti" and evidence["lost"] == 0, evidence
+    assert evidence["all_ms"] > 0 and (rule == "decoy" or evidence["coverage"] > 0.05), evidence
+    assert not {"evidence_refused", "no_evidence"} & set(evidence["flags"]), evidence
+
+
+@pytest.mark.gpu
+def test_time_is_not_credited_below_that_of_the_kernels(gpu_rig: Rig, gpu_tasks: Any) -> None:
+    child, spec = gpu_tasks[RELU]
+    found = gpu_rig.judge(
+        child, spec, enlarged(RELU), candidate(HONEST["plain"][1]), stages=("full", "timing"), evidence=True
+    )
+    detail = found["timing"]["detail"]
+    evidence = detail["evidence"]
+    print("timing", evidence["own_ms"], sorted(detail["candidate_ns"])[::10], evidence["flags"])
+    assert found["timing"]["outcome"] == "pass" and evidence["coverage"] > 0.95, found["timing"]
+    assert min(detail["candidate_ns"]) >= 0.5e6 * evidence["own_ms"]
+    assert "held_to_kernel_time" not in evidence["flags"], evidence
