@@ -662,12 +662,7 @@ is_last_judged(const struct judgement *j)
 static json_t *
 known_kernels(const struct judgement *j)
 {
-    json_t *out = json_pack("{s:O?, s:[]}", "names", j->kernels, "hashes"), *kernel;
-    size_t i;
-
-    json_array_foreach(j->compiled, i, kernel)
-        json_array_append(json_object_get(out, "hashes"), json_object_get(kernel, "hash"));
-    return out;
+    return json_pack("{s:O?, s:O?}", "names", j->kernels, "compiled", j->compiled);
 }
 
 void

@@ -93,15 +93,21 @@ def is_forbidden(kind: str, foreign: str) -> bool:
 
 @dataclass(frozen=True)
 class Own:
-    """What trusted children found: names in the syntax tree, hashes of the compiled images. None: not told."""
+    """What trusted children found: names in the syntax tree (None: not told), hashes of compiled images by name."""
 
     names: frozenset[str] | None = None
-    hashes: frozenset[str] = frozenset()
+    images: dict[str, frozenset[str]] = field(default_factory=dict)
 
     @staticmethod
     def parse(found: Json) -> Own:
-        names, hashes = found.get("names"), found.get("hashes") or []
-        return Own(None if names is None else frozenset(map(str, names)), frozenset(map(str, hashes)))
+        names = found.get("names")
+        images: dict[str, set[str]] = {}
+        for item in found.get("compiled") or []:
+            images.setdefault(str(item["name"]), set()).add(str(item["hash"]))
+        return Own(
+            None if names is None else frozenset(map(str, names)),
+            {name: frozenset(hashes) for name, hashes in images.items()},
+        )
 
 
 @dataclass
@@ -159,7 +165,8 @@ def weigh_records(calls: list[Activity], own: Own, decoys: set[str], foreign: st
         total = sum(record.ns for record in group)
         line: Json = {"name": clean_text(name, NAME_MAX), "share": round(total / all_ns, 6), "count": len(group)}
         if is_own(group[0]):
-            found.kernels.append({**line, "image": bool(own.hashes & seen) if own.hashes and seen else None})
+            images = own.images.get(name)
+            found.kernels.append({**line, "image": None if images is None else bool(images & seen)})
             continue
         kind = "movement" if group[0].kind != activity.KERNEL else kernel_kind(name)
         found.foreign.append({**line, "kind": kind})
@@ -392,6 +399,9 @@ class Pass:
             self._flags.append("decoy_kernel")
         if weighed.coverage is None:
             self._flags.append("no_evidence")
+        images = {line.get("image") for line in weighed.kernels}
+        if False in images and True not in images:
+            self._flags.append("unknown_image")
         found: Json = {
             "method": self._method,
             "why": self._why,

@@ -64,7 +64,13 @@ def _called(node: ast.Call) -> str:
 
 def _assignments(node: ast.AST) -> list[tuple[ast.AST, ast.AST]]:
     if isinstance(node, ast.Assign):
-        return [(target, node.value) for target in node.targets]
+        pairs: list[tuple[ast.AST, ast.AST]] = []
+        for target in node.targets:
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs.extend(zip(target.elts, node.value.elts, strict=False))
+            else:
+                pairs.append((target, node.value))
+        return pairs
     if isinstance(node, ast.AugAssign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
         return [(node.target, node.value)]
     return [(node.target, node.iter)] if isinstance(node, ast.For) else []

@@ -125,7 +125,7 @@ class Rig:
             "policy": rules or policy(), "seed": "00000000000004d2", "cache": None, "call_limit_ms": limit_ms,
         }  # fmt: skip
         contents = {"source": candidate_source, "spec": json.dumps(spec), "reference_source": reference_source}
-        contents["kernels"] = json.dumps({"names": _jitted(candidate_source), "hashes": []})
+        contents["kernels"] = json.dumps({"names": _jitted(candidate_source), "compiled": None})
         found = {"open": self._open(message, contents)}
         for stage in stages:
             if any(report["outcome"] == "fail" for report in found.values()):

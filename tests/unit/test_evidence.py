@@ -11,10 +11,13 @@ import sys
 from pathlib import Path
 
 import activity
+import evidence
 import native
 import pytest
 import rig
-from activity import BadRecords
+from activity import KERNEL, Activity, BadRecords, Record
+from evidence import Own, kernel_kind, weigh_records
+from launches import kind_of, stores_of
 
 FAKE = Path(__file__).with_name("fake_cupti.c")
 DRIVE = """
@@ -135,3 +138,179 @@ def test_a_cut_at_any_byte_is_refused() -> None:
     for size in range(len(whole)):
         with pytest.raises(BadRecords):
             activity.parse(whole[:size])
+
+
+# --- names ---
+
+SEEN_ON_A_GPU = {
+    "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_": "movement",
+    "_ZN2at6native18elementwise_kernelILi128ELi2EZNS0_22gpu_kernel_impl_nocastIZZZNS0_23direct_copy_kernel_cudaERNS_18"
+    "TensorIteratorBaseEENKUlvE1_clEvENKUlvE5_clEvEUlfE_EEvS4_RKT_EUlibE_EEviT1_": "movement",
+    "_ZN2at6native40_GLOBAL__N__0f1a8107_8_Shape_cu_49f7391c30CatArrayBatchedCopy_vectorizedINS1_10Opaqu": "movement",
+    "_ZN5cudnn19engines_precompiled16nchwToNhwcKernelIfffLb0ELb1EL21cudnnKernelDataType_t2EEEvNS": "movement",
+    "_ZN5cudnn19engines_precompiled16nhwcToNchwKernelIfffLb1ELb0EL21cudnnKernelDataType_t0EEEvNS": "movement",
+    "void at::native::vectorized_gather_kernel<16, long>(char*, char*, long*, int, long, long, long, lon": "movement",
+    "void at::native::(anonymous namespace)::indexSelectLargeIndex<float, long, unsigned int, 2, 2, -2, ": "movement",
+    "void at::native::_scatter_gather_elementwise_kernel<128, 8, at::native::_cuda_scatter_gather_intern": "movement",
+    "void at::native::triu_tril_kernel<float, int, false, 4, false>(at::cuda::detail::TensorInfo<float, ": "movement",
+    "void at::native::im2col_kernel<float>(long, float const*, long, long, long, long, long, long)": "movement",
+    "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda"
+    "(at::TensorIteratorBase&)::{lambda()#3}>": "movement",
+    "void at::native::unrolled_elementwise_kernel<at::native::bfloat16_copy_kernel_cuda(at::TensorIterat": "movement",
+    "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x8_stage3_warpsize1x4x1_ffma_aligna4_alignc4_exec": "library",
+    "sm80_xmma_fprop_implicit_gemm_indexed_wo_smem_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x16x32": "library",
+    "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_TNT": "library",
+    "ampere_sgemm_128x64_tn": "library",
+    "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x128_32x3_tn_align4>(cutlass_80_tensorop_s168": "library",
+    "void cublasLt::splitKreduce_kernel<32, 16, int, float, float, float, float, true, false, false>": "library",
+    "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false, false, cublasGemv": "library",
+    "void dot_kernel<float, 128, 0, cublasDotParams<cublasGemvTensorStridedBatched<float const>": "library",
+    "void implicit_convolve_sgemm<float, float, 1024, 5, 5, 3, 3, 3, 1, false, false, true>(int, int, int": "library",
+    "void at::native::(anonymous namespace)::conv_depthwise2d_forward_kernel<3, float, int>": "library",
+    "void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>": "library",
+    "_ZN2at6native29vectorized_elementwise_kernelILi4EZZZNS0_49_GLOBAL__N__d2ba64fb_16_TensorCompare_cu_f5f": "other",
+    "_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIfNS0_14func_wrapper_tIfZNS0_11sum_functorIfffEclE": "other",
+    "_ZN43_GLOBAL__N__b6de9c8c_10_SoftMax_cu_9f978f6320softmax_warp_forwardIfffLi9ELb0ELb0EEEvPT0_PKT_iiiPK": "other",
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*": "other",
+    "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>(int, float, float c": "other",
+    "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true, 1, true>(cudnnTensorStruct": "other",
+    "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<float, cutlass::arch::": "other",
+    "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::h": "other",
+    "triton_poi_fused_relu_0": "other",
+    "void at::native::(anonymous namespace)::max_pool_forward_nchw<float, int>(int, float const*, long": "other",
+    "void (anonymous namespace)::elementwise_kernel_with_index<int, at::native::arange_cuda_out(c10::Sca": "movement",
+}
+
+
+@pytest.mark.parametrize("name", SEEN_ON_A_GPU)
+def test_kernels_of_the_libraries_are_told_apart(name: str) -> None:
+    assert kernel_kind(name) == SEEN_ON_A_GPU[name]
+
+
+def test_functions_of_torch_are_told_apart() -> None:
+    for name in ("contiguous", "transpose", "cat", "zeros", "to", "copy_", "view.default", "pad", "_unsafe_view_copy"):
+        assert kind_of(name) == "movement" or name.startswith("_"), name
+    for name in ("matmul", "__matmul__", "linear", "conv2d", "mm.default", "einsum"):
+        assert kind_of(name) == "library", name
+    for name in ("relu", "add", "softmax", "scaled_dot_product_attention", "rand", "layer_norm", "where", "numpy"):
+        assert kind_of(name) == "other", name
+
+
+# --- weighing ---
+
+OWN = Own(frozenset({"mine", "decoy"}), {"mine": frozenset({"sha256:aa"})})
+RELU = "void at::native::vectorized_elementwise_kernel<4, at::native::relu_kernel>"
+SUM = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>"
+GEMM = "ampere_sgemm_128x64_tn"
+
+
+def work(name: str, start: int, ns: int, threads: int = 1 << 20, kind: int = KERNEL) -> Record:
+    return Record(kind, name, start, start + ns, threads, 7)
+
+
+def weighed(*records: Record, foreign: str = "movement", decoys: frozenset[str] = frozenset()) -> evidence.Weighed:
+    return weigh_records([Activity(list(records), frozenset({"sha256:aa"}))], OWN, set(decoys), foreign)
+
+
+def test_coverage_is_own_time_over_all_time() -> None:
+    found = weighed(work("mine", 0, 6000), work("memcpy", 6000, 2000, 0, activity.MEMCPY), work(GEMM, 8000, 2000))
+    assert found.coverage == 0.6 and found.own_ms == 0.006 and found.all_ms == 0.01
+    assert [(line["kind"], line["share"]) for line in found.foreign] == [("movement", 0.2), ("library", 0.2)]
+    assert found.kernels == [{"name": "mine", "share": 0.6, "count": 1, "image": True}]
+    assert found.culprits[0]["name"] == GEMM
+
+
+def test_a_decoys_time_is_not_the_candidates() -> None:
+    found = weighed(work("mine", 0, 5000), work("decoy", 5000, 5000), decoys=frozenset({"decoy"}))
+    assert found.coverage == 0.5 and found.floor_ns == 5000 and not found.culprits
+
+
+def test_the_floor_counts_what_overlaps_once() -> None:
+    found = weighed(work("mine", 0, 5000), work("mine", 2000, 5000), work("mine", 20000, 1000), work(RELU, 30000, 9000))
+    assert found.floor_ns == 8000
+
+
+def test_no_records_are_no_evidence() -> None:
+    assert weighed().coverage is None
+    assert weigh_records([Activity([work("mine", 5, 0)])], OWN, set(), "movement").coverage is None
+
+
+RULES = [
+    ("torch's elementwise kernel", (work("mine", 0, 9000), work(RELU, 9000, 1000)), {"movement", "library"}),
+    ("a library product", (work("mine", 0, 9000), work(GEMM, 9000, 1000)), {"movement"}),
+    ("a hundredth", (work("mine", 0, 99_000), work(RELU, 99_000, 1000)), set()),
+    ("copies and fills", (work("mine", 0, 1000), work("memset", 1000, 9000, 0, activity.MEMSET)), set()),
+    ("a sum of partial sums", (work("mine", 0, 8000), work(SUM, 8000, 3000, 512)), set()),
+    ("many small ones", (work("mine", 0, 3000), *(work(SUM, 3000 + 3000 * i, 3000, 512) for i in range(5))),
+     {"movement", "library"}),
+    ("few threads that run long", (work("mine", 0, 90_000), work(SUM, 90_000, 20_000, 512)), {"movement", "library"}),
+    ("nothing of its own", (work(RELU, 0, 3000, 512),), {"movement", "library"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, records, refusing", RULES)
+@pytest.mark.parametrize("foreign", ["movement", "library", "any"])
+def test_what_a_policy_allows(name: str, records: tuple[Record, ...], refusing: set[str], foreign: str) -> None:
+    assert bool(weighed(*records, foreign=foreign).culprits) == (foreign in refusing), name
+
+
+def test_an_impostor_by_name_has_no_image() -> None:
+    found = weigh_records([Activity([work("mine", 0, 10)])], OWN, set(), "movement")
+    assert found.kernels[0]["image"] is False
+
+
+# --- what a child says of its launches ---
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"launches": 3, "ops": "x", "elements": "y"},
+        {"launches": {"k": -1}, "ops": [["a"], 7, ["b", "c", {}]], "elements": -5},
+        {"launches": {"k": True}, "ops": [["relu", 1, 1 << 90]], "elements": 1 << 90},
+        {"launches": {str(i): 1 for i in range(10_000)}, "ops": [["a", 0, 0]] * 10_000, "elements": 0},
+    ],
+)
+def test_nonsense_about_launches_is_no_evidence(told: dict[str, object]) -> None:
+    assert evidence.weigh_launches(told, set(), "movement").coverage is None
+
+
+# --- where kernels store ---
+
+
+def test_stored_parameters_are_found_by_source() -> None:
+    source = """
+@triton.jit
+def plain(x, y, n, B: tl.constexpr):
+    at = tl.arange(0, B)
+    tl.store(y + at, tl.load(x + at), mask=at < n)
+@triton.jit
+def through_names(x, y, n):
+    source, place = x + 1, y
+    for i in range(n):
+        place += 1
+        tl.store(pointer=place, value=tl.load(source))
+@triton.jit
+def adds(x, total):
+    tl.atomic_add(total, tl.load(x))
+@triton.jit
+def by_descriptor(desc, x):
+    desc.store([0, 0], tl.load(x))
+@triton.jit
+def by_helper(x, y):
+    plain(x, y, 1, 2)
+@triton.jit
+def nothing(x):
+    tl.load(x)
+@triton.jit
+def where_data_says(x, y, z):
+    tl.store(y + tl.load(x), tl.load(z))
+"""
+    found = {name: None if places is None else set(places) for name, places in stores_of(source).items()}
+    assert found["plain"] == {"y"} or found["plain"] == {"y", "B"}
+    assert "x" not in (found["through_names"] or {"x"}) and "y" in (found["through_names"] or ())
+    assert found["adds"] == {"total"} and found["by_descriptor"] == {"desc"}
+    assert found["by_helper"] is None and found["nothing"] is None
+    assert found["where_data_says"] == {"y"}
+    assert stores_of("def broken(") == {} and stores_of("(" * 100_000) == {}
