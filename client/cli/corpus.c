@@ -447,7 +447,8 @@ add_task(struct corpus *c, const char *directory, const char *name, struct error
         rc = error_set(err, ERR_NOMEM, "out of memory");
     else if (!source)
         rc = error_set(err, ERR_INPUT, "is not UTF-8 text");
-    else if ((rc = corpus_read_header(bytes.data, bytes.size, TASK_KEYS, &header, err)) == 0)
+    else if ((rc = corpus_read_header(bytes.data ? bytes.data : "", bytes.size, TASK_KEYS, &header, err)) ==
+             0)
         rc = fill_task(t, &header, source, err);
     if (rc < 0)
         error_prefix(err, "%s", path.data);

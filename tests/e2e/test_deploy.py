@@ -54,6 +54,9 @@ def test_a_moved_bundle_judges(bundle: Path, monkeypatch: pytest.MonkeyPatch) ->
     with service.directory() as directory, service.Daemon(directory) as daemon:
         status = run(bundle / "bin/verifier", "--url", daemon.client.url, "status", "--json")
         assert '"state"' in status
+        # It has its corpus with it.
+        found = run(bundle / "bin/verifier", "--url", daemon.client.url, "selftest", "--only", "relu/syntax_error")
+        assert '"ok":true' in found.splitlines()[-1]
 
 
 def test_a_bundle_is_small_enough_to_carry(bundle: Path) -> None:
@@ -67,6 +70,8 @@ def test_install_writes_only_below_destdir(tmp_path: Path) -> None:
     files = {str(p.relative_to(there)) for p in there.rglob("*") if p.is_file()}
     assert {"opt/v/bin/verifierd", "opt/v/bin/verifier", "opt/v/lib/verifierd/libharness.so"} <= files
     assert "opt/v/lib/verifierd/harness/zygote.py" in files
+    corpus = "opt/v/share/verifierd/corpus"
+    assert {f"{corpus}/tasks/relu.py", f"{corpus}/candidates/relu/honest.py", f"{corpus}/quick/sandbox.py"} <= files
     assert all(name.startswith("opt/v/") for name in files)
     unit = (there / "opt/v/lib/systemd/system/verifierd.service").read_text()
     assert "ExecStart=/opt/v/bin/verifierd" in unit and "@" not in unit

@@ -242,7 +242,7 @@ test_load_refuses(void **state)
     assert_null(c);
     assert_non_null(strstr(err.text, "/nowhere/at/all/tasks"));
 
-    put("tasks/relu.py", "x = 1\n");
+    put("tasks/relu.py", "");
     put("candidates/notes", "");
     assert_int_equal(corpus_load(directory, &c, &err), ERR_INPUT);
     assert_non_null(strstr(err.text, "no candidates there"));
