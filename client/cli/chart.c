@@ -242,11 +242,10 @@ add_samples(struct buffer *out, const struct samples *s)
 }
 
 static void
-add_range(struct buffer *out, json_t *gpu, const char *key, double scale, const char *what, const char *unit)
+add_range(struct buffer *out, json_t *gpu, const char *key, const char *what, const char *unit)
 {
     json_t *range = json_object_get(gpu, key);
-    double lo = json_number_value(json_array_get(range, 0)) * scale,
-           hi = json_number_value(json_array_get(range, 1)) * scale;
+    double lo = json_number_value(json_array_get(range, 0)), hi = json_number_value(json_array_get(range, 1));
 
     if (json_array_size(range) != 2)
         return;
@@ -265,18 +264,19 @@ add_gpu(struct buffer *out, json_t *timing)
     if (!json_is_object(gpu))
         return;
     buffer_add(out, "\nthe GPU meanwhile\n");
-    add_range(out, gpu, "sm_clock_mhz", 1, "SM clock", "MHz");
-    add_range(out, gpu, "mem_clock_mhz", 1, "memory clock", "MHz");
-    add_range(out, gpu, "temp_c", 1, "temperature", "degrees Celsius");
-    add_range(out, gpu, "power_mw", 0.001, "power", "W");
+    add_range(out, gpu, "sm_mhz", "SM clock", "MHz");
+    add_range(out, gpu, "mem_mhz", "memory", "MHz");
+    add_range(out, gpu, "temp_c", "temperature", "degrees Celsius");
+    add_range(out, gpu, "power_w", "power", "W");
     buffer_printf(out, "%-*s%s\n", LABEL, "throttled", member(gpu, "throttled") > 0 ? "YES" : "no");
-    buffer_printf(out, "%-*s%.0f kept, %.0f measured again, %.0f void\n", LABEL, "blocks",
-                  member(gpu, "kept"), member(gpu, "again"), member(gpu, "void"));
-    json_array_foreach(json_object_get(timing, "blocks"), i, block)
+    buffer_printf(out, "%-*s%.0f, of them %.0f measured again, %.0f void by work while no call was due\n",
+                  LABEL, "blocks", fmax(0, member(gpu, "blocks")), fmax(0, member(gpu, "void")),
+                  fmax(0, member(gpu, "background")));
+    json_array_foreach(json_object_get(json_object_get(timing, "clocks"), "blocks"), i, block)
     {
-        const char *why = text_member(block, "why"), *outcome = text_member(block, "outcome");
-        if (why && outcome)
-            buffer_printf(out, "  block %zu %s: %s\n", i, outcome, why);
+        const char *why = text_member(block, "void");
+        if (why)
+            buffer_printf(out, "  block %zu is void: %s\n", i, why);
     }
 }
 
@@ -298,6 +298,8 @@ add_head(struct buffer *out, json_t *document, json_t *timing)
         buffer_printf(out, ", L2 %s", json_is_true(json_object_get(timing, "cold")) ? "cold" : "warm");
     if (stopped)
         buffer_printf(out, "\n%*sended early: %s", LABEL, "", stopped);
+    if (text_member(timing, "one_call"))
+        buffer_printf(out, "\n%*sone call for each bell: %s", LABEL, "", text_member(timing, "one_call"));
     buffer_add(out, "\n");
 }
 

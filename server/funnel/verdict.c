@@ -116,9 +116,14 @@ struct range {
     double lo, hi;
 };
 
+/* A number, or a list of them; anything else is not known. */
 static void
 range_add(struct range *r, json_t *value)
 {
+    json_t *item;
+    size_t i;
+
+    json_array_foreach(value, i, item) range_add(r, item);
     if (!json_is_number(value))
         return;
     r->lo = fmin(r->lo, json_number_value(value)); /* fmin() and fmax() leave a NAN for a number */
@@ -131,55 +136,41 @@ range_json(const struct range *r)
     return isfinite(r->lo) ? json_pack("[f, f]", r->lo, r->hi) : json_null();
 }
 
-/* Reasons that slow a GPU down; the others (idle, set clocks, display) do not concern one that works. NVML's bits. */
-#define THROTTLES (0x4 | 0x8 | 0x20 | 0x40 | 0x80)
+/* Reasons that slow down a GPU that has work: NVML's bits for hardware and thermal slowdown and for the power brake. */
+#define THROTTLES (0x8 | 0x20 | 0x40 | 0x80)
 
-static const struct {
-    const char *key, *shown;
-} gpu_figures[] = {
-    { "sm_clock_mhz", "sm_clock_mhz" },
-    { "mem_clock_mhz", "mem_clock_mhz" },
-    { "temp_c", "temp_c" },
-    { "power_mw", "power_mw" },
-};
-
-static void
-gpu_add(json_t *state, struct range ranges[ARRAY_LEN(gpu_figures)], int *throttled)
-{
-    for (size_t i = 0; i < ARRAY_LEN(gpu_figures); i++)
-        range_add(&ranges[i], json_object_get(state, gpu_figures[i].key));
-    *throttled += (json_integer_value(json_object_get(state, "throttle_reasons")) & THROTTLES) != 0;
-}
-
-/* {"kept","again","void","throttled","sm_clock_mhz":[least,greatest],…}: blocks by outcome, states that were throttled. */
+/*
+ * {"blocks","void","background","throttled","sm_mhz":[least,greatest],…}: all blocks; those measured again because
+ * something disturbed them; because of the candidate's own work; those that saw a throttle.
+ */
 static json_t *
 gpu_json(json_t *timing)
 {
-    static const char *const outcomes[] = { "kept", "again", "void" };
-    json_t *blocks = json_object_get(timing, "blocks"), *clocks = json_object_get(timing, "clocks"), *block;
-    struct range ranges[ARRAY_LEN(gpu_figures)];
-    int counts[ARRAY_LEN(outcomes)] = { 0 }, throttled = 0;
+    static const char *const figures[] = { "sm_mhz", "mem_mhz", "temp_c", "power_w" };
+    json_t *blocks = json_object_get(json_object_get(timing, "clocks"), "blocks"), *block;
+    int n_void = 0, background = 0, throttled = 0;
     size_t i;
 
-    if (!json_is_object(clocks) && json_array_size(blocks) == 0)
+    if (json_array_size(blocks) == 0)
         return json_null();
-    for (i = 0; i < ARRAY_LEN(ranges); i++)
-        ranges[i] = (struct range){ NAN, NAN };
-    gpu_add(json_object_get(clocks, "before"), ranges, &throttled);
-    gpu_add(json_object_get(clocks, "after"), ranges, &throttled);
+    json_t *out = json_object();
+    for (size_t k = 0; k < ARRAY_LEN(figures); k++) {
+        struct range range = { NAN, NAN };
+        json_array_foreach(blocks, i, block) range_add(&range, json_object_get(block, figures[k]));
+        json_object_set_new(out, figures[k], range_json(&range));
+    }
     json_array_foreach(blocks, i, block)
     {
-        const char *outcome = json_string_value(json_object_get(block, "outcome"));
-        for (size_t k = 0; outcome && k < ARRAY_LEN(outcomes); k++)
-            counts[k] += strcmp(outcome, outcomes[k]) == 0;
-        gpu_add(json_object_get(block, "before"), ranges, &throttled);
-        gpu_add(json_object_get(block, "after"), ranges, &throttled);
+        const char *why = json_string_value(json_object_get(block, "void"));
+        bool is_background = why && strcmp(why, "background") == 0;
+        background += is_background;
+        n_void += why && !is_background;
+        throttled += (json_integer_value(json_object_get(block, "throttle")) & THROTTLES) != 0;
     }
-    json_t *out = json_pack("{s:i}", "throttled", throttled);
-    for (i = 0; i < ARRAY_LEN(outcomes); i++)
-        json_object_set_new(out, outcomes[i], json_integer(counts[i]));
-    for (i = 0; i < ARRAY_LEN(gpu_figures); i++)
-        json_object_set_new(out, gpu_figures[i].shown, range_json(&ranges[i]));
+    json_object_set_new(out, "blocks", json_integer((json_int_t)json_array_size(blocks)));
+    json_object_set_new(out, "void", json_integer(n_void));
+    json_object_set_new(out, "background", json_integer(background));
+    json_object_set_new(out, "throttled", json_integer(throttled));
     return out;
 }
 
@@ -231,12 +222,14 @@ set_statistics(json_t *out, const struct timing *t)
 static json_t *
 timing_json(const struct judgement *j, const struct timing *t)
 {
-    static const char *const as_told[] = { "method", "warmup", "trials",       "calls",       "stopped",
-                                           "cold",   "clocks", "reference_ns", "candidate_ns" };
+    static const char *const as_told[] = { "method", "warmup",       "trials",      "calls",
+                                           "bells",  "one_call",     "stopped",     "cold",
+                                           "clocks", "reference_ns", "candidate_ns" };
     static const struct {
         const char *key, *told; /* nanoseconds */
     } times[] = {
         { "empty_ms", "empty_ns" },
+        { "baseline_ms", "baseline_ns" },
         { "host_reference_ms", "host_reference_ns" },
         { "host_candidate_ms", "host_candidate_ns" },
         { "events_reference_ms", "events_reference_ns" },
@@ -245,7 +238,6 @@ timing_json(const struct judgement *j, const struct timing *t)
         { "hard_floor_ms", "hard_floor_ns" },
     };
     const char *outcome = json_string_value(json_object_get(j->timing, "outcome"));
-    json_t *blocks = json_object_get(j->timing, "blocks");
 
     if (!outcome || j->stages[STAGE_TIMING].outcome == OUTCOME_NONE)
         outcome = "skipped";
@@ -260,7 +252,6 @@ timing_json(const struct judgement *j, const struct timing *t)
     json_object_set_new(out, "reference_slope_ms", real_or_null(slope_ms(j->timing, "reference_ns")));
     json_object_set_new(out, "candidate_slope_ms", real_or_null(slope_ms(j->timing, "candidate_ns")));
     json_object_set_new(out, "gpu", gpu_json(j->timing));
-    json_object_set_new(out, "blocks", json_is_array(blocks) ? json_incref(blocks) : json_array());
     return out;
 }
 

@@ -352,8 +352,8 @@ TIMING: Json = {
         "speedup_hi": 1.6,
         "reference_ns": [3e6, 3.1e6, 2.9e6],
         "candidate_ns": [2e6, 2e6, 2e6],
-        "gpu": {"throttled": 0, "kept": 1, "again": 0, "void": 0, "temp_c": [40, 41]},
-        "blocks": [{"outcome": "again", "why": "hot \x1b[31m"}],
+        "gpu": {"throttled": 0, "blocks": 1, "void": 1, "background": 0, "temp_c": [40, 41]},
+        "clocks": {"blocks": [{"bells": 5, "void": "hot \x1b[31m"}]},
     },
 }
 

@@ -83,12 +83,11 @@ document(size_t n)
         "speedup_trimmed_lo", 1.48, "speedup_trimmed_hi", 1.52, "reference_ms", 3.02, "candidate_ms", 2.02,
         "reference_cv", 0.0021, "empty_ms", 0.34, "reference_ns", reference, "candidate_ns", candidate);
     json_object_set_new(timing, "gpu",
-                        json_pack("{s:i, s:i, s:i, s:i, s:[f,f], s:[f,f]}", "throttled", 1, "kept", 9,
-                                  "again", 1, "void", 0, "sm_clock_mhz", 1710.0, 1980.0, "temp_c", 40.0,
+                        json_pack("{s:i, s:i, s:i, s:i, s:[f,f], s:[f,f]}", "throttled", 1, "blocks", 9,
+                                  "void", 1, "background", 0, "sm_mhz", 1710.0, 1980.0, "temp_c", 40.0,
                                   40.0));
-    json_object_set_new(
-        timing, "blocks",
-        json_pack("[{s:s}, {s:s, s:s}]", "outcome", "kept", "outcome", "again", "why", "throttled"));
+    json_object_set_new(timing, "clocks",
+                        json_pack("{s:[{s:n}, {s:s}]}", "blocks", "void", "void", "the GPU throttles"));
     return json_pack("{s:s, s:s, s:o}", "id", "0199f2c4", "task_name", "softmax", "timing", timing);
 }
 
@@ -118,8 +117,8 @@ a_timing_fits_a_terminal(void **state)
                                           "1710 to 1980 MHz",
                                           "40 degrees",
                                           "YES",
-                                          "9 kept, 1 measured again, 0 void",
-                                          "block 1 again: throttled",
+                                          "9, of them 1 measured again, 0 void by work",
+                                          "block 1 is void: the GPU throttles",
                                           "▂▆▄",
                                           "●" };
     AUTO_JSON json_t *d = document(200);
@@ -147,7 +146,7 @@ what_is_missing_is_left_out(void **state)
         "{\"id\":\"x\",\"timing\":{\"outcome\":\"skipped\",\"why\":\"no GPU\"}}",
         "{\"timing\":{\"outcome\":\"measured\",\"reference_ns\":[1,2],\"candidate_ns\":[1]}}",
         "{\"timing\":{\"outcome\":\"measured\",\"reference_ns\":[1,-2],\"candidate_ns\":[1,1],\"gpu\":7}}",
-        "{\"timing\":{\"reference_ns\":[null],\"candidate_ns\":[\"1\"],\"blocks\":[3]}}",
+        "{\"timing\":{\"reference_ns\":[null],\"candidate_ns\":[\"1\"],\"clocks\":{\"blocks\":[3]}}}",
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {

@@ -228,10 +228,10 @@ what_the_referee_saw_is_told(void **state)
         "enough\",\"cold\":true,\"host_candidate_ns\":21000,"
         "\"slopes\":{\"calls\":[8,16,8,16,8],\"reference_ns\":[740000,1140000,740000,1140000,9000000],"
         "\"candidate_ns\":[1]},"
-        "\"clocks\":{\"before\":{\"temp_c\":40,\"throttle_reasons\":1},\"after\":{\"temp_c\":null}},"
-        "\"blocks\":[{\"outcome\":\"again\",\"why\":\"throttled\",\"before\":{\"temp_c\":44,\"throttle_"
-        "reasons\":4},"
-        "\"after\":{\"temp_c\":81,\"throttle_reasons\":0}},{\"outcome\":\"kept\"},{\"outcome\":\"kept\"}]}",
+        "\"baseline_ns\":40000,\"bells\":20,"
+        "\"clocks\":{\"before\":{},\"blocks\":[{\"bells\":5,\"void\":null,\"temp_c\":[40,44],\"throttle\":1},"
+        "{\"bells\":5,\"void\":\"background\",\"temp_c\":[null,81],\"sm_mhz\":[null,null]},"
+        "{\"bells\":5,\"void\":\"the GPU throttles\",\"temp_c\":[41,42],\"throttle\":8}]}}",
         0, NULL);
     assert_non_null(seen);
     json_object_update(r->j.timing, seen);
@@ -243,13 +243,15 @@ what_the_referee_saw_is_told(void **state)
     assert_true(json_is_null(json_object_get(t, "host_reference_ms")));
     assert_true(fabs(number_at(v, "timing", "reference_slope_ms") - 0.05) < 1e-12);
     assert_true(json_is_null(json_object_get(t, "candidate_slope_ms")));
-    assert_true(number_at(t, "gpu", "kept") == 2 && number_at(t, "gpu", "again") == 1);
-    assert_true(number_at(t, "gpu", "void") == 0 && number_at(t, "gpu", "throttled") == 1);
+    assert_true(number_at(v, "timing", "baseline_ms") == 0.04 && number_at(v, "timing", "bells") == 20);
+    assert_true(number_at(t, "gpu", "blocks") == 3 && number_at(t, "gpu", "void") == 1);
+    assert_true(number_at(t, "gpu", "background") == 1 && number_at(t, "gpu", "throttled") == 1);
     json_t *temperature = json_object_get(gpu, "temp_c");
     assert_true(json_number_value(json_array_get(temperature, 0)) == 40);
     assert_true(json_number_value(json_array_get(temperature, 1)) == 81);
-    assert_true(json_is_null(json_object_get(gpu, "sm_clock_mhz")));
-    assert_int_equal(json_array_size(json_object_get(t, "blocks")), 3);
+    assert_true(json_is_null(json_object_get(gpu, "sm_mhz")) &&
+                json_is_null(json_object_get(gpu, "power_w")));
+    assert_int_equal(json_array_size(json_object_get(json_object_get(t, "clocks"), "blocks")), 3);
 }
 
 /* Samples that were taken but not accepted are shown, and earn nothing. */
