@@ -69,7 +69,12 @@ static const struct setting table[] = {
     { "log_format", CHOICE, "auto json text", "auto", 0, 0, FIELD(log_format), true,
       "lines on stderr; auto is text on a terminal and JSON elsewhere" },
     { "cpu_jobs", NUMBER, "processes", "0", 0, 1024, FIELD(cpu_jobs), false,
-      "submissions in the stages that need no GPU, side by side; 0 is one for each core" },
+      "submissions in the stages that need no GPU, side by side; 0 is one for each core that is not kept for "
+      "timing" },
+    { "timing_cores", NUMBER, "cores", "-1", -1, 64, FIELD(timing_cores), false,
+      "kept for each GPU's referee and children, and used by nothing else, so that compiling does not "
+      "disturb timing; -1 is 3 where "
+      "the machine has enough" },
     { "pool", NUMBER, "processes", "2", 1, 64, FIELD(pool), false,
       "children kept ready for each GPU; each holds about 715 MB of its memory" },
     { "references_kept", NUMBER, "processes", "2", 1, 64, FIELD(references_kept), false,

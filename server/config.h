@@ -33,6 +33,7 @@ struct config {
     char *log_level;              /* error, warn, info, debug */
     char *log_format;             /* auto, json, text */
     int64_t cpu_jobs;             /* ast and compile children side by side; 0: number of cores */
+    int64_t timing_cores;         /* for each GPU; -1: as many as the machine can spare */
     int64_t pool;                 /* run children kept ready for each GPU */
     int64_t references_kept;      /* reference children kept for each GPU */
     int64_t queue_limit;          /* submissions waiting before 429 */

@@ -14,84 +14,19 @@
 #include "server/workers/check.h"
 
 #define RETRY_AFTER_MAX_S 60
-#define DEVICES_MAX LANES_MAX
 
 /* --- devices --- */
 
-/* GPUs that the driver shows, without asking it: the loop's process never loads it. */
 static int
-count_gpus(void)
+add_lanes(struct funnel *f, const struct devices *devices, struct error *err)
 {
-    char path[32];
-    int n = 0;
-
-    for (int i = 0; i < 256; i++) {
-        snprintf(path, sizeof(path), "/dev/nvidia%d", i);
-        n += access(path, F_OK) == 0;
-    }
-    return n < DEVICES_MAX ? n : DEVICES_MAX;
-}
-
-static int
-add_lane(struct funnel *f, const char *device, struct error *err)
-{
-    struct lane *l;
-
-    if (f->n_lanes == LANES_MAX)
-        return error_set(err, ERR_INPUT, "more than %d devices", LANES_MAX);
-    int rc = lane_new(f->loop, f->config, f->uids, device, scheduler_idle_cb, f, &l, err);
-    if (rc == 0)
-        f->lanes[f->n_lanes++] = l;
-    return rc;
-}
-
-static int
-add_listed(struct funnel *f, const char *list, struct error *err)
-{
-    char device[32], *end;
     int rc = 0;
 
-    for (const char *at = list; rc == 0; at = end + 1) {
-        long ordinal = strtol(at, &end, 10);
-        if (end == at || ordinal < 0 || ordinal > 255 || (*end && *end != ','))
-            return error_set(err, ERR_INPUT, "device \"%s\" is not like cuda:0,1", f->config->device);
-        snprintf(device, sizeof(device), "cuda:%ld", ordinal);
-        rc = add_lane(f, device, err);
-        if (!*end)
-            break;
+    for (size_t i = 0; rc == 0 && i < devices->n; i++) {
+        rc = lane_new(f->loop, f->config, f->uids, &devices->all[i], scheduler_idle_cb, f, &f->lanes[i], err);
+        f->n_lanes += rc == 0;
     }
     return rc;
-}
-
-static int
-add_all(struct funnel *f, int n, struct error *err)
-{
-    char device[32];
-    int rc = 0;
-
-    for (int i = 0; rc == 0 && i < n; i++) {
-        snprintf(device, sizeof(device), "cuda:%d", i);
-        rc = add_lane(f, device, err);
-    }
-    return rc;
-}
-
-static int
-add_lanes(struct funnel *f, struct error *err)
-{
-    const char *device = f->config->device;
-    int gpus = count_gpus();
-
-    if (strcmp(device, "cpu") == 0 || (strcmp(device, "auto") == 0 && gpus == 0))
-        return add_lane(f, "cpu", err);
-    if (strcmp(device, "auto") == 0)
-        return add_all(f, gpus, err);
-    if (strcmp(device, "cuda") == 0)
-        return gpus > 0 ? add_all(f, gpus, err)
-                        : error_set(err, ERR_INPUT, "device \"cuda\", and there is no GPU here");
-    if (strncmp(device, "cuda:", 5) == 0)
-        return add_listed(f, device + 5, err);
-    return error_set(err, ERR_INPUT, "device \"%s\" is none of auto, cpu, cuda, cuda:0,1", device);
 }
 
 /* --- taking up what was left --- */
@@ -202,10 +137,18 @@ static void drain_timer_cb(uv_timer_t *timer);
 static int
 start_workers(struct funnel *f, struct error *err)
 {
-    int rc = zygote_new(f->loop, f->config, f->uids, "compile zygote", "compile", "cpu", &zygote_ops, f,
+    static const struct device anywhere = { "cpu", "" };
+    struct devices devices;
+
+    int rc = devices_find(f->config, &devices, err);
+    if (rc == 0)
+        rc = devices_stay_off(&devices, err);
+    f->cpu_jobs = f->config->cpu_jobs > 0 ? f->config->cpu_jobs : CPU_COUNT(&devices.rest);
+    if (rc == 0)
+        rc = zygote_new(f->loop, f->config, f->uids, "compile zygote", "compile", &anywhere, &zygote_ops, f,
                         &f->zygote, err);
     if (rc == 0)
-        rc = add_lanes(f, err);
+        rc = add_lanes(f, &devices, err);
     if (rc == 0)
         zygote_start(f->zygote);
     return rc;
@@ -224,7 +167,6 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->config = config;
     f->store = store;
     f->started_ns = clock_monotonic_ns();
-    f->cpu_jobs = config->cpu_jobs > 0 ? config->cpu_jobs : sysconf(_SC_NPROCESSORS_ONLN);
     uv_timer_init(loop, &f->record_timer);
     uv_timer_init(loop, &f->drain_timer);
     f->record_timer.data = f;

@@ -20,12 +20,12 @@
 #include "server/funnel/request.h"
 #include "server/funnel/state.h"
 #include "server/store/store.h"
+#include "server/workers/devices.h"
 #include "server/workers/lane.h"
 #include "server/workers/scratch.h"
 #include "server/workers/uids.h"
 #include "server/workers/zygote.h"
 
-#define LANES_MAX 64
 #define CLASS_SIZE 24
 #define RULE_SIZE 64
 
@@ -148,7 +148,7 @@ struct funnel {
     struct store *store;
     struct uids *uids;
     struct zygote *zygote; /* compile */
-    struct lane *lanes[LANES_MAX];
+    struct lane *lanes[DEVICES_MAX];
     int n_lanes;
     int64_t cpu_jobs;
 

@@ -31,6 +31,7 @@ from wire import (
     Json,
     Message,
     ProtocolError,
+    cores,
     error_json,
     make_memfd,
     read_memfd,
@@ -332,10 +333,13 @@ def describe_device(device: torch.device, peaks: physics.Peaks | None) -> Json |
 def main() -> int:
     parser = argparse.ArgumentParser(prog="referee")
     parser.add_argument("--device", required=True)
+    parser.add_argument("--cores", type=cores, default=(), help="to run on, as 13,14,15; none: any")
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--elements", type=int, default=None, help="largest task judged in full without a GPU")
     parser.add_argument("--peaks", type=physics.parse_peaks, default={}, help="NAME=FIGURE,... instead of measuring")
     args = parser.parse_args()
+    if args.cores:
+        os.sched_setaffinity(0, args.cores)
     device = torch.device(args.device)
     peaks = None
     if device.type == "cuda":

@@ -46,6 +46,11 @@ class ProtocolError(Exception):
     """The other end sent something that the protocol does not allow."""
 
 
+def cores(text: str) -> tuple[int, ...]:
+    """The cores of a command line: "13,14,15"; none: any will do."""
+    return tuple(int(part) for part in text.split(",")) if text else ()
+
+
 class ChannelClosed(Exception):
     """The other end is gone."""
 

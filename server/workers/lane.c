@@ -84,7 +84,7 @@ struct job {
 struct lane {
     uv_loop_t *loop;
     const struct config *config;
-    char *device;
+    struct device device;
     lane_idle_cb *idle;
     void *arg;
     struct zygote *zygote;
@@ -119,7 +119,7 @@ tell_referee(struct lane *l, json_t *body, const struct channel_fd *fds, size_t 
 {
     struct error err = { 0 };
     if (process_send(l->referee, body, fds, n, &err) != 0)
-        log_debug(l->device, "%s", err.text);
+        log_debug(l->device.name, "%s", err.text);
 }
 
 /* --- runners --- */
@@ -166,7 +166,7 @@ limit_warming(struct lane *l)
 static void
 count_failure(struct lane *l, const char *why)
 {
-    log_warn(l->device, "a child was lost before it was used: %s", why);
+    log_warn(l->device.name, "a child was lost before it was used: %s", why);
     if (++l->failures >= FAILURES_MAX) {
         l->failures = 0;
         process_kill(l->referee, "its children die before they are used");
@@ -302,7 +302,7 @@ fill_pool(struct lane *l)
     have += r->use == USE_POOL;
     for (; have < want; have++) {
         if (runner_new(l, &err) != 0) {
-            log_warn(l->device, "%s", err.text);
+            log_warn(l->device.name, "%s", err.text);
             uv_timer_start(&l->retry_timer, retry_cb, RETRY_MS, 0);
             return;
         }
@@ -376,7 +376,7 @@ job_new(struct lane *l, const char *task_id, const char *source, size_t size, st
     *out = NULL;
     if (l->state != LANE_IDLE || l->job) {
         free(j);
-        error_set(err, ERR_UNAVAILABLE, "%s is %s", l->device, lane_state_name(l->state));
+        error_set(err, ERR_UNAVAILABLE, "%s is %s", l->device.name, lane_state_name(l->state));
         return ERR_UNAVAILABLE;
     }
     if (!j || !(j->source = copy(source, size))) {
@@ -486,7 +486,7 @@ ask_register(struct lane *l)
     size_t sizes[] = { j->source_size };
 
     if (!make_memfds(fds, bytes, sizes, ARRAY_LEN(fds), &err)) {
-        log_error(l->device, "%s", err.text);
+        log_error(l->device.name, "%s", err.text);
         process_kill(l->referee, "no memory for its messages");
         return;
     }
@@ -511,7 +511,7 @@ ask_open(struct lane *l)
     char seed[17];
 
     if (!make_memfds(fds, bytes, sizes, ARRAY_LEN(fds), &err)) {
-        log_error(l->device, "%s", err.text);
+        log_error(l->device.name, "%s", err.text);
         process_kill(l->referee, "no memory for its messages");
         return;
     }
@@ -711,7 +711,7 @@ canary_answered(struct lane *l, const char *outcome)
         become_idle(l);
         return;
     }
-    log_error(l->device, "the canary failed");
+    log_error(l->device.name, "the canary failed");
     if (++l->canary_failures < 2) {
         send_canary(l);
     } else if (!l->is_suspect) {
@@ -720,7 +720,7 @@ canary_answered(struct lane *l, const char *outcome)
         process_kill(l->referee, "the canary failed twice");
     } else {
         l->state = LANE_QUARANTINED;
-        log_error(l->device, "quarantined: the canary fails with fresh workers too");
+        log_error(l->device.name, "quarantined: the canary fails with fresh workers too");
     }
 }
 
@@ -786,7 +786,8 @@ read_detail(struct lane *l, struct message *m)
     if (memfd_read(fd, WORKER_DETAIL_MAX, &text, &err) == 0)
         detail = json_loadb(text.data, text.size, JSON_ALLOW_NUL, NULL);
     if (!json_is_object(detail)) {
-        log_warn(l->device, "a report's detail cannot be read: %s", err.code ? err.text : "no JSON object");
+        log_warn(l->device.name, "a report's detail cannot be read: %s",
+                 err.code ? err.text : "no JSON object");
         json_decref(detail);
         return NULL;
     }
@@ -1008,27 +1009,27 @@ make_referee(struct lane *l, struct error *err)
     AUTO_FREE char *script = NULL;
     char name[48], elements[24];
 
-    snprintf(name, sizeof(name), "referee %.32s", l->device);
+    snprintf(name, sizeof(name), "referee %.31s", l->device.name);
     snprintf(elements, sizeof(elements), "%lld", (long long)l->config->interpreter_elements);
     if (asprintf(&script, "%s/referee.py", l->config->harness) < 0)
         return error_set(err, ERR_NOMEM, "no memory for the referee");
-    const char *args[] = { l->config->python, script,   "--device", l->device,        "--fd", "3",
-                           "--elements",      elements, "--peaks",  l->config->peaks, NULL };
+    const char *args[] = { l->config->python, script,           "--device", l->device.name, "--cores",
+                           l->device.cores,   "--fd",           "3",        "--elements",   elements,
+                           "--peaks",         l->config->peaks, NULL };
     return process_new(l->loop, name, args, REFEREE_START_MS, &referee_ops, l, &l->referee, err);
 }
 
 int
-lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const char *device,
+lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const struct device *device,
          lane_idle_cb *idle, void *arg, struct lane **out, struct error *err)
 {
     struct lane *l = calloc(1, sizeof(*l));
     char name[48];
 
     *out = NULL;
-    if (!l || !(l->device = strdup(device))) {
-        free(l);
-        return error_set(err, ERR_NOMEM, "no memory for device %s", device);
-    }
+    if (!l)
+        return error_set(err, ERR_NOMEM, "no memory for device %s", device->name);
+    l->device = *device;
     l->loop = loop;
     l->config = config;
     l->idle = idle;
@@ -1039,7 +1040,7 @@ lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const 
         timers[i]->data = l;
         l->handles++;
     }
-    snprintf(name, sizeof(name), "run zygote %.32s", device);
+    snprintf(name, sizeof(name), "run zygote %.31s", device->name);
     int rc = zygote_new(loop, config, uids, name, "run", device, &zygote_ops, l, &l->zygote, err);
     if (rc == 0)
         rc = make_referee(l, err);
@@ -1081,7 +1082,6 @@ timer_closed_cb(uv_handle_t *handle)
 
     if (--l->handles > 0)
         return;
-    free(l->device);
     free(l);
 }
 
@@ -1108,13 +1108,13 @@ lane_state(const struct lane *l)
 const char *
 lane_device(const struct lane *l)
 {
-    return l->device;
+    return l->device.name;
 }
 
 bool
 lane_is_gpu(const struct lane *l)
 {
-    return strncmp(l->device, "cuda", 4) == 0;
+    return strncmp(l->device.name, "cuda", 4) == 0;
 }
 
 bool
@@ -1161,9 +1161,9 @@ lane_status(const struct lane *l, json_t *workers, json_t *gpus)
 
     json_array_append_new(workers, zygote_status(l->zygote));
     json_array_append_new(workers, json_pack("{s:s+, s:s, s:s, s:o, s:s, s:I, s:s?, s:s, s:{s:i, s:i, s:i}}",
-                                             "name", "referee ", l->device, "kind", "referee", "device",
-                                             l->device, "pid", pid ? json_integer(pid) : json_null(), "state",
-                                             process_state_name(process_state(l->referee)), "starts",
+                                             "name", "referee ", l->device.name, "kind", "referee", "device",
+                                             l->device.name, "pid", pid ? json_integer(pid) : json_null(),
+                                             "state", process_state_name(process_state(l->referee)), "starts",
                                              (json_int_t)process_starts(l->referee), "why", *why ? why : NULL,
                                              "lane", lane_state_name(l->state), "children", "ready",
                                              count_runners(l, USE_POOL, true), "references",
@@ -1171,7 +1171,7 @@ lane_status(const struct lane *l, json_t *workers, json_t *gpus)
                                              count_runners(l, USE_CANDIDATE, false)));
     json_t *gpu = lane_gpu(l) ? json_copy(lane_gpu(l)) : NULL;
     if (gpu) {
-        json_object_set_new(gpu, "device", json_string(l->device));
+        json_object_set_new(gpu, "device", json_string(l->device.name));
         json_object_set_new(gpu, "state", json_string(lane_state_name(l->state)));
         json_array_append_new(gpus, gpu);
     }

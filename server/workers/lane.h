@@ -16,6 +16,7 @@
 #include "common/buffer.h"
 #include "common/error.h"
 #include "server/config.h"
+#include "server/workers/devices.h"
 #include "server/workers/uids.h"
 #include "server/workers/zygote.h"
 
@@ -35,8 +36,8 @@ const char *lane_state_name(enum lane_state state);
 /* Runs whenever the lane has become idle; may give it a job. */
 typedef void lane_idle_cb(void *arg, struct lane *l);
 
-/* device: "cpu" or "cuda:N"; copied. config and uids are views that outlive it. Starts its workers. */
-int lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const char *device,
+/* device is copied. config and uids are views that outlive it. Starts its workers. */
+int lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const struct device *device,
              lane_idle_cb *idle, void *arg, struct lane **out, struct error *err);
 void lane_stop(struct lane *l,
                void (*stopped_cb)(void *arg)); /* a job is lost; stopped_cb once workers are gone */

@@ -32,7 +32,8 @@ struct zygote {
     uv_loop_t *loop;
     const struct config *config;
     struct uids *uids;
-    char *name, *kind, *device;
+    char *name, *kind;
+    struct device device;
     const struct zygote_ops *ops;
     void *arg;
     void (*stopped_cb)(void *arg);
@@ -429,15 +430,26 @@ make_process(struct zygote *z, struct error *err)
 
     if (asprintf(&script, "%s/zygote.py", z->config->harness) < 0)
         return error_set(err, ERR_NOMEM, "no memory for zygote %s", z->name);
-    const char *args[] = { z->config->python, script, "--kind", z->kind, "--device", z->device, "--target",
-                           z->config->target, "--fd", "3",      NULL };
+    const char *args[] = { z->config->python,
+                           script,
+                           "--kind",
+                           z->kind,
+                           "--device",
+                           z->device.name,
+                           "--target",
+                           z->config->target,
+                           "--cores",
+                           z->device.cores,
+                           "--fd",
+                           "3",
+                           NULL };
     return process_new(z->loop, z->name, args, START_LIMIT_MS, &process_ops, z, &z->process, err);
 }
 
 int
 zygote_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const char *name,
-           const char *kind, const char *device, const struct zygote_ops *ops, void *arg, struct zygote **out,
-           struct error *err)
+           const char *kind, const struct device *device, const struct zygote_ops *ops, void *arg,
+           struct zygote **out, struct error *err)
 {
     struct zygote *z = calloc(1, sizeof(*z));
 
@@ -449,11 +461,11 @@ zygote_new(uv_loop_t *loop, const struct config *config, struct uids *uids, cons
                           .uids = uids,
                           .name = strdup(name),
                           .kind = strdup(kind),
-                          .device = strdup(device),
+                          .device = *device,
                           .ops = ops,
                           .arg = arg };
-    int rc = z->name && z->kind && z->device ? make_process(z, err)
-                                             : error_set(err, ERR_NOMEM, "no memory for zygote %s", name);
+    int rc = z->name && z->kind ? make_process(z, err)
+                                : error_set(err, ERR_NOMEM, "no memory for zygote %s", name);
     if (rc != 0) {
         zygote_free(z);
         return rc;
@@ -470,7 +482,6 @@ zygote_free(struct zygote *z)
     process_free(z->process);
     free(z->name);
     free(z->kind);
-    free(z->device);
     free(z);
 }
 
@@ -524,8 +535,8 @@ zygote_status(const struct zygote *z)
     int pid = process_pid(z->process);
     const char *why = process_why(z->process);
     return json_pack("{s:s, s:s+, s:s, s:o, s:s, s:I, s:o, s:s?}", "name", z->name, "kind", z->kind,
-                     "_zygote", "device", z->device, "pid", pid ? json_integer(pid) : json_null(), "state",
-                     process_state_name(process_state(z->process)), "starts",
+                     "_zygote", "device", z->device.name, "pid", pid ? json_integer(pid) : json_null(),
+                     "state", process_state_name(process_state(z->process)), "starts",
                      (json_int_t)process_starts(z->process), "children", children, "why", *why ? why : NULL);
 }
 

@@ -15,6 +15,7 @@
 #include "common/buffer.h"
 #include "common/error.h"
 #include "server/config.h"
+#include "server/workers/devices.h"
 #include "server/workers/channel.h"
 #include "server/workers/process.h"
 #include "server/workers/uids.h"
@@ -29,7 +30,7 @@ struct zygote_ops {
 
 /* kind: "compile" or "run". config, uids and ops are views that outlive it; strings are copied. Not started yet. */
 int zygote_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const char *name,
-               const char *kind, const char *device, const struct zygote_ops *ops, void *arg,
+               const char *kind, const struct device *device, const struct zygote_ops *ops, void *arg,
                struct zygote **out, struct error *err);
 void zygote_start(struct zygote *z);
 void zygote_kill(struct zygote *z, const char *why);

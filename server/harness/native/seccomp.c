@@ -187,6 +187,9 @@ static const struct row rows[] = {
     { SYS_setpriority, UNLESS_IS, 0, PRIO_PROCESS, EPERM, EVER },
     { SYS_ioprio_set, UNLESS_IS, 0, IOPRIO_WHO_PROCESS_ONE, EPERM, EVER },
 
+    /* Cores are kept for timing: whoever compiles stays off them, and who is timed does not spread. */
+    { SYS_sched_setaffinity, ALWAYS, 0, 0, EPERM, EVER },
+
     /* In a PID namespace a pid can name only the child's own; without one, only itself. */
     { SYS_kill, UNLESS_OWN, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
     { SYS_tgkill, UNLESS_OWN, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
@@ -197,7 +200,6 @@ static const struct row rows[] = {
     { NR_PIDFD_SEND_SIGNAL, ALWAYS, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
     { SYS_setpriority, UNLESS_OWN, 1, 0, EPERM, WITHOUT_PID_NAMESPACE },
     { SYS_ioprio_set, UNLESS_OWN, 1, 0, EPERM, WITHOUT_PID_NAMESPACE },
-    { SYS_sched_setaffinity, UNLESS_OWN, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
     { SYS_sched_setscheduler, UNLESS_OWN, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
     { SYS_sched_setparam, UNLESS_OWN, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
     { SYS_sched_setattr, UNLESS_OWN, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },

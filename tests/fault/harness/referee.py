@@ -197,6 +197,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", required=True)
     parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--cores")
     parser.add_argument("--elements")
     parser.add_argument("--peaks")
     options = parser.parse_args()

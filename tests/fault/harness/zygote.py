@@ -142,7 +142,7 @@ class Zygote:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    for name in ("--kind", "--device", "--target"):
+    for name in ("--kind", "--device", "--target", "--cores"):
         parser.add_argument(name, required=True)
     parser.add_argument("--fd", type=int, required=True)
     options = parser.parse_args()

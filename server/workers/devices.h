@@ -1,0 +1,42 @@
+/*
+ * devices.h - where kernels run: the devices that the configuration names, and the
+ * cores that are kept for each GPU so that compiling never disturbs its timing.
+ */
+#ifndef WORKERS_DEVICES_H
+#define WORKERS_DEVICES_H
+
+#include <sched.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/error.h"
+#include "server/config.h"
+
+#define DEVICES_MAX 64
+#define CORES_TEXT_SIZE 128
+#define CORES_FOR_TIMING 3 /* the referee, the child that is timed, the driver's own thread */
+
+struct device {
+    char name[32];               /* "cpu", "cuda:0" */
+    char cores[CORES_TEXT_SIZE]; /* "13,14,15": for its referee and children; "": any */
+};
+
+struct devices {
+    size_t n;
+    struct device all[DEVICES_MAX];
+    cpu_set_t rest; /* for the daemon and for compiling; all there are where none are kept */
+};
+
+/* What the settings `device` and `timing_cores` come to on this machine. 0 or ERR_INPUT. */
+int devices_find(const struct config *config, struct devices *out, struct error *err);
+/* Keep the calling thread, and what it starts from now on, off the cores kept for timing. 0 or ERR_SYS. */
+int devices_stay_off(const struct devices *d, struct error *err);
+
+/*
+ * Take per_gpu cores out of *have for each of n GPUs, from the end, whole physical cores while they last: core_of[i] says
+ * which core logical CPU i is of. per_gpu < 0: CORES_FOR_TIMING where that leaves as many cores as there are GPUs, two at least;
+ * else none. kept has room for n. Returns how many each got, or -1: so many are not there. Pure.
+ */
+int cores_split(cpu_set_t *have, const int core_of[CPU_SETSIZE], size_t n, int per_gpu, cpu_set_t *kept);
+
+#endif
