@@ -279,7 +279,7 @@ def page_with(page: str, text: str) -> str:
 
 def run(data: Path, page: Path, *, is_writing: bool) -> list[str]:
     """What is wrong; empty: every target is met and the page says so."""
-    path = newest(data) if data.is_dir() else data
+    path = data if data.is_file() else newest(data)
     report = Report(read(path))
     text = f"From `{path.name}`. {report.text()}"
     print(text)

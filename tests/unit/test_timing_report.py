@@ -146,8 +146,9 @@ def test_a_stale_page_fails_and_is_mended(tmp_path: Path) -> None:
 def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
     page = tmp_path / "timing.md"
     page.write_text("no place for figures\n")
-    with pytest.raises(ReportError, match="nothing was measured yet"):
-        run(tmp_path, page, is_writing=False)
+    for nowhere in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(ReportError, match="nothing was measured yet"):
+            run(nowhere, page, is_writing=False)
     data = tmp_path / "a.jsonl"
     data.write_text('{"kind": "machine"}\nnonsense\n')
     with pytest.raises(ReportError, match=r"a\.jsonl:2: "):
