@@ -25,6 +25,8 @@ LONGEST_NS: Final = 600_000_000_000
 """No piece of work lasts longer: calls have deadlines."""
 
 MEMCPY: Final = 1
+COPY_NAMES: Final = {1: "memcpy from host", 2: "memcpy to host"}
+"""By CUPTI's kind of a copy; others stay on the GPU."""
 MEMSET: Final = 2
 KERNEL: Final = 10
 
@@ -35,7 +37,7 @@ class BadRecords(ValueError):
 
 @dataclass(frozen=True)
 class Record:
-    """One piece of work of the GPU. name: a kernel's, `memcpy` or `memset`."""
+    """One piece of work of the GPU. name: a kernel's, `memcpy…` or `memset`. threads: of a copy, its 4-byte words."""
 
     kind: int
     name: str
@@ -83,13 +85,14 @@ def _name(cell: bytes) -> str:
 
 
 def _record(fields: tuple[int, ...], names: list[str]) -> Record:
-    kind, name, start, end, _, gx, gy, gz, bx, by, bz, stream, _ = fields
+    kind, name, start, end, size, gx, gy, gz, bx, by, bz, stream, _ = fields
     if kind not in (MEMCPY, MEMSET, KERNEL):
         raise BadRecords(f"a record of kind {kind}")
     if end < start or end - start > LONGEST_NS:
         raise BadRecords(f"work from {start} to {end} ns")
     if kind != KERNEL:
-        return Record(kind, "memcpy" if kind == MEMCPY else "memset", start, end, 0, stream)
+        text = COPY_NAMES.get(name, "memcpy") if kind == MEMCPY else "memset"
+        return Record(kind, text, start, end, size // 4, stream)
     if name >= len(names):
         raise BadRecords(f"name {name} of {len(names)}")
     return Record(kind, names[name], start, end, gx * gy * gz * bx * by * bz, stream)

@@ -133,9 +133,15 @@ def busy_ns(records: list[Record]) -> int:
     return total
 
 
+def _kind_of(record: Record) -> str:
+    """What goes to the host may be computed there, where nothing is recorded: it counts as if it were."""
+    if record.kind == activity.KERNEL:
+        return kernel_kind(record.name)
+    return "other" if record.name == activity.COPY_NAMES[2] else "movement"
+
+
 def _is_small(record: Record, largest: int) -> bool:
-    most = max(SMALL_THREADS, largest // SMALL_PART)
-    return record.kind == activity.KERNEL and record.ns <= SMALL_NS and record.threads <= most
+    return record.ns <= SMALL_NS and record.threads <= max(SMALL_THREADS, largest // SMALL_PART)
 
 
 def weigh_records(calls: list[Activity], own: Own, decoys: set[str], foreign: str) -> Weighed:
@@ -168,7 +174,7 @@ def weigh_records(calls: list[Activity], own: Own, decoys: set[str], foreign: st
             images = own.images.get(name)
             found.kernels.append({**line, "image": None if images is None else bool(images & seen)})
             continue
-        kind = "movement" if group[0].kind != activity.KERNEL else kernel_kind(name)
+        kind = _kind_of(group[0])
         found.foreign.append({**line, "kind": kind})
         if is_forbidden(kind, foreign):
             found.culprits.append(found.foreign[-1])

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import activity
 import evidence
@@ -62,7 +63,7 @@ def test_records_are_those_between_on_and_off(tmp_path: Path) -> None:
     found = recorded(tmp_path, lines)
     assert [(item.name, item.ns, item.threads, item.stream) for item in found.records] == [
         ("add_kernel", 500, 4 * 2 * 128, 7),
-        ("memcpy", 100, 0, 7),
+        ("memcpy", 100, 1024, 7),
     ]
     assert found.modules == {"sha256:" + hashlib.sha256(b"image one").hexdigest()}
     assert found.lost == 0
@@ -138,6 +139,22 @@ def test_a_cut_at_any_byte_is_refused() -> None:
     for size in range(len(whole)):
         with pytest.raises(BadRecords):
             activity.parse(whole[:size])
+
+
+def test_broken_bytes_are_read_or_refused() -> None:
+    whole = bytearray(packed([kernel(), kernel(1)], [b"add", b"mul"], (b"\1" * 32,)))
+    random = Random(7)
+    refused = 0
+    for _ in range(2000):
+        data = bytearray(whole)
+        for _ in range(random.randint(1, 8)):
+            data[random.randrange(min(len(data), 240))] = random.choice((0, 1, 0x7F, 0x80, 0xFF, random.randrange(256)))
+        try:
+            found = weigh_records([activity.parse(bytes(data))], OWN, set(), "movement")
+            assert found.coverage is None or 0.0 <= found.coverage <= 1.0
+        except BadRecords:
+            refused += 1
+    assert 0 < refused < 2000
 
 
 # --- names ---
@@ -240,6 +257,9 @@ RULES = [
     ("a library product", (work("mine", 0, 9000), work(GEMM, 9000, 1000)), {"movement"}),
     ("a hundredth", (work("mine", 0, 99_000), work(RELU, 99_000, 1000)), set()),
     ("copies and fills", (work("mine", 0, 1000), work("memset", 1000, 9000, 0, activity.MEMSET)), set()),
+    ("an answer from the host", (work("mine", 0, 9000), work("memcpy to host", 9000, 9000, 1 << 20, activity.MEMCPY)),
+     {"movement", "library"}),
+    ("a scalar to the host", (work("mine", 0, 9000), work("memcpy to host", 9000, 2000, 1, activity.MEMCPY)), set()),
     ("a sum of partial sums", (work("mine", 0, 8000), work(SUM, 8000, 3000, 512)), set()),
     ("many small ones", (work("mine", 0, 3000), *(work(SUM, 3000 + 3000 * i, 3000, 512) for i in range(5))),
      {"movement", "library"}),
