@@ -36,6 +36,8 @@ from wire import Json
 SPARE: Final = 1 << 30
 HOST_SPARE: Final = 64 << 20
 BUILD_LIMIT_MS: Final = 60_000
+PLAIN_CASES: Final = ("original", "signs", "own")
+"""Whose outputs have the last digits that rounding leaves: no constant rows, nothing saturated by scaling."""
 SCREEN_ELEMENTS: Final = 1 << 16
 SCREEN_S: Final = 1.0
 """How long the transformations are tried at a tiny case: no more is begun after that."""
@@ -522,6 +524,8 @@ class Job:
             if isinstance(got, torch.Tensor):
                 wanted = expected.values[index]
                 _compare(path, got, wanted, limits[index], result)
+                if not is_kernelbench and result.name in PLAIN_CASES:
+                    _check_rounding(path, got, expected.allowed[index], result)
         self._tf32_matters = expected.tf32
         for index, error in enumerate(expected.errors):
             self._errors[index] = max(error, self._errors.get(index, 0.0))
@@ -593,6 +597,12 @@ def _check_form(outputs: list[tuple[str, Any]], expected: Expected, result: Case
         elif dtypes and got.dtype != own.dtype:
             result.fail("dtype", f"output {path} has dtype {got.dtype}, expected {own.dtype}")
     return result.class_ is None
+
+
+def _check_rounding(path: str, got: torch.Tensor, allowed: torch.Tensor, result: CaseResult) -> None:
+    if result.class_ is None and tolerance.is_rounded(got, allowed):
+        text = f"output {path}: its values have 16 bits though its dtype is {got.dtype}: half precision inside"
+        result.fail("mismatch", text)
 
 
 def _named(paths: list[str]) -> str:

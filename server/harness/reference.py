@@ -85,6 +85,7 @@ class Expected:
     errors: list[float]  # the reference's own relative error for each leaf, 0 where not known
     is_finite: bool
     tf32: bool
+    allowed: list[Any]  # samples of the reference's outputs in the precision that is allowed
 
     def limit(self, index: int, policy: str) -> Limit:
         dtype = self.own[index].dtype
@@ -226,13 +227,14 @@ class Reference:
             [0.0 if own is exact else _error(a, b) for (_, a), (_, b) in zip(own, exact, strict=True)],
             all(_is_finite(leaf) for _, leaf in exact),
             bool(tf32 and self.tf32_matters),
+            [sample(leaf) if isinstance(leaf, torch.Tensor) else leaf for _, leaf in own],
         )
         wide = self._wide(model, tree, seed) if want_fp64 and self._fits_fp64(tree) else None
         self._restore(tree, pristine)
         if wide is None or len(wide) != len(own):
             return result
         errors = [_error(a, b) for (_, a), (_, b) in zip(own, wide, strict=True)]
-        finer = Expected([leaf for _, leaf in wide], result.own, paths, "fp64", errors, result.is_finite, result.tf32)
+        finer = replace(result, values=[leaf for _, leaf in wide], against="fp64", errors=errors)
         finer.is_finite = finer.is_finite and all(_is_finite(leaf) for leaf in finer.values)
         return finer
 

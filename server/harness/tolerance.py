@@ -41,6 +41,8 @@ KERNELBENCH: Final = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 
 CHUNK: Final = 1 << 26
 SAMPLE: Final = 65536
 TRIM: Final = 0.01
+ROUNDED_LEAST: Final = 256
+"""Fewer elements than this do not tell whether outputs were rounded."""
 DIFFERING: Final = 0.01
 """Share of an output's elements that must change with the inputs."""
 
@@ -100,6 +102,24 @@ def differs(got: torch.Tensor, first: torch.Tensor, dtype: torch.dtype, *, tf32:
         return True
     found = compare(got, first, limit_for(dtype, first, 0.0, tf32=tf32))
     return found.differing > DIFFERING * first.numel()
+
+
+def is_rounded(got: torch.Tensor, allowed: torch.Tensor) -> bool:
+    """A float32 output whose values have 11 bits, or fewer, where the reference's have more: rounded on its way.
+
+    allowed: a sample of the reference's own output in the precision that is allowed, TF32 products included.
+    """
+    if got.dtype is not torch.float32 or allowed.dtype is not torch.float32:
+        return False
+    return _share_of_short(sample(got)) > 0.99 and _share_of_short(allowed) < 0.5
+
+
+def _share_of_short(values: torch.Tensor) -> float:
+    """The share of elements whose last 13 bits are 0; zeros and what is not finite left out, 0 for a few."""
+    kept = values[torch.isfinite(values) & (values != 0)]
+    if kept.numel() < ROUNDED_LEAST:
+        return 0.0
+    return float(((kept.view(torch.int32) & 0x1FFF) == 0).double().mean())
 
 
 def _parts(got: torch.Tensor, expected: torch.Tensor) -> list[tuple[int, torch.Tensor, torch.Tensor]]:

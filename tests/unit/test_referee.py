@@ -246,6 +246,18 @@ def test_weights_that_the_reference_cannot_do_with_are_not_used(rig: Rig) -> Non
     assert not any("weights" in item["name"] for item in found["full"]["detail"]["cases"])
 
 
+def test_rounding_shows_where_the_tolerance_is_too_wide_to_see_it(rig: Rig) -> None:
+    """A reference that errs much itself: half precision fits into what is allowed, but its digits end early."""
+    source = STATELESS.replace("torch.relu(x) * 1.5", "torch.sin(x * 3000)")
+    child = rig.child()
+    spec = rig.register(child, source)
+    answer = LAZY.replace("torch.relu(x) * 1.5", "torch.sin(x * 3000)")
+    assert rig.judge(child, spec, source, answer.replace("CHANGE", ""))["full"]["outcome"] == "pass"
+    found = rig.judge(child, spec, source, answer.replace("CHANGE", "y = y.half().float()"))
+    report = list(found.values())[-1]
+    assert report["class"] == "mismatch" and "half precision inside" in report["error"]["text"], found
+
+
 def test_secret_transformations_come_in_the_seeds_order() -> None:
     from judge import Policy, plan
 

@@ -114,3 +114,95 @@ def test_products_in_tf32_pass_and_in_bfloat16_do_not(shape: tuple[int, int, int
         assert compare((_tf32(a) @ _tf32(b).T).relu(), wanted, limit).is_match(limit), seed
         half = (a.bfloat16().float() @ b.bfloat16().float().T).relu()
         assert not compare(half, wanted, limit).is_match(limit), seed
+
+
+def _rounded_tf32(x: torch.Tensor) -> torch.Tensor:
+    """To the nearest value with 10 bits."""
+    return ((x.view(torch.int32) + 0xFFF + ((x.view(torch.int32) >> 13) & 1)) & ~0x1FFF).view(torch.float32)
+
+
+def _product(kind: str, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """a @ b in float32 as each way of computing it would give it."""
+    if kind == "ieee":
+        return a @ b
+    if kind == "tf32x3":
+        high, low = (_rounded_tf32(a), _rounded_tf32(b)), (a - _rounded_tf32(a), b - _rounded_tf32(b))
+        return high[0] @ high[1] + (high[0] @ _rounded_tf32(low[1]) + _rounded_tf32(low[0]) @ high[1])
+    if kind == "tf32":
+        return _tf32(a) @ _tf32(b)
+    if kind == "bf16":
+        return a.bfloat16().float() @ b.bfloat16().float()
+    if kind == "fp16":
+        return a.half().float() @ b.half().float()
+    if kind == "bf16 result":
+        return (a @ b).bfloat16().float()
+    assert kind == "fp16 sums"
+    total = torch.zeros(a.shape[0], b.shape[1], dtype=torch.float16)
+    for k in range(0, a.shape[1], 16):
+        total += (a[:, k : k + 16] @ b[k : k + 16]).half()
+    return total.float()
+
+
+@pytest.mark.parametrize(
+    ("kind", "in_tf32", "in_ieee"),
+    [
+        ("ieee", True, True),
+        ("tf32x3", True, True),
+        ("tf32", True, False),
+        ("bf16", False, False),
+        ("bf16 result", False, False),
+        ("fp16 sums", False, False),
+        ("fp16", True, False),
+    ],
+)
+def test_precisions_of_a_product(kind: str, in_tf32: bool, in_ieee: bool) -> None:
+    """The table of docs/tolerances.md. fp16 operands err as TF32 ones do: their range tells them apart, below."""
+    for seed, inner in enumerate((64, 256, 1024)):
+        torch.manual_seed(seed)
+        a, b = torch.randn(128, inner), torch.randn(inner, 96)
+        wanted, own = a.double() @ b.double(), a @ b
+        got = _product(kind, a, b)
+        for tf32, passes in ((True, in_tf32), (False, in_ieee)):
+            allowed = _rounded_tf32(a) @ _rounded_tf32(b) if tf32 else own
+            limit = limit_for(torch.float32, wanted, relative_error(allowed, wanted), tf32=tf32)
+            found = compare(got, wanted, limit).is_match(limit) and not tolerance.is_rounded(got, allowed)
+            assert found == passes, (kind, inner, tf32)
+
+
+def test_spikes_leave_the_range_of_fp16_operands() -> None:
+    import variations
+
+    torch.manual_seed(0)
+    a, b = torch.randn(128, 256), torch.randn(256, 96)
+    variations.apply("spikes", [a], 1)
+    wanted = a.double() @ b.double()
+    limit = limit_for(torch.float32, wanted, 1e-3, tf32=True)
+    assert compare(_product("tf32", a, b), wanted, limit).is_match(limit)
+    assert compare(_product("fp16", a, b), wanted, limit).nonfinite
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_reductions_and_maps_in_half_precision_show(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(64, 2048)
+    rows: list[tuple[torch.Tensor, torch.Tensor]] = [
+        (x.to(dtype).cumsum(1)[:, -1].float(), x.double().sum(1)),
+        (torch.softmax(x.to(dtype), 1).float(), torch.softmax(x.double(), 1)),
+        (torch.sigmoid(x.to(dtype)).float(), torch.sigmoid(x.double())),
+        ((x.to(dtype) * 1.5).float(), x.double() * 1.5),
+    ]
+    for got, wanted in rows:
+        limit = limit_for(torch.float32, wanted, relative_error(wanted.float(), wanted), tf32=False)
+        assert not compare(got, wanted, limit).is_match(limit)
+
+
+def test_coarse_values_are_no_rounding_where_the_references_are_coarse_too() -> None:
+    ones = torch.randint(-3, 3, (64, 64)).float()
+    assert not tolerance.is_rounded(ones, ones)
+    fine = torch.randn(64, 64)
+    for dtype in (torch.float16, torch.bfloat16):
+        assert tolerance.is_rounded(fine.to(dtype).float(), fine)
+    assert not tolerance.is_rounded(fine, fine)
+    picked = torch.eye(64) @ _tf32(fine)
+    assert not tolerance.is_rounded(picked, picked), "a product with one term and 1, in TF32 on both sides"
+    assert not tolerance.is_rounded(fine[:10, :10].half().float(), fine[:10, :10]), "too few to tell"
