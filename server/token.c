@@ -402,9 +402,11 @@ token_revoke(const char *path, const char *name, struct error *err)
         rc = token_list_load(path, &list, err);
     if (rc == 0) {
         const struct token *found = find_name(&list, name);
-        size_t i = found ? (size_t)(found - list.rows) : list.n;
-        if (found)
-            memmove(&list.rows[i], &list.rows[i + 1], (--list.n - i) * sizeof(*list.rows));
+        size_t kept = 0;
+        for (size_t i = 0; i < list.n; i++)
+            if (&list.rows[i] != found)
+                list.rows[kept++] = list.rows[i];
+        list.n = kept;
         rc = found ? save(path, &list, err)
                    : error_set(err, ERR_NOTFOUND, "there is no token named \"%s\"", name);
     }

@@ -178,6 +178,8 @@ connection_refuse(struct connection *c, enum problem problem, const char *detail
                       "Content-Length: %zu\r\n\r\n%s",
                       kind->status, MHD_get_reason_phrase_for(kind->status), strlen(text), text) == 0) {
         /* Nothing else is on its way out, so this fits the socket's buffer whole. */
+        c->http->requests++;
+        c->http->answers[kind->status]++;
         if (send(c->fd, answer.data, answer.size, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)answer.size)
             c->must_linger = true;
     }

@@ -16,6 +16,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "server/token.h"
 #include "tests/unit/fake_funnel.h"
 
 /*
@@ -116,7 +117,8 @@ static int
 rig_close(void **state)
 {
     struct rig *r = *state;
-    static const char *const names[] = { "db", "db-wal", "db-shm", "db-lock", "db.lock" };
+    static const char *const names[] = { "db",      "db-wal",    "db-shm",        "db-lock",
+                                         "db.lock", "db.tokens", "db.tokens.lock" };
     char path[64];
 
     if (!r->is_stopped)
@@ -402,6 +404,52 @@ a_client_that_leaves_ends_its_wait(void **state)
     client_close(&c);
 }
 
+/* From the first token on every call needs one, and the next request sees what became of the file. */
+static void
+calls_show_a_token(void **state)
+{
+    struct rig *r = *state;
+    struct client c;
+    struct error err = { 0 };
+    char secret[TOKEN_TEXT_SIZE], one[128], two[260], id[ID_SIZE], path[96];
+    struct token token = { .name = "t", .client = "fake", .scopes = SCOPE_SUBMIT };
+
+    submit(r, "{\"ms\":10}", id); /* the fake funnel's client is "fake" where the body names none */
+    assert_int_equal(ask(r, &c, "GET", "/v1/status", "", NULL), 200);
+    client_close(&c);
+    assert_int_equal(token_add(r->config.tokens, &token, secret, &err), 0);
+    snprintf(one, sizeof(one), "Authorization: bearer %s\r\n", secret);
+    snprintf(two, sizeof(two), "%s%s", one, one);
+    snprintf(path, sizeof(path), "/v1/submissions/%s?wait=5", id);
+    const struct {
+        const char *method, *path, *headers, *body;
+        int status;
+        const char *more;
+    } rows[] = {
+        { "GET", path, "", NULL, 401, "WWW-Authenticate: Bearer realm=\"verifierd\"\r\n" },
+        { "GET", path, "Authorization: Basic eDp5\r\n", NULL, 401, "error=\"invalid_token\"" },
+        { "GET", path, two, NULL, 401, "error=\"invalid_token\"" },
+        { "GET", path, one, NULL, 200, "\"done\"" },
+        { "POST", "/v1/submissions", "", "{\"candidate\":\"x\"}", 401, "unauthorized" },
+        { "POST", "/v1/submissions", one, "{\"candidate\":\"x\"}", 202, "\"id\"" },
+        { "GET", "/metrics", one, NULL, 403, "scope=\"read\"" },
+        { "GET", "/v1/nothing", "", NULL, 404, "not_found" },
+        { "PUT", "/v1/status", "", NULL, 405, "Allow: GET, HEAD" },
+        { "GET", "/v1/status?x=1", "", NULL, 401, "unauthorized" }, /* before all that the query tells */
+        { "GET", "/v1/status?x=1", one, NULL, 400, "bad_parameter" },
+        { "GET", "/healthz", "", NULL, 200, "ok" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        int status = ask(r, &c, rows[i].method, rows[i].path, rows[i].headers, rows[i].body);
+        if (status != rows[i].status || !strstr(c.text, rows[i].more))
+            fail_msg("row %zu: %s", i, c.text);
+        client_close(&c);
+    }
+    assert_int_equal(token_revoke(r->config.tokens, "t", &err), 0);
+    assert_int_equal(ask(r, &c, "GET", path, one, NULL), 401);
+    client_close(&c);
+}
+
 static void
 a_client_that_says_nothing_is_told_so(void **state)
 {
@@ -427,6 +475,7 @@ main(void)
         RIG_TEST(stopping_answers_what_is_held),
         RIG_TEST(stopping_gives_up_what_the_funnel_never_answers),
         RIG_TEST(a_client_that_leaves_ends_its_wait),
+        RIG_TEST(calls_show_a_token),
         RIG_TEST(a_client_that_says_nothing_is_told_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
