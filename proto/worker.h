@@ -36,7 +36,8 @@ struct doorbell {
     uint32_t reply_bytes;
     uint32_t reply_generation; /* changes whenever the reply's bytes change */
     uint64_t events_ns;        /* the child's own CUDA-event time, shown and never used; 0: none */
-    uint8_t pad1[64 - 24];
+    uint64_t host_ns;          /* the child's own time in its calls, before it synchronised; the same */
+    uint8_t pad1[64 - 32];
     uint8_t reply[DOORBELL_REPLY_MAX];
 };
 

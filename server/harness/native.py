@@ -56,10 +56,10 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_doorbell_unmap": (None, [c_void_p]),
     "harness_doorbell_wait": (c_int, [c_void_p, c_uint32, c_int64, c_int64, c_void_p]),
     "harness_reply_write": (c_int, [c_void_p, c_char_p, c_size_t]),
-    "harness_doorbell_answer": (None, [c_void_p, c_uint32, c_uint32, c_uint64]),
+    "harness_doorbell_answer": (None, [c_void_p, c_uint32, c_uint32, c_uint64, c_uint64]),
     "harness_doorbell_ring": (c_uint32, [c_void_p, c_uint32, c_uint32, c_uint32]),
     "harness_doorbell_await": (c_int, [c_void_p, c_uint32, c_int, c_int64, c_int64]),
-    "harness_doorbell_claims": (None, [c_void_p, c_void_p, c_void_p, c_void_p]),
+    "harness_doorbell_claims": (None, [c_void_p, c_void_p, c_void_p, c_void_p, c_void_p]),
     "harness_reply_read": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p]),
     "harness_heap_set": (c_int, [c_uint64, c_uint64]),
     "harness_heap_used": (c_uint64, []),
@@ -79,6 +79,8 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_gpu_mem_info": (c_int, [c_void_p, c_void_p]),
     "harness_gpu_flush_setup": (c_int, [c_uint64]),
     "harness_gpu_flush": (c_int, []),
+    "harness_canary_setup": (c_int, []),
+    "harness_canary_run": (c_int, [c_uint32, c_void_p]),
     "harness_gather_setup": (c_int, [c_uint32]),
     "harness_gather_set": (c_int, [c_void_p, c_void_p, c_uint32]),
     "harness_gather_run": (c_int, []),
@@ -167,6 +169,7 @@ class Claims:
     status: int
     generation: int
     events_ns: int
+    host_ns: int
 
 
 class Mapping:
@@ -225,8 +228,8 @@ class Doorbell:
     def write_reply(self, reply: bytes) -> None:
         _checked(_lib.harness_reply_write(self._page, reply, len(reply)))
 
-    def answer(self, bell: int, status: int = STATUS_OK, events_ns: int = 0) -> None:
-        _lib.harness_doorbell_answer(self._page, bell, status, events_ns)
+    def answer(self, bell: int, status: int = STATUS_OK, events_ns: int = 0, host_ns: int = 0) -> None:
+        _lib.harness_doorbell_answer(self._page, bell, status, events_ns, host_ns)
 
     # the referee's end
 
@@ -239,9 +242,11 @@ class Doorbell:
         _checked(_lib.harness_doorbell_await(self._page, bell, pidfd, spin_ns, timeout_ns))
 
     def claims(self) -> Claims:
-        status, generation, events = c_uint32(), c_uint32(), c_uint64()
-        _lib.harness_doorbell_claims(self._page, ctypes.byref(status), ctypes.byref(generation), ctypes.byref(events))
-        return Claims(status.value, generation.value, events.value)
+        status, generation, events, host = c_uint32(), c_uint32(), c_uint64(), c_uint64()
+        _lib.harness_doorbell_claims(
+            self._page, ctypes.byref(status), ctypes.byref(generation), ctypes.byref(events), ctypes.byref(host)
+        )
+        return Claims(status.value, generation.value, events.value, host.value)
 
     def read_reply(self) -> tuple[bytes, int]:
         """The reply, copied out, and its generation (read before the bytes)."""
@@ -384,6 +389,18 @@ def gpu_flush() -> None:
     _checked(_lib.harness_gpu_flush())
 
 
+def canary_setup() -> None:
+    """Before canary_run(). Again is fine."""
+    _checked(_lib.harness_canary_setup())
+
+
+def canary_run(steps: int) -> int:
+    """A known kernel of so many steps, alone: nanoseconds from its launch to its end, by the host's clock."""
+    ns = c_int64()
+    _checked(_lib.harness_canary_run(steps, ctypes.byref(ns)))
+    return ns.value
+
+
 def gather_setup(most: int) -> None:
     """For gathers of at most so many elements. Again with no more is fine."""
     _checked(_lib.harness_gather_setup(most))
@@ -460,6 +477,7 @@ class _Clock(ctypes.Structure):
         ("status", c_uint32),
         ("generation", c_uint32),
         ("events_ns", c_uint64),
+        ("host_ns", c_uint64),
         ("started_ns", c_int64),
         ("answered_ns", c_int64),
         ("ended_ns", c_int64),
@@ -614,6 +632,7 @@ class _NvmlState(ctypes.Structure):
         ("sm_clock_max_mhz", c_uint32),
         ("temp_c", c_uint32),
         ("power_mw", c_uint32),
+        ("ecc_errors", c_uint32),
         ("n_processes", c_uint32),
         ("pids", c_uint32 * _NVML_PIDS_MAX),
     )

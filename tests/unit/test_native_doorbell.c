@@ -53,7 +53,8 @@ serve(struct doorbell *page)
         reply[1] = bell[2] * 1000 + bell[3];
         if (harness_reply_write(page, reply, sizeof(reply)) != 0)
             _exit(3);
-        harness_doorbell_answer(page, bell[0], bell[1] == 9 ? DOORBELL_RAISED : DOORBELL_OK, bell[1]);
+        harness_doorbell_answer(page, bell[0], bell[1] == 9 ? DOORBELL_RAISED : DOORBELL_OK, bell[1],
+                                2 * bell[1]);
     }
 }
 
@@ -111,21 +112,22 @@ the_generation_grows_only_with_new_bytes(void **state)
 {
     struct pair *p = *state;
     uint32_t first, second, third;
-    uint64_t events;
+    uint64_t events, host;
 
     for (int i = 0; i < 2; i++)
         assert_int_equal(
             harness_doorbell_await(p->page, harness_doorbell_ring(p->page, 3, 1, 1), p->pidfd, 0, LONG_NS),
             0);
-    harness_doorbell_claims(p->page, NULL, &first, &events);
+    harness_doorbell_claims(p->page, NULL, &first, &events, &host);
     assert_int_equal(events, 3);
+    assert_int_equal(host, 6);
     assert_int_equal(
         harness_doorbell_await(p->page, harness_doorbell_ring(p->page, 3, 1, 1), p->pidfd, 0, LONG_NS), 0);
-    harness_doorbell_claims(p->page, NULL, &second, NULL);
+    harness_doorbell_claims(p->page, NULL, &second, NULL, NULL);
     assert_int_equal(first, second);
     assert_int_equal(
         harness_doorbell_await(p->page, harness_doorbell_ring(p->page, 4, 1, 1), p->pidfd, 0, LONG_NS), 0);
-    harness_doorbell_claims(p->page, NULL, &third, NULL);
+    harness_doorbell_claims(p->page, NULL, &third, NULL, NULL);
     assert_int_not_equal(second, third);
 }
 

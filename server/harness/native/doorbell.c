@@ -134,10 +134,12 @@ harness_reply_write(struct doorbell *page, const void *bytes, size_t n)
 }
 
 void
-harness_doorbell_answer(struct doorbell *page, uint32_t bell, uint32_t status, uint64_t events_ns)
+harness_doorbell_answer(struct doorbell *page, uint32_t bell, uint32_t status, uint64_t events_ns,
+                        uint64_t host_ns)
 {
     page->status = status;
     page->events_ns = events_ns;
+    page->host_ns = host_ns;
     __atomic_store_n(&page->answer, bell, __ATOMIC_RELEASE);
     futex_wake(&page->answer);
 }
@@ -194,7 +196,7 @@ harness_doorbell_await(struct doorbell *page, uint32_t bell, int pidfd, int64_t 
 
 void
 harness_doorbell_claims(const struct doorbell *page, uint32_t *status, uint32_t *generation,
-                        uint64_t *events_ns)
+                        uint64_t *events_ns, uint64_t *host_ns)
 {
     if (status != NULL)
         *status = __atomic_load_n(&page->status, __ATOMIC_RELAXED);
@@ -202,6 +204,8 @@ harness_doorbell_claims(const struct doorbell *page, uint32_t *status, uint32_t 
         *generation = __atomic_load_n(&page->reply_generation, __ATOMIC_RELAXED);
     if (events_ns != NULL)
         *events_ns = __atomic_load_n(&page->events_ns, __ATOMIC_RELAXED);
+    if (host_ns != NULL)
+        *host_ns = __atomic_load_n(&page->host_ns, __ATOMIC_RELAXED);
 }
 
 int

@@ -39,9 +39,9 @@ HARNESS_API int harness_doorbell_wait(struct doorbell *page, uint32_t seen, int6
    last. Returns 0 or -EMSGSIZE. */
 HARNESS_API int harness_reply_write(struct doorbell *page, const void *bytes, size_t n);
 
-/* Say that this bell was answered. status: enum doorbell_status; events_ns: the child's own time, 0: none. */
+/* Say that this bell was answered. status: enum doorbell_status; events_ns, host_ns: the child's own times, 0: none. */
 HARNESS_API void harness_doorbell_answer(struct doorbell *page, uint32_t bell, uint32_t status,
-                                         uint64_t events_ns);
+                                         uint64_t events_ns, uint64_t host_ns);
 
 /* --- the referee's end --- */
 
@@ -59,7 +59,7 @@ HARNESS_API int harness_doorbell_await(struct doorbell *page, uint32_t bell, int
 
 /* What the child says of its answer: claims, each read once. Any pointer may be NULL. */
 HARNESS_API void harness_doorbell_claims(const struct doorbell *page, uint32_t *status, uint32_t *generation,
-                                         uint64_t *events_ns);
+                                         uint64_t *events_ns, uint64_t *host_ns);
 
 /*
  * Copy the reply out: at most cap bytes. generation is read before the bytes.

@@ -19,6 +19,9 @@ static struct {
     struct cu_context *context;
     cu_ptr flush_at;
     uint64_t flush_bytes;
+    struct cu_stream *canary_stream;
+    struct cu_function *canary;
+    cu_ptr canary_out;
     struct cu_stream *gather_stream;
     struct cu_function *gather;
     cu_ptr gather_ptrs, gather_widths, gather_out;
@@ -338,6 +341,78 @@ gpu_free(uint64_t at)
     if (d == NULL)
         return -ENODEV;
     return driver_check(d, d->mem_free(at), "cuMemFree");
+}
+
+/* --- the canary --- */
+
+/* A chain of dependent multiply-adds, in one warp: its time depends on the SM clock, and on having the GPU. */
+static const char canary_ptx[] =
+    ".version 7.0\n"
+    ".target sm_70\n"
+    ".address_size 64\n"
+    ".visible .entry harness_canary(.param .u32 param_steps, .param .u64 param_out)\n"
+    "{\n"
+    "    .reg .pred %p<2>;\n"
+    "    .reg .b32 %r<3>;\n"
+    "    .reg .b64 %d<3>;\n"
+    "    .reg .f32 %f<2>;\n"
+    "    ld.param.u32 %r0, [param_steps];\n"
+    "    ld.param.u64 %d0, [param_out];\n"
+    "    mov.f32 %f0, 0f3F800000;\n"
+    "    mov.f32 %f1, 0f3F7FFFFF;\n"
+    "STEP:\n"
+    "    fma.rn.f32 %f0, %f0, %f1, %f1;\n"
+    "    fma.rn.f32 %f0, %f0, %f1, %f1;\n"
+    "    fma.rn.f32 %f0, %f0, %f1, %f1;\n"
+    "    fma.rn.f32 %f0, %f0, %f1, %f1;\n"
+    "    fma.rn.f32 %f0, %f0, %f1, %f1;\n"
+    "    fma.rn.f32 %f0, %f0, %f1, %f1;\n"
+    "    fma.rn.f32 %f0, %f0, %f1, %f1;\n"
+    "    fma.rn.f32 %f0, %f0, %f1, %f1;\n"
+    "    sub.u32 %r0, %r0, 1;\n"
+    "    setp.ne.u32 %p0, %r0, 0;\n"
+    "    @%p0 bra STEP;\n"
+    "    mov.u32 %r1, %tid.x;\n"
+    "    mul.wide.u32 %d1, %r1, 4;\n"
+    "    add.u64 %d2, %d0, %d1;\n"
+    "    st.global.f32 [%d2], %f0;\n"
+    "    ret;\n"
+    "}\n";
+
+#define CANARY_THREADS 32
+
+int
+harness_canary_setup(void)
+{
+    struct cu_module *module = NULL;
+    struct cu_function *function = NULL;
+
+    NEED_GPU();
+    if (gpu.canary != NULL)
+        return 0;
+    CHECK(gpu.d->module_load(&module, canary_ptx), "cuModuleLoadData of the canary");
+    CHECK(gpu.d->module_function(&function, module, "harness_canary"), "cuModuleGetFunction harness_canary");
+    CHECK(gpu.d->stream_create(&gpu.canary_stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate of the canary");
+    CHECK(gpu.d->mem_alloc(&gpu.canary_out, CANARY_THREADS * 4), "cuMemAlloc of the canary's slots");
+    gpu.canary = function;
+    return 0;
+}
+
+int
+harness_canary_run(uint32_t steps, int64_t *ns)
+{
+    void *arguments[] = { &steps, &gpu.canary_out };
+    int64_t started_ns;
+
+    NEED_GPU();
+    if (gpu.canary == NULL || steps == 0)
+        return harness_fail(EINVAL, "a canary of %u steps; harness_canary_setup() comes first", steps);
+    started_ns = harness_now_ns();
+    CHECK(gpu.d->launch(gpu.canary, 1, 1, 1, CANARY_THREADS, 1, 1, 0, gpu.canary_stream, arguments, NULL),
+          "cuLaunchKernel of the canary");
+    CHECK(gpu.d->stream_sync(gpu.canary_stream), "cuStreamSynchronize of the canary");
+    *ns = harness_now_ns() - started_ns;
+    return 0;
 }
 
 /* --- gather --- */

@@ -54,6 +54,13 @@ HARNESS_API int harness_gpu_flush_setup(uint64_t bytes);
 /* Fill it, end what keeps lines in L2, and wait until that is done. */
 HARNESS_API int harness_gpu_flush(void);
 
+/* --- the canary: a kernel whose time is known, by which the referee sees whether it has the GPU to itself --- */
+
+HARNESS_API int harness_canary_setup(void); /* again is fine */
+/* Launch it on a stream of its own and wait; *ns: from the launch to its end, by the host's clock. A step takes some
+   20 ns. steps: 1 or more. */
+HARNESS_API int harness_canary_run(uint32_t steps, int64_t *ns);
+
 /* --- the gather: n elements of 1, 2, 4 or 8 bytes from anywhere into 8-byte slots, by one launch --- */
 
 /* For at most so many elements. Again with no more: fine. */

@@ -14,6 +14,8 @@
 #define NVML_CLOCK_SM 1
 #define NVML_CLOCK_MEM 2
 #define NVML_TEMPERATURE_GPU 0
+#define NVML_ECC_UNCORRECTED 1
+#define NVML_ECC_SINCE_RESET 0
 
 typedef int nvml_result;
 struct nvml_device;
@@ -41,6 +43,8 @@ _Static_assert(sizeof(struct nvml_process) == 24, "nvmlProcessInfo_t of the _v3 
     X(power, "nvmlDeviceGetPowerUsage", (struct nvml_device * device, unsigned *out))                    \
     X(throttle, "nvmlDeviceGetCurrentClocksThrottleReasons",                                             \
       (struct nvml_device * device, unsigned long long *out))                                            \
+    X(ecc, "nvmlDeviceGetTotalEccErrors",                                                                \
+      (struct nvml_device * device, int kind, int counter, unsigned long long *out))                     \
     X(memory, "nvmlDeviceGetMemoryInfo", (struct nvml_device * device, struct nvml_memory * out))        \
     X(processes, "nvmlDeviceGetComputeRunningProcesses_v3",                                              \
       (struct nvml_device * device, unsigned *n, struct nvml_process *out))
@@ -146,6 +150,18 @@ read_figure(nvml_result result, const char *what, uint32_t *figure)
 }
 
 static int
+read_ecc(struct harness_nvml_state *out)
+{
+    unsigned long long count = 0;
+    int code = read_figure(nvml.ecc(device, NVML_ECC_UNCORRECTED, NVML_ECC_SINCE_RESET, &count), "ECC errors",
+                           &out->ecc_errors);
+
+    if (code == 0 && out->ecc_errors != HARNESS_NVML_UNKNOWN)
+        out->ecc_errors = count < HARNESS_NVML_UNKNOWN ? (uint32_t)count : HARNESS_NVML_UNKNOWN - 1;
+    return code;
+}
+
+static int
 read_processes(struct harness_nvml_state *out)
 {
     struct nvml_process list[HARNESS_NVML_PIDS_MAX];
@@ -184,6 +200,7 @@ harness_nvml_state(struct harness_nvml_state *out)
         (code = read_figure(nvml.temperature(device, NVML_TEMPERATURE_GPU, &out->temp_c), "temperature",
                             &out->temp_c)) != 0 ||
         (code = read_figure(nvml.power(device, &out->power_mw), "power", &out->power_mw)) != 0 ||
+        (code = read_ecc(out)) != 0 ||
         (code = check(nvml.throttle(device, &reasons), "throttle reasons")) != 0 ||
         (code = check(nvml.memory(device, &memory), "memory")) != 0)
         return code;

@@ -23,7 +23,7 @@ harness_clock_call(struct harness_clock *c, int64_t *ns)
     c->answered_ns = harness_now_ns();
     if (code != 0)
         return code;
-    harness_doorbell_claims(c->page, &c->status, &c->generation, &c->events_ns);
+    harness_doorbell_claims(c->page, &c->status, &c->generation, &c->events_ns, &c->host_ns);
     if (c->status != DOORBELL_OK)
         return HARNESS_CLOCK_RAISED;
     if (c->generation != c->expected_generation)

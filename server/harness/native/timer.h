@@ -20,7 +20,7 @@ struct harness_clock {
     uint32_t expected_generation; /* the generation of the reply that the addresses come from; 0: none yet */
     /* what comes back */
     uint32_t bell, status, generation;
-    uint64_t events_ns; /* the child's claim */
+    uint64_t events_ns, host_ns; /* the child's claims */
     int64_t started_ns, answered_ns, ended_ns;
 };
 
