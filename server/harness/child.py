@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import os
 import shutil
+import time
 import types
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -318,17 +319,23 @@ class Child:
             offset = align(offset + note.span_bytes)
             return note
 
+        seeds = [message.integer("seed", 0, 1 << 62), *(message.body.get("more") or [])]
+        start, stride = offset, message.body.get("stride", 0)
+        trees = []
         try:
             module = self._case_module(message.mapping("overrides"))
-            torch.manual_seed(message.integer("seed", 0, 1 << 62))
             with self._outside_pool(), self._device, torch.no_grad():
-                with self._judged():
-                    inputs = list(module.get_inputs())
-                tree = values.encode(inputs, put, "get_inputs()")
+                for index, seed in enumerate(seeds):
+                    offset = start + index * stride
+                    torch.manual_seed(seed)
+                    with self._judged():
+                        inputs = list(module.get_inputs())
+                    trees.append(values.encode(inputs, put, "get_inputs()"))
+                    _require_same_form(trees[0], trees[-1], index * stride)
             self._synchronize()
         except BaseException as error:
             raise StepFailed("inputs", error, self._filename) from None
-        self._channel.send({"ev": "inputs", "inputs": tree, "end": offset})
+        self._channel.send({"ev": "inputs", "inputs": trees[0], "end": offset})
 
     @contextmanager
     def _outside_pool(self) -> Iterator[None]:
@@ -347,8 +354,9 @@ class Child:
     def _op_bind(self, message: Message) -> None:
         arena, _, _ = self._require()
         try:
-            if message.boolean("empty"):
-                call = self._empty_call()
+            empty = message.optional_text("empty")
+            if empty is not None:
+                call = self._empty_call(is_launching=empty == "kernel")
             else:
                 args = values.decode(message.body["inputs"], arena.view)
                 model = self._models[message.text("model")]
@@ -362,11 +370,11 @@ class Child:
         self._bindings[message.integer("set", 0, 255)] = Binding(call, message.boolean("tf32"), seed)
         self._channel.send({"ev": "bound"})
 
-    def _empty_call(self) -> Callable[[], Any]:
+    def _empty_call(self, *, is_launching: bool) -> Callable[[], Any]:
         one = torch.zeros(1, device=self._device)
 
         def call() -> Any:
-            return one.zero_()
+            return one.zero_() if is_launching else one
 
         return call
 
@@ -377,38 +385,44 @@ class Child:
         if is_timed and self._events is None:
             self._events = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
         bells = message.integer("bells", 1, 100_000)
+        self._kept = None  # to free n outputs takes its time: not on the clock
         self._channel.send({"ev": "armed"})
         for _ in range(bells):
             bell = doorbell.wait(self._seen, SPIN_NS)
             self._seen = bell.number
             try:
-                events_ns = self._answer(doorbell, bell, is_timed)
+                events_ns, host_ns = self._answer(doorbell, bell, is_timed)
                 status = native.STATUS_OK
             except BaseException as error:
-                events_ns, status = 0, native.STATUS_RAISED
+                events_ns, host_ns, status = 0, 0, native.STATUS_RAISED
                 self._told = ()
                 self._write_error(doorbell, error)
-            doorbell.answer(bell.number, status, events_ns)
+            doorbell.answer(bell.number, status, events_ns, host_ns)
 
-    def _answer(self, doorbell: native.Doorbell, bell: native.Bell, is_timed: bool) -> int:
+    def _answer(self, doorbell: native.Doorbell, bell: native.Bell, is_timed: bool) -> tuple[int, int]:
+        """Make the calls, keep all their outputs, reply: nanoseconds by events (0: none) and by the host's clock."""
         self._kept = None
+        bindings = [self._bindings[(bell.set + index) % max(1, bell.sets)] for index in range(bell.calls)]
+        kept: list[Any] = []
         with torch.no_grad():
             if is_timed and self._events is not None:
                 self._events[0].record()
-            for index in range(bell.calls):
-                binding = self._bindings[(bell.set + index) % max(1, bell.sets)]
+            started_ns = time.monotonic_ns()
+            for binding in bindings:
                 _set_tf32(binding.tf32)
                 if binding.seed is not None:
                     torch.manual_seed(binding.seed)
                 with self._judged():
-                    self._kept = self._observed(binding.call) if self._observer.is_on else binding.call()
+                    kept.append(self._observed(binding.call) if self._observer.is_on else binding.call())
+            host_ns = time.monotonic_ns() - started_ns
             if is_timed and self._events is not None:
                 self._events[1].record()
+        self._kept = kept
         self._synchronize()
-        self._reply(doorbell)
+        self._reply(doorbell, kept)
         if not is_timed or self._events is None:
-            return 0
-        return int(self._events[0].elapsed_time(self._events[1]) * 1e6)
+            return 0, host_ns
+        return int(self._events[0].elapsed_time(self._events[1]) * 1e6), host_ns
 
     # --- evidence (docs/trust.md) ---
 
@@ -456,16 +470,18 @@ class Child:
         with self._observer.during(call.inputs if isinstance(call, _Call) else ()):
             return call()
 
-    def _reply(self, doorbell: native.Doorbell) -> None:
-        """Tell where the outputs are; nothing is written when they are where they were."""
+    def _reply(self, doorbell: native.Doorbell, kept: list[Any]) -> None:
+        """Tell where the outputs of each call are; nothing is written when they are where they were."""
         _, placer, _ = self._require()
-        told = _identity(self._kept) if self._device.type == "cuda" else ()
+        told = tuple(map(_identity, kept)) if self._device.type == "cuda" else ()
+        told = told if all(told) else ()
         if told and told == self._told:
             return
         import json
 
         placer.restart()
-        reply = json.dumps({"outputs": values.encode(self._kept, placer.place, "forward()")}).encode()
+        outputs = [values.encode(value, placer.place, "forward()") for value in kept]
+        reply = json.dumps({"outputs": outputs[0]} if len(outputs) == 1 else {"calls": outputs}).encode()
         if len(reply) > DOORBELL_REPLY_MAX:
             raise ValueError(f"the outputs' description of {len(reply)} bytes is over {DOORBELL_REPLY_MAX}")
         self._synchronize()
@@ -481,6 +497,12 @@ class Child:
     def _synchronize(self) -> None:
         if self._device.type == "cuda":
             torch.cuda.synchronize()
+
+
+def _require_same_form(first: Any, other: Any, distance: int) -> None:
+    """ValueError unless two sets of inputs differ in their places only, which lie so many bytes apart."""
+    if values.map_tensors(first, lambda note: note.moved((note.offset or 0) + distance)) != other:
+        raise ValueError("get_inputs() made other shapes, or other values that are no tensors, than before")
 
 
 class _Call:
@@ -504,6 +526,7 @@ def _identity(value: Any) -> tuple[Any, ...]:
 def _set_tf32(allowed: bool) -> None:
     if torch.backends.cuda.matmul.allow_tf32 != allowed:
         torch.backends.cuda.matmul.allow_tf32 = allowed
+    if torch.backends.cudnn.allow_tf32 != allowed:  # on by default where the other is off
         torch.backends.cudnn.allow_tf32 = allowed
 
 

@@ -1,45 +1,86 @@
 """The timing stage: reference and candidate in turn, on fresh inputs, by the referee's own clock.
 
-For each trial the candidate is frozen while new inputs are written into one of the sets and copied to both
-arenas; the cache is flushed, a bell is rung, and T runs from the bell to the end of the referee's gather of
-secret positions of the output, which are then compared. Credited is T - c, c being the same round trip of an
-empty call on the reference's child. docs/timing.md argues each step. A GPU is needed.
+For each bell the process that is to answer is frozen while its inputs are put in place, the cache is flushed and
+a canary shows that the GPU is idle; it is thawed, the bell says on which sets of inputs to call, and T runs from
+there to the end of the referee's gather of secret elements of the outputs, which are then compared. Credited is
+(T - c) / n for a bell of n calls, c being the same round trip of empty calls on the reference's child. Bells are
+counted in blocks, and what disturbs a block voids it. docs/timing.md argues each step.
 """
 
 from __future__ import annotations
 
+import math
 import secrets
 import statistics
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import gpu_state
 import native
 import tolerance
 import torch
 import values
 import variations
+from gpu_state import GATHER, Gpu
 from judge import BUILD_LIMIT_MS, Job, Report
-from peer import SPIN_NS, Peer, PeerFailed
-from reference import CALL_SEED, LIMIT_MS, ReferenceBroken, synchronize
-from wire import Json
+from peer import SPIN_NS, NotTheCandidate, Peer, PeerFailed
+from reference import CALL_SEED, LIMIT_MS, ReferenceBroken, place_tree, synchronize
+from wire import DOORBELL_REPLY_MAX, Json
 
-GATHER: Final = 512
-EMPTY_SET: Final = 255
-EMPTY_EVERY: Final = 5
-LEAST_TRIALS: Final = 10
+EMPTY_SET: Final = 128
+"""The first of the sets that are bound to empty calls, behind every real one."""
+BLOCK: Final = 5
+"""Bells of each side in a block."""
+EMPTIES: Final = 2
+"""Empty bells at the head of a block."""
+LEAST_BELLS: Final = 10
 BUDGET_S: Final = 30.0
-NARROW: Final = 0.005
-"""Early stop: the interval of the median log-ratio is within this on either side."""
-WIDE: Final = 0.10
-"""Beyond this the timing is inconclusive."""
-TOO_SMALL_NS: Final = 10_000
-CALL_LIMIT_MS: Final = 20_000
 STOPPED: Final = {
     native.STOP_NARROW: "the interval is narrow enough",
     native.STOP_ALL: None,
     native.STOP_SPENT: "the time budget is spent",
 }
+NARROW: Final = 0.005
+"""Early stop: the interval of the median log-ratio is within this on either side."""
+WIDE: Final = 0.10
+"""Beyond this the timing is inconclusive."""
+TOO_SMALL_NS: Final = 3_000
+CALL_LIMIT_MS: Final = 20_000
+ESTIMATES: Final = 3
+BELL_NS: Final = 1_000_000
+"""What a bell of several calls is to take, about."""
+SINGLE_NS: Final = 500_000
+"""From here on a bell is one call."""
+CALLS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+BASELINE_BELLS: Final = 10
+STEADY: Final = 0.10
+"""A baseline counts when its quartiles lie within this share of it."""
+ALLOWANCE: Final = 1.03
+"""A block's reference counts for at most this many times the baseline."""
+VOID_MOST: Final = 3
+BACKGROUND: Final = "background"
+QUIET_S: Final = 3.0
+PAUSE_S: Final = 0.2
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The mechanisms of the protocol, all on. A test turns one off and shows the cheat that it stops."""
+
+    freezes: bool = True
+    draws_inputs: bool = True
+    compares: bool = True
+    samples_secretly: bool = True
+    takes_empty_of_reference: bool = True
+    caps_reference: bool = True
+    voids_blocks: bool = True
+    flushes: bool = True
+    believes_no_claim: bool = True
+
+
+PROTOCOL = Protocol()
 
 
 @dataclass
@@ -47,61 +88,133 @@ class Side:
     """One of the two processes that are timed, and where its outputs were when last seen."""
 
     peer: Peer
-    leaves: list[tuple[str, Any]] = field(default_factory=list)
+    leaves: list[list[tuple[str, Any]]] = field(default_factory=list)
+    """The outputs of each call of a bell."""
     generation: int = -1
-    samples_ns: list[int] = field(default_factory=list)
-    events_ns: list[int] = field(default_factory=list)
+    events_ns: list[float] = field(default_factory=list)
+    host_ns: list[float] = field(default_factory=list)
+    moves: int = 0
 
-    def learn(self) -> None:
-        """Read where the outputs are."""
+    def learn(self, calls: int) -> None:
+        """Read where the outputs of a bell are."""
         assert self.peer.doorbell is not None
-        self.leaves = list(values.leaves(self.peer.outputs()))
+        self.leaves = [list(values.leaves(outputs)) for outputs in self.peer.outputs_of(calls)]
         self.generation = self.peer.doorbell.claims().generation
 
-    def pointers(self, leaf: int, places: torch.Tensor) -> torch.Tensor:
-        """Addresses of elements (flat, row-major indices) of one output, as int64 on the host."""
-        tensor = self.leaves[leaf][1]
-        addresses = torch.full_like(places, tensor.data_ptr())
-        for size, step in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
-            addresses += places % size * (step * tensor.element_size())
-            places = places // size
+    def tensors(self) -> list[torch.Tensor]:
+        return [leaf for call in self.leaves for _, leaf in call if isinstance(leaf, torch.Tensor)]
+
+    def pointers(self, leaf: int, sample: Sample) -> torch.Tensor:
+        """Addresses of the sampled elements of one output, as int64 on the host."""
+        tensors = [call[leaf][1] for call in self.leaves]
+        bases = torch.tensor([tensor.data_ptr() for tensor in tensors], dtype=torch.int64)
+        addresses = bases[sample.calls]
+        alike = {(tensor.shape, tensor.stride()) for tensor in tensors}
+        for shape, stride in alike:
+            mine = torch.tensor([(tensor.shape, tensor.stride()) == (shape, stride) for tensor in tensors])
+            places, offsets = sample.places, torch.zeros_like(sample.places)
+            for size, step in zip(reversed(shape), reversed(stride), strict=True):
+                offsets += places % size * (step * tensors[0].element_size())
+                places = places // size
+            addresses = addresses + offsets * mine[sample.calls]
         return addresses
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Which elements of the outputs a bell is judged by: flat, row-major places in the outputs of these calls."""
+
+    calls: torch.Tensor
+    places: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Bell:
+    """`calls` calls, of the sets from `set` on, modulo `sets`."""
+
+    set: int
+    calls: int = 1
+    sets: int = 256
+
+
+@dataclass
+class Block:
+    """The samples of a few bells, T in nanoseconds, and what was seen around them."""
+
+    ours_ns: list[int] = field(default_factory=list)
+    theirs_ns: list[int] = field(default_factory=list)
+    others_ns: int = 0
+    """How long the slowest canary waited for work that nobody should have had."""
+    state: Json = field(default_factory=dict)
+    void: str | None = None
+
+
+class TimedWrong(Exception):
+    """A timed call answered wrongly."""
+
+
+class BackgroundWork(Exception):
+    """The candidate's GPU work goes on while it is frozen."""
+
+
+class Disturbed(Exception):
+    """Blocks are void through no fault of the candidate: the text says why."""
 
 
 class Timer:
     """One timing stage."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, gpu: Gpu, protocol: Protocol = PROTOCOL) -> None:
         self._job = job
+        self._gpu = gpu
+        self._protocol = protocol
         self._case = job.spec["cases"]["own"]
         self._ours = Side(job.reference.peer)
         self._theirs = Side(job.candidate)
         self._model, self._state = job.reference.model(self._case, 0)
+        self._calls = 1
+        self._why_one: str | None = None  # why a bell is one call though the calls are short
         self._empty_ns: list[int] = []
-        self._trees: dict[int, Any] = {}
+        self._blocks: list[Block] = []
+        self._void: list[Block] = []
+        self._disturbed: str | None = None
+        self._baseline_ns: float | None = None
+        self._single_ns = [0.0, 0.0]  # T of bells of one call
+        self._trees: list[Any] = []
+        self._seed: int | None = None
         self._random = secrets.SystemRandom()
-        self._mismatch: Json | None = None
         self._waiting = self._ours  # whose step it is: whoever fails then has failed
 
     def run(self) -> Report:
-        job = self._job
+        why: str | None = None
+        failed: tuple[str, str, str | None] | None = None
+        drift = self._gpu.drift()
+        if abs(drift) > gpu_state.DRIFT:
+            self._job.reference.baselines.clear()
+            raise NotTheCandidate(f"the GPU's canary takes {100 * drift:+.0f} % longer than when the referee started")
+        before = self._gpu.state()
         try:
             self._prepare()
-            before = native.nvml_state()
             why = self._trials()
-            after = native.nvml_state()
         except PeerFailed as failure:
             if self._waiting.peer is self._ours.peer:
                 raise ReferenceBroken(f"the reference failed while it was timed: {failure.error['text']}") from None
-            return Report("timing", "fail", failure.class_, 0, 1, failure.error)
+            return Report("timing", "fail", failure.class_, 0, 1, failure.error, rule=failure.rule)
+        except TimedWrong as wrong:
+            failed = ("mismatch", f"a timed call answered wrongly: {wrong}", None)
+        except BackgroundWork:
+            failed = ("hack", "work went on on the GPU while no call was due", "background_work")
+        except Disturbed as disturbed:
+            why = self._disturbed = str(disturbed)
         finally:
-            job.candidate.thaw()
-        detail = self._detail(before, after, why)
-        if self._mismatch is not None:
-            text = f"a timed call answered wrongly: {self._mismatch['text']}"
-            error = {"type": "mismatch", "text": text, "line": None}
-            return Report("timing", "fail", "mismatch", 0, 1, error, detail=detail)
-        return Report("timing", "pass", None, 1, 1, detail=detail)
+            self._ours.peer.thaw()
+            self._theirs.peer.thaw()
+        detail = self._detail(before, self._gpu.state(), why)
+        if failed is None:
+            return Report("timing", "pass", None, 1, 1, detail=detail)
+        class_, text, rule = failed
+        error = {"type": class_, "text": text, "line": None}
+        return Report("timing", "fail", class_, 0, 1, error, rule=rule, detail=detail)
 
     # --- preparation ---
 
@@ -110,32 +223,49 @@ class Timer:
         self._waiting = self._theirs
         job.build(self._model, self._case, 0, self._state)
         self._waiting = self._ours
-        for set_ in range(job.reference.sizes.sets):
-            tree = self._write(set_)
-            self._trees[set_] = tree
-            placed, _ = job.place_inputs(tree, set_)
-            self._bind(set_, tree, placed, None)
-        self._ours.peer.bind(EMPTY_SET, self._model, None, empty=True)
+        size = job.reference.sizes.inputs
+        tree = job.reference.inputs(self._case, self._random.getrandbits(62))
+        self._trees = [place_tree(tree, index * size)[0] for index in range(job.reference.sizes.sets)]
+        first = range(job.reference.sizes.checked_sets)
+        self._write(first)
+        self._place(first)
+        self._bind(first)
         if self._draws_numbers():
-            for set_, tree in self._trees.items():
-                placed, _ = job.place_inputs(tree, set_)
-                self._bind(set_, tree, placed, CALL_SEED)
-        native.gather_setup(GATHER)
+            self._seed = CALL_SEED
+            self._bind(first)
+        self._bind_empty(1)
         for index in range(max(2, job.policy.warmup)):
-            set_ = index % job.reference.sizes.sets
             for side in (self._ours, self._theirs):
-                self._waiting = side
-                side.peer.call(set_, CALL_LIMIT_MS, events=job.policy.events)
-                side.learn()
+                self._untimed(side, Bell(index % len(first)))
+        self._choose_calls()
+        self._find_baseline()
+        for side in (self._ours, self._theirs):
+            side.events_ns, side.host_ns, side.moves = [], [], 0
 
-    def _bind(self, set_: int, tree: Any, placed: Any, seed: int | None) -> None:
-        """The same call for both sides."""
+    def _bind(self, sets: range) -> None:
+        """The same calls for both sides."""
         tf32 = self._job.precision() == "tf32"
+        for side, limit_ms in ((self._ours, LIMIT_MS), (self._theirs, BUILD_LIMIT_MS)):
+            self._waiting = side
+            side.peer.thaw()
+            for set_ in sets:
+                tree = self._trees[set_]
+                side.peer.bind(set_, self._model, tree, tf32=tf32, seed=self._seed, limit_ms=limit_ms)
         self._waiting = self._ours
-        self._ours.peer.bind(set_, self._model, tree, tf32=tf32, seed=seed, limit_ms=LIMIT_MS)
-        self._waiting = self._theirs
-        self._theirs.peer.bind(set_, self._model, placed, tf32=tf32, seed=seed, limit_ms=BUILD_LIMIT_MS)
+
+    def _bind_empty(self, calls: int) -> None:
+        """Empty calls: the first launches an empty kernel, the others are the harness' own part of a call."""
+        tf32 = self._job.precision() == "tf32"
+        side = self._empty_side()
+        self._waiting = side
+        side.peer.thaw()
+        for index in range(calls):
+            kind = "kernel" if index == 0 else "nothing"
+            side.peer.bind(EMPTY_SET + index, self._model, None, tf32=tf32, seed=self._seed, empty=kind)
         self._waiting = self._ours
+
+    def _empty_side(self) -> Side:
+        return self._ours if self._protocol.takes_empty_of_reference else self._theirs
 
     def _draws_numbers(self) -> bool:
         """The reference answers differently on one input (dropout, say): both are then seeded before each call."""
@@ -146,149 +276,405 @@ class Timer:
         pairs = list(zip(*answers, strict=True))
         return not all(torch.allclose(a, b, rtol=1e-2, atol=1e-6, equal_nan=True) for a, b in pairs)
 
-    def _write(self, set_: int) -> Any:
-        """Fresh inputs for one set, in the reference's arena: they carry what the checked inputs carried."""
+    def _write(self, sets: range) -> None:
+        """Fresh inputs for these sets, in the reference's arena: they carry what the checked inputs carried."""
         reference = self._job.reference
-        seed = self._random.getrandbits(62)
-        tree = reference.inputs(self._case, seed, set_)
+        self._waiting = self._ours
+        reference.peer.thaw()
+        seeds = [self._random.getrandbits(62) for _ in sets]
+        tree = reference.inputs(self._case, seeds[0], sets[0], seeds[1:])
+        if tree != self._trees[sets[0]]:
+            raise ReferenceBroken("get_inputs() made other shapes than before")
         if "spikes" in self._job.admitted:
-            for index, view in enumerate(reference.views(tree)):
-                if view.is_floating_point():
-                    variations.sparse(view, seed + index)
+            for set_, seed in zip(sets, seeds, strict=True):
+                for index, view in enumerate(reference.views(self._trees[set_])):
+                    if view.is_floating_point():
+                        variations.sparse(view, seed + index)
         synchronize(self._job.candidate.device)
-        return tree
+
+    def _place(self, sets: range) -> None:
+        """Copy these sets from the reference's arena into the candidate's; queued."""
+        ours, theirs = self._ours.peer.arena, self._theirs.peer.arena
+        assert ours is not None and theirs is not None
+        size = self._job.reference.sizes.inputs
+        used = max((note.offset or 0) + note.span_bytes for note in values.notes(self._trees[0]) or [_NOTHING])
+        start = sets[0] * size
+        self._gpu.copy(theirs.pointer + start, ours.pointer + start, (len(sets) - 1) * size + used)
+
+    def _choose_calls(self) -> None:
+        """How many calls a bell is, so that it is long beside the clock's jitter: told to nobody but by the bell."""
+        took: dict[int, list[float]] = {}
+        empties = [self._empty() for _ in range(ESTIMATES)]
+        for side in (self._ours, self._theirs):
+            self._untimed(side, Bell(0))
+            leaf, sample = self._sample(1)
+            took[id(side)] = [self._timed(side, Bell(0), sample, leaf=leaf)[0] for _ in range(ESTIMATES)]
+        single = [max(1.0, min(took[id(s)]) - min(empties)) for s in (self._ours, self._theirs)]
+        most = min(self._job.reference.sizes.calls, DOORBELL_REPLY_MAX // (2 * self._reply_bytes()))
+        calls = calls_for(min(single), most)
+        self._single_ns = [statistics.median(took[id(side)]) for side in (self._ours, self._theirs)]
+        if calls > 1:
+            calls = self._try_calls(calls)
+        if self._calls != calls:
+            self._calls = calls
+            self._bind_empty(calls)
+        for side in (self._ours, self._theirs):
+            self._untimed(side, self._next_bell())
+
+    def _reply_bytes(self) -> int:
+        sizes = []
+        for side in (self._ours, self._theirs):
+            assert side.peer.doorbell is not None
+            sizes.append(len(side.peer.doorbell.read_reply()[0]))
+        return max(sizes)
+
+    def _try_calls(self, calls: int) -> int:
+        """calls, or 1 where either side cannot keep the outputs of so many apart."""
+        sets = range(calls)
+        self._write(sets)
+        self._place(sets)
+        self._gpu.wait()
+        self._bind(sets)
+        for side in (self._ours, self._theirs):
+            for _ in range(2):
+                try:
+                    self._untimed(side, Bell(0, calls, calls))
+                except PeerFailed as failure:
+                    if failure.is_gone:
+                        raise
+                    self._why_one = f"{calls} calls in a row failed: {failure.error['text'][:200]}"
+                    return 1
+            if overlap(side.leaves):
+                self._why_one = "outputs of calls in a row share memory"
+                return 1
+        return calls
+
+    def _next_bell(self) -> Bell:
+        if self._calls > 1:
+            return Bell(self._random.randrange(self._calls), self._calls, self._calls)
+        return Bell(self._random.randrange(self._job.reference.sizes.checked_sets))
+
+    def _sets_of(self, bell: Bell) -> range:
+        return range(bell.set, bell.set + 1) if bell.calls == 1 else range(bell.calls)
+
+    def _find_baseline(self) -> None:
+        """The reference's time while the candidate is frozen all along; kept for its task."""
+        policy, known = self._job.policy, self._job.reference.baselines
+        key = (self._job.precision() == "tf32", policy.is_cold, self._calls)
+        if key not in known and self._protocol.caps_reference:
+            self._freeze(self._theirs)
+            empties = [self._empty() for _ in range(ESTIMATES)]
+            bell, block = self._next_bell(), Block()
+            self._untimed(self._ours, bell)
+            for _ in range(BASELINE_BELLS):
+                leaf, sample = self._sample(self._calls)
+                block.ours_ns.append(self._timed(self._ours, bell, sample, block, leaf=leaf)[0])
+            times = [(ns - statistics.median(empties)) / self._calls for ns in block.ours_ns]
+            low, middle, high = statistics.quantiles(times, n=4)
+            if not block.others_ns and 0 < high - low < STEADY * middle:
+                known[key] = middle
+        self._baseline_ns = known.get(key)
 
     # --- trials ---
 
+    def _bounds(self) -> tuple[int, int]:
+        """The least and the most bells of each side."""
+        policy = self._job.policy
+        least = min(LEAST_BELLS, policy.trials)
+        if policy.is_fixed:
+            exactly = max(least, math.ceil(policy.trials / self._calls))
+            return exactly, exactly
+        return least, policy.trials
+
     def _trials(self) -> str | None:
         """Until the interval is narrow, the trials are made, or the budget is spent: why it ended early, or None."""
-        policy = self._job.policy
         end = time.monotonic() + BUDGET_S
-        rule = native.StopRule(LEAST_TRIALS, policy.trials, EMPTY_EVERY, NARROW, policy.is_fixed)
-        for index in range(policy.trials):
-            if index % EMPTY_EVERY == 0:
-                self._empty()
-            self._trial(reference_first=index % 2 == 0)
-            if self._mismatch is not None:
-                return None
-            stop = rule.decide(*self._credited(), is_spent=time.monotonic() > end)
-            if stop != native.STOP_GO_ON:
-                return STOPPED[stop]
-        return None
+        least, most = self._bounds()
+        rule = native.StopRule(least, most, BLOCK, NARROW, self._job.policy.is_fixed)
+        while True:
+            done = sum(len(block.ours_ns) for block in self._blocks)
+            if done >= min(2, most):
+                stop = rule.decide(*self._credited(), is_spent=time.monotonic() > end)
+                if stop != native.STOP_GO_ON:
+                    return STOPPED[stop]
+            block = self._block(min(BLOCK, most - done), reference_first=len(self._blocks) % 2 == 0)
+            if block.void is None or not self._protocol.voids_blocks:
+                self._blocks.append(block)
+            else:
+                self._void.append(block)
+                self._after_void(block, is_late=time.monotonic() > end)
 
-    def _empty(self) -> None:
-        """One round trip of an empty call: what the protocol itself costs."""
-        side = Side(self._ours.peer)
-        side.peer.call(EMPTY_SET, CALL_LIMIT_MS)
-        side.learn()
-        elapsed, _ = self._timed(side, EMPTY_SET, 0, torch.zeros(GATHER, dtype=torch.int64))
-        self._empty_ns.append(elapsed)
+    def _block(self, bells: int, *, reference_first: bool) -> Block:
+        block = Block()
+        before = self._gpu.state()
+        self._freeze(self._theirs)
+        self._empty_ns += [self._empty() for _ in range(EMPTIES)]
+        for side in {id(s): s for s in (self._ours, self._empty_side())}.values():
+            self._untimed(side, self._next_bell())  # its reply is again that of the real calls
+        for index in range(bells):
+            self._trial(block, reference_first=(index % 2 == 0) == reference_first)
+        after = self._gpu.state()
+        block.state = gpu_state.summary(before, after)
+        block.void = gpu_state.disturbance(before, after)
+        if block.void is None and block.others_ns:
+            block.void = BACKGROUND
+        return block
 
-    def _trial(self, *, reference_first: bool) -> None:
-        job = self._job
-        set_ = self._random.randrange(job.reference.sizes.sets)
-        self._waiting = self._ours
-        job.candidate.freeze()
-        tree = self._write(set_)
-        if tree != self._trees[set_]:
-            raise ReferenceBroken("get_inputs() made other shapes than before")
-        job.place_inputs(tree, set_)
-        leaf = self._random.choice([i for i, (_, x) in enumerate(self._ours.leaves) if isinstance(x, torch.Tensor)])
-        count = self._ours.leaves[leaf][1].numel()
-        places = torch.tensor([self._random.randrange(count) for _ in range(GATHER)], dtype=torch.int64)
+    def _after_void(self, block: Block, *, is_late: bool) -> None:
+        """Go on, blame the candidate, or give up."""
+        counts = Counter(b.void == BACKGROUND for b in self._void)
+        if counts[True] >= VOID_MOST:
+            self._job.candidate.end()
+            if self._gpu.is_quiet(QUIET_S):
+                raise BackgroundWork
+            raise Disturbed("something else than this submission works on the GPU")
+        if counts[False] >= VOID_MOST or is_late:
+            raise Disturbed(f"{len(self._void)} blocks were disturbed: {block.void}")
+        if block.void != BACKGROUND:
+            time.sleep(PAUSE_S)
+
+    def _empty(self) -> int:
+        """One round trip of empty calls: what the protocol itself costs."""
+        side = Side(self._empty_side().peer)
+        bell = Bell(EMPTY_SET, self._calls, EMPTY_SET + self._calls)
+        self._untimed(side, bell)
+        zeros = torch.zeros(GATHER, dtype=torch.int64)
+        return self._timed(side, bell, Sample(zeros, zeros))[0]
+
+    def _trial(self, block: Block, *, reference_first: bool) -> None:
+        bell = self._next_bell()
+        if self._protocol.draws_inputs:
+            self._write(self._sets_of(bell))
+        leaf, sample = self._sample(bell.calls)
         got: dict[int, torch.Tensor] = {}
         for side in (self._ours, self._theirs) if reference_first else (self._theirs, self._ours):
-            if side is self._theirs:
-                side.peer.thaw()
-            elapsed, got[id(side)] = self._timed(side, set_, leaf, places)
-            if side is self._theirs:
-                side.peer.freeze()
-            side.samples_ns.append(elapsed)
-        self._check(leaf, places, got[id(self._theirs)], got[id(self._ours)])
+            elapsed, got[id(side)] = self._timed(side, bell, sample, block, leaf=leaf, sets=self._sets_of(bell))
+            (block.ours_ns if side is self._ours else block.theirs_ns).append(elapsed)
+        if self._protocol.compares:
+            self._check(leaf, sample, got[id(self._theirs)], got[id(self._ours)])
 
-    def _timed(self, side: Side, set_: int, leaf: int, places: torch.Tensor) -> tuple[int, torch.Tensor]:
-        """One bell: T in nanoseconds, and what was gathered."""
+    def _sample(self, calls: int) -> tuple[int, Sample]:
+        """One of the outputs, and elements of it in every call, as nobody can foresee."""
+        outputs = [(i, x) for i, (_, x) in enumerate(self._ours.leaves[0]) if isinstance(x, torch.Tensor) and x.numel()]
+        if not outputs:
+            nothing = torch.zeros(0, dtype=torch.int64)
+            return 0, Sample(nothing, nothing)
+        leaf, tensor = self._random.choice(outputs)
+        which = torch.arange(GATHER, dtype=torch.int64) % calls
+        if not self._protocol.samples_secretly:
+            return leaf, Sample(which * 0, torch.arange(GATHER, dtype=torch.int64) % tensor.numel())
+        return leaf, Sample(which, torch.tensor([self._random.randrange(tensor.numel()) for _ in range(GATHER)]))
+
+    def _untimed(self, side: Side, bell: Bell) -> None:
+        """A bell outside the clock, after which it is known where the outputs are."""
         peer = side.peer
         self._waiting = side
         assert peer.doorbell is not None
+        was_frozen = peer.is_frozen
+        peer.thaw()
         peer.arm(1, events=self._job.policy.events)
         peer.armed -= 1
-        tensor = side.leaves[leaf][1]
-        native.gather_set_pointers(side.pointers(leaf, places), tensor.element_size())
-        if self._job.policy.is_cold:
-            native.gpu_flush()
-        call = native.ClockCall(peer.doorbell, set_, peer.pidfd, SPIN_NS, CALL_LIMIT_MS * 1_000_000, side.generation)
+        peer.await_answer(peer.doorbell.ring(bell.set, bell.calls, bell.sets), CALL_LIMIT_MS)
+        side.learn(bell.calls)
+        if was_frozen:
+            peer.freeze()
+
+    def _timed(
+        self,
+        side: Side,
+        bell: Bell,
+        sample: Sample,
+        block: Block | None = None,
+        *,
+        leaf: int = 0,
+        sets: range | None = None,
+    ) -> tuple[int, torch.Tensor]:
+        """One bell: T in nanoseconds, and what was gathered. sets: to be put in place for the candidate before it."""
+        peer = side.peer
+        self._waiting = side
+        assert peer.doorbell is not None
+        peer.thaw()
+        peer.arm(1, events=self._job.policy.events)
+        peer.armed -= 1
+        self._freeze(side)
+        self._aim(side, leaf, sample)
+        if side is self._theirs and sets is not None:
+            self._place(sets)
+        if self._protocol.flushes and self._job.policy.is_cold:
+            self._gpu.flush()
+        else:
+            self._gpu.wait()
+        others_ns = self._gpu.others_ns()
+        if block is not None:
+            block.others_ns = max(block.others_ns, others_ns)
+        call = native.ClockCall(
+            peer.doorbell, bell.set, peer.pidfd, SPIN_NS, CALL_LIMIT_MS * 1_000_000, side.generation
+        )
+        peer.thaw()
         try:
-            if call.run(1, 256):
-                side.learn()
-                tensor = side.leaves[leaf][1]
-                native.gather_set_pointers(side.pointers(leaf, places), tensor.element_size())
+            if call.run(bell.calls, bell.sets):
+                side.moves += 1
+                side.learn(bell.calls)
+                self._aim(side, leaf, sample)
                 call.finish()
         except native.ChildDiedError:
             raise PeerFailed("crash", "the process ended while it was timed", is_gone=True) from None
         except native.BellTimeoutError:
             text = f"the timed call did not return within {CALL_LIMIT_MS / 1000:g} s"
             raise PeerFailed("timeout", text, is_gone=True) from None
+        if side is self._theirs or block is not None:
+            self._freeze(side)
         claims = peer.doorbell.claims()
         if claims.status != native.STATUS_OK:
-            peer.outputs()
-        side.events_ns.append(claims.events_ns)
-        return call.elapsed_ns, native.gather_read(GATHER, tensor.dtype)
+            peer.outputs_of(bell.calls)
+        side.events_ns.append(claims.events_ns / bell.calls)
+        side.host_ns.append(claims.host_ns / bell.calls)
+        elapsed = call.elapsed_ns if self._protocol.believes_no_claim else claims.events_ns or claims.host_ns
+        dtype = side.leaves[0][leaf][1].dtype if sample.places.numel() else torch.float32
+        return elapsed, self._gpu.gather_read(sample.places.numel(), dtype)
 
-    def _check(self, leaf: int, places: torch.Tensor, got: torch.Tensor, wanted: torch.Tensor) -> None:
-        """The candidate's timed answer against the reference's, at the gathered positions."""
-        if got.dtype != wanted.dtype:
-            self._mismatch = {"text": f"output {leaf} has dtype {got.dtype}, expected {wanted.dtype}"}
+    def _freeze(self, side: Side) -> None:
+        if self._protocol.freezes:
+            side.peer.freeze()
+
+    def _aim(self, side: Side, leaf: int, sample: Sample) -> None:
+        """Have the gather read these elements of where the outputs were last seen."""
+        if side is self._theirs:
+            self._require_form(side.leaves)
+        if not sample.places.numel():
+            self._gpu.gather_set(sample.places, 1)
             return
+        self._gpu.gather_set(side.pointers(leaf, sample), side.leaves[0][leaf][1].element_size())
+
+    def _require_form(self, leaves: list[list[tuple[str, Any]]]) -> None:
+        """The candidate's outputs have the reference's form, and those of several calls lie apart."""
+        wanted = _form(self._ours.leaves[0])
+        for call in leaves:
+            if _form(call) != wanted:
+                raise TimedWrong(f"the outputs are {_form(call)}, expected {wanted}")
+        if overlap(leaves):
+            raise TimedWrong("outputs of different calls share memory")
+
+    def _check(self, leaf: int, sample: Sample, got: torch.Tensor, wanted: torch.Tensor) -> None:
+        """The candidate's timed answer against the reference's, at the gathered places."""
         limit = self._job.timing_limit(leaf, wanted)
         found = tolerance.compare(got, wanted, limit)
         if not found.is_match(limit):
             at = found.first or 0
-            self._mismatch = {
-                "text": f"output {leaf}, element {int(places[at])}: expected {tolerance.number(wanted[at])}, "
-                f"got {tolerance.number(got[at])}; {found.differing} of {GATHER} sampled elements differ"
-            }
+            raise TimedWrong(
+                f"output {leaf} of call {int(sample.calls[at])}, element {int(sample.places[at])}: expected "
+                f"{tolerance.number(wanted[at])}, got {tolerance.number(got[at])}; {found.differing} of "
+                f"{len(sample.places)} sampled elements differ"
+            )
 
     # --- results ---
 
     def _credited(self) -> tuple[list[float], list[float]]:
+        """Nanoseconds of a call, for each bell."""
         empty = statistics.median(self._empty_ns)
-        pairs = [
-            (ours - empty, theirs - empty)
-            for ours, theirs in zip(self._ours.samples_ns, self._theirs.samples_ns, strict=True)
-        ]
-        return [max(1.0, ours) for ours, _ in pairs], [max(1.0, theirs) for _, theirs in pairs]
+        ours: list[float] = []
+        theirs: list[float] = []
+        for block in self._blocks:
+            mine = [max(1.0, (ns - empty) / self._calls) for ns in block.ours_ns]
+            most = ALLOWANCE * self._baseline_ns if self._baseline_ns and self._protocol.caps_reference else math.inf
+            share = min(1.0, most / statistics.median(mine))
+            ours += [share * ns for ns in mine]
+            theirs += [max(1.0, (ns - empty) / self._calls) for ns in block.theirs_ns]
+        return ours, theirs
 
     def _detail(self, before: Json, after: Json, why: str | None) -> Json:
+        blocks = [
+            {"bells": len(block.theirs_ns), "void": block.void, "others_us": block.others_ns // 1000, **block.state}
+            for block in [*self._blocks, *self._void]
+        ]
+        bells = sum(len(block.theirs_ns) for block in self._blocks)
         detail: Json = {
             "method": "doorbell_paired",
             "warmup": self._job.policy.warmup,
-            "trials": len(self._theirs.samples_ns),
+            "cold": self._job.policy.is_cold,
+            "trials": bells * self._calls,
+            "calls": self._calls,
+            "bells": bells,
+            "one_call": self._why_one,
             "stopped": why,
             "empty_ns": round(statistics.median(self._empty_ns), 1) if self._empty_ns else None,
-            "clocks": {"before": before, "after": after},
+            "baseline_ns": round(self._baseline_ns, 1) if self._baseline_ns else None,
+            "moves": [self._ours.moves, self._theirs.moves],
+            "slopes": None,
+            "clocks": {"before": before, "after": after, "canary_ns": self._gpu.known_ns, "blocks": blocks},
         }
-        if len(self._theirs.samples_ns) < 2 or len(self._ours.samples_ns) != len(self._theirs.samples_ns):
-            return {**detail, "outcome": "inconclusive", "why": "too few trials"}
+        for name, side in (("reference", self._ours), ("candidate", self._theirs)):
+            for what, claims in (("events", side.events_ns), ("host", side.host_ns)):
+                known = [x for x in claims if x > 0]
+                detail[f"{what}_{name}_ns"] = round(statistics.median(known), 1) if known else None
+        if bells < 2:
+            return {**detail, "outcome": "inconclusive", "why": why or "too few trials"}
+        if self._calls > 1:
+            detail["slopes"] = self._slopes()
         ours, theirs = self._credited()
         detail["reference_ns"] = [round(x, 1) for x in ours]
         detail["candidate_ns"] = [round(x, 1) for x in theirs]
-        for name, side in (("events_reference_ns", self._ours), ("events_candidate_ns", self._theirs)):
-            known = [x for x in side.events_ns if x > 0]
-            detail[name] = statistics.median(known) if known else None
+        return {**detail, **self._outcome(ours, theirs)}
+
+    def _slopes(self) -> Json:
+        """Whole round trips of bells of one call and of several: what a call more takes is a check on c."""
+        ours = statistics.median(ns for block in self._blocks for ns in block.ours_ns)
+        theirs = statistics.median(ns for block in self._blocks for ns in block.theirs_ns)
+        return {
+            "calls": [1, self._calls],
+            "reference_ns": [self._single_ns[0], ours],
+            "candidate_ns": [self._single_ns[1], theirs],
+        }
+
+    def _outcome(self, ours: list[float], theirs: list[float]) -> Json:
+        if self._disturbed is not None:
+            return {"outcome": "inconclusive", "why": self._disturbed}
         outcome, width = native.judge_samples(ours, theirs, TOO_SMALL_NS, WIDE)
         if outcome == native.TOO_SMALL:
-            return {
-                **detail,
-                "outcome": "too_small",
-                "why": f"the reference takes under {TOO_SMALL_NS / 1000:g} us",
-            }
+            return {"outcome": "too_small", "why": f"the reference takes under {TOO_SMALL_NS / 1000:g} us"}
         if outcome == native.INCONCLUSIVE:
-            return {**detail, "outcome": "inconclusive", "why": f"the interval is +-{100 * width:.0f} % wide"}
-        return {**detail, "outcome": "measured", "why": None}
+            because = f"; {self._why_one}" if self._why_one else ""
+            return {"outcome": "inconclusive", "why": f"the interval is +-{100 * width:.0f} % wide{because}"}
+        return {"outcome": "measured", "why": None}
 
 
-def time_job(job: Job) -> Report:
+_NOTHING: Final = values.TensorNote(torch.uint8, (0,), (1,), 0)
+
+
+def calls_for(ns: float, most: int) -> int:
+    """Calls for each bell when one takes so long: a bell of BELL_NS, of at most so many calls."""
+    if ns >= SINGLE_NS:
+        return 1
+    allowed = [calls for calls in CALLS if calls <= max(1, most)]
+    return next((calls for calls in allowed if calls * ns >= BELL_NS), allowed[-1])
+
+
+def overlap(leaves: list[list[tuple[str, Any]]]) -> bool:
+    """Whether tensors of different calls share bytes."""
+    spans = sorted(
+        (leaf.data_ptr(), leaf.data_ptr() + values.TensorNote.of(leaf).span_bytes, index)
+        for index, call in enumerate(leaves)
+        for _, leaf in call
+        if isinstance(leaf, torch.Tensor) and leaf.numel()
+    )
+    end, owner = 0, -1
+    for start, stop, index in spans:
+        if start < end and index != owner:
+            return True
+        if stop > end:
+            end, owner = stop, index
+    return False
+
+
+def _form(call: list[tuple[str, Any]]) -> list[tuple[str, str, tuple[int, ...]]]:
+    return [
+        (path, str(leaf.dtype).removeprefix("torch."), tuple(leaf.shape))
+        if isinstance(leaf, torch.Tensor)
+        else (path, type(leaf).__name__, ())
+        for path, leaf in call
+    ]
+
+
+def time_job(job: Job, gpu: Gpu) -> Report:
     """Run the timing stage of a job whose `full` has passed."""
-    native.flush_setup(2 * torch.cuda.get_device_properties(job.candidate.device).L2_cache_size)
-    return Timer(job).run()
+    return Timer(job, gpu).run()

@@ -186,8 +186,8 @@ def plan(policy: Policy, spec: Json, has_state: bool, secret: tuple[str, ...]) -
 def candidate_arena(sizes: Sizes, device: torch.device) -> int:
     """Bytes of a candidate's arena: the sets, the weights, a pool as large as the reference needs, and room."""
     pool = max(3 * sizes.outputs, sizes.peak) + 2 * sizes.state
-    pool += SPARE + min(sizes.inputs, SPARE) if device.type == "cuda" else HOST_SPARE + sizes.inputs
-    return align(sizes.sets * sizes.inputs + 2 * sizes.state) + align(pool) + sizes.room
+    pool += sizes.batch + SPARE + min(sizes.inputs, SPARE) if device.type == "cuda" else HOST_SPARE + sizes.inputs
+    return sizes.heap_base + align(pool) + sizes.room
 
 
 class Job:
@@ -235,7 +235,7 @@ class Job:
         self.reference.ensure(reference_source, self.spec)
         sizes = self.reference.sizes
         self._state_base = sizes.sets * sizes.inputs
-        heap_base = align(self._state_base + 2 * sizes.state)
+        heap_base = sizes.heap_base
         heap = candidate_arena(sizes, self._device) - heap_base
         pool = heap - sizes.room if self._device.type == "cuda" else 0
         try:
@@ -489,7 +489,7 @@ class Job:
         return placed, mine
 
     def _judge_calls(self, model: str, tree: Any, expected: Expected, twice: bool, result: CaseResult) -> None:
-        set_ = secrets.randbelow(self.reference.sizes.sets)
+        set_ = secrets.randbelow(self.reference.sizes.checked_sets)
         placed, mine = self.place_inputs(tree, set_)
         tf32 = self.precision() == "tf32" and self._device.type == "cuda"
         self.candidate.bind(set_, model, placed, limit_ms=BUILD_LIMIT_MS, tf32=tf32, seed=CALL_SEED)

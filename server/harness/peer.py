@@ -225,9 +225,19 @@ class Peer:
         finally:
             os.close(fd)
 
-    def make_inputs(self, seed: int, overrides: Json, offset: int) -> Any:
-        """A reference's get_inputs() into its arena; the tree, whose tensors have offsets."""
-        message = {"op": "inputs", "seed": seed, "overrides": overrides, "offset": offset}
+    def make_inputs(self, seeds: list[int], overrides: Json, offset: int, stride: int) -> Any:
+        """A reference's get_inputs() into its arena, for each seed, stride bytes apart: the tree of the first one.
+
+        Its tensors have offsets; the others are alike.
+        """
+        message = {
+            "op": "inputs",
+            "seed": seeds[0],
+            "more": seeds[1:],
+            "overrides": overrides,
+            "offset": offset,
+            "stride": stride,
+        }
         return self.ask(message, "inputs", PROMPT_MS).body.get("inputs")
 
     def bind(
@@ -240,7 +250,7 @@ class Peer:
         dtype: str | None = None,
         tf32: bool = False,
         seed: int | None = None,
-        empty: bool = False,
+        empty: str | None = None,
     ) -> None:
         message = {
             "op": "bind",
@@ -309,14 +319,21 @@ class Peer:
             raise PeerFailed("timeout", f"the call did not return within {limit_ms / 1000:g} s", is_gone=True) from None
 
     def outputs(self) -> Any:
-        """What the reply in the page says, every tensor checked against the arena and the heap's bounds."""
+        """What the reply in the page says of one call, every tensor checked against the arena's bounds."""
+        return self.outputs_of(1)[0]
+
+    def outputs_of(self, calls: int) -> list[Any]:
+        """The same for each call of a bell."""
         assert self.doorbell is not None
         try:
             data, _ = self.doorbell.read_reply()
             reply = json.loads(data)
             if self.doorbell.claims().status != native.STATUS_OK or "error" in reply:
                 raise failure("call", reply.get("error"))
-            return values.decode(reply.get("outputs"), self._output, "forward()")
+            told = [reply.get("outputs")] if calls == 1 else reply.get("calls")
+            if not isinstance(told, list) or len(told) != calls:
+                raise ValueRefused(f"no outputs of {calls} calls")
+            return [values.decode(outputs, self._output, "forward()") for outputs in told]
         except ValueRefused as error:
             raise PeerFailed("crash", f"the process told a false output: {error}", is_gone=True) from None
         except (ValueError, AttributeError, RecursionError, native.NativeError):

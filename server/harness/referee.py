@@ -20,6 +20,7 @@ import evidence
 import native
 import physics
 import torch
+from gpu_state import DRIFT, Gpu
 from judge import Job, Policy, Report, candidate_arena, timed
 from peer import NotTheCandidate, Peer, PeerFailed
 from reference import Reference, Sizes
@@ -64,6 +65,7 @@ class Referee:
         self._references: dict[str, Reference] = {}
         self._jobs: dict[str, Job] = {}
         self._own: dict[str, evidence.Own] = {}  # what is known of each job's kernels
+        self._gpu = Gpu(device) if device.type == "cuda" else None
         self._due_bytes = 0  # free GPU memory that there must be again once the last child is gone
         self._ops: dict[str, Callable[[Message], None]] = {
             "child": self._op_child,
@@ -77,6 +79,8 @@ class Referee:
 
     def run(self, ready: Json) -> None:
         """Serve until verifierd is gone."""
+        if self._gpu is not None:
+            self._gpu.learn()
         self._channel.send(ready)
         while True:
             for name in self._wait():
@@ -241,7 +245,8 @@ class Referee:
         return evidence.collect(job, report, self._own[name]) if wants_evidence else report
 
     def _timing(self, job: Job) -> Report:
-        if self._device.type != "cuda":
+        gpu = self._gpu
+        if gpu is None:
             return Report("timing", "skip", detail={"outcome": "skipped", "why": "no GPU on this machine"})
         import clock
 
@@ -254,9 +259,9 @@ class Referee:
             job.candidate.freeze()
             self._peaks = self._peaks.highest(physics.measure_peaks(self._device, self._overrides))
             job.candidate.thaw()
-            return clock.time_job(job), physics.floor_of(case, self._peaks, precision)
+            return clock.time_job(job, gpu), physics.floor_of(case, self._peaks, precision)
 
-        return physics.check(clock.time_job(job), physics.floor_of(case, self._peaks, precision), again)
+        return physics.check(clock.time_job(job, gpu), physics.floor_of(case, self._peaks, precision), again)
 
     def _report(self, job: str, run: Callable[[], Report]) -> None:
         """Send the report of a stage; a reference that fails is told as class `infra`, with why."""
@@ -280,7 +285,7 @@ class Referee:
     # --- the device ---
 
     def _op_canary(self, message: Message) -> None:
-        """A known computation gives its known answer, and the GPU's memory is back to what it was."""
+        """A known computation gives its known answer in its known time, and the GPU's memory is back to what it was."""
         detail: Json = {}
         try:
             is_right = self._known_answer()
@@ -288,7 +293,20 @@ class Referee:
             is_right, detail["error"] = False, error_json(error)["text"]
         detail["known_answer"] = is_right
         detail["memory_back"] = is_back = self._memory_is_back()
-        self._channel.send({"ev": "canary", "outcome": "pass" if is_right and is_back else "fail", "detail": detail})
+        is_steady = self._is_steady(detail) if is_right else True
+        is_well = is_right and is_back and is_steady
+        self._channel.send({"ev": "canary", "outcome": "pass" if is_well else "fail", "detail": detail})
+
+    def _is_steady(self, detail: Json) -> bool:
+        """The GPU is as fast as it was. What was timed of the references is forgotten when it is not."""
+        if self._gpu is None:
+            return True
+        detail["drift"] = drift = round(self._gpu.drift(), 4)
+        if abs(drift) <= DRIFT:
+            return True
+        for reference in self._references.values():
+            reference.baselines.clear()
+        return False
 
     def _memory_is_back(self) -> bool:
         """What the last child held is free again; a killed child's context may take the driver some seconds."""

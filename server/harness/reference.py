@@ -20,6 +20,11 @@ CALL_SEED: Final = 42
 but to the reference."""
 LIMIT_MS: Final = 120_000
 SETS: Final = 2
+SETS_MOST: Final = 64
+SETS_BYTES: Final = 512 << 20
+"""A task with small inputs gets more sets, up to SETS_MOST or this much memory, so that a bell may be several calls."""
+PAGE: Final = 2 << 20
+"""A large page of a GPU's memory."""
 LARGE_SET: Final = 2 << 30
 """A task whose inputs are larger than this (bytes) gets one set instead of SETS."""
 SPARE: Final = 256 << 20
@@ -40,6 +45,8 @@ class Sizes:
     state: int
     peak: int
     sets: int
+    calls: int
+    """The most calls for one bell: their inputs and their outputs have room side by side."""
 
     @staticmethod
     def of(spec: Json) -> Sizes:
@@ -53,22 +60,42 @@ class Sizes:
         inputs = align(total("inputs")) or align(1)
         state = align(max(case["state_bytes"] for case in cases)) + (1 << 20)
         peak = max(case["peak_bytes"] for case in cases)
-        return Sizes(inputs, total("outputs"), state, peak, 1 if inputs > LARGE_SET else SETS)
+        outputs = align(total("outputs")) or align(1)
+        sets = 1 if inputs > LARGE_SET else max(SETS, min(SETS_MOST, SETS_BYTES // inputs))
+        return Sizes(inputs, outputs, state, peak, sets, max(1, min(sets, SETS_BYTES // outputs)))
+
+    @property
+    def heap_base(self) -> int:
+        """Where the heap of an arena begins, behind the sets and the weights that are told.
+
+        It is the same for both sides, and torch's segments, multiples of a page, lie as the driver's own would.
+        """
+        return (self.sets * self.inputs + 2 * self.state + PAGE - 1) // PAGE * PAGE
+
+    @property
+    def checked_sets(self) -> int:
+        """The sets that a checked call may be given."""
+        return min(self.sets, SETS)
+
+    @property
+    def batch(self) -> int:
+        """Bytes of the outputs that a bell of several calls keeps beyond those of one."""
+        return (self.calls - 1) * self.outputs
 
     @property
     def reference_pool(self) -> int:
         """Serves the reference's allocations, the fp64 run's too where they are small. What does not fit spills."""
         wide = 2 * self.inputs + self.outputs + self.peak if self.inputs + self.outputs <= LARGE_SET else 0
-        return align(max(3 * self.outputs, self.peak + self.peak // 4) + 3 * self.state + wide + SPARE)
+        return align(max(3 * self.outputs, self.peak + self.peak // 4) + 3 * self.state + wide + SPARE + self.batch)
 
     @property
     def room(self) -> int:
         """Where outputs (up to fp64) and weights are copied that were made elsewhere."""
-        return align(2 * self.outputs + 3 * self.state + (1 << 20))
+        return align(2 * self.outputs + 3 * self.state + (1 << 20) + self.batch)
 
     @property
     def reference_arena(self) -> int:
-        return self.sets * self.inputs + self.reference_pool + self.room
+        return self.heap_base + self.reference_pool + self.room
 
 
 @dataclass
@@ -127,7 +154,9 @@ class Reference:
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
         self.spec: Json = {}
-        self.sizes = Sizes(0, 0, 0, 0, 1)
+        self.sizes = Sizes(0, 0, 0, 0, 1, 1)
+        self.baselines: dict[tuple[bool, bool, int], float] = {}
+        """Nanoseconds of a call, by (tf32, warm, calls for each bell), measured while no candidate could run."""
         self._states: dict[tuple[str, int], list[Json]] = {}
         self._current: tuple[str, int] | None = None
         self._fp64_fails = False
@@ -150,11 +179,11 @@ class Reference:
             return
         self.sizes = Sizes.of(spec)
         sizes = self.sizes
-        sets = sizes.sets * sizes.inputs
+        base = sizes.heap_base
         pool = sizes.reference_pool if self.peer.device.type == "cuda" else 0
         heap = pool + sizes.room if pool else sizes.reference_pool + sizes.room
         try:
-            self.peer.give_arena(sets + heap, Heap(sets, heap, pool))
+            self.peer.give_arena(base + heap, Heap(base, heap, pool))
             self.peer.load(source, spec["entry_point"], "reference", None, LIMIT_MS)
         except PeerFailed as error:
             raise ReferenceBroken(f"the reference could not be loaded: {error.error['text']}") from None
@@ -181,10 +210,14 @@ class Reference:
                 raise ReferenceBroken(f"the reference could not be built: {error.error['text']}") from None
         return name, self._states[key]
 
-    def inputs(self, case: Json, seed: int, set_: int = 0) -> Any:
-        """get_inputs() of a case into one set of the reference's arena: the tree with offsets."""
+    def inputs(self, case: Json, seed: int, set_: int = 0, more: list[int] | None = None) -> Any:
+        """get_inputs() of a case into one set of the reference's arena: the tree with offsets.
+
+        more: seeds for the sets behind it; their trees are the same, a set's size further on.
+        """
+        size = self.sizes.inputs
         try:
-            tree = self.peer.make_inputs(seed, case["overrides"], set_ * self.sizes.inputs)
+            tree = self.peer.make_inputs([seed, *(more or [])], case["overrides"], set_ * size, size)
             for note in values.notes(tree):
                 if note.offset is None or note.offset + note.span_bytes > (set_ + 1) * self.sizes.inputs:
                     raise ReferenceBroken("get_inputs() made larger inputs than it did when the task was registered")

@@ -23,6 +23,11 @@ CHILD = (
     "child.main(wire.Channel(int(sys.argv[2])), sys.argv[3])"
 )
 
+REFEREE = (
+    "import sys; sys.path[:0] = [sys.argv[1], '" + str(Path(__file__).parent) + "']; exec(sys.argv[2]); "
+    "del sys.argv[1:3]; import referee; sys.exit(referee.main())"
+)
+
 
 def policy(name: str = "strict", **changes: Any) -> dict[str, Any]:
     whole: dict[str, Any] = {
@@ -37,14 +42,15 @@ def policy(name: str = "strict", **changes: Any) -> dict[str, Any]:
 class Rig:
     """One referee. Use as a context manager; children end with it."""
 
-    def __init__(self, directory: Path, elements: int = 1 << 20, device: str = "cpu") -> None:
+    def __init__(self, directory: Path, elements: int = 1 << 20, device: str = "cpu", prelude: str = "") -> None:
+        """prelude: Python that the referee's process runs first; it can import the harness and what is beside this."""
         self._directory = directory
         self._device = device
         self._processes: list[subprocess.Popen[bytes]] = []
         self._names = 0
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         arguments = ["--device", device, "--fd", str(theirs.fileno()), "--elements", str(elements)]
-        self._start([sys.executable, str(HARNESS / "referee.py"), *arguments], theirs, {})
+        self._start([sys.executable, "-c", REFEREE, str(HARNESS), prelude, *arguments], theirs, {})
         self.channel = Channel(ours.detach())
         self.ready = self.channel.receive(60).body
 

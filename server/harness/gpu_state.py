@@ -1,0 +1,174 @@
+"""What the clock asks of the GPU: a cold cache, whether anything else runs, a gather, and the state around a block.
+
+The canary is a kernel of the referee's whose time is known from the start, when no candidate was there. Contexts
+take turns on a GPU, so a canary that is much slower than that has waited for somebody else's work.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import native
+import torch
+from wire import Json
+
+GATHER: Final = 512
+"""Elements of the output that are read while the clock runs."""
+CANARY_STEPS: Final = 1000
+DRIFT_STEPS: Final = 20_000
+WARM_UP_S: Final = 0.02
+LEARNING_ROUNDS: Final = 30
+SLOWER: Final = 2.0
+SLOWER_NS: Final = 100_000
+"""A canary that took SLOWER times as long as it is known to, and SLOWER_NS more, has waited for somebody."""
+LOOKS: Final = 6
+DRIFT: Final = 0.05
+THROTTLED: Final = 0x8 | 0x20 | 0x40 | 0x80
+"""NVML's hardware slowdown, software and hardware thermal slowdown, power brake. A power cap (4) is shown only: heavy
+kernels run under it for as long as they run, the reference like the candidate."""
+
+
+class Gpu:
+    """The GPU of this process; native.gpu_init() came first. One thread."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._known_ns = self._known_long_ns = 0
+        native.flush_setup(2 * torch.cuda.get_device_properties(device).L2_cache_size)
+        native.gather_setup(GATHER)
+        native.canary_setup()
+
+    # --- before a bell ---
+
+    def copy(self, to: int, source: int, size: int) -> None:
+        """Device to device; queued."""
+        native.gpu_copy(to, source, size)
+
+    def flush(self) -> None:
+        """Wash the L2 cache, end what was to persist in it, and wait until that and all copies are done."""
+        native.gpu_flush()
+
+    def wait(self) -> None:
+        native.gpu_sync()
+
+    def gather_set(self, addresses: torch.Tensor, width: int) -> None:
+        native.gather_set_pointers(addresses, width)
+
+    def gather_read(self, count: int, dtype: torch.dtype) -> torch.Tensor:
+        return native.gather_read(count, dtype)
+
+    # --- the canary ---
+
+    def learn(self) -> None:
+        """Time the canary, when nobody else is on the GPU."""
+        self._known_ns = self._measure(CANARY_STEPS)
+        self._known_long_ns = self._measure(DRIFT_STEPS)
+
+    def _measure(self, steps: int) -> int:
+        """The canary's time at the clock of a busy GPU: the least of many, which somebody's passing by leaves alone."""
+        end = time.monotonic() + WARM_UP_S
+        while time.monotonic() < end:
+            native.gpu_flush()
+        return min(native.canary_run(steps) for _ in range(LEARNING_ROUNDS))
+
+    @property
+    def known_ns(self) -> int:
+        return self._known_ns
+
+    def others_ns(self) -> int:
+        """How long the slowest of a few canaries had to wait for somebody else's work; 0: there is none."""
+        first = native.canary_run(CANARY_STEPS)
+        if not self._is_slow(first):
+            return 0
+        looks = [native.canary_run(CANARY_STEPS) for _ in range(LOOKS)]
+        if sum(map(self._is_slow, looks)) < 2:  # one hiccup of the host is none
+            return 0
+        return int(max(first, *looks) - self._known_ns)
+
+    def _is_slow(self, ns: int) -> bool:
+        return ns > max(SLOWER * self._known_ns, self._known_ns + SLOWER_NS)
+
+    def is_quiet(self, limit_s: float) -> bool:
+        """Whether nobody else's work is seen for a tenth of a second on end, within the limit."""
+        end, since = time.monotonic() + limit_s, time.monotonic()
+        while time.monotonic() < end:
+            if self.others_ns():
+                since = time.monotonic()
+            if time.monotonic() - since > 0.1:
+                return True
+            time.sleep(0.005)
+        return False
+
+    def drift(self) -> float:
+        """A long canary's time now over the known one, less 1; the lesser of two looks where the first is off."""
+        found = self._measure(DRIFT_STEPS) / self._known_long_ns - 1
+        if abs(found) <= DRIFT:
+            return found
+        time.sleep(0.5)
+        return min(found, self._measure(DRIFT_STEPS) / self._known_long_ns - 1, key=abs)
+
+    # --- around a block ---
+
+    def state(self) -> Json:
+        return native.nvml_state()
+
+
+def foreign(pids: list[int]) -> list[int] | None:
+    """Those of a GPU's processes that are no part of this daemon. None: that can't be told, NVML counts otherwise."""
+    if os.getpid() not in pids:
+        return None
+    return [pid for pid in pids if _is_foreign(pid)]
+
+
+def _is_foreign(pid: int) -> bool:
+    """It lives, and neither it nor one above it is our parent's."""
+    root, at = os.getppid(), pid
+    while at > 1:
+        if at == root:
+            return False
+        parent = _parent(at)
+        if parent is None:
+            return False  # gone meanwhile
+        at = parent
+    return True
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return int(stat.rpartition(")")[2].split()[1])
+
+
+def summary(before: Json, after: Json) -> Json:
+    """What was seen around a block, in few words: each figure before and after it, None where the GPU does not tell."""
+
+    def pair(name: str, scale: float = 1.0) -> list[Any]:
+        found = (before.get(name), after.get(name))
+        return [x if x is None or scale == 1.0 else round(x * scale, 1) for x in found]
+
+    return {
+        "sm_mhz": pair("sm_clock_mhz"),
+        "mem_mhz": pair("mem_clock_mhz"),
+        "temp_c": pair("temp_c"),
+        "power_w": pair("power_mw", 1e-3),
+        "throttle": (before.get("throttle_reasons") or 0) | (after.get("throttle_reasons") or 0),
+        "ecc": after.get("ecc_errors"),
+        "processes": after.get("n_processes"),
+    }
+
+
+def disturbance(before: Json, after: Json) -> str | None:
+    """Why a block between these two states is not to be believed, through no fault of the candidate; None: it is."""
+    reasons = (before.get("throttle_reasons") or 0) | (after.get("throttle_reasons") or 0)
+    if reasons & THROTTLED:
+        return f"the GPU throttles (NVML's reasons: {reasons:#x})"
+    others = foreign(list(after.get("pids") or []))
+    if others:
+        return f"another process uses the GPU (pid {others[0]})"
+    if (after.get("ecc_errors") or 0) > (before.get("ecc_errors") or 0):
+        return "the GPU's memory had an uncorrected error"
+    return None

@@ -1,0 +1,235 @@
+"""Each mechanism of the clock's protocol: a cheat made for it wins where it is turned off, and loses where it is on.
+
+Without a GPU the work of a call is a pause, and the GPU's part is host_gpu.py; what needs a GPU is in
+test_clock_gpu.py.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rig import Rig, policy
+
+PRELUDE = """
+import host_gpu, referee
+referee.Referee._timing = lambda self, job: host_gpu.time_job(job, {directory!r})
+"""
+
+TASK = """
+import time, torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        time.sleep(0.15)
+        return x * 2 + 1
+def get_inputs():
+    return [torch.randn(64, 64)]
+def get_init_inputs():
+    return []
+"""
+SHORT_NS = 10**9
+"""Calls under this are made several times for a bell."""
+SHORT = TASK.replace("        time.sleep(0.15)\n", "")
+HONEST = TASK.replace("Model(", "ModelNew(")
+SHORT_HONEST = SHORT.replace("Model(", "ModelNew(")
+
+
+class Bench:
+    """One referee, whose protocol is changed by a file."""
+
+    def __init__(self, rig: Rig, directory: Path) -> None:
+        self._rig = rig
+        self._directory = directory
+        self._tasks: dict[str, tuple[str, dict[str, Any]]] = {}
+
+    def time(
+        self, source: str, *, task: str = TASK, others: list[int] | str = "", trials: int = 5, **changes: Any
+    ) -> dict[str, Any]:
+        """The report of the timing stage; what comes before it must have passed."""
+        if task not in self._tasks:
+            child = self._rig.child()
+            self._tasks[task] = child, self._rig.register(child, task)
+        (self._directory / "protocol").write_text(json.dumps(changes))
+        (self._directory / "others").write_text(json.dumps(others or []))
+        rules = policy(
+            "kernelbench",
+            variations={"count": 1},
+            timing={"warmup": 2, "trials": trials, "fixed": True, "events": True},
+        )
+        child, spec = self._tasks[task]
+        found = self._rig.judge(child, spec, task, source, stages=("tiny", "full", "timing"), rules=rules)
+        assert list(found)[-1] == "timing", found
+        return found["timing"]
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    directory = tmp_path_factory.mktemp("clock")
+    with Rig(directory, prelude=PRELUDE.format(directory=str(directory))) as rig:
+        yield Bench(rig, directory)
+
+
+def speedup(report: dict[str, Any]) -> float:
+    assert report["outcome"] == "pass", report
+    detail = report["detail"]
+    pairs = zip(detail["reference_ns"], detail["candidate_ns"], strict=True)
+    return statistics.median(ours / theirs for ours, theirs in pairs)
+
+
+def test_a_copy_of_the_reference_is_as_fast(bench: Bench) -> None:
+    report = bench.time(HONEST)
+    assert 0.7 < speedup(report) < 1.4
+    detail = report["detail"]
+    assert (detail["calls"], detail["bells"], detail["trials"]) == (1, 5, 5)
+    assert [block["void"] for block in detail["clocks"]["blocks"]] == [None]
+    assert 1e8 < statistics.median(detail["reference_ns"]) < 2e8
+    assert 1e8 < detail["host_candidate_ns"] < 2e8
+
+
+def test_a_short_call_is_made_many_times_for_a_bell(bench: Bench) -> None:
+    report = bench.time(SHORT_HONEST, task=SHORT, single_ns=SHORT_NS)
+    detail = report["detail"]
+    assert report["outcome"] == "pass" and detail["calls"] == 8 and detail["one_call"] is None
+    assert detail["bells"] == 5 and detail["trials"] == 5 * 8
+
+
+EARLY = """
+import threading, time, torch
+class ModelNew(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.known, self.done = [], {}
+        threading.Thread(target=self.watch, daemon=True).start()
+    def work(self, x):
+        time.sleep(0.15)
+        return x * 2 + 1
+    def watch(self):
+        while True:
+            for x in list(self.known):
+                key = float(x[0, 0])
+                if key not in self.done:
+                    self.done[key] = self.work(x)
+            time.sleep(0.0002)
+    def forward(self, x):
+        if not any(x is y for y in self.known):
+            self.known.append(x)
+        found = self.done.get(float(x[0, 0]))
+        return self.work(x) if found is None else found.clone()
+"""
+
+REPLAY = """
+import time, torch
+class ModelNew(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls, self.seen = 0, {}
+    def forward(self, x):
+        self.calls += 1
+        if self.calls > 8 and id(x) in self.seen:
+            return self.seen[id(x)].clone()
+        time.sleep(0.15)
+        self.seen[id(x)] = x * 2 + 1
+        return self.seen[id(x)].clone()
+"""
+
+PART = """
+import time, torch
+class ModelNew(torch.nn.Module):
+    calls = 0
+    def forward(self, x):
+        ModelNew.calls += 1
+        y = torch.full_like(x, 7.0)
+        share = 8 if ModelNew.calls > 4 else 64
+        time.sleep(0.15 * share / 64)
+        y[:share] = x[:share] * 2 + 1
+        return y
+"""
+
+SLOW_EMPTY = (
+    HONEST
+    + """
+    pass
+zero = torch.Tensor.zero_
+def slow_zero(self):
+    time.sleep(0.1)
+    return zero(self)
+torch.Tensor.zero_ = slow_zero
+"""
+)
+SLOW_EMPTY = SLOW_EMPTY.replace("\n    pass\n", "\n")
+
+FALSE_CLOCK = (
+    TASK.replace("Model(", "ModelNew(")
+    + """
+start = time.monotonic_ns()
+time.monotonic_ns = lambda: start + (time.perf_counter_ns() - start) // 10
+"""
+)
+
+CHEATS = [
+    pytest.param(EARLY, "freezes", None, id="starts-before-the-bell"),
+    pytest.param(REPLAY, "draws_inputs", "mismatch", id="replays-an-old-answer"),
+    pytest.param(PART, "samples_secretly", "mismatch", id="computes-what-is-looked-at"),
+    pytest.param(PART, "compares", "mismatch", id="computes-a-part"),
+    pytest.param(SLOW_EMPTY, "takes_empty_of_reference", None, id="slows-the-empty-call"),
+    pytest.param(FALSE_CLOCK, "believes_no_claim", None, id="patches-the-clock"),
+]
+
+
+@pytest.mark.parametrize(("source", "mechanism", "class_"), CHEATS)
+def test_cheat_wins_without_its_mechanism_and_loses_with_it(
+    bench: Bench, source: str, mechanism: str, class_: str | None
+) -> None:
+    off: dict[str, Any] = {mechanism: False}
+    assert speedup(bench.time(source, **off)) > 1.4
+    report = bench.time(source)
+    if class_ is None:
+        assert speedup(report) < 1.3
+    else:
+        assert (report["outcome"], report["class"]) == ("fail", class_)
+
+
+SKIPS = """
+import time, torch
+class ModelNew(torch.nn.Module):
+    calls, last = 0, 0.0
+    def forward(self, x):
+        now = time.monotonic()
+        is_first, ModelNew.last = now - ModelNew.last > 0.001, now
+        ModelNew.calls += 1
+        if is_first or ModelNew.calls < 40:
+            return x * 2 + 1
+        return torch.empty_like(x)
+"""
+
+
+def test_a_call_that_is_skipped_within_a_bell_is_found(bench: Bench) -> None:
+    """The samples of a bell lie in the outputs of all its calls."""
+    assert bench.time(SKIPS, task=SHORT, single_ns=SHORT_NS, samples_secretly=False)["outcome"] == "pass"
+    report = bench.time(SKIPS, task=SHORT, single_ns=SHORT_NS)
+    assert (report["outcome"], report["class"]) == ("fail", "mismatch")
+
+
+def test_blocks_with_somebody_elses_work_are_void(bench: Bench) -> None:
+    report = bench.time(HONEST, others=[0] * 12 + [2_000_000], caps_reference=False)
+    assert report["outcome"] == "pass", report
+    detail = report["detail"]
+    assert [block["void"] for block in detail["clocks"]["blocks"]] == [None, "background"]
+    assert detail["bells"] == 5
+
+
+def test_work_that_ends_with_the_candidate_was_the_candidates(bench: Bench) -> None:
+    report = bench.time(HONEST, others="alive")
+    assert (report["outcome"], report["class"], report["rule"]) == ("fail", "hack", "background_work"), report
+    ignored = bench.time(HONEST, others="alive", voids_blocks=False)
+    assert ignored["outcome"] == "pass"
+
+
+def test_work_that_outlives_the_candidate_was_not_the_candidates(bench: Bench) -> None:
+    report = bench.time(HONEST, others="always")
+    assert report["outcome"] == "pass"
+    assert report["detail"]["outcome"] == "inconclusive" and "something else" in report["detail"]["why"]
