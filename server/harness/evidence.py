@@ -21,7 +21,7 @@ import torch
 import values
 from activity import Activity, Record
 from judge import BUILD_LIMIT_MS, Job, Report
-from launches import kind_of
+from launches import OPAQUE, kind_of
 from peer import PeerFailed
 from reference import CALL_SEED, Expected
 from wire import Json, clean_text
@@ -405,6 +405,8 @@ class Pass:
             self._flags.append("decoy_kernel")
         if weighed.coverage is None:
             self._flags.append("no_evidence")
+        if any(line["name"] == OPAQUE for line in weighed.foreign):
+            self._flags.append("opaque_operator")
         images = {line.get("image") for line in weighed.kernels}
         if False in images and True not in images:
             self._flags.append("unknown_image")

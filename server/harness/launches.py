@@ -120,29 +120,39 @@ LIBRARY: Final = _words(
 """Products and convolutions, which a library may do under some policies."""
 TO_HOST: Final = frozenset({"numpy", "tolist", "__array__"})
 """Their results are no tensors, and what is computed from them is not seen."""
+OPAQUE: Final = "operator of its own"
 ALLOCATES: Final = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "resize_", "set_"})
 
 
 def kind_of(name: str) -> str:
     """`movement`, `library` or `other` for the name of one of torch's functions."""
     plain = name.removesuffix(".default")
-    if plain in VIEWS_AND_COPIES or plain.removesuffix("_copy") in VIEWS_AND_COPIES:
+    if plain == OPAQUE or plain in VIEWS_AND_COPIES or plain.removesuffix("_copy") in VIEWS_AND_COPIES:
         return "movement"
     return "library" if plain in LIBRARY else "other"
 
 
 class _Seen(TorchFunctionMode):
-    """Notes the functions of torch that a call uses, and how many elements they read and write."""
+    """Notes the functions of torch that a call uses, and how many elements they read and write.
 
-    def __init__(self, note: Callable[[str, int], None]) -> None:
+    An operator of the candidate's own is opaque: what it calls is not seen. One that launches kernels is taken for
+    them.
+    """
+
+    def __init__(self, note: Callable[[str, int], None], launches: Callable[[], int]) -> None:
         super().__init__()
         self._note = note
+        self._launches = launches
 
     def __torch_function__(
         self, func: Any, types: Sequence[Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        launched = self._launches()
         result = func(*args, **(kwargs or {}))
         name = str(getattr(func, "__name__", func))
+        if _is_own_operator(func) and self._launches() > launched:
+            self._note(OPAQUE, 0)
+            return result
         before = list(_tensors((args, kwargs)))
         after = list(_tensors(result))
         if not after:
@@ -155,6 +165,12 @@ class _Seen(TorchFunctionMode):
         if not is_free:
             self._note(name, sum(item.numel() for item in (*before, *after)))
         return result
+
+
+def _is_own_operator(func: Any) -> bool:
+    """Registered by the candidate: an operator in none of torch's namespaces."""
+    name = getattr(func, "_qualified_op_name", None) or getattr(func, "_name", None)
+    return isinstance(name, str) and "::" in name and name.partition("::")[0] not in ("aten", "prim", "prims")
 
 
 def _storage(tensor: torch.Tensor) -> int:
@@ -236,7 +252,9 @@ class Observer:
             yield
             return
         self._inputs = frozenset(_storage_key(item) for item in _tensors(inputs))
-        with _Seen(self._note_op) if self._counts_ops else contextlib.nullcontext():
+        with (
+            _Seen(self._note_op, lambda: sum(self._launched.values())) if self._counts_ops else contextlib.nullcontext()
+        ):
             yield
 
     def _note_op(self, name: str, elements: int) -> None:

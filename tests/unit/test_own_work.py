@@ -140,6 +140,14 @@ HONEST = {
         "    run(copy_kernel, self.weight, self.kept)\n"
         "y = torch.empty_like(x)\nproduct_kernel[(64,)](x, self.kept, y, K=96, N=96)\nreturn y",
     ),
+    "an operator of its own": (
+        RELU,
+        "if not hasattr(torch.ops, 'mine') or not hasattr(torch.ops.mine, 'relu'):\n"
+        "    def relu(x: torch.Tensor) -> torch.Tensor:\n"
+        "        y = torch.empty_like(x)\n        run(relu_kernel, x, y)\n        return y\n"
+        "    type(self).op = torch.library.custom_op('mine::relu', relu, mutates_args=())\n"
+        "return self.op(x)",
+    ),
     "an answer that is always zero": (ZERO, "y = torch.zeros_like(x)\nrun(zero_kernel, y)\nreturn y"),
 }  # fmt: skip
 
@@ -153,6 +161,7 @@ def test_honest_kernels_pass(rig: Rig, tasks: Any, name: str) -> None:
     assert 0.15 < found["coverage"] <= 1.0, found
     assert found["decoys"] == ([] if name != "an answer that is always zero" else found["decoys"])
     assert "no_evidence" not in found["flags"] and "evidence_refused" not in found["flags"], found
+    assert ("opaque_operator" in found["flags"]) == (name == "an operator of its own")
 
 
 def test_a_kernel_that_is_an_identity_after_a_library_product_passes_under_hybrid(rig: Rig, tasks: Any) -> None:
