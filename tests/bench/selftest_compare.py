@@ -1,8 +1,9 @@
 """make selftest-compare: the corpus judged by the daemon and by the usual evaluation, in one run, side by side.
 
 Three columns: this daemon; this daemon under the policy `kernelbench`, which is KernelBench's rule in our processes;
-and KernelBench's way inside one process (tests/bench/in_process.py). Prints a table by kind and the cheats that each
-accepts, and writes every row to --out. The status is that of `verifier selftest`.
+and KernelBench's way inside one process (tests/bench/in_process.py). Prints a table by kind, the cheats that each
+accepts and the honest kernels that it refuses, and writes every row to --out. The status is that of
+`verifier selftest`.
 """
 
 from __future__ import annotations
@@ -89,7 +90,9 @@ def table(rows: Iterable[Row], machine: str) -> str:
         lines.append(f"| {kind} | {len(of)} | {counts} |")
     for name, test in zip(("here", "under `kernelbench` here", "in one process"), tests, strict=False):
         cheats = [row.label for row in compared if row.kind == "cheat" and test(row)]
+        refused = [row.label for row in compared if row.kind in ("honest", "suspicious") and not test(row)]
         lines += ["", f"Cheats accepted {name}: {', '.join(cheats) or 'none'}"]
+        lines += ["", f"Honest kernels refused {name}: {', '.join(refused) or 'none'}"]
     return "\n".join(lines)
 
 

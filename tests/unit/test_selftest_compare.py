@@ -52,4 +52,12 @@ def test_only_what_was_judged_both_ways_is_counted() -> None:
     assert "| cheat | 2 | 1 | 1 | 1 | 1 |" in text
     assert "Cheats accepted here: relu/late\n" in text
     assert "Cheats accepted under `kernelbench` here: relu/patched\n" in text
-    assert text.endswith("Cheats accepted in one process: relu/patched")
+    assert "Cheats accepted in one process: relu/patched\n" in text
+    assert "Honest kernels refused in one process: none" in text
+
+
+def test_a_refused_honest_kernel_is_named() -> None:
+    ours = [line("row", "relu/odd", "suspicious", "policy", right=False)]
+    text = table(merge(ours, [told("relu/odd", "suspicious", accepted=True)]).values(), "a machine")
+    assert "Honest kernels refused here: relu/odd\n" in text
+    assert text.endswith("Honest kernels refused in one process: none")
