@@ -55,7 +55,9 @@ struct task_state {
 
 struct selftest {
     struct cli *cli;
-    const char *directory, *policy, *only;
+    const char *directory, *policy;
+    const char **only; /* patterns, borrowed from argv; NULL: all */
+    size_t n_only;
     bool is_quick;
     size_t width;
 
@@ -187,7 +189,10 @@ is_hostile(const struct corpus_candidate *k)
 static bool
 is_selected(const struct selftest *s, size_t candidate)
 {
-    return !s->only || fnmatch(s->only, s->corpus->candidates[candidate].label, 0) == 0;
+    for (size_t i = 0; i < s->n_only; i++)
+        if (fnmatch(s->only[i], s->corpus->candidates[candidate].label, 0) == 0)
+            return true;
+    return s->n_only == 0;
 }
 
 static bool
@@ -480,7 +485,7 @@ run_corpus(struct selftest *s)
             s->tasks[k->task].hostile_left += is_hostile(k);
     }
     if (selected == 0)
-        return cli_complain(CLI_USAGE, "--only %s: no candidate is called so", s->only);
+        return cli_complain(CLI_USAGE, "--only %s: no candidate is called so", s->only[0]);
     int code = plan_baselines(s, is_planned);
     if (code == CLI_OK)
         code = run_jobs(s);
@@ -546,7 +551,7 @@ print_rates(const struct score *s)
 static int
 report(struct selftest *s)
 {
-    bool is_clean = score_is_clean(&s->score, !s->only);
+    bool is_clean = score_is_clean(&s->score, s->n_only == 0);
     json_t *last = score_document(&s->score);
 
     if (isatty(STDERR_FILENO))
@@ -611,7 +616,8 @@ static const struct argp_option options[] = {
       "The corpus (default ../share/verifierd/corpus, seen from this program)", 0 },
     { "policy", OPT_POLICY, "POLICY", 0,
       "Judge everything under this policy as well, and show what it accepts beside the rest", 0 },
-    { "only", OPT_ONLY, "PATTERN", 0, "Only candidates whose TASK/NAME match this shell pattern", 0 },
+    { "only", OPT_ONLY, "PATTERN", 0,
+      "Only candidates whose TASK/NAME match this shell pattern (may be given again)", 0 },
     { "in-flight", 'n', "N", 0, "Submissions at a time (default 8)", 0 },
     { 0 },
 };
@@ -635,7 +641,7 @@ parse(int key, char *arg, struct argp_state *state)
         s->policy = arg;
         return 0;
     case OPT_ONLY:
-        s->only = arg;
+        s->only[s->n_only++] = arg;
         return 0;
     case 'n':
         s->width = strtoul(arg, &end, 10);
@@ -646,7 +652,7 @@ parse(int key, char *arg, struct argp_state *state)
         argp_error(state, "\"%s\": selftest takes no arguments but options", arg);
         return 0;
     case ARGP_KEY_END:
-        if (s->is_quick && (s->policy || s->only))
+        if (s->is_quick && (s->policy || s->n_only > 0))
             argp_error(state, "--quick goes with neither --policy nor --only");
         return 0;
     default:
@@ -687,6 +693,10 @@ selftest_command(struct cli *cli, int argc, char **argv)
 {
     struct selftest s = { .cli = cli, .width = WIDTH_DEFAULT };
 
+    /* No more patterns than words. */
+    s.only = calloc((size_t)argc, sizeof(*s.only));
+    if (!s.only)
+        return cli_complain(CLI_CONFIG, "out of memory");
     argp_parse(&argp, argc, argv, 0, NULL, &s);
     int code = selftest(&s);
     for (size_t i = 0; i < s.n_flying; i++)
@@ -696,6 +706,7 @@ selftest_command(struct cli *cli, int argc, char **argv)
     free(s.tasks);
     free(s.waiting);
     free(s.place);
+    free(s.only);
     corpus_free(s.corpus);
     json_decref(s.bench.status);
     return code;

@@ -559,7 +559,19 @@ def test_candidates_cannot_reach_the_terminal(script: Script) -> None:
     assert on_a_terminal(script, "show", ID, "--log") == b"?]0;owned? ?31m ? ok\r\n"
 
 
-COMMANDS = ["submit", "group", "task add", "task list", "task show", "show", "timing", "list", "status", "calibrate", "cancel"]
+COMMANDS = [
+    "submit",
+    "group",
+    "task add",
+    "task list",
+    "task show",
+    "show",
+    "timing",
+    "list",
+    "status",
+    "calibrate",
+    "cancel",
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

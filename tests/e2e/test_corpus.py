@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import dataclass
 
 import corpus
 import pytest
@@ -13,33 +14,51 @@ CANDIDATES = corpus.load_candidates()
 VERIFIER = service.BINARY.with_name("verifier")
 FLOOR = {"extract": 0.0, "ast": 0.0, "compile": 0.0, "tiny": 0.3, "full": 0.5, "timing": 0.7}
 NEXT = {"extract": 0.0, "ast": 0.0, "compile": 0.3, "tiny": 0.5, "full": 0.7, "timing": 0.7}
-LIMIT_S = 1200.0
+LIMIT_S = 2400.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """What `verifier selftest` said."""
+
+    status: int
+    rows: dict[str, service.Json]
+    """By label."""
+    last: service.Json
 
 
 @pytest.fixture(scope="session")
-def selftest(daemon: service.Daemon) -> tuple[int, dict[str, service.Json], service.Json]:
-    """The status of `verifier selftest`, its line for each row by label, and its last line."""
+def selftest(daemon: service.Daemon, request: pytest.FixtureRequest) -> Run:
+    """`verifier selftest` over the candidates whose tests were chosen."""
+    names = [item.name for item in request.session.items if item.name.startswith("test_verdict[")]
+    chosen = [name.removeprefix("test_verdict[").removesuffix("]") for name in names]
     command = [str(VERIFIER), "selftest", "--json", "--corpus", str(corpus.HERE), "--url", daemon.client.url]
+    if len(chosen) == len(CANDIDATES):
+        command += ["--policy", "kernelbench"]
+    else:
+        command += [f"--only={label}" for label in chosen]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert lines, f"verifier selftest ended with status {done.returncode} and said nothing"
-    return done.returncode, {line["row"]: line for line in lines if "row" in line}, lines[-1]
+    return Run(done.returncode, {line["row"]: line for line in lines if "row" in line}, lines[-1])
 
 
 def _marks(candidate: corpus.Candidate) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.gpu] if candidate.needs_gpu else []
+    """One honest kernel for each task is judged by `make test`, the rest by `make check`."""
+    slow = [] if candidate.name == "honest" else [pytest.mark.slow]
+    return [*slow, pytest.mark.gpu] if candidate.needs_gpu else slow
 
 
 @pytest.mark.parametrize("candidate", [pytest.param(c, id=c.label, marks=_marks(c)) for c in CANDIDATES])
 def test_verdict(
     candidate: corpus.Candidate,
     client: service.Client,
-    selftest: tuple[int, dict[str, service.Json], service.Json],
+    selftest: Run,
     gpu: bool,
 ) -> None:
     if candidate.needs_gpu and not gpu:
         pytest.skip("gpu: this daemon judges without a GPU")
-    line = selftest[1][candidate.label]
+    line = selftest.rows[candidate.label]
     assert line["id"] is not None, line["why"]
     verdict = client.wait(line["id"])
     summary = {key: verdict[key] for key in ("class", "failed_at", "stage", "reward", "feedback", "stages")}
@@ -51,12 +70,12 @@ def test_verdict(
         _check_failed(candidate, verdict)
 
 
-def test_nothing_is_left_for_the_next_one(selftest: tuple[int, dict[str, service.Json], service.Json]) -> None:
+@pytest.mark.slow
+def test_nothing_is_left_for_the_next_one(selftest: Run) -> None:
     """The honest kernels that were judged after the cheats."""
-    status, _, last = selftest
-    assert last["probes"] > 0
-    assert last["contaminated"] == 0
-    assert (status, last["ok"]) == (0, True), last
+    assert selftest.last["probes"] > 0
+    assert selftest.last["contaminated"] == 0
+    assert (selftest.status, selftest.last["ok"]) == (0, True), selftest.last
 
 
 def _check_passed(verdict: service.Json, gpu: bool) -> None:
