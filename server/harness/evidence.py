@@ -12,6 +12,7 @@ import re
 import secrets
 import statistics
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -58,7 +59,7 @@ MOVEMENT: Final = re.compile(
     r"memcpy|memset|direct_copy_kernel|copy_kernel_cuda|_copy_kernel|FillFunctor|CatArrayBatchedCopy|index_elementwise"
     r"|index_kernel|index_copy_kernel|index_put|indexSelect|index_fill|vectorized_gather|scatter_gather|gather_kernel"
     r"|triu_tril|elementwise_kernel_with_index|arange_cuda|range_cuda|flip_kernel|roll_cuda|_pad\w*_kernel|constant_pad"
-    r"|im2col|col2im|nchwToNhwc|nhwcToNchw|tensorTransform|transpose_kernel|transpose_readWrite|split_with_sizes"
+    r"|compute_cuda_kernel|im2col|col2im|nchwToNhwc|nhwcToNchw|tensorTransform|transpose_kernel|transpose_readWrite|split_with_sizes"
     r"|chunk_cat|eye_kernel|linspace",
     re.IGNORECASE,
 )
@@ -72,6 +73,9 @@ LIBRARY: Final = re.compile(
     r"|slow_conv|winograd|fprop|dgrad|wgrad|fft2d_|dot_kernel|cask|scalePackedTensor|computeOffsets",
     re.IGNORECASE,
 )
+
+
+BIAS: Final = "CUDAFunctor_add"
 
 
 def kernel_kind(name: str) -> str:
@@ -140,6 +144,21 @@ def _kind_of(record: Record) -> str:
     return "other" if record.name == activity.COPY_NAMES[2] else "movement"
 
 
+def _kinds_of(records: list[Record], is_own: Callable[[Record], bool]) -> Iterator[tuple[Record, str]]:
+    """Each with its kind, `own` for the candidate's, in the order in which they began.
+
+    torch adds a convolution's bias by a kernel of its own, right after the library's: that is part of it.
+    """
+    may_add = False
+    for record in sorted(records, key=lambda item: item.start_ns):
+        kind = "own" if is_own(record) else _kind_of(record)
+        if may_add and kind == "other" and BIAS in record.name:
+            kind, may_add = "library", False
+        elif kind != "movement":
+            may_add = kind == "library"
+        yield record, kind
+
+
 def _is_small(record: Record, largest: int) -> bool:
     return record.ns <= SMALL_NS and record.threads <= max(SMALL_THREADS, largest // SMALL_PART)
 
@@ -156,9 +175,10 @@ def weigh_records(calls: list[Activity], own: Own, decoys: set[str], foreign: st
 
     mine = [record for record in records if is_own(record) and record.name not in decoys]
     largest = max((record.threads for record in mine), default=0)
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        groups.setdefault(record.name, []).append(record)
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for call in calls:
+        for record, kind in _kinds_of(call.records, is_own):
+            groups.setdefault((record.name, kind), []).append(record)
     found = Weighed(sum(record.ns for record in mine) / all_ns)
     found.own_ms = sum(record.ns for record in mine) / len(calls) / 1e6
     found.all_ms = all_ns / len(calls) / 1e6
@@ -167,14 +187,13 @@ def weigh_records(calls: list[Activity], own: Own, decoys: set[str], foreign: st
     )
     seen = frozenset[str]().union(*[call.modules for call in calls])
     heavy = light = 0
-    for name, group in sorted(groups.items(), key=lambda item: -sum(record.ns for record in item[1])):
+    for (name, kind), group in sorted(groups.items(), key=lambda item: -sum(record.ns for record in item[1])):
         total = sum(record.ns for record in group)
         line: Json = {"name": clean_text(name, NAME_MAX), "share": round(total / all_ns, 6), "count": len(group)}
         if is_own(group[0]):
             images = own.images.get(name)
             found.kernels.append({**line, "image": None if images is None else bool(images & seen)})
             continue
-        kind = _kind_of(group[0])
         found.foreign.append({**line, "kind": kind})
         if is_forbidden(kind, foreign):
             found.culprits.append(found.foreign[-1])

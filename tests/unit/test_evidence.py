@@ -274,6 +274,18 @@ def test_what_a_policy_allows(name: str, records: tuple[Record, ...], refusing: 
     assert bool(weighed(*records, foreign=foreign).culprits) == (foreign in refusing), name
 
 
+def test_a_bias_is_part_of_the_librarys_convolution() -> None:
+    layout = "_ZN5cudnn19engines_precompiled16nhwcToNchwKernelIfffLb1ELb0EL21cudnnKernelDataType_t0EEEvNS"
+    add = "_ZN2at6native18elementwise_kernelILi128ELi2EZNS0_22gpu_kernel_impl_nocastINS0_15CUDAFunctor_addIfEEEEv"
+    own = work("mine", 5000, 4000)
+    product, moved = work("sm80_xmma_fprop_implicit_gemm", 0, 1000), work(layout, 1000, 100)
+    bias, again = work(add, 2000, 1000), work(add, 3000, 1000)
+    assert not weighed(product, moved, bias, own, foreign="library").culprits
+    assert weighed(product, moved, bias, own, foreign="movement").culprits
+    assert [line["count"] for line in weighed(product, bias, again, own, foreign="library").culprits] == [1]
+    assert weighed(work(add, 0, 1000), own, foreign="library").culprits
+
+
 def test_an_impostor_by_name_has_no_image() -> None:
     found = weigh_records([Activity([work("mine", 0, 10)])], OWN, set(), "movement")
     assert found.kernels[0]["image"] is False
