@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -226,6 +227,18 @@ def test_one_decoy_among_kernels_is_told_and_not_rejected(rig: Rig, tasks: Any) 
     found = report["detail"]["evidence"]
     assert report["outcome"] == "pass" and found["decoys"] == ["copy_kernel"]
     assert "decoy_kernel" in found["flags"]
+
+
+def test_where_the_own_size_is_too_large_the_tiny_case_tells(tmp_path: Path) -> None:
+    with Rig(tmp_path, elements=1000) as rig:
+        child = rig.child()
+        spec = rig.register(child, RELU)
+        for name, outcome, class_ in (("plain", "skip", None), ("decoy", "fail", "hack")):
+            cheat = CHEATS["torch computes, the kernel writes what nobody reads"]
+            body = cheat[2] if name == "decoy" else HONEST[name][1]
+            report = rig.judge(child, spec, RELU, candidate(body), evidence=True)["full"]
+            assert (report["outcome"], report["class"]) == (outcome, class_), report
+            assert report["detail"]["evidence"]["coverage"] is not None
 
 
 def test_who_fails_only_when_observed_gives_no_evidence(rig: Rig, tasks: Any) -> None:
