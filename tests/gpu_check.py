@@ -197,12 +197,20 @@ def sandbox_part(setting: Setting) -> Part:
     return script_part("sandbox", [str(ROOT / "tests/bench/sandbox.py"), *harness, "--torch"], 60.0, setting)
 
 
+def timing_part(setting: Setting) -> Part:
+    """What docs/timing.md is made from; alone, since it takes the time that there is for all the others."""
+    command = [str(ROOT / "tests/bench/timing.py"), "--out", str(setting.logs / "timing")]
+    return script_part("timing", [*command, f"--limit-s={min(290.0, setting.left_s() - 40):.0f}"], 330.0, setting)
+
+
 PARTS: dict[str, Callable[[Setting], Part]] = {
     "units": units_part,
     "corpus": corpus_part,
     "speed": speed_part,
     "sandbox": sandbox_part,
+    "timing": timing_part,
 }
+USUAL = [name for name in PARTS if name != "timing"]
 
 
 def run_part(name: str, setting: Setting) -> Part:
@@ -230,7 +238,7 @@ def table(parts: list[Part], machine: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Check verifierd on a machine with a GPU.")
     parser.add_argument("--bundle", type=Path, default=ROOT / "build/bundle", help="made by make bundle")
-    parser.add_argument("--only", default=",".join(PARTS), help=f"parts, separated by commas: {', '.join(PARTS)}")
+    parser.add_argument("--only", default=",".join(USUAL), help=f"of {', '.join(PARTS)}")
     parser.add_argument("--limit-s", type=float, default=520.0, help="all parts together")
     parser.add_argument("--without-gpu", action="store_true", help="try the corpus part on a machine that has none")
     arguments = parser.parse_args()

@@ -43,8 +43,8 @@ chart_spark(struct buffer *out, const double *x, size_t n, double lo, double hi,
     for (size_t c = 0; c < used; c++) {
         size_t from = c * n / used, to = (c + 1) * n / used;
         double share = hi > lo ? (stats_median(x + from, to - from) - lo) / (hi - lo) : 0.5;
-        int level = (int)(share * (double)ARRAY_LEN(levels));
-        level = level < 0 ? 0 : level >= (int)ARRAY_LEN(levels) ? (int)ARRAY_LEN(levels) - 1 : level;
+        int most = (int)ARRAY_LEN(levels) - 1, level = (int)(share * (most + 1));
+        level = level < 0 ? 0 : level > most ? most : level;
         buffer_add(out, levels[level]);
     }
 }

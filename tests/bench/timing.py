@@ -303,15 +303,15 @@ class Bench:
         ids = {program.name: self.register(program) for program in kernels}
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
             list(pool.map(lambda program: self.judge_kernel("kernel", program, ids[program.name]), kernels))
+        jobs = [self.job("kernel-profile", "profile", program) for program in kernels]
+        jobs += [self.job("kernel-events", "events", program) for program in kernels]
+        jobs += [self.job("aa-events", "events", program) for program in tasks]
+        self.plain(jobs)
         repeated = [program for program in kernels if program.name in REPEATED]
         with self.compile_load(ids[kernels[0].name]):
             for program in [p for _ in range(self.repeats) for p in repeated]:
                 self.judge_kernel("repeat", program, ids[program.name])
             self.plain([self.job("repeat-events", "events", p) for _ in range(self.repeats) for p in repeated])
-        jobs = [self.job("aa-events", "events", program) for program in tasks]
-        jobs += [self.job("kernel-profile", "profile", program) for program in kernels]
-        jobs += [self.job("kernel-events", "events", program) for program in kernels]
-        self.plain(jobs)
 
 
 def machine_line(daemon: Daemon) -> dict[str, Any]:
