@@ -328,6 +328,8 @@ class Peer:
         try:
             data, _ = self.doorbell.read_reply()
             reply = json.loads(data)
+            if not isinstance(reply, dict):
+                raise ValueError("no object")
             if self.doorbell.claims().status != native.STATUS_OK or "error" in reply:
                 raise failure("call", reply.get("error"))
             told = [reply.get("outputs")] if calls == 1 else reply.get("calls")
@@ -377,7 +379,7 @@ def _json_of(report: Message, name: str) -> list[Json]:
     fd = report.take_fd(name)
     try:
         found = json.loads(read_memfd(fd, WORKER_DETAIL_MAX))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ProtocolError(f"{name} is no JSON") from None
     finally:
         os.close(fd)

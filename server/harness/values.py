@@ -78,9 +78,10 @@ class TensorNote:
         """From what is under the key "tensor". Every figure is range-checked; ValueRefused says what was off."""
         if not isinstance(node, dict):
             raise ValueRefused(f"{where}: a tensor must be an object")
-        dtype = DTYPES.get(node.get("dtype", ""))
+        name = node.get("dtype")
+        dtype = DTYPES.get(name) if isinstance(name, str) else None
         if dtype is None:
-            raise ValueRefused(f"{where}: unknown dtype {node.get('dtype')!r:.40}")
+            raise ValueRefused(f"{where}: unknown dtype {name!r:.40}")
         shape = _sizes(node.get("shape"), f"{where}: shape")
         stride = _sizes(node.get("stride"), f"{where}: stride")
         if len(shape) != len(stride):
@@ -156,7 +157,7 @@ def decode(tree: Any, get: Callable[[TensorNote], Any], where: str = "value", de
         return complex(_float(body[0], where), _float(body[1], where))
     if kind == "dtype" and isinstance(body, str) and body in DTYPES:
         return DTYPES[body]
-    if kind == "device" and body in ("cpu", "cuda"):
+    if kind == "device" and isinstance(body, str) and body in ("cpu", "cuda"):
         return torch.device(body)
     raise ValueRefused(f"{where}: {kind!s:.40} is no kind of value, or its content is off")
 

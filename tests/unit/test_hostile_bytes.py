@@ -1,0 +1,291 @@
+"""Every parser of bytes that come from a child, fed with what no honest child sends: it answers, or refuses by name.
+
+Each target is a function of bytes and the exceptions by which it may refuse. The inputs are honest ones, changed: bits,
+slices, numbers at the edges, and for JSON also its tree. The order is fixed; HOSTILE_ROUNDS asks for more of them.
+C parsers have their targets in tests/fuzz.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import activity
+import inspect_stage
+import native
+import peer
+import pytest
+import torch
+import values
+import wire
+from arena import Arena
+from evidence import weigh_launches
+
+ROUNDS: Final = int(os.environ.get("HOSTILE_ROUNDS", "250"))
+EDGES: Final = (
+    0,
+    1,
+    -1,
+    2,
+    7,
+    8,
+    255,
+    256,
+    2**15,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+    2**63 - 1,
+    2**63,
+    2**64,
+    -(2**63),
+    10**400,
+)
+WORDS: Final = (
+    "",
+    "x" * 70000,
+    "\0",
+    "\ud800",
+    "é",
+    "tensor",
+    "float32",
+    "float8_e8m0fnu",
+    "0x1p99999",
+    "nan",
+    "__class__",
+)
+
+
+# --- changing ---
+
+
+def change_bytes(data: bytes, chance: random.Random) -> bytes:
+    """A few cuts, copies, flips and edge numbers."""
+    out = bytearray(data)
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(out) + 1)
+        act = chance.randrange(6)
+        if act == 0:
+            del out[at : at + chance.randint(1, 64)]
+        elif act == 1:
+            out[at:at] = bytes(chance.randrange(256) for _ in range(chance.randint(1, 16)))
+        elif act == 2 and at < len(out):
+            out[at] ^= 1 << chance.randrange(8)
+        elif act == 3:
+            form = chance.choice("BHIQ")
+            edge = chance.choice(EDGES) % (1 << 8 * struct.calcsize("<" + form))
+            out[at : at + struct.calcsize("<" + form)] = struct.pack("<" + form, edge)
+        elif act == 4:
+            out[at:at] = out[chance.randrange(len(out) + 1) :][:256]
+        elif act == 5:
+            del out[at:]
+    return bytes(out)
+
+
+def change_tree(tree: Any, chance: random.Random) -> Any:
+    """The same with one or more of its nodes replaced."""
+    if chance.random() < 0.12:
+        return any_node(chance)
+    if isinstance(tree, dict):
+        found = {key: change_tree(value, chance) for key, value in tree.items()}
+        if found and chance.random() < 0.15:
+            found.pop(chance.choice(list(found)))
+        if chance.random() < 0.1:
+            found[chance.choice(WORDS)] = any_node(chance)
+        return found
+    if isinstance(tree, list):
+        found_items = [change_tree(value, chance) for value in tree]
+        return found_items * chance.choice((1, 1, 1, 2, 40))
+    return tree
+
+
+def any_node(chance: random.Random) -> Any:
+    deep: Any = 0
+    for _ in range(chance.choice((3, 30, 300))):
+        deep = [deep] if chance.random() < 0.5 else {"list": [deep]}
+    plain: tuple[Any, ...] = (None, True, [], {}, 0.5, 1e308, chance.choice(EDGES), chance.choice(WORDS))
+    return chance.choice((*plain, deep, {"tensor": {}}, {"dict": [[1]]}))
+
+
+# --- seeds ---
+
+NOTE: Final = {"dtype": "float32", "shape": [4, 8], "stride": [8, 1], "offset": 256}
+OUTPUTS: Final = {"outputs": {"tuple": [{"tensor": NOTE}, {"dict": [["a", {"list": [1, {"float": "0x1.8p+1"}]}]]}]}}
+ERROR: Final = {"error": {"type": "ValueError", "text": "x", "line": 3}, "phase": "call"}
+LAUNCHES: Final = {
+    "launches": {"add_kernel": 3, "other": 1},
+    "elements": 4096,
+    "ops": [["aten::empty", 2, 10], ["aten::mm", 1, 4096]],
+}
+
+
+def records() -> bytes:
+    """One kernel and one copy, of one module."""
+    kernel = (activity.KERNEL, 0, 100, 200, 1, 4, 1, 1, 128, 1, 1, 7, 0)
+    copied = (activity.MEMCPY, 0, 200, 210, 0, 0, 0, 0, 0, 0, 0, 7, 0)
+    head = activity.HEAD.pack(activity.MAGIC, activity.FORMAT, 2, 1, 1, 0, 0)
+    body = activity.RECORD.pack(*kernel) + activity.RECORD.pack(*copied)
+    return head + body + activity.MODULE.pack(bytes(range(32)), 7) + b"add_kernel".ljust(activity.NAME_SIZE, b"\0")
+
+
+def cubin() -> bytes:
+    """A CUDA ELF with one kernel `k`: its text, its attributes, symbols and names."""
+    sections = [
+        (b"", 0, b""),
+        (b".shstrtab", 3, b""),
+        (b".strtab", 3, b"\0k\0"),
+        (b".symtab", 2, bytes(24) + struct.pack("<IBBHQQ", 1, 0x12, 0, 5, 0, 16)),
+        (b".nv.info", 0x70000000, struct.pack("<BBHII", 4, 0x2F, 8, 1, 24) + struct.pack("<BBHII", 4, 0x11, 8, 1, 0)),
+        (b".text.k", 1, bytes(16)),
+        (b".nv.info.k", 0x70000000, b""),
+        (b".nv.shared.k", 8, b""),
+    ]
+    names = b"\0".join(name for name, _, _ in sections) + b"\0"
+    body, table, at_name = bytearray(), bytearray(), 0
+    for name, kind, content in sections:
+        data = names if name == b".shstrtab" else content
+        table += struct.pack("<IIQQQQIIQQ", at_name, kind, 0, 0, 64 + len(body), len(data), 0, 0, 0, 0)
+        body += data
+        at_name += len(name) + 1
+    ident = b"\x7fELF" + bytes((2, 1, 1, 0x33, 7)) + bytes(7)
+    head = struct.pack("<HHIQQQIHHHHHH", 2, 190, 1, 0, 0, 64 + len(body), 90, 64, 0, 0, 64, len(sections), 1)
+    return ident + head + bytes(body) + bytes(table)
+
+
+# --- targets ---
+
+
+def read_message(data: bytes) -> None:
+    message = wire.decode(data)
+    wire.Message(message).optional_text("ev")
+
+
+def read_packet(data: bytes) -> None:
+    wire._message(data, 0, [])
+
+
+_ARENA: Final = Arena.make(torch.device("cpu"), 1 << 16)
+
+
+class Page:
+    """A doorbell page with this reply in it."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def read_reply(self) -> tuple[bytes, int]:
+        return self.data, 1
+
+    def claims(self) -> native.Claims:
+        return native.Claims(native.STATUS_OK, 1, 0)
+
+
+def read_reply(data: bytes) -> None:
+    """Each tensor is read, so that a wrong bound would show."""
+    child: Any = peer.Peer.__new__(peer.Peer)
+    child.arena, child.doorbell = _ARENA, Page(data)
+    for _, leaf in values.leaves(child.outputs()):
+        if isinstance(leaf, torch.Tensor):
+            leaf.clone()
+
+
+def read_error(data: bytes) -> None:
+    found = peer.failure("import", json.loads(data))
+    assert len(str(found.error["text"])) <= 8192
+    json.dumps(found.error)
+
+
+def read_notes(data: bytes) -> None:
+    """What a reference tells of its inputs, moved as the referee moves them."""
+    tree = json.loads(data)
+    for note in values.notes(tree):
+        assert note.span_bytes >= 0
+    values.map_tensors(tree, lambda note: note.moved(0))
+
+
+def read_cubin(data: bytes) -> None:
+    capability, kernels = inspect_stage.kernels_of(data)
+    assert capability >= 0
+    json.dumps([kernel.name for kernel in kernels])
+
+
+def read_records(data: bytes) -> None:
+    for record in activity.parse(data).records:
+        assert record.ns >= 0
+
+
+def read_launches(data: bytes) -> None:
+    """A claim: any object gives figures, or none."""
+    found = json.loads(data)
+    if isinstance(found, dict):
+        weigh_launches(found, {"add_kernel"}, "strict")
+
+
+@dataclass(frozen=True)
+class Target:
+    read: Callable[[bytes], None]
+    seeds: tuple[Any, ...]
+    """bytes, or a JSON tree."""
+    refusals: tuple[type[BaseException], ...]
+
+    def inputs(self, chance: random.Random) -> bytes:
+        seed = chance.choice(self.seeds)
+        if isinstance(seed, bytes):
+            return change_bytes(seed, chance)
+        data = b""
+        while not 0 < len(data) <= wire.WORKER_MESSAGE_MAX:
+            changed = change_tree(seed, chance)
+            data = b"" if changed == seed else json.dumps(changed).encode()
+        return change_bytes(data, chance) if chance.random() < 0.2 else data
+
+
+JSON_REFUSALS: Final = (ValueError, RecursionError)
+"""What json.loads() itself raises."""
+
+TARGETS: Final = {
+    "message": Target(
+        read_message, ({"ev": "ready"}, {"ev": "failed", "phase": "import", **ERROR}), (wire.ProtocolError,)
+    ),
+    "packet": Target(read_packet, ({"ev": "built", "fds": []},), (wire.ProtocolError, wire.ChannelClosed)),
+    "reply": Target(read_reply, (OUTPUTS, ERROR), (peer.PeerFailed,)),
+    "error": Target(read_error, (ERROR["error"],), JSON_REFUSALS),
+    "notes": Target(read_notes, (OUTPUTS["outputs"],), (values.ValueRefused, *JSON_REFUSALS)),
+    "cubin": Target(read_cubin, (cubin(),), (inspect_stage.BadElf, struct.error)),
+    "records": Target(read_records, (records(),), (activity.BadRecords,)),
+    "launches": Target(read_launches, (LAUNCHES,), (ValueError, RecursionError)),
+}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_bytes_of_a_child(name: str) -> None:
+    target, chance = TARGETS[name], random.Random(name)
+    accepted = 0
+    for number in range(ROUNDS):
+        data = target.inputs(chance)
+        try:
+            target.read(data)
+            accepted += 1
+        except target.refusals:
+            pass
+        except BaseException as error:
+            raise AssertionError(f"{name} {number}: {type(error).__name__}: {error}: {data[:300]!r}") from error
+    assert 0 < accepted < ROUNDS, "inputs that are all refused, or all taken, try nothing"
+
+
+def test_the_seeds_are_honest() -> None:
+    assert inspect_stage.kernels_of(cubin()) == (
+        90,
+        [inspect_stage.Kernel(name="k", registers=24, spill_bytes=0, shared_bytes=0)],
+    )
+    read_reply(json.dumps(OUTPUTS).encode())
+    for name, target in TARGETS.items():
+        for seed in target.seeds:
+            try:
+                target.read(seed if isinstance(seed, bytes) else json.dumps(seed).encode())
+            except peer.PeerFailed:
+                assert name == "reply"
