@@ -285,7 +285,7 @@ drain_timer_cb(uv_timer_t *timer)
         DL_FOREACH_SAFE(f->ready[i].head, s, next)
         {
             list_remove(&f->ready[i], s);
-            submission_return(s);
+            submission_return(s, true);
         }
     }
     HASH_ITER(hh, f->submissions, s, next)
@@ -321,7 +321,7 @@ funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *ar
         DL_FOREACH_SAFE(f->ready[i].head, s, next)
         {
             list_remove(&f->ready[i], s);
-            submission_return(s);
+            submission_return(s, true);
         }
     }
     funnel_check_drained(f);

@@ -109,7 +109,7 @@ lose(struct submission *s, bool is_alone, const char *why)
     if (s->losses >= s->funnel->config->max_attempts)
         conclude_lost(s, why);
     else
-        submission_return(s);
+        submission_return(s, false);
 }
 
 /* Its processes are gone. True: that was all that was waited for. */
@@ -122,7 +122,7 @@ is_stopped(struct submission *s)
     if (s->is_cancelled)
         submission_conclude(s, EVENT_CANCEL);
     else
-        submission_return(s);
+        submission_return(s, true);
     return true;
 }
 
@@ -165,7 +165,7 @@ get_ready(struct submission *s)
     scheduler_release_slot(s);
     /* No device is given to anybody any more. */
     if (f->is_draining) {
-        submission_return(s);
+        submission_return(s, true);
         return;
     }
     s->queued_ns = clock_monotonic_ns();

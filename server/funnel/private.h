@@ -195,8 +195,8 @@ void judgement_fail(struct judgement *j, int stage, const char *class_, json_t *
                     ...) __attribute__((format(printf, 5, 6)));
 /* Its verdict is clear and its processes are gone: write it, then tell those who wait. */
 void submission_conclude(struct submission *s, enum event event);
-/* Back to the queue's head. */
-void submission_return(struct submission *s);
+/* Back to the queue's head. gives_back: the attempt was cut short by us and does not count. */
+void submission_return(struct submission *s, bool gives_back);
 void list_add(struct list *l, struct submission *s, bool at_head);
 void list_remove(struct list *l, struct submission *s);
 void record_timer_cb(uv_timer_t *timer);

@@ -334,19 +334,21 @@ returned_cb(void *arg, int code, const struct error *err)
 }
 
 void
-submission_return(struct submission *s)
+submission_return(struct submission *s, bool gives_back)
 {
     struct funnel *f = s->funnel;
     struct error err = { 0 };
 
     submission_move(s, EVENT_RETURN);
+    if (gives_back && s->attempts > 0)
+        s->attempts--;
     judgement_free(f, s->judgement);
     s->judgement = NULL;
     s->is_returned = false;
     s->queued_ns = clock_monotonic_ns();
     f->returned++;
     f->writes++;
-    if (store_requeue_submission(f->store, s->id, returned_cb, f, &err) != 0)
+    if (store_requeue_submission(f->store, s->id, s->attempts, returned_cb, f, &err) != 0)
         returned_cb(f, err.code, &err);
     list_add(&f->queue[s->priority], s, true);
     scheduler_kick(f);

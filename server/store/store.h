@@ -125,8 +125,8 @@ int store_add_submissions(struct store *s, const struct group_row *group, const 
 /* Begun once more: state running, attempts as given. cb may be NULL. */
 int store_begin_submission(struct store *s, const char *id, int attempts, store_done_cb *cb, void *arg,
                            struct error *err);
-/* Put back: state queued (the daemon drains, or its worker died). */
-int store_requeue_submission(struct store *s, const char *id, store_done_cb *cb, void *arg,
+/* Put back: state queued (the daemon drains, or its worker died), attempts as given. */
+int store_requeue_submission(struct store *s, const char *id, int attempts, store_done_cb *cb, void *arg,
                              struct error *err);
 /* Ended: writes state, stage, class_, reward, verdict, finished_ms, and the captured output (may be NULL). */
 int store_finish_submission(struct store *s, const struct submission_row *row, const char *log,

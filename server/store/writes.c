@@ -36,7 +36,7 @@ static const char *const change_sql[NCHANGES] = {
         " client, attempts, created_ms, finished_ms, stage, class, reward, request, verdict)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
     [BEGIN] = "UPDATE submission SET state = 1, attempts = ?2 WHERE id = ?1 AND state IN (0, 1)",
-    [REQUEUE] = "UPDATE submission SET state = 0 WHERE id = ?1 AND state IN (0, 1)",
+    [REQUEUE] = "UPDATE submission SET state = 0, attempts = ?2 WHERE id = ?1 AND state IN (0, 1)",
     [FINISH] = "UPDATE submission SET state = ?2, stage = ?3, class = ?4, reward = ?5, verdict = ?6, "
                "finished_ms = ?7,"
                " log_hash = ?8 WHERE id = ?1 AND state IN (0, 1)",
@@ -355,6 +355,7 @@ apply_requeue(struct write *write, struct write_kit *kit, struct error *err)
     const struct move_write *w = (const struct move_write *)write;
 
     db_bind_text(kit->changes[REQUEUE], 1, w->id);
+    sqlite3_bind_int(kit->changes[REQUEUE], 2, w->attempts);
     return move(kit, kit->changes[REQUEUE], w->id, err);
 }
 
@@ -387,9 +388,10 @@ store_begin_submission(struct store *s, const char *id, int attempts, store_done
 }
 
 int
-store_requeue_submission(struct store *s, const char *id, store_done_cb *cb, void *arg, struct error *err)
+store_requeue_submission(struct store *s, const char *id, int attempts, store_done_cb *cb, void *arg,
+                         struct error *err)
 {
-    return put_move(s, id, 0, apply_requeue, cb, arg, err);
+    return put_move(s, id, attempts, apply_requeue, cb, arg, err);
 }
 
 struct finish_write {

@@ -261,7 +261,9 @@ def test_drain_puts_back_and_restart_judges(start_scripted: service.StartDaemon)
     assert daemon.stop() == 0
     assert time.monotonic() - began < 10
     daemon.start()
-    assert {daemon.client.wait(one, LIMIT_S)["class"] for one in ids} == {"ok"}
+    verdicts = [daemon.client.wait(one, LIMIT_S) for one in ids]
+    assert {verdict["class"] for verdict in verdicts} == {"ok"}
+    assert {verdict["attempts"] for verdict in verdicts} == {1}, "an attempt that the drain cut short counted"
 
 
 def test_compiled_while_draining_is_queued_in_the_store(start_scripted: service.StartDaemon) -> None:
@@ -272,7 +274,7 @@ def test_compiled_while_draining_is_queued_in_the_store(start_scripted: service.
     wait_for(lambda: daemon.client.get("/v1/status").json()["queues"]["cpu_running"] > 0)
     assert daemon.stop() == 0
     with closing(sqlite3.connect(daemon.directory / "store.db")) as store:
-        assert store.execute("SELECT state FROM submission").fetchall() == [(0,)]
+        assert store.execute("SELECT state, attempts FROM submission").fetchall() == [(0, 0)]
 
 
 def test_quarantine(start_scripted: service.StartDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,11 +127,11 @@ rig_begin(struct rig *r, const char *id, int attempts)
 }
 
 int
-rig_requeue(struct rig *r, const char *id)
+rig_requeue(struct rig *r, const char *id, int attempts)
 {
     struct outcome o = { 0 };
 
-    return waited(r, &o, store_requeue_submission(r->store, id, rig_done, &o, &r->err));
+    return waited(r, &o, store_requeue_submission(r->store, id, attempts, rig_done, &o, &r->err));
 }
 
 int

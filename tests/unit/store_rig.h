@@ -35,7 +35,7 @@ struct submission_row rig_row(void);
 /* Add one submission with source text, wait, and return the callback's code. */
 int rig_add(struct rig *r, const struct submission_row *row, const char *source);
 int rig_begin(struct rig *r, const char *id, int attempts);
-int rig_requeue(struct rig *r, const char *id);
+int rig_requeue(struct rig *r, const char *id, int attempts);
 /* Ends it as `state` with class ok, reward 0.5 and log (may be NULL). */
 int rig_finish(struct rig *r, const char *id, enum submission_state state, const char *log);
 

@@ -276,7 +276,7 @@ do_verb(struct rig *r, enum verb verb, const char *id)
     case BEGIN:
         return rig_begin(r, id, 3);
     case REQUEUE:
-        return rig_requeue(r, id);
+        return rig_requeue(r, id, 0);
     case FINISH:
         return rig_finish(r, id, SUBMISSION_DONE, NULL);
     default:
@@ -367,12 +367,12 @@ a_restart_takes_up_what_has_not_ended(void **state)
         put_into(r, (enum submission_state)i, by_state[i]);
     assert_int_equal(rig_add(r, &requeued, "x"), 0);
     assert_int_equal(rig_begin(r, requeued.id, 2), 0);
-    assert_int_equal(rig_requeue(r, requeued.id), 0);
+    assert_int_equal(rig_requeue(r, requeued.id, 1), 0);
     rig_reopen(r);
     assert_int_equal(store_each_unfinished(r->store, note_submission, &found, &r->err), 0);
     assert_int_equal(found.n, 3); /* oldest first, whatever its state */
     assert_memory_equal(found.ids[0], requeued.id, ID_SIZE);
-    assert_int_equal(found.attempts[0], 2); /* being put back does not forget how often it was begun */
+    assert_int_equal(found.attempts[0], 1); /* what it was put back with */
     assert_memory_equal(found.ids[1], by_state[SUBMISSION_RUNNING], ID_SIZE);
     assert_memory_equal(found.ids[2], by_state[SUBMISSION_QUEUED], ID_SIZE);
 }
@@ -610,7 +610,7 @@ counts_follow_every_move(void **state)
     for (int i = 0; i < LISTED; i++)
         expected[rows[i].state]++;
     put_into(r, SUBMISSION_RUNNING, id);
-    assert_int_equal(rig_requeue(r, id), 0);
+    assert_int_equal(rig_requeue(r, id, 0), 0);
     assert_int_equal(rig_finish(r, id, SUBMISSION_CANCELLED, NULL), 0);
     expected[SUBMISSION_CANCELLED]++;
     assert_int_equal(store_count(r->store, &counts, &r->err), 0);
