@@ -538,6 +538,7 @@ complete_scratch(struct config *c, struct error *err)
         c->scratch = NULL;
         return error_set(err, ERR_NOMEM, "no memory for the scratch directory's path");
     }
+    c->is_scratch_ours = true;
     return 0;
 }
 

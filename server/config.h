@@ -26,6 +26,7 @@ struct config {
     char *tokens;                 /* path of the tokens (server/token.h) */
     char *store;                  /* path of the database */
     char *scratch;                /* directory for submissions' private files; emptied at start */
+    bool is_scratch_ours;         /* it was not given: removed at the end */
     char *python;                 /* interpreter that has torch and triton */
     char *harness;                /* directory of the harness */
     char *device;                 /* "auto", "cpu", or "cuda" (all), "cuda:0,1" */

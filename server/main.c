@@ -196,6 +196,8 @@ serve(struct server *s)
     uv_run(&s->loop, UV_RUN_DEFAULT);
     if (uv_loop_close(&s->loop) != 0)
         log_debug(NULL, "something is still open in the loop");
+    if (s->config.is_scratch_ours && rmdir(s->config.scratch) != 0 && errno != ENOENT)
+        log_warn(NULL, "%s stays behind: %s", s->config.scratch, strerror(errno));
     log_info(NULL, "stopped");
     return EXIT_SUCCESS;
 }

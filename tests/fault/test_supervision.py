@@ -266,6 +266,19 @@ def test_drain_puts_back_and_restart_judges(start_scripted: service.StartDaemon)
     assert {verdict["attempts"] for verdict in verdicts} == {1}, "an attempt that the drain cut short counted"
 
 
+def test_a_stop_leaves_no_scratch_directory(
+    start_scripted: service.StartDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with service.directory() as place:
+        monkeypatch.setenv("TMPDIR", str(place))
+        daemon = start_scripted()
+        daemon.client.add_task(TASK)
+        assert [path.name.startswith("verifierd-") for path in place.iterdir()] == [True]
+        honest(daemon.client)
+        assert daemon.stop() == 0
+        assert not list(place.iterdir())
+
+
 def test_compiled_while_draining_is_queued_in_the_store(start_scripted: service.StartDaemon) -> None:
     """Nobody gives it a device any more: the stop must not look like a daemon that died under it."""
     daemon = start_scripted(drain_ms=10000)
