@@ -10,8 +10,6 @@ import struct
 from dataclasses import dataclass, field
 from typing import Final
 
-import wire
-
 MAGIC: Final = 0x50554356
 FORMAT: Final = 1
 RECORDS_MAX: Final = 8192
@@ -77,11 +75,16 @@ def parse(data: bytes) -> Activity:
     return Activity(records, frozenset("sha256:" + found.hex() for found in hashes if any(found)), lost)
 
 
+def plain(text: str) -> str:
+    """A name as it is shown to people: what is not printable ASCII becomes a question mark."""
+    return "".join(letter if " " <= letter <= "~" else "?" for letter in text)
+
+
 def _name(cell: bytes) -> str:
     text, end, _ = cell.partition(b"\0")
     if not end:
         raise BadRecords("a name does not end")
-    return wire.clean_text(text.decode("utf-8", "replace"), NAME_SIZE)
+    return text.decode("utf-8", "replace")
 
 
 def _record(fields: tuple[int, ...], names: list[str]) -> Record:

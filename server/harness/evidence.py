@@ -25,7 +25,7 @@ from judge import BUILD_LIMIT_MS, Job, Report
 from launches import OPAQUE, kind_of
 from peer import PeerFailed
 from reference import CALL_SEED, Expected
-from wire import Json, clean_text
+from wire import Json
 
 CALLS: Final = 3
 """Recorded calls on a GPU; without one a call is slow, and one says as much."""
@@ -189,7 +189,7 @@ def weigh_records(calls: list[Activity], own: Own, decoys: set[str], foreign: st
     heavy = light = 0
     for (name, kind), group in sorted(groups.items(), key=lambda item: -sum(record.ns for record in item[1])):
         total = sum(record.ns for record in group)
-        line: Json = {"name": clean_text(name, NAME_MAX), "share": round(total / all_ns, 6), "count": len(group)}
+        line: Json = {"name": activity.plain(name)[:NAME_MAX], "share": round(total / all_ns, 6), "count": len(group)}
         if is_own(group[0]):
             images = own.images.get(name)
             found.kernels.append({**line, "image": None if images is None else bool(images & seen)})
@@ -215,7 +215,7 @@ def weigh_launches(told: Json, decoys: set[str], foreign: str, limit: float = EL
     ops = [item for item in _items(told.get("ops")) if isinstance(item, list) and len(item) == 3]
     lines: list[Json] = []
     for name, count, elements in ops:
-        plain = clean_text(str(name), NAME_MAX)
+        plain = activity.plain(str(name))[:NAME_MAX]
         lines.append({"name": plain, "count": _count(count), "elements": _count(elements), "kind": kind_of(plain)})
     total = own + sum(line["elements"] for line in lines)
     if total == 0:
@@ -225,7 +225,7 @@ def weigh_launches(told: Json, decoys: set[str], foreign: str, limit: float = EL
     if launched and set(launched) <= decoys:
         own = 0.0
     found = Weighed(own / total)
-    found.kernels = [{"name": name, "count": count} for name, count in sorted(launched.items())]
+    found.kernels = [{"name": activity.plain(name), "count": count} for name, count in sorted(launched.items())]
     found.foreign = sorted(lines, key=lambda line: -float(line["share"]))
     found.culprits = [line for line in found.foreign if is_forbidden(line["kind"], foreign)]
     if sum(line["share"] for line in found.culprits) <= limit:
@@ -438,7 +438,7 @@ class Pass:
             "all_ms": _rounded(weighed.all_ms),
             "kernels": weighed.kernels,
             "foreign": weighed.foreign,
-            "decoys": sorted(self._decoys),
+            "decoys": sorted(activity.plain(name) for name in self._decoys),
             "lost": sum(item.lost for item in self._activities),
             # CUPTI works here, as this process showed before it read the candidate, and there are no records.
             "is_withheld": self._method == "cupti" and weighed.coverage is None,

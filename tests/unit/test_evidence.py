@@ -286,6 +286,11 @@ def test_a_bias_is_part_of_the_librarys_convolution() -> None:
     assert weighed(work(add, 0, 1000), own, foreign="library").culprits
 
 
+def test_names_are_shown_without_what_a_terminal_would_obey() -> None:
+    found = weighed(work("mine", 0, 10), work("\x1b[2J\u00e9", 10, 10))
+    assert found.foreign[0]["name"] == "?[2J?"
+
+
 def test_an_impostor_by_name_has_no_image() -> None:
     found = weigh_records([Activity([work("mine", 0, 10)])], OWN, set(), "movement")
     assert found.kernels[0]["image"] is False
