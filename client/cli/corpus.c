@@ -596,6 +596,15 @@ corpus_probe_of(const struct corpus *c, size_t task)
     return first;
 }
 
+ptrdiff_t
+corpus_timed_task(const struct corpus *c)
+{
+    for (size_t i = 0; i < c->n_tasks; i++)
+        if (c->tasks[i].needs_gpu && corpus_probe_of(c, i) >= 0)
+            return (ptrdiff_t)i;
+    return -1;
+}
+
 /* --- fresh bytes --- */
 
 static int

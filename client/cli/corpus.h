@@ -97,6 +97,12 @@ void corpus_free(struct corpus *c);
 ptrdiff_t corpus_probe_of(const struct corpus *c, size_t task);
 
 /*
+ * The task whose times are worth comparing: the first that is too large for the interpreter, and so long enough to be
+ * timed, and has an honest candidate; -1: none.
+ */
+ptrdiff_t corpus_timed_task(const struct corpus *c);
+
+/*
  * The body with a source that no one has sent before: a comment with the nonce stands at its end, and in a model's
  * answer at the beginning of each fenced block. Given; NULL: no memory.
  */

@@ -34,11 +34,11 @@ enum outcome { PASS, FAIL, SKIP };
 
 static const char *const outcome_names[] = { "PASS", "FAIL", "SKIP" };
 
-/* What is judged; NULL label: the reference of the task against itself. */
-enum { HONEST, REMEMBERS, DIES_EARLY, DIES_COMPILING, ITSELF, PARTS };
+/* What is judged. The last two with a GPU only: a kernel that is long enough to be timed, and its reference. */
+enum { HONEST, REMEMBERS, DIES_EARLY, DIES_COMPILING, TIMED, ITSELF, PARTS };
 
-static const char *const labels[PARTS] = { "relu/honest", "relu/remembers_the_answer", "relu/syntax_error",
-                                           "relu/unknown_tl_function", NULL };
+static const char *const labels[] = { "relu/honest", "relu/remembers_the_answer", "relu/syntax_error",
+                                      "relu/unknown_tl_function" };
 
 struct quick {
     struct bench *bench;
@@ -79,13 +79,32 @@ find_candidate(const struct corpus *c, const char *label)
 static int
 submit_itself(struct quick *q, const struct corpus_task *task, const char *task_id, char **id)
 {
+    json_t *entry = json_object_get(task->registration, "entry_point");
     const struct corpus_candidate itself = {
         .body = json_pack("{s:O, s:s, s:s}", "candidate", json_object_get(task->registration, "reference"),
-                          "entry_point", "Model", "policy", "kernelbench")
+                          "entry_point", entry ? json_string_value(entry) : "Model", "policy", "kernelbench")
     };
     int code = bench_submit(q->bench, &itself, task_id, NULL, id);
     json_decref(itself.body);
     return code;
+}
+
+/* Both are to be timed, one after the other. */
+static int
+submit_timed(struct quick *q, char **ids)
+{
+    AUTO_FREE char *task_id = NULL;
+    ptrdiff_t task = corpus_timed_task(q->corpus);
+
+    if (!q->bench->has_gpu)
+        return CLI_OK;
+    if (task < 0)
+        return cli_complain(CLI_USAGE, "the corpus has no task that needs a GPU and has an honest candidate");
+    const struct corpus_candidate *honest = &q->corpus->candidates[corpus_probe_of(q->corpus, (size_t)task)];
+    int code = bench_add_task(q->bench, q->corpus->tasks[task].registration, &task_id);
+    if (code == CLI_OK)
+        code = bench_submit(q->bench, honest, task_id, NULL, &ids[TIMED]);
+    return code == CLI_OK ? submit_itself(q, &q->corpus->tasks[task], task_id, &ids[ITSELF]) : code;
 }
 
 static int
@@ -111,21 +130,19 @@ judge_all(struct quick *q)
     const struct corpus_candidate *honest = find_candidate(q->corpus, labels[HONEST]);
     AUTO_FREE char *task_id = NULL;
     char *ids[PARTS] = { NULL };
-    int code = CLI_OK;
 
     if (!honest)
         return cli_complain(CLI_USAGE, "the corpus has no %s", labels[HONEST]);
-    const struct corpus_task *task = &q->corpus->tasks[honest->task];
-    code = bench_add_task(q->bench, task->registration, &task_id);
-    for (int i = 0; code == CLI_OK && i < PARTS; i++) {
-        const struct corpus_candidate *k = labels[i] ? find_candidate(q->corpus, labels[i]) : NULL;
-        if (labels[i] && !k)
+    int code = bench_add_task(q->bench, q->corpus->tasks[honest->task].registration, &task_id);
+    for (size_t i = 0; code == CLI_OK && i < ARRAY_LEN(labels); i++) {
+        const struct corpus_candidate *k = find_candidate(q->corpus, labels[i]);
+        if (!k)
             code = cli_complain(CLI_USAGE, "the corpus has no %s", labels[i]);
-        else if (labels[i])
+        else
             code = bench_submit(q->bench, k, task_id, NULL, &ids[i]);
-        else if (q->bench->has_gpu)
-            code = submit_itself(q, task, task_id, &ids[i]);
     }
+    if (code == CLI_OK)
+        code = submit_timed(q, ids);
     for (int i = 0; code == CLI_OK && i < PARTS; i++)
         if (ids[i])
             code = wait_for(q, ids[i], &q->verdicts[i]);
@@ -221,7 +238,7 @@ static void
 check_timing(struct quick *q)
 {
     const char *const names[] = { "an honest kernel", "the reference against itself" };
-    const json_t *const verdicts[] = { q->verdicts[HONEST], q->verdicts[ITSELF] };
+    const json_t *const verdicts[] = { q->verdicts[TIMED], q->verdicts[ITSELF] };
     double speedups[2] = { 0 };
     char why[WHY_SIZE];
 

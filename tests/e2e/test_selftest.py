@@ -234,6 +234,28 @@ def test_contamination_of_times_is_seen(serve: Any, corpus_directory: Path) -> N
     assert last_line(done)["times_compared"] == 2
 
 
+def test_a_long_task_is_timed_after_cheats_of_a_short_one(serve: Any, corpus_directory: Path) -> None:
+    """The short one's times are never conclusive; the cheat spoils the clock all the same."""
+    (corpus_directory / "tasks/big.py").write_text("# needs: gpu\nbig = 1\n")
+    (corpus_directory / "candidates/big").mkdir()
+    (corpus_directory / "candidates/big/honest.py").write_text("# kind: honest\n# class: ok\nlong = 1\n")
+    seen: list[str] = []
+
+    def credits(body: Json) -> Json:
+        seen.append(text_of(body))
+        if "long = 1" not in seen[-1]:
+            return truthful(body)
+        speed = 60.0 if any("cheat = " in text for text in seen) else 1.2
+        figures = {"speedup": speed, "speedup_lo": speed * 0.99, "speedup_hi": speed * 1.01}
+        return verdict("ok", components=figures, timing={"outcome": "measured"})
+
+    url, _ = serve(credits, ["one"])
+    done = run(url, "--corpus", str(corpus_directory))
+    assert done.returncode == 1
+    assert "CONTAMINATED big/honest: speedup 60.000" in done.stdout
+    assert (last_line(done)["followed"], last_line(done)["times_compared"]) == (3, 1)
+
+
 def test_the_other_policy_is_shown_and_decides_nothing(serve: Any, corpus_directory: Path) -> None:
     url, fake = serve(lambda body: verdict("ok") if body.get("policy") == "kernelbench" else truthful(body))
     done = run(url, "--corpus", str(corpus_directory), "--policy", "kernelbench")

@@ -220,6 +220,7 @@ test_load(void **state)
     assert_string_equal(json_string_value(json_object_get(c->candidates[2].body, "policy")), "hybrid");
     assert_int_equal(corpus_probe_of(c, 1), 1);
     assert_int_equal(corpus_probe_of(c, 0), -1);
+    assert_int_equal(corpus_timed_task(c), -1);
 
     /* New bytes in the code, whether it stands alone or in an answer. */
     AUTO_JSON json_t *answer = corpus_fresh_body(&c->candidates[0], "n1");
@@ -228,6 +229,11 @@ test_load(void **state)
     AUTO_JSON json_t *candidate = corpus_fresh_body(&c->candidates[1], "n2");
     assert_string_equal(json_string_value(json_object_get(candidate, "candidate")),
                         "# kind: honest\n# class: ok\nx = 2\n\n# n2\n");
+    corpus_free(c);
+
+    put("candidates/big/some.py", "# kind: honest\n# class: ok\n");
+    assert_int_equal(corpus_load(directory, &c, &err), 0);
+    assert_int_equal(corpus_timed_task(c), 0);
     corpus_free(c);
 }
 
