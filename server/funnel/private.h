@@ -190,7 +190,10 @@ void submission_move(struct submission *s, enum event event);
 /* Loads what the store has of it. 0 or an error of the store. */
 int judgement_new(struct submission *s, struct error *err);
 void judgement_free(struct funnel *f, struct judgement *j);
-/* The first failure counts; later ones leave it. error may be NULL; text is printf-style. */
+/*
+ * The first failure counts, and later ones leave it; but a hack replaces any other of the candidate's. error may be
+ * NULL; text is printf-style.
+ */
 void judgement_fail(struct judgement *j, int stage, const char *class_, json_t *error, const char *format,
                     ...) __attribute__((format(printf, 5, 6)));
 /* Its verdict is clear and its processes are gone: write it, then tell those who wait. */

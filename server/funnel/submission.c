@@ -143,10 +143,15 @@ judgement_fail(struct judgement *j, int stage, const char *class_, json_t *error
 {
     va_list args;
 
-    if (j->failed_stage >= 0)
+    /* Under a policy that goes on after a failure, a cheat that fails honestly first is a cheat still. */
+    bool is_found_out =
+        strcmp(class_, "hack") == 0 && strcmp(j->class_, "hack") != 0 && strcmp(j->class_, "infra") != 0;
+    if (j->failed_stage >= 0 && !is_found_out)
         return;
     j->failed_stage = stage;
     snprintf(j->class_, sizeof(j->class_), "%s", class_);
+    j->rule[0] = '\0';
+    json_decref(j->error);
     j->error = json_incref(error);
     va_start(args, format);
     vsnprintf(j->text, sizeof(j->text), format, args);

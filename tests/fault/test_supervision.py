@@ -306,3 +306,11 @@ def test_quarantine(start_scripted: service.StartDaemon, tmp_path: Path, monkeyp
 
     wait_for(is_quarantined)
     assert daemon.client.get("/readyz").status == 503
+
+
+def test_a_cheat_that_fails_honestly_first_is_a_cheat(shared: service.Daemon) -> None:
+    policy = {"name": "strict", "staged": False}
+    found = shared.client.judge(body("tiny=fail:mismatch full=fail:hack:decoy", policy=policy), LIMIT_S)
+    assert (found["class"], found["rule"], found["failed_at"], found["reward"]) == ("hack", "decoy", "full", 0)
+    found = shared.client.judge(body("tiny=fail:mismatch full=fail:shape", policy=policy), LIMIT_S)
+    assert (found["class"], found["rule"], found["failed_at"]) == ("mismatch", None, "tiny")

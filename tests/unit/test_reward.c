@@ -228,6 +228,36 @@ hack_value_is_what_was_asked(void **state)
     assert_true(reward_compute(&spec, &in) == -1);
 }
 
+/* No kind, no stage, no speed, no formula of a client's pays for what was refused: the scalar and its parts alike. */
+static void
+a_refused_one_gets_hack_value_in_every_kind(void **state)
+{
+    static const char *const others[] = { "{\"kind\":\"staged\",\"version\":1,\"hack_value\":-0.25}",
+                                          "{\"kind\":\"staged\",\"hack_value\":-0.25}",
+                                          "{\"kind\":\"expr\",\"expr\":\"7\",\"hack_value\":-0.25}",
+                                          "{\"kind\":\"expr\",\"expr\":\"1 - hack\",\"hack_value\":-0.25}" };
+
+    (void)state;
+    for (size_t k = 0; k < ARRAY_LEN(by_hand) + ARRAY_LEN(others); k++) {
+        AUTO_JSON json_t *object = k < ARRAY_LEN(by_hand)
+                                       ? json_pack("{s:s, s:f}", "kind", by_hand[k].kind, "hack_value", -0.25)
+                                       : json_loads(others[k - ARRAY_LEN(by_hand)], 0, NULL);
+        struct reward_spec spec;
+        struct json_fault fault;
+        struct reward_param parts[REWARD_PARTS_MAX];
+        assert_int_equal(reward_spec_read(object, "", &spec, &fault), 0);
+        for (size_t i = 0; i < ARRAY_LEN(endings); i++) {
+            struct reward_input in = ending_of(&endings[i]);
+            in.is_hack = true;
+            in.is_masked = false;
+            if (reward_compute(&spec, &in) != -0.25)
+                fail_msg("%s, %s: %g", spec.kind, endings[i].what, reward_compute(&spec, &in));
+            for (size_t n = reward_parts(&spec, &in, parts); n > 0; n--)
+                assert_true(parts[n - 1].value == -0.25);
+        }
+    }
+}
+
 static int
 read_spec(const char *text, struct reward_spec *spec, struct json_fault *fault)
 {
@@ -438,6 +468,7 @@ main(void)
         cmocka_unit_test(speed_needs_full_correct_and_timed),
         cmocka_unit_test(conservative_uses_the_lower_bound),
         cmocka_unit_test(hack_value_is_what_was_asked),
+        cmocka_unit_test(a_refused_one_gets_hack_value_in_every_kind),
         cmocka_unit_test(specs_read),
         cmocka_unit_test(bad_specs_are_refused_by_place),
         cmocka_unit_test(a_spec_survives_json),

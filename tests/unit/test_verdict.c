@@ -323,6 +323,28 @@ the_first_failure_is_the_verdict(void **state)
     assert_true(number_at(v, "components", "correct") == 0);
 }
 
+/* With staged off, one that fails a stage honestly and is found out in a later one. */
+static void
+a_hack_found_later_is_the_verdict(void **state)
+{
+    struct rig *r = *state;
+    AUTO_JSON json_t *error = json_pack("{s:s}", "type", "mismatch");
+
+    pass_up_to(r, STAGE_COMPILE);
+    judgement_fail(&r->j, STAGE_TINY, "mismatch", error, "tiny: first");
+    set_stage(r, STAGE_TINY, OUTCOME_FAIL, 0, 1);
+    judgement_fail(&r->j, STAGE_FULL, "hack", NULL, "full: a cheat");
+    set_stage(r, STAGE_FULL, OUTCOME_FAIL, 4, 5);
+    judgement_fail(&r->j, STAGE_TIMING, "crash", NULL, "timing: third");
+    AUTO_JSON json_t *v = verdict_json(&r->s);
+    assert_string_equal(text_at(v, "class"), "hack");
+    assert_string_equal(text_at(v, "failed_at"), "full");
+    assert_string_equal(text_at(v, "passed_stage"), "compile");
+    assert_string_equal(text_at(json_object_get(v, "feedback"), "text"), "full: a cheat");
+    assert_true(json_is_null(json_object_get(v, "error")));
+    assert_true(number_at(v, NULL, "reward") == 0);
+}
+
 static void
 ours_and_cancelled_have_no_reward(void **state)
 {
@@ -446,6 +468,7 @@ main(void)
         TEST(senseless_samples_are_none),
         TEST(the_way_inside_a_stage_counts),
         TEST(the_first_failure_is_the_verdict),
+        TEST(a_hack_found_later_is_the_verdict),
         TEST(ours_and_cancelled_have_no_reward),
         TEST(an_unfinished_one_says_nothing_of_the_end),
         TEST(the_rule_is_told_with_the_class),
