@@ -776,7 +776,7 @@ fail_by_report(struct submission *s, const struct lane_report *r, const char *cl
         else
             judgement_fail(j, j->stage, class_, NULL, "%s: it did not finish within %g s and was stopped.",
                            stage_name((enum stage)j->stage), (double)limit_ms / 1000);
-    } else if (!fail_by_mismatch(j, class_, r->error, r->detail)) {
+    } else if (strcmp(class_, "hack") == 0 || !fail_by_mismatch(j, class_, r->error, r->detail)) {
         fail_by_error(j, class_, r->error, class_);
     }
 }

@@ -1,0 +1,56 @@
+"""What a stage's report makes of its cases, whatever the cases are: no process, no device."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import judge
+import pytest
+import rig
+
+
+class Scripted(judge.Job):
+    """A job whose cases end as they are told to."""
+
+    def __init__(self, ends: list[tuple[str | None, str | None]], *, dynamic: bool = False) -> None:
+        shapes = {name: {"name": name, "overrides": {"N": 4}, "elements": 1 << 20} for name in ("tiny", "own")}
+        self.spec = {"cases": {**shapes, "shapes": []}, "dynamic_shapes": dynamic, "tiny_declared": False}
+        self.policy = judge.Policy.parse(rig.policy())
+        self.is_too_large = False
+        self._random = random.Random(1)
+        self._exposed = []
+        self.ends = ends
+
+    def _case(self, case: Any, step: judge.Step, seed: int, *, twice: bool) -> judge.CaseResult:
+        class_, rule = self.ends.pop(0)
+        result = judge.CaseResult(step.name)
+        if class_ is not None:
+            result.fail(class_, "as told", rule)
+        return result
+
+
+def test_a_hack_at_a_shape_that_nobody_promised_is_a_hack() -> None:
+    report = Scripted([("hack", "outside_heap"), (None, None)]).tiny()
+    assert (report.outcome, report.class_, report.rule) == ("fail", "hack", "outside_heap")
+    assert report.generality is None
+
+
+@pytest.mark.parametrize("class_", ["mismatch", "shape", "launch"])
+def test_an_honest_failure_there_is_generality(class_: str) -> None:
+    report = Scripted([(class_, None), (None, None)]).tiny()
+    assert report.outcome == "pass" and class_ in str(report.generality)
+    assert Scripted([(class_, None)], dynamic=True).tiny().class_ == class_
+
+
+def test_the_first_failure_decides_but_a_hack_before_any_other() -> None:
+    ends = [("mismatch", None), ("shape", None), ("hack", "decoy"), ("hack", "outside_heap")]
+    results = []
+    for class_, rule in ends:
+        results.append(judge.CaseResult("case"))
+        results[-1].fail(class_, "as told", rule)
+    job = Scripted([])
+    assert job._report("full", results[:2], 2).class_ == "mismatch"
+    report = job._report("full", results, 4)
+    assert (report.class_, report.rule) == ("hack", "decoy")
+    assert job._report("full", [judge.CaseResult("case")], 1).class_ is None
