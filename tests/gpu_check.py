@@ -183,7 +183,7 @@ def script_part(name: str, command: list[str], limit_s: float, setting: Setting)
 def units_part(setting: Setting) -> Part:
     """The unit tests that only a GPU can run."""
     pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", str(ROOT / "tests/unit")]
-    part = script_part("units", pytest, 60.0, setting)
+    part = script_part("units", pytest, 180.0, setting)
     ran = part.outcome != "pass" or "passed" in part.note
     return part if ran else replace(part, outcome="skip")
 

@@ -293,10 +293,6 @@ def gpu_tasks(gpu_rig: Rig) -> dict[str, tuple[str, dict[str, Any]]]:
 
 ROWS_OF_GPU = {
     "plain": (RELU, "strict", HONEST["plain"][1], None),
-    "in two steps": (RELU, "strict", HONEST["in two steps"][1], None),
-    "an accumulator that a kernel zeroes": (
-        ROWS, "strict", HONEST["an accumulator that a kernel zeroes"][1], None,
-    ),
     "partial sums that torch adds up": (ROWS, "strict", HONEST["partial sums that torch adds up"][1], None),
     "a library product, then a kernel": (
         PRODUCT, "hybrid", "t = x @ self.weight\ny = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y", None,
@@ -323,9 +319,6 @@ ROWS_OF_GPU = {
         RELU, "hybrid", CHEATS["torch's elementwise work under hybrid"][2], "foreign_kernel",
     ),
     "a decoy": (RELU, "strict", CHEATS["torch computes, the kernel writes what nobody reads"][2], "decoy"),
-    "a decoy beside a library product": (
-        PRODUCT, "hybrid", CHEATS["a decoy beside a library product"][2], "decoy",
-    ),
 }  # fmt: skip
 
 
