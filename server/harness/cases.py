@@ -332,6 +332,19 @@ class Examiner:
             found.append("output_insensitive" if any(transformed) else "output_constant")
         return found
 
+    def has_modes(self) -> bool:
+        """The answer is another one when training and eval mode change places: dropout, batch statistics."""
+        if not isinstance(self._model, torch.nn.Module):
+            return False
+        before = self._model.training
+        self._model.train(not before)
+        try:
+            return not self._is_first(self._answer())
+        except Exception:
+            return False
+        finally:
+            self._model.train(before)
+
     def _transformed(self, name: str) -> bool:
         """The answer is another one on transformed inputs; some that a reference refuses say nothing."""
         try:
@@ -406,14 +419,15 @@ class Describer:
                     break
         return found
 
-    def flags(self, own: dict[str, Any], tiny: dict[str, Any] | None) -> list[str]:
-        """Of the task's own case, or without a GPU of the tiny one where the own one is large."""
+    def examine(self, own: dict[str, Any], tiny: dict[str, Any] | None) -> tuple[list[str], bool]:
+        """Flags, and whether modes matter: of the own case, or without a GPU of the tiny one where that is large."""
         is_own = self._device.type == "cuda" or own["elements"] <= min(self._limit, EXAMINED_ELEMENTS)
         if not is_own and (tiny is None or tiny["elements"] > EXAMINED_ELEMENTS):
-            return []
+            return [], False
         overrides: Overrides = {} if is_own or tiny is None else tiny["overrides"]
         module = load_module(self._source, "reference", REFERENCE_FILE, overrides) if overrides else self._module
-        return Examiner(module, self.entry, self._device).flags(is_own=is_own)
+        examiner = Examiner(module, self.entry, self._device)
+        return examiner.flags(is_own=is_own), examiner.has_modes()
 
     def declared(self, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Cases that the task declares: [{"name", "overrides"}]. TaskRefused where one names no knob."""
@@ -475,7 +489,7 @@ def describe(
     by_name = {case["name"]: case for case in extra}
     tiny = by_name.get("tiny") or finder.tiny(own)
     placed()
-    flags = finder.flags(own, tiny)
+    flags, has_modes = finder.examine(own, tiny)
     placed()
     shapes = [case for case in extra if case["name"] != "tiny"] or (finder.scaled() if dynamic_shapes else [])
     placed()
@@ -485,5 +499,6 @@ def describe(
         "tiny_declared": "tiny" in by_name,
         "knobs": {knob.name: knob.value for knob in finder.knobs},
         "flags": flags,
+        "has_modes": has_modes,
         "cases": {"own": own, "tiny": tiny, "shapes": shapes},
     }

@@ -363,6 +363,8 @@ class Child:
                 if message.optional_text("dtype") == "float64":
                     model = copy.deepcopy(model).double() if isinstance(model, torch.nn.Module) else model
                     args = _to_double(args)
+                if message.body.get("training") is not None and isinstance(model, torch.nn.Module):
+                    model.train(message.boolean("training"))
                 call = _Call(model, args)
         except BaseException as error:
             raise StepFailed("bind", error, self._filename) from None

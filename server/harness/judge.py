@@ -21,10 +21,12 @@ from arena import Heap, align
 from peer import Peer, PeerFailed
 from reference import (
     CALL_SEED,
+    OTHER_MODE,
     WEIGHT_SEEDS,
     Expected,
     Reference,
     ReferenceBroken,
+    ReferenceRaised,
     Sizes,
     place_tree,
     same_bits,
@@ -265,8 +267,16 @@ class Job:
         self._first_seed = self._next_seed()
         result = self._case(case, Step(name=case["name"]), self._first_seed, twice=False)
         binds = self.spec["dynamic_shapes"] or self.spec["tiny_declared"] or case["name"] == "own"
-        if result.class_ is None and self.policy.value and case["elements"] <= SCREEN_ELEMENTS:
-            return self._screen(case, result, binds=binds)
+        if (
+            result.class_ is None
+            and self.policy.name != "kernelbench"
+            and case["elements"] <= SCREEN_ELEMENTS
+            and not own
+        ):
+            report = self._screen(case, result, binds=binds) if self.policy.value else self._report("tiny", [result], 1)
+            if report.outcome == "pass" and self.spec.get("has_modes"):
+                self._try_eval(case, report)
+            return report
         if result.class_ in (None, *SHAPELESS) or binds:
             return self._report("tiny", [result], 1)
         why = f"at the tiny case {case['overrides']}: {result.class_}: {result.note}"
@@ -294,6 +304,23 @@ class Job:
         report = self._report("tiny", [passed], 1)
         report.generality = why
         return report
+
+    def _try_eval(self, case: Json, report: Report) -> None:
+        """The mode that is not the contract's: a failure is told, and decides nothing."""
+        result = CaseResult("eval mode")
+        model, state = self.reference.model(case, OTHER_MODE)
+        tree = self.reference.inputs(case, self._next_seed())
+        synchronize(self._device)
+        expected = self._admitted(model, tree, training=False)
+        if expected is None:
+            return
+        self._run_case(model, case, OTHER_MODE, state, tree, expected, result)
+        if result.class_ is None:
+            return
+        report.detail["flags"] = ["eval_mode_differs"]
+        report.generality = report.generality or f"in eval mode, at the tiny case: {result.class_}: {result.note}"
+        if result.is_gone:
+            report.outcome, report.done, report.reopen = "skip", 0, True
 
     def _own_instead(self, result: CaseResult, why: str) -> Report:
         if self.is_too_large:
@@ -365,14 +392,28 @@ class Job:
         prepared = self._prepare(case, step, seed, model, result)
         if prepared is None:
             return result
-        tree, expected = prepared
+        self._run_case(model, case, step.weights, state, *prepared, result, twice=twice)
+        return result
+
+    def _run_case(
+        self,
+        model: str,
+        case: Json,
+        weights: int,
+        state: list[Json],
+        tree: Any,
+        expected: Expected,
+        result: CaseResult,
+        *,
+        twice: bool = False,
+    ) -> None:
+        """The candidate's answer, and the comparison."""
         try:
-            self.build(model, case, step.weights, state)
+            self.build(model, case, weights, state)
             self._judge_calls(model, tree, expected, twice, result)
         except PeerFailed as failure:
             result.fail(failure.class_, failure.error.get("text") or str(failure), failure.rule)
             result.error, result.is_gone = failure.error, failure.is_gone
-        return result
 
     def _prepare(
         self, case: Json, step: Step, seed: int, model: str, result: CaseResult
@@ -414,12 +455,21 @@ class Job:
             model, _ = reference.model(case, 1)
             tree = reference.inputs(case, self._first_seed)
             synchronize(self._device)
-            expected = self._expect(model, tree, want_fp64=True)
-            reference.takes_other_weights = expected.is_finite and expected.is_self_consistent()
+            reference.takes_other_weights = self._admitted(model, tree) is not None
         return reference.takes_other_weights
 
-    def _expect(self, model: str, tree: Any, *, want_fp64: bool) -> Expected:
-        return self.reference.expect(model, tree, seed=CALL_SEED, precision=self.precision(), want_fp64=want_fp64)
+    def _admitted(self, model: str, tree: Any, *, training: bool | None = None) -> Expected | None:
+        """The right answer; None where the reference raises, is not finite, or disagrees with itself in fp64."""
+        try:
+            expected = self._expect(model, tree, want_fp64=True, training=training)
+        except ReferenceRaised:
+            return None
+        return expected if expected.is_finite and expected.is_self_consistent() else None
+
+    def _expect(self, model: str, tree: Any, *, want_fp64: bool, training: bool | None = None) -> Expected:
+        return self.reference.expect(
+            model, tree, seed=CALL_SEED, precision=self.precision(), want_fp64=want_fp64, training=training
+        )
 
     def _plain(self, case: Json, seed: int, model: str) -> tuple[Any, Expected]:
         """get_inputs() as it is."""
@@ -437,8 +487,8 @@ class Job:
         if not variations.apply(transform, self.reference.views(tree), seed):
             return None
         synchronize(self._device)
-        expected = self._expect(model, tree, want_fp64=True)
-        if not expected.is_finite or not expected.is_self_consistent():
+        expected = self._admitted(model, tree)
+        if expected is None:
             return None
         if case["name"] == "own" and self._first is not None and not expected.differs(self._first):
             return None
@@ -496,7 +546,9 @@ class Job:
         set_ = secrets.randbelow(self.reference.sizes.checked_sets)
         placed, mine = self.place_inputs(tree, set_)
         tf32 = self.precision() == "tf32" and self._device.type == "cuda"
-        self.candidate.bind(set_, model, placed, limit_ms=BUILD_LIMIT_MS, tf32=tf32, seed=CALL_SEED)
+        self.candidate.bind(
+            set_, model, placed, limit_ms=BUILD_LIMIT_MS, tf32=tf32, seed=CALL_SEED, training=expected.training
+        )
         outputs = list(values.leaves(self.candidate.call(set_, self.call_limit_ms)))
         limits = self._check(outputs, expected, mine, tree, result)
         if limits is None or not (twice or result.class_ == "mismatch"):

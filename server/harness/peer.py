@@ -251,7 +251,9 @@ class Peer:
         tf32: bool = False,
         seed: int | None = None,
         empty: str | None = None,
+        training: bool | None = None,
     ) -> None:
+        """training: the mode that the model is put into before each call; None: it stays as it is."""
         message = {
             "op": "bind",
             "set": set_,
@@ -261,6 +263,7 @@ class Peer:
             "tf32": tf32,
             "seed": seed,
             "empty": empty,
+            "training": training,
         }
         self.ask(message, "bound", limit_ms)
 

@@ -13,8 +13,10 @@ from tolerance import TABLE, Limit, differs, kernelbench_limit, limit_for, relat
 from values import TensorNote
 from wire import Json
 
-WEIGHT_SEEDS: Final = (42, 1042)
-"""Public, as KernelBench's are. The second is for the case "other weights", where constant parameters vary, too."""
+WEIGHT_SEEDS: Final = (42, 1042, 1042)
+"""Public, as KernelBench's are. The second is for the case "other weights", where constant parameters vary, too,
+and the third is as the second: a model of its own for the other mode, whose statistics no call has changed."""
+OTHER_MODE: Final = 2
 CALL_SEED: Final = 42
 """Set before each call of both sides, for modules that draw numbers. Public: the inputs' seed never leaves the referee
 but to the reference."""
@@ -34,6 +36,10 @@ FP64_SHARE: Final = 0.8
 
 class ReferenceBroken(NotTheCandidate):
     """The reference could not answer."""
+
+
+class ReferenceRaised(ReferenceBroken):
+    """The reference's call raised; its process is there."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +92,12 @@ class Sizes:
     def reference_pool(self) -> int:
         """Serves the reference's allocations, the fp64 run's too where they are small. What does not fit spills."""
         wide = 2 * self.inputs + self.outputs + self.peak if self.inputs + self.outputs <= LARGE_SET else 0
-        return align(max(3 * self.outputs, self.peak + self.peak // 4) + 3 * self.state + wide + SPARE + self.batch)
+        return align(max(3 * self.outputs, self.peak + self.peak // 4) + 4 * self.state + wide + SPARE + self.batch)
 
     @property
     def room(self) -> int:
         """Where outputs (up to fp64) and weights are copied that were made elsewhere."""
-        return align(2 * self.outputs + 3 * self.state + (1 << 20) + self.batch)
+        return align(2 * self.outputs + 4 * self.state + (1 << 20) + self.batch)
 
     @property
     def reference_arena(self) -> int:
@@ -113,6 +119,7 @@ class Expected:
     is_finite: bool
     tf32: bool
     allowed: list[Any]  # samples of the reference's outputs in the precision that is allowed
+    training: bool | None  # the mode that was asked for; None: as constructed
 
     def limit(self, index: int, policy: str) -> Limit:
         dtype = self.own[index].dtype
@@ -165,6 +172,7 @@ class Reference:
         self.returns_inputs = False
         self._unfit: set[tuple[str, str]] = set()  # (case, transformation)
         self.takes_other_weights: bool | None = None
+        self._training: bool | None = None  # of the answers that are being computed
 
     def is_unfit(self, case: Json, transform: str) -> bool:
         """Found before: this transformation is not admitted for this case, or would expose nothing."""
@@ -231,16 +239,20 @@ class Reference:
         return [self.peer.arena.view(note) for note in values.notes(tree)]
 
     def _run(self, model: str, tree: Any, *, seed: int, tf32: bool, dtype: str | None = None) -> Any:
-        self.peer.bind(0, model, tree, dtype=dtype, tf32=tf32, seed=seed)
+        self.peer.bind(0, model, tree, dtype=dtype, tf32=tf32, seed=seed, training=self._training)
         return self.peer.call(0, LIMIT_MS)
 
-    def expect(self, model: str, tree: Any, *, seed: int, precision: str, want_fp64: bool) -> Expected:
+    def expect(
+        self, model: str, tree: Any, *, seed: int, precision: str, want_fp64: bool, training: bool | None = None
+    ) -> Expected:
         """Run the reference on the inputs in set 0. They are left as they were found."""
+        self._training = training
         pristine = [view.clone() for view in self.views(tree)]
         try:
             return self._expect(model, tree, pristine, seed, precision == "tf32", want_fp64)
         except PeerFailed as error:
-            raise ReferenceBroken(f"the reference failed: {error.error['text']}") from None
+            kind = ReferenceBroken if error.is_gone else ReferenceRaised
+            raise kind(f"the reference failed: {error.error['text']}") from None
 
     def _expect(
         self, model: str, tree: Any, pristine: list[torch.Tensor], seed: int, tf32: bool, want_fp64: bool
@@ -261,6 +273,7 @@ class Reference:
             all(_is_finite(leaf) for _, leaf in exact),
             bool(tf32 and self.tf32_matters),
             [sample(leaf) if isinstance(leaf, torch.Tensor) else leaf for _, leaf in own],
+            self._training,
         )
         wide = self._wide(model, tree, seed) if want_fp64 and self._fits_fp64(tree) else None
         self._restore(tree, pristine)

@@ -246,6 +246,52 @@ def test_weights_that_the_reference_cannot_do_with_are_not_used(rig: Rig) -> Non
     assert not any("weights" in item["name"] for item in found["full"]["detail"]["cases"])
 
 
+BATCH = """
+import torch
+N = 64
+class Model(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(n)
+    def forward(self, x):
+        return self.norm(x)
+def get_inputs():
+    return [torch.randn(32, N) * 3 + 1]
+def get_init_inputs():
+    return [N]
+"""
+
+
+@pytest.mark.parametrize(
+    ("training", "differs"),
+    [("self.norm.training", False), ("True", True), ("os._exit(0) if not self.training else True", True)],
+)
+def test_eval_mode_is_tried_and_told(rig: Rig, training: str, differs: bool) -> None:
+    """Training mode binds, as the module is constructed; what fails in eval mode alone is told."""
+    child = rig.child()
+    spec = rig.register(child, BATCH)
+    assert spec["has_modes"] and spec["flags"] == []
+    n = "self.norm"
+    call = f"torch.nn.functional.batch_norm(x, {n}.running_mean, {n}.running_var, {n}.weight, {n}.bias, {training})"
+    answer = "import os\n" + BATCH.replace("Model", "ModelNew").replace("self.norm(x)", call)
+    found = rig.judge(child, spec, BATCH, answer)
+    assert found["full"]["outcome"] == "pass", found
+    if "exit" in training:
+        return  # judged again in a new process, at the own size alone
+    assert ("eval mode" in str(found["tiny"]["generality"])) == differs, found["tiny"]
+    assert found["tiny"]["detail"].get("flags", []) == (["eval_mode_differs"] if differs else [])
+
+
+def test_inputs_that_the_reference_refuses_are_not_used(rig: Rig) -> None:
+    change = ("torch.relu(x) * 1.5", "torch.relu(x) * (1.5 if x.abs().max() < 100 else 1 // 0)")
+    child = rig.child()
+    source = STATELESS.replace(*change)
+    found = rig.judge(child, rig.register(child, source), source, LAZY.replace("CHANGE", ""))
+    assert found["full"]["outcome"] == "pass", found
+    names = [item["name"] for item in found["full"]["detail"]["cases"]]
+    assert "spikes" not in names and len(names) == 5 and not {"large", "offset"} & set(names), names
+
+
 def test_rounding_shows_where_the_tolerance_is_too_wide_to_see_it(rig: Rig) -> None:
     """A reference that errs much itself: half precision fits into what is allowed, but its digits end early."""
     source = STATELESS.replace("torch.relu(x) * 1.5", "torch.sin(x * 3000)")
