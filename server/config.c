@@ -106,6 +106,10 @@ static const struct setting table[] = {
       "first of the user ids given to children when the daemon runs as root" },
     { "uid_count", NUMBER, "uids", "1024", 1, 1000000, FIELD(uid_count), false,
       "how many user ids there are from uid_first on" },
+    { "cgroup", TEXT, "GROUP", "auto", 1, 0, FIELD(cgroup), false,
+      "a control group (v2) for each child: auto (below the daemon's own where systemd delegates it), off, "
+      "or the path "
+      "of an empty group that the daemon may change" },
     { "sandbox_require", TEXT, "LAYERS", "no_new_privs,seccomp,uid", 0, 0, FIELD(sandbox_require), false,
       "layers of the sandbox, separated by commas, without which the daemon does not start; uid is met by a "
       "user "

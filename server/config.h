@@ -48,6 +48,7 @@ struct config {
     int64_t scratch_limit_bytes;  /* all files of a child together */
     int64_t interpreter_elements; /* largest task judged in full by the interpreter */
     int64_t uid_first, uid_count; /* range for children when started as root */
+    char *cgroup;                 /* "auto", "off", or the path of a group for the children's groups */
     char *sandbox_require;        /* comma-separated layers */
     int64_t connections;          /* most HTTP connections */
     int64_t wait_limit_s;         /* longest long poll */

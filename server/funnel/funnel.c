@@ -23,7 +23,8 @@ add_lanes(struct funnel *f, const struct devices *devices, struct error *err)
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < devices->n; i++) {
-        rc = lane_new(f->loop, f->config, f->uids, &devices->all[i], scheduler_idle_cb, f, &f->lanes[i], err);
+        rc = lane_new(f->loop, f->config, f->uids, f->cgroups, &devices->all[i], scheduler_idle_cb, f,
+                      &f->lanes[i], err);
         f->n_lanes += rc == 0;
     }
     return rc;
@@ -145,8 +146,8 @@ start_workers(struct funnel *f, struct error *err)
         rc = devices_stay_off(&devices, err);
     f->cpu_jobs = f->config->cpu_jobs > 0 ? f->config->cpu_jobs : CPU_COUNT(&devices.rest);
     if (rc == 0)
-        rc = zygote_new(f->loop, f->config, f->uids, "compile zygote", "compile", &anywhere, &zygote_ops, f,
-                        &f->zygote, err);
+        rc = zygote_new(f->loop, f->config, f->uids, f->cgroups, "compile zygote", "compile", &anywhere,
+                        &zygote_ops, f, &f->zygote, err);
     if (rc == 0)
         rc = add_lanes(f, &devices, err);
     if (rc == 0)
@@ -175,6 +176,10 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     int rc = scratch_prepare(config->scratch, err);
     if (rc == 0)
         rc = uids_new(config->uid_first, config->uid_count, &f->uids, err);
+    if (rc == 0)
+        rc = cgroups_open(config->cgroup, &f->cgroups, err);
+    if (rc == 0)
+        rc = cgroups_check(config->sandbox_require, f->cgroups, err);
     if (rc == 0)
         rc = start_workers(f, err);
     if (rc == 0)
@@ -223,6 +228,7 @@ funnel_free(struct funnel *f)
     for (int i = 0; i < f->n_lanes; i++)
         lane_free(f->lanes[i]);
     uids_free(f->uids);
+    cgroups_free(f->cgroups);
     uv_close((uv_handle_t *)&f->record_timer, timer_closed_cb);
 }
 

@@ -147,6 +147,7 @@ struct funnel {
     const struct config *config;
     struct store *store;
     struct uids *uids;
+    struct cgroups *cgroups;
     struct zygote *zygote; /* compile */
     struct lane *lanes[DEVICES_MAX];
     int n_lanes;

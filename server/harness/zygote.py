@@ -68,6 +68,7 @@ class Spawn:
     memory_bytes: int
     file_bytes: int
     scratch_bytes: int
+    cgroup: Path | None
 
     @staticmethod
     def parse(message: wire.Message, roles: tuple[str, ...]) -> Spawn:
@@ -87,6 +88,7 @@ class Spawn:
             memory_bytes=limits.integer("memory_bytes", 0, 1 << 62),
             file_bytes=limits.integer("file_bytes", 0, 1 << 62),
             scratch_bytes=limits.integer("scratch_bytes", 0, 1 << 62),
+            cgroup=None if (cgroup := message.optional_text("cgroup")) is None else Path(cgroup),
         )
 
 
@@ -187,6 +189,8 @@ class Zygote:
         """In the child: confine, then serve the role. Never returns."""
         try:
             _redirect(output_fd)
+            if request.cgroup is not None:
+                (request.cgroup / "cgroup.procs").write_text("0")
             settings = replace(
                 sandbox_settings(request.scratch, request.uid, self._base),
                 memory_bytes=request.memory_bytes,

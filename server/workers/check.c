@@ -49,6 +49,22 @@ layers_check(const char *require, json_t *layers, struct error *err)
     return 0;
 }
 
+int
+cgroups_check(const char *require, const struct cgroups *g, struct error *err)
+{
+    AUTO_FREE char *list = strdup(require);
+    char *rest = list;
+
+    if (!list)
+        return error_set(err, ERR_NOMEM, "no memory to check the sandbox");
+    for (char *name; (name = strsep(&rest, ", ")) != NULL;) {
+        if (strcmp(name, "cgroup") == 0 && strcmp(cgroups_state(g), "on") != 0)
+            return error_set(err, ERR_INPUT, "the layer \"cgroup\" is required (sandbox_require) and is %s",
+                             cgroups_state(g));
+    }
+    return 0;
+}
+
 /* --- asking --- */
 
 /* What the program prints until it closes its output. */
@@ -144,5 +160,7 @@ workers_check(const struct config *config, struct error *err)
     if (!json_is_object(json_object_get(answer, "layers")))
         return error_set(err, ERR_INPUT, "python \"%s\": it cannot run the harness in %s", config->python,
                          config->harness);
+    /* The daemon's own doing, checked when it has done it. */
+    json_object_set_new(json_object_get(answer, "layers"), "cgroup", json_string("on"));
     return layers_check(config->sandbox_require, json_object_get(answer, "layers"), err);
 }

@@ -9,6 +9,7 @@
 
 #include "common/error.h"
 #include "server/config.h"
+#include "server/workers/cgroup.h"
 
 /*
  * Runs PYTHON HARNESS/check.py and waits for its answer, at most a minute: for
@@ -22,5 +23,8 @@ int workers_check(const struct config *config, struct error *err);
  * "uid" is met by "user_namespace": either keeps children from the daemon's files. 0, or ERR_INPUT naming the layer.
  */
 int layers_check(const char *require, json_t *layers, struct error *err);
+
+/* The layer "cgroup", which the daemon makes itself, once it is known. 0, or ERR_INPUT where it is required and absent. */
+int cgroups_check(const char *require, const struct cgroups *g, struct error *err);
 
 #endif

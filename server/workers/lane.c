@@ -1020,8 +1020,8 @@ make_referee(struct lane *l, struct error *err)
 }
 
 int
-lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const struct device *device,
-         lane_idle_cb *idle, void *arg, struct lane **out, struct error *err)
+lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, struct cgroups *cgroups,
+         const struct device *device, lane_idle_cb *idle, void *arg, struct lane **out, struct error *err)
 {
     struct lane *l = calloc(1, sizeof(*l));
     char name[48];
@@ -1041,7 +1041,7 @@ lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const 
         l->handles++;
     }
     snprintf(name, sizeof(name), "run zygote %.31s", device->name);
-    int rc = zygote_new(loop, config, uids, name, "run", device, &zygote_ops, l, &l->zygote, err);
+    int rc = zygote_new(loop, config, uids, cgroups, name, "run", device, &zygote_ops, l, &l->zygote, err);
     if (rc == 0)
         rc = make_referee(l, err);
     if (rc != 0) {

@@ -36,9 +36,10 @@ const char *lane_state_name(enum lane_state state);
 /* Runs whenever the lane has become idle; may give it a job. */
 typedef void lane_idle_cb(void *arg, struct lane *l);
 
-/* device is copied. config and uids are views that outlive it. Starts its workers. */
-int lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const struct device *device,
-             lane_idle_cb *idle, void *arg, struct lane **out, struct error *err);
+/* device is copied. config, uids and cgroups are views that outlive it. Starts its workers. */
+int lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, struct cgroups *cgroups,
+             const struct device *device, lane_idle_cb *idle, void *arg, struct lane **out,
+             struct error *err);
 void lane_stop(struct lane *l,
                void (*stopped_cb)(void *arg)); /* a job is lost; stopped_cb once workers are gone */
 void lane_free(struct lane *l);                /* after it has stopped; NULL is fine */

@@ -22,7 +22,8 @@
 
 #define START_LIMIT_MS 180000
 #define KILL_LIMIT_MS \
-    20000 /* a killed child that is not reaped by then hangs in the kernel: the zygote goes too */
+    20000             /* a killed child that is not reaped by then hangs in the kernel: the zygote goes too */
+#define PROCESSES 512 /* of a child, threads included, where a control group counts them */
 #define OUTPUT_EACH_TURN (256 * 1024)
 
 static const char *const role_name[] = { "ast", "compile", "inspect", "run" };
@@ -32,6 +33,7 @@ struct zygote {
     uv_loop_t *loop;
     const struct config *config;
     struct uids *uids;
+    struct cgroups *cgroups;
     char *name, *kind;
     struct device device;
     const struct zygote_ops *ops;
@@ -53,7 +55,7 @@ struct child {
     void *arg;
     int64_t uid;
     struct uids *uids;
-    char scratch[SCRATCH_PATH_SIZE];
+    char scratch[SCRATCH_PATH_SIZE], cgroup[CGROUP_PATH_SIZE];
     int pidfd, run_channel;
     struct channel *channel;
     uv_poll_t output_poll;
@@ -128,6 +130,7 @@ child_free(struct child *c)
         close(c->run_channel);
     if (c->scratch[0])
         scratch_remove(c->loop, c->scratch);
+    cgroup_remove(c->loop, c->cgroup);
     uids_give_back(c->uids, c->uid);
     uv_close((uv_handle_t *)&c->timer, handle_closed_cb);
     if (c->handles > 1)
@@ -156,6 +159,9 @@ finish(struct child *c)
 
     HASH_DEL(z->children, c);
     z->by_role[c->role]--;
+    if (!*c->end.over && cgroup_was_short(c->cgroup))
+        snprintf(c->end.over, sizeof(c->end.over), "memory");
+    cgroup_kill(c->cgroup);
     uv_timer_stop(&c->timer);
     uv_poll_stop(&c->output_poll);
     /* Everything that writes is dead: what lies in the pipe and in the channel is all there is. The news of its
@@ -281,8 +287,9 @@ ask_for(struct child *c, int theirs[2], struct error *err)
                                "file_bytes", (json_int_t)z->config->file_limit_bytes, "scratch_bytes",
                                (json_int_t)z->config->scratch_limit_bytes);
     json_t *uid = c->uid < 0 ? json_null() : json_integer(c->uid);
-    json_t *body = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "op", "spawn", "child", c->name, "role",
-                             role_name[c->role], "scratch", c->scratch, "uid", uid, "limits", limits);
+    json_t *body = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:s?}", "op", "spawn", "child", c->name, "role",
+                             role_name[c->role], "scratch", c->scratch, "uid", uid, "limits", limits,
+                             "cgroup", *c->cgroup ? c->cgroup : NULL);
     struct channel_fd fds[] = { { "channel", fd_take(&theirs[0]) }, { "output", fd_take(&theirs[1]) } };
     return process_send(z->process, body, fds, ARRAY_LEN(fds), err);
 }
@@ -295,6 +302,9 @@ set_up(struct child *c, struct error *err)
 
     if (rc == 0)
         rc = scratch_make(c->zygote->config->scratch, c->name, c->uid, c->scratch, err);
+    if (rc == 0)
+        rc = cgroup_make(c->zygote->cgroups, c->name, c->zygote->config->memory_limit_bytes / 4 * 5,
+                         PROCESSES, c->cgroup, err);
     if (rc == 0)
         rc = connect_child(c, theirs, err);
     if (rc == 0)
@@ -404,7 +414,9 @@ static void
 ready_cb(void *arg, json_t *message)
 {
     struct zygote *z = arg;
-    (void)message;
+    json_t *layers = json_object_get(json_object_get(message, "sandbox"), "layers");
+
+    json_object_set_new(layers, "cgroup", json_string(cgroups_state(z->cgroups)));
     z->ops->ready(z->arg);
 }
 
@@ -447,9 +459,9 @@ make_process(struct zygote *z, struct error *err)
 }
 
 int
-zygote_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const char *name,
-           const char *kind, const struct device *device, const struct zygote_ops *ops, void *arg,
-           struct zygote **out, struct error *err)
+zygote_new(uv_loop_t *loop, const struct config *config, struct uids *uids, struct cgroups *cgroups,
+           const char *name, const char *kind, const struct device *device, const struct zygote_ops *ops,
+           void *arg, struct zygote **out, struct error *err)
 {
     struct zygote *z = calloc(1, sizeof(*z));
 
@@ -459,6 +471,7 @@ zygote_new(uv_loop_t *loop, const struct config *config, struct uids *uids, cons
     *z = (struct zygote){ .loop = loop,
                           .config = config,
                           .uids = uids,
+                          .cgroups = cgroups,
                           .name = strdup(name),
                           .kind = strdup(kind),
                           .device = *device,

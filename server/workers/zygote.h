@@ -16,6 +16,7 @@
 #include "common/error.h"
 #include "server/config.h"
 #include "server/workers/devices.h"
+#include "server/workers/cgroup.h"
 #include "server/workers/channel.h"
 #include "server/workers/process.h"
 #include "server/workers/uids.h"
@@ -28,10 +29,10 @@ struct zygote_ops {
     void (*down)(void *arg, const char *why); /* its children have all ended by then, as lost */
 };
 
-/* kind: "compile" or "run". config, uids and ops are views that outlive it; strings are copied. Not started yet. */
-int zygote_new(uv_loop_t *loop, const struct config *config, struct uids *uids, const char *name,
-               const char *kind, const struct device *device, const struct zygote_ops *ops, void *arg,
-               struct zygote **out, struct error *err);
+/* kind: "compile" or "run". config, uids, cgroups and ops are views that outlive it; strings are copied. Not started yet. */
+int zygote_new(uv_loop_t *loop, const struct config *config, struct uids *uids, struct cgroups *cgroups,
+               const char *name, const char *kind, const struct device *device, const struct zygote_ops *ops,
+               void *arg, struct zygote **out, struct error *err);
 void zygote_start(struct zygote *z);
 void zygote_kill(struct zygote *z, const char *why);
 void zygote_stop(struct zygote *z, void (*stopped_cb)(void *arg));
