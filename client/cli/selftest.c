@@ -24,12 +24,12 @@
 #include "common/clock.h"
 
 #define WIDTH_DEFAULT 8
+#define WIDTH_GPU 16 /* so that compiling on many cores keeps ahead of the GPU */
 #define WIDTH_MAX 64
 #define READY_LIMIT_S 180.0 /* workers import torch */
 #define CALL_LIMIT_S 300.0  /* a full queue, a daemon that drains */
 #define VERDICT_LIMIT_S 600.0
 #define LOOK_S 0.25
-#define BASELINES_GPU 2 /* so that the interval holds what lies between two children, too */
 /* Hostile rows of one task, at most, until its honest kernel is judged again: a timing takes the GPU for itself. */
 #define PROBE_EVERY 1
 #define PROBE_EVERY_GPU 2
@@ -109,7 +109,7 @@ bench_add_task(struct bench *b, json_t *registration, char **id)
 
 int
 bench_submit(struct bench *b, const struct corpus_candidate *candidate, const char *task_id,
-             const char *policy, char **id)
+             const char *policy, const char *until, char **id)
 {
     char nonce[64];
     AUTO_JSON json_t *answer = NULL;
@@ -123,6 +123,8 @@ bench_submit(struct bench *b, const struct corpus_candidate *candidate, const ch
     json_object_set_new(body, "client", json_string("selftest"));
     if (policy)
         json_object_set_new(body, "policy", json_string(policy));
+    if (until)
+        json_object_set_new(body, "until", json_string(until));
     int code = api_call_patiently(b->cli, "POST", "/v1/submissions", body, CALL_LIMIT_S, &answer);
     return code == CLI_OK ? take_id(answer, id) : code;
 }
@@ -175,6 +177,8 @@ open_bench(struct selftest *s)
     if (!json_is_array(gpus))
         return cli_complain(CLI_NETWORK, "its status names no GPUs: is this verifierd?");
     b->has_gpu = json_array_size(gpus) > 0;
+    if (s->width == 0)
+        s->width = b->has_gpu ? WIDTH_GPU : WIDTH_DEFAULT;
     return CLI_OK;
 }
 
@@ -315,6 +319,15 @@ follow_hostile(struct selftest *s, size_t task)
     return t->baseline.class[0] ? push(s, JOB_PROBE, (size_t)probe, followed) : CLI_OK;
 }
 
+/* One that is timed is timed once more, so that its interval holds what lies between two children, too. */
+static int
+add_baseline(struct selftest *s, const struct job *job, const json_t *verdict)
+{
+    struct score_baseline *b = &s->tasks[candidate_of(s, job)->task].baseline;
+    score_baseline_add(b, verdict);
+    return b->n == 1 && score_is_timed(b) ? push(s, JOB_BASELINE, job->candidate, 0) : CLI_OK;
+}
+
 /* An honest kernel's time may be inconclusive by chance, once. */
 static int
 repeat_probe(struct selftest *s, const struct job *job)
@@ -331,6 +344,7 @@ finish_job(struct selftest *s, struct job *job, const json_t *verdict)
     const struct corpus_candidate *k = candidate_of(s, job);
     struct task_state *t = &s->tasks[k->task];
     char why[SCORE_WHY_SIZE] = "";
+    int code = CLI_OK;
 
     s->done++;
     switch (job->kind) {
@@ -339,13 +353,13 @@ finish_job(struct selftest *s, struct job *job, const json_t *verdict)
             print_surprise(s, job, why);
         score_add(&s->score, &k->expected, verdict);
         if ((ptrdiff_t)job->candidate == corpus_probe_of(s->corpus, k->task))
-            score_baseline_add(&t->baseline, verdict);
+            code = add_baseline(s, job, verdict);
         break;
     case JOB_OTHER:
         score_add_other(&s->score, &k->expected, verdict);
         break;
     case JOB_BASELINE:
-        score_baseline_add(&t->baseline, verdict);
+        code = add_baseline(s, job, verdict);
         break;
     case JOB_PROBE:
         if (!job->is_repeated && score_is_timed(&t->baseline) && !score_has_time(&t->baseline, verdict) &&
@@ -357,7 +371,7 @@ finish_job(struct selftest *s, struct job *job, const json_t *verdict)
         break;
     }
     print_line(s, job, verdict, why);
-    return job->kind == JOB_ROW && is_hostile(k) ? follow_hostile(s, k->task) : CLI_OK;
+    return code == CLI_OK && job->kind == JOB_ROW && is_hostile(k) ? follow_hostile(s, k->task) : code;
 }
 
 /* Takes the job over: it is in flight, or given up. */
@@ -372,8 +386,11 @@ start_job(struct selftest *s, struct job job)
         code = bench_add_task(&s->bench, s->corpus->tasks[k->task].registration, &t->id);
         t->is_refused = code == CLI_REFUSED;
     }
+    /* Where there is no time to compare with, a probe need not take the GPU for itself. */
+    bool is_untimed = job.kind == JOB_PROBE && !score_is_timed(&t->baseline);
     if (code == CLI_OK && t->id)
-        code = bench_submit(&s->bench, k, t->id, job.kind == JOB_OTHER ? s->policy : NULL, &job.id);
+        code = bench_submit(&s->bench, k, t->id, job.kind == JOB_OTHER ? s->policy : NULL,
+                            is_untimed ? "full" : NULL, &job.id);
     if (t->is_refused || code == CLI_REFUSED) {
         give_up(s, &job, t->is_refused ? "its task was refused" : "the submission was refused");
         return job.kind == JOB_ROW && is_hostile(k) ? follow_hostile(s, k->task) : CLI_OK;
@@ -464,8 +481,6 @@ plan_baselines(struct selftest *s, bool *is_planned)
         }
         is_planned[probe] = is_selected(s, (size_t)probe);
         int code = push(s, is_planned[probe] ? JOB_ROW : JOB_BASELINE, (size_t)probe, 0);
-        for (int i = 1; code == CLI_OK && s->bench.has_gpu && i < BASELINES_GPU; i++)
-            code = push(s, JOB_BASELINE, (size_t)probe, 0);
         if (code != CLI_OK)
             return code;
     }
@@ -641,7 +656,7 @@ static const struct argp_option options[] = {
       "Judge everything under this policy as well, and show what it accepts beside the rest", 0 },
     { "only", OPT_ONLY, "PATTERN", 0,
       "Only candidates whose TASK/NAME match this shell pattern (may be given again)", 0 },
-    { "in-flight", 'n', "N", 0, "Submissions at a time (default 8)", 0 },
+    { "in-flight", 'n', "N", 0, "Submissions at a time (default 8, with a GPU 16)", 0 },
     { 0 },
 };
 
@@ -714,7 +729,7 @@ selftest(struct selftest *s)
 int
 selftest_command(struct cli *cli, int argc, char **argv)
 {
-    struct selftest s = { .cli = cli, .width = WIDTH_DEFAULT };
+    struct selftest s = { .cli = cli };
 
     /* No more patterns than words. */
     s.only = calloc((size_t)argc, sizeof(*s.only));

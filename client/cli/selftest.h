@@ -21,9 +21,12 @@ struct bench {
 
 /* Register a task: *id given, free(). CLI_REFUSED: verifierd did not take it, and that was printed. */
 int bench_add_task(struct bench *b, json_t *registration, char **id);
-/* Submit a candidate with fresh bytes, under the given policy or its own (NULL): *id given, free(). */
+/*
+ * Submit a candidate with fresh bytes, under the given policy or its own (NULL), through all stages or until one (NULL:
+ * all): *id given, free().
+ */
 int bench_submit(struct bench *b, const struct corpus_candidate *candidate, const char *task_id,
-                 const char *policy, char **id);
+                 const char *policy, const char *until, char **id);
 /* Its state now, or after wait_s seconds at most: given. Sets is_finished. */
 int bench_look(struct bench *b, const char *id, double wait_s, json_t **out, bool *is_finished);
 /* A text that nobody used before in a candidate. */

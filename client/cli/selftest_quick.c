@@ -84,7 +84,7 @@ submit_itself(struct quick *q, const struct corpus_task *task, const char *task_
         .body = json_pack("{s:O, s:s, s:s}", "candidate", json_object_get(task->registration, "reference"),
                           "entry_point", entry ? json_string_value(entry) : "Model", "policy", "kernelbench")
     };
-    int code = bench_submit(q->bench, &itself, task_id, NULL, id);
+    int code = bench_submit(q->bench, &itself, task_id, NULL, NULL, id);
     json_decref(itself.body);
     return code;
 }
@@ -103,7 +103,7 @@ submit_timed(struct quick *q, char **ids)
     const struct corpus_candidate *honest = &q->corpus->candidates[corpus_probe_of(q->corpus, (size_t)task)];
     int code = bench_add_task(q->bench, q->corpus->tasks[task].registration, &task_id);
     if (code == CLI_OK)
-        code = bench_submit(q->bench, honest, task_id, NULL, &ids[TIMED]);
+        code = bench_submit(q->bench, honest, task_id, NULL, NULL, &ids[TIMED]);
     return code == CLI_OK ? submit_itself(q, &q->corpus->tasks[task], task_id, &ids[ITSELF]) : code;
 }
 
@@ -139,7 +139,7 @@ judge_all(struct quick *q)
         if (!k)
             code = cli_complain(CLI_USAGE, "the corpus has no %s", labels[i]);
         else
-            code = bench_submit(q->bench, k, task_id, NULL, &ids[i]);
+            code = bench_submit(q->bench, k, task_id, NULL, NULL, &ids[i]);
     }
     if (code == CLI_OK)
         code = submit_timed(q, ids);
