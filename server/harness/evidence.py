@@ -25,7 +25,7 @@ from judge import BUILD_LIMIT_MS, Job, Report
 from launches import OPAQUE, kind_of
 from peer import PeerFailed
 from reference import CALL_SEED, Expected
-from wire import Json
+from wire import Json, clean_text
 
 CALLS: Final = 3
 """Recorded calls on a GPU; without one a call is slow, and one says as much."""
@@ -50,6 +50,8 @@ where together they take more than SMALL_SHARE."""
 LOOSE: Final = 10.0
 """Two right answers that agree within so many tolerances tell nothing of what was computed."""
 FOREIGN_MAX: Final = 16
+AST_NAME_MAX: Final = 128
+"""Bytes of a kernel's name as the `ast` stage tells it; a longer one loses its middle."""
 NAME_MAX: Final = 200
 
 
@@ -171,7 +173,9 @@ def weigh_records(calls: list[Activity], own: Own, decoys: set[str], foreign: st
         return Weighed()
 
     def is_own(record: Record) -> bool:
-        return record.kind == activity.KERNEL and own.names is not None and record.name in own.names
+        if record.kind != activity.KERNEL or own.names is None:
+            return False
+        return record.name in own.names or clean_text(record.name, AST_NAME_MAX) in own.names
 
     mine = [record for record in records if is_own(record) and record.name not in decoys]
     largest = max((record.threads for record in mine), default=0)
@@ -287,7 +291,7 @@ class Pass:
         weighed = self._weigh()
         report.detail["evidence"] = self._json(weighed)
         if report.stage == "timing":
-            _hold_to_floor(report.detail, weighed.floor_ns, self._flags)
+            hold_to_floor(report.detail, weighed.floor_ns, self._flags)
         return self._decide(report, weighed)
 
     # --- calls ---
@@ -474,7 +478,7 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else round(value, 6)
 
 
-def _hold_to_floor(detail: Json, floor_ns: float, flags: list[str]) -> None:
+def hold_to_floor(detail: Json, floor_ns: float, flags: list[str]) -> None:
     """No sample is credited with less than the own kernels took while they were recorded."""
     samples = detail.get("candidate_ns")
     if not samples or floor_ns <= 0:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import activity
 import evidence
@@ -19,6 +20,7 @@ import rig
 from activity import KERNEL, Activity, BadRecords, Record
 from evidence import Own, kernel_kind, weigh_records
 from launches import kind_of, stores_of
+from wire import clean_text
 
 FAKE = Path(__file__).with_name("fake_cupti.c")
 DRIVE = """
@@ -245,6 +247,24 @@ def test_a_decoys_time_is_not_the_candidates() -> None:
 def test_the_floor_counts_what_overlaps_once() -> None:
     found = weighed(work("mine", 0, 5000), work("mine", 2000, 5000), work("mine", 20000, 1000), work(RELU, 30000, 9000))
     assert found.floor_ns == 8000
+
+
+def test_no_sample_is_credited_with_less_than_the_floor() -> None:
+    detail: dict[str, Any] = {"candidate_ns": [900.0, 1000.0, 2000.0]}
+    flags: list[str] = []
+    evidence.hold_to_floor(detail, 1010.0, flags)
+    assert detail["candidate_ns"] == [1010.0, 1010.0, 2000.0] and flags == []
+    evidence.hold_to_floor(detail, 1500.0, flags)
+    assert detail["candidate_ns"] == [1500.0, 1500.0, 2000.0] and flags == ["held_to_kernel_time"]
+    evidence.hold_to_floor(detail, 0.0, flags)
+    assert detail["candidate_ns"] == [1500.0, 1500.0, 2000.0]
+    evidence.hold_to_floor({"outcome": "skipped"}, 5.0, flags)
+
+
+def test_a_long_name_is_known_as_the_ast_stage_tells_it() -> None:
+    name = "kernel_" + "x" * 300
+    own = Own(frozenset({clean_text(name, evidence.AST_NAME_MAX)}))
+    assert weigh_records([Activity([work(name, 0, 10)])], own, set(), "movement").coverage == 1.0
 
 
 def test_no_records_are_no_evidence() -> None:
