@@ -42,9 +42,9 @@ PLAIN_CASES: Final = ("original", "signs", "own")
 """Whose outputs have the last digits that rounding leaves: no constant rows, nothing saturated by scaling."""
 SCREEN_ELEMENTS: Final = 1 << 16
 SCREEN_S: Final = 1.0
+"""How long the transformations are tried at a tiny case: no more is begun after that."""
 SHAPELESS: Final = ("timeout", "hack")
 """Failures that decide at whatever shape they are met: for the others a shape that nobody promised is an excuse."""
-"""How long the transformations are tried at a tiny case: no more is begun after that."""
 
 
 FOREIGN: Final = {"strict": "movement", "hybrid": "library", "kernelbench": "any"}
