@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+import loading
 import torch
 from torch.overrides import TorchFunctionMode
 from triton.runtime import interpreter, jit
@@ -135,8 +137,9 @@ def kind_of(name: str) -> str:
 class _Seen(TorchFunctionMode):
     """Notes the functions of torch that a call uses, and how many elements they read and write.
 
-    An operator of the candidate's own is opaque: what it calls is not seen. One that launches kernels is taken for
-    them.
+    Torch runs the body of an operator where no mode sees it. One that the candidate made by torch.library.custom_op is
+    therefore called here by its own function. Any other operator of its own is opaque: one that launches kernels is
+    taken for them.
     """
 
     def __init__(self, note: Callable[[str, int], None], launches: Callable[[], int]) -> None:
@@ -147,6 +150,10 @@ class _Seen(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Sequence[Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        body = _operator_body(func)
+        if body is not None:
+            with self:
+                return body(*args, **(kwargs or {}))
         launched = self._launches()
         result = func(*args, **(kwargs or {}))
         name = str(getattr(func, "__name__", func))
@@ -171,6 +178,17 @@ def _is_own_operator(func: Any) -> bool:
     """Registered by the candidate: an operator in none of torch's namespaces."""
     name = getattr(func, "_qualified_op_name", None) or getattr(func, "_name", None)
     return isinstance(name, str) and "::" in name and name.partition("::")[0] not in ("aten", "prim", "prims")
+
+
+def _operator_body(func: Any) -> Any:
+    """The candidate's function behind an operator made by torch.library.custom_op; None for all others."""
+    name = getattr(func, "_qualified_op_name", None) or getattr(getattr(func, "_schema", None), "name", None)
+    custom_ops: Any = sys.modules.get("torch._library.custom_ops")
+    definition = None if custom_ops is None or name is None else custom_ops.OPDEFS.get(name)
+    if definition is None or set(definition._backend_fns) != {None}:
+        return None
+    body = definition._init_fn
+    return body if getattr(body, "__module__", None) == loading.MODULE_NAME else None
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -149,6 +149,16 @@ HONEST = {
         "    type(self).op = torch.library.custom_op('mine::relu', relu, mutates_args=())\n"
         "return self.op(x)",
     ),
+    "an operator that torch was given in parts": (
+        RELU,
+        "if type(self).__dict__.get('library') is None:\n"
+        "    def relu(x):\n"
+        "        y = torch.empty_like(x)\n        run(relu_kernel, x, y)\n        return y\n"
+        "    type(self).library = torch.library.Library('parts', 'DEF')\n"
+        "    self.library.define('relu(Tensor x) -> Tensor')\n"
+        "    self.library.impl('relu', relu, 'CompositeExplicitAutograd')\n"
+        "return torch.ops.parts.relu(x)",
+    ),
     "an answer that is always zero": (ZERO, "y = torch.zeros_like(x)\nrun(zero_kernel, y)\nreturn y"),
 }  # fmt: skip
 
@@ -162,7 +172,7 @@ def test_honest_kernels_pass(rig: Rig, tasks: Any, name: str) -> None:
     assert 0.15 < found["coverage"] <= 1.0, found
     assert found["decoys"] == ([] if name != "an answer that is always zero" else found["decoys"])
     assert "no_evidence" not in found["flags"] and "evidence_refused" not in found["flags"], found
-    assert ("opaque_operator" in found["flags"]) == (name == "an operator of its own")
+    assert ("opaque_operator" in found["flags"]) == (name == "an operator that torch was given in parts")
 
 
 def test_a_kernel_that_is_an_identity_after_a_library_product_passes_under_hybrid(rig: Rig, tasks: Any) -> None:
@@ -195,6 +205,14 @@ CHEATS = {
     "a library product under strict": (
         PRODUCT, "strict", "t = x @ self.weight\ny = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y",
         "policy", "foreign_kernel",
+    ),
+    "an operator of its own, in which torch computes and the kernel copies": (
+        RELU, "strict",
+        "def relu(x: torch.Tensor) -> torch.Tensor:\n"
+        "    t = torch.relu(x)\n    y = torch.empty_like(x)\n    run(copy_kernel, t, y)\n    return y\n"
+        "if type(self).__dict__.get('op') is None:\n"
+        "    type(self).op = torch.library.custom_op('mine::hidden', relu, mutates_args=())\n"
+        "return self.op(x)", "policy", "foreign_kernel",
     ),
     "torch's elementwise work under hybrid": (
         RELU, "hybrid", "t = torch.relu(x)\ny = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y",
@@ -314,6 +332,14 @@ ROWS_OF_GPU = {
     ),
     "torch computes, the kernel copies": (
         RELU, "strict", CHEATS["torch computes, the kernel copies"][2], "foreign_kernel",
+    ),
+    "an operator of its own, in which torch computes and the kernel copies": (
+        RELU, "strict",
+        "def relu(x: torch.Tensor) -> torch.Tensor:\n"
+        "    t = torch.relu(x)\n    y = torch.empty_like(x)\n    run(copy_kernel, t, y)\n    return y\n"
+        "if type(self).__dict__.get('op') is None:\n"
+        "    type(self).op = torch.library.custom_op('mine::hidden', relu, mutates_args=())\n"
+        "return self.op(x)", "policy", "foreign_kernel",
     ),
     "torch's elementwise work under hybrid": (
         RELU, "hybrid", CHEATS["torch's elementwise work under hybrid"][2], "foreign_kernel",
