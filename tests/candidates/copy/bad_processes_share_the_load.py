@@ -1,6 +1,6 @@
 # kind: robustness
 # policy: kernelbench
-# expect: class=oom stage=compile
+# expect: class=oom|timeout stage=compile
 # what: sixteen processes, each below the limit of one process
 import torch
 import torch.nn as nn
