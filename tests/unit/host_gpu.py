@@ -24,6 +24,7 @@ class HostGpu:
     def __init__(self, directory: Path, job: Job) -> None:
         self._others = directory / "others"
         self._job = job
+        self.flush_s = 0.005
         self._addresses: list[int] = []
         self._width = 1
 
@@ -31,7 +32,7 @@ class HostGpu:
         ctypes.memmove(to, source, size)
 
     def flush(self) -> None:
-        time.sleep(0.02)
+        time.sleep(self.flush_s)
 
     def wait(self) -> None:
         pass
@@ -69,4 +70,6 @@ def time_job(job: Job, directory: str) -> Report:
     changes = json.loads(path.read_text()) if path.exists() else {}
     clock.SINGLE_NS = changes.pop("single_ns", 1)  # type: ignore[misc]
     clock.BELL_NS, clock.CALLS = 10 * clock.SINGLE_NS, (1, 2, 8)  # type: ignore[misc, assignment]
-    return clock.Timer(job, HostGpu(Path(directory), job), clock.Protocol(**changes)).run()  # type: ignore[arg-type]
+    gpu = HostGpu(Path(directory), job)
+    gpu.flush_s = changes.pop("flush_s", gpu.flush_s)
+    return clock.Timer(job, gpu, clock.Protocol(**changes)).run()  # type: ignore[arg-type]

@@ -143,24 +143,26 @@ class ModelNew(torch.nn.Module):
     def forward(self, x):
         ModelNew.calls += 1
         y = torch.full_like(x, 7.0)
-        share = 8 if ModelNew.calls > 4 else 64
+        share = 8 if ModelNew.calls > 8 else 64
         time.sleep(0.15 * share / 64)
         y[:share] = x[:share] * 2 + 1
         return y
 """
 
 SLOW_EMPTY = (
-    HONEST
+    HONEST.replace("0.15", "0.13")
     + """
-    pass
-zero = torch.Tensor.zero_
+zero, last = torch.Tensor.zero_, 0.0
 def slow_zero(self):
-    time.sleep(0.1)
+    global last
+    if time.monotonic() - last > 0.02:  # it may be called within itself
+        time.sleep(0.11)
+        last = time.monotonic()
     return zero(self)
 torch.Tensor.zero_ = slow_zero
 """
 )
-SLOW_EMPTY = SLOW_EMPTY.replace("\n    pass\n", "\n")
+"""A little faster than the reference: what is subtracted from both sides makes much of it."""
 
 FALSE_CLOCK = (
     TASK.replace("Model(", "ModelNew(")
@@ -184,9 +186,12 @@ CHEATS = [
 def test_cheat_wins_without_its_mechanism_and_loses_with_it(
     bench: Bench, source: str, mechanism: str, class_: str | None
 ) -> None:
-    off: dict[str, Any] = {mechanism: False}
+    flush: dict[str, Any] = (
+        {"flush_s": 0.25} if mechanism == "freezes" else {}
+    )  # a flush as long as the work that it hides
+    off: dict[str, Any] = {**flush, mechanism: False}
     assert speedup(bench.time(source, **off)) > 1.4
-    report = bench.time(source)
+    report = bench.time(source, **flush)
     if class_ is None:
         assert speedup(report) < 1.3
     else:
