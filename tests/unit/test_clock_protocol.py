@@ -152,13 +152,16 @@ class ModelNew(torch.nn.Module):
 SLOW_EMPTY = (
     HONEST.replace("0.15", "0.13")
     + """
-zero, last = torch.Tensor.zero_, 0.0
+zero, depth = torch.Tensor.zero_, 0
 def slow_zero(self):
-    global last
-    if time.monotonic() - last > 0.02:  # it may be called within itself
-        time.sleep(0.11)
-        last = time.monotonic()
-    return zero(self)
+    global depth
+    depth += 1
+    try:
+        if depth == 1:  # it is called within itself where there is no GPU
+            time.sleep(0.11)
+        return zero(self)
+    finally:
+        depth -= 1
 torch.Tensor.zero_ = slow_zero
 """
 )
