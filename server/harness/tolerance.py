@@ -1,7 +1,8 @@
 """When two outputs are equal: the comparison, and the table of tolerances (docs/tolerances.md argues each row).
 
 An element matches when |got - expected| <= r * (s + |expected|), s being the root mean square of expected over
-the tensor's elements that are not zero, its largest hundredth left out. r begins at the row's `base` and grows
+the tensor's elements that are not zero, its largest hundredth left out, and FLOOR of the root mean square of all at
+least. What the dtype cannot hold as a normal number may be zero. r begins at the row's `base` and grows
 to MARGIN times the error that the reference itself makes in the task's own dtype, measured the same way against
 fp64, up to `most`. Integers and booleans are equal or not.
 """
@@ -41,6 +42,16 @@ KERNELBENCH: Final = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 
 CHUNK: Final = 1 << 26
 SAMPLE: Final = 65536
 TRIM: Final = 0.01
+FLOOR: Final = 1e-6
+"""Of the untrimmed root mean square: a softmax that is nearly one-hot has all its weight in the trimmed hundredth."""
+SUBNORMAL: Final = {
+    torch.float64: torch.finfo(torch.float64).tiny,
+    torch.complex128: torch.finfo(torch.float64).tiny,
+    torch.float32: torch.finfo(torch.float32).tiny,
+    torch.complex64: torch.finfo(torch.float32).tiny,
+    torch.bfloat16: torch.finfo(torch.bfloat16).tiny,
+}
+"""GPUs flush results below it to zero in fast arithmetic. Not for float16, whose subnormal numbers are used."""
 ROUNDED_LEAST: Final = 256
 """Fewer elements than this do not tell whether outputs were rounded."""
 DIFFERING: Final = 0.01
@@ -88,7 +99,7 @@ def scale_of(expected: torch.Tensor) -> float:
     if not sample.numel():
         return 0.0
     kept = sample.sort().values[: max(1, int(sample.numel() * (1.0 - TRIM)))]
-    return float(kept.square().mean().sqrt())
+    return max(float(kept.square().mean().sqrt()), FLOOR * float(sample.square().mean().sqrt()))
 
 
 def sample(leaf: torch.Tensor) -> torch.Tensor:
@@ -159,7 +170,8 @@ def limit_for(
         return Limit(0.0, 0.0)
     base = max(row.base, TF32_BASE) if tf32 and dtype in (torch.float32, torch.complex64) else row.base
     r = min(row.most, max(base, MARGIN * own_error))
-    return Limit(r, r * scale_of(expected), row.ratio, OUTLIER if row.ratio < 1.0 else 1.0)
+    atol = max(r * scale_of(expected), SUBNORMAL.get(dtype, 0.0))
+    return Limit(r, atol, row.ratio, OUTLIER if row.ratio < 1.0 else 1.0)
 
 
 def kernelbench_limit(dtype: torch.dtype) -> Limit:

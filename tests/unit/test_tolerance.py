@@ -75,6 +75,21 @@ def test_zeros_do_not_make_the_limit_zero() -> None:
     assert relative_error(wanted.float(), wanted) < 1e-6
 
 
+def test_all_the_weight_in_a_few_elements_does_not_make_the_rest_exact() -> None:
+    """A softmax of large values: beside the ones its values are below what float32 can hold."""
+    x = 100 * torch.randn(4, 1024, generator=torch.Generator().manual_seed(1))
+    wanted = torch.softmax(x.double(), -1)
+    limit = limit_for(torch.float32, wanted, 0.0, tf32=False)
+    got = torch.softmax(x, -1)
+    got[got < torch.finfo(torch.float32).tiny] = 0.0  # as fast arithmetic does
+    assert compare(got, wanted, limit).is_match(limit)
+    assert not compare(0.999 * got, wanted, limit).is_match(limit)
+    assert not compare(torch.zeros_like(got), wanted, limit).is_match(limit)
+    seldom = got.clone()
+    seldom[(got > 1e-6) & (got < 1e-2)] = 0.0
+    assert not compare(seldom, wanted, limit).is_match(limit)
+
+
 def test_unravel() -> None:
     assert unravel(23, (2, 3, 4)) == [1, 2, 3]
     assert unravel(0, ()) == []
