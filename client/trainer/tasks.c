@@ -10,6 +10,7 @@
 
 #include <jansson.h>
 
+#include "client/trainer/rows.h"
 #include "common/auto.h"
 #include "common/buffer.h"
 
@@ -80,13 +81,25 @@ read_file(const char *path, struct buffer *out, struct error *err)
     return rc;
 }
 
+/* Of the innermost directory that is called levelN; 0: there is none. */
+static int
+level_of(const char *path)
+{
+    int level = 0;
+    for (const char *at = path; (at = strstr(at, "level")) != NULL; at += 5) {
+        size_t digits = strspn(at + 5, "0123456789");
+        if ((at == path || at[-1] == '/') && digits > 0 && at[5 + digits] == '/')
+            level = atoi(at + 5);
+    }
+    return level;
+}
+
 static int
 add_file(struct task_set *set, const char *path, int level, struct error *err)
 {
     AUTO_BUFFER struct buffer source = BUFFER_INIT;
     const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-    const char *at = strstr(path, "/level");
-    struct task t = { .level = at ? atoi(at + 6) : 0, .problem = atoi(base) };
+    struct task t = { .level = level_of(path), .problem = atoi(base) };
 
     if (level && t.level != level)
         return 0;
@@ -161,7 +174,7 @@ add_row(struct task_set *set, json_t *row, const char *path, size_t number, int 
     struct task t = { .level = number_of(row, "level", "difficulty"),
                       .problem = number_of(row, "problem_id", "") };
 
-    snprintf(where, sizeof(where), "%s, row %zu", path, number);
+    snprintf(where, sizeof(where), "%.260s, row %zu", path, number);
     snprintf(numbered, sizeof(numbered), "row%zu", number);
     if (!json_is_object(row) || !source || strlen(source) > SOURCE_MAX) {
         skip(set, where, json_is_object(row) ? "no reference of at most 1 MiB in it" : "not a JSON object");
@@ -178,62 +191,22 @@ add_row(struct task_set *set, json_t *row, const char *path, size_t number, int 
     return add(set, &t, err);
 }
 
-static int
-add_lines(struct task_set *set, FILE *file, const char *path, int level, struct error *err)
-{
-    AUTO_FREE char *line = NULL;
-    size_t capacity = 0, number = 0;
-    ssize_t size;
-    int rc = 0;
-
-    while (rc == 0 && (size = getline(&line, &capacity, file)) > 0) {
-        number++;
-        if (strspn(line, " \t\r\n") == (size_t)size)
-            continue;
-        AUTO_JSON json_t *row = json_loadb(line, (size_t)size, JSON_DECODE_ANY, NULL);
-        rc = add_row(set, row, path, number, level, err);
-    }
-    return rc == 0 && ferror(file) ? error_set(err, ERR_SYS, "cannot read %s", path) : rc;
-}
-
-/* A JSON array, one row at a time: the file may be larger than memory. */
-static int
-add_array(struct task_set *set, FILE *file, const char *path, int level, struct error *err)
-{
-    size_t number = 0;
-    int c = fgetc(file), rc = 0; /* the bracket */
-
-    while (rc == 0) {
-        while ((c = fgetc(file)) == ' ' || c == '\n' || c == '\r' || c == '\t' || c == ',')
-            ;
-        if (c == ']')
-            return 0;
-        if (c == EOF)
-            return error_set(err, ERR_INPUT, "%s ends inside its array, after row %zu", path, number);
-        ungetc(c, file);
-        json_error_t why;
-        AUTO_JSON json_t *row = json_loadf(file, JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY, &why);
-        number++;
-        if (!row)
-            return error_set(err, ERR_INPUT, "%s, row %zu: %s", path, number, why.text);
-        rc = add_row(set, row, path, number, level, err);
-    }
-    return rc;
-}
+struct filling {
+    struct task_set *set;
+    const char *path;
+    int level;
+};
 
 static int
-add_rows(struct task_set *set, const char *path, int level, struct error *err)
+row_cb(void *arg, size_t number, json_t *row, const char *fault, struct error *err)
 {
-    FILE *file = fopen(path, "r");
-    if (!file)
-        return error_set(err, ERR_SYS, "cannot read %s", path);
-    int c;
-    while ((c = fgetc(file)) == ' ' || c == '\n' || c == '\r' || c == '\t')
-        ;
-    ungetc(c, file);
-    int rc = c == '[' ? add_array(set, file, path, level, err) : add_lines(set, file, path, level, err);
-    fclose(file);
-    return rc;
+    struct filling *f = arg;
+    if (row)
+        return add_row(f->set, row, f->path, number, f->level, err);
+    char where[300];
+    snprintf(where, sizeof(where), "%.260s, row %zu", f->path, number);
+    skip(f->set, where, fault);
+    return 0;
 }
 
 /* --- the set --- */
@@ -249,10 +222,19 @@ compare(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
+static int
+compare_names(const void *left, const void *right)
+{
+    int order = strcmp(((const struct task *)left)->name, ((const struct task *)right)->name);
+    return order ? order : compare(left, right);
+}
+
+/* Also where they differ in level: the journal knows a task by its name alone. */
 static void
 drop_repeated(struct task_set *set)
 {
     size_t kept = 0;
+    qsort(set->tasks, set->n, sizeof(*set->tasks), compare_names);
     for (size_t i = 0; i < set->n; i++) {
         if (kept > 0 && strcmp(set->tasks[kept - 1].name, set->tasks[i].name) == 0) {
             skip(set, set->tasks[i].name, "a task of this name is there already");
@@ -279,7 +261,7 @@ tasks_load(const char *path, int level, struct task_set *out, struct error *err)
     else if (size > 3 && strcmp(path + size - 3, ".py") == 0)
         rc = add_file(out, path, level, err);
     else
-        rc = add_rows(out, path, level, err);
+        rc = rows_each(path, row_cb, &(struct filling){ out, path, level }, err);
     if (rc == 0 && out->n == 0)
         rc = level ? error_set(err, ERR_INPUT, "nothing in %s is a task of level %d", path, level)
                    : error_set(err, ERR_INPUT, "nothing in %s is a task", path);
@@ -287,8 +269,8 @@ tasks_load(const char *path, int level, struct task_set *out, struct error *err)
         tasks_free(out);
         return rc;
     }
-    qsort(out->tasks, out->n, sizeof(*out->tasks), compare);
     drop_repeated(out);
+    qsort(out->tasks, out->n, sizeof(*out->tasks), compare);
     return 0;
 }
 
