@@ -1,7 +1,5 @@
 /* main.c - trainer: what a training run asks of verifierd. Finds the command, leaves the rest to it. */
 #include <locale.h>
-#include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +18,7 @@ static const struct {
 } commands[] = {
     { "bestofn", "trainer bestofn", bestofn_command },
     { "evaluate", "trainer evaluate", evaluate_command },
+    { "compare", "trainer compare", compare_command },
 };
 
 static const char doc[] =
@@ -27,36 +26,9 @@ static const char doc[] =
     "Commands, each with its own --help:\n"
     "  bestofn   sample N answers for each task and keep the best K for fine-tuning\n"
     "  evaluate  how well a model does on a set of tasks\n"
+    "  compare   evaluations side by side, with what lies between them\n"
     "\n"
     "Exit status: 0 well, 1 not reached, 2 usage, 3 configuration or disk, 7 a service, 130 interrupted.";
-
-static volatile sig_atomic_t is_stopping;
-
-bool
-trainer_is_stopping(void)
-{
-    return is_stopping != 0;
-}
-
-int
-trainer_complain(enum trainer_exit code, const char *format, ...)
-{
-    va_list args;
-
-    fputs("trainer: ", stderr);
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    fputc('\n', stderr);
-    return (int)code;
-}
-
-static void
-stop(int signal_number)
-{
-    (void)signal_number;
-    is_stopping = 1;
-}
 
 enum {
     OPT_TEMPERATURE = 768,
@@ -169,7 +141,6 @@ int
 main(int argc, char **argv)
 {
     static char name[] = "trainer";
-    struct sigaction action = { .sa_handler = stop };
     struct trainer t = {
         .daemon_url = environment("VERIFIERD_URL", "http://127.0.0.1:8080"),
         .daemon_token = environment("VERIFIERD_TOKEN", NULL),
@@ -188,10 +159,7 @@ main(int argc, char **argv)
 
     setlocale(LC_CTYPE, "");
     setvbuf(stderr, NULL, _IOLBF, 0);
-    action.sa_flags = 0; /* calls are interrupted, so that they look */
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    signal(SIGPIPE, SIG_IGN);
+    trainer_catch_signals();
     argv[0] = name;
     argp_err_exit_status = TRAINER_USAGE;
     argp_program_version = "trainer " VERIFIERD_VERSION;

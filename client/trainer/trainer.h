@@ -48,9 +48,12 @@ int trainer_complain(enum trainer_exit code, const char *format, ...) __attribut
 
 /* True once SIGINT or SIGTERM came: finish what is being written and stop. */
 bool trainer_is_stopping(void);
+/* Have SIGINT and SIGTERM say so. */
+void trainer_catch_signals(void);
 
 /* The commands. argv[0] is the command's full name; each returns an enum trainer_exit. */
 int bestofn_command(struct trainer *t, int argc, char **argv);
 int evaluate_command(struct trainer *t, int argc, char **argv);
+int compare_command(struct trainer *t, int argc, char **argv);
 
 #endif

@@ -1,0 +1,497 @@
+/* trainer compare: evaluations side by side, by level, with paired differences from the first. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/trainer/metrics.h"
+#include "client/trainer/options.h"
+#include "client/trainer/output.h"
+#include "common/auto.h"
+#include "common/buffer.h"
+
+enum { COLUMNS_MAX = 16, OPT_PUBLISHED = 512, OPT_HTML };
+
+/* One evaluation, or figures that somebody published. */
+struct column {
+    const char *name;    /* borrowed from argv or report */
+    json_t *report;      /* NULL: published */
+    json_t *correct;     /* {task: 0 or 1}, of the first sample that was judged */
+    json_t *level_of;    /* {task: level} */
+    double published[5]; /* correct, in percent, by level; NAN: not told */
+};
+
+struct compare {
+    struct trainer *trainer;
+    struct column columns[COLUMNS_MAX];
+    size_t n;
+    const char *html;
+    bool is_json;
+};
+
+static const struct argp_option options[] = {
+    { "published", OPT_PUBLISHED, "NAME=L1[,L2...]", 0,
+      "A column of published rates of correct answers by level, in percent: \"TritonRL=63,7\"", 0 },
+    { "html", OPT_HTML, "FILE", 0, "Write the table and a plot as a page", 0 },
+    { "json", 'j', NULL, 0, "Print JSON", 0 },
+    { 0 },
+};
+
+static void
+add_published(struct compare *c, const char *text, struct argp_state *state)
+{
+    struct column *column = &c->columns[c->n];
+    const char *equals = strrchr(text, '=');
+    int level = 0;
+
+    if (c->n == COLUMNS_MAX)
+        argp_error(state, "at most %d columns", COLUMNS_MAX);
+    if (!equals || equals == text)
+        argp_error(state, "--published takes NAME=L1[,L2...], not \"%s\"", text);
+    *column = (struct column){ .published = { NAN, NAN, NAN, NAN, NAN } };
+    column->name = strndup(text, (size_t)(equals - text)); /* lives as long as the program */
+    for (const char *at = equals; *at && level < 4; at += 1 + strcspn(at + 1, ",")) {
+        char number[32];
+        snprintf(number, sizeof(number), "%.*s", (int)strcspn(at + 1, ","), at + 1);
+        column->published[++level] = option_number(state, "--published", number, 0, 100);
+    }
+    c->n++;
+}
+
+static error_t
+parse(int key, char *arg, struct argp_state *state)
+{
+    struct compare *c = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = c->trainer;
+        return 0;
+    case OPT_PUBLISHED:
+        add_published(c, arg, state);
+        return 0;
+    case OPT_HTML:
+        c->html = arg;
+        return 0;
+    case 'j':
+        c->is_json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (c->n == COLUMNS_MAX)
+            argp_error(state, "at most %d columns", COLUMNS_MAX);
+        c->columns[c->n++] = (struct column){ .name = arg, .report = json_null() };
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = { { &trainer_common_argp, 0, NULL, -1 }, { 0 } };
+static const struct argp argp = {
+    options,
+    parse,
+    "EVALUATION...",
+    "Evaluations side by side, by level, with what each differs from the first. An EVALUATION is a file that "
+    "`trainer evaluate` wrote, or its NAME (outputs/eval_NAME.json in the working directory).",
+    children,
+    NULL,
+    NULL
+};
+
+/* --- reading --- */
+
+/* Which tasks were answered correctly by their first judged sample. */
+static void
+index_tasks(struct column *column)
+{
+    json_t *row;
+    size_t i;
+    column->correct = json_object();
+    column->level_of = json_object();
+    json_array_foreach(json_object_get(column->report, "detailed_results"), i, row)
+    {
+        const char *task = json_string_value(json_object_get(row, "id"));
+        const char *class_ = json_string_value(json_object_get(row, "class"));
+        json_t *correct = json_object_get(json_object_get(row, "components"), "correct");
+        if (!task || !class_ || strcmp(class_, "infra") == 0 || json_object_get(column->correct, task))
+            continue;
+        json_object_set_new(column->correct, task, json_real(json_number_value(correct) == 1));
+        json_object_set(column->level_of, task, json_object_get(row, "level"));
+    }
+}
+
+static int
+read_column(const struct compare *c, struct column *column, struct error *err)
+{
+    char path[OUTPUT_PATH_MAX];
+    json_error_t why;
+    const char *name = column->name;
+
+    snprintf(path, sizeof(path), "%s", name);
+    if (access(path, F_OK) != 0 && !strchr(name, '/'))
+        snprintf(path, sizeof(path), "%s/outputs/eval_%s.json", c->trainer->workdir, name);
+    if (access(path, R_OK) != 0)
+        return error_set(err, ERR_SYS, "cannot read %s", path);
+    column->report = json_load_file(path, 0, &why);
+    if (!column->report)
+        return error_set(err, ERR_INPUT, "%s, line %d: %s", path, why.line, why.text);
+    if (!json_is_object(json_object_get(column->report, "metrics")) ||
+        !json_is_array(json_object_get(column->report, "detailed_results")))
+        return error_set(err, ERR_INPUT,
+                         "%s is not what `trainer evaluate` writes: no \"metrics\" and \"detailed_results\"",
+                         path);
+    json_t *known = json_object_get(column->report, "name");
+    column->name = json_is_string(known) ? json_string_value(known) : name;
+    index_tasks(column);
+    return 0;
+}
+
+/* Prompts or policies that differ make figures that say something else. */
+static void
+tell_differences(const struct compare *c)
+{
+    static const char *const same[] = { "prompt", "policy" };
+    const struct column *first = NULL;
+    for (size_t i = 0; i < c->n; i++) {
+        const struct column *column = &c->columns[i];
+        if (!column->report)
+            continue;
+        for (size_t k = 0; first && k < ARRAY_LEN(same); k++) {
+            json_t *a = json_object_get(first->report, same[k]);
+            json_t *b = json_object_get(column->report, same[k]);
+            if (!json_equal(a ? a : json_null(), b ? b : json_null()))
+                fprintf(stderr, "trainer: %s and %s differ in their %s\n", first->name, column->name,
+                        same[k]);
+        }
+        first = first ? first : column;
+    }
+}
+
+/* --- figures --- */
+
+static double
+figure(const struct column *column, int level, const char *name, const char *below)
+{
+    char text[8];
+    snprintf(text, sizeof(text), "%d", level);
+    if (!column->report)
+        return strcmp(name, "correct_rate") == 0 ? column->published[level] : NAN;
+    json_t *metrics = level ? json_object_get(json_object_get(column->report, "levels"), text)
+                            : json_object_get(column->report, "metrics");
+    json_t *value = json_object_get(metrics, name);
+    value = below ? json_object_get(value, below) : value;
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* Correct answers of b beyond a's, in points, over the tasks that both were judged on; *n: how many. */
+static struct metrics_difference
+difference(const struct column *a, const struct column *b, int level, size_t *n)
+{
+    struct metrics_difference out = { NAN, NAN, NAN };
+    size_t most = json_object_size(a->correct);
+    AUTO_FREE double *x = calloc(most + 1, sizeof(*x)), *y = calloc(most + 1, sizeof(*y));
+    const char *task;
+    json_t *value;
+
+    *n = 0;
+    json_object_foreach(a->correct, task, value)
+    {
+        json_t *other = json_object_get(b->correct, task);
+        bool is_of = level == 0 || json_integer_value(json_object_get(a->level_of, task)) == level;
+        if (!other || !is_of || !x || !y)
+            continue;
+        x[*n] = 100 * json_number_value(value);
+        y[(*n)++] = 100 * json_number_value(other);
+    }
+    if (x && y)
+        metrics_paired(x, y, *n, &out);
+    return out;
+}
+
+static const struct {
+    const char *label, *name, *below, *unit;
+} rows[] = {
+    { "valid", "valid_rate", NULL, "%" },     { "compiled", "compiled_rate", NULL, "%" },
+    { "correct", "correct_rate", NULL, "%" }, { "fast_1", "fast_p", "1", "%" },
+    { "fast_1.5", "fast_p", "1.5", "%" },     { "pass@1", "pass_at", "1", "%" },
+    { "pass@10", "pass_at", "10", "%" },      { "speed-up", "speedup_geomean", NULL, "" },
+};
+
+static bool
+has_row(const struct compare *c, int level, size_t row)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (isfinite(figure(&c->columns[i], level, rows[row].name, rows[row].below)))
+            return true;
+    return false;
+}
+
+static bool
+has_level(const struct compare *c, int level)
+{
+    for (size_t row = 0; row < ARRAY_LEN(rows); row++)
+        if (has_row(c, level, row))
+            return true;
+    return false;
+}
+
+static void
+cell(const struct compare *c, int level, size_t row, size_t column, char out[24])
+{
+    double x = figure(&c->columns[column], level, rows[row].name, rows[row].below);
+    snprintf(out, 24, "%s", "-");
+    if (isfinite(x))
+        snprintf(out, 24, rows[row].unit[0] ? "%.1f%s" : "%.2f%s", x, rows[row].unit);
+}
+
+/* "+12.5 (2.5 to 22.5; 40 tasks)" */
+static void
+difference_cell(const struct compare *c, int level, size_t column, char out[64])
+{
+    size_t n = 0;
+    struct metrics_difference d = { NAN, NAN, NAN };
+    if (column > 0 && c->columns[0].report && c->columns[column].report)
+        d = difference(&c->columns[0], &c->columns[column], level, &n);
+    snprintf(out, 64, "%s", column == 0 ? "" : "-");
+    if (n > 0)
+        snprintf(out, 64, "%+.1f (%+.1f to %+.1f; n=%zu)", d.mean, d.lo, d.hi, n);
+}
+
+static void
+level_name(int level, char out[16])
+{
+    snprintf(out, 16, level ? "level %d" : "all", level);
+}
+
+/* --- a table --- */
+
+static void
+print_table(const struct compare *c)
+{
+    enum { WIDTH = 34 };
+    char text[64], title[16];
+
+    for (int i = 0, level; i < 5; i++) {
+        level = (i + 1) % 5; /* all comes last */
+        if (!has_level(c, level))
+            continue;
+        level_name(level, title);
+        printf("%-10s", title);
+        for (size_t k = 0; k < c->n; k++)
+            printf("  %-*.*s", WIDTH, WIDTH, c->columns[k].name);
+        putchar('\n');
+        for (size_t row = 0; row < ARRAY_LEN(rows); row++) {
+            if (!has_row(c, level, row))
+                continue;
+            printf("%-10s", rows[row].label);
+            for (size_t k = 0; k < c->n; k++) {
+                cell(c, level, row, k, text);
+                printf("  %-*s", WIDTH, text);
+            }
+            putchar('\n');
+        }
+        printf("%-10s", "correct +-");
+        for (size_t k = 0; k < c->n; k++) {
+            difference_cell(c, level, k, text);
+            printf("  %-*s", WIDTH, c->columns[k].report ? text : "published");
+        }
+        puts("\n");
+    }
+}
+
+/* --- a page --- */
+
+static void
+escape(struct buffer *out, const char *text)
+{
+    for (; *text; text++) {
+        const char *as = *text == '<' ? "&lt;" : *text == '&' ? "&amp;" : *text == '"' ? "&quot;" : NULL;
+        if (as)
+            buffer_add(out, as);
+        else
+            buffer_append(out, text, 1);
+    }
+}
+
+/* Correct answers by level: one bar for each column. */
+static void
+add_plot(const struct compare *c, struct buffer *out)
+{
+    static const char *const colours[] = { "#4269d0", "#efb118", "#ff725c", "#6cc5b0",
+                                           "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5" };
+    int x = 40;
+    buffer_printf(out,
+                  "<svg role=\"img\" width=\"%zu\" height=\"240\" font-size=\"12\">"
+                  "<title>Correct answers by level, in percent</title>\n",
+                  80 + 5 * (c->n * 26 + 30));
+    for (int y = 0; y <= 100; y += 25)
+        buffer_printf(out,
+                      "<text x=\"2\" y=\"%d\">%d</text><line x1=\"30\" x2=\"100%%\" y1=\"%d\" y2=\"%d\" "
+                      "stroke=\"#ddd\"/>\n",
+                      214 - 2 * y, y, 210 - 2 * y, 210 - 2 * y);
+    for (int i = 0, level; i < 5; i++) {
+        char title[16];
+        level = (i + 1) % 5;
+        if (!has_row(c, level, 2))
+            continue;
+        level_name(level, title);
+        buffer_printf(out, "<text x=\"%d\" y=\"230\">%s</text>\n", x, title);
+        for (size_t k = 0; k < c->n; k++, x += 26) {
+            double rate = figure(&c->columns[k], level, "correct_rate", NULL);
+            if (!isfinite(rate))
+                continue;
+            buffer_printf(out, "<rect x=\"%d\" y=\"%.1f\" width=\"22\" height=\"%.1f\" fill=\"%s\"%s><title>",
+                          x, 210 - 2 * rate, 2 * rate, colours[k % ARRAY_LEN(colours)],
+                          c->columns[k].report ? "" : " fill-opacity=\"0.4\"");
+            escape(out, c->columns[k].name);
+            buffer_printf(out, ": %.1f%%</title></rect>\n", rate);
+        }
+        x += 30;
+    }
+    buffer_add(out, "</svg>\n<p>");
+    for (size_t k = 0; k < c->n; k++) {
+        buffer_printf(out, "<span style=\"color:%s\">&#9632;</span> ", colours[k % ARRAY_LEN(colours)]);
+        escape(out, c->columns[k].name);
+        buffer_add(out, c->columns[k].report ? " " : " (published) ");
+    }
+    buffer_add(out, "</p>\n");
+}
+
+static void
+add_level(const struct compare *c, int level, struct buffer *out)
+{
+    char text[64], title[16];
+    level_name(level, title);
+    buffer_printf(out, "<table><tr><th>%s</th>", title);
+    for (size_t k = 0; k < c->n; k++) {
+        buffer_add(out, "<th>");
+        escape(out, c->columns[k].name);
+        buffer_add(out, c->columns[k].report ? "</th>" : " (published)</th>");
+    }
+    for (size_t row = 0; row < ARRAY_LEN(rows); row++) {
+        if (!has_row(c, level, row))
+            continue;
+        buffer_printf(out, "</tr>\n<tr><td>%s</td>", rows[row].label);
+        for (size_t k = 0; k < c->n; k++) {
+            cell(c, level, row, k, text);
+            buffer_printf(out, "<td>%s</td>", text);
+        }
+    }
+    buffer_add(out, "</tr>\n<tr><td>correct, beyond the first, in points</td>");
+    for (size_t k = 0; k < c->n; k++) {
+        difference_cell(c, level, k, text);
+        buffer_printf(out, "<td>%s</td>", text);
+    }
+    buffer_add(out, "</tr></table>\n");
+}
+
+static int
+write_page(const struct compare *c, struct error *err)
+{
+    AUTO_BUFFER struct buffer page = BUFFER_INIT;
+    struct output o;
+
+    buffer_add(&page,
+               "<!doctype html>\n<meta charset=\"utf-8\"><title>Evaluations</title>\n"
+               "<style>body{font:14px sans-serif;margin:2em}table{border-collapse:collapse;margin:1em 0}"
+               "td,th{padding:.3em .8em;border-bottom:1px solid #ddd;text-align:left}</style>\n"
+               "<h1>Evaluations</h1>\n");
+    add_plot(c, &page);
+    for (int level = 1; level <= 5; level++)
+        if (has_level(c, level % 5))
+            add_level(c, level % 5, &page);
+    buffer_add(&page,
+               "<p>Rates in percent of all tasks. Differences are over the tasks that both were judged on, "
+               "with a 95 % "
+               "bootstrap interval over tasks. What is marked as published was not measured here.</p>\n");
+    int rc = output_begin(&o, c->html, err);
+    if (rc != 0)
+        return rc;
+    o.is_bad = fwrite(page.data, 1, page.size, o.file) != page.size;
+    return output_end(&o, err);
+}
+
+/* --- for programs --- */
+
+static json_t *
+number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *
+comparison_json(const struct compare *c)
+{
+    json_t *out = json_array();
+    for (size_t k = 0; k < c->n; k++) {
+        const struct column *column = &c->columns[k];
+        json_t *levels = json_object();
+        for (int level = 0; level < 5; level++) {
+            char title[16];
+            size_t n = 0;
+            struct metrics_difference d = { NAN, NAN, NAN };
+            if (!has_level(c, level))
+                continue;
+            json_t *figures = json_object();
+            for (size_t row = 0; row < ARRAY_LEN(rows); row++)
+                json_object_set_new(figures, rows[row].label,
+                                    number(figure(column, level, rows[row].name, rows[row].below)));
+            if (k > 0 && c->columns[0].report && column->report)
+                d = difference(&c->columns[0], column, level, &n);
+            json_object_set_new(
+                figures, "correct_difference",
+                n ? json_pack("{s:f, s:f, s:f, s:i}", "mean", d.mean, "lo", d.lo, "hi", d.hi, "tasks", (int)n)
+                  : json_null());
+            snprintf(title, sizeof(title), level ? "%d" : "all", level);
+            json_object_set_new(levels, title, figures);
+        }
+        json_array_append_new(out, json_pack("{s:s, s:b, s:o}", "name", column->name, "published",
+                                             column->report == NULL, "levels", levels));
+    }
+    return out;
+}
+
+/* What was measured first, in the order given: argp reads options before arguments. */
+static void
+put_published_last(struct compare *c)
+{
+    struct column sorted[COLUMNS_MAX];
+    size_t n = 0;
+    for (int is_published = 0; is_published < 2; is_published++)
+        for (size_t i = 0; i < c->n; i++)
+            if ((c->columns[i].report == NULL) == (is_published == 1))
+                sorted[n++] = c->columns[i];
+    memcpy(c->columns, sorted, n * sizeof(*sorted));
+}
+
+int
+compare_command(struct trainer *t, int argc, char **argv)
+{
+    struct compare c = { .trainer = t };
+    struct error err = { 0 };
+    int rc = 0;
+
+    argp_parse(&argp, argc, argv, 0, NULL, &c);
+    put_published_last(&c);
+    for (size_t i = 0; i < c.n; i++)
+        if (rc == 0 && c.columns[i].report)
+            rc = read_column(&c, &c.columns[i], &err);
+    if (c.n == 0)
+        return trainer_complain(TRAINER_USAGE, "which evaluations? Files, or names");
+    if (rc == 0) {
+        tell_differences(&c);
+        if (c.is_json) {
+            AUTO_JSON json_t *document = comparison_json(&c);
+            json_dumpf(document, stdout, JSON_INDENT(2));
+            putchar('\n');
+        } else {
+            print_table(&c);
+        }
+        rc = c.html ? write_page(&c, &err) : 0;
+    }
+    for (size_t i = 0; i < c.n; i++) {
+        json_decref(c.columns[i].report);
+        json_decref(c.columns[i].correct);
+        json_decref(c.columns[i].level_of);
+    }
+    return rc == 0 ? TRAINER_OK : trainer_failed(&err);
+}

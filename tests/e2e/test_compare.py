@@ -1,0 +1,97 @@
+"""trainer compare: evaluations side by side. No daemon is needed."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import service
+
+TRAINER = service.BINARY.with_name("trainer")
+Json = dict[str, Any]
+
+
+def metrics(correct: float) -> Json:
+    return {
+        "valid_rate": 90.0, "compiled_rate": 80.0, "correct_rate": correct, "fast_p": {"1": 5.0, "1.5": None},
+        "pass_at": {"1": correct}, "speedup_geomean": None,
+    }  # fmt: skip
+
+
+def evaluation(directory: Path, name: str, correct: set[int], **other: object) -> Path:
+    """Of ten tasks of level 1 and ten of level 2, those with these numbers are right."""
+    rows = [
+        {"id": f"t{i}", "level": 1 + i // 10, "sample": sample, "class": "ok" if i in correct else "mismatch",
+         "components": {"correct": int(i in correct and sample == 0)}}
+        for i in range(20) for sample in range(2)
+    ]  # fmt: skip
+    ones = len([i for i in correct if i < 10])
+    document = {
+        "name": name, "prompt": "sha256:a", "policy": "strict", "num_tasks": 20, "metrics": metrics(5.0 * len(correct)),
+        "levels": {"1": metrics(10.0 * ones), "2": metrics(10.0 * (len(correct) - ones))}, "detailed_results": rows,
+    }  # fmt: skip
+    path = directory / "outputs" / f"eval_{name}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(document | other))
+    return path
+
+
+def compare(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [str(TRAINER), "compare", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_evaluations_stand_side_by_side(tmp_path: Path) -> None:
+    base = evaluation(tmp_path, "base", {0, 1, 10})
+    evaluation(tmp_path, "tuned", {0, 1, 2, 3, 10, 11})
+    page = tmp_path / "page.html"
+    done = compare(base, "tuned", f"--workdir={tmp_path}", "--published=Tri<ton=63,7", f"--html={page}")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^level 1 +base +tuned +Tri<ton", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^correct +20\.0% +40\.0% +63\.0%", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^correct \+- +\+20\.0 \(\+0\.0 to \+\d+\.\d; n=10\) +published", done.stdout, re.MULTILINE)
+    assert re.search(r"^all +base", done.stdout, re.MULTILINE) and done.stderr == ""
+    text = page.read_text()
+    assert "Tri&lt;ton (published)" in text and "<svg" in text and "Tri<ton" not in text
+
+
+def test_the_same_for_programs(tmp_path: Path) -> None:
+    evaluation(tmp_path, "base", {0, 1, 10})
+    evaluation(tmp_path, "tuned", {1, 2})
+    done = compare("base", "tuned", f"--workdir={tmp_path}", "--json")
+    base, tuned = json.loads(done.stdout)
+    assert base["levels"]["all"]["correct"] == 15.0 and base["levels"]["all"]["correct_difference"] is None
+    apart = tuned["levels"]["all"]["correct_difference"]
+    assert apart["mean"] == pytest.approx(-5.0) and apart["lo"] <= -5.0 <= apart["hi"] and apart["tasks"] == 20
+    assert tuned["levels"]["2"]["correct_difference"]["mean"] == pytest.approx(-10.0)
+
+
+def test_only_tasks_of_both_are_paired_and_other_prompts_are_told(tmp_path: Path) -> None:
+    evaluation(tmp_path, "base", {0, 1})
+    path = evaluation(tmp_path, "other", {0, 1}, prompt="sha256:b")
+    document = json.loads(path.read_text())
+    for row in document["detailed_results"]:
+        if row["id"] == "t0":
+            row["class"] = "infra"  # our fault, and no answer
+    path.write_text(json.dumps(document))
+    done = compare("base", "other", f"--workdir={tmp_path}")
+    assert done.returncode == 0 and "differ in their prompt" in done.stderr
+    assert "n=9)" in done.stdout and "n=19)" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("{", "line"), ("[]", "not what"), ('{"metrics":{}}', "not what"), (None, "cannot read")]
+)
+def test_what_is_no_evaluation_is_named(tmp_path: Path, text: str | None, why: str) -> None:
+    path = tmp_path / "bad.json"
+    if text is not None:
+        path.write_text(text)
+    done = compare(path)
+    assert done.returncode == 3 and why in done.stderr and "bad.json" in done.stderr, done.stderr
+    assert compare().returncode == 2
+    assert compare(path, "--published=x").returncode == 2
+    assert compare(path, "--published=x=101").returncode == 2
