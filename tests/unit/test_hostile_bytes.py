@@ -182,7 +182,7 @@ class Page:
         return self.data, 1
 
     def claims(self) -> native.Claims:
-        return native.Claims(native.STATUS_OK, 1, 0)
+        return native.Claims(native.STATUS_OK, 1, 0, 0)
 
 
 def read_reply(data: bytes) -> None:

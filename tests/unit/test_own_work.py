@@ -309,7 +309,7 @@ def gpu_tasks(gpu_rig: Rig) -> dict[str, tuple[str, dict[str, Any]]]:
     return found
 
 
-ROWS_OF_GPU = {
+ROWS_OF_GPU: dict[str, tuple[str, str, str, str | None]] = {
     "plain": (RELU, "strict", HONEST["plain"][1], None),
     "partial sums that torch adds up": (ROWS, "strict", HONEST["partial sums that torch adds up"][1], None),
     "a library product, then a kernel": (
