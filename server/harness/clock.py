@@ -10,6 +10,7 @@ counted in blocks, and what disturbs a block voids it. docs/timing.md argues eac
 from __future__ import annotations
 
 import math
+import os
 import secrets
 import statistics
 import time
@@ -37,6 +38,11 @@ BLOCK: Final = 5
 EMPTIES: Final = 2
 """Empty bells at the head of a block."""
 LEAST_BELLS: Final = 10
+MORE_BELLS: Final = 20
+"""So many bells of several calls may be made while the interval is wide, within SHORT_BUDGET_S."""
+SHORT_BUDGET_S: Final = 0.5
+SHORT_NARROW: Final = 0.02
+"""As NARROW, for bells of several calls."""
 BUDGET_S: Final = 30.0
 STOPPED: Final = {
     native.STOP_NARROW: "the interval is narrow enough",
@@ -95,11 +101,17 @@ class Side:
     events_ns: list[float] = field(default_factory=list)
     host_ns: list[float] = field(default_factory=list)
     moves: int = 0
+    is_checked: bool = False
+    """The form of these outputs was found right."""
+    _bases: dict[int, tuple[torch.Tensor, bool]] = field(default_factory=dict)
+    """By leaf: the outputs' addresses, and whether all have one form."""
 
     def learn(self, calls: int) -> None:
         """Read where the outputs of a bell are."""
         assert self.peer.doorbell is not None
         self.leaves = [list(values.leaves(outputs)) for outputs in self.peer.outputs_of(calls)]
+        self.is_checked = False
+        self._bases.clear()
         self.generation = self.peer.doorbell.claims().generation
 
     def tensors(self) -> list[torch.Tensor]:
@@ -108,17 +120,27 @@ class Side:
     def pointers(self, leaf: int, sample: Sample) -> torch.Tensor:
         """Addresses of the sampled elements of one output, as int64 on the host."""
         tensors = [call[leaf][1] for call in self.leaves]
-        bases = torch.tensor([tensor.data_ptr() for tensor in tensors], dtype=torch.int64)
-        addresses = bases[sample.calls]
-        alike = {(tensor.shape, tensor.stride()) for tensor in tensors}
-        for shape, stride in alike:
-            mine = torch.tensor([(tensor.shape, tensor.stride()) == (shape, stride) for tensor in tensors])
-            places, offsets = sample.places, torch.zeros_like(sample.places)
-            for size, step in zip(reversed(shape), reversed(stride), strict=True):
-                offsets += places % size * (step * tensors[0].element_size())
-                places = places // size
-            addresses = addresses + offsets * mine[sample.calls]
-        return addresses
+        if leaf not in self._bases:
+            bases = torch.tensor([tensor.data_ptr() for tensor in tensors], dtype=torch.int64)
+            forms = {(tensor.shape, tensor.stride()) for tensor in tensors}
+            self._bases[leaf] = bases, len(forms) == 1
+        bases, are_alike = self._bases[leaf]
+        if are_alike:
+            return bases[sample.calls] + _offsets(tensors[0], sample.places)
+        offsets = torch.zeros_like(sample.places)
+        for index, tensor in enumerate(tensors):
+            mine = sample.calls == index
+            offsets[mine] = _offsets(tensor, sample.places[mine])
+        return bases[sample.calls] + offsets
+
+
+def _offsets(tensor: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Bytes from a tensor's first element to those at flat, row-major places."""
+    offsets = torch.zeros_like(places)
+    for size, step in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
+        offsets += places % size * (step * tensor.element_size())
+        places = places // size
+    return offsets
 
 
 @dataclass(frozen=True)
@@ -293,10 +315,9 @@ class Timer:
         if tree != self._trees[sets[0]]:
             raise ReferenceBroken("get_inputs() made other shapes than before")
         if "spikes" in self._job.admitted:
-            for set_, seed in zip(sets, seeds, strict=True):
-                for index, view in enumerate(reference.views(self._trees[set_])):
-                    if view.is_floating_point():
-                        variations.sparse(view, seed + index)
+            for index, view in enumerate(reference.views(tree)):
+                if view.is_floating_point():
+                    variations.sparse_sets(view, len(sets), reference.sizes.inputs, seeds[0] + index)
         synchronize(self._job.candidate.device)
 
     def _place(self, sets: range) -> None:
@@ -311,7 +332,7 @@ class Timer:
     def _choose_calls(self) -> None:
         """How many calls a bell is, so that it is long beside the clock's jitter: told to nobody but by the bell."""
         took: dict[int, list[float]] = {}
-        empties = [self._empty() for _ in range(ESTIMATES)]
+        empties = self._empties(ESTIMATES)
         for side in (self._ours, self._theirs):
             self._untimed(side, Bell(0))
             leaf, sample = self._sample(1)
@@ -370,7 +391,7 @@ class Timer:
         key = (self._job.precision() == "tf32", policy.is_cold, self._calls)
         if key not in known and self._protocol.caps_reference:
             self._freeze(self._theirs)
-            empties = [self._empty() for _ in range(ESTIMATES)]
+            empties = self._empties(ESTIMATES)
             bell, block = self._next_bell(), Block()
             self._untimed(self._ours, bell)
             for _ in range(BASELINE_BELLS):
@@ -385,23 +406,25 @@ class Timer:
     # --- trials ---
 
     def _bounds(self) -> tuple[int, int]:
-        """The least and the most bells of each side."""
+        """The least and the most bells of each side: as many as make `trials` calls, and not fewer than the least."""
         policy = self._job.policy
         least = min(LEAST_BELLS, policy.trials)
+        enough = max(least, math.ceil(policy.trials / self._calls))
         if policy.is_fixed:
-            exactly = max(least, math.ceil(policy.trials / self._calls))
-            return exactly, exactly
-        return least, policy.trials
+            return enough, enough
+        return least, max(enough, min(MORE_BELLS, policy.trials))
 
     def _trials(self) -> str | None:
         """Until the interval is narrow, the trials are made, or the budget is spent: why it ended early, or None."""
         end = time.monotonic() + BUDGET_S
+        short_end = time.monotonic() + SHORT_BUDGET_S if self._calls > 1 else end
         least, most = self._bounds()
-        rule = native.StopRule(least, most, BLOCK, NARROW, self._job.policy.is_fixed)
+        narrow = NARROW if self._calls == 1 else SHORT_NARROW
+        rule = native.StopRule(least, most, BLOCK, narrow, self._job.policy.is_fixed)
         while True:
             done = sum(len(block.ours_ns) for block in self._blocks)
             if done >= min(2, most):
-                stop = rule.decide(*self._credited(), is_spent=time.monotonic() > end)
+                stop = rule.decide(*self._credited(), is_spent=time.monotonic() > short_end)
                 if stop != native.STOP_GO_ON:
                     return STOPPED[stop]
             block = self._block(min(BLOCK, most - done), reference_first=len(self._blocks) % 2 == 0)
@@ -415,7 +438,7 @@ class Timer:
         block = Block()
         before = self._gpu.state()
         self._freeze(self._theirs)
-        self._empty_ns += [self._empty() for _ in range(EMPTIES)]
+        self._empty_ns += self._empties(EMPTIES)
         for side in {id(s): s for s in (self._ours, self._empty_side())}.values():
             self._untimed(side, self._next_bell())  # its reply is again that of the real calls
         for index in range(bells):
@@ -440,13 +463,13 @@ class Timer:
         if block.void != BACKGROUND:
             time.sleep(PAUSE_S)
 
-    def _empty(self) -> int:
-        """One round trip of empty calls: what the protocol itself costs."""
+    def _empties(self, count: int) -> list[int]:
+        """Round trips of empty calls: what the protocol itself costs."""
         side = Side(self._empty_side().peer)
         bell = Bell(EMPTY_SET, self._calls, EMPTY_SET + self._calls)
         self._untimed(side, bell)
         zeros = torch.zeros(GATHER, dtype=torch.int64)
-        return self._timed(side, bell, Sample(zeros, zeros))[0]
+        return [self._timed(side, bell, Sample(zeros, zeros))[0] for _ in range(count)]
 
     def _trial(self, block: Block, *, reference_first: bool) -> None:
         bell = self._next_bell()
@@ -470,7 +493,8 @@ class Timer:
         which = torch.arange(GATHER, dtype=torch.int64) % calls
         if not self._protocol.samples_secretly:
             return leaf, Sample(which * 0, torch.arange(GATHER, dtype=torch.int64) % tensor.numel())
-        return leaf, Sample(which, torch.tensor([self._random.randrange(tensor.numel()) for _ in range(GATHER)]))
+        drawn = torch.frombuffer(bytearray(os.urandom(8 * GATHER)), dtype=torch.int64)
+        return leaf, Sample(which, (drawn & (1 << 62) - 1) % tensor.numel())
 
     def _untimed(self, side: Side, bell: Bell) -> None:
         """A bell outside the clock, after which it is known where the outputs are."""
@@ -546,8 +570,9 @@ class Timer:
 
     def _aim(self, side: Side, leaf: int, sample: Sample) -> None:
         """Have the gather read these elements of where the outputs were last seen."""
-        if side is self._theirs:
+        if side is self._theirs and not side.is_checked:
             self._require_form(side.leaves)
+            side.is_checked = True
         if not sample.places.numel():
             self._gpu.gather_set(sample.places, 1)
             return

@@ -19,8 +19,9 @@ GATHER: Final = 512
 """Elements of the output that are read while the clock runs."""
 CANARY_STEPS: Final = 1000
 DRIFT_STEPS: Final = 20_000
-WARM_UP_S: Final = 0.02
+WARM_UP_S: Final = 0.005
 LEARNING_ROUNDS: Final = 30
+DRIFT_ROUNDS: Final = 8
 SLOWER: Final = 2.0
 SLOWER_NS: Final = 100_000
 """A canary that took SLOWER times as long as it is known to, and SLOWER_NS more, has waited for somebody."""
@@ -66,12 +67,12 @@ class Gpu:
         self._known_ns = self._measure(CANARY_STEPS)
         self._known_long_ns = self._measure(DRIFT_STEPS)
 
-    def _measure(self, steps: int) -> int:
+    def _measure(self, steps: int, rounds: int = LEARNING_ROUNDS) -> int:
         """The canary's time at the clock of a busy GPU: the least of many, which somebody's passing by leaves alone."""
         end = time.monotonic() + WARM_UP_S
         while time.monotonic() < end:
             native.gpu_flush()
-        return min(native.canary_run(steps) for _ in range(LEARNING_ROUNDS))
+        return min(native.canary_run(steps) for _ in range(rounds))
 
     @property
     def known_ns(self) -> int:
@@ -103,7 +104,7 @@ class Gpu:
 
     def drift(self) -> float:
         """A long canary's time now over the known one, less 1; the lesser of two looks where the first is off."""
-        found = self._measure(DRIFT_STEPS) / self._known_long_ns - 1
+        found = self._measure(DRIFT_STEPS, DRIFT_ROUNDS) / self._known_long_ns - 1
         if abs(found) <= DRIFT:
             return found
         time.sleep(0.5)

@@ -161,18 +161,25 @@ def spikes(tensor: torch.Tensor, seed: int) -> bool:
 
 def sparse(tensor: torch.Tensor, seed: int) -> bool:
     """Multiply a few values at secret places by a large factor: zeros stay zeros. Symmetric matrices are left alone."""
-    flat = _flat(tensor)
-    if flat is None or not flat.numel() or is_symmetric(tensor):
+    return sparse_sets(tensor, 1, 0, seed)
+
+
+def sparse_sets(first: torch.Tensor, sets: int, distance: int, seed: int) -> bool:
+    """The same for so many tensors like this one, the next ones `distance` bytes further each in its memory."""
+    flat = _flat(first)
+    if flat is None or not flat.numel() or is_symmetric(first):
         return False
-    count = max(2, int(flat.numel() * SPIKE_SHARE))
-    places = torch.randint(0, flat.numel(), (count,), generator=_generator(tensor, seed), device=tensor.device)
-    spiked = flat[places] * SPIKE.get(tensor.dtype, 2.0)
-    if bool((flat[:: max(1, flat.numel() // SAMPLE)] < 0).any()):
+    size, factor = flat.numel(), SPIKE.get(first.dtype, 2.0)
+    rows = first.as_strided((sets, size), (distance // first.element_size(), 1))
+    count = max(2, int(size * SPIKE_SHARE))
+    places = torch.randint(0, size, (sets, count), generator=_generator(first, seed), device=first.device)
+    spiked = rows.gather(1, places) * factor
+    if bool((rows[:, :: max(1, size * sets // SAMPLE)] < 0).any()):
         # Where both signs are legal, both are there: an exp overflows on one side only.
         # Far apart, so that no product of rows has both: their difference would drown every rounding.
-        places[1] = (places[0] + flat.numel() // 2) % flat.numel()
-        spiked[0], spiked[1] = spiked[0].abs(), -(flat[places[1]] * SPIKE.get(tensor.dtype, 2.0)).abs()
-    flat[places] = spiked
+        places[:, 1] = (places[:, 0] + size // 2) % size
+        spiked[:, 0], spiked[:, 1] = spiked[:, 0].abs(), -(rows.gather(1, places[:, 1:2])[:, 0] * factor).abs()
+    rows.scatter_(1, places, spiked)
     return True
 
 

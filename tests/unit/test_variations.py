@@ -110,3 +110,19 @@ def test_labels_keep_their_values() -> None:
         before = tensor.clone()
         assert not variations.apply("large", [tensor], 3) and not variations.apply("offset", [tensor], 3)
         assert torch.equal(tensor, before)
+
+
+def test_sparse_spikes_many_sets_at_once_each_in_places_of_its_own() -> None:
+    plain = torch.randn(8 * 1024, generator=torch.Generator().manual_seed(1))
+    memory = plain.clone()
+    assert variations.sparse_sets(memory[:2000].view(40, 50), 4, 2048 * 4, 7)
+    changed = [
+        (row != before).nonzero().flatten().tolist()
+        for row, before in zip(memory.split(2048), plain.split(2048), strict=True)
+    ]
+    assert [len(places) for places in changed] == [2, 2, 2, 2]
+    assert len({tuple(places) for places in changed}) > 1
+    assert all(place < 2000 for places in changed for place in places)
+    for row, before, places in zip(memory.split(2048), plain.split(2048), changed, strict=True):
+        assert sorted(torch.sign(row[places]).tolist()) == [-1, 1]
+        assert torch.equal(row[places].abs(), before[places].abs() * variations.SPIKE[torch.float32])
