@@ -6,6 +6,7 @@
 
 #include "client/trainer/options.h"
 #include "client/trainer/output.h"
+#include "client/trainer/plan.h"
 #include "client/trainer/prompt.h"
 #include "client/trainer/round.h"
 #include "common/auto.h"
@@ -16,6 +17,7 @@ struct bestofn {
     struct trainer *trainer;
     struct task_options tasks;
     struct round_options round;
+    struct plan_options plan;
     const char *name;
     json_t *reward; /* borrowed from bestofn_command() */
     int keep;
@@ -44,6 +46,7 @@ parse(int key, char *arg, struct argp_state *state)
         state->child_inputs[0] = b->trainer;
         state->child_inputs[1] = &b->tasks;
         state->child_inputs[2] = &b->round;
+        state->child_inputs[3] = &b->plan;
         return 0;
     case OPT_KEEP:
         b->keep = option_int(state, "--keep", arg, 1, 256);
@@ -66,6 +69,7 @@ static const struct argp_child children[] = {
     { &trainer_common_argp, 0, NULL, -1 },
     { &task_options_argp, 0, NULL, -2 },
     { &round_options_argp, 0, NULL, -2 },
+    { &plan_options_argp, 0, NULL, -2 },
     { 0 },
 };
 static const struct argp argp = {
@@ -233,6 +237,18 @@ write_all(const struct bestofn *b, const struct task_set *set, const struct roun
     return rc;
 }
 
+/* By level, or by the curriculum, which has all levels to draw from. */
+static int
+load_tasks(struct bestofn *b, struct task_set *set, struct error *err)
+{
+    struct task_options all = { .path = b->tasks.path };
+    if (!b->plan.kind)
+        return task_options_load(&b->tasks, b->trainer->seed, set, err);
+    int rc = task_options_load(&all, b->trainer->seed, set, err);
+    size_t n = b->tasks.most ? (size_t)b->tasks.most : set->n;
+    return rc == 0 ? plan_draw(&b->plan, b->trainer->workdir, b->name, n, b->trainer->seed, set, err) : rc;
+}
+
 int
 bestofn_command(struct trainer *t, int argc, char **argv)
 {
@@ -240,6 +256,7 @@ bestofn_command(struct trainer *t, int argc, char **argv)
     struct bestofn b = { .trainer = t,
                          .tasks = { .level = 2, .most = 100 },
                          .round = { .samples = 10, .turns = 1, .reward = reward },
+                         .plan = { .percent = 50 },
                          .name = "run",
                          .reward = reward,
                          .keep = 3,
@@ -254,12 +271,13 @@ bestofn_command(struct trainer *t, int argc, char **argv)
     if (!t->endpoint_url || !t->model)
         return trainer_complain(TRAINER_USAGE,
                                 "name the model and its endpoint: --endpoint URL --model NAME");
-    int rc = task_options_load(&b.tasks, t->seed, &set, &err);
+    int rc = load_tasks(&b, &set, &err);
     snprintf(sub, sizeof(sub), "outputs/bestofn_%.200s", b.name);
     rc = rc == 0 ? output_path(t->workdir, sub, "journal.jsonl", journal, &err) : rc;
     b.round.journal = journal;
     rc = rc == 0 ? round_run(t, &b.round, &set, &results, &totals, &err) : rc;
     rc = rc == 0 ? write_all(&b, &set, results, &totals, sub, &err) : rc;
+    rc = rc == 0 && b.plan.kind ? plan_learn(&b.plan, t->workdir, results, set.n, &err) : rc;
     round_free(results, set.n);
     tasks_free(&set);
     return rc == 0 ? TRAINER_OK : trainer_failed(&err);

@@ -275,8 +275,8 @@ tasks_load(const char *path, int level, struct task_set *out, struct error *err)
 }
 
 /* splitmix64 (Steele, Lea, Flood 2014): the same draw on every machine. */
-static uint64_t
-next_random(uint64_t *state)
+uint64_t
+tasks_random(uint64_t *state)
 {
     uint64_t z = (*state += 0x9e3779b97f4a7c15u);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -287,15 +287,26 @@ next_random(uint64_t *state)
 void
 tasks_draw(struct task_set *set, size_t n, uint64_t seed)
 {
-    size_t kept = 0, left = n < set->n ? n : set->n;
-    for (size_t i = 0, all = set->n; i < all; i++) {
+    size_t left = n < set->n ? n : set->n;
+    AUTO_FREE bool *is_kept = calloc(set->n + 1, sizeof(*is_kept));
+    for (size_t i = 0; is_kept && i < set->n; i++) {
         /* Selection sampling (Knuth, vol. 2, 3.4.2, S): each with chance left / remaining. */
-        if (next_random(&seed) % (all - i) < left) {
+        is_kept[i] = tasks_random(&seed) % (set->n - i) < left;
+        left -= is_kept[i];
+    }
+    if (is_kept)
+        tasks_keep(set, is_kept);
+}
+
+void
+tasks_keep(struct task_set *set, const bool *is_kept)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < set->n; i++) {
+        if (is_kept[i])
             set->tasks[kept++] = set->tasks[i];
-            left--;
-        } else {
+        else
             task_release(&set->tasks[i]);
-        }
     }
     set->n = kept;
 }

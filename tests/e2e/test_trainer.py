@@ -330,3 +330,73 @@ def test_feedback_is_answered_in_the_next_turn(
     assert [message["role"] for message in second[0]["messages"]] == ["user", "assistant", "user"]
     assert "verifier has judged" in second[0]["messages"][2]["content"]
     assert len(lines(tmp_path / "outputs/bestofn_run/candidates.jsonl")) == 4
+
+
+def course_file(tmp_path: Path) -> Path:
+    """Three tasks of level 1 and three of level 2, of the two that the endpoint knows answers for."""
+    rows = [
+        {
+            "name": f"{name}{i}",
+            "pytorch_code": (TESTS / "tasks" / f"{name}.py").read_text() + f"\n# {i}\n",
+            "level": level,
+        }
+        for level, name in ((1, "relu"), (2, "softmax"))
+        for i in range(3)
+    ]
+    path = tmp_path / "course.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_a_curriculum_draws_and_its_state_is_kept(client: service.Client, endpoint: Endpoint, tmp_path: Path) -> None:
+    tasks = course_file(tmp_path)
+    state = tmp_path / "checkpoints" / "curriculum.json"
+
+    def round_of(name: str, *more: str) -> subprocess.CompletedProcess[str]:
+        return run(
+            client, endpoint, tmp_path, "bestofn", f"--tasks={tasks}", "--samples=1", "--until=ast", "--max-tasks=2",
+            "--threshold=-1", "--allow-incorrect", "--curriculum=frontier", f"--name={name}", *more,
+        )  # fmt: skip
+
+    done = round_of("one")
+    assert done.returncode == 0, done.stderr
+    first = json.loads(state.read_text())
+    assert first["round"]["is_learned"] and len(first["round"]["tasks"]) == 2
+    assert sorted(first["curriculum"]["tried"]) == first["round"]["tasks"]
+    # The same round again has the same tasks, asks nothing and teaches nothing.
+    asked = len(endpoint.asked)
+    assert round_of("one").returncode == 0
+    assert json.loads(state.read_text()) == first and len(endpoint.asked) == asked
+    assert round_of("two").returncode == 0
+    second = json.loads(state.read_text())
+    assert second["rounds"] == 2 and sum(n for n, _ in second["curriculum"]["tried"].values()) == 4
+    other = round_of("three", "--curriculum=stepped")
+    assert other.returncode == 3 and "frontier" in other.stderr and "curriculum.json" in other.stderr
+    assert json.loads(state.read_text()) == second
+    assert round_of("four", "--curriculum=steeped").returncode == 2
+
+
+def test_held_out_tasks_move_the_curriculum(client: service.Client, endpoint: Endpoint, tmp_path: Path) -> None:
+    tasks = course_file(tmp_path)
+    report = tmp_path / "held_out.json"
+    state = tmp_path / "checkpoints" / "curriculum.json"
+    for number in range(6):
+        row = {"id": "elsewhere"}
+        report.write_text(json.dumps({"n": number, "levels": {"1": {"correct_rate": 50.0}}, "detailed_results": [row]}))
+        done = run(
+            client, endpoint, tmp_path, "bestofn", f"--tasks={tasks}", "--samples=1", "--until=ast", "--max-tasks=3",
+            "--threshold=-1", "--allow-incorrect", "--curriculum=stepped", f"--held-out={report}", f"--name=r{number}",
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert json.loads(state.read_text())["curriculum"]["level_2_percent"] == [10, 10, 10, 10, 15, 20][number]
+    stale = run(
+        client, endpoint, tmp_path, "bestofn", f"--tasks={tasks}", "--curriculum=stepped", f"--held-out={report}",
+        "--name=next",
+    )  # fmt: skip
+    assert stale.returncode == 3 and "was counted" in stale.stderr
+    report.write_text(json.dumps({"levels": {"1": {"correct_rate": 50.0}}, "detailed_results": [{"id": "relu1"}]}))
+    mixed = run(
+        client, endpoint, tmp_path, "bestofn", f"--tasks={tasks}", "--curriculum=stepped", f"--held-out={report}",
+        "--name=next",
+    )  # fmt: skip
+    assert mixed.returncode == 3 and "not held out" in mixed.stderr
