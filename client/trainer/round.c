@@ -262,10 +262,11 @@ find_same(json_t *answers)
 static json_t *
 group_body(struct round *r, struct work *w, json_t *answers, const size_t *first, const char *task_id)
 {
+    AUTO_FREE char *wanted = task_class_wanted(w->task);
     const char *policy = r->options->policy ? r->options->policy : w->task->level >= 2 ? "hybrid" : "strict";
     json_t *candidates = json_array();
-    json_t *body = json_pack("{s:s, s:o, s:s, s:s}", "task", task_id, "candidates", candidates, "policy",
-                             policy, "client", "trainer");
+    json_t *body = json_pack("{s:s, s:o, s:s, s:s, s:s?}", "task", task_id, "candidates", candidates,
+                             "policy", policy, "client", "trainer", "entry_point", wanted);
     json_t *answer;
     size_t i;
 

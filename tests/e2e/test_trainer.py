@@ -332,6 +332,24 @@ def test_feedback_is_answered_in_the_next_turn(
     assert len(lines(tmp_path / "outputs/bestofn_run/candidates.jsonl")) == 4
 
 
+def test_a_task_of_kernelbook_is_answered_under_its_own_name(
+    client: service.Client, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    source = (TESTS / "tasks" / "kernelbook_contrastive.py").read_text()
+    tasks = tmp_path / "book.jsonl"
+    row = {"python_code": source, "entry_point": "ContrastiveMargin", "uuid": 7}
+    tasks.write_text(json.dumps(row) + "\n")
+    ANSWERS["ContrastiveMargin"] = [fenced(code("kernelbook_contrastive/honest"))]
+    done = run(
+        client, endpoint, tmp_path, "bestofn", f"--tasks={tasks}", "--level=0", "--samples=1", "--until=compile",
+        "--threshold=0.2", "--allow-incorrect",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (kept,) = lines(tmp_path / "outputs/bestofn_run/kept.jsonl")
+    assert (kept["task"], kept["components"]["compiled"]) == ("7", 1)
+    assert "`ContrastiveMarginNew`" in kept["instruction"]
+
+
 def course_file(tmp_path: Path) -> Path:
     """Three tasks of level 1 and three of level 2, of the two that the endpoint knows answers for."""
     rows = [
