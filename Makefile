@@ -1,5 +1,5 @@
 # Sources are found by wildcard: put a file where it belongs and it is built.
-#   make demo | test | check | all | install | bundle | gpu-check | kernelbench | bench-NAME | timing-report | fuzz
+#   make demo | demo-train | test | check | all | install | bundle | gpu-check | kernelbench | bench-NAME | timing-report | fuzz
 # Variables: BUILD, CC, CFLAGS, LDFLAGS, PREFIX, DESTDIR, PYTHON, SANITIZE=address,undefined, WERROR=1, V=1
 VERSION := 0.1.0
 BUILD ?= build
@@ -55,7 +55,7 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
-.PHONY: all harness corpus tests setup setup-test demo test test-unit test-e2e check lint lint-c format tidy lint-python \
+.PHONY: all harness corpus tests setup setup-test demo demo-train test test-unit test-e2e check lint lint-c format tidy lint-python \
 	sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report \
 	clean distclean dist libraries FORCE
 
@@ -177,6 +177,10 @@ parallel = $(MAKE) $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 demo: setup
 	+$(parallel) all
 	'$(py)' server/deploy/demo.py --programs '$(realpath $(BUILD))/bin' --python '$(py)'
+
+demo-train: setup
+	+$(parallel) all
+	'$(py)' client/deploy/demo_train.py --programs '$(realpath $(BUILD))/bin' --python '$(py)'
 
 test: setup-test
 	+$(parallel) all tests

@@ -67,3 +67,19 @@ def test_it_serves_the_dashboard_until_it_is_interrupted() -> None:
         assert running.wait(60) == 0
         with pytest.raises(OSError, match="refused"):
             urllib.request.urlopen(address, timeout=10)
+
+
+def test_a_scripted_model_is_trained_upon() -> None:
+    python = os.environ.get("PYTHON", sys.executable)
+    command = [sys.executable, "client/deploy/demo_train.py", "--programs", str(service.BINARY.parent)]
+    done = subprocess.run(
+        [*command, "--python", python],
+        cwd=service.ROOT,
+        capture_output=True,
+        text=True,
+        timeout=2 * LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^softmax +kept honest, honest_heuristics$", done.stdout, re.MULTILINE)
+    assert re.search(r"^correct +0\.0% +100\.0% +-?", done.stdout, re.MULTILINE)
