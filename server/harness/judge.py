@@ -33,7 +33,7 @@ from reference import (
     synchronize,
 )
 from tolerance import Difference, number, unravel
-from wire import Json
+from wire import Json, clean_text
 
 SPARE: Final = 1 << 30
 HOST_SPARE: Final = 64 << 20
@@ -43,6 +43,8 @@ PLAIN_CASES: Final = ("original", "signs", "own")
 SCREEN_ELEMENTS: Final = 1 << 16
 SCREEN_S: Final = 1.0
 """How long the transformations are tried at a tiny case: no more is begun after that."""
+NOTE_MAX: Final = 2048
+"""Bytes of what is noted of a case: parts of it may be the candidate's words."""
 SHAPELESS: Final = ("timeout", "hack")
 """Failures that decide at whatever shape they are met: for the others a shape that nobody promised is an excuse."""
 
@@ -112,10 +114,15 @@ class Report:
             "run_ms": round(self.run_ms, 3),
             "done": self.done,
             "of": self.of,
-            "error": self.error,
-            "generality": self.generality,
+            "error": None if self.error is None else _bounded(self.error),
+            "generality": None if self.generality is None else clean_text(self.generality, NOTE_MAX),
             "reopen": self.reopen,
         }
+
+
+def _bounded(error: Json) -> Json:
+    """The same with texts that fit a message, however they are escaped there."""
+    return {key: clean_text(value) if isinstance(value, str) else value for key, value in error.items()}
 
 
 @dataclass
@@ -143,7 +150,7 @@ class CaseResult:
             "name": self.name,
             "outcome": "pass" if self.class_ is None else "fail",
             "class": self.class_,
-            "note": self.note,
+            "note": None if self.note is None else clean_text(self.note, NOTE_MAX),
             "max_abs": self.max_abs,
             "max_rel": self.max_rel,
             "matched": self.matched,

@@ -24,6 +24,7 @@ from wire import (
     Json,
     Message,
     ProtocolError,
+    clean_text,
     make_memfd,
     read_memfd,
 )
@@ -46,7 +47,7 @@ class PeerFailed(Exception):
         super().__init__(text)
         self.class_ = class_
         self.rule = rule
-        self.error = error or {"type": class_, "text": text, "line": None}
+        self.error = error or {"type": class_, "text": clean_text(text), "line": None}
         self.is_gone = is_gone
 
 
@@ -69,9 +70,9 @@ def failure(phase: str, error: Any) -> PeerFailed:
     """What a child's own report of an error is worth: the class follows from the phase and the error's type."""
     if not isinstance(error, dict):
         error = {}
-    name = str(error.get("type", "Error"))[:128]
+    name = clean_text(str(error.get("type", "Error")), 128)
     line = error.get("line")
-    text = str(error.get("text", ""))[:8192]
+    text = clean_text(str(error.get("text", "")))
     told = {
         "type": name,
         "text": text,
@@ -125,17 +126,27 @@ class Peer:
 
     # --- messages ---
 
-    def ask(self, message: Json, expected: str, limit_ms: float, fds: dict[str, int] | None = None) -> Message:
-        """Send, and wait for the report of this kind. PeerFailed for everything else that can happen."""
+    def ask(
+        self,
+        message: Json,
+        expected: str,
+        limit_ms: float,
+        fds: dict[str, int] | None = None,
+        takes: tuple[str, ...] = (),
+    ) -> Message:
+        """Send, and wait for the report of this kind. PeerFailed for everything else that can happen.
+
+        takes: the descriptors that the report may have, which are the caller's to take or close.
+        """
         try:
             self.channel.send(message, fds)
-            return self._report(expected, limit_ms)
+            return self._report(expected, limit_ms, takes)
         except ChannelClosed:
             raise self._gone() from None
         except ProtocolError as error:
             raise PeerFailed("crash", f"the process broke the protocol: {error}", is_gone=True) from None
 
-    def _report(self, expected: str, limit_ms: float) -> Message:
+    def _report(self, expected: str, limit_ms: float, takes: tuple[str, ...]) -> Message:
         end = time.monotonic() + limit_ms / 1000
         poll = select.poll()
         poll.register(self.channel.fileno(), select.POLLIN)
@@ -143,18 +154,25 @@ class Peer:
         while True:
             ready = [fd for fd, _ in poll.poll(max(0.0, end - time.monotonic()) * 1000)]
             if self.channel.fileno() in ready:
-                return self._checked(self.channel.receive(0), expected)
+                return self._checked(self.channel.receive(0), expected, takes)
             if self.pidfd in ready:
                 raise self._gone()
             if time.monotonic() >= end:
                 raise PeerFailed("timeout", f"no answer within {limit_ms / 1000:g} s", is_gone=True)
 
-    def _checked(self, message: Message, expected: str) -> Message:
-        event = message.text("ev")
-        if event == "failed":
-            raise failure(message.text("phase"), message.body.get("error"))
-        if event != expected:
-            raise ProtocolError(f"{event[:40]!r} where {expected!r} was due")
+    def _checked(self, message: Message, expected: str, takes: tuple[str, ...]) -> Message:
+        """The report. Descriptors that nobody asked for are closed: they would stay open for as long as we run."""
+        try:
+            event = message.text("ev")
+            if event == "failed":
+                raise failure(message.text("phase"), message.body.get("error"))
+            if event != expected:
+                raise ProtocolError(f"{event[:40]!r} where {expected!r} was due")
+            if not set(message.fds) <= set(takes):
+                raise ProtocolError(f"{expected!r} came with descriptors")
+        except BaseException:
+            message.close()
+            raise
         return message
 
     def _gone(self) -> PeerFailed:
@@ -215,7 +233,7 @@ class Peer:
             "tell_state": tell_state,
             "vary": vary,
         }
-        report = self.ask(message, "built", limit_ms)
+        report = self.ask(message, "built", limit_ms, takes=("state",))
         return _json_of(report, "state") if tell_state else _drop(report)
 
     def copy_state(self, model: str, state: list[Json], limit_ms: float) -> None:
@@ -281,7 +299,7 @@ class Peer:
 
     def observed(self, *, record: bool) -> tuple[Json, bytes]:
         """What the child says of its launches, a claim, and CUPTI's records (empty where none were asked for)."""
-        report = self.ask({"op": "observed"}, "observed", PROMPT_MS)
+        report = self.ask({"op": "observed"}, "observed", PROMPT_MS, takes=("launches", "records"))
         try:
             found = json.loads(_bytes_of(report, "launches"))
             records = _bytes_of(report, "records") if record else b""

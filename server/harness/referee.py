@@ -32,6 +32,7 @@ from wire import (
     Json,
     Message,
     ProtocolError,
+    clean_text,
     cores,
     error_json,
     make_memfd,
@@ -163,10 +164,14 @@ class Referee:
                 "cases": message.body.get("cases"),
                 "element_limit": self._element_limit,
             }
-            report = peer.ask(request, "described", DESCRIBE_LIMIT_MS, {"source": fd})
+            report = peer.ask(request, "described", DESCRIBE_LIMIT_MS, {"source": fd}, takes=("spec",))
             spec = report.take_fd("spec")
         except PeerFailed as failure:
             self._channel.send({"ev": "refused", "job": job, "error": failure.error})
+            return
+        except ProtocolError as broken:
+            error = {"type": "ProtocolError", "text": clean_text(str(broken)), "line": None}
+            self._channel.send({"ev": "refused", "job": job, "error": error})
             return
         finally:
             os.close(fd)
@@ -270,7 +275,8 @@ class Referee:
         except NotTheCandidate as broken:
             error = {"type": type(broken).__name__, "text": str(broken)[:8192], "line": None}
             report = Report("reference", "fail", "infra", error=error)
-        fd = make_memfd(json.dumps(report.detail).encode()[:WORKER_DETAIL_MAX], "detail")
+        detail = json.dumps(report.detail, ensure_ascii=False).encode("utf-8", "replace")
+        fd = make_memfd(detail[:WORKER_DETAIL_MAX], "detail")
         try:
             self._channel.send(report.json(job), {"detail": fd})
         finally:

@@ -25,6 +25,9 @@ DTYPE_NAMES: Final[dict[torch.dtype, str]] = {dtype: name for name, dtype in DTY
 DEPTH_MAX: Final = 16
 NODES_MAX: Final = 4096
 DIMENSIONS_MAX: Final = 12
+ELEMENTS_MAX: Final = 1 << 48
+TEXT_MAX: Final = 1024
+"""Bytes of UTF-8 of a key, which stands in every message about the value below it."""
 
 
 class ValueRefused(ValueError):
@@ -89,6 +92,9 @@ class TensorNote:
         offset = node.get("offset")
         if offset is not None and (type(offset) is not int or not 0 <= offset < 1 << 48):
             raise ValueRefused(f"{where}: offset {offset!r:.40} is out of range")
+        # A stride of 0 lets few bytes be as many elements as one likes; torch raises where they cannot be counted.
+        if math.prod(max(1, size) for size in shape) > ELEMENTS_MAX:
+            raise ValueRefused(f"{where}: there are more than {ELEMENTS_MAX} elements")
         return TensorNote(dtype, shape, stride, offset)
 
 
@@ -105,8 +111,10 @@ def encode(value: Any, put: Callable[[torch.Tensor], TensorNote], where: str = "
     """The tree of a value. ValueRefused names the place and the type of what a tree cannot carry."""
     if depth > DEPTH_MAX:
         raise ValueRefused(f"{where} is nested deeper than {DEPTH_MAX}")
-    if value is None or isinstance(value, bool | str):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, str):
+        return _text(str(value), where)
     if isinstance(value, torch.Tensor):
         return put(value).json()
     if isinstance(value, int):
@@ -123,7 +131,7 @@ def encode(value: Any, put: Callable[[torch.Tensor], TensorNote], where: str = "
         return {
             "dict": [
                 [
-                    encode(key, put, f"{where} key", depth + 1),
+                    _key(encode(key, put, f"{where} key", depth + 1), where),
                     encode(item, put, f"{where}[{key!r:.40}]", depth + 1),
                 ]
                 for key, item in value.items()
@@ -139,8 +147,10 @@ def decode(tree: Any, get: Callable[[TensorNote], Any], where: str = "value", de
     """The value of a tree that may come from anybody. ValueRefused says what was off and where."""
     if depth > DEPTH_MAX:
         raise ValueRefused(f"{where} is nested deeper than {DEPTH_MAX}")
-    if tree is None or type(tree) in (bool, int, str):
+    if tree is None or type(tree) in (bool, int):
         return tree
+    if type(tree) is str:
+        return _text(tree, where)
     if not isinstance(tree, dict) or len(tree) != 1:
         raise ValueRefused(f"{where}: a node must be an object with one key")
     ((kind, body),) = tree.items()
@@ -165,7 +175,22 @@ def decode(tree: Any, get: Callable[[TensorNote], Any], where: str = "value", de
 def _pair(pair: Any, get: Callable[[TensorNote], Any], where: str, depth: int) -> tuple[Any, Any]:
     if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str | int):
         raise ValueRefused(f"{where}: a dict is a list of [key, value] with strings or integers for keys")
+    _key(pair[0], where)
     return pair[0], decode(pair[1], get, f"{where}[{pair[0]!r:.40}]", depth + 1)
+
+
+def _text(text: str, where: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueRefused(f"{where}: {text!r:.40} has halves of characters, which is no text") from None
+    return text
+
+
+def _key(key: Any, where: str) -> Any:
+    if isinstance(key, str) and len(_text(key, f"{where} key").encode()) > TEXT_MAX:
+        raise ValueRefused(f"{where}: the key {key!r:.40} is longer than {TEXT_MAX} bytes")
+    return key
 
 
 def _float(text: Any, where: str) -> float:

@@ -84,8 +84,8 @@ def decode(data: bytes) -> Json:
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """ValueError for NaN and infinities, which JSON does not have."""
-    return json.dumps(message, allow_nan=False, separators=(",", ":")).encode("ascii")
+    """ValueError for NaN and infinities, which JSON does not have. Halves of characters become "?"."""
+    return json.dumps(message, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 @dataclass(frozen=True)

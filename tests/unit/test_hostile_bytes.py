@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import socket
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,9 +18,11 @@ from typing import Any, Final
 
 import activity
 import inspect_stage
+import judge
 import native
 import peer
 import pytest
+import tolerance
 import torch
 import values
 import wire
@@ -95,6 +98,8 @@ def change_tree(tree: Any, chance: random.Random) -> Any:
         found = {key: change_tree(value, chance) for key, value in tree.items()}
         if found and chance.random() < 0.15:
             found.pop(chance.choice(list(found)))
+        if "shape" in found and chance.random() < 0.1:  # many elements in few bytes
+            found.update(shape=[1 << 39, 1 << 39], stride=[0, 0])
         if chance.random() < 0.1:
             found[chance.choice(WORDS)] = any_node(chance)
         return found
@@ -198,6 +203,47 @@ def read_error(data: bytes) -> None:
     found = peer.failure("import", json.loads(data))
     assert len(str(found.error["text"])) <= 8192
     json.dumps(found.error)
+
+
+def peer_of(answer: bytes, descriptors: int) -> tuple[peer.Peer, socket.socket]:
+    """A peer whose child has already answered so, and the child's end of the channel."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    null = os.open(os.devnull, os.O_RDONLY)
+    socket.send_fds(theirs, [answer], [null] * descriptors)
+    os.close(null)
+    return peer.Peer("child", wire.Channel(ours.detach()), os.pidfd_open(os.getpid()), torch.device("cpu")), theirs
+
+
+@pytest.mark.parametrize("event", ["bound", "failed", "inputs", "x" * 50000])
+def test_descriptors_that_nobody_asked_for_are_closed(event: str) -> None:
+    """The referee outlives its children: each one that it kept would be kept for ever."""
+    names = ["a", "b", "c"]
+    answer = json.dumps({"ev": event, "phase": "bind", "error": {}, "fds": names}).encode()
+    child, theirs = peer_of(answer, len(names))
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(peer.PeerFailed):
+        child.bind(0, "0", None)
+    assert len(os.listdir("/proc/self/fd")) == before
+    child.close()
+    theirs.close()
+
+
+def test_what_a_child_says_of_an_error_fits_a_message() -> None:
+    """Texts of a child, however they are made, are not what the referee's own message breaks on."""
+    text = "\x01" * 9000 + "\ud800" * 9000
+    failed = peer.failure("call", {"type": text, "text": text, "line": 10**30})
+    result = judge.CaseResult("original", "launch", text, error={"type": text[:128], "text": text, "line": None})
+    report = judge.Report("tiny", "fail", "launch", 0, 1, failed.error, generality=text)
+    for found in (report, judge.Report("tiny", "skip", None, 0, 1, result.error)):
+        assert len(wire.encode(found.json("job"))) <= wire.WORKER_MESSAGE_MAX
+    assert len(wire.encode(result.json())) < 16 * 1024
+
+
+def test_an_8_bit_float_beside_integers() -> None:
+    """Dtypes that torch itself compares with nothing are wrong, and no fault of the referee's."""
+    got = torch.ones(4).to(torch.float8_e4m3fn)
+    found = tolerance.compare(got, torch.full((4,), 2, dtype=torch.int64), tolerance.Limit(0.0, 0.0))
+    assert found.differing == 4
 
 
 def read_notes(data: bytes) -> None:
