@@ -549,7 +549,7 @@ funnel_show_submission(struct funnel *f, const char *id, struct error *err)
     }
     shown.priority = j->row.priority;
     shown.attempts = j->row.attempts;
-    out = j->row.verdict ? json_loads(j->row.verdict, 0, NULL) : verdict_json(&shown);
+    out = j->row.verdict ? json_loads(j->row.verdict, JSON_ALLOW_NUL, NULL) : verdict_json(&shown);
     judgement_free(f, j);
     return out ? out : (error_set(err, ERR_STORE, "the verdict of %s cannot be read", id), NULL);
 }

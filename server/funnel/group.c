@@ -34,7 +34,7 @@ group_finished_one(struct funnel *f, struct group *g)
 static bool
 add_item_cb(void *arg, const struct submission_row *row)
 {
-    json_t *item = row->verdict ? json_loads(row->verdict, 0, NULL) : NULL;
+    json_t *item = row->verdict ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL) : NULL;
     json_array_append_new(arg, item ? item : json_string(row->id));
     return true;
 }
@@ -139,7 +139,7 @@ funnel_show_group(struct funnel *f, const char *id, struct error *err)
     if (items) {
         if (funnel_is_finished(f, id))
             rescore_group(items);
-        json_t *request = row.request ? json_loads(row.request, 0, NULL) : NULL;
+        json_t *request = row.request ? json_loads(row.request, JSON_ALLOW_NUL, NULL) : NULL;
         json_t *metadata = json_object_get(request, "metadata");
         out = json_pack("{s:s, s:s, s:s, s:i, s:O?, s:o, s:o}", "id", row.id, "state",
                         group_state(items, funnel_is_finished(f, id)), "task", row.task_id, "size", row.size,

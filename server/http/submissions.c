@@ -231,7 +231,7 @@ submission_timing(struct exchange *x)
 
     if (!get_row(x, x->target.segments[2], &row))
         return;
-    AUTO_JSON json_t *whole = row.verdict ? json_loads(row.verdict, 0, NULL)
+    AUTO_JSON json_t *whole = row.verdict ? json_loads(row.verdict, JSON_ALLOW_NUL, NULL)
                                           : funnel_show_submission(x->http->funnel, row.id, &err);
     submission_row_release(&row);
     if (!whole) {
@@ -287,7 +287,7 @@ submission_row_cb(void *arg, const struct submission_row *row)
 {
     struct submission_page *page = arg;
 
-    json_t *item = row->verdict ? json_loads(row->verdict, 0, NULL) : NULL;
+    json_t *item = row->verdict ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL) : NULL;
     json_array_append_new(page->items, item ? item : json_string(row->id));
     memcpy(page->last, row->id, sizeof(page->last));
     return true;

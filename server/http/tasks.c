@@ -15,7 +15,7 @@ text_or_null(const char *text)
 static json_t *
 json_or_null(const char *text)
 {
-    json_t *value = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+    json_t *value = text ? json_loads(text, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL) : NULL;
     return value ? value : json_null();
 }
 
