@@ -6,6 +6,7 @@
 
 #include "common/auto.h"
 #include "server/funnel/disclosure.h"
+#include "server/http/guard.h"
 
 /*
  * Theory of operation. Every request is asked for its token before anything
@@ -76,6 +77,19 @@ access_check(struct exchange *x, const struct route *route)
         return true;
     keyring_refresh(keyring);
     if (!keyring_is_on(keyring)) {
+        /*
+         * A page whose name was made to resolve to loopback is, for its browser, of our own origin; but the browser
+         * says the name.
+         */
+        const char *host = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+        if (host && !guard_host_is_local(host)) {
+            exchange_problem(
+                x, PROBLEM_HOST,
+                "without tokens only requests to an address or to localhost are answered, and this "
+                "one is to \"%.100s\"",
+                host);
+            return false;
+        }
         x->caller = (struct caller){ .scopes = SCOPE_ALL };
         return true;
     }

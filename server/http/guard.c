@@ -1,5 +1,6 @@
 #include "server/http/guard.h"
 
+#include <arpa/inet.h>
 #include <string.h>
 #include <strings.h>
 
@@ -100,4 +101,29 @@ guard_verdict(const struct guard *g)
     if (g->hosts > 1 || (g->hosts == 0 && !g->is_http10))
         return "there is not exactly one Host";
     return NULL;
+}
+
+static bool
+is_port(const char *text)
+{
+    size_t digits = strspn(text, "0123456789");
+    return digits > 0 && digits <= 5 && !text[digits];
+}
+
+bool
+guard_host_is_local(const char *host)
+{
+    char name[64];
+    struct in6_addr address;
+    bool is_ipv6 = *host == '[';
+    size_t size = strcspn(host, is_ipv6 ? "]" : ":");
+    const char *rest = host + size + (is_ipv6 && host[size] ? 1 : 0);
+
+    if (size >= sizeof(name) || (is_ipv6 && !host[size]) || (*rest && (*rest != ':' || !is_port(rest + 1))))
+        return false;
+    memcpy(name, host + is_ipv6, size - is_ipv6);
+    name[size - is_ipv6] = '\0';
+    if (is_ipv6)
+        return inet_pton(AF_INET6, name, &address) == 1;
+    return strcasecmp(name, "localhost") == 0 || inet_pton(AF_INET, name, &address) == 1;
 }

@@ -27,5 +27,10 @@ void guard_init(struct guard *g, const char *version);
 void guard_header(struct guard *g, const char *name, size_t name_size, const char *value, size_t value_size);
 /* NULL, or why the request is refused: a constant text. */
 const char *guard_verdict(const struct guard *g);
+/*
+ * Whether the value of a Host header is an address or localhost, with or without a port: what no page of another
+ * site can have its browser send, whatever its own name resolves to.
+ */
+bool guard_host_is_local(const char *host);
 
 #endif

@@ -17,6 +17,7 @@ const struct problem_kind problem_kinds[PROBLEM_COUNT] = {
     [PROBLEM_AMBIGUOUS] = { 409, "ambiguous_name", "The name stands for more than one task", false },
     [PROBLEM_TOO_LARGE] = { 413, "too_large", "The request is too large", false },
     [PROBLEM_TYPE] = { 415, "unsupported_type", "The body is not application/json", false },
+    [PROBLEM_HOST] = { 421, "wrong_host", "The request is for another host", false },
     [PROBLEM_REFERENCE] = { 422, "reference_fails", "The reference does not run", false },
     [PROBLEM_FULL] = { 429, "queue_full", "The queue is full", true },
     [PROBLEM_INTERNAL] = { 500, "internal", "The daemon failed", true },

@@ -48,7 +48,7 @@ class Raw:
                 return  # it has heard enough: reply() tells what it said
 
     def request(self, method: str, path: str, body: bytes = b"", *headers: str) -> None:
-        lines = [f"{method} {path} HTTP/1.1", "Host: test", *headers]
+        lines = [f"{method} {path} HTTP/1.1", "Host: localhost", *headers]
         if body:
             lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
         self.send("\r\n".join(lines) + "\r\n\r\n", body)

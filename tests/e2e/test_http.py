@@ -144,7 +144,7 @@ def test_the_description_has_every_call_that_answers(url: str) -> None:
 def test_head_is_get_without_the_body(url: str) -> None:
     with Raw(url) as raw:
         raw.request("HEAD", "/healthz")
-        raw.send("GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n")
+        raw.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         status_line_and_headers = b""
         while status_line_and_headers.count(b"\r\n\r\n") < 2:
             status_line_and_headers += raw._socket.recv(4096)
@@ -155,7 +155,7 @@ def test_head_is_get_without_the_body(url: str) -> None:
 
 def test_many_requests_on_one_connection(url: str) -> None:
     with Raw(url) as raw:
-        raw.send(b"GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n" * 50)
+        raw.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50)
         for _ in range(50):
             assert raw.reply().status == 200
 
@@ -255,7 +255,7 @@ def test_bad_bodies(url: str, path: str, body: bytes, kind: str, status: int, co
 
 def test_a_body_without_a_type_is_refused(url: str) -> None:
     with Raw(url) as raw:
-        raw.send("POST /v1/submissions HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\n{}")
+        raw.send("POST /v1/submissions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}")
         assert raw.reply().status == 415
         raw.request("GET", "/healthz")
         assert raw.reply().status == 200
@@ -272,7 +272,7 @@ def test_a_wrong_value_is_named_by_its_pointer(paused: service.Daemon, task: str
 # --- framing ---
 
 GET = "GET /healthz HTTP/1.1\r\n"
-POST = "POST /v1/submissions HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n"
+POST = "POST /v1/submissions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 CHUNKS = "2\r\n{}\r\n0\r\n\r\n"
 
 
@@ -327,6 +327,19 @@ def test_unusual_requests_that_are_fine(url: str) -> None:
         with Raw(url) as raw:
             raw.send(text)
             assert raw.reply().status == 200, text
+
+
+@pytest.mark.parametrize("host", ["rebound.example", "127.0.0.1.nip.io:80", "localhost.example"])
+def test_a_name_that_resolves_to_loopback_is_not_answered(url: str, host: str) -> None:
+    """Where whoever calls is the operator, a page of that name would be one (DNS rebinding)."""
+    for path, status in (("/v1/submissions", 421), ("/healthz", 200)):
+        with Raw(url) as raw:
+            raw.send(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n")
+            assert raw.reply().status == status
+    with Raw(url) as raw:
+        raw.send(POST.replace("localhost", host), "Content-Length: 2\r\n\r\n{}")
+        reply = raw.reply()
+    assert (reply.status, reply.json()["code"]) == (421, "wrong_host")
 
 
 def test_http_1_0_without_host(url: str) -> None:
@@ -501,6 +514,19 @@ def test_a_submission_is_accepted_and_found(paused: service.Daemon, task: str) -
     assert (shown["id"], shown["task"], shown["state"]) == (document["id"], task, "queued")
     timing = paused.client.get(document["links"]["self"] + "/timing").json()
     assert (timing["id"], timing["state"], timing["timing"]) == (document["id"], "queued", None)
+
+
+def test_a_nul_in_metadata_is_kept(paused: service.Daemon, task: str) -> None:
+    metadata = {"note": "a\0b"}
+    body = {"task": task, "candidate": "x = 1", "metadata": metadata}
+    submission = paused.client.post("/v1/submissions", body).json()
+    shown = paused.client.get(f"/v1/submissions/{submission['id']}").json()
+    assert (shown["state"], shown["metadata"]) == ("queued", metadata)
+    group = paused.client.post(
+        "/v1/groups", {"task": task, "candidates": [{"candidate": "x = 2", "metadata": metadata}]}
+    )
+    shown = paused.client.get(f"/v1/groups/{group.json()['id']}").json()
+    assert shown["items"][0]["metadata"] == metadata
 
 
 def test_a_wait_ends_with_the_present_state(paused: service.Daemon, task: str) -> None:

@@ -109,6 +109,42 @@ the_length_of_the_body_is_told(void **state)
     assert_true(g.is_chunked);
 }
 
+static void
+only_addresses_and_localhost_are_local(void **state)
+{
+    static const struct {
+        const char *host;
+        bool is_local;
+    } rows[] = {
+        { "localhost", true },
+        { "LOCALHOST:8080", true },
+        { "127.0.0.1", true },
+        { "127.0.0.1:1", true },
+        { "[::1]", true },
+        { "[::1]:8080", true },
+        { "10.0.0.7:65535", true },
+        { "", false },
+        { "rebound.example", false },
+        { "127.0.0.1.nip.io", false },
+        { "localhost.example", false },
+        { "127.0.0.1:8080x", false },
+        { "127.0.0.1:", false },
+        { "[::1", false },
+        { "[::1]x", false },
+        { "[localhost]", false },
+        { "0x7f.1", false },
+        { "127.1", false },
+        { "[", false },
+        { "::1", false },
+        { "[0000000000000000000000000000000000000000000000000000000000000000000000]", false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (guard_host_is_local(rows[i].host) != rows[i].is_local)
+            fail_msg("%s", rows[i].host);
+}
+
 int
 main(void)
 {
@@ -116,6 +152,7 @@ main(void)
         cmocka_unit_test(requests_are_judged_by_their_framing),
         cmocka_unit_test(a_nul_in_name_or_value_is_seen),
         cmocka_unit_test(the_length_of_the_body_is_told),
+        cmocka_unit_test(only_addresses_and_localhost_are_local),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
