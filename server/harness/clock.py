@@ -24,7 +24,6 @@ import tolerance
 import torch
 import values
 import variations
-from cores import Cores
 from gpu_state import GATHER, Gpu
 from judge import BUILD_LIMIT_MS, Job, Report
 from peer import SPIN_NS, NotTheCandidate, Peer, PeerFailed
@@ -195,7 +194,6 @@ class Timer:
         self._ours = Side(job.reference.peer)
         self._theirs = Side(job.candidate)
         self._model, self._state = job.reference.model(self._case, 0)
-        self._is_pinned = False
         self._calls = 1
         self._why_one: str | None = None  # why a bell is one call though the calls are short
         self._empty_ns: list[int] = []
@@ -210,11 +208,6 @@ class Timer:
         self._waiting = self._ours  # whose step it is: whoever fails then has failed
 
     def run(self) -> Report:
-        with Cores(self._ours.peer, self._theirs.peer) as cores:
-            self._is_pinned = cores.is_pinned
-            return self._run()
-
-    def _run(self) -> Report:
         why: str | None = None
         failed: tuple[str, str, str | None] | None = None
         drift = self._gpu.drift()
@@ -627,7 +620,6 @@ class Timer:
             "trials": bells * self._calls,
             "calls": self._calls,
             "bells": bells,
-            "pinned": self._is_pinned,
             "one_call": self._why_one,
             "stopped": why,
             "empty_ns": round(statistics.median(self._empty_ns), 1) if self._empty_ns else None,

@@ -13,13 +13,22 @@
 #include <unistd.h>
 
 #include "server/harness/native/memory.h"
-#include "server/harness/native/spin.h"
 
 _Static_assert(sizeof(struct doorbell) <= DOORBELL_BYTES, "the doorbell fits its page");
 _Static_assert(offsetof(struct doorbell, answer) == 64, "each side writes its own cache lines");
 
 #define AWAIT_SLICE_NS (5 * 1000 * 1000)
 #define SPINS_PER_LOOK 64 /* reading the clock costs more than a spin */
+
+static inline void
+spin_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
 
 static inline uint32_t
 load_acquire(const uint32_t *word)
