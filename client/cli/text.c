@@ -6,14 +6,20 @@
 #include "common/auto.h"
 #include "common/utf8.h"
 
-/* C0 but newline and tab, DEL, and C1 (U+0080..U+009F), which terminals obey too. */
+/*
+ * C0 but newline and tab, DEL, and C1 (U+0080..U+009F), which terminals obey too; and what turns the direction of a
+ * text (U+202A..U+202E, U+2066..U+2069), so that a line reads as another.
+ */
 static bool
 is_control(const char *s, size_t size)
 {
     unsigned char c = (unsigned char)s[0];
     if (size == 1)
         return (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
-    return size == 2 && c == 0xc2 && (unsigned char)s[1] < 0xa0;
+    unsigned char d = (unsigned char)s[1], e = size == 3 ? (unsigned char)s[2] : 0;
+    if (size == 3 && c == 0xe2)
+        return (d == 0x80 && e >= 0xaa && e <= 0xae) || (d == 0x81 && e >= 0xa6 && e <= 0xa9);
+    return size == 2 && c == 0xc2 && d < 0xa0;
 }
 
 static void

@@ -148,11 +148,21 @@ struct census {
 
 static int publish_directory(struct census *c, int fd, int depth);
 
+/* Whoever left it may have taken the rights to it away, which only root does not mind. Its processes are gone. */
+static int
+open_entry(int parent, const char *name, int flags)
+{
+    int fd = openat(parent, name, flags);
+    if (fd < 0 && errno == EACCES && fchmodat(parent, name, 0700, 0) == 0)
+        fd = openat(parent, name, flags);
+    return fd;
+}
+
 /* A hard link may lead to a file that is none of this tree's: to hand it on would change that one. */
 static int
 publish_file(struct census *c, int parent, const char *name)
 {
-    AUTO_FD int fd = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    AUTO_FD int fd = open_entry(parent, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat info;
 
     if (fd < 0 || fstat(fd, &info) != 0)
@@ -180,7 +190,7 @@ publish_entry(struct census *c, int parent, const char *name, int depth)
         return publish_file(c, parent, name);
     if (!S_ISDIR(info.st_mode))
         return unlinkat(parent, name, 0);
-    int fd = openat(parent, name, OPEN_DIR);
+    int fd = open_entry(parent, name, OPEN_DIR);
     return fd < 0 ? -1 : publish_directory(c, fd, depth + 1);
 }
 
@@ -213,10 +223,17 @@ int
 scratch_publish_now(const char *from, const char *to, struct error *err)
 {
     struct census census = { 0 };
+    struct stat info;
 
     if (rename(from, to) != 0)
         return error_set(err, errno == ENOENT ? ERR_NOTFOUND : ERR_SYS, "move %s", from);
-    int fd = open(to, OPEN_DIR);
+    if (lstat(to, &info) == 0 && !S_ISDIR(info.st_mode)) {
+        /* A file or a link in a cache's place is no cache, and no fault of ours. */
+        if (unlink(to) != 0)
+            return error_set(err, ERR_SYS, "remove %s", to);
+        return error_set(err, ERR_NOTFOUND, "%s is no directory", from);
+    }
+    int fd = open_entry(AT_FDCWD, to, OPEN_DIR);
     if (fd < 0 || publish_directory(&census, fd, 0) != 0)
         return error_set(err, errno == EFBIG ? ERR_FULL : ERR_SYS, "hand on the cache %s", to);
     return 0;

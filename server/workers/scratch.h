@@ -30,7 +30,7 @@ int scratch_remove_now(const char *path, struct error *err);
  * readable by every uid but writable by none: links, special files and hard
  * links are dropped, and it is refused beyond SCRATCH_CACHE_BYTES or _ENTRIES.
  * Runs in libuv's pool; cb on the loop with 0, ERR_NOTFOUND (no such
- * directory), ERR_FULL or ERR_SYS. Paths are copied.
+ * directory; a file or link in its place is removed), ERR_FULL or ERR_SYS. Paths are copied.
  */
 #define SCRATCH_CACHE_BYTES (512LL << 20)
 #define SCRATCH_CACHE_ENTRIES 20000

@@ -200,6 +200,43 @@ a_cache_that_is_too_much_is_refused(void **state)
 }
 
 static void
+what_is_no_cache_is_none(void **state)
+{
+    struct error err = { 0 };
+    struct stat info;
+
+    (void)state;
+    put(in(root, "file"), "text");
+    assert_int_equal(scratch_publish_now(in(root, "file"), in(root, "to"), &err), ERR_NOTFOUND);
+    assert_int_equal(symlink(outside, in(root, "link")), 0);
+    assert_int_equal(scratch_publish_now(in(root, "link"), in(root, "to"), &err), ERR_NOTFOUND);
+    assert_int_equal(mkfifo(in(root, "pipe"), 0600), 0);
+    assert_int_equal(scratch_publish_now(in(root, "pipe"), in(root, "to"), &err), ERR_NOTFOUND);
+    assert_int_equal(lstat(in(root, "to"), &info), -1);
+    assert_int_equal(stat(outside, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0700);
+}
+
+/* Only an ordinary user is held up by missing rights. */
+static void
+rights_that_were_taken_away_are_no_obstacle(void **state)
+{
+    struct error err = { 0 };
+    struct stat info;
+
+    (void)state;
+    assert_int_equal(mkdir(in(root, "closed"), 0700), 0);
+    assert_int_equal(mkdir(in(root, "closed/below"), 0700), 0);
+    put(in(root, "closed/below/file"), "text");
+    assert_int_equal(chmod(in(root, "closed/below/file"), 0), 0);
+    assert_int_equal(chmod(in(root, "closed/below"), 0), 0);
+    assert_int_equal(chmod(in(root, "closed"), 0), 0);
+    assert_int_equal(scratch_publish_now(in(root, "closed"), in(root, "open"), &err), 0);
+    assert_int_equal(stat(in(root, "open/below/file"), &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0555);
+}
+
+static void
 no_two_children_share_a_user_id(void **state)
 {
     struct uids *u;
@@ -235,6 +272,8 @@ main(void)
         TEST(the_root_is_emptied_at_start_and_must_be_ours),
         TEST(a_cache_is_handed_on_without_what_leads_out_of_it),
         TEST(a_cache_that_is_too_much_is_refused),
+        TEST(what_is_no_cache_is_none),
+        TEST(rights_that_were_taken_away_are_no_obstacle),
         cmocka_unit_test(no_two_children_share_a_user_id),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
