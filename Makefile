@@ -114,6 +114,7 @@ $(bin)/verifier: $(out)/client/cli/main.o $(out)/libcli.a $(out)/libcommon.a
 	$(Q)$(link) $(cli_libs)
 
 $(out)/client/trainer/prompt.o: client/prompt/kernel.txt
+$(out)/client/trainer/helper.o: client/python/prepare_rows.py
 
 $(bin)/trainer: $(out)/client/trainer/main.o $(out)/libtrainer.a $(out)/libcommon.a
 	$(if $(V),,$(call say,LD,$@))

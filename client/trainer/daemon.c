@@ -21,6 +21,15 @@ pause_s(double seconds)
     }
 }
 
+/* A token that is refused and a daemon that fails are no task's fault: the next one would fare the same. */
+static enum err_code
+code_of(long status)
+{
+    if (status == 401 || status == 403 || status >= 500)
+        return ERR_UNAVAILABLE;
+    return status == 404 ? ERR_NOTFOUND : status == 409 ? ERR_CONFLICT : ERR_INPUT;
+}
+
 /* The problem document in one line. */
 static int
 refused(const struct http_answer *a, struct error *err)
@@ -31,7 +40,7 @@ refused(const struct http_answer *a, struct error *err)
     const char *title = json_string_value(json_object_get(problem, "title"));
     const char *pointer = json_string_value(json_object_get(first, "pointer"));
     const char *why = json_string_value(json_object_get(first, "detail"));
-    enum err_code code = a->status == 404 ? ERR_NOTFOUND : a->status == 409 ? ERR_CONFLICT : ERR_INPUT;
+    enum err_code code = code_of(a->status);
     return error_set(err, code, "verifierd answered %ld: %.120s%s%.40s%s%.60s", a->status,
                      detail  ? detail
                      : title ? title
@@ -86,17 +95,24 @@ take_id(json_t *answer, char id[DAEMON_ID_SIZE], struct error *err)
 }
 
 int
-daemon_add_task(struct http_client *c, const struct task *task, char id[DAEMON_ID_SIZE], struct error *err)
+daemon_register(struct http_client *c, const struct task *task, json_t **out, struct error *err)
 {
     AUTO_JSON json_t *body = json_pack("{s:s, s:s, s:s}", "name", task->name, "reference", task->reference,
                                        "entry_point", task->entry_point);
-    AUTO_JSON json_t *answer = NULL;
 
+    *out = NULL;
     if (!body)
         return error_set(err, ERR_INPUT, "the reference of %.100s is not UTF-8", task->name);
     if (task->level)
         json_object_set_new(body, "level", json_integer(task->level));
-    int rc = call(c, "POST", "/v1/tasks", body, &answer, err);
+    return call(c, "POST", "/v1/tasks", body, out, err);
+}
+
+int
+daemon_add_task(struct http_client *c, const struct task *task, char id[DAEMON_ID_SIZE], struct error *err)
+{
+    AUTO_JSON json_t *answer = NULL;
+    int rc = daemon_register(c, task, &answer, err);
     return rc == 0 ? take_id(answer, id, err) : rc;
 }
 

@@ -13,6 +13,8 @@
 /* Register a task, or find it: its id. ERR_INPUT: its reference does not run (the reason), or the like. */
 int daemon_add_task(struct http_client *c, const struct task *task, char id[DAEMON_ID_SIZE],
                     struct error *err);
+/* The same, for what else the daemon says of it ("flags"): the task's document, given. */
+int daemon_register(struct http_client *c, const struct task *task, json_t **out, struct error *err);
 /* Post a group ({"task", "candidates", ...}, borrowed): its id. ERR_INPUT: refused. */
 int daemon_add_group(struct http_client *c, json_t *body, char id[DAEMON_ID_SIZE], struct error *err);
 /* Wait until a group is finished; given. ERR_NOTFOUND: the daemon does not know it (another store). */

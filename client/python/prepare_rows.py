@@ -1,0 +1,280 @@
+"""What `trainer prepare` asks of Python: is this a task, is it the same as another, how much does it do.
+
+Standard library alone, nothing of a row is run. `check` answers one JSON line for each that it reads; `parquet PATH`
+prints a parquet file's rows as JSON Lines (with pyarrow, a few rows at a time).
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import sys
+from typing import Any
+
+# Calls that move, make or ask, and compute nothing.
+WORDS = """
+    view reshape permute transpose t size shape dim contiguous unsqueeze squeeze to expand expand_as flatten
+    unflatten cuda cpu type type_as float half double long int bool clone detach item numel device zeros ones empty
+    full arange zeros_like ones_like empty_like full_like new_zeros new_ones new_empty tensor as_tensor from_numpy
+    numpy chunk split unbind narrow select index_select view_as swapaxes movedim len range print isinstance list
+    tuple dict set zip enumerate super append extend items keys values get format join requires_grad_
+    register_buffer Identity Parameter
+"""
+NO_WORK = frozenset(WORDS.split())
+CONTAINERS = frozenset(("Sequential", "ModuleList", "ModuleDict"))
+Functions = dict[str, ast.FunctionDef]
+
+
+class Fault(Exception):
+    """Why a row is no task: (reason, detail)."""
+
+
+def last_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def is_of_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+# --- what is the same ---
+
+
+def definitions(tree: ast.Module) -> dict[str, ast.stmt]:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return {node.name: node for node in tree.body if isinstance(node, kinds)}
+
+
+def reached(entry: str, known: dict[str, ast.stmt]) -> list[ast.stmt]:
+    """The entry's class and what it names of the module, in the order of meeting."""
+    order, todo = [entry], [entry]
+    while todo:
+        for node in ast.walk(known[todo.pop()]):
+            if isinstance(node, ast.Name) and node.id in known and node.id not in order:
+                order.append(node.id)
+                todo.append(node.id)
+    return [known[name] for name in order]
+
+
+class Normal(ast.NodeTransformer):
+    """Names by the order in which they appear, no docstrings, no annotations."""
+
+    def __init__(self, local: set[str], own: set[str]) -> None:
+        self.local = local
+        self.own = own
+        self.names: dict[str, str] = {}
+        self.attributes: dict[str, str] = {}
+
+    def name(self, name: str) -> str:
+        return self.names.setdefault(name, f"v{len(self.names)}") if name in self.local else name
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name(self.name(node.id), node.ctx)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        return ast.arg(self.name(node.arg))
+
+    def visit_keyword(self, node: ast.keyword) -> ast.AST:
+        return ast.keyword(node.arg, self.visit(node.value))
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        attribute = node.attr
+        if is_of_self(node) and attribute in self.own:
+            attribute = self.attributes.setdefault(attribute, f"a{len(self.attributes)}")
+        return ast.Attribute(self.visit(node.value), attribute, node.ctx)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        if node.value is None:
+            return None
+        return ast.Assign([self.visit(node.target)], self.visit(node.value))
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Name) and node.func.id == "super":
+            return ast.Call(node.func, [], [])
+        return self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        return None if isinstance(node.value, ast.Constant) else self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        node.name = self.name(node.name)
+        self.generic_visit(node)
+        node.body = node.body or [ast.Pass()]
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        node.name = self.name(node.name)
+        self.generic_visit(node)
+        node.body = node.body or [ast.Pass()]
+        return node
+
+
+def digest(tree: ast.Module, entry: str) -> str:
+    """The same for modules that differ in names, comments, docstrings, annotations and the sizes of their inputs."""
+    nodes = reached(entry, definitions(tree))
+    local = {node.name for node in nodes if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+    own: set[str] = set()
+    for top in nodes:
+        for node in ast.walk(top):
+            if isinstance(node, ast.arg):
+                local.add(node.arg)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                local.add(node.id)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and is_of_self(node):
+                own.add(node.attr)
+    normal = Normal(local, own)
+    text = "\n".join(ast.dump(normal.visit(node), annotate_fields=False) for node in nodes)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+# --- how much it does ---
+
+
+class Work:
+    """Counts the computing operations of a forward in the syntax tree: a loop counts once."""
+
+    def __init__(self, known: dict[str, ast.stmt]) -> None:
+        self.known = known
+        self.inside: set[str] = set()
+
+    def of_class(self, name: str) -> int:
+        node = self.known.get(name)
+        if not isinstance(node, ast.ClassDef) or name in self.inside:
+            return 1
+        self.inside.add(name)
+        methods = {item.name: item for item in node.body if isinstance(item, ast.FunctionDef)}
+        modules = self.modules(methods.get("__init__"))
+        count = self.of_method("forward", methods, modules, set())
+        self.inside.discard(name)
+        return count
+
+    def modules(self, init: ast.FunctionDef | None) -> dict[str, int]:
+        """What calling each attribute of self costs."""
+        out: dict[str, int] = {}
+        for node in ast.walk(init) if init else ():
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                for target in node.targets:
+                    if isinstance(target, ast.Attribute) and is_of_self(target):
+                        out[target.attr] = self.of_module(node.value)
+        return out
+
+    def of_module(self, call: ast.Call) -> int:
+        name = last_name(call.func)
+        if name in CONTAINERS:
+            inner = [node for node in ast.walk(call) if isinstance(node, ast.Call) and node is not call]
+            return sum(self.of_module(node) for node in inner if last_name(node.func) not in CONTAINERS)
+        if name in NO_WORK:
+            return 0
+        return self.of_class(name) if name in self.known else 1
+
+    def of_method(self, name: str, methods: Functions, modules: dict[str, int], seen: set[str]) -> int:
+        if name not in methods or name in seen:
+            return 0
+        seen = seen | {name}
+        count = 0
+        for node in ast.walk(methods[name]):
+            if isinstance(node, ast.Call):
+                called = last_name(node.func)
+                if is_of_self(node.func):
+                    own = self.of_method(called, methods, modules, seen)
+                    count += modules.get(called, own if called in methods else 1)
+                elif isinstance(node.func, ast.Name) and called in self.known:
+                    count += self.of_function(called)
+                elif called not in NO_WORK:
+                    count += 1
+            elif isinstance(node, ast.BinOp):
+                sides = (node.left, node.right)
+                count += not all(isinstance(side, ast.Constant) for side in sides)
+        return count
+
+    def of_function(self, name: str) -> int:
+        node = self.known[name]
+        if isinstance(node, ast.ClassDef):
+            return self.of_class(name)
+        if not isinstance(node, ast.FunctionDef) or name in self.inside:
+            return 1
+        self.inside.add(name)
+        count = self.of_method(name, {name: node}, {}, set())
+        self.inside.discard(name)
+        return count
+
+
+# --- one row ---
+
+
+def parsed(source: str, what: str) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except SyntaxError as error:
+        raise Fault(f"{what}syntax", f"line {error.lineno}: {error.msg}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise Fault(f"{what}syntax", type(error).__name__) from None
+
+
+def check(row: dict[str, Any]) -> dict[str, Any]:
+    source, entry = row["source"], row["entry_point"]
+    tree = parsed(source, "")
+    known = definitions(tree)
+    if not isinstance(known.get(entry), ast.ClassDef):
+        raise Fault("no_entry_class", f"no class {entry}")
+    for name in ("get_inputs", "get_init_inputs"):
+        if name not in known:
+            raise Fault("no_inputs", f"no {name}()")
+    node = known[entry]
+    assert isinstance(node, ast.ClassDef)
+    if not any(isinstance(item, ast.FunctionDef) and item.name == "forward" for item in node.body):
+        raise Fault("no_forward", f"{entry} has no forward()")
+    lines = len([line for line in source.splitlines() if line.strip()])
+    out = {"digest": "", "operations": max(1, Work(known).of_class(entry)), "lines": lines, "answer": None}
+    if row.get("answer") is not None:
+        try:
+            answer = definitions(parsed(row["answer"], "answer_"))
+            if not isinstance(answer.get(entry + "New"), ast.ClassDef):
+                raise Fault("answer_class", f"no class {entry}New")
+        except Fault as fault:
+            out["answer"] = list(fault.args)
+    out["digest"] = digest(tree, entry)  # changes the tree
+    return out
+
+
+def check_rows() -> int:
+    for line in sys.stdin:
+        try:
+            reply = check(json.loads(line))
+        except Fault as fault:
+            reply = {"fault": list(fault.args)}
+        except RecursionError:
+            reply = {"fault": ["syntax", "nested too deep"]}
+        print(json.dumps(reply), flush=True)
+    return 0
+
+
+def print_parquet(path: str) -> int:
+    try:
+        from pyarrow import parquet  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    except ImportError:
+        print("trainer: a parquet file needs pyarrow in the interpreter that --python names", file=sys.stderr)
+        return 3
+    try:
+        for batch in parquet.ParquetFile(path).iter_batches(batch_size=64):
+            for row in batch.to_pylist():
+                print(json.dumps(row, default=str))
+    except BrokenPipeError:  # enough rows were kept
+        sys.stdout = None
+        return 0
+    except Exception as error:  # pyarrow has many; each is this file's fault
+        print(f"trainer: {path}: {error}", file=sys.stderr)
+        return 3
+    return 0
+
+
+def main() -> int:
+    return print_parquet(sys.argv[2]) if sys.argv[1] == "parquet" else check_rows()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,226 @@
+"""trainer prepare: which rows become tasks, which do not, and why. Most of it needs no daemon."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import service
+
+TRAINER = service.BINARY.with_name("trainer")
+TESTS = Path(__file__).parents[1]
+Json = dict[str, Any]
+
+FORM = """import torch
+import torch.nn as nn
+
+class {name}(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 8)
+
+    def forward(self, x):
+        {body}
+
+def get_inputs():
+    return [torch.rand([{size}, 4])]
+
+def get_init_inputs():
+    return [[], {{}}]
+"""
+
+
+def source(name: str = "Net", body: str = "return torch.relu(self.layer(x))", size: int = 4) -> str:
+    return FORM.format(name=name, body=body, size=size)
+
+
+def answer(name: str = "Net") -> str:
+    return f"class {name}New:\n    pass\n"
+
+
+def prepare(tmp_path: Path, rows: object, *arguments: str, suffix: str = ".json") -> subprocess.CompletedProcess[str]:
+    """rows: a list (as a JSON array), or the file's text."""
+    file = tmp_path / f"rows{suffix}"
+    file.write_text(rows if isinstance(rows, str) else json.dumps(rows))
+    return call(tmp_path, f"--file={file}", *arguments)
+
+
+def call(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(TRAINER), "prepare", f"--workdir={tmp_path}", f"--python={sys.executable}", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def lines(tmp_path: Path, name: str) -> list[Json]:
+    return [json.loads(line) for line in (tmp_path / "data/processed" / name).read_text().splitlines()]
+
+
+def dropped(tmp_path: Path) -> dict[int, str]:
+    return {row["row"]: row["reason"] for row in lines(tmp_path, "dropped.jsonl")}
+
+
+def test_each_row_that_is_no_task_says_why(tmp_path: Path) -> None:
+    good = {"python_code": source(), "entry_point": "Net", "triton_code": answer(), "uuid": 5, "licenses": ["MIT"]}
+    renamed = source("Mine", "return torch.relu(self.thing(y))  # so", 32).replace("self.layer", "self.thing")
+    renamed = renamed.replace("forward(self, x)", 'forward(self, y: torch.Tensor) -> object:\n        """So."""')
+    renamed = renamed.replace('"""So.""":', '"""So."""')
+    rows: list[tuple[object, str | None]] = [
+        (good, None),
+        (17, "not_an_object"),
+        ({}, "no_reference"),
+        ({"python_code": 5}, "no_reference"),
+        (good | {"entry_point": 5}, "column_type"),
+        (good | {"triton_code": ["x"]}, "column_type"),
+        (good | {"python_code": source(body="return x +")}, "syntax"),
+        (good | {"entry_point": "Other"}, "no_entry_class"),
+        (good | {"python_code": "class Net: pass"}, "no_inputs"),
+        (good | {"python_code": source().replace("forward", "backward")}, "no_forward"),
+        (good | {"python_code": source() + "# a comment\n" * 201}, "too_long"),
+        (good | {"python_code": "(" * 5000}, "syntax"),
+        (good | {"python_code": "x" * (1 << 20) + "x"}, "too_long"),
+        (good | {"licenses": ["GPL-3.0"]}, "license"),
+        (good, "duplicate"),
+        # Other names, sizes, comments and annotations: the same module.
+        (good | {"python_code": renamed, "entry_point": "Mine"}, "duplicate"),
+        # A step of its own is not the same text, and not taken for it.
+        (good | {"python_code": source(body="y = self.layer(x)\n        return torch.relu(y)")}, None),
+        (good | {"python_code": source(body="return torch.tanh(self.layer(x))")}, None),
+    ]  # fmt: skip
+    done = prepare(tmp_path, [row for row, _ in rows], "--static")
+    assert done.returncode == 0, done.stderr
+    want = {i: reason for i, (_, reason) in enumerate(rows, 1) if reason}
+    assert dropped(tmp_path) == want
+    summary = json.loads((tmp_path / "data/processed/prepare.json").read_text())
+    assert summary["dropped"] == dict(Counter(want.values()))
+    assert (summary["rows"], summary["kept"], summary["checked"]) == (len(rows), 3, "static")
+    names = [row["name"] for row in lines(tmp_path, "tasks.jsonl")]
+    assert len(set(names)) == 3 and names[0] == "rows.json/5"
+
+
+def test_rows_for_fine_tuning_and_labels(tmp_path: Path) -> None:
+    chain = "return " + "torch.sin(" * 9 + "x" + ")" * 9
+    rows = [
+        {
+            "pytorch_code": source(body="return torch.relu(x.view(4, -1))"),
+            "entry_point": "Net",
+            "triton_code": answer(),
+        },
+        {"pytorch_code": source(), "entry_point": "Net", "triton_code": "class Wrong: pass", "name": "two"},
+        {"pytorch_code": source(body=chain), "entry_point": "Net", "triton_code": "def ("},
+        {"pytorch_code": source("Model", "return torch.exp(x) @ x"), "level": 4, "name": "given"},
+    ]
+    done = prepare(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "--static", suffix=".jsonl")
+    assert done.returncode == 0, done.stderr
+    labels = lines(tmp_path, "difficulty_labels.jsonl")
+    assert [(row["difficulty"], row["operations"]) for row in labels] == [(1, 1), (2, 2), (3, 9), (3, 2)]
+    assert [row["method"] for row in labels] == ["syntax_tree"] * 3 + ["given"]
+    (row,) = lines(tmp_path, "sft_train.jsonl")
+    assert row["output"] == f"```python\n{answer()}```\n" and "`NetNew`" in row["instruction"]
+    assert row["prompt"].startswith("sha256:") and row["verified"] == "no"
+    assert dropped(tmp_path) == {2: "answer_class", 3: "answer_syntax"}  # of the answer alone: the tasks are there
+    assert len(lines(tmp_path, "tasks.jsonl")) == 4
+    assert "50.0%" in done.stdout or "25.0%" in done.stdout
+
+
+def test_schemas_name_the_columns_that_are_written(tmp_path: Path) -> None:
+    rows = [{"python_code": source(), "entry_point": "Net", "triton_code": answer(), "licenses": ["MIT"]}]
+    assert prepare(tmp_path, rows, "--static").returncode == 0
+    for name in ("sft_train", "difficulty_labels"):
+        schema = json.loads((TESTS.parent / "proto" / f"{name}.schema.json").read_text())
+        for row in lines(tmp_path, f"{name}.jsonl"):
+            assert set(row) == set(schema["required"]) == set(schema["properties"])
+
+
+def test_tasks_of_the_evaluation_are_left_out(tmp_path: Path) -> None:
+    checkout = tmp_path / "KernelBench"
+    (checkout / "level1").mkdir(parents=True)
+    (checkout / "level1" / "1_relu.py").write_text(source("Model", size=4096))
+    rows = [
+        {"python_code": source(), "entry_point": "Net"},
+        {"python_code": source(body="return x"), "entry_point": "Net"},
+    ]
+    done = prepare(tmp_path, rows, "--static", f"--overlap={checkout}")
+    assert done.returncode == 0, done.stderr
+    (row,) = lines(tmp_path, "dropped.jsonl")
+    assert (row["row"], row["reason"], row["detail"]) == (1, "overlap", "level1/1_relu")
+    # The checkout itself as the data set.
+    assert call(tmp_path, f"--file={checkout}", "--static").returncode == 0
+    (task,) = lines(tmp_path, "tasks.jsonl")
+    assert (task["name"], task["level"]) == ("level1/1_relu", 1)
+
+
+def test_it_stops_when_enough_are_kept(tmp_path: Path) -> None:
+    rows = [{"python_code": source(body=f"return x + {i}"), "entry_point": "Net"} for i in range(20)]
+    assert prepare(tmp_path, rows, "--static", "--max-samples=7").returncode == 0
+    assert len(lines(tmp_path, "tasks.jsonl")) == 7
+    assert json.loads((tmp_path / "data/processed/prepare.json").read_text())["rows"] == 7
+    assert prepare(tmp_path, rows, "--static", "--max-samples=0").returncode == 0
+    assert len(lines(tmp_path, "tasks.jsonl")) == 20
+
+
+@pytest.mark.parametrize(
+    ("rows", "arguments", "status", "why"),
+    [
+        ("[{}", ["--static"], 3, "ends inside its array"),
+        ("[]", ["--static", "--python=/nowhere/python"], 3, "/nowhere/python"),
+        ("[]", ["--static", "--overlap=/nowhere"], 3, "/nowhere"),
+        ("[]", ["--static", "--verify"], 2, "--verify"),
+        ("[]", ["--file=/nowhere.json", "--static"], 3, "/nowhere.json"),
+    ],
+)
+def test_what_cannot_be_done_is_said(tmp_path: Path, rows: str, arguments: list[str], status: int, why: str) -> None:
+    done = prepare(tmp_path, rows, *arguments)
+    assert done.returncode == status and why in done.stderr, done.stderr
+    assert not list((tmp_path / "data").glob("**/*.jsonl*")) or status == 0
+    assert call(tmp_path).returncode == 2
+
+
+def test_a_parquet_file_without_its_reader_is_an_error(tmp_path: Path) -> None:
+    try:
+        import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: F401
+    except ImportError:
+        done = prepare(tmp_path, "PAR1", "--static", suffix=".parquet")
+        assert done.returncode == 3 and "pyarrow" in done.stderr
+        return
+    from pyarrow import Table, parquet
+
+    rows = [{"python_code": source(), "entry_point": "Net", "triton_code": answer(), "uuid": 1, "licenses": ["MIT"]}]
+    parquet.write_table(Table.from_pylist(rows), tmp_path / "rows.parquet")
+    assert call(tmp_path, f"--file={tmp_path / 'rows.parquet'}", "--static").returncode == 0
+    assert len(lines(tmp_path, "sft_train.jsonl")) == 1
+
+
+def corpus_row(task: str, label: str | None, entry: str = "Model") -> Json:
+    row = {"name": f"{task}-{label}", "python_code": (TESTS / "tasks" / f"{task}.py").read_text(), "entry_point": entry}
+    if label:
+        row["triton_code"] = (TESTS / "candidates" / task / f"{label}.py").read_text()
+    return row
+
+
+def test_references_are_run_and_answers_judged(client: service.Client, tmp_path: Path) -> None:
+    draws = source(body="return torch.rand_like(self.layer(x))")
+    rows = [
+        corpus_row("kernelbook_contrastive", "honest", "ContrastiveMargin"),
+        corpus_row("softmax", "unnormalised"),
+        {"python_code": source(body="return x @ x[:2]"), "entry_point": "Net", "name": "shapes"},
+        {"python_code": draws, "entry_point": "Net", "name": "draws"},
+        {"python_code": source(body="return torch.zeros(4) * self.layer(x).sum() * 0"), "entry_point": "Net"},
+    ]
+    arguments = (f"--url={client.url}", "--verify")
+    done = prepare(tmp_path, rows, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert dropped(tmp_path) == {2: "answer_fails", 3: "does_not_run", 4: "random", 5: "constant"}
+    assert [row["id"] for row in lines(tmp_path, "sft_train.jsonl")] == ["kernelbook_contrastive-honest"]
+    assert [row["name"] for row in lines(tmp_path, "tasks.jsonl")] == [
+        "kernelbook_contrastive-honest",
+        "softmax-unnormalised",
+    ]
+    # Begun again it asks nothing of a daemon that it has heard before: there is none there.
+    first = {name: lines(tmp_path, f"{name}.jsonl") for name in ("tasks", "sft_train", "dropped")}
+    again = prepare(tmp_path, rows, "--url=http://127.0.0.1:9", "--verify")
+    assert again.returncode == 0, again.stderr
+    assert {name: lines(tmp_path, f"{name}.jsonl") for name in first} == first
