@@ -566,12 +566,17 @@ static void
 decide_compile(struct submission *s)
 {
     static const char *const classes[] = { "import", "compile", "oom", "launch", "crash", NULL };
+    /* A claim: it may set no flag of another stage's, and none that nobody knows. */
+    static const char *const claimed[] = { "compile_deferred", "no_launch", "autotune_bounded",
+                                           "launcher_not_built", NULL };
     struct judgement *j = s->judgement;
     bool is_pass = strcmp(json_string_value(json_object_get(j->claim, "outcome")), "pass") == 0;
     json_t *flags = json_object_get(j->claim, "flags"), *error = json_object_get(j->claim, "error");
     int done = count_compiled(j), of = count_wanted(j, done);
 
-    add_flags(j, flags);
+    for (const char *const *flag = claimed; *flag; flag++)
+        if (has_flag(flags, *flag))
+            add_flag(j, *flag);
     if (json_array_size(json_object_get(j->claim, "unreached")) > 0 || has_flag(flags, "no_launch"))
         add_flag(j, "compile_deferred");
     if (is_pass && done == 0 && strcmp(j->policy.name, "kernelbench") != 0 &&
