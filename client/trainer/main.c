@@ -16,10 +16,9 @@ static const struct {
     const char *name, *full_name;
     int (*run)(struct trainer *t, int argc, char **argv);
 } commands[] = {
-    { "prepare", "trainer prepare", prepare_command },
-    { "bestofn", "trainer bestofn", bestofn_command },
-    { "evaluate", "trainer evaluate", evaluate_command },
-    { "compare", "trainer compare", compare_command },
+    { "prepare", "trainer prepare", prepare_command },    { "bestofn", "trainer bestofn", bestofn_command },
+    { "evaluate", "trainer evaluate", evaluate_command }, { "compare", "trainer compare", compare_command },
+    { "selftest", "trainer selftest", selftest_command },
 };
 
 static const char doc[] =
@@ -29,6 +28,7 @@ static const char doc[] =
     "  bestofn   sample N answers for each task and keep the best K for fine-tuning\n"
     "  evaluate  how well a model does on a set of tasks\n"
     "  compare   evaluations side by side, with what lies between them\n"
+    "  selftest  do the curricula draw what they are said to draw?\n"
     "\n"
     "Exit status: 0 well, 1 not reached, 2 usage, 3 configuration or disk, 7 a service, 130 interrupted.";
 

@@ -56,5 +56,6 @@ int prepare_command(struct trainer *t, int argc, char **argv);
 int bestofn_command(struct trainer *t, int argc, char **argv);
 int evaluate_command(struct trainer *t, int argc, char **argv);
 int compare_command(struct trainer *t, int argc, char **argv);
+int selftest_command(struct trainer *t, int argc, char **argv);
 
 #endif

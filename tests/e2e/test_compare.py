@@ -95,3 +95,11 @@ def test_what_is_no_evaluation_is_named(tmp_path: Path, text: str | None, why: s
     assert compare().returncode == 2
     assert compare(path, "--published=x").returncode == 2
     assert compare(path, "--published=x=101").returncode == 2
+
+
+def test_the_curricula_draw_what_they_are_said_to_draw() -> None:
+    done = subprocess.run(
+        [str(TRAINER), "selftest", "--quick"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0 and done.stdout.count("PASS") == 4, done.stdout
+    assert subprocess.run([str(TRAINER), "selftest", "--nothing"], capture_output=True, check=False).returncode == 2
