@@ -309,6 +309,13 @@ evidence_json(const struct judgement *j)
     return out;
 }
 
+/* The candidate kept from us what it had the GPU do. */
+static bool
+is_withheld(const struct judgement *j)
+{
+    return json_is_true(json_object_get(evidence_of(j), "is_withheld"));
+}
+
 static void
 fill_components(const struct judgement *j, const struct timing *t, struct reward_components *c)
 {
@@ -323,7 +330,7 @@ fill_components(const struct judgement *j, const struct timing *t, struct reward
                  strcmp(j->class_, "hack") != 0;
     c->hack = strcmp(j->class_, "hack") == 0;
     /* Where records can be had and there are none, somebody saw to it: no speed is credited. */
-    c->timed = t->is_measured && is_ok && !json_is_true(json_object_get(evidence_of(j), "is_withheld"));
+    c->timed = t->is_measured && is_ok && !is_withheld(j);
     c->coverage = number(evidence_of(j), "coverage");
     if (t->is_measured) {
         c->speedup = t->credited;
@@ -413,7 +420,9 @@ feedback_ok(const struct judgement *j, const struct timing *t, char *out, size_t
 
     if (j->stages[STAGE_FULL].of != 1)
         snprintf(cases, sizeof(cases), "all %d cases", j->stages[STAGE_FULL].of);
-    if (t->is_measured)
+    if (t->is_measured && is_withheld(j))
+        snprintf(out, size, "Correct in %s. Its speed is not credited.", cases);
+    else if (t->is_measured)
         snprintf(out, size,
                  "Correct in %s, and %.3g times as fast as the reference (%.4g ms for %.4g ms; "
                  "95%% interval %.3g to %.3g).",
