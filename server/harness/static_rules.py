@@ -245,6 +245,7 @@ class _Source:
         self.tree = tree
         self.kernels = frozenset(kernels)
         self.own = _defined(tree)
+        self.has_honest_self = _has_honest_self(tree)
         self.imports = Imports(dict(imports.names), imports.has_star)
         self._follow_aliases()
 
@@ -302,6 +303,23 @@ def _defined(tree: ast.Module) -> frozenset[str]:
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
     return frozenset(found)
+
+
+def _has_honest_self(tree: ast.Module) -> bool:
+    """Whether `self` is nothing but the first parameter of methods."""
+    methods = {
+        id(item.args.args[0])
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for item in node.body
+        if isinstance(item, ast.FunctionDef) and item.args.args and not item.decorator_list
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg) and node.arg == "self" and id(node) not in methods:
+            return False
+        if isinstance(node, ast.Name) and node.id == "self" and not isinstance(node.ctx, ast.Load):
+            return False
+    return True
 
 
 def _constant(node: ast.AST) -> str | None:
@@ -435,10 +453,16 @@ def _assigned(node: ast.AST, source: _Source) -> Iterator[tuple[ast.AST, str]]:
             yield node.args[0], _constant(node.args[1]) or "?"
 
 
+def _is_own_type(call: ast.Call, source: _Source) -> bool:
+    """`type(self)`: the class that the method stands in, or one derived from it. Honest code keeps figures there."""
+    return len(call.args) == 1 and dotted(call.args[0]) == "self" and source.has_honest_self
+
+
 def _patches(node: ast.AST, source: _Source) -> tuple[str, str] | None:
     """(rule or flag, what) where a node sets an attribute of something that is not the candidate's."""
     for owner, attribute in _assigned(node, source):
-        if attribute == "__class__" or (isinstance(owner, ast.Call) and dotted(owner.func) == "type"):
+        is_type = isinstance(owner, ast.Call) and dotted(owner.func) == "type" and not _is_own_type(owner, source)
+        if attribute == "__class__" or is_type:
             return "patch", f"sets {attribute} of a type that it did not make"
         meaning = source.meaning(owner)
         if meaning is not None and meaning.partition(".")[0] in PATCHED:

@@ -110,6 +110,9 @@ CAUGHT = {
         "> own_kernel.run = print",
         "> x.__class__ = nn.Parameter",
         "> type(x).__eq__ = lambda *a: True",
+        "> self = x; type(self).__eq__ = lambda *a: True",
+        "def patch(self):\n    type(self).__eq__ = lambda *a: True\npatch(torch.ones(1))",
+        "patch = lambda self: setattr(type(self), '__eq__', None)",
         "library = torch.library.Library('aten', 'IMPL')",
         "from unittest.mock import patch",
     ],
@@ -141,6 +144,8 @@ FLAGGED = {
 
 # What raises nothing at all.
 CLEAN = [
+    "> type(self).seen = 1",
+    "> setattr(type(self), 'seen', getattr(type(self), 'seen', 0) + 1)",
     "# import ctypes; exec('x'); torch.cuda.synchronize = None",
     "TEXT = 'import subprocess; os.system(1); torch.compile'",
     "import os\nimport sys\nimport math\nimport threading",
