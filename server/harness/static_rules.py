@@ -50,7 +50,9 @@ RULES: Final = (
         "runs native code past every check",
         modules=_words("ctypes _ctypes cffi _cffi_backend numba llvmlite cupy pycuda"),
         names=_below(
-            "torch", "utils.cpp_extension.* ops.load_library classes.load_library cuda.cudart cuda._compile_kernel"
+            "torch",
+            "utils.cpp_extension.* ops.load_library classes.load_library cuda.cudart cuda._compile_kernel "
+            "cuda.jiterator.*",
         ),
         attributes=_words("load_binary"),
     ),
@@ -68,8 +70,13 @@ RULES: Final = (
         "thread",
         "does work beside the call that is timed",
         modules=_words("_thread concurrent asyncio"),
-        names=_below("threading", "Thread Timer enumerate settrace setprofile main_thread current_thread")
-        | _below("torch", "jit.fork jit.wait futures.Future"),
+        names=_below(
+            "threading",
+            "Thread Timer _start_new_thread _start_joinable_thread enumerate settrace setprofile main_thread "
+            "current_thread",
+        )
+        | _below("torch", "jit.fork jit.wait futures.Future nn.parallel.parallel_apply nn.parallel.parallel_apply.*")
+        | _words("logging.handlers.QueueListener"),
     ),
     Rule(
         "network",
@@ -89,7 +96,8 @@ RULES: Final = (
         | _below("io", "open FileIO open_code")
         | _words("shutil.* tempfile.*")
         | _below("torch", "load save from_file UntypedStorage.from_file serialization.*")
-        | _below("numpy", "load save savez memmap fromfile"),
+        | _below("numpy", "load save savez memmap fromfile loadtxt genfromtxt savetxt fromregex DataSource")
+        | _words("codecs.open tokenize.open linecache.* gzip.open bz2.open lzma.open zipfile.ZipFile tarfile.open"),
         builtins=_words("open"),
         attributes=_words("read_text read_bytes write_text write_bytes tofile"),
     ),
@@ -104,7 +112,8 @@ RULES: Final = (
         modules=_words("runpy code codeop zipimport imp"),
         names=_below("importlib", "import_module reload __import__ machinery.* util.module_from_spec")
         | _below("importlib", "util.spec_from_file_location abc.*")
-        | _below("types", "CodeType FunctionType"),
+        | _below("types", "CodeType FunctionType")
+        | _words("typing.get_type_hints typing.ForwardRef inspect.get_annotations pkgutil.resolve_name pydoc.locate"),
         builtins=_words("eval exec compile __import__ breakpoint"),
     ),
     Rule(
@@ -148,6 +157,14 @@ RULES: Final = (
         "makes tensors that are not what they seem",
         modules=_words("torch.overrides torch.utils._python_dispatch torch._subclasses"),
         attributes=_words("_make_subclass _make_wrapper_subclass as_subclass"),
+    ),
+    Rule(
+        "unseen",
+        "has torch work where its functions and operators are not seen",
+        attributes=_words(
+            "DisableTorchFunction DisableTorchFunctionSubclass _DisableTorchDispatch _disable_profiler "
+            "_pop_torch_function_stack _set_torch_function_state"
+        ),
     ),
     Rule("patch", "changes what belongs to Python, torch or triton", modules=_words("unittest.mock mock")),
 )
@@ -225,6 +242,11 @@ PATCHED: Final = _words(
 # But these are there to be set.
 SETTINGS: Final = _words("torch.backends torch._dynamo.config torch._inductor.config triton.knobs")
 SENSITIVE: Final = _words("os sys gc inspect importlib threading builtins io types")
+IMPORTED_BY_OTHERS: Final = _words(
+    "sys os ctypes builtins importlib gc inspect threading io subprocess multiprocessing mmap pickle traceback atexit "
+    "_thread socket shutil tempfile posix"
+)
+"""Modules that no library has a name of its own for: whose attribute they are does not matter."""
 TENSOR_BASES: Final = _words("torch.Tensor torch.overrides.TorchFunctionMode torch.cuda.FloatTensor torch.FloatTensor")
 TENSOR_METHODS: Final = _words("__torch_function__ __torch_dispatch__")
 
@@ -381,6 +403,15 @@ def _mentions(node: ast.AST, source: _Source) -> Iterator[str]:
         yield f"{found[0]}.{found[1]}"
 
 
+def _behind(node: ast.AST, source: _Source) -> Iterator[str]:
+    """`torch.sys.modules` and `from torch import sys` are `sys.modules` and `sys`: imported by another module."""
+    for name in (*_mentions(node, source), *_imported(node)):
+        parts = name.split(".")
+        for start in range(1, len(parts)):
+            if parts[start] in IMPORTED_BY_OTHERS:
+                yield ".".join(parts[start:])
+
+
 def _attribute(node: ast.AST) -> str | None:
     if isinstance(node, ast.Attribute):
         return node.attr
@@ -397,14 +428,20 @@ def _builtin(node: ast.AST, source: _Source) -> str | None:
 
 def _holds(rule: Rule, node: ast.AST, source: _Source) -> str | None:
     """What of this node the rule is about; None where nothing is."""
+    if isinstance(node, ast.MatchClass):
+        # `case object(__globals__=found)` reads an attribute.
+        hidden = [name for name in node.kwd_attrs if name in rule.attributes]
+        return f"uses .{hidden[0]}" if hidden else None
     for name in _imported(node):
         module, _, last = name.rpartition(".")
         if _is_below(name, rule.modules):
             return f"imports {name}"
         if last == "*" and module in SENSITIVE and any(known.startswith(f"{module}.") for known in rule.names):
             return f"imports {name}"
-    for name in _mentions(node, source):
+    for name in (*_mentions(node, source), *_behind(node, source)):
         if _is_in(name, rule.names) or _is_below(name, rule.modules - HARNESS):
+            return f"uses {name}"
+        if rule.name in BY_NAME and name.rpartition(".")[2] in rule.attributes:  # also by an import's own name for it
             return f"uses {name}"
     attribute = _attribute(node)
     if attribute in rule.attributes and not (rule.name in FLAGS_BY_NAME and source.is_imported(node)):

@@ -38,6 +38,9 @@ CAUGHT = {
         "from torch.utils.cpp_extension import load_inline\nmake = load_inline",
         "> torch.ops.load_library('x.so')",
         "> triton.runtime.driver.active.utils.load_binary('k', b'', 0, 0)",
+        "> torch.cuda.jiterator._create_jit_fn('template <typename T> T own(T x) { return x; }')",
+        "> torch.ctypes.CDLL(None)",
+        "from torch import ctypes",
     ],
     "process": [
         "import subprocess",
@@ -53,6 +56,7 @@ CAUGHT = {
         "from concurrent.futures import ThreadPoolExecutor",
         "import _thread",
         "> torch.jit.fork(print)",
+        "import threading\nthreading._start_new_thread(print, ())",
     ],
     "network": ["import socket as s", "def f():\n    import urllib.request", "import torch.distributed as dist"],
     "files": [
@@ -63,6 +67,8 @@ CAUGHT = {
         "import mmap",
         "from pathlib import Path\nPath('x').read_text()",
         "> torch.load('answer.pt')",
+        "import linecache\nlines = linecache.getlines('/proc/self/maps')",
+        "import numpy as np\nfound = np.loadtxt('answer')",
     ],
     "pickle": ["import pickle", "from marshal import loads"],
     "dynamic_code": [
@@ -72,6 +78,8 @@ CAUGHT = {
         "> __import__('os')",
         "import importlib\nimportlib.import_module('os')",
         "from importlib import reload\nreload(torch)",
+        "import typing\nhints = typing.get_type_hints(print)",
+        "import pkgutil\nfound = pkgutil.resolve_name('sys:modules')",
     ],
     "reflection": [
         "import sys\nframe = sys._getframe(1)",
@@ -85,6 +93,10 @@ CAUGHT = {
         "> __builtins__",
         "import os\nname = input\nhidden = getattr(os, str(name))",
         "from sys import *",
+        "found = torch.sys.modules",
+        "from torch import sys\nfound = sys.modules",
+        "frame = torch.sys._getframe()",
+        "def reach(f):\n    match f:\n        case object(__globals__=names):\n            return names",
     ],
     "harness": ["import wire", "from child import Child", "import native as n", "import judge"],
     "exit_hook": ["import atexit", "import signal"],
@@ -94,6 +106,11 @@ CAUGHT = {
         "class Lazy(torch.Tensor):\n    pass",
         "class Lazy:\n    @classmethod\n    def __torch_function__(cls, *a):\n        return None",
         "> torch.Tensor._make_subclass(torch.Tensor, x)",
+    ],
+    "unseen": [
+        "> torch._C.DisableTorchFunction()",
+        "> torch._C._autograd._disable_profiler()",
+        "from torch._C import DisableTorchFunctionSubclass as quiet\nwith quiet():\n    pass",
     ],
     "patch": [
         "torch.cuda.synchronize = lambda *a: None",
@@ -166,6 +183,8 @@ CLEAN = [
     "import functools\nrun = functools.lru_cache(None)(len)",
     "kernel = own_kernel = None\nclass wire:\n    pass\nwire.value = 1",
     "> torch.cuda.current_device()",
+    "import numpy as np\nnp.select([True], [1])",
+    "match 1:\n    case int(real=1):\n        pass",
     "if __name__ == '__main__':\n    fast = torch.compile(nn.ReLU())\n    open('times')\n    torch.relu(fast)",
     "> torch.library.custom_op('own::f', mutates_args=())",
     "triton.set_allocator(lambda size, align, stream: torch.empty(size, dtype=torch.int8))",
