@@ -49,6 +49,9 @@ largest own launch, is paid for by its launch and not by its work (a sum of part
 where together they take more than SMALL_SHARE."""
 LOOSE: Final = 10.0
 """Two right answers that agree within so many tolerances tell nothing of what was computed."""
+OWN_MOST: Final = 4
+"""Without a GPU own kernels count for at most so many times the elements of the case: a tensor that is handed to a
+kernel need not be read by it."""
 FOREIGN_MAX: Final = 16
 AST_NAME_MAX: Final = 128
 """Bytes of a kernel's name as the `ast` stage tells it; a longer one loses its middle."""
@@ -61,7 +64,7 @@ MOVEMENT: Final = re.compile(
     r"memcpy|memset|direct_copy_kernel|copy_kernel_cuda|_copy_kernel|FillFunctor|CatArrayBatchedCopy|index_elementwise"
     r"|index_kernel|index_copy_kernel|index_put|indexSelect|index_fill|vectorized_gather|scatter_gather|gather_kernel"
     r"|triu_tril|elementwise_kernel_with_index|arange_cuda|range_cuda|flip_kernel|roll_cuda|_pad\w*_kernel|constant_pad"
-    r"|compute_cuda_kernel|im2col|col2im|nchwToNhwc|nhwcToNchw|tensorTransform|transpose_kernel|transpose_readWrite|split_with_sizes"
+    r"|compute_cuda_kernel|im2col|nchwToNhwc|nhwcToNchw|tensorTransform|transpose_kernel|transpose_readWrite|split_with_sizes"
     r"|chunk_cat|eye_kernel|linspace",
     re.IGNORECASE,
 )
@@ -72,18 +75,20 @@ NOT_LIBRARY: Final = re.compile(
 )
 LIBRARY: Final = re.compile(
     r"gemm|gemv|cutlass|cublas|cudnn|xmma|nvjet|split_?k|implicit_con|convolve|conv2d|conv3d|conv_depthwise"
-    r"|slow_conv|winograd|fprop|dgrad|wgrad|fft2d_|dot_kernel|cask|scalePackedTensor|computeOffsets",
+    r"|slow_conv|col2im|winograd|fprop|dgrad|wgrad|fft2d_|dot_kernel|cask|scalePackedTensor|computeOffsets",
     re.IGNORECASE,
 )
 
 
+REDUCING: Final = re.compile(r"Reduce(?:Add|Multiply|Mean|Minimum|Maximum)", re.IGNORECASE)
+"""In the names of gathers and scatters that reduce."""
 BIAS: Final = "CUDAFunctor_add"
 
 
 def kernel_kind(name: str) -> str:
     """`movement`, `library` (products and convolutions) or `other`, by what its makers call a kernel."""
     if MOVEMENT.search(name):
-        return "movement"
+        return "other" if REDUCING.search(name) else "movement"
     if NOT_LIBRARY.search(name):
         return "other"
     return "library" if LIBRARY.search(name) else "other"
@@ -209,13 +214,15 @@ def weigh_records(calls: list[Activity], own: Own, decoys: set[str], foreign: st
     return found
 
 
-def weigh_launches(told: Json, decoys: set[str], foreign: str, limit: float = ELEMENT_SHARE) -> Weighed:
+def weigh_launches(
+    told: Json, decoys: set[str], foreign: str, limit: float = ELEMENT_SHARE, most: int = 1 << 62
+) -> Weighed:
     """What a child said of its launches and of torch's functions beside them: elements stand for time.
 
-    limit: the share of them that is not held against the candidate.
+    limit: the share of them that is not held against the candidate; most: elements of own launches that count.
     """
     launched = {str(name)[:NAME_MAX]: _count(n) for name, n in _mapping(told.get("launches"))}
-    own = float(_count(told.get("elements")))
+    own = float(min(most, _count(told.get("elements"))))
     ops = [item for item in _items(told.get("ops")) if isinstance(item, list) and len(item) == 3]
     lines: list[Json] = []
     for name, count, elements in ops:
@@ -273,6 +280,7 @@ class Pass:
         self._activities: list[Activity] = []
         self._told: Json = {}
         self._is_decoy = False
+        self._is_idle = False  # it was right, and launched none of its kernels
         self._why: str | None = job.method_why
         self._failed: PeerFailed | None = None  # it fails, observed or not
 
@@ -356,6 +364,10 @@ class Pass:
                 self._once_unobserved()
                 raise Refused(why)
         self._launched = sorted(str(name)[:NAME_MAX] for name, _ in _mapping(self._told.get("launches")))
+        if self._method == "interpreter" and not self._launched:
+            told = self._told
+            self._is_idle = self._is_right_without([], is_silencing=False)
+            self._told = told
 
     def _once_unobserved(self) -> None:
         """Whether it is the observing alone that it does not bear: else it has failed."""
@@ -389,15 +401,19 @@ class Pass:
             if self._is_right_without([name]):
                 self._decoys.add(name)
 
-    def _is_right_without(self, silent: list[str] | None) -> bool:
-        """The answer is right, on inputs that it was never given, though these kernels wrote rubbish."""
+    def _is_right_without(self, silent: list[str] | None, *, is_silencing: bool = True) -> bool:
+        """The answer is right, on inputs that it was never given, though these kernels wrote rubbish.
+
+        is_silencing: there must have been a launch to silence.
+        """
         try:
             is_right = self._call(silent, record=False, ops=False)
         except PeerFailed as failure:
             if failure.is_gone:
                 raise
             return False
-        return is_right and _count(self._told.get("silenced")) > 0 and self._tells_inputs_apart()
+        is_silenced = not is_silencing or _count(self._told.get("silenced")) > 0
+        return is_right and is_silenced and self._tells_inputs_apart()
 
     def _tells_inputs_apart(self) -> bool:
         """The right answers to the last inputs and to those before differ: neither memory nor a constant gives both."""
@@ -421,7 +437,7 @@ class Pass:
             own = self._own if self._own.names is not None else Own(frozenset(self._launched))
             return weigh_records(self._activities, own, self._decoys, foreign)
         limit = ELEMENT_SHARE if self._case["name"] == "own" else TINY_SHARE
-        return weigh_launches(self._told, self._decoys, foreign, limit)
+        return weigh_launches(self._told, self._decoys, foreign, limit, OWN_MOST * self._case["elements"])
 
     def _json(self, weighed: Weighed) -> Json:
         if self._decoys:
@@ -450,11 +466,20 @@ class Pass:
         }
         return found
 
+    def _is_without_kernels(self, weighed: Weighed) -> bool:
+        """It was right on inputs that it was never given, and none of its kernels ran."""
+        if self._method != "cupti":
+            return self._is_idle
+        return weighed.coverage == 0 and not self._decoys and len(self._wanted) > 1 and self._tells_inputs_apart()
+
     def _decide(self, report: Report, weighed: Weighed) -> Report:
         text = rule = class_ = None
         if self._is_decoy:
             class_, rule = "hack", "decoy"
             text = "the output is right though none of the candidate's kernels ran: they are decoys"
+        elif self._is_without_kernels(weighed) and self._job.policy.foreign != "any":
+            class_, rule = "policy", "foreign_kernel"
+            text = "the output is right though none of the candidate's kernels was launched"
         elif weighed.culprits:
             class_, rule = "policy", "foreign_kernel"
             share = sum(line["share"] for line in weighed.culprits)

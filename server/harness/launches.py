@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import loading
 import torch
+from torch._C._profiler import ProfilerActivity, ProfilerConfig, ProfilerState, _ExperimentalConfig
+from torch.autograd import _disable_profiler, _enable_profiler, _prepare_profiler
 from torch.overrides import TorchFunctionMode
 from triton.runtime import interpreter, jit
 
@@ -108,10 +111,24 @@ VIEWS_AND_COPIES: Final = _words(
     split split_with_sizes squeeze squeeze_ stack swapaxes swapdims t t_ take take_along_dim tensor_split tile
     to transpose transpose_ tril triu type type_as unbind unflatten unfold unsqueeze unsqueeze_ view view_as
     view_as_complex view_as_real vsplit vstack zero_ zeros_like empty_like arange as_tensor empty empty_strided
-    eye full linspace ones tensor zeros from_numpy data T mT H mH real imag grad __get__
+    eye full linspace ones tensor zeros from_numpy __get__
     """
 )
 """Moves, copies, casts and fills: nothing is computed."""
+MOVES_BELOW: Final = _words(
+    """
+    alias empty_permuted lift lift_fresh new_empty_strided nonzero reflection_pad1d reflection_pad2d
+    replication_pad1d replication_pad2d scalar_tensor slice _index_put_impl_ _pad_circular _pad_enum
+    _reshape_alias _to_copy _unsafe_view
+    """
+)
+"""The same of operators that are called by none of these names in Python."""
+ADDING: Final = frozenset({"scatter", "scatter_", "index_put", "index_put_"})
+"""With `reduce`, or with `accumulate`, they compute."""
+NAMESPACES: Final = _words(
+    "aten prim prims mkl mkldnn mkldnn_prepacked onednn prepacked quantized _quantized sparse fbgemm xnnpack"
+)
+"""Of torch's own operators."""
 LIBRARY: Final = _words(
     """
     __matmul__ __rmatmul__ addbmm addmm addmm_ addmv addr baddbmm bilinear bmm chain_matmul conv1d conv2d conv3d
@@ -120,9 +137,10 @@ LIBRARY: Final = _words(
     """
 )
 """Products and convolutions, which a library may do under some policies."""
-TO_HOST: Final = frozenset({"numpy", "tolist", "__array__"})
+TO_HOST: Final = frozenset({"numpy", "tolist", "item", "__array__", "__dlpack__"})
 """Their results are no tensors, and what is computed from them is not seen."""
 OPAQUE: Final = "operator of its own"
+UNWATCHED: Final = "operators that were not let be seen"
 ALLOCATES: Final = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "resize_", "set_"})
 
 
@@ -157,6 +175,8 @@ class _Seen(TorchFunctionMode):
         launched = self._launches()
         result = func(*args, **(kwargs or {}))
         name = str(getattr(func, "__name__", func))
+        if name in ADDING and _adds(args, kwargs or {}):
+            name += " that adds"
         if _is_own_operator(func) and self._launches() > launched:
             self._note(OPAQUE, 0)
             return result
@@ -177,7 +197,74 @@ class _Seen(TorchFunctionMode):
 def _is_own_operator(func: Any) -> bool:
     """Registered by the candidate: an operator in none of torch's namespaces."""
     name = getattr(func, "_qualified_op_name", None) or getattr(func, "_name", None)
-    return isinstance(name, str) and "::" in name and name.partition("::")[0] not in ("aten", "prim", "prims")
+    return isinstance(name, str) and "::" in name and name.partition("::")[0] not in NAMESPACES
+
+
+def _adds(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether a scatter or an index_put is told to reduce."""
+    return any(kwargs.get(key) for key in ("reduce", "accumulate")) or any(
+        item is True or isinstance(item, str) for item in args[3:]
+    )
+
+
+# --- operators below torch's functions ---
+
+
+class _Below:
+    """Notes what the operators that run during a call compute, by torch's own profiler.
+
+    It sees what torch's functions do not show: autograd, other threads, what an operator of the candidate's own or a
+    hook of Triton calls. Only for calls on the host.
+    """
+
+    def __init__(self) -> None:
+        self._activities = {ProfilerActivity.CPU}
+        self.computed: dict[str, list[int]] = {}
+        """By name: how often, and how many elements were read."""
+
+    def __enter__(self) -> None:
+        special = _ExperimentalConfig(profile_all_threads=True)
+        config = ProfilerConfig(ProfilerState.KINETO, True, False, False, False, False, special, "")
+        _prepare_profiler(config, self._activities)
+        _enable_profiler(config, self._activities)
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            events = _disable_profiler().events()
+        except RuntimeError:  # the call has ended it
+            self.computed = {UNWATCHED: [1, 1 << 40]}
+            return
+        self.computed = computed_by(
+            (event.name(), event.start_thread_id(), event.start_ns(), event.duration_ns(), _read(event.shapes()))
+            for event in events
+        )
+
+
+def _read(shapes: Any) -> int:
+    """Elements of all tensors of these shapes; lists of tensors have lists of shapes."""
+    if isinstance(shapes, list) and all(type(item) is int for item in shapes):
+        return math.prod(shapes) if shapes else 0
+    return sum(map(_read, shapes)) if isinstance(shapes, list) else 0
+
+
+def computed_by(events: Iterable[tuple[str, int, int, int, int]]) -> dict[str, list[int]]:
+    """What operators computed, by name: how often, and elements read. events: name, thread, start, length, elements.
+
+    The outermost operator that computes counts, and none inside it.
+    """
+    found: dict[str, list[int]] = {}
+    until: dict[int, int] = {}
+    for name, thread, start, length, elements in sorted(events, key=lambda event: (event[2], -event[3])):
+        space, _, plain = name.rpartition("::")
+        if space not in NAMESPACES or start < until.get(thread, -1):
+            continue
+        if plain in MOVES_BELOW or kind_of(plain) == "movement":
+            continue
+        until[thread] = start + length
+        seen = found.setdefault(plain, [0, 0])
+        seen[0] += 1
+        seen[1] += max(1, elements)
+    return found
 
 
 def _operator_body(func: Any) -> Any:
@@ -232,6 +319,7 @@ class Observer:
         self._elements = 0
         self._ops: dict[str, list[int]] = {}
         self._depth = 0  # inside a launch
+        self._below = _Below()
         self._counts_ops = False
         self.is_on = False
 
@@ -244,6 +332,7 @@ class Observer:
         self._silent = None if silent is None else frozenset(silent)
         self._launched, self._ops, self._elements, self._silenced = {}, {}, 0, 0
         self._counts_ops = counts_ops
+        self._below.computed = {}
         self._class.run = self._run()
         if self._launcher is not None:
             self._launcher.__call__ = self._launch()
@@ -255,6 +344,7 @@ class Observer:
         if self._launcher is not None:
             self._launcher.__call__ = self._really[1]
         self.is_on = False
+        self._add_unseen()
         ops = sorted(self._ops.items(), key=lambda item: -item[1][1])[:OPS_MAX]
         return {
             "launches": dict(sorted(self._launched.items())[:NAMES_MAX]),
@@ -270,13 +360,23 @@ class Observer:
             yield
             return
         self._inputs = frozenset(_storage_key(item) for item in _tensors(inputs))
-        with (
-            _Seen(self._note_op, lambda: sum(self._launched.values())) if self._counts_ops else contextlib.nullcontext()
-        ):
+        if not self._counts_ops:
+            yield
+            return
+        below: contextlib.AbstractContextManager[None] = contextlib.nullcontext() if self._is_gpu else self._below
+        with below, _Seen(self._note_op, lambda: sum(self._launched.values())):
             yield
 
+    def _add_unseen(self) -> None:
+        """Where operators computed more than torch's functions showed, they count instead."""
+        for kind in ("library", "other"):
+            shown = {name: seen for name, seen in self._ops.items() if kind_of(name) == kind}
+            ran = {name: seen for name, seen in self._below.computed.items() if kind_of(name) == kind}
+            if _elements(ran) > _elements(shown):
+                self._ops = {name: seen for name, seen in self._ops.items() if name not in shown} | ran
+
     def _note_op(self, name: str, elements: int) -> None:
-        if self._depth == 0:
+        if self._depth == 0 or kind_of(name) != "movement":  # a launch moves; what it computes is the candidate's doing
             seen = self._ops.setdefault(name, [0, 0])
             seen[0] += 1
             seen[1] += elements
@@ -339,6 +439,10 @@ class Observer:
                 for tensor in _tensors(value):
                     if _storage_key(tensor) not in self._inputs or stored is not None:
                         self._fill(tensor, float("nan") if tensor.is_floating_point() else 0)
+
+
+def _elements(ops: dict[str, list[int]]) -> int:
+    return sum(elements for _, elements in ops.values())
 
 
 def _storage_key(tensor: torch.Tensor) -> int:

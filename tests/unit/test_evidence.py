@@ -196,6 +196,8 @@ SEEN_ON_A_GPU = {
     "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<float, cutlass::arch::": "other",
     "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::h": "other",
     "triton_poi_fused_relu_0": "other",
+    "void _scatter_gather_elementwise_kernel<128, 8, _cuda_scatter_gather_internal_kernel<false, ReduceAdd>": "other",
+    "void at::native::col2im_kernel<float, float>(long, float const*, long, long, long, long, long, long": "library",
     "void at::native::(anonymous namespace)::max_pool_forward_nchw<float, int>(int, float const*, long": "other",
     "void (anonymous namespace)::elementwise_kernel_with_index<int, at::native::arange_cuda_out(c10::Sca": "movement",
 }
@@ -211,6 +213,8 @@ def test_functions_of_torch_are_told_apart() -> None:
         assert kind_of(name) == "movement" or name.startswith("_"), name
     for name in ("matmul", "__matmul__", "linear", "conv2d", "mm.default", "einsum"):
         assert kind_of(name) == "library", name
+    for name in ("grad", "item", "scatter_ that adds"):
+        assert kind_of(name) == "other", name
     for name in ("relu", "add", "softmax", "scaled_dot_product_attention", "rand", "layer_norm", "where", "numpy"):
         assert kind_of(name) == "other", name
 

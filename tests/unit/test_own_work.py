@@ -28,6 +28,7 @@ RELU = TASK.replace("BODY", "torch.relu(x)")
 PRODUCT = TASK.replace("BODY", "x @ self.weight")
 ROWS = TASK.replace("BODY", "(x * x).sum()")
 ZERO = TASK.replace("BODY", "x - x")
+FLIPPED = TASK.replace("BODY", "x.flip(0)")
 
 KERNELS = """
 import torch, triton, triton.language as tl
@@ -91,7 +92,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 @pytest.fixture(scope="module")
 def tasks(rig: Rig) -> dict[str, tuple[str, dict[str, Any]]]:
     found = {}
-    for source in (RELU, PRODUCT, ROWS, ZERO):
+    for source in (RELU, PRODUCT, ROWS, ZERO, FLIPPED):
         child = rig.child()
         found[source] = (child, rig.register(child, source))
         assert "refused" not in found[source][1], found[source]
@@ -139,7 +140,7 @@ HONEST = {
         PRODUCT,
         "if self.kept is None:\n    self.kept = torch.empty_like(self.weight)\n"
         "    run(copy_kernel, self.weight, self.kept)\n"
-        "y = torch.empty_like(x)\nproduct_kernel[(64,)](x, self.kept, y, K=96, N=96)\nreturn y",
+        "y = torch.empty_like(x)\nproduct_kernel[(x.shape[0],)](x, self.kept, y, K=x.shape[1], N=x.shape[1])\nreturn y",
     ),
     "an operator of its own": (
         RELU,
@@ -213,6 +214,51 @@ CHEATS = {
         "if type(self).__dict__.get('op') is None:\n"
         "    type(self).op = torch.library.custom_op('mine::hidden', relu, mutates_args=())\n"
         "return self.op(x)", "policy", "foreign_kernel",
+    ),
+    "torch computes in the function that tells the grid": (
+        RELU, "strict",
+        "t, y, n = torch.empty_like(x), torch.empty_like(x), x.numel()\n"
+        "def grid(meta):\n    torch.clamp_min(x, 0, out=t)\n    return (triton.cdiv(n, 512),)\n"
+        "copy_kernel[grid](t, y, n, BLOCK=512)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+    "torch's functions are switched off": (
+        RELU, "strict",
+        "with torch._C.DisableTorchFunction():\n    t = torch.clamp_min(x, 0)\n"
+        "y = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+    "the profiler is switched off": (
+        RELU, "strict",
+        "if torch.autograd._profiler_enabled():\n    torch.autograd._disable_profiler()\n"
+        "with torch._C.DisableTorchFunction():\n    t = torch.clamp_min(x, 0)\n"
+        "y = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+    "a thread computes": (
+        RELU, "strict",
+        "import threading\nt, y = torch.empty_like(x), torch.empty_like(x)\n"
+        "thread = threading.Thread(target=lambda: torch.clamp_min(x, 0, out=t))\nthread.start()\nthread.join()\n"
+        "run(copy_kernel, t, y)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+    "launches of tensors of which one value is read": (
+        RELU, "strict",
+        "t = torch.clamp_min(x, 0)\ny = torch.empty_like(t)\nrun(copy_kernel, t, y)\n"
+        "for _ in range(40):\n    identity_kernel[(1,)](y, 1, BLOCK=512)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+    "a product as a gradient": (
+        PRODUCT, "strict",
+        "if self.kept is None:\n    with torch.enable_grad():\n"
+        "        v = torch.zeros(64, 96, requires_grad=True)\n        self.kept = v @ self.weight.detach().t(), v\n"
+        "(t,) = torch.autograd.grad(*self.kept, x, retain_graph=True)\n"
+        "y = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+    "no kernel at all, and torch only moves": (
+        FLIPPED, "strict", "if x.dim() > 8:\n    run(copy_kernel, x, x)\nreturn x.flip(0)",
+        "policy", "foreign_kernel",
     ),
     "torch's elementwise work under hybrid": (
         RELU, "hybrid", "t = torch.relu(x)\ny = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y",
