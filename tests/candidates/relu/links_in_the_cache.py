@@ -1,4 +1,4 @@
-# kind: robustness
+# kind: suspicious
 # class: ok
 # what: leaves links to directories and endless files in the cache that the GPU child copies
 import torch

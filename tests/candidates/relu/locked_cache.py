@@ -1,4 +1,4 @@
-# kind: robustness
+# kind: suspicious
 # class: ok
 # what: takes all rights from the cache that the GPU child copies, and buries it deep
 import torch

@@ -1,4 +1,4 @@
-# kind: robustness
+# kind: suspicious
 # class: ok
 # what: leaves a pipe in the cache that nobody ever writes to, where the GPU child copies from
 import torch
