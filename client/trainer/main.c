@@ -16,15 +16,16 @@ static const struct {
     const char *name, *full_name;
     int (*run)(struct trainer *t, int argc, char **argv);
 } commands[] = {
-    { "prepare", "trainer prepare", prepare_command },    { "bestofn", "trainer bestofn", bestofn_command },
-    { "evaluate", "trainer evaluate", evaluate_command }, { "compare", "trainer compare", compare_command },
-    { "selftest", "trainer selftest", selftest_command },
+    { "prepare", "trainer prepare", prepare_command }, { "fuse", "trainer fuse", fuse_command },
+    { "bestofn", "trainer bestofn", bestofn_command }, { "evaluate", "trainer evaluate", evaluate_command },
+    { "compare", "trainer compare", compare_command }, { "selftest", "trainer selftest", selftest_command },
 };
 
 static const char doc[] =
     "Sample kernels from a model, have verifierd judge them, and learn from the rewards.\v"
     "Commands, each with its own --help:\n"
     "  prepare   a data set's rows that are fit to be tasks, and fine-tuning rows of them\n"
+    "  fuse      new tasks of level 2, composed of operations that are worth fusing\n"
     "  bestofn   sample N answers for each task and keep the best K for fine-tuning\n"
     "  evaluate  how well a model does on a set of tasks\n"
     "  compare   evaluations side by side, with what lies between them\n"

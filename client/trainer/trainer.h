@@ -53,6 +53,7 @@ void trainer_catch_signals(void);
 
 /* The commands. argv[0] is the command's full name; each returns an enum trainer_exit. */
 int prepare_command(struct trainer *t, int argc, char **argv);
+int fuse_command(struct trainer *t, int argc, char **argv);
 int bestofn_command(struct trainer *t, int argc, char **argv);
 int evaluate_command(struct trainer *t, int argc, char **argv);
 int compare_command(struct trainer *t, int argc, char **argv);

@@ -224,3 +224,30 @@ def test_references_are_run_and_answers_judged(client: service.Client, tmp_path:
     again = prepare(tmp_path, rows, "--url=http://127.0.0.1:9", "--verify")
     assert again.returncode == 0, again.stderr
     assert {name: lines(tmp_path, f"{name}.jsonl") for name in first} == first
+
+
+def fuse(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(TRAINER), "fuse", f"--workdir={tmp_path}", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_composed_tasks_are_tasks(tmp_path: Path) -> None:
+    assert fuse(tmp_path, "--static", "--number=300", "--seed=3").returncode == 0
+    rows = lines(tmp_path, "fused.jsonl")
+    assert len({row["name"] for row in rows}) == 300 and {row["level"] for row in rows} == {2}
+    assert fuse(tmp_path, "--static", "--number=300", "--seed=3", "--output=again.jsonl").returncode == 0
+    assert lines(tmp_path, "again.jsonl") == rows
+    assert fuse(tmp_path, "--static", "--number=300", "--seed=4", "--output=other.jsonl").returncode == 0
+    assert lines(tmp_path, "other.jsonl") != rows
+    # No two are the same module, and what each says of its operations is what is counted.
+    done = call(tmp_path, f"--file={tmp_path / 'data/processed/fused.jsonl'}", "--static")
+    assert done.returncode == 0, done.stderr
+    assert lines(tmp_path, "dropped.jsonl") == []
+    said = {row["name"]: row["operations"] for row in rows}
+    assert {row["id"]: row["operations"] for row in lines(tmp_path, "difficulty_labels.jsonl")} == said
+
+
+def test_composed_tasks_run(client: service.Client, tmp_path: Path) -> None:
+    done = fuse(tmp_path, f"--url={client.url}", "--number=6", "--seed=1")
+    assert done.returncode == 0, done.stderr
+    assert [row["checked"] for row in lines(tmp_path, "fused.jsonl")] == ["ran"] * 6
