@@ -21,8 +21,8 @@ START_S = 60.0
 UID = 64000 + os.getpid() % 1000 if os.geteuid() == 0 else None
 
 
-def limits(memory_bytes: int = 8 << 30, file_bytes: int = 1 << 30) -> dict[str, int]:
-    return {"memory_bytes": memory_bytes, "file_bytes": file_bytes}
+def limits(memory_bytes: int = 8 << 30, file_bytes: int = 1 << 30, scratch_bytes: int = 4 << 30) -> dict[str, int]:
+    return {"memory_bytes": memory_bytes, "file_bytes": file_bytes, "scratch_bytes": scratch_bytes}
 
 
 def tensor(*shape: int, dtype: str = "float32") -> dict[str, Any]:
