@@ -1,7 +1,8 @@
 """A candidate's launches in its own process: counted, and, when the referee asks, made to write rubbish instead.
 
-`Observer` is made before the candidate's code is read and keeps what it calls in closures; nothing is patched but
-while a call is observed, so timed calls run as Triton made them. It is a trip-wire all the same: code in this
+`Observer` is made before the candidate's code is read and keeps what it calls in closures. On a GPU nothing is patched
+but while a call is observed, so timed calls run as Triton made them, and a candidate can tell the two apart; in the
+interpreter the patch stays for good. It is a trip-wire all the same: code in this
 process can find it, and what it tells is never proof of honesty (docs/trust.md).
 
 A silenced kernel does not run; what it would have written, as far as its source tells, is filled with NaN (zero in
@@ -322,6 +323,9 @@ class Observer:
         self._below = _Below()
         self._counts_ops = False
         self.is_on = False
+        if not self._is_gpu:
+            # Here nothing is timed, so it stays for good: a candidate that looks sees the same whether it is observed or not.
+            self._class.run = self._run()
 
     def read(self, source: str) -> None:
         """What the candidate's kernels write, from its source."""
@@ -333,15 +337,15 @@ class Observer:
         self._launched, self._ops, self._elements, self._silenced = {}, {}, 0, 0
         self._counts_ops = counts_ops
         self._below.computed = {}
-        self._class.run = self._run()
         if self._launcher is not None:
+            self._class.run = self._run()
             self._launcher.__call__ = self._launch()
         self.is_on = True
 
     def end(self) -> dict[str, Any]:
         """As it was before; what was seen."""
-        self._class.run = self._really[0]
         if self._launcher is not None:
+            self._class.run = self._really[0]
             self._launcher.__call__ = self._really[1]
         self.is_on = False
         self._add_unseen()
@@ -388,7 +392,7 @@ class Observer:
         really, observer = self._really[0], self
 
         def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-            if warmup:
+            if warmup or not observer.is_on:
                 return really(kernel, *args, grid=grid, warmup=warmup, **kwargs)
             name = str(getattr(kernel, "__name__", UNKNOWN))
             observer._depth += 1
@@ -411,6 +415,8 @@ class Observer:
             finally:
                 observer._depth -= 1
 
+        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            setattr(run, name, getattr(really, name))
         return run
 
     def _launch(self) -> Any:

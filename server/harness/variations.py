@@ -121,14 +121,20 @@ def shifted(tensor: torch.Tensor, seed: int) -> bool:
 
 
 def constant_rows(tensor: torch.Tensor, seed: int) -> bool:
-    """Half of the first dimension's slices have one value in each row (last dimension): variance 0, all maxima."""
+    """Half of the first dimension's slices have one value in each row (last dimension): variance 0, all maxima.
+
+    Eight binary digits and at most 1: a sum of them is exact whatever its order. A norm divides what is left of the mean's
+    rounding by the root of its epsilon, and would tell honest kernels apart by it.
+    """
     if tensor.dim() < 2 or has_zeros(tensor) or is_symmetric(tensor):
         return False
     order = torch.randperm(tensor.shape[0], generator=_generator(tensor, seed), device=tensor.device)
     chosen = order[: max(1, tensor.shape[0] // 2)]
     step = max(1, CHUNK * tensor.shape[0] // tensor.numel())
     for rows in chosen.split(step):
-        tensor[rows] = tensor[..., :1][rows].clone()
+        mantissa, exponent = torch.frexp(tensor[..., :1][rows].double())
+        value = torch.ldexp(torch.round(mantissa * 256) / 256, exponent.clamp(max=0))
+        tensor[rows] = value.to(tensor.dtype).expand(tensor[rows].shape)
     return True
 
 

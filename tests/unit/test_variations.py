@@ -102,7 +102,10 @@ def test_constant_rows_are_half_of_them() -> None:
     tensor = torch.randn(40, 6, 50)
     assert variations.apply("constant rows", [tensor], 3)
     assert int((tensor == tensor[..., :1]).all(-1).all(-1).sum()) == 20
-    assert len(tensor[..., 0].unique()) == 240, "each row has its own value"
+    assert len(tensor[..., 0].unique()) > 180, "rows have values of their own"
+    chosen = tensor[(tensor == tensor[..., :1]).all(-1).all(-1)]
+    assert chosen.abs().max() <= 1
+    assert torch.equal(chosen.sum(-1), chosen[..., 0] * 50), "exact in whatever order"
 
 
 def test_labels_keep_their_values() -> None:
