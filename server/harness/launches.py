@@ -324,7 +324,7 @@ class Observer:
         self._counts_ops = False
         self.is_on = False
         if not self._is_gpu:
-            # Here nothing is timed, so it stays for good: a candidate that looks sees the same whether it is observed or not.
+            # Here nothing is timed, so it stays for good: a candidate sees the same whether it is observed or not.
             self._class.run = self._run()
 
     def read(self, source: str) -> None:

@@ -123,8 +123,8 @@ def shifted(tensor: torch.Tensor, seed: int) -> bool:
 def constant_rows(tensor: torch.Tensor, seed: int) -> bool:
     """Half of the first dimension's slices have one value in each row (last dimension): variance 0, all maxima.
 
-    Eight binary digits and at most 1: a sum of them is exact whatever its order. A norm divides what is left of the mean's
-    rounding by the root of its epsilon, and would tell honest kernels apart by it.
+    Eight binary digits and at most 1: a sum of them is exact whatever its order. A norm divides what is left of the
+    mean's rounding by the root of its epsilon, and would tell honest kernels apart by it.
     """
     if tensor.dim() < 2 or has_zeros(tensor) or is_symmetric(tensor):
         return False
