@@ -307,13 +307,25 @@ def test_where_the_own_size_is_too_large_the_tiny_case_tells(tmp_path: Path) -> 
 
 def test_who_fails_only_when_observed_gives_no_evidence(rig: Rig, tasks: Any) -> None:
     body = (
-        "import triton.runtime.interpreter as i\n"
-        "if i.InterpretedFunction.run.__module__ != i.__name__: raise RuntimeError('seen')\n"
+        "import torch.overrides as o\n"
+        "if any(type(m).__module__ == 'launches' for m in o._get_current_function_mode_stack()): raise RuntimeError('seen')\n"
         "y = torch.empty_like(x)\nrun(relu_kernel, x, y)\nreturn y"
     )
     found = judged(rig, tasks, RELU, body)["detail"]["evidence"]
     assert found["coverage"] is None
     assert {"evidence_refused", "no_evidence"} <= set(found["flags"])
+
+
+def test_triton_looks_the_same_whether_launches_are_observed_or_not(rig: Rig, tasks: Any) -> None:
+    body = (
+        "import triton.runtime.interpreter as i\n"
+        "seen = (i.InterpretedFunction.run, i.InterpretedFunction.run.__module__)\n"
+        "if getattr(self, 'seen', seen) != seen or seen[1] != i.__name__: return torch.zeros_like(x)\n"
+        "self.seen = seen\n"
+        "y = torch.empty_like(x)\nrun(relu_kernel, x, y)\nreturn y"
+    )
+    report = judged(rig, tasks, RELU, body)
+    assert report["outcome"] == "pass" and report["detail"]["evidence"]["coverage"] == 1, report
 
 
 def test_who_fails_on_later_inputs_has_failed(rig: Rig, tasks: Any) -> None:
