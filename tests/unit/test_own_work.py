@@ -308,7 +308,8 @@ def test_where_the_own_size_is_too_large_the_tiny_case_tells(tmp_path: Path) -> 
 def test_who_fails_only_when_observed_gives_no_evidence(rig: Rig, tasks: Any) -> None:
     body = (
         "import torch.overrides as o\n"
-        "if any(type(m).__module__ == 'launches' for m in o._get_current_function_mode_stack()): raise RuntimeError('seen')\n"
+        "modes = [type(m).__module__ for m in o._get_current_function_mode_stack()]\n"
+        "if 'launches' in modes: raise RuntimeError('seen')\n"
         "y = torch.empty_like(x)\nrun(relu_kernel, x, y)\nreturn y"
     )
     found = judged(rig, tasks, RELU, body)["detail"]["evidence"]
