@@ -201,14 +201,14 @@ client_send(struct client *c, const char *method, const char *path, const char *
     free(c->text);
     c->text = NULL;
     c->size = 0;
-    int size =
-        asprintf(&text, "%s %s HTTP/1.1\r\nHost: localhost\r\n%s%s", method, path, headers, body ? "" : "\r\n");
+    int size = asprintf(&text, "%s %s HTTP/1.1\r\nHost: localhost\r\n%s%s", method, path, headers,
+                        body ? "" : "\r\n");
     if (body) {
         free(text);
-        size = asprintf(
-            &text,
-            "%s %s HTTP/1.1\r\nHost: localhost\r\n%sContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
-            method, path, headers, strlen(body), body);
+        size = asprintf(&text,
+                        "%s %s HTTP/1.1\r\nHost: localhost\r\n%sContent-Type: "
+                        "application/json\r\nContent-Length: %zu\r\n\r\n%s",
+                        method, path, headers, strlen(body), body);
     }
     assert_int_equal(send(c->fd, text, (size_t)size, 0), size);
 }
