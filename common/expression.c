@@ -384,3 +384,12 @@ expression_value(const struct expression *e, const double *values)
     }
     return top == 1 ? stack[0] : NAN;
 }
+
+bool
+expression_names(const struct expression *e, size_t name)
+{
+    for (size_t i = 0; i < e->n; i++)
+        if ((e->steps[i].op == OP_NAME || e->steps[i].op == OP_KNOWN) && e->steps[i].name == name)
+            return true;
+    return false;
+}

@@ -11,6 +11,7 @@
 #ifndef COMMON_EXPRESSION_H
 #define COMMON_EXPRESSION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,5 +44,8 @@ int expression_compile(const char *text, const char *const *names, size_t n_name
 
 /* values: one for each name that it was compiled with. */
 double expression_value(const struct expression *e, const double *values);
+
+/* Does it name names[name], in its value or in known()? */
+bool expression_names(const struct expression *e, size_t name);
 
 #endif

@@ -42,7 +42,6 @@ static const struct kind {
     struct {
         const char *name, *expression;
     } parts[REWARD_PARTS_MAX];
-    bool needs_rank;
 } kinds[] = {
     /* This project's own. Version 1 counts the partial credit from zero: the literal older formula. */
     { .name = "staged",
@@ -73,8 +72,7 @@ static const struct kind {
     { .name = "rank",
       .version = 1,
       .expression = "valid*(beta*correct + (1 - beta)*correct*rank)",
-      .params = { { "beta", 0.5, 0, 1 } },
-      .needs_rank = true },
+      .params = { { "beta", 0.5, 0, 1 } } },
     /* Kevin-32B, arXiv 2507.11948. cap 0: as published, unbounded. */
     { .name = "kevin",
       .version = 1,
@@ -450,7 +448,15 @@ bool
 reward_needs_rank(const struct reward_spec *spec)
 {
     const struct kind *row = find_kind(spec->kind, spec->version);
-    return row ? row->needs_rank : strstr(spec->expr, "rank") != NULL;
+    const char *names[N_NAMES];
+    struct expression e;
+    struct expression_fault fault;
+    size_t rank = 0, n = names_of(spec, names);
+
+    while (rank < n && strcmp(names[rank], "rank") != 0)
+        rank++;
+    return expression_compile(row ? row->expression : spec->expr, names, n, &e, &fault) == 0 &&
+           expression_names(&e, rank);
 }
 
 /* --- rank within a group --- */
@@ -460,40 +466,21 @@ struct standing {
     double at, low, high;
 };
 
-static int
-compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Linear between the closest two of n sorted values; q from 0 to 1. */
-static double
-quantile(const double *sorted, size_t n, double q)
-{
-    double at = q * (double)(n - 1);
-    size_t below = (size_t)at;
-    return below + 1 < n ? sorted[below] + (at - (double)below) * (sorted[below + 1] - sorted[below])
-                         : sorted[n - 1];
-}
-
 /* Beyond which logarithms of speeds are clipped. scratch: room for n numbers. */
 static void
 winsor_limits(const struct standing *all, size_t n, double *scratch, double *low, double *high)
 {
     for (size_t i = 0; i < n; i++)
         scratch[i] = all[i].at;
-    qsort(scratch, n, sizeof(*scratch), compare_doubles);
     if (n >= 20) {
-        *low = quantile(scratch, n, 0.05);
-        *high = quantile(scratch, n, 0.95);
+        *low = stats_quantile(scratch, n, 0.05);
+        *high = stats_quantile(scratch, n, 0.95);
         return;
     }
-    double median = quantile(scratch, n, 0.5);
+    double median = stats_median(scratch, n);
     for (size_t i = 0; i < n; i++)
         scratch[i] = fabs(all[i].at - median);
-    qsort(scratch, n, sizeof(*scratch), compare_doubles);
-    double reach = fmax(3 * 1.4826 * quantile(scratch, n, 0.5), REWARD_REACH);
+    double reach = fmax(3 * 1.4826 * stats_median(scratch, n), REWARD_REACH);
     *low = median - reach;
     *high = median + reach;
 }

@@ -113,8 +113,8 @@ stats_slope(const double *x, const double *y, size_t n)
     return slopes ? stats_median(slopes, found) : NAN;
 }
 
-static uint64_t
-splitmix64(uint64_t *state)
+uint64_t
+stats_random(uint64_t *state)
 {
     uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -122,11 +122,10 @@ splitmix64(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* An index below n. The bias of scaling 32 bits is below n / 2^32: nothing, for samples counted in tens. */
-static size_t
-draw_index(uint64_t *state, size_t n)
+size_t
+stats_draw(uint64_t *state, size_t n)
 {
-    return (size_t)(((splitmix64(state) >> 32) * (uint64_t)n) >> 32);
+    return (size_t)(((stats_random(state) >> 32) * (uint64_t)n) >> 32);
 }
 
 /* One column of the pairs, sorted, and how often each of its values was drawn. */
@@ -215,7 +214,7 @@ resample(struct resampling *r, size_t n, size_t round, uint64_t *state)
     for (size_t c = 0; c < N_COLUMNS; c++)
         memset(r->columns[c].drawn, 0, n * sizeof(*r->columns[c].drawn));
     for (size_t i = 0; i < n; i++) {
-        size_t pair = draw_index(state, n);
+        size_t pair = stats_draw(state, n);
         for (size_t c = 0; c < N_COLUMNS; c++)
             r->columns[c].drawn[r->columns[c].rank[pair]]++;
     }

@@ -27,6 +27,11 @@ double stats_quantile(const double *x, size_t n, double q);            /* 0 .. 1
 double stats_variation(const double *x, size_t n);                     /* NAN for n < 2 */
 double stats_slope(const double *x, const double *y, size_t n); /* NAN where no two x differ; n <= 1000 */
 
+/* splitmix64 (Steele, Lea, Flood 2014): the same draws on every machine. The state is the seed at first. */
+uint64_t stats_random(uint64_t *state);
+/* An index below n. The bias of scaling 32 bits is below n / 2^32: nothing, for what is counted here. */
+size_t stats_draw(uint64_t *state, size_t n);
+
 #define STATS_TRIM 0.1
 #define STATS_RESAMPLES 2000
 #define STATS_SEED 1 /* for every interval that is told or acted on */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/statistics.h"
 
 enum { PERCENT_FIRST = 10, PERCENT_LAST = 50, PERCENT_STEP = 5 };
 
@@ -211,7 +212,7 @@ draw_of(const struct curriculum *c, const struct task_set *set, int level, size_
     AUTO_FREE struct ranked *ranked = calloc(set->n + 1, sizeof(*ranked));
     size_t found = 0;
     for (size_t i = 0; ranked && i < set->n; i++) {
-        double random = ((double)(tasks_random(state) >> 11) + 0.5) / 9007199254740992.0;
+        double random = ((double)(stats_random(state) >> 11) + 0.5) / 9007199254740992.0;
         if (level == 0 || set->tasks[i].level == level)
             ranked[found++] = (struct ranked){ i, key_of(c, &set->tasks[i], random), random };
     }

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/auto.h"
 #include "common/clock.h"
@@ -11,15 +10,6 @@
 #define CALL_LIMIT_S 600.0 /* registering runs the reference, maybe behind others */
 #define POLL_S 20
 #define AWAY_LIMIT_S 600.0 /* how long a daemon may be away */
-
-static void
-pause_s(double seconds)
-{
-    for (; seconds > 0 && !trainer_is_stopping(); seconds -= 0.2) {
-        const struct timespec step = { 0, seconds > 0.2 ? 200000000 : (long)(seconds * 1e9) };
-        nanosleep(&step, NULL);
-    }
-}
 
 /* A token that is refused and a daemon that fails are no task's fault: the next one would fare the same. */
 static enum err_code
@@ -70,7 +60,7 @@ call(struct http_client *c, const char *method, const char *path, json_t *body, 
         if (is_busy || (is_away && away_s < AWAY_LIMIT_S)) {
             double s = a.retry_after_s > 0 ? a.retry_after_s : 1;
             http_answer_release(&a);
-            pause_s(s > 30 ? 30 : s);
+            trainer_pause(s > 30 ? 30 : s);
             continue;
         }
         if (rc == 0 && (a.status < 200 || a.status > 299))
@@ -141,6 +131,6 @@ daemon_wait_group(struct http_client *c, const char *id, json_t **out, struct er
         json_decref(*out);
         *out = NULL;
         if (clock_monotonic_ns() - asked_ns < 200 * 1000000)
-            pause_s(0.2); /* a daemon that does not hold polls is not asked more often */
+            trainer_pause(0.2); /* a daemon that does not hold polls is not asked more often */
     }
 }

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/auto.h"
 #include "common/hash.h"
@@ -98,10 +97,7 @@ pause_before(int attempt, double retry_after_s)
     s = (s > 60 ? 60 : s) * (0.5 + 0.5 * (double)(random_u64() >> 11) / 9007199254740992.0);
     if (retry_after_s > s)
         s = retry_after_s > 300 ? 300 : retry_after_s;
-    for (; s > 0 && !trainer_is_stopping(); s -= 0.2) {
-        const struct timespec step = { 0, s > 0.2 ? 200000000 : (long)(s * 1e9) };
-        nanosleep(&step, NULL);
-    }
+    trainer_pause(s);
 }
 
 /* What a refusal says, in one line. */

@@ -12,6 +12,7 @@
 #include "client/trainer/output.h"
 #include "client/trainer/trainer.h"
 #include "common/auto.h"
+#include "common/statistics.h"
 #include "common/buffer.h"
 #include "common/clock.h"
 
@@ -107,27 +108,27 @@ compose(uint64_t *state, struct buffer *name, struct buffer *source, int *operat
 {
     static const int rows[] = { 128, 512, 2048 }, features[] = { 256, 512, 1024 }, batch[] = { 4, 16 },
                      channels[] = { 8, 16, 32 }, sides[] = { 16, 32 };
-    const struct head *head = &heads[tasks_random(state) % ARRAY_LEN(heads)];
-    size_t n = 1 + tasks_random(state) % TAILS_MOST, last = ARRAY_LEN(tails);
+    const struct head *head = &heads[stats_random(state) % ARRAY_LEN(heads)];
+    size_t n = 1 + stats_random(state) % TAILS_MOST, last = ARRAY_LEN(tails);
     int bad = buffer_add(name, head->name);
 
     *operations = head->operations + (int)n;
     bad |= buffer_add(source, "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n");
     if (head->is_image)
         bad |= buffer_printf(source, "BATCH = %d\nCHANNELS = %d\nOUT_CHANNELS = %d\nSIDE = %d\n",
-                             batch[tasks_random(state) % 2], channels[tasks_random(state) % 3],
-                             channels[tasks_random(state) % 3], sides[tasks_random(state) % 2]);
+                             batch[stats_random(state) % 2], channels[stats_random(state) % 3],
+                             channels[stats_random(state) % 3], sides[stats_random(state) % 2]);
     else
         bad |= buffer_printf(source, "ROWS = %d\nFEATURES = %d\nOUT_FEATURES = %d\n",
-                             rows[tasks_random(state) % 3], features[tasks_random(state) % 3],
-                             features[tasks_random(state) % 3]);
+                             rows[stats_random(state) % 3], features[stats_random(state) % 3],
+                             features[stats_random(state) % 3]);
     bad |=
         buffer_printf(source,
                       "\n\nclass Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n%s\n"
                       "    def forward(self, %s):\n%s",
                       head->init, head->arguments, head->forward);
     for (size_t i = 0; i < n; i++) {
-        size_t tail = tasks_random(state) % ARRAY_LEN(tails);
+        size_t tail = stats_random(state) % ARRAY_LEN(tails);
         tail = tail == last ? (tail + 1) % ARRAY_LEN(tails) : tail; /* not the same twice in a row */
         bad |= buffer_add(source, tails[tail].step) | buffer_printf(name, "_%s", tails[tail].name);
         last = tail;

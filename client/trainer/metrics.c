@@ -114,15 +114,6 @@ pass_json(const struct round_result *results, size_t n, int level)
     return out;
 }
 
-/* The same draws in each run. */
-static uint64_t
-draw(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    return (z ^ (z >> 27)) >> 1;
-}
-
 static void
 set_number(json_t *out, const char *name, double x)
 {
@@ -132,10 +123,9 @@ set_number(json_t *out, const char *name, double x)
 int
 metrics_paired(const double *a, const double *b, size_t n, struct metrics_difference *out)
 {
-    enum { RESAMPLES = 2000 };
-    AUTO_FREE double *means = calloc(RESAMPLES, sizeof(*means));
+    AUTO_FREE double *means = calloc(STATS_RESAMPLES, sizeof(*means));
     AUTO_FREE double *apart = calloc(n + 1, sizeof(*apart));
-    uint64_t state = 1;
+    uint64_t state = STATS_SEED;
 
     *out = (struct metrics_difference){ NAN, NAN, NAN };
     if (!means || !apart)
@@ -144,14 +134,14 @@ metrics_paired(const double *a, const double *b, size_t n, struct metrics_differ
         return 0;
     for (size_t i = 0; i < n; i++)
         apart[i] = b[i] - a[i];
-    for (int r = 0; r < RESAMPLES; r++) {
+    for (int r = 0; r < STATS_RESAMPLES; r++) {
         for (size_t i = 0; i < n; i++)
-            means[r] += apart[draw(&state) % n];
+            means[r] += apart[stats_draw(&state, n)];
         means[r] /= (double)n;
     }
     out->mean = stats_mean(apart, n);
-    out->lo = stats_quantile(means, RESAMPLES, 0.025);
-    out->hi = stats_quantile(means, RESAMPLES, 0.975);
+    out->lo = stats_quantile(means, STATS_RESAMPLES, 0.025);
+    out->hi = stats_quantile(means, STATS_RESAMPLES, 0.975);
     return 0;
 }
 
@@ -159,23 +149,22 @@ metrics_paired(const double *a, const double *b, size_t n, struct metrics_differ
 static void
 set_interval(json_t *out, const char *name, const struct sums *s, double (*figure)(const double *, size_t))
 {
-    enum { RESAMPLES = 2000 };
     AUTO_FREE double *drawn = calloc(s->n_logs + 1, sizeof(*drawn));
-    AUTO_FREE double *figures = calloc(RESAMPLES, sizeof(*figures));
+    AUTO_FREE double *figures = calloc(STATS_RESAMPLES, sizeof(*figures));
     char lo[40], hi[40];
-    uint64_t state = 1;
+    uint64_t state = STATS_SEED;
 
     snprintf(lo, sizeof(lo), "%s_lo", name);
     snprintf(hi, sizeof(hi), "%s_hi", name);
     bool has = s->n_logs > 0 && drawn && figures;
-    for (int r = 0; has && r < RESAMPLES; r++) {
+    for (int r = 0; has && r < STATS_RESAMPLES; r++) {
         for (size_t i = 0; i < s->n_logs; i++)
-            drawn[i] = s->logs[draw(&state) % s->n_logs];
+            drawn[i] = s->logs[stats_draw(&state, s->n_logs)];
         figures[r] = figure(drawn, s->n_logs);
     }
     set_number(out, name, has ? exp(figure(s->logs, s->n_logs)) : NAN);
-    set_number(out, lo, has ? exp(stats_quantile(figures, RESAMPLES, 0.025)) : NAN);
-    set_number(out, hi, has ? exp(stats_quantile(figures, RESAMPLES, 0.975)) : NAN);
+    set_number(out, lo, has ? exp(stats_quantile(figures, STATS_RESAMPLES, 0.025)) : NAN);
+    set_number(out, hi, has ? exp(stats_quantile(figures, STATS_RESAMPLES, 0.975)) : NAN);
 }
 
 json_t *

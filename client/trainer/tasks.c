@@ -12,6 +12,7 @@
 
 #include "client/trainer/rows.h"
 #include "common/auto.h"
+#include "common/statistics.h"
 #include "common/buffer.h"
 
 enum { SOURCE_MAX = 1024 * 1024 };
@@ -274,16 +275,6 @@ tasks_load(const char *path, int level, struct task_set *out, struct error *err)
     return 0;
 }
 
-/* splitmix64 (Steele, Lea, Flood 2014): the same draw on every machine. */
-uint64_t
-tasks_random(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
 void
 tasks_draw(struct task_set *set, size_t n, uint64_t seed)
 {
@@ -291,7 +282,7 @@ tasks_draw(struct task_set *set, size_t n, uint64_t seed)
     AUTO_FREE bool *is_kept = calloc(set->n + 1, sizeof(*is_kept));
     for (size_t i = 0; is_kept && i < set->n; i++) {
         /* Selection sampling (Knuth, vol. 2, 3.4.2, S): each with chance left / remaining. */
-        is_kept[i] = tasks_random(&seed) % (set->n - i) < left;
+        is_kept[i] = stats_random(&seed) % (set->n - i) < left;
         left -= is_kept[i];
     }
     if (is_kept)

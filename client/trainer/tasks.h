@@ -34,8 +34,6 @@ void tasks_free(struct task_set *set);
 void tasks_draw(struct task_set *set, size_t n, uint64_t seed);
 /* Keep those that are marked, is_kept[0 .. set->n). */
 void tasks_keep(struct task_set *set, const bool *is_kept);
-/* The next number after *state: the same on every machine. */
-uint64_t tasks_random(uint64_t *state);
 /* What an answer has to be called: "ModelNew". Given. */
 char *task_class_wanted(const struct task *task);
 

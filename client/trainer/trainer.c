@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <time.h>
 
 static volatile sig_atomic_t is_stopping;
 
@@ -27,6 +28,15 @@ trainer_catch_signals(void)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
+}
+
+void
+trainer_pause(double seconds)
+{
+    for (; seconds > 0 && !trainer_is_stopping(); seconds -= 0.2) {
+        const struct timespec step = { 0, seconds > 0.2 ? 200000000 : (long)(seconds * 1e9) };
+        nanosleep(&step, NULL);
+    }
 }
 
 int

@@ -46,6 +46,9 @@ extern const struct argp trainer_common_argp;
 /* Print "trainer: ..." on stderr; returns code. */
 int trainer_complain(enum trainer_exit code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Sleep, but no longer than until a signal asks to stop. */
+void trainer_pause(double seconds);
+
 /* True once SIGINT or SIGTERM came: finish what is being written and stop. */
 bool trainer_is_stopping(void);
 /* Have SIGINT and SIGTERM say so. */

@@ -211,6 +211,7 @@ void judge_on_lane(struct submission *s, struct lane *l);
 void judge_stop(struct submission *s); /* is_cancelled or is_returned was set: end its processes */
 
 /* verdict.c */
+json_t *real_or_null(double x); /* given; null for what is not finite */
 /* What a reward tells beside its scalar, or null; given. */
 json_t *reward_parts_json(const struct reward_spec *spec, const struct reward_input *in);
 /* Fill in what only a finished group knows: each item's rank, and the rewards that need it. */

@@ -67,15 +67,8 @@ reward_parts_json(const struct reward_spec *spec, const struct reward_input *in)
     json_t *out = n > 0 ? json_object() : json_null();
 
     for (size_t i = 0; i < n; i++)
-        json_object_set_new(out, parts[i].name,
-                            isfinite(parts[i].value) ? json_real(parts[i].value) : json_null());
+        json_object_set_new(out, parts[i].name, real_or_null(parts[i].value));
     return out;
-}
-
-static json_t *
-real_or_null(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
 }
 
 /* The inputs of verdicts with their ranks among each other; given. Those that are not finished are masked. */

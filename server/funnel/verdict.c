@@ -13,7 +13,7 @@
  * that never ran the candidate; what is not known is null.
  */
 
-static json_t *
+json_t *
 real_or_null(double x)
 {
     return isfinite(x) ? json_real(x) : json_null();

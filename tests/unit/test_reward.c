@@ -434,6 +434,13 @@ an_expression_names_components_and_its_own_parameters(void **state)
     assert_int_equal(read_spec("{\"kind\":\"expr\",\"expr\":\"known(rank) ? rank : -1\"}", &spec, &fault), 0);
     assert_true(reward_compute(&spec, &in) == -1);
     assert_true(reward_needs_rank(&spec));
+    assert_int_equal(
+        read_spec("{\"kind\":\"expr\",\"expr\":\"s*ranked\",\"params\":{\"ranked\":2}}", &spec, &fault), 0);
+    assert_false(reward_needs_rank(&spec)); /* a word of its own that begins like it */
+    assert_int_equal(read_spec("{\"kind\":\"rank\"}", &spec, &fault), 0);
+    assert_true(reward_needs_rank(&spec));
+    assert_int_equal(read_spec("{\"kind\":\"staged\"}", &spec, &fault), 0);
+    assert_false(reward_needs_rank(&spec));
 }
 
 static void
