@@ -533,13 +533,13 @@ funnel_show_submission(struct funnel *f, const char *id, struct error *err)
     json_t *out;
 
     HASH_FIND_STR(f->submissions, id, s);
-    if (s && s->judgement && s->judgement->request) {
+    if (s && s->judgement && s->judgement->request && !state_is_final(s->state)) {
         out = verdict_json(s);
-        /* Not before it is durable. */
-        if (out && s->state == STATE_DONE)
-            json_object_set_new(out, "state", json_string("running"));
         return out ? out : (error_set(err, ERR_NOMEM, "no memory to show %s", id), NULL);
     }
+    /* Of a verdict that is not durable yet nothing is shown: it is what the store says, and runs still. */
+    if (s && state_is_final(s->state))
+        shown.state = STATE_READY;
     snprintf(shown.id, sizeof(shown.id), "%s", id);
     int rc = judgement_new(&shown, err);
     struct judgement *j = shown.judgement;

@@ -192,6 +192,7 @@ def test_a_token_says_who_the_client_is(shared: Shared) -> None:
 
 def test_lists_hold_ones_own(shared: Shared) -> None:
     mine = shared["other"].submit(body("ast=fail:syntax"))
+    shared["other"].expect("GET", f"/v1/submissions/{mine}?wait=30")
     own = shared["other"].expect("GET", "/v1/submissions")["items"]
     assert {item["client"] for item in own} == {"bob"} and mine in {item["id"] for item in own}
     assert shared["other"].expect("GET", "/v1/submissions?client=alice")["items"] == []

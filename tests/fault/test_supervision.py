@@ -290,6 +290,24 @@ def test_compiled_while_draining_is_queued_in_the_store(start_scripted: service.
         assert store.execute("SELECT state, attempts FROM submission").fetchall() == [(0, 0)]
 
 
+def test_nothing_is_shown_before_it_is_durable(start_scripted: service.StartDaemon) -> None:
+    """While somebody holds the store, a verdict that is out and not stored is "running" wherever one looks."""
+    daemon = start_scripted()
+    client = daemon.client
+    client.add_task(TASK)
+    posted = client.submit(body("compile=sleep:0.3,fail:compile"))
+    wait_for(lambda: client.get(f"/v1/submissions/{posted}").json()["state"] == "running")
+    with closing(sqlite3.connect(daemon.directory / "store.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        wait_for(lambda: client.get("/v1/status").json()["counts"]["finished"] == 1)
+        shown = [client.get(f"/v1/submissions/{posted}").json(), client.get("/v1/submissions").json()["items"][0]]
+        other.execute("ROLLBACK")
+    for one in shown:
+        told = {key: one[key] for key in ("state", "class", "reward", "failed_at", "error", "finished", "stages")}
+        assert told == dict.fromkeys(told) | {"state": "running", "stages": []}
+    assert client.wait(posted)["class"] == "compile"
+
+
 def test_quarantine(start_scripted: service.StartDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device whose canary fails with fresh workers too serves nobody, and the status says so."""
     flag = tmp_path / "flag"
