@@ -254,11 +254,11 @@ $(out)/fuzz/%: $(out)/tests/fuzz/fuzz_%.o $(out)/tests/fuzz/replay.o $(out)/libs
 fuzz-replay: $(fuzzers)
 	$(foreach f,$(fuzzers),$(f) tests/fuzz/corpus/$(notdir $(f))/* &&) echo 'fuzz corpus: replayed $(words $(fuzzers)) targets'
 
-fuzz:
+fuzz: $(out)/gen/assets.c
 	@test -n '$(TARGET)' || { echo 'usage: make fuzz TARGET=extract [SECONDS=60]' >&2; exit 2; }
 	@mkdir -p $(BUILD)/fuzz/found-$(TARGET)
 	clang-14 $(own_cflags) -O1 -g -fsanitize=fuzzer,address,undefined -o $(BUILD)/fuzz/$(TARGET) \
-		tests/fuzz/fuzz_$(TARGET).c $(common_src) $(common_libs)
+		tests/fuzz/fuzz_$(TARGET).c $(filter-out server/main.c,$(server_src)) $(common_src) $< $(server_libs)
 	$(BUILD)/fuzz/$(TARGET) -max_total_time=$(or $(SECONDS),60) $(BUILD)/fuzz/found-$(TARGET) tests/fuzz/corpus/$(TARGET)
 
 # --- measuring, and the GPU machine -----------------------------------------------------------------------
