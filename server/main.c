@@ -163,7 +163,7 @@ watch_signal(struct server *s, uv_signal_t *handle, int number, uv_signal_cb cb)
 static int
 start(struct server *s, struct error *err)
 {
-    int rc = workers_check(&s->config, err);
+    int rc = workers_check(&s->config, NULL, err);
     if (rc == 0)
         rc = store_open(&s->loop, s->config.store, STORE_WRITES_MAX, &s->store, err);
     if (rc == 0)
@@ -202,6 +202,25 @@ serve(struct server *s)
     return EXIT_SUCCESS;
 }
 
+/* --check-config: what a start would find, a line each, for people and for `verifier doctor`. */
+static int
+check(const struct config *c)
+{
+    AUTO_JSON json_t *layers = NULL;
+    struct error err = { 0 };
+    const char *name;
+    json_t *state;
+
+    if (workers_check(c, &layers, &err) != 0) {
+        fprintf(stderr, "verifierd: %s\n", err.text);
+        return EXIT_FAILURE;
+    }
+    printf("verifierd: the settings are fine\nstore: %s\nscratch: %s\n", c->store, c->scratch);
+    json_object_del(layers, "cgroup"); /* known only once the daemon runs */
+    json_object_foreach(layers, name, state) printf("layer %s: %s\n", name, json_string_value(state));
+    return EXIT_SUCCESS;
+}
+
 static int
 prepare_and_serve(struct server *s)
 {
@@ -234,12 +253,7 @@ main(int argc, char **argv)
         config_print_manual(stdout);
         break;
     case CONFIG_CHECK:
-        if (workers_check(&s.config, &err) == 0) {
-            printf("verifierd: the settings are fine\n");
-        } else {
-            fprintf(stderr, "verifierd: %s\n", err.text);
-            status = EXIT_FAILURE;
-        }
+        status = check(&s.config);
         break;
     case CONFIG_SERVE:
         status = prepare_and_serve(&s);

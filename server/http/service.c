@@ -6,6 +6,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "server/http/asset.h"
+#include "server/http/host.h"
 #include "server/http/metrics.h"
 
 /* Nothing from elsewhere, no inline code: what a candidate wrote can only ever be text. */
@@ -38,7 +39,7 @@ calibration_add(struct exchange *x)
 static json_t *
 status_view(json_t *status)
 {
-    static const char *const told[] = { "state", "ready", "why", "version", "uptime_s", "env" };
+    static const char *const told[] = { "state", "ready", "why", "version", "uptime_s", "env", "time" };
     json_t *out = json_object();
 
     for (size_t i = 0; i < ARRAY_LEN(told); i++)
@@ -69,11 +70,17 @@ static json_t *
 whole_status(const struct http *h)
 {
     json_t *status = funnel_status(h->funnel);
+    char now[CLOCK_TEXT_SIZE];
 
     if (status) {
         int64_t uptime_ms = (clock_monotonic_ns() - h->started_ns) / 1000000;
         json_object_set_new(status, "uptime_s", json_real((double)uptime_ms / 1000));
         json_object_set_new(status, "http", http_figures(h));
+        json_object_set_new(status, "process", host_process());
+        json_object_set_new(status, "disks", host_disks(h->config));
+        json_object_set_new(status, "access", json_string(keyring_is_on(h->keyring) ? "tokens" : "open"));
+        clock_text(clock_wall_ms(), now);
+        json_object_set_new(status, "time", json_string(now));
     }
     return status;
 }

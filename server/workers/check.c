@@ -135,12 +135,14 @@ check_file(const char *directory, const char *name, struct error *err)
 }
 
 int
-workers_check(const struct config *config, struct error *err)
+workers_check(const struct config *config, json_t **layers, struct error *err)
 {
     AUTO_BUFFER struct buffer out = BUFFER_INIT;
     AUTO_FREE char *script = NULL;
     struct error why = { 0 };
 
+    if (layers)
+        *layers = NULL;
     int rc = check_file(config->harness, "zygote.py", err);
     if (rc == 0)
         rc = check_file(config->harness, "referee.py", err);
@@ -162,5 +164,8 @@ workers_check(const struct config *config, struct error *err)
                          config->harness);
     /* The daemon's own doing, checked when it has done it. */
     json_object_set_new(json_object_get(answer, "layers"), "cgroup", json_string("on"));
-    return layers_check(config->sandbox_require, json_object_get(answer, "layers"), err);
+    rc = layers_check(config->sandbox_require, json_object_get(answer, "layers"), err);
+    if (rc == 0 && layers)
+        *layers = json_incref(json_object_get(answer, "layers"));
+    return rc;
 }

@@ -15,8 +15,9 @@
  * Runs PYTHON HARNESS/check.py and waits for its answer, at most a minute: for
  * start-up, before the loop. 0, or ERR_INPUT (a setting names what is not
  * there, or asks for what the host lacks) or ERR_SYS.
+ *   layers   given: what the sandbox has, as layers_check() takes it; NULL unless it returns 0. May be NULL
  */
-int workers_check(const struct config *config, struct error *err);
+int workers_check(const struct config *config, json_t **layers, struct error *err);
 
 /*
  * Whether the layers (an object: name to "on" or "absent: why") hold what require lists, names separated by commas.

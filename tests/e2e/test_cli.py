@@ -502,6 +502,7 @@ def test_refusals(script: Script, source: str, answer: tuple[int, object], code:
         (["cancel", "unknown"], 5),
         (["list", "x"], 2),
         (["status", "x"], 2),
+        (["doctor", "x"], 2),
         (["--url=ftp://x", "status"], 3),
         (["--url=http://127.0.0.1:1", "status"], 7),
         (["status", "--url", "http://127.0.0.1:1"], 7),
@@ -577,6 +578,7 @@ COMMANDS = [
     "status",
     "calibrate",
     "cancel",
+    "doctor",
 ]
 
 

@@ -739,7 +739,10 @@ def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, text: str, complai
 def test_a_good_file_is_taken_and_flags_win(tmp_path: Path) -> None:
     path = tmp_path / "conf"
     path.write_text("# settings\nlisten = 127.0.0.1:0\nallow_remote = no\npool = 3\n")
-    assert run("--check-config", "--config", path, python()) == (0, "verifierd: the settings are fine\n", "")
+    status, out, err = run("--check-config", "--config", path, python())
+    assert (status, err) == (0, "")
+    assert out.startswith("verifierd: the settings are fine\nstore: verifierd.db\nscratch: /")
+    assert "\nlayer no_new_privs: on\n" in out
     assert run("--check-config", "--config", path, "--pool=0")[0] == 1
     assert run("--config", tmp_path / "none", "--check-config")[2].startswith("verifierd: open ")
 

@@ -343,7 +343,7 @@ def test_while_it_runs_its_stage_is_not_told(shared: Shared) -> None:
         time.sleep(0.02)
     assert "full" in seen
     told = shared["submit"].expect("GET", "/v1/status")
-    assert set(told) == {"state", "ready", "why", "version", "uptime_s", "env"}
+    assert set(told) == {"state", "ready", "why", "version", "uptime_s", "env", "time"}
     assert "counts" in shared["read"].expect("GET", "/v1/status")
 
 
