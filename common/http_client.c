@@ -93,7 +93,7 @@ add_header(struct curl_slist **list, const char *name, const char *value)
 }
 
 static int
-make_headers(const struct http_client *c, bool has_body, struct curl_slist **list)
+make_headers(const struct http_client *c, bool has_body, const char *key, struct curl_slist **list)
 {
     if (add_header(list, "Accept", "application/json") < 0)
         return ERR_NOMEM;
@@ -101,6 +101,11 @@ make_headers(const struct http_client *c, bool has_body, struct curl_slist **lis
     if (has_body &&
         (add_header(list, "Content-Type", "application/json") < 0 || add_header(list, "Expect", "") < 0))
         return ERR_NOMEM;
+    if (key) {
+        AUTO_BUFFER struct buffer value = BUFFER_INIT;
+        if (buffer_printf(&value, "\"%s\"", key) < 0 || add_header(list, "Idempotency-Key", value.data) < 0)
+            return ERR_NOMEM;
+    }
     if (c->token) {
         AUTO_BUFFER struct buffer value = BUFFER_INIT;
         if (buffer_printf(&value, "Bearer %s", c->token) < 0 ||
@@ -164,11 +169,20 @@ int
 http_client_call(struct http_client *c, const char *method, const char *path, const char *body,
                  size_t body_size, double timeout_s, struct http_answer *out, struct error *err)
 {
+    return http_client_call_once(c, method, path, NULL, body, body_size, timeout_s, out, err);
+}
+
+int
+http_client_call_once(struct http_client *c, const char *method, const char *path, const char *key,
+                      const char *body, size_t body_size, double timeout_s, struct http_answer *out,
+                      struct error *err)
+{
     AUTO_BUFFER struct buffer url = BUFFER_INIT;
     struct curl_slist *headers = NULL;
 
     *out = (struct http_answer){ 0, -1, BUFFER_INIT };
-    if (buffer_printf(&url, "%s%s", c->base_url, path) < 0 || make_headers(c, body != NULL, &headers) < 0) {
+    if (buffer_printf(&url, "%s%s", c->base_url, path) < 0 ||
+        make_headers(c, body != NULL, key, &headers) < 0) {
         curl_slist_free_all(headers);
         return error_set(err, ERR_NOMEM, "out of memory");
     }

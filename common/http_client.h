@@ -32,5 +32,9 @@ void http_answer_release(struct http_answer *a);
  */
 int http_client_call(struct http_client *c, const char *method, const char *path, const char *body,
                      size_t body_size, double timeout_s, struct http_answer *out, struct error *err);
+/* The same with an Idempotency-Key (NULL: none): a request that comes twice is done once. */
+int http_client_call_once(struct http_client *c, const char *method, const char *path, const char *key,
+                          const char *body, size_t body_size, double timeout_s, struct http_answer *out,
+                          struct error *err);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/hash.h"
 
 #define CALL_LIMIT_S 600.0 /* registering runs the reference, maybe behind others */
 #define POLL_S 20
@@ -38,23 +39,40 @@ refused(const struct http_answer *a, struct error *err)
                      why ? "; " : "", pointer ? pointer : "", why ? ": " : "", why ? why : "");
 }
 
-/* Ask until there is an answer that is not "not now". */
+/* Of the run and the body, so that another body never meets a key that was used. */
 static int
-call(struct http_client *c, const char *method, const char *path, json_t *body, json_t **out,
+make_key(const char *run, const char *text, char out[HASH_TEXT_SIZE], struct error *err)
+{
+    AUTO_BUFFER struct buffer all = BUFFER_INIT;
+
+    if (buffer_printf(&all, "%s\n", run) < 0 || buffer_append(&all, text, strlen(text)) < 0)
+        return error_set(err, ERR_NOMEM, "out of memory");
+    hash_text(all.data, all.size, out);
+    return 0;
+}
+
+/* Ask until there is an answer that is not "not now". run: for an Idempotency-Key, NULL: none. */
+static int
+call(struct http_client *c, const char *method, const char *path, const char *run, json_t *body, json_t **out,
      struct error *err)
 {
     AUTO_FREE char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    char key[HASH_TEXT_SIZE];
     const int64_t start_ns = clock_monotonic_ns();
 
     *out = NULL;
     if (body && !text)
         return error_set(err, ERR_NOMEM, "out of memory");
+    if (run && make_key(run, text, key, err) != 0)
+        return ERR_NOMEM;
     for (;;) {
         struct http_answer a = { 0, -1, BUFFER_INIT };
         if (trainer_is_stopping())
             return error_set(err, ERR_UNAVAILABLE, "interrupted");
-        int rc = http_client_call(c, method, path, text, text ? strlen(text) : 0, CALL_LIMIT_S, &a, err);
-        bool is_busy = rc == 0 && (a.status == 429 || a.status == 503);
+        int rc = http_client_call_once(c, method, path, run ? key : NULL, text, text ? strlen(text) : 0,
+                                       CALL_LIMIT_S, &a, err);
+        /* 409 for a key: the daemon is still at the same request, which had lost its connection. */
+        bool is_busy = rc == 0 && (a.status == 429 || a.status == 503 || (run && a.status == 409));
         bool is_away = rc == ERR_UNAVAILABLE || rc == ERR_TIMEOUT || (rc == 0 && a.status == 503);
         double away_s = (double)(clock_monotonic_ns() - start_ns) / 1e9;
         if (is_busy || (is_away && away_s < AWAY_LIMIT_S)) {
@@ -95,7 +113,7 @@ daemon_register(struct http_client *c, const struct task *task, json_t **out, st
         return error_set(err, ERR_INPUT, "the reference of %.100s is not UTF-8", task->name);
     if (task->level)
         json_object_set_new(body, "level", json_integer(task->level));
-    return call(c, "POST", "/v1/tasks", body, out, err);
+    return call(c, "POST", "/v1/tasks", NULL, body, out, err);
 }
 
 int
@@ -107,10 +125,11 @@ daemon_add_task(struct http_client *c, const struct task *task, char id[DAEMON_I
 }
 
 int
-daemon_add_group(struct http_client *c, json_t *body, char id[DAEMON_ID_SIZE], struct error *err)
+daemon_add_group(struct http_client *c, const char *run, json_t *body, char id[DAEMON_ID_SIZE],
+                 struct error *err)
 {
     AUTO_JSON json_t *answer = NULL;
-    int rc = call(c, "POST", "/v1/groups", body, &answer, err);
+    int rc = call(c, "POST", "/v1/groups", run, body, &answer, err);
     return rc == 0 ? take_id(answer, id, err) : rc;
 }
 
@@ -122,7 +141,7 @@ daemon_wait_group(struct http_client *c, const char *id, json_t **out, struct er
     snprintf(path, sizeof(path), "/v1/groups/%.80s?wait=%d", id, POLL_S);
     for (;;) {
         const int64_t asked_ns = clock_monotonic_ns();
-        int rc = call(c, "GET", path, NULL, out, err);
+        int rc = call(c, "GET", path, NULL, NULL, out, err);
         if (rc != 0)
             return rc;
         const char *state = json_string_value(json_object_get(*out, "state"));

@@ -15,8 +15,12 @@ int daemon_add_task(struct http_client *c, const struct task *task, char id[DAEM
                     struct error *err);
 /* The same, for what else the daemon says of it ("flags"): the task's document, given. */
 int daemon_register(struct http_client *c, const struct task *task, json_t **out, struct error *err);
-/* Post a group ({"task", "candidates", ...}, borrowed): its id. ERR_INPUT: refused. */
-int daemon_add_group(struct http_client *c, json_t *body, char id[DAEMON_ID_SIZE], struct error *err);
+/*
+ * Post a group ({"task", "candidates", ...}, borrowed): its id. ERR_INPUT: refused. run names the run and what the group
+ * is in it: the same run with the same body gets the same group (for a day), however often it posts.
+ */
+int daemon_add_group(struct http_client *c, const char *run, json_t *body, char id[DAEMON_ID_SIZE],
+                     struct error *err);
 /* Wait until a group is finished; given. ERR_NOTFOUND: the daemon does not know it (another store). */
 int daemon_wait_group(struct http_client *c, const char *id, json_t **out, struct error *err);
 

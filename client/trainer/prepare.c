@@ -22,6 +22,7 @@
 #include "client/trainer/rows.h"
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/ids.h"
 
 enum { SOURCE_MAX = 1024 * 1024 };
 enum {
@@ -56,6 +57,7 @@ struct prepare {
     size_t rows, kept, answers, levels[5];
     int64_t start_ns, told_ns;
     char digest[HASH_TEXT_SIZE]; /* of the prompt */
+    char run[ID_SIZE];           /* of this run */
 };
 
 /* One row, as far as it is known. Strings are the row's. */
@@ -323,7 +325,7 @@ judge_answer(struct prepare *p, const struct entry *e, const char *task_id, char
     AUTO_JSON json_t *body = json_pack("{s:s, s:[{s:s}], s:s, s:s, s:s, s:s}", "task", task_id, "candidates",
                                        "candidate", e->answer, "policy", p->policy, "until", "full", "client",
                                        "trainer", "entry_point", wanted);
-    int rc = daemon_add_group(p->daemon, body, group, err);
+    int rc = daemon_add_group(p->daemon, p->run, body, group, err);
     rc = rc == 0 ? daemon_wait_group(p->daemon, group, &done, err) : rc;
     if (rc != 0)
         return rc;
@@ -652,6 +654,7 @@ open_all(struct prepare *p, struct error *err)
     rc = http_client_new(p->trainer->daemon_url, p->trainer->daemon_token, &p->daemon, err);
     rc =
         rc == 0 ? output_path(p->trainer->workdir, "data/processed", "prepare.journal.jsonl", path, err) : rc;
+    id_new(p->run);
     return rc == 0 ? journal_open(path, remember_cb, p, &p->journal, err) : rc;
 }
 

@@ -14,6 +14,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/extract.h"
+#include "common/ids.h"
 
 enum { FEEDBACK_MAX = 6000 };
 
@@ -37,6 +38,8 @@ struct round {
     const struct task_set *set;
     struct work *work;
     struct journal *journal;
+    char run
+        [ID_SIZE]; /* of the journal: what tells this run's groups from those of another that asks the same */
     json_t *header;
     int header_rc;
     struct error header_err;
@@ -130,6 +133,8 @@ replay_cb(void *arg, json_t *record)
                 &r->header_err, ERR_INPUT,
                 "%s is of another run: its \"%s\" differs. Name another one, or go on as it was begun",
                 r->options->journal, key);
+        const char *run = json_string_value(json_object_get(record, "run"));
+        snprintf(r->run, sizeof(r->run), "%s", run ? run : "");
         json_decref(r->header);
         r->header = NULL; /* it is there */
         return;
@@ -307,7 +312,10 @@ post(struct hands *hands, struct work *w, int turn, const size_t *first, struct 
     if (rc != 0)
         return rc;
     AUTO_JSON json_t *body = group_body(hands->round, w, w->turns[turn].answers, first, task_id);
-    rc = daemon_add_group(hands->daemon, body, group, err);
+    AUTO_BUFFER struct buffer run = BUFFER_INIT;
+    if (buffer_printf(&run, "%s %s %d", hands->round->run, w->task->name, turn) != 0)
+        return error_set(err, ERR_NOMEM, "out of memory");
+    rc = daemon_add_group(hands->daemon, run.data, body, group, err);
     if (rc == 0)
         rc = note(hands->round,
                   json_pack("{s:s, s:s, s:i, s:s}", "event", "posted", "task", w->task->name, "turn", turn,
@@ -540,6 +548,8 @@ prepare(struct round *r, struct error *err)
     }
     if (rc == 0 && r->header) {
         json_t *header = ptr_take(&r->header);
+        id_new(r->run);
+        json_object_set_new(header, "run", json_string(r->run));
         rc = note(r, header, err);
     }
     return rc;

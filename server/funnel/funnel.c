@@ -344,7 +344,8 @@ struct intake {
     void *arg;
     char task_id[HASH_TEXT_SIZE];
     char group_id[ID_SIZE]; /* "" for none */
-    bool is_group;
+    bool is_group, has_key;
+    struct key_row key;
     char (*ids)[ID_SIZE];
 };
 
@@ -454,9 +455,11 @@ store_intake(struct intake *in)
     memcpy(group.id, in->group_id, sizeof(group.id));
     memcpy(group.task_id, in->task_id, sizeof(group.task_id));
     fill_rows(in, rows, sources);
+    snprintf(in->key.id, sizeof(in->key.id), "%s", in->is_group ? in->group_id : in->ids[0]);
+    in->key.created_ms = group.created_ms;
     f->writes++;
-    int rc =
-        store_add_submissions(f->store, in->is_group ? &group : NULL, rows, sources, n, added_cb, in, &err);
+    int rc = store_add_submissions(f->store, in->is_group ? &group : NULL, in->has_key ? &in->key : NULL,
+                                   rows, sources, n, added_cb, in, &err);
     if (rc != 0) {
         refuse(in, rc == ERR_FULL ? FUNNEL_FULL : FUNNEL_UNAVAILABLE, "", err.text);
         funnel_written(f);
@@ -478,7 +481,8 @@ task_cb(void *arg, const struct funnel_answer *a)
 }
 
 static void
-take_in(struct funnel *f, json_t *body, bool is_group, funnel_answer_cb *cb, void *arg)
+take_in(struct funnel *f, json_t *body, bool is_group, const struct key_row *key, funnel_answer_cb *cb,
+        void *arg)
 {
     struct funnel_answer a = { .refusal = FUNNEL_UNAVAILABLE, .retry_after_s = 1 };
     struct intake *in = calloc(1, sizeof(*in));
@@ -490,6 +494,9 @@ take_in(struct funnel *f, json_t *body, bool is_group, funnel_answer_cb *cb, voi
     }
     *in =
         (struct intake){ .funnel = f, .body = json_incref(body), .cb = cb, .arg = arg, .is_group = is_group };
+    in->has_key = key != NULL;
+    if (key)
+        in->key = *key;
     a.refusal = is_group ? group_request_read(body, &in->request, &a.fault)
                          : submit_request_read(body, &in->request, &a.fault);
     if (a.refusal == FUNNEL_OK && f->is_draining) {
@@ -512,15 +519,16 @@ take_in(struct funnel *f, json_t *body, bool is_group, funnel_answer_cb *cb, voi
 }
 
 void
-funnel_submit(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
+funnel_submit(struct funnel *f, json_t *body, const struct key_row *key, funnel_answer_cb *cb, void *arg)
 {
-    take_in(f, body, false, cb, arg);
+    take_in(f, body, false, key, cb, arg);
 }
 
 void
-funnel_submit_group(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
+funnel_submit_group(struct funnel *f, json_t *body, const struct key_row *key, funnel_answer_cb *cb,
+                    void *arg)
 {
-    take_in(f, body, true, cb, arg);
+    take_in(f, body, true, key, cb, arg);
 }
 
 /* --- showing --- */

@@ -54,10 +54,15 @@ struct funnel_answer {
 /* Runs once, on a later turn of the loop or before the call returns. answer is borrowed. */
 typedef void funnel_answer_cb(void *arg, const struct funnel_answer *answer);
 
-/* POST /v1/submissions: answered once durable (an inline reference is registered first). */
-void funnel_submit(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg);
+/*
+ * POST /v1/submissions: answered once durable (an inline reference is registered first). key (copied; NULL: none) is
+ * stored with it, with the id of what was made.
+ */
+void funnel_submit(struct funnel *f, json_t *body, const struct key_row *key, funnel_answer_cb *cb,
+                   void *arg);
 /* POST /v1/groups */
-void funnel_submit_group(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg);
+void funnel_submit_group(struct funnel *f, json_t *body, const struct key_row *key, funnel_answer_cb *cb,
+                         void *arg);
 /* POST /v1/tasks: answered once the reference ran in a worker and the record is durable. */
 void funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg);
 

@@ -11,9 +11,11 @@
 
 #include <jansson.h>
 #include <microhttpd.h>
+#include <uthash.h>
 #include <uv.h>
 
 #include "common/buffer.h"
+#include "common/hash.h"
 #include "common/ids.h"
 #include "server/http/http.h"
 #include "server/http/linger.h"
@@ -42,7 +44,8 @@ struct http {
     bool is_draining; /* no more holding */
     void (*stopped_cb)(void *arg);
     void *stopped_arg;
-    struct exchange *exchanges; /* all that are alive */
+    struct exchange *exchanges;       /* all that are alive */
+    struct running_key *running_keys; /* by scope */
     struct leftovers lingers;
     unsigned exchanges_count, suspended, held, connections;
     uint64_t requests;           /* answered so far */
@@ -106,6 +109,7 @@ typedef void exchange_answer_cb(struct exchange *x, const struct funnel_answer *
 struct pending {
     struct exchange *exchange; /* NULL: given up */
     exchange_answer_cb *then;
+    struct running_key *key; /* owned; NULL: none */
 };
 
 /* Who asks, by the token shown; where there are no tokens, the operator. */
@@ -129,10 +133,13 @@ struct exchange {
     struct caller caller;
     bool is_refused; /* an answer is ready; the body is read and dropped */
     struct buffer body;
-    uint64_t body_seen; /* bytes */
-    json_t *document;   /* the body, parsed */
-    double wait_s;      /* asked for; < 0: not */
-    bool is_preferred;  /* by Prefer, so Preference-Applied is due */
+    uint64_t body_seen;             /* bytes */
+    json_t *document;               /* the body, parsed */
+    char key[STORE_KEY_SIZE];       /* Idempotency-Key, "": none */
+    char body_hash[HASH_TEXT_SIZE]; /* where there is a key */
+    bool is_replay;                 /* answered again, by a key that is known */
+    double wait_s;                  /* asked for; < 0: not */
+    bool is_preferred;              /* by Prefer, so Preference-Applied is due */
     struct pending *pending;
     struct funnel_wait *wait;
     exchange_cb *held_cb;
@@ -177,9 +184,10 @@ void exchange_problem_set(struct exchange *x, enum problem problem, const char *
 /*
  * Call the funnel: begin gives the argument for its funnel_answer_cb, which is
  * exchange_pending_cb. NULL: no memory, and the problem is sent. then runs on
- * the funnel's answer unless the exchange was given up.
+ * the funnel's answer unless the exchange was given up. key (taken, or NULL)
+ * is under way until then.
  */
-struct pending *exchange_begin(struct exchange *x, exchange_answer_cb *then);
+struct pending *exchange_begin(struct exchange *x, struct running_key *key, exchange_answer_cb *then);
 void exchange_pending_cb(void *arg, const struct funnel_answer *answer);
 
 /* How long this request may be held, seconds, by its wishes and the limit; 0: not at all. */
@@ -198,6 +206,7 @@ struct route {
     const char *query;  /* the parameters it knows, separated by spaces */
     unsigned scopes;    /* a caller needs one of them; 0: open to all */
     bool has_body;      /* a JSON document */
+    bool takes_key;     /* Idempotency-Key */
     exchange_cb *handle;
 };
 
@@ -226,6 +235,27 @@ bool access_sees_detail(const struct exchange *x);
 json_t *access_view(const struct exchange *x, json_t *document);
 /* Write the caller's name over what the body of a new submission or group says of its client. */
 void access_stamp(struct exchange *x);
+
+/* --- the same request twice: idempotency.c --- */
+
+#define RUNNING_KEY_SIZE (TOKEN_NAME_SIZE + STORE_KEY_SIZE)
+
+/* A key whose request is under way. */
+struct running_key {
+    UT_hash_handle hh;
+    struct http *http;
+    char scope[RUNNING_KEY_SIZE];
+    struct key_row row; /* for the funnel */
+};
+
+/* Idempotency-Key of the header as x->key; false: the problem (400) is sent. */
+bool idempotency_read(struct exchange *x);
+/*
+ * Before the funnel is asked. True: go on, with out given to exchange_begin() (NULL where there is no key). False: the
+ * answer is sent, be it 409 or 422, or by replay, for which x->id names what the first request made.
+ */
+bool idempotency_begin(struct exchange *x, exchange_cb *replay, struct running_key **out);
+void idempotency_end(struct running_key *k); /* NULL is fine */
 
 /* --- shared by handlers --- */
 

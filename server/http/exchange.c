@@ -176,15 +176,17 @@ exchange_error(struct exchange *x, const struct error *err, const char *name)
 /* --- what comes back later --- */
 
 struct pending *
-exchange_begin(struct exchange *x, exchange_answer_cb *then)
+exchange_begin(struct exchange *x, struct running_key *key, exchange_answer_cb *then)
 {
     struct pending *p = calloc(1, sizeof(*p));
     if (!p) {
+        idempotency_end(key);
         exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
         return NULL;
     }
     p->exchange = x;
     p->then = then;
+    p->key = key;
     x->pending = p;
     return p;
 }
@@ -196,6 +198,7 @@ exchange_pending_cb(void *arg, const struct funnel_answer *answer)
     struct exchange *x = p->exchange;
     exchange_answer_cb *then = p->then;
 
+    idempotency_end(p->key);
     free(p);
     if (!x)
         return;

@@ -16,6 +16,8 @@ set_headers(struct exchange *x)
     snprintf(text, sizeof(text), "wait=%.0f", exchange_hold_s(x));
     if (x->is_preferred)
         exchange_header(x, "Preference-Applied", text);
+    if (x->is_replay)
+        exchange_header(x, "Idempotency-Replayed", "true");
 }
 
 /* The group's document, or NULL with the problem sent. */
@@ -59,11 +61,12 @@ answer_added(struct exchange *x)
     answer_with(x, funnel_is_finished(x->http->funnel, x->id) ? 200 : 202);
 }
 
-/* {"id","state","items":[{"id","state"} …],"links"} */
+/* {"id","state","items":[{"id","state"} …],"links"}: as of the moment when it was accepted, as for a submission. */
 static void
 answer_accepted(struct exchange *x)
 {
     AUTO_JSON json_t *document = get_group(x);
+    const char *queued = submission_state_name(SUBMISSION_QUEUED);
     json_t *items = json_array();
     json_t *item;
     size_t i;
@@ -72,15 +75,22 @@ answer_accepted(struct exchange *x)
         json_decref(items);
         return;
     }
-    json_array_foreach(json_object_get(document, "items"), i, item)
-        json_array_append_new(items, json_pack("{s:O, s:O}", "id", json_object_get(item, "id"), "state",
-                                               json_object_get(item, "state")));
+    json_array_foreach(json_object_get(document, "items"), i, item) json_array_append_new(
+        items, json_pack("{s:O, s:s}", "id", json_object_get(item, "id"), "state", queued));
     exchange_set_json(x, 202,
-                      json_pack("{s:s, s:O, s:o, s:{s:s+}}", "id", x->id, "state",
-                                json_object_get(document, "state"), "items", items, "links", "self",
-                                "/v1/groups/", x->id));
+                      json_pack("{s:s, s:s, s:o, s:{s:s+}}", "id", x->id, "state", queued, "items", items,
+                                "links", "self", "/v1/groups/", x->id));
     set_headers(x);
     exchange_send(x);
+}
+
+static void
+answer_known(struct exchange *x)
+{
+    if (x->wait_s < 0)
+        answer_accepted(x);
+    else
+        exchange_hold(x, answer_added);
 }
 
 static void
@@ -89,19 +99,20 @@ group_added(struct exchange *x, const struct funnel_answer *answer)
     if (exchange_refused(x, answer))
         return;
     snprintf(x->id, sizeof(x->id), "%s", answer->id);
-    if (x->wait_s < 0)
-        answer_accepted(x);
-    else
-        exchange_hold(x, answer_added);
+    answer_known(x);
 }
 
 void
 group_add(struct exchange *x)
 {
-    struct pending *p = exchange_begin(x, group_added);
+    struct running_key *key;
+
+    if (!idempotency_begin(x, answer_known, &key))
+        return;
+    struct pending *p = exchange_begin(x, key, group_added);
     access_stamp(x);
     if (p)
-        funnel_submit_group(x->http->funnel, x->document, exchange_pending_cb, p);
+        funnel_submit_group(x->http->funnel, x->document, key ? &key->row : NULL, exchange_pending_cb, p);
 }
 
 struct owner {

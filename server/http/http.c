@@ -336,7 +336,14 @@ http_stop(struct http *h, void (*cb)(void *arg), void *arg)
 void
 http_free(struct http *h)
 {
-    if (h)
-        keyring_free(h->keyring);
+    struct running_key *k, *next;
+
+    if (!h)
+        return;
+    HASH_ITER(hh, h->running_keys, k, next)
+    {
+        idempotency_end(k);
+    }
+    keyring_free(h->keyring);
     free(h);
 }

@@ -139,7 +139,7 @@ check_header(struct exchange *x, const char *method, const struct guard *g)
         return;
     }
     x->route = route_find(x, method);
-    if (!x->route || !read_wait(x))
+    if (!x->route || !read_wait(x) || (x->route->takes_key && !idempotency_read(x)))
         return;
     if (x->route->has_body &&
         !is_json_type(MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_TYPE))) {
@@ -214,6 +214,8 @@ struct parse {
     struct pending pending; /* pending.exchange NULL: given up; its then is not used */
     uv_work_t work;
     struct buffer body;
+    bool is_hashed;
+    char hash[HASH_TEXT_SIZE];
     json_t *document;
     struct json_fault fault;
 };
@@ -233,6 +235,8 @@ static void
 parse_work_cb(uv_work_t *work)
 {
     struct parse *p = work->data;
+    if (p->is_hashed)
+        hash_text(p->body.data, p->body.size, p->hash);
     p->document = json_parse(p->body.data, p->body.size, &p->fault);
 }
 
@@ -244,6 +248,7 @@ parse_done_cb(uv_work_t *work, int status)
 
     if (x) {
         x->pending = NULL;
+        memcpy(x->body_hash, p->hash, sizeof(x->body_hash));
         handle_parsed(x, status == 0 ? json_incref(p->document) : NULL, &p->fault);
     }
     json_decref(p->document);
@@ -262,6 +267,7 @@ parse_in_pool(struct exchange *x)
     }
     p->pending.exchange = x;
     p->work.data = p;
+    p->is_hashed = *x->key;
     p->body.data = buffer_take(&x->body, &p->body.size);
     x->pending = &p->pending;
     uv_queue_work(x->http->loop, &p->work, parse_work_cb, parse_done_cb);
@@ -277,6 +283,8 @@ dispatch(struct exchange *x)
     } else if (x->body.size > HTTP_PARSE_INLINE_MAX) {
         parse_in_pool(x);
     } else {
+        if (*x->key)
+            hash_text(x->body.data ? x->body.data : "", x->body.size, x->body_hash);
         json_t *document = json_parse(x->body.data, x->body.size, &fault);
         buffer_release(&x->body);
         handle_parsed(x, document, &fault);

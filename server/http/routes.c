@@ -12,31 +12,31 @@
 #define MAY_LOOK (MAY_SUBMIT | MAY_READ)
 
 static const struct route routes[] = {
-    { "POST", "v1/tasks", "", MAY_SUBMIT, true, task_add },
-    { "GET", "v1/tasks", "name limit cursor", MAY_LOOK, false, task_list },
-    { "GET", "v1/tasks/{}", "", MAY_LOOK, false, task_show },
-    { "POST", "v1/submissions", "wait", MAY_SUBMIT, true, submission_add },
-    { "GET", "v1/submissions", "state task class client group limit cursor view", MAY_LOOK, false,
+    { "POST", "v1/tasks", "", MAY_SUBMIT, true, false, task_add },
+    { "GET", "v1/tasks", "name limit cursor", MAY_LOOK, false, false, task_list },
+    { "GET", "v1/tasks/{}", "", MAY_LOOK, false, false, task_show },
+    { "POST", "v1/submissions", "wait", MAY_SUBMIT, true, true, submission_add },
+    { "GET", "v1/submissions", "state task class client group limit cursor view", MAY_LOOK, false, false,
       submission_list },
-    { "GET", "v1/submissions/{}", "wait", MAY_LOOK, false, submission_show },
-    { "DELETE", "v1/submissions/{}", "", MAY_SUBMIT, false, submission_cancel },
-    { "GET", "v1/submissions/{}/source", "", MAY_LOOK, false, submission_source },
-    { "GET", "v1/submissions/{}/log", "", MAY_LOOK, false, submission_log },
-    { "GET", "v1/submissions/{}/timing", "", MAY_LOOK, false, submission_timing },
-    { "POST", "v1/groups", "wait", MAY_SUBMIT, true, group_add },
-    { "GET", "v1/groups/{}", "wait", MAY_LOOK, false, group_show },
-    { "DELETE", "v1/groups/{}", "", MAY_SUBMIT, false, group_cancel },
-    { "POST", "v1/rescore", "", MAY_LOOK, true, rescore },
-    { "POST", "v1/calibrations", "", SCOPE_ADMIN, true, calibration_add },
-    { "GET", "v1/calibrations", "", MAY_LOOK, false, calibration_list },
-    { "GET", "v1/status", "", MAY_LOOK, false, service_status },
-    { "GET", "metrics", "", MAY_READ, false, service_metrics },
-    { "GET", "healthz", "", 0, false, service_health },
-    { "GET", "readyz", "", 0, false, service_ready },
+    { "GET", "v1/submissions/{}", "wait", MAY_LOOK, false, false, submission_show },
+    { "DELETE", "v1/submissions/{}", "", MAY_SUBMIT, false, false, submission_cancel },
+    { "GET", "v1/submissions/{}/source", "", MAY_LOOK, false, false, submission_source },
+    { "GET", "v1/submissions/{}/log", "", MAY_LOOK, false, false, submission_log },
+    { "GET", "v1/submissions/{}/timing", "", MAY_LOOK, false, false, submission_timing },
+    { "POST", "v1/groups", "wait", MAY_SUBMIT, true, true, group_add },
+    { "GET", "v1/groups/{}", "wait", MAY_LOOK, false, false, group_show },
+    { "DELETE", "v1/groups/{}", "", MAY_SUBMIT, false, false, group_cancel },
+    { "POST", "v1/rescore", "", MAY_LOOK, true, false, rescore },
+    { "POST", "v1/calibrations", "", SCOPE_ADMIN, true, false, calibration_add },
+    { "GET", "v1/calibrations", "", MAY_LOOK, false, false, calibration_list },
+    { "GET", "v1/status", "", MAY_LOOK, false, false, service_status },
+    { "GET", "metrics", "", MAY_READ, false, false, service_metrics },
+    { "GET", "healthz", "", 0, false, false, service_health },
+    { "GET", "readyz", "", 0, false, false, service_ready },
 };
 
 /* Files are looked up in their own table, under their whole path. */
-static const struct route asset_route = { "GET", "", "", 0, false, service_asset };
+static const struct route asset_route = { "GET", "", "", 0, false, false, service_asset };
 
 static bool
 is_match(const char *path, const struct target *t)

@@ -30,7 +30,7 @@ calibration_added(struct exchange *x, const struct funnel_answer *answer)
 void
 calibration_add(struct exchange *x)
 {
-    struct pending *p = exchange_begin(x, calibration_added);
+    struct pending *p = exchange_begin(x, NULL, calibration_added);
     if (p)
         funnel_calibrate(x->http->funnel, x->document, exchange_pending_cb, p);
 }

@@ -53,6 +53,8 @@ set_headers(struct exchange *x)
     snprintf(text, sizeof(text), "wait=%.0f", exchange_hold_s(x));
     if (x->is_preferred)
         exchange_header(x, "Preference-Applied", text);
+    if (x->is_replay)
+        exchange_header(x, "Idempotency-Replayed", "true");
 }
 
 /* The verdict as it is stored, or the present state with the status given. */
@@ -104,24 +106,26 @@ submission_show(struct exchange *x)
     exchange_hold(x, answer_show);
 }
 
-/* {"id","state","links"} */
+/* {"id","state","links"}: as of the moment when it was accepted, so that a replay says the same. */
 static void
 answer_accepted(struct exchange *x)
 {
-    struct error err = { 0 };
-    AUTO_JSON json_t *document = funnel_show_submission(x->http->funnel, x->id, &err);
-
-    if (!document) {
-        exchange_error(x, &err, "such submission");
-        return;
-    }
     json_t *links = json_pack("{s:s+, s:s++, s:s++}", "self", "/v1/submissions/", x->id, "source",
                               "/v1/submissions/", x->id, "/source", "log", "/v1/submissions/", x->id, "/log");
     exchange_set_json(x, 202,
-                      json_pack("{s:s, s:O, s:o}", "id", x->id, "state", json_object_get(document, "state"),
-                                "links", links));
+                      json_pack("{s:s, s:s, s:o}", "id", x->id, "state",
+                                submission_state_name(SUBMISSION_QUEUED), "links", links));
     set_headers(x);
     exchange_send(x);
+}
+
+static void
+answer_known(struct exchange *x)
+{
+    if (x->wait_s < 0)
+        answer_accepted(x);
+    else
+        exchange_hold(x, answer_added);
 }
 
 static void
@@ -130,19 +134,20 @@ submission_added(struct exchange *x, const struct funnel_answer *answer)
     if (exchange_refused(x, answer))
         return;
     snprintf(x->id, sizeof(x->id), "%s", answer->id);
-    if (x->wait_s < 0)
-        answer_accepted(x);
-    else
-        exchange_hold(x, answer_added);
+    answer_known(x);
 }
 
 void
 submission_add(struct exchange *x)
 {
-    struct pending *p = exchange_begin(x, submission_added);
+    struct running_key *key;
+
+    if (!idempotency_begin(x, answer_known, &key))
+        return;
+    struct pending *p = exchange_begin(x, key, submission_added);
     access_stamp(x);
     if (p)
-        funnel_submit(x->http->funnel, x->document, exchange_pending_cb, p);
+        funnel_submit(x->http->funnel, x->document, key ? &key->row : NULL, exchange_pending_cb, p);
 }
 
 void

@@ -159,3 +159,23 @@ prefer_wait_s(const char *header)
     }
     return -1;
 }
+
+bool
+idempotency_key(const char *value, char *out, size_t size)
+{
+    size_t length = strlen(value);
+    bool is_quoted = length >= 2 && value[0] == '"' && value[length - 1] == '"';
+
+    if (is_quoted) {
+        value++;
+        length -= 2;
+    }
+    if (length == 0 || length >= size)
+        return false;
+    for (size_t i = 0; i < length; i++)
+        if (value[i] <= ' ' || value[i] > '~' || value[i] == '"' || value[i] == '\\')
+            return false;
+    memcpy(out, value, length);
+    out[length] = '\0';
+    return true;
+}

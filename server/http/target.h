@@ -40,4 +40,10 @@ const char *target_value(const struct target *t, const char *name);
  */
 long prefer_wait_s(const char *header);
 
+/*
+ * The value of an Idempotency-Key header: 1 to size - 1 visible ASCII characters but quotes and backslashes, in double
+ * quotes (as the draft wants it) or without (as most clients send it). False: it is none.
+ */
+bool idempotency_key(const char *value, char *out, size_t size);
+
 #endif

@@ -90,7 +90,7 @@ task_added(struct exchange *x, const struct funnel_answer *answer)
 void
 task_add(struct exchange *x)
 {
-    struct pending *p = exchange_begin(x, task_added);
+    struct pending *p = exchange_begin(x, NULL, task_added);
     if (p)
         funnel_add_task(x->http->funnel, x->document, exchange_pending_cb, p);
 }

@@ -25,6 +25,7 @@ enum query {
     LIST_TASKS_NAMED,
     COUNT,
     EACH_CALIBRATION,
+    GET_KEY,
     NQUERIES
 };
 
@@ -46,6 +47,8 @@ static const char *const query_sql[NQUERIES] = {
     [COUNT] = "SELECT what, n FROM tally",
     /* SQLite takes the other columns from the row that has the greatest id; ids are made in order of time. */
     [EACH_CALIBRATION] = "SELECT max(id), created_ms, gpu, document FROM calibration GROUP BY gpu",
+    [GET_KEY] = "SELECT request_hash, id, created_ms FROM idempotency"
+                " WHERE client = ?1 AND key = ?2 AND created_ms > ?3",
 };
 
 /* Bits of a filter's mask: its conditions, and what is known of its state: few are in it, or it has indices of its own. */
@@ -183,6 +186,28 @@ store_get_submission(struct store *s, const char *id, struct submission_row *out
     }
     db_reset(stmt);
     return code;
+}
+
+int
+store_get_key(struct store *s, const char *client, const char *key, int64_t now_ms, struct key_row *out,
+              struct error *err)
+{
+    sqlite3_stmt *stmt = s->reader->queries[GET_KEY];
+    int code;
+
+    memset(out, 0, sizeof *out);
+    db_bind_text(stmt, 2, key);
+    sqlite3_bind_int64(stmt, 3, now_ms - STORE_KEY_LIFE_MS);
+    code = look_up(stmt, "request of the client", client, err);
+    if (code < 0)
+        return code;
+    snprintf(out->client, sizeof out->client, "%s", client);
+    snprintf(out->key, sizeof out->key, "%s", key);
+    snprintf(out->request_hash, sizeof out->request_hash, "%s", (const char *)sqlite3_column_text(stmt, 0));
+    snprintf(out->id, sizeof out->id, "%s", (const char *)sqlite3_column_text(stmt, 1));
+    out->created_ms = sqlite3_column_int64(stmt, 2);
+    db_reset(stmt);
+    return 0;
 }
 
 int

@@ -101,9 +101,21 @@ static const char version_2[] = "CREATE TABLE calibration ("
                                 "  document TEXT NOT NULL"
                                 ");";
 
+/* Which request of a client made what: a key that comes again is answered by it (docs/http.md). */
+static const char version_3[] = "CREATE TABLE idempotency ("
+                                "  client TEXT NOT NULL,"
+                                "  key TEXT NOT NULL,"
+                                "  request_hash TEXT NOT NULL,"
+                                "  id TEXT NOT NULL,"
+                                "  created_ms INTEGER NOT NULL,"
+                                "  PRIMARY KEY (client, key)"
+                                ") WITHOUT ROWID;"
+                                "CREATE INDEX idempotency_created ON idempotency (created_ms);";
+
 static const struct schema_step steps_known[] = {
     { version_1 },
     { version_2 },
+    { version_3 },
 };
 
 const struct schema_step *

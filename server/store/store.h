@@ -103,6 +103,21 @@ struct calibration_row {
     const char *document; /* JSON */
 };
 
+/*
+ * The Idempotency-Key of a request that made submissions. It is scoped to the client, and forgotten after
+ * STORE_KEY_LIFE_MS.
+ */
+#define STORE_KEY_SIZE 256
+#define STORE_KEY_CLIENT_SIZE 65
+#define STORE_KEY_LIFE_MS (INT64_C(24) * 3600 * 1000)
+struct key_row {
+    char client[STORE_KEY_CLIENT_SIZE]; /* "": the operator */
+    char key[STORE_KEY_SIZE];
+    char request_hash[HASH_TEXT_SIZE]; /* of the call and its body */
+    char id[ID_SIZE];                  /* what it made: a group or a submission */
+    int64_t created_ms;
+};
+
 void task_row_release(struct task_row *r);
 void submission_row_release(struct submission_row *r);
 void group_row_release(struct group_row *r);
@@ -113,14 +128,17 @@ void group_row_release(struct group_row *r);
 int store_add_task(struct store *s, const struct task_row *row, store_done_cb *cb, void *arg,
                    struct error *err);
 
-/* New submissions (and their group, or NULL) with their sources: all or none. sources[i] belongs to rows[i]. */
+/*
+ * New submissions (and their group, or NULL) with their sources: all or none. sources[i] belongs to rows[i]. key (or
+ * NULL) is kept with them, in place of an older one of the same name.
+ */
 struct store_source {
     const char *text;
     size_t size;
 };
-int store_add_submissions(struct store *s, const struct group_row *group, const struct submission_row *rows,
-                          const struct store_source *sources, size_t n, store_done_cb *cb, void *arg,
-                          struct error *err);
+int store_add_submissions(struct store *s, const struct group_row *group, const struct key_row *key,
+                          const struct submission_row *rows, const struct store_source *sources, size_t n,
+                          store_done_cb *cb, void *arg, struct error *err);
 
 /* Begun once more: state running, attempts as given. cb may be NULL. */
 int store_begin_submission(struct store *s, const char *id, int attempts, store_done_cb *cb, void *arg,
@@ -143,6 +161,9 @@ int store_get_source(struct store *s, const char *hash, struct buffer *out, stru
 /* Nothing is appended for a submission that printed nothing or has not ended; ERR_NOTFOUND: no such submission. */
 int store_get_log(struct store *s, const char *submission_id, struct buffer *out, struct error *err);
 int store_get_group(struct store *s, const char *id, struct group_row *out, struct error *err);
+/* A key that is older than STORE_KEY_LIFE_MS at now_ms is not found. */
+int store_get_key(struct store *s, const char *client, const char *key, int64_t now_ms, struct key_row *out,
+                  struct error *err);
 /*
  * Calls row_cb for each submission of the group in order; the row is borrowed. row_cb returns false to stop.
  * ERR_NOTFOUND: no such group. A list must not be asked for again from its own callback.

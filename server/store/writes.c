@@ -21,6 +21,8 @@ enum change {
     FINISH,
     FIND_STATE,
     ADD_CALIBRATION,
+    ADD_KEY,
+    FORGET_KEYS,
     NCHANGES
 };
 
@@ -42,6 +44,9 @@ static const char *const change_sql[NCHANGES] = {
                " log_hash = ?8 WHERE id = ?1 AND state IN (0, 1)",
     [FIND_STATE] = "SELECT state FROM submission WHERE id = ?1",
     [ADD_CALIBRATION] = "INSERT INTO calibration (id, created_ms, gpu, document) VALUES (?1, ?2, ?3, ?4)",
+    [ADD_KEY] = "INSERT OR REPLACE INTO idempotency (client, key, request_hash, id, created_ms)"
+                " VALUES (?1, ?2, ?3, ?4, ?5)",
+    [FORGET_KEYS] = "DELETE FROM idempotency WHERE created_ms <= ?1",
 };
 
 struct write_kit {
@@ -164,8 +169,9 @@ struct source_copy {
 
 struct submissions_write {
     struct write write;
-    bool has_group;
+    bool has_group, has_key;
     struct group_row group;
+    struct key_row key;
     size_t n;
     struct submission_row *rows;
     struct source_copy *sources;
@@ -225,12 +231,32 @@ apply_submission(const struct submission_row *row, struct write_kit *kit, struct
     return code;
 }
 
+/* Those that are too old go with it, so that the table stays as large as a day's requests. */
+static int
+apply_key(const struct key_row *key, struct write_kit *kit, struct error *err)
+{
+    sqlite3_stmt *stmt = kit->changes[ADD_KEY];
+
+    sqlite3_bind_int64(kit->changes[FORGET_KEYS], 1, key->created_ms - STORE_KEY_LIFE_MS);
+    int code = db_run(kit->changes[FORGET_KEYS], "forget old keys", err);
+    if (code < 0)
+        return code;
+    db_bind_text(stmt, 1, key->client);
+    db_bind_text(stmt, 2, key->key);
+    db_bind_text(stmt, 3, key->request_hash);
+    db_bind_text(stmt, 4, key->id);
+    sqlite3_bind_int64(stmt, 5, key->created_ms);
+    return db_run(stmt, "add a key", err);
+}
+
 static int
 apply_submissions(struct write *write, struct write_kit *kit, struct error *err)
 {
     const struct submissions_write *w = (const struct submissions_write *)write;
     int code = w->has_group ? apply_group(&w->group, kit, err) : 0;
 
+    if (code == 0 && w->has_key)
+        code = apply_key(&w->key, kit, err);
     for (size_t i = 0; code == 0 && i < w->n; i++) {
         code = blob_put(&kit->blobs, w->rows[i].source_hash, w->sources[i].text, w->sources[i].size, err);
         if (code == 0)
@@ -278,9 +304,9 @@ copy_submissions(struct submissions_write *w, const struct submission_row *rows,
 }
 
 int
-store_add_submissions(struct store *s, const struct group_row *group, const struct submission_row *rows,
-                      const struct store_source *sources, size_t n, store_done_cb *cb, void *arg,
-                      struct error *err)
+store_add_submissions(struct store *s, const struct group_row *group, const struct key_row *key,
+                      const struct submission_row *rows, const struct store_source *sources, size_t n,
+                      store_done_cb *cb, void *arg, struct error *err)
 {
     struct submissions_write *w = calloc(1, sizeof *w);
 
@@ -288,8 +314,11 @@ store_add_submissions(struct store *s, const struct group_row *group, const stru
         return no_memory(err);
     write_init(&w->write, apply_submissions, free_submissions_write, cb, arg);
     w->write.is_new_work = true;
-    w->write.rows = (int)n + (group != NULL);
+    w->write.rows = (int)n + (group != NULL) + (key != NULL);
     w->has_group = group != NULL;
+    w->has_key = key != NULL;
+    if (key != NULL)
+        w->key = *key;
     if ((group != NULL && group_row_copy(group, &w->group) < 0) ||
         copy_submissions(w, rows, sources, n) < 0) {
         free_submissions_write(&w->write);

@@ -211,6 +211,13 @@ def test_a_killed_run_samples_nothing_twice(
     asked = len(endpoint.asked)
     again = run(client, endpoint, tmp_path, *arguments, "--allow-incorrect")
     assert again.returncode == 0 and len(endpoint.asked) == asked
+    # Killed between the post and the journal, it posts again under the same key, and nothing is judged twice.
+    posted = {record["task"]: record["group"] for record in lines(journal) if record["event"] == "posted"}
+    kept = [record for record in lines(journal) if record["event"] not in ("posted", "judged")]
+    journal.write_text("".join(json.dumps(record) + "\n" for record in kept))
+    again = run(client, endpoint, tmp_path, *arguments, "--allow-incorrect")
+    assert again.returncode == 0 and len(endpoint.asked) == asked, again.stderr
+    assert {record["task"]: record["group"] for record in lines(journal) if record["event"] == "posted"} == posted
     other = run(client, endpoint, tmp_path, *arguments, "--temperature=0.5")
     assert other.returncode == 3 and "sampling" in other.stderr, other.stderr
 

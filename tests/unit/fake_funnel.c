@@ -163,7 +163,7 @@ added_cb(void *arg, int code, const struct error *err)
 }
 
 void
-funnel_submit(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
+funnel_submit(struct funnel *f, json_t *body, const struct key_row *key, funnel_answer_cb *cb, void *arg)
 {
     struct funnel_answer answer = { .retry_after_s = 7, .detail = "Traceback: it broke" };
     const char *candidate = NULL, *task = NULL, *client = "fake";
@@ -201,12 +201,17 @@ funnel_submit(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
         hash_text("", 0, row.task_id);
     hash_text(candidate, strlen(candidate), row.source_hash);
     DL_APPEND(f->works, w);
-    store_add_submissions(f->store, NULL, &row, &source, 1, added_cb, w, NULL);
+    struct key_row kept = key ? *key : (struct key_row){ 0 };
+    memcpy(kept.id, w->id, sizeof(kept.id));
+    kept.created_ms = row.created_ms;
+    store_add_submissions(f->store, NULL, key ? &kept : NULL, &row, &source, 1, added_cb, w, NULL);
 }
 
 void
-funnel_submit_group(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
+funnel_submit_group(struct funnel *f, json_t *body, const struct key_row *key, funnel_answer_cb *cb,
+                    void *arg)
 {
+    (void)key;
     struct funnel_answer answer = { .refusal = FUNNEL_FULL, .retry_after_s = 3 };
     (void)f;
     (void)body;

@@ -115,7 +115,7 @@ rig_add(struct rig *r, const struct submission_row *row, const char *source)
     struct store_source s = { source, strlen(source) };
     struct outcome o = { 0 };
 
-    return waited(r, &o, store_add_submissions(r->store, NULL, row, &s, 1, rig_done, &o, &r->err));
+    return waited(r, &o, store_add_submissions(r->store, NULL, NULL, row, &s, 1, rig_done, &o, &r->err));
 }
 
 int

@@ -462,6 +462,67 @@ a_client_that_says_nothing_is_told_so(void **state)
     client_close(&c);
 }
 
+#define POST_SUBMISSION "POST", "/v1/submissions"
+
+static void
+a_key_is_answered_once(void **state)
+{
+    struct rig *r = *state;
+    struct client c;
+    const char *one = "{\"candidate\":\"x\",\"metadata\":{\"ms\":10}}", *other = "{\"candidate\":\"y\"}";
+    AUTO_FREE char *first = NULL;
+
+    assert_int_equal(ask(r, &c, POST_SUBMISSION, "Idempotency-Key: \"k\"\r\n", one), 202);
+    assert_null(strstr(c.text, "Idempotency-Replayed"));
+    first = strdup(client_body(&c));
+    client_close(&c);
+    assert_int_equal(ask(r, &c, POST_SUBMISSION, "Idempotency-Key: k\r\n", one), 202);
+    assert_non_null(strstr(c.text, "Idempotency-Replayed: true\r\n"));
+    assert_non_null(strstr(c.text, "Location: /v1/submissions/"));
+    assert_string_equal(client_body(&c), first);
+    client_close(&c);
+    assert_int_equal(ask(r, &c, "POST", "/v1/submissions?wait=5", "Idempotency-Key: k\r\n", one), 200);
+    assert_non_null(strstr(client_body(&c), "as_stored"));
+    client_close(&c);
+    assert_int_equal(ask(r, &c, POST_SUBMISSION, "Idempotency-Key: k\r\n", other), 422);
+    assert_non_null(strstr(client_body(&c), "\"key_reused\""));
+    client_close(&c);
+    /* A refusal is not kept: what was wrong may be mended under the same key. */
+    assert_int_equal(ask(r, &c, POST_SUBMISSION, "Idempotency-Key: n\r\n", "{}"), 400);
+    client_close(&c);
+    assert_int_equal(ask(r, &c, POST_SUBMISSION, "Idempotency-Key: n\r\n", other), 202);
+    client_close(&c);
+    assert_int_equal(ask(r, &c, POST_SUBMISSION, "Idempotency-Key: a\r\nIdempotency-Key: a\r\n", one), 400);
+    assert_non_null(strstr(client_body(&c), "\"bad_header\""));
+    client_close(&c);
+}
+
+/* The funnel never answers the first request. */
+static void
+a_key_under_way_is_a_conflict(void **state)
+{
+    struct rig *r = *state;
+    const char *silent = "{\"candidate\":\"x\",\"metadata\":{\"silent\":true}}";
+    struct client first, c;
+
+    client_open(&first, r);
+    client_send(&first, POST_SUBMISSION, "Idempotency-Key: k\r\n", silent);
+    for (int i = 0; i < 3; i++)
+        turn(r);
+    assert_int_equal(ask(r, &c, POST_SUBMISSION, "Idempotency-Key: k\r\n", silent), 409);
+    assert_non_null(strstr(client_body(&c), "\"key_in_flight\""));
+    assert_non_null(strstr(client_body(&c), "\"retryable\":true"));
+    assert_non_null(strstr(c.text, "Retry-After: 1\r\n"));
+    client_close(&c);
+    assert_int_equal(ask(r, &c, POST_SUBMISSION, "Idempotency-Key: k\r\n", "{\"candidate\":\"y\"}"), 422);
+    client_close(&c);
+    assert_int_equal(ask(r, &c, POST_SUBMISSION, "Idempotency-Key: l\r\n", "{\"candidate\":\"y\"}"), 202);
+    client_close(&c);
+    rig_stop(r);
+    assert_int_equal(client_answer(&first), 503);
+    client_close(&first);
+}
+
 #define RIG_TEST(f) cmocka_unit_test_setup_teardown(f, rig_open, rig_close)
 
 int
@@ -477,6 +538,8 @@ main(void)
         RIG_TEST(a_client_that_leaves_ends_its_wait),
         RIG_TEST(calls_show_a_token),
         RIG_TEST(a_client_that_says_nothing_is_told_so),
+        RIG_TEST(a_key_is_answered_once),
+        RIG_TEST(a_key_under_way_is_a_conflict),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -138,6 +138,42 @@ prefer_is_read_as_rfc_7240_says(void **state)
             fail_msg("%s: %ld", rows[i].header, prefer_wait_s(rows[i].header));
 }
 
+static void
+an_idempotency_key_is_a_word_or_a_string(void **state)
+{
+    static const struct {
+        const char *header, *key; /* NULL: none */
+    } rows[] = {
+        { "\"8e03978e-40d5-43dd\"", "8e03978e-40d5-43dd" },
+        { "8e03978e", "8e03978e" },
+        { "sha256:00ff", "sha256:00ff" },
+        { "x", "x" },
+        { "1234567", "1234567" },
+        { "\"1234567\"", "1234567" },
+        { "12345678", NULL },
+        { "\"12345678\"", NULL },
+        { "", NULL },
+        { "\"\"", NULL },
+        { "\"", NULL },
+        { "\"a", NULL },
+        { "a\"b", NULL },
+        { "a b", NULL },
+        { "\"a\\\\b\"", NULL },
+        { "a\tb", NULL },
+        { "\303\244", NULL },
+        { "\"a\";x=1", NULL },
+    };
+    char key[64];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        size_t size = strspn(rows[i].header, "\"12345678") >= 7 ? 8 : sizeof(key);
+        bool is_key = idempotency_key(rows[i].header, key, size);
+        if (is_key != (rows[i].key != NULL) || (is_key && strcmp(key, rows[i].key) != 0))
+            fail_msg("%s: %s", rows[i].header, is_key ? key : "none");
+    }
+}
+
 int
 main(void)
 {
@@ -146,6 +182,7 @@ main(void)
         cmocka_unit_test(bad_targets_are_refused),
         cmocka_unit_test(values_are_found_by_name),
         cmocka_unit_test(prefer_is_read_as_rfc_7240_says),
+        cmocka_unit_test(an_idempotency_key_is_a_word_or_a_string),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -417,7 +417,8 @@ a_group_comes_back_in_order(void **state)
     AUTO_BUFFER struct buffer source = BUFFER_INIT;
 
     fill_group(&group, rows, sources, 3);
-    assert_int_equal(store_add_submissions(r->store, &group, rows, sources, 3, rig_done, &o, &r->err), 0);
+    assert_int_equal(store_add_submissions(r->store, &group, NULL, rows, sources, 3, rig_done, &o, &r->err),
+                     0);
     rig_wait(r);
     assert_int_equal(o.code, 0);
     rig_reopen(r);
@@ -449,9 +450,12 @@ a_group_is_stored_whole_or_not_at_all(void **state)
 
     fill_group(&group, rows, sources, 3);
     memcpy(rows[2].id, before.id, ID_SIZE); /* the last row is the one that exists already */
-    assert_int_equal(store_add_submissions(r->store, NULL, &before, &one, 1, rig_done, &o[0], &r->err), 0);
-    assert_int_equal(store_add_submissions(r->store, &group, rows, sources, 3, rig_done, &o[1], &r->err), 0);
-    assert_int_equal(store_add_submissions(r->store, NULL, &after, &one, 1, rig_done, &o[2], &r->err), 0);
+    assert_int_equal(store_add_submissions(r->store, NULL, NULL, &before, &one, 1, rig_done, &o[0], &r->err),
+                     0);
+    assert_int_equal(
+        store_add_submissions(r->store, &group, NULL, rows, sources, 3, rig_done, &o[1], &r->err), 0);
+    assert_int_equal(store_add_submissions(r->store, NULL, NULL, &after, &one, 1, rig_done, &o[2], &r->err),
+                     0);
     rig_wait(r);
     assert_int_equal(o[1].code, ERR_CONFLICT);
     assert_non_null(strstr(o[1].err.text, before.id));
@@ -466,6 +470,69 @@ a_group_is_stored_whole_or_not_at_all(void **state)
     assert_int_equal(state_of(r, before.id), SUBMISSION_QUEUED);
     assert_int_equal(state_of(r, after.id), SUBMISSION_QUEUED);
     assert_int_equal(rig_number(r, "SELECT count(*) FROM submission"), 2);
+}
+
+static struct key_row
+a_key(const char *client, const char *name, const char *id, int64_t created_ms)
+{
+    struct key_row key = { .created_ms = created_ms };
+    snprintf(key.client, sizeof key.client, "%s", client);
+    snprintf(key.key, sizeof key.key, "%s", name);
+    snprintf(key.request_hash, sizeof key.request_hash, "sha256:%s", id);
+    memcpy(key.id, id, ID_SIZE);
+    return key;
+}
+
+static void
+add_with_key(struct rig *r, const struct key_row *key, const struct submission_row *row, int expect)
+{
+    struct store_source source = { "x", 1 };
+    struct outcome o = { 0 };
+    assert_int_equal(store_add_submissions(r->store, NULL, key, row, &source, 1, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o.code, expect);
+}
+
+static void
+a_key_is_stored_with_what_it_made(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row rows[3] = { rig_row(), rig_row(), rig_row() };
+    struct key_row ann = a_key("ann", "k", rows[0].id, 1000), bob = a_key("bob", "k", rows[1].id, 1000);
+    struct key_row again = a_key("bob", "k", rows[2].id, 2000), found;
+
+    add_with_key(r, &ann, &rows[0], 0);
+    add_with_key(r, &bob, &rows[1], 0);
+    rig_reopen(r);
+    assert_int_equal(store_get_key(r->store, "ann", "k", 2000, &found, &r->err), 0);
+    assert_memory_equal(&found, &ann, sizeof found);
+    assert_int_equal(store_get_key(r->store, "bob", "k", 2000, &found, &r->err), 0);
+    assert_memory_equal(&found, &bob, sizeof found);
+    assert_int_equal(store_get_key(r->store, "bob", "l", 2000, &found, &r->err), ERR_NOTFOUND);
+    assert_int_equal(store_get_key(r->store, "", "k", 2000, &found, &r->err), ERR_NOTFOUND);
+    /* what fails leaves no key, and the one of before stays */
+    add_with_key(r, &again, &rows[0], ERR_CONFLICT);
+    assert_int_equal(store_get_key(r->store, "bob", "k", 2000, &found, &r->err), 0);
+    assert_string_equal(found.id, rows[1].id);
+    add_with_key(r, &again, &rows[2], 0);
+    assert_int_equal(store_get_key(r->store, "bob", "k", 2000, &found, &r->err), 0);
+    assert_string_equal(found.id, rows[2].id);
+}
+
+static void
+a_key_is_forgotten_after_a_day(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row rows[2] = { rig_row(), rig_row() };
+    struct key_row old = a_key("ann", "old", rows[0].id, 1000), found;
+    struct key_row fresh = a_key("ann", "fresh", rows[1].id, 1000 + STORE_KEY_LIFE_MS);
+
+    add_with_key(r, &old, &rows[0], 0);
+    assert_int_equal(store_get_key(r->store, "ann", "old", 999 + STORE_KEY_LIFE_MS, &found, &r->err), 0);
+    assert_int_equal(store_get_key(r->store, "ann", "old", 1000 + STORE_KEY_LIFE_MS, &found, &r->err),
+                     ERR_NOTFOUND);
+    add_with_key(r, &fresh, &rows[1], 0);
+    assert_int_equal(rig_number(r, "SELECT count(*) FROM idempotency"), 1);
 }
 
 /* --- lists --- */
@@ -495,8 +562,8 @@ fill_list(struct rig *r, struct submission_row rows[LISTED], struct group_row gr
         rows[i].group_index = i;
         if (mix / 256 % 3 < 2)
             memcpy(rows[i].group_id, groups[mix / 256 % 3].id, ID_SIZE);
-        assert_int_equal(store_add_submissions(r->store, NULL, &rows[i], &source, 1, rig_done, &o, &r->err),
-                         0);
+        assert_int_equal(
+            store_add_submissions(r->store, NULL, NULL, &rows[i], &source, 1, rig_done, &o, &r->err), 0);
     }
     rig_wait(r);
     assert_int_equal(o.calls, LISTED);
@@ -729,7 +796,8 @@ callbacks_come_in_order_on_the_loops_thread(void **state)
         struct submission_row row = rig_row();
         tickets[i] = (struct ticket){ &order, i };
         assert_int_equal(
-            store_add_submissions(r->store, NULL, &row, &source, 1, check_order, &tickets[i], &r->err), 0);
+            store_add_submissions(r->store, NULL, NULL, &row, &source, 1, check_order, &tickets[i], &r->err),
+            0);
     }
     assert_int_equal(order.next, 0); /* never within the call */
     rig_wait(r);
@@ -749,10 +817,11 @@ a_full_queue_refuses_new_work_first(void **state)
     assert_int_equal(rig_add(r, &known, "x"), 0);
     for (int i = 0; i < RIG_LIMIT; i++) {
         row = rig_row();
-        assert_int_equal(store_add_submissions(r->store, NULL, &row, &source, 1, rig_done, &o, &r->err), 0);
+        assert_int_equal(store_add_submissions(r->store, NULL, NULL, &row, &source, 1, rig_done, &o, &r->err),
+                         0);
     }
     row = rig_row();
-    assert_int_equal(store_add_submissions(r->store, NULL, &row, &source, 1, rig_done, &o, &r->err),
+    assert_int_equal(store_add_submissions(r->store, NULL, NULL, &row, &source, 1, rig_done, &o, &r->err),
                      ERR_FULL);
     for (int i = 0; i < RIG_LIMIT; i++)
         assert_int_equal(store_begin_submission(r->store, known.id, i, NULL, NULL, &r->err), 0);
@@ -801,7 +870,8 @@ write_while_closing(void *arg, int code, const struct error *err)
     c->calls++;
     /* reading is still possible, writing is not */
     assert_int_equal(store_get_submission(c->rig->store, "none", &found, NULL), ERR_NOTFOUND);
-    if (store_add_submissions(c->rig->store, NULL, &row, &source, 1, rig_done, NULL, NULL) == ERR_UNAVAILABLE)
+    if (store_add_submissions(c->rig->store, NULL, NULL, &row, &source, 1, rig_done, NULL, NULL) ==
+        ERR_UNAVAILABLE)
         c->refused++;
 }
 
@@ -815,7 +885,8 @@ closing_commits_what_is_queued(void **state)
     for (int i = 0; i < 100; i++) {
         struct submission_row row = rig_row();
         assert_int_equal(
-            store_add_submissions(r->store, NULL, &row, &source, 1, write_while_closing, &c, &r->err), 0);
+            store_add_submissions(r->store, NULL, NULL, &row, &source, 1, write_while_closing, &c, &r->err),
+            0);
     }
     store_close(r->store);
     assert_int_equal(c.calls, 100);
@@ -852,7 +923,7 @@ feed(struct feeder *f)
         return;
     f->started++;
     snprintf(row.source_hash, sizeof row.source_hash, "sha256:%s", row.id);
-    if (store_add_submissions(f->rig->store, NULL, &row, &source, 1, feed_next, f, &f->rig->err) < 0)
+    if (store_add_submissions(f->rig->store, NULL, NULL, &row, &source, 1, feed_next, f, &f->rig->err) < 0)
         f->failed++;
 }
 
@@ -1088,6 +1159,8 @@ main(void)
         RIGGED(a_restart_takes_up_what_has_not_ended),
         RIGGED(a_group_comes_back_in_order),
         RIGGED(a_group_is_stored_whole_or_not_at_all),
+        RIGGED(a_key_is_stored_with_what_it_made),
+        RIGGED(a_key_is_forgotten_after_a_day),
         RIGGED(every_filter_finds_what_it_should_page_by_page),
         RIGGED(a_list_has_bounds),
         RIGGED(counts_follow_every_move),

@@ -66,7 +66,7 @@ take_next_step(struct life *l)
     default:
         l->row = rig_row();
         snprintf(l->row.source_hash, sizeof l->row.source_hash, "sha256:%s", l->row.id);
-        return store_add_submissions(s, NULL, &l->row, &source, 1, on_durable, l, NULL);
+        return store_add_submissions(s, NULL, NULL, &l->row, &source, 1, on_durable, l, NULL);
     }
 }
 
@@ -307,7 +307,7 @@ put(struct rig *r, const char *hash, const char *text, size_t size, struct outco
     struct store_source source = { text, size };
 
     snprintf(row.source_hash, sizeof row.source_hash, "%s", hash);
-    return store_add_submissions(r->store, NULL, &row, &source, 1, rig_done, o, &r->err);
+    return store_add_submissions(r->store, NULL, NULL, &row, &source, 1, rig_done, o, &r->err);
 }
 
 /* The one write that does not fit costs the whole transaction; its neighbours must get in all the same. */
