@@ -113,13 +113,11 @@ kept_row(const struct bestofn *b, const struct round_result *result, json_t *ans
     AUTO_BUFFER struct buffer prompt = BUFFER_INIT;
     AUTO_FREE char *wanted = task_class_wanted(result->task);
     json_t *text = json_object_get(answer, "text"), *verdict = json_object_get(answer, "verdict");
-    struct extract code = { .code = "" };
+    struct extract code = answer_code(answer);
 
     prompt_digest(digest);
     if (!wanted || prompt_make(result->task->reference, wanted, &prompt) != 0)
         return NULL;
-    if (extract_code(json_string_value(text), json_string_length(text), &code) != 0)
-        code = (struct extract){ .code = "" };
     json_t *row =
         json_pack("{s:s, s:i, s:s, s:s, s:O, s:s%, s:O, s:O, s:s, s:O, s:O}", "task", result->task->name,
                   "level", result->task->level, "prompt", digest, "instruction", prompt.data, "output", text,

@@ -1,4 +1,10 @@
-/* trainer evaluate: how well a model does on a set of tasks. */
+/*
+ * trainer evaluate: how well a model does on a set of tasks.
+ *
+ * Answers come from an endpoint or from a directory in KernelBench's layout. What else is asked of the same
+ * answers (another policy, one input instead of five) is a round of its own, whose source is the first one's answers.
+ */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,23 +13,56 @@
 #include "client/trainer/options.h"
 #include "client/trainer/output.h"
 #include "client/trainer/prompt.h"
+#include "client/trainer/runs.h"
 #include "common/auto.h"
+#include "common/buffer.h"
 #include "common/clock.h"
 
 struct evaluate {
     struct trainer *trainer;
     struct task_options tasks;
     struct round_options round;
-    const char *name;
+    const char *name, *runs_path, *columns;
+    bool ablates;
+    /* what is under way */
+    struct runs *runs;
+    struct round_source source;
+    struct task_set set;
+    struct round_result *results;
+    struct round_totals totals;
 };
 
-enum { OPT_NAME = 512 };
+enum { OPT_NAME = 512, OPT_RUNS, OPT_COLUMNS, OPT_ABLATE };
+static const char all_policies[] = "strict,hybrid,kernelbench";
 
 static const struct argp_option options[] = {
     { "name", OPT_NAME, "NAME", 0,
       "Of the evaluation: outputs/eval_NAME.json in the working directory (default: the model's)", 0 },
+    { "runs", OPT_RUNS, "DIR", 0,
+      "Judge the kernels of this directory, level_L_problem_P_sample_S_kernel.py as KernelBench names them; "
+      "no "
+      "endpoint is asked, and all tasks of its levels count unless --level and --max-tasks say otherwise",
+      0 },
+    { "columns", OPT_COLUMNS, "LIST", OPTION_ARG_OPTIONAL,
+      "Judge the same answers under each of these policies, too (default strict,hybrid,kernelbench)", 0 },
+    { "ablate", OPT_ABLATE, NULL, 0,
+      "Judge the same answers on a single input, too, and print which of them five inputs refuse", 0 },
     { 0 },
 };
+
+static void
+check_columns(const char *list, struct argp_state *state)
+{
+    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        size_t size = strcspn(at, ",");
+        bool is_known = false;
+        for (const char *known = all_policies; known;
+             known = strchr(known, ',') ? strchr(known, ',') + 1 : NULL)
+            is_known = is_known || (size == strcspn(known, ",") && strncmp(known, at, size) == 0);
+        if (!is_known)
+            argp_error(state, "--columns takes some of %s, not \"%s\"", all_policies, list);
+    }
+}
 
 static error_t
 parse(int key, char *arg, struct argp_state *state)
@@ -37,6 +76,16 @@ parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_NAME:
         e->name = arg;
+        return 0;
+    case OPT_RUNS:
+        e->runs_path = arg;
+        return 0;
+    case OPT_COLUMNS:
+        e->columns = arg ? arg : all_policies;
+        check_columns(e->columns, state);
+        return 0;
+    case OPT_ABLATE:
+        e->ablates = true;
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -82,15 +131,11 @@ details_json(const struct round_result *results, size_t n)
     return out;
 }
 
+/* {"1": the figures of level 1, ...} */
 static json_t *
-report_json(const struct evaluate *e, const struct task_set *set, const struct round_result *results,
-            const struct round_totals *totals)
+levels_json(const struct task_set *set, const struct round_result *results)
 {
-    char prompt[HASH_TEXT_SIZE], at[CLOCK_TEXT_SIZE];
     json_t *levels = json_object();
-
-    prompt_digest(prompt);
-    clock_text(clock_wall_ms(), at);
     for (int level = 1; level <= 4; level++) {
         char name[8];
         bool has = false;
@@ -100,18 +145,174 @@ report_json(const struct evaluate *e, const struct task_set *set, const struct r
         if (has)
             json_object_set_new(levels, name, metrics_json(results, set->n, level));
     }
-    return json_pack("{s:s, s:s, s:s, s:s, s:s?, s:i, s:i, s:f, s:o, s:o, s:o}", "name", e->name,
-                     "model_path", e->trainer->model, "prompt", prompt, "created", at, "policy",
-                     e->round.policy, "num_tasks", (int)set->n, "failed_tasks", (int)totals->failed,
-                     "seconds", totals->seconds, "metrics", metrics_json(results, set->n, 0), "levels",
-                     levels, "detailed_results", details_json(results, set->n));
+    return levels;
 }
+
+static json_t *
+report_json(const struct evaluate *e)
+{
+    char prompt[HASH_TEXT_SIZE], at[CLOCK_TEXT_SIZE];
+    const char *source = e->runs ? "runs" : "endpoint";
+
+    prompt_digest(prompt);
+    clock_text(clock_wall_ms(), at);
+    return json_pack(
+        "{s:s, s:s?, s:s, s:s?, s:s, s:s?, s:i, s:i, s:f, s:o, s:o, s:o}", "name", e->name, "model_path",
+        e->runs ? e->runs_path : e->trainer->model, "source", source, "prompt", e->runs ? NULL : prompt,
+        "created", at, "policy", e->round.policy, "num_tasks", (int)e->set.n, "failed_tasks",
+        (int)e->totals.failed, "seconds", e->totals.seconds, "metrics", metrics_json(e->results, e->set.n, 0),
+        "levels", levels_json(&e->set, e->results), "detailed_results", details_json(e->results, e->set.n));
+}
+
+/* --- the same answers, judged otherwise --- */
+
+static int
+again_cb(void *arg, const struct task *task, json_t *messages, int n, uint64_t seed, json_t **answers,
+         struct error *err)
+{
+    const struct evaluate *e = arg;
+    json_t *answer;
+    size_t k;
+
+    (void)messages;
+    (void)n;
+    (void)seed;
+    *answers = NULL;
+    for (size_t i = 0; i < e->set.n; i++) {
+        if (strcmp(e->set.tasks[i].name, task->name) != 0)
+            continue;
+        if (e->results[i].failure)
+            return error_set(err, ERR_INPUT, "%s", e->results[i].failure);
+        *answers = json_array();
+        json_array_foreach(e->results[i].answers, k, answer)
+        {
+            json_t *copy = json_copy(answer);
+            json_object_del(copy, "verdict");
+            json_array_append_new(*answers, copy);
+        }
+        return 0;
+    }
+    return error_set(err, ERR_INPUT, "there is no such task");
+}
+
+/* Which answers they are, for the journal. */
+static json_t *
+again_provenance(const struct evaluate *e)
+{
+    char digest[HASH_TEXT_SIZE];
+    AUTO_BUFFER struct buffer all = BUFFER_INIT;
+    json_t *answer;
+    size_t k;
+
+    for (size_t i = 0; i < e->set.n; i++) {
+        json_array_foreach(e->results[i].answers, k, answer)
+        {
+            struct extract code = answer_code(answer);
+            hash_text(code.code, code.size, digest);
+            buffer_printf(&all, "%zu %zu %s\n", i, k, digest);
+        }
+    }
+    hash_text(all.data ? all.data : "", all.size, digest);
+    return json_pack("{s:s, s:s}", "answers_of", e->name, "digest", digest);
+}
+
+/* Judge all answers again; *results is given. */
+static int
+judge_again(struct evaluate *e, const char *column, const char *policy, json_t *parts,
+            struct round_result **results, struct error *err)
+{
+    char file[256], journal[OUTPUT_PATH_MAX];
+    AUTO_JSON json_t *provenance = again_provenance(e);
+    const struct round_source source = { again_cb, e, provenance };
+    struct round_options o = e->round;
+    struct round_totals totals;
+
+    o.policy = policy;
+    o.policy_parts = parts;
+    o.source = &source;
+    o.turns = 1;
+    o.journal = journal;
+    if (parts)
+        o.until = "full"; /* correctness is what is asked */
+    fprintf(stderr, "the same answers: %s\n", column);
+    snprintf(file, sizeof(file), "eval_%.180s.%.40s.journal.jsonl", e->name, column);
+    int rc = output_path(e->trainer->workdir, "outputs", file, journal, err);
+    return rc == 0 ? round_run(e->trainer, &o, &e->set, results, &totals, err) : rc;
+}
+
+/* {"strict": {"metrics", "levels"}, ...} */
+static int
+add_columns(struct evaluate *e, json_t *report, struct error *err)
+{
+    json_t *columns = json_object();
+    int rc = 0;
+
+    json_object_set_new(report, "columns", columns);
+    for (const char *at = e->columns; rc == 0 && at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        char policy[32];
+        struct round_result *results = NULL;
+        snprintf(policy, sizeof(policy), "%.*s", (int)strcspn(at, ","), at);
+        rc = judge_again(e, policy, policy, NULL, &results, err);
+        if (rc == 0)
+            json_object_set_new(columns, policy,
+                                json_pack("{s:o, s:o}", "metrics", metrics_json(results, e->set.n, 0),
+                                          "levels", levels_json(&e->set, results)));
+        round_free(results, e->set.n);
+    }
+    return rc;
+}
+
+/* How many answers each number of inputs accepts, and which of them five inputs refuse. */
+static json_t *
+ablation_json(const struct evaluate *e, const struct round_result *one, const struct round_result *five)
+{
+    int n = 0, accepted_one = 0, accepted_five = 0;
+    json_t *refused = json_array();
+
+    for (size_t i = 0; i < e->set.n; i++) {
+        for (size_t k = 0; k < json_array_size(one[i].answers); k++) {
+            json_t *a = json_array_get(one[i].answers, k), *b = json_array_get(five[i].answers, k);
+            json_t *verdict = json_object_get(b, "verdict");
+            bool by_one = answer_is_correct(a), by_five = answer_is_correct(b);
+            const char *class_ = json_string_value(json_object_get(verdict, "class"));
+            if (isnan(answer_reward(a)) || isnan(answer_reward(b)))
+                continue; /* not judged: says nothing of either */
+            n++;
+            accepted_one += by_one;
+            accepted_five += by_five;
+            if (by_one && !by_five)
+                json_array_append_new(refused, json_pack("{s:s, s:i, s:s?, s:O?}", "id", e->set.tasks[i].name,
+                                                         "sample", (int)k, "class", class_, "submission",
+                                                         json_object_get(verdict, "id")));
+        }
+    }
+    return json_pack("{s:i, s:i, s:i, s:o}", "answers", n, "correct_on_one_input", accepted_one,
+                     "correct_on_five_inputs", accepted_five, "refused_by_five", refused);
+}
+
+static int
+add_ablation(struct evaluate *e, json_t *report, struct error *err)
+{
+    struct round_result *one = NULL, *five = NULL;
+    AUTO_JSON json_t *single = json_pack("{s:{s:i}}", "variations", "count", 1);
+    AUTO_JSON json_t *several = json_pack("{s:{s:i}}", "variations", "count", 5);
+
+    int rc = judge_again(e, "one_input", e->round.policy, single, &one, err);
+    rc = rc == 0 ? judge_again(e, "five_inputs", e->round.policy, several, &five, err) : rc;
+    if (rc == 0)
+        json_object_set_new(report, "ablation", ablation_json(e, one, five));
+    round_free(one, e->set.n);
+    round_free(five, e->set.n);
+    return rc;
+}
+
+/* --- for people --- */
 
 static void
 print_row(const char *what, json_t *m)
 {
     json_t *fast = json_object_get(m, "fast_p"), *pass = json_object_get(m, "pass_at");
-    printf("%-8s %5d %8.1f%% %8.1f%% %8.1f%% %8.1f%% %8.1f%%", what,
+    printf("%-13s %5d %8.1f%% %8.1f%% %8.1f%% %8.1f%% %8.1f%%", what,
            (int)json_integer_value(json_object_get(m, "num_tasks")),
            json_number_value(json_object_get(m, "valid_rate")),
            json_number_value(json_object_get(m, "compiled_rate")),
@@ -131,10 +332,126 @@ print_table(json_t *report)
 {
     const char *level;
     json_t *metrics;
-    printf("%-8s %5s %9s %9s %9s %9s %9s  %s\n", "level", "tasks", "valid", "compiled", "correct", "fast_1",
+    printf("%-13s %5s %9s %9s %9s %9s %9s  %s\n", "level", "tasks", "valid", "compiled", "correct", "fast_1",
            "pass@1", "geometric mean of speed-ups (95 %)");
     json_object_foreach(json_object_get(report, "levels"), level, metrics) print_row(level, metrics);
     print_row("all", json_object_get(report, "metrics"));
+}
+
+static void
+print_columns(json_t *report)
+{
+    const char *policy;
+    json_t *column;
+
+    if (!json_object_get(report, "columns"))
+        return;
+    printf("\nthe same answers under each policy\n");
+    json_object_foreach(json_object_get(report, "columns"), policy, column)
+    {
+        const char *level;
+        json_t *metrics;
+        json_object_foreach(json_object_get(column, "levels"), level, metrics)
+        {
+            char what[32];
+            snprintf(what, sizeof(what), "%s %s", policy, level);
+            print_row(what, metrics);
+        }
+        print_row(policy, json_object_get(column, "metrics"));
+    }
+}
+
+static void
+print_ablation(json_t *report)
+{
+    json_t *a = json_object_get(report, "ablation"), *row;
+    size_t i;
+
+    if (!a)
+        return;
+    double n = (double)json_integer_value(json_object_get(a, "answers"));
+    json_int_t one = json_integer_value(json_object_get(a, "correct_on_one_input"));
+    json_int_t five = json_integer_value(json_object_get(a, "correct_on_five_inputs"));
+    printf("\n%.0f answers: correct on one input %lld (%.1f%%), on five %lld (%.1f%%)\n", n, (long long)one,
+           n > 0 ? 100 * (double)one / n : 0, (long long)five, n > 0 ? 100 * (double)five / n : 0);
+    json_array_foreach(json_object_get(a, "refused_by_five"), i, row)
+    {
+        const char *class_ = json_string_value(json_object_get(row, "class"));
+        printf("  %s, sample %lld: one input accepts it, five do not (%s)\n",
+               json_string_value(json_object_get(row, "id")),
+               (long long)json_integer_value(json_object_get(row, "sample")), class_ ? class_ : "?");
+    }
+}
+
+/* --- the command --- */
+
+/* The tasks: with --runs all of its levels, unless told otherwise. */
+static int
+load_tasks(struct evaluate *e, struct error *err)
+{
+    bool is_level_given = e->tasks.level >= 0;
+
+    if (e->tasks.level < 0)
+        e->tasks.level = e->runs ? 0 : 2;
+    if (e->tasks.most < 0)
+        e->tasks.most = e->runs ? 0 : 20;
+    int rc = task_options_load(&e->tasks, e->trainer->seed, &e->set, err);
+    if (rc != 0 || !e->runs || is_level_given)
+        return rc;
+    AUTO_FREE bool *is_kept = calloc(e->set.n + 1, sizeof(*is_kept));
+    if (!is_kept)
+        return error_set(err, ERR_NOMEM, "out of memory");
+    for (size_t i = 0; i < e->set.n; i++)
+        is_kept[i] = runs_has_level(e->runs, e->set.tasks[i].level);
+    tasks_keep(&e->set, is_kept);
+    return e->set.n > 0
+               ? 0
+               : error_set(err, ERR_INPUT, "%s and %s have no level in common", e->runs_path, e->tasks.path);
+}
+
+static int
+open_runs(struct evaluate *e, struct error *err)
+{
+    int rc = runs_open(e->runs_path, &e->runs, err);
+    if (rc != 0)
+        return rc;
+    e->source = (struct round_source){ runs_sample, e->runs, runs_provenance(e->runs) };
+    if (!e->source.provenance)
+        return error_set(err, ERR_INPUT, "the kernels of %s cannot be read", e->runs_path);
+    e->round.source = &e->source;
+    e->round.samples = (int)runs_samples(e->runs);
+    e->round.turns = 1;
+    return 0;
+}
+
+static const char *
+last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+static int
+write_report(struct evaluate *e, struct error *err)
+{
+    char file[256], path[OUTPUT_PATH_MAX];
+    AUTO_JSON json_t *report = report_json(e);
+
+    int rc = report ? 0 : error_set(err, ERR_NOMEM, "out of memory");
+    rc = rc == 0 && e->columns ? add_columns(e, report, err) : rc;
+    rc = rc == 0 && e->ablates ? add_ablation(e, report, err) : rc;
+    snprintf(file, sizeof(file), "eval_%.200s.json", e->name);
+    rc = rc == 0 ? output_path(e->trainer->workdir, "outputs", file, path, err) : rc;
+    rc = rc == 0 ? output_document(path, report, err) : rc;
+    snprintf(file, sizeof(file), "eval_%.200s", e->name);
+    rc = rc == 0 ? runs_write(e->trainer->workdir, "outputs", file, e->results, e->set.n, err) : rc;
+    if (rc == 0) {
+        print_table(report);
+        print_columns(report);
+        print_ablation(report);
+        printf("%s\n", path);
+    }
+    return rc;
 }
 
 int
@@ -142,36 +459,30 @@ evaluate_command(struct trainer *t, int argc, char **argv)
 {
     AUTO_JSON json_t *reward = json_object();
     struct evaluate e = { .trainer = t,
-                          .tasks = { .level = 2, .most = 20 },
+                          .tasks = { .level = -1, .most = -1 },
                           .round = { .samples = 1, .turns = 1, .reward = reward } };
-    struct task_set set = { 0 };
-    struct round_result *results = NULL;
-    struct round_totals totals;
     struct error err = { 0 };
-    char file[256], journal[OUTPUT_PATH_MAX], path[OUTPUT_PATH_MAX];
+    char file[256], journal[OUTPUT_PATH_MAX];
+    int rc = 0;
 
     argp_parse(&argp, argc, argv, 0, NULL, &e);
-    if (!t->endpoint_url || !t->model)
+    if (!e.runs_path && (!t->endpoint_url || !t->model))
         return trainer_complain(TRAINER_USAGE,
-                                "name the model and its endpoint: --endpoint URL --model NAME");
+                                "name the model and its endpoint: --endpoint URL --model NAME; or "
+                                "a directory of kernels: --runs DIR");
+    if (e.runs_path)
+        rc = open_runs(&e, &err);
     if (!e.name)
-        e.name = strrchr(t->model, '/') ? strrchr(t->model, '/') + 1 : t->model;
-    int rc = task_options_load(&e.tasks, t->seed, &set, &err);
+        e.name = last_part(e.runs_path ? e.runs_path : t->model);
+    rc = rc == 0 ? load_tasks(&e, &err) : rc;
     snprintf(file, sizeof(file), "eval_%.200s.journal.jsonl", e.name);
     rc = rc == 0 ? output_path(t->workdir, "outputs", file, journal, &err) : rc;
     e.round.journal = journal;
-    rc = rc == 0 ? round_run(t, &e.round, &set, &results, &totals, &err) : rc;
-    snprintf(file, sizeof(file), "eval_%.200s.json", e.name);
-    rc = rc == 0 ? output_path(t->workdir, "outputs", file, path, &err) : rc;
-    if (rc == 0) {
-        AUTO_JSON json_t *report = report_json(&e, &set, results, &totals);
-        rc = output_document(path, report, &err);
-        if (rc == 0) {
-            print_table(report);
-            printf("%s\n", path);
-        }
-    }
-    round_free(results, set.n);
-    tasks_free(&set);
+    rc = rc == 0 ? round_run(t, &e.round, &e.set, &e.results, &e.totals, &err) : rc;
+    rc = rc == 0 ? write_report(&e, &err) : rc;
+    round_free(e.results, e.set.n);
+    tasks_free(&e.set);
+    json_decref(e.source.provenance);
+    runs_free(e.runs);
     return rc == 0 ? TRAINER_OK : trainer_failed(&err);
 }

@@ -15,6 +15,7 @@
 #include "common/clock.h"
 #include "common/extract.h"
 #include "common/ids.h"
+#include "common/statistics.h"
 
 enum { FEEDBACK_MAX = 6000 };
 
@@ -66,6 +67,19 @@ answer_is_correct(json_t *answer)
     return json_number_value(json_object_get(json_object_get(verdict, "components"), "correct")) == 1;
 }
 
+struct extract
+answer_code(json_t *answer)
+{
+    json_t *code = json_object_get(answer, "code"), *text = json_object_get(answer, "text");
+    struct extract out = { .code = "" };
+
+    if (json_is_string(code))
+        return (struct extract){ .code = json_string_value(code), .size = json_string_length(code) };
+    if (extract_code(json_string_value(text), json_string_length(text), &out) != 0)
+        out = (struct extract){ .code = "" };
+    return out;
+}
+
 double
 answer_reward(json_t *answer)
 {
@@ -88,10 +102,11 @@ header_of(const struct trainer *t, const struct round_options *o, const struct t
         buffer_append(&all, set->tasks[i].reference, strlen(set->tasks[i].reference) + 1);
     }
     hash_text(all.data ? all.data : "", all.size, tasks);
-    return json_pack("{s:s, s:i, s:s, s:s, s:o, s:i, s:i, s:I, s:s?, s:s?, s:O?}", "event", "begin",
-                     "version", 1, "prompt", prompt, "tasks", tasks, "sampling", endpoint_provenance(t),
-                     "samples", o->samples, "turns", o->turns, "seed", (json_int_t)t->seed, "policy",
-                     o->policy, "until", o->until, "reward", o->reward);
+    json_t *sampling = o->source ? json_incref(o->source->provenance) : endpoint_provenance(t);
+    return json_pack("{s:s, s:i, s:s, s:s, s:o, s:i, s:i, s:I, s:s?, s:s?, s:O*, s:O?}", "event", "begin",
+                     "version", 1, "prompt", prompt, "tasks", tasks, "sampling", sampling, "samples",
+                     o->samples, "turns", o->turns, "seed", (json_int_t)t->seed, "policy", o->policy, "until",
+                     o->until, "policy_parts", o->policy_parts, "reward", o->reward);
 }
 
 static struct work *
@@ -207,6 +222,17 @@ seed_of(const struct trainer *t, const struct task *task, int turn, size_t sampl
 }
 
 static int
+ask(struct hands *hands, const struct task *task, json_t *messages, int n, uint64_t seed, json_t **answers,
+    struct error *err)
+{
+    const struct round_source *source = hands->round->options->source;
+    if (!messages)
+        return error_set(err, ERR_INPUT, "the reference is not UTF-8");
+    return source ? source->sample(source->arg, task, messages, n, seed, answers, err)
+                  : endpoint_sample(hands->endpoint, messages, n, seed, answers, err);
+}
+
+static int
 sample(struct hands *hands, struct work *w, int turn, struct error *err)
 {
     struct round *r = hands->round;
@@ -216,15 +242,13 @@ sample(struct hands *hands, struct work *w, int turn, struct error *err)
 
     if (turn == 0) {
         AUTO_JSON json_t *messages = conversation(w, 0, 0);
-        rc = messages ? endpoint_sample(hands->endpoint, messages, r->options->samples,
-                                        seed_of(t, w->task, 0, 0), &answers, err)
-                      : error_set(err, ERR_INPUT, "the reference is not UTF-8");
+        rc = ask(hands, w->task, messages, r->options->samples, seed_of(t, w->task, 0, 0), &answers, err);
     } else {
         answers = json_array();
         for (size_t i = 0; rc == 0 && i < (size_t)r->options->samples; i++) {
             AUTO_JSON json_t *messages = conversation(w, turn, i);
             AUTO_JSON json_t *one = NULL;
-            rc = endpoint_sample(hands->endpoint, messages, 1, seed_of(t, w->task, turn, i), &one, err);
+            rc = ask(hands, w->task, messages, 1, seed_of(t, w->task, turn, i), &one, err);
             if (rc == 0)
                 json_array_append(answers, json_array_get(one, 0));
         }
@@ -248,10 +272,7 @@ find_same(json_t *answers)
     char(*hashes)[HASH_TEXT_SIZE] = calloc(n + 1, sizeof(*hashes));
 
     for (size_t i = 0; first && hashes && i < n; i++) {
-        json_t *text = json_object_get(json_array_get(answers, i), "text");
-        struct extract code = { 0 };
-        if (extract_code(json_string_value(text), json_string_length(text), &code) != 0)
-            code = (struct extract){ .code = "" };
+        struct extract code = answer_code(json_array_get(answers, i));
         hash_text(code.code, code.size, hashes[i]);
         for (first[i] = 0; strcmp(hashes[first[i]], hashes[i]) != 0;)
             first[i]++;
@@ -269,20 +290,53 @@ group_body(struct round *r, struct work *w, json_t *answers, const size_t *first
 {
     AUTO_FREE char *wanted = task_class_wanted(w->task);
     const char *policy = r->options->policy ? r->options->policy : w->task->level >= 2 ? "hybrid" : "strict";
+    char prompt[HASH_TEXT_SIZE];
     json_t *candidates = json_array();
     json_t *body = json_pack("{s:s, s:o, s:s, s:s, s:s?}", "task", task_id, "candidates", candidates,
                              "policy", policy, "client", "trainer", "entry_point", wanted);
     json_t *answer;
     size_t i;
 
-    json_array_foreach(answers, i, answer) if (first[i] == i) json_array_append_new(
-        candidates, json_pack("{s:O, s:{s:i}}", "completion", json_object_get(answer, "text"), "metadata",
-                              "sample", (int)i));
+    prompt_digest(prompt);
+    json_array_foreach(answers, i, answer)
+    {
+        json_t *code = json_object_get(answer, "code");
+        if (first[i] == i)
+            json_array_append_new(candidates,
+                                  json_pack("{s:O, s:{s:i, s:s}}", code ? "candidate" : "completion",
+                                            code ? code : json_object_get(answer, "text"), "metadata",
+                                            "sample", (int)i, "prompt", prompt));
+    }
+    if (r->options->policy_parts) {
+        json_t *parts = json_copy(r->options->policy_parts);
+        json_object_set_new(parts, "name", json_string(policy));
+        json_object_set_new(body, "policy", parts);
+    }
     if (r->options->until)
         json_object_set_new(body, "until", json_string(r->options->until));
     if (r->options->reward)
         json_object_set(body, "reward", r->options->reward);
     return body;
+}
+
+/* {"mean", "std", "min", "max", "num_trials"} in ms, which is what KernelBench keeps of the samples; NULL: there are none. */
+static json_t *
+stats_of(json_t *samples_ns)
+{
+    size_t n = json_array_size(samples_ns);
+    AUTO_FREE double *ms = calloc(n + 1, sizeof(*ms));
+    double low = INFINITY, high = -INFINITY;
+
+    for (size_t i = 0; ms && i < n; i++) {
+        ms[i] = json_number_value(json_array_get(samples_ns, i)) / 1e6;
+        low = fmin(low, ms[i]);
+        high = fmax(high, ms[i]);
+    }
+    if (n == 0 || !ms)
+        return NULL;
+    double mean = stats_mean(ms, n), std = n < 2 ? 0 : stats_variation(ms, n) * mean;
+    return json_pack("{s:f, s:f, s:f, s:f, s:i}", "mean", mean, "std", std, "min", low, "max", high,
+                     "num_trials", (int)n);
 }
 
 /* The verdict as it is kept: without the raw samples and what the whole run shares. */
@@ -295,6 +349,9 @@ trimmed(json_t *verdict)
     for (size_t i = 0; i < ARRAY_LEN(dropped); i++)
         json_object_del(out, dropped[i]);
     if (json_is_object(timing)) {
+        json_t *stats = stats_of(json_object_get(timing, "candidate_ns"));
+        if (stats)
+            json_object_set_new(timing, "candidate_stats", stats);
         json_object_del(timing, "reference_ns");
         json_object_del(timing, "candidate_ns");
         json_object_del(timing, "clocks");
@@ -432,7 +489,7 @@ run_thread(void *arg)
     struct round *r = arg;
     struct error err = { 0 };
 
-    int rc = endpoint_new(r->trainer, &hands.endpoint, &err);
+    int rc = r->options->source ? 0 : endpoint_new(r->trainer, &hands.endpoint, &err);
     if (rc == 0)
         rc = http_client_new(r->trainer->daemon_url, r->trainer->daemon_token, &hands.daemon, &err);
     pthread_mutex_lock(&r->mutex);

@@ -11,14 +11,29 @@
 
 #include "client/trainer/tasks.h"
 #include "client/trainer/trainer.h"
+#include "common/extract.h"
+
+/* Where answers come from in place of the endpoint: a directory, a model of one's own, a round before. */
+struct round_source {
+    /*
+     * As endpoint_sample(); any thread. An answer with "code" is source text and not a model's answer; there may be fewer than n
+     * of them. ERR_INPUT: there is none for this task, which counts as failed.
+     */
+    int (*sample)(void *arg, const struct task *task, json_t *messages, int n, uint64_t seed,
+                  json_t **answers, struct error *err);
+    void *arg;
+    json_t *provenance; /* what a journal of it says; borrowed */
+};
 
 struct round_options {
-    int samples;        /* answers for each task */
-    int turns;          /* 1: no feedback is answered */
-    const char *policy; /* NULL: strict below level 2, hybrid from there on */
-    const char *until;  /* NULL: through timing */
-    json_t *reward;     /* a reward's specification, or NULL; borrowed */
+    int samples;          /* answers for each task */
+    int turns;            /* 1: no feedback is answered */
+    const char *policy;   /* NULL: strict below level 2, hybrid from there on */
+    json_t *policy_parts; /* keys that differ from the policy's own; NULL: none. Borrowed */
+    const char *until;    /* NULL: through timing */
+    json_t *reward;       /* a reward's specification, or NULL; borrowed */
     const char *journal;
+    const struct round_source *source; /* NULL: the endpoint */
 };
 
 /* What became of one task. */
@@ -46,6 +61,8 @@ void round_free(struct round_result *results, size_t n);
 
 /* Is this answer's verdict correct ("full" passed, nothing failed)? */
 bool answer_is_correct(json_t *answer);
+/* The code in it; a view into the answer. */
+struct extract answer_code(json_t *answer);
 /* Its reward, or NAN. */
 double answer_reward(json_t *answer);
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import corpus
 import pytest
+import scripted
 import service
 
 LIMITS = {
@@ -57,3 +58,10 @@ def start_daemon() -> Iterator[service.StartDaemon]:
             return one
 
         yield start
+
+
+@pytest.fixture
+def endpoint() -> Iterator[scripted.Endpoint]:
+    """A scripted model behind an OpenAI-compatible endpoint."""
+    with scripted.serving() as script:
+        yield script
