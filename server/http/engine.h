@@ -216,7 +216,8 @@ const struct route *route_find(struct exchange *x, const char *method);
 exchange_cb task_add, task_list, task_show;
 exchange_cb submission_add, submission_list, submission_show, submission_cancel, submission_source,
     submission_log, submission_timing;
-exchange_cb group_add, group_show, group_cancel;
+exchange_cb group_add, group_list, group_show, group_cancel;
+exchange_cb trend_show, failure_list, leaderboard_list, leader_list;
 exchange_cb rescore;
 exchange_cb calibration_add, calibration_list;
 exchange_cb service_status, service_health, service_ready, service_asset, service_metrics;

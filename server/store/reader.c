@@ -10,6 +10,7 @@
 #include "server/store/private.h"
 #include "server/store/rows.h"
 #include "server/store/store.h"
+#include "server/store/sums_reader.h"
 
 #define PAGE_MAX 200
 
@@ -68,6 +69,7 @@ struct reader {
     sqlite3 *db;
     sqlite3_stmt *queries[NQUERIES];
     sqlite3_stmt *lists[NMASKS]; /* prepared when first asked for */
+    struct sums_reader sums;
 };
 
 static int
@@ -80,7 +82,7 @@ reader_fill(struct reader *r, const char *path, struct error *err)
     code = db_exec(r->db, "PRAGMA query_only = 1", err);
     for (int i = 0; code == 0 && i < NQUERIES; i++)
         code = db_prepare(r->db, query_sql[i], &r->queries[i], err);
-    return code;
+    return code == 0 ? sums_reader_init(&r->sums, r->db, err) : code;
 }
 
 int
@@ -110,8 +112,15 @@ reader_free(struct reader *r)
         sqlite3_finalize(r->queries[i]);
     for (int i = 0; i < NMASKS; i++)
         sqlite3_finalize(r->lists[i]);
+    sums_reader_release(&r->sums);
     sqlite3_close(r->db);
     free(r);
+}
+
+struct sums_reader *
+reader_sums(struct reader *r)
+{
+    return &r->sums;
 }
 
 /* Step a look-up of one row. 0 when it stands on the row; else the statement is reset. what, key: for the error. */

@@ -8,9 +8,13 @@
 #include "common/error.h"
 
 struct reader;
+struct sums_reader;
 
 /* The file must have its schema. 0, ERR_STORE or ERR_NOMEM. Given: reader_free(). */
 int reader_new(const char *path, struct reader **out, struct error *err);
 void reader_free(struct reader *r); /* NULL is fine */
+
+/* Its statements over the sums, view. */
+struct sums_reader *reader_sums(struct reader *r);
 
 #endif

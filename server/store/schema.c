@@ -112,10 +112,84 @@ static const char version_3[] = "CREATE TABLE idempotency ("
                                 ") WITHOUT ROWID;"
                                 "CREATE INDEX idempotency_created ON idempotency (created_ms);";
 
+/*
+ * Sums of verdicts, so that no question about a month reads a month of rows. They are kept by the writer with each
+ * verdict (sums.c) and begin with this version. A scope is "" for all clients, or '=' and a client's name. A leader is
+ * a submission of class ok; a record is one that was faster than all before it for its task and scope.
+ */
+static const char version_4[] =
+    "CREATE TABLE trend ("
+    "  span_s INTEGER NOT NULL,"
+    "  scope TEXT NOT NULL,"
+    "  start_s INTEGER NOT NULL,"
+    "  class TEXT NOT NULL,"
+    "  failed_at TEXT NOT NULL,"
+    "  passed TEXT NOT NULL,"
+    "  reward_bin INTEGER NOT NULL,"
+    "  n INTEGER NOT NULL,"
+    "  reward_sum REAL NOT NULL,"
+    "  PRIMARY KEY (span_s, scope, start_s, class, failed_at, passed, reward_bin)"
+    ") WITHOUT ROWID;"
+    "CREATE TABLE failure ("
+    "  scope TEXT NOT NULL,"
+    "  start_s INTEGER NOT NULL,"
+    "  class TEXT NOT NULL,"
+    "  failed_at TEXT NOT NULL,"
+    "  message TEXT NOT NULL,"
+    "  n INTEGER NOT NULL,"
+    "  first_ms INTEGER NOT NULL,"
+    "  last_ms INTEGER NOT NULL,"
+    "  last_id TEXT NOT NULL,"
+    "  PRIMARY KEY (scope, start_s, class, failed_at, message)"
+    ") WITHOUT ROWID;"
+    "CREATE TABLE task_sum ("
+    "  scope TEXT NOT NULL,"
+    "  task_id TEXT NOT NULL,"
+    "  n INTEGER NOT NULL,"
+    "  ok INTEGER NOT NULL,"
+    "  cheats INTEGER NOT NULL,"
+    "  reward REAL,"
+    "  speedup REAL,"
+    "  last_ms INTEGER NOT NULL,"
+    "  PRIMARY KEY (scope, task_id)"
+    ") WITHOUT ROWID;"
+    "CREATE INDEX task_sum_last ON task_sum (scope, last_ms, task_id);"
+    "CREATE TABLE leader ("
+    "  id TEXT NOT NULL PRIMARY KEY,"
+    "  task_id TEXT NOT NULL,"
+    "  client TEXT,"
+    "  speedup REAL,"
+    "  speedup_lo REAL,"
+    "  speedup_hi REAL,"
+    "  candidate_ms REAL,"
+    "  reference_ms REAL,"
+    "  reward REAL,"
+    "  gpu TEXT,"
+    "  finished_ms INTEGER NOT NULL"
+    ") WITHOUT ROWID;"
+    "CREATE INDEX leader_task ON leader (task_id, speedup, reward, id);"
+    "CREATE INDEX leader_task_client ON leader (task_id, client, speedup, reward, id);"
+    "CREATE TABLE record ("
+    "  scope TEXT NOT NULL,"
+    "  task_id TEXT NOT NULL,"
+    "  finished_ms INTEGER NOT NULL,"
+    "  id TEXT NOT NULL,"
+    "  speedup REAL NOT NULL,"
+    "  PRIMARY KEY (scope, task_id, finished_ms, id)"
+    ") WITHOUT ROWID;"
+    "CREATE TRIGGER leader_removed AFTER DELETE ON submission BEGIN"
+    "  DELETE FROM leader WHERE id = old.id;"
+    "END;"
+    "ALTER TABLE submission_group ADD COLUMN client TEXT;"
+    "UPDATE submission_group SET client ="
+    "  (SELECT client FROM submission WHERE group_id = submission_group.id ORDER BY group_index LIMIT 1);"
+    "CREATE INDEX submission_group_client ON submission_group (client, id) WHERE client IS NOT NULL;";
+
 static const struct schema_step steps_known[] = {
     { version_1 },
     { version_2 },
     { version_3 },
+    { version_4 },
 };
 
 const struct schema_step *

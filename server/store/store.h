@@ -196,6 +196,101 @@ int store_each_unfinished(struct store *s, store_submission_cb *row_cb, void *ar
 typedef void store_calibration_cb(void *arg, const struct calibration_row *row);
 int store_each_calibration(struct store *s, store_calibration_cb *row_cb, void *arg, struct error *err);
 
+/*
+ * --- sums: of all that ended since the store has them (docs/store.md), without reading the submissions ---
+ * scope is made by store_scope(): everybody's, or one client's. Rows are borrowed during the callback.
+ */
+#define STORE_SCOPE_SIZE 260
+/* client NULL: everybody's */
+void store_scope(const char *client, char out[STORE_SCOPE_SIZE]);
+
+/* Lengths of the stretches that are counted, and how long each kind is kept: 2 hours, 2 days, 31 days. */
+#define STORE_TREND_MINUTE_S 60
+#define STORE_TREND_QUARTER_S 900
+#define STORE_TREND_LONG_S 21600
+#define STORE_FAILURE_SPAN_S 7200 /* kept for 31 days */
+
+/* Rewards by size: below 0, ten tenths, 1 and more. */
+#define STORE_REWARD_NBINS 12
+#define STORE_REWARD_NONE (-1)
+int store_reward_bin(double reward); /* NAN: STORE_REWARD_NONE */
+
+/* Verdicts of one stretch that are alike. */
+struct trend_row {
+    int64_t start_s;                /* since 1970 */
+    const char *class_, *failed_at; /* failed_at "": nowhere */
+    const char *passed;             /* last stage passed, "": none */
+    int reward_bin;                 /* 0 .. STORE_REWARD_NBINS - 1, or STORE_REWARD_NONE */
+    int64_t n;
+    double reward_sum;
+};
+typedef void store_trend_cb(void *arg, const struct trend_row *row);
+/* Stretches of span_s that began at since_s or later, oldest first. */
+int store_each_trend(struct store *s, const char *scope, int span_s, int64_t since_s, store_trend_cb *row_cb,
+                     void *arg, struct error *err);
+
+/* Failures that differ in figures alone (summary.h). */
+struct failure_row {
+    const char *class_, *failed_at, *message; /* message "": those beyond what a stretch has room for */
+    int64_t n, first_ms, last_ms;
+    const char *last_id; /* the submission that failed so last */
+};
+typedef void store_failure_cb(void *arg, const struct failure_row *row);
+/* Most frequent first; limit 1 .. 201. */
+int store_each_failure(struct store *s, const char *scope, int64_t since_s, int limit,
+                       store_failure_cb *row_cb, void *arg, struct error *err);
+
+struct task_sum_row {
+    const char *id, *name;  /* name may be NULL */
+    int level;              /* 0: not told */
+    int64_t n, ok, cheats;  /* cheats: of class hack or policy */
+    double reward, speedup; /* the best; NAN: none */
+    int64_t last_ms;        /* when the last one ended */
+};
+typedef void store_task_sum_cb(void *arg, const struct task_sum_row *row);
+/* Tasks that anything ended for, the most recently active first, from (before_ms, before_id) on; limit 1 .. 201. */
+int store_each_task_sum(struct store *s, const char *scope, int64_t before_ms, const char *before_id,
+                        int limit, store_task_sum_cb *row_cb, void *arg, struct error *err);
+/* That of one task; no row, no callback. */
+int store_get_task_sum(struct store *s, const char *scope, const char *task_id, store_task_sum_cb *row_cb,
+                       void *arg, struct error *err);
+
+struct leader_row {
+    const char *id;                         /* submission */
+    const char *client, *gpu;               /* or NULL */
+    double speedup, speedup_lo, speedup_hi; /* NAN where it was not timed */
+    double candidate_ms, reference_ms, reward;
+    int64_t finished_ms;
+};
+typedef void store_leader_cb(void *arg, const struct leader_row *row);
+/* Submissions of class ok of a task, the fastest first, then by reward; client NULL: anybody's; limit 1 .. 201. */
+int store_each_leader(struct store *s, const char *task_id, const char *client, int limit,
+                      store_leader_cb *row_cb, void *arg, struct error *err);
+
+struct record_row {
+    const char *id;
+    int64_t finished_ms;
+    double speedup;
+};
+typedef void store_record_cb(void *arg, const struct record_row *row);
+/* The newest STORE_RECORDS_MAX times that a task's best speed was beaten, newest first. */
+#define STORE_RECORDS_MAX 200
+int store_each_record(struct store *s, const char *scope, const char *task_id, store_record_cb *row_cb,
+                      void *arg, struct error *err);
+
+struct group_sum_row {
+    const char *id, *task_id, *task_name, *client; /* name and client may be NULL */
+    int size;
+    int64_t created_ms;
+    int64_t by_state[SUBMISSION_NSTATES];
+    int64_t ok;
+    double reward; /* the best; NAN: none */
+};
+typedef void store_group_sum_cb(void *arg, const struct group_sum_row *row);
+/* Newest first; client NULL: anybody's; before: id, NULL to begin; limit 1 .. 51. */
+int store_each_group(struct store *s, const char *client, const char *before, int limit,
+                     store_group_sum_cb *row_cb, void *arg, struct error *err);
+
 struct store_counts {
     int64_t by_state[SUBMISSION_NSTATES];
     int64_t tasks;

@@ -10,6 +10,7 @@
 #include "server/store/private.h"
 #include "server/store/rows.h"
 #include "server/store/store.h"
+#include "server/store/sums.h"
 #include "server/store/writer.h"
 
 enum change {
@@ -31,8 +32,8 @@ static const char *const change_sql[NCHANGES] = {
     [ADD_TASK] = "INSERT INTO task (id, name, entry_point, level, dynamic_shapes, created_ms, "
                  "reference_hash, metadata,"
                  " spec) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (id) DO NOTHING",
-    [ADD_GROUP] =
-        "INSERT INTO submission_group (id, task_id, size, created_ms, request) VALUES (?1, ?2, ?3, ?4, ?5)",
+    [ADD_GROUP] = "INSERT INTO submission_group (id, task_id, size, created_ms, request, client)"
+                  " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     [ADD_SUBMISSION] =
         "INSERT INTO submission (id, group_id, group_index, task_id, source_hash, state, priority,"
         " client, attempts, created_ms, finished_ms, stage, class, reward, request, verdict)"
@@ -53,6 +54,7 @@ struct write_kit {
     sqlite3 *db;
     sqlite3_stmt *changes[NCHANGES];
     struct blob_writer blobs;
+    struct sums sums;
 };
 
 int
@@ -66,6 +68,8 @@ write_kit_new(sqlite3 *db, struct write_kit **out, struct error *err)
         return error_set(err, ERR_NOMEM, "no memory for the store's statements");
     kit->db = db;
     code = blob_writer_init(&kit->blobs, db, err);
+    if (code == 0)
+        code = sums_init(&kit->sums, db, err);
     for (int i = 0; code == 0 && i < NCHANGES; i++)
         code = db_prepare(db, change_sql[i], &kit->changes[i], err);
     if (code < 0) {
@@ -84,6 +88,7 @@ write_kit_free(struct write_kit *kit)
     for (int i = 0; i < NCHANGES; i++)
         sqlite3_finalize(kit->changes[i]);
     blob_writer_release(&kit->blobs);
+    sums_release(&kit->sums);
     free(kit);
 }
 
@@ -178,7 +183,7 @@ struct submissions_write {
 };
 
 static int
-apply_group(const struct group_row *group, struct write_kit *kit, struct error *err)
+apply_group(const struct group_row *group, const char *client, struct write_kit *kit, struct error *err)
 {
     sqlite3_stmt *stmt = kit->changes[ADD_GROUP];
     int code;
@@ -188,6 +193,7 @@ apply_group(const struct group_row *group, struct write_kit *kit, struct error *
     sqlite3_bind_int(stmt, 3, group->size);
     sqlite3_bind_int64(stmt, 4, group->created_ms);
     db_bind_text(stmt, 5, group->request);
+    db_bind_text(stmt, 6, client);
     code = db_run(stmt, "add a group", err);
     if (code < 0)
         error_prefix(err, "group %s", group->id);
@@ -253,7 +259,8 @@ static int
 apply_submissions(struct write *write, struct write_kit *kit, struct error *err)
 {
     const struct submissions_write *w = (const struct submissions_write *)write;
-    int code = w->has_group ? apply_group(&w->group, kit, err) : 0;
+    const char *client = w->n > 0 ? w->rows[0].client : NULL; /* a group's submissions are all of one */
+    int code = w->has_group ? apply_group(&w->group, client, kit, err) : 0;
 
     if (code == 0 && w->has_key)
         code = apply_key(&w->key, kit, err);
@@ -261,6 +268,8 @@ apply_submissions(struct write *write, struct write_kit *kit, struct error *err)
         code = blob_put(&kit->blobs, w->rows[i].source_hash, w->sources[i].text, w->sources[i].size, err);
         if (code == 0)
             code = apply_submission(&w->rows[i], kit, err);
+        if (code == 0 && w->rows[i].state == SUBMISSION_DONE)
+            code = sums_add(&kit->sums, &w->rows[i], err);
     }
     return code;
 }
@@ -451,7 +460,8 @@ apply_finish(struct write *write, struct write_kit *kit, struct error *err)
     db_bind_text(stmt, 6, w->row.verdict);
     sqlite3_bind_int64(stmt, 7, w->row.finished_ms);
     db_bind_name(stmt, 8, log_hash);
-    return move(kit, stmt, w->row.id, err);
+    code = move(kit, stmt, w->row.id, err);
+    return code == 0 && w->row.state == SUBMISSION_DONE ? sums_add(&kit->sums, &w->row, err) : code;
 }
 
 static void

@@ -1082,7 +1082,7 @@ the_newest_calibration_of_each_gpu_comes_back(void **state)
 static int
 migrate_to(struct rig *r, const struct schema_step *later, size_t n)
 {
-    struct schema_step steps[8];
+    struct schema_step steps[16];
     size_t known;
     const struct schema_step *present = schema_steps(&known);
     sqlite3 *db = rig_raw(r);

@@ -1,0 +1,429 @@
+#include "server/http/engine.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+
+/* Questions about many submissions at once. All are answered from sums that the store keeps, of the caller's scope. */
+
+static json_t *
+time_json(int64_t wall_ms)
+{
+    char text[CLOCK_TEXT_SIZE];
+
+    clock_text(wall_ms, text);
+    return json_string(text);
+}
+
+static json_t *
+real_or_null(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static void
+scope_of(const struct exchange *x, char out[STORE_SCOPE_SIZE])
+{
+    store_scope(access_client(x), out);
+}
+
+static const struct window {
+    const char *name;
+    int64_t length_s;
+    int span_s;
+} windows[] = {
+    { "5m", 300, STORE_TREND_MINUTE_S },       { "1h", 3600, STORE_TREND_MINUTE_S },
+    { "24h", 86400, STORE_TREND_QUARTER_S },   { "7d", 7 * 86400, STORE_TREND_LONG_S },
+    { "30d", 30 * 86400, STORE_TREND_LONG_S },
+};
+
+/* The window asked for, of those of at least least_s; NULL: the problem is sent. */
+static const struct window *
+window_of(struct exchange *x, const char *otherwise, int64_t least_s)
+{
+    const char *name = target_value(&x->target, "window");
+    char detail[64] = "is one of";
+
+    if (!name)
+        name = otherwise;
+    for (size_t i = 0; i < ARRAY_LEN(windows); i++) {
+        if (windows[i].length_s < least_s)
+            continue;
+        if (strcmp(windows[i].name, name) == 0)
+            return &windows[i];
+        snprintf(detail + strlen(detail), sizeof(detail) - strlen(detail), " %s", windows[i].name);
+    }
+    exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "window", detail);
+    return NULL;
+}
+
+/* --- /v1/trends --- */
+
+static const char *const stage_names[] = { "ast", "compile", "tiny", "full", "timing" };
+#define NSTAGES ((int)ARRAY_LEN(stage_names))
+
+/* 30 days of six hours, and the one that has begun. */
+#define STRETCHES_MAX 122
+
+struct stretch {
+    int64_t n, ok, hack, policy, infra, rewarded;
+    int64_t bins[STORE_REWARD_NBINS];
+    double reward_sum;
+};
+
+struct trend {
+    int64_t since_s;
+    int span_s, n;
+    struct stretch stretches[STRETCHES_MAX];
+    int64_t entered[ARRAY_LEN(stage_names)], passed[ARRAY_LEN(stage_names)], failed[ARRAY_LEN(stage_names)];
+    json_t *classes;
+};
+
+/* -1: none of them */
+static int
+stage_index(const char *name)
+{
+    for (int i = 0; i < NSTAGES; i++)
+        if (strcmp(stage_names[i], name) == 0)
+            return i;
+    return -1;
+}
+
+/* What never got as far as a stage did not enter it; what passed a later one and did not fail here passed or skipped it. */
+static void
+add_stages(struct trend *t, const struct trend_row *row)
+{
+    int passed = stage_index(row->passed), failed = stage_index(row->failed_at);
+
+    for (int i = 0; i < NSTAGES; i++) {
+        bool is_failure = i == failed, is_pass = i <= passed && !is_failure;
+        t->passed[i] += is_pass ? row->n : 0;
+        t->failed[i] += is_failure ? row->n : 0;
+        t->entered[i] += is_pass || is_failure ? row->n : 0;
+    }
+}
+
+static void
+trend_row_cb(void *arg, const struct trend_row *row)
+{
+    struct trend *t = arg;
+    int64_t i = (row->start_s - t->since_s) / t->span_s;
+
+    if (i < 0 || i >= STRETCHES_MAX) /* the clock was set back: of the future */
+        return;
+    if (i >= t->n)
+        t->n = (int)i + 1;
+    struct stretch *s = &t->stretches[i];
+    s->n += row->n;
+    s->ok += strcmp(row->class_, "ok") == 0 ? row->n : 0;
+    s->hack += strcmp(row->class_, "hack") == 0 ? row->n : 0;
+    s->policy += strcmp(row->class_, "policy") == 0 ? row->n : 0;
+    s->infra += strcmp(row->class_, "infra") == 0 ? row->n : 0;
+    if (row->reward_bin >= 0 && row->reward_bin < STORE_REWARD_NBINS) {
+        s->bins[row->reward_bin] += row->n;
+        s->rewarded += row->n;
+        s->reward_sum += row->reward_sum;
+    }
+    json_t *counted = json_object_get(t->classes, row->class_);
+    json_object_set_new(t->classes, row->class_, json_integer(json_integer_value(counted) + row->n));
+    add_stages(t, row);
+}
+
+static json_t *
+stretch_json(const struct trend *t, int i)
+{
+    const struct stretch *s = &t->stretches[i];
+    json_t *bins = json_array();
+
+    for (int k = 0; k < STORE_REWARD_NBINS; k++)
+        json_array_append_new(bins, json_integer((json_int_t)s->bins[k]));
+    return json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "start",
+                     time_json((t->since_s + (int64_t)i * t->span_s) * 1000), "n", (json_int_t)s->n, "ok",
+                     (json_int_t)s->ok, "hack", (json_int_t)s->hack, "policy", (json_int_t)s->policy, "infra",
+                     (json_int_t)s->infra, "reward",
+                     s->rewarded ? json_real(s->reward_sum / (double)s->rewarded) : json_null(), "rewards",
+                     bins);
+}
+
+static json_t *
+trend_json(const struct window *w, const struct trend *t)
+{
+    json_t *stages = json_object(), *stretches = json_array();
+    int64_t n = 0;
+
+    for (int i = 0; i < NSTAGES; i++)
+        json_object_set_new(stages, stage_names[i],
+                            json_pack("{s:I, s:I, s:I}", "entered", (json_int_t)t->entered[i], "pass",
+                                      (json_int_t)t->passed[i], "fail", (json_int_t)t->failed[i]));
+    for (int i = 0; i < t->n; i++) {
+        n += t->stretches[i].n;
+        json_array_append_new(stretches, stretch_json(t, i));
+    }
+    return json_pack("{s:s, s:o, s:i, s:I, s:o, s:O, s:o}", "window", w->name, "since",
+                     time_json(t->since_s * 1000), "step_s", t->span_s, "n", (json_int_t)n, "stages", stages,
+                     "classes", t->classes, "steps", stretches);
+}
+
+void
+trend_show(struct exchange *x)
+{
+    const struct window *w = window_of(x, "1h", 0);
+    char scope[STORE_SCOPE_SIZE];
+    struct error err = { 0 };
+
+    if (!w)
+        return;
+    int64_t since_s = clock_wall_ms() / 1000 - w->length_s;
+    AUTO_FREE struct trend *t = calloc(1, sizeof(*t));
+    AUTO_JSON json_t *classes = json_object();
+    if (!t || !classes) {
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the answer");
+        return;
+    }
+    /* Whole stretches: the one that the window begins in counts. */
+    t->since_s = since_s - since_s % w->span_s;
+    t->span_s = w->span_s;
+    t->n = (int)((clock_wall_ms() / 1000 - t->since_s) / w->span_s) + 1;
+    t->classes = classes;
+    scope_of(x, scope);
+    if (store_each_trend(x->http->store, scope, w->span_s, t->since_s, trend_row_cb, t, &err) != 0)
+        exchange_error(x, &err, "counts");
+    else
+        exchange_json(x, 200, trend_json(w, t));
+}
+
+/* --- /v1/failures --- */
+
+static void
+failure_row_cb(void *arg, const struct failure_row *row)
+{
+    json_t *items = arg;
+
+    json_array_append_new(items, json_pack("{s:s, s:s?, s:s?, s:I, s:o, s:o, s:s}", "class", row->class_,
+                                           "failed_at", *row->failed_at ? row->failed_at : NULL, "message",
+                                           *row->message ? row->message : NULL, "n", (json_int_t)row->n,
+                                           "first", time_json(row->first_ms), "last", time_json(row->last_ms),
+                                           "example", row->last_id));
+}
+
+void
+failure_list(struct exchange *x)
+{
+    const struct window *w = window_of(x, "24h", 86400);
+    char scope[STORE_SCOPE_SIZE];
+    struct error err = { 0 };
+    int limit = w ? exchange_limit(x) : 0;
+
+    if (limit == 0)
+        return;
+    int64_t since_s = clock_wall_ms() / 1000 - w->length_s;
+    since_s -= since_s % STORE_FAILURE_SPAN_S;
+    AUTO_JSON json_t *items = json_array();
+    scope_of(x, scope);
+    if (store_each_failure(x->http->store, scope, since_s, limit, failure_row_cb, items, &err) != 0)
+        exchange_error(x, &err, "failures");
+    else
+        exchange_json(x, 200,
+                      json_pack("{s:s, s:o, s:O}", "window", w->name, "since", time_json(since_s * 1000),
+                                "items", items));
+}
+
+/* --- /v1/leaderboard, /v1/tasks/{}/leaders --- */
+
+static json_t *
+task_sum_json(const struct task_sum_row *row)
+{
+    return json_pack("{s:s, s:s?, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "task", row->id, "task_name",
+                     row->name, "level", row->level ? json_integer(row->level) : json_null(), "n",
+                     (json_int_t)row->n, "ok", (json_int_t)row->ok, "cheats", (json_int_t)row->cheats,
+                     "reward", real_or_null(row->reward), "speedup", real_or_null(row->speedup), "last",
+                     time_json(row->last_ms));
+}
+
+struct task_page {
+    json_t *items;
+    int limit;
+    bool has_more;
+    char last[HASH_TEXT_SIZE + 32]; /* cursor of the last one: "MS.TASK" */
+};
+
+static void
+task_sum_cb(void *arg, const struct task_sum_row *row)
+{
+    struct task_page *page = arg;
+
+    page->has_more = (int)json_array_size(page->items) == page->limit;
+    if (page->has_more)
+        return;
+    json_array_append_new(page->items, task_sum_json(row));
+    snprintf(page->last, sizeof(page->last), "%lld.%s", (long long)row->last_ms, row->id);
+}
+
+/* False: it is none. */
+static bool
+read_cursor(const char *text, int64_t *ms, const char **id)
+{
+    char *end;
+
+    if (*text < '0' || *text > '9')
+        return false;
+    *ms = strtoll(text, &end, 10);
+    *id = end + 1;
+    return *end == '.' && strncmp(*id, "sha256:", 7) == 0;
+}
+
+void
+leaderboard_list(struct exchange *x)
+{
+    const char *cursor = target_value(&x->target, "cursor");
+    int64_t before_ms = INT64_MAX;
+    const char *before_id = "";
+    struct task_page page = { 0 };
+    char scope[STORE_SCOPE_SIZE];
+    struct error err = { 0 };
+    int limit = exchange_limit(x);
+
+    if (limit == 0)
+        return;
+    if (cursor && !read_cursor(cursor, &before_ms, &before_id)) {
+        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "cursor", "is not a cursor of this list");
+        return;
+    }
+    page.limit = limit;
+    AUTO_JSON json_t *items = page.items = json_array();
+    scope_of(x, scope);
+    if (store_each_task_sum(x->http->store, scope, before_ms, before_id, limit + 1, task_sum_cb, &page,
+                            &err) != 0)
+        exchange_error(x, &err, "tasks");
+    else
+        exchange_page(x, ptr_take(&items), page.has_more ? page.last : NULL);
+}
+
+static void
+one_sum_cb(void *arg, const struct task_sum_row *row)
+{
+    json_decref(*(json_t **)arg);
+    *(json_t **)arg = task_sum_json(row);
+}
+
+static void
+leader_cb(void *arg, const struct leader_row *row)
+{
+    json_array_append_new(
+        arg,
+        json_pack("{s:s, s:s?, s:s?, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "id", row->id, "client",
+                  row->client, "gpu", row->gpu, "speedup", real_or_null(row->speedup), "speedup_lo",
+                  real_or_null(row->speedup_lo), "speedup_hi", real_or_null(row->speedup_hi), "candidate_ms",
+                  real_or_null(row->candidate_ms), "reference_ms", real_or_null(row->reference_ms), "reward",
+                  real_or_null(row->reward), "finished", time_json(row->finished_ms)));
+}
+
+static void
+record_cb(void *arg, const struct record_row *row)
+{
+    json_array_insert_new(arg, 0,
+                          json_pack("{s:s, s:o, s:o}", "id", row->id, "speedup", real_or_null(row->speedup),
+                                    "finished", time_json(row->finished_ms)));
+}
+
+/* {"task","n",… as in the leaderboard; "items": the best, "records": when the best was beaten, oldest first} */
+void
+leader_list(struct exchange *x)
+{
+    struct store *store = x->http->store;
+    char id[HASH_TEXT_SIZE], scope[STORE_SCOPE_SIZE];
+    struct task_row task = { 0 };
+    struct error err = { 0 };
+    int limit = exchange_limit(x);
+
+    if (limit == 0 || !exchange_task_id(x, x->target.segments[2], id))
+        return;
+    if (store_get_task(store, id, &task, &err) != 0) {
+        if (err.code == ERR_NOTFOUND)
+            exchange_problem(x, PROBLEM_UNKNOWN_TASK, "there is no task \"%.100s\"", id);
+        else
+            exchange_error(x, &err, "task");
+        return;
+    }
+    AUTO_JSON json_t *out =
+        json_pack("{s:s, s:s?, s:o, s:i, s:i, s:i, s:n, s:n, s:n}", "task", task.id, "task_name", task.name,
+                  "level", task.level ? json_integer(task.level) : json_null(), "n", 0, "ok", 0, "cheats", 0,
+                  "reward", "speedup", "last");
+    AUTO_JSON json_t *items = json_array();
+    AUTO_JSON json_t *records = json_array();
+    task_row_release(&task);
+    scope_of(x, scope);
+    int rc = store_get_task_sum(store, scope, id, one_sum_cb, &out, &err);
+    if (rc == 0)
+        rc = store_each_leader(store, id, access_client(x), limit, leader_cb, items, &err);
+    if (rc == 0)
+        rc = store_each_record(store, scope, id, record_cb, records, &err);
+    if (rc != 0) {
+        exchange_error(x, &err, "task");
+        return;
+    }
+    json_object_set(out, "items", items);
+    json_object_set(out, "records", records);
+    exchange_json(x, 200, ptr_take(&out));
+}
+
+/* --- GET /v1/groups --- */
+
+struct group_page {
+    json_t *items;
+    int limit;
+    bool has_more;
+    char last[ID_SIZE];
+};
+
+static void
+group_sum_cb(void *arg, const struct group_sum_row *row)
+{
+    struct group_page *page = arg;
+
+    page->has_more = (int)json_array_size(page->items) == page->limit;
+    if (page->has_more)
+        return;
+    json_t *states = json_object();
+    for (int i = 0; i < SUBMISSION_NSTATES; i++)
+        json_object_set_new(states, submission_state_name((enum submission_state)i),
+                            json_integer((json_int_t)row->by_state[i]));
+    json_array_append_new(page->items,
+                          json_pack("{s:s, s:s, s:s?, s:s?, s:i, s:o, s:I, s:o, s:o}", "id", row->id, "task",
+                                    row->task_id, "task_name", row->task_name, "client", row->client, "size",
+                                    row->size, "states", states, "ok", (json_int_t)row->ok, "reward",
+                                    real_or_null(row->reward), "created", time_json(row->created_ms)));
+    snprintf(page->last, sizeof(page->last), "%s", row->id);
+}
+
+#define GROUPS_MAX 50
+
+void
+group_list(struct exchange *x)
+{
+    const char *cursor = target_value(&x->target, "cursor");
+    struct group_page page = { 0 };
+    struct error err = { 0 };
+    int limit = exchange_limit(x);
+
+    if (limit == 0)
+        return;
+    if (limit > GROUPS_MAX) {
+        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "limit", "is at most 50 for groups");
+        return;
+    }
+    if (cursor && !id_is_valid(cursor)) {
+        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "cursor", "is not a cursor of this list");
+        return;
+    }
+    page.limit = limit;
+    AUTO_JSON json_t *items = page.items = json_array();
+    if (store_each_group(x->http->store, access_client(x), cursor, limit + 1, group_sum_cb, &page, &err) != 0)
+        exchange_error(x, &err, "groups");
+    else
+        exchange_page(x, ptr_take(&items), page.has_more ? page.last : NULL);
+}

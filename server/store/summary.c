@@ -1,0 +1,143 @@
+#include "server/store/summary.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "common/auto.h"
+
+static bool
+is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool
+is_hex(char c)
+{
+    return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+/* Part of a name, or of a character beyond ASCII. */
+static bool
+is_wordy(char c)
+{
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80);
+}
+
+/* How many bytes at text are one number: 12, 0x7f3a, -0.5, 1.5e-07; 0: none begins there. */
+static size_t
+number_size(const char *text, size_t size)
+{
+    size_t i = size > 1 && text[0] == '-' ? 1 : 0;
+
+    if (i >= size || !is_digit(text[i]))
+        return 0;
+    if (text[i] == '0' && i + 2 < size && text[i + 1] == 'x' && is_hex(text[i + 2])) {
+        for (i += 2; i < size && is_hex(text[i]); i++)
+            ;
+        return i;
+    }
+    while (i < size && (is_digit(text[i]) || (text[i] == '.' && i + 1 < size && is_digit(text[i + 1]))))
+        i++;
+    size_t e = i + 1;
+    if (i < size && (text[i] == 'e' || text[i] == 'E')) {
+        e += e < size && (text[e] == '-' || text[e] == '+');
+        if (e < size && is_digit(text[e]))
+            for (i = e; i < size && is_digit(text[i]); i++)
+                ;
+    }
+    return i;
+}
+
+static size_t
+cut(const char *text, size_t size)
+{
+    while (size > 0 && ((unsigned char)text[size] & 0xc0) == 0x80)
+        size--;
+    return size;
+}
+
+void
+summary_message(const char *text, size_t size, char out[SUMMARY_MESSAGE_SIZE])
+{
+    const size_t room = SUMMARY_MESSAGE_SIZE - 1;
+    size_t n = 0, i = 0, skip;
+
+    while (i < size && n < room) {
+        unsigned char c = (unsigned char)text[i];
+        bool is_inside = i > 0 && is_wordy(text[i - 1]);
+        if (c <= ' ' || c == 0x7f) {
+            if (n > 0 && out[n - 1] != ' ')
+                out[n++] = ' ';
+            i++;
+        } else if (!is_inside && (skip = number_size(text + i, size - i)) > 0) {
+            out[n++] = '#';
+            i += skip;
+        } else {
+            out[n++] = text[i++];
+        }
+    }
+    if (i < size && ((unsigned char)text[i] & 0xc0) == 0x80) { /* in the middle of a character */
+        out[n] = text[i];
+        n = cut(out, n);
+    }
+    while (n > 0 && out[n - 1] == ' ')
+        n--;
+    out[n] = '\0';
+}
+
+static void
+take_word(json_t *verdict, const char *key, char *out, size_t size)
+{
+    const char *text = json_string_value(json_object_get(verdict, key));
+    snprintf(out, size, "%s", text ? text : "");
+}
+
+static double
+take_number(json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static void
+take_message(json_t *verdict, struct summary *out)
+{
+    json_t *error = json_object_get(json_object_get(verdict, "error"), "text");
+    json_t *told = json_object_get(json_object_get(verdict, "feedback"), "text");
+    json_t *from = json_string_length(error) > 0 ? error : told;
+
+    if (json_is_string(from))
+        summary_message(json_string_value(from), json_string_length(from), out->message);
+}
+
+bool
+summary_read(const char *verdict, struct summary *out)
+{
+    AUTO_JSON json_t *v = verdict ? json_loads(verdict, JSON_ALLOW_NUL, NULL) : NULL;
+    json_t *timing = json_object_get(v, "timing"), *components = json_object_get(v, "components");
+
+    *out = (struct summary){
+        .speedup = NAN, .speedup_lo = NAN, .speedup_hi = NAN, .candidate_ms = NAN, .reference_ms = NAN
+    };
+    take_word(v, "class", out->class_, sizeof(out->class_));
+    take_word(v, "failed_at", out->failed_at, sizeof(out->failed_at));
+    take_word(v, "passed_stage", out->passed, sizeof(out->passed));
+    take_word(json_object_get(v, "env"), "gpu", out->gpu, sizeof(out->gpu));
+    if (!*out->class_)
+        return false;
+    bool is_ok = strcmp(out->class_, "ok") == 0;
+    if (is_ok && take_number(components, "timed") == 1) {
+        out->speedup = take_number(components, "speedup");
+        out->speedup_lo = take_number(components, "speedup_lo");
+        out->speedup_hi = take_number(components, "speedup_hi");
+        out->candidate_ms = take_number(timing, "candidate_ms");
+        out->reference_ms = take_number(timing, "reference_ms");
+    }
+    if (!is_ok)
+        take_message(v, out);
+    return true;
+}

@@ -1,0 +1,30 @@
+/* summary.h - the few facts of a stored verdict that sums are made of. Pure; any thread. */
+#ifndef STORE_SUMMARY_H
+#define STORE_SUMMARY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define SUMMARY_WORD_SIZE 32
+#define SUMMARY_MESSAGE_SIZE 201 /* bytes, with the NUL */
+#define SUMMARY_GPU_SIZE 96
+
+struct summary {
+    char class_[SUMMARY_WORD_SIZE], failed_at[SUMMARY_WORD_SIZE], passed[SUMMARY_WORD_SIZE]; /* "": none */
+    double speedup, speedup_lo, speedup_hi; /* NAN where no speed is credited */
+    double candidate_ms, reference_ms;      /* medians; NAN likewise */
+    char gpu[SUMMARY_GPU_SIZE];             /* its name, or "" */
+    char message[SUMMARY_MESSAGE_SIZE];     /* why it failed, without its figures; "" for class ok */
+};
+
+/* Of the verdict's JSON text. False where it is no verdict with a class: there is nothing to sum up. */
+bool summary_read(const char *verdict, struct summary *out);
+
+/*
+ * Messages that differ in figures alone become one: a number is '#' (one inside a name, as in float32, stays), white
+ * space and control characters are one space, and what is too long is cut between two characters.
+ *   text  size bytes of UTF-8, NULs allowed
+ */
+void summary_message(const char *text, size_t size, char out[SUMMARY_MESSAGE_SIZE]);
+
+#endif

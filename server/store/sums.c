@@ -1,0 +1,277 @@
+#include "server/store/sums.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "server/store/db.h"
+#include "server/store/summary.h"
+
+/*
+ * Bounds: a span's rows are kept as long as its windows need them, and a stretch of FAILURE_SPAN_S holds at most
+ * FAILURE_MESSAGES messages of a scope (candidates choose what they raise); those beyond count under the message "".
+ */
+#define FAILURE_MESSAGES 64
+#define PRUNE_EVERY_S 60
+
+_Static_assert(FAILURE_MESSAGES == 64 && STORE_FAILURE_SPAN_S == 7200, "the figures in docs/store.md");
+
+static const struct {
+    int span_s, kept_s;
+} spans[] = {
+    { STORE_TREND_MINUTE_S, 2 * 3600 },
+    { STORE_TREND_QUARTER_S, 2 * 86400 },
+    { STORE_TREND_LONG_S, 31 * 86400 },
+};
+
+enum change {
+    FIND,
+    ADD_TREND,
+    ADD_FAILURE,
+    ADD_RECORD,
+    ADD_TASK_SUM,
+    ADD_LEADER,
+    PRUNE_TREND,
+    PRUNE_FAILURE
+};
+
+_Static_assert(PRUNE_FAILURE < SUMS_NCHANGES, "room for each statement");
+
+static const char *const change_sql[SUMS_NCHANGES] = {
+    [FIND] = "SELECT task_id, client FROM submission WHERE id = ?1",
+    [ADD_TREND] = "INSERT INTO trend VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8)"
+                  " ON CONFLICT DO UPDATE SET n = n + 1, reward_sum = reward_sum + excluded.reward_sum",
+    /* The message stands as it is where it is known already, or where there is room for one more. */
+    [ADD_FAILURE] = "INSERT INTO failure VALUES (?1, ?2, ?3, ?4,"
+                    "  CASE WHEN (SELECT count(*) FROM failure WHERE scope = ?1 AND start_s = ?2) < ?5"
+                    "    OR EXISTS (SELECT 1 FROM failure WHERE scope = ?1 AND start_s = ?2 AND class = ?3"
+                    "      AND failed_at = ?4 AND message = ?6)"
+                    "  THEN ?6 ELSE '' END, 1, ?7, ?7, ?8)"
+                    " ON CONFLICT DO UPDATE SET n = n + 1, first_ms = min(first_ms, excluded.first_ms),"
+                    "  last_ms = max(last_ms, excluded.last_ms), last_id = excluded.last_id",
+    [ADD_RECORD] = "INSERT OR IGNORE INTO record SELECT ?1, ?2, ?3, ?4, ?5 WHERE ?5 >"
+                   " coalesce((SELECT speedup FROM task_sum WHERE scope = ?1 AND task_id = ?2), 0)",
+    [ADD_TASK_SUM] =
+        "INSERT INTO task_sum VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6, ?7)"
+        " ON CONFLICT DO UPDATE SET n = n + 1, ok = ok + excluded.ok, cheats = cheats + excluded.cheats,"
+        "  reward = max(coalesce(reward, excluded.reward), coalesce(excluded.reward, reward)),"
+        "  speedup = max(coalesce(speedup, excluded.speedup), coalesce(excluded.speedup, speedup)),"
+        "  last_ms = max(last_ms, excluded.last_ms)",
+    [ADD_LEADER] = "INSERT OR REPLACE INTO leader VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    [PRUNE_TREND] = "DELETE FROM trend WHERE span_s = ?1 AND start_s < ?2",
+    [PRUNE_FAILURE] = "DELETE FROM failure WHERE start_s < ?1",
+};
+
+int
+sums_init(struct sums *s, sqlite3 *db, struct error *err)
+{
+    int code = 0;
+
+    memset(s, 0, sizeof *s);
+    for (int i = 0; code == 0 && i < SUMS_NCHANGES; i++)
+        if (change_sql[i])
+            code = db_prepare(db, change_sql[i], &s->changes[i], err);
+    return code;
+}
+
+void
+sums_release(struct sums *s)
+{
+    for (int i = 0; i < SUMS_NCHANGES; i++)
+        sqlite3_finalize(s->changes[i]);
+}
+
+/* One ended submission, while it is counted. */
+struct counted {
+    const struct submission_row *row;
+    struct summary is;
+    char task_id[HASH_TEXT_SIZE];
+    char client[256]; /* cut: a sum's scope need not be longer */
+    bool has_client;
+};
+
+static void
+bind_real(sqlite3_stmt *stmt, int index, double x)
+{
+    if (isfinite(x))
+        sqlite3_bind_double(stmt, index, x);
+    else
+        sqlite3_bind_null(stmt, index);
+}
+
+static int
+find(struct sums *s, struct counted *c, struct error *err)
+{
+    sqlite3_stmt *stmt = s->changes[FIND];
+
+    db_bind_text(stmt, 1, c->row->id);
+    int step = sqlite3_step(stmt);
+    if (step == SQLITE_ROW) {
+        const char *task = (const char *)sqlite3_column_text(stmt, 0);
+        const char *client = (const char *)sqlite3_column_text(stmt, 1);
+        snprintf(c->task_id, sizeof c->task_id, "%s", task ? task : "");
+        snprintf(c->client, sizeof c->client, "%s", client ? client : "");
+        c->has_client = client != NULL;
+    }
+    int code = step == SQLITE_ROW ? 0 : db_fail(sqlite3_db_handle(stmt), err, "look for what ended");
+    db_reset(stmt);
+    return code;
+}
+
+int
+store_reward_bin(double reward)
+{
+    if (!isfinite(reward))
+        return STORE_REWARD_NONE;
+    if (reward < 0)
+        return 0;
+    /* 0.3 belongs to the bin that begins with it, however it was rounded. */
+    return reward >= 1 ? STORE_REWARD_NBINS - 1 : 1 + (int)(reward * 10 + 1e-9);
+}
+
+static int
+add_trends(struct sums *s, const struct counted *c, const char *scope, struct error *err)
+{
+    sqlite3_stmt *stmt = s->changes[ADD_TREND];
+    int64_t at_s = c->row->finished_ms / 1000;
+    int code = 0;
+
+    for (size_t i = 0; code == 0 && i < ARRAY_LEN(spans); i++) {
+        sqlite3_bind_int(stmt, 1, spans[i].span_s);
+        db_bind_text(stmt, 2, scope);
+        sqlite3_bind_int64(stmt, 3, at_s - at_s % spans[i].span_s);
+        db_bind_text(stmt, 4, c->is.class_);
+        db_bind_text(stmt, 5, c->is.failed_at);
+        db_bind_text(stmt, 6, c->is.passed);
+        sqlite3_bind_int(stmt, 7, store_reward_bin(c->row->reward));
+        sqlite3_bind_double(stmt, 8, isfinite(c->row->reward) ? c->row->reward : 0);
+        code = db_run(stmt, "count a verdict", err);
+    }
+    return code;
+}
+
+static int
+add_failure(struct sums *s, const struct counted *c, const char *scope, struct error *err)
+{
+    sqlite3_stmt *stmt = s->changes[ADD_FAILURE];
+    int64_t at_s = c->row->finished_ms / 1000;
+
+    if (!*c->is.message)
+        return 0;
+    db_bind_text(stmt, 1, scope);
+    sqlite3_bind_int64(stmt, 2, at_s - at_s % STORE_FAILURE_SPAN_S);
+    db_bind_text(stmt, 3, c->is.class_);
+    db_bind_text(stmt, 4, c->is.failed_at);
+    sqlite3_bind_int(stmt, 5, FAILURE_MESSAGES);
+    db_bind_text(stmt, 6, c->is.message);
+    sqlite3_bind_int64(stmt, 7, c->row->finished_ms);
+    db_bind_text(stmt, 8, c->row->id);
+    return db_run(stmt, "count a failure", err);
+}
+
+/* The record before the sum, which is what a record is compared with. */
+static int
+add_task(struct sums *s, const struct counted *c, const char *scope, struct error *err)
+{
+    bool is_cheat = strcmp(c->is.class_, "hack") == 0 || strcmp(c->is.class_, "policy") == 0;
+    sqlite3_stmt *stmt = s->changes[ADD_RECORD];
+    int code = 0;
+
+    if (isfinite(c->is.speedup)) {
+        db_bind_text(stmt, 1, scope);
+        db_bind_text(stmt, 2, c->task_id);
+        sqlite3_bind_int64(stmt, 3, c->row->finished_ms);
+        db_bind_text(stmt, 4, c->row->id);
+        sqlite3_bind_double(stmt, 5, c->is.speedup);
+        code = db_run(stmt, "keep a record", err);
+    }
+    if (code < 0)
+        return code;
+    stmt = s->changes[ADD_TASK_SUM];
+    db_bind_text(stmt, 1, scope);
+    db_bind_text(stmt, 2, c->task_id);
+    sqlite3_bind_int(stmt, 3, strcmp(c->is.class_, "ok") == 0);
+    sqlite3_bind_int(stmt, 4, is_cheat);
+    bind_real(stmt, 5, c->row->reward);
+    bind_real(stmt, 6, c->is.speedup);
+    sqlite3_bind_int64(stmt, 7, c->row->finished_ms);
+    return db_run(stmt, "count for a task", err);
+}
+
+static int
+add_leader(struct sums *s, const struct counted *c, struct error *err)
+{
+    sqlite3_stmt *stmt = s->changes[ADD_LEADER];
+
+    if (strcmp(c->is.class_, "ok") != 0)
+        return 0;
+    db_bind_text(stmt, 1, c->row->id);
+    db_bind_text(stmt, 2, c->task_id);
+    db_bind_text(stmt, 3, c->has_client ? c->client : NULL);
+    bind_real(stmt, 4, c->is.speedup);
+    bind_real(stmt, 5, c->is.speedup_lo);
+    bind_real(stmt, 6, c->is.speedup_hi);
+    bind_real(stmt, 7, c->is.candidate_ms);
+    bind_real(stmt, 8, c->is.reference_ms);
+    bind_real(stmt, 9, c->row->reward);
+    db_bind_name(stmt, 10, c->is.gpu);
+    sqlite3_bind_int64(stmt, 11, c->row->finished_ms);
+    return db_run(stmt, "keep a kernel", err);
+}
+
+static int
+prune(struct sums *s, int64_t now_s, struct error *err)
+{
+    int code = 0;
+
+    if (now_s < s->pruned_s + PRUNE_EVERY_S)
+        return 0;
+    for (size_t i = 0; code == 0 && i < ARRAY_LEN(spans); i++) {
+        sqlite3_bind_int(s->changes[PRUNE_TREND], 1, spans[i].span_s);
+        sqlite3_bind_int64(s->changes[PRUNE_TREND], 2, now_s - spans[i].kept_s);
+        code = db_run(s->changes[PRUNE_TREND], "drop old counts", err);
+    }
+    if (code == 0) {
+        sqlite3_bind_int64(s->changes[PRUNE_FAILURE], 1, now_s - 31 * 86400);
+        code = db_run(s->changes[PRUNE_FAILURE], "drop old failures", err);
+    }
+    s->pruned_s = now_s;
+    return code;
+}
+
+static int
+add_to_scope(struct sums *s, const struct counted *c, const char *scope, struct error *err)
+{
+    int code = add_trends(s, c, scope, err);
+
+    if (code == 0)
+        code = add_failure(s, c, scope, err);
+    return code == 0 ? add_task(s, c, scope, err) : code;
+}
+
+int
+sums_add(struct sums *s, const struct submission_row *row, struct error *err)
+{
+    struct counted c = { .row = row };
+    char scope[STORE_SCOPE_SIZE];
+
+    if (!summary_read(row->verdict, &c.is))
+        return 0;
+    int code = find(s, &c, err);
+    if (code == 0)
+        code = add_to_scope(s, &c, "", err);
+    if (code == 0 && c.has_client) {
+        store_scope(c.client, scope);
+        code = add_to_scope(s, &c, scope, err);
+    }
+    if (code == 0)
+        code = add_leader(s, &c, err);
+    return code == 0 ? prune(s, row->finished_ms / 1000, err) : code;
+}
+
+void
+store_scope(const char *client, char out[STORE_SCOPE_SIZE])
+{
+    snprintf(out, STORE_SCOPE_SIZE, "%s%.255s", client ? "=" : "", client ? client : "");
+}
