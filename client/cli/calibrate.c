@@ -110,8 +110,8 @@ submit(struct calibrate *c, const struct calibration_program *p, json_t **answer
     if (calibration_candidate(p, mark, &source) != 0)
         return cli_complain(CLI_CONFIG, "out of memory");
     AUTO_JSON json_t *body =
-        json_pack("{s:s, s:o, s:s, s:{s:s, s:{s:b}}}", "task", id, "candidate", text_of(&source), "client",
-                  "calibrate", "policy", "name", "kernelbench", "timing", "fixed", 1);
+        json_pack("{s:s, s:o, s:s, s:b, s:{s:s, s:{s:b}}}", "task", id, "candidate", text_of(&source),
+                  "client", "calibrate", "cache", 0, "policy", "name", "kernelbench", "timing", "fixed", 1);
     return api_call(c->cli, "POST", "/v1/submissions", body, answer);
 }
 

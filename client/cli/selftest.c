@@ -121,6 +121,7 @@ bench_submit(struct bench *b, const struct corpus_candidate *candidate, const ch
         return cli_complain(CLI_CONFIG, "out of memory");
     json_object_set_new(body, "task", json_string(task_id));
     json_object_set_new(body, "client", json_string("selftest"));
+    json_object_set_new(body, "cache", json_false()); /* the same again has to be judged again */
     if (policy)
         json_object_set_new(body, "policy", json_string(policy));
     if (until)

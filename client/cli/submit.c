@@ -15,13 +15,22 @@ struct submit {
     const char *task, *reference; /* one of them */
     const char *entry_point, *policy, *until, *client;
     json_t *metadata; /* NULL: none */
-    bool is_completion;
+    bool is_completion, is_uncached;
     bool is_waiting;
     double limit_s; /* < 0: none */
     int bad;        /* what an option's value was refused with */
 };
 
-enum { OPT_REFERENCE = 256, OPT_ENTRY, OPT_POLICY, OPT_UNTIL, OPT_COMPLETION, OPT_METADATA, OPT_CLIENT };
+enum {
+    OPT_REFERENCE = 256,
+    OPT_ENTRY,
+    OPT_POLICY,
+    OPT_UNTIL,
+    OPT_COMPLETION,
+    OPT_METADATA,
+    OPT_CLIENT,
+    OPT_NO_CACHE
+};
 
 static const struct argp_option options[] = {
     { "task", 'T', "ID|NAME", 0, "The task that the candidate claims to do", 0 },
@@ -32,6 +41,7 @@ static const struct argp_option options[] = {
     { "completion", OPT_COMPLETION, NULL, 0, "FILE is a model's answer: take the code out of it", 0 },
     { "metadata", OPT_METADATA, "KEY=VALUE", 0, "Kept with the submission (may be given again)", 0 },
     { "client", OPT_CLIENT, "NAME", 0, "Who asks, for fair shares and lists", 0 },
+    { "no-cache", OPT_NO_CACHE, NULL, 0, "Judge it even if an identical one was judged before", 0 },
     { "wait", 'w', "SECONDS", OPTION_ARG_OPTIONAL, "Follow it until the verdict, for SECONDS at most", 0 },
     { 0 },
 };
@@ -61,6 +71,9 @@ parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_CLIENT:
         s->client = arg;
+        return 0;
+    case OPT_NO_CACHE:
+        s->is_uncached = true;
         return 0;
     case OPT_COMPLETION:
         s->is_completion = true;
@@ -134,6 +147,8 @@ make_body(struct submit *s, json_t *body)
     set_text(body, "policy", s->policy);
     set_text(body, "until", s->until);
     set_text(body, "client", s->client);
+    if (s->is_uncached)
+        json_object_set_new(body, "cache", json_false());
     if (s->metadata)
         json_object_set(body, "metadata", s->metadata);
     return put_task(s, body);

@@ -28,8 +28,8 @@ static const struct {
     { "reward_parts", TOLD_ALWAYS }, { "policy", TOLD_ALWAYS },       { "policy_on", TOLD_ALWAYS },
     { "until", TOLD_ALWAYS },        { "entry_point", TOLD_ALWAYS },  { "source", TOLD_ALWAYS },
     { "client", TOLD_ALWAYS },       { "priority", TOLD_ALWAYS },     { "metadata", TOLD_ALWAYS },
-    { "cache", TOLD_ALWAYS },        { "created", TOLD_ALWAYS },      { "finished", TOLD_ALWAYS },
-    { "feedback", TOLD_HONEST }, /* a refusal has one of its own */
+    { "cache", TOLD_ALWAYS },        { "cached_from", TOLD_ALWAYS },  { "created", TOLD_ALWAYS },
+    { "finished", TOLD_ALWAYS },     { "feedback", TOLD_HONEST }, /* a refusal has one of its own */
     { "stage", TOLD_HONEST },        { "passed_stage", TOLD_HONEST }, { "failed_at", TOLD_HONEST },
     { "rule", TOLD_HONEST },         { "flags", TOLD_HONEST }, /* and of those only some */
     { "generality", TOLD_HONEST },   { "components", TOLD_HONEST },   { "correctness", TOLD_HONEST },

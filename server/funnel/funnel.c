@@ -51,10 +51,11 @@ recover_cb(void *arg, const struct submission_row *row)
         return false;
     }
     r->n++;
+    cache_content(row, s->content);
     if (row->state == SUBMISSION_RUNNING && row->attempts >= f->config->max_attempts)
         DL_APPEND(r->exhausted, s);
     else
-        list_add(&f->queue[s->priority], s, false);
+        cache_enqueue(s);
     return true;
 }
 
@@ -184,6 +185,7 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
         rc = start_workers(f, err);
     if (rc == 0)
         rc = calibration_load(f, err);
+    cache_fingerprint(config->harness, f->fingerprint);
     if (rc == 0)
         rc = recover(f, err);
     if (rc == 0)
@@ -214,6 +216,7 @@ funnel_free(struct funnel *f)
     HASH_ITER(hh, f->submissions, s, next)
     {
         HASH_DEL(f->submissions, s);
+        cache_stop_leading(s);
         judgement_free(f, s->judgement);
         free(s);
     }
@@ -335,6 +338,10 @@ funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *ar
 
 /* --- submitting --- */
 
+struct ticket {
+    char id[ID_SIZE], content[HASH_TEXT_SIZE];
+};
+
 /* One request on its way into the store. */
 struct intake {
     struct funnel *funnel;
@@ -346,7 +353,7 @@ struct intake {
     char group_id[ID_SIZE]; /* "" for none */
     bool is_group, has_key;
     struct key_row key;
-    char (*ids)[ID_SIZE];
+    struct ticket *tickets; /* one for each candidate */
 };
 
 int
@@ -362,7 +369,7 @@ intake_free(struct intake *in)
 {
     submit_request_release(&in->request);
     json_decref(in->body);
-    free(in->ids);
+    free(in->tickets);
     free(in);
 }
 
@@ -397,13 +404,15 @@ added_cb(void *arg, int code, const struct error *err)
         return;
     }
     for (size_t i = 0; i < in->request.n; i++) {
-        struct submission *s = submission_new(f, in->ids[i], in->group_id, in->request.priority, 0);
-        if (s)
-            list_add(&f->queue[s->priority], s, false);
-        else
-            log_error(in->ids[i], "no memory to queue it: it waits in the store for the next start");
+        struct submission *s = submission_new(f, in->tickets[i].id, in->group_id, in->request.priority, 0);
+        if (s) {
+            memcpy(s->content, in->tickets[i].content, sizeof(s->content));
+            cache_enqueue(s);
+        } else {
+            log_error(in->tickets[i].id, "no memory to queue it: it waits in the store for the next start");
+        }
     }
-    snprintf(a.id, sizeof(a.id), "%s", in->is_group ? in->group_id : in->ids[0]);
+    snprintf(a.id, sizeof(a.id), "%s", in->is_group ? in->group_id : in->tickets[0].id);
     answer(in, &a);
     scheduler_kick(f);
     funnel_written(f);
@@ -418,8 +427,8 @@ fill_rows(struct intake *in, struct submission_row *rows, struct store_source *s
     for (size_t i = 0; i < in->request.n; i++) {
         struct candidate_request *c = &in->request.candidates[i];
         struct submission_row *row = &rows[i];
-        id_new(in->ids[i]);
-        memcpy(row->id, in->ids[i], ID_SIZE);
+        id_new(in->tickets[i].id);
+        memcpy(row->id, in->tickets[i].id, ID_SIZE);
         memcpy(row->group_id, in->group_id, ID_SIZE);
         row->group_index = (int)i;
         memcpy(row->task_id, in->task_id, HASH_TEXT_SIZE);
@@ -430,6 +439,7 @@ fill_rows(struct intake *in, struct submission_row *rows, struct store_source *s
         row->request = c->document;
         row->created_ms = now_ms;
         row->reward = NAN;
+        cache_content(row, in->tickets[i].content);
     }
 }
 
@@ -445,8 +455,8 @@ store_intake(struct intake *in)
                                .created_ms = clock_wall_ms() };
     struct error err = { 0 };
 
-    in->ids = calloc(n, sizeof(*in->ids));
-    if (!rows || !sources || !in->ids) {
+    in->tickets = calloc(n, sizeof(*in->tickets));
+    if (!rows || !sources || !in->tickets) {
         refuse(in, FUNNEL_UNAVAILABLE, "", "no memory");
         return;
     }
@@ -455,7 +465,7 @@ store_intake(struct intake *in)
     memcpy(group.id, in->group_id, sizeof(group.id));
     memcpy(group.task_id, in->task_id, sizeof(group.task_id));
     fill_rows(in, rows, sources);
-    snprintf(in->key.id, sizeof(in->key.id), "%s", in->is_group ? in->group_id : in->ids[0]);
+    snprintf(in->key.id, sizeof(in->key.id), "%s", in->is_group ? in->group_id : in->tickets[0].id);
     in->key.created_ms = group.created_ms;
     f->writes++;
     int rc = store_add_submissions(f->store, in->is_group ? &group : NULL, in->has_key ? &in->key : NULL,
@@ -536,7 +546,7 @@ funnel_submit_group(struct funnel *f, json_t *body, const struct key_row *key, f
 json_t *
 funnel_show_submission(struct funnel *f, const char *id, struct error *err)
 {
-    struct submission shown = { .funnel = f };
+    struct submission shown = { .funnel = f, .cache = "miss" };
     struct submission *s = NULL;
     json_t *out;
 
@@ -548,6 +558,8 @@ funnel_show_submission(struct funnel *f, const char *id, struct error *err)
     /* Of a verdict that is not durable yet nothing is shown: it is what the store says, and runs still. */
     if (s && state_is_final(s->state))
         shown.state = STATE_READY;
+    if (s)
+        shown.cache = s->cache;
     snprintf(shown.id, sizeof(shown.id), "%s", id);
     int rc = judgement_new(&shown, err);
     struct judgement *j = shown.judgement;
@@ -581,7 +593,10 @@ cancel_one(struct submission *s, struct error *err)
         judgement_free(f, ptr_take(&s->judgement));
         return rc;
     }
-    list_remove(s->state == STATE_READY ? &f->ready[s->priority] : &f->queue[s->priority], s);
+    if (s->leader)
+        cache_leave(s);
+    else
+        scheduler_remove(s);
     submission_conclude(s, EVENT_CANCEL);
     return 0;
 }

@@ -169,7 +169,7 @@ get_ready(struct submission *s)
         return;
     }
     s->queued_ns = clock_monotonic_ns();
-    list_add(&f->ready[s->priority], s, false);
+    scheduler_add(s, false);
     scheduler_kick(f);
 }
 

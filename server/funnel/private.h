@@ -84,15 +84,16 @@ struct judgement {
 };
 
 struct submission {
-    UT_hash_handle hh;
-    struct submission *prev, *next; /* in the list of its state */
+    UT_hash_handle hh, by_content;  /* the second of those that lead */
+    struct submission *prev, *next; /* in the list of its state, or among the followers of another */
     struct funnel *funnel;
     struct group *group; /* NULL: none */
     struct judgement *judgement;
     struct funnel_wait *waits;
     char id[ID_SIZE];
     enum state state;
-    int priority;
+    int priority;      /* as asked for */
+    int urgency;       /* as it waits: that of the most urgent of its followers */
     int attempts;      /* times begun, over restarts of the daemon */
     int losses;        /* times its worker went down */
     int lonely_losses; /* of those, with nobody else on that worker */
@@ -100,6 +101,12 @@ struct submission {
     bool has_slot;
     bool is_cancelled; /* to be, as soon as its processes are gone */
     bool is_returned;  /* the same for the queue, when the daemon drains */
+
+    char content[HASH_TEXT_SIZE]; /* what makes another identical; "": it is judged by itself */
+    const char *cache;            /* static: "miss", "hit", "joined" or "rechecked" */
+    char recheck_of[ID_SIZE];     /* whose verdict is judged again; "": nobody's */
+    bool is_leader, is_looked_up;
+    struct submission *leader, *followers;
 };
 
 struct group {
@@ -119,6 +126,10 @@ struct known_task {
 struct registration;
 
 /* --- the whole --- */
+
+struct cache_figures {
+    int64_t hits, joined, misses, rechecked, differed;
+};
 
 struct list {
     struct submission *head;
@@ -161,6 +172,11 @@ struct funnel {
 
     json_t *calibrations; /* the newest by the GPU's name */
 
+    struct submission *leaders; /* by content */
+    int64_t n_following;        /* wait for the verdict of their leader */
+    char fingerprint[HASH_TEXT_SIZE];
+    struct cache_figures cache;
+
     struct list queue[PRIORITY_N], ready[PRIORITY_N];
     int64_t cpu_running, gpu_running;
     struct submission
@@ -190,6 +206,8 @@ struct submission *submission_new(struct funnel *f, const char *id, const char *
 void submission_move(struct submission *s, enum event event);
 /* Loads what the store has of it. 0 or an error of the store. */
 int judgement_new(struct submission *s, struct error *err);
+/* The same without the task and the source: enough to be told a verdict. */
+int judgement_read(struct submission *s, struct error *err);
 void judgement_free(struct funnel *f, struct judgement *j);
 /*
  * The first failure counts, and later ones leave it; but a hack replaces any other of the candidate's. error may be
@@ -199,6 +217,11 @@ void judgement_fail(struct judgement *j, int stage, const char *class_, json_t *
                     ...) __attribute__((format(printf, 5, 6)));
 /* Its verdict is clear and its processes are gone: write it, then tell those who wait. */
 void submission_conclude(struct submission *s, enum event event);
+/*
+ * The same with the verdict that another got: verdict is the document as it is for this one. s has what
+ * judgement_read() gave it. 0 or ERR_NOMEM, and nothing has changed then.
+ */
+int submission_conclude_as(struct submission *s, const struct submission_row *from, json_t *verdict);
 /* Back to the queue's head. gives_back: the attempt was cut short by us and does not count. */
 void submission_return(struct submission *s, bool gives_back);
 void list_add(struct list *l, struct submission *s, bool at_head);
@@ -220,6 +243,28 @@ json_t *verdict_json(const struct submission *s);     /* given; s has a judgemen
 const char *verdict_stage(const struct judgement *j); /* the last one reached, or NULL */
 void crash_text(const struct child_end *end, char *out, size_t size);
 
+/* What a stored verdict tells a reward. False: it is not finished. */
+bool verdict_input(json_t *verdict, struct reward_input *in);
+/* NAN where only the whole group can tell. */
+double verdict_reward(const struct reward_spec *spec, const struct reward_input *in);
+
+/* cache.c: identical candidates are judged once */
+/* What makes another submission identical; "" where the request wants none of it. row: as it is stored at first. */
+void cache_content(const struct submission_row *row, char out[HASH_TEXT_SIZE]);
+/* Of the code that judges: the daemon's version and the harness, file by file. */
+void cache_fingerprint(const char *harness, char out[HASH_TEXT_SIZE]);
+/* A new submission to the queue, to its leader, or to its end. */
+void cache_enqueue(struct submission *s);
+/* True: s has ended with a stored verdict. Does nothing the second time, once the workers have said what they are. */
+bool cache_answers(struct submission *s);
+void cache_leave(struct submission *s);        /* s follows its leader no more */
+void cache_stop_leading(struct submission *s); /* before its memory goes */
+/* Its verdict (j: its judgement) is durable: those that follow get it, or are judged. */
+void cache_settle(struct submission *s, struct judgement *j);
+/* The key under which its verdict may be found later; "": not at all. s->judgement has its row filled in. */
+void cache_key(const struct submission *s, char out[HASH_TEXT_SIZE]);
+void cache_compare(struct submission *s); /* with the verdict that it was to check, where it was to */
+
 /* calibration.c */
 int calibration_load(struct funnel *f, struct error *err);
 json_t *calibration_brief(const struct funnel *f,
@@ -227,6 +272,11 @@ json_t *calibration_brief(const struct funnel *f,
 
 /* scheduler.c */
 void scheduler_kick(struct funnel *f);
+/* Into the queue, or among the ready, by its state; at_head: before those that wait. */
+void scheduler_add(struct submission *s, bool at_head);
+void scheduler_remove(struct submission *s);
+/* Somebody more urgent waits for it as well. */
+void scheduler_hurry(struct submission *s, int priority);
 void scheduler_release_slot(struct submission *s);
 void scheduler_idle_cb(void *arg, struct lane *l);
 int64_t funnel_waiting(const struct funnel *f);

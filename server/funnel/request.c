@@ -163,6 +163,7 @@ struct common {
     struct reward_spec reward;
     const char *entry, *until, *priority;
     json_t *metadata;
+    bool cache; /* an identical one's verdict will do */
     char seed[17];
 };
 
@@ -212,11 +213,11 @@ static char *
 document_of(const struct common *c, const char *entry, json_t *metadata, json_t *flags,
             const struct extraction *extraction)
 {
-    AUTO_JSON json_t *document =
-        json_pack("{s:s, s:o, s:o, s:o, s:s, s:O?, s:O, s:o, s:b}", "entry_point", entry, "policy",
-                  policy_json(&c->policy), "reward", reward_spec_json(&c->reward), "until",
-                  text_or_null(c->until), "seed", c->seed, "metadata", metadata, "flags", flags,
-                  "extract_fault", text_or_null(extraction->fault), "is_guess", (int)extraction->is_guess);
+    AUTO_JSON json_t *document = json_pack(
+        "{s:s, s:o, s:o, s:o, s:s, s:O?, s:O, s:o, s:b, s:b}", "entry_point", entry, "policy",
+        policy_json(&c->policy), "reward", reward_spec_json(&c->reward), "until", text_or_null(c->until),
+        "seed", c->seed, "metadata", metadata, "flags", flags, "extract_fault",
+        text_or_null(extraction->fault), "is_guess", (int)extraction->is_guess, "cache", (int)c->cache);
     return document ? json_dumps(document, JSON_COMPACT) : NULL;
 }
 
@@ -280,7 +281,7 @@ enum funnel_refusal
 submit_request_read(json_t *body, struct submit_request *out, struct json_fault *fault)
 {
     json_t *policy = NULL, *reward = NULL, *reference = NULL, *candidate = NULL, *completion = NULL;
-    struct common c = { 0 };
+    struct common c = { .cache = true };
 
     *out = (struct submit_request){ .priority = PRIORITY_INTERACTIVE };
     const struct json_field fields[] = {
@@ -295,6 +296,7 @@ submit_request_read(json_t *body, struct submit_request *out, struct json_fault 
         { "priority", JSON_WANT_STRING, &c.priority, false, 0, 0 },
         { "client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_BYTES },
         { "metadata", JSON_WANT_OBJECT, &c.metadata, false, 0, 0 },
+        { "cache", JSON_WANT_BOOL, &c.cache, false, 0, 0 },
     };
     if (json_read(body, "", fields, ARRAY_LEN(fields), fault) != 0)
         return FUNNEL_BAD;
@@ -358,7 +360,7 @@ enum funnel_refusal
 group_request_read(json_t *body, struct submit_request *out, struct json_fault *fault)
 {
     json_t *policy = NULL, *reward = NULL, *reference = NULL, *items = NULL;
-    struct common c = { 0 };
+    struct common c = { .cache = true };
 
     *out = (struct submit_request){ .priority = PRIORITY_BATCH };
     const struct json_field fields[] = {
@@ -372,6 +374,7 @@ group_request_read(json_t *body, struct submit_request *out, struct json_fault *
         { "priority", JSON_WANT_STRING, &c.priority, false, 0, 0 },
         { "client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_BYTES },
         { "metadata", JSON_WANT_OBJECT, &c.metadata, false, 0, 0 },
+        { "cache", JSON_WANT_BOOL, &c.cache, false, 0, 0 },
     };
     if (json_read(body, "", fields, ARRAY_LEN(fields), fault) != 0)
         return FUNNEL_BAD;

@@ -37,9 +37,8 @@ progress_of(json_t *verdict, const char *stage)
     return 0;
 }
 
-/* False: it is not finished. */
-static bool
-read_input(json_t *verdict, struct reward_input *in)
+bool
+verdict_input(json_t *verdict, struct reward_input *in)
 {
     const char *class_ = json_string_value(json_object_get(verdict, "class"));
     const char *state = json_string_value(json_object_get(verdict, "state"));
@@ -81,7 +80,7 @@ read_ranked(json_t *verdicts)
 
     if (!inputs)
         return NULL;
-    json_array_foreach(verdicts, i, verdict) read_input(verdict, &inputs[i]);
+    json_array_foreach(verdicts, i, verdict) verdict_input(verdict, &inputs[i]);
     reward_rank(inputs, n);
     return inputs;
 }

@@ -16,10 +16,42 @@
 int64_t
 funnel_waiting(const struct funnel *f)
 {
-    int64_t n = 0;
+    int64_t n = f->n_following;
     for (int i = 0; i < PRIORITY_N; i++)
         n += f->queue[i].n + f->ready[i].n;
     return n;
+}
+
+static struct list *
+list_of(struct submission *s)
+{
+    return s->state == STATE_READY ? &s->funnel->ready[s->urgency] : &s->funnel->queue[s->urgency];
+}
+
+void
+scheduler_add(struct submission *s, bool at_head)
+{
+    list_add(list_of(s), s, at_head);
+}
+
+void
+scheduler_remove(struct submission *s)
+{
+    list_remove(list_of(s), s);
+}
+
+void
+scheduler_hurry(struct submission *s, int priority)
+{
+    bool is_waiting = s->state == STATE_QUEUED || s->state == STATE_READY;
+
+    if (priority >= s->urgency)
+        return;
+    if (is_waiting)
+        scheduler_remove(s);
+    s->urgency = priority;
+    if (is_waiting)
+        scheduler_add(s, false);
 }
 
 static struct submission *
@@ -56,7 +88,9 @@ begin_one(struct funnel *f)
         s = f->queue[PRIORITY_BATCH].head;
     if (!s || ahead >= 4 * READY_AHEAD * (int64_t)f->n_lanes || !may_begin(f, s))
         return false;
-    list_remove(&f->queue[s->priority], s);
+    list_remove(&f->queue[s->urgency], s);
+    if (cache_answers(s))
+        return true;
     if (s->losses > 0)
         f->alone = s;
     f->cpu_running++;

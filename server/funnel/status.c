@@ -31,14 +31,23 @@ funnel_is_ready(struct funnel *f, char *why, size_t size)
 static json_t *
 queues_json(const struct funnel *f)
 {
-    return json_pack("{s:{s:I, s:I}, s:{s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:I}", "queued", "interactive",
-                     (json_int_t)f->queue[PRIORITY_INTERACTIVE].n, "batch",
+    return json_pack("{s:{s:I, s:I}, s:{s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "queued",
+                     "interactive", (json_int_t)f->queue[PRIORITY_INTERACTIVE].n, "batch",
                      (json_int_t)f->queue[PRIORITY_BATCH].n, "ready", "interactive",
                      (json_int_t)f->ready[PRIORITY_INTERACTIVE].n, "batch",
                      (json_int_t)f->ready[PRIORITY_BATCH].n, "waiting", (json_int_t)funnel_waiting(f),
                      "limit", (json_int_t)f->config->queue_limit, "cpu_running", (json_int_t)f->cpu_running,
                      "cpu_slots", (json_int_t)f->cpu_jobs, "gpu_running", (json_int_t)f->gpu_running,
-                     "registering", (json_int_t)task_registering(f));
+                     "registering", (json_int_t)task_registering(f), "joined", (json_int_t)f->n_following);
+}
+
+/* Since the start: how those that may share a verdict came by theirs. */
+static json_t *
+cache_json(const struct funnel *f)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "hits", (json_int_t)f->cache.hits, "joined",
+                     (json_int_t)f->cache.joined, "misses", (json_int_t)f->cache.misses, "rechecked",
+                     (json_int_t)f->cache.rechecked, "differed", (json_int_t)f->cache.differed);
 }
 
 /* Since the start: what entered each stage and how it left; verdicts by class. */
@@ -63,9 +72,9 @@ counts_json(const struct funnel *f)
         json_array_append_new(rejections,
                               json_pack("{s:s, s:s, s:I}", "class", f->rejections[i].class_, "rule",
                                         f->rejections[i].rule, "n", (json_int_t)f->rejections[i].n));
-    json_t *out = json_pack("{s:o, s:o, s:o, s:f, s:I, s:I}", "stages", stages, "classes", classes,
-                            "rejections", rejections, "verdict_s", f->verdict_s, "finished",
-                            (json_int_t)f->finished, "returned", (json_int_t)f->returned);
+    json_t *out = json_pack("{s:o, s:o, s:o, s:o, s:f, s:I, s:I}", "stages", stages, "classes", classes,
+                            "rejections", rejections, "cache", cache_json(f), "verdict_s", f->verdict_s,
+                            "finished", (json_int_t)f->finished, "returned", (json_int_t)f->returned);
     if (store_count(f->store, &stored, NULL) == 0) {
         for (int i = 0; i < SUBMISSION_NSTATES; i++)
             json_object_set_new(out, submission_state_name((enum submission_state)i),

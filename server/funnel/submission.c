@@ -22,7 +22,9 @@ submission_new(struct funnel *f, const char *id, const char *group_id, int prior
     s->funnel = f;
     memcpy(s->id, id, sizeof(s->id));
     s->priority = priority == PRIORITY_BATCH ? PRIORITY_BATCH : PRIORITY_INTERACTIVE;
+    s->urgency = s->priority;
     s->attempts = attempts;
+    s->cache = "miss";
     s->queued_ns = clock_monotonic_ns();
     if (group_id && *group_id) {
         s->group = group_get(f, group_id);
@@ -98,7 +100,7 @@ read_request(struct judgement *j, struct error *err)
 }
 
 int
-judgement_new(struct submission *s, struct error *err)
+judgement_read(struct submission *s, struct error *err)
 {
     struct funnel *f = s->funnel;
     struct judgement *j = calloc(1, sizeof(*j));
@@ -110,11 +112,21 @@ judgement_new(struct submission *s, struct error *err)
     memcpy(j->row.id, s->id, sizeof(j->row.id));
     if (rc == 0)
         rc = read_request(j, err);
+    s->judgement = j;
+    return rc;
+}
+
+int
+judgement_new(struct submission *s, struct error *err)
+{
+    struct funnel *f = s->funnel;
+    int rc = judgement_read(s, err);
+    struct judgement *j = s->judgement;
+
     if (rc == 0)
         rc = store_get_task(f->store, j->row.task_id, &j->task, err);
     if (rc == 0)
         rc = store_get_source(f->store, j->row.source_hash, &j->source, err);
-    s->judgement = j;
     return rc;
 }
 
@@ -228,12 +240,14 @@ forget(struct submission *s)
     struct group *g = s->group;
 
     HASH_DEL(f->submissions, s);
+    cache_settle(s, s->judgement);
     judgement_free(f, s->judgement);
     s->judgement = NULL;
     waits_notify(&s->waits);
     free(s);
     if (g)
         group_finished_one(f, g);
+    scheduler_kick(f); /* those that followed it may have to be judged */
 }
 
 static void record(struct submission *s);
@@ -301,6 +315,7 @@ fill_row(struct submission *s)
     json_t *reward = json_object_get(verdict, "reward");
     j->row.reward = json_is_number(reward) ? json_number_value(reward) : NAN;
     j->row.verdict = verdict ? json_dumps(verdict, JSON_COMPACT) : NULL;
+    cache_key(s, j->row.cache_key);
 }
 
 void
@@ -314,6 +329,7 @@ submission_conclude(struct submission *s, enum event event)
         buffer_printf(&j->log, "\n[output truncated: %lld bytes more were not kept]\n",
                       (long long)j->log_lost);
     fill_row(s);
+    cache_compare(s);
     count_class(f, j->row.class_ ? j->row.class_ : "cancelled");
     if (j->row.class_) {
         count_rejection(f, j->row.class_, j->rule);
@@ -326,6 +342,30 @@ submission_conclude(struct submission *s, enum event event)
              j->row.reward);
     record(s);
     scheduler_kick(f);
+}
+
+int
+submission_conclude_as(struct submission *s, const struct submission_row *from, json_t *verdict)
+{
+    struct funnel *f = s->funnel;
+    struct submission_row *row = &s->judgement->row;
+    json_t *reward = json_object_get(verdict, "reward");
+
+    row->verdict = json_dumps(verdict, JSON_COMPACT);
+    row->class_ = strdup(from->class_);
+    row->stage = from->stage ? strdup(from->stage) : NULL;
+    if (!row->verdict || !row->class_ || (from->stage && !row->stage))
+        return ERR_NOMEM;
+    submission_move(s, EVENT_FINISH);
+    row->state = SUBMISSION_DONE;
+    row->attempts = s->attempts;
+    row->reward = json_is_number(reward) ? json_number_value(reward) : NAN;
+    count_class(f, row->class_);
+    f->verdict_s += (double)(row->finished_ms - row->created_ms) / 1000;
+    f->finished++;
+    log_info(s->id, "%s as %s (%s), reward %.4g", row->class_, from->id, s->cache, row->reward);
+    record(s);
+    return 0;
 }
 
 static void
@@ -355,6 +395,6 @@ submission_return(struct submission *s, bool gives_back)
     f->writes++;
     if (store_requeue_submission(f->store, s->id, s->attempts, returned_cb, f, &err) != 0)
         returned_cb(f, err.code, &err);
-    list_add(&f->queue[s->priority], s, true);
+    scheduler_add(s, true);
     scheduler_kick(f);
 }

@@ -495,8 +495,8 @@ state_shown(const struct submission *s)
 }
 
 /* A rank is not known before the whole group is: group.c fills it in. */
-static double
-reward_of(const struct reward_spec *spec, const struct reward_input *in)
+double
+verdict_reward(const struct reward_spec *spec, const struct reward_input *in)
 {
     return reward_needs_rank(spec) && !in->is_hack ? NAN : reward_compute(spec, in);
 }
@@ -512,7 +512,7 @@ set_outcome(json_t *out, const struct submission *s, const struct timing *t, con
                         !is_final || is_cancelled ? json_null()
                                                   : json_string(j->failed_stage >= 0 ? j->class_ : "ok"));
     json_object_set_new(out, "rule", is_final && !is_cancelled ? text_or_null(j->rule) : json_null());
-    json_object_set_new(out, "reward", is_final ? real_or_null(reward_of(&j->reward, in)) : json_null());
+    json_object_set_new(out, "reward", is_final ? real_or_null(verdict_reward(&j->reward, in)) : json_null());
     json_object_set_new(out, "reward_parts", is_final ? reward_parts_json(&j->reward, in) : json_null());
     json_object_set_new(out, "reward_spec", reward_spec_json(&j->reward));
     json_object_set(out, "flags", j->flags);
@@ -561,7 +561,8 @@ verdict_json(const struct submission *s)
     json_object_set_new(out, "priority",
                         json_string(s->priority == PRIORITY_BATCH ? "batch" : "interactive"));
     json_object_set_new(out, "metadata", get_or_null(j->request, "metadata"));
-    json_object_set_new(out, "cache", json_string("miss"));
+    json_object_set_new(out, "cache", json_string(s->cache));
+    json_object_set_new(out, "cached_from", json_null());
     json_object_set_new(out, "attempts", json_integer(s->attempts));
     json_object_set_new(out, "created", time_or_null(j->row.created_ms));
     json_object_set_new(out, "finished", time_or_null(state_is_final(s->state) ? j->row.finished_ms : 0));

@@ -165,6 +165,21 @@ write_verdicts(struct writer *w, json_t *counts)
 }
 
 static void
+write_cache(struct writer *w, json_t *cache)
+{
+    static const char *const results[] = { "hits", "joined", "misses", "rechecked" };
+
+    family(w, "verifierd_cache_answers_total", "counter",
+           "Submissions that an identical one's verdict could answer, by what became of them.");
+    for (size_t i = 0; i < ARRAY_LEN(results); i++)
+        sample(w, "verifierd_cache_answers_total", LABELS("result", results[i]),
+               number(json_object_get(cache, results[i])));
+    family(w, "verifierd_cache_differences_total", "counter",
+           "Verdicts that were checked by judging again, and came out otherwise.");
+    sample(w, "verifierd_cache_differences_total", NULL, number(json_object_get(cache, "differed")));
+}
+
+static void
 write_stages(struct writer *w, json_t *stages)
 {
     static const char *const outcomes[] = { "pass", "fail", "skip" };
@@ -251,6 +266,7 @@ metrics_write(json_t *status, struct buffer *out)
     sample(&w, "verifierd_build_info", LABELS("version", text(status, "version")), 1);
     write_figures(&w, status);
     write_verdicts(&w, json_object_get(status, "counts"));
+    write_cache(&w, at(status, "counts/cache"));
     write_stages(&w, at(status, "counts/stages"));
     write_queues(&w, json_object_get(status, "queues"));
     write_workers(&w, json_object_get(status, "workers"));

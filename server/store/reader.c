@@ -17,6 +17,7 @@
 enum query {
     GET_TASK,
     GET_SUBMISSION,
+    FIND_CACHED,
     GET_BLOB,
     GET_LOG,
     GET_GROUP,
@@ -35,6 +36,8 @@ static const char *const query_sql[NQUERIES] = {
                  ", spec, blob.size, blob.data FROM task JOIN blob ON blob.hash = reference_hash"
                  " WHERE id = ?1",
     [GET_SUBMISSION] = "SELECT " SUBMISSION_COLUMNS " FROM submission WHERE id = ?1",
+    [FIND_CACHED] = "SELECT " SUBMISSION_COLUMNS " FROM submission INDEXED BY submission_cache"
+                    " WHERE cache_key = ?1 ORDER BY id DESC LIMIT 1",
     [GET_BLOB] = "SELECT size, data FROM blob WHERE hash = ?1",
     [GET_LOG] =
         "SELECT log_hash, size, data FROM submission LEFT JOIN blob ON blob.hash = log_hash WHERE id = ?1",
@@ -178,15 +181,15 @@ store_get_task(struct store *s, const char *id, struct task_row *out, struct err
     return code;
 }
 
-int
-store_get_submission(struct store *s, const char *id, struct submission_row *out, struct error *err)
+static int
+read_submission(sqlite3_stmt *stmt, const char *what, const char *key, struct submission_row *out,
+                struct error *err)
 {
-    sqlite3_stmt *stmt = s->reader->queries[GET_SUBMISSION];
     struct submission_row view;
     int code;
 
     memset(out, 0, sizeof *out);
-    code = look_up(stmt, "submission", id, err);
+    code = look_up(stmt, what, key, err);
     if (code < 0)
         return code;
     if (submission_row_view(stmt, &view) < 0 || submission_row_copy(&view, out) < 0) {
@@ -217,6 +220,18 @@ store_get_key(struct store *s, const char *client, const char *key, int64_t now_
     out->created_ms = sqlite3_column_int64(stmt, 2);
     db_reset(stmt);
     return 0;
+}
+
+int
+store_get_submission(struct store *s, const char *id, struct submission_row *out, struct error *err)
+{
+    return read_submission(s->reader->queries[GET_SUBMISSION], "submission", id, out, err);
+}
+
+int
+store_find_cached(struct store *s, const char *cache_key, struct submission_row *out, struct error *err)
+{
+    return read_submission(s->reader->queries[FIND_CACHED], "verdict under", cache_key, out, err);
 }
 
 int

@@ -185,11 +185,13 @@ static const char version_4[] =
     "  (SELECT client FROM submission WHERE group_id = submission_group.id ORDER BY group_index LIMIT 1);"
     "CREATE INDEX submission_group_client ON submission_group (client, id) WHERE client IS NOT NULL;";
 
+/* Under the same key stands what is judged the same: the newest verdict answers for identical candidates. */
+static const char version_5[] =
+    "ALTER TABLE submission ADD COLUMN cache_key TEXT;"
+    "CREATE INDEX submission_cache ON submission (cache_key, id) WHERE cache_key IS NOT NULL;";
+
 static const struct schema_step steps_known[] = {
-    { version_1 },
-    { version_2 },
-    { version_3 },
-    { version_4 },
+    { version_1 }, { version_2 }, { version_3 }, { version_4 }, { version_5 },
 };
 
 const struct schema_step *

@@ -85,6 +85,7 @@ struct submission_row {
     char *class_;                    /* NULL until done */
     double reward;                   /* NAN: none */
     char *verdict;                   /* JSON, the answer as it is sent; NULL until done */
+    char cache_key[HASH_TEXT_SIZE];  /* under which the verdict serves identical ones; "": none. Never read */
 };
 
 struct group_row {
@@ -146,7 +147,7 @@ int store_begin_submission(struct store *s, const char *id, int attempts, store_
 /* Put back: state queued (the daemon drains, or its worker died), attempts as given. */
 int store_requeue_submission(struct store *s, const char *id, int attempts, store_done_cb *cb, void *arg,
                              struct error *err);
-/* Ended: writes state, stage, class_, reward, verdict, finished_ms, and the captured output (may be NULL). */
+/* Ended: writes state, stage, class_, reward, verdict, finished_ms, cache_key, and the captured output (may be NULL). */
 int store_finish_submission(struct store *s, const struct submission_row *row, const char *log,
                             size_t log_size, store_done_cb *cb, void *arg, struct error *err);
 
@@ -171,6 +172,9 @@ int store_get_key(struct store *s, const char *client, const char *key, int64_t 
 typedef bool store_submission_cb(void *arg, const struct submission_row *row);
 int store_each_of_group(struct store *s, const char *group_id, store_submission_cb *row_cb, void *arg,
                         struct error *err);
+
+/* The newest submission that ended with this cache_key; ERR_NOTFOUND: none. Release out. */
+int store_find_cached(struct store *s, const char *cache_key, struct submission_row *out, struct error *err);
 
 struct submission_filter {
     int state;           /* -1: any */

@@ -129,6 +129,7 @@ class Run:
             return self._result(problem, REFUSED, None, why_refused(error), time.monotonic() - started, 0.0)
         registered = time.monotonic()
         submission = {"task": task, "candidate": source, "entry_point": "Model", "policy": "kernelbench"}
+        submission["cache"] = False
         if self.until != "timing":
             submission["until"] = self.until
         try:

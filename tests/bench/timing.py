@@ -228,7 +228,7 @@ class Bench:
 
     @staticmethod
     def body(task: str, source: str, **options: Any) -> dict[str, Any]:
-        return {"task": task, "candidate": source, "client": "bench-timing", **options}
+        return {"task": task, "candidate": source, "client": "bench-timing", "cache": False, **options}
 
     @contextmanager
     def compile_load(self, task: str) -> Iterator[None]:

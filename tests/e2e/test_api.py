@@ -184,7 +184,6 @@ def test_metadata_comes_back(client: Client, task_ids: dict[str, str]) -> None:
     assert client.judge(body, WAIT_S)["metadata"] == metadata
 
 
-@pytest.mark.xfail(strict=True, reason="identical candidates are each verified; stored verdicts answer none")
 def test_identical_candidates_are_judged_once(client: Client, task_ids: dict[str, str]) -> None:
     body = {"task": task_ids["relu"], "candidate": fresh("relu/honest", "twice")}
     first, second = client.judge(body, WAIT_S), client.judge(body, WAIT_S)

@@ -260,7 +260,8 @@ def ways_to_look(caller: Caller, one: str, group: str | None = None) -> list[ser
 def check_refused(document: service.Json, class_: str) -> None:
     """The class, the sentence, the reward, and what the submitter knew before."""
     known = {"id", "group", "group_index", "task", "task_name", "state", "class", "reward", "reward_spec", "policy"}
-    known |= {"policy_on", "until", "entry_point", "source", "client", "priority", "metadata", "cache", "created"}
+    known |= {"policy_on", "until", "entry_point", "source", "client", "priority", "metadata"}
+    known |= {"cache", "cached_from", "created"}
     assert (document["state"], document["class"], document["reward"]) == ("done", class_, 0)
     if "feedback" in document:  # a brief one has none
         assert document["feedback"] == {"class": class_, "text": REFUSED}

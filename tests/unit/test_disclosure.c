@@ -34,7 +34,7 @@ detail(void)
 static json_t *
 verdict_of(const char *class_, const char *rule, enum state state)
 {
-    struct submission s = { .state = state, .attempts = 2 };
+    struct submission s = { .state = state, .attempts = 2, .cache = "miss" };
     struct judgement j = { .passed = STAGE_FULL, .stage = STAGE_TIMING, .failed_stage = -1, .until = -1 };
     const struct reward_spec standard = REWARD_SPEC_DEFAULT;
 
@@ -88,8 +88,8 @@ is_neutral(const char *field)
                                            "task_name",   "state",        "class",       "reward",
                                            "reward_spec", "reward_parts", "policy",      "policy_on",
                                            "until",       "entry_point",  "source",      "client",
-                                           "priority",    "metadata",     "cache",       "created",
-                                           "finished",    "feedback" };
+                                           "priority",    "metadata",     "cache",       "cached_from",
+                                           "created",     "finished",     "feedback" };
     for (size_t i = 0; i < ARRAY_LEN(neutral); i++)
         if (strcmp(neutral[i], field) == 0)
             return true;

@@ -35,15 +35,16 @@ assert_has(const char *text, const char *line)
     fail_msg("\"%s\" is no line of\n%s", line, text);
 }
 
-#define STATUS                                                                                      \
-    "{\"ready\":true,\"version\":\"1.2\",\"queues\":{\"queued\":{\"interactive\":3,\"batch\":4},"   \
-    "\"waiting\":7},"                                                                               \
-    "\"counts\":{\"stages\":{\"ast\":{\"entered\":5,\"pass\":3,\"fail\":2,\"skip\":0,\"spared\":1," \
-    "\"run_ms\":1500}},\"classes\":{\"ok\":3},\"finished\":4,\"verdict_s\":2.5,"                    \
-    "\"rejections\":[{\"class\":\"hack\",\"rule\":\"a\\\"b\\\\c\\nd\",\"n\":2},"                    \
-    "{\"class\":\"policy\",\"rule\":\"\",\"n\":1}]},"                                               \
-    "\"store\":{\"commit_ms_max\":250,\"commits\":12345678901},"                                    \
-    "\"workers\":[{\"name\":\"referee cpu\",\"device\":\"cpu\",\"state\":\"waiting\",\"starts\":2," \
+#define STATUS                                                                                       \
+    "{\"ready\":true,\"version\":\"1.2\",\"queues\":{\"queued\":{\"interactive\":3,\"batch\":4},"    \
+    "\"waiting\":7},"                                                                                \
+    "\"counts\":{\"stages\":{\"ast\":{\"entered\":5,\"pass\":3,\"fail\":2,\"skip\":0,\"spared\":1,"  \
+    "\"run_ms\":1500}},\"classes\":{\"ok\":3},\"cache\":{\"hits\":6,\"differed\":1},\"finished\":4," \
+    "\"verdict_s\":2.5,"                                                                             \
+    "\"rejections\":[{\"class\":\"hack\",\"rule\":\"a\\\"b\\\\c\\nd\",\"n\":2},"                     \
+    "{\"class\":\"policy\",\"rule\":\"\",\"n\":1}]},"                                                \
+    "\"store\":{\"commit_ms_max\":250,\"commits\":12345678901},"                                     \
+    "\"workers\":[{\"name\":\"referee cpu\",\"device\":\"cpu\",\"state\":\"waiting\",\"starts\":2,"  \
     "\"lane\":\"starting\"}],\"http\":{\"answers\":{\"200\":9,\"401\":1}}}"
 
 static void
@@ -55,6 +56,8 @@ figures_have_their_names_and_units(void **state)
         "verifierd_waiting_submissions 7",
         "verifierd_queue_length{queue=\"queued\",priority=\"batch\"} 4",
         "verifierd_verdicts_total{class=\"ok\"} 3",
+        "verifierd_cache_answers_total{result=\"hits\"} 6",
+        "verifierd_cache_differences_total 1",
         "verifierd_rejections_total{class=\"hack\",rule=\"a\\\"b\\\\c\\nd\"} 2",
         "verifierd_rejections_total{class=\"policy\",rule=\"\"} 1",
         "verifierd_submission_seconds_sum 2.5",

@@ -1120,6 +1120,31 @@ an_older_file_is_brought_up_step_by_step(void **state)
 }
 
 static void
+a_key_finds_the_newest_verdict_under_it(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row rows[] = { rig_row(), rig_row(), rig_row() }, found;
+
+    assert_int_equal(store_find_cached(r->store, "k", &found, &r->err), ERR_NOTFOUND);
+    for (size_t i = 0; i < 3; i++) {
+        struct outcome o = { 0 };
+        assert_int_equal(rig_add(r, &rows[i], "x"), 0);
+        rows[i].state = SUBMISSION_DONE;
+        rows[i].verdict = (char *)(i == 0 ? "{\"n\":0}" : "{\"n\":1}");
+        snprintf(rows[i].cache_key, sizeof(rows[i].cache_key), "%s", i < 2 ? "k" : "");
+        assert_int_equal(store_finish_submission(r->store, &rows[i], NULL, 0, rig_done, &o, &r->err), 0);
+        rig_wait(r);
+        assert_int_equal(o.code, 0);
+    }
+    rig_reopen(r);
+    assert_int_equal(store_find_cached(r->store, "k", &found, &r->err), 0);
+    assert_string_equal(found.id, rows[1].id);
+    assert_string_equal(found.verdict, "{\"n\":1}");
+    submission_row_release(&found);
+    assert_int_equal(store_find_cached(r->store, "", &found, &r->err), ERR_NOTFOUND);
+}
+
+static void
 a_step_that_fails_leaves_the_version_before_it(void **state)
 {
     struct rig *r = *state;
@@ -1178,6 +1203,7 @@ main(void)
         RIGGED(a_newer_schema_is_refused),
         RIGGED(the_newest_calibration_of_each_gpu_comes_back),
         RIGGED(an_older_file_is_brought_up_step_by_step),
+        RIGGED(a_key_finds_the_newest_verdict_under_it),
         RIGGED(a_step_that_fails_leaves_the_version_before_it),
     };
 

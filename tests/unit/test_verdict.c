@@ -26,6 +26,7 @@ set_up(void **state)
     r->s.judgement = &r->j;
     r->s.state = STATE_DONE;
     r->s.attempts = 1;
+    r->s.cache = "miss";
     snprintf(r->s.id, sizeof(r->s.id), "0199f2c4-0000-7000-8000-000000000000");
     r->j.row.finished_ms = r->j.row.created_ms = 1700000000000;
     r->j.stage = r->j.passed = r->j.failed_stage = r->j.until = -1;
@@ -97,11 +98,11 @@ static void
 the_shape_is_always_the_same(void **state)
 {
     static const char *const keys[] = {
-        "id",         "task",        "task_name", "state",       "stage",    "passed_stage",
-        "failed_at",  "class",       "reward",    "reward_spec", "flags",    "generality",
-        "components", "correctness", "timing",    "stages",      "feedback", "env",
-        "policy",     "policy_on",   "cache",     "attempts",    "created",  "finished",
-        "group",      "metadata",    "seed",      "error",       "rule",     "evidence"
+        "id",       "task",     "task_name",   "state", "stage",      "passed_stage", "failed_at",
+        "class",    "reward",   "reward_spec", "flags", "generality", "components",   "correctness",
+        "timing",   "stages",   "feedback",    "env",   "policy",     "policy_on",    "cache",
+        "attempts", "created",  "finished",    "group", "metadata",   "seed",         "error",
+        "rule",     "evidence", "cached_from"
     };
     struct rig *r = *state;
 
