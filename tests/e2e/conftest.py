@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import corpus
 import pytest
-import scripted
+import endpoint as model_endpoint
 import service
 
 LIMITS = {
@@ -61,7 +61,7 @@ def start_daemon() -> Iterator[service.StartDaemon]:
 
 
 @pytest.fixture
-def endpoint() -> Iterator[scripted.Endpoint]:
+def endpoint() -> Iterator[model_endpoint.Endpoint]:
     """A scripted model behind an OpenAI-compatible endpoint."""
-    with scripted.serving() as script:
+    with model_endpoint.serving() as script:
         yield script

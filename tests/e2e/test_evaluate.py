@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import service
-from scripted import TESTS, Endpoint, Json, code, run
+from endpoint import TESTS, Endpoint, Json, code, run
 
 # Right on the task's own input alone: torch.rand() is never negative.
 IDENTITY = """

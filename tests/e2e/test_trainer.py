@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import service
-from scripted import ANSWERS, LIMIT_S, TESTS, Endpoint, Json, Reply, code, command, fenced, lines, run
+from endpoint import ANSWERS, LIMIT_S, TESTS, Endpoint, Json, Reply, code, command, fenced, lines, run
 
 
 @pytest.fixture
