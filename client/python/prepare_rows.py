@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import io
 import json
 import sys
+import tokenize
 from typing import Any
 
 # Calls that move, make or ask, and compute nothing.
@@ -203,6 +205,102 @@ class Work:
         return count
 
 
+# --- the plain heuristic ---
+
+
+def tokens_of(text: str) -> int:
+    found = tokenize.generate_tokens(io.StringIO(text).readline)
+    kinds = (tokenize.NAME, tokenize.NUMBER, tokenize.OP, tokenize.STRING)
+    return sum(token.type in kinds for token in found)
+
+
+def is_several(source: str, node: ast.ClassDef) -> bool:
+    """Does forward have several calls, a chained one, more than 50 tokens, or does the text say "fused"?"""
+    forward = next(item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "forward")
+    calls = [call for call in ast.walk(forward) if isinstance(call, ast.Call) and last_name(call.func) not in NO_WORK]
+    chained = any(
+        isinstance(inner, ast.Call) for call in calls for inner in (*call.args, getattr(call.func, "value", None))
+    )
+    body = "\n".join(ast.unparse(statement) for statement in forward.body)
+    return len(calls) > 1 or chained or "fused" in source.lower() or tokens_of(body) > 50
+
+
+# --- TritonBench's T: a function, a line of #, tests that call it ---
+
+RULE = "#" * 100
+MODULE = """
+{constants}
+
+class Model(torch.nn.Module):
+    def forward(self, {names}):
+        return {name}({arguments})
+
+
+def get_inputs():
+{setting}
+    return [{values}]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def first_call(test: ast.FunctionDef, name: str) -> tuple[list[ast.stmt], ast.Call]:
+    """The statements before the one that first calls it, and that call."""
+    for i, statement in enumerate(test.body):
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and last_name(node.func) == name:
+                if not isinstance(statement, (ast.Assign, ast.Expr, ast.Return, ast.AnnAssign)):
+                    raise Fault("no_inputs", f"{name} is first called inside a block")
+                return test.body[:i], node
+    raise Fault("no_inputs", f"no test calls {name}")
+
+
+def as_module(source: str) -> str:
+    """A file of TritonBench's T as a task: the inputs of its first test, the function in a module."""
+    lines = source.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith(RULE))
+    code, tests = "\n".join(lines[:at]), "\n".join(lines[at + 1 :])
+    functions = [node for node in parsed(code, "").body if isinstance(node, ast.FunctionDef)]
+    tree = parsed(tests, "")
+    tester = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test")), None)
+    if not functions or tester is None:
+        raise Fault("no_inputs", "no function before the rule, or no test behind it")
+    called = [f.name for f in functions if any(last_name(n.func) == f.name for n in calls_in(tester))]
+    if not called:
+        raise Fault("no_inputs", f"no test calls {functions[-1].name}")
+    before, call = first_call(tester, called[0])
+    values = [*call.args, *(keyword.value for keyword in call.keywords)]
+    if any(isinstance(value, ast.Starred) for value in values) or any(k.arg is None for k in call.keywords):
+        raise Fault("no_inputs", f"{called[0]} is called with * or **")
+    names = [f"x{i}" for i in range(len(values))]
+    positional = names[: len(call.args)]
+    named = [f"{keyword.arg}={names[len(call.args) + i]}" for i, keyword in enumerate(call.keywords)]
+    kept = [n for n in tree.body if isinstance(n, (ast.Import, ast.ImportFrom)) or (n is not tester and is_plain(n))]
+    setting = "\n".join("    " + line for node in before for line in ast.unparse(node).splitlines())
+    text = MODULE.format(
+        constants="\n".join(ast.unparse(node) for node in kept),
+        names=", ".join(names),
+        name=called[0],
+        arguments=", ".join(positional + named),
+        setting=setting,
+        values=", ".join(ast.unparse(value) for value in values),
+    )
+    return code.rstrip() + "\n\n" + "import torch\n" + text.lstrip("\n")
+
+
+def calls_in(node: ast.AST) -> list[ast.Call]:
+    return [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]
+
+
+def is_plain(node: ast.stmt) -> bool:
+    """A function that helps a test, or a constant; not what runs a test."""
+    if isinstance(node, ast.FunctionDef):
+        return not node.name.startswith("test")
+    return isinstance(node, ast.Assign) and not any(last_name(call.func).startswith("test") for call in calls_in(node))
+
+
 # --- one row ---
 
 
@@ -217,6 +315,9 @@ def parsed(source: str, what: str) -> ast.Module:
 
 def check(row: dict[str, Any]) -> dict[str, Any]:
     source, entry = row["source"], row["entry_point"]
+    is_foreign = "\n" + RULE in source and "def get_inputs" not in source
+    if is_foreign:
+        source, entry = as_module(source), "Model"
     tree = parsed(source, "")
     known = definitions(tree)
     if not isinstance(known.get(entry), ast.ClassDef):
@@ -230,6 +331,9 @@ def check(row: dict[str, Any]) -> dict[str, Any]:
         raise Fault("no_forward", f"{entry} has no forward()")
     lines = len([line for line in source.splitlines() if line.strip()])
     out = {"digest": "", "operations": max(1, Work(known).of_class(entry)), "lines": lines, "answer": None}
+    out["several"] = is_several(source, node)
+    if is_foreign:
+        out["source"] = source
     if row.get("answer") is not None:
         try:
             answer = definitions(parsed(row["answer"], "answer_"))

@@ -15,6 +15,7 @@
 
 #include "client/trainer/daemon.h"
 #include "client/trainer/helper.h"
+#include "client/trainer/hub.h"
 #include "client/trainer/journal.h"
 #include "client/trainer/options.h"
 #include "client/trainer/output.h"
@@ -34,7 +35,20 @@ enum {
     OPT_STATIC,
     OPT_VERIFY,
     OPT_PYTHON,
-    OPT_SOURCE
+    OPT_SOURCE,
+    OPT_ID,
+    OPT_REVISION,
+    OPT_DIGEST,
+    OPT_FILES,
+    OPT_LABELS
+};
+
+/* What --source fetches where no --file is given. */
+static const struct {
+    const char *name, *id, *pattern;
+} known_sources[] = {
+    { "kernelbook", "GPUMODE/KernelBook", "dataset_permissive.json" },
+    { "kernelbench", "ScalingIntelligence/KernelBench", "data/level_*.parquet" },
 };
 
 static const char licenses_default[] =
@@ -42,10 +56,12 @@ static const char licenses_default[] =
 
 struct prepare {
     struct trainer *trainer;
-    const char *file, *source, *overlap, *licenses, *python, *policy;
+    const char *file, *source, *overlap, *licenses, *python, *policy, *labelled_by;
+    struct hub_options hub;
     int most, lines_most;
     bool is_static, verifies;
     /* what is under way */
+    json_t *fetched; /* what hub_fetch() said, or NULL */
     struct helper *helper;
     struct http_client *daemon;
     struct journal *journal;
@@ -54,7 +70,7 @@ struct prepare {
     json_t *names;   /* {name: true} */
     json_t *reasons; /* {reason: count} */
     struct output tasks, sft, labels, dropped;
-    size_t rows, kept, answers, levels[5];
+    size_t rows, row_base, kept, answers, levels[5]; /* row_base: rows of the files before */
     int64_t start_ns, told_ns;
     char digest[HASH_TEXT_SIZE]; /* of the prompt */
     char run[ID_SIZE];           /* of this run */
@@ -71,8 +87,21 @@ struct entry {
 
 static const struct argp_option options[] = {
     { "file", OPT_FILE, "PATH", 0,
-      "The data set: a JSON array, JSON Lines, parquet (with pyarrow), a KernelBench checkout", 0 },
-    { "source", OPT_SOURCE, "NAME", 0, "What the rows say of where they come from (default: the file's name)",
+      "The data set: a JSON array, JSON Lines, parquet (with pyarrow), a KernelBench checkout, TritonBench's "
+      "T",
+      0 },
+    { "source", OPT_SOURCE, "NAME", 0,
+      "What the rows say of where they come from (default: the file's name); without --file, kernelbook and "
+      "kernelbench are fetched from the hub (HF_ENDPOINT, HF_TOKEN) into data/raw",
+      0 },
+    { "id", OPT_ID, "ID", 0, "Of the data set on the hub (default: the source's)", 0 },
+    { "revision", OPT_REVISION, "REV", 0, "A branch, a tag or a commit of it (default main)", 0 },
+    { "files", OPT_FILES, "PATTERN", 0, "Which of its files (default: the source's)", 0 },
+    { "digest", OPT_DIGEST, "sha256:HEX", 0, "What the fetched file's digest has to be", 0 },
+    { "labels", OPT_LABELS, "METHOD", 0,
+      "operations (default): by how many forward does; heuristic: level 2 where forward has several calls, "
+      "chained "
+      "ones, more than 50 tokens, or the text says \"fused\"",
       0 },
     { "overlap", OPT_OVERLAP, "PATH", 0, "Tasks of an evaluation: a row that is one of them is dropped", 0 },
     { "max-samples", OPT_MAX_SAMPLES, "N", 0, "Stop when so many rows are kept (default 1000; 0: all)", 0 },
@@ -89,12 +118,36 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
+/* What is fetched from the hub, where nothing is there already. */
+static void
+choose_source(struct prepare *p, struct argp_state *state)
+{
+    if (p->file && (p->hub.id || p->hub.digest || p->hub.pattern))
+        argp_error(state, "--file is read as it lies; --id, --files and --digest are the hub's");
+    if (p->file)
+        return;
+    for (size_t i = 0; i < ARRAY_LEN(known_sources); i++) {
+        if (!p->source || strcmp(p->source, known_sources[i].name) != 0)
+            continue;
+        p->hub.id = p->hub.id ? p->hub.id : known_sources[i].id;
+        p->hub.pattern = p->hub.pattern ? p->hub.pattern : known_sources[i].pattern;
+    }
+    if (!p->hub.id || !p->hub.pattern)
+        argp_error(
+            state,
+            "which data set? --file PATH, --source kernelbook or kernelbench, or --id ID --files PATTERN");
+    if (p->hub.digest && (strncmp(p->hub.digest, "sha256:", 7) != 0 || strlen(p->hub.digest) != 71))
+        argp_error(state, "--digest takes sha256: and 64 digits, not \"%s\"", p->hub.digest);
+}
+
 static error_t
 parse(int key, char *arg, struct argp_state *state)
 {
     struct prepare *p = state->input;
-    const char **const texts[] = { &p->file, &p->overlap, &p->licenses, &p->python, &p->source };
-    static const int text_keys[] = { OPT_FILE, OPT_OVERLAP, OPT_LICENSES, OPT_PYTHON, OPT_SOURCE };
+    const char **const texts[] = { &p->file,   &p->overlap,      &p->licenses,   &p->python,     &p->source,
+                                   &p->hub.id, &p->hub.revision, &p->hub.digest, &p->hub.pattern };
+    static const int text_keys[] = { OPT_FILE, OPT_OVERLAP,  OPT_LICENSES, OPT_PYTHON, OPT_SOURCE,
+                                     OPT_ID,   OPT_REVISION, OPT_DIGEST,   OPT_FILES };
 
     for (size_t i = 0; i < ARRAY_LEN(text_keys); i++) {
         if (key == text_keys[i]) {
@@ -121,9 +174,13 @@ parse(int key, char *arg, struct argp_state *state)
     case 'p':
         p->policy = arg;
         return 0;
+    case OPT_LABELS:
+        p->labelled_by = arg;
+        if (strcmp(arg, "operations") != 0 && strcmp(arg, "heuristic") != 0)
+            argp_error(state, "--labels takes operations or heuristic, not \"%s\"", arg);
+        return 0;
     case ARGP_KEY_END:
-        if (!p->file)
-            argp_error(state, "which data set? --file PATH");
+        choose_source(p, state);
         if (p->is_static && p->verifies)
             argp_error(state, "--verify needs the daemon, which --static does not ask");
         return 0;
@@ -275,8 +332,15 @@ check_tree(struct prepare *p, struct entry *e, json_t **reply, const char **reas
     const char *digest = json_string_value(json_object_get(*reply, "digest"));
     snprintf(e->digest, sizeof(e->digest), "%s", digest ? digest : "");
     e->operations = (int)json_integer_value(json_object_get(*reply, "operations"));
-    if (!e->is_level_given)
+    if (!e->is_level_given && strcmp(p->labelled_by, "heuristic") == 0)
+        e->level = json_is_true(json_object_get(*reply, "several")) ? 2 : 1;
+    else if (!e->is_level_given)
         e->level = e->operations <= 1 ? 1 : e->operations <= 8 ? 2 : 3;
+    const char *rewritten = json_string_value(json_object_get(*reply, "source"));
+    if (rewritten) { /* it was not in the form of a task; a view into the reply, which outlives the entry */
+        e->source = rewritten;
+        e->entry_point = "Model";
+    }
     if (json_integer_value(json_object_get(*reply, "lines")) > p->lines_most)
         *reason = "too_long";
     return 0;
@@ -387,13 +451,16 @@ static void
 write_entry(struct prepare *p, const struct entry *e, bool has_answer)
 {
     const char *ran = p->is_static ? "static" : "ran";
+    const char *method = e->is_level_given                          ? "given"
+                         : strcmp(p->labelled_by, "heuristic") == 0 ? "heuristic"
+                                                                    : "syntax_tree";
     AUTO_JSON json_t *task = json_pack(
         "{s:s, s:s, s:s, s:s, s:i, s:i, s:s, s:s?, s:s, s:s}", "name", e->name, "source", p->source,
         "pytorch_code", e->source, "entry_point", e->entry_point, "level", e->level, "operations",
         e->operations, "digest", e->digest, "license", e->license, "checked", ran, "timing", "untimed");
-    AUTO_JSON json_t *label = json_pack("{s:s, s:i, s:i, s:s, s:s}", "id", e->name, "difficulty",
-                                        e->level > 3 ? 3 : e->level, "operations", e->operations, "method",
-                                        e->is_level_given ? "given" : "syntax_tree", "digest", e->digest);
+    AUTO_JSON json_t *label =
+        json_pack("{s:s, s:i, s:i, s:s, s:s}", "id", e->name, "difficulty", e->level > 3 ? 3 : e->level,
+                  "operations", e->operations, "method", method, "digest", e->digest);
     output_line(&p->tasks, task);
     output_line(&p->labels, label);
     p->levels[e->level]++;
@@ -486,7 +553,7 @@ static int
 row_cb(void *arg, size_t number, json_t *row, const char *fault, struct error *err)
 {
     struct prepare *p = arg;
-    struct entry e = { .number = number };
+    struct entry e = { .number = p->row_base + number };
 
     if (trainer_is_stopping())
         return error_set(err, ERR_UNAVAILABLE, "interrupted after %zu rows; run it again to go on", p->rows);
@@ -524,16 +591,16 @@ ends_with(const char *text, const char *end)
 }
 
 static int
-each_row(struct prepare *p, struct error *err)
+each_row_of(struct prepare *p, const char *file, struct error *err)
 {
     struct helper *parquet;
     struct stat status;
     char path[32];
 
-    if (access(p->file, R_OK) != 0)
-        return error_set(err, ERR_SYS, "cannot read %s", p->file);
-    if (ends_with(p->file, ".parquet")) {
-        int rc = helper_parquet(p->python, p->file, path, &parquet, err);
+    if (access(file, R_OK) != 0)
+        return error_set(err, ERR_SYS, "cannot read %s", file);
+    if (ends_with(file, ".parquet")) {
+        int rc = helper_parquet(p->python, file, path, &parquet, err);
         if (rc != 0)
             return rc;
         rc = rows_each(path, row_cb, p, err);
@@ -542,9 +609,27 @@ each_row(struct prepare *p, struct error *err)
         helper_free(parquet);
         return rc;
     }
-    if (stat(p->file, &status) == 0 && S_ISDIR(status.st_mode))
-        return each_task(p, p->file, row_cb, err);
-    return rows_each(p->file, row_cb, p, err);
+    if (stat(file, &status) == 0 && S_ISDIR(status.st_mode))
+        return each_task(p, file, row_cb, err);
+    return rows_each(file, row_cb, p, err);
+}
+
+static int
+each_row(struct prepare *p, struct error *err)
+{
+    json_t *row;
+    size_t i;
+    int rc = 0;
+
+    if (!p->fetched)
+        return each_row_of(p, p->file, err);
+    json_array_foreach(json_object_get(p->fetched, "files"), i, row)
+    {
+        p->row_base = p->rows;
+        if (rc == 0)
+            rc = each_row_of(p, json_string_value(json_object_get(row, "file")), err);
+    }
+    return rc;
 }
 
 /* The digests of an evaluation's tasks. */
@@ -617,9 +702,10 @@ summary_json(const struct prepare *p)
                                 json_pack("{s:i, s:f}", "tasks", (int)p->levels[level], "percent",
                                           100.0 * (double)p->levels[level] / (double)p->kept));
     }
-    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:O, s:o, s:s, s:s?, s:f}", "source", p->source, "file",
-                     p->file, "prompt", p->digest, "rows", (int)p->rows, "kept", (int)p->kept, "with_answer",
-                     (int)p->answers, "dropped", p->reasons, "levels", levels, "checked",
+    return json_pack("{s:s, s:s?, s:O?, s:s, s:i, s:i, s:i, s:O, s:o, s:s, s:s, s:s?, s:f}", "source",
+                     p->source, "file", p->file, "fetched", p->fetched, "prompt", p->digest, "rows",
+                     (int)p->rows, "kept", (int)p->kept, "with_answer", (int)p->answers, "dropped",
+                     p->reasons, "levels", levels, "labels", p->labelled_by, "checked",
                      p->is_static ? "static" : "ran", "verified", p->verifies ? p->policy : NULL, "seconds",
                      (double)(clock_monotonic_ns() - p->start_ns) / 1e9);
 }
@@ -658,6 +744,13 @@ open_all(struct prepare *p, struct error *err)
     return rc == 0 ? journal_open(path, remember_cb, p, &p->journal, err) : rc;
 }
 
+static const char *
+last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
 int
 prepare_command(struct trainer *t, int argc, char **argv)
 {
@@ -667,19 +760,23 @@ prepare_command(struct trainer *t, int argc, char **argv)
                          .licenses = licenses_default,
                          .python = "python3",
                          .policy = "kernelbench",
+                         .labelled_by = "operations",
+                         .hub = { .revision = "main" },
                          .start_ns = clock_monotonic_ns() };
     struct error err = { 0 };
     char path[OUTPUT_PATH_MAX];
 
     argp_parse(&argp, argc, argv, 0, NULL, &p);
     if (!p.source)
-        p.source = strrchr(p.file, '/') && strrchr(p.file, '/')[1] ? strrchr(p.file, '/') + 1 : p.file;
+        p.source = last_part(p.file ? p.file : p.hub.id);
+    p.hub.attempts = t->attempts;
     p.asked = json_object();
     p.digests = json_object();
     p.names = json_object();
     p.reasons = json_object();
     prompt_digest(p.digest);
-    int rc = open_all(&p, &err);
+    int rc = p.file ? 0 : hub_fetch(&p.hub, t->workdir, &p.fetched, &err);
+    rc = rc == 0 ? open_all(&p, &err) : rc;
     rc = rc == 0 ? each_row(&p, &err) : rc;
     rc = rc == ERR_FULL ? 0 : rc;
     int closed = close_outputs(&p, rc == 0, &err);
@@ -698,5 +795,6 @@ prepare_command(struct trainer *t, int argc, char **argv)
     json_decref(p.digests);
     json_decref(p.names);
     json_decref(p.reasons);
+    json_decref(p.fetched);
     return rc == 0 ? TRAINER_OK : trainer_failed(&err);
 }

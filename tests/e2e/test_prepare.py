@@ -251,3 +251,66 @@ def test_composed_tasks_run(client: service.Client, tmp_path: Path) -> None:
     done = fuse(tmp_path, f"--url={client.url}", "--number=6", "--seed=1")
     assert done.returncode == 0, done.stderr
     assert [row["checked"] for row in lines(tmp_path, "fused.jsonl")] == ["ran"] * 6
+
+
+TRITONBENCH = '''import torch
+import torch.nn.functional as F
+
+def add_gelu(input, other, alpha=1, approximate='none'):
+    """Adds and activates."""
+    return F.gelu(input + alpha * other, approximate=approximate)
+
+''' + "#" * 146 + """
+
+
+import torch
+
+SIZE = 8
+
+def test_add_gelu():
+    results = {}
+    # Test case 1
+    x = torch.randn(SIZE, 4)
+    y = torch.randn(SIZE, 4)
+    results["test_case_1"] = add_gelu(x, y, alpha=2)
+    results["test_case_2"] = add_gelu(x, 0.5)
+    return results
+
+test_results = test_add_gelu()
+"""  # fmt: skip
+
+
+def test_tritonbench_is_read(client: service.Client, tmp_path: Path) -> None:
+    there = tmp_path / "TritonBench_T_v1"
+    there.mkdir()
+    (there / "add_gelu.py").write_text(TRITONBENCH)
+    (there / "loop.py").write_text(TRITONBENCH.replace("    results[", "    for i in range(2): results["))
+    (there / "untested.py").write_text(TRITONBENCH.replace("= add_gelu(", "= other("))
+    (there / "stars.py").write_text(TRITONBENCH.replace("add_gelu(x, y, alpha=2)", "add_gelu(*[x, y])"))
+    done = call(tmp_path, f"--file={there}", "--source=tritonbench", f"--url={client.url}")
+    assert done.returncode == 0, done.stderr
+    (task,) = lines(tmp_path, "tasks.jsonl")
+    assert (task["name"], task["entry_point"], task["checked"]) == ("add_gelu", "Model", "ran")
+    assert "return add_gelu(x0, x1, alpha=x2)" in task["pytorch_code"] and "test_" not in task["pytorch_code"]
+    assert {row["id"]: row["reason"] for row in lines(tmp_path, "dropped.jsonl")} == dict.fromkeys(
+        ("loop", "untested", "stars"), "no_inputs"
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "level"),
+    [
+        ("return torch.relu(x)", 1),
+        ("return self.layer(x)", 1),
+        ("return torch.relu(self.layer(x))", 2),
+        ("return x.exp().sum()", 2),
+        ("return torch.relu(x)  # fused", 2),
+        ("return x" + " + x" * 30, 2),
+    ],
+)
+def test_the_plain_heuristic(tmp_path: Path, body: str, level: int) -> None:
+    rows = [{"python_code": source(body=body), "entry_point": "Net"}]
+    assert prepare(tmp_path, rows, "--static", "--labels=heuristic").returncode == 0
+    (row,) = lines(tmp_path, "difficulty_labels.jsonl")
+    assert (row["difficulty"], row["method"]) == (level, "heuristic")
+    assert prepare(tmp_path, rows, "--static", "--labels=guess").returncode == 2
