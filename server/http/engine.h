@@ -138,7 +138,7 @@ struct exchange {
     char key[STORE_KEY_SIZE];       /* Idempotency-Key, "": none */
     char body_hash[HASH_TEXT_SIZE]; /* where there is a key */
     bool is_replay;                 /* answered again, by a key that is known */
-    double wait_s;                  /* asked for; < 0: not */
+    double wait_s;                  /* asked for, or what the route waits; < 0: not */
     bool is_preferred;              /* by Prefer, so Preference-Applied is due */
     struct pending *pending;
     struct funnel_wait *wait;
@@ -194,6 +194,8 @@ void exchange_pending_cb(void *arg, const struct funnel_answer *answer);
 double exchange_hold_s(const struct exchange *x);
 /* Hold until what x->id names is finished, or the time is over, or the client left, or the daemon stops; then cb. */
 void exchange_hold(struct exchange *x, exchange_cb *cb);
+/* The same for what was cancelled: until its processes are gone and that is durable, which takes moments. */
+void exchange_hold_cancelled(struct exchange *x, exchange_cb *cb);
 void exchange_hold_end(struct exchange *x);
 /* Send 503 to whatever still waits for an answer of the funnel. */
 void exchange_give_up(struct exchange *x);

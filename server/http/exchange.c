@@ -12,6 +12,8 @@
 #include "common/log.h"
 #include "common/utf8.h"
 
+#define CANCEL_WAIT_S 10
+
 /*
  * Theory of operation. An exchange is made when MHD has the request line and
  * freed when MHD is done with the answer. Between the body's end and the
@@ -256,6 +258,13 @@ exchange_hold(struct exchange *x, exchange_cb *cb)
     x->held_cb = cb;
     x->http->held++;
     connection_arm(x->connection, DEADLINE_HOLD, (int64_t)ceil(hold_s * 1000));
+}
+
+void
+exchange_hold_cancelled(struct exchange *x, exchange_cb *cb)
+{
+    x->wait_s = CANCEL_WAIT_S;
+    exchange_hold(x, cb);
 }
 
 void

@@ -171,7 +171,7 @@ group_cancel(struct exchange *x)
     if (funnel_cancel(x->http->funnel, x->id, &err) != 0)
         exchange_error(x, &err, "such group");
     else
-        answer_show(x);
+        exchange_hold_cancelled(x, answer_added);
 }
 
 void

@@ -163,7 +163,7 @@ submission_cancel(struct exchange *x)
     if (funnel_cancel(x->http->funnel, x->id, &err) != 0)
         exchange_error(x, &err, "such submission");
     else
-        answer_show(x);
+        exchange_hold_cancelled(x, answer_added);
 }
 
 /* Source and log are text for people and programs, never to be run or rendered by a browser. */

@@ -423,10 +423,11 @@ def test_cancelled_while_queued(start_daemon: StartDaemon, tasks: dict[str, corp
     daemon.options["paused"] = True
     client = daemon.start(ready=False)
     one = client.submit({"task": task, "candidate": source("relu/honest")})
-    assert client.call("DELETE", f"/v1/submissions/{one}").status == 200
-    found = client.expect("GET", f"/v1/submissions/{one}")
-    assert found["state"] == "cancelled"
-    assert found["reward"] is None
+    answer = client.call("DELETE", f"/v1/submissions/{one}")
+    daemon.kill()
+    assert (answer.status, answer.json()["state"], answer.json()["reward"]) == (200, "cancelled", None)
+    client = daemon.start(ready=False)
+    assert client.expect("GET", f"/v1/submissions/{one}") == answer.json()
     assert client.call("DELETE", f"/v1/submissions/{one}").status == 409
 
 
