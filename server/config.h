@@ -54,6 +54,8 @@ struct config {
     char *sandbox_require;        /* comma-separated layers */
     int64_t connections;          /* most HTTP connections */
     int64_t wait_limit_s;         /* longest long poll */
+    int64_t events_kept;          /* for event streams */
+    int64_t heartbeat_ms;         /* of an event stream */
     int64_t header_limit_ms;      /* from connecting to the end of a request's header */
     int64_t body_limit_ms;        /* from there to the end of its body */
     int64_t drain_ms;             /* grace after SIGTERM */

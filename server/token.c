@@ -223,17 +223,24 @@ hash_token(const char *text, unsigned char out[TOKEN_HASH_SIZE])
     crypto_generichash(out, TOKEN_HASH_SIZE, (const unsigned char *)text, strlen(text), NULL, 0);
 }
 
+static const struct token *
+find_hash(const struct token_list *list, const unsigned char hash[TOKEN_HASH_SIZE], int64_t now_ms)
+{
+    const struct token *found = NULL;
+
+    for (size_t i = 0; i < list->n; i++)
+        if (sodium_memcmp(hash, list->rows[i].hash, TOKEN_HASH_SIZE) == 0)
+            found = &list->rows[i];
+    return found && found->expires_ms && found->expires_ms <= now_ms ? NULL : found;
+}
+
 const struct token *
 token_find(const struct token_list *list, const char *text, int64_t now_ms)
 {
     unsigned char hash[TOKEN_HASH_SIZE];
-    const struct token *found = NULL;
 
     hash_token(text, hash);
-    for (size_t i = 0; i < list->n; i++)
-        if (sodium_memcmp(hash, list->rows[i].hash, sizeof(hash)) == 0)
-            found = &list->rows[i];
-    return found && found->expires_ms && found->expires_ms <= now_ms ? NULL : found;
+    return find_hash(list, hash, now_ms);
 }
 
 /* --- writing --- */
@@ -517,4 +524,10 @@ const struct token *
 keyring_find(const struct keyring *k, const char *text)
 {
     return token_find(&k->list, text, clock_wall_ms());
+}
+
+bool
+keyring_has(const struct keyring *k, const unsigned char hash[TOKEN_HASH_SIZE])
+{
+    return find_hash(&k->list, hash, clock_wall_ms()) != NULL;
 }

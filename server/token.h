@@ -71,5 +71,7 @@ void keyring_refresh(struct keyring *k);
 bool keyring_is_on(const struct keyring *k);
 /* As token_find(); view until the next refresh. */
 const struct token *keyring_find(const struct keyring *k, const char *text);
+/* Whether the token of this hash still counts: neither revoked nor expired. */
+bool keyring_has(const struct keyring *k, const unsigned char hash[TOKEN_HASH_SIZE]);
 
 #endif

@@ -405,12 +405,14 @@ added_cb(void *arg, int code, const struct error *err)
     }
     for (size_t i = 0; i < in->request.n; i++) {
         struct submission *s = submission_new(f, in->tickets[i].id, in->group_id, in->request.priority, 0);
-        if (s) {
-            memcpy(s->content, in->tickets[i].content, sizeof(s->content));
-            cache_enqueue(s);
-        } else {
+        if (!s) {
             log_error(in->tickets[i].id, "no memory to queue it: it waits in the store for the next start");
+            continue;
         }
+        memcpy(s->content, in->tickets[i].content, sizeof(s->content));
+        funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_QUEUED, s->id, in->group_id, in->request.client,
+                                               NULL, false, 0, NULL });
+        cache_enqueue(s);
     }
     snprintf(a.id, sizeof(a.id), "%s", in->is_group ? in->group_id : in->tickets[0].id);
     answer(in, &a);

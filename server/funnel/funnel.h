@@ -98,6 +98,28 @@ struct funnel_wait *funnel_wait(struct funnel *f, const char *id, funnel_wait_cb
 void
 funnel_wait_end(struct funnel_wait *w); /* after this wait_cb does not run; NULL is fine. Not after it ran. */
 
+/* --- following: what happens, as it happens. A verdict is told once it is durable, and looks finished by then. --- */
+enum funnel_event_kind {
+    FUNNEL_EVENT_QUEUED, /* accepted, or back in the queue */
+    FUNNEL_EVENT_STAGE,  /* it came into a stage; what it shows of the stages before is not durable */
+    FUNNEL_EVENT_VERDICT,
+    FUNNEL_EVENT_GROUP, /* the last submission of a group has its verdict */
+};
+struct funnel_event {
+    enum funnel_event_kind kind;
+    const char *submission; /* its id; NULL for a group's */
+    const char *group;      /* "": of none */
+    const char *client;     /* NULL: of none */
+    const char *stage;      /* FUNNEL_EVENT_STAGE, else NULL */
+    bool is_begun;          /* FUNNEL_EVENT_STAGE: it was queued before */
+    int attempts;
+    const char *verdict; /* FUNNEL_EVENT_VERDICT: the document's text as it is stored, else NULL */
+};
+/* All is borrowed. May look at the funnel, and change nothing in it. */
+typedef void funnel_event_cb(void *arg, const struct funnel_event *event);
+/* The one who follows, from now on; cb NULL: nobody. */
+void funnel_follow(struct funnel *f, funnel_event_cb *cb, void *arg);
+
 /* 0, ERR_NOTFOUND, or ERR_CONFLICT (finished already). A group: all of its items that are not finished. */
 int funnel_cancel(struct funnel *f, const char *id, struct error *err);
 

@@ -20,11 +20,12 @@ group_get(struct funnel *f, const char *id)
 }
 
 void
-group_finished_one(struct funnel *f, struct group *g)
+group_finished_one(struct funnel *f, struct group *g, const char *client)
 {
     if (--g->pending > 0)
         return;
     HASH_DEL(f->groups, g);
+    funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_GROUP, .group = g->id, .client = client });
     waits_notify(&g->waits);
     free(g);
 }

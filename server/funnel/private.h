@@ -190,6 +190,8 @@ struct funnel {
     int workers_stopping;
     void (*drained_cb)(void *arg);
     void *drained_arg;
+    funnel_event_cb *event_cb;
+    void *event_arg;
 
     struct stage_figures stages[STAGE_NSTAGES];
     struct class_count classes[32];
@@ -296,10 +298,11 @@ int funnel_retry_after(const struct funnel *f);
 
 /* group.c */
 struct group *group_get(struct funnel *f, const char *id); /* made where it is missing; NULL: no memory */
-void group_finished_one(struct funnel *f, struct group *g);
+void group_finished_one(struct funnel *f, struct group *g, const char *client);
 
 /* wait.c */
 void waits_notify(struct funnel_wait **head);
+void funnel_tell(struct funnel *f, const struct funnel_event *event);
 
 /* funnel.c */
 void funnel_written(struct funnel *f); /* one write less is under way */

@@ -71,6 +71,9 @@ submission_move(struct submission *s, enum event event)
         s->judgement->entered_ns = clock_monotonic_ns();
         s->judgement->started_ns = s->judgement->entered_ns;
         f->stages[stage].entered++;
+        funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_STAGE, s->id, s->judgement->row.group_id,
+                                               s->judgement->row.client, stage_name((enum stage)stage),
+                                               event == EVENT_BEGIN, s->attempts, NULL });
     }
 }
 
@@ -240,13 +243,17 @@ forget(struct submission *s)
     struct group *g = s->group;
 
     HASH_DEL(f->submissions, s);
+    funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_VERDICT, s->id, s->judgement->row.group_id,
+                                           s->judgement->row.client, NULL, false, s->attempts,
+                                           s->judgement->row.verdict });
     cache_settle(s, s->judgement);
+    AUTO_FREE char *client = ptr_take(&s->judgement->row.client);
     judgement_free(f, s->judgement);
     s->judgement = NULL;
     waits_notify(&s->waits);
     free(s);
     if (g)
-        group_finished_one(f, g);
+        group_finished_one(f, g, client);
     scheduler_kick(f); /* those that followed it may have to be judged */
 }
 
@@ -387,6 +394,8 @@ submission_return(struct submission *s, bool gives_back)
     submission_move(s, EVENT_RETURN);
     if (gives_back && s->attempts > 0)
         s->attempts--;
+    funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_QUEUED, s->id, s->judgement->row.group_id,
+                                           s->judgement->row.client, NULL, false, s->attempts, NULL });
     judgement_free(f, s->judgement);
     s->judgement = NULL;
     s->is_returned = false;

@@ -51,6 +51,20 @@ waits_notify(struct funnel_wait **head)
     }
 }
 
+void
+funnel_follow(struct funnel *f, funnel_event_cb *cb, void *arg)
+{
+    f->event_cb = cb;
+    f->event_arg = arg;
+}
+
+void
+funnel_tell(struct funnel *f, const struct funnel_event *event)
+{
+    if (f->event_cb)
+        f->event_cb(f->event_arg, event);
+}
+
 bool
 funnel_is_finished(struct funnel *f, const char *id)
 {

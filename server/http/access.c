@@ -107,6 +107,8 @@ access_check(struct exchange *x, const struct route *route)
         return false;
     }
     x->caller.scopes = token->scopes;
+    x->caller.has_token = true;
+    memcpy(x->caller.token_hash, token->hash, sizeof(token->hash));
     snprintf(x->caller.client, sizeof(x->caller.client), "%s", token->client);
     if (token->scopes & route->scopes)
         return true;

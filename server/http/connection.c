@@ -19,6 +19,8 @@
  * the connection is resumed, and closed before MHD closes the descriptor.
  */
 
+#define OUTPUT_BYTES (32 * 1024) /* of a stream's socket; the kernel takes it twice */
+
 static void
 connection_closed_cb(uv_handle_t *handle)
 {
@@ -106,7 +108,16 @@ deadline_cb(uv_timer_t *timer)
         log_error(c->exchange->request_id, "no answer to the request in %d s", HTTP_WORK_LIMIT_MS / 1000);
         exchange_give_up(c->exchange);
         break;
+    case DEADLINE_BEAT:
+        stream_beat(c->exchange->stream);
+        break;
     case DEADLINE_ANSWER:
+        if (c->exchange && c->exchange->stream) {
+            stream_drop(c->exchange->stream);
+            break;
+        }
+        connection_shutdown(c);
+        break;
     case DEADLINE_IDLE:
         connection_shutdown(c);
         break;
@@ -139,6 +150,8 @@ gone_cb(uv_poll_t *poll, int status, int events)
     /* Work that the funnel has begun goes on, and its answer goes nowhere; a held request has nothing to wait for. */
     if (c->exchange && c->exchange->phase == EXCHANGE_HELD)
         exchange_hold_end(c->exchange);
+    if (c->exchange && c->exchange->stream)
+        stream_gone(c->exchange->stream);
 }
 
 void
@@ -151,6 +164,14 @@ void
 connection_unwatch(struct connection *c)
 {
     uv_poll_stop(&c->gone);
+}
+
+void
+connection_bound_output(struct connection *c)
+{
+    int bytes = OUTPUT_BYTES;
+
+    setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 }
 
 void

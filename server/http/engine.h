@@ -17,6 +17,7 @@
 #include "common/buffer.h"
 #include "common/hash.h"
 #include "common/ids.h"
+#include "server/http/events.h"
 #include "server/http/http.h"
 #include "server/http/linger.h"
 #include "server/http/problem.h"
@@ -48,6 +49,10 @@ struct http {
     struct running_key *running_keys; /* by scope */
     struct leftovers lingers;
     unsigned exchanges_count, suspended, held, connections;
+    struct events *events;
+    struct stream *streams; /* all that are open */
+    unsigned streams_count;
+    uint64_t streams_dropped;    /* for reading too slowly */
     uint64_t requests;           /* answered so far */
     uint64_t answers[600];       /* of those, by status */
     int64_t started_ns, stop_ns; /* monotonic */
@@ -59,10 +64,11 @@ struct http {
 enum deadline {
     DEADLINE_HEADER, /* of the first request */
     DEADLINE_BODY,
-    DEADLINE_HOLD, /* a long poll */
-    DEADLINE_WORK, /* an answer of the funnel */
-    DEADLINE_ANSWER,
-    DEADLINE_IDLE, /* until the end of the next request's header */
+    DEADLINE_HOLD,   /* a long poll */
+    DEADLINE_WORK,   /* an answer of the funnel */
+    DEADLINE_ANSWER, /* until the client took it; of a stream: took what there is */
+    DEADLINE_BEAT,   /* a stream that has nothing to say */
+    DEADLINE_IDLE,   /* until the end of the next request's header */
 };
 
 /* One socket. Freed when MHD has closed it and both handles are closed. */
@@ -86,6 +92,8 @@ void connection_arm(struct connection *c, enum deadline deadline, int64_t ms);
 void connection_disarm(struct connection *c);
 void connection_watch(struct connection *c);
 void connection_unwatch(struct connection *c);
+/* What the kernel keeps for a client that does not read, it keeps in our name: let that be little. */
+void connection_bound_output(struct connection *c);
 /* End it; MHD notices. */
 void connection_shutdown(struct connection *c);
 /* Answer without MHD, which takes no answer in the middle of a body; then end it. */
@@ -116,6 +124,8 @@ struct pending {
 struct caller {
     unsigned scopes;              /* of enum scope */
     char client[TOKEN_NAME_SIZE]; /* "": the operator, who is no client */
+    bool has_token;
+    unsigned char token_hash[TOKEN_HASH_SIZE];
 };
 
 struct exchange {
@@ -143,7 +153,8 @@ struct exchange {
     struct pending *pending;
     struct funnel_wait *wait;
     exchange_cb *held_cb;
-    char id[80]; /* what the answer is about: a submission, a group or a task */
+    struct stream *stream; /* the answer, where it is one of events; owned */
+    char id[80];           /* what the answer is about: a submission, a group or a task */
     unsigned status;
     struct MHD_Response *response;
 };
@@ -167,6 +178,9 @@ void exchange_set_json(struct exchange *x, unsigned status, json_t *document);
 /* bytes live for ever. */
 void exchange_set_static(struct exchange *x, unsigned status, const char *type, const void *bytes,
                          size_t size);
+/* response: taken; NULL is a failure for want of memory, and the connection ends. */
+void exchange_set_response(struct exchange *x, unsigned status, const char *type,
+                           struct MHD_Response *response);
 void exchange_header(struct exchange *x, const char *name, const char *value);
 void exchange_send(struct exchange *x);
 
@@ -221,8 +235,24 @@ exchange_cb submission_add, submission_list, submission_show, submission_cancel,
 exchange_cb group_add, group_list, group_show, group_cancel;
 exchange_cb trend_show, failure_list, leaderboard_list, leader_list;
 exchange_cb rescore;
+exchange_cb events_all, submission_events, group_events;
 exchange_cb calibration_add, calibration_list;
 exchange_cb service_status, service_health, service_ready, service_asset, service_metrics;
+
+/* --- event streams: streams.c --- */
+
+struct stream;
+void stream_free(struct stream *s); /* NULL is fine */
+/* Something to say even if nothing happened; or that it is time to end. */
+void stream_beat(struct stream *s);
+/* Tell what is there, then why it ends (a constant), and end. */
+void stream_end(struct stream *s, const char *why);
+/* The client has left. */
+void stream_gone(struct stream *s);
+/* The client reads too slowly: end the connection. */
+void stream_drop(struct stream *s);
+/* For funnel_follow(); arg is the http. */
+void streams_event_cb(void *arg, const struct funnel_event *event);
 
 /* --- who may do what: access.c --- */
 
@@ -261,6 +291,14 @@ bool idempotency_begin(struct exchange *x, exchange_cb *replay, struct running_k
 void idempotency_end(struct running_key *k); /* NULL is fine */
 
 /* --- shared by handlers --- */
+
+/* The id in the address as x->id, when the caller may know of it; false: the problem is sent. */
+bool submission_find(struct exchange *x);
+bool group_find(struct exchange *x);
+/* What a table of submissions shows of a document, which is taken. Given. */
+json_t *submission_brief(json_t *whole);
+/* The group called x->id with its items as the caller may have them. Given; NULL with err (which may be NULL). */
+json_t *group_view(const struct exchange *x, struct error *err);
 
 /* A refusal of the funnel as its problem; false when the answer is FUNNEL_OK and nothing was sent. */
 bool exchange_refused(struct exchange *x, const struct funnel_answer *answer);

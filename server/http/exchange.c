@@ -25,8 +25,8 @@
 
 /* --- answers --- */
 
-static void
-set_response(struct exchange *x, unsigned status, const char *type, struct MHD_Response *response)
+void
+exchange_set_response(struct exchange *x, unsigned status, const char *type, struct MHD_Response *response)
 {
     if (x->response)
         MHD_destroy_response(x->response);
@@ -43,15 +43,16 @@ exchange_set_bytes(struct exchange *x, unsigned status, const char *type, char *
     struct MHD_Response *response = MHD_create_response_from_buffer(size, bytes, MHD_RESPMEM_MUST_FREE);
     if (!response)
         free(bytes);
-    set_response(x, status, type, response);
+    exchange_set_response(x, status, type, response);
     exchange_header(x, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
 }
 
 void
 exchange_set_static(struct exchange *x, unsigned status, const char *type, const void *bytes, size_t size)
 {
-    set_response(x, status, type,
-                 MHD_create_response_from_buffer(size, (void *)(uintptr_t)bytes, MHD_RESPMEM_PERSISTENT));
+    exchange_set_response(
+        x, status, type,
+        MHD_create_response_from_buffer(size, (void *)(uintptr_t)bytes, MHD_RESPMEM_PERSISTENT));
 }
 
 static void
@@ -314,6 +315,7 @@ exchange_free(struct exchange *x)
         funnel_wait_end(x->wait);
     if (x->phase == EXCHANGE_HELD)
         x->http->held--;
+    stream_free(x->stream);
     DL_DELETE(x->http->exchanges, x);
     x->http->exchanges_count--;
     x->connection->exchange = NULL;

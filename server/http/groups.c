@@ -20,20 +20,26 @@ set_headers(struct exchange *x)
         exchange_header(x, "Idempotency-Replayed", "true");
 }
 
+json_t *
+group_view(const struct exchange *x, struct error *err)
+{
+    json_t *document = funnel_show_group(x->http->funnel, x->id, err);
+    json_t *items = json_object_get(document, "items");
+
+    for (size_t i = 0; i < json_array_size(items); i++)
+        json_array_set_new(items, i, access_view(x, json_incref(json_array_get(items, i))));
+    return document;
+}
+
 /* The group's document, or NULL with the problem sent. */
 static json_t *
 get_group(struct exchange *x)
 {
     struct error err = { 0 };
-    json_t *document = funnel_show_group(x->http->funnel, x->id, &err);
+    json_t *document = group_view(x, &err);
 
-    if (!document) {
+    if (!document)
         exchange_error(x, &err, "such group");
-        return NULL;
-    }
-    json_t *items = json_object_get(document, "items");
-    for (size_t i = 0; i < json_array_size(items); i++)
-        json_array_set_new(items, i, access_view(x, json_incref(json_array_get(items, i))));
     return document;
 }
 
@@ -129,9 +135,8 @@ owner_cb(void *arg, const struct submission_row *row)
     return false;
 }
 
-/* The id of the address as x->id, once the store knows the group; false: the problem is sent. */
-static bool
-find_group(struct exchange *x)
+bool
+group_find(struct exchange *x)
 {
     const char *id = x->target.segments[2];
     struct owner owner = { .exchange = x };
@@ -157,7 +162,7 @@ find_group(struct exchange *x)
 void
 group_show(struct exchange *x)
 {
-    if (find_group(x))
+    if (group_find(x))
         exchange_hold(x, answer_show);
 }
 
@@ -166,7 +171,7 @@ group_cancel(struct exchange *x)
 {
     struct error err = { 0 };
 
-    if (!find_group(x))
+    if (!group_find(x))
         return;
     if (funnel_cancel(x->http->funnel, x->id, &err) != 0)
         exchange_error(x, &err, "such group");

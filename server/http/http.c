@@ -220,6 +220,11 @@ http_new(uv_loop_t *loop, const struct config *config, struct funnel *funnel, st
     h->store = store;
     h->lingers.loop = loop;
     h->started_ns = clock_monotonic_ns();
+    h->events = events_new((size_t)config->events_kept);
+    if (!h->events) {
+        http_free(h);
+        return error_set(err, ERR_NOMEM, "no memory for HTTP");
+    }
     int rc = start_keyring(h, err);
     if (rc == 0)
         rc = start_mhd(h, err);
@@ -227,6 +232,7 @@ http_new(uv_loop_t *loop, const struct config *config, struct funnel *funnel, st
         http_free(h);
         return rc;
     }
+    funnel_follow(funnel, streams_event_cb, h);
     start_handles(h, MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd);
     *out = h;
     return 0;
@@ -260,6 +266,8 @@ http_drain(struct http *h)
         next = x->next;
         if (x->phase == EXCHANGE_HELD)
             exchange_hold_end(x);
+        if (x->stream)
+            stream_end(x->stream, "draining");
     }
 }
 
@@ -325,6 +333,7 @@ stop_wait_cb(uv_timer_t *timer)
 void
 http_stop(struct http *h, void (*cb)(void *arg), void *arg)
 {
+    funnel_follow(h->funnel, NULL, NULL);
     h->stopped_cb = cb;
     h->stopped_arg = arg;
     h->stop_ns = clock_monotonic_ns() + STOP_GRACE_MS * INT64_C(1000000);
@@ -345,5 +354,6 @@ http_free(struct http *h)
         idempotency_end(k);
     }
     keyring_free(h->keyring);
+    events_free(h->events);
     free(h);
 }

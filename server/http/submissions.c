@@ -94,16 +94,23 @@ answer_added(struct exchange *x)
     answer_with(x, funnel_is_finished(x->http->funnel, x->id) ? 200 : 202);
 }
 
-void
-submission_show(struct exchange *x)
+bool
+submission_find(struct exchange *x)
 {
     struct submission_row row = { 0 };
 
     if (!get_row(x, x->target.segments[2], &row))
-        return;
+        return false;
     memcpy(x->id, row.id, sizeof(row.id));
     submission_row_release(&row);
-    exchange_hold(x, answer_show);
+    return true;
+}
+
+void
+submission_show(struct exchange *x)
+{
+    if (submission_find(x))
+        exchange_hold(x, answer_show);
 }
 
 /* {"id","state","links"}: as of the moment when it was accepted, so that a replay says the same. */
@@ -153,13 +160,10 @@ submission_add(struct exchange *x)
 void
 submission_cancel(struct exchange *x)
 {
-    struct submission_row row = { 0 };
     struct error err = { 0 };
 
-    if (!get_row(x, x->target.segments[2], &row))
+    if (!submission_find(x))
         return;
-    memcpy(x->id, row.id, sizeof(row.id));
-    submission_row_release(&row);
     if (funnel_cancel(x->http->funnel, x->id, &err) != 0)
         exchange_error(x, &err, "such submission");
     else
@@ -260,9 +264,8 @@ struct submission_page {
     char last[ID_SIZE];
 };
 
-/* What a table of submissions shows; the whole documents are large. */
-static json_t *
-brief(json_t *whole)
+json_t *
+submission_brief(json_t *whole)
 {
     static const char *const keys[] = { "id",    "group",        "task",      "task_name", "client", "state",
                                         "stage", "passed_stage", "failed_at", "class",     "reward", "flags",
@@ -314,7 +317,7 @@ finish_items(struct exchange *x, json_t *items, bool is_brief)
                             : json_incref(item);
         whole = whole ? access_view(x, whole) : NULL;
         if (whole)
-            json_array_append_new(out, is_brief ? brief(whole) : whole);
+            json_array_append_new(out, is_brief ? submission_brief(whole) : whole);
     }
     return out;
 }

@@ -49,6 +49,25 @@ class Answer:
         return document
 
 
+@dataclass(frozen=True)
+class Event:
+    """One server-sent event; id is None where it has none of its own."""
+
+    kind: str
+    id: str | None
+    data: Json
+
+
+def read_events(text: bytes) -> list[Event]:
+    """The whole events of a stream's text; comments and `retry` are left out."""
+    found = []
+    for part in text.decode().split("\n\n")[:-1]:
+        fields = dict(line.split(": ", 1) for line in part.split("\n") if line and not line.startswith(":"))
+        if "event" in fields:
+            found.append(Event(fields["event"], fields.get("id"), json.loads(fields["data"])))
+    return found
+
+
 class Client:
     """Calls to one daemon. Refusals are answers, not exceptions; only a broken connection raises."""
 
@@ -73,6 +92,26 @@ class Client:
 
     def get(self, path: str) -> Answer:
         return self.call("GET", path)
+
+    def events(self, path: str, last: str | None = None) -> list[Event]:
+        """What a stream of events tells until it ends; last: the id from which on."""
+        answer = self.call("GET", path, headers={"Last-Event-ID": last} if last is not None else None)
+        if answer.status != 200:
+            raise ServiceError(f"GET {path}: {answer.status} {answer.body.decode(errors='replace')[:2000]}")
+        return read_events(answer.body)
+
+    def follow(self, path: str, last: str | None = None, headers: Mapping[str, str] | None = None) -> Iterator[Event]:
+        """The events of a stream as they come, until it ends; closing the generator leaves it."""
+        sent = {**(headers or {}), **({"Last-Event-ID": last} if last is not None else {})}
+        request = urllib.request.Request(self.url + path, headers=sent)
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=self.timeout_s) as reply:
+            text = b""
+            for line in reply:
+                text += line
+                if line == b"\n":
+                    yield from read_events(text)
+                    text = b""
 
     def post(self, path: str, body: object | bytes) -> Answer:
         return self.call("POST", path, body)

@@ -99,9 +99,12 @@ ROUTES = [
     ("GET", "/v1/submissions/{submission}/source", "own"),
     ("GET", "/v1/submissions/{submission}/log", "own"),
     ("GET", "/v1/submissions/{submission}/timing", "own"),
+    ("GET", "/v1/submissions/{submission}/events?wait=0", "own"),
     ("POST", "/v1/groups", "submit"),
     ("GET", "/v1/groups/{group}", "own"),
     ("DELETE", "/v1/groups/{group}", "own submit"),
+    ("GET", "/v1/groups/{group}/events?wait=0", "own"),
+    ("GET", "/v1/events?wait=0", "look"),
     ("POST", "/v1/rescore", "look"),
     ("POST", "/v1/calibrations", "admin"),
     ("GET", "/v1/calibrations", "look"),
@@ -123,7 +126,7 @@ def test_no_route_is_left_out() -> None:
             path = re.sub(r"\{\w+\}", "{}", found[1])
         elif found := re.fullmatch(r"    (get|post|delete|put|patch):", line):
             contract.add((found[1].upper(), path))
-    known = {(method, re.sub(r"\{\w+\}|scripted", "{}", path)) for method, path, _ in ROUTES}
+    known = {(method, re.sub(r"\{\w+\}|scripted", "{}", path.partition("?")[0])) for method, path, _ in ROUTES}
     assert contract == known
 
 
@@ -249,11 +252,17 @@ CHEATS = [
 def ways_to_look(caller: Caller, one: str, group: str | None = None) -> list[service.Json]:
     """The submission's document by every call that gives it."""
     found = [caller.expect("GET", f"/v1/submissions/{one}{query}") for query in ("", "?wait=1")]
+    streams = [f"/v1/submissions/{one}/events?wait=0&view="]
     for view in ("full", "brief"):
         items = caller.expect("GET", f"/v1/submissions?limit=200&view={view}")["items"]
         found += [item for item in items if item["id"] == one]
     if group is not None:
         found += [item for item in caller.expect("GET", f"/v1/groups/{group}")["items"] if item["id"] == one]
+        streams.append(f"/v1/groups/{group}/events?wait=0&view=")
+    for path in streams:
+        for view in ("full", "brief"):
+            told = caller.events(path + view)
+            found += [event.data for event in told if event.kind == "verdict" and event.data["id"] == one]
     return found
 
 

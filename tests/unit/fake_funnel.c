@@ -17,6 +17,8 @@ struct funnel {
     struct work *works;
     void *unanswered; /* argument of the one call that gets no answer, NULL: none */
     bool is_drained;
+    funnel_event_cb *event_cb;
+    void *event_arg;
 };
 
 struct funnel_wait {
@@ -94,6 +96,20 @@ funnel_reload(struct funnel *f, const struct config *config)
     (void)config;
 }
 
+void
+funnel_follow(struct funnel *f, funnel_event_cb *cb, void *arg)
+{
+    f->event_cb = cb;
+    f->event_arg = arg;
+}
+
+void
+fake_funnel_tell(struct funnel *f, const struct funnel_event *event)
+{
+    if (f->event_cb)
+        f->event_cb(f->event_arg, event);
+}
+
 bool
 funnel_is_finished(struct funnel *f, const char *id)
 {
@@ -101,6 +117,18 @@ funnel_is_finished(struct funnel *f, const char *id)
     bool is_finished = store_get_submission(f->store, id, &row, NULL) != 0 || row.verdict;
     submission_row_release(&row);
     return is_finished;
+}
+
+/* Of a submission that the store has. */
+static void
+tell(struct funnel *f, enum funnel_event_kind kind, const char *id)
+{
+    struct submission_row row = { 0 };
+
+    if (store_get_submission(f->store, id, &row, NULL) == 0)
+        fake_funnel_tell(f, &(struct funnel_event){ kind, id, row.group_id, row.client, NULL, false,
+                                                    row.attempts, row.verdict });
+    submission_row_release(&row);
 }
 
 static void
@@ -115,6 +143,7 @@ finished_cb(void *arg, int code, const struct error *err)
     (void)err;
     memcpy(id, w->id, sizeof(id));
     work_end(w);
+    tell(f, FUNNEL_EVENT_VERDICT, id);
     for (wait = f->waits; wait; wait = next) {
         next = wait->next;
         if (strcmp(wait->id, id) != 0)
@@ -157,6 +186,8 @@ added_cb(void *arg, int code, const struct error *err)
         snprintf(answer.fault.text, sizeof(answer.fault.text), "%.150s", err->text);
     }
     memcpy(answer.id, w->id, sizeof(w->id));
+    if (code == 0)
+        tell(w->funnel, FUNNEL_EVENT_QUEUED, w->id);
     w->cb(w->arg, &answer);
     if (w->ms >= 0 && !w->funnel->is_drained)
         uv_timer_start(&w->timer, work_cb, (uint64_t)w->ms, 0);

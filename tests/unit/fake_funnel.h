@@ -14,4 +14,7 @@
 #define FAKE_VERDICT \
     "{\"id\":\"%s\",\"state\":\"done\",\"class\":\"ok\",\"reward\":0.5, \"as_stored\" : true}"
 
+/* Tell whoever follows, as if it had happened. */
+void fake_funnel_tell(struct funnel *f, const struct funnel_event *event);
+
 #endif

@@ -56,11 +56,13 @@ rig_open(void **state)
         return -1;
     snprintf(flag, sizeof(flag), "--store=%s/db", r->directory);
     snprintf(store, sizeof(store), "%s/db", r->directory);
-    char *argv[] = { "verifierd",        "--listen=127.0.0.1:0",  flag,
-                     "--wait-limit-s=8", "--header-limit-ms=300", NULL };
+    char *argv[] = {
+        "verifierd",         "--listen=127.0.0.1:0", flag, "--wait-limit-s=8", "--header-limit-ms=300",
+        "--events-kept=512", "--heartbeat-ms=100",   NULL
+    };
     log_setup(LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     uv_loop_init(&r->loop);
-    if (config_load(5, argv, &r->config, &err) != 0 ||
+    if (config_load(7, argv, &r->config, &err) != 0 ||
         store_open(&r->loop, store, 1000, &r->store, &err) != 0 ||
         funnel_new(&r->loop, &r->config, r->store, &r->funnel, &err) != 0 ||
         http_new(&r->loop, &r->config, r->funnel, r->store, &r->http, &err) != 0) {
@@ -523,6 +525,249 @@ a_key_under_way_is_a_conflict(void **state)
     client_close(&first);
 }
 
+/* --- event streams --- */
+
+/* Turn the loop until text has come. */
+static void
+client_expect(struct client *c, const char *text)
+{
+    int64_t end_ns = clock_monotonic_ns() + LIMIT_NS;
+    while (!c->text || !strstr(c->text, text)) {
+        if (clock_monotonic_ns() > end_ns || c->is_ended)
+            fail_msg("no \"%s\" in: %s", text, c->text ? c->text : "");
+        size_t had = c->size;
+        client_read(c);
+        if (c->size == had)
+            turn(c->rig);
+    }
+}
+
+#define LAST_CHUNK "\r\n0\r\n\r\n"
+
+/* headers: whole lines */
+static void
+stream_open(struct rig *r, struct client *c, const char *path, const char *headers)
+{
+    client_open(c, r);
+    client_send(c, "GET", path, headers, NULL);
+    client_expect(c, "retry: 1000");
+    assert_non_null(strstr(c->text, "Content-Type: text/event-stream\r\n"));
+}
+
+/* The id of the last event so far that has one, as a header for the next call. */
+static void
+last_event(const struct client *c, char header[80])
+{
+    const char *found = NULL;
+    for (const char *at = c->text; at && (at = strstr(at, "\nid: ")); at += 5)
+        found = at + 5;
+    assert_non_null(found);
+    snprintf(header, 80, "Last-Event-ID: %.*s\r\n", (int)strcspn(found, "\n"), found);
+}
+
+static size_t
+count_of(const char *text, const char *word)
+{
+    size_t n = 0;
+    for (const char *at = text; (at = strstr(at, word)); at += strlen(word))
+        n++;
+    return n;
+}
+
+static void
+tell_stage(struct rig *r, const char *id, const char *client, const char *stage, bool is_begun)
+{
+    fake_funnel_tell(r->funnel,
+                     &(struct funnel_event){ FUNNEL_EVENT_STAGE, id, "", client, stage, is_begun, 1, NULL });
+}
+
+static void
+a_stream_ends_with_the_verdict(void **state)
+{
+    struct rig *r = *state;
+    struct client c;
+    char id[ID_SIZE], path[96], last[80];
+
+    submit(r, "{\"ms\":200}", id);
+    snprintf(path, sizeof(path), "/v1/submissions/%s/events", id);
+    stream_open(r, &c, path, "");
+    client_expect(&c, "event: open\n");
+    assert_null(strstr(c.text, "event: verdict")); /* none is told before it is durable */
+    tell_stage(r, id, "fake", "ast", true);
+    client_expect(&c, "\"state\":\"running\",\"stage\":\"ast\"");
+    client_expect(&c, LAST_CHUNK);
+    const char *verdict = strstr(c.text, "event: verdict\n"), *end = strstr(c.text, "event: end\n");
+    assert_true(verdict && end && verdict < end);
+    assert_non_null(strstr(verdict, "\"as_stored\":true"));
+    assert_non_null(strstr(end, "\"reason\":\"finished\""));
+    last_event(&c, last);
+    assert_string_equal(last, "Last-Event-ID: end\r\n");
+    client_send(&c, "GET", path, last, NULL); /* on the same connection */
+    client_expect(&c, "HTTP/1.1 204 ");
+    client_close(&c);
+    /* From the beginning again: what is finished is told at once. */
+    stream_open(r, &c, path, "");
+    client_expect(&c, LAST_CHUNK);
+    assert_int_equal(count_of(c.text, "event: verdict\n"), 1);
+    client_close(&c);
+}
+
+static void
+a_stream_is_taken_up_where_it_was_left(void **state)
+{
+    struct rig *r = *state;
+    struct client c;
+    char last[80], id[ID_SIZE];
+
+    stream_open(r, &c, "/v1/events", "");
+    client_expect(&c, "event: open\n");
+    tell_stage(r, "one", NULL, "ast", true);
+    client_expect(&c, "\"one\"");
+    last_event(&c, last);
+    client_close(&c);
+    tell_stage(r, "two", NULL, "compile", false);
+    submit(r, "{\"ms\":1}", id);
+    stream_open(r, &c, "/v1/events", last);
+    client_expect(&c, "event: verdict\n");
+    assert_null(strstr(c.text, "\"one\""));
+    assert_null(strstr(c.text, "event: gap"));
+    assert_int_equal(count_of(c.text, "\"two\""), 1);
+    assert_int_equal(count_of(c.text, "event: state\n"), 2); /* two, and the queued one */
+    client_close(&c);
+    /* Far more than is kept (--events-kept) happen: what was lost is told. */
+    for (int i = 0; i < 600; i++)
+        tell_stage(r, "many", NULL, "ast", true);
+    stream_open(r, &c, "/v1/events?wait=0", last);
+    client_expect(&c, LAST_CHUNK);
+    assert_non_null(strstr(c.text, "event: gap\n"));
+    assert_null(strstr(c.text, "\"many\""));
+    assert_non_null(strstr(c.text, "\"reason\":\"wait\""));
+    client_close(&c);
+    stream_open(r, &c, "/v1/events?wait=0", "Last-Event-ID: of another daemon\r\n");
+    client_expect(&c, "event: gap\n");
+    client_close(&c);
+}
+
+/* How far a candidate came is not told to its submitter, nor shown by the ids. */
+static void
+a_submitter_is_not_told_of_stages(void **state)
+{
+    struct rig *r = *state;
+    struct client c, again;
+    struct error err = { 0 };
+    char secret[TOKEN_TEXT_SIZE], header[128], last[80], then[80];
+    struct token token = { .name = "t", .client = "fake", .scopes = SCOPE_SUBMIT };
+
+    assert_int_equal(token_add(r->config.tokens, &token, secret, &err), 0);
+    snprintf(header, sizeof(header), "Authorization: Bearer %s\r\n", secret);
+    stream_open(r, &c, "/v1/events", header);
+    client_expect(&c, "event: open\n");
+    tell_stage(r, "mine", "fake", "ast", true);
+    client_expect(&c, "\"state\":\"running\"");
+    stream_open(r, &again, "/v1/events?wait=0", header);
+    client_expect(&again, LAST_CHUNK);
+    last_event(&again, last);
+    client_close(&again);
+    tell_stage(r, "mine", "fake", "compile", false);
+    tell_stage(r, "theirs", "another", "ast", true);
+    stream_open(r, &again, "/v1/events?wait=0", header);
+    client_expect(&again, LAST_CHUNK);
+    last_event(&again, then);
+    client_close(&again);
+    assert_string_equal(then, last);
+    char verdict[] =
+        "{\"id\":\"mine\",\"state\":\"done\",\"class\":\"hack\",\"stage\":\"full\",\"stages\":[]}";
+    fake_funnel_tell(r->funnel, &(struct funnel_event){ FUNNEL_EVENT_VERDICT, "mine", "", "fake", NULL, false,
+                                                        1, verdict });
+    client_expect(&c, "\"class\":\"hack\"");
+    assert_null(strstr(c.text, "compile"));
+    assert_null(strstr(c.text, "full"));
+    assert_null(strstr(c.text, "theirs"));
+    assert_null(strstr(c.text, "\"ast\""));
+    /* And from the moment that the token counts no more, nothing. */
+    assert_int_equal(token_revoke(r->config.tokens, "t", &err), 0);
+    client_expect(&c, "\"reason\":\"token\"");
+    client_expect(&c, LAST_CHUNK);
+    client_close(&c);
+}
+
+static void
+a_quiet_stream_beats(void **state)
+{
+    struct rig *r = *state;
+    struct client c;
+
+    stream_open(r, &c, "/v1/events", "");
+    client_expect(&c, "\r\n:\n\n\r\n");
+    client_close(&c);
+    int64_t end_ns = clock_monotonic_ns() + LIMIT_NS;
+    bool is_gone = false;
+    while (!is_gone && clock_monotonic_ns() < end_ns) {
+        ask(r, &c, "GET", "/v1/status", "", NULL);
+        is_gone = strstr(c.text, "\"streams\":0,") != NULL;
+        client_close(&c);
+    }
+    assert_true(is_gone); /* a client that left is noticed while there is nothing to tell it */
+}
+
+#define STREAMS 200
+#define STALLED 20
+
+/* One in ten does not read: it is dropped, the others are told everything, and memory is that of the ring. */
+static void
+readers_that_stall_are_dropped(void **state)
+{
+    struct rig *r = *state;
+    static struct client all[STREAMS];
+    char filler[501], verdict[700], name[32];
+    struct client status;
+    int small = 4096;
+
+    memset(filler, 'x', sizeof(filler) - 1);
+    filler[sizeof(filler) - 1] = '\0';
+    for (int i = 0; i < STREAMS; i++) {
+        stream_open(r, &all[i], "/v1/events", "");
+        if (i < STALLED)
+            setsockopt(all[i].fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+    }
+    for (int n = 0; n < 1500; n++) {
+        snprintf(verdict, sizeof(verdict), "{\"id\":\"v%d\",\"client\":\"%s\"}", n, filler);
+        fake_funnel_tell(r->funnel, &(struct funnel_event){ FUNNEL_EVENT_VERDICT, "x", "", NULL, NULL, false,
+                                                            1, verdict });
+        if (n % 50 != 49)
+            continue;
+        snprintf(name, sizeof(name), "\"v%d\"", n);
+        for (int i = STALLED; i < STREAMS; i++) {
+            client_expect(&all[i], name);
+            all[i].size = 0; /* what was read needs not be kept */
+        }
+    }
+    assert_int_equal(ask(r, &status, "GET", "/v1/status", "", NULL), 200);
+    assert_non_null(strstr(status.text, "\"streams_dropped\":20,"));
+    client_close(&status);
+    for (int i = 0; i < STALLED; i++)
+        client_close(&all[i]);
+    for (int i = STALLED; i < STREAMS; i++) {
+        assert_false(all[i].is_ended);
+        client_close(&all[i]);
+    }
+}
+
+static void
+a_stream_ends_when_the_daemon_drains(void **state)
+{
+    struct rig *r = *state;
+    struct client c;
+
+    stream_open(r, &c, "/v1/events", "");
+    client_expect(&c, "event: open\n");
+    http_drain(r->http);
+    client_expect(&c, "\"reason\":\"draining\"");
+    client_expect(&c, LAST_CHUNK);
+    rig_stop(r);
+    client_close(&c);
+}
+
 #define RIG_TEST(f) cmocka_unit_test_setup_teardown(f, rig_open, rig_close)
 
 int
@@ -540,6 +785,12 @@ main(void)
         RIG_TEST(a_client_that_says_nothing_is_told_so),
         RIG_TEST(a_key_is_answered_once),
         RIG_TEST(a_key_under_way_is_a_conflict),
+        RIG_TEST(a_stream_ends_with_the_verdict),
+        RIG_TEST(a_stream_is_taken_up_where_it_was_left),
+        RIG_TEST(a_submitter_is_not_told_of_stages),
+        RIG_TEST(a_quiet_stream_beats),
+        RIG_TEST(readers_that_stall_are_dropped),
+        RIG_TEST(a_stream_ends_when_the_daemon_drains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

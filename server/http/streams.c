@@ -1,0 +1,583 @@
+#include "server/http/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "server/funnel/disclosure.h"
+#include "server/funnel/request.h"
+
+/*
+ * Theory of operation. Event streams (text/event-stream) are answers that go
+ * on. What happens is written once into the ring of events.h, in two versions,
+ * for those who see all and for those who may only submit; a stream is a place
+ * in that ring and at most one event on its way out, so a reader that stalls
+ * costs no more than one that reads. MHD asks read_cb() for bytes whenever
+ * the socket took all that it had before; where there are none the connection
+ * is suspended until something happens.
+ *
+ * A stream about one submission or group begins with what is finished already
+ * (the snapshot). It is taken at the same turn of the loop as the place in the
+ * ring, and the funnel tells of a verdict at the same turn in which it counts as
+ * finished: nothing is told twice or left out.
+ *
+ * A reader is dropped when it does not take what is there within
+ * body_limit_ms, or when the ring has gone past its place.
+ */
+
+#define RETRY_MS 1000       /* what a browser's EventSource waits before it connects again */
+#define CHECK_TOKEN_MS 1000 /* at most so often */
+#define NAME_OF_END "end"   /* the id of the last event of a stream that will have no more */
+#define OUT_KEPT (4 * 1024) /* bytes of a stream's buffer that outlive an event */
+
+enum subject { SUBJECT_ALL, SUBJECT_SUBMISSION, SUBJECT_GROUP };
+
+struct stream {
+    struct stream *prev, *next;
+    struct exchange *exchange;
+    enum subject subject;
+    bool is_brief; /* verdicts as lists show them with view=brief */
+    uint64_t at;   /* in the ring */
+    struct buffer out;
+    size_t out_at;             /* bytes of out that are gone */
+    char (*snapshot)[ID_SIZE]; /* owned: submissions to tell of first; NULL: none */
+    size_t snapshot_n, snapshot_at;
+    bool must_greet, must_open, is_gap, must_beat;
+    bool is_suspended, is_over, is_gone;
+    const char *why; /* it ends now: the reason; NULL: it goes on */
+    int64_t ends_ns; /* monotonic; 0: never */
+    int64_t checked_ns;
+};
+
+/* --- one event --- */
+
+static void
+write_event(struct stream *s, const char *name, const char *kind, const char *data)
+{
+    if (name)
+        buffer_printf(&s->out, "id: %s\n", name);
+    buffer_printf(&s->out, "event: %s\ndata: %s\n\n", kind, data);
+}
+
+/* document: taken; one without memory is left out, and the gap is told. */
+static void
+write_document(struct stream *s, const char *name, const char *kind, json_t *document)
+{
+    AUTO_FREE char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
+
+    json_decref(document);
+    if (text)
+        write_event(s, name, kind, text);
+    else
+        s->is_gap = true;
+}
+
+static const char *
+kind_name(enum event_kind kind)
+{
+    static const char *const names[] = {
+        [EVENT_STATE] = "state", [EVENT_VERDICT] = "verdict", [EVENT_GROUP] = "group"
+    };
+    return names[kind];
+}
+
+/* The whole verdict as this caller may have it, given; NULL: the store has it no more. */
+static json_t *
+whole_verdict(const struct exchange *x, const char *id)
+{
+    struct submission_row row = { 0 };
+    json_t *document = NULL;
+
+    if (store_get_submission(x->http->store, id, &row, NULL) != 0)
+        return NULL;
+    if (row.verdict)
+        document = json_loads(row.verdict, JSON_ALLOW_NUL, NULL);
+    submission_row_release(&row);
+    return document ? access_view(x, document) : NULL;
+}
+
+/* One of the snapshot, which has no place in the ring: its event has no id. */
+static void
+write_finished(struct stream *s, const char *id)
+{
+    json_t *document = whole_verdict(s->exchange, id);
+
+    if (document && s->is_brief)
+        document = submission_brief(document);
+    write_document(s, NULL, "verdict", document);
+}
+
+static const char *
+text_for(const struct stream *s, const struct event *event)
+{
+    return access_sees_detail(s->exchange) ? event->detail : event->view;
+}
+
+static void
+write_recorded(struct stream *s, const struct event *event)
+{
+    json_t *document =
+        event->kind == EVENT_VERDICT && !s->is_brief ? whole_verdict(s->exchange, event->submission) : NULL;
+    if (document)
+        write_document(s, event->name, kind_name(event->kind), document);
+    else
+        write_event(s, event->name, kind_name(event->kind), text_for(s, event));
+}
+
+static bool
+is_about(const struct stream *s, const struct event *event)
+{
+    const struct exchange *x = s->exchange;
+
+    if (s->subject == SUBJECT_ALL)
+        return access_sees_client(x, event->client) && text_for(s, event);
+    /* Whose the submission or the group is was looked at when the stream began. */
+    return strcmp(s->subject == SUBJECT_GROUP ? event->group : event->submission, x->id) == 0 &&
+           text_for(s, event) && event->kind != EVENT_GROUP;
+}
+
+/*
+ * The name of the last event before s->at that this stream tells of. Another's would do as well, and would tell whoever
+ * asks twice whether anything happened in between that is hidden from it.
+ */
+static const char *
+last_name(const struct stream *s)
+{
+    const struct events *events = s->exchange->http->events;
+
+    for (uint64_t at = s->at; at > events_first(events); at--) {
+        const struct event *event = events_at(events, at - 1);
+        if (is_about(s, event))
+            return event->name;
+    }
+    return events_origin(events);
+}
+
+/* {"id","state","ranking","items":[{"id","state","class","reward"} …]}: what only a finished group knows. */
+static json_t *
+group_end(const struct exchange *x)
+{
+    static const char *const keys[] = { "id", "state", "class", "reward" };
+    AUTO_JSON json_t *group = group_view(x, NULL);
+    json_t *items = json_array(), *item;
+    size_t i;
+
+    json_array_foreach(json_object_get(group, "items"), i, item)
+    {
+        json_t *told = json_object();
+        for (size_t k = 0; k < ARRAY_LEN(keys); k++)
+            json_object_set(told, keys[k], json_object_get(item, keys[k]));
+        json_array_append_new(items, told);
+    }
+    return json_pack("{s:s, s:s, s:O?, s:O?, s:o}", "reason", "finished", "id", x->id, "state",
+                     json_object_get(group, "state"), "ranking", json_object_get(group, "ranking"), "items",
+                     items);
+}
+
+static void
+write_end(struct stream *s, const char *why)
+{
+    const struct exchange *x = s->exchange;
+    bool is_finished = !why;
+
+    s->is_over = true;
+    if (is_finished && s->subject == SUBJECT_GROUP)
+        write_document(s, NAME_OF_END, "end", group_end(x));
+    else if (is_finished)
+        write_document(s, NAME_OF_END, "end", json_pack("{s:s, s:s}", "reason", "finished", "id", x->id));
+    else
+        write_document(s, NULL, "end", json_pack("{s:s}", "reason", why));
+}
+
+/* --- what comes next --- */
+
+/* A token that was revoked or has expired sees no more, and calls that now need one have it. */
+static bool
+is_still_let_in(struct stream *s)
+{
+    const struct caller *caller = &s->exchange->caller;
+    struct keyring *keyring = s->exchange->http->keyring;
+    int64_t now_ns = clock_monotonic_ns();
+
+    if (now_ns - s->checked_ns < CHECK_TOKEN_MS * INT64_C(1000000))
+        return true;
+    s->checked_ns = now_ns;
+    keyring_refresh(keyring);
+    return !keyring_is_on(keyring) || (caller->has_token && keyring_has(keyring, caller->token_hash));
+}
+
+static bool
+is_finished(const struct stream *s)
+{
+    return s->subject != SUBJECT_ALL && funnel_is_finished(s->exchange->http->funnel, s->exchange->id);
+}
+
+/* Puts what comes next into out; false: there is nothing now. */
+static bool
+write_next(struct stream *s)
+{
+    struct http *h = s->exchange->http;
+
+    if (s->is_over)
+        return false;
+    if (!is_still_let_in(s)) {
+        write_end(s, "token");
+        return true;
+    }
+    if (s->must_greet) {
+        s->must_greet = false;
+        buffer_printf(&s->out, "retry: %d\n\n", RETRY_MS);
+        return true;
+    }
+    if (s->is_gap) {
+        s->is_gap = false;
+        write_event(s, NULL, "gap", "{\"reason\":\"events were lost: read the present state again\"}");
+        return true;
+    }
+    if (s->snapshot_at < s->snapshot_n) {
+        write_finished(s, s->snapshot[s->snapshot_at++]);
+        return true;
+    }
+    free(ptr_take(&s->snapshot));
+    if (s->must_open) {
+        s->must_open = false;
+        write_event(s, last_name(s), "open", "{}");
+        return true;
+    }
+    while (s->at < events_end(h->events)) {
+        const struct event *event = events_at(h->events, s->at++);
+        if (is_about(s, event)) {
+            write_recorded(s, event);
+            return true;
+        }
+    }
+    if (is_finished(s))
+        write_end(s, NULL);
+    else if (s->why || (s->ends_ns && clock_monotonic_ns() >= s->ends_ns))
+        write_end(s, s->why ? s->why : "wait");
+    else if (s->must_beat)
+        buffer_add(&s->out, ":\n\n");
+    s->must_beat = false;
+    return s->out.size > 0;
+}
+
+static size_t
+copy_out(struct stream *s, char *to, size_t room)
+{
+    size_t left = s->out.size - s->out_at;
+    size_t n = left < room ? left : room;
+
+    if (n > 0)
+        memcpy(to, s->out.data + s->out_at, n);
+    s->out_at += n;
+    if (s->out_at == s->out.size) {
+        s->out_at = 0;
+        if (s->out.size > OUT_KEPT)
+            buffer_release(&s->out);
+        else
+            buffer_clear(&s->out);
+    }
+    return n;
+}
+
+static void
+rest(struct stream *s)
+{
+    struct exchange *x = s->exchange;
+    int64_t ms = x->http->config->heartbeat_ms;
+
+    if (s->ends_ns) {
+        int64_t left_ms = (s->ends_ns - clock_monotonic_ns()) / 1000000 + 1;
+        ms = left_ms < ms ? left_ms : ms;
+    }
+    s->is_suspended = true;
+    x->http->suspended++;
+    connection_watch(x->connection);
+    connection_arm(x->connection, DEADLINE_BEAT, ms);
+    MHD_suspend_connection(x->mhd);
+}
+
+/* MHD calls this when the socket has taken all that went before. */
+static ssize_t
+read_cb(void *cls, uint64_t position, char *to, size_t room)
+{
+    struct stream *s = cls;
+    struct http *h = s->exchange->http;
+    size_t n = 0;
+
+    (void)position;
+    if (s->is_gone)
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    if (s->at < events_first(h->events)) {
+        stream_drop(s);
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
+    while (n < room && (s->out.size > 0 || write_next(s)))
+        n += copy_out(s, to + n, room - n);
+    if (n > 0) {
+        connection_arm(s->exchange->connection, DEADLINE_ANSWER, h->config->body_limit_ms);
+        return (ssize_t)n;
+    }
+    if (s->is_over)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    rest(s);
+    return 0;
+}
+
+static void
+wake(struct stream *s)
+{
+    struct exchange *x = s->exchange;
+
+    if (!s->is_suspended)
+        return;
+    s->is_suspended = false;
+    x->http->suspended--;
+    connection_unwatch(x->connection);
+    connection_arm(x->connection, DEADLINE_ANSWER, x->http->config->body_limit_ms);
+    MHD_resume_connection(x->mhd);
+    x->http->must_run = true;
+}
+
+void
+stream_beat(struct stream *s)
+{
+    s->must_beat = true;
+    wake(s);
+}
+
+void
+stream_end(struct stream *s, const char *why)
+{
+    s->why = why;
+    wake(s);
+}
+
+void
+stream_gone(struct stream *s)
+{
+    s->is_gone = true;
+    wake(s);
+}
+
+void
+stream_drop(struct stream *s)
+{
+    struct exchange *x = s->exchange;
+
+    x->http->streams_dropped++;
+    log_debug(x->request_id, "%s: its reader is too slow", x->uri);
+    s->is_gone = true;
+    connection_shutdown(x->connection);
+}
+
+/* --- writing into the ring --- */
+
+static char *
+dump(json_t *document)
+{
+    char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
+    json_decref(document);
+    return text;
+}
+
+static json_t *
+state_json(const struct funnel_event *event, bool is_detail)
+{
+    bool is_staged = is_detail && event->stage;
+
+    return json_pack("{s:s, s:s?, s:s?, s:s, s:s?, s:o}", "id", event->submission, "group",
+                     *event->group ? event->group : NULL, "client", event->client, "state",
+                     event->stage ? "running" : "queued", "stage", is_staged ? event->stage : NULL,
+                     "attempts", is_detail ? json_integer(event->attempts) : json_null());
+}
+
+static void
+fill_verdict(struct event *out, const char *verdict)
+{
+    json_t *whole = verdict ? json_loads(verdict, JSON_ALLOW_NUL, NULL) : NULL;
+    json_t *view = whole ? disclosure_view(whole) : NULL;
+
+    out->view = view ? dump(submission_brief(view)) : NULL;
+    out->detail = whole ? dump(submission_brief(whole)) : NULL;
+}
+
+void
+streams_event_cb(void *arg, const struct funnel_event *event)
+{
+    struct http *h = arg;
+    struct event out = { .client = event->client ? strdup(event->client) : NULL };
+    uint64_t end = events_end(h->events);
+    struct stream *s;
+
+    snprintf(out.submission, sizeof(out.submission), "%s", event->submission ? event->submission : "");
+    snprintf(out.group, sizeof(out.group), "%s", event->group);
+    switch (event->kind) {
+    case FUNNEL_EVENT_QUEUED:
+    case FUNNEL_EVENT_STAGE:
+        out.kind = EVENT_STATE;
+        out.detail = dump(state_json(event, true));
+        /* How far it is is not told to its submitter; that it is judged, is. */
+        out.view = !event->stage || event->is_begun ? dump(state_json(event, false)) : NULL;
+        break;
+    case FUNNEL_EVENT_VERDICT:
+        out.kind = EVENT_VERDICT;
+        fill_verdict(&out, event->verdict);
+        break;
+    case FUNNEL_EVENT_GROUP:
+        out.kind = EVENT_GROUP;
+        out.detail = dump(json_pack("{s:s, s:s?}", "id", event->group, "client", event->client));
+        out.view = out.detail ? strdup(out.detail) : NULL;
+        break;
+    }
+    bool is_kept = events_add(h->events, &out);
+    DL_FOREACH(h->streams, s)
+    {
+        if (!is_kept)
+            s->is_gap = true;
+        /* A group's end is no event of its stream, and ends it. */
+        bool is_end = event->kind == FUNNEL_EVENT_GROUP && strcmp(event->group, s->exchange->id) == 0;
+        if (!is_kept || is_end || is_about(s, events_at(h->events, end)))
+            wake(s);
+        else if (s->is_suspended)
+            s->at = end + 1; /* it has told all that was before, too */
+        if (s->at < events_first(h->events) && !s->is_gone)
+            stream_drop(s); /* MHD would ask for more only once its socket took something */
+    }
+}
+
+/* --- life --- */
+
+static bool
+snapshot_row_cb(void *arg, const struct submission_row *row)
+{
+    struct stream *s = arg;
+
+    /* What the store has and the funnel does not yet tell of comes through the ring. */
+    if (funnel_is_finished(s->exchange->http->funnel, row->id))
+        memcpy(s->snapshot[s->snapshot_n++], row->id, ID_SIZE);
+    return s->snapshot_n < REQUEST_GROUP_MAX;
+}
+
+static int
+take_snapshot(struct stream *s, struct error *err)
+{
+    struct exchange *x = s->exchange;
+    size_t most = s->subject == SUBJECT_GROUP ? REQUEST_GROUP_MAX : 1;
+
+    if (s->subject == SUBJECT_ALL)
+        return 0;
+    s->snapshot = calloc(most, sizeof(*s->snapshot));
+    if (!s->snapshot)
+        return error_set(err, ERR_NOMEM, "no memory for the stream");
+    if (s->subject == SUBJECT_GROUP)
+        return store_each_of_group(x->http->store, x->id, snapshot_row_cb, s, err);
+    if (funnel_is_finished(x->http->funnel, x->id))
+        memcpy(s->snapshot[s->snapshot_n++], x->id, ID_SIZE);
+    return 0;
+}
+
+/* Where it begins: behind the event that the client names, or now. 0, or err's code. */
+static int
+place(struct stream *s, const char *last, struct error *err)
+{
+    struct events *events = s->exchange->http->events;
+
+    if (last && *last && events_find(events, last, &s->at))
+        return 0;
+    s->is_gap = last && *last;
+    s->must_open = true;
+    s->at = events_end(events);
+    return take_snapshot(s, err);
+}
+
+void
+stream_free(struct stream *s)
+{
+    if (!s)
+        return;
+    if (s->is_suspended)
+        s->exchange->http->suspended--;
+    DL_DELETE(s->exchange->http->streams, s);
+    s->exchange->http->streams_count--;
+    buffer_release(&s->out);
+    free(s->snapshot);
+    free(s);
+}
+
+static struct stream *
+stream_new(struct exchange *x, enum subject subject, bool is_brief)
+{
+    struct stream *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        return NULL;
+    s->exchange = x;
+    s->subject = subject;
+    s->is_brief = is_brief;
+    s->must_greet = true;
+    if (x->wait_s >= 0)
+        s->ends_ns = clock_monotonic_ns() + (int64_t)(x->wait_s * 1e9);
+    if (x->http->is_draining)
+        s->why = "draining";
+    DL_APPEND(x->http->streams, s);
+    x->http->streams_count++;
+    x->stream = s;
+    return s;
+}
+
+static void
+begin(struct exchange *x, enum subject subject)
+{
+    const char *last = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Last-Event-ID");
+    const char *view = target_value(&x->target, "view");
+    bool is_brief = view ? strcmp(view, "brief") == 0 : subject == SUBJECT_ALL;
+    struct error err = { 0 };
+
+    if (view && strcmp(view, "brief") != 0 && strcmp(view, "full") != 0) {
+        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "view", "is one of full, brief");
+        return;
+    }
+    if (last && strcmp(last, NAME_OF_END) == 0 && subject != SUBJECT_ALL &&
+        funnel_is_finished(x->http->funnel, x->id)) {
+        exchange_set_static(x, 204, "text/event-stream", "", 0); /* EventSource then asks no more */
+        exchange_send(x);
+        return;
+    }
+    struct stream *s = stream_new(x, subject, is_brief);
+    if (!s || place(s, last, &err) != 0) {
+        exchange_problem(x, PROBLEM_INTERNAL, "%s", s ? err.text : "no memory for the stream");
+        return;
+    }
+    connection_bound_output(x->connection);
+    exchange_set_response(x, 200, "text/event-stream",
+                          MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 4096, read_cb, s, NULL));
+    exchange_header(x, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    exchange_header(x, "X-Accel-Buffering", "no"); /* nginx passes it on at once */
+    exchange_send(x);
+}
+
+void
+events_all(struct exchange *x)
+{
+    begin(x, SUBJECT_ALL);
+}
+
+void
+submission_events(struct exchange *x)
+{
+    if (submission_find(x))
+        begin(x, SUBJECT_SUBMISSION);
+}
+
+void
+group_events(struct exchange *x)
+{
+    if (group_find(x))
+        begin(x, SUBJECT_GROUP);
+}
