@@ -4,6 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include <sodium.h>
+
 #include "common/auto.h"
 #include "server/funnel/disclosure.h"
 #include "server/http/guard.h"
@@ -13,6 +15,8 @@
  * else of it is looked at but its route. What a caller may not see, and what
  * is not there, get the same answer.
  */
+
+#define BASIC_MAX 512
 
 struct credentials {
     const char *value;
@@ -39,6 +43,31 @@ bearer(const char *header)
     if (!header || strncasecmp(header, "Bearer ", 7) != 0)
         return NULL;
     return header + 7 + strspn(header + 7, " ");
+}
+
+/*
+ * The password of "Basic …" into out, or the user where there is none: clients of other formats can be given no header,
+ * but an address like http://trainer:vd_…@host. False: there is nothing of the kind.
+ */
+static bool
+basic(const char *header, char out[BASIC_MAX])
+{
+    size_t size;
+
+    if (!header || strncasecmp(header, "Basic ", 6) != 0)
+        return false;
+    header += 6 + strspn(header + 6, " ");
+    if (sodium_base642bin((unsigned char *)out, BASIC_MAX - 1, header, strlen(header), " ", &size, NULL,
+                          sodium_base64_VARIANT_ORIGINAL) != 0)
+        return false;
+    out[size] = '\0';
+    char *colon = strchr(out, ':');
+    if (strlen(out) != size || !colon)
+        return false;
+    *colon = '\0';
+    if (colon[1])
+        memmove(out, colon + 1, strlen(colon + 1) + 1);
+    return true;
 }
 
 /* RFC 6750: the challenge names what was wrong with the token; without one it names nothing. */
@@ -99,7 +128,11 @@ access_check(struct exchange *x, const struct route *route)
                "show a token: Authorization: Bearer vd_...");
         return false;
     }
+    char password[BASIC_MAX];
     const char *text = c.n == 1 ? bearer(c.value) : NULL;
+    /* Nowhere else: browsers send it by themselves. */
+    if (!text && c.n == 1 && compat_is(route) && basic(c.value, password))
+        text = password;
     const struct token *token = text ? keyring_find(keyring, text) : NULL;
     if (!token) {
         refuse(x, PROBLEM_UNAUTHORIZED, "Bearer realm=\"verifierd\", error=\"invalid_token\"",

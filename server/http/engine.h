@@ -48,6 +48,7 @@ struct http {
     struct exchange *exchanges;       /* all that are alive */
     struct running_key *running_keys; /* by scope */
     struct leftovers lingers;
+    struct known *compat; /* compat.c: what was asked of late */
     unsigned exchanges_count, suspended, held, connections;
     struct events *events;
     struct stream *streams; /* all that are open */
@@ -153,8 +154,9 @@ struct exchange {
     struct pending *pending;
     struct funnel_wait *wait;
     exchange_cb *held_cb;
-    struct stream *stream; /* the answer, where it is one of events; owned */
-    char id[80];           /* what the answer is about: a submission, a group or a task */
+    struct stream *stream;     /* the answer, where it is one of events; owned */
+    struct compat_job *compat; /* of a foreign format; owned */
+    char id[80];               /* what the answer is about: a submission, a group or a task */
     unsigned status;
     struct MHD_Response *response;
 };
@@ -238,6 +240,16 @@ exchange_cb rescore;
 exchange_cb events_all, submission_events, group_events;
 exchange_cb calibration_add, calibration_list;
 exchange_cb service_status, service_health, service_ready, service_asset, service_metrics;
+exchange_cb compat_evaluate, compat_task_status, compat_task_results;
+
+/* --- the formats of others: compat.c --- */
+
+/* Whether the route speaks a format of others, whose clients are refused in its manner. */
+bool compat_is(const struct route *route);
+/* As exchange_problem_set(). */
+void compat_problem_set(struct exchange *x, enum problem problem, const char *detail, json_t *extra);
+void compat_release(struct exchange *x);
+void compat_clear(struct http *h);
 
 /* --- event streams: streams.c --- */
 

@@ -62,7 +62,8 @@ set_document(struct exchange *x, unsigned status, const char *type, json_t *docu
         "{\"type\":\"urn:verifierd:problem:internal\",\"status\":500,\"code\":\"internal\","
         "\"title\":\"The daemon failed\",\"detail\":\"no memory for the answer\","
         "\"retryable\":true}";
-    char *text = document ? json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    char *text =
+        document ? json_dumps(document, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL;
 
     json_decref(document);
     if (text)
@@ -113,6 +114,10 @@ exchange_json(struct exchange *x, unsigned status, json_t *document)
 void
 exchange_problem_set(struct exchange *x, enum problem problem, const char *detail, json_t *extra)
 {
+    if (compat_is(x->route)) {
+        compat_problem_set(x, problem, detail, extra);
+        return;
+    }
     const struct problem_kind *kind = &problem_kinds[problem];
     AUTO_FREE char *instance = strdup(x->uri);
     json_t *document = NULL;
@@ -322,6 +327,7 @@ exchange_free(struct exchange *x)
     if (x->response)
         MHD_destroy_response(x->response);
     json_decref(x->document);
+    compat_release(x);
     buffer_release(&x->body);
     target_release(&x->target);
     free(x->uri);

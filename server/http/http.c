@@ -353,6 +353,7 @@ http_free(struct http *h)
     {
         idempotency_end(k);
     }
+    compat_clear(h);
     keyring_free(h->keyring);
     events_free(h->events);
     free(h);

@@ -37,6 +37,14 @@ static const struct route routes[] = {
     { "GET", "v1/trends", "window", MAY_READ, false, false, trend_show },
     { "GET", "v1/failures", "window limit", MAY_READ, false, false, failure_list },
     { "GET", "v1/leaderboard", "limit cursor", MAY_READ, false, false, leaderboard_list },
+    { "POST", "compat/openrlhf", "policy reward fill", MAY_SUBMIT, true, false, compat_evaluate },
+    { "POST", "compat/slime", "policy reward fill reply", MAY_SUBMIT, true, false, compat_evaluate },
+    { "POST", "compat/sandboxfusion/run_code", "policy reward", MAY_SUBMIT, true, false, compat_evaluate },
+    { "POST", "compat/kernelgym/evaluate", "policy", MAY_SUBMIT, true, false, compat_evaluate },
+    { "POST", "compat/kernelgym/evaluate/batch", "policy", MAY_SUBMIT, true, false, compat_evaluate },
+    { "GET", "compat/kernelgym/status/{}", "", MAY_LOOK, false, false, compat_task_status },
+    { "GET", "compat/kernelgym/results/{}", "", MAY_LOOK, false, false, compat_task_results },
+    { "POST", "compat/tritonforge/eval", "policy", MAY_SUBMIT, true, false, compat_evaluate },
     { "GET", "v1/status", "", MAY_LOOK, false, false, service_status },
     { "GET", "metrics", "", MAY_READ, false, false, service_metrics },
     { "GET", "healthz", "", 0, false, false, service_health },
@@ -127,6 +135,7 @@ route_find(struct exchange *x, const char *method)
     }
     if (!access_check(x, found))
         return NULL;
+    x->route = found; /* a refusal from here on is in its manner */
     for (size_t i = 0; i < x->target.pairs_count; i++) {
         if (is_word_of(found->query, x->target.pairs[i].name))
             continue;

@@ -1,0 +1,639 @@
+#include "server/http/compat.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+#include <utlist.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/reward.h"
+#include "server/funnel/disclosure.h"
+
+/*
+ * Theory of operation. A request of a foreign format becomes one job of one or
+ * more samples. Each sample is submitted under a key made of all that decides
+ * its verdict and of who asks. A key that is known leads to the submission that
+ * is there already: so ten equal posts at once are judged once, and a client
+ * that tries again after a timeout finds the work that it gave up waiting for.
+ *
+ * These clients stack numbers and cannot take null. So a verdict without a
+ * reward makes the client come again (503 or 504, as it understands it), its key
+ * is loosed from that submission, and the next try is judged anew; after
+ * TRIES_NULL of them the answer is the filler. A timing that was inconclusive is
+ * tried once more in the same way, and then counts as it stands.
+ */
+
+#define TRIES_NULL 2
+#define TRIES_INCONCLUSIVE 1
+#define MEMORY_MAX 16384                       /* keys */
+#define MEMORY_NS (INT64_C(3600) * 1000000000) /* how long a key leads to the same submission */
+
+struct asker {
+    struct asker *next;
+    struct compat_job *job;
+    size_t index;
+};
+
+/* What is known of a key. */
+struct known {
+    UT_hash_handle hh;
+    char key[HASH_TEXT_SIZE];
+    char id[ID_SIZE];              /* "": being submitted, or to be judged anew */
+    char leads_to[HASH_TEXT_SIZE]; /* of a client's own name for a sample: the sample's key; "" otherwise */
+    int tries;                     /* verdicts that were sent back */
+    int64_t since_ns;
+    struct asker *askers;
+    struct http *http;
+};
+
+static const struct compat_format *
+format_of(const struct route *route)
+{
+    for (size_t i = 0; route && i < compat_formats_count; i++)
+        if (strncmp(route->path, compat_formats[i].prefix, strlen(compat_formats[i].prefix)) == 0)
+            return &compat_formats[i];
+    return NULL;
+}
+
+bool
+compat_is(const struct route *route)
+{
+    return format_of(route) != NULL;
+}
+
+/* --- what is remembered --- */
+
+static struct known *
+find_known(struct http *h, const char *key)
+{
+    struct known *k = NULL;
+
+    HASH_FIND_STR(h->compat, key, k);
+    return k;
+}
+
+static void
+forget_known(struct http *h, struct known *k)
+{
+    HASH_DEL(h->compat, k);
+    free(k);
+}
+
+/* The eldest go first; those that somebody waits for stay. */
+static void
+make_room(struct http *h)
+{
+    struct known *k, *next;
+    int64_t now = clock_monotonic_ns();
+
+    HASH_ITER(hh, h->compat, k, next)
+    {
+        if (HASH_COUNT(h->compat) < MEMORY_MAX && now - k->since_ns < MEMORY_NS)
+            break;
+        if (!k->askers)
+            forget_known(h, k);
+    }
+}
+
+static struct known *
+known_new(struct http *h, const char *key)
+{
+    struct known *k = calloc(1, sizeof(*k));
+
+    if (!k)
+        return NULL;
+    snprintf(k->key, sizeof(k->key), "%s", key);
+    k->since_ns = clock_monotonic_ns();
+    k->http = h;
+    HASH_ADD_STR(h->compat, key, k);
+    return k;
+}
+
+void
+compat_clear(struct http *h)
+{
+    struct known *k, *next;
+    struct asker *a;
+
+    HASH_ITER(hh, h->compat, k, next)
+    {
+        while ((a = k->askers)) {
+            LL_DELETE(k->askers, a);
+            free(a);
+        }
+        forget_known(h, k);
+    }
+}
+
+/* --- jobs --- */
+
+static void
+job_free(struct compat_job *job)
+{
+    if (!job)
+        return;
+    for (size_t i = 0; i < job->n; i++)
+        compat_item_release(&job->items[i]);
+    free(job->items);
+    json_decref(job->policy);
+    json_decref(job->reward);
+    json_decref(job->request);
+    free(job);
+}
+
+void
+compat_release(struct exchange *x)
+{
+    job_free(ptr_take(&x->compat));
+}
+
+struct compat_item *
+compat_add(struct compat_job *job, json_t *body, json_t *aside, struct json_fault *fault)
+{
+    bool is_room = body && job->n < COMPAT_ITEMS_MAX;
+    struct compat_item *items = is_room ? reallocarray(job->items, job->n + 1, sizeof(*job->items)) : NULL;
+
+    if (!items) {
+        json_refuse(fault, "", "has more than %d samples, or there is no memory for them", COMPAT_ITEMS_MAX);
+        json_decref(body);
+        json_decref(aside);
+        return NULL;
+    }
+    job->items = items;
+    struct compat_item *item = &job->items[job->n++];
+    *item = (struct compat_item){ .body = body, .aside = aside };
+    return item;
+}
+
+double
+compat_component(const struct compat_item *item, const char *name)
+{
+    json_t *value = json_object_get(json_object_get(item->verdict, "components"), name);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+double
+compat_speedup(const struct compat_item *item)
+{
+    double speedup = compat_component(item, "speedup");
+
+    if (compat_component(item, "correct") != 1 || compat_component(item, "timed") != 1)
+        return 0;
+    return isfinite(speedup) ? speedup : 0;
+}
+
+/* --- what the address says --- */
+
+/* A name, or a JSON object. NULL: the object cannot be read. Given. */
+static json_t *
+name_or_object(const char *text)
+{
+    struct json_fault fault;
+
+    return *text == '{' ? json_parse(text, strlen(text), &fault) : json_string(text);
+}
+
+static bool
+bad_parameter(struct exchange *x, const char *name, const char *text)
+{
+    exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", name, text);
+    return false;
+}
+
+/* A reward of one sample, from one sample. */
+static bool
+is_reward_alone(struct exchange *x, json_t *reward)
+{
+    struct reward_spec spec;
+    struct json_fault fault;
+    AUTO_JSON json_t *object =
+        json_is_string(reward) ? json_pack("{s:O}", "kind", reward) : json_incref(reward);
+
+    if (reward_spec_read(object, "", &spec, &fault) != 0)
+        return bad_parameter(x, "reward", fault.text);
+    if (!reward_needs_rank(&spec))
+        return true;
+    return bad_parameter(x, "reward", "needs a rank, which only a whole group has: post /v1/groups");
+}
+
+/* False: the refusal is sent. */
+static bool
+read_options(struct exchange *x, struct compat_job *job)
+{
+    const char *policy = target_value(&x->target, "policy"), *reward = target_value(&x->target, "reward"),
+               *fill = target_value(&x->target, "fill"), *reply = target_value(&x->target, "reply");
+    char *end;
+
+    if (policy && !(job->policy = name_or_object(policy)))
+        return bad_parameter(x, "policy", "is neither a name nor a JSON object");
+    if (reward && !(job->reward = name_or_object(reward)))
+        return bad_parameter(x, "reward", "is neither a name nor a JSON object");
+    if (job->reward && !is_reward_alone(x, job->reward))
+        return false;
+    if (fill) {
+        job->fill = strtod(fill, &end);
+        if (end == fill || *end || !isfinite(job->fill))
+            return bad_parameter(x, "fill", "is a number");
+    }
+    if (reply && strcmp(reply, "object") != 0 && strcmp(reply, "number") != 0)
+        return bad_parameter(x, "reply", "is one of number, object");
+    job->is_asked = reply && strcmp(reply, "object") == 0;
+    return true;
+}
+
+/* --- refusals in the format's manner --- */
+
+void
+compat_problem_set(struct exchange *x, enum problem problem, const char *detail, json_t *extra)
+{
+    const struct compat_format *format = format_of(x->route);
+    json_t *first = json_array_get(json_object_get(extra, "errors"), 0);
+    const char *pointer = json_string_value(json_object_get(first, "pointer"));
+    unsigned status = problem_kinds[problem].status;
+
+    /* Its client does not come again for 429 or 503, say, but for 504. */
+    if (problem_kinds[problem].is_retryable && (status == 429 || status >= 500) && format->again == 504)
+        status = 504;
+    json_t *document = format->refuse(problem, pointer ? pointer : "", detail, &status);
+    exchange_set_json(x, document ? status : 500, document);
+    if (status >= 500)
+        exchange_header(x, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    json_decref(extra);
+}
+
+/* The same fault in the words of the format. */
+static void
+translate(const struct compat_format *format, size_t index, bool is_one, struct json_fault *fault)
+{
+    for (size_t i = 0; i < ARRAY_LEN(format->names) && format->names[i].ours; i++) {
+        const struct compat_name *name = &format->names[i];
+        size_t size = strlen(name->ours);
+        char rest[JSON_POINTER_SIZE], at[24] = "";
+        if (strncmp(fault->pointer, name->ours, size) != 0 ||
+            (fault->pointer[size] && fault->pointer[size] != '/'))
+            continue;
+        if (!is_one)
+            snprintf(at, sizeof(at), "/%zu", index);
+        snprintf(rest, sizeof(rest), "%s", fault->pointer + size);
+        snprintf(fault->pointer, sizeof(fault->pointer), "%.40s%.20s%.60s", name->theirs, at, rest);
+        return;
+    }
+}
+
+/* --- the answer --- */
+
+/* The verdict as a submitter is told it, whoever asks: a trainer shows it to the policy that it trains. */
+static void
+load(struct compat_job *job, struct compat_item *item)
+{
+    struct submission_row row = { 0 };
+    struct error err = { 0 };
+
+    if (!*item->id)
+        return;
+    item->state = COMPAT_UNFINISHED;
+    if (!funnel_is_finished(job->http->funnel, item->id) ||
+        store_get_submission(job->http->store, item->id, &row, &err) != 0)
+        return;
+    AUTO_JSON json_t *whole = row.verdict ? json_loads(row.verdict, JSON_ALLOW_NUL, NULL) : NULL;
+    submission_row_release(&row);
+    item->verdict = whole ? disclosure_view(whole) : NULL;
+    if (!item->verdict)
+        return;
+    json_t *reward = json_object_get(item->verdict, "reward");
+    item->state = COMPAT_JUDGED;
+    item->is_filled = !json_is_number(reward);
+    item->reward = item->is_filled ? job->fill : json_number_value(reward);
+}
+
+static bool
+is_inconclusive(const struct compat_item *item)
+{
+    const char *outcome =
+        json_string_value(json_object_get(json_object_get(item->verdict, "timing"), "outcome"));
+    return outcome && strcmp(outcome, "inconclusive") == 0;
+}
+
+/* True: the client is to come again, and the next try is judged anew. */
+static bool
+is_sent_back(struct compat_job *job, const struct compat_item *item)
+{
+    struct known *k = find_known(job->http, item->key);
+    int most = item->is_filled ? TRIES_NULL : is_inconclusive(item) ? TRIES_INCONCLUSIVE : 0;
+
+    if (item->state != COMPAT_JUDGED || most == 0 || !k)
+        return false;
+    if (strcmp(k->id, item->id) != 0)
+        return true; /* an equal request has sent it back already */
+    if (k->tries >= most)
+        return false;
+    k->tries++;
+    k->id[0] = '\0';
+    return true;
+}
+
+static void
+answer(struct exchange *x)
+{
+    struct compat_job *job = x->compat;
+    bool is_late = false, is_again = false;
+
+    for (size_t i = 0; i < job->n; i++) {
+        load(job, &job->items[i]);
+        is_late |= job->items[i].state == COMPAT_UNFINISHED;
+        is_again |= is_sent_back(job, &job->items[i]);
+    }
+    if (is_again || (is_late && !job->format->takes_progress)) {
+        unsigned status = job->format->again;
+        /* Too late is 504 for everybody, unless the daemon stops. */
+        if (!is_again && !x->http->is_draining)
+            status = 504;
+        json_t *document =
+            job->format->refuse(PROBLEM_UNAVAILABLE, "",
+                                is_again ? "the verdict has no reward yet; ask again and it is judged anew"
+                                         : "not judged yet; ask again and the same work is waited for",
+                                &status);
+        exchange_set_json(x, status, document);
+        exchange_header(x, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+        exchange_send(x);
+        return;
+    }
+    exchange_json(x, 200, job->format->write(job));
+}
+
+/* Waits for one sample after the other; they are judged side by side. */
+static void
+go_on(struct exchange *x)
+{
+    struct compat_job *job = x->compat;
+
+    while (job->at < job->n) {
+        const struct compat_item *item = &job->items[job->at++];
+        double left_s = (double)(job->deadline_ns - clock_monotonic_ns()) / 1e9;
+        if (!*item->id || funnel_is_finished(x->http->funnel, item->id))
+            continue;
+        x->wait_s = left_s;
+        if (left_s <= 0 || exchange_hold_s(x) <= 0)
+            break;
+        snprintf(x->id, sizeof(x->id), "%s", item->id);
+        exchange_hold(x, go_on);
+        return;
+    }
+    answer(x);
+}
+
+static void
+submitted(struct exchange *x, const struct funnel_answer *refused)
+{
+    if (refused->refusal != FUNNEL_OK)
+        exchange_refused(x, refused);
+    else
+        go_on(x);
+}
+
+/* --- submitting --- */
+
+/* Whether one sample's refusal refuses them all. */
+static bool
+is_for_all(const struct compat_job *job, const struct funnel_answer *refused)
+{
+    bool is_later = refused->refusal == FUNNEL_FULL || refused->refusal == FUNNEL_UNAVAILABLE;
+    return job->n == 1 || is_later || !job->format->takes_progress;
+}
+
+/* One answer less is awaited; the last one lets the exchange go on. */
+static void
+job_answered(struct compat_job *job)
+{
+    struct funnel_answer ok = { .refusal = FUNNEL_OK };
+    const struct funnel_answer *first = &ok;
+
+    if (--job->awaited > 0)
+        return;
+    struct pending *p = job->pending;
+    if (!p->exchange) {
+        free(p);
+        job_free(job);
+        return;
+    }
+    for (size_t i = 0; i < job->n && first == &ok; i++)
+        if (!*job->items[i].id && is_for_all(job, &job->items[i].answer))
+            first = &job->items[i].answer;
+    job->pending = NULL;
+    p->exchange->compat = job;
+    exchange_pending_cb(p, first);
+}
+
+static void
+submission_answered_cb(void *arg, const struct funnel_answer *told)
+{
+    struct known *k = arg;
+    struct asker *a, *askers = k->askers;
+
+    k->askers = NULL;
+    if (told->refusal == FUNNEL_OK)
+        snprintf(k->id, sizeof(k->id), "%.*s", ID_SIZE - 1, told->id);
+    else
+        forget_known(k->http, k);
+    while ((a = askers)) {
+        struct compat_item *item = &a->job->items[a->index];
+        LL_DELETE(askers, a);
+        if (told->refusal == FUNNEL_OK) {
+            snprintf(item->id, sizeof(item->id), "%.*s", ID_SIZE - 1, told->id);
+        } else {
+            item->answer = *told;
+            item->answer.detail = NULL; /* lives for the call only */
+            translate(a->job->format, a->index, a->job->n == 1, &item->answer.fault);
+        }
+        struct compat_job *job = a->job;
+        free(a);
+        job_answered(job);
+    }
+}
+
+/* All that decides the verdict, and who asks. */
+static int
+make_key(struct compat_item *item, const char *client)
+{
+    AUTO_JSON json_t *whole = json_copy(item->body);
+
+    json_object_del(whole, "metadata");
+    AUTO_FREE char *text = whole ? json_dumps(whole, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    AUTO_FREE char *all = NULL;
+
+    if (!text || asprintf(&all, "sample\n%s\n%s", client, text) < 0)
+        return ERR_NOMEM;
+    hash_text(all, strlen(all), item->key);
+    return 0;
+}
+
+static void
+refuse_item(struct compat_job *job, size_t index, const char *why)
+{
+    struct compat_item *item = &job->items[index];
+
+    item->answer = (struct funnel_answer){ .refusal = FUNNEL_UNAVAILABLE, .retry_after_s = 1 };
+    json_refuse(&item->answer.fault, "", "%s", why);
+    job_answered(job);
+}
+
+static void
+submit_item(struct exchange *x, struct compat_job *job, size_t index)
+{
+    struct http *h = x->http;
+    struct compat_item *item = &job->items[index];
+    struct asker *a = calloc(1, sizeof(*a));
+
+    make_room(h);
+    if (!a || make_key(item, x->caller.client) != 0) {
+        free(a);
+        refuse_item(job, index, "no memory");
+        return;
+    }
+    if (item->must_renew)
+        json_object_set_new(item->body, "cache", json_false());
+    struct known *k = find_known(h, item->key);
+    bool is_stale = k && !k->askers && (item->must_renew || clock_monotonic_ns() - k->since_ns > MEMORY_NS);
+    if (is_stale) {
+        forget_known(h, k);
+        k = NULL;
+    }
+    if (k && *k->id) {
+        free(a);
+        memcpy(item->id, k->id, sizeof(item->id));
+        job_answered(job);
+        return;
+    }
+    if (!k && !(k = known_new(h, item->key))) {
+        free(a);
+        refuse_item(job, index, "no memory");
+        return;
+    }
+    bool is_first = !k->askers;
+    *a = (struct asker){ .job = job, .index = index };
+    LL_APPEND(k->askers, a);
+    if (is_first)
+        funnel_submit(h->funnel, item->body, NULL, submission_answered_cb, k);
+}
+
+/* A client's name for one of its samples, as a key. */
+static int
+make_name(const char *client, const char *name, char out[HASH_TEXT_SIZE])
+{
+    AUTO_FREE char *all = NULL;
+
+    if (asprintf(&all, "name\n%s\n%s", client, name) < 0)
+        return ERR_NOMEM;
+    hash_text(all, strlen(all), out);
+    return 0;
+}
+
+/* From now on its name leads to it. */
+static void
+remember_name(struct exchange *x, const struct compat_item *item)
+{
+    char key[HASH_TEXT_SIZE];
+
+    if (!item->aside || !*item->key || make_name(x->caller.client, json_string_value(item->aside), key) != 0)
+        return;
+    struct known *k = find_known(x->http, key);
+    if (k)
+        forget_known(x->http, k);
+    if ((k = known_new(x->http, key)))
+        snprintf(k->leads_to, sizeof(k->leads_to), "%s", item->key);
+}
+
+void
+compat_item_release(struct compat_item *item)
+{
+    json_decref(item->body);
+    json_decref(item->aside);
+    json_decref(item->verdict);
+}
+
+bool
+compat_look_up(struct exchange *x, const char *name, struct compat_item *item, char state[16])
+{
+    struct compat_job job = { .http = x->http };
+    char key[HASH_TEXT_SIZE];
+    struct error err = { 0 };
+
+    struct known *k = make_name(x->caller.client, name, key) == 0 ? find_known(x->http, key) : NULL;
+    k = k ? find_known(x->http, k->leads_to) : NULL;
+    if (!k) {
+        exchange_problem(x, PROBLEM_NOT_FOUND, "Task %.100s not found", name);
+        return false;
+    }
+    *item = (struct compat_item){ .aside = json_string(name), .state = COMPAT_UNFINISHED };
+    memcpy(item->id, k->id, sizeof(item->id));
+    load(&job, item);
+    AUTO_JSON json_t *shown = item->state == COMPAT_UNFINISHED && *item->id
+                                  ? funnel_show_submission(x->http->funnel, item->id, &err)
+                                  : NULL;
+    const char *text = json_string_value(json_object_get(shown, "state"));
+    snprintf(state, 16, "%s", text ? text : "queued");
+    return true;
+}
+
+static void
+complete(const struct exchange *x, const struct compat_job *job, struct compat_item *item)
+{
+    json_t *metadata = json_object_get(item->body, "metadata");
+
+    if (job->policy && !json_object_get(item->body, "policy"))
+        json_object_set(item->body, "policy", job->policy);
+    if (job->reward && !json_object_get(item->body, "reward"))
+        json_object_set(item->body, "reward", job->reward);
+    if (!json_object_get(item->body, "priority"))
+        json_object_set_new(item->body, "priority", json_string("batch"));
+    json_object_set_new(item->body, "client",
+                        json_string(*x->caller.client ? x->caller.client : job->format->name));
+    if (!metadata) {
+        metadata = json_object();
+        json_object_set_new(item->body, "metadata", metadata);
+    }
+    json_object_set_new(metadata, "compat", json_string(job->format->name));
+}
+
+void
+compat_evaluate(struct exchange *x)
+{
+    struct json_fault fault = { .pointer = "" };
+    struct compat_job *job = calloc(1, sizeof(*job));
+
+    if (!job) {
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
+        return;
+    }
+    job->http = x->http;
+    job->format = format_of(x->route);
+    job->request = json_incref(x->document);
+    int64_t began_ns = clock_monotonic_ns();
+    job->deadline_ns = began_ns + (int64_t)job->format->hold_s * 1000000000;
+    bool is_refused = !read_options(x, job);
+    if (!is_refused && job->format->read(x, job, &fault) != 0) {
+        exchange_problem_at(x, PROBLEM_BODY, "pointer", fault.pointer, fault.text);
+        is_refused = true;
+    }
+    struct pending *p = is_refused ? NULL : exchange_begin(x, NULL, submitted);
+    if (!p) {
+        job_free(job);
+        return;
+    }
+    int64_t longest_ns = (int64_t)x->http->config->wait_limit_s * 1000000000;
+    if (job->deadline_ns - began_ns > longest_ns)
+        job->deadline_ns = began_ns + longest_ns;
+    job->pending = p;
+    job->awaited = job->n + 1; /* one is ours, so that nothing is answered before all are asked */
+    for (size_t i = 0; i < job->n; i++) {
+        complete(x, job, &job->items[i]);
+        submit_item(x, job, i);
+        if (job->format->has_names)
+            remember_name(x, &job->items[i]);
+    }
+    job_answered(job);
+}
