@@ -11,6 +11,7 @@
 
 #define BODY_MAX ((size_t)256 * 1024 * 1024) /* an answer longer than this is a mistake, not an answer */
 #define CONNECT_LIMIT_S 10L
+#define STALL_LIMIT_S 60L
 
 struct http_client {
     CURL *curl;
@@ -196,5 +197,55 @@ http_client_call_once(struct http_client *c, const char *method, const char *pat
     curl_slist_free_all(headers);
     if (code < 0)
         http_answer_release(out);
+    return code;
+}
+
+/* --- bodies of any size --- */
+
+struct download {
+    CURL *curl;
+    http_sink_cb *sink;
+    void *arg;
+    struct buffer *refusal;
+    bool is_refused_by_sink;
+};
+
+static size_t
+download_cb(char *bytes, size_t one, size_t n, void *arg)
+{
+    struct download *d = arg;
+    long status = 0;
+
+    curl_easy_getinfo(d->curl, CURLINFO_RESPONSE_CODE, &status);
+    if (status < 200 || status > 299)
+        return receive_cb(bytes, one, n, d->refusal);
+    d->is_refused_by_sink = !d->sink(d->arg, bytes, one * n);
+    return d->is_refused_by_sink ? 0 : one * n;
+}
+
+int
+http_client_download(struct http_client *c, const char *path, http_sink_cb *sink, void *arg,
+                     struct http_answer *out, struct error *err)
+{
+    AUTO_BUFFER struct buffer url = BUFFER_INIT;
+    struct curl_slist *headers = NULL;
+    struct download d = { c->curl, sink, arg, &out->body, false };
+
+    *out = (struct http_answer){ 0, -1, BUFFER_INIT };
+    if (buffer_printf(&url, "%s%s", c->base_url, path) < 0 || make_headers(c, false, NULL, &headers) < 0) {
+        curl_slist_free_all(headers);
+        return error_set(err, ERR_NOMEM, "out of memory");
+    }
+    set_options(c, "GET", url.data, headers, 0, &out->body);
+    curl_easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, download_cb);
+    curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, &d);
+    curl_easy_setopt(c->curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl_easy_setopt(c->curl, CURLOPT_LOW_SPEED_TIME, STALL_LIMIT_S);
+    int code = perform(c, out, err);
+    curl_slist_free_all(headers);
+    if (code < 0)
+        http_answer_release(out);
+    if (d.is_refused_by_sink)
+        return error_set(err, ERR_SYS, "write what was received");
     return code;
 }

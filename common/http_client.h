@@ -2,6 +2,7 @@
 #ifndef COMMON_HTTP_CLIENT_H
 #define COMMON_HTTP_CLIENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <jansson.h>
@@ -36,5 +37,16 @@ int http_client_call(struct http_client *c, const char *method, const char *path
 int http_client_call_once(struct http_client *c, const char *method, const char *path, const char *key,
                           const char *body, size_t body_size, double timeout_s, struct http_answer *out,
                           struct error *err);
+
+/* False: the bytes could not be taken, and the transfer ends. */
+typedef bool http_sink_cb(void *arg, const char *bytes, size_t size);
+
+/*
+ * GET a body of any size. A 2xx answer's bytes go to sink as they come, any other's into out->body. Returns as
+ * http_client_call(), or ERR_SYS (sink would not take them); a transfer that breaks off is ERR_UNAVAILABLE, and one
+ * that stands still for a minute ERR_TIMEOUT.
+ */
+int http_client_download(struct http_client *c, const char *path, http_sink_cb *sink, void *arg,
+                         struct http_answer *out, struct error *err);
 
 #endif

@@ -201,6 +201,20 @@ api_get_text(struct cli *cli, const char *path, struct buffer *out)
     return code;
 }
 
+int
+api_download(struct cli *cli, const char *path, http_sink_cb *sink, void *arg)
+{
+    AUTO_EXCHANGE struct exchange x = EXCHANGE_INIT;
+
+    if (!cli->http && http_client_new(cli->url, cli->token, &cli->http, &x.err) < 0)
+        x.code = CLI_CONFIG;
+    else if (http_client_download(cli->http, path, sink, arg, &x.answer, &x.err) < 0)
+        x.code = x.err.code == ERR_SYS ? CLI_CONFIG : exit_of_error(&x.err);
+    else
+        x.code = exit_of_status(x.answer.status);
+    return report(cli, &x);
+}
+
 static bool
 is_finished(json_t *document)
 {

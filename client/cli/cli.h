@@ -54,6 +54,7 @@ int calibrate_command(struct cli *cli, int argc, char **argv);
 int cancel_command(struct cli *cli, int argc, char **argv);
 int rescore_command(struct cli *cli, int argc, char **argv);
 int selftest_command(struct cli *cli, int argc, char **argv);
+int export_command(struct cli *cli, int argc, char **argv);
 int doctor_command(struct cli *cli, int argc, char **argv);
 
 #endif

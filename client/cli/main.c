@@ -27,6 +27,7 @@ static const struct {
     { "cancel", "verifier cancel", cancel_command },
     { "rescore", "verifier rescore", rescore_command },
     { "selftest", "verifier selftest", selftest_command },
+    { "export", "verifier export", export_command },
     { "doctor", "verifier doctor", doctor_command },
 };
 
@@ -44,6 +45,7 @@ static const char doc[] =
     "  cancel ID              cancel a submission or group\n"
     "  rescore ID...          another reward for verdicts that are stored\n"
     "  selftest               does verifierd tell cheats from honest kernels? --quick: under a minute\n"
+    "  export                 submissions, verdicts or rewards as JSON Lines or CSV\n"
     "  doctor                 is verifierd well, and what mends what is not\n"
     "\n"
     "Exit status: 0 well, 1 the candidate or the selftest failed, 2 usage, 3 configuration, 4 not allowed, "

@@ -16,6 +16,7 @@
 
 #include "common/buffer.h"
 #include "common/hash.h"
+#include "common/clock.h"
 #include "common/ids.h"
 #include "server/http/events.h"
 #include "server/http/http.h"
@@ -49,7 +50,7 @@ struct http {
     struct running_key *running_keys; /* by scope */
     struct leftovers lingers;
     struct known *compat; /* compat.c: what was asked of late */
-    unsigned exchanges_count, suspended, held, connections;
+    unsigned exchanges_count, suspended, held, connections, exports;
     struct events *events;
     struct stream *streams; /* all that are open */
     unsigned streams_count;
@@ -238,6 +239,7 @@ exchange_cb group_add, group_list, group_show, group_cancel;
 exchange_cb trend_show, failure_list, leaderboard_list, leader_list;
 exchange_cb rescore;
 exchange_cb events_all, submission_events, group_events;
+exchange_cb export_rows;
 exchange_cb calibration_add, calibration_list;
 exchange_cb service_status, service_health, service_ready, service_asset, service_metrics;
 exchange_cb compat_evaluate, compat_task_status, compat_task_results;

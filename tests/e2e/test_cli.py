@@ -503,6 +503,7 @@ def test_refusals(script: Script, source: str, answer: tuple[int, object], code:
         (["list", "x"], 2),
         (["status", "x"], 2),
         (["doctor", "x"], 2),
+        (["export", "x"], 2),
         (["--url=ftp://x", "status"], 3),
         (["--url=http://127.0.0.1:1", "status"], 7),
         (["status", "--url", "http://127.0.0.1:1"], 7),
@@ -579,6 +580,7 @@ COMMANDS = [
     "calibrate",
     "cancel",
     "doctor",
+    "export",
 ]
 
 

@@ -1,0 +1,320 @@
+#include "server/http/engine.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/auto.h"
+#include "common/log.h"
+#include "server/http/rowtext.h"
+
+/*
+ * Theory of operation. libmicrohttpd asks for the next bytes when the client
+ * has taken the last ones; then, and only then, the next rows are read, a page
+ * at a time and over the store's own cursor, so that an export of everything
+ * costs one buffer. New submissions do not shift it: it goes from the newest
+ * there was to the oldest. A client that does not take a buffer in the time
+ * that it has for an answer is let go, and so is an export that takes hours.
+ */
+
+#define EXPORTS_MAX 8
+#define PAGE_ROWS 50
+#define PAGE_BYTES (64 * 1024) /* no more rows are added beyond it */
+#define BLOCK_BYTES (32 * 1024)
+#define EXPORT_LIMIT_MS (6 * 60 * 60 * 1000)
+
+struct export
+{
+    struct http *http;
+    struct exchange *exchange; /* alive whenever MHD asks for bytes */
+    enum rowtext_table table;
+    bool is_csv, has_source, is_at_end;
+    struct buffer text; /* rows that are to be sent */
+    size_t sent;        /* of text */
+    int64_t begun_ms;   /* by the loop's clock */
+    struct submission_filter filter;
+    char *class_, *client; /* what the filter points at */
+    char task_id[HASH_TEXT_SIZE], group_id[ID_SIZE], before[ID_SIZE], since[ID_SIZE];
+    struct error err; /* of a row that could not be written */
+};
+
+/* --- rows --- */
+
+static json_t *
+parsed(const char *text)
+{
+    return text ? json_loads(text, JSON_ALLOW_NUL, NULL) : NULL;
+}
+
+/* Of a submission that has no verdict: what was asked, and how far it is. */
+static json_t *
+unfinished(const struct submission_row *row)
+{
+    AUTO_JSON json_t *request = parsed(row->request);
+    const char *const as_asked[] = { "until", "entry_point", "metadata", "flags" };
+    char created[CLOCK_TEXT_SIZE];
+
+    clock_text(row->created_ms, created);
+    json_t *out =
+        json_pack("{s:s, s:s?, s:s, s:s?, s:s, s:s, s:s, s:i, s:s, s:O?}", "id", row->id, "group",
+                  *row->group_id ? row->group_id : NULL, "task", row->task_id, "client", row->client,
+                  "priority", row->priority ? "batch" : "interactive", "state",
+                  submission_state_name(row->state), "source", row->source_hash, "attempts", row->attempts,
+                  "created", created, "policy", json_object_get(json_object_get(request, "policy"), "name"));
+    if (*row->group_id)
+        json_object_set_new(out, "group_index", json_integer(row->group_index));
+    for (size_t i = 0; i < ARRAY_LEN(as_asked); i++)
+        json_object_set(out, as_asked[i], json_object_get(request, as_asked[i]));
+    return out;
+}
+
+static int
+add_source(struct export *e, const struct submission_row *row, json_t *out)
+{
+    AUTO_BUFFER struct buffer source = BUFFER_INIT;
+
+    int rc = store_get_source(e->http->store, row->source_hash, &source, &e->err);
+    if (rc == 0 &&
+        json_object_set_new(out, "candidate", json_stringn(source.data ? source.data : "", source.size)) != 0)
+        rc = error_set(&e->err, ERR_NOMEM, "no memory for a row");
+    return rc;
+}
+
+static int
+add_row(struct export *e, const struct submission_row *row)
+{
+    AUTO_JSON json_t *document = row->verdict ? parsed(row->verdict) : unfinished(row);
+
+    if (!document)
+        return error_set(&e->err, ERR_STORE, "the verdict of %s cannot be read", row->id);
+    if (e->is_csv)
+        return rowtext_csv(&e->text, e->table, document);
+    AUTO_JSON json_t *picked = rowtext_pick(e->table, document);
+    int rc = picked ? 0 : ERR_NOMEM;
+    if (rc == 0 && e->has_source)
+        rc = add_source(e, row, picked);
+    return rc == 0 ? rowtext_json(&e->text, picked) : rc;
+}
+
+static bool
+row_cb(void *arg, const struct submission_row *row)
+{
+    struct export *e = arg;
+
+    if (*e->since && strcmp(row->id, e->since) < 0) {
+        e->is_at_end = true;
+        return false;
+    }
+    int rc = add_row(e, row);
+    if (rc != 0 && e->err.code == ERR_NONE)
+        error_set(&e->err, (enum err_code)rc, "no memory for a row");
+    memcpy(e->before, row->id, sizeof(e->before));
+    return rc == 0 && e->text.size < PAGE_BYTES;
+}
+
+/* Rows until there is something to send, or the end. 0, or err's code. */
+static int
+fill(struct export *e)
+{
+    char last[ID_SIZE];
+
+    buffer_clear(&e->text);
+    e->sent = 0;
+    while (e->text.size == 0 && !e->is_at_end) {
+        memcpy(last, e->before, sizeof(last));
+        /* The filter's cursor is a copy: the rows move e->before on. */
+        e->filter.before = *last ? last : NULL;
+        int rc = store_list_submissions(e->http->store, &e->filter, row_cb, e, &e->err);
+        if (rc != 0 || e->err.code != ERR_NONE)
+            return (int)e->err.code;
+        if (strcmp(last, e->before) == 0)
+            e->is_at_end = true;
+    }
+    return 0;
+}
+
+/* --- sending --- */
+
+static ssize_t
+read_cb(void *cls, uint64_t position, char *to, size_t most)
+{
+    struct export *e = cls;
+    int64_t left_ms = e->begun_ms + EXPORT_LIMIT_MS - (int64_t)uv_now(e->http->loop);
+
+    (void)position;
+    if (e->sent == e->text.size && !e->is_at_end && fill(e) != 0) {
+        /* The connection breaks off: a client can tell that from an end. */
+        log_error(e->exchange->request_id, "an export ends early: %s", e->err.text);
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
+    if (e->sent == e->text.size)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    if (left_ms <= 0)
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    size_t n = e->text.size - e->sent < most ? e->text.size - e->sent : most;
+    memcpy(to, e->text.data + e->sent, n);
+    e->sent += n;
+    connection_arm(e->exchange->connection, DEADLINE_ANSWER, e->http->config->body_limit_ms);
+    return (ssize_t)n;
+}
+
+static void
+free_cb(void *cls)
+{
+    struct export *e = cls;
+
+    e->http->exports--;
+    buffer_release(&e->text);
+    free(e->class_);
+    free(e->client);
+    free(e);
+}
+
+/* --- what is asked for --- */
+
+static bool
+bad_parameter(struct exchange *x, const char *name, const char *text)
+{
+    exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", name, text);
+    return false;
+}
+
+/* "2026-11-21", "2026-11-21T11:36:17Z", with a fraction or without; milliseconds since 1970, or -1. */
+static int64_t
+wall_ms(const char *text)
+{
+    struct tm t = { 0 };
+    const char *rest = strptime(text, "%Y-%m-%d", &t);
+    int64_t ms = 0;
+
+    if (rest && *rest == 'T') {
+        rest = strptime(rest, "T%H:%M:%S", &t);
+        if (rest && *rest == '.') {
+            int scale = 100;
+            while (isdigit((unsigned char)*++rest)) {
+                ms += (int64_t)scale * (*rest - '0');
+                scale /= 10;
+            }
+        }
+        rest = rest && *rest == 'Z' ? rest + 1 : NULL;
+    }
+    return rest && !*rest && t.tm_year >= 70 ? (int64_t)timegm(&t) * 1000 + ms : -1;
+}
+
+/* The first id of a moment. False: the problem is sent. */
+static bool
+read_moment(struct exchange *x, const char *name, char out[ID_SIZE])
+{
+    const char *text = target_value(&x->target, name);
+    int64_t ms = text ? wall_ms(text) : 0;
+
+    if (ms < 0)
+        return bad_parameter(x, name, "is a date or a time in UTC: 2026-11-21, 2026-11-21T11:36:17Z");
+    if (text)
+        snprintf(out, ID_SIZE, "%08x-%04x-7000-8000-000000000000",
+                 (unsigned)((uint64_t)ms >> 16 & 0xffffffff), (unsigned)((uint64_t)ms & 0xffff));
+    return true;
+}
+
+static char *
+copied(const char *text)
+{
+    return text ? strdup(text) : NULL;
+}
+
+static bool
+read_filter(struct exchange *x, struct export *e)
+{
+    const char *state = target_value(&x->target, "state"), *task = target_value(&x->target, "task");
+    const char *group = target_value(&x->target, "group");
+    struct submission_filter *f = &e->filter;
+
+    f->limit = PAGE_ROWS;
+    f->state = e->table == ROWTEXT_SUBMISSIONS ? -1 : SUBMISSION_DONE;
+    if (state && (f->state = submission_state_find(state)) < 0)
+        return bad_parameter(x, "state", "is one of queued, running, done, cancelled");
+    if (state && e->table != ROWTEXT_SUBMISSIONS)
+        return bad_parameter(x, "state", "goes with what=submissions: the others are of those that are done");
+    if (group && !id_is_valid(group))
+        return bad_parameter(x, "group", "is not an id");
+    if (task && !exchange_task_id(x, task, e->task_id))
+        return false;
+    if (!read_moment(x, "since", e->since) || !read_moment(x, "before", e->before))
+        return false;
+    const char *own = access_client(x);
+    e->class_ = copied(target_value(&x->target, "class"));
+    e->client = copied(own ? own : target_value(&x->target, "client"));
+    snprintf(e->group_id, sizeof(e->group_id), "%s", group ? group : "");
+    f->task_id = task ? e->task_id : NULL;
+    f->group_id = group ? e->group_id : NULL;
+    f->class_ = e->class_;
+    f->client = e->client;
+    /* Another client's are none. */
+    const char *asked = target_value(&x->target, "client");
+    e->is_at_end = own && asked && strcmp(own, asked) != 0;
+    return true;
+}
+
+static bool
+read_query(struct exchange *x, struct export *e)
+{
+    const char *format = target_value(&x->target, "format"), *what = target_value(&x->target, "what");
+    const char *source = target_value(&x->target, "source");
+    int table = rowtext_find(what ? what : "verdicts");
+
+    if (format && strcmp(format, "jsonl") != 0 && strcmp(format, "csv") != 0)
+        return bad_parameter(x, "format", "is one of jsonl, csv");
+    if (table < 0)
+        return bad_parameter(x, "what", "is one of submissions, verdicts, rewards");
+    e->is_csv = format && strcmp(format, "csv") == 0;
+    e->table = (enum rowtext_table)table;
+    if (source && strcmp(source, "true") != 0 && strcmp(source, "false") != 0)
+        return bad_parameter(x, "source", "is true or false");
+    e->has_source = source && strcmp(source, "true") == 0;
+    if (e->has_source && e->is_csv)
+        return bad_parameter(x, "source", "goes with format=jsonl");
+    return read_filter(x, e);
+}
+
+void
+export_rows(struct exchange *x)
+{
+    struct http *h = x->http;
+
+    if (h->exports >= EXPORTS_MAX) {
+        exchange_problem(x, PROBLEM_UNAVAILABLE, "%d exports are under way already", EXPORTS_MAX);
+        return;
+    }
+    struct export *e = calloc(1, sizeof(*e));
+    if (!e) {
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the export");
+        return;
+    }
+    e->http = h;
+    e->exchange = x;
+    e->begun_ms = (int64_t)uv_now(h->loop);
+    h->exports++;
+    if (!read_query(x, e)) {
+        free_cb(e);
+        return;
+    }
+    int rc = e->is_csv ? rowtext_csv_titles(&e->text, e->table) : 0;
+    char name[64];
+    snprintf(name, sizeof(name), "attachment; filename=\"verifierd.%s\"", e->is_csv ? "csv" : "jsonl");
+    const char *type = e->is_csv ? "text/csv; charset=utf-8; header=present" : "application/jsonl";
+    if (rc != 0) {
+        free_cb(e);
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the export");
+        return;
+    }
+    struct MHD_Response *response =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_cb, e, free_cb);
+    if (!response)
+        free_cb(e);
+    exchange_set_response(x, 200, type, response);
+    exchange_header(x, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    exchange_header(x, "Content-Disposition", name);
+    exchange_send(x);
+}
