@@ -22,16 +22,21 @@ struct bestofn {
     json_t *reward; /* borrowed from bestofn_command() */
     int keep;
     double threshold; /* NAN: the kind's own */
-    bool allows_incorrect;
+    bool allows_incorrect, is_sft;
 };
 
-enum { OPT_KEEP = 'k', OPT_NAME = 512, OPT_THRESHOLD, OPT_INCORRECT };
+enum { OPT_KEEP = 'k', OPT_NAME = 512, OPT_THRESHOLD, OPT_INCORRECT, OPT_AS };
 
 static const struct argp_option options[] = {
     { "keep", OPT_KEEP, "K", 0, "Keep so many answers for each task (default 3)", 0 },
     { "threshold", OPT_THRESHOLD, "R", 0,
       "Only answers whose reward is above this (default 0.3; 0.5 for best_of_n; 0 for other kinds)", 0 },
     { "allow-incorrect", OPT_INCORRECT, NULL, 0, "Keep by the reward alone, also what is not correct", 0 },
+    { "as", OPT_AS, "sft", 0,
+      "The endpoint is a teacher's: write what is kept as sft_train.jsonl, too, its reasoning kept, and keep "
+      "every "
+      "answer in data/cache, so that none is paid for twice",
+      0 },
     { "name", OPT_NAME, "NAME", 0, "Of the run: outputs/bestofn_NAME in the working directory (default: run)",
       0 },
     { 0 },
@@ -59,6 +64,15 @@ parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_NAME:
         b->name = arg;
+        return 0;
+    case OPT_AS:
+        if (strcmp(arg, "sft") != 0)
+            argp_error(state, "--as takes sft, not \"%s\"", arg);
+        b->is_sft = true;
+        return 0;
+    case ARGP_KEY_END:
+        if (b->is_sft && b->allows_incorrect)
+            argp_error(state, "--as sft writes verified rows; --allow-incorrect keeps others");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -129,9 +143,46 @@ kept_row(const struct bestofn *b, const struct round_result *result, json_t *ans
     return row;
 }
 
+/* The answer as a model would write it that thinks aloud: what the endpoint took apart is put together again. */
+static int
+whole_answer(json_t *answer, struct buffer *out)
+{
+    const char *reasoning = json_string_value(json_object_get(answer, "reasoning"));
+    const char *text = json_string_value(json_object_get(answer, "text"));
+    int rc = 0;
+
+    if (reasoning && reasoning[0])
+        rc = buffer_printf(out, "<think>\n%s\n</think>\n\n", reasoning);
+    return rc == 0 ? buffer_add(out, text ? text : "") : rc;
+}
+
+/* As sft_train.schema.json says; row is what kept_row() made of the same answer. */
+static json_t *
+sft_row(const struct bestofn *b, const struct round_result *result, json_t *answer, json_t *row)
+{
+    AUTO_BUFFER struct buffer output = BUFFER_INIT;
+    const struct task *task = result->task;
+    char id[256];
+
+    snprintf(id, sizeof(id), "%.200s/%lld.%lld", task->name,
+             (long long)json_integer_value(json_object_get(answer, "turn")),
+             (long long)json_integer_value(json_object_get(answer, "sample")));
+    if (whole_answer(answer, &output) != 0)
+        return NULL;
+    json_t *out =
+        json_pack("{s:s, s:s, s:O, s:O, s:s, s:s, s:O, s:s, s:O, s:n}", "id", id, "source", b->trainer->model,
+                  "prompt", json_object_get(row, "prompt"), "instruction",
+                  json_object_get(row, "instruction"), "output", output.data, "pytorch_code", task->reference,
+                  "triton_code", json_object_get(row, "code"), "entry_point", task->entry_point, "verified",
+                  json_object_get(json_object_get(answer, "verdict"), "policy"), "license");
+    json_object_set_new(out, "difficulty",
+                        task->level ? json_integer(task->level > 3 ? 3 : task->level) : json_null());
+    return out;
+}
+
 /* The best K of one task, best first; returns how many. */
 static size_t
-keep(const struct bestofn *b, const struct round_result *result, struct output *out)
+keep(const struct bestofn *b, const struct round_result *result, struct output *out, struct output *sft)
 {
     size_t n = 0, i;
     json_t *answer;
@@ -144,6 +195,10 @@ keep(const struct bestofn *b, const struct round_result *result, struct output *
     for (i = 0; i < n; i++) {
         AUTO_JSON json_t *row = kept_row(b, result, best[i]);
         output_line(out, row);
+        if (b->is_sft) {
+            AUTO_JSON json_t *taught = sft_row(b, result, best[i], row);
+            output_line(sft, taught);
+        }
     }
     return n;
 }
@@ -192,46 +247,91 @@ report_json(const struct bestofn *b, const struct task_set *set, const struct ro
                      "judging_s", totals->judging_s);
 }
 
+static void
+print_report(const struct bestofn *b, json_t *report, const char *sub)
+{
+    const char *class_;
+    json_t *n;
+    double s = json_number_value(json_object_get(report, "seconds"));
+    json_int_t answers = json_integer_value(json_object_get(report, "answers"));
+
+    printf("kept %lld of %lld distinct answers to %lld tasks (%lld correct, threshold %g); %s/%s\n",
+           (long long)json_integer_value(json_object_get(report, "kept")),
+           (long long)json_integer_value(json_object_get(report, "distinct")),
+           (long long)json_integer_value(json_object_get(report, "tasks")),
+           (long long)json_integer_value(json_object_get(report, "correct")), threshold_of(b),
+           b->trainer->workdir, sub);
+    json_object_foreach(json_object_get(report, "classes"), class_, n)
+        printf("  %-16s %6lld\n", class_, (long long)json_integer_value(n));
+    printf("%lld answers, %.0f s; summed over tasks, %.0f s of sampling and %.0f s of judging\n",
+           (long long)answers, s, json_number_value(json_object_get(report, "sampling_s")),
+           json_number_value(json_object_get(report, "judging_s")));
+}
+
+/* The files of a round: kept.jsonl, candidates.jsonl, and sft_train.jsonl where it is asked for. */
+enum { KEPT, CANDIDATES, SFT, FILES };
+
+static int
+begin_files(const struct bestofn *b, const char *sub, struct output files[FILES], struct error *err)
+{
+    static const char *const names[FILES] = { "kept.jsonl", "candidates.jsonl", "sft_train.jsonl" };
+    char path[OUTPUT_PATH_MAX];
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < (b->is_sft ? FILES : SFT); i++) {
+        rc = output_path(b->trainer->workdir, sub, names[i], path, err);
+        rc = rc == 0 ? output_begin(&files[i], path, err) : rc;
+    }
+    return rc;
+}
+
+/* All of them, also when one fails. */
+static int
+end_files(struct output files[FILES], struct error *err)
+{
+    int rc = 0;
+    for (int i = 0; i < FILES; i++) {
+        struct error why;
+        int one = files[i].file ? output_end(&files[i], &why) : 0;
+        if (rc == 0 && one != 0)
+            *err = why;
+        rc = rc == 0 ? one : rc;
+    }
+    return rc;
+}
+
 static int
 write_all(const struct bestofn *b, const struct task_set *set, const struct round_result *results,
           const struct round_totals *totals, const char *sub, struct error *err)
 {
     AUTO_JSON json_t *classes = json_object();
     struct tally tally = { .classes = classes };
-    struct output kept, candidates;
+    struct output files[FILES] = { 0 };
     char path[OUTPUT_PATH_MAX];
 
-    int rc = output_path(b->trainer->workdir, sub, "kept.jsonl", path, err);
-    rc = rc == 0 ? output_begin(&kept, path, err) : rc;
-    if (rc != 0)
-        return rc;
-    rc = output_path(b->trainer->workdir, sub, "candidates.jsonl", path, err);
-    rc = rc == 0 ? output_begin(&candidates, path, err) : rc;
+    int rc = begin_files(b, sub, files, err);
     for (size_t i = 0; rc == 0 && i < set->n; i++) {
         size_t k;
         json_t *answer;
-        tally.kept += keep(b, &results[i], &kept);
+        tally.kept += keep(b, &results[i], &files[KEPT], &files[SFT]);
         count(&results[i], &tally);
         json_array_foreach(results[i].answers, k, answer)
         {
             AUTO_JSON json_t *row = json_pack("{s:s}", "task", results[i].task->name);
             json_object_update(row, answer);
-            output_line(&candidates, row);
+            output_line(&files[CANDIDATES], row);
         }
     }
     if (rc != 0) {
-        fclose(kept.file);
+        for (int i = 0; i < FILES; i++)
+            output_cancel(&files[i]);
         return rc;
     }
-    rc = output_end(&kept, err);
-    int other = output_end(&candidates, err);
-    rc = rc == 0 ? other : rc;
+    rc = end_files(files, err);
     AUTO_JSON json_t *report = report_json(b, set, totals, &tally);
     rc = rc == 0 ? output_path(b->trainer->workdir, sub, "report.json", path, err) : rc;
     rc = rc == 0 ? output_document(path, report, err) : rc;
     if (rc == 0)
-        printf("kept %zu of %zu distinct answers to %zu tasks (%zu correct, threshold %g); %s/%s\n",
-               tally.kept, tally.answers, set->n, tally.correct, threshold_of(b), b->trainer->workdir, sub);
+        print_report(b, report, sub);
     return rc;
 }
 
@@ -263,13 +363,15 @@ bestofn_command(struct trainer *t, int argc, char **argv)
     struct round_result *results = NULL;
     struct round_totals totals;
     struct error err = { 0 };
-    char sub[256], journal[OUTPUT_PATH_MAX];
+    char sub[256], journal[OUTPUT_PATH_MAX], cache[OUTPUT_PATH_MAX];
 
     argp_parse(&argp, argc, argv, 0, NULL, &b);
     if (!t->endpoint_url || !t->model)
         return trainer_complain(TRAINER_USAGE,
                                 "name the model and its endpoint: --endpoint URL --model NAME");
-    int rc = load_tasks(&b, &set, &err);
+    int rc = b.is_sft ? output_path(t->workdir, "data/cache", "answers", cache, &err) : 0;
+    t->cache = b.is_sft ? cache : NULL;
+    rc = rc == 0 ? load_tasks(&b, &set, &err) : rc;
     snprintf(sub, sizeof(sub), "outputs/bestofn_%.200s", b.name);
     rc = rc == 0 ? output_path(t->workdir, sub, "journal.jsonl", journal, &err) : rc;
     b.round.journal = journal;

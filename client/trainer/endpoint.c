@@ -1,8 +1,11 @@
 #include "client/trainer/endpoint.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "client/trainer/output.h"
 #include "common/auto.h"
 #include "common/hash.h"
 #include "common/http_client.h"
@@ -44,9 +47,9 @@ endpoint_free(struct endpoint *e)
 json_t *
 endpoint_provenance(const struct trainer *t)
 {
-    return json_pack("{s:s, s:f, s:f, s:i, s:s, s:s}", "model", t->model, "temperature", t->temperature,
+    return json_pack("{s:s, s:f, s:f, s:i, s:s, s:s, s:o*}", "model", t->model, "temperature", t->temperature,
                      "top_p", t->top_p, "max_tokens", t->max_tokens, "endpoint", t->endpoint_url, "api",
-                     t->is_chat ? "chat" : "completions");
+                     t->is_chat ? "chat" : "completions", "logprobs", t->wants_logprobs ? json_true() : NULL);
 }
 
 /* --- one request --- */
@@ -76,6 +79,10 @@ request_body(const struct trainer *t, json_t *messages, int n, uint64_t seed)
         json_object_set(body, "messages", messages);
     else
         json_object_set_new(body, "prompt", as_text(messages));
+    if (t->wants_logprobs) {
+        json_object_set_new(body, "logprobs", t->is_chat ? json_true() : json_integer(1));
+        json_object_set_new(body, "return_token_ids", json_true()); /* vLLM and SGLang */
+    }
     return body;
 }
 
@@ -195,6 +202,78 @@ read_answer(json_t *document, uint64_t seed, json_t *answers, struct error *err)
     return 0;
 }
 
+/* --- what was answered before --- */
+
+/* Where the answer to this request is kept: by what was asked, of which model, how; not of which server. */
+static int
+cache_path(const struct trainer *t, json_t *body, char path[OUTPUT_PATH_MAX], struct error *err)
+{
+    char key[HASH_TEXT_SIZE], sub[8];
+    AUTO_FREE char *text = json_dumps(body, JSON_COMPACT | JSON_SORT_KEYS);
+
+    if (!text)
+        return error_set(err, ERR_NOMEM, "out of memory");
+    hash_text(text, strlen(text), key);
+    const char *hex = strchr(key, ':') + 1;
+    snprintf(sub, sizeof(sub), "%.2s", hex);
+    return output_path(t->cache, sub, hex, path, err);
+}
+
+/* The answers that are kept, or NULL. A file that is not whole counts as none. */
+static json_t *
+cache_read(const char *path)
+{
+    json_t *kept = json_load_file(path, JSON_ALLOW_NUL, NULL);
+    json_t *answers = json_incref(json_object_get(kept, "answers"));
+    json_decref(kept);
+    if (json_is_array(answers) && json_array_size(answers) > 0)
+        return answers;
+    json_decref(answers);
+    return NULL;
+}
+
+/* Beside its name first, under a name that no other process or thread has. */
+static int
+cache_write(const char *path, json_t *answers, struct error *err)
+{
+    char partial[OUTPUT_PATH_MAX + 40];
+    AUTO_JSON json_t *document = json_pack("{s:O}", "answers", answers);
+
+    snprintf(partial, sizeof(partial), "%s.%016llx.part", path, (unsigned long long)random_u64());
+    FILE *file = fopen(partial, "w");
+    bool is_whole = file && json_dumpf(document, file, JSON_COMPACT) == 0 && fflush(file) == 0 &&
+                    fdatasync(fileno(file)) == 0;
+    if (file)
+        is_whole = fclose(file) == 0 && is_whole;
+    if (is_whole && rename(partial, path) == 0)
+        return 0;
+    int rc = error_set(err, ERR_SYS, "cannot keep an answer as %s", path);
+    unlink(partial);
+    return rc;
+}
+
+/* Ask, or find what was answered. *answers is given. */
+static int
+ask(struct endpoint *e, json_t *body, uint64_t seed, json_t **answers, long *status, struct error *err)
+{
+    char path[OUTPUT_PATH_MAX];
+    AUTO_JSON json_t *document = NULL;
+    int rc = e->trainer->cache ? cache_path(e->trainer, body, path, err) : 0;
+
+    *status = 0;
+    *answers = NULL;
+    if (rc == 0 && e->trainer->cache && (*answers = cache_read(path)) != NULL)
+        return 0;
+    rc = rc == 0 ? request(e, body, &document, status, err) : rc;
+    if (rc != 0)
+        return rc;
+    *answers = json_array();
+    rc = read_answer(document, seed, *answers, err);
+    if (rc == 0 && json_array_size(*answers) == 0)
+        rc = error_set(err, ERR_PROTOCOL, "the endpoint answered without a choice");
+    return rc == 0 && e->trainer->cache ? cache_write(path, *answers, err) : rc;
+}
+
 int
 endpoint_sample(struct endpoint *e, json_t *messages, int n, uint64_t seed, json_t **answers,
                 struct error *err)
@@ -207,19 +286,17 @@ endpoint_sample(struct endpoint *e, json_t *messages, int n, uint64_t seed, json
     while ((int)json_array_size(found) < n && rc == 0) {
         uint64_t this_seed = seed + json_array_size(found);
         AUTO_JSON json_t *body = request_body(e->trainer, messages, want, this_seed);
-        AUTO_JSON json_t *document = NULL;
+        AUTO_JSON json_t *some = NULL;
         if (trainer_is_stopping())
             return error_set(err, ERR_UNAVAILABLE, "interrupted");
-        rc = request(e, body, &document, &status, err);
+        rc = ask(e, body, this_seed, &some, &status, err);
         if (rc == ERR_INPUT && want > 1 && (status == 400 || status == 422)) {
             want = 1; /* llama.cpp refuses more than it has slots */
             rc = 0;
             continue;
         }
-        size_t before = json_array_size(found);
-        rc = rc == 0 ? read_answer(document, this_seed, found, err) : rc;
-        if (rc == 0 && json_array_size(found) == before)
-            rc = error_set(err, ERR_PROTOCOL, "the endpoint answered without a choice");
+        if (rc == 0)
+            json_array_extend(found, some);
         if (json_array_size(found) < (size_t)n)
             want = 1;
     }

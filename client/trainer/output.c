@@ -52,11 +52,22 @@ output_end(struct output *o, struct error *err)
     bool is_bad =
         o->is_bad || ferror(o->file) != 0 || fflush(o->file) != 0 || fdatasync(fileno(o->file)) != 0;
     is_bad = fclose(o->file) != 0 || is_bad;
+    o->file = NULL;
     if (!is_bad && rename(o->partial, o->path) == 0)
         return 0;
     int rc = error_set(err, ERR_SYS, "cannot write %s", o->path);
     unlink(o->partial);
     return rc;
+}
+
+void
+output_cancel(struct output *o)
+{
+    if (!o->file)
+        return;
+    fclose(o->file);
+    unlink(o->partial);
+    o->file = NULL;
 }
 
 int

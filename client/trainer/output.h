@@ -25,6 +25,8 @@ int output_begin(struct output *o, const char *path, struct error *err);
 void output_line(struct output *o, json_t *document);
 /* On the disk and under its name, or an error and nothing there. */
 int output_end(struct output *o, struct error *err);
+/* Nothing of it is left. A file that was not begun (zeroed) is fine. */
+void output_cancel(struct output *o);
 /* A whole document, indented. */
 int output_document(const char *path, json_t *document, struct error *err);
 

@@ -684,8 +684,7 @@ close_outputs(struct prepare *p, bool is_whole, struct error *err)
             rc = output_end(outputs[i], err);
             continue;
         }
-        fclose(outputs[i]->file);
-        unlink(outputs[i]->partial);
+        output_cancel(outputs[i]);
     }
     return rc;
 }

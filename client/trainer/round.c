@@ -44,8 +44,8 @@ struct round {
     json_t *header;
     int header_rc;
     struct error header_err;
-    pthread_mutex_t mutex; /* what follows */
-    size_t next, done;
+    pthread_mutex_t mutex;                       /* what follows */
+    size_t next, done, done_here, answered_here; /* here: not found in the journal */
     struct round_totals totals;
     struct error stop; /* the journal cannot be written: nothing goes on */
     int64_t start_ns;
@@ -462,18 +462,26 @@ run_turns(struct hands *hands, struct work *w, struct error *err)
 static void
 show_progress(struct round *r, const struct work *w)
 {
-    double s = seconds_since(r->start_ns), left = s / (double)r->done * (double)(r->set->n - r->done);
+    double s = seconds_since(r->start_ns), left = 0;
     size_t correct = 0, n = 0;
     for (int turn = 0; turn < r->options->turns; turn++)
         for (size_t i = 0; i < json_array_size(w->turns[turn].verdicts); i++, n++)
             correct += json_number_value(json_object_get(
                            json_object_get(json_array_get(w->turns[turn].verdicts, i), "components"),
                            "correct")) == 1;
+    if (!w->is_resumed) {
+        r->done_here++;
+        r->answered_here += n;
+    }
+    if (r->done_here > 0)
+        left = s / (double)r->done_here * (double)(r->set->n - r->done);
     if (w->failure)
         fprintf(stderr, "[%zu/%zu] %s: failed: %s\n", r->done, r->set->n, w->task->name, w->failure);
     else
-        fprintf(stderr, "[%zu/%zu] %s: %zu of %zu correct%s; %.0f s, about %.0f s left\n", r->done, r->set->n,
-                w->task->name, correct, n, w->is_resumed ? " (done before)" : "", s, left);
+        fprintf(stderr,
+                "[%zu/%zu] %s: %zu of %zu correct%s; %.0f s, %.1f answers a minute, about %.0f s left\n",
+                r->done, r->set->n, w->task->name, correct, n, w->is_resumed ? " (done before)" : "", s,
+                s > 0 ? 60 * (double)r->answered_here / s : 0, left);
 }
 
 static bool
@@ -503,7 +511,9 @@ run_thread(void *arg)
         pthread_mutex_lock(&r->mutex);
         if (is_over(r))
             break;
-        if (rc == ERR_UNAVAILABLE) { /* a service is gone: the others would fail the same way, later */
+        if (rc == ERR_UNAVAILABLE ||
+            rc == ERR_SYS) { /* a service is gone, or the disk full: the others would fare
+                                                         the same, later */
             r->stop = err;
             break;
         }

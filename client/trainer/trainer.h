@@ -33,8 +33,10 @@ struct trainer {
     bool is_chat; /* /chat/completions, else /completions */
     double temperature, top_p;
     int max_tokens;
-    double timeout_s; /* of one request to the endpoint */
-    int attempts;     /* of one request, the first included */
+    double timeout_s;    /* of one request to the endpoint */
+    int attempts;        /* of one request, the first included */
+    bool wants_logprobs; /* ask for log-probabilities and token ids, too */
+    const char *cache;   /* a directory of answers by what was asked; NULL: none */
     uint64_t seed;
     int concurrency; /* tasks in flight */
     const char *workdir;

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import corpus
-import pytest
 import endpoint as model_endpoint
+import pytest
 import service
 
 LIMITS = {

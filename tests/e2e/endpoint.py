@@ -59,6 +59,7 @@ class Endpoint:
     faults: list[Callable[[Json], Reply | None]] = field(default_factory=list)
     most: int = 6  # choices of one answer
     delay_s: float = 0.0
+    reasoning: str | None = None
 
     def answer(self, body: Json) -> Reply:
         self.asked.append(body)
@@ -70,46 +71,125 @@ class Endpoint:
         known = next(answers for mark, answers in ANSWERS.items() if mark in text)
         first = body["seed"] % len(known) if body["n"] == 1 else 0
         chosen = [known[(first + i) % len(known)] for i in range(min(body["n"], self.most))]
+        thought = {"reasoning_content": self.reasoning} if self.reasoning else {}
+        tokens: Json = {"token_ids": [1, 2], "logprobs": {"content": []}} if body.get("return_token_ids") else {}
         choices = [
-            {"index": i, "finish_reason": "stop", "message": {"role": "assistant", "content": one}, "text": one}
+            {
+                "index": i,
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": one} | thought,
+                "text": one,
+            }
+            | tokens
             for i, one in enumerate(chosen)
         ]
         return 200, {}, json.dumps({"choices": choices}).encode()
 
 
 @contextmanager
-def serving() -> Iterator[Endpoint]:
-    script = Endpoint()
+def listening(answer: Callable[[str, str, Json], Reply]) -> Iterator[str]:
+    """An HTTP server of JSON: answer(method, path, body); its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            status, headers, content = script.answer(body | {"path": self.path})
+        def take(self) -> None:
+            content = self.rfile.read(int(self.headers["Content-Length"] or 0))
+            status, headers, said = answer(self.command, self.path, json.loads(content) if content else {})
             self.send_response(status)
-            for name, value in {
-                "Content-Type": "application/json",
-                "Content-Length": str(len(content)),
-                **headers,
-            }.items():
+            usual = {"Content-Type": "application/json", "Content-Length": str(len(said))}
+            for name, value in (usual | headers).items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(content)
+            self.wfile.write(said)
+
+        do_POST = do_GET = take
 
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    script.url = f"http://127.0.0.1:{server.server_port}/v1"
-    yield script
-    server.shutdown()
-    server.server_close()
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 128
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            pass  # clients that are killed leave broken pipes
+
+    server = Server(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
-def command(client: service.Client, endpoint: Endpoint, tmp_path: Path, *arguments: str) -> list[str]:
+@contextmanager
+def serving() -> Iterator[Endpoint]:
+    script = Endpoint()
+    with listening(lambda method, path, body: script.answer(body | {"path": path})) as url:
+        script.url = url + "/v1"
+        yield script
+
+
+def document(status: int, content: object, headers: dict[str, str] | None = None) -> Reply:
+    return status, headers or {}, json.dumps(content).encode()
+
+
+@dataclass
+class FakeDaemon:
+    """What the trainer asks of verifierd, answered at once: every candidate is correct. No code is run."""
+
+    url: str = ""
+    asked: list[tuple[str, str, Json]] = field(default_factory=list)
+    faults: list[Callable[[str, str, Json], Reply | None]] = field(default_factory=list)
+    gpus: list[Json] = field(default_factory=list)
+    references: dict[str, str] = field(default_factory=dict)
+    groups: dict[str, Json] = field(default_factory=dict)
+    timing: Callable[[str], Json | None] = lambda reference: None
+
+    def answer(self, method: str, path: str, body: Json) -> Reply:
+        self.asked.append((method, path, body))
+        if self.faults and (reply := self.faults.pop(0)(method, path, body)) is not None:
+            return reply
+        if path == "/v1/status":
+            return document(200, {"gpus": self.gpus})
+        if path == "/v1/tasks":
+            name = f"task-{len(self.references)}"
+            self.references[name] = body["reference"]
+            return document(201, {"id": name, "flags": []})
+        if method == "POST" and path == "/v1/groups":
+            name = f"group-{len(self.groups)}"
+            item = self.verdict(self.timing(self.references[body["task"]]))
+            self.groups[name] = {"id": name, "state": "done", "items": [item] * len(body["candidates"])}
+            return document(202, {"id": name, "state": "queued"})
+        group = self.groups.get(path.removeprefix("/v1/groups/").partition("?")[0])
+        return document(200, group) if group else document(404, {"title": "There is no such thing"})
+
+    @staticmethod
+    def verdict(timing: Json | None) -> Json:
+        ones = dict.fromkeys(("extracted", "valid", "compiled", "correct"), 1)
+        return {
+            "id": "verdict",
+            "state": "done",
+            "class": "ok",
+            "stage": "full",
+            "reward": 0.7,
+            "policy": "strict",
+            "components": ones | {"hack": 0, "timed": 0, "speedup": None},
+            "feedback": {"class": "ok", "text": "It is correct."},
+            "timing": timing,
+        }
+
+
+@contextmanager
+def fake_daemon() -> Iterator[FakeDaemon]:
+    script = FakeDaemon()
+    with listening(script.answer) as url:
+        script.url = url
+        yield script
+
+
+def command(client: service.Client | FakeDaemon, endpoint: Endpoint, tmp_path: Path, *arguments: str) -> list[str]:
     return [
         str(TRAINER),
         *arguments[:1],
@@ -122,7 +202,7 @@ def command(client: service.Client, endpoint: Endpoint, tmp_path: Path, *argumen
 
 
 def run(
-    client: service.Client, endpoint: Endpoint, tmp_path: Path, *arguments: str
+    client: service.Client | FakeDaemon, endpoint: Endpoint, tmp_path: Path, *arguments: str
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command(client, endpoint, tmp_path, *arguments), capture_output=True, text=True, timeout=LIMIT_S, check=False

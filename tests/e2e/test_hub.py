@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from scripted import TESTS, TRAINER, Json, lines
+from endpoint import TESTS, TRAINER, Json, lines
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 BOOK = "/datasets/GPUMODE/KernelBook/resolve/" + COMMIT
