@@ -1,0 +1,56 @@
+"""An environment for SkyRL, with the daemon's feedback as the next observation.
+
+    skyrl_gym.register(id="verifierd", entry_point="verifierd_client.skyrl:KernelEnv")
+
+A row's reward_spec.ground_truth says the task; extra_info.max_turns, or max_turns, how many tries there are (1). A
+turn's reward is its verdict's; the episode ends with the first that is correct, unless the configuration says go_on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
+
+from .client import Client, Json, Unavailable
+from .numbers import numbers_of
+
+
+class KernelEnv(BaseTextEnv):
+    """env_config: url, token, reward, policy, fill (0), wait_s (900), go_on (false)."""
+
+    def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        settings = dict(env_config or {})
+        row = dict(extras or {})
+        self.task = dict(row.get("reward_spec") or {}).get("ground_truth")
+        if self.task is None:
+            raise ValueError("reward_spec.ground_truth is missing: it says the task")
+        turns = row.get("max_turns") or dict(row.get("extra_info") or {}).get("max_turns") or 1
+        self.max_turns = int(turns)
+        self.client = Client(settings.get("url"), settings.get("token"), float(settings.get("wait_s", 900.0)))
+        self.options = {name: settings.get(name) for name in ("reward", "policy")}
+        self.fill = float(settings.get("fill", 0.0))
+        self.goes_on = bool(settings.get("go_on", False))
+        self.numbers: dict[str, float] = {}
+
+    def step(self, action: str) -> BaseTextEnvStepOutput:
+        self.turns += 1
+        verdict: Json = {}
+        try:
+            verdict = self.client.judge(self.task, action, **self.options)
+        except Unavailable as error:
+            verdict = {"class": "infra", "feedback": {"text": str(error)}}
+        self.numbers = numbers_of(verdict, self.fill)
+        is_over = self.turns >= self.max_turns or (self.numbers["correct"] == 1 and not self.goes_on)
+        text = str((verdict.get("feedback") or {}).get("text") or "")
+        return BaseTextEnvStepOutput(
+            observations=[] if is_over else [{"role": "user", "content": text}],
+            reward=self.numbers["score"],
+            done=is_over,
+            metadata={"class": verdict.get("class"), "submission": verdict.get("id"), **self.numbers},
+        )
+
+    def get_metrics(self) -> dict[str, float]:
+        return {"turns": float(self.turns), **self.numbers}
