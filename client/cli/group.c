@@ -17,12 +17,14 @@ struct group {
     size_t n;
     const char *task, *policy, *client;
     bool is_completion;
+    int64_t time_top_k; /* 0: all */
+    double deadline_s;  /* 0: none */
     bool is_waiting;
     double limit_s; /* < 0: none */
     int bad;
 };
 
-enum { OPT_POLICY = 256, OPT_COMPLETION, OPT_CLIENT };
+enum { OPT_POLICY = 256, OPT_COMPLETION, OPT_CLIENT, OPT_TOP, OPT_DEADLINE };
 
 static const struct argp_option options[] = {
     { "task", 'T', "ID|NAME", 0, "The task that the candidates claim to do", 0 },
@@ -30,6 +32,8 @@ static const struct argp_option options[] = {
     { "completion", OPT_COMPLETION, NULL, 0, "The files are a model's answers: take the code out of them",
       0 },
     { "client", OPT_CLIENT, "NAME", 0, "Who asks, for fair shares and lists", 0 },
+    { "time-top", OPT_TOP, "K", 0, "Time the best K only", 0 },
+    { "deadline", OPT_DEADLINE, "SECONDS", 0, "Cancel what is not done by then", 0 },
     { "wait", 'w', "SECONDS", OPTION_ARG_OPTIONAL, "Follow them until the last verdict, for SECONDS at most",
       0 },
     { 0 },
@@ -51,6 +55,16 @@ parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_CLIENT:
         g->client = arg;
+        return 0;
+    case OPT_TOP: {
+        char *end;
+        g->time_top_k = strtol(arg, &end, 10);
+        if (end == arg || *end || g->time_top_k < 1 || g->time_top_k > GROUP_MAX)
+            argp_error(state, "--time-top is a number from 1 to %d, not \"%s\"", GROUP_MAX, arg);
+        return 0;
+    }
+    case OPT_DEADLINE:
+        g->bad = input_seconds(arg, &g->deadline_s);
         return 0;
     case OPT_COMPLETION:
         g->is_completion = true;
@@ -109,6 +123,10 @@ make_body(struct group *g, json_t *body)
     json_object_set_new(body, "task", json_string(id));
     if (g->policy)
         json_object_set_new(body, "policy", json_string(g->policy));
+    if (g->time_top_k > 0)
+        json_object_set_new(body, "time_top_k", json_integer(g->time_top_k));
+    if (g->deadline_s > 0)
+        json_object_set_new(body, "deadline_s", json_real(g->deadline_s));
     if (g->client)
         json_object_set_new(body, "client", json_string(g->client));
     return CLI_OK;

@@ -146,7 +146,9 @@ cache_key(const struct submission *s, char out[HASH_TEXT_SIZE])
     for (int i = 0; device && i < f->n_lanes; i++)
         if (strcmp(lane_device(f->lanes[i]), device) == 0)
             judged = f->lanes[i];
-    if (*s->content && judged && is_reusable(s->judgement))
+    /* That it was not among the best is its group's word, and nobody else's. */
+    bool is_passed_over = s->judgement->stages[STAGE_TIMING].why != NULL;
+    if (*s->content && judged && !is_passed_over && is_reusable(s->judgement))
         key_on(f, judged, s->content, out);
 }
 
@@ -224,7 +226,7 @@ hand_on(struct submission *s, const struct submission_row *from, const char *how
 static void
 lead(struct submission *s)
 {
-    HASH_ADD(by_content, s->funnel->leaders, content, strlen(s->content), s);
+    HASH_ADD(by_content, s->funnel->leaders, flight, strlen(s->flight), s);
     s->is_leader = true;
 }
 
@@ -270,6 +272,22 @@ cache_answers(struct submission *s)
     return is_answered;
 }
 
+/*
+ * A group that chooses whom to time waits for all of its members: were one to follow a stranger, two groups could wait
+ * for each other.
+ */
+static void
+set_flight(struct submission *s)
+{
+    char text[HASH_TEXT_SIZE + ID_SIZE];
+
+    memcpy(s->flight, s->content, sizeof(s->flight));
+    if (!s->group || s->group->time_top_k == 0)
+        return;
+    int n = snprintf(text, sizeof(text), "%s %s", s->content, s->group->id);
+    hash_text(text, (size_t)n, s->flight);
+}
+
 void
 cache_enqueue(struct submission *s)
 {
@@ -277,12 +295,15 @@ cache_enqueue(struct submission *s)
     struct submission *leader = NULL;
 
     if (*s->content && f->config->cache) {
-        HASH_FIND(by_content, f->leaders, s->content, strlen(s->content), leader);
+        set_flight(s);
+        HASH_FIND(by_content, f->leaders, s->flight, strlen(s->flight), leader);
         if (leader) {
             s->leader = leader;
             s->cache = "joined";
             DL_APPEND(leader->followers, s);
             f->n_following++;
+            if (s->group)
+                s->group->n_following++;
             scheduler_hurry(leader, s->priority);
             return;
         }
@@ -294,12 +315,21 @@ cache_enqueue(struct submission *s)
     scheduler_add(s, false);
 }
 
+/* It follows nobody any more. */
+static void
+count_out(struct submission *s)
+{
+    s->funnel->n_following--;
+    if (s->group)
+        s->group->n_following--;
+}
+
 void
 cache_leave(struct submission *s)
 {
     DL_DELETE(s->leader->followers, s);
-    s->funnel->n_following--;
     s->leader = NULL;
+    count_out(s);
 }
 
 void
@@ -323,8 +353,8 @@ cache_settle(struct submission *s, struct judgement *j)
     DL_FOREACH_SAFE(all, follower, next)
     {
         DL_DELETE(all, follower);
-        f->n_following--;
         follower->leader = NULL;
+        count_out(follower);
         follower->cache = "miss";
         if (is_usable && hand_on(follower, &j->row, "joined"))
             f->cache.joined++;

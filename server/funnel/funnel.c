@@ -39,6 +39,19 @@ struct recovery {
     bool is_short;
 };
 
+/* What its request said of the whole counts from when it came. */
+static void
+restore_group(struct funnel *f, struct group *g)
+{
+    struct group_row row = { 0 };
+
+    if (store_get_group(f->store, g->id, &row, NULL) == 0) {
+        AUTO_JSON json_t *request = json_loads(row.request ? row.request : "", JSON_ALLOW_NUL, NULL);
+        group_configure(g, request, row.created_ms);
+    }
+    group_row_release(&row);
+}
+
 static bool
 recover_cb(void *arg, const struct submission_row *row)
 {
@@ -51,6 +64,8 @@ recover_cb(void *arg, const struct submission_row *row)
         return false;
     }
     r->n++;
+    if (s->group && s->group->pending == 1)
+        restore_group(f, s->group);
     cache_content(row, s->content);
     if (row->state == SUBMISSION_RUNNING && row->attempts >= f->config->max_attempts)
         DL_APPEND(r->exhausted, s);
@@ -223,7 +238,7 @@ funnel_free(struct funnel *f)
     HASH_ITER(hh, f->groups, g, next_group)
     {
         HASH_DEL(f->groups, g);
-        free(g);
+        group_free(g);
     }
     task_forget_known(f);
     json_decref(f->calibrations);
@@ -326,6 +341,15 @@ funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *ar
     uv_timer_start(&f->drain_timer, drain_timer_cb, (uint64_t)(grace_ms > 0 ? grace_ms : 0), 0);
     /* Ready ones would wait for a device that is given to nobody any more. */
     struct submission *s, *next;
+    struct group *g, *next_group;
+    HASH_ITER(hh, f->groups, g, next_group)
+    {
+        DL_FOREACH_SAFE(g->parked, s, next)
+        {
+            group_unpark(s);
+            submission_return(s, true);
+        }
+    }
     for (int i = 0; i < PRIORITY_N; i++) {
         DL_FOREACH_SAFE(f->ready[i].head, s, next)
         {
@@ -354,6 +378,7 @@ struct intake {
     bool is_group, has_key;
     struct key_row key;
     struct ticket *tickets; /* one for each candidate */
+    int64_t created_ms;
 };
 
 int
@@ -408,6 +433,10 @@ added_cb(void *arg, int code, const struct error *err)
         if (!s) {
             log_error(in->tickets[i].id, "no memory to queue it: it waits in the store for the next start");
             continue;
+        }
+        if (i == 0 && s->group) {
+            AUTO_JSON json_t *request = json_loads(in->request.document, JSON_ALLOW_NUL, NULL);
+            group_configure(s->group, request, in->created_ms);
         }
         memcpy(s->content, in->tickets[i].content, sizeof(s->content));
         funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_QUEUED, s->id, in->group_id, in->request.client,
@@ -468,7 +497,7 @@ store_intake(struct intake *in)
     memcpy(group.task_id, in->task_id, sizeof(group.task_id));
     fill_rows(in, rows, sources);
     snprintf(in->key.id, sizeof(in->key.id), "%s", in->is_group ? in->group_id : in->tickets[0].id);
-    in->key.created_ms = group.created_ms;
+    in->key.created_ms = in->created_ms = group.created_ms;
     f->writes++;
     int rc = store_add_submissions(f->store, in->is_group ? &group : NULL, in->has_key ? &in->key : NULL,
                                    rows, sources, n, added_cb, in, &err);
@@ -597,6 +626,8 @@ cancel_one(struct submission *s, struct error *err)
     }
     if (s->leader)
         cache_leave(s);
+    else if (s->is_parked)
+        group_unpark(s);
     else
         scheduler_remove(s);
     submission_conclude(s, EVENT_CANCEL);
@@ -621,8 +652,8 @@ member_cb(void *arg, const struct submission_row *row)
     return true;
 }
 
-static int
-cancel_group(struct funnel *f, const char *id, struct error *err)
+int
+group_cancel_rest(struct funnel *f, const char *id, bool is_late, struct error *err)
 {
     struct members m = { .funnel = f };
     int cancelled = 0;
@@ -632,7 +663,10 @@ cancel_group(struct funnel *f, const char *id, struct error *err)
         return rc;
     for (int i = 0; i < m.n;
          i++) /* a verdict is durable on a later turn at the earliest, so none of them is freed here */
+    {
+        m.found[i]->is_late |= is_late;
         cancelled += cancel_one(m.found[i], NULL) == 0;
+    }
     return cancelled > 0 ? 0 : error_set(err, ERR_CONFLICT, "group %s is finished", id);
 }
 
@@ -654,5 +688,5 @@ funnel_cancel(struct funnel *f, const char *id, struct error *err)
         return rc;
     rc = store_get_group(f->store, id, &group, err);
     group_row_release(&group);
-    return rc == 0 ? cancel_group(f, id, err) : rc;
+    return rc == 0 ? group_cancel_rest(f, id, false, err) : rc;
 }

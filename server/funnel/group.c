@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/clock.h"
+#include "common/log.h"
 #include "server/funnel/private.h"
 
 struct group *
@@ -14,20 +16,141 @@ group_get(struct funnel *f, const char *id)
     HASH_FIND_STR(f->groups, id, g);
     if (g || !(g = calloc(1, sizeof(*g))))
         return g;
+    g->funnel = f;
     snprintf(g->id, sizeof(g->id), "%s", id);
     HASH_ADD_STR(f->groups, id, g);
     return g;
 }
 
+static void
+timer_closed_cb(uv_handle_t *timer)
+{
+    free(timer);
+}
+
+void
+group_free(struct group *g)
+{
+    if (g->deadline)
+        uv_close((uv_handle_t *)g->deadline, timer_closed_cb);
+    free(g);
+}
+
+static void
+deadline_cb(uv_timer_t *timer)
+{
+    struct group *g = timer->data;
+    struct error err = { 0 };
+
+    log_info(g->id, "its deadline has passed: what is not done is cancelled");
+    if (group_cancel_rest(g->funnel, g->id, true, &err) != 0 && err.code != ERR_CONFLICT)
+        log_warn(g->id, "%s", err.text);
+}
+
+void
+group_configure(struct group *g, json_t *request, int64_t created_ms)
+{
+    json_t *deadline = json_object_get(request, "deadline_s");
+
+    g->time_top_k = (int)json_integer_value(json_object_get(request, "time_top_k"));
+    if (!json_is_number(deadline) || g->deadline || !(g->deadline = calloc(1, sizeof(*g->deadline))))
+        return;
+    int64_t left_ms = created_ms + (int64_t)(json_number_value(deadline) * 1000) - clock_wall_ms();
+    uv_timer_init(g->funnel->loop, g->deadline);
+    g->deadline->data = g;
+    uv_timer_start(g->deadline, deadline_cb, left_ms > 0 ? (uint64_t)left_ms : 0, 0);
+}
+
+/* --- whom to time: those whose calls were the shortest in `full` --- */
+
+bool
+group_chooses(const struct submission *s)
+{
+    const struct judgement *j = s->judgement;
+    return s->group && s->group->time_top_k > 0 && !s->is_chosen && j->failed_stage < 0 &&
+           (j->until < 0 || j->until > STAGE_FULL);
+}
+
+/* The shorter call first; those without one after them, and otherwise in the group's order. */
+static int
+compare_rough(const void *left, const void *right)
+{
+    const struct submission *a = *(struct submission *const *)left, *b = *(struct submission *const *)right;
+
+    if (isnan(a->rough_ms) != isnan(b->rough_ms))
+        return isnan(a->rough_ms) ? 1 : -1;
+    if (a->rough_ms < b->rough_ms || a->rough_ms > b->rough_ms)
+        return a->rough_ms < b->rough_ms ? -1 : 1;
+    return a->group_index < b->group_index ? -1 : 1;
+}
+
+/* Once nobody is on the way any more who could be better. */
+static void
+choose(struct group *g)
+{
+    struct submission *s, *next, *all[REQUEST_GROUP_MAX];
+    int n = 0;
+
+    if (g->n_parked == 0 || g->n_parked + g->n_following + g->chosen_left < g->pending)
+        return;
+    DL_FOREACH_SAFE(g->parked, s, next)
+    {
+        group_unpark(s);
+        all[n++] = s;
+    }
+    qsort(all, (size_t)n, sizeof(*all), compare_rough);
+    for (int i = 0; i < n; i++) {
+        if (g->n_chosen < g->time_top_k) {
+            g->n_chosen++;
+            g->chosen_left++;
+            all[i]->is_chosen = true;
+            all[i]->queued_ns = clock_monotonic_ns();
+            scheduler_add(all[i], false);
+        } else {
+            judge_untimed(all[i]);
+        }
+    }
+    scheduler_kick(g->funnel);
+}
+
+void
+group_park(struct submission *s)
+{
+    struct group *g = s->group;
+
+    submission_move(s, EVENT_PARK);
+    s->is_parked = true;
+    s->group_index = s->judgement->row.group_index;
+    DL_APPEND(g->parked, s);
+    g->n_parked++;
+    if (s->funnel->is_draining) {
+        group_unpark(s);
+        submission_return(s, true);
+        return;
+    }
+    choose(g);
+    scheduler_kick(s->funnel);
+}
+
+void
+group_unpark(struct submission *s)
+{
+    DL_DELETE(s->group->parked, s);
+    s->group->n_parked--;
+    s->is_parked = false;
+}
+
 void
 group_finished_one(struct funnel *f, struct group *g, const char *client)
 {
-    if (--g->pending > 0)
+    if (--g->pending > 0) {
+        choose(g);
         return;
+    }
     HASH_DEL(f->groups, g);
     funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_GROUP, .group = g->id, .client = client });
     waits_notify(&g->waits);
-    free(g);
+    group_free(g);
 }
 
 /* --- showing --- */
@@ -142,9 +265,11 @@ funnel_show_group(struct funnel *f, const char *id, struct error *err)
             rescore_group(items);
         json_t *request = row.request ? json_loads(row.request, JSON_ALLOW_NUL, NULL) : NULL;
         json_t *metadata = json_object_get(request, "metadata");
-        out = json_pack("{s:s, s:s, s:s, s:i, s:O?, s:o, s:o}", "id", row.id, "state",
+        out = json_pack("{s:s, s:s, s:s, s:i, s:O?, s:O?, s:O?, s:o, s:o}", "id", row.id, "state",
                         group_state(items, funnel_is_finished(f, id)), "task", row.task_id, "size", row.size,
-                        "metadata", metadata, "ranking", ranking(items), "items", items);
+                        "metadata", metadata, "time_top_k", json_object_get(request, "time_top_k"),
+                        "deadline_s", json_object_get(request, "deadline_s"), "ranking", ranking(items),
+                        "items", items);
         json_decref(request);
     }
     group_row_release(&row);

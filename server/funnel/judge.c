@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,6 +128,19 @@ is_stopped(struct submission *s)
 }
 
 void
+judge_untimed(struct submission *s)
+{
+    static const char why[] = "it is not among the best of its group";
+    struct judgement *j = s->judgement;
+
+    j->stage = STAGE_TIMING;
+    j->stages[STAGE_TIMING] = (struct stage_record){ .outcome = OUTCOME_SKIP, .why = why };
+    s->funnel->stages[STAGE_TIMING].by_outcome[OUTCOME_SKIP]++;
+    j->timing = json_pack("{s:s, s:s}", "outcome", "skipped", "why", why);
+    submission_conclude(s, EVENT_FINISH);
+}
+
+void
 judge_stop(struct submission *s)
 {
     struct judgement *j = s->judgement;
@@ -187,6 +201,23 @@ goes_on(const struct judgement *j)
 }
 
 static void
+park(struct submission *s)
+{
+    struct judgement *j = s->judgement;
+    json_t *item;
+    size_t i;
+
+    json_array_foreach(json_object_get(j->full, "cases"), i, item)
+    {
+        json_t *took = json_object_get(item, "call_ms");
+        if (json_is_number(took) && json_number_value(took) > 0)
+            s->rough_ms = fmin(s->rough_ms, json_number_value(took)); /* fmin() leaves a NAN for a number */
+    }
+    j->is_parking = true;
+    lane_close(j->lane);
+}
+
+static void
 decide(struct submission *s, enum outcome outcome, const char *class_, int done, int of)
 {
     struct judgement *j = s->judgement;
@@ -199,6 +230,8 @@ decide(struct submission *s, enum outcome outcome, const char *class_, int done,
         begin_compile(s);
     } else if (j->stage == STAGE_COMPILE) {
         get_ready(s);
+    } else if (j->stage == STAGE_FULL && group_chooses(s)) {
+        park(s);
     } else {
         submission_move(s, EVENT_NEXT);
         begin_stage_on_lane(s);
@@ -657,10 +690,12 @@ static const struct lane_job_ops lane_ops = { report_cb, closed_cb };
 
 /* The last stage in which the candidate is called: whose kernels did the work is asked at its end. */
 static bool
-is_last_judged(const struct judgement *j)
+is_last_judged(const struct submission *s)
 {
+    const struct judgement *j = s->judgement;
+
     return j->stage == STAGE_TIMING ||
-           (j->stage == STAGE_FULL && (j->until == STAGE_FULL || !lane_is_gpu(j->lane)));
+           (j->stage == STAGE_FULL && (j->until == STAGE_FULL || !lane_is_gpu(j->lane) || group_chooses(s)));
 }
 
 /* Given: the names of its kernels, and what `inspect` found compiled. */
@@ -722,7 +757,7 @@ begin_stage_on_lane(struct submission *s)
         return;
     }
     int64_t limit_ms = j->stage == STAGE_TINY ? config->tiny_limit_ms : config->stage_limit_ms;
-    bool is_last = is_last_judged(j);
+    bool is_last = is_last_judged(s);
 
     /* The evidence pass makes a few calls more, which must not cost a slow candidate its verdict. */
     lane_stage(j->lane, stage_name((enum stage)j->stage), is_last,
@@ -892,7 +927,12 @@ closed_cb(void *arg, const struct lane_closing *c)
         if (c->end)
             refine_crash(s, c->end);
         submission_conclude(s, EVENT_FINISH);
-    } else if (!is_stopped(s)) {
+    } else if (is_stopped(s)) {
+        return;
+    } else if (j->is_parking) {
+        j->is_parking = false;
+        group_park(s);
+    } else {
         if (j->is_reference_lost)
             lose(s, false, j->reference_error);
         else

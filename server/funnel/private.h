@@ -77,6 +77,7 @@ struct judgement {
     char cache[SCRATCH_PATH_SIZE]; /* "" none; ours to remove */
     struct lane *lane;
     bool is_finishing; /* the verdict is clear, the lane still has to let go */
+    bool is_parking;   /* the same, and it will wait for its group */
     bool is_reference_lost;
     char reference_error[512]; /* what the reference said when it was lost */
     struct buffer log;
@@ -102,18 +103,32 @@ struct submission {
     bool is_cancelled; /* to be, as soon as its processes are gone */
     bool is_returned;  /* the same for the queue, when the daemon drains */
 
+    bool is_parked; /* ready, and waits for its group to choose whom to time */
+    bool is_chosen; /* it was */
+    bool is_late;   /* cancelled by its group's deadline */
+    int group_index;
+    double rough_ms; /* of a call in `full`, by the referee's clock; NAN: not known */
+
     char content[HASH_TEXT_SIZE]; /* what makes another identical; "": it is judged by itself */
     const char *cache;            /* static: "miss", "hit", "joined" or "rechecked" */
     char recheck_of[ID_SIZE];     /* whose verdict is judged again; "": nobody's */
+    char flight
+        [HASH_TEXT_SIZE]; /* the same of what is in flight: narrower where a group chooses whom to time */
     bool is_leader, is_looked_up;
     struct submission *leader, *followers;
 };
 
 struct group {
     UT_hash_handle hh;
+    struct funnel *funnel;
     char id[ID_SIZE];
     int pending; /* submissions that are not finished */
     struct funnel_wait *waits;
+    int time_top_k;            /* how many are timed at most; 0: all */
+    int n_chosen, chosen_left; /* of those; that are not finished */
+    int n_parked, n_following;
+    struct submission *parked;
+    uv_timer_t *deadline; /* NULL: none */
 };
 
 /* --- tasks --- */
@@ -233,6 +248,8 @@ void record_timer_cb(uv_timer_t *timer);
 /* judge.c: the story of one submission */
 void judge_begin(struct submission *s);
 void judge_on_lane(struct submission *s, struct lane *l);
+/* Ready, and not among those that its group has timed: ends it. */
+void judge_untimed(struct submission *s);
 void judge_stop(struct submission *s); /* is_cancelled or is_returned was set: end its processes */
 
 /* verdict.c */
@@ -298,6 +315,15 @@ int funnel_retry_after(const struct funnel *f);
 
 /* group.c */
 struct group *group_get(struct funnel *f, const char *id); /* made where it is missing; NULL: no memory */
+/* What its request says of the whole: before its first submission is enqueued. Times are wall clock. */
+void group_configure(struct group *g, json_t *request, int64_t created_ms);
+void group_free(struct group *g);
+/* Cancels what is not finished. 0, ERR_CONFLICT, or an error of the store. */
+int group_cancel_rest(struct funnel *f, const char *id, bool is_late, struct error *err);
+/* Whether s, right in full, has to wait until its group has chosen. */
+bool group_chooses(const struct submission *s);
+void group_park(struct submission *s);
+void group_unpark(struct submission *s); /* it is cancelled, or the daemon drains */
 void group_finished_one(struct funnel *f, struct group *g, const char *client);
 
 /* wait.c */

@@ -14,6 +14,7 @@
 #define ENTRY_MAX_BYTES 200
 #define METADATA_MAX_BYTES (64 * 1024)
 #define CASES_MAX 64
+#define DEADLINE_MAX_S (7 * 86400)
 
 /* --- tasks --- */
 
@@ -360,6 +361,8 @@ enum funnel_refusal
 group_request_read(json_t *body, struct submit_request *out, struct json_fault *fault)
 {
     json_t *policy = NULL, *reward = NULL, *reference = NULL, *items = NULL;
+    int64_t time_top_k = 0;
+    double deadline_s = 0;
     struct common c = { .cache = true };
 
     *out = (struct submit_request){ .priority = PRIORITY_BATCH };
@@ -374,6 +377,8 @@ group_request_read(json_t *body, struct submit_request *out, struct json_fault *
         { "priority", JSON_WANT_STRING, &c.priority, false, 0, 0 },
         { "client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_BYTES },
         { "metadata", JSON_WANT_OBJECT, &c.metadata, false, 0, 0 },
+        { "time_top_k", JSON_WANT_INT, &time_top_k, false, 1, REQUEST_GROUP_MAX },
+        { "deadline_s", JSON_WANT_NUMBER, &deadline_s, false, 0.001, DEADLINE_MAX_S },
         { "cache", JSON_WANT_BOOL, &c.cache, false, 0, 0 },
     };
     if (json_read(body, "", fields, ARRAY_LEN(fields), fault) != 0)
@@ -386,8 +391,10 @@ group_request_read(json_t *body, struct submit_request *out, struct json_fault *
         refusal = read_items(items, &c, out, fault);
     if (refusal == FUNNEL_OK) {
         AUTO_JSON json_t *document =
-            json_pack("{s:O?, s:o, s:o, s:s}", "metadata", c.metadata, "policy", policy_json(&c.policy),
-                      "reward", reward_spec_json(&c.reward), "seed", c.seed);
+            json_pack("{s:o, s:o, s:O?, s:o, s:o, s:s}", "time_top_k",
+                      time_top_k > 0 ? json_integer(time_top_k) : json_null(), "deadline_s",
+                      deadline_s > 0 ? json_real(deadline_s) : json_null(), "metadata", c.metadata, "policy",
+                      policy_json(&c.policy), "reward", reward_spec_json(&c.reward), "seed", c.seed);
         out->document = document ? json_dumps(document, JSON_COMPACT) : NULL;
         refusal = out->document ? FUNNEL_OK : FUNNEL_UNAVAILABLE;
     }

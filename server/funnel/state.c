@@ -29,6 +29,7 @@ static const signed char moves[STATE_NSTATES][EVENT_NEVENTS] = {
                      [EVENT_RETURN] = TO(STATE_QUEUED),
                      [EVENT_CANCEL] = TO(STATE_CANCELLED) },
     [STATE_FULL] = { [EVENT_NEXT] = TO(STATE_TIMING),
+                     [EVENT_PARK] = TO(STATE_READY),
                      [EVENT_FINISH] = TO(STATE_DONE),
                      [EVENT_RETURN] = TO(STATE_QUEUED),
                      [EVENT_CANCEL] = TO(STATE_CANCELLED) },
@@ -55,7 +56,7 @@ state_name(enum state state)
 const char *
 event_name(enum event event)
 {
-    static const char *const names[] = { "begin", "next", "lane", "finish", "return", "cancel" };
+    static const char *const names[] = { "begin", "next", "lane", "park", "finish", "return", "cancel" };
     _Static_assert(ARRAY_LEN(names) == EVENT_NEVENTS, "name every event");
     return names[event];
 }

@@ -21,6 +21,7 @@ enum event {
     EVENT_BEGIN,  /* a CPU slot was given */
     EVENT_NEXT,   /* the stage is decided, another follows */
     EVENT_LANE,   /* a device was given */
+    EVENT_PARK,   /* right in full, and its group has to choose whom to time */
     EVENT_FINISH, /* the verdict is clear */
     EVENT_RETURN, /* a worker was lost, or the daemon drains: begin again */
     EVENT_CANCEL, /* the client asked */

@@ -25,6 +25,7 @@ submission_new(struct funnel *f, const char *id, const char *group_id, int prior
     s->urgency = s->priority;
     s->attempts = attempts;
     s->cache = "miss";
+    s->rough_ms = NAN;
     s->queued_ns = clock_monotonic_ns();
     if (group_id && *group_id) {
         s->group = group_get(f, group_id);
@@ -241,6 +242,7 @@ forget(struct submission *s)
 {
     struct funnel *f = s->funnel;
     struct group *g = s->group;
+    bool is_chosen = s->is_chosen;
 
     HASH_DEL(f->submissions, s);
     funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_VERDICT, s->id, s->judgement->row.group_id,
@@ -252,6 +254,8 @@ forget(struct submission *s)
     s->judgement = NULL;
     waits_notify(&s->waits);
     free(s);
+    if (g)
+        g->chosen_left -= is_chosen;
     if (g)
         group_finished_one(f, g, client);
     scheduler_kick(f); /* those that followed it may have to be judged */

@@ -438,12 +438,15 @@ feedback_ok(const struct judgement *j, const struct timing *t, char *out, size_t
 }
 
 static json_t *
-feedback_json(const struct judgement *j, const struct timing *t, bool is_cancelled)
+feedback_json(const struct submission *s, const struct timing *t, bool is_cancelled)
 {
+    const struct judgement *j = s->judgement;
     char text[sizeof(j->text) + 64];
 
     if (is_cancelled)
-        return json_pack("{s:n, s:s}", "class", "text", "Cancelled before there was a verdict.");
+        return json_pack("{s:n, s:s}", "class", "text",
+                         s->is_late ? "Cancelled: its group's deadline had passed."
+                                    : "Cancelled before there was a verdict.");
     if (j->failed_stage >= 0)
         snprintf(text, sizeof(text), "%s", j->text);
     else
@@ -522,7 +525,7 @@ set_outcome(json_t *out, const struct submission *s, const struct timing *t, con
     json_object_set_new(out, "timing", is_final && !is_cancelled ? timing_json(j, t) : json_null());
     json_object_set_new(out, "evidence", is_final && !is_cancelled ? evidence_json(j) : json_null());
     json_object_set_new(out, "stages", stages_json(j));
-    json_object_set_new(out, "feedback", is_final ? feedback_json(j, t, is_cancelled) : json_null());
+    json_object_set_new(out, "feedback", is_final ? feedback_json(s, t, is_cancelled) : json_null());
 }
 
 json_t *

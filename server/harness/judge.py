@@ -140,6 +140,7 @@ class CaseResult:
     matched: float | None = None
     against: str | None = None
     mismatch: Json | None = None
+    call_ms: float | None = None
 
     def fail(self, class_: str, note: str, rule: str | None = None) -> None:
         if self.class_ is None:
@@ -155,6 +156,7 @@ class CaseResult:
             "max_rel": self.max_rel,
             "matched": self.matched,
             "against": self.against,
+            "call_ms": self.call_ms,
         }
 
 
@@ -556,7 +558,11 @@ class Job:
         self.candidate.bind(
             set_, model, placed, limit_ms=BUILD_LIMIT_MS, tf32=tf32, seed=CALL_SEED, training=expected.training
         )
-        outputs = list(values.leaves(self.candidate.call(set_, self.call_limit_ms)))
+        start = time.monotonic_ns()
+        answer = self.candidate.call(set_, self.call_limit_ms)
+        if self._device.type == "cuda":  # rough, and only told: by it a group chooses whom to time
+            result.call_ms = (time.monotonic_ns() - start) / 1e6
+        outputs = list(values.leaves(answer))
         limits = self._check(outputs, expected, mine, tree, result)
         if limits is None or not (twice or result.class_ == "mismatch"):
             return

@@ -181,6 +181,9 @@ class Referee:
         elif stage in ("tiny", "full"):
             detail = {"cases": [{"name": "original"}], "passed": 1, "first_mismatch": None, "peak_bytes": 8}
             detail.update({"reference_peak_bytes": 4, "max_abs": 0.0, "max_rel": 0.0})
+        if outcome == "rough":
+            detail["cases"] = [{"name": str(n), "call_ms": n * float(found)} for n in (2, 1)]
+            body["class"], outcome = None, "pass"
         if outcome in ("reopen", "generality"):
             body.update({"generality": "fails where nobody promised", "reopen": outcome == "reopen"})
             outcome = "skip"

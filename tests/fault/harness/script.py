@@ -5,6 +5,7 @@
 One key for each stage (ast, compile, inspect, describe, open, tiny, full, timing), and for each a list of steps:
 
     pass  fail:CLASS[:RULE]  skip  reopen  generality     end the stage so (a number does so for timing: the speedup)
+    rough:MS                                       full: passes, and a call took so long by the rough clock
     turn                                           full: passes the first time, a mismatch from then on
     inconclusive                                   how the timing went
     reference                                      the task's reference fails, not the candidate

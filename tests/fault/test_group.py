@@ -1,0 +1,153 @@
+"""Groups that have only their best timed, and groups that end at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import pytest
+import service
+from scripted import SCRIPTED, TASK
+
+LIMIT_S = 60.0
+WHY = "it is not among the best of its group"
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[service.Daemon]:
+    with service.directory() as directory, service.Daemon(directory, SCRIPTED) as daemon:
+        daemon.client.add_task(TASK)
+        yield daemon
+
+
+def post(client: service.Client, scripts: Sequence[str], **more: object) -> str:
+    mark = time.monotonic_ns()
+    items = [{"candidate": f"# script: {script}\n# {mark}\n"} for script in scripts]
+    return str(client.expect("POST", "/v1/groups", {"task": "scripted", "candidates": items, **more})["id"])
+
+
+def outcomes(group: service.Json) -> list[str]:
+    """How the timing went, for each that is right; the class of the others."""
+    return [
+        item["timing"]["outcome"] if item["class"] == "ok" else str(item["class"] or item["state"])
+        for item in group["items"]
+    ]
+
+
+def test_the_shortest_calls_are_timed(shared: service.Daemon) -> None:
+    scripts = ["full=rough:3", "full=rough:1", "ast=fail:syntax", "full=rough:2", "full=fail:mismatch", "full=rough:9"]
+    group = shared.client.wait(post(shared.client, scripts, time_top_k=2), LIMIT_S, "groups")
+    assert outcomes(group) == ["skipped", "measured", "syntax", "measured", "mismatch", "skipped"]
+    assert group["time_top_k"] == 2
+    left = group["items"][0]
+    assert (left["timing"]["why"], left["passed_stage"], left["failed_at"]) == (WHY, "full", None)
+    assert left["stages"][-1]["why"] == WHY
+    assert WHY in left["feedback"]["text"]
+    assert left["reward"] == pytest.approx(0.7)
+    assert left["attempts"] == 1
+    assert len(group["ranking"]) == len(scripts)
+
+
+def test_without_a_clock_the_order_decides(shared: service.Daemon) -> None:
+    group = shared.client.wait(
+        post(shared.client, ["timing=1.5"] * 0 + ["full=sleep:0.2,pass", "timing=2", "timing=3"], time_top_k=1),
+        LIMIT_S,
+        "groups",
+    )
+    assert outcomes(group) == ["measured", "skipped", "skipped"]
+
+
+def test_fewer_than_asked_for_are_all_timed(shared: service.Daemon) -> None:
+    group = shared.client.wait(post(shared.client, ["timing=2", "ast=fail:syntax"], time_top_k=5), LIMIT_S, "groups")
+    assert outcomes(group) == ["measured", "syntax"]
+
+
+def test_identical_ones_share_what_was_chosen(shared: service.Daemon) -> None:
+    """Those that follow another of the group are not waited for, and get what that one gets, timed or not."""
+    scripts = ["full=rough:2", "full=rough:2", "full=rough:1", "full=rough:1"]
+    group = shared.client.wait(post(shared.client, scripts, time_top_k=1), LIMIT_S, "groups")
+    assert outcomes(group) == ["skipped", "skipped", "measured", "measured"]
+    assert [item["cache"] for item in group["items"]] == ["miss", "joined", "miss", "joined"]
+
+
+def test_who_was_passed_over_is_no_answer_for_others(shared: service.Daemon) -> None:
+    group = shared.client.wait(post(shared.client, ["full=rough:2", "full=rough:1"], time_top_k=1), LIMIT_S, "groups")
+    for item, cache in zip(group["items"], ("miss", "hit"), strict=True):
+        text = shared.client.get(f"/v1/submissions/{item['id']}/source").body.decode()
+        again = shared.client.judge({"task": "scripted", "candidate": text}, LIMIT_S)
+        assert (again["timing"]["outcome"], again["cache"]) == ("measured", cache)
+
+
+def test_the_next_is_chosen_when_one_crashes(shared: service.Daemon) -> None:
+    """Two groups of the same candidates, at the same time, do not wait for each other."""
+    scripts = ["full=rough:1", "timing=crash", "full=rough:3"]
+    ids = [post(shared.client, scripts, time_top_k=2) for _ in range(2)]
+    for one in ids:
+        assert outcomes(shared.client.wait(one, LIMIT_S, "groups")) == ["measured", "skipped", "measured"]
+
+
+def wait_until_parked(client: service.Client, group: str) -> str:
+    """Its first is through with `full`; its id."""
+    first = str(client.expect("GET", f"/v1/groups/{group}")["items"][0]["id"])
+    deadline = time.monotonic() + LIMIT_S
+    while not any(stage["stage"] == "full" for stage in client.expect("GET", f"/v1/submissions/{first}")["stages"]):
+        assert time.monotonic() < deadline
+    return first
+
+
+def test_one_that_waits_for_the_choice_can_be_cancelled(start_scripted: service.StartDaemon) -> None:
+    daemon = start_scripted(stage_limit_ms=60000, cpu_jobs=1)
+    daemon.client.add_task(TASK)
+    one = post(daemon.client, ["full=rough:1", "full=hang"], time_top_k=1)
+    first = wait_until_parked(daemon.client, one)
+    assert daemon.client.call("DELETE", f"/v1/submissions/{first}").status == 200
+    assert daemon.client.wait(first, LIMIT_S)["state"] == "cancelled"
+    assert daemon.client.call("DELETE", f"/v1/groups/{one}").status == 200
+    assert outcomes(daemon.client.wait(one, LIMIT_S, "groups")) == ["cancelled", "cancelled"]
+
+
+def test_a_deadline_ends_the_group(start_scripted: service.StartDaemon) -> None:
+    daemon = start_scripted(stage_limit_ms=60000, cpu_jobs=1)
+    daemon.client.add_task(TASK)
+    one = post(daemon.client, ["ast=fail:syntax", "compile=hang", "timing=1", "timing=2"], deadline_s=1.5)
+    group = daemon.client.wait(one, LIMIT_S, "groups")
+    assert (group["state"], group["deadline_s"]) == ("done", 1.5)
+    assert outcomes(group) == ["syntax", "cancelled", "cancelled", "cancelled"]
+    assert group["items"][1]["feedback"]["text"] == "Cancelled: its group's deadline had passed."
+    assert daemon.client.judge({"task": "scripted", "candidate": "# script: timing=1.2\n"}, LIMIT_S)["class"] == "ok"
+
+
+def test_a_deadline_holds_over_a_restart(start_scripted: service.StartDaemon) -> None:
+    daemon = start_scripted(paused=True, ready=False)
+    task = daemon.client.submit({"reference": TASK["reference"], "candidate": "# script: ast=fail:syntax\n"})
+    task = daemon.client.get(f"/v1/submissions/{task}").json()["task"]
+    items = [{"candidate": f"# script: timing={n}\n"} for n in (1, 2)]
+    body = {"task": task, "candidates": items, "deadline_s": 2, "time_top_k": 1}
+    one = str(daemon.client.expect("POST", "/v1/groups", body)["id"])
+    daemon.kill()
+    daemon.start(ready=False)
+    group = daemon.client.wait(one, LIMIT_S, "groups")
+    assert (group["state"], outcomes(group)) == ("cancelled", ["cancelled", "cancelled"])
+
+
+def test_a_choice_survives_a_stop(start_scripted: service.StartDaemon) -> None:
+    """Those that wait for the choice go back to the queue when the daemon stops, at no cost of an attempt."""
+    daemon = start_scripted(stage_limit_ms=60000, tiny_limit_ms=60000, drain_ms=0, cpu_jobs=1)
+    daemon.client.add_task(TASK)
+    one = post(daemon.client, ["full=rough:1", "tiny=sleep:3,pass full=rough:2"], time_top_k=1)
+    wait_until_parked(daemon.client, one)
+    assert daemon.stop() == 0
+    daemon.start()
+    group = daemon.client.wait(one, LIMIT_S, "groups")
+    assert outcomes(group) == ["measured", "skipped"]
+    assert [item["attempts"] for item in group["items"]] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "more", [{"time_top_k": 0}, {"time_top_k": 257}, {"deadline_s": 0}, {"deadline_s": 1e9}], ids=str
+)
+def test_out_of_range(shared: service.Daemon, more: dict[str, object]) -> None:
+    items = [{"candidate": "# x\n"}]
+    answer = shared.client.post("/v1/groups", {"task": "scripted", "candidates": items, **more})
+    assert answer.status == 400
+    assert answer.json()["errors"][0]["pointer"] == f"/{next(iter(more))}"
