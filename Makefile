@@ -55,7 +55,7 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
-.PHONY: all harness corpus tests setup setup-test demo demo-train test test-unit test-e2e check lint lint-c format tidy lint-python \
+.PHONY: all harness corpus tests setup setup-test trainers demo demo-train test test-unit test-e2e check lint lint-c format tidy lint-python \
 	sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report \
 	clean distclean dist libraries FORCE
 
@@ -169,6 +169,9 @@ with_env = PYTHON='$(py)' VERIFIERD_BUILD='$(realpath $(BUILD))' \
 setup:
 	PYTHON='$(PYTHON)' BUILD='$(BUILD)' server/deploy/setup run
 
+trainers:
+	PYTHON='$(PYTHON)' BUILD='$(BUILD)' server/deploy/setup trainers
+
 setup-test:
 	PYTHON='$(PYTHON)' BUILD='$(BUILD)' server/deploy/setup run test
 
@@ -242,8 +245,9 @@ sanitize:
 	+$(parallel) SANITIZE=thread WERROR=1 $(threaded:%=$(BUILD)/thread/unit/%)
 	server/deploy/run-tests $(threaded:%=$(BUILD)/thread/unit/%)
 
-slow: all
+slow: all trainers
 	$(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider -m slow tests/e2e
+	$(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider -m slow tests/fault
 	KILL_ROUNDS=200 $(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider tests/fault/test_kill.py
 
 # Committed inputs through every parser of outside bytes; `make fuzz TARGET=extract SECONDS=60` looks for new ones.
