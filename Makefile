@@ -38,6 +38,7 @@ cli_src := $(wildcard client/cli/*.c)
 trainer_src := $(wildcard client/trainer/*.c)
 native_src := $(wildcard server/harness/native/*.c)
 harness_py := $(wildcard server/harness/*.py)
+finetune_files := $(wildcard client/python/finetune/*.py client/python/finetune/*.json)
 assets := $(wildcard server/dashboard/*) $(wildcard proto/openapi.yaml)
 unit_src := $(wildcard tests/unit/test_*.c)
 unit_aids := $(filter-out $(unit_src),$(wildcard tests/unit/*.c))
@@ -55,11 +56,11 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
-.PHONY: all harness corpus tests setup setup-test trainers demo demo-train test test-unit test-e2e check lint lint-c format tidy lint-python \
+.PHONY: all harness finetune corpus tests setup setup-test setup-train trainers demo demo-train test test-unit test-e2e check lint lint-c format tidy lint-python \
 	sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report \
 	clean distclean dist libraries FORCE
 
-all: libraries $(programs) harness corpus
+all: libraries $(programs) harness finetune corpus
 
 libraries:
 	@pkg-config --print-errors --exists $(pkgs) || \
@@ -114,6 +115,7 @@ $(bin)/verifier: $(out)/client/cli/main.o $(out)/libcli.a $(out)/libcommon.a
 	$(Q)$(link) $(cli_libs)
 
 $(out)/client/trainer/prompt.o: client/prompt/kernel.txt
+$(out)/client/trainer/settings.o: $(wildcard client/python/finetune/*.json)
 $(out)/client/trainer/helper.o: client/python/prepare_rows.py
 
 $(bin)/trainer: $(out)/client/trainer/main.o $(out)/libtrainer.a $(out)/libcommon.a
@@ -131,6 +133,14 @@ $(harness_dir)/libharness.so: $(call objects,$(native_src)) $(native_common)
 	$(Q)$(link) -shared -Wl,-soname,libharness.so $(native_libs)
 
 $(harness_dir)/harness/%.py: server/harness/%.py
+	@mkdir -p $(@D)
+	@install -m 644 $< $@
+
+# --- the package that takes the gradient steps, where the trainer looks for it ------------------------------
+
+finetune: $(patsubst client/python/%,$(harness_dir)/%,$(finetune_files))
+
+$(harness_dir)/finetune/%: client/python/finetune/%
 	@mkdir -p $(@D)
 	@install -m 644 $< $@
 
@@ -174,6 +184,10 @@ trainers:
 
 setup-test:
 	PYTHON='$(PYTHON)' BUILD='$(BUILD)' server/deploy/setup run test
+
+# What the gradient step stands on: transformers, peft, accelerate, TRL.
+setup-train:
+	PYTHON='$(PYTHON)' BUILD='$(BUILD)' server/deploy/setup run train
 
 # Compiling uses all cores; what is run afterwards runs alone.
 parallel = $(MAKE) $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -230,8 +244,8 @@ $(BUILD)/tidy/%.ok: %.c .clang-tidy $(wildcard */*.h */*/*.h */*/*/*.h)
 lint-python:
 	'$(py)' -m ruff check $(py_files)
 	'$(py)' -m ruff format --check $(py_files)
-	MYPYPATH=tests:tests/unit:tests/bench:tests/e2e '$(py)' -m mypy $(filter-out tests/e2e/% tests/fault/%,$(py_files))
-	MYPYPATH=tests:tests/unit:tests/e2e:tests/bench '$(py)' -m mypy $(filter tests/e2e/%,$(py_files))
+	MYPYPATH=client/python:tests:tests/unit:tests/bench:tests/e2e '$(py)' -m mypy $(filter-out tests/e2e/% tests/fault/%,$(py_files))
+	MYPYPATH=client/python:tests:tests/unit:tests/e2e:tests/bench '$(py)' -m mypy $(filter tests/e2e/%,$(py_files))
 	MYPYPATH=tests:tests/e2e:tests/fault '$(py)' -m mypy $(wildcard tests/fault/*.py)
 	MYPYPATH=tests/fault/harness '$(py)' -m mypy $(wildcard tests/fault/harness/*.py)
 
@@ -308,6 +322,8 @@ install: all
 	install -m 755 $(programs) '$(root)/bin'
 	install -m 755 $(harness_dir)/libharness.so '$(root)/lib/verifierd'
 	install -m 644 $(harness_py) '$(root)/lib/verifierd/harness'
+	install -d '$(root)/lib/verifierd/finetune'
+	install -m 644 $(finetune_files) '$(root)/lib/verifierd/finetune'
 	$(call copy_corpus,$(root)/share/verifierd/corpus)
 	sed 's,@PREFIX@,$(PREFIX),g' server/deploy/verifierd.service >'$(root)/lib/systemd/system/verifierd.service'
 	install -d '$(root)/share/verifierd'

@@ -1,0 +1,61 @@
+"""python -m finetune METHOD REQUEST: what trainer(1) starts. REQUEST is a JSON file.
+
+{"settings": {name: value, ...}, "workdir": "...", "prompt": "sha256:...", ...}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from .errors import CONFIG, TrainError
+from .settings import METHODS, settings_of
+
+
+def train(method: str, request: Path) -> int:
+    document = json.loads(request.read_text())
+    settings = settings_of(method, document["settings"])
+    workdir = Path(document["workdir"])
+    if method == "reinforce":
+        from .reinforce import train as run
+
+        return run(settings, workdir, document)
+    if method == "grpo":
+        from .grpo import train as run
+
+        return run(settings, workdir, document)
+    from .supervised import train as run_on_rows
+
+    return run_on_rows(method, settings, workdir, document)
+
+
+def main() -> int:
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    command, arguments = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
+    try:
+        if command in METHODS and len(arguments) == 1:
+            return train(command, Path(arguments[0]))
+        if command == "tiny":
+            from .tiny import main as run
+
+            return run(arguments)
+        if command == "serve":
+            from .serve import main as run
+
+            return run(arguments)
+        if command == "check":
+            from .check import main as run
+
+            return run(arguments)
+    except TrainError as error:
+        print(f"trainer: {error}", file=sys.stderr)
+        return error.status
+    print(f"usage: finetune {'|'.join(METHODS)} REQUEST | tiny | serve | check", file=sys.stderr)
+    return CONFIG
+
+
+if __name__ == "__main__":
+    sys.exit(main())

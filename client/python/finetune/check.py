@@ -1,0 +1,83 @@
+"""Would this fit, and do the shapes agree? On meta tensors: no weights are read, nothing is computed.
+
+    python -m finetune check METHOD REQUEST
+
+REQUEST may name a "model_config" (a config.json), for machines that have not the model; and "gpu_memory_gb".
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import get_peft_model
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from .errors import TrainError
+from .model import lora_config
+from .settings import Settings, settings_of
+
+Json = dict[str, Any]
+GIB = float(1 << 30)
+CONTEXT_GIB = 1.0  # of CUDA, its libraries and the allocator's slack
+
+
+def configuration(settings: Settings, path: str | None) -> Any:
+    try:
+        if path:
+            document = json.loads(Path(path).read_text())
+            return AutoConfig.for_model(**document)
+        return AutoConfig.from_pretrained(settings.model)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TrainError(f"no configuration of {settings.model}: {str(error)[:200]}") from error
+
+
+def estimate(settings: Settings, config: Any) -> Json:
+    """Parameters and GiB of one GPU, from the shapes alone."""
+    with torch.device("meta"):
+        base = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="eager")
+        total = sum(p.numel() for p in base.parameters())
+        try:
+            model = get_peft_model(base, lora_config(settings))
+        except ValueError as error:
+            raise TrainError(f"lora_targets = {settings.lora_targets}: {str(error)[:200]}") from error
+        trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        ids = torch.zeros((settings.batch, min(settings.length, 64)), dtype=torch.long)
+        logits = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
+    if tuple(logits.shape) != (*ids.shape, config.vocab_size):
+        raise TrainError(f"the model gives {tuple(logits.shape)}, not {(*ids.shape, config.vocab_size)}")
+    positions = getattr(config, "max_position_embeddings", settings.length)
+    if settings.length > positions:
+        raise TrainError(f"length = {settings.length} is more than the model's {positions} positions")
+    tokens = settings.batch * settings.length
+    width = 1 if settings.base_bits == 8 else 4 if settings.precision == "fp32" else 2
+    inner = getattr(config, "intermediate_size", 4 * config.hidden_size)
+    layer = tokens * (8 * config.hidden_size + 3 * inner) * 2
+    kept = tokens * config.hidden_size * 2 * config.num_hidden_layers
+    # Logits and their gradient in half precision, and one row of them in fp32 three times over (losses.token_nll).
+    logit_bytes = tokens * config.vocab_size * 4 + settings.length * config.vocab_size * 12
+    parts = {
+        "base": total * width / GIB,
+        "adapter, gradients, AdamW": trained * 16 / GIB,
+        "activations": (kept + layer if settings.checkpointing else layer * config.num_hidden_layers) / GIB,
+        "logits": logit_bytes / GIB,
+        "context": CONTEXT_GIB,
+    }
+    return {"parameters": total, "trained": trained, "gib": parts, "total_gib": sum(parts.values())}
+
+
+def main(arguments: list[str]) -> int:
+    method, path = arguments
+    request = json.loads(Path(path).read_text())
+    settings = settings_of(method, request["settings"])
+    found = estimate(settings, configuration(settings, request.get("model_config")))
+    limit = request.get("gpu_memory_gb")
+    print(json.dumps({"method": method, **found, "gpu_memory_gb": limit}))
+    if limit and found["total_gib"] > limit:
+        raise TrainError(
+            f"{method} needs about {found['total_gib']:.0f} GiB of a GPU and has {limit:g}: lower batch or length, "
+            "turn on checkpointing, or set base_bits = 8"
+        )
+    return 0

@@ -1,0 +1,172 @@
+"""Checkpoints that are whole or not there.
+
+A checkpoint is a directory in peft's own layout. It is written beside its name, every file is forced to the disk, the
+manifest (sizes and digests of all files) comes last, and a rename puts it in place; `latest` is replaced after that.
+Whoever reads one believes the manifest alone: a directory without one, or whose files are not as it says, is none.
+Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from . import layout
+from .errors import TrainError
+
+VERSION = 1
+PARTIAL = ".partial-"  # prefix of what is being written, or removed
+AT_FDCWD = -100
+RENAME_EXCHANGE = 2
+
+Manifest = dict[str, Any]
+
+
+def digest_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: Path, text: str) -> None:
+    with path.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Swap two directories in one step, so that there is no moment without either."""
+    renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    if renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) != 0:
+        number = ctypes.get_errno()
+        raise TrainError(f"cannot replace {other}: {os.strerror(number)}")
+
+
+def replace(path: Path, text: str) -> None:
+    """A small file, whole: the old text or the new."""
+    beside = path.with_name(PARTIAL + path.name)
+    _write(beside, text)
+    beside.rename(path)
+    _sync(path.parent)
+
+
+def discard(path: Path) -> None:
+    """Remove a checkpoint. It stops being one before its first file goes."""
+    aside = path.with_name(PARTIAL + path.name)
+    shutil.rmtree(aside, ignore_errors=True)
+    path.rename(aside)
+    shutil.rmtree(aside)
+
+
+def save(
+    root: Path,
+    name: str,
+    write: Callable[[Path], None],
+    about: Manifest,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Path:
+    """Write root/name: write(directory) makes the files, `about` goes into the manifest. Replaces one of that name.
+
+    progress is told each step before it is taken (tests end the process there).
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    partial = root / (PARTIAL + name)
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        progress("files")
+        write(partial)
+        progress("sync")
+        files = {}
+        for path in sorted(p for p in partial.rglob("*") if p.is_file()):
+            _sync(path)
+            progress("digest")
+            files[path.relative_to(partial).as_posix()] = {"size": path.stat().st_size, "digest": digest_of(path)}
+        for path in [p for p in partial.rglob("*") if p.is_dir()]:
+            _sync(path)
+        progress("manifest")
+        _write(
+            partial / layout.MANIFEST, json.dumps({"version": VERSION, "name": name, **about, "files": files}, indent=1)
+        )
+        _sync(partial)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise TrainError(f"cannot write the checkpoint {root / name}: {error}") from error
+    progress("rename")
+    if (root / name).exists():
+        _exchange(partial, root / name)
+        shutil.rmtree(partial)
+    else:
+        partial.rename(root / name)
+    _sync(root)
+    progress("latest")
+    replace(root / layout.LATEST, name + "\n")
+    return root / name
+
+
+def verify(path: Path) -> Manifest:
+    """The manifest of a checkpoint that is as it was written; TrainError says what is not."""
+    try:
+        manifest = json.loads((path / layout.MANIFEST).read_text())
+        files = manifest["files"].items()
+    except FileNotFoundError:
+        raise TrainError(f"{path} is no checkpoint: it has no {layout.MANIFEST}") from None
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise TrainError(f"{path / layout.MANIFEST} cannot be read: {error}") from error
+    for name, expected in files:
+        file = path / name
+        try:
+            size = file.stat().st_size
+        except OSError as error:
+            raise TrainError(f"{path}: {name} is missing: {error.strerror}") from error
+        if size != expected["size"] or digest_of(file) != expected["digest"]:
+            raise TrainError(f"{path}: {name} is not what was written ({size} bytes of {expected['size']})")
+    return dict(manifest)
+
+
+def step_directories(root: Path) -> list[Path]:
+    """Of a run, newest first, whether whole or not."""
+    found = [p for p in root.glob("step-*") if p.is_dir() and p.name.removeprefix("step-").isdigit()]
+    return sorted(found, key=lambda p: int(p.name.removeprefix("step-")), reverse=True)
+
+
+def newest(root: Path, say: Callable[[str], None]) -> tuple[Path, Manifest] | None:
+    """The newest checkpoint that verifies. What does not is told, and left where it is."""
+    for path in step_directories(root):
+        try:
+            return path, verify(path)
+        except TrainError as error:
+            say(f"passed over: {error}")
+    return None
+
+
+def prune(root: Path, keep: int, also: Iterable[Path] = ()) -> None:
+    """Leave the newest `keep` that verify, and those in `also`; remove older ones and what was left half written."""
+    for path in root.glob(PARTIAL + "*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+    kept = 0
+    for path in step_directories(root):
+        if kept >= keep:
+            if path not in also:
+                discard(path)
+            continue
+        try:
+            verify(path)
+            kept += 1
+        except TrainError:
+            continue

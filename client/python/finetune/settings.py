@@ -1,0 +1,88 @@
+"""What a run is told: the rows of settings.json, as trainer(1) or a configuration file filled them in."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from .errors import TrainError
+
+ROWS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("settings.json").read_text())
+METHODS = ("sft", "bestofn", "weighted", "reinforce", "grpo")
+# What does not change the weights: a run may be gone on with under another value.
+INCIDENTAL = frozenset({"save_steps", "keep", "checkpointing", "batch", "accumulation"})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One field for each row of settings.json."""
+
+    model: str
+    adapter: str
+    data: str
+    run: str
+    final: str
+    epochs: int
+    max_steps: int
+    max_samples: int
+    learning_rate: float
+    schedule: str
+    warmup: float
+    weight_decay: float
+    gradient_norm: float
+    batch: int
+    accumulation: int
+    length: int
+    lora_r: int
+    lora_alpha: int
+    lora_dropout: float
+    lora_targets: str
+    precision: str
+    base_bits: int
+    checkpointing: bool
+    save_steps: int
+    keep: int
+    weight: str
+    tau: float
+    weight_cap: float
+    tasks_per_step: int
+    samples: int
+    temperature: float
+    answer_tokens: int
+    reward: str
+    until: str
+    baseline: str
+    truncated: str
+    constant_steps: int
+    seed: int
+
+
+def defaults(method: str) -> dict[str, Any]:
+    """What a method uses where nothing is said."""
+    return {row["name"]: row.get("presets", {}).get(method, row["default"]) for row in ROWS}
+
+
+def _checked(row: dict[str, Any], value: Any) -> Any:
+    name, kind = row["name"], row["type"]
+    wanted: Any = {"int": int, "float": (int, float), "bool": bool}.get(kind, str)
+    if not isinstance(value, wanted) or (kind != "bool" and isinstance(value, bool)):
+        raise TrainError(f"{name}: {value!r} is no {kind}")
+    if kind in ("int", "float") and not row["min"] <= value <= row["max"]:
+        raise TrainError(f"{name}: {value!r} is not from {row['min']} to {row['max']}")
+    if kind == "choice" and value not in row["choices"].split():
+        raise TrainError(f"{name}: {value!r} is none of {row['choices']}")
+    return float(value) if kind == "float" else value
+
+
+def settings_of(method: str, given: dict[str, Any]) -> Settings:
+    """Defaults of the method with what was given put over them. TrainError names the setting that is wrong."""
+    if method not in METHODS:
+        raise TrainError(f"there is no method {method!r}; there are {', '.join(METHODS)}")
+    rows = {row["name"]: row for row in ROWS}
+    for name in given:
+        if name not in rows:
+            raise TrainError(f"there is no setting {name!r}")
+    values = defaults(method) | given
+    return Settings(**{field.name: _checked(rows[field.name], values[field.name]) for field in fields(Settings)})
