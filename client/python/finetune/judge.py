@@ -1,0 +1,157 @@
+"""Rewards from verifierd: one group for each task, posted together and waited for. Standard library only."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import SERVICE, TrainError
+
+AWAY_LIMIT_S = 600.0  # how long a daemon may be away or full
+POLL_S = 20
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """As trainer(1) registered it."""
+
+    name: str
+    id: str
+    prompt: str
+    policy: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Of one answer. reward None: there is none (infra), and the answer counts nowhere."""
+
+    reward: float | None
+    parts: dict[str, float | None]
+    kind: str  # class
+
+
+def tasks_of(request: Json) -> list[Task]:
+    found = [Task(t["name"], t["id"], t["prompt"], t["policy"]) for t in request.get("tasks", [])]
+    if not found:
+        raise TrainError("there are no tasks to learn from")
+    return found
+
+
+def reward_of(text: str) -> Json:
+    """A specification, or a kind's name."""
+    if not text.lstrip().startswith("{"):
+        return {"kind": text}
+    try:
+        return dict(json.loads(text))
+    except ValueError as error:
+        raise TrainError(f"reward: {text!r} is no JSON: {error}") from error
+
+
+class Judge:
+    """A daemon, and how it is to judge."""
+
+    def __init__(self, url: str, reward: str, until: str, should_stop: Callable[[], bool] = lambda: False) -> None:
+        self._url = url.rstrip("/")
+        self._reward = reward_of(reward)
+        self._until = until
+        self._should_stop = should_stop
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self.waited_s = 0.0
+
+    @property
+    def alpha(self) -> float | None:
+        """The weight of the plan's advantage; None: plan and code have one reward."""
+        return float(self._reward.get("params", {}).get("alpha", 0.1)) if self._reward["kind"] == "tritonrl" else None
+
+    def _call(self, method: str, path: str, body: Json | None = None) -> Json:
+        headers = {"Content-Type": "application/json"}
+        if token := os.environ.get("VERIFIERD_TOKEN"):
+            headers["Authorization"] = f"Bearer {token}"
+        data = None if body is None else json.dumps(body).encode()
+        began = time.monotonic()
+        while True:
+            request = urllib.request.Request(self._url + path, data=data, method=method, headers=headers)
+            pause_s = 1.0
+            try:
+                with self._opener.open(request, timeout=AWAY_LIMIT_S) as reply:
+                    return dict(json.load(reply))
+            except urllib.error.HTTPError as refusal:
+                text = refusal.read().decode(errors="replace")[:300]
+                if refusal.code not in (429, 503):
+                    status = SERVICE if refusal.code in (401, 403) or refusal.code >= 500 else 3
+                    said = f"verifierd answered {refusal.code} to {method} {path}: {text}"
+                    raise TrainError(said, status) from refusal
+                pause_s = float(refusal.headers.get("Retry-After") or 1)
+                why = f"answers {refusal.code}"
+            except OSError as error:
+                why = f"cannot be reached: {error}"
+            if time.monotonic() - began > AWAY_LIMIT_S:
+                raise TrainError(f"verifierd at {self._url} {why}", SERVICE)
+            time.sleep(min(pause_s, 30.0))
+
+    def judge(self, groups: Sequence[tuple[Task, Sequence[str]]]) -> list[list[Verdict]]:
+        """The verdicts of each group's answers, in order."""
+        began = time.monotonic()
+        ids = []
+        for task, answers in groups:
+            body: Json = {
+                "task": task.id,
+                "policy": task.policy,
+                "reward": self._reward,
+                "candidates": [{"completion": text if text.strip() else " "} for text in answers],
+            }
+            if self._until:
+                body["until"] = self._until
+            ids.append(str(self._call("POST", "/v1/groups", body)["id"]))
+        out = [self._wait(one) for one in ids]
+        self.waited_s += time.monotonic() - began
+        return out
+
+    def _wait(self, group: str) -> list[Verdict]:
+        while True:
+            asked = time.monotonic()
+            document = self._call("GET", f"/v1/groups/{group}?wait={POLL_S}")
+            if document["state"] in ("done", "cancelled"):
+                return [
+                    Verdict(item.get("reward"), item.get("reward_parts") or {}, str(item.get("class")))
+                    for item in document["items"]
+                ]
+            if time.monotonic() - asked < 0.2:
+                time.sleep(0.2)
+
+
+def code_begins(text: str) -> int:
+    """Where the code of an answer begins, in characters: as verifierd extracts it. 0: no fence, all of it is code."""
+    after = text.rfind("</think>")
+    start = 0 if after < 0 else after + len("</think>")
+    opened: list[tuple[int, str]] = []
+    is_open = False
+    at = start
+    for line in text[start:].splitlines(keepends=True):
+        if line.lstrip().startswith("```"):
+            if not is_open:
+                opened.append((at + len(line), line.strip().strip("`").strip().lower()))
+            is_open = not is_open
+        at += len(line)
+    tagged = [where for where, tag in opened if tag in ("python", "triton", "py")]
+    return tagged[-1] if tagged else opened[-1][0] if opened else start
+
+
+def code_token(tokenizer: Any, ids: Sequence[int], text: str) -> int:
+    """The first token of the code: tokens before it are the plan's."""
+    wanted = code_begins(text)
+    low, high = 0, len(ids)
+    while low < high:
+        middle = (low + high) // 2
+        if len(tokenizer.decode(ids[:middle], skip_special_tokens=True)) < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low

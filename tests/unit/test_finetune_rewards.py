@@ -1,0 +1,294 @@
+"""REINFORCE and GRPO on a tiny model, judged by a scripted daemon; the small endpoint; the check on meta tensors."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from finetune import check, checkpoint, grpo, judge, layout, losses, reinforce, serve, tiny
+from finetune.errors import FAILED, SERVICE, TrainError
+from finetune.judge import Judge, Task, Verdict, code_begins, code_token
+from finetune.loop import Loop
+from finetune.model import tokenizer_of
+from finetune.reinforce import Answer
+from finetune.settings import Settings, settings_of
+from transformers import AutoModelForCausalLM
+
+Json = dict[str, Any]
+TEXT = "Write relu in Triton.\n```python\nimport triton\nx = 1\n```\nscaled add"
+Score = Callable[[str], Json]
+
+
+@contextmanager
+def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class Daemon:
+    """What a training asks of verifierd, with a reward of the test's own."""
+
+    def __init__(self, score: Score) -> None:
+        self.groups: list[Json] = []
+        self.refusals: list[tuple[int, Json]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def _send(self, status: int, document: Json) -> None:
+                content = json.dumps(document).encode()
+                self.send_response(status)
+                self.send_header("Retry-After", "0.01")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if outer.refusals:
+                    self._send(*outer.refusals.pop(0))
+                    return
+                outer.groups.append(body)
+                self._send(202, {"id": str(len(outer.groups) - 1)})
+
+            def do_GET(self) -> None:
+                body = outer.groups[int(self.path.split("/")[-1].split("?")[0])]
+                items = [{"class": "ok"} | score(c["completion"]) for c in body["candidates"]]
+                self._send(200, {"state": "done", "items": items})
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self.handler = Handler
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("model") / "tiny"
+    tiny.make(directory, [TEXT], vocabulary=280, hidden=32, layers=1)
+    return directory
+
+
+def settings(model: Path, method: str = "reinforce", **more: object) -> Settings:
+    given: Json = {
+        "model": str(model),
+        "tasks_per_step": 2,
+        "samples": 4,
+        "answer_tokens": 8,
+        "batch": 4,
+        "learning_rate": 0.02,
+        "checkpointing": False,
+        "truncated": "keep",
+        "epochs": 1,
+    }
+    return settings_of(method, given | more)
+
+
+def request(url: str, tasks: int = 2) -> Json:
+    return {
+        "daemon": url,
+        "tasks": [
+            {"name": f"t{i}", "id": f"sha256:{i}", "prompt": f"Write relu {i}.", "policy": "strict"}
+            for i in range(tasks)
+        ],
+    }
+
+
+def figures(workdir: Path, run: str) -> list[Json]:
+    return [json.loads(line) for line in (layout.outputs(workdir, run) / "metrics.jsonl").read_text().splitlines()]
+
+
+def share_of_a(text: str) -> Json:
+    """A reward that can be learned in a few steps: how much of the answer is below 'n'."""
+    return {"reward": sum("a" <= c < "n" for c in text) / max(1, len(text))}
+
+
+def test_reinforce_raises_the_reward_and_goes_on(model: Path, tmp_path: Path) -> None:
+    daemon = Daemon(share_of_a)
+    with served(daemon.handler) as url:
+        options: Json = {"epochs": 12, "samples": 16, "learning_rate": 0.05}
+        assert reinforce.train(settings(model, max_steps=2, **options), tmp_path, request(url)) == 0
+        assert reinforce.train(settings(model, run="b", final="b", **options), tmp_path, request(url)) == 0
+    means = [row["reward_mean"] for row in figures(tmp_path, "b")]
+    assert len(means) == 12 and sum(means[-3:]) / 3 > sum(means[:3]) / 3 + 0.05, means
+    first = daemon.groups[0]
+    assert first["reward"] == {"kind": "hierarchical"} and first["policy"] == "strict"
+    assert len(first["candidates"]) == 16 and first["task"] == "sha256:0"
+    checkpoint.verify(tmp_path / "checkpoints/rl_final")
+
+
+def test_log_probabilities_are_of_the_ids_that_were_sampled(model: Path, tmp_path: Path) -> None:
+    """The coefficients' loss is -A log p / N under the sampling distribution itself."""
+    loop = Loop("reinforce", settings(model), tmp_path, {})
+    prompt = loop.tokenizer("Write relu.")["input_ids"]
+    (ids, _), *_ = reinforce.sample(loop, prompt, settings(model, temperature=0.7))
+    with torch.no_grad():
+        logits = loop.bare(input_ids=torch.tensor([prompt + ids])).logits
+    labels = torch.tensor([[-100] * len(prompt) + ids])
+    nll = losses.token_nll(logits, labels, 0.7)[0, len(prompt) :]
+    expected = -torch.log_softmax(logits[0, len(prompt) - 1 : -1].float() / 0.7, -1)
+    torch.testing.assert_close(nll, expected.gather(1, torch.tensor(ids).unsqueeze(1)).squeeze(1))
+
+
+def answer(reward: float | None, code: int = 2, cut: bool = False, **parts: float) -> Answer:
+    return Answer([1, 2, 3, 4], 2, code, cut, Verdict(reward, dict(parts), "ok"))
+
+
+def test_coefficients_by_hand(model: Path) -> None:
+    s = settings(model, truncated="mask")
+    rows = reinforce.coefficients([[answer(1.0), answer(0.0), answer(None)]], s, None)
+    assert [c for _, c in rows] == [[0, 0, 0.25, 0.25], [0, 0, -0.25, -0.25]]
+    # What was cut off is no row, and still counts in the baseline.
+    rows = reinforce.coefficients([[answer(1.0), answer(0.0, cut=True)]], s, None)
+    assert [c for _, c in rows] == [[0, 0, 0.5, 0.5]]
+    plain = reinforce.coefficients([[answer(1.0), answer(0.0)]], settings(model, baseline="none"), None)
+    assert [c for _, c in plain] == [[0, 0, 0.25, 0.25]]
+
+
+def test_plan_and_code_are_rewarded_apart(model: Path) -> None:
+    group = [answer(0.0, code=3, plan=2.0, code_=1.0), answer(0.0, code=3, plan=0.0, code_=0.0)]
+    for one in group:
+        one.verdict.parts["code"] = one.verdict.parts.pop("code_")
+    rows = reinforce.coefficients([group], settings(model), 0.1)
+    assert rows[0][1] == pytest.approx([0, 0, 0.1 * 2.0 / 4, 1.0 / 4])
+    assert rows[1][1] == pytest.approx([0, 0, -0.1 * 2.0 / 4, -1.0 / 4])
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("plan\n```python\nx\n```\n", "x\n```\n"),
+        ("```\na\n```\n```python\nb\n```\n```\nc\n```", "b\n```\n```\nc\n```"),
+        ("<think>```python\nno\n```</think>go\n```\nyes", "yes"),
+        ("x = 1", "x = 1"),
+    ],
+)
+def test_where_the_code_begins(model: Path, text: str, code: str) -> None:
+    assert text[code_begins(text) :] == code
+    tokenizer = tokenizer_of(str(model))
+    ids = tokenizer(text)["input_ids"]
+    at = code_token(tokenizer, ids, text)
+    assert tokenizer.decode(ids[at:]) in code or code in tokenizer.decode(ids[max(0, at - 1) :])
+
+
+def test_a_reward_that_is_constant_ends_the_run(model: Path, tmp_path: Path) -> None:
+    daemon = Daemon(lambda text: {"reward": 0.3})
+    with (
+        served(daemon.handler) as url,
+        pytest.raises(TrainError, match=r"constant over every group of 2 steps \(0\.3") as caught,
+    ):
+        reinforce.train(settings(model, epochs=5, constant_steps=2), tmp_path, request(url))
+    assert caught.value.status == FAILED and len(daemon.groups) == 4
+
+
+def test_a_daemon_that_is_full_is_asked_again_and_one_that_refuses_is_told() -> None:
+    daemon = Daemon(lambda text: {"reward": 1.0, "class": "ok"})
+    task = Task("t", "sha256:0", "p", "strict")
+    with served(daemon.handler) as url:
+        daemon.refusals = [(429, {}), (503, {})]
+        assert Judge(url, "binary", "full").judge([(task, ["a", ""])]) == [[Verdict(1.0, {}, "ok")] * 2]
+        assert daemon.groups[0]["until"] == "full"
+        daemon.refusals = [(401, {"detail": "no token"})]
+        with pytest.raises(TrainError, match=r"401.*no token") as caught:
+            Judge(url, "binary", "").judge([(task, ["a"])])
+        assert caught.value.status == SERVICE
+
+
+def test_a_daemon_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge, "AWAY_LIMIT_S", 0.0)
+    with pytest.raises(TrainError, match=r"127.0.0.1:9 cannot be reached"):
+        Judge("http://127.0.0.1:9", "binary", "").judge([(Task("t", "i", "p", "strict"), ["a"])])
+
+
+def test_a_prompt_that_leaves_no_room(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainError, match=r"the prompt of t0 has .* more than length = 16"):
+        reinforce.train(settings(model, length=16), tmp_path, request("http://127.0.0.1:9"))
+
+
+@pytest.mark.parametrize("reward", ["hierarchical", '{"kind": "tritonrl", "params": {"alpha": 0.5}}'])
+def test_grpo_through_trl(model: Path, tmp_path: Path, reward: str) -> None:
+    daemon = Daemon(
+        lambda text: share_of_a(text) | {"reward_parts": {"plan": len(text) / 8, "code": float("a" in text)}}
+    )
+    s = settings(model, "grpo", epochs=2, save_steps=1, reward=reward)
+    with served(daemon.handler) as url:
+        assert grpo.train(s, tmp_path, request(url)) == 0
+        rows = figures(tmp_path, "grpo")
+        assert [row["step"] for row in rows] == [1, 2] and all(row["reward_mean"] is not None for row in rows)
+        manifest = checkpoint.verify(tmp_path / "checkpoints/rl_final")
+        assert (manifest["method"], manifest["step"]) == ("grpo", 2)
+        assert len(checkpoint.step_directories(layout.steps(tmp_path, "grpo"))) == 2
+        asked = len(daemon.groups)
+        assert grpo.train(s, tmp_path, request(url)) == 0
+    assert len(daemon.groups) == asked
+
+
+def test_advantages_of_grpo_by_hand() -> None:
+    assert grpo.normalised([1.0, 0.0]) == pytest.approx([0.5 / (0.5**0.5 + 1e-4), -0.5 / (0.5**0.5 + 1e-4)])
+
+
+def post(url: str, body: Json) -> tuple[int, Json]:
+    data = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(data, timeout=60) as reply:
+            return reply.status, json.load(reply)
+    except urllib.error.HTTPError as refusal:
+        return refusal.code, json.load(refusal)
+
+
+def test_the_endpoint_answers_and_takes_adapters(model: Path, tmp_path: Path) -> None:
+    loop = Loop("sft", settings(model, "sft", run="x", final="x"), tmp_path, {})
+    loop.save_final()
+    engine = serve.Engine(str(model), "base")
+    chat = {
+        "model": "base",
+        "messages": [{"role": "user", "content": "Write relu."}],
+        "n": 3,
+        "max_tokens": 5,
+        "seed": 1,
+    }
+    with served(serve.handler_of(engine)) as url:
+        status, first = post(f"{url}/v1/chat/completions", chat)
+        assert status == 200 and [c["index"] for c in first["choices"]] == [0, 1, 2]
+        assert post(f"{url}/v1/chat/completions", chat)[1]["choices"] == first["choices"]
+        assert post(f"{url}/v1/chat/completions", chat | {"seed": 2})[1]["choices"] != first["choices"]
+        adapter = {"lora_name": "r1", "lora_path": str(tmp_path / "checkpoints/x")}
+        assert post(f"{url}/v1/load_lora_adapter", adapter)[0] == 200
+        assert post(f"{url}/v1/load_lora_adapter", adapter)[0] == 400
+        # A new adapter does nothing yet, and the base answers as before.
+        assert post(f"{url}/v1/chat/completions", chat | {"model": "r1"})[1]["choices"] == first["choices"]
+        assert post(f"{url}/v1/chat/completions", chat)[1]["choices"] == first["choices"]
+        assert (
+            post(f"{url}/v1/completions", {"model": "r1", "prompt": "x", "max_tokens": 2, "temperature": 0})[0] == 200
+        )
+        assert post(f"{url}/v1/chat/completions", chat | {"model": "none"})[0] == 404
+        assert post(f"{url}/v1/chat/completions", {"model": "base"})[0] == 400
+        assert post(f"{url}/v1/load_lora_adapter", {"lora_name": "y", "lora_path": str(tmp_path)})[0] == 400
+        assert post(f"{url}/v1/unload_lora_adapter", {"lora_name": "r1"})[0] == 200
+
+
+def test_the_check_counts_on_meta_tensors(model: Path) -> None:
+    s = settings(model, "sft", lora_r=4)
+    found = check.estimate(s, check.configuration(s, None))
+    real = sum(p.numel() for p in AutoModelForCausalLM.from_pretrained(model).parameters())
+    assert found["parameters"] == real
+    # q and o: 32x32; k and v: 32x16; gate and up: 32x64; down: 64x32. r (in + out) each.
+    assert found["trained"] == 4 * (2 * 64 + 2 * 48 + 3 * 96)
+    assert found["total_gib"] == pytest.approx(sum(found["gib"].values()))
+    with pytest.raises(TrainError, match="more than the model's 8192 positions"):
+        check.estimate(settings(model, "sft", length=9000), check.configuration(s, None))
+    with pytest.raises(TrainError, match="no configuration of"):
+        check.configuration(s, "/nowhere.json")
