@@ -180,6 +180,24 @@ sft_row(const struct bestofn *b, const struct round_result *result, json_t *answ
     return out;
 }
 
+/* An answer with its prompt: `trainer weighted` learns from these. */
+static json_t *
+candidate_row(const struct round_result *result, json_t *answer)
+{
+    char digest[HASH_TEXT_SIZE];
+    AUTO_BUFFER struct buffer prompt = BUFFER_INIT;
+    AUTO_FREE char *wanted = task_class_wanted(result->task);
+
+    prompt_digest(digest);
+    if (!wanted || prompt_make(result->task->reference, wanted, &prompt) != 0)
+        return NULL;
+    json_t *row = json_pack("{s:s, s:s, s:s}", "task", result->task->name, "prompt", digest, "instruction",
+                            prompt.data);
+    if (row)
+        json_object_update(row, answer);
+    return row;
+}
+
 /* The best K of one task, best first; returns how many. */
 static size_t
 keep(const struct bestofn *b, const struct round_result *result, struct output *out, struct output *sft)
@@ -316,8 +334,7 @@ write_all(const struct bestofn *b, const struct task_set *set, const struct roun
         count(&results[i], &tally);
         json_array_foreach(results[i].answers, k, answer)
         {
-            AUTO_JSON json_t *row = json_pack("{s:s}", "task", results[i].task->name);
-            json_object_update(row, answer);
+            AUTO_JSON json_t *row = candidate_row(&results[i], answer);
             output_line(&files[CANDIDATES], row);
         }
     }

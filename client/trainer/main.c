@@ -16,9 +16,16 @@ static const struct {
     const char *name, *full_name;
     int (*run)(struct trainer *t, int argc, char **argv);
 } commands[] = {
-    { "prepare", "trainer prepare", prepare_command }, { "fuse", "trainer fuse", fuse_command },
-    { "bestofn", "trainer bestofn", bestofn_command }, { "evaluate", "trainer evaluate", evaluate_command },
-    { "compare", "trainer compare", compare_command }, { "selftest", "trainer selftest", selftest_command },
+    { "prepare", "trainer prepare", prepare_command },
+    { "fuse", "trainer fuse", fuse_command },
+    { "bestofn", "trainer bestofn", bestofn_command },
+    { "evaluate", "trainer evaluate", evaluate_command },
+    { "sft", "trainer sft", sft_command },
+    { "weighted", "trainer weighted", weighted_command },
+    { "reinforce", "trainer reinforce", reinforce_command },
+    { "grpo", "trainer grpo", grpo_command },
+    { "compare", "trainer compare", compare_command },
+    { "selftest", "trainer selftest", selftest_command },
 };
 
 static const char doc[] =
@@ -27,11 +34,16 @@ static const char doc[] =
     "  prepare   a data set's rows that are fit to be tasks, and fine-tuning rows of them\n"
     "  fuse      new tasks of level 2, composed of operations that are worth fusing\n"
     "  bestofn   sample N answers for each task and keep the best K for fine-tuning\n"
+    "  sft       fine-tune on rows; with --preset bestofn on what Best-of-N kept\n"
+    "  weighted  fine-tune on rows that weigh as much as their rewards\n"
+    "  reinforce sample, have judged, and follow the reward's gradient\n"
+    "  grpo      the same by TRL's GRPO\n"
     "  evaluate  how well a model does on a set of tasks\n"
     "  compare   evaluations side by side, with what lies between them\n"
     "  selftest  do the curricula draw what they are said to draw?\n"
     "\n"
-    "Exit status: 0 well, 1 not reached, 2 usage, 3 configuration or disk, 7 a service, 130 interrupted.";
+    "Exit status: 0 well, 1 not reached, 2 usage, 3 configuration or disk, 7 a service,\n"
+    "75 interrupted with a checkpoint (run it again), 130 interrupted.";
 
 enum {
     OPT_TEMPERATURE = 768,
@@ -70,6 +82,7 @@ parse_common(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_TEMPERATURE:
         t->temperature = option_number(state, "--temperature", arg, 0, 10);
+        t->has_temperature = true;
         return 0;
     case OPT_TOP_P:
         t->top_p = option_number(state, "--top-p", arg, 0, 1);

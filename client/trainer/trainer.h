@@ -21,6 +21,7 @@ enum trainer_exit {
     TRAINER_USAGE = 2,
     TRAINER_CONFIG = 3,  /* a file, an option's value, the disk */
     TRAINER_SERVICE = 7, /* verifierd or the endpoint cannot be talked to */
+    TRAINER_RESUME = 75, /* interrupted with a checkpoint written: the same command goes on */
     TRAINER_INTERRUPTED = 130,
 };
 
@@ -32,6 +33,7 @@ struct trainer {
     const char *model;
     bool is_chat; /* /chat/completions, else /completions */
     double temperature, top_p;
+    bool has_temperature; /* it was given */
     int max_tokens;
     double timeout_s;    /* of one request to the endpoint */
     int attempts;        /* of one request, the first included */
@@ -56,11 +58,18 @@ bool trainer_is_stopping(void);
 /* Have SIGINT and SIGTERM say so. */
 void trainer_catch_signals(void);
 
+/* Let a Python that is started now find the package `finetune`. ERR_SYS: it is not beside this program. */
+int finetune_environment(struct error *err);
+
 /* The commands. argv[0] is the command's full name; each returns an enum trainer_exit. */
 int prepare_command(struct trainer *t, int argc, char **argv);
 int fuse_command(struct trainer *t, int argc, char **argv);
 int bestofn_command(struct trainer *t, int argc, char **argv);
 int evaluate_command(struct trainer *t, int argc, char **argv);
+int sft_command(struct trainer *t, int argc, char **argv);
+int weighted_command(struct trainer *t, int argc, char **argv);
+int reinforce_command(struct trainer *t, int argc, char **argv);
+int grpo_command(struct trainer *t, int argc, char **argv);
 int compare_command(struct trainer *t, int argc, char **argv);
 int selftest_command(struct trainer *t, int argc, char **argv);
 

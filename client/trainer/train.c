@@ -1,0 +1,330 @@
+/*
+ * trainer sft, weighted, reinforce, grpo: check what was asked for, write it down, and become the Python program
+ * that takes the gradient steps (client/python/finetune). Its exit status is ours: 75 says «run me again».
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/trainer/daemon.h"
+#include "client/trainer/options.h"
+#include "client/trainer/output.h"
+#include "client/trainer/prompt.h"
+#include "client/trainer/settings.h"
+#include "client/trainer/trainer.h"
+#include "common/auto.h"
+
+struct train {
+    struct trainer *trainer;
+    struct task_options tasks; /* reinforce, grpo */
+    const char *method;        /* "bestofn" is sft with that preset */
+    const char *python, *accelerate_config, *policy;
+    int gpus;
+    json_t *table, *values; /* borrowed from train_command() */
+    bool is_printed;
+};
+
+enum { OPT_FIRST = 2000, OPT_PRESET = 512, OPT_PYTHON, OPT_GPUS, OPT_ACCELERATE, OPT_POLICY, OPT_PRINT };
+
+static const struct argp_option fixed[] = {
+    { "preset", OPT_PRESET, "NAME", 0,
+      "sft: the defaults of fine-tuning on what Best-of-N kept (bestofn) in place of its own", 0 },
+    { "python", OPT_PYTHON, "PROGRAM", 0,
+      "The interpreter that has torch, transformers and peft (or TRAINER_PYTHON; default python3)", 0 },
+    { "gpus", OPT_GPUS, "N", 0, "Processes, one for each GPU, by `accelerate launch` (default 1)", 0 },
+    { "accelerate-config", OPT_ACCELERATE, "FILE", 0, "What `accelerate config` wrote, for accelerate launch",
+      0 },
+    { "policy", OPT_POLICY, "NAME", 0,
+      "reinforce, grpo: strict, hybrid or kernelbench; by default strict at level 1 and hybrid above", 0 },
+    { "print-settings", OPT_PRINT, NULL, 0, "Print all settings as JSON, and train nothing", 0 },
+};
+
+/* --learning-rate for learning_rate. */
+static void
+dashed(char *text)
+{
+    for (; *text; text++)
+        *text = *text == '_' ? '-' : *text;
+}
+
+static bool
+is_by_reward(const char *method)
+{
+    return strcmp(method, "reinforce") == 0 || strcmp(method, "grpo") == 0;
+}
+
+static error_t
+parse(int key, char *arg, struct argp_state *state)
+{
+    struct train *t = state->input;
+    struct error err = { 0 };
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = t->trainer;
+        state->child_inputs[1] = &t->tasks;
+        return 0;
+    case OPT_PRESET:
+        if (strcmp(t->method, "sft") != 0 || strcmp(arg, "bestofn") != 0)
+            argp_error(state, "--preset: the only one is bestofn, of sft");
+        t->method = "bestofn";
+        return 0;
+    case OPT_PYTHON:
+        t->python = arg;
+        return 0;
+    case OPT_GPUS:
+        t->gpus = option_int(state, "--gpus", arg, 1, 1024);
+        return 0;
+    case OPT_ACCELERATE:
+        t->accelerate_config = arg;
+        return 0;
+    case OPT_POLICY:
+        t->policy = arg;
+        return 0;
+    case OPT_PRINT:
+        t->is_printed = true;
+        return 0;
+    default:
+        if (key < OPT_FIRST || key >= OPT_FIRST + (int)json_array_size(t->table))
+            return ARGP_ERR_UNKNOWN;
+        if (settings_put(t->values, json_array_get(t->table, (size_t)(key - OPT_FIRST)), arg, &err) != 0)
+            argp_error(state, "%s", err.text);
+        return 0;
+    }
+}
+
+static const struct argp_child by_data[] = { { &trainer_common_argp, 0, NULL, -1 }, { 0 } };
+static const struct argp_child by_reward[] = { { &trainer_common_argp, 0, NULL, -1 },
+                                               { &task_options_argp, 0, NULL, -2 },
+                                               { 0 } };
+
+/* argp's table from ours: the fixed ones, then a row for each setting that the method looks at. --model and --seed are the common ones'. */
+static void
+parse_options(struct train *t, int argc, char **argv)
+{
+    size_t n = json_array_size(t->table), used = ARRAY_LEN(fixed);
+    struct argp_option *options = calloc(ARRAY_LEN(fixed) + n + 1, sizeof(*options));
+    const bool is_sft = strcmp(t->method, "sft") == 0;
+
+    if (!options)
+        abort();
+    memcpy(options, fixed, sizeof(fixed));
+    for (size_t i = 0; i < n; i++) {
+        json_t *row = json_array_get(t->table, i);
+        char *name = strdup(json_string_value(json_object_get(row, "name")));
+        if (!name)
+            abort();
+        bool is_ours = settings_concern(row, t->method) || (is_sft && settings_concern(row, "bestofn"));
+        if (is_ours && strcmp(name, "model") != 0 && strcmp(name, "seed") != 0 &&
+            strcmp(name, "temperature") != 0) {
+            dashed(name);
+            options[used++] = (struct argp_option){
+                name, OPT_FIRST + (int)i, "VALUE", 0, json_string_value(json_object_get(row, "help")), 1
+            };
+        } else {
+            free(name);
+        }
+    }
+    const struct argp argp = { options,
+                               parse,
+                               NULL,
+                               "Train an adapter. Each setting stands in docs/pipeline.md.",
+                               is_by_reward(t->method) ? by_reward : by_data,
+                               NULL,
+                               NULL };
+    argp_parse(&argp, argc, argv, 0, NULL, t);
+    for (size_t i = ARRAY_LEN(fixed); i < used; i++)
+        free((char *)(uintptr_t)options[i].name);
+    free(options);
+}
+
+/* All settings of the method: what was given over its defaults. */
+static void
+complete(struct train *t)
+{
+    size_t i;
+    json_t *row;
+    json_array_foreach(t->table, i, row)
+    {
+        const char *name = json_string_value(json_object_get(row, "name"));
+        if (!json_object_get(t->values, name))
+            json_object_set(t->values, name, settings_default(row, t->method));
+    }
+    if (t->trainer->model)
+        json_object_set_new(t->values, "model", json_string(t->trainer->model));
+    if (t->trainer->seed)
+        json_object_set_new(t->values, "seed", json_integer((json_int_t)(t->trainer->seed & 0x7fffffff)));
+    if (t->trainer->has_temperature && is_by_reward(t->method))
+        json_object_set_new(t->values, "temperature", json_real(t->trainer->temperature));
+}
+
+/* One task as the Python needs it: its id with the daemon, the prompt and the policy. */
+static int
+add_task(struct train *t, struct http_client *c, const struct task *task, json_t *out, struct error *err)
+{
+    char id[DAEMON_ID_SIZE];
+    AUTO_BUFFER struct buffer prompt = BUFFER_INIT;
+    AUTO_FREE char *wanted = task_class_wanted(task);
+    const char *policy = t->policy ? t->policy : task->level >= 2 ? "hybrid" : "strict";
+    int rc = wanted ? prompt_make(task->reference, wanted, &prompt) : ERR_NOMEM;
+    rc = rc == 0 ? daemon_add_task(c, task, id, err) : error_set(err, ERR_NOMEM, "out of memory");
+    if (rc == ERR_INPUT || rc == ERR_CONFLICT) {
+        fprintf(stderr, "trainer: left out: %s: %s\n", task->name, err->text);
+        return 0;
+    }
+    if (rc == 0)
+        json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:s, s:i}", "name", task->name, "id", id,
+                                             "prompt", prompt.data, "policy", policy, "level", task->level));
+    return rc;
+}
+
+static int
+add_tasks(struct train *t, json_t *request, struct error *err)
+{
+    struct task_set set = { 0 };
+    struct http_client *c = NULL;
+    json_t *tasks = json_array();
+
+    json_object_set_new(request, "tasks", tasks);
+    json_object_set_new(request, "daemon", json_string(t->trainer->daemon_url));
+    int rc = task_options_load(&t->tasks, t->trainer->seed, &set, err);
+    rc = rc == 0 ? http_client_new(t->trainer->daemon_url, t->trainer->daemon_token, &c, err) : rc;
+    for (size_t i = 0; rc == 0 && i < set.n; i++)
+        rc = add_task(t, c, &set.tasks[i], tasks, err);
+    if (rc == 0 && json_array_size(tasks) == 0)
+        rc = error_set(err, ERR_INPUT, "none of the %zu tasks can be judged", set.n);
+    http_client_free(c);
+    tasks_free(&set);
+    return rc;
+}
+
+/* ../lib/verifierd beside this program's own directory: where the package `finetune` is. */
+static int
+package_home(char path[PATH_MAX], struct error *err)
+{
+    char program[PATH_MAX - 32], module[PATH_MAX + 32];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
+    if (n < 0)
+        return error_set(err, ERR_SYS, "cannot find this program's own directory");
+    program[n] = '\0';
+    for (int i = 0; i < 2; i++) {
+        char *slash = strrchr(program, '/');
+        if (slash)
+            *slash = '\0';
+    }
+    snprintf(path, PATH_MAX, "%s/lib/verifierd", program);
+    snprintf(module, sizeof(module), "%s/finetune/__main__.py", path);
+    if (access(module, R_OK) != 0)
+        return error_set(err, ERR_SYS, "%s is not there: install it with the program", module);
+    return 0;
+}
+
+int
+finetune_environment(struct error *err)
+{
+    char home[PATH_MAX];
+    AUTO_FREE char *all = NULL;
+    const char *before = getenv("PYTHONPATH");
+    int rc = package_home(home, err);
+    if (rc != 0)
+        return rc;
+    if (asprintf(&all, "%s%s%s", home, before && *before ? ":" : "", before ? before : "") < 0)
+        return error_set(err, ERR_NOMEM, "out of memory");
+    setenv("PYTHONPATH", all, 1);
+    setenv("PYTHONSAFEPATH", "1", 1); /* not what lies in the working directory */
+    return 0;
+}
+
+static int
+become(const struct train *t, const char *request, struct error *err)
+{
+    char gpus[16];
+    const char *argv[16];
+    int n = 0, rc = finetune_environment(err);
+    if (rc != 0)
+        return rc;
+    argv[n++] = t->python;
+    if (t->gpus > 1 || t->accelerate_config) {
+        argv[n++] = "-m";
+        argv[n++] = "accelerate.commands.launch";
+        if (t->accelerate_config) {
+            argv[n++] = "--config_file";
+            argv[n++] = t->accelerate_config;
+        }
+        if (t->gpus > 1) {
+            snprintf(gpus, sizeof(gpus), "%d", t->gpus);
+            argv[n++] = "--num_processes";
+            argv[n++] = gpus;
+        }
+    }
+    argv[n++] = "-m";
+    argv[n++] = "finetune";
+    argv[n++] = t->method;
+    argv[n++] = request;
+    argv[n] = NULL;
+    execvp(t->python, (char *const *)(uintptr_t)argv);
+    return error_set(err, ERR_SYS, "cannot start %s", t->python);
+}
+
+static int
+train_command(struct trainer *trainer, const char *method, int argc, char **argv)
+{
+    AUTO_JSON json_t *table = settings_table(), *values = json_object(), *layout = settings_layout();
+    const char *python = getenv("TRAINER_PYTHON");
+    struct train t = { .trainer = trainer,
+                       .tasks = { .level = 0, .most = 0 },
+                       .method = method,
+                       .python = python && *python ? python : "python3",
+                       .gpus = 1,
+                       .table = table,
+                       .values = values };
+    struct error err = { 0 };
+    char digest[HASH_TEXT_SIZE], sub[512], path[OUTPUT_PATH_MAX];
+
+    parse_options(&t, argc, argv);
+    complete(&t);
+    if (t.is_printed) {
+        json_dumpf(values, stdout, JSON_INDENT(2));
+        putchar('\n');
+        return TRAINER_OK;
+    }
+    AUTO_FREE char *workdir = realpath(trainer->workdir, NULL);
+    prompt_digest(digest);
+    AUTO_JSON json_t *request = json_pack("{s:s, s:O, s:s, s:s}", "method", t.method, "settings", values,
+                                          "workdir", workdir ? workdir : trainer->workdir, "prompt", digest);
+    const char *run = json_string_value(json_object_get(values, "run"));
+    if (!*run || strchr(run, '/') || *run == '.')
+        return trainer_complain(TRAINER_CONFIG, "run: \"%s\" is no name for a directory", run);
+    int rc = is_by_reward(t.method) ? add_tasks(&t, request, &err) : 0;
+    snprintf(sub, sizeof(sub), "%s/train_%.200s", json_string_value(json_object_get(layout, "outputs")), run);
+    rc = rc == 0 ? output_path(trainer->workdir, sub, "request.json", path, &err) : rc;
+    rc = rc == 0 ? output_document(path, request, &err) : rc;
+    rc = rc == 0 ? become(&t, path, &err) : rc;
+    return trainer_failed(&err);
+}
+
+int
+sft_command(struct trainer *t, int argc, char **argv)
+{
+    return train_command(t, "sft", argc, argv);
+}
+
+int
+weighted_command(struct trainer *t, int argc, char **argv)
+{
+    return train_command(t, "weighted", argc, argv);
+}
+
+int
+reinforce_command(struct trainer *t, int argc, char **argv)
+{
+    return train_command(t, "reinforce", argc, argv);
+}
+
+int
+grpo_command(struct trainer *t, int argc, char **argv)
+{
+    return train_command(t, "grpo", argc, argv);
+}
