@@ -10,6 +10,7 @@ import ast
 import hashlib
 import io
 import json
+import re
 import sys
 import tokenize
 from typing import Any
@@ -225,6 +226,84 @@ def is_several(source: str, node: ast.ClassDef) -> bool:
     return len(calls) > 1 or chained or "fused" in source.lower() or tokens_of(body) > 50
 
 
+# --- larger shapes ---
+
+STRUCTURE = re.compile(r"(^|_)(dim|axis|kernel|stride|padding|dilation|groups|layers?|heads?)(_|$)", re.IGNORECASE)
+MAKERS = frozenset(["rand", "randn", "ones", "zeros", "empty", "full", "randint", "arange", "normal"])
+INPUTS = ("get_inputs", "get_init_inputs")
+
+
+def is_size(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int and node.value >= 2
+
+
+def shapes_in(node: ast.AST) -> list[list[ast.expr]]:
+    """The sizes of each tensor that is made: a list, a tuple, or the arguments themselves."""
+    out = []
+    for call in calls_in(node):
+        if last_name(call.func) not in MAKERS or not call.args:
+            continue
+        first = call.args[-1] if last_name(call.func) == "randint" else call.args[0]
+        out.append(list(first.elts) if isinstance(first, (ast.List, ast.Tuple)) else list(call.args))
+    return [shape for shape in out if shape]
+
+
+class Grow:
+    """Multiplies sizes in the syntax tree: of the inputs' leading dimensions, or all that are no structure."""
+
+    def __init__(self, tree: ast.Module, factor: int) -> None:
+        self.factor = factor
+        self.done: set[int] = set()
+        self.constants = {
+            node.targets[0].id: node
+            for node in tree.body
+            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
+        }
+        known = definitions(tree)
+        self.makers = [known[name] for name in INPUTS if name in known]
+
+    def multiply(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Name) and node.id in self.constants and not STRUCTURE.search(node.id):
+            self.multiply(self.constants[node.id].value)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            self.multiply(node.left if is_size(node.left) else node.right)
+        elif is_size(node) and id(node) not in self.done:
+            assert isinstance(node, ast.Constant) and isinstance(node.value, int)
+            node.value *= self.factor
+            self.done.add(id(node))
+
+    def batch(self) -> None:
+        """The first dimension of each input whose first dimension is the first input's."""
+        shapes = [shape for maker in self.makers[:1] for shape in shapes_in(maker)]
+        first = ast.dump(shapes[0][0]) if shapes else ""
+        for node in [shape[0] for shape in shapes if ast.dump(shape[0]) == first]:
+            self.multiply(node)
+
+    def all(self) -> None:
+        """Every size in the two functions, and in the constants that they name."""
+        nodes = [node for maker in self.makers for node in ast.walk(maker)]
+        kept: set[int] = set()
+        for node in nodes:
+            if isinstance(node, ast.keyword) and node.arg and STRUCTURE.search(node.arg):
+                kept.update(id(inner) for inner in ast.walk(node))
+        for node in nodes:
+            if id(node) not in kept and (isinstance(node, ast.Name) or is_size(node)):
+                self.multiply(node)
+
+
+def grown(row: dict[str, Any]) -> dict[str, Any]:
+    """The reference with sizes times `factor`: {"source"}, or a fault where there is none to change."""
+    tree = parsed(row["source"], "")
+    grow = Grow(tree, int(row["factor"]))
+    if row["how"] == "batch":
+        grow.batch()
+    else:
+        grow.all()
+    if not grow.done:
+        raise Fault("no_size", "no shape in a literal or a constant")
+    return {"source": ast.unparse(ast.fix_missing_locations(tree)) + "\n"}
+
+
 # --- TritonBench's T: a function, a line of #, tests that call it ---
 
 RULE = "#" * 100
@@ -348,7 +427,8 @@ def check(row: dict[str, Any]) -> dict[str, Any]:
 def check_rows() -> int:
     for line in sys.stdin:
         try:
-            reply = check(json.loads(line))
+            row = json.loads(line)
+            reply = grown(row) if "factor" in row else check(row)
         except Fault as fault:
             reply = {"fault": list(fault.args)}
         except RecursionError:

@@ -6,6 +6,7 @@
  * what is there already, and at last the daemon, which runs the reference in its sandbox. What the daemon said is in a
  * journal, by the row's content: a run that is begun again asks for nothing twice.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +41,14 @@ enum {
     OPT_REVISION,
     OPT_DIGEST,
     OPT_FILES,
-    OPT_LABELS
+    OPT_LABELS,
+    OPT_ENLARGE
 };
+
+/* How long a reference may run that is learnt from by rewards: shorter is launch overhead, longer is the others' time. */
+#define WINDOW_MIN_MS 0.05
+#define WINDOW_MAX_MS 20.0
+enum { EXPONENT_MAX = 24, TRIES_MAX = 12 };
 
 /* What --source fetches where no --file is given. */
 static const struct {
@@ -59,7 +66,7 @@ struct prepare {
     const char *file, *source, *overlap, *licenses, *python, *policy, *labelled_by;
     struct hub_options hub;
     int most, lines_most;
-    bool is_static, verifies;
+    bool is_static, verifies, enlarges;
     /* what is under way */
     json_t *fetched; /* what hub_fetch() said, or NULL */
     struct helper *helper;
@@ -114,6 +121,11 @@ static const struct argp_option options[] = {
       "row of what fails",
       0 },
     { "policy", 'p', "NAME", 0, "Of --verify", 0 },
+    { "enlarge", OPT_ENLARGE, NULL, 0,
+      "On a GPU, enlarge each task's shapes until its reference runs 50 us to 20 ms, and leave out of "
+      "tasks.jsonl what "
+      "does not get there",
+      0 },
     { "python", OPT_PYTHON, "PROGRAM", 0, "The interpreter that parses (default python3)", 0 },
     { 0 },
 };
@@ -171,6 +183,9 @@ parse(int key, char *arg, struct argp_state *state)
     case OPT_VERIFY:
         p->verifies = true;
         return 0;
+    case OPT_ENLARGE:
+        p->enlarges = true;
+        return 0;
     case 'p':
         p->policy = arg;
         return 0;
@@ -181,6 +196,8 @@ parse(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         choose_source(p, state);
+        if (p->is_static && p->enlarges)
+            argp_error(state, "--enlarge needs the daemon's GPU, and --static does not ask the daemon");
         if (p->is_static && p->verifies)
             argp_error(state, "--verify needs the daemon, which --static does not ask");
         return 0;
@@ -403,7 +420,130 @@ judge_answer(struct prepare *p, const struct entry *e, const char *task_id, char
     return 0;
 }
 
-/* What the daemon says of a row, or said: {"key", "reason", "detail", "answer"}. *out is borrowed from p->asked. */
+/* --- larger shapes --- */
+
+/* The reference's time in ms as its own candidate; 0: too short to be told; NAN: it was not timed. */
+static int
+time_reference(struct prepare *p, const struct entry *e, const char *source, const char *task_id, double *ms,
+               struct error *err)
+{
+    char group[DAEMON_ID_SIZE];
+    AUTO_JSON json_t *done = NULL;
+    AUTO_JSON json_t *body =
+        json_pack("{s:s, s:[{s:s}], s:s, s:s, s:s}", "task", task_id, "candidates", "candidate", source,
+                  "policy", "kernelbench", "client", "trainer", "entry_point", e->entry_point);
+
+    *ms = NAN;
+    int rc = daemon_add_group(p->daemon, p->run, body, group, err);
+    rc = rc == 0 ? daemon_wait_group(p->daemon, group, &done, err) : rc;
+    if (rc != 0)
+        return rc;
+    json_t *timing = json_object_get(json_array_get(json_object_get(done, "items"), 0), "timing");
+    json_t *found = json_object_get(timing, "reference_ms");
+    const char *outcome = json_string_value(json_object_get(timing, "outcome"));
+    if (json_is_number(found))
+        *ms = json_number_value(found);
+    else if (outcome && strcmp(outcome, "too_small") == 0)
+        *ms = 0;
+    return 0;
+}
+
+/* The reference with its sizes times 2^exponent; NULL: it has none to change. *out is given. */
+static int
+grow(struct prepare *p, const struct entry *e, const char *how, int exponent, char **out, struct error *err)
+{
+    AUTO_JSON json_t *reply = NULL;
+    AUTO_JSON json_t *asked =
+        json_pack("{s:s, s:s, s:I}", "source", e->source, "how", how, "factor", (json_int_t)1 << exponent);
+    int rc = helper_check(p->helper, asked, &reply, err);
+
+    *out = NULL;
+    if (rc == ERR_PROTOCOL)
+        return 0;
+    const char *source = json_string_value(json_object_get(reply, "source"));
+    if (rc == 0 && source && !(*out = strdup(source)))
+        rc = error_set(err, ERR_NOMEM, "out of memory");
+    return rc;
+}
+
+/* How long one size runs: NAN where the daemon refuses it, which is taken for too large. */
+static int
+try_size(struct prepare *p, const struct entry *e, const char *source, double *ms, struct error *err)
+{
+    AUTO_JSON json_t *task = NULL;
+    struct task t = { .name = (char *)e->name,
+                      .reference = (char *)source,
+                      .entry_point = (char *)e->entry_point,
+                      .level = e->level };
+    int rc = daemon_register(p->daemon, &t, &task, err);
+
+    *ms = NAN;
+    if (rc == ERR_INPUT)
+        return 0;
+    const char *id = json_string_value(json_object_get(task, "id"));
+    return rc != 0 ? rc : time_reference(p, e, source, id ? id : "", ms, err);
+}
+
+/* Look for the smallest power of two that brings it into the window; *found: {"how", "factor", "source", "ms"} or NULL. */
+static int
+search(struct prepare *p, const struct entry *e, const char *how, double own_ms, json_t **found,
+       struct error *err)
+{
+    int low = 0, high = EXPONENT_MAX + 1; /* too short at low, too long or refused at high */
+    double ms = own_ms;
+
+    *found = NULL;
+    for (int tries = 0; tries < TRIES_MAX && high - low > 1; tries++) {
+        AUTO_FREE char *source = NULL;
+        double steps = ms > 0 ? log2(2 * WINDOW_MIN_MS / ms) : 8; /* as if time grew with size */
+        int next = high <= EXPONENT_MAX ? (low + high) / 2
+                                        : low + (steps < 1   ? 1
+                                                 : steps > 8 ? 8
+                                                             : (int)steps);
+        next = next >= high ? high - 1 : next;
+        int rc = grow(p, e, how, next, &source, err);
+        if (rc != 0 || !source)
+            return rc;
+        double seen = NAN;
+        rc = try_size(p, e, source, &seen, err);
+        if (rc != 0)
+            return rc;
+        if (seen >= WINDOW_MIN_MS && seen <= WINDOW_MAX_MS) {
+            *found = json_pack("{s:s, s:I, s:s, s:f}", "how", how, "factor", (json_int_t)1 << next, "source",
+                               source, "ms", seen);
+            return 0;
+        }
+        if (seen < WINDOW_MIN_MS)
+            low = next;
+        else
+            high = next;
+        ms = seen < WINDOW_MIN_MS ? seen : ms;
+    }
+    return 0;
+}
+
+/* record gets "ms" and, where other shapes were needed, "enlarged"; or nothing, where nothing brings it into the window. */
+static int
+enlarge(struct prepare *p, const struct entry *e, const char *task_id, json_t *record, struct error *err)
+{
+    json_t *found = NULL;
+    double ms;
+    int rc = time_reference(p, e, e->source, task_id, &ms, err);
+
+    if (rc == 0 && ms >= WINDOW_MIN_MS && ms <= WINDOW_MAX_MS)
+        return json_object_set_new(record, "ms", json_real(ms));
+    if (rc == 0 && ms < WINDOW_MIN_MS)
+        rc = search(p, e, "batch", ms, &found, err);
+    if (rc == 0 && !found && ms < WINDOW_MIN_MS)
+        rc = search(p, e, "all", ms, &found, err);
+    if (found) {
+        json_object_set(record, "ms", json_object_get(found, "ms"));
+        json_object_set_new(record, "enlarged", found);
+    }
+    return rc;
+}
+
+/* What the daemon says of a row, or said: {"key", "reason", "detail", "answer", "ms", "enlarged"}. *out is borrowed from p->asked. */
 static int
 ask_daemon(struct prepare *p, struct entry *e, bool has_answer, json_t **out, struct error *err)
 {
@@ -413,8 +553,8 @@ ask_daemon(struct prepare *p, struct entry *e, bool has_answer, json_t **out, st
     AUTO_JSON json_t *task = NULL;
     bool judges = p->verifies && has_answer;
 
-    buffer_printf(&all, "%s%c%s%c%s%c%s", e->entry_point, 0, e->source, 0, judges ? e->answer : "", 0,
-                  judges ? p->policy : "");
+    buffer_printf(&all, "%s%c%s%c%s%c%s%s", e->entry_point, 0, e->source, 0, judges ? e->answer : "", 0,
+                  judges ? p->policy : "", p->enlarges ? "enlarged" : "");
     hash_text(all.data, all.size, key);
     if ((*out = json_object_get(p->asked, key)) != NULL)
         return 0;
@@ -438,6 +578,12 @@ ask_daemon(struct prepare *p, struct entry *e, bool has_answer, json_t **out, st
                                detail[0] ? detail : NULL, "answer", answer[0] ? answer : NULL);
     if (!record)
         return error_set(err, ERR_NOMEM, "out of memory");
+    if (p->enlarges && !reason)
+        rc = enlarge(p, e, json_string_value(json_object_get(task, "id")), record, err);
+    if (rc != 0) {
+        json_decref(record);
+        return rc;
+    }
     /* What is ours to mend is asked again the next time. */
     rc = strcmp(answer, "infra") == 0 ? 0 : journal_add(p->journal, record, err);
     json_object_set_new(p->asked, key, record);
@@ -447,24 +593,47 @@ ask_daemon(struct prepare *p, struct entry *e, bool has_answer, json_t **out, st
 
 /* --- what is kept --- */
 
-static void
-write_entry(struct prepare *p, const struct entry *e, bool has_answer)
+/* The task's row; said: what the daemon said, or NULL. */
+static json_t *
+task_row(struct prepare *p, const struct entry *e, json_t *said)
 {
-    const char *ran = p->is_static ? "static" : "ran";
+    json_t *larger = json_object_get(said, "enlarged"), *ms = json_object_get(said, "ms");
+    json_t *row =
+        json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:s, s:s?, s:s, s:s}", "name", e->name, "source", p->source,
+                  "pytorch_code", e->source, "entry_point", e->entry_point, "level", e->level, "operations",
+                  e->operations, "digest", e->digest, "license", e->license, "checked",
+                  p->is_static ? "static" : "ran", "timing", p->enlarges ? "window" : "untimed");
+    if (ms)
+        json_object_set(row, "reference_ms", ms);
+    if (larger) { /* both shapes are kept */
+        json_object_set_new(row, "pytorch_code_own", json_string(e->source));
+        json_object_set(row, "pytorch_code", json_object_get(larger, "source"));
+        json_object_set_new(row, "enlarged",
+                            json_pack("{s:O, s:O}", "how", json_object_get(larger, "how"), "factor",
+                                      json_object_get(larger, "factor")));
+    }
+    return row;
+}
+
+/* With its task, or for fine-tuning alone. */
+static void
+write_entry(struct prepare *p, const struct entry *e, json_t *said, bool has_answer)
+{
+    bool is_task = !p->enlarges || json_object_get(said, "ms");
     const char *method = e->is_level_given                          ? "given"
                          : strcmp(p->labelled_by, "heuristic") == 0 ? "heuristic"
                                                                     : "syntax_tree";
-    AUTO_JSON json_t *task = json_pack(
-        "{s:s, s:s, s:s, s:s, s:i, s:i, s:s, s:s?, s:s, s:s}", "name", e->name, "source", p->source,
-        "pytorch_code", e->source, "entry_point", e->entry_point, "level", e->level, "operations",
-        e->operations, "digest", e->digest, "license", e->license, "checked", ran, "timing", "untimed");
+    AUTO_JSON json_t *task = task_row(p, e, said);
     AUTO_JSON json_t *label =
         json_pack("{s:s, s:i, s:i, s:s, s:s}", "id", e->name, "difficulty", e->level > 3 ? 3 : e->level,
                   "operations", e->operations, "method", method, "digest", e->digest);
-    output_line(&p->tasks, task);
-    output_line(&p->labels, label);
-    p->levels[e->level]++;
-    p->kept++;
+    if (is_task) {
+        output_line(&p->tasks, task);
+        p->levels[e->level]++;
+        p->kept++;
+    }
+    if (is_task || has_answer)
+        output_line(&p->labels, label);
     if (!has_answer)
         return;
     AUTO_BUFFER struct buffer instruction = BUFFER_INIT, output = BUFFER_INIT;
@@ -545,7 +714,9 @@ take_row(struct prepare *p, struct entry *e, json_t *row, struct error *err)
         drop(p, e, "answer_fails", class_);
     has_answer = has_answer && (!p->verifies || (class_ && strcmp(class_, "ok") == 0));
     json_object_set_new(p->names, e->name, json_true());
-    write_entry(p, e, has_answer);
+    if (p->enlarges && !json_object_get(said, "ms"))
+        drop(p, e, "run_time", "no shape that was tried brings the reference to 50 us to 20 ms");
+    write_entry(p, e, said, has_answer);
     return 0;
 }
 
@@ -726,6 +897,16 @@ print_summary(json_t *summary)
         printf("  %-15s %6lld\n", name, (long long)json_integer_value(value));
 }
 
+/* Without a GPU nothing can be enlarged: rows say that they are untimed. */
+static int
+need_gpu(struct prepare *p, struct error *err)
+{
+    int rc = daemon_has_gpu(p->daemon, &p->enlarges, err);
+    if (rc == 0 && !p->enlarges)
+        fprintf(stderr, "trainer: the daemon has no GPU: nothing is enlarged, and rows are untimed\n");
+    return rc;
+}
+
 static int
 open_all(struct prepare *p, struct error *err)
 {
@@ -737,6 +918,7 @@ open_all(struct prepare *p, struct error *err)
     if (rc != 0 || p->is_static)
         return rc;
     rc = http_client_new(p->trainer->daemon_url, p->trainer->daemon_token, &p->daemon, err);
+    rc = rc == 0 && p->enlarges ? need_gpu(p, err) : rc;
     rc =
         rc == 0 ? output_path(p->trainer->workdir, "data/processed", "prepare.journal.jsonl", path, err) : rc;
     id_new(p->run);

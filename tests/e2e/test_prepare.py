@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 import service
+from endpoint import Reply, document, fake_daemon
 
 TRAINER = service.BINARY.with_name("trainer")
 TESTS = Path(__file__).parents[1]
@@ -314,3 +316,94 @@ def test_the_plain_heuristic(tmp_path: Path, body: str, level: int) -> None:
     (row,) = lines(tmp_path, "difficulty_labels.jsonl")
     assert (row["difficulty"], row["method"]) == (level, "heuristic")
     assert prepare(tmp_path, rows, "--static", "--labels=guess").returncode == 2
+
+
+def timed(reference: str) -> Json:
+    """A machine on which time grows with the first input's elements: 65,536 of them take 10 us."""
+    found = re.search(r"torch\.rand\w*\(\[?(\d+), (\d+)", reference)
+    assert found, reference
+    ms = int(found[1]) * int(found[2]) / 65536 * 0.01
+    return {"outcome": "too_small", "reference_ms": None} if ms < 0.001 else {"outcome": "measured", "reference_ms": ms}
+
+
+def too_large(method: str, path: str, body: Json) -> Reply | None:
+    refused = path == "/v1/tasks" and "torch.sin" in body["reference"] and "torch.rand([4," not in body["reference"]
+    return document(422, {"detail": "the reference raised: no such size"}) if refused else None
+
+
+def test_shapes_are_enlarged_until_the_reference_can_be_timed(tmp_path: Path) -> None:
+    rows = [
+        {"python_code": source(), "entry_point": "Net", "name": "small", "triton_code": answer()},
+        {"python_code": source(body="return x.cos()", size=262144), "entry_point": "Net", "name": "enough"},
+        {"python_code": source(body="return torch.sin(x)"), "entry_point": "Net", "name": "fixed"},
+        {"python_code": source(body="return x.exp()", size=1 << 28), "entry_point": "Net", "name": "long"},
+    ]
+    rows[2]["triton_code"] = answer()
+    with fake_daemon() as judge:
+        judge.gpus, judge.timing, judge.faults = [{"name": "a GPU"}], timed, [too_large] * 1000
+        done = prepare(tmp_path, rows, f"--url={judge.url}", "--enlarge")
+        assert done.returncode == 0, done.stderr
+        tasks = {row["name"]: row for row in lines(tmp_path, "tasks.jsonl")}
+        assert list(tasks) == ["small", "enough"] and {row["timing"] for row in tasks.values()} == {"window"}
+        assert all(0.05 <= row["reference_ms"] <= 20 for row in tasks.values())
+        small = tasks["small"]
+        assert small["pytorch_code_own"] == rows[0]["python_code"] and small["enlarged"]["how"] == "batch"
+        factor = small["enlarged"]["factor"]
+        assert f"torch.rand([{4 * factor}, 4])" in small["pytorch_code"] and "nn.Linear(4, 8)" in small["pytorch_code"]
+        assert "enlarged" not in tasks["enough"]
+        assert dropped(tmp_path) == {3: "run_time", 4: "run_time"}
+        # Fine-tuning needs no time: the row whose shape cannot be changed is there.
+        sft = {row["id"]: row for row in lines(tmp_path, "sft_train.jsonl")}
+        assert list(sft) == ["small", "fixed"] and sft["small"]["pytorch_code"] == rows[0]["python_code"]
+        asked = len(judge.asked)
+        again = prepare(tmp_path, rows, f"--url={judge.url}", "--enlarge")
+        assert again.returncode == 0 and len(judge.asked) == asked + 1  # has it a GPU?
+        assert {row["name"]: row for row in lines(tmp_path, "tasks.jsonl")} == tasks
+        # And without one.
+        judge.gpus = []
+        none = prepare(tmp_path, rows, f"--url={judge.url}", "--enlarge")
+        assert none.returncode == 0 and "no GPU" in none.stderr
+        assert {row["timing"] for row in lines(tmp_path, "tasks.jsonl")} == {"untimed"}
+    assert prepare(tmp_path, rows, "--static", "--enlarge").returncode == 2
+
+
+def test_constants_grow_and_structure_does_not(tmp_path: Path) -> None:
+    text = """import torch
+
+N = 4
+heads = 2
+
+
+class Model(torch.nn.Module):
+    def forward(self, x, y):
+        return x + y
+
+
+def get_inputs():
+    return [torch.rand(N, 4 * 3), torch.rand(N, 12)]
+
+
+def get_init_inputs():
+    return []
+"""
+    with fake_daemon() as judge:
+        judge.gpus, judge.timing = [{}], lambda reference: timed(reference.replace("(N", f"({number(reference)}"))
+        rows = [{"code": text, "name": "constants"}]
+        assert prepare(tmp_path, rows, f"--url={judge.url}", "--enlarge").returncode == 0
+    (task,) = lines(tmp_path, "tasks.jsonl")
+    assert f"N = {4 * task['enlarged']['factor']}\n" in task["pytorch_code"] and "heads = 2" in task["pytorch_code"]
+    assert "torch.rand(N, 4 * 3), torch.rand(N, 12)" in task["pytorch_code"]
+
+
+def number(reference: str) -> int:
+    return int(next(line for line in reference.splitlines() if line.startswith("N = ")).removeprefix("N = "))
+
+
+@pytest.mark.gpu
+def test_enlarged_on_a_gpu(client: service.Client, gpu: bool, tmp_path: Path) -> None:
+    if not gpu:
+        pytest.skip("needs a GPU: shapes are enlarged until the reference runs 50 us to 20 ms")
+    rows = [corpus_row("kernelbook_contrastive", None, "ContrastiveMargin"), corpus_row("softmax", None)]
+    assert prepare(tmp_path, rows, f"--url={client.url}", "--enlarge").returncode == 0
+    for row in lines(tmp_path, "tasks.jsonl"):
+        assert row["timing"] == "window" and 0.05 <= row["reference_ms"] <= 20
