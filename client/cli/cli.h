@@ -55,6 +55,8 @@ int cancel_command(struct cli *cli, int argc, char **argv);
 int rescore_command(struct cli *cli, int argc, char **argv);
 int selftest_command(struct cli *cli, int argc, char **argv);
 int export_command(struct cli *cli, int argc, char **argv);
+int bundle_command(struct cli *cli, int argc, char **argv);
+int replay_command(struct cli *cli, int argc, char **argv);
 int doctor_command(struct cli *cli, int argc, char **argv);
 
 #endif

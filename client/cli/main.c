@@ -28,6 +28,8 @@ static const struct {
     { "rescore", "verifier rescore", rescore_command },
     { "selftest", "verifier selftest", selftest_command },
     { "export", "verifier export", export_command },
+    { "bundle", "verifier bundle", bundle_command },
+    { "replay", "verifier replay", replay_command },
     { "doctor", "verifier doctor", doctor_command },
 };
 
@@ -46,6 +48,8 @@ static const char doc[] =
     "  rescore ID...          another reward for verdicts that are stored\n"
     "  selftest               does verifierd tell cheats from honest kernels? --quick: under a minute\n"
     "  export                 submissions, verdicts or rewards as JSON Lines or CSV\n"
+    "  bundle ID              all that a verdict came from, as one file\n"
+    "  replay FILE            judge a bundle again and compare\n"
     "  doctor                 is verifierd well, and what mends what is not\n"
     "\n"
     "Exit status: 0 well, 1 the candidate or the selftest failed, 2 usage, 3 configuration, 4 not allowed, "

@@ -521,9 +521,12 @@ task_cb(void *arg, const struct funnel_answer *a)
     store_intake(in);
 }
 
+typedef enum funnel_refusal request_read_fn(json_t *body, struct submit_request *out,
+                                            struct json_fault *fault);
+
 static void
-take_in(struct funnel *f, json_t *body, bool is_group, const struct key_row *key, funnel_answer_cb *cb,
-        void *arg)
+take_in(struct funnel *f, json_t *body, request_read_fn *read, const struct key_row *key,
+        funnel_answer_cb *cb, void *arg)
 {
     struct funnel_answer a = { .refusal = FUNNEL_UNAVAILABLE, .retry_after_s = 1 };
     struct intake *in = calloc(1, sizeof(*in));
@@ -533,13 +536,12 @@ take_in(struct funnel *f, json_t *body, bool is_group, const struct key_row *key
         cb(arg, &a);
         return;
     }
-    *in =
-        (struct intake){ .funnel = f, .body = json_incref(body), .cb = cb, .arg = arg, .is_group = is_group };
+    *in = (struct intake){ .funnel = f, .body = json_incref(body), .cb = cb, .arg = arg };
+    in->is_group = read == group_request_read;
     in->has_key = key != NULL;
     if (key)
         in->key = *key;
-    a.refusal = is_group ? group_request_read(body, &in->request, &a.fault)
-                         : submit_request_read(body, &in->request, &a.fault);
+    a.refusal = read(body, &in->request, &a.fault);
     if (a.refusal == FUNNEL_OK && f->is_draining) {
         a.refusal = FUNNEL_UNAVAILABLE;
         json_refuse(&a.fault, "", "the daemon is draining");
@@ -562,14 +564,20 @@ take_in(struct funnel *f, json_t *body, bool is_group, const struct key_row *key
 void
 funnel_submit(struct funnel *f, json_t *body, const struct key_row *key, funnel_answer_cb *cb, void *arg)
 {
-    take_in(f, body, false, key, cb, arg);
+    take_in(f, body, submit_request_read, key, cb, arg);
 }
 
 void
 funnel_submit_group(struct funnel *f, json_t *body, const struct key_row *key, funnel_answer_cb *cb,
                     void *arg)
 {
-    take_in(f, body, true, key, cb, arg);
+    take_in(f, body, group_request_read, key, cb, arg);
+}
+
+void
+funnel_replay(struct funnel *f, json_t *bundle, funnel_answer_cb *cb, void *arg)
+{
+    take_in(f, bundle, replay_request_read, NULL, cb, arg);
 }
 
 /* --- showing --- */

@@ -63,6 +63,8 @@ void funnel_submit(struct funnel *f, json_t *body, const struct key_row *key, fu
 /* POST /v1/groups */
 void funnel_submit_group(struct funnel *f, json_t *body, const struct key_row *key, funnel_answer_cb *cb,
                          void *arg);
+/* POST /v1/replays: a bundle's candidate again, with its seed; its task is registered first where it is not known. */
+void funnel_replay(struct funnel *f, json_t *bundle, funnel_answer_cb *cb, void *arg);
 /* POST /v1/tasks: answered once the reference ran in a worker and the record is durable. */
 void funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg);
 
@@ -73,6 +75,11 @@ void funnel_calibrate(struct funnel *f, json_t *body, funnel_answer_cb *cb, void
 
 /* The submission as JSON (docs/http.md), finished or not; NULL with ERR_NOTFOUND or ERR_STORE. */
 json_t *funnel_show_submission(struct funnel *f, const char *id, struct error *err);
+/*
+ * GET /v1/submissions/{id}/bundle: what it takes to judge it again, and what came out. NULL with ERR_NOTFOUND,
+ * ERR_CONFLICT (it is not done) or ERR_STORE.
+ */
+json_t *funnel_bundle(struct funnel *f, const char *id, struct error *err);
 /*
  * POST /v1/rescore: {"reward", "group" | "submissions"} to {"reward_spec", "items"}. client: whose verdicts may be
  * named, NULL: anybody's. Returns 0 with out given, ERR_INPUT with fault filled, or err's code.

@@ -15,6 +15,7 @@
 #define METADATA_MAX_BYTES (64 * 1024)
 #define CASES_MAX 64
 #define DEADLINE_MAX_S (7 * 86400)
+#define REPLAY_FLAGS_MAX 64
 
 /* --- tasks --- */
 
@@ -240,22 +241,35 @@ read_candidate(json_t *candidate, json_t *completion, const char *entry, json_t 
     return out->document ? FUNNEL_OK : FUNNEL_UNAVAILABLE;
 }
 
+/* How it is judged: base is where the three keys stand. */
+static enum funnel_refusal
+read_rules(struct common *c, json_t *policy, json_t *reward, const char *base, struct json_fault *fault)
+{
+    const struct reward_spec standard = REWARD_SPEC_DEFAULT;
+    char pointer[JSON_POINTER_SIZE];
+
+    c->reward = standard;
+    snprintf(pointer, sizeof(pointer), "%s/policy", base);
+    if (policy_read(policy, pointer, &c->policy, fault) != 0)
+        return FUNNEL_BAD;
+    snprintf(pointer, sizeof(pointer), "%s/reward", base);
+    if (reward && reward_spec_read(reward, pointer, &c->reward, fault) != 0)
+        return FUNNEL_BAD;
+    if (c->until && stage_find(c->until) < 0) {
+        snprintf(pointer, sizeof(pointer), "%s/until", base);
+        json_refuse(fault, pointer, "is one of ast, compile, tiny, full, timing");
+        return FUNNEL_BAD;
+    }
+    return FUNNEL_OK;
+}
+
 /* Checks what the fields' table cannot. */
 static enum funnel_refusal
 finish_common(struct common *c, json_t *policy, json_t *reward, json_t *reference, struct submit_request *out,
               struct json_fault *fault)
 {
-    const struct reward_spec standard = REWARD_SPEC_DEFAULT;
-
-    c->reward = standard;
-    if (policy_read(policy, "/policy", &c->policy, fault) != 0)
+    if (read_rules(c, policy, reward, "", fault) != FUNNEL_OK)
         return FUNNEL_BAD;
-    if (reward && reward_spec_read(reward, "/reward", &c->reward, fault) != 0)
-        return FUNNEL_BAD;
-    if (c->until && stage_find(c->until) < 0) {
-        json_refuse(fault, "/until", "is one of ast, compile, tiny, full, timing");
-        return FUNNEL_BAD;
-    }
     if (c->priority && strcmp(c->priority, "interactive") != 0 && strcmp(c->priority, "batch") != 0) {
         json_refuse(fault, "/priority", "is one of interactive, batch");
         return FUNNEL_BAD;
@@ -399,6 +413,109 @@ group_request_read(json_t *body, struct submit_request *out, struct json_fault *
         refusal = out->document ? FUNNEL_OK : FUNNEL_UNAVAILABLE;
     }
     return refusal;
+}
+
+/* --- replays --- */
+
+/* What a bundle says of how its candidate was judged. */
+struct replay {
+    struct common common;
+    const char *seed, *extract_fault;
+    json_t *policy, *reward, *flags;
+    bool is_guess;
+};
+
+static enum funnel_refusal
+read_replay_rules(json_t *request, struct replay *r, struct json_fault *fault)
+{
+    const struct json_field fields[] = {
+        { "entry_point", JSON_WANT_STRING, &r->common.entry, true, 1, ENTRY_MAX_BYTES },
+        { "policy", JSON_WANT_OBJECT, &r->policy, true, 0, 0 },
+        { "reward", JSON_WANT_OBJECT, &r->reward, true, 0, 0 },
+        { "until", JSON_WANT_STRING, &r->common.until, false, 0, 0 },
+        { "seed", JSON_WANT_STRING, &r->seed, true, 16, 16 },
+        { "flags", JSON_WANT_ARRAY, &r->flags, false, 0, 0 },
+        { "extract_fault", JSON_WANT_STRING, &r->extract_fault, false, 1, NAME_MAX_BYTES },
+        { "is_guess", JSON_WANT_BOOL, &r->is_guess, false, 0, 0 },
+    };
+    json_t *flag;
+    size_t i;
+
+    if (json_read(request, "/request", fields, ARRAY_LEN(fields), fault) != 0)
+        return FUNNEL_BAD;
+    if (strspn(r->seed, "0123456789abcdef") != 16) {
+        json_refuse(fault, "/request/seed", "is 16 hexadecimal digits");
+        return FUNNEL_BAD;
+    }
+    json_array_foreach(r->flags, i, flag)
+    {
+        if (json_is_string(flag) && i < REPLAY_FLAGS_MAX)
+            continue;
+        json_refuse(fault, "/request/flags", "is a list of at most %d words", REPLAY_FLAGS_MAX);
+        return FUNNEL_BAD;
+    }
+    memcpy(r->common.seed, r->seed, sizeof(r->common.seed));
+    return read_rules(&r->common, r->policy, r->reward, "/request", fault);
+}
+
+/* The candidate as it was judged, whose verdict nobody else gets and which says what it is. */
+static enum funnel_refusal
+make_replay(const struct replay *r, json_t *candidate, json_t *verdict, struct candidate_request *out)
+{
+    const struct extraction extraction = { r->extract_fault, r->is_guess };
+    const char *id = json_string_value(json_object_get(verdict, "id"));
+    AUTO_JSON json_t *metadata = json_pack("{s:s?}", "replay_of", id);
+    AUTO_JSON json_t *flags = r->flags ? json_copy(r->flags) : json_array();
+
+    json_array_append_new(flags, json_string("replay"));
+    if (buffer_append(&out->source, json_string_value(candidate), json_string_length(candidate)) == 0)
+        out->document = document_of(&r->common, r->common.entry, metadata, flags, &extraction);
+    return out->document ? FUNNEL_OK : FUNNEL_UNAVAILABLE;
+}
+
+enum funnel_refusal
+replay_request_read(json_t *body, struct submit_request *out, struct json_fault *fault)
+{
+    json_t *task = NULL, *request = NULL, *candidate = NULL, *verdict = NULL;
+    const char *format = NULL, *task_id = NULL, *made = NULL, *by = NULL;
+    struct replay r = { .common = { .cache = false } };
+    int64_t version = 0;
+
+    *out = (struct submit_request){ .priority = PRIORITY_INTERACTIVE, .is_inline = true };
+    const struct json_field fields[] = {
+        { "format", JSON_WANT_STRING, &format, true, 0, 0 },
+        { "version", JSON_WANT_INT, &version, true, BUNDLE_VERSION, BUNDLE_VERSION },
+        { "made", JSON_WANT_STRING, &made, false, 0, 0 },
+        { "by", JSON_WANT_STRING, &by, false, 0, 0 },
+        { "client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_BYTES },
+        { "task_id", JSON_WANT_STRING, &task_id, true, 1, NAME_MAX_BYTES },
+        { "task", JSON_WANT_OBJECT, &task, true, 0, 0 },
+        { "candidate", JSON_WANT_TEXT, &candidate, true, 0, 0 },
+        { "request", JSON_WANT_OBJECT, &request, true, 0, 0 },
+        { "verdict", JSON_WANT_OBJECT, &verdict, false, 0, 0 },
+    };
+    if (json_read(body, "", fields, ARRAY_LEN(fields), fault) != 0)
+        return FUNNEL_BAD;
+    if (strcmp(format, BUNDLE_FORMAT) != 0) {
+        json_refuse(fault, "/format", "is \"%s\"", BUNDLE_FORMAT);
+        return FUNNEL_BAD;
+    }
+    enum funnel_refusal refusal = check_size(candidate, REQUEST_SOURCE_MAX, "", "candidate", fault);
+    if (refusal == FUNNEL_OK)
+        refusal = read_task(task, "/task", "reference", false, &out->reference, fault);
+    if (refusal == FUNNEL_OK && strcmp(out->reference.id, task_id) != 0) {
+        json_refuse(fault, "/task_id", "is not what the task of the bundle makes: %.80s", out->reference.id);
+        refusal = FUNNEL_BAD;
+    }
+    if (refusal == FUNNEL_OK)
+        refusal = read_replay_rules(request, &r, fault);
+    if (refusal != FUNNEL_OK)
+        return refusal;
+    out->candidates = calloc(1, sizeof(*out->candidates));
+    if (!out->candidates)
+        return FUNNEL_UNAVAILABLE;
+    out->n = 1;
+    return make_replay(&r, candidate, verdict, &out->candidates[0]);
 }
 
 void

@@ -19,6 +19,9 @@
 #define REQUEST_SOURCE_MAX (1024 * 1024) /* bytes of one source, after decoding */
 #define REQUEST_GROUP_MAX 256
 
+#define BUNDLE_FORMAT "verifierd bundle"
+#define BUNDLE_VERSION 1
+
 enum priority { PRIORITY_INTERACTIVE, PRIORITY_BATCH, PRIORITY_N };
 
 /* A task to be registered. Text views belong to the request's body unless owned says otherwise. */
@@ -58,6 +61,8 @@ enum funnel_refusal task_request_read(json_t *body, const char *base, bool is_na
                                       struct task_request *out, struct json_fault *fault);
 enum funnel_refusal submit_request_read(json_t *body, struct submit_request *out, struct json_fault *fault);
 enum funnel_refusal group_request_read(json_t *body, struct submit_request *out, struct json_fault *fault);
+/* POST /v1/replays: a bundle (docs/http.md). One candidate, judged with the bundle's seed. */
+enum funnel_refusal replay_request_read(json_t *body, struct submit_request *out, struct json_fault *fault);
 void submit_request_release(struct submit_request *r);
 
 #endif

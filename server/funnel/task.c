@@ -28,6 +28,7 @@ struct registration {
     struct task_row row; /* owns its strings */
     json_t *cases;
     struct asker *askers;
+    json_t *declared; /* what the task's id is made from, beside the reference */
     int losses;
 };
 
@@ -121,6 +122,7 @@ registration_free(struct registration *r)
 {
     task_row_release(&r->row);
     json_decref(r->cases);
+    json_decref(r->declared);
     free(r);
 }
 
@@ -174,8 +176,7 @@ stored_cb(void *arg, int code, const struct error *err)
 static int
 take_spec(struct registration *r, const struct buffer *text)
 {
-    const char *as_sent = text->data ? text->data : "";
-    AUTO_JSON json_t *spec = json_loadb(as_sent, text->size, JSON_ALLOW_NUL, NULL);
+    AUTO_JSON json_t *spec = json_loadb(text->data ? text->data : "", text->size, JSON_ALLOW_NUL, NULL);
     const char *entry = json_string_value(json_object_get(spec, "entry_point"));
     json_t *flag;
     size_t i;
@@ -186,7 +187,9 @@ take_spec(struct registration *r, const struct buffer *text)
         r->row.entry_point = strdup(entry ? entry : "Model");
     if (!r->row.name)
         r->row.name = strdup(r->row.entry_point ? r->row.entry_point : "");
-    r->row.spec = strdup(as_sent);
+    /* Found cases do not tell which were declared, and a bundle needs these to make the same task elsewhere. */
+    json_object_set(spec, "declared", r->declared);
+    r->row.spec = json_dumps(spec, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_array_foreach(json_object_get(spec, "flags"), i, flag)
     {
         if (json_is_string(flag))
@@ -284,6 +287,7 @@ registration_new(struct funnel *f, const struct task_request *t)
         return NULL;
     r->funnel = f;
     r->cases = json_incref(t->cases);
+    r->declared = json_pack("{s:s?, s:O?}", "entry_point", t->entry, "cases", t->cases);
     r->row.level = (int)t->level;
     r->row.dynamic_shapes = t->dynamic_shapes;
     r->row.name = t->name ? strdup(t->name) : NULL;

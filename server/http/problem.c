@@ -15,6 +15,7 @@ const struct problem_kind problem_kinds[PROBLEM_COUNT] = {
     [PROBLEM_METHOD] = { 405, "method_not_allowed", "The method does not apply here", false },
     [PROBLEM_TIMEOUT] = { 408, "request_timeout", "The request took too long to arrive", true },
     [PROBLEM_FINISHED] = { 409, "finished", "It is finished", false },
+    [PROBLEM_UNFINISHED] = { 409, "unfinished", "It has no verdict", true },
     [PROBLEM_AMBIGUOUS] = { 409, "ambiguous_name", "The name stands for more than one task", false },
     [PROBLEM_KEY_RUNNING] = { 409, "key_in_flight", "The first request with this key is under way", true },
     [PROBLEM_TOO_LARGE] = { 413, "too_large", "The request is too large", false },

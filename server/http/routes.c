@@ -25,6 +25,8 @@ static const struct route routes[] = {
     { "GET", "v1/submissions/{}/log", "", MAY_LOOK, false, false, submission_log },
     { "GET", "v1/submissions/{}/timing", "", MAY_LOOK, false, false, submission_timing },
     { "GET", "v1/submissions/{}/events", "wait view", MAY_LOOK, false, false, submission_events },
+    { "GET", "v1/submissions/{}/bundle", "", MAY_READ, false, false, submission_bundle },
+    { "POST", "v1/replays", "wait", SCOPE_ADMIN, true, false, replay_add },
     { "POST", "v1/groups", "wait", MAY_SUBMIT, true, true, group_add },
     { "GET", "v1/groups", "limit cursor", MAY_LOOK, false, false, group_list },
     { "GET", "v1/groups/{}", "wait", MAY_LOOK, false, false, group_show },

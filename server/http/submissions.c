@@ -157,6 +157,33 @@ submission_add(struct exchange *x)
         funnel_submit(x->http->funnel, x->document, key ? &key->row : NULL, exchange_pending_cb, p);
 }
 
+/* A copy of it all, so only for who is told all. */
+void
+submission_bundle(struct exchange *x)
+{
+    struct error err = { 0 };
+
+    if (!submission_find(x))
+        return;
+    json_t *bundle = funnel_bundle(x->http->funnel, x->id, &err);
+    if (bundle)
+        exchange_json(x, 200, bundle);
+    else if (err.code == ERR_CONFLICT)
+        exchange_problem(x, PROBLEM_UNFINISHED, "%s", err.text);
+    else
+        exchange_error(x, &err, "such submission");
+}
+
+/* Who chooses the seed knows the inputs: an admin's to do, and no trainer's. */
+void
+replay_add(struct exchange *x)
+{
+    struct pending *p = exchange_begin(x, NULL, submission_added);
+    access_stamp(x);
+    if (p)
+        funnel_replay(x->http->funnel, x->document, exchange_pending_cb, p);
+}
+
 void
 submission_cancel(struct exchange *x)
 {

@@ -504,6 +504,10 @@ def test_refusals(script: Script, source: str, answer: tuple[int, object], code:
         (["status", "x"], 2),
         (["doctor", "x"], 2),
         (["export", "x"], 2),
+        (["bundle"], 2),
+        (["bundle", "unknown"], 5),
+        (["replay"], 2),
+        (["replay", "/nowhere"], 2),
         (["--url=ftp://x", "status"], 3),
         (["--url=http://127.0.0.1:1", "status"], 7),
         (["status", "--url", "http://127.0.0.1:1"], 7),
@@ -581,6 +585,8 @@ COMMANDS = [
     "cancel",
     "doctor",
     "export",
+    "bundle",
+    "replay",
 ]
 
 

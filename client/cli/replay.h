@@ -1,0 +1,26 @@
+/*
+ * replay.h - two verdicts on one candidate, field by field. Pure.
+ *
+ * Every field must be the same but for those of one table (replay.c), which says of each why it may differ: it belongs
+ * to the submission and not to the judging, it is a time, or it depends on the machine. A figure of the machine's is
+ * held against the other only where both machines are alike; a speed-up by the intervals.
+ */
+#ifndef CLI_REPLAY_H
+#define CLI_REPLAY_H
+
+#include <stdbool.h>
+
+#include <jansson.h>
+
+/*
+ * What became of it there (the bundle's verdict) and here:
+ * {"same": bool, "fields": how many are the same, "machines": "alike" | "differ",
+ *  "differ": [{"field","bundle","here","why"}], "may_differ": [the same]}
+ * Values are those of the documents, null for a field that one of them lacks. Given; NULL: no memory.
+ */
+json_t *replay_compare(json_t *bundle, json_t *here);
+
+/* The table, for the manual and its test: the pattern of row i and why, NULL beyond the last. */
+const char *replay_rule(int i, const char **why);
+
+#endif
