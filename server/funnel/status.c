@@ -28,17 +28,31 @@ funnel_is_ready(struct funnel *f, char *why, size_t size)
     return false;
 }
 
+/* Seconds that the oldest of those in this state has waited; null: none is. */
+static json_t *
+oldest_json(const struct funnel *f, enum state state)
+{
+    int64_t since_ns = INT64_MAX;
+
+    for (const struct submission *s = f->submissions; s; s = s->hh.next)
+        if (s->state == state && s->queued_ns < since_ns)
+            since_ns = s->queued_ns;
+    return since_ns == INT64_MAX ? json_null() : json_real((double)(clock_monotonic_ns() - since_ns) / 1e9);
+}
+
 static json_t *
 queues_json(const struct funnel *f)
 {
-    return json_pack("{s:{s:I, s:I}, s:{s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "queued",
-                     "interactive", (json_int_t)f->queue[PRIORITY_INTERACTIVE].n, "batch",
-                     (json_int_t)f->queue[PRIORITY_BATCH].n, "ready", "interactive",
-                     (json_int_t)f->ready[PRIORITY_INTERACTIVE].n, "batch",
-                     (json_int_t)f->ready[PRIORITY_BATCH].n, "waiting", (json_int_t)funnel_waiting(f),
-                     "limit", (json_int_t)f->config->queue_limit, "cpu_running", (json_int_t)f->cpu_running,
-                     "cpu_slots", (json_int_t)f->cpu_jobs, "gpu_running", (json_int_t)f->gpu_running,
-                     "registering", (json_int_t)task_registering(f), "joined", (json_int_t)f->n_following);
+    json_t *oldest =
+        json_pack("{s:o, s:o}", "queued", oldest_json(f, STATE_QUEUED), "ready", oldest_json(f, STATE_READY));
+    return json_pack(
+        "{s:{s:I, s:I}, s:{s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "queued", "interactive",
+        (json_int_t)f->queue[PRIORITY_INTERACTIVE].n, "batch", (json_int_t)f->queue[PRIORITY_BATCH].n,
+        "ready", "interactive", (json_int_t)f->ready[PRIORITY_INTERACTIVE].n, "batch",
+        (json_int_t)f->ready[PRIORITY_BATCH].n, "waiting", (json_int_t)funnel_waiting(f), "limit",
+        (json_int_t)f->config->queue_limit, "cpu_running", (json_int_t)f->cpu_running, "cpu_slots",
+        (json_int_t)f->cpu_jobs, "gpu_running", (json_int_t)f->gpu_running, "registering",
+        (json_int_t)task_registering(f), "joined", (json_int_t)f->n_following, "oldest_s", oldest);
 }
 
 /* Since the start: how those that may share a verdict came by theirs. */
