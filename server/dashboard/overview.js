@@ -1,0 +1,121 @@
+// Is it fed and healthy, and where do candidates die?
+import { ask, askIfAllowed } from "/api.js";
+import { spark } from "/charts.js";
+import { STAGES, count, duration, el, isNumber, labelled, percent, plain, region } from "/dom.js";
+import { choice, classTone, section, submissionTable, tile } from "/parts.js";
+
+const WINDOWS = ["5m", "1h", "24h", "7d", "30d"];
+
+// One sentence that answers the first question.
+function health(ready, status) {
+  if (!ready.ok) return ["bad", "Not ready: " + ready.why];
+  const queues = (status && status.queues) || {};
+  const running = (queues.cpu_running || 0) + (queues.gpu_running || 0);
+  const lanes = ((status && status.workers) || []).filter((one) => one.kind === "referee");
+  const lost = lanes.filter((one) => one.lane === "quarantined").length;
+  const oldest = Math.max(-1, ...Object.values(queues.oldest_s || {}).filter(isNumber));
+  if (lost) return ["busy", `Ready, but ${lost} of ${lanes.length} devices ${lost === 1 ? "is" : "are"} quarantined.`];
+  if (queues.waiting > 0.9 * queues.limit) return ["bad", "Ready, and the queue is nearly full: new work is about to be refused."];
+  if (queues.waiting > 0) return ["good", `Ready and fed: ${count(running)} running, ${count(queues.waiting)} waiting, the oldest for ${duration(1000 * Math.max(0, oldest))}.`];
+  if (running > 0) return ["good", `Ready: ${count(running)} running, nothing waits.`];
+  return ["dim", "Ready, and idle: nothing waits and nothing runs."];
+}
+
+function tiles(status, hour, five) {
+  const queues = status.queues || {};
+  const perMinute = hour ? hour.steps.slice(0, -1).map((step) => step.n) : [];
+  const recent = five ? five.n / 5 : null;
+  const share = (data, pick) => (data && data.n ? percent(pick(data), data.n) : "–");
+  const refused = ((status.http || {}).answers || {});
+  return el("div", { class: "tiles" },
+    tile(isNumber(recent) ? (recent < 10 ? recent.toFixed(1) : count(Math.round(recent))) : "–", "verdicts a minute, the last five", hour && spark("Verdicts in each minute of the last hour", perMinute)),
+    tile(queues.waiting, "waiting of " + count(queues.limit)),
+    tile(`${plain(queues.cpu_running)} / ${plain(queues.cpu_slots)}`, "CPU stages running"),
+    tile(queues.gpu_running, "running on a device"),
+    tile(share(hour, (d) => d.classes.ok || 0), "correct, the last hour"),
+    tile(share(hour, (d) => (d.classes.hack || 0) + (d.classes.policy || 0)), "hack or policy, the last hour"),
+    tile(refused[429] || 0, "requests refused since the start (429)"));
+}
+
+function funnel(trends) {
+  const most = Math.max(1, trends.n);
+  return STAGES.map((name) => {
+    const s = trends.stages[name];
+    const bar = (className, n) => el("i", { class: className, style: { width: (100 * n) / most + "%" } });
+    return el("tr", {}, el("th", { scope: "row", text: name }),
+      el("td", { class: "wide" }, el("span", { class: "bar", "aria-hidden": "true" }, bar("good", s.pass), bar("bad", s.fail))),
+      el("td", { class: "number", text: count(s.entered) }), el("td", { class: "number roomy", text: count(s.pass) }),
+      el("td", { class: "number roomy", text: count(s.fail) }), el("td", { class: "number strong", text: percent(s.pass, s.entered) }));
+  });
+}
+
+function funnelCard(trends, choose) {
+  const classes = Object.entries(trends.classes).sort((a, b) => b[1] - a[1]);
+  return el("div", { class: "card" },
+    el("div", { class: "row" }, choice("Window ", WINDOWS, trends.window, choose), el("span", { class: "dim", text: count(trends.n) + " verdicts" })),
+    el("div", { class: "scroll bare", tabindex: "0", role: "region", "aria-label": "Funnel", "data-key": "funnel" }, el("table", { class: "funnel" },
+      el("caption", { class: "unseen", text: "What entered each stage, and how it left" }),
+      el("thead", {}, el("tr", {}, el("th", { scope: "col", text: "stage" }), el("td", {}), ...["entered", "passed", "failed", "pass rate"].map((text, i) => el("th", { scope: "col", class: i === 1 || i === 2 ? "number roomy" : "number", text })))),
+      el("tbody", {}, funnel(trends)))),
+    el("p", { class: "row chips" }, classes.map(([name, n]) =>
+      el("a", { class: "pill " + classTone(name), href: "#/submissions?class=" + encodeURIComponent(name), text: name + " " + count(n) }))));
+}
+
+function card(item, skip) {
+  const title = item.name || item.device || item.kind || "worker";
+  const state = item.lane || item.state || item.mode || "";
+  const isEmpty = (value) => value === null || value === "" || plain(value) === "";
+  const rest = Object.entries(item).filter(([k, v]) => !["name", "state", "lane", "mode", "kind", ...skip].includes(k) && !isEmpty(v));
+  const good = ["ready", "idle", "busy"].includes(state);
+  return el("div", { class: "card" },
+    el("div", { class: "row" }, el("strong", { text: title }), el("span", { class: "grow" }), state && el("span", { class: "pill " + (good ? "good" : "busy"), text: state })),
+    el("p", { class: "dim small", text: rest.map(([k, v]) => labelled(k, v).join(" ")).join(" · ") }));
+}
+
+// A GPU with what was seen of it when something was last timed on it.
+function gpuCard(gpu) {
+  const seen = gpu.seen || {};
+  const figure = (value, unit, name) => isNumber(value) && el("span", {}, el("b", { text: Math.round(value) + unit }), " " + name);
+  return el("div", { class: "card" },
+    el("div", { class: "row" }, el("strong", { text: gpu.name || gpu.device }), el("span", { class: "grow" }),
+      el("span", { class: "pill " + (["idle", "busy"].includes(gpu.state) ? "good" : "bad"), text: gpu.state || "unknown" })),
+    el("p", { class: "row gpu" }, figure(seen.sm_mhz, " MHz", "clock"), figure(seen.mem_mhz, " MHz", "memory clock"), figure(seen.temp_c, " °C", "temperature"),
+      figure(seen.power_w, " W", "power"), seen.throttle ? el("span", { class: "bad", text: "throttled" }) : null),
+    el("p", { class: "dim small", text: (seen.at ? "as of the last timing. " : "") + Object.entries(gpu).filter(([k, v]) => !["name", "state", "seen", "peaks"].includes(k) && v !== null)
+      .map(([k, v]) => labelled(k, v).join(" ")).join(" · ") }));
+}
+
+function queueTable(status) {
+  const q = status.queues || {};
+  const oldest = q.oldest_s || {};
+  const row = (name, key, what) => el("tr", {}, el("th", { scope: "row", text: name }), el("td", { class: "number", text: count((q[key] || {}).interactive) }),
+    el("td", { class: "number", text: count((q[key] || {}).batch) }), el("td", { class: "number strong", text: isNumber(oldest[what]) ? duration(1000 * oldest[what]) : "–" }));
+  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Queues", "data-key": "queues" }, el("table", {}, el("caption", { class: "unseen", text: "Queues" }),
+    el("thead", {}, el("tr", {}, ["waits for", "interactive", "batch", "oldest"].map((text, i) => el("th", { scope: "col", class: i ? "number" : null, text })))),
+    el("tbody", {}, row("a CPU slot", "queued", "queued"), row("a device", "ready", "ready"))));
+}
+
+export function overview(root, params, go) {
+  const names = ["health", "tiles", "funnel", "machine", "recent"];
+  const parts = Object.fromEntries(names.map((name) => [name, el("div", {})]));
+  root.append(el("h1", { text: "Overview" }), parts.health, parts.tiles, el("h2", { text: "Where candidates die" }), parts.funnel, parts.machine,
+    el("h2", { text: "Newest submissions" }), parts.recent);
+  const draw = Object.fromEntries(names.map((name) => [name, region(parts[name])]));
+  const chosen = WINDOWS.includes(params.get("window")) ? params.get("window") : "1h";
+
+  return async (ready) => {
+    const [status, page, trends, hour, five] = await Promise.all([ask("/v1/status"), ask("/v1/submissions?view=brief&limit=8"),
+      ...[chosen, "1h", "5m"].map((name) => askIfAllowed("/v1/trends?window=" + name))]);
+    const [kind, sentence] = health(ready, status);
+    draw.health([kind, sentence], () => el("p", { class: "lead " + kind, text: sentence }));
+    if (status.queues) draw.tiles([status.queues, hour, five, (status.http || {}).answers], () => tiles(status, hour, five));
+    const untold = "Not told to a token that may only submit.";
+    draw.funnel(trends, () => (trends ? funnelCard(trends, (name) => go("#/?window=" + name)) : el("p", { class: "card dim", text: untold })));
+    draw.machine([status.queues, status.gpus, status.workers], () => status.queues && el("div", { class: "columns" },
+      section("Queues", queueTable(status)),
+      section("GPUs", (status.gpus || []).length ? status.gpus.map(gpuCard)
+        : el("p", { class: "card dim", text: status.state === "starting" ? "Not known yet." : "No GPU: kernels run in Triton's interpreter, and nothing is timed." })),
+      section("Workers", (status.workers || []).map((one) => card(one, ["pid"])))));
+    draw.recent(page.items, () => submissionTable("Newest submissions", page.items, "Nothing has been submitted yet."));
+  };
+}

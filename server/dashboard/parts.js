@@ -1,0 +1,86 @@
+// What several pages show alike.
+import { STAGES, ago, clockTime, count, el, fixed, isNumber, labelled, speed, words } from "/dom.js";
+
+export function tone(item) {
+  if (item.state !== "done") return item.state === "running" ? "busy" : "dim";
+  if (item.class === "ok") return "good";
+  if (item.class === "infra") return "busy";
+  return item.class === "hack" || item.class === "policy" ? "cheat" : "bad";
+}
+
+export const classTone = (name) => tone({ state: "done", class: name });
+
+export const badge = (item) => el("span", { class: "pill " + tone(item), text: item.state === "done" ? words(item.class || "done") : item.state });
+
+export function stageOutcome(item, stage) {
+  const record = (item.stages || []).find((one) => one.stage === stage);
+  if (record && record.outcome) return record.outcome;
+  if (item.failed_at === stage) return "fail";
+  if (STAGES.indexOf(stage) <= STAGES.indexOf(item.passed_stage)) return "pass";
+  return item.state === "running" && item.stage === stage ? "now" : "";
+}
+
+// The five stages as five marks; the words are for those who cannot see them.
+export function track(item) {
+  const failed = item.failed_at ? "failed at " + item.failed_at : item.passed_stage ? "passed up to " + item.passed_stage : item.stage || "waits";
+  return el("span", { class: "track", role: "img", "aria-label": failed, title: failed },
+    STAGES.map((stage) => el("i", { class: stageOutcome(item, stage) })));
+}
+
+export const taskLink = (item) => el("a", { href: "#/tasks/" + encodeURIComponent(item.task), text: item.task_name || (item.task || "").slice(0, 19), title: item.task });
+
+export const when = (text, href) => el(href ? "a" : "span", { href, title: clockTime(text), text: ago(text) });
+
+// columns: [{name, cell(item), number, label}]; cell gives a node or a text.
+export function dataTable(caption, columns, items, none = "None.") {
+  if (!items.length) return el("p", { class: "card dim", text: none });
+  const cell = (column, item) => {
+    const content = column.cell(item);
+    const isNode = content instanceof Node;
+    return el("td", { class: [column.number ? "number" : "", column.wrap ? "wrap" : ""].join(" ").trim() || null, text: isNode ? null : content }, isNode ? content : null);
+  };
+  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption, "data-key": caption }, el("table", {},
+    el("caption", { class: "unseen", text: caption }),
+    el("thead", {}, el("tr", {}, columns.map((column) => el("th", { scope: "col", class: column.number ? "number" : null }, column.head || column.name)))),
+    el("tbody", {}, items.map((item) => el("tr", {}, columns.map((column) => cell(column, item)))))));
+}
+
+// The figures of a chart, for those who would rather read them.
+export function figuresOf(caption, columns, items) {
+  return el("details", { "data-key": caption }, el("summary", { text: "As a table" }), dataTable(caption, columns, items));
+}
+
+export function submissionTable(caption, items, none, select) {
+  return dataTable(caption, [
+    select && { name: "Compare", head: el("span", { class: "unseen", text: "Compare" }), cell: select },
+    { name: "Submitted", cell: (item) => when(item.created, "#/submissions/" + item.id) },
+    { name: "Task", cell: taskLink },
+    { name: "Verdict", cell: badge },
+    { name: "Stages", cell: track },
+    { name: "Reward", number: true, cell: (item) => fixed(item.reward) },
+    { name: "Speed-up", number: true, cell: (item) => speed(item.speedup) },
+    { name: "Client", cell: (item) => item.client || "–" },
+  ].filter(Boolean), items, none);
+}
+
+export function facts(entries) {
+  const shown = entries.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return shown.length ? el("dl", { class: "card" }, shown.map(([name, value]) =>
+    value instanceof Node ? [el("dt", { text: words(name) }), el("dd", {}, value)]
+      : labelled(name, value).map((text, i) => el(i ? "dd" : "dt", { text })))) : null;
+}
+
+export const section = (title, ...content) => {
+  const shown = content.flat().filter(Boolean);
+  return shown.length ? el("section", {}, el("h2", { text: title }), shown) : null;
+};
+
+export const tile = (value, name, extra) => el("div", { class: "tile" }, el("b", { text: isNumber(value) ? count(value) : value }), el("span", { class: "dim", text: name }), extra);
+
+// Buttons of which one is pressed.
+export function choice(label, names, chosen, choose) {
+  return el("div", { class: "choice", role: "group", "aria-label": label }, names.map((name) =>
+    el("button", { type: "button", "data-key": label + name, "aria-pressed": String(name === chosen), text: name, onclick: () => choose(name) })));
+}
+
+export const legend = (items) => el("p", { class: "legend dim" }, items.map(([className, text]) => el("span", {}, el("i", { class: "key " + className }), text)));

@@ -1,0 +1,146 @@
+// One submission: what became of it, why, and how to repeat it.
+import { ask, askText, call } from "/api.js";
+import { strip } from "/charts.js";
+import { sourceView } from "/code.js";
+import { STAGES, clockTime, duration, el, fixed, isNumber, plain, region, speed, words } from "/dom.js";
+import { badge, dataTable, facts, figuresOf, legend, section, stageOutcome, tile } from "/parts.js";
+
+const isLive = (item) => item.state === "queued" || item.state === "running";
+
+function timeline(item) {
+  const records = item.stages || [];
+  const total = Math.max(1, records.reduce((sum, s) => sum + (s.wait_ms || 0) + (s.run_ms || 0), 0));
+  let at = 0;
+  const rows = STAGES.map((name) => {
+    const s = records.find((one) => one.stage === name) || {};
+    const outcome = s.outcome || (stageOutcome(item, name) === "now" ? "running" : "");
+    const start = at;
+    at += (s.wait_ms || 0) + (s.run_ms || 0);
+    const bar = (className, from, ms) => el("i", { class: className, style: { marginLeft: (100 * from) / total + "%", width: (100 * ms) / total + "%" } });
+    return el("tr", {}, el("th", { scope: "row", text: name }),
+      el("td", { class: outcome === "pass" ? "good" : outcome === "fail" ? "bad" : outcome === "running" ? "busy" : "dim", text: outcome || "–" }),
+      el("td", { class: "wide" }, el("span", { class: "bar lane", "aria-hidden": "true" }, bar("wait", start, s.wait_ms || 0), bar(outcome === "fail" ? "bad" : "good", 0, s.run_ms || 0))),
+      el("td", { class: "number", text: s.outcome ? duration(s.wait_ms) : "" }), el("td", { class: "number", text: s.outcome ? duration(s.run_ms) : "" }),
+      el("td", { class: "dim", text: s.of > 1 ? `${s.done} of ${s.of}` : s.why || "" }));
+  });
+  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Stages", "data-key": "stages" }, el("table", { class: "stages" },
+    el("caption", { class: "unseen", text: "Stages in order" }),
+    el("thead", {}, el("tr", {}, ["stage", "outcome", "", "waited", "ran", "steps"].map((text, i) => (text ? el("th", { scope: "col", class: i === 3 || i === 4 ? "number" : null, text }) : el("td", {}))))),
+    el("tbody", {}, rows)));
+}
+
+// A table of records: a column for each key that any of them has.
+function records(caption, items, keys) {
+  const used = keys.filter((key) => (items || []).some((item) => item[key] !== null && item[key] !== undefined));
+  return items && items.length && used.length
+    ? dataTable(caption, used.map((key) => ({ name: words(key), wrap: key === "note", number: isNumber(items.find((i) => isNumber(i[key]))?.[key]), cell: (item) => plain(item[key]) })), items) : null;
+}
+
+export function sampleCharts(t) {
+  const isPairs = t && Array.isArray(t.reference_ns) && Array.isArray(t.candidate_ns) && t.reference_ns.length > 0 &&
+    t.reference_ns.length === t.candidate_ns.length && t.reference_ns.concat(t.candidate_ns).every((x) => isNumber(x) && x > 0);
+  if (!isPairs) return null;
+  const ms = (list) => list.map((x) => x / 1e6);
+  const ratios = t.reference_ns.map((x, i) => x / t.candidate_ns[i]);
+  const band = isNumber(t.speedup_lo) && isNumber(t.speedup_hi) ? [t.speedup_lo, t.speedup_hi] : null;
+  return el("div", { class: "card" },
+    legend([["square reference", "reference"], ["candidate", "candidate"]]),
+    strip("Milliseconds of one call, in the order they were made", [
+      { name: "reference", values: ms(t.reference_ns), className: "reference", shape: "square" },
+      { name: "candidate", values: ms(t.candidate_ns), className: "candidate" }], " ms"),
+    el("p", { class: "legend dim" }, "Reference over candidate, pair by pair", band ? `; shaded: the 95 % interval of the speed-up, ${speed(band[0])} to ${speed(band[1])}` : ""),
+    strip("The ratio of each pair with the interval of the speed-up", [{ name: "pair", values: ratios, className: "candidate" }], "×", { band, middle: t.speedup }),
+    figuresOf("Samples", [{ name: "pair", number: true, cell: (r) => r.i }, { name: "reference", number: true, cell: (r) => duration(r.a / 1e6) },
+      { name: "candidate", number: true, cell: (r) => duration(r.b / 1e6) }, { name: "ratio", number: true, cell: (r) => speed(r.a / r.b) }],
+    t.reference_ns.map((a, i) => ({ i, a, b: t.candidate_ns[i] }))));
+}
+
+function mismatch(item) {
+  const m = item.correctness && item.correctness.first_mismatch;
+  if (!m) return null;
+  const at = Array.isArray(m.index) ? "[" + m.index.join(", ") + "]" : "";
+  return el("div", { class: "card" }, el("p", {}, `Case “${plain(m.case)}”, output ${plain(m.output)}${at}: expected `, el("b", { class: "good", text: plain(m.expected) }), ", got ", el("b", { class: "bad", text: plain(m.got) }), "."),
+    isNumber(m.differing) && isNumber(m.of) && el("p", { class: "dim", text: `${m.differing.toLocaleString("en")} of ${m.of.toLocaleString("en")} values differ (rtol ${plain(m.rtol)}, atol ${plain(m.atol)}).` }),
+    isNumber(m.differing) && isNumber(m.of) && el("span", { class: "bar", "aria-hidden": "true" }, el("i", { class: "bad", style: { width: (100 * m.differing) / Math.max(1, m.of) + "%" } })));
+}
+
+// For a POSIX shell: one quoted word, and as a JSON text it has no control characters.
+const quoted = (text) => "'" + text.replaceAll("'", "'\\''") + "'";
+
+function repeat(item, source) {
+  const body = { task: item.task, candidate: source, ...(item.entry_point ? { entry_point: item.entry_point } : {}), policy: item.policy, reward: item.reward_spec };
+  const command = "curl " + quoted(location.origin + "/v1/submissions?wait=60") + " \\\n    -H 'Content-Type: application/json'" +
+    (sessionStorage.getItem("verifierd.token") ? " \\\n    -H \"Authorization: Bearer $VERIFIERD_TOKEN\"" : "") + " \\\n    -d " + quoted(JSON.stringify(body));
+  const said = el("span", { class: "dim", role: "status" });
+  const copy = el("button", { type: "button", "data-key": "copy", text: "Copy", onclick: async () => {
+    try {
+      await navigator.clipboard.writeText(command);
+      said.textContent = "Copied.";
+    } catch {
+      said.textContent = "The browser does not let this page copy: select the text.";
+    }
+  } });
+  return [el("pre", { class: "command", tabindex: "0", "aria-label": "Command to repeat it", "data-key": "command", text: command }), el("p", { class: "row" }, copy, said)];
+}
+
+function clocks(item) {
+  const gpu = item.timing && item.timing.gpu;
+  if (!gpu) return null;
+  const names = { sm_mhz: "clock, MHz", mem_mhz: "memory clock, MHz", temp_c: "temperature, °C", power_w: "power, W" };
+  const rows = Object.entries(names).filter(([key]) => Array.isArray(gpu[key])).map(([key, name]) => [name, gpu[key].map((x) => plain(x)).join(" to ")]);
+  return facts([...rows, ["blocks", gpu.blocks], ["blocks void", gpu.void], ["blocks in the background of others", gpu.background], ["blocks throttled", gpu.throttled]]);
+}
+
+function head(item) {
+  const c = item.components || {};
+  const stop = isLive(item) && el("button", { type: "button", "data-key": "cancel", text: "Cancel it", onclick: (event) => { event.target.disabled = true; call("/v1/submissions/" + item.id, { method: "DELETE" }); } });
+  return [
+    el("div", { class: "row" }, el("h1", {}, item.task_name || "Submission"), badge(item), el("span", { class: "grow" }), stop),
+    el("p", { class: "dim small" }, "Submitted " + clockTime(item.created), item.client ? " by " + item.client : "", ", ", el("a", { href: "#/tasks/" + encodeURIComponent(item.task), text: "its task" }),
+      item.group ? [", ", el("a", { href: "#/groups/" + item.group, text: "its group" })] : null, ", ", el("a", { href: "#/compare/" + item.id, text: "compare" })),
+    el("div", { class: "tiles" }, tile(fixed(item.reward, 4), "reward"),
+      tile(speed(c.speedup), isNumber(c.speedup_lo) ? `speed-up, ${speed(c.speedup_lo)} to ${speed(c.speedup_hi)}` : "speed-up"),
+      tile(item.failed_at || item.passed_stage || item.stage || "–", item.failed_at ? "failed at" : item.state === "done" ? "passed up to" : "stage"),
+      tile(duration((item.stages || []).reduce((sum, s) => sum + (s.run_ms || 0), 0)), "spent on it")),
+    item.feedback && item.feedback.text && el("p", { class: "lead " + (item.class === "ok" ? "good" : item.class === "infra" ? "busy" : "bad"), text: item.feedback.text }),
+  ];
+}
+
+function body(item, source, log) {
+  const line = item.error && item.error.line;
+  const t = item.timing || {};
+  const timed = facts(Object.entries(t).filter(([, v]) => v !== null && typeof v !== "object"));
+  return [
+    section("Stages", timeline(item)),
+    section("First mismatch", mismatch(item)),
+    item.error && item.error.text ? section("Error", el("pre", { tabindex: "0", "aria-label": "Error", "data-key": "error", text: (item.error.type ? item.error.type + (line ? " at line " + line : "") + "\n" : "") + item.error.text })) : null,
+    section("Source", sourceView(source, line ? { line, text: item.error.text.split("\n").find((one) => one.trim()) || "" } : null)),
+    section("Samples", sampleCharts(item.timing)),
+    section("Cases", records("Cases", item.correctness && item.correctness.results, ["name", "outcome", "max_abs", "max_rel", "matched", "against", "note"])),
+    section("Compiled kernels", records("Compiled kernels", item.kernels, ["name", "outcome", "registers", "spill_bytes", "shared_bytes", "cubin_bytes"])),
+    el("div", { class: "columns" },
+      section("Components of the reward", item.components && facts([["kind", item.reward_spec && item.reward_spec.kind + " v" + item.reward_spec.version], ...Object.entries(item.components)])),
+      section("Timing", timed), section("Clocks", clocks(item)), section("Environment", item.env && facts(Object.entries(item.env))),
+      section("Record", facts(["id", "policy", "flags", "generality", "rule", "cache", "attempts", "priority", "seed", "finished", "metadata"].map((name) => [name, item[name] && typeof item[name] === "object" && !Object.keys(item[name]).length ? null : item[name]])))),
+    section("Printed", log && el("pre", { tabindex: "0", "aria-label": "What it printed", "data-key": "log", text: log })),
+    section("Run it again", repeat(item, source)),
+    el("p", {}, el("a", { href: "/v1/submissions/" + item.id, text: "The verdict as JSON" })),
+  ];
+}
+
+export function submission(root, params, go, id) {
+  const top = el("div", {}), rest = el("div", {});
+  root.append(top, rest);
+  const drawTop = region(top), drawRest = region(rest);
+  let source, ended;
+  return async () => {
+    if (ended) return; // a verdict does not change
+    const item = await ask("/v1/submissions/" + encodeURIComponent(id));
+    source ??= await askText("/v1/submissions/" + item.id + "/source");
+    const log = isLive(item) ? "" : await askText("/v1/submissions/" + item.id + "/log");
+    drawTop(item, () => head(item));
+    drawRest([item, log], () => body(item, source, log));
+    ended = !isLive(item);
+  };
+}
+

@@ -1,0 +1,60 @@
+// The list of submissions, with filters that stand in the address.
+import { ask } from "/api.js";
+import { el, region } from "/dom.js";
+import { submissionTable } from "/parts.js";
+
+const STATES = ["queued", "running", "done", "cancelled"];
+const CLASSES = ["ok", "extract", "syntax", "policy", "import", "compile", "launch", "timeout", "oom", "crash", "shape", "dtype", "nonfinite", "mismatch",
+  "nondeterministic", "mutated_input", "hack", "infra"];
+const FILTERS = ["state", "class", "task", "client", "group"];
+
+function field(name, params, change, options) {
+  const id = "filter-" + name;
+  const value = params.get(name) || "";
+  const input = options
+    ? el("select", { id }, el("option", { value: "", text: "any" }), options.map((one) => el("option", { value: one, selected: one === value, text: one })))
+    : el("input", { id, type: "search", size: name === "group" ? 14 : 12, value, placeholder: "any", spellcheck: "false" });
+  input.addEventListener("change", () => change(name, input.value.trim()));
+  return el("label", { for: id }, name, input);
+}
+
+export function submissions(root, params, go) {
+  const address = (change) => {
+    const next = new URLSearchParams(params);
+    for (const [name, value] of Object.entries(change)) if (value) next.set(name, value); else next.delete(name);
+    return "#/submissions" + (next.size ? "?" + next : "");
+  };
+  const change = (name, value) => go(address({ [name]: value, cursor: "" }));
+  const chosen = new Set();
+  const compare = el("button", { type: "button", disabled: true, text: "Compare", onclick: () => go("#/compare/" + [...chosen].join(",")) });
+  const list = el("div", {}), pages = el("p", { class: "row" });
+  root.append(el("h1", { text: "Submissions" }),
+    el("form", { class: "row filters", role: "search", "aria-label": "Filters", onsubmit: (event) => event.preventDefault() },
+      field("state", params, change, STATES), field("class", params, change, CLASSES), ...["task", "client", "group"].map((name) => field(name, params, change)),
+      el("span", { class: "grow" }), compare), list, pages);
+  const draw = region(list), drawPages = region(pages);
+
+  const select = (item) => {
+    const box = el("input", { type: "checkbox", "data-key": "compare" + item.id, "aria-label": "Compare the submission for " + (item.task_name || "a task") + " of " + item.created });
+    box.checked = chosen.has(item.id);
+    box.addEventListener("change", () => {
+      if (box.checked && chosen.size >= 4) box.checked = false; // four at most
+      else if (box.checked) chosen.add(item.id);
+      else chosen.delete(item.id);
+      compare.disabled = chosen.size < 2;
+      compare.textContent = chosen.size ? `Compare ${chosen.size}` : "Compare";
+    });
+    return box;
+  };
+
+  return async () => {
+    const query = new URLSearchParams({ view: "brief", limit: 40 });
+    for (const name of [...FILTERS, "cursor"]) if (params.get(name)) query.set(name, params.get(name));
+    const page = await ask("/v1/submissions?" + query);
+    const isFiltered = FILTERS.some((name) => params.get(name));
+    draw(page.items, () => submissionTable("Submissions", page.items, isFiltered ? "Nothing matches these filters." : "Nothing has been submitted yet.", select));
+    drawPages([page.next, params.get("cursor")], () => [
+      params.get("cursor") && el("a", { class: "button", href: address({ cursor: "" }), text: "Newest" }),
+      page.next && el("a", { class: "button", href: address({ cursor: page.next }), text: "Older" })]);
+  };
+}

@@ -1,0 +1,362 @@
+"""The dashboard in real headless Chromium, on verdicts of the real funnel."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import corpus
+import pytest
+import service
+from browser import Browser, browser, is_there
+from test_trends import token
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not is_there(), reason="chromium and chromium-driver are not installed"),
+]
+
+CANDIDATES = corpus.HERE / "candidates"
+SYNTAX = "import triton\n\nclass ModelNew(:\n    pass\n"
+MARKUP = "</pre></td><script>window.pwned=1</script><img src=x onerror=window.pwned=2>{{7*7}}<b id=pwned>"
+LOOKS = {"light": {}, "dark": {"dark": True}, "narrow": {"narrow": True}}
+
+
+def accessibility() -> str:
+    """The text of axe-core, which a package for Python carries."""
+    found = importlib.util.find_spec("axe_playwright_python")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("axe-playwright-python is not installed")
+    return (Path(found.submodule_search_locations[0]) / "axe.min.js").read_text()
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A daemon that has judged something of each kind."""
+
+    daemon: service.Daemon
+    task: str
+    group: str
+    honest: str
+    mismatch: str
+    syntax: str
+    hack: str
+
+    @property
+    def url(self) -> str:
+        return self.daemon.client.url
+
+    def pages(self) -> dict[str, tuple[str, str]]:
+        """Every page: its address, and words that stand on it once its data are there."""
+        one = f"#/submissions/{self.honest}"
+        return {
+            "overview": ("#/?window=24h", "Where candidates die"),
+            "submissions": ("#/submissions", "syntax"),
+            "filtered": ("#/submissions?class=hack", "hack"),
+            "submission": (one, "Run it again"),
+            "mismatch": (f"#/submissions/{self.mismatch}", "values differ"),
+            "syntax": (f"#/submissions/{self.syntax}", "SyntaxError at line 3"),
+            "compare": (f"#/compare/{self.honest},{self.mismatch},{self.hack}", "How C differs from A"),
+            "groups": ("#/groups", "3 / 3"),
+            "group": (f"#/groups/{self.group}", "Compare the best"),
+            "tasks": ("#/tasks", "relu"),
+            "task": (f"#/tasks/{self.task}", "Leaderboard"),
+            "rewards": ("#/rewards", "Share of cheats beside it"),
+            "failures": ("#/failures", "line #"),
+            "nowhere": ("#/nowhere", "No such page"),
+        }
+
+
+def time_it(store: Path, submission: str) -> None:
+    """Let a stored verdict say what one says that was timed on a GPU, which this machine need not have."""
+    with sqlite3.connect(store) as db:
+        (text,) = db.execute("SELECT verdict FROM submission WHERE id = ?", (submission,)).fetchone()
+        verdict = json.loads(text)
+        reference = [1e6 + 1000 * (i % 7) for i in range(50)]
+        verdict["timing"] |= {
+            "outcome": "measured",
+            "reference_ns": reference,
+            "candidate_ns": [x / 2 + 900 * (i % 5) for i, x in enumerate(reference)],
+            "speedup": 1.99,
+            "speedup_lo": 1.98,
+            "speedup_hi": 2.0,
+            "gpu": {"sm_mhz": [1965, 1980], "temp_c": [41, 44], "power_w": [310, 342], "blocks": 8, "throttled": 0},
+        }
+        verdict["components"] |= {"timed": 1, "speedup": 1.99, "speedup_lo": 1.98, "speedup_hi": 2.0}
+        db.execute("UPDATE submission SET verdict = ? WHERE id = ?", (json.dumps(verdict), submission))
+    db.close()
+
+
+def candidate(name: str) -> str:
+    return corpus.load_candidate(CANDIDATES / name).text
+
+
+@pytest.fixture(scope="module")
+def scene(tasks: dict[str, corpus.Task]) -> Iterator[Scene]:
+    with service.directory() as directory:
+        daemon = service.Daemon(directory, {"stage_limit_ms": 15000, "tiny_limit_ms": 8000})
+        try:
+            client = daemon.start()
+            task = client.add_task(tasks["relu"].registration())
+            sources = [candidate("relu/honest.py"), candidate("relu/last_block_missing.py"), SYNTAX]
+            body = {"task": task, "candidates": [{"candidate": source} for source in sources], "client": "ann"}
+            group = str(client.expect("POST", "/v1/groups", body)["id"])
+            honest, mismatch, syntax = client.wait(group, kind="groups")["items"]
+            assert [x["class"] for x in (honest, mismatch, syntax)] == ["ok", "mismatch", "syntax"]
+            copied = client.add_task(tasks["copy"].registration())
+            hack = client.judge({"task": copied, "candidate": candidate("copy/returns_its_input.py")})
+            assert hack["class"] == "hack"
+            daemon.stop()
+            time_it(directory / "store.db", honest["id"])
+            daemon.start()
+            yield Scene(daemon, task, group, honest["id"], mismatch["id"], syntax["id"], hack["id"])
+        finally:
+            daemon.kill()
+
+
+@pytest.fixture(scope="module")
+def window() -> Iterator[Browser]:
+    with browser() as one:
+        yield one
+
+
+def show(window: Browser, url: str, address: str, words: str) -> None:
+    window.open(f"{url}/{address}")
+    window.wait_text(words)
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_every_page_with_real_data(scene: Scene, window: Browser, look: str) -> None:
+    axe = accessibility()
+    window.look(**LOOKS[look])
+    faults = {}
+    for name, (address, words) in scene.pages().items():
+        show(window, scene.url, address, words)
+        seen: list[Any] = window.complaints()
+        # Wider than the window is only what scrolls within its own box.
+        if window.script("return document.documentElement.scrollWidth > document.documentElement.clientWidth"):
+            seen.append("the page is wider than the window")
+        window.script(axe)
+        seen += window.script(
+            "return axe.run().then((r) => r.violations.map((v) => [v.id, v.nodes.slice(0, 3).map((n) => n.html)]))"
+        )
+        if seen:
+            faults[name] = seen
+    assert faults == {}
+
+
+def test_a_page_has_everything_from_the_daemon_itself(scene: Scene, window: Browser) -> None:
+    window.look()
+    show(window, scene.url, "#/", "Where candidates die")
+    loaded = window.script("return performance.getEntriesByType('resource').map((e) => e.name)")
+    assert len(loaded) > 10 and all(name.startswith(scene.url + "/") for name in loaded)
+
+
+def test_one_submission_says_where_it_failed_and_why(scene: Scene, window: Browser) -> None:
+    show(window, scene.url, f"#/submissions/{scene.syntax}", "Run it again")
+    assert window.script("return document.querySelector('.source .marked .n').dataset.n") == "3"
+    assert "class ModelNew(:" in window.script("return document.querySelector('.source .marked').innerText")
+    show(window, scene.url, f"#/submissions/{scene.mismatch}", "First mismatch")
+    assert "expected" in window.text() and "of the candidate" not in window.text()
+
+
+def test_one_that_was_timed_shows_its_samples_with_the_interval(scene: Scene, window: Browser) -> None:
+    show(window, scene.url, f"#/submissions/{scene.honest}", "Samples")
+    assert window.script("return document.querySelectorAll('.chart g.candidate').length") == 100
+    assert window.script("return document.querySelectorAll('.chart .interval').length") == 1
+    text = window.text()
+    assert "1.99" in text and "1965 to 1980" in text and "Components of the reward" in text
+
+
+def test_the_command_of_a_submission_repeats_it(scene: Scene, window: Browser) -> None:
+    for one, expected in ((scene.mismatch, "mismatch"), (scene.syntax, "syntax")):
+        show(window, scene.url, f"#/submissions/{one}", "Run it again")
+        command = window.script("return document.querySelector('.command').textContent")
+        done = subprocess.run(["sh", "-c", f"{command} -sS --noproxy '*'"], capture_output=True, text=True, timeout=120)
+        again = json.loads(done.stdout)
+        assert (again["class"], again["state"]) == (expected, "done"), done.stderr
+        assert again["id"] != one
+
+
+def test_what_is_submitted_shows_without_a_reload(scene: Scene, window: Browser) -> None:
+    show(window, scene.url, "#/submissions?client=live", "Nothing matches")
+    window.script("window.kept = true")
+    body = {"task": scene.task, "candidate": candidate("relu/honest.py") + "# live\n", "client": "live"}
+    one = scene.daemon.client.submit(body)
+    window.wait("document.querySelector(arguments[0])", f"a[href='#/submissions/{one}']")
+    window.click(f"a[href='#/submissions/{one}']")
+    window.wait_text("Run it again")
+    window.wait("document.querySelector('h1 + .pill').textContent === 'ok'", limit_s=120)
+    window.wait("document.querySelectorAll('table.stages .good').length >= 4")
+    assert window.script("return window.kept") is True
+
+
+def test_focus_stays_where_it_was_when_a_list_grows(scene: Scene, window: Browser) -> None:
+    show(window, scene.url, "#/submissions?class=syntax", "syntax")
+    link = f"#/submissions/{scene.syntax}"
+    window.script("document.querySelector(`a[href='${arguments[0]}']`).focus()", link)
+    one = scene.daemon.client.judge({"task": scene.task, "candidate": SYNTAX + "# again\n"})["id"]
+    window.wait("document.querySelector(arguments[0])", f"a[href='#/submissions/{one}']")
+    assert window.script("return document.activeElement.getAttribute('href')") == link
+
+
+def test_a_daemon_that_is_gone_makes_the_page_stale_until_it_is_back(
+    start_daemon: service.StartDaemon, window: Browser
+) -> None:
+    daemon = start_daemon(paused=True, ready=False)
+    port = daemon.client.url.rpartition(":")[2]
+    show(window, daemon.client.url, "#/", "Where candidates die")
+    assert window.script("return document.getElementById('stale').hidden") is True
+    daemon.kill()
+    window.wait("!document.getElementById('stale').hidden")
+    window.wait_text("unreachable")
+    assert "Stale: the daemon does not answer" in window.text()
+    daemon.options["listen"] = f"127.0.0.1:{port}"
+    daemon.start(ready=False)
+    window.wait("document.getElementById('stale').hidden")
+    window.wait("document.getElementById('ready').textContent === 'not ready'")  # it is paused
+
+
+def test_markup_in_every_free_text_is_inert(scene: Scene, window: Browser, tasks: dict[str, corpus.Task]) -> None:
+    client = scene.daemon.client
+    registration = {**tasks["relu"].registration(), "name": MARKUP, "entry_point": "Model"}
+    registration["reference"] = str(registration["reference"]) + f"\n# {MARKUP}\n"
+    task = client.add_task(registration)
+    source = f"raise RuntimeError({MARKUP!r})\n" + candidate("relu/honest.py") + f"# {MARKUP}\nprint({MARKUP!r})\n"
+    items = [{"candidate": source, "metadata": {MARKUP: MARKUP}}, {"candidate": f"class ModelNew:\n  {MARKUP}\n"}]
+    body = {"task": task, "candidates": items, "client": MARKUP}
+    group = str(client.expect("POST", "/v1/groups", body)["id"])
+    first, second = (item["id"] for item in client.wait(group, kind="groups")["items"])
+    window.complaints()  # those of the pages before
+    for address, words in (
+        ("#/", MARKUP),
+        ("#/submissions", MARKUP),
+        (f"#/submissions/{first}", MARKUP),
+        (f"#/submissions/{second}", MARKUP),
+        (f"#/compare/{first},{second}", MARKUP),
+        ("#/groups", MARKUP),
+        (f"#/groups/{group}", MARKUP),
+        ("#/tasks", MARKUP),
+        (f"#/tasks/{task}", MARKUP),
+        ("#/failures", "RuntimeError"),
+        ("#/submissions?client=" + "%3Cimg%20src%3Dx%20onerror%3Dwindow.pwned%3D3%3E", "Nothing matches"),
+        ("#/tasks/%3Cimg%20src%3Dx%20onerror%3Dwindow.pwned%3D4%3E", "there is no task"),
+    ):
+        show(window, scene.url, address, words)
+        assert window.script("return window.pwned") is None, address
+        assert window.script("return document.querySelectorAll('main script, main img, #pwned').length") == 0, address
+        assert [one for one in window.complaints() if "404" not in one] == [], address
+
+
+def test_where_there_are_tokens_the_page_asks_for_one_once(start_daemon: service.StartDaemon, window: Browser) -> None:
+    with service.directory() as directory:
+        admin = token(directory, "root", "admin")
+        daemon = start_daemon(paused=True, ready=False, tokens=directory / "tokens")
+        window.open(f"{daemon.client.url}/#/")
+        window.wait("!document.getElementById('sign').hidden")
+        window.type("#token", "vd_wrong_token")
+        window.press("Enter")
+        window.wait_text("unknown, revoked or expired")
+        window.type("#token", admin)
+        window.click("#sign button")
+        window.wait_text("Where candidates die")
+        window.wait("document.getElementById('sign').hidden")
+        assert window.script("return Object.keys(localStorage).filter((k) => k.includes('token')).length") == 0
+        window.script("location.hash = '#/groups'")
+        window.wait_text("No group has been submitted yet.")
+        window.script("location.reload()")  # the tab keeps it
+        window.wait_text("No group has been submitted yet.")
+        assert window.script("return document.getElementById('sign').hidden") is True
+        window.script("sessionStorage.clear()")
+
+
+def test_everything_can_be_reached_by_keyboard(scene: Scene, window: Browser) -> None:
+    window.look()
+    show(window, scene.url, "#/", "Newest submissions")
+    window.press("Tab")
+    assert window.script("return document.activeElement.className") == "skip"
+    seen = []
+    for _ in range(8):
+        window.press("Tab")
+        seen.append(window.script("return document.activeElement.textContent.trim()"))
+        assert window.script("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    assert seen[:7] == ["verifierd", "Overview", "Submissions", "Groups", "Tasks", "Rewards", "Failures"]
+    window.script("document.querySelector('nav a[href=\"#/rewards\"]').focus()")
+    window.press("Enter")
+    window.wait_text("Reward over time")
+    window.script("[...document.querySelectorAll('.choice button')].find((b) => b.textContent === '7d').focus()")
+    window.press("Space")
+    window.wait("location.hash === '#/rewards?window=7d'")
+
+
+def test_filters_and_ticks_stand_in_the_address(scene: Scene, window: Browser) -> None:
+    show(window, scene.url, "#/submissions", "syntax")
+    window.script(
+        "const s = document.getElementById('filter-class'); s.value = 'ok'; s.dispatchEvent(new Event('change'))"
+    )
+    window.wait("location.hash === '#/submissions?class=ok'")
+    show(window, scene.url, f"#/submissions?group={scene.group}", "mismatch")
+    window.wait("document.querySelectorAll('input[type=checkbox]').length === 3")
+    window.script("document.querySelectorAll('input[type=checkbox]').forEach((box) => box.click())")
+    window.click(".filters button")
+    window.wait_text("How C differs from A")
+
+
+def test_light_and_dark_can_be_chosen(scene: Scene, window: Browser) -> None:
+    background = "return getComputedStyle(document.body).backgroundColor"
+    window.look(dark=True)
+    show(window, scene.url, "#/", "Where candidates die")
+    dark = window.script(background)
+    window.click("#theme")
+    assert window.script(background) != dark
+    show(window, scene.url, "#/", "Where candidates die")
+    assert window.script(background) != dark  # kept
+    window.click("#theme")
+    assert window.script(background) == dark
+    window.click("#theme")
+    window.look()
+
+
+DIFFS = [
+    ("", "", 0, 0),
+    ("a\nb\nc", "a\nb\nc", 0, 0),
+    ("a\nb\nc", "a\nx\nc", 1, 1),
+    ("a\nb", "b\na", 1, 1),
+    ("", "a\nb", 1, 2),
+    ("a\nb\nc\nd", "b\nd\ne", 2, 1),
+    ("x\n" * 3000, "y\n" * 3000, 3000, 3000),
+]
+
+
+@pytest.mark.parametrize(("a", "b", "gone", "new"), DIFFS)
+def test_the_difference_of_two_texts_gives_both_back(
+    scene: Scene, window: Browser, a: str, b: str, gone: int, new: int
+) -> None:
+    if not str(window.script("return location.href")).startswith(scene.url):
+        show(window, scene.url, "#/", "Where candidates die")
+    rows = window.script("return import('/code.js').then((m) => m.diff(arguments[0], arguments[1]))", a, b)
+    assert "\n".join(text for kind, _, _, text in rows if kind != "new") == a
+    assert "\n".join(text for kind, _, _, text in rows if kind != "gone") == b
+    assert ([kind for kind, *_ in rows].count("gone"), [kind for kind, *_ in rows].count("new")) == (gone, new)
+
+
+def test_figures_are_counted_right(scene: Scene, window: Browser) -> None:
+    if not str(window.script("return location.href")).startswith(scene.url):
+        show(window, scene.url, "#/", "Where candidates die")
+    step = {"start": "2026-01-01T00:00:00Z", "n": 4, "ok": 1, "hack": 1, "policy": 0, "infra": 0, "reward": 0.5}
+    step["rewards"] = [0, 1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 1]
+    merged, quartiles = window.script(
+        "return import('/rewards.js').then((m) => [m.merge([arguments[0], arguments[0], arguments[0]], 2),"
+        " [0.125, 0.5, 1].map((q) => m.quantile(arguments[0], q))])",
+        step,
+    )
+    assert [(s["n"], s["hack"], s["reward"], s["rewards"][8]) for s in merged] == [(8, 2, 0.5, 4), (4, 1, 0.5, 2)]
+    assert quartiles == [pytest.approx(0.05), pytest.approx(0.75), 1]
+    rounded = window.script("return import('/charts.js').then((m) => [0, 1, 1.1, 99, 501, 0.0312].map(m.roundUp))")
+    assert rounded == [1, 1, pytest.approx(1.2), 100, 600, pytest.approx(0.04)]
