@@ -17,6 +17,7 @@
 #include "common/auto.h"
 #include "common/buffer.h"
 #include "common/hash.h"
+#include "server/funnel/quota.h"
 
 /*
  * Theory of operation. table[] is the only list of settings. A value is text
@@ -81,6 +82,10 @@ static const struct setting table[] = {
       "reference children kept loaded for each GPU" },
     { "queue_limit", NUMBER, "submissions", "20000", 1, 10000000, FIELD(queue_limit), true,
       "submissions that may wait; above it clients get 429" },
+    { "quotas", TEXT, "CLIENT:LIMIT=N,...", "", 0, 0, FIELD(quotas), true,
+      "what clients may use, separated by blanks: rate (submissions a minute), queued, running, gpu_s "
+      "(seconds of "
+      "devices a day); the client * is every other" },
     { "cache", SWITCH, "BOOL", "true", 0, 0, FIELD(cache), true,
       "judge identical candidates of a client once; later ones get the stored verdict" },
     { "cache_recheck_percent", NUMBER, "percent", "1", 0, 100, FIELD(cache_recheck_percent), true,
@@ -659,6 +664,16 @@ check_words(const struct config *c, struct error *err)
 
 /* "write_gbs=4000,half_tflops=990": the referee reads the same (physics.py); a mistake is told before it starts. */
 static int
+check_quotas(const struct config *c, struct error *err)
+{
+    struct quotas quotas;
+    int rc = quotas_parse(c->quotas, &quotas, err);
+
+    quotas_release(&quotas);
+    return rc;
+}
+
+static int
 check_peaks(const struct config *c, struct error *err)
 {
     static const char *const names[] = { "write_gbs",      "read_gbs",    "cache_gbs",
@@ -694,6 +709,8 @@ config_complete(struct config *c, struct error *err)
         rc = complete_tokens(c, err);
     if (rc == 0)
         rc = check_peaks(c, err);
+    if (rc == 0)
+        rc = check_quotas(c, err);
     if (rc == 0 && !*c->harness)
         rc = complete_harness(c, err);
     if (rc == 0 && !*c->scratch)

@@ -38,6 +38,7 @@ struct config {
     int64_t pool;            /* run children kept ready for each GPU */
     int64_t references_kept; /* reference children kept for each GPU */
     int64_t queue_limit;     /* submissions waiting before 429 */
+    char *quotas;            /* server/funnel/quota.h */
     bool cache;              /* identical candidates are judged once */
     int64_t cache_recheck_percent;
     int64_t stage_limit_ms;       /* 60000 */

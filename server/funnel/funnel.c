@@ -57,7 +57,8 @@ recover_cb(void *arg, const struct submission_row *row)
 {
     struct recovery *r = arg;
     struct funnel *f = r->funnel;
-    struct submission *s = submission_new(f, row->id, row->group_id, row->priority, row->attempts);
+    struct submission *s =
+        submission_new(f, row->id, row->group_id, row->client, row->priority, row->attempts);
 
     if (!s) {
         r->is_short = true;
@@ -201,6 +202,9 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     if (rc == 0)
         rc = calibration_load(f, err);
     cache_fingerprint(config->harness, f->fingerprint);
+    clients_configure(f);
+    if (rc == 0)
+        rc = clients_restore(f, err);
     if (rc == 0)
         rc = recover(f, err);
     if (rc == 0)
@@ -240,6 +244,7 @@ funnel_free(struct funnel *f)
         HASH_DEL(f->groups, g);
         group_free(g);
     }
+    clients_free(f);
     task_forget_known(f);
     json_decref(f->calibrations);
     zygote_free(f->zygote);
@@ -254,6 +259,7 @@ void
 funnel_reload(struct funnel *f, const struct config *config)
 {
     f->config = config;
+    clients_configure(f);
     scheduler_kick(f);
 }
 
@@ -305,12 +311,9 @@ drain_timer_cb(uv_timer_t *timer)
     struct funnel *f = timer->data;
     struct submission *s, *next;
 
-    for (int i = 0; i < PRIORITY_N; i++) {
-        DL_FOREACH_SAFE(f->ready[i].head, s, next)
-        {
-            list_remove(&f->ready[i], s);
-            submission_return(s, true);
-        }
+    while ((s = scheduler_first_ready(f)) != NULL) {
+        scheduler_remove(s);
+        submission_return(s, true);
     }
     HASH_ITER(hh, f->submissions, s, next)
     {
@@ -350,12 +353,9 @@ funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *ar
             submission_return(s, true);
         }
     }
-    for (int i = 0; i < PRIORITY_N; i++) {
-        DL_FOREACH_SAFE(f->ready[i].head, s, next)
-        {
-            list_remove(&f->ready[i], s);
-            submission_return(s, true);
-        }
+    while ((s = scheduler_first_ready(f)) != NULL) {
+        scheduler_remove(s);
+        submission_return(s, true);
     }
     funnel_check_drained(f);
 }
@@ -402,7 +402,8 @@ intake_free(struct intake *in)
 static void
 answer(struct intake *in, struct funnel_answer *a)
 {
-    a->retry_after_s = funnel_retry_after(in->funnel);
+    if (a->retry_after_s == 0)
+        a->retry_after_s = funnel_retry_after(in->funnel);
     in->cb(in->arg, a);
     intake_free(in);
 }
@@ -429,7 +430,8 @@ added_cb(void *arg, int code, const struct error *err)
         return;
     }
     for (size_t i = 0; i < in->request.n; i++) {
-        struct submission *s = submission_new(f, in->tickets[i].id, in->group_id, in->request.priority, 0);
+        struct submission *s =
+            submission_new(f, in->tickets[i].id, in->group_id, in->request.client, in->request.priority, 0);
         if (!s) {
             log_error(in->tickets[i].id, "no memory to queue it: it waits in the store for the next start");
             continue;
@@ -524,6 +526,29 @@ task_cb(void *arg, const struct funnel_answer *a)
 typedef enum funnel_refusal request_read_fn(json_t *body, struct submit_request *out,
                                             struct json_fault *fault);
 
+/* The client's quota. */
+static enum funnel_refusal
+admit(struct intake *in, struct funnel_answer *a)
+{
+    static const enum funnel_refusal refusals[] = { [QUOTA_OK] = FUNNEL_OK,
+                                                    [QUOTA_RATE] = FUNNEL_QUOTA_RATE,
+                                                    [QUOTA_QUEUED] = FUNNEL_QUOTA_QUEUED,
+                                                    [QUOTA_GPU] = FUNNEL_QUOTA_GPU };
+    struct funnel *f = in->funnel;
+    const char *client = in->request.client;
+    const struct quota *q = quotas_find(&f->quotas, client);
+
+    enum quota_limit limit = client_admit(f, client, in->request.n, &a->retry_after_s);
+    if (limit == QUOTA_RATE)
+        json_refuse(&a->fault, "", "the client %.64s may submit %lld a minute", client, (long long)q->rate);
+    else if (limit == QUOTA_QUEUED)
+        json_refuse(&a->fault, "", "of the client %.64s %lld may wait", client, (long long)q->queued);
+    else if (limit == QUOTA_GPU)
+        json_refuse(&a->fault, "", "the client %.64s has used its %lld s of devices for today", client,
+                    (long long)q->gpu_s);
+    return refusals[limit];
+}
+
 static void
 take_in(struct funnel *f, json_t *body, request_read_fn *read, const struct key_row *key,
         funnel_answer_cb *cb, void *arg)
@@ -549,10 +574,14 @@ take_in(struct funnel *f, json_t *body, request_read_fn *read, const struct key_
                funnel_waiting(f) + (int64_t)in->request.n > f->config->queue_limit) {
         a.refusal = FUNNEL_FULL;
         json_refuse(&a.fault, "", "%lld submissions wait already", (long long)funnel_waiting(f));
-    } else if (a.refusal == FUNNEL_OK && in->request.is_inline) {
+    }
+    if (a.refusal == FUNNEL_OK)
+        a.refusal = admit(in, &a);
+    if (a.refusal == FUNNEL_OK && in->request.is_inline) {
         task_ensure(f, &in->request.reference, task_cb, in);
         return;
-    } else if (a.refusal == FUNNEL_OK) {
+    }
+    if (a.refusal == FUNNEL_OK) {
         a.refusal = task_find(f, in->request.task, in->task_id, &a.fault);
     }
     if (a.refusal == FUNNEL_OK)

@@ -36,10 +36,13 @@ void funnel_reload(struct funnel *f, const struct config *config);
 /* Why a request was refused: fault.pointer says where for FUNNEL_BAD. */
 enum funnel_refusal {
     FUNNEL_OK = 0,
-    FUNNEL_BAD,         /* 400: fault */
-    FUNNEL_NO_TASK,     /* 404 */
-    FUNNEL_TOO_LARGE,   /* 413 */
-    FUNNEL_FULL,        /* 429: retry_after_s */
+    FUNNEL_BAD,        /* 400: fault */
+    FUNNEL_NO_TASK,    /* 404 */
+    FUNNEL_TOO_LARGE,  /* 413 */
+    FUNNEL_FULL,       /* 429: retry_after_s */
+    FUNNEL_QUOTA_RATE, /* 429: of the client, retry_after_s; so the next two */
+    FUNNEL_QUOTA_QUEUED,
+    FUNNEL_QUOTA_GPU,
     FUNNEL_UNAVAILABLE, /* 503: draining, or the store fails: retry_after_s */
     FUNNEL_UNRUNNABLE,  /* 422: the reference does not run: fault.text and `detail`, its own traceback */
 };

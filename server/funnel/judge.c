@@ -737,11 +737,10 @@ judge_on_lane(struct submission *s, struct lane *l)
         .cache = lane_is_gpu(l) && j->cache[0] ? j->cache : NULL,
     };
     j->lane = l;
-    s->funnel->gpu_running++;
     if (lane_open(l, &job, &lane_ops, s, &err) == 0)
         return;
     j->lane = NULL;
-    s->funnel->gpu_running--;
+    scheduler_release_device(s);
     lose(s, false, err.text);
 }
 
@@ -921,7 +920,7 @@ closed_cb(void *arg, const struct lane_closing *c)
     struct judgement *j = s->judgement;
 
     j->lane = NULL;
-    s->funnel->gpu_running--;
+    scheduler_release_device(s);
     take_output(j, c->output, c->output_lost, s->funnel->config->output_limit_bytes);
     if (j->is_finishing) {
         if (c->end)

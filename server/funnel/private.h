@@ -15,8 +15,10 @@
 #include "common/ids.h"
 #include "common/reward.h"
 #include "server/config.h"
+#include "server/funnel/fair.h"
 #include "server/funnel/funnel.h"
 #include "server/funnel/policy.h"
+#include "server/funnel/quota.h"
 #include "server/funnel/request.h"
 #include "server/funnel/state.h"
 #include "server/store/store.h"
@@ -85,8 +87,13 @@ struct judgement {
 };
 
 struct submission {
-    UT_hash_handle hh, by_content;  /* the second of those that lead */
-    struct submission *prev, *next; /* in the list of its state, or among the followers of another */
+    UT_hash_handle hh, by_content; /* the second of those that lead */
+    struct submission *prev,
+        *next;             /* among the followers of another, those a group parked, or those not recorded */
+    struct fair_turn turn; /* in the queue, or among the ready */
+    struct client *client;
+    int64_t slot_ns, lane_ns; /* since when it has what it has */
+    double device_s;          /* that it held devices, over all attempts */
     struct funnel *funnel;
     struct group *group; /* NULL: none */
     struct judgement *judgement;
@@ -146,9 +153,12 @@ struct cache_figures {
     int64_t hits, joined, misses, rechecked, differed;
 };
 
-struct list {
-    struct submission *head;
-    int64_t n;
+struct client {
+    UT_hash_handle hh;
+    struct fair_share cpu, device;
+    struct usage usage;
+    int64_t submissions; /* that are not finished */
+    char name[];         /* "": the operator */
 };
 
 struct stage_figures {
@@ -192,7 +202,9 @@ struct funnel {
     char fingerprint[HASH_TEXT_SIZE];
     struct cache_figures cache;
 
-    struct list queue[PRIORITY_N], ready[PRIORITY_N];
+    struct client *clients;
+    struct quotas quotas;
+    struct fair queue, ready; /* for the CPU slots, for the devices */
     int64_t cpu_running, gpu_running;
     struct submission
         *alone; /* suspected of having taken its worker down: it has the compile zygote to itself */
@@ -218,8 +230,8 @@ struct funnel {
 };
 
 /* submission.c: the one place where a state changes, and where memory of a submission begins and ends */
-struct submission *submission_new(struct funnel *f, const char *id, const char *group_id, int priority,
-                                  int attempts);
+struct submission *submission_new(struct funnel *f, const char *id, const char *group_id, const char *client,
+                                  int priority, int attempts);
 void submission_move(struct submission *s, enum event event);
 /* Loads what the store has of it. 0 or an error of the store. */
 int judgement_new(struct submission *s, struct error *err);
@@ -241,8 +253,6 @@ void submission_conclude(struct submission *s, enum event event);
 int submission_conclude_as(struct submission *s, const struct submission_row *from, json_t *verdict);
 /* Back to the queue's head. gives_back: the attempt was cut short by us and does not count. */
 void submission_return(struct submission *s, bool gives_back);
-void list_add(struct list *l, struct submission *s, bool at_head);
-void list_remove(struct list *l, struct submission *s);
 void record_timer_cb(uv_timer_t *timer);
 
 /* judge.c: the story of one submission */
@@ -297,8 +307,18 @@ void scheduler_remove(struct submission *s);
 /* Somebody more urgent waits for it as well. */
 void scheduler_hurry(struct submission *s, int priority);
 void scheduler_release_slot(struct submission *s);
+void scheduler_release_device(struct submission *s);
+struct submission *scheduler_first_ready(struct funnel *f); /* NULL: none */
 void scheduler_idle_cb(void *arg, struct lane *l);
 int64_t funnel_waiting(const struct funnel *f);
+
+/* client.c */
+struct client *client_get(struct funnel *f, const char *name); /* made where it is missing; NULL: no memory */
+bool client_may_run(const struct funnel *f, const struct client *c);
+enum quota_limit client_admit(struct funnel *f, const char *name, size_t n, int *retry_s);
+void clients_configure(struct funnel *f);
+int clients_restore(struct funnel *f, struct error *err);
+void clients_free(struct funnel *f);
 
 /* task.c */
 /* Registers the task unless it is there. cb as for funnel_add_task(). */

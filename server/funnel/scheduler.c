@@ -1,3 +1,4 @@
+#include <stddef.h>
 #include <stdio.h>
 
 #include "common/clock.h"
@@ -5,10 +6,8 @@
 #include "server/funnel/private.h"
 
 /*
- * Who is next. CPU slots go to queued submissions, interactive ones first, in
- * the order in which they came; a device goes to a registration that waits,
- * then to what is ready. Few are let through to the devices' queue in advance:
- * what waits there holds sources and caches in memory and on disk.
+ * Who is next: fair.h says it, for the CPU slots and for the devices; a device goes to a registration first. Few are
+ * let through to the devices' queue in advance: what waits there holds sources and caches in memory and on disk.
  */
 
 #define READY_AHEAD 32 /* for each lane */
@@ -16,34 +15,34 @@
 int64_t
 funnel_waiting(const struct funnel *f)
 {
-    int64_t n = f->n_following;
-    for (int i = 0; i < PRIORITY_N; i++)
-        n += f->queue[i].n + f->ready[i].n;
-    return n;
+    return f->n_following + fair_waiting(&f->queue) + fair_waiting(&f->ready);
 }
 
-static struct list *
-list_of(struct submission *s)
+static struct submission *
+submission_of(struct fair_turn *t)
 {
-    return s->state == STATE_READY ? &s->funnel->ready[s->urgency] : &s->funnel->queue[s->urgency];
+    return t ? (struct submission *)((char *)t - offsetof(struct submission, turn)) : NULL;
 }
 
 void
 scheduler_add(struct submission *s, bool at_head)
 {
-    list_add(list_of(s), s, at_head);
+    if (s->state == STATE_READY)
+        fair_add(&s->funnel->ready, &s->client->device, &s->turn, s->urgency, at_head);
+    else
+        fair_add(&s->funnel->queue, &s->client->cpu, &s->turn, s->urgency, at_head);
 }
 
 void
 scheduler_remove(struct submission *s)
 {
-    list_remove(list_of(s), s);
+    fair_remove(s->state == STATE_READY ? &s->funnel->ready : &s->funnel->queue, &s->turn);
 }
 
 void
 scheduler_hurry(struct submission *s, int priority)
 {
-    bool is_waiting = s->state == STATE_QUEUED || s->state == STATE_READY;
+    bool is_waiting = s->turn.share != NULL;
 
     if (priority >= s->urgency)
         return;
@@ -54,17 +53,23 @@ scheduler_hurry(struct submission *s, int priority)
         scheduler_add(s, false);
 }
 
-static struct submission *
-pick(struct list lists[PRIORITY_N])
+struct submission *
+scheduler_first_ready(struct funnel *f)
 {
-    for (int i = 0; i < PRIORITY_N; i++) {
-        struct submission *s = lists[i].head;
-        if (s) {
-            list_remove(&lists[i], s);
-            return s;
-        }
-    }
-    return NULL;
+    return submission_of(fair_next(&f->ready, 1u << FAIR_INTERACTIVE | 1u << FAIR_BATCH, NULL, NULL));
+}
+
+static bool
+may_have_slot(void *arg, const struct fair_share *share)
+{
+    return client_may_run(arg, (const struct client *)((const char *)share - offsetof(struct client, cpu)));
+}
+
+static bool
+may_have_device(void *arg, const struct fair_share *share)
+{
+    return client_may_run(arg,
+                          (const struct client *)((const char *)share - offsetof(struct client, device)));
 }
 
 /* A suspect has the zygote to itself: it waits until all others are through, and they wait for it. */
@@ -79,24 +84,34 @@ may_begin(struct funnel *f, struct submission *s)
 static bool
 begin_one(struct funnel *f)
 {
-    int64_t ahead = f->ready[PRIORITY_INTERACTIVE].n + f->ready[PRIORITY_BATCH].n;
+    int64_t ahead = fair_waiting(&f->ready), lanes = f->n_lanes;
+    unsigned allowed = (ahead < 4 * READY_AHEAD * lanes ? 1u << FAIR_INTERACTIVE : 0) |
+                       (ahead < READY_AHEAD * lanes ? 1u << FAIR_BATCH : 0);
 
     if (f->cpu_running >= f->cpu_jobs || !zygote_is_ready(f->zygote))
         return false;
-    struct submission *s = f->queue[PRIORITY_INTERACTIVE].head;
-    if (!s && ahead < READY_AHEAD * (int64_t)f->n_lanes)
-        s = f->queue[PRIORITY_BATCH].head;
-    if (!s || ahead >= 4 * READY_AHEAD * (int64_t)f->n_lanes || !may_begin(f, s))
+    struct submission *s = submission_of(fair_next(&f->queue, allowed, may_have_slot, f));
+    if (!s || !may_begin(f, s))
         return false;
-    list_remove(&f->queue[s->urgency], s);
-    if (cache_answers(s))
+    if (!s->is_looked_up && cache_answers(s)) {
+        fair_remove(&f->queue, &s->turn);
         return true;
+    }
+    fair_take(&f->queue, &s->turn);
     if (s->losses > 0)
         f->alone = s;
     f->cpu_running++;
+    s->client->usage.running++;
     s->has_slot = true;
+    s->slot_ns = clock_monotonic_ns();
     judge_begin(s);
     return true;
+}
+
+static double
+seconds_since(int64_t then_ns)
+{
+    return (double)(clock_monotonic_ns() - then_ns) / 1e9;
 }
 
 void
@@ -107,9 +122,24 @@ scheduler_release_slot(struct submission *s)
     if (!s->has_slot)
         return;
     s->has_slot = false;
+    fair_done(&f->queue, &s->client->cpu, &s->turn, seconds_since(s->slot_ns));
+    s->client->usage.running--;
     f->cpu_running--;
     if (f->alone == s)
         f->alone = NULL;
+}
+
+void
+scheduler_release_device(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+    double seconds = seconds_since(s->lane_ns);
+
+    fair_done(&f->ready, &s->client->device, &s->turn, seconds);
+    usage_add_gpu(&s->client->usage, seconds, clock_wall_ms());
+    s->device_s += seconds;
+    s->client->usage.running--;
+    f->gpu_running--;
 }
 
 /* True: the lane has work now. */
@@ -120,10 +150,18 @@ give(struct funnel *f, struct lane *l)
         return false;
     if (task_give_lane(f, l))
         return true;
-    struct submission *s = f->config->paused ? NULL : pick(f->ready);
-    if (s)
-        judge_on_lane(s, l);
-    return s != NULL;
+    if (f->config->paused)
+        return false;
+    struct submission *s =
+        submission_of(fair_next(&f->ready, 1u << FAIR_INTERACTIVE | 1u << FAIR_BATCH, may_have_device, f));
+    if (!s)
+        return false;
+    fair_take(&f->ready, &s->turn);
+    f->gpu_running++;
+    s->client->usage.running++;
+    s->lane_ns = clock_monotonic_ns();
+    judge_on_lane(s, l);
+    return true;
 }
 
 /* Calls from inside a kick only ask for one more round: what it calls may well call it. */

@@ -47,9 +47,9 @@ queues_json(const struct funnel *f)
         json_pack("{s:o, s:o}", "queued", oldest_json(f, STATE_QUEUED), "ready", oldest_json(f, STATE_READY));
     return json_pack(
         "{s:{s:I, s:I}, s:{s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "queued", "interactive",
-        (json_int_t)f->queue[PRIORITY_INTERACTIVE].n, "batch", (json_int_t)f->queue[PRIORITY_BATCH].n,
-        "ready", "interactive", (json_int_t)f->ready[PRIORITY_INTERACTIVE].n, "batch",
-        (json_int_t)f->ready[PRIORITY_BATCH].n, "waiting", (json_int_t)funnel_waiting(f), "limit",
+        (json_int_t)f->queue.n[FAIR_INTERACTIVE], "batch", (json_int_t)f->queue.n[FAIR_BATCH],
+        "ready", "interactive", (json_int_t)f->ready.n[FAIR_INTERACTIVE], "batch",
+        (json_int_t)f->ready.n[FAIR_BATCH], "waiting", (json_int_t)funnel_waiting(f), "limit",
         (json_int_t)f->config->queue_limit, "cpu_running", (json_int_t)f->cpu_running, "cpu_slots",
         (json_int_t)f->cpu_jobs, "gpu_running", (json_int_t)f->gpu_running, "registering",
         (json_int_t)task_registering(f), "joined", (json_int_t)f->n_following, "oldest_s", oldest);

@@ -13,12 +13,18 @@
 #define RECORD_RETRY_MS 1000
 
 struct submission *
-submission_new(struct funnel *f, const char *id, const char *group_id, int priority, int attempts)
+submission_new(struct funnel *f, const char *id, const char *group_id, const char *client, int priority,
+               int attempts)
 {
     struct submission *s = calloc(1, sizeof(*s));
 
     if (!s)
         return NULL;
+    s->client = client_get(f, client);
+    if (!s->client) {
+        free(s);
+        return NULL;
+    }
     s->funnel = f;
     memcpy(s->id, id, sizeof(s->id));
     s->priority = priority == PRIORITY_BATCH ? PRIORITY_BATCH : PRIORITY_INTERACTIVE;
@@ -35,25 +41,9 @@ submission_new(struct funnel *f, const char *id, const char *group_id, int prior
         }
         s->group->pending++;
     }
+    s->client->submissions++;
     HASH_ADD_STR(f->submissions, id, s);
     return s;
-}
-
-void
-list_add(struct list *l, struct submission *s, bool at_head)
-{
-    if (at_head)
-        DL_PREPEND(l->head, s);
-    else
-        DL_APPEND(l->head, s);
-    l->n++;
-}
-
-void
-list_remove(struct list *l, struct submission *s)
-{
-    DL_DELETE(l->head, s);
-    l->n--;
 }
 
 void
@@ -253,6 +243,7 @@ forget(struct submission *s)
     judgement_free(f, s->judgement);
     s->judgement = NULL;
     waits_notify(&s->waits);
+    s->client->submissions--;
     free(s);
     if (g)
         g->chosen_left -= is_chosen;
@@ -316,6 +307,7 @@ fill_row(struct submission *s)
     j->row.state = is_cancelled ? SUBMISSION_CANCELLED : SUBMISSION_DONE;
     j->row.attempts = s->attempts;
     j->row.finished_ms = clock_wall_ms();
+    j->row.device_ms = (int64_t)(s->device_s * 1000);
     free(j->row.stage);
     const char *stage = verdict_stage(j);
     j->row.stage = stage ? strdup(stage) : NULL;

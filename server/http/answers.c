@@ -28,7 +28,7 @@ refuse_with(struct exchange *x, const struct funnel_answer *answer, enum problem
     snprintf(detail, sizeof(detail), "%s%s%s", answer->fault.pointer, *answer->fault.pointer ? ": " : "",
              *text ? text : problem_kinds[problem].title);
     exchange_problem_set(x, problem, detail, extra);
-    if (answer->retry_after_s > 0 && (problem == PROBLEM_FULL || problem == PROBLEM_UNAVAILABLE)) {
+    if (answer->retry_after_s > 0 && problem_kinds[problem].is_retryable) {
         snprintf(seconds, sizeof(seconds), "%d", answer->retry_after_s);
         if (x->response)
             MHD_del_response_header(x->response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
@@ -45,6 +45,9 @@ exchange_refused(struct exchange *x, const struct funnel_answer *answer)
         [FUNNEL_NO_TASK] = PROBLEM_UNKNOWN_TASK,
         [FUNNEL_TOO_LARGE] = PROBLEM_TOO_LARGE,
         [FUNNEL_FULL] = PROBLEM_FULL,
+        [FUNNEL_QUOTA_RATE] = PROBLEM_QUOTA_RATE,
+        [FUNNEL_QUOTA_QUEUED] = PROBLEM_QUOTA_QUEUED,
+        [FUNNEL_QUOTA_GPU] = PROBLEM_QUOTA_GPU,
         [FUNNEL_UNAVAILABLE] = PROBLEM_UNAVAILABLE,
         [FUNNEL_UNRUNNABLE] = PROBLEM_REFERENCE,
     };

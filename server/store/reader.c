@@ -18,6 +18,7 @@ enum query {
     GET_TASK,
     GET_SUBMISSION,
     FIND_CACHED,
+    EACH_USAGE,
     GET_BLOB,
     GET_LOG,
     GET_GROUP,
@@ -36,6 +37,8 @@ static const char *const query_sql[NQUERIES] = {
                  ", spec, blob.size, blob.data FROM task JOIN blob ON blob.hash = reference_hash"
                  " WHERE id = ?1",
     [GET_SUBMISSION] = "SELECT " SUBMISSION_COLUMNS " FROM submission WHERE id = ?1",
+    [EACH_USAGE] = "SELECT client, sum(device_ms) FROM submission WHERE id >= ?1 AND client IS NOT NULL"
+                   " AND device_ms > 0 GROUP BY client",
     [FIND_CACHED] = "SELECT " SUBMISSION_COLUMNS " FROM submission INDEXED BY submission_cache"
                     " WHERE cache_key = ?1 ORDER BY id DESC LIMIT 1",
     [GET_BLOB] = "SELECT size, data FROM blob WHERE hash = ?1",
@@ -148,6 +151,14 @@ no_memory(struct error *err)
     return error_set(err, ERR_NOMEM, "no memory for a stored row");
 }
 
+/* A statement cannot be stepped twice at once: a callback asked for the list that it is called from. */
+static int
+check_idle(sqlite3_stmt *stmt, struct error *err)
+{
+    return sqlite3_stmt_busy(stmt) ? error_set(err, ERR_STORE, "a list was asked for from its own callback")
+                                   : 0;
+}
+
 /* --- one row --- */
 
 static int
@@ -235,6 +246,26 @@ store_find_cached(struct store *s, const char *cache_key, struct submission_row 
 }
 
 int
+store_each_usage(struct store *s, int64_t since_ms, store_usage_cb *usage_cb, void *arg, struct error *err)
+{
+    sqlite3_stmt *stmt = s->reader->queries[EACH_USAGE];
+    char first[ID_SIZE];
+    int step, code = check_idle(stmt, err);
+
+    if (code < 0)
+        return code;
+    /* An id begins with the time at which it was made. */
+    snprintf(first, sizeof first, "%08x-%04x", (unsigned)(since_ms >> 16), (unsigned)(since_ms & 0xffff));
+    db_bind_text(stmt, 1, first);
+    while ((step = sqlite3_step(stmt)) == SQLITE_ROW)
+        usage_cb(arg, (const char *)sqlite3_column_text(stmt, 0), sqlite3_column_int64(stmt, 1));
+    if (step != SQLITE_DONE)
+        code = db_fail(sqlite3_db_handle(stmt), err, "sum up what clients used");
+    db_reset(stmt);
+    return code;
+}
+
+int
 store_get_group(struct store *s, const char *id, struct group_row *out, struct error *err)
 {
     sqlite3_stmt *stmt = s->reader->queries[GET_GROUP];
@@ -294,14 +325,6 @@ store_get_log(struct store *s, const char *submission_id, struct buffer *out, st
 }
 
 /* --- several rows --- */
-
-/* A statement cannot be stepped twice at once: a callback asked for the list that it is called from. */
-static int
-check_idle(sqlite3_stmt *stmt, struct error *err)
-{
-    return sqlite3_stmt_busy(stmt) ? error_set(err, ERR_STORE, "a list was asked for from its own callback")
-                                   : 0;
-}
 
 /* Step a bound statement through its rows. *n counts the calls. */
 static int

@@ -190,8 +190,11 @@ static const char version_5[] =
     "ALTER TABLE submission ADD COLUMN cache_key TEXT;"
     "CREATE INDEX submission_cache ON submission (cache_key, id) WHERE cache_key IS NOT NULL;";
 
+/* What counts against a client's quota of the day. */
+static const char version_6[] = "ALTER TABLE submission ADD COLUMN device_ms INTEGER;";
+
 static const struct schema_step steps_known[] = {
-    { version_1 }, { version_2 }, { version_3 }, { version_4 }, { version_5 },
+    { version_1 }, { version_2 }, { version_3 }, { version_4 }, { version_5 }, { version_6 },
 };
 
 const struct schema_step *

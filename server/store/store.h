@@ -85,6 +85,7 @@ struct submission_row {
     char *class_;                    /* NULL until done */
     double reward;                   /* NAN: none */
     char *verdict;                   /* JSON, the answer as it is sent; NULL until done */
+    int64_t device_ms;               /* that it held devices; never read */
     char cache_key[HASH_TEXT_SIZE];  /* under which the verdict serves identical ones; "": none. Never read */
 };
 
@@ -147,7 +148,7 @@ int store_begin_submission(struct store *s, const char *id, int attempts, store_
 /* Put back: state queued (the daemon drains, or its worker died), attempts as given. */
 int store_requeue_submission(struct store *s, const char *id, int attempts, store_done_cb *cb, void *arg,
                              struct error *err);
-/* Ended: writes state, stage, class_, reward, verdict, finished_ms, cache_key, and the captured output (may be NULL). */
+/* Ended: writes state, stage, class_, reward, verdict, finished_ms, device_ms, cache_key, and the captured output (may be NULL). */
 int store_finish_submission(struct store *s, const struct submission_row *row, const char *log,
                             size_t log_size, store_done_cb *cb, void *arg, struct error *err);
 
@@ -175,6 +176,11 @@ int store_each_of_group(struct store *s, const char *group_id, store_submission_
 
 /* The newest submission that ended with this cache_key; ERR_NOTFOUND: none. Release out. */
 int store_find_cached(struct store *s, const char *cache_key, struct submission_row *out, struct error *err);
+
+/* Milliseconds of devices by client, of what was submitted since that time and has ended; those without a client not. */
+typedef void store_usage_cb(void *arg, const char *client, int64_t device_ms);
+int store_each_usage(struct store *s, int64_t since_ms, store_usage_cb *usage_cb, void *arg,
+                     struct error *err);
 
 struct submission_filter {
     int state;           /* -1: any */

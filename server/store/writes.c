@@ -42,7 +42,7 @@ static const char *const change_sql[NCHANGES] = {
     [REQUEUE] = "UPDATE submission SET state = 0, attempts = ?2 WHERE id = ?1 AND state IN (0, 1)",
     [FINISH] = "UPDATE submission SET state = ?2, stage = ?3, class = ?4, reward = ?5, verdict = ?6, "
                "finished_ms = ?7,"
-               " log_hash = ?8, cache_key = ?9 WHERE id = ?1 AND state IN (0, 1)",
+               " log_hash = ?8, cache_key = ?9, device_ms = ?10 WHERE id = ?1 AND state IN (0, 1)",
     [FIND_STATE] = "SELECT state FROM submission WHERE id = ?1",
     [ADD_CALIBRATION] = "INSERT INTO calibration (id, created_ms, gpu, document) VALUES (?1, ?2, ?3, ?4)",
     [ADD_KEY] = "INSERT OR REPLACE INTO idempotency (client, key, request_hash, id, created_ms)"
@@ -461,6 +461,7 @@ apply_finish(struct write *write, struct write_kit *kit, struct error *err)
     sqlite3_bind_int64(stmt, 7, w->row.finished_ms);
     db_bind_name(stmt, 8, log_hash);
     db_bind_name(stmt, 9, w->row.cache_key);
+    sqlite3_bind_int64(stmt, 10, w->row.device_ms);
     code = move(kit, stmt, w->row.id, err);
     return code == 0 && w->row.state == SUBMISSION_DONE ? sums_add(&kit->sums, &w->row, err) : code;
 }

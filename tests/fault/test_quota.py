@@ -1,0 +1,124 @@
+"""What clients may use, and that one of them cannot take it all."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import service
+from scripted import TASK
+
+LIMIT_S = 60.0
+
+
+def body(script: str, client: str, **more: object) -> dict[str, object]:
+    text = f"# script: {script}\n# {time.monotonic_ns()}\n"
+    return {"task": "scripted", "candidate": text, "client": client, **more}
+
+
+def refusal(answer: service.Answer) -> tuple[int, str]:
+    assert 1 <= int(answer.headers["Retry-After"]) <= 86400
+    return answer.status, str(answer.json()["code"])
+
+
+def limited(start_scripted: service.StartDaemon, quotas: str, **more: object) -> service.Daemon:
+    daemon = start_scripted(quotas=quotas, stage_limit_ms=60000, **more)
+    daemon.client.add_task(TASK)
+    return daemon
+
+
+def test_rate(start_scripted: service.StartDaemon) -> None:
+    """A client's own, and no other's; the operator, who is no client, has none."""
+    daemon = limited(start_scripted, "slow:rate=2")
+    for _ in range(2):
+        daemon.client.submit(body("ast=fail:syntax", "slow"))
+    answer = daemon.client.post("/v1/submissions", body("ast=fail:syntax", "slow"))
+    assert refusal(answer) == (429, "quota_rate")
+    assert "slow may submit 2 a minute" in answer.json()["detail"]
+    assert daemon.client.post("/v1/submissions", body("ast=fail:syntax", "other")).status == 202
+    assert daemon.client.post("/v1/submissions", body("ast=fail:syntax", "slow") | {"client": None}).status == 202
+
+
+def test_queued(start_scripted: service.StartDaemon) -> None:
+    daemon = limited(start_scripted, "*:queued=3", cpu_jobs=1)
+    held = [daemon.client.submit(body("ast=hang", "one"))]
+    deadline = time.monotonic() + LIMIT_S
+    while daemon.client.expect("GET", f"/v1/submissions/{held[0]}")["stage"] != "ast":
+        assert time.monotonic() < deadline
+    held += [daemon.client.submit(body("ast=hang", "one")) for _ in range(3)]
+    assert refusal(daemon.client.post("/v1/submissions", body("ast=hang", "one"))) == (429, "quota_queued")
+    items = [{"candidate": f"# {n}\n"} for n in range(4)]
+    group = {"task": "scripted", "client": "two", "candidates": items}
+    assert refusal(daemon.client.post("/v1/groups", group)) == (429, "quota_queued")
+    assert daemon.client.post("/v1/groups", group | {"candidates": items[:3]}).status == 202
+    assert daemon.client.call("DELETE", f"/v1/submissions/{held[3]}").status == 200
+    daemon.client.wait(held[3], LIMIT_S)
+    assert daemon.client.post("/v1/submissions", body("ast=hang", "one")).status == 202
+
+
+def test_running(start_scripted: service.StartDaemon) -> None:
+    """More than may run wait, and another client's goes past them."""
+    daemon = limited(start_scripted, "greedy:running=1", cpu_jobs=3)
+    held = [daemon.client.submit(body("ast=hang", "greedy")) for _ in range(3)]
+    assert daemon.client.judge(body("timing=1.5", "modest", priority="batch"), LIMIT_S)["class"] == "ok"
+    states = [daemon.client.expect("GET", f"/v1/submissions/{one}")["state"] for one in held]
+    assert states == ["running", "queued", "queued"]
+
+
+def seconds_used_up(daemon: service.Daemon) -> None:
+    answer = daemon.client.post("/v1/submissions", body("timing=1", "busy"))
+    assert refusal(answer) == (429, "quota_gpu_seconds")
+    assert daemon.client.post("/v1/submissions", body("timing=1", "idle")).status == 202
+
+
+def test_device_seconds(start_scripted: service.StartDaemon) -> None:
+    """They count over a restart."""
+    daemon = limited(start_scripted, "busy:gpu_s=1")
+    verdict = daemon.client.judge(body("full=sleep:1.1,pass", "busy"), LIMIT_S)
+    assert verdict["class"] == "ok"
+    seconds_used_up(daemon)
+    daemon.kill()
+    daemon.start()
+    seconds_used_up(daemon)
+
+
+SLOW = "ast=sleep:0.5,fail:syntax"
+
+
+def flood(client: service.Client, name: str, scripts: list[str], **more: object) -> str:
+    """Many at once; the group's id."""
+    items = [{"candidate": f"# script: {script}\n# {n} {time.monotonic_ns()}\n"} for n, script in enumerate(scripts)]
+    group = {"task": "scripted", "client": name, "candidates": items, **more}
+    return str(client.expect("POST", "/v1/groups", group)["id"])
+
+
+def states(client: service.Client, group: str) -> list[str]:
+    return [str(item["state"]) for item in client.expect("GET", f"/v1/groups/{group}")["items"]]
+
+
+@pytest.mark.parametrize("priority", ["interactive", "batch"])
+def test_a_flood_of_one_client_does_not_keep_another_waiting(
+    start_scripted: service.StartDaemon, priority: str
+) -> None:
+    daemon = limited(start_scripted, "", cpu_jobs=1)
+    first = flood(daemon.client, "flood", [SLOW] * 40, priority=priority)
+    late = flood(daemon.client, "late", ["ast=fail:syntax"] * 3, priority=priority)
+    daemon.client.wait(late, LIMIT_S, "groups")
+    assert states(daemon.client, first)[-1] == "queued"
+
+
+def test_interactive_passes_batch(start_scripted: service.StartDaemon) -> None:
+    daemon = limited(start_scripted, "", cpu_jobs=1)
+    first = flood(daemon.client, "one", [SLOW] * 40)
+    assert daemon.client.judge(body("ast=fail:syntax", "one"), LIMIT_S)["class"] == "syntax"
+    assert states(daemon.client, first)[-1] == "queued"
+
+
+def test_an_interactive_follower_hurries_its_leader(start_scripted: service.StartDaemon) -> None:
+    daemon = limited(start_scripted, "", cpu_jobs=1)
+    first = flood(daemon.client, "one", [SLOW] * 40)
+    last = daemon.client.expect("GET", f"/v1/groups/{first}")["items"][-1]["id"]
+    text = daemon.client.get(f"/v1/submissions/{last}/source").body.decode()
+    verdict = daemon.client.judge({"task": "scripted", "client": "one", "candidate": text}, LIMIT_S)
+    assert (verdict["cache"], verdict["cached_from"]) == ("joined", last)
+    assert states(daemon.client, first)[-2:] == ["queued", "done"]
