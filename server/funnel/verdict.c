@@ -6,6 +6,8 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/statistics.h"
+#include "common/utf8.h"
+#include "server/funnel/feedback.h"
 #include "server/funnel/private.h"
 
 /*
@@ -437,25 +439,58 @@ feedback_ok(const struct judgement *j, const struct timing *t, char *out, size_t
         snprintf(out, size, "Passed everything up to %s, where it was asked to stop.", passed);
 }
 
+/* Only these words are known; the referee's word is checked like any other. */
+static const char *
+bound_of(const struct judgement *j)
+{
+    const char *bound = json_string_value(json_object_get(j->timing, "bound"));
+
+    if (bound && strcmp(bound, "memory") == 0)
+        return "memory";
+    return bound && strcmp(bound, "compute") == 0 ? "compute" : NULL;
+}
+
 static json_t *
-feedback_json(const struct submission *s, const struct timing *t, bool is_cancelled)
+verdict_feedback(const struct submission *s, const struct timing *t, bool is_cancelled)
 {
     const struct judgement *j = s->judgement;
+    json_t *detail = correctness_of(j);
+    bool is_ok = j->failed_stage < 0;
     char text[sizeof(j->text) + 64];
 
     if (is_cancelled)
         return json_pack("{s:n, s:s}", "class", "text",
                          s->is_late ? "Cancelled: its group's deadline had passed."
                                     : "Cancelled before there was a verdict.");
-    if (j->failed_stage >= 0)
-        snprintf(text, sizeof(text), "%s", j->text);
-    else
+    if (is_ok)
         feedback_ok(j, t, text, sizeof(text));
-    /* A text cut in the middle of a character is no JSON string. */
-    json_t *value = json_string(text);
-    for (size_t n = strlen(text); !value && n > 0; value = json_string(text))
-        text[--n] = '\0';
-    return json_pack("{s:s, s:o}", "class", j->failed_stage >= 0 ? j->class_ : "ok", "text", value);
+    else
+        snprintf(text, sizeof(text), "%s", j->text);
+    utf8_clean(text);
+    const char *at = j->failed_stage == STAGE_NSTAGES ? "extract"
+                     : !is_ok                         ? stage_name((enum stage)j->failed_stage)
+                                                      : verdict_stage(j);
+    const struct feedback feedback = {
+        .class_ = is_ok ? "ok" : j->class_,
+        .stage = at,
+        .passed = j->passed >= 0 ? stage_name((enum stage)j->passed) : NULL,
+        .headline = text,
+        .error = j->error,
+        .mismatch = is_ok ? NULL : json_object_get(detail, "first_mismatch"),
+        .max_abs = number(detail, "max_abs"),
+        .max_rel = number(detail, "max_rel"),
+        .is_timed = is_ok && t->is_measured && !is_withheld(j),
+        .reference_ms = stats_median(t->reference, t->n),
+        .candidate_ms = stats_median(t->candidate, t->n),
+        .speedup = t->credited,
+        .speedup_lo = t->credited_lo,
+        .speedup_hi = t->credited_hi,
+        .coverage = number(evidence_of(j), "coverage"),
+        .bound = bound_of(j),
+        .floor_ms = number(j->timing, "floor_ns") / 1e6,
+        .kernels = j->compiled,
+    };
+    return feedback_json(&feedback);
 }
 
 static json_t *
@@ -525,7 +560,7 @@ set_outcome(json_t *out, const struct submission *s, const struct timing *t, con
     json_object_set_new(out, "timing", is_final && !is_cancelled ? timing_json(j, t) : json_null());
     json_object_set_new(out, "evidence", is_final && !is_cancelled ? evidence_json(j) : json_null());
     json_object_set_new(out, "stages", stages_json(j));
-    json_object_set_new(out, "feedback", is_final ? feedback_json(s, t, is_cancelled) : json_null());
+    json_object_set_new(out, "feedback", is_final ? verdict_feedback(s, t, is_cancelled) : json_null());
 }
 
 json_t *

@@ -122,6 +122,7 @@ def check(report: Report, floor: Floor, again: Callable[[], tuple[Report, Floor]
             error = {"type": "hack", "text": text, "line": None}
             report = replace(report, outcome="fail", class_="hack", done=0, error=error, rule="impossible_time")
     detail = {**report.detail, "floor_ns": round(floor.roofline_ns, 1), "hard_floor_ns": round(floor.hard_ns, 1)}
+    detail["bound"] = "compute" if floor.flops_ns > floor.memory_ns else "memory"
     flags = []
     if _is_measured(report):
         if _taken_ns(report) + SLACK_NS < floor.flops_ns / HEADROOM:

@@ -37,6 +37,9 @@ def test_an_ordinary_time_is_left_alone() -> None:
     report = physics.check(timing(500.0), FLOOR, never)
     assert (report.outcome, report.detail["flags"]) == ("pass", [])
     assert report.detail["floor_ns"] == 4e5 and report.detail["hard_floor_ns"] == 1e5
+    assert report.detail["bound"] == ("memory" if FLOOR.memory_ns == FLOOR.roofline_ns else "compute")
+    swapped = Floor(hard_ns=FLOOR.hard_ns, memory_ns=FLOOR.flops_ns, flops_ns=FLOOR.memory_ns)
+    assert physics.check(timing(500.0), swapped, never).detail["bound"] != report.detail["bound"]
 
 
 def test_what_is_impossible_twice_is_a_hack() -> None:
