@@ -48,7 +48,8 @@ json_t *
 endpoint_provenance(const struct trainer *t)
 {
     return json_pack("{s:s, s:f, s:f, s:i, s:s, s:s, s:o*}", "model", t->model, "temperature", t->temperature,
-                     "top_p", t->top_p, "max_tokens", t->max_tokens, "endpoint", t->endpoint_url, "api",
+                     "top_p", t->top_p, "max_tokens", t->max_tokens, "endpoint",
+                     t->endpoint_name ? t->endpoint_name : t->endpoint_url, "api",
                      t->is_chat ? "chat" : "completions", "logprobs", t->wants_logprobs ? json_true() : NULL);
 }
 

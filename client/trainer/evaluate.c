@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/trainer/checkpoint.h"
 #include "client/trainer/metrics.h"
 #include "client/trainer/options.h"
 #include "client/trainer/output.h"
@@ -22,9 +23,10 @@ struct evaluate {
     struct trainer *trainer;
     struct task_options tasks;
     struct round_options round;
-    const char *name, *runs_path, *columns;
+    const char *name, *runs_path, *model_path, *python, *columns;
     bool ablates;
     /* what is under way */
+    struct checkpoint *checkpoint;
     struct runs *runs;
     struct round_source source;
     struct task_set set;
@@ -32,12 +34,19 @@ struct evaluate {
     struct round_totals totals;
 };
 
-enum { OPT_NAME = 512, OPT_RUNS, OPT_COLUMNS, OPT_ABLATE };
+enum { OPT_NAME = 512, OPT_RUNS, OPT_COLUMNS, OPT_ABLATE, OPT_MODEL_PATH, OPT_PYTHON };
 static const char all_policies[] = "strict,hybrid,kernelbench";
 
 static const struct argp_option options[] = {
     { "name", OPT_NAME, "NAME", 0,
       "Of the evaluation: outputs/eval_NAME.json in the working directory (default: the model's)", 0 },
+    { "model-path", OPT_MODEL_PATH, "DIR", 0,
+      "Evaluate the checkpoint in this directory: an adapter, whose base its configuration or --model names, "
+      "or a whole "
+      "model. It is loaded by --python, and no endpoint is asked",
+      0 },
+    { "python", OPT_PYTHON, "PROGRAM", 0,
+      "The interpreter that has torch, transformers and peft (or TRAINER_PYTHON; default python3)", 0 },
     { "runs", OPT_RUNS, "DIR", 0,
       "Judge the kernels of this directory, level_L_problem_P_sample_S_kernel.py as KernelBench names them; "
       "no "
@@ -79,6 +88,16 @@ parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_RUNS:
         e->runs_path = arg;
+        return 0;
+    case OPT_MODEL_PATH:
+        e->model_path = arg;
+        return 0;
+    case OPT_PYTHON:
+        e->python = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (e->model_path && e->runs_path)
+            argp_error(state, "--model-path and --runs are two sources of answers: give one");
         return 0;
     case OPT_COLUMNS:
         e->columns = arg ? arg : all_policies;
@@ -152,16 +171,17 @@ static json_t *
 report_json(const struct evaluate *e)
 {
     char prompt[HASH_TEXT_SIZE], at[CLOCK_TEXT_SIZE];
-    const char *source = e->runs ? "runs" : "endpoint";
+    const char *source = e->runs ? "runs" : e->checkpoint ? "checkpoint" : "endpoint";
+    const char *path = e->runs ? e->runs_path : e->checkpoint ? e->model_path : e->trainer->model;
 
     prompt_digest(prompt);
     clock_text(clock_wall_ms(), at);
-    return json_pack(
-        "{s:s, s:s?, s:s, s:s?, s:s, s:s?, s:i, s:i, s:f, s:o, s:o, s:o}", "name", e->name, "model_path",
-        e->runs ? e->runs_path : e->trainer->model, "source", source, "prompt", e->runs ? NULL : prompt,
-        "created", at, "policy", e->round.policy, "num_tasks", (int)e->set.n, "failed_tasks",
-        (int)e->totals.failed, "seconds", e->totals.seconds, "metrics", metrics_json(e->results, e->set.n, 0),
-        "levels", levels_json(&e->set, e->results), "detailed_results", details_json(e->results, e->set.n));
+    return json_pack("{s:s, s:s?, s:s, s:s?, s:s, s:s?, s:i, s:i, s:f, s:o, s:o, s:o}", "name", e->name,
+                     "model_path", path, "source", source, "prompt", e->runs ? NULL : prompt, "created", at,
+                     "policy", e->round.policy, "num_tasks", (int)e->set.n, "failed_tasks",
+                     (int)e->totals.failed, "seconds", e->totals.seconds, "metrics",
+                     metrics_json(e->results, e->set.n, 0), "levels", levels_json(&e->set, e->results),
+                     "detailed_results", details_json(e->results, e->set.n));
 }
 
 /* --- the same answers, judged otherwise --- */
@@ -458,7 +478,9 @@ int
 evaluate_command(struct trainer *t, int argc, char **argv)
 {
     AUTO_JSON json_t *reward = json_object();
+    const char *python = getenv("TRAINER_PYTHON");
     struct evaluate e = { .trainer = t,
+                          .python = python && *python ? python : "python3",
                           .tasks = { .level = -1, .most = -1 },
                           .round = { .samples = 1, .turns = 1, .reward = reward } };
     struct error err = { 0 };
@@ -466,20 +488,23 @@ evaluate_command(struct trainer *t, int argc, char **argv)
     int rc = 0;
 
     argp_parse(&argp, argc, argv, 0, NULL, &e);
-    if (!e.runs_path && (!t->endpoint_url || !t->model))
+    if (!e.runs_path && !e.model_path && (!t->endpoint_url || !t->model))
         return trainer_complain(TRAINER_USAGE,
                                 "name the model and its endpoint: --endpoint URL --model NAME; or "
-                                "a directory of kernels: --runs DIR");
+                                "a checkpoint: --model-path DIR; or kernels: --runs DIR");
     if (e.runs_path)
         rc = open_runs(&e, &err);
     if (!e.name)
-        e.name = last_part(e.runs_path ? e.runs_path : t->model);
+        e.name = last_part(e.runs_path ? e.runs_path : e.model_path ? e.model_path : t->model);
     rc = rc == 0 ? load_tasks(&e, &err) : rc;
+    if (rc == 0 && e.model_path)
+        rc = checkpoint_serve(t, e.python, e.model_path, &e.checkpoint, &err);
     snprintf(file, sizeof(file), "eval_%.200s.journal.jsonl", e.name);
     rc = rc == 0 ? output_path(t->workdir, "outputs", file, journal, &err) : rc;
     e.round.journal = journal;
     rc = rc == 0 ? round_run(t, &e.round, &e.set, &e.results, &e.totals, &err) : rc;
     rc = rc == 0 ? write_report(&e, &err) : rc;
+    checkpoint_close(e.checkpoint);
     round_free(e.results, e.set.n);
     tasks_free(&e.set);
     json_decref(e.source.provenance);

@@ -29,6 +29,7 @@ enum trainer_exit {
 struct trainer {
     const char *daemon_url, *daemon_token; /* verifierd; the token may be NULL */
     const char *endpoint_url;              /* with its /v1; NULL: none was given */
+    const char *endpoint_name;             /* what a journal says in place of the URL; NULL: the URL */
     const char *endpoint_key;              /* NULL: none */
     const char *model;
     bool is_chat; /* /chat/completions, else /completions */

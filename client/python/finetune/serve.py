@@ -187,10 +187,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--name", help="what the base model is called (default: MODEL)")
     parser.add_argument("--adapter", action="append", default=[], metavar="NAME=PATH")
     given = parser.parse_args(arguments)
-    engine = Engine(given.model, given.name or given.model)
-    for one in given.adapter:
-        name, _, path = one.partition("=")
-        engine.load(name, path)
+    try:
+        engine = Engine(given.model, given.name or given.model)
+        for one in given.adapter:
+            name, _, path = one.partition("=")
+            engine.load(name, path)
+    except TrainError:
+        raise
+    except Exception as error:  # what a broken file raises depends on the library that reads it
+        text = str(error) if isinstance(error, Refused) else f"{given.model}: {error}"
+        raise TrainError(text.splitlines()[0][:500]) from error
     server = ThreadingHTTPServer((given.host, given.port), handler_of(engine))
     print(f"serves {engine.name} on http://{given.host}:{server.server_port}/v1", flush=True)
     server.serve_forever()
