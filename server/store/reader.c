@@ -54,8 +54,8 @@ static const char *const query_sql[NQUERIES] = {
     [COUNT] = "SELECT what, n FROM tally",
     /* SQLite takes the other columns from the row that has the greatest id; ids are made in order of time. */
     [EACH_CALIBRATION] = "SELECT max(id), created_ms, gpu, document FROM calibration GROUP BY gpu",
-    [GET_KEY] = "SELECT request_hash, id, created_ms FROM idempotency WHERE client = ?1 AND key = ?2"
-                " AND created_ms > ?3",
+    [GET_KEY] = "SELECT " KEY_COLUMNS " FROM idempotency"
+                " WHERE client = ?1 AND key = ?2 AND created_ms > ?3",
 };
 
 /* Bits of a filter's mask: its conditions, and what is known of its state: few are in it, or it has indices of its own. */

@@ -25,6 +25,7 @@ size_t submission_row_weight(const struct submission_row *row);
     "created_ms, "                                                                                  \
     "finished_ms, stage, class, reward, verdict"
 #define GROUP_COLUMNS "id, task_id, request, size, created_ms"
+#define KEY_COLUMNS "request_hash, id, created_ms"
 
 /*
  * Fill a row with views of the statement's current row: valid until it is
