@@ -169,14 +169,16 @@ tell_differences(const struct compare *c)
 /* --- figures --- */
 
 static double
-figure(const struct column *column, int level, const char *name, const char *below)
+figure(const struct column *column, int level, const char *policy, const char *name, const char *below)
 {
     char text[8];
     snprintf(text, sizeof(text), "%d", level);
     if (!column->report)
-        return strcmp(name, "correct_rate") == 0 ? column->published[level] : NAN;
-    json_t *metrics = level ? json_object_get(json_object_get(column->report, "levels"), text)
-                            : json_object_get(column->report, "metrics");
+        return !policy && strcmp(name, "correct_rate") == 0 ? column->published[level] : NAN;
+    json_t *judged =
+        policy ? json_object_get(json_object_get(column->report, "columns"), policy) : column->report;
+    json_t *metrics =
+        level ? json_object_get(json_object_get(judged, "levels"), text) : json_object_get(judged, "metrics");
     json_t *value = json_object_get(metrics, name);
     value = below ? json_object_get(value, below) : value;
     return json_is_number(value) ? json_number_value(value) : NAN;
@@ -208,19 +210,26 @@ difference(const struct column *a, const struct column *b, int level, size_t *n)
 }
 
 static const struct {
-    const char *label, *name, *below, *unit;
+    const char *label, *name, *below, *unit, *policy; /* policy: of what `evaluate --columns` judged again */
 } rows[] = {
-    { "valid", "valid_rate", NULL, "%" },     { "compiled", "compiled_rate", NULL, "%" },
-    { "correct", "correct_rate", NULL, "%" }, { "fast_1", "fast_p", "1", "%" },
-    { "fast_1.5", "fast_p", "1.5", "%" },     { "pass@1", "pass_at", "1", "%" },
-    { "pass@10", "pass_at", "10", "%" },      { "speed-up", "speedup_geomean", NULL, "" },
+    { "valid", "valid_rate", NULL, "%", NULL },
+    { "compiled", "compiled_rate", NULL, "%", NULL },
+    { "correct", "correct_rate", NULL, "%", NULL },
+    { "fast_1", "fast_p", "1", "%", NULL },
+    { "fast_1.5", "fast_p", "1.5", "%", NULL },
+    { "pass@1", "pass_at", "1", "%", NULL },
+    { "pass@10", "pass_at", "10", "%", NULL },
+    { "speed-up", "speedup_geomean", NULL, "", NULL },
+    { "strict", "correct_rate", NULL, "%", "strict" },
+    { "hybrid", "correct_rate", NULL, "%", "hybrid" },
+    { "kernelbench", "correct_rate", NULL, "%", "kernelbench" },
 };
 
 static bool
 has_row(const struct compare *c, int level, size_t row)
 {
     for (size_t i = 0; i < c->n; i++)
-        if (isfinite(figure(&c->columns[i], level, rows[row].name, rows[row].below)))
+        if (isfinite(figure(&c->columns[i], level, rows[row].policy, rows[row].name, rows[row].below)))
             return true;
     return false;
 }
@@ -237,7 +246,7 @@ has_level(const struct compare *c, int level)
 static void
 cell(const struct compare *c, int level, size_t row, size_t column, char out[24])
 {
-    double x = figure(&c->columns[column], level, rows[row].name, rows[row].below);
+    double x = figure(&c->columns[column], level, rows[row].policy, rows[row].name, rows[row].below);
     snprintf(out, 24, "%s", "-");
     if (isfinite(x))
         snprintf(out, 24, rows[row].unit[0] ? "%.1f%s" : "%.2f%s", x, rows[row].unit);
@@ -275,21 +284,21 @@ print_table(const struct compare *c)
         if (!has_level(c, level))
             continue;
         level_name(level, title);
-        printf("%-10s", title);
+        printf("%-11s", title);
         for (size_t k = 0; k < c->n; k++)
             printf("  %-*.*s", WIDTH, WIDTH, c->columns[k].name);
         putchar('\n');
         for (size_t row = 0; row < ARRAY_LEN(rows); row++) {
             if (!has_row(c, level, row))
                 continue;
-            printf("%-10s", rows[row].label);
+            printf("%-11s", rows[row].label);
             for (size_t k = 0; k < c->n; k++) {
                 cell(c, level, row, k, text);
                 printf("  %-*s", WIDTH, text);
             }
             putchar('\n');
         }
-        printf("%-10s", "correct +-");
+        printf("%-11s", "correct +-");
         for (size_t k = 0; k < c->n; k++) {
             difference_cell(c, level, k, text);
             printf("  %-*s", WIDTH, c->columns[k].report ? text : "published");
@@ -336,7 +345,7 @@ add_plot(const struct compare *c, struct buffer *out)
         level_name(level, title);
         buffer_printf(out, "<text x=\"%d\" y=\"230\">%s</text>\n", x, title);
         for (size_t k = 0; k < c->n; k++, x += 26) {
-            double rate = figure(&c->columns[k], level, "correct_rate", NULL);
+            double rate = figure(&c->columns[k], level, NULL, "correct_rate", NULL);
             if (!isfinite(rate))
                 continue;
             buffer_printf(out, "<rect x=\"%d\" y=\"%.1f\" width=\"22\" height=\"%.1f\" fill=\"%s\"%s><title>",
@@ -433,8 +442,9 @@ comparison_json(const struct compare *c)
                 continue;
             json_t *figures = json_object();
             for (size_t row = 0; row < ARRAY_LEN(rows); row++)
-                json_object_set_new(figures, rows[row].label,
-                                    number(figure(column, level, rows[row].name, rows[row].below)));
+                json_object_set_new(
+                    figures, rows[row].label,
+                    number(figure(column, level, rows[row].policy, rows[row].name, rows[row].below)));
             if (k > 0 && c->columns[0].report && column->report)
                 d = difference(&c->columns[0], column, level, &n);
             json_object_set_new(

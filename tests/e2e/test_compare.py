@@ -103,3 +103,14 @@ def test_the_curricula_draw_what_they_are_said_to_draw() -> None:
     )
     assert done.returncode == 0 and done.stdout.count("PASS") == 4, done.stdout
     assert subprocess.run([str(TRAINER), "selftest", "--nothing"], capture_output=True, check=False).returncode == 2
+
+
+def test_what_each_policy_says_stands_beside_it(tmp_path: Path) -> None:
+    judged = {"strict": 10.0, "hybrid": 20.0, "kernelbench": 60.0}
+    columns = {name: {"metrics": metrics(rate), "levels": {"1": metrics(rate)}} for name, rate in judged.items()}
+    evaluation(tmp_path, "base", {0, 1}, columns=columns)
+    evaluation(tmp_path, "tuned", {0, 1})
+    done = compare("base", "tuned", f"--workdir={tmp_path}", "--published=TritonRL=63,7")
+    assert done.returncode == 0, done.stderr
+    for name, rate in judged.items():
+        assert re.search(rf"^{name} +{rate}% +- +-", done.stdout, re.MULTILINE), done.stdout

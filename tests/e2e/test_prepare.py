@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -407,3 +408,74 @@ def test_enlarged_on_a_gpu(client: service.Client, gpu: bool, tmp_path: Path) ->
     assert prepare(tmp_path, rows, f"--url={client.url}", "--enlarge").returncode == 0
     for row in lines(tmp_path, "tasks.jsonl"):
         assert row["timing"] == "window" and 0.05 <= row["reference_ms"] <= 20
+
+
+COLUMNS = (
+    "python_code", "pytorch_code", "reference", "code", "triton_code", "output", "original_triton_code", "entry_point",
+    "name", "id", "uuid", "licenses", "license", "level", "difficulty", "problem_id", "instruction", "repo_name",
+    "module_name", "synthetic", "stars", "sha", "repo_link",
+)  # fmt: skip
+BROKEN = (
+    "null", "true", "5", "-1", "1e300", '""', '" "', "[]", "[null, 5]", "{}", '{"a": [1]}', '"\\u0000"', '"\\ud800"',
+    '"\\udc80x"', '"' + "x" * 70000 + '"', "[[[[[[1]]]]]]", "NaN", "1e999",
+)  # fmt: skip
+
+
+def test_a_row_broken_in_each_of_its_columns(tmp_path: Path) -> None:
+    good = {"python_code": source(), "entry_point": "Net", "triton_code": answer(), "uuid": 1, "licenses": ["MIT"]}
+    rows: list[str] = []
+    broken: dict[int, tuple[str, str]] = {}
+    for column in COLUMNS:
+        for value in BROKEN:
+            row = good | {"python_code": source(body=f"return self.layer(x) * {len(rows) + 2}.5")}
+            row.pop(column, None)
+            rows.append(json.dumps(row)[:-1] + f', "{column}": {value}}}')
+            broken[len(rows)] = (column, value)
+    rows.append(json.dumps(good | {"name": "the last"}))
+    done = prepare(tmp_path, "\n".join(rows) + "\n", "--static", "--max-samples=0", suffix=".jsonl")
+    assert done.returncode == 0, done.stderr
+    tasks = lines(tmp_path, "tasks.jsonl")
+    reasons = dropped(tmp_path)
+    assert tasks[-1]["name"] == "the last"
+    # Each row is a task, or says why not; an answer that is left out may say so beside its task.
+    assert len(tasks) + len([n for n, why in reasons.items() if not why.startswith("answer_")]) == len(rows)
+    assert len({row["name"] for row in tasks}) == len(tasks)
+    said = {broken[n]: why for n, why in reasons.items()}
+    for value in BROKEN:
+        assert ("python_code", value) in said  # there is no task without one
+    for value in ("NaN", "1e999", '"\\ud800"', '"\\udc80x"'):
+        assert said["repo_link", value] == "not_json"
+    assert said["python_code", '"\\u0000"'] == "not_json" and said["entry_point", "5"] == "column_type"
+    assert said["entry_point", '""'] == "no_entry_class" and said["licenses", "[null, 5]"] == "license"
+    # Columns that mean nothing here may hold anything that is JSON.
+    for column in ("repo_name", "module_name", "synthetic", "stars", "sha", "repo_link", "instruction"):
+        assert {why for (name, _), why in said.items() if name == column} <= {"not_json"}
+
+
+def test_a_killed_prepare_asks_for_nothing_twice(tmp_path: Path) -> None:
+    rows = [
+        {"python_code": source(body=f"return self.layer(x) * {i}.5"), "entry_point": "Net", "name": f"row{i}"}
+        for i in range(2, 8)
+    ]
+    reached, gone = threading.Event(), threading.Event()
+
+    def hold(method: str, path: str, body: Json) -> None:
+        reached.set()
+        gone.wait(60)
+
+    file = tmp_path / "rows.json"
+    file.write_text(json.dumps(rows))
+    with fake_daemon() as judge:
+        judge.faults = [*([lambda *asked: None] * 3), hold]
+        arguments = (f"--workdir={tmp_path}", f"--python={sys.executable}", f"--file={file}", f"--url={judge.url}")
+        process = subprocess.Popen([str(TRAINER), "prepare", *arguments], stderr=subprocess.DEVNULL)
+        assert reached.wait(60)
+        process.kill()
+        process.wait()
+        gone.set()
+        assert not (tmp_path / "data/processed/tasks.jsonl").exists()
+        before = len([path for _, path, _ in judge.asked if path == "/v1/tasks"])
+        assert call(*(tmp_path, *arguments[2:])).returncode == 0
+        after = [body["name"] for _, path, body in judge.asked if path == "/v1/tasks"][before:]
+    assert after == ["row5", "row6", "row7"]
+    assert [row["name"] for row in lines(tmp_path, "tasks.jsonl")] == [row["name"] for row in rows]

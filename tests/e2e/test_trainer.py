@@ -304,3 +304,9 @@ def test_held_out_tasks_move_the_curriculum(client: service.Client, endpoint: En
         "--name=next",
     )  # fmt: skip
     assert mixed.returncode == 3 and "not held out" in mixed.stderr
+    report.write_text(json.dumps({"levels": {"1": {"correct_rate": 5.0}}, "prompt": "sha256:other"}))
+    prompted = run(
+        client, endpoint, tmp_path, "bestofn", f"--tasks={tasks}", "--curriculum=stepped", f"--held-out={report}",
+        "--name=next",
+    )  # fmt: skip
+    assert prompted.returncode == 3 and "another prompt" in prompted.stderr
