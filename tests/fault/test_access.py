@@ -99,8 +99,15 @@ ROUTES = [
     ("GET", "/v1/submissions/{submission}/source", "own"),
     ("GET", "/v1/submissions/{submission}/log", "own"),
     ("GET", "/v1/submissions/{submission}/timing", "own"),
+    ("GET", "/v1/submissions/{submission}/bundle", "own read"),
     ("GET", "/v1/submissions/{submission}/events?wait=0", "own"),
+    ("GET", "/v1/tasks/scripted/leaders", "read"),
+    ("GET", "/v1/trends", "read"),
+    ("GET", "/v1/failures", "read"),
+    ("GET", "/v1/leaderboard", "read"),
+    ("GET", "/v1/export", "read"),
     ("POST", "/v1/groups", "submit"),
+    ("GET", "/v1/groups", "look"),
     ("GET", "/v1/groups/{group}", "own"),
     ("DELETE", "/v1/groups/{group}", "own submit"),
     ("GET", "/v1/groups/{group}/events?wait=0", "own"),
@@ -114,6 +121,7 @@ ROUTES = [
     ("GET", "/compat/kernelgym/status/{named}", "named"),
     ("GET", "/compat/kernelgym/results/{named}", "named"),
     ("POST", "/compat/tritonforge/eval", "submit"),
+    ("POST", "/v1/replays", "admin"),
     ("POST", "/v1/calibrations", "admin"),
     ("GET", "/v1/calibrations", "look"),
     ("GET", "/v1/status", "look"),
@@ -144,7 +152,7 @@ def missing_scope(needs: str, name: str) -> str:
         return "admin"
     if "submit" in needs and name == "read":
         return "submit"
-    return "read" if needs == "read" and name == "submit" else ""
+    return "read" if "read" in needs and name == "submit" else ""
 
 
 @pytest.mark.parametrize(("method", "path", "needs"), ROUTES, ids=lambda value: str(value))
