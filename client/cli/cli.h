@@ -49,6 +49,7 @@ int task_command(struct cli *cli, int argc, char **argv);
 int show_command(struct cli *cli, int argc, char **argv);
 int timing_command(struct cli *cli, int argc, char **argv);
 int list_command(struct cli *cli, int argc, char **argv);
+int top_command(struct cli *cli, int argc, char **argv);
 int status_command(struct cli *cli, int argc, char **argv);
 int calibrate_command(struct cli *cli, int argc, char **argv);
 int cancel_command(struct cli *cli, int argc, char **argv);

@@ -22,6 +22,7 @@ static const struct {
     { "show", "verifier show", show_command },
     { "list", "verifier list", list_command },
     { "status", "verifier status", status_command },
+    { "top", "verifier top", top_command },
     { "timing", "verifier timing", timing_command },
     { "calibrate", "verifier calibrate", calibrate_command },
     { "cancel", "verifier cancel", cancel_command },
@@ -44,6 +45,7 @@ static const char doc[] =
     "  list                   list submissions\n"
     "  calibrate              find out how far the machine's times are off\n"
     "  status                 show what verifierd is doing\n"
+    "  top                    where work and time go, drawn anew every second\n"
     "  cancel ID              cancel a submission or group\n"
     "  rescore ID...          another reward for verdicts that are stored\n"
     "  selftest               does verifierd tell cheats from honest kernels? --quick: under a minute\n"

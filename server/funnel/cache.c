@@ -197,6 +197,23 @@ adopt(const struct submission *s, const struct submission_row *from)
     return out;
 }
 
+/* That judging it took of a device. */
+static double
+device_seconds(json_t *verdict)
+{
+    json_t *stage;
+    double seconds = 0;
+    size_t i;
+
+    json_array_foreach(json_object_get(verdict, "stages"), i, stage)
+    {
+        const char *name = json_string_value(json_object_get(stage, "stage"));
+        if (name && stage_find(name) >= STAGE_TINY)
+            seconds += json_number_value(json_object_get(stage, "run_ms")) / 1000;
+    }
+    return seconds;
+}
+
 /* Ends s with the verdict of `from`. False: that cannot be done, and nothing has changed. */
 static bool
 hand_on(struct submission *s, const struct submission_row *from, const char *how)
@@ -211,8 +228,10 @@ hand_on(struct submission *s, const struct submission_row *from, const char *how
         s->cache = how;
         s->judgement->row.finished_ms = clock_wall_ms();
         AUTO_JSON json_t *verdict = adopt(s, from);
-        if (verdict && submission_conclude_as(s, from, verdict) == 0)
+        if (verdict && submission_conclude_as(s, from, verdict) == 0) {
+            funnel_save(f, STATS_BY_CACHE, device_seconds(verdict));
             return true;
+        }
         error_set(&err, ERR_STORE, "the verdict of %s cannot be handed on", from->id);
     }
     log_warn(s->id, "it is judged itself: %s", err.text);

@@ -185,6 +185,11 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->config = config;
     f->store = store;
     f->started_ns = clock_monotonic_ns();
+    f->stats = stats_new(f->started_ns / 1000000000);
+    if (!f->stats) {
+        free(f);
+        return error_set(err, ERR_NOMEM, "no memory for the funnel");
+    }
     uv_timer_init(loop, &f->record_timer);
     uv_timer_init(loop, &f->drain_timer);
     f->record_timer.data = f;
@@ -245,6 +250,7 @@ funnel_free(struct funnel *f)
         group_free(g);
     }
     clients_free(f);
+    stats_free(f->stats);
     task_forget_known(f);
     json_decref(f->calibrations);
     zygote_free(f->zygote);

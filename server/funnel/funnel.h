@@ -95,6 +95,9 @@ bool funnel_is_finished(struct funnel *f,
                         const char *id); /* a submission or a group; unknown ids are finished */
 /* {"state","version","queues":{…},"workers":[…],"gpus":[…],"sandbox":{…},"counts":{…},"store":{…},"env":{…}} */
 json_t *funnel_status(struct funnel *f);
+#define FUNNEL_WINDOW_MAX_S 86400
+/* The last window_s seconds (1 to FUNNEL_WINDOW_MAX_S): docs/http.md. */
+json_t *funnel_stats(struct funnel *f, int64_t window_s);
 /* {"items":[calibration …]}: the newest of each GPU's name. */
 json_t *funnel_calibrations(struct funnel *f);
 /* True when work can be judged; else why is filled ("starting workers", "draining", …). */

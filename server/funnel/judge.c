@@ -25,6 +25,20 @@ ms_since(int64_t then_ns)
     return (double)(clock_monotonic_ns() - then_ns) / 1e6;
 }
 
+/* It waited for this stage. */
+static void
+note_wait(struct submission *s, int stage, double wait_ms)
+{
+    struct stats_stage *now = &funnel_now(s->funnel)->stages[stage];
+
+    s->judgement->stages[stage].wait_ms = wait_ms;
+    s->funnel->stages[stage].waited++;
+    s->funnel->stages[stage].wait_ms += wait_ms;
+    now->waited++;
+    now->wait_ms += wait_ms;
+    now->wait_max_ms = fmaxf(now->wait_max_ms, (float)wait_ms);
+}
+
 static void
 note(struct submission *s, enum outcome outcome, const char *class_, int done, int of)
 {
@@ -39,6 +53,16 @@ note(struct submission *s, enum outcome outcome, const char *class_, int done, i
     snprintf(r->class_, sizeof(r->class_), "%s", outcome == OUTCOME_FAIL && class_ ? class_ : "");
     figures->by_outcome[outcome]++;
     figures->run_ms += r->run_ms;
+    struct stats_stage *now = &funnel_now(s->funnel)->stages[j->stage];
+    now->by_outcome[outcome == OUTCOME_PASS   ? STATS_PASS
+                    : outcome == OUTCOME_FAIL ? STATS_FAIL
+                                              : STATS_SKIP]++;
+    now->run_ms += r->run_ms;
+    now->run_max_ms = fmaxf(now->run_max_ms, (float)r->run_ms);
+    if (j->lane) {
+        figures->device_s += r->run_ms / 1000;
+        now->device_s += r->run_ms / 1000;
+    }
     if (outcome == OUTCOME_PASS && j->failed_stage < 0)
         j->passed = j->stage;
     log_info(s->id, "%s: %s%s%s, %.0f ms", stage_name((enum stage)j->stage),
@@ -676,7 +700,7 @@ judge_begin(struct submission *s)
     if (store_begin_submission(f->store, s->id, s->attempts, NULL, NULL, &err) != 0)
         log_warn(s->id, "%s", err.text);
     submission_move(s, EVENT_BEGIN);
-    s->judgement->stages[STAGE_AST].wait_ms = wait_ms;
+    note_wait(s, STAGE_AST, wait_ms);
     note_env(s->judgement, json_object_get(zygote_ready_message(f->zygote), "versions"));
     begin_ast(s);
 }
@@ -713,7 +737,7 @@ judge_on_lane(struct submission *s, struct lane *l)
     struct error err = { 0 };
 
     submission_move(s, EVENT_LANE);
-    j->stages[STAGE_TINY].wait_ms = ms_since(s->queued_ns);
+    note_wait(s, STAGE_TINY, ms_since(s->queued_ns));
     note_env(j, lane_versions(l));
     json_object_set(j->env, "gpu", lane_gpu(l) ? json_object_get(lane_gpu(l), "name") : json_null());
     json_object_set(j->env, "driver", lane_gpu(l) ? json_object_get(lane_gpu(l), "driver") : json_null());

@@ -21,6 +21,7 @@
 #include "server/funnel/quota.h"
 #include "server/funnel/request.h"
 #include "server/funnel/state.h"
+#include "server/funnel/stats.h"
 #include "server/store/store.h"
 #include "server/workers/devices.h"
 #include "server/workers/lane.h"
@@ -165,6 +166,8 @@ struct stage_figures {
     int64_t entered, by_outcome[OUTCOME_N];
     int64_t spared; /* did not come to it, having failed before */
     double run_ms;  /* sum */
+    int64_t waited; /* came to it out of a queue */
+    double wait_ms, device_s;
 };
 
 struct class_count {
@@ -221,6 +224,8 @@ struct funnel {
     void *event_arg;
 
     struct stage_figures stages[STAGE_NSTAGES];
+    double device_s, saved_s[STATS_NSAVED]; /* that devices were held, and were not */
+    struct stats *stats;
     struct class_count classes[32];
     struct rejection_count rejections[256];
     size_t n_rejections;
@@ -254,6 +259,10 @@ int submission_conclude_as(struct submission *s, const struct submission_row *fr
 /* Back to the queue's head. gives_back: the attempt was cut short by us and does not count. */
 void submission_return(struct submission *s, bool gives_back);
 void record_timer_cb(uv_timer_t *timer);
+
+/* status.c */
+struct stats_sum *funnel_now(struct funnel *f); /* what happens now is added to it as well */
+void funnel_save(struct funnel *f, enum stats_saved how, double seconds);
 
 /* judge.c: the story of one submission */
 void judge_begin(struct submission *s);

@@ -138,6 +138,8 @@ scheduler_release_device(struct submission *s)
     fair_done(&f->ready, &s->client->device, &s->turn, seconds);
     usage_add_gpu(&s->client->usage, seconds, clock_wall_ms());
     s->device_s += seconds;
+    f->device_s += seconds;
+    funnel_now(f)->device_s += seconds;
     s->client->usage.running--;
     f->gpu_running--;
 }

@@ -47,12 +47,12 @@ queues_json(const struct funnel *f)
         json_pack("{s:o, s:o}", "queued", oldest_json(f, STATE_QUEUED), "ready", oldest_json(f, STATE_READY));
     return json_pack(
         "{s:{s:I, s:I}, s:{s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "queued", "interactive",
-        (json_int_t)f->queue.n[FAIR_INTERACTIVE], "batch", (json_int_t)f->queue.n[FAIR_BATCH],
-        "ready", "interactive", (json_int_t)f->ready.n[FAIR_INTERACTIVE], "batch",
-        (json_int_t)f->ready.n[FAIR_BATCH], "waiting", (json_int_t)funnel_waiting(f), "limit",
-        (json_int_t)f->config->queue_limit, "cpu_running", (json_int_t)f->cpu_running, "cpu_slots",
-        (json_int_t)f->cpu_jobs, "gpu_running", (json_int_t)f->gpu_running, "registering",
-        (json_int_t)task_registering(f), "joined", (json_int_t)f->n_following, "oldest_s", oldest);
+        (json_int_t)f->queue.n[FAIR_INTERACTIVE], "batch", (json_int_t)f->queue.n[FAIR_BATCH], "ready",
+        "interactive", (json_int_t)f->ready.n[FAIR_INTERACTIVE], "batch", (json_int_t)f->ready.n[FAIR_BATCH],
+        "waiting", (json_int_t)funnel_waiting(f), "limit", (json_int_t)f->config->queue_limit, "cpu_running",
+        (json_int_t)f->cpu_running, "cpu_slots", (json_int_t)f->cpu_jobs, "gpu_running",
+        (json_int_t)f->gpu_running, "registering", (json_int_t)task_registering(f), "joined",
+        (json_int_t)f->n_following, "oldest_s", oldest);
 }
 
 /* Since the start: how those that may share a verdict came by theirs. */
@@ -62,6 +62,63 @@ cache_json(const struct funnel *f)
     return json_pack("{s:I, s:I, s:I, s:I, s:I}", "hits", (json_int_t)f->cache.hits, "joined",
                      (json_int_t)f->cache.joined, "misses", (json_int_t)f->cache.misses, "rechecked",
                      (json_int_t)f->cache.rechecked, "differed", (json_int_t)f->cache.differed);
+}
+
+struct stats_sum *
+funnel_now(struct funnel *f)
+{
+    return stats_now(f->stats, clock_monotonic_ns() / 1000000000);
+}
+
+void
+funnel_save(struct funnel *f, enum stats_saved how, double seconds)
+{
+    f->saved_s[how] += seconds;
+    funnel_now(f)->saved_s[how] += seconds;
+}
+
+static json_t *
+saved_json(double used_s, const double *saved_s)
+{
+    return json_pack("{s:f, s:f, s:f}", "used", used_s, "saved_by_rejection", saved_s[STATS_BY_REJECTION],
+                     "saved_by_cache", saved_s[STATS_BY_CACHE]);
+}
+
+/* {"n","mean","max"}; null where there is none. */
+static json_t *
+spread_json(uint32_t n, double sum, double max)
+{
+    return n == 0 ? json_null()
+                  : json_pack("{s:I, s:f, s:f}", "n", (json_int_t)n, "mean", sum / n, "max", max);
+}
+
+_Static_assert(FUNNEL_WINDOW_MAX_S == STATS_WINDOW_MAX_S, "what is kept");
+
+json_t *
+funnel_stats(struct funnel *f, int64_t window_s)
+{
+    struct stats_sum sum;
+    int64_t covered_s = stats_read(f->stats, clock_monotonic_ns() / 1000000000, window_s, &sum);
+    json_t *stages = json_array();
+
+    for (int i = 0; i < STAGE_NSTAGES; i++) {
+        const struct stats_stage *s = &sum.stages[i];
+        uint32_t decided = s->by_outcome[STATS_PASS] + s->by_outcome[STATS_FAIL] + s->by_outcome[STATS_SKIP];
+        json_array_append_new(
+            stages,
+            json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:f}", "stage", stage_name((enum stage)i),
+                      "decided", (json_int_t)decided, "pass", (json_int_t)s->by_outcome[STATS_PASS], "fail",
+                      (json_int_t)s->by_outcome[STATS_FAIL], "skip", (json_int_t)s->by_outcome[STATS_SKIP],
+                      "spared", (json_int_t)s->spared, "wait_ms",
+                      spread_json(s->waited, s->wait_ms, s->wait_max_ms), "service_ms",
+                      spread_json(decided, s->run_ms, s->run_max_ms), "device_s", s->device_s));
+    }
+    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:i, s:f}", "window_s", (json_int_t)window_s,
+                     "covered_s", (json_int_t)covered_s, "finished", (json_int_t)sum.finished, "shared",
+                     (json_int_t)sum.shared, "finished_per_s", (double)sum.finished / (double)covered_s,
+                     "stages", stages, "device_s", saved_json(sum.device_s, sum.saved_s), "devices",
+                     f->n_lanes, "device_busy",
+                     f->n_lanes > 0 ? sum.device_s / ((double)covered_s * f->n_lanes) : 0.0);
 }
 
 /* Since the start: what entered each stage and how it left; verdicts by class. */
@@ -74,11 +131,12 @@ counts_json(const struct funnel *f)
     for (int i = 0; i < STAGE_NSTAGES; i++) {
         const struct stage_figures *s = &f->stages[i];
         json_object_set_new(stages, stage_name((enum stage)i),
-                            json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "entered", (json_int_t)s->entered,
-                                      "spared", (json_int_t)s->spared, "pass",
+                            json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:f, s:f}", "entered",
+                                      (json_int_t)s->entered, "spared", (json_int_t)s->spared, "pass",
                                       (json_int_t)s->by_outcome[OUTCOME_PASS], "fail",
                                       (json_int_t)s->by_outcome[OUTCOME_FAIL], "skip",
-                                      (json_int_t)s->by_outcome[OUTCOME_SKIP], "run_ms", s->run_ms));
+                                      (json_int_t)s->by_outcome[OUTCOME_SKIP], "run_ms", s->run_ms, "waited",
+                                      (json_int_t)s->waited, "wait_ms", s->wait_ms, "device_s", s->device_s));
     }
     for (size_t i = 0; i < ARRAY_LEN(f->classes) && f->classes[i].name[0]; i++)
         json_object_set_new(classes, f->classes[i].name, json_integer(f->classes[i].n));
@@ -89,6 +147,7 @@ counts_json(const struct funnel *f)
     json_t *out = json_pack("{s:o, s:o, s:o, s:o, s:f, s:I, s:I}", "stages", stages, "classes", classes,
                             "rejections", rejections, "cache", cache_json(f), "verdict_s", f->verdict_s,
                             "finished", (json_int_t)f->finished, "returned", (json_int_t)f->returned);
+    json_object_set_new(out, "device_s", saved_json(f->device_s, f->saved_s));
     if (store_count(f->store, &stored, NULL) == 0) {
         for (int i = 0; i < SUBMISSION_NSTATES; i++)
             json_object_set_new(out, submission_state_name((enum submission_state)i),

@@ -209,8 +209,18 @@ count_spared(struct funnel *f, const struct judgement *j)
 
     if (j->failed_stage < 0)
         return;
-    for (int i = last + 1; i < STAGE_NSTAGES; i++)
-        f->stages[i].spared += j->stages[i].outcome == OUTCOME_NONE && (j->until < 0 || i <= j->until);
+    for (int i = last + 1; i < STAGE_NSTAGES; i++) {
+        struct stage_figures *stage = &f->stages[i];
+        int64_t through = 0;
+        if (j->stages[i].outcome != OUTCOME_NONE || (j->until >= 0 && i > j->until))
+            continue;
+        stage->spared++;
+        funnel_now(f)->stages[i].spared++;
+        for (int k = 0; k < OUTCOME_N; k++)
+            through += stage->by_outcome[k];
+        if (through > 0)
+            funnel_save(f, STATS_BY_REJECTION, stage->device_s / (double)through);
+    }
 }
 
 static void
@@ -224,6 +234,7 @@ count_finish(struct funnel *f)
         f->service_s = f->service_s > 0 ? 0.9 * f->service_s + 0.1 * gap_s : gap_s;
     f->last_finish_ns = now;
     f->finished++;
+    funnel_now(f)->finished++;
 }
 
 /* Durable. Nobody will find it in memory any more, then those who wait are told. */
@@ -364,6 +375,8 @@ submission_conclude_as(struct submission *s, const struct submission_row *from, 
     row->attempts = s->attempts;
     row->reward = json_is_number(reward) ? json_number_value(reward) : NAN;
     count_class(f, row->class_);
+    funnel_now(f)->finished++;
+    funnel_now(f)->shared++;
     f->verdict_s += (double)(row->finished_ms - row->created_ms) / 1000;
     f->finished++;
     log_info(s->id, "%s as %s (%s), reward %.4g", row->class_, from->id, s->cache, row->reward);

@@ -203,10 +203,38 @@ write_stages(struct writer *w, json_t *stages)
     json_object_foreach(stages, name, stage)
         sample(w, "verifierd_stage_run_seconds_total", LABELS("stage", name),
                number(json_object_get(stage, "run_ms")) / 1000);
+    family(w, "verifierd_stage_wait_seconds", "summary",
+           "Time that submissions waited for a stage, by those that waited.");
+    json_object_foreach(stages, name, stage)
+    {
+        sample(w, "verifierd_stage_wait_seconds_sum", LABELS("stage", name),
+               number(json_object_get(stage, "wait_ms")) / 1000);
+        sample(w, "verifierd_stage_wait_seconds_count", LABELS("stage", name),
+               number(json_object_get(stage, "waited")));
+    }
+    family(w, "verifierd_stage_device_seconds_total", "counter", "Time that a stage held a device.");
+    json_object_foreach(stages, name, stage)
+        sample(w, "verifierd_stage_device_seconds_total", LABELS("stage", name),
+               number(json_object_get(stage, "device_s")));
     family(w, "verifierd_stage_spared_total", "counter",
            "Submissions that did not come to a stage, since they had failed before.");
     json_object_foreach(stages, name, stage) sample(w, "verifierd_stage_spared_total", LABELS("stage", name),
                                                     number(json_object_get(stage, "spared")));
+}
+
+static void
+write_devices(struct writer *w, json_t *device)
+{
+    family(w, "verifierd_device_seconds_total", "counter", "Time that submissions held devices.");
+    sample(w, "verifierd_device_seconds_total", NULL, number(json_object_get(device, "used")));
+    family(w, "verifierd_device_seconds_saved_total", "counter",
+           "Time of devices that was not needed: after an early failure (by the mean of those that came so "
+           "far), or "
+           "for an identical candidate.");
+    sample(w, "verifierd_device_seconds_saved_total", LABELS("by", "rejection"),
+           number(json_object_get(device, "saved_by_rejection")));
+    sample(w, "verifierd_device_seconds_saved_total", LABELS("by", "cache"),
+           number(json_object_get(device, "saved_by_cache")));
 }
 
 static void
@@ -271,6 +299,7 @@ metrics_write(json_t *status, struct buffer *out)
     write_verdicts(&w, json_object_get(status, "counts"));
     write_cache(&w, at(status, "counts/cache"));
     write_stages(&w, at(status, "counts/stages"));
+    write_devices(&w, at(status, "counts/device_s"));
     write_queues(&w, json_object_get(status, "queues"));
     write_workers(&w, json_object_get(status, "workers"));
     family(&w, "verifierd_http_requests_total", "counter", "Requests answered, by status.");

@@ -49,6 +49,7 @@ static const struct route routes[] = {
     { "POST", "compat/tritonforge/eval", "policy", MAY_SUBMIT, true, false, compat_evaluate },
     { "GET", "v1/export", "format what source state task class client group since before", MAY_READ, false,
       false, export_rows },
+    { "GET", "v1/stats", "window", MAY_READ, false, false, service_stats },
     { "GET", "v1/status", "", MAY_LOOK, false, false, service_status },
     { "GET", "metrics", "", MAY_READ, false, false, service_metrics },
     { "GET", "healthz", "", 0, false, false, service_health },

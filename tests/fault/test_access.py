@@ -126,6 +126,7 @@ ROUTES = [
     ("GET", "/v1/calibrations", "look"),
     ("GET", "/v1/status", "look"),
     ("GET", "/metrics", "read"),
+    ("GET", "/v1/stats", "read"),
     ("GET", "/healthz", "open"),
     ("GET", "/readyz", "open"),
     ("GET", "/", "open"),

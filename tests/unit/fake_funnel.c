@@ -343,6 +343,13 @@ funnel_calibrations(struct funnel *f)
 }
 
 json_t *
+funnel_stats(struct funnel *f, int64_t window_s)
+{
+    (void)f;
+    return json_pack("{s:I}", "window_s", (json_int_t)window_s);
+}
+
+json_t *
 funnel_status(struct funnel *f)
 {
     (void)f;
