@@ -47,10 +47,11 @@ endpoint_free(struct endpoint *e)
 json_t *
 endpoint_provenance(const struct trainer *t)
 {
-    return json_pack("{s:s, s:f, s:f, s:i, s:s, s:s, s:o*}", "model", t->model, "temperature", t->temperature,
-                     "top_p", t->top_p, "max_tokens", t->max_tokens, "endpoint",
+    return json_pack("{s:s, s:f, s:f, s:i, s:s, s:s, s:b, s:o*}", "model", t->model, "temperature",
+                     t->temperature, "top_p", t->top_p, "max_tokens", t->max_tokens, "endpoint",
                      t->endpoint_name ? t->endpoint_name : t->endpoint_url, "api",
-                     t->is_chat ? "chat" : "completions", "logprobs", t->wants_logprobs ? json_true() : NULL);
+                     t->is_chat ? "chat" : "completions", "plain", (int)t->is_plain, "logprobs",
+                     t->wants_logprobs ? json_true() : NULL);
 }
 
 /* --- one request --- */
@@ -80,6 +81,11 @@ request_body(const struct trainer *t, json_t *messages, int n, uint64_t seed)
         json_object_set(body, "messages", messages);
     else
         json_object_set_new(body, "prompt", as_text(messages));
+    if (!t->is_plain) { /* off: a model's generation_config, and llama.cpp, have others */
+        json_object_set_new(body, "top_k", json_integer(-1));
+        json_object_set_new(body, "min_p", json_real(0));
+        json_object_set_new(body, "repetition_penalty", json_real(1));
+    }
     if (t->wants_logprobs) {
         json_object_set_new(body, "logprobs", t->is_chat ? json_true() : json_integer(1));
         json_object_set_new(body, "return_token_ids", json_true()); /* vLLM and SGLang */

@@ -1,6 +1,7 @@
 /*
  * endpoint.h - answers from a model behind an OpenAI-compatible endpoint (vLLM, SGLang, llama.cpp).
- * One for each thread. Everything that decides what is sampled is sent, so that no server's default does.
+ * One for each thread. Everything that decides what is sampled is sent, so that no server's
+ * default does (unless trainer.is_plain).
  */
 #ifndef TRAINER_ENDPOINT_H
 #define TRAINER_ENDPOINT_H

@@ -54,7 +54,8 @@ enum {
     OPT_SEED,
     OPT_COMPLETIONS,
     OPT_KEY,
-    OPT_LOGPROBS
+    OPT_LOGPROBS,
+    OPT_PLAIN
 };
 
 static error_t
@@ -99,6 +100,9 @@ parse_common(int key, char *arg, struct argp_state *state)
     case OPT_SEED:
         t->seed = (uint64_t)option_number(state, "--seed", arg, 0, 9007199254740992.0);
         return 0;
+    case OPT_PLAIN:
+        t->is_plain = true;
+        return 0;
     case OPT_LOGPROBS:
         t->wants_logprobs = true;
         return 0;
@@ -120,6 +124,11 @@ static const struct argp_option common_options[] = {
     { "temperature", OPT_TEMPERATURE, "T", 0, "Default 0.8", -2 },
     { "top-p", OPT_TOP_P, "P", 0, "Default 1", -2 },
     { "max-tokens", OPT_MAX_TOKENS, "N", 0, "Of one answer (default 2048)", -2 },
+    { "plain", OPT_PLAIN, NULL, 0,
+      "Do not send top_k, min_p and repetition_penalty, which OpenAI's own API refuses; then the server's "
+      "defaults "
+      "decide",
+      -2 },
     { "logprobs", OPT_LOGPROBS, NULL, 0, "Ask for log-probabilities and token ids, and keep them", -2 },
     { "seed", OPT_SEED, "N", 0, "Of all draws (default 0)", -2 },
     { "timeout", OPT_TIMEOUT, "SECONDS", 0, "Of one request to the endpoint (default 600)", -2 },

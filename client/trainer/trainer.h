@@ -38,6 +38,7 @@ struct trainer {
     int max_tokens;
     double timeout_s;    /* of one request to the endpoint */
     int attempts;        /* of one request, the first included */
+    bool is_plain;       /* send what OpenAI's own API knows and no more */
     bool wants_logprobs; /* ask for log-probabilities and token ids, too */
     const char *cache;   /* a directory of answers by what was asked; NULL: none */
     uint64_t seed;

@@ -108,6 +108,17 @@ def test_log_probabilities_and_token_ids_are_kept_where_they_are_asked_for(
     assert other.returncode == 3 and "sampling" in other.stderr
 
 
+def test_what_decides_is_sent_unless_the_server_knows_none_of_it(
+    judge: FakeDaemon, endpoint: Endpoint, tmp_path: Path, tasks_file: Path
+) -> None:
+    assert run(judge, endpoint, tmp_path, *bestofn(tasks_file)).returncode == 0
+    assert {(body["top_k"], body["min_p"], body["repetition_penalty"]) for body in endpoint.asked} == {(-1, 0, 1)}
+    asked = len(endpoint.asked)
+    assert run(judge, endpoint, tmp_path, *bestofn(tasks_file, "--plain", "--name=plain")).returncode == 0
+    known = {"model", "messages", "n", "temperature", "top_p", "max_tokens", "seed", "stream", "path"}
+    assert all(set(body) == known for body in endpoint.asked[asked:])
+
+
 # --- a teacher ---
 
 
