@@ -1,5 +1,5 @@
 # Sources are found by wildcard: put a file where it belongs and it is built.
-#   make demo | demo-train | test | check | all | install | bundle | gpu-check | kernelbench | bench-NAME | timing-report | fuzz
+#   make demo | demo-train | screenshots | test | check | all | install | bundle | gpu-check | kernelbench | bench-NAME | timing-report | fuzz
 # Variables: BUILD, CC, CFLAGS, LDFLAGS, PREFIX, DESTDIR, PYTHON, SANITIZE=address,undefined, WERROR=1, V=1
 VERSION := 0.1.0
 BUILD ?= build
@@ -199,6 +199,11 @@ demo: setup
 demo-train: setup
 	+$(parallel) all
 	'$(py)' client/deploy/demo_train.py --programs '$(realpath $(BUILD))/bin' --python '$(py)'
+
+# The pictures of docs/screenshots, of what this machine judges meanwhile.
+screenshots: setup-test
+	+$(parallel) all
+	'$(py)' server/deploy/screenshots.py --programs '$(realpath $(BUILD))/bin' --python '$(py)'
 
 test: setup-test
 	+$(parallel) all tests

@@ -148,7 +148,7 @@ byId("sign").addEventListener("submit", (event) => {
   if (isSent) open();
   else byId("sign-why").textContent = "That is no token: a header could not carry it.";
 });
-document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); byId("main").focus(); });
+document.querySelector(".skip-link").addEventListener("click", (event) => { event.preventDefault(); byId("main").focus(); });
 addEventListener("hashchange", () => { open(); scrollTo(0, 0); });
 document.addEventListener("visibilitychange", tick);
 setInterval(tick, POLL_MS);

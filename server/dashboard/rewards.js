@@ -34,9 +34,16 @@ export function merge(steps, most) {
 }
 
 const STEPS_MAX = 60;
+const STEPS_LEAST = 8;
+
+// From where there is something to see: a daemon that began lately has an empty past.
+function begun(steps) {
+  const first = steps.findIndex((step) => step.n > 0);
+  return steps.slice(Math.max(0, Math.min(first - 1, steps.length - STEPS_LEAST)));
+}
 
 function charts(trends) {
-  const steps = merge(trends.steps, STEPS_MAX);
+  const steps = merge(begun(trends.steps), STEPS_MAX);
   const share = (s, n) => (s.n ? (100 * n) / s.n : 0);
   const bins = BINS.map((name, i) => ({ name, value: trends.steps.reduce((sum, s) => sum + s.rewards[i], 0), className: i === 0 ? "bad" : "accent" }));
   const percents = (v) => Math.round(v) + "%";

@@ -91,6 +91,12 @@ function clocks(item) {
   return facts([...rows, ["blocks", gpu.blocks], ["blocks void", gpu.void], ["blocks in the background of others", gpu.background], ["blocks throttled", gpu.throttled]]);
 }
 
+// The first line where the rest stands below as the error.
+function told(item) {
+  const [line, ...more] = item.feedback.text.split("\n");
+  return more.length && item.error && item.error.text ? line + " …" : item.feedback.text;
+}
+
 function head(item) {
   const c = item.components || {};
   const stop = isLive(item) && el("button", { type: "button", "data-key": "cancel", text: "Cancel it", onclick: (event) => { event.target.disabled = true; call("/v1/submissions/" + item.id, { method: "DELETE" }); } });
@@ -102,7 +108,7 @@ function head(item) {
       tile(speed(c.speedup), isNumber(c.speedup_lo) ? `speed-up, ${speed(c.speedup_lo)} to ${speed(c.speedup_hi)}` : "speed-up"),
       tile(item.failed_at || item.passed_stage || item.stage || "–", item.failed_at ? "failed at" : item.state === "done" ? "passed up to" : "stage"),
       tile(duration((item.stages || []).reduce((sum, s) => sum + (s.run_ms || 0), 0)), "spent on it")),
-    item.feedback && item.feedback.text && el("p", { class: "lead " + (item.class === "ok" ? "good" : item.class === "infra" ? "busy" : "bad"), text: item.feedback.text }),
+    item.feedback && item.feedback.text && el("p", { class: "lead " + (item.class === "ok" ? "good" : item.class === "infra" ? "busy" : "bad"), text: told(item) }),
   ];
 }
 
@@ -113,7 +119,7 @@ function body(item, source, log) {
   return [
     section("Stages", timeline(item)),
     section("First mismatch", mismatch(item)),
-    item.error && item.error.text ? section("Error", el("pre", { tabindex: "0", "aria-label": "Error", "data-key": "error", text: (item.error.type ? item.error.type + (line ? " at line " + line : "") + "\n" : "") + item.error.text })) : null,
+    item.error && item.error.text ? section("Error", el("pre", { class: "error", tabindex: "0", "aria-label": "Error", "data-key": "error", text: (item.error.type ? item.error.type + (line ? " at line " + line : "") + "\n" : "") + item.error.text })) : null,
     section("Source", sourceView(source, line ? { line, text: item.error.text.split("\n").find((one) => one.trim()) || "" } : null)),
     section("Samples", sampleCharts(item.timing)),
     section("Cases", records("Cases", item.correctness && item.correctness.results, ["name", "outcome", "max_abs", "max_rel", "matched", "against", "note"])),

@@ -56,7 +56,7 @@ class Scene:
         """Every page: its address, and words that stand on it once its data are there."""
         one = f"#/submissions/{self.honest}"
         return {
-            "overview": ("#/?window=24h", "Where candidates die"),
+            "overview": ("#/?window=24h", "verdicts a minute"),
             "submissions": ("#/submissions", "syntax"),
             "filtered": ("#/submissions?class=hack", "hack"),
             "submission": (one, "Run it again"),
@@ -153,7 +153,7 @@ def test_every_page_with_real_data(scene: Scene, window: Browser, look: str) -> 
 
 def test_a_page_has_everything_from_the_daemon_itself(scene: Scene, window: Browser) -> None:
     window.look()
-    show(window, scene.url, "#/", "Where candidates die")
+    show(window, scene.url, "#/", "verdicts a minute")
     loaded = window.script("return performance.getEntriesByType('resource').map((e) => e.name)")
     assert len(loaded) > 10 and all(name.startswith(scene.url + "/") for name in loaded)
 
@@ -211,7 +211,7 @@ def test_a_daemon_that_is_gone_makes_the_page_stale_until_it_is_back(
 ) -> None:
     daemon = start_daemon(paused=True, ready=False)
     port = daemon.client.url.rpartition(":")[2]
-    show(window, daemon.client.url, "#/", "Where candidates die")
+    show(window, daemon.client.url, "#/", "verdicts a minute")
     assert window.script("return document.getElementById('stale').hidden") is True
     daemon.kill()
     window.wait("!document.getElementById('stale').hidden")
@@ -265,7 +265,7 @@ def test_where_there_are_tokens_the_page_asks_for_one_once(start_daemon: service
         window.wait_text("unknown, revoked or expired")
         window.type("#token", admin)
         window.click("#sign button")
-        window.wait_text("Where candidates die")
+        window.wait_text("verdicts a minute")
         window.wait("document.getElementById('sign').hidden")
         assert window.script("return Object.keys(localStorage).filter((k) => k.includes('token')).length") == 0
         window.script("location.hash = '#/groups'")
@@ -278,9 +278,9 @@ def test_where_there_are_tokens_the_page_asks_for_one_once(start_daemon: service
 
 def test_everything_can_be_reached_by_keyboard(scene: Scene, window: Browser) -> None:
     window.look()
-    show(window, scene.url, "#/", "Newest submissions")
+    show(window, scene.url, "#/", "verdicts a minute")
     window.press("Tab")
-    assert window.script("return document.activeElement.className") == "skip"
+    assert window.script("return document.activeElement.className") == "skip-link"
     seen = []
     for _ in range(8):
         window.press("Tab")
@@ -311,11 +311,11 @@ def test_filters_and_ticks_stand_in_the_address(scene: Scene, window: Browser) -
 def test_light_and_dark_can_be_chosen(scene: Scene, window: Browser) -> None:
     background = "return getComputedStyle(document.body).backgroundColor"
     window.look(dark=True)
-    show(window, scene.url, "#/", "Where candidates die")
+    show(window, scene.url, "#/", "verdicts a minute")
     dark = window.script(background)
     window.click("#theme")
     assert window.script(background) != dark
-    show(window, scene.url, "#/", "Where candidates die")
+    show(window, scene.url, "#/", "verdicts a minute")
     assert window.script(background) != dark  # kept
     window.click("#theme")
     assert window.script(background) == dark
@@ -339,7 +339,7 @@ def test_the_difference_of_two_texts_gives_both_back(
     scene: Scene, window: Browser, a: str, b: str, gone: int, new: int
 ) -> None:
     if not str(window.script("return location.href")).startswith(scene.url):
-        show(window, scene.url, "#/", "Where candidates die")
+        show(window, scene.url, "#/", "verdicts a minute")
     rows = window.script("return import('/code.js').then((m) => m.diff(arguments[0], arguments[1]))", a, b)
     assert "\n".join(text for kind, _, _, text in rows if kind != "new") == a
     assert "\n".join(text for kind, _, _, text in rows if kind != "gone") == b
@@ -348,7 +348,7 @@ def test_the_difference_of_two_texts_gives_both_back(
 
 def test_figures_are_counted_right(scene: Scene, window: Browser) -> None:
     if not str(window.script("return location.href")).startswith(scene.url):
-        show(window, scene.url, "#/", "Where candidates die")
+        show(window, scene.url, "#/", "verdicts a minute")
     step = {"start": "2026-01-01T00:00:00Z", "n": 4, "ok": 1, "hack": 1, "policy": 0, "infra": 0, "reward": 0.5}
     step["rewards"] = [0, 1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 1]
     merged, quartiles = window.script(
