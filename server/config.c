@@ -138,6 +138,14 @@ static const struct setting table[] = {
     { "drain_ms", NUMBER, "milliseconds", "10000", 0, 3600000, FIELD(drain_ms), true,
       "time that running stages get after SIGTERM; what has not ended then is begun again by the next "
       "start" },
+    { "retention_days", NUMBER, "days", "0", 0, 36500, FIELD(retention_days), true,
+      "submissions that ended longer ago are removed, with their sources and captured output; 0 keeps them" },
+    { "retention_rows", NUMBER, "submissions", "0", 0, INT64_MAX / 2, FIELD(retention_rows), true,
+      "most that have ended and are kept: the oldest go first; 0 is no bound" },
+    { "retention_log_days", NUMBER, "days", "0", 0, 36500, FIELD(retention_log_days), true,
+      "captured output is removed that long after the end; 0 keeps it as long as the submission" },
+    { "retention_interval_s", NUMBER, "seconds", "3600", 1, 86400 * 7, FIELD(retention_interval_s), true,
+      "from one removal of what is not to be kept to the next" },
     { "paused", SWITCH, "BOOL", "false", 0, 0, FIELD(paused), true,
       "accept and keep submissions, and judge none" },
 };

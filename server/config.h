@@ -60,6 +60,10 @@ struct config {
     int64_t header_limit_ms;      /* from connecting to the end of a request's header */
     int64_t body_limit_ms;        /* from there to the end of its body */
     int64_t drain_ms;             /* grace after SIGTERM */
+    int64_t retention_days;       /* of what has ended; 0: for ever */
+    int64_t retention_rows;       /* most that have ended; 0: no bound */
+    int64_t retention_log_days;   /* of captured output; 0: as long as its submission */
+    int64_t retention_interval_s; /* between two sweeps */
     bool paused;                  /* accept and store, judge nothing (benchmarks, maintenance) */
 };
 

@@ -15,6 +15,7 @@
 #include "server/config.h"
 #include "server/funnel/funnel.h"
 #include "server/http/http.h"
+#include "server/keeper.h"
 #include "server/store/store.h"
 #include "server/token_command.h"
 #include "server/workers/check.h"
@@ -38,6 +39,7 @@ struct server {
     struct store *store;
     struct funnel *funnel;
     struct http *http;
+    struct keeper *keeper;
     uv_signal_t term, interrupt, hangup;
     bool is_draining, is_hurried, is_stopping;
 };
@@ -96,6 +98,7 @@ funnel_drained_cb(void *arg)
         return;
     s->is_stopping = true;
     log_info(NULL, "drained");
+    keeper_stop(s->keeper);
     http_stop(s->http, http_stopped_cb, s);
 }
 
@@ -147,6 +150,7 @@ reload_cb(uv_signal_t *handle, int number)
     setup_log(&s->config);
     http_reload(s->http, &s->config);
     funnel_reload(s->funnel, &s->config);
+    keeper_reload(s->keeper);
     log_info("config", "settings read again");
 }
 
@@ -170,6 +174,10 @@ start(struct server *s, struct error *err)
         rc = funnel_new(&s->loop, &s->config, s->store, &s->funnel, err);
     if (rc == 0)
         rc = http_new(&s->loop, &s->config, s->funnel, s->store, &s->http, err);
+    if (rc == 0)
+        rc = keeper_new(&s->loop, &s->config, s->store, &s->keeper, err);
+    if (rc == 0)
+        http_set_keeper(s->http, s->keeper);
     return rc;
 }
 
@@ -193,6 +201,7 @@ serve(struct server *s)
     http_free(s->http);
     funnel_free(s->funnel);
     store_close(s->store);
+    keeper_free(s->keeper);
     uv_run(&s->loop, UV_RUN_DEFAULT);
     if (uv_loop_close(&s->loop) != 0)
         log_debug(NULL, "something is still open in the loop");

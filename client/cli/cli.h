@@ -58,6 +58,7 @@ int selftest_command(struct cli *cli, int argc, char **argv);
 int export_command(struct cli *cli, int argc, char **argv);
 int bundle_command(struct cli *cli, int argc, char **argv);
 int replay_command(struct cli *cli, int argc, char **argv);
+int retention_command(struct cli *cli, int argc, char **argv);
 int doctor_command(struct cli *cli, int argc, char **argv);
 
 #endif

@@ -31,6 +31,7 @@ static const struct {
     { "export", "verifier export", export_command },
     { "bundle", "verifier bundle", bundle_command },
     { "replay", "verifier replay", replay_command },
+    { "retention", "verifier retention", retention_command },
     { "doctor", "verifier doctor", doctor_command },
 };
 
@@ -52,6 +53,7 @@ static const char doc[] =
     "  export                 submissions, verdicts or rewards as JSON Lines or CSV\n"
     "  bundle ID              all that a verdict came from, as one file\n"
     "  replay FILE            judge a bundle again and compare\n"
+    "  retention              what is kept; --run removes what is not to be\n"
     "  doctor                 is verifierd well, and what mends what is not\n"
     "\n"
     "Exit status: 0 well, 1 the candidate or the selftest failed, 2 usage, 3 configuration, 4 not allowed, "

@@ -37,6 +37,7 @@ struct http {
     struct funnel *funnel;
     struct store *store;
     struct keyring *keyring;
+    struct keeper *keeper; /* NULL: none yet */
     struct MHD_Daemon *daemon;
     uv_poll_t poll;       /* on MHD's own epoll descriptor */
     uv_prepare_t prepare; /* before the loop sleeps: pending resumes, MHD's timeout */
@@ -240,6 +241,7 @@ exchange_cb trend_show, failure_list, leaderboard_list, leader_list;
 exchange_cb rescore;
 exchange_cb events_all, submission_events, group_events;
 exchange_cb export_rows;
+exchange_cb retention_show, retention_run;
 exchange_cb submission_bundle, replay_add;
 exchange_cb calibration_add, calibration_list;
 exchange_cb service_stats, service_status, service_health, service_ready, service_asset, service_metrics;

@@ -238,6 +238,12 @@ http_new(uv_loop_t *loop, const struct config *config, struct funnel *funnel, st
     return 0;
 }
 
+void
+http_set_keeper(struct http *h, struct keeper *keeper)
+{
+    h->keeper = keeper;
+}
+
 const char *
 http_url(const struct http *h)
 {

@@ -6,9 +6,11 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/json.h"
 #include "server/http/asset.h"
 #include "server/http/host.h"
 #include "server/http/metrics.h"
+#include "server/keeper.h"
 
 /* Nothing from elsewhere, no inline code: what a candidate wrote can only ever be text. */
 #define PAGE_POLICY                                                                                       \
@@ -138,6 +140,32 @@ service_metrics(struct exchange *x)
     char *bytes = buffer_take(&text, &size);
     exchange_set_bytes(x, 200, METRICS_TYPE, bytes, size);
     exchange_send(x);
+}
+
+/* --- what is kept --- */
+
+void
+retention_show(struct exchange *x)
+{
+    if (x->http->keeper)
+        exchange_json(x, 200, keeper_json(x->http->keeper));
+    else
+        exchange_problem(x, PROBLEM_UNAVAILABLE, "the daemon has just been started");
+}
+
+void
+retention_run(struct exchange *x)
+{
+    struct json_fault fault;
+    bool vacuum = false;
+    const struct json_field fields[] = { { "vacuum", JSON_WANT_BOOL, &vacuum, false, 0, 0 } };
+
+    if (json_read(x->document, "", fields, ARRAY_LEN(fields), &fault) != 0)
+        exchange_problem_at(x, PROBLEM_BODY, "pointer", fault.pointer, fault.text);
+    else if (!x->http->keeper || !keeper_run(x->http->keeper, vacuum))
+        exchange_problem(x, PROBLEM_UNAVAILABLE, "a sweep is under way already");
+    else
+        exchange_json(x, 202, keeper_json(x->http->keeper));
 }
 
 void

@@ -192,9 +192,22 @@ static const char version_5[] =
 
 /* What counts against a client's quota of the day. */
 static const char version_6[] = "ALTER TABLE submission ADD COLUMN device_ms INTEGER;";
+/* What the sweep asks (sweep.c): the oldest that ended, and who refers to what it would remove. */
+static const char version_7[] =
+    "ALTER TABLE submission ADD COLUMN cached_from TEXT;"
+    "UPDATE submission SET cached_from = json_extract(verdict, '$.cached_from')"
+    "  WHERE verdict LIKE '%\"cached_from\":\"%' AND json_valid(verdict);"
+    "CREATE INDEX submission_cached_from ON submission (cached_from) WHERE cached_from IS NOT NULL;"
+    "CREATE INDEX submission_finished ON submission (finished_ms, id) WHERE finished_ms > 0;"
+    "CREATE INDEX submission_logged ON submission (finished_ms, id) WHERE log_hash IS NOT NULL;"
+    "CREATE INDEX submission_source ON submission (source_hash);"
+    "CREATE INDEX submission_log ON submission (log_hash) WHERE log_hash IS NOT NULL;"
+    "CREATE INDEX task_reference ON task (reference_hash);"
+    "CREATE INDEX idempotency_id ON idempotency (id);"
+    "CREATE INDEX record_id ON record (id);";
 
 static const struct schema_step steps_known[] = {
-    { version_1 }, { version_2 }, { version_3 }, { version_4 }, { version_5 }, { version_6 },
+    { version_1 }, { version_2 }, { version_3 }, { version_4 }, { version_5 }, { version_6 }, { version_7 },
 };
 
 const struct schema_step *

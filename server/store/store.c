@@ -134,8 +134,11 @@ open_files(struct store *s, const char *path, struct error *err)
     s->wal_path = path_with(file, "-wal");
     if (s->wal_path == NULL)
         return error_set(err, ERR_NOMEM, "no memory to open %s", path);
+    /* Before the first table: so that a sweep can give room back while the daemon runs. A file that has tables stays as it is. */
+    code = db_exec(s->write_db, "PRAGMA auto_vacuum = INCREMENTAL", err);
     steps = schema_steps(&n);
-    code = schema_migrate(s->write_db, steps, n, err);
+    if (code == 0)
+        code = schema_migrate(s->write_db, steps, n, err);
     if (code == 0)
         code = set_up_writing(s->write_db, err);
     if (code == 0)

@@ -155,6 +155,32 @@ int store_finish_submission(struct store *s, const struct submission_row *row, c
 int store_add_calibration(struct store *s, const struct calibration_row *row, store_done_cb *cb, void *arg,
                           struct error *err);
 
+/*
+ * --- sweeping: what is no longer to be kept, a batch at a time ---
+ * Nothing goes that has not ended, whose group has not ended whole, or that is referred to: the fastest of a task
+ * (record), a verdict that was handed on (cached_from), what an Idempotency-Key still stands for.
+ */
+#define STORE_SWEEP_BATCH 32      /* submissions looked at in one write */
+#define STORE_SWEEP_GROUP_MAX 256 /* of a group */
+enum sweep_what {
+    SWEEP_SUBMISSIONS, /* with their sources, captured output, and groups */
+    SWEEP_LOGS,        /* captured output alone */
+    SWEEP_VACUUM,      /* free pages go back to the file system */
+};
+struct store_sweep {
+    enum sweep_what what;
+    int64_t before_ms; /* only what ended before; wall clock */
+    int64_t most;      /* submissions to remove at most */
+    int64_t now_ms;    /* wall clock */
+    int64_t at_ms;     /* where it is: 0 and "" to begin */
+    char at_id[ID_SIZE];
+    bool is_over;                                    /* nothing is left to look at */
+    int64_t submissions, groups, logs, blobs, pages; /* removed so far */
+};
+/* Do the next batch: step is lent until cb has run, and is moved on when code is 0. */
+int store_sweep_step(struct store *s, struct store_sweep *step, store_done_cb *cb, void *arg,
+                     struct error *err);
+
 /* --- reads: 0, ERR_NOTFOUND, ERR_STORE or ERR_NOMEM. Buffers are appended to, and the caller releases them. --- */
 
 int store_get_task(struct store *s, const char *id, struct task_row *out, struct error *err);

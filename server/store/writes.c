@@ -11,6 +11,7 @@
 #include "server/store/rows.h"
 #include "server/store/store.h"
 #include "server/store/sums.h"
+#include "server/store/sweep.h"
 #include "server/store/writer.h"
 
 enum change {
@@ -42,7 +43,8 @@ static const char *const change_sql[NCHANGES] = {
     [REQUEUE] = "UPDATE submission SET state = 0, attempts = ?2 WHERE id = ?1 AND state IN (0, 1)",
     [FINISH] = "UPDATE submission SET state = ?2, stage = ?3, class = ?4, reward = ?5, verdict = ?6, "
                "finished_ms = ?7,"
-               " log_hash = ?8, cache_key = ?9, device_ms = ?10 WHERE id = ?1 AND state IN (0, 1)",
+               " log_hash = ?8, cache_key = ?9, device_ms = ?10, cached_from = CASE WHEN json_valid(?6)"
+               " THEN json_extract(?6, '$.cached_from') END WHERE id = ?1 AND state IN (0, 1)",
     [FIND_STATE] = "SELECT state FROM submission WHERE id = ?1",
     [ADD_CALIBRATION] = "INSERT INTO calibration (id, created_ms, gpu, document) VALUES (?1, ?2, ?3, ?4)",
     [ADD_KEY] = "INSERT OR REPLACE INTO idempotency (client, key, request_hash, id, created_ms)"
@@ -55,6 +57,7 @@ struct write_kit {
     sqlite3_stmt *changes[NCHANGES];
     struct blob_writer blobs;
     struct sums sums;
+    struct sweep sweep;
 };
 
 int
@@ -70,6 +73,8 @@ write_kit_new(sqlite3 *db, struct write_kit **out, struct error *err)
     code = blob_writer_init(&kit->blobs, db, err);
     if (code == 0)
         code = sums_init(&kit->sums, db, err);
+    if (code == 0)
+        code = sweep_init(&kit->sweep, db, err);
     for (int i = 0; code == 0 && i < NCHANGES; i++)
         code = db_prepare(db, change_sql[i], &kit->changes[i], err);
     if (code < 0) {
@@ -89,6 +94,7 @@ write_kit_free(struct write_kit *kit)
         sqlite3_finalize(kit->changes[i]);
     blob_writer_release(&kit->blobs);
     sums_release(&kit->sums);
+    sweep_release(&kit->sweep);
     free(kit);
 }
 
@@ -556,5 +562,35 @@ store_add_calibration(struct store *s, const struct calibration_row *row, store_
     w->row = *row;
     w->row.gpu = w->gpu;
     w->row.document = w->document;
+    return writer_put(s->writer, &w->write, err);
+}
+
+/* --- sweeping --- */
+
+struct sweep_write {
+    struct write write;
+    struct store_sweep *step, start; /* it begins there again when it is tried again */
+};
+
+static int
+apply_sweep(struct write *write, struct write_kit *kit, struct error *err)
+{
+    struct sweep_write *w = (struct sweep_write *)write;
+
+    *w->step = w->start;
+    return sweep_step(&kit->sweep, w->step, err);
+}
+
+int
+store_sweep_step(struct store *s, struct store_sweep *step, store_done_cb *cb, void *arg, struct error *err)
+{
+    struct sweep_write *w = calloc(1, sizeof *w);
+
+    if (w == NULL)
+        return no_memory(err);
+    write_init(&w->write, apply_sweep, free_move_write, cb, arg);
+    w->write.is_new_work = true; /* it can wait: a full queue refuses it first */
+    w->step = step;
+    w->start = *step;
     return writer_put(s->writer, &w->write, err);
 }

@@ -587,6 +587,7 @@ COMMANDS = [
     "export",
     "bundle",
     "replay",
+    "retention",
 ]
 
 
