@@ -18,6 +18,13 @@ hash_text(const void *bytes, size_t size, char out[HASH_TEXT_SIZE])
     sodium_bin2hex(out + 7, HASH_TEXT_SIZE - 7, digest, sizeof(digest));
 }
 
+bool
+hash_is_valid(const char *text)
+{
+    return strncmp(text, "sha256:", 7) == 0 && strlen(text) == HASH_TEXT_SIZE - 1 &&
+           text[7 + strspn(text + 7, "0123456789abcdef")] == '\0';
+}
+
 uint64_t
 random_u64(void)
 {

@@ -2,12 +2,14 @@
 #ifndef COMMON_HASH_H
 #define COMMON_HASH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define HASH_TEXT_SIZE 72 /* "sha256:" + 64 hex digits + NUL */
 
 void hash_text(const void *bytes, size_t size, char out[HASH_TEXT_SIZE]);
-uint64_t random_u64(void); /* from the kernel's generator; any thread */
+bool hash_is_valid(const char *text); /* whether it has that form */
+uint64_t random_u64(void);            /* from the kernel's generator; any thread */
 
 #endif

@@ -84,11 +84,12 @@ static int
 check_string(const json_t *value, const struct json_field *field, const char *pointer,
              struct json_fault *fault)
 {
-    double size = (double)json_string_length(value);
+    double size = (double)utf8_length(json_string_value(value), json_string_length(value));
     if (field->max > 0 && size > field->max)
-        return json_refuse(fault, pointer, "is %.0f bytes long, at most %.0f are allowed", size, field->max);
+        return json_refuse(fault, pointer, "has %.0f characters, at most %.0f are allowed", size, field->max);
     if (size < field->min)
-        return json_refuse(fault, pointer, "must be at least %.0f bytes long", field->min);
+        return json_refuse(fault, pointer, "must have at least %.0f character%s", field->min,
+                           field->min > 1 ? "s" : "");
     /* Read as a C string it would lose its end without a word. */
     if (field->want == JSON_WANT_STRING && strlen(json_string_value(value)) < json_string_length(value))
         return json_refuse(fault, pointer, "must not contain a NUL character");

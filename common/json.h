@@ -45,7 +45,7 @@ struct json_field {
     enum json_want want;
     void *out;
     bool is_required;
-    double min, max; /* for INT and NUMBER; for STRING and TEXT the length in bytes; 0, 0: none */
+    double min, max; /* for INT and NUMBER; for STRING and TEXT the number of characters; 0, 0: none */
 };
 
 /*

@@ -71,3 +71,13 @@ utf8_clean(char *text)
         i += step;
     }
 }
+
+size_t
+utf8_length(const char *s, size_t n)
+{
+    size_t length = 0;
+
+    for (size_t i = 0; i < n; i++)
+        length += ((unsigned char)s[i] & 0xc0) != 0x80; /* all but the bytes that go on with a character */
+    return length;
+}

@@ -7,6 +7,8 @@
 
 /* Bytes of the well-formed character (RFC 3629) at s, 1..4; 0 when there is none within n bytes. */
 size_t utf8_char_size(const char *s, size_t n);
+/* Characters of well-formed text of n bytes. */
+size_t utf8_length(const char *s, size_t n);
 bool utf8_is_valid(const char *s, size_t n);
 /* Replace each byte that belongs to no character by '?', in place. */
 void utf8_clean(char *text);

@@ -100,6 +100,8 @@ json_t *funnel_status(struct funnel *f);
 json_t *funnel_stats(struct funnel *f, int64_t window_s);
 /* {"items":[calibration …]}: the newest of each GPU's name. */
 json_t *funnel_calibrations(struct funnel *f);
+/* Whether a verdict may have this class. */
+bool funnel_class_is_known(const char *name);
 /* True when work can be judged; else why is filled ("starting workers", "draining", …). */
 bool funnel_is_ready(struct funnel *f, char *why, size_t size);
 

@@ -10,8 +10,8 @@
 #include "server/funnel/policy.h"
 #include "server/funnel/state.h"
 
-#define NAME_MAX_BYTES 200
-#define ENTRY_MAX_BYTES 200
+#define NAME_MAX_CHARS 200
+#define ENTRY_MAX_CHARS 200
 #define METADATA_MAX_BYTES (64 * 1024)
 #define CASES_MAX 64
 #define DEADLINE_MAX_S (7 * 86400)
@@ -69,7 +69,7 @@ check_case(json_t *item, const char *pointer, struct json_fault *fault)
     const char *name = NULL, *size;
     json_t *overrides = NULL, *value;
     const struct json_field fields[] = {
-        { "name", JSON_WANT_STRING, &name, true, 1, NAME_MAX_BYTES },
+        { "name", JSON_WANT_STRING, &name, true, 1, NAME_MAX_CHARS },
         { "overrides", JSON_WANT_OBJECT, &overrides, true, 0, 0 },
     };
 
@@ -111,9 +111,9 @@ read_task(json_t *body, const char *base, const char *source_key, bool is_name_r
           struct task_request *out, struct json_fault *fault)
 {
     const struct json_field fields[] = {
-        { "name", JSON_WANT_STRING, &out->name, is_name_required, 1, NAME_MAX_BYTES },
+        { "name", JSON_WANT_STRING, &out->name, is_name_required, 1, NAME_MAX_CHARS },
         { source_key, JSON_WANT_TEXT, &out->reference, true, 0, 0 },
-        { "entry_point", JSON_WANT_STRING, &out->entry, false, 1, ENTRY_MAX_BYTES },
+        { "entry_point", JSON_WANT_STRING, &out->entry, false, 1, ENTRY_MAX_CHARS },
         { "level", JSON_WANT_INT, &out->level, false, 0, 1000 },
         { "dynamic_shapes", JSON_WANT_BOOL, &out->dynamic_shapes, false, 0, 0 },
         { "cases", JSON_WANT_ARRAY, &out->cases, false, 0, 0 },
@@ -300,16 +300,16 @@ submit_request_read(json_t *body, struct submit_request *out, struct json_fault 
 
     *out = (struct submit_request){ .priority = PRIORITY_INTERACTIVE };
     const struct json_field fields[] = {
-        { "task", JSON_WANT_STRING, &out->task, false, 1, NAME_MAX_BYTES },
+        { "task", JSON_WANT_STRING, &out->task, false, 1, NAME_MAX_CHARS },
         { "reference", JSON_WANT_ANY, &reference, false, 0, 0 },
         { "candidate", JSON_WANT_TEXT, &candidate, false, 0, 0 },
         { "completion", JSON_WANT_TEXT, &completion, false, 0, 0 },
-        { "entry_point", JSON_WANT_STRING, &c.entry, false, 1, ENTRY_MAX_BYTES },
+        { "entry_point", JSON_WANT_STRING, &c.entry, false, 1, ENTRY_MAX_CHARS },
         { "policy", JSON_WANT_ANY, &policy, false, 0, 0 },
         { "reward", JSON_WANT_ANY, &reward, false, 0, 0 },
         { "until", JSON_WANT_STRING, &c.until, false, 0, 0 },
         { "priority", JSON_WANT_STRING, &c.priority, false, 0, 0 },
-        { "client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_BYTES },
+        { "client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_CHARS },
         { "metadata", JSON_WANT_OBJECT, &c.metadata, false, 0, 0 },
         { "cache", JSON_WANT_BOOL, &c.cache, false, 0, 0 },
     };
@@ -336,7 +336,7 @@ read_item(json_t *item, size_t i, const struct common *c, struct candidate_reque
     const struct json_field fields[] = {
         { "candidate", JSON_WANT_TEXT, &candidate, false, 0, 0 },
         { "completion", JSON_WANT_TEXT, &completion, false, 0, 0 },
-        { "entry_point", JSON_WANT_STRING, &entry, false, 1, ENTRY_MAX_BYTES },
+        { "entry_point", JSON_WANT_STRING, &entry, false, 1, ENTRY_MAX_CHARS },
         { "metadata", JSON_WANT_OBJECT, &metadata, false, 0, 0 },
     };
 
@@ -381,15 +381,15 @@ group_request_read(json_t *body, struct submit_request *out, struct json_fault *
 
     *out = (struct submit_request){ .priority = PRIORITY_BATCH };
     const struct json_field fields[] = {
-        { "task", JSON_WANT_STRING, &out->task, false, 1, NAME_MAX_BYTES },
+        { "task", JSON_WANT_STRING, &out->task, false, 1, NAME_MAX_CHARS },
         { "reference", JSON_WANT_ANY, &reference, false, 0, 0 },
         { "candidates", JSON_WANT_ARRAY, &items, true, 0, 0 },
-        { "entry_point", JSON_WANT_STRING, &c.entry, false, 1, ENTRY_MAX_BYTES },
+        { "entry_point", JSON_WANT_STRING, &c.entry, false, 1, ENTRY_MAX_CHARS },
         { "policy", JSON_WANT_ANY, &policy, false, 0, 0 },
         { "reward", JSON_WANT_ANY, &reward, false, 0, 0 },
         { "until", JSON_WANT_STRING, &c.until, false, 0, 0 },
         { "priority", JSON_WANT_STRING, &c.priority, false, 0, 0 },
-        { "client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_BYTES },
+        { "client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_CHARS },
         { "metadata", JSON_WANT_OBJECT, &c.metadata, false, 0, 0 },
         { "time_top_k", JSON_WANT_INT, &time_top_k, false, 1, REQUEST_GROUP_MAX },
         { "deadline_s", JSON_WANT_NUMBER, &deadline_s, false, 0.001, DEADLINE_MAX_S },
@@ -429,13 +429,13 @@ static enum funnel_refusal
 read_replay_rules(json_t *request, struct replay *r, struct json_fault *fault)
 {
     const struct json_field fields[] = {
-        { "entry_point", JSON_WANT_STRING, &r->common.entry, true, 1, ENTRY_MAX_BYTES },
+        { "entry_point", JSON_WANT_STRING, &r->common.entry, true, 1, ENTRY_MAX_CHARS },
         { "policy", JSON_WANT_OBJECT, &r->policy, true, 0, 0 },
         { "reward", JSON_WANT_OBJECT, &r->reward, true, 0, 0 },
         { "until", JSON_WANT_STRING, &r->common.until, false, 0, 0 },
         { "seed", JSON_WANT_STRING, &r->seed, true, 16, 16 },
         { "flags", JSON_WANT_ARRAY, &r->flags, false, 0, 0 },
-        { "extract_fault", JSON_WANT_STRING, &r->extract_fault, false, 1, NAME_MAX_BYTES },
+        { "extract_fault", JSON_WANT_STRING, &r->extract_fault, false, 1, NAME_MAX_CHARS },
         { "is_guess", JSON_WANT_BOOL, &r->is_guess, false, 0, 0 },
     };
     json_t *flag;
@@ -487,8 +487,8 @@ replay_request_read(json_t *body, struct submit_request *out, struct json_fault 
         { "version", JSON_WANT_INT, &version, true, BUNDLE_VERSION, BUNDLE_VERSION },
         { "made", JSON_WANT_STRING, &made, false, 0, 0 },
         { "by", JSON_WANT_STRING, &by, false, 0, 0 },
-        { "client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_BYTES },
-        { "task_id", JSON_WANT_STRING, &task_id, true, 1, NAME_MAX_BYTES },
+        { "client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_CHARS },
+        { "task_id", JSON_WANT_STRING, &task_id, true, 1, NAME_MAX_CHARS },
         { "task", JSON_WANT_OBJECT, &task, true, 0, 0 },
         { "candidate", JSON_WANT_TEXT, &candidate, true, 0, 0 },
         { "request", JSON_WANT_OBJECT, &request, true, 0, 0 },

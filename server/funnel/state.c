@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "server/funnel/funnel.h"
 
 /* 0 is a legal state, so the table holds state + 1 and what nobody filled in is illegal. */
 #define TO(state) ((state) + 1)
@@ -90,4 +91,19 @@ stage_of_state(enum state state)
     return state_is_final(state) || state == STATE_QUEUED || state == STATE_READY
                ? -1
                : stage_find(state_name(state));
+}
+
+bool
+funnel_class_is_known(const char *name)
+{
+    static const char *const classes[] = {
+        "ok",   "extract", "syntax", "policy", "import",    "compile",  "launch",           "timeout",
+        "oom",  "crash",   "shape",  "dtype",  "nonfinite", "mismatch", "nondeterministic", "mutated_input",
+        "hack", "infra",
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(classes); i++)
+        if (strcmp(classes[i], name) == 0)
+            return true;
+    return false;
 }

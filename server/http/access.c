@@ -7,6 +7,7 @@
 #include <sodium.h>
 
 #include "common/auto.h"
+#include "common/utf8.h"
 #include "server/funnel/disclosure.h"
 #include "server/http/guard.h"
 
@@ -17,6 +18,7 @@
  */
 
 #define BASIC_MAX 512
+#define CLIENT_MAX_CHARS 200 /* of a body's "client" */
 
 struct credentials {
     const char *value;
@@ -182,9 +184,11 @@ void
 access_stamp(struct exchange *x)
 {
     json_t *told = json_object_get(x->document, "client");
+    const char *name = json_string_value(told);
+    /* One that is no name is refused by whoever reads the body. */
+    bool is_name = name && *name && strlen(name) == json_string_length(told) &&
+                   utf8_length(name, strlen(name)) <= CLIENT_MAX_CHARS;
 
-    /* One that is no string is refused by whoever reads the body. */
-    if (*x->caller.client && json_is_object(x->document) &&
-        (!told || json_is_string(told) || json_is_null(told)))
+    if (*x->caller.client && json_is_object(x->document) && (!told || json_is_null(told) || is_name))
         json_object_set_new(x->document, "client", json_string(x->caller.client));
 }

@@ -161,6 +161,8 @@ struct exchange {
     char id[80];               /* what the answer is about: a submission, a group or a task */
     unsigned status;
     struct MHD_Response *response;
+    const char *bytes; /* of the response, view; NULL: none */
+    size_t bytes_size;
 };
 
 /* Callbacks of MHD; cls is the http. */
@@ -186,6 +188,11 @@ void exchange_set_static(struct exchange *x, unsigned status, const char *type, 
 void exchange_set_response(struct exchange *x, unsigned status, const char *type,
                            struct MHD_Response *response);
 void exchange_header(struct exchange *x, const char *name, const char *value);
+/*
+ * Give the answer that was set its ETag, before other headers. A caller that has these very bytes (If-None-Match) gets
+ * 304 instead. For a status of 200; others are left alone.
+ */
+void exchange_tag(struct exchange *x);
 void exchange_send(struct exchange *x);
 
 /* set_json and send */

@@ -32,7 +32,9 @@ exchange_set_response(struct exchange *x, unsigned status, const char *type, str
         MHD_destroy_response(x->response);
     x->status = status;
     x->response = response;
-    exchange_header(x, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    x->bytes = NULL;
+    if (type)
+        exchange_header(x, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     exchange_header(x, "X-Content-Type-Options", "nosniff");
     exchange_header(x, "X-Request-Id", x->request_id);
 }
@@ -45,6 +47,8 @@ exchange_set_bytes(struct exchange *x, unsigned status, const char *type, char *
         free(bytes);
     exchange_set_response(x, status, type, response);
     exchange_header(x, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    x->bytes = response ? bytes : NULL;
+    x->bytes_size = size;
 }
 
 void
@@ -83,6 +87,27 @@ exchange_header(struct exchange *x, const char *name, const char *value)
 {
     if (x->response)
         MHD_add_response_header(x->response, name, value);
+}
+
+void
+exchange_tag(struct exchange *x)
+{
+    char hash[HASH_TEXT_SIZE], tag[40];
+
+    if (x->status != 200 || !x->bytes)
+        return;
+    hash_text(x->bytes, x->bytes_size, hash);
+    snprintf(tag, sizeof(tag), "\"%.32s\"", hash + strlen("sha256:"));
+    const char *known = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_IF_NONE_MATCH);
+    if (known && is_tag_known(known, tag)) {
+        exchange_set_response(x, 304, NULL, MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT));
+    } else {
+        MHD_del_response_header(x->response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    }
+    exchange_header(x, MHD_HTTP_HEADER_ETAG, tag);
+    /* Kept by the caller alone, and asked for again: what it is told depends on its token. */
+    exchange_header(x, MHD_HTTP_HEADER_CACHE_CONTROL, "private, no-cache");
+    exchange_header(x, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_AUTHORIZATION);
 }
 
 void

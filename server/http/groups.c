@@ -51,6 +51,7 @@ answer_with(struct exchange *x, unsigned status)
     if (!document)
         return;
     exchange_set_json(x, status, document);
+    exchange_tag(x);
     set_headers(x);
     exchange_send(x);
 }

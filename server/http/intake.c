@@ -123,7 +123,7 @@ read_wait(struct exchange *x)
     }
     x->wait_s = strtod(text, &end);
     if (end != text && !*end && x->wait_s >= 0 && x->wait_s <= 86400 &&
-        text[strspn(text, "0123456789.")] == '\0')
+        text[strspn(text, "0123456789.eE+-")] == '\0')
         return true;
     exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "wait", "is a number of seconds, 0 to 86400");
     return false;

@@ -206,7 +206,7 @@ service_asset(struct exchange *x)
         exchange_problem(x, PROBLEM_NOT_FOUND, "no such address; /openapi.yaml lists them");
         return;
     }
-    if (known && strstr(known, a->etag))
+    if (known && is_tag_known(known, a->etag))
         exchange_set_static(x, 304, a->type, "", 0);
     else
         exchange_set_static(x, 200, a->type, a->bytes, a->size);

@@ -78,6 +78,7 @@ answer_with(struct exchange *x, unsigned status_unfinished)
         }
         exchange_set_json(x, status_unfinished, access_view(x, document));
     }
+    exchange_tag(x);
     set_headers(x);
     exchange_send(x);
 }
@@ -208,6 +209,7 @@ answer_text(struct exchange *x, struct buffer *text)
         exchange_set_bytes(x, 200, "text/plain; charset=utf-8", bytes, size);
     else
         exchange_set_static(x, 200, "text/plain; charset=utf-8", "", 0);
+    exchange_tag(x);
     exchange_header(x, "Content-Security-Policy", "sandbox; default-src 'none'");
     exchange_send(x);
 }
@@ -281,6 +283,7 @@ submission_timing(struct exchange *x)
         json_object_set_new(out, keys[i], value ? json_incref(value) : json_null());
     }
     exchange_set_json(x, 200, out);
+    exchange_tag(x);
     exchange_send(x);
 }
 
@@ -376,6 +379,8 @@ read_filter(struct exchange *x, struct submission_filter *f, char task_id[HASH_T
         return false;
     if (state && f->state < 0)
         return bad_parameter(x, "state", "is one of queued, running, done, cancelled");
+    if (f->class_ && !funnel_class_is_known(f->class_))
+        return bad_parameter(x, "class", "is not a class of verdicts");
     if (f->group_id && !id_is_valid(f->group_id))
         return bad_parameter(x, "group", "is not an id");
     if (f->before && !id_is_valid(f->before))

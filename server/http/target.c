@@ -179,3 +179,29 @@ idempotency_key(const char *value, char *out, size_t size)
     out[length] = '\0';
     return true;
 }
+
+bool
+is_tag_known(const char *header, const char *tag)
+{
+    size_t size = strlen(tag);
+
+    for (const char *at = skip_space(header); *at;) {
+        if (*at == '*')
+            return true;
+        if (strncmp(at, "W/", 2) == 0)
+            at += 2;
+        if (*at != '"')
+            return false; /* malformed: none of it counts */
+        const char *end = strchr(at + 1, '"');
+        if (!end)
+            return false;
+        if ((size_t)(end + 1 - at) == size && strncmp(at, tag, size) == 0)
+            return true;
+        at = skip_space(end + 1);
+        if (*at == ',')
+            at = skip_space(at + 1);
+        else if (*at)
+            return false;
+    }
+    return false;
+}

@@ -41,6 +41,12 @@ const char *target_value(const struct target *t, const char *name);
 long prefer_wait_s(const char *header);
 
 /*
+ * Whether a header If-None-Match (RFC 9110, section 13.1.2) names the tag, which has its quotes: by itself, in a list,
+ * weak or not, or as "*".
+ */
+bool is_tag_known(const char *header, const char *tag);
+
+/*
  * The value of an Idempotency-Key header: 1 to size - 1 visible ASCII characters but quotes and backslashes, in double
  * quotes (as the draft wants it) or without (as most clients send it). False: it is none.
  */

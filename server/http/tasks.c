@@ -76,8 +76,10 @@ void
 task_show(struct exchange *x)
 {
     char id[HASH_TEXT_SIZE];
-    if (exchange_task_id(x, x->target.segments[2], id) && set_task(x, 200, id))
-        exchange_send(x);
+    if (!exchange_task_id(x, x->target.segments[2], id) || !set_task(x, 200, id))
+        return;
+    exchange_tag(x);
+    exchange_send(x);
 }
 
 static void
@@ -131,7 +133,7 @@ task_list(struct exchange *x)
 
     if (limit == 0)
         return;
-    if (cursor && strncmp(cursor, "sha256:", 7) != 0) {
+    if (cursor && !hash_is_valid(cursor)) {
         exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "cursor", "is not a cursor of this list");
         return;
     }

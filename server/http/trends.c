@@ -273,7 +273,7 @@ read_cursor(const char *text, int64_t *ms, const char **id)
         return false;
     *ms = strtoll(text, &end, 10);
     *id = end + 1;
-    return *end == '.' && strncmp(*id, "sha256:", 7) == 0;
+    return end - text <= 18 && *end == '.' && hash_is_valid(*id);
 }
 
 void

@@ -85,6 +85,8 @@ def shared() -> Iterator[Shared]:
             group = {"task": "scripted", "candidates": [{"candidate": "# script: timing=1.1\n# in a group\n"}]}
             answer = callers["both"].expect("POST", "/v1/groups?wait=60", group)
             submission = callers["both"].judge(body("full=fail:hack:decoy"), LIMIT_S)["id"]
+            named = {"task_id": "named", "reference_code": TASK["reference"], "kernel_code": "# script: timing=1.1\n"}
+            assert callers["both"].post("/compat/kernelgym/evaluate", named).status == 200
             yield Shared(running, callers, submission, answer["id"])
 
 
@@ -92,6 +94,7 @@ ROUTES = [
     ("POST", "/v1/tasks", "submit"),
     ("GET", "/v1/tasks", "look"),
     ("GET", "/v1/tasks/scripted", "look"),
+    ("GET", "/v1/tasks/scripted/leaders", "read"),
     ("POST", "/v1/submissions", "submit"),
     ("GET", "/v1/submissions", "look"),
     ("GET", "/v1/submissions/{submission}", "own"),
@@ -101,17 +104,16 @@ ROUTES = [
     ("GET", "/v1/submissions/{submission}/timing", "own"),
     ("GET", "/v1/submissions/{submission}/bundle", "own read"),
     ("GET", "/v1/submissions/{submission}/events?wait=0", "own"),
-    ("GET", "/v1/tasks/scripted/leaders", "read"),
-    ("GET", "/v1/trends", "read"),
-    ("GET", "/v1/failures", "read"),
-    ("GET", "/v1/leaderboard", "read"),
-    ("GET", "/v1/export", "read"),
     ("POST", "/v1/groups", "submit"),
     ("GET", "/v1/groups", "look"),
     ("GET", "/v1/groups/{group}", "own"),
     ("DELETE", "/v1/groups/{group}", "own submit"),
     ("GET", "/v1/groups/{group}/events?wait=0", "own"),
     ("GET", "/v1/events?wait=0", "look"),
+    ("GET", "/v1/trends", "read"),
+    ("GET", "/v1/failures", "read"),
+    ("GET", "/v1/leaderboard", "read"),
+    ("GET", "/v1/export?what=rewards", "read"),
     ("POST", "/v1/rescore", "look"),
     ("POST", "/compat/openrlhf", "submit"),
     ("POST", "/compat/slime", "submit"),
@@ -134,6 +136,15 @@ ROUTES = [
 ]
 
 
+def routes_of_the_daemon() -> set[tuple[str, str]]:
+    """The table that the daemon itself goes by."""
+    text = (service.ROOT / "server" / "http" / "routes.c").read_text()
+    table = text.partition("static const struct route routes[] = {")[2].partition("\n};")[0]
+    found = re.findall(r'\{ "([A-Z]+)", "([^"]*)",', table)
+    assert len(found) == len(re.findall(r"^    \{ ", table, re.MULTILINE)) > 20
+    return {(method, f"/{path}") for method, path in found}
+
+
 def test_no_route_is_left_out() -> None:
     """A new one has to say here who may call it; one that shows a verdict belongs into ways_to_look() too."""
     contract: set[tuple[str, str]] = set()
@@ -144,6 +155,7 @@ def test_no_route_is_left_out() -> None:
         elif found := re.fullmatch(r"    (get|post|delete|put|patch):", line):
             contract.add((found[1].upper(), path))
     known = {(method, re.sub(r"\{\w+\}|scripted", "{}", path.partition("?")[0])) for method, path, _ in ROUTES}
+    assert routes_of_the_daemon() == known - {("GET", "/"), ("GET", "/openapi.yaml")}  # those two are files
     assert contract == known
 
 
@@ -158,7 +170,7 @@ def missing_scope(needs: str, name: str) -> str:
 
 @pytest.mark.parametrize(("method", "path", "needs"), ROUTES, ids=lambda value: str(value))
 def test_every_route_asks_for_its_scope(shared: Shared, method: str, path: str, needs: str) -> None:
-    path = path.format(submission=shared.submission, group=shared.group, named="nobody")
+    path = path.format(submission=shared.submission, group=shared.group, named="named")
     for name, caller in shared.callers.items():
         answer = caller.call(method, path, {} if method == "POST" else None)
         if needs == "open":
@@ -174,8 +186,8 @@ def test_every_route_asks_for_its_scope(shared: Shared, method: str, path: str, 
             assert f"the scope {missing}" in answer.json()["detail"]
         elif "own" in needs and name == "other":
             assert (answer.status, answer.json()["code"]) == (404, "not_found")
-        elif "named" in needs:
-            assert answer.status == 404, name  # let in, and nothing has that name
+        elif needs == "named" and name in ("other", "admin"):
+            assert answer.status == 404, name  # a name is its client's alone
         elif method == "POST":
             assert answer.status in (400, 422), (name, answer)  # let in, and the empty body refused
         elif method == "DELETE":
@@ -210,6 +222,42 @@ def test_a_token_says_who_the_client_is(shared: Shared) -> None:
     assert shared["other"].get(f"/v1/submissions/{verdict['id']}").status == 404
     answer = shared["both"].post("/v1/submissions", body("ast=fail:syntax", client=7))
     assert (answer.status, answer.json()["code"]) == (400, "bad_body")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/submissions/{submission}",
+        "/v1/submissions/{submission}/source",
+        "/v1/submissions/{submission}/log",
+        "/v1/submissions/{submission}/timing",
+        "/v1/groups/{group}",
+        "/v1/tasks/scripted",
+    ],
+)
+def test_what_one_has_is_not_sent_again(shared: Shared, path: str) -> None:
+    where = path.format(submission=shared.submission, group=shared.group)
+    first = shared["read"].get(where)
+    tag = first.headers["ETag"]
+    assert re.fullmatch('"[0-9a-f]{32}"', tag) and first.headers["Vary"] == "Authorization"
+    assert first.headers["Cache-Control"] == "private, no-cache"
+    for known in (tag, f'"other", W/{tag}', "*"):
+        again = shared["read"].call("GET", where, None, {"If-None-Match": known})
+        assert (again.status, again.body, again.headers["ETag"]) == (304, b"", tag)
+    stale = shared["read"].call("GET", where, None, {"If-None-Match": '"other"'})
+    assert (stale.status, stale.body) == (200, first.body)
+    # A tag opens no door.
+    kept = {"If-None-Match": tag}
+    assert shared["none"].call("GET", where, None, kept).status == 401
+    if path != "/v1/tasks/scripted":
+        assert shared["other"].call("GET", where, None, kept).status == 404
+
+
+def test_a_tag_is_of_what_the_caller_is_told(shared: Shared) -> None:
+    where = f"/v1/submissions/{shared.submission}"
+    told, full = (shared[name].get(where) for name in ("submit", "read"))
+    assert told.headers["ETag"] != full.headers["ETag"]
+    assert shared["submit"].call("GET", where, None, {"If-None-Match": full.headers["ETag"]}).status == 200
 
 
 def test_lists_hold_ones_own(shared: Shared) -> None:

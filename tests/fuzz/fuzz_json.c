@@ -43,8 +43,8 @@ read_request(json_t *document)
         check_fault(&fault);
         return;
     }
-    FUZZ_CHECK(task && strlen(task) >= 1 && strlen(task) <= 8);
-    FUZZ_CHECK(!candidate || json_string_length(candidate) <= 16);
+    FUZZ_CHECK(task && *task && utf8_length(task, strlen(task)) <= 8);
+    FUZZ_CHECK(!candidate || utf8_length(json_string_value(candidate), json_string_length(candidate)) <= 16);
     FUZZ_CHECK(priority == 0 || priority == 1);
     FUZZ_CHECK(deadline_s >= 0.5 && deadline_s <= 60);
     struct reward_spec spec = REWARD_SPEC_DEFAULT;

@@ -174,6 +174,38 @@ an_idempotency_key_is_a_word_or_a_string(void **state)
     }
 }
 
+static void
+a_known_tag_is_found_in_its_header(void **state)
+{
+    static const struct {
+        const char *header;
+        bool is_known;
+    } rows[] = {
+        { "\"ab\"", true },
+        { " \"ab\" ", true },
+        { "*", true },
+        { "W/\"ab\"", true },
+        { "\"x\", \"ab\"", true },
+        { "\"x\",W/\"y\" , \"ab\", \"z\"", true },
+        { "\"a,b\", \"ab\"", true },
+        { "", false },
+        { "ab", false },
+        { "\"abc\"", false },
+        { "\"a\"", false },
+        { "\"\"", false },
+        { "\"ab", false },
+        { "W/", false },
+        { "x, \"ab\"", false },
+        { "\"x\" \"ab\"", false },
+        { "\"x\"; \"ab\"", false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (is_tag_known(rows[i].header, "\"ab\"") != rows[i].is_known)
+            fail_msg("%s", rows[i].header);
+}
+
 int
 main(void)
 {
@@ -182,6 +214,7 @@ main(void)
         cmocka_unit_test(bad_targets_are_refused),
         cmocka_unit_test(values_are_found_by_name),
         cmocka_unit_test(prefer_is_read_as_rfc_7240_says),
+        cmocka_unit_test(a_known_tag_is_found_in_its_header),
         cmocka_unit_test(an_idempotency_key_is_a_word_or_a_string),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
