@@ -401,7 +401,9 @@ submitted(struct exchange *x, const struct funnel_answer *refused)
 static bool
 is_for_all(const struct compat_job *job, const struct funnel_answer *refused)
 {
-    bool is_later = refused->refusal == FUNNEL_FULL || refused->refusal == FUNNEL_UNAVAILABLE;
+    bool is_later = refused->refusal == FUNNEL_FULL || refused->refusal == FUNNEL_UNAVAILABLE ||
+                    refused->refusal == FUNNEL_QUOTA_RATE || refused->refusal == FUNNEL_QUOTA_QUEUED ||
+                    refused->refusal == FUNNEL_QUOTA_GPU;
     return job->n == 1 || is_later || !job->format->takes_progress;
 }
 

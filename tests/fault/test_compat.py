@@ -454,6 +454,8 @@ def test_a_full_queue_is_told_so_that_the_client_comes_again(start_scripted: ser
         client.submit({"task": "scripted", "candidate": code("ast=hang")})
     assert client.post("/compat/slime", slime("timing=1")).status == 429
     assert client.post("/compat/kernelgym/evaluate", evaluate("timing=1")).json()["error_code"] == "RESOURCE_ERROR"
+    batch = {"batch_id": "b", "tasks": [evaluate("timing=1"), evaluate("timing=1")]}
+    assert client.post("/compat/kernelgym/evaluate/batch", batch).status == 429
     answer = client.post("/compat/sandboxfusion/run_code", run_code(code("timing=1"), "correct"))
     assert (answer.status, set(answer.json())) == (504, {"detail"})
 
