@@ -54,6 +54,8 @@ struct config {
     char *cgroup;                 /* "auto", "off", or the path of a group for the children's groups */
     char *sandbox_require;        /* comma-separated layers */
     int64_t connections;          /* most HTTP connections */
+    int64_t connections_per_address;
+    int64_t connections_per_stranger; /* from an address without a token */
     int64_t wait_limit_s;         /* longest long poll */
     int64_t events_kept;          /* for event streams */
     int64_t heartbeat_ms;         /* of an event stream */

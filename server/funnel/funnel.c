@@ -555,6 +555,26 @@ admit(struct intake *in, struct funnel_answer *a)
     return refusals[limit];
 }
 
+static bool
+has_room(const struct funnel *f, size_t n, struct funnel_answer *a)
+{
+    if (f->is_draining) {
+        a->refusal = FUNNEL_UNAVAILABLE;
+        json_refuse(&a->fault, "", "the daemon is draining");
+    } else if (funnel_waiting(f) + (int64_t)n > f->config->queue_limit) {
+        a->refusal = FUNNEL_FULL;
+        json_refuse(&a->fault, "", "%lld submissions wait already", (long long)funnel_waiting(f));
+    }
+    return a->refusal == FUNNEL_OK;
+}
+
+bool
+funnel_has_room(const struct funnel *f, struct funnel_answer *answer)
+{
+    *answer = (struct funnel_answer){ .retry_after_s = funnel_retry_after(f) };
+    return has_room(f, 1, answer);
+}
+
 static void
 take_in(struct funnel *f, json_t *body, request_read_fn *read, const struct key_row *key,
         funnel_answer_cb *cb, void *arg)
@@ -573,15 +593,7 @@ take_in(struct funnel *f, json_t *body, request_read_fn *read, const struct key_
     if (key)
         in->key = *key;
     a.refusal = read(body, &in->request, &a.fault);
-    if (a.refusal == FUNNEL_OK && f->is_draining) {
-        a.refusal = FUNNEL_UNAVAILABLE;
-        json_refuse(&a.fault, "", "the daemon is draining");
-    } else if (a.refusal == FUNNEL_OK &&
-               funnel_waiting(f) + (int64_t)in->request.n > f->config->queue_limit) {
-        a.refusal = FUNNEL_FULL;
-        json_refuse(&a.fault, "", "%lld submissions wait already", (long long)funnel_waiting(f));
-    }
-    if (a.refusal == FUNNEL_OK)
+    if (a.refusal == FUNNEL_OK && has_room(f, in->request.n, &a))
         a.refusal = admit(in, &a);
     if (a.refusal == FUNNEL_OK && in->request.is_inline) {
         task_ensure(f, &in->request.reference, task_cb, in);

@@ -68,6 +68,8 @@ void funnel_submit_group(struct funnel *f, json_t *body, const struct key_row *k
                          void *arg);
 /* POST /v1/replays: a bundle's candidate again, with its seed; its task is registered first where it is not known. */
 void funnel_replay(struct funnel *f, json_t *bundle, funnel_answer_cb *cb, void *arg);
+/* Whether a submission could be taken now; else answer says why not, as it would be refused. */
+bool funnel_has_room(const struct funnel *f, struct funnel_answer *answer);
 /* POST /v1/tasks: answered once the reference ran in a worker and the record is durable. */
 void funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg);
 

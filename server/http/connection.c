@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "common/auto.h"
+#include "common/clock.h"
 #include "common/log.h"
 
 /*
@@ -29,6 +30,40 @@ connection_closed_cb(uv_handle_t *handle)
         free(c);
 }
 
+/*
+ * Whether it may stay. One too many is told so before it has sent anything: that costs no more than to say it, and a client
+ * that waits in the kernel's queue learns nothing.
+ */
+static bool
+enter(struct connection *c, struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    struct http *h = c->http;
+    const char *why = "the daemon has as many connections as it takes";
+
+    if (info && h->connections < (unsigned)h->config->connections) {
+        c->address = addresses_enter(h->addresses, info->client_addr, h->config->connections_per_address,
+                                     h->config->connections_per_stranger, clock_monotonic_ns());
+        why = "this address has as many connections as it may have; one that shows a token may have more";
+    }
+    if (c->address) {
+        h->connections++;
+        return true;
+    }
+    h->connections_refused++;
+    connection_refuse(c, PROBLEM_CONNECTIONS, why);
+    return false;
+}
+
+void
+connection_trust(struct connection *c)
+{
+    if (c->is_trusted || !c->address)
+        return;
+    c->is_trusted = true;
+    address_trust(c->address);
+}
+
 static void
 connection_open(struct http *h, struct MHD_Connection *mhd, void **context)
 {
@@ -49,8 +84,8 @@ connection_open(struct http *h, struct MHD_Connection *mhd, void **context)
     c->gone.data = c;
     c->timer.data = c;
     c->handles_open = 2;
-    h->connections++;
-    connection_arm(c, DEADLINE_HEADER, h->config->header_limit_ms);
+    if (enter(c, mhd))
+        connection_arm(c, DEADLINE_HEADER, h->config->header_limit_ms);
 }
 
 /* MHD ends a connection after refusing a header, too, and leaves the rest of it unread. */
@@ -67,7 +102,10 @@ connection_close(struct connection *c)
     if (c->must_linger || has_unread(c->fd))
         linger_begin(&c->http->lingers, c->fd);
     c->http->must_run = true;
-    c->http->connections--;
+    if (c->address) {
+        addresses_leave(c->http->addresses, c->address, c->is_trusted, clock_monotonic_ns());
+        c->http->connections--;
+    }
     uv_close((uv_handle_t *)&c->gone, connection_closed_cb);
     uv_close((uv_handle_t *)&c->timer, connection_closed_cb);
 }
@@ -196,8 +234,9 @@ connection_refuse(struct connection *c, enum problem problem, const char *detail
     if (text &&
         buffer_printf(&answer,
                       "HTTP/1.1 %u %s\r\nConnection: close\r\nContent-Type: application/problem+json\r\n"
-                      "Content-Length: %zu\r\n\r\n%s",
-                      kind->status, MHD_get_reason_phrase_for(kind->status), strlen(text), text) == 0) {
+                      "%sContent-Length: %zu\r\n\r\n%s",
+                      kind->status, MHD_get_reason_phrase_for(kind->status),
+                      kind->status == 503 ? "Retry-After: 1\r\n" : "", strlen(text), text) == 0) {
         /* Nothing else is on its way out, so this fits the socket's buffer whole. */
         c->http->requests++;
         c->http->answers[kind->status]++;

@@ -18,6 +18,7 @@
 #include "common/hash.h"
 #include "common/clock.h"
 #include "common/ids.h"
+#include "server/http/addresses.h"
 #include "server/http/events.h"
 #include "server/http/http.h"
 #include "server/http/linger.h"
@@ -28,6 +29,7 @@
 #define HTTP_BODY_MAX (8 * 1024 * 1024)     /* bytes */
 #define HTTP_PARSE_INLINE_MAX (64 * 1024)   /* larger bodies are parsed in libuv's pool */
 #define HTTP_CONNECTION_MEMORY (16 * 1024)  /* MHD's pool for each connection: bounds the header */
+#define HTTP_REFUSED_MOST 64                /* connections beyond the limit that are being told so */
 #define HTTP_IDLE_MS 60000                  /* between two requests of a connection */
 #define HTTP_WORK_LIMIT_MS (15 * 60 * 1000) /* backstop: the funnel answers long before */
 
@@ -52,6 +54,8 @@ struct http {
     struct leftovers lingers;
     struct known *compat; /* compat.c: what was asked of late */
     unsigned exchanges_count, suspended, held, connections, exports;
+    struct addresses *addresses;
+    uint64_t connections_refused;
     struct events *events;
     struct stream *streams; /* all that are open */
     unsigned streams_count;
@@ -82,6 +86,8 @@ struct connection {
     uv_poll_t gone; /* watches for the client's leaving while MHD does not */
     unsigned handles_open;
     enum deadline deadline;
+    struct address *address;   /* NULL: it was refused, and is not counted */
+    bool is_trusted;           /* has shown a token */
     bool must_linger;          /* take what the client still sends, so that it can read the answer */
     bool is_dead;              /* shut down by us */
     struct exchange *exchange; /* the request that is under way, or NULL */
@@ -90,6 +96,8 @@ struct connection {
 void connection_notify_cb(void *cls, struct MHD_Connection *mhd, void **context,
                           enum MHD_ConnectionNotificationCode code);
 struct connection *connection_of(struct MHD_Connection *mhd);
+/* It has shown a token that counts. */
+void connection_trust(struct connection *c);
 /* One deadline at a time; ms 0 is the next turn of the loop. */
 void connection_arm(struct connection *c, enum deadline deadline, int64_t ms);
 void connection_disarm(struct connection *c);

@@ -180,11 +180,11 @@ start_mhd(struct http *h, struct error *err)
     h->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, exchange_access_cb, h,
         MHD_OPTION_EXTERNAL_LOGGER, mhd_log_cb, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->config->connections, MHD_OPTION_CONNECTION_TIMEOUT, 0U,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes_cb, NULL, MHD_OPTION_URI_LOG_CALLBACK, exchange_uri_cb, h,
-        MHD_OPTION_NOTIFY_COMPLETED, exchange_completed_cb, h, MHD_OPTION_NOTIFY_CONNECTION,
-        connection_notify_cb, h, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->config->connections + HTTP_REFUSED_MOST,
+        MHD_OPTION_CONNECTION_TIMEOUT, 0U, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_CONNECTION_MEMORY,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes_cb, NULL,
+        MHD_OPTION_URI_LOG_CALLBACK, exchange_uri_cb, h, MHD_OPTION_NOTIFY_COMPLETED, exchange_completed_cb,
+        h, MHD_OPTION_NOTIFY_CONNECTION, connection_notify_cb, h, MHD_OPTION_END);
     if (!h->daemon)
         return error_set(err, ERR_UNAVAILABLE, "libmicrohttpd does not start on %s", h->url);
     fd_take(&fd);
@@ -221,7 +221,8 @@ http_new(uv_loop_t *loop, const struct config *config, struct funnel *funnel, st
     h->lingers.loop = loop;
     h->started_ns = clock_monotonic_ns();
     h->events = events_new((size_t)config->events_kept);
-    if (!h->events) {
+    h->addresses = addresses_new();
+    if (!h->events || !h->addresses) {
         http_free(h);
         return error_set(err, ERR_NOMEM, "no memory for HTTP");
     }
@@ -362,5 +363,6 @@ http_free(struct http *h)
     compat_clear(h);
     keyring_free(h->keyring);
     events_free(h->events);
+    addresses_free(h->addresses);
     free(h);
 }

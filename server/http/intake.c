@@ -150,7 +150,12 @@ check_header(struct exchange *x, const char *method, const struct guard *g)
         x->must_close = true;
         exchange_problem(x, PROBLEM_TOO_LARGE, "the body has %llu bytes and at most %d are taken",
                          (unsigned long long)g->length, HTTP_BODY_MAX);
+        return;
     }
+    /* Overload: known before the body is read. A key may be one that was answered, and costs no room then. */
+    struct funnel_answer answer;
+    if (x->route->takes_key && !*x->key && !funnel_has_room(x->http->funnel, &answer))
+        exchange_refused(x, &answer);
 }
 
 /* --- the answer goes to MHD --- */
@@ -321,8 +326,9 @@ exchange_access_cb(void *cls, struct MHD_Connection *mhd, const char *url, const
     (void)cls;
     (void)mhd;
     (void)url;
-    if (!x)
-        return MHD_NO; /* there was no memory for it */
+    /* There was no memory for it; or it came before its connection was refused. */
+    if (!x || (x->phase == EXCHANGE_NEW && x->connection->is_dead))
+        return MHD_NO;
     switch (x->phase) {
     case EXCHANGE_NEW:
         return begin_request(x, method, version);

@@ -119,6 +119,8 @@ static const struct {
       "How long the slowest commit took.", 1e-3 },
     { "verifierd_http_connections", "gauge", "http/connections", "Connections that are open.", 1 },
     { "verifierd_http_connections_limit", "gauge", "http/connections_limit", "Most that may be open.", 1 },
+    { "verifierd_http_connections_refused_total", "counter", "http/connections_refused",
+      "Connections that were one too many.", 1 },
     { "verifierd_http_event_streams", "gauge", "http/streams", "Event streams that are open.", 1 },
     { "verifierd_http_event_streams_dropped_total", "counter", "http/streams_dropped",
       "Event streams ended since their reader was too slow.", 1 },

@@ -30,6 +30,7 @@ const struct problem_kind problem_kinds[PROBLEM_COUNT] = {
                             true },
     [PROBLEM_INTERNAL] = { 500, "internal", "The daemon failed", true },
     [PROBLEM_UNAVAILABLE] = { 503, "unavailable", "Not now", true },
+    [PROBLEM_CONNECTIONS] = { 503, "too_many_connections", "There are too many connections", true },
     [PROBLEM_NOT_READY] = { 503, "not_ready", "Work cannot be judged yet", true },
 };
 

@@ -63,9 +63,10 @@ http_figures(const struct http *h)
         snprintf(code, sizeof(code), "%u", i);
         json_object_set_new(answers, code, json_integer((json_int_t)h->answers[i]));
     }
-    return json_pack("{s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:o}", "connections", (int)h->connections, "held",
-                     (int)h->held, "exports", (int)h->exports, "streams", (int)h->streams_count,
-                     "streams_dropped", (json_int_t)h->streams_dropped, "requests", (json_int_t)h->requests,
+    return json_pack("{s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:o}", "connections", (int)h->connections,
+                     "held", (int)h->held, "exports", (int)h->exports, "streams", (int)h->streams_count,
+                     "streams_dropped", (json_int_t)h->streams_dropped, "connections_refused",
+                     (json_int_t)h->connections_refused, "requests", (json_int_t)h->requests,
                      "connections_limit", (json_int_t)h->config->connections, "answers", answers);
 }
 

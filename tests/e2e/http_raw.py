@@ -34,10 +34,12 @@ class Closed(Exception):
 class Raw:
     """One connection to the daemon."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, source: str | None = None) -> None:
+        """source: the address to come from; all of 127.0.0.0/8 are this machine's."""
         parts = urlsplit(url)
         assert parts.hostname and parts.port
-        self._socket = socket.create_connection((parts.hostname, parts.port), LIMIT_S)
+        here = (source, 0) if source else None
+        self._socket = socket.create_connection((parts.hostname, parts.port), LIMIT_S, here)
         self._left = b""
 
     def send(self, *pieces: bytes | str) -> None:

@@ -457,23 +457,42 @@ def test_slow_clients_do_not_hold_up_others(url: str) -> None:
             raw.close()
 
 
-def test_the_connection_limit() -> None:
+@pytest.mark.parametrize(
+    "limits",
+    [{"connections": 20}, {"connections": 30, "connections_per_address": 20}],
+    ids=["in all", "of an address"],
+)
+def test_the_connection_limit(limits: dict[str, object]) -> None:
     with service.directory() as directory:
-        daemon = service.Daemon(directory, {"paused": True, "connections": 20})
+        daemon = service.Daemon(directory, {"paused": True, **limits})
         daemon.start(ready=False)
+        held = []
         try:
-            held = [Raw(daemon.client.url) for _ in range(20)]
-            for raw in held:
-                raw.request("GET", "/healthz")
-                assert raw.reply().status == 200
-            with Raw(daemon.client.url) as one_more:
-                one_more.request("GET", "/healthz")
-                assert not one_more.is_closed(0.5), "it waits its turn"
-                held.pop().close()
-                assert one_more.reply().status == 200
+            while len(held) < 20:
+                held.append(Raw(daemon.client.url))
+                held[-1].request("GET", "/healthz")
+                assert held[-1].reply().status == 200
+            for _ in range(300):  # far more than are told at once, one after the other
+                with Raw(daemon.client.url) as one_more:
+                    one_more.request("GET", "/healthz")
+                    reply = one_more.reply()
+                    assert_problem(503, reply.headers, reply.json(), "too_many_connections")
+                    assert (reply.headers["retry-after"], reply.headers["connection"]) == ("1", "close")
+                    assert one_more.is_closed()
+            held.pop().close()
+            deadline = time.monotonic() + 10
+            while (answer := daemon.client.get("/v1/status")).status != 200:
+                assert time.monotonic() < deadline
+            assert answer.json()["http"]["connections_refused"] >= 300
+            if "connections_per_address" in limits:  # another has a count of its own
+                others = [Raw(daemon.client.url, source="127.0.0.2") for _ in range(5)]
+                for raw in others:
+                    raw.request("GET", "/healthz")
+                    assert raw.reply().status == 200
+                    raw.close()
+        finally:
             for raw in held:
                 raw.close()
-        finally:
             assert daemon.stop() == 0
 
 

@@ -16,7 +16,7 @@ struct funnel {
     struct funnel_wait *waits;
     struct work *works;
     void *unanswered; /* argument of the one call that gets no answer, NULL: none */
-    bool is_drained;
+    bool is_drained, is_full;
     funnel_event_cb *event_cb;
     void *event_arg;
 };
@@ -236,6 +236,19 @@ funnel_submit(struct funnel *f, json_t *body, const struct key_row *key, funnel_
     memcpy(kept.id, w->id, sizeof(kept.id));
     kept.created_ms = row.created_ms;
     store_add_submissions(f->store, NULL, key ? &kept : NULL, &row, &source, 1, added_cb, w, NULL);
+}
+
+bool
+funnel_has_room(const struct funnel *f, struct funnel_answer *answer)
+{
+    *answer = (struct funnel_answer){ .refusal = f->is_full ? FUNNEL_FULL : FUNNEL_OK, .retry_after_s = 5 };
+    return !f->is_full;
+}
+
+void
+fake_funnel_fill(struct funnel *f)
+{
+    f->is_full = true;
 }
 
 void

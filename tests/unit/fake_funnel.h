@@ -14,6 +14,8 @@
 #define FAKE_VERDICT \
     "{\"id\":\"%s\",\"state\":\"done\",\"class\":\"ok\",\"reward\":0.5, \"as_stored\" : true}"
 
+/* From now on there is no room. */
+void fake_funnel_fill(struct funnel *f);
 /* Tell whoever follows, as if it had happened. */
 void fake_funnel_tell(struct funnel *f, const struct funnel_event *event);
 

@@ -239,6 +239,8 @@ submit(struct rig *r, const char *metadata, char id[ID_SIZE])
 
 /* --- tests --- */
 
+#define POST_SUBMISSION "POST", "/v1/submissions"
+
 static void
 refusals_of_the_funnel_become_problems(void **state)
 {
@@ -452,6 +454,30 @@ calls_show_a_token(void **state)
     client_close(&c);
 }
 
+/* Where there is no room a body is not waited for, and one that comes all the same is dropped. */
+static void
+overload_is_answered_before_the_body(void **state)
+{
+    struct rig *r = *state;
+    struct client c;
+
+    fake_funnel_fill(r->funnel);
+    client_open(&c, r);
+    client_send(&c, "POST", "/v1/submissions",
+                "Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 5000\r\n", NULL);
+    assert_int_equal(client_answer(&c), 429);
+    assert_non_null(strstr(c.text, "Retry-After: 5\r\n"));
+    assert_null(strstr(c.text, "100 Continue"));
+    client_close(&c);
+    assert_int_equal(ask(r, &c, POST_SUBMISSION, "", "no JSON"), 429);
+    client_send(&c, "GET", "/healthz", "", NULL); /* the connection stays */
+    assert_int_equal(client_answer(&c), 200);
+    client_close(&c);
+    /* The same request may have been answered while there was room. */
+    assert_int_equal(ask(r, &c, POST_SUBMISSION, "Idempotency-Key: k\r\n", "no JSON"), 400);
+    client_close(&c);
+}
+
 static void
 a_client_that_says_nothing_is_told_so(void **state)
 {
@@ -463,8 +489,6 @@ a_client_that_says_nothing_is_told_so(void **state)
     assert_non_null(strstr(c.text, "\"request_timeout\""));
     client_close(&c);
 }
-
-#define POST_SUBMISSION "POST", "/v1/submissions"
 
 static void
 a_key_is_answered_once(void **state)
@@ -782,6 +806,7 @@ main(void)
         RIG_TEST(stopping_gives_up_what_the_funnel_never_answers),
         RIG_TEST(a_client_that_leaves_ends_its_wait),
         RIG_TEST(calls_show_a_token),
+        RIG_TEST(overload_is_answered_before_the_body),
         RIG_TEST(a_client_that_says_nothing_is_told_so),
         RIG_TEST(a_key_is_answered_once),
         RIG_TEST(a_key_under_way_is_a_conflict),
