@@ -147,8 +147,8 @@ struct exchange {
     enum exchange_phase phase;
     bool is_suspended, is_chunked, must_close;
     char request_id[ID_SIZE];
-    char *uri;         /* raw */
-    uintptr_t uri_end; /* where it ended in MHD's buffer: see check_framing() */
+    char *uri;                    /* raw */
+    uintptr_t uri_start, uri_end; /* where it stood in MHD's buffer: see check_framing() */
     struct target target;
     const struct route *route;
     struct caller caller;
@@ -180,6 +180,9 @@ enum MHD_Result exchange_access_cb(void *cls, struct MHD_Connection *mhd, const 
                                    void **con_cls);
 void exchange_completed_cb(void *cls, struct MHD_Connection *mhd, void **con_cls,
                            enum MHD_RequestTerminationCode why);
+
+/* MHD is about to refuse a request that no handler has seen, with this status. */
+void exchange_refused_by_mhd(struct http *h, unsigned status);
 
 /*
  * Answering: exchange_set_*() makes the response, exchange_header() adds to

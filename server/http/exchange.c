@@ -325,6 +325,7 @@ exchange_uri_cb(void *cls, const char *uri, struct MHD_Connection *mhd)
         free(x);
         return NULL;
     }
+    x->uri_start = (uintptr_t)uri;
     x->uri_end = (uintptr_t)uri + strlen(uri);
     x->http = h;
     x->mhd = mhd;

@@ -4,15 +4,6 @@
 #include <string.h>
 #include <strings.h>
 
-void
-guard_init(struct guard *g, const char *version)
-{
-    memset(g, 0, sizeof(*g));
-    g->is_http10 = strcmp(version, "HTTP/1.0") == 0;
-    if (!g->is_http10 && strcmp(version, "HTTP/1.1") != 0)
-        g->why = "the version is neither HTTP/1.1 nor HTTP/1.0";
-}
-
 static void
 guard_refuse(struct guard *g, const char *why)
 {
@@ -33,6 +24,20 @@ is_token(const char *text, size_t size)
             return false;
     }
     return size > 0;
+}
+
+void
+guard_init(struct guard *g, const char *method, const char *target, const char *version)
+{
+    memset(g, 0, sizeof(*g));
+    g->is_http10 = strcmp(version, "HTTP/1.0") == 0;
+    if (!g->is_http10 && strcmp(version, "HTTP/1.1") != 0)
+        guard_refuse(g, "the version is neither HTTP/1.1 nor HTTP/1.0");
+    if (!is_token(method, strlen(method)))
+        guard_refuse(g, "the method is no token");
+    for (; *target; target++)
+        if ((unsigned char)*target <= ' ' || *target == 0x7f)
+            guard_refuse(g, "the address has a space or a control character in it");
 }
 
 static void

@@ -21,8 +21,8 @@ struct guard {
     const char *why; /* the first thing found, a constant; NULL: none */
 };
 
-/* version: the request's, "HTTP/1.1"; borrowed. */
-void guard_init(struct guard *g, const char *version);
+/* The parts of the request line: "GET", "/v1/tasks?limit=3", "HTTP/1.1"; borrowed. */
+void guard_init(struct guard *g, const char *method, const char *target, const char *version);
 /* name and value are borrowed; the sizes tell whether a NUL hides inside. */
 void guard_header(struct guard *g, const char *name, size_t name_size, const char *value, size_t value_size);
 /* NULL, or why the request is refused: a constant text. */

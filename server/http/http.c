@@ -83,9 +83,15 @@ keep_escapes_cb(void *cls, struct MHD_Connection *mhd, char *text)
 
 static void __attribute__((format(printf, 2, 0))) mhd_log_cb(void *cls, const char *format, va_list args)
 {
+    static const char refusal[] = "Error processing request (HTTP response code is %u";
     char text[256];
 
-    (void)cls;
+    if (strncmp(format, refusal, sizeof(refusal) - 1) == 0) {
+        va_list copy;
+        va_copy(copy, args);
+        exchange_refused_by_mhd(cls, va_arg(copy, unsigned));
+        va_end(copy);
+    }
     /* One line for each client that aborts: nothing that an operator has to see. */
     vsnprintf(text, sizeof(text), format, args);
     text[strcspn(text, "\r\n")] = '\0';
@@ -179,12 +185,12 @@ start_mhd(struct http *h, struct error *err)
         return rc;
     h->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, exchange_access_cb, h,
-        MHD_OPTION_EXTERNAL_LOGGER, mhd_log_cb, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->config->connections + HTTP_REFUSED_MOST,
-        MHD_OPTION_CONNECTION_TIMEOUT, 0U, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_CONNECTION_MEMORY,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes_cb, NULL,
-        MHD_OPTION_URI_LOG_CALLBACK, exchange_uri_cb, h, MHD_OPTION_NOTIFY_COMPLETED, exchange_completed_cb,
-        h, MHD_OPTION_NOTIFY_CONNECTION, connection_notify_cb, h, MHD_OPTION_END);
+        MHD_OPTION_EXTERNAL_LOGGER, mhd_log_cb, h, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)h->config->connections + HTTP_REFUSED_MOST, MHD_OPTION_CONNECTION_TIMEOUT, 0U,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes_cb, NULL, MHD_OPTION_URI_LOG_CALLBACK, exchange_uri_cb, h,
+        MHD_OPTION_NOTIFY_COMPLETED, exchange_completed_cb, h, MHD_OPTION_NOTIFY_CONNECTION,
+        connection_notify_cb, h, MHD_OPTION_END);
     if (!h->daemon)
         return error_set(err, ERR_UNAVAILABLE, "libmicrohttpd does not start on %s", h->url);
     fd_take(&fd);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import time
@@ -72,6 +73,15 @@ class Raw:
             self._more()
         body, self._left = self._left[:size], self._left[size:]
         return Reply(int(first.split(" ")[1]), headers, body)
+
+    def keep_little(self) -> None:
+        """Let the kernel keep little of what is not read here."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+
+    def end_of_requests(self) -> None:
+        """Send nothing more: the daemon answers what it has, and ends the connection."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
 
     def is_closed(self, limit_s: float = LIMIT_S) -> bool:
         """Whether the daemon ends the connection, with nothing more said, within limit_s."""

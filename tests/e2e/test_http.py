@@ -278,47 +278,6 @@ POST = "POST /v1/submissions HTTP/1.1\r\nHost: localhost\r\nContent-Type: applic
 CHUNKS = "2\r\n{}\r\n0\r\n\r\n"
 
 
-@pytest.mark.parametrize(
-    "request_text",
-    [
-        POST + "Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
-        POST + "Content-Length: 2\r\nContent-Length: 40\r\n\r\n{}",
-        POST + "Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKS,
-        POST + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKS,
-        POST + "Transfer-Encoding: xchunked\r\n\r\n" + CHUNKS,
-        POST + "Transfer-Encoding: gzip, chunked\r\n\r\n" + CHUNKS,
-        POST + "Transfer-Encoding : chunked\r\n\r\n" + CHUNKS,
-        POST + "Content-Length: +2\r\n\r\n{}",
-        POST + "Content-Length: 2, 2\r\n\r\n{}",
-        POST + "Content-Length: 0x2\r\n\r\n{}",
-        POST.replace("1.1", "1.0") + "Transfer-Encoding: chunked\r\n\r\n" + CHUNKS,
-        GET + "\r\n",
-        GET + "Host: a\r\nHost: b\r\n\r\n",
-        GET + "Host: a\r\nBad Name: x\r\n\r\n",
-        GET + "Host: a\r\nX: a\x00b\r\n\r\n",
-        GET + "Host: a\r\nX\x00Y: b\r\n\r\n",
-        GET + "Host: a\r\nX: a\x01b\r\n\r\n",
-        "GET /healthz\x00/x HTTP/1.1\r\nHost: a\r\n\r\n",
-        GET + "Host: a\r\nX: a\r\n b\r\n\r\n",
-        GET + "Host: a\nX: b\r\n\r\n",
-        "GET /healthz HTTP/1.1\nHost: a\r\n\r\n",
-        GET + "Host: a\r\nX: b\r\n\n",
-        "GET /healthz\x00/x HTTP/1.1\r\nHost: a\r\n\r\n",
-        "GET /healthz x HTTP/1.1\r\nHost: a\r\n\r\n",
-        "GET /healthz HTTP/2.0\r\nHost: a\r\n\r\n",
-        "nonsense\r\n\r\n",
-    ],
-)
-def test_doubtful_framing_is_refused_once(url: str, request_text: str) -> None:
-    """Refused, and what follows on the connection is never taken for a second request."""
-    smuggled = "GET /v1/status HTTP/1.1\r\nHost: smuggled\r\n\r\n"
-    with Raw(url) as raw:
-        raw.send(request_text.encode("latin-1") + smuggled.encode())
-        said = raw.until_closed()
-        assert said == b"" or said.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 505 "))
-        assert b"HTTP/1.1 200" not in said
-
-
 def test_unusual_requests_that_are_fine(url: str) -> None:
     for text in (
         GET + "Host: a  \r\nX:\r\nY: \r\nZ:b\r\nQ: a:b \t\r\n\r\n",

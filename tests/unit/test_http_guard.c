@@ -22,7 +22,7 @@ guard_all(struct guard *g, const char *version, const char *headers)
     AUTO_FREE char *copy = strdup(headers);
     char *rest = *copy ? copy : NULL;
 
-    guard_init(g, version);
+    guard_init(g, "GET", "/", version);
     while (rest) {
         char *value = strsep(&rest, "|");
         char *name = strsep(&value, "=");
@@ -82,15 +82,43 @@ requests_are_judged_by_their_framing(void **state)
 }
 
 static void
+request_lines_are_judged_too(void **state)
+{
+    static const struct {
+        const char *method, *target, *why;
+    } rows[] = {
+        { "GET", "/", NULL },
+        { "M-SEARCH", "/%00?a=\xc3\xa9",
+          NULL }, /* what is wrong with it, but not in framing, is told later */
+        { "", "/", "method" },
+        { "G(T", "/", "method" },
+        { "GET\xff", "/", "method" },
+        { "GET", "/a b", "address" },
+        { "GET", "/a\rb", "address" },
+        { "GET", "/a\tb", "address" },
+        { "GET", "/a\x7f", "address" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct guard g;
+        guard_init(&g, rows[i].method, rows[i].target, "HTTP/1.0");
+        const char *why = guard_verdict(&g);
+        if (rows[i].why ? !why || !strstr(why, rows[i].why) : why != NULL)
+            fail_msg("%s %s: %s", rows[i].method, rows[i].target, why ? why : "fine");
+    }
+}
+
+static void
 a_nul_in_name_or_value_is_seen(void **state)
 {
     struct guard g;
 
     (void)state;
-    guard_init(&g, "HTTP/1.0");
+    guard_init(&g, "GET", "/", "HTTP/1.0");
     guard_header(&g, "X", 1, "a\0b", 3);
     assert_non_null(strstr(guard_verdict(&g), "control"));
-    guard_init(&g, "HTTP/1.0");
+    guard_init(&g, "GET", "/", "HTTP/1.0");
     guard_header(&g, "X\0Y", 3, "a", 1);
     assert_non_null(strstr(guard_verdict(&g), "token"));
 }
@@ -150,6 +178,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_are_judged_by_their_framing),
+        cmocka_unit_test(request_lines_are_judged_too),
         cmocka_unit_test(a_nul_in_name_or_value_is_seen),
         cmocka_unit_test(the_length_of_the_body_is_told),
         cmocka_unit_test(only_addresses_and_localhost_are_local),
