@@ -210,7 +210,7 @@ HEADER_LINE = re.compile(rb"(" + TOKEN + rb"):[ \t]*([^\x00-\x08\x0a-\x1f]*)")
 def is_plain(request: bytes) -> bool:
     """
     Whether the header of a request can be read in one way only. Empty lines before it are none of it (RFC 9112,
-    section 2.2); and where a NUL stands before a bare LF, libmicrohttpd leaves no trace of which two bytes ended the line.
+    section 2.2); and where a NUL stands before a bare LF, libmicrohttpd leaves no trace of which bytes ended the line.
     """
     head = request.lstrip(b"\r\n").replace(b"\x00\n", b"\r\n").partition(b"\r\n\r\n")[0]
     first, *lines = head.removesuffix(b"\r\n").split(b"\r\n")
@@ -304,7 +304,7 @@ def connections(daemon: service.Daemon) -> int:
 
 
 def test_slow_clients_are_let_go(hasty: service.Daemon) -> None:
-    """Headers and bodies that trickle, and answers that nobody reads: each ends by its deadline, and others are served."""
+    """Headers and bodies that trickle, and answers that nobody reads: each ends by its deadline; others are served."""
     url = hasty.client.url
     with ExitStack() as stack:
         headers, bodies, answers_ = ([stack.enter_context(Raw(url)) for _ in range(SLOW)] for _ in range(3))
