@@ -80,7 +80,7 @@ function gpuCard(gpu) {
     el("div", { class: "row" }, el("strong", { text: gpu.name || gpu.device }), el("span", { class: "grow" }),
       el("span", { class: "pill " + (["idle", "busy"].includes(gpu.state) ? "good" : "bad"), text: gpu.state || "unknown" })),
     el("p", { class: "row gpu" }, figure(seen.sm_mhz, " MHz", "clock"), figure(seen.mem_mhz, " MHz", "memory clock"), figure(seen.temp_c, " °C", "temperature"),
-      figure(seen.power_w, " W", "power"), seen.throttle ? el("span", { class: "bad", text: "throttled" }) : null),
+      figure(seen.power_w, " W", "power"), seen.throttled ? el("span", { class: "bad", text: "throttled" }) : null),
     el("p", { class: "dim small", text: (seen.at ? "as of the last timing. " : "") + Object.entries(gpu).filter(([k, v]) => !["name", "state", "seen", "peaks"].includes(k) && v !== null)
       .map(([k, v]) => labelled(k, v).join(" ")).join(" · ") }));
 }

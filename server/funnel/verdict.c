@@ -138,9 +138,6 @@ range_json(const struct range *r)
     return isfinite(r->lo) ? json_pack("[f, f]", r->lo, r->hi) : json_null();
 }
 
-/* Reasons that slow down a GPU that has work: NVML's bits for hardware and thermal slowdown and for the power brake. */
-#define THROTTLES (0x8 | 0x20 | 0x40 | 0x80)
-
 /*
  * {"blocks","void","background","throttled","sm_mhz":[least,greatest],…}: all blocks; those measured again because
  * something disturbed them; because of the candidate's own work; those that saw a throttle.
@@ -167,7 +164,7 @@ gpu_json(json_t *timing)
         bool is_background = why && strcmp(why, "background") == 0;
         background += is_background;
         n_void += why && !is_background;
-        throttled += (json_integer_value(json_object_get(block, "throttle")) & THROTTLES) != 0;
+        throttled += (json_integer_value(json_object_get(block, "throttle")) & LANE_THROTTLES) != 0;
     }
     json_object_set_new(out, "blocks", json_integer((json_int_t)json_array_size(blocks)));
     json_object_set_new(out, "void", json_integer(n_void));

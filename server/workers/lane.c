@@ -8,6 +8,7 @@
 #include <utlist.h>
 
 #include "common/auto.h"
+#include "common/clock.h"
 #include "common/hash.h"
 #include "common/log.h"
 #include "server/workers/process.h"
@@ -100,6 +101,7 @@ struct lane {
     int64_t clock, jobs_made;
     int failures, canary_failures;
     bool is_suspect; /* the workers were started afresh because of the canary */
+    json_t *seen;    /* of the GPU, when something was last timed on it; NULL: nothing was */
 };
 
 static void pump(struct lane *l);
@@ -823,6 +825,31 @@ read_report(const struct message *m, struct lane_report *out)
     return 0;
 }
 
+/*
+ * Clocks, temperature and the like after the newest block of a timing: asking NVML at other times would disturb one
+ * that is under way.
+ */
+static void
+note_seen(struct lane *l, json_t *detail)
+{
+    static const char *const figures[] = { "sm_mhz", "mem_mhz", "temp_c", "power_w" };
+    json_t *blocks = json_object_get(json_object_get(detail, "clocks"), "blocks");
+    json_t *block = json_array_get(blocks, json_array_size(blocks) - 1);
+    char at[CLOCK_TEXT_SIZE];
+
+    if (!json_is_object(block))
+        return;
+    clock_text(clock_wall_ms(), at);
+    json_t *seen = json_pack("{s:s, s:b}", "at", at, "throttled",
+                             (json_integer_value(json_object_get(block, "throttle")) & LANE_THROTTLES) != 0);
+    for (size_t i = 0; i < ARRAY_LEN(figures); i++) {
+        json_t *after = json_array_get(json_object_get(block, figures[i]), 1); /* [before, after] */
+        json_object_set_new(seen, figures[i], json_is_number(after) ? json_incref(after) : json_null());
+    }
+    json_decref(l->seen);
+    l->seen = seen;
+}
+
 static void
 reported(struct lane *l, struct message *m)
 {
@@ -849,6 +876,7 @@ reported(struct lane *l, struct message *m)
     }
     AUTO_JSON json_t *detail = read_detail(l, m);
     report.detail = detail;
+    note_seen(l, detail);
     if (!report.is_reference) {
         report.stage = j->stage;
         if (j->is_limited) {
@@ -1092,6 +1120,7 @@ lane_free(struct lane *l)
         return;
     zygote_free(l->zygote);
     process_free(l->referee);
+    json_decref(l->seen);
     uv_close((uv_handle_t *)&l->job_timer, timer_closed_cb);
     uv_close((uv_handle_t *)&l->retry_timer, timer_closed_cb);
     uv_close((uv_handle_t *)&l->canary_timer, timer_closed_cb);
@@ -1173,6 +1202,7 @@ lane_status(const struct lane *l, json_t *workers, json_t *gpus)
     if (gpu) {
         json_object_set_new(gpu, "device", json_string(l->device.name));
         json_object_set_new(gpu, "state", json_string(lane_state_name(l->state)));
+        json_object_set_new(gpu, "seen", l->seen ? json_incref(l->seen) : json_null());
         json_array_append_new(gpus, gpu);
     }
 }

@@ -20,6 +20,9 @@
 #include "server/workers/uids.h"
 #include "server/workers/zygote.h"
 
+/* Reasons that slow down a GPU that has work: NVML's bits for hardware and thermal slowdown and for the power brake. */
+#define LANE_THROTTLES (0x8 | 0x20 | 0x40 | 0x80)
+
 struct lane;
 
 enum lane_state {

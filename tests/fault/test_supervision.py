@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -332,3 +333,26 @@ def test_a_cheat_that_fails_honestly_first_is_a_cheat(shared: service.Daemon) ->
     assert (found["class"], found["rule"], found["failed_at"], found["reward"]) == ("hack", "decoy", "full", 0)
     found = shared.client.judge(body("tiny=fail:mismatch full=fail:shape", policy=policy), LIMIT_S)
     assert (found["class"], found["rule"], found["failed_at"]) == ("mismatch", None, "tiny")
+
+
+def test_a_gpu_is_shown_as_it_was_when_something_was_last_timed(
+    start_scripted: service.StartDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    early = {"sm_mhz": [1000, 1100], "temp_c": [30, 31], "throttle": 0}
+    late = {
+        "sm_mhz": [1965, 1980],
+        "mem_mhz": [None, None],
+        "temp_c": [41, 44],
+        "power_w": [310, 342.5],
+        "throttle": 0x40,
+    }
+    monkeypatch.setenv("SCRIPT_BLOCKS", json.dumps([early, late]))
+    client = start_scripted().client
+    client.add_task(TASK)
+    (gpu,) = client.expect("GET", "/v1/status")["gpus"]
+    assert (gpu["name"], gpu["seen"]) == ("scripted", None)
+    client.judge({"task": "scripted", "candidate": "# script: timing=1.2\n"}, 60)
+    (gpu,) = client.expect("GET", "/v1/status")["gpus"]
+    seen = gpu["seen"]
+    assert seen.pop("at")
+    assert seen == {"sm_mhz": 1980, "mem_mhz": None, "temp_c": 44, "power_w": 342.5, "throttled": True}

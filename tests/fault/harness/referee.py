@@ -175,6 +175,7 @@ class Referee:
             samples = [speedup * 1e6 + i for i in range(20)]
             detail = {"outcome": "measured", "why": None, "method": "scripted", "warmup": 1, "trials": 20}
             detail.update({"reference_ns": samples, "candidate_ns": [1e6 + i for i in range(20)], "empty_ns": 1.0})
+            detail["clocks"] = {"blocks": json.loads(os.environ.get("SCRIPT_BLOCKS", "[]"))}
             if outcome == "inconclusive":
                 detail.update({"outcome": outcome, "why": "as the script says"})
             outcome = "pass" if outcome not in ("fail", "skip") else outcome
@@ -215,7 +216,8 @@ def main() -> int:
     options = parser.parse_args()
     channel = wire.Channel(options.fd)
     versions = {"python": sys.version.split()[0], "torch": "scripted"}
-    channel.send({"ev": "ready", "device": options.device, "gpu": None, "versions": versions})
+    gpu = {"name": "scripted"} if "SCRIPT_BLOCKS" in os.environ else None
+    channel.send({"ev": "ready", "device": options.device, "gpu": gpu, "versions": versions})
     with contextlib.suppress(wire.ChannelClosed):
         Referee(channel).serve()
     return 0
