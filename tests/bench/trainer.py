@@ -217,7 +217,7 @@ def print_prepare(rows: int, running: int) -> None:
         with tempfile.TemporaryDirectory() as name:
             cost, kept, size = prepare(Path(name), n, *more, padding=padding, memory_bytes=memory_bytes)
         print(
-            f"| {what} | {n} | {size / 1e6:.0f} | {kept} | {cost.seconds:.1f} | {n / cost.seconds:.0f} "
+            f"| {what} | {n} | {size / 1e6:.0f} | {kept} | {cost.seconds:.1f} | {n / cost.seconds:.3g} "
             f"| {cost.cpu_s:.1f} | {cost.peak_mb:.1f} | {cost.helper_mb:.1f} |",
             flush=True,
         )
