@@ -334,7 +334,7 @@ list_files(struct hub *h, const char *commit, json_t **out, struct error *err)
                        h->options->pattern);
     if (rc != 0)
         return rc;
-    AUTO_FREE json_t **sorted = calloc(n, sizeof(*sorted));
+    AUTO_FREE json_t **sorted = calloc(n + 1, sizeof(*sorted));
     if (!sorted)
         return error_set(err, ERR_NOMEM, "out of memory");
     for (size_t i = 0; i < n; i++)

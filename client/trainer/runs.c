@@ -70,15 +70,15 @@ int
 runs_open(const char *path, struct runs **out, struct error *err)
 {
     struct runs *r = calloc(1, sizeof(*r));
-    DIR *directory = opendir(path);
-    int rc = directory ? 0 : error_set(err, ERR_SYS, "cannot read the directory %s", path);
 
     *out = NULL;
-    if (r)
-        r->directory = strdup(path);
-    if (rc == 0 && (!r || !r->directory))
-        rc = error_set(err, ERR_NOMEM, "out of memory");
-    rc = rc == 0 ? scan(r, directory, err) : rc;
+    if (!r || !(r->directory = strdup(path))) {
+        free(r);
+        return error_set(err, ERR_NOMEM, "out of memory");
+    }
+    DIR *directory = opendir(path);
+    int rc =
+        directory ? scan(r, directory, err) : error_set(err, ERR_SYS, "cannot read the directory %s", path);
     if (directory)
         closedir(directory);
     if (rc != 0) {
