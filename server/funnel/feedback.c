@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/error.h"
 #include "common/utf8.h"
 
 #define HEADLINE_MAX 700
@@ -29,7 +30,7 @@ starts(struct span s, const char *text)
 static bool
 is_path_char(char c)
 {
-    return isalnum((unsigned char)c) || strchr("._+@~-/", c) != NULL;
+    return isalnum((unsigned char)c) || strchr("._+@-/", c) != NULL;
 }
 
 /* "/usr/lib/python3/dist-packages/triton/x.py" is "triton/x.py", any other path its last part. Returns its length, or 0. */
@@ -91,9 +92,9 @@ invisible_at(struct span s)
 static const struct {
     const char *mark, *shown;
 } marks[] = {
-    { "```", "'''" },          { "~~~", "~ ~ ~" },
-    { "<|", "< |" },           { "|>", "| >" },
-    { "<｜", "< ｜" },         { "｜>", "｜ >" },
+    { "```", "'''" },          { "~~~", "~ ~ ~ " },
+    { "<|", "< | " },          { "|>", "| >" },
+    { "<｜", "< ｜ " },        { "｜>", "｜ >" },
     { "</", "< /" },           { "<think", "< think" },
     { "<s>", "< s>" },         { "<eos>", "< eos>" },
     { "<bos>", "< bos>" },     { "<pad>", "< pad>" },
@@ -122,21 +123,14 @@ add_one(struct span s, const char *begin, const char *prefix, struct buffer *out
         *rc = buffer_add(out, "pid ..");
         return n;
     }
-    if ((n = invisible_at(s)) > 0)
-        return n;
     for (size_t i = 0; i < ARRAY_LEN(marks); i++)
         if (starts(s, marks[i].mark)) {
             *rc = buffer_add(out, marks[i].shown);
             return strlen(marks[i].mark);
         }
-    unsigned char c = (unsigned char)*s.at;
-    if (c == '\n') {
-        *rc = buffer_add(out, "\n");
-        if (*rc == 0)
-            *rc = buffer_add(out, prefix);
-    } else if (c == '\t' || (c >= 0x20 && c != 0x7f)) {
-        *rc = buffer_append(out, s.at, 1);
-    }
+    *rc = buffer_append(out, s.at, 1);
+    if (*rc == 0 && *s.at == '\n')
+        *rc = buffer_add(out, prefix);
     return 1;
 }
 
@@ -159,11 +153,31 @@ forward(const char *p, const char *end)
     return p;
 }
 
-int
-feedback_quote(const char *text, size_t size, size_t limit, const char *prefix, struct buffer *out)
+/* Control characters and what cannot be seen go first: between its characters they would hide a mark. */
+static int
+strip(const char *text, size_t size, struct buffer *out)
 {
-    const char *end = text + size;
+    int rc = buffer_reserve(out, size + 1);
 
+    for (struct span s = { text, text + size }; s.at < s.end && rc == 0;) {
+        unsigned char c = (unsigned char)*s.at;
+        size_t n = invisible_at(s);
+        if (n == 0 && (c == '\n' || c == '\t' || (c >= 0x20 && c != 0x7f)))
+            rc = buffer_append(out, s.at, 1);
+        s.at += n > 0 ? n : 1;
+    }
+    return rc;
+}
+
+int
+feedback_quote(const char *raw, size_t raw_size, size_t limit, const char *prefix, struct buffer *out)
+{
+    AUTO_BUFFER struct buffer visible = BUFFER_INIT;
+
+    if (strip(raw, raw_size, &visible) != 0)
+        return ERR_NOMEM;
+    const char *text = visible.data ? visible.data : "", *end = text + visible.size;
+    size_t size = visible.size;
     if (size <= limit)
         return add_part(text, size, prefix, out);
     /* The end of a traceback says what happened, its beginning where. */

@@ -39,9 +39,9 @@ struct feedback {
 json_t *feedback_json(const struct feedback *f);
 
 /*
- * Add text without what is not for a prompt. prefix goes behind every line's end. What is longer than limit loses its middle.
+ * Add raw without what is not for a prompt. prefix goes behind every line's end. What is longer than limit loses its middle.
  * Returns 0 or ERR_NOMEM.
  */
-int feedback_quote(const char *text, size_t size, size_t limit, const char *prefix, struct buffer *out);
+int feedback_quote(const char *raw, size_t raw_size, size_t limit, const char *prefix, struct buffer *out);
 
 #endif
