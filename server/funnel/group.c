@@ -71,11 +71,15 @@ group_chooses(const struct submission *s)
            (j->until < 0 || j->until > STAGE_FULL);
 }
 
+struct entrant {
+    struct submission *s;
+};
+
 /* The shorter call first; those without one after them, and otherwise in the group's order. */
 static int
 compare_rough(const void *left, const void *right)
 {
-    const struct submission *a = *(struct submission *const *)left, *b = *(struct submission *const *)right;
+    const struct submission *a = ((const struct entrant *)left)->s, *b = ((const struct entrant *)right)->s;
 
     if (isnan(a->rough_ms) != isnan(b->rough_ms))
         return isnan(a->rough_ms) ? 1 : -1;
@@ -88,7 +92,8 @@ compare_rough(const void *left, const void *right)
 static void
 choose(struct group *g)
 {
-    struct submission *s, *next, *all[REQUEST_GROUP_MAX];
+    struct entrant all[REQUEST_GROUP_MAX];
+    struct submission *s, *next;
     int n = 0;
 
     if (g->n_parked == 0 || g->n_parked + g->n_following + g->chosen_left < g->pending)
@@ -96,18 +101,18 @@ choose(struct group *g)
     DL_FOREACH_SAFE(g->parked, s, next)
     {
         group_unpark(s);
-        all[n++] = s;
+        all[n++].s = s;
     }
     qsort(all, (size_t)n, sizeof(*all), compare_rough);
     for (int i = 0; i < n; i++) {
         if (g->n_chosen < g->time_top_k) {
             g->n_chosen++;
             g->chosen_left++;
-            all[i]->is_chosen = true;
-            all[i]->queued_ns = clock_monotonic_ns();
-            scheduler_add(all[i], false);
+            all[i].s->is_chosen = true;
+            all[i].s->queued_ns = clock_monotonic_ns();
+            scheduler_add(all[i].s, false);
         } else {
-            judge_untimed(all[i]);
+            judge_untimed(all[i].s);
         }
     }
     scheduler_kick(g->funnel);
