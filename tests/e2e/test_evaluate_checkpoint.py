@@ -64,6 +64,7 @@ def test_an_adapter_is_loaded_over_its_base(judge: FakeDaemon, models: Path) -> 
     assert evaluate(judge, models, adapter).returncode == 0 and len(judge.asked) == asked
 
 
+@pytest.mark.slow
 def test_a_whole_model_is_its_own_base(judge: FakeDaemon, models: Path) -> None:
     done = evaluate(judge, models, models / "base", "--name=whole")
     assert done.returncode == 0, done.stderr
