@@ -53,6 +53,7 @@ note(struct submission *s, enum outcome outcome, const char *class_, int done, i
     snprintf(r->class_, sizeof(r->class_), "%s", outcome == OUTCOME_FAIL && class_ ? class_ : "");
     figures->by_outcome[outcome]++;
     figures->run_ms += r->run_ms;
+    histogram_add(&s->funnel->run_seconds[j->stage], &histogram_seconds, r->run_ms / 1000);
     struct stats_stage *now = &funnel_now(s->funnel)->stages[j->stage];
     now->by_outcome[outcome == OUTCOME_PASS   ? STATS_PASS
                     : outcome == OUTCOME_FAIL ? STATS_FAIL

@@ -12,6 +12,7 @@
 
 #include "common/buffer.h"
 #include "common/hash.h"
+#include "common/histogram.h"
 #include "common/ids.h"
 #include "common/reward.h"
 #include "server/config.h"
@@ -226,6 +227,7 @@ struct funnel {
     struct stage_figures stages[STAGE_NSTAGES];
     double device_s, saved_s[STATS_NSAVED]; /* that devices were held, and were not */
     struct stats *stats;
+    struct histogram run_seconds[STAGE_NSTAGES], rewards, speedups;
     struct class_count classes[32];
     struct rejection_count rejections[256];
     size_t n_rejections;
@@ -233,6 +235,9 @@ struct funnel {
     int64_t finished, returned, started_ns, last_finish_ns;
     double service_s; /* smoothed seconds from one verdict to the next, under load */
 };
+
+/* Ranges of what /metrics tells: status.c */
+extern const struct histogram_bounds funnel_rewards, funnel_speedups;
 
 /* submission.c: the one place where a state changes, and where memory of a submission begins and ends */
 struct submission *submission_new(struct funnel *f, const char *id, const char *group_id, const char *client,

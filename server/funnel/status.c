@@ -121,6 +121,12 @@ funnel_stats(struct funnel *f, int64_t window_s)
                      f->n_lanes > 0 ? sum.device_s / ((double)covered_s * f->n_lanes) : 0.0);
 }
 
+const struct histogram_bounds funnel_rewards = {
+    12, { -0.5, 0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1 }
+};
+const struct histogram_bounds funnel_speedups = { 12,
+                                                  { 0.25, 0.5, 0.75, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10 } };
+
 /* Since the start: what entered each stage and how it left; verdicts by class. */
 static json_t *
 counts_json(const struct funnel *f)
@@ -147,6 +153,11 @@ counts_json(const struct funnel *f)
     json_t *out = json_pack("{s:o, s:o, s:o, s:o, s:f, s:I, s:I}", "stages", stages, "classes", classes,
                             "rejections", rejections, "cache", cache_json(f), "verdict_s", f->verdict_s,
                             "finished", (json_int_t)f->finished, "returned", (json_int_t)f->returned);
+    for (int i = 0; i < STAGE_NSTAGES; i++)
+        json_object_set_new(json_object_get(stages, stage_name((enum stage)i)), "run_seconds",
+                            histogram_json(&f->run_seconds[i], &histogram_seconds));
+    json_object_set_new(out, "rewards", histogram_json(&f->rewards, &funnel_rewards));
+    json_object_set_new(out, "speedups", histogram_json(&f->speedups, &funnel_speedups));
     json_object_set_new(out, "device_s", saved_json(f->device_s, f->saved_s));
     if (store_count(f->store, &stored, NULL) == 0) {
         for (int i = 0; i < SUBMISSION_NSTATES; i++)
@@ -163,10 +174,11 @@ store_json(const struct funnel *f)
     struct store_figures s;
 
     store_figures(f->store, &s);
-    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f}", "commits", (json_int_t)s.commits, "rows_written",
+    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "commits", (json_int_t)s.commits, "rows_written",
                      (json_int_t)s.rows_written, "queued_writes", (json_int_t)s.queued_writes, "wal_bytes",
                      (json_int_t)s.wal_bytes, "commit_ms_last", s.commit_ms_last, "commit_ms_max",
-                     s.commit_ms_max);
+                     s.commit_ms_max, "commit_seconds",
+                     histogram_json(&s.commit_seconds, &histogram_seconds));
 }
 
 static json_t *

@@ -308,6 +308,17 @@ record(struct submission *s)
         recorded_cb(s, err.code, &err);
 }
 
+static void
+count_figures(struct funnel *f, double reward, json_t *verdict)
+{
+    json_t *components = json_object_get(verdict, "components"),
+           *speedup = json_object_get(components, "speedup");
+
+    histogram_add(&f->rewards, &funnel_rewards, reward);
+    if (json_is_number(speedup) && json_integer_value(json_object_get(components, "timed")) == 1)
+        histogram_add(&f->speedups, &funnel_speedups, json_number_value(speedup));
+}
+
 /* What the row of a finished submission says. */
 static void
 fill_row(struct submission *s)
@@ -328,6 +339,7 @@ fill_row(struct submission *s)
     AUTO_JSON json_t *verdict = verdict_json(s);
     json_t *reward = json_object_get(verdict, "reward");
     j->row.reward = json_is_number(reward) ? json_number_value(reward) : NAN;
+    count_figures(s->funnel, j->row.reward, verdict);
     j->row.verdict = verdict ? json_dumps(verdict, JSON_COMPACT) : NULL;
     cache_key(s, j->row.cache_key);
 }
@@ -375,6 +387,7 @@ submission_conclude_as(struct submission *s, const struct submission_row *from, 
     row->attempts = s->attempts;
     row->reward = json_is_number(reward) ? json_number_value(reward) : NAN;
     count_class(f, row->class_);
+    count_figures(f, row->reward, verdict);
     funnel_now(f)->finished++;
     funnel_now(f)->shared++;
     f->verdict_s += (double)(row->finished_ms - row->created_ms) / 1000;

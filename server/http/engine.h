@@ -16,6 +16,7 @@
 
 #include "common/buffer.h"
 #include "common/hash.h"
+#include "common/histogram.h"
 #include "common/clock.h"
 #include "common/ids.h"
 #include "server/http/addresses.h"
@@ -26,10 +27,11 @@
 #include "server/http/target.h"
 #include "server/token.h"
 
-#define HTTP_BODY_MAX (8 * 1024 * 1024)     /* bytes */
-#define HTTP_PARSE_INLINE_MAX (64 * 1024)   /* larger bodies are parsed in libuv's pool */
-#define HTTP_CONNECTION_MEMORY (16 * 1024)  /* MHD's pool for each connection: bounds the header */
-#define HTTP_REFUSED_MOST 64                /* connections beyond the limit that are being told so */
+#define HTTP_BODY_MAX (8 * 1024 * 1024)    /* bytes */
+#define HTTP_PARSE_INLINE_MAX (64 * 1024)  /* larger bodies are parsed in libuv's pool */
+#define HTTP_CONNECTION_MEMORY (16 * 1024) /* MHD's pool for each connection: bounds the header */
+#define HTTP_REFUSED_MOST 64               /* connections beyond the limit that are being told so */
+#define HTTP_ROUTES_MAX 96
 #define HTTP_IDLE_MS 60000                  /* between two requests of a connection */
 #define HTTP_WORK_LIMIT_MS (15 * 60 * 1000) /* backstop: the funnel answers long before */
 
@@ -59,10 +61,11 @@ struct http {
     struct events *events;
     struct stream *streams; /* all that are open */
     unsigned streams_count;
-    uint64_t streams_dropped;    /* for reading too slowly */
-    uint64_t requests;           /* answered so far */
-    uint64_t answers[600];       /* of those, by status */
-    int64_t started_ns, stop_ns; /* monotonic */
+    uint64_t streams_dropped;                    /* for reading too slowly */
+    uint64_t requests;                           /* answered so far */
+    uint64_t answers[600];                       /* of those, by status */
+    struct histogram durations[HTTP_ROUTES_MAX]; /* by route_number(), in histogram_seconds */
+    int64_t started_ns, stop_ns;                 /* monotonic */
     char url[96];
 };
 
@@ -147,6 +150,7 @@ struct exchange {
     enum exchange_phase phase;
     bool is_suspended, is_chunked, must_close;
     char request_id[ID_SIZE];
+    int64_t begun_ns;             /* monotonic */
     char *uri;                    /* raw */
     uintptr_t uri_start, uri_end; /* where it stood in MHD's buffer: see check_framing() */
     struct target target;
@@ -247,6 +251,11 @@ struct route {
     bool takes_key;     /* Idempotency-Key */
     exchange_cb *handle;
 };
+
+/* From 0 on; the last is of what has no route of its own: the dashboard's files, and requests that were refused before. */
+size_t route_number(const struct route *route);
+/* [{"method","route","seconds":histogram}] of what was asked for at least once; given. */
+json_t *routes_durations(const struct http *h);
 
 /* The row, or NULL with the problem sent (404, 405, 400 for an unknown parameter). */
 const struct route *route_find(struct exchange *x, const char *method);

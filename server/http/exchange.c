@@ -117,6 +117,8 @@ exchange_send(struct exchange *x)
 
     x->phase = EXCHANGE_ANSWERED;
     h->requests++;
+    histogram_add(&h->durations[route_number(x->route)], &histogram_seconds,
+                  (double)(clock_monotonic_ns() - x->begun_ns) / 1e9);
     if (x->status < ARRAY_LEN(h->answers))
         h->answers[x->status]++;
     if (!x->is_suspended)
@@ -331,6 +333,7 @@ exchange_uri_cb(void *cls, const char *uri, struct MHD_Connection *mhd)
     x->mhd = mhd;
     x->connection = connection;
     x->wait_s = -1;
+    x->begun_ns = clock_monotonic_ns();
     id_new(x->request_id);
     connection->exchange = x;
     DL_APPEND(h->exchanges, x);

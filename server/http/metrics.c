@@ -62,6 +62,36 @@ sample(struct writer *w, const char *name, const char *const *labels, double val
     add(w, number);
 }
 
+/* {"bounds","counts","sum"} with up to two labels before le: name, value, name, value; NULL: none. */
+static void
+histogram(struct writer *w, const char *name, const char *const *labels, json_t *h)
+{
+    json_t *bounds = json_object_get(h, "bounds"), *counts = json_object_get(h, "counts");
+    const char *all[7] = { NULL };
+    size_t n = 0;
+    double total = 0;
+    char part[80], le[32];
+
+    for (; n < 4 && labels[n]; n++)
+        all[n] = labels[n];
+    if (!h)
+        return;
+    for (size_t i = 0; i < json_array_size(counts); i++) {
+        total += json_number_value(json_array_get(counts, i));
+        snprintf(le, sizeof(le), i < json_array_size(bounds) ? "%.15g" : "+Inf",
+                 json_number_value(json_array_get(bounds, i)));
+        all[n] = "le";
+        all[n + 1] = le;
+        snprintf(part, sizeof(part), "%s_bucket", name);
+        sample(w, part, all, total);
+    }
+    all[n] = NULL;
+    snprintf(part, sizeof(part), "%s_sum", name);
+    sample(w, part, all, json_number_value(json_object_get(h, "sum")));
+    snprintf(part, sizeof(part), "%s_count", name);
+    sample(w, part, all, total);
+}
+
 #define LABELS(...)             \
     (const char *const[])       \
     {                           \
@@ -124,6 +154,14 @@ static const struct {
     { "verifierd_http_event_streams", "gauge", "http/streams", "Event streams that are open.", 1 },
     { "verifierd_http_event_streams_dropped_total", "counter", "http/streams_dropped",
       "Event streams ended since their reader was too slow.", 1 },
+    { "verifierd_http_exports", "gauge", "http/exports", "Exports that are being sent.", 1 },
+    { "process_cpu_seconds_total", "counter", "process/cpu_s", "Time of the daemon's own process.", 1 },
+    { "process_resident_memory_bytes", "gauge", "process/resident_bytes", "Resident memory of it.", 1 },
+    { "process_virtual_memory_bytes", "gauge", "process/virtual_bytes", "Virtual memory of it.", 1 },
+    { "process_open_fds", "gauge", "process/open_fds", "Descriptors that are open.", 1 },
+    { "process_max_fds", "gauge", "process/max_fds", "Most descriptors that may be open.", 1 },
+    { "process_threads", "gauge", "process/threads", "Threads of it.", 1 },
+    { "process_start_time_seconds", "gauge", "process/start_time_s", "When it was started, since 1970.", 1 },
     { "verifierd_http_held_requests", "gauge", "http/held", "Long polls that are waiting.", 1 },
 };
 
@@ -288,6 +326,83 @@ write_workers(struct writer *w, json_t *workers)
     }
 }
 
+static void
+write_disks(struct writer *w, json_t *disks)
+{
+    static const struct {
+        const char *name, *key, *help;
+    } rows[] = {
+        { "verifierd_disk_free_bytes", "free_bytes",
+          "Room that is left where the store and the scratch directory are." },
+        { "verifierd_disk_size_bytes", "total_bytes", "Size of that file system." },
+    };
+    json_t *disk;
+    size_t i;
+
+    for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
+        family(w, rows[k].name, "gauge", rows[k].help);
+        json_array_foreach(disks, i, disk) sample(w, rows[k].name, LABELS("what", text(disk, "what")),
+                                                  number(json_object_get(disk, rows[k].key)));
+    }
+    family(w, "verifierd_store_bytes", "gauge", "Size of the store with its log.");
+    sample(w, "verifierd_store_bytes", NULL, number(json_object_get(json_array_get(disks, 0), "used_bytes")));
+}
+
+static void
+write_oldest(struct writer *w, json_t *oldest)
+{
+    static const char *const names[] = { "queued", "ready" };
+
+    family(w, "verifierd_queue_oldest_age_seconds", "gauge",
+           "How long the oldest has waited; 0: none waits.");
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        sample(w, "verifierd_queue_oldest_age_seconds", LABELS("queue", names[i]),
+               number(json_object_get(oldest, names[i])));
+}
+
+static void
+write_histograms(struct writer *w, json_t *status)
+{
+    json_t *stage, *route, *stages = at(status, "counts/stages");
+    const char *name;
+    size_t i;
+
+    family(w, "verifierd_stage_duration_seconds", "histogram", "Time in a stage, waiting not counted.");
+    json_object_foreach(stages, name, stage) histogram(
+        w, "verifierd_stage_duration_seconds", LABELS("stage", name), json_object_get(stage, "run_seconds"));
+    family(w, "verifierd_reward", "histogram", "Rewards of verdicts; those that have none are left out.");
+    histogram(w, "verifierd_reward", LABELS(NULL), at(status, "counts/rewards"));
+    family(w, "verifierd_speedup_ratio", "histogram", "Speed-ups that were measured.");
+    histogram(w, "verifierd_speedup_ratio", LABELS(NULL), at(status, "counts/speedups"));
+    family(w, "verifierd_store_commit_duration_seconds", "histogram", "How long commits took.");
+    histogram(w, "verifierd_store_commit_duration_seconds", LABELS(NULL), at(status, "store/commit_seconds"));
+    family(w, "verifierd_http_request_duration_seconds", "histogram",
+           "From the request line to the answer, long polls with their wait; route \"other\" is the page and "
+           "what was refused.");
+    json_array_foreach(at(status, "http/durations"), i, route)
+        histogram(w, "verifierd_http_request_duration_seconds",
+                  LABELS("method", text(route, "method"), "route", text(route, "route")),
+                  json_object_get(route, "seconds"));
+}
+
+static void
+write_gpus(struct writer *w, json_t *gpus)
+{
+    json_t *gpu;
+    size_t i;
+
+    family(w, "verifierd_gpu_info", "gauge", "1, with the name and driver of a GPU.");
+    json_array_foreach(gpus, i, gpu)
+        sample(w, "verifierd_gpu_info",
+               (const char *const[]){ "device", text(gpu, "device"), "name", text(gpu, "name"), "driver",
+                                      text(gpu, "driver"), NULL },
+               1);
+    family(w, "verifierd_gpu_memory_bytes", "gauge", "Memory of a GPU.");
+    json_array_foreach(gpus, i, gpu)
+        sample(w, "verifierd_gpu_memory_bytes", LABELS("device", text(gpu, "device")),
+               number(json_object_get(gpu, "memory_bytes")));
+}
+
 int
 metrics_write(json_t *status, struct buffer *out)
 {
@@ -304,6 +419,10 @@ metrics_write(json_t *status, struct buffer *out)
     write_devices(&w, at(status, "counts/device_s"));
     write_queues(&w, json_object_get(status, "queues"));
     write_workers(&w, json_object_get(status, "workers"));
+    write_oldest(&w, at(status, "queues/oldest_s"));
+    write_gpus(&w, json_object_get(status, "gpus"));
+    write_disks(&w, json_object_get(status, "disks"));
+    write_histograms(&w, status);
     family(&w, "verifierd_http_requests_total", "counter", "Requests answered, by status.");
     json_object_foreach(at(status, "http/answers"), code, value)
         sample(&w, "verifierd_http_requests_total", LABELS("code", code), number(value));

@@ -61,6 +61,34 @@ static const struct route routes[] = {
 /* Files are looked up in their own table, under their whole path. */
 static const struct route asset_route = { "GET", "", "", 0, false, false, service_asset };
 
+_Static_assert(ARRAY_LEN(routes) < HTTP_ROUTES_MAX, "a place for each, and one for the rest");
+
+size_t
+route_number(const struct route *route)
+{
+    return route && route != &asset_route ? (size_t)(route - routes) : ARRAY_LEN(routes);
+}
+
+json_t *
+routes_durations(const struct http *h)
+{
+    json_t *out = json_array();
+
+    for (size_t i = 0; i <= ARRAY_LEN(routes); i++) {
+        const struct histogram *d = &h->durations[i];
+        uint64_t n = 0;
+        for (size_t k = 0; k < ARRAY_LEN(d->counts); k++)
+            n += d->counts[k];
+        if (n > 0)
+            json_array_append_new(out, json_pack("{s:s, s:s+, s:o}", "method",
+                                                 i < ARRAY_LEN(routes) ? routes[i].method : "", "route",
+                                                 i < ARRAY_LEN(routes) ? "/" : "other",
+                                                 i < ARRAY_LEN(routes) ? routes[i].path : "", "seconds",
+                                                 histogram_json(d, &histogram_seconds)));
+    }
+    return out;
+}
+
 static bool
 is_match(const char *path, const struct target *t)
 {

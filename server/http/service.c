@@ -134,6 +134,8 @@ service_metrics(struct exchange *x)
     AUTO_JSON json_t *status = whole_status(x->http);
     size_t size;
 
+    if (status)
+        json_object_set_new(json_object_get(status, "http"), "durations", routes_durations(x->http));
     if (!status || metrics_write(status, &text) != 0) {
         exchange_problem(x, PROBLEM_INTERNAL, "no memory for the answer");
         return;

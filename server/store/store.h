@@ -18,6 +18,7 @@
 #include "common/buffer.h"
 #include "common/error.h"
 #include "common/hash.h"
+#include "common/histogram.h"
 #include "common/ids.h"
 
 struct store;
@@ -337,6 +338,7 @@ int store_count(struct store *s, struct store_counts *out, struct error *err);
 struct store_figures {
     int64_t commits, rows_written, queued_writes, wal_bytes;
     double commit_ms_last, commit_ms_max;
+    struct histogram commit_seconds; /* in histogram_seconds */
 };
 void store_figures(struct store *s, struct store_figures *out);
 

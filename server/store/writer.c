@@ -50,6 +50,7 @@ struct writer {
     bool is_stopping;
     int64_t commits, rows_written;
     double commit_ms_last, commit_ms_max;
+    struct histogram commit_seconds;
 };
 
 static void
@@ -130,6 +131,7 @@ note_commit(struct writer *w, const struct write *first, const struct write *end
     w->commits++;
     w->rows_written += rows;
     w->commit_ms_last = ms;
+    histogram_add(&w->commit_seconds, &histogram_seconds, ms / 1000);
     if (ms > w->commit_ms_max)
         w->commit_ms_max = ms;
     pthread_mutex_unlock(&w->mutex);
@@ -396,6 +398,7 @@ writer_figures(struct writer *w, struct store_figures *out)
     out->commits = w->commits;
     out->rows_written = w->rows_written;
     out->commit_ms_last = w->commit_ms_last;
+    out->commit_seconds = w->commit_seconds;
     out->commit_ms_max = w->commit_ms_max;
     pthread_mutex_unlock(&w->mutex);
     out->queued_writes = (int64_t)w->under_way;
