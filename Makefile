@@ -220,6 +220,7 @@ test-e2e: all
 	KILL_HARNESS=real $(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider tests/fault/test_kill.py -k killed
 
 check: setup-test
+	+$(MAKE) trainers
 	+$(parallel) clang tidy
 	+$(MAKE) lint sanitize slow
 
