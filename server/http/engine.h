@@ -20,6 +20,7 @@
 #include "common/clock.h"
 #include "common/ids.h"
 #include "server/http/addresses.h"
+#include "server/http/encoding.h"
 #include "server/http/events.h"
 #include "server/http/http.h"
 #include "server/http/linger.h"
@@ -156,7 +157,8 @@ struct exchange {
     struct target target;
     const struct route *route;
     struct caller caller;
-    bool is_refused; /* an answer is ready; the body is read and dropped */
+    enum encoding encoding; /* of the body */
+    bool is_refused;        /* an answer is ready; the body is read and dropped */
     struct buffer body;
     uint64_t body_seen;             /* bytes */
     json_t *document;               /* the body, parsed */

@@ -157,6 +157,41 @@ read_wait(struct exchange *x)
     return false;
 }
 
+struct encodings {
+    const char *value;
+    unsigned n;
+};
+
+static enum MHD_Result
+encoding_cb(void *cls, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    struct encodings *e = cls;
+
+    (void)kind;
+    if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_ENCODING) == 0) {
+        e->value = value;
+        e->n++;
+    }
+    return MHD_YES;
+}
+
+/* One of those that are known, or none; false: the problem is sent, with those that are (RFC 9110, section 15.5.16). */
+static bool
+read_encoding(struct exchange *x)
+{
+    struct encodings found = { 0 };
+
+    MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, encoding_cb, &found);
+    x->encoding = found.n > 1 ? ENCODING_UNKNOWN : encoding_find(found.value);
+    if (x->encoding != ENCODING_UNKNOWN)
+        return true;
+    exchange_problem_set(x, PROBLEM_TYPE, "a body comes as it is, or with Content-Encoding: gzip or zstd",
+                         NULL);
+    exchange_header(x, MHD_HTTP_HEADER_ACCEPT_ENCODING, "gzip, zstd");
+    exchange_send(x);
+    return false;
+}
+
 static void
 check_header(struct exchange *x, const char *method, const struct guard *g)
 {
@@ -174,6 +209,8 @@ check_header(struct exchange *x, const char *method, const struct guard *g)
         exchange_problem(x, PROBLEM_TYPE, "send the document with Content-Type: application/json");
         return;
     }
+    if (x->route->has_body && !read_encoding(x))
+        return;
     if (g->length > HTTP_BODY_MAX) {
         x->must_close = true;
         exchange_problem(x, PROBLEM_TOO_LARGE, "the body has %llu bytes and at most %d are taken",
@@ -247,6 +284,8 @@ struct parse {
     struct pending pending; /* pending.exchange NULL: given up; its then is not used */
     uv_work_t work;
     struct buffer body;
+    enum encoding encoding;
+    struct error err; /* of decompressing */
     bool is_hashed;
     char hash[HASH_TEXT_SIZE];
     json_t *document;
@@ -268,9 +307,29 @@ static void
 parse_work_cb(uv_work_t *work)
 {
     struct parse *p = work->data;
+    AUTO_BUFFER struct buffer plain = BUFFER_INIT;
+
+    if (p->encoding != ENCODING_NONE) {
+        if (encoding_undo(p->encoding, p->body.data ? p->body.data : "", p->body.size, HTTP_BODY_MAX, &plain,
+                          &p->err) != 0)
+            return;
+        buffer_release(&p->body);
+        p->body.data = buffer_take(&plain, &p->body.size);
+    }
     if (p->is_hashed)
-        hash_text(p->body.data, p->body.size, p->hash);
-    p->document = json_parse(p->body.data, p->body.size, &p->fault);
+        hash_text(p->body.data ? p->body.data : "", p->body.size, p->hash);
+    p->document = json_parse(p->body.data ? p->body.data : "", p->body.size, &p->fault);
+}
+
+static void
+refuse_compressed(struct exchange *x, const struct error *err)
+{
+    if (err->code == ERR_FULL)
+        exchange_problem(x, PROBLEM_TOO_LARGE, "%s", err->text);
+    else if (err->code == ERR_INPUT)
+        exchange_problem_at(x, PROBLEM_BODY, "pointer", "", err->text);
+    else
+        exchange_problem(x, PROBLEM_INTERNAL, "%s", err->text);
 }
 
 static void
@@ -282,7 +341,10 @@ parse_done_cb(uv_work_t *work, int status)
     if (x) {
         x->pending = NULL;
         memcpy(x->body_hash, p->hash, sizeof(x->body_hash));
-        handle_parsed(x, status == 0 ? json_incref(p->document) : NULL, &p->fault);
+        if (p->err.code != ERR_NONE)
+            refuse_compressed(x, &p->err);
+        else
+            handle_parsed(x, status == 0 ? json_incref(p->document) : NULL, &p->fault);
     }
     json_decref(p->document);
     buffer_release(&p->body);
@@ -301,6 +363,7 @@ parse_in_pool(struct exchange *x)
     p->pending.exchange = x;
     p->work.data = p;
     p->is_hashed = *x->key;
+    p->encoding = x->encoding;
     p->body.data = buffer_take(&x->body, &p->body.size);
     x->pending = &p->pending;
     uv_queue_work(x->http->loop, &p->work, parse_work_cb, parse_done_cb);
@@ -313,7 +376,7 @@ dispatch(struct exchange *x)
 
     if (!x->route->has_body) {
         x->route->handle(x);
-    } else if (x->body.size > HTTP_PARSE_INLINE_MAX) {
+    } else if (x->body.size > HTTP_PARSE_INLINE_MAX || x->encoding != ENCODING_NONE) {
         parse_in_pool(x);
     } else {
         if (*x->key)
