@@ -1,0 +1,89 @@
+"""What the README and docs/http.md show is run, as it stands, against a live daemon.
+
+Blocks marked `sh` are executed, all of one page in one bash; `console` marks what sets up, builds or serves, and a
+block without a mark is output. Other marks are refused, so that nothing is left out by a slip.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import service
+
+PAGES = ["README.md", "docs/http.md"]
+SHOWN = {"console", "", "json", "http"}
+LIMIT_S = 600
+DEFAULT_URL = "http://127.0.0.1:8080"
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    """(mark, text) of each fenced block."""
+    text = (service.ROOT / page).read_text()
+    return [(mark, body) for mark, body in re.findall(r"^```([^\n`]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)]
+
+
+def commands(page: str) -> str:
+    return "".join(body for mark, body in blocks(page) if mark == "sh")
+
+
+def calls() -> list[str]:
+    """Lines of all executed blocks, continued ones joined."""
+    return [line for page in PAGES for line in commands(page).replace("\\\n", " ").splitlines()]
+
+
+def routes() -> list[tuple[str, str]]:
+    """(method, path) of each route in the contract."""
+    found: list[tuple[str, str]] = []
+    path = ""
+    for line in (service.ROOT / "proto" / "openapi.yaml").read_text().partition("\ncomponents:")[0].splitlines():
+        if start := re.fullmatch(r"  (/\S*):", line):
+            path = start[1]
+        elif method := re.fullmatch(r"    (get|post|delete|put|patch):", line):
+            found.append((method[1].upper(), path))
+    return found
+
+
+def method_of(line: str) -> str:
+    if "-X DELETE" in line:
+        return "DELETE"
+    return "POST" if re.search(r"\bpost /| -d ", line) else "GET"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_is_marked(page: str) -> None:
+    marks = {mark for mark, _ in blocks(page)}
+    assert "sh" in marks and marks <= SHOWN | {"sh"}
+
+
+def test_every_route_is_shown() -> None:
+    assert len(routes()) > 30
+    lines = [(method_of(line), line) for line in calls()]
+    for method, path in routes():
+        pattern = r"(?<=[ \"L0])" + re.sub(r"\\\{\w+\\\}", r"[^/ \"'?]+", re.escape(path)) + r"(?=[\"'? ]|$)"
+        assert any(used == method and re.search(pattern, line) for used, line in lines), (method, path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_does_what_it_says(start_daemon: service.StartDaemon, page: str, tmp_path: Path) -> None:
+    daemon = start_daemon()
+    script = commands(page).replace(DEFAULT_URL, daemon.client.url)
+    script = script.replace("build/bin/", f"{service.BINARY.parent}/").replace("/tmp/bundle", f"{tmp_path}/bundle")
+    environment = os.environ | {"VERIFIERD_URL": daemon.client.url}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-v", "-c", script],
+        cwd=service.ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n--- and said ---\n{done.stderr[-3000:]}"
+    if page == "docs/http.md":
+        assert "Idempotency-Replayed: true" in done.stdout and "HTTP/1.1 304" in done.stdout
+        assert '"binary"' in done.stdout
