@@ -334,7 +334,7 @@ install: all
 	sed 's,@PREFIX@,$(PREFIX),g' server/deploy/verifierd.service >'$(root)/lib/systemd/system/verifierd.service'
 	install -d '$(root)/share/verifierd'
 	sed 's,@PREFIX@,$(PREFIX),g' server/deploy/verifierd.apparmor >'$(root)/share/verifierd/apparmor'
-	install -m 644 server/deploy/alerts.yml server/deploy/grafana.json '$(root)/share/verifierd'
+	install -m 644 server/deploy/alerts.yml server/deploy/grafana.json server/deploy/nginx.conf '$(root)/share/verifierd'
 	$(foreach m,$(man_pages),install -D -m 644 $(m) '$(root)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))';)
 
 uninstall:
