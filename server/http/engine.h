@@ -67,6 +67,8 @@ struct http {
     uint64_t answers[600];                       /* of those, by status */
     struct histogram durations[HTTP_ROUTES_MAX]; /* by route_number(), in histogram_seconds */
     int64_t started_ns, stop_ns;                 /* monotonic */
+    json_t *process, *disks;                     /* what host.h told at host_ns */
+    int64_t host_ns;
     char url[96];
 };
 

@@ -370,5 +370,7 @@ http_free(struct http *h)
     keyring_free(h->keyring);
     events_free(h->events);
     addresses_free(h->addresses);
+    json_decref(h->process);
+    json_decref(h->disks);
     free(h);
 }

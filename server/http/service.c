@@ -12,6 +12,8 @@
 #include "server/http/metrics.h"
 #include "server/keeper.h"
 
+#define HOST_EVERY_NS 1000000000
+
 /* Nothing from elsewhere, no inline code: what a candidate wrote can only ever be text. */
 #define PAGE_POLICY                                                                                       \
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " \
@@ -70,9 +72,24 @@ http_figures(const struct http *h)
                      "connections_limit", (json_int_t)h->config->connections, "answers", answers);
 }
 
+/* Read from /proc and from the file systems, which costs more than all else in the status: once a second. */
+static void
+refresh_host(struct http *h)
+{
+    int64_t now_ns = clock_monotonic_ns();
+
+    if (h->process && now_ns - h->host_ns < HOST_EVERY_NS)
+        return;
+    json_decref(h->process);
+    json_decref(h->disks);
+    h->process = host_process();
+    h->disks = host_disks(h->config);
+    h->host_ns = now_ns;
+}
+
 /* Given; NULL: no memory. */
 static json_t *
-whole_status(const struct http *h)
+whole_status(struct http *h)
 {
     json_t *status = funnel_status(h->funnel);
     char now[CLOCK_TEXT_SIZE];
@@ -81,8 +98,9 @@ whole_status(const struct http *h)
         int64_t uptime_ms = (clock_monotonic_ns() - h->started_ns) / 1000000;
         json_object_set_new(status, "uptime_s", json_real((double)uptime_ms / 1000));
         json_object_set_new(status, "http", http_figures(h));
-        json_object_set_new(status, "process", host_process());
-        json_object_set_new(status, "disks", host_disks(h->config));
+        refresh_host(h);
+        json_object_set(status, "process", h->process);
+        json_object_set(status, "disks", h->disks);
         json_object_set_new(status, "access", json_string(keyring_is_on(h->keyring) ? "tokens" : "open"));
         clock_text(clock_wall_ms(), now);
         json_object_set_new(status, "time", json_string(now));

@@ -110,8 +110,21 @@ submission_find(struct exchange *x)
 void
 submission_show(struct exchange *x)
 {
-    if (submission_find(x))
+    struct submission_row row = { 0 };
+
+    if (!get_row(x, x->target.segments[2], &row))
+        return;
+    memcpy(x->id, row.id, sizeof(row.id));
+    char *verdict = ptr_take(&row.verdict);
+    submission_row_release(&row);
+    if (!verdict) {
         exchange_hold(x, answer_show);
+        return;
+    }
+    /* It will not change any more: nothing is read a second time. */
+    set_verdict(x, verdict);
+    set_headers(x);
+    exchange_send(x);
 }
 
 /* {"id","state","links"}: as of the moment when it was accepted, so that a replay says the same. */

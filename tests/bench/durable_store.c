@@ -119,7 +119,7 @@ fill(struct store *s, uv_loop_t *loop, long n)
 
         fill_row(&row, client, sizeof client, i, n);
         text.size = (size_t)snprintf(source, sizeof source, "print(%ld)", i);
-        if (store_add_submissions(s, NULL, &row, &text, 1, on_done, NULL, &err) < 0)
+        if (store_add_submissions(s, NULL, NULL, &row, &text, 1, on_done, NULL, &err) < 0)
             die("add a submission", &err);
         if (i % WRITES_MAX == WRITES_MAX - 1)
             uv_run(loop, UV_RUN_DEFAULT);
@@ -160,7 +160,7 @@ add_next(struct adding *a)
     snprintf(row.task_id, sizeof row.task_id, "%s", a->task);
     hash_text(source.text, source.size, row.source_hash);
     row.created_ms = clock_wall_ms();
-    if (store_add_submissions(a->store, NULL, &row, &source, 1, on_added, a, &err) < 0)
+    if (store_add_submissions(a->store, NULL, NULL, &row, &source, 1, on_added, a, &err) < 0)
         die("add a submission", &err);
 }
 
