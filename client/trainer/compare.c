@@ -171,7 +171,7 @@ tell_differences(const struct compare *c)
 static double
 figure(const struct column *column, int level, const char *policy, const char *name, const char *below)
 {
-    char text[8];
+    char text[12];
     snprintf(text, sizeof(text), "%d", level);
     if (!column->report)
         return !policy && strcmp(name, "correct_rate") == 0 ? column->published[level] : NAN;
