@@ -100,7 +100,9 @@ class Client:
             raise ServiceError(f"GET {path}: {answer.status} {answer.body.decode(errors='replace')[:2000]}")
         return read_events(answer.body)
 
-    def follow(self, path: str, last: str | None = None, headers: Mapping[str, str] | None = None) -> Generator[Event, None, None]:
+    def follow(
+        self, path: str, last: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> Generator[Event, None, None]:
         """The events of a stream as they come, until it ends; closing the generator leaves it."""
         sent = {**(headers or {}), **({"Last-Event-ID": last} if last is not None else {})}
         request = urllib.request.Request(self.url + path, headers=sent)
