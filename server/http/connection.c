@@ -20,7 +20,11 @@
  * the connection is resumed, and closed before MHD closes the descriptor.
  */
 
-#define OUTPUT_BYTES (32 * 1024) /* of a stream's socket; the kernel takes it twice */
+/*
+ * What the kernel keeps for a client that does not read it keeps in our name, and would let grow to megabytes. The kernel
+ * takes this twice.
+ */
+#define OUTPUT_BYTES (64 * 1024)
 
 static void
 connection_closed_cb(uv_handle_t *handle)
@@ -69,6 +73,7 @@ connection_open(struct http *h, struct MHD_Connection *mhd, void **context)
 {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
     struct connection *c = calloc(1, sizeof(*c));
+    int output_bytes = OUTPUT_BYTES;
 
     *context = c;
     if (!c || !info)
@@ -80,6 +85,7 @@ connection_open(struct http *h, struct MHD_Connection *mhd, void **context)
         *context = NULL;
         return;
     }
+    setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &output_bytes, sizeof(output_bytes));
     uv_timer_init(h->loop, &c->timer);
     c->gone.data = c;
     c->timer.data = c;
@@ -202,14 +208,6 @@ void
 connection_unwatch(struct connection *c)
 {
     uv_poll_stop(&c->gone);
-}
-
-void
-connection_bound_output(struct connection *c)
-{
-    int bytes = OUTPUT_BYTES;
-
-    setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 }
 
 void

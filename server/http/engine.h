@@ -109,8 +109,6 @@ void connection_arm(struct connection *c, enum deadline deadline, int64_t ms);
 void connection_disarm(struct connection *c);
 void connection_watch(struct connection *c);
 void connection_unwatch(struct connection *c);
-/* What the kernel keeps for a client that does not read, it keeps in our name: let that be little. */
-void connection_bound_output(struct connection *c);
 /* End it; MHD notices. */
 void connection_shutdown(struct connection *c);
 /* Answer without MHD, which takes no answer in the middle of a body; then end it. */

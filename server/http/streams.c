@@ -554,7 +554,6 @@ begin(struct exchange *x, enum subject subject)
         exchange_problem(x, PROBLEM_INTERNAL, "%s", s ? err.text : "no memory for the stream");
         return;
     }
-    connection_bound_output(x->connection);
     exchange_set_response(x, 200, "text/event-stream",
                           MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 4096, read_cb, s, NULL));
     exchange_header(x, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");

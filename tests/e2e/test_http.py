@@ -426,7 +426,7 @@ def test_the_connection_limit(limits: dict[str, object]) -> None:
     with service.directory() as directory:
         daemon = service.Daemon(directory, {"paused": True, **limits})
         daemon.start(ready=False)
-        held = []
+        held: list[Raw] = []
         try:
             while len(held) < 20:
                 held.append(Raw(daemon.client.url))
