@@ -12,6 +12,7 @@
 #include "common/auto.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "server/audit.h"
 #include "server/config.h"
 #include "server/funnel/funnel.h"
 #include "server/http/http.h"
@@ -151,6 +152,8 @@ reload_cb(uv_signal_t *handle, int number)
     http_reload(s->http, &s->config);
     funnel_reload(s->funnel, &s->config);
     keeper_reload(s->keeper);
+    if (audit_write(s->config.tokens, "operator", "reload", s->config.file, NULL, &err) != 0)
+        log_error("audit", "%s", err.text);
     log_info("config", "settings read again");
 }
 

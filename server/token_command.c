@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "server/audit.h"
 #include "server/config.h"
 #include "server/token.h"
 
@@ -168,6 +170,17 @@ load_config(const struct arguments *a, struct config *out, struct error *err)
     return rc;
 }
 
+static int
+note(const char *path, const struct arguments *a)
+{
+    char who[32], action[32];
+    struct error err = { 0 };
+
+    snprintf(who, sizeof(who), "uid %lu", (unsigned long)getuid());
+    snprintf(action, sizeof(action), "token %s", a->verb);
+    return audit_write(path, who, action, a->name, NULL, &err) == 0 ? EXIT_SUCCESS : complain(&err);
+}
+
 int
 token_command(int argc, char **argv)
 {
@@ -196,6 +209,8 @@ token_command(int argc, char **argv)
         status = revoke_named(config.tokens, &a);
     else
         fprintf(stderr, "verifierd: token: one of new, list, revoke is expected, not \"%s\"\n", a.verb);
+    if (status == EXIT_SUCCESS && strcmp(a.verb, "list") != 0)
+        status = note(config.tokens, &a);
     config_release(&config);
     return status;
 }

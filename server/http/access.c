@@ -7,6 +7,8 @@
 #include <sodium.h>
 
 #include "common/auto.h"
+#include "common/log.h"
+#include "server/audit.h"
 #include "common/utf8.h"
 #include "server/funnel/disclosure.h"
 #include "server/http/guard.h"
@@ -192,4 +194,15 @@ access_stamp(struct exchange *x)
 
     if (*x->caller.client && json_is_object(x->document) && (!told || json_is_null(told) || is_name))
         json_object_set_new(x->document, "client", json_string(x->caller.client));
+}
+
+void
+access_note(const struct exchange *x, const char *action, const char *object)
+{
+    struct error err = { 0 };
+
+    if (audit_write(x->http->config->tokens, *x->caller.client ? x->caller.client : "operator", action,
+                    object, x->request_id, &err) != 0)
+        log_error(x->request_id, "%s %s is not in the audit trail: %s", action, object ? object : "",
+                  err.text);
 }

@@ -270,7 +270,7 @@ exchange_cb trend_show, failure_list, leaderboard_list, leader_list;
 exchange_cb rescore;
 exchange_cb events_all, submission_events, group_events;
 exchange_cb export_rows;
-exchange_cb retention_show, retention_run;
+exchange_cb retention_show, retention_run, audit_list;
 exchange_cb submission_bundle, replay_add;
 exchange_cb calibration_add, calibration_list;
 exchange_cb service_stats, service_status, service_health, service_ready, service_asset, service_metrics;
@@ -312,6 +312,8 @@ const char *access_client(const struct exchange *x);
 bool access_sees_detail(const struct exchange *x);
 /* A submission's document as the caller may have it: document is taken, the result given. */
 json_t *access_view(const struct exchange *x, json_t *document);
+/* Keep in the audit trail what the caller does to an object (NULL: none); a trail that cannot be written is logged. */
+void access_note(const struct exchange *x, const char *action, const char *object);
 /* Write the caller's name over what the body of a new submission or group says of its client. */
 void access_stamp(struct exchange *x);
 

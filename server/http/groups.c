@@ -176,8 +176,11 @@ group_cancel(struct exchange *x)
         return;
     if (funnel_cancel(x->http->funnel, x->id, &err) != 0)
         exchange_error(x, &err, "such group");
-    else
+    else {
+        if (*x->caller.client && !access_client(x))
+            access_note(x, "cancel group as admin", x->id);
         exchange_hold_cancelled(x, answer_added);
+    }
 }
 
 void

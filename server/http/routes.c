@@ -50,6 +50,7 @@ static const struct route routes[] = {
     { "GET", "v1/export", "format what source state task class client group since before", MAY_READ, false,
       false, export_rows },
     { "GET", "v1/stats", "window", MAY_READ, false, false, service_stats },
+    { "GET", "v1/audit", "limit", SCOPE_ADMIN, false, false, audit_list },
     { "GET", "v1/retention", "", MAY_READ, false, false, retention_show },
     { "POST", "v1/retention", "", SCOPE_ADMIN, true, false, retention_run },
     { "GET", "v1/status", "", MAY_LOOK, false, false, service_status },

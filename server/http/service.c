@@ -7,6 +7,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/json.h"
+#include "server/audit.h"
 #include "server/http/asset.h"
 #include "server/http/host.h"
 #include "server/http/metrics.h"
@@ -28,8 +29,10 @@ calibration_list(struct exchange *x)
 static void
 calibration_added(struct exchange *x, const struct funnel_answer *answer)
 {
-    if (!exchange_refused(x, answer))
-        exchange_json(x, 201, json_pack("{s:s}", "id", answer->id));
+    if (exchange_refused(x, answer))
+        return;
+    access_note(x, "calibration", answer->id);
+    exchange_json(x, 201, json_pack("{s:s}", "id", answer->id));
 }
 
 void
@@ -163,6 +166,21 @@ service_metrics(struct exchange *x)
     exchange_send(x);
 }
 
+void
+audit_list(struct exchange *x)
+{
+    int limit = exchange_limit(x);
+    struct error err = { 0 };
+
+    if (limit == 0)
+        return;
+    json_t *items = audit_read(x->http->config->tokens, limit, &err);
+    if (items)
+        exchange_json(x, 200, json_pack("{s:o}", "items", items));
+    else
+        exchange_error(x, &err, "audit trail");
+}
+
 /* --- what is kept --- */
 
 void
@@ -185,8 +203,10 @@ retention_run(struct exchange *x)
         exchange_problem_at(x, PROBLEM_BODY, "pointer", fault.pointer, fault.text);
     else if (!x->http->keeper || !keeper_run(x->http->keeper, vacuum))
         exchange_problem(x, PROBLEM_UNAVAILABLE, "a sweep is under way already");
-    else
+    else {
+        access_note(x, vacuum ? "retention vacuum" : "retention", NULL);
         exchange_json(x, 202, keeper_json(x->http->keeper));
+    }
 }
 
 void

@@ -188,11 +188,19 @@ submission_bundle(struct exchange *x)
         exchange_error(x, &err, "such submission");
 }
 
+static void
+replay_added(struct exchange *x, const struct funnel_answer *answer)
+{
+    if (answer->refusal == FUNNEL_OK)
+        access_note(x, "replay", answer->id);
+    submission_added(x, answer);
+}
+
 /* Who chooses the seed knows the inputs: an admin's to do, and no trainer's. */
 void
 replay_add(struct exchange *x)
 {
-    struct pending *p = exchange_begin(x, NULL, submission_added);
+    struct pending *p = exchange_begin(x, NULL, replay_added);
     access_stamp(x);
     if (p)
         funnel_replay(x->http->funnel, x->document, exchange_pending_cb, p);
@@ -201,14 +209,21 @@ replay_add(struct exchange *x)
 void
 submission_cancel(struct exchange *x)
 {
+    struct submission_row row = { 0 };
     struct error err = { 0 };
 
-    if (!submission_find(x))
+    if (!get_row(x, x->target.segments[2], &row))
         return;
-    if (funnel_cancel(x->http->funnel, x->id, &err) != 0)
+    memcpy(x->id, row.id, sizeof(row.id));
+    bool is_own = row.client && strcmp(row.client, x->caller.client) == 0;
+    submission_row_release(&row);
+    if (funnel_cancel(x->http->funnel, x->id, &err) != 0) {
         exchange_error(x, &err, "such submission");
-    else
-        exchange_hold_cancelled(x, answer_added);
+        return;
+    }
+    if (*x->caller.client && !is_own)
+        access_note(x, "cancel submission of another", x->id);
+    exchange_hold_cancelled(x, answer_added);
 }
 
 /* Source and log are text for people and programs, never to be run or rendered by a browser. */
