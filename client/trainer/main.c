@@ -23,6 +23,12 @@ static const struct {
     { "sft", "trainer sft", sft_command },
     { "weighted", "trainer weighted", weighted_command },
     { "reinforce", "trainer reinforce", reinforce_command },
+    { "run", "trainer run", run_command_line },
+    { "status", "trainer status", status_command },
+    { "report", "trainer report", report_command },
+    { "sync", "trainer sync", sync_command },
+    { "resume", "trainer resume", resume_command },
+    { "watch", "trainer watch", watch_command },
     { "grpo", "trainer grpo", grpo_command },
     { "compare", "trainer compare", compare_command },
     { "selftest", "trainer selftest", selftest_command },
@@ -38,6 +44,12 @@ static const char doc[] =
     "  weighted  fine-tune on rows that weigh as much as their rewards\n"
     "  reinforce sample, have judged, and follow the reward's gradient\n"
     "  grpo      the same by TRL's GRPO\n"
+    "  run       all of it, from data to a report, by one configuration file\n"
+    "  status    where a run stands\n"
+    "  report    one page and one document of what a run did\n"
+    "  sync      a run's checkpoints and results to a remote\n"
+    "  resume    restore a run from a remote\n"
+    "  watch     end a run with a checkpoint when its machine is about to be taken away\n"
     "  evaluate  how well a model does on a set of tasks\n"
     "  compare   evaluations side by side, with what lies between them\n"
     "  selftest  do the curricula draw what they are said to draw?\n"

@@ -165,7 +165,16 @@ def test_how_rows_are_spread_does_not_change_a_step(model: Path, tmp_path: Path)
     write_rows(tmp_path / "rows.jsonl", rows())
     losses = []
     for run, batch, accumulation in (("one", 4, 1), ("two", 2, 2), ("four", 1, 4)):
-        train(model, tmp_path, run=run, final=run, batch=batch, accumulation=accumulation, epochs=2, lora_dropout=0.0)
+        train(
+            model,
+            tmp_path,
+            run=run,
+            final=f"{run}_final",
+            batch=batch,
+            accumulation=accumulation,
+            epochs=2,
+            lora_dropout=0.0,
+        )
         losses.append([row["loss"] for row in figures(tmp_path, run)])
     assert losses[0] == pytest.approx(losses[1], abs=1e-4) and losses[0] == pytest.approx(losses[2], abs=1e-4)
 
@@ -193,11 +202,12 @@ def test_a_signal_leaves_a_checkpoint_and_says_resume(
 def test_weights_change_what_is_learned(model: Path, tmp_path: Path) -> None:
     """A row of weight 0 is not learned: the run is that on the other rows."""
     first, second = rows()[:2]
+    options: Json = {"weight": "column", "epochs": 2, "lora_dropout": 0.0}
     write_rows(tmp_path / "rows.jsonl", [first | {"weight": 1.0}, second | {"weight": 0.0}])
-    assert train(model, tmp_path, "weighted", weight="column", epochs=2, final="one", run="one", lora_dropout=0.0) == 0
+    assert train(model, tmp_path, "weighted", run="one", final="one_final", **options) == 0
     write_rows(tmp_path / "rows.jsonl", [first | {"weight": 1.0}])
-    assert train(model, tmp_path, "weighted", weight="column", epochs=2, final="two", run="two", lora_dropout=0.0) == 0
-    assert weights(tmp_path / "checkpoints/one") == weights(tmp_path / "checkpoints/two")
+    assert train(model, tmp_path, "weighted", run="two", final="two_final", **options) == 0
+    assert weights(tmp_path / "checkpoints/one_final") == weights(tmp_path / "checkpoints/two_final")
 
 
 def test_rewards_of_a_round_are_weights(model: Path, tmp_path: Path) -> None:
@@ -261,8 +271,8 @@ def test_an_adapter_of_another_base_is_refused(model: Path, tmp_path: Path) -> N
     other = tmp_path / "other"
     tiny.make(other, [row["output"] for row in rows()], vocabulary=600, hidden=32, layers=1, seed=1)
     with pytest.raises(TrainError, match="of another base"):
-        train(other, tmp_path, run="second", final="second", adapter=str(tmp_path / "checkpoints/sft_final"))
-    assert train(model, tmp_path, run="second", final="second", adapter=str(tmp_path / "checkpoints/sft_final")) == 0
+        train(other, tmp_path, run="second", final="third", adapter=str(tmp_path / "checkpoints/sft_final"))
+    assert train(model, tmp_path, run="second", final="third", adapter=str(tmp_path / "checkpoints/sft_final")) == 0
 
 
 def test_a_loss_that_is_too_good_stops_the_first_epoch(

@@ -121,7 +121,7 @@ def test_reinforce_raises_the_reward_and_goes_on(model: Path, tmp_path: Path) ->
     with served(daemon.handler) as url:
         options: Json = {"epochs": 12, "samples": 16, "learning_rate": 0.05}
         assert reinforce.train(settings(model, max_steps=2, **options), tmp_path, request(url)) == 0
-        assert reinforce.train(settings(model, run="b", final="b", **options), tmp_path, request(url)) == 0
+        assert reinforce.train(settings(model, run="b", final="b_final", **options), tmp_path, request(url)) == 0
     means = [row["reward_mean"] for row in figures(tmp_path, "b")]
     assert len(means) == 12 and sum(means[-3:]) / 3 > sum(means[:3]) / 3 + 0.05, means
     first = daemon.groups[0]
@@ -250,7 +250,7 @@ def post(url: str, body: Json) -> tuple[int, Json]:
 
 
 def test_the_endpoint_answers_and_takes_adapters(model: Path, tmp_path: Path) -> None:
-    loop = Loop("sft", settings(model, "sft", run="x", final="x"), tmp_path, {})
+    loop = Loop("sft", settings(model, "sft", run="x", final="x_final"), tmp_path, {})
     loop.save_final()
     engine = serve.Engine(str(model), "base")
     chat = {
@@ -265,7 +265,7 @@ def test_the_endpoint_answers_and_takes_adapters(model: Path, tmp_path: Path) ->
         assert status == 200 and [c["index"] for c in first["choices"]] == [0, 1, 2]
         assert post(f"{url}/v1/chat/completions", chat)[1]["choices"] == first["choices"]
         assert post(f"{url}/v1/chat/completions", chat | {"seed": 2})[1]["choices"] != first["choices"]
-        adapter = {"lora_name": "r1", "lora_path": str(tmp_path / "checkpoints/x")}
+        adapter = {"lora_name": "r1", "lora_path": str(tmp_path / "checkpoints/x_final")}
         assert post(f"{url}/v1/load_lora_adapter", adapter)[0] == 200
         assert post(f"{url}/v1/load_lora_adapter", adapter)[0] == 400
         # A new adapter does nothing yet, and the base answers as before.

@@ -46,14 +46,24 @@ def main() -> int:
             from .serve import main as run
 
             return run(arguments)
-        if command == "check":
+        if command == "publish" and len(arguments) == 3:
+            from .publish import main as run
+
+            return run(arguments)
+        if command == "check" and len(arguments) == 2:
             from .check import main as run
 
             return run(arguments)
     except TrainError as error:
         print(f"trainer: {error}", file=sys.stderr)
         return error.status
-    print(f"usage: finetune {'|'.join(METHODS)} REQUEST | tiny | serve | check", file=sys.stderr)
+    except ModuleNotFoundError as error:
+        print(
+            f"trainer: {sys.executable} has no {error.name}: make setup-train, or --python, or TRAINER_PYTHON",
+            file=sys.stderr,
+        )
+        return CONFIG
+    print(f"usage: finetune {'|'.join(METHODS)} REQUEST | tiny | serve | check | publish", file=sys.stderr)
     return CONFIG
 
 

@@ -85,4 +85,6 @@ def settings_of(method: str, given: dict[str, Any]) -> Settings:
         if name not in rows:
             raise TrainError(f"there is no setting {name!r}")
     values = defaults(method) | given
+    if values["run"] == values["final"]:
+        raise TrainError(f"run and final are both {values['run']!r}: a run's steps and its result need a name each")
     return Settings(**{field.name: _checked(rows[field.name], values[field.name]) for field in fields(Settings)})

@@ -1,0 +1,496 @@
+/*
+ * trainer report: one page and one document of a run, from what its steps left: losses, rewards, funnel, cheats, curriculum,
+ * evaluations, kernels, costs. Reads files only, and can be made again at any time.
+ */
+#include <glob.h>
+#include <libgen.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/trainer/options.h"
+#include "client/trainer/output.h"
+#include "client/trainer/trainer.h"
+#include "common/auto.h"
+#include "common/buffer.h"
+#include "common/clock.h"
+
+enum { BINS = 10, BEST = 3 };
+
+struct report {
+    struct trainer *trainer;
+    const char *workdir;
+    json_t *document; /* what report.json gets */
+};
+
+static const struct argp_child children[] = { { &trainer_common_argp, 0, NULL, -1 }, { 0 } };
+
+static error_t
+parse(int key, char *arg, struct argp_state *state)
+{
+    struct report *r = state->input;
+    (void)arg;
+    if (key == ARGP_KEY_INIT)
+        state->child_inputs[0] = r->trainer;
+    return key == ARGP_KEY_INIT || key == ARGP_KEY_ARG
+               ? 0
+               : ARGP_ERR_UNKNOWN; /* FILE: `trainer run` names its own */
+}
+
+static const struct argp argp = {
+    NULL, parse, "[FILE]", "Make outputs/report.html and outputs/report.json of a run.", children, NULL, NULL
+};
+
+/* --- reading --- */
+
+/* Call take for each object of a file of JSON Lines; one that is not there has none. */
+static void
+each_line(const char *path, void (*take)(json_t *row, json_t *into), json_t *into)
+{
+    AUTO_FREE char *line = NULL;
+    size_t capacity = 0;
+    FILE *file = fopen(path, "r");
+    while (file && getline(&line, &capacity, file) > 0) {
+        AUTO_JSON json_t *row = json_loads(line, 0, NULL);
+        if (json_is_object(row))
+            take(row, into);
+    }
+    if (file)
+        fclose(file);
+}
+
+/* The files of outputs/ by a pattern, each by the part of its name that the pattern leaves open. */
+static void
+each_file(const struct report *r, const char *pattern, void (*take)(struct report *r, const char *path))
+{
+    char full[PATH_MAX];
+    glob_t found;
+    snprintf(full, sizeof(full), "%s/outputs/%s", r->workdir, pattern);
+    if (glob(full, 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            take((struct report *)(uintptr_t)r, found.gl_pathv[i]);
+    globfree(&found);
+}
+
+/* The directory's name after the first "_": the round's or the run's. */
+static const char *
+name_of(const char *path, char out[NAME_MAX + 1])
+{
+    char copy[PATH_MAX];
+    snprintf(copy, sizeof(copy), "%s", path);
+    const char *directory = basename(dirname(copy)), *after = strchr(directory, '_');
+    snprintf(out, NAME_MAX + 1, "%s", after ? after + 1 : directory);
+    return out;
+}
+
+static json_t *
+part(struct report *r, const char *name)
+{
+    json_t *found = json_object_get(r->document, name);
+    if (!found) {
+        found = json_object();
+        json_object_set_new(r->document, name, found);
+    }
+    return found;
+}
+
+static void
+count(json_t *into, const char *name, double n)
+{
+    json_object_set_new(into, name, json_real(n + json_number_value(json_object_get(into, name))));
+}
+
+static void
+take_metrics(json_t *row, json_t *into)
+{
+    static const char *const kept[] = { "step",   "epoch",   "loss",   "learning_rate", "gradient_norm",
+                                        "tokens", "seconds", "wait_s", "reward_mean" };
+    json_t *point = json_object();
+    for (size_t i = 0; i < ARRAY_LEN(kept); i++)
+        if (json_object_get(row, kept[i]))
+            json_object_set(point, kept[i], json_object_get(row, kept[i]));
+    json_array_append_new(into, point);
+}
+
+static void
+read_training(struct report *r, const char *path)
+{
+    char name[NAME_MAX + 1];
+    json_t *points = json_array();
+    each_line(path, take_metrics, points);
+    json_object_set_new(part(r, "losses"), name_of(path, name), points);
+}
+
+static double
+component(json_t *verdict, const char *name)
+{
+    return json_number_value(json_object_get(json_object_get(verdict, "components"), name));
+}
+
+/* One answer of a round: its reward, how far it came, and whether it cheated. */
+static void
+take_candidate(json_t *row, json_t *into)
+{
+    static const char *const funnel[] = { "extracted", "valid", "compiled", "correct", "timed" };
+    json_t *verdict = json_object_get(row, "verdict"), *reward = json_object_get(verdict, "reward");
+    const char *kind = json_string_value(json_object_get(verdict, "class"));
+
+    if (!kind || json_object_get(verdict, "duplicate_of"))
+        return;
+    count(json_object_get(into, "funnel"), "answers", 1);
+    for (size_t i = 0; i < ARRAY_LEN(funnel); i++)
+        count(json_object_get(into, "funnel"), funnel[i], component(verdict, funnel[i]) > 0);
+    count(json_object_get(into, "classes"), kind, 1);
+    if (json_is_number(reward))
+        json_array_append(json_object_get(into, "rewards"), reward);
+}
+
+/* n, mean, least, most, and how many in each of BINS between them. */
+static json_t *
+distribution(json_t *rewards)
+{
+    size_t n = json_array_size(rewards), i;
+    double low = INFINITY, high = -INFINITY, sum = 0;
+    json_t *one, *bins = json_array();
+    int counts[BINS] = { 0 };
+
+    json_array_foreach(rewards, i, one)
+    {
+        double x = json_number_value(one);
+        sum += x;
+        low = fmin(low, x);
+        high = fmax(high, x);
+    }
+    json_array_foreach(rewards, i, one)
+    {
+        double span = high > low ? (json_number_value(one) - low) / (high - low) : 0;
+        counts[span >= 1 ? BINS - 1 : (int)(span * BINS)]++;
+    }
+    for (i = 0; i < BINS; i++)
+        json_array_append_new(bins, json_integer(counts[i]));
+    return n ? json_pack("{s:I, s:f, s:f, s:f, s:o}", "n", (json_int_t)n, "mean", sum / (double)n, "least",
+                         low, "most", high, "bins", bins)
+             : (json_decref(bins), json_pack("{s:i}", "n", 0));
+}
+
+static void
+read_round(struct report *r, const char *path)
+{
+    static const char *const cheats[] = { "hack", "policy" };
+    char name[NAME_MAX + 1];
+    AUTO_JSON json_t *found = json_pack("{s:{}, s:{}, s:[]}", "funnel", "classes", "rewards");
+    json_t *caught = json_object();
+
+    each_line(path, take_candidate, found);
+    name_of(path, name);
+    json_object_set_new(part(r, "rewards"), name, distribution(json_object_get(found, "rewards")));
+    json_object_set(part(r, "funnel"), name, json_object_get(found, "funnel"));
+    json_object_set(part(r, "classes"), name, json_object_get(found, "classes"));
+    for (size_t i = 0; i < ARRAY_LEN(cheats); i++)
+        count(caught, cheats[i],
+              json_number_value(json_object_get(json_object_get(found, "classes"), cheats[i])));
+    json_object_set_new(part(r, "cheats"), name, caught);
+}
+
+/* Keep a row among the BEST, by reward. */
+static void
+take_kept(json_t *row, json_t *into)
+{
+    double reward = json_number_value(json_object_get(row, "reward"));
+    size_t at = 0;
+    while (at < json_array_size(into) &&
+           json_number_value(json_object_get(json_array_get(into, at), "reward")) >= reward)
+        at++;
+    if (at >= BEST)
+        return;
+    json_array_insert_new(into, at,
+                          json_pack("{s:O*, s:O*, s:O*, s:O*}", "task", json_object_get(row, "task"),
+                                    "reward", json_object_get(row, "reward"), "submission",
+                                    json_object_get(row, "submission"), "code",
+                                    json_object_get(row, "code")));
+    if (json_array_size(into) > BEST)
+        json_array_remove(into, BEST);
+}
+
+static void
+read_kept(struct report *r, const char *path)
+{
+    each_line(path, take_kept, json_object_get(r->document, "best"));
+}
+
+static void
+read_evaluation(struct report *r, const char *path)
+{
+    AUTO_JSON json_t *found = json_load_file(path, 0, NULL);
+    const char *name = json_string_value(json_object_get(found, "name"));
+    if (!name)
+        return;
+    json_object_set_new(part(r, "evaluations"), name,
+                        json_pack("{s:O*, s:O*, s:O*, s:O*}", "model", json_object_get(found, "model_path"),
+                                  "metrics", json_object_get(found, "metrics"), "levels",
+                                  json_object_get(found, "levels"), "seconds",
+                                  json_object_get(found, "seconds")));
+}
+
+/* What a step took, times the GPUs that it had. */
+static void
+read_costs(struct report *r)
+{
+    char path[PATH_MAX + 16];
+    const char *name;
+    json_t *step, *costs = json_object();
+    double all = 0;
+
+    snprintf(path, sizeof(path), "%s/run.json", r->workdir);
+    AUTO_JSON json_t *state = json_load_file(path, 0, NULL);
+    json_t *conf = json_object_get(state, "configuration"), *gpus = json_object_get(conf, "gpus");
+    double number = json_is_integer(gpus) ? (double)json_integer_value(gpus) : 1;
+    json_object_foreach(json_object_get(state, "steps"), name, step)
+    {
+        double seconds = json_number_value(json_object_get(step, "seconds"));
+        all += seconds * number;
+        json_object_set_new(costs, name,
+                            json_pack("{s:f, s:f, s:O*}", "seconds", seconds, "gpu_seconds", seconds * number,
+                                      "state", json_object_get(step, "state")));
+    }
+    json_object_set_new(r->document, "costs",
+                        json_pack("{s:o, s:f, s:f}", "steps", costs, "gpu_seconds", all, "price",
+                                  all / 3600 * json_number_value(json_object_get(conf, "gpu_price"))));
+    if (conf)
+        json_object_set(r->document, "configuration", conf);
+}
+
+/* --- the page --- */
+
+static void
+escaped(struct buffer *out, const char *text)
+{
+    for (; *text; text++) {
+        const char *as = *text == '<'   ? "&lt;"
+                         : *text == '>' ? "&gt;"
+                         : *text == '&' ? "&amp;"
+                         : *text == '"' ? "&quot;"
+                                        : NULL;
+        if (as)
+            buffer_add(out, as);
+        else
+            buffer_append(out, text, 1);
+    }
+}
+
+/* A curve of y over the points' order, with its ends and extremes in words. */
+static void
+curve(struct buffer *out, json_t *points, const char *key)
+{
+    double low = INFINITY, high = -INFINITY, first = NAN, last = NAN;
+    size_t i, n = json_array_size(points), seen = 0;
+    json_t *one;
+
+    json_array_foreach(points, i, one)
+    {
+        json_t *value = json_object_get(one, key);
+        if (!json_is_number(value))
+            continue;
+        last = json_number_value(value);
+        first = seen++ ? first : last;
+        low = fmin(low, last);
+        high = fmax(high, last);
+    }
+    if (!seen)
+        return;
+    buffer_printf(out,
+                  "<p>%s: first %.4g, last %.4g, least %.4g, most %.4g (%zu steps)</p><svg viewBox=\"0 0 600 "
+                  "120\"><polyline points=\"",
+                  key, first, last, low, high, seen);
+    json_array_foreach(points, i, one)
+    {
+        json_t *value = json_object_get(one, key);
+        double span = high > low ? (json_number_value(value) - low) / (high - low) : 0.5;
+        if (json_is_number(value))
+            buffer_printf(out, "%.1f,%.1f ", n > 1 ? 600.0 * (double)i / (double)(n - 1) : 300.0,
+                          115 - 110 * span);
+    }
+    buffer_add(out, "\"/></svg>");
+}
+
+static void
+cell(struct buffer *out, const char *tag, json_t *value)
+{
+    buffer_printf(out, "<%s>", tag);
+    if (json_is_string(value))
+        escaped(out, json_string_value(value));
+    else if (json_is_number(value))
+        buffer_printf(out, "%.4g", json_number_value(value));
+    else
+        buffer_add(out, "-");
+    buffer_printf(out, "</%s>", tag);
+}
+
+/* A table of objects by name, with the columns that are given. */
+static void
+table(struct buffer *out, const char *title, json_t *rows, const char *const *columns, size_t n)
+{
+    const char *name;
+    json_t *row;
+    if (json_object_size(rows) == 0)
+        return;
+    buffer_printf(out, "<h2>%s</h2><table><tr><th></th>", title);
+    for (size_t i = 0; i < n; i++)
+        buffer_printf(out, "<th>%s</th>", columns[i]);
+    buffer_add(out, "</tr>");
+    json_object_foreach(rows, name, row)
+    {
+        buffer_add(out, "<tr><th>");
+        escaped(out, name);
+        buffer_add(out, "</th>");
+        for (size_t i = 0; i < n; i++)
+            cell(out, "td", json_object_get(row, columns[i]));
+        buffer_add(out, "</tr>");
+    }
+    buffer_add(out, "</table>");
+}
+
+static void
+histograms(struct buffer *out, json_t *rounds)
+{
+    const char *name;
+    json_t *round, *bin;
+    size_t i;
+    json_object_foreach(rounds, name, round)
+    {
+        double most = 1;
+        json_t *bins = json_object_get(round, "bins");
+        json_array_foreach(bins, i, bin) most = fmax(most, json_number_value(bin));
+        buffer_add(out, "<p>");
+        escaped(out, name);
+        buffer_printf(out, ": %g to %g</p><svg viewBox=\"0 0 600 60\">",
+                      json_number_value(json_object_get(round, "least")),
+                      json_number_value(json_object_get(round, "most")));
+        json_array_foreach(bins, i, bin)
+            buffer_printf(out, "<rect x=\"%zu\" y=\"%.1f\" width=\"55\" height=\"%.1f\"/>", i * 60,
+                          60 - 58 * json_number_value(bin) / most, 58 * json_number_value(bin) / most);
+        buffer_add(out, "</svg>");
+    }
+}
+
+static void
+evaluations(struct buffer *out, json_t *found)
+{
+    static const char *const columns[] = { "num_tasks", "valid_rate", "compiled_rate", "correct_rate",
+                                           "fast_p 1",  "fast_p 1.5", "fast_p 2",      "speedup_geomean" };
+    AUTO_JSON json_t *rows = json_object();
+    const char *name;
+    json_t *one;
+    json_object_foreach(found, name, one)
+    {
+        json_t *metrics = json_object_get(one, "metrics"), *row = json_copy(metrics),
+               *fast = json_object_get(metrics, "fast_p");
+        json_object_set(row, "fast_p 1", json_object_get(fast, "1"));
+        json_object_set(row, "fast_p 1.5", json_object_get(fast, "1.5"));
+        json_object_set(row, "fast_p 2", json_object_get(fast, "2"));
+        json_object_set_new(rows, name, row);
+    }
+    table(out, "Evaluations (percent of tasks)", rows, columns, ARRAY_LEN(columns));
+}
+
+static void
+page(struct buffer *out, json_t *d)
+{
+    static const char *const rewards[] = { "n", "mean", "least", "most" };
+    static const char *const funnel[] = { "answers", "extracted", "valid", "compiled", "correct", "timed" };
+    static const char *const cheats[] = { "hack", "policy" };
+    static const char *const costs[] = { "seconds", "gpu_seconds", "state" };
+    const char *name;
+    json_t *points, *kernel, *cost = json_object_get(d, "costs");
+    size_t i;
+
+    buffer_add(
+        out,
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Training report</title><style>"
+        "body{font:15px system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
+        "table{border-collapse:collapse}td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid "
+        "#ccc}"
+        "svg{width:100%;max-width:600px;background:#f6f6f6}polyline{fill:none;stroke:#06c;stroke-width:2}"
+        "rect{fill:#06c}pre{background:#f6f6f6;padding:1em;overflow:auto}</style><h1>Training report</h1>");
+    evaluations(out, json_object_get(d, "evaluations"));
+    buffer_add(out, "<h2>Training</h2>");
+    json_object_foreach(json_object_get(d, "losses"), name, points)
+    {
+        buffer_add(out, "<h3>");
+        escaped(out, name);
+        buffer_add(out, "</h3>");
+        curve(out, points, "loss");
+        curve(out, points, "reward_mean");
+    }
+    table(out, "Rewards by round", json_object_get(d, "rewards"), rewards, ARRAY_LEN(rewards));
+    histograms(out, json_object_get(d, "rewards"));
+    table(out, "Funnel by round (distinct answers)", json_object_get(d, "funnel"), funnel, ARRAY_LEN(funnel));
+    table(out, "Cheats found", json_object_get(d, "cheats"), cheats, ARRAY_LEN(cheats));
+    if (json_object_get(d, "curriculum")) {
+        AUTO_FREE char *text = json_dumps(json_object_get(d, "curriculum"), JSON_INDENT(1));
+        buffer_add(out, "<h2>Curriculum</h2><pre>");
+        escaped(out, text ? text : "");
+        buffer_add(out, "</pre>");
+    }
+    if (json_array_size(json_object_get(d, "best")))
+        buffer_add(out, "<h2>Best kernels</h2>");
+    json_array_foreach(json_object_get(d, "best"), i, kernel)
+    {
+        const char *code = json_string_value(json_object_get(kernel, "code"));
+        buffer_add(out, "<h3>");
+        cell(out, "span", json_object_get(kernel, "task"));
+        buffer_add(out, ", reward ");
+        cell(out, "span", json_object_get(kernel, "reward"));
+        buffer_add(out, "</h3><pre>");
+        escaped(out, code ? code : "");
+        buffer_add(out, "</pre>");
+    }
+    table(out, "Costs", json_object_get(cost, "steps"), costs, ARRAY_LEN(costs));
+    buffer_printf(out, "<p>%.0f GPU seconds, price %.2f</p>",
+                  json_number_value(json_object_get(cost, "gpu_seconds")),
+                  json_number_value(json_object_get(cost, "price")));
+    AUTO_FREE char *conf = json_dumps(json_object_get(d, "configuration"), JSON_INDENT(1));
+    buffer_add(out, "<h2>Configuration</h2><pre>");
+    escaped(out, conf ? conf : "");
+    buffer_add(out, "</pre></html>\n");
+}
+
+int
+report_command(struct trainer *t, int argc, char **argv)
+{
+    char at[CLOCK_TEXT_SIZE], path[OUTPUT_PATH_MAX], curriculum[PATH_MAX];
+    struct report r = { .trainer = t };
+    struct error err = { 0 };
+    struct output html;
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+
+    argp_parse(&argp, argc, argv, 0, NULL, &r);
+    r.workdir = t->workdir;
+    clock_text(clock_wall_ms(), at);
+    AUTO_JSON json_t *document = json_pack("{s:s, s:[], s:{}, s:{}, s:{}, s:{}, s:{}}", "made", at, "best",
+                                           "losses", "rewards", "funnel", "cheats", "evaluations");
+    r.document = document;
+    each_file(&r, "train_*/metrics.jsonl", read_training);
+    each_file(&r, "bestofn_*/candidates.jsonl", read_round);
+    each_file(&r, "bestofn_*/kept.jsonl", read_kept);
+    each_file(&r, "eval_*.json", read_evaluation);
+    read_costs(&r);
+    snprintf(curriculum, sizeof(curriculum), "%s/checkpoints/curriculum.json", r.workdir);
+    json_t *state = json_load_file(curriculum, 0, NULL);
+    if (state)
+        json_object_set_new(document, "curriculum", state);
+    int rc = output_path(r.workdir, "outputs", "report.json", path, &err);
+    rc = rc == 0 ? output_document(path, document, &err) : rc;
+    page(&text, document);
+    rc = rc == 0 ? output_path(r.workdir, "outputs", "report.html", path, &err) : rc;
+    rc = rc == 0 ? output_begin(&html, path, &err) : rc;
+    if (rc == 0) {
+        html.is_bad = fwrite(text.data, 1, text.size, html.file) != text.size;
+        rc = output_end(&html, &err);
+    }
+    if (rc == 0)
+        puts(path);
+    return rc == 0 ? TRAINER_OK : trainer_failed(&err);
+}

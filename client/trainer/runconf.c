@@ -1,0 +1,241 @@
+#include "client/trainer/runconf.h"
+
+#include <assert.h>
+#include <confuse.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/trainer/settings.h"
+#include "common/auto.h"
+
+#define OPTIONS_MAX 128
+
+/* A row of settings.json each: settings_put() checks them all alike. */
+static const char own_rows[] = "["
+#define ROW(section, name, type, preset, more) \
+    "{\"section\":\"" section "\",\"name\":\"" name "\",\"type\":\"" type "\",\"default\":" preset more "},"
+#define TEXT(section, name, preset) ROW(section, name, "text", "\"" preset "\"", "")
+#define FLAG(section, name, preset) ROW(section, name, "bool", preset, "")
+#define INT(section, name, preset, low, high) \
+    ROW(section, name, "int", preset, ",\"min\":" low ",\"max\":" high)
+#define NUMBER(section, name, preset, low, high) \
+    ROW(section, name, "float", preset, ",\"min\":" low ",\"max\":" high)
+#define CHOICE(section, name, preset, words) \
+    ROW(section, name, "choice", "\"" preset "\"", ",\"choices\":\"" words "\"")
+    TEXT("", "model", "Qwen/Qwen2.5-Coder-7B-Instruct") TEXT("", "model_config", "") TEXT(
+        "", "python", "") TEXT("", "workdir", "") INT("", "gpus", "1", "1", "1024")
+        NUMBER("", "gpu_memory_gb", "0", "0", "10000") NUMBER("", "gpu_price", "0", "0", "10000") INT(
+            "", "seed", "0", "0",
+            "2147483647") TEXT("verifier",
+                               "url", "") FLAG("verifier", "selftest",
+                                               "true") TEXT("endpoint", "url", "")
+            TEXT("endpoint", "start", "") TEXT("endpoint", "model", "") FLAG("endpoint", "keep", "false") INT(
+                "endpoint",
+                "wait_s", "900",
+                "1", "86400") NUMBER("endpoint", "temperature", "0.8",
+                                     "0", "10") INT("endpoint", "max_tokens", "2048", "1", "1000000")
+                INT("endpoint", "concurrency", "8", "1", "64") TEXT("prepare", "file", "")
+                    TEXT("prepare", "source", "") TEXT("prepare", "overlap", "") TEXT(
+                        "prepare", "licenses",
+                        "") INT("prepare", "max_samples", "1000", "0", "100000000")
+                        FLAG("prepare", "static", "false") FLAG("prepare", "verify", "true") CHOICE(
+                            "rl", "method",
+                            "bestofn",
+                            "bestofn weighted reinforce grpo") INT("rl", "rounds", "3", "1", "10000")
+                            TEXT("rl", "tasks", "data/processed/tasks.jsonl") INT(
+                                "rl", "max_tasks", "100", "1", "1000000") INT("rl", "level", "0", "0", "4")
+                                INT("rl", "samples", "10", "1", "256") INT("rl", "keep", "3", "1", "256")
+                                    TEXT("rl", "curriculum", "") NUMBER("rl", "mix", "0.5", "0", "1") TEXT(
+                                        "rl", "held_out",
+                                        "") INT("rl", "held_out_tasks", "50", "1", "1000000")
+                                        TEXT("rl", "reward", "staged") TEXT("rl", "policy", "") TEXT(
+                                            "rl", "until", "") TEXT("evaluate", "source", "")
+                                            TEXT("evaluate", "tasks",
+                                                 "") INT("evaluate", "level", "0", "0", "4")
+                                                INT("evaluate", "max_tasks", "20", "0",
+                                                    "1000000") INT("evaluate", "samples", "1", "1",
+                                                                   "256") TEXT("evaluate", "policy", "")
+                                                    TEXT("evaluate", "until", "") TEXT("sync", "remote", "")
+                                                        INT("sync", "every_s", "600", "1",
+                                                            "86400") TEXT("sync", "engine", "rclone")
+                                                            TEXT("watch", "clouds", "")
+                                                                NUMBER("estimate", "train_tokens_per_s",
+                                                                       "4000", "1", "1e9")
+                                                                    NUMBER("estimate", "sample_tokens_per_s",
+                                                                           "2000", "1", "1e9")
+                                                                        NUMBER("estimate", "verdicts_per_s",
+                                                                               "1", "0.001", "1e6")
+                                                                            NUMBER("estimate", "row_tokens",
+                                                                                   "2500", "1", "1e7") "{}]";
+
+static const char *const sections[] = { "verifier", "endpoint", "prepare", "sft",   "rl",
+                                        "train",    "evaluate", "sync",    "watch", "estimate" };
+
+static const char *
+text_of(json_t *row, const char *key)
+{
+    const char *text = json_string_value(json_object_get(row, key));
+    return text ? text : "";
+}
+
+json_t *
+runconf_get(json_t *conf, const char *section, const char *key)
+{
+    json_t *in = *section ? json_object_get(conf, section) : conf;
+    json_t *value = json_object_get(in, key);
+    assert(value);
+    return value;
+}
+
+const char *
+runconf_text(json_t *conf, const char *section, const char *key)
+{
+    return json_string_value(runconf_get(conf, section, key));
+}
+
+double
+runconf_number(json_t *conf, const char *section, const char *key)
+{
+    return json_number_value(runconf_get(conf, section, key));
+}
+
+/* --- the file --- */
+
+struct reading {
+    const char *path;
+    struct error *err;
+};
+static _Thread_local struct reading *reading; /* libconfuse hands nothing to its callbacks */
+
+static void __attribute__((format(printf, 2, 0))) file_error_cb(cfg_t *cfg, const char *format, va_list args)
+{
+    char text[200];
+    vsnprintf(text, sizeof(text), format, args);
+    if (reading->err->code == ERR_NONE)
+        error_set(reading->err, ERR_INPUT, "%s:%d: %s", reading->path, cfg->line, text);
+}
+
+/* The rows of a section: run's own, or the training's settings. Both arrays are borrowed; out has room for OPTIONS_MAX. */
+static size_t
+rows_of(const char *section, json_t *own, json_t *table, json_t **out)
+{
+    bool is_training = strcmp(section, "sft") == 0 || strcmp(section, "train") == 0;
+    size_t n = 0, i;
+    json_t *row;
+    json_array_foreach(is_training ? table : own, i, row)
+    {
+        bool is_here =
+            json_object_get(row, "name") && (is_training || strcmp(text_of(row, "section"), section) == 0);
+        if (is_here && n < OPTIONS_MAX - 1)
+            out[n++] = row;
+    }
+    return n;
+}
+
+static size_t
+options_of(json_t **rows, size_t n, cfg_opt_t *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        const cfg_opt_t option =
+            CFG_STR(json_string_value(json_object_get(rows[i], "name")), NULL, CFGF_NODEFAULT);
+        out[i] = option;
+    }
+    const cfg_opt_t end = CFG_END();
+    out[n] = end;
+    return n;
+}
+
+static int
+take_section(cfg_t *cfg, const char *section, json_t **rows, size_t n, json_t *into, struct reading *now)
+{
+    for (size_t i = 0; cfg && i < n; i++) {
+        const char *name = text_of(rows[i], "name"),
+                   *text = cfg_size(cfg, name) ? cfg_getstr(cfg, name) : NULL;
+        struct error why = { 0 };
+        if (text && settings_put(into, rows[i], text, &why) != 0)
+            return error_set(now->err, ERR_INPUT, "%s: %s%s%s", now->path, section, *section ? "." : "",
+                             why.text);
+    }
+    return 0;
+}
+
+/* What the file does not say. method: of "sft" and "train". */
+static void
+fill(json_t *into, json_t **rows, size_t n, const char *method)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *name = text_of(rows[i], "name");
+        if (!json_object_get(into, name))
+            json_object_set(into, name,
+                            method ? settings_default(rows[i], method) : json_object_get(rows[i], "default"));
+    }
+}
+
+static int
+parse(const char *path, json_t *own, json_t *table, json_t *conf, struct error *err)
+{
+    cfg_opt_t parts[ARRAY_LEN(sections)][OPTIONS_MAX], top[OPTIONS_MAX + ARRAY_LEN(sections)];
+    json_t *rows[OPTIONS_MAX];
+    struct reading now = { path, err };
+    size_t n = options_of(rows, rows_of("", own, table, rows), top);
+
+    for (size_t s = 0; s < ARRAY_LEN(sections); s++) {
+        options_of(rows, rows_of(sections[s], own, table, rows), parts[s]);
+        const cfg_opt_t section = CFG_SEC(sections[s], parts[s], CFGF_NONE);
+        top[n++] = section;
+    }
+    const cfg_opt_t end = CFG_END();
+    top[n] = end;
+    /* options_of() wrote into rows: names live in own and table. */
+    cfg_t *cfg = cfg_init(top, CFGF_NONE);
+    if (!cfg)
+        return error_set(err, ERR_NOMEM, "out of memory");
+    cfg_set_error_function(cfg, file_error_cb);
+    reading = &now;
+    int rc = cfg_parse(cfg, path);
+    reading = NULL;
+    if (rc != CFG_SUCCESS) {
+        if (err->code == ERR_NONE)
+            error_set(err, rc == CFG_FILE_ERROR ? ERR_SYS : ERR_INPUT, "cannot read %s", path);
+        cfg_free(cfg);
+        return err->code;
+    }
+    rc = take_section(cfg, "", rows, rows_of("", own, table, rows), conf, &now);
+    for (size_t s = 0; rc == 0 && s < ARRAY_LEN(sections); s++) {
+        json_t *into = json_object();
+        json_object_set_new(conf, sections[s], into);
+        size_t count = rows_of(sections[s], own, table, rows);
+        rc = take_section(cfg_getsec(cfg, sections[s]), sections[s], rows, count, into, &now);
+    }
+    cfg_free(cfg);
+    return rc;
+}
+
+int
+runconf_read(const char *path, json_t **out, struct error *err)
+{
+    AUTO_JSON json_t *own = json_loads(own_rows, 0, NULL), *table = settings_table(), *conf = json_object();
+    json_t *rows[OPTIONS_MAX];
+
+    *out = NULL;
+    assert(own && table);
+    if (access(path, R_OK) != 0)
+        return error_set(err, ERR_SYS, "cannot read %s", path);
+    int rc = parse(path, own, table, conf, err);
+    if (rc != 0)
+        return rc;
+    fill(conf, rows, rows_of("", own, table, rows), NULL);
+    for (size_t s = 0; s < ARRAY_LEN(sections); s++) {
+        const char *method = strcmp(sections[s], "sft") == 0 ? "sft"
+                             : strcmp(sections[s], "train") == 0
+                                 ? text_of(json_object_get(conf, "rl"), "method")
+                                 : NULL;
+        fill(json_object_get(conf, sections[s]), rows, rows_of(sections[s], own, table, rows),
+             method && !*method ? "bestofn" : method);
+    }
+    *out = json_incref(conf);
+    return 0;
+}

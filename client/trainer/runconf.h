@@ -1,0 +1,24 @@
+/*
+ * runconf.h - the configuration file of `trainer run`: sections of keys, read by libconfuse, checked against one table
+ * (run's own keys) and the settings of the training methods. docs/pipeline.md lists both.
+ */
+#ifndef TRAINER_RUNCONF_H
+#define TRAINER_RUNCONF_H
+
+#include <jansson.h>
+
+#include "common/error.h"
+
+/*
+ * Read a file. *out is given: {"model": ..., ..., "endpoint": {...}, "sft": {...}, "rl": {...}, "train": {...}, ...}, every key
+ * there with its value or default; "sft" and "train" have all settings of their methods. Relative paths stay as they are.
+ * ERR_SYS, or ERR_INPUT with file and line, or file and key.
+ */
+int runconf_read(const char *path, json_t **out, struct error *err);
+
+/* A value of section ("" for the top); borrowed. A programming error where there is none. */
+json_t *runconf_get(json_t *conf, const char *section, const char *key);
+const char *runconf_text(json_t *conf, const char *section, const char *key);
+double runconf_number(json_t *conf, const char *section, const char *key);
+
+#endif

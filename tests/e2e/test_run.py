@@ -1,0 +1,156 @@
+"""trainer run: its configuration, its checks, and a whole run with a tiny model that survives a kill in the middle."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import service
+import tiny_data
+from finetune import checkpoint
+
+TRAINER = service.BINARY.with_name("trainer")
+TESTS = Path(__file__).parents[1]
+DEPLOY = TESTS.parent / "client" / "deploy"
+LIMIT_S = 1500.0
+Json = dict[str, Any]
+
+
+def environment(**more: str) -> dict[str, str]:
+    own = {"TRAINER_PYTHON": os.environ.get("PYTHON", "python3"), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    return os.environ | own | more
+
+
+def trainer(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(TRAINER), *arguments],
+        env=environment(**more),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("sft {\n epochs = 1\n lerning_rate = 1\n}\n", "conf:3: no such option 'lerning_rate'"),
+        ("sft { learning_rate = fast }\n", "sft.learning_rate takes a number"),
+        ('rl { method = "ppo" }\n', "rl.method takes one of bestofn"),
+        ("gpus = 0\n", "gpus takes a whole number"),
+        ('prepare { file = "rows.jsonl" }\n', "rows.jsonl is not there"),
+        ('prepare { source = "kernelbook" }\nmodel_config = "none.json"\n', "none.json"),
+    ],
+)
+def test_a_bad_configuration_is_told(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "conf").write_text(text)
+    done = trainer("run", "--check", str(tmp_path / "conf"), f"--workdir={tmp_path}")
+    assert done.returncode == 3 and says in done.stderr, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["conf"]
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    done = trainer("run", str(tmp_path / "none.conf"))
+    assert (done.returncode, "none.conf" in done.stderr) == (3, True)
+
+
+def test_the_shipped_configuration_passes_anywhere(tmp_path: Path) -> None:
+    """No model, no GPU and no network: shapes on meta tensors."""
+    conf = DEPLOY / "qwen2.5-coder-7b-8gpu.conf"
+    done = trainer("run", "--check", str(conf), f"--workdir={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert [one["method"] for one in found] == ["sft", "bestofn"]
+    assert found[0]["parameters"] == 7_615_616_512
+    assert found[0]["trained"] == 40_370_176  # 28 layers, seven projections, rank 16
+    assert all(20 < one["total_gib"] < 80 for one in found)
+    small = tmp_path / "small.conf"
+    config = DEPLOY / "qwen2.5-coder-7b-instruct.json"
+    small.write_text(
+        conf.read_text().replace("= 80", "= 24").replace('"qwen2.5-coder-7b-instruct.json"', f'"{config}"')
+    )
+    done = trainer("run", "--check", str(small), f"--workdir={tmp_path}")
+    assert done.returncode == 3 and "has 24: lower batch or length" in done.stderr
+
+
+def test_an_estimate_is_by_step(tmp_path: Path) -> None:
+    done = trainer("run", "--estimate", str(DEPLOY / "qwen2.5-coder-7b-8gpu.conf"), f"--workdir={tmp_path}")
+    rows = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
+    # 18,000 rows of 2,500 tokens at 4,000 tokens a second.
+    assert float(rows["sft"][0]) == pytest.approx(18000 * 2500 / 4000 / 3600, abs=0.01)
+    assert float(rows["all"][1]) == pytest.approx(2.5 * float(rows["all"][0]), abs=0.03)
+    assert [path.name for path in tmp_path.iterdir()] == []
+
+
+def test_status_and_stages_of_nothing(tmp_path: Path) -> None:
+    done = trainer("status", f"--workdir={tmp_path}")
+    assert done.returncode == 3 and "neither a run nor a checkpoint" in done.stderr
+    (tmp_path / "conf").write_text('prepare { source = "kernelbook" }\n')
+    done = trainer("run", str(tmp_path / "conf"), "--stage=sft", f"--workdir={tmp_path}")
+    assert done.returncode == 3 and "sft: what it needs is missing" in done.stderr
+    assert "sft_train.jsonl is not there" in done.stderr
+
+
+def free_port() -> str:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return str(one.getsockname()[1])
+
+
+def said(workdir: Path) -> str:
+    log = workdir / "training.log"
+    return log.read_text() if log.exists() else ""
+
+
+def killed_at(command: list[str], workdir: Path, mark: str, port: str) -> None:
+    """Run until training.log says mark, then end the whole process group."""
+    with (workdir / "killed.log").open("ab") as log:
+        process = subprocess.Popen(
+            command, env=environment(TINY_PORT=port), stdout=log, stderr=log, start_new_session=True
+        )
+    deadline = time.monotonic() + LIMIT_S
+    while mark not in said(workdir) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert process.poll() is None, (workdir / "killed.log").read_text()[-3000:]
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.mark.slow
+def test_from_data_to_report_with_a_kill_in_the_middle(client: service.Client, tmp_path: Path) -> None:
+    tiny_data.main(tmp_path)
+    command = [str(TRAINER), "run", str(TESTS / "e2e/tiny.conf"), f"--workdir={tmp_path}", f"--url={client.url}"]
+    killed_at(command, tmp_path, "sft: step 40 of", free_port())
+    status = json.loads(trainer("status", "--json", f"--workdir={tmp_path}").stdout)
+    assert not status["is_running"] and status["steps"]["sft"]["state"] == "interrupted"
+    assert status["checkpoints"]["sft"]["step"] >= 36
+    killed_at(command, tmp_path, "run: round1", free_port())
+
+    done = trainer(*command[1:], TINY_PORT=free_port())
+    assert done.returncode == 0, done.stderr[-3000:]
+    log = said(tmp_path)
+    assert "goes on from" in log and "prepare was done already" in log and "sft was done already" in log
+    for final in ("sft_final", "rl_final"):
+        manifest = checkpoint.verify(tmp_path / "checkpoints" / final)
+        assert manifest["base_model"] == "tiny"
+    report = json.loads((tmp_path / "outputs/report.json").read_text())
+    assert set(report["evaluations"]) == {"base", "sft", "rl"}
+    losses = [point["loss"] for point in report["losses"]["sft"]]
+    assert len(losses) == 80 and losses[-1] < losses[0] / 4
+    assert [point["step"] for point in report["losses"]["sft"]] == list(range(1, 81))
+    assert report["funnel"]["round1"]["answers"] > 0 and report["rewards"]["round1"]["n"] > 0
+    assert {"hack", "policy"} == set(report["cheats"]["round1"]) and report["curriculum"]["rounds"] == 2
+    assert report["configuration"]["sft"]["epochs"] == 20 and report["costs"]["gpu_seconds"] > 0
+    page = (tmp_path / "outputs/report.html").read_text()
+    assert "Funnel by round" in page and "<polyline" in page and page.rstrip().endswith("</html>")
+
+    done = trainer(*command[1:], TINY_PORT="1")
+    assert done.returncode == 0 and "report was done already" in done.stderr

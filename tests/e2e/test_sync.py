@@ -1,0 +1,309 @@
+"""trainer sync, resume and watch: copies that are whole or no checkpoint, and notices of three clouds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import service
+from finetune import checkpoint, layout
+from moto.server import ThreadedMotoServer
+
+TRAINER = service.BINARY.with_name("trainer")
+Json = dict[str, Any]
+LIMIT_S = 120.0
+RESUME = 75
+# An engine that ends the trainer that called it, and itself, before its nth call.
+DEADLY = """#!/bin/sh
+echo >>"$COUNT"
+[ "$(wc -l <"$COUNT")" -lt "$NTH" ] || { kill -9 $PPID; exit 1; }
+mkdir -p "$2" && exec cp -r "$1/." "$2"
+"""
+
+
+def trainer(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    command = [str(TRAINER), *arguments]
+    return subprocess.run(command, env=os.environ | more, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+def save(workdir: Path, run: str, step: int) -> Path:
+    def write(directory: Path) -> None:
+        (directory / "adapter_model.safetensors").write_text(f"{run} {step}")
+
+    about = {"step": step, "run": run, "method": "sft"}
+    return checkpoint.save(layout.steps(workdir, run), layout.step_name(step), write, about)
+
+
+@pytest.fixture
+def workdir(tmp_path: Path) -> Path:
+    here = tmp_path / "work"
+    here.mkdir()
+    save(here, "sft", 1)
+    save(here, "sft", 2)
+    (here / "training.log").write_text("said\n")
+    return here
+
+
+def restored(remote: object, into: Path, *more: str) -> list[str]:
+    """The checkpoints that a fresh machine gets."""
+    done = trainer("resume", f"--remote={remote}", f"--workdir={into}", *more)
+    assert done.returncode in (0, 1), done.stderr
+    found = [line.split(":")[0] for line in done.stdout.splitlines() if line.startswith("checkpoints/")]
+    for path in found:
+        checkpoint.verify(into / path)
+    return found
+
+
+def test_a_copy_is_restored_and_nothing_is_deleted(workdir: Path, tmp_path: Path) -> None:
+    remote = tmp_path / "remote"
+    done = trainer("sync", f"--remote={remote}", f"--workdir={workdir}")
+    assert done.returncode == 0, done.stderr
+    checkpoint.discard(layout.steps(workdir, "sft") / layout.step_name(1))
+    save(workdir, "sft", 3)
+    assert trainer("sync", f"--remote={remote}", f"--workdir={workdir}").returncode == 0
+    steps = [f"checkpoints/sft/{layout.step_name(n)}" for n in (1, 2, 3)]
+    assert restored(remote, tmp_path / "new") == steps
+    assert (tmp_path / "new/training.log").read_text() == "said\n"
+    assert (tmp_path / "new/checkpoints/sft/latest").read_text().strip() == layout.step_name(3)
+    status = json.loads(trainer("status", "--json", f"--workdir={workdir}").stdout)
+    assert abs(status["sync"]["good_at"] - time.time()) < LIMIT_S and status["sync"]["remote"] == str(remote)
+    done = trainer("resume", f"--remote={remote}", f"--workdir={tmp_path / 'new'}")
+    assert done.returncode == 3 and "is there already" in done.stderr
+
+
+def test_what_does_not_verify_is_not_copied(workdir: Path, tmp_path: Path) -> None:
+    damaged = layout.steps(workdir, "sft") / layout.step_name(2) / "adapter_model.safetensors"
+    damaged.write_text("other")
+    done = trainer("sync", f"--remote={tmp_path / 'remote'}", f"--workdir={workdir}")
+    assert done.returncode == 0 and "not copied" in done.stderr
+    assert restored(tmp_path / "remote", tmp_path / "new") == [f"checkpoints/sft/{layout.step_name(1)}"]
+
+
+@pytest.mark.parametrize("nth", range(1, 7))
+def test_a_kill_at_any_call_of_the_engine_loses_nothing(workdir: Path, tmp_path: Path, nth: int) -> None:
+    """Data, its comparison, manifests, theirs, latest, its: a remote is as before, or has the new checkpoint whole."""
+    engine, remote = tmp_path / "engine", tmp_path / "remote"
+    engine.write_text(DEADLY)
+    engine.chmod(0o755)
+    options = (f"--remote={remote}", f"--workdir={workdir}", f"--copy-command={engine} {{source}} {{target}}")
+    assert trainer("sync", *options, COUNT="/dev/null", NTH="1").returncode == 0
+    save(workdir, "sft", 3)
+    done = trainer("sync", *options, COUNT=str(tmp_path / "count"), NTH=str(nth))
+    assert done.returncode == -signal.SIGKILL
+    found = [path.rsplit("-", 1)[1] for path in restored(remote, tmp_path / "new")]
+    assert [int(step) for step in found] == ([1, 2, 3] if nth > 3 else [1, 2])
+    assert trainer("sync", *options, COUNT="/dev/null", NTH="1").returncode == 0
+    assert len(restored(remote, tmp_path / "newer")) == 3
+
+
+def test_a_copy_that_is_not_what_was_sent_is_told(workdir: Path, tmp_path: Path) -> None:
+    engine = tmp_path / "engine"
+    engine.write_text(
+        '#!/bin/sh\nmkdir -p "$2" && cp -r "$1/." "$2" && find "$2" -name "*.log" -exec sh -c ": >{}" ";"\n'
+    )
+    engine.chmod(0o755)
+    done = trainer(
+        "sync",
+        f"--remote={tmp_path / 'remote'}",
+        f"--workdir={workdir}",
+        f"--copy-command={engine} {{source}} {{target}}",
+    )
+    assert done.returncode == 7 and "training.log is not there as it was sent" in done.stderr
+
+
+def test_a_remote_that_cannot_be_used_is_named(workdir: Path) -> None:
+    for arguments in (("--probe",), ()):
+        done = trainer("sync", *arguments, "--remote=nosuch:bucket/run", f"--workdir={workdir}")
+        assert done.returncode == 7 and "nosuch:bucket/run" in done.stderr and "config" in done.stderr
+    status = trainer("status", f"--workdir={workdir}").stdout
+    assert "no good copy yet" in status and "the last attempt failed" in status
+
+
+def test_nothing_to_restore(tmp_path: Path) -> None:
+    (tmp_path / "remote").mkdir()
+    done = trainer("resume", f"--remote={tmp_path / 'remote'}", f"--workdir={tmp_path / 'new'}")
+    assert done.returncode == 1 and "no checkpoint that verifies" in done.stderr
+
+
+@pytest.fixture
+def s3() -> Iterator[dict[str, str]]:
+    """An S3-compatible server, as rclone is told of it; credentials are canaries."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    own = {"TYPE": "s3", "PROVIDER": "Other", "ENDPOINT": f"http://{host}:{port}", "REGION": "us-east-1"}
+    own |= {"ACCESS_KEY_ID": "canary", "SECRET_ACCESS_KEY": "canary"}
+    yield {f"RCLONE_CONFIG_S3_{name}": value for name, value in own.items()} | {"AWS_CA_BUNDLE": "", "NO_PROXY": "*"}
+    server.stop()
+
+
+def test_a_bucket(workdir: Path, tmp_path: Path, s3: dict[str, str]) -> None:
+    subprocess.run(["rclone", "mkdir", "s3:bucket"], env=os.environ | s3, check=True, timeout=LIMIT_S)
+    done = trainer("sync", "--probe", "--remote=s3:bucket/run", f"--workdir={workdir}", **s3)
+    assert done.returncode == 0, done.stderr
+    assert trainer("sync", "--remote=s3:bucket/run", f"--workdir={workdir}", **s3).returncode == 0
+    save(workdir, "sft", 3)
+    assert trainer("sync", "--remote=s3:bucket/run", f"--workdir={workdir}", **s3).returncode == 0
+    done = trainer("resume", "--remote=s3:bucket/run", f"--workdir={tmp_path / 'new'}", **s3)
+    assert done.returncode == 0, done.stderr
+    for step in (1, 2, 3):
+        assert f"checkpoints/sft/{layout.step_name(step)}: sft, step {step}" in done.stdout
+        checkpoint.verify(layout.steps(tmp_path / "new", "sft") / layout.step_name(step))
+
+
+# --- notices ---
+
+
+class Cloud:
+    """A metadata service: paths with their answers, and what each has to be asked with."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, str] = {}
+        self.asked: list[tuple[str, str]] = []
+        self.refused = 0  # tokens to refuse
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def _send(self, status: int, text: str) -> None:
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def do_PUT(self) -> None:
+                outer.asked.append(("PUT", self.path))
+                is_well = self.headers["X-aws-ec2-metadata-token-ttl-seconds"] == "21600"
+                self._send(200 if is_well else 400, "the-token")
+
+            def do_GET(self) -> None:
+                path = self.path.split("?")[0]
+                outer.asked.append(("GET", self.path))
+                wanted = {
+                    "/latest": ("X-aws-ec2-metadata-token", "the-token"),
+                    "/comput": ("Metadata-Flavor", "Google"),
+                    "/metada": ("Metadata", "true"),
+                }[path[:7]]
+                if self.headers[wanted[0]] != wanted[1]:
+                    self._send(403, "")
+                elif outer.refused:
+                    outer.refused -= 1
+                    self._send(401, "")
+                elif path in outer.answers:
+                    self._send(200, outer.answers[path])
+                else:
+                    self._send(404, "")
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self.handler = Handler
+
+
+@contextmanager
+def served(cloud: Cloud) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), cloud.handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+NOTICES = [
+    ("aws", "/latest/meta-data/spot/instance-action", '{"action":"terminate","time":"2026-01-01T00:00:00Z"}', ""),
+    ("gcp", "/computeMetadata/v1/instance/preempted", "TRUE", "FALSE"),
+    ("gcp", "/computeMetadata/v1/instance/maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE", "NONE"),
+    ("azure", "/metadata/scheduledevents", '{"Events":[{"EventType":"Preempt","NotBefore":"x"}]}', '{"Events":[]}'),
+]
+
+
+@contextmanager
+def watched(cloud: Cloud, name: str, *more: str) -> Iterator[tuple[subprocess.Popen[bytes], subprocess.Popen[str]]]:
+    """A process that ends by SIGTERM, and a watch over it."""
+    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    # Reap it as soon as it ends: the watch waits until it is gone.
+    threading.Thread(target=sleeper.wait, daemon=True).start()
+    with served(cloud) as url:
+        command = [
+            str(TRAINER),
+            "watch",
+            f"--pid={sleeper.pid}",
+            f"--clouds={name}",
+            f"--{name}-url={url}",
+            "--every=0.05",
+        ]
+        watch = subprocess.Popen([*command, *more], stderr=subprocess.PIPE, text=True)
+        try:
+            yield sleeper, watch
+        finally:
+            watch.kill()
+            watch.wait()
+            sleeper.kill()
+
+
+def wait_until_asked(cloud: Cloud, path: str, times: int) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while sum(asked.startswith(path) for _, asked in list(cloud.asked)) < times and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("name", "path", "notice", "before"), NOTICES)
+def test_a_notice_ends_the_run_and_says_resume(name: str, path: str, notice: str, before: str) -> None:
+    cloud = Cloud()
+    if before:
+        cloud.answers[path] = before
+    with watched(cloud, name) as (sleeper, watch):
+        wait_until_asked(cloud, path, 3)
+        assert sleeper.poll() is None and watch.poll() is None
+        cloud.answers[path] = notice
+        assert watch.wait(LIMIT_S) == RESUME
+        assert sleeper.wait(LIMIT_S) == -signal.SIGTERM
+
+
+def test_a_token_is_asked_for_again_and_advice_ends_nothing() -> None:
+    cloud = Cloud()
+    cloud.answers["/latest/meta-data/events/recommendations/rebalance"] = '{"noticeTime":"x"}'
+    action = "/latest/meta-data/spot/instance-action"
+    with watched(cloud, "aws") as (sleeper, watch):
+        wait_until_asked(cloud, action, 3)
+        cloud.refused = 1
+        wait_until_asked(cloud, "/latest/api/token", 2)
+        wait_until_asked(cloud, action, 6)
+        assert sleeper.poll() is None and watch.poll() is None
+    tokens = [path for method, path in cloud.asked if method == "PUT"]
+    assert len(tokens) == 2
+
+
+def test_sigterm_is_a_notice_too_and_the_last_copy_is_made(workdir: Path, tmp_path: Path) -> None:
+    remote = tmp_path / "remote"
+    cloud = Cloud()
+    with watched(cloud, "azure", f"--remote={remote}", f"--workdir={workdir}") as (sleeper, watch):
+        wait_until_asked(cloud, "/metadata", 1)
+        watch.terminate()
+        assert watch.wait(LIMIT_S) == RESUME
+        assert sleeper.wait(LIMIT_S) == -signal.SIGTERM
+    assert len(restored(remote, tmp_path / "new")) == 2
+
+
+def test_a_run_that_ended_is_not_watched_any_more() -> None:
+    with watched(Cloud(), "gcp") as (sleeper, watch):
+        sleeper.kill()
+        assert watch.wait(LIMIT_S) == 0
+
+
+def test_rclone_is_there() -> None:
+    """The default engine is installed by make setup-test."""
+    assert shutil.which("rclone")
