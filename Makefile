@@ -290,7 +290,7 @@ fuzz: $(out)/gen/assets.c
 # Ends with a line for each target of docs/performance.md; its status says whether all were met.
 bench: bench-durable bench-sandbox
 	$(with_env) '$(py)' tests/bench/speed.py || test $$? -eq 77
-	$(with_env) '$(py)' tests/bench/daemon.py $(ARGS)
+	$(with_env) '$(py)' tests/bench/capacity.py $(ARGS)
 
 bench_programs := $(patsubst tests/bench/%.c,$(out)/bench/%,$(wildcard tests/bench/*.c))
 

@@ -1,4 +1,4 @@
-"""make bench-daemon: is the daemon itself fast enough, and small enough? No GPU is needed.
+"""make bench-capacity: is the daemon itself fast enough, and small enough? No GPU is needed.
 
 Its answers are held against an empty libmicrohttpd handler, and its durable submissions against a bare group commit
 through SQLite, in alternating rounds, since a machine's speed changes from minute to minute. The workers are
