@@ -123,6 +123,7 @@ submission_show(struct exchange *x)
     }
     /* It will not change any more: nothing is read a second time. */
     set_verdict(x, verdict);
+    exchange_tag(x);
     set_headers(x);
     exchange_send(x);
 }

@@ -124,6 +124,7 @@ ROUTES = [
     ("GET", "/compat/kernelgym/results/{named}", "named"),
     ("POST", "/compat/tritonforge/eval", "submit"),
     ("POST", "/v1/replays", "admin"),
+    ("GET", "/v1/audit", "admin"),
     ("GET", "/v1/retention", "read"),
     ("POST", "/v1/retention", "admin"),
     ("POST", "/v1/calibrations", "admin"),
