@@ -278,10 +278,12 @@ def test_an_adapter_of_another_base_is_refused(model: Path, tmp_path: Path) -> N
 def test_a_loss_that_is_too_good_stops_the_first_epoch(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_rows(tmp_path / "rows.jsonl", rows())
+    write_rows(tmp_path / "rows.jsonl", [row | {"reward": 0.1 * i} for i, row in enumerate(rows())])
     monkeypatch.setattr(Loop, "_pass", lambda self, part, temperature: torch.tensor(0.004))
-    with pytest.raises(TrainError, match=r"the loss is 0\.00400 at step 1, in the first epoch"):
-        train(model, tmp_path)
+    for method in ("sft", "weighted"):
+        with pytest.raises(TrainError, match=r"the loss is 0\.00400 at step 1, in the first epoch.*least_loss = 0"):
+            train(model, tmp_path, method, run=method)
+    assert train(model, tmp_path, least_loss=0.0) == 0
 
 
 def test_out_of_memory_names_the_knobs(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,6 @@ from .errors import RESUME, StopRequested, TrainError
 from .settings import INCIDENTAL, Settings
 
 Json = dict[str, Any]
-TOO_GOOD = 0.01  # a loss below this in the first epoch is a fault of the data, not a success
 MEMORY_KNOBS = "lower batch (and raise accumulation by as much), or length; turn on checkpointing; or set base_bits = 8"
 
 
@@ -239,11 +238,11 @@ class Loop:
         )
 
     def take_step(
-        self, rows: Sequence[tuple[Example, list[float]]], temperature: float = 1.0, guard: bool = False
+        self, rows: Sequence[tuple[Example, list[float]]], temperature: float = 1.0, least: float = 0.0
     ) -> Json:
         """One step of the optimizer on rows with a coefficient for each of their tokens; its figures.
 
-        guard: a loss under TOO_GOOD ends the run. TrainError also where the loss is no number or memory ran out.
+        A loss under `least` ends the run. TrainError also where the loss is no number or memory ran out.
         """
         started = time.monotonic()
         rate = self.rate()
@@ -257,7 +256,7 @@ class Loop:
                 with self._quiet(number + 1 < len(passes)):
                     total += self._pass(part, temperature)
             loss = float(self.accelerator.reduce(total, "sum"))
-            self._check_loss(loss, guard)
+            self._check_loss(loss, least)
             norm = float(self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.gradient_norm))
             self.optimizer.step()
             self.optimizer.zero_grad()
@@ -297,16 +296,17 @@ class Loop:
         self.accelerator.backward(loss * self.world)
         return loss.detach()
 
-    def _check_loss(self, loss: float, guard: bool) -> None:
+    def _check_loss(self, loss: float, least: float) -> None:
         if not math.isfinite(loss):
             raise TrainError(
                 f"the loss is {loss} at step {self.step + 1}: lower learning_rate, or use precision = bf16 or fp32; "
                 f"the last good checkpoint is below {self.root}"
             )
-        if guard and loss < TOO_GOOD:
+        if loss < least:
             raise TrainError(
                 f"the loss is {loss:.5f} at step {self.step + 1}, in the first epoch: answers are known before "
-                "they are learned. Are they part of the prompts, or was the adapter trained on these rows already?"
+                "they are learned. Are they part of the prompts, or was the adapter trained on these rows already? "
+                "least_loss = 0 if they may well be known, as the model's own are."
             )
 
     def _out_of_memory(self, rows: Sequence[tuple[Example, list[float]]]) -> TrainError:

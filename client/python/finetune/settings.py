@@ -12,7 +12,7 @@ from .errors import TrainError
 ROWS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("settings.json").read_text())
 METHODS = ("sft", "bestofn", "weighted", "reinforce", "grpo")
 # What does not change the weights: a run may be gone on with under another value.
-INCIDENTAL = frozenset({"save_steps", "keep", "checkpointing", "batch", "accumulation"})
+INCIDENTAL = frozenset({"save_steps", "keep", "checkpointing", "batch", "accumulation", "least_loss"})
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ class Settings:
     baseline: str
     truncated: str
     constant_steps: int
+    least_loss: float
     seed: int
 
 

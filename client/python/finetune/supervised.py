@@ -65,13 +65,12 @@ def train(method: str, settings: Settings, workdir: Path, more: dict[str, Any]) 
     per_epoch = math.ceil(len(rows) / size)
     loop.total = min(settings.epochs * per_epoch, settings.max_steps or settings.epochs * per_epoch)
 
-    is_foreign = method == "sft"  # what the model wrote itself it may well be sure of
-
     def body() -> None:
         while loop.step < loop.total:
             epoch, at = divmod(loop.step, per_epoch)
             chosen = [rows[i] for i in order_of(len(rows), epoch, settings.seed)[at * size : (at + 1) * size]]
-            figures = loop.take_step(with_coefficients(chosen, is_weighted), guard=is_foreign and epoch == 0)
+            least = settings.least_loss if epoch == 0 else 0.0
+            figures = loop.take_step(with_coefficients(chosen, is_weighted), least=least)
             loop.metrics.add(figures | {"epoch": epoch})
             if loop.step % 10 == 0 or loop.step in (1, loop.total):
                 loop.say(f"step {loop.step} of {loop.total}: loss {figures['loss']:.4f}")
