@@ -89,6 +89,7 @@ struct entry {
     char name[160], digest[HASH_TEXT_SIZE];
     const char *source, *entry_point, *answer, *license;
     int level, operations;
+    bool is_traced; /* operations: of a run, and not of the text */
     bool is_level_given;
 };
 
@@ -322,6 +323,12 @@ read_columns(struct prepare *p, struct entry *e, json_t *row, const char **detai
 
 /* --- the syntax tree --- */
 
+static int
+level_of(int operations)
+{
+    return operations <= 1 ? 1 : operations <= 8 ? 2 : 3;
+}
+
 /* 0; *reason is why it is dropped, or NULL. */
 static int
 check_tree(struct prepare *p, struct entry *e, json_t **reply, const char **reason, const char **detail,
@@ -352,7 +359,7 @@ check_tree(struct prepare *p, struct entry *e, json_t **reply, const char **reas
     if (!e->is_level_given && strcmp(p->labelled_by, "heuristic") == 0)
         e->level = json_is_true(json_object_get(*reply, "several")) ? 2 : 1;
     else if (!e->is_level_given)
-        e->level = e->operations <= 1 ? 1 : e->operations <= 8 ? 2 : 3;
+        e->level = level_of(e->operations);
     const char *rewritten = json_string_value(json_object_get(*reply, "source"));
     if (rewritten) { /* it was not in the form of a task; a view into the reply, which outlives the entry */
         e->source = rewritten;
@@ -392,6 +399,14 @@ flagged(json_t *task)
                 return rows[k].reason;
     }
     return NULL;
+}
+
+/* How many calls that compute the daemon saw when it ran the reference; NULL: it is of before they were counted. */
+static json_t *
+traced(json_t *task)
+{
+    json_t *cases = json_object_get(json_object_get(task, "spec"), "cases");
+    return json_object_get(json_object_get(cases, "own"), "operations");
 }
 
 /* The class of the row's own answer: "ok", or why not. */
@@ -574,8 +589,9 @@ ask_daemon(struct prepare *p, struct entry *e, bool has_answer, json_t **out, st
         rc = judge_answer(p, e, json_string_value(json_object_get(task, "id")), answer, err);
     if (rc != 0)
         return rc;
-    json_t *record = json_pack("{s:s, s:s?, s:s?, s:s?}", "key", key, "reason", reason, "detail",
-                               detail[0] ? detail : NULL, "answer", answer[0] ? answer : NULL);
+    json_t *record =
+        json_pack("{s:s, s:s?, s:s?, s:s?, s:O?}", "key", key, "reason", reason, "detail",
+                  detail[0] ? detail : NULL, "answer", answer[0] ? answer : NULL, "operations", traced(task));
     if (!record)
         return error_set(err, ERR_NOMEM, "out of memory");
     if (p->enlarges && !reason)
@@ -615,6 +631,18 @@ task_row(struct prepare *p, const struct entry *e, json_t *said)
     return row;
 }
 
+/* What was seen when it ran says more than its text: a loop's calls, and those of modules that it does not define. */
+static void
+relabel(const struct prepare *p, struct entry *e, json_t *operations)
+{
+    if (!json_is_integer(operations) || strcmp(p->labelled_by, "operations") != 0)
+        return;
+    e->operations = (int)json_integer_value(operations);
+    e->is_traced = true;
+    if (!e->is_level_given)
+        e->level = level_of(e->operations);
+}
+
 /* With its task, or for fine-tuning alone. */
 static void
 write_entry(struct prepare *p, const struct entry *e, json_t *said, bool has_answer)
@@ -622,6 +650,7 @@ write_entry(struct prepare *p, const struct entry *e, json_t *said, bool has_ans
     bool is_task = !p->enlarges || json_object_get(said, "ms");
     const char *method = e->is_level_given                          ? "given"
                          : strcmp(p->labelled_by, "heuristic") == 0 ? "heuristic"
+                         : e->is_traced                             ? "traced_graph"
                                                                     : "syntax_tree";
     AUTO_JSON json_t *task = task_row(p, e, said);
     AUTO_JSON json_t *label =
@@ -704,6 +733,7 @@ take_row(struct prepare *p, struct entry *e, json_t *row, struct error *err)
         rc = ask_daemon(p, e, has_answer, &said, err);
     if (rc != 0)
         return rc;
+    relabel(p, e, json_object_get(said, "operations"));
     reason = json_string_value(json_object_get(said, "reason"));
     if (reason)
         return drop(p, e, reason, json_string_value(json_object_get(said, "detail")));

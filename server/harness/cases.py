@@ -22,6 +22,7 @@ import tolerance
 import torch
 import values
 import variations
+from movement import VIEWS_AND_COPIES
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
@@ -193,6 +194,7 @@ class Measured:
     peak_bytes: int  # GPU memory beside the inputs while it ran; 0 without a GPU
     multiplies_matrices: bool  # products, convolutions, recurrent cells: where TF32 may come in
     flops: int  # of the products whose number is plain (flops.py)
+    operations: int  # calls of torch's functions that compute tensors: the nodes of the traced graph
 
 
 def _note(tensor: torch.Tensor) -> values.TensorNote:
@@ -216,7 +218,7 @@ def run_once(module: types.ModuleType, entry: str, device: torch.device, *, is_f
         if isinstance(model, torch.nn.Module) and device.type != "cpu":
             model = model.to(device)  # parameters made outside the device context, from numpy say
         inputs = to_device(list(module.get_inputs()), device)
-        with _MatrixWatch() as watch:
+        with _CallWatch() as watch:
             outputs = model(*inputs)
         if device.type == "cuda":
             torch.cuda.synchronize()
@@ -242,12 +244,13 @@ def run_once(module: types.ModuleType, entry: str, device: torch.device, *, is_f
         peak_bytes=max(0, peak_bytes - input_bytes),
         multiplies_matrices=watch.found,
         flops=watch.flops,
+        operations=watch.operations,
         state_bytes=sum(item.nbytes for item in state if isinstance(item, torch.Tensor)),
     )
 
 
-class _MatrixWatch(TorchFunctionMode):
-    """Sees whether a call gets to a function that libraries may do in TF32, and counts its operations.
+class _CallWatch(TorchFunctionMode):
+    """Sees whether a call gets to a function that libraries may do in TF32; counts what it computes.
 
     At the level of torch's functions: the first use of a dispatch mode imports for two seconds.
     """
@@ -256,6 +259,7 @@ class _MatrixWatch(TorchFunctionMode):
         super().__init__()
         self.found = False
         self.flops = 0
+        self.operations = 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
@@ -263,7 +267,14 @@ class _MatrixWatch(TorchFunctionMode):
         if name in MATRIX_FUNCTIONS:
             self.found = True
             self.flops += flops.count(name, args, output)
+        self.operations += name not in VIEWS_AND_COPIES and _is_tensors(output)
         return output
+
+
+def _is_tensors(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(isinstance(item, torch.Tensor) for item in value)
+    return isinstance(value, torch.Tensor)
 
 
 def to_device(value: Any, device: torch.device) -> Any:

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import loading
 import torch
+from movement import VIEWS_AND_COPIES, words
 from torch._C._profiler import ProfilerActivity, ProfilerConfig, ProfilerState, _ExperimentalConfig
 from torch.autograd import _disable_profiler, _enable_profiler, _prepare_profiler
 from torch.overrides import TorchFunctionMode
@@ -95,42 +96,21 @@ def stores_of(source: str) -> dict[str, frozenset[str] | None]:
 
 # --- torch's functions beside the launches ---
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-VIEWS_AND_COPIES: Final = _words(
-    """
-    __getitem__ __setitem__ as_strided atleast_1d atleast_2d atleast_3d bfloat16 bool broadcast_tensors
-    broadcast_to byte cat channel_shuffle char chunk clone column_stack concat concatenate constant_pad_nd
-    contiguous copy_ cpu cuda detach detach_ diag_embed diagonal double dstack expand expand_as fill_ flatten
-    flip float full_like gather half hsplit hstack im2col index index_copy index_copy_ index_put index_put_
-    index_select int long masked_select meshgrid moveaxis movedim narrow new_empty new_full new_ones new_tensor
-    new_zeros ones_like pad permute pixel_shuffle pixel_unshuffle ravel repeat repeat_interleave requires_grad_
-    reshape reshape_as resize_ resolve_conj resolve_neg roll rot90 row_stack scatter scatter_ select set_ short
-    split split_with_sizes squeeze squeeze_ stack swapaxes swapdims t t_ take take_along_dim tensor_split tile
-    to transpose transpose_ tril triu type type_as unbind unflatten unfold unsqueeze unsqueeze_ view view_as
-    view_as_complex view_as_real vsplit vstack zero_ zeros_like empty_like arange as_tensor empty empty_strided
-    eye full linspace ones tensor zeros from_numpy __get__
-    """
-)
-"""Moves, copies, casts and fills: nothing is computed."""
-MOVES_BELOW: Final = _words(
+MOVES_BELOW: Final = words(
     """
     alias empty_permuted lift lift_fresh new_empty_strided nonzero reflection_pad1d reflection_pad2d
     replication_pad1d replication_pad2d scalar_tensor slice _index_put_impl_ _pad_circular _pad_enum
     _reshape_alias _to_copy _unsafe_view
     """
 )
-"""The same of operators that are called by none of these names in Python."""
+"""What moves and fills, too, of operators that are called by none of these names in Python."""
 ADDING: Final = frozenset({"scatter", "scatter_", "index_put", "index_put_"})
 """With `reduce`, or with `accumulate`, they compute."""
-NAMESPACES: Final = _words(
+NAMESPACES: Final = words(
     "aten prim prims mkl mkldnn mkldnn_prepacked onednn prepacked quantized _quantized sparse fbgemm xnnpack"
 )
 """Of torch's own operators."""
-LIBRARY: Final = _words(
+LIBRARY: Final = words(
     """
     __matmul__ __rmatmul__ addbmm addmm addmm_ addmv addr baddbmm bilinear bmm chain_matmul conv1d conv2d conv3d
     conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution dot einsum ger inner linear

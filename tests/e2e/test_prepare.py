@@ -206,12 +206,14 @@ def corpus_row(task: str, label: str | None, entry: str = "Model") -> Json:
 
 def test_references_are_run_and_answers_judged(client: service.Client, tmp_path: Path) -> None:
     draws = source(body="return torch.rand_like(self.layer(x))")
+    loop = "for _ in range(9): x = torch.sin(x)\n        return x"
     rows = [
         corpus_row("kernelbook_contrastive", "honest", "ContrastiveMargin"),
         corpus_row("softmax", "unnormalised"),
         {"python_code": source(body="return x @ x[:2]"), "entry_point": "Net", "name": "shapes"},
         {"python_code": draws, "entry_point": "Net", "name": "draws"},
         {"python_code": source(body="return torch.zeros(4) * self.layer(x).sum() * 0"), "entry_point": "Net"},
+        {"python_code": source(body=loop), "entry_point": "Net", "name": "loop"},
     ]
     arguments = (f"--url={client.url}", "--verify")
     done = prepare(tmp_path, rows, *arguments)
@@ -221,9 +223,14 @@ def test_references_are_run_and_answers_judged(client: service.Client, tmp_path:
     assert [row["name"] for row in lines(tmp_path, "tasks.jsonl")] == [
         "kernelbook_contrastive-honest",
         "softmax-unnormalised",
+        "loop",
     ]
+    labels = {row["id"]: row for row in lines(tmp_path, "difficulty_labels.jsonl")}
+    assert {row["method"] for row in labels.values()} == {"traced_graph"}
+    assert (labels["loop"]["operations"], labels["loop"]["difficulty"]) == (9, 3)
+    assert labels["softmax-unnormalised"]["difficulty"] == 1
     # Begun again it asks nothing of a daemon that it has heard before: there is none there.
-    first = {name: lines(tmp_path, f"{name}.jsonl") for name in ("tasks", "sft_train", "dropped")}
+    first = {name: lines(tmp_path, f"{name}.jsonl") for name in ("tasks", "sft_train", "dropped", "difficulty_labels")}
     again = prepare(tmp_path, rows, "--url=http://127.0.0.1:9", "--verify")
     assert again.returncode == 0, again.stderr
     assert {name: lines(tmp_path, f"{name}.jsonl") for name in first} == first

@@ -139,3 +139,20 @@ def test_measured_peaks_are_those_of_a_gpu() -> None:
     assert peaks.float32_tflops == 7.0
     assert 100 < peaks.write_gbs <= peaks.cache_gbs < 100_000
     assert 10 < peaks.tf32_tflops < peaks.half_tflops < 10_000
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ("torch.relu(x.view(-1).to(torch.float64).float())", 1),
+        ("torch.relu(torch.nn.functional.linear(x, y))", 2),
+        ("torch.softmax(x * 2, 1).contiguous() @ y.t() + 1", 4),
+        ("torch.cat(torch.var_mean(x, 1) * 3)", 1),
+        ("torch.nn.functional.batch_norm(x, None, None, training=True)", 1),
+        ("[x.sin_() for _ in range(9)][0].shape[0] + x", 10),
+    ],
+)
+def test_calls_that_compute_are_counted(body: str, wanted: int) -> None:
+    source = f"    def forward(self, x, y):\n        return {body}\n"
+    source += "def get_inputs():\n    return [torch.rand(N, 8), torch.rand(5, 8)]\n"
+    assert spec(source)["operations"] == wanted
