@@ -76,32 +76,53 @@ add_plain_text(struct buffer *line, const char *text)
     return 0;
 }
 
+struct line {
+    const char *level, *subject, *msg;
+    const struct log_field *fields;
+    size_t n;
+};
+
 static int
-make_json(struct buffer *line, const char *level, const char *subject, const char *msg)
+add_member(struct buffer *line, const char *name, const char *value)
+{
+    if (!value)
+        return 0;
+    if (buffer_printf(line, "\"%s\":\"", name) < 0 || add_json_text(line, value) < 0)
+        return -1;
+    return buffer_add(line, "\",");
+}
+
+static int
+make_json(struct buffer *line, const struct line *l)
 {
     char now[CLOCK_TEXT_SIZE];
     clock_text(clock_wall_ms(), now);
-    if (buffer_printf(line, "{\"time\":\"%s\",\"level\":\"%s\",", now, level) < 0)
+    if (buffer_printf(line, "{\"time\":\"%s\",\"level\":\"%s\",", now, l->level) < 0 ||
+        add_member(line, "subject", l->subject) < 0)
         return -1;
-    if (subject && (buffer_add(line, "\"subject\":\"") < 0 || add_json_text(line, subject) < 0 ||
-                    buffer_add(line, "\",") < 0))
-        return -1;
-    if (buffer_add(line, "\"msg\":\"") < 0 || add_json_text(line, msg) < 0)
+    for (size_t i = 0; i < l->n; i++)
+        if (add_member(line, l->fields[i].name, l->fields[i].value) < 0)
+            return -1;
+    if (buffer_add(line, "\"msg\":\"") < 0 || add_json_text(line, l->msg) < 0)
         return -1;
     return buffer_add(line, "\"}\n");
 }
 
 static int
-make_text(struct buffer *line, const char *level, const char *subject, const char *msg)
+make_text(struct buffer *line, const struct line *l)
 {
     char now[CLOCK_TEXT_SIZE];
     clock_text(clock_wall_ms(), now);
-    if (buffer_printf(line, "%.12s %-5s ", now + 11, level) < 0)
+    if (buffer_printf(line, "%.12s %-5s ", now + 11, l->level) < 0)
         return -1;
-    if (subject && (add_plain_text(line, subject) < 0 || buffer_add(line, ": ") < 0))
+    if (l->subject && (add_plain_text(line, l->subject) < 0 || buffer_add(line, ": ") < 0))
         return -1;
-    if (add_plain_text(line, msg) < 0)
+    if (add_plain_text(line, l->msg) < 0)
         return -1;
+    for (size_t i = 0; i < l->n; i++)
+        if (l->fields[i].value && (buffer_printf(line, " %s=", l->fields[i].name) < 0 ||
+                                   add_plain_text(line, l->fields[i].value) < 0))
+            return -1;
     return buffer_add(line, "\n");
 }
 
@@ -119,27 +140,46 @@ write_line(const char *bytes, size_t size)
     }
 }
 
-void
-log_write(enum log_level level, const char *subject, const char *format, ...)
+__attribute__((format(printf, 5, 0))) static void
+write_va(enum log_level level, const char *subject, const struct log_field *fields, size_t n,
+         const char *format, va_list args)
 {
     if ((int)level > atomic_load(&max_level))
         return;
     int saved = errno;
     AUTO_FREE char *msg = NULL;
     AUTO_BUFFER struct buffer line = BUFFER_INIT;
-    va_list args;
 
-    va_start(args, format);
-    int n = vasprintf(&msg, format, args);
-    va_end(args);
-    if (n < 0)
+    if (vasprintf(&msg, format, args) < 0)
         msg = NULL;
     bool is_json = atomic_load(&line_format) == LOG_FORMAT_JSON;
-    if (msg && (is_json ? make_json : make_text)(&line, level_name[level], subject, msg) == 0) {
+    const struct line parts = { level_name[level], subject, msg, fields, n };
+    if (msg && (is_json ? make_json : make_text)(&line, &parts) == 0) {
         write_line(line.data, line.size);
     } else {
         static const char lost[] = "{\"level\":\"error\",\"msg\":\"a log line was lost: out of memory\"}\n";
         write_line(lost, sizeof(lost) - 1);
     }
     errno = saved;
+}
+
+void
+log_write_with(enum log_level level, const char *subject, const struct log_field *fields, size_t n,
+               const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    write_va(level, subject, fields, n, format, args);
+    va_end(args);
+}
+
+void
+log_write(enum log_level level, const char *subject, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    write_va(level, subject, NULL, 0, format, args);
+    va_end(args);
 }

@@ -7,6 +7,7 @@
 #define COMMON_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 enum log_format { LOG_FORMAT_JSON, LOG_FORMAT_TEXT };
@@ -14,6 +15,15 @@ enum log_format { LOG_FORMAT_JSON, LOG_FORMAT_TEXT };
 void log_setup(enum log_level max, enum log_format format);
 void log_write(enum log_level level, const char *subject, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* What a line tells beside its message, for programs: in JSON a member each, in text behind the message. */
+struct log_field {
+    const char *name;  /* static: [a-z_]+, and none of time, level, subject, msg */
+    const char *value; /* NULL: left out */
+};
+
+void log_write_with(enum log_level level, const char *subject, const struct log_field *fields, size_t n,
+                    const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 #define log_error(subject, ...) log_write(LOG_LEVEL_ERROR, subject, __VA_ARGS__)
 #define log_warn(subject, ...) log_write(LOG_LEVEL_WARN, subject, __VA_ARGS__)

@@ -236,6 +236,8 @@ void exchange_pending_cb(void *arg, const struct funnel_answer *answer);
 double exchange_hold_s(const struct exchange *x);
 /* Hold until what x->id names is finished, or the time is over, or the client left, or the daemon stops; then cb. */
 void exchange_hold(struct exchange *x, exchange_cb *cb);
+/* One line of the log that ties what was accepted (x->id) to its request, and to the caller's trace (traceparent). */
+void exchange_accepted(const struct exchange *x, const char *what);
 /* The same for what was cancelled: until its processes are gone and that is durable, which takes moments. */
 void exchange_hold_cancelled(struct exchange *x, exchange_cb *cb);
 void exchange_hold_end(struct exchange *x);

@@ -258,6 +258,20 @@ exchange_give_up(struct exchange *x)
     exchange_problem(x, PROBLEM_UNAVAILABLE, x->http->is_draining ? "the daemon stops" : "no answer in time");
 }
 
+void
+exchange_accepted(const struct exchange *x, const char *what)
+{
+    const char *header = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "traceparent");
+    char trace[TRACE_SIZE];
+    const struct log_field fields[] = {
+        { "request", x->request_id },
+        { "trace", header && traceparent_trace(header, trace) ? trace : NULL },
+        { "client", *x->caller.client ? x->caller.client : NULL },
+    };
+
+    log_write_with(LOG_LEVEL_INFO, x->id, fields, ARRAY_LEN(fields), "%s accepted", what);
+}
+
 /* --- holding --- */
 
 double

@@ -106,6 +106,7 @@ group_added(struct exchange *x, const struct funnel_answer *answer)
     if (exchange_refused(x, answer))
         return;
     snprintf(x->id, sizeof(x->id), "%s", answer->id);
+    exchange_accepted(x, "group");
     answer_known(x);
 }
 

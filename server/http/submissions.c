@@ -156,6 +156,7 @@ submission_added(struct exchange *x, const struct funnel_answer *answer)
     if (exchange_refused(x, answer))
         return;
     snprintf(x->id, sizeof(x->id), "%s", answer->id);
+    exchange_accepted(x, "submission");
     answer_known(x);
 }
 

@@ -160,6 +160,31 @@ prefer_wait_s(const char *header)
     return -1;
 }
 
+/* So many lower-case hexadecimal digits at p, not all of them 0 unless they may be. */
+static bool
+is_hex(const char *p, size_t n, bool may_be_zero)
+{
+    return strspn(p, "0123456789abcdef") >= n && (may_be_zero || strspn(p, "0") < n);
+}
+
+bool
+traceparent_trace(const char *header, char trace[TRACE_SIZE])
+{
+    enum { TRACE_AT = 3, PARENT_AT = 36, FLAGS_AT = 53, END = 55 };
+
+    if (strlen(header) < END || !is_hex(header, 2, true) || strncmp(header, "ff", 2) == 0 ||
+        header[TRACE_AT - 1] != '-' || !is_hex(header + TRACE_AT, 32, false) ||
+        header[PARENT_AT - 1] != '-' || !is_hex(header + PARENT_AT, 16, false) ||
+        header[FLAGS_AT - 1] != '-' || !is_hex(header + FLAGS_AT, 2, true))
+        return false;
+    /* A later version may say more behind that; the first does not. */
+    if (header[END] != '\0' && (header[END] != '-' || strncmp(header, "00", 2) == 0))
+        return false;
+    memcpy(trace, header + TRACE_AT, TRACE_SIZE - 1);
+    trace[TRACE_SIZE - 1] = '\0';
+    return true;
+}
+
 bool
 idempotency_key(const char *value, char *out, size_t size)
 {

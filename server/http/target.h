@@ -46,6 +46,13 @@ long prefer_wait_s(const char *header);
  */
 bool is_tag_known(const char *header, const char *tag);
 
+#define TRACE_SIZE 33
+/*
+ * The trace that a header traceparent (W3C Trace Context, level 1) belongs to: 32 hexadecimal digits. False: it is
+ * malformed, which the standard says to ignore.
+ */
+bool traceparent_trace(const char *header, char trace[TRACE_SIZE]);
+
 /*
  * The value of an Idempotency-Key header: 1 to size - 1 visible ASCII characters but quotes and backslashes, in double
  * quotes (as the draft wants it) or without (as most clients send it). False: it is none.

@@ -309,6 +309,18 @@ def test_nothing_is_shown_before_it_is_durable(start_scripted: service.StartDaem
     assert client.wait(posted)["class"] == "compile"
 
 
+def test_the_log_ties_a_submission_to_its_request_and_trace(start_scripted: service.StartDaemon) -> None:
+    daemon = start_scripted()
+    daemon.client.add_task(TASK)
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    sent = [{"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}, {"traceparent": f"00-{trace}"}, {}]
+    answers = [daemon.client.call("POST", "/v1/submissions", body("timing=1.1"), headers) for headers in sent]
+    lines = [json.loads(line) for line in daemon.log.read_text().splitlines() if line.startswith("{")]
+    for answer, wanted in zip(answers, (trace, None, None), strict=True):
+        (line,) = [one for one in lines if one.get("request") == answer.headers["X-Request-Id"]]
+        assert (line["subject"], line.get("trace")) == (answer.json()["id"], wanted)
+
+
 def test_quarantine(start_scripted: service.StartDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device whose canary fails with fresh workers too serves nobody, and the status says so."""
     flag = tmp_path / "flag"

@@ -139,6 +139,43 @@ prefer_is_read_as_rfc_7240_says(void **state)
 }
 
 static void
+a_trace_is_read_as_the_standard_says(void **state)
+{
+#define TRACE "4bf92f3577b34da6a3ce929d0e0e4736"
+#define PARENT "00f067aa0ba902b7"
+    static const struct {
+        const char *header;
+        bool is_good;
+    } rows[] = {
+        { "00-" TRACE "-" PARENT "-01", true },
+        { "00-" TRACE "-" PARENT "-00", true },
+        { "cc-" TRACE "-" PARENT "-01-what-comes-later", true },
+        { "cc-" TRACE "-" PARENT "-01", true },
+        { "00-" TRACE "-" PARENT "-01-more", false },
+        { "cc-" TRACE "-" PARENT "-01.more", false },
+        { "ff-" TRACE "-" PARENT "-01", false },
+        { "00-00000000000000000000000000000000-" PARENT "-01", false },
+        { "00-" TRACE "-0000000000000000-01", false },
+        { "00-4BF92F3577B34DA6A3CE929D0E0E4736-" PARENT "-01", false },
+        { "00-" TRACE "-" PARENT "-0", false },
+        { "00-" TRACE "-" PARENT "-0x", false },
+        { "00_" TRACE "-" PARENT "-01", false },
+        { "00-" TRACE PARENT "--01", false },
+        { "", false },
+        { "00", false },
+    };
+    char trace[TRACE_SIZE];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if (traceparent_trace(rows[i].header, trace) != rows[i].is_good)
+            fail_msg("\"%s\"", rows[i].header);
+        if (rows[i].is_good)
+            assert_string_equal(trace, TRACE);
+    }
+}
+
+static void
 an_idempotency_key_is_a_word_or_a_string(void **state)
 {
     static const struct {
@@ -215,6 +252,7 @@ main(void)
         cmocka_unit_test(values_are_found_by_name),
         cmocka_unit_test(prefer_is_read_as_rfc_7240_says),
         cmocka_unit_test(a_known_tag_is_found_in_its_header),
+        cmocka_unit_test(a_trace_is_read_as_the_standard_says),
         cmocka_unit_test(an_idempotency_key_is_a_word_or_a_string),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,6 +71,27 @@ a_json_line_reads_back(void **state)
 }
 
 static void
+fields_stand_beside_the_message(void **state)
+{
+    const struct log_field fields[] = { { "request", "r\"1\n" }, { "trace", NULL }, { "n", "2" } };
+
+    (void)state;
+    log_setup(LOG_LEVEL_INFO, LOG_FORMAT_JSON);
+    log_write_with(LOG_LEVEL_INFO, "s", fields, 3, "accepted %d", 1);
+    log_write_with(LOG_LEVEL_DEBUG, "s", fields, 3, "not seen");
+    json_t *line = json_loads(captured(), JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(line);
+    assert_int_equal(json_object_size(line), 6);
+    assert_string_equal(member(line, "request"), "r\"1\n");
+    assert_string_equal(member(line, "n"), "2");
+    assert_string_equal(member(line, "msg"), "accepted 1");
+    json_decref(line);
+    log_setup(LOG_LEVEL_INFO, LOG_FORMAT_TEXT);
+    log_write_with(LOG_LEVEL_INFO, "s", fields, 3, "accepted");
+    assert_non_null(strstr(captured(), "s: accepted request=r\"1? n=2\n"));
+}
+
+static void
 no_subject_no_key(void **state)
 {
     (void)state;
@@ -140,6 +161,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_json_line_reads_back, capture, restore),
+        cmocka_unit_test_setup_teardown(fields_stand_beside_the_message, capture, restore),
         cmocka_unit_test_setup_teardown(no_subject_no_key, capture, restore),
         cmocka_unit_test_setup_teardown(levels_above_the_limit_are_silent, capture, restore),
         cmocka_unit_test_setup_teardown(plain_text_cannot_forge_a_line, capture, restore),
