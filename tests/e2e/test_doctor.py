@@ -110,8 +110,8 @@ def test_people_get_a_line_for_each_finding(client: service.Client) -> None:
         ({"ready": False, "why": "paused: submissions are stored"}, "ready", "fail", "cannot judge now: paused"),
         ({"version": "0.0.9"}, "versions", "warn", "verifierd is 0.0.9"),
         ({"env": {}}, "versions", "fail", "torch and triton"),
-        ({"time": now(-90)}, "clock", "warn", "s behind this machine's"),
-        ({"time": now(90)}, "clock", "warn", "s ahead of this machine's"),
+        ({"seconds_off": -90}, "clock", "warn", "s behind this machine's"),
+        ({"seconds_off": 90}, "clock", "warn", "s ahead of this machine's"),
         (
             {"workers": [{"name": "referee cuda:0", "state": "ready", "lane": "quarantined", "why": "Xid 79"}]},
             "gpu",
@@ -143,7 +143,10 @@ def test_what_is_wrong_is_found(
 ) -> None:
     if "gpus" in change and Path("/dev/nvidiactl").exists():
         level, words = "fail", "judges without one"
-    script.on("GET /v1/status", (200, well() | change))
+    status = well() | change
+    if "seconds_off" in change:  # from when it is asked on, not from when the tests were collected
+        status["time"] = now(change["seconds_off"])
+    script.on("GET /v1/status", (200, status))
     code, findings = doctor(script.url)
     assert [one for one in of(findings, check) if one[0] == level and words in one[1]], findings
     assert code == (1 if level == "fail" else 0)
