@@ -292,7 +292,7 @@ top_command(struct cli *cli, int argc, char **argv)
         }
         if (!is_raw)
             take_terminal();
-        show(text.data);
+        show(text.data ? text.data : "");
     } while (!wait_for_key(t.every_s));
     restore_terminal();
     return code;

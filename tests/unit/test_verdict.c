@@ -166,6 +166,7 @@ feedback_says_what_limits_it(void **state)
         assert_int_equal(rows[i].bound != NULL, strstr(text_at(feedback, "text"), "is bound by") != NULL);
         assert_true(fabs(number_at(feedback, "timing", "floor_ms") - 1) < 1e-9);
         assert_true(number_at(feedback, "timing", "speedup") > 1);
+        json_decref(ptr_take(&r->j.timing));
     }
 }
 
