@@ -99,7 +99,10 @@ def _check_failed(candidate: corpus.Candidate, verdict: service.Json) -> None:
     if verdict["class"] in ("policy", "hack"):
         assert verdict["reward"] == 0.0
     else:
-        assert FLOOR[stage] <= verdict["reward"] <= NEXT[stage]
+        # Tried again at its own shapes only, it may fail at `full` with `tiny` not passed.
+        skipped = [s["stage"] for s in verdict["stages"] if s["outcome"] == "skip"]
+        floor = FLOOR["tiny" if "tiny" in skipped else stage]
+        assert floor <= verdict["reward"] <= NEXT[stage]
         assert verdict["reward"] < NEXT[stage] or not NEXT[stage], "as much as a candidate that passed"
     later = corpus.STAGES[corpus.STAGES.index(stage) + 1 :]
     ran = [s["stage"] for s in verdict["stages"] if s["outcome"] in ("pass", "fail")]

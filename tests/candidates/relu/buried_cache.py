@@ -1,5 +1,5 @@
 # kind: robustness
-# class: compile
+# class: compile|oom
 # what: nests directories in its cache deeper than a walk may go
 import torch
 import torch.nn as nn
