@@ -12,6 +12,8 @@ import pytest
 import service
 from finetune import checkpoint, tiny
 
+pytestmark = pytest.mark.slow
+
 TRAINER = service.BINARY.with_name("trainer")
 Json = dict[str, Any]
 

@@ -16,6 +16,8 @@ import service
 import tiny_data
 from finetune import checkpoint
 
+pytestmark = pytest.mark.slow
+
 TRAINER = service.BINARY.with_name("trainer")
 TESTS = Path(__file__).parents[1]
 DEPLOY = TESTS.parent / "client" / "deploy"
@@ -124,7 +126,6 @@ def killed_at(command: list[str], workdir: Path, mark: str, port: str) -> None:
     process.wait()
 
 
-@pytest.mark.slow
 def test_from_data_to_report_with_a_kill_in_the_middle(client: service.Client, tmp_path: Path) -> None:
     tiny_data.main(tmp_path)
     command = [str(TRAINER), "run", str(TESTS / "e2e/tiny.conf"), f"--workdir={tmp_path}", f"--url={client.url}"]
