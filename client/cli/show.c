@@ -245,6 +245,19 @@ status_command(struct cli *cli, int argc, char **argv)
     return code;
 }
 
+/* Answered when it is durable; one whose worker has not let go of it yet is told as it is. */
+static const char *
+cancel_text(json_t *answer)
+{
+    const char *state = json_string_value(json_object_get(answer, "state"));
+
+    if (state && strcmp(state, "done") == 0)
+        return "it was finished first";
+    if (state && (strcmp(state, "running") == 0 || strcmp(state, "queued") == 0))
+        return "it will be cancelled as soon as its worker lets go of it";
+    return "cancelled";
+}
+
 int
 cancel_command(struct cli *cli, int argc, char **argv)
 {
@@ -262,6 +275,6 @@ cancel_command(struct cli *cli, int argc, char **argv)
     if (code == CLI_OK && cli->is_json && answer)
         text_json(answer);
     else if (code == CLI_OK)
-        fprintf(stderr, "verifier: cancelled\n");
+        fprintf(stderr, "verifier: %s\n", cancel_text(answer));
     return code;
 }

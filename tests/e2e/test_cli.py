@@ -415,6 +415,9 @@ def test_show_finds_groups_too(script: Script) -> None:
 def test_cancel(script: Script) -> None:
     script.on("DELETE /v1/submissions/" + ID, (200, OK))
     assert verifier(script, "cancel", ID).returncode == 0
+    for status, state, words in ((200, "cancelled", "cancelled"), (202, "running", "will be"), (200, "done", "first")):
+        script.on("DELETE /v1/submissions/" + ID, (status, OK | {"state": state}))
+        assert words in verifier(script, "cancel", ID).stderr.decode()
     script.on("DELETE /v1/submissions/" + ID, (409, {"title": "It is finished", "status": 409}))
     assert verifier(script, "cancel", ID).returncode == 6
 
