@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from finetune import check, checkpoint, grpo, judge, layout, losses, reinforce, serve, tiny
+from finetune.data import Example
 from finetune.errors import FAILED, SERVICE, TrainError
 from finetune.judge import Judge, Task, Verdict, code_begins, code_token
 from finetune.loop import Loop
@@ -141,6 +142,15 @@ def test_log_probabilities_are_of_the_ids_that_were_sampled(model: Path, tmp_pat
     nll = losses.token_nll(logits, labels, 0.7)[0, len(prompt) :]
     expected = -torch.log_softmax(logits[0, len(prompt) - 1 : -1].float() / 0.7, -1)
     torch.testing.assert_close(nll, expected.gather(1, torch.tensor(ids).unsqueeze(1)).squeeze(1))
+
+
+def test_a_policy_gradient_may_have_a_loss_of_either_sign(model: Path, tmp_path: Path) -> None:
+    loop = Loop("reinforce", settings(model), tmp_path, {})
+    loop.total = 2
+    prompt = loop.tokenizer("Write relu.")["input_ids"]
+    row = Example(prompt + [5, 6], len(prompt))
+    losses_seen = [loop.take_step([(row, [0.0] * len(prompt) + [sign] * 2)])["loss"] for sign in (1.0, -1.0)]
+    assert losses_seen[0] > 0 > losses_seen[1], losses_seen
 
 
 def answer(reward: float | None, code: int = 2, cut: bool = False, **parts: float) -> Answer:

@@ -238,11 +238,12 @@ class Loop:
         )
 
     def take_step(
-        self, rows: Sequence[tuple[Example, list[float]]], temperature: float = 1.0, least: float = 0.0
+        self, rows: Sequence[tuple[Example, list[float]]], temperature: float = 1.0, least: float = -math.inf
     ) -> Json:
         """One step of the optimizer on rows with a coefficient for each of their tokens; its figures.
 
-        A loss under `least` ends the run. TrainError also where the loss is no number or memory ran out.
+        A loss under `least` ends the run: a likelihood's may not be near 0 before it is learned, a policy gradient's
+        has either sign. TrainError also where the loss is no number or memory ran out.
         """
         started = time.monotonic()
         rate = self.rate()
