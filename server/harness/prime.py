@@ -108,8 +108,18 @@ def _prime_run(device: str) -> None:
     importlib.import_module("child")
     if device == "cpu":
         importlib.import_module("cpu_device")
+        _prime_fake_tensors()
         return
     _prime_cuda()
+
+
+def _prime_fake_tensors() -> None:
+    """The first use of fake tensors imports some 800 modules: else each reference that is registered pays for them."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        torch.nn.Linear(2, 2)(torch.rand(2, 2))
 
 
 def _prime_cuda() -> None:

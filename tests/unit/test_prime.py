@@ -1,0 +1,39 @@
+"""What a run zygote does once, so that no child has to: seen in a process of its own, as it changes the environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import prime
+
+DESCRIBE = """
+import os, sys
+from pathlib import Path
+import prime
+
+library = os.environ.get("VERIFIERD_LIBHARNESS", "")
+prime.set_environment("run", "cpu", Path(sys.argv[1]))
+if library:
+    os.environ["VERIFIERD_LIBHARNESS"] = library
+prime.prime("run", "cpu", "cuda:90")
+prime.guard(None)
+import cases, torch
+
+before = set(sys.modules)
+source = Path(sys.argv[2]).read_text()
+cases.describe(source, None, torch.device("cpu"), dynamic_shapes=False, declared=None, element_limit=1 << 22)
+print("\\n".join(sorted(set(sys.modules) - before)))
+"""
+
+
+def test_a_reference_that_is_registered_imports_nothing(tmp_path: Path) -> None:
+    """Fake tensors import some 800 modules when they are used first, which took each registration seconds."""
+    task = Path(__file__).parents[1] / "tasks" / "softmax.py"
+    environment = os.environ | {"PYTHONPATH": str(Path(prime.__file__).parent)}
+    command = [sys.executable, "-c", DESCRIBE, str(tmp_path), str(task)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == []
