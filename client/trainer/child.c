@@ -1,0 +1,40 @@
+#include "client/trainer/child.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client/trainer/trainer.h"
+
+pid_t
+child_spawn(const char *program, char *const *argv)
+{
+    const pid_t parent = getpid();
+    pid_t pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (getppid() == parent)
+            execvp(program, argv);
+        fprintf(stderr, "trainer: cannot start %s: %s\n", program, strerror(errno));
+        _exit(TRAINER_CONFIG);
+    }
+    return pid;
+}
+
+int
+child_wait(pid_t pid)
+{
+    int status;
+    bool is_told = false;
+    while (waitpid(pid, &status, 0) < 0) {
+        if (trainer_is_stopping() && !is_told) {
+            kill(pid, SIGTERM);
+            is_told = true;
+        }
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}

@@ -1,0 +1,64 @@
+#include "client/trainer/run_check.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/trainer/run_files.h"
+#include "client/trainer/runconf.h"
+#include "common/auto.h"
+
+static int
+check_training(struct run *r, const char *section, const char *method)
+{
+    char path[] = "/tmp/trainer-check-XXXXXX", full[PATH_MAX];
+    const char *config = run_text(r, "", "model_config");
+    AUTO_JSON json_t *settings = json_deep_copy(json_object_get(r->conf, section));
+    json_object_set(settings, "model", runconf_get(r->conf, "", "model"));
+    if (*config && *config != '/') { /* beside the configuration file */
+        const char *slash = strrchr(r->file, '/');
+        snprintf(full, sizeof(full), "%.*s/%s", slash ? (int)(slash - r->file) : 1, slash ? r->file : ".",
+                 config);
+        config = full;
+    }
+    AUTO_JSON json_t *request =
+        json_pack("{s:O, s:f, s:s*}", "settings", settings, "gpu_memory_gb",
+                  runconf_number(r->conf, "", "gpu_memory_gb"), "model_config", *config ? config : NULL);
+    int fd = mkstemp(path);
+    if (fd < 0 || json_dumpfd(request, fd, 0) != 0)
+        return trainer_complain(TRAINER_CONFIG, "cannot write %s: %s", path, strerror(errno));
+    close(fd);
+    const char *argv[] = { NULL, "-m", "finetune", "check", method, path, NULL };
+    int status = run_python_wait(r, argv);
+    unlink(path);
+    return status;
+}
+
+int
+run_check(struct run *r)
+{
+    size_t i, k;
+    json_t *step, *one;
+    int status = TRAINER_OK;
+    struct error err = { 0 };
+
+    json_array_foreach(r->steps, i, step) json_array_foreach(json_object_get(step, "inputs"), k, one)
+    {
+        const char *path = json_string_value(one);
+        if (!run_is_made(r, path) && run_path_check(r, path, &err) != 0)
+            status = trainer_complain(TRAINER_CONFIG, "%s: %s",
+                                      json_string_value(json_object_get(step, "name")), err.text);
+    }
+    if (status != TRAINER_OK)
+        return status;
+    const char *method = run_text(r, "rl", "method");
+    int sft = check_training(r, "sft", "sft");
+    int rl = check_training(r, "train", method);
+    status = sft ? sft : rl;
+    if (status == TRAINER_OK)
+        printf("%s: %zu steps, their files, memory and shapes are well\n", r->file,
+               json_array_size(r->steps));
+    return status;
+}
