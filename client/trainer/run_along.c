@@ -24,7 +24,7 @@ spawn_own(const struct run *r, const char *command, const char *one, const char 
 int
 run_along_start(struct run *r, struct run_along *along)
 {
-    char remote[1100], every[64], copy[1100], clouds[300], pid[32];
+    char remote[1100], every[64], copy[1100], clouds[300], pid[32], look[64];
     const char *engine = run_text(r, "sync", "engine");
     bool is_rclone = strcmp(engine, "rclone") == 0;
 
@@ -42,8 +42,9 @@ run_along_start(struct run *r, struct run_along *along)
     }
     snprintf(clouds, sizeof(clouds), "--clouds=%s", run_text(r, "watch", "clouds"));
     snprintf(pid, sizeof(pid), "--pid=%d", (int)getpid());
+    snprintf(look, sizeof(look), "--every=%g", runconf_number(r->conf, "watch", "every_s"));
     if (*run_text(r, "watch", "clouds"))
-        along->watch = spawn_own(r, "watch", clouds, pid, NULL);
+        along->watch = spawn_own(r, "watch", clouds, pid, look);
     return TRAINER_OK;
 }
 

@@ -5,11 +5,42 @@
 
 #include "client/trainer/runconf.h"
 
+/* Where the configuration says "all of it". */
+enum { KERNELBOOK_ROWS = 18000, KERNELBENCH_TASKS = 270 };
+
 static double
-rows_expected(const struct run *r)
+number(const struct run *r, const char *section, const char *key)
 {
-    double n = runconf_number(r->conf, "prepare", "max_samples");
-    return n > 0 ? n : 18000; /* all of KernelBook */
+    return runconf_number(r->conf, section, key);
+}
+
+static double
+or_all(double n, double all)
+{
+    return n > 0 ? n : all;
+}
+
+static double
+trained_s(const struct run *r, double rows)
+{
+    return rows * number(r, "estimate", "row_tokens") / number(r, "estimate", "train_tokens_per_s");
+}
+
+/* Answers of half their greatest length, and a verdict for each. */
+static double
+sampled_s(const struct run *r, double answers, double most_tokens)
+{
+    return answers * (most_tokens / 2 / number(r, "estimate", "sample_tokens_per_s") +
+                      1 / number(r, "estimate", "verdicts_per_s"));
+}
+
+/* The rows that a training step goes through once. */
+static double
+rows_of(const struct run *r, bool is_sft)
+{
+    bool is_weighted = strcmp(run_text(r, "rl", "method"), "weighted") == 0;
+    return is_sft ? or_all(number(r, "prepare", "max_samples"), KERNELBOOK_ROWS)
+                  : number(r, "rl", "max_tasks") * number(r, "rl", is_weighted ? "samples" : "keep");
 }
 
 double
@@ -17,31 +48,29 @@ run_hours(const struct run *r, json_t *step)
 {
     const char *name = json_string_value(json_object_get(step, "name"));
     const char *command = json_string_value(json_array_get(json_object_get(step, "argv"), 0));
-    double token_s = 1 / runconf_number(r->conf, "estimate", "train_tokens_per_s");
-    double sampled_s = 1 / runconf_number(r->conf, "estimate", "sample_tokens_per_s");
-    double verdict_s = 1 / runconf_number(r->conf, "estimate", "verdicts_per_s");
-    double row = runconf_number(r->conf, "estimate", "row_tokens");
-    double answer = runconf_number(r->conf, "endpoint", "max_tokens") / 2, s = 0;
-    double asked = runconf_number(r->conf, "rl", "max_tasks") * runconf_number(r->conf, "rl", "samples");
+    const double longest = number(r, "endpoint", "max_tokens");
     const bool is_sft = strcmp(name, "sft") == 0;
-    const char *section = is_sft ? "sft" : "train";
+    double s = 0;
 
-    if (strcmp(command, "prepare") == 0 && strcmp(name, "prepare") == 0)
-        s = rows_expected(r) * verdict_s;
-    else if (strcmp(command, "bestofn") == 0)
-        s = asked * (answer * sampled_s + verdict_s);
-    else if (strcmp(command, "evaluate") == 0)
-        s = runconf_number(r->conf, "evaluate", "max_tasks") *
-            runconf_number(r->conf, "evaluate", "samples") * (answer * sampled_s + verdict_s);
-    else if (strcmp(command, "reinforce") == 0 || strcmp(command, "grpo") == 0)
-        s = runconf_number(r->conf, "train", "epochs") * runconf_number(r->conf, "rl", "max_tasks") *
-            runconf_number(r->conf, "train", "samples") *
-            (runconf_number(r->conf, "train", "answer_tokens") / 2 * sampled_s + row * token_s + verdict_s);
-    else if (json_is_true(json_object_get(step, "trains"))) {
-        double rows =
-            is_sft ? rows_expected(r)
-                   : runconf_number(r->conf, "rl", "max_tasks") * runconf_number(r->conf, "rl", "keep");
-        s = runconf_number(r->conf, section, "epochs") * rows * row * token_s;
+    if (strcmp(name, "prepare") == 0) {
+        bool is_judged = json_is_true(runconf_get(r->conf, "prepare", "verify")) &&
+                         !json_is_true(runconf_get(r->conf, "prepare", "static"));
+        s = is_judged ? rows_of(r, true) / number(r, "estimate", "verdicts_per_s") : 0;
+    } else if (strcmp(command, "bestofn") == 0) {
+        s = sampled_s(r, number(r, "rl", "max_tasks") * number(r, "rl", "samples"), longest);
+    } else if (strcmp(command, "evaluate") == 0) {
+        bool is_held_out = strncmp(name, "held_out", strlen("held_out")) == 0;
+        s = sampled_s(r,
+                      is_held_out ? number(r, "rl", "held_out_tasks")
+                                  : or_all(number(r, "evaluate", "max_tasks"), KERNELBENCH_TASKS) *
+                                        number(r, "evaluate", "samples"),
+                      longest);
+    } else if (strcmp(command, "reinforce") == 0 || strcmp(command, "grpo") == 0) {
+        double answers =
+            number(r, "train", "epochs") * number(r, "rl", "max_tasks") * number(r, "train", "samples");
+        s = sampled_s(r, answers, number(r, "train", "answer_tokens")) + trained_s(r, answers);
+    } else if (json_is_true(json_object_get(step, "trains"))) {
+        s = trained_s(r, number(r, is_sft ? "sft" : "train", "epochs") * rows_of(r, is_sft));
     }
     return s / 3600;
 }

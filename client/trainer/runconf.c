@@ -25,6 +25,7 @@ static const char own_rows[] = "["
     ROW(section, name, "float", preset, ",\"min\":" low ",\"max\":" high)
 #define CHOICE(section, name, preset, words) \
     ROW(section, name, "choice", "\"" preset "\"", ",\"choices\":\"" words "\"")
+    /* clang-format off: one row a line */
     TEXT("", "model", "Qwen/Qwen2.5-Coder-7B-Instruct") TEXT("", "model_config", "") TEXT(
         "", "python", "") TEXT("", "workdir", "") INT("", "gpus", "1", "1", "1024")
         NUMBER("", "gpu_memory_gb", "0", "0", "10000") NUMBER("", "gpu_price", "0", "0", "10000") INT(
@@ -59,9 +60,10 @@ static const char own_rows[] = "["
                                                     "1000000") INT("evaluate", "samples", "1", "1",
                                                                    "256") TEXT("evaluate", "policy", "")
                                                     TEXT("evaluate", "until", "") TEXT("sync", "remote", "")
-                                                        INT("sync", "every_s", "600", "1",
-                                                            "86400") TEXT("sync", "engine", "rclone")
-                                                            TEXT("watch", "clouds", "")
+                                                        INT("sync", "every_s", "600", "1", "86400") TEXT(
+                                                            "sync", "engine",
+                                                            "rclone") TEXT("watch", "clouds", "")
+                                                            NUMBER("watch", "every_s", "5", "0.05", "3600")
                                                                 NUMBER("estimate", "train_tokens_per_s",
                                                                        "4000", "1", "1e9")
                                                                     NUMBER("estimate", "sample_tokens_per_s",
@@ -70,9 +72,21 @@ static const char own_rows[] = "["
                                                                                "1", "0.001", "1e6")
                                                                             NUMBER("estimate", "row_tokens",
                                                                                    "2500", "1", "1e7") "{}]";
+/* clang-format on */
 
-static const char *const sections[] = { "verifier", "endpoint", "prepare", "sft",   "rl",
-                                        "train",    "evaluate", "sync",    "watch", "estimate" };
+static const char *const methods[] = { "bestofn", "weighted", "reinforce", "grpo" };
+static const char *const sections[] = { "verifier", "endpoint", "prepare",  "sft",       "rl",
+                                        "train",    "bestofn",  "weighted", "reinforce", "grpo",
+                                        "evaluate", "sync",     "watch",    "estimate" };
+
+static bool
+is_method(const char *section)
+{
+    for (size_t i = 0; i < ARRAY_LEN(methods); i++)
+        if (strcmp(methods[i], section) == 0)
+            return true;
+    return false;
+}
 
 static const char *
 text_of(json_t *row, const char *key)
@@ -106,6 +120,7 @@ runconf_number(json_t *conf, const char *section, const char *key)
 
 struct reading {
     const char *path;
+    json_t *own, *table, *conf;
     struct error *err;
 };
 static _Thread_local struct reading *reading; /* libconfuse hands nothing to its callbacks */
@@ -122,7 +137,7 @@ static void __attribute__((format(printf, 2, 0))) file_error_cb(cfg_t *cfg, cons
 static size_t
 rows_of(const char *section, json_t *own, json_t *table, json_t **out)
 {
-    bool is_training = strcmp(section, "sft") == 0 || strcmp(section, "train") == 0;
+    bool is_training = strcmp(section, "sft") == 0 || strcmp(section, "train") == 0 || is_method(section);
     size_t n = 0, i;
     json_t *row;
     json_array_foreach(is_training ? table : own, i, row)
@@ -135,6 +150,23 @@ rows_of(const char *section, json_t *own, json_t *table, json_t **out)
     return n;
 }
 
+/* A key of the file was read, in this line: check its value and keep it. */
+static int
+put_cb(cfg_t *cfg, cfg_opt_t *option)
+{
+    const char *section = strcmp(cfg_name(cfg), "root") == 0 ? "" : cfg_name(cfg);
+    json_t *rows[OPTIONS_MAX], *into = *section ? json_object_get(reading->conf, section) : reading->conf;
+    size_t n = rows_of(section, reading->own, reading->table, rows);
+    struct error why = { 0 };
+
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(text_of(rows[i], "name"), cfg_opt_name(option)) == 0 &&
+            settings_put(into, rows[i], cfg_opt_getnstr(option, 0), &why) != 0)
+            error_set(reading->err, ERR_INPUT, "%s:%d: %s%s%s", reading->path, cfg->line, section,
+                      *section ? "." : "", why.text);
+    return reading->err->code == ERR_NONE ? 0 : -1;
+}
+
 static size_t
 options_of(json_t **rows, size_t n, cfg_opt_t *out)
 {
@@ -142,24 +174,11 @@ options_of(json_t **rows, size_t n, cfg_opt_t *out)
         const cfg_opt_t option =
             CFG_STR(json_string_value(json_object_get(rows[i], "name")), NULL, CFGF_NODEFAULT);
         out[i] = option;
+        out[i].validcb = put_cb;
     }
     const cfg_opt_t end = CFG_END();
     out[n] = end;
     return n;
-}
-
-static int
-take_section(cfg_t *cfg, const char *section, json_t **rows, size_t n, json_t *into, struct reading *now)
-{
-    for (size_t i = 0; cfg && i < n; i++) {
-        const char *name = text_of(rows[i], "name"),
-                   *text = cfg_size(cfg, name) ? cfg_getstr(cfg, name) : NULL;
-        struct error why = { 0 };
-        if (text && settings_put(into, rows[i], text, &why) != 0)
-            return error_set(now->err, ERR_INPUT, "%s: %s%s%s", now->path, section, *section ? "." : "",
-                             why.text);
-    }
-    return 0;
 }
 
 /* What the file does not say. method: of "sft" and "train". */
@@ -175,43 +194,31 @@ fill(json_t *into, json_t **rows, size_t n, const char *method)
 }
 
 static int
-parse(const char *path, json_t *own, json_t *table, json_t *conf, struct error *err)
+parse(struct reading *now)
 {
     cfg_opt_t parts[ARRAY_LEN(sections)][OPTIONS_MAX], top[OPTIONS_MAX + ARRAY_LEN(sections)];
     json_t *rows[OPTIONS_MAX];
-    struct reading now = { path, err };
-    size_t n = options_of(rows, rows_of("", own, table, rows), top);
+    size_t n = options_of(rows, rows_of("", now->own, now->table, rows), top);
 
     for (size_t s = 0; s < ARRAY_LEN(sections); s++) {
-        options_of(rows, rows_of(sections[s], own, table, rows), parts[s]);
+        options_of(rows, rows_of(sections[s], now->own, now->table, rows), parts[s]);
         const cfg_opt_t section = CFG_SEC(sections[s], parts[s], CFGF_NONE);
         top[n++] = section;
+        json_object_set_new(now->conf, sections[s], json_object());
     }
     const cfg_opt_t end = CFG_END();
     top[n] = end;
-    /* options_of() wrote into rows: names live in own and table. */
     cfg_t *cfg = cfg_init(top, CFGF_NONE);
     if (!cfg)
-        return error_set(err, ERR_NOMEM, "out of memory");
+        return error_set(now->err, ERR_NOMEM, "out of memory");
     cfg_set_error_function(cfg, file_error_cb);
-    reading = &now;
-    int rc = cfg_parse(cfg, path);
+    reading = now;
+    int rc = cfg_parse(cfg, now->path);
     reading = NULL;
-    if (rc != CFG_SUCCESS) {
-        if (err->code == ERR_NONE)
-            error_set(err, rc == CFG_FILE_ERROR ? ERR_SYS : ERR_INPUT, "cannot read %s", path);
-        cfg_free(cfg);
-        return err->code;
-    }
-    rc = take_section(cfg, "", rows, rows_of("", own, table, rows), conf, &now);
-    for (size_t s = 0; rc == 0 && s < ARRAY_LEN(sections); s++) {
-        json_t *into = json_object();
-        json_object_set_new(conf, sections[s], into);
-        size_t count = rows_of(sections[s], own, table, rows);
-        rc = take_section(cfg_getsec(cfg, sections[s]), sections[s], rows, count, into, &now);
-    }
     cfg_free(cfg);
-    return rc;
+    if (rc != CFG_SUCCESS && now->err->code == ERR_NONE)
+        error_set(now->err, rc == CFG_FILE_ERROR ? ERR_SYS : ERR_INPUT, "cannot read %s", now->path);
+    return now->err->code;
 }
 
 int
@@ -224,17 +231,22 @@ runconf_read(const char *path, json_t **out, struct error *err)
     assert(own && table);
     if (access(path, R_OK) != 0)
         return error_set(err, ERR_SYS, "cannot read %s", path);
-    int rc = parse(path, own, table, conf, err);
-    if (rc != 0)
-        return rc;
+    struct reading now = { path, own, table, conf, err };
+    if (parse(&now) != 0)
+        return err->code;
+    json_t *named = json_object_get(json_object_get(conf, "rl"), "method");
+    const char *method = named ? json_string_value(named) : "bestofn";
+    json_object_update(json_object_get(conf, "train"), json_object_get(conf, method));
+    for (size_t i = 0; i < ARRAY_LEN(methods); i++)
+        json_object_del(conf, methods[i]);
     fill(conf, rows, rows_of("", own, table, rows), NULL);
     for (size_t s = 0; s < ARRAY_LEN(sections); s++) {
-        const char *method = strcmp(sections[s], "sft") == 0 ? "sft"
-                             : strcmp(sections[s], "train") == 0
-                                 ? text_of(json_object_get(conf, "rl"), "method")
-                                 : NULL;
-        fill(json_object_get(conf, sections[s]), rows, rows_of(sections[s], own, table, rows),
-             method && !*method ? "bestofn" : method);
+        bool is_sft = strcmp(sections[s], "sft") == 0, is_train = strcmp(sections[s], "train") == 0;
+        if (!is_method(sections[s]))
+            fill(json_object_get(conf, sections[s]), rows, rows_of(sections[s], own, table, rows),
+                 is_sft     ? "sft"
+                 : is_train ? method
+                            : NULL);
     }
     *out = json_incref(conf);
     return 0;

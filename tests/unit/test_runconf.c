@@ -1,0 +1,181 @@
+#include "client/trainer/runconf.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/auto.h"
+
+static char path[] = "/tmp/test_runconf.XXXXXX";
+
+static int
+make_file(void **state)
+{
+    (void)state;
+    int fd = mkstemp(path);
+    return fd < 0 ? -1 : close(fd);
+}
+
+static int
+remove_file(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+static int
+read_text(const char *text, json_t **conf, struct error *err)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    *err = (struct error){ 0 };
+    return runconf_read(path, conf, err);
+}
+
+static json_t *
+conf_of(const char *text)
+{
+    json_t *conf = NULL;
+    struct error err;
+    if (read_text(text, &conf, &err) != 0)
+        fail_msg("%s", err.text);
+    return conf;
+}
+
+/* What a file does not say: run's own defaults, and the presets of the methods, which issue 8 names. */
+static void
+defaults(void **state)
+{
+    (void)state;
+    AUTO_JSON json_t *conf = conf_of("");
+    assert_string_equal(runconf_text(conf, "", "model"), "Qwen/Qwen2.5-Coder-7B-Instruct");
+    assert_int_equal(runconf_number(conf, "", "gpus"), 1);
+    assert_true(json_is_true(runconf_get(conf, "verifier", "selftest")));
+    assert_int_equal(runconf_number(conf, "sync", "every_s"), 600);
+    assert_string_equal(runconf_text(conf, "sync", "engine"), "rclone");
+    assert_string_equal(runconf_text(conf, "rl", "method"), "bestofn");
+    assert_int_equal(runconf_number(conf, "sft", "lora_r"), 16);
+    assert_int_equal(runconf_number(conf, "sft", "lora_alpha"), 32);
+    assert_true(runconf_number(conf, "sft", "lora_dropout") == 0.05);
+    assert_int_equal(runconf_number(conf, "sft", "epochs"), 1);
+    assert_true(runconf_number(conf, "sft", "learning_rate") == 1e-5);
+    assert_int_equal(runconf_number(conf, "sft", "batch"), 2);
+    assert_int_equal(runconf_number(conf, "sft", "accumulation"), 4);
+    assert_int_equal(runconf_number(conf, "sft", "length"), 8192);
+    assert_int_equal(runconf_number(conf, "sft", "save_steps"), 50);
+    assert_int_equal(runconf_number(conf, "sft", "keep"), 2);
+    assert_int_equal(runconf_number(conf, "train", "epochs"), 2);
+    assert_int_equal(runconf_number(conf, "train", "batch"), 4);
+    assert_true(runconf_number(conf, "train", "learning_rate") == 5e-6);
+}
+
+/* "train" has the defaults of the method that "rl" names, before it or after. */
+static void
+the_method_decides(void **state)
+{
+    static const char *const texts[] = { "rl { method = reinforce }\ntrain { seed = 3 }\n",
+                                         "train { seed = 3 }\nrl { method = reinforce }\n" };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        AUTO_JSON json_t *conf = conf_of(texts[i]);
+        assert_true(runconf_number(conf, "train", "learning_rate") == 1e-6);
+        assert_int_equal(runconf_number(conf, "train", "epochs"), 2);
+        assert_int_equal(runconf_number(conf, "train", "tasks_per_step"), 8);
+        assert_true(runconf_number(conf, "train", "gradient_norm") == 1.0);
+        assert_string_equal(runconf_text(conf, "train", "reward"), "hierarchical");
+        assert_string_equal(runconf_text(conf, "train", "baseline"), "leave_one_out");
+        assert_int_equal(runconf_number(conf, "train", "seed"), 3);
+        assert_int_equal(runconf_number(conf, "sft", "seed"), 0);
+    }
+}
+
+static void
+what_the_file_says(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("TEST_RUNCONF", "8123", 1), 0);
+    AUTO_JSON json_t *conf = conf_of("# a run\n"
+                                     "model = \"some/where\" // a path\n"
+                                     "gpu_price = 2.5\n"
+                                     "endpoint {\n url = \"http://h:${TEST_RUNCONF}/v1\"\n keep = true\n"
+                                     " temperature = 0\n}\n"
+                                     "rl { rounds = 2\n rounds = 7 }\n");
+    assert_string_equal(runconf_text(conf, "", "model"), "some/where");
+    assert_true(runconf_number(conf, "", "gpu_price") == 2.5);
+    assert_string_equal(runconf_text(conf, "endpoint", "url"), "http://h:8123/v1");
+    assert_true(json_is_true(runconf_get(conf, "endpoint", "keep")));
+    assert_true(runconf_number(conf, "endpoint", "temperature") == 0);
+    assert_int_equal(runconf_number(conf, "rl", "rounds"), 7); /* the last one counts */
+    assert_true(json_is_integer(runconf_get(conf, "rl", "rounds")));
+}
+
+/* Each message names the file, the line, the key, and what it takes. */
+static void
+bad_files(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } rows[] = {
+        { "gpus = 0\n", ":1: gpus takes a whole number from 1 to 1024, not \"0\"" },
+        { "\n\ngpus = 1.5\n", ":3: gpus takes a whole number" },
+        { "gpus = nan\n", ":1: gpus takes" },
+        { "gpus = \"\"\n", ":1: gpus takes" },
+        { "gpus = 3x\n", ":1: gpus takes" },
+        { "gpu_price = inf\n", ":1: gpu_price takes a number from 0 to 10000" },
+        { "sft {\n epochs = 1\n learning_rate = fast\n}\n", ":3: sft.learning_rate takes a number" },
+        { "train {\n learning_rate = -1\n}\n", ":2: train.learning_rate takes a number" },
+        { "rl { method = \"ppo\" }\n",
+          ":1: rl.method takes one of bestofn weighted reinforce grpo, not \"ppo\"" },
+        { "rl {\n method = \"\"\n}\n", ":2: rl.method takes one of" },
+        { "verifier {\n\n selftest = yes }\n", ":3: verifier.selftest takes true or false, not \"yes\"" },
+        { "sft {\n lerning_rate = 1\n}\n", ":2: no such option 'lerning_rate'" },
+        { "gpu = 8\n", ":1: no such option 'gpu'" },
+        { "train {\n gpus = 8\n}\n", ":2: no such option 'gpus'" },
+        { "rlhf { }\n", ":1: no such option 'rlhf'" },
+        { "gpus = 8\nseed =", ":2: " },
+        { "gpus 8\n", ":1: " },
+        { "gpus = 0\nseed = -1\n", ":1: gpus" }, /* the first one */
+        { "model = \"\xff\"\n", ":1: model is not UTF-8" },
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        json_t *conf = NULL;
+        struct error err;
+        int rc = read_text(rows[i].text, &conf, &err);
+        if (rc != ERR_INPUT || strncmp(err.text, path, strlen(path)) != 0 || !strstr(err.text, rows[i].says))
+            fail_msg("%s: %d %s", rows[i].text, rc, err.text);
+        assert_null(conf);
+    }
+}
+
+static void
+no_file(void **state)
+{
+    json_t *conf = NULL;
+    struct error err = { 0 };
+    (void)state;
+    assert_int_equal(runconf_read("/nowhere/run.conf", &conf, &err), ERR_SYS);
+    assert_non_null(strstr(err.text, "/nowhere/run.conf"));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(the_method_decides),
+        cmocka_unit_test(what_the_file_says),
+        cmocka_unit_test(bad_files),
+        cmocka_unit_test(no_file),
+    };
+    return cmocka_run_group_tests(tests, make_file, remove_file);
+}
