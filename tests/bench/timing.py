@@ -202,7 +202,7 @@ class Bench:
         keys = (
             "outcome", "why", "stopped", "calls", "reference_ms", "candidate_ms", "speedup", "speedup_lo", "speedup_hi",
             "speedup_trimmed", "empty_ms", "events_reference_ms", "events_candidate_ms", "host_candidate_ms", "gpu",
-            "reference_ns", "candidate_ns",
+            "reference_ns", "candidate_ns", "reference_slope_ms", "candidate_slope_ms", "host_reference_ms",
         )  # fmt: skip
         stages = {s["stage"]: float(s.get("run_ms") or 0) for s in verdict.get("stages") or []}
         said = None if verdict.get("class") == "ok" else (verdict.get("feedback") or {}).get("text")
@@ -231,14 +231,15 @@ class Bench:
         return {"task": task, "candidate": source, "client": "bench-timing", "cache": False, **options}
 
     @contextmanager
-    def compile_load(self, task: str) -> Iterator[None]:
-        """Other candidates are compiled all the while, as many side by side as there are cores."""
+    def load(self, task: str, other_gpus: int) -> Iterator[None]:
+        """Other candidates are compiled all the while, as many side by side as there are cores, and some are judged:
+        two for each GPU beyond one, so that those have work."""
         stop = threading.Event()
 
-        def compile_one_after_another() -> int:
+        def one_after_another(until: str) -> int:
             done = 0
             while not stop.is_set() and self.left_s() > 0:
-                body = self.body(task, KERNELS[0].candidate(self.mark()), until="compile", priority="batch")
+                body = self.body(task, KERNELS[0].candidate(self.mark()), until=until, priority="batch")
                 try:
                     self.daemon.judge(body, VERDICT_LIMIT_S)
                     done += 1
@@ -246,17 +247,20 @@ class Bench:
                     stop.wait(0.2)  # the queue is full: it is load that is wanted, not answers
             return done
 
-        with ThreadPoolExecutor(os.cpu_count() or 4) as pool:
-            loads = [pool.submit(compile_one_after_another) for _ in range(os.cpu_count() or 4)]
+        cores = os.cpu_count() or 4
+        with ThreadPoolExecutor(cores + 2 * other_gpus) as pool:
+            compiling = [pool.submit(one_after_another, "compile") for _ in range(cores)]
+            judging = [pool.submit(one_after_another, "timing") for _ in range(2 * other_gpus)]
             started = time.monotonic()
             try:
                 yield
             finally:
                 stop.set()
                 seconds = time.monotonic() - started
-                compiled = sum(load.result() for load in loads)
-        self.write({"kind": "load", "compiled": compiled, "seconds": seconds})
-        print(f"  load    {compiled} candidates compiled in {seconds:.1f} s beside it", flush=True)
+                compiled, judged = (sum(load.result() for load in loads) for loads in (compiling, judging))
+        line = {"kind": "load", "compiled": compiled, "judged": judged, "other_gpus": other_gpus, "seconds": seconds}
+        self.write(line)
+        print(f"  load    {compiled} compiled, {judged} judged in {seconds:.1f} s beside it", flush=True)
 
     # --- the usual way ---
 
@@ -297,7 +301,7 @@ class Bench:
 
     # --- all of it ---
 
-    def run(self, tasks: Sequence[Program], kernels: Sequence[Program]) -> None:
+    def run(self, tasks: Sequence[Program], kernels: Sequence[Program], other_gpus: int) -> None:
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
             list(pool.map(self.judge_itself, tasks))
         ids = {program.name: self.register(program) for program in kernels}
@@ -308,7 +312,7 @@ class Bench:
         jobs += [self.job("aa-events", "events", program) for program in tasks]
         self.plain(jobs)
         repeated = [program for program in kernels if program.name in REPEATED]
-        with self.compile_load(ids[kernels[0].name]):
+        with self.load(ids[kernels[0].name], other_gpus):
             for program in [p for _ in range(self.repeats) for p in repeated]:
                 self.judge_kernel("repeat", program, ids[program.name])
             self.plain([self.job("repeat-events", "events", p) for _ in range(self.repeats) for p in repeated])
@@ -352,10 +356,11 @@ def main() -> int:
     with running_daemon(programs, python, *arguments.flag, log=arguments.out / "verifierd.log") as daemon:
         daemon.wait_until_ready()
         bench = Bench(daemon, arguments, python)
-        bench.write(machine_line(daemon))
+        machine = machine_line(daemon)
+        bench.write(machine)
         started = time.monotonic()
         try:
-            bench.run(*chosen(arguments))
+            bench.run(*chosen(arguments), other_gpus=max(0, len(machine["gpus"]) - 1))
         except DaemonError as error:
             print(f"bench-timing: {error}\n{daemon.log_tail()}")
             return 1

@@ -2,13 +2,15 @@
 
 Reads the newest file in docs/measurements/timing/ (they are named by date). Fails where a target is missed,
 where something that a target needs was not measured, and where the page says anything else than what comes
-out; `--write` puts it into the page. The speed-ups are made from the samples by the daemon's own code.
+out; `--write` puts it into the page. The speed-ups are made from the samples by the daemon's own code. Figures in
+the page's text are made again as well, from what they were taken from (timing_prose.py).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -18,8 +20,10 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "server/harness"))
+sys.path.insert(0, str(ROOT / "tests/bench"))
 
 import native  # noqa: E402
+import timing_prose  # noqa: E402
 
 BEGIN = "<!-- figures: made by make timing-report, do not edit -->"
 END = "<!-- end of figures -->"
@@ -59,6 +63,12 @@ class Timed:
     @property
     def bias(self) -> float:
         return abs(self.speedup - 1.0)
+
+    @property
+    def scatter(self) -> float:
+        """Standard deviation of the pairs' log-ratios: how far a single pair is off."""
+        pairs = zip(self.line["reference_ns"], self.line["candidate_ns"], strict=True)
+        return statistics.stdev(math.log(reference / candidate) for reference, candidate in pairs)
 
 
 def timed(line: Line) -> Timed | None:
@@ -134,7 +144,8 @@ class Report:
     # --- the table of targets ---
 
     def rows(self) -> list[Row]:
-        return [self._held(), *map(self._bias, CLASSES), *self._variations(), self._agreement(), *self._cost()]
+        targets = [self._held(), *map(self._bias, CLASSES), *self._variations(), self._agreement()]
+        return [*targets, *self._cost(), self._empty(), *map(self._scatter, CLASSES), self._slopes(), self._stopped()]
 
     def _held(self) -> Row:
         asked, held = len(self.of("aa")), sum(t.holds_one for t in self.aa)
@@ -214,6 +225,39 @@ class Report:
             Row("GPU held from the first call to the verdict, median", median(gpu_s), "-", None, median(walls)),
         ]
 
+    def _empty(self) -> Row:
+        """What the protocol costs once for a bell: the waking, the switches between contexts, the gather."""
+        what = "c, the round trip of an empty call: median (least to greatest)"
+        times = [t.line["empty_ms"] * 1000 for t in (*self.aa, *self.kernels) if t.line.get("empty_ms")]
+        if not times:
+            return Row(what, "not measured", "-", None)
+        return Row(what, f"{statistics.median(times):.0f} µs ({min(times):.0f} to {max(times):.0f} µs)", "-", None)
+
+    def _scatter(self, of: tuple[str, float, float, float]) -> Row:
+        name, lo, hi, _ = of
+        here = [t.scatter for t in self.aa if lo <= t.reference_ms < hi]
+        shown = f"{percent(statistics.median(here))} (worst {percent(max(here))})" if here else "not measured"
+        return Row(f"A/A: how far a single pair is off, {name}", shown, "-", None)
+
+    def _slopes(self) -> Row:
+        """Round trips of one call and of n: c does not occur in their slope, so a wrong c shows."""
+        what = "slope of 1 and n calls beside what is credited"
+        known = [t for t in (*self.aa, *self.kernels) if t.line.get("candidate_slope_ms")]
+        if not known:
+            return Row(what, "not measured", "-", None)
+        off = [t.line["candidate_slope_ms"] / t.candidate_ms - 1 for t in known]
+        shown = f"{percent(statistics.median(off), 1)} median, {percent(max(off, key=abs), 1)} at most"
+        return Row(what, f"{shown} ({len(off)} programs)", "-", None)
+
+    def _stopped(self) -> Row:
+        every = [t.line for t in (*self.aa, *self.kernels, *self.repeats)]
+        early = sum(bool(line.get("stopped")) for line in every)
+        pairs = [len(line["reference_ns"]) for line in every]
+        what = "timings that ended before all trials"
+        if not every:
+            return Row(what, "not measured", "-", None)
+        return Row(what, f"{early} of {len(every)}, {statistics.median(pairs):g} pairs at the median", "-", None)
+
     # --- the page ---
 
     def text(self) -> str:
@@ -226,7 +270,9 @@ class Report:
         text += f" torch {env.get('torch')}, triton {env.get('triton')}."
         if loads:
             text += f" Beside the repeated judgements {loads[0]['compiled']} candidates were compiled in"
-            text += f" {loads[0]['seconds']:.0f} s."
+            text += f" {loads[0]['seconds']:.0f} s"
+            others, judged = int(loads[0].get("other_gpus") or 0), loads[0].get("judged")
+            text += f" and {judged} judged on {others} other GPUs." if others else "; no other GPU worked."
         return text
 
     def _targets(self) -> list[str]:
@@ -252,12 +298,16 @@ class Report:
 
     def _kernel_table(self) -> list[str]:
         kernel_ms = self.plain("kernel-profile", "kernel_ms")
-        lines = ["| kernel | ms | profiler, ms | difference | CUDA events, ms | host, ms |", "|" + " --- |" * 6]
+        head = "| kernel | ms | profiler, ms | difference | the same, µs | CUDA events, ms | host, ms |"
+        lines = [head, "|" + " --- |" * 7]
         for t in sorted(self.kernels, key=lambda t: t.candidate_ms):
             known, events, host = kernel_ms.get(t.name), self._events_of(t), t.line.get("host_candidate_ms")
-            difference = percent(t.candidate_ms / known[0] - 1) if known and known[0] > 0 else "-"
+            is_known = known is not None and known[0] > 0
+            difference = percent(t.candidate_ms / known[0] - 1) if known and is_known else "-"
+            more = f"{1000 * (t.candidate_ms - known[0]):.1f}" if known and is_known else "-"
             cells = [f"{x:.4f}" if x is not None else "-" for x in (known[0] if known else None, events, host)]
-            lines.append(f"| {t.name} | {t.candidate_ms:.4f} | {cells[0]} | {difference} | {cells[1]} | {cells[2]} |")
+            beside = f"{difference} | {more} | {cells[1]} | {cells[2]}"
+            lines.append(f"| {t.name} | {t.candidate_ms:.4f} | {cells[0]} | {beside} |")
         return lines
 
 
@@ -297,12 +347,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Make the figures of docs/timing.md from the raw data.")
     parser.add_argument("--data", type=Path, default=ROOT / "docs/measurements/timing", help="a file or a directory")
     parser.add_argument("--page", type=Path, default=ROOT / "docs/timing.md")
+    parser.add_argument("--seen", type=Path, default=ROOT / "docs/measurements/clock.md")
+    parser.add_argument("--simulated", type=Path, default=None, help="what tests/unit/test_statistics printed")
     parser.add_argument("--write", action="store_true", help="put the figures into the page")
     arguments = parser.parse_args()
+    sources = {timing_prose.SEEN: arguments.seen.read_text()}
+    if arguments.simulated is not None:
+        sources[timing_prose.SIMULATED] = arguments.simulated.read_text()
+    wrong = [f"stale: {text}" for text in timing_prose.stale(arguments.page.read_text(), sources)]
     try:
-        wrong = run(arguments.data, arguments.page, is_writing=arguments.write)
+        wrong += run(arguments.data, arguments.page, is_writing=arguments.write)
     except ReportError as error:
-        wrong = [str(error)]
+        wrong.append(str(error))
     for text in wrong:
         print(f"timing-report: {text}", file=sys.stderr)
     return 1 if wrong else 0

@@ -13,9 +13,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
 
+import timing_prose
 import timing_report
 from timing_report import BEGIN, END, Report, ReportError, run
 
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 Lines = list[dict[str, Any]]
 
 
@@ -163,10 +165,98 @@ def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
 
 def test_the_command_says_whether_it_is_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "timing.md"
-    page.write_text(f"{BEGIN}\n{END}\n")
+    page.write_text((DOCS / "timing.md").read_text())
     write(tmp_path / "a.jsonl", measurements())
     command = ["timing_report.py", "--data", str(tmp_path), "--page", str(page)]
     monkeypatch.setattr(sys, "argv", command)
     assert timing_report.main() == 1
     monkeypatch.setattr(sys, "argv", [*command, "--write"])
     assert timing_report.main() == 0
+    page.write_text(page.read_text().replace("spread by 27.6", "spread by 25"))
+    assert timing_report.main() == 1
+
+
+def known(kind: str, name: str, ms: float, ratios: list[float], **more: Any) -> dict[str, Any]:
+    """Pairs of exactly these ratios."""
+    return {
+        **timed(kind, name, ms, 1.0, 0), "reference_ns": [1e6 * ms * r for r in ratios],
+        "candidate_ns": [1e6 * ms] * len(ratios), **more,
+    }  # fmt: skip
+
+
+def measured_of(lines: Lines) -> dict[str, str]:
+    machine = {"kind": "machine", "date": "2026-01-02", "gpus": [], "cores": 4}
+    return {row.what: row.measured for row in Report([machine, *lines]).rows()}
+
+
+def test_figures_are_those_of_data_whose_truth_is_known() -> None:
+    found = measured_of(
+        [
+            known("aa", "a", 2.0, [1.002] * 9 + [1.5], empty_ms=0.3, stopped="narrow"),  # one pair in ten is an outlier
+            known("aa", "b", 2.0, [0.996] * 10, empty_ms=0.4),
+            known("aa", "c", 0.5, [0.95, 1.05] * 5, empty_ms=0.5),
+            *[known("repeat", "long", 2.0, [r] * 5) for r in (1.98, 2.0, 2.02)],
+            known("kernel", "k", 2.0, [1.0] * 5, candidate_slope_ms=2.1),
+            {"kind": "kernel-profile", "name": "k", "kernel_ms": 1.6},
+        ]
+    )
+    assert found["A/A: the interval holds 1.00"] == "1 of 3 tasks"
+    assert found["A/A: mean distance from 1.00, above 1 ms"] == "0.30 % (worst 0.40 %, 2 tasks)"
+    assert found["A/A: mean distance from 1.00, 10 µs to 100 µs"] == "not measured"
+    assert found["spread (CV) over fresh processes beside compiles, above 1 ms"] == "1.00 % (3 times, 2 ms)"
+    assert found["time beside the profiler's kernel time, above 1 ms"] == "at most 25.00 % off (1 kernels)"
+    assert found["c, the round trip of an empty call: median (least to greatest)"] == "400 µs (300 to 500 µs)"
+    # ln(0.95) and ln(1.05), five times each: half their distance, times sqrt(10 / 9)
+    assert found["A/A: how far a single pair is off, 100 µs to 1 ms"] == "5.27 % (worst 5.27 %)"
+    assert found["slope of 1 and n calls beside what is credited"].startswith("5.0 % median, 5.0 % at most (1 ")
+    assert found["timings that ended before all trials"] == "1 of 7, 5 pairs at the median"
+
+
+def test_the_page_has_the_figures_of_the_newest_data(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of this repository: a run that was put there and not into the page, or a page that claims one, is found."""
+    data, page = DOCS / "measurements/timing", DOCS / "timing.md"
+    if not sorted(data.glob("*.jsonl")):
+        text = page.read_text()
+        assert text.partition(BEGIN)[2].partition(END)[0].strip() == "Not measured yet."
+        return
+    stale = [text for text in run(data, page, is_writing=False) if text.startswith("stale")]
+    assert stale == [], capsys.readouterr().out
+
+
+SIMULATED = """\
+noise 0.02, fixed: 95.0 % hold the truth, 50.0 pairs each
+noise 0.02: 94.0 % hold the truth, 49.5 pairs each
+noise 0.005: 92.5 % hold the truth, 14.5 pairs each
+"""
+
+
+def test_the_text_has_the_figures_of_its_sources() -> None:
+    page = (DOCS / "timing.md").read_text()
+    sources = {timing_prose.SEEN: (DOCS / "measurements/clock.md").read_text(), timing_prose.SIMULATED: SIMULATED}
+    assert timing_prose.stale(page, sources) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "old", "new", "found"),
+    [
+        (timing_prose.SEEN, "ratio 0.7908", "ratio 0.7108", "gives 0.71, 0.93"),
+        (timing_prose.SEEN, "cv 32.5%", "cv 52.5%", "gives 0.79, 0.93, 27.6, 52.5"),
+        (timing_prose.SEEN, "+-616 %", "+-61 %", "% wide"),
+        (timing_prose.SEEN, "'5929'", "'8929'", "gives 100, 4.5, 8.9"),
+        (timing_prose.SEEN, "## Both children", "## Neither", "no section 'Both children'"),
+        (timing_prose.SIMULATED, "94.0 %", "93.0 %", "93.0"),
+        (timing_prose.SIMULATED, "noise 0.005", "silence", "2 simulations"),
+    ],
+)
+def test_a_text_that_says_otherwise_than_its_source_is_stale(source: str, old: str, new: str, found: str) -> None:
+    page = (DOCS / "timing.md").read_text()
+    sources = {timing_prose.SEEN: (DOCS / "measurements/clock.md").read_text(), timing_prose.SIMULATED: SIMULATED}
+    assert old in sources[source]
+    sources[source] = sources[source].replace(old, new)
+    assert any(found in text for text in timing_prose.stale(page, sources))
+
+
+def test_a_sentence_that_is_gone_is_stale() -> None:
+    sources = {timing_prose.SEEN: (DOCS / "measurements/clock.md").read_text()}
+    page = (DOCS / "timing.md").read_text().replace("came out at", "was")
+    assert ["came out at" in text for text in timing_prose.stale(page, sources)] == [True]
