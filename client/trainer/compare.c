@@ -10,11 +10,12 @@
 #include "common/auto.h"
 #include "common/buffer.h"
 
-enum { COLUMNS_MAX = 16, OPT_PUBLISHED = 512, OPT_HTML };
+enum { COLUMNS_MAX = 16, OPT_PUBLISHED = 512, OPT_HTML, OPT_OTHER_PROMPTS };
 
 /* One evaluation, or figures that somebody published. */
 struct column {
-    const char *name;    /* borrowed from argv or report */
+    const char *name; /* borrowed from argv or report */
+    char path[OUTPUT_PATH_MAX];
     json_t *report;      /* NULL: published */
     json_t *correct;     /* {task: 0 or 1}, of the first sample that was judged */
     json_t *level_of;    /* {task: level} */
@@ -26,7 +27,8 @@ struct compare {
     struct column columns[COLUMNS_MAX];
     size_t n;
     const char *html;
-    bool is_json;
+    bool is_json, takes_other_prompts;
+    struct buffer note; /* what of the prompts is said in the output; empty: they are one */
 };
 
 static const struct argp_option options[] = {
@@ -34,6 +36,8 @@ static const struct argp_option options[] = {
       "A column of published rates of correct answers by level, in percent: \"TritonRL=63,7\"", 0 },
     { "html", OPT_HTML, "FILE", 0, "Write the table and a plot as a page", 0 },
     { "json", 'j', NULL, 0, "Print JSON", 0 },
+    { "other-prompts", OPT_OTHER_PROMPTS, NULL, 0,
+      "Compare evaluations that were made with different prompts, and say so in the output", 0 },
     { 0 },
 };
 
@@ -74,6 +78,9 @@ parse(int key, char *arg, struct argp_state *state)
         return 0;
     case 'j':
         c->is_json = true;
+        return 0;
+    case OPT_OTHER_PROMPTS:
+        c->takes_other_prompts = true;
         return 0;
     case ARGP_KEY_ARG:
         if (c->n == COLUMNS_MAX)
@@ -122,13 +129,13 @@ index_tasks(struct column *column)
 static int
 read_column(const struct compare *c, struct column *column, struct error *err)
 {
-    char path[OUTPUT_PATH_MAX];
     json_error_t why;
     const char *name = column->name;
+    char *path = column->path;
 
-    snprintf(path, sizeof(path), "%s", name);
+    snprintf(path, sizeof(column->path), "%s", name);
     if (access(path, F_OK) != 0 && !strchr(name, '/'))
-        snprintf(path, sizeof(path), "%s/outputs/eval_%s.json", c->trainer->workdir, name);
+        snprintf(path, sizeof(column->path), "%s/outputs/eval_%s.json", c->trainer->workdir, name);
     if (access(path, R_OK) != 0)
         return error_set(err, ERR_SYS, "cannot read %s", path);
     column->report = json_load_file(path, 0, &why);
@@ -145,23 +152,53 @@ read_column(const struct compare *c, struct column *column, struct error *err)
     return 0;
 }
 
-/* Prompts or policies that differ make figures that say something else. */
-static void
-tell_differences(const struct compare *c)
+static const char *
+prompt_of(const struct column *column)
 {
-    static const char *const same[] = { "prompt", "policy" };
+    return json_string_value(json_object_get(column->report, "prompt"));
+}
+
+/*
+ * Answers to another prompt say nothing of the model: false, and note says which. An evaluation that names no prompt is
+ * of answers that others sampled (`evaluate --runs`): no mismatch, and said.
+ */
+static bool
+prompts_agree(const struct compare *c, struct buffer *note)
+{
+    const struct column *first = NULL;
+    bool do_agree = true;
+    for (size_t i = 0; i < c->n; i++) {
+        const struct column *column = &c->columns[i];
+        const char *prompt = prompt_of(column);
+        if (!column->report)
+            continue;
+        if (!prompt) {
+            buffer_printf(note, "no prompt is known of the answers in %s\n", column->path);
+            continue;
+        }
+        first = first ? first : column;
+        if (strcmp(prompt_of(first), prompt) == 0)
+            continue;
+        do_agree = false;
+        buffer_printf(note, "the prompts differ: %s in %s, %s in %s\n", prompt_of(first), first->path, prompt,
+                      column->path);
+    }
+    return do_agree;
+}
+
+/* Another policy is another yardstick. */
+static void
+tell_policies(const struct compare *c)
+{
     const struct column *first = NULL;
     for (size_t i = 0; i < c->n; i++) {
         const struct column *column = &c->columns[i];
         if (!column->report)
             continue;
-        for (size_t k = 0; first && k < ARRAY_LEN(same); k++) {
-            json_t *a = json_object_get(first->report, same[k]);
-            json_t *b = json_object_get(column->report, same[k]);
-            if (!json_equal(a ? a : json_null(), b ? b : json_null()))
-                fprintf(stderr, "trainer: %s and %s differ in their %s\n", first->name, column->name,
-                        same[k]);
-        }
+        json_t *a = first ? json_object_get(first->report, "policy") : NULL;
+        json_t *b = json_object_get(column->report, "policy");
+        if (first && !json_equal(a ? a : json_null(), b ? b : json_null()))
+            fprintf(stderr, "trainer: %s and %s differ in their policy\n", first->name, column->name);
         first = first ? first : column;
     }
 }
@@ -279,6 +316,8 @@ print_table(const struct compare *c)
     enum { WIDTH = 34 };
     char text[64], title[16];
 
+    if (c->note.size > 0)
+        printf("%s\n", c->note.data);
     for (int i = 0, level; i < 5; i++) {
         level = (i + 1) % 5; /* all comes last */
         if (!has_level(c, level))
@@ -404,6 +443,11 @@ write_page(const struct compare *c, struct error *err)
                "<style>body{font:14px sans-serif;margin:2em}table{border-collapse:collapse;margin:1em 0}"
                "td,th{padding:.3em .8em;border-bottom:1px solid #ddd;text-align:left}</style>\n"
                "<h1>Evaluations</h1>\n");
+    if (c->note.size > 0) {
+        buffer_add(&page, "<p><strong>");
+        escape(&page, c->note.data);
+        buffer_add(&page, "</strong></p>\n");
+    }
     add_plot(c, &page);
     for (int level = 1; level <= 5; level++)
         if (has_level(c, level % 5))
@@ -454,8 +498,9 @@ comparison_json(const struct compare *c)
             snprintf(title, sizeof(title), level ? "%d" : "all", level);
             json_object_set_new(levels, title, figures);
         }
-        json_array_append_new(out, json_pack("{s:s, s:b, s:o}", "name", column->name, "published",
-                                             column->report == NULL, "levels", levels));
+        json_array_append_new(out, json_pack("{s:s, s:b, s:s?, s:o}", "name", column->name, "published",
+                                             column->report == NULL, "prompt", prompt_of(column), "levels",
+                                             levels));
     }
     return out;
 }
@@ -476,9 +521,9 @@ put_published_last(struct compare *c)
 int
 compare_command(struct trainer *t, int argc, char **argv)
 {
-    struct compare c = { .trainer = t };
+    struct compare c = { .trainer = t, .note = BUFFER_INIT };
     struct error err = { 0 };
-    int rc = 0;
+    int rc = 0, status = TRAINER_OK;
 
     argp_parse(&argp, argc, argv, 0, NULL, &c);
     put_published_last(&c);
@@ -487,8 +532,11 @@ compare_command(struct trainer *t, int argc, char **argv)
             rc = read_column(&c, &c.columns[i], &err);
     if (c.n == 0)
         return trainer_complain(TRAINER_USAGE, "which evaluations? Files, or names");
-    if (rc == 0) {
-        tell_differences(&c);
+    if (rc == 0 && !prompts_agree(&c, &c.note) && !c.takes_other_prompts) {
+        status = trainer_complain(TRAINER_CONFIG, "%s--other-prompts compares them all the same",
+                                  c.note.data ? c.note.data : "");
+    } else if (rc == 0) {
+        tell_policies(&c);
         if (c.is_json) {
             AUTO_JSON json_t *document = comparison_json(&c);
             json_dumpf(document, stdout, JSON_INDENT(2));
@@ -498,10 +546,11 @@ compare_command(struct trainer *t, int argc, char **argv)
         }
         rc = c.html ? write_page(&c, &err) : 0;
     }
+    buffer_release(&c.note);
     for (size_t i = 0; i < c.n; i++) {
         json_decref(c.columns[i].report);
         json_decref(c.columns[i].correct);
         json_decref(c.columns[i].level_of);
     }
-    return rc == 0 ? TRAINER_OK : trainer_failed(&err);
+    return rc == 0 ? status : trainer_failed(&err);
 }

@@ -227,11 +227,11 @@ read_evaluation(struct report *r, const char *path)
     const char *name = json_string_value(json_object_get(found, "name"));
     if (!name)
         return;
-    json_object_set_new(part(r, "evaluations"), name,
-                        json_pack("{s:O*, s:O*, s:O*, s:O*}", "model", json_object_get(found, "model_path"),
-                                  "metrics", json_object_get(found, "metrics"), "levels",
-                                  json_object_get(found, "levels"), "seconds",
-                                  json_object_get(found, "seconds")));
+    json_object_set_new(
+        part(r, "evaluations"), name,
+        json_pack("{s:O*, s:O?, s:O*, s:O*, s:O*}", "model", json_object_get(found, "model_path"), "prompt",
+                  json_object_get(found, "prompt"), "metrics", json_object_get(found, "metrics"), "levels",
+                  json_object_get(found, "levels"), "seconds", json_object_get(found, "seconds")));
 }
 
 /* What a step took, times the GPUs that it had. */
@@ -378,8 +378,9 @@ histograms(struct buffer *out, json_t *rounds)
 static void
 evaluations(struct buffer *out, json_t *found)
 {
-    static const char *const columns[] = { "num_tasks", "valid_rate", "compiled_rate", "correct_rate",
-                                           "fast_p 1",  "fast_p 1.5", "fast_p 2",      "speedup_geomean" };
+    static const char *const columns[] = { "num_tasks",    "valid_rate",      "compiled_rate",
+                                           "correct_rate", "fast_p 1",        "fast_p 1.5",
+                                           "fast_p 2",     "speedup_geomean", "prompt" };
     AUTO_JSON json_t *rows = json_object();
     const char *name;
     json_t *one;
@@ -390,6 +391,7 @@ evaluations(struct buffer *out, json_t *found)
         json_object_set(row, "fast_p 1", json_object_get(fast, "1"));
         json_object_set(row, "fast_p 1.5", json_object_get(fast, "1.5"));
         json_object_set(row, "fast_p 2", json_object_get(fast, "2"));
+        json_object_set(row, "prompt", json_object_get(one, "prompt"));
         json_object_set_new(rows, name, row);
     }
     table(out, "Evaluations (percent of tasks)", rows, columns, ARRAY_LEN(columns));

@@ -133,6 +133,13 @@ difference(json_t *a, json_t *b)
     return NULL;
 }
 
+static const char *
+text_of(json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "none";
+}
+
 static void
 replay_cb(void *arg, json_t *record)
 {
@@ -143,7 +150,13 @@ replay_cb(void *arg, json_t *record)
 
     if (event && strcmp(event, "begin") == 0) {
         const char *key = difference(r->header, record);
-        if (key)
+        if (key && strcmp(key, "prompt") == 0)
+            r->header_rc =
+                error_set(&r->header_err, ERR_INPUT,
+                          "%.100s was begun with the prompt %.19s, and this trainer's is %.19s: name "
+                          "another run",
+                          r->options->journal, text_of(record, key), text_of(r->header, key));
+        else if (key)
             r->header_rc = error_set(
                 &r->header_err, ERR_INPUT,
                 "%s is of another run: its \"%s\" differs. Name another one, or go on as it was begun",

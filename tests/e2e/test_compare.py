@@ -70,17 +70,42 @@ def test_the_same_for_programs(tmp_path: Path) -> None:
     assert tuned["levels"]["2"]["correct_difference"]["mean"] == pytest.approx(-10.0)
 
 
-def test_only_tasks_of_both_are_paired_and_other_prompts_are_told(tmp_path: Path) -> None:
+def test_only_tasks_of_both_are_paired(tmp_path: Path) -> None:
     evaluation(tmp_path, "base", {0, 1})
-    path = evaluation(tmp_path, "other", {0, 1}, prompt="sha256:b")
+    path = evaluation(tmp_path, "other", {0, 1}, policy="hybrid")
     document = json.loads(path.read_text())
     for row in document["detailed_results"]:
         if row["id"] == "t0":
             row["class"] = "infra"  # our fault, and no answer
     path.write_text(json.dumps(document))
     done = compare("base", "other", f"--workdir={tmp_path}")
-    assert done.returncode == 0 and "differ in their prompt" in done.stderr
+    assert done.returncode == 0 and "base and other differ in their policy" in done.stderr
     assert "n=9)" in done.stdout and "n=19)" in done.stdout
+
+
+def test_evaluations_with_different_prompts_are_not_compared(tmp_path: Path) -> None:
+    one, other = "sha256:" + "a" * 64, "sha256:" + "b" * 64
+    page = tmp_path / "page.html"
+    paths = [evaluation(tmp_path, "base", {0}, prompt=one), evaluation(tmp_path, "other", {0}, prompt=other)]
+    done = compare(*paths, f"--html={page}")
+    assert done.returncode == 3 and done.stdout == "" and not page.exists()
+    for text in (one, other, *map(str, paths), "--other-prompts"):
+        assert text in done.stderr, done.stderr
+    # A third one counts as well, whatever stands between.
+    evaluation(tmp_path, "same", {0}, prompt=one)
+    assert compare("base", "same", f"--workdir={tmp_path}").returncode == 0
+    assert compare("base", "same", "other", f"--workdir={tmp_path}").returncode == 3
+    # Asked for, it is done and said, in each form of the output.
+    done = compare(*paths, "--other-prompts", f"--html={page}")
+    said = f"the prompts differ: {one} in {paths[0]}, {other} in {paths[1]}"
+    assert done.returncode == 0 and said in done.stdout and said in page.read_text()
+    done = compare(*paths, "--other-prompts", "--json")
+    assert [column["prompt"] for column in json.loads(done.stdout)] == [one, other]
+    # Answers that others sampled have no prompt of ours: no mismatch, but not passed over.
+    evaluation(tmp_path, "runs", {0}, prompt=None)
+    done = compare("base", "runs", f"--workdir={tmp_path}")
+    assert done.returncode == 0 and "no prompt is known of the answers in" in done.stdout
+    assert compare("runs", "base", "other", f"--workdir={tmp_path}").returncode == 3
 
 
 @pytest.mark.parametrize(

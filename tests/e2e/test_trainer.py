@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import service
-from endpoint import ANSWERS, LIMIT_S, TESTS, Endpoint, Json, Reply, code, command, fenced, lines, run
+from endpoint import ANSWERS, LIMIT_S, TESTS, Endpoint, Json, Reply, code, command, fake_daemon, fenced, lines, run
 
 
 @pytest.fixture
@@ -99,6 +99,24 @@ def test_a_killed_run_samples_nothing_twice(
     assert {record["task"]: record["group"] for record in lines(journal) if record["event"] == "posted"} == posted
     other = run(client, endpoint, tmp_path, *arguments, "--temperature=0.5")
     assert other.returncode == 3 and "sampling" in other.stderr, other.stderr
+
+
+@pytest.mark.parametrize("kind", ["bestofn", "evaluate"])
+def test_a_run_is_not_gone_on_with_under_another_prompt(endpoint: Endpoint, tmp_path: Path, kind: str) -> None:
+    """As after an upgrade of the trainer: its prompt is carried in the program."""
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text(json.dumps({"name": "softmax", "code": (TESTS / "tasks/softmax.py").read_text(), "level": 2}))
+    with fake_daemon() as judge:
+        arguments = (kind, f"--tasks={tasks}", "--samples=2", "--name=x")
+        assert run(judge, endpoint, tmp_path, *arguments).returncode == 0
+        (journal,) = (tmp_path / "outputs").glob("**/*journal.jsonl")
+        header, *rest = lines(journal)
+        now, before = header["prompt"], "sha256:" + "0" * 64
+        journal.write_text("".join(json.dumps(record) + "\n" for record in [header | {"prompt": before}, *rest]))
+        asked = len(endpoint.asked), len(judge.asked)
+        done = run(judge, endpoint, tmp_path, *arguments)
+        assert done.returncode == 3 and before[:19] in done.stderr and now[:19] in done.stderr, done.stderr
+        assert str(journal) in done.stderr and (len(endpoint.asked), len(judge.asked)) == asked
 
 
 def refuse_many(body: Json) -> Reply | None:

@@ -243,6 +243,8 @@ def test_grpo_through_trl(model: Path, tmp_path: Path, reward: str) -> None:
         assert len(checkpoint.step_directories(layout.steps(tmp_path, "grpo"))) == 2
         asked = len(daemon.groups)
         assert grpo.train(s, tmp_path, request(url)) == 0
+        with pytest.raises(TrainError, match="another run"):
+            grpo.train(s, tmp_path, request(url) | {"prompt": "sha256:another"})
     assert len(daemon.groups) == asked
 
 

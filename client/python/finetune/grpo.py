@@ -79,7 +79,13 @@ def train(settings: Settings, workdir: Path, request: Json) -> int:
     out = layout.outputs(workdir, settings.run)
     kept = {name: value for name, value in vars(settings).items() if name not in INCIDENTAL and name != "model"}
     kept["adapter"] = models.identity_of_adapter(settings)
-    identity: Json = {"method": "grpo", "base_digest": digest, "tasks": [task.id for task in tasks], "settings": kept}
+    identity: Json = {
+        "method": "grpo",
+        "base_digest": digest,
+        "tasks": [task.id for task in tasks],
+        "prompt": request.get("prompt"),
+        "settings": kept,
+    }
 
     def arguments(world: int) -> Any:
         answers = settings.tasks_per_step * settings.samples
