@@ -41,6 +41,103 @@ trainer_failed(const struct error *err)
     }
 }
 
+/* --- every command --- */
+
+enum {
+    OPT_TEMPERATURE = 768,
+    OPT_TOP_P,
+    OPT_MAX_TOKENS,
+    OPT_TIMEOUT,
+    OPT_ATTEMPTS,
+    OPT_SEED,
+    OPT_COMPLETIONS,
+    OPT_KEY,
+    OPT_LOGPROBS,
+    OPT_PLAIN
+};
+
+static error_t
+parse_common(int key, char *arg, struct argp_state *state)
+{
+    struct trainer *t = state->input;
+    switch (key) {
+    case 'u':
+        t->daemon_url = arg;
+        return 0;
+    case 'e':
+        t->endpoint_url = arg;
+        return 0;
+    case OPT_KEY:
+        t->endpoint_key = arg;
+        return 0;
+    case 'M':
+        t->model = arg;
+        return 0;
+    case 'w':
+        t->workdir = arg;
+        return 0;
+    case 'c':
+        t->concurrency = option_int(state, "--concurrency", arg, 1, 64);
+        return 0;
+    case OPT_TEMPERATURE:
+        t->temperature = option_number(state, "--temperature", arg, 0, 10);
+        t->has_temperature = true;
+        return 0;
+    case OPT_TOP_P:
+        t->top_p = option_number(state, "--top-p", arg, 0, 1);
+        return 0;
+    case OPT_MAX_TOKENS:
+        t->max_tokens = option_int(state, "--max-tokens", arg, 1, 1000000);
+        return 0;
+    case OPT_TIMEOUT:
+        t->timeout_s = option_number(state, "--timeout", arg, 1, 86400);
+        return 0;
+    case OPT_ATTEMPTS:
+        t->attempts = option_int(state, "--attempts", arg, 1, 100);
+        return 0;
+    case OPT_SEED:
+        t->seed = (uint64_t)option_number(state, "--seed", arg, 0, 9007199254740992.0);
+        return 0;
+    case OPT_PLAIN:
+        t->is_plain = true;
+        return 0;
+    case OPT_LOGPROBS:
+        t->wants_logprobs = true;
+        return 0;
+    case OPT_COMPLETIONS:
+        t->is_chat = false;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_option common_options[] = {
+    { "url", 'u', "URL", 0, "verifierd (or VERIFIERD_URL; default http://127.0.0.1:8080)", -2 },
+    { "endpoint", 'e', "URL", 0, "OpenAI-compatible endpoint, with its /v1 (or TRAINER_ENDPOINT)", -2 },
+    { "key", OPT_KEY, "KEY", 0,
+      "Of the endpoint (or OPENAI_API_KEY, which other users of the machine cannot see)", -2 },
+    { "model", 'M', "NAME", 0, "What the endpoint calls the model", -2 },
+    { "completions", OPT_COMPLETIONS, NULL, 0, "Ask /completions, not /chat/completions", -2 },
+    { "temperature", OPT_TEMPERATURE, "T", 0, "Default 0.8", -2 },
+    { "top-p", OPT_TOP_P, "P", 0, "Default 1", -2 },
+    { "max-tokens", OPT_MAX_TOKENS, "N", 0, "Of one answer (default 2048)", -2 },
+    { "plain", OPT_PLAIN, NULL, 0,
+      "Do not send top_k, min_p and repetition_penalty, which OpenAI's own API refuses; then the server's "
+      "defaults "
+      "decide",
+      -2 },
+    { "logprobs", OPT_LOGPROBS, NULL, 0, "Ask for log-probabilities and token ids, and keep them", -2 },
+    { "seed", OPT_SEED, "N", 0, "Of all draws (default 0)", -2 },
+    { "timeout", OPT_TIMEOUT, "SECONDS", 0, "Of one request to the endpoint (default 600)", -2 },
+    { "attempts", OPT_ATTEMPTS, "N", 0, "Of one request to the endpoint (default 6)", -2 },
+    { "concurrency", 'c', "N", 0, "Tasks in flight (default 8)", -2 },
+    { "workdir", 'w', "DIR", 0, "Where data, checkpoints and outputs go (default .)", -2 },
+    { 0 },
+};
+
+const struct argp trainer_common_argp = { common_options, parse_common, NULL, NULL, NULL, NULL, NULL };
+
 /* --- tasks --- */
 
 static error_t
