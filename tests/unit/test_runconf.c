@@ -98,6 +98,26 @@ the_method_decides(void **state)
     }
 }
 
+/* A section named by a method holds for that method, and before "train". */
+static void
+sections_of_methods(void **state)
+{
+    static const char text[] =
+        "train { epochs = 9\n seed = 3 }\nreinforce { epochs = 4 }\nbestofn { batch = 7 }\n";
+    (void)state;
+    AUTO_JSON json_t *conf = conf_of(text);
+    assert_int_equal(runconf_number(conf, "train", "epochs"), 9);
+    assert_int_equal(runconf_number(conf, "train", "batch"), 7);
+    AUTO_FREE char *other = NULL;
+    assert_true(asprintf(&other, "%srl { method = reinforce }\n", text) > 0);
+    AUTO_JSON json_t *second = conf_of(other);
+    assert_int_equal(runconf_number(second, "train", "epochs"), 4);
+    assert_int_equal(runconf_number(second, "train", "seed"), 3);
+    assert_int_equal(runconf_number(second, "train", "batch"), 2);
+    assert_true(runconf_number(second, "train", "learning_rate") == 1e-6);
+    assert_null(json_object_get(second, "reinforce"));
+}
+
 static void
 what_the_file_says(void **state)
 {
@@ -173,6 +193,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults),
         cmocka_unit_test(the_method_decides),
+        cmocka_unit_test(sections_of_methods),
         cmocka_unit_test(what_the_file_says),
         cmocka_unit_test(bad_files),
         cmocka_unit_test(no_file),
