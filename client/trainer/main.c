@@ -25,6 +25,7 @@ static const struct {
     { "run", "trainer run", run_command_line },
     { "status", "trainer status", status_command },
     { "report", "trainer report", report_command },
+    { "bucket", "trainer bucket", bucket_command },
     { "sync", "trainer sync", sync_command },
     { "resume", "trainer resume", resume_command },
     { "watch", "trainer watch", watch_command },
@@ -46,6 +47,7 @@ static const char doc[] =
     "  run       all of it, from data to a report, by one configuration file\n"
     "  status    where a run stands\n"
     "  report    one page and one document of what a run did\n"
+    "  bucket    an encrypted, versioned S3 bucket for sync, and the policy that suffices\n"
     "  sync      a run's checkpoints and results to a remote\n"
     "  resume    restore a run from a remote\n"
     "  watch     end a run with a checkpoint when its machine is about to be taken away\n"

@@ -72,6 +72,7 @@ int run_command_line(struct trainer *t, int argc, char **argv);
 int status_command(struct trainer *t, int argc, char **argv);
 int report_command(struct trainer *t, int argc, char **argv);
 int sync_command(struct trainer *t, int argc, char **argv);
+int bucket_command(struct trainer *t, int argc, char **argv);
 int watch_command(struct trainer *t, int argc, char **argv);
 int resume_command(struct trainer *t, int argc, char **argv);
 int sft_command(struct trainer *t, int argc, char **argv);
