@@ -18,6 +18,15 @@ hash_text(const void *bytes, size_t size, char out[HASH_TEXT_SIZE])
     sodium_bin2hex(out + 7, HASH_TEXT_SIZE - 7, digest, sizeof(digest));
 }
 
+void
+hash_tag(const void *bytes, size_t size, char out[HASH_TAG_SIZE])
+{
+    unsigned char digest[HASH_TAG_SIZE / 2];
+
+    crypto_generichash(digest, sizeof(digest), bytes, size, NULL, 0);
+    sodium_bin2hex(out, HASH_TAG_SIZE, digest, sizeof(digest));
+}
+
 bool
 hash_is_valid(const char *text)
 {

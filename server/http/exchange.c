@@ -92,12 +92,12 @@ exchange_header(struct exchange *x, const char *name, const char *value)
 void
 exchange_tag(struct exchange *x)
 {
-    char hash[HASH_TEXT_SIZE], tag[40];
+    char hash[HASH_TAG_SIZE], tag[HASH_TAG_SIZE + 2];
 
     if (x->status != 200 || !x->bytes)
         return;
-    hash_text(x->bytes, x->bytes_size, hash);
-    snprintf(tag, sizeof(tag), "\"%.32s\"", hash + strlen("sha256:"));
+    hash_tag(x->bytes, x->bytes_size, hash);
+    snprintf(tag, sizeof(tag), "\"%s\"", hash);
     const char *known = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_IF_NONE_MATCH);
     if (known && is_tag_known(known, tag)) {
         exchange_set_response(x, 304, NULL, MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT));

@@ -27,6 +27,18 @@ known_answers(void **state)
     assert_string_equal(out, "sha256:cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
+/* What Python's hashlib.blake2b(…, digest_size=16) says. */
+static void
+tags(void **state)
+{
+    char out[HASH_TAG_SIZE];
+    (void)state;
+    hash_tag("abc", 3, out);
+    assert_string_equal(out, "cf4ab791c62b8d2b2109c90275287816");
+    hash_tag("", 0, out);
+    assert_string_equal(out, "cae66941d9efbd404e4d88758ea67670");
+}
+
 static void
 random_numbers_use_every_bit(void **state)
 {
@@ -48,6 +60,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_answers),
+        cmocka_unit_test(tags),
         cmocka_unit_test(random_numbers_use_every_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
