@@ -65,15 +65,22 @@ buffer_add(struct buffer *b, const char *text)
 int
 buffer_printf(struct buffer *b, const char *format, ...)
 {
+    size_t room = b->capacity > b->size ? b->capacity - b->size : 0; /* with that of the NUL */
     va_list args;
+
+    /* Mostly there is room, and it is written at once. */
     va_start(args, format);
-    int n = vsnprintf(NULL, 0, format, args);
+    int n = vsnprintf(room > 0 ? b->data + b->size : NULL, room, format, args);
     va_end(args);
-    if (n < 0 || buffer_reserve(b, (size_t)n) < 0)
-        return ERR_NOMEM;
-    va_start(args, format);
-    vsnprintf(b->data + b->size, (size_t)n + 1, format, args);
-    va_end(args);
+    if (n < 0 || (size_t)n >= room) {
+        if (room > 0)
+            b->data[b->size] = '\0';
+        if (n < 0 || buffer_reserve(b, (size_t)n) < 0)
+            return ERR_NOMEM;
+        va_start(args, format);
+        vsnprintf(b->data + b->size, (size_t)n + 1, format, args);
+        va_end(args);
+    }
     b->size += (size_t)n;
     return 0;
 }
