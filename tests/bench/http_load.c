@@ -12,6 +12,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -172,6 +173,12 @@ get(char **argv)
         if (!connections[i].answer || epoll_ctl(epoll, EPOLL_CTL_ADD, connections[i].fd, &event) < 0)
             die("set up");
     }
+    /*
+     * Where cores are scarce an ordinary client preempts the server at each answer, and what is measured is the
+     * kernel's queue: one that works through batches waits until the server has no more to do.
+     */
+    if (sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){ 0 }) < 0)
+        die("sched_setscheduler");
     int64_t began_ns = clock_monotonic_ns();
     for (int i = 0; i < together && sent < n; i++, sent++)
         ask(&connections[i], request, size);
