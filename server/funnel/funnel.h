@@ -14,6 +14,7 @@
 #include <jansson.h>
 #include <uv.h>
 
+#include "common/buffer.h"
 #include "common/error.h"
 #include "common/json.h"
 #include "server/config.h"
@@ -95,8 +96,18 @@ int funnel_rescore(struct funnel *f, json_t *body, const char *client, json_t **
 json_t *funnel_show_group(struct funnel *f, const char *id, struct error *err);
 bool funnel_is_finished(struct funnel *f,
                         const char *id); /* a submission or a group; unknown ids are finished */
-/* {"state","version","queues":{…},"workers":[…],"gpus":[…],"sandbox":{…},"counts":{…},"store":{…},"env":{…}} */
-json_t *funnel_status(struct funnel *f);
+/*
+ * What /v1/status tells, in two parts. As of this moment, and cheap, since it is printed: {"state","ready","why",
+ * "queues":{…}}; appended to out, which is short of something where there is no memory.
+ */
+void funnel_pulse(struct funnel *f, struct buffer *out);
+/* {"version","workers":[…],"gpus":[…],"sandbox":{…},"counts":{…},"store":{…},"env":{…}}: dear, so it is worth keeping. */
+json_t *funnel_figures(struct funnel *f);
+/*
+ * Another number once any of the counts in funnel_figures() has changed: what was made before counts what was
+ * acknowledged, and each verdict. Workers, devices and the store's times may change without it.
+ */
+uint64_t funnel_generation(const struct funnel *f);
 #define FUNNEL_WINDOW_MAX_S 86400
 /* The last window_s seconds (1 to FUNNEL_WINDOW_MAX_S): docs/http.md. */
 json_t *funnel_stats(struct funnel *f, int64_t window_s);

@@ -109,7 +109,7 @@ choose(struct group *g)
             g->n_chosen++;
             g->chosen_left++;
             all[i].s->is_chosen = true;
-            all[i].s->queued_ns = clock_monotonic_ns();
+            submission_waits(all[i].s);
             scheduler_add(all[i].s, false);
         } else {
             judge_untimed(all[i].s);

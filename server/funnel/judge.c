@@ -46,6 +46,7 @@ note(struct submission *s, enum outcome outcome, const char *class_, int done, i
     struct stage_record *r = &j->stages[j->stage];
     struct stage_figures *figures = &s->funnel->stages[j->stage];
 
+    s->funnel->generation++;
     r->outcome = outcome;
     r->done = done;
     r->of = of;
@@ -207,7 +208,7 @@ get_ready(struct submission *s)
         submission_return(s, true);
         return;
     }
-    s->queued_ns = clock_monotonic_ns();
+    submission_waits(s);
     scheduler_add(s, false);
     scheduler_kick(f);
 }

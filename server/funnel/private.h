@@ -108,6 +108,8 @@ struct submission {
     int losses;        /* times its worker went down */
     int lonely_losses; /* of those, with nobody else on that worker */
     int64_t queued_ns;
+    struct submission *older, *newer; /* among those that wait for the same */
+    bool is_waiting;
     bool has_slot;
     bool is_cancelled; /* to be, as soon as its processes are gone */
     bool is_returned;  /* the same for the queue, when the daemon drains */
@@ -209,7 +211,10 @@ struct funnel {
     struct client *clients;
     struct quotas quotas;
     struct fair queue, ready; /* for the CPU slots, for the devices */
+    struct submission *queued_oldest,
+        *ready_oldest; /* who waits for a slot, and for a device, by queued_ns */
     int64_t cpu_running, gpu_running;
+    uint64_t generation; /* another one after all that funnel_figures() tells of */
     struct submission
         *alone; /* suspected of having taken its worker down: it has the compile zygote to itself */
     bool is_kicking, is_kick_due;
@@ -243,6 +248,8 @@ extern const struct histogram_bounds funnel_rewards, funnel_speedups;
 struct submission *submission_new(struct funnel *f, const char *id, const char *group_id, const char *client,
                                   int priority, int attempts);
 void submission_move(struct submission *s, enum event event);
+/* It waits from now on: for a slot where it is queued, for a device where it is ready. Its next move ends that. */
+void submission_waits(struct submission *s);
 /* Loads what the store has of it. 0 or an error of the store. */
 int judgement_new(struct submission *s, struct error *err);
 /* The same without the task and the source: enough to be told a verdict. */

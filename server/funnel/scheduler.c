@@ -135,6 +135,7 @@ scheduler_release_device(struct submission *s)
     struct funnel *f = s->funnel;
     double seconds = seconds_since(s->lane_ns);
 
+    f->generation++;
     fair_done(&f->ready, &s->client->device, &s->turn, seconds);
     usage_add_gpu(&s->client->usage, seconds, clock_wall_ms());
     s->device_s += seconds;
@@ -170,6 +171,7 @@ give(struct funnel *f, struct lane *l)
 void
 scheduler_kick(struct funnel *f)
 {
+    f->generation++; /* something happened, or nobody would ask for it */
     if (f->is_kicking) {
         f->is_kick_due = true;
         return;

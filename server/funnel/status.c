@@ -28,31 +28,31 @@ funnel_is_ready(struct funnel *f, char *why, size_t size)
     return false;
 }
 
-/* Seconds that the oldest of those in this state has waited; null: none is. */
-static json_t *
-oldest_json(const struct funnel *f, enum state state)
+/* Seconds that the oldest of them has waited; null: none is. */
+static void
+print_oldest(struct buffer *out, const char *key, const struct submission *oldest)
 {
-    int64_t since_ns = INT64_MAX;
-
-    for (const struct submission *s = f->submissions; s; s = s->hh.next)
-        if (s->state == state && s->queued_ns < since_ns)
-            since_ns = s->queued_ns;
-    return since_ns == INT64_MAX ? json_null() : json_real((double)(clock_monotonic_ns() - since_ns) / 1e9);
+    if (oldest)
+        buffer_printf(out, "%s%.6f", key, (double)(clock_monotonic_ns() - oldest->queued_ns) / 1e9);
+    else
+        buffer_printf(out, "%snull", key);
 }
 
-static json_t *
-queues_json(const struct funnel *f)
+static void
+print_queues(const struct funnel *f, struct buffer *out)
 {
-    json_t *oldest =
-        json_pack("{s:o, s:o}", "queued", oldest_json(f, STATE_QUEUED), "ready", oldest_json(f, STATE_READY));
-    return json_pack(
-        "{s:{s:I, s:I}, s:{s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "queued", "interactive",
-        (json_int_t)f->queue.n[FAIR_INTERACTIVE], "batch", (json_int_t)f->queue.n[FAIR_BATCH], "ready",
-        "interactive", (json_int_t)f->ready.n[FAIR_INTERACTIVE], "batch", (json_int_t)f->ready.n[FAIR_BATCH],
-        "waiting", (json_int_t)funnel_waiting(f), "limit", (json_int_t)f->config->queue_limit, "cpu_running",
-        (json_int_t)f->cpu_running, "cpu_slots", (json_int_t)f->cpu_jobs, "gpu_running",
-        (json_int_t)f->gpu_running, "registering", (json_int_t)task_registering(f), "joined",
-        (json_int_t)f->n_following, "oldest_s", oldest);
+    buffer_printf(out,
+                  "{\"queued\":{\"interactive\":%lld,\"batch\":%lld},\"ready\":{\"interactive\":%lld,"
+                  "\"batch\":%lld},\"waiting\":%lld,\"limit\":%lld,\"cpu_running\":%lld,\"cpu_slots\":%lld,"
+                  "\"gpu_running\":%lld,\"registering\":%lld,\"joined\":%lld",
+                  (long long)f->queue.n[FAIR_INTERACTIVE], (long long)f->queue.n[FAIR_BATCH],
+                  (long long)f->ready.n[FAIR_INTERACTIVE], (long long)f->ready.n[FAIR_BATCH],
+                  (long long)funnel_waiting(f), (long long)f->config->queue_limit, (long long)f->cpu_running,
+                  (long long)f->cpu_jobs, (long long)f->gpu_running, (long long)task_registering(f),
+                  (long long)f->n_following);
+    print_oldest(out, ",\"oldest_s\":{\"queued\":", f->queued_oldest);
+    print_oldest(out, ",\"ready\":", f->ready_oldest);
+    buffer_add(out, "}}");
 }
 
 /* Since the start: how those that may share a verdict came by theirs. */
@@ -206,23 +206,39 @@ sandbox_json(const struct funnel *f)
                      f->config->sandbox_require);
 }
 
-json_t *
-funnel_status(struct funnel *f)
+void
+funnel_pulse(struct funnel *f, struct buffer *out)
 {
-    json_t *workers = json_array(), *gpus = json_array();
     char why[128] = "";
 
     bool is_ready = funnel_is_ready(f, why, sizeof(why));
-    json_array_append_new(workers, zygote_status(f->zygote));
-    for (int i = 0; i < f->n_lanes; i++)
-        lane_status(f->lanes[i], workers, gpus);
     const char *state = f->is_draining      ? "draining"
                         : f->config->paused ? "paused"
                         : is_ready          ? "ready"
                                             : "starting";
-    return json_pack("{s:s, s:b, s:s?, s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "state", state, "ready",
-                     (int)is_ready, "why", *why ? why : NULL, "version", VERIFIERD_VERSION, "uptime_s",
-                     (double)(clock_monotonic_ns() - f->started_ns) / 1e9, "queues", queues_json(f),
-                     "workers", workers, "gpus", gpus, "sandbox", sandbox_json(f), "counts", counts_json(f),
-                     "store", store_json(f), "env", env_json(f));
+    const char *quote = *why ? "\"" : ""; /* the reasons are our own words, with nothing in them to escape */
+    buffer_printf(out, "{\"state\":\"%s\",\"ready\":%s,\"why\":%s%s%s,\"queues\":", state,
+                  is_ready ? "true" : "false", quote, *why ? why : "null", quote);
+    print_queues(f, out);
+    buffer_add(out, "}");
+}
+
+uint64_t
+funnel_generation(const struct funnel *f)
+{
+    /* Both only grow. What is counted in the store is told of by its commits. */
+    return f->generation + (uint64_t)store_commits(f->store);
+}
+
+json_t *
+funnel_figures(struct funnel *f)
+{
+    json_t *workers = json_array(), *gpus = json_array();
+
+    json_array_append_new(workers, zygote_status(f->zygote));
+    for (int i = 0; i < f->n_lanes; i++)
+        lane_status(f->lanes[i], workers, gpus);
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "version", VERIFIERD_VERSION, "workers", workers,
+                     "gpus", gpus, "sandbox", sandbox_json(f), "counts", counts_json(f), "store",
+                     store_json(f), "env", env_json(f));
 }

@@ -32,7 +32,6 @@ submission_new(struct funnel *f, const char *id, const char *group_id, const cha
     s->attempts = attempts;
     s->cache = "miss";
     s->rough_ms = NAN;
-    s->queued_ns = clock_monotonic_ns();
     if (group_id && *group_id) {
         s->group = group_get(f, group_id);
         if (!s->group) {
@@ -43,7 +42,34 @@ submission_new(struct funnel *f, const char *id, const char *group_id, const cha
     }
     s->client->submissions++;
     HASH_ADD_STR(f->submissions, id, s);
+    submission_waits(s);
     return s;
+}
+
+/* The clock does not go back, so that what is appended is the youngest: the oldest is known without looking at all. */
+static struct submission **
+waiting_list(struct submission *s)
+{
+    return s->state == STATE_QUEUED ? &s->funnel->queued_oldest : &s->funnel->ready_oldest;
+}
+
+static void
+end_waiting(struct submission *s)
+{
+    if (s->is_waiting)
+        DL_DELETE2(*waiting_list(s), s, older, newer);
+    s->is_waiting = false;
+}
+
+void
+submission_waits(struct submission *s)
+{
+    assert(s->state == STATE_QUEUED || s->state == STATE_READY);
+    end_waiting(s);
+    s->queued_ns = clock_monotonic_ns();
+    DL_APPEND2(*waiting_list(s), s, older, newer);
+    s->is_waiting = true;
+    s->funnel->generation++;
 }
 
 void
@@ -54,6 +80,8 @@ submission_move(struct submission *s, enum event event)
 
     /* Only our own bug asks for a move that the table does not have. */
     assert(next != STATE_ILLEGAL);
+    end_waiting(s);
+    f->generation++;
     log_debug(s->id, "%s: %s to %s", event_name(event), state_name(s->state), state_name((enum state)next));
     s->state = (enum state)next;
     int stage = stage_of_state(s->state);
@@ -245,6 +273,7 @@ forget(struct submission *s)
     struct group *g = s->group;
     bool is_chosen = s->is_chosen;
 
+    f->generation++;
     HASH_DEL(f->submissions, s);
     funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_VERDICT, s->id, s->judgement->row.group_id,
                                            s->judgement->row.client, NULL, false, s->attempts,
@@ -421,7 +450,7 @@ submission_return(struct submission *s, bool gives_back)
     judgement_free(f, s->judgement);
     s->judgement = NULL;
     s->is_returned = false;
-    s->queued_ns = clock_monotonic_ns();
+    submission_waits(s);
     f->returned++;
     f->writes++;
     if (store_requeue_submission(f->store, s->id, s->attempts, returned_cb, f, &err) != 0)

@@ -69,6 +69,12 @@ struct http {
     int64_t started_ns, stop_ns;                 /* monotonic */
     json_t *process, *disks;                     /* what host.h told at host_ns */
     int64_t host_ns;
+    struct kept_status {
+        char *text; /* the figures of the funnel and of the host, as JSON */
+        size_t size;
+        uint64_t generation; /* funnel_generation() before they were made, at */
+        int64_t at_ns;       /* monotonic */
+    } status;
     char url[96];
 };
 

@@ -372,5 +372,6 @@ http_free(struct http *h)
     addresses_free(h->addresses);
     json_decref(h->process);
     json_decref(h->disks);
+    free(h->status.text);
     free(h);
 }

@@ -14,6 +14,7 @@
 #include "server/keeper.h"
 
 #define HOST_EVERY_NS 1000000000
+#define STATUS_KEPT_NS 100000000
 
 /* Nothing from elsewhere, no inline code: what a candidate wrote can only ever be text. */
 #define PAGE_POLICY                                                                                       \
@@ -43,36 +44,24 @@ calibration_add(struct exchange *x)
         funnel_calibrate(x->http->funnel, x->document, exchange_pending_cb, p);
 }
 
-/* How many are in which stage, and what became of them, tells a submitter where its own candidate is and was. */
-static json_t *
-status_view(json_t *status)
+static void
+print_figures(const struct http *h, struct buffer *out)
 {
-    static const char *const told[] = { "state", "ready", "why", "version", "uptime_s", "env", "time" };
-    json_t *out = json_object();
+    const char *comma = "";
 
-    for (size_t i = 0; i < ARRAY_LEN(told); i++)
-        json_object_set(out, told[i], json_object_get(status, told[i]));
-    json_decref(status);
-    return out;
-}
-
-static json_t *
-http_figures(const struct http *h)
-{
-    json_t *answers = json_object();
-    char code[8];
-
+    buffer_printf(out,
+                  "{\"connections\":%u,\"held\":%u,\"exports\":%u,\"streams\":%u,\"streams_dropped\":%llu,"
+                  "\"connections_refused\":%llu,\"requests\":%llu,\"connections_limit\":%lld,\"answers\":{",
+                  h->connections, h->held, h->exports, h->streams_count,
+                  (unsigned long long)h->streams_dropped, (unsigned long long)h->connections_refused,
+                  (unsigned long long)h->requests, (long long)h->config->connections);
     for (unsigned i = 0; i < ARRAY_LEN(h->answers); i++) {
         if (!h->answers[i])
             continue;
-        snprintf(code, sizeof(code), "%u", i);
-        json_object_set_new(answers, code, json_integer((json_int_t)h->answers[i]));
+        buffer_printf(out, "%s\"%u\":%llu", comma, i, (unsigned long long)h->answers[i]);
+        comma = ",";
     }
-    return json_pack("{s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:o}", "connections", (int)h->connections,
-                     "held", (int)h->held, "exports", (int)h->exports, "streams", (int)h->streams_count,
-                     "streams_dropped", (json_int_t)h->streams_dropped, "connections_refused",
-                     (json_int_t)h->connections_refused, "requests", (json_int_t)h->requests,
-                     "connections_limit", (json_int_t)h->config->connections, "answers", answers);
+    buffer_add(out, "}}");
 }
 
 /* Read from /proc and from the file systems, which costs more than all else in the status: once a second. */
@@ -90,35 +79,93 @@ refresh_host(struct http *h)
     h->host_ns = now_ns;
 }
 
-/* Given; NULL: no memory. */
-static json_t *
-whole_status(struct http *h)
+/*
+ * The status has two parts. What is cheap, or changes with each request, is printed for each. The figures are kept as
+ * text until anything that they count has changed, and STATUS_KEPT_NS at most, as workers and devices change by
+ * themselves. The generation is read first: what changes meanwhile is seen the next time.
+ */
+static const struct kept_status *
+kept_status(struct http *h)
 {
-    json_t *status = funnel_status(h->funnel);
+    struct kept_status *k = &h->status;
+    uint64_t generation = funnel_generation(h->funnel);
+    int64_t now_ns = clock_monotonic_ns();
+
+    if (k->text && k->generation == generation && now_ns - k->at_ns < STATUS_KEPT_NS)
+        return k;
+    refresh_host(h);
+    AUTO_JSON json_t *figures = funnel_figures(h->funnel);
+    json_object_set(figures, "process", h->process);
+    json_object_set(figures, "disks", h->disks);
+    char *text = figures ? json_dumps(figures, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    if (!text)
+        return NULL;
+    free(k->text);
+    *k = (struct kept_status){ text, strlen(text), generation, now_ns };
+    return k;
+}
+
+/* False: no memory. */
+static bool
+print_status(struct http *h, struct buffer *out)
+{
+    const struct kept_status *kept = kept_status(h);
+    int64_t uptime_ms = (clock_monotonic_ns() - h->started_ns) / 1000000;
     char now[CLOCK_TEXT_SIZE];
 
-    if (status) {
-        int64_t uptime_ms = (clock_monotonic_ns() - h->started_ns) / 1000000;
-        json_object_set_new(status, "uptime_s", json_real((double)uptime_ms / 1000));
-        json_object_set_new(status, "http", http_figures(h));
-        refresh_host(h);
-        json_object_set(status, "process", h->process);
-        json_object_set(status, "disks", h->disks);
-        json_object_set_new(status, "access", json_string(keyring_is_on(h->keyring) ? "tokens" : "open"));
-        clock_text(clock_wall_ms(), now);
-        json_object_set_new(status, "time", json_string(now));
-    }
-    return status;
+    /* Room for all of it: only the count of answers has no small bound, and it grows by itself. */
+    if (!kept || buffer_reserve(out, kept->size + 2048) != 0)
+        return false;
+    clock_text(clock_wall_ms(), now);
+    funnel_pulse(h->funnel, out);
+    out->size--; /* its closing brace: all of it is one object */
+    buffer_printf(out,
+                  ",\"uptime_s\":%.3f,\"access\":\"%s\",\"time\":\"%s\",\"http\":", (double)uptime_ms / 1000,
+                  keyring_is_on(h->keyring) ? "tokens" : "open", now);
+    print_figures(h, out);
+    buffer_add(out, ",");
+    return buffer_append(out, kept->text + 1, kept->size - 1) == 0;
+}
+
+/* Given; NULL: no memory. */
+static json_t *
+status_document(struct http *h)
+{
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+
+    return print_status(h, &text) ? json_loadb(text.data, text.size, 0, NULL) : NULL;
+}
+
+/* How many are in which stage, and what became of them, tells a submitter where its own candidate is and was. */
+static json_t *
+status_view(struct http *h)
+{
+    static const char *const told[] = { "state", "ready", "why", "version", "uptime_s", "env", "time" };
+    AUTO_JSON json_t *status = status_document(h);
+    json_t *out = status ? json_object() : NULL;
+
+    for (size_t i = 0; i < ARRAY_LEN(told); i++)
+        json_object_set(out, told[i], json_object_get(status, told[i]));
+    return out;
 }
 
 void
 service_status(struct exchange *x)
 {
-    json_t *status = whole_status(x->http);
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+    size_t size;
 
-    if (status && !access_sees_detail(x))
-        status = status_view(status);
-    exchange_json(x, 200, status);
+    if (!access_sees_detail(x)) {
+        exchange_json(x, 200, status_view(x->http));
+        return;
+    }
+    char *bytes = print_status(x->http, &text) ? buffer_take(&text, &size) : NULL;
+    if (!bytes) {
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the answer");
+        return;
+    }
+    exchange_set_bytes(x, 200, "application/json", bytes, size);
+    exchange_send(x);
 }
 
 /* "90", "90s", "10m", "2h" to seconds; 0: it is none of these, or out of range. */
@@ -152,7 +199,7 @@ void
 service_metrics(struct exchange *x)
 {
     AUTO_BUFFER struct buffer text = BUFFER_INIT;
-    AUTO_JSON json_t *status = whole_status(x->http);
+    AUTO_JSON json_t *status = status_document(x->http);
     size_t size;
 
     if (status)

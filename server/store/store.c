@@ -189,6 +189,12 @@ store_close(struct store *s)
     free(s);
 }
 
+int64_t
+store_commits(struct store *s)
+{
+    return writer_commits(s->writer);
+}
+
 void
 store_figures(struct store *s, struct store_figures *out)
 {

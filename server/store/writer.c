@@ -391,6 +391,15 @@ writer_put(struct writer *w, struct write *write, struct error *err)
     return 0;
 }
 
+int64_t
+writer_commits(struct writer *w)
+{
+    pthread_mutex_lock(&w->mutex);
+    int64_t commits = w->commits;
+    pthread_mutex_unlock(&w->mutex);
+    return commits;
+}
+
 void
 writer_figures(struct writer *w, struct store_figures *out)
 {

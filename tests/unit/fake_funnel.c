@@ -17,6 +17,8 @@ struct funnel {
     struct work *works;
     void *unanswered; /* argument of the one call that gets no answer, NULL: none */
     bool is_drained, is_full;
+    int64_t counted, figures_made;
+    uint64_t generation;
     funnel_event_cb *event_cb;
     void *event_arg;
 };
@@ -362,11 +364,37 @@ funnel_stats(struct funnel *f, int64_t window_s)
     return json_pack("{s:I}", "window_s", (json_int_t)window_s);
 }
 
-json_t *
-funnel_status(struct funnel *f)
+void
+fake_funnel_count(struct funnel *f, bool is_told)
+{
+    f->counted++;
+    f->generation += is_told;
+}
+
+int64_t
+fake_funnel_figures_made(const struct funnel *f)
+{
+    return f->figures_made;
+}
+
+void
+funnel_pulse(struct funnel *f, struct buffer *out)
 {
     (void)f;
-    return json_pack("{s:s}", "state", "ready");
+    buffer_add(out, "{\"state\":\"ready\"}");
+}
+
+uint64_t
+funnel_generation(const struct funnel *f)
+{
+    return f->generation;
+}
+
+json_t *
+funnel_figures(struct funnel *f)
+{
+    f->figures_made++;
+    return json_pack("{s:{s:I}}", "counts", "figures", (json_int_t)f->counted);
 }
 
 bool

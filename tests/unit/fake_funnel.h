@@ -18,5 +18,8 @@
 void fake_funnel_fill(struct funnel *f);
 /* Tell whoever follows, as if it had happened. */
 void fake_funnel_tell(struct funnel *f, const struct funnel_event *event);
+/* One more is counted in its figures; is_told: funnel_generation() says so. */
+void fake_funnel_count(struct funnel *f, bool is_told);
+int64_t fake_funnel_figures_made(const struct funnel *f); /* how often */
 
 #endif

@@ -408,6 +408,46 @@ a_client_that_leaves_ends_its_wait(void **state)
     client_close(&c);
 }
 
+static void
+expect_status(struct rig *r, const char *text)
+{
+    struct client c;
+
+    assert_int_equal(ask(r, &c, "GET", "/v1/status", "", NULL), 200);
+    assert_non_null(strstr(c.text, text));
+    client_close(&c);
+}
+
+/* What is dear to make is kept for a tenth of a second, but never longer than its counts are right. */
+static void
+a_status_is_kept_while_its_counts_are_right(void **state)
+{
+    struct rig *r = *state;
+    struct client c;
+    int64_t begin_ns = clock_monotonic_ns();
+
+    expect_status(r, "\"counts\":{\"figures\":0}");
+    for (int i = 0; i < 50; i++)
+        expect_status(r, "\"counts\":{\"figures\":0}");
+    int64_t most = 1 + (clock_monotonic_ns() - begin_ns) / 100000000;
+    assert_true(fake_funnel_figures_made(r->funnel) <= most);
+    for (int i = 1; i <= 20; i++) {
+        fake_funnel_count(r->funnel, true);
+        char text[64];
+        snprintf(text, sizeof(text), "\"counts\":{\"figures\":%d}", i);
+        expect_status(r, text);
+    }
+    fake_funnel_count(r->funnel, false);
+    int64_t end_ns = clock_monotonic_ns() + LIMIT_NS;
+    bool is_seen = false;
+    while (!is_seen && clock_monotonic_ns() < end_ns) {
+        assert_int_equal(ask(r, &c, "GET", "/v1/status", "", NULL), 200);
+        is_seen = strstr(c.text, "\"counts\":{\"figures\":21}") != NULL;
+        client_close(&c);
+    }
+    assert_true(is_seen); /* what changes untold is seen all the same, later */
+}
+
 /* From the first token on every call needs one, and the next request sees what became of the file. */
 static void
 calls_show_a_token(void **state)
@@ -805,6 +845,7 @@ main(void)
         RIG_TEST(stopping_answers_what_is_held),
         RIG_TEST(stopping_gives_up_what_the_funnel_never_answers),
         RIG_TEST(a_client_that_leaves_ends_its_wait),
+        RIG_TEST(a_status_is_kept_while_its_counts_are_right),
         RIG_TEST(calls_show_a_token),
         RIG_TEST(overload_is_answered_before_the_body),
         RIG_TEST(a_client_that_says_nothing_is_told_so),
