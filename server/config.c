@@ -76,8 +76,16 @@ static const struct setting table[] = {
       "kept for each GPU's referee and children, and used by nothing else, so that compiling does not "
       "disturb timing; -1 is 3 where "
       "the machine has enough" },
-    { "pool", NUMBER, "processes", "2", 1, 64, FIELD(pool), false,
-      "children kept ready for each GPU; each holds about 715 MB of its memory" },
+    { "pool", NUMBER, "processes", "8", 1, 64, FIELD(pool), false,
+      "most children kept ready for each GPU; each holds about 715 MB of its memory; how many there are "
+      "follows from the rate at which submissions come" },
+    { "pool_min", NUMBER, "processes", "2", 1, 64, FIELD(pool_min), false,
+      "children kept ready for each GPU however idle it is; more than pool are never kept" },
+    { "pool_idle_s", NUMBER, "seconds", "60", 1, 86400, FIELD(pool_idle_s), true,
+      "children that nobody has needed for so long are ended, down to pool_min" },
+    { "pool_memory_percent", NUMBER, "percent", "10", 0, 90, FIELD(pool_memory_percent), true,
+      "of the memory that is free, what ready children beyond pool_min may hold: a GPU's, or the machine's "
+      "where there is none" },
     { "references_kept", NUMBER, "processes", "2", 1, 64, FIELD(references_kept), false,
       "reference children kept loaded for each GPU" },
     { "queue_limit", NUMBER, "submissions", "20000", 1, 10000000, FIELD(queue_limit), true,

@@ -150,12 +150,17 @@ put_workers(struct buffer *out, json_t *status)
     json_t *row;
     size_t i;
 
-    buffer_printf(out, "\n%-24s %-10s %-12s %7s\n", "worker", "state", "device", "starts");
+    buffer_printf(out, "\n%-24s %-10s %-12s %7s %7s %7s %9s\n", "worker", "state", "device", "starts",
+                  "ready", "wanted", "waited s");
     json_array_foreach(json_object_get(status, "workers"), i, row)
     {
         const char *lane = json_string_value(json_object_get(row, "lane"));
-        buffer_printf(out, "%-24s %-10s %-12s %7.0f\n", word(row, "name"), lane ? lane : word(row, "state"),
+        buffer_printf(out, "%-24s %-10s %-12s %7.0f", word(row, "name"), lane ? lane : word(row, "state"),
                       word(row, "device"), number(row, "starts", NULL));
+        if (json_object_get(row, "pool"))
+            buffer_printf(out, " %7.0f %7.0f %9.1f", number(row, "pool", "ready"),
+                          number(row, "pool", "wanted"), number(row, "pool", "waited_s"));
+        buffer_printf(out, "\n");
     }
     json_array_foreach(json_object_get(status, "gpus"), i, row)
         buffer_printf(out, "%s%-8s %-40s %s\n", i == 0 ? "\n" : "", word(row, "device"), word(row, "name"),

@@ -209,6 +209,7 @@ get_ready(struct submission *s)
         return;
     }
     submission_waits(s);
+    scheduler_announce(f, true);
     scheduler_add(s, false);
     scheduler_kick(f);
 }

@@ -327,6 +327,8 @@ void scheduler_add(struct submission *s, bool at_head);
 void scheduler_remove(struct submission *s);
 /* Somebody more urgent waits for it as well. */
 void scheduler_hurry(struct submission *s, int priority);
+/* One has begun the CPU stages (or is through them), and may come to any device. */
+void scheduler_announce(const struct funnel *f, bool is_compiled);
 void scheduler_release_slot(struct submission *s);
 void scheduler_release_device(struct submission *s);
 struct submission *scheduler_first_ready(struct funnel *f); /* NULL: none */

@@ -104,8 +104,16 @@ begin_one(struct funnel *f)
     s->client->usage.running++;
     s->has_slot = true;
     s->slot_ns = clock_monotonic_ns();
+    scheduler_announce(f, false);
     judge_begin(s);
     return true;
+}
+
+void
+scheduler_announce(const struct funnel *f, bool is_compiled)
+{
+    for (int i = 0; i < f->n_lanes; i++)
+        lane_expect(f->lanes[i], is_compiled, 1.0 / f->n_lanes);
 }
 
 static double

@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import select
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import evidence
@@ -118,7 +120,7 @@ class Referee:
             try:
                 if peer.channel.wait(0) and peer.channel.receive().text("ev") == "ready":
                     peer.is_ready = True
-                    self._channel.send({"ev": "child_ready", "child": name})
+                    self._channel.send({"ev": "child_ready", "child": name, "free_bytes": self._free_bytes()})
                     return
             except (ChannelClosed, ProtocolError):
                 pass
@@ -147,7 +149,13 @@ class Referee:
     def _op_drop(self, message: Message) -> None:
         name = message.text("child")
         self._forget(name)
-        self._channel.send({"ev": "dropped", "child": name})
+        self._channel.send({"ev": "dropped", "child": name, "free_bytes": self._free_bytes()})
+
+    def _free_bytes(self) -> int | None:
+        """Of the GPU's memory, or of the machine's without one; None: not known."""
+        if self._device.type == "cuda":
+            return int(torch.cuda.mem_get_info(self._device)[0])
+        return available_bytes()
 
     # --- tasks ---
 
@@ -329,6 +337,12 @@ class Referee:
     def _known_answer(self) -> bool:
         ramp = torch.arange(1, 4097, device=self._device, dtype=torch.float64)
         return float((ramp * ramp).sum()) == 4096 * 4097 * 8193 / 6
+
+
+def available_bytes() -> int | None:
+    """Memory of the machine that could be had without swapping; None where the kernel does not say."""
+    found = re.search(r"^MemAvailable:\s+(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    return None if found is None else int(found[1]) << 10
 
 
 def _take(message: Message, name: str) -> bytes:

@@ -327,6 +327,46 @@ write_workers(struct writer *w, json_t *workers)
 }
 
 static void
+write_pools(struct writer *w, json_t *workers)
+{
+    static const struct {
+        const char *key, *name, *type, *help;
+    } rows[] = {
+        { "wanted", "verifierd_pool_wanted_children", "gauge",
+          "Children that should be ready, by the rate at which they are needed, and memory." },
+        { "made", "verifierd_pool_made_total", "counter", "Children that were made ready." },
+        { "discarded", "verifierd_pool_discarded_total", "counter",
+          "Children that were ready and ended unused, since fewer were enough." },
+        { "lost", "verifierd_pool_lost_total", "counter", "Children that died before they were used." },
+        { "waited_s", "verifierd_pool_wait_seconds_total", "counter",
+          "Time that devices were held by work that waited for a child." },
+    };
+    static const char *const states[] = { "ready", "making" };
+    json_t *worker, *pool;
+    size_t i;
+
+    family(w, "verifierd_pool_children", "gauge",
+           "Children that wait to be used, or will when they are made.");
+    json_array_foreach(workers, i, worker)
+    {
+        if (!(pool = json_object_get(worker, "pool")))
+            continue;
+        for (size_t k = 0; k < ARRAY_LEN(states); k++)
+            sample(w, "verifierd_pool_children", LABELS("device", text(worker, "device"), "state", states[k]),
+                   number(json_object_get(pool, states[k])));
+    }
+    for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
+        family(w, rows[k].name, rows[k].type, rows[k].help);
+        json_array_foreach(workers, i, worker)
+        {
+            if ((pool = json_object_get(worker, "pool")))
+                sample(w, rows[k].name, LABELS("device", text(worker, "device")),
+                       number(json_object_get(pool, rows[k].key)));
+        }
+    }
+}
+
+static void
 write_disks(struct writer *w, json_t *disks)
 {
     static const struct {
@@ -419,6 +459,7 @@ metrics_write(json_t *status, struct buffer *out)
     write_devices(&w, at(status, "counts/device_s"));
     write_queues(&w, json_object_get(status, "queues"));
     write_workers(&w, json_object_get(status, "workers"));
+    write_pools(&w, json_object_get(status, "workers"));
     write_oldest(&w, at(status, "queues/oldest_s"));
     write_gpus(&w, json_object_get(status, "gpus"));
     write_disks(&w, json_object_get(status, "disks"));

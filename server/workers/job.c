@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/clock.h"
 
 /*
  * A job: a submission, or the registration of a task. Whatever changes leads to job_pump(), which looks at its phase
@@ -94,6 +95,7 @@ job_begin(struct lane *l, struct job *j)
     l->job = j;
     l->state = LANE_BUSY;
     l->clock++;
+    j->wanting_ns = clock_monotonic_ns();
     lane_pump(l);
 }
 
@@ -196,6 +198,10 @@ acquire(struct lane *l)
     if (!j->reference || (!j->is_registration && !j->candidate))
         return;
     j->reference->used = l->clock;
+    int64_t now_ns = clock_monotonic_ns();
+    l->supply.waited_s += (double)(now_ns - j->wanting_ns) / 1e9;
+    if (j->began_ns == 0)
+        j->began_ns = now_ns;
     if (j->is_registration) {
         if (referee_ask_register(l))
             await(l, l->config->stage_limit_ms);
@@ -260,6 +266,7 @@ reopen(struct lane *l)
         return;
     forget_job(l);
     l->job->phase = PHASE_ACQUIRE;
+    l->job->wanting_ns = clock_monotonic_ns();
     l->job->is_limited = false;
 }
 
@@ -386,6 +393,8 @@ close_job(struct lane *l)
 
     uv_timer_stop(&l->job_timer);
     forget_job(l);
+    if (j->began_ns > 0)
+        l->supply.job_s = pool_mean(l->supply.job_s, (double)(clock_monotonic_ns() - j->began_ns) / 1e9);
     l->job = NULL;
     if (is_violent)
         canary_send(l);

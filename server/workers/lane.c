@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/clock.h"
 #include "server/workers/private.h"
 
 /*
@@ -13,8 +14,8 @@
  * afresh: what one knows of the other's children would be stale.
  *
  * A run child here is a "runner" (runner.c). It is forked and makes its context
- * before anybody needs it (pool), then serves as a task's reference, again and
- * again, or as one submission's candidate, once. What the lane does for others
+ * before anybody needs it (as many as pool.h says), then serves as a task's
+ * reference, again and again, or as one submission's candidate, once. What the lane does for others
  * is a job (job.c), one at a time. Both speak with the referee (referee.c), and
  * the canary (canary.c) says whether the device and its workers are sound.
  *
@@ -69,6 +70,7 @@ lane_went_down(struct lane *l, const char *why)
     uv_timer_stop(&l->job_timer);
     uv_timer_stop(&l->canary_timer);
     uv_timer_stop(&l->retry_timer);
+    uv_timer_stop(&l->supply_timer);
     l->job = NULL;
     zygote_kill(l->zygote, "started again with its referee");
     process_kill(l->referee, "started again with its zygote");
@@ -106,7 +108,9 @@ lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, struct
     l->config = config;
     l->idle = idle;
     l->arg = arg;
-    uv_timer_t *const timers[] = { &l->job_timer, &l->retry_timer, &l->canary_timer };
+    l->supply.free_bytes = -1;
+    l->supply.last_ns = clock_monotonic_ns();
+    uv_timer_t *const timers[] = { &l->job_timer, &l->retry_timer, &l->canary_timer, &l->supply_timer };
     for (size_t i = 0; i < ARRAY_LEN(timers); i++) {
         uv_timer_init(loop, timers[i]);
         timers[i]->data = l;
@@ -168,6 +172,7 @@ lane_free(struct lane *l)
     uv_close((uv_handle_t *)&l->job_timer, timer_closed_cb);
     uv_close((uv_handle_t *)&l->retry_timer, timer_closed_cb);
     uv_close((uv_handle_t *)&l->canary_timer, timer_closed_cb);
+    uv_close((uv_handle_t *)&l->supply_timer, timer_closed_cb);
 }
 
 /* --- looking --- */
@@ -222,15 +227,15 @@ lane_status(const struct lane *l, json_t *workers, json_t *gpus)
     const char *why = process_why(l->referee);
 
     json_array_append_new(workers, zygote_status(l->zygote));
-    json_array_append_new(workers, json_pack("{s:s+, s:s, s:s, s:o, s:s, s:I, s:s?, s:s, s:{s:i, s:i, s:i}}",
-                                             "name", "referee ", l->device.name, "kind", "referee", "device",
-                                             l->device.name, "pid", pid ? json_integer(pid) : json_null(),
-                                             "state", process_state_name(process_state(l->referee)), "starts",
-                                             (json_int_t)process_starts(l->referee), "why", *why ? why : NULL,
-                                             "lane", lane_state_name(l->state), "children", "ready",
-                                             runners_count(l, USE_POOL, true), "references",
-                                             runners_count(l, USE_REFERENCE, false), "candidates",
-                                             runners_count(l, USE_CANDIDATE, false)));
+    json_array_append_new(
+        workers, json_pack("{s:s+, s:s, s:s, s:o, s:s, s:I, s:s?, s:s, s:{s:i, s:i, s:i}, s:o}", "name",
+                           "referee ", l->device.name, "kind", "referee", "device", l->device.name, "pid",
+                           pid ? json_integer(pid) : json_null(), "state",
+                           process_state_name(process_state(l->referee)), "starts",
+                           (json_int_t)process_starts(l->referee), "why", *why ? why : NULL, "lane",
+                           lane_state_name(l->state), "children", "ready", runners_count(l, USE_POOL, true),
+                           "references", runners_count(l, USE_REFERENCE, false), "candidates",
+                           runners_count(l, USE_CANDIDATE, false), "pool", runners_pool_json(l)));
     json_t *gpu = lane_gpu(l) ? json_copy(lane_gpu(l)) : NULL;
     if (gpu) {
         json_object_set_new(gpu, "device", json_string(l->device.name));

@@ -54,6 +54,11 @@ bool lane_has_reference(const struct lane *l, const char *task_id); /* loaded an
 json_t *lane_gpu(const struct lane *l);      /* view: the referee's "gpu"; NULL: none, or not known yet */
 json_t *lane_versions(const struct lane *l); /* view: of the run zygote; NULL before it was ready */
 json_t *lane_sandbox(const struct lane *l);  /* view: its layers; NULL before it was ready */
+/*
+ * n submissions (or a share of one, where several devices may get it) have begun
+ * the CPU stages, or are through them: children for them may be made ahead.
+ */
+void lane_expect(struct lane *l, bool is_compiled, double n);
 /* Appends to workers (zygote, referee) and gpus, both borrowed arrays. */
 void lane_status(const struct lane *l, json_t *workers, json_t *gpus);
 

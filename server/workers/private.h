@@ -17,12 +17,13 @@
 #include "server/workers/channel.h"
 #include "server/workers/devices.h"
 #include "server/workers/lane.h"
+#include "server/workers/pool.h"
 #include "server/workers/process.h"
 #include "server/workers/zygote.h"
 
 /* One child of the run zygote. */
 enum runner_state { RUNNER_FORKING, RUNNER_WARMING, RUNNER_READY, RUNNER_ENDED };
-enum runner_use { USE_POOL, USE_REFERENCE, USE_CANDIDATE };
+enum runner_use { USE_POOL, USE_REFERENCE, USE_CANDIDATE, USE_NONE }; /* USE_NONE: it is being ended */
 
 struct runner {
     struct runner *prev, *next;
@@ -32,6 +33,8 @@ struct runner {
     enum runner_use use;
     bool is_told; /* the referee knows it */
     bool is_loaded;
+    bool is_unheard;   /* the referee had no ear for it all the time that it was made */
+    int64_t forked_ns; /* monotonic */
     char task_id[HASH_TEXT_SIZE];
     int64_t used; /* lane->clock when it was last */
 };
@@ -48,6 +51,8 @@ struct job {
     bool is_limited; /* its deadline has passed, and the child was killed for it */
     bool is_violent; /* the canary has to sing before anybody else is served */
     int strikes;     /* how often a deadline passed */
+    int64_t wanting_ns,
+        began_ns; /* monotonic: since when it waits for children; since when it has had them, or 0 */
     struct runner *candidate, *reference;
     char task_id[HASH_TEXT_SIZE];
     char *entry, *task_entry, *cache;
@@ -68,6 +73,19 @@ struct job {
     void *arg;
 };
 
+/* The children that are ready before they are asked for: what their number is made of, and what became of them. */
+struct supply {
+    struct pool_rate entering, arriving, taking;
+    double n_entered, n_arrived;
+    double make_s, job_s;          /* means of late; 0: not known yet */
+    double waited_s;               /* that jobs waited for children, since the start */
+    int64_t last_ns;               /* monotonic: when something came or was taken */
+    int64_t surplus_ns;            /* since when there are more than are wanted; 0: there are not */
+    int64_t made, discarded, lost; /* since the start */
+    int64_t wanted;                /* when it was last asked */
+    int64_t free_bytes;            /* memory that the referee saw; -1: not told yet */
+};
+
 struct lane {
     uv_loop_t *loop;
     const struct config *config;
@@ -82,7 +100,8 @@ struct lane {
     int stopped;
     struct runner *runners;
     struct job *job;
-    uv_timer_t job_timer, retry_timer, canary_timer;
+    struct supply supply;
+    uv_timer_t job_timer, retry_timer, canary_timer, supply_timer;
     int handles;
     int64_t clock, jobs_made;
     int failures, canary_failures;
@@ -98,11 +117,13 @@ void lane_became_ready(struct lane *l); /* one of the two workers has */
 void lane_went_down(struct lane *l, const char *why);
 
 /* runner.c: the lane's children */
-void runners_fill_pool(struct lane *l);     /* children are made beside tiny and full, never beside timing */
-void runners_evict(struct lane *l);         /* the references used longest ago make room */
-bool runners_are_quiet(struct lane *l);     /* none is being made */
-void runners_limit_warming(struct lane *l); /* after job->is_asked or the set of children has changed */
-void runners_abandon(struct lane *l);       /* all of them; the referee is not told */
+void
+runners_fill_pool(struct lane *l); /* children are made and ended beside tiny and full, never beside timing */
+json_t *runners_pool_json(const struct lane *l); /* given */
+void runners_evict(struct lane *l);              /* the references used longest ago make room */
+bool runners_are_quiet(struct lane *l);          /* none is being made, or ended for being too many */
+void runners_limit_warming(struct lane *l);      /* after job->is_asked or the set of children has changed */
+void runners_abandon(struct lane *l);            /* all of them; the referee is not told */
 int runners_count(const struct lane *l, enum runner_use use, bool is_ready_only);
 struct runner *runner_find(struct lane *l, const char *name);
 struct runner *runner_find_reference(const struct lane *l, const char *task_id); /* loaded; NULL: none */

@@ -1,19 +1,27 @@
 #include "server/workers/private.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/clock.h"
 #include "common/log.h"
 
 /*
  * Children of one lane. Each is forked and makes its context before anybody
  * needs it, is told to the referee as soon as it has a channel, and is ready
- * when the referee says so.
+ * when the referee says so. How many are kept so is pool.h's to say; those that
+ * are too many for pool_idle_s are ended. Timing waits until what was begun of
+ * either is through.
  */
 
 #define WARM_MS 60000 /* from forking to a context */
 #define RETRY_MS 1000
+#define MAKING_MAX 2 /* side by side: more are hardly made sooner, and timing waits for all of them */
+/* What a child that waits holds: of a GPU its context; else what it does not share with its zygote (6 MB), and room. */
+#define GPU_CHILD_BYTES (715LL * 1000 * 1000)
+#define HOST_CHILD_BYTES (64LL * 1000 * 1000)
 #define FAILURES_MAX 5 /* children that died unused, one after another: something is wrong with the workers */
 
 static void
@@ -43,8 +51,12 @@ runners_limit_warming(struct lane *l)
     struct runner *r;
 
     DL_FOREACH(l->runners, r)
-    if (r->state < RUNNER_READY)
+    {
+        if (r->state >= RUNNER_READY)
+            continue;
+        r->is_unheard |= is_deaf;
         child_limit(r->child, is_deaf ? 0 : WARM_MS);
+    }
 }
 
 /* A child that nobody had used yet is gone. */
@@ -66,8 +78,10 @@ runner_ended_cb(void *arg, struct child *c)
     struct job *j = l->job;
     bool is_lost = child_end(c)->is_lost;
 
-    if (r->use == USE_POOL && !(is_lost && !zygote_is_ready(l->zygote)))
+    if (r->use == USE_POOL && !(is_lost && !zygote_is_ready(l->zygote))) {
+        l->supply.lost++;
         count_failure(l, child_end(c)->error[0] ? child_end(c)->error : "it ended");
+    }
     if (j && j->candidate == r) {
         job_inherit(j, c);
         j->candidate = NULL;
@@ -109,6 +123,7 @@ runner_new(struct lane *l, struct error *err)
     if (!r)
         return error_set(err, ERR_NOMEM, "no memory for a child");
     r->lane = l;
+    r->forked_ns = clock_monotonic_ns();
     DL_APPEND(l->runners, r);
     if (child_new(l->zygote, CHILD_RUN, &runner_ops, r, &r->child, err) != 0) {
         runner_free(r);
@@ -126,6 +141,11 @@ runner_became_ready(struct lane *l, struct runner *r)
     r->state = RUNNER_READY;
     child_limit(r->child, 0);
     l->failures = 0;
+    l->supply.made++;
+    /* One that nobody heard for a while may have been ready before. */
+    double took_s = (double)(clock_monotonic_ns() - r->forked_ns) / 1e9;
+    if (!r->is_unheard || took_s < l->supply.make_s)
+        l->supply.make_s = pool_mean(l->supply.make_s, took_s);
     lane_pump(l);
 }
 
@@ -135,6 +155,8 @@ runner_take_as(struct lane *l, struct runner *r, enum runner_use use)
     r->use = use;
     r->used = l->clock;
     child_limit(r->child, 0);
+    l->supply.last_ns = clock_monotonic_ns();
+    pool_rate_note(&l->supply.taking, l->supply.last_ns, 1);
 }
 
 struct runner *
@@ -160,11 +182,11 @@ runner_find_reference(const struct lane *l, const char *task_id)
 struct runner *
 runner_find_ready(struct lane *l)
 {
-    struct runner *r;
+    struct runner *r, *newest = NULL;
     DL_FOREACH(l->runners, r)
     if (r->use == USE_POOL && r->state == RUNNER_READY)
-        return r;
-    return NULL;
+        newest = r;
+    return newest;
 }
 
 bool
@@ -172,7 +194,7 @@ runners_are_quiet(struct lane *l)
 {
     struct runner *r;
     DL_FOREACH(l->runners, r)
-    if (r->state < RUNNER_READY)
+    if (r->state < RUNNER_READY || r->use == USE_NONE)
         return false;
     return true;
 }
@@ -194,27 +216,118 @@ retry_cb(uv_timer_t *timer)
     lane_pump(timer->data);
 }
 
+static int64_t
+least_ready(const struct lane *l)
+{
+    return l->config->pool_min < l->config->pool ? l->config->pool_min : l->config->pool;
+}
+
+static int64_t
+wanted(const struct lane *l, int64_t have, int64_t now_ns)
+{
+    const struct supply *s = &l->supply;
+    int64_t child_bytes = lane_is_gpu(l) ? GPU_CHILD_BYTES : HOST_CHILD_BYTES;
+    int64_t bytes = s->free_bytes < 0 ? 0 : s->free_bytes + have * child_bytes;
+    const struct pool_need need = {
+        .entering = pool_rate_read(&s->entering, now_ns),
+        .passing = fmin(1, (s->n_arrived + 1) / (s->n_entered + 1)),
+        .arriving = pool_rate_read(&s->arriving, now_ns),
+        .taking = pool_rate_read(&s->taking, now_ns),
+        .job_s = s->job_s,
+        .make_s = s->make_s,
+        .idle_s = (double)(now_ns - s->last_ns) / 1e9,
+        .limit_s = (double)l->config->pool_idle_s,
+        .child_bytes = child_bytes,
+        .budget_bytes = bytes / 100 * l->config->pool_memory_percent,
+        .least = least_ready(l),
+        .most = l->config->pool,
+    };
+    return pool_wanted(&need);
+}
+
+/* Those that were too many for pool_idle_s go, the oldest first: whoever takes one takes the newest. */
+static void
+trim_pool(struct lane *l, int64_t too_many, int64_t now_ns)
+{
+    struct supply *s = &l->supply;
+    struct runner *r;
+
+    if (too_many <= 0) {
+        s->surplus_ns = 0;
+        return;
+    }
+    if (s->surplus_ns == 0)
+        s->surplus_ns = now_ns;
+    int64_t since_ns = s->surplus_ns < s->last_ns ? s->surplus_ns : s->last_ns;
+    if (now_ns - since_ns < l->config->pool_idle_s * 1000000000)
+        return;
+    DL_FOREACH(l->runners, r)
+    {
+        if (too_many == 0)
+            break;
+        if (r->use != USE_POOL || r->state != RUNNER_READY)
+            continue;
+        r->use = USE_NONE;
+        child_kill(r->child);
+        s->discarded++;
+        too_many--;
+    }
+}
+
 void
 runners_fill_pool(struct lane *l)
 {
     struct job *j = l->job;
     struct runner *r;
     struct error err = { 0 };
-    int64_t have = 0, want = l->config->pool;
+    int64_t have = 0, making = 0, now_ns = clock_monotonic_ns();
 
+    DL_FOREACH(l->runners, r)
+    {
+        have += r->use == USE_POOL;
+        making += r->state < RUNNER_READY;
+    }
+    int64_t want = l->supply.wanted = wanted(l, have, now_ns);
+    if (have > least_ready(l) && !uv_is_active((uv_handle_t *)&l->supply_timer))
+        uv_timer_start(&l->supply_timer, retry_cb, (uint64_t)l->config->pool_idle_s * 1000 + 1, 0);
     if (j && (j->phase == PHASE_QUIET || (j->is_asked && strcmp(j->stage, "timing") == 0)))
         return;
     if (j && j->phase == PHASE_ACQUIRE)
-        want = (want < 1 ? 1 : want) + (j->is_registration || j->reference ? 0 : 1);
-    DL_FOREACH(l->runners, r)
-    have += r->use == USE_POOL;
-    for (; have < want; have++) {
+        want += j->is_registration || j->reference ? 0 : 1;
+    trim_pool(l, have - want, now_ns);
+    for (; have < want && making < MAKING_MAX; have++, making++) {
         if (runner_new(l, &err) != 0) {
             log_warn(l->device.name, "%s", err.text);
             uv_timer_start(&l->retry_timer, retry_cb, RETRY_MS, 0);
             return;
         }
     }
+}
+
+void
+lane_expect(struct lane *l, bool is_compiled, double n)
+{
+    struct supply *s = &l->supply;
+
+    s->last_ns = clock_monotonic_ns();
+    pool_rate_note(is_compiled ? &s->arriving : &s->entering, s->last_ns, n);
+    *(is_compiled ? &s->n_arrived : &s->n_entered) += n;
+    if (l->state == LANE_BUSY || l->state == LANE_IDLE)
+        runners_fill_pool(l);
+}
+
+json_t *
+runners_pool_json(const struct lane *l)
+{
+    const struct supply *s = &l->supply;
+    int ready = runners_count(l, USE_POOL, true);
+
+    return json_pack("{s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:o}", "ready", ready, "making",
+                     runners_count(l, USE_POOL, false) - ready, "wanted", (json_int_t)s->wanted, "least",
+                     (json_int_t)least_ready(l), "most", (json_int_t)l->config->pool, "made",
+                     (json_int_t)s->made, "discarded", (json_int_t)s->discarded, "lost", (json_int_t)s->lost,
+                     "waited_s", s->waited_s, "make_s", s->make_s, "job_s", s->job_s, "free_bytes",
+                     s->free_bytes < 0 ? json_null() : json_integer(s->free_bytes));
 }
 
 void

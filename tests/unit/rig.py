@@ -86,8 +86,9 @@ class Rig:
         self.channel.send({"op": "child", "child": name}, {"channel": mine.fileno(), "pidfd": pidfd})
         mine.close()
         os.close(pidfd)
-        while self.channel.receive(60).body != {"ev": "child_ready", "child": name}:
+        while (told := self.channel.receive(60).body).get("ev") != "child_ready" or told["child"] != name:
             pass
+        assert isinstance(told["free_bytes"], int) and told["free_bytes"] > 0, "what is free bounds the pool"
         return name
 
     def register(self, child: str, source: str, **options: Any) -> dict[str, Any]:

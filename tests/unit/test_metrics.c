@@ -45,7 +45,8 @@ assert_has(const char *text, const char *line)
     "{\"class\":\"policy\",\"rule\":\"\",\"n\":1}]},"                                                \
     "\"store\":{\"commit_ms_max\":250,\"commits\":12345678901},"                                     \
     "\"workers\":[{\"name\":\"referee cpu\",\"device\":\"cpu\",\"state\":\"waiting\",\"starts\":2,"  \
-    "\"lane\":\"starting\"}],\"http\":{\"answers\":{\"200\":9,\"401\":1}}}"
+    "\"lane\":\"starting\",\"pool\":{\"ready\":2,\"making\":1,\"wanted\":4,\"made\":9,"              \
+    "\"discarded\":3,\"lost\":1,\"waited_s\":1.5}}],\"http\":{\"answers\":{\"200\":9,\"401\":1}}}"
 
 static void
 figures_have_their_names_and_units(void **state)
@@ -70,6 +71,13 @@ figures_have_their_names_and_units(void **state)
         "verifierd_worker_ready{worker=\"referee cpu\"} 0",
         "verifierd_worker_starts_total{worker=\"referee cpu\"} 2",
         "verifierd_device_state{device=\"cpu\",state=\"starting\"} 1",
+        "verifierd_pool_children{device=\"cpu\",state=\"ready\"} 2",
+        "verifierd_pool_children{device=\"cpu\",state=\"making\"} 1",
+        "verifierd_pool_wanted_children{device=\"cpu\"} 4",
+        "verifierd_pool_made_total{device=\"cpu\"} 9",
+        "verifierd_pool_discarded_total{device=\"cpu\"} 3",
+        "verifierd_pool_lost_total{device=\"cpu\"} 1",
+        "verifierd_pool_wait_seconds_total{device=\"cpu\"} 1.5",
         "verifierd_http_requests_total{code=\"401\"} 1",
     };
     AUTO_FREE char *text = written(STATUS);

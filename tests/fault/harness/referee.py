@@ -29,6 +29,9 @@ SPEC = {
 MISMATCH = {"case": "original", "output": "0", "index": [0, 3], "expected": 1.5, "got": 1.25, "differing": 5, "of": 64}
 
 
+FREE_BYTES = int(os.environ.get("SCRIPT_FREE_BYTES", 64 << 30))
+
+
 class Gone(Exception):
     """A child ended instead of answering."""
 
@@ -97,7 +100,7 @@ class Referee:
             try:
                 child.channel.receive()
                 child.is_ready = True
-                self.channel.send({"ev": "child_ready", "child": name})
+                self.channel.send({"ev": "child_ready", "child": name, "free_bytes": FREE_BYTES})
                 return
             except wire.ChannelClosed:
                 pass
@@ -116,7 +119,7 @@ class Referee:
 
     def op_drop(self, message: wire.Message) -> None:
         self.forget(message.text("child"))
-        self.channel.send({"ev": "dropped", "child": message.text("child")})
+        self.channel.send({"ev": "dropped", "child": message.text("child"), "free_bytes": FREE_BYTES})
 
     def op_register(self, message: wire.Message) -> None:
         job = message.text("job")

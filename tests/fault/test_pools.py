@@ -1,0 +1,96 @@
+"""Children kept ready: more of them while submissions come quickly, fewer once none comes, none made beside timing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+import service
+from scripted import TASK
+
+LIMIT_S = 60.0
+MAKE_S = 0.4
+"""How long the scripted children take to be ready."""
+
+
+def pool_of(client: service.Client) -> service.Json:
+    (referee,) = (worker for worker in client.get("/v1/status").json()["workers"] if worker["kind"] == "referee")
+    return dict(referee["pool"])
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not what():
+        assert time.monotonic() < deadline, "it did not come to pass in time"
+        time.sleep(0.05)
+
+
+def burst(client: service.Client, n: int, script: str) -> list[str]:
+    return [
+        client.submit({"task": "scripted", "candidate": f"# script: {script}\n# {at}\n", "cache": False})
+        for at in range(n)
+    ]
+
+
+def test_a_burst_grows_the_pool_and_idleness_shrinks_it(
+    start_scripted: service.StartDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCRIPT_MAKE_S", str(MAKE_S))
+    client = start_scripted(pool=6, pool_min=1, pool_idle_s=1).client
+    client.add_task(TASK)
+    before = pool_of(client)
+    assert (before["least"], before["most"], before["discarded"]) == (1, 6, 0)
+    for one in burst(client, 16, "tiny=fail:shape"):
+        assert client.wait(one, LIMIT_S)["class"] == "shape"
+        now = pool_of(client)
+        assert now["wanted"] <= 6 and now["ready"] + now["making"] <= 7, now  # one more for whom a job waits
+    # What it grew to is told by what was ended unused: there were more than the least.
+    wait_for(lambda: pool_of(client)["discarded"] >= 1)
+    wait_for(lambda: (lambda p: (p["ready"], p["making"], p["wanted"]) == (1, 0, 1))(pool_of(client)))
+    after = pool_of(client)
+    assert after["made"] == 16 + 1 + after["discarded"] + 1, "candidates, the reference, those ended, the one left"
+    assert after["lost"] == 0
+    assert after["waited_s"] > 0 and after["make_s"] >= MAKE_S
+    metrics = client.get("/metrics").body.decode()
+    assert f'verifierd_pool_discarded_total{{device="cpu"}} {after["discarded"]}\n' in metrics
+    assert 'verifierd_pool_children{device="cpu",state="ready"} 1\n' in metrics
+
+
+def test_memory_bounds_it(start_scripted: service.StartDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with hardly any free memory has the least, whatever comes."""
+    monkeypatch.setenv("SCRIPT_MAKE_S", str(MAKE_S))
+    monkeypatch.setenv("SCRIPT_FREE_BYTES", str(64 << 20))
+    client = start_scripted(pool=6, pool_min=1).client
+    client.add_task(TASK)
+    for one in burst(client, 12, "tiny=fail:shape"):
+        client.wait(one, LIMIT_S)
+        assert pool_of(client)["wanted"] == 1
+    assert pool_of(client)["free_bytes"] == 64 << 20
+
+
+def test_none_is_made_beside_timing(start_scripted: service.StartDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCRIPT_MAKE_S", "1")
+    client = start_scripted(pool=6, pool_min=1, stage_limit_ms=600_000).client
+    client.add_task(TASK)
+    (timed,) = burst(client, 1, "timing=hang")
+    wait_for(
+        lambda: client.get(f"/v1/submissions/{timed}").json()["stage"] == "timing" and pool_of(client)["making"] == 0
+    )
+    before, highest = pool_of(client), 0
+    waiting = burst(client, 24, "tiny=fail:shape")
+
+    def are_waiting() -> bool:
+        nonlocal highest
+        now = pool_of(client)
+        highest = max(highest, int(now["wanted"]))
+        assert (now["making"], now["made"], now["ready"]) == (0, before["made"], before["ready"]), now
+        return bool(client.get("/v1/status").json()["queues"]["ready"]["interactive"] == len(waiting))
+
+    wait_for(are_waiting)
+    assert highest > before["ready"], "more were wanted, and none was made"
+    kept = before["ready"] + 1
+    for one in (*waiting[kept:], timed):
+        assert client.call("DELETE", f"/v1/submissions/{one}").status == 200
+    assert {client.wait(one, LIMIT_S)["class"] for one in waiting[:kept]} == {"shape"}
+    assert pool_of(client)["made"] > before["made"]
