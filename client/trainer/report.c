@@ -2,6 +2,8 @@
  * trainer report: one page and one document of a run, from what its steps left: losses, rewards, funnel, cheats, curriculum,
  * evaluations, kernels, costs. Reads files only, and can be made again at any time.
  */
+#include "client/trainer/report.h"
+
 #include <glob.h>
 #include <libgen.h>
 #include <limits.h>
@@ -20,30 +22,9 @@
 enum { BINS = 10, BEST = 3 };
 
 struct report {
-    struct trainer *trainer;
     const char *workdir;
-    json_t *document; /* what report.json gets */
+    json_t *document;
 };
-
-static const struct argp_child children[] = { { &trainer_common_argp, 0, NULL, -1 }, { 0 } };
-
-static error_t
-parse(int key, char *arg, struct argp_state *state)
-{
-    struct report *r = state->input;
-    (void)arg;
-    if (key == ARGP_KEY_INIT)
-        state->child_inputs[0] = r->trainer;
-    return key == ARGP_KEY_INIT || key == ARGP_KEY_ARG
-               ? 0
-               : ARGP_ERR_UNKNOWN; /* FILE: `trainer run` names its own */
-}
-
-static const struct argp argp = {
-    NULL, parse, "[FILE]", "Make outputs/report.html and outputs/report.json of a run.", children, NULL, NULL
-};
-
-/* --- reading --- */
 
 /* Call take for each object of a file of JSON Lines; one that is not there has none. */
 static void
@@ -63,14 +44,14 @@ each_line(const char *path, void (*take)(json_t *row, json_t *into), json_t *int
 
 /* The files of outputs/ by a pattern, each by the part of its name that the pattern leaves open. */
 static void
-each_file(const struct report *r, const char *pattern, void (*take)(struct report *r, const char *path))
+each_file(struct report *r, const char *pattern, void (*take)(struct report *r, const char *path))
 {
     char full[PATH_MAX];
     glob_t found;
     snprintf(full, sizeof(full), "%s/outputs/%s", r->workdir, pattern);
     if (glob(full, 0, NULL, &found) == 0)
         for (size_t i = 0; i < found.gl_pathc; i++)
-            take((struct report *)(uintptr_t)r, found.gl_pathv[i]);
+            take(r, found.gl_pathv[i]);
     globfree(&found);
 }
 
@@ -262,231 +243,58 @@ read_costs(struct report *r)
         json_object_set(r->document, "configuration", conf);
 }
 
-/* --- the page --- */
-
-static void
-escaped(struct buffer *out, const char *text)
+json_t *
+report_read(const char *workdir)
 {
-    for (; *text; text++) {
-        const char *as = *text == '<'   ? "&lt;"
-                         : *text == '>' ? "&gt;"
-                         : *text == '&' ? "&amp;"
-                         : *text == '"' ? "&quot;"
-                                        : NULL;
-        if (as)
-            buffer_add(out, as);
-        else
-            buffer_append(out, text, 1);
-    }
-}
-
-/* A curve of y over the points' order, with its ends and extremes in words. */
-static void
-curve(struct buffer *out, json_t *points, const char *key)
-{
-    double low = INFINITY, high = -INFINITY, first = NAN, last = NAN;
-    size_t i, n = json_array_size(points), seen = 0;
-    json_t *one;
-
-    json_array_foreach(points, i, one)
-    {
-        json_t *value = json_object_get(one, key);
-        if (!json_is_number(value))
-            continue;
-        last = json_number_value(value);
-        first = seen++ ? first : last;
-        low = fmin(low, last);
-        high = fmax(high, last);
-    }
-    if (!seen)
-        return;
-    buffer_printf(out,
-                  "<p>%s: first %.4g, last %.4g, least %.4g, most %.4g (%zu steps)</p><svg viewBox=\"0 0 600 "
-                  "120\"><polyline points=\"",
-                  key, first, last, low, high, seen);
-    json_array_foreach(points, i, one)
-    {
-        json_t *value = json_object_get(one, key);
-        double span = high > low ? (json_number_value(value) - low) / (high - low) : 0.5;
-        if (json_is_number(value))
-            buffer_printf(out, "%.1f,%.1f ", n > 1 ? 600.0 * (double)i / (double)(n - 1) : 300.0,
-                          115 - 110 * span);
-    }
-    buffer_add(out, "\"/></svg>");
-}
-
-static void
-cell(struct buffer *out, const char *tag, json_t *value)
-{
-    buffer_printf(out, "<%s>", tag);
-    if (json_is_string(value))
-        escaped(out, json_string_value(value));
-    else if (json_is_number(value))
-        buffer_printf(out, "%.4g", json_number_value(value));
-    else
-        buffer_add(out, "-");
-    buffer_printf(out, "</%s>", tag);
-}
-
-/* A table of objects by name, with the columns that are given. */
-static void
-table(struct buffer *out, const char *title, json_t *rows, const char *const *columns, size_t n)
-{
-    const char *name;
-    json_t *row;
-    if (json_object_size(rows) == 0)
-        return;
-    buffer_printf(out, "<h2>%s</h2><table><tr><th></th>", title);
-    for (size_t i = 0; i < n; i++)
-        buffer_printf(out, "<th>%s</th>", columns[i]);
-    buffer_add(out, "</tr>");
-    json_object_foreach(rows, name, row)
-    {
-        buffer_add(out, "<tr><th>");
-        escaped(out, name);
-        buffer_add(out, "</th>");
-        for (size_t i = 0; i < n; i++)
-            cell(out, "td", json_object_get(row, columns[i]));
-        buffer_add(out, "</tr>");
-    }
-    buffer_add(out, "</table>");
-}
-
-static void
-histograms(struct buffer *out, json_t *rounds)
-{
-    const char *name;
-    json_t *round, *bin;
-    size_t i;
-    json_object_foreach(rounds, name, round)
-    {
-        double most = 1;
-        json_t *bins = json_object_get(round, "bins");
-        json_array_foreach(bins, i, bin) most = fmax(most, json_number_value(bin));
-        buffer_add(out, "<p>");
-        escaped(out, name);
-        buffer_printf(out, ": %g to %g</p><svg viewBox=\"0 0 600 60\">",
-                      json_number_value(json_object_get(round, "least")),
-                      json_number_value(json_object_get(round, "most")));
-        json_array_foreach(bins, i, bin)
-            buffer_printf(out, "<rect x=\"%zu\" y=\"%.1f\" width=\"55\" height=\"%.1f\"/>", i * 60,
-                          60 - 58 * json_number_value(bin) / most, 58 * json_number_value(bin) / most);
-        buffer_add(out, "</svg>");
-    }
-}
-
-static void
-evaluations(struct buffer *out, json_t *found)
-{
-    static const char *const columns[] = { "num_tasks",    "valid_rate",      "compiled_rate",
-                                           "correct_rate", "fast_p 1",        "fast_p 1.5",
-                                           "fast_p 2",     "speedup_geomean", "prompt" };
-    AUTO_JSON json_t *rows = json_object();
-    const char *name;
-    json_t *one;
-    json_object_foreach(found, name, one)
-    {
-        json_t *metrics = json_object_get(one, "metrics"), *row = json_copy(metrics),
-               *fast = json_object_get(metrics, "fast_p");
-        json_object_set(row, "fast_p 1", json_object_get(fast, "1"));
-        json_object_set(row, "fast_p 1.5", json_object_get(fast, "1.5"));
-        json_object_set(row, "fast_p 2", json_object_get(fast, "2"));
-        json_object_set(row, "prompt", json_object_get(one, "prompt"));
-        json_object_set_new(rows, name, row);
-    }
-    table(out, "Evaluations (percent of tasks)", rows, columns, ARRAY_LEN(columns));
-}
-
-static void
-page(struct buffer *out, json_t *d)
-{
-    static const char *const rewards[] = { "n", "mean", "least", "most" };
-    static const char *const funnel[] = { "answers", "extracted", "valid", "compiled", "correct", "timed" };
-    static const char *const cheats[] = { "hack", "policy" };
-    static const char *const costs[] = { "seconds", "gpu_seconds", "state" };
-    const char *name;
-    json_t *points, *kernel, *cost = json_object_get(d, "costs");
-    size_t i;
-
-    buffer_add(
-        out,
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Training report</title><style>"
-        "body{font:15px system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
-        "table{border-collapse:collapse}td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid "
-        "#ccc}"
-        "svg{width:100%;max-width:600px;background:#f6f6f6}polyline{fill:none;stroke:#06c;stroke-width:2}"
-        "rect{fill:#06c}pre{background:#f6f6f6;padding:1em;overflow:auto}</style><h1>Training report</h1>");
-    evaluations(out, json_object_get(d, "evaluations"));
-    buffer_add(out, "<h2>Training</h2>");
-    json_object_foreach(json_object_get(d, "losses"), name, points)
-    {
-        buffer_add(out, "<h3>");
-        escaped(out, name);
-        buffer_add(out, "</h3>");
-        curve(out, points, "loss");
-        curve(out, points, "reward_mean");
-    }
-    table(out, "Rewards by round", json_object_get(d, "rewards"), rewards, ARRAY_LEN(rewards));
-    histograms(out, json_object_get(d, "rewards"));
-    table(out, "Funnel by round (distinct answers)", json_object_get(d, "funnel"), funnel, ARRAY_LEN(funnel));
-    table(out, "Cheats found", json_object_get(d, "cheats"), cheats, ARRAY_LEN(cheats));
-    if (json_object_get(d, "curriculum")) {
-        AUTO_FREE char *text = json_dumps(json_object_get(d, "curriculum"), JSON_INDENT(1));
-        buffer_add(out, "<h2>Curriculum</h2><pre>");
-        escaped(out, text ? text : "");
-        buffer_add(out, "</pre>");
-    }
-    if (json_array_size(json_object_get(d, "best")))
-        buffer_add(out, "<h2>Best kernels</h2>");
-    json_array_foreach(json_object_get(d, "best"), i, kernel)
-    {
-        const char *code = json_string_value(json_object_get(kernel, "code"));
-        buffer_add(out, "<h3>");
-        cell(out, "span", json_object_get(kernel, "task"));
-        buffer_add(out, ", reward ");
-        cell(out, "span", json_object_get(kernel, "reward"));
-        buffer_add(out, "</h3><pre>");
-        escaped(out, code ? code : "");
-        buffer_add(out, "</pre>");
-    }
-    table(out, "Costs", json_object_get(cost, "steps"), costs, ARRAY_LEN(costs));
-    buffer_printf(out, "<p>%.0f GPU seconds, price %.2f</p>",
-                  json_number_value(json_object_get(cost, "gpu_seconds")),
-                  json_number_value(json_object_get(cost, "price")));
-    AUTO_FREE char *conf = json_dumps(json_object_get(d, "configuration"), JSON_INDENT(1));
-    buffer_add(out, "<h2>Configuration</h2><pre>");
-    escaped(out, conf ? conf : "");
-    buffer_add(out, "</pre></html>\n");
-}
-
-int
-report_command(struct trainer *t, int argc, char **argv)
-{
-    char at[CLOCK_TEXT_SIZE], path[OUTPUT_PATH_MAX], curriculum[PATH_MAX];
-    struct report r = { .trainer = t };
-    struct error err = { 0 };
-    struct output html;
-    AUTO_BUFFER struct buffer text = BUFFER_INIT;
-
-    argp_parse(&argp, argc, argv, 0, NULL, &r);
-    r.workdir = t->workdir;
+    char at[CLOCK_TEXT_SIZE], path[PATH_MAX];
     clock_text(clock_wall_ms(), at);
-    AUTO_JSON json_t *document = json_pack("{s:s, s:[], s:{}, s:{}, s:{}, s:{}, s:{}}", "made", at, "best",
-                                           "losses", "rewards", "funnel", "cheats", "evaluations");
-    r.document = document;
+    struct report r = { workdir, json_pack("{s:s, s:[], s:{}, s:{}, s:{}, s:{}, s:{}}", "made", at, "best",
+                                           "losses", "rewards", "funnel", "cheats", "evaluations") };
     each_file(&r, "train_*/metrics.jsonl", read_training);
     each_file(&r, "bestofn_*/candidates.jsonl", read_round);
     each_file(&r, "bestofn_*/kept.jsonl", read_kept);
     each_file(&r, "eval_*.json", read_evaluation);
     read_costs(&r);
-    snprintf(curriculum, sizeof(curriculum), "%s/checkpoints/curriculum.json", r.workdir);
-    json_t *state = json_load_file(curriculum, 0, NULL);
+    snprintf(path, sizeof(path), "%s/checkpoints/curriculum.json", workdir);
+    json_t *state = json_load_file(path, 0, NULL);
     if (state)
-        json_object_set_new(document, "curriculum", state);
-    int rc = output_path(r.workdir, "outputs", "report.json", path, &err);
+        json_object_set_new(r.document, "curriculum", state);
+    return r.document;
+}
+
+/* --- the command --- */
+
+static error_t
+parse(int key, char *arg, struct argp_state *state)
+{
+    struct trainer **t = state->input;
+    (void)arg;
+    if (key == ARGP_KEY_INIT)
+        state->child_inputs[0] = *t;
+    return key == ARGP_KEY_INIT || key == ARGP_KEY_ARG
+               ? 0
+               : ARGP_ERR_UNKNOWN; /* FILE: `trainer run` names its own */
+}
+
+static const struct argp_child children[] = { { &trainer_common_argp, 0, NULL, -1 }, { 0 } };
+static const struct argp argp = {
+    NULL, parse, "[FILE]", "Make outputs/report.html and outputs/report.json of a run.", children, NULL, NULL
+};
+
+int
+report_command(struct trainer *t, int argc, char **argv)
+{
+    char path[OUTPUT_PATH_MAX];
+    struct error err = { 0 };
+    struct output html;
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+
+    argp_parse(&argp, argc, argv, 0, NULL, &t);
+    AUTO_JSON json_t *document = report_read(t->workdir);
+    int rc = output_path(t->workdir, "outputs", "report.json", path, &err);
     rc = rc == 0 ? output_document(path, document, &err) : rc;
-    page(&text, document);
-    rc = rc == 0 ? output_path(r.workdir, "outputs", "report.html", path, &err) : rc;
+    report_page(&text, document);
+    rc = rc == 0 ? output_path(t->workdir, "outputs", "report.html", path, &err) : rc;
     rc = rc == 0 ? output_begin(&html, path, &err) : rc;
     if (rc == 0) {
         html.is_bad = fwrite(text.data, 1, text.size, html.file) != text.size;
