@@ -1,4 +1,6 @@
 /* trainer status: where a run stands, from what is in its working directory. Asks no service, changes nothing. */
+#include "client/trainer/status.h"
+
 #include <errno.h>
 #include <glob.h>
 #include <limits.h>
@@ -35,9 +37,8 @@ parse(int key, char *arg, struct argp_state *state)
 static const struct argp_child children[] = { { &trainer_common_argp, 0, NULL, -1 }, { 0 } };
 static const struct argp argp = { options, parse, NULL, "Where a run stands.", children, NULL, NULL };
 
-/* The newest checkpoint of each run that verifies: {run: {"path", "step", "method"}}. */
-static json_t *
-checkpoints(const char *workdir)
+json_t *
+status_checkpoints(const char *workdir)
 {
     char pattern[PATH_MAX];
     glob_t found;
@@ -107,7 +108,7 @@ status_command(struct trainer *t, int argc, char **argv)
     argp_parse(&argp, argc, argv, 0, NULL, &s);
     AUTO_JSON json_t *state = read_document(t->workdir, "run.json"),
                      *sync = read_document(t->workdir, "sync.json");
-    json_t *found = checkpoints(t->workdir), *steps = json_object_get(state, "steps");
+    json_t *found = status_checkpoints(t->workdir), *steps = json_object_get(state, "steps");
     pid_t pid = (pid_t)json_integer_value(json_object_get(state, "pid"));
     bool is_running = pid > 0 && (kill(pid, 0) == 0 || errno == EPERM);
     const char *name;
