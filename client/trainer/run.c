@@ -3,8 +3,8 @@
  *
  * Theory of operation. The file becomes a list of steps, each with what it reads and what it leaves; a step is a command of
  * this program, in a process of its own, and can itself be gone on with. run.json in the working directory says which
- * steps are finished, and with which arguments: a run that was ended in any way is begun again with the same command. A step whose
- * inputs are not there or do not verify ends the run before it is begun.
+ * steps are finished, and with which arguments: a run that was ended in any way is begun again with the same command. What no
+ * step leaves is looked for before the first one; a step whose inputs are not there or do not verify ends the run before it is begun.
  */
 #include "client/trainer/run.h"
 
@@ -223,6 +223,8 @@ run_locked(struct run *r, struct error *err)
         return trainer_complain(TRAINER_CONFIG, "another run works in %s", r->workdir);
     if (run_state_open(r, err) != 0)
         return trainer_failed(err);
+    if (run_check_inputs(r) != TRAINER_OK)
+        return TRAINER_CONFIG;
     struct run_along along = { 0, 0 };
     int status = run_along_start(r, &along);
     status = status == TRAINER_OK ? run_steps(r) : status;

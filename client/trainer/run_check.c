@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client/trainer/run_files.h"
+#include "client/trainer/run_state.h"
 #include "client/trainer/runconf.h"
 #include "common/auto.h"
 
@@ -37,20 +38,32 @@ check_training(struct run *r, const char *section, const char *method)
 }
 
 int
-run_check(struct run *r)
+run_check_inputs(struct run *r)
 {
     size_t i, k;
     json_t *step, *one;
     int status = TRAINER_OK;
-    struct error err = { 0 };
 
-    json_array_foreach(r->steps, i, step) json_array_foreach(json_object_get(step, "inputs"), k, one)
+    json_array_foreach(r->steps, i, step)
     {
-        const char *path = json_string_value(one);
-        if (!run_is_made(r, path) && run_path_check(r, path, &err) != 0)
-            status = trainer_complain(TRAINER_CONFIG, "%s: %s",
-                                      json_string_value(json_object_get(step, "name")), err.text);
+        if (r->state && run_state_is_finished(r, step))
+            continue;
+        json_array_foreach(json_object_get(step, "inputs"), k, one)
+        {
+            struct error err = { 0 };
+            const char *path = json_string_value(one);
+            if (!run_is_made(r, path) && run_path_check(r, path, &err) != 0)
+                status = trainer_complain(TRAINER_CONFIG, "%s: what it needs is missing: %s",
+                                          json_string_value(json_object_get(step, "name")), err.text);
+        }
     }
+    return status;
+}
+
+int
+run_check(struct run *r)
+{
+    int status = run_check_inputs(r);
     if (status != TRAINER_OK)
         return status;
     const char *method = run_text(r, "rl", "method");

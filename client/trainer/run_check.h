@@ -1,10 +1,12 @@
-/* run_check.h - trainer run --check: files, memory and shapes, and nothing is run. */
+/* run_check.h - what can be found out before hours are spent: files, and for `trainer run --check` memory and shapes. */
 #ifndef TRAINER_RUN_CHECK_H
 #define TRAINER_RUN_CHECK_H
 
 #include "client/trainer/run.h"
 
-/* An enum trainer_exit: TRAINER_CONFIG with a line for each file that is missing, or for what does not fit. */
+/* Is every input there that no step of the plan leaves? Finished steps need none. TRAINER_CONFIG after a line for each. */
+int run_check_inputs(struct run *r);
+/* The inputs, then memory and shapes, by the Python that trains; nothing is run. An enum trainer_exit: TRAINER_CONFIG says what does not fit. */
 int run_check(struct run *r);
 
 #endif

@@ -208,6 +208,7 @@ plan_held_out(struct run *r, int round)
     arg_sampling(r, step, "rl");
     arg_common(r, step);
     serve(step, "{adapter}");
+    IN(step, "checkpoints/sft_final");
     IN(step, "%s", run_text(r, "rl", "held_out"));
     OUT(step, "outputs/eval_%s.json", name);
 }
@@ -238,6 +239,7 @@ plan_round(struct run *r, int round, const char *method)
     ARG(step, "--workdir=.");
     ARG(step, "--seed=%d", (int)runconf_number(r->conf, "", "seed") + round - 1); /* other tasks each round */
     serve(step, "{adapter}");
+    IN(step, "checkpoints/sft_final");
     IN(step, "%s", run_text(r, "rl", "tasks"));
     OUT(step, "outputs/bestofn_%s/kept.jsonl", name);
     bool is_weighted = strcmp(method, "weighted") == 0;
@@ -246,6 +248,7 @@ plan_round(struct run *r, int round, const char *method)
     step = plan_training(r, learned, "rl", "train", method, name, learned);
     ARG(step, "--data=outputs/bestofn_%s/%s.jsonl", name, is_weighted ? "candidates" : "kept");
     ARG(step, "--adapter={adapter}");
+    IN(step, "checkpoints/sft_final");
     IN(step, "outputs/bestofn_%s/%s.jsonl", name, is_weighted ? "candidates" : "kept");
     json_object_set_new(step, "round", json_integer(round));
 }
@@ -262,6 +265,7 @@ plan_rl(struct run *r)
         arg_text(step, "policy", run_text(r, "rl", "policy"));
         ARG(step, "--url=%s", r->trainer->daemon_url);
         ARG(step, "--adapter={adapter}");
+        IN(step, "checkpoints/sft_final");
         IN(step, "%s", run_text(r, "rl", "tasks"));
         return;
     }
@@ -269,6 +273,7 @@ plan_rl(struct run *r)
         plan_round(r, round, method);
     json_t *step = step_new(r, "publish", "rl", "@publish");
     ARG(step, "rl_final");
+    IN(step, "checkpoints/sft_final");
     OUT(step, "checkpoints/rl_final");
 }
 

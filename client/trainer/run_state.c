@@ -24,7 +24,7 @@ int
 run_state_open(struct run *r, struct error *err)
 {
     r->state = json_load_file(r->state_path, 0, NULL);
-    if (!r->state && access(r->state_path, F_OK) == 0)
+    if (access(r->state_path, F_OK) == 0 && !json_is_object(json_object_get(r->state, "steps")))
         return error_set(err, ERR_INPUT, "%s cannot be read: remove it to begin again", r->state_path);
     if (!r->state)
         r->state = json_pack("{s:{}}", "steps");

@@ -186,7 +186,7 @@ is_empty(const struct run *r, const char *path)
 {
     char full[PATH_MAX];
     struct stat st;
-    return stat(run_path(r, path, full), &st) == 0 && st.st_size == 0;
+    return stat(run_path(r, path, full), &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0;
 }
 
 /* A round that kept nothing has nothing to learn: the adapter stays as it is. */
