@@ -122,7 +122,7 @@ class Rig:
         stages: tuple[str, ...] = ("tiny", "full"),
         rules: dict[str, Any] | None = None,
         entry: str = "ModelNew",
-        limit_ms: int = 10_000,
+        limit_ms: int = 60_000,
         evidence: bool = False,
     ) -> dict[str, dict[str, Any]]:
         """Stage reports by name, their details inside; stops at the first failure. evidence: after the last stage."""
