@@ -256,7 +256,7 @@ lint-python:
 	MYPYPATH=tests/fault/harness '$(py)' -m mypy $(wildcard tests/fault/harness/*.py)
 
 # The tests of what runs in two threads.
-threaded := $(filter test_store%,$(notdir $(units)))
+threaded := $(filter test_store% test_window,$(notdir $(units)))
 
 sanitize:
 	+$(parallel) SANITIZE=address,undefined WERROR=1 tests harness

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -27,6 +28,7 @@ struct helper {
     FILE *to, *from;
     char *line;
     size_t capacity;
+    pthread_mutex_t mutex; /* one question at a time */
 };
 
 static void
@@ -84,9 +86,10 @@ helper_new(const char *python, struct helper **out, struct error *err)
     if (!h)
         return error_set(err, ERR_NOMEM, "out of memory");
     h->python = python;
+    pthread_mutex_init(&h->mutex, NULL);
     int rc = start(h, "check", NULL, err);
     if (rc != 0) {
-        free(h);
+        helper_free(h);
         return rc;
     }
     *out = h;
@@ -99,23 +102,18 @@ helper_free(struct helper *h)
     if (!h)
         return;
     end(h);
+    pthread_mutex_destroy(&h->mutex);
     free(h->line);
     free(h);
 }
 
-int
-helper_check(struct helper *h, json_t *row, json_t **reply, struct error *err)
+static int
+check(struct helper *h, const char *text, json_t **reply, struct error *err)
 {
-    AUTO_FREE char *text = json_dumps(row, JSON_COMPACT);
+    int rc = h->pid ? 0 : start(h, "check", NULL, err);
 
-    *reply = NULL;
-    if (!text)
-        return error_set(err, ERR_NOMEM, "out of memory");
-    if (!h->pid) {
-        int rc = start(h, "check", NULL, err);
-        if (rc != 0)
-            return rc;
-    }
+    if (rc != 0)
+        return rc;
     bool is_sent = fputs(text, h->to) != EOF && putc('\n', h->to) != EOF && fflush(h->to) == 0;
     ssize_t size = is_sent ? getline(&h->line, &h->capacity, h->from) : -1;
     if (size > 0)
@@ -129,6 +127,20 @@ helper_check(struct helper *h, json_t *row, json_t **reply, struct error *err)
 }
 
 int
+helper_check(struct helper *h, json_t *row, json_t **reply, struct error *err)
+{
+    AUTO_FREE char *text = json_dumps(row, JSON_COMPACT);
+
+    *reply = NULL;
+    if (!text)
+        return error_set(err, ERR_NOMEM, "out of memory");
+    pthread_mutex_lock(&h->mutex);
+    int rc = check(h, text, reply, err);
+    pthread_mutex_unlock(&h->mutex);
+    return rc;
+}
+
+int
 helper_parquet(const char *python, const char *file, char path[32], struct helper **out, struct error *err)
 {
     struct helper *h = calloc(1, sizeof(*h));
@@ -137,9 +149,10 @@ helper_parquet(const char *python, const char *file, char path[32], struct helpe
     if (!h)
         return error_set(err, ERR_NOMEM, "out of memory");
     h->python = python;
+    pthread_mutex_init(&h->mutex, NULL);
     int rc = start(h, "parquet", file, err);
     if (rc != 0) {
-        free(h);
+        helper_free(h);
         return rc;
     }
     snprintf(path, 32, "/dev/fd/%d", fileno(h->from));

@@ -13,7 +13,7 @@ int helper_new(const char *python, struct helper **out, struct error *err);
 void helper_free(struct helper *h);
 
 /*
- * Ask for one row ({"source", "entry_point", "answer"?}, borrowed); *reply is given. ERR_PROTOCOL: this row ended the interpreter
+ * Any thread. Ask for one row ({"source", "entry_point", "answer"?}, borrowed); *reply is given. ERR_PROTOCOL: this row ended the interpreter
  * (another one is there for the next row); ERR_SYS: there is none to be had; ERR_NOMEM.
  */
 int helper_check(struct helper *h, json_t *row, json_t **reply, struct error *err);

@@ -141,9 +141,10 @@ text_of(json_t *object, const char *key)
 }
 
 static void
-replay_cb(void *arg, json_t *record)
+replay_cb(void *arg, json_t *record, off_t place)
 {
     struct round *r = arg;
+    (void)place;
     const char *event = json_string_value(json_object_get(record, "event"));
     struct work *w = find_work(r, json_string_value(json_object_get(record, "task")));
     json_int_t turn = json_integer_value(json_object_get(record, "turn"));

@@ -213,7 +213,7 @@ def print_prepare(rows: int, running: int) -> None:
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     )
 
-    def show(what: str, n: int, *more: str, padding: int = 0, memory_bytes: int = 0) -> None:
+    def show(what: str, n: int, *more: str, padding: int = 0, memory_bytes: int = 0) -> float:
         with tempfile.TemporaryDirectory() as name:
             cost, kept, size = prepare(Path(name), n, *more, padding=padding, memory_bytes=memory_bytes)
         print(
@@ -221,14 +221,19 @@ def print_prepare(rows: int, running: int) -> None:
             f"| {cost.cpu_s:.1f} | {cost.peak_mb:.1f} | {cost.helper_mb:.1f} |",
             flush=True,
         )
+        return cost.seconds
 
     show("static", max(1, rows // 10), "--static")
     show("static", rows, "--static")
     show("static, 96 MiB of data allowed", max(1, rows // 4), "--static", padding=60000, memory_bytes=96 << 20)
-    if running:
-        with running_daemon(PROGRAMS, sys.executable) as daemon:
+    if not running:
+        return
+    seconds = []
+    for what, more in (("running, one row at a time", "--concurrency=1"), ("running, eight", "--concurrency=8")):
+        with running_daemon(PROGRAMS, sys.executable) as daemon:  # each its own: a task that is known is not run again
             daemon.wait_until_ready()
-            show("running", running, f"--url={daemon.url}")
+            seconds.append(show(what, running, f"--url={daemon.url}", more))
+    print(f"\none row at a time took {seconds[0] / seconds[1]:.2f} times as long as eight")
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -459,30 +460,139 @@ def test_a_row_broken_in_each_of_its_columns(tmp_path: Path) -> None:
         assert {why for (name, _), why in said.items() if name == column} <= {"not_json"}
 
 
-def test_a_killed_prepare_asks_for_nothing_twice(tmp_path: Path) -> None:
-    rows = [
-        {"python_code": source(body=f"return self.layer(x) * {i}.5"), "entry_point": "Net", "name": f"row{i}"}
-        for i in range(2, 8)
+FILES = ("tasks", "sft_train", "difficulty_labels", "dropped")
+
+
+def numbered(n: int) -> list[Json]:
+    return [
+        {
+            "python_code": source(body=f"return self.layer(x) * {i}.5"),
+            "entry_point": "Net",
+            "name": f"row{i}",
+            "triton_code": answer(),
+        }
+        for i in range(n)
     ]
-    reached, gone = threading.Event(), threading.Event()
 
-    def hold(method: str, path: str, body: Json) -> None:
-        reached.set()
-        gone.wait(60)
 
-    file = tmp_path / "rows.json"
-    file.write_text(json.dumps(rows))
+class Crowd:
+    """A daemon's answers to registrations, of which some wait for others: who was asked of, and how many at once."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.here: list[str] = []
+        self.now = self.most = 0
+        self.is_open = False
+
+    def hold(self, many: int, name: str) -> None:
+        """Return once `many` wait here, or the doors are open."""
+        with self.changed:
+            self.here.append(name)
+            self.now += 1
+            self.most = max(self.most, self.now)
+            self.changed.notify_all()
+            self.changed.wait_for(lambda: self.now >= many or self.is_open, 60)
+            self.is_open = self.is_open or self.now >= many
+            self.changed.notify_all()
+
+    def leave(self) -> None:
+        with self.changed:
+            self.now -= 1
+
+
+def test_several_rows_are_asked_of_at_once_and_written_in_their_order(tmp_path: Path) -> None:
+    """A daemon that answers nothing before four are there; and of those, the last first."""
+    rows = numbered(12)
+    rows.insert(3, rows[1])  # a duplicate of a row that is still being asked of
+    rows.insert(5, {"python_code": 5})
+    rows.insert(7, rows[6] | {"python_code": source(body="return torch.sin(x)"), "name": "row2"})  # a name once more
+    crowd, turn = Crowd(), threading.Condition()
+    served: list[str] = []
+
+    def slowly(method: str, path: str, body: Json) -> Reply | None:
+        if path != "/v1/tasks":
+            return None
+        crowd.hold(4, body["name"])
+        with turn:  # of the first four, the first one last
+            if body["name"] == "row0":
+                turn.wait_for(lambda: len(served) >= 3, 60)
+            served.append(body["name"])
+            turn.notify_all()
+        crowd.leave()
+        bad = body["name"] in ("row4", "row9")
+        return document(422, {"detail": "the reference raised: no"}) if bad else None
+
+    written: dict[str, list[list[Json]]] = {}
     with fake_daemon() as judge:
-        judge.faults = [*([lambda *asked: None] * 3), hold]
+        for concurrency in ("4", "1"):
+            crowd.is_open = concurrency == "1"
+            judge.faults, crowd.most = [slowly] * 1000, 0
+            there = tmp_path / concurrency
+            there.mkdir()
+            done = prepare(there, rows, f"--url={judge.url}", f"--concurrency={concurrency}", "--verify")
+            assert done.returncode == 0, done.stderr
+            written[concurrency] = [lines(there, f"{name}.jsonl") for name in FILES]
+            assert crowd.most == int(concurrency)
+    assert served.index("row0") >= 3
+    assert written["4"] == written["1"]
+    names = [row["name"] for row in written["4"][0]]
+    assert names == [*(f"row{i}" for i in (0, 1, 2, 3)), "row2-row8", "row5", "row6", "row7", "row8", "row10", "row11"]
+    assert dropped(tmp_path / "4") == {4: "duplicate", 6: "no_reference", 7: "does_not_run", 13: "does_not_run"}
+
+
+def test_no_row_is_asked_of_that_is_not_needed(tmp_path: Path) -> None:
+    with fake_daemon() as judge:
+        assert prepare(tmp_path, numbered(30), f"--url={judge.url}", "--max-samples=5").returncode == 0
+        asked = [body["name"] for _, path, body in judge.asked if path == "/v1/tasks"]
+    assert sorted(asked) == [f"row{i}" for i in range(5)]
+    assert json.loads((tmp_path / "data/processed/prepare.json").read_text())["rows"] == 5
+
+
+def test_a_killed_prepare_asks_for_nothing_twice(tmp_path: Path) -> None:
+    """Killed again and again, with rows answered behind others that are not: sixteen are in flight, by four."""
+    file, journal = tmp_path / "rows.json", tmp_path / "data/processed/prepare.journal.jsonl"
+    file.write_text(json.dumps(numbered(40)))
+    # Which are stuck, and how many are answered when all that is in flight behind the first of them is.
+    kills = [({"row1", "row3"}, 15), ({"row1"}, 16), ({"row20", "row30"}, 34)]
+    held: set[str] = set()
+    stuck: set[str] = set()
+
+    def answered() -> int:
+        text = journal.read_text() if journal.exists() else ""
+        records = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        return len({record["key"] for record in records if "key" in record})
+
+    gone = threading.Event()
+
+    def hold(method: str, path: str, body: Json) -> Reply | None:
+        if body.get("name") in held:
+            stuck.add(body["name"])
+            gone.wait(60)
+        return None
+
+    with fake_daemon() as judge:
+        judge.faults = [hold] * 1000
         arguments = (f"--workdir={tmp_path}", f"--python={sys.executable}", f"--file={file}", f"--url={judge.url}")
-        process = subprocess.Popen([str(TRAINER), "prepare", *arguments], stderr=subprocess.DEVNULL)
-        assert reached.wait(60)
-        process.kill()
-        process.wait()
+        command = [str(TRAINER), "prepare", *arguments, "--concurrency=4", "--verify"]
+        for held, many in kills:
+            stuck.clear()
+            process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+            deadline = time.monotonic() + 60
+            while (answered() < many or stuck < held) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert answered() == many and stuck == held
+            process.kill()
+            process.wait()
+            assert not (tmp_path / "data/processed/tasks.jsonl").exists()
+            with journal.open("ab") as out:
+                out.write(b'{"key":"sha256:0')  # what a crash leaves
+        held = set()
         gone.set()
-        assert not (tmp_path / "data/processed/tasks.jsonl").exists()
-        before = len([path for _, path, _ in judge.asked if path == "/v1/tasks"])
-        assert call(*(tmp_path, *arguments[2:])).returncode == 0
-        after = [body["name"] for _, path, body in judge.asked if path == "/v1/tasks"][before:]
-    assert after == ["row5", "row6", "row7"]
-    assert [row["name"] for row in lines(tmp_path, "tasks.jsonl")] == [row["name"] for row in rows]
+        assert call(tmp_path, *arguments[2:], "--verify").returncode == 0
+        counts = Counter(body["name"] for _, path, body in judge.asked if path == "/v1/tasks")
+        asked = len(judge.asked)
+        assert call(tmp_path, *arguments[2:], "--verify").returncode == 0 and len(judge.asked) == asked
+    assert counts == dict.fromkeys((f"row{i}" for i in range(40)), 1) | {"row1": 3, "row3": 2, "row20": 2, "row30": 2}
+    for name in ("tasks", "sft_train"):
+        rows = lines(tmp_path, f"{name}.jsonl")
+        assert [row.get("name", row.get("id")) for row in rows] == [f"row{i}" for i in range(40)]
