@@ -21,6 +21,8 @@ from finetune.model import tokenizer_of
 from finetune.settings import METHODS, ROWS, Settings, defaults, settings_of
 from transformers import AutoModelForCausalLM
 
+torch.set_num_threads(1)  # a tiny model gains nothing from more, and waits for them where processors are shared
+
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("relu", "scaled_add", "copy", "row_sum")
 Json = dict[str, Any]
@@ -130,7 +132,7 @@ def test_sft_learns_and_is_exactly_resumed(model: Path, tmp_path: Path) -> None:
 
     request = tmp_path / "request.json"
     request.write_text(json.dumps({"settings": given(model, **options), "workdir": str(killed)}))
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "client" / "python")}
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "client" / "python"), "OMP_NUM_THREADS": "1"}
     for times, step in ((3, "rename"), (2, "digest")):
         done = subprocess.run(
             [sys.executable, "-c", KILLED, "sft", str(request), str(times), step],
@@ -197,6 +199,29 @@ def test_a_signal_leaves_a_checkpoint_and_says_resume(
     assert newest is not None and newest[1]["step"] == 3
     monkeypatch.undo()
     assert train(model, tmp_path, epochs=4) == 0
+
+
+@pytest.mark.parametrize("point", ["files", "sync", "digest", "manifest", "rename", "latest"])
+def test_a_notice_in_the_middle_of_a_save(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """The save is finished, nothing is begun after it, and the status says: run me again."""
+    write_rows(tmp_path / "rows.jsonl", rows())
+    signalled: list[str] = []
+
+    def progress(now: str) -> None:
+        if now == point and not signalled:
+            signalled.append(now)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Loop, "progress", staticmethod(progress))
+    assert train(model, tmp_path, save_steps=1) == RESUME
+    assert [row["step"] for row in figures(tmp_path, "sft")] == [1]
+    root = layout.steps(tmp_path, "sft")
+    newest = checkpoint.newest(root, pytest.fail)
+    assert newest is not None and newest[1]["step"] == 1
+    assert (root / layout.LATEST).read_text().strip() == newest[0].name
+    assert not list(root.glob(checkpoint.PARTIAL + "*"))
 
 
 def test_weights_change_what_is_learned(model: Path, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import urllib.error
 import urllib.request
@@ -16,13 +18,15 @@ import pytest
 import torch
 from finetune import check, checkpoint, grpo, judge, layout, losses, reinforce, serve, tiny
 from finetune.data import Example
-from finetune.errors import FAILED, SERVICE, TrainError
+from finetune.errors import FAILED, RESUME, SERVICE, TrainError
 from finetune.judge import Judge, Task, Verdict, code_begins, code_token
 from finetune.loop import Loop
 from finetune.model import tokenizer_of
 from finetune.reinforce import Answer
 from finetune.settings import Settings, settings_of
 from transformers import AutoModelForCausalLM
+
+torch.set_num_threads(1)  # a tiny model gains nothing from more, and waits for them where processors are shared
 
 Json = dict[str, Any]
 TEXT = "Write relu in Triton.\n```python\nimport triton\nx = 1\n```\nscaled add"
@@ -46,6 +50,7 @@ class Daemon:
     def __init__(self, score: Score) -> None:
         self.groups: list[Json] = []
         self.refusals: list[tuple[int, Json]] = []
+        self.signals_at = -1  # the group that is not done when it is asked for: a signal comes instead
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -66,7 +71,12 @@ class Daemon:
                 self._send(202, {"id": str(len(outer.groups) - 1)})
 
             def do_GET(self) -> None:
-                body = outer.groups[int(self.path.split("/")[-1].split("?")[0])]
+                number = int(self.path.split("/")[-1].split("?")[0])
+                if number == outer.signals_at:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    self._send(200, {"state": "running", "items": []})
+                    return
+                body = outer.groups[number]
                 items = [{"class": "ok"} | score(c["completion"]) for c in body["candidates"]]
                 self._send(200, {"state": "done", "items": items})
 
@@ -131,6 +141,78 @@ def test_reinforce_raises_the_reward_and_goes_on(model: Path, tmp_path: Path) ->
     checkpoint.verify(tmp_path / "checkpoints/rl_final")
 
 
+class Killed(BaseException):
+    """The process ends here, as far as its files can tell."""
+
+
+def signal_at(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, step: int) -> None:
+    """SIGTERM comes when this function is called in this step, just before it does its work."""
+    inner = getattr(owner, name)
+
+    def signalled(loop: Loop, *arguments: Any, **more: Any) -> Any:
+        if loop.step == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return inner(loop, *arguments, **more)
+
+    monkeypatch.setattr(owner, name, signalled)
+
+
+def killed_at_rename(step: str) -> None:
+    if step == "rename":
+        raise Killed
+
+
+def test_reinforce_is_exactly_resumed(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped while it samples, while it waits for verdicts and after a step, and killed in a save.
+
+    The same answers are sampled, the same rewards seen, and the weights at the end are the same to the bit.
+    """
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    options: Json = {"epochs": 3, "lora_dropout": 0.1}
+    asked: list[list[Json]] = []
+    for workdir in (whole, broken):
+        daemon = Daemon(share_of_a)
+        with served(daemon.handler) as url:
+            if workdir == broken:
+                for owner, name, step in ((reinforce, "sample", 1), (Loop, "take_step", 2)):
+                    signal_at(monkeypatch, owner, name, step)
+                    assert reinforce.train(settings(model, **options), broken, request(url, 4)) == RESUME
+                    monkeypatch.undo()
+                daemon.signals_at = len(daemon.groups)
+                assert reinforce.train(settings(model, **options), broken, request(url, 4)) == RESUME
+                steps = [row["step"] for row in figures(broken, "reinforce")]
+                assert steps == [1, 2, 3], "the step that was under way is not counted"
+                monkeypatch.setattr(Loop, "progress", staticmethod(killed_at_rename))
+                with pytest.raises(Killed):
+                    reinforce.train(settings(model, **options), broken, request(url, 4))
+                monkeypatch.undo()
+            assert reinforce.train(settings(model, **options), workdir, request(url, 4)) == 0
+        asked.append(daemon.groups)
+    kept = ("step", "loss", "rewards", "tokens", "gradient_norm", "learning_rate")
+    rows = [[{name: row[name] for name in kept} for row in figures(at, "reinforce")] for at in (whole, broken)]
+    assert rows[0] == rows[1] and len(rows[0]) == 6
+    assert len({row["loss"] for row in rows[0]}) == 6, "every step learned something of its own"
+    final = [at / "checkpoints/rl_final" / "adapter_model.safetensors" for at in (whole, broken)]
+    assert checkpoint.digest_of(final[0]) == checkpoint.digest_of(final[1])
+    texts = [[json.dumps(group, sort_keys=True) for group in groups] for groups in asked]
+    assert len(texts[0]) == 12 and list(dict.fromkeys(texts[1])) == texts[0], "asked again at most, nothing else asked"
+    assert len(texts[1]) > len(texts[0])
+
+
+def test_a_constant_reward_is_counted_over_an_interruption(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon = Daemon(lambda text: {"reward": 0.0})
+    options: Json = {"epochs": 6, "constant_steps": 3}
+    with served(daemon.handler) as url:
+        for step in (1, 2):
+            signal_at(monkeypatch, reinforce, "sample", step)
+            assert reinforce.train(settings(model, **options), tmp_path, request(url)) == RESUME
+            monkeypatch.undo()
+        with pytest.raises(TrainError, match="the reward was constant over every group of 3 steps"):
+            reinforce.train(settings(model, **options), tmp_path, request(url))
+
+
 def test_log_probabilities_are_of_the_ids_that_were_sampled(model: Path, tmp_path: Path) -> None:
     """The coefficients' loss is -A log p / N under the sampling distribution itself."""
     loop = Loop("reinforce", settings(model), tmp_path, {})
@@ -148,7 +230,7 @@ def test_a_policy_gradient_may_have_a_loss_of_either_sign(model: Path, tmp_path:
     loop = Loop("reinforce", settings(model), tmp_path, {})
     loop.total = 2
     prompt = loop.tokenizer("Write relu.")["input_ids"]
-    row = Example(prompt + [5, 6], len(prompt))
+    row = Example([*prompt, 5, 6], len(prompt))
     losses_seen = [loop.take_step([(row, [0.0] * len(prompt) + [sign] * 2)])["loss"] for sign in (1.0, -1.0)]
     assert losses_seen[0] > 0 > losses_seen[1], losses_seen
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import SERVICE, TrainError
+from .errors import SERVICE, StopRequested, TrainError
 
 AWAY_LIMIT_S = 600.0  # how long a daemon may be away or full
-POLL_S = 20
+POLL_S = 5  # also the longest that a signal waits for the answer
 Json = dict[str, Any]
 
 
@@ -58,6 +58,7 @@ class Judge:
     """A daemon, and how it is to judge."""
 
     def __init__(self, url: str, reward: str, until: str, should_stop: Callable[[], bool] = lambda: False) -> None:
+        """should_stop: asked between requests; once it is true, StopRequested ends the wait."""
         self._url = url.rstrip("/")
         self._reward = reward_of(reward)
         self._until = until
@@ -77,6 +78,8 @@ class Judge:
         data = None if body is None else json.dumps(body).encode()
         began = time.monotonic()
         while True:
+            if self._should_stop():
+                raise StopRequested()
             request = urllib.request.Request(self._url + path, data=data, method=method, headers=headers)
             pause_s = 1.0
             try:
@@ -94,7 +97,13 @@ class Judge:
                 why = f"cannot be reached: {error}"
             if time.monotonic() - began > AWAY_LIMIT_S:
                 raise TrainError(f"verifierd at {self._url} {why}", SERVICE)
-            time.sleep(min(pause_s, 30.0))
+            self._pause(min(pause_s, 30.0))
+
+    def _pause(self, seconds: float) -> None:
+        """Sleep, but not on when a signal came."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not self._should_stop():
+            time.sleep(min(left, 1.0))
 
     def judge(self, groups: Sequence[tuple[Task, Sequence[str]]]) -> list[list[Verdict]]:
         """The verdicts of each group's answers, in order."""

@@ -113,6 +113,8 @@ class Loop:
         self.stop = Stop()
         self.root = layout.steps(workdir, settings.run)
         self.step = 0
+        self.saved = 0  # the step of the newest checkpoint
+        self.carried: Json = {}  # what a method keeps from one step to the next; in each checkpoint
         self.total = 0
         bare, self.tokenizer, self.base_digest = models.prepare(settings, self.say)
         self.identity = self._identity(identity)
@@ -181,12 +183,14 @@ class Loop:
         state = torch.load(path / layout.STATE, map_location="cpu", weights_only=False)
         self.optimizer.load_state_dict(state["optimizer"])
         if self.rank < len(state["random"]):
-            self._restore_random(state["random"][self.rank])
-        self.step = manifest["step"]
+            self.restore_random(state["random"][self.rank])
+        self.carried = dict(state.get("carried", {}))
+        self.step = self.saved = manifest["step"]
         self.say(f"goes on from {path}: {manifest['method']}, step {self.step}, with its optimizer and random state")
 
     @staticmethod
-    def _random() -> Json:
+    def random_state() -> Json:
+        """Of this process: all that a draw depends on."""
         return {
             "python": random.getstate(),
             "torch": torch.get_rng_state(),
@@ -194,7 +198,7 @@ class Loop:
         }
 
     @staticmethod
-    def _restore_random(state: Json) -> None:
+    def restore_random(state: Json) -> None:
         random.setstate(state["python"])
         torch.set_rng_state(state["torch"])
         if state["cuda"] is not None and torch.cuda.is_available():
@@ -321,25 +325,40 @@ class Loop:
 
     def after_step(self, is_epoch_end: bool) -> None:
         """A checkpoint where one is due; StopRequested, after one, when a signal came."""
-        stop = bool(sum(gather_object([self.stop.is_set])))
-        if is_epoch_end or stop or self.step % self.settings.save_steps == 0:
+        if is_epoch_end or self.is_stopping() or self.step % self.settings.save_steps == 0:
             self.save_step()
-        if stop:
-            raise StopRequested()
+            if self.is_stopping():  # also by a signal that came while the checkpoint was written
+                raise StopRequested()
+
+    def is_stopping(self) -> bool:
+        """Did a signal come to any of the processes? All have to ask, and get the same answer."""
+        return bool(sum(gather_object([self.stop.is_set])))
+
+    def leave_step(self, began: Json) -> None:
+        """Give up the step that is under way, of which nothing is learned yet. began: random_state() before it.
+
+        Raises StopRequested with a checkpoint in place: who goes on draws what this step drew.
+        """
+        self.restore_random(began)
+        if self.step > self.saved:
+            self.save_step()
+        raise StopRequested()
 
     def save_step(self) -> None:
-        randoms = gather_object([self._random()])
+        randoms = gather_object([self.random_state()])
 
         def write(directory: Path) -> None:
             models.write_adapter(self.bare, self.tokenizer, directory)
             models.check_written(self.bare, directory)
             state = {"optimizer": self.optimizer.state_dict(), "random": randoms, "step": self.step}
+            state["carried"] = self.carried
             torch.save(state, directory / layout.STATE)
             curriculum = layout.checkpoints(self.workdir) / layout.TABLE["curriculum"]
             if curriculum.exists():
                 (directory / curriculum.name).write_bytes(curriculum.read_bytes())
 
         self._save(self.root, layout.step_name(self.step), write)
+        self.saved = self.step
         if self.is_main:
             checkpoint.prune(self.root, self.settings.keep)
 

@@ -17,10 +17,11 @@ from typing import Any
 
 import torch
 from accelerate.utils import gather_object
+from transformers import StoppingCriteriaList
 
 from . import losses
 from .data import Example, chat_prompt
-from .errors import FAILED, TrainError
+from .errors import FAILED, StopRequested, TrainError
 from .judge import Judge, Task, Verdict, code_token, tasks_of
 from .loop import Loop, run_guarded
 from .settings import Settings
@@ -41,7 +42,14 @@ class Answer:
 
 
 def sample(loop: Loop, prompt: list[int], settings: Settings) -> list[tuple[list[int], bool]]:
-    """Answers as ids, the end of the turn included; True: it was cut off at answer_tokens."""
+    """Answers as ids, the end of the turn included; True: it was cut off at answer_tokens.
+
+    StopRequested: a signal came meanwhile.
+    """
+
+    def is_stopped(ids: torch.Tensor, scores: object, **_: object) -> torch.Tensor:
+        return torch.full((ids.shape[0],), loop.stop.is_set, dtype=torch.bool, device=ids.device)
+
     model = loop.bare
     model.eval()
     given = torch.tensor([prompt] * settings.samples, device=loop.accelerator.device)
@@ -58,7 +66,10 @@ def sample(loop: Loop, prompt: list[int], settings: Settings) -> list[tuple[list
             max_new_tokens=settings.answer_tokens,
             pad_token_id=pad,
             eos_token_id=end,
+            stopping_criteria=StoppingCriteriaList([is_stopped]),
         )
+    if loop.stop.is_set:
+        raise StopRequested()
     answers = []
     for row in out[:, len(prompt) :].tolist():
         cut = row.index(end) + 1 if end in row else len(row)
@@ -138,18 +149,19 @@ def figures_of(groups: Sequence[Sequence[Answer]]) -> Json:
 class ConstantGuard:
     """Ends a run in which there is nothing to learn from."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, seen: int = 0) -> None:
+        """seen: steps of that kind that lie behind already."""
         self._limit = limit
-        self._seen = 0
+        self.seen = seen
 
     def add(self, groups: Sequence[Sequence[float | None]]) -> None:
         """The rewards of one step, by group."""
-        self._seen = self._seen + 1 if all(losses.is_constant(g) for g in groups) else 0
-        if self._seen >= self._limit:
+        self.seen = self.seen + 1 if all(losses.is_constant(g) for g in groups) else 0
+        if self.seen >= self._limit:
             known = [r for group in groups for r in group if r is not None]
             value = f"{known[0]:g} in the last group" if known else "null: no answer was judged"
             raise TrainError(
-                f"the reward was constant over every group of {self._seen} steps ({value}): there is no gradient. "
+                f"the reward was constant over every group of {self.seen} steps ({value}): there is no gradient. "
                 "Sample more answers, at a higher temperature, of easier tasks, or fine-tune first",
                 FAILED,
             )
@@ -163,10 +175,10 @@ def train(settings: Settings, workdir: Path, request: Json) -> int:
     loop = Loop("reinforce", settings, workdir, identity)
     if loop.finished():
         return 0
-    judge = Judge(str(request["daemon"]), settings.reward, settings.until)
+    judge = Judge(str(request["daemon"]), settings.reward, settings.until, lambda: loop.stop.is_set)
     per_epoch = math.ceil(len(tasks) / settings.tasks_per_step)
     loop.total = min(settings.epochs * per_epoch, settings.max_steps or settings.epochs * per_epoch)
-    guard = ConstantGuard(settings.constant_steps)
+    guard = ConstantGuard(settings.constant_steps, int(loop.carried.get("constant_steps", 0)))
     loop.say(f"{len(tasks)} tasks, {settings.samples} answers to each, reward {json.dumps(settings.reward)}")
 
     def body() -> None:
@@ -174,12 +186,19 @@ def train(settings: Settings, workdir: Path, request: Json) -> int:
             epoch, at = divmod(loop.step, per_epoch)
             order = order_of(len(tasks), epoch, settings.seed)
             chosen = order[at * settings.tasks_per_step : (at + 1) * settings.tasks_per_step]
-            began, waited = time.monotonic(), judge.waited_s
+            began, waited, before = time.monotonic(), judge.waited_s, loop.random_state()
             mine = chosen[loop.rank :: loop.world]
-            groups = _judged(loop, judge, [tasks[i] for i in mine], settings)
-            groups = [g for _, g in sorted(gather_object(list(zip(mine, groups, strict=True))), key=lambda p: p[0])]
+            try:
+                judged = list(zip(mine, _judged(loop, judge, [tasks[i] for i in mine], settings), strict=True))
+            except StopRequested:
+                judged = []
+            every = gather_object(judged)
+            if len(every) < len(chosen):  # a signal: what was sampled so far is not waited for
+                loop.leave_step(before)
+            groups = [group for _, group in sorted(every, key=lambda pair: pair[0])]
             sampled_s = time.monotonic() - began
             guard.add([[a.verdict.reward for a in group] for group in groups])
+            loop.carried["constant_steps"] = guard.seen
             rows = coefficients(groups, settings, judge.alpha)
             figures = loop.take_step(rows, settings.temperature) if rows else loop.skip_step()
             figures |= figures_of(groups) | {
