@@ -18,13 +18,14 @@ struct group {
     const char *task, *policy, *client;
     bool is_completion;
     int64_t time_top_k; /* 0: all */
+    int64_t stop;       /* correct ones that are enough; 0: all are judged */
     double deadline_s;  /* 0: none */
     bool is_waiting;
     double limit_s; /* < 0: none */
     int bad;
 };
 
-enum { OPT_POLICY = 256, OPT_COMPLETION, OPT_CLIENT, OPT_TOP, OPT_DEADLINE };
+enum { OPT_POLICY = 256, OPT_COMPLETION, OPT_CLIENT, OPT_TOP, OPT_STOP, OPT_DEADLINE };
 
 static const struct argp_option options[] = {
     { "task", 'T', "ID|NAME", 0, "The task that the candidates claim to do", 0 },
@@ -33,11 +34,23 @@ static const struct argp_option options[] = {
       0 },
     { "client", OPT_CLIENT, "NAME", 0, "Who asks, for fair shares and lists", 0 },
     { "time-top", OPT_TOP, "K", 0, "Time the best K only", 0 },
+    { "stop-correct", OPT_STOP, "N", 0, "Cancel the rest once N are correct", 0 },
     { "deadline", OPT_DEADLINE, "SECONDS", 0, "Cancel what is not done by then", 0 },
     { "wait", 'w', "SECONDS", OPTION_ARG_OPTIONAL, "Follow them until the last verdict, for SECONDS at most",
       0 },
     { 0 },
 };
+
+static int64_t
+how_many(const struct argp_state *state, const char *option, const char *arg)
+{
+    char *end;
+    long n = strtol(arg, &end, 10);
+
+    if (end == arg || *end || n < 1 || n > GROUP_MAX)
+        argp_error(state, "%s is a number from 1 to %d, not \"%s\"", option, GROUP_MAX, arg);
+    return n;
+}
 
 static error_t
 parse(int key, char *arg, struct argp_state *state)
@@ -56,13 +69,12 @@ parse(int key, char *arg, struct argp_state *state)
     case OPT_CLIENT:
         g->client = arg;
         return 0;
-    case OPT_TOP: {
-        char *end;
-        g->time_top_k = strtol(arg, &end, 10);
-        if (end == arg || *end || g->time_top_k < 1 || g->time_top_k > GROUP_MAX)
-            argp_error(state, "--time-top is a number from 1 to %d, not \"%s\"", GROUP_MAX, arg);
+    case OPT_TOP:
+        g->time_top_k = how_many(state, "--time-top", arg);
         return 0;
-    }
+    case OPT_STOP:
+        g->stop = how_many(state, "--stop-correct", arg);
+        return 0;
     case OPT_DEADLINE:
         g->bad = input_seconds(arg, &g->deadline_s);
         return 0;
@@ -125,6 +137,8 @@ make_body(struct group *g, json_t *body)
         json_object_set_new(body, "policy", json_string(g->policy));
     if (g->time_top_k > 0)
         json_object_set_new(body, "time_top_k", json_integer(g->time_top_k));
+    if (g->stop > 0)
+        json_object_set_new(body, "stop", json_pack("{s:I}", "correct", (json_int_t)g->stop));
     if (g->deadline_s > 0)
         json_object_set_new(body, "deadline_s", json_real(g->deadline_s));
     if (g->client)

@@ -35,7 +35,7 @@ static const struct {
     { "generality", TOLD_HONEST },   { "components", TOLD_HONEST },   { "correctness", TOLD_HONEST },
     { "timing", TOLD_HONEST },       { "stages", TOLD_HONEST },       { "error", TOLD_HONEST },
     { "kernels", TOLD_HONEST },      { "env", TOLD_HONEST },          { "seed", TOLD_HONEST },
-    { "attempts", TOLD_HONEST },     { "evidence", TOLD_NEVER },
+    { "attempts", TOLD_HONEST },     { "evidence", TOLD_NEVER },      { "cancel_reason", TOLD_ALWAYS },
 };
 
 /* Of the rules of class policy, those that a candidate cannot learn a way around from: what each must have. */

@@ -39,17 +39,30 @@ struct recovery {
     bool is_short;
 };
 
-/* What its request said of the whole counts from when it came. */
+static bool
+count_correct_cb(void *arg, const struct submission_row *row)
+{
+    struct group *g = arg;
+    AUTO_JSON json_t *verdict = row->verdict ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL) : NULL;
+
+    g->n_correct += verdict_is_correct(verdict);
+    return true;
+}
+
+/* What its request said of the whole counts from when it came, and so does what is finished. */
 static void
 restore_group(struct funnel *f, struct group *g)
 {
     struct group_row row = { 0 };
+    struct error err = { 0 };
 
     if (store_get_group(f->store, g->id, &row, NULL) == 0) {
         AUTO_JSON json_t *request = json_loads(row.request ? row.request : "", JSON_ALLOW_NUL, NULL);
         group_configure(g, request, row.created_ms);
     }
     group_row_release(&row);
+    if (g->stop_correct > 0 && store_each_of_group(f->store, g->id, count_correct_cb, g, &err) != 0)
+        log_warn(g->id, "%s", err.text);
 }
 
 static bool
@@ -94,6 +107,7 @@ recover(struct funnel *f, struct error *err)
 {
     struct recovery r = { .funnel = f };
     struct submission *s, *next;
+    struct group *g, *next_group;
 
     int rc = store_each_unfinished(f->store, recover_cb, &r, err);
     if (rc == 0 && r.is_short)
@@ -106,6 +120,10 @@ recover(struct funnel *f, struct error *err)
     {
         DL_DELETE(r.exhausted, s);
         conclude_exhausted(s);
+    }
+    HASH_ITER(hh, f->groups, g, next_group)
+    {
+        group_decide(g); /* the daemon was ended in the middle of it */
     }
     return 0;
 }
@@ -708,7 +726,7 @@ member_cb(void *arg, const struct submission_row *row)
 }
 
 int
-group_cancel_rest(struct funnel *f, const char *id, bool is_late, struct error *err)
+group_cancel_rest(struct funnel *f, const char *id, enum cancel_reason why, struct error *err)
 {
     struct members m = { .funnel = f };
     int cancelled = 0;
@@ -719,8 +737,15 @@ group_cancel_rest(struct funnel *f, const char *id, bool is_late, struct error *
     for (int i = 0; i < m.n;
          i++) /* a verdict is durable on a later turn at the earliest, so none of them is freed here */
     {
-        m.found[i]->is_late |= is_late;
-        cancelled += cancel_one(m.found[i], NULL) == 0;
+        struct submission *s = m.found[i];
+        enum cancel_reason before = s->cancel_reason;
+        if (why == CANCEL_DECIDED && (s->is_parked || s->is_chosen))
+            continue;
+        s->cancel_reason = why; /* told in what cancel_one() writes */
+        if (cancel_one(s, NULL) == 0)
+            cancelled++;
+        else
+            s->cancel_reason = before;
     }
     return cancelled > 0 ? 0 : error_set(err, ERR_CONFLICT, "group %s is finished", id);
 }
@@ -743,5 +768,5 @@ funnel_cancel(struct funnel *f, const char *id, struct error *err)
         return rc;
     rc = store_get_group(f->store, id, &group, err);
     group_row_release(&group);
-    return rc == 0 ? group_cancel_rest(f, id, false, err) : rc;
+    return rc == 0 ? group_cancel_rest(f, id, CANCEL_ASKED, err) : rc;
 }

@@ -43,7 +43,7 @@ deadline_cb(uv_timer_t *timer)
     struct error err = { 0 };
 
     log_info(g->id, "its deadline has passed: what is not done is cancelled");
-    if (group_cancel_rest(g->funnel, g->id, true, &err) != 0 && err.code != ERR_CONFLICT)
+    if (group_cancel_rest(g->funnel, g->id, CANCEL_DEADLINE, &err) != 0 && err.code != ERR_CONFLICT)
         log_warn(g->id, "%s", err.text);
 }
 
@@ -53,12 +53,30 @@ group_configure(struct group *g, json_t *request, int64_t created_ms)
     json_t *deadline = json_object_get(request, "deadline_s");
 
     g->time_top_k = (int)json_integer_value(json_object_get(request, "time_top_k"));
+    g->stop_correct = (int)json_integer_value(json_object_get(json_object_get(request, "stop"), "correct"));
     if (!json_is_number(deadline) || g->deadline || !(g->deadline = calloc(1, sizeof(*g->deadline))))
         return;
     int64_t left_ms = created_ms + (int64_t)(json_number_value(deadline) * 1000) - clock_wall_ms();
     uv_timer_init(g->funnel->loop, g->deadline);
     g->deadline->data = g;
     uv_timer_start(g->deadline, deadline_cb, left_ms > 0 ? (uint64_t)left_ms : 0, 0);
+}
+
+/* --- decided: what the rest would say changes nothing --- */
+
+void
+group_decide(struct group *g)
+{
+    /* Those that wait for the choice, and those that were chosen, are right as far as anybody can tell by now. */
+    int n = g->n_correct + g->n_parked + g->chosen_left;
+    struct error err = { 0 };
+
+    if (g->is_decided || g->stop_correct == 0 || n < g->stop_correct)
+        return;
+    g->is_decided = true;
+    log_info(g->id, "%d are correct: the group is decided, and the rest is cancelled", n);
+    if (group_cancel_rest(g->funnel, g->id, CANCEL_DECIDED, &err) != 0 && err.code != ERR_CONFLICT)
+        log_warn(g->id, "%s", err.text);
 }
 
 /* --- whom to time: those whose calls were the shortest in `full` --- */
@@ -133,6 +151,7 @@ group_park(struct submission *s)
         submission_return(s, true);
         return;
     }
+    group_decide(g);
     choose(g);
     scheduler_kick(s->funnel);
 }
@@ -146,9 +165,11 @@ group_unpark(struct submission *s)
 }
 
 void
-group_finished_one(struct funnel *f, struct group *g, const char *client)
+group_finished_one(struct funnel *f, struct group *g, const char *client, bool is_correct)
 {
+    g->n_correct += is_correct;
     if (--g->pending > 0) {
+        group_decide(g);
         choose(g);
         return;
     }
@@ -270,11 +291,11 @@ funnel_show_group(struct funnel *f, const char *id, struct error *err)
             rescore_group(items);
         json_t *request = row.request ? json_loads(row.request, JSON_ALLOW_NUL, NULL) : NULL;
         json_t *metadata = json_object_get(request, "metadata");
-        out = json_pack("{s:s, s:s, s:s, s:i, s:O?, s:O?, s:O?, s:o, s:o}", "id", row.id, "state",
+        out = json_pack("{s:s, s:s, s:s, s:i, s:O?, s:O?, s:O?, s:O?, s:o, s:o}", "id", row.id, "state",
                         group_state(items, funnel_is_finished(f, id)), "task", row.task_id, "size", row.size,
                         "metadata", metadata, "time_top_k", json_object_get(request, "time_top_k"),
-                        "deadline_s", json_object_get(request, "deadline_s"), "ranking", ranking(items),
-                        "items", items);
+                        "deadline_s", json_object_get(request, "deadline_s"), "stop",
+                        json_object_get(request, "stop"), "ranking", ranking(items), "items", items);
         json_decref(request);
     }
     group_row_release(&row);

@@ -88,6 +88,10 @@ struct judgement {
     int64_t log_lost;
 };
 
+enum cancel_reason { CANCEL_ASKED, CANCEL_DEADLINE, CANCEL_DECIDED };
+/* As it is told: "asked", … */
+const char *cancel_reason_name(enum cancel_reason why);
+
 struct submission {
     UT_hash_handle hh, by_content; /* the second of those that lead */
     struct submission *prev,
@@ -114,9 +118,10 @@ struct submission {
     bool is_cancelled; /* to be, as soon as its processes are gone */
     bool is_returned;  /* the same for the queue, when the daemon drains */
 
-    bool is_parked; /* ready, and waits for its group to choose whom to time */
-    bool is_chosen; /* it was */
-    bool is_late;   /* cancelled by its group's deadline */
+    bool is_parked;  /* ready, and waits for its group to choose whom to time */
+    bool is_chosen;  /* it was */
+    bool is_correct; /* by its verdict */
+    enum cancel_reason cancel_reason;
     int group_index;
     double rough_ms; /* of a call in `full`, by the referee's clock; NAN: not known */
 
@@ -137,6 +142,9 @@ struct group {
     struct funnel_wait *waits;
     int time_top_k;            /* how many are timed at most; 0: all */
     int n_chosen, chosen_left; /* of those; that are not finished */
+    int stop_correct;          /* it is decided once so many are correct; 0: never */
+    int n_correct;             /* of those that are finished */
+    bool is_decided;
     int n_parked, n_following;
     struct submission *parked;
     uv_timer_t *deadline; /* NULL: none */
@@ -293,6 +301,8 @@ json_t *verdict_json(const struct submission *s);     /* given; s has a judgemen
 const char *verdict_stage(const struct judgement *j); /* the last one reached, or NULL */
 void crash_text(const struct child_end *end, char *out, size_t size);
 
+/* Of class ok, and it came as far as being held against the reference. */
+bool verdict_is_correct(json_t *verdict);
 /* What a stored verdict tells a reward. False: it is not finished. */
 bool verdict_input(json_t *verdict, struct reward_input *in);
 /* NAN where only the whole group can tell. */
@@ -361,13 +371,18 @@ struct group *group_get(struct funnel *f, const char *id); /* made where it is m
 /* What its request says of the whole: before its first submission is enqueued. Times are wall clock. */
 void group_configure(struct group *g, json_t *request, int64_t created_ms);
 void group_free(struct group *g);
-/* Cancels what is not finished. 0, ERR_CONFLICT, or an error of the store. */
-int group_cancel_rest(struct funnel *f, const char *id, bool is_late, struct error *err);
+/*
+ * Cancels what is not finished; where the group is decided, but for those that are right and wait to be timed or are
+ * timed. 0, ERR_CONFLICT, or an error of the store.
+ */
+int group_cancel_rest(struct funnel *f, const char *id, enum cancel_reason why, struct error *err);
+/* Cancels the rest once enough are correct. */
+void group_decide(struct group *g);
 /* Whether s, right in full, has to wait until its group has chosen. */
 bool group_chooses(const struct submission *s);
 void group_park(struct submission *s);
 void group_unpark(struct submission *s); /* it is cancelled, or the daemon drains */
-void group_finished_one(struct funnel *f, struct group *g, const char *client);
+void group_finished_one(struct funnel *f, struct group *g, const char *client, bool is_correct);
 
 /* wait.c */
 void waits_notify(struct funnel_wait **head);

@@ -371,11 +371,27 @@ read_items(json_t *items, const struct common *c, struct submit_request *out, st
     return refusal;
 }
 
+/* When a group is decided. */
+static enum funnel_refusal
+read_stop(json_t *stop, const struct common *c, int64_t *correct, struct json_fault *fault)
+{
+    const struct json_field fields[] = { { "correct", JSON_WANT_INT, correct, true, 1, REQUEST_GROUP_MAX } };
+
+    if (json_read(stop, "/stop", fields, ARRAY_LEN(fields), fault) != 0)
+        return FUNNEL_BAD;
+    if (c->until && stage_find(c->until) < STAGE_FULL) {
+        json_refuse(fault, "/stop", "nothing is found correct before \"full\", and until is \"%.16s\"",
+                    c->until);
+        return FUNNEL_BAD;
+    }
+    return FUNNEL_OK;
+}
+
 enum funnel_refusal
 group_request_read(json_t *body, struct submit_request *out, struct json_fault *fault)
 {
-    json_t *policy = NULL, *reward = NULL, *reference = NULL, *items = NULL;
-    int64_t time_top_k = 0;
+    json_t *policy = NULL, *reward = NULL, *reference = NULL, *items = NULL, *stop = NULL;
+    int64_t time_top_k = 0, stop_correct = 0;
     double deadline_s = 0;
     struct common c = { .cache = true };
 
@@ -393,6 +409,7 @@ group_request_read(json_t *body, struct submit_request *out, struct json_fault *
         { "metadata", JSON_WANT_OBJECT, &c.metadata, false, 0, 0 },
         { "time_top_k", JSON_WANT_INT, &time_top_k, false, 1, REQUEST_GROUP_MAX },
         { "deadline_s", JSON_WANT_NUMBER, &deadline_s, false, 0.001, DEADLINE_MAX_S },
+        { "stop", JSON_WANT_OBJECT, &stop, false, 0, 0 },
         { "cache", JSON_WANT_BOOL, &c.cache, false, 0, 0 },
     };
     if (json_read(body, "", fields, ARRAY_LEN(fields), fault) != 0)
@@ -401,12 +418,14 @@ group_request_read(json_t *body, struct submit_request *out, struct json_fault *
     enum funnel_refusal refusal = finish_common(&c, policy, reward_spec, reference, out, fault);
     if (refusal == FUNNEL_OK)
         refusal = check_metadata(c.metadata, "", fault);
+    if (refusal == FUNNEL_OK && stop)
+        refusal = read_stop(stop, &c, &stop_correct, fault);
     if (refusal == FUNNEL_OK)
         refusal = read_items(items, &c, out, fault);
     if (refusal == FUNNEL_OK) {
         AUTO_JSON json_t *document =
-            json_pack("{s:o, s:o, s:O?, s:o, s:o, s:s}", "time_top_k",
-                      time_top_k > 0 ? json_integer(time_top_k) : json_null(), "deadline_s",
+            json_pack("{s:o, s:O?, s:o, s:O?, s:o, s:o, s:s}", "time_top_k",
+                      time_top_k > 0 ? json_integer(time_top_k) : json_null(), "stop", stop, "deadline_s",
                       deadline_s > 0 ? json_real(deadline_s) : json_null(), "metadata", c.metadata, "policy",
                       policy_json(&c.policy), "reward", reward_spec_json(&c.reward), "seed", c.seed);
         out->document = document ? json_dumps(document, JSON_COMPACT) : NULL;

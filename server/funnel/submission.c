@@ -271,7 +271,7 @@ forget(struct submission *s)
 {
     struct funnel *f = s->funnel;
     struct group *g = s->group;
-    bool is_chosen = s->is_chosen;
+    bool is_chosen = s->is_chosen, is_correct = s->is_correct;
 
     f->generation++;
     HASH_DEL(f->submissions, s);
@@ -288,7 +288,7 @@ forget(struct submission *s)
     if (g)
         g->chosen_left -= is_chosen;
     if (g)
-        group_finished_one(f, g, client);
+        group_finished_one(f, g, client, is_correct);
     scheduler_kick(f); /* those that followed it may have to be judged */
 }
 
@@ -338,11 +338,13 @@ record(struct submission *s)
 }
 
 static void
-count_figures(struct funnel *f, double reward, json_t *verdict)
+count_figures(struct submission *s, double reward, json_t *verdict)
 {
+    struct funnel *f = s->funnel;
     json_t *components = json_object_get(verdict, "components"),
            *speedup = json_object_get(components, "speedup");
 
+    s->is_correct = verdict_is_correct(verdict);
     histogram_add(&f->rewards, &funnel_rewards, reward);
     if (json_is_number(speedup) && json_integer_value(json_object_get(components, "timed")) == 1)
         histogram_add(&f->speedups, &funnel_speedups, json_number_value(speedup));
@@ -368,7 +370,7 @@ fill_row(struct submission *s)
     AUTO_JSON json_t *verdict = verdict_json(s);
     json_t *reward = json_object_get(verdict, "reward");
     j->row.reward = json_is_number(reward) ? json_number_value(reward) : NAN;
-    count_figures(s->funnel, j->row.reward, verdict);
+    count_figures(s, j->row.reward, verdict);
     j->row.verdict = verdict ? json_dumps(verdict, JSON_COMPACT) : NULL;
     cache_key(s, j->row.cache_key);
 }
@@ -416,7 +418,7 @@ submission_conclude_as(struct submission *s, const struct submission_row *from, 
     row->attempts = s->attempts;
     row->reward = json_is_number(reward) ? json_number_value(reward) : NAN;
     count_class(f, row->class_);
-    count_figures(f, row->reward, verdict);
+    count_figures(s, row->reward, verdict);
     funnel_now(f)->finished++;
     funnel_now(f)->shared++;
     f->verdict_s += (double)(row->finished_ms - row->created_ms) / 1000;

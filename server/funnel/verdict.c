@@ -447,6 +447,30 @@ bound_of(const struct judgement *j)
     return bound && strcmp(bound, "compute") == 0 ? "compute" : NULL;
 }
 
+static const char *const cancel_text[] = {
+    [CANCEL_ASKED] = "Cancelled before there was a verdict.",
+    [CANCEL_DEADLINE] = "Cancelled: its group's deadline had passed.",
+    [CANCEL_DECIDED] = "Cancelled: its group was decided without it.",
+};
+
+const char *
+cancel_reason_name(enum cancel_reason why)
+{
+    static const char *const names[] = { "asked", "deadline", "group_decided" };
+    _Static_assert(ARRAY_LEN(names) == ARRAY_LEN(cancel_text), "name every reason");
+    return names[why];
+}
+
+bool
+verdict_is_correct(json_t *verdict)
+{
+    const char *class_ = json_string_value(json_object_get(verdict, "class"));
+    json_t *components = json_object_get(verdict, "components");
+
+    return class_ && strcmp(class_, "ok") == 0 &&
+           json_integer_value(json_object_get(components, "correct")) == 1;
+}
+
 static json_t *
 verdict_feedback(const struct submission *s, const struct timing *t, bool is_cancelled)
 {
@@ -456,9 +480,7 @@ verdict_feedback(const struct submission *s, const struct timing *t, bool is_can
     char text[sizeof(j->text) + 64];
 
     if (is_cancelled)
-        return json_pack("{s:n, s:s}", "class", "text",
-                         s->is_late ? "Cancelled: its group's deadline had passed."
-                                    : "Cancelled before there was a verdict.");
+        return json_pack("{s:n, s:s}", "class", "text", cancel_text[s->cancel_reason]);
     if (is_ok)
         feedback_ok(j, t, text, sizeof(text));
     else
@@ -547,6 +569,8 @@ set_outcome(json_t *out, const struct submission *s, const struct timing *t, con
                         !is_final || is_cancelled ? json_null()
                                                   : json_string(j->failed_stage >= 0 ? j->class_ : "ok"));
     json_object_set_new(out, "rule", is_final && !is_cancelled ? text_or_null(j->rule) : json_null());
+    json_object_set_new(out, "cancel_reason",
+                        is_cancelled ? json_string(cancel_reason_name(s->cancel_reason)) : json_null());
     json_object_set_new(out, "reward", is_final ? real_or_null(verdict_reward(&j->reward, in)) : json_null());
     json_object_set_new(out, "reward_parts", is_final ? reward_parts_json(&j->reward, in) : json_null());
     json_object_set_new(out, "reward_spec", reward_spec_json(&j->reward));

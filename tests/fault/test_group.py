@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 import pytest
 import service
@@ -128,6 +130,103 @@ def test_a_deadline_holds_over_a_restart(start_scripted: service.StartDaemon) ->
     daemon.start(ready=False)
     group = daemon.client.wait(one, LIMIT_S, "groups")
     assert (group["state"], outcomes(group)) == ("cancelled", ["cancelled", "cancelled"])
+
+
+def reasons(group: service.Json) -> list[object]:
+    return [item["cancel_reason"] for item in group["items"]]
+
+
+def test_a_group_that_is_decided_cancels_the_rest(start_scripted: service.StartDaemon) -> None:
+    """Wherever it is: hanging in a stage, or in the queue. It has no verdict, and no reward: null, not 0."""
+    daemon = start_scripted(stage_limit_ms=60000, cpu_jobs=1)
+    daemon.client.add_task(TASK)
+    one = post(daemon.client, ["ast=fail:syntax", "timing=1.5", "compile=hang", "timing=3"], stop={"correct": 1})
+    group = daemon.client.wait(one, LIMIT_S, "groups")
+    assert (group["state"], group["stop"]) == ("done", {"correct": 1})
+    assert outcomes(group) == ["syntax", "measured", "cancelled", "cancelled"]
+    assert reasons(group) == [None, None, "group_decided", "group_decided"]
+    for item in group["items"][2:]:
+        assert (item["state"], item["class"], item["reward"]) == ("cancelled", None, None)
+        assert item["feedback"] == {"class": None, "text": "Cancelled: its group was decided without it."}
+    assert group["ranking"] == [1, 0]
+    assert daemon.client.judge({"task": "scripted", "candidate": "# script: timing=1.2\n"}, LIMIT_S)["class"] == "ok"
+
+
+def test_enough_that_are_right_are_enough_to_choose_from(start_scripted: service.StartDaemon) -> None:
+    daemon = start_scripted(stage_limit_ms=60000, cpu_jobs=1)
+    daemon.client.add_task(TASK)
+    scripts = ["full=rough:2", "full=fail:mismatch", "full=rough:1", "compile=hang", "timing=3"]
+    one = post(daemon.client, scripts, stop={"correct": 2}, time_top_k=1)
+    group = daemon.client.wait(one, LIMIT_S, "groups")
+    assert outcomes(group) == ["skipped", "mismatch", "measured", "cancelled", "cancelled"]
+    assert reasons(group) == [None, None, None, "group_decided", "group_decided"]
+
+
+def test_a_stored_verdict_decides_too(start_scripted: service.StartDaemon) -> None:
+    daemon = start_scripted(stage_limit_ms=60000, cpu_jobs=1)
+    daemon.client.add_task(TASK)
+    known = {"candidate": "# script: timing=1.5\n"}
+    assert daemon.client.judge({"task": "scripted", "priority": "batch", **known}, LIMIT_S)["class"] == "ok"
+    items = [{"candidate": "# script: compile=hang\n"}, {"candidate": "# script: timing=2\n"}, known]
+    body = {"task": "scripted", "candidates": items, "stop": {"correct": 1}}
+    group = daemon.client.wait(str(daemon.client.expect("POST", "/v1/groups", body)["id"]), LIMIT_S, "groups")
+    assert group["items"][2]["cache"] == "hit"
+    assert reasons(group) == ["group_decided", "group_decided", None]
+
+
+def forget_the_end(daemon: service.Daemon, group: str) -> None:
+    """The store as the kill would have left it a moment earlier: of the cancelled only the first is."""
+    with closing(sqlite3.connect(daemon.directory / "store.db")) as db, db:
+        db.execute(
+            "UPDATE submission SET state = 1, verdict = NULL, stage = NULL, finished_ms = 0"
+            " WHERE group_id = ? AND group_index > 1",
+            (group,),
+        )
+
+
+def test_a_decision_survives_a_kill(start_scripted: service.StartDaemon) -> None:
+    """What decides is durable, and the rest would hang for ever: whatever of its end was stored by then, it ends."""
+    daemon = start_scripted(stage_limit_ms=600000, cpu_jobs=2)
+    daemon.client.add_task(TASK)
+    for n in range(4):
+        one = post(daemon.client, ["timing=1.5", *["compile=hang"] * (4 + n)], stop={"correct": 1})
+        first = str(daemon.client.expect("GET", f"/v1/groups/{one}")["items"][0]["id"])
+        verdict = daemon.client.wait(first, LIMIT_S)
+        daemon.kill()
+        if n > 1:
+            forget_the_end(daemon, one)
+        daemon.start()
+        group = daemon.client.wait(one, LIMIT_S, "groups")
+        assert [group["items"][0][key] for key in ("id", "finished")] == [verdict[key] for key in ("id", "finished")]
+        assert group["items"][0]["reward"] == pytest.approx(verdict["reward"])
+        assert outcomes(group) == ["measured", *["cancelled"] * (4 + n)]
+        assert reasons(group) == [None, *["group_decided"] * (4 + n)]
+    daemon.kill()
+    daemon.start()
+    assert daemon.client.expect("GET", f"/v1/groups/{one}") == group
+
+
+def test_who_cancels_is_told(shared: service.Daemon) -> None:
+    one = post(shared.client, ["tiny=hang", "timing=2"])
+    items = shared.client.expect("GET", f"/v1/groups/{one}")["items"]
+    assert shared.client.call("DELETE", f"/v1/submissions/{items[0]['id']}").status == 200
+    assert reasons(shared.client.wait(one, LIMIT_S, "groups")) == ["asked", None]
+
+
+@pytest.mark.parametrize(
+    ("more", "pointer"),
+    [
+        ({"stop": {}}, "/stop/correct"),
+        ({"stop": {"correct": 0}}, "/stop/correct"),
+        ({"stop": {"correct": 257}}, "/stop/correct"),
+        ({"stop": {"correct": 1, "best": 2}}, "/stop/best"),
+        ({"stop": {"correct": 1}, "until": "tiny"}, "/stop"),
+    ],
+    ids=str,
+)
+def test_a_stop_that_cannot_be(shared: service.Daemon, more: dict[str, object], pointer: str) -> None:
+    answer = shared.client.post("/v1/groups", {"task": "scripted", "candidates": [{"candidate": "# x\n"}], **more})
+    assert (answer.status, answer.json()["errors"][0]["pointer"]) == (400, pointer)
 
 
 def test_a_choice_survives_a_stop(start_scripted: service.StartDaemon) -> None:

@@ -89,7 +89,7 @@ is_neutral(const char *field)
                                            "reward_spec", "reward_parts", "policy",      "policy_on",
                                            "until",       "entry_point",  "source",      "client",
                                            "priority",    "metadata",     "cache",       "cached_from",
-                                           "created",     "finished",     "feedback" };
+                                           "created",     "finished",     "feedback",    "cancel_reason" };
     for (size_t i = 0; i < ARRAY_LEN(neutral); i++)
         if (strcmp(neutral[i], field) == 0)
             return true;
