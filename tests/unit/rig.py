@@ -18,10 +18,7 @@ os.environ.setdefault("VERIFIERD_LIBHARNESS", str(ROOT / "build" / "lib" / "veri
 
 from wire import Channel, make_memfd, read_memfd  # noqa: E402
 
-CHILD = (
-    "import sys; sys.path.insert(0, sys.argv[1]); import child, wire; "
-    "child.main(wire.Channel(int(sys.argv[2])), sys.argv[3])"
-)
+NURSERY = Path(__file__).parent / "nursery.py"
 
 REFEREE = (
     "import sys; sys.path[:0] = [sys.argv[1], '" + str(Path(__file__).parent) + "']; exec(sys.argv[2]); "
@@ -45,13 +42,17 @@ class Rig:
     def __init__(self, directory: Path, elements: int = 1 << 20, device: str = "cpu", prelude: str = "") -> None:
         """prelude: Python that the referee's process runs first; it can import the harness and what is beside this."""
         self._directory = directory
-        self._device = device
-        self._processes: list[subprocess.Popen[bytes]] = []
         self._names = 0
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         arguments = ["--device", device, "--fd", str(theirs.fileno()), "--elements", str(elements)]
-        self._start([sys.executable, "-c", REFEREE, str(HARNESS), prelude, *arguments], theirs, {})
+        self._referee = self._start([sys.executable, "-c", REFEREE, str(HARNESS), prelude, *arguments], theirs)
         self.channel = Channel(ours.detach())
+        base = directory / "nursery"
+        base.mkdir()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        nursery = [sys.executable, str(NURSERY), str(HARNESS), str(theirs.fileno()), device, str(base)]
+        self._nursery_process = self._start(nursery, theirs)
+        self._nursery = Channel(ours.detach())
         self.ready = self.channel.receive(60).body
 
     def __enter__(self) -> Rig:
@@ -59,15 +60,14 @@ class Rig:
 
     def __exit__(self, *_: object) -> None:
         self.channel.close()
-        for process in self._processes:
-            process.kill()
-            process.wait()
+        self._referee.kill()
+        self._referee.wait()
+        self._nursery.close()
+        assert self._nursery_process.wait(60) == 0
 
-    def _start(self, command: list[str], end: socket.socket, extra: dict[str, str]) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(command, pass_fds=[end.fileno()], env={**os.environ, **extra})
-        self._processes.append(process)
-        end.close()
-        return process
+    def _start(self, command: list[str], end: socket.socket) -> subprocess.Popen[bytes]:
+        with end:
+            return subprocess.Popen(command, pass_fds=[end.fileno()])
 
     def child(self) -> str:
         """A run child that the referee says is ready."""
@@ -75,14 +75,10 @@ class Rig:
         name = f"c{self._names}"
         scratch = self._directory / name
         scratch.mkdir()
-        extra = {"TMPDIR": str(scratch), "TRITON_CACHE_DIR": str(scratch / "cache")}
-        if self._device == "cpu":
-            extra["TRITON_INTERPRET"] = "1"
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        process = self._start(
-            [sys.executable, "-c", CHILD, str(HARNESS), str(theirs.fileno()), self._device], theirs, extra
-        )
-        pidfd = os.pidfd_open(process.pid)
+        self._nursery.send({"op": "fork", "scratch": str(scratch)}, {"channel": theirs.fileno()})
+        theirs.close()
+        pidfd = self._nursery.receive(120).take_fd("pidfd")
         self.channel.send({"op": "child", "child": name}, {"channel": mine.fileno(), "pidfd": pidfd})
         mine.close()
         os.close(pidfd)
