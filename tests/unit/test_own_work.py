@@ -62,11 +62,11 @@ def square_add_kernel(x, y, n, BLOCK: tl.constexpr):
 @triton.jit
 def product_kernel(x, w, y, K: tl.constexpr, N: tl.constexpr):
     row = tl.program_id(0)
-    columns = tl.arange(0, 128)
-    total = tl.zeros((128,), tl.float32)
-    for k in range(K):
-        total += tl.load(x + row * K + k) * tl.load(w + k * N + columns, mask=columns < N, other=0.0)
-    tl.store(y + row * N + columns, total, mask=columns < N)
+    at, columns = tl.arange(0, 128), tl.arange(0, 128)
+    left = tl.load(x + row * K + at, mask=at < K, other=0.0)
+    inside = (at < K)[:, None] & (columns < N)[None, :]
+    right = tl.load(w + at[:, None] * N + columns[None, :], mask=inside, other=0.0)
+    tl.store(y + row * N + columns, tl.sum(left[:, None] * right, 0), mask=columns < N)
 def run(kernel, *arguments):
     n = arguments[0].numel()
     kernel[(triton.cdiv(n, 512),)](*arguments, n, BLOCK=512)
