@@ -56,7 +56,7 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
-.PHONY: all harness finetune corpus tests setup setup-test setup-train trainers demo demo-train test test-unit test-e2e check lint lint-c format tidy lint-python \
+.PHONY: all harness finetune corpus tests setup setup-test setup-train trainers demo demo-train test test-unit test-e2e test-fault check lint lint-c format tidy lint-python \
 	sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report \
 	clean distclean dist libraries FORCE
 
@@ -205,19 +205,24 @@ screenshots: setup-test
 	+$(parallel) all
 	'$(py)' server/deploy/screenshots.py --programs '$(realpath $(BUILD))/bin' --python '$(py)'
 
+pytest = $(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider
+
+# Two suites at a time: tests/unit computes where the others wait. Each process computes with one thread.
 test: setup-test
 	+$(parallel) all tests
-	+$(MAKE) test-unit
-	+$(MAKE) test-e2e
+	+OMP_NUM_THREADS=1 $(MAKE) --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j2) --output-sync=line \
+		test-e2e test-unit test-fault
 
 test-unit: tests harness
 	server/deploy/run-tests $(units)
-	$(if $(SANITIZE),,$(if $(unit_py),$(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider tests/unit))
+	$(if $(SANITIZE),,$(if $(unit_py),$(pytest) tests/unit))
 
 test-e2e: all
-	$(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider -m 'not slow' tests/e2e
-	$(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider -m 'not slow' tests/fault
-	KILL_HARNESS=real $(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider tests/fault/test_kill.py -k killed
+	$(pytest) -m 'not slow' tests/e2e
+
+test-fault: all
+	$(pytest) -m 'not slow' tests/fault
+	KILL_HARNESS=real $(pytest) tests/fault/test_kill.py -k killed
 
 check: setup-test
 	+$(MAKE) trainers
@@ -266,9 +271,9 @@ sanitize:
 	server/deploy/run-tests $(threaded:%=$(BUILD)/thread/unit/%)
 
 slow: all trainers
-	$(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider -m slow tests/e2e
-	$(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider -m slow tests/fault
-	KILL_ROUNDS=200 $(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider tests/fault/test_kill.py
+	$(pytest) -m slow tests/e2e
+	$(pytest) -m slow tests/fault
+	KILL_ROUNDS=200 $(pytest) tests/fault/test_kill.py
 
 # Committed inputs through every parser of outside bytes; `make fuzz TARGET=extract SECONDS=60` looks for new ones.
 $(out)/fuzz/%: $(out)/tests/fuzz/fuzz_%.o $(out)/tests/fuzz/replay.o $(out)/libserver.a $(out)/libcommon.a

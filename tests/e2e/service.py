@@ -230,7 +230,7 @@ class Daemon:
             if time.monotonic() > deadline:
                 raise self.failed(f"not ready after {limit_s:.0f} s: {answer.body.decode(errors='replace')[:500]}")
             time.sleep(pause_s)
-            pause_s = min(0.5, pause_s * 1.5)
+            pause_s = min(0.1, pause_s * 1.5)
 
     def failed(self, what: str) -> ServiceError:
         tail = self.log.read_text(errors="replace")[-4000:] if self.log.exists() else ""
