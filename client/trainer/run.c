@@ -135,22 +135,48 @@ run_python_wait(const struct run *r, const char **argv)
 
 /* --- the whole --- */
 
+/* At most so much of everything, unless the command line says how many rows. */
 static void
 apply_limits(struct run *r)
 {
     static const struct {
         const char *section, *key;
-        int value;
+        int most;
     } small[] = { { "prepare", "max_samples", 100 },
                   { "rl", "max_tasks", 5 },
                   { "rl", "rounds", 1 },
                   { "rl", "held_out_tasks", 5 },
                   { "evaluate", "max_tasks", 5 } };
+    for (size_t i = 0; r->is_dry && i < ARRAY_LEN(small); i++) {
+        double n = runconf_number(r->conf, small[i].section, small[i].key);
+        if (n == 0 || n > small[i].most) /* 0: all */
+            json_object_set_new(json_object_get(r->conf, small[i].section), small[i].key,
+                                json_integer(small[i].most));
+    }
     if (r->max_samples > 0)
         json_object_set_new(json_object_get(r->conf, "prepare"), "max_samples", json_integer(r->max_samples));
-    for (size_t i = 0; r->is_dry && i < ARRAY_LEN(small); i++)
-        json_object_set_new(json_object_get(r->conf, small[i].section), small[i].key,
-                            json_integer(small[i].value));
+}
+
+/* A dry run works in a directory of its own: what the user named below the working directory is still there, and not here. */
+static void
+apply_place(struct run *r, const char *workdir)
+{
+    static const char *const named[][2] = { { "", "model" },          { "prepare", "file" },
+                                            { "prepare", "overlap" }, { "rl", "tasks" },
+                                            { "rl", "held_out" },     { "evaluate", "tasks" } };
+    static const char *const made[] = { "data/", "outputs/", "checkpoints/", "evaluation/" };
+    AUTO_FREE char *found = realpath(workdir, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(named); i++) {
+        const char *value = run_text(r, named[i][0], named[i][1]);
+        char full[PATH_MAX];
+        bool is_users = *value && *value != '/';
+        for (size_t k = 0; k < ARRAY_LEN(made); k++)
+            is_users = is_users && strncmp(value, made[k], strlen(made[k])) != 0;
+        snprintf(full, sizeof(full), "%s/%s", found ? found : workdir, value);
+        if (is_users && access(full, F_OK) == 0) /* a model may also be a hub's */
+            json_object_set_new(*named[i][0] ? json_object_get(r->conf, named[i][0]) : r->conf, named[i][1],
+                                json_string(full));
+    }
 }
 
 static int
@@ -160,6 +186,8 @@ open_workdir(struct run *r, struct error *err)
     char made[OUTPUT_PATH_MAX], dry[PATH_MAX];
 
     snprintf(dry, sizeof(dry), "%s%s", wanted, r->is_dry ? "/dry_run" : "");
+    if (r->is_dry)
+        apply_place(r, wanted);
     if (r->is_check || r->is_estimate) {
         if (!realpath(dry, r->workdir))
             snprintf(r->workdir, sizeof(r->workdir), "%s", dry);

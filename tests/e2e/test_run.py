@@ -155,3 +155,76 @@ def test_from_data_to_report_with_a_kill_in_the_middle(client: service.Client, t
 
     done = trainer(*command[1:], TINY_PORT="1")
     assert done.returncode == 0 and "report was done already" in done.stderr
+
+
+def small_conf(directory: Path) -> Path:
+    """The tiny run, with next to nothing to learn and to say."""
+    text = (TESTS / "e2e/tiny.conf").read_text()
+    for old, new in (
+        ("epochs = 20", "epochs = 1"),
+        ("rounds = 2", "rounds = 4"),
+        ("samples = 3", "samples = 2"),
+        ("max_tasks = 3", "max_tasks = 9"),
+        ("max_tasks = 4", "max_tasks = 0"),
+        ("max_tokens = 400", "max_tokens = 16"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    conf = directory / "small.conf"
+    conf.write_text(text)
+    return conf
+
+
+def steps(workdir: Path) -> Json:
+    return {name: step["state"] for name, step in json.loads((workdir / "run.json").read_text())["steps"].items()}
+
+
+def rows(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
+def test_a_dry_run_goes_through_everything_in_a_directory_of_its_own(client: service.Client, tmp_path: Path) -> None:
+    tiny_data.main(tmp_path)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    conf = small_conf(tmp_path)
+    done = trainer("run", "--dry-run", str(conf), f"--workdir={tmp_path}", f"--url={client.url}", TINY_PORT=free_port())
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*before, conf.name, "dry_run"])
+    dry = tmp_path / "dry_run"
+    state = steps(dry)
+    assert state.pop("rl_round1") in (
+        "done",
+        "skipped",
+    )  # what a model says that has learned nothing may be worth nothing
+    assert list(state) == [
+        "selftest", "prepare", "extraction", "sft", "round1", "publish",
+        "evaluate_base", "evaluate_sft", "evaluate_rl", "compare", "report",
+    ]  # fmt: skip
+    assert set(state.values()) == {"done"}
+    used = json.loads((dry / "run.json").read_text())["configuration"]
+    assert (used["prepare"]["max_samples"], used["rl"]["max_tasks"], used["rl"]["rounds"]) == (100, 5, 1)
+    assert used["evaluate"]["max_tasks"] == 5
+    report = json.loads((dry / "outputs/report.json").read_text())
+    assert {one["metrics"]["num_tasks"] for one in report["evaluations"].values()} == {5}
+    assert checkpoint.verify(dry / "checkpoints/rl_final")["method"]
+
+
+def test_a_stage_and_so_many_samples(client: service.Client, tmp_path: Path) -> None:
+    """Each stage does its own steps, and the next one goes on from what they left."""
+    tiny_data.main(tmp_path)
+    conf = small_conf(tmp_path)
+    command = ["run", str(conf), f"--workdir={tmp_path}", f"--url={client.url}", "--max-samples=3"]
+    done = trainer(*command, "--stage=rl", TINY_PORT=free_port())
+    assert done.returncode == 3 and "round1: what it needs is missing" in done.stderr, done.stderr
+    assert "sft_final is not there" in done.stderr and not (tmp_path / "outputs/endpoint.log").exists()
+    done = trainer(*command, "--stage=prepare", TINY_PORT=free_port())
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert list(steps(tmp_path)) == ["selftest", "prepare", "extraction"]
+    assert rows(tmp_path / "data/processed/sft_train.jsonl") == 3
+    done = trainer(*command, "--stage=sft", TINY_PORT=free_port())
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert list(steps(tmp_path)) == ["selftest", "prepare", "extraction", "sft"]
+    manifest = checkpoint.verify(tmp_path / "checkpoints/sft_final")
+    assert manifest["step"] == 2  # three rows, two in a step
+    estimate = trainer("run", "--estimate", str(conf), "--stage=sft", f"--workdir={tmp_path}", TINY_PORT="1").stdout
+    assert [line.split()[0] for line in estimate.splitlines()][1:3] == ["sft", "all"]
