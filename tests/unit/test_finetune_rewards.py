@@ -8,7 +8,7 @@ import signal
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -332,6 +332,23 @@ def test_grpo_through_trl(model: Path, tmp_path: Path, reward: str) -> None:
 
 def test_advantages_of_grpo_by_hand() -> None:
     assert grpo.normalised([1.0, 0.0]) == pytest.approx([0.5 / (0.5**0.5 + 1e-4), -0.5 / (0.5**0.5 + 1e-4)])
+
+
+class Letters:
+    """A tokenizer of one token for each letter."""
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        return "".join(map(chr, ids))
+
+
+def test_plan_and_code_are_advanced_apart() -> None:
+    """The second group's two answers; what has no fence is code from its first token on."""
+    plan, code, bare = "ab\n```python\n", "x\n```", "abc"
+    parts: list[Json] = [{}, {}, {"plan": 1.0, "code": 0.0}, {"plan": 0.0, "code": 1.0}]
+    rows = grpo.by_token([[ord(c) for c in text] for text in (plan + code, bare)], parts, 2, 2, Letters(), 0.5)
+    up = 0.5 / (0.5**0.5 + 1e-4)
+    assert rows[0] == pytest.approx([0.5 * up] * len(plan) + [-up] * len(code))
+    assert rows[1] == pytest.approx([up] * len(bare))
 
 
 def post(url: str, body: Json) -> tuple[int, Json]:

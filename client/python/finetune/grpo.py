@@ -1,15 +1,13 @@
-"""GRPO by TRL, with verifierd as its reward. The algorithm, its loss and its loop are TRL's; checkpoints are ours."""
+"""GRPO by TRL (grpo_trl.py), with verifierd as its reward: algorithm and loop are TRL's, checkpoints are ours."""
 
 from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from . import checkpoint, layout
 from . import model as models
@@ -58,12 +56,92 @@ class Reward:
         return list(self.rewards)
 
 
+def by_token(
+    rows: Sequence[Sequence[int]], parts: Sequence[Json], first: int, size: int, tokenizer: Any, alpha: float
+) -> list[list[float]]:
+    """Advantages of each token of rows: alpha times the plan's before the code, the code's from there on.
+
+    parts are the rewards of all processes' answers, in groups of size; rows are those from first on.
+    """
+    each: dict[str, list[float]] = {}
+    for part in ("plan", "code"):
+        values = [float(p.get(part) or 0.0) for p in parts]
+        each[part] = [a for i in range(0, len(values), size) for a in normalised(values[i : i + size])]
+    out = []
+    for number, row in enumerate(rows, first):
+        at = code_token(tokenizer, row, tokenizer.decode(row, skip_special_tokens=True))
+        out.append([alpha * each["plan"][number]] * at + [each["code"][number]] * (len(row) - at))
+    return out
+
+
+class Checkpoints:
+    """Where a run's checkpoints are, and what their manifests say."""
+
+    def __init__(self, settings: Settings, workdir: Path, base_digest: str, identity: Json, tokenizer: Any) -> None:
+        self._settings = settings
+        self._digest = base_digest
+        self._identity = identity
+        self._tokenizer = tokenizer
+        self._root = layout.steps(workdir, settings.run)
+        self._finals = layout.checkpoints(workdir)
+        self.final = self._finals / settings.final
+
+    def is_finished(self) -> bool:
+        return self.final.exists() and checkpoint.verify(self.final).get("identity") == self._identity
+
+    def newest(self, say: Callable[[str], None]) -> tuple[Path, Json] | None:
+        """What one goes on from."""
+        found = checkpoint.newest(self._root, say)
+        if found and found[1].get("identity") != self._identity:
+            raise TrainError(f"{found[0]} is of another run: give this one another name (run), or remove {self._root}")
+        return found
+
+    def adopt(self, written: Path, step: int) -> None:
+        """What TRL wrote becomes a checkpoint of ours: manifest last, then a rename."""
+
+        def write(directory: Path) -> None:
+            shutil.copytree(written, directory, dirs_exist_ok=True)
+            self._tokenizer.save_pretrained(directory)
+
+        self._save(self._root, layout.step_name(step), write, step)
+        shutil.rmtree(written)
+        checkpoint.prune(self._root, self._settings.keep)
+
+    def finish(self, model: Any, step: int) -> None:
+        """The finished adapter, which loads back."""
+        self._save(self._finals, self._settings.final, lambda d: models.write_adapter(model, self._tokenizer, d), step)
+        checkpoint.verify(self.final)
+
+    def _save(self, where: Path, name: str, write: Callable[[Path], None], step: int) -> None:
+        about = {
+            "method": "grpo",
+            "run": self._settings.run,
+            "step": step,
+            "base_model": self._settings.model,
+            "base_digest": self._digest,
+            "identity": self._identity,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        checkpoint.save(where, name, write, about)
+
+
+def identity_of(settings: Settings, digest: str, tasks: Sequence[Task], request: Json) -> Json:
+    """What makes a checkpoint this run's."""
+    kept = {name: value for name, value in vars(settings).items() if name not in INCIDENTAL and name != "model"}
+    kept["adapter"] = models.identity_of_adapter(settings)
+    return {
+        "method": "grpo",
+        "base_digest": digest,
+        "tasks": [task.id for task in tasks],
+        "prompt": request.get("prompt"),
+        "settings": kept,
+    }
+
+
 def train(settings: Settings, workdir: Path, request: Json) -> int:
     """Returns the exit status."""
     try:
-        from datasets import Dataset
-        from transformers import TrainerCallback
-        from trl import GRPOConfig, GRPOTrainer
+        from . import grpo_trl
     except ImportError as error:
         raise TrainError(f"grpo needs TRL and its datasets: pip install trl ({error})") from error
 
@@ -73,173 +151,34 @@ def train(settings: Settings, workdir: Path, request: Json) -> int:
     judge = Judge(str(request["daemon"]), settings.reward, settings.until)
     reward = Reward(judge, tasks, settings)
     model, tokenizer, digest = models.prepare(settings, lambda text: None)
-    root = layout.steps(workdir, settings.run)
+    checkpoints = Checkpoints(settings, workdir, digest, identity_of(settings, digest, tasks, request), tokenizer)
     stop = Stop()
-    precision = models.precision_of(settings)
-    out = layout.outputs(workdir, settings.run)
-    kept = {name: value for name, value in vars(settings).items() if name not in INCIDENTAL and name != "model"}
-    kept["adapter"] = models.identity_of_adapter(settings)
-    identity: Json = {
-        "method": "grpo",
-        "base_digest": digest,
-        "tasks": [task.id for task in tasks],
-        "prompt": request.get("prompt"),
-        "settings": kept,
-    }
-
-    def arguments(world: int) -> Any:
-        answers = settings.tasks_per_step * settings.samples
-        if answers % (settings.batch * world) != 0:
-            raise TrainError(
-                f"tasks_per_step * samples = {answers} is no multiple of batch * processes = {settings.batch * world}"
-            )
-        return GRPOConfig(
-            output_dir=str(out / "trl"),
-            per_device_train_batch_size=settings.batch,
-            gradient_accumulation_steps=answers // (settings.batch * world),
-            num_generations=settings.samples,
-            max_completion_length=settings.answer_tokens,
-            temperature=settings.temperature,
-            learning_rate=settings.learning_rate,
-            weight_decay=settings.weight_decay,
-            max_grad_norm=settings.gradient_norm,
-            num_train_epochs=settings.epochs,
-            max_steps=settings.max_steps or -1,
-            lr_scheduler_type="constant",
-            warmup_steps=0,
-            save_strategy="steps",
-            save_steps=settings.save_steps,
-            logging_steps=1,
-            seed=settings.seed,
-            bf16=precision == "bf16",
-            fp16=precision == "fp16",
-            use_cpu=not torch.cuda.is_available(),
-            gradient_checkpointing=settings.checkpointing,
-            beta=0.0,
-            report_to=[],
-            disable_tqdm=True,
-        )
-
-    class Trainer(GRPOTrainer):  # type: ignore[misc, unused-ignore]
-        """TRL's, with our checkpoints and, for tritonrl, advantages by token."""
-
-        def _save_checkpoint(self, model: Any, trial: Any) -> None:
-            super()._save_checkpoint(model, trial)
-            written = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
-            if self.accelerator.is_main_process:
-                _adopt(written)
-            self.accelerator.wait_for_everyone()
-
-        def _generate_and_score_completions(self, inputs: Any) -> Any:
-            made = super()._generate_and_score_completions(inputs)
-            if judge.alpha is not None:
-                made["advantages"] = _by_token(made, self.accelerator, self.num_generations)
-            return made
-
-    def _adopt(written: Path) -> None:
-        """What TRL wrote becomes a checkpoint of ours: manifest last, then a rename."""
-
-        def write(directory: Path) -> None:
-            shutil.copytree(written, directory, dirs_exist_ok=True)
-            tokenizer.save_pretrained(directory)
-
-        _save(root, layout.step_name(int(written.name.split("-")[-1])), write)
-        shutil.rmtree(written)
-        checkpoint.prune(root, settings.keep)
-
-    def _save(where: Path, name: str, write: Any) -> Path:
-        about = {
-            "method": "grpo",
-            "run": settings.run,
-            "step": trainer.state.global_step,
-            "base_model": settings.model,
-            "base_digest": digest,
-            "identity": identity,
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        return checkpoint.save(where, name, write, about)
-
-    def _by_token(made: Json, accelerator: Any, size: int) -> torch.Tensor:
-        from accelerate.utils import gather_object
-
-        ids = made["completion_ids"]
-        everyone = gather_object(reward.parts)
-        each: Json = {}
-        for part in ("plan", "code"):
-            values = [float(p.get(part) or 0.0) for p in everyone]
-            groups = [normalised(values[i : i + size]) for i in range(0, len(values), size)]
-            each[part] = [a for group in groups for a in group]
-        first = accelerator.process_index * len(ids)
-        rows = []
-        for number, row in enumerate(ids.tolist()):
-            text = tokenizer.decode(row, skip_special_tokens=True)
-            at = code_token(tokenizer, row, text)
-            plan, code = judge.alpha * each["plan"][first + number], each["code"][first + number]
-            rows.append([plan] * at + [code] * (len(row) - at))
-        return torch.tensor(rows, dtype=torch.float32, device=ids.device)
-
-    class Watch(TrainerCallback):  # type: ignore[misc, unused-ignore]
-        """Figures of each step; a loss that is no number, and signals."""
-
-        waited = 0.0
-
-        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **more: Any) -> None:
-            if not logs or "loss" not in logs:
-                return
-            if not math.isfinite(logs["loss"]):
-                raise TrainError(f"the loss is {logs['loss']} at step {state.global_step}: lower learning_rate")
-            known = [r for r in reward.rewards if r is not None]
-            metrics.add(
-                {
-                    "step": state.global_step,
-                    "loss": logs["loss"],
-                    "learning_rate": logs.get("learning_rate"),
-                    "gradient_norm": logs.get("grad_norm"),
-                    "seconds": round(logs.get("step_time", 0.0), 4),
-                    "tokens": int(logs.get("num_tokens", 0)),
-                    "rewards": known,
-                    "reward_mean": math.fsum(known) / len(known) if known else None,
-                    "classes": {kind: reward.classes.count(kind) for kind in sorted(set(reward.classes))},
-                    "wait_s": round(judge.waited_s - self.waited, 3),
-                    "processes": args.world_size,
-                }
-            )
-            self.waited = judge.waited_s
-
-        def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> Any:
-            if stop.is_set:
-                control.should_save = control.should_training_stop = True
-            return control
-
-    rows = [{"prompt": [{"role": "user", "content": task.prompt}], "task": task.id} for task in tasks]
-    from accelerate import PartialState
-
-    state = PartialState(cpu=not torch.cuda.is_available())
+    state = grpo_trl.process_state()
     say = Log(workdir, state.is_main_process, "grpo")
-    final = layout.checkpoints(workdir) / settings.final
-    if final.exists() and checkpoint.verify(final).get("identity") == identity:
-        say(f"{final} is finished already")
+    if checkpoints.is_finished():
+        say(f"{checkpoints.final} is finished already")
         return 0
-    found = checkpoint.newest(root, say)
-    if found and found[1].get("identity") != identity:
-        raise TrainError(f"{found[0]} is of another run: give this one another name (run), or remove {root}")
+    found = checkpoints.newest(say)
+    out = layout.outputs(workdir, settings.run)
     metrics = Metrics(out / layout.TABLE["metrics"], state.is_main_process, found[1]["step"] if found else 0)
-    trainer = Trainer(
+    trainer = grpo_trl.Trainer(
+        checkpoints,
+        reward,
+        judge.alpha,
         model=model,
-        reward_funcs=reward,
-        args=arguments(state.num_processes),
-        train_dataset=Dataset.from_list(rows),
+        args=grpo_trl.arguments(settings, out, state.num_processes),
+        train_dataset=grpo_trl.dataset(tasks),
         processing_class=tokenizer,
-        callbacks=[Watch()],
+        callbacks=[grpo_trl.Watch(reward, judge, metrics, stop)],
     )
     if found:
         say(f"goes on from {found[0]}: grpo, step {found[1]['step']}")
     trainer.train(resume_from_checkpoint=str(found[0]) if found else None)
+    step = trainer.state.global_step
     if stop.is_set:
-        say(f"interrupted after step {trainer.state.global_step}, checkpoint written: the same command goes on")
+        say(f"interrupted after step {step}, checkpoint written: the same command goes on")
         return RESUME
     if state.is_main_process:
-        _save(layout.checkpoints(workdir), settings.final, lambda d: models.write_adapter(model, tokenizer, d))
-        checkpoint.verify(final)
-        say(f"finished: step {trainer.state.global_step}, {final}")
+        checkpoints.finish(model, step)
+        say(f"finished: step {step}, {checkpoints.final}")
     return 0
