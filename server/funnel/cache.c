@@ -130,7 +130,10 @@ is_reusable(const struct judgement *j)
 {
     static const char *const passing[] = { "infra", "timeout", "oom", "crash", NULL };
     const char *timing = json_string_value(json_object_get(j->timing, "outcome"));
+    const char *baseline = json_string_value(json_object_get(j->baseline, "outcome"));
 
+    if (baseline && (strcmp(baseline, "inconclusive") == 0 || strcmp(baseline, "lost") == 0))
+        return false;
     return j->row.state == SUBMISSION_DONE && j->row.verdict && j->row.class_ &&
            !is_one_of(j->row.class_, passing) && !(timing && strcmp(timing, "inconclusive") == 0);
 }

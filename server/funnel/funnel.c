@@ -271,6 +271,7 @@ funnel_free(struct funnel *f)
     stats_free(f->stats);
     task_forget_known(f);
     json_decref(f->calibrations);
+    baselines_free(f);
     zygote_free(f->zygote);
     for (int i = 0; i < f->n_lanes; i++)
         lane_free(f->lanes[i]);

@@ -188,6 +188,8 @@ finish(struct submission *s)
     struct judgement *j = s->judgement;
 
     scheduler_release_slot(s);
+    if (j->lane && baseline_begin(s))
+        return;
     if (j->lane) {
         j->is_finishing = true;
         lane_close(j->lane);
@@ -885,6 +887,13 @@ report_cb(void *arg, const struct lane_report *r)
     struct submission *s = arg;
     struct judgement *j = s->judgement;
 
+    if (j->is_comparing) {
+        if (baseline_report(s, r)) {
+            j->is_finishing = true;
+            lane_close(j->lane);
+        }
+        return;
+    }
     if (r->is_reference) {
         const char *text = json_string_value(json_object_get(r->error, "text"));
         log_warn(s->id, "the reference failed: %s", text ? text : "no reason given");
@@ -949,8 +958,13 @@ closed_cb(void *arg, const struct lane_closing *c)
     j->lane = NULL;
     scheduler_release_device(s);
     take_output(j, c->output, c->output_lost, s->funnel->config->output_limit_bytes);
+    /* Whatever became of the compiled reference, the candidate's own verdict stands. */
+    if (j->is_comparing && !j->is_finishing && !s->is_cancelled && !s->is_returned) {
+        baseline_lost(s, c->is_lost ? c->why : "the lane let go of it");
+        j->is_finishing = true;
+    }
     if (j->is_finishing) {
-        if (c->end)
+        if (c->end && !j->is_comparing)
             refine_crash(s, c->end);
         submission_conclude(s, EVENT_FINISH);
     } else if (is_stopped(s)) {

@@ -29,6 +29,7 @@ struct policy {
         bool events;            /* CUDA events beside the referee's clock */
         bool cold;              /* the L2 cache is flushed before each bell */
         char estimator[8];      /* "paired" or "trimmed": the speedup that is rewarded */
+        bool compile_baseline;  /* the reference under torch.compile is timed as well */
     } timing;
 };
 

@@ -74,6 +74,7 @@ struct judgement {
     char *generality;
     json_t *tiny, *full, *timing; /* the referee's details */
     json_t *env;                  /* versions and GPU of the workers that judged it */
+    json_t *baseline;             /* of torch.compile, as it is told; NULL: none was made */
 
     enum { STEP_AST, STEP_COMPILE, STEP_PUBLISH, STEP_INSPECT } step;
     struct child *child;
@@ -82,6 +83,7 @@ struct judgement {
     struct lane *lane;
     bool is_finishing; /* the verdict is clear, the lane still has to let go */
     bool is_parking;   /* the same, and it will wait for its group */
+    bool is_comparing; /* its own verdict is clear, and the lane times the compiled reference */
     bool is_reference_lost;
     char reference_error[512]; /* what the reference said when it was lost */
     struct buffer log;
@@ -161,6 +163,8 @@ struct registration;
 
 /* --- the whole --- */
 
+struct baseline; /* baseline.c */
+
 struct cache_figures {
     int64_t hits, joined, misses, rechecked, differed;
 };
@@ -209,7 +213,8 @@ struct funnel {
     struct registration *registrations; /* in progress, by task id */
     struct registration *waiting;       /* of those, for a lane */
 
-    json_t *calibrations; /* the newest by the GPU's name */
+    json_t *calibrations;       /* the newest by the GPU's name */
+    struct baseline *baselines; /* by task and device: what torch.compile makes of the reference */
 
     struct submission *leaders; /* by content */
     int64_t n_following;        /* wait for the verdict of their leader */
@@ -329,6 +334,18 @@ void cache_compare(struct submission *s); /* with the verdict that it was to che
 int calibration_load(struct funnel *f, struct error *err);
 json_t *calibration_brief(const struct funnel *f,
                           const char *gpu); /* given: for "env"; null where there is none */
+
+/* baseline.c: the reference under torch.compile, timed once for a task on a device */
+/* After a timing that was measured. True: the lane is at it, and its reports are baseline_report()'s from here on. */
+bool baseline_begin(struct submission *s);
+/* True: that was all, and s->judgement->baseline says how it went. */
+bool baseline_report(struct submission *s, const struct lane_report *r);
+void baseline_lost(struct submission *s, const char *why); /* the lane went down meanwhile */
+/* Given: as it is told under timing.baselines. */
+json_t *baseline_json(const struct judgement *j);
+/* The compiled reference's time over the candidate's, whose speed-up is given; NAN where one is not known. */
+double baseline_speedup(const struct judgement *j, double speedup);
+void baselines_free(struct funnel *f);
 
 /* scheduler.c */
 void scheduler_kick(struct funnel *f);

@@ -164,8 +164,9 @@ judgement_free(struct funnel *f, struct judgement *j)
     task_row_release(&j->task);
     buffer_release(&j->source);
     buffer_release(&j->log);
-    json_t *const owned[] = { j->request, j->policy_json, j->error, j->flags,  j->kernels, j->compiled,
-                              j->claim,   j->tiny,        j->full,  j->timing, j->env,     j->result };
+    json_t *const owned[] = { j->request,  j->policy_json, j->error,   j->flags, j->kernels,
+                              j->compiled, j->claim,       j->tiny,    j->full,  j->timing,
+                              j->env,      j->result,      j->baseline };
     for (size_t i = 0; i < ARRAY_LEN(owned); i++)
         json_decref(owned[i]);
     free(j->generality);

@@ -251,6 +251,8 @@ timing_json(const struct judgement *j, const struct timing *t)
     json_object_set_new(out, "reference_slope_ms", real_or_null(slope_ms(j->timing, "reference_ns")));
     json_object_set_new(out, "candidate_slope_ms", real_or_null(slope_ms(j->timing, "candidate_ns")));
     json_object_set_new(out, "gpu", gpu_json(j->timing));
+    if (j->policy.timing.compile_baseline)
+        json_object_set_new(out, "baselines", baseline_json(j));
     return out;
 }
 
@@ -335,6 +337,7 @@ fill_components(const struct judgement *j, const struct timing *t, struct reward
         c->speedup = t->credited;
         c->speedup_lo = t->credited_lo;
         c->speedup_hi = t->credited_hi;
+        c->speedup_compile = baseline_speedup(j, t->credited);
         c->sol = speed_of_light(j, t);
     }
     c->peak_mem_ratio = share(number(detail, "peak_bytes"), number(detail, "reference_peak_bytes"));

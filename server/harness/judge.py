@@ -38,6 +38,8 @@ from wire import Json, clean_text
 SPARE: Final = 1 << 30
 HOST_SPARE: Final = 64 << 20
 BUILD_LIMIT_MS: Final = 60_000
+COMPILE_LIMIT_MS: Final = 150_000
+"""For torch.compile, which is quick on most references and takes minutes on a few."""
 PLAIN_CASES: Final = ("original", "signs", "own")
 """Whose outputs have the last digits that rounding leaves: no constant rows, nothing saturated by scaling."""
 SCREEN_ELEMENTS: Final = 1 << 16
@@ -217,14 +219,20 @@ class Job:
         seed: int,
         call_limit_ms: float,
         element_limit: int | None,
+        compiles: bool = False,
     ) -> None:
-        """element_limit: without a GPU, tasks with more elements than this are not judged at their own size."""
+        """element_limit: without a GPU, tasks with more elements than this are not judged at their own size.
+
+        compiles: the candidate is the reference itself, and runs under torch.compile (compiled.py).
+        """
         self.name = name
         self.reference = reference
         self.candidate = candidate
         self.spec = spec
         self.policy = policy
         self.call_limit_ms = call_limit_ms
+        self._compiles = compiles
+        self._bind_limit_ms = COMPILE_LIMIT_MS if compiles else BUILD_LIMIT_MS
         self.is_too_large = element_limit is not None and spec["cases"]["own"]["elements"] > element_limit
         self._random = random.Random(seed)
         self._device = candidate.device
@@ -518,6 +526,7 @@ class Job:
             tell_state=False,
             limit_ms=BUILD_LIMIT_MS,
             vary=weights > 0,
+            compiles=self._compiles,
         )
         if state:
             self.candidate.copy_state(model, self._move_state(state), BUILD_LIMIT_MS)
@@ -556,7 +565,7 @@ class Job:
         placed, mine = self.place_inputs(tree, set_)
         tf32 = self.precision() == "tf32" and self._device.type == "cuda"
         self.candidate.bind(
-            set_, model, placed, limit_ms=BUILD_LIMIT_MS, tf32=tf32, seed=CALL_SEED, training=expected.training
+            set_, model, placed, limit_ms=self._bind_limit_ms, tf32=tf32, seed=CALL_SEED, training=expected.training
         )
         start = time.monotonic_ns()
         answer = self.candidate.call(set_, self.call_limit_ms)

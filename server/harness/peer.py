@@ -219,10 +219,12 @@ class Peer:
         tell_state: bool,
         limit_ms: float,
         vary: bool = False,
+        compiles: bool = False,
     ) -> list[Json]:
         """Construct a model; the state's notes where asked for (they are only asked of a reference).
 
-        vary: parameters that the constructor makes constant get other values (weights.py).
+        vary: parameters that the constructor makes constant get other values (weights.py). compiles: torch.compile
+        gets it, and compiles when inputs are bound.
         """
         message = {
             "op": "build",
@@ -233,6 +235,8 @@ class Peer:
             "tell_state": tell_state,
             "vary": vary,
         }
+        if compiles:
+            message["compile"] = True
         report = self.ask(message, "built", limit_ms, takes=("state",))
         return _json_of(report, "state") if tell_state else _drop(report)
 

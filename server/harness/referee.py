@@ -212,6 +212,7 @@ class Referee:
             seed=int(message.text("seed"), 16),
             call_limit_ms=float(message.integer("call_limit_ms", 1, 3_600_000)),
             element_limit=self._element_limit,
+            compiles=message.body.get("compile") is True,
         )
         self._own[name] = evidence.Own.parse(json.loads(contents["kernels"]))
         self._jobs[name] = job

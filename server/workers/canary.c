@@ -38,6 +38,7 @@ canary_answered(struct lane *l, const char *outcome)
         lane_become_idle(l);
         return;
     }
+    l->drifts++;
     log_error(l->device.name, "the canary failed");
     if (++l->canary_failures < 2) {
         canary_send(l);

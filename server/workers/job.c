@@ -249,6 +249,17 @@ lane_reopen(struct lane *l)
     lane_pump(l);
 }
 
+void
+lane_reopen_compiled(struct lane *l, json_t *policy)
+{
+    struct job *j = l->job;
+
+    j->is_compiled = true;
+    json_decref(j->policy);
+    j->policy = json_incref(policy);
+    lane_reopen(l);
+}
+
 static void
 forget_job(struct lane *l)
 {
@@ -306,6 +317,10 @@ job_answered(struct lane *l, const struct lane_report *report)
     runners_limit_warming(l);
     uv_timer_stop(&l->job_timer);
     j->is_violent |= is_violent_class(report->class_) || report->is_reopen;
+    /* Neither of the two processes: the GPU is not what it was when the referee started. */
+    const char *blamed = json_string_value(json_object_get(report->error, "type"));
+    if (report->is_reference && blamed && strcmp(blamed, "NotTheCandidate") == 0)
+        l->drifts++;
     if (report->is_reference && j->reference) {
         runner_discard(j->reference);
         j->reference = NULL;

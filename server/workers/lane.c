@@ -214,6 +214,12 @@ lane_versions(const struct lane *l)
     return json_object_get(zygote_ready_message(l->zygote), "versions");
 }
 
+int64_t
+lane_drifts(const struct lane *l)
+{
+    return l->drifts;
+}
+
 json_t *
 lane_sandbox(const struct lane *l)
 {

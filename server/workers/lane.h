@@ -59,6 +59,8 @@ json_t *lane_sandbox(const struct lane *l);  /* view: its layers; NULL before it
  * the CPU stages, or are through them: children for them may be made ahead.
  */
 void lane_expect(struct lane *l, bool is_compiled, double n);
+/* How often its canary failed, or a timing found it off: what was timed before is not what would be timed now. */
+int64_t lane_drifts(const struct lane *l);
 /* Appends to workers (zygote, referee) and gpus, both borrowed arrays. */
 void lane_status(const struct lane *l, json_t *workers, json_t *gpus);
 
@@ -113,6 +115,11 @@ int lane_open(struct lane *l, const struct lane_submission *s, const struct lane
 void lane_stage(struct lane *l, const char *stage, bool wants_evidence, int64_t limit_ms);
 /* After a report with is_reopen: a fresh process, loaded; answers with a report of stage "open". */
 void lane_reopen(struct lane *l);
+/*
+ * After the last report of a job: a fresh process that holds the task's own reference, under torch.compile, in the
+ * candidate's place. policy is kept by reference. Reports as of a candidate, from "open" on.
+ */
+void lane_reopen_compiled(struct lane *l, json_t *policy);
 /* At any time: end the candidate's process, then `closed`. */
 void lane_close(struct lane *l);
 

@@ -63,6 +63,7 @@ struct job {
     uint64_t seed;
     char stage[16];
     bool wants_evidence;
+    bool is_compiled; /* the candidate is the reference itself, for torch to compile */
     int64_t limit_ms;
     struct child_end end;
     bool has_end;
@@ -105,6 +106,7 @@ struct lane {
     int handles;
     int64_t clock, jobs_made;
     int failures, canary_failures;
+    int64_t drifts;
     bool is_suspect; /* the workers were started afresh because of the canary */
     json_t *seen;    /* of the GPU, when something was last timed on it; NULL: nothing was */
 };

@@ -78,18 +78,28 @@ referee_ask_open(struct lane *l)
     };
     const char *bytes[] = { j->source, j->spec, j->reference_source, j->kernels };
     size_t sizes[] = { j->source_size, j->spec_size, j->reference_size, strlen(j->kernels) };
+    const char *entry = j->entry, *cache = j->cache;
     char seed[17];
 
+    if (j->is_compiled) {
+        bytes[0] = j->reference_source;
+        sizes[0] = j->reference_size;
+        bytes[3] = "{}";
+        sizes[3] = 2;
+        entry = j->task_entry;
+        cache = NULL;
+    }
     if (!can_send(l, fds, bytes, sizes, ARRAY_LEN(fds)))
         return false;
     snprintf(seed, sizeof(seed), "%016llx", (unsigned long long)j->seed);
-    referee_tell(l,
-                 json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:O, s:s, s:s?, s:I}", "op", "open", "job", j->id,
-                           "reference", child_name(j->reference->child), "candidate",
-                           child_name(j->candidate->child), "entry", j->entry, "task_entry", j->task_entry,
-                           "policy", j->policy, "seed", seed, "cache", j->cache, "call_limit_ms",
-                           (json_int_t)l->config->tiny_limit_ms),
-                 fds, ARRAY_LEN(fds));
+    json_t *body =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:O, s:s, s:s?, s:I}", "op", "open", "job", j->id,
+                  "reference", child_name(j->reference->child), "candidate", child_name(j->candidate->child),
+                  "entry", entry, "task_entry", j->task_entry, "policy", j->policy, "seed", seed, "cache",
+                  cache, "call_limit_ms", (json_int_t)l->config->tiny_limit_ms);
+    if (j->is_compiled)
+        json_object_set_new(body, "compile", json_true());
+    referee_tell(l, body, fds, ARRAY_LEN(fds));
     return true;
 }
 

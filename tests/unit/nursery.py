@@ -1,7 +1,8 @@
 """Imports what a run child needs once, and forks one for each request: a zygote without a sandbox, for tests.
 
-Run as a program by rig.py. A request {"op": "fork", "scratch": DIRECTORY} brings the child's channel; the answer
-{"ev": "forked"} brings its pidfd. When the requests' channel closes, every child is killed.
+Run as a program by rig.py; its last argument is Python that each child runs first. A request {"op": "fork", "scratch":
+DIRECTORY} brings the child's channel; the answer {"ev": "forked"} brings its pidfd. When the requests' channel
+closes, every child is killed.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ import prime  # noqa: E402
 import wire  # noqa: E402
 
 
-def become(channel: wire.Channel, device: str, scratch: Path, base: Path) -> NoReturn:
+def become(channel: wire.Channel, device: str, scratch: Path, base: Path, prelude: str) -> NoReturn:
     """In the child: serve until it is told to end."""
     status = 1
     try:
         prime.child_environment(scratch, base)
         prime.reseed()
+        exec(prelude)
         import child
 
         child.main(channel, device)
@@ -37,7 +39,7 @@ def become(channel: wire.Channel, device: str, scratch: Path, base: Path) -> NoR
     os._exit(status)
 
 
-def serve(requests: wire.Channel, device: str, base: Path) -> NoReturn:
+def serve(requests: wire.Channel, device: str, base: Path, prelude: str) -> NoReturn:
     libcuda = prime.load_libcuda()
     children: set[int] = set()
     while True:
@@ -53,7 +55,7 @@ def serve(requests: wire.Channel, device: str, base: Path) -> NoReturn:
         pid = os.fork()
         if pid == 0:
             requests.close()
-            become(wire.Channel(fd), device, scratch, base)
+            become(wire.Channel(fd), device, scratch, base, prelude)
         children.add(pid)
         os.close(fd)
         pidfd = os.pidfd_open(pid)
@@ -66,7 +68,7 @@ def main() -> None:
     prime.set_environment("run", device, base)
     prime.prime("run", device, "cuda:90")
     prime.freeze()
-    serve(wire.Channel(int(sys.argv[2])), device, base)
+    serve(wire.Channel(int(sys.argv[2])), device, base, sys.argv[5])
 
 
 if __name__ == "__main__":

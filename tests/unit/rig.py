@@ -39,8 +39,18 @@ def policy(name: str = "strict", **changes: Any) -> dict[str, Any]:
 class Rig:
     """One referee. Use as a context manager; children end with it."""
 
-    def __init__(self, directory: Path, elements: int = 1 << 20, device: str = "cpu", prelude: str = "") -> None:
-        """prelude: Python that the referee's process runs first; it can import the harness and what is beside this."""
+    def __init__(
+        self,
+        directory: Path,
+        elements: int = 1 << 20,
+        device: str = "cpu",
+        prelude: str = "",
+        child_prelude: str = "",
+    ) -> None:
+        """prelude: Python that the referee's process runs first; it can import the harness and what is beside this.
+
+        child_prelude: the same of the children's.
+        """
         self._directory = directory
         self._names = 0
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -50,7 +60,7 @@ class Rig:
         base = directory / "nursery"
         base.mkdir()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        nursery = [sys.executable, str(NURSERY), str(HARNESS), str(theirs.fileno()), device, str(base)]
+        nursery = [sys.executable, str(NURSERY), str(HARNESS), str(theirs.fileno()), device, str(base), child_prelude]
         self._nursery_process = self._start(nursery, theirs)
         self._nursery = Channel(ours.detach())
         self.ready = self.channel.receive(60).body
@@ -120,13 +130,19 @@ class Rig:
         entry: str = "ModelNew",
         limit_ms: int = 60_000,
         evidence: bool = False,
+        compiles: bool = False,
     ) -> dict[str, dict[str, Any]]:
-        """Stage reports by name, their details inside; stops at the first failure. evidence: after the last stage."""
+        """Stage reports by name, their details inside; stops at the first failure. evidence: after the last stage.
+
+        compiles: the candidate, which is the reference then, runs under torch.compile.
+        """
         candidate = self.child()
         message = {
             "op": "open", "job": "j", "reference": reference, "candidate": candidate, "entry": entry,
             "policy": rules or policy(), "seed": "00000000000004d2", "cache": None, "call_limit_ms": limit_ms,
         }  # fmt: skip
+        if compiles:
+            message["compile"] = True
         contents = {"source": candidate_source, "spec": json.dumps(spec), "reference_source": reference_source}
         contents["kernels"] = json.dumps({"names": _jitted(candidate_source), "compiled": None})
         found = {"open": self._open(message, contents)}

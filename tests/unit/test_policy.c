@@ -79,13 +79,15 @@ what_is_printed_is_read_back(void **state)
     assert_int_equal(
         read_text(
             "{\"name\":\"hybrid\",\"precision\":\"ieee\",\"foreign\":\"any\",\"variations\":{\"count\":3},"
-            "\"timing\":{\"warmup\":2,\"trials\":7,\"fixed\":true,\"estimator\":\"trimmed\"}}",
+            "\"timing\":{\"warmup\":2,\"trials\":7,\"fixed\":true,\"estimator\":\"trimmed\",\"compile_"
+            "baseline\":true}}",
             &p, NULL),
         0);
     assert_string_equal(p.foreign, "any");
     assert_int_equal(p.variations.count, 3);
     assert_int_equal(p.timing.trials, 7);
     assert_string_equal(p.timing.estimator, "trimmed");
+    assert_true(p.timing.compile_baseline);
     AUTO_JSON json_t *printed = policy_json(&p);
     assert_int_equal(policy_read(printed, "", &again, NULL), 0);
     AUTO_JSON json_t *twice = policy_json(&again);
@@ -93,6 +95,26 @@ what_is_printed_is_read_back(void **state)
     AUTO_JSON json_t *parts = policy_parts_json(&p);
     assert_null(json_object_get(parts, "name"));
     assert_int_equal(json_object_size(parts) + 2, json_object_size(printed));
+}
+
+/* Their keys stand in a policy that turns them on alone: others are what they were before there was such a thing. */
+static void
+what_is_asked_for_is_told_where_it_is_on(void **state)
+{
+    static const char *const keys[] = { "compile_baseline" };
+    char text[80];
+    struct policy p;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        for (int on = 0; on < 2; on++) {
+            snprintf(text, sizeof(text), "{\"timing\":{\"%s\":%s}}", keys[i], on ? "true" : "false");
+            assert_int_equal(read_text(text, &p, NULL), 0);
+            AUTO_JSON json_t *parts = policy_parts_json(&p);
+            json_t *found = json_object_get(json_object_get(parts, "timing"), keys[i]);
+            assert_true(on ? json_is_true(found) : !found);
+        }
+    }
 }
 
 static void
@@ -129,6 +151,7 @@ what_is_wrong_is_refused_where_it_is(void **state)
         { "{\"timing\":{\"trails\":5}}", "/policy/timing/trails" },
         { "{\"timing\":{\"estimator\":\"mean\"}}", "/policy/timing/estimator" },
         { "{\"timing\":{\"cold\":1}}", "/policy/timing/cold" },
+        { "{\"timing\":{\"compile_baseline\":\"yes\"}}", "/policy/timing/compile_baseline" },
         { "{\"version\":2}", "/policy/version" },
     };
 
@@ -149,6 +172,7 @@ main(void)
         cmocka_unit_test(names_have_their_defaults),
         cmocka_unit_test(each_part_is_one_key),
         cmocka_unit_test(what_is_printed_is_read_back),
+        cmocka_unit_test(what_is_asked_for_is_told_where_it_is_on),
         cmocka_unit_test(the_name_counts_wherever_it_stands),
         cmocka_unit_test(what_is_wrong_is_refused_where_it_is),
     };

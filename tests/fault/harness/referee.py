@@ -163,11 +163,17 @@ class Referee:
         if step == "flaky":
             flag = os.environ.get("SCRIPT_REFERENCE_FAILS")
             step = "reference" if flag is not None and Path(flag).exists() else "pass"
+        if step == "drift":
+            step = "pass" if job.source in self.turned else "drift"
+            self.turned.add(job.source)
+        if step == "drift":
+            self.report(name, "reference", "fail:infra", "NotTheCandidate")
+            return
         if step == "reference":
             stage, step = "reference", "fail:infra"
         self.report(name, stage, step)
 
-    def report(self, job: str, stage: str, step: str) -> None:
+    def report(self, job: str, stage: str, step: str, error: str = "") -> None:
         outcome, _, found = step.partition(":")
         class_, _, rule = found.partition(":")
         detail: dict[str, Any] = {}
@@ -193,7 +199,7 @@ class Referee:
             outcome = "skip"
         if outcome == "fail":
             text = "the process ended before it answered" if class_ == "crash" else "as the script says"
-            body.update({"done": 0, "error": {"type": class_, "text": text, "line": None}})
+            body.update({"done": 0, "error": {"type": error or class_, "text": text, "line": None}})
             detail.update({"passed": 0, "first_mismatch": MISMATCH if class_ == "mismatch" else None})
         fd = wire.make_memfd(json.dumps(detail).encode())
         self.channel.send({**body, "outcome": outcome}, {"detail": fd})
@@ -206,6 +212,10 @@ class Referee:
     def op_canary(self, message: wire.Message) -> None:
         flag = os.environ.get("SCRIPT_CANARY_FAILS")
         is_failing = flag is not None and Path(flag).exists()
+        once = os.environ.get("SCRIPT_CANARY_FAILS_ONCE")
+        if once is not None and Path(once).exists():
+            Path(once).unlink()
+            is_failing = True
         self.channel.send({"ev": "canary", "outcome": "fail" if is_failing else "pass", "detail": {}})
 
 

@@ -9,6 +9,7 @@ One key for each stage (ast, compile, inspect, describe, open, tiny, full, timin
     turn                                           full: passes the first time, a mismatch from then on
     inconclusive                                   how the timing went
     reference                                      the task's reference fails, not the candidate
+    drift                                          the GPU is not as it was, the first time; passes from then on
     flaky                                          the same while the file SCRIPT_REFERENCE_FAILS is there
     sleep:SECONDS  print:BYTES  litter  bury       then go on
     hang  exit:STATUS  signal:NAME  crash          what a candidate's process may do
