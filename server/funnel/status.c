@@ -164,6 +164,7 @@ counts_json(const struct funnel *f)
             json_object_set_new(out, submission_state_name((enum submission_state)i),
                                 json_integer(stored.by_state[i]));
         json_object_set_new(out, "tasks", json_integer(stored.tasks));
+        json_object_set_new(out, "known_tasks", json_integer(HASH_COUNT(f->known_tasks)));
     }
     return out;
 }

@@ -14,6 +14,7 @@
  */
 
 #define WAITING_MAX 256
+#define KNOWN_MAX 4096 /* whose ids are known without asking the store: half a megabyte */
 
 struct asker {
     struct asker *prev, *next;
@@ -40,7 +41,14 @@ remember(struct funnel *f, const char *id)
     struct known_task *t;
 
     HASH_FIND_STR(f->known_tasks, id, t);
-    if (t || !(t = calloc(1, sizeof(*t))))
+    if (t)
+        return;
+    if (HASH_COUNT(f->known_tasks) >= KNOWN_MAX) { /* the one known longest makes room */
+        t = f->known_tasks;
+        HASH_DEL(f->known_tasks, t);
+        free(t);
+    }
+    if (!(t = calloc(1, sizeof(*t))))
         return;
     snprintf(t->id, sizeof(t->id), "%s", id);
     HASH_ADD_STR(f->known_tasks, id, t);

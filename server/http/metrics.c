@@ -137,6 +137,8 @@ static const struct {
     { "verifierd_registering_tasks", "gauge", "queues/registering", "Tasks whose reference is being run.",
       1 },
     { "verifierd_tasks", "gauge", "counts/tasks", "Tasks stored.", 1 },
+    { "verifierd_known_tasks", "gauge", "counts/known_tasks",
+      "Tasks of which the daemon knows without asking the store.", 1 },
     { "verifierd_returned_total", "counter", "counts/returned",
       "Submissions put back to the queue, since a worker was lost or the daemon drained.", 1 },
     { "verifierd_store_commits_total", "counter", "store/commits", "Transactions committed.", 1 },
@@ -330,16 +332,24 @@ static void
 write_pools(struct writer *w, json_t *workers)
 {
     static const struct {
-        const char *key, *name, *type, *help;
+        const char *part, *key, *name, *type, *help;
     } rows[] = {
-        { "wanted", "verifierd_pool_wanted_children", "gauge",
+        { "pool", "wanted", "verifierd_pool_wanted_children", "gauge",
           "Children that should be ready, by the rate at which they are needed, and memory." },
-        { "made", "verifierd_pool_made_total", "counter", "Children that were made ready." },
-        { "discarded", "verifierd_pool_discarded_total", "counter",
+        { "pool", "made", "verifierd_pool_made_total", "counter", "Children that were made ready." },
+        { "pool", "discarded", "verifierd_pool_discarded_total", "counter",
           "Children that were ready and ended unused, since fewer were enough." },
-        { "lost", "verifierd_pool_lost_total", "counter", "Children that died before they were used." },
-        { "waited_s", "verifierd_pool_wait_seconds_total", "counter",
+        { "pool", "lost", "verifierd_pool_lost_total", "counter",
+          "Children that died before they were used." },
+        { "pool", "waited_s", "verifierd_pool_wait_seconds_total", "counter",
           "Time that devices were held by work that waited for a child." },
+        { "references", "kept", "verifierd_references", "gauge", "References that are loaded." },
+        { "references", "hits", "verifierd_reference_hits_total", "counter",
+          "Submissions whose task's reference was loaded already." },
+        { "references", "loads", "verifierd_reference_loads_total", "counter",
+          "References that a child was taken for." },
+        { "references", "evicted", "verifierd_reference_evicted_total", "counter",
+          "References ended to make room for others." },
     };
     static const char *const states[] = { "ready", "making" };
     json_t *worker, *pool;
@@ -359,7 +369,7 @@ write_pools(struct writer *w, json_t *workers)
         family(w, rows[k].name, rows[k].type, rows[k].help);
         json_array_foreach(workers, i, worker)
         {
-            if ((pool = json_object_get(worker, "pool")))
+            if ((pool = json_object_get(worker, rows[k].part)))
                 sample(w, rows[k].name, LABELS("device", text(worker, "device")),
                        number(json_object_get(pool, rows[k].key)));
         }

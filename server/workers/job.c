@@ -186,10 +186,13 @@ acquire(struct lane *l)
 {
     struct job *j = l->job;
 
-    if (!j->reference && !j->is_registration)
+    if (!j->reference && !j->is_registration) {
         j->reference = runner_find_reference(l, j->task_id);
+        l->references.hits += j->reference != NULL;
+    }
     if (!j->reference && (j->reference = runner_find_ready(l))) {
         runner_take_as(l, j->reference, USE_REFERENCE);
+        l->references.loads++;
         snprintf(j->reference->task_id, sizeof(j->reference->task_id), "%s",
                  j->is_registration ? "" : j->task_id);
     }

@@ -102,6 +102,10 @@ struct lane {
     struct runner *runners;
     struct job *job;
     struct supply supply;
+    struct {
+        int64_t hits, loads,
+            evicted; /* since the start: references found loaded; begun; ended to make room */
+    } references;
     uv_timer_t job_timer, retry_timer, canary_timer, supply_timer;
     int handles;
     int64_t clock, jobs_made;

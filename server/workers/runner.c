@@ -82,6 +82,7 @@ runner_ended_cb(void *arg, struct child *c)
         l->supply.lost++;
         count_failure(l, child_end(c)->error[0] ? child_end(c)->error : "it ended");
     }
+    l->references.evicted += r->use == USE_REFERENCE && (!j || j->reference != r);
     if (j && j->candidate == r) {
         job_inherit(j, c);
         j->candidate = NULL;
@@ -346,6 +347,7 @@ runners_evict(struct lane *l)
         }
         if (!oldest || n <= l->config->references_kept)
             return;
+        l->references.evicted++;
         runner_discard(oldest);
     }
 }

@@ -181,3 +181,24 @@ def test_the_cache_can_be_turned_off(start_scripted: service.StartDaemon) -> Non
     daemon.client.add_task(TASK)
     request = body("ast=fail:syntax")
     assert [daemon.client.judge(request, LIMIT_S)["cache"] for _ in range(2)] == ["miss", "miss"]
+
+
+def test_references_make_room_for_each_other(start_scripted: service.StartDaemon) -> None:
+    """No more are loaded than may be; what became of them is counted, and the verdicts are as they were."""
+    client = start_scripted(references_kept=1).client
+    for name in ("one", "two"):
+        client.add_task({"name": name, "reference": f"# script: describe=pass\n# {name}\n"})
+
+    def references() -> Mapping[str, int]:
+        (referee,) = (one for one in client.get("/v1/status").json()["workers"] if one["kind"] == "referee")
+        found: dict[str, int] = referee["references"]
+        return found
+
+    assert references() == {"kept": 1, "most": 1, "hits": 0, "loads": 2, "evicted": 1}
+    for name in ("one", "one", "two", "two"):
+        assert client.judge(body("timing=1.2", task=name), LIMIT_S)["class"] == "ok"
+        assert references()["kept"] == 1
+    assert references() == {"kept": 1, "most": 1, "hits": 2, "loads": 4, "evicted": 3}
+    metrics = client.get("/metrics").body.decode()
+    assert 'verifierd_reference_evicted_total{device="cpu"} 3\n' in metrics
+    assert "verifierd_known_tasks 2\n" in metrics

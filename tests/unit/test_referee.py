@@ -318,3 +318,31 @@ def test_secret_transformations_come_in_the_seeds_order() -> None:
     for count in range(1, 17):
         rules = Policy.parse(policy(variations={"count": count, "value": True, "shape": True}))
         assert len(plan(rules, spec, True, ("offset",))) == count
+
+
+POISON = """
+import torch
+class ModelNew(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(n))
+    def forward(self, x):
+        self.weight.data.fill_(7.0)
+        x.fill_(7.0)
+        return torch.full_like(x, 7.0)
+"""
+
+
+def test_what_one_candidate_overwrites_is_its_own(rig: Rig, task: tuple[str, dict[str, object]]) -> None:
+    """The reference, its weights and inputs stay loaded from one to the next: a candidate has copies."""
+    child, spec = task
+
+    def judged(source: str) -> list[tuple[object, ...]]:
+        found = rig.judge(child, spec, TASK, source)
+        cases = [case for stage in ("tiny", "full") if stage in found for case in found[stage]["detail"]["cases"]]
+        return [(case["name"], case["outcome"], case["max_abs"], case["matched"], case["against"]) for case in cases]
+
+    before = judged(HONEST)
+    assert {outcome for _, outcome, *_ in before} == {"pass"}
+    assert [outcome for _, outcome, *_ in judged(POISON)] == ["fail"]
+    assert judged(HONEST) == before
