@@ -228,3 +228,23 @@ def test_a_stage_and_so_many_samples(client: service.Client, tmp_path: Path) -> 
     assert manifest["step"] == 2  # three rows, two in a step
     estimate = trainer("run", "--estimate", str(conf), "--stage=sft", f"--workdir={tmp_path}", TINY_PORT="1").stdout
     assert [line.split()[0] for line in estimate.splitlines()][1:3] == ["sft", "all"]
+
+
+def test_a_run_copies_to_its_remote(client: service.Client, tmp_path: Path) -> None:
+    """sync and watch go along; a remote that cannot be used is found before anything is begun."""
+    work, remote = tmp_path / "work", tmp_path / "remote"
+    work.mkdir()
+    tiny_data.main(work)
+    conf = small_conf(tmp_path)
+    text = conf.read_text()
+    command = ["run", str(conf), "--stage=prepare", f"--workdir={work}", f"--url={client.url}"]
+    conf.write_text(text + 'sync {\n remote = "nosuch:bucket/run"\n}\n')
+    done = trainer(*command, TINY_PORT="1")
+    assert done.returncode == 7 and "nosuch:bucket/run cannot be used: nothing was begun" in done.stderr
+    assert steps(work) == {}
+    conf.write_text(text + f'sync {{\n remote = "{remote}"\n}}\nwatch {{\n clouds = "azure"\n every_s = 60\n}}\n')
+    done = trainer(*command, TINY_PORT="1")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert steps(remote) == steps(work) and rows(remote / "data/processed/sft_train.jsonl") == 8
+    status = json.loads(trainer("status", "--json", f"--workdir={work}").stdout)
+    assert status["sync"]["remote"] == str(remote) and status["sync"]["good_at"] > 0

@@ -177,6 +177,126 @@ bad_files(void **state)
     }
 }
 
+#define SHIPPED "client/deploy/qwen2.5-coder-7b-8gpu.conf" /* tests run at the top of the source */
+
+struct number {
+    const char *section, *key;
+    double value;
+};
+
+static void
+assert_numbers(json_t *conf, const struct number *numbers, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (runconf_number(conf, numbers[i].section, numbers[i].key) != numbers[i].value)
+            fail_msg("%s.%s is %g, not %g", numbers[i].section, numbers[i].key,
+                     runconf_number(conf, numbers[i].section, numbers[i].key), numbers[i].value);
+}
+
+/* What the file says itself, without any default: is this line in this section? */
+static void
+assert_says(const char *text, const char *section, const char *line)
+{
+    char head[64];
+    snprintf(head, sizeof(head), "\n%s {\n", section);
+    const char *begin = strstr(text, head);
+    const char *end = begin ? strstr(begin, "\n}") : NULL;
+    const char *found = begin ? strstr(begin, line) : NULL;
+    if (!found || found > end)
+        fail_msg("%s does not say \"%s\" in its section %s", SHIPPED, line, section);
+}
+
+/* Issue 8, number by number. */
+static void
+shipped_numbers(void **state)
+{
+    static const struct number bestofn[] = {
+        { "", "gpus", 8 },
+        { "sft", "lora_r", 16 },
+        { "sft", "lora_alpha", 32 },
+        { "sft", "lora_dropout", 0.05 },
+        { "sft", "epochs", 1 },
+        { "sft", "learning_rate", 1e-5 },
+        { "sft", "batch", 2 },
+        { "sft", "accumulation", 4 },
+        { "sft", "length", 8192 },
+        { "sft", "save_steps", 50 },
+        { "sft", "keep", 2 },
+        { "sft", "least_loss", 0.01 },
+        { "train", "epochs", 2 },
+        { "train", "batch", 4 },
+        { "train", "learning_rate", 5e-6 },
+        { "train", "lora_r", 16 },
+        { "train", "lora_alpha", 32 },
+        { "train", "length", 8192 },
+        { "train", "save_steps", 50 },
+        { "train", "keep", 2 },
+        { "train", "least_loss", 0.01 },
+        { "sync", "every_s", 600 },
+        { "watch", "every_s", 5 },
+    };
+    static const struct number reinforce[] = {
+        { "train", "learning_rate", 1e-6 }, { "train", "epochs", 2 },      { "train", "tasks_per_step", 8 },
+        { "train", "gradient_norm", 1.0 },  { "train", "lora_r", 16 },     { "train", "lora_alpha", 32 },
+        { "train", "length", 8192 },        { "train", "save_steps", 50 },
+    };
+    static const char *const lines[][2] = {
+        { "sft", "lora_r = 16" },
+        { "sft", "lora_alpha = 32" },
+        { "sft", "lora_dropout = 0.05" },
+        { "sft", "epochs = 1" },
+        { "sft", "learning_rate = 1e-5" },
+        { "sft", "batch = 2" },
+        { "sft", "accumulation = 4" },
+        { "sft", "length = 8192" },
+        { "sft", "save_steps = 50" },
+        { "bestofn", "epochs = 2" },
+        { "bestofn", "batch = 4" },
+        { "bestofn", "learning_rate = 5e-6" },
+        { "reinforce", "epochs = 2" },
+        { "reinforce", "learning_rate = 1e-6" },
+        { "reinforce", "tasks_per_step = 8" },
+        { "train", "gradient_norm = 1.0" },
+        { "reinforce", "reward = \"hierarchical\"" },
+        { "reinforce", "baseline = \"leave_one_out\"" },
+        { "sync", "every_s = 600" },
+        { "watch", "every_s = 5" },
+        { "train", "save_steps = 50" },
+    };
+    static const char targets[] = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj";
+    (void)state;
+    char text[16384];
+    FILE *file = fopen(SHIPPED, "r");
+    assert_non_null(file);
+    size_t size = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    text[size] = '\0';
+    AUTO_JSON json_t *conf = conf_of(text);
+    assert_numbers(conf, bestofn, ARRAY_LEN(bestofn));
+    assert_int_equal(runconf_number(conf, "", "gpus") * runconf_number(conf, "sft", "batch") *
+                         runconf_number(conf, "sft", "accumulation"),
+                     64);
+    assert_string_equal(runconf_text(conf, "", "model"), "Qwen/Qwen2.5-Coder-7B-Instruct");
+    assert_string_equal(runconf_text(conf, "sft", "lora_targets"), targets);
+    assert_string_equal(runconf_text(conf, "train", "lora_targets"), targets);
+    assert_string_equal(runconf_text(conf, "sft", "precision"),
+                        "auto"); /* bf16, or fp16 where the card lacks it */
+    assert_string_equal(runconf_text(conf, "watch", "clouds"), "aws,gcp,azure");
+    assert_true(json_is_true(runconf_get(conf, "verifier", "selftest")));
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++)
+        assert_says(text, lines[i][0], lines[i][1]);
+    /* One word is changed, and it is REINFORCE. */
+    char *method = strstr(text, "method = \"bestofn\"");
+    assert_non_null(method);
+    AUTO_FREE char *other = NULL;
+    assert_true(asprintf(&other, "%.*smethod = \"reinforce\"%s", (int)(method - text), text,
+                         method + strlen("method = \"bestofn\"")) > 0);
+    AUTO_JSON json_t *second = conf_of(other);
+    assert_numbers(second, reinforce, ARRAY_LEN(reinforce));
+    assert_string_equal(runconf_text(second, "train", "reward"), "hierarchical");
+    assert_string_equal(runconf_text(second, "train", "baseline"), "leave_one_out");
+}
+
 static void
 no_file(void **state)
 {
@@ -197,6 +317,7 @@ main(void)
         cmocka_unit_test(what_the_file_says),
         cmocka_unit_test(bad_files),
         cmocka_unit_test(no_file),
+        cmocka_unit_test(shipped_numbers),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);
 }
