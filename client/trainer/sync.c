@@ -53,7 +53,7 @@ static const struct argp_option options[] = {
       "Compares {source} with {target} (default: rclone check; with another engine what was sent is fetched "
       "back)",
       0 },
-    { "probe", OPT_PROBE, NULL, 0, "Only write a small object and read it back", 0 },
+    { "probe", OPT_PROBE, NULL, 0, "Only write a small object, list it and read it back", 0 },
     { 0 },
 };
 
@@ -116,6 +116,31 @@ words_of(const char *command, const char *source, const char *target)
     return out;
 }
 
+/* What an engine's words come down to, whichever it is; "" where they speak for themselves. *at is where it says so. */
+static const char *
+meaning_of(const char *said, const char **at)
+{
+    static const struct {
+        const char *said, *means;
+    } causes[] = {
+        { "InvalidAccessKeyId", "the service does not know the access key: " },
+        { "SignatureDoesNotMatch", "the secret is not that of the access key: " },
+        { "ExpiredToken", "the credentials are no longer valid: " },
+        { "InvalidToken", "the session token is not that of the access key: " },
+        { "NoCredentialProviders", "there are no credentials: " },
+        { "Unable to locate credentials", "there are no credentials: " },
+        { "AccessDenied", "the credentials do not suffice: " },
+        { "Access Denied", "the credentials do not suffice: " },
+        { "Forbidden", "the credentials do not suffice: " },
+        { "NoSuchBucket", "there is no such bucket (trainer bucket makes one): " },
+        { "didn't find section in config file", "rclone knows no such remote: " },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(causes); i++)
+        if ((*at = strstr(said, causes[i].said)) != NULL)
+            return causes[i].means;
+    return "";
+}
+
 /* Run it; what it said last is the reason when it fails. */
 static int
 engine(const char *command, const char *source, const char *target, struct error *err)
@@ -158,8 +183,11 @@ engine(const char *command, const char *source, const char *target, struct error
     size_t end = strlen(said);
     while (end > 0 && said[end - 1] == '\n')
         said[--end] = '\0';
-    const char *last = strrchr(said, '\n');
-    return error_set(err, ERR_UNAVAILABLE, "%.60s: %.180s", target, last ? last + 1 : said);
+    const char *at = NULL, *means = meaning_of(said, &at);
+    const char *line = at ? at : said + end;
+    while (line > said && line[-1] != '\n')
+        line--;
+    return error_set(err, ERR_UNAVAILABLE, "%.60s: %s%.*s", target, means, (int)strcspn(line, "\n"), line);
 }
 
 /* --- the snapshot --- */
@@ -316,13 +344,11 @@ compare_cb(const char *path, const struct stat *st, int kind, struct FTW *at)
     return 1;
 }
 
-/* Is the remote as what was sent? */
+/* Fetched from the remote, is it what was sent? */
 static int
-compare(struct sync *s, const char *part, struct error *err)
+compare_back(struct sync *s, const char *part, struct error *err)
 {
     char back[PATH_MAX];
-    if (*s->check)
-        return engine(s->check, part, s->remote, err);
     snprintf(back, sizeof(back), "%.4000s/back", s->stage);
     int rc = engine(s->copy, s->remote, back, err);
     if (rc != 0)
@@ -335,6 +361,13 @@ compare(struct sync *s, const char *part, struct error *err)
     return rc == 0 ? 0
                    : error_set(err, ERR_UNAVAILABLE, "%.60s: %.120s is not there as it was sent", s->remote,
                                now.differing);
+}
+
+/* Is the remote as what was sent? */
+static int
+compare(struct sync *s, const char *part, struct error *err)
+{
+    return *s->check ? engine(s->check, part, s->remote, err) : compare_back(s, part, err);
 }
 
 static int
@@ -379,19 +412,27 @@ sync_once(struct sync *s, double *good_at, struct error *err)
     return rc;
 }
 
+/* A small object is written to REMOTE/trainer-probe, listed and compared there, and read back: all that a copy and a restore need. */
 static int
 probe(struct sync *s, struct error *err)
 {
-    char path[OUTPUT_PATH_MAX];
+    char path[OUTPUT_PATH_MAX], part[PATH_MAX], below[PATH_MAX];
+    const char *remote = s->remote;
     struct output o;
     nftw(s->stage, remove_cb, 16, FTW_DEPTH | FTW_PHYS);
-    int rc = output_path(s->root, ".sync/probe", ".trainer-probe", path, err);
+    int rc = output_path(s->root, ".sync/probe", "written", path, err);
     rc = rc == 0 ? output_begin(&o, path, err) : rc;
     if (rc != 0)
         return rc;
     fprintf(o.file, "%lld\n", (long long)time(NULL));
     rc = output_end(&o, err);
+    snprintf(part, sizeof(part), "%.4000s/probe", s->stage);
+    snprintf(below, sizeof(below), "%.4000s/trainer-probe", remote);
+    s->remote = below;
     rc = rc == 0 ? send_part(s, "probe", err) : rc;
+    if (rc == 0 && *s->check) /* without a check it was read back already */
+        rc = compare_back(s, part, err);
+    s->remote = remote;
     nftw(s->stage, remove_cb, 16, FTW_DEPTH | FTW_PHYS);
     return rc;
 }

@@ -26,7 +26,6 @@ TRAINER = service.BINARY.with_name("trainer")
 Json = dict[str, Any]
 LIMIT_S = 120.0
 NAME = "kernels-of-a-test"
-EVERYTHING = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
 SETTINGS = {
     "public-access-block": "publicAccessBlock",
     "encryption": "encryption",
@@ -34,6 +33,11 @@ SETTINGS = {
     "lifecycle": "lifecycle",
 }
 OTHERS_RULE = {"ID": "others", "Status": "Enabled", "Filter": {"Prefix": "tmp/"}, "Expiration": {"Days": 3}}
+
+
+def policy(*actions: str) -> Json:
+    return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": list(actions), "Resource": "*"}]}
+
 
 # What a service answers to a method and a query instead of moto; None: moto does.
 Stub = Callable[[str, str], tuple[str, str] | None]
@@ -72,10 +76,10 @@ class S3:
             aws_secret_access_key=key["SecretAccessKey"],
         )
 
-    def user(self, name: str, policy: Json) -> Json:
+    def user(self, name: str, document: Json) -> Json:
         iam = self.client("iam")
         iam.create_user(UserName=name)
-        iam.put_user_policy(UserName=name, PolicyName="its", PolicyDocument=json.dumps(policy))
+        iam.put_user_policy(UserName=name, PolicyName="its", PolicyDocument=json.dumps(document))
         return dict(iam.create_access_key(UserName=name)["AccessKey"])
 
     def environment(self, key: Json | None = None) -> dict[str, str]:
@@ -110,7 +114,7 @@ def enforce(monkeypatch: pytest.MonkeyPatch, is_on: bool = True) -> None:
 def owner_of(s3: S3, monkeypatch: pytest.MonkeyPatch) -> Json:
     """Its key; signatures are checked from now on."""
     enforce(monkeypatch, False)
-    key = s3.user("owner", EVERYTHING)
+    key = s3.user("owner", policy("s3:*"))
     enforce(monkeypatch)
     return key
 
@@ -183,8 +187,8 @@ def test_what_is_made_and_the_policy_that_suffices(s3: S3, tmp_path: Path, monke
     (tmp_path / "work").mkdir()
     for step in (1, 2):
         save(tmp_path / "work", step)
-        for more in (("--probe",), ()):
-            done = trainer("sync", *options, *more, env=env)
+        for probe in (("--probe",), ()):
+            done = trainer("sync", *options, *probe, env=env)
             assert done.returncode == 0, done.stderr
     done = trainer("resume", options[0], f"--workdir={tmp_path / 'new'}", env=env)
     assert done.returncode == 0, done.stderr
@@ -192,22 +196,52 @@ def test_what_is_made_and_the_policy_that_suffices(s3: S3, tmp_path: Path, monke
         checkpoint.verify(layout.steps(tmp_path / "new", "sft") / layout.step_name(step))
     client = s3.client("s3", limited)
     held = client.list_objects_v2(Bucket=NAME)["Contents"][0]["Key"]
-    for forbidden in (
-        lambda: client.delete_object(Bucket=NAME, Key=held),
-        lambda: client.put_bucket_versioning(Bucket=NAME, VersioningConfiguration={"Status": "Suspended"}),
-        lambda: client.delete_bucket(Bucket=NAME),
-        lambda: client.list_buckets(),
+    suspended: Json = {"VersioningConfiguration": {"Status": "Suspended"}}
+    for name, more in (
+        ("delete_object", {"Bucket": NAME, "Key": held}),
+        ("put_bucket_versioning", {"Bucket": NAME} | suspended),
+        ("delete_bucket", {"Bucket": NAME}),
+        ("list_buckets", {}),
     ):
         with pytest.raises(ClientError, match="AccessDenied"):
-            forbidden()
+            getattr(client, name)(**more)
     done = trainer("bucket", NAME, env=env)
     assert done.returncode == 3 and "these credentials may not do this (AccessDenied)" in done.stderr
 
 
+def test_a_run_begins_nothing_where_its_remote_cannot_be_used(
+    s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The probe object is written, listed and read back first; what the credentials lack is named."""
+    s3.client("s3").create_bucket(Bucket=NAME)
+    reader = s3.user("reader", policy("s3:ListBucket"))
+    writer = s3.user("writer", policy("s3:ListBucket", "s3:PutObject"))
+    env = s3.environment(owner_of(s3, monkeypatch)) | {"AWS_EC2_METADATA_DISABLED": "true"}
+    own = {"TYPE": "s3", "PROVIDER": "Other", "ENV_AUTH": "true", "REGION": "us-east-1", "ENDPOINT": s3.url}
+    env |= {f"RCLONE_CONFIG_S3_{name}": value for name, value in own.items()}
+    (tmp_path / "rows.jsonl").write_text("{}\n")
+    conf = tmp_path / "conf"
+    conf.write_text(f'prepare {{ file = "rows.jsonl" }}\nsync {{ remote = "s3:{NAME}/run" }}\n')
+    options = ("--stage=prepare", f"--workdir={tmp_path}", str(conf))
+    for more, says in (
+        ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "there are no credentials: "),
+        ({"AWS_ACCESS_KEY_ID": "AKIACANARY"}, "the service does not know the access key: "),
+        ({"AWS_SECRET_ACCESS_KEY": "x"}, "the secret is not that of the access key: "),
+        (s3.environment(reader), "the credentials do not suffice: "),
+        (s3.environment(writer), "the credentials do not suffice: "),
+    ):
+        done = trainer("run", *options, env=env | more)
+        assert done.returncode == 7, done.stderr
+        assert f"s3:{NAME}/run/trainer-probe: {says}" in done.stderr, done.stderr
+        assert f"the remote s3:{NAME}/run cannot be used: nothing was begun" in done.stderr
+    assert not (tmp_path / "data").exists() and "nothing was begun" in (tmp_path / "training.log").read_text()
+    assert trainer("sync", "--probe", f"--remote=s3:{NAME}/run", options[1], env=env).returncode == 0
+
+
 def test_temporary_credentials(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     iam = s3.client("iam")
-    role = iam.create_role(RoleName="r", AssumeRolePolicyDocument=json.dumps(EVERYTHING))["Role"]
-    iam.put_role_policy(RoleName="r", PolicyName="its", PolicyDocument=json.dumps(EVERYTHING))
+    role = iam.create_role(RoleName="r", AssumeRolePolicyDocument=json.dumps(policy("s3:*")))["Role"]
+    iam.put_role_policy(RoleName="r", PolicyName="its", PolicyDocument=json.dumps(policy("s3:*")))
     key = s3.client("sts").assume_role(RoleArn=role["Arn"], RoleSessionName="session")["Credentials"]
     enforce(monkeypatch)
     done = trainer("bucket", NAME, "--region=eu-west-1", env=s3.environment(key))

@@ -25,11 +25,19 @@ TRAINER = service.BINARY.with_name("trainer")
 Json = dict[str, Any]
 LIMIT_S = 120.0
 RESUME = 75
-# An engine that ends the trainer that called it, and itself, before its nth call.
+# An engine that ends the trainer that called it, and itself, in its nth call: before it copies, in the middle of a
+# file, or after.
 DEADLY = """#!/bin/sh
 echo >>"$COUNT"
-[ "$(wc -l <"$COUNT")" -lt "$NTH" ] || { kill -9 $PPID; exit 1; }
-mkdir -p "$2" && exec cp -r "$1/." "$2"
+end_if() { [ "$(wc -l <"$COUNT")" != "$NTH" ] || [ "$WHEN" != "$1" ] || { kill -9 $PPID; exit 1; }; }
+end_if before
+mkdir -p "$2"
+first=$(cd "$1" && find . -type f | sort | head -n 1)
+mkdir -p "$2/$(dirname "$first")"
+head -c 3 "$1/$first" >"$2/$first"
+end_if middle
+cp -r "$1/." "$2"
+end_if after
 """
 
 
@@ -91,8 +99,9 @@ def test_what_does_not_verify_is_not_copied(workdir: Path, tmp_path: Path) -> No
     assert restored(tmp_path / "remote", tmp_path / "new") == [f"checkpoints/sft/{layout.step_name(1)}"]
 
 
+@pytest.mark.parametrize("when", ["before", "middle", "after"])
 @pytest.mark.parametrize("nth", range(1, 7))
-def test_a_kill_at_any_call_of_the_engine_loses_nothing(workdir: Path, tmp_path: Path, nth: int) -> None:
+def test_a_kill_at_any_call_of_the_engine_loses_nothing(workdir: Path, tmp_path: Path, nth: int, when: str) -> None:
     """Data, its comparison, manifests, theirs, latest, its: a remote is as before, or has the new checkpoint whole."""
     engine, remote = tmp_path / "engine", tmp_path / "remote"
     engine.write_text(DEADLY)
@@ -100,12 +109,13 @@ def test_a_kill_at_any_call_of_the_engine_loses_nothing(workdir: Path, tmp_path:
     options = (f"--remote={remote}", f"--workdir={workdir}", f"--copy-command={engine} {{source}} {{target}}")
     assert trainer("sync", *options, COUNT="/dev/null", NTH="1").returncode == 0
     save(workdir, "sft", 3)
-    done = trainer("sync", *options, COUNT=str(tmp_path / "count"), NTH=str(nth))
+    done = trainer("sync", *options, COUNT=str(tmp_path / "count"), NTH=str(nth), WHEN=when)
     assert done.returncode == -signal.SIGKILL
-    found = [path.rsplit("-", 1)[1] for path in restored(remote, tmp_path / "new")]
-    assert [int(step) for step in found] == ([1, 2, 3] if nth > 3 else [1, 2])
+    plain = "--copy-command=cp -rT {source} {target}"
+    found = [path.rsplit("-", 1)[1] for path in restored(remote, tmp_path / "new", plain)]
+    assert [int(step) for step in found] == ([1, 2, 3] if nth > 3 or (nth, when) == (3, "after") else [1, 2])
     assert trainer("sync", *options, COUNT="/dev/null", NTH="1").returncode == 0
-    assert len(restored(remote, tmp_path / "newer")) == 3
+    assert len(restored(remote, tmp_path / "newer", plain)) == 3
 
 
 def test_a_copy_that_is_not_what_was_sent_is_told(workdir: Path, tmp_path: Path) -> None:
@@ -296,6 +306,35 @@ def test_sigterm_is_a_notice_too_and_the_last_copy_is_made(workdir: Path, tmp_pa
         assert watch.wait(LIMIT_S) == RESUME
         assert sleeper.wait(LIMIT_S) == -signal.SIGTERM
     assert len(restored(remote, tmp_path / "new")) == 2
+
+
+def test_a_save_that_takes_longer_than_the_notice_costs_nothing_that_was_verified(
+    workdir: Path, tmp_path: Path
+) -> None:
+    """The process is still in its save when the time is up: what verifies is copied, and nothing of the rest."""
+    half = layout.steps(workdir, "sft") / f"{checkpoint.PARTIAL}{layout.step_name(3)}"
+    half.mkdir()
+    (half / "adapter_model.safetensors").write_text("ha")
+    torn = layout.steps(workdir, "sft") / layout.step_name(4)  # in place, but without its manifest
+    torn.mkdir()
+    (torn / "adapter_model.safetensors").write_text("ha")
+    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+    saving = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert saving.stdout is not None and saving.stdout.readline()
+    remote = tmp_path / "remote"
+    options = (f"--pid={saving.pid}", "--grace=0.3", f"--remote={remote}", f"--workdir={workdir}", "--every=0.05")
+    cloud = Cloud()
+    cloud.answers["/latest/meta-data/spot/instance-action"] = '{"action":"terminate"}'
+    try:
+        with served(cloud) as url:
+            done = trainer("watch", "--clouds=aws", f"--aws-url={url}", *options)
+        assert saving.poll() is None
+    finally:
+        saving.kill()
+        saving.wait()
+    assert done.returncode == RESUME and "still runs after 0.3 s" in done.stderr, done.stderr
+    assert restored(remote, tmp_path / "new") == [f"checkpoints/sft/{layout.step_name(n)}" for n in (1, 2)]
+    assert not [path for path in remote.rglob("*") if path.name in (half.name, torn.name)]
 
 
 def test_a_run_that_ended_is_not_watched_any_more() -> None:
