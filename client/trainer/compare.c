@@ -249,14 +249,20 @@ difference(const struct column *a, const struct column *b, int level, size_t *n)
 static const struct {
     const char *label, *name, *below, *unit, *policy; /* policy: of what `evaluate --columns` judged again */
 } rows[] = {
+    { "extracted", "extracted_rate", NULL, "%", NULL },
     { "valid", "valid_rate", NULL, "%", NULL },
     { "compiled", "compiled_rate", NULL, "%", NULL },
     { "correct", "correct_rate", NULL, "%", NULL },
+    { "fast_0", "fast_p", "0", "%", NULL },
+    { "fast_0.5", "fast_p", "0.5", "%", NULL },
+    { "fast_0.8", "fast_p", "0.8", "%", NULL },
     { "fast_1", "fast_p", "1", "%", NULL },
     { "fast_1.5", "fast_p", "1.5", "%", NULL },
+    { "fast_2", "fast_p", "2", "%", NULL },
     { "pass@1", "pass_at", "1", "%", NULL },
     { "pass@10", "pass_at", "10", "%", NULL },
     { "speed-up", "speedup_geomean", NULL, "", NULL },
+    { "median", "speedup_median", NULL, "", NULL },
     { "strict", "correct_rate", NULL, "%", "strict" },
     { "hybrid", "correct_rate", NULL, "%", "hybrid" },
     { "kernelbench", "correct_rate", NULL, "%", "kernelbench" },
@@ -360,6 +366,15 @@ escape(struct buffer *out, const char *text)
     }
 }
 
+static bool
+has_rate(const struct compare *c, int level)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (isfinite(figure(&c->columns[i], level, NULL, "correct_rate", NULL)))
+            return true;
+    return false;
+}
+
 /* Correct answers by level: one bar for each column. */
 static void
 add_plot(const struct compare *c, struct buffer *out)
@@ -379,7 +394,7 @@ add_plot(const struct compare *c, struct buffer *out)
     for (int i = 0, level; i < 5; i++) {
         char title[16];
         level = (i + 1) % 5;
-        if (!has_row(c, level, 2))
+        if (!has_rate(c, level))
             continue;
         level_name(level, title);
         buffer_printf(out, "<text x=\"%d\" y=\"230\">%s</text>\n", x, title);

@@ -57,6 +57,21 @@ def test_evaluations_stand_side_by_side(tmp_path: Path) -> None:
     assert re.search(r"^all +base", done.stdout, re.MULTILINE) and done.stderr == ""
     text = page.read_text()
     assert "Tri&lt;ton (published)" in text and "<svg" in text and "Tri<ton" not in text
+    assert text.count("<rect") == 2 * 3 + 2  # both levels, and all, of which nobody published anything
+
+
+def test_every_figure_of_an_evaluation_has_its_row(tmp_path: Path) -> None:
+    fast = {"0": 61.0, "0.5": 52.0, "0.8": 43.0, "1": 34.0, "1.5": 25.0, "2": 16.0}
+    more = {"extracted_rate": 97.0, "fast_p": fast, "speedup_geomean": 1.21, "speedup_median": 1.32}
+    rates = metrics(50.0) | more
+    evaluation(tmp_path, "base", {0}, metrics=rates, levels={"1": rates})
+    done = compare("base", f"--workdir={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    want = {"extracted": "97.0%", "speed-up": "1.21", "median": "1.32"} | {
+        f"fast_{p}": f"{x}%" for p, x in fast.items()
+    }
+    for name, value in want.items():
+        assert len(re.findall(rf"^{re.escape(name)} +{re.escape(value)} *$", done.stdout, re.MULTILINE)) == 2, name
 
 
 def test_the_same_for_programs(tmp_path: Path) -> None:
