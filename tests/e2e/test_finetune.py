@@ -4,18 +4,44 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import service
-from finetune import checkpoint, tiny
+from finetune import checkpoint, layout, tiny
 
 pytestmark = pytest.mark.slow
 
 TRAINER = service.BINARY.with_name("trainer")
 Json = dict[str, Any]
+LIMIT_S = 300.0
+# The training's interpreter, whose first save stands still in its middle until a signal came.
+SLOW = """#!/bin/sh
+shift 2
+exec "$REAL_PYTHON" -c '
+import os, pathlib, sys, time
+from finetune import loop
+from finetune.__main__ import main
+came = []
+inner = loop.Stop._set
+def noted(self, number, frame):
+    inner(self, number, frame)
+    came.append(number)
+loop.Stop._set = noted
+def progress(now):
+    if now == "digest":
+        pathlib.Path(os.environ["MARK"]).touch()
+        end = time.monotonic() + 200
+        while not came and time.monotonic() < end:
+            time.sleep(0.02)
+loop.Loop.progress = staticmethod(progress)
+sys.exit(main())
+' "$@"
+"""
 
 
 def trainer(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -71,3 +97,32 @@ def test_sft_by_flags(tmp_path: Path) -> None:
     assert request["settings"]["learning_rate"] == 0.01 and request["prompt"].startswith("sha256:")
     done = trainer("sft", *options, "--data=none.jsonl", "--run=other")
     assert done.returncode == 3 and "none.jsonl does not exist" in done.stderr
+
+
+def test_a_notice_in_the_middle_of_a_slow_save(tmp_path: Path) -> None:
+    """SIGTERM to trainer while the training writes its first checkpoint: it is finished, and the status is 75."""
+    rows = [{"instruction": f"Write kernel {i}.", "output": f"```python\nx = {i}\n```"} for i in range(4)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    tiny.make(tmp_path / "tiny", [row["output"] for row in rows], vocabulary=300, hidden=16, layers=1)
+    slow = tmp_path / "python"
+    slow.write_text(SLOW)
+    slow.chmod(0o755)
+    options = (f"--model={tmp_path / 'tiny'}", f"--workdir={tmp_path}", "--data=rows.jsonl", "--save-steps=1")
+    command = [str(TRAINER), "sft", *options, "--batch=1", "--accumulation=1", f"--python={slow}"]
+    own = {"REAL_PYTHON": os.environ.get("PYTHON", "python3"), "MARK": str(tmp_path / "mark"), "OMP_NUM_THREADS": "1"}
+    running = subprocess.Popen(command, env=os.environ | own, stderr=subprocess.PIPE, text=True)
+    try:
+        end = time.monotonic() + LIMIT_S
+        while not (tmp_path / "mark").exists() and running.poll() is None and time.monotonic() < end:
+            time.sleep(0.05)
+        running.send_signal(signal.SIGTERM)
+        said = running.communicate(timeout=LIMIT_S)[1]
+    finally:
+        running.kill()
+        running.wait()
+    assert running.returncode == 75 and "interrupted after step 1, checkpoint written" in said, said
+    newest = checkpoint.newest(layout.steps(tmp_path, "sft"), pytest.fail)
+    assert newest is not None and newest[1]["step"] == 1
+    done = trainer("sft", *options, "--batch=1", "--accumulation=1")
+    assert done.returncode == 0 and "goes on from" in done.stderr, done.stderr
+    assert checkpoint.verify(tmp_path / "checkpoints/sft_final")["step"] == 4
