@@ -2,13 +2,16 @@
 
 Its answers are held against an empty libmicrohttpd handler, and its durable submissions against a bare group commit
 through SQLite, in alternating rounds, since a machine's speed changes from minute to minute. The workers are
-scripted ones: torch is not loaded, and nothing is judged while anything is measured. Ends with a line for each target,
-met or missed; status 1 when one is missed. docs/performance.md has results.
+scripted ones: torch is not loaded, and nothing is judged while anything is measured. Then the same with 10^3 to
+--stored submissions in the store, each time beside the bare library, and with --queued that wait. A share is that of
+the least disturbed rounds. Ends with a line for each target, met or missed; status 1 when one is missed.
+docs/performance.md has results; --out keeps every round.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import socket
@@ -18,7 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -71,12 +74,24 @@ class Rounds:
 
     rates: list[float]
     p99_ms: list[float]
+    cpu_us: list[float] = field(default_factory=list)
+    """Of the server, for each request."""
 
     def rate(self) -> float:
         return statistics.median(self.rates)
 
     def p99(self) -> float:
         return statistics.median(self.p99_ms)
+
+    def share(self, base: Rounds) -> float:
+        """Of what the other got, each in its least disturbed round: what else runs can only take away."""
+        return max(self.rates) / max(base.rates)
+
+
+RAW: dict[str, object] = {}
+"""What was measured, by table: for --out."""
+
+IN_FLIGHT = (1, 10, 100, 1000)
 
 
 def port_of(client: service.Client) -> int:
@@ -86,12 +101,12 @@ def port_of(client: service.Client) -> int:
 
 
 @contextmanager
-def bare_handler() -> Iterator[int]:
-    """The port of an empty libmicrohttpd handler."""
+def bare_handler() -> Iterator[tuple[int, int]]:
+    """The port and the process of an empty libmicrohttpd handler."""
     command = [str(TOOLS / "http_load"), "bare"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
-        yield int(figures(process.stdout.readline())["port"])
+        yield int(figures(process.stdout.readline())["port"]), process.pid
         process.stdin.close()
         process.wait(LIMIT_S)
 
@@ -107,22 +122,37 @@ def get(port: int, path: str, count: int, connections: int) -> dict[str, float]:
     return figures(tool("http_load", "get", port, path, count, connections))
 
 
-def compare(ports: dict[str, tuple[int, str]], count: int, connections: int, rounds: int) -> dict[str, Rounds]:
+def cpu_ns(pid: int) -> int:
+    """What all its threads have had so far."""
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir())
+
+
+Servers = dict[str, tuple[int, int, str]]
+"""Port, process, path."""
+
+
+def compare(ports: Servers, count: int, connections: int, rounds: int) -> dict[str, Rounds]:
     """Each kind of GET once a round, so that all see the same machine."""
     found = {name: Rounds([], []) for name in ports}
     for _ in range(rounds):
-        for name, (port, path) in ports.items():
+        for name, (port, pid, path) in ports.items():
+            before = cpu_ns(pid)
             seen = get(port, path, count, connections)
+            found[name].cpu_us.append((cpu_ns(pid) - before) / 1e3 / count)
             found[name].rates.append(seen["rate"])
             found[name].p99_ms.append(seen["p99_ms"])
     return found
 
 
 def print_rates(title: str, found: dict[str, Rounds], base: str) -> None:
-    print(f"\n{title:44}{'median/s':>10}{'least':>9}{'most':>9}{'p99 ms':>9}{'of bare':>9}")
+    print(f"\n{title:44}{'median/s':>10}{'least':>9}{'most':>9}{'p99 ms':>9}{'of bare':>9}{'cpu µs':>8}")
+    RAW[title] = {name: asdict(one) for name, one in found.items()}
     for name, one in found.items():
-        share = one.rate() / found[base].rate()
-        print(f"{name:44}{one.rate():10.0f}{min(one.rates):9.0f}{max(one.rates):9.0f}{one.p99():9.2f}{share:9.2f}")
+        share = one.share(found[base])
+        print(
+            f"{name:44}{one.rate():10.0f}{min(one.rates):9.0f}{max(one.rates):9.0f}{one.p99():9.2f}{share:9.2f}"
+            + (f"{statistics.median(one.cpu_us):8.1f}" if one.cpu_us else "")
+        )
 
 
 def answers(given: argparse.Namespace, daemon: service.Daemon, verdict: str) -> list[Target]:
@@ -130,17 +160,29 @@ def answers(given: argparse.Namespace, daemon: service.Daemon, verdict: str) -> 
     port = port_of(daemon.client)
     paths = {"GET /v1/status": "/v1/status", "GET of a stored verdict": f"/v1/submissions/{verdict}"}
     with bare_handler() as bare:
-        ports = {"empty handler": (bare, "/"), **{name: (port, path) for name, path in paths.items()}}
+        ports = {"empty handler": (*bare, "/"), **{name: (port, daemon.pid, path) for name, path in paths.items()}}
         found = compare(ports, given.count, given.connections, given.rounds)
         print_rates(f"GETs over {given.connections} connections", found, "empty handler")
-        print(f"\n{'how they grow: a second':44}" + "".join(f"{n:>9}" for n in (1, 10, 100, 1000)))
-        for name, (where, path) in ports.items():
-            rates = [get(where, path, given.count // 2, n)["rate"] for n in (1, 10, 100, 1000)]
-            print(f"{name:44}" + "".join(f"{rate:9.0f}" for rate in rates))
-    base = found["empty handler"].rate()
+        in_flight: dict[str, list[Rounds]] = {name: [Rounds([], []) for _ in IN_FLIGHT] for name in ports}
+        for _ in range(given.rounds):
+            for i, n in enumerate(IN_FLIGHT):
+                for name, one in compare(ports, given.count // 2, n, 1).items():
+                    in_flight[name][i].rates += one.rates
+                    in_flight[name][i].p99_ms += one.p99_ms
+    print_in_flight("a second, by requests in flight", in_flight)
+    base = found["empty handler"]
     return [
-        Target(f"{name}, of an empty handler's rate", found[name].rate() / base, 0.4, "of it", True) for name in paths
+        Target(f"{name}, of an empty handler's rate", found[name].share(base), 0.4, "of it", True) for name in paths
     ]
+
+
+def print_in_flight(title: str, found: dict[str, list[Rounds]]) -> None:
+    """A line of medians, and one of the 99th percentiles."""
+    RAW[title] = {name: dict(zip(IN_FLIGHT, map(asdict, rounds), strict=True)) for name, rounds in found.items()}
+    print(f"\n{title:44}" + "".join(f"{n:>9}" for n in IN_FLIGHT))
+    for name, rounds in found.items():
+        print(f"{name:44}" + "".join(f"{one.rate():9.0f}" for one in rounds))
+        print(f"{'  its 99th percentile, ms':44}" + "".join(f"{one.p99():9.2f}" for one in rounds))
 
 
 def durable(given: argparse.Namespace, directory: Path, daemon: service.Daemon, task: str) -> list[Target]:
@@ -157,7 +199,14 @@ def durable(given: argparse.Namespace, directory: Path, daemon: service.Daemon, 
         found["POST"].p99_ms.append(seen["p99_ms"])
         first += given.posts
     print_rates(f"durable submissions of 4 KB, {given.connections} together", found, "bare SQLite")
-    share = found["POST"].rate() / found["bare SQLite"].rate()
+    share = found["POST"].share(found["bare SQLite"])
+    in_flight = [Rounds([], []) for _ in IN_FLIGHT]
+    for one, n in zip(in_flight, IN_FLIGHT, strict=True):
+        seen = figures(tool("durable_load", "http", port, task, max(n, given.posts // 2), n, first, directory / "ids"))
+        first += max(n, given.posts // 2)
+        one.rates.append(seen["rate"])
+        one.p99_ms.append(seen["p99_ms"])
+    print_in_flight("durable submissions, by posts in flight", {"POST": in_flight})
     return [
         Target("durable submissions, of a bare group commit's rate", share, 0.3, "of it", True),
         Target("durable submissions, 99th percentile", found["POST"].p99(), 50, "ms", False),
@@ -184,6 +233,115 @@ def long_polls(given: argparse.Namespace, daemon: service.Daemon, task: str) -> 
     return Target(f"{given.polls} long polls, memory of each", each, 64, "KB", False)
 
 
+@contextmanager
+def on_store(directory: Path, store: Path) -> Iterator[tuple[service.Daemon, float]]:
+    """A daemon that judges nothing over a filled store, and how long it took to answer."""
+    daemon = service.Daemon(directory, {**OPTIONS, "paused": True, "store": store})
+    start: Callable[..., service.Client] = daemon.start
+    began = time.monotonic()
+    start(ready=False)
+    try:
+        yield daemon, time.monotonic() - began
+    finally:
+        daemon.kill()
+
+
+@dataclass
+class Stored:
+    """What a store of one size gave."""
+
+    rows: int
+    start_s: float
+    resident_mb: float
+    gets: dict[str, Rounds]
+    posts: dict[str, Rounds]
+
+
+def with_stored(given: argparse.Namespace, directory: Path, rows: int) -> Stored:
+    """Everything at one size of the store."""
+    store = directory / f"{rows}.db"
+    if given.stores and (given.stores / store.name).exists():
+        store = given.stores / store.name
+    else:
+        tool("durable_store", "fill", store, rows)
+    task = tool("durable_store", "task", store).strip()
+    posts = {"bare SQLite": Rounds([], []), "POST": Rounds([], [])}
+    with on_store(directory, store) as (daemon, start_s), bare_handler() as bare:
+        port = port_of(daemon.client)
+        newest = daemon.client.expect("GET", "/v1/submissions?limit=1&view=brief")
+        middle = daemon.client.expect("GET", f"/v1/submissions?limit=200&view=brief&cursor={newest['next']}")["next"]
+        paths = {
+            "GET /v1/status": "/v1/status",
+            "GET of a stored verdict": f"/v1/submissions/{middle}",
+            "a page of 20": "/v1/submissions?limit=20&view=brief",
+            "a page of 20 by class": "/v1/submissions?limit=20&view=brief&class=mismatch",
+        }
+        ports = {"empty handler": (*bare, "/"), **{name: (port, daemon.pid, path) for name, path in paths.items()}}
+        gets = compare(ports, max(given.count // 15, 1), given.connections, given.rounds)
+        for at in range(given.rounds):
+            shape = (given.posts // 2, given.connections, at * given.posts)
+            seen = figures(tool("durable_load", "bare", directory / "bare.db", task, *shape))
+            posts["bare SQLite"].rates.append(seen["rate"])
+            seen = figures(tool("durable_load", "http", port, task, *shape, directory / "ids"))
+            posts["POST"].rates.append(seen["rate"])
+        return Stored(rows, start_s, resident_kb(daemon.pid) / 1024, gets, posts)
+
+
+def stored(given: argparse.Namespace, directory: Path) -> list[Target]:
+    """How it all grows with what is stored."""
+    sizes = [10**n for n in range(3, 10) if 10**n <= given.stored]
+    found = [with_stored(given, directory, rows) for rows in sizes]
+    RAW["by submissions stored"] = [asdict(one) for one in found]
+    print(f"\n{'a second, and of bare, by submissions stored':44}" + "".join(f"{n:>17}" for n in sizes))
+    for kind in ("gets", "posts"):
+        base, *names = getattr(found[0], kind)
+        for name in (base, *names):
+            cells = [(getattr(one, kind)[name], getattr(one, kind)[base]) for one in found]
+            print(f"{name:44}" + "".join(f"{one.rate():11.0f}{one.share(bare):6.2f}" for one, bare in cells))
+    print(f"{'seconds to start':44}" + "".join(f"{one.start_s:17.2f}" for one in found))
+    print(f"{'resident, MB':44}" + "".join(f"{one.resident_mb:17.1f}" for one in found))
+    if not found:
+        return []
+    last, base = found[-1], found[-1].gets["empty handler"]
+    return [
+        Target(f"{name} with {last.rows} stored", last.gets[name].share(base), 0.4, "of it", True)
+        for name in ("GET /v1/status", "GET of a stored verdict")
+    ] + [
+        Target(
+            f"durable submissions with {last.rows} stored",
+            last.posts["POST"].share(last.posts["bare SQLite"]),
+            0.3,
+            "of it",
+            True,
+        )
+    ]
+
+
+def queued(given: argparse.Namespace, directory: Path) -> list[Target]:
+    """What those that wait cost."""
+    store = directory / "queued.db"
+    task = tool("durable_store", "task", store).strip()
+    with on_store(directory, store) as (daemon, _):
+        empty_kb = resident_kb(daemon.pid)
+    tool("durable_store", "add", store, task, given.queued, 1000, 0)
+    with on_store(directory, store) as (daemon, start_s), bare_handler() as bare:
+        waiting = daemon.client.expect("GET", "/v1/status")["queues"]["waiting"]
+        if waiting != given.queued:
+            raise BenchError(f"{waiting} wait, and {given.queued} were stored")
+        ports = {
+            "empty handler": (*bare, "/"),
+            "GET /v1/status": (port_of(daemon.client), daemon.pid, "/v1/status"),
+        }
+        found = compare(ports, given.count, given.connections, given.rounds)
+        print_rates(f"with {given.queued} that wait", found, "empty handler")
+        full_kb = resident_kb(daemon.pid)
+    each = (full_kb - empty_kb) / given.queued
+    RAW["queued"] = {"n": given.queued, "start_s": start_s, "resident_kb": full_kb, "resident_kb_empty": empty_kb}
+    print(f"taken up in {start_s:.1f} s; resident {full_kb / 1024:.1f} MB, {each:.2f} KB each")
+    status = found["GET /v1/status"].share(found["empty handler"])
+    return [Target(f"GET /v1/status with {given.queued} that wait", status, 0.4, "of it", True)]
+
+
 def measure(given: argparse.Namespace) -> list[Target]:
     targets: list[Target] = []
     with service.directory() as directory:
@@ -202,24 +360,38 @@ def measure(given: argparse.Namespace) -> list[Target]:
         daemon.options["paused"] = True
         start(ready=False)
         try:
-            targets += durable(given, directory, daemon, task)
+            # First, while nothing has left memory behind that could be used again.
             targets.append(long_polls(given, daemon, task))
+            targets += durable(given, directory, daemon, task)
         finally:
             daemon.kill()
+    with service.directory() as directory:
+        targets += queued(given, directory)
+        targets += stored(given, directory)
     targets.append(Target("resident when idle", idle, 20, "MB", False))
     return targets
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=20_000, help="GETs a round (default 20000)")
-    parser.add_argument("--posts", type=int, default=5_000, help="submissions a round (default 5000)")
+    parser.add_argument("--count", type=int, default=6_000, help="GETs a round (default 6000)")
+    parser.add_argument("--posts", type=int, default=1_000, help="submissions a round (default 1000)")
     parser.add_argument("--connections", type=int, default=8, help="how many are under way (default 8)")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of each kind (default 3)")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds of each kind (default 9)")
+    parser.add_argument(
+        "--stored", type=int, default=100_000, help="up to so many stored (10^5; 10^6 take minutes and 5 GB)"
+    )
+    parser.add_argument("--stores", type=Path, help="a directory with stores filled before, as ROWS.db")
+    parser.add_argument("--queued", type=int, default=100_000, help="submissions that wait (default 100000)")
+    parser.add_argument("--out", type=Path, help="keep every round here, as JSON")
     parser.add_argument("--polls", type=int, default=1_000, help="long polls that wait (default 1000)")
     given = parser.parse_args()
     print(f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}, load {os.getloadavg()[0]:.1f}")
+    machine = {"cores": os.cpu_count(), "kernel": platform.release(), "load_before": os.getloadavg()[0]}
     targets = measure(given)
+    if given.out:
+        RAW.update(machine=machine, targets=[asdict(target) for target in targets])
+        given.out.write_text(json.dumps(RAW, indent=1) + "\n")
     print()
     for target in targets:
         print(target.line())

@@ -30,7 +30,7 @@
 #include "common/ids.h"
 #include "tests/bench/durable_source.h"
 
-#define CONNECTIONS_MAX 64
+#define CONNECTIONS_MAX 1024
 
 static void
 die(const char *what)
