@@ -22,6 +22,7 @@ import torch._decomp
 import torch._meta_registrations
 import torch._refs  # what is imported later would find patched names in its annotations
 import torch.utils._device
+import torch.utils.dlpack
 from torch.overrides import TorchFunctionMode
 from triton.runtime import interpreter
 
@@ -137,6 +138,31 @@ class _Generator(torch.Generator):
         return _REAL_GENERATOR(_mapped(device))
 
 
+def _shown(name: str, really: Any) -> Any:
+    """A function of torch's that modes do not see, in their sight."""
+
+    def call(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        if torch.overrides.has_torch_function((tensor,)):
+            return torch.overrides.handle_torch_function(call, (tensor,), tensor, *args, **kwargs)
+        return really(tensor, *args, **kwargs)
+
+    call.__name__ = name
+    return call
+
+
+def _show_capsules() -> None:
+    """Memory that leaves torch by DLPack is seen by whichever function it was lent."""
+    places: tuple[tuple[Any, str], ...] = (
+        (torch._C, "_to_dlpack"),
+        (torch._C, "_to_dlpack_versioned"),
+        (torch.utils.dlpack, "to_dlpack"),
+        (torch, "to_dlpack"),
+    )
+    for module, name in places:
+        if hasattr(module, name):
+            setattr(module, name, _shown("to_dlpack", getattr(module, name)))
+
+
 def _tuple_grids() -> None:
     """The interpreter takes tuples for grids; Triton itself any sequence."""
     executor: Any = interpreter.GridExecutor
@@ -169,3 +195,4 @@ def install() -> None:
     module.cuda.manual_seed = _seed
     module.cuda.manual_seed_all = _seed
     _tuple_grids()
+    _show_capsules()
