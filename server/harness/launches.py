@@ -118,7 +118,7 @@ LIBRARY: Final = words(
     """
 )
 """Products and convolutions, which a library may do under some policies."""
-TO_HOST: Final = frozenset({"numpy", "tolist", "item", "__array__", "__dlpack__"})
+TO_HOST: Final = frozenset({"numpy", "tolist", "item", "__array__", "__dlpack__", "to_dlpack"})
 """Their results are no tensors, and what is computed from them is not seen."""
 OPAQUE: Final = "operator of its own"
 UNWATCHED: Final = "operators that were not let be seen"
@@ -300,7 +300,6 @@ class Observer:
         self._elements = 0
         self._ops: dict[str, list[int]] = {}
         self._depth = 0  # inside a launch
-        self._below = _Below()
         self._counts_ops = False
         self.is_on = False
         if not self._is_gpu:
@@ -316,7 +315,6 @@ class Observer:
         self._silent = None if silent is None else frozenset(silent)
         self._launched, self._ops, self._elements, self._silenced = {}, {}, 0, 0
         self._counts_ops = counts_ops
-        self._below.computed = {}
         if self._launcher is not None:
             self._class.run = self._run()
             self._launcher.__call__ = self._launch()
@@ -328,7 +326,6 @@ class Observer:
             self._class.run = self._really[0]
             self._launcher.__call__ = self._really[1]
         self.is_on = False
-        self._add_unseen()
         ops = sorted(self._ops.items(), key=lambda item: -item[1][1])[:OPS_MAX]
         return {
             "launches": dict(sorted(self._launched.items())[:NAMES_MAX]),
@@ -347,23 +344,22 @@ class Observer:
         if not self._counts_ops:
             yield
             return
-        below: contextlib.AbstractContextManager[None] = contextlib.nullcontext() if self._is_gpu else self._below
-        with below, _Seen(self._note_op, lambda: sum(self._launched.values())):
-            yield
+        # In names of this call alone: what the candidate finds on the stack of modes has no attribute that leads here.
+        ops: dict[str, list[int]] = {}
 
-    def _add_unseen(self) -> None:
-        """Where operators computed more than torch's functions showed, they count instead."""
-        for kind in ("library", "other"):
-            shown = {name: seen for name, seen in self._ops.items() if kind_of(name) == kind}
-            ran = {name: seen for name, seen in self._below.computed.items() if kind_of(name) == kind}
-            if _elements(ran) > _elements(shown):
-                self._ops = {name: seen for name, seen in self._ops.items() if name not in shown} | ran
+        def note(name: str, elements: int) -> None:
+            if self._depth == 0 or kind_of(name) != "movement":  # a launch moves; what it computes is the candidate's
+                seen = ops.setdefault(name, [0, 0])
+                seen[0] += 1
+                seen[1] += elements
 
-    def _note_op(self, name: str, elements: int) -> None:
-        if self._depth == 0 or kind_of(name) != "movement":  # a launch moves; what it computes is the candidate's doing
-            seen = self._ops.setdefault(name, [0, 0])
-            seen[0] += 1
-            seen[1] += elements
+        below = _Below()
+        outer: contextlib.AbstractContextManager[None] = contextlib.nullcontext() if self._is_gpu else below
+        try:
+            with outer, _Seen(note, lambda: sum(self._launched.values())):
+                yield
+        finally:
+            self._ops = _with_unseen(ops, below.computed)
 
     def _is_silent(self, name: str) -> bool:
         return self._silent is None or name in self._silent
@@ -425,6 +421,17 @@ class Observer:
                 for tensor in _tensors(value):
                     if _storage_key(tensor) not in self._inputs or stored is not None:
                         self._fill(tensor, float("nan") if tensor.is_floating_point() else 0)
+
+
+def _with_unseen(noted: dict[str, list[int]], computed: dict[str, list[int]]) -> dict[str, list[int]]:
+    """Where operators computed more than torch's functions showed, they count instead."""
+    found = noted
+    for kind in ("library", "other"):
+        shown = {name: seen for name, seen in found.items() if kind_of(name) == kind}
+        ran = {name: seen for name, seen in computed.items() if kind_of(name) == kind}
+        if _elements(ran) > _elements(shown):
+            found = {name: seen for name, seen in found.items() if name not in shown} | ran
+    return found
 
 
 def _elements(ops: dict[str, list[int]]) -> int:
