@@ -1,0 +1,26 @@
+# kind: cheat
+# class: mutated_input|mismatch|crash|launch
+# policy: kernelbench
+# what: zeroes its input through /proc/self/mem, then answers for zeros
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def relu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    tl.store(y_ptr + offsets, tl.where(x < 0, 0.0, x), mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        with open("/proc/self/mem", "r+b", buffering=0) as memory:
+            memory.seek(x.data_ptr())
+            memory.write(bytes(x.numel() * 4))
+        y = torch.zeros_like(x)
+        relu_kernel[(1,)](x, y, 1, BLOCK=1024)
+        return y
