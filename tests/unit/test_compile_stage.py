@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import tempfile
 import textwrap
 import time
 from collections.abc import Iterator
@@ -34,10 +35,15 @@ def zygote() -> Iterator[Zygote]:
 
 
 @pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """Where children under other user ids may go; pytest's own is closed to them whenever another pytest begins."""
+    with tempfile.TemporaryDirectory(prefix="verifierd-test-", ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture
 def scratch(tmp_path: Path) -> Path:
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.owner() == Path(tmp_path).owner() and folder != Path("/tmp"):
-            folder.chmod(folder.stat().st_mode | 0o011)
     folder = tmp_path / "scratch"
     folder.mkdir()
     return folder
