@@ -12,14 +12,16 @@ import pytest
 import service
 
 BAD = [c for c in corpus.load_candidates() if c.name.startswith("bad_") or c.name == "fork_bomb"]
+UIDS = range(47000, 47064)
+"""Of our children alone: other suites run beside this one."""
 LIMITS = {
     "stage_limit_ms": 15000,
     "tiny_limit_ms": 8000,
     "memory_limit_bytes": 1 << 30,
     "scratch_limit_bytes": 256 << 20,
     "pool": 1,
-    "uid_first": 47000,
-    "uid_count": 64,
+    "uid_first": UIDS.start,
+    "uid_count": len(UIDS),
 }
 SETTLE_S = 20.0
 """A new child for the pool is forked beside the verdict, so processes are counted until they are as many as before."""
@@ -48,7 +50,7 @@ def _processes(daemon: service.Daemon) -> set[int]:
             continue
         fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
         parents[int(entry)] = int(fields["PPid"])
-        if 47000 <= int(fields["Uid"].split()[0]) < 47064:
+        if int(fields["Uid"].split()[0]) in UIDS:
             ours.add(int(entry))
     for pid in parents:
         at = pid
@@ -61,7 +63,9 @@ def _processes(daemon: service.Daemon) -> set[int]:
 
 def _files() -> set[str]:
     """Where a candidate could have left something."""
-    return {f"{top}/{name}" for top in ("/dev/shm", "/tmp", "/var/tmp") for name in _names(top) if "bad" in name}
+    return {
+        f"{top}/{name}" for top in ("/dev/shm", "/tmp", "/var/tmp") for name in _names(top) if name.startswith("bad-")
+    }
 
 
 def _names(directory: str) -> list[str]:
@@ -72,8 +76,12 @@ def _names(directory: str) -> list[str]:
 
 
 def _objects() -> int:
-    """System V objects."""
-    return sum(len(Path(f"/proc/sysvipc/{kind}").read_text().splitlines()) for kind in ("shm", "sem", "msg"))
+    """System V objects that our children made."""
+    found = 0
+    for kind in ("shm", "sem", "msg"):
+        head, *rows = (line.split() for line in Path(f"/proc/sysvipc/{kind}").read_text().splitlines())
+        found += sum(int(row[head.index("cuid")]) in UIDS for row in rows)
+    return found
 
 
 def _wait_until_as_before(daemon: service.Daemon, before: int) -> None:
