@@ -147,7 +147,9 @@ class FakeDaemon:
     references: dict[str, str] = field(default_factory=dict)
     groups: dict[str, Json] = field(default_factory=dict)
     timing: Callable[[str], Json | None] = lambda reference: None
-    numbers: Iterator[int] = field(default_factory=itertools.count)  # several may be asked for at once
+    # Several may be asked for at once.
+    task_numbers: Iterator[int] = field(default_factory=itertools.count)
+    group_numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def answer(self, method: str, path: str, body: Json) -> Reply:
         self.asked.append((method, path, body))
@@ -156,11 +158,11 @@ class FakeDaemon:
         if path == "/v1/status":
             return document(200, {"gpus": self.gpus})
         if path == "/v1/tasks":
-            name = f"task-{next(self.numbers)}"
+            name = f"task-{next(self.task_numbers)}"
             self.references[name] = body["reference"]
             return document(201, {"id": name, "flags": []})
         if method == "POST" and path == "/v1/groups":
-            name = f"group-{next(self.numbers)}"
+            name = f"group-{next(self.group_numbers)}"
             item = self.verdict(self.timing(self.references[body["task"]]))
             self.groups[name] = {"id": name, "state": "done", "items": [item] * len(body["candidates"])}
             return document(202, {"id": name, "state": "queued"})
