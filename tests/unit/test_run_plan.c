@@ -43,7 +43,7 @@ plan(struct run *r, const char *text, const char *stage)
     assert_non_null(file);
     assert_true(fputs(text, file) >= 0);
     assert_int_equal(fclose(file), 0);
-    *r = (struct run){ .trainer = &trainer, .stage = stage, .max_samples = -1, .workdir = "/work/run" };
+    *r = (struct run){ .trainer = &trainer, .stage = stage, .max_samples = -1, .workdir = "/data/run" };
     r->serving.url = "http://model/v1";
     r->steps = json_array();
     if (runconf_read(path, &r->conf, &err) != 0)
@@ -227,7 +227,7 @@ inputs_come_first(void **state)
             json_object_set_new(made, json_string_value(one), json_true());
     }
     assert_true(n > 10);
-    assert_true(run_is_made(&r, "/work/run/checkpoints/rl_final"));
+    assert_true(run_is_made(&r, "/data/run/checkpoints/rl_final"));
     assert_false(run_is_made(&r, "checkpoints/rl_round3"));
     release(&r);
 }
