@@ -13,24 +13,7 @@
 
 #include <cmocka.h>
 
-static char directory[64];
-
-static int
-make_directory(void **state)
-{
-    (void)state;
-    snprintf(directory, sizeof(directory), "/tmp/test_journal.XXXXXX");
-    return mkdtemp(directory) ? 0 : -1;
-}
-
-static int
-remove_directory(void **state)
-{
-    char command[96];
-    (void)state;
-    snprintf(command, sizeof(command), "rm -rf '%s'", directory);
-    return system(command);
-}
+#include "tests/unit/folder.h"
 
 struct seen {
     int n;

@@ -14,43 +14,10 @@
 
 #include "client/trainer/status.h"
 #include "common/auto.h"
+#include "tests/unit/folder.h"
 
 #define HELLO "sha256:5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03" /* of "hello\n" */
 #define EMPTY "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-
-static char directory[64];
-
-static int
-make_directory(void **state)
-{
-    (void)state;
-    snprintf(directory, sizeof(directory), "/tmp/test_manifest.XXXXXX");
-    return mkdtemp(directory) ? 0 : -1;
-}
-
-static int
-remove_directory(void **state)
-{
-    char command[96];
-    (void)state;
-    snprintf(command, sizeof(command), "rm -rf '%s'", directory);
-    return system(command);
-}
-
-static void
-put(const char *name, const char *text)
-{
-    char path[256];
-    snprintf(path, sizeof(path), "%s/%s", directory, name);
-    for (char *at = path + strlen(directory) + 1; (at = strchr(at, '/')); *at++ = '/') {
-        *at = '\0';
-        mkdir(path, 0777);
-    }
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-}
 
 #define MANIFEST(size, digest) \
     "{\"run\":\"sft\",\"step\":7,\"files\":{\"weights\":{\"size\":" size ",\"digest\":\"" digest "\"}}}"
@@ -179,7 +146,6 @@ none(void **state)
 int
 main(void)
 {
-#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
     const struct CMUnitTest tests[] = {
         IN_DIRECTORY(whole),  IN_DIRECTORY(broken),   IN_DIRECTORY(digests),
         IN_DIRECTORY(newest), cmocka_unit_test(none),

@@ -12,41 +12,7 @@
 #include <cmocka.h>
 
 #include "common/auto.h"
-
-static char directory[64];
-
-static int
-make_directory(void **state)
-{
-    (void)state;
-    snprintf(directory, sizeof(directory), "/tmp/test_report.XXXXXX");
-    return mkdtemp(directory) ? 0 : -1;
-}
-
-static int
-remove_directory(void **state)
-{
-    char command[96];
-    (void)state;
-    snprintf(command, sizeof(command), "rm -rf '%s'", directory);
-    return system(command);
-}
-
-/* A file below the directory, with the directories that it is in. */
-static void
-put(const char *name, const char *text)
-{
-    char path[256];
-    snprintf(path, sizeof(path), "%s/%s", directory, name);
-    for (char *at = path + strlen(directory) + 1; (at = strchr(at, '/')); *at++ = '/') {
-        *at = '\0';
-        mkdir(path, 0777);
-    }
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-}
+#include "tests/unit/folder.h"
 
 static json_t *
 at(json_t *document, const char *one, const char *two, const char *three)
@@ -234,7 +200,6 @@ nothing_there(void **state)
 int
 main(void)
 {
-#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
     const struct CMUnitTest tests[] = {
         IN_DIRECTORY(rounds),
         IN_DIRECTORY(rounds_of_little),

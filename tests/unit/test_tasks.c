@@ -14,42 +14,7 @@
 
 #include "client/trainer/rows.h"
 #include "common/auto.h"
-
-static char directory[64];
-
-static int
-make_directory(void **state)
-{
-    (void)state;
-    snprintf(directory, sizeof(directory), "/tmp/test_tasks.XXXXXX");
-    return mkdtemp(directory) ? 0 : -1;
-}
-
-static int
-remove_directory(void **state)
-{
-    char command[96];
-    (void)state;
-    snprintf(command, sizeof(command), "rm -rf '%s'", directory);
-    return system(command);
-}
-
-static char *
-write_text(const char *name, const char *text)
-{
-    static char path[256];
-    snprintf(path, sizeof(path), "%s/%s", directory, name);
-    for (char *at = path + strlen(directory) + 1; (at = strchr(at, '/')) != NULL; at++) {
-        *at = '\0';
-        mkdir(path, 0777);
-        *at = '/';
-    }
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    assert_int_equal(fclose(file), 0);
-    return path;
-}
+#include "tests/unit/folder.h"
 
 /* --- rows --- */
 
@@ -100,7 +65,7 @@ every_form_of_rows(void **state)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct seen s = { 0 };
         struct error err = { 0 };
-        int rc = rows_each(write_text("rows.json", rows[i].given), see, &s, &err);
+        int rc = rows_each(put("rows.json", rows[i].given), see, &s, &err);
         if (rc != rows[i].rc || strcmp(s.text, rows[i].seen) != 0)
             fail_msg("%s: %d %s", rows[i].given, rc, s.text);
     }
@@ -112,7 +77,7 @@ rows_are_numbered_as_lines_are(void **state)
     struct seen s = { 0 };
     struct error err;
     (void)state;
-    assert_int_equal(rows_each(write_text("a.jsonl", "\n1\n\n2\n"), see, &s, &err), 0);
+    assert_int_equal(rows_each(put("a.jsonl", "\n1\n\n2\n"), see, &s, &err), 0);
     assert_int_equal(s.numbers[0], 2);
     assert_int_equal(s.numbers[1], 4);
     assert_int_equal(rows_each("/nowhere/at/all", see, &s, &err), ERR_SYS);
@@ -124,7 +89,7 @@ a_row_that_is_too_long_is_left_and_the_next_one_read(void **state)
 {
     struct seen s = { 0 };
     struct error err;
-    char *path = write_text("long.jsonl", "1\n");
+    char *path = put("long.jsonl", "1\n");
     FILE *file = fopen(path, "a");
     (void)state;
     for (int i = 0; i < ROW_MAX + 2; i++)
@@ -143,13 +108,13 @@ a_checkout_gives_levels_numbers_and_names(void **state)
     struct task_set set;
     struct error err;
     (void)state;
-    write_text("kb/levels/level1/10_ten.py", "class Model: pass\n");
-    write_text("kb/levels/level1/9_nine.py", "class Model: pass\n");
-    write_text("kb/levels/level2/1_one.py", "class Model: pass\n");
-    write_text("kb/levels/level2/__init__.py", "");
-    write_text("kb/levels/level2/2_empty.py", "");
-    write_text("kb/.git/level1/3_hidden.py", "x");
-    char *root = write_text("kb/README.md", "x");
+    put("kb/levels/level1/10_ten.py", "class Model: pass\n");
+    put("kb/levels/level1/9_nine.py", "class Model: pass\n");
+    put("kb/levels/level2/1_one.py", "class Model: pass\n");
+    put("kb/levels/level2/__init__.py", "");
+    put("kb/levels/level2/2_empty.py", "");
+    put("kb/.git/level1/3_hidden.py", "x");
+    char *root = put("kb/README.md", "x");
     *strrchr(root, '/') = '\0';
     assert_int_equal(tasks_load(root, 0, &set, &err), 0);
     assert_int_equal(set.n, 3);
@@ -180,7 +145,7 @@ rows_of_each_data_set_are_read(void **state)
     struct task_set set;
     struct error err;
     (void)state;
-    assert_int_equal(tasks_load(write_text("rows.jsonl", text), 0, &set, &err), 0);
+    assert_int_equal(tasks_load(put("rows.jsonl", text), 0, &set, &err), 0);
     assert_int_equal(set.n, 3);
     assert_int_equal(set.skipped, 4); /* the second "x", too: the journal knows a task by its name */
     assert_string_equal(set.tasks[0].name, "17");
@@ -202,7 +167,7 @@ a_draw_is_the_same_for_the_same_seed_and_even(void **state)
     (void)state;
     for (int i = 0; i < 20; i++)
         sprintf(text + strlen(text), "{\"code\":\"c\",\"name\":\"%d\",\"problem_id\":%d}\n", i, i);
-    char *path = write_text("many.jsonl", text);
+    char *path = put("many.jsonl", text);
     for (uint64_t seed = 0; seed < 400; seed++) {
         struct task_set set, again;
         assert_int_equal(tasks_load(path, 0, &set, &err), 0);
