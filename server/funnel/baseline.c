@@ -51,17 +51,16 @@ baselines_free(struct funnel *f)
     }
 }
 
-/* What the ratio may depend on. "": no memory. */
+/* What the ratio may depend on; all of the policy, so that nobody's few trials count for others. "": no memory. */
 static void
 key_of(const struct judgement *j, char out[HASH_TEXT_SIZE])
 {
     json_t *gpu = lane_gpu(j->lane);
-    AUTO_JSON json_t *key =
-        json_pack("{s:s, s:s, s:O?, s:O?, s:O?, s:O?, s:s, s:s, s:b, s:I}", "task", j->row.task_id, "device",
-                  lane_device(j->lane), "gpu", json_object_get(gpu, "name"), "uuid",
-                  json_object_get(gpu, "uuid"), "driver", json_object_get(gpu, "driver"), "versions",
-                  lane_versions(j->lane), "policy", j->policy.name, "precision", j->policy.precision, "cold",
-                  (int)j->policy.timing.cold, "drifts", (json_int_t)lane_drifts(j->lane));
+    AUTO_JSON json_t *key = json_pack("{s:s, s:s, s:O?, s:O?, s:O?, s:O?, s:O, s:I}", "task", j->row.task_id,
+                                      "device", lane_device(j->lane), "gpu", json_object_get(gpu, "name"),
+                                      "uuid", json_object_get(gpu, "uuid"), "driver",
+                                      json_object_get(gpu, "driver"), "versions", lane_versions(j->lane),
+                                      "policy", j->policy_json, "drifts", (json_int_t)lane_drifts(j->lane));
     AUTO_FREE char *text = key ? json_dumps(key, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
 
     out[0] = '\0';

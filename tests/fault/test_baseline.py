@@ -66,6 +66,8 @@ def test_it_is_timed_once_for_a_task(shared: service.Daemon) -> None:
     assert (first["reward"], second["reward"]) == (3, 2)  # faster than both, and than eager alone
     other = judge(shared, task, "timing=1.2", policy={"precision": "ieee", **ASKED})
     assert compiled(other)["cached"] is False
+    hasty = judge(shared, task, "timing=1.2", policy={"timing": ASKED["timing"] | {"trials": 10}})
+    assert compiled(hasty)["cached"] is False
 
 
 def test_the_verdict_cache_knows_who_asked(shared: service.Daemon) -> None:
