@@ -168,7 +168,7 @@ class Child:
         if self._device.type == "cuda":
             native.heap_set(self._arena.pointer + heap["offset"], heap["pool"])
             allocator = torch.cuda.memory.CUDAPluggableAllocator(
-                str(native.library_path()), "harness_arena_malloc", "harness_arena_free"
+                str(native.LIBRARY), "harness_arena_malloc", "harness_arena_free"
             )
             self._pool = torch.cuda.MemPool(allocator.allocator())
             self._stack.enter_context(torch.cuda.use_mem_pool(self._pool))

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from ctypes import c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import torch
@@ -40,9 +40,13 @@ class BellTimeoutError(NativeError):
 _ERRORS: dict[int, type[NativeError]] = {errno.ESRCH: ChildDiedError, errno.ETIMEDOUT: BellTimeoutError}
 
 
-def library_path() -> Path:
+def _find_library() -> Path:
     named = os.environ.get("VERIFIERD_LIBHARNESS")
     return Path(named) if named else Path(__file__).resolve().parent.parent / "libharness.so"
+
+
+LIBRARY: Final = _find_library()
+"""Found once: a child's environment is another."""
 
 
 _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
@@ -114,7 +118,7 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
 
 
 def _load() -> ctypes.CDLL:
-    library = ctypes.CDLL(str(library_path()))
+    library = ctypes.CDLL(str(LIBRARY))
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(library, name)
         function.restype = result
@@ -257,7 +261,7 @@ class Doorbell:
 
 # --- a child's allocations (native/heap.h) ---
 
-ALLOC_FUNCTION = "harness_arena_malloc"  # for torch.cuda.memory.CUDAPluggableAllocator(library_path(), …)
+ALLOC_FUNCTION = "harness_arena_malloc"  # for torch.cuda.memory.CUDAPluggableAllocator(LIBRARY, …)
 FREE_FUNCTION = "harness_arena_free"
 
 

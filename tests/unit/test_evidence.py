@@ -80,7 +80,7 @@ def test_more_records_than_there_is_room_for_are_counted(tmp_path: Path) -> None
 
 
 def test_sha256_is_sha256() -> None:
-    library = ctypes.CDLL(str(native.library_path()))
+    library = ctypes.CDLL(str(native.LIBRARY))
     for size in (0, 1, 55, 56, 63, 64, 65, 119, 120, 128, 4099):
         data, out = bytes(i * 7 % 251 for i in range(size)), ctypes.create_string_buffer(32)
         library.harness_sha256(data, ctypes.c_size_t(size), out)
