@@ -25,13 +25,18 @@ struct bestofn {
     bool allows_incorrect, is_sft;
 };
 
-enum { OPT_KEEP = 'k', OPT_NAME = 512, OPT_THRESHOLD, OPT_INCORRECT, OPT_AS };
+enum { OPT_KEEP = 'k', OPT_NAME = 512, OPT_THRESHOLD, OPT_INCORRECT, OPT_AS, OPT_STOP };
 
 static const struct argp_option options[] = {
     { "keep", OPT_KEEP, "K", 0, "Keep so many answers for each task (default 3)", 0 },
     { "threshold", OPT_THRESHOLD, "R", 0,
       "Only answers whose reward is above this (default 0.3; 0.5 for best_of_n; 0 for other kinds)", 0 },
     { "allow-incorrect", OPT_INCORRECT, NULL, 0, "Keep by the reward alone, also what is not correct", 0 },
+    { "stop-correct", OPT_STOP, "N", 0,
+      "Once N answers to a task are correct, cancel the rest of them, and ask for no further turn (default: "
+      "judge all, "
+      "which ranking them wants)",
+      0 },
     { "as", OPT_AS, "sft", 0,
       "The endpoint is a teacher's: write what is kept as sft_train.jsonl, too, its reasoning kept, and keep "
       "every "
@@ -41,6 +46,12 @@ static const struct argp_option options[] = {
       0 },
     { 0 },
 };
+
+static bool
+is_before_full(const char *stage)
+{
+    return stage && strcmp(stage, "full") != 0 && strcmp(stage, "timing") != 0;
+}
 
 static error_t
 parse(int key, char *arg, struct argp_state *state)
@@ -70,7 +81,12 @@ parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "--as takes sft, not \"%s\"", arg);
         b->is_sft = true;
         return 0;
+    case OPT_STOP:
+        b->round.stop_correct = option_int(state, "--stop-correct", arg, 1, 256);
+        return 0;
     case ARGP_KEY_END:
+        if (b->round.stop_correct && is_before_full(b->round.until))
+            argp_error(state, "--stop-correct: nothing is found correct with --until=%s", b->round.until);
         if (b->is_sft && b->allows_incorrect)
             argp_error(state, "--as sft writes verified rows; --allow-incorrect keeps others");
         return 0;
@@ -224,7 +240,7 @@ keep(const struct bestofn *b, const struct round_result *result, struct output *
 /* --- the report --- */
 
 struct tally {
-    size_t answers, correct, kept, tasks_correct, infra;
+    size_t answers, correct, kept, tasks_correct, infra, cancelled;
     json_t *classes;
 };
 
@@ -237,7 +253,10 @@ count(const struct round_result *result, struct tally *tally)
     {
         json_t *verdict = json_object_get(answer, "verdict");
         const char *class_ = json_string_value(json_object_get(verdict, "class"));
-        if (!class_ || json_object_get(verdict, "duplicate_of"))
+        if (json_object_get(verdict, "duplicate_of"))
+            continue;
+        tally->cancelled += answer_is_cancelled(answer);
+        if (!class_)
             continue;
         tally->answers++;
         tally->infra += strcmp(class_, "infra") == 0;
@@ -255,14 +274,14 @@ report_json(const struct bestofn *b, const struct task_set *set, const struct ro
 {
     char digest[HASH_TEXT_SIZE];
     prompt_digest(digest);
-    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:O, s:f, s:f, s:f}",
-                     "name", b->name, "model", b->trainer->model, "prompt", digest, "tasks", (int)set->n,
-                     "tasks_failed", (int)totals->failed, "tasks_with_a_correct_answer",
-                     (int)tally->tasks_correct, "rows_skipped", (int)set->skipped, "answers",
-                     (int)totals->sampled, "distinct", (int)tally->answers, "correct", (int)tally->correct,
-                     "kept", (int)tally->kept, "infra", (int)tally->infra, "threshold", threshold_of(b),
-                     "classes", tally->classes, "seconds", totals->seconds, "sampling_s", totals->sampling_s,
-                     "judging_s", totals->judging_s);
+    return json_pack(
+        "{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:O, s:f, s:f, s:f}", "name",
+        b->name, "model", b->trainer->model, "prompt", digest, "tasks", (int)set->n, "tasks_failed",
+        (int)totals->failed, "tasks_with_a_correct_answer", (int)tally->tasks_correct, "rows_skipped",
+        (int)set->skipped, "answers", (int)totals->sampled, "distinct", (int)tally->answers, "correct",
+        (int)tally->correct, "kept", (int)tally->kept, "infra", (int)tally->infra, "cancelled",
+        (int)tally->cancelled, "threshold", threshold_of(b), "classes", tally->classes, "seconds",
+        totals->seconds, "sampling_s", totals->sampling_s, "judging_s", totals->judging_s);
 }
 
 static void
@@ -281,18 +300,25 @@ print_report(const struct bestofn *b, json_t *report, const char *sub)
            b->trainer->workdir, sub);
     json_object_foreach(json_object_get(report, "classes"), class_, n)
         printf("  %-16s %6lld\n", class_, (long long)json_integer_value(n));
+    json_int_t cancelled = json_integer_value(json_object_get(report, "cancelled"));
+    if (cancelled)
+        printf("  %-16s %6lld (no verdict; cancelled.jsonl)\n", "cancelled", (long long)cancelled);
     printf("%lld answers, %.0f s; summed over tasks, %.0f s of sampling and %.0f s of judging\n",
            (long long)answers, s, json_number_value(json_object_get(report, "sampling_s")),
            json_number_value(json_object_get(report, "judging_s")));
 }
 
-/* The files of a round: kept.jsonl, candidates.jsonl, and sft_train.jsonl where it is asked for. */
-enum { KEPT, CANDIDATES, SFT, FILES };
+/*
+ * The files of a round. An answer is in candidates.jsonl with its verdict, or in cancelled.jsonl without one;
+ * sft_train.jsonl is there where it is asked for.
+ */
+enum { KEPT, CANDIDATES, CANCELLED, SFT, FILES };
 
 static int
 begin_files(const struct bestofn *b, const char *sub, struct output files[FILES], struct error *err)
 {
-    static const char *const names[FILES] = { "kept.jsonl", "candidates.jsonl", "sft_train.jsonl" };
+    static const char *const names[FILES] = { "kept.jsonl", "candidates.jsonl", "cancelled.jsonl",
+                                              "sft_train.jsonl" };
     char path[OUTPUT_PATH_MAX];
     int rc = 0;
     for (int i = 0; rc == 0 && i < (b->is_sft ? FILES : SFT); i++) {
@@ -335,7 +361,7 @@ write_all(const struct bestofn *b, const struct task_set *set, const struct roun
         json_array_foreach(results[i].answers, k, answer)
         {
             AUTO_JSON json_t *row = candidate_row(&results[i], answer);
-            output_line(&files[CANDIDATES], row);
+            output_line(&files[answer_is_cancelled(answer) ? CANCELLED : CANDIDATES], row);
         }
     }
     if (rc != 0) {

@@ -60,11 +60,23 @@ struct hands {
 
 /* --- answers --- */
 
+static bool
+verdict_is_correct(json_t *verdict)
+{
+    return json_number_value(json_object_get(json_object_get(verdict, "components"), "correct")) == 1;
+}
+
 bool
 answer_is_correct(json_t *answer)
 {
-    json_t *verdict = json_object_get(answer, "verdict");
-    return json_number_value(json_object_get(json_object_get(verdict, "components"), "correct")) == 1;
+    return verdict_is_correct(json_object_get(answer, "verdict"));
+}
+
+bool
+answer_is_cancelled(json_t *answer)
+{
+    const char *state = json_string_value(json_object_get(json_object_get(answer, "verdict"), "state"));
+    return state && strcmp(state, "cancelled") == 0;
 }
 
 struct extract
@@ -103,10 +115,11 @@ header_of(const struct trainer *t, const struct round_options *o, const struct t
     }
     hash_text(all.data ? all.data : "", all.size, tasks);
     json_t *sampling = o->source ? json_incref(o->source->provenance) : endpoint_provenance(t);
-    return json_pack("{s:s, s:i, s:s, s:s, s:o, s:i, s:i, s:I, s:s?, s:s?, s:O*, s:O?}", "event", "begin",
-                     "version", 1, "prompt", prompt, "tasks", tasks, "sampling", sampling, "samples",
+    json_t *stop = o->stop_correct ? json_integer(o->stop_correct) : json_null();
+    return json_pack("{s:s, s:i, s:s, s:s, s:o, s:i, s:i, s:I, s:s?, s:s?, s:o, s:O*, s:O?}", "event",
+                     "begin", "version", 1, "prompt", prompt, "tasks", tasks, "sampling", sampling, "samples",
                      o->samples, "turns", o->turns, "seed", (json_int_t)t->seed, "policy", o->policy, "until",
-                     o->until, "policy_parts", o->policy_parts, "reward", o->reward);
+                     o->until, "stop_correct", stop, "policy_parts", o->policy_parts, "reward", o->reward);
 }
 
 static struct work *
@@ -328,6 +341,8 @@ group_body(struct round *r, struct work *w, json_t *answers, const size_t *first
     }
     if (r->options->until)
         json_object_set_new(body, "until", json_string(r->options->until));
+    if (r->options->stop_correct)
+        json_object_set_new(body, "stop", json_pack("{s:i}", "correct", r->options->stop_correct));
     if (r->options->reward)
         json_object_set(body, "reward", r->options->reward);
     return body;
@@ -403,9 +418,11 @@ judge(struct hands *hands, struct work *w, int turn, struct error *err)
     struct turn *at = &w->turns[turn];
     AUTO_FREE size_t *first = find_same(at->answers);
     AUTO_JSON json_t *group = NULL;
-    int rc = first ? 0 : error_set(err, ERR_NOMEM, "out of memory");
+    int rc = 0;
 
-    if (rc == 0 && at->group[0])
+    if (!first)
+        return error_set(err, ERR_NOMEM, "out of memory");
+    if (at->group[0])
         rc = daemon_wait_group(hands->daemon, at->group, &group, err);
     if (rc == ERR_NOTFOUND)
         at->group[0] = '\0'; /* a daemon with another store: have it judged there */
@@ -451,14 +468,46 @@ add_seconds(struct round *r, double *total, int64_t start_ns)
     pthread_mutex_unlock(&r->mutex);
 }
 
+/* Has this turn as many correct answers as were wanted? Or the daemon has said so, by cancelling the rest. */
+static bool
+is_decided(const struct round *r, const struct turn *at)
+{
+    json_t *verdict;
+    size_t i;
+    int n = 0;
+
+    if (r->options->stop_correct == 0)
+        return false;
+    json_array_foreach(at->verdicts, i, verdict)
+    {
+        const char *why = json_string_value(json_object_get(verdict, "cancel_reason"));
+        if (why && strcmp(why, "group_decided") == 0)
+            return true;
+        n += !json_object_get(verdict, "duplicate_of") && verdict_is_correct(verdict);
+    }
+    return n >= r->options->stop_correct;
+}
+
+static bool
+is_finished(const struct round *r, const struct work *w)
+{
+    for (int turn = 0; turn < r->options->turns; turn++) {
+        if (!w->turns[turn].verdicts)
+            return false;
+        if (is_decided(r, &w->turns[turn]))
+            return true;
+    }
+    return true;
+}
+
 static int
 run_turns(struct hands *hands, struct work *w, struct error *err)
 {
     struct round *r = hands->round;
     int rc = 0;
 
-    w->is_resumed = w->turns[r->options->turns - 1].verdicts != NULL;
-    for (int turn = 0; rc == 0 && turn < r->options->turns; turn++) {
+    w->is_resumed = is_finished(r, w);
+    for (int turn = 0; rc == 0 && !is_finished(r, w); turn++) {
         int64_t start_ns = clock_monotonic_ns();
         if (!w->turns[turn].answers) {
             rc = sample(hands, w, turn, err);
@@ -480,9 +529,7 @@ show_progress(struct round *r, const struct work *w)
     size_t correct = 0, n = 0;
     for (int turn = 0; turn < r->options->turns; turn++)
         for (size_t i = 0; i < json_array_size(w->turns[turn].verdicts); i++, n++)
-            correct += json_number_value(json_object_get(
-                           json_object_get(json_array_get(w->turns[turn].verdicts, i), "components"),
-                           "correct")) == 1;
+            correct += verdict_is_correct(json_array_get(w->turns[turn].verdicts, i));
     if (!w->is_resumed) {
         r->done_here++;
         r->answered_here += n;

@@ -26,8 +26,9 @@ struct round_source {
 };
 
 struct round_options {
-    int samples;          /* answers for each task */
-    int turns;            /* 1: no feedback is answered */
+    int samples; /* answers for each task */
+    int turns;   /* 1: no feedback is answered */
+    int stop_correct; /* once so many of a turn are correct, its rest is cancelled and the task takes no more; 0: never */
     const char *policy;   /* NULL: strict below level 2, hybrid from there on */
     json_t *policy_parts; /* keys that differ from the policy's own; NULL: none. Borrowed */
     const char *until;    /* NULL: through timing */
@@ -63,6 +64,8 @@ void round_free(struct round_result *results, size_t n);
 bool answer_is_correct(json_t *answer);
 /* The code in it; a view into the answer. */
 struct extract answer_code(json_t *answer);
+/* Was it cancelled before it had a verdict? */
+bool answer_is_cancelled(json_t *answer);
 /* Its reward, or NAN. */
 double answer_reward(json_t *answer);
 
