@@ -30,6 +30,7 @@ sys.path[:0] = [str(ROOT / "tests" / "e2e")]
 
 import service  # noqa: E402
 from durable import BenchError, figures, tool  # noqa: E402
+from target import Target  # noqa: E402
 
 TOOLS = Path(os.environ.get("VERIFIERD_BUILD", str(ROOT / "build"))) / "plain" / "bench"
 HARNESS = ROOT / "tests" / "fault" / "harness"
@@ -41,31 +42,7 @@ OPTIONS = {
     "queue_limit": 10_000_000,
 }
 LIMIT_S = 120.0
-GPU_HALF = (
-    "latency of one candidate, first sight and repeat (make bench-speed)",
-    "throughput of groups of ten with a mix of failures, on one GPU and on four",
-    "the same mix with every stage attempted",
-    "the share of time that the GPU is busy, and the gap to its physical limit",
-)
-
-
-@dataclass(frozen=True)
-class Target:
-    """One line at the end."""
-
-    name: str
-    value: float
-    limit: float
-    unit: str
-    is_least: bool
-
-    def line(self) -> str:
-        met = self.value >= self.limit if self.is_least else self.value <= self.limit
-        word = "at least" if self.is_least else "at most"
-        return f"{'met' if met else 'MISSED':7}{self.name:58}{self.value:9.2f} {self.unit}, {word} {self.limit:g}"
-
-    def is_met(self) -> bool:
-        return self.line().startswith("met")
+GPU_HALF = "latency, load, funnel and what the time of the GPU goes to: make bench-speed"
 
 
 @dataclass
@@ -395,7 +372,7 @@ def main() -> int:
     print()
     for target in targets:
         print(target.line())
-    print("left out, as it needs a GPU:\n  " + "\n  ".join(GPU_HALF))
+    print(f"not in here, as it needs a GPU: {GPU_HALF}")
     return 0 if all(target.is_met() for target in targets) else 1
 
 
