@@ -30,6 +30,7 @@ struct policy {
         bool cold;              /* the L2 cache is flushed before each bell */
         char estimator[8];      /* "paired" or "trimmed": the speedup that is rewarded */
         bool compile_baseline;  /* the reference under torch.compile is timed as well */
+        bool variations;        /* the other shapes that `full` ran are timed as well */
     } timing;
 };
 

@@ -75,11 +75,10 @@ samples_ms(json_t *array, size_t n)
 
 /* From raw samples; those that make no sense are none. */
 static void
-read_timing(const struct judgement *j, struct timing *t)
+read_samples(json_t *from, struct timing *t)
 {
-    json_t *reference = json_object_get(j->timing, "reference_ns"),
-           *candidate = json_object_get(j->timing, "candidate_ns");
-    const char *outcome = json_string_value(json_object_get(j->timing, "outcome"));
+    json_t *reference = json_object_get(from, "reference_ns"),
+           *candidate = json_object_get(from, "candidate_ns");
     size_t n = json_array_size(reference);
 
     *t = (struct timing){ .speedup = { NAN, NAN, NAN, NAN, NAN, NAN } };
@@ -91,6 +90,14 @@ read_timing(const struct judgement *j, struct timing *t)
     if (!t->reference || !t->candidate ||
         stats_paired_speedup(t->reference, t->candidate, n, STATS_SEED, &t->speedup) != 0)
         t->n = 0;
+}
+
+static void
+read_timing(const struct judgement *j, struct timing *t)
+{
+    const char *outcome = json_string_value(json_object_get(j->timing, "outcome"));
+
+    read_samples(j->timing, t);
     bool is_trimmed = strcmp(j->policy.timing.estimator, "trimmed") == 0;
     t->credited = is_trimmed ? t->speedup.speedup_trimmed : t->speedup.speedup;
     t->credited_lo = is_trimmed ? t->speedup.trimmed_lo : t->speedup.lo;
@@ -218,6 +225,40 @@ set_statistics(json_t *out, const struct timing *t)
         json_object_set_new(out, rows[i].key, real_or_null(rows[i].value));
 }
 
+/* One of the timings that are told beside the one that counts; the speed-up is the paired one. */
+static json_t *
+beside_json(json_t *one)
+{
+    static const char *const as_told[] = { "name",  "overrides", "outcome",      "class",       "why",
+                                           "calls", "bells",     "reference_ns", "candidate_ns" };
+    json_t *out = json_object();
+    struct timing t;
+
+    read_samples(one, &t);
+    for (size_t i = 0; i < ARRAY_LEN(as_told); i++)
+        json_object_set_new(out, as_told[i], get_or_null(one, as_told[i]));
+    json_object_set_new(out, "empty_ms", real_or_null(number(one, "empty_ns") / 1e6));
+    json_object_set_new(out, "reference_ms", real_or_null(stats_median(t.reference, t.n)));
+    json_object_set_new(out, "candidate_ms", real_or_null(stats_median(t.candidate, t.n)));
+    json_object_set_new(out, "speedup", real_or_null(t.n ? t.speedup.speedup : NAN));
+    json_object_set_new(out, "speedup_lo", real_or_null(t.n ? t.speedup.lo : NAN));
+    json_object_set_new(out, "speedup_hi", real_or_null(t.n ? t.speedup.hi : NAN));
+    timing_release(&t);
+    return out;
+}
+
+/* By the other shapes that `full` ran; empty where none was timed. */
+static json_t *
+variations_json(const struct judgement *j)
+{
+    json_t *out = json_array(), *one;
+    size_t i;
+
+    json_array_foreach(json_object_get(j->timing, "variations"), i, one)
+        json_array_append_new(out, beside_json(one));
+    return out;
+}
+
 static json_t *
 timing_json(const struct judgement *j, const struct timing *t)
 {
@@ -253,6 +294,8 @@ timing_json(const struct judgement *j, const struct timing *t)
     json_object_set_new(out, "gpu", gpu_json(j->timing));
     if (j->policy.timing.compile_baseline)
         json_object_set_new(out, "baselines", baseline_json(j));
+    if (j->policy.timing.variations)
+        json_object_set_new(out, "variations", variations_json(j));
     return out;
 }
 

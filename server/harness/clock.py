@@ -186,11 +186,12 @@ class Disturbed(Exception):
 class Timer:
     """One timing stage."""
 
-    def __init__(self, job: Job, gpu: Gpu, protocol: Protocol = PROTOCOL) -> None:
+    def __init__(self, job: Job, gpu: Gpu, protocol: Protocol = PROTOCOL, case: Json | None = None) -> None:
+        """case: of the task's specification; None: its own inputs."""
         self._job = job
         self._gpu = gpu
         self._protocol = protocol
-        self._case = job.spec["cases"]["own"]
+        self._case = case or job.spec["cases"]["own"]
         self._ours = Side(job.reference.peer)
         self._theirs = Side(job.candidate)
         self._model, self._state = job.reference.model(self._case, 0)
@@ -307,7 +308,7 @@ class Timer:
         tree = reference.inputs(self._case, seeds[0], sets[0], seeds[1:])
         if tree != self._trees[sets[0]]:
             raise ReferenceBroken("get_inputs() made other shapes than before")
-        if "spikes" in self._job.admitted:
+        if self._case["name"] == "own" and "spikes" in self._job.admitted:  # no other case was checked with them
             for index, view in enumerate(reference.views(tree)):
                 if view.is_floating_point():
                     variations.sparse_sets(view, len(sets), reference.sizes.inputs, seeds[0] + index)
@@ -381,7 +382,7 @@ class Timer:
     def _find_baseline(self) -> None:
         """The reference's time while the candidate is frozen all along; kept for its task."""
         policy, known = self._job.policy, self._job.reference.baselines
-        key = (self._job.precision() == "tf32", policy.is_cold, self._calls)
+        key = (self._case["name"], self._job.precision() == "tf32", policy.is_cold, self._calls)
         if key not in known and self._protocol.caps_reference:
             self._freeze(self._theirs)
             empties = self._empties(ESTIMATES)

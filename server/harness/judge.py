@@ -70,6 +70,7 @@ class Policy:
     is_fixed: bool  # exactly `trials`, no early stop
     events: bool
     is_cold: bool  # the L2 cache is flushed before each bell
+    times_variations: bool  # other shapes are timed beside the task's own
 
     @staticmethod
     def parse(found: Json) -> Policy:
@@ -86,6 +87,7 @@ class Policy:
             is_fixed=bool(timing.get("fixed", False)),
             events=bool(timing.get("events", True)),
             is_cold=bool(timing.get("cold", True)),
+            times_variations=bool(timing.get("variations", False)),
         )
 
 
@@ -231,13 +233,15 @@ class Job:
         self.spec = spec
         self.policy = policy
         self.call_limit_ms = call_limit_ms
-        self._compiles = compiles
+        self.compiles = compiles
         self._bind_limit_ms = COMPILE_LIMIT_MS if compiles else BUILD_LIMIT_MS
         self.is_too_large = element_limit is not None and spec["cases"]["own"]["elements"] > element_limit
         self._random = random.Random(seed)
         self._device = candidate.device
         self._state_base = 0
         self._built: set[str] = set()
+        self.passed_shapes: list[Json] = []
+        """Cases of other shapes at which the candidate was right in `full`."""
         self.admitted: set[str] = set()
         self._exposed: list[str] = []  # transformations at which the candidate failed at the tiny case
         self._used: set[str] = set()  # transformations that this submission was judged by at its own size
@@ -374,6 +378,7 @@ class Job:
         seeds = [self._next_seed() for _ in steps]
         self._first_seed = seeds[0]
         self._used.clear()
+        self.passed_shapes = []
         results: list[CaseResult] = []
         for index, step in enumerate(steps):
             seed = seeds[index] if step.seed_of is None else seeds[step.seed_of]
@@ -382,6 +387,8 @@ class Job:
             results.append(self._case(case, step, seed, twice=twice and self.policy.name != "kernelbench"))
             if results[-1].is_gone:
                 break
+            if step.case is not None and results[-1].class_ is None:
+                self.passed_shapes.append(case)
         return self._report("full", results, len(steps))
 
     def _next_seed(self) -> int:
@@ -526,7 +533,7 @@ class Job:
             tell_state=False,
             limit_ms=BUILD_LIMIT_MS,
             vary=weights > 0,
-            compiles=self._compiles,
+            compiles=self.compiles,
         )
         if state:
             self.candidate.copy_state(model, self._move_state(state), BUILD_LIMIT_MS)

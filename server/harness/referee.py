@@ -256,7 +256,17 @@ class Referee:
             job.is_right_at_tiny = report.outcome == "pass" and report.generality is None
         else:
             report = job.full() if stage == "full" else self._timing(job)
-        return evidence.collect(job, report, self._own[name]) if wants_evidence else report
+        if wants_evidence:
+            report = evidence.collect(job, report, self._own[name])
+        return self._beside(job, report) if stage == "timing" else report
+
+    def _beside(self, job: Job, report: Report) -> Report:
+        """Last, so that it can spoil nothing that counts."""
+        if self._gpu is None:
+            return report
+        import beside
+
+        return beside.add(job, self._gpu, report)
 
     def _timing(self, job: Job) -> Report:
         gpu = self._gpu

@@ -162,8 +162,8 @@ class Reference:
         self.peer = peer
         self.spec: Json = {}
         self.sizes = Sizes(0, 0, 0, 0, 1, 1)
-        self.baselines: dict[tuple[bool, bool, int], float] = {}
-        """Nanoseconds of a call, by (tf32, warm, calls for each bell), measured while no candidate could run."""
+        self.baselines: dict[tuple[str, bool, bool, int], float] = {}
+        """Nanoseconds of a call, by (case, tf32, cold, calls for each bell), measured while no candidate could run."""
         self._states: dict[tuple[str, int], list[Json]] = {}
         self._current: tuple[str, int] | None = None
         self._fp64_fails = False

@@ -88,6 +88,11 @@ document(size_t n)
                                   40.0));
     json_object_set_new(timing, "clocks",
                         json_pack("{s:[{s:n}, {s:s}]}", "blocks", "void", "void", "the GPU throttles"));
+    json_object_set_new(timing, "variations",
+                        json_pack("[{s:s, s:s, s:f, s:f, s:f, s:f, s:f}, {s:s, s:s, s:n, s:s}]", "name",
+                                  "x0.75", "outcome", "measured", "reference_ms", 2.5, "candidate_ms", 2.0,
+                                  "speedup", 1.25, "speedup_lo", 1.24, "speedup_hi", 1.26, "name", "x2",
+                                  "outcome", "failed", "speedup", "why", "it crashed"));
     return json_pack("{s:s, s:s, s:o}", "id", "0199f2c4", "task_name", "softmax", "timing", timing);
 }
 
@@ -119,6 +124,8 @@ a_timing_fits_a_terminal(void **state)
                                           "YES",
                                           "9, of them 1 measured again, 0 void by work",
                                           "block 1 is void: the GPU throttles",
+                                          "2.0000   1.2500  (1.2400 to 1.2600)\n",
+                                          "x2            failed: it crashed",
                                           "▂▆▄",
                                           "●" };
     AUTO_JSON json_t *d = document(200);

@@ -1,0 +1,98 @@
+"""What is timed beside the time that counts: it is measured by the same clock, and nothing of it decides.
+
+The GPU's part is host_gpu.py, as in test_clock_protocol.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rig import Rig, policy
+
+PRELUDE = """
+import host_gpu, referee
+referee.Referee._timing = lambda self, job: host_gpu.time_job(job, {directory!r})
+"""
+
+TASK = """
+import torch
+ROWS = 64
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x * 2 + 1
+def get_inputs():
+    return [torch.randn(ROWS, 16)]
+def get_init_inputs():
+    return []
+"""
+HONEST = TASK.replace("Model(", "ModelNew(")
+WRONG_LATER = HONEST.replace(
+    "        return x * 2 + 1",
+    "        ModelNew.seen = getattr(ModelNew, 'seen', 0) + (x.shape[0] > 64)\n"
+    "        return x * 2 + (1 if ModelNew.seen < 8 else 3)",
+)
+"""Wrong at larger shapes, once it was called there more often than `full` calls."""
+ENDS_LATER = WRONG_LATER.replace(
+    "return x * 2 + (1 if ModelNew.seen < 8 else 3)", "ModelNew.seen < 8 or exit()\n        return x * 2 + 1"
+)
+
+
+class Bench:
+    """One referee and one task whose shapes are dynamic."""
+
+    def __init__(self, rig: Rig, directory: Path) -> None:
+        self._rig = rig
+        self._directory = directory
+        self._child = rig.child()
+        self.spec = rig.register(self._child, TASK, dynamic_shapes=True)
+        assert len(self.spec["cases"]["shapes"]) >= 2, self.spec
+
+    def time(self, source: str, **timing: Any) -> dict[str, Any]:
+        """The report of the timing stage; what comes before it must have passed."""
+        (self._directory / "protocol").write_text(json.dumps({"flush_s": 0.0005}))
+        rules = policy(
+            variations={"count": 5, "value": False, "shape": True, "dtype": False},
+            timing={"warmup": 2, "trials": 5, "fixed": True, "events": True, **timing},
+        )
+        found = self._rig.judge(self._child, self.spec, TASK, source, stages=("tiny", "full", "timing"), rules=rules)
+        assert list(found)[-1] == "timing", found
+        assert found["timing"]["outcome"] == "pass", found["timing"]
+        return found["timing"]
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    directory = tmp_path_factory.mktemp("beside")
+    with Rig(directory, prelude=PRELUDE.format(directory=str(directory))) as rig:
+        yield Bench(rig, directory)
+
+
+def test_variations_are_not_timed_unless_asked_for(bench: Bench) -> None:
+    assert "variations" not in bench.time(HONEST)["detail"]
+
+
+def test_each_shape_has_samples_of_its_own(bench: Bench) -> None:
+    detail = bench.time(HONEST, variations=True)["detail"]
+    assert len(detail["reference_ns"]) == 5
+    shapes = bench.spec["cases"]["shapes"][:2]  # two of five variations
+    assert [told["name"] for told in detail["variations"]] == [case["name"] for case in shapes]
+    for told, case in zip(detail["variations"], shapes, strict=True):
+        assert told["outcome"] in ("measured", "inconclusive", "too_small"), told
+        assert told["overrides"] == case["overrides"]
+        assert told["bells"] == len(told["reference_ns"]) == len(told["candidate_ns"]) == 10
+
+
+@pytest.mark.parametrize(("source", "class_"), [(WRONG_LATER, "mismatch"), (ENDS_LATER, "crash")])
+def test_what_fails_beside_the_time_that_counts_is_told_and_decides_nothing(
+    bench: Bench, source: str, class_: str
+) -> None:
+    report = bench.time(source, variations=True)
+    assert report["class"] is None and len(report["detail"]["reference_ns"]) == 5
+    smaller, larger = report["detail"]["variations"]
+    assert (smaller["name"], larger["name"]) == ("shape x0.75", "shape x1.25")
+    assert smaller["outcome"] != "failed", smaller
+    assert (larger["outcome"], larger["class"]) == ("failed", class_) and larger["why"], larger
