@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <sodium.h>
 
@@ -81,4 +82,27 @@ manifest_verify(const char *directory, json_t **out, struct error *err)
     if (out)
         *out = json_incref(manifest);
     return 0;
+}
+
+int
+manifest_drop_damaged(const char *directory)
+{
+    char path[PATH_MAX];
+    const char *name;
+    json_t *expected;
+    int dropped = 0;
+
+    snprintf(path, sizeof(path), "%s/manifest.json", directory);
+    AUTO_JSON json_t *manifest = json_load_file(path, 0, NULL);
+    json_object_foreach(json_object_get(manifest, "files"), name, expected)
+    {
+        struct error why = { 0 };
+        snprintf(path, sizeof(path), "%s/%s", directory, name);
+        if (check_file(directory, name, expected, &why) == 0 || strstr(name, ".."))
+            continue;
+        fprintf(stderr, "trainer: %s\n", why.text);
+        unlink(path);
+        dropped++;
+    }
+    return dropped;
 }

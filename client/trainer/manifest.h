@@ -11,6 +11,8 @@
  * ERR_NOTFOUND: there is no manifest; ERR_INPUT: something is not as it says.
  */
 int manifest_verify(const char *directory, json_t **out, struct error *err);
+/* Remove the files that are not as their manifest says, and say so on stderr; how many there were. None without a manifest. */
+int manifest_drop_damaged(const char *directory);
 /* "sha256:..." of a file. */
 int manifest_digest(const char *path, char out[80], struct error *err);
 

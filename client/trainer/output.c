@@ -1,6 +1,7 @@
 #include "client/trainer/output.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -79,4 +80,19 @@ output_document(const char *path, json_t *document, struct error *err)
         return rc;
     o.is_bad = json_dumpf(document, o.file, JSON_INDENT(2)) != 0 || putc('\n', o.file) == EOF;
     return output_end(&o, err);
+}
+
+static int
+remove_cb(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+void
+output_remove_tree(const char *path)
+{
+    nftw(path, remove_cb, 16, FTW_DEPTH | FTW_PHYS);
 }

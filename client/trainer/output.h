@@ -30,4 +30,7 @@ void output_cancel(struct output *o);
 /* A whole document, indented. */
 int output_document(const char *path, json_t *document, struct error *err);
 
+/* Remove a directory with all that is in it; one that is not there is fine. */
+void output_remove_tree(const char *path);
+
 #endif

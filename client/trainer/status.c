@@ -12,6 +12,7 @@
 
 #include "client/trainer/manifest.h"
 #include "client/trainer/options.h"
+#include "client/trainer/restore.h"
 #include "client/trainer/trainer.h"
 #include "common/auto.h"
 
@@ -87,6 +88,18 @@ print(json_t *d)
                (long long)json_integer_value(json_object_get(one, "step")),
                (long long)json_integer_value(json_object_get(one, "steps")),
                json_string_value(json_object_get(one, "path")));
+    json_object_foreach(json_object_get(d, "along"), name, one)
+    {
+        if (json_integer_value(json_object_get(one, "ended")) > 0)
+            printf("  %s ended %lld times, last with %s at %s: %s\n", name,
+                   (long long)json_integer_value(json_object_get(one, "ended")),
+                   json_string_value(json_object_get(one, "how")),
+                   json_string_value(json_object_get(one, "at")),
+                   json_is_true(json_object_get(one, "is_running")) ? "runs again" : "does not run");
+    }
+    if (json_object_get(d, "restoring"))
+        printf("  a restore was begun and not finished: trainer resume --remote=%s goes on\n",
+               json_string_value(json_object_get(d, "restoring")));
     json_t *sync = json_object_get(d, "sync");
     if (sync) {
         double good = json_number_value(json_object_get(sync, "good_at"));
@@ -114,12 +127,14 @@ status_command(struct trainer *t, int argc, char **argv)
     const char *name;
     json_t *step;
 
-    if (!state && json_object_size(found) == 0) {
+    AUTO_JSON json_t *restoring = restore_unfinished(t->workdir);
+    if (!state && !restoring && json_object_size(found) == 0) {
         json_decref(found);
         return trainer_complain(TRAINER_CONFIG, "%s has neither a run nor a checkpoint", t->workdir);
     }
-    AUTO_JSON json_t *document = json_pack("{s:b, s:{}, s:o, s:O*}", "is_running", is_running, "steps",
-                                           "checkpoints", found, "sync", sync);
+    AUTO_JSON json_t *document = json_pack(
+        "{s:b, s:{}, s:o, s:O*, s:O*, s:O*}", "is_running", is_running, "steps", "checkpoints", found, "sync",
+        sync, "along", is_running ? json_object_get(state, "along") : NULL, "restoring", restoring);
     json_object_foreach(steps, name, step)
     {
         const char *was = json_string_value(json_object_get(step, "state"));

@@ -13,6 +13,7 @@
 #include "client/trainer/options.h"
 #include "client/trainer/output.h"
 #include "client/trainer/prompt.h"
+#include "client/trainer/restore.h"
 #include "client/trainer/settings.h"
 #include "client/trainer/trainer.h"
 #include "common/auto.h"
@@ -297,7 +298,8 @@ train_command(struct trainer *trainer, const char *method, int argc, char **argv
     const char *run = json_string_value(json_object_get(values, "run"));
     if (!*run || strchr(run, '/') || *run == '.')
         return trainer_complain(TRAINER_CONFIG, "run: \"%s\" is no name for a directory", run);
-    int rc = is_by_reward(t.method) ? add_tasks(&t, request, &err) : 0;
+    int rc = restore_check(trainer->workdir, &err);
+    rc = rc == 0 && is_by_reward(t.method) ? add_tasks(&t, request, &err) : rc;
     snprintf(sub, sizeof(sub), "%s/train_%.200s", json_string_value(json_object_get(layout, "outputs")), run);
     rc = rc == 0 ? output_path(trainer->workdir, sub, "request.json", path, &err) : rc;
     rc = rc == 0 ? output_document(path, request, &err) : rc;

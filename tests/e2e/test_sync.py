@@ -147,6 +147,101 @@ def test_nothing_to_restore(tmp_path: Path) -> None:
     assert done.returncode == 1 and "no checkpoint that verifies" in done.stderr
 
 
+# Ends the process before its nth rename: of the mark, of a file to its place.
+DIE = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+int
+rename(const char *from, const char *to)
+{
+    static int n;
+    if (++n == atoi(getenv("NTH")))
+        kill(getpid(), SIGKILL);
+    return ((int (*)(const char *, const char *))dlsym(RTLD_NEXT, "rename"))(from, to);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def die(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library to load before a program."""
+    directory = tmp_path_factory.mktemp("die")
+    (directory / "die.c").write_text(DIE)
+    out = directory / "die.so"
+    command = ["cc", "-shared", "-fPIC", "-o", str(out), str(directory / "die.c"), "-ldl"]
+    subprocess.run(command, check=True, timeout=LIMIT_S)
+    return out
+
+
+def whole(remote: Path, into: Path, *more: str) -> None:
+    """The restore is finished, and everything is where it belongs."""
+    steps = [f"checkpoints/sft/{layout.step_name(n)}" for n in (1, 2)]
+    assert restored(remote, into, *more) == steps
+    there = {path.relative_to(into).as_posix() for path in into.rglob("*") if path.is_file()}
+    assert there == {path.relative_to(remote).as_posix() for path in remote.rglob("*") if path.is_file()}
+    assert "training.log" in there
+
+
+@pytest.mark.parametrize("when", ["before", "middle", "after"])
+def test_a_restore_that_is_killed_while_it_fetches_goes_on(workdir: Path, tmp_path: Path, when: str) -> None:
+    engine, remote, new = tmp_path / "engine", tmp_path / "remote", tmp_path / "new"
+    engine.write_text(DEADLY)
+    engine.chmod(0o755)
+    plain = "--copy-command=cp -rT {source} {target}"
+    assert trainer("sync", f"--remote={remote}", f"--workdir={workdir}", plain).returncode == 0
+    options = (f"--remote={remote}", f"--workdir={new}")
+    deadly = f"--copy-command={engine} {{source}} {{target}}"
+    done = trainer("resume", *options, deadly, COUNT=str(tmp_path / "count"), NTH="1", WHEN=when)
+    assert done.returncode == -signal.SIGKILL
+    assert not (new / "checkpoints").exists(), "nothing of it is taken for a run's"
+    status = trainer("status", f"--workdir={new}").stdout
+    assert f"trainer resume --remote={remote} goes on" in status
+    other = trainer("resume", "--remote=/other", f"--workdir={new}", plain)
+    assert other.returncode == 3 and "was begun here: go on with that" in other.stderr
+    whole(remote, new, plain)
+    assert "goes on" not in trainer("status", f"--workdir={new}").stdout
+
+
+@pytest.mark.parametrize("nth", range(1, 9))
+def test_a_restore_that_is_killed_at_any_rename_goes_on(workdir: Path, tmp_path: Path, die: Path, nth: int) -> None:
+    """Its mark, the mark that all has arrived, and each file on its way to its place."""
+    remote, new = tmp_path / "remote", tmp_path / "new"
+    plain = "--copy-command=cp -rT {source} {target}"
+    assert trainer("sync", f"--remote={remote}", f"--workdir={workdir}", plain).returncode == 0
+    options = (f"--remote={remote}", f"--workdir={new}", plain)
+    done = trainer("resume", *options, LD_PRELOAD=str(die), NTH=str(nth))
+    assert done.returncode == -signal.SIGKILL, "there are two marks, and six files or more"
+    whole(remote, new, plain)
+
+
+def test_what_had_arrived_is_not_fetched_again_and_what_is_torn_is(workdir: Path, tmp_path: Path) -> None:
+    """By rclone: a whole file stays the file that it is; one of another size, or of other bytes, is fetched."""
+    remote, new = tmp_path / "remote", tmp_path / "new"
+    assert trainer("sync", f"--remote={remote}", f"--workdir={workdir}").returncode == 0
+    landing = new / ".resume"
+    shutil.copytree(remote, landing)
+    (new / ".resume.json").write_text(json.dumps({"remote": str(remote), "is_fetched": False}))
+    first, second = (Path("checkpoints/sft") / layout.step_name(n) / "adapter_model.safetensors" for n in (1, 2))
+    (landing / "training.log").write_text("sa")
+    times = (remote / second).stat()
+    (landing / second).write_text("x" * times.st_size)  # as long and as old: only its digest tells
+    os.utime(landing / second, ns=(times.st_atime_ns, times.st_mtime_ns))
+    kept = (landing / first).stat().st_ino
+    whole(remote, new)
+    assert (new / first).stat().st_ino == kept and (new / "training.log").read_text() == "said\n"
+    assert (new / second).read_text() == "sft 2"
+
+
+def test_a_restore_from_nowhere_leaves_nothing(tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    done = trainer("resume", "--remote=nosuch:bucket/run", f"--workdir={new}")
+    assert done.returncode == 7 and "rclone knows no such remote" in done.stderr
+    assert list(new.iterdir()) == []
+
+
 @pytest.fixture
 def s3() -> Iterator[dict[str, str]]:
     """An S3-compatible server, as rclone is told of it; credentials are canaries."""

@@ -1,0 +1,106 @@
+#include "client/trainer/engine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/auto.h"
+
+char **
+engine_words(const char *command, const char *source, const char *target)
+{
+    char **out = calloc(strlen(command) + 2, sizeof(*out));
+    size_t n = 0;
+    for (const char *at = command; out && *(at += strspn(at, " ")); at += strcspn(at, " ")) {
+        size_t size = strcspn(at, " ");
+        if (size == 8 && strncmp(at, "{source}", 8) == 0)
+            out[n++] = strdup(source);
+        else if (size == 8 && strncmp(at, "{target}", 8) == 0)
+            out[n++] = strdup(target);
+        else
+            out[n++] = strndup(at, size);
+    }
+    return out;
+}
+
+const char *
+engine_meaning(const char *said, const char **at)
+{
+    static const struct {
+        const char *said, *means;
+    } causes[] = {
+        { "InvalidAccessKeyId", "the service does not know the access key: " },
+        { "SignatureDoesNotMatch", "the secret is not that of the access key: " },
+        { "ExpiredToken", "the credentials are no longer valid: " },
+        { "InvalidToken", "the session token is not that of the access key: " },
+        { "NoCredentialProviders", "there are no credentials: " },
+        { "Unable to locate credentials", "there are no credentials: " },
+        { "AccessDenied", "the credentials do not suffice: " },
+        { "Access Denied", "the credentials do not suffice: " },
+        { "Forbidden", "the credentials do not suffice: " },
+        { "NoSuchBucket", "there is no such bucket (trainer bucket makes one): " },
+        { "didn't find section in config file", "rclone knows no such remote: " },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(causes); i++)
+        if ((*at = strstr(said, causes[i].said)) != NULL)
+            return causes[i].means;
+    return "";
+}
+
+int
+engine_run(const char *command, const char *source, const char *target, struct error *err)
+{
+    char **argv = engine_words(command, source, target), said[4096] = "";
+    int pipes[2], status = -1;
+
+    if (!argv || !argv[0] || pipe2(pipes, O_CLOEXEC) != 0)
+        return error_set(err, ERR_INPUT, "the engine's command is empty");
+    const pid_t parent = getpid();
+    pid_t pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM); /* who starts again would have two of them at work */
+        if (getppid() != parent)
+            _exit(127);
+        dup2(pipes[1], STDOUT_FILENO);
+        dup2(pipes[1], STDERR_FILENO);
+        execvp(argv[0], argv);
+        dprintf(STDERR_FILENO, "cannot start %s: %s", argv[0], strerror(errno));
+        _exit(127);
+    }
+    close(pipes[1]);
+    for (size_t used = 0;;) { /* the end of what it says */
+        if (used > sizeof(said) / 2) {
+            memmove(said, said + used / 2, used - used / 2);
+            used -= used / 2;
+        }
+        ssize_t n = read(pipes[0], said + used, sizeof(said) - 1 - used);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        used += (size_t)n;
+        said[used] = '\0';
+    }
+    close(pipes[0]);
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    for (char **at = argv; *at; at++)
+        free(*at);
+    free(argv);
+    if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return 0;
+    size_t end = strlen(said);
+    while (end > 0 && said[end - 1] == '\n')
+        said[--end] = '\0';
+    const char *at = NULL, *means = engine_meaning(said, &at);
+    const char *line = at ? at : said + end;
+    while (line > said && line[-1] != '\n')
+        line--;
+    return error_set(err, ERR_UNAVAILABLE, "%.60s: %s%.*s", target, means, (int)strcspn(line, "\n"), line);
+}
