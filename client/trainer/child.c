@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "client/trainer/trainer.h"
@@ -26,15 +27,26 @@ child_spawn(const char *program, char *const *argv)
 }
 
 int
-child_wait(pid_t pid)
+child_status(int status)
 {
-    int status;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int
+child_wait(pid_t pid, void (*tend)(void *), void *arg)
+{
+    static const struct timespec look = { 0, 50000000 };
+    int status = 0;
     bool is_told = false;
-    while (waitpid(pid, &status, 0) < 0) {
+    pid_t ended;
+    while ((ended = waitpid(pid, &status, WNOHANG)) == 0) {
         if (trainer_is_stopping() && !is_told) {
             kill(pid, SIGTERM);
             is_told = true;
         }
+        if (tend)
+            tend(arg);
+        nanosleep(&look, NULL);
     }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return ended == pid ? child_status(status) : TRAINER_CONFIG;
 }

@@ -18,6 +18,7 @@
 
 #include "client/trainer/child.h"
 #include "client/trainer/options.h"
+#include "client/trainer/restore.h"
 #include "client/trainer/run_along.h"
 #include "client/trainer/run_check.h"
 #include "client/trainer/run_estimate.h"
@@ -130,7 +131,7 @@ run_python_wait(const struct run *r, const char **argv)
 {
     argv[0] = run_python(r);
     pid_t pid = child_spawn(argv[0], (char *const *)(uintptr_t)argv);
-    return pid < 0 ? TRAINER_CONFIG : child_wait(pid);
+    return pid < 0 ? TRAINER_CONFIG : child_wait(pid, run_along_tend, r->along);
 }
 
 /* --- the whole --- */
@@ -249,15 +250,18 @@ run_locked(struct run *r, struct error *err)
         return error_set(err, ERR_SYS, "cannot open %s", path), trainer_failed(err);
     if (flock(lock, LOCK_EX | LOCK_NB) != 0)
         return trainer_complain(TRAINER_CONFIG, "another run works in %s", r->workdir);
-    if (run_state_open(r, err) != 0)
+    if (restore_check(r->workdir, err) != 0 || run_state_open(r, err) != 0)
         return trainer_failed(err);
     if (run_check_inputs(r) != TRAINER_OK)
         return TRAINER_CONFIG;
-    struct run_along along = { 0, 0 };
-    int status = run_along_start(r, &along);
+    struct run_along along = { .run = r };
+    r->along = &along;
+    r->serving.tend = run_along_tend;
+    r->serving.tended = &along;
+    int status = run_along_start(&along);
     status = status == TRAINER_OK ? run_steps(r) : status;
+    run_along_end(&along); /* first: after a notice each second counts */
     serving_stop(&r->serving);
-    run_along_end(r, &along);
     return status;
 }
 

@@ -26,6 +26,7 @@ struct run {
     char state_path[OUTPUT_PATH_MAX], log_path[PATH_MAX + 32], serving_log[OUTPUT_PATH_MAX];
     char program[PATH_MAX]; /* this one's path */
     struct serving serving;
+    struct run_along *along; /* what is beside the steps; NULL: nothing yet */
 };
 
 /* A line on stderr and, unless nothing is run, in training.log. */

@@ -31,6 +31,14 @@ run_state_open(struct run *r, struct error *err)
     json_object_set(r->state, "configuration", r->conf);
     json_object_set_new(r->state, "file", json_string(r->file));
     json_object_set_new(r->state, "pid", json_integer(getpid()));
+    json_object_set_new(r->state, "along", json_object());
+    return write_state(r, err);
+}
+
+int
+run_state_note(struct run *r, const char *name, json_t *value, struct error *err)
+{
+    json_object_set_new(json_object_get(r->state, "along"), name, value);
     return write_state(r, err);
 }
 

@@ -7,6 +7,7 @@
 
 #include "client/trainer/child.h"
 #include "client/trainer/options.h"
+#include "client/trainer/run_along.h"
 #include "client/trainer/run_files.h"
 #include "client/trainer/run_state.h"
 #include "client/trainer/runconf.h"
@@ -98,7 +99,7 @@ run_selftest(const struct run *r)
                            (char *)(uintptr_t)r->trainer->daemon_url,
                            NULL };
     pid_t pid = child_spawn(verifier, argv);
-    return pid < 0 ? TRAINER_CONFIG : child_wait(pid);
+    return pid < 0 ? TRAINER_CONFIG : child_wait(pid, run_along_tend, r->along);
 }
 
 /* --- what is a process of its own --- */
@@ -151,7 +152,7 @@ run_command(struct run *r, json_t *step, const char *served)
         return publish(r);
     char **argv = arguments(r, step, served);
     pid_t pid = child_spawn(r->program, argv);
-    int status = pid < 0 ? TRAINER_CONFIG : child_wait(pid);
+    int status = pid < 0 ? TRAINER_CONFIG : child_wait(pid, run_along_tend, r->along);
     arguments_free(argv);
     return status;
 }

@@ -111,6 +111,8 @@ serving_start(struct serving *s, struct error *err)
         if ((double)(clock_monotonic_ns() - start_ns) / 1e9 > s->wait_s)
             return error_set(err, ERR_UNAVAILABLE, "the endpoint %s does not answer after %d s", s->url,
                              s->wait_s);
+        if (s->tend)
+            s->tend(s->tended);
         trainer_pause(0.5);
     }
 }

@@ -14,13 +14,15 @@
 #define SERVING_NAME_SIZE 128
 
 struct serving {
-    const char *url;     /* with its /v1; borrowed */
-    const char *command; /* "" where it is not ours to start; {model} is the base's path. Borrowed */
-    const char *model;   /* the base's path or hub id; borrowed */
-    const char *name;    /* what the endpoint calls the base; borrowed */
-    const char *log;     /* file for what the command prints; borrowed */
-    int wait_s;          /* how long it may take to be ready */
-    pid_t pid;           /* 0: none of ours runs */
+    const char *url;            /* with its /v1; borrowed */
+    const char *command;        /* "" where it is not ours to start; {model} is the base's path. Borrowed */
+    const char *model;          /* the base's path or hub id; borrowed */
+    const char *name;           /* what the endpoint calls the base; borrowed */
+    const char *log;            /* file for what the command prints; borrowed */
+    int wait_s;                 /* how long it may take to be ready */
+    pid_t pid;                  /* 0: none of ours runs */
+    void (*tend)(void *tended); /* called again and again while it starts; NULL: nothing is */
+    void *tended;
 };
 
 /* Start it if it is ours and does not run, and wait until it answers. ERR_UNAVAILABLE: it ended, or did not answer in time. */

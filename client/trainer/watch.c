@@ -11,10 +11,12 @@
 
 #include <curl/curl.h>
 
+#include "client/trainer/notice.h"
 #include "client/trainer/options.h"
 #include "client/trainer/trainer.h"
 #include "common/auto.h"
 #include "common/buffer.h"
+#include "common/clock.h"
 
 #define ANSWER_MAX 65536
 #define AWS_URL "http://169.254.169.254"
@@ -24,8 +26,8 @@
 struct watch {
     struct trainer *trainer;
     const char *clouds, *remote, *aws, *gcp, *azure;
-    double every_s, grace_s;
-    pid_t pid; /* 0: nobody is told */
+    double every_s, grace_s; /* grace_s below 0: by the notice */
+    pid_t pid;               /* 0: nobody is told */
     CURL *curl;
     char token[256]; /* IMDSv2; "" until one was given */
     bool is_advised; /* a rebalance recommendation was told already */
@@ -37,10 +39,11 @@ static const struct argp_option options[] = {
     { "pid", OPT_PID, "PID", 0, "The process that gets SIGTERM on a notice: trainer run", 0 },
     { "clouds", OPT_CLOUDS, "LIST", 0, "Of aws, gcp, azure; default: all", 0 },
     { "every", OPT_EVERY, "SECONDS", 0, "Between two looks (default 5)", 0 },
-    { "grace", OPT_GRACE, "SECONDS", 0, "How long the process may take to end (default 25)", 0 },
+    { "grace", OPT_GRACE, "SECONDS", 0,
+      "How long the process may take to end (default: two thirds of the notice: 80 on AWS, else 20)", 0 },
     { "remote", OPT_REMOTE, "REMOTE", 0, "Copy there when it has ended, as trainer sync does", 0 },
-    { "aws-url", OPT_AWS, "URL", 0, "Default " AWS_URL, 0 },
-    { "gcp-url", OPT_GCP, "URL", 0, "Default " GCP_URL, 0 },
+    { "aws-url", OPT_AWS, "URL", 0, "Default AWS_EC2_METADATA_SERVICE_ENDPOINT, else " AWS_URL, 0 },
+    { "gcp-url", OPT_GCP, "URL", 0, "Default GCE_METADATA_HOST, else " GCP_URL, 0 },
     { "azure-url", OPT_AZURE, "URL", 0, "Default " AZURE_URL, 0 },
     { 0 },
 };
@@ -128,11 +131,10 @@ ask_aws(struct watch *w, const char *path, struct buffer *out)
         char header[320];
         if (!w->token[0]) {
             AUTO_BUFFER struct buffer token = BUFFER_INIT;
-            if (ask(w, "PUT", w->aws, "/latest/api/token", "X-aws-ec2-metadata-token-ttl-seconds: 21600",
-                    &token) != 200 ||
-                !token.data || token.size >= sizeof(w->token) || strpbrk(token.data, "\r\n"))
+            long given = ask(w, "PUT", w->aws, "/latest/api/token",
+                             "X-aws-ec2-metadata-token-ttl-seconds: 21600", &token);
+            if (!notice_token(given, token.data, w->token))
                 return 0;
-            snprintf(w->token, sizeof(w->token), "%s", token.data);
         }
         snprintf(header, sizeof(header), "X-aws-ec2-metadata-token: %s", w->token);
         long status = ask(w, "GET", w->aws, path, header, out);
@@ -143,68 +145,64 @@ ask_aws(struct watch *w, const char *path, struct buffer *out)
     return 401;
 }
 
-static bool
-is_noticed_by_aws(struct watch *w)
+static struct notice
+look_at_aws(struct watch *w)
 {
     AUTO_BUFFER struct buffer action = BUFFER_INIT, advice = BUFFER_INIT;
-    if (ask_aws(w, "/latest/meta-data/spot/instance-action", &action) == 200) {
-        fprintf(stderr, "trainer: AWS: %.200s\n", action.data ? action.data : "");
-        return true;
-    }
-    if (!w->is_advised && ask_aws(w, "/latest/meta-data/events/recommendations/rebalance", &advice) == 200) {
-        w->is_advised = true; /* earlier, and not certain: the run goes on */
-        fprintf(stderr, "trainer: AWS recommends to move: %.200s\n", advice.data ? advice.data : "");
-    }
-    return false;
+    long status = ask_aws(w, "/latest/meta-data/spot/instance-action", &action);
+    struct notice found = notice_aws_action(status, action.data);
+    if (found.kind != NOTICE_NONE || w->is_advised)
+        return found;
+    status = ask_aws(w, "/latest/meta-data/events/recommendations/rebalance", &advice);
+    return notice_aws_rebalance(status, advice.data);
 }
 
-static bool
-is_noticed_by_gcp(struct watch *w)
+static struct notice
+look_at_gcp(struct watch *w)
 {
+    static const char header[] = "Metadata-Flavor: Google";
     AUTO_BUFFER struct buffer preempted = BUFFER_INIT, event = BUFFER_INIT;
-    if (ask(w, "GET", w->gcp, "/computeMetadata/v1/instance/preempted", "Metadata-Flavor: Google",
-            &preempted) == 200 &&
-        preempted.data && strncmp(preempted.data, "TRUE", 4) == 0) {
-        fputs("trainer: GCP: this instance is being preempted\n", stderr);
-        return true;
-    }
-    if (ask(w, "GET", w->gcp, "/computeMetadata/v1/instance/maintenance-event", "Metadata-Flavor: Google",
-            &event) == 200 &&
-        event.data && strncmp(event.data, "TERMINATE", 9) == 0) {
-        fprintf(stderr, "trainer: GCP: %.100s\n", event.data);
-        return true;
-    }
-    return false;
+    long status = ask(w, "GET", w->gcp, "/computeMetadata/v1/instance/preempted", header, &preempted);
+    struct notice found = notice_gcp_preempted(status, preempted.data);
+    if (found.kind != NOTICE_NONE)
+        return found;
+    status = ask(w, "GET", w->gcp, "/computeMetadata/v1/instance/maintenance-event", header, &event);
+    return notice_gcp_maintenance(status, event.data);
 }
 
-static bool
-is_noticed_by_azure(struct watch *w)
+static struct notice
+look_at_azure(struct watch *w)
 {
-    AUTO_BUFFER struct buffer answer = BUFFER_INIT;
-    size_t i;
-    json_t *event;
-    if (ask(w, "GET", w->azure, "/metadata/scheduledevents?api-version=2020-07-01", "Metadata: true",
-            &answer) != 200)
-        return false;
-    AUTO_JSON json_t *document = json_loadb(answer.data ? answer.data : "", answer.size, 0, NULL);
-    json_array_foreach(json_object_get(document, "Events"), i, event)
-    {
-        const char *kind = json_string_value(json_object_get(event, "EventType"));
-        const char *when = json_string_value(json_object_get(event, "NotBefore"));
-        if (kind && (strcmp(kind, "Preempt") == 0 || strcmp(kind, "Terminate") == 0)) {
-            fprintf(stderr, "trainer: Azure: %s, not before %s\n", kind, when ? when : "now");
-            return true;
-        }
-    }
-    return false;
+    AUTO_BUFFER struct buffer answer = BUFFER_INIT, name = BUFFER_INIT;
+    long status = ask(w, "GET", w->azure, "/metadata/scheduledevents?api-version=2020-07-01",
+                      "Metadata: true", &answer);
+    struct notice found = notice_azure(status, answer.data, "");
+    if (found.kind == NOTICE_NONE ||
+        ask(w, "GET", w->azure, "/metadata/instance/compute/name?api-version=2021-02-01&format=text",
+            "Metadata: true", &name) != 200)
+        return found;
+    return notice_azure(status, answer.data, name.data ? name.data : "");
 }
 
-static bool
-is_noticed(struct watch *w)
+/* The first cloud that says so. Advice is told once, and ends nothing. */
+static struct notice
+look(struct watch *w)
 {
-    return (strstr(w->clouds, "aws") && is_noticed_by_aws(w)) ||
-           (strstr(w->clouds, "gcp") && is_noticed_by_gcp(w)) ||
-           (strstr(w->clouds, "azure") && is_noticed_by_azure(w));
+    static const struct {
+        const char *cloud;
+        struct notice (*at)(struct watch *);
+    } clouds[] = { { "aws", look_at_aws }, { "gcp", look_at_gcp }, { "azure", look_at_azure } };
+    struct notice found = { 0 };
+    for (size_t i = 0; i < ARRAY_LEN(clouds) && found.kind != NOTICE_LEAVE; i++) {
+        if (!strstr(w->clouds, clouds[i].cloud))
+            continue;
+        found = clouds[i].at(w);
+        if (found.kind == NOTICE_NONE)
+            continue;
+        fprintf(stderr, "trainer: %s\n", found.text);
+        w->is_advised = w->is_advised || found.kind == NOTICE_ADVICE;
+    }
+    return found;
 }
 
 static bool
@@ -213,50 +211,81 @@ is_gone(const struct watch *w)
     return w->pid == 0 || (kill(w->pid, 0) != 0 && errno == ESRCH);
 }
 
-/* The process ends with a checkpoint; then everything is copied. */
-static int
-leave(struct watch *w)
+static void
+copy(const struct watch *w)
 {
+    char remote[1024], workdir[1024];
+    char *argv[] = { (char *)(uintptr_t) "trainer sync", remote, workdir, NULL };
+    snprintf(remote, sizeof(remote), "--remote=%s", w->remote);
+    snprintf(workdir, sizeof(workdir), "--workdir=%s", w->trainer->workdir);
+    sync_command(w->trainer, 3, argv);
+}
+
+/*
+ * The process is told to end with a checkpoint. What verifies already is copied meanwhile, so that the last copy, once the process
+ * has ended or its time is up, has little left to do.
+ */
+static int
+leave(struct watch *w, const struct notice *found)
+{
+    const double grace_s = w->grace_s >= 0 ? w->grace_s : notice_grace_s(found);
+    const int64_t end_ns = clock_monotonic_ns() + (int64_t)(grace_s * 1e9);
+
     if (w->pid && kill(w->pid, SIGTERM) != 0 && errno != ESRCH)
         return trainer_complain(TRAINER_CONFIG, "cannot tell process %d: %s", (int)w->pid, strerror(errno));
-    for (double waited = 0; !is_gone(w) && waited < w->grace_s; waited += 0.1) {
+    if (w->remote && !is_gone(w))
+        copy(w);
+    while (!is_gone(w) && clock_monotonic_ns() < end_ns) {
         const struct timespec step = { 0, 100000000 };
         nanosleep(&step, NULL);
     }
     if (!is_gone(w))
-        fprintf(stderr, "trainer: process %d still runs after %g s\n", (int)w->pid, w->grace_s);
-    if (w->remote) {
-        char remote[1024], workdir[1024];
-        char *argv[] = { (char *)(uintptr_t) "trainer sync", remote, workdir, NULL };
-        snprintf(remote, sizeof(remote), "--remote=%s", w->remote);
-        snprintf(workdir, sizeof(workdir), "--workdir=%s", w->trainer->workdir);
-        sync_command(w->trainer, 3, argv);
-    }
+        fprintf(stderr, "trainer: process %d still runs after %g s\n", (int)w->pid, grace_s);
+    if (w->remote)
+        copy(w);
     return TRAINER_RESUME;
+}
+
+/* A URL of the environment's: those that the clouds' own libraries look at. */
+static const char *
+url_of(const char *variable, const char *before, const char *otherwise, char out[256])
+{
+    const char *value = getenv(variable);
+    if (!value || !*value)
+        return otherwise;
+    snprintf(out, 256, "%s%.240s", before, value);
+    return out;
 }
 
 int
 watch_command(struct trainer *t, int argc, char **argv)
 {
+    char aws[256], gcp[256];
     struct watch w = { .trainer = t,
                        .clouds = "aws,gcp,azure",
-                       .aws = AWS_URL,
-                       .gcp = GCP_URL,
+                       .aws = url_of("AWS_EC2_METADATA_SERVICE_ENDPOINT", "", AWS_URL, aws),
+                       .gcp = url_of("GCE_METADATA_HOST", "http://", GCP_URL, gcp),
                        .azure = AZURE_URL,
                        .every_s = 5,
-                       .grace_s = 25 };
+                       .grace_s = -1 };
+    const struct notice asked = { NOTICE_LEAVE, NOTICE_SIGTERM_S, "" };
     argp_parse(&argp, argc, argv, 0, NULL, &w);
     w.curl = curl_easy_init();
     if (!w.curl)
         return trainer_complain(TRAINER_CONFIG, "out of memory");
     int status = -1;
     while (status < 0) {
-        if (w.pid && is_gone(&w))
+        if (w.pid && is_gone(&w)) {
             status = TRAINER_OK; /* nothing is left to watch for */
-        else if (trainer_is_stopping() || is_noticed(&w))
-            status = leave(&w);
-        else
-            trainer_pause(w.every_s);
+        } else if (trainer_is_stopping()) {
+            status = leave(&w, &asked);
+        } else {
+            const struct notice found = look(&w);
+            if (found.kind == NOTICE_LEAVE)
+                status = leave(&w, &found);
+            else
+                trainer_pause(w.every_s);
+        }
     }
     curl_easy_cleanup(w.curl);
     return status;
