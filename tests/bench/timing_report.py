@@ -144,8 +144,16 @@ class Report:
     # --- the table of targets ---
 
     def rows(self) -> list[Row]:
-        targets = [self._held(), *map(self._bias, CLASSES), *self._variations(), self._agreement()]
-        return [*targets, *self._cost(), self._empty(), *map(self._scatter, CLASSES), self._slopes(), self._stopped()]
+        targets = [self._held(), *map(self._bias, CLASSES), *self._variations(), self._load(), self._agreement()]
+        return [
+            *targets,
+            self._usual_way(),
+            *self._cost(),
+            self._empty(),
+            *map(self._scatter, CLASSES),
+            self._slopes(),
+            self._stopped(),
+        ]
 
     def _held(self) -> Row:
         asked, held = len(self.of("aa")), sum(t.holds_one for t in self.aa)
@@ -182,6 +190,31 @@ class Report:
             rows.append(Row(what, measured, f"at most {percent(wanted, 1)}", is_met, shown))
         return rows
 
+    def _load(self) -> Row:
+        """What went on beside the repeated judgements: without it their spread says nothing."""
+        what = "beside them: candidates compiled, judged on other GPUs"
+        wanted = "some; on each other GPU, too"
+        loads = self.of("load")
+        if not loads:
+            return Row(what, "not measured", wanted, False)
+        compiled, judged = (sum(int(load.get(key) or 0) for load in loads) for key in ("compiled", "judged"))
+        others = max(int(load.get("other_gpus") or 0) for load in loads)
+        shown = f"{compiled}; {f'{judged} on {others} others' if others else 'there is no other'}"
+        return Row(what, shown, wanted, compiled > 0 and (judged > 0 or not others))
+
+    def _usual_way(self) -> Row:
+        """The second column: each program that was timed by our clock has it."""
+        figures = {"aa": ("aa-events", "speedup"), "kernel": ("kernel-events", "candidate_ms")}
+        figures["repeat"] = ("repeat-events", "speedup")
+        of = found = 0
+        for kind, (beside, key) in figures.items():
+            known = {name: len(values) for name, values in self.plain(beside, key).items()}
+            for name in {str(line["name"]) for line in self.of(kind)}:
+                wanted = sum(line["name"] == name for line in self.of(kind))
+                of, found = of + wanted, found + min(wanted, known.get(name, 0))
+        what = "the mean of 100 events on the same programs"
+        return Row(what, f"{found} of {of} timings", "all", of > 0 and found == of)
+
     def _differences(self, key: Callable[[Timed], float | None]) -> list[tuple[Timed, float]]:
         """Relative difference of some time from the profiler's, for each kernel that has both."""
         kernel_ms = self.plain("kernel-profile", "kernel_ms")
@@ -214,8 +247,9 @@ class Report:
         kinds = ("aa-events", "repeat-events", "kernel-events")
         events = [x for kind in kinds for values in self.plain(kind, "gpu_s").values() for x in values]
         walls = [x for kind in kinds for values in self.plain(kind, "wall_s").values() for x in values]
-        if not timing_s:
-            return [Row("seconds of the GPU for a timed submission", "not measured", "-", None)]
+        if not timing_s or not events:
+            missing = "not measured" if not timing_s else "ours alone"
+            return [Row("seconds of the GPU for a timed submission, by both", missing, "both", False)]
 
         def median(values: Sequence[float]) -> str:
             return f"{statistics.median(values):.2f} s" if values else "-"

@@ -77,6 +77,15 @@ def without(kind: str) -> Callable[[Lines], object]:
     return change
 
 
+def idle_gpus(lines: Lines) -> None:
+    next(line for line in lines if line["kind"] == "load").update(other_gpus=3, judged=0)
+
+
+def without_cost(lines: Lines) -> None:
+    for line in lines:
+        line.pop("gpu_s", None)
+
+
 def missed(lines: Lines) -> list[str]:
     return [row.what for row in Report(lines).rows() if row.is_met is False]
 
@@ -102,6 +111,11 @@ def test_everything_is_well() -> None:
         (without("aa"), "holds 1.00"),
         (without("repeat"), "compiles"),
         (without("kernel-profile"), "profiler"),
+        (without("load"), "beside them"),
+        (idle_gpus, "beside them"),
+        (without("aa-events"), "mean of 100 events"),
+        (lambda lines: lines.pop(next(i for i, x in enumerate(lines) if x["kind"] == "repeat-events")), "mean of 100"),
+        (without_cost, "seconds of the GPU"),
     ],
 )
 def test_each_target_can_be_missed(change: Callable[[Lines], object], what: str) -> None:
