@@ -88,6 +88,7 @@ document(size_t n)
                                   40.0));
     json_object_set_new(timing, "clocks",
                         json_pack("{s:[{s:n}, {s:s}]}", "blocks", "void", "void", "the GPU throttles"));
+    json_object_set_new(timing, "cupti_candidate_ms", json_real(1.9987));
     json_object_set_new(timing, "variations",
                         json_pack("[{s:s, s:s, s:f, s:f, s:f, s:f, s:f}, {s:s, s:s, s:n, s:s}]", "name",
                                   "x0.75", "outcome", "measured", "reference_ms", 2.5, "candidate_ms", 2.0,
@@ -125,6 +126,7 @@ a_timing_fits_a_terminal(void **state)
                                           "9, of them 1 measured again, 0 void by work",
                                           "block 1 is void: the GPU throttles",
                                           "2.0000   1.2500  (1.2400 to 1.2600)\n",
+                                          "CUPTI            1.9987  (the candidate's work",
                                           "x2            failed: it crashed",
                                           "▂▆▄",
                                           "●" };

@@ -263,7 +263,7 @@ what_the_referee_saw_is_told(void **state)
         "enough\",\"cold\":true,\"host_candidate_ns\":21000,"
         "\"slopes\":{\"calls\":[8,16,8,16,8],\"reference_ns\":[740000,1140000,740000,1140000,9000000],"
         "\"candidate_ns\":[1]},"
-        "\"baseline_ns\":40000,\"bells\":20,"
+        "\"baseline_ns\":40000,\"bells\":20,\"evidence\":{\"method\":\"cupti\",\"all_ms\":0.031},"
         "\"clocks\":{\"before\":{},\"blocks\":[{\"bells\":5,\"void\":null,\"temp_c\":[40,44],\"throttle\":1},"
         "{\"bells\":5,\"void\":\"background\",\"temp_c\":[null,81],\"sm_mhz\":[null,null]},"
         "{\"bells\":5,\"void\":\"the GPU throttles\",\"temp_c\":[41,42],\"throttle\":8}]}}",
@@ -279,6 +279,10 @@ what_the_referee_saw_is_told(void **state)
     assert_true(fabs(number_at(v, "timing", "reference_slope_ms") - 0.05) < 1e-12);
     assert_true(json_is_null(json_object_get(t, "candidate_slope_ms")));
     assert_true(number_at(v, "timing", "baseline_ms") == 0.04 && number_at(v, "timing", "bells") == 20);
+    assert_true(number_at(v, "timing", "cupti_candidate_ms") == 0.031);
+    json_object_set_new(json_object_get(r->j.timing, "evidence"), "method", json_string("calls"));
+    AUTO_JSON json_t *unrecorded = verdict_json(&r->s);
+    assert_true(json_is_null(json_object_get(json_object_get(unrecorded, "timing"), "cupti_candidate_ms")));
     assert_true(number_at(t, "gpu", "blocks") == 3 && number_at(t, "gpu", "void") == 1);
     assert_true(number_at(t, "gpu", "background") == 1 && number_at(t, "gpu", "throttled") == 1);
     json_t *temperature = json_object_get(gpu, "temp_c");
