@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/capability.h>
 #include <linux/mempolicy.h>
 #include <netinet/in.h>
@@ -1243,6 +1244,58 @@ nothing_survives_the_kill(void **state)
     assert_int_equal(end, HELD);
 }
 
+/*
+ * Ubuntu refuses an ordinary user's namespace halfway, at the writing of its ids; so does Linux to a process whose /proc
+ * files are not its own (PR_SET_DUMPABLE 0). The control is the same process with files of its own.
+ */
+static int
+begin_a_zygote(bool is_refused)
+{
+    struct stat before, after;
+    int mode, status = 0;
+
+    if (world.is_root && (setgroups(0, NULL) != 0 || setresgid(65534, 65534, 65534) != 0 ||
+                          setresuid(65534, 65534, 65534) != 0))
+        return 20;
+    if (stat("/proc/self/ns/user", &before) != 0 || prctl(PR_SET_DUMPABLE, is_refused ? 0 : 1) != 0)
+        return 21;
+    mode = harness_zygote_unshare();
+    if (!is_refused)
+        return mode == 2 ? HELD : EXCUSED;
+    if (mode != 0 || harness_error()[0] == '\0' || stat("/proc/self/ns/user", &after) != 0)
+        return 22;
+    if (before.st_ino != after.st_ino)
+        return 23;
+    for (int i = 0; i < 2; i++) {
+        pid_t pid = fork();
+        if (pid == 0)
+            _exit(getpid() == 1);
+        if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+            return 24 + i;
+    }
+    return HELD;
+}
+
+static int
+begun(bool is_refused)
+{
+    int status = 0;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(begin_a_zygote(is_refused));
+    return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : BROKEN;
+}
+
+static void
+a_namespace_refused_halfway_leaves_the_zygote_as_it_was(void **state)
+{
+    (void)state;
+    if (begun(false) == EXCUSED)
+        print_message("the host lacks user namespaces: it refuses them at once, not halfway\n");
+    assert_int_equal(begun(true), HELD);
+}
+
 static int
 count_without_end(void)
 {
@@ -1460,10 +1513,13 @@ _Static_assert(N_ATTEMPTS >= 80, "the suite does not shrink");
 int
 main(void)
 {
-    struct CMUnitTest tests[N_ATTEMPTS + N_LESSER + 5] = { { NULL, NULL, NULL, NULL, NULL } };
+    struct CMUnitTest tests[N_ATTEMPTS + N_LESSER + 6] = { { NULL, NULL, NULL, NULL, NULL } };
     const struct CMUnitTest others[] = {
-        cmocka_unit_test(no_segment_was_left_behind),   cmocka_unit_test(nothing_survives_the_kill),
-        cmocka_unit_test(a_frozen_child_does_not_move), cmocka_unit_test(half_a_sandbox_is_an_error),
+        cmocka_unit_test(no_segment_was_left_behind),
+        cmocka_unit_test(nothing_survives_the_kill),
+        cmocka_unit_test(a_namespace_refused_halfway_leaves_the_zygote_as_it_was),
+        cmocka_unit_test(a_frozen_child_does_not_move),
+        cmocka_unit_test(half_a_sandbox_is_an_error),
         cmocka_unit_test(wrong_settings_are_named),
     };
 

@@ -62,6 +62,37 @@ map_own_ids(uid_t uid, gid_t gid)
     return write_file("/proc/self/gid_map", line);
 }
 
+static int
+enter_user_namespace(uid_t uid, gid_t gid)
+{
+    if (unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0)
+        return harness_fail_errno("neither a PID namespace nor a user namespace may be made here");
+    return map_own_ids(uid, gid);
+}
+
+/*
+ * The same in a process that ends. Ubuntu 24.04 lets a program without an AppArmor profile make a user namespace and
+ * then map no ids in it, and there is no way back: the zygote would have no ids and, once its first child has ended,
+ * no second one (ENOMEM: the PID namespace has lost its init).
+ */
+static int
+try_user_namespace(uid_t uid, gid_t gid)
+{
+    int status = 0;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(-enter_user_namespace(uid, gid));
+    if (pid < 0)
+        return harness_fail_errno("fork to try a user namespace");
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return 0;
+    return harness_fail(WIFEXITED(status) ? WEXITSTATUS(status) : EIO,
+                        "the host allows no user namespace with ids");
+}
+
 int
 harness_zygote_unshare(void)
 {
@@ -70,11 +101,7 @@ harness_zygote_unshare(void)
 
     if (unshare(CLONE_NEWPID) == 0)
         return 1;
-    if (unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) {
-        harness_fail_errno("neither a PID namespace nor a user namespace may be made here");
-        return 0;
-    }
-    return map_own_ids(uid, gid) == 0 ? 2 : 0;
+    return try_user_namespace(uid, gid) == 0 && enter_user_namespace(uid, gid) == 0 ? 2 : 0;
 }
 
 void
