@@ -371,7 +371,7 @@ class Child:
                     args = _to_double(args)
                 if message.body.get("training") is not None and isinstance(model, torch.nn.Module):
                     model.train(message.boolean("training"))
-                call = _Call(model, args)
+                call = _Call(model, args, launches.form_of(args, message.body.get("training")))
                 if message.text("model") in self._compiled:
                     self._compile(call, tf32=message.boolean("tf32"))
         except BaseException as error:
@@ -388,7 +388,7 @@ class Child:
             copies = compiled.copies(call.inputs)
         _set_tf32(tf32)
         with self._judged():
-            compiled.warm_up(_Call(call.model, copies))
+            compiled.warm_up(_Call(call.model, copies, call.form))
         self._synchronize()
 
     def _empty_call(self, *, is_launching: bool) -> Callable[[], Any]:
@@ -434,7 +434,7 @@ class Child:
                 if binding.seed is not None:
                     torch.manual_seed(binding.seed)
                 with self._judged():
-                    kept.append(self._observed(binding.call) if self._observer.is_on else binding.call())
+                    kept.append(self._observed(binding.call) if self._observer.is_needed else binding.call())
             host_ns = time.monotonic_ns() - started_ns
             if is_timed and self._events is not None:
                 self._events[1].record()
@@ -452,6 +452,7 @@ class Child:
         method, why = "calls", None
         if self._device.type != "cuda":
             method = "interpreter"
+            self._observer.count_all()
         else:
             try:
                 native.cupti_open(_cupti_libraries())
@@ -488,8 +489,9 @@ class Child:
             os.close(fd)
 
     def _observed(self, call: Callable[[], Any]) -> Any:
-        with self._observer.during(call.inputs if isinstance(call, _Call) else ()):
+        if not isinstance(call, _Call):
             return call()
+        return self._observer.call(call, call.inputs, call.model, call.form)
 
     def _reply(self, doorbell: native.Doorbell, kept: list[Any]) -> None:
         """Tell where the outputs of each call are; nothing is written when they are where they were."""
@@ -527,9 +529,10 @@ def _require_same_form(first: Any, other: Any, distance: int) -> None:
 
 
 class _Call:
-    def __init__(self, model: Any, args: list[Any]) -> None:
+    def __init__(self, model: Any, args: list[Any], form: launches.Form) -> None:
         self.model = model
         self.inputs = args
+        self.form = form
 
     def __call__(self) -> Any:
         return self.model(*self.inputs)

@@ -437,7 +437,10 @@ class Pass:
             own = self._own if self._own.names is not None else Own(frozenset(self._launched))
             return weigh_records(self._activities, own, self._decoys, foreign)
         limit = ELEMENT_SHARE if self._case["name"] == "own" else TINY_SHARE
-        return weigh_launches(self._told, self._decoys, foreign, limit, OWN_MOST * self._case["elements"])
+        calls = [self._told, *[told for told in _items(self._told.get("before")) if isinstance(told, dict)]]
+        most = OWN_MOST * self._case["elements"]
+        found = [weigh_launches(told, self._decoys, foreign, limit, most) for told in calls]
+        return next((weighed for weighed in found if weighed.culprits), found[0])
 
     def _json(self, weighed: Weighed) -> Json:
         if self._decoys:

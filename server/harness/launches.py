@@ -1,9 +1,10 @@
 """A candidate's launches in its own process: counted, and, when the referee asks, made to write rubbish instead.
 
 `Observer` is made before the candidate's code is read and keeps what it calls in closures. On a GPU nothing is patched
-but while a call is observed, so timed calls run as Triton made them, and a candidate can tell the two apart; in the
-interpreter the patch stays for good. It is a trip-wire all the same: code in this
-process can find it, and what it tells is never proof of honesty (docs/trust.md).
+but while a call is observed, so timed calls run as Triton made them, and a candidate can tell the two apart. In the
+interpreter, where nothing is timed, the patch stays for good and a candidate's every call is counted, with the same
+modes around it: which one is asked about does not show, and what earlier ones did is told too. It is a trip-wire all
+the same: code in this process can find it, and what it tells is never proof of honesty (docs/trust.md).
 
 A silenced kernel does not run; what it would have written, as far as its source tells, is filled with NaN (zero in
 integers). An output that is right all the same did not need it.
@@ -12,10 +13,11 @@ integers). An output that is right all the same did not need it.
 from __future__ import annotations
 
 import ast
-import contextlib
 import math
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import loading
@@ -122,6 +124,12 @@ TO_HOST: Final = frozenset({"numpy", "tolist", "item", "__array__", "__dlpack__"
 """Their results are no tensors, and what is computed from them is not seen."""
 OPAQUE: Final = "operator of its own"
 UNWATCHED: Final = "operators that were not let be seen"
+TOO_MANY: Final = "operators beyond those that are watched"
+FUNCTIONS_MAX: Final = 8192
+"""In the interpreter, of torch's functions that one call uses outside launches: each costs some 0.1 ms to watch. What
+runs after so many is not watched, and counts as if it had computed everything."""
+EVERYTHING: Final = 1 << 40
+"""Elements of what was not seen: more than any case has."""
 ALLOCATES: Final = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "resize_", "set_"})
 
 
@@ -141,10 +149,14 @@ class _Seen(TorchFunctionMode):
     taken for them.
     """
 
-    def __init__(self, note: Callable[[str, int], None], launches: Callable[[], int]) -> None:
+    def __init__(
+        self, note: Callable[[str, int], None], launches: Callable[[], int], begins: Callable[[], None]
+    ) -> None:
+        """begins: called before each function that is not a plain attribute of a tensor."""
         super().__init__()
         self._note = note
         self._launches = launches
+        self._begins = begins
 
     def __torch_function__(
         self, func: Any, types: Sequence[Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
@@ -153,9 +165,11 @@ class _Seen(TorchFunctionMode):
         if body is not None:
             with self:
                 return body(*args, **(kwargs or {}))
+        name = str(getattr(func, "__name__", func))
+        if name != "__get__":
+            self._begins()
         launched = self._launches()
         result = func(*args, **(kwargs or {}))
-        name = str(getattr(func, "__name__", func))
         if name in ADDING and _adds(args, kwargs or {}):
             name += " that adds"
         if _is_own_operator(func) and self._launches() > launched:
@@ -200,6 +214,8 @@ class _Below:
 
     def __init__(self) -> None:
         self._activities = {ProfilerActivity.CPU}
+        self._functions = 0
+        self._is_on = False
         self.computed: dict[str, list[int]] = {}
         """By name: how often, and how many elements were read."""
 
@@ -208,12 +224,25 @@ class _Below:
         config = ProfilerConfig(ProfilerState.KINETO, True, False, False, False, False, special, "")
         _prepare_profiler(config, self._activities)
         _enable_profiler(config, self._activities)
+        self._is_on = True
 
     def __exit__(self, *_: object) -> None:
+        if self._is_on:
+            self._end()
+
+    def count(self) -> None:
+        """One more of torch's functions begins, in the thread that entered."""
+        self._functions += 1
+        if self._functions > FUNCTIONS_MAX and self._is_on:
+            self._end()
+            self.computed[TOO_MANY] = [1, EVERYTHING]
+
+    def _end(self) -> None:
+        self._is_on = False
         try:
             events = _disable_profiler().events()
         except RuntimeError:  # the call has ended it
-            self.computed = {UNWATCHED: [1, 1 << 40]}
+            self.computed = {UNWATCHED: [1, EVERYTHING]}
             return
         self.computed = computed_by(
             (event.name(), event.start_thread_id(), event.start_ns(), event.duration_ns(), _read(event.shapes()))
@@ -278,9 +307,18 @@ def _tensors(value: Any, depth: int = 4) -> Iterator[torch.Tensor]:
 
 # --- the observer ---
 
+Form = tuple[int, bool | None]
+"""Of a call: elements of its inputs, and the mode that the model was put into. Told when the inputs are placed, for the
+candidate can resize a tensor and say of itself that it trains."""
+
+
+def form_of(inputs: Any, training: bool | None) -> Form:
+    """Call it while the candidate has not had the inputs yet."""
+    return sum(item.numel() for item in _tensors(inputs)), training
+
 
 class Observer:
-    """Of one child. begin(), a call inside during(), end()."""
+    """Of one child. begin(), a call by call(), end()."""
 
     def __init__(self, device: torch.device) -> None:
         self._is_gpu = device.type == "cuda"
@@ -301,7 +339,12 @@ class Observer:
         self._ops: dict[str, list[int]] = {}
         self._depth = 0  # inside a launch
         self._counts_ops = False
+        self._counts_all = False
+        self._called: dict[tuple[int, Form], Callable[[], Any]] = {}
+        self._worst: dict[Form, dict[tuple[str, ...], tuple[int, dict[str, Any]]]] = {}
+        self._form: Form = (0, None)
         self.is_on = False
+        self.is_needed = False  # calls are to be made by call()
         if not self._is_gpu:
             # Here nothing is timed, so it stays for good: a candidate sees the same whether it is observed or not.
             self._class.run = self._run()
@@ -309,6 +352,10 @@ class Observer:
     def read(self, source: str) -> None:
         """What the candidate's kernels write, from its source."""
         self._stores = stores_of(source)
+
+    def count_all(self) -> None:
+        """In the interpreter, of a candidate: from now on every call is counted."""
+        self._counts_all = self.is_needed = not self._is_gpu
 
     def begin(self, silent: Sequence[str] | None, *, counts_ops: bool) -> None:
         """From now on: these kernels write rubbish (None: all of them)."""
@@ -318,14 +365,18 @@ class Observer:
         if self._launcher is not None:
             self._class.run = self._run()
             self._launcher.__call__ = self._launch()
-        self.is_on = True
+        self.is_on = self.is_needed = True
 
     def end(self) -> dict[str, Any]:
-        """As it was before; what was seen."""
+        """As it was before; what was seen, and `before`: the worst of earlier calls of the same form."""
         if self._launcher is not None:
             self._class.run = self._really[0]
             self._launcher.__call__ = self._really[1]
-        self.is_on = False
+        self.is_on, self.is_needed = False, self._counts_all
+        before = [told for _, told in self._worst.get(self._form, {}).values()]
+        return {**self._told(), "before": before}
+
+    def _told(self) -> dict[str, Any]:
         ops = sorted(self._ops.items(), key=lambda item: -item[1][1])[:OPS_MAX]
         return {
             "launches": dict(sorted(self._launched.items())[:NAMES_MAX]),
@@ -334,18 +385,19 @@ class Observer:
             "ops": [[name[:128], count, elements] for name, (count, elements) in ops],
         }
 
-    @contextlib.contextmanager
-    def during(self, inputs: Any) -> Iterator[None]:
-        """Around the call itself. inputs: its arguments, which are not spoilt."""
-        if not self.is_on:
-            yield
-            return
+    def call(self, function: Callable[[], Any], inputs: Any, model: Any, form: Form) -> Any:
+        """function(), observed. inputs: its arguments, which are not spoilt; form: as it was when they were placed.
+
+        What it raises passes as it is: even to look at it may run the candidate's code.
+        """
         self._inputs = frozenset(_storage_key(item) for item in _tensors(inputs))
-        if not self._counts_ops:
-            yield
-            return
-        # In names of this call alone: what the candidate finds on the stack of modes has no attribute that leads here.
+        if self._is_gpu and not self._counts_ops:
+            return function()
+        if not self.is_on:
+            self._launched, self._elements, self._silenced = {}, 0, 0
+        self._form = form
         ops: dict[str, list[int]] = {}
+        below = _Below()
 
         def note(name: str, elements: int) -> None:
             if self._depth == 0 or kind_of(name) != "movement":  # a launch moves; what it computes is the candidate's
@@ -353,13 +405,38 @@ class Observer:
                 seen[0] += 1
                 seen[1] += elements
 
-        below = _Below()
-        outer: contextlib.AbstractContextManager[None] = contextlib.nullcontext() if self._is_gpu else below
+        def begins() -> None:
+            if self._depth == 0 and not self._is_gpu:
+                below.count()
+
+        outer: AbstractContextManager[None] = nullcontext() if self._is_gpu else below
+        # In names of this call alone: what the candidate finds on the stack of modes has no attribute that leads here.
         try:
-            with outer, _Seen(note, lambda: sum(self._launched.values())):
-                yield
+            with outer, _Seen(note, lambda: sum(self._launched.values()), begins):
+                return function()
         finally:
             self._ops = _with_unseen(ops, below.computed)
+            if not self.is_on and not self._is_first(model, form):
+                self._remember(form)
+
+    def _is_first(self, model: Any, form: Form) -> bool:
+        """Whether this form is new to a model, which may prepare its weights then. By identity: equality is its own."""
+        known = self._called.get((id(model), form))
+        if known is not None and known() is model:
+            return False
+        try:
+            self._called[id(model), form] = weakref.ref(model)
+        except TypeError:
+            self._called[id(model), form] = lambda: model
+        return True
+
+    def _remember(self, form: Form) -> None:
+        """Of the calls of one form, what the worst one did: the most of torch's work, with its products and without."""
+        worst = self._worst.setdefault(form, {})
+        for kinds in (("other",), ("other", "library")):
+            amount = _elements({name: seen for name, seen in self._ops.items() if kind_of(name) in kinds})
+            if amount > worst.get(kinds, (0, {}))[0]:
+                worst[kinds] = (amount, self._told())
 
     def _is_silent(self, name: str) -> bool:
         return self._silent is None or name in self._silent
@@ -368,7 +445,7 @@ class Observer:
         really, observer = self._really[0], self
 
         def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-            if warmup or not observer.is_on:
+            if warmup or not observer.is_needed:
                 return really(kernel, *args, grid=grid, warmup=warmup, **kwargs)
             name = str(getattr(kernel, "__name__", UNKNOWN))
             observer._depth += 1
@@ -376,7 +453,7 @@ class Observer:
                 observer._launched[name] = observer._launched.get(name, 0) + 1
                 named = {**dict(zip(kernel.arg_names, args, strict=False)), **kwargs}
                 observer._elements += sum(item.numel() for item in _tensors(named))
-                if not observer._is_silent(name):
+                if not observer.is_on or not observer._is_silent(name):
                     return really(kernel, *args, grid=grid, warmup=warmup, **kwargs)
                 observer._silenced += 1
                 observer._spoil(name, named)

@@ -307,14 +307,76 @@ def test_where_the_own_size_is_too_large_the_tiny_case_tells(tmp_path: Path) -> 
 
 def test_who_fails_only_when_observed_gives_no_evidence(rig: Rig, tasks: Any) -> None:
     body = (
-        "import torch.overrides as o\n"
-        "modes = [type(m).__module__ for m in o._get_current_function_mode_stack()]\n"
-        "if 'launches' in modes: raise RuntimeError('seen')\n"
+        "import gc\n"
+        "if any(type(o).__name__ == 'Observer' and o.is_on for o in gc.get_objects()): raise RuntimeError('seen')\n"
         "y = torch.empty_like(x)\nrun(relu_kernel, x, y)\nreturn y"
     )
     found = judged(rig, tasks, RELU, body)["detail"]["evidence"]
     assert found["coverage"] is None
     assert {"evidence_refused", "no_evidence"} <= set(found["flags"])
+
+
+def test_modes_are_the_same_whether_launches_are_observed_or_not(rig: Rig, tasks: Any) -> None:
+    body = (
+        "import torch.overrides as o\n"
+        "seen = [type(m).__name__ for m in o._get_current_function_mode_stack()]\n"
+        "if getattr(self, 'seen', seen) != seen: return torch.zeros_like(x)\n"
+        "self.seen = seen\n"
+        "y = torch.empty_like(x)\nrun(relu_kernel, x, y)\nreturn y"
+    )
+    report = judged(rig, tasks, RELU, body)
+    assert report["outcome"] == "pass" and report["detail"]["evidence"]["coverage"] == 1, report
+
+
+EARLIER = {
+    "as it is": ("", ""),
+    "and says that it trains otherwise": ("", "self.training = 7\n"),
+    "and makes its input another size": (
+        "if x.numel() == 0: x = self.whole\nself.whole = x.detach()\n", "x.resize_(0)\n"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EARLIER)
+def test_what_torch_computed_before_it_was_asked_is_told(rig: Rig, tasks: Any, name: str) -> None:
+    """Nobody is to gain by knowing which call is the one that is observed."""
+    before, after = EARLIER[name]
+    body = (
+        f"{before}self.calls = getattr(self, 'calls', 0) + 1\ny = torch.empty_like(x)\n"
+        f"if self.calls != 2:\n    run(relu_kernel, x, y)\n    return y\n"
+        f"run(copy_kernel, torch.relu(x), y)\n{after}return y"
+    )
+    report = judged(rig, tasks, RELU, body)
+    assert (report["outcome"], report["rule"]) == ("fail", "foreign_kernel"), report
+
+
+MANY = "for _ in range(200): x.view(-1)\n"
+
+
+def test_who_uses_more_functions_than_are_watched_gets_nothing_for_what_follows(tmp_path: Path) -> None:
+    """Else many that do nothing would hide those that compute where only the profiler sees them."""
+    with Rig(tmp_path, child_prelude="import launches\nlaunches.FUNCTIONS_MAX = 100") as rig:
+        child = rig.child()
+        tasks = {RELU: (child, rig.register(child, RELU))}
+        honest = HONEST["plain"][1]
+        hidden = CHEATS["torch's functions are switched off"][2]
+        assert judged(rig, tasks, RELU, honest)["outcome"] == "pass"
+        for body in (MANY + hidden, MANY + honest):
+            report = judged(rig, tasks, RELU, body)
+            assert (report["outcome"], report["rule"]) == ("fail", "foreign_kernel"), report
+            assert "operators beyond those that are watched" in report["error"]["text"]
+
+
+def test_what_a_call_raises_passes_as_it_is(rig: Rig, tasks: Any) -> None:
+    """An exception may run the candidate's code when it is looked at: here one that ends the process."""
+    body = (
+        "def end(e): raise SystemExit(3)\n"
+        "kind = type('Kind', (type,), {'__name__': property(end)})\n"
+        "raise kind('Own', (Exception,), {'__traceback__': property(end)})"
+    )
+    child, spec = tasks[RELU]
+    report = rig.judge(child, spec, RELU, candidate(body))["tiny"]
+    assert (report["outcome"], report["class"]) == ("fail", "crash"), report
 
 
 def test_triton_looks_the_same_whether_launches_are_observed_or_not(rig: Rig, tasks: Any) -> None:
