@@ -219,12 +219,13 @@ class _Below:
         self.computed: dict[str, list[int]] = {}
         """By name: how often, and how many elements were read."""
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> _Below:
         special = _ExperimentalConfig(profile_all_threads=True)
         config = ProfilerConfig(ProfilerState.KINETO, True, False, False, False, False, special, "")
         _prepare_profiler(config, self._activities)
         _enable_profiler(config, self._activities)
         self._is_on = True
+        return self
 
     def __exit__(self, *_: object) -> None:
         if self._is_on:
@@ -409,7 +410,7 @@ class Observer:
             if self._depth == 0 and not self._is_gpu:
                 below.count()
 
-        outer: AbstractContextManager[None] = nullcontext() if self._is_gpu else below
+        outer: AbstractContextManager[Any] = nullcontext() if self._is_gpu else below
         # In names of this call alone: what the candidate finds on the stack of modes has no attribute that leads here.
         try:
             with outer, _Seen(note, lambda: sum(self._launched.values()), begins):

@@ -46,6 +46,7 @@ def set_environment(kind: str, device: str, base: Path) -> None:
     environment["HOME"] = environment["TMPDIR"] = str(base)
     if kind == "run" and device == "cpu":
         environment["TRITON_INTERPRET"] = "1"
+        environment["KINETO_LOG_LEVEL"] = "99"  # each profile would put lines into the candidate's output
     os.environ.clear()
     os.environ.update(environment)
 
