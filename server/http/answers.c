@@ -9,7 +9,6 @@
 /* What several handlers do alike. */
 
 #define LIMIT_DEFAULT 50
-#define LIMIT_MAX 200
 
 static void
 refuse_with(struct exchange *x, const struct funnel_answer *answer, enum problem problem)
@@ -108,15 +107,40 @@ next_link(const struct exchange *x, const char *next, struct buffer *out)
     return rc == 0 ? buffer_add(out, ">; rel=\"next\"") : rc;
 }
 
-void
-exchange_page(struct exchange *x, json_t *items, const char *next)
+static void
+send_page(struct exchange *x, const char *next)
 {
     AUTO_BUFFER struct buffer link = BUFFER_INIT;
 
-    exchange_set_json(x, 200, json_pack("{s:o, s:s?}", "items", items, "next", next));
     if (next && next_link(x, next, &link) == 0)
         exchange_header(x, MHD_HTTP_HEADER_LINK, link.data);
     exchange_send(x);
+}
+
+void
+exchange_page(struct exchange *x, json_t *items, const char *next)
+{
+    exchange_set_json(x, 200, json_pack("{s:o, s:s?}", "items", items, "next", next));
+    send_page(x, next);
+}
+
+void
+exchange_page_text(struct exchange *x, struct buffer *items, const char *next)
+{
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+    const char *quote = next ? "\"" : "";
+    size_t size;
+    char *bytes = NULL;
+
+    if (buffer_add(&text, "{\"items\":[") == 0 && buffer_append(&text, items->data, items->size) == 0 &&
+        buffer_printf(&text, "],\"next\":%s%s%s}", quote, next ? next : "null", quote) == 0)
+        bytes = buffer_take(&text, &size);
+    buffer_release(items);
+    if (bytes)
+        exchange_set_bytes(x, 200, "application/json", bytes, size);
+    else
+        exchange_set_json(x, 200, NULL); /* says that there was no memory */
+    send_page(x, next);
 }
 
 struct name_search {

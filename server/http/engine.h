@@ -358,10 +358,13 @@ json_t *group_view(const struct exchange *x, struct error *err);
 
 /* A refusal of the funnel as its problem; false when the answer is FUNNEL_OK and nothing was sent. */
 bool exchange_refused(struct exchange *x, const struct funnel_answer *answer);
-/* limit=, 1 to 200, 50 when absent; 0: the problem is sent. */
+#define LIMIT_MAX 200 /* rows of a page */
+/* limit=, 1 to LIMIT_MAX, 50 when absent; 0: the problem is sent. */
 int exchange_limit(struct exchange *x);
 /* {"items":[…],"next":…} with its Link header; items is taken, next may be NULL (a cursor, borrowed). */
 void exchange_page(struct exchange *x, json_t *items, const char *next);
+/* The same; items: the text between the brackets, taken and left empty. next is no text that needs escaping. */
+void exchange_page_text(struct exchange *x, struct buffer *items, const char *next);
 /* The id of a task by id or name; false: the problem is sent. */
 bool exchange_task_id(struct exchange *x, const char *name, char out[HASH_TEXT_SIZE]);
 

@@ -6,6 +6,7 @@
 
 #include "common/auto.h"
 #include "server/funnel/disclosure.h"
+#include "server/store/brief.h"
 
 /* --- one submission --- */
 
@@ -327,25 +328,8 @@ struct submission_page {
 json_t *
 submission_brief(json_t *whole)
 {
-    static const char *const keys[] = { "id",    "group",        "task",      "task_name", "client", "state",
-                                        "stage", "passed_stage", "failed_at", "class",     "reward", "flags",
-                                        "cache", "attempts",     "created",   "finished" };
-    json_t *out = json_object();
+    json_t *out = brief_of(whole);
 
-    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
-        json_t *value = json_object_get(whole, keys[i]);
-        if (value)
-            json_object_set(out, keys[i], value);
-    }
-    json_t *stages = json_is_null(json_object_get(whole, "stages")) ? json_null() : json_array();
-    json_t *stage;
-    size_t k;
-    json_array_foreach(json_object_get(whole, "stages"), k, stage)
-        json_array_append_new(stages, json_pack("{s:O, s:O}", "stage", json_object_get(stage, "stage"),
-                                                "outcome", json_object_get(stage, "outcome")));
-    json_object_set_new(out, "stages", stages);
-    json_t *speedup = json_object_get(json_object_get(whole, "components"), "speedup");
-    json_object_set_new(out, "speedup", speedup ? json_incref(speedup) : json_null());
     json_decref(whole);
     return out;
 }
@@ -361,6 +345,16 @@ submission_row_cb(void *arg, const struct submission_row *row)
     return true;
 }
 
+/* What a caller sees of one that has not finished, taken up after the reading. */
+static json_t *
+present(const struct exchange *x, const char *id)
+{
+    struct error err = { 0 };
+    json_t *whole = funnel_show_submission(x->http->funnel, id, &err);
+
+    return whole ? access_view(x, whole) : NULL;
+}
+
 /* The funnel is asked after the reading, not in its middle. */
 static json_t *
 finish_items(struct exchange *x, json_t *items, bool is_brief)
@@ -371,11 +365,8 @@ finish_items(struct exchange *x, json_t *items, bool is_brief)
 
     json_array_foreach(items, i, item)
     {
-        struct error err = { 0 };
-        json_t *whole = json_is_string(item)
-                            ? funnel_show_submission(x->http->funnel, json_string_value(item), &err)
-                            : json_incref(item);
-        whole = whole ? access_view(x, whole) : NULL;
+        json_t *whole =
+            json_is_string(item) ? present(x, json_string_value(item)) : access_view(x, json_incref(item));
         if (whole)
             json_array_append_new(out, is_brief ? submission_brief(whole) : whole);
     }
@@ -424,11 +415,90 @@ read_filter(struct exchange *x, struct submission_filter *f, char task_id[HASH_T
 }
 
 static bool
-one_more_cb(void *arg, const struct submission_row *row)
+one_more_cb(void *arg, const char *id, const char *brief, const char *verdict)
 {
-    (void)row;
+    (void)id, (void)brief, (void)verdict;
     *(bool *)arg = true;
     return false;
+}
+
+/* Whether there is more behind a full page, which ends with last. */
+static int
+look_further(struct exchange *x, struct submission_filter filter, const char *last, bool *out,
+             struct error *err)
+{
+    filter.before = last;
+    filter.limit = 1;
+    return store_list_briefs(x->http->store, &filter, one_more_cb, out, err);
+}
+
+/* A page as text: what is stored with a verdict is sent as it is. */
+struct brief_page {
+    struct buffer texts; /* of those that have one, one behind the other */
+    struct brief_row {
+        char id[ID_SIZE];
+        size_t size; /* of its text; 0: it has not finished */
+    } rows[LIMIT_MAX];
+    size_t n;
+    bool is_short; /* no memory for a row */
+};
+
+static bool
+brief_row_cb(void *arg, const char *id, const char *brief, const char *verdict)
+{
+    struct brief_page *page = arg;
+    struct brief_row *row = &page->rows[page->n++];
+    AUTO_JSON json_t *whole = verdict ? json_loads(verdict, JSON_ALLOW_NUL, NULL) : NULL;
+    AUTO_FREE char *made = whole ? brief_text(whole) : NULL;
+    const char *text = brief ? brief : made;
+
+    snprintf(row->id, sizeof(row->id), "%s", id);
+    row->size = text ? strlen(text) : 0;
+    page->is_short = row->size > 0 && buffer_append(&page->texts, text, row->size) != 0;
+    return !page->is_short;
+}
+
+static int
+write_briefs(const struct exchange *x, const struct brief_page *page, struct buffer *out)
+{
+    int rc = 0;
+
+    for (size_t i = 0, at = 0; i < page->n && rc == 0; at += page->rows[i++].size) {
+        const struct brief_row *row = &page->rows[i];
+        AUTO_JSON json_t *now = row->size > 0 ? NULL : present(x, row->id);
+        AUTO_FREE char *made = now ? brief_text(now) : NULL;
+        if (row->size == 0 && !made)
+            continue; /* removed meanwhile */
+        if (out->size > 0)
+            rc = buffer_add(out, ",");
+        if (rc == 0)
+            rc = row->size > 0 ? buffer_append(out, page->texts.data + at, row->size) : buffer_add(out, made);
+    }
+    return rc;
+}
+
+/* For who may see all of a verdict. */
+static void
+list_briefs(struct exchange *x, const struct submission_filter *filter)
+{
+    AUTO_FREE struct brief_page *page = calloc(1, sizeof(*page));
+    AUTO_BUFFER struct buffer items = BUFFER_INIT;
+    struct error err = { 0 };
+    bool has_more = false;
+    int rc = page ? store_list_briefs(x->http->store, filter, brief_row_cb, page, &err) : ERR_NOMEM;
+
+    if (rc == 0 && page->n > 0 && page->n == (size_t)filter->limit)
+        rc = look_further(x, *filter, page->rows[page->n - 1].id, &has_more, &err);
+    if (rc == 0 && (page->is_short || write_briefs(x, page, &items) != 0))
+        rc = ERR_NOMEM;
+    if (rc == ERR_NOMEM)
+        error_set(&err, ERR_NOMEM, "no memory for the list");
+    if (rc == 0)
+        exchange_page_text(x, &items, has_more ? page->rows[page->n - 1].id : NULL);
+    else
+        exchange_error(x, &err, "submission");
+    if (page)
+        buffer_release(&page->texts);
 }
 
 void
@@ -450,17 +520,18 @@ submission_list(struct exchange *x)
     }
     if (own)
         filter.client = own;
+    bool is_brief = view && strcmp(view, "brief") == 0;
+    if (is_brief && access_sees_detail(x)) {
+        list_briefs(x, &filter);
+        return;
+    }
     AUTO_JSON json_t *items = page.items = json_array();
     int rc = items ? store_list_submissions(x->http->store, &filter, submission_row_cb, &page, &err)
                    : error_set(&err, ERR_NOMEM, "no memory for the list");
-    if (rc == 0 && (int)json_array_size(items) == filter.limit) {
-        filter.before = page.last;
-        filter.limit = 1;
-        rc = store_list_submissions(x->http->store, &filter, one_more_cb, &has_more, &err);
-    }
+    if (rc == 0 && (int)json_array_size(items) == filter.limit)
+        rc = look_further(x, filter, page.last, &has_more, &err);
     if (rc == 0)
-        exchange_page(x, finish_items(x, items, view && strcmp(view, "brief") == 0),
-                      has_more ? page.last : NULL);
+        exchange_page(x, finish_items(x, items, is_brief), has_more ? page.last : NULL);
     else
         exchange_error(x, &err, "submission");
 }

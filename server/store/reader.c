@@ -74,7 +74,7 @@ enum {
 struct reader {
     sqlite3 *db;
     sqlite3_stmt *queries[NQUERIES];
-    sqlite3_stmt *lists[NMASKS]; /* prepared when first asked for */
+    sqlite3_stmt *lists[NMASKS], *briefs[NMASKS]; /* prepared when first asked for */
     struct sums_reader sums;
 };
 
@@ -116,8 +116,10 @@ reader_free(struct reader *r)
         return;
     for (int i = 0; i < NQUERIES; i++)
         sqlite3_finalize(r->queries[i]);
-    for (int i = 0; i < NMASKS; i++)
+    for (int i = 0; i < NMASKS; i++) {
         sqlite3_finalize(r->lists[i]);
+        sqlite3_finalize(r->briefs[i]);
+    }
     sums_reader_release(&r->sums);
     sqlite3_close(r->db);
     free(r);
@@ -434,18 +436,19 @@ state_condition(int mask)
 
 _Static_assert(SUBMISSION_CANCELLED == 3, "the number in state_condition() and in the schema");
 
+#define BRIEF_COLUMNS "id, brief, CASE WHEN brief IS NULL THEN verdict END"
+
 static int
-prepare_list(struct reader *r, int mask, struct error *err)
+prepare_list(struct reader *r, const char *columns, int mask, sqlite3_stmt **out, struct error *err)
 {
     char sql[1024], index[64];
 
     write_index(mask, index, sizeof index);
-    snprintf(sql, sizeof sql,
-             "SELECT " SUBMISSION_COLUMNS " FROM submission %s WHERE 1%s%s%s%s%s%s ORDER BY id DESC LIMIT ?7",
-             index, state_condition(mask), mask & BY_TASK ? " AND task_id = ?2" : "",
+    snprintf(sql, sizeof sql, "SELECT %s FROM submission %s WHERE 1%s%s%s%s%s%s ORDER BY id DESC LIMIT ?7",
+             columns, index, state_condition(mask), mask & BY_TASK ? " AND task_id = ?2" : "",
              mask & BY_CLASS ? " AND class = ?3" : "", mask & BY_CLIENT ? " AND client = ?4" : "",
              mask & BY_GROUP ? " AND group_id = ?5" : "", mask & BY_CURSOR ? " AND id < ?6" : "");
-    return db_prepare(r->db, sql, &r->lists[mask], err);
+    return db_prepare(r->db, sql, out, err);
 }
 
 static int
@@ -470,24 +473,61 @@ bind_filter(sqlite3_stmt *stmt, const struct submission_filter *f)
     sqlite3_bind_int(stmt, 7, f->limit);
 }
 
-int
-store_list_submissions(struct store *s, const struct submission_filter *f, store_submission_cb *row_cb,
-                       void *arg, struct error *err)
+/* The statement of a page, bound; lists: which of the reader's. */
+static int
+begin_list(struct store *s, const struct submission_filter *f, const char *columns, sqlite3_stmt **lists,
+           sqlite3_stmt **out, struct error *err)
 {
     int mask = mask_of(f);
-    size_t n;
     int code = check_limit(f->limit, err);
 
     if (code == 0 && f->state >= SUBMISSION_NSTATES)
         code = error_set(err, ERR_INPUT, "no state has the number %d", f->state);
-    if (code == 0 && s->reader->lists[mask] == NULL)
-        code = prepare_list(s->reader, mask, err);
+    if (code == 0 && lists[mask] == NULL)
+        code = prepare_list(s->reader, columns, mask, &lists[mask], err);
     if (code == 0)
-        code = check_idle(s->reader->lists[mask], err);
+        code = check_idle(lists[mask], err);
     if (code < 0)
         return code;
-    bind_filter(s->reader->lists[mask], f);
-    return each_submission(s->reader->lists[mask], row_cb, arg, &n, err);
+    bind_filter(lists[mask], f);
+    *out = lists[mask];
+    return 0;
+}
+
+int
+store_list_submissions(struct store *s, const struct submission_filter *f, store_submission_cb *row_cb,
+                       void *arg, struct error *err)
+{
+    sqlite3_stmt *stmt;
+    size_t n;
+    int code = begin_list(s, f, SUBMISSION_COLUMNS, s->reader->lists, &stmt, err);
+
+    return code < 0 ? code : each_submission(stmt, row_cb, arg, &n, err);
+}
+
+int
+store_list_briefs(struct store *s, const struct submission_filter *f, store_brief_cb *row_cb, void *arg,
+                  struct error *err)
+{
+    sqlite3_stmt *stmt;
+    int step, code = begin_list(s, f, BRIEF_COLUMNS, s->reader->briefs, &stmt, err);
+
+    if (code < 0)
+        return code;
+    while ((step = sqlite3_step(stmt)) == SQLITE_ROW) {
+        const char *id = (const char *)sqlite3_column_text(stmt, 0);
+        if (id == NULL) {
+            code = no_memory(err);
+            break;
+        }
+        if (!row_cb(arg, id, (const char *)sqlite3_column_text(stmt, 1),
+                    (const char *)sqlite3_column_text(stmt, 2)))
+            break;
+    }
+    if (step != SQLITE_ROW && step != SQLITE_DONE)
+        code = db_fail(s->reader->db, err, "read submissions");
+    db_reset(stmt);
+    return code;
 }
 
 int

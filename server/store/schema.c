@@ -206,8 +206,12 @@ static const char version_7[] =
     "CREATE INDEX idempotency_id ON idempotency (id);"
     "CREATE INDEX record_id ON record (id);";
 
+/* What a table shows of a verdict, so that a page is read without reading verdicts; NULL in what was stored before. */
+static const char version_8[] = "ALTER TABLE submission ADD COLUMN brief TEXT;";
+
 static const struct schema_step steps_known[] = {
-    { version_1 }, { version_2 }, { version_3 }, { version_4 }, { version_5 }, { version_6 }, { version_7 },
+    { version_1 }, { version_2 }, { version_3 }, { version_4 },
+    { version_5 }, { version_6 }, { version_7 }, { version_8 },
 };
 
 const struct schema_step *

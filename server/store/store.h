@@ -220,6 +220,13 @@ struct submission_filter {
 };
 int store_list_submissions(struct store *s, const struct submission_filter *f, store_submission_cb *row_cb,
                            void *arg, struct error *err); /* newest first */
+/*
+ * The same rows, and of each no more than a table shows: brief.h's text. Borrowed, both are NULL for one that has not
+ * ended; verdict is given only where brief is NULL for its being stored by a version that did not have it.
+ */
+typedef bool store_brief_cb(void *arg, const char *id, const char *brief, const char *verdict);
+int store_list_briefs(struct store *s, const struct submission_filter *f, store_brief_cb *row_cb, void *arg,
+                      struct error *err);
 
 typedef bool store_task_cb(void *arg, const struct task_row *row); /* reference and spec are NULL in lists */
 /* By id; after: id of the last one seen, NULL to begin. name: only this name, NULL: any. */

@@ -6,6 +6,7 @@
 
 #include "common/auto.h"
 #include "server/store/blob.h"
+#include "server/store/brief.h"
 #include "server/store/db.h"
 #include "server/store/private.h"
 #include "server/store/rows.h"
@@ -37,14 +38,14 @@ static const char *const change_sql[NCHANGES] = {
                   " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     [ADD_SUBMISSION] =
         "INSERT INTO submission (id, group_id, group_index, task_id, source_hash, state, priority,"
-        " client, attempts, created_ms, finished_ms, stage, class, reward, request, verdict)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+        " client, attempts, created_ms, finished_ms, stage, class, reward, request, verdict, brief)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
     [BEGIN] = "UPDATE submission SET state = 1, attempts = ?2 WHERE id = ?1 AND state IN (0, 1)",
     [REQUEUE] = "UPDATE submission SET state = 0, attempts = ?2 WHERE id = ?1 AND state IN (0, 1)",
     [FINISH] = "UPDATE submission SET state = ?2, stage = ?3, class = ?4, reward = ?5, verdict = ?6, "
                "finished_ms = ?7,"
-               " log_hash = ?8, cache_key = ?9, device_ms = ?10, cached_from = CASE WHEN json_valid(?6)"
-               " THEN json_extract(?6, '$.cached_from') END WHERE id = ?1 AND state IN (0, 1)",
+               " log_hash = ?8, cache_key = ?9, device_ms = ?10, cached_from = ?11, brief = ?12"
+               " WHERE id = ?1 AND state IN (0, 1)",
     [FIND_STATE] = "SELECT state FROM submission WHERE id = ?1",
     [ADD_CALIBRATION] = "INSERT INTO calibration (id, created_ms, gpu, document) VALUES (?1, ?2, ?3, ?4)",
     [ADD_KEY] = "INSERT OR REPLACE INTO idempotency (client, key, request_hash, id, created_ms)"
@@ -215,9 +216,23 @@ bind_reward(sqlite3_stmt *stmt, int index, double reward)
         sqlite3_bind_double(stmt, index, reward);
 }
 
+/* Of the verdict's text; NULL: there is none, or it is no object. */
+static json_t *
+read_verdict(const struct submission_row *row)
+{
+    json_t *verdict = row->verdict ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL) : NULL;
+
+    if (json_is_object(verdict))
+        return verdict;
+    json_decref(verdict);
+    return NULL;
+}
+
 static int
 apply_submission(const struct submission_row *row, struct write_kit *kit, struct error *err)
 {
+    AUTO_JSON json_t *verdict = read_verdict(row);
+    AUTO_FREE char *brief = verdict ? brief_text(verdict) : NULL;
     sqlite3_stmt *stmt = kit->changes[ADD_SUBMISSION];
     int code;
 
@@ -237,6 +252,7 @@ apply_submission(const struct submission_row *row, struct write_kit *kit, struct
     bind_reward(stmt, 14, row->reward);
     db_bind_text(stmt, 15, row->request);
     db_bind_text(stmt, 16, row->verdict);
+    db_bind_text(stmt, 17, brief);
     code = db_run(stmt, "add a submission", err);
     if (code < 0)
         error_prefix(err, "submission %s", row->id);
@@ -448,6 +464,8 @@ static int
 apply_finish(struct write *write, struct write_kit *kit, struct error *err)
 {
     const struct finish_write *w = (const struct finish_write *)write;
+    AUTO_JSON json_t *verdict = read_verdict(&w->row);
+    AUTO_FREE char *brief = verdict ? brief_text(verdict) : NULL;
     sqlite3_stmt *stmt = kit->changes[FINISH];
     char log_hash[HASH_TEXT_SIZE] = "";
     int code = 0;
@@ -468,6 +486,8 @@ apply_finish(struct write *write, struct write_kit *kit, struct error *err)
     db_bind_name(stmt, 8, log_hash);
     db_bind_name(stmt, 9, w->row.cache_key);
     sqlite3_bind_int64(stmt, 10, w->row.device_ms);
+    db_bind_text(stmt, 11, json_string_value(json_object_get(verdict, "cached_from")));
+    db_bind_text(stmt, 12, brief);
     code = move(kit, stmt, w->row.id, err);
     return code == 0 && w->row.state == SUBMISSION_DONE ? sums_add(&kit->sums, &w->row, err) : code;
 }

@@ -76,6 +76,31 @@ def honest(client: service.Client) -> service.Json:
     return verdict
 
 
+def in_a_table(verdict: service.Json) -> service.Json:
+    """What a page with view=brief has of it."""
+    keys = ("id", "group", "task", "task_name", "client", "state", "stage", "passed_stage", "failed_at", "class")
+    more = ("reward", "flags", "cache", "attempts", "created", "finished")
+    shown = {key: verdict[key] for key in keys + more}
+    shown["stages"] = [{key: stage[key] for key in ("stage", "outcome")} for stage in verdict["stages"]]
+    return {**shown, "speedup": verdict["components"]["speedup"]}
+
+
+def test_a_table_says_what_the_verdicts_say(shared: service.Daemon) -> None:
+    """Of a text that was stored beside each verdict, and the same for one that an earlier version stored."""
+    scripts = ("timing=1.2", "ast=fail:syntax", "full=fail:mismatch", "timing=1.7")
+    ids = [shared.client.judge(body(script), LIMIT_S)["id"] for script in scripts][::-1]
+    brief, whole = "/v1/submissions?limit=2&view=brief", "/v1/submissions?limit=4"
+    expected = [in_a_table(verdict) for verdict in shared.client.expect("GET", whole)["items"]]
+    assert [one["id"] for one in expected] == ids
+    for was_stored in (True, False):
+        first = shared.client.expect("GET", brief)
+        second = shared.client.expect("GET", f"{brief}&cursor={first['next']}")
+        assert first["items"] + second["items"] == expected, was_stored
+        assert first["next"] == ids[1]
+        with closing(sqlite3.connect(shared.directory / "store.db")) as db, db:
+            db.execute("UPDATE submission SET brief = NULL")
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.script)
 def test_verdict(shared: service.Daemon, case: Case) -> None:
     """Each end has its own class and stage, its words, and does nothing to the next submission."""

@@ -739,6 +739,61 @@ run_sql(struct rig *r, const char *sql)
     sqlite3_close(db);
 }
 
+struct brief_seen {
+    char id[ID_SIZE], brief[512], verdict[512]; /* "": NULL */
+    int n;
+};
+
+static bool
+note_brief(void *arg, const char *id, const char *brief, const char *verdict)
+{
+    struct brief_seen *seen = arg;
+
+    snprintf(seen->id, sizeof(seen->id), "%s", id);
+    snprintf(seen->brief, sizeof(seen->brief), "%s", brief ? brief : "");
+    snprintf(seen->verdict, sizeof(seen->verdict), "%s", verdict ? verdict : "");
+    seen->n++;
+    return true;
+}
+
+static void
+a_table_is_read_without_its_verdicts(void **state)
+{
+    static const char verdict[] =
+        "{\"id\":\"a\",\"class\":\"ok\",\"reward\":0.7,\"components\":{\"speedup\":1.5},"
+        "\"stages\":[{\"stage\":\"ast\",\"outcome\":\"pass\",\"run_ms\":3.0}],"
+        "\"timing\":{\"reference_ns\":[1.0,2.0]}}";
+    static const char brief[] = "{\"id\":\"a\",\"class\":\"ok\",\"reward\":0.7,"
+                                "\"stages\":[{\"stage\":\"ast\",\"outcome\":\"pass\"}],\"speedup\":1.5}";
+    struct rig *r = *state;
+    struct submission_row row = rig_row();
+    struct submission_filter f = { .state = -1, .limit = 7 };
+    struct brief_seen seen = { .n = 0 };
+    struct outcome o = { 0 };
+
+    assert_int_equal(rig_add(r, &row, "x"), 0);
+    assert_int_equal(store_list_briefs(r->store, &f, note_brief, &seen, &r->err), 0);
+    assert_int_equal(seen.n, 1);
+    assert_string_equal(seen.id, row.id);
+    assert_string_equal(seen.brief, ""); /* it has not ended */
+    assert_string_equal(seen.verdict, "");
+    row.state = SUBMISSION_DONE;
+    row.verdict = (char *)verdict;
+    assert_int_equal(store_finish_submission(r->store, &row, NULL, 0, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o.code, 0);
+    assert_int_equal(store_list_briefs(r->store, &f, note_brief, &seen, &r->err), 0);
+    assert_string_equal(seen.brief, brief);
+    assert_string_equal(seen.verdict, "");
+    /* As an earlier version left it. */
+    run_sql(r, "UPDATE submission SET brief = NULL");
+    assert_int_equal(store_list_briefs(r->store, &f, note_brief, &seen, &r->err), 0);
+    assert_string_equal(seen.brief, "");
+    assert_string_equal(seen.verdict, verdict);
+    f.limit = 201;
+    assert_int_equal(store_list_briefs(r->store, &f, note_brief, &seen, &r->err), ERR_INPUT);
+}
+
 static void
 damaged_bytes_are_an_error_not_an_answer(void **state)
 {
@@ -1187,6 +1242,7 @@ main(void)
         RIGGED(a_key_is_stored_with_what_it_made),
         RIGGED(a_key_is_forgotten_after_a_day),
         RIGGED(every_filter_finds_what_it_should_page_by_page),
+        RIGGED(a_table_is_read_without_its_verdicts),
         RIGGED(a_list_has_bounds),
         RIGGED(counts_follow_every_move),
         RIGGED(a_reader_that_stopped_early_does_not_hold_the_log),

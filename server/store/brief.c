@@ -1,0 +1,50 @@
+#include "server/store/brief.h"
+
+#include "common/auto.h"
+
+static json_t *
+value_or_null(json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    return value ? json_incref(value) : json_null();
+}
+
+/* How each stage ended, without its times. */
+static json_t *
+outcomes(json_t *stages)
+{
+    json_t *out = json_is_null(stages) ? json_null() : json_array();
+    json_t *stage;
+    size_t i;
+
+    json_array_foreach(stages, i, stage)
+        json_array_append_new(out, json_pack("{s:o, s:o}", "stage", value_or_null(stage, "stage"), "outcome",
+                                             value_or_null(stage, "outcome")));
+    return out;
+}
+
+json_t *
+brief_of(json_t *document)
+{
+    static const char *const keys[] = { "id",    "group",        "task",      "task_name", "client", "state",
+                                        "stage", "passed_stage", "failed_at", "class",     "reward", "flags",
+                                        "cache", "attempts",     "created",   "finished" };
+    json_t *out = json_object();
+
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        json_t *value = json_object_get(document, keys[i]);
+        if (value)
+            json_object_set(out, keys[i], value);
+    }
+    json_object_set_new(out, "stages", outcomes(json_object_get(document, "stages")));
+    json_object_set_new(out, "speedup", value_or_null(json_object_get(document, "components"), "speedup"));
+    return out;
+}
+
+char *
+brief_text(json_t *document)
+{
+    AUTO_JSON json_t *brief = brief_of(document);
+
+    return brief ? json_dumps(brief, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+}
