@@ -15,12 +15,13 @@ import json
 import os
 import platform
 import socket
+import sqlite3
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -234,6 +235,14 @@ class Stored:
     posts: dict[str, Rounds]
 
 
+def forget_briefs(store: Path) -> str:
+    """The oldest hundred become such as an earlier version stored, which a page has to parse; their cursor."""
+    with closing(sqlite3.connect(store)) as db, db:
+        cursor = str(db.execute("SELECT id FROM submission ORDER BY id LIMIT 1 OFFSET 100").fetchone()[0])
+        db.execute("UPDATE submission SET brief = NULL WHERE id < ?", (cursor,))
+    return cursor
+
+
 def with_stored(given: argparse.Namespace, directory: Path, rows: int) -> Stored:
     """Everything at one size of the store."""
     store = directory / f"{rows}.db"
@@ -242,6 +251,7 @@ def with_stored(given: argparse.Namespace, directory: Path, rows: int) -> Stored
     else:
         tool("durable_store", "fill", store, rows)
     task = tool("durable_store", "task", store).strip()
+    old = forget_briefs(store)
     posts = {"bare SQLite": Rounds([], []), "POST": Rounds([], [])}
     with on_store(directory, store) as (daemon, start_s), bare_handler() as bare:
         port = port_of(daemon.client)
@@ -252,6 +262,7 @@ def with_stored(given: argparse.Namespace, directory: Path, rows: int) -> Stored
             "GET of a stored verdict": f"/v1/submissions/{middle}",
             "a page of 20": "/v1/submissions?limit=20&view=brief",
             "a page of 20 by class": "/v1/submissions?limit=20&view=brief&class=mismatch",
+            "a page of 20 that is parsed": f"/v1/submissions?limit=20&view=brief&cursor={old}",
         }
         ports = {"empty handler": (*bare, "/"), **{name: (port, daemon.pid, path) for name, path in paths.items()}}
         gets = compare(ports, max(given.count // 15, 1), given.connections, given.rounds)
@@ -275,6 +286,9 @@ def stored(given: argparse.Namespace, directory: Path) -> list[Target]:
         for name in (base, *names):
             cells = [(getattr(one, kind)[name], getattr(one, kind)[base]) for one in found]
             print(f"{name:44}" + "".join(f"{one.rate():11.0f}{one.share(bare):6.2f}" for one, bare in cells))
+    for name in found[0].gets if found else ():
+        cpu_us = [statistics.median(one.gets[name].cpu_us) for one in found]
+        print(f"{'cpu µs, ' + name:44}" + "".join(f"{cell:17.1f}" for cell in cpu_us))
     print(f"{'seconds to start':44}" + "".join(f"{one.start_s:17.2f}" for one in found))
     print(f"{'resident, MB':44}" + "".join(f"{one.resident_mb:17.1f}" for one in found))
     if not found:
