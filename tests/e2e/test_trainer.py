@@ -46,6 +46,8 @@ def test_bestofn_keeps_the_correct_ones(
     classes = [row["verdict"]["class"] for row in candidates if row["task"] == "relu"]
     assert classes[:4] == ["ok", "mismatch", "extract", "policy"] and classes[5] == "syntax"
     assert candidates[4]["verdict"]["duplicate_of"] == 0
+    empty = next(row for row in candidates if row["text"] == "")
+    assert (empty["task"], empty["verdict"]["class"], empty["verdict"]["reward"]) == ("softmax", "extract", 0)
     report = json.loads((out / "report.json").read_text())
     assert (report["kept"], report["answers"], report["distinct"], report["tasks"]) == (2, 12, 11, 2)
     assert report["rows_skipped"] == 2 and "row 4" in done.stderr and "row 5" in done.stderr

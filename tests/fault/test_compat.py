@@ -35,6 +35,8 @@ def fenced(script: str) -> str:
 
 # --- the requests ---
 
+# What each client's own code posts, key by key. slime, KernelGYM and TritonForge are on no package index: they were
+# read in their source, at the revision that stands with each. OpenRLHF and verl are run, too (test_trainers.py).
 CHAT = "<|im_start|>user\nWrite a kernel like ```python\nclass ModelNew: pass\n```<|im_end|>\n<|im_start|>assistant\n"
 
 
@@ -47,6 +49,7 @@ def openrlhf(*scripts: str, label: object = "scripted", prompt: str = CHAT) -> d
 
 
 def slime(script: str, label: object = "scripted") -> dict[str, Any]:
+    """THUDM/slime 0b420f1ef416, slime/rollout/rm_hub/__init__.py: remote_rm()."""
     return {"prompt": [{"role": "user", "content": "p"}], "response": fenced(script) + "<|im_end|>", "label": label}
 
 
@@ -65,6 +68,7 @@ def run_code(text: str, gate: str, **more: object) -> dict[str, Any]:
 
 
 def evaluate(script: str, task_id: str = "", **more: object) -> dict[str, Any]:
+    """hkust-nlp/KernelGYM 2f08930e3975, drkernel/kernel/rewards/reward_client.py: compute_batch_rewards()."""
     return {
         "task_id": task_id or f"task_{time.monotonic_ns()}",
         "reference_code": REFERENCE,
@@ -85,6 +89,8 @@ def evaluate(script: str, task_id: str = "", **more: object) -> dict[str, Any]:
 
 
 def tritonforge(script: str, **more: object) -> dict[str, Any]:
+    """RLsys-Foundation/TritonForge 0633298c0e30, slime_plugins/rollout_buffer/generator/kernel_generator.py:
+    submit_kernel_eval_request()."""
     return {
         "original_model_src": REFERENCE,
         "custom_model_src": code(script),
