@@ -266,6 +266,17 @@ add_beside(struct buffer *out, json_t *one, const char *name)
 }
 
 static void
+add_batched(struct buffer *out, json_t *timing)
+{
+    json_t *batched = json_object_get(timing, "batched");
+
+    if (!json_is_object(batched))
+        return;
+    buffer_printf(out, "\n%.0f calls at once, not rewarded\n", fmax(1, member(batched, "calls")));
+    add_beside(out, batched, "a call, ms");
+}
+
+static void
 add_variations(struct buffer *out, json_t *timing)
 {
     json_t *variations = json_object_get(timing, "variations"), *one;
@@ -356,6 +367,7 @@ chart_timing(struct buffer *out, json_t *document)
         add_table(out, timing);
         add_samples(out, &s);
     }
+    add_batched(out, timing);
     add_variations(out, timing);
     add_gpu(out, timing);
 }

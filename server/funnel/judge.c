@@ -788,7 +788,7 @@ begin_stage_on_lane(struct submission *s)
     bool is_last = is_last_judged(s);
 
     /* What is timed beside the time that counts has a stage's time of its own. */
-    if (j->stage == STAGE_TIMING && j->policy.timing.variations)
+    if (j->stage == STAGE_TIMING && (j->policy.timing.variations || j->policy.timing.batched))
         limit_ms += config->stage_limit_ms;
     /* The evidence pass makes a few calls more, which must not cost a slow candidate its verdict. */
     lane_stage(j->lane, stage_name((enum stage)j->stage), is_last,

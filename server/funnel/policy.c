@@ -13,7 +13,7 @@ static const struct policy policies[] = {
       "tf32",
       "movement",
       { 5, true, true, true },
-      { 10, 50, false, true, true, "paired", false, false } },
+      { 10, 50, false, true, true, "paired", false, false, false } },
     { "hybrid",
       true,
       true,
@@ -21,7 +21,7 @@ static const struct policy policies[] = {
       "tf32",
       "library",
       { 5, true, true, true },
-      { 10, 50, false, true, true, "paired", false, false } },
+      { 10, 50, false, true, true, "paired", false, false, false } },
     /* The published rule: five seeds of the original input, no TF32, nothing else. */
     { "kernelbench",
       true,
@@ -30,7 +30,7 @@ static const struct policy policies[] = {
       "ieee",
       "any",
       { 5, false, false, false },
-      { 10, 50, false, true, true, "paired", false, false } },
+      { 10, 50, false, true, true, "paired", false, false, false } },
 };
 
 int
@@ -82,6 +82,7 @@ read_timing(json_t *object, const char *base, struct policy *p, struct json_faul
         { "estimator", JSON_WANT_STRING, &estimator, false, 0, 0 },
         { "compile_baseline", JSON_WANT_BOOL, &p->timing.compile_baseline, false, 0, 0 },
         { "variations", JSON_WANT_BOOL, &p->timing.variations, false, 0, 0 },
+        { "batched", JSON_WANT_BOOL, &p->timing.batched, false, 0, 0 },
     };
     snprintf(pointer, sizeof(pointer), "%.100s/timing", base);
     if (object && json_read(object, pointer, fields, ARRAY_LEN(fields), fault) != 0)
@@ -165,6 +166,8 @@ policy_parts_json(const struct policy *p)
         json_object_set_new(json_object_get(out, "timing"), "compile_baseline", json_true());
     if (p->timing.variations)
         json_object_set_new(json_object_get(out, "timing"), "variations", json_true());
+    if (p->timing.batched)
+        json_object_set_new(json_object_get(out, "timing"), "batched", json_true());
     return out;
 }
 

@@ -31,6 +31,7 @@ struct policy {
         char estimator[8];      /* "paired" or "trimmed": the speedup that is rewarded */
         bool compile_baseline;  /* the reference under torch.compile is timed as well */
         bool variations;        /* the other shapes that `full` ran are timed as well */
+        bool batched;           /* what is too short for the clock is timed as many calls at once as well */
     } timing;
 };
 

@@ -307,6 +307,9 @@ timing_json(const struct judgement *j, const struct timing *t)
         json_object_set_new(out, "baselines", baseline_json(j));
     if (j->policy.timing.variations)
         json_object_set_new(out, "variations", variations_json(j));
+    json_t *batched = json_object_get(j->timing, "batched");
+    if (j->policy.timing.batched)
+        json_object_set_new(out, "batched", batched ? beside_json(batched) : json_null());
     return out;
 }
 

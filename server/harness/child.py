@@ -132,6 +132,7 @@ class Child:
             "state": self._op_state,
             "inputs": self._op_inputs,
             "bind": self._op_bind,
+            "capture": self._op_capture,
             "arm": self._op_arm,
             "watch": self._op_watch,
             "observe": self._op_observe,
@@ -399,6 +400,33 @@ class Child:
 
         return call
 
+    def _op_capture(self, message: Message) -> None:
+        """The calls of the first sets, bound to another set as one: a CUDA graph, or in turn where there is no GPU."""
+        bindings = [self._bindings[set_] for set_ in range(message.integer("calls", 1, 128))]
+        self._kept = None
+        try:
+            call = self._graph(bindings) if self._device.type == "cuda" else _in_turn(bindings)
+        except BaseException as error:
+            raise StepFailed("capture", error, self._filename) from None
+        self._bindings[message.integer("set", 0, 255)] = Binding(call, bindings[0].tf32, None)
+        self._channel.send({"ev": "captured"})
+
+    def _graph(self, bindings: list[Binding]) -> Callable[[], Any]:
+        """What these calls queue, recorded once and queued again by each call; outputs lie in the arena's pool."""
+        graph = torch.cuda.CUDAGraph()
+        _set_tf32(bindings[0].tf32)
+        # A pool that allocations are routed to already cannot be a graph's.
+        with self._outside_pool(), torch.no_grad():
+            with torch.cuda.graph(graph, pool=self._pool.id, capture_error_mode="thread_local"):
+                outputs = _in_turn(bindings)()
+            self._synchronize()
+
+        def replay() -> Any:
+            graph.replay()
+            return outputs
+
+        return replay
+
     def _op_arm(self, message: Message) -> None:
         """Answer this many bells. No message is read meanwhile."""
         _, _, doorbell = self._require()
@@ -538,12 +566,20 @@ class _Call:
         return self.model(*self.inputs)
 
 
+def _in_turn(bindings: list[Binding]) -> Callable[[], Any]:
+    def call() -> Any:
+        return [binding.call() for binding in bindings]
+
+    return call
+
+
 def _identity(value: Any) -> tuple[Any, ...]:
     """Equal for two outputs that lie in the same place with the same shape; () when that is not simply told."""
     if type(value) is torch.Tensor:
         return (value.data_ptr(), value.shape, value.stride(), value.dtype)
-    if type(value) in (tuple, list) and all(type(item) is torch.Tensor for item in value):
-        return (type(value), *((item.data_ptr(), item.shape, item.stride(), item.dtype) for item in value))
+    if type(value) in (tuple, list):
+        parts = tuple(map(_identity, value))
+        return (type(value), *parts) if all(parts) else ()
     return ()
 
 

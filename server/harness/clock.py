@@ -379,10 +379,14 @@ class Timer:
     def _sets_of(self, bell: Bell) -> range:
         return range(bell.set, bell.set + 1) if bell.calls == 1 else range(bell.calls)
 
+    def _kind(self) -> str:
+        """What is timed: baselines are kept by it."""
+        return str(self._case["name"])
+
     def _find_baseline(self) -> None:
         """The reference's time while the candidate is frozen all along; kept for its task."""
         policy, known = self._job.policy, self._job.reference.baselines
-        key = (self._case["name"], self._job.precision() == "tf32", policy.is_cold, self._calls)
+        key = (self._kind(), self._job.precision() == "tf32", policy.is_cold, self._calls)
         if key not in known and self._protocol.caps_reference:
             self._freeze(self._theirs)
             empties = self._empties(ESTIMATES)

@@ -71,6 +71,7 @@ class Policy:
     events: bool
     is_cold: bool  # the L2 cache is flushed before each bell
     times_variations: bool  # other shapes are timed beside the task's own
+    times_batches: bool  # what is too short for the clock is timed as many calls at once
 
     @staticmethod
     def parse(found: Json) -> Policy:
@@ -88,6 +89,7 @@ class Policy:
             events=bool(timing.get("events", True)),
             is_cold=bool(timing.get("cold", True)),
             times_variations=bool(timing.get("variations", False)),
+            times_batches=bool(timing.get("batched", False)),
         )
 
 

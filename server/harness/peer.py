@@ -289,6 +289,10 @@ class Peer:
         }
         self.ask(message, "bound", limit_ms)
 
+    def capture(self, set_: int, calls: int, limit_ms: float) -> None:
+        """Bind to this set all that calls of the first sets queue: one call queues it, and answers with a list."""
+        self.ask({"op": "capture", "set": set_, "calls": calls}, "captured", limit_ms)
+
     # --- evidence ---
 
     def watch(self, limit_ms: float) -> tuple[str, str | None]:

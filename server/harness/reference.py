@@ -163,7 +163,7 @@ class Reference:
         self.spec: Json = {}
         self.sizes = Sizes(0, 0, 0, 0, 1, 1)
         self.baselines: dict[tuple[str, bool, bool, int], float] = {}
-        """Nanoseconds of a call, by (case, tf32, cold, calls for each bell), measured while no candidate could run."""
+        """Nanoseconds of a call while no candidate could run, by (what is timed, tf32, cold, calls for each bell)."""
         self._states: dict[tuple[str, int], list[Json]] = {}
         self._current: tuple[str, int] | None = None
         self._fp64_fails = False

@@ -6,11 +6,13 @@ The GPU's part is host_gpu.py, as in test_clock_protocol.py.
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rig import Rig, policy
 
 PRELUDE = """
@@ -51,9 +53,9 @@ class Bench:
         self.spec = rig.register(self._child, TASK, dynamic_shapes=True)
         assert len(self.spec["cases"]["shapes"]) >= 2, self.spec
 
-    def time(self, source: str, **timing: Any) -> dict[str, Any]:
+    def time(self, source: str, *, too_small_ns: int = 1, **timing: Any) -> dict[str, Any]:
         """The report of the timing stage; what comes before it must have passed."""
-        (self._directory / "protocol").write_text(json.dumps({"flush_s": 0.0005}))
+        (self._directory / "protocol").write_text(json.dumps({"flush_s": 0.0005, "too_small_ns": too_small_ns}))
         rules = policy(
             variations={"count": 5, "value": False, "shape": True, "dtype": False},
             timing={"warmup": 2, "trials": 5, "fixed": True, "events": True, **timing},
@@ -96,3 +98,74 @@ def test_what_fails_beside_the_time_that_counts_is_told_and_decides_nothing(
     assert (smaller["name"], larger["name"]) == ("shape x0.75", "shape x1.25")
     assert smaller["outcome"] != "failed", smaller
     assert (larger["outcome"], larger["class"]) == ("failed", class_) and larger["why"], larger
+
+
+TOO_SMALL: dict[str, Any] = {"too_small_ns": 10**12, "batched": True}
+"""Every call is too short for the clock."""
+
+
+def test_what_is_too_short_is_timed_as_a_batch(bench: Bench) -> None:
+    detail = bench.time(HONEST, **TOO_SMALL)["detail"]
+    told = detail["batched"]
+    assert (detail["outcome"], detail["calls"]) == ("too_small", 1)
+    assert told["outcome"] in ("measured", "inconclusive"), told
+    assert told["calls"] == 64 and told["bells"] == len(told["reference_ns"]) == len(told["candidate_ns"]) == 5, told
+
+
+def test_a_batch_is_made_on_request_of_what_is_too_short(bench: Bench) -> None:
+    assert "batched" not in bench.time(HONEST, too_small_ns=10**12)["detail"]
+
+
+HALF_OF_A_BATCH = (
+    HONEST.replace(
+        "        return x * 2 + 1",
+        "        ModelNew.turn = getattr(ModelNew, 'turn', 0) + in_batch()\n"
+        "        return torch.empty_like(x) if in_batch() and ModelNew.turn % 64 > 32 else x * 2 + 1",
+    )
+    + """
+import sys
+def in_batch():
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "call" and frame.f_code.co_filename.endswith("child.py"):
+            return True
+        frame = frame.f_back
+    return False
+"""
+)
+"""Answers half the calls of a batch, and knows one by who calls."""
+TIRED = HONEST.replace(
+    "        return x * 2 + 1",
+    "        ModelNew.calls = getattr(ModelNew, 'calls', 0) + 1\n"
+    "        assert ModelNew.calls < 80, 'no more'\n"
+    "        return x * 2 + 1",
+)
+"""Cannot be called as often as a batch needs."""
+
+
+def test_calls_that_a_batch_leaves_out_are_found(bench: Bench) -> None:
+    report = bench.time(HALF_OF_A_BATCH, **TOO_SMALL)
+    told = report["detail"]["batched"]
+    assert report["class"] is None and (told["outcome"], told["class"]) == ("failed", "mismatch"), told
+
+
+def test_why_there_is_no_batch_is_told(bench: Bench) -> None:
+    told = bench.time(TIRED, **TOO_SMALL)["detail"]["batched"]
+    assert (told["outcome"], told["bells"]) == ("inconclusive", 0) and "calls in a row failed" in told["why"], told
+
+
+@pytest.mark.gpu
+def test_a_graph_of_calls_is_right_and_as_fast_as_its_copy(tmp_path: Path) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("gpu: no GPU on this machine")
+    with Rig(tmp_path, device="cuda:0", prelude="import clock; clock.TOO_SMALL_NS = 10**12") as rig:
+        child = rig.child()
+        spec = rig.register(child, TASK, dynamic_shapes=True)
+        rules = policy(timing={"warmup": 3, "trials": 15, "events": True, "batched": True, "variations": True})
+        found = rig.judge(child, spec, TASK, HONEST, stages=("tiny", "full", "timing"), rules=rules)
+        detail = found["timing"]["detail"]
+    told = detail["batched"]
+    assert told["outcome"] == "measured" and told["calls"] == 64, told
+    pairs = zip(told["reference_ns"], told["candidate_ns"], strict=True)
+    assert abs(statistics.median(ours / theirs for ours, theirs in pairs) - 1) < 0.1, told
+    assert len(detail["variations"]) == 1 and detail["variations"][0]["bells"] == 10, detail["variations"]

@@ -101,7 +101,7 @@ what_is_printed_is_read_back(void **state)
 static void
 what_is_asked_for_is_told_where_it_is_on(void **state)
 {
-    static const char *const keys[] = { "compile_baseline", "variations" };
+    static const char *const keys[] = { "compile_baseline", "variations", "batched" };
     char text[80];
     struct policy p;
 
@@ -153,6 +153,7 @@ what_is_wrong_is_refused_where_it_is(void **state)
         { "{\"timing\":{\"cold\":1}}", "/policy/timing/cold" },
         { "{\"timing\":{\"compile_baseline\":\"yes\"}}", "/policy/timing/compile_baseline" },
         { "{\"timing\":{\"variations\":{}}}", "/policy/timing/variations" },
+        { "{\"timing\":{\"batched\":64}}", "/policy/timing/batched" },
         { "{\"version\":2}", "/policy/version" },
     };
 

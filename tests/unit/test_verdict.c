@@ -325,6 +325,13 @@ other_shapes_are_told_where_they_were_asked_for(void **state)
     assert_string_equal(text_at(second, "class"), "crash");
     assert_true(json_is_null(json_object_get(second, "speedup")));
     assert_int_equal(json_object_size(first), json_object_size(second));
+    r->j.policy.timing.batched = true;
+    AUTO_JSON json_t *alone = verdict_json(&r->s);
+    assert_true(json_is_null(json_object_get(json_object_get(alone, "timing"), "batched")));
+    json_object_set(r->j.timing, "batched", json_array_get(json_object_get(r->j.timing, "variations"), 0));
+    AUTO_JSON json_t *both = verdict_json(&r->s);
+    assert_true(json_equal(json_object_get(json_object_get(both, "timing"), "batched"), first));
+    assert_true(json_equal(json_object_get(both, "components"), json_object_get(unasked, "components")));
     assert_true(number_at(v, NULL, "reward") == number_at(unasked, NULL, "reward"));
     assert_true(json_equal(json_object_get(v, "components"), json_object_get(unasked, "components")));
 }
