@@ -40,6 +40,7 @@ static const struct {
     { "cache", FREE, OF_IT },
     { "cached_from", FREE, OF_IT },
     { "attempts", FREE, OF_IT },
+    { "rerun", FREE, "it tells of neighbours" },
     { "created", FREE, TIME },
     { "finished", FREE, TIME },
     { "env", FREE, "it names the machine" },

@@ -190,6 +190,7 @@ adopt(const struct submission *s, const struct submission_row *from)
     json_object_set_new(out, "metadata", metadata ? json_incref(metadata) : json_null());
     json_object_set_new(out, "cache", json_string(s->cache));
     json_object_set_new(out, "attempts", json_integer(s->attempts));
+    json_object_set_new(out, "rerun", json_null());
     clock_text(j->row.created_ms, text);
     json_object_set_new(out, "created", json_string(text));
     clock_text(j->row.finished_ms, text);

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "server/funnel/private.h"
+#include "server/workers/contention.h"
 
 /*
  * The story of one submission, read top down: begun, read (ast), compiled,
@@ -18,6 +20,15 @@
  */
 
 /* --- noting outcomes --- */
+
+static bool
+is_one_of(const char *word, const char *const *words)
+{
+    for (; word && *words; words++)
+        if (strcmp(word, *words) == 0)
+            return true;
+    return false;
+}
 
 static double
 ms_since(int64_t then_ns)
@@ -177,6 +188,107 @@ judge_stop(struct submission *s)
         child_kill(j->child);
 }
 
+/* --- a neighbour's --- */
+
+/*
+ * Failures that somebody else may bring about. A call that the GPU refuses, or that breaks its context, is not one of
+ * them by itself: contexts do not share their errors. `launch` and `crash` are doubted only where other children on
+ * the device ended at the same time, or its memory was used up.
+ */
+static const char *const provisional[] = { "timeout", "oom", "launch", "crash", NULL };
+
+static const char short_of_memory[] = "the machine had not as much memory left as it may have";
+
+#define GPU_SPARE \
+    (256LL        \
+     << 20) /* a launch, a module or a context's stack takes less: with so much free it was not for want */
+
+/* After the failure of this stage: what of it may be a neighbour's. Only the first failure counts, so only its doubt does. */
+static void
+doubt(struct judgement *j, const char *format, ...)
+{
+    va_list args;
+
+    if (j->failed_stage != j->stage || j->doubt[0])
+        return;
+    va_start(args, format);
+    vsnprintf(j->doubt, sizeof(j->doubt), format, args);
+    va_end(args);
+}
+
+static void
+doubt_timeout(struct judgement *j, int64_t stolen_ms, int64_t limit_ms)
+{
+    if (contention_is_starved(stolen_ms < 0 ? -1 : stolen_ms * 1000000, limit_ms))
+        doubt(j, "others had the CPU for %.1f s while it was ready to run, of a limit of %g s",
+              (double)stolen_ms / 1000, (double)limit_ms / 1000);
+}
+
+static void
+doubt_memory(struct submission *s, int64_t held_bytes)
+{
+    if (contention_is_short(s->funnel->config->memory_limit_bytes, held_bytes))
+        doubt(s->judgement, "%s", short_of_memory);
+}
+
+static void
+doubt_end(struct submission *s, const char *class_, const struct child_end *end)
+{
+    if (strcmp(class_, "timeout") == 0)
+        doubt_timeout(s->judgement, end->stolen_ms, s->funnel->config->stage_limit_ms);
+    if (strcmp(class_, "crash") == 0 && end->is_victim)
+        doubt(s->judgement, "it was killed while the machine was out of memory");
+}
+
+static void
+doubt_report(struct submission *s, const struct lane_report *r, const char *class_)
+{
+    struct judgement *j = s->judgement;
+
+    if (strcmp(class_, "timeout") == 0) {
+        doubt_timeout(j, r->stolen_ms, r->limit_ms);
+    } else if (lane_is_gpu(j->lane) && is_one_of(class_, provisional)) {
+        if (r->neighbours > 0)
+            doubt(j, "%d other processes on the device ended at the same time", r->neighbours);
+        else if (r->free_bytes >= 0 && r->free_bytes < GPU_SPARE)
+            doubt(j, "the device had %lld MiB of memory left", (long long)(r->free_bytes >> 20));
+    }
+    if (strcmp(class_, "oom") == 0)
+        doubt_memory(s, r->held_bytes);
+}
+
+/* True: the next time it is judged alone. Once, and only where there is something to doubt. */
+static bool
+is_promised_rerun(struct submission *s, const char *class_, int stage)
+{
+    const struct judgement *j = s->judgement;
+
+    if (!j->doubt[0] || s->rerun.class_[0])
+        return false;
+    s->rerun = (struct rerun){ .stage = (enum stage)stage };
+    snprintf(s->rerun.class_, sizeof(s->rerun.class_), "%s", class_);
+    snprintf(s->rerun.why, sizeof(s->rerun.why), "%s", j->doubt);
+    s->is_rerun = alone_promise(&s->funnel->house, &s->alone, clock_monotonic_ns());
+    s->funnel->reruns.refused += !s->is_rerun;
+    log_info(s->id, "%s at %s is %s: %s", class_, stage_name(s->rerun.stage),
+             s->is_rerun ? "judged again alone" : "in doubt, and there is no time to judge it again",
+             j->doubt);
+    return s->is_rerun;
+}
+
+/* Its processes are gone, and its verdict is clear. */
+static void
+conclude(struct submission *s)
+{
+    const struct judgement *j = s->judgement;
+
+    if (!s->is_cancelled && is_one_of(j->class_, provisional) &&
+        is_promised_rerun(s, j->class_, j->failed_stage))
+        submission_return(s, true);
+    else
+        submission_conclude(s, EVENT_FINISH);
+}
+
 /* --- from stage to stage --- */
 
 static void begin_compile(struct submission *s);
@@ -195,7 +307,7 @@ finish(struct submission *s)
         lane_close(j->lane);
         return;
     }
-    submission_conclude(s, EVENT_FINISH);
+    conclude(s);
 }
 
 static void
@@ -272,12 +384,15 @@ decide(struct submission *s, enum outcome outcome, const char *class_, int done,
 static void
 child_message_cb(void *arg, struct child *c, struct message *m)
 {
-    struct judgement *j = ((struct submission *)arg)->judgement;
+    struct submission *s = arg;
+    struct judgement *j = s->judgement;
+    const struct config *config = s->funnel->config;
     const char *event = message_text(m, "ev");
 
-    (void)c;
-    if (event && strcmp(event, "result") == 0 && !j->result)
+    if (event && strcmp(event, "result") == 0 && !j->result) {
         j->result = json_incref(m->body);
+        j->is_short = contention_is_short(config->memory_limit_bytes, child_held_bytes(c));
+    }
 }
 
 static void ast_ended(struct submission *s, const struct child_end *end);
@@ -303,7 +418,8 @@ child_ended_cb(void *arg, struct child *c)
     if (s->is_cancelled || s->is_returned || end.is_lost) {
         drop_child(j);
         if (!is_stopped(s))
-            lose(s, s->funnel->alone == s, end.error[0] ? end.error : "its process could not be made");
+            lose(s, s->funnel->alone == s || scheduler_is_alone(s),
+                 end.error[0] ? end.error : "its process could not be made");
     } else if (j->step == STEP_AST) {
         ast_ended(s, &end);
     } else if (j->step == STEP_COMPILE) {
@@ -404,10 +520,12 @@ fail_by_end(struct submission *s, const struct child_end *end)
         judgement_fail(j, j->stage, "timeout", NULL,
                        "%s: the process did not finish within %g s and was stopped.", stage,
                        (double)s->funnel->config->stage_limit_ms / 1000);
+        doubt_end(s, "timeout", end);
         return "timeout";
     }
     crash_text(end, how, sizeof(how));
     judgement_fail(j, j->stage, "crash", NULL, "%s: the candidate's process %s.", stage, how);
+    doubt_end(s, "crash", end);
     return "crash";
 }
 
@@ -439,15 +557,6 @@ note_rule(struct judgement *j, const char *rule)
 {
     if (rule && j->failed_stage == j->stage)
         snprintf(j->rule, sizeof(j->rule), "%s", rule);
-}
-
-static bool
-is_one_of(const char *word, const char *const *words)
-{
-    for (; word && *words; words++)
-        if (strcmp(word, *words) == 0)
-            return true;
-    return false;
 }
 
 /* --- ast --- */
@@ -559,8 +668,9 @@ compile_ended(struct submission *s, const struct child_end *end)
     /* Its directory goes with the child, so the child is kept until the cache has left it. */
     j->step = STEP_PUBLISH;
     snprintf(from, sizeof(from), "%s/cache", child_scratch(j->child));
-    snprintf(j->cache, sizeof(j->cache), "%.400s/cache-%s-%d", s->funnel->config->scratch, s->id,
-             s->attempts);
+    /* A rerun is the same attempt once more: what the first one left may still be on its way out. */
+    snprintf(j->cache, sizeof(j->cache), "%.400s/cache-%s-%d%s", s->funnel->config->scratch, s->id,
+             s->attempts, s->is_rerun ? "-alone" : "");
     if (scratch_publish(s->funnel->loop, from, j->cache, published_cb, s, &err) != 0) {
         j->cache[0] = '\0';
         drop_child(j);
@@ -653,6 +763,8 @@ decide_compile(struct submission *s)
         const char *class_ = json_string_value(json_object_get(j->claim, "class"));
         class_ = is_one_of(class_, classes) ? class_ : "import";
         fail_by_error(j, class_, json_is_object(error) ? error : NULL, "the module could not be compiled");
+        if (strcmp(class_, "oom") == 0 && j->is_short)
+            doubt(j, "%s", short_of_memory);
         decide(s, OUTCOME_FAIL, class_, done, of > done ? of : done + 1);
     }
 }
@@ -764,6 +876,7 @@ judge_on_lane(struct submission *s, struct lane *l)
         .kernels = kernels,
         .seed = j->seed,
         .cache = lane_is_gpu(l) && j->cache[0] ? j->cache : NULL,
+        .is_alone = scheduler_is_alone(s),
     };
     j->lane = l;
     if (lane_open(l, &job, &lane_ops, s, &err) == 0)
@@ -877,6 +990,7 @@ opened(struct submission *s, const struct lane_report *r)
         const char *class_ = checked_class(r->class_);
         fail_by_report(s, r, class_);
         note_rule(s->judgement, r->rule);
+        doubt_report(s, r, class_);
         note(s, OUTCOME_FAIL, class_, 0, 1);
         finish(s); /* without a loaded module there is nothing that a later stage could do */
         return;
@@ -901,6 +1015,9 @@ report_cb(void *arg, const struct lane_report *r)
         const char *text = json_string_value(json_object_get(r->error, "text"));
         log_warn(s->id, "the reference failed: %s", text ? text : "no reason given");
         j->is_reference_lost = true;
+        if (contention_is_starved(r->stolen_ms < 0 ? -1 : r->stolen_ms * 1000000, r->limit_ms))
+            snprintf(j->doubt, sizeof(j->doubt), "the reference failed while others had the CPU for %.1f s",
+                     (double)r->stolen_ms / 1000);
         snprintf(j->reference_error, sizeof(j->reference_error), "%s", text ? text : "no reason given");
         lane_close(j->lane);
         return;
@@ -914,6 +1031,7 @@ report_cb(void *arg, const struct lane_report *r)
         const char *class_ = checked_class(r->class_);
         fail_by_report(s, r, class_);
         note_rule(j, r->rule);
+        doubt_report(s, r, class_);
         decide(s, OUTCOME_FAIL, class_, r->done, r->of);
     } else if (r->is_reopen && goes_on(j)) {
         note(s, OUTCOME_SKIP, NULL, r->done, r->of);
@@ -941,10 +1059,13 @@ refine_crash(struct submission *s, const struct child_end *end)
     if (what) {
         snprintf(j->class_, sizeof(j->class_), "oom");
         snprintf(r->class_, sizeof(r->class_), "oom");
+        j->doubt[0] = '\0'; /* its own limit is nobody else's doing */
         snprintf(j->text, sizeof(j->text), "%s: the process used up %s and was killed.",
                  stage_name((enum stage)j->failed_stage), what);
         return;
     }
+    if (end->is_victim && !j->doubt[0])
+        snprintf(j->doubt, sizeof(j->doubt), "it was killed while the machine was out of memory");
     if (end->was_killed && end->signal == SIGKILL) /* that may have been ours */
         return;
     crash_text(end, how, sizeof(how));
@@ -969,16 +1090,18 @@ closed_cb(void *arg, const struct lane_closing *c)
     if (j->is_finishing) {
         if (c->end && !j->is_comparing)
             refine_crash(s, c->end);
-        submission_conclude(s, EVENT_FINISH);
+        conclude(s);
     } else if (is_stopped(s)) {
         return;
     } else if (j->is_parking) {
         j->is_parking = false;
         group_park(s);
     } else {
-        if (j->is_reference_lost)
+        if (j->is_reference_lost) {
+            is_promised_rerun(s, "infra", j->stage);
             lose(s, false, j->reference_error);
-        else
+        } else {
             lose(s, c->is_lost, c->is_lost ? c->why : "the lane let go of it");
+        }
     }
 }

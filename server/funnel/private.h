@@ -16,6 +16,7 @@
 #include "common/ids.h"
 #include "common/reward.h"
 #include "server/config.h"
+#include "server/funnel/alone.h"
 #include "server/funnel/fair.h"
 #include "server/funnel/funnel.h"
 #include "server/funnel/policy.h"
@@ -32,6 +33,7 @@
 
 #define CLASS_SIZE 24
 #define RULE_SIZE 64
+#define DOUBT_SIZE 200
 
 /* --- one submission --- */
 
@@ -63,9 +65,10 @@ struct judgement {
     int passed;       /* last stage passed before anything failed; -1: none */
     int failed_stage; /* of the first failure; -1: none. STAGE_NSTAGES: before the first stage (extract) */
     char class_[CLASS_SIZE];
-    char rule[RULE_SIZE]; /* what found the first failure, where a rule of ours did; "" otherwise */
-    json_t *error;        /* {"type","text","line"} of the first failure, or NULL */
-    char text[1600];      /* of the first failure, in plain English */
+    char rule[RULE_SIZE];   /* what found the first failure, where a rule of ours did; "" otherwise */
+    json_t *error;          /* {"type","text","line"} of the first failure, or NULL */
+    char text[1600];        /* of the first failure, in plain English */
+    char doubt[DOUBT_SIZE]; /* what of it may be a neighbour's doing; "": nothing is known to be */
 
     json_t *flags;    /* array of strings */
     json_t *kernels;  /* names of the jitted functions, from the syntax tree */
@@ -79,6 +82,7 @@ struct judgement {
     enum { STEP_AST, STEP_COMPILE, STEP_PUBLISH, STEP_INSPECT } step;
     struct child *child;
     json_t *result;                /* of the child */
+    bool is_short;                 /* the machine was short of memory when that came */
     char cache[SCRATCH_PATH_SIZE]; /* "" none; ours to remove */
     struct lane *lane;
     bool is_finishing; /* the verdict is clear, the lane still has to let go */
@@ -88,6 +92,13 @@ struct judgement {
     char reference_error[512]; /* what the reference said when it was lost */
     struct buffer log;
     int64_t log_lost;
+};
+
+/* A failure for which a neighbour may be to blame, so that it does not count: how it went the first time. */
+struct rerun {
+    char class_[CLASS_SIZE]; /* "": there was none */
+    enum stage stage;
+    char why[DOUBT_SIZE];
 };
 
 enum cancel_reason { CANCEL_ASKED, CANCEL_DEADLINE, CANCEL_DECIDED };
@@ -113,6 +124,10 @@ struct submission {
     int attempts;      /* times begun, over restarts of the daemon */
     int losses;        /* times its worker went down */
     int lonely_losses; /* of those, with nobody else on that worker */
+    struct rerun rerun;
+    bool
+        is_rerun; /* whenever it is begun it has the house to itself; else the share of the time for that was used up */
+    struct alone_turn alone;
     int64_t queued_ns;
     struct submission *older, *newer; /* among those that wait for the same */
     bool is_waiting;
@@ -229,7 +244,11 @@ struct funnel {
     int64_t cpu_running, gpu_running;
     uint64_t generation; /* another one after all that funnel_figures() tells of */
     struct submission
-        *alone; /* suspected of having taken its worker down: it has the compile zygote to itself */
+        *alone;         /* suspected of having taken its worker down: it has the compile zygote to itself */
+    struct alone house; /* who has everything to itself */
+    struct {
+        int64_t refused, confirmed, cleared; /* of those judged again alone: the same class again, another */
+    } reruns;
     bool is_kicking, is_kick_due;
 
     struct submission *unrecorded; /* whose verdict the store would not take: tried again */
@@ -358,6 +377,10 @@ void scheduler_hurry(struct submission *s, int priority);
 void scheduler_announce(const struct funnel *f, bool is_compiled);
 void scheduler_release_slot(struct submission *s);
 void scheduler_release_device(struct submission *s);
+/* It is judged alone: nothing else runs, and nothing begins. */
+bool scheduler_is_alone(const struct submission *s);
+/* Its judgement went this way (a final event, EVENT_PARK or EVENT_RETURN): others may begin again. */
+void scheduler_end_alone(struct submission *s, enum event event);
 struct submission *scheduler_first_ready(struct funnel *f); /* NULL: none */
 void scheduler_idle_cb(void *arg, struct lane *l);
 int64_t funnel_waiting(const struct funnel *f);

@@ -72,13 +72,59 @@ may_have_device(void *arg, const struct fair_share *share)
                           (const struct client *)((const char *)share - offsetof(struct client, device)));
 }
 
-/* A suspect has the zygote to itself: it waits until all others are through, and they wait for it. */
+/* All that runs anywhere, registrations included. */
+static int64_t
+running(const struct funnel *f)
+{
+    int64_t n = f->cpu_running + f->gpu_running;
+
+    for (int i = 0; i < f->n_lanes; i++)
+        n += lane_state(f->lanes[i]) == LANE_BUSY;
+    return n;
+}
+
+/*
+ * A suspect has the zygote to itself: it waits until all others are through, and they wait for it. Who is judged again
+ * for fear of neighbours has everything to itself.
+ */
 static bool
 may_begin(struct funnel *f, struct submission *s)
 {
-    if (f->alone)
+    if (s->is_rerun)
+        alone_becomes_due(&f->house, &s->alone, clock_monotonic_ns());
+    if (f->alone || !alone_may_begin(&f->house, s->is_rerun ? &s->alone : NULL, running(f)))
         return false;
     return s->losses == 0 || f->cpu_running == 0;
+}
+
+bool
+scheduler_is_alone(const struct submission *s)
+{
+    return s->funnel->house.holder == &s->alone;
+}
+
+void
+scheduler_end_alone(struct submission *s, enum event event)
+{
+    bool is_over = event == EVENT_FINISH || event == EVENT_CANCEL || event == EVENT_PARK;
+
+    if (is_over || (event == EVENT_RETURN && scheduler_is_alone(s)))
+        alone_end(&s->funnel->house, &s->alone, clock_monotonic_ns());
+}
+
+static struct submission *
+submission_alone(const struct alone_turn *t)
+{
+    return t ? (struct submission *)((char *)t - offsetof(struct submission, alone)) : NULL;
+}
+
+/* Who was to be next, where that was settled before; whoever comes meanwhile is not. */
+static struct submission *
+next_to_begin(struct funnel *f, unsigned allowed)
+{
+    struct submission *due = submission_alone(f->house.due);
+
+    return due ? due : submission_of(fair_next(&f->queue, allowed, may_have_slot, f));
 }
 
 static bool
@@ -90,7 +136,7 @@ begin_one(struct funnel *f)
 
     if (f->cpu_running >= f->cpu_jobs || !zygote_is_ready(f->zygote))
         return false;
-    struct submission *s = submission_of(fair_next(&f->queue, allowed, may_have_slot, f));
+    struct submission *s = next_to_begin(f, allowed);
     if (!s || !may_begin(f, s))
         return false;
     if (!s->is_looked_up && cache_answers(s)) {
@@ -98,6 +144,8 @@ begin_one(struct funnel *f)
         return true;
     }
     fair_take(&f->queue, &s->turn);
+    if (s->is_rerun)
+        alone_begin(&f->house, &s->alone);
     if (s->losses > 0)
         f->alone = s;
     f->cpu_running++;
@@ -153,18 +201,30 @@ scheduler_release_device(struct submission *s)
     f->gpu_running--;
 }
 
+/* Whose turn it is on a device; NULL: nobody's. */
+static struct submission *
+next_for_device(struct funnel *f)
+{
+    struct submission *holder = submission_alone(f->house.holder);
+
+    if (holder)
+        return holder->state == STATE_READY && holder->turn.share ? holder : NULL;
+    if (f->house.due)
+        return NULL;
+    return submission_of(fair_next(&f->ready, 1u << FAIR_INTERACTIVE | 1u << FAIR_BATCH, may_have_device, f));
+}
+
 /* True: the lane has work now. */
 static bool
 give(struct funnel *f, struct lane *l)
 {
     if (lane_state(l) != LANE_IDLE)
         return false;
-    if (task_give_lane(f, l))
+    if (!f->house.holder && !f->house.due && task_give_lane(f, l))
         return true;
     if (f->config->paused)
         return false;
-    struct submission *s =
-        submission_of(fair_next(&f->ready, 1u << FAIR_INTERACTIVE | 1u << FAIR_BATCH, may_have_device, f));
+    struct submission *s = next_for_device(f);
     if (!s)
         return false;
     fair_take(&f->ready, &s->turn);

@@ -150,9 +150,13 @@ counts_json(const struct funnel *f)
         json_array_append_new(rejections,
                               json_pack("{s:s, s:s, s:I}", "class", f->rejections[i].class_, "rule",
                                         f->rejections[i].rule, "n", (json_int_t)f->rejections[i].n));
-    json_t *out = json_pack("{s:o, s:o, s:o, s:o, s:f, s:I, s:I}", "stages", stages, "classes", classes,
-                            "rejections", rejections, "cache", cache_json(f), "verdict_s", f->verdict_s,
-                            "finished", (json_int_t)f->finished, "returned", (json_int_t)f->returned);
+    json_t *reruns = json_pack("{s:I, s:I, s:I, s:f}", "refused", (json_int_t)f->reruns.refused, "confirmed",
+                               (json_int_t)f->reruns.confirmed, "cleared", (json_int_t)f->reruns.cleared,
+                               "held_s", f->house.held_s);
+    json_t *out =
+        json_pack("{s:o, s:o, s:o, s:o, s:f, s:I, s:I, s:o}", "stages", stages, "classes", classes,
+                  "rejections", rejections, "cache", cache_json(f), "verdict_s", f->verdict_s, "finished",
+                  (json_int_t)f->finished, "returned", (json_int_t)f->returned, "reruns", reruns);
     for (int i = 0; i < STAGE_NSTAGES; i++)
         json_object_set_new(json_object_get(stages, stage_name((enum stage)i)), "run_seconds",
                             histogram_json(&f->run_seconds[i], &histogram_seconds));

@@ -84,6 +84,7 @@ submission_move(struct submission *s, enum event event)
     f->generation++;
     log_debug(s->id, "%s: %s to %s", event_name(event), state_name(s->state), state_name((enum state)next));
     s->state = (enum state)next;
+    scheduler_end_alone(s, event);
     int stage = stage_of_state(s->state);
     if (stage >= 0 && s->judgement) {
         s->judgement->stage = stage;
@@ -206,6 +207,19 @@ count_class(struct funnel *f, const char *class_)
             return;
         }
     }
+}
+
+static void
+count_rerun(const struct submission *s)
+{
+    struct funnel *f = s->funnel;
+
+    if (!s->is_rerun || !s->judgement->row.class_)
+        return;
+    if (strcmp(s->judgement->row.class_, s->rerun.class_) == 0)
+        f->reruns.confirmed++;
+    else
+        f->reruns.cleared++;
 }
 
 /* By class and rule; what is beyond the table is seen in its class alone. */
@@ -388,6 +402,7 @@ submission_conclude(struct submission *s, enum event event)
                       (long long)j->log_lost);
     fill_row(s);
     cache_compare(s);
+    count_rerun(s);
     count_class(f, j->row.class_ ? j->row.class_ : "cancelled");
     if (j->row.class_) {
         count_rejection(f, j->row.class_, j->rule);

@@ -644,6 +644,16 @@ set_outcome(json_t *out, const struct submission *s, const struct timing *t, con
     json_object_set_new(out, "feedback", is_final ? verdict_feedback(s, t, is_cancelled) : json_null());
 }
 
+/* What did not count, and whether it was judged again for that. */
+static json_t *
+rerun_json(const struct submission *s)
+{
+    if (!s->rerun.class_[0])
+        return json_null();
+    return json_pack("{s:s, s:s, s:s, s:b}", "class", s->rerun.class_, "stage", stage_name(s->rerun.stage),
+                     "why", s->rerun.why, "alone", (int)s->is_rerun);
+}
+
 json_t *
 verdict_json(const struct submission *s)
 {
@@ -683,6 +693,7 @@ verdict_json(const struct submission *s)
     json_object_set_new(out, "cache", json_string(s->cache));
     json_object_set_new(out, "cached_from", json_null());
     json_object_set_new(out, "attempts", json_integer(s->attempts));
+    json_object_set_new(out, "rerun", state_is_final(s->state) ? rerun_json(s) : json_null());
     json_object_set_new(out, "created", time_or_null(j->row.created_ms));
     json_object_set_new(out, "finished", time_or_null(state_is_final(s->state) ? j->row.finished_ms : 0));
     return out;

@@ -7,6 +7,7 @@ loop answers them in order, and between them tells which children became ready o
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -294,10 +295,14 @@ class Referee:
         except NotTheCandidate as broken:
             error = {"type": type(broken).__name__, "text": str(broken)[:8192], "line": None}
             report = Report("reference", "fail", "infra", error=error)
+        body = report.json(job)
+        if report.outcome == "fail":
+            with contextlib.suppress(RuntimeError):  # a broken device does not tell
+                body["free_bytes"] = self._free_bytes()
         detail = json.dumps(report.detail, ensure_ascii=False).encode("utf-8", "replace")
         fd = make_memfd(detail[:WORKER_DETAIL_MAX], "detail")
         try:
-            self._channel.send(report.json(job), {"detail": fd})
+            self._channel.send(body, {"detail": fd})
         finally:
             os.close(fd)
 

@@ -210,6 +210,23 @@ write_verdicts(struct writer *w, json_t *counts)
 }
 
 static void
+write_reruns(struct writer *w, json_t *reruns)
+{
+    static const char *const outcomes[] = { "confirmed", "cleared", "refused" };
+
+    family(w, "verifierd_reruns_total", "counter",
+           "Failures that a neighbour may have brought about: judged again alone, with the same class "
+           "(confirmed) or "
+           "another, or not judged again since the share of the time for that was used up (refused).");
+    for (size_t i = 0; i < ARRAY_LEN(outcomes); i++)
+        sample(w, "verifierd_reruns_total", LABELS("outcome", outcomes[i]),
+               number(json_object_get(reruns, outcomes[i])));
+    family(w, "verifierd_rerun_seconds_total", "counter",
+           "Time for which all others waited so that one could be judged alone.");
+    sample(w, "verifierd_rerun_seconds_total", NULL, number(json_object_get(reruns, "held_s")));
+}
+
+static void
 write_cache(struct writer *w, json_t *cache)
 {
     static const char *const results[] = { "hits", "joined", "misses", "rechecked" };
@@ -464,6 +481,7 @@ metrics_write(json_t *status, struct buffer *out)
     sample(&w, "verifierd_build_info", LABELS("version", text(status, "version")), 1);
     write_figures(&w, status);
     write_verdicts(&w, json_object_get(status, "counts"));
+    write_reruns(&w, at(status, "counts/reruns"));
     write_cache(&w, at(status, "counts/cache"));
     write_stages(&w, at(status, "counts/stages"));
     write_devices(&w, at(status, "counts/device_s"));

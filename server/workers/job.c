@@ -117,6 +117,7 @@ lane_open(struct lane *l, const struct lane_submission *s, const struct lane_job
     j->kernels = json_dumps(s->kernels, JSON_COMPACT);
     j->policy = json_incref(s->policy);
     j->seed = s->seed;
+    j->is_alone = s->is_alone;
     j->ops = ops;
     j->arg = arg;
     if (!j->entry || !j->task_entry || !j->spec || !j->reference_source || !j->kernels ||
@@ -146,6 +147,27 @@ lane_register(struct lane *l, const struct lane_registration *r, lane_registered
     return 0;
 }
 
+/* Not the candidate alone: where the reference or the referee was starved, it had to wait for them. */
+static void
+look_around(const struct lane *l, struct contention_mark *out)
+{
+    const struct job *j = l->job;
+    const int pids[] = { j->candidate ? child_pid(j->candidate->child) : 0,
+                         j->reference ? child_pid(j->reference->child) : 0, process_pid(l->referee) };
+
+    contention_read(pids, ARRAY_LEN(pids), out);
+}
+
+static int64_t
+stolen_ms(const struct lane *l)
+{
+    struct contention_mark now;
+
+    look_around(l, &now);
+    int64_t ns = contention_stolen_ns(&l->job->begun, &now);
+    return ns < 0 ? -1 : ns / 1000000;
+}
+
 /* A deadline has passed: first the candidate goes, then the reference, then the referee that still says nothing. */
 static void
 job_timer_cb(uv_timer_t *timer)
@@ -157,7 +179,10 @@ job_timer_cb(uv_timer_t *timer)
         return;
     j->strikes++;
     j->is_violent = true;
-    j->is_limited |= j->phase == PHASE_ASKED;
+    if (j->phase == PHASE_ASKED && !j->is_limited) {
+        j->is_limited = true;
+        j->stolen_ms = stolen_ms(l);
+    }
     if (j->strikes == 1 && j->candidate)
         child_kill(j->candidate->child);
     else if (j->strikes <= 2 && j->reference)
@@ -176,6 +201,10 @@ await(struct lane *l, int64_t limit_ms)
     j->phase = PHASE_ASKED;
     j->is_asked = true;
     j->strikes = 0;
+    j->stolen_ms = -1;
+    j->asked_ms = limit_ms;
+    j->lost_before = l->lost;
+    look_around(l, &j->begun);
     runners_limit_warming(l);
     uv_timer_start(&l->job_timer, job_timer_cb, (uint64_t)limit_ms, 0);
 }
@@ -200,6 +229,8 @@ acquire(struct lane *l)
         runner_take_as(l, j->candidate, USE_CANDIDATE);
     if (!j->reference || (!j->is_registration && !j->candidate))
         return;
+    if (j->is_alone)
+        runners_make_room(l);
     j->reference->used = l->clock;
     int64_t now_ns = clock_monotonic_ns();
     l->supply.waited_s += (double)(now_ns - j->wanting_ns) / 1e9;
@@ -311,11 +342,33 @@ is_violent_class(const char *class_)
     return false;
 }
 
+/* Before the candidate's process is ended. A limit of the referee's own is that of a call. */
+static void
+note_neighbours(struct lane *l, struct lane_report *report)
+{
+    const struct job *j = l->job;
+    struct contention_mark now;
+
+    look_around(l, &now);
+    report->held_bytes = now.resident_bytes;
+    report->neighbours = (int)(l->lost - j->lost_before);
+    if (j->is_limited) {
+        report->limit_ms = j->asked_ms;
+        report->stolen_ms = j->stolen_ms;
+    } else if (report->is_reference || (report->class_ && strcmp(report->class_, "timeout") == 0)) {
+        int64_t ns = contention_stolen_ns(&j->begun, &now);
+        report->limit_ms = j->asked_ms < l->config->tiny_limit_ms ? j->asked_ms : l->config->tiny_limit_ms;
+        report->stolen_ms = ns < 0 ? -1 : ns / 1000000;
+    }
+}
+
 bool
-job_answered(struct lane *l, const struct lane_report *report)
+job_answered(struct lane *l, struct lane_report *report)
 {
     struct job *j = l->job;
 
+    if (report->outcome == LANE_FAIL)
+        note_neighbours(l, report);
     j->is_asked = false;
     runners_limit_warming(l);
     uv_timer_stop(&l->job_timer);

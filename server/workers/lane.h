@@ -79,6 +79,12 @@ struct lane_report {
     bool is_reopen;    /* the process is lost, and the verdict is not: lane_reopen() */
     bool is_reference; /* it was the reference that failed */
     json_t *detail;    /* an object, or NULL */
+    /* What of a failure may be a neighbour's doing; of others 0 or -1. */
+    int64_t limit_ms;   /* of class timeout, and of a reference: the limit that passed, or that of a call */
+    int64_t stolen_ms;  /* of it, or of the stage, that others had the CPU; -1: not known */
+    int64_t free_bytes; /* of the device's memory, as the referee found it then; -1: not told */
+    int64_t held_bytes; /* of the machine's, by the processes of the job */
+    int neighbours;     /* other children of the device that ended by themselves meanwhile */
 };
 
 /* How it was with the candidate's process in the end; a view. */
@@ -106,6 +112,8 @@ struct lane_submission {
         *kernels; /* {"names": […], "hashes": […]}: what trusted children found of them; borrowed, copied */
     uint64_t seed;
     const char *cache; /* NULL: none */
+    bool
+        is_alone; /* idle references and children that are not needed yet are ended first, and none is made */
 };
 
 /* The lane must be idle. The answer is a report of stage "open", or the closing. */

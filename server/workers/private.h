@@ -15,6 +15,7 @@
 #include "common/hash.h"
 #include "server/config.h"
 #include "server/workers/channel.h"
+#include "server/workers/contention.h"
 #include "server/workers/devices.h"
 #include "server/workers/lane.h"
 #include "server/workers/pool.h"
@@ -63,7 +64,13 @@ struct job {
     uint64_t seed;
     char stage[16];
     bool wants_evidence;
-    bool is_compiled; /* the candidate is the reference itself, for torch to compile */
+    bool is_alone; /* nobody but its own children on the device */
+    struct contention_mark
+        begun;           /* when the referee was asked last: the candidate, the reference and the referee */
+    int64_t stolen_ms;   /* up to when a deadline passed; -1: none did, or not known */
+    int64_t asked_ms;    /* the limit of that */
+    int64_t lost_before; /* lane->lost then */
+    bool is_compiled;    /* the candidate is the reference itself, for torch to compile */
     int64_t limit_ms;
     struct child_end end;
     bool has_end;
@@ -110,6 +117,7 @@ struct lane {
     int handles;
     int64_t clock, jobs_made;
     int failures, canary_failures;
+    int64_t lost; /* children that ended though nobody had ended them, candidates apart; since the start */
     int64_t drifts;
     bool is_suspect; /* the workers were started afresh because of the canary */
     json_t *seen;    /* of the GPU, when something was last timed on it; NULL: nothing was */
@@ -127,6 +135,7 @@ void
 runners_fill_pool(struct lane *l); /* children are made and ended beside tiny and full, never beside timing */
 json_t *runners_pool_json(const struct lane *l); /* given */
 void runners_evict(struct lane *l);              /* the references used longest ago make room */
+void runners_make_room(struct lane *l);          /* none but the job's own are left */
 bool runners_are_quiet(struct lane *l);          /* none is being made, or ended for being too many */
 void runners_limit_warming(struct lane *l);      /* after job->is_asked or the set of children has changed */
 void runners_abandon(struct lane *l);            /* all of them; the referee is not told */
@@ -146,7 +155,7 @@ void job_inherit(struct job *j, const struct child *c);
  * The referee's report, without its detail. False: the owner does not want it any more, and job_report() is not to
  * be called.
  */
-bool job_answered(struct lane *l, const struct lane_report *report);
+bool job_answered(struct lane *l, struct lane_report *report);
 void job_report(struct lane *l, struct lane_report *report);
 /* spec NULL: it was refused, for error (both borrowed). The job is gone afterwards. */
 void job_registered(struct lane *l, const struct buffer *spec, json_t *error);

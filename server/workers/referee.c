@@ -161,6 +161,9 @@ read_report(const struct message *m, struct lane_report *out)
     json_t *error = json_object_get(m->body, "error");
     out->error = json_is_object(error) ? error : NULL;
     out->generality = message_text(m, "generality");
+    json_t *free_bytes = json_object_get(m->body, "free_bytes");
+    out->free_bytes = json_is_integer(free_bytes) ? json_integer_value(free_bytes) : -1;
+    out->stolen_ms = -1;
     out->is_reopen = json_is_true(json_object_get(m->body, "reopen"));
     out->is_reference = strcmp(out->stage, "reference") == 0;
     return 0;

@@ -82,6 +82,9 @@ runner_ended_cb(void *arg, struct child *c)
         l->supply.lost++;
         count_failure(l, child_end(c)->error[0] ? child_end(c)->error : "it ended");
     }
+    /* Those of the job are asked for by name: what became of them is in the report. */
+    l->lost +=
+        r->use != USE_NONE && (!j || (j->candidate != r && j->reference != r)) && !child_end(c)->was_killed;
     l->references.evicted += r->use == USE_REFERENCE && (!j || j->reference != r);
     if (j && j->candidate == r) {
         job_inherit(j, c);
@@ -291,6 +294,8 @@ runners_fill_pool(struct lane *l)
     int64_t want = l->supply.wanted = wanted(l, have, now_ns);
     if (have > least_ready(l) && !uv_is_active((uv_handle_t *)&l->supply_timer))
         uv_timer_start(&l->supply_timer, retry_cb, (uint64_t)l->config->pool_idle_s * 1000 + 1, 0);
+    if (j && j->is_alone && j->phase != PHASE_ACQUIRE)
+        return;
     if (j && (j->phase == PHASE_QUIET || (j->is_asked && strcmp(j->stage, "timing") == 0)))
         return;
     if (j && j->phase == PHASE_ACQUIRE)
@@ -329,6 +334,18 @@ runners_pool_json(const struct lane *l)
                      (json_int_t)s->made, "discarded", (json_int_t)s->discarded, "lost", (json_int_t)s->lost,
                      "waited_s", s->waited_s, "make_s", s->make_s, "job_s", s->job_s, "free_bytes",
                      s->free_bytes < 0 ? json_null() : json_integer(s->free_bytes));
+}
+
+void
+runners_make_room(struct lane *l)
+{
+    struct runner *r, *next;
+
+    DL_FOREACH_SAFE(l->runners, r, next)
+    {
+        if (r != l->job->candidate && r != l->job->reference)
+            runner_discard(r);
+    }
 }
 
 void

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 #include "common/auto.h"
 #include "common/log.h"
+#include "server/workers/contention.h"
 #include "server/workers/scratch.h"
 
 /*
@@ -56,7 +58,8 @@ struct child {
     int64_t uid;
     struct uids *uids;
     char scratch[SCRATCH_PATH_SIZE], cgroup[CGROUP_PATH_SIZE];
-    int pidfd, run_channel;
+    int pidfd, run_channel, pid;
+    struct contention_mark begun; /* when its deadline was set: a stage child does not run before that */
     struct channel *channel;
     uv_poll_t output_poll;
     int output_fd;
@@ -152,6 +155,18 @@ child_abandon(struct child *c)
 
 /* --- ending --- */
 
+/* The kernel's own killer takes whoever holds most, which need not be whoever asked for too much. */
+static void
+note_victim(struct child *c)
+{
+    struct contention_mark now;
+
+    if (c->end.signal != SIGKILL || c->end.was_limited || *c->end.over)
+        return;
+    contention_read(NULL, 0, &now);
+    c->end.is_victim = now.oom_kills > c->begun.oom_kills;
+}
+
 static void
 finish(struct child *c)
 {
@@ -161,6 +176,7 @@ finish(struct child *c)
     z->by_role[c->role]--;
     if (!*c->end.over && cgroup_was_short(c->cgroup))
         snprintf(c->end.over, sizeof(c->end.over), "memory");
+    note_victim(c);
     cgroup_kill(c->cgroup);
     uv_timer_stop(&c->timer);
     uv_poll_stop(&c->output_poll);
@@ -188,6 +204,17 @@ lose(struct child *c, const char *why)
     finish(c);
 }
 
+/* While it is there to be asked about: once it is dead the kernel has forgotten what it waited for. */
+static void
+note_stolen(struct child *c)
+{
+    struct contention_mark now;
+
+    contention_read(&c->pid, 1, &now);
+    int64_t stolen_ns = contention_stolen_ns(&c->begun, &now);
+    c->end.stolen_ms = stolen_ns < 0 ? -1 : stolen_ns / 1000000;
+}
+
 static void
 timer_cb(uv_timer_t *timer)
 {
@@ -195,6 +222,7 @@ timer_cb(uv_timer_t *timer)
 
     if (c->is_limit) {
         c->end.was_limited = true;
+        note_stolen(c);
         child_kill(c);
     } else {
         log_error(c->name, "does not end after SIGKILL");
@@ -223,6 +251,8 @@ child_limit(struct child *c, int64_t limit_ms)
 {
     if (c->has_ended || c->end.was_killed)
         return;
+    if (limit_ms == 0 || c->role != CHILD_RUN)
+        contention_read(NULL, 0, &c->begun);
     c->is_limit = limit_ms > 0;
     if (limit_ms > 0)
         uv_timer_start(&c->timer, timer_cb, (uint64_t)limit_ms, 0);
@@ -334,7 +364,8 @@ child_new(struct zygote *z, enum child_role role, const struct child_ops *ops, v
                          .pidfd = -1,
                          .run_channel = -1,
                          .output_fd = -1,
-                         .output_limit = z->config->output_limit_bytes };
+                         .output_limit = z->config->output_limit_bytes,
+                         .end.stolen_ms = -1 };
     snprintf(c->name, sizeof(c->name), "%c%lld", z->kind[0], (long long)++z->made);
     uv_timer_init(z->loop, &c->timer);
     c->timer.data = c;
@@ -366,6 +397,7 @@ static void
 spawned(struct child *c, struct message *m)
 {
     c->pidfd = message_take_fd(m, "pidfd");
+    c->pid = contention_pid(c->pidfd);
     c->is_spawned = true;
     if (c->is_kill_due)
         child_kill(c);
@@ -559,6 +591,22 @@ const char *
 child_name(const struct child *c)
 {
     return c->name;
+}
+
+int64_t
+child_held_bytes(const struct child *c)
+{
+    int pid = child_pid(c);
+    struct contention_mark now;
+
+    contention_read(&pid, 1, &now);
+    return now.resident_bytes;
+}
+
+int
+child_pid(const struct child *c)
+{
+    return c->has_ended ? 0 : c->pid;
 }
 
 const char *

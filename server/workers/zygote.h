@@ -54,7 +54,10 @@ struct child_end {
     int code;         /* exit status; -1: none */
     int signal;       /* 0: none */
     int64_t max_rss_kb, cpu_ms;
-    char over[16];   /* "memory", "disk" or "descriptors": it was killed for holding too much of that; "" */
+    int64_t stolen_ms; /* of its deadline, that others had the CPU while it was ready to run; -1: not known */
+    bool
+        is_victim; /* SIGKILL, while the kernel was killing for want of memory; not for what it held itself */
+    char over[16]; /* "memory", "disk" or "descriptors": it was killed for holding too much of that; "" */
     char error[512]; /* why it could not be made, or "" */
 };
 
@@ -80,6 +83,8 @@ void child_limit(struct child *c, int64_t limit_ms);
 int child_send(struct child *c, json_t *body, const struct channel_fd *fds, size_t n_fds, struct error *err);
 
 const char *child_name(const struct child *c);
+int64_t child_held_bytes(const struct child *c); /* memory, with all that it started; 0 where it is gone */
+int child_pid(const struct child *c);            /* as we see it; 0: not spawned yet, or gone */
 const char *child_scratch(const struct child *c);
 const struct child_end *child_end(const struct child *c); /* NULL while it lives */
 const struct buffer *child_output(const struct child *c); /* view */

@@ -102,7 +102,7 @@ the_shape_is_always_the_same(void **state)
         "class",    "reward",   "reward_spec", "flags", "generality", "components",   "correctness",
         "timing",   "stages",   "feedback",    "env",   "policy",     "policy_on",    "cache",
         "attempts", "created",  "finished",    "group", "metadata",   "seed",         "error",
-        "rule",     "evidence", "cached_from"
+        "rule",     "evidence", "cached_from", "rerun"
     };
     struct rig *r = *state;
 

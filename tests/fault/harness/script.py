@@ -12,6 +12,7 @@ One key for each stage (ast, compile, inspect, describe, open, tiny, full, timin
     drift                                          the GPU is not as it was, the first time; passes from then on
     flaky                                          the same while the file SCRIPT_REFERENCE_FAILS is there
     sleep:SECONDS  print:BYTES  litter  bury       then go on
+    burn:SECONDS                                   compute for so long, on the one CPU that all who burn share
     hang  exit:STATUS  signal:NAME  crash          what a candidate's process may do
     kill_zygote  kill_referee                      what only a hole in the sandbox would let it do
 """
@@ -45,6 +46,8 @@ def perform(todo: list[str], scratch: Path | None) -> str:
         name, _, value = step.partition(":")
         if name == "sleep":
             time.sleep(float(value))
+        elif name == "burn":
+            _burn(float(value))
         elif name == "print":
             sys.stdout.write("x" * (int(value) - 1) + "\n")
             sys.stdout.flush()
@@ -71,6 +74,21 @@ def perform(todo: list[str], scratch: Path | None) -> str:
         else:
             return step
     return "pass"
+
+
+def _burn(seconds: float) -> None:
+    """Until this process has had so much of the CPU, however long that takes.
+
+    Where we may, before what else this machine has to do: then those who burn have only each other to share with.
+    """
+    with contextlib.suppress(OSError):
+        os.setresuid(0, 0, 0)
+        os.setpriority(os.PRIO_PROCESS, 0, -10)
+        Path("/proc/self/autogroup").write_text("-10")
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
 
 
 def _dig(top: Path) -> None:

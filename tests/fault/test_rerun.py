@@ -1,0 +1,110 @@
+"""A failure that a neighbour may have brought about does not count: it is judged once more, alone.
+
+Those who burn share one CPU, so how much each of them gets follows from their number, not from the machine's load.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+import service
+from scripted import TASK
+
+LIMIT_S = 120.0
+HOGS = 10
+BURNT_S = 0.3  # too much for an eleventh of the limit below, and a small part of the whole
+
+
+def body(script: str, **more: object) -> dict[str, object]:
+    return {"task": "scripted", "candidate": f"# script: {script}\n# {time.monotonic_ns()}\n", **more}
+
+
+def wait_until_burning(client: service.Client, ids: list[str]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while any(client.get(f"/v1/submissions/{one}").json()["stage"] != "compile" for one in ids):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def wait_until_returned(client: service.Client, one: str) -> None:
+    """It was begun, and is queued once more."""
+    was_begun = False
+    for event in client.follow(f"/v1/submissions/{one}/events"):
+        was_begun |= event.kind == "state" and event.data["stage"] == "tiny"
+        if event.kind == "state" and event.data["state"] == "queued" and was_begun:
+            return
+    raise AssertionError("it was not put back")
+
+
+def others_during_rerun(daemon: service.Daemon, one: str) -> list[service.Json]:
+    """What was decided of others from the moment that it was begun again until its verdict, by the log."""
+    lines = [json.loads(line) for line in daemon.log.read_text().splitlines()]
+    own = [i for i, line in enumerate(lines) if line.get("subject") == one]
+    again = next(i for i in own if "judged again alone" in lines[i]["msg"])
+    begun, *_, end = [i for i in own if i > again]
+    others = {line.get("subject") for line in lines if line["msg"] == "submission accepted"} - {one}
+    found = lines[begun : end + 1]
+    assert "ast: pass" in found[0]["msg"] and "reward" in found[-1]["msg"]
+    return [line for line in found if line.get("subject") in others and line["msg"] != "submission accepted"]
+
+
+def reruns(client: service.Client, outcome: str) -> float:
+    return float(client.expect("GET", "/v1/status")["counts"]["reruns"][outcome])
+
+
+def test_starved_call_is_judged_again_alone(start_scripted: service.StartDaemon) -> None:
+    """An honest candidate beside others that burn the CPU gets the class that it has without them."""
+    daemon = start_scripted(cpu_jobs=HOGS + 1, tiny_limit_ms=2000, stage_limit_ms=60000)
+    client = daemon.client
+    client.add_task(TASK)
+    hogs = [client.submit(body("compile=burn:0.6,pass")) for _ in range(HOGS)]
+    wait_until_burning(client, hogs)
+    honest = client.submit(body(f"tiny=burn:{BURNT_S},pass timing=1.5"))
+    later = [client.submit(body("compile=sleep:1,pass")) for _ in range(8)]
+    verdict = client.wait(honest, LIMIT_S)
+    assert (verdict["class"], verdict["passed_stage"], verdict["attempts"]) == ("ok", "timing", 1), verdict
+    assert others_during_rerun(daemon, honest) == []
+    why = verdict["rerun"].pop("why")
+    assert verdict["rerun"] == {"class": "timeout", "stage": "tiny", "alone": True}
+    assert "others had the CPU" in why and "of a limit of 2 s" in why
+    for one in hogs + later:
+        assert client.wait(one, LIMIT_S)["class"] == "ok"
+    assert [reruns(client, key) for key in ("cleared", "confirmed", "refused")] == [1, 0, 0]
+    assert reruns(client, "held_s") > 0
+    text = client.get("/metrics").body.decode()
+    assert 'verifierd_reruns_total{outcome="cleared"} 1\n' in text
+
+
+def test_endless_loops_are_told_from_those_they_starve(start_scripted: service.StartDaemon) -> None:
+    """Each is judged once more alone; only the loops fail there, and they are not tried a third time."""
+    daemon = start_scripted(cpu_jobs=5, stage_limit_ms=2500)
+    client = daemon.client
+    client.add_task(TASK)
+    loops = [client.submit(body("compile=burn:1000")) for _ in range(4)]
+    wait_until_burning(client, loops)
+    honest = client.submit(body("compile=burn:0.8,pass timing=1.5"))
+    verdict = client.wait(honest, LIMIT_S)
+    assert verdict["class"] == "ok", verdict
+    for one in loops:
+        verdict = client.wait(one, LIMIT_S)
+        assert (verdict["class"], verdict["stage"], verdict["attempts"]) == ("timeout", "compile", 1), verdict
+        assert verdict["rerun"]["class"] == "timeout" and verdict["rerun"]["alone"] is True
+    assert reruns(client, "confirmed") == 4
+
+
+def test_rerun_outlives_a_killed_daemon(start_scripted: service.StartDaemon) -> None:
+    """What waits to be judged again is queued in the store, and is judged after a restart."""
+    daemon = start_scripted(cpu_jobs=HOGS + 2, tiny_limit_ms=2000, stage_limit_ms=60000)
+    client = daemon.client
+    client.add_task(TASK)
+    sleeper = client.submit(body("compile=sleep:15,pass"))  # nothing begins alone before it is through
+    hogs = [client.submit(body("compile=burn:1,pass")) for _ in range(HOGS)]
+    wait_until_burning(client, [sleeper, *hogs])
+    honest = client.submit(body(f"tiny=burn:{BURNT_S},pass timing=1.5"))
+    wait_until_returned(client, honest)
+    daemon.kill()
+    daemon.start()
+    for one in [honest, *hogs, sleeper]:
+        verdict = daemon.client.wait(one, LIMIT_S)
+        assert verdict["class"] == "ok", verdict
