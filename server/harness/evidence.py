@@ -418,9 +418,11 @@ class Pass:
     def _tells_inputs_apart(self) -> bool:
         """The right answers to the last inputs and to those before differ: neither memory nor a constant gives both."""
         last, before = self._wanted[-1], self._wanted[-2]
+        if last.paths != before.paths:
+            return True
         for index, (a, b) in enumerate(zip(last.own, before.own, strict=True)):
-            if not isinstance(a, torch.Tensor):
-                if a != b:
+            if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+                if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor) or a != b:
                     return True
                 continue
             limit = self._job.timing_limit(index, a)

@@ -547,8 +547,8 @@ class Job:
         moved, end = [], self._state_base
         for item in state:
             note = values.TensorNote.parse(item["tensor"], item["name"])
-            place = note.moved(end)
-            end = align(end + note.span_bytes)
+            place = note.packed(end)
+            end = align(end + place.span_bytes)
             if end > self.candidate.heap.offset:
                 raise ReferenceBroken("the reference's state is larger than when the task was registered")
             mine.view(place).copy_(theirs.view(note))

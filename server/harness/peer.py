@@ -38,6 +38,10 @@ class NotTheCandidate(Exception):
     """A step failed by our fault or the task's: told as class `infra`."""
 
 
+class TaskTooLong(NotTheCandidate):
+    """A message about the task's inputs does not fit."""
+
+
 class PeerFailed(Exception):
     """The child could not do a step; the failure is the child's. class_ is one of the verdict, rule what found it."""
 
@@ -145,6 +149,8 @@ class Peer:
             raise self._gone() from None
         except ProtocolError as error:
             raise PeerFailed("crash", f"the process broke the protocol: {error}", is_gone=True) from None
+        except ValueError as error:  # raised by send(): whatever is long in a message comes from the task
+            raise TaskTooLong(f"what the task says of its inputs is too long: {error}") from None
 
     def _report(self, expected: str, limit_ms: float, takes: tuple[str, ...]) -> Message:
         end = time.monotonic() + limit_ms / 1000
@@ -238,7 +244,14 @@ class Peer:
         if compiles:
             message["compile"] = True
         report = self.ask(message, "built", limit_ms, takes=("state",))
-        return _json_of(report, "state") if tell_state else _drop(report)
+        if not tell_state:
+            return _drop(report)
+        try:
+            return _json_of(report, "state")
+        except ProtocolError as error:
+            raise PeerFailed("crash", f"the process broke the protocol: {error}", is_gone=True) from None
+        finally:
+            report.close()
 
     def copy_state(self, model: str, state: list[Json], limit_ms: float) -> None:
         fd = make_memfd(json.dumps(state).encode(), "state")

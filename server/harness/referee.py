@@ -10,23 +10,22 @@ import argparse
 import contextlib
 import json
 import os
-import re
 import select
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import evidence
 import native
 import physics
+import specification
 import torch
 from gpu_state import DRIFT, Gpu
 from judge import Job, Policy, Report, candidate_arena, timed
 from peer import NotTheCandidate, Peer, PeerFailed
-from reference import Reference, Sizes
+from reference import Reference, ReferenceBroken, Sizes, available_bytes
 from wire import (
     SOURCE_MAX,
     WORKER_DETAIL_MAX,
@@ -42,7 +41,6 @@ from wire import (
     read_memfd,
 )
 
-SPEC_MAX: Final = 8 << 20
 WORKING: Final = 2
 """The referee's own copies of inputs and outputs, while it compares."""
 MEMORY_LIMIT_S: Final = 8.0
@@ -174,18 +172,25 @@ class Referee:
                 "element_limit": self._element_limit,
             }
             report = peer.ask(request, "described", DESCRIBE_LIMIT_MS, {"source": fd}, takes=("spec",))
-            spec = report.take_fd("spec")
+            try:
+                told = specification.parse(_take(report, "spec"))
+            finally:
+                report.close()
         except PeerFailed as failure:
             self._channel.send({"ev": "refused", "job": job, "error": failure.error})
             return
-        except ProtocolError as broken:
-            error = {"type": "ProtocolError", "text": clean_text(str(broken)), "line": None}
+        except (ProtocolError, specification.SpecRefused) as broken:
+            text = clean_text(f"the reference's process told a false specification: {broken}")
+            error = {"type": type(broken).__name__, "text": text, "line": None}
             self._channel.send({"ev": "refused", "job": job, "error": error})
             return
         finally:
             os.close(fd)
-        self._channel.send({"ev": "registered", "job": job}, {"spec": spec})
-        os.close(spec)
+        spec = make_memfd(json.dumps(told, ensure_ascii=False).encode(), "spec")  # not the child's own
+        try:
+            self._channel.send({"ev": "registered", "job": job}, {"spec": spec})
+        finally:
+            os.close(spec)
 
     # --- jobs ---
 
@@ -200,7 +205,10 @@ class Referee:
         for child in (reference, candidate):
             if child not in self._children:
                 raise NotTheCandidate(f"child {child} is gone")
-        spec = json.loads(contents["spec"])
+        try:
+            spec = specification.parse(contents["spec"])
+        except specification.SpecRefused as refused:
+            raise ReferenceBroken(f"the task's specification cannot be used: {refused}") from None
         self._make_room(spec, reference)
         if reference not in self._references:
             self._references[reference] = Reference(self._children[reference])
@@ -355,16 +363,10 @@ class Referee:
         return float((ramp * ramp).sum()) == 4096 * 4097 * 8193 / 6
 
 
-def available_bytes() -> int | None:
-    """Memory of the machine that could be had without swapping; None where the kernel does not say."""
-    found = re.search(r"^MemAvailable:\s+(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
-    return None if found is None else int(found[1]) << 10
-
-
 def _take(message: Message, name: str) -> bytes:
     fd = message.take_fd(name)
     try:
-        return read_memfd(fd, SPEC_MAX if name == "spec" else SOURCE_MAX)
+        return read_memfd(fd, specification.SPEC_MAX if name == "spec" else SOURCE_MAX)
     finally:
         os.close(fd)
 

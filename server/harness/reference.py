@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -11,7 +15,7 @@ from arena import Heap, align
 from peer import NotTheCandidate, Peer, PeerFailed
 from tolerance import TABLE, Limit, differs, kernelbench_limit, limit_for, relative_error, sample
 from values import TensorNote
-from wire import Json
+from wire import Json, clean_text
 
 WEIGHT_SEEDS: Final = (42, 1042, 1042)
 """Public, as KernelBench's are. The second is for the case "other weights", where constant parameters vary, too,
@@ -34,12 +38,31 @@ FP64_SHARE: Final = 0.8
 """The fp64 run is tried when its estimated memory is within this share of what is free."""
 
 
+COPIES: Final = 4
+"""Of the reference's outputs, while it is compared: its own, in fp64, the candidate's, and what comparing needs."""
+
+
 class ReferenceBroken(NotTheCandidate):
     """The reference could not answer."""
 
 
 class ReferenceRaised(ReferenceBroken):
     """The reference's call raised; its process is there."""
+
+
+@contextmanager
+def _blamed(what: str) -> Iterator[None]:
+    """Around all that is made of what the reference's process told: it has run the task's code, and may tell anything.
+
+    What it makes fail here ends that process and not the referee, which others need.
+    """
+    try:
+        yield
+    except (NotTheCandidate, PeerFailed):
+        raise
+    except Exception as error:
+        text = clean_text(f"{type(error).__name__}: {error}", 1024)
+        raise ReferenceBroken(f"what the reference's process told of its {what} cannot be used: {text}") from None
 
 
 @dataclass(frozen=True)
@@ -135,14 +158,17 @@ class Expected:
     def differs(self, other: Expected) -> bool:
         """Something else than `other` (sampled) is asked for: an answer that fits both would not be seen to be wrong.
 
-        One output at least differs from its sample as tolerance.differs() says.
+        One output at least differs from its sample as tolerance.differs() says, or they have not even the same form.
         """
+        if len(self.values) != len(other.values):
+            return True
         for mine, first, own in zip(self.values, other.values, self.own, strict=True):
             if not isinstance(mine, torch.Tensor) or not isinstance(first, torch.Tensor):
                 if type(mine) is not type(first) or mine != first:
                     return True
                 continue
-            if differs(sample(mine), first, own.dtype, tf32=self.tf32):
+            taken = sample(mine)
+            if taken.shape != first.shape or differs(taken, first, own.dtype, tf32=self.tf32):
                 return True
         return False
 
@@ -185,8 +211,9 @@ class Reference:
         """Load the task, once."""
         if self.spec:
             return
-        self.sizes = Sizes.of(spec)
-        sizes = self.sizes
+        with _blamed("sizes"):
+            self.sizes = sizes = Sizes.of(spec)
+        self._require_room("inputs and outputs", sizes.inputs + sizes.outputs)
         base = sizes.heap_base
         pool = sizes.reference_pool if self.peer.device.type == "cuda" else 0
         heap = pool + sizes.room if pool else sizes.reference_pool + sizes.room
@@ -205,7 +232,7 @@ class Reference:
         name = f"{case['name']}.{weights}"
         if key not in self._states:
             try:
-                self._states[key] = self.peer.build(
+                state = self.peer.build(
                     name,
                     WEIGHT_SEEDS[weights],
                     init=None,
@@ -216,7 +243,17 @@ class Reference:
                 )
             except PeerFailed as error:
                 raise ReferenceBroken(f"the reference could not be built: {error.error['text']}") from None
+            with _blamed("weights"):
+                self._states[key] = [self._checked_weight(item) for item in state]
         return name, self._states[key]
+
+    def _checked_weight(self, item: Any) -> Json:
+        assert self.peer.arena is not None
+        note = TensorNote.parse(item["tensor"], "a weight")
+        self.peer.arena.view(note)
+        if type(item["name"]) is not str or set(item) != {"name", "tensor"}:
+            raise ValueError("a weight has a name and a tensor")
+        return dict(item)
 
     def inputs(self, case: Json, seed: int, set_: int = 0, more: list[int] | None = None) -> Any:
         """get_inputs() of a case into one set of the reference's arena: the tree with offsets.
@@ -226,11 +263,16 @@ class Reference:
         size = self.sizes.inputs
         try:
             tree = self.peer.make_inputs([seed, *(more or [])], case["overrides"], set_ * size, size)
+        except PeerFailed as error:
+            raise ReferenceBroken(f"get_inputs() failed: {error.error['text']}") from None
+        with _blamed("inputs"):
             for note in values.notes(tree):
                 if note.offset is None or note.offset + note.span_bytes > (set_ + 1) * self.sizes.inputs:
                     raise ReferenceBroken("get_inputs() made larger inputs than it did when the task was registered")
-        except PeerFailed as error:
-            raise ReferenceBroken(f"get_inputs() failed: {error.error['text']}") from None
+            if not isinstance(values.decode(tree, lambda note: note), list):
+                raise ValueError("they are no list")
+            if not all(is_dense(view) for view in self.views(tree)):
+                raise ValueError("an input is not dense")
         return tree
 
     def views(self, tree: Any) -> list[torch.Tensor]:
@@ -249,7 +291,8 @@ class Reference:
         self._training = training
         pristine = [view.clone() for view in self.views(tree)]
         try:
-            return self._expect(model, tree, pristine, seed, precision == "tf32", want_fp64)
+            with _blamed("outputs"):
+                return self._expect(model, tree, pristine, seed, precision == "tf32", want_fp64)
         except PeerFailed as error:
             kind = ReferenceBroken if error.is_gone else ReferenceRaised
             raise kind(f"the reference failed: {error.error['text']}") from None
@@ -262,6 +305,8 @@ class Reference:
         own = exact
         if tf32 and self.tf32_matters is not False:
             own = self._own(model, tree, pristine, seed, tf32=True)
+            if not _is_alike(own, exact, dtypes=True):
+                raise ReferenceBroken("the reference's outputs have another form when it is called again")
             self.tf32_matters = bool(self.tf32_matters) or not _same(exact, own)
         paths = [path for path, _ in exact]
         result = Expected(
@@ -277,7 +322,7 @@ class Reference:
         )
         wide = self._wide(model, tree, seed) if want_fp64 and self._fits_fp64(tree) else None
         self._restore(tree, pristine)
-        if wide is None or len(wide) != len(own):
+        if wide is None or not _is_alike(wide, own, dtypes=False):
             return result
         errors = [_error(a, b) for (_, a), (_, b) in zip(own, wide, strict=True)]
         finer = replace(result, values=[leaf for _, leaf in wide], against="fp64", errors=errors)
@@ -289,12 +334,21 @@ class Reference:
     ) -> list[tuple[str, Any]]:
         outputs = self._run(model, tree, seed=seed, tf32=tf32)
         tensors = [leaf for _, leaf in values.leaves(outputs) if isinstance(leaf, torch.Tensor)]
+        self._require_room("outputs", sum(leaf.numel() * leaf.itemsize for leaf in tensors))
         self.returns_inputs |= any(leaf.numel() and not self.peer.is_in_heap(leaf) for leaf in tensors)
         kept = [
             (path, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for path, leaf in values.leaves(outputs)
         ]
         self._restore(tree, pristine)
         return kept
+
+    def _require_room(self, what: str, size: int) -> None:
+        """Few bytes can be told as any number of elements, and memory that the machine lacks ends who asks for it."""
+        if self.peer.device.type == "cuda":  # there it is an error like any other
+            return
+        free = available_bytes()
+        if free is not None and size > free // COPIES:
+            raise ReferenceBroken(f"the reference's {what} have {size} bytes, of which {COPIES} copies find no room")
 
     def _restore(self, tree: Any, pristine: list[torch.Tensor]) -> None:
         """Put the inputs back where the reference changed them, and remember that it does."""
@@ -342,6 +396,19 @@ def _same(a: list[tuple[str, Any]], b: list[tuple[str, Any]]) -> bool:
     )
 
 
+def _is_alike(a: list[tuple[str, Any]], b: list[tuple[str, Any]], *, dtypes: bool) -> bool:
+    """The same paths, with tensors of the same shape where the other has one."""
+    if [path for path, _ in a] != [path for path, _ in b]:
+        return False
+    for (_, x), (_, y) in zip(a, b, strict=True):
+        if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
+            if isinstance(x, torch.Tensor) or isinstance(y, torch.Tensor):
+                return False
+        elif x.shape != y.shape or (dtypes and x.dtype != y.dtype):
+            return False
+    return True
+
+
 def _error(a: Any, b: Any) -> float:
     if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor) or a.shape != b.shape:
         return 0.0
@@ -360,6 +427,17 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
         return bool(torch.equal(a, b))
     kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.dtype.itemsize]
     return bool(torch.equal(a.view(kind), b.view(kind)))
+
+
+def available_bytes() -> int | None:
+    """Memory of the machine that could be had without swapping; None where the kernel does not say."""
+    found = re.search(r"^MemAvailable:\s+(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    return None if found is None else int(found[1]) << 10
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Every byte from its first to its last is one element's, and no element's twice."""
+    return bool(torch.ops.aten.is_non_overlapping_and_dense(tensor))
 
 
 def synchronize(device: torch.device) -> None:

@@ -58,6 +58,11 @@ class TensorNote:
     def moved(self, offset: int | None) -> TensorNote:
         return TensorNote(self.dtype, self.shape, self.stride, offset)
 
+    def packed(self, offset: int | None) -> TensorNote:
+        """The same elements in rows, one behind the other."""
+        steps = [math.prod(self.shape[index + 1 :]) for index in range(len(self.shape))]
+        return TensorNote(self.dtype, self.shape, tuple(steps), offset)
+
     def json(self) -> dict[str, Any]:
         note: dict[str, Any] = {
             "dtype": DTYPE_NAMES[self.dtype],

@@ -22,12 +22,14 @@ import judge
 import native
 import peer
 import pytest
+import specification
 import tolerance
 import torch
 import values
 import wire
 from arena import Arena
 from evidence import weigh_launches
+from reference import Sizes
 
 ROUNDS: Final = int(os.environ.get("HOSTILE_ROUNDS", "250"))
 EDGES: Final = (
@@ -126,6 +128,31 @@ LAUNCHES: Final = {
     "launches": {"add_kernel": 3, "other": 1},
     "elements": 4096,
     "ops": [["aten::empty", 2, 10], ["aten::mm", 1, 4096]],
+}
+
+CASE: Final = {
+    "name": "own",
+    "overrides": {"N": 4},
+    "init": {"args": {"list": [4]}, "kwargs": {"dict": []}},
+    "inputs": {"list": [{"tensor": {"dtype": "float32", "shape": [4, 8], "stride": [8, 1]}}]},
+    "outputs": {"tensor": {"dtype": "float32", "shape": [4, 8], "stride": [8, 1]}},
+    "elements": 64,
+    "input_bytes": 128,
+    "output_bytes": 128,
+    "state_bytes": 0,
+    "peak_bytes": 0,
+    "multiplies_matrices": False,
+    "flops": 0,
+    "operations": 1,
+}
+SPECIFICATION: Final = {
+    "entry_point": "Model",
+    "dynamic_shapes": True,
+    "tiny_declared": False,
+    "knobs": {"N": 4},
+    "flags": [],
+    "has_modes": False,
+    "cases": {"own": CASE, "tiny": None, "shapes": [{**CASE, "name": "shape x2"}]},
 }
 
 
@@ -265,6 +292,13 @@ def read_records(data: bytes) -> None:
         assert record.ns >= 0
 
 
+def read_specification(data: bytes) -> None:
+    """What passes is JSON that verifierd reads, and its sizes can be worked out."""
+    spec = specification.parse(data)
+    json.dumps(spec, ensure_ascii=False).encode()
+    assert Sizes.of(spec).reference_arena > 0
+
+
 def read_launches(data: bytes) -> None:
     """A claim: any object gives figures, or none."""
     found = json.loads(data)
@@ -303,6 +337,12 @@ TARGETS: Final = {
     "notes": Target(read_notes, (OUTPUTS["outputs"],), (values.ValueRefused, *JSON_REFUSALS)),
     "cubin": Target(read_cubin, (cubin(),), (inspect_stage.BadElf, struct.error)),
     "records": Target(read_records, (records(),), (activity.BadRecords,)),
+    "specification": Target(
+        # Most changes of the second fall into a text that may be anything.
+        read_specification,
+        (SPECIFICATION, json.dumps({**SPECIFICATION, "flags": ["x" * 8000]}).encode()),
+        (specification.SpecRefused,),
+    ),
     "launches": Target(read_launches, (LAUNCHES,), (ValueError, RecursionError)),
 }
 
