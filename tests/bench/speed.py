@@ -23,8 +23,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(Path(__file__).resolve().parent)]
 import corpus  # noqa: E402
 import speed_load  # noqa: E402
 from daemon import Daemon, DaemonError, running_daemon  # noqa: E402
+from gpu_check import reachable_bundle  # noqa: E402
 from speed_load import Caller, CallError, Window  # noqa: E402
 from speed_mix import AST, BENCHES, COMPILE, EXPECTED, FULL, TINY, Mix, into_kernel  # noqa: E402
 from target import Target  # noqa: E402
@@ -154,12 +155,18 @@ class Run:
             return
         started = time.monotonic()
         print(f"\n== {name}", flush=True)
-        try:
+        with self.contained(name):
             run()
-        except (CallError, DaemonError, subprocess.SubprocessError, OSError, ValueError, KeyError) as error:
+        print(f"== {name} took {time.monotonic() - started:.1f} s", flush=True)
+
+    @contextmanager
+    def contained(self, name: str) -> Iterator[None]:
+        """What breaks in here is noted, and the rest goes on."""
+        try:
+            yield
+        except Exception as error:  # one broken part must not hide what the others found
             print(f"FAILED {name}: {type(error).__name__}: {error}", flush=True)
             self.failed.append(f"{name}: {error}".splitlines()[0])
-        print(f"== {name} took {time.monotonic() - started:.1f} s", flush=True)
 
 
 # --- latency ---
@@ -238,7 +245,8 @@ def failing(run: Run, caller: Caller) -> None:
             run.keep("failing", stage=fails_at, seconds=seconds, verdict=verdict)
             if verdict["class"] not in EXPECTED[fails_at] or verdict["failed_at"] != fails_at:
                 raise CallError(
-                    f"to fail in {fails_at}: {verdict['class']} in {verdict['failed_at']}: {verdict['feedback']}"
+                    f"to fail in {fails_at}: {verdict['class']} in {verdict['failed_at']}:"
+                    f" {verdict['feedback']['text']}"
                 )
             times.append(seconds)
         every = ", ".join(f"{1e3 * t:.1f}" for t in times)
@@ -258,17 +266,35 @@ def latency(run: Run, daemon: Daemon) -> None:
         gpus = caller.call("GET", "/v1/status")["gpus"]
         peaks = gpus[0]["peaks"] if gpus else None
         run.keep("machine", gpus=gpus, cores=os.cpu_count(), kernel=platform.release())
-        failing(run, caller)
+        with run.contained("failing candidates"):
+            failing(run, caller)
         for case in CASES if run.on_gpu else WITHOUT_GPU:
-            found = measure(run, caller, case, peaks, 3 if run.on_gpu else 1)
-            run.latencies.append(found)
-            if case.early_s:
-                run.judge(f"{case.name}, cold, early stop", found.early, case.early_s, "s", False)
-            if case.fixed_s:
-                run.judge(f"{case.name}, cold, fixed", found.fixed, case.fixed_s, "s", False)
+            with run.contained(case.name):
+                found = measure(run, caller, case, peaks, 3 if run.on_gpu else 1)
+                run.latencies.append(found)
+                if case.early_s:
+                    run.judge(f"{case.name}, cold, early stop", found.early, case.early_s, "s", False)
+                if case.fixed_s:
+                    run.judge(f"{case.name}, cold, fixed", found.fixed, case.fixed_s, "s", False)
 
 
 # --- the usual way ---
+
+
+def evaluate(run: Run, case: Case, task: corpus.Task, candidate: corpus.Candidate) -> Usual:
+    command = [run.python, str(ROOT / "tests/bench/baseline.py"), str(task.path), str(candidate.path)]
+    command += [] if run.on_gpu else ["--device", "cpu", "--trials", "55"]
+    started = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=run.left_s(), check=False)
+    seconds = time.monotonic() - started
+    if done.returncode != 0:
+        raise ValueError(f"the baseline failed: {done.stderr.strip()[-2000:]}")
+    result = json.loads(done.stdout.splitlines()[-1])
+    run.keep("usual", candidate=case.label, process_s=seconds, **result)
+    if not result["correct"]:
+        raise ValueError("the baseline finds it wrong")
+    print(f"  {case.label:36}{seconds:8.2f} s  {json.dumps(result['phases_s'])}", flush=True)
+    return Usual(seconds, seconds - result["beyond_s"], float(result["speedup"]))
 
 
 def usual(run: Run) -> None:
@@ -281,19 +307,8 @@ def usual(run: Run) -> None:
             )
             run.failed.append(f"usual, {case.name}: no time was left")
             continue
-        command = [run.python, str(ROOT / "tests/bench/baseline.py"), str(task.path), str(candidate.path)]
-        command += [] if run.on_gpu else ["--device", "cpu", "--trials", "55"]
-        started = time.monotonic()
-        done = subprocess.run(command, capture_output=True, text=True, timeout=run.left_s(), check=False)
-        seconds = time.monotonic() - started
-        if done.returncode != 0:
-            raise ValueError(f"{case.label}: the baseline failed: {done.stderr.strip()[-2000:]}")
-        result = json.loads(done.stdout.splitlines()[-1])
-        run.keep("usual", candidate=case.label, process_s=seconds, **result)
-        if not result["correct"]:
-            raise ValueError(f"{case.label}: the baseline finds it wrong")
-        run.usual[case.label] = Usual(seconds, seconds - result["beyond_s"], float(result["speedup"]))
-        print(f"  {case.label:36}{seconds:8.2f} s  {json.dumps(result['phases_s'])}", flush=True)
+        with run.contained(f"usual, {case.name}"):
+            run.usual[case.label] = evaluate(run, case, task, candidate)
 
 
 # --- load ---
@@ -484,9 +499,15 @@ def main() -> int:
         return SKIPPED
     out = given.out or Path(os.environ.get("OUT") or build) / "speed.jsonl"
     out.unlink(missing_ok=True)
+    # What was built here stays where it is; a bundle may lie where other uids, as which candidates run, cannot come.
+    with nullcontext(build) if (build / "plain").exists() else reachable_bundle(build) as readable:
+        return everything(given, started, python, readable / "bin", out, gpus)
+
+
+def everything(given: argparse.Namespace, started: float, python: str, programs: Path, out: Path, gpus: int) -> int:
     run = Run(
         python=python,
-        programs=build / "bin",
+        programs=programs,
         out=out,
         deadline=started + given.limit_s,
         on_gpu=gpus > 0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import time
 from itertools import islice
 from pathlib import Path
 
@@ -110,3 +111,12 @@ def test_a_part_without_time_is_a_failure(tmp_path: Path, capsys: pytest.Capture
     assert run.failed == ["usual: no time was left"]
     speed.summary(run)
     assert capsys.readouterr().out.splitlines()[-1] == "0 met, 0 missed, 1 failed: usual: no time was left"
+
+
+def test_what_breaks_leaves_the_rest_alone(tmp_path: Path) -> None:
+    run = found(tmp_path)
+    run.deadline = time.monotonic() + 60
+    run.part("load", 0.0, lambda: print(1 // len(run.failed)))
+    run.part("usual", 0.0, lambda: run.left_out.append("it was begun"))
+    assert run.left_out == ["it was begun"]
+    assert run.failed == ["load: integer division or modulo by zero"]
