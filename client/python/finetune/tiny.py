@@ -6,12 +6,12 @@ python -m finetune tiny DIRECTORY [TEXTFILE...]
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 TEMPLATE = (
@@ -44,10 +44,21 @@ def make_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizer
 
 
 def make(
-    directory: Path, texts: Iterable[str], *, vocabulary: int = 1024, hidden: int = 64, layers: int = 2, seed: int = 0
+    directory: Path,
+    texts: Iterable[str],
+    *,
+    vocabulary: int = 1024,
+    hidden: int = 64,
+    layers: int = 2,
+    seed: int = 0,
+    whole: Sequence[str] = (),
 ) -> Any:
-    """Write a Qwen2 of `layers` layers and its tokenizer; returns the model. The same seed makes the same weights."""
+    """Write a Qwen2 of `layers` layers and its tokenizer; returns the model. The same seed makes the same weights.
+
+    whole: texts that become one token each, beside the vocabulary.
+    """
     tokenizer = make_tokenizer(texts, vocabulary)
+    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in whole])
     torch.manual_seed(seed)
     config = Qwen2Config(
         vocab_size=len(tokenizer),

@@ -1,0 +1,63 @@
+"""What bench-learning stands on: its family of tasks, and its figures against hand-computed ones."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
+
+import family
+import learning
+from finetune.data import encode
+from finetune.model import tokenizer_of
+
+
+def test_sets_of_a_family_are_disjoint_and_the_seed_s() -> None:
+    learn, held_out = family.split(3, [40, 20])
+    assert (len(learn), len(held_out)) == (40, 20)
+    assert not set(learn) & set(held_out)
+    assert family.split(3, [40, 20]) == [learn, held_out]
+    assert family.split(4, [40, 20]) != [learn, held_out]
+    with pytest.raises(SystemExit, match="are asked for"):
+        family.split(0, [10**6])
+
+
+def test_no_task_of_the_family_forgets_its_input() -> None:
+    assert family.is_constant(("negate", "absolute", "negate")) is False
+    assert family.is_constant(("absolute", "negate", "relu")) is True
+    assert ("absolute", "negate", "relu") not in family.chains(0)
+
+
+def test_a_row_is_as_short_as_it_is_meant_to_be(tmp_path: Path) -> None:
+    """Each line of a step is one token, both in the prompt as trainer(1) makes it and in the answer."""
+    family.make_base(tmp_path / "base", seed=1, hidden=16, layers=1)
+    tokenizer = tokenizer_of(str(tmp_path / "base"))
+    template = (family.ROOT / "client" / "prompt" / "kernel.txt").read_text().strip()
+    chain = family.chains(1)[0]
+    prompt = template.replace("{{class}}", "ModelNew").replace("{{reference}}", family.reference(chain))
+    ids, asked = encode(tokenizer, prompt, family.answer(chain))
+    assert len(ids) - asked == len(family.BEFORE) + len(chain) + len(family.AFTER) + 1
+    assert asked < 16
+    assert tokenizer.decode(ids[asked:], skip_special_tokens=True) == family.answer(chain)
+    assert len(ids) - asked <= learning.ANSWER_TOKENS
+
+
+def test_intervals_and_gains_are_student_s() -> None:
+    mean, half = learning.interval([0.1, 0.2, 0.3])
+    assert mean == pytest.approx(0.2)
+    assert half == pytest.approx(4.303 * 0.1 / math.sqrt(3))
+    assert learning.interval([0.5]) == (0.5, None)
+    rows = [
+        {"kind": "evaluation", "seed": seed, "phase": phase, "reward": reward, "correct": reward}
+        for seed, rewards in ((0, (0.0, 0.2, 0.3, 0.5)), (1, (0.0, 0.3, 0.4, 0.4)))
+        for phase, reward in zip(learning.PHASES, rewards, strict=True)
+    ]
+    text = learning.table(rows, [0, 1]).splitlines()
+    assert text[3].startswith("| sft | 0.200 | 0.300 | 0.250 ± 0.635 | - |")
+    assert text[4].startswith("| bestofn | 0.300 | 0.400 | 0.350 ± 0.635 | 0.100 ± 0.000 |")
+    assert "| 0.200 ± 1.271 |" in text[5]
+    assert learning.table(rows[:2], [0, 1]).splitlines()[5] == "| reinforce | - | - | - | - | - |"
