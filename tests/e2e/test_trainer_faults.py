@@ -29,6 +29,7 @@ from endpoint import (
     lines,
     run,
 )
+from test_prepare import BROKEN, COLUMNS
 
 OUT = Path("outputs/bestofn_run")
 
@@ -244,6 +245,32 @@ def test_a_daemon_that_is_killed_and_comes_back(
     comers[0].join()
     assert done.returncode == 0, done.stderr
     assert (report(tmp_path)["tasks_failed"], report(tmp_path)["answers"]) == (0, 8)
+
+
+# --- the tasks ---
+
+
+def test_a_task_broken_in_each_of_its_columns(judge: FakeDaemon, endpoint: Endpoint, tmp_path: Path) -> None:
+    rows: list[str] = []
+    for column in COLUMNS:
+        for value in BROKEN:
+            row = {"name": f"t{len(rows)}", "pytorch_code": f"class Model: n = {len(rows)}\n", "level": 2}
+            row.pop(column, None)
+            rows.append(json.dumps(row)[:-1] + f', "{column}": {value}}}')
+    rows.append(json.dumps({"name": "the last", "pytorch_code": "class Model: pass\n", "level": 2}))
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("\n".join(rows) + "\n")
+    answer = json.dumps({"choices": [{"message": {"content": "```python\nx = 1\n```"}}]}).encode()
+    endpoint.faults = [lambda body: (200, {}, answer)] * len(rows)
+    done = run(judge, endpoint, tmp_path, "bestofn", f"--tasks={path}", "--samples=1", "--level=0", "--max-tasks=0")
+    assert done.returncode == 0, done.stderr
+    # Each row is judged, or skipped with its number and why; the run goes on.
+    said = report(tmp_path)
+    skipped = [line for line in done.stderr.splitlines() if line.endswith("; skipped")]
+    assert (said["tasks"] + said["rows_skipped"], said["tasks_failed"]) == (len(rows), 0)
+    assert said["rows_skipped"] == len(skipped) >= len(BROKEN) and all(f"{path}, row " in line for line in skipped)
+    judged = [row["task"] for row in lines(tmp_path / OUT / "candidates.jsonl")]
+    assert len(judged) == said["tasks"] and "the last" in judged
 
 
 # --- the disk ---
