@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from finetune import check, checkpoint, grpo, judge, layout, losses, reinforce, serve, tiny
+from finetune import check, checkpoint, grpo, grpo_trl, judge, layout, losses, reinforce, serve, tiny
 from finetune.data import Example
 from finetune.errors import FAILED, RESUME, SERVICE, TrainError
 from finetune.judge import Judge, Task, Verdict, code_begins, code_token
@@ -328,6 +328,56 @@ def test_grpo_through_trl(model: Path, tmp_path: Path, reward: str) -> None:
         with pytest.raises(TrainError, match="another run"):
             grpo.train(s, tmp_path, request(url) | {"prompt": "sha256:another"})
     assert len(daemon.groups) == asked
+
+
+@pytest.mark.parametrize("where", ["sampling", "waiting", "passes", "after"])
+def test_grpo_stops_at_once_and_goes_on(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """A signal in the second of three steps: nothing of it is learned, and it is drawn again.
+
+    The same answers are sampled, the same rewards seen, and the weights at the end are the same to the bit.
+    """
+    s = settings(model, "grpo", save_steps=50, batch=2, lora_dropout=0.1)
+    asked, rows = [], []
+    for workdir in (tmp_path / "whole", tmp_path / "broken"):
+        daemon = Daemon(share_of_a)
+        with served(daemon.handler) as url:
+            if workdir.name == "broken":
+                calls = 0
+                owner, name = {
+                    "sampling": (grpo_trl.StoppingCriteriaList, "__call__"),
+                    "waiting": (grpo.Judge, "_wait"),
+                    "passes": (grpo_trl.GRPOTrainer, "training_step"),
+                    "after": (torch.optim.AdamW, "step"),
+                }[where]
+                # Of 16 answer tokens, four waits, eight passes and two steps that are before the signal's and in it.
+                at = {"sampling": 12, "waiting": 3, "passes": 6, "after": 2}[where]
+                inner = getattr(owner, name)
+
+                def signalled(*given: Any, **more: Any) -> Any:
+                    nonlocal calls
+                    calls += 1
+                    if calls == at:
+                        os.kill(os.getpid(), signal.SIGTERM)
+                    return inner(*given, **more)
+
+                monkeypatch.setattr(owner, name, signalled)
+                assert grpo.train(s, workdir, request(url, 6)) == RESUME
+                monkeypatch.undo()
+                step = 2 if where == "after" else 1
+                newest = checkpoint.newest(layout.steps(workdir, "grpo"), pytest.fail)
+                assert newest is not None and newest[1]["step"] == step
+                assert [row["step"] for row in figures(workdir, "grpo")] == list(range(1, step + 1))
+                assert calls < {"sampling": 17, "waiting": 5, "passes": 8, "after": 3}[where], "it stopped at once"
+            assert grpo.train(s, workdir, request(url, 6)) == 0
+        kept = ("step", "loss", "rewards", "gradient_norm")
+        rows.append([{name: row[name] for name in kept} for row in figures(workdir, "grpo")])
+        asked.append([json.dumps(group, sort_keys=True) for group in daemon.groups])
+    assert rows[0] == rows[1] and len(rows[0]) == 3
+    assert list(dict.fromkeys(asked[1])) == asked[0], "asked again at most, nothing else asked"
+    final = [tmp_path / at / "checkpoints/rl_final" / "adapter_model.safetensors" for at in ("whole", "broken")]
+    assert checkpoint.digest_of(final[0]) == checkpoint.digest_of(final[1])
 
 
 def test_advantages_of_grpo_by_hand() -> None:

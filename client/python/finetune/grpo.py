@@ -11,9 +11,9 @@ from typing import Any
 
 from . import checkpoint, layout
 from . import model as models
-from .errors import RESUME, TrainError
+from .errors import RESUME, StopRequested, TrainError
 from .judge import Judge, Task, code_token, tasks_of
-from .loop import Log, Metrics, Stop
+from .loop import Log, Loop, Metrics, Stop
 from .reinforce import ConstantGuard
 from .settings import INCIDENTAL, Settings
 
@@ -148,12 +148,16 @@ def train(settings: Settings, workdir: Path, request: Json) -> int:
     tasks = tasks_of(request)
     if settings.max_samples:
         tasks = tasks[: settings.max_samples]
-    judge = Judge(str(request["daemon"]), settings.reward, settings.until)
+    stop = Stop()
+    state = grpo_trl.process_state()
+    # Several processes can only stop together, between two passes.
+    is_alone = state.num_processes == 1
+    judge = Judge(str(request["daemon"]), settings.reward, settings.until, lambda: is_alone and stop.is_set)
     reward = Reward(judge, tasks, settings)
     model, tokenizer, digest = models.prepare(settings, lambda text: None)
     checkpoints = Checkpoints(settings, workdir, digest, identity_of(settings, digest, tasks, request), tokenizer)
-    stop = Stop()
-    state = grpo_trl.process_state()
+    if is_alone:
+        grpo_trl.stop_sampling(model, stop)
     say = Log(workdir, state.is_main_process, "grpo")
     if checkpoints.is_finished():
         say(f"{checkpoints.final} is finished already")
@@ -165,15 +169,23 @@ def train(settings: Settings, workdir: Path, request: Json) -> int:
         checkpoints,
         reward,
         judge.alpha,
+        stop,
         model=model,
         args=grpo_trl.arguments(settings, out, state.num_processes),
         train_dataset=grpo_trl.dataset(tasks),
         processing_class=tokenizer,
-        callbacks=[grpo_trl.Watch(reward, judge, metrics, stop)],
     )
+
+    def finished() -> None:
+        trainer.random = Loop.random_state()
+
+    trainer.add_callback(grpo_trl.Watch(reward, judge, metrics, stop, finished))
     if found:
         say(f"goes on from {found[0]}: grpo, step {found[1]['step']}")
-    trainer.train(resume_from_checkpoint=str(found[0]) if found else None)
+    try:
+        trainer.train(resume_from_checkpoint=str(found[0]) if found else None)
+    except StopRequested:
+        trainer.leave_step()
     step = trainer.state.global_step
     if stop.is_set:
         say(f"interrupted after step {step}, checkpoint written: the same command goes on")

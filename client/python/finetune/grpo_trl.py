@@ -6,7 +6,7 @@ The only module that imports TRL, which not every machine has.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,14 @@ import torch
 from accelerate import PartialState
 from accelerate.utils import gather_object
 from datasets import Dataset
-from transformers import TrainerCallback
+from transformers import StoppingCriteriaList, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from . import model as models
-from .errors import TrainError
+from .errors import StopRequested, TrainError
 from .grpo import Checkpoints, Reward, by_token
 from .judge import Judge, Task
-from .loop import Metrics, Stop
+from .loop import Loop, Metrics, Stop
 from .settings import Settings
 
 
@@ -71,20 +71,57 @@ def arguments(settings: Settings, out: Path, world: int) -> Any:
     )
 
 
-class Trainer(GRPOTrainer):  # type: ignore[misc, unused-ignore]
-    """TRL's, with our checkpoints and, where plan and code are rewarded apart (alpha), advantages by token."""
+def any_of(is_so: bool) -> bool:
+    """In any of the processes? All have to ask, and get the same answer."""
+    return bool(sum(gather_object([is_so])))
 
-    def __init__(self, checkpoints: Checkpoints, reward: Reward, alpha: float | None, **trl: Any) -> None:
+
+def stop_sampling(model: Any, stop: Stop) -> None:
+    """Have generate() end with the present token once a signal came. What it returns then is not to be used."""
+    generate = model.generate
+
+    def is_stopped(ids: torch.Tensor, scores: object, **_: object) -> torch.Tensor:
+        return torch.full((ids.shape[0],), stop.is_set, dtype=torch.bool, device=ids.device)
+
+    def stoppable(*given: Any, **more: Any) -> Any:
+        return generate(*given, stopping_criteria=StoppingCriteriaList([is_stopped]), **more)
+
+    model.generate = stoppable
+
+
+class Trainer(GRPOTrainer):  # type: ignore[misc, unused-ignore]
+    """TRL's, with our checkpoints and, where plan and code are rewarded apart (alpha), advantages by token.
+
+    StopRequested leaves train() when a signal came: between two passes, and while one process alone samples or waits
+    for verdicts. Nothing is learned from the step that was under way.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, reward: Reward, alpha: float | None, stop: Stop, **trl: Any) -> None:
         super().__init__(reward_funcs=reward, **trl)
         self._checkpoints = checkpoints
         self._reward = reward
         self._alpha = alpha
+        self._stop = stop
+        self._saved = -1
+        self.random = Loop.random_state()  # as it was after the last finished step
+
+    def training_step(self, *given: Any, **more: Any) -> Any:
+        if any_of(self._stop.is_set):
+            raise StopRequested()
+        return super().training_step(*given, **more)
+
+    def leave_step(self) -> None:
+        """Give up the step that is under way: a checkpoint of the last finished one, from which it is drawn again."""
+        if self.state.global_step > max(0, self._saved):
+            Loop.restore_random(self.random)
+            self._save_checkpoint(self.model, None)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
         step = self.state.global_step
         if self.accelerator.is_main_process:
             self._checkpoints.adopt(Path(self.args.output_dir) / f"checkpoint-{step}", step)
+        self._saved = step
         self.accelerator.wait_for_everyone()
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
@@ -104,13 +141,16 @@ class Trainer(GRPOTrainer):  # type: ignore[misc, unused-ignore]
 
 
 class Watch(TrainerCallback):  # type: ignore[misc, unused-ignore]
-    """Figures of each step; a loss that is no number, and signals."""
+    """Figures of each step; a loss that is no number, and signals. finished is called after each step."""
 
-    def __init__(self, reward: Reward, judge: Judge, metrics: Metrics, stop: Stop) -> None:
+    def __init__(
+        self, reward: Reward, judge: Judge, metrics: Metrics, stop: Stop, finished: Callable[[], None]
+    ) -> None:
         self._reward = reward
         self._judge = judge
         self._metrics = metrics
         self._stop = stop
+        self._finished = finished
         self._waited = 0.0
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **more: Any) -> None:
@@ -138,6 +178,7 @@ class Watch(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self._waited = self._judge.waited_s
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> Any:
-        if self._stop.is_set:
+        self._finished()
+        if any_of(self._stop.is_set):
             control.should_save = control.should_training_stop = True
         return control
