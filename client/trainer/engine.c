@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,21 +12,33 @@
 #include <unistd.h>
 
 #include "common/auto.h"
+#include "common/buffer.h"
+
+/* A word with {source} and {target} put in, wherever they stand in it. Given. */
+static char *
+word_of(const char *word, size_t size, const char *source, const char *target)
+{
+    AUTO_BUFFER struct buffer out = BUFFER_INIT;
+    for (size_t at = 0; at < size;) {
+        bool is_source = size - at >= 8 && strncmp(word + at, "{source}", 8) == 0;
+        bool is_target = size - at >= 8 && strncmp(word + at, "{target}", 8) == 0;
+        int rc = is_source   ? buffer_add(&out, source)
+                 : is_target ? buffer_add(&out, target)
+                             : buffer_append(&out, word + at, 1);
+        if (rc != 0)
+            return NULL;
+        at += is_source || is_target ? 8 : 1;
+    }
+    return strdup(out.data ? out.data : "");
+}
 
 char **
 engine_words(const char *command, const char *source, const char *target)
 {
     char **out = calloc(strlen(command) + 2, sizeof(*out));
     size_t n = 0;
-    for (const char *at = command; out && *(at += strspn(at, " ")); at += strcspn(at, " ")) {
-        size_t size = strcspn(at, " ");
-        if (size == 8 && strncmp(at, "{source}", 8) == 0)
-            out[n++] = strdup(source);
-        else if (size == 8 && strncmp(at, "{target}", 8) == 0)
-            out[n++] = strdup(target);
-        else
-            out[n++] = strndup(at, size);
-    }
+    for (const char *at = command; out && *(at += strspn(at, " ")); at += strcspn(at, " "))
+        out[n++] = word_of(at, strcspn(at, " "), source, target);
     return out;
 }
 

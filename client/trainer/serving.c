@@ -22,9 +22,8 @@
 #define STOP_LIMIT_S 30.0
 #define LOAD_LIMIT_S 600.0
 
-/* The command with {model} put in. */
-static int
-command_of(const struct serving *s, struct buffer *out)
+int
+serving_command(const struct serving *s, struct buffer *out)
 {
     static const char mark[] = "{model}";
     int rc = buffer_add(out, "exec ");
@@ -47,7 +46,7 @@ spawn(struct serving *s, struct error *err)
     AUTO_BUFFER struct buffer command = BUFFER_INIT;
     const pid_t parent = getpid();
 
-    if (command_of(s, &command) != 0)
+    if (serving_command(s, &command) != 0)
         return error_set(err, ERR_NOMEM, "out of memory");
     pid_t pid = fork();
     if (pid < 0)
@@ -134,8 +133,8 @@ serving_stop(struct serving *s)
     s->pid = 0;
 }
 
-static bool
-has_model(json_t *found, const char *name)
+bool
+serving_has(json_t *found, const char *name)
 {
     size_t i;
     json_t *one;
@@ -171,6 +170,13 @@ load(struct serving *s, const char *name, const char *path, struct error *err)
     return rc;
 }
 
+void
+serving_name(const char *adapter, const char *digest, char name[SERVING_NAME_SIZE])
+{
+    const char *base = strrchr(adapter, '/') ? strrchr(adapter, '/') + 1 : adapter;
+    snprintf(name, SERVING_NAME_SIZE, "%.80s-%.12s", base, digest + strlen("sha256:"));
+}
+
 int
 serving_adapter(struct serving *s, const char *adapter, char name[SERVING_NAME_SIZE], struct error *err)
 {
@@ -186,8 +192,7 @@ serving_adapter(struct serving *s, const char *adapter, char name[SERVING_NAME_S
     AUTO_FREE char *path = rc == 0 ? realpath(adapter, NULL) : NULL;
     if (rc != 0)
         return rc;
-    const char *base = strrchr(adapter, '/') ? strrchr(adapter, '/') + 1 : adapter;
-    snprintf(name, SERVING_NAME_SIZE, "%.80s-%.12s", base, digest + strlen("sha256:"));
+    serving_name(adapter, digest, name);
     AUTO_JSON json_t *found = models(s);
-    return has_model(found, name) ? 0 : load(s, name, path ? path : adapter, err);
+    return serving_has(found, name) ? 0 : load(s, name, path ? path : adapter, err);
 }

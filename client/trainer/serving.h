@@ -5,10 +5,12 @@
 #ifndef TRAINER_SERVING_H
 #define TRAINER_SERVING_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include <jansson.h>
 
+#include "common/buffer.h"
 #include "common/error.h"
 
 #define SERVING_NAME_SIZE 128
@@ -33,5 +35,12 @@ void serving_stop(struct serving *s);
  * Have an adapter (a checkpoint's directory; "" for the base itself) served; name gets what to ask for. ERR_INPUT: refused.
  */
 int serving_adapter(struct serving *s, const char *adapter, char name[SERVING_NAME_SIZE], struct error *err);
+
+/* The shell's command: {model} put in wherever it stands, and exec before it. ERR_NOMEM. */
+int serving_command(const struct serving *s, struct buffer *out);
+/* The fresh name of an adapter: its directory's, and the first digits of its weights' digest ("sha256:..."). */
+void serving_name(const char *adapter, const char *digest, char name[SERVING_NAME_SIZE]);
+/* Does the endpoint's list of models ({"data": [{"id": ...}]}, or NULL) have this one? */
+bool serving_has(json_t *found, const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-"""What goes along with trainer run: a sync and a watch that die are started again, and a notice finds the last checkpoint copied.
+"""What goes along with trainer run: a sync and a watch that die are started again, and after a notice all is copied.
 
 The gradient step is a stand-in, which writes checkpoints as the real one does and learns nothing.
 """
@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ TRAINER = service.BINARY.with_name("trainer")
 LIMIT_S = 120.0
 RESUME = 75
 Json = dict[str, Any]
-# Saves step 1; then one more for each file step-N that appears, and the finished adapter with the file "end". On SIGTERM: step 9,
-# and the status of an interrupted run; with STUBBORN its step takes longer than any notice.
+# Saves step 1; then one more for each file step-N that appears, and the finished adapter with the file "end". On
+# SIGTERM: step 9, and the status of an interrupted run; with STUBBORN its step takes longer than any notice.
 TRAINING = """#!/bin/sh
 shift 2
 exec "$REAL_PYTHON" -c '
@@ -141,10 +141,8 @@ def running(
 
 def taken_away(process: subprocess.Popen[str]) -> None:
     """The machine is gone: this process, and what it started."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 
