@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,12 @@ def restored(tmp_path: Path) -> list[int]:
     return sorted(checkpoint.verify(path)["step"] for path in checkpoint.step_directories(layout.steps(new, "sft")))
 
 
+def runs_again(workdir: Path, name: str) -> Json | None:
+    """A companion that ended once, as status shows it, when it runs again."""
+    now = dict(status(workdir)["along"][name])
+    return now if now["ended"] == 1 and now["is_running"] else None
+
+
 def test_a_companion_that_dies_is_started_again_and_training_goes_on(tmp_path: Path) -> None:
     work = tmp_path / "work"
     with running(tmp_path) as process:
@@ -171,9 +178,7 @@ def test_a_companion_that_dies_is_started_again_and_training_goes_on(tmp_path: P
             before = status(work)["along"][name]
             assert before["is_running"] and before["ended"] == 0
             os.kill(before["pid"], signal.SIGKILL)
-            now = wait_until(
-                lambda name=name: (s := status(work)["along"][name])["ended"] == 1 and s["is_running"] and s, name
-            )
+            now = wait_until(partial(runs_again, work, name), name)
             assert now["pid"] != before["pid"] and now["how"] == "signal 9"
         said = subprocess.run([str(TRAINER), "status", f"--workdir={work}"], capture_output=True, text=True).stdout
         assert "sync ended 1 times, last with signal 9" in said and "runs again" in said

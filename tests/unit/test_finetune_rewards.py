@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from finetune import check, checkpoint, grpo, grpo_trl, judge, layout, losses, reinforce, serve, tiny
+from finetune import check, checkpoint, grpo, judge, layout, losses, reinforce, serve, tiny
 from finetune.data import Example
 from finetune.errors import FAILED, RESUME, SERVICE, TrainError
 from finetune.judge import Judge, Task, Verdict, code_begins, code_token
@@ -24,7 +24,7 @@ from finetune.loop import Loop
 from finetune.model import tokenizer_of
 from finetune.reinforce import Answer
 from finetune.settings import Settings, settings_of
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, StoppingCriteriaList, Trainer
 
 torch.set_num_threads(1)  # a tiny model gains nothing from more, and waits for them where processors are shared
 
@@ -330,6 +330,21 @@ def test_grpo_through_trl(model: Path, tmp_path: Path, reward: str) -> None:
     assert len(daemon.groups) == asked
 
 
+def signal_in(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, at: int) -> list[int]:
+    """SIGTERM comes at this call of a function, just before it does its work; a number for each call."""
+    inner = getattr(owner, name)
+    calls: list[int] = []
+
+    def signalled(*given: Any, **more: Any) -> Any:
+        calls.append(len(calls) + 1)
+        if len(calls) == at:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return inner(*given, **more)
+
+    monkeypatch.setattr(owner, name, signalled)
+    return calls
+
+
 @pytest.mark.parametrize("where", ["sampling", "waiting", "passes", "after"])
 def test_grpo_stops_at_once_and_goes_on(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
@@ -344,32 +359,22 @@ def test_grpo_stops_at_once_and_goes_on(
         daemon = Daemon(share_of_a)
         with served(daemon.handler) as url:
             if workdir.name == "broken":
-                calls = 0
                 owner, name = {
-                    "sampling": (grpo_trl.StoppingCriteriaList, "__call__"),
-                    "waiting": (grpo.Judge, "_wait"),
-                    "passes": (grpo_trl.GRPOTrainer, "training_step"),
+                    "sampling": (StoppingCriteriaList, "__call__"),
+                    "waiting": (Judge, "_wait"),
+                    "passes": (Trainer, "training_step"),
                     "after": (torch.optim.AdamW, "step"),
                 }[where]
                 # Of 16 answer tokens, four waits, eight passes and two steps that are before the signal's and in it.
                 at = {"sampling": 12, "waiting": 3, "passes": 6, "after": 2}[where]
-                inner = getattr(owner, name)
-
-                def signalled(*given: Any, **more: Any) -> Any:
-                    nonlocal calls
-                    calls += 1
-                    if calls == at:
-                        os.kill(os.getpid(), signal.SIGTERM)
-                    return inner(*given, **more)
-
-                monkeypatch.setattr(owner, name, signalled)
+                calls = signal_in(monkeypatch, owner, name, at)
                 assert grpo.train(s, workdir, request(url, 6)) == RESUME
                 monkeypatch.undo()
                 step = 2 if where == "after" else 1
                 newest = checkpoint.newest(layout.steps(workdir, "grpo"), pytest.fail)
                 assert newest is not None and newest[1]["step"] == step
                 assert [row["step"] for row in figures(workdir, "grpo")] == list(range(1, step + 1))
-                assert calls < {"sampling": 17, "waiting": 5, "passes": 8, "after": 3}[where], "it stopped at once"
+                assert len(calls) < {"sampling": 17, "waiting": 5, "passes": 8, "after": 3}[where], "it stopped at once"
             assert grpo.train(s, workdir, request(url, 6)) == 0
         kept = ("step", "loss", "rewards", "gradient_norm")
         rows.append([{name: row[name] for name in kept} for row in figures(workdir, "grpo")])
