@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/trainer/child.h"
 #include "client/trainer/daemon.h"
 #include "client/trainer/options.h"
 #include "client/trainer/output.h"
@@ -238,8 +239,35 @@ finetune_environment(struct error *err)
     return 0;
 }
 
+/*
+ * accelerate's launcher as a child: it ends with 1 whatever its processes ended with, so the first of them leaves its status beside
+ * the request.
+ */
 static int
-become(const struct train *t, const char *request, struct error *err)
+launch(const struct train *t, const char **argv, const char *request, int *status, struct error *err)
+{
+    AUTO_JSON json_t *layout = settings_layout();
+    char path[OUTPUT_PATH_MAX], text[16] = "";
+    const char *slash = strrchr(request, '/');
+
+    snprintf(path, sizeof(path), "%.*s/%s", slash ? (int)(slash - request) : 1, slash ? request : ".",
+             json_string_value(json_object_get(layout, "status")));
+    unlink(path);
+    pid_t pid = child_spawn(t->python, (char *const *)(uintptr_t)argv);
+    if (pid < 0)
+        return error_set(err, ERR_SYS, "cannot start %s", t->python);
+    *status = child_wait(pid, NULL, NULL);
+    FILE *file = fopen(path, "r");
+    if (file && fgets(text, sizeof(text), file) && *text >= '0' && *text <= '9')
+        *status = atoi(text);
+    if (file)
+        fclose(file);
+    return 0;
+}
+
+/* Does not return where the training takes this process's place; 0: *status is how it ended. */
+static int
+become(const struct train *t, const char *request, int *status, struct error *err)
 {
     char gpus[16];
     const char *argv[16];
@@ -265,6 +293,8 @@ become(const struct train *t, const char *request, struct error *err)
     argv[n++] = t->method;
     argv[n++] = request;
     argv[n] = NULL;
+    if (t->gpus > 1 || t->accelerate_config)
+        return launch(t, argv, request, status, err);
     execvp(t->python, (char *const *)(uintptr_t)argv);
     return error_set(err, ERR_SYS, "cannot start %s", t->python);
 }
@@ -283,6 +313,7 @@ train_command(struct trainer *trainer, const char *method, int argc, char **argv
                        .values = values };
     struct error err = { 0 };
     char digest[HASH_TEXT_SIZE], sub[512], path[OUTPUT_PATH_MAX];
+    int status = TRAINER_CONFIG;
 
     parse_options(&t, argc, argv);
     complete(&t);
@@ -303,8 +334,8 @@ train_command(struct trainer *trainer, const char *method, int argc, char **argv
     snprintf(sub, sizeof(sub), "%s/train_%.200s", json_string_value(json_object_get(layout, "outputs")), run);
     rc = rc == 0 ? output_path(trainer->workdir, sub, "request.json", path, &err) : rc;
     rc = rc == 0 ? output_document(path, request, &err) : rc;
-    rc = rc == 0 ? become(&t, path, &err) : rc;
-    return trainer_failed(&err);
+    rc = rc == 0 ? become(&t, path, &status, &err) : rc;
+    return rc == 0 ? status : trainer_failed(&err);
 }
 
 int

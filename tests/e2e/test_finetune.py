@@ -126,3 +126,68 @@ def test_a_notice_in_the_middle_of_a_slow_save(tmp_path: Path) -> None:
     done = trainer("sft", *options, "--batch=1", "--accumulation=1")
     assert done.returncode == 0 and "goes on from" in done.stderr, done.stderr
     assert checkpoint.verify(tmp_path / "checkpoints/sft_final")["step"] == 4
+
+
+# accelerate's launcher with two processes, as for two GPUs; gloo between them.
+TWO = """compute_environment: LOCAL_MACHINE
+distributed_type: MULTI_GPU
+use_cpu: true
+num_machines: 1
+num_processes: 2
+mixed_precision: 'no'
+"""
+
+
+def test_two_processes_learn_what_one_does_and_are_interrupted_alike(tmp_path: Path) -> None:
+    """By accelerate launch: the same losses but for rounding; after a signal the status is 75, and the run goes on."""
+    rows = [{"instruction": f"Write kernel {i}.", "output": f"```python\nx = {i}\n```"} for i in range(8)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    tiny.make(tmp_path / "tiny", [row["output"] for row in rows], vocabulary=300, hidden=16, layers=1)
+    (tmp_path / "two.yaml").write_text(TWO)
+    own = {"TRAINER_PYTHON": os.environ.get("PYTHON", "python3"), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+
+    def command(name: str, *more: str) -> list[str]:
+        options = (f"--model={tmp_path / 'tiny'}", f"--workdir={tmp_path}", "--data=rows.jsonl", "--accumulation=1")
+        own_name = (f"--run={name}", f"--final={name}_final", "--learning-rate=0.01", "--lora-dropout=0")
+        return [str(TRAINER), "sft", *options, *own_name, *more]
+
+    def figures(name: str) -> list[Json]:
+        text = (tmp_path / f"outputs/train_{name}/metrics.jsonl").read_text()
+        return [json.loads(line) for line in text.splitlines()]
+
+    two = ("--batch=1", f"--accelerate-config={tmp_path / 'two.yaml'}")
+    for name, more in (("one", ("--batch=2", "--epochs=3")), ("two", (*two, "--epochs=3"))):
+        done = subprocess.run(
+            command(name, *more), env=os.environ | own, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert checkpoint.verify(tmp_path / f"checkpoints/{name}_final")["step"] == 12
+    assert [{row["processes"] for row in figures(name)} for name in ("one", "two")] == [{1}, {2}]
+    losses = [[row["loss"] for row in figures(name)] for name in ("one", "two")]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-2) and losses[0][-1] < losses[0][0]
+    assert losses[1][0] == pytest.approx(losses[0][0], rel=1e-5)
+
+    long = command("long", *two, "--epochs=10000", "--save-steps=1000000")
+    log = tmp_path / "long.log"
+    with log.open("w") as file:
+        running = subprocess.Popen(long, env=os.environ | own, stderr=file)
+    try:
+        end = time.monotonic() + LIMIT_S
+        while "step 10 of" not in log.read_text() and running.poll() is None and time.monotonic() < end:
+            time.sleep(0.05)
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(LIMIT_S) == 75, log.read_text()
+    finally:
+        running.kill()
+        running.wait()
+    newest = checkpoint.newest(layout.steps(tmp_path, "long"), pytest.fail)
+    assert newest is not None and newest[1]["step"] >= 10
+    bad = subprocess.run(
+        [*command("bad", *two), "--data=none.jsonl"],
+        env=os.environ | own,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert bad.returncode == 3 and "none.jsonl does not exist" in bad.stderr

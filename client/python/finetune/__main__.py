@@ -10,6 +10,7 @@ import os
 import sys
 from pathlib import Path
 
+from . import layout
 from .errors import CONFIG, TrainError
 from .settings import METHODS, settings_of
 
@@ -31,10 +32,23 @@ def train(method: str, request: Path) -> int:
     return run_on_rows(method, settings, workdir, document)
 
 
+def leave_status(request: Path, status: int) -> None:
+    """Beside the request, by the first process: the launcher of several has a status of its own, whatever theirs is."""
+    if os.environ.get("RANK", "0") == "0":
+        request.with_name(str(layout.TABLE["status"])).write_text(f"{status}\n")
+
+
 def main() -> int:
+    command, arguments = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
+    status = run_command(command, arguments)
+    if command in METHODS and len(arguments) == 1 and Path(arguments[0]).is_file():
+        leave_status(Path(arguments[0]), status)
+    return status
+
+
+def run_command(command: str, arguments: list[str]) -> int:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    command, arguments = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
     try:
         if command in METHODS and len(arguments) == 1:
             return train(command, Path(arguments[0]))
