@@ -58,9 +58,9 @@ class Sizes:
     layers: int = 2
     rank: int = 32
     rows: int = 256
-    sft_epochs: int = 100
+    sft_epochs: int = 30  # 120 steps: on the way up, so that there is something left to learn
     sft_batch: int = 64
-    sft_rate: float = 1e-3
+    sft_rate: float = 1.5e-3
     tasks: int = 24
     samples: int = 8
     tasks_per_step: int = 4
@@ -241,6 +241,7 @@ class Seed:
     def sft(self) -> Path:
         s, began = self.sizes, time.monotonic()
         options = self.settings(f"--epochs={s.sft_epochs}", f"--batch={s.sft_batch}", f"--learning-rate={s.sft_rate}")
+        options.append("--schedule=constant")
         self.trainer("sft", "--accumulation=1", "--least-loss=0", *options)
         path = self.directory / "checkpoints" / "sft_final"
         self.load_adapter("sft", path)
