@@ -1,4 +1,4 @@
-"""bench-learning at its smallest size: every phase ends, and is recorded."""
+"""bench-learning and bench-gradient at their smallest sizes: every phase and method ends, and is recorded."""
 
 from __future__ import annotations
 
@@ -42,3 +42,14 @@ def test_learning_goes_through_every_phase(tmp_path: Path) -> None:
     report = json.loads((tmp_path / "out" / "report" / "outputs" / "report.json").read_text())
     assert {"seed0_base", "seed0_sft"} <= set(report["evaluations"])
     assert {"seed0_sft", "seed0_reinforce", "mean_reinforce"} <= set(report["losses"])
+
+
+def test_gradient_measures_every_method_on_both_sides(tmp_path: Path) -> None:
+    said, rows = bench("gradient", tmp_path / "out", "--judge=scripted")
+    figures = [row for row in rows if row["kind"] == "figure"]
+    assert [(row["method"], row["side"]) for row in figures] == [
+        (method, side) for method in ("sft", "weighted", "reinforce", "grpo") for side in ("ours", "plain")
+    ]
+    for row in figures:
+        assert row["status"] == 0 and row["tokens_per_s"] > 0 and row["peak_gib"] > 0
+    assert "not measured" not in said
