@@ -111,6 +111,7 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_watch": (c_int, [c_int, c_char_p, c_uint64, c_uint64, c_void_p]),
     "harness_stop": (c_int, [c_int]),
     "harness_cont": (c_int, [c_int]),
+    "harness_pin": (c_int, [c_int, c_void_p, c_uint32]),
     "harness_sandbox_enter": (c_int, [c_void_p, c_void_p, c_size_t]),
     "harness_sandbox_probe": (c_int, [c_void_p, c_void_p, c_void_p, c_size_t]),
     "harness_sandbox_wants_pid_namespace": (c_int, [c_uint64]),
@@ -849,6 +850,12 @@ def die_with_parent() -> None:
 def close_to_others() -> None:
     """For the init above foreign code, which shares its uid: no reaching its memory or descriptors through /proc."""
     _checked(_lib.harness_close_to_others())
+
+
+def pin(pidfd: int, cores: Iterable[int]) -> int:
+    """Let a stopped process and all below it run on these cores only: how many threads that are."""
+    wanted = sorted(cores)
+    return _checked(_lib.harness_pin(pidfd, (c_int32 * len(wanted))(*wanted), len(wanted)))
 
 
 def stop(pidfd: int) -> int:

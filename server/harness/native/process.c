@@ -347,3 +347,41 @@ harness_cont(int pidfd)
         return -ESRCH;
     return tree.n;
 }
+
+struct pinning {
+    cpu_set_t set;
+    int done, failed; /* threads; the first errno */
+};
+
+static void
+pin_thread(void *arg, int pid, const char *tid)
+{
+    struct pinning *p = arg;
+
+    (void)pid;
+    if (sched_setaffinity(atoi(tid), sizeof(p->set), &p->set) == 0)
+        p->done++;
+    else if (errno != ESRCH && p->failed == 0)
+        p->failed = errno;
+}
+
+int
+harness_pin(int pidfd, const int32_t *cores, uint32_t n)
+{
+    static _Thread_local struct harness_tree tree;
+    struct pinning p = { .done = 0 };
+    int pid = harness_pid_of(pidfd);
+
+    if (pid == 0)
+        return harness_fail(ESRCH, "the process is dead, or /proc does not show it");
+    CPU_ZERO(&p.set);
+    for (uint32_t i = 0; i < n; i++) {
+        if (cores[i] < 0 || cores[i] >= CPU_SETSIZE)
+            return harness_fail(EINVAL, "core %d", cores[i]);
+        CPU_SET(cores[i], &p.set);
+    }
+    harness_read_tree(pid, &tree);
+    for (int i = 0; i < tree.n; i++)
+        each_thread(tree.pids[i], pin_thread, &p);
+    return p.failed == 0 ? p.done : harness_fail(p.failed, "pin process %d: %s", pid, strerror(p.failed));
+}

@@ -49,6 +49,11 @@ HARNESS_API int harness_pid_namespace_end(int fd);
 HARNESS_API int harness_stop(int pidfd);
 /* Let them run again: the process of the pidfd last. The number, or -ESRCH. */
 HARNESS_API int harness_cont(int pidfd);
+/*
+ * Let all threads of a stopped process and of all below it run on these cores only; what they start later inherits it.
+ * Returns the number of threads, or -ESRCH, -EINVAL, -EPERM (it is another user's).
+ */
+HARNESS_API int harness_pin(int pidfd, const int32_t *cores, uint32_t n);
 
 /* Number of threads of the calling process, or < 0. */
 int harness_count_threads(void);

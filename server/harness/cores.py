@@ -1,0 +1,64 @@
+"""The cores of a timing: the referee has one, and both sides have the same other one.
+
+Cores of one machine differ in what the host needs for a call, by up to 1.6 times where they are a virtual machine's,
+and a short call is bound by the host. Both sides are never called at the same time, so that one core serves both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Final
+
+import native
+from peer import Peer
+
+LEAST: Final = 3
+"""One for the referee, one for both sides, one for all else."""
+
+
+class Cores:
+    """While it is entered, is_pinned says whether the machine lets us. What was before is there again afterwards."""
+
+    def __init__(self, *peers: Peer) -> None:
+        self._peers = peers
+        self._before = os.sched_getaffinity(0)  # the children run where the referee does
+        self.is_pinned = False
+
+    def __enter__(self) -> Cores:
+        cores = sorted(self._before, reverse=True)
+        if len(cores) < LEAST:
+            return self
+        try:
+            for peer in self._peers:
+                _pin(peer, cores[1:2])
+            os.sched_setaffinity(0, cores[:1])
+            self.is_pinned = True
+        except OSError:  # a container may forbid it: told by is_pinned, and not needed for a right answer
+            self._restore()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._restore()
+
+    def _restore(self) -> None:
+        os.sched_setaffinity(0, self._before)
+        for peer in self._peers:
+            with contextlib.suppress(OSError):
+                _pin(peer, self._before)
+
+
+def _pin(peer: Peer, cores: Iterable[int]) -> None:
+    """All of the child's threads; a child that is gone needs none."""
+    was_frozen = peer.is_frozen
+    peer.freeze()
+    try:
+        if peer.is_alive():
+            native.pin(peer.pidfd, cores)
+    finally:
+        if not was_frozen:
+            peer.thaw()
