@@ -19,7 +19,7 @@ from typing import Final
 
 import native
 import values
-from clock import WIDE, Bell, Disturbed, Sample, Side, Timer
+from clock import EMPTY_SET, WIDE, Bell, Disturbed, Sample, Side, Timer
 from gpu_state import Gpu
 from judge import BUILD_LIMIT_MS, Job, Report
 from peer import NotTheCandidate, PeerFailed
@@ -110,13 +110,9 @@ class BatchTimer(Timer):
     def _sample(self, calls: int) -> tuple[int, Sample]:
         return super()._sample(self._calls)
 
-    def _empties(self, count: int) -> list[int]:
+    def _empty_bell(self) -> Bell:
         """One empty call, as one call replays the batch."""
-        calls, self._calls = self._calls, 1
-        try:
-            return super()._empties(count)
-        finally:
-            self._calls = calls
+        return Bell(EMPTY_SET, 1, EMPTY_SET + 1)
 
     def _outcome(self, ours: list[float], theirs: list[float]) -> Json:
         """No call of a batch is too short: a batch is as long as they are together."""

@@ -61,6 +61,8 @@ class Binding:
     call: Callable[[], Any]
     tf32: bool
     seed: int | None
+    is_empty: bool = False
+    """It computes nothing: where its outputs are is told to nobody."""
 
 
 class Placer:
@@ -378,7 +380,7 @@ class Child:
         except BaseException as error:
             raise StepFailed("bind", error, self._filename) from None
         seed = message.body.get("seed")
-        self._bindings[message.integer("set", 0, 255)] = Binding(call, message.boolean("tf32"), seed)
+        self._bindings[message.integer("set", 0, 255)] = Binding(call, message.boolean("tf32"), seed, empty is not None)
         self._channel.send({"ev": "bound"})
 
     def _compile(self, call: _Call, *, tf32: bool) -> None:
@@ -468,7 +470,7 @@ class Child:
                 self._events[1].record()
         self._kept = kept
         self._synchronize()
-        self._reply(doorbell, kept)
+        self._reply(doorbell, kept, is_empty=bindings[0].is_empty)
         if not is_timed or self._events is None:
             return 0, host_ns
         return int(self._events[0].elapsed_time(self._events[1]) * 1e6), host_ns
@@ -521,12 +523,12 @@ class Child:
             return call()
         return self._observer.call(call, call.inputs, call.model, call.form)
 
-    def _reply(self, doorbell: native.Doorbell, kept: list[Any]) -> None:
-        """Tell where the outputs of each call are; nothing is written when they are where they were."""
+    def _reply(self, doorbell: native.Doorbell, kept: list[Any], *, is_empty: bool) -> None:
+        """Tell where the outputs of each call are; of empty ones, and those where they were, nothing is written."""
         _, placer, _ = self._require()
         told = tuple(map(_identity, kept)) if self._device.type == "cuda" else ()
         told = told if all(told) else ()
-        if told and told == self._told:
+        if is_empty or (told and told == self._told):
             return
         import json
 

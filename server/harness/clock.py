@@ -1,10 +1,11 @@
 """The timing stage: reference and candidate in turn, on fresh inputs, by the referee's own clock.
 
-For each bell the process that is to answer is frozen while its inputs are put in place, the cache is flushed and
-a canary shows that the GPU is idle; it is thawed, the bell says on which sets of inputs to call, and T runs from
-there to the end of the referee's gather of secret elements of the outputs, which are then compared. Credited is
-(T - c) / n for a bell of n calls, c being the same round trip of empty calls on the reference's child. Bells are
-counted in blocks, and what disturbs a block voids it. docs/timing.md argues each step.
+For each bell the process that is to answer is frozen while its inputs are put in place, the cache is flushed and a
+canary shows that the GPU is idle; it is thawed, canaries show that the GPU stays idle while it comes awake, the bell
+says on which sets of inputs to call, and T runs from there to the end of the referee's gather of secret elements of
+the outputs, which are then compared. Credited is (T - c) / n for a bell of n calls, c being the same round trip of
+empty calls on the reference's child, beside each pair. Bells are counted in blocks, and what disturbs a block voids
+it. docs/timing.md argues each step.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import tolerance
 import torch
 import values
 import variations
+from cores import Cores
 from gpu_state import GATHER, Gpu
 from judge import BUILD_LIMIT_MS, Job, Report
 from peer import SPIN_NS, NotTheCandidate, Peer, PeerFailed
@@ -34,8 +36,8 @@ EMPTY_SET: Final = 128
 """The first of the sets that are bound to empty calls, behind every real one."""
 BLOCK: Final = 5
 """Bells of each side in a block."""
-EMPTIES: Final = 2
-"""Empty bells at the head of a block."""
+AWAKE_NS: Final = 150_000
+"""How long a thawed process comes awake before its bell, while canaries run."""
 LEAST_BELLS: Final = 10
 MORE_BELLS: Final = 20
 """So many bells of several calls may be made while the interval is wide, within SHORT_BUDGET_S."""
@@ -55,16 +57,17 @@ WIDE: Final = 0.10
 TOO_SMALL_NS: Final = 3_000
 CALL_LIMIT_MS: Final = 20_000
 ESTIMATES: Final = 3
-BELL_NS: Final = 2_000_000
+BELL_NS: Final = 3_000_000
 """What a bell of several calls is to take, about."""
-SINGLE_NS: Final = 1_000_000
+SINGLE_NS: Final = 3_000_000
 """From here on a bell is one call."""
 CALLS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 BASELINE_BELLS: Final = 10
 STEADY: Final = 0.10
 """A baseline counts when its quartiles lie within this share of it."""
 ALLOWANCE: Final = 1.03
-"""A block's reference counts for at most this many times the baseline."""
+ALLOWANCE_NS: Final = 30_000
+"""A block's reference counts for at most ALLOWANCE times the baseline, or for ALLOWANCE_NS more in a bell."""
 VOID_MOST: Final = 3
 BACKGROUND: Final = "background"
 QUIET_S: Final = 3.0
@@ -198,6 +201,7 @@ class Timer:
         self._calls = 1
         self._why_one: str | None = None  # why a bell is one call though the calls are short
         self._empty_ns: list[int] = []
+        self._is_pinned = False
         self._blocks: list[Block] = []
         self._void: list[Block] = []
         self._disturbed: str | None = None
@@ -217,8 +221,10 @@ class Timer:
             raise NotTheCandidate(f"the GPU's canary takes {100 * drift:+.0f} % longer than when the referee started")
         before = self._gpu.state()
         try:
-            self._prepare()
-            why = self._trials()
+            with Cores(self._ours.peer, self._theirs.peer) as cores:
+                self._is_pinned = cores.is_pinned
+                self._prepare()
+                why = self._trials()
         except PeerFailed as failure:
             if self._waiting.peer is self._ours.peer:
                 raise ReferenceBroken(f"the reference failed while it was timed: {failure.error['text']}") from None
@@ -251,7 +257,7 @@ class Timer:
         self._trees = [place_tree(tree, index * size)[0] for index in range(job.reference.sizes.sets)]
         first = range(job.reference.sizes.checked_sets)
         self._write(first)
-        self._place(first)
+        self._place(first, self._theirs)
         self._bind(first)
         if self._draws_numbers():
             self._seed = CALL_SEED
@@ -279,12 +285,12 @@ class Timer:
     def _bind_empty(self, calls: int) -> None:
         """Empty calls: the first launches an empty kernel, the others are the harness' own part of a call."""
         tf32 = self._job.precision() == "tf32"
-        side = self._empty_side()
-        self._waiting = side
-        side.peer.thaw()
-        for index in range(calls):
-            kind = "kernel" if index == 0 else "nothing"
-            side.peer.bind(EMPTY_SET + index, self._model, None, tf32=tf32, seed=self._seed, empty=kind)
+        for side in (self._ours, self._theirs):
+            self._waiting = side
+            side.peer.thaw()
+            for index in range(calls if side is self._empty_side() else 1):
+                kind = "kernel" if index == 0 else "nothing"
+                side.peer.bind(EMPTY_SET + index, self._model, None, tf32=tf32, seed=self._seed, empty=kind)
         self._waiting = self._ours
 
     def _empty_side(self) -> Side:
@@ -314,24 +320,28 @@ class Timer:
                     variations.sparse_sets(view, len(sets), reference.sizes.inputs, seeds[0] + index)
         synchronize(self._job.candidate.device)
 
-    def _place(self, sets: range) -> None:
-        """Copy these sets from the reference's arena into the candidate's; queued."""
+    def _place(self, sets: range, side: Side) -> None:
+        """Copy these sets from the reference's arena into the candidate's; queued. For the reference, as much aside."""
         ours, theirs = self._ours.peer.arena, self._theirs.peer.arena
         assert ours is not None and theirs is not None
         size = self._job.reference.sizes.inputs
         used = max((note.offset or 0) + note.span_bytes for note in values.notes(self._trees[0]) or [_NOTHING])
         start = sets[0] * size
-        self._gpu.copy(theirs.pointer + start, ours.pointer + start, (len(sets) - 1) * size + used)
+        total = (len(sets) - 1) * size + used
+        if side is self._theirs:
+            self._gpu.copy(theirs.pointer + start, ours.pointer + start, total)
+        else:
+            self._gpu.copy_aside(ours.pointer + start, total)
 
     def _choose_calls(self) -> None:
         """How many calls a bell is, so that it is long beside the clock's jitter: told to nobody but by the bell."""
         took: dict[int, list[float]] = {}
-        empties = self._empties(ESTIMATES)
+        leaf, sample = self._sample(1)
         for side in (self._ours, self._theirs):
             self._untimed(side, Bell(0))
-            leaf, sample = self._sample(1)
             took[id(side)] = [self._timed(side, Bell(0), sample, leaf=leaf)[0] for _ in range(ESTIMATES)]
-        single = [max(1.0, min(took[id(s)]) - min(empties)) for s in (self._ours, self._theirs)]
+        empty = min(self._empty(leaf, sample) for _ in range(ESTIMATES))
+        single = [max(1.0, min(took[id(s)]) - empty) for s in (self._ours, self._theirs)]
         most = min(self._job.reference.sizes.calls, DOORBELL_REPLY_MAX // (2 * self._reply_bytes()))
         calls = calls_for(min(single), most)
         self._single_ns = [statistics.median(took[id(side)]) for side in (self._ours, self._theirs)]
@@ -354,7 +364,7 @@ class Timer:
         """calls, or 1 where either side cannot keep the outputs of so many apart."""
         sets = range(calls)
         self._write(sets)
-        self._place(sets)
+        self._place(sets, self._theirs)
         self._gpu.wait()
         self._bind(sets)
         for side in (self._ours, self._theirs):
@@ -376,6 +386,13 @@ class Timer:
             return Bell(self._random.randrange(self._calls), self._calls, self._calls)
         return Bell(self._random.randrange(self._job.reference.sizes.checked_sets))
 
+    def _fresh_bell(self) -> Bell:
+        """The next, its inputs new in the reference's arena."""
+        bell = self._next_bell()
+        if self._protocol.draws_inputs:
+            self._write(self._sets_of(bell))
+        return bell
+
     def _sets_of(self, bell: Bell) -> range:
         return range(bell.set, bell.set + 1) if bell.calls == 1 else range(bell.calls)
 
@@ -389,12 +406,13 @@ class Timer:
         key = (self._kind(), self._job.precision() == "tf32", policy.is_cold, self._calls)
         if key not in known and self._protocol.caps_reference:
             self._freeze(self._theirs)
-            empties = self._empties(ESTIMATES)
-            bell, block = self._next_bell(), Block()
-            self._untimed(self._ours, bell)
+            block, empties = Block(), []
             for _ in range(BASELINE_BELLS):
-                leaf, sample = self._sample(self._calls)
-                block.ours_ns.append(self._timed(self._ours, bell, sample, block, leaf=leaf)[0])
+                bell = self._fresh_bell()
+                leaf, sample = self._sample(bell.calls)
+                sets = self._sets_of(bell)
+                block.ours_ns.append(self._timed(self._ours, bell, sample, block, leaf=leaf, sets=sets)[0])
+                empties.append(self._empty(leaf, sample))
             times = [(ns - statistics.median(empties)) / self._calls for ns in block.ours_ns]
             low, middle, high = statistics.quantiles(times, n=4)
             if not block.others_ns and 0 < high - low < STEADY * middle:
@@ -425,22 +443,19 @@ class Timer:
                 stop = rule.decide(*self._credited(), is_spent=time.monotonic() > short_end)
                 if stop != native.STOP_GO_ON:
                     return STOPPED[stop]
-            block = self._block(min(BLOCK, most - done), reference_first=len(self._blocks) % 2 == 0)
+            block = self._block(min(BLOCK, most - done), number=len(self._blocks))
             if block.void is None or not self._protocol.voids_blocks:
                 self._blocks.append(block)
             else:
                 self._void.append(block)
                 self._after_void(block, is_late=time.monotonic() > end)
 
-    def _block(self, bells: int, *, reference_first: bool) -> Block:
+    def _block(self, bells: int, *, number: int) -> Block:
         block = Block()
         before = self._gpu.state()
         self._freeze(self._theirs)
-        self._empty_ns += self._empties(EMPTIES)
-        for side in {id(s): s for s in (self._ours, self._empty_side())}.values():
-            self._untimed(side, self._next_bell())  # its reply is again that of the real calls
         for index in range(bells):
-            self._trial(block, reference_first=(index % 2 == 0) == reference_first)
+            self._trial(block, turn=number * BLOCK + index)
         after = self._gpu.state()
         block.state = gpu_state.summary(before, after)
         block.void = gpu_state.disturbance(before, after)
@@ -461,23 +476,28 @@ class Timer:
         if block.void != BACKGROUND:
             time.sleep(PAUSE_S)
 
-    def _empties(self, count: int) -> list[int]:
-        """Round trips of empty calls: what the protocol itself costs."""
-        side = Side(self._empty_side().peer)
-        bell = Bell(EMPTY_SET, self._calls, EMPTY_SET + self._calls)
-        self._untimed(side, bell)
-        zeros = torch.zeros(GATHER, dtype=torch.int64)
-        return [self._timed(side, bell, Sample(zeros, zeros))[0] for _ in range(count)]
+    def _empty(self, leaf: int, sample: Sample) -> int:
+        """A round trip of empty calls, all else as in a real one: what the protocol itself costs."""
+        side = self._empty_side()
+        sets = self._sets_of(Bell(0, self._calls)) if side is self._ours else None
+        return self._timed(side, self._empty_bell(), sample, leaf=leaf, sets=sets)[0]
 
-    def _trial(self, block: Block, *, reference_first: bool) -> None:
-        bell = self._next_bell()
-        if self._protocol.draws_inputs:
-            self._write(self._sets_of(bell))
+    def _empty_bell(self) -> Bell:
+        return Bell(EMPTY_SET, self._calls, EMPTY_SET + self._calls)
+
+    def _trial(self, block: Block, *, turn: int) -> None:
+        """A pair, and an empty bell before or after it; each turn has another order."""
+        bell = self._fresh_bell()
         leaf, sample = self._sample(bell.calls)
         got: dict[int, torch.Tensor] = {}
-        for side in (self._ours, self._theirs) if reference_first else (self._theirs, self._ours):
+        sides = (self._ours, self._theirs) if turn % 4 in (0, 3) else (self._theirs, self._ours)
+        if turn % 2:
+            self._empty_ns.append(self._empty(leaf, sample))
+        for side in sides:
             elapsed, got[id(side)] = self._timed(side, bell, sample, block, leaf=leaf, sets=self._sets_of(bell))
             (block.ours_ns if side is self._ours else block.theirs_ns).append(elapsed)
+        if not turn % 2:
+            self._empty_ns.append(self._empty(leaf, sample))
         if self._protocol.compares:
             self._check(leaf, sample, got[id(self._theirs)], got[id(self._ours)])
 
@@ -518,28 +538,28 @@ class Timer:
         leaf: int = 0,
         sets: range | None = None,
     ) -> tuple[int, torch.Tensor]:
-        """One bell: T in nanoseconds, and what was gathered. sets: to be put in place for the candidate before it."""
+        """One bell: T in nanoseconds, and what was gathered. sets: to be put in place before it."""
         peer = side.peer
         self._waiting = side
         assert peer.doorbell is not None
         peer.thaw()
-        peer.arm(1, events=self._job.policy.events)
-        peer.armed -= 1
+        self._rehearse(side)
         self._freeze(side)
         self._aim(side, leaf, sample)
-        if side is self._theirs and sets is not None:
-            self._place(sets)
+        if sets is not None:
+            self._place(sets, side)
         if self._protocol.flushes and self._job.policy.is_cold:
             self._gpu.flush()
         else:
             self._gpu.wait()
         others_ns = self._gpu.others_ns()
-        if block is not None:
-            block.others_ns = max(block.others_ns, others_ns)
         call = native.ClockCall(
             peer.doorbell, bell.set, peer.pidfd, SPIN_NS, CALL_LIMIT_MS * 1_000_000, side.generation
         )
         peer.thaw()
+        others_ns = max(others_ns, self._gpu.others_ns(AWAKE_NS))
+        if block is not None:
+            block.others_ns = max(block.others_ns, others_ns)
         try:
             if call.run(bell.calls, bell.sets):
                 side.moves += 1
@@ -551,16 +571,24 @@ class Timer:
         except native.BellTimeoutError:
             text = f"the timed call did not return within {CALL_LIMIT_MS / 1000:g} s"
             raise PeerFailed("timeout", text, is_gone=True) from None
-        if side is self._theirs or block is not None:
-            self._freeze(side)
+        self._freeze(side)
         claims = peer.doorbell.claims()
         if claims.status != native.STATUS_OK:
             peer.outputs_of(bell.calls)
-        side.events_ns.append(claims.events_ns / bell.calls)
-        side.host_ns.append(claims.host_ns / bell.calls)
+        if block is not None:
+            side.events_ns.append(claims.events_ns / bell.calls)
+            side.host_ns.append(claims.host_ns / bell.calls)
         elapsed = call.elapsed_ns if self._protocol.believes_no_claim else claims.events_ns or claims.host_ns
         dtype = side.leaves[0][leaf][1].dtype if sample.places.numel() else torch.float32
         return elapsed, self._gpu.gather_read(sample.places.numel(), dtype)
+
+    def _rehearse(self, side: Side) -> None:
+        """An empty bell that nobody times, so that both sides are as warm; it is armed for one more."""
+        peer = side.peer
+        assert peer.doorbell is not None
+        peer.arm(2, events=self._job.policy.events)
+        peer.armed -= 2
+        peer.await_answer(peer.doorbell.ring(EMPTY_SET, 1, EMPTY_SET + 1), CALL_LIMIT_MS)
 
     def _freeze(self, side: Side) -> None:
         if self._protocol.freezes:
@@ -606,11 +634,16 @@ class Timer:
         theirs: list[float] = []
         for block in self._blocks:
             mine = [max(1.0, (ns - empty) / self._calls) for ns in block.ours_ns]
-            most = ALLOWANCE * self._baseline_ns if self._baseline_ns and self._protocol.caps_reference else math.inf
-            share = min(1.0, most / statistics.median(mine))
+            share = min(1.0, self._most_ns() / statistics.median(mine))
             ours += [share * ns for ns in mine]
             theirs += [max(1.0, (ns - empty) / self._calls) for ns in block.theirs_ns]
         return ours, theirs
+
+    def _most_ns(self) -> float:
+        """What a call of the reference counts for at most."""
+        if self._baseline_ns is None or not self._protocol.caps_reference:
+            return math.inf
+        return max(ALLOWANCE * self._baseline_ns, self._baseline_ns + ALLOWANCE_NS / self._calls)
 
     def _detail(self, before: Json, after: Json, why: str | None) -> Json:
         blocks = [
@@ -631,7 +664,13 @@ class Timer:
             "baseline_ns": round(self._baseline_ns, 1) if self._baseline_ns else None,
             "moves": [self._ours.moves, self._theirs.moves],
             "slopes": None,
-            "clocks": {"before": before, "after": after, "canary_ns": self._gpu.known_ns, "blocks": blocks},
+            "clocks": {
+                "before": before,
+                "after": after,
+                "canary_ns": self._gpu.known_ns,
+                "one_core": self._is_pinned,
+                "blocks": blocks,
+            },
         }
         for name, side in (("reference", self._ours), ("candidate", self._theirs)):
             for what, claims in (("events", side.events_ns), ("host", side.host_ns)):

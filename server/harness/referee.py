@@ -236,7 +236,7 @@ class Referee:
         """End references of other tasks, the longest loaded first, until the GPU has room for this one's arenas."""
         if self._device.type != "cuda":
             return
-        sizes = Sizes.of(spec)
+        sizes = Sizes.of(spec, self._device)
         needed = candidate_arena(sizes, self._device) + WORKING * (sizes.inputs + sizes.outputs)
         if keep not in self._references:
             needed += sizes.reference_arena

@@ -27,8 +27,11 @@ but to the reference."""
 LIMIT_MS: Final = 120_000
 SETS: Final = 2
 SETS_MOST: Final = 64
-SETS_BYTES: Final = 512 << 20
-"""A task with small inputs gets more sets, up to SETS_MOST or this much memory, so that a bell may be several calls."""
+SETS_SHARE: Final = 64
+"""A task with small inputs gets more sets, up to SETS_MOST or this part of the GPU's memory, so that a bell may be
+several calls; and as much for the outputs of those calls."""
+HOST_SETS: Final = 512 << 20
+"""Instead of that part where there is no GPU."""
 PAGE: Final = 2 << 20
 """A large page of a GPU's memory."""
 LARGE_SET: Final = 2 << 30
@@ -78,7 +81,7 @@ class Sizes:
     """The most calls for one bell: their inputs and their outputs have room side by side."""
 
     @staticmethod
-    def of(spec: Json) -> Sizes:
+    def of(spec: Json, device: torch.device) -> Sizes:
         cases = [spec["cases"]["own"], *spec["cases"]["shapes"]]
         if spec["cases"]["tiny"] is not None:
             cases.append(spec["cases"]["tiny"])
@@ -90,8 +93,11 @@ class Sizes:
         state = align(max(case["state_bytes"] for case in cases)) + (1 << 20)
         peak = max(case["peak_bytes"] for case in cases)
         outputs = align(total("outputs")) or align(1)
-        sets = 1 if inputs > LARGE_SET else max(SETS, min(SETS_MOST, SETS_BYTES // inputs))
-        return Sizes(inputs, outputs, state, peak, sets, max(1, min(sets, SETS_BYTES // outputs)))
+        most = HOST_SETS
+        if device.type == "cuda":
+            most = int(torch.cuda.get_device_properties(device).total_memory) // SETS_SHARE
+        sets = 1 if inputs > LARGE_SET else max(SETS, min(SETS_MOST, most // inputs))
+        return Sizes(inputs, outputs, state, peak, sets, max(1, min(sets, most // outputs)))
 
     @property
     def heap_base(self) -> int:
@@ -212,7 +218,7 @@ class Reference:
         if self.spec:
             return
         with _blamed("sizes"):
-            self.sizes = sizes = Sizes.of(spec)
+            self.sizes = sizes = Sizes.of(spec, self.peer.device)
         self._require_room("inputs and outputs", sizes.inputs + sizes.outputs)
         base = sizes.heap_base
         pool = sizes.reference_pool if self.peer.device.type == "cuda" else 0

@@ -32,6 +32,9 @@ class HostGpu:
     def copy(self, to: int, source: int, size: int) -> None:
         ctypes.memmove(to, source, size)
 
+    def copy_aside(self, source: int, size: int) -> None:
+        pass
+
     def flush(self) -> None:
         time.sleep(self.flush_s)
 
@@ -46,7 +49,7 @@ class HostGpu:
         data = b"".join(ctypes.string_at(address, self._width) for address in self._addresses)
         return torch.frombuffer(bytearray(data), dtype=dtype) if data else torch.zeros(0, dtype=dtype)
 
-    def others_ns(self) -> int:
+    def others_ns(self, span_ns: int = 0) -> int:
         waits = json.loads(self._others.read_text()) if self._others.exists() else []
         if isinstance(waits, str):
             return 2_000_000 if waits == "always" or self._job.candidate.is_alive() else 0

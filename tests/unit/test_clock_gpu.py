@@ -59,7 +59,7 @@ class ModelNew(torch.nn.Module):
     def forward(self, x):
         self.calls += 1
         y = torch.relu(x)
-        if self.calls > 20:
+        if self.calls > 20 and self.calls % 4 == 0:
             with torch.cuda.stream(self.side):
                 torch.cuda._sleep(20_000_000)
         return y
@@ -131,12 +131,12 @@ def speedup(report: dict[str, Any]) -> float:
 def test_a_copy_of_the_reference_is_as_fast(bench: Bench) -> None:
     report = bench.time(HONEST)
     assert abs(speedup(report) - 1) < 0.03
-    assert report["detail"]["calls"] <= 2 and report["detail"]["outcome"] == "measured"
+    assert report["detail"]["outcome"] == "measured" and report["detail"]["clocks"]["one_core"]
 
 
 def test_a_short_copy_is_as_fast(bench: Bench) -> None:
     report = bench.time(HONEST, task=SHORT)
-    assert abs(speedup(report) - 1) < 0.05
+    assert abs(speedup(report) - 1) < 0.1  # bound by the host, which scatters it by 15 % from bell to bell
     detail = report["detail"]
     assert detail["calls"] >= 16 and detail["outcome"] == "measured" and detail["one_call"] is None
     assert detail["moves"] == [0, 0]

@@ -296,7 +296,7 @@ def read_specification(data: bytes) -> None:
     """What passes is JSON that verifierd reads, and its sizes can be worked out."""
     spec = specification.parse(data)
     json.dumps(spec, ensure_ascii=False).encode()
-    assert Sizes.of(spec).reference_arena > 0
+    assert Sizes.of(spec, torch.device("cpu")).reference_arena > 0
 
 
 def read_launches(data: bytes) -> None:
