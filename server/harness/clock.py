@@ -202,6 +202,7 @@ class Timer:
         self._why_one: str | None = None  # why a bell is one call though the calls are short
         self._empty_ns: list[int] = []
         self._is_pinned = False
+        self._is_long = False  # a few microseconds of a bell are nothing to its call
         self._blocks: list[Block] = []
         self._void: list[Block] = []
         self._disturbed: str | None = None
@@ -321,7 +322,10 @@ class Timer:
         synchronize(self._job.candidate.device)
 
     def _place(self, sets: range, side: Side) -> None:
-        """Copy these sets from the reference's arena into the candidate's; queued. For the reference, as much aside."""
+        """Copy these sets from the reference's arena into the candidate's; queued. For the reference, as much aside.
+
+        Not aside where a call is long: the few microseconds of a bell that it makes alike are nothing to it.
+        """
         ours, theirs = self._ours.peer.arena, self._theirs.peer.arena
         assert ours is not None and theirs is not None
         size = self._job.reference.sizes.inputs
@@ -330,7 +334,7 @@ class Timer:
         total = (len(sets) - 1) * size + used
         if side is self._theirs:
             self._gpu.copy(theirs.pointer + start, ours.pointer + start, total)
-        else:
+        elif not self._is_long:
             self._gpu.copy_aside(ours.pointer + start, total)
 
     def _choose_calls(self) -> None:
@@ -343,6 +347,7 @@ class Timer:
         empty = min(self._empty(leaf, sample) for _ in range(ESTIMATES))
         single = [max(1.0, min(took[id(s)]) - empty) for s in (self._ours, self._theirs)]
         most = min(self._job.reference.sizes.calls, DOORBELL_REPLY_MAX // (2 * self._reply_bytes()))
+        self._is_long = min(single) >= SINGLE_NS
         calls = calls_for(min(single), most)
         self._single_ns = [statistics.median(took[id(side)]) for side in (self._ours, self._theirs)]
         if calls > 1:
@@ -486,17 +491,18 @@ class Timer:
         return Bell(EMPTY_SET, self._calls, EMPTY_SET + self._calls)
 
     def _trial(self, block: Block, *, turn: int) -> None:
-        """A pair, and an empty bell before or after it; each turn has another order."""
+        """A pair, and an empty bell before or after it; each turn has another order. Long calls have two in a block."""
         bell = self._fresh_bell()
         leaf, sample = self._sample(bell.calls)
         got: dict[int, torch.Tensor] = {}
         sides = (self._ours, self._theirs) if turn % 4 in (0, 3) else (self._theirs, self._ours)
-        if turn % 2:
+        has_empty = not self._is_long or turn % BLOCK < 2
+        if has_empty and turn % 2:
             self._empty_ns.append(self._empty(leaf, sample))
         for side in sides:
             elapsed, got[id(side)] = self._timed(side, bell, sample, block, leaf=leaf, sets=self._sets_of(bell))
             (block.ours_ns if side is self._ours else block.theirs_ns).append(elapsed)
-        if not turn % 2:
+        if has_empty and not turn % 2:
             self._empty_ns.append(self._empty(leaf, sample))
         if self._protocol.compares:
             self._check(leaf, sample, got[id(self._theirs)], got[id(self._ours)])
