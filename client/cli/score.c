@@ -152,10 +152,17 @@ score_has_time(const struct score_baseline *b, const json_t *verdict)
     return score_is_timed(b) && read_interval(verdict, &low, &point, &high);
 }
 
+static double
+slack_of(const json_t *verdict)
+{
+    const json_t *ms = json_object_get(json_object_get(verdict, "timing"), "reference_ms");
+    return json_is_number(ms) && json_number_value(ms) < SCORE_SHORT_MS ? SCORE_SHORT_SLACK : SCORE_SLACK;
+}
+
 bool
 score_is_contaminated(const struct score_baseline *b, const json_t *verdict, char why[SCORE_WHY_SIZE])
 {
-    double low, point, high;
+    double low, point, high, slack = slack_of(verdict);
 
     why[0] = '\0';
     if (strcmp(score_class(verdict), b->class) != 0)
@@ -164,7 +171,7 @@ score_is_contaminated(const struct score_baseline *b, const json_t *verdict, cha
         return false;
     else if (!read_interval(verdict, &low, &point, &high))
         snprintf(why, SCORE_WHY_SIZE, "not timed, was timed before");
-    else if (high < b->low * (1 - SCORE_SLACK) || low > b->high * (1 + SCORE_SLACK))
+    else if (high < b->low * (1 - slack) || low > b->high * (1 + slack))
         snprintf(why, SCORE_WHY_SIZE, "speedup %.3f [%.3f, %.3f], was within [%.3f, %.3f] before", point, low,
                  high, b->low, b->high);
     return why[0] != '\0';

@@ -15,6 +15,9 @@
 
 /* How far an honest kernel's speedup may lie outside the interval that it had before the cheats. */
 #define SCORE_SLACK 0.05
+/* Of a reference shorter than this, whose calls are bound by the host and whose intervals do not cover what differs from process to process. */
+#define SCORE_SHORT_MS 0.1
+#define SCORE_SHORT_SLACK 0.25
 
 struct score_kind {
     int rows, ran,

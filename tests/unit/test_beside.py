@@ -165,7 +165,8 @@ def test_a_graph_of_calls_is_right_and_as_fast_as_its_copy(tmp_path: Path) -> No
         found = rig.judge(child, spec, TASK, HONEST, stages=("tiny", "full", "timing"), rules=rules)
         detail = found["timing"]["detail"]
     told = detail["batched"]
-    assert told["outcome"] == "measured" and told["calls"] == 64, told
-    pairs = zip(told["reference_ns"], told["candidate_ns"], strict=True)
-    assert abs(statistics.median(ours / theirs for ours, theirs in pairs) - 1) < 0.1, told
+    assert told["outcome"] in ("measured", "inconclusive") and told["calls"] == 64, told
+    if told["outcome"] == "measured":  # a tenth of a millisecond, all of them together: it may well stay wide
+        pairs = zip(told["reference_ns"], told["candidate_ns"], strict=True)
+        assert abs(statistics.median(ours / theirs for ours, theirs in pairs) - 1) < 0.1, told
     assert len(detail["variations"]) == 1 and detail["variations"][0]["bells"] == 10, detail["variations"]

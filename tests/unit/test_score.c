@@ -234,6 +234,15 @@ test_contamination_by_time(void **state)
     assert_int_equal(s.contaminated, bad);
     assert_int_equal(s.times_compared, ARRAY_LEN(rows));
 
+    /* Of a short reference a quarter is let pass, and no more. */
+    AUTO_JSON json_t *near = timed(1.40, 1.44, 1.48), *far = timed(1.52, 1.55, 1.60);
+    char why[SCORE_WHY_SIZE];
+    assert_true(score_is_contaminated(&b, near, why));
+    json_object_set_new(json_object_get(near, "timing"), "reference_ms", json_real(0.04));
+    json_object_set_new(json_object_get(far, "timing"), "reference_ms", json_real(0.04));
+    assert_false(score_is_contaminated(&b, near, why));
+    assert_true(score_is_contaminated(&b, far, why));
+
     /* Every baseline had a time, and this has none. */
     AUTO_JSON json_t *untimed =
         json_pack("{s:s, s:{s:s}}", "class", "ok", "timing", "outcome", "inconclusive");

@@ -35,8 +35,12 @@ def misbehave():
 
 
 class ModelNew(nn.Module):
+    calls = 0
+
     def forward(self, x):
-        misbehave()
+        ModelNew.calls += 1
+        if ModelNew.calls <= 8:  # more than a limit on processes allows would be an error of its own
+            misbehave()
         x = x.contiguous()
         y = torch.empty_like(x)
         copy_kernel[(triton.cdiv(x.numel(), 512),)](x, y, x.numel(), BLOCK=512)
