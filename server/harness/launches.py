@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import math
 import sys
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -128,6 +129,8 @@ TOO_MANY: Final = "operators beyond those that are watched"
 FUNCTIONS_MAX: Final = 8192
 """In the interpreter, of torch's functions that one call uses outside launches: each costs some 0.1 ms to watch. What
 runs after so many is not watched, and counts as if it had computed everything."""
+CLOCKS_DIFFER_NS: Final = 50_000
+"""The profiler's clock may be so far from ours. To end a profile and begin another takes several times that."""
 EVERYTHING: Final = 1 << 40
 """Elements of what was not seen: more than any case has."""
 ALLOCATES: Final = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "resize_", "set_"})
@@ -205,6 +208,9 @@ def _adds(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
 # --- operators below torch's functions ---
 
 
+_wall_ns = time.time_ns  # as it was before a candidate came
+
+
 class _Below:
     """Notes what the operators that run during a call compute, by torch's own profiler.
 
@@ -216,14 +222,17 @@ class _Below:
         self._activities = {ProfilerActivity.CPU}
         self._functions = 0
         self._is_on = False
+        self._began_ns = (0, 0)
         self.computed: dict[str, list[int]] = {}
         """By name: how often, and how many elements were read."""
 
     def __enter__(self) -> _Below:
         special = _ExperimentalConfig(profile_all_threads=True)
         config = ProfilerConfig(ProfilerState.KINETO, True, False, False, False, False, special, "")
+        first_ns = _wall_ns()
         _prepare_profiler(config, self._activities)
         _enable_profiler(config, self._activities)
+        self._began_ns = (first_ns - CLOCKS_DIFFER_NS, _wall_ns() + CLOCKS_DIFFER_NS)
         self._is_on = True
         return self
 
@@ -241,13 +250,17 @@ class _Below:
     def _end(self) -> None:
         self._is_on = False
         try:
-            events = _disable_profiler().events()
+            found = _disable_profiler()
         except RuntimeError:  # the call has ended it
+            self.computed = {UNWATCHED: [1, EVERYTHING]}
+            return
+        first_ns, last_ns = self._began_ns
+        if not first_ns <= found.trace_start_ns() <= last_ns:  # it has, and may have put another in its place
             self.computed = {UNWATCHED: [1, EVERYTHING]}
             return
         self.computed = computed_by(
             (event.name(), event.start_thread_id(), event.start_ns(), event.duration_ns(), _read(event.shapes()))
-            for event in events
+            for event in found.events()
         )
 
 

@@ -375,3 +375,31 @@ def where_data_says(x, y, z):
     assert found["by_helper"] is None and found["nothing"] is None
     assert found["where_data_says"] == {"y"}
     assert stores_of("def broken(") == {} and stores_of("(" * 100_000) == {}
+
+
+ANOTHER_PROFILE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from launches import EVERYTHING, UNWATCHED, _Below
+from torch.autograd import _disable_profiler
+
+with _Below() as kept:
+    torch.softmax(torch.ones(4), 0)
+assert "softmax" in str(kept.computed) and UNWATCHED not in kept.computed, kept.computed
+with _Below() as ended:
+    _disable_profiler()
+assert ended.computed == {UNWATCHED: [1, EVERYTHING]}, ended.computed
+with _Below() as swapped:
+    _disable_profiler()
+    torch.softmax(torch.ones(4), 0)
+    _Below().__enter__()
+assert swapped.computed == {UNWATCHED: [1, EVERYTHING]}, swapped.computed
+"""
+
+
+def test_a_profile_that_was_put_in_the_place_of_ours_shows_nothing() -> None:
+    """In a process of its own: one that has profiled is not to be forked."""
+    command = [sys.executable, "-c", ANOTHER_PROFILE, str(rig.HARNESS)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
