@@ -95,12 +95,18 @@ def task_row(chain: Chain) -> dict[str, object]:
     return {"name": "-".join(chain), "pytorch_code": reference(chain), "level": 1}
 
 
-def training_row(chain: Chain) -> dict[str, object]:
-    """A row as `trainer prepare --file` reads it."""
+def training_rows(chains: Sequence[Chain], seed: int, wrong: float) -> list[dict[str, object]]:
+    """Rows as `trainer prepare --file` reads them; each step of an answer is any one with a chance of `wrong`."""
+    draw = random.Random(f"answers {seed}")
+    said = [tuple(draw.choice(list(STEPS)) if draw.random() < wrong else name for name in chain) for chain in chains]
+    return [training_row(chain, answer) for chain, answer in zip(chains, said, strict=True)]
+
+
+def training_row(chain: Chain, said: Chain) -> dict[str, object]:
     return {
         "id": "-".join(chain),
         "python_code": reference(chain),
-        "triton_code": program(chain),
+        "triton_code": program(said),
         "entry_point": "Model",
         "licenses": ["mit"],
         "level": 1,

@@ -58,25 +58,26 @@ class Sizes:
     layers: int = 2
     rank: int = 32
     rows: int = 256
-    sft_epochs: int = 30  # 120 steps: on the way up, so that there is something left to learn
+    wrong: float = 0.2  # the chance that a step of a row's answer is drawn at random: what rewards have to mend
+    sft_epochs: int = 100
     sft_batch: int = 64
     sft_rate: float = 1.5e-3
     tasks: int = 24
     samples: int = 8
     tasks_per_step: int = 4
-    rounds: int = 1
+    rounds: int = 2
     keep: int = 3
     bestofn_epochs: int = 3
     bestofn_batch: int = 16
     bestofn_rate: float = 5e-4
-    reinforce_rate: float = 5e-4
+    reinforce_rate: float = 2e-4
     held_out: int = 24
     held_out_samples: int = 2
 
 
 TINY = Sizes(
     hidden=32, layers=1, rank=8, rows=8, sft_epochs=2, sft_batch=4, tasks=2, samples=2, tasks_per_step=1,
-    bestofn_epochs=1, bestofn_batch=2, held_out=2, held_out_samples=1,
+    rounds=1, bestofn_epochs=1, bestofn_batch=2, held_out=2, held_out_samples=1,
 )  # fmt: skip
 
 
@@ -221,7 +222,7 @@ class Seed:
         with self.drawing:
             parameters = family.make_base(self.directory / "base", self.number, s.hidden, s.layers)
         learn, tasks, held_out = family.split(self.number, [s.rows, s.tasks, s.held_out])
-        family.write_rows(self.directory / "rows.jsonl", map(family.training_row, learn))
+        family.write_rows(self.directory / "rows.jsonl", family.training_rows(learn, self.number, s.wrong))
         family.write_rows(self.directory / "tasks.jsonl", map(family.task_row, tasks))
         family.write_rows(self.directory / "held_out.jsonl", map(family.task_row, held_out))
         self.trainer(
@@ -275,7 +276,7 @@ class Seed:
 
     def reinforce(self, adapter: Path) -> None:
         s, began = self.sizes, time.monotonic()
-        soft_s = max(1.0, self.clock.left() - 2 * self.clock.evaluation_s - 5)
+        soft_s = max(1.0, self.clock.left() - self.clock.evaluation_s - 10)
         options = self.settings(
             f"--adapter={adapter}", f"--tasks={self.directory / 'tasks.jsonl'}", f"--url={self.machine.daemon.url}",
             f"--epochs={s.rounds}", f"--tasks-per-step={s.tasks_per_step}", f"--samples={s.samples}",
@@ -358,7 +359,8 @@ def table(rows: Sequence[Json], seeds: Sequence[int]) -> str:
         each = " | ".join("-" if r is None else f"{r['reward']:.3f}" for r in found)
         correct = shown([r["correct"] for r in known])
         lines.append(f"| {phase} | {each} | {shown([r['reward'] for r in known])} | {shown(gains)} | {correct} |")
-    return "\n".join(lines)
+    short = [f"seed {r['seed']} after {r['steps']} steps" for r in by.values() if r.get("is_complete") is False]
+    return "\n".join(lines) + (f"\n\nreinforce was cut short by the limit: {', '.join(sorted(short))}" if short else "")
 
 
 def collect(directory: Path, seeds: Sequence[Seed], record: Record) -> Path:

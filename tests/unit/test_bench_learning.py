@@ -61,3 +61,17 @@ def test_intervals_and_gains_are_student_s() -> None:
     assert text[4].startswith("| bestofn | 0.300 | 0.400 | 0.350 ± 0.635 | 0.100 ± 0.000 |")
     assert "| 0.200 ± 1.271 |" in text[5]
     assert learning.table(rows[:2], [0, 1]).splitlines()[5] == "| reinforce | - | - | - | - | - |"
+
+
+def test_a_reinforce_that_was_cut_short_is_named() -> None:
+    row = {"kind": "evaluation", "seed": 2, "phase": "reinforce", "reward": 0.5, "correct": 0.5, "steps": 9}
+    assert "cut short" not in learning.table([row | {"is_complete": True}], [2])
+    assert learning.table([row | {"is_complete": False}], [2]).endswith("limit: seed 2 after 9 steps")
+
+
+def test_answers_are_wrong_as_often_as_they_are_meant_to_be() -> None:
+    chains = family.chains(0)[:300]
+    assert [row["triton_code"] for row in family.training_rows(chains, 0, 0.0)] == list(map(family.program, chains))
+    rows = family.training_rows(chains, 0, 0.2)
+    right = sum(row["triton_code"] == family.program(chain) for row, chain in zip(rows, chains, strict=True))
+    assert 0.4 < right / len(chains) < 0.7  # (1 - 0.2 * 9 / 10) ** 3 = 0.55
