@@ -121,21 +121,25 @@ def shifted(tensor: torch.Tensor, seed: int) -> bool:
 
 
 def constant_rows(tensor: torch.Tensor, seed: int) -> bool:
-    """Half of the first dimension's slices have one value in each row (last dimension): variance 0, all maxima.
-
-    Eight binary digits and at most 1: a sum of them is exact whatever its order. A norm divides what is left of the
-    mean's rounding by the root of its epsilon, and would tell honest kernels apart by it.
-    """
+    """Half of the first dimension's slices have one value in each row (last dimension): variance 0, all maxima."""
     if tensor.dim() < 2 or has_zeros(tensor) or is_symmetric(tensor):
         return False
     order = torch.randperm(tensor.shape[0], generator=_generator(tensor, seed), device=tensor.device)
     chosen = order[: max(1, tensor.shape[0] // 2)]
     step = max(1, CHUNK * tensor.shape[0] // tensor.numel())
     for rows in chosen.split(step):
-        mantissa, exponent = torch.frexp(tensor[..., :1][rows].double())
-        value = torch.ldexp(torch.round(mantissa * 256) / 256, exponent.clamp(max=0))
-        tensor[rows] = value.to(tensor.dtype).expand(tensor[rows].shape)
+        tensor[rows] = _summable(tensor[..., :1][rows]).expand(tensor[rows].shape)
     return True
+
+
+def _summable(values: torch.Tensor) -> torch.Tensor:
+    """About these values, with eight binary digits and at most 1: a sum of one of them is exact whatever its order.
+
+    A norm divides what is left of the mean's rounding by the root of its epsilon, and would tell honest kernels apart
+    by it.
+    """
+    mantissa, exponent = torch.frexp(values.double())
+    return torch.ldexp(torch.round(mantissa * 256) / 256, exponent.clamp(max=0)).to(values.dtype)
 
 
 def signs(tensor: torch.Tensor, seed: int) -> bool:
@@ -161,7 +165,7 @@ def spikes(tensor: torch.Tensor, seed: int) -> bool:
         rows = min(64, max(1, int(tensor.shape[0] * ROW_SHARE)))
         order = torch.randperm(tensor.shape[0], generator=_generator(tensor, seed + 1), device=tensor.device)
         for row in order[:rows].tolist():
-            tensor[row] = tensor[row].flatten()[0].item()
+            tensor[row] = _summable(tensor[row].flatten()[0])
     return sparse(tensor, seed)
 
 

@@ -22,6 +22,17 @@ def test_spikes_leave_the_range_of_half_precision_on_both_sides() -> None:
         assert int((tensor.abs() > 20).sum()) < 20
 
 
+def test_rows_that_spikes_make_constant_have_an_exact_sum() -> None:
+    """Else a layer norm tells kernels apart by how they round the mean: what is left of it is divided by 0.003."""
+    for seed in range(20):
+        tensor = torch.randn(40, 6, 770)
+        variations.apply("spikes", [tensor], seed)
+        same = (tensor == tensor[..., :1]).all(-1)
+        assert same.any(), "a slice is constant but for spikes"
+        chosen = tensor[same]
+        assert torch.equal(chosen.sum(-1), chosen[:, 0] * 770) and chosen.abs().max() <= 1
+
+
 def test_positive_inputs_stay_positive_under_spikes() -> None:
     tensor = torch.rand(40, 50) + 0.1
     variations.apply("spikes", [tensor], 1)
