@@ -1,6 +1,6 @@
 # kind: robustness
 # policy: kernelbench
-# expect: class=oom
+# expect: class=oom stage=compile|tiny
 # what: asks for 100 GB in one piece, shared, so that no resource limit counts them
 import torch
 import torch.nn as nn
