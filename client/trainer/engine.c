@@ -66,14 +66,24 @@ engine_meaning(const char *said, const char **at)
     return "";
 }
 
+static void
+free_words(char **words)
+{
+    for (char **at = words; at && *at; at++)
+        free(*at);
+    free(words);
+}
+
 int
 engine_run(const char *command, const char *source, const char *target, struct error *err)
 {
     char **argv = engine_words(command, source, target), said[4096] = "";
     int pipes[2], status = -1;
 
-    if (!argv || !argv[0] || pipe2(pipes, O_CLOEXEC) != 0)
+    if (!argv || !argv[0] || pipe2(pipes, O_CLOEXEC) != 0) {
+        free_words(argv);
         return error_set(err, ERR_INPUT, "the engine's command is empty");
+    }
     const pid_t parent = getpid();
     pid_t pid = fork();
     if (pid == 0) {
@@ -103,9 +113,7 @@ engine_run(const char *command, const char *source, const char *target, struct e
     close(pipes[0]);
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
-    for (char **at = argv; *at; at++)
-        free(*at);
-    free(argv);
+    free_words(argv);
     if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
     size_t end = strlen(said);
