@@ -187,6 +187,7 @@ class Zygote:
 
     def _become(self, request: Spawn, channel_fd: int, output_fd: int, error_fd: int) -> None:
         """In the child: confine, then serve the role. Never returns."""
+        self._children.clear()  # who else is judged, and where, is nothing that a candidate should find on the heap
         try:
             _redirect(output_fd)
             if request.cgroup is not None:

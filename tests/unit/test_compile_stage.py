@@ -509,6 +509,26 @@ def test_output_is_the_childs_own_and_after_a_crash_the_next_is_unharmed(zygote:
     assert report["outcome"] == "pass"
 
 
+def test_a_child_finds_nothing_about_another(zygote: Zygote, scratch: Path) -> None:
+    first, channel, output, pidfd = zygote.spawn("compile", scratch)
+    own = scratch.parent / "own"
+    own.mkdir()
+    source = """
+    import gc, os
+    known = [vars(o) for o in gc.get_objects() if type(getattr(o, "__dict__", None)) is dict]
+    print("seen", [fields for fields in known if "pidfd" in fields], flush=True)
+    os._exit(0)
+    """
+    try:
+        assert compile_source(zygote, own, source, spec()).output == "seen []\n"
+    finally:
+        zygote.channel.send({"op": "kill", "child": first})
+        assert zygote.channel.receive(20).body["child"] == first
+        channel.close()
+        for fd in (output, pidfd):
+            os.close(fd)
+
+
 def test_what_is_no_request_is_refused(zygote: Zygote, scratch: Path) -> None:
     zygote.channel.send({"op": "spawn", "child": "bad", "role": "run", "scratch": str(scratch), "limits": {}})
     answer = zygote.channel.receive(10).body
