@@ -28,6 +28,7 @@ enum query {
     LIST_TASKS_NAMED,
     COUNT,
     EACH_CALIBRATION,
+    EACH_CANARY,
     GET_KEY,
     NQUERIES
 };
@@ -54,6 +55,7 @@ static const char *const query_sql[NQUERIES] = {
     [COUNT] = "SELECT what, n FROM tally",
     /* SQLite takes the other columns from the row that has the greatest id; ids are made in order of time. */
     [EACH_CALIBRATION] = "SELECT max(id), created_ms, gpu, document FROM calibration GROUP BY gpu",
+    [EACH_CANARY] = "SELECT gpu, driver, kind, changed_ms, document FROM canary",
     [GET_KEY] = "SELECT " KEY_COLUMNS " FROM idempotency"
                 " WHERE client = ?1 AND key = ?2 AND created_ms > ?3",
 };
@@ -602,6 +604,32 @@ store_each_calibration(struct store *s, store_calibration_cb *row_cb, void *arg,
     }
     if (code == 0 && step != SQLITE_DONE)
         code = db_fail(s->reader->db, err, "read calibrations");
+    db_reset(stmt);
+    return code;
+}
+
+int
+store_each_canary(struct store *s, store_canary_cb *row_cb, void *arg, struct error *err)
+{
+    sqlite3_stmt *stmt = s->reader->queries[EACH_CANARY];
+    int step, code = check_idle(stmt, err);
+
+    if (code < 0)
+        return code;
+    while ((step = sqlite3_step(stmt)) == SQLITE_ROW) {
+        struct canary_row row = { .gpu = (const char *)sqlite3_column_text(stmt, 0),
+                                  .driver = (const char *)sqlite3_column_text(stmt, 1),
+                                  .kind = (const char *)sqlite3_column_text(stmt, 2),
+                                  .changed_ms = sqlite3_column_int64(stmt, 3),
+                                  .document = (const char *)sqlite3_column_text(stmt, 4) };
+        if (row.gpu == NULL || row.driver == NULL || row.kind == NULL || row.document == NULL) {
+            code = no_memory(err);
+            break;
+        }
+        row_cb(arg, &row);
+    }
+    if (code == 0 && step != SQLITE_DONE)
+        code = db_fail(s->reader->db, err, "read canaries");
     db_reset(stmt);
     return code;
 }

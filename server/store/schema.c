@@ -209,9 +209,19 @@ static const char version_7[] =
 /* What a table shows of a verdict, so that a page is read without reading verdicts; NULL in what was stored before. */
 static const char version_8[] = "ALTER TABLE submission ADD COLUMN brief TEXT;";
 
+/* How long a GPU's canary takes: its norm and its history, which fresh workers and a restart are judged by. */
+static const char version_9[] = "CREATE TABLE canary ("
+                                "  gpu TEXT NOT NULL,"
+                                "  driver TEXT NOT NULL,"
+                                "  kind TEXT NOT NULL,"
+                                "  changed_ms INTEGER NOT NULL,"
+                                "  document TEXT NOT NULL,"
+                                "  PRIMARY KEY (gpu, driver, kind)"
+                                ") WITHOUT ROWID;";
+
 static const struct schema_step steps_known[] = {
-    { version_1 }, { version_2 }, { version_3 }, { version_4 },
-    { version_5 }, { version_6 }, { version_7 }, { version_8 },
+    { version_1 }, { version_2 }, { version_3 }, { version_4 }, { version_5 },
+    { version_6 }, { version_7 }, { version_8 }, { version_9 },
 };
 
 const struct schema_step *

@@ -106,6 +106,15 @@ struct calibration_row {
     const char *document; /* JSON */
 };
 
+/* What is known of a GPU's canary. */
+struct canary_row {
+    const char *gpu;      /* its UUID */
+    const char *driver;   /* its version */
+    const char *kind;     /* of the canary: times of different ones are not comparable */
+    int64_t changed_ms;   /* wall clock */
+    const char *document; /* JSON; NULL, in a write: it is forgotten */
+};
+
 /*
  * The Idempotency-Key of a request that made submissions. It is scoped to the client, and forgotten after
  * STORE_KEY_LIFE_MS.
@@ -155,6 +164,10 @@ int store_finish_submission(struct store *s, const struct submission_row *row, c
 
 int store_add_calibration(struct store *s, const struct calibration_row *row, store_done_cb *cb, void *arg,
                           struct error *err);
+
+/* In place of what was known of the same gpu, driver and kind. */
+int store_put_canary(struct store *s, const struct canary_row *row, store_done_cb *cb, void *arg,
+                     struct error *err);
 
 /*
  * --- sweeping: what is no longer to be kept, a batch at a time ---
@@ -239,6 +252,10 @@ int store_each_unfinished(struct store *s, store_submission_cb *row_cb, void *ar
 /* The newest of each GPU's name; the row is borrowed. */
 typedef void store_calibration_cb(void *arg, const struct calibration_row *row);
 int store_each_calibration(struct store *s, store_calibration_cb *row_cb, void *arg, struct error *err);
+
+/* All that are known; the row is borrowed. */
+typedef void store_canary_cb(void *arg, const struct canary_row *row);
+int store_each_canary(struct store *s, store_canary_cb *row_cb, void *arg, struct error *err);
 
 /*
  * --- sums: of all that ended since the store has them (docs/store.md), without reading the submissions ---

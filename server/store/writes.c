@@ -24,6 +24,8 @@ enum change {
     FINISH,
     FIND_STATE,
     ADD_CALIBRATION,
+    PUT_CANARY,
+    FORGET_CANARY,
     ADD_KEY,
     FORGET_KEYS,
     NCHANGES
@@ -48,6 +50,9 @@ static const char *const change_sql[NCHANGES] = {
                " WHERE id = ?1 AND state IN (0, 1)",
     [FIND_STATE] = "SELECT state FROM submission WHERE id = ?1",
     [ADD_CALIBRATION] = "INSERT INTO calibration (id, created_ms, gpu, document) VALUES (?1, ?2, ?3, ?4)",
+    [PUT_CANARY] = "INSERT OR REPLACE INTO canary (gpu, driver, kind, changed_ms, document)"
+                   " VALUES (?1, ?2, ?3, ?4, ?5)",
+    [FORGET_CANARY] = "DELETE FROM canary WHERE gpu = ?1 AND driver = ?2 AND kind = ?3",
     [ADD_KEY] = "INSERT OR REPLACE INTO idempotency (client, key, request_hash, id, created_ms)"
                 " VALUES (?1, ?2, ?3, ?4, ?5)",
     [FORGET_KEYS] = "DELETE FROM idempotency WHERE created_ms <= ?1",
@@ -582,6 +587,65 @@ store_add_calibration(struct store *s, const struct calibration_row *row, store_
     w->row = *row;
     w->row.gpu = w->gpu;
     w->row.document = w->document;
+    return writer_put(s->writer, &w->write, err);
+}
+
+/* --- canaries --- */
+
+struct canary_write {
+    struct write write;
+    char *gpu, *driver, *kind;
+    int64_t changed_ms;
+    char *document; /* NULL: it is forgotten */
+};
+
+static int
+apply_canary(struct write *write, struct write_kit *kit, struct error *err)
+{
+    const struct canary_write *w = (struct canary_write *)write;
+    sqlite3_stmt *stmt = kit->changes[w->document ? PUT_CANARY : FORGET_CANARY];
+
+    db_bind_text(stmt, 1, w->gpu);
+    db_bind_text(stmt, 2, w->driver);
+    db_bind_text(stmt, 3, w->kind);
+    if (w->document) {
+        sqlite3_bind_int64(stmt, 4, w->changed_ms);
+        db_bind_text(stmt, 5, w->document);
+    }
+    return db_run(stmt, "keep a canary", err);
+}
+
+static void
+free_canary_write(struct write *write)
+{
+    struct canary_write *w = (struct canary_write *)write;
+
+    free(w->gpu);
+    free(w->driver);
+    free(w->kind);
+    free(w->document);
+    free(w);
+}
+
+int
+store_put_canary(struct store *s, const struct canary_row *row, store_done_cb *cb, void *arg,
+                 struct error *err)
+{
+    struct canary_write *w = calloc(1, sizeof *w);
+
+    if (w == NULL)
+        return no_memory(err);
+    write_init(&w->write, apply_canary, free_canary_write, cb, arg);
+    w->write.weight = row->document ? strlen(row->document) : 0;
+    w->changed_ms = row->changed_ms;
+    w->gpu = strdup(row->gpu);
+    w->driver = strdup(row->driver);
+    w->kind = strdup(row->kind);
+    w->document = row->document ? strdup(row->document) : NULL;
+    if (w->gpu == NULL || w->driver == NULL || w->kind == NULL || (row->document && w->document == NULL)) {
+        free_canary_write(&w->write);
+        return no_memory(err);
+    }
     return writer_put(s->writer, &w->write, err);
 }
 

@@ -1132,6 +1132,40 @@ the_newest_calibration_of_each_gpu_comes_back(void **state)
     assert_string_equal(found.text, "a 30 {\"n\":3};b 20 {\"n\":2};");
 }
 
+/* --- canaries --- */
+
+static void
+note_canary(void *arg, const struct canary_row *row)
+{
+    char *text = arg;
+    size_t used = strlen(text);
+
+    snprintf(text + used, 256 - used, "%s %s %s %lld %s;", row->gpu, row->driver, row->kind,
+             (long long)row->changed_ms, row->document);
+}
+
+static void
+a_canary_takes_the_place_of_the_one_before_until_it_is_forgotten(void **state)
+{
+    struct rig *r = *state;
+    static const struct canary_row rows[] = {
+        { "GPU-1", "570", "chain", 10, "1" }, { "GPU-1", "580", "chain", 20, "2" },
+        { "GPU-2", "570", "chain", 30, "3" }, { "GPU-1", "570", "chain", 40, "4" },
+        { "GPU-1", "570", "other", 50, "5" }, { "GPU-2", "570", "chain", 60, NULL },
+    };
+    struct outcome outcome = { 0 };
+    char found[256] = "";
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        assert_int_equal(store_put_canary(r->store, &rows[i], rig_done, &outcome, &r->err), 0);
+        rig_wait(r);
+        assert_int_equal(outcome.code, 0);
+    }
+    rig_reopen(r);
+    assert_int_equal(store_each_canary(r->store, note_canary, found, &r->err), 0);
+    assert_string_equal(found, "GPU-1 570 chain 40 4;GPU-1 570 other 50 5;GPU-1 580 chain 20 2;");
+}
+
 /* --- migrations: pretend that this program were a later one --- */
 
 static int
@@ -1258,6 +1292,7 @@ main(void)
         RIGGED(what_cannot_be_a_store_is_refused),
         RIGGED(a_newer_schema_is_refused),
         RIGGED(the_newest_calibration_of_each_gpu_comes_back),
+        RIGGED(a_canary_takes_the_place_of_the_one_before_until_it_is_forgotten),
         RIGGED(an_older_file_is_brought_up_step_by_step),
         RIGGED(a_key_finds_the_newest_verdict_under_it),
         RIGGED(a_step_that_fails_leaves_the_version_before_it),
