@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 import torch
-from finetune import checkpoint, layout, supervised, tiny
+from accelerate.state import AcceleratorState
+from finetune import checkpoint, layout, losses, supervised, tiny
 from finetune.data import chat_prompt, encode, examples
 from finetune.errors import RESUME, TrainError
 from finetune.loop import Loop
@@ -127,8 +128,8 @@ def test_sft_learns_and_is_exactly_resumed(model: Path, tmp_path: Path) -> None:
         write_rows(workdir / "rows.jsonl", rows())
     options: Json = {"epochs": 4, "save_steps": 1, "lora_dropout": 0.1}
     assert train(model, whole, **options) == 0
-    losses = [row["loss"] for row in figures(whole, "sft")]
-    assert len(losses) == 8 and losses[-1] < losses[0] - 1
+    learned = [row["loss"] for row in figures(whole, "sft")]
+    assert len(learned) == 8 and learned[-1] < learned[0] - 1
 
     request = tmp_path / "request.json"
     request.write_text(json.dumps({"settings": given(model, **options), "workdir": str(killed)}))
@@ -145,7 +146,7 @@ def test_sft_learns_and_is_exactly_resumed(model: Path, tmp_path: Path) -> None:
         assert done.returncode == -signal.SIGKILL, done.stderr
     assert train(model, killed, **options) == 0
     assert weights(killed / "checkpoints/sft_final") == weights(whole / "checkpoints/sft_final")
-    assert [row["loss"] for row in figures(killed, "sft")] == losses
+    assert [row["loss"] for row in figures(killed, "sft")] == learned
     log = (killed / "training.log").read_text()
     assert "goes on from" in log and "step 2" in log
 
@@ -165,7 +166,7 @@ def test_a_finished_run_is_left_alone_and_another_refused(model: Path, tmp_path:
 
 def test_how_rows_are_spread_does_not_change_a_step(model: Path, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.jsonl", rows())
-    losses = []
+    seen = []
     for run, batch, accumulation in (("one", 4, 1), ("two", 2, 2), ("four", 1, 4)):
         train(
             model,
@@ -177,8 +178,29 @@ def test_how_rows_are_spread_does_not_change_a_step(model: Path, tmp_path: Path)
             epochs=2,
             lora_dropout=0.0,
         )
-        losses.append([row["loss"] for row in figures(tmp_path, run)])
-    assert losses[0] == pytest.approx(losses[1], abs=1e-4) and losses[0] == pytest.approx(losses[2], abs=1e-4)
+        seen.append([row["loss"] for row in figures(tmp_path, run)])
+    assert seen[0] == pytest.approx(seen[1], abs=1e-4) and seen[0] == pytest.approx(seen[2], abs=1e-4)
+
+
+def test_logits_stay_in_half_precision(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No second copy of them in fp32: of 8 rows of 8,192 tokens it would be 37 GiB."""
+    write_rows(tmp_path / "rows.jsonl", rows())
+    seen: list[torch.dtype] = []
+    inner = losses.token_nll
+
+    def watched(logits: torch.Tensor, *more: Any) -> torch.Tensor:
+        seen.append(logits.dtype)
+        return inner(logits, *more)
+
+    monkeypatch.setattr(losses, "token_nll", watched)
+    AcceleratorState._reset_state(reset_partial_state=True)  # a process has one precision
+    try:
+        assert train(model, tmp_path, precision="bf16", epochs=4, lora_dropout=0.0) == 0
+    finally:
+        AcceleratorState._reset_state(reset_partial_state=True)
+    assert set(seen) == {torch.bfloat16}
+    learned = [row["loss"] for row in figures(tmp_path, "sft")]
+    assert learned[-1] < learned[0] - 1
 
 
 def test_a_signal_leaves_a_checkpoint_and_says_resume(

@@ -25,6 +25,43 @@ def test_nll_at_a_temperature() -> None:
     assert nll[0, 2].item() == pytest.approx(math.log(10))
 
 
+@pytest.mark.parametrize(("kind", "most"), [(torch.float32, 1e-6), (torch.bfloat16, 4e-3)])
+def test_nll_in_chunks_is_that_of_autograd(kind: torch.dtype, most: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of different lengths, some without a label, in chunks that are no row's; nothing large kept in fp32."""
+    vocabulary = 13
+    monkeypatch.setattr(losses, "CHUNK", 4 * vocabulary + 1)
+    draw = torch.Generator().manual_seed(0)
+    logits = (3 * torch.randn(4, 9, vocabulary, generator=draw)).to(kind)
+    labels = torch.randint(0, vocabulary, (4, 9), generator=draw)
+    labels[0, :4] = labels[1, 6:] = labels[2] = losses.IGNORED
+    coefficients = torch.randn(4, 9, generator=draw)
+    ours, plain = logits.clone().requires_grad_(), logits.clone().requires_grad_()
+    kept: list[torch.Tensor] = []
+
+    def keep(one: torch.Tensor) -> torch.Tensor:
+        kept.append(one)
+        return one
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one):
+        nll = losses.token_nll(ours, labels, 0.7)
+    (nll * coefficients).sum().backward()
+    chances = torch.log_softmax(plain.float() / 0.7, -1)[:, :-1]
+    wanted = labels[:, 1:]
+    expected = -chances.gather(2, wanted.clamp(0).unsqueeze(2)).squeeze(2) * (wanted != losses.IGNORED)
+    (expected * coefficients[:, 1:]).sum().backward()
+    torch.testing.assert_close(nll[:, 1:], expected)
+    assert nll.dtype == torch.float32 and not nll[:, 0].any() and not nll[2].any()
+    assert ours.grad is not None and plain.grad is not None and ours.grad.dtype == kind
+    torch.testing.assert_close(ours.grad, plain.grad, rtol=most, atol=most)
+    assert kept and all(one.numel() <= labels.numel() or one.data_ptr() == ours.data_ptr() for one in kept)
+
+
+def test_nothing_to_learn_has_no_gradient() -> None:
+    logits = LOGITS.clone().requires_grad_()
+    losses.token_nll(logits, torch.full_like(LABELS, losses.IGNORED)).sum().backward()
+    assert logits.grad is not None and not logits.grad.any()
+
+
 def test_supervised_is_the_mean_over_tokens() -> None:
     coefficients = losses.supervised([2, 1])
     loss = sum(c * float(row.sum()) for c, row in zip(coefficients, NLL, strict=True))

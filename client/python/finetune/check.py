@@ -15,6 +15,7 @@ import torch
 from peft import get_peft_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from . import losses
 from .errors import TrainError
 from .model import lora_config
 from .settings import Settings, settings_of
@@ -56,8 +57,8 @@ def estimate(settings: Settings, config: Any) -> Json:
     inner = getattr(config, "intermediate_size", 4 * config.hidden_size)
     layer = tokens * (8 * config.hidden_size + 3 * inner) * 2
     kept = tokens * config.hidden_size * 2 * config.num_hidden_layers
-    # Logits and their gradient in half precision, and one row of them in fp32 three times over (losses.token_nll).
-    logit_bytes = tokens * config.vocab_size * 4 + settings.length * config.vocab_size * 12
+    # Logits and their gradient in half precision, and what losses.token_nll has in fp32 at a time.
+    logit_bytes = tokens * config.vocab_size * 4 + losses.CHUNK * 4 * losses.SCORES_KEPT
     parts = {
         "base": total * width / GIB,
         "adapter, gradients, AdamW": trained * 16 / GIB,

@@ -121,7 +121,8 @@ class Loop:
         trained = [p for p in bare.parameters() if p.requires_grad]
         optimizer = torch.optim.AdamW(trained, lr=settings.learning_rate, weight_decay=settings.weight_decay)
         self.model, self.optimizer = self.accelerator.prepare(bare, optimizer)
-        self.bare = bare
+        # Without accelerate's conversion of outputs: it makes a second copy of the logits, in fp32.
+        self.bare = self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
         self._seed()
         self._resume()
         self.metrics = Metrics(layout.outputs(workdir, settings.run) / layout.TABLE["metrics"], self.is_main, self.step)
@@ -295,7 +296,8 @@ class Loop:
 
     def _pass(self, part: list[tuple[Example, list[float]]], temperature: float) -> torch.Tensor:
         ids, mask, labels, coefficients = self._tensors(part)
-        logits = self.model(input_ids=ids, attention_mask=mask, use_cache=False).logits
+        with self.accelerator.autocast():
+            logits = self.model(input_ids=ids, attention_mask=mask, use_cache=False).logits
         loss = (losses.token_nll(logits, labels, temperature) * coefficients).sum()
         # accelerate divides by the processes when it averages gradients: ours is a sum over them.
         self.accelerator.backward(loss * self.world)

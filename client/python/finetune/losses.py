@@ -12,26 +12,59 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+from torch.autograd.function import once_differentiable
 
 IGNORED = -100
+CHUNK = 1 << 25  # scores that token_nll works on at once: 128 MiB in fp32, SCORES_KEPT times
+SCORES_KEPT = 3
+
+
+class _TokenNll(torch.autograd.Function):
+    """Negative log-likelihoods at chosen positions; neither fp32 scores nor probabilities are kept for backward."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor, at: torch.Tensor, wanted: torch.Tensor, heat: float) -> torch.Tensor:
+        """logits [positions, vocabulary]; at, wanted [n]: which positions, and the token after each."""
+        size = max(1, CHUNK // logits.shape[1])
+        sums, chosen = [], []
+        for some, tokens in zip(at.split(size), wanted.split(size), strict=True):
+            scores = logits[some].float().div_(heat)
+            sums.append(torch.logsumexp(scores, -1))
+            chosen.append(scores.gather(1, tokens.unsqueeze(1)).squeeze(1))
+        total = torch.cat(sums)
+        ctx.save_for_backward(logits, at, wanted, total)
+        ctx.heat, ctx.size = heat, size
+        return total - torch.cat(chosen)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
+    def backward(ctx: Any, given: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+        """given (softmax - one_hot) / heat at each chosen position, 0 elsewhere; in the logits' own type."""
+        logits, at, wanted, total = ctx.saved_tensors
+        out = torch.zeros_like(logits)
+        parts = (one.split(ctx.size) for one in (at, wanted, total, given))
+        for some, tokens, sums, factors in zip(*parts, strict=True):
+            slope = logits[some].float().div_(ctx.heat).sub_(sums.unsqueeze(1)).exp_()
+            slope.scatter_add_(1, tokens.unsqueeze(1), slope.new_full((len(tokens), 1), -1.0))
+            out[some] = slope.mul_((factors / ctx.heat).unsqueeze(1)).to(logits.dtype)
+        return out, None, None, None
 
 
 def token_nll(logits: torch.Tensor, labels: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
     """Negative log-likelihood of each label, [batch, length]; 0 at position 0 and where the label is IGNORED.
 
-    logits [batch, length, vocabulary], the distribution of the *next* token; labels [batch, length]. fp32 throughout, a
-    row at a time: a vocabulary is large.
+    logits [batch, length, vocabulary], the distribution of the *next* token; labels [batch, length]. In fp32 whatever
+    the logits are in, CHUNK scores at a time, forward and backward: a vocabulary is large.
     """
-    rows = []
-    for row, wanted in zip(logits[:, :-1], labels[:, 1:], strict=True):
-        at = (wanted != IGNORED).nonzero().squeeze(1)
-        scores = row[at].float() / temperature
-        nll = torch.logsumexp(scores, -1) - scores.gather(1, wanted[at].unsqueeze(1)).squeeze(1)
-        full = torch.zeros(wanted.shape[0] + 1, dtype=torch.float32, device=logits.device)
-        rows.append(full.index_copy(0, at + 1, nll))
-    return torch.stack(rows)
+    after = torch.full_like(labels, IGNORED)
+    after[:, :-1] = labels[:, 1:]
+    at = (after.flatten() != IGNORED).nonzero().squeeze(1)
+    nll = _TokenNll.apply(logits.flatten(0, 1), at, after.flatten()[at], temperature)
+    out = torch.zeros(labels.numel(), dtype=torch.float32, device=logits.device)
+    return out.index_copy(0, at + 1, nll).view(labels.shape)
 
 
 def supervised(counts: Sequence[int]) -> list[float]:
