@@ -217,13 +217,77 @@ def test_log_probabilities_are_of_the_ids_that_were_sampled(model: Path, tmp_pat
     """The coefficients' loss is -A log p / N under the sampling distribution itself."""
     loop = Loop("reinforce", settings(model), tmp_path, {})
     prompt = loop.tokenizer("Write relu.")["input_ids"]
-    (ids, _), *_ = reinforce.sample(loop, prompt, settings(model, temperature=0.7))
+    ((ids, _),) = reinforce.sample(loop, [prompt], settings(model, temperature=0.7))
     with torch.no_grad():
         logits = loop.bare(input_ids=torch.tensor([prompt + ids])).logits
     labels = torch.tensor([[-100] * len(prompt) + ids])
     nll = losses.token_nll(logits, labels, 0.7)[0, len(prompt) :]
     expected = -torch.log_softmax(logits[0, len(prompt) - 1 : -1].float() / 0.7, -1)
     torch.testing.assert_close(nll, expected.gather(1, torch.tensor(ids).unsqueeze(1)).squeeze(1))
+
+
+def test_answers_of_a_batch_are_those_of_their_prompts_alone(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Padding changes nothing but a rounding: without luck, prompts of all lengths get the answers they get alone."""
+    loop = Loop("reinforce", settings(model), tmp_path, {})
+    inner = loop.bare.generate
+    monkeypatch.setattr(loop.bare, "generate", lambda **given: inner(**given | {"do_sample": False}))
+    prompts = [loop.tokenizer(text)["input_ids"] for text in ("Write relu.", "x", TEXT, "scaled add\nWrite relu.")]
+    assert len({len(prompt) for prompt in prompts}) == 4
+    together = reinforce.sample(loop, prompts, settings(model))
+    alone = [reinforce.sample(loop, [prompt], settings(model))[0] for prompt in prompts]
+    assert together == alone and len({tuple(ids) for ids, _ in alone}) > 1
+
+
+@pytest.mark.parametrize(("batch", "sizes"), [(64, [12]), (5, [5, 5, 2]), (1, [1] * 12)])
+def test_a_step_is_sampled_in_batches_and_a_task_posted_when_it_is_complete(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int, sizes: list[int]
+) -> None:
+    daemon = Daemon(share_of_a)
+    seen: list[tuple[int, int]] = []
+    inner = reinforce.sample
+
+    def watched(loop: Loop, prompts: Sequence[list[int]], s: Settings) -> Any:
+        seen.append((len(prompts), len(daemon.groups)))
+        return inner(loop, prompts, s)
+
+    monkeypatch.setattr(reinforce, "sample", watched)
+    s = settings(model, tasks_per_step=3, sampling_batch=batch)
+    with served(daemon.handler) as url:
+        assert reinforce.train(s, tmp_path, request(url, 3)) == 0
+    assert [n for n, _ in seen] == sizes
+    assert [posted for _, posted in seen] == [sum(sizes[:i]) // 4 for i in range(len(sizes))]
+    assert sorted(group["task"] for group in daemon.groups) == ["sha256:0", "sha256:1", "sha256:2"]
+    assert figures(tmp_path, "reinforce")[0]["groups"] == 3
+
+
+def test_memory_that_runs_out_in_the_sampling_names_its_knob(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(**given: Any) -> None:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    loop = Loop("reinforce", settings(model), tmp_path, {})
+    monkeypatch.setattr(loop.bare, "generate", full)
+    with pytest.raises(TrainError, match=r"samples 2 answers at once.*sampling_batch"):
+        reinforce.sample(loop, [[1, 2], [3]], settings(model))
+
+
+def test_another_methods_settings_do_not_make_another_run(model: Path, tmp_path: Path) -> None:
+    """A checkpoint that knows no such setting, or has another, is gone on with; one of the method's own is not."""
+    Loop("sft", settings(model, "sft", run="x", final="x_final"), tmp_path, {}).save_step()
+    Loop("sft", settings(model, "sft", run="x", final="x_final", sampling_batch=3), tmp_path, {})
+    manifest = tmp_path / "checkpoints" / "x" / "step-00000000" / "manifest.json"
+    document = json.loads(manifest.read_text())
+    document["identity"]["settings"]["sampling_batch"] = 7  # as it was written once
+    manifest.write_text(json.dumps(document))
+    Loop("sft", settings(model, "sft", run="x", final="x_final"), tmp_path, {})
+    with pytest.raises(TrainError, match=r"another run.*length"):
+        Loop("sft", settings(model, "sft", run="x", final="x_final", length=64), tmp_path, {})
+    Loop("reinforce", settings(model, run="y", final="y_final"), tmp_path, {}).save_step()
+    with pytest.raises(TrainError, match=r"another run.*sampling_batch: 64, now 3"):
+        Loop("reinforce", settings(model, run="y", final="y_final", sampling_batch=3), tmp_path, {})
 
 
 def test_a_policy_gradient_may_have_a_loss_of_either_sign(model: Path, tmp_path: Path) -> None:
@@ -448,13 +512,25 @@ def test_the_endpoint_answers_and_takes_adapters(model: Path, tmp_path: Path) ->
 
 def test_the_check_counts_on_meta_tensors(model: Path) -> None:
     s = settings(model, "sft", lora_r=4)
-    found = check.estimate(s, check.configuration(s, None))
+    found = check.estimate(s, check.configuration(s, None), "sft")
     real = sum(p.numel() for p in AutoModelForCausalLM.from_pretrained(model).parameters())
     assert found["parameters"] == real
     # q and o: 32x32; k and v: 32x16; gate and up: 32x64; down: 64x32. r (in + out) each.
     assert found["trained"] == 4 * (2 * 64 + 2 * 48 + 3 * 96)
     assert found["total_gib"] == pytest.approx(sum(found["gib"].values()))
     with pytest.raises(TrainError, match="more than the model's 8192 positions"):
-        check.estimate(settings(model, "sft", length=9000), check.configuration(s, None))
+        check.estimate(settings(model, "sft", length=9000), check.configuration(s, None), "sft")
     with pytest.raises(TrainError, match="no configuration of"):
         check.configuration(s, "/nowhere.json")
+
+
+def test_the_check_counts_what_is_sampled_at_once(model: Path) -> None:
+    """A GPU samples or learns. 2 x 1 layer x 2 heads of 8 numbers of 2 bytes, for each token of each answer."""
+    step: Json = {"length": 8192, "batch": 1, "tasks_per_step": 64, "samples": 256}
+    s = settings(model, sampling_batch=65536, **step)
+    for method in ("reinforce", "grpo"):
+        found = check.estimate(s, check.configuration(s, None), method)["gib"]
+        assert found["keys and values"] == 8.0 and "logits" not in found
+    s = settings(model, **step)
+    found = check.estimate(s, check.configuration(s, None), "reinforce")["gib"]
+    assert "logits" in found and "keys and values" not in found

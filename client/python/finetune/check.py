@@ -35,8 +35,14 @@ def configuration(settings: Settings, path: str | None) -> Any:
         raise TrainError(f"no configuration of {settings.model}: {str(error)[:200]}") from error
 
 
-def estimate(settings: Settings, config: Any) -> Json:
-    """Parameters and GiB of one GPU, from the shapes alone."""
+def sampled_at_once(settings: Settings, method: str) -> int:
+    """How many answers a GPU holds while it samples them: at most a step's. 0: the method samples none."""
+    step = settings.tasks_per_step * settings.samples
+    return {"reinforce": min(settings.sampling_batch, step), "grpo": step}.get(method, 0)
+
+
+def estimate(settings: Settings, config: Any, method: str) -> Json:
+    """Parameters and GiB of one GPU, from the shapes alone. A GPU samples or learns: what takes more counts."""
     with torch.device("meta"):
         base = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="eager")
         total = sum(p.numel() for p in base.parameters())
@@ -59,11 +65,18 @@ def estimate(settings: Settings, config: Any) -> Json:
     kept = tokens * config.hidden_size * 2 * config.num_hidden_layers
     # Logits and their gradient in half precision, and what losses.token_nll has in fp32 at a time.
     logit_bytes = tokens * config.vocab_size * 4 + losses.CHUNK * 4 * losses.SCORES_KEPT
+    learning = {
+        "activations": (kept + layer if settings.checkpointing else layer * config.num_hidden_layers) / GIB,
+        "logits": logit_bytes / GIB,
+    }
+    heads = config.num_attention_heads
+    head = getattr(config, "head_dim", None) or config.hidden_size // heads
+    cached = 2 * config.num_hidden_layers * (getattr(config, "num_key_value_heads", None) or heads) * head * 2
+    sampling = {"keys and values": sampled_at_once(settings, method) * settings.length * cached / GIB}
     parts = {
         "base": total * width / GIB,
         "adapter, gradients, AdamW": trained * 16 / GIB,
-        "activations": (kept + layer if settings.checkpointing else layer * config.num_hidden_layers) / GIB,
-        "logits": logit_bytes / GIB,
+        **(learning if sum(learning.values()) > sum(sampling.values()) else sampling),
         "context": CONTEXT_GIB,
     }
     return {"parameters": total, "trained": trained, "gib": parts, "total_gib": sum(parts.values())}
@@ -73,12 +86,12 @@ def main(arguments: list[str]) -> int:
     method, path = arguments
     request = json.loads(Path(path).read_text())
     settings = settings_of(method, request["settings"])
-    found = estimate(settings, configuration(settings, request.get("model_config")))
+    found = estimate(settings, configuration(settings, request.get("model_config")), method)
     limit = request.get("gpu_memory_gb")
     print(json.dumps({"method": method, **found, "gpu_memory_gb": limit}))
     if limit and found["total_gib"] > limit:
         raise TrainError(
-            f"{method} needs about {found['total_gib']:.0f} GiB of a GPU and has {limit:g}: lower batch or length, "
-            "turn on checkpointing, or set base_bits = 8"
+            f"{method} needs about {found['total_gib']:.0f} GiB of a GPU and has {limit:g}: lower batch or length"
+            f"{' or sampling_batch' if method == 'reinforce' else ''}, turn on checkpointing, or set base_bits = 8"
         )
     return 0

@@ -13,9 +13,9 @@ from . import checkpoint, layout
 from . import model as models
 from .errors import RESUME, StopRequested, TrainError
 from .judge import Judge, Task, code_token, tasks_of
-from .loop import Log, Loop, Metrics, Stop
+from .loop import Log, Loop, Metrics, Stop, flat
 from .reinforce import ConstantGuard
-from .settings import INCIDENTAL, Settings
+from .settings import Settings, that_matter
 
 Json = dict[str, Any]
 
@@ -87,12 +87,12 @@ class Checkpoints:
         self.final = self._finals / settings.final
 
     def is_finished(self) -> bool:
-        return self.final.exists() and checkpoint.verify(self.final).get("identity") == self._identity
+        return self.final.exists() and flat(checkpoint.verify(self.final).get("identity", {})) == flat(self._identity)
 
     def newest(self, say: Callable[[str], None]) -> tuple[Path, Json] | None:
         """What one goes on from."""
         found = checkpoint.newest(self._root, say)
-        if found and found[1].get("identity") != self._identity:
+        if found and flat(found[1].get("identity", {})) != flat(self._identity):
             raise TrainError(f"{found[0]} is of another run: give this one another name (run), or remove {self._root}")
         return found
 
@@ -127,7 +127,8 @@ class Checkpoints:
 
 def identity_of(settings: Settings, digest: str, tasks: Sequence[Task], request: Json) -> Json:
     """What makes a checkpoint this run's."""
-    kept = {name: value for name, value in vars(settings).items() if name not in INCIDENTAL and name != "model"}
+    kept = that_matter("grpo", vars(settings))
+    kept.pop("model")
     kept["adapter"] = models.identity_of_adapter(settings)
     return {
         "method": "grpo",

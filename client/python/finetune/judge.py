@@ -107,19 +107,27 @@ class Judge:
 
     def judge(self, groups: Sequence[tuple[Task, Sequence[str]]]) -> list[list[Verdict]]:
         """The verdicts of each group's answers, in order."""
+        return self.wait([self.post(task, answers) for task, answers in groups])
+
+    def post(self, task: Task, answers: Sequence[str]) -> str:
+        """Have the answers to a task judged; the group's id, for wait()."""
         began = time.monotonic()
-        ids = []
-        for task, answers in groups:
-            body: Json = {
-                "task": task.id,
-                "policy": task.policy,
-                "reward": self._reward,
-                "candidates": [{"completion": text if text.strip() else " "} for text in answers],
-            }
-            if self._until:
-                body["until"] = self._until
-            ids.append(str(self._call("POST", "/v1/groups", body)["id"]))
-        out = [self._wait(one) for one in ids]
+        body: Json = {
+            "task": task.id,
+            "policy": task.policy,
+            "reward": self._reward,
+            "candidates": [{"completion": text if text.strip() else " "} for text in answers],
+        }
+        if self._until:
+            body["until"] = self._until
+        group = str(self._call("POST", "/v1/groups", body)["id"])
+        self.waited_s += time.monotonic() - began
+        return group
+
+    def wait(self, groups: Sequence[str]) -> list[list[Verdict]]:
+        """The verdicts of groups that were posted, in order."""
+        began = time.monotonic()
+        out = [self._wait(group) for group in groups]
         self.waited_s += time.monotonic() - began
         return out
 

@@ -26,7 +26,7 @@ from . import checkpoint, layout, losses
 from . import model as models
 from .data import Example
 from .errors import RESUME, StopRequested, TrainError
-from .settings import INCIDENTAL, Settings
+from .settings import Settings, that_matter
 
 Json = dict[str, Any]
 MEMORY_KNOBS = "lower batch (and raise accumulation by as much), or length; turn on checkpointing; or set base_bits = 8"
@@ -81,8 +81,10 @@ class Stop:
         self.is_set = True
 
 
-def _flat(identity: Json) -> Json:
-    return {k: v for k, v in identity.items() if k != "settings"} | dict(identity.get("settings", {}))
+def flat(identity: Json) -> Json:
+    """What has to be the same for a run to be the same, of an identity that is new or was read from a manifest."""
+    more = {k: v for k, v in identity.items() if k != "settings"}
+    return more | that_matter(str(identity.get("method")), identity.get("settings", {}))
 
 
 class Loop:
@@ -130,7 +132,7 @@ class Loop:
     # --- what the run is, and going on with it ---
 
     def _identity(self, more: Json) -> Json:
-        kept = {name: value for name, value in vars(self.settings).items() if name not in INCIDENTAL}
+        kept = that_matter(self.method, vars(self.settings))
         kept.pop("model")
         kept["adapter"] = models.identity_of_adapter(self.settings)
         return {
@@ -148,7 +150,7 @@ class Loop:
 
     def _check_same(self, path: Path, manifest: Json) -> None:
         before = manifest.get("identity", {})
-        old, new = _flat(before), _flat(self.identity)
+        old, new = flat(before), flat(self.identity)
         differing = [
             f"{k}: {old.get(k)!r}, now {new.get(k)!r}" for k in sorted(set(old) | set(new)) if old.get(k) != new.get(k)
         ]

@@ -41,10 +41,10 @@ class Answer:
     verdict: Verdict
 
 
-def sample(loop: Loop, prompt: list[int], settings: Settings) -> list[tuple[list[int], bool]]:
-    """Answers as ids, the end of the turn included; True: it was cut off at answer_tokens.
+def sample(loop: Loop, prompts: Sequence[list[int]], settings: Settings) -> list[tuple[list[int], bool]]:
+    """An answer to each of these prompts, all in one batch: its ids, the end of the turn included; True: cut off.
 
-    StopRequested: a signal came meanwhile.
+    Shorter prompts are padded on the left. StopRequested: a signal came meanwhile.
     """
 
     def is_stopped(ids: torch.Tensor, scores: object, **_: object) -> torch.Tensor:
@@ -52,33 +52,44 @@ def sample(loop: Loop, prompt: list[int], settings: Settings) -> list[tuple[list
 
     model = loop.bare
     model.eval()
-    given = torch.tensor([prompt] * settings.samples, device=loop.accelerator.device)
     end = loop.tokenizer.eos_token_id
     pad = loop.tokenizer.pad_token_id if loop.tokenizer.pad_token_id is not None else end
-    with torch.no_grad():
-        out = model.generate(
-            input_ids=given,
-            attention_mask=torch.ones_like(given),
-            do_sample=True,
-            temperature=settings.temperature,
-            top_p=1.0,
-            top_k=0,
-            max_new_tokens=settings.answer_tokens,
-            pad_token_id=pad,
-            eos_token_id=end,
-            stopping_criteria=StoppingCriteriaList([is_stopped]),
-        )
+    width = max(len(prompt) for prompt in prompts)
+    gaps = [width - len(prompt) for prompt in prompts]
+    device = loop.accelerator.device
+    try:
+        with torch.no_grad():
+            out = model.generate(
+                input_ids=torch.tensor([[pad] * n + p for n, p in zip(gaps, prompts, strict=True)], device=device),
+                attention_mask=torch.tensor([[0] * n + [1] * (width - n) for n in gaps], device=device),
+                do_sample=True,
+                temperature=settings.temperature,
+                top_p=1.0,
+                top_k=0,
+                max_new_tokens=settings.answer_tokens,
+                pad_token_id=pad,
+                eos_token_id=end,
+                stopping_criteria=StoppingCriteriaList([is_stopped]),
+            )
+    except torch.cuda.OutOfMemoryError as error:
+        raise TrainError(
+            f"out of memory while it samples {len(prompts)} answers at once, prompts of up to {width} tokens and "
+            f"answers of up to {settings.answer_tokens}: lower sampling_batch, or answer_tokens"
+        ) from error
     if loop.stop.is_set:
         raise StopRequested()
     answers = []
-    for row in out[:, len(prompt) :].tolist():
+    for row in out[:, width:].tolist():
         cut = row.index(end) + 1 if end in row else len(row)
         answers.append((row[:cut], end not in row))
     return answers
 
 
 def _judged(loop: Loop, judge: Judge, tasks: Sequence[Task], settings: Settings) -> list[list[Answer]]:
-    """Sample for all of these tasks, then have all judged at once."""
+    """Sample for all of these tasks, sampling_batch answers at once, and have them judged.
+
+    A task is posted once its last answer is there, and judged while others are sampled.
+    """
     prompts = [chat_prompt(loop.tokenizer, task.prompt) for task in tasks]
     for task, prompt in zip(tasks, prompts, strict=True):
         if len(prompt) + settings.answer_tokens > settings.length:
@@ -86,11 +97,21 @@ def _judged(loop: Loop, judge: Judge, tasks: Sequence[Task], settings: Settings)
                 f"the prompt of {task.name} has {len(prompt)} tokens: with answer_tokens = {settings.answer_tokens} "
                 f"that is more than length = {settings.length}"
             )
-    sampled = [sample(loop, prompt, settings) for prompt in prompts]
-    texts = [[loop.tokenizer.decode(ids, skip_special_tokens=True) for ids, _ in group] for group in sampled]
-    verdicts = judge.judge(list(zip(tasks, texts, strict=True)))
+    wanted = [prompt for prompt in prompts for _ in range(settings.samples)]
+    sampled: list[tuple[list[int], bool]] = []
+    texts: list[list[str]] = []
+    posted: list[str] = []
+    for at in range(0, len(wanted), settings.sampling_batch):
+        sampled += sample(loop, wanted[at : at + settings.sampling_batch], settings)
+        while len(sampled) >= (len(posted) + 1) * settings.samples:
+            first = len(posted) * settings.samples
+            group = sampled[first : first + settings.samples]
+            texts.append([loop.tokenizer.decode(ids, skip_special_tokens=True) for ids, _ in group])
+            posted.append(judge.post(tasks[len(posted)], texts[-1]))
+    verdicts = judge.wait(posted)
     out = []
-    for prompt, group, said, judged in zip(prompts, sampled, texts, verdicts, strict=True):
+    for number, (prompt, said, judged) in enumerate(zip(prompts, texts, verdicts, strict=True)):
+        group = sampled[number * settings.samples : (number + 1) * settings.samples]
         answers = []
         for (ids, is_truncated), text, verdict in zip(group, said, judged, strict=True):
             code = code_token(loop.tokenizer, ids, text)

@@ -49,6 +49,7 @@ class Settings:
     weight_cap: float
     tasks_per_step: int
     samples: int
+    sampling_batch: int
     temperature: float
     answer_tokens: int
     reward: str
@@ -63,6 +64,12 @@ class Settings:
 def defaults(method: str) -> dict[str, Any]:
     """What a method uses where nothing is said."""
     return {row["name"]: row.get("presets", {}).get(method, row["default"]) for row in ROWS}
+
+
+def that_matter(method: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Of these settings those that a run of the method depends on: it may be gone on with under others of the rest."""
+    concern = [row["name"] for row in ROWS if row["methods"] == "all" or method in row["methods"].split()]
+    return {name: values[name] for name in concern if name in values and name not in INCIDENTAL}
 
 
 def _checked(row: dict[str, Any], value: Any) -> Any:
