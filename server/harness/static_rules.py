@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -268,17 +268,19 @@ class _Source:
     def __init__(self, tree: ast.Module, imports: Imports, kernels: Iterable[str]) -> None:
         self.tree = tree
         self.kernels = frozenset(kernels)
-        self.own = _defined(tree)
-        self.has_honest_self = _has_honest_self(tree)
+        everything = list(ast.walk(tree))
+        self.own = _defined(everything)
+        self.has_honest_self = _has_honest_self(everything)
         self.imports = Imports(dict(imports.names), imports.has_star)
-        self._follow_aliases()
+        self.held: dict[_Said, tuple[tuple[str, str], ...]] = {}
+        self._follow_aliases(everything)
 
-    def _follow_aliases(self) -> None:
+    def _follow_aliases(self, everything: Sequence[ast.AST]) -> None:
         """`cuda = torch.cuda`: another name for what was imported, where it is never anything else."""
         stored = Counter(
-            node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            node.id for node in everything if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         )
-        for node in ast.walk(self.tree):
+        for node in everything:
             if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Name | ast.Attribute):
                 continue
             meaning = self.meaning(node.value)
@@ -289,13 +291,11 @@ class _Source:
     def meaning(self, node: ast.AST) -> str | None:
         """The full dotted name of what was imported; None for anything else."""
         name = dotted(node)
-        if name is None or name.partition(".")[0] not in self.imports.names:
+        if name is None:
             return None
-        return self.imports.meaning(node)
-
-    def is_imported(self, node: ast.AST) -> bool:
-        """Whether a node is something of a module: `torch.backends.cuda.matmul` multiplies nothing."""
-        return self.meaning(node) is not None
+        first, _, rest = name.partition(".")
+        known = self.imports.names.get(first)
+        return f"{known}.{rest}" if known is not None and rest else known
 
     def nodes(self) -> Iterator[ast.AST]:
         """Every node but those below `if __name__ == "__main__"`, which is never so here."""
@@ -317,9 +317,9 @@ def _is_script_part(node: ast.AST) -> bool:
     return is_equal and names == {"__name__", "__main__"}
 
 
-def _defined(tree: ast.Module) -> frozenset[str]:
+def _defined(everything: Sequence[ast.AST]) -> frozenset[str]:
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in everything:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.arg):
@@ -329,16 +329,16 @@ def _defined(tree: ast.Module) -> frozenset[str]:
     return frozenset(found)
 
 
-def _has_honest_self(tree: ast.Module) -> bool:
+def _has_honest_self(everything: Sequence[ast.AST]) -> bool:
     """Whether `self` is nothing but the first parameter of methods."""
     methods = {
         id(item.args.args[0])
-        for node in ast.walk(tree)
+        for node in everything
         if isinstance(node, ast.ClassDef)
         for item in node.body
         if isinstance(item, ast.FunctionDef) and item.args.args and not item.decorator_list
     }
-    for node in ast.walk(tree):
+    for node in everything:
         if isinstance(node, ast.arg) and node.arg == "self" and id(node) not in methods:
             return False
         if isinstance(node, ast.Name) and node.id == "self" and not isinstance(node.ctx, ast.Load):
@@ -395,19 +395,9 @@ def _looked_up(node: ast.AST, source: _Source) -> tuple[str, str | None] | None:
     return None if module is None else (module, _constant(node.args[1]))
 
 
-def _mentions(node: ast.AST, source: _Source) -> Iterator[str]:
-    if isinstance(node, ast.Attribute | ast.Name):
-        meaning = source.meaning(node)
-        if meaning is not None:
-            yield meaning
-    found = _looked_up(node, source)
-    if found is not None and found[1] is not None:
-        yield f"{found[0]}.{found[1]}"
-
-
-def _behind(node: ast.AST, source: _Source) -> Iterator[str]:
+def _behind(names: Iterable[str]) -> Iterator[str]:
     """`torch.sys.modules` and `from torch import sys` are `sys.modules` and `sys`: imported by another module."""
-    for name in (*_mentions(node, source), *_imported(node)):
+    for name in names:
         parts = name.split(".")
         for start in range(1, len(parts)):
             if parts[start] in IMPORTED_BY_OTHERS:
@@ -428,28 +418,100 @@ def _builtin(node: ast.AST, source: _Source) -> str | None:
     return None if node.id in source.own or node.id in source.imports.names else node.id
 
 
-def _holds(rule: Rule, node: ast.AST, source: _Source) -> str | None:
-    """What of this node the rule is about; None where nothing is."""
-    if isinstance(node, ast.MatchClass):
-        # `case object(__globals__=found)` reads an attribute.
-        hidden = [name for name in node.kwd_attrs if name in rule.attributes]
-        return f"uses .{hidden[0]}" if hidden else None
-    for name in _imported(node):
+@dataclass(frozen=True)
+class _Said:
+    """All of one node that a rule may be about: nodes that say the same are alike to every rule."""
+
+    imported: tuple[str, ...] = ()
+    used: tuple[str, ...] = ()
+    attribute: str | None = None
+    is_of_module: bool = False
+    """`torch.backends.cuda.matmul` multiplies nothing"""
+    builtin: str | None = None
+    matched: tuple[str, ...] = ()
+    """`case object(__globals__=found)` reads an attribute"""
+
+
+def _said(node: ast.AST, source: _Source) -> _Said | None:
+    if isinstance(node, ast.Name | ast.Attribute):
+        meaning = source.meaning(node)
+        used = () if meaning is None else (meaning, *_behind((meaning,)))
+        return _Said((), used, _attribute(node), meaning is not None, _builtin(node, source))
+    if isinstance(node, ast.Call):
+        found = _looked_up(node, source)
+        name = None if found is None or found[1] is None else f"{found[0]}.{found[1]}"
+        return _Said(used=() if name is None else (name, *_behind((name,))), attribute=_attribute(node))
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        imported = _imported(node)
+        return _Said(imported, tuple(_behind(imported)))
+    return _Said(matched=tuple(node.kwd_attrs)) if isinstance(node, ast.MatchClass) else None
+
+
+def _holds(rule: Rule, said: _Said) -> str | None:
+    """What of this the rule is about; None where nothing is."""
+    for name in said.matched:
+        if name in rule.attributes:
+            return f"uses .{name}"
+    for name in said.imported:
         module, _, last = name.rpartition(".")
         if _is_below(name, rule.modules):
             return f"imports {name}"
         if last == "*" and module in SENSITIVE and any(known.startswith(f"{module}.") for known in rule.names):
             return f"imports {name}"
-    for name in (*_mentions(node, source), *_behind(node, source)):
+    for name in said.used:
         if _is_in(name, rule.names) or _is_below(name, rule.modules - HARNESS):
             return f"uses {name}"
         if rule.name in BY_NAME and name.rpartition(".")[2] in rule.attributes:  # also by an import's own name for it
             return f"uses {name}"
-    attribute = _attribute(node)
-    if attribute in rule.attributes and not (rule.name in FLAGS_BY_NAME and source.is_imported(node)):
-        return f"uses .{attribute}"
-    builtin = _builtin(node, source)
-    return f"uses {builtin}" if builtin is not None and builtin in rule.builtins else None
+    if said.attribute in rule.attributes and not (rule.name in FLAGS_BY_NAME and said.is_of_module):
+        return f"uses .{said.attribute}"
+    return f"uses {said.builtin}" if said.builtin is not None and said.builtin in rule.builtins else None
+
+
+def _words_of(rule: Rule) -> frozenset[str]:
+    return rule.modules | rule.names | rule.builtins | rule.attributes
+
+
+ABOUT: Final = {
+    word: tuple(rule for rule in (*RULES, *FLAGS) if word in _words_of(rule))
+    for word in frozenset().union(*(_words_of(rule) for rule in (*RULES, *FLAGS)))
+}
+"""The rules that have a word, whatever it means to them."""
+
+
+def _mentioned_words(said: _Said) -> Iterator[str]:
+    """Every word of a rule that could hold of this."""
+    for name in (*said.imported, *said.used):
+        parts = name.split(".")
+        yield parts[-1]
+        for end in range(1, len(parts) + 1):
+            start = ".".join(parts[:end])
+            yield start
+            yield f"{start}.*"
+    yield from said.matched
+    if said.attribute is not None:
+        yield said.attribute
+    if said.builtin is not None:
+        yield said.builtin
+
+
+def _candidates(said: _Said) -> Iterable[Rule]:
+    """The rules that may hold of this, in their order: the others have no word of it."""
+    if any(name.endswith(".*") for name in said.imported):
+        return (*RULES, *FLAGS)
+    found = {rule.name for word in _mentioned_words(said) for rule in ABOUT.get(word, ())}
+    return [rule for rule in (*RULES, *FLAGS) if rule.name in found] if found else ()
+
+
+def _held(node: ast.AST, source: _Source) -> tuple[tuple[str, str], ...]:
+    """(rule or flag, what) of each list's rows: a source says the same in many places, which is looked at once."""
+    said = _said(node, source)
+    if said is None:
+        return ()
+    if said not in source.held:
+        whats = ((rule.name, _holds(rule, said)) for rule in _candidates(said))
+        source.held[said] = tuple((name, what) for name, what in whats if what is not None)
+    return source.held[said]
 
 
 # --- rules that are more than a name ---
@@ -544,10 +606,7 @@ def _hidden_lookup(node: ast.AST, source: _Source) -> tuple[str, str] | None:
 
 def _find(node: ast.AST, source: _Source) -> Iterator[tuple[str, str]]:
     """(rule or flag, what) for everything that holds of this one node."""
-    for rule in (*RULES, *FLAGS):
-        what = _holds(rule, node, source)
-        if what is not None:
-            yield rule.name, what
+    yield from _held(node, source)
     patched = _patches(node, source)
     if patched is not None:
         yield patched

@@ -245,3 +245,25 @@ def test_every_rule_and_flag_is_tested_and_documented() -> None:
     assert set(FLAGGED) == flags
     page = (Path(__file__).parents[2] / "docs" / "static.md").read_text()
     assert set(re.findall(r"^\| `([a-z_]+)` \|", page, re.M)) == rules | flags
+
+
+def test_no_rule_is_left_out_for_want_of_a_word() -> None:
+    """Only rules that have a word of what is said are asked: each that would hold is among them."""
+    rules = (*static_rules.RULES, *static_rules.FLAGS)
+    held = 0
+    for word in sorted(static_rules.ABOUT):
+        last = word.removesuffix(".*").rpartition(".")[2]
+        for name in (word, word.replace("*", "below"), f"{word}.below.deeper", f"torch.{word}"):
+            for said in (
+                static_rules._Said(used=(name,)),
+                static_rules._Said(imported=(name,), used=tuple(static_rules._behind((name,)))),
+                static_rules._Said(imported=(f"{name}.*",)),
+                static_rules._Said(attribute=last, is_of_module=name == word),
+                static_rules._Said(builtin=last),
+                static_rules._Said(matched=("other", last)),
+            ):
+                expected = [rule.name for rule in rules if static_rules._holds(rule, said)]
+                asked = [rule.name for rule in static_rules._candidates(said) if static_rules._holds(rule, said)]
+                assert asked == expected, said
+                held += len(expected)
+    assert held > 1000
