@@ -128,7 +128,13 @@ recover(struct funnel *f, struct error *err)
     return 0;
 }
 
-/* --- the compile zygote --- */
+/* --- the zygotes of the CPU stages --- */
+
+bool
+zygotes_are_ready(const struct funnel *f)
+{
+    return zygote_is_ready(f->static_zygote) && zygote_is_ready(f->zygote);
+}
 
 static void
 log_absent_layers(json_t *layers)
@@ -141,19 +147,35 @@ log_absent_layers(json_t *layers)
         log_warn("sandbox", "%s: %s", name, json_string_value(state));
 }
 
-static void
-zygote_ready_cb(void *arg)
+/* As before the start, and now of the very process that forks the children. */
+static json_t *
+checked_layers(const struct funnel *f, const struct zygote *z)
 {
-    struct funnel *f = arg;
-    json_t *layers = json_object_get(json_object_get(zygote_ready_message(f->zygote), "sandbox"), "layers");
+    json_t *layers = json_object_get(json_object_get(zygote_ready_message(z), "sandbox"), "layers");
     struct error err = { 0 };
 
-    /* As before the start, and now of the very process that forks the children. */
     if (layers_check(f->config->sandbox_require, layers, &err) != 0) {
         log_error("sandbox", "%s", err.text);
         exit(EXIT_FAILURE); /* nothing has been judged yet, and nothing may be */
     }
-    log_absent_layers(layers);
+    return layers;
+}
+
+static void
+zygote_ready_cb(void *arg)
+{
+    struct funnel *f = arg;
+
+    log_absent_layers(checked_layers(f, f->zygote));
+    scheduler_kick(f);
+}
+
+static void
+static_zygote_ready_cb(void *arg)
+{
+    struct funnel *f = arg;
+
+    checked_layers(f, f->static_zygote);
     scheduler_kick(f);
 }
 
@@ -165,6 +187,7 @@ zygote_down_cb(void *arg, const char *why)
 }
 
 static const struct zygote_ops zygote_ops = { zygote_ready_cb, zygote_down_cb };
+static const struct zygote_ops static_zygote_ops = { static_zygote_ready_cb, zygote_down_cb };
 
 /* --- life --- */
 
@@ -184,9 +207,14 @@ start_workers(struct funnel *f, struct error *err)
         rc = zygote_new(f->loop, f->config, f->uids, f->cgroups, "compile zygote", "compile", &anywhere,
                         &zygote_ops, f, &f->zygote, err);
     if (rc == 0)
-        rc = add_lanes(f, &devices, err);
+        rc = zygote_new(f->loop, f->config, f->uids, f->cgroups, "static zygote", "static", &anywhere,
+                        &static_zygote_ops, f, &f->static_zygote, err);
     if (rc == 0)
+        rc = add_lanes(f, &devices, err);
+    if (rc == 0) {
+        zygote_start(f->static_zygote);
         zygote_start(f->zygote);
+    }
     return rc;
 }
 
@@ -272,6 +300,7 @@ funnel_free(struct funnel *f)
     task_forget_known(f);
     json_decref(f->calibrations);
     baselines_free(f);
+    zygote_free(f->static_zygote);
     zygote_free(f->zygote);
     for (int i = 0; i < f->n_lanes; i++)
         lane_free(f->lanes[i]);
@@ -306,10 +335,11 @@ static void
 stop_workers(struct funnel *f)
 {
     f->is_stopping = true;
-    f->workers_stopping = f->n_lanes + 1;
+    f->workers_stopping = f->n_lanes + 2;
     uv_timer_stop(&f->drain_timer);
     for (int i = 0; i < f->n_lanes; i++)
         lane_stop(f->lanes[i], worker_stopped_cb);
+    zygote_stop(f->static_zygote, worker_stopped_cb);
     zygote_stop(f->zygote, worker_stopped_cb);
 }
 

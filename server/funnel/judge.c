@@ -440,7 +440,8 @@ ask_child(struct submission *s, enum child_role role, json_t *body, bool has_sou
     struct error err = { 0 };
     size_t n = 0;
 
-    int rc = child_new(s->funnel->zygote, role, &child_ops, s, &j->child, &err);
+    struct zygote *z = role == CHILD_COMPILE ? s->funnel->zygote : s->funnel->static_zygote;
+    int rc = child_new(z, role, &child_ops, s, &j->child, &err);
     if (rc == 0 && has_source) {
         fds[n] = (struct channel_fd){ "source", memfd_make("source", j->source.data, j->source.size, &err) };
         rc = fds[n].fd < 0 ? err.code : 0;

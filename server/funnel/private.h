@@ -217,7 +217,8 @@ struct funnel {
     struct store *store;
     struct uids *uids;
     struct cgroups *cgroups;
-    struct zygote *zygote; /* compile */
+    struct zygote *zygote;        /* compile */
+    struct zygote *static_zygote; /* ast, inspect */
     struct lane *lanes[DEVICES_MAX];
     int n_lanes;
     int64_t cpu_jobs;
@@ -429,7 +430,8 @@ void waits_notify(struct funnel_wait **head);
 void funnel_tell(struct funnel *f, const struct funnel_event *event);
 
 /* funnel.c */
-void funnel_written(struct funnel *f); /* one write less is under way */
+bool zygotes_are_ready(const struct funnel *f); /* both that the CPU stages need */
+void funnel_written(struct funnel *f);          /* one write less is under way */
 void funnel_check_drained(struct funnel *f);
 
 #endif

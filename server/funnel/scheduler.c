@@ -134,7 +134,7 @@ begin_one(struct funnel *f)
     unsigned allowed = (ahead < 4 * READY_AHEAD * lanes ? 1u << FAIR_INTERACTIVE : 0) |
                        (ahead < READY_AHEAD * lanes ? 1u << FAIR_BATCH : 0);
 
-    if (f->cpu_running >= f->cpu_jobs || !zygote_is_ready(f->zygote))
+    if (f->cpu_running >= f->cpu_jobs || !zygotes_are_ready(f))
         return false;
     struct submission *s = next_to_begin(f, allowed);
     if (!s || !may_begin(f, s))

@@ -17,8 +17,7 @@ funnel_is_ready(struct funnel *f, char *why, size_t size)
     for (int i = 0; i < f->n_lanes; i++) {
         enum lane_state state = lane_state(f->lanes[i]);
         quarantined += state == LANE_QUARANTINED;
-        if (zygote_is_ready(f->zygote) &&
-            (state == LANE_IDLE || state == LANE_BUSY || state == LANE_CHECKING)) {
+        if (zygotes_are_ready(f) && (state == LANE_IDLE || state == LANE_BUSY || state == LANE_CHECKING)) {
             snprintf(why, size, "%s",
                      f->config->paused ? "paused: submissions are stored, none is judged" : "");
             return !f->config->paused;
@@ -240,6 +239,7 @@ funnel_figures(struct funnel *f)
 {
     json_t *workers = json_array(), *gpus = json_array();
 
+    json_array_append_new(workers, zygote_status(f->static_zygote));
     json_array_append_new(workers, zygote_status(f->zygote));
     for (int i = 0; i < f->n_lanes; i++)
         lane_status(f->lanes[i], workers, gpus);

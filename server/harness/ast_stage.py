@@ -328,9 +328,32 @@ def policy_name(policy: Any) -> str:
     return "strict"
 
 
+PRIMER: Final = b"""import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def kernel(x, y, n, block: tl.constexpr):
+    at = tl.program_id(0) * block + tl.arange(0, block)
+    tl.store(y + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        kernel[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), block=64)
+        return y
+"""
+
+
+def prime() -> None:
+    """What the first judgement does for all that follow: here, once, and not in each child."""
+    for source in (PRIMER, b"def f(:\n"):
+        judge(source, "ModelNew", "strict")
+
+
 def main(channel: wire.Channel) -> None:
     """One request, one report."""
-    request = channel.receive(60.0)
+    request = channel.receive()
     if request.text("op") != "ast":
         raise wire.ProtocolError(f"an ast child was asked for {request.text('op')!r}")
     source = wire.read_memfd(request.take_fd("source"), wire.SOURCE_MAX)

@@ -454,7 +454,7 @@ def prepare(target: str, cache: Path, layers: tuple[Path, ...] = ()) -> Record:
 
 def main(channel: wire.Channel, scratch: Path) -> None:
     """One request, one report."""
-    request = channel.receive(60.0)
+    request = channel.receive()
     if request.text("op") != "compile":
         raise wire.ProtocolError(f"a compile child was asked for {request.text('op')!r}")
     source_fd, spec_fd = request.take_fd("source"), request.take_fd("spec")

@@ -51,8 +51,8 @@ def set_environment(kind: str, device: str, base: Path) -> None:
     os.environ.update(environment)
 
 
-def child_environment(scratch: Path, base: Path) -> None:
-    """Point everything that writes files at the child's own directory; base: what set_environment was given."""
+def own_directories(scratch: Path) -> None:
+    """Point everything that writes files at the child's own directory."""
     os.environ["HOME"] = os.environ["TMPDIR"] = str(scratch)
     for name, folder in (
         ("TRITON_CACHE_DIR", "triton"),
@@ -61,17 +61,26 @@ def child_environment(scratch: Path, base: Path) -> None:
     ):
         os.environ[name] = str(scratch / folder)
     tempfile.tempdir = None
+
+
+def child_environment(scratch: Path, base: Path) -> None:
+    """The same, Triton's cache among them; base: what set_environment was given."""
+    own_directories(scratch)
     import kernel_cache
 
     kernel_cache.install(scratch / "triton", (base / "triton",))
 
 
-def versions() -> dict[str, str]:
+def versions(kind: str) -> dict[str, str]:
+    """Of what the zygote imported."""
+    python = {"python": platform.python_version()}
+    if kind == "static":
+        return python
     import torch
     import triton
 
     return {
-        "python": platform.python_version(),
+        **python,
         "torch": str(torch.__version__),
         "triton": str(triton.__version__),
     }
@@ -79,6 +88,9 @@ def versions() -> dict[str, str]:
 
 def prime(kind: str, device: str, target: str) -> None:
     """Import what children need, and fill the caches that are the same for all of them."""
+    if kind == "static":
+        _prime_static()
+        return
     import torch
 
     importlib.import_module("numpy.random")
@@ -97,11 +109,18 @@ def prime(kind: str, device: str, target: str) -> None:
         _prime_run(device)
 
 
+def _prime_static() -> None:
+    """Neither torch nor triton: what a process holds is paid for again by each fork of it, and by each child's end."""
+    gc.disable()  # a child lives for one request, and trees have no cycles
+    import ast_stage
+
+    importlib.import_module("inspect_stage")
+    ast_stage.prime()
+
+
 def _prime_compile(target: str) -> None:
     import compile_stage
 
-    for name in ("ast_stage", "inspect_stage"):
-        importlib.import_module(name)
     compile_stage.prime(target)
 
 

@@ -26,7 +26,7 @@ import native
 import prime
 import wire
 
-ROLES: Final = {"compile": ("ast", "compile", "inspect"), "run": ("run",)}
+ROLES: Final = {"static": ("ast", "inspect"), "compile": ("compile",), "run": ("run",)}
 FOREIGN_ROLES: Final = ("compile", "run")
 """Roles in which foreign code runs."""
 
@@ -111,12 +111,13 @@ class Child:
 class Zygote:
     def __init__(self, channel: wire.Channel, kind: str, device: str, plan: native.SandboxPlan, base: Path) -> None:
         self._channel = channel
+        self._kind = kind
         self._roles = ROLES[kind]
         self._device = device
         self._plan = plan
         self._base = base
         self._children: dict[str, Child] = {}
-        self._libcuda = prime.load_libcuda()
+        self._libcuda = prime.load_libcuda() if kind != "static" else None
         self._watch_at = 0.0
 
     def serve(self) -> None:
@@ -200,8 +201,11 @@ class Zygote:
             )
             native.enter_sandbox(settings, self._plan)
             os.umask(0o077)
-            prime.child_environment(request.scratch, self._base)
-            prime.reseed()
+            if self._kind == "static":
+                prime.own_directories(request.scratch)  # it runs nothing that would draw random numbers
+            else:
+                prime.child_environment(request.scratch, self._base)
+                prime.reseed()
             if request.role in FOREIGN_ROLES and os.getpid() == 1:
                 _stay_as_init(error_fd, os.fork())
         except BaseException:
@@ -445,7 +449,7 @@ def main(arguments: list[str]) -> int:
             {
                 "ev": "ready",
                 "kind": options.kind,
-                "versions": prime.versions(),
+                "versions": prime.versions(options.kind),
                 "sandbox": {"layers": plan.report},
             }
         )

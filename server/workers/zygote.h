@@ -29,7 +29,7 @@ struct zygote_ops {
     void (*down)(void *arg, const char *why); /* its children have all ended by then, as lost */
 };
 
-/* kind: "compile" or "run". config, uids, cgroups and ops are views that outlive it; strings are copied. Not started yet. */
+/* kind: "static", "compile" or "run". config, uids, cgroups and ops are views that outlive it; strings are copied. Not started yet. */
 int zygote_new(uv_loop_t *loop, const struct config *config, struct uids *uids, struct cgroups *cgroups,
                const char *name, const char *kind, const struct device *device, const struct zygote_ops *ops,
                void *arg, struct zygote **out, struct error *err);
