@@ -32,13 +32,24 @@ word_of(const char *word, size_t size, const char *source, const char *target)
     return strdup(out.data ? out.data : "");
 }
 
+static void
+free_words(char **words)
+{
+    for (char **at = words; at && *at; at++)
+        free(*at);
+    free(words);
+}
+
 char **
 engine_words(const char *command, const char *source, const char *target)
 {
     char **out = calloc(strlen(command) + 2, sizeof(*out));
     size_t n = 0;
     for (const char *at = command; out && *(at += strspn(at, " ")); at += strcspn(at, " "))
-        out[n++] = word_of(at, strcspn(at, " "), source, target);
+        if ((out[n++] = word_of(at, strcspn(at, " "), source, target)) == NULL) {
+            free_words(out);
+            return NULL;
+        }
     return out;
 }
 
@@ -66,25 +77,15 @@ engine_meaning(const char *said, const char **at)
     return "";
 }
 
-static void
-free_words(char **words)
+/* With what it says in a pipe, whose end *out is given; it ends with us. -1: there is no process for it, and errno says why. */
+static pid_t
+start(char **argv, int *out)
 {
-    for (char **at = words; at && *at; at++)
-        free(*at);
-    free(words);
-}
-
-int
-engine_run(const char *command, const char *source, const char *target, struct error *err)
-{
-    char **argv = engine_words(command, source, target), said[4096] = "";
-    int pipes[2], status = -1;
-
-    if (!argv || !argv[0] || pipe2(pipes, O_CLOEXEC) != 0) {
-        free_words(argv);
-        return error_set(err, ERR_INPUT, "the engine's command is empty");
-    }
     const pid_t parent = getpid();
+    int pipes[2];
+
+    if (pipe2(pipes, O_CLOEXEC) != 0)
+        return -1;
     pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGTERM); /* who starts again would have two of them at work */
@@ -97,30 +98,60 @@ engine_run(const char *command, const char *source, const char *target, struct e
         _exit(127);
     }
     close(pipes[1]);
-    for (size_t used = 0;;) { /* the end of what it says */
-        if (used > sizeof(said) / 2) {
+    if (pid < 0)
+        close(pipes[0]);
+    else
+        *out = pipes[0];
+    return pid;
+}
+
+/* Until the end of a pipe: the last of what came through it, without empty lines at its end. */
+static void
+read_end(int fd, char *said, size_t size)
+{
+    size_t used = 0;
+    ssize_t n;
+
+    while ((n = read(fd, said + used, size - 1 - used)) != 0) {
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            break;
+        used += (size_t)n;
+        if (used > size / 2) {
             memmove(said, said + used / 2, used - used / 2);
             used -= used / 2;
         }
-        ssize_t n = read(pipes[0], said + used, sizeof(said) - 1 - used);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            break;
-        used += (size_t)n;
-        said[used] = '\0';
     }
-    close(pipes[0]);
-    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
+    while (used > 0 && said[used - 1] == '\n')
+        used--;
+    said[used] = '\0';
+}
+
+int
+engine_run(const char *command, const char *source, const char *target, struct error *err)
+{
+    char **argv = engine_words(command, source, target), said[4096];
+    int status = -1;
+
+    if (!argv)
+        return error_set(err, ERR_NOMEM, "out of memory");
+    AUTO_FD int out = -1;
+    pid_t pid = argv[0] ? start(argv, &out) : -1;
+    if (pid < 0) {
+        int rc = argv[0] ? error_set(err, ERR_SYS, "cannot start %.60s", argv[0])
+                         : error_set(err, ERR_INPUT, "the engine's command is empty");
+        free_words(argv);
+        return rc;
+    }
     free_words(argv);
-    if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    read_end(out, said, sizeof(said));
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
-    size_t end = strlen(said);
-    while (end > 0 && said[end - 1] == '\n')
-        said[--end] = '\0';
     const char *at = NULL, *means = engine_meaning(said, &at);
-    const char *line = at ? at : said + end;
+    const char *line = at ? at : said + strlen(said);
     while (line > said && line[-1] != '\n')
         line--;
     return error_set(err, ERR_UNAVAILABLE, "%.60s: %s%.*s", target, means, (int)strcspn(line, "\n"), line);

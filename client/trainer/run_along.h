@@ -15,7 +15,7 @@ struct companion {
     char options[COMPANION_OPTIONS][COMPANION_OPTION_SIZE];
     pid_t pid; /* 0: does not run */
     int ended; /* how often it ended by itself */
-    int soon;  /* ... without having lived for COMPANION_LIFE_S in between */
+    int soon;  /* ... without having lived for two minutes in between */
     int64_t began_ns, again_ns;
     bool is_over; /* is not started again: its work is done */
 };

@@ -13,22 +13,24 @@
 #include "client/trainer/output.h"
 #include "common/auto.h"
 
+/* ENOENT: there is no such file, and nothing was written. */
 static int
 copy_file(const char *from, const char *to)
 {
-    AUTO_FD int in = open(from, O_RDONLY | O_CLOEXEC),
-                out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    char block[65536];
-    ssize_t n;
-    if (in < 0 || out < 0)
+    AUTO_FD int in = open(from, O_RDONLY | O_CLOEXEC);
+    if (in < 0)
         return -1;
-    while ((n = read(in, block, sizeof(block))) > 0)
-        if (write(out, block, (size_t)n) != n)
-            return -1;
-    return n < 0 ? -1 : 0;
+    AUTO_FD int out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    char block[65536];
+    ssize_t n = 0, written = 0;
+    while (out >= 0 && (n = read(in, block, sizeof(block))) > 0)
+        for (ssize_t at = 0; at < n; at += written)
+            if ((written = write(out, block + at, (size_t)(n - at))) < 0)
+                return -1;
+    return out < 0 || n < 0 ? -1 : 0;
 }
 
-/* root/path to stage/part/path; by a hard link where its bytes never change. One that is gone meanwhile is left out. */
+/* root/path to stage/part/path; by a hard link where its bytes never change. ERR_NOTFOUND: it is gone meanwhile. */
 static int
 stage_file(struct snapshot *s, const char *part, const char *path, bool is_link, struct error *err)
 {
@@ -41,9 +43,9 @@ stage_file(struct snapshot *s, const char *part, const char *path, bool is_link,
         return rc;
     if (is_link && link(from, to) == 0)
         return 0;
-    if (copy_file(from, to) != 0 && errno != ENOENT)
-        return error_set(err, ERR_SYS, "cannot copy %s", from);
-    return 0;
+    if (copy_file(from, to) == 0)
+        return 0;
+    return errno == ENOENT ? ERR_NOTFOUND : error_set(err, ERR_SYS, "cannot copy %s", from);
 }
 
 void
@@ -83,7 +85,7 @@ stage_checkpoint(struct snapshot *s, const char *path, json_t *now, struct error
     rc = rc == 0 ? stage_file(s, "manifests", file, true, err) : rc;
     if (rc == 0)
         json_object_set_new(now, path, json_string(digest));
-    return rc;
+    return rc == ERR_NOTFOUND ? 0 : rc; /* it is being pruned: data without a manifest is no checkpoint */
 }
 
 /* Everything that matches below root, each by its path there. */
@@ -110,14 +112,18 @@ stage_plain(struct snapshot *s, const char *path, json_t *into, struct error *er
     struct stat st;
     (void)into;
     snprintf(full, sizeof(full), "%.3000s/%.1000s", s->root, path);
-    return stat(full, &st) == 0 && S_ISREG(st.st_mode) ? stage_file(s, "data", path, false, err) : 0;
+    if (stat(full, &st) != 0 || !S_ISREG(st.st_mode))
+        return 0;
+    int rc = stage_file(s, "data", path, false, err);
+    return rc == ERR_NOTFOUND ? 0 : rc;
 }
 
 static int
 stage_latest(struct snapshot *s, const char *path, json_t *into, struct error *err)
 {
     (void)into;
-    return stage_file(s, "latest", path, false, err);
+    int rc = stage_file(s, "latest", path, false, err);
+    return rc == ERR_NOTFOUND ? 0 : rc;
 }
 
 int

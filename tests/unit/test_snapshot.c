@@ -178,6 +178,20 @@ what_changes_meanwhile(void **state)
     }
 }
 
+/* What is there when it is listed, and is not when it is copied. */
+static void
+what_is_gone_leaves_nothing(void **state)
+{
+    char path[128];
+    (void)state;
+    checkpoint("sft/step-00000050", "hello\n");
+    snprintf(path, sizeof(path), "%s/checkpoints/sft/latest", directory);
+    assert_int_equal(symlink("nowhere", path), 0);
+    take();
+    assert_string_equal(part("manifests"), "checkpoints/sft/step-00000050/manifest.json ");
+    assert_string_equal(part("latest"), "");
+}
+
 /* For a restore: the damaged files of a checkpoint go, so that they are fetched again; the rest stays. */
 static void
 damaged_files(void **state)
@@ -291,6 +305,7 @@ main(void)
         OF_A_RUN(what_was_sent),
         OF_A_RUN(what_does_not_verify),
         OF_A_RUN(what_changes_meanwhile),
+        OF_A_RUN(what_is_gone_leaves_nothing),
         IN_DIRECTORY(damaged_files),
         cmocka_unit_test(words),
         cmocka_unit_test(meanings),
