@@ -128,12 +128,13 @@ def test_a_notice_in_the_middle_of_a_slow_save(tmp_path: Path) -> None:
     assert checkpoint.verify(tmp_path / "checkpoints/sft_final")["step"] == 4
 
 
-# accelerate's launcher with two processes, as for two GPUs; gloo between them.
+# accelerate's launcher with two processes, as for two GPUs; gloo between them, on any port that is free.
 TWO = """compute_environment: LOCAL_MACHINE
 distributed_type: MULTI_GPU
 use_cpu: true
 num_machines: 1
 num_processes: 2
+main_process_port: 0
 mixed_precision: 'no'
 """
 

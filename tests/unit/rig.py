@@ -20,10 +20,14 @@ from wire import Channel, make_memfd, read_memfd  # noqa: E402
 
 NURSERY = Path(__file__).parent / "nursery.py"
 
+# What is left out when so many seconds have passed is not left out here: it would depend on the machine's load.
+PATIENCE = "import evidence, judge; evidence.ALONE_S = judge.SCREEN_S = 600.0; "
 REFEREE = (
-    "import sys; sys.path[:0] = [sys.argv[1], '" + str(Path(__file__).parent) + "']; exec(sys.argv[2]); "
+    f"import sys; sys.path[:0] = [sys.argv[1], '{Path(__file__).parent}']; {PATIENCE}exec(sys.argv[2]); "
     "del sys.argv[1:3]; import referee; sys.exit(referee.main())"
 )
+# Of a process that imports torch, and of a message from one, seconds.
+LIMIT_S = 180
 
 
 def policy(name: str = "strict", **changes: Any) -> dict[str, Any]:
@@ -63,7 +67,7 @@ class Rig:
         nursery = [sys.executable, str(NURSERY), str(HARNESS), str(theirs.fileno()), device, str(base), child_prelude]
         self._nursery_process = self._start(nursery, theirs)
         self._nursery = Channel(ours.detach())
-        self.ready = self.channel.receive(60).body
+        self.ready = self.channel.receive(LIMIT_S).body
 
     def __enter__(self) -> Rig:
         return self
@@ -88,11 +92,11 @@ class Rig:
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._nursery.send({"op": "fork", "scratch": str(scratch)}, {"channel": theirs.fileno()})
         theirs.close()
-        pidfd = self._nursery.receive(120).take_fd("pidfd")
+        pidfd = self._nursery.receive(LIMIT_S).take_fd("pidfd")
         self.channel.send({"op": "child", "child": name}, {"channel": mine.fileno(), "pidfd": pidfd})
         mine.close()
         os.close(pidfd)
-        while (told := self.channel.receive(60).body).get("ev") != "child_ready" or told["child"] != name:
+        while (told := self.channel.receive(LIMIT_S).body).get("ev") != "child_ready" or told["child"] != name:
             pass
         assert isinstance(told["free_bytes"], int) and told["free_bytes"] > 0, "what is free bounds the pool"
         return name
@@ -110,7 +114,7 @@ class Rig:
         }
         self.channel.send({**message, **options}, {"source": fd})
         os.close(fd)
-        report = self.channel.receive(120)
+        report = self.channel.receive(LIMIT_S)
         if report.body["ev"] == "refused":
             return {"refused": report.body["error"]}
         fd = report.take_fd("spec")
@@ -170,13 +174,13 @@ class Rig:
 
     def _drop(self, child: str) -> None:
         self.channel.send({"op": "drop", "child": child})
-        while self.channel.receive(60).body.get("ev") != "dropped":
+        while self.channel.receive(LIMIT_S).body.get("ev") != "dropped":
             pass
 
     def _stage(self) -> dict[str, Any]:
-        report = self.channel.receive(180)
+        report = self.channel.receive(LIMIT_S)
         while report.body["ev"] != "stage":
-            report = self.channel.receive(180)
+            report = self.channel.receive(LIMIT_S)
         fd = report.take_fd("detail")
         report.body["detail"] = json.loads(read_memfd(fd, 1 << 20))
         os.close(fd)

@@ -46,8 +46,7 @@ class ModelNew(torch.nn.Module):
 
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    # What is tried at the tiny case must not depend on how busy the machine is.
-    with Rig(tmp_path_factory.mktemp("rig"), prelude="import judge; judge.SCREEN_S = 600.0") as found:
+    with Rig(tmp_path_factory.mktemp("rig")) as found:
         yield found
 
 
