@@ -28,8 +28,9 @@ import torch
 import values
 import wire
 from arena import Arena
+from beside import BatchSide
 from evidence import weigh_launches
-from reference import Sizes
+from reference import Reference, ReferenceBroken, Sizes
 
 ROUNDS: Final = int(os.environ.get("HOSTILE_ROUNDS", "250"))
 EDGES: Final = (
@@ -123,6 +124,10 @@ def any_node(chance: random.Random) -> Any:
 
 NOTE: Final = {"dtype": "float32", "shape": [4, 8], "stride": [8, 1], "offset": 256}
 OUTPUTS: Final = {"outputs": {"tuple": [{"tensor": NOTE}, {"dict": [["a", {"list": [1, {"float": "0x1.8p+1"}]}]]}]}}
+CALLS: Final = {"calls": [{"tensor": NOTE}, 1]}
+BATCH: Final = {"outputs": {"list": [{"tensor": NOTE}, 1]}}
+WEIGHTS: Final = [{"name": "weight", "tensor": NOTE}, {"name": "bias", "tensor": NOTE}]
+INPUTS: Final = {"list": [{"tensor": {**NOTE, "offset": 0}}, 3]}
 ERROR: Final = {"error": {"type": "ValueError", "text": "x", "line": 3}, "phase": "call"}
 LAUNCHES: Final = {
     "launches": {"add_kernel": 3, "other": 1},
@@ -217,13 +222,53 @@ class Page:
         return native.Claims(native.STATUS_OK, 1, 0, 0)
 
 
+def child_of(data: bytes) -> Any:
+    """A peer whose child has left this reply."""
+    child: Any = peer.Peer.__new__(peer.Peer)
+    child.arena, child.doorbell, child.device = _ARENA, Page(data), torch.device("cpu")
+    return child
+
+
 def read_reply(data: bytes) -> None:
     """Each tensor is read, so that a wrong bound would show."""
-    child: Any = peer.Peer.__new__(peer.Peer)
-    child.arena, child.doorbell = _ARENA, Page(data)
-    for _, leaf in values.leaves(child.outputs()):
+    for _, leaf in values.leaves(child_of(data).outputs()):
         if isinstance(leaf, torch.Tensor):
             leaf.clone()
+
+
+def read_calls(data: bytes) -> None:
+    """The outputs of a bell of two calls."""
+    for _, leaf in values.leaves(child_of(data).outputs_of(2)):
+        if isinstance(leaf, torch.Tensor):
+            leaf.clone()
+
+
+def read_batch(data: bytes) -> None:
+    """Those of two calls that were captured as one."""
+    side = BatchSide(child_of(data), captured=2)
+    side.learn(2)
+    assert len(side.leaves) == 2
+    for leaf in side.tensors():
+        leaf.clone()
+
+
+def read_weights(data: bytes) -> None:
+    """What a reference tells of its weights."""
+    child = child_of(b"")
+    child.build = lambda *_, **__: json.loads(data)
+    _, state = Reference(child).model({**CASE, "init": {}}, 0)
+    for item in state:
+        _ARENA.view(values.TensorNote.parse(item["tensor"], item["name"]))
+
+
+def read_inputs(data: bytes) -> None:
+    """What a reference tells of inputs that it made."""
+    child = child_of(b"")
+    child.make_inputs = lambda *_: json.loads(data)
+    reference = Reference(child)
+    reference.sizes = Sizes.of(SPECIFICATION, child.device)
+    for view in reference.views(reference.inputs(CASE, 1)):
+        view.clone()
 
 
 def read_error(data: bytes) -> None:
@@ -333,6 +378,10 @@ TARGETS: Final = {
     ),
     "packet": Target(read_packet, ({"ev": "built", "fds": []},), (wire.ProtocolError, wire.ChannelClosed)),
     "reply": Target(read_reply, (OUTPUTS, ERROR), (peer.PeerFailed,)),
+    "calls": Target(read_calls, (CALLS,), (peer.PeerFailed,)),
+    "batch": Target(read_batch, (BATCH,), (peer.PeerFailed,)),
+    "weights": Target(read_weights, (WEIGHTS,), (ReferenceBroken, *JSON_REFUSALS)),
+    "inputs": Target(read_inputs, (INPUTS,), (ReferenceBroken, *JSON_REFUSALS)),
     "error": Target(read_error, (ERROR["error"],), JSON_REFUSALS),
     "notes": Target(read_notes, (OUTPUTS["outputs"],), (values.ValueRefused, *JSON_REFUSALS)),
     "cubin": Target(read_cubin, (cubin(),), (inspect_stage.BadElf, struct.error)),
