@@ -242,7 +242,7 @@ clang:
 	+$(MAKE) BUILD='$(BUILD)/clang' CC=clang-14 WERROR=1 all tests
 
 # One file for each run: clang-tidy 14 takes va_start for missing in the second and later files of one run.
-tidied := $(patsubst %.c,$(BUILD)/tidy/%.ok,$(common_src) $(server_src) $(cli_src) $(native_src))
+tidied := $(patsubst %.c,$(BUILD)/tidy/%.ok,$(common_src) $(server_src) $(cli_src) $(trainer_src) $(native_src))
 
 tidy: $(tidied)
 

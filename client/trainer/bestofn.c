@@ -120,11 +120,18 @@ threshold_of(const struct bestofn *b)
 
 /* --- what is kept --- */
 
+struct contender {
+    json_t *answer; /* borrowed */
+    double reward;
+    size_t place; /* of equal ones the first is the better */
+};
+
 static int
 by_reward(const void *left, const void *right)
 {
-    double a = answer_reward(*(json_t *const *)left), b = answer_reward(*(json_t *const *)right);
-    return (a < b) - (a > b);
+    const struct contender *a = left, *b = right;
+    return a->reward != b->reward ? (a->reward < b->reward) - (a->reward > b->reward)
+                                  : (a->place > b->place) - (a->place < b->place);
 }
 
 static bool
@@ -220,17 +227,24 @@ keep(const struct bestofn *b, const struct round_result *result, struct output *
 {
     size_t n = 0, i;
     json_t *answer;
-    AUTO_FREE json_t **best = calloc(json_array_size(result->answers) + 1, sizeof(*best));
+    AUTO_FREE struct contender *best = calloc(json_array_size(result->answers) + 1, sizeof(*best));
 
-    json_array_foreach(result->answers, i, answer) if (best && is_kept(b, answer)) best[n++] = answer;
-    if (n > 1)
-        qsort(best, n, sizeof(*best), by_reward);
+    if (!best) {
+        out->is_bad = true;
+        return 0;
+    }
+    json_array_foreach(result->answers, i, answer)
+    {
+        if (is_kept(b, answer))
+            best[n++] = (struct contender){ answer, answer_reward(answer), i };
+    }
+    qsort(best, n, sizeof(*best), by_reward);
     n = n < (size_t)b->keep ? n : (size_t)b->keep;
     for (i = 0; i < n; i++) {
-        AUTO_JSON json_t *row = kept_row(b, result, best[i]);
+        AUTO_JSON json_t *row = kept_row(b, result, best[i].answer);
         output_line(out, row);
         if (b->is_sft) {
-            AUTO_JSON json_t *taught = sft_row(b, result, best[i], row);
+            AUTO_JSON json_t *taught = sft_row(b, result, best[i].answer, row);
             output_line(sft, taught);
         }
     }

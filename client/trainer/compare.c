@@ -44,14 +44,18 @@ static const struct argp_option options[] = {
 static void
 add_published(struct compare *c, const char *text, struct argp_state *state)
 {
-    struct column *column = &c->columns[c->n];
     const char *equals = strrchr(text, '=');
     int level = 0;
 
-    if (c->n == COLUMNS_MAX)
+    if (c->n == COLUMNS_MAX) {
         argp_error(state, "at most %d columns", COLUMNS_MAX);
-    if (!equals || equals == text)
+        return;
+    }
+    if (!equals || equals == text) {
         argp_error(state, "--published takes NAME=L1[,L2...], not \"%s\"", text);
+        return;
+    }
+    struct column *column = &c->columns[c->n];
     *column = (struct column){ .published = { NAN, NAN, NAN, NAN, NAN } };
     column->name = strndup(text, (size_t)(equals - text)); /* lives as long as the program */
     for (const char *at = equals; *at && level < 4; at += 1 + strcspn(at + 1, ",")) {

@@ -284,11 +284,16 @@ is_safe(const char *path)
     return true;
 }
 
+struct listed {
+    const char *path; /* of row */
+    json_t *row;      /* borrowed */
+};
+
 static int
 compare_paths(const void *left, const void *right)
 {
-    return strcmp(json_string_value(json_object_get(*(json_t *const *)left, "path")),
-                  json_string_value(json_object_get(*(json_t *const *)right, "path")));
+    const struct listed *a = left, *b = right;
+    return strcmp(a->path, b->path);
 }
 
 /* Those of a listing's page that are wanted. */
@@ -334,15 +339,17 @@ list_files(struct hub *h, const char *commit, json_t **out, struct error *err)
                        h->options->pattern);
     if (rc != 0)
         return rc;
-    AUTO_FREE json_t **sorted = calloc(n + 1, sizeof(*sorted));
+    AUTO_FREE struct listed *sorted = calloc(n + 1, sizeof(*sorted));
     if (!sorted)
         return error_set(err, ERR_NOMEM, "out of memory");
-    for (size_t i = 0; i < n; i++)
-        sorted[i] = json_array_get(found, i);
+    for (size_t i = 0; i < n; i++) {
+        json_t *row = json_array_get(found, i);
+        sorted[i] = (struct listed){ json_string_value(json_object_get(row, "path")), row };
+    }
     qsort(sorted, n, sizeof(*sorted), compare_paths);
     *out = json_array();
     for (size_t i = 0; i < n; i++)
-        json_array_append(*out, sorted[i]);
+        json_array_append(*out, sorted[i].row);
     return 0;
 }
 

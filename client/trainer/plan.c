@@ -198,10 +198,9 @@ plan_draw(const struct plan_options *o, const char *workdir, const char *name, s
 {
     struct plan p;
     AUTO_FREE bool *is_drawn = calloc(set->n + 1, sizeof(*is_drawn));
+    if (!is_drawn)
+        return error_set(err, ERR_NOMEM, "out of memory");
     int rc = plan_read(&p, o, workdir, err);
-
-    if (rc == 0 && !is_drawn)
-        rc = error_set(err, ERR_NOMEM, "out of memory");
     json_t *round = rc == 0 ? json_object_get(p.state, "round") : NULL;
     const char *last = json_string_value(json_object_get(round, "name"));
     if (rc == 0 && last && strcmp(last, name) == 0) {

@@ -64,8 +64,8 @@ steps_as_described(const struct task_set *set)
     curriculum_init(&c, CURRICULUM_STEPPED, 0);
     for (int round = 1; is_well && round <= 40; round++) {
         struct curriculum next;
-        int rises = round < 5 ? 0 : round - 4;
-        size_t want = (size_t)(10 + 5 * (rises < 8 ? rises : 8));
+        size_t rises = round < 5 ? 0 : (size_t)round - 4;
+        size_t want = 10 + 5 * (rises < 8 ? rises : 8);
         curriculum_held_out(&c, round <= 20 ? 0.41 : 0);
         AUTO_JSON json_t *state = curriculum_json(&c);
         curriculum_init(&next, CURRICULUM_STEPPED, 0);

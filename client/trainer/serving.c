@@ -155,8 +155,9 @@ load(struct serving *s, const char *name, const char *path, struct error *err)
     AUTO_JSON json_t *body = json_pack("{s:s, s:s}", "lora_name", name, "lora_path", path);
     AUTO_FREE char *text = json_dumps(body, JSON_COMPACT);
 
-    int rc = text ? http_client_new(s->url, getenv("OPENAI_API_KEY"), &c, err)
-                  : error_set(err, ERR_NOMEM, "out of memory");
+    if (!text)
+        return error_set(err, ERR_NOMEM, "out of memory");
+    int rc = http_client_new(s->url, getenv("OPENAI_API_KEY"), &c, err);
     rc = rc == 0
              ? http_client_call(c, "POST", "/load_lora_adapter", text, strlen(text), LOAD_LIMIT_S, &a, err)
              : rc;
