@@ -1,0 +1,162 @@
+#include "server/workers/norm.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+
+/*
+ * The norm does not follow the times: a GPU that gets one hundredth slower each day is to be seen. Nor is it the least
+ * ever seen, which one wrong reading would spoil for good. It is the median of the first few, and what is much faster
+ * than it shows that these were taken of a slow GPU.
+ */
+
+static int
+compare(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+int64_t
+norm_ns(const struct norm *n)
+{
+    int64_t sorted[NORM_SAMPLES];
+
+    if (n->n_samples == 0)
+        return 0;
+    memcpy(sorted, n->samples, sizeof(sorted));
+    qsort(sorted, (size_t)n->n_samples, sizeof(sorted[0]), compare);
+    return sorted[n->n_samples / 2];
+}
+
+double
+norm_drift(const struct norm *n, int64_t ns)
+{
+    int64_t known = norm_ns(n);
+    return known > 0 ? (double)ns / (double)known - 1 : NAN;
+}
+
+/* A clock that was set back adds to the newest stretch. */
+static struct norm_stretch *
+stretch_at(struct norm *n, int64_t now_ms)
+{
+    int64_t start_s = now_ms / 1000 / NORM_STRETCH_S * NORM_STRETCH_S;
+
+    if (n->n_stretches > 0 && start_s <= n->stretches[n->n_stretches - 1].start_s)
+        return &n->stretches[n->n_stretches - 1];
+    if (n->n_stretches == NORM_STRETCHES)
+        memmove(&n->stretches[0], &n->stretches[1], sizeof(n->stretches[0]) * (size_t)--n->n_stretches);
+    n->stretches[n->n_stretches] = (struct norm_stretch){ .start_s = start_s };
+    return &n->stretches[n->n_stretches++];
+}
+
+static void
+learn(struct norm *n, int64_t now_ms, int64_t ns)
+{
+    if (n->n_samples == 0)
+        n->since_ms = now_ms;
+    if (n->n_samples < NORM_SAMPLES)
+        n->samples[n->n_samples++] = ns;
+}
+
+enum norm_finding
+norm_note(struct norm *n, int64_t now_ms, int64_t ns, bool is_well)
+{
+    struct norm_stretch *at = stretch_at(n, now_ms);
+    double drift = norm_drift(n, ns);
+    bool is_slower = drift > NORM_DRIFT, is_faster = drift < -NORM_DRIFT; /* neither where it is NAN */
+
+    at->least_ns = at->n == 0 || ns < at->least_ns ? ns : at->least_ns;
+    at->most_ns = ns > at->most_ns ? ns : at->most_ns;
+    at->n++;
+    at->failed += !is_well || is_slower;
+    if (is_slower)
+        return NORM_SLOWER;
+    if (!is_well)
+        return NORM_STEADY;
+    if (is_faster)
+        n->n_samples = 0;
+    learn(n, now_ms, ns);
+    return is_faster ? NORM_FASTER : NORM_STEADY;
+}
+
+/* --- as JSON --- */
+
+json_t *
+norm_json(const struct norm *n)
+{
+    json_t *samples = json_array(), *history = json_array();
+
+    for (int i = 0; i < n->n_samples; i++)
+        json_array_append_new(samples, json_integer(n->samples[i]));
+    for (int i = 0; i < n->n_stretches; i++) {
+        const struct norm_stretch *s = &n->stretches[i];
+        json_array_append_new(history,
+                              json_pack("{s:I, s:I, s:I, s:I, s:I}", "start_s", (json_int_t)s->start_s, "n",
+                                        (json_int_t)s->n, "least_ns", (json_int_t)s->least_ns, "most_ns",
+                                        (json_int_t)s->most_ns, "failed", (json_int_t)s->failed));
+    }
+    return json_pack("{s:I, s:o, s:I, s:o}", "norm_ns", (json_int_t)norm_ns(n), "samples", samples,
+                     "since_ms", (json_int_t)n->since_ms, "history", history);
+}
+
+static bool
+read_figure(const json_t *object, const char *key, int64_t *out)
+{
+    json_t *figure = json_object_get(object, key);
+
+    *out = json_integer_value(figure);
+    return json_is_integer(figure) && *out >= 0;
+}
+
+static bool
+read_stretch(const json_t *one, struct norm_stretch *out)
+{
+    return read_figure(one, "start_s", &out->start_s) && read_figure(one, "n", &out->n) &&
+           read_figure(one, "least_ns", &out->least_ns) && read_figure(one, "most_ns", &out->most_ns) &&
+           read_figure(one, "failed", &out->failed);
+}
+
+static bool
+read_all(const json_t *document, struct norm *out)
+{
+    const json_t *samples = json_object_get(document, "samples"),
+                 *history = json_object_get(document, "history");
+
+    if (!read_figure(document, "since_ms", &out->since_ms) || !json_is_array(samples) ||
+        json_array_size(samples) > NORM_SAMPLES || !json_is_array(history) ||
+        json_array_size(history) > NORM_STRETCHES)
+        return false;
+    for (size_t i = 0; i < json_array_size(samples); i++) {
+        int64_t ns = json_integer_value(json_array_get(samples, i));
+        if (ns < 1 || ns > NORM_NS_MAX)
+            return false;
+        out->samples[out->n_samples++] = ns;
+    }
+    for (size_t i = 0; i < json_array_size(history); i++)
+        if (!read_stretch(json_array_get(history, i), &out->stretches[out->n_stretches++]))
+            return false;
+    return true;
+}
+
+bool
+norm_read(const json_t *document, struct norm *out)
+{
+    *out = (struct norm){ 0 };
+    if (read_all(document, out))
+        return true;
+    *out = (struct norm){ 0 };
+    return false;
+}
+
+/* --- when --- */
+
+int64_t
+norm_due_ms(int64_t passed_ns, int64_t interval_s, int64_t now_ns)
+{
+    int64_t left_ns = passed_ns + interval_s * 1000000000 - now_ns;
+
+    return passed_ns == 0 || left_ns <= 0 ? 0 : (left_ns + 999999) / 1000000;
+}
