@@ -88,6 +88,11 @@ static const struct setting table[] = {
       "where there is none" },
     { "references_kept", NUMBER, "processes", "2", 1, 64, FIELD(references_kept), false,
       "reference children kept loaded for each GPU" },
+    { "canary_interval_s", NUMBER, "seconds", "300", 0, 86400, FIELD(canary_interval_s), true,
+      "most time between two canaries of a GPU that passed (docs/timing.md): when it is over, one comes "
+      "before the "
+      "next job, "
+      "or at once where there is none; 0 is only at starts and after suspicious ends" },
     { "queue_limit", NUMBER, "submissions", "20000", 1, 10000000, FIELD(queue_limit), true,
       "submissions that may wait; above it clients get 429" },
     { "quotas", TEXT, "CLIENT:LIMIT=N,...", "", 0, 0, FIELD(quotas), true,

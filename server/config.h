@@ -39,6 +39,7 @@ struct config {
     int64_t pool_min;            /* as many are kept however idle it is, but no more than pool */
     int64_t pool_idle_s;         /* after which those that nobody needs are ended */
     int64_t pool_memory_percent; /* of free memory, for those beyond pool_min */
+    int64_t canary_interval_s;   /* most between two canaries that passed, of a GPU; 0: none comes by time */
     int64_t references_kept;     /* reference children kept for each GPU */
     int64_t queue_limit;         /* submissions waiting before 429 */
     char *quotas;                /* server/funnel/quota.h */

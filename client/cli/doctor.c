@@ -319,15 +319,16 @@ check_workers(struct doctor *d, json_t *status)
     {
         const char *name = text_member(worker, "name"), *state = text_member(worker, "state"),
                    *why = text_member(worker, "why"), *lane = text_member(worker, "lane");
+        const char *failed = text_member(json_object_get(worker, "canary"), "failed");
         json_int_t starts = json_integer_value(json_object_get(worker, "starts"));
         if (!name || !state)
             continue;
         if (lane && strcmp(lane, "quarantined") == 0)
             add(d, "gpu", FAIL,
-                "its log says what failed; `nvidia-smi -q` and dmesg show Xid errors; a restart of the "
-                "daemon takes "
-                "the GPU in again",
-                "%s: the device is quarantined%s%s", name, why ? ": " : "", why ? why : "");
+                "`nvidia-smi -q` shows what slows it, dmesg Xid errors; one that is slow and nothing else is "
+                "looked at again by itself; otherwise a restart of the daemon takes the GPU in again",
+                "%s: the device is quarantined%s%s", name, failed ? ", its canary failed: " : "",
+                failed ? failed : "");
         else if (strcmp(state, "ready") != 0)
             add(d, "workers", FAIL, "look at verifierd's log", "%s is %s%s%s", name, state, why ? ": " : "",
                 why ? why : "");

@@ -64,12 +64,20 @@ function funnelCard(trends, choose) {
 function card(item, skip) {
   const title = item.name || item.device || item.kind || "worker";
   const state = item.lane || item.state || item.mode || "";
+  skip = ["canary", ...skip];
   const isEmpty = (value) => value === null || value === "" || plain(value) === "";
   const rest = Object.entries(item).filter(([k, v]) => !["name", "state", "lane", "mode", "kind", ...skip].includes(k) && !isEmpty(v));
   const good = ["ready", "idle", "busy"].includes(state);
   return el("div", { class: "card" },
     el("div", { class: "row" }, el("strong", { text: title }), el("span", { class: "grow" }), state && el("span", { class: "pill " + (good ? "good" : "busy"), text: state })),
     el("p", { class: "dim small", text: rest.map(([k, v]) => labelled(k, v).join(" ")).join(" · ") }));
+}
+
+// How a GPU's known kernel does beside its norm, and when it was last looked at.
+function canaryText(canary) {
+  const drift = isNumber(canary.drift) && (canary.drift < 0 ? "−" : "+") + Math.abs(100 * canary.drift).toFixed(1) + " % of its norm";
+  const words = [canary.failed ? "failed: " + canary.failed : drift, isNumber(canary.age_s) && "passed " + duration(1000 * canary.age_s) + " ago", canary.why_none && "not by time: " + canary.why_none];
+  return "canary: " + (words.filter(Boolean).join(", ") || "none yet");
 }
 
 // A GPU with what was seen of it when something was last timed on it.
@@ -81,7 +89,8 @@ function gpuCard(gpu) {
       el("span", { class: "pill " + (["idle", "busy"].includes(gpu.state) ? "good" : "bad"), text: gpu.state || "unknown" })),
     el("p", { class: "row gpu" }, figure(seen.sm_mhz, " MHz", "clock"), figure(seen.mem_mhz, " MHz", "memory clock"), figure(seen.temp_c, " °C", "temperature"),
       figure(seen.power_w, " W", "power"), seen.throttled ? el("span", { class: "bad", text: "throttled" }) : null),
-    el("p", { class: "dim small", text: (seen.at ? "as of the last timing. " : "") + Object.entries(gpu).filter(([k, v]) => !["name", "state", "seen", "peaks"].includes(k) && v !== null)
+    el("p", { class: "dim small", text: canaryText(gpu.canary || {}) }),
+    el("p", { class: "dim small", text: (seen.at ? "as of the last timing. " : "") + Object.entries(gpu).filter(([k, v]) => !["name", "state", "seen", "peaks", "canary"].includes(k) && v !== null)
       .map(([k, v]) => labelled(k, v).join(" ")).join(" · ") }));
 }
 

@@ -12,6 +12,7 @@
 #include "common/log.h"
 #include "server/funnel/private.h"
 #include "server/workers/check.h"
+#include "server/workers/norms.h"
 
 #define RETRY_AFTER_MAX_S 60
 
@@ -25,7 +26,8 @@ add_lanes(struct funnel *f, const struct devices *devices, struct error *err)
     for (size_t i = 0; rc == 0 && i < devices->n; i++) {
         rc = lane_new(f->loop, f->config, f->uids, f->cgroups, &devices->all[i], scheduler_idle_cb, f,
                       &f->lanes[i], err);
-        f->n_lanes += rc == 0;
+        if (rc == 0)
+            lane_use_norms(f->lanes[f->n_lanes++], f->norms);
     }
     return rc;
 }
@@ -249,6 +251,8 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     if (rc == 0)
         rc = cgroups_check(config->sandbox_require, f->cgroups, err);
     if (rc == 0)
+        rc = canaries_load(f, err);
+    if (rc == 0)
         rc = start_workers(f, err);
     if (rc == 0)
         rc = calibration_load(f, err);
@@ -304,6 +308,7 @@ funnel_free(struct funnel *f)
     zygote_free(f->zygote);
     for (int i = 0; i < f->n_lanes; i++)
         lane_free(f->lanes[i]);
+    norms_free(f->norms);
     uids_free(f->uids);
     cgroups_free(f->cgroups);
     uv_close((uv_handle_t *)&f->record_timer, timer_closed_cb);
@@ -314,6 +319,8 @@ funnel_reload(struct funnel *f, const struct config *config)
 {
     f->config = config;
     clients_configure(f);
+    for (int i = 0; i < f->n_lanes; i++)
+        lane_reconfigured(f->lanes[i]);
     scheduler_kick(f);
 }
 

@@ -230,6 +230,7 @@ struct funnel {
     struct registration *waiting;       /* of those, for a lane */
 
     json_t *calibrations;       /* the newest by the GPU's name */
+    struct norms *norms;        /* of the canaries of all GPUs */
     struct baseline *baselines; /* by task and device: what torch.compile makes of the reference */
 
     struct submission *leaders; /* by content */
@@ -349,6 +350,9 @@ void cache_settle(struct submission *s, struct judgement *j);
 /* The key under which its verdict may be found later; "": not at all. s->judgement has its row filled in. */
 void cache_key(const struct submission *s, char out[HASH_TEXT_SIZE]);
 void cache_compare(struct submission *s); /* with the verdict that it was to check, where it was to */
+
+/* canaries.c */
+int canaries_load(struct funnel *f, struct error *err); /* f->norms, as the store has them */
 
 /* calibration.c */
 int calibration_load(struct funnel *f, struct error *err);

@@ -17,7 +17,8 @@ funnel_is_ready(struct funnel *f, char *why, size_t size)
     for (int i = 0; i < f->n_lanes; i++) {
         enum lane_state state = lane_state(f->lanes[i]);
         quarantined += state == LANE_QUARANTINED;
-        if (zygotes_are_ready(f) && (state == LANE_IDLE || state == LANE_BUSY || state == LANE_CHECKING)) {
+        if (zygotes_are_ready(f) && (state == LANE_IDLE || state == LANE_BUSY ||
+                                     (state == LANE_CHECKING && !lane_is_doubted(f->lanes[i])))) {
             snprintf(why, size, "%s",
                      f->config->paused ? "paused: submissions are stored, none is judged" : "");
             return !f->config->paused;

@@ -20,6 +20,8 @@ GATHER: Final = 512
 ASIDE: Final = 64 << 20
 CANARY_STEPS: Final = 1000
 DRIFT_STEPS: Final = 20_000
+KIND: Final = f"chain-{DRIFT_STEPS}"
+"""Of the long canary: another chain (native/gpu.c) or length has another name, for its times are not comparable."""
 WARM_UP_S: Final = 0.005
 LEARNING_ROUNDS: Final = 30
 DRIFT_ROUNDS: Final = 8
@@ -84,6 +86,10 @@ class Gpu:
     @property
     def known_ns(self) -> int:
         return self._known_ns
+
+    @property
+    def known_long_ns(self) -> int:
+        return self._known_long_ns
 
     def others_ns(self, span_ns: int = 0) -> int:
         """How long the slowest canary of this span had to wait for somebody else's work; 0: there is none."""

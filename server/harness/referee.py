@@ -22,7 +22,7 @@ import native
 import physics
 import specification
 import torch
-from gpu_state import DRIFT, Gpu
+from gpu_state import DRIFT, KIND, Gpu, disturbance
 from judge import Job, Policy, Report, candidate_arena, timed
 from peer import NotTheCandidate, Peer, PeerFailed
 from reference import Reference, ReferenceBroken, Sizes, available_bytes
@@ -339,7 +339,12 @@ class Referee:
         """The GPU is as fast as it was. What was timed of the references is forgotten when it is not."""
         if self._gpu is None:
             return True
-        detail["drift"] = drift = round(self._gpu.drift(), 4)
+        drift = self._gpu.drift()
+        detail["ns"] = round((1 + drift) * self._gpu.known_long_ns)
+        detail["kind"] = KIND
+        detail["drift"] = drift = round(drift, 4)
+        state = self._gpu.state()
+        detail["disturbed"] = disturbance(state, state)
         if abs(drift) <= DRIFT:
             return True
         for reference in self._references.values():

@@ -393,6 +393,34 @@ write_pools(struct writer *w, json_t *workers)
     }
 }
 
+/* Of GPUs alone: where there is none, a canary has no time and comes after suspicious ends only. */
+static void
+write_canaries(struct writer *w, json_t *gpus)
+{
+    static const struct {
+        const char *name, *key, *type, *help;
+    } rows[] = {
+        { "verifierd_canary_age_seconds", "age_s", "gauge",
+          "Since a canary of a GPU last passed; missing before the first." },
+        { "verifierd_canary_drift_ratio", "drift", "gauge",
+          "Time of a GPU's last canary over its norm, less 1; missing where it has none." },
+        { "verifierd_canary_passes_total", "passes", "counter", "Canaries of a GPU that passed." },
+        { "verifierd_canary_failures_total", "failures", "counter", "Canaries of a GPU that failed." },
+    };
+    json_t *gpu, *figure;
+    size_t i;
+
+    for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
+        family(w, rows[k].name, rows[k].type, rows[k].help);
+        json_array_foreach(gpus, i, gpu)
+        {
+            figure = json_object_get(json_object_get(gpu, "canary"), rows[k].key);
+            if (json_is_number(figure))
+                sample(w, rows[k].name, LABELS("device", text(gpu, "device")), number(figure));
+        }
+    }
+}
+
 static void
 write_disks(struct writer *w, json_t *disks)
 {
@@ -490,6 +518,7 @@ metrics_write(json_t *status, struct buffer *out)
     write_pools(&w, json_object_get(status, "workers"));
     write_oldest(&w, at(status, "queues/oldest_s"));
     write_gpus(&w, json_object_get(status, "gpus"));
+    write_canaries(&w, json_object_get(status, "gpus"));
     write_disks(&w, json_object_get(status, "disks"));
     write_histograms(&w, status);
     family(&w, "verifierd_http_requests_total", "counter", "Requests answered, by status.");

@@ -33,6 +33,8 @@ lane_state_name(enum lane_state state)
 void
 lane_pump(struct lane *l)
 {
+    if (l->state == LANE_CHECKING)
+        canary_pump(l);
     if (l->state != LANE_BUSY && l->state != LANE_IDLE)
         return;
     if (l->job)
@@ -44,7 +46,12 @@ lane_pump(struct lane *l)
 void
 lane_become_idle(struct lane *l)
 {
+    if (canary_is_due(l)) {
+        canary_send(l);
+        return;
+    }
     l->state = LANE_IDLE;
+    canary_schedule(l);
     lane_pump(l);
     if (l->state == LANE_IDLE)
         l->idle(l->arg, l);
@@ -68,7 +75,7 @@ lane_went_down(struct lane *l, const char *why)
         return;
     l->state = LANE_STARTING;
     uv_timer_stop(&l->job_timer);
-    uv_timer_stop(&l->canary_timer);
+    canary_abandon(l);
     uv_timer_stop(&l->retry_timer);
     uv_timer_stop(&l->supply_timer);
     l->job = NULL;
@@ -110,7 +117,8 @@ lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, struct
     l->arg = arg;
     l->supply.free_bytes = -1;
     l->supply.last_ns = clock_monotonic_ns();
-    uv_timer_t *const timers[] = { &l->job_timer, &l->retry_timer, &l->canary_timer, &l->supply_timer };
+    uv_timer_t *const timers[] = { &l->job_timer, &l->retry_timer, &l->canary_timer, &l->look_timer,
+                                   &l->supply_timer };
     for (size_t i = 0; i < ARRAY_LEN(timers); i++) {
         uv_timer_init(loop, timers[i]);
         timers[i]->data = l;
@@ -172,6 +180,7 @@ lane_free(struct lane *l)
     uv_close((uv_handle_t *)&l->job_timer, timer_closed_cb);
     uv_close((uv_handle_t *)&l->retry_timer, timer_closed_cb);
     uv_close((uv_handle_t *)&l->canary_timer, timer_closed_cb);
+    uv_close((uv_handle_t *)&l->look_timer, timer_closed_cb);
     uv_close((uv_handle_t *)&l->supply_timer, timer_closed_cb);
 }
 
@@ -214,6 +223,24 @@ lane_versions(const struct lane *l)
     return json_object_get(zygote_ready_message(l->zygote), "versions");
 }
 
+bool
+lane_is_doubted(const struct lane *l)
+{
+    return l->is_suspect;
+}
+
+void
+lane_use_norms(struct lane *l, struct norms *norms)
+{
+    l->norms = norms;
+}
+
+void
+lane_reconfigured(struct lane *l)
+{
+    canary_schedule(l);
+}
+
 int64_t
 lane_drifts(const struct lane *l)
 {
@@ -245,11 +272,15 @@ lane_status(const struct lane *l, json_t *workers, json_t *gpus)
             "pool", runners_pool_json(l), "references", "kept", runners_count(l, USE_REFERENCE, false),
             "most", (json_int_t)l->config->references_kept, "hits", (json_int_t)l->references.hits, "loads",
             (json_int_t)l->references.loads, "evicted", (json_int_t)l->references.evicted));
+    json_t *canary = canary_json(l);
+    json_object_set(json_array_get(workers, json_array_size(workers) - 1), "canary", canary);
     json_t *gpu = lane_gpu(l) ? json_copy(lane_gpu(l)) : NULL;
     if (gpu) {
+        json_object_set(gpu, "canary", canary);
         json_object_set_new(gpu, "device", json_string(l->device.name));
         json_object_set_new(gpu, "state", json_string(lane_state_name(l->state)));
         json_object_set_new(gpu, "seen", l->seen ? json_incref(l->seen) : json_null());
         json_array_append_new(gpus, gpu);
     }
+    json_decref(canary);
 }

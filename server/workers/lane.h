@@ -24,13 +24,15 @@
 #define LANE_THROTTLES (0x8 | 0x20 | 0x40 | 0x80)
 
 struct lane;
+struct norms;
 
 enum lane_state {
     LANE_STARTING, /* a worker is not there yet, or is being started again */
     LANE_CHECKING, /* the canary */
     LANE_IDLE,     /* may be given a job */
     LANE_BUSY,
-    LANE_QUARANTINED, /* the canary fails even with fresh workers: no work until the daemon restarts */
+    LANE_QUARANTINED, /* the canary fails even with fresh workers: no work until the daemon restarts, or, where it is
+                         slow and nothing else, until it is not */
     LANE_STOPPED,
     LANE_NSTATES
 };
@@ -59,6 +61,11 @@ json_t *lane_sandbox(const struct lane *l);  /* view: its layers; NULL before it
  * the CPU stages, or are through them: children for them may be made ahead.
  */
 void lane_expect(struct lane *l, bool is_compiled, double n);
+/* Before its first canary; a view that outlives it. */
+void lane_use_norms(struct lane *l, struct norms *norms);
+void lane_reconfigured(struct lane *l); /* the settings have changed */
+bool lane_is_doubted(
+    const struct lane *l); /* its workers were started afresh for its canary, which has yet to pass */
 /* How often its canary failed, or a timing found it off: what was timed before is not what would be timed now. */
 int64_t lane_drifts(const struct lane *l);
 /* Appends to workers (zygote, referee) and gpus, both borrowed arrays. */

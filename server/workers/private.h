@@ -18,6 +18,7 @@
 #include "server/workers/contention.h"
 #include "server/workers/devices.h"
 #include "server/workers/lane.h"
+#include "server/workers/norms.h"
 #include "server/workers/pool.h"
 #include "server/workers/process.h"
 #include "server/workers/zygote.h"
@@ -94,6 +95,18 @@ struct supply {
     int64_t free_bytes;            /* memory that the referee saw; -1: not told yet */
 };
 
+/* Of the device: what its last one said, and when one passed. */
+struct canary {
+    bool is_waiting;          /* to be sent once no child is being made or ended */
+    bool is_slow_only;        /* the last one failed, and by its time alone */
+    int64_t passed_ns;        /* monotonic; 0: none passed yet */
+    int64_t passed_ms;        /* wall clock */
+    int64_t passes, failures; /* since the start */
+    int64_t ns;               /* how long the last one took; 0: it does not tell */
+    char kind[32];            /* of that one; "": it has no time */
+    char why[192];            /* the last one failed; "": it passed */
+};
+
 struct lane {
     uv_loop_t *loop;
     const struct config *config;
@@ -113,7 +126,9 @@ struct lane {
         int64_t hits, loads,
             evicted; /* since the start: references found loaded; begun; ended to make room */
     } references;
-    uv_timer_t job_timer, retry_timer, canary_timer, supply_timer;
+    struct norms *norms; /* a view; NULL: no canary's time is compared with anything */
+    struct canary canary;
+    uv_timer_t job_timer, retry_timer, canary_timer, look_timer, supply_timer;
     int handles;
     int64_t clock, jobs_made;
     int failures, canary_failures;
@@ -172,7 +187,12 @@ bool referee_ask_open(struct lane *l);
 void referee_ask_stage(struct lane *l);
 
 /* canary.c */
-void canary_send(struct lane *l); /* the lane is checking from here on */
-void canary_answered(struct lane *l, const char *outcome);
+void canary_send(struct lane *l);         /* the lane is checking from here on; there is no job */
+void canary_pump(struct lane *l);         /* something has changed: one that waits may go */
+bool canary_is_due(const struct lane *l); /* the last that passed is too old for another job */
+void canary_schedule(struct lane *l);     /* the lane has become idle, or the settings have changed */
+void canary_abandon(struct lane *l);      /* the workers are gone */
+void canary_answered(struct lane *l, const json_t *body);
+json_t *canary_json(const struct lane *l); /* given */
 
 #endif

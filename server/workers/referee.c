@@ -251,8 +251,7 @@ referee_message_cb(void *arg, struct message *m)
     } else if (strcmp(event, "refused") == 0 && is_ours) {
         heard_registered(l, m, true);
     } else if (strcmp(event, "canary") == 0) {
-        const char *outcome = message_text(m, "outcome");
-        canary_answered(l, outcome ? outcome : "");
+        canary_answered(l, m->body);
     }
     /* "dropped", "closed", and news of what is forgotten here already: nothing depends on them. */
 }

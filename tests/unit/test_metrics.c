@@ -35,18 +35,22 @@ assert_has(const char *text, const char *line)
     fail_msg("\"%s\" is no line of\n%s", line, text);
 }
 
-#define STATUS                                                                                       \
-    "{\"ready\":true,\"version\":\"1.2\",\"queues\":{\"queued\":{\"interactive\":3,\"batch\":4},"    \
-    "\"waiting\":7},"                                                                                \
-    "\"counts\":{\"stages\":{\"ast\":{\"entered\":5,\"pass\":3,\"fail\":2,\"skip\":0,\"spared\":1,"  \
-    "\"run_ms\":1500}},\"classes\":{\"ok\":3},\"cache\":{\"hits\":6,\"differed\":1},\"finished\":4," \
-    "\"verdict_s\":2.5,"                                                                             \
-    "\"rejections\":[{\"class\":\"hack\",\"rule\":\"a\\\"b\\\\c\\nd\",\"n\":2},"                     \
-    "{\"class\":\"policy\",\"rule\":\"\",\"n\":1}]},"                                                \
-    "\"store\":{\"commit_ms_max\":250,\"commits\":12345678901},"                                     \
-    "\"workers\":[{\"name\":\"referee cpu\",\"device\":\"cpu\",\"state\":\"waiting\",\"starts\":2,"  \
-    "\"lane\":\"starting\",\"pool\":{\"ready\":2,\"making\":1,\"wanted\":4,\"made\":9,"              \
-    "\"discarded\":3,\"lost\":1,\"waited_s\":1.5}}],\"http\":{\"answers\":{\"200\":9,\"401\":1}}}"
+#define STATUS                                                                                               \
+    "{\"ready\":true,\"version\":\"1.2\",\"queues\":{\"queued\":{\"interactive\":3,\"batch\":4},"            \
+    "\"waiting\":7},"                                                                                        \
+    "\"counts\":{\"stages\":{\"ast\":{\"entered\":5,\"pass\":3,\"fail\":2,\"skip\":0,\"spared\":1,"          \
+    "\"run_ms\":1500}},\"classes\":{\"ok\":3},\"cache\":{\"hits\":6,\"differed\":1},\"finished\":4,"         \
+    "\"verdict_s\":2.5,"                                                                                     \
+    "\"rejections\":[{\"class\":\"hack\",\"rule\":\"a\\\"b\\\\c\\nd\",\"n\":2},"                             \
+    "{\"class\":\"policy\",\"rule\":\"\",\"n\":1}]},"                                                        \
+    "\"store\":{\"commit_ms_max\":250,\"commits\":12345678901},"                                             \
+    "\"workers\":[{\"name\":\"referee cpu\",\"device\":\"cpu\",\"state\":\"waiting\",\"starts\":2,"          \
+    "\"lane\":\"starting\",\"pool\":{\"ready\":2,\"making\":1,\"wanted\":4,\"made\":9,"                      \
+    "\"discarded\":3,\"lost\":1,\"waited_s\":1.5}}],"                                                        \
+    "\"gpus\":[{\"device\":\"cuda:0\",\"canary\":{\"age_s\":12.5,\"drift\":-0.01,\"passes\":7,\"failures\":" \
+    "2}},"                                                                                                   \
+    "{\"device\":\"cuda:1\",\"canary\":{\"age_s\":null,\"drift\":null,\"passes\":0,\"failures\":0}}],"       \
+    "\"http\":{\"answers\":{\"200\":9,\"401\":1}}}"
 
 static void
 figures_have_their_names_and_units(void **state)
@@ -78,6 +82,10 @@ figures_have_their_names_and_units(void **state)
         "verifierd_pool_discarded_total{device=\"cpu\"} 3",
         "verifierd_pool_lost_total{device=\"cpu\"} 1",
         "verifierd_pool_wait_seconds_total{device=\"cpu\"} 1.5",
+        "verifierd_canary_age_seconds{device=\"cuda:0\"} 12.5",
+        "verifierd_canary_drift_ratio{device=\"cuda:0\"} -0.01",
+        "verifierd_canary_passes_total{device=\"cuda:0\"} 7",
+        "verifierd_canary_failures_total{device=\"cuda:1\"} 0",
         "verifierd_http_requests_total{code=\"401\"} 1",
     };
     AUTO_FREE char *text = written(STATUS);
@@ -85,6 +93,8 @@ figures_have_their_names_and_units(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(lines); i++)
         assert_has(text, lines[i]);
+    assert_null(strstr(text, "verifierd_canary_age_seconds{device=\"cuda:1\"}"));
+    assert_null(strstr(text, "verifierd_canary_drift_ratio{device=\"cuda:1\"}"));
 }
 
 /* "# HELP name …", "# TYPE name kind", then its samples and no others; no name comes twice. */

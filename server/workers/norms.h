@@ -1,0 +1,41 @@
+/*
+ * norms.h - the norms of the canaries of all GPUs that were ever seen, by UUID,
+ * driver and kind of canary: what workers learn is gone with them, and a GPU
+ * that has become slow would be the norm of those that follow. Loop thread only.
+ */
+#ifndef WORKERS_NORMS_H
+#define WORKERS_NORMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/error.h"
+#include "server/workers/norm.h"
+
+#define NORMS_SAVE_MS 60000 /* what is in the history alone is kept no more often */
+
+struct norm_key {
+    const char *gpu;    /* its UUID */
+    const char *driver; /* its version: what it makes of a kernel, and of the clocks */
+    const char *kind;   /* of the canary: another one takes another time */
+};
+
+/* n (NULL: it is forgotten) is to be kept for key; both are borrowed. */
+typedef void norms_keep_cb(void *arg, const struct norm_key *key, const struct norm *n);
+
+struct norms;
+/* keep may be NULL. out: given, free with norms_free(). 0 or ERR_NOMEM. */
+int norms_new(norms_keep_cb *keep, void *arg, struct norms **out, struct error *err);
+void norms_free(struct norms *all); /* NULL is fine */
+
+/* What was kept comes back; key and n are copied. 0 or ERR_NOMEM. */
+int norms_add(struct norms *all, const struct norm_key *key, const struct norm *n, struct error *err);
+/* View; NULL: nothing is known of it. */
+const struct norm *norms_find(const struct norms *all, const struct norm_key *key);
+/* norm_note() for key, which is copied; then it is kept where more than the history has changed, or it is time to. */
+enum norm_finding norms_note(struct norms *all, const struct norm_key *key, int64_t now_ms, int64_t ns,
+                             bool is_well);
+/* Of a GPU, by UUID, under every driver: it is learned anew. Returns how many there were. */
+int norms_forget(struct norms *all, const char *gpu);
+
+#endif
