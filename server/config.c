@@ -72,6 +72,9 @@ static const struct setting table[] = {
     { "cpu_jobs", NUMBER, "processes", "0", 0, 1024, FIELD(cpu_jobs), false,
       "submissions in the stages that need no GPU, side by side; 0 is one for each core that is not kept for "
       "timing" },
+    { "stage_pool", NUMBER, "processes", "2", 0, 64, FIELD(stage_pool), false,
+      "children of each stage that needs no GPU (one reads the source, one compiles, one looks at what was "
+      "compiled) kept ready; more than cpu_jobs are never kept" },
     { "timing_cores", NUMBER, "cores", "-1", -1, 64, FIELD(timing_cores), false,
       "kept for each GPU's referee and children, and used by nothing else, so that compiling does not "
       "disturb timing; -1 is 3 where "

@@ -34,6 +34,7 @@ struct config {
     char *log_level;             /* error, warn, info, debug */
     char *log_format;            /* auto, json, text */
     int64_t cpu_jobs;            /* ast and compile children side by side; 0: number of cores */
+    int64_t stage_pool;          /* children of each CPU stage that are kept ready */
     int64_t timing_cores;        /* for each GPU; -1: as many as the machine can spare */
     int64_t pool;                /* most run children kept ready for each GPU */
     int64_t pool_min;            /* as many are kept however idle it is, but no more than pool */

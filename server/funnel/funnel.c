@@ -169,6 +169,7 @@ zygote_ready_cb(void *arg)
     struct funnel *f = arg;
 
     log_absent_layers(checked_layers(f, f->zygote));
+    spares_fill(f->spares[CHILD_COMPILE]);
     scheduler_kick(f);
 }
 
@@ -178,6 +179,8 @@ static_zygote_ready_cb(void *arg)
     struct funnel *f = arg;
 
     checked_layers(f, f->static_zygote);
+    spares_fill(f->spares[CHILD_AST]);
+    spares_fill(f->spares[CHILD_INSPECT]);
     scheduler_kick(f);
 }
 
@@ -211,6 +214,10 @@ start_workers(struct funnel *f, struct error *err)
     if (rc == 0)
         rc = zygote_new(f->loop, f->config, f->uids, f->cgroups, "static zygote", "static", &anywhere,
                         &static_zygote_ops, f, &f->static_zygote, err);
+    for (int role = 0; role < CHILD_RUN && rc == 0; role++)
+        rc = spares_new(f->loop, role == CHILD_COMPILE ? f->zygote : f->static_zygote, (enum child_role)role,
+                        f->config->stage_pool < f->cpu_jobs ? f->config->stage_pool : f->cpu_jobs,
+                        &f->spares[role], err);
     if (rc == 0)
         rc = add_lanes(f, &devices, err);
     if (rc == 0) {
@@ -304,6 +311,8 @@ funnel_free(struct funnel *f)
     task_forget_known(f);
     json_decref(f->calibrations);
     baselines_free(f);
+    for (int role = 0; role < CHILD_RUN; role++)
+        spares_free(f->spares[role]);
     zygote_free(f->static_zygote);
     zygote_free(f->zygote);
     for (int i = 0; i < f->n_lanes; i++)

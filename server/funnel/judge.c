@@ -409,8 +409,12 @@ drop_child(struct judgement *j)
 static void
 child_ended_cb(void *arg, struct child *c)
 {
+    static const enum child_role roles[] = {
+        [STEP_AST] = CHILD_AST, [STEP_COMPILE] = CHILD_COMPILE, [STEP_INSPECT] = CHILD_INSPECT
+    };
     struct submission *s = arg;
     struct judgement *j = s->judgement;
+    struct spares *spares = s->funnel->spares[roles[j->step]];
     struct child_end end = *child_end(c);
 
     if (j->step != STEP_INSPECT)
@@ -427,6 +431,7 @@ child_ended_cb(void *arg, struct child *c)
     } else {
         inspect_ended(s, &end);
     }
+    spares_fill(spares); /* s may be gone; and its answer comes first */
 }
 
 static const struct child_ops child_ops = { .message = child_message_cb, .ended = child_ended_cb };
@@ -440,8 +445,7 @@ ask_child(struct submission *s, enum child_role role, json_t *body, bool has_sou
     struct error err = { 0 };
     size_t n = 0;
 
-    struct zygote *z = role == CHILD_COMPILE ? s->funnel->zygote : s->funnel->static_zygote;
-    int rc = child_new(z, role, &child_ops, s, &j->child, &err);
+    int rc = spares_take(s->funnel->spares[role], &child_ops, s, &j->child, &err);
     if (rc == 0 && has_source) {
         fds[n] = (struct channel_fd){ "source", memfd_make("source", j->source.data, j->source.size, &err) };
         rc = fds[n].fd < 0 ? err.code : 0;

@@ -29,6 +29,7 @@
 #include "server/workers/lane.h"
 #include "server/workers/scratch.h"
 #include "server/workers/uids.h"
+#include "server/workers/spare.h"
 #include "server/workers/zygote.h"
 
 #define CLASS_SIZE 24
@@ -217,8 +218,9 @@ struct funnel {
     struct store *store;
     struct uids *uids;
     struct cgroups *cgroups;
-    struct zygote *zygote;        /* compile */
-    struct zygote *static_zygote; /* ast, inspect */
+    struct zygote *zygote;            /* compile */
+    struct zygote *static_zygote;     /* ast, inspect */
+    struct spares *spares[CHILD_RUN]; /* by role: those of the CPU stages */
     struct lane *lanes[DEVICES_MAX];
     int n_lanes;
     int64_t cpu_jobs;

@@ -235,13 +235,26 @@ funnel_generation(const struct funnel *f)
     return f->generation + (uint64_t)store_commits(f->store);
 }
 
+/* A zygote of the CPU stages, and its children that wait for work, by stage. */
+static json_t *
+stage_zygote_json(const struct funnel *f, const struct zygote *z)
+{
+    json_t *worker = zygote_status(z), *spares = json_object();
+
+    for (int role = 0; role < CHILD_RUN; role++)
+        if (z == (role == CHILD_COMPILE ? f->zygote : f->static_zygote))
+            json_object_set_new(spares, child_role_name((enum child_role)role), spares_json(f->spares[role]));
+    json_object_set_new(worker, "spares", spares);
+    return worker;
+}
+
 json_t *
 funnel_figures(struct funnel *f)
 {
     json_t *workers = json_array(), *gpus = json_array();
 
-    json_array_append_new(workers, zygote_status(f->static_zygote));
-    json_array_append_new(workers, zygote_status(f->zygote));
+    json_array_append_new(workers, stage_zygote_json(f, f->static_zygote));
+    json_array_append_new(workers, stage_zygote_json(f, f->zygote));
     for (int i = 0; i < f->n_lanes; i++)
         lane_status(f->lanes[i], workers, gpus);
     return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "version", VERIFIERD_VERSION, "workers", workers,

@@ -345,6 +345,31 @@ write_workers(struct writer *w, json_t *workers)
     }
 }
 
+/* Of the CPU stages: those that wait for work. */
+static void
+write_spares(struct writer *w, json_t *workers)
+{
+    static const struct {
+        const char *key, *name, *type, *help;
+    } rows[] = {
+        { "kept", "verifierd_spare_children", "gauge", "Children of a CPU stage that wait for work." },
+        { "taken", "verifierd_spare_taken_total", "counter", "Submissions that found one." },
+        { "missed", "verifierd_spare_missed_total", "counter",
+          "Submissions that found none and waited for one to be made." },
+        { "lost", "verifierd_spare_lost_total", "counter", "That died before they were used." },
+    };
+    json_t *worker, *spares;
+    const char *stage;
+    size_t i;
+
+    for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
+        family(w, rows[k].name, rows[k].type, rows[k].help);
+        json_array_foreach(workers, i, worker)
+            json_object_foreach(json_object_get(worker, "spares"), stage, spares)
+                sample(w, rows[k].name, LABELS("stage", stage), number(json_object_get(spares, rows[k].key)));
+    }
+}
+
 static void
 write_pools(struct writer *w, json_t *workers)
 {
@@ -516,6 +541,7 @@ metrics_write(json_t *status, struct buffer *out)
     write_queues(&w, json_object_get(status, "queues"));
     write_workers(&w, json_object_get(status, "workers"));
     write_pools(&w, json_object_get(status, "workers"));
+    write_spares(&w, json_object_get(status, "workers"));
     write_oldest(&w, at(status, "queues/oldest_s"));
     write_gpus(&w, json_object_get(status, "gpus"));
     write_canaries(&w, json_object_get(status, "gpus"));

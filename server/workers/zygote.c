@@ -59,7 +59,7 @@ struct child {
     struct uids *uids;
     char scratch[SCRATCH_PATH_SIZE], cgroup[CGROUP_PATH_SIZE];
     int pidfd, run_channel, pid;
-    struct contention_mark begun; /* when its deadline was set: a stage child does not run before that */
+    struct contention_mark begun; /* when its deadline was set, of a stage child */
     struct channel *channel;
     uv_poll_t output_poll;
     int output_fd;
@@ -70,6 +70,12 @@ struct child {
     bool is_spawned, is_kill_due, is_limit, is_abandoned, has_ended;
     struct child_end end;
 };
+
+const char *
+child_role_name(enum child_role role)
+{
+    return role_name[role];
+}
 
 /* --- output --- */
 
@@ -252,7 +258,7 @@ child_limit(struct child *c, int64_t limit_ms)
     if (c->has_ended || c->end.was_killed)
         return;
     if (limit_ms == 0 || c->role != CHILD_RUN)
-        contention_read(NULL, 0, &c->begun);
+        contention_read(&c->pid, c->role != CHILD_RUN, &c->begun);
     c->is_limit = limit_ms > 0;
     if (limit_ms > 0)
         uv_timer_start(&c->timer, timer_cb, (uint64_t)limit_ms, 0);
@@ -378,6 +384,13 @@ child_new(struct zygote *z, enum child_role role, const struct child_ops *ops, v
     z->by_role[role]++;
     *out = c;
     return 0;
+}
+
+void
+child_hand_over(struct child *c, const struct child_ops *ops, void *arg)
+{
+    c->ops = ops;
+    c->arg = arg;
 }
 
 int

@@ -45,6 +45,7 @@ json_t *zygote_ready_message(const struct zygote *z); /* view; NULL before it wa
 /* --- children --- */
 
 enum child_role { CHILD_AST, CHILD_COMPILE, CHILD_INSPECT, CHILD_RUN, CHILD_NROLES };
+const char *child_role_name(enum child_role role);
 
 /* How a child ended. */
 struct child_end {
@@ -74,6 +75,8 @@ struct child_ops {
  */
 int child_new(struct zygote *z, enum child_role role, const struct child_ops *ops, void *arg,
               struct child **out, struct error *err);
+/* To another owner, before it was sent anything: ops and arg instead of those that it was made with. It has not ended. */
+void child_hand_over(struct child *c, const struct child_ops *ops, void *arg);
 void child_free(struct child *c);    /* NULL is fine */
 void child_abandon(struct child *c); /* kill it if it lives; it frees itself. NULL is fine. */
 void child_kill(struct child *c);

@@ -20,6 +20,7 @@ LIMITS = {
     "memory_limit_bytes": 1 << 30,
     "scratch_limit_bytes": 256 << 20,
     "pool": 1,
+    "stage_pool": 0,
     "uid_first": UIDS.start,
     "uid_count": len(UIDS),
 }

@@ -53,7 +53,7 @@ def _processes(leaf: Path) -> list[str]:
 def test_each_child_has_a_group_and_none_is_left(start_daemon: service.StartDaemon, group: Path) -> None:
     left = group / "verifierd-child-left"
     left.mkdir()  # by a daemon that was killed
-    daemon = start_daemon(cgroup=group, pool=1)
+    daemon = start_daemon(cgroup=group, pool=1, stage_pool=0)
     assert not left.exists()
     client = daemon.client
     layers = client.expect("GET", "/v1/status")["sandbox"]["layers"]

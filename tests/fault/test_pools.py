@@ -1,9 +1,15 @@
-"""Children kept ready: more of them while submissions come quickly, fewer once none comes, none made beside timing."""
+"""Children kept ready: more of them while submissions come quickly, fewer once none comes, none made beside timing.
+
+Those of the CPU stages are of a fixed number, and whoever dies or goes with its zygote is replaced.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import service
@@ -94,3 +100,76 @@ def test_none_is_made_beside_timing(start_scripted: service.StartDaemon, monkeyp
         assert client.call("DELETE", f"/v1/submissions/{one}").status == 200
     assert {client.wait(one, LIMIT_S)["class"] for one in waiting[:kept]} == {"shape"}
     assert pool_of(client)["made"] > before["made"]
+
+
+STAGES = {"ast", "compile", "inspect"}
+
+
+def spares_of(client: service.Client) -> dict[str, service.Json]:
+    workers = client.get("/v1/status").json()["workers"]
+    return {stage: one for worker in workers for stage, one in worker.get("spares", {}).items()}
+
+
+def are_kept(client: service.Client, n: int) -> bool:
+    return {stage: one["kept"] for stage, one in spares_of(client).items()} == dict.fromkeys(STAGES, n)
+
+
+def judge(client: service.Client, script: str = "timing=1.2") -> service.Json:
+    (one,) = burst(client, 1, script)
+    return client.wait(one, LIMIT_S)
+
+
+def test_the_cpu_stages_find_children_that_wait(start_scripted: service.StartDaemon) -> None:
+    client = start_scripted(stage_pool=3, cpu_jobs=2).client
+    client.add_task(TASK)
+    wait_for(lambda: are_kept(client, 2))  # no more than there are slots
+    assert judge(client)["class"] == "ok"
+    wait_for(lambda: are_kept(client, 2))
+    assert judge(client, "ast=signal:SEGV")["class"] == "crash"
+    wait_for(lambda: are_kept(client, 2))
+    assert judge(client, "compile=exit:3")["class"] == "crash"
+    wait_for(lambda: are_kept(client, 2))
+    assert judge(client, "compile=hang")["class"] == "timeout", "its time counts from when it was asked"
+    found = spares_of(client)
+    assert {stage: one["taken"] for stage, one in found.items()} == {"ast": 4, "compile": 3, "inspect": 1}
+    assert all((one["most"], one["missed"], one["lost"]) == (2, 0, 0) for one in found.values()), found
+    metrics = client.get("/metrics").body.decode()
+    assert 'verifierd_spare_taken_total{stage="compile"} 3\n' in metrics
+    assert 'verifierd_spare_missed_total{stage="inspect"} 0\n' in metrics
+
+
+def test_no_child_waits_where_none_shall(start_scripted: service.StartDaemon) -> None:
+    client = start_scripted(stage_pool=0).client
+    client.add_task(TASK)
+    assert judge(client)["class"] == "ok"
+    assert all(set(one.values()) == {0} for one in spares_of(client).values())
+
+
+def test_a_waiting_child_that_dies_is_replaced(start_scripted: service.StartDaemon) -> None:
+    daemon = start_scripted(stage_pool=1)
+    daemon.client.add_task(TASK)
+    wait_for(lambda: are_kept(daemon.client, 1))
+    (zygote,) = (w for w in daemon.client.get("/v1/status").json()["workers"] if w["kind"] == "compile_zygote")
+    children = Path(f"/proc/{zygote['pid']}/task/{zygote['pid']}/children")
+    wait_for(lambda: len(children.read_text().split()) == 1)
+    os.kill(int(children.read_text()), signal.SIGKILL)
+    wait_for(lambda: spares_of(daemon.client)["compile"]["lost"] == 1 and are_kept(daemon.client, 1))
+    assert judge(daemon.client)["class"] == "ok"
+
+
+def test_children_that_wait_go_and_come_with_their_zygote(start_scripted: service.StartDaemon) -> None:
+    client = start_scripted(stage_pool=2).client
+    client.add_task(TASK)
+    wait_for(lambda: are_kept(client, 2))
+    (before,) = (w for w in client.get("/v1/status").json()["workers"] if w["kind"] == "static_zygote")
+    os.kill(before["pid"], signal.SIGKILL)
+
+    def is_another() -> bool:
+        (now,) = (w for w in client.get("/v1/status").json()["workers"] if w["kind"] == "static_zygote")
+        return now["starts"] > before["starts"] and now["state"] == "ready"
+
+    wait_for(is_another)
+    wait_for(lambda: are_kept(client, 2))
+    found = judge(client)
+    assert (found["class"], found["attempts"]) == ("ok", 1)
+    assert all(one["lost"] == 0 for one in spares_of(client).values())

@@ -189,7 +189,7 @@ def wait_for(what: Callable[[], bool], limit_s: float = 20.0) -> None:
 
 def test_nothing_is_left_in_scratch(start_scripted: service.StartDaemon) -> None:
     with service.directory() as scratch:
-        daemon = start_scripted(scratch=scratch / "scratch", pool=1, references_kept=1)
+        daemon = start_scripted(scratch=scratch / "scratch", pool=1, stage_pool=0, references_kept=1)
         daemon.client.add_task(TASK)
         assert daemon.client.judge(body("compile=litter,pass"), LIMIT_S)["class"] == "ok"
         assert daemon.client.judge(body("compile=litter,crash"), LIMIT_S)["class"] == "crash"

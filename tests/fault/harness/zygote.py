@@ -22,7 +22,7 @@ import wire  # noqa: E402
 
 
 def ast(channel: wire.Channel, scratch: Path) -> None:
-    request = channel.receive(60)
+    request = channel.receive()
     source = wire.read_memfd(request.take_fd("source"), wire.SOURCE_MAX).decode("utf-8", "replace")
     end, _, found = script.perform(script.steps(source, "ast"), scratch).partition(":")
     class_, _, rule = found.partition(":")
@@ -32,7 +32,7 @@ def ast(channel: wire.Channel, scratch: Path) -> None:
 
 
 def compile_(channel: wire.Channel, scratch: Path) -> None:
-    request = channel.receive(60)
+    request = channel.receive()
     source = wire.read_memfd(request.take_fd("source"), wire.SOURCE_MAX).decode("utf-8", "replace")
     cache = Path(request.text("cache"))
     cache.mkdir()
@@ -47,7 +47,7 @@ def compile_(channel: wire.Channel, scratch: Path) -> None:
 
 
 def inspect(channel: wire.Channel) -> None:
-    request = channel.receive(60)
+    request = channel.receive()
     found = sorted(Path(request.text("cache")).glob("*/*.cubin"))
     note = {"registers": 8, "spill_bytes": 0, "shared_bytes": 0}
     kernels = [{"name": f.stem, **note, "cubin_bytes": f.stat().st_size, "hash": "sha256:0"} for f in found]
