@@ -384,7 +384,7 @@ def test_expect_100_continue(url: str) -> None:
 def test_a_header_that_trickles_ends(url: str) -> None:
     with Raw(url) as raw:
         took = raw.trickle(GET.encode() + b"Host: a\r\nX: " + b"x" * 1000, 0.1, 10)
-        assert HEADER_LIMIT_S - 0.3 < took < HEADER_LIMIT_S + 2
+        assert HEADER_LIMIT_S - 0.3 < took < HEADER_LIMIT_S + 6
         assert raw.reply().status == 408
 
 
@@ -392,7 +392,7 @@ def test_a_body_that_trickles_ends(url: str) -> None:
     with Raw(url) as raw:
         raw.send(POST, "Content-Length: 1000\r\n\r\n")
         took = raw.trickle(b"{" + b" " * 998, 0.1, 10)
-        assert BODY_LIMIT_S - 0.3 < took < BODY_LIMIT_S + 2
+        assert BODY_LIMIT_S - 0.3 < took < BODY_LIMIT_S + 6
         reply = raw.reply()
         assert_problem(408, reply.headers, reply.json(), "request_timeout")
 
@@ -411,7 +411,7 @@ def test_slow_clients_do_not_hold_up_others(url: str) -> None:
         started = time.monotonic()
         for _ in range(20):
             assert service.Client(url).get("/healthz").status == 200
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 10
     finally:
         for raw in slow:
             raw.close()
@@ -514,19 +514,19 @@ def test_a_wait_ends_with_the_present_state(paused: service.Daemon, task: str) -
     started = time.monotonic()
     body = {"task": task, "candidate": CANDIDATE + "# waits\n"}
     answer = paused.client.post("/v1/submissions?wait=0.7", body)
-    assert 0.6 < time.monotonic() - started < 5
+    assert 0.6 < time.monotonic() - started < 15
     assert (answer.status, answer.json()["state"]) == (202, "queued")
     assert answer.headers["Location"].endswith(answer.json()["id"])
     started = time.monotonic()
     again = paused.client.get(f"/v1/submissions/{answer.json()['id']}?wait=0.7")
-    assert 0.6 < time.monotonic() - started < 5
+    assert 0.6 < time.monotonic() - started < 15
     assert (again.status, again.json()["state"]) == (200, "queued")
 
 
 def test_prefer_wait_is_honoured_and_said(paused: service.Daemon, waiting: str) -> None:
     started = time.monotonic()
     answer = paused.client.call("GET", f"/v1/submissions/{waiting}", headers={"Prefer": "respond-async, wait=1"})
-    assert 0.9 < time.monotonic() - started < 5
+    assert 0.9 < time.monotonic() - started < 15
     assert answer.headers["Preference-Applied"] == "wait=1"
     plain = paused.client.get(f"/v1/submissions/{waiting}")
     assert "Preference-Applied" not in plain.headers
@@ -541,7 +541,7 @@ def test_a_thousand_long_polls(paused: service.Daemon, waiting: str) -> None:
     try:
         for raw in polls:
             raw.request("GET", f"/v1/submissions/{waiting}?wait=25")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 20
         while paused.client.get("/v1/status").json()["http"]["held"] < 1000:
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -553,7 +553,7 @@ def test_a_thousand_long_polls(paused: service.Daemon, waiting: str) -> None:
         for raw in polls:
             reply = raw.reply()
             assert (reply.status, reply.json()["state"]) == (200, "cancelled")
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 15  # and not at the end of the wait
     finally:
         for raw in polls:
             raw.close()

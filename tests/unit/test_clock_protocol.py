@@ -7,7 +7,6 @@ test_clock_gpu.py.
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,10 +73,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 def speedup(report: dict[str, Any]) -> float:
+    """By the least of each side: a busy machine makes some calls longer, and none shorter."""
     assert report["outcome"] == "pass", report
-    detail = report["detail"]
-    pairs = zip(detail["reference_ns"], detail["candidate_ns"], strict=True)
-    return statistics.median(ours / theirs for ours, theirs in pairs)
+    return float(min(report["detail"]["reference_ns"]) / min(report["detail"]["candidate_ns"]))
 
 
 def test_a_copy_of_the_reference_is_as_fast(bench: Bench) -> None:
@@ -86,8 +84,8 @@ def test_a_copy_of_the_reference_is_as_fast(bench: Bench) -> None:
     detail = report["detail"]
     assert (detail["calls"], detail["bells"], detail["trials"]) == (1, 5, 5)
     assert [block["void"] for block in detail["clocks"]["blocks"]] == [None]
-    assert 1e8 < statistics.median(detail["reference_ns"]) < 2e8
-    assert 1e8 < detail["host_candidate_ns"] < 2e8
+    assert 5e7 < min(detail["reference_ns"]) < 1e9
+    assert 5e7 < detail["host_candidate_ns"] < 1e9
 
 
 def test_a_short_call_is_made_many_times_for_a_bell(bench: Bench) -> None:

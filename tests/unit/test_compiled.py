@@ -7,7 +7,6 @@ are); the one test with Inductor's compiler is slow.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,10 +73,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 def ratio(report: dict[str, Any]) -> float:
+    """By the least of each side: a busy machine makes some calls longer, and none shorter."""
     assert report["outcome"] == "pass", report
-    detail = report["detail"]
-    pairs = zip(detail["reference_ns"], detail["candidate_ns"], strict=True)
-    return statistics.median(eager / compiled for eager, compiled in pairs)
+    return float(min(report["detail"]["reference_ns"]) / min(report["detail"]["candidate_ns"]))
 
 
 def test_it_is_checked_and_timed_beside_the_uncompiled_one(bench: Bench) -> None:
