@@ -77,6 +77,9 @@ void funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void 
 /* POST /v1/calibrations: answered once durable. */
 void funnel_calibrate(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg);
 
+/* POST /v1/canaries: answered once durable. */
+void funnel_forget_canary(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg);
+
 /* --- looking. Given documents: json_decref(). --- */
 
 /* The submission as JSON (docs/http.md), finished or not; NULL with ERR_NOTFOUND or ERR_STORE. */
@@ -113,6 +116,8 @@ uint64_t funnel_generation(const struct funnel *f);
 json_t *funnel_stats(struct funnel *f, int64_t window_s);
 /* {"items":[calibration …]}: the newest of each GPU's name. */
 json_t *funnel_calibrations(struct funnel *f);
+/* {"items":[…]}: the norm and the history of each GPU's canary, by driver and kind. */
+json_t *funnel_canaries(struct funnel *f);
 /* Whether a verdict may have this class. */
 bool funnel_class_is_known(const char *name);
 /* True when work can be judged; else why is filled ("starting workers", "draining", …). */

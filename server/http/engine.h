@@ -280,7 +280,7 @@ exchange_cb events_all, submission_events, group_events;
 exchange_cb export_rows;
 exchange_cb retention_show, retention_run, audit_list;
 exchange_cb submission_bundle, replay_add;
-exchange_cb calibration_add, calibration_list;
+exchange_cb calibration_add, calibration_list, canary_forget, canary_list;
 exchange_cb service_stats, service_status, service_health, service_ready, service_asset, service_metrics;
 exchange_cb compat_evaluate, compat_task_status, compat_task_results;
 

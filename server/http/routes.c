@@ -36,6 +36,8 @@ static const struct route routes[] = {
     { "POST", "v1/rescore", "", MAY_LOOK, true, false, rescore },
     { "POST", "v1/calibrations", "", SCOPE_ADMIN, true, false, calibration_add },
     { "GET", "v1/calibrations", "", MAY_LOOK, false, false, calibration_list },
+    { "POST", "v1/canaries", "", SCOPE_ADMIN, true, false, canary_forget },
+    { "GET", "v1/canaries", "", MAY_LOOK, false, false, canary_list },
     { "GET", "v1/trends", "window", MAY_READ, false, false, trend_show },
     { "GET", "v1/failures", "window limit", MAY_READ, false, false, failure_list },
     { "GET", "v1/leaderboard", "limit cursor", MAY_READ, false, false, leaderboard_list },

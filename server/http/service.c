@@ -44,6 +44,29 @@ calibration_add(struct exchange *x)
         funnel_calibrate(x->http->funnel, x->document, exchange_pending_cb, p);
 }
 
+void
+canary_list(struct exchange *x)
+{
+    exchange_json(x, 200, funnel_canaries(x->http->funnel));
+}
+
+static void
+canary_forgotten(struct exchange *x, const struct funnel_answer *answer)
+{
+    if (exchange_refused(x, answer))
+        return;
+    access_note(x, "forget canary", answer->id);
+    canary_list(x);
+}
+
+void
+canary_forget(struct exchange *x)
+{
+    struct pending *p = exchange_begin(x, NULL, canary_forgotten);
+    if (p)
+        funnel_forget_canary(x->http->funnel, x->document, exchange_pending_cb, p);
+}
+
 static void
 print_figures(const struct http *h, struct buffer *out)
 {

@@ -72,14 +72,20 @@ canary_send(struct lane *l)
 
 /* --- by time --- */
 
+void
+canary_look_again(struct lane *l)
+{
+    if (l->state == LANE_QUARANTINED && l->canary.is_slow_only)
+        process_kill(l->referee, "its device is quarantined, and looked at again");
+}
+
 static void
 look_timer_cb(uv_timer_t *timer)
 {
     struct lane *l = timer->data;
 
-    if (l->state == LANE_QUARANTINED && l->canary.is_slow_only)
-        process_kill(l->referee, "its device is quarantined, and looked at again");
-    else if (l->state == LANE_IDLE && canary_is_due(l))
+    canary_look_again(l);
+    if (l->state == LANE_IDLE && canary_is_due(l))
         canary_send(l);
     else
         canary_schedule(l);

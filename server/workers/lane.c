@@ -236,6 +236,12 @@ lane_use_norms(struct lane *l, struct norms *norms)
 }
 
 void
+lane_look_again(struct lane *l)
+{
+    canary_look_again(l);
+}
+
+void
 lane_reconfigured(struct lane *l)
 {
     canary_schedule(l);

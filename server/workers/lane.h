@@ -63,6 +63,8 @@ json_t *lane_sandbox(const struct lane *l);  /* view: its layers; NULL before it
 void lane_expect(struct lane *l, bool is_compiled, double n);
 /* Before its first canary; a view that outlives it. */
 void lane_use_norms(struct lane *l, struct norms *norms);
+void lane_look_again(
+    struct lane *l); /* what its canary is compared with has changed: out of quarantine, where that was all */
 void lane_reconfigured(struct lane *l); /* the settings have changed */
 bool lane_is_doubted(
     const struct lane *l); /* its workers were started afresh for its canary, which has yet to pass */

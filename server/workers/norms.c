@@ -21,12 +21,12 @@ struct entry {
 
 struct norms {
     struct entry *entries;
-    norms_keep_cb *keep;
+    norms_cb *keep;
     void *arg;
 };
 
 int
-norms_new(norms_keep_cb *keep, void *arg, struct norms **out, struct error *err)
+norms_new(norms_cb *keep, void *arg, struct norms **out, struct error *err)
 {
     *out = calloc(1, sizeof(**out));
     if (!*out)
@@ -102,12 +102,12 @@ norms_find(const struct norms *all, const struct norm_key *key)
 }
 
 static void
-keep(struct norms *all, const struct entry *e, const struct norm *n)
+tell(const struct entry *e, norms_cb *cb, void *arg)
 {
     const struct norm_key key = { e->gpu, e->driver, e->kind };
 
-    if (all->keep)
-        all->keep(all->arg, &key, n);
+    if (cb)
+        cb(arg, &key, &e->norm);
 }
 
 enum norm_finding
@@ -124,25 +124,33 @@ norms_note(struct norms *all, const struct norm_key *key, int64_t now_ms, int64_
     bool is_told = finding != NORM_STEADY || e->norm.n_samples != samples || e->norm.n_stretches != stretches;
     if (is_told || now_ms < e->kept_ms || now_ms - e->kept_ms >= NORMS_SAVE_MS) {
         e->kept_ms = now_ms;
-        keep(all, e, &e->norm);
+        tell(e, all->keep, all->arg);
     }
     return finding;
 }
 
-int
-norms_forget(struct norms *all, const char *gpu)
+void
+norms_each(const struct norms *all, norms_cb *cb, void *arg)
+{
+    struct entry *e;
+
+    DL_FOREACH(all->entries, e)
+    {
+        tell(e, cb, arg);
+    }
+}
+
+void
+norms_forget(struct norms *all, const char *gpu, norms_cb *cb, void *arg)
 {
     struct entry *e, *next;
-    int n = 0;
 
     DL_FOREACH_SAFE(all->entries, e, next)
     {
         if (!is_same(e->gpu, gpu))
             continue;
-        keep(all, e, NULL);
+        tell(e, cb, arg);
         DL_DELETE(all->entries, e);
         free(e);
-        n++;
     }
-    return n;
 }

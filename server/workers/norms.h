@@ -20,12 +20,12 @@ struct norm_key {
     const char *kind;   /* of the canary: another one takes another time */
 };
 
-/* n (NULL: it is forgotten) is to be kept for key; both are borrowed. */
-typedef void norms_keep_cb(void *arg, const struct norm_key *key, const struct norm *n);
+/* Of a norm; all is borrowed. */
+typedef void norms_cb(void *arg, const struct norm_key *key, const struct norm *n);
 
 struct norms;
-/* keep may be NULL. out: given, free with norms_free(). 0 or ERR_NOMEM. */
-int norms_new(norms_keep_cb *keep, void *arg, struct norms **out, struct error *err);
+/* keep (may be NULL): n is to be kept for key. out: given, free with norms_free(). 0 or ERR_NOMEM. */
+int norms_new(norms_cb *keep, void *arg, struct norms **out, struct error *err);
 void norms_free(struct norms *all); /* NULL is fine */
 
 /* What was kept comes back; key and n are copied. 0 or ERR_NOMEM. */
@@ -35,7 +35,9 @@ const struct norm *norms_find(const struct norms *all, const struct norm_key *ke
 /* norm_note() for key, which is copied; then it is kept where more than the history has changed, or it is time to. */
 enum norm_finding norms_note(struct norms *all, const struct norm_key *key, int64_t now_ms, int64_t ns,
                              bool is_well);
-/* Of a GPU, by UUID, under every driver: it is learned anew. Returns how many there were. */
-int norms_forget(struct norms *all, const char *gpu);
+/* In the order in which they were first seen. */
+void norms_each(const struct norms *all, norms_cb *cb, void *arg);
+/* All of a GPU, by UUID, under every driver: cb is called with each that goes. It is learned anew. */
+void norms_forget(struct norms *all, const char *gpu, norms_cb *cb, void *arg);
 
 #endif

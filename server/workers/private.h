@@ -191,6 +191,7 @@ void canary_send(struct lane *l);         /* the lane is checking from here on; 
 void canary_pump(struct lane *l);         /* something has changed: one that waits may go */
 bool canary_is_due(const struct lane *l); /* the last that passed is too old for another job */
 void canary_schedule(struct lane *l);     /* the lane has become idle, or the settings have changed */
+void canary_look_again(struct lane *l);   /* at one that is in quarantine for being slow alone */
 void canary_abandon(struct lane *l);      /* the workers are gone */
 void canary_answered(struct lane *l, const json_t *body);
 json_t *canary_json(const struct lane *l); /* given */

@@ -129,6 +129,8 @@ ROUTES = [
     ("POST", "/v1/retention", "admin"),
     ("POST", "/v1/calibrations", "admin"),
     ("GET", "/v1/calibrations", "look"),
+    ("POST", "/v1/canaries", "admin"),
+    ("GET", "/v1/canaries", "look"),
     ("GET", "/v1/status", "look"),
     ("GET", "/metrics", "read"),
     ("GET", "/v1/stats", "read"),

@@ -179,6 +179,32 @@ def test_a_restart_does_not_lose_the_norm(gpu: Gpu, monkeypatch: pytest.MonkeyPa
         assert (told(running)["norm_ns"], told(running)["norm_since"]) == (USUAL_NS, since)
 
 
+def test_a_norm_that_is_forgotten_is_learned_anew(gpu: Gpu) -> None:
+    """Its clocks were set lower, say; and the store forgets as well."""
+    with daemon(canary_interval_s=86400) as running:
+        assert judge(running, "timing=1.1")["class"] == "ok"
+        gpu.takes(1.2 * USUAL_NS)
+        assert judge(running, "full=crash")["class"] == "crash"
+        assert quarantined(running)["norm_ns"] == USUAL_NS
+        (known,) = running.client.expect("GET", "/v1/canaries")["items"]
+        assert (known["gpu"], known["driver"], known["kind"]) == ("GPU-scripted", "1.0", "scripted")
+        assert (known["norm_ns"], known["norm_samples"]) == (USUAL_NS, 1)
+        assert sum(one["n"] for one in known["history"]) >= 4
+        assert min(one["least_ns"] for one in known["history"]) == USUAL_NS
+        assert max(one["most_ns"] for one in known["history"]) == int(1.2 * USUAL_NS)
+        assert sum(one["failed"] for one in known["history"]) == sum(one["n"] for one in known["history"]) - 1
+        answer = running.client.post("/v1/canaries", {"forget": ""})
+        assert (answer.status, answer.json()["errors"][0]["pointer"]) == (400, "/forget")
+        assert running.client.expect("POST", "/v1/canaries", {"forget": "GPU-other"})["items"] == [known]
+        assert running.client.expect("POST", "/v1/canaries", {"forget": "GPU-scripted"})["items"] == []
+        assert judge(running, "timing=1.2")["class"] == "ok"
+        assert told(running)["norm_ns"] == int(1.2 * USUAL_NS)
+        assert running.stop() == 0
+        running.start()
+        assert judge(running, "timing=1.3")["class"] == "ok"
+        assert told(running)["norm_ns"] == int(1.2 * USUAL_NS)
+
+
 def test_one_that_was_slow_when_it_was_first_seen_has_a_new_norm(gpu: Gpu) -> None:
     """And compiled baselines of that time are measured again."""
     gpu.takes(1.5 * USUAL_NS)

@@ -357,6 +357,18 @@ funnel_calibrations(struct funnel *f)
     return json_pack("{s:[]}", "items");
 }
 
+void
+funnel_forget_canary(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
+{
+    funnel_calibrate(f, body, cb, arg);
+}
+
+json_t *
+funnel_canaries(struct funnel *f)
+{
+    return funnel_calibrations(f);
+}
+
 json_t *
 funnel_stats(struct funnel *f, int64_t window_s)
 {

@@ -15,7 +15,7 @@
 static const struct norm_key key = { "GPU-1", "570", "chain" };
 
 struct kept {
-    int n, forgotten;
+    int n;
     int64_t last_ns;
 };
 
@@ -25,9 +25,8 @@ keep_cb(void *arg, const struct norm_key *of, const struct norm *n)
     struct kept *kept = arg;
 
     assert_string_equal(of->gpu, "GPU-1");
-    kept->n += n != NULL;
-    kept->forgotten += n == NULL;
-    kept->last_ns = n ? norm_ns(n) : 0;
+    kept->n++;
+    kept->last_ns = norm_ns(n);
 }
 
 static struct norms *
@@ -94,16 +93,21 @@ the_history_alone_is_kept_once_a_minute(void **state)
 static void
 what_is_forgotten_is_learned_anew(void **state)
 {
-    struct kept kept = { 0 };
-    struct norms *all = norms_of(&kept);
+    struct kept gone = { 0 }, left = { 0 };
+    struct norms *all = norms_of(NULL);
     const struct norm_key newer = { "GPU-1", "580", "chain" };
 
     (void)state;
     norms_note(all, &key, START_MS, USUAL, true);
     norms_note(all, &newer, START_MS, USUAL, true);
-    assert_int_equal(norms_forget(all, "GPU-2"), 0);
-    assert_int_equal(norms_forget(all, "GPU-1"), 2);
-    assert_int_equal(kept.forgotten, 2);
+    norms_forget(all, "GPU-2", keep_cb, &gone);
+    assert_int_equal(gone.n, 0);
+    norms_each(all, keep_cb, &left);
+    assert_int_equal(left.n, 2);
+    norms_forget(all, "GPU-1", keep_cb, &gone);
+    assert_int_equal(gone.n, 2);
+    norms_each(all, keep_cb, &left);
+    assert_int_equal(left.n, 2);
     assert_null(norms_find(all, &key));
     assert_int_equal(norms_note(all, &key, START_MS, 2 * USUAL, true), NORM_STEADY);
     assert_int_equal(norm_ns(norms_find(all, &key)), 2 * USUAL);
