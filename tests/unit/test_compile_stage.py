@@ -550,7 +550,7 @@ def test_who_only_reads_has_no_torch(reader: Zygote) -> None:
     assert list(reader.ready.body["versions"]) == ["python"]
     guard = reader.process.pid  # where the zygote has a PID namespace it is the child of its guard
     children = Path(f"/proc/{guard}/task/{guard}/children").read_text().split()
-    maps = "".join(Path(f"/proc/{pid}/maps").read_text() for pid in children or [guard])
+    maps = "".join(Path(f"/proc/{pid}/maps").read_text() for pid in children or [str(guard)])
     assert "libharness" in maps and "libtorch" not in maps and "libtriton" not in maps
 
 
