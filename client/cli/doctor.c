@@ -327,8 +327,11 @@ check_workers(struct doctor *d, json_t *status)
             add(d, "gpu", FAIL,
                 "`nvidia-smi -q` shows what slows it, dmesg Xid errors; one that is slow and nothing else is "
                 "looked at again by itself; otherwise a restart of the daemon takes the GPU in again",
-                "%s: the device is quarantined%s%s", name, failed ? ", its canary failed: " : "",
-                failed ? failed : "");
+                "%s: the device is quarantined%s%s%s", name, failed || why ? ": " : "",
+                failed ? "its canary fails, " : "",
+                failed ? failed
+                : why  ? why
+                       : "");
         else if (strcmp(state, "ready") != 0)
             add(d, "workers", FAIL, "look at verifierd's log", "%s is %s%s%s", name, state, why ? ": " : "",
                 why ? why : "");

@@ -49,6 +49,9 @@ def now(offset_s: float = 0) -> str:
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+QUARANTINED = {"name": "referee cuda:0", "state": "ready", "lane": "quarantined", "why": "Xid 79"}
+
+
 def well() -> dict[str, Any]:
     """The status of a daemon with a GPU that lacks nothing."""
     worker = {"state": "ready", "starts": 1, "why": None}
@@ -113,10 +116,16 @@ def test_people_get_a_line_for_each_finding(client: service.Client) -> None:
         ({"seconds_off": -90}, "clock", "warn", "s behind this machine's"),
         ({"seconds_off": 90}, "clock", "warn", "s ahead of this machine's"),
         (
-            {"workers": [{"name": "referee cuda:0", "state": "ready", "lane": "quarantined", "why": "Xid 79"}]},
+            {"workers": [QUARANTINED]},
             "gpu",
             "fail",
             "quarantined: Xid 79",
+        ),
+        (
+            {"workers": [QUARANTINED | {"canary": {"failed": "it takes 12.0 % longer than this GPU's norm"}}]},
+            "gpu",
+            "fail",
+            "quarantined: its canary fails, it takes 12.0 % longer",
         ),
         ({"workers": [{"name": "referee cpu", "state": "ready", "starts": 9}]}, "workers", "warn", "started 9 times"),
         ({"gpus": []}, "gpu", "warn", "no GPU"),

@@ -1,0 +1,96 @@
+"""What the referee tells of its canary, with a GPU whose kernels take as long as a test says."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import gpu_state
+import native
+import pytest
+import torch
+from referee import Referee
+
+STEP_NS = 16
+
+
+class Said:
+    """The daemon's end: what it was told last."""
+
+    def __init__(self) -> None:
+        self.body: dict[str, Any] = {}
+
+    def send(self, body: dict[str, Any], fds: object = None) -> None:
+        self.body = body
+
+
+class Device:
+    """A step of the canary takes `step_ns`; NVML says `state`."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.step_ns: float = STEP_NS
+        self.state: dict[str, Any] = {"throttle_reasons": 0, "pids": []}
+        self.said = Said()
+        patch.setattr(native, "canary_run", lambda steps: round(steps * self.step_ns))
+        patch.setattr(native, "gpu_flush", lambda: None)
+        patch.setattr(native, "nvml_state", lambda: self.state)
+        patch.setattr(gpu_state, "WARM_UP_S", 0.0)
+        patch.setattr(time, "sleep", lambda _: None)
+        self.referee = Referee(self.said, torch.device("cpu"), None, None, {})  # type: ignore[arg-type]
+        gpu = object.__new__(gpu_state.Gpu)
+        gpu.learn()
+        self.referee._gpu = gpu
+
+    def canary(self) -> dict[str, Any]:
+        self.referee._op_canary(SimpleNamespace())  # type: ignore[arg-type]
+        return self.said.body
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+    return Device(monkeypatch)
+
+
+LONG_NS = STEP_NS * gpu_state.DRIFT_STEPS
+
+
+def test_its_time_is_told_with_the_kind_of_canary(device: Device) -> None:
+    body = device.canary()
+    assert (body["ev"], body["outcome"]) == ("canary", "pass")
+    assert body["detail"] == {
+        "known_answer": True,
+        "memory_back": True,
+        "ns": LONG_NS,
+        "kind": gpu_state.KIND,
+        "drift": 0.0,
+        "disturbed": None,
+    }
+    assert str(gpu_state.DRIFT_STEPS) in gpu_state.KIND
+
+
+@pytest.mark.parametrize(("factor", "outcome"), [(1.04, "pass"), (0.96, "pass"), (1.06, "fail"), (0.94, "fail")])
+def test_the_time_is_that_of_now_and_not_what_was_learned(device: Device, factor: float, outcome: str) -> None:
+    """A daemon that knows the GPU's norm compares with that."""
+    device.step_ns = STEP_NS * factor
+    body = device.canary()
+    assert body["outcome"] == outcome
+    assert body["detail"]["ns"] == pytest.approx(LONG_NS * factor, rel=1e-6)
+    assert body["detail"]["drift"] == pytest.approx(factor - 1, abs=1e-4)
+
+
+def test_what_slows_it_is_told(device: Device) -> None:
+    device.state = {"throttle_reasons": 0x40, "pids": []}
+    assert device.canary()["detail"]["disturbed"] == "the GPU throttles (NVML's reasons: 0x40)"
+
+
+def test_one_that_answers_wrongly_has_no_time(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device.referee, "_known_answer", lambda: False)
+    body = device.canary()
+    assert (body["outcome"], body["detail"]) == ("fail", {"known_answer": False, "memory_back": True})
+
+
+def test_without_a_gpu_it_has_none(device: Device) -> None:
+    device.referee._gpu = None
+    body = device.canary()
+    assert (body["outcome"], body["detail"]) == ("pass", {"known_answer": True, "memory_back": True})
