@@ -199,9 +199,8 @@ static const char *const provisional[] = { "timeout", "oom", "launch", "crash", 
 
 static const char short_of_memory[] = "the machine had not as much memory left as it may have";
 
-#define GPU_SPARE \
-    (256LL        \
-     << 20) /* a launch, a module or a context's stack takes less: with so much free it was not for want */
+/* A launch, a module or a context's stack takes less: with so much of the device's memory free it was not for want. */
+#define GPU_SPARE (256LL << 20)
 
 /* After the failure of this stage: what of it may be a neighbour's. Only the first failure counts, so only its doubt does. */
 static void

@@ -126,8 +126,8 @@ struct submission {
     int losses;        /* times its worker went down */
     int lonely_losses; /* of those, with nobody else on that worker */
     struct rerun rerun;
-    bool
-        is_rerun; /* whenever it is begun it has the house to itself; else the share of the time for that was used up */
+    /* Whenever it is begun it has the house to itself; else the share of the time for that was used up. */
+    bool is_rerun;
     struct alone_turn alone;
     int64_t queued_ns;
     struct submission *older, *newer; /* among those that wait for the same */

@@ -20,8 +20,8 @@ struct contention_mark {
 };
 
 /*
- * Of these processes and of the caller's own, without what is below that. pids: as this process sees them; those that are 0 or gone are left out. None: of processes that are still to be made.
- * At most 256 threads are looked at.
+ * Of these processes and of the caller's own, without what is below that. pids: as this process sees them; those that
+ * are 0 or gone are left out. None: of processes that are still to be made. At most 256 threads are looked at.
  */
 void contention_read(const int *pids, size_t n, struct contention_mark *out);
 

@@ -121,8 +121,8 @@ struct lane_submission {
         *kernels; /* {"names": […], "hashes": […]}: what trusted children found of them; borrowed, copied */
     uint64_t seed;
     const char *cache; /* NULL: none */
-    bool
-        is_alone; /* idle references and children that are not needed yet are ended first, and none is made */
+    /* Idle references and children that are not needed yet are ended first, and none is made. */
+    bool is_alone;
 };
 
 /* The lane must be idle. The answer is a report of stage "open", or the closing. */

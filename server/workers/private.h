@@ -66,8 +66,8 @@ struct job {
     char stage[16];
     bool wants_evidence;
     bool is_alone; /* nobody but its own children on the device */
-    struct contention_mark
-        begun;           /* when the referee was asked last: the candidate, the reference and the referee */
+    /* When the referee was asked last: of the candidate, the reference and the referee. */
+    struct contention_mark begun;
     int64_t stolen_ms;   /* up to when a deadline passed; -1: none did, or not known */
     int64_t asked_ms;    /* the limit of that */
     int64_t lost_before; /* lane->lost then */

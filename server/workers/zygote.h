@@ -56,9 +56,9 @@ struct child_end {
     int signal;       /* 0: none */
     int64_t max_rss_kb, cpu_ms;
     int64_t stolen_ms; /* of its deadline, that others had the CPU while it was ready to run; -1: not known */
-    bool
-        is_victim; /* SIGKILL, while the kernel was killing for want of memory; not for what it held itself */
-    char over[16]; /* "memory", "disk" or "descriptors": it was killed for holding too much of that; "" */
+    /* SIGKILL, while the kernel was killing for want of memory; not for what it held itself. */
+    bool is_victim;
+    char over[16];   /* "memory", "disk" or "descriptors": it was killed for holding too much of that; "" */
     char error[512]; /* why it could not be made, or "" */
 };
 

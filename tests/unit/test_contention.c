@@ -75,6 +75,8 @@ memory_is_short_where_others_hold_it(void **state)
     /* Nobody holds so much that not a byte is left; and what one holds oneself is not others'. */
     assert_false(contention_is_short(1, 0));
     assert_false(contention_is_short(INT64_MAX / 2, INT64_MAX / 4));
+    /* As if an exabyte less were left. */
+    assert_true(contention_is_short(INT64_MAX / 2, -(INT64_C(1) << 60)));
 }
 
 static void
