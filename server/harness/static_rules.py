@@ -165,7 +165,7 @@ RULES: Final = (
             "DisableTorchFunction DisableTorchFunctionSubclass _DisableTorchDispatch _disable_profiler "
             "_pop_torch_function_stack _set_torch_function_state _get_function_stack_at _len_torch_function_stack "
             "_get_dispatch_stack_at _len_torch_dispatch_stack _profiler_enabled to_dlpack "
-            "_to_dlpack _to_dlpack_versioned"
+            "_to_dlpack _to_dlpack_versioned __array_interface__ __array_struct__ __cuda_array_interface__"
         ),
     ),
     Rule("patch", "changes what belongs to Python, torch or triton", modules=_words("unittest.mock mock")),
