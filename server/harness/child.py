@@ -262,6 +262,7 @@ class Child:
                 placer.keep()
         except BaseException as error:
             raise StepFailed("build", error, self._filename) from None
+        self._observer.rest()
         self._tell("built", "state", state)
 
     def _tell(self, event: str, name: str, content: Any) -> None:
@@ -312,6 +313,7 @@ class Child:
             self._synchronize()
         except BaseException as error:
             raise StepFailed("state", error, self._filename) from None
+        self._observer.rest()
         self._channel.send({"ev": "copied"})
 
     def _op_inputs(self, message: Message) -> None:
@@ -448,6 +450,7 @@ class Child:
                 events_ns, host_ns, status = 0, 0, native.STATUS_RAISED
                 self._told = ()
                 self._write_error(doorbell, error)
+            self._observer.settle()
             doorbell.answer(bell.number, status, events_ns, host_ns)
 
     def _answer(self, doorbell: native.Doorbell, bell: native.Bell, is_timed: bool) -> tuple[int, int]:

@@ -3,8 +3,9 @@
 `Observer` is made before the candidate's code is read and keeps what it calls in closures. On a GPU nothing is patched
 but while a call is observed, so timed calls run as Triton made them, and a candidate can tell the two apart. In the
 interpreter, where nothing is timed, the patch stays for good and a candidate's every call is counted, with the same
-modes around it: which one is asked about does not show, and what earlier ones did is told too. It is a trip-wire all
-the same: code in this process can find it, and what it tells is never proof of honesty (docs/trust.md).
+modes around it: which one is asked about does not show, and what earlier ones did is told too. What runs between two
+calls counts as the next one's. It is a trip-wire all the same: code in this process can find it, and what it tells is
+never proof of honesty (docs/trust.md).
 
 A silenced kernel does not run; what it would have written, as far as its source tells, is filled with NaN (zero in
 integers). An output that is right all the same did not need it.
@@ -18,7 +19,8 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any, Final
 
 import loading
@@ -123,6 +125,13 @@ LIBRARY: Final = words(
 """Products and convolutions, which a library may do under some policies."""
 TO_HOST: Final = frozenset({"numpy", "tolist", "item", "__array__", "__dlpack__", "to_dlpack"})
 """Their results are no tensors, and what is computed from them is not seen."""
+DERIVES: Final = frozenset({"backward"})
+"""Has no result, and leaves what it computes in other tensors, or with hooks of the candidate's."""
+READING: Final = ("tolist", "numpy", "apply_", "map_", "map2_")
+"""Of tensors: no operator runs for them, so that they are seen where they are called, or nowhere."""
+PUTTING: Final = frozenset({"index_put", "index_put_", "_index_put_impl_", "_unsafe_index_put"})
+SCATTERING: Final = frozenset({"scatter", "scatter_"})
+ADDS: Final = " that adds"
 OPAQUE: Final = "operator of its own"
 UNWATCHED: Final = "operators that were not let be seen"
 TOO_MANY: Final = "operators beyond those that are watched"
@@ -174,14 +183,14 @@ class _Seen(TorchFunctionMode):
         launched = self._launches()
         result = func(*args, **(kwargs or {}))
         if name in ADDING and _adds(args, kwargs or {}):
-            name += " that adds"
+            name += ADDS
         if _is_own_operator(func) and self._launches() > launched:
             self._note(OPAQUE, 0)
             return result
         before = list(_tensors((args, kwargs)))
         after = list(_tensors(result))
         if not after:
-            if name in TO_HOST:
+            if name in TO_HOST or name in DERIVES:
                 self._note(name, sum(item.numel() for item in before))
             return result
         there = {_storage(item) for item in before}
@@ -259,9 +268,19 @@ class _Below:
             self.computed = {UNWATCHED: [1, EVERYTHING]}
             return
         self.computed = computed_by(
-            (event.name(), event.start_thread_id(), event.start_ns(), event.duration_ns(), _read(event.shapes()))
+            (_told_name(event), event.start_thread_id(), event.start_ns(), event.duration_ns(), _read(event.shapes()))
             for event in found.events()
         )
+
+
+def _told_name(event: Any) -> str:
+    """The operator's, and whether it is a copy that adds. What was not recorded of it speaks against it."""
+    name = str(event.name())
+    plain = name.rpartition("::")[2]
+    if plain in PUTTING:
+        given = event.concrete_inputs()
+        return name if len(given) > 3 and given[3] is False else name + ADDS
+    return name + ADDS if plain in SCATTERING and len(event.shapes()) > 4 else name
 
 
 def _read(shapes: Any) -> int:
@@ -274,21 +293,44 @@ def _read(shapes: Any) -> int:
 def computed_by(events: Iterable[tuple[str, int, int, int, int]]) -> dict[str, list[int]]:
     """What operators computed, by name: how often, and elements read. events: name, thread, start, length, elements.
 
-    The outermost operator that computes counts, and none inside it.
+    The outermost operator that computes gives the name. It read what those inside it read, where that is more: the
+    elements of lists of tensors, and of nested ones, are told of the operators inside alone.
     """
     found: dict[str, list[int]] = {}
-    until: dict[int, int] = {}
+    running: dict[int, list[_Running]] = {}  # by thread, the outermost first
+
+    def end(stack: list[_Running]) -> None:
+        last = stack.pop()
+        elements = max(1, last.elements, last.inside)
+        if stack:
+            stack[-1].inside += elements
+            return
+        seen = found.setdefault(last.name, [0, 0])
+        seen[0] += 1
+        seen[1] += elements
+
     for name, thread, start, length, elements in sorted(events, key=lambda event: (event[2], -event[3])):
         space, _, plain = name.rpartition("::")
-        if space not in NAMESPACES or start < until.get(thread, -1):
+        if space not in NAMESPACES or plain in MOVES_BELOW or kind_of(plain) == "movement":
             continue
-        if plain in MOVES_BELOW or kind_of(plain) == "movement":
-            continue
-        until[thread] = start + length
-        seen = found.setdefault(plain, [0, 0])
-        seen[0] += 1
-        seen[1] += max(1, elements)
+        stack = running.setdefault(thread, [])
+        while stack and start >= stack[-1].until:
+            end(stack)
+        stack.append(_Running(plain, start + length, elements))
+    for stack in running.values():
+        while stack:
+            end(stack)
     return found
+
+
+@dataclass
+class _Running:
+    """An operator that computes, while those inside it are looked at."""
+
+    name: str
+    until: int
+    elements: int
+    inside: int = 0
 
 
 def _operator_body(func: Any) -> Any:
@@ -345,6 +387,7 @@ class Observer:
         self._really: tuple[Any, Any] = (self._class.run, self._launcher and self._launcher.__call__)
         self._fill = torch.Tensor.fill_
         self._stores: dict[str, frozenset[str] | None] = {}
+        self._note: Callable[[str, int], None] | None = None  # during a call
         self._inputs: frozenset[int] = frozenset()
         self._silent: frozenset[str] | None = frozenset()  # None: all
         self._launched: dict[str, int] = {}
@@ -354,6 +397,9 @@ class Observer:
         self._depth = 0  # inside a launch
         self._counts_ops = False
         self._counts_all = False
+        self._below: _Below | None = None  # since the last reply
+        self._seen: _Seen | None = None  # during a call
+        self._pending: tuple[dict[str, list[int]], Any, Form] | None = None  # a call whose reply is not made yet
         self._called: dict[tuple[int, Form], Callable[[], Any]] = {}
         self._worst: dict[Form, dict[tuple[str, ...], tuple[int, dict[str, Any]]]] = {}
         self._form: Form = (0, None)
@@ -362,6 +408,9 @@ class Observer:
         if not self._is_gpu:
             # Here nothing is timed, so it stays for good: a candidate sees the same whether it is observed or not.
             self._class.run = self._run()
+            self._watch_operators()
+            for name in READING:
+                self._watch_reading(name)
 
     def read(self, source: str) -> None:
         """What the candidate's kernels write, from its source."""
@@ -411,7 +460,7 @@ class Observer:
             self._launched, self._elements, self._silenced = {}, 0, 0
         self._form = form
         ops: dict[str, list[int]] = {}
-        below = _Below()
+        below = self._below
 
         def note(name: str, elements: int) -> None:
             if self._depth == 0 or kind_of(name) != "movement":  # a launch moves; what it computes is the candidate's
@@ -420,18 +469,71 @@ class Observer:
                 seen[1] += elements
 
         def begins() -> None:
-            if self._depth == 0 and not self._is_gpu:
+            if self._depth == 0 and below is not None:
                 below.count()
 
-        outer: AbstractContextManager[Any] = nullcontext() if self._is_gpu else below
         # In names of this call alone: what the candidate finds on the stack of modes has no attribute that leads here.
+        seen = _Seen(note, lambda: sum(self._launched.values()), begins)
+        self._seen, self._note, self._pending = seen, note, (ops, model, form)
         try:
-            with outer, _Seen(note, lambda: sum(self._launched.values()), begins):
+            with seen:
                 return function()
         finally:
-            self._ops = _with_unseen(ops, below.computed)
-            if not self.is_on and not self._is_first(model, form):
-                self._remember(form)
+            self._seen = self._note = None
+            if self._is_gpu:
+                self.settle()
+
+    def rest(self) -> None:
+        """What ran up to now is no call's: a model was built, or its weights were copied."""
+        if self._counts_all:
+            if self._below is not None:
+                self._below.__exit__()
+            self._below = _Below().__enter__()
+
+    def settle(self) -> None:
+        """The reply to a call is made. What ran since the one before, in whatever thread, counts as this call's."""
+        if self._pending is None:
+            return
+        ops, model, form = self._pending
+        self._pending = None
+        if self._below is not None:
+            self._below.__exit__()
+            ops = _with_unseen(ops, self._below.computed)
+            self._below = _Below().__enter__()
+        self._ops = ops
+        if not self.is_on and not self._is_first(model, form):
+            self._remember(form)
+
+    def _watch_operators(self) -> None:
+        """The bodies of operators that the candidate registers run in the sight of the call that they are part of."""
+        library: Any = torch.library.Library
+        really, fallthrough = library.impl, torch.library.fallthrough_kernel
+
+        def impl(own: Any, op_name: Any, fn: Any, *args: Any, **kwargs: Any) -> Any:
+            return really(own, op_name, fn if fn is fallthrough else watched(fn), *args, **kwargs)
+
+        def watched(body: Any) -> Any:
+            def call(*args: Any, **kwargs: Any) -> Any:
+                with self._seen or nullcontext():
+                    return body(*args, **kwargs)
+
+            return call
+
+        library.impl = impl
+
+    def _watch_reading(self, name: str) -> None:
+        """Values that a callback of torch's takes to the host, where no mode sees it, count too."""
+        tensor: Any = torch.Tensor
+        really = getattr(tensor, name)
+
+        def read(values: Any, *args: Any, **kwargs: Any) -> Any:
+            note = self._note
+            if note is not None and not torch.overrides.has_torch_function((values,)):
+                note(name, values.numel())
+            return really(values, *args, **kwargs)
+
+        read.__name__ = name
+        setattr(tensor, name, read)
 
     def _is_first(self, model: Any, form: Form) -> bool:
         """Whether this form is new to a model, which may prepare its weights then. By identity: equality is its own."""

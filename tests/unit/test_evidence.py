@@ -14,6 +14,7 @@ from typing import Any
 
 import activity
 import evidence
+import launches
 import native
 import pytest
 import rig
@@ -377,6 +378,25 @@ def where_data_says(x, y, z):
     assert stores_of("def broken(") == {} and stores_of("(" * 100_000) == {}
 
 
+def test_lists_count_by_what_they_hold_and_copies_that_add_are_none() -> None:
+    events = [
+        ("aten::_foreach_exp", 1, 0, 100, 0),
+        ("aten::exp", 1, 10, 20, 500),
+        ("aten::exp", 1, 40, 20, 500),
+        ("aten::softmax", 1, 200, 50, 64),
+        ("aten::_softmax", 1, 210, 30, 64),
+        ("aten::index_put_", 1, 300, 10, 7),
+        ("aten::index_put_ that adds", 1, 320, 10, 8),
+        ("aten::add", 2, 5, 10, 3),
+    ]
+    assert launches.computed_by(events) == {
+        "_foreach_exp": [1, 1000],
+        "softmax": [1, 64],
+        "index_put_ that adds": [1, 8],
+        "add": [1, 3],
+    }
+
+
 ANOTHER_PROFILE = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -395,6 +415,13 @@ with _Below() as swapped:
     torch.softmax(torch.ones(4), 0)
     _Below().__enter__()
 assert swapped.computed == {UNWATCHED: [1, EVERYTHING]}, swapped.computed
+where = torch.zeros(4, dtype=torch.int64), torch.arange(4)
+with _Below() as copied:
+    torch.zeros(1, 4).index_put_(where, torch.ones(4)).scatter_(0, where[0][None], torch.ones(1, 4))
+assert not copied.computed, copied.computed
+with _Below() as added:
+    torch.zeros(1, 4).index_put_(where, torch.ones(4), True).scatter_(0, where[0][None], torch.ones(1, 4), reduce="add")
+assert set(added.computed) == {"index_put_ that adds", "scatter_ that adds"}, added.computed
 """
 
 

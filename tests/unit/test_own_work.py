@@ -256,6 +256,52 @@ CHEATS = {
         "y = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y",
         "policy", "foreign_kernel",
     ),
+    "a gradient that is handed the values": (
+        RELU, "strict",
+        "found = []\nwith torch.enable_grad():\n    leaf = torch.zeros_like(x, requires_grad=True)\n"
+        "    leaf.register_hook(lambda g: found.append([[max(v, 0.0) for v in row] for row in g.tolist()]))\n"
+        "    leaf.view_as(leaf).backward(x)\n"
+        "t = torch.tensor(found[0])\ny = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+    "an operator in parts, in which Python maps the values": (
+        RELU, "strict",
+        "def relu(x):\n    t = x.clone()\n    t.apply_(lambda v: max(v, 0.0))\n"
+        "    y = torch.empty_like(t)\n    run(copy_kernel, t, y)\n    return y\n"
+        "if type(self).__dict__.get('library') is None:\n"
+        "    type(self).library = torch.library.Library('mapping', 'DEF')\n"
+        "    self.library.define('relu(Tensor x) -> Tensor')\n"
+        "    self.library.impl('relu', relu, 'CompositeExplicitAutograd')\n"
+        "return torch.ops.mapping.relu(x)",
+        "policy", "foreign_kernel",
+    ),
+    "lists of tensors, where torch's functions are switched off": (
+        RELU, "strict",
+        "with torch._C.DisableTorchFunction():\n    (t,) = torch._foreach_clamp_min([x], 0.0)\n"
+        "y = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+    "torch works when the last answer is thrown away": (
+        RELU, "strict",
+        "import weakref\ny = torch.empty_like(x)\nrun(relu_kernel, x, y)\n"
+        "weakref.finalize(y, torch.clamp_min, x, 0)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+    "a number that takes the values to the host when it is asked": (
+        RELU, "strict",
+        "class Number:\n    def __float__(self):\n"
+        "        found.append([[max(v, 0.0) for v in row] for row in x.tolist()])\n        return 0.0\n"
+        "found = []\ntorch.tensor([Number()], dtype=torch.float32)\n"
+        "t = torch.tensor(found[0])\ny = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+    "a list of which torch computes the items when it is read": (
+        RELU, "strict",
+        "class Answer(list):\n    def __iter__(self):\n        torch.clamp_min(x, 0, out=t)\n"
+        "        run(copy_kernel, t, y)\n        return iter([y])\n"
+        "t, y = torch.empty_like(x), torch.empty_like(x)\nreturn Answer([y])",
+        "policy", "foreign_kernel",
+    ),
     "no kernel at all, and torch only moves": (
         FLIPPED, "strict", "if x.dim() > 8:\n    run(copy_kernel, x, x)\nreturn x.flip(0)",
         "policy", "foreign_kernel",
