@@ -221,6 +221,7 @@ class Child:
                 if is_reference:
                     self._module = cases.load_module(self._source, "reference", cases.REFERENCE_FILE)
                 else:
+                    self._observer.read(self._source)
                     self._module = loading.load_candidate(data, Path(os.environ["TMPDIR"]))
             if not callable(getattr(self._module, self._entry, None)):
                 raise ImportError(f"the source defines no class {self._entry!r}")

@@ -17,6 +17,7 @@ import ast
 import math
 import sys
 import time
+import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
@@ -26,9 +27,11 @@ from typing import Any, Final
 import loading
 import torch
 from movement import VIEWS_AND_COPIES, words
+from names import dotted
 from torch._C._profiler import ProfilerActivity, ProfilerConfig, ProfilerState, _ExperimentalConfig
 from torch.autograd import _disable_profiler, _enable_profiler, _prepare_profiler
 from torch.overrides import TorchFunctionMode
+from triton import language
 from triton.runtime import interpreter, jit
 
 NAMES_MAX: Final = 64
@@ -99,6 +102,107 @@ def stores_of(source: str) -> dict[str, frozenset[str] | None]:
         return {}
 
 
+# --- what the interpreter runs for a kernel ---
+
+IN_KERNELS: Final = words("range len list min max int float bool isinstance hasattr print tuple abs slice")
+"""Of Python's own functions."""
+INSIDE: Final = frozenset({"handle", "__dict__"})
+"""Attributes by which the interpreter's values keep NumPy's arrays: Triton's have none of them."""
+MISSING: Final = object()
+"""What a name means that is neither a function's nor its module's."""
+Place = tuple[str, int]
+"""A function's name and its first line."""
+
+
+def uses_of(source: str) -> dict[Place, frozenset[str]]:
+    """Of a source's decorated functions: the dotted names that are not their own. Empty where it cannot be read."""
+    try:
+        functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+        return {(node.name, node.decorator_list[0].lineno): _uses(node) for node in functions if node.decorator_list}
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+
+
+def _uses(function: ast.FunctionDef) -> frozenset[str]:
+    """With a dot before an attribute that is looked for on whatever object."""
+    nodes = [node for statement in function.body for node in ast.walk(statement)]
+    own = {node.arg for node in (*ast.walk(function.args), *nodes) if isinstance(node, ast.arg)}
+    own |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    parts = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    named = {dotted(node) for node in nodes if isinstance(node, ast.Name | ast.Attribute) and id(node) not in parts}
+    named.discard(None)
+    found = {str(name) for name in named if str(name).partition(".")[0] not in own}
+    inside = {f".{node.attr}" for node in nodes if isinstance(node, ast.Attribute) and node.attr in INSIDE}
+    return frozenset(found | inside)
+
+
+def python_behind(kernel: Any, arguments: Iterable[Any], uses: dict[Place, frozenset[str]]) -> str | None:
+    """What of a kernel the interpreter runs and Triton would not compile: its name. None where all is well."""
+    pending, known = [kernel, *(value for value in _flat(arguments) if callable(value))], set()
+    while pending:
+        found = pending.pop()
+        if not isinstance(found, interpreter.InterpretedFunction | jit.JITCallable):
+            if _is_of_triton(found):
+                continue
+            return str(getattr(found, "__name__", UNKNOWN))
+        function = found.fn
+        if not isinstance(function, types.FunctionType) or function in known or _is_of_triton(function):
+            continue
+        known.add(function)
+        names = uses.get((function.__code__.co_name, function.__code__.co_firstlineno))
+        if names is None:
+            return function.__name__
+        for name in sorted(names):
+            if name.startswith("."):
+                return name
+            if isinstance(found, jit.JITCallable):  # a function of constants may be Python
+                continue
+            for meant in _flat((_meaning(name, function),)):
+                if meant is MISSING and name in IN_KERNELS:
+                    continue
+                if isinstance(meant, interpreter.InterpretedFunction | jit.JITCallable):
+                    pending.append(meant)
+                elif not _is_of_triton(meant) and not isinstance(meant, int | float | str | None):
+                    return name
+    return None
+
+
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
+    """What tuples and constants hold."""
+    for value in values:
+        inner = (value.value,) if isinstance(value, language.constexpr) else value
+        yield from _flat(inner) if isinstance(inner, tuple) else (inner,)
+
+
+def _meaning(name: str, function: types.FunctionType) -> Any:
+    """What a dotted name stands for inside a function. Not followed where it leads into an object."""
+    root, *rest = name.split(".")
+    nonlocals = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+    cell = next((cell for free, cell in nonlocals if free == root), None)
+    try:
+        found = function.__globals__.get(root, MISSING) if cell is None else cell.cell_contents
+    except ValueError:
+        return None
+    for attribute in rest:
+        if not isinstance(found, types.ModuleType):
+            break
+        found = getattr(found, attribute, None)
+    return found
+
+
+def _is_of_triton(found: Any) -> bool:
+    """Triton's own, what is known when it compiles (dtypes, constants), or a tuple with names."""
+    if isinstance(found, type):
+        if issubclass(found, tuple) or hasattr(found, "__triton_aggregate__"):
+            return True
+        homes: list[Any] = [found.__module__]
+    elif isinstance(found, types.ModuleType):
+        homes = [found.__name__]
+    else:
+        homes = [getattr(found, "__module__", None), type(found).__module__]
+    return any(str(home).partition(".")[0] in ("triton", "math") for home in homes)
+
+
 # --- torch's functions beside the launches ---
 
 MOVES_BELOW: Final = words(
@@ -133,6 +237,7 @@ PUTTING: Final = frozenset({"index_put", "index_put_", "_index_put_impl_", "_uns
 SCATTERING: Final = frozenset({"scatter", "scatter_"})
 ADDS: Final = " that adds"
 OPAQUE: Final = "operator of its own"
+PYTHON: Final = "Python in a kernel"
 UNWATCHED: Final = "operators that were not let be seen"
 TOO_MANY: Final = "operators beyond those that are watched"
 FUNCTIONS_MAX: Final = 8192
@@ -387,6 +492,8 @@ class Observer:
         self._really: tuple[Any, Any] = (self._class.run, self._launcher and self._launcher.__call__)
         self._fill = torch.Tensor.fill_
         self._stores: dict[str, frozenset[str] | None] = {}
+        self._uses: dict[Place, frozenset[str]] = {}
+        self._rewritten: dict[Any, Any] = {}
         self._note: Callable[[str, int], None] | None = None  # during a call
         self._inputs: frozenset[int] = frozenset()
         self._silent: frozenset[str] | None = frozenset()  # None: all
@@ -408,13 +515,15 @@ class Observer:
         if not self._is_gpu:
             # Here nothing is timed, so it stays for good: a candidate sees the same whether it is observed or not.
             self._class.run = self._run()
+            self._class.rewrite = lambda kernel: self._rewrite(kernel)
             self._watch_operators()
             for name in READING:
                 self._watch_reading(name)
 
     def read(self, source: str) -> None:
-        """What the candidate's kernels write, from its source."""
+        """What the candidate's kernels write and use, from its source."""
         self._stores = stores_of(source)
+        self._uses = uses_of(source)
 
     def count_all(self) -> None:
         """In the interpreter, of a candidate: from now on every call is counted."""
@@ -570,6 +679,8 @@ class Observer:
                 named = {**dict(zip(kernel.arg_names, args, strict=False)), **kwargs}
                 observer._elements += sum(item.numel() for item in _tensors(named))
                 if not observer.is_on or not observer._is_silent(name):
+                    if not observer._is_gpu:
+                        return observer._interpret(kernel, named.values(), args, grid, kwargs)
                     return really(kernel, *args, grid=grid, warmup=warmup, **kwargs)
                 observer._silenced += 1
                 observer._spoil(name, named)
@@ -587,6 +698,18 @@ class Observer:
         for name in ("__module__", "__name__", "__qualname__", "__doc__"):
             setattr(run, name, getattr(really, name))
         return run
+
+    def _interpret(self, kernel: Any, named: Iterable[Any], args: Any, grid: Any, kwargs: Any) -> None:
+        """As InterpretedFunction.run does, with what Triton's rewriter makes of the source, whatever a kernel keeps."""
+        python = python_behind(kernel, named, self._uses)
+        if python is not None and self._note is not None:
+            self._note(PYTHON, EVERYTHING)
+        interpreter.GridExecutor(self._rewrite(kernel), kernel.arg_names, grid, kernel.pre_run_hooks)(*args, **kwargs)
+
+    def _rewrite(self, kernel: Any) -> Any:
+        if kernel.fn not in self._rewritten:
+            self._rewritten[kernel.fn] = interpreter.FunctionRewriter(kernel.fn, **kernel.kwargs).rewrite_ast()
+        return self._rewritten[kernel.fn]
 
     def _launch(self) -> Any:
         """The launcher of a compiled kernel: what a kernel that was kept and is called by itself comes to."""

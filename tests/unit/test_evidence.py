@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ import pytest
 import rig
 from activity import KERNEL, Activity, BadRecords, Record
 from evidence import Own, kernel_kind, weigh_records
-from launches import kind_of, stores_of
+from launches import kind_of, python_behind, stores_of, uses_of
 from wire import clean_text
 
 FAKE = Path(__file__).with_name("fake_cupti.c")
@@ -376,6 +377,94 @@ def where_data_says(x, y, z):
     assert found["by_helper"] is None and found["nothing"] is None
     assert found["where_data_says"] == {"y"}
     assert stores_of("def broken(") == {} and stores_of("(" * 100_000) == {}
+
+
+KERNELS = """
+import math
+import numpy
+import triton.language as tl
+from triton.runtime.interpreter import InterpretedFunction as jit
+from triton.runtime.jit import ConstexprFunction
+SCALE = tl.constexpr(2)
+def plain(x):
+    return x
+bool = plain
+HELD = tl.constexpr(plain)
+@ConstexprFunction
+def doubled(n):
+    return sorted([n])[0] * 2
+@ConstexprFunction
+def reaches(x):
+    return x.handle
+@jit
+def helper(x):
+    return tl.exp(x) * SCALE
+@jit
+def honest(x, y, F: tl.constexpr, B: tl.constexpr):
+    at = tl.arange(0, doubled(B))
+    value = helper(tl.load(x + at).to(tl.float32)) + math.pi * numpy.pi
+    for i in range(max(2, 1)):
+        value = tl.maximum(value, F(value))
+    tl.store(y + at, value)
+@jit
+def calls_python(x):
+    return plain(x)
+@jit
+def holds_python(x):
+    f = plain
+    return f(x)
+@jit
+def calls_numpy(x):
+    return numpy.exp(x)
+@jit
+def by_a_helper(x):
+    return calls_python(x)
+@jit
+def reaches_inside(x):
+    return x.handle.data
+@jit
+def reaches_by_constants(x):
+    return reaches(x)
+@jit
+def by_another_meaning(x):
+    return bool(x)
+@jit
+def by_a_constant(x):
+    return HELD(x)
+@jit
+def looks_up(x):
+    return getattr(x, "han" + "dle")
+"""
+
+
+def test_what_triton_would_not_compile_is_python(tmp_path: Path) -> None:
+    path = tmp_path / "kernels.py"
+    path.write_text(KERNELS)
+    spec = importlib.util.spec_from_file_location("kernels", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    uses = uses_of(KERNELS)
+    found = {name: value for name, value in vars(module).items() if type(value) is module.jit}
+    told = {name: python_behind(kernel, (), uses) for name, kernel in found.items()}
+    assert told.pop("helper") is None and told.pop("honest") is None
+    assert told == {
+        "calls_python": "plain",
+        "holds_python": "plain",
+        "calls_numpy": "numpy.exp",
+        "by_a_helper": "plain",
+        "reaches_inside": ".handle",
+        "reaches_by_constants": ".handle",
+        "by_another_meaning": "bool",
+        "by_a_constant": "HELD",
+        "looks_up": "getattr",
+    }
+    assert python_behind(found["honest"], (3, None, found["helper"], (module.doubled,)), uses) is None
+    assert python_behind(found["honest"], (3, (module.HELD,)), uses) == "plain"
+    assert python_behind(found["honest"], (found["looks_up"],), uses) == "getattr"
+    found["honest"].fn = module.plain
+    assert python_behind(found["honest"], (), uses) == "plain"
+    assert uses_of("def broken(") == {} and uses_of("(" * 100_000) == {}
 
 
 def test_lists_count_by_what_they_hold_and_copies_that_add_are_none() -> None:
