@@ -22,7 +22,7 @@ import torch
 import values
 from activity import Activity, Record
 from judge import BUILD_LIMIT_MS, Job, Report
-from launches import OPAQUE, kind_of
+from launches import FUNCTIONS_MAX, OPAQUE, TOO_MANY, kind_of
 from peer import PeerFailed
 from reference import CALL_SEED, Expected
 from wire import Json, clean_text
@@ -485,6 +485,9 @@ class Pass:
         elif self._is_without_kernels(weighed) and self._job.policy.foreign != "any":
             class_, rule = "policy", "foreign_kernel"
             text = "the output is right though none of the candidate's kernels was launched"
+        elif any(line["name"] == TOO_MANY for line in weighed.culprits):
+            class_, rule = "policy", "foreign_kernel"
+            text = f"one call uses more than {FUNCTIONS_MAX:,} of torch's functions: without a GPU no more are watched"
         elif weighed.culprits:
             class_, rule = "policy", "foreign_kernel"
             share = sum(line["share"] for line in weighed.culprits)
