@@ -6,39 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from rig import Rig, policy
-
-TASK = """
-import torch
-N = 24
-class Model(torch.nn.Module):
-    def __init__(self, n):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.rand(n))
-    def forward(self, x):
-        return torch.relu(x) * self.weight
-def get_inputs():
-    return [torch.randn(8, N)]
-def get_init_inputs():
-    return [N]
-"""
-CANDIDATE = """
-import torch, triton, triton.language as tl
-@triton.jit
-def kernel(x, w, y, n, total, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < total
-    value = tl.maximum(tl.load(x + at, mask=inside), 0.0) * tl.load(w + at % n, mask=inside)
-    tl.store(y + at, value, mask=inside)
-class ModelNew(torch.nn.Module):
-    def __init__(self, n):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.rand(n))
-    def forward(self, x):
-        y = torch.empty_like(x)
-        kernel[(triton.cdiv(x.numel(), 256),)](x, self.weight, y, x.shape[-1], x.numel(), BLOCK=256)
-        return y
-"""
+from rig import HONEST, TASK, Rig, policy
 
 LIES = """
 import json, os, sys
@@ -58,7 +26,7 @@ def change(path, value):
         place[path[-1]] = value
         return json.dumps(found).encode()
     told(changed)
-NOTE = {"dtype": "float32", "shape": [8, 24], "stride": [24, 1], "offset": 0}
+NOTE = {"dtype": "float32", "shape": [40, 300], "stride": [300, 1], "offset": 0}
 ENDLESS = {"shape": [1 << 20, 1 << 20], "stride": [0, 0]}
 def ROWS(**changes):
     return {"list": [{"tensor": {**NOTE, **changes}}]}
@@ -162,14 +130,14 @@ def test_one_that_is_false_afterwards_is_blamed_and_the_rest_goes_on(rig: Rig, n
     child = rig.child()
     spec = rig.register(rig.child(), TASK)
     assert "refused" not in spec, spec
-    found = last(rig.judge(child, spec, source, CANDIDATE, rules=FEW))
+    found = last(rig.judge(child, spec, source, HONEST, rules=FEW))
     if found["stage"] == "reference":
         assert (found["class"], found["outcome"]) == ("infra", "fail"), found
         assert "reference" in found["error"]["text"] or "get_inputs" in found["error"]["text"], found
     else:  # it answers as no candidate could: nobody is paid for such a task
         assert found["class"] in ("shape", "mismatch"), found
     other = rig.child()
-    assert last(rig.judge(other, spec, TASK, CANDIDATE, rules=FEW))["outcome"] == "pass"
+    assert last(rig.judge(other, spec, TASK, HONEST, rules=FEW))["outcome"] == "pass"
 
 
 FEW = policy(variations={"count": 2, "value": False, "shape": False, "dtype": False})

@@ -6,42 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import variations
-from rig import Rig, policy
-
-TASK = """
-import torch
-N = 300
-class Model(torch.nn.Module):
-    def __init__(self, n):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.rand(n))
-    def forward(self, x):
-        return torch.relu(x) * self.weight
-def get_inputs():
-    return [torch.randn(40, N)]
-def get_init_inputs():
-    return [N]
-"""
-
-HONEST = """
-import os, torch, triton, triton.language as tl
-@triton.jit
-def kernel(x, w, y, n, total, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < total
-    value = tl.maximum(tl.load(x + at, mask=inside), 0.0) * tl.load(w + at % n, mask=inside)
-    tl.store(y + at, value, mask=inside)
-class ModelNew(torch.nn.Module):
-    def __init__(self, n):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.rand(n))
-        self.calls = 0
-    def forward(self, x):
-        self.calls += 1
-        y = torch.empty_like(x)
-        kernel[(triton.cdiv(x.numel(), 256),)](x, self.weight, y, x.shape[-1], x.numel(), BLOCK=256)
-        return y
-"""
+from rig import HONEST, TASK, Rig, policy
 
 
 @pytest.fixture(scope="module")
