@@ -22,6 +22,7 @@ import json
 import os
 import random
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,7 +31,7 @@ import time
 import traceback
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -56,6 +57,10 @@ QWEN_0_5B = {
 TINY_MODEL = QWEN_0_5B | {
     "vocab_size": 1024, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4,
 }  # fmt: skip
+
+
+class BenchError(Exception):
+    """Something that ends the run; the text is for people."""
 
 
 @dataclass(frozen=True)
@@ -403,10 +408,11 @@ def substituted(daemon: Daemon | None, task: str) -> Iterator[str]:
 
         def _reply(self, body: Json | None) -> None:
             content = json.dumps(judge.answer(self.command, self.path, body)).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            with suppress(ConnectionError):  # a training that ran out of time does not wait for it
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
 
         def do_GET(self) -> None:
             self._reply(None)
@@ -435,7 +441,7 @@ def judging(given: argparse.Namespace) -> Iterator[str]:
         return
     programs = Path(os.environ.get("VERIFIERD_BUILD", ROOT / "build")).resolve() / "bin"
     with running_daemon(programs, given.python, log=given.out / "verifierd.log") as daemon:
-        daemon.wait_until_ready(given.limit_s)
+        daemon.wait_until_ready(given.limit_s / 3)
         task = corpus.load_task(corpus.HERE / "tasks" / f"{TASK}.py")
         name = str(daemon.post("/v1/tasks", task.registration())["id"])
         with substituted(daemon, name) as url:
@@ -480,9 +486,10 @@ def run_one(job: Json, python: str, left_s: float, cpu_threads: str | None) -> J
         try:
             status = process.wait(max(1.0, left_s))
         except subprocess.TimeoutExpired:
+            status = -1
+        finally:
             process.kill()
             process.wait()
-            status = -1
     return figures(workdir / "steps.jsonl", status, said.read_text(errors="replace") if status > 0 else "")
 
 
@@ -553,7 +560,9 @@ def measure(given: argparse.Namespace, directory: Path, record: Any) -> None:
     packages = unpacked(given.wheels, directory / "packages")
     job: Json = {"directory": str(directory), "sizes": asdict(s), "is_tiny": given.tiny}
     command = [given.python, str(Path(__file__).resolve()), "--prepare", json.dumps(job)]
-    subprocess.run(command, check=True, timeout=given.limit_s)
+    done = subprocess.run(command, check=False, timeout=given.limit_s / 2, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        raise BenchError(f"the model was not made ({done.returncode}): {done.stderr.strip()[-1000:]}")
     machine = json.loads((directory / "prepared.json").read_text())
     frame, has_gpu = machine.pop("frame"), machine["gpu"] is not None
     draw = random.Random(2)
@@ -563,7 +572,8 @@ def measure(given: argparse.Namespace, directory: Path, record: Any) -> None:
     ]
     record(kind="machine", **machine, cores=os.cpu_count(), load=os.getloadavg(), sizes=asdict(s), judge=given.judge)
     with judging(given) as url:
-        for method, side in itertools.product(given.methods, SIDES):
+        pairs = list(itertools.product(given.methods, SIDES))
+        for number, (method, side) in enumerate(pairs):
             is_rl = method in ("reinforce", "grpo")
             per_step = s.tasks_per_step * s.samples * (s.prompt + s.answer)
             job = {
@@ -573,10 +583,12 @@ def measure(given: argparse.Namespace, directory: Path, record: Any) -> None:
                 "tokens": per_step if is_rl else s.batch * s.accumulation * s.length,
             }  # fmt: skip
             left_s = given.limit_s - (time.monotonic() - began)
+            # Twice its share of what is left: one that hangs takes nothing from most of the others.
+            most_s = min(left_s, max(20.0, 2 * left_s / (len(pairs) - number)))
             found = (
-                run_one(job, given.python, left_s, None if has_gpu else "1")
+                run_one(job, given.python, most_s, None if has_gpu else "1")
                 if left_s > 5
-                else {"status": -1, "steps": 0}
+                else {"status": -1, "steps": 0, "why": "no time was left"}
             )
             record(kind="figure", method=method, side=side, **found)
             rate = found.get("tokens_per_s")
@@ -600,9 +612,15 @@ def main() -> int:
         with path.open("a") as file:
             file.write(json.dumps(row) + "\n")
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="gradient-") as name:
-        measure(given, Path(name), record)
-    missing = [f"{r['method']} ({r['side']})" for r in rows if r["kind"] == "figure" and "tokens_per_s" not in r]
+        try:
+            measure(given, Path(name), record)
+        except (Exception, KeyboardInterrupt) as error:  # what was measured by then is told
+            record(kind="failure", why=f"{type(error).__name__}: {error}")
+            print(f"gradient: {type(error).__name__}: {error}", file=sys.stderr)
+    measured = {(r["method"], r["side"]) for r in rows if r["kind"] == "figure" and "tokens_per_s" in r}
+    missing = [f"{m} ({s})" for m, s in itertools.product(given.methods, SIDES) if (m, s) not in measured]
     print(f"\nraw data in {path}\n\n{table(rows)}")
     if missing:
         print(f"\nnot measured: {', '.join(missing)}")

@@ -314,14 +314,15 @@ class Seed:
                 for method in (self.bestofn, self.reinforce):
                     try:
                         method(adapter)
-                    except BenchError as error:
+                    except Exception as error:
                         self.fail(error)
-        except (BenchError, OSError) as error:
+        except Exception as error:  # the other seeds, and the table, are worth having
             self.fail(error)
 
     def fail(self, error: Exception) -> None:
-        self.record.add(kind="failure", seed=self.number, why=str(error))
-        print(f"  {error}", flush=True)
+        why = str(error) if isinstance(error, BenchError) else f"seed {self.number}: {type(error).__name__}: {error}"
+        self.record.add(kind="failure", seed=self.number, why=why)
+        print(f"  {why}", flush=True)
 
 
 # --- figures ---
@@ -431,11 +432,28 @@ def main() -> int:
     programs = Path(os.environ.get("VERIFIERD_BUILD", ROOT / "build")).resolve() / "bin"
     shutil.rmtree(given.out, ignore_errors=True)
     given.out.mkdir(parents=True)
-    clock, began, record = Clock(given.limit_s), time.monotonic(), Record(given.out / "learning.jsonl")
+    began, record = time.monotonic(), Record(given.out / "learning.jsonl")
+    seeds: list[Seed] = []
+    try:
+        measure(given, python, programs, seeds, record)
+        report = collect(given.out, seeds, record)
+        subprocess.run([str(programs / "trainer"), "report", f"--workdir={report}"], check=False, timeout=30)
+    except (Exception, KeyboardInterrupt) as error:  # what was measured by then is told
+        record.add(kind="failure", why=f"{type(error).__name__}: {error}")
+        print(f"learning: {type(error).__name__}: {error}", file=sys.stderr)
+    text = table(record.rows, given.seeds)
+    record.add(kind="end", seconds=round(time.monotonic() - began, 1), load=os.getloadavg())
+    print(f"\n{time.monotonic() - began:.0f} s; raw data in {given.out / 'learning.jsonl'}\n\n{text}")
+    phases = {r["phase"] for r in record.rows if r["kind"] == "evaluation"}
+    return 0 if phases == set(PHASES) else 1
+
+
+def measure(given: argparse.Namespace, python: str, programs: Path, seeds: list[Seed], record: Record) -> None:
+    """All seeds; they are added to the list before they begin."""
+    clock = Clock(given.limit_s)
     with running_daemon(programs, python, f"--device={given.device}", log=given.out / "verifierd.log") as daemon:
-        daemon.wait_until_ready(given.limit_s)
+        daemon.wait_until_ready(given.limit_s / 3)
         machine = Machine(programs, python, daemon, environment_of(programs))
-        seeds = []
         for number in given.seeds:
             directory = given.out.resolve() / f"seed{number}"
             directory.mkdir()
@@ -446,13 +464,6 @@ def main() -> int:
         )
         with ThreadPoolExecutor(given.parallel) as pool:
             list(pool.map(Seed.run, seeds))
-    report = collect(given.out, seeds, record)
-    subprocess.run([str(programs / "trainer"), "report", f"--workdir={report}"], check=False)
-    text = table(record.rows, given.seeds)
-    record.add(kind="end", seconds=round(time.monotonic() - began, 1), load=os.getloadavg())
-    print(f"\n{time.monotonic() - began:.0f} s; raw data in {given.out / 'learning.jsonl'}\n\n{text}")
-    phases = {r["phase"] for r in record.rows if r["kind"] == "evaluation"}
-    return 0 if phases == set(PHASES) else 1
 
 
 if __name__ == "__main__":

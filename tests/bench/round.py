@@ -64,19 +64,24 @@ def run(limit_s: float, log: Path, *command: str) -> Running:
     with log.open("wb") as to:
         process = subprocess.Popen(command, stdout=to, stderr=to)
         status = Path(f"/proc/{process.pid}/status")
-        while True:
-            done, code, used = os.wait4(process.pid, os.WNOHANG)
-            if done:
-                break
-            if found := re.search(r"^VmHWM:\s+(\d+)", status.read_text(), re.MULTILINE):
-                out.peak_mb = max(out.peak_mb, int(found[1]) / 1024)
-            seconds = time.monotonic() - started
-            if seconds > limit_s and not out.was_interrupted:
-                process.send_signal(signal.SIGINT)
-                out.was_interrupted = True
-            if seconds > limit_s + END_S:
+        done = 0
+        try:
+            while True:
+                done, code, used = os.wait4(process.pid, os.WNOHANG)
+                if done:
+                    break
+                if found := re.search(r"^VmHWM:\s+(\d+)", status.read_text(), re.MULTILINE):
+                    out.peak_mb = max(out.peak_mb, int(found[1]) / 1024)
+                seconds = time.monotonic() - started
+                if seconds > limit_s and not out.was_interrupted:
+                    process.send_signal(signal.SIGINT)
+                    out.was_interrupted = True
+                if seconds > limit_s + END_S:
+                    process.kill()
+                time.sleep(0.02)
+        finally:
+            if not done:
                 process.kill()
-            time.sleep(0.02)
     process.returncode = os.waitstatus_to_exitcode(code)
     out.status, out.seconds = process.returncode, time.monotonic() - started
     out.cpu_s = used.ru_utime + used.ru_stime
@@ -368,12 +373,15 @@ def main() -> int:
     parser.add_argument("--enlarge", action="store_true", help="trainer prepare --enlarge on six small modules instead")
     parser.add_argument("--url", help="with --enlarge: ask this daemon, and start none")
     setting = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         told = bench(setting)
-    except (BenchError, DaemonError, OSError) as error:
-        print(f"bench-round: {error}", file=sys.stderr)
+    except (Exception, KeyboardInterrupt) as error:
+        why = str(error) if isinstance(error, BenchError | DaemonError) else f"{type(error).__name__}: {error}"
+        print(json.dumps({"bench": "enlarge" if setting.enlarge else "round", "failure": why}))
+        print(f"bench-round: {why}", file=sys.stderr)
         return 1
-    print(json.dumps(told))
+    print(json.dumps(told), flush=True)
     (show_enlarge if setting.enlarge else show_round)(told)
     is_well = told["status"] == 0 or told["was_interrupted"]
     return 0 if is_well and not told.get("unexpected") else 1
