@@ -110,6 +110,15 @@ def test_an_idle_gpu_is_looked_at_by_the_timer(gpu: Gpu) -> None:
     assert set(gpu.notes()) == {"canary 0 0"}
 
 
+def test_it_waits_for_children_that_are_being_made(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever makes a context beside it slows it; the job has ended long before the pool is full again."""
+    monkeypatch.setenv("SCRIPT_MAKE_S", "0.5")
+    with daemon(canary_interval_s=86400) as running:
+        assert judge(running, "full=crash")["class"] == "crash"
+        assert judge(running, "timing=1.1")["class"] == "ok"
+    assert [line for line in gpu.notes() if line.startswith("canary")] == ["canary 0 0"] * 2
+
+
 @pytest.mark.parametrize("interval_s", [0, 86400])
 def test_none_comes_before_its_time(gpu: Gpu, interval_s: int) -> None:
     with daemon(canary_interval_s=interval_s) as running:
