@@ -25,7 +25,7 @@ import torch
 from gpu_state import DRIFT, KIND, Gpu, disturbance
 from judge import Job, Policy, Report, candidate_arena, timed
 from peer import NotTheCandidate, Peer, PeerFailed
-from reference import Reference, ReferenceBroken, Sizes, available_bytes
+from reference import Reference, ReferenceBroken, Sizes, available_bytes, fp64_room
 from wire import (
     SOURCE_MAX,
     WORKER_DETAIL_MAX,
@@ -68,11 +68,13 @@ class Referee:
         self._jobs: dict[str, Job] = {}
         self._own: dict[str, evidence.Own] = {}  # what is known of each job's kernels
         self._gpu = Gpu(device) if device.type == "cuda" else None
+        self._shared: set[str] = set()  # jobs whose candidate runs only during its stages
         self._due_bytes = 0  # free GPU memory that there must be again once the last child is gone
         self._ops: dict[str, Callable[[Message], None]] = {
             "child": self._op_child,
             "drop": self._op_drop,
             "register": self._op_register,
+            "size": self._op_size,
             "open": self._op_open,
             "stage": self._op_stage,
             "close": self._op_close,
@@ -132,6 +134,7 @@ class Referee:
         for job in [job for job, item in self._jobs.items() if item.candidate.name == name]:
             del self._jobs[job]
             self._own.pop(job, None)
+            self._shared.discard(job)
         peer = self._children.pop(name, None)
         if peer is None:
             return
@@ -194,6 +197,17 @@ class Referee:
 
     # --- jobs ---
 
+    def _op_size(self, message: Message) -> None:
+        """What a job of this task takes of the device: of which so much is its reference's arena, and stays with it."""
+        candidate = reference = 0
+        with contextlib.suppress(specification.SpecRefused):  # `open` says so
+            spec = specification.parse(_take(message, "spec"))
+            sizes = Sizes.of(spec, self._device)
+            working = max(WORKING * (sizes.inputs + sizes.outputs), fp64_room(sizes, spec["cases"]["own"]))
+            candidate, reference = candidate_arena(sizes, self._device) + working, sizes.reference_arena
+        body = {"ev": "sized", "job": message.text("job"), "candidate_bytes": candidate, "reference_bytes": reference}
+        self._channel.send(body)
+
     def _op_open(self, message: Message) -> None:
         name = message.text("job")
         contents = {key: _take(message, key) for key in ("source", "spec", "reference_source")}
@@ -225,6 +239,8 @@ class Referee:
         )
         self._own[name] = evidence.Own.parse(json.loads(contents["kernels"]))
         self._jobs[name] = job
+        if message.body.get("shared") is True:
+            self._shared.add(name)
         return job.open(
             contents["source"],
             contents["reference_source"],
@@ -260,6 +276,7 @@ class Referee:
             return Report(
                 stage, "fail", "crash", 0, 1, {"type": "crash", "text": "the process has ended", "line": None}
             )
+        job.candidate.thaw()
         if stage == "tiny":
             report = job.tiny(own=own)
             job.is_right_at_tiny = report.outcome == "pass" and report.generality is None
@@ -303,6 +320,8 @@ class Referee:
         except NotTheCandidate as broken:
             error = {"type": type(broken).__name__, "text": str(broken)[:8192], "line": None}
             report = Report("reference", "fail", "infra", error=error)
+        if job in self._shared and job in self._jobs:  # what it does now would be beside others' stages
+            self._jobs[job].candidate.freeze()
         body = report.json(job)
         if report.outcome == "fail":
             with contextlib.suppress(RuntimeError):  # a broken device does not tell
@@ -318,6 +337,7 @@ class Referee:
         job = message.text("job")
         self._jobs.pop(job, None)
         self._own.pop(job, None)
+        self._shared.discard(job)
         self._channel.send({"ev": "closed", "job": job})
 
     # --- the device ---
@@ -325,15 +345,25 @@ class Referee:
     def _op_canary(self, message: Message) -> None:
         """A known computation gives its known answer in its known time, and the GPU's memory is back to what it was."""
         detail: Json = {}
+        if message.body.get("learn") is True:  # at the start other referees measured beside this one
+            self._learn()
         try:
             is_right = self._known_answer()
         except Exception as error:
             is_right, detail["error"] = False, error_json(error)["text"]
         detail["known_answer"] = is_right
-        detail["memory_back"] = is_back = self._memory_is_back()
+        # Where others have the device, too, what is free says nothing of the last child.
+        detail["memory_back"] = is_back = message.body.get("shared") is True or self._memory_is_back()
         is_steady = self._is_steady(detail) if is_right else True
         is_well = is_right and is_back and is_steady
         self._channel.send({"ev": "canary", "outcome": "pass" if is_well else "fail", "detail": detail})
+
+    def _learn(self) -> None:
+        if self._gpu is None:
+            return
+        self._gpu.learn()
+        assert self._peaks is not None
+        self._peaks = self._peaks.highest(physics.measure_peaks(self._device, self._overrides))
 
     def _is_steady(self, detail: Json) -> bool:
         """The GPU is as fast as it was. What was timed of the references is forgotten when it is not."""

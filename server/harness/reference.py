@@ -133,6 +133,17 @@ class Sizes:
         return self.heap_base + self.reference_pool + self.room
 
 
+def _fp64_bytes(sizes: Sizes, inputs: list[TensorNote]) -> int:
+    """What the fp64 run needs, about."""
+    floats = sum(note.elements for note in inputs if note.dtype.is_floating_point)
+    return 16 * floats + 6 * sizes.outputs + 4 * sizes.state
+
+
+def fp64_room(sizes: Sizes, case: Json) -> int:
+    """Bytes of a GPU that have to be free for a case's fp64 run to be tried."""
+    return int(_fp64_bytes(sizes, values.notes(case["inputs"])) / FP64_SHARE) + 1
+
+
 @dataclass
 class Expected:
     """The right answer for one set of inputs.
@@ -371,9 +382,8 @@ class Reference:
             return False
         if self.peer.device.type != "cuda":
             return True
-        floats = sum(note.elements for note in values.notes(tree) if note.dtype.is_floating_point)
         free, _ = torch.cuda.mem_get_info(self.peer.device)
-        return bool(16 * floats + 6 * self.sizes.outputs + 4 * self.sizes.state < FP64_SHARE * free)
+        return _fp64_bytes(self.sizes, values.notes(tree)) < FP64_SHARE * free
 
     def _wide(self, model: str, tree: Any, seed: int) -> list[tuple[str, Any]] | None:
         """The outputs in fp64, or None where the reference cannot be run so."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,7 @@ class Rig:
         """
         self._directory = directory
         self._names = 0
+        self._pids: dict[str, int] = {}
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         arguments = ["--device", device, "--fd", str(theirs.fileno()), "--elements", str(elements)]
         self._referee = self._start([sys.executable, "-c", REFEREE, str(HARNESS), prelude, *arguments], theirs)
@@ -131,11 +134,27 @@ class Rig:
         pidfd = self._nursery.receive(LIMIT_S).take_fd("pidfd")
         self.channel.send({"op": "child", "child": name}, {"channel": mine.fileno(), "pidfd": pidfd})
         mine.close()
+        (self._pids[name],) = map(
+            int, re.findall(r"^Pid:\s+(\d+)$", Path(f"/proc/self/fdinfo/{pidfd}").read_text(), re.M)
+        )
         os.close(pidfd)
         while (told := self.channel.receive(LIMIT_S).body).get("ev") != "child_ready" or told["child"] != name:
             pass
         assert isinstance(told["free_bytes"], int) and told["free_bytes"] > 0, "what is free bounds the pool"
         return name
+
+    def is_stopped(self, child: str) -> bool:
+        return Path(f"/proc/{self._pids[child]}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+    def ask(self, message: dict[str, Any], event: str, **contents: str) -> dict[str, Any]:
+        """The answer of this kind to an operation, without descriptors."""
+        fds = {name: make_memfd(text.encode()) for name, text in contents.items()}
+        self.channel.send(message, fds)
+        for fd in fds.values():
+            os.close(fd)
+        while (told := self.channel.receive(180).body).get("ev") != event:
+            pass
+        return told
 
     def register(self, child: str, source: str, **options: Any) -> dict[str, Any]:
         """The specification of a task, or {"refused": ERROR}."""
@@ -171,9 +190,12 @@ class Rig:
         limit_ms: int = 60_000,
         evidence: bool = False,
         compiles: bool = False,
+        shared: bool = False,
+        between: Callable[[str], None] = lambda _: None,
     ) -> dict[str, dict[str, Any]]:
         """Stage reports by name, their details inside; stops at the first failure. evidence: after the last stage.
 
+        shared: it is not the only one on the device. between: gets the candidate's child after each report.
         compiles: the candidate, which is the reference then, runs under torch.compile.
         """
         candidate = self.child()
@@ -183,15 +205,19 @@ class Rig:
         }  # fmt: skip
         if compiles:
             message["compile"] = True
+        if shared:
+            message["shared"] = True
         contents = {"source": candidate_source, "spec": json.dumps(spec), "reference_source": reference_source}
         contents["kernels"] = json.dumps({"names": _jitted(candidate_source), "compiled": None})
         found = {"open": self._open(message, contents)}
+        between(candidate)
         for stage in stages:
             if any(report["outcome"] == "fail" for report in found.values()):
                 break
             wanted = evidence and stage == stages[-1]
             self.channel.send({"op": "stage", "job": "j", "stage": stage, "evidence": wanted})
             found[stage] = self._stage()
+            between(candidate)
             if found[stage]["reopen"]:
                 self._drop(candidate)
                 candidate = self.child()

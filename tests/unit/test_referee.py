@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -310,3 +311,30 @@ def test_what_one_candidate_overwrites_is_its_own(rig: Rig, task: tuple[str, dic
     assert {outcome for _, outcome, *_ in before} == {"pass"}
     assert [outcome for _, outcome, *_ in judged(POISON)] == ["fail"]
     assert judged(HONEST) == before
+
+
+def test_who_shares_the_device_runs_only_during_stages(rig: Rig, task: tuple[str, dict[str, object]]) -> None:
+    """What its threads do between its stages would be beside somebody else's timing."""
+    child, spec = task
+    seen: list[bool] = []
+
+    def look(candidate: str) -> None:
+        seen.append(rig.is_stopped(candidate))
+
+    for shared in (True, False):
+        reports = rig.judge(child, spec, TASK, HONEST, shared=shared, between=look)
+        assert [report["outcome"] for report in reports.values()] == ["pass"] * 3, reports
+    assert seen == [True] * 3 + [False] * 3
+
+
+def test_what_a_job_takes_is_told(rig: Rig, task: tuple[str, dict[str, object]]) -> None:
+    _, spec = task
+    told = rig.ask({"op": "size", "job": "s"}, "sized", spec=json.dumps(spec))
+    assert (
+        told["job"] == "s" and told["candidate_bytes"] > 2 * 40 * 300 * 4 and told["reference_bytes"] > 2 * 40 * 300 * 4
+    )
+    large = json.loads(json.dumps(spec))
+    large["cases"]["own"]["peak_bytes"] = 1 << 30
+    more = rig.ask({"op": "size", "job": "s"}, "sized", spec=json.dumps(large))
+    assert more["candidate_bytes"] > told["candidate_bytes"] + (1 << 29)
+    assert rig.ask({"op": "canary", "shared": True, "learn": True}, "canary")["outcome"] == "pass"
