@@ -23,11 +23,18 @@ add_lanes(struct funnel *f, const struct devices *devices, struct error *err)
 {
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < devices->n; i++) {
-        rc = lane_new(f->loop, f->config, f->uids, f->cgroups, &devices->all[i], scheduler_idle_cb, f,
-                      &f->lanes[i], err);
-        if (rc == 0)
-            lane_use_norms(f->lanes[f->n_lanes++], f->norms);
+    for (size_t i = 0; i < devices->n; i++) {
+        const struct lane *first = NULL;
+        for (int64_t k = 0; rc == 0 && k < f->config->device_jobs; k++) {
+            struct lane **l = &f->lanes[f->n_lanes];
+            rc = lane_new(f->loop, f->config, f->uids, f->cgroups, &devices->all[i], first, scheduler_idle_cb,
+                          f, l, err);
+            if (rc != 0)
+                continue;
+            lane_use_norms(*l, f->norms);
+            first = first ? first : *l;
+            f->n_lanes++;
+        }
     }
     return rc;
 }

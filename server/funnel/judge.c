@@ -61,7 +61,9 @@ note(struct submission *s, enum outcome outcome, const char *class_, int done, i
     r->outcome = outcome;
     r->done = done;
     r->of = of;
-    r->run_ms = ms_since(j->started_ns);
+    r->run_ms = fmax(0, ms_since(j->started_ns) - j->turn_ms);
+    r->wait_ms += j->turn_ms;
+    j->turn_ms = 0;
     snprintf(r->class_, sizeof(r->class_), "%s", outcome == OUTCOME_FAIL && class_ ? class_ : "");
     figures->by_outcome[outcome]++;
     figures->run_ms += r->run_ms;
@@ -239,6 +241,15 @@ doubt_end(struct submission *s, const char *class_, const struct child_end *end)
         doubt(s->judgement, "it was killed while the machine was out of memory");
 }
 
+/* Work on the device that was found to be its own; whose it is can be said for certain only where nobody else is. */
+static bool
+is_background(const struct judgement *j)
+{
+    static const char *const hack[] = { "hack", NULL };
+
+    return is_one_of(j->class_, hack) && strcmp(j->rule, "background_work") == 0;
+}
+
 static void
 doubt_report(struct submission *s, const struct lane_report *r, const char *class_)
 {
@@ -246,6 +257,11 @@ doubt_report(struct submission *s, const struct lane_report *r, const char *clas
 
     if (strcmp(class_, "timeout") == 0) {
         doubt_timeout(j, r->stolen_ms, r->limit_ms);
+        if (r->is_beside && lane_gpu(j->lane))
+            doubt(j, "others used the device at the same time");
+    } else if (is_background(j)) {
+        if (r->is_beside)
+            doubt(j, "others were on the device at the same time");
     } else if (lane_is_gpu(j->lane) && is_one_of(class_, provisional)) {
         if (r->neighbours > 0)
             doubt(j, "%d other processes on the device ended at the same time", r->neighbours);
@@ -281,7 +297,7 @@ conclude(struct submission *s)
 {
     const struct judgement *j = s->judgement;
 
-    if (!s->is_cancelled && is_one_of(j->class_, provisional) &&
+    if (!s->is_cancelled && (is_one_of(j->class_, provisional) || is_background(j)) &&
         is_promised_rerun(s, j->class_, j->failed_stage))
         submission_return(s, true);
     else
@@ -1015,6 +1031,7 @@ report_cb(void *arg, const struct lane_report *r)
         }
         return;
     }
+    j->turn_ms += r->waited_ms;
     if (r->is_reference) {
         const char *text = json_string_value(json_object_get(r->error, "text"));
         log_warn(s->id, "the reference failed: %s", text ? text : "no reason given");

@@ -61,7 +61,8 @@ struct judgement {
     uint64_t seed;
 
     struct stage_record stages[STAGE_NSTAGES];
-    int stage; /* the one it is in or was in last; -1: none yet */
+    int stage;      /* the one it is in or was in last; -1: none yet */
+    double turn_ms; /* of the time since started_ns: waited for its turns on the device */
     int64_t entered_ns, started_ns;
     int passed;       /* last stage passed before anything failed; -1: none */
     int failed_stage; /* of the first failure; -1: none. STAGE_NSTAGES: before the first stage (extract) */
@@ -221,7 +222,7 @@ struct funnel {
     struct zygote *zygote;            /* compile */
     struct zygote *static_zygote;     /* ast, inspect */
     struct spares *spares[CHILD_RUN]; /* by role: those of the CPU stages */
-    struct lane *lanes[DEVICES_MAX];
+    struct lane *lanes[DEVICES_MAX * LANES_EACH];
     int n_lanes;
     int64_t cpu_jobs;
 

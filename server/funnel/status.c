@@ -113,11 +113,14 @@ funnel_stats(struct funnel *f, int64_t window_s)
                       spread_json(s->waited, s->wait_ms, s->wait_max_ms), "service_ms",
                       spread_json(decided, s->run_ms, s->run_max_ms), "device_s", s->device_s));
     }
-    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:i, s:f}", "window_s", (json_int_t)window_s,
+    int devices = 0;
+    for (int i = 0; i < f->n_lanes; i++)
+        devices += lane_is_first(f->lanes[i]);
+    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:i, s:i, s:f}", "window_s", (json_int_t)window_s,
                      "covered_s", (json_int_t)covered_s, "finished", (json_int_t)sum.finished, "shared",
                      (json_int_t)sum.shared, "finished_per_s", (double)sum.finished / (double)covered_s,
-                     "stages", stages, "device_s", saved_json(sum.device_s, sum.saved_s), "devices",
-                     f->n_lanes, "device_busy",
+                     "stages", stages, "device_s", saved_json(sum.device_s, sum.saved_s), "devices", devices,
+                     "lanes", f->n_lanes, "device_busy",
                      f->n_lanes > 0 ? sum.device_s / ((double)covered_s * f->n_lanes) : 0.0);
 }
 

@@ -137,6 +137,16 @@ write_cores(const cpu_set_t *set, char out[CORES_TEXT_SIZE])
 }
 
 int
+cores_wanted(const struct config *config, int count, size_t n)
+{
+    int wanted = CORES_FOR_TIMING + CORES_FOR_SHARING * (int)(config->device_jobs - 1);
+
+    if (config->timing_cores >= 0 || config->device_jobs <= 1)
+        return (int)config->timing_cores;
+    return 2 * wanted * (int)n <= count ? wanted : -1;
+}
+
+int
 devices_find(const struct config *config, struct devices *out, struct error *err)
 {
     int core_of[CPU_SETSIZE];
@@ -151,7 +161,8 @@ devices_find(const struct config *config, struct devices *out, struct error *err
     if (strcmp(out->all[0].name, "cpu") == 0)
         return 0; /* nothing is timed */
     read_cores(core_of);
-    int each = cores_split(&out->rest, core_of, out->n, (int)config->timing_cores, kept);
+    int wanted = cores_wanted(config, CPU_COUNT(&out->rest), out->n);
+    int each = cores_split(&out->rest, core_of, out->n, wanted, kept);
     if (each < 0)
         return error_set(err, ERR_INPUT, "timing_cores %lld for each of %zu GPUs leaves none of %d cores",
                          (long long)config->timing_cores, out->n, CPU_COUNT(&out->rest));

@@ -21,6 +21,7 @@
 #include "server/workers/norms.h"
 #include "server/workers/pool.h"
 #include "server/workers/process.h"
+#include "server/workers/turns.h"
 #include "server/workers/zygote.h"
 
 /* One child of the run zygote. */
@@ -38,7 +39,10 @@ struct runner {
     bool is_unheard;   /* the referee had no ear for it all the time that it was made */
     int64_t forked_ns; /* monotonic */
     char task_id[HASH_TEXT_SIZE];
-    int64_t used; /* lane->clock when it was last */
+    int64_t used;      /* lane->clock when it was last */
+    int64_t used_ns;   /* the same by the monotonic clock */
+    int64_t bytes;     /* of the device, of a loaded reference; 0: not known */
+    int64_t job_bytes; /* what a job takes beside that; 0: not known */
 };
 
 /* A submission in its GPU stages, or the registration of a task. */
@@ -65,12 +69,15 @@ struct job {
     uint64_t seed;
     char stage[16];
     bool wants_evidence;
-    bool is_alone; /* nobody but its own children on the device */
+    bool is_alone;     /* nobody but its own children on the device */
+    bool is_beside;    /* in this stage, and another job had a place on the device */
+    int64_t bytes;     /* of the device; -1: not known yet */
+    int64_t waited_ns; /* for turns, since the last report */
     /* When the referee was asked last: of the candidate, the reference and the referee. */
     struct contention_mark begun;
     int64_t stolen_ms;   /* up to when a deadline passed; -1: none did, or not known */
     int64_t asked_ms;    /* the limit of that */
-    int64_t lost_before; /* lane->lost then */
+    int64_t lost_before; /* share_lost() then */
     bool is_compiled;    /* the candidate is the reference itself, for torch to compile */
     int64_t limit_ms;
     struct child_end end;
@@ -133,10 +140,22 @@ struct lane {
     int64_t clock, jobs_made;
     int failures, canary_failures;
     int64_t lost; /* children that ended though nobody had ended them, candidates apart; since the start */
+    int64_t candidates_lost;
+    struct share *share; /* with the other lanes of the device */
+    struct lane *beside; /* the next of them */
+    int number;          /* among them, from 1 on */
+    char label[48];      /* the device, and which of its lanes */
+    struct turn turn;
+    bool is_learnt;        /* the referee has seen the device with nobody beside it */
+    int64_t dropped_bytes; /* that the referee was told to free */
+    int drops_due;         /* and has not said that it did */
     int64_t drifts;
     bool is_suspect; /* the workers were started afresh because of the canary */
     json_t *seen;    /* of the GPU, when something was last timed on it; NULL: nothing was */
 };
+
+/* What a child that waits holds of a GPU: its context. */
+#define GPU_CHILD_BYTES (715LL * 1000 * 1000)
 
 /* lane.c */
 void lane_pump(struct lane *l);         /* something has changed: does what can be done now */
@@ -151,7 +170,7 @@ runners_fill_pool(struct lane *l); /* children are made and ended beside tiny an
 json_t *runners_pool_json(const struct lane *l); /* given */
 void runners_evict(struct lane *l);              /* the references used longest ago make room */
 void runners_make_room(struct lane *l);          /* none but the job's own are left */
-bool runners_are_quiet(struct lane *l);          /* none is being made, or ended for being too many */
+bool runners_are_quiet(const struct lane *l);    /* none is being made, or ended for being too many */
 void runners_limit_warming(struct lane *l);      /* after job->is_asked or the set of children has changed */
 void runners_abandon(struct lane *l);            /* all of them; the referee is not told */
 int runners_count(const struct lane *l, enum runner_use use, bool is_ready_only);
@@ -171,6 +190,8 @@ void job_inherit(struct job *j, const struct child *c);
  * be called.
  */
 bool job_answered(struct lane *l, struct lane_report *report);
+/* What it takes of the device: of the candidate, and of the reference where it is not loaded yet. */
+void job_sized(struct lane *l, int64_t candidate_bytes, int64_t reference_bytes);
 void job_report(struct lane *l, struct lane_report *report);
 /* spec NULL: it was refused, for error (both borrowed). The job is gone afterwards. */
 void job_registered(struct lane *l, const struct buffer *spec, json_t *error);
@@ -185,6 +206,30 @@ void referee_tell(struct lane *l, json_t *body, const struct channel_fd *fds, si
 bool referee_ask_register(struct lane *l);
 bool referee_ask_open(struct lane *l);
 void referee_ask_stage(struct lane *l);
+bool referee_ask_size(struct lane *l);
+void referee_drop(struct lane *l, const struct runner *r, int64_t bytes); /* which it holds of the device */
+
+/* share.c: the lanes of one device */
+int share_join(struct lane *l, const struct lane *first, struct error *err); /* first NULL: l is the first */
+void share_part(struct lane *l);
+bool share_is_shared(const struct lane *l); /* there is another lane on the device */
+struct lane *share_first(const struct lane *l);
+void share_doubt(struct lane *l); /* the device is sick, as l found: the others look, too */
+/*
+ * Whether it is the lane's turn. Where it is not it is asked for, place and bytes being as for turn_want(), and the lane
+ * is pumped for it, perhaps before this returns (false).
+ */
+bool share_turn(struct lane *l, enum turn_kind kind, enum turn_place place, int64_t bytes);
+void share_end_turn(struct lane *l);          /* share_pump() has to follow */
+void share_leave(struct lane *l);             /* the same, and the place goes, too */
+void share_pump(struct lane *any);            /* something has changed: pumps those whose turn it is */
+bool share_is_quiet(const struct lane *l);    /* no lane of the device makes a child or ends one */
+bool share_keeps_quiet(const struct lane *l); /* nor may begin to */
+void share_tell_others(struct lane *l);       /* a child of l is made or gone: somebody may wait for that */
+void share_fill_pools(struct lane *l);        /* of the others */
+void share_meet(struct lane *l);              /* l's job begins a stage: who else is there? */
+int64_t share_lost(const struct lane *l);     /* as l->lost, of all lanes; of the others candidates, too */
+void share_make_room(struct lane *l);         /* as runners_make_room(), on all lanes */
 
 /* canary.c */
 void canary_send(struct lane *l);         /* the lane is checking from here on; there is no job */

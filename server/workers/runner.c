@@ -19,8 +19,7 @@
 #define WARM_MS 60000 /* from forking to a context */
 #define RETRY_MS 1000
 #define MAKING_MAX 2 /* side by side: more are hardly made sooner, and timing waits for all of them */
-/* What a child that waits holds: of a GPU its context; else what it does not share with its zygote (6 MB), and room. */
-#define GPU_CHILD_BYTES (715LL * 1000 * 1000)
+/* The same without a GPU: what it does not share with its zygote (6 MB), and room. */
 #define HOST_CHILD_BYTES (64LL * 1000 * 1000)
 #define FAILURES_MAX 5 /* children that died unused, one after another: something is wrong with the workers */
 
@@ -35,7 +34,7 @@ void
 runner_discard(struct runner *r)
 {
     if (r->is_told)
-        referee_tell(r->lane, json_pack("{s:s, s:s}", "op", "drop", "child", child_name(r->child)), NULL, 0);
+        referee_drop(r->lane, r, r->bytes);
     child_abandon(r->child);
     runner_free(r);
 }
@@ -85,6 +84,7 @@ runner_ended_cb(void *arg, struct child *c)
     /* Those of the job are asked for by name: what became of them is in the report. */
     l->lost +=
         r->use != USE_NONE && (!j || (j->candidate != r && j->reference != r)) && !child_end(c)->was_killed;
+    l->candidates_lost += j && j->candidate == r && !child_end(c)->was_killed;
     l->references.evicted += r->use == USE_REFERENCE && (!j || j->reference != r);
     if (j && j->candidate == r) {
         job_inherit(j, c);
@@ -92,11 +92,14 @@ runner_ended_cb(void *arg, struct child *c)
     }
     if (j && j->reference == r)
         j->reference = NULL;
+    int64_t held_bytes = j && r->use == USE_CANDIDATE && j->bytes > 0 ? j->bytes : r->bytes;
     if (r->is_told)
-        referee_tell(l, json_pack("{s:s, s:s}", "op", "drop", "child", child_name(c)), NULL, 0);
+        referee_drop(l, r, held_bytes);
     child_free(c);
     runner_free(r);
     lane_pump(l);
+    share_tell_others(l);
+    share_pump(l);
 }
 
 static void
@@ -151,6 +154,7 @@ runner_became_ready(struct lane *l, struct runner *r)
     if (!r->is_unheard || took_s < l->supply.make_s)
         l->supply.make_s = pool_mean(l->supply.make_s, took_s);
     lane_pump(l);
+    share_tell_others(l);
 }
 
 void
@@ -159,7 +163,7 @@ runner_take_as(struct lane *l, struct runner *r, enum runner_use use)
     r->use = use;
     r->used = l->clock;
     child_limit(r->child, 0);
-    l->supply.last_ns = clock_monotonic_ns();
+    l->supply.last_ns = r->used_ns = clock_monotonic_ns();
     pool_rate_note(&l->supply.taking, l->supply.last_ns, 1);
 }
 
@@ -194,9 +198,9 @@ runner_find_ready(struct lane *l)
 }
 
 bool
-runners_are_quiet(struct lane *l)
+runners_are_quiet(const struct lane *l)
 {
-    struct runner *r;
+    const struct runner *r;
     DL_FOREACH(l->runners, r)
     if (r->state < RUNNER_READY || r->use == USE_NONE)
         return false;
@@ -294,7 +298,7 @@ runners_fill_pool(struct lane *l)
     int64_t want = l->supply.wanted = wanted(l, have, now_ns);
     if (have > least_ready(l) && !uv_is_active((uv_handle_t *)&l->supply_timer))
         uv_timer_start(&l->supply_timer, retry_cb, (uint64_t)l->config->pool_idle_s * 1000 + 1, 0);
-    if (j && j->is_alone && j->phase != PHASE_ACQUIRE)
+    if ((j && j->is_alone && j->phase != PHASE_ACQUIRE) || share_keeps_quiet(l))
         return;
     if (j && (j->phase == PHASE_QUIET || (j->is_asked && strcmp(j->stage, "timing") == 0)))
         return;
@@ -343,7 +347,7 @@ runners_make_room(struct lane *l)
 
     DL_FOREACH_SAFE(l->runners, r, next)
     {
-        if (r != l->job->candidate && r != l->job->reference)
+        if (!l->job || (r != l->job->candidate && r != l->job->reference))
             runner_discard(r);
     }
 }

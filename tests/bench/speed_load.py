@@ -131,6 +131,8 @@ class Window:
 
     seconds: float
     devices: int
+    lanes: int
+    """Submissions that the devices take side by side."""
     finished: int
     classes: dict[str, int]
     stages: list[Stage]
@@ -150,8 +152,8 @@ class Window:
 
     @property
     def busy(self) -> float:
-        """The share of the devices' time in which they were given to a submission."""
-        return self.device_s / (self.seconds * self.devices)
+        """The share of the lanes' time in which they were given to a submission."""
+        return self.device_s / (self.seconds * self.lanes)
 
     @property
     def kernels(self) -> float | None:
@@ -302,7 +304,8 @@ def saturate(url: str, mixes: Sequence[Mix], staged: bool, groups: int, warm_s: 
     caller = Caller(url)
     status = caller.call("GET", "/v1/status")
     gpus = Gpus([str(gpu.get("uuid")) for gpu in status["gpus"]])
-    devices = int(caller.call("GET", "/v1/stats")["devices"])
+    stats = caller.call("GET", "/v1/stats")
+    devices, lanes = int(stats["devices"]), int(stats["lanes"])
     load = Load(url, mixes, staged)
     with load.running(groups * devices, warm_s):
         time.sleep(warm_s)
@@ -321,6 +324,7 @@ def saturate(url: str, mixes: Sequence[Mix], staged: bool, groups: int, warm_s: 
     return Window(
         seconds,
         devices,
+        lanes,
         after["finished"] - before["finished"],
         {name: n for name, n in classes.items() if n},
         _stages(before, after),
@@ -335,18 +339,18 @@ def saturate(url: str, mixes: Sequence[Mix], staged: bool, groups: int, warm_s: 
 
 def lost(window: Window) -> list[tuple[str, float]]:
     """Where the devices' time went: shares of the window, by cause. Together they are 1."""
-    whole = window.seconds * window.devices
+    whole = window.seconds * window.lanes
     stages = [(stage.name, stage.device_s / whole) for stage in window.stages if stage.device_s > 0]
     given = window.device_s / whole
     between = max(0.0, given - sum(share for _, share in stages))
     # A device that stands idle has nothing to do, or is making children, checking itself or registering a task.
     idle = max(0.0, 1 - given)
     waiting = [ready > 0 for ready, lanes in zip(window.samples.ready, window.samples.lanes, strict=True)
-               if lanes < window.devices]  # fmt: skip
+               if lanes < window.lanes]  # fmt: skip
     held = idle * sum(waiting) / len(waiting) if waiting else 0.0
     return [
         *stages,
-        ("opening, closing, and another task's reference", between),
+        ("opening, closing, another task's reference, waiting for a turn", between),
         ("free while some wait: children made, gone or checked", held),
         ("free, and nothing waits: the CPU stages are behind", idle - held),
     ]

@@ -58,6 +58,23 @@ cores_are_split(void **state)
 }
 
 static void
+those_that_share_a_device_get_more(void **state)
+{
+    static const struct {
+        int64_t timing_cores, device_jobs;
+        int count, gpus, wanted;
+    } rows[] = {
+        { -1, 1, 16, 1, -1 }, { -1, 3, 16, 1, 7 }, { -1, 4, 16, 1, -1 }, { -1, 3, 64, 4, 7 },
+        { -1, 3, 16, 2, -1 }, { 4, 3, 16, 1, 4 },  { 0, 3, 16, 1, 0 },
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct config config = { .timing_cores = rows[i].timing_cores, .device_jobs = rows[i].device_jobs };
+        assert_int_equal(cores_wanted(&config, rows[i].count, (size_t)rows[i].gpus), rows[i].wanted);
+    }
+}
+
+static void
 both_threads_of_a_core_go_together(void **state)
 {
     int core_of[CPU_SETSIZE];
@@ -103,6 +120,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cores_are_split),
         cmocka_unit_test(both_threads_of_a_core_go_together),
+        cmocka_unit_test(those_that_share_a_device_get_more),
         cmocka_unit_test(devices_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -319,7 +319,7 @@ step(struct world *w, struct lane *l)
         end_job(l);
         if (draw(w, 8) == 0) {
             l->what = SINGS;
-            turn_want(&l->turn, TURN_ALONE, PLACE_NONE, 0, w->now_ns);
+            turn_want(&l->turn, TURN_ALONE, draw(w, 2) ? PLACE_NONE : PLACE_WHOLE, 0, w->now_ns);
         }
     }
 }

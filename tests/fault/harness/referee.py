@@ -8,6 +8,8 @@ import json
 import os
 import select
 import sys
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,10 @@ SPEC = {
 MISMATCH = {"case": "original", "output": "0", "index": [0, 3], "expected": 1.5, "got": 1.25, "differing": 5, "of": 64}
 
 
+TURNS = os.environ.get("SCRIPT_TURNS")
+"""A file that gets a line for whatever is done on the device: by which referee, what, when it began, when it ended."""
+
+
 DRIFT = 0.05
 """server/harness/gpu_state.py's."""
 FREE_BYTES = int(os.environ.get("SCRIPT_FREE_BYTES", 64 << 30))
@@ -46,6 +52,17 @@ def note(line: str) -> None:
     if path is not None:
         with Path(path).open("a") as file:
             file.write(line + "\n")
+
+
+@contextlib.contextmanager
+def noted(what: str, job: str = "") -> Iterator[None]:
+    began_ns = time.monotonic_ns()
+    yield
+    if TURNS is not None:
+        who = f"{os.getpid()} {job}"
+        line = {"who": who, "what": what, "began_ns": began_ns, "ended_ns": time.monotonic_ns()}
+        with Path(TURNS).open("a") as out:  # a short line is written whole
+            out.write(json.dumps(line) + "\n")
 
 
 class Gone(Exception):
@@ -143,16 +160,24 @@ class Referee:
         source = wire.read_memfd(message.take_fd("source"), wire.SOURCE_MAX)
         child = self.children.get(message.text("child"))
         try:
-            step = child.do("describe", source) if child is not None else "gone"
+            with noted("register", job):
+                step = child.do("describe", source) if child is not None else "gone"
         except Gone:
             step = "gone"
         if step == "pass":
-            fd = wire.make_memfd(json.dumps(SPEC).encode())
+            (size,) = script.steps(source.decode(), "size")
+            fd = wire.make_memfd(json.dumps(SPEC if size == "pass" else {**SPEC, "size": int(size)}).encode())
             self.channel.send({"ev": "registered", "job": job}, {"spec": fd})
             os.close(fd)
         else:
             error = {"type": "Scripted", "text": f"Traceback: {step}", "line": 1}
             self.channel.send({"ev": "refused", "job": job, "error": error})
+
+    def op_size(self, message: wire.Message) -> None:
+        spec = json.loads(wire.read_memfd(message.take_fd("spec"), wire.SOURCE_MAX))
+        size = spec.get("size", 0)
+        body = {"ev": "sized", "job": message.text("job"), "candidate_bytes": size, "reference_bytes": size // 4}
+        self.channel.send(body)
 
     def op_open(self, message: wire.Message) -> None:
         job, source = message.text("job"), wire.read_memfd(message.take_fd("source"), wire.SOURCE_MAX)
@@ -173,7 +198,8 @@ class Referee:
             os._exit(1)
         child = self.children.get(job.candidate)
         try:
-            step = child.do(stage, job.source) if child is not None else "fail:crash"
+            with noted(stage, name):
+                step = child.do(stage, job.source) if child is not None else "fail:crash"
         except Gone:
             step = "fail:crash"
         if step == "turn":
@@ -230,6 +256,8 @@ class Referee:
         self.channel.send({"ev": "closed", "job": message.text("job")})
 
     def op_canary(self, message: wire.Message) -> None:
+        with noted("canary"):
+            time.sleep(float(os.environ.get("SCRIPT_CANARY_S", "0")))
         flag = os.environ.get("SCRIPT_CANARY_FAILS")
         is_failing = flag is not None and Path(flag).exists()
         once = os.environ.get("SCRIPT_CANARY_FAILS_ONCE")
@@ -256,9 +284,11 @@ def main() -> int:
     options = parser.parse_args()
     channel = wire.Channel(options.fd)
     versions = {"python": sys.version.split()[0], "torch": "scripted"}
-    gpu = {"name": "scripted"} if "SCRIPT_BLOCKS" in os.environ else None
+    gpu: dict[str, Any] | None = {"name": "scripted"} if "SCRIPT_BLOCKS" in os.environ else None
     if canary_ns() is not None:
         gpu = {"name": "scripted", "uuid": "GPU-scripted", "driver": os.environ.get("SCRIPT_DRIVER", "1.0")}
+    if "SCRIPT_GPU_BYTES" in os.environ:
+        gpu = {"name": "scripted", "memory_bytes": int(os.environ["SCRIPT_GPU_BYTES"])}
     channel.send({"ev": "ready", "device": options.device, "gpu": gpu, "versions": versions})
     with contextlib.suppress(wire.ChannelClosed):
         Referee(channel).serve()

@@ -2,7 +2,8 @@
 
     # script: compile=fail:compile tiny=sleep:0.1,pass full=crash timing=1.3
 
-One key for each stage (ast, compile, inspect, describe, open, tiny, full, timing), and for each a list of steps:
+`size=BYTES` in a reference is what its jobs take of the device. Else there is one key for each stage (ast, compile,
+inspect, describe, open, tiny, full, timing), and for each a list of steps:
 
     pass  fail:CLASS[:RULE]  skip  reopen  generality     end the stage so (a number does so for timing: the speedup)
     rough:MS                                       full: passes, and a call took so long by the rough clock
@@ -12,6 +13,7 @@ One key for each stage (ast, compile, inspect, describe, open, tiny, full, timin
     drift                                          the GPU is not as it was, the first time; passes from then on
     flaky                                          the same while the file SCRIPT_REFERENCE_FAILS is there
     sleep:SECONDS  print:BYTES  litter  bury       then go on
+    until:PATH                                     wait until there is such a file, then go on
     burn:SECONDS                                   compute for so long, on the one CPU that all who burn share
     hang  exit:STATUS  signal:NAME  crash          what a candidate's process may do
     kill_zygote  kill_referee                      what only a hole in the sandbox would let it do
@@ -46,6 +48,9 @@ def perform(todo: list[str], scratch: Path | None) -> str:
         name, _, value = step.partition(":")
         if name == "sleep":
             time.sleep(float(value))
+        elif name == "until":
+            while not Path(value).exists():
+                time.sleep(0.01)
         elif name == "burn":
             _burn(float(value))
         elif name == "print":
