@@ -1,6 +1,6 @@
-"""make bench-stages: how long the stages without a GPU take, by the answer to whoever fails in them.
+"""make bench-cpu_stages: how long the stages without a GPU take, by the answer to whoever fails in them.
 
-    PYTHON tests/bench/stages.py [--than BUILD] [--rounds 20] [--limit-s 120] [--out FILE]
+    PYTHON tests/bench/cpu_stages.py [--than BUILD] [--rounds 20] [--limit-s 120] [--out FILE]
 
 Daemons of this build run side by side, one as it is and one without children that wait for work (stage_pool 0), and,
 with --than, one of another build. Each round asks each of them the same, in turn, so that a disturbed machine disturbs
@@ -85,7 +85,7 @@ def main() -> int:
     parser.add_argument("--than", type=Path, help="another build's directory, to be compared with")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--limit-s", type=float, default=120.0)
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench" / "stages.jsonl")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench" / "cpu_stages.jsonl")
     options = parser.parse_args()
     build = Path(os.environ.get("VERIFIERD_BUILD", ROOT / "build"))
     python = os.environ.get("PYTHON", sys.executable)
