@@ -30,6 +30,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+TRIES = 3
 SHORT_NS = 10**9
 """Calls under this are made several times for a bell."""
 SHORT = TASK.replace("        time.sleep(0.15)\n", "")
@@ -96,26 +97,31 @@ def test_a_short_call_is_made_many_times_for_a_bell(bench: Bench) -> None:
 
 
 EARLY = """
-import threading, time, torch
+import ctypes, threading, time, torch
 class ModelNew(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.known, self.done = [], {}
         threading.Thread(target=self.watch, daemon=True).start()
     def work(self, x):
+        y = x * 2 + 1
         time.sleep(0.15)
-        return x * 2 + 1
+        return y
+    def first(self, x):  # by no operator: a profile, which there is without a GPU, would keep thousands of them
+        return ctypes.c_float.from_address(x.data_ptr()).value
     def watch(self):
         while True:
             for x in list(self.known):
-                key = float(x[0, 0])
+                key = self.first(x)
                 if key not in self.done:
-                    self.done[key] = self.work(x)
+                    y = self.work(x)
+                    if self.first(x) == key:  # it is not being replaced
+                        self.done[key] = y
             time.sleep(0.0002)
     def forward(self, x):
         if not any(x is y for y in self.known):
             self.known.append(x)
-        found = self.done.get(float(x[0, 0]))
+        found = self.done.get(self.first(x))
         return self.work(x) if found is None else found.clone()
 """
 
@@ -190,8 +196,9 @@ def test_cheat_wins_without_its_mechanism_and_loses_with_it(
     flush: dict[str, Any] = (
         {"flush_s": 0.25} if mechanism == "freezes" else {}
     )  # a flush as long as the work that it hides
-    off: dict[str, Any] = {**flush, mechanism: False}
-    assert speedup(bench.time(source, **off)) > 1.4
+    off: dict[str, Any] = {**flush, "caps_reference": False, mechanism: False}
+    # A cheat that is not woken in time loses, too, and says nothing of the mechanism.
+    assert any(speedup(bench.time(source, **off)) > 1.4 for _ in range(TRIES))
     report = bench.time(source, **flush)
     if class_ is None:
         assert speedup(report) < 1.3

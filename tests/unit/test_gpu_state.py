@@ -43,7 +43,7 @@ class Device:
         self.referee._gpu = gpu
 
     def canary(self) -> dict[str, Any]:
-        self.referee._op_canary(SimpleNamespace())  # type: ignore[arg-type]
+        self.referee._op_canary(SimpleNamespace(body={}))  # type: ignore[arg-type]
         return self.said.body
 
 
