@@ -77,14 +77,11 @@ static const struct setting table[] = {
       "compiled) kept ready; more than cpu_jobs are never kept" },
     { "timing_cores", NUMBER, "cores", "-1", -1, 64, FIELD(timing_cores), false,
       "kept for each GPU's referee and children, and used by nothing else, so that compiling does not "
-      "disturb timing; -1 is 3 where "
-      "the machine has enough, and 2 more for each of device_jobs beyond the first where that is no more "
-      "than "
-      "half of them" },
+      "disturb timing; -1 is 3 where the machine has enough, and 2 more for each of device_jobs beyond the "
+      "first where that is no more than half of them" },
     { "device_jobs", NUMBER, "submissions", "1", 1, 8, FIELD(device_jobs), false,
       "in open, tiny and full side by side on each device, as far as its memory goes; timing has it to "
-      "itself. "
-      "Each has a run zygote, a referee, a pool and references of its own" },
+      "itself. Each has a run zygote, a referee, a pool and references of its own" },
     { "pool", NUMBER, "processes", "8", 1, 64, FIELD(pool), false,
       "most children kept ready for each GPU; each holds about 715 MB of its memory; how many there are "
       "follows from the rate at which submissions come" },
@@ -99,9 +96,7 @@ static const struct setting table[] = {
       "reference children kept loaded for each GPU" },
     { "canary_interval_s", NUMBER, "seconds", "300", 0, 86400, FIELD(canary_interval_s), true,
       "most time between two canaries of a GPU that passed (docs/timing.md): when it is over, one comes "
-      "before the "
-      "next job, "
-      "or at once where there is none; 0 is only at starts and after suspicious ends" },
+      "before the next job, or at once where there is none; 0 is only at starts and after suspicious ends" },
     { "queue_limit", NUMBER, "submissions", "20000", 1, 10000000, FIELD(queue_limit), true,
       "submissions that may wait; above it clients get 429" },
     { "quotas", TEXT, "CLIENT:LIMIT=N,...", "", 0, 0, FIELD(quotas), true,
