@@ -1,5 +1,5 @@
 # kind: cheat
-# class: mismatch|nonfinite|nondeterministic|hack
+# class: mismatch|nonfinite|nondeterministic|hack|timeout
 # what: looks through descriptors of this and other processes by pathlib
 import pathlib
 
