@@ -227,6 +227,16 @@ def test_a_call_that_is_skipped_within_a_bell_is_found(bench: Bench) -> None:
     assert (report["outcome"], report["class"]) == ("fail", "mismatch")
 
 
+def test_a_host_that_became_slower_is_not_held_against_short_calls(bench: Bench) -> None:
+    """Over its cap, the reference is looked at again while the candidate is frozen; a long call's cap stays."""
+    task, honest = (source.replace("0.15", "0.01") for source in (TASK, HONEST))
+    short = bench.time(honest, task=task, single_ns=SHORT_NS, known_ns=1.0)
+    assert short["detail"]["calls"] > 1 and 0.7 < speedup(short) < 1.4
+    assert short["detail"]["baseline_ns"] > 5e6
+    long = bench.time(honest, task=task, known_ns=1.0)
+    assert long["detail"]["calls"] == 1 and speedup(long) < 0.1
+
+
 def test_blocks_with_somebody_elses_work_are_void(bench: Bench) -> None:
     report = bench.time(HONEST, others=[0] * 20 + [2_000_000], caps_reference=False)
     assert report["outcome"] == "pass", report
