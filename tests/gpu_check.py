@@ -27,7 +27,7 @@ from daemon import Daemon, running_daemon
 
 ROOT = Path(__file__).resolve().parents[1]
 SKIPPED = 77
-SELFTEST_LIMIT_S = 420.0
+SELFTEST_LIMIT_S = 570.0
 SPEED_LIMIT_S = 260.0
 READY_LIMIT_S = 90.0
 
@@ -243,7 +243,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Check verifierd on a machine with a GPU.")
     parser.add_argument("--bundle", type=Path, default=ROOT / "build/bundle", help="made by make bundle")
     parser.add_argument("--only", default=",".join(USUAL), help=f"of {', '.join(PARTS)}")
-    parser.add_argument("--limit-s", type=float, default=900.0, help="all parts together (default 900)")
+    parser.add_argument("--limit-s", type=float, default=1050.0, help="all parts together (default 1050)")
     parser.add_argument("--without-gpu", action="store_true", help="try the corpus part on a machine that has none")
     arguments = parser.parse_args()
     names = arguments.only.split(",")

@@ -168,5 +168,6 @@ def test_a_graph_of_calls_is_right_and_as_fast_as_its_copy(tmp_path: Path) -> No
     assert told["outcome"] in ("measured", "inconclusive") and told["calls"] == 64, told
     if told["outcome"] == "measured":  # a tenth of a millisecond, all of them together: it may well stay wide
         pairs = zip(told["reference_ns"], told["candidate_ns"], strict=True)
-        assert abs(statistics.median(ours / theirs for ours, theirs in pairs) - 1) < 0.1, told
+        ratio = statistics.median(ours / theirs for ours, theirs in pairs)
+        assert abs(ratio - 1) < 40_000 / (64 * min(told["reference_ns"])), told  # twice what a batch may be off by
     assert len(detail["variations"]) == 1 and detail["variations"][0]["bells"] == 10, detail["variations"]

@@ -61,9 +61,10 @@ class ModelNew(torch.nn.Module):
         y = torch.relu(x)
         if self.calls > 20 and self.calls % 4 == 0:
             with torch.cuda.stream(self.side):
-                torch.cuda._sleep(20_000_000)
+                torch.cuda._sleep(200_000_000)
         return y
 """
+"""A tenth of a second of work after an answer: what is over before the next bell would harm nobody."""
 
 LATE = """
 import torch
@@ -148,9 +149,9 @@ def test_one_buffer_for_all_answers_is_timed_by_single_calls(bench: Bench) -> No
     assert report["detail"]["calls"] == 1 and "share memory" in report["detail"]["one_call"]
 
 
-def test_background_work_is_seen_and_pays_for_nobody(bench: Bench) -> None:
-    """That it slows a reference which nobody protects is shown without a GPU, by test_clock_protocol.py."""
-    assert speedup(bench.time(BACKGROUND, voids_blocks=False, caps_reference=False)) < 1.1
+def test_background_work_slows_the_reference_unless_it_is_seen(bench: Bench) -> None:
+    assert speedup(bench.time(BACKGROUND, voids_blocks=False, caps_reference=False)) > 1.5
+    assert speedup(bench.time(BACKGROUND, voids_blocks=False)) < 1.1
     report = bench.time(BACKGROUND)
     assert (report["outcome"], report["class"], report["rule"]) == ("fail", "hack", "background_work"), report
 
