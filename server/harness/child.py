@@ -139,6 +139,8 @@ class Child:
             "watch": self._op_watch,
             "observe": self._op_observe,
             "observed": self._op_observed,
+            "record": self._op_record,
+            "recorded": self._op_recorded,
         }
 
     def run(self) -> None:
@@ -502,8 +504,7 @@ class Child:
         self._records = message.boolean("record")
         self._observer.read(self._source)
         if self._records:
-            self._synchronize()
-            native.cupti_record(True)
+            self._begin_records()
         self._observer.begin(silent, counts_ops=message.boolean("ops"))
         self._channel.send({"ev": "observing"})
 
@@ -513,12 +514,31 @@ class Child:
 
         found = {"launches": json.dumps(self._observer.end()).encode()}
         if self._records:
-            self._synchronize()
-            native.cupti_record(False)
-            found["records"] = native.cupti_take()
+            found["records"] = self._end_records()
         self._records = False
+        self._send_found("observed", found)
+
+    def _op_record(self, message: Message) -> None:
+        """CUPTI records from now on; nothing else changes."""
+        self._begin_records()
+        self._channel.send({"ev": "recording"})
+
+    def _op_recorded(self, message: Message) -> None:
+        """No more, and what was recorded."""
+        self._send_found("recorded", {"records": self._end_records()})
+
+    def _begin_records(self) -> None:
+        self._synchronize()
+        native.cupti_record(True)
+
+    def _end_records(self) -> bytes:
+        self._synchronize()
+        native.cupti_record(False)
+        return native.cupti_take()
+
+    def _send_found(self, event: str, found: dict[str, bytes]) -> None:
         fds = {name: make_memfd(data, name) for name, data in found.items()}
-        self._channel.send({"ev": "observed"}, fds)
+        self._channel.send({"ev": event}, fds)
         for fd in fds.values():
             os.close(fd)
 

@@ -437,12 +437,27 @@ class Pass:
         foreign = self._job.policy.foreign
         if self._method == "cupti":
             own = self._own if self._own.names is not None else Own(frozenset(self._launched))
-            return weigh_records(self._activities, own, self._decoys, foreign)
+            found = weigh_records(self._activities, own, self._decoys, foreign)
+            return found if found.culprits else self._weigh_full(own) or found
         limit = ELEMENT_SHARE if self._case["name"] == "own" else TINY_SHARE
         calls = [self._told, *[told for told in _items(self._told.get("before")) if isinstance(told, dict)]]
         most = OWN_MOST * self._case["elements"]
         found = [weigh_launches(told, self._decoys, foreign, limit, most) for told in calls]
         return next((weighed for weighed in found if weighed.culprits), found[0])
+
+    def _weigh_full(self, own: Own) -> Weighed | None:
+        """The first call of `full` in which others did what the policy does not allow, or all that was done."""
+        for data in self._job.recorded:
+            try:
+                call = activity.parse(data)
+            except activity.BadRecords as error:
+                self._why = f"its records are none: {error}"
+                self._flags.append("evidence_refused")
+                return None
+            weighed = weigh_records([call], own, self._decoys, self._job.policy.foreign)
+            if weighed.culprits or weighed.coverage == 0:
+                return weighed
+        return None
 
     def _json(self, weighed: Weighed) -> Json:
         if self._decoys:

@@ -253,6 +253,9 @@ class Job:
         self._tf32_matters = False
         self.method = "interpreter"  # how the candidate's work can be observed: "cupti", "calls", "interpreter"
         self.method_why: str | None = None
+        self.recorded: list[bytes] = []
+        """CUPTI's records of the second call of each case of `full`, where the policy asks whose work that was."""
+        self._records = False
         self.is_right_at_tiny = False
 
     # --- open ---
@@ -381,7 +384,8 @@ class Job:
         seeds = [self._next_seed() for _ in steps]
         self._first_seed = seeds[0]
         self._used.clear()
-        self.passed_shapes = []
+        self.passed_shapes, self.recorded = [], []
+        self._records = self.method == "cupti" and self.policy.foreign != "any"
         results: list[CaseResult] = []
         for index, step in enumerate(steps):
             seed = seeds[index] if step.seed_of is None else seeds[step.seed_of]
@@ -392,6 +396,7 @@ class Job:
                 break
             if step.case is not None and results[-1].class_ is None:
                 self.passed_shapes.append(case)
+        self._records = False
         return self._report("full", results, len(steps))
 
     def _next_seed(self) -> int:
@@ -657,7 +662,7 @@ class Job:
         for view, source in zip(mine, self.reference.views(tree), strict=True):
             view.copy_(source)
         synchronize(self._device)
-        second = [leaf for _, leaf in values.leaves(self.candidate.call(set_, self.call_limit_ms))]
+        second = [leaf for _, leaf in values.leaves(self._call_again(set_))]
         for index, a in enumerate(expected.values if first is None else first):
             if not isinstance(a, torch.Tensor):
                 continue
@@ -667,6 +672,21 @@ class Job:
             elif not tolerance.compare(b, a, limits[index]).is_match(limits[index]):
                 result.class_ = "nondeterministic"
                 result.note = f"two calls on one input differ (output {expected.paths[index]})"
+
+
+    def _call_again(self, set_: int) -> Any:
+        """A model's first call may prepare what it keeps; what the second computes is the candidate's own work."""
+        if not self._records:
+            return self.candidate.call(set_, self.call_limit_ms)
+        self.candidate.record()
+        try:
+            answer = self.candidate.call(set_, self.call_limit_ms)
+        except PeerFailed as failure:
+            if not failure.is_gone:
+                self.candidate.recorded()
+            raise
+        self.recorded.append(self.candidate.recorded())
+        return answer
 
 
 def _check_form(outputs: list[tuple[str, Any]], expected: Expected, result: CaseResult, *, dtypes: bool) -> bool:

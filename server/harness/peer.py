@@ -334,6 +334,20 @@ class Peer:
             raise PeerFailed("crash", "the process told of its launches what is no object", is_gone=True)
         return found, records
 
+    def record(self) -> None:
+        """Have CUPTI record calls from now on, until recorded(). Only where watch() has told that it works."""
+        self.ask({"op": "record"}, "recording", PROMPT_MS)
+
+    def recorded(self) -> bytes:
+        """CUPTI's records, as native/cupti.h lays them out, if the child tells the truth."""
+        report = self.ask({"op": "recorded"}, "recorded", PROMPT_MS, takes=("records",))
+        try:
+            return _bytes_of(report, "records")
+        except ProtocolError as error:
+            raise PeerFailed("crash", f"the process broke the protocol: {error}", is_gone=True) from None
+        finally:
+            report.close()
+
     # --- calls ---
 
     def arm(self, bells: int, *, events: bool = False) -> None:

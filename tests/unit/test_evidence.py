@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import activity
@@ -276,6 +277,30 @@ def test_a_long_name_is_known_as_the_ast_stage_tells_it() -> None:
 def test_no_records_are_no_evidence() -> None:
     assert weighed().coverage is None
     assert weigh_records([Activity([work("mine", 5, 0)])], OWN, set(), "movement").coverage is None
+
+
+def full_told(*calls: bytes) -> evidence.Pass:
+    """An evidence pass whose own calls were all the candidate's, after these second calls of `full`."""
+    job = SimpleNamespace(
+        reference=SimpleNamespace(model=lambda case, weights: ("m", [])),
+        policy=SimpleNamespace(foreign="movement"),
+        method="cupti",
+        method_why=None,
+        recorded=list(calls),
+    )
+    told = evidence.Pass(job, {"name": "own", "elements": 1}, OWN)  # type: ignore[arg-type]
+    told._activities = [Activity([work("mine", 0, 5000)])]
+    return told
+
+
+def test_a_call_of_full_that_torch_answers_decides() -> None:
+    mine, theirs = packed([kernel()], [b"mine"]), packed([kernel(), kernel(1, end=90_000)], [b"mine", RELU.encode()])
+    moved = packed([(activity.MEMSET, 0, 10, 20, 64, *[0] * 6, 7, 1)], [])
+    assert not full_told(mine, mine)._weigh().culprits
+    assert full_told(mine, theirs)._weigh().culprits[0]["name"] == RELU
+    assert full_told(mine, moved)._weigh().coverage == 0
+    lying = full_told(b"x")
+    assert lying._weigh().coverage == 1 and lying._flags == ["evidence_refused"]
 
 
 RULES = [

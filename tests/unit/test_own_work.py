@@ -512,6 +512,17 @@ ROWS_OF_GPU: dict[str, tuple[str, str, str, str | None]] = {
         RELU, "hybrid", CHEATS["torch's elementwise work under hybrid"][2], "foreign_kernel",
     ),
     "a decoy": (RELU, "strict", CHEATS["torch computes, the kernel writes what nobody reads"][2], "decoy"),
+    "torch in all calls before the evidence pass": (
+        RELU, "strict",
+        "self.turn = getattr(self, 'turn', 0) + 1\ny = torch.empty_like(x)\n"
+        "if self.turn <= 4:\n    run(copy_kernel, torch.relu(x), y)\nelse:\n    run(relu_kernel, x, y)\nreturn y",
+        "foreign_kernel",
+    ),
+    "weights that a model's first call prepares": (
+        PRODUCT, "hybrid",
+        "if getattr(self, 'kept', None) is None:\n    self.kept = (self.weight * 2) / 2\n"
+        "t = x @ self.kept\ny = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y", None,
+    ),
 }  # fmt: skip
 
 
