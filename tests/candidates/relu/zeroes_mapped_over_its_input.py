@@ -15,7 +15,7 @@ def relu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n
     x = tl.load(x_ptr + offsets, mask=mask)
-    tl.store(y_ptr + offsets, tl.where(x < 0, 0.0, x), mask=mask)
+    tl.store(y_ptr + offsets, x * 0.0, mask=mask)  # a GPU still sees what lay there
 
 
 LIBC = ctypes.CDLL(None, use_errno=True)
