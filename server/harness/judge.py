@@ -673,7 +673,6 @@ class Job:
                 result.class_ = "nondeterministic"
                 result.note = f"two calls on one input differ (output {expected.paths[index]})"
 
-
     def _call_again(self, set_: int) -> Any:
         """A model's first call may prepare what it keeps; what the second computes is the candidate's own work."""
         if not self._records:
