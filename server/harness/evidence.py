@@ -437,8 +437,8 @@ class Pass:
         foreign = self._job.policy.foreign
         if self._method == "cupti":
             own = self._own if self._own.names is not None else Own(frozenset(self._launched))
-            found = weigh_records(self._activities, own, self._decoys, foreign)
-            return found if found.culprits else self._weigh_full(own) or found
+            observed = weigh_records(self._activities, own, self._decoys, foreign)
+            return observed if observed.culprits else self._weigh_full(own) or observed
         limit = ELEMENT_SHARE if self._case["name"] == "own" else TINY_SHARE
         calls = [self._told, *[told for told in _items(self._told.get("before")) if isinstance(told, dict)]]
         most = OWN_MOST * self._case["elements"]
