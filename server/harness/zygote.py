@@ -390,11 +390,14 @@ def run_role(role: str, channel: wire.Channel, scratch: Path, device: str) -> No
 
 
 def sandbox_settings(scratch: Path, uid: int | None, base: Path) -> native.SandboxSettings:
-    """What every child gets. Homes and the like that its uid may not pass are hidden, but for what Python needs."""
+    """What every child gets. Homes and the like that its uid may not pass are hidden, but for what it needs.
+
+    That is what Python imports, and the root of all scratch directories: compile caches lie there.
+    """
     if uid is None:
         return native.SandboxSettings(scratch=scratch)
-    needed = import_directories(base)
-    hidden = native.closed_ancestors((*needed, scratch.parent))
+    needed = (*import_directories(base), scratch.parent)
+    hidden = native.closed_ancestors(needed)
     return native.SandboxSettings(scratch=scratch, uid=uid, hidden=hidden, shown=needed, processes=PROCESSES)
 
 

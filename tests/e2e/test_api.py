@@ -75,6 +75,16 @@ def test_post_with_wait_answers_with_the_verdict(client: Client, task_ids: dict[
     assert answer.json()["class"] == "syntax"
 
 
+def test_scratch_may_lie_where_other_users_cannot_go(
+    start_daemon: StartDaemon, tasks: dict[str, corpus.Task], tmp_path: Path
+) -> None:
+    """As root candidates have uids of their own: each stage still finds the cache that the one before it left."""
+    tmp_path.chmod(0o700)
+    client = start_daemon(scratch=tmp_path / "scratch").client
+    verdict = client.judge({"task": add(client, tasks), "candidate": source("relu/honest"), "until": "tiny"}, WAIT_S)
+    assert (verdict["class"], verdict["passed_stage"]) == ("ok", "tiny")
+
+
 def test_a_short_wait_answers_with_the_state(start_daemon: StartDaemon, tasks: dict[str, corpus.Task]) -> None:
     client = start_daemon().client
     task = add(client, tasks)
