@@ -55,8 +55,8 @@ static const struct setting table[] = {
     { "store", TEXT, "FILE", "verifierd.db", 1, 0, FIELD(store), false,
       "the database, made when it is not there; a relative name starts at the working directory" },
     { "scratch", TEXT, "DIR", "", 0, 0, FIELD(scratch), false,
-      "private files of running submissions, emptied at start; when not given, a directory of the store's "
-      "own in $TMPDIR or /tmp" },
+      "private files of running submissions, emptied at start, and refused where it holds what no daemon "
+      "made; when not given, a directory of the store's own in $TMPDIR or /tmp" },
     { "python", TEXT, "PROGRAM", "python3", 1, 0, FIELD(python), false,
       "the Python that has torch and triton: a path, or a name looked up in $PATH" },
     { "harness", TEXT, "DIR", "", 0, 0, FIELD(harness), false,

@@ -1,9 +1,11 @@
 #include <errno.h>
+#include <libgen.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <jansson.h>
@@ -18,8 +20,10 @@
 #include "server/http/http.h"
 #include "server/keeper.h"
 #include "server/store/store.h"
+#include "server/token.h"
 #include "server/token_command.h"
 #include "server/workers/check.h"
+#include "server/workers/scratch.h"
 
 /*
  * Theory of operation. Start: settings, log, a look at what the workers need,
@@ -168,9 +172,45 @@ watch_signal(struct server *s, uv_signal_t *handle, int number, uv_signal_cb cb)
 }
 
 static int
+check_store_path(const char *path, struct error *err)
+{
+    AUTO_FREE char *directory = strdup(path);
+    struct stat info;
+
+    if (!directory)
+        return error_set(err, ERR_NOMEM, "no memory for a path");
+    if (stat(path, &info) == 0)
+        return S_ISREG(info.st_mode) ? 0 : error_set(err, ERR_INPUT, "store: %s is no file", path);
+    if (errno == ENOENT && access(dirname(directory), W_OK | X_OK) == 0)
+        return 0;
+    return error_set(err, ERR_SYS, "store: %s", path);
+}
+
+/* The files that the settings name, before anything is made or begun. */
+static int
+check_files(const struct config *c, struct error *err)
+{
+    struct token_list tokens;
+    int rc = check_store_path(c->store, err);
+
+    if (rc == 0)
+        rc = scratch_check(c->scratch, err);
+    if (rc != 0)
+        return rc;
+    rc = token_list_load(c->tokens, &tokens, err);
+    token_list_release(&tokens);
+    if (rc == 0 || rc == ERR_NOTFOUND)
+        return 0;
+    error_prefix(err, "tokens");
+    return rc;
+}
+
+static int
 start(struct server *s, struct error *err)
 {
-    int rc = workers_check(&s->config, NULL, err);
+    int rc = check_files(&s->config, err);
+    if (rc == 0)
+        rc = workers_check(&s->config, NULL, err);
     if (rc == 0)
         rc = store_open(&s->loop, s->config.store, STORE_WRITES_MAX, &s->store, err);
     if (rc == 0)
@@ -223,7 +263,7 @@ check(const struct config *c)
     const char *name;
     json_t *state;
 
-    if (workers_check(c, &layers, &err) != 0) {
+    if (check_files(c, &err) != 0 || workers_check(c, &layers, &err) != 0) {
         fprintf(stderr, "verifierd: %s\n", err.text);
         return EXIT_FAILURE;
     }

@@ -32,7 +32,7 @@ read_limit(const char *text, size_t size, struct quota *out, struct error *err)
                 digits = 0;
         if (digits == 0 || digits > 12)
             return error_set(err, ERR_INPUT, "quotas: %s is a whole number, not \"%.*s\"", limits[i].name,
-                             (int)(size - name), text + name);
+                             equals ? (int)(size - name - 1) : 0, equals ? equals + 1 : "");
         *limits[i].place = strtoll(equals + 1, NULL, 10);
         return 0;
     }

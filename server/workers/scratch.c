@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/auto.h"
 #include "common/log.h"
@@ -107,18 +108,62 @@ scratch_remove_now(const char *path, struct error *err)
 
 /* --- making --- */
 
+#define MADE_BY_MKDTEMP 6
+
+/* What a daemon makes in its root: a child's directory, a compile cache, and what was brought up from too deep. */
+static bool
+is_made_here(const char *name)
+{
+    if (strncmp(name, "cache-", strlen("cache-")) == 0 || strncmp(name, ".up-", strlen(".up-")) == 0)
+        return true;
+    const char *dash = strchr(name, '-');
+    return dash && name[0] >= 'a' && name[0] <= 'z' &&
+           strspn(name + 1, "0123456789") + 1 == (size_t)(dash - name) && dash > name + 1 &&
+           strlen(dash + 1) == MADE_BY_MKDTEMP;
+}
+
+/* A start empties the root, and a slip in the settings must not cost what lay there before. */
+static int
+refuse_foreign(const char *root, struct error *err)
+{
+    DIR *dir = opendir(root);
+    struct dirent *entry;
+    int rc = 0;
+
+    if (!dir)
+        return error_set(err, ERR_SYS, "read the scratch directory %s", root);
+    while (rc == 0 && (entry = readdir(dir)))
+        if (!is_dots(entry->d_name) && !is_made_here(entry->d_name))
+            rc = error_set(err, ERR_INPUT,
+                           "the scratch directory %s is emptied at the start, and \"%.60s\" in it is not "
+                           "verifierd's: name a new or an empty directory",
+                           root, entry->d_name);
+    closedir(dir);
+    return rc;
+}
+
 int
-scratch_prepare(const char *root, struct error *err)
+scratch_check(const char *root, struct error *err)
 {
     struct stat info;
 
+    if (lstat(root, &info) != 0)
+        return errno == ENOENT ? 0 : error_set(err, ERR_SYS, "look at the scratch directory %s", root);
+    if (!S_ISDIR(info.st_mode))
+        return error_set(err, ERR_INPUT, "the scratch directory %s is a link or a file", root);
+    if (info.st_uid != geteuid())
+        return error_set(err, ERR_INPUT, "the scratch directory %s belongs to another user", root);
+    return refuse_foreign(root, err);
+}
+
+int
+scratch_prepare(const char *root, struct error *err)
+{
     if (mkdir(root, 0711) != 0 && errno != EEXIST)
         return error_set(err, ERR_SYS, "make the scratch directory %s", root);
-    if (lstat(root, &info) != 0)
-        return error_set(err, ERR_SYS, "look at the scratch directory %s", root);
-    if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid())
-        return error_set(err, ERR_INPUT, "the scratch directory %s is a link or belongs to another user",
-                         root);
+    int rc = scratch_check(root, err);
+    if (rc != 0)
+        return rc;
     if (chmod(root, 0711) != 0 || empty(root) != 0)
         return error_set(err, ERR_SYS, "empty the scratch directory %s", root);
     return chmod(root, 0711) == 0 ? 0 : error_set(err, ERR_SYS, "open the scratch directory %s", root);

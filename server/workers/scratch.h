@@ -15,7 +15,9 @@
 #define SCRATCH_PATH_SIZE 512
 #define SCRATCH_NO_UID (-1)
 
-/* Make the root (0711) where it is missing and empty it. 0, ERR_SYS, or ERR_INPUT (a link, or another's). At start: blocks. */
+/* Whether the root may be emptied. 0 (also where there is none), ERR_SYS, or ERR_INPUT: no directory, another's, or with what no daemon made. */
+int scratch_check(const char *root, struct error *err);
+/* Make the root (0711) where it is missing and empty it. 0, or as scratch_check(). At start: blocks. */
 int scratch_prepare(const char *root, struct error *err);
 /* A fresh directory root/PREFIX-XXXXXX of mode 0700, owned by uid (SCRATCH_NO_UID: by us). 0 or ERR_SYS. */
 int scratch_make(const char *root, const char *prefix, int64_t uid, char out[SCRATCH_PATH_SIZE],

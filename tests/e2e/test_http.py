@@ -717,6 +717,35 @@ def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, text: str, complai
     assert complaint in err
 
 
+@pytest.mark.parametrize("ask", ["--check-config", "--listen=127.0.0.1:0"])
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("store = {path}", "store: {path} is no file"),
+        ("store = {path}/none/verifierd.db", "store: {path}/none/verifierd.db: No such file or directory"),
+        (
+            "scratch = {path}",
+            'the scratch directory {path} is emptied at the start, and "mine" in it is not verifierd\'s',
+        ),
+        ("scratch = {path}/mine", "the scratch directory {path}/mine is a link or a file"),
+        ("tokens = {path}/mine", "tokens: {path}/mine: "),
+    ],
+)
+def test_a_file_that_cannot_serve_is_named_before_anything_is_touched(
+    tmp_path: Path, setting: str, complaint: str, ask: str
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "mine").write_text("mine")
+    path = tmp_path / "conf"
+    path.write_text("log_format = text\n" + setting.format(path=f'"{data}') + '"\n')
+    status, out, err = run("--config", path, ask, python())
+    assert (status, out) == (1, "")
+    assert complaint.format(path=data) in err
+    assert len(err.splitlines()) == 1
+    assert (data / "mine").read_text() == "mine" and len(list(data.iterdir())) == 1
+
+
 def test_a_good_file_is_taken_and_flags_win(tmp_path: Path) -> None:
     path = tmp_path / "conf"
     path.write_text("# settings\nlisten = 127.0.0.1:0\nallow_remote = no\npool = 3\n")

@@ -47,7 +47,7 @@ what_is_malformed_is_named(void **state)
         { "alice:speed=1", "\"speed\" is none of" },
         { "alice:rate", "rate is a whole number" },
         { "alice:rate=", "rate is a whole number" },
-        { "alice:rate=-1", "rate is a whole number, not \"=-1\"" },
+        { "alice:rate=-1", "rate is a whole number, not \"-1\"" },
         { "alice:rate=1x", "rate is a whole number" },
         { "alice:rate=1,", "\"\" is none of" },
         { "alice:rate=9999999999999", "rate is a whole number" },

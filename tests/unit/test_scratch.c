@@ -138,17 +138,47 @@ a_mess_is_removed_and_nothing_beyond_it(void **state)
 static void
 the_root_is_emptied_at_start_and_must_be_ours(void **state)
 {
+    char one[SCRATCH_PATH_SIZE];
     struct error err = { 0 };
 
     (void)state;
-    make_mess(root);
+    assert_int_equal(scratch_make(root, "r12", SCRATCH_NO_UID, one, &err), 0);
+    make_mess(one);
+    assert_int_equal(mkdir(in(root, "cache-01a2-1"), 0755), 0);
+    assert_int_equal(mkdir(in(root, ".up-0"), 0755), 0);
     assert_int_equal(scratch_prepare(root, &err), 0);
     assert_int_equal(rmdir(root), 0);
+    put(root, "a file");
+    assert_int_equal(scratch_prepare(root, &err), ERR_INPUT);
+    assert_int_equal(unlink(root), 0);
     assert_int_equal(symlink(outside, root), 0);
     assert_int_equal(scratch_prepare(root, &err), ERR_INPUT);
     assert_int_equal(access(in(outside, "precious"), F_OK), 0);
     assert_int_equal(unlink(root), 0);
     assert_int_equal(scratch_prepare(in(base, "no/such/place"), &err), ERR_SYS);
+}
+
+/* scratch = "/home/me": a slip in the settings costs nobody a home. */
+static void
+what_no_daemon_made_is_not_emptied(void **state)
+{
+    static const char *const others[] = { "thesis",   "a1",         "r-abcdef", "1-abcdef",
+                                          "r1-abcde", "r1x-abcdef", "up-1",     ".git" };
+    char one[SCRATCH_PATH_SIZE];
+    struct error err = { 0 };
+
+    (void)state;
+    assert_int_equal(scratch_make(root, "c1", SCRATCH_NO_UID, one, &err), 0);
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        put(in(root, others[i]), "years of work");
+        assert_int_equal(scratch_prepare(root, &err), ERR_INPUT);
+        assert_non_null(strstr(err.text, others[i]));
+        assert_non_null(strstr(err.text, root));
+        assert_int_equal(access(one, F_OK), 0);
+        assert_int_equal(unlink(in(root, others[i])), 0);
+    }
+    assert_int_equal(scratch_prepare(root, &err), 0);
+    assert_int_not_equal(access(one, F_OK), 0);
 }
 
 static void
@@ -270,6 +300,7 @@ main(void)
         TEST(a_directory_is_fresh_and_private),
         TEST(a_mess_is_removed_and_nothing_beyond_it),
         TEST(the_root_is_emptied_at_start_and_must_be_ours),
+        TEST(what_no_daemon_made_is_not_emptied),
         TEST(a_cache_is_handed_on_without_what_leads_out_of_it),
         TEST(a_cache_that_is_too_much_is_refused),
         TEST(what_is_no_cache_is_none),
