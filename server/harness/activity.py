@@ -54,6 +54,8 @@ class Activity:
     records: list[Record] = field(default_factory=list)
     modules: frozenset[str] = frozenset()  # "sha256:…" of the images that were loaded
     lost: int = 0
+    is_overrun: bool = False
+    """More was done than there is room to record: what was lost came after it."""
 
 
 def parse(data: bytes) -> Activity:
@@ -72,7 +74,9 @@ def parse(data: bytes) -> Activity:
     names = [_name(data[names_at + i * NAME_SIZE :][:NAME_SIZE]) for i in range(n_names)]
     records = [_record(RECORD.unpack_from(data, HEAD.size + i * RECORD.size), names) for i in range(n_records)]
     hashes = [MODULE.unpack_from(data, modules_at + i * MODULE.size)[0] for i in range(n_modules)]
-    return Activity(records, frozenset("sha256:" + found.hex() for found in hashes if any(found)), lost)
+    modules = frozenset("sha256:" + found.hex() for found in hashes if any(found))
+    is_overrun = lost > 0 and (n_records == RECORDS_MAX or n_names == NAMES_MAX)
+    return Activity(records, modules, lost, is_overrun)
 
 
 def plain(text: str) -> str:

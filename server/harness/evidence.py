@@ -32,6 +32,10 @@ CALLS: Final = 3
 ALONE_MAX: Final = 8
 ALONE_S: Final = 2.0
 CALL_LIMIT_MS: Final = 10_000.0
+"""Or what a call of `full` may take, where that is more."""
+TRIES: Final = 3
+"""How often a call is observed that is wrong then and right unobserved. Once may be chance: it is right mostly, or it
+needs what the neighbours had; so often it is the observing."""
 
 TIME_SHARE: Final = 0.01
 """Of the GPU's time, what foreign kernels may compute under a policy that allows them nothing: clock noise and the
@@ -53,6 +57,7 @@ OWN_MOST: Final = 4
 """Without a GPU own kernels count for at most so many times the elements of the case: a tensor that is handed to a
 kernel need not be read by it."""
 FOREIGN_MAX: Final = 16
+OVERRUN: Final = "work beyond what is recorded"
 AST_NAME_MAX: Final = 128
 """Bytes of a kernel's name as the `ast` stage tells it; a longer one loses its middle."""
 NAME_MAX: Final = 200
@@ -210,6 +215,10 @@ def weigh_records(calls: list[Activity], own: Own, decoys: set[str], foreign: st
             light, heavy = light + small, heavy + total - small
     if heavy / all_ns <= TIME_SHARE and (heavy + light) / all_ns <= SMALL_SHARE:
         found.culprits = []
+    if any(call.is_overrun for call in calls):  # behind enough launches of its own anybody's work could hide
+        line = {"name": OVERRUN, "share": 1.0, "count": sum(call.lost for call in calls), "kind": "other"}
+        found.foreign.insert(0, line)
+        found.culprits = [line] if is_forbidden("other", foreign) else []
     del found.foreign[FOREIGN_MAX:]
     return found
 
@@ -261,7 +270,7 @@ def _items(value: Any) -> list[Any]:
 
 
 class Refused(Exception):
-    """The candidate answers otherwise when it is observed: there is no evidence."""
+    """The candidate answers otherwise when it is observed, or its records are none: there is no evidence."""
 
 
 class Pass:
@@ -282,6 +291,7 @@ class Pass:
         self._is_decoy = False
         self._is_idle = False  # it was right, and launched none of its kernels
         self._why: str | None = job.method_why
+        self._refused: str | None = None
         self._failed: PeerFailed | None = None  # it fails, observed or not
 
     def run(self, report: Report) -> Report:
@@ -289,13 +299,13 @@ class Pass:
         try:
             self._job.build(self._model, self._case, 0, self._state)
             self._observe()
-            self._silence()
         except PeerFailed as failure:
-            # A process that ends while its kernels are silent may do so for good reasons.
+            self._failed = failure
             self._why = f"the process failed while it was observed: {failure.error['text'][:400]}"
         except Refused as refused:
-            self._why = str(refused)
-            self._flags.append("evidence_refused")
+            self._refuse(str(refused))
+        else:
+            self._silence()
         weighed = self._weigh()
         report.detail["evidence"] = self._json(weighed)
         if report.stage == "timing":
@@ -307,6 +317,7 @@ class Pass:
     def _call(self, silent: list[str] | None, *, record: bool, ops: bool, is_seen: bool = True) -> bool:
         """One call on fresh inputs: whether the answer is right. PeerFailed when it does not answer."""
         job = self._job
+        limit_ms = max(CALL_LIMIT_MS, job.call_limit_ms)
         tree = job.reference.inputs(self._case, secrets.randbits(62))
         wanted = job.reference.expect(self._model, tree, seed=CALL_SEED, precision=job.precision(), want_fp64=False)
         self._wanted = [*self._wanted[-1:], wanted]
@@ -315,10 +326,10 @@ class Pass:
         tf32 = job.precision() == "tf32" and job.candidate.device.type == "cuda"
         job.candidate.bind(set_, self._model, placed, limit_ms=BUILD_LIMIT_MS, tf32=tf32, seed=CALL_SEED)
         if not is_seen:
-            return self._is_right(job.candidate.call(set_, CALL_LIMIT_MS), wanted)
+            return self._is_right(job.candidate.call(set_, limit_ms), wanted)
         job.candidate.observe(silent, record=record, ops=ops)
         try:
-            got = job.candidate.call(set_, CALL_LIMIT_MS)
+            got = job.candidate.call(set_, limit_ms)
             is_right = self._is_right(got, wanted)
         except PeerFailed as failure:
             if not failure.is_gone:
@@ -350,38 +361,41 @@ class Pass:
         """Calls with every kernel at work, observed."""
         record = self._method == "cupti"
         for _ in range(CALLS if record else 1):
+            self._observe_once(record)
+        self._launched = sorted(str(name)[:NAME_MAX] for name, _ in _mapping(self._told.get("launches")))
+        if self._method == "interpreter" and not self._launched:
+            told = self._told
+            self._observe_once(record)
+            self._is_idle = self._tells_inputs_apart()
+            self._told = told
+
+    def _observe_once(self, record: bool) -> None:
+        """One right answer, observed. Where there is none: PeerFailed if it fails unobserved too or is gone."""
+        kept = list(self._activities)
+        for _ in range(TRIES):
             try:
-                is_right = self._call([], record=record, ops=not record)
+                if self._call([], record=record, ops=not record):
+                    return
                 why = "it answers wrongly while it is observed"
             except PeerFailed as failure:
                 if failure.is_gone:
                     raise
-                is_right, why = False, f"it fails while it is observed: {failure.error['text'][:400]}"
+                why = f"it fails while it is observed: {failure.error['text'][:400]}"
             except activity.BadRecords as error:
-                raise Refused(f"its records are none: {error}") from None
-            if not is_right:
-                self._activities, self._told = [], {}
-                self._once_unobserved()
-                raise Refused(why)
-        self._launched = sorted(str(name)[:NAME_MAX] for name, _ in _mapping(self._told.get("launches")))
-        if self._method == "interpreter" and not self._launched:
-            told = self._told
-            self._is_idle = self._is_right_without([], is_silencing=False)
-            self._told = told
-
-    def _once_unobserved(self) -> None:
-        """Whether it is the observing alone that it does not bear: else it has failed."""
-        text = "a call on fresh inputs answered wrongly"
-        try:
+                why = f"its records are none: {error}"
+            self._activities, self._told = list(kept), {}
             if not self._call([], record=False, ops=False, is_seen=False):
-                self._failed = PeerFailed("mismatch", text, {"type": "mismatch", "text": text, "line": None})
-        except PeerFailed as failure:
-            self._failed = failure
-            if failure.is_gone:
-                raise
+                text = "a call on fresh inputs answered wrongly"
+                raise PeerFailed("mismatch", text, {"type": "mismatch", "text": text, "line": None})
+        self._activities = []
+        raise Refused(why)
+
+    def _refuse(self, why: str) -> None:
+        self._why = self._refused = why
+        self._flags.append("evidence_refused")
 
     def _silence(self) -> None:
-        """All kernels silent, then each alone."""
+        """All kernels silent, then each alone. A process that ends then may do so for good reasons."""
         observed = self._told
         try:
             if self._launched and self._job.policy.foreign != "any":
@@ -390,6 +404,8 @@ class Pass:
                     self._decoys = set(self._launched)
                 elif len(self._launched) > 1:
                     self._each_alone()
+        except PeerFailed as failure:
+            self._why = f"the process failed while its kernels were silent: {failure.error['text'][:400]}"
         finally:
             self._told = observed
 
@@ -401,19 +417,15 @@ class Pass:
             if self._is_right_without([name]):
                 self._decoys.add(name)
 
-    def _is_right_without(self, silent: list[str] | None, *, is_silencing: bool = True) -> bool:
-        """The answer is right, on inputs that it was never given, though these kernels wrote rubbish.
-
-        is_silencing: there must have been a launch to silence.
-        """
+    def _is_right_without(self, silent: list[str] | None) -> bool:
+        """The answer is right, on inputs that it was never given, though these kernels wrote rubbish."""
         try:
             is_right = self._call(silent, record=False, ops=False)
         except PeerFailed as failure:
             if failure.is_gone:
                 raise
             return False
-        is_silenced = not is_silencing or _count(self._told.get("silenced")) > 0
-        return is_right and is_silenced and self._tells_inputs_apart()
+        return is_right and _count(self._told.get("silenced")) > 0 and self._tells_inputs_apart()
 
     def _tells_inputs_apart(self) -> bool:
         """The right answers to the last inputs and to those before differ: neither memory nor a constant gives both."""
@@ -451,8 +463,7 @@ class Pass:
             try:
                 call = activity.parse(data)
             except activity.BadRecords as error:
-                self._why = f"its records are none: {error}"
-                self._flags.append("evidence_refused")
+                self._refuse(f"its records of full are none: {error}")
                 return None
             weighed = weigh_records([call], own, self._decoys, self._job.policy.foreign)
             if weighed.culprits or weighed.coverage == 0:
@@ -500,9 +511,15 @@ class Pass:
         elif self._is_without_kernels(weighed) and self._job.policy.foreign != "any":
             class_, rule = "policy", "foreign_kernel"
             text = "the output is right though none of the candidate's kernels was launched"
+        elif self._refused is not None and self._job.policy.foreign != "any":
+            class_, rule = "policy", "evidence_refused"
+            text = f"whose kernels did the work cannot be told: {self._refused}"
         elif any(line["name"] == TOO_MANY for line in weighed.culprits):
             class_, rule = "policy", "foreign_kernel"
             text = f"one call uses more than {FUNCTIONS_MAX:,} of torch's functions: without a GPU no more are watched"
+        elif any(line["name"] == OVERRUN for line in weighed.culprits):
+            class_, rule = "policy", "foreign_kernel"
+            text = f"one call has the GPU do more than {activity.RECORDS_MAX:,} things: no more are recorded"
         elif weighed.culprits:
             class_, rule = "policy", "foreign_kernel"
             share = sum(line["share"] for line in weighed.culprits)

@@ -16,6 +16,7 @@ from typing import Any
 
 import activity
 import evidence
+import judge
 import launches
 import native
 import pytest
@@ -98,8 +99,9 @@ def packed(
     names: list[bytes],
     modules: tuple[bytes, ...] = (),
     head: tuple[int, ...] | None = None,
+    lost: int = 0,
 ) -> bytes:
-    data = activity.HEAD.pack(*(head or (activity.MAGIC, 1, len(records), len(modules), len(names), 0, 0)))
+    data = activity.HEAD.pack(*(head or (activity.MAGIC, 1, len(records), len(modules), len(names), lost, 0)))
     data += b"".join(activity.RECORD.pack(*item) for item in records)
     data += b"".join(activity.MODULE.pack(item, 1) for item in modules)
     return data + b"".join(name.ljust(activity.NAME_SIZE, b"\0") for name in names)
@@ -299,8 +301,27 @@ def test_a_call_of_full_that_torch_answers_decides() -> None:
     assert not full_told(mine, mine)._weigh().culprits
     assert full_told(mine, theirs)._weigh().culprits[0]["name"] == RELU
     assert full_told(mine, moved)._weigh().coverage == 0
-    lying = full_told(b"x")
-    assert lying._weigh().coverage == 1 and lying._flags == ["evidence_refused"]
+
+
+def test_records_of_full_that_are_none_are_a_refusal() -> None:
+    """The calls of the pass itself were as they must be: that is not enough."""
+    report = judge.Report("full", "pass", None, 5, 5)
+    lying = full_told(packed([kernel()], [b"mine"]), b"x")
+    weighed = lying._weigh()
+    lying._decide(report, weighed)
+    assert lying._flags == ["evidence_refused"]
+    assert (report.outcome, report.class_, report.rule) == ("fail", "policy", "evidence_refused"), report
+
+
+def test_what_was_lost_behind_own_work_counts_as_everything() -> None:
+    many = [kernel()] * activity.RECORDS_MAX
+    for lost, records, names in ((3, many, [b"mine"]), (3, [kernel()], [b"mine", *[b"x"] * (activity.NAMES_MAX - 1)])):
+        call = activity.parse(packed(records, names, lost=lost))
+        assert weigh_records([call], OWN, set(), "movement").culprits[0]["name"] == evidence.OVERRUN
+        assert not weigh_records([call], OWN, set(), "any").culprits
+    for lost, records in ((0, many), (3, [kernel()])):  # all was recorded; CUPTI itself dropped some
+        call = activity.parse(packed(records, [b"mine"], lost=lost))
+        assert not weigh_records([call], OWN, set(), "movement").culprits
 
 
 RULES = [

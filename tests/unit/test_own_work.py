@@ -351,15 +351,48 @@ def test_where_the_own_size_is_too_large_the_tiny_case_tells(tmp_path: Path) -> 
             assert report["detail"]["evidence"]["coverage"] is not None
 
 
-def test_who_fails_only_when_observed_gives_no_evidence(rig: Rig, tasks: Any) -> None:
-    body = (
-        "import gc\n"
-        "if any(type(o).__name__ == 'Observer' and o.is_on for o in gc.get_objects()): raise RuntimeError('seen')\n"
-        "y = torch.empty_like(x)\nrun(relu_kernel, x, y)\nreturn y"
+SEEN = "import gc\nseen = any(type(o).__name__ == 'Observer' and o.is_on for o in gc.get_objects())\n"
+WORKS = "y = torch.empty_like(x)\nrun(relu_kernel, x, y)\nreturn y"
+UNWILLING = {
+    "raises": ("if seen: raise RuntimeError('seen')\n", "policy", "evidence_refused"),
+    "answers wrongly": ("if seen: return torch.ones_like(x)\n", "policy", "evidence_refused"),
+    "ends": ("import os\nif seen: os._exit(0)\n", "crash", None),
+}
+
+
+@pytest.mark.parametrize("name", UNWILLING)
+def test_who_bears_no_observing_has_not_passed(rig: Rig, tasks: Any, name: str) -> None:
+    act, class_, rule = UNWILLING[name]
+    report = judged(rig, tasks, RELU, SEEN + act + WORKS)
+    assert (report["outcome"], report["class"], report["rule"]) == ("fail", class_, rule), report
+    found = report["detail"]["evidence"]
+    assert found["coverage"] is None and "no_evidence" in found["flags"]
+    assert ("evidence_refused" in found["flags"]) == (rule is not None)
+
+
+def test_who_refuses_evidence_that_the_policy_does_not_ask_for_is_only_told_so(rig: Rig, tasks: Any) -> None:
+    report = judged(rig, tasks, RELU, SEEN + UNWILLING["raises"][0] + WORKS, "kernelbench")
+    assert report["outcome"] == "pass" and report["class"] is None, report
+    assert {"evidence_refused", "no_evidence"} <= set(report["detail"]["evidence"]["flags"])
+
+
+def test_who_fails_one_observed_call_by_chance_is_asked_again(rig: Rig, tasks: Any) -> None:
+    body = SEEN + "self.n = getattr(self, 'n', 0) + seen\nif seen and self.n == 1: raise OSError('busy')\n"
+    report = judged(rig, tasks, RELU, body + WORKS)
+    found = report["detail"]["evidence"]
+    assert report["outcome"] == "pass" and found["coverage"] == 1 and not found["flags"], report
+
+
+def test_who_launches_nothing_and_fails_when_asked_again_has_not_passed(rig: Rig, tasks: Any) -> None:
+    """The question whether it was idle is put by a second call; it must not be enough to answer that one badly."""
+    body = SEEN + (
+        "self.n = getattr(self, 'n', 0) + seen\n"
+        "if seen and self.n > 1: raise RuntimeError('seen twice')\n"
+        "if seen: return x.flip(0).contiguous()\n"
+        "y = torch.empty_like(x)\nrun(copy_kernel, x.flip(0).contiguous(), y)\nreturn y"
     )
-    found = judged(rig, tasks, RELU, body)["detail"]["evidence"]
-    assert found["coverage"] is None
-    assert {"evidence_refused", "no_evidence"} <= set(found["flags"])
+    report = judged(rig, tasks, FLIPPED, body)
+    assert (report["class"], report["rule"]) == ("policy", "evidence_refused"), report
 
 
 def test_modes_are_the_same_whether_launches_are_observed_or_not(rig: Rig, tasks: Any) -> None:

@@ -1,0 +1,85 @@
+"""A child whose work is recorded, and that lies about the records or ends meanwhile: the referee refuses, and goes on.
+
+CUPTI is made up here, so that no GPU is needed: the children say that it works, and what they then send as records
+depends on a word in the candidate's source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import activity
+import pytest
+from rig import HONEST, TASK, Rig
+from test_evidence import RELU, kernel, packed
+
+RECORDS = {
+    "mine": packed([kernel()], [b"kernel"]),
+    "theirs": packed([kernel(), kernel(1, end=90_000)], [b"kernel", RELU.encode()]),
+    "overrun": packed([kernel()] * activity.RECORDS_MAX, [b"kernel"], lost=1),
+    "nonsense": b"x",
+    "too long": bytes(1 << 21),
+}
+
+PRELUDE = """
+import child, os, re
+def told(self, search=re.search):
+    return search("# lies: (.*)", self._source + "# lies: mine")[1]
+def watch(self, message):
+    self._channel.send({"ev": "watching", "method": "cupti", "why": None})
+def begin(self):
+    pass
+def end(self, told=told, exit=os._exit, failed=child.StepFailed, folder="FOLDER"):
+    lie = "mine" if self._records else told(self)
+    if lie == "ends":
+        exit(0)
+    if lie == "fails":
+        raise failed("recorded", RuntimeError("no"), "candidate.py")
+    path = folder + "/" + lie
+    with open(path if lie in LIES else folder + "/mine", "rb") as file:
+        return file.read()
+def send(self, event, found, told=told, really=child.Child._send_found):
+    if event == "recorded" and told(self) == "nothing":
+        found = {}
+    if event == "recorded" and told(self) == "more":
+        found["more"] = b""
+    really(self, event, found)
+child.Child._op_watch, child.Child._begin_records = watch, begin
+child.Child._end_records, child.Child._send_found = end, send
+"""
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Rig, str, dict[str, Any]]]:
+    folder: Path = tmp_path_factory.mktemp("records")
+    for name, data in RECORDS.items():
+        (folder / name).write_bytes(data)
+    prelude = PRELUDE.replace("FOLDER", str(folder)).replace("LIES", repr(tuple(RECORDS)))
+    with Rig(tmp_path_factory.mktemp("rig"), child_prelude=prelude) as rig:
+        child = rig.child()
+        yield rig, child, rig.register(child, TASK)
+
+
+ENDS: dict[str, tuple[str | None, str | None]] = {
+    "mine": (None, None),
+    "theirs": ("policy", "foreign_kernel"),
+    "overrun": ("policy", "foreign_kernel"),
+    "nonsense": ("policy", "evidence_refused"),
+    "too long": ("crash", None),
+    "nothing": ("crash", None),
+    "more": ("crash", None),
+    "ends": ("crash", None),
+    "fails": ("launch", None),
+}
+
+
+@pytest.mark.parametrize("lie", ENDS)
+def test_what_a_child_says_of_the_records_of_full(task: tuple[Rig, str, dict[str, Any]], lie: str) -> None:
+    rig, child, spec = task
+    report = rig.judge(child, spec, TASK, f"{HONEST}# lies: {lie}\n", evidence=True)["full"]
+    assert (report["class"], report["rule"]) == ENDS[lie], report
+    assert report["outcome"] == ("pass" if lie == "mine" else "fail")
+    if lie == "mine":
+        assert report["detail"]["evidence"]["coverage"] == 1 and not report["detail"]["evidence"]["flags"]
