@@ -168,6 +168,7 @@ class Block:
 
     ours_ns: list[int] = field(default_factory=list)
     theirs_ns: list[int] = field(default_factory=list)
+    empty_ns: list[int] = field(default_factory=list)
     others_ns: int = 0
     """How long the slowest canary waited for work that nobody should have had."""
     state: Json = field(default_factory=dict)
@@ -202,7 +203,6 @@ class Timer:
         self._model, self._state = job.reference.model(self._case, 0)
         self._calls = 1
         self._why_one: str | None = None  # why a bell is one call though the calls are short
-        self._empty_ns: list[int] = []
         self._is_pinned = False
         self._is_long = False  # a few microseconds of a bell are nothing to its call
         self._blocks: list[Block] = []
@@ -412,24 +412,24 @@ class Timer:
         known = self._job.reference.baselines
         key = (self._kind(), self._job.precision() == "tf32", self._job.policy.is_cold, self._calls)
         if key not in known and self._protocol.caps_reference:
-            found = self._look_at_reference()
-            if found is not None:
-                known[key] = found
+            low, middle, high = self._look_at_reference()
+            if 0 < high - low < STEADY * middle:
+                known[key] = middle
         self._baseline_ns = known.get(key)
 
-    def _look_at_reference(self) -> float | None:
-        """Nanoseconds of one of its calls, nothing of the candidate's running; None: they differ too much to tell."""
+    def _look_at_reference(self) -> tuple[float, float, float]:
+        """Quartiles of one call's nanoseconds, nothing of the candidate's running; zeros where something runs."""
         self._freeze(self._theirs)
-        block, empties = Block(), []
+        block = Block()
         for _ in range(BASELINE_BELLS):
             bell = self._fresh_bell()
             leaf, sample = self._sample(bell.calls)
             sets = self._sets_of(bell)
             block.ours_ns.append(self._timed(self._ours, bell, sample, block, leaf=leaf, sets=sets)[0])
-            empties.append(self._empty(leaf, sample))
-        times = [(ns - statistics.median(empties)) / self._calls for ns in block.ours_ns]
+            block.empty_ns.append(self._empty(leaf, sample, block))
+        times = [(ns - statistics.median(block.empty_ns)) / self._calls for ns in block.ours_ns]
         low, middle, high = statistics.quantiles(times, n=4)
-        return middle if not block.others_ns and 0 < high - low < STEADY * middle else None
+        return (low, middle, high) if not block.others_ns else (0.0, 0.0, 0.0)
 
     def _cap(self, block: Block) -> float:
         """What a call of the reference counts for at most in this block.
@@ -439,8 +439,9 @@ class Timer:
         """
         if self._baseline_ns is None or not self._protocol.caps_reference:
             return math.inf
-        if self._calls > 1 and statistics.median(self._calls_ns(block.ours_ns)) > self._allowed(self._baseline_ns):
-            self._baseline_ns = max(self._baseline_ns, self._look_at_reference() or 0.0)
+        took = statistics.median(self._calls_ns(block.ours_ns, statistics.median(block.empty_ns)))
+        if self._calls > 1 and took > self._allowed(self._baseline_ns):
+            self._baseline_ns = max(self._baseline_ns, self._look_at_reference()[1])
         return self._allowed(self._baseline_ns)
 
     def _allowed(self, baseline_ns: float) -> float:
@@ -505,11 +506,11 @@ class Timer:
         if block.void != BACKGROUND:
             time.sleep(PAUSE_S)
 
-    def _empty(self, leaf: int, sample: Sample) -> int:
+    def _empty(self, leaf: int, sample: Sample, block: Block | None = None) -> int:
         """A round trip of empty calls, all else as in a real one: what the protocol itself costs."""
         side = self._empty_side()
         sets = self._sets_of(Bell(0, self._calls)) if side is self._ours else None
-        return self._timed(side, self._empty_bell(), sample, leaf=leaf, sets=sets)[0]
+        return self._timed(side, self._empty_bell(), sample, block, leaf=leaf, sets=sets)[0]
 
     def _empty_bell(self) -> Bell:
         return Bell(EMPTY_SET, self._calls, EMPTY_SET + self._calls)
@@ -522,12 +523,12 @@ class Timer:
         sides = (self._ours, self._theirs) if turn % 4 in (0, 3) else (self._theirs, self._ours)
         has_empty = not self._is_long or turn % BLOCK < 2
         if has_empty and turn % 2:
-            self._empty_ns.append(self._empty(leaf, sample))
+            block.empty_ns.append(self._empty(leaf, sample, block))
         for side in sides:
             elapsed, got[id(side)] = self._timed(side, bell, sample, block, leaf=leaf, sets=self._sets_of(bell))
             (block.ours_ns if side is self._ours else block.theirs_ns).append(elapsed)
         if has_empty and not turn % 2:
-            self._empty_ns.append(self._empty(leaf, sample))
+            block.empty_ns.append(self._empty(leaf, sample, block))
         if self._protocol.compares:
             self._check(leaf, sample, got[id(self._theirs)], got[id(self._ours)])
 
@@ -605,7 +606,7 @@ class Timer:
         claims = peer.doorbell.claims()
         if claims.status != native.STATUS_OK:
             peer.outputs_of(bell.calls)
-        if block is not None:
+        if block is not None and bell.set != EMPTY_SET:
             side.events_ns.append(claims.events_ns / bell.calls)
             side.host_ns.append(claims.host_ns / bell.calls)
         elapsed = call.elapsed_ns if self._protocol.believes_no_claim else claims.events_ns or claims.host_ns
@@ -657,20 +658,26 @@ class Timer:
 
     # --- results ---
 
-    def _calls_ns(self, bells_ns: list[int]) -> list[float]:
+    def _empty_ns(self) -> float | None:
+        """c, of the blocks that count: whoever disturbs a block must not gain by what that did to its empty bells."""
+        found = [ns for block in self._blocks for ns in block.empty_ns]
+        return statistics.median(found) if found else None
+
+    def _calls_ns(self, bells_ns: list[int], empty_ns: float) -> list[float]:
         """Nanoseconds of a call, for each bell."""
-        empty = statistics.median(self._empty_ns)
-        return [max(1.0, (ns - empty) / self._calls) for ns in bells_ns]
+        return [max(1.0, (ns - empty_ns) / self._calls) for ns in bells_ns]
 
     def _credited(self) -> tuple[list[float], list[float]]:
         """Nanoseconds of a call, for each bell."""
+        empty = self._empty_ns()
+        assert empty is not None
         ours: list[float] = []
         theirs: list[float] = []
         for block in self._blocks:
-            mine = self._calls_ns(block.ours_ns)
+            mine = self._calls_ns(block.ours_ns, empty)
             share = min(1.0, block.most_ns / statistics.median(mine))
             ours += [share * ns for ns in mine]
-            theirs += self._calls_ns(block.theirs_ns)
+            theirs += self._calls_ns(block.theirs_ns, empty)
         return ours, theirs
 
     def _detail(self, before: Json, after: Json, why: str | None) -> Json:
@@ -679,6 +686,7 @@ class Timer:
             for block in [*self._blocks, *self._void]
         ]
         bells = sum(len(block.theirs_ns) for block in self._blocks)
+        empty = self._empty_ns()
         detail: Json = {
             "method": "doorbell_paired",
             "warmup": self._job.policy.warmup,
@@ -688,7 +696,7 @@ class Timer:
             "bells": bells,
             "one_call": self._why_one,
             "stopped": why,
-            "empty_ns": round(statistics.median(self._empty_ns), 1) if self._empty_ns else None,
+            "empty_ns": None if empty is None else round(empty, 1),
             "baseline_ns": round(self._baseline_ns, 1) if self._baseline_ns else None,
             "moves": [self._ours.moves, self._theirs.moves],
             "slopes": None,
