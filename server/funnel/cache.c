@@ -115,15 +115,6 @@ key_on(const struct funnel *f, const struct lane *l, const char *content, char o
 
 /* --- what may be handed on --- */
 
-static bool
-is_one_of(const char *word, const char *const *words)
-{
-    for (; *words; words++)
-        if (strcmp(word, *words) == 0)
-            return true;
-    return false;
-}
-
 /* By what was found; who judged it is another matter. */
 static bool
 is_reusable(const struct judgement *j)
@@ -135,7 +126,7 @@ is_reusable(const struct judgement *j)
     if (baseline && (strcmp(baseline, "inconclusive") == 0 || strcmp(baseline, "lost") == 0))
         return false;
     return j->row.state == SUBMISSION_DONE && j->row.verdict && j->row.class_ &&
-           !is_one_of(j->row.class_, passing) && !(timing && strcmp(timing, "inconclusive") == 0);
+           !class_is_one_of(j->row.class_, passing) && !(timing && strcmp(timing, "inconclusive") == 0);
 }
 
 void

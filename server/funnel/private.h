@@ -313,12 +313,19 @@ void record_timer_cb(uv_timer_t *timer);
 struct stats_sum *funnel_now(struct funnel *f); /* what happens now is added to it as well */
 void funnel_save(struct funnel *f, enum stats_saved how, double seconds);
 
-/* judge.c: the story of one submission */
+/* judge.c: the story of one submission; what its parts share is in judging.h */
 void judge_begin(struct submission *s);
-void judge_on_lane(struct submission *s, struct lane *l);
 /* Ready, and not among those that its group has timed: ends it. */
 void judge_untimed(struct submission *s);
 void judge_stop(struct submission *s); /* is_cancelled or is_returned was set: end its processes */
+
+/* device_stages.c */
+void device_stages_begin(struct submission *s, struct lane *l); /* ready, and l is idle */
+
+/* failure.c */
+/* NULL is none of them. The last of classes is NULL. */
+bool class_is_one_of(const char *class_, const char *const *classes);
+void crash_text(const struct child_end *end, char *out, size_t size);
 
 /* verdict.c */
 json_t *real_or_null(double x); /* given; null for what is not finite */
@@ -328,7 +335,6 @@ json_t *reward_parts_json(const struct reward_spec *spec, const struct reward_in
 void rescore_group(json_t *items);
 json_t *verdict_json(const struct submission *s);     /* given; s has a judgement */
 const char *verdict_stage(const struct judgement *j); /* the last one reached, or NULL */
-void crash_text(const struct child_end *end, char *out, size_t size);
 
 /* Of class ok, and it came as far as being held against the reference. */
 bool verdict_is_correct(json_t *verdict);

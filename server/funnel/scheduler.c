@@ -231,7 +231,7 @@ give(struct funnel *f, struct lane *l)
     f->gpu_running++;
     s->client->usage.running++;
     s->lane_ns = clock_monotonic_ns();
-    judge_on_lane(s, l);
+    device_stages_begin(s, l);
     return true;
 }
 
