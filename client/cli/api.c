@@ -81,10 +81,11 @@ exchange(struct cli *cli, const char *method, const char *path, const char *body
         x->code = exit_of_status(x->answer.status);
 }
 
-/* Each fault is in the document (pointer) or in the query (parameter). */
+/* Each fault is in the document (pointer) or in the query (parameter). What the problem's detail says is not said again. */
 static void
 print_faults(json_t *problem)
 {
+    const char *said = text_member(problem, "detail");
     json_t *fault;
     size_t i;
 
@@ -93,6 +94,8 @@ print_faults(json_t *problem)
         const char *pointer = text_member(fault, "pointer"), *parameter = text_member(fault, "parameter");
         const char *where = parameter ? parameter : pointer && pointer[0] ? pointer : "the document";
         const char *detail = text_member(fault, "detail");
+        if (said && detail && strstr(said, where) && strstr(said, detail))
+            continue;
         fputs("  ", stderr);
         text_print(stderr, where);
         fputs(": ", stderr);

@@ -103,6 +103,25 @@ put_members(const struct task *t, json_t *body)
     return CLI_OK;
 }
 
+/* A task keeps what it was first registered with, whoever names it otherwise later: ids are shared by all clients. */
+static void
+tell_what_stays(json_t *body, json_t *task)
+{
+    json_t *name = json_object_get(task, "name"), *level = json_object_get(task, "level");
+    json_t *asked = json_object_get(body, "level");
+
+    if (json_is_string(name) && !json_equal(name, json_object_get(body, "name"))) {
+        fputs("verifier: the task is there already and keeps its name, \"", stderr);
+        text_print(stderr, json_string_value(name));
+        fputs("\"\n", stderr);
+    }
+    if (asked && !json_equal(asked, level)) {
+        AUTO_FREE char *has = json_dumps(level, JSON_ENCODE_ANY);
+        fprintf(stderr, "verifier: the task is there already and keeps its level, %s\n",
+                json_is_integer(level) && has ? has : "none");
+    }
+}
+
 static int
 add(struct cli *cli, int argc, char **argv)
 {
@@ -120,6 +139,7 @@ add(struct cli *cli, int argc, char **argv)
     code = api_call(cli, "POST", "/v1/tasks", body, &answer);
     if (code != CLI_OK)
         return code;
+    tell_what_stays(body, answer);
     if (cli->is_json)
         text_json(answer);
     else

@@ -295,6 +295,19 @@ def test_task_add(script: Script, source: str) -> None:
     }
 
 
+def test_a_task_that_is_there_says_what_it_keeps(script: Script, source: str) -> None:
+    """A name that was asked for and is not the task's would be found by no later command."""
+    script.on("POST /v1/tasks", (200, {"id": "sha256:ab", "name": "Model", "level": None}))
+    done = verifier(script, "task", "add", source, "--level", "2")
+    assert (done.returncode, done.stdout) == (0, b"sha256:ab\n")
+    assert done.stderr.decode().splitlines() == [
+        'verifier: the task is there already and keeps its name, "Model"',
+        "verifier: the task is there already and keeps its level, none",
+    ]
+    script.on("POST /v1/tasks", (200, {"id": "sha256:ab", "name": "mine", "level": 2}))
+    assert verifier(script, "task", "add", source, "--level", "2").stderr == b""
+
+
 def test_task_show_lists_the_cases(script: Script) -> None:
     tensor = {"tensor": {"dtype": "float32", "shape": [50, 300], "stride": [300, 1]}}
     inputs = {"list": [tensor, {"float": "0x1.8p+1"}, None]}
