@@ -85,7 +85,10 @@ class Referee:
         """Serve until verifierd is gone."""
         if self._gpu is not None:
             self._gpu.learn()
-        self._channel.send(ready)
+        try:
+            self._channel.send(ready)
+        except ChannelClosed:  # the start failed meanwhile, and the daemon said why
+            return
         while True:
             for name in self._wait():
                 self._look_after(name)

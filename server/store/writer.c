@@ -42,7 +42,7 @@ struct writer {
     struct write_list fresh;
     size_t limit, under_way, weight;
     int handles_open;
-    bool is_closing, is_delivering;
+    bool is_closing, is_delivering, is_failing;
 
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t wake;
@@ -205,10 +205,25 @@ writer_main(void *arg)
 
 /* --- the loop's thread --- */
 
+/* Who waits is told each time; the log is told when it begins and when it is over, however many come meanwhile. */
+static void
+note_outcome(struct writer *w, const struct write *write)
+{
+    const char *path = sqlite3_db_filename(w->db, "main");
+
+    if (write->code == ERR_STORE && !w->is_failing)
+        log_error("store", "nothing can be written to %s: %s", path, write->error.text);
+    else if (write->code == 0 && w->is_failing)
+        log_info("store", "%s can be written again", path);
+    if (write->code == 0 || write->code == ERR_STORE)
+        w->is_failing = write->code != 0;
+}
+
 static void
 deliver_one(struct writer *w, struct write *write)
 {
     w->under_way--;
+    note_outcome(w, write);
     w->weight -= write->weight;
     if (w->under_way == 0 && !w->is_closing)
         uv_unref((uv_handle_t *)&w->async);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -672,9 +673,9 @@ def test_the_address_is_taken(url: str) -> None:
 # --- settings ---
 
 
-def run(*arguments: str | Path) -> tuple[int, str, str]:
+def run(*arguments: str | Path, limit_s: float = 20.0) -> tuple[int, str, str]:
     done = subprocess.run(
-        [str(service.BINARY), *map(str, arguments)], capture_output=True, text=True, timeout=20, check=False
+        [str(service.BINARY), *map(str, arguments)], capture_output=True, text=True, timeout=limit_s, check=False
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -744,6 +745,17 @@ def test_a_file_that_cannot_serve_is_named_before_anything_is_touched(
     assert complaint.format(path=data) in err
     assert len(err.splitlines()) == 1
     assert (data / "mine").read_text() == "mine" and len(list(data.iterdir())) == 1
+
+
+def test_a_port_in_use_is_all_that_is_said(tmp_path: Path) -> None:
+    """The workers were begun before, and end without a word."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        arguments = (f"--listen={address}", f"--store={tmp_path}/store.db", "--log-format=text", python())
+        status, out, err = run(*arguments, limit_s=service.READY_LIMIT_S)
+    assert (status, out) == (1, "")
+    assert err.count(f"listen on {address}: Address already in use") == err.count(" error ") == 1
+    assert "Traceback" not in err
 
 
 def test_a_good_file_is_taken_and_flags_win(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@
 #include <cmocka.h>
 
 #include "common/auto.h"
+#include "common/buffer.h"
 #include "common/clock.h"
 #include "server/store/store.h"
 #include "tests/unit/store_rig.h"
@@ -283,6 +284,52 @@ a_full_disk_fails_the_write_and_passes(void **state)
     assert_int_equal(rig_number(r, "SELECT count(*) FROM submission"), 3);
 }
 
+/* How often the text is in the file. */
+static int
+count_in(const char *path, const char *text)
+{
+    AUTO_BUFFER struct buffer all = BUFFER_INIT;
+    char bytes[4096];
+    int fd = open(path, O_RDONLY), n = 0;
+
+    assert_true(fd >= 0);
+    for (ssize_t size; (size = read(fd, bytes, sizeof bytes)) > 0;)
+        assert_int_equal(buffer_append(&all, bytes, (size_t)size), 0);
+    close(fd);
+    for (const char *at = all.data; at && (at = strstr(at, text)) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* Each who waited is told; the log is told once that it began and once that it is over. */
+static void
+a_full_disk_is_in_the_log_once(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row rows[4] = { rig_row(), rig_row(), rig_row(), rig_row() };
+    int codes[4], was = dup(STDERR_FILENO);
+    char path[160], begins[300], ends[300];
+
+    snprintf(path, sizeof path, "%s.log", r->path);
+    snprintf(begins, sizeof begins, "nothing can be written to %s: ", r->path);
+    snprintf(ends, sizeof ends, "%s can be written again", r->path);
+    int log = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    assert_true(was >= 0 && log >= 0 && dup2(log, STDERR_FILENO) >= 0);
+    codes[0] = rig_add(r, &rows[0], "a");
+    limit_files(wal_size(r));
+    codes[1] = rig_add(r, &rows[1], "b");
+    codes[2] = rig_add(r, &rows[2], "c");
+    limit_files(-1);
+    codes[3] = rig_add(r, &rows[3], "d");
+    dup2(was, STDERR_FILENO);
+    close(was);
+    close(log);
+    assert_true(codes[0] == 0 && codes[1] == ERR_STORE && codes[2] == ERR_STORE && codes[3] == 0);
+    assert_int_equal(count_in(path, begins), 1);
+    assert_int_equal(count_in(path, ends), 1);
+    unlink(path);
+}
+
 /* Text that does not compress. */
 static char *
 noise(size_t size)
@@ -355,6 +402,7 @@ main(void)
     static const struct CMUnitTest tests[] = {
         RIGGED(a_killed_writer_loses_nothing_acknowledged),
         RIGGED(a_full_disk_fails_the_write_and_passes),
+        RIGGED(a_full_disk_is_in_the_log_once),
         RIGGED(a_write_too_large_for_the_disk_does_not_fail_its_neighbours),
     };
 
