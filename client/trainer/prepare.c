@@ -564,5 +564,8 @@ prepare_command(struct trainer *t, int argc, char **argv)
     rc = rc == 0 ? closed : rc;
     rc = rc == 0 ? write_summary(&p, summary, &err) : rc;
     close_all(&p);
+    if (rc == 0 && p.out.kept == 0)
+        return trainer_complain(TRAINER_FAILED, "no row is kept: %s/data/processed/dropped.jsonl says why",
+                                t->workdir);
     return rc == 0 ? TRAINER_OK : trainer_failed(&err);
 }

@@ -8,6 +8,7 @@
 #include <libgen.h>
 #include <limits.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -281,6 +282,20 @@ static const struct argp argp = {
     NULL, parse, "[FILE]", "Make outputs/report.html and outputs/report.json of a run.", children, NULL, NULL
 };
 
+/* Nothing that a step leaves was found: it is the wrong directory. */
+static bool
+is_empty(const json_t *document)
+{
+    static const char *const parts[] = { "losses", "funnel", "evaluations", "curriculum" };
+
+    if (json_object_size(json_object_get(json_object_get(document, "costs"), "steps")) > 0)
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        if (json_object_size(json_object_get(document, parts[i])) > 0)
+            return false;
+    return true;
+}
+
 int
 report_command(struct trainer *t, int argc, char **argv)
 {
@@ -291,6 +306,9 @@ report_command(struct trainer *t, int argc, char **argv)
 
     argp_parse(&argp, argc, argv, 0, NULL, &t);
     AUTO_JSON json_t *document = report_read(t->workdir);
+    if (is_empty(document))
+        return trainer_complain(TRAINER_CONFIG, "%s has no run, no round and no evaluation to report on",
+                                t->workdir);
     int rc = output_path(t->workdir, "outputs", "report.json", path, &err);
     rc = rc == 0 ? output_document(path, document, &err) : rc;
     report_page(&text, document);

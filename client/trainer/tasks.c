@@ -264,7 +264,8 @@ tasks_load(const char *path, int level, struct task_set *out, struct error *err)
     else
         rc = rows_each(path, row_cb, &(struct filling){ out, path, level }, err);
     if (rc == 0 && out->n == 0)
-        rc = level ? error_set(err, ERR_INPUT, "nothing in %s is a task of level %d", path, level)
+        rc = level ? error_set(err, ERR_INPUT, "nothing in %s is a task of level %d (--level; 0 is all)",
+                               path, level)
                    : error_set(err, ERR_INPUT, "nothing in %s is a task", path);
     if (rc != 0) {
         tasks_free(out);

@@ -174,12 +174,13 @@ def test_it_stops_when_enough_are_kept(tmp_path: Path) -> None:
         ("[]", ["--static", "--overlap=/nowhere"], 3, "/nowhere"),
         ("[]", ["--static", "--verify"], 2, "--verify"),
         ("[]", ["--file=/nowhere.json", "--static"], 3, "/nowhere.json"),
+        ('["no row"]', ["--static"], 1, "no row is kept"),
     ],
 )
 def test_what_cannot_be_done_is_said(tmp_path: Path, rows: str, arguments: list[str], status: int, why: str) -> None:
     done = prepare(tmp_path, rows, *arguments)
     assert done.returncode == status and why in done.stderr, done.stderr
-    assert not list((tmp_path / "data").glob("**/*.jsonl*")) or status == 0
+    assert not list((tmp_path / "data").glob("**/*.jsonl*")) or status == 1
     assert call(tmp_path).returncode == 2
 
 

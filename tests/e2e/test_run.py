@@ -101,6 +101,14 @@ def test_status_and_stages_of_nothing(tmp_path: Path) -> None:
     assert "sft_train.jsonl is not there" in done.stderr
 
 
+def test_a_directory_without_a_run_has_no_report(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(TRAINER), "report", f"--workdir={tmp_path}"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 3 and f"{tmp_path} has no run" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def free_port() -> str:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
