@@ -5,6 +5,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/utf8.h"
 #include "server/funnel/private.h"
 
 /*
@@ -206,6 +207,19 @@ take_spec(struct registration *r, const struct buffer *text)
     return r->row.spec && r->row.entry_point && r->row.name ? 0 : ERR_NOMEM;
 }
 
+/* "RuntimeError: shapes do not match", from the traceback's end: formats that have no room for a traceback tell this. */
+static void
+put_reason(const char *type, const char *text, char *out, size_t size)
+{
+    const char *last = NULL;
+
+    for (const char *at = text && *type ? strstr(text, type) : NULL; at; at = strstr(at + 1, type))
+        last = at;
+    snprintf(out, size, "the reference does not run: %.*s", last ? (int)strcspn(last, "\r\n") : 80,
+             last ? last : type);
+    utf8_clean(out);
+}
+
 static void
 registered_cb(void *arg, const struct buffer *spec, json_t *error)
 {
@@ -216,8 +230,8 @@ registered_cb(void *arg, const struct buffer *spec, json_t *error)
     if (error) {
         const char *text = json_string_value(json_object_get(error, "text"));
         const char *type = json_string_value(json_object_get(error, "type"));
-        char why[128];
-        snprintf(why, sizeof(why), "the reference does not run: %.80s", type ? type : "no reason given");
+        char why[192];
+        put_reason(type ? type : "no reason given", text, why, sizeof(why));
         AUTO_FREE char *detail = text ? strdup(text) : NULL;
         refuse(r, FUNNEL_UNRUNNABLE, why, detail);
     } else if (!spec && ++r->losses < f->config->max_attempts && !f->is_draining) {

@@ -173,6 +173,25 @@ def test_inline_reference(client: Client) -> None:
     assert found["reference"] == reference
 
 
+@pytest.mark.parametrize(
+    ("reference", "why"),
+    [
+        ("x = 1\n", "TaskRefused: "),
+        ("import torch\nraise RuntimeError('é ' * 400 + 'end')\n", "RuntimeError: é é"),
+        ("class Odd(Exception): pass\n\nraise Odd\n", "Odd"),
+    ],
+)
+def test_a_reference_that_does_not_run_says_why(client: Client, reference: str, why: str) -> None:
+    """In words too, since the formats of other trainers have no room for a traceback."""
+    answer = client.post("/v1/tasks", {"name": "broken", "reference": reference})
+    problem = answer.json()
+    assert (answer.status, problem["code"]) == (422, "reference_fails")
+    assert problem["detail"].startswith(f"/reference: the reference does not run: {why}"), problem["detail"]
+    assert why in problem["traceback"]
+    other = client.post("/compat/slime", {"response": "x = 1\n", "label": {"reference": reference}})
+    assert other.status == 422 and f"does not run: {why}" in other.json()["error"]
+
+
 def test_completion_is_extracted(client: Client, task_ids: dict[str, str]) -> None:
     answer = CANDIDATES["relu/fenced"].text
     body = {"task": task_ids["relu"], "completion": answer, "until": "ast"}
