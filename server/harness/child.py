@@ -165,6 +165,7 @@ class Child:
 
     def _op_arena(self, message: Message) -> None:
         self._arena = Arena(self._device, message.take_fd("arena"), message.integer("size", 1, 1 << 48), is_import=True)
+        self._observer.spare(self._arena.pointer)
         heap = message.mapping("heap")
         self._placer = Placer(self._arena, Heap(heap["offset"], heap["size"], heap["pool"]))
         fd = message.take_fd("doorbell")

@@ -14,7 +14,7 @@ integers). An output that is right all the same did not need it.
 from __future__ import annotations
 
 import ast
-import math
+import builtins
 import sys
 import time
 import types
@@ -22,6 +22,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Final
 
 import loading
@@ -29,10 +30,13 @@ import torch
 from movement import VIEWS_AND_COPIES, words
 from names import dotted
 from torch._C._profiler import ProfilerActivity, ProfilerConfig, ProfilerState, _ExperimentalConfig
-from torch.autograd import _disable_profiler, _enable_profiler, _prepare_profiler
+from torch.autograd import _disable_profiler, _enable_profiler, _enable_record_function, _prepare_profiler
 from torch.overrides import TorchFunctionMode
 from triton import language
 from triton.runtime import interpreter, jit
+
+# What is defined from here on has Python's own functions as they are now: a candidate may replace them for others.
+globals()["__builtins__"] = dict(vars(builtins))
 
 NAMES_MAX: Final = 64
 OPS_MAX: Final = 200
@@ -106,8 +110,17 @@ def stores_of(source: str) -> dict[str, frozenset[str] | None]:
 
 IN_KERNELS: Final = words("range len list min max int float bool isinstance hasattr print tuple abs slice")
 """Of Python's own functions."""
-INSIDE: Final = frozenset({"handle", "__dict__"})
-"""Attributes by which the interpreter's values keep NumPy's arrays: Triton's have none of them."""
+INSIDE: Final = frozenset({"handle"})
+"""Attributes by which the interpreter's values keep NumPy's arrays: Triton's have none of them. Names with two
+underscores before and behind, by which Python looks up such, are as good."""
+IN_PYTHON: Final = (
+    *(ast.Match, ast.Try, ast.Raise, ast.Delete, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.ClassDef),
+    *(ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr),
+    *(ast.Lambda, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+)
+"""What Triton's compiler has no word for: it stands where that does not look, and the interpreter does."""
+TELLING: Final = words("static_assert static_print device_assert device_print print inline_asm_elementwise")
+"""Where a kernel may put values into a text."""
 MISSING: Final = object()
 """What a name means that is neither a function's nor its module's."""
 Place = tuple[str, int]
@@ -132,8 +145,23 @@ def _uses(function: ast.FunctionDef) -> frozenset[str]:
     named = {dotted(node) for node in nodes if isinstance(node, ast.Name | ast.Attribute) and id(node) not in parts}
     named.discard(None)
     found = {str(name) for name in named if str(name).partition(".")[0] not in own}
-    inside = {f".{node.attr}" for node in nodes if isinstance(node, ast.Attribute) and node.attr in INSIDE}
-    return frozenset(found | inside)
+    inside = {f".{node.attr}" for node in nodes if isinstance(node, ast.Attribute) and _is_inside(node.attr)}
+    return frozenset(found | inside | {f".{type(node).__name__}" for node in _in_python(function)})
+
+
+def _is_inside(attribute: str) -> bool:
+    return attribute in INSIDE or (attribute.startswith("__") and attribute.endswith("__"))
+
+
+def _in_python(function: ast.FunctionDef) -> Iterator[ast.AST]:
+    """Nodes of a kernel's body that are Python's alone: also texts of values, but for those that are only told."""
+    pending: list[tuple[ast.AST, bool]] = [(statement, False) for statement in function.body]
+    while pending:
+        node, is_told = pending.pop()
+        if isinstance(node, IN_PYTHON) or (isinstance(node, ast.JoinedStr) and not is_told):
+            yield node
+        is_told |= isinstance(node, ast.Assert) or (isinstance(node, ast.Call) and _called(node) in TELLING)
+        pending += [(child, is_told) for child in ast.iter_child_nodes(node)]
 
 
 def python_behind(kernel: Any, arguments: Iterable[Any], uses: dict[Place, frozenset[str]]) -> str | None:
@@ -233,11 +261,16 @@ DERIVES: Final = frozenset({"backward"})
 """Has no result, and leaves what it computes in other tensors, or with hooks of the candidate's."""
 READING: Final = ("tolist", "numpy", "apply_", "map_", "map2_")
 """Of tensors: no operator runs for them, so that they are seen where they are called, or nowhere."""
+OF_STORAGES: Final = ("tolist", "__getitem__", "__reduce__", "_write_file", "_share_fd_cpu_", "_share_filename_cpu_")
+"""Of a tensor's storage: no tensor is asked, and somebody else has its values."""
 PUTTING: Final = frozenset({"index_put", "index_put_", "_index_put_impl_", "_unsafe_index_put"})
 SCATTERING: Final = frozenset({"scatter", "scatter_"})
 ADDS: Final = " that adds"
 OPAQUE: Final = "operator of its own"
 PYTHON: Final = "Python in a kernel"
+HOSTS: Final = "memory of the host's"
+"""That of NumPy, of a buffer, of whatever is not torch: what it has it was told there, and who owns it may compute."""
+FROM_HOST: Final = words("from_numpy frombuffer from_dlpack asarray as_tensor")
 UNWATCHED: Final = "operators that were not let be seen"
 TOO_MANY: Final = "operators beyond those that are watched"
 FUNCTIONS_MAX: Final = 8192
@@ -267,10 +300,15 @@ class _Seen(TorchFunctionMode):
     """
 
     def __init__(
-        self, note: Callable[[str, int], None], launches: Callable[[], int], begins: Callable[[], None]
+        self,
+        note: Callable[[str, int], None],
+        launches: Callable[[], int],
+        begins: Callable[[], None],
+        is_hosts: Callable[[torch.Tensor], bool],
     ) -> None:
         """begins: called before each function that is not a plain attribute of a tensor."""
         super().__init__()
+        self._is_hosts = is_hosts
         self._note = note
         self._launches = launches
         self._begins = begins
@@ -294,6 +332,10 @@ class _Seen(TorchFunctionMode):
             return result
         before = list(_tensors((args, kwargs)))
         after = list(_tensors(result))
+        exchanged = after if name in FROM_HOST else _written(name, args, kwargs or {})
+        with_host = sum(item.numel() for item in exchanged if self._is_hosts(item))
+        if with_host:
+            self._note(HOSTS, with_host)
         if not after:
             if name in TO_HOST or name in DERIVES:
                 self._note(name, sum(item.numel() for item in before))
@@ -310,6 +352,12 @@ def _is_own_operator(func: Any) -> bool:
     """Registered by the candidate: an operator in none of torch's namespaces."""
     name = getattr(func, "_qualified_op_name", None) or getattr(func, "_name", None)
     return isinstance(name, str) and "::" in name and name.partition("::")[0] not in NAMESPACES
+
+
+def _written(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """The tensors that a function of this name writes to."""
+    is_in_place = (name.endswith("_") and not name.endswith("__")) or name == "__setitem__"
+    return [*_tensors(args[:1] if is_in_place else ()), *_tensors(kwargs.get("out"))]
 
 
 def _adds(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
@@ -344,6 +392,7 @@ class _Below:
         special = _ExperimentalConfig(profile_all_threads=True)
         config = ProfilerConfig(ProfilerState.KINETO, True, False, False, False, False, special, "")
         first_ns = _wall_ns()
+        _enable_record_function(True)
         _prepare_profiler(config, self._activities)
         _enable_profiler(config, self._activities)
         self._began_ns = (first_ns - CLOCKS_DIFFER_NS, _wall_ns() + CLOCKS_DIFFER_NS)
@@ -391,7 +440,7 @@ def _told_name(event: Any) -> str:
 def _read(shapes: Any) -> int:
     """Elements of all tensors of these shapes; lists of tensors have lists of shapes."""
     if isinstance(shapes, list) and all(type(item) is int for item in shapes):
-        return math.prod(shapes) if shapes else 0
+        return prod(shapes) if shapes else 0
     return sum(map(_read, shapes)) if isinstance(shapes, list) else 0
 
 
@@ -508,6 +557,9 @@ class Observer:
         self._seen: _Seen | None = None  # during a call
         self._pending: tuple[dict[str, list[int]], Any, Form] | None = None  # a call whose reply is not made yet
         self._called: dict[tuple[int, Form], Callable[[], Any]] = {}
+        self._arena = 0  # the address of what the referee reads
+        self._hides = False  # since the last reply, operators were kept from the profiler
+        self._given: dict[int, torch.UntypedStorage] = {}  # by address: memory that NumPy has been given
         self._worst: dict[Form, dict[tuple[str, ...], tuple[int, dict[str, Any]]]] = {}
         self._form: Form = (0, None)
         self.is_on = False
@@ -517,6 +569,8 @@ class Observer:
             self._class.run = self._run()
             self._class.rewrite = lambda kernel: self._rewrite(kernel)
             self._watch_operators()
+            self._watch_hiding()
+            self._watch_storages()
             for name in READING:
                 self._watch_reading(name)
 
@@ -524,6 +578,20 @@ class Observer:
         """What the candidate's kernels write and use, from its source."""
         self._stores = stores_of(source)
         self._uses = uses_of(source)
+
+    def spare(self, address: int) -> None:
+        """The arena is not torch's own, and nobody else's."""
+        self._arena = address
+
+    def _is_hosts(self, tensor: torch.Tensor) -> bool:
+        try:
+            return self._is_hosts_storage(tensor.untyped_storage())
+        except (RuntimeError, NotImplementedError):  # it has none
+            return False
+
+    def _is_hosts_storage(self, storage: torch.UntypedStorage) -> bool:
+        address = storage.data_ptr()
+        return address != self._arena and (not storage.resizable() or address in self._given)
 
     def count_all(self) -> None:
         """In the interpreter, of a candidate: from now on every call is counted."""
@@ -582,7 +650,7 @@ class Observer:
                 below.count()
 
         # In names of this call alone: what the candidate finds on the stack of modes has no attribute that leads here.
-        seen = _Seen(note, lambda: sum(self._launched.values()), begins)
+        seen = _Seen(note, lambda: sum(self._launched.values()), begins, lambda tensor: self._is_hosts(tensor))
         self._seen, self._note, self._pending = seen, note, (ops, model, form)
         try:
             with seen:
@@ -594,6 +662,7 @@ class Observer:
 
     def rest(self) -> None:
         """What ran up to now is no call's: a model was built, or its weights were copied."""
+        self._hides = False
         if self._counts_all:
             if self._below is not None:
                 self._below.__exit__()
@@ -608,6 +677,9 @@ class Observer:
         if self._below is not None:
             self._below.__exit__()
             ops = _with_unseen(ops, self._below.computed)
+            if self._hides:
+                ops = {**ops, UNWATCHED: [1, EVERYTHING]}
+            self._hides = False
             self._below = _Below().__enter__()
         self._ops = ops
         if not self.is_on and not self._is_first(model, form):
@@ -630,6 +702,38 @@ class Observer:
 
         library.impl = impl
 
+    def _watch_hiding(self) -> None:
+        """What torch offers to run its operators without telling the profiler."""
+        overload: Any = torch._ops.OpOverload
+        really = overload.redispatch
+
+        def redispatch(operator: Any, *args: Any, **kwargs: Any) -> Any:
+            self._hides |= operator.namespace in NAMESPACES  # torch itself does it for operators that others register
+            return really(operator, *args, **kwargs)
+
+        def enable(is_on: bool) -> None:
+            self._hides |= not is_on
+
+        overload.redispatch = redispatch
+        for module in (torch.autograd, torch._C._autograd):
+            vars(module)["_enable_record_function"] = enable
+
+    def _watch_storages(self) -> None:
+        """Values that are taken from a tensor's storage, or copied to one that is the host's."""
+        storage: Any = torch.UntypedStorage
+
+        def watched(really: Any, is_given: Callable[[Any], bool]) -> Any:
+            def call(own: Any, *args: Any, **kwargs: Any) -> Any:
+                if self._note is not None and is_given(own):
+                    self._note(HOSTS, own.nbytes() // 4)
+                return really(own, *args, **kwargs)
+
+            return call
+
+        for name in OF_STORAGES:
+            setattr(storage, name, watched(getattr(storage, name), lambda _: True))
+        storage.copy_ = watched(storage.copy_, self._is_hosts_storage)
+
     def _watch_reading(self, name: str) -> None:
         """Values that a callback of torch's takes to the host, where no mode sees it, count too."""
         tensor: Any = torch.Tensor
@@ -637,6 +741,9 @@ class Observer:
 
         def read(values: Any, *args: Any, **kwargs: Any) -> Any:
             note = self._note
+            if name == "numpy" and self._counts_all and isinstance(values, torch.Tensor) and not self._depth:
+                storage = values.untyped_storage()
+                self._given[storage.data_ptr()] = storage  # kept, so that the address is nobody else's
             if note is not None and not torch.overrides.has_torch_function((values,)):
                 note(name, values.numel())
             return really(values, *args, **kwargs)
@@ -678,6 +785,7 @@ class Observer:
                 observer._launched[name] = observer._launched.get(name, 0) + 1
                 named = {**dict(zip(kernel.arg_names, args, strict=False)), **kwargs}
                 observer._elements += sum(item.numel() for item in _tensors(named))
+                observer._note_given(name, named)
                 if not observer.is_on or not observer._is_silent(name):
                     if not observer._is_gpu:
                         return observer._interpret(kernel, named.values(), args, grid, kwargs)
@@ -698,6 +806,16 @@ class Observer:
         for name in ("__module__", "__name__", "__qualname__", "__doc__"):
             setattr(run, name, getattr(really, name))
         return run
+
+    def _note_given(self, name: str, named: dict[str, Any]) -> None:
+        """What a kernel stores where the host can read it."""
+        if self._is_gpu or self._note is None:
+            return
+        stored = self._stores.get(name)
+        places = [value for key, value in named.items() if stored is None or key in stored]
+        given = sum(item.numel() for item in _tensors(places) if self._is_hosts(item))
+        if given:
+            self._note(HOSTS, given)
 
     def _interpret(self, kernel: Any, named: Iterable[Any], args: Any, grid: Any, kwargs: Any) -> None:
         """As InterpretedFunction.run does, with what Triton's rewriter makes of the source, whatever a kernel keeps."""

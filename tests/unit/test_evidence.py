@@ -480,6 +480,24 @@ def by_a_constant(x):
 @jit
 def looks_up(x):
     return getattr(x, "han" + "dle")
+@jit
+def by_a_method(x):
+    return x.__getattribute__("han" + "dle")
+@jit
+def by_a_pattern(x):
+    match x:
+        case object(data=tuple):
+            return tuple
+@jit
+def by_a_text(x):
+    text = f"{x}"
+    return text
+@jit
+def tells(x, N: tl.constexpr):
+    tl.static_assert(N > 0, "N: " + f"{N} is not above 0")
+    tl.inline_asm_elementwise(f"add.f32 $0, $1, {N};", "=f,f", [x], tl.float32, True, 1)
+    tl.device_print(f"at {N}", x)
+    assert N, f"{N}"
 """
 
 
@@ -493,7 +511,7 @@ def test_what_triton_would_not_compile_is_python(tmp_path: Path) -> None:
     uses = uses_of(KERNELS)
     found = {name: value for name, value in vars(module).items() if type(value) is module.jit}
     told = {name: python_behind(kernel, (), uses) for name, kernel in found.items()}
-    assert told.pop("helper") is None and told.pop("honest") is None
+    assert told.pop("helper") is None and told.pop("honest") is None and told.pop("tells") is None
     assert told == {
         "calls_python": "plain",
         "holds_python": "plain",
@@ -504,6 +522,9 @@ def test_what_triton_would_not_compile_is_python(tmp_path: Path) -> None:
         "by_another_meaning": "bool",
         "by_a_constant": "HELD",
         "looks_up": "getattr",
+        "by_a_method": ".__getattribute__",
+        "by_a_pattern": ".Match",
+        "by_a_text": ".JoinedStr",
     }
     assert python_behind(found["honest"], (3, None, found["helper"], (module.doubled,)), uses) is None
     assert python_behind(found["honest"], (3, (module.HELD,)), uses) == "plain"

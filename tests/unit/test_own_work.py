@@ -160,6 +160,12 @@ HONEST = {
         "    self.library.impl('relu', relu, 'CompositeExplicitAutograd')\n"
         "return torch.ops.parts.relu(x)",
     ),
+    "a table that NumPy made": (
+        RELU,
+        "import numpy\nif self.kept is None:\n"
+        "    self.kept = torch.from_numpy(numpy.zeros(tuple(x.shape), 'float32')).to(x.device)\n"
+        "y = self.kept.clone()\nrun(relu_kernel, x, y)\nreturn y",
+    ),
     "an answer that is always zero": (ZERO, "y = torch.zeros_like(x)\nrun(zero_kernel, y)\nreturn y"),
 }  # fmt: skip
 
@@ -300,6 +306,56 @@ CHEATS = {
         "class Answer(list):\n    def __iter__(self):\n        torch.clamp_min(x, 0, out=t)\n"
         "        run(copy_kernel, t, y)\n        return iter([y])\n"
         "t, y = torch.empty_like(x), torch.empty_like(x)\nreturn Answer([y])",
+        "policy", "foreign_kernel",
+    ),
+    "NumPy has the memory that torch copies to": (
+        RELU, "strict",
+        "import numpy\nheld = numpy.empty(tuple(x.shape), 'float32')\ntorch.from_numpy(held).copy_(x)\n"
+        "t = torch.tensor(held.clip(0))\ny = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+    "NumPy has the memory that a kernel stores to": (
+        RELU, "strict",
+        "if self.kept is None:\n    import numpy\n    self.held = numpy.empty(tuple(x.shape), 'float32')\n"
+        "    self.kept = torch.from_numpy(self.held)\n"
+        "run(copy_kernel, x, self.kept)\n"
+        "t = torch.tensor(self.held.clip(0))\ny = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+    "NumPy was given the memory by an earlier call": (
+        RELU, "strict",
+        "if self.kept is None:\n    self.kept = torch.empty_like(x)\n    self.held = self.kept.numpy()\n"
+        "self.kept.copy_(x)\n"
+        "t = torch.tensor(self.held.clip(0))\ny = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+    "NumPy has the memory that a storage is copied to": (
+        RELU, "strict",
+        "import numpy\nheld = numpy.empty(tuple(x.shape), 'float32')\n"
+        "torch.frombuffer(held, dtype=torch.float32).untyped_storage().copy_(x.clone().untyped_storage())\n"
+        "t = torch.tensor(held.clip(0))\ny = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+    "an operator by an inner dispatch key": (
+        RELU, "strict",
+        "key = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)\n"
+        "t = torch.ops.aten.relu.default.redispatch(key, x)\n"
+        "y = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+    "operators are not recorded": (
+        RELU, "strict",
+        "torch.autograd._enable_record_function(False)\n"
+        "with torch._C.DisableTorchFunction():\n    t = torch.clamp_min(x, 0)\n"
+        "torch.autograd._enable_record_function(True)\n"
+        "y = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+    "those who count elements find another sum": (
+        RELU, "strict",
+        "import builtins, math\nbuiltins.sum = lambda items, start=0: min(1, len(list(items)))\n"
+        "math.prod = lambda shape: 1\n"
+        "t = torch.clamp_min(x, 0)\ny = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y",
         "policy", "foreign_kernel",
     ),
     "no kernel at all, and torch only moves": (
