@@ -165,7 +165,8 @@ RULES: Final = (
             "DisableTorchFunction DisableTorchFunctionSubclass _DisableTorchDispatch _disable_profiler "
             "_pop_torch_function_stack _set_torch_function_state _get_function_stack_at _len_torch_function_stack "
             "_get_dispatch_stack_at _len_torch_dispatch_stack _profiler_enabled to_dlpack "
-            "_to_dlpack _to_dlpack_versioned __array_interface__ __array_struct__ __cuda_array_interface__"
+            "_to_dlpack _to_dlpack_versioned redispatch redispatch_boxed _op_dk _enable_record_function "
+            "__array_interface__ __array_struct__ __cuda_array_interface__"
         ),
     ),
     Rule("patch", "changes what belongs to Python, torch or triton", modules=_words("unittest.mock mock")),
@@ -537,18 +538,32 @@ def _targets(node: ast.AST) -> list[ast.expr]:
     return found
 
 
+CHANGING: Final = _words("update setdefault pop popitem clear __setitem__ __delitem__ __ior__")
+"""Methods of dictionaries."""
+
+
+def _whose_dictionary(node: ast.AST) -> ast.AST | None:
+    """`x` of `vars(x)` and of `x.__dict__`."""
+    if isinstance(node, ast.Attribute) and node.attr == "__dict__":
+        return node.value
+    is_vars = isinstance(node, ast.Call) and dotted(node.func) == "vars" and bool(node.args)
+    return node.args[0] if is_vars and isinstance(node, ast.Call) else None
+
+
 def _assigned(node: ast.AST, source: _Source) -> Iterator[tuple[ast.AST, str]]:
     """(whose attribute, which) for each attribute that a node sets or deletes, by whatever means."""
     for target in _targets(node):
         if isinstance(target, ast.Attribute):
             yield target.value, target.attr
         elif isinstance(target, ast.Subscript):
-            owner = target.value
-            if isinstance(owner, ast.Attribute) and owner.attr == "__dict__":
-                yield owner.value, _constant(target.slice) or "?"
-            elif isinstance(owner, ast.Call) and dotted(owner.func) == "vars" and owner.args:
-                yield owner.args[0], _constant(target.slice) or "?"
+            owner = _whose_dictionary(target.value)
+            if owner is not None:
+                yield owner, _constant(target.slice) or "?"
     if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING:
+            owner = _whose_dictionary(node.func.value)
+            if owner is not None:
+                yield owner, "?"
         name = dotted(node.func)
         if name in ("setattr", "delattr", "object.__setattr__", "type.__setattr__") and len(node.args) > 1:
             yield node.args[0], _constant(node.args[1]) or "?"
@@ -562,6 +577,8 @@ def _is_own_type(call: ast.Call, source: _Source) -> bool:
 def _patches(node: ast.AST, source: _Source) -> tuple[str, str] | None:
     """(rule or flag, what) where a node sets an attribute of something that is not the candidate's."""
     for owner, attribute in _assigned(node, source):
+        if isinstance(owner, ast.Attribute) and owner.attr == "__self__":
+            return "patch", f"sets {attribute} of what a function belongs to"
         is_type = isinstance(owner, ast.Call) and dotted(owner.func) == "type" and not _is_own_type(owner, source)
         if attribute == "__class__" or is_type:
             return "patch", f"sets {attribute} of a type that it did not make"
