@@ -116,9 +116,11 @@ read_request(struct judgement *j, struct error *err)
     j->until = until ? stage_find(until) : -1;
     j->seed = strtoull(seed, NULL, 16);
     j->policy_json = policy_json(&j->policy);
-    j->flags = json_deep_copy(json_object_get(j->request, "flags"));
-    if (!j->flags)
-        j->flags = json_array();
+    json_t *flags = json_object_get(j->request, "flags");
+    if (json_is_array(flags)) {
+        json_decref(j->flags);
+        j->flags = json_deep_copy(flags);
+    }
     return 0;
 }
 
@@ -126,11 +128,16 @@ int
 judgement_read(struct submission *s, struct error *err)
 {
     struct funnel *f = s->funnel;
+    const struct reward_spec standard = REWARD_SPEC_DEFAULT;
     struct judgement *j = calloc(1, sizeof(*j));
 
     if (!j)
         return error_set(err, ERR_NOMEM, "no memory to judge %s", s->id);
-    j->stage = j->passed = j->failed_stage = -1;
+    /* What is told of a request that cannot be read is as whole as any other verdict. */
+    j->stage = j->passed = j->failed_stage = j->until = -1;
+    j->reward = standard;
+    j->flags = json_array();
+    policy_find("strict", &j->policy);
     int rc = store_get_submission(f->store, s->id, &j->row, err);
     memcpy(j->row.id, s->id, sizeof(j->row.id));
     if (rc == 0)

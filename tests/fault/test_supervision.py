@@ -393,3 +393,22 @@ def test_a_gpu_is_shown_as_it_was_when_something_was_last_timed(
     seen = gpu["seen"]
     assert seen.pop("at")
     assert seen == {"sm_mhz": 1980, "mem_mhz": None, "temp_c": 44, "power_w": 342.5, "throttled": True}
+
+
+def test_a_stored_request_that_cannot_be_read_is_ours(start_scripted: service.StartDaemon) -> None:
+    """As after the return to an earlier version, which does not know a policy: masked, and as whole as any verdict."""
+    daemon = start_scripted(paused=True, ready=False)
+    daemon.client.add_task(TASK)
+    posted = daemon.client.submit(body("timing=1.1"))
+    assert daemon.stop() == 0
+    with closing(sqlite3.connect(daemon.directory / "store.db")) as store, store:
+        changed = "UPDATE submission SET request = replace(request, '\"strict\"', '\"stricter\"')"
+        assert store.execute(changed).rowcount == 1
+    daemon.options["paused"] = False
+    daemon.start()
+    verdict = daemon.client.wait(posted)
+    assert (verdict["class"], verdict["reward"], verdict["failed_at"]) == ("infra", None, "ast")
+    assert "cannot be read" in verdict["feedback"]["text"]
+    whole = daemon.client.judge(body("ast=fail:syntax"), LIMIT_S)
+    assert verdict.keys() == whole.keys()
+    assert (verdict["reward_spec"], verdict["flags"]) == (whole["reward_spec"], [])
