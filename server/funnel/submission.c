@@ -193,7 +193,7 @@ judgement_fail(struct judgement *j, int stage, const char *class_, json_t *error
         return;
     j->failed_stage = stage;
     snprintf(j->class_, sizeof(j->class_), "%s", class_);
-    j->rule[0] = '\0';
+    j->rule[0] = j->doubt[0] = '\0';
     json_decref(j->error);
     j->error = json_incref(error);
     va_start(args, format);

@@ -416,9 +416,11 @@ a_hack_found_later_is_the_verdict(void **state)
     AUTO_JSON json_t *error = json_pack("{s:s}", "type", "mismatch");
 
     pass_up_to(r, STAGE_COMPILE);
-    judgement_fail(&r->j, STAGE_TINY, "mismatch", error, "tiny: first");
+    judgement_fail(&r->j, STAGE_TINY, "timeout", error, "tiny: first");
+    snprintf(r->j.doubt, sizeof(r->j.doubt), "others had the CPU");
     set_stage(r, STAGE_TINY, OUTCOME_FAIL, 0, 1);
     judgement_fail(&r->j, STAGE_FULL, "hack", NULL, "full: a cheat");
+    assert_string_equal(r->j.doubt, ""); /* it was of the timeout, which does not count any more */
     set_stage(r, STAGE_FULL, OUTCOME_FAIL, 4, 5);
     judgement_fail(&r->j, STAGE_TIMING, "crash", NULL, "timing: third");
     AUTO_JSON json_t *v = verdict_json(&r->s);
