@@ -180,19 +180,18 @@ const char *
 failure_by_report(struct submission *s, const struct lane_report *r)
 {
     struct judgement *j = s->judgement;
-    const struct config *config = s->funnel->config;
     const char *class_ = checked_class(r->class_);
 
     if (strcmp(class_, "timeout") == 0) {
+        /* Where the daemon's own limit passed, what is told is the end that it made. */
+        const char *type = json_string_value(json_object_get(r->error, "type"));
         const char *text = json_string_value(json_object_get(r->error, "text"));
-        int64_t limit_ms = j->stage == STAGE_TINY && strcmp(r->stage, "tiny") == 0 ? config->tiny_limit_ms
-                                                                                   : config->stage_limit_ms;
-        if (text && strncmp(text, "no answer", 9) == 0)
+        if (type && strcmp(type, "timeout") == 0 && text && *text)
             judgement_fail(j, j->stage, class_, r->error, "%s: %.300s; the process was stopped.",
                            stage_name((enum stage)j->stage), text);
         else
             judgement_fail(j, j->stage, class_, NULL, "%s: it did not finish within %g s and was stopped.",
-                           stage_name((enum stage)j->stage), (double)limit_ms / 1000);
+                           stage_name((enum stage)j->stage), (double)r->limit_ms / 1000);
     } else if (strcmp(class_, "hack") == 0 || !fail_by_mismatch(j, class_, r->error, r->detail)) {
         failure_by_error(j, class_, r->error, class_);
     }

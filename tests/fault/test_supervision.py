@@ -55,7 +55,8 @@ CASES = [
     Case("full=crash", "crash", "full", "SIGSEGV"),
     Case("full=sleep:0.1,fail:oom", "oom", "full"),
     Case("timing=fail:mismatch", "mismatch", "timing"),
-    Case("timing=hang", "timeout", "timing"),
+    Case("full=fail:timeout", "timeout", "full", "full: as the script says; the process was stopped."),
+    Case("timing=hang", "timeout", "timing", "did not finish within 3 s"),
 ]
 
 
@@ -252,6 +253,14 @@ def test_cancel_group(start_scripted: service.StartDaemon) -> None:
     assert daemon.client.call("DELETE", f"/v1/groups/{group['id']}").status == 200
     assert daemon.client.wait(str(group["id"]), LIMIT_S, "groups")["state"] == "cancelled"
     assert daemon.client.call("DELETE", f"/v1/groups/{group['id']}").status == 409
+
+
+def test_a_timeout_tells_the_limit_that_passed(shared: service.Daemon) -> None:
+    """Not that of a stage where it had more: here one for the other shapes, too."""
+    policy = {"name": "strict", "timing": {"variations": True}}
+    verdict = shared.client.judge(body("timing=hang", policy=policy), LIMIT_S)
+    assert (verdict["class"], verdict["stage"]) == ("timeout", "timing")
+    assert "did not finish within 5 s" in verdict["feedback"]["text"]
 
 
 def test_until_and_switches(shared: service.Daemon) -> None:
