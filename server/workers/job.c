@@ -306,7 +306,7 @@ ask_stage(struct lane *l)
     bool is_measured = is_timing ? lane_gpu(l) != NULL : lane_is_gpu(l) && j->wants_evidence;
 
     if (!share_turn(l, is_measured ? TURN_ALONE : TURN_SHARED, PLACE_NONE, 0) ||
-        (is_timing && !share_is_quiet(l)))
+        (is_timing && is_measured && !share_is_quiet(l)))
         return;
     referee_ask_stage(l);
     await(l, j->limit_ms);
