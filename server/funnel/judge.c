@@ -39,6 +39,12 @@ fail_extract(struct submission *s, const char *why)
     submission_conclude(s, EVENT_FINISH);
 }
 
+const char *
+judge_task_id(const struct submission *s)
+{
+    return s->judgement->row.task_id;
+}
+
 void
 judge_begin(struct submission *s)
 {

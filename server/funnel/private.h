@@ -124,6 +124,7 @@ struct submission {
     int priority;      /* as asked for */
     int urgency;       /* as it waits: that of the most urgent of its followers */
     int attempts;      /* times begun, over restarts of the daemon */
+    int overtaken;     /* times one behind it went to a lane first (scheduler.c) */
     int losses;        /* times its worker went down */
     int lonely_losses; /* of those, with nobody else on that worker */
     struct rerun rerun;
@@ -315,6 +316,7 @@ void funnel_save(struct funnel *f, enum stats_saved how, double seconds);
 
 /* judge.c: the story of one submission; what its parts share is in judging.h */
 void judge_begin(struct submission *s);
+const char *judge_task_id(const struct submission *s); /* of one that was begun; view */
 /* Ready, and not among those that its group has timed: ends it. */
 void judge_untimed(struct submission *s);
 void judge_stop(struct submission *s); /* is_cancelled or is_returned was set: end its processes */

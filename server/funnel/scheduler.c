@@ -8,9 +8,14 @@
 /*
  * Who is next: fair.h says it, for the CPU slots and for the devices; a device goes to a registration first. Few are
  * let through to the devices' queue in advance: what waits there holds sources and caches in memory and on disk.
+ *
+ * Where it goes: to a lane that holds its task's reference. If that lane works, and one close behind in the same
+ * client's queue has its own reference with the lane that is free, that one goes first. No lane stays free for it.
  */
 
-#define READY_AHEAD 32 /* for each lane */
+#define READY_AHEAD 32   /* for each lane */
+#define LOOK_BEHIND 16   /* that are asked whether their reference is with the lane */
+#define OVERTAKEN_MOST 4 /* times that others go first for it */
 
 int64_t
 funnel_waiting(const struct funnel *f)
@@ -214,6 +219,50 @@ next_for_device(struct funnel *f)
     return submission_of(fair_next(&f->ready, 1u << FAIR_INTERACTIVE | 1u << FAIR_BATCH, may_have_device, f));
 }
 
+static bool
+has_reference(const struct lane *l, const struct submission *s)
+{
+    return lane_has_reference(l, judge_task_id(s));
+}
+
+/* Another lane that holds its reference, one that is free if there is; NULL: none does. */
+static const struct lane *
+where_resident(const struct funnel *f, const struct lane *but, const struct submission *s)
+{
+    const struct lane *found = NULL;
+
+    for (int i = 0; i < f->n_lanes; i++) {
+        enum lane_state state = lane_state(f->lanes[i]);
+        if (f->lanes[i] == but || (state != LANE_IDLE && state != LANE_BUSY) ||
+            !has_reference(f->lanes[i], s))
+            continue;
+        if (state == LANE_IDLE)
+            return f->lanes[i];
+        found = f->lanes[i];
+    }
+    return found;
+}
+
+/* Who is to have the lane where first is next. NULL: a lane that is asked later in the same round has it. */
+static struct submission *
+placed(const struct funnel *f, const struct lane *l, struct submission *first)
+{
+    if (f->n_lanes == 1 || scheduler_is_alone(first) || has_reference(l, first))
+        return first;
+    const struct lane *where = where_resident(f, l, first);
+    if (!where)
+        return first;
+    if (lane_state(where) == LANE_IDLE)
+        return NULL;
+    struct fair_turn *t = first->turn.next;
+    for (int i = 0; t && i < LOOK_BEHIND && first->overtaken < OVERTAKEN_MOST; i++, t = t->next)
+        if (has_reference(l, submission_of(t))) {
+            first->overtaken++;
+            return submission_of(t);
+        }
+    return first;
+}
+
 /* True: the lane has work now. */
 static bool
 give(struct funnel *f, struct lane *l)
@@ -225,6 +274,8 @@ give(struct funnel *f, struct lane *l)
     if (f->config->paused)
         return false;
     struct submission *s = next_for_device(f);
+    if (s)
+        s = placed(f, l, s);
     if (!s)
         return false;
     fair_take(&f->ready, &s->turn);
@@ -233,6 +284,21 @@ give(struct funnel *f, struct lane *l)
     s->lane_ns = clock_monotonic_ns();
     device_stages_begin(s, l);
     return true;
+}
+
+/* True: a lane has work that had none, and others may have it for that. */
+static bool
+give_round(struct funnel *f)
+{
+    bool has_given = false;
+
+    for (int i = 0; i < f->n_lanes && !f->is_draining; i++)
+        while (give(f, f->lanes[i])) {
+            has_given = true;
+            if (lane_state(f->lanes[i]) != LANE_IDLE)
+                break;
+        }
+    return has_given;
 }
 
 /* Calls from inside a kick only ask for one more round: what it calls may well call it. */
@@ -247,9 +313,8 @@ scheduler_kick(struct funnel *f)
     f->is_kicking = true;
     do {
         f->is_kick_due = false;
-        for (int i = 0; i < f->n_lanes && !f->is_draining; i++)
-            while (give(f, f->lanes[i]) && lane_state(f->lanes[i]) == LANE_IDLE)
-                ;
+        while (give_round(f))
+            ;
         while (!f->is_draining && !f->config->paused && begin_one(f))
             ;
     } while (f->is_kick_due);

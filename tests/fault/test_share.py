@@ -66,8 +66,9 @@ def wait_for_stage(client: service.Client, one: str, stage: str) -> None:
 
 
 def start_shared(start: service.StartDaemon, lanes: int, reference: str = "", **options: object) -> service.Client:
-    """With all lanes at rest, and the task registered."""
-    client = start(device_jobs=lanes, **options).client
+    """With all lanes at rest, and the task registered. No stage is too slow for a machine that has other work."""
+    limits: dict[str, object] = {"stage_limit_ms": 60000, "tiny_limit_ms": 60000}
+    client = start(device_jobs=lanes, **(limits | options)).client
     client.add_task({**TASK, "reference": f"# script: describe=pass {reference}\n"})
     deadline = time.monotonic() + LIMIT_S
     while {worker["lane"] for worker in referees(client)} != {"idle"}:
@@ -106,7 +107,7 @@ def test_time_waited_for_a_turn_is_no_work(
     start_scripted: service.StartDaemon, turns: Callable[[], list[Span]]
 ) -> None:
     """What a stage waited for its turn is told as such, and is no time that the device was used."""
-    client = start_shared(start_scripted, 2, stage_limit_ms=60000)
+    client = start_shared(start_scripted, 2)
     (holder,) = post(client, "timing=hang")
     wait_for_stage(client, holder, "timing")
     begun = time.monotonic()
@@ -165,7 +166,7 @@ def test_small_jobs_go_side_by_side(start_scripted: service.StartDaemon, turns: 
 
 def test_one_that_is_cancelled_gives_way(start_scripted: service.StartDaemon, turns: Callable[[], list[Span]]) -> None:
     """Cancelled at work, or while it waits to be alone, it leaves its turn and its place to others."""
-    client = start_shared(start_scripted, 2, f"size={10 << 30}", stage_limit_ms=60000)
+    client = start_shared(start_scripted, 2, f"size={10 << 30}")
     (busy,) = post(client, "full=sleep:30,pass")
     (waits,) = post(client, "timing=1.5")
     wait_for_stage(client, busy, "full")
@@ -230,7 +231,7 @@ def test_background_work_is_pinned_on_nobody_who_was_not_alone(
     start_scripted: service.StartDaemon, turns: Callable[[], list[Span]]
 ) -> None:
     """GPU work while no call is due may be that of a neighbour who is frozen meanwhile."""
-    client = start_shared(start_scripted, 2, stage_limit_ms=60000)
+    client = start_shared(start_scripted, 2)
     with service.directory() as place:
         place.chmod(0o755)  # the children are other users
         flag = place / "go"
@@ -244,3 +245,31 @@ def test_background_work_is_pinned_on_nobody_who_was_not_alone(
     assert found["rerun"]["class"] == "hack" and found["rerun"]["alone"] is True
     assert beside["rerun"] is None
     assert_alone(turns())
+
+
+def test_a_submission_goes_where_its_reference_is(start_scripted: service.StartDaemon) -> None:
+    """Two tasks, two lanes that keep one reference each, and a queue in pairs: each lane stays with its task."""
+    client = start_shared(start_scripted, 2, references_kept=1)
+    for name in ("one", "other"):
+        client.add_task({"name": name, "reference": f"# script: describe=pass\n# {name}\n"})
+    held = post(client, "tiny=hang", 2)
+    for one in held:
+        wait_for_stage(client, one, "tiny")
+    before = loads(client)
+    queued = [
+        client.submit({"task": name, "candidate": f"# script: timing=1.5\n# {at}\n", "cache": False})
+        for at, name in enumerate(("one", "one", "other", "other") * 6)
+    ]
+    deadline = time.monotonic() + LIMIT_S
+    while sum(client.get("/v1/status").json()["queues"]["ready"].values()) < len(queued):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    for one in held:
+        client.call("DELETE", f"/v1/submissions/{one}")
+    for one in queued:
+        assert client.wait(one, LIMIT_S)["class"] == "ok"
+    assert loads(client) - before <= len(queued) // 2
+
+
+def loads(client: service.Client) -> int:
+    return sum(worker["references"]["loads"] for worker in referees(client))
