@@ -10,6 +10,7 @@
 #include "common/statistics.h"
 #include "common/utf8.h"
 #include "server/funnel/private.h"
+#include "server/funnel/timing.h"
 
 /*
  * The other baseline: the task's reference under torch.compile, where a policy asks for it (timing.compile_baseline).
@@ -115,21 +116,6 @@ tell(struct submission *s, const char *outcome, const char *why)
     log_info(s->id, "torch.compile: %s%s%s", outcome, why ? ", " : "", why ? text : "");
 }
 
-static double *
-samples(json_t *array, size_t n)
-{
-    double *out = n ? calloc(n, sizeof(*out)) : NULL;
-
-    for (size_t i = 0; out && i < n; i++) {
-        out[i] = json_number_value(json_array_get(array, i)) / 1e6;
-        if (!(out[i] > 0)) {
-            free(out);
-            return NULL;
-        }
-    }
-    return out;
-}
-
 static void
 tell_times(struct submission *s, json_t *detail)
 {
@@ -145,8 +131,8 @@ tell_times(struct submission *s, json_t *detail)
         tell(s, is_known ? outcome : "inconclusive", why ? why : "no reason is known");
         return;
     }
-    AUTO_FREE double *a = samples(eager, n);
-    AUTO_FREE double *b = n == json_array_size(compiled) ? samples(compiled, n) : NULL;
+    AUTO_FREE double *a = timing_samples_ms(eager, n);
+    AUTO_FREE double *b = n == json_array_size(compiled) ? timing_samples_ms(compiled, n) : NULL;
     if (!a || !b || stats_paired_speedup(a, b, n, STATS_SEED, &found) != 0) {
         tell(s, "inconclusive", "its samples make no sense");
         return;

@@ -330,7 +330,9 @@ bool class_is_one_of(const char *class_, const char *const *classes);
 void crash_text(const struct child_end *end, char *out, size_t size);
 
 /* verdict.c */
-json_t *real_or_null(double x); /* given; null for what is not finite */
+json_t *real_or_null(double x);                        /* given; null for what is not finite */
+json_t *get_or_null(json_t *object, const char *key);  /* given */
+double number_or_nan(json_t *object, const char *key); /* NAN for what is no number */
 /* What a reward tells beside its scalar, or null; given. */
 json_t *reward_parts_json(const struct reward_spec *spec, const struct reward_input *in);
 /* Fill in what only a finished group knows: each item's rank, and the rewards that need it. */
