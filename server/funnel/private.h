@@ -422,18 +422,15 @@ bool task_give_lane(struct funnel *f, struct lane *l);
 int64_t task_registering(const struct funnel *f);
 void task_refuse_all(struct funnel *f); /* the daemon drains */
 void task_forget_known(struct funnel *f);
-int funnel_retry_after(const struct funnel *f);
+
+/* submit.c */
+int funnel_retry_after(const struct funnel *f); /* seconds */
 
 /* group.c */
 struct group *group_get(struct funnel *f, const char *id); /* made where it is missing; NULL: no memory */
 /* What its request says of the whole: before its first submission is enqueued. Times are wall clock. */
 void group_configure(struct group *g, json_t *request, int64_t created_ms);
 void group_free(struct group *g);
-/*
- * Cancels what is not finished; where the group is decided, but for those that are right and wait to be timed or are
- * timed. 0, ERR_CONFLICT, or an error of the store.
- */
-int group_cancel_rest(struct funnel *f, const char *id, enum cancel_reason why, struct error *err);
 /* Cancels the rest once enough are correct. */
 void group_decide(struct group *g);
 /* Whether s, right in full, has to wait until its group has chosen. */
@@ -441,6 +438,13 @@ bool group_chooses(const struct submission *s);
 void group_park(struct submission *s);
 void group_unpark(struct submission *s); /* it is cancelled, or the daemon drains */
 void group_finished_one(struct funnel *f, struct group *g, const char *client, bool is_correct);
+
+/* cancel.c */
+/*
+ * Cancels what is not finished; where the group is decided, but for those that are right and wait to be timed or are
+ * timed. 0, ERR_CONFLICT, or an error of the store.
+ */
+int group_cancel_rest(struct funnel *f, const char *id, enum cancel_reason why, struct error *err);
 
 /* wait.c */
 void waits_notify(struct funnel_wait **head);
