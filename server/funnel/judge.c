@@ -206,6 +206,7 @@ judge_untimed(struct submission *s)
     j->stage = STAGE_TIMING;
     j->stages[STAGE_TIMING] = (struct stage_record){ .outcome = OUTCOME_SKIP, .why = why };
     s->funnel->stages[STAGE_TIMING].by_outcome[OUTCOME_SKIP]++;
+    funnel_now(s->funnel)->stages[STAGE_TIMING].by_outcome[STATS_SKIP]++;
     j->timing = json_pack("{s:s, s:s}", "outcome", "skipped", "why", why);
     submission_conclude(s, EVENT_FINISH);
 }

@@ -50,6 +50,17 @@ def test_the_shortest_calls_are_timed(shared: service.Daemon) -> None:
     assert len(group["ranking"]) == len(scripts)
 
 
+def test_who_is_not_timed_is_counted_as_skipped(start_scripted: service.StartDaemon) -> None:
+    """By /v1/status and by /v1/stats alike."""
+    client = start_scripted().client
+    client.add_task(TASK)
+    client.wait(post(client, ["timing=1", "timing=2", "timing=3"], time_top_k=1), LIMIT_S, "groups")
+    since_start = client.expect("GET", "/v1/status")["counts"]["stages"]["timing"]
+    of_late = client.expect("GET", "/v1/stats")["stages"][-1]
+    for told in (since_start, of_late):
+        assert (told["pass"], told["skip"]) == (1, 2)
+
+
 def test_without_a_clock_the_order_decides(shared: service.Daemon) -> None:
     group = shared.client.wait(
         post(shared.client, ["timing=1.5"] * 0 + ["full=sleep:0.2,pass", "timing=2", "timing=3"], time_top_k=1),
