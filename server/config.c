@@ -55,8 +55,9 @@ static const struct setting table[] = {
     { "store", TEXT, "FILE", "verifierd.db", 1, 0, FIELD(store), false,
       "the database, made when it is not there; a relative name starts at the working directory" },
     { "scratch", TEXT, "DIR", "", 0, 0, FIELD(scratch), false,
-      "private files of running submissions, emptied at start, and refused where it holds what no daemon "
-      "made; when not given, a directory of the store's own in $TMPDIR or /tmp" },
+      "private files of running submissions, emptied at start; refused where another daemon uses it, and "
+      "where it holds what no daemon made; when not given, a directory of the store's own in $TMPDIR or "
+      "/tmp" },
     { "python", TEXT, "PROGRAM", "python3", 1, 0, FIELD(python), false,
       "the Python that has torch and triton: a path, or a name looked up in $PATH" },
     { "harness", TEXT, "DIR", "", 0, 0, FIELD(harness), false,
@@ -588,6 +589,21 @@ complete_scratch(struct config *c, struct error *err)
     return 0;
 }
 
+/* Children are told where it is, and have another working directory. */
+static int
+scratch_from_here(struct config *c, struct error *err)
+{
+    AUTO_FREE char *here = getcwd(NULL, 0), *full = NULL;
+
+    if (!here)
+        return error_set(err, ERR_SYS, "find the working directory");
+    if (asprintf(&full, "%s/%s", here, c->scratch) < 0)
+        return error_set(err, ERR_NOMEM, "no memory for the scratch directory's path");
+    free(c->scratch);
+    c->scratch = ptr_take(&full);
+    return 0;
+}
+
 static int
 complete_tokens(struct config *c, struct error *err)
 {
@@ -744,6 +760,8 @@ config_complete(struct config *c, struct error *err)
         rc = complete_harness(c, err);
     if (rc == 0 && !*c->scratch)
         rc = complete_scratch(c, err);
+    else if (rc == 0 && *c->scratch != '/')
+        rc = scratch_from_here(c, err);
     return rc;
 }
 

@@ -248,6 +248,7 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->loop = loop;
     f->config = config;
     f->store = store;
+    f->scratch_lock = -1;
     f->started_ns = clock_monotonic_ns();
     f->stats = stats_new(f->started_ns / 1000000000);
     if (!f->stats) {
@@ -259,7 +260,7 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->record_timer.data = f;
     f->drain_timer.data = f;
     /* On failure the process ends: what was started dies with its channels. */
-    int rc = scratch_prepare(config->scratch, err);
+    int rc = scratch_prepare(config->scratch, &f->scratch_lock, err);
     if (rc == 0)
         rc = uids_new(config->uid_first, config->uid_count, &f->uids, err);
     if (rc == 0)
@@ -329,6 +330,8 @@ funnel_free(struct funnel *f)
     norms_free(f->norms);
     uids_free(f->uids);
     cgroups_free(f->cgroups);
+    if (f->scratch_lock >= 0)
+        close(f->scratch_lock);
     uv_close((uv_handle_t *)&f->record_timer, timer_closed_cb);
 }
 

@@ -220,6 +220,7 @@ struct funnel {
     struct store *store;
     struct uids *uids;
     struct cgroups *cgroups;
+    int scratch_lock;                 /* keeps other daemons out of the scratch directory */
     struct zygote *zygote;            /* compile */
     struct zygote *static_zygote;     /* ast, inspect */
     struct spares *spares[CHILD_RUN]; /* by role: those of the CPU stages */

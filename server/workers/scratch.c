@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -157,16 +158,28 @@ scratch_check(const char *root, struct error *err)
 }
 
 int
-scratch_prepare(const char *root, struct error *err)
+scratch_prepare(const char *root, int *held, struct error *err)
 {
     if (mkdir(root, 0711) != 0 && errno != EEXIST)
         return error_set(err, ERR_SYS, "make the scratch directory %s", root);
     int rc = scratch_check(root, err);
     if (rc != 0)
         return rc;
+    AUTO_FD int lock = open(root, OPEN_DIR);
+    if (lock < 0)
+        return error_set(err, ERR_SYS, "open the scratch directory %s", root);
+    if (flock(lock, LOCK_EX | LOCK_NB) != 0)
+        return errno == EWOULDBLOCK
+                   ? error_set(err, ERR_CONFLICT, "the scratch directory %s is in use by another verifierd",
+                               root)
+                   : error_set(err, ERR_SYS, "lock the scratch directory %s", root);
     if (chmod(root, 0711) != 0 || empty(root) != 0)
         return error_set(err, ERR_SYS, "empty the scratch directory %s", root);
-    return chmod(root, 0711) == 0 ? 0 : error_set(err, ERR_SYS, "open the scratch directory %s", root);
+    if (chmod(root, 0711) != 0)
+        return error_set(err, ERR_SYS, "open the scratch directory %s", root);
+    if (held)
+        *held = fd_take(&lock);
+    return 0;
 }
 
 int

@@ -17,8 +17,12 @@
 
 /* Whether the root may be emptied. 0 (also where there is none), ERR_SYS, or ERR_INPUT: no directory, another's, or with what no daemon made. */
 int scratch_check(const char *root, struct error *err);
-/* Make the root (0711) where it is missing and empty it. 0, or as scratch_check(). At start: blocks. */
-int scratch_prepare(const char *root, struct error *err);
+/*
+ * Make the root (0711) where it is missing and empty it. 0, ERR_CONFLICT (another daemon's children are in it), or as
+ * scratch_check(). At start: blocks.
+ *   held   given: a descriptor that keeps other daemons out as long as it is open; set where 0 is returned. May be NULL
+ */
+int scratch_prepare(const char *root, int *held, struct error *err);
 /* A fresh directory root/PREFIX-XXXXXX of mode 0700, owned by uid (SCRATCH_NO_UID: by us). 0 or ERR_SYS. */
 int scratch_make(const char *root, const char *prefix, int64_t uid, char out[SCRATCH_PATH_SIZE],
                  struct error *err);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -77,6 +78,23 @@ defaults_are_whole(void **state)
     assert_non_null(strstr(c.scratch, "/verifierd-"));
     assert_null(c.file);
     config_release(&c);
+    config_release(&c);
+}
+
+/* A child has another working directory, and is refused a name that is not whole. */
+static void
+a_relative_scratch_starts_here(void **state)
+{
+    struct config c;
+    struct error err;
+    char here[4000], full[4096];
+
+    (void)state;
+    assert_non_null(getcwd(here, sizeof(here)));
+    snprintf(full, sizeof(full), "%s/files/scratch", here);
+    assert_int_equal(load("--scratch=files/scratch", NULL, NULL, &c, &err), 0);
+    assert_string_equal(c.scratch, full);
+    assert_false(c.is_scratch_ours);
     config_release(&c);
 }
 
@@ -288,6 +306,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_whole),
+        cmocka_unit_test(a_relative_scratch_starts_here),
         cmocka_unit_test(a_store_has_a_scratch_of_its_own),
         cmocka_unit_test_setup_teardown(flags_win_over_the_file_wherever_they_stand, make_place,
                                         remove_place),

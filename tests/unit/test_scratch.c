@@ -50,7 +50,7 @@ set_up(void **state)
     snprintf(outside, sizeof(outside), "%s/outside", base);
     assert_int_equal(mkdir(outside, 0700), 0);
     put(in(outside, "precious"), "precious");
-    assert_int_equal(scratch_prepare(root, &err), 0);
+    assert_int_equal(scratch_prepare(root, NULL, &err), 0);
     return 0;
 }
 
@@ -146,16 +146,16 @@ the_root_is_emptied_at_start_and_must_be_ours(void **state)
     make_mess(one);
     assert_int_equal(mkdir(in(root, "cache-01a2-1"), 0755), 0);
     assert_int_equal(mkdir(in(root, ".up-0"), 0755), 0);
-    assert_int_equal(scratch_prepare(root, &err), 0);
+    assert_int_equal(scratch_prepare(root, NULL, &err), 0);
     assert_int_equal(rmdir(root), 0);
     put(root, "a file");
-    assert_int_equal(scratch_prepare(root, &err), ERR_INPUT);
+    assert_int_equal(scratch_prepare(root, NULL, &err), ERR_INPUT);
     assert_int_equal(unlink(root), 0);
     assert_int_equal(symlink(outside, root), 0);
-    assert_int_equal(scratch_prepare(root, &err), ERR_INPUT);
+    assert_int_equal(scratch_prepare(root, NULL, &err), ERR_INPUT);
     assert_int_equal(access(in(outside, "precious"), F_OK), 0);
     assert_int_equal(unlink(root), 0);
-    assert_int_equal(scratch_prepare(in(base, "no/such/place"), &err), ERR_SYS);
+    assert_int_equal(scratch_prepare(in(base, "no/such/place"), NULL, &err), ERR_SYS);
 }
 
 /* scratch = "/home/me": a slip in the settings costs nobody a home. */
@@ -171,14 +171,36 @@ what_no_daemon_made_is_not_emptied(void **state)
     assert_int_equal(scratch_make(root, "c1", SCRATCH_NO_UID, one, &err), 0);
     for (size_t i = 0; i < ARRAY_LEN(others); i++) {
         put(in(root, others[i]), "years of work");
-        assert_int_equal(scratch_prepare(root, &err), ERR_INPUT);
+        assert_int_equal(scratch_prepare(root, NULL, &err), ERR_INPUT);
         assert_non_null(strstr(err.text, others[i]));
         assert_non_null(strstr(err.text, root));
         assert_int_equal(access(one, F_OK), 0);
         assert_int_equal(unlink(in(root, others[i])), 0);
     }
-    assert_int_equal(scratch_prepare(root, &err), 0);
+    assert_int_equal(scratch_prepare(root, NULL, &err), 0);
     assert_int_not_equal(access(one, F_OK), 0);
+}
+
+/* Of two daemons with one scratch directory the second would take the files of the first's children away. */
+static void
+one_daemon_has_a_root(void **state)
+{
+    char one[SCRATCH_PATH_SIZE];
+    struct error err = { 0 };
+    int held = -1, other = -1;
+
+    (void)state;
+    assert_int_equal(scratch_prepare(root, &held, &err), 0);
+    assert_true(held >= 0);
+    assert_int_equal(scratch_make(root, "c1", SCRATCH_NO_UID, one, &err), 0);
+    assert_int_equal(scratch_prepare(root, &other, &err), ERR_CONFLICT);
+    assert_non_null(strstr(err.text, root));
+    assert_int_equal(other, -1);
+    assert_int_equal(access(one, F_OK), 0);
+    assert_int_equal(scratch_check(root, &err), 0); /* looking is allowed */
+    assert_int_equal(close(held), 0);
+    assert_int_equal(scratch_prepare(root, &other, &err), 0);
+    assert_int_equal(close(other), 0);
 }
 
 static void
@@ -301,6 +323,7 @@ main(void)
         TEST(a_mess_is_removed_and_nothing_beyond_it),
         TEST(the_root_is_emptied_at_start_and_must_be_ours),
         TEST(what_no_daemon_made_is_not_emptied),
+        TEST(one_daemon_has_a_root),
         TEST(a_cache_is_handed_on_without_what_leads_out_of_it),
         TEST(a_cache_that_is_too_much_is_refused),
         TEST(what_is_no_cache_is_none),
