@@ -499,7 +499,11 @@ def _operator_body(func: Any) -> Any:
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+    """Where a tensor's values are. Sparse ones and those that vmap maps over have no such place: each is its own."""
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except (RuntimeError, NotImplementedError):
+        return -id(tensor)
 
 
 def _tensors(value: Any, depth: int = 4) -> Iterator[torch.Tensor]:
@@ -741,7 +745,7 @@ class Observer:
 
         def read(values: Any, *args: Any, **kwargs: Any) -> Any:
             note = self._note
-            if name == "numpy" and self._counts_all and isinstance(values, torch.Tensor) and not self._depth:
+            if name == "numpy" and self._counts_all and not self._depth and _storage(values) > 0:
                 storage = values.untyped_storage()
                 self._given[storage.data_ptr()] = storage  # kept, so that the address is nobody else's
             if note is not None and not torch.overrides.has_torch_function((values,)):

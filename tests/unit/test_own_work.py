@@ -377,6 +377,21 @@ def test_cheats_end_by_their_rule(rig: Rig, tasks: Any, name: str) -> None:
     assert report["error"]["text"]
 
 
+WITHOUT_STORAGE = {
+    "mapped over": "return torch.func.vmap(torch.relu)(x)",
+    "sparse": "return torch.relu(x.to_sparse()).to_dense()",
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_STORAGE)
+def test_tensors_without_a_storage_are_counted_too(rig: Rig, tasks: Any, name: str) -> None:
+    report = judged(rig, tasks, RELU, WITHOUT_STORAGE[name], foreign="any")
+    assert report["outcome"] == "pass", report
+    body = WITHOUT_STORAGE[name].replace("return", "t =")
+    report = judged(rig, tasks, RELU, body + "\ny = torch.empty_like(x)\nrun(copy_kernel, t, y)\nreturn y")
+    assert (report["class"], report["rule"]) == ("policy", "foreign_kernel"), report
+
+
 def test_where_anything_may_be_foreign_it_is_only_told(rig: Rig, tasks: Any) -> None:
     task, _, body, _, _ = CHEATS["torch computes, the kernel writes what nobody reads"]
     report = judged(rig, tasks, task, body, foreign="any")
