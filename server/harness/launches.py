@@ -19,13 +19,14 @@ import sys
 import time
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
 
 import loading
+import numpy
 import torch
 from movement import VIEWS_AND_COPIES, words
 from names import dotted
@@ -229,6 +230,28 @@ def _is_of_triton(found: Any) -> bool:
     else:
         homes = [getattr(found, "__module__", None), type(found).__module__]
     return any(str(home).partition(".")[0] in ("triton", "math") for home in homes)
+
+
+def interpreters_parts() -> list[tuple[Mapping[str, Any], dict[str, Any]]]:
+    """What Triton's interpreter calls, its own and NumPy's: where it is kept, and what is there now.
+
+    Not the language's, which the interpreter itself replaces, and leaves so after calls of kernels by kernels.
+    """
+    own = [found for found in vars(interpreter).values() if getattr(found, "__module__", "") == interpreter.__name__]
+    classes = [found for found in own if isinstance(found, type)]
+    homes: list[Any] = [numpy, interpreter, *classes, type(interpreter.interpreter_semantic)]
+    return [(vars(home), _callables(vars(home))) for home in homes]
+
+
+def _callables(held: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in held.items() if callable(value) or isinstance(value, property | staticmethod)}
+
+
+def is_changed(parts: list[tuple[Mapping[str, Any], dict[str, Any]]]) -> bool:
+    """Whether one of them has been replaced."""
+    return any(now.get(key) is not value for now, kept in parts for key, value in kept.items()) or any(
+        len(_callables(vars(tool))) != 0 for tool in (interpreter.interpreter_builder, interpreter.interpreter_semantic)
+    )
 
 
 # --- torch's functions beside the launches ---
@@ -577,6 +600,7 @@ class Observer:
             self._watch_storages()
             for name in READING:
                 self._watch_reading(name)
+            self._parts = interpreters_parts()
 
     def read(self, source: str) -> None:
         """What the candidate's kernels write and use, from its source."""
@@ -823,8 +847,8 @@ class Observer:
 
     def _interpret(self, kernel: Any, named: Iterable[Any], args: Any, grid: Any, kwargs: Any) -> None:
         """As InterpretedFunction.run does, with what Triton's rewriter makes of the source, whatever a kernel keeps."""
-        python = python_behind(kernel, named, self._uses)
-        if python is not None and self._note is not None:
+        is_other = self._depth == 1 and is_changed(self._parts)
+        if (is_other or python_behind(kernel, named, self._uses) is not None) and self._note is not None:
             self._note(PYTHON, EVERYTHING)
         interpreter.GridExecutor(self._rewrite(kernel), kernel.arg_names, grid, kernel.pre_run_hooks)(*args, **kwargs)
 

@@ -343,6 +343,26 @@ CHEATS = {
         "y = torch.empty_like(t)\nrun(copy_kernel, t, y)\nreturn y",
         "policy", "foreign_kernel",
     ),
+    "NumPy computes something else for the interpreter": (
+        RELU, "strict",
+        "import numpy\nreally = numpy.maximum\nnumpy.maximum = lambda a, b: really(a, b)\n"
+        "y = torch.empty_like(x)\nrun(relu_kernel, x, y)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+    "the interpreter stores something else": (
+        RELU, "strict",
+        "import triton.runtime.interpreter as t\nreally = t.InterpreterBuilder.create_masked_store\n"
+        "t.InterpreterBuilder.create_masked_store = lambda *a: really(*a)\n"
+        "y = torch.empty_like(x)\nrun(relu_kernel, x, y)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
+    "one interpreter stores something else": (
+        RELU, "strict",
+        "import triton.runtime.interpreter as t\nreally = t.interpreter_builder.create_masked_store\n"
+        "t.interpreter_builder.create_masked_store = lambda *a: really(*a)\n"
+        "y = torch.empty_like(x)\nrun(relu_kernel, x, y)\nreturn y",
+        "policy", "foreign_kernel",
+    ),
     "operators are not recorded": (
         RELU, "strict",
         "torch.autograd._enable_record_function(False)\n"
