@@ -305,8 +305,10 @@ ask_stage(struct lane *l)
     /* Nothing is timed without a GPU, and the evidence is no record of one then. */
     bool is_measured = is_timing ? lane_gpu(l) != NULL : lane_is_gpu(l) && j->wants_evidence;
 
-    if (!share_turn(l, is_measured ? TURN_ALONE : TURN_SHARED, PLACE_NONE, 0) ||
-        (is_timing && is_measured && !share_is_quiet(l)))
+    if (!share_turn(l, is_measured ? TURN_ALONE : TURN_SHARED, PLACE_NONE, 0))
+        return;
+    /* Who is alone hears of the others' children; who is not waits for the lane's own. */
+    if (is_timing && !(is_measured ? share_is_quiet(l) : runners_are_quiet(l)))
         return;
     referee_ask_stage(l);
     await(l, j->limit_ms);
