@@ -243,7 +243,7 @@ where_resident(const struct funnel *f, const struct lane *but, const struct subm
     return found;
 }
 
-/* Who is to have the lane where first is next. NULL: a lane that is asked later in the same round has it. */
+/* Who is to have the lane where first is next. NULL: a free lane has, which is asked in this round or the next. */
 static struct submission *
 placed(const struct funnel *f, const struct lane *l, struct submission *first)
 {

@@ -434,14 +434,15 @@ class Timer:
     def _cap(self, block: Block) -> float:
         """What a call of the reference counts for at most in this block.
 
-        Short calls are bound by the host, whose cores change their speed by the second where they are a virtual
+        Short calls may be bound by the host, whose cores change their speed by the second where they are a virtual
         machine's: a reference over its cap is then looked at once more, here and now.
         """
         if self._baseline_ns is None or not self._protocol.caps_reference:
             return math.inf
-        took = statistics.median(self._calls_ns(block.ours_ns, statistics.median(block.empty_ns)))
-        if self._calls > 1 and took > self._allowed(self._baseline_ns):
-            self._baseline_ns = max(self._baseline_ns, self._look_at_reference()[1])
+        if self._calls > 1:
+            took = statistics.median(self._calls_ns(block.ours_ns, statistics.median(block.empty_ns)))
+            if took > self._allowed(self._baseline_ns):
+                self._baseline_ns = max(self._baseline_ns, self._look_at_reference()[1])
         return self._allowed(self._baseline_ns)
 
     def _allowed(self, baseline_ns: float) -> float:
