@@ -312,15 +312,36 @@ class Pass:
             hold_to_floor(report.detail, weighed.floor_ns, self._flags)
         return self._decide(report, weighed)
 
+    def run_on_full(self, report: Report) -> Report:
+        """The report of `full`, failed where what was recorded of it speaks against the candidate.
+
+        Nothing is called. Whoever is caught here is not timed, and failing in `timing` saves nobody from this.
+        """
+        weighed = self._weigh_full(self._own)
+        if weighed is None and self._refused is None:
+            return report
+        if weighed is not None and not weighed.culprits:
+            for _ in range(2):
+                self._expect(self._job.reference.inputs(self._case, secrets.randbits(62)))
+        decided = self._decide(report, weighed or Weighed())
+        if decided.outcome == "fail":
+            decided.detail["evidence"] = {**self._json(weighed or Weighed()), "calls": len(self._job.recorded)}
+        return decided
+
     # --- calls ---
+
+    def _expect(self, tree: Any) -> Expected:
+        job = self._job
+        wanted = job.reference.expect(self._model, tree, seed=CALL_SEED, precision=job.precision(), want_fp64=False)
+        self._wanted = [*self._wanted[-1:], wanted]
+        return wanted
 
     def _call(self, silent: list[str] | None, *, record: bool, ops: bool, is_seen: bool = True) -> bool:
         """One call on fresh inputs: whether the answer is right. PeerFailed when it does not answer."""
         job = self._job
         limit_ms = max(CALL_LIMIT_MS, job.call_limit_ms)
         tree = job.reference.inputs(self._case, secrets.randbits(62))
-        wanted = job.reference.expect(self._model, tree, seed=CALL_SEED, precision=job.precision(), want_fp64=False)
-        self._wanted = [*self._wanted[-1:], wanted]
+        wanted = self._expect(tree)
         set_ = secrets.randbelow(job.reference.sizes.sets)
         placed, _ = job.place_inputs(tree, set_)
         tf32 = job.precision() == "tf32" and job.candidate.device.type == "cuda"
@@ -530,8 +551,9 @@ class Pass:
                 f"({'have' if len(weighed.culprits) > 1 else 'has'} {100 * share:.0f} % of the {of})"
             )
         error: Json = {"type": rule, "text": text, "line": None}
-        if self._failed is not None:
+        if class_ is None and self._failed is not None:
             class_, rule, error = self._failed.class_, self._failed.rule, self._failed.error
+            report.done = 0  # a case counts once it is known whose work the answer was
         if class_ is None:
             return report
         report.outcome, report.class_, report.rule, report.error = "fail", class_, rule, error
@@ -554,9 +576,16 @@ def hold_to_floor(detail: Json, floor_ns: float, flags: list[str]) -> None:
     detail["candidate_ns"] = held
 
 
-def collect(job: Job, report: Report, own: Own) -> Report:
-    """The evidence of a job whose last stage gave this report: added to it, and decided by."""
+def collect(job: Job, report: Report, own: Own, *, is_last: bool) -> Report:
+    """The evidence of a job whose stage gave this report: added to it, and decided by.
+
+    is_last: the candidate will not be called again, so that it can be observed now.
+    """
     case = job.evidence_case()
     if case is None or report.outcome == "fail":
         return report
-    return Pass(job, case, own).run(report)
+    if is_last:
+        return Pass(job, case, own).run(report)
+    if report.stage == "full" and job.recorded and own.names is not None:
+        return Pass(job, case, own).run_on_full(report)
+    return report

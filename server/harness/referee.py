@@ -270,10 +270,10 @@ class Referee:
 
     def _op_stage(self, message: Message) -> None:
         name, stage = message.text("job"), message.text("stage")
-        wants_evidence = bool(message.body.get("evidence"))
-        self._report(name, lambda: self._stage(name, stage, wants_evidence, own=bool(message.body.get("own"))))
+        is_last = bool(message.body.get("evidence"))
+        self._report(name, lambda: self._stage(name, stage, is_last, own=bool(message.body.get("own"))))
 
-    def _stage(self, name: str, stage: str, wants_evidence: bool, *, own: bool) -> Report:
+    def _stage(self, name: str, stage: str, is_last: bool, *, own: bool) -> Report:
         job = self._jobs.get(name)
         if job is None:
             return Report(
@@ -285,8 +285,7 @@ class Referee:
             job.is_right_at_tiny = report.outcome == "pass" and report.generality is None
         else:
             report = job.full() if stage == "full" else self._timing(job)
-        if wants_evidence:
-            report = evidence.collect(job, report, self._own[name])
+        report = evidence.collect(job, report, self._own[name], is_last=is_last)
         return self._beside(job, report) if stage == "timing" else report
 
     def _beside(self, job: Job, report: Report) -> Report:

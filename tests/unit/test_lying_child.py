@@ -83,3 +83,19 @@ def test_what_a_child_says_of_the_records_of_full(task: tuple[Rig, str, dict[str
     assert report["outcome"] == ("pass" if lie == "mine" else "fail")
     if lie == "mine":
         assert report["detail"]["evidence"]["coverage"] == 1 and not report["detail"]["evidence"]["flags"]
+
+
+EARLY: dict[str, tuple[str | None, str | None]] = {
+    "mine": (None, None),
+    "theirs": ("policy", "foreign_kernel"),
+    "nonsense": ("policy", "evidence_refused"),
+}
+
+
+@pytest.mark.parametrize("lie", EARLY)
+def test_what_full_recorded_decides_at_its_end(task: tuple[Rig, str, dict[str, Any]], lie: str) -> None:
+    """Though another stage is to come: who fails in that one was not right by others' work either."""
+    rig, child, spec = task
+    report = rig.judge(child, spec, TASK, f"{HONEST}# lies: {lie}\n")["full"]
+    assert (report["class"], report["rule"]) == EARLY[lie], report
+    assert ("evidence" in report["detail"]) == (lie != "mine")

@@ -459,6 +459,7 @@ def test_who_bears_no_observing_has_not_passed(rig: Rig, tasks: Any, name: str) 
     found = report["detail"]["evidence"]
     assert found["coverage"] is None and "no_evidence" in found["flags"]
     assert ("evidence_refused" in found["flags"]) == (rule is not None)
+    assert report["done"] == (0 if name == "ends" else report["of"])  # nobody knows whose work its answers were
 
 
 def test_who_refuses_evidence_that_the_policy_does_not_ask_for_is_only_told_so(rig: Rig, tasks: Any) -> None:
@@ -681,3 +682,14 @@ def test_time_is_not_credited_below_that_of_the_kernels(gpu_rig: Rig, gpu_tasks:
     assert found["timing"]["outcome"] == "pass" and evidence["coverage"] > 0.95, found["timing"]
     assert min(detail["candidate_ns"]) >= 0.5e6 * evidence["own_ms"]
     assert "held_to_kernel_time" not in evidence["flags"], evidence
+
+
+@pytest.mark.gpu
+def test_whom_full_catches_is_not_timed(gpu_rig: Rig, gpu_tasks: Any) -> None:
+    """Its calls in `timing` would fail: that is no way around the evidence."""
+    child, spec = gpu_tasks[RELU]
+    body = "self.n = getattr(self, 'n', 0) + 1\nif self.n > 12: raise RuntimeError('enough')\n"
+    cheat = body + CHEATS["torch computes, the kernel writes what nobody reads"][2]
+    found = gpu_rig.judge(child, spec, enlarged(RELU), candidate(cheat), stages=("full", "timing"), evidence=True)
+    assert (found["full"]["class"], found["full"]["rule"]) == ("policy", "foreign_kernel"), found
+    assert "timing" not in found and found["full"]["detail"]["evidence"]["calls"] == 5
