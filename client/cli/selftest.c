@@ -33,6 +33,7 @@
 /* Hostile rows of one task, at most, until its honest kernel is judged again: a timing takes the GPU for itself. */
 #define PROBE_EVERY 1
 #define PROBE_EVERY_GPU 2
+#define PROBE_TRIES 3
 #define CLOCK_EVERY \
     6 /* hostile rows of any task until a kernel that is long enough to be timed is judged again */
 
@@ -43,9 +44,9 @@ static const char *const job_names[] = { "row", "other_policy", "baseline", "pro
 struct job {
     enum job_kind kind;
     size_t candidate;
-    bool is_repeated; /* JOB_PROBE: the first one had no time */
-    int followed;     /* JOB_PROBE: hostile rows that it comes after */
-    char *id;         /* NULL: not submitted */
+    int tries;    /* JOB_PROBE: those before it that had no time */
+    int followed; /* JOB_PROBE: hostile rows that it comes after */
+    char *id;     /* NULL: not submitted */
     int64_t start_ns;
 };
 
@@ -329,13 +330,13 @@ add_baseline(struct selftest *s, const struct job *job, const json_t *verdict)
     return b->n == 1 && score_is_timed(b) ? push(s, JOB_BASELINE, job->candidate, 0) : CLI_OK;
 }
 
-/* An honest kernel's time may be inconclusive by chance, once. */
+/* A host that is busy for a second leaves a short kernel's time inconclusive; what a cheat left behind stays. */
 static int
 repeat_probe(struct selftest *s, const struct job *job)
 {
     int code = push(s, JOB_PROBE, job->candidate, job->followed);
     if (code == CLI_OK)
-        s->waiting[s->n_waiting - 1].is_repeated = true;
+        s->waiting[s->n_waiting - 1].tries = job->tries + 1;
     return code;
 }
 
@@ -363,8 +364,8 @@ finish_job(struct selftest *s, struct job *job, const json_t *verdict)
         code = add_baseline(s, job, verdict);
         break;
     case JOB_PROBE:
-        if (!job->is_repeated && score_is_timed(&t->baseline) && !score_has_time(&t->baseline, verdict) &&
-            strcmp(score_class(verdict), t->baseline.class) == 0)
+        if (job->tries + 1 < PROBE_TRIES && score_is_timed(&t->baseline) &&
+            !score_has_time(&t->baseline, verdict) && strcmp(score_class(verdict), t->baseline.class) == 0)
             return repeat_probe(s, job);
         if (score_is_contaminated(&t->baseline, verdict, why))
             print_surprise(s, job, why);
