@@ -106,36 +106,54 @@ score_add_other(struct score *s, const struct corpus_expectation *expected, cons
 
 /* --- contamination --- */
 
+struct interval {
+    double low, point, high;
+};
+
 /* The interval of the speedup of a timing that was measured. */
 static bool
-read_interval(const json_t *verdict, double *low, double *point, double *high)
+read_interval(const json_t *verdict, struct interval *found)
 {
     const json_t *components = json_object_get(verdict, "components");
     const char *outcome = text_member(json_object_get(verdict, "timing"), "outcome");
     const json_t *speedup = json_object_get(components, "speedup");
-    const json_t *lo = json_object_get(components, "speedup_lo"),
-                 *hi = json_object_get(components, "speedup_hi");
+    const json_t *low = json_object_get(components, "speedup_lo"),
+                 *high = json_object_get(components, "speedup_hi");
 
     if (!outcome || strcmp(outcome, "measured") != 0 || !json_is_number(speedup))
         return false;
-    *point = json_number_value(speedup);
-    *low = json_is_number(lo) ? json_number_value(lo) : *point;
-    *high = json_is_number(hi) ? json_number_value(hi) : *point;
-    return isfinite(*point) && *point > 0;
+    found->point = json_number_value(speedup);
+    found->low = json_is_number(low) ? json_number_value(low) : found->point;
+    found->high = json_is_number(high) ? json_number_value(high) : found->point;
+    return isfinite(found->point) && found->point > 0;
+}
+
+/* The same of one that stayed too wide to be credited, and still says something. */
+static bool
+read_wide_interval(const json_t *verdict, struct interval *found)
+{
+    const json_t *timing = json_object_get(verdict, "timing");
+    const char *outcome = text_member(timing, "outcome");
+
+    *found = (struct interval){ json_number_value(json_object_get(timing, "speedup_lo")),
+                                json_number_value(json_object_get(timing, "speedup")),
+                                json_number_value(json_object_get(timing, "speedup_hi")) };
+    return outcome && strcmp(outcome, "inconclusive") == 0 && found->low > 0 &&
+           found->high <= SCORE_WIDEST * found->low;
 }
 
 void
 score_baseline_add(struct score_baseline *b, const json_t *verdict)
 {
-    double low, point, high;
+    struct interval now;
 
     if (!b->class[0])
         snprintf(b->class, sizeof(b->class), "%s", score_class(verdict));
     b->n++;
-    if (!read_interval(verdict, &low, &point, &high))
+    if (!read_interval(verdict, &now))
         return;
-    b->low = b->n_timed > 0 ? fmin(b->low, low) : low;
-    b->high = b->n_timed > 0 ? fmax(b->high, high) : high;
+    b->low = b->n_timed > 0 ? fmin(b->low, now.low) : now.low;
+    b->high = b->n_timed > 0 ? fmax(b->high, now.high) : now.high;
     b->n_timed++;
 }
 
@@ -148,8 +166,8 @@ score_is_timed(const struct score_baseline *b)
 bool
 score_has_time(const struct score_baseline *b, const json_t *verdict)
 {
-    double low, point, high;
-    return score_is_timed(b) && read_interval(verdict, &low, &point, &high);
+    struct interval now;
+    return score_is_timed(b) && read_interval(verdict, &now);
 }
 
 static double
@@ -162,18 +180,19 @@ slack_of(const json_t *verdict)
 bool
 score_is_contaminated(const struct score_baseline *b, const json_t *verdict, char why[SCORE_WHY_SIZE])
 {
-    double low, point, high, slack = slack_of(verdict);
+    struct interval now;
+    double slack = slack_of(verdict);
 
     why[0] = '\0';
     if (strcmp(score_class(verdict), b->class) != 0)
         snprintf(why, SCORE_WHY_SIZE, "class %s, was %s before", score_class(verdict), b->class);
     else if (!score_is_timed(b))
         return false;
-    else if (!read_interval(verdict, &low, &point, &high))
+    else if (!read_interval(verdict, &now) && !read_wide_interval(verdict, &now))
         snprintf(why, SCORE_WHY_SIZE, "not timed, was timed before");
-    else if (high < b->low * (1 - slack) || low > b->high * (1 + slack))
-        snprintf(why, SCORE_WHY_SIZE, "speedup %.3f [%.3f, %.3f], was within [%.3f, %.3f] before", point, low,
-                 high, b->low, b->high);
+    else if (now.high < b->low * (1 - slack) || now.low > b->high * (1 + slack))
+        snprintf(why, SCORE_WHY_SIZE, "speedup %.3f [%.3f, %.3f], was within [%.3f, %.3f] before", now.point,
+                 now.low, now.high, b->low, b->high);
     return why[0] != '\0';
 }
 

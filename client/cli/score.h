@@ -18,6 +18,8 @@
 /* Of a reference shorter than this, whose calls are bound by the host and whose intervals do not cover what differs from process to process. */
 #define SCORE_SHORT_MS 0.1
 #define SCORE_SHORT_SLACK 0.25
+/* Upper end by lower end, at most, of an interval too wide to be credited that is still compared: half its value either way. */
+#define SCORE_WIDEST 2.0
 
 struct score_kind {
     int rows, ran,
@@ -61,7 +63,8 @@ void score_baseline_add(struct score_baseline *b, const json_t *verdict);
 
 /*
  * Does a verdict of the same kernel differ from the baseline? Then why[] says in what: the class, the speedup, or
- * that there is no time any more. One that lacks its time by chance is worth a second try.
+ * that there is no time any more. One that lacks its time by chance is worth another try; an interval that is still
+ * too wide to be credited then, and not too wide to say anything, is compared all the same.
  */
 bool score_is_contaminated(const struct score_baseline *b, const json_t *verdict, char why[SCORE_WHY_SIZE]);
 /* Is there a time in both? */

@@ -173,7 +173,8 @@ def test_one_that_is_cancelled_gives_way(start_scripted: service.StartDaemon, tu
     wait_for_stage(client, waits, "timing")
     for one in (waits, busy):
         client.call("DELETE", f"/v1/submissions/{one}")
-        assert client.wait(one, LIMIT_S)["state"] == "cancelled"
+        verdict = client.wait(one, LIMIT_S)
+        assert verdict["state"] == "cancelled", verdict
     assert "timing" not in {what for _, what, _, _ in turns()}
     for one in post(client, "tiny=pass full=pass timing=1.2", 4):
         assert client.wait(one, LIMIT_S)["class"] == "ok"

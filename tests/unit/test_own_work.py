@@ -688,7 +688,7 @@ def test_time_is_not_credited_below_that_of_the_kernels(gpu_rig: Rig, gpu_tasks:
 def test_whom_full_catches_is_not_timed(gpu_rig: Rig, gpu_tasks: Any) -> None:
     """Its calls in `timing` would fail: that is no way around the evidence."""
     child, spec = gpu_tasks[RELU]
-    body = "self.n = getattr(self, 'n', 0) + 1\nif self.n > 12: raise RuntimeError('enough')\n"
+    body = "self.n = getattr(self, 'n', 0) + 1\nif self.n > 40: raise RuntimeError('enough')\n"
     cheat = body + CHEATS["torch computes, the kernel writes what nobody reads"][2]
     found = gpu_rig.judge(child, spec, enlarged(RELU), candidate(cheat), stages=("full", "timing"), evidence=True)
     assert (found["full"]["class"], found["full"]["rule"]) == ("policy", "foreign_kernel"), found

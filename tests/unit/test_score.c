@@ -32,6 +32,14 @@ timed(double low, double point, double high)
                      high);
 }
 
+static json_t *
+inconclusive(double low, double point, double high)
+{
+    return json_pack("{s:s, s:n, s:{s:s, s:f, s:f, s:f}, s:{}}", "class", "ok", "failed_at", "timing",
+                     "outcome", "inconclusive", "speedup_lo", low, "speedup", point, "speedup_hi", high,
+                     "components");
+}
+
 static void
 add(struct score *s, enum corpus_kind kind, const char *expected, const char *got)
 {
@@ -249,6 +257,14 @@ test_contamination_by_time(void **state)
     score_add_probe(&s, &b, untimed, 1);
     assert_int_equal(s.contaminated, bad + 1);
     assert_int_equal(s.times_compared, ARRAY_LEN(rows));
+
+    /* One whose interval stayed wide speaks by it, unless it says nothing. */
+    AUTO_JSON json_t *wide = inconclusive(1.1, 1.3, 1.9), *elsewhere = inconclusive(1.4, 1.8, 2.4),
+                     *anything = inconclusive(0.5, 1.1, 2.0);
+    assert_false(score_is_contaminated(&b, wide, why));
+    assert_false(score_has_time(&b, wide));
+    assert_true(score_is_contaminated(&b, elsewhere, why));
+    assert_true(score_is_contaminated(&b, anything, why));
 
     /* A baseline that is not always timed is nothing to compare with. */
     score_baseline_add(&b, untimed);
