@@ -434,8 +434,10 @@ bestofn_command(struct trainer *t, int argc, char **argv)
     b.round.journal = journal;
     rc = rc == 0 ? round_run(t, &b.round, &set, &results, &totals, &err) : rc;
     rc = rc == 0 ? write_all(&b, &set, results, &totals, sub, &err) : rc;
-    rc = rc == 0 && b.plan.kind ? plan_learn(&b.plan, t->workdir, results, set.n, &err) : rc;
+    if (rc == 0 && b.plan.kind && totals.failed < set.n)
+        rc = plan_learn(&b.plan, t->workdir, results, set.n, &err);
+    int status = rc == 0 ? (int)round_tell_failures(results, set.n) : trainer_failed(&err);
     round_free(results, set.n);
     tasks_free(&set);
-    return rc == 0 ? TRAINER_OK : trainer_failed(&err);
+    return status;
 }

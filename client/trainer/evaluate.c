@@ -504,10 +504,11 @@ evaluate_command(struct trainer *t, int argc, char **argv)
     e.round.journal = journal;
     rc = rc == 0 ? round_run(t, &e.round, &e.set, &e.results, &e.totals, &err) : rc;
     rc = rc == 0 ? write_report(&e, &err) : rc;
+    int status = rc == 0 ? (int)round_tell_failures(e.results, e.set.n) : trainer_failed(&err);
     checkpoint_close(e.checkpoint);
     round_free(e.results, e.set.n);
     tasks_free(&e.set);
     json_decref(e.source.provenance);
     runs_free(e.runs);
-    return rc == 0 ? TRAINER_OK : trainer_failed(&err);
+    return status;
 }

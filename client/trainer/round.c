@@ -723,3 +723,21 @@ round_free(struct round_result *results, size_t n)
     }
     free(results);
 }
+
+enum trainer_exit
+round_tell_failures(const struct round_result *results, size_t n)
+{
+    const struct round_result *first = NULL;
+    size_t failed = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        failed += results[i].failure != NULL;
+        first = first || !results[i].failure ? first : &results[i];
+    }
+    if (!first)
+        return TRAINER_OK;
+    trainer_complain(TRAINER_FAILED,
+                     "%zu of %zu tasks failed, and are tried again by the same command; %s: %s", failed, n,
+                     first->task->name, first->failure);
+    return failed == n ? TRAINER_FAILED : TRAINER_OK;
+}

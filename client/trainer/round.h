@@ -60,6 +60,12 @@ int round_run(const struct trainer *t, const struct round_options *options, cons
               struct round_result **results, struct round_totals *totals, struct error *err);
 void round_free(struct round_result *results, size_t n);
 
+/*
+ * Tell on stderr how many of them failed, and why the first did. TRAINER_FAILED where all did: what was made of them says
+ * nothing. Otherwise TRAINER_OK.
+ */
+enum trainer_exit round_tell_failures(const struct round_result *results, size_t n);
+
 /* Is this answer's verdict correct ("full" passed, nothing failed)? */
 bool answer_is_correct(json_t *answer);
 /* The code in it; a view into the answer. */

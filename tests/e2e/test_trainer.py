@@ -164,6 +164,7 @@ def test_a_task_that_cannot_be_sampled_is_told_and_left(
     )
     assert done.returncode == 0, done.stderr
     assert "relu: failed" in done.stderr and why in done.stderr
+    assert "1 of 2 tasks failed" in done.stderr.splitlines()[-1]
     assert json.loads((tmp_path / "outputs/bestofn_run/report.json").read_text())["tasks_failed"] == 1
 
 

@@ -69,7 +69,7 @@ def test_a_slow_endpoint_is_asked_again_and_then_named(
 ) -> None:
     endpoint.delay_s = 3
     done = run(judge, endpoint, tmp_path, *bestofn(tasks_file, "--timeout=1", "--attempts=2", "--max-tasks=1"))
-    assert done.returncode == 0, done.stderr  # the task failed, the run did not
+    assert done.returncode == 1 and "1 of 1 tasks failed" in done.stderr, done.stderr  # nothing was answered
     assert "relu: failed" in done.stderr or "softmax: failed" in done.stderr
     assert report(tmp_path)["tasks_failed"] == 1 and len(endpoint.asked) == 2
     endpoint.delay_s = 0
@@ -121,6 +121,24 @@ def test_what_decides_is_sent_unless_the_server_knows_none_of_it(
     assert all(set(body) == known for body in endpoint.asked[asked:])
 
 
+@pytest.mark.parametrize("name", ["bestofn", "evaluate"])
+def test_a_run_of_which_nothing_came_is_no_success(
+    judge: FakeDaemon, endpoint: Endpoint, tmp_path: Path, tasks_file: Path, name: str
+) -> None:
+    said = json.dumps({"error": {"message": "there is no model scripted"}}).encode()
+    endpoint.faults = [lambda body: (404, {}, said)] * 2
+    curriculum = ["--curriculum=frontier"] if name == "bestofn" else ["--level=0"]
+    done = run(judge, endpoint, tmp_path, name, f"--tasks={tasks_file}", "--name=run", *curriculum)
+    assert done.returncode == 1, done.stderr
+    assert "2 of 2 tasks failed" in done.stderr and "there is no model scripted" in done.stderr.splitlines()[-1]
+    # The same command again finds the model, and what it says now counts.
+    again = run(judge, endpoint, tmp_path, name, f"--tasks={tasks_file}", "--name=run", *curriculum)
+    assert again.returncode == 0 and "failed" not in again.stderr, again.stderr
+    if name == "bestofn":
+        state = json.loads((tmp_path / "checkpoints" / "curriculum.json").read_text())
+        assert sorted(state["curriculum"]["tried"]) == ["relu", "softmax"]
+
+
 # --- a teacher ---
 
 
@@ -131,7 +149,7 @@ def test_a_teacher_is_paid_once_for_an_answer(
     endpoint.faults = [lambda body: None, lambda body: (429, {"Retry-After": "0"}, b"slow down")]
     endpoint.most = 1
     first = run(judge, endpoint, tmp_path, *bestofn(tasks_file, "--as=sft", "--attempts=1", "--max-tasks=1"))
-    assert first.returncode == 0 and report(tmp_path)["tasks_failed"] == 1
+    assert first.returncode == 1 and report(tmp_path)["tasks_failed"] == 1
     assert len(endpoint.asked) == 2
     second = run(judge, endpoint, tmp_path, *bestofn(tasks_file, "--as=sft", "--attempts=1", "--max-tasks=1"))
     assert second.returncode == 0, second.stderr
