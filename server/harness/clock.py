@@ -38,6 +38,10 @@ BLOCK: Final = 5
 """Bells of each side in a block."""
 AWAKE_NS: Final = 150_000
 """How long a thawed process comes awake before its bell, while canaries run."""
+HEAD_NS: Final = 150_000
+"""How long a canary has the GPU from the ring on, so that a call's work is launched when the clock starts."""
+HEAD_CALL_NS: Final = 100_000
+"""From here on: a shorter call is bound by its launch, which then is what it costs."""
 LEAST_BELLS: Final = 10
 MORE_BELLS: Final = 20
 """So many bells of several calls may be made while the interval is wide, within SHORT_BUDGET_S."""
@@ -87,6 +91,8 @@ class Protocol:
     voids_blocks: bool = True
     flushes: bool = True
     believes_no_claim: bool = True
+    hides_launch: bool = False
+    """The clock starts HEAD_NS after the ring, and the GPU is not free before that (tests/bench/clock_modes.py)."""
 
 
 PROTOCOL = Protocol()
@@ -204,6 +210,8 @@ class Timer:
         self._calls = 1
         self._why_one: str | None = None  # why a bell is one call though the calls are short
         self._is_pinned = False
+        self._head_steps = 0
+        self._heads_ns: list[int] = []
         self._is_long = False  # a few microseconds of a bell are nothing to its call
         self._blocks: list[Block] = []
         self._void: list[Block] = []
@@ -351,6 +359,8 @@ class Timer:
         most = min(self._job.reference.sizes.calls, DOORBELL_REPLY_MAX // (2 * self._reply_bytes()))
         self._is_long = min(single) >= SINGLE_NS
         calls = calls_for(min(single), most)
+        if self._protocol.hides_launch and min(single) >= HEAD_CALL_NS:
+            self._head_steps = self._gpu.steps_of(HEAD_NS)
         self._single_ns = [statistics.median(took[id(side)]) for side in (self._ours, self._theirs)]
         if calls > 1:
             calls = self._try_calls(calls)
@@ -410,7 +420,7 @@ class Timer:
     def _find_baseline(self) -> None:
         """The reference's time while the candidate is frozen all along; kept for its task."""
         known = self._job.reference.baselines
-        key = (self._kind(), self._job.precision() == "tf32", self._job.policy.is_cold, self._calls)
+        key = (self._kind(), self._job.precision() == "tf32", self._job.policy.is_cold, self._calls, self._head_steps)
         if key not in known and self._protocol.caps_reference:
             low, middle, high = self._look_at_reference()
             if 0 < high - low < STEADY * middle:
@@ -586,7 +596,13 @@ class Timer:
             self._gpu.wait()
         others_ns = self._gpu.others_ns()
         call = native.ClockCall(
-            peer.doorbell, bell.set, peer.pidfd, SPIN_NS, CALL_LIMIT_MS * 1_000_000, side.generation
+            peer.doorbell,
+            bell.set,
+            peer.pidfd,
+            SPIN_NS,
+            CALL_LIMIT_MS * 1_000_000,
+            side.generation,
+            self._head_steps,
         )
         peer.thaw()
         others_ns = max(others_ns, self._gpu.others_ns(AWAKE_NS))
@@ -604,6 +620,7 @@ class Timer:
             text = f"the timed call did not return within {CALL_LIMIT_MS / 1000:g} s"
             raise PeerFailed("timeout", text, is_gone=True) from None
         self._freeze(side)
+        self._note_head(call.head_ns, block)
         claims = peer.doorbell.claims()
         if claims.status != native.STATUS_OK:
             peer.outputs_of(bell.calls)
@@ -613,6 +630,12 @@ class Timer:
         elapsed = call.elapsed_ns if self._protocol.believes_no_claim else claims.events_ns or claims.host_ns
         dtype = side.leaves[0][leaf][1].dtype if sample.places.numel() else torch.float32
         return elapsed, self._gpu.gather_read(sample.places.numel(), dtype)
+
+    def _note_head(self, head_ns: int, block: Block | None) -> None:
+        """A canary at the ring that was over late shared the GPU with what should have waited for its end."""
+        self._heads_ns += [head_ns] * (head_ns > 0)
+        if block is not None and head_ns > HEAD_NS + gpu_state.SLOWER_NS:
+            block.others_ns = max(block.others_ns, head_ns - HEAD_NS)
 
     def _rehearse(self, side: Side) -> None:
         """An empty bell that nobody times, so that both sides are as warm; it is armed for one more."""
@@ -715,7 +738,7 @@ class Timer:
                 detail[f"{what}_{name}_ns"] = round(statistics.median(known), 1) if known else None
         if bells < 2:
             return {**detail, "outcome": "inconclusive", "why": why or "too few trials"}
-        if self._calls > 1:
+        if self._calls > 1 and not self._head_steps:  # the single ones had no such canary
             detail["slopes"] = self._slopes()
         ours, theirs = self._credited()
         detail["reference_ns"] = [round(x, 1) for x in ours]

@@ -91,6 +91,10 @@ class Gpu:
     def known_long_ns(self) -> int:
         return self._known_long_ns
 
+    def steps_of(self, ns: int) -> int:
+        """A canary of so many steps takes about so long on the GPU."""
+        return max(1, round(ns * (DRIFT_STEPS - CANARY_STEPS) / max(1, self._known_long_ns - self._known_ns)))
+
     def others_ns(self, span_ns: int = 0) -> int:
         """How long the slowest canary of this span had to wait for somebody else's work; 0: there is none."""
         end, longest = time.monotonic_ns() + span_ns, self._look_ns()

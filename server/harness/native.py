@@ -478,11 +478,13 @@ class _Clock(ctypes.Structure):
         ("calls", c_uint32),
         ("sets", c_uint32),
         ("expected_generation", c_uint32),
+        ("head_steps", c_uint32),
         ("bell", c_uint32),
         ("status", c_uint32),
         ("generation", c_uint32),
         ("events_ns", c_uint64),
         ("host_ns", c_uint64),
+        ("head_ns", c_int64),
         ("started_ns", c_int64),
         ("answered_ns", c_int64),
         ("ended_ns", c_int64),
@@ -503,12 +505,16 @@ class ClockCall:
         spin_ns: int,
         timeout_ns: int,
         expected_generation: int,
+        head_steps: int = 0,
     ) -> None:
-        """expected_generation: that of the reply which the addresses come from; -1: none."""
+        """expected_generation: that of the reply which the addresses come from; -1: none.
+
+        head_steps: of a canary that is launched before the ring, and at whose end the clock starts; 0: none.
+        """
         self._doorbell = doorbell  # keeps the page mapped
         self._ns = c_int64()
         self.elapsed_ns = 0
-        """From the ring to the end of the gather; to the answer where the child's call raised."""
+        """From the ring, or the end of its canary, to the end of the gather; to the answer where the call raised."""
         self._c = _Clock(
             page=doorbell.address,
             spin_ns=spin_ns,
@@ -518,6 +524,7 @@ class ClockCall:
             calls=1,
             sets=1,
             expected_generation=expected_generation & 0xFFFFFFFF,
+            head_steps=head_steps,
         )
 
     def run(self, calls: int = 1, sets: int = 1) -> bool:
@@ -537,8 +544,13 @@ class ClockCall:
         self.elapsed_ns = self._ns.value
 
     @property
+    def head_ns(self) -> int:
+        """From the launch of the canary before the ring to its end; 0 where there was none."""
+        return int(self._c.head_ns)
+
+    @property
     def answered_ns(self) -> int:
-        """From the ring to the answer."""
+        """From the start of the clock to the answer."""
         return int(self._c.answered_ns - self._c.started_ns)
 
 

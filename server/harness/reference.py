@@ -205,8 +205,9 @@ class Reference:
         self.peer = peer
         self.spec: Json = {}
         self.sizes = Sizes(0, 0, 0, 0, 1, 1)
-        self.baselines: dict[tuple[str, bool, bool, int], float] = {}
-        """Nanoseconds of a call while no candidate could run, by (what is timed, tf32, cold, calls for each bell)."""
+        self.baselines: dict[tuple[str, bool, bool, int, int], float] = {}
+        """Nanoseconds of a call while no candidate could run, by (what is timed, tf32, cold, calls for each bell,
+        steps of the canary at the ring)."""
         self._states: dict[tuple[str, int], list[Json]] = {}
         self._current: tuple[str, int] | None = None
         self._fp64_fails = False

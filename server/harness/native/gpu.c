@@ -399,20 +399,35 @@ harness_canary_setup(void)
 }
 
 int
-harness_canary_run(uint32_t steps, int64_t *ns)
+gpu_canary_start(uint32_t steps)
 {
     void *arguments[] = { &steps, &gpu.canary_out };
-    int64_t started_ns;
 
     NEED_GPU();
     if (gpu.canary == NULL || steps == 0)
         return harness_fail(EINVAL, "a canary of %u steps; harness_canary_setup() comes first", steps);
-    started_ns = harness_now_ns();
     CHECK(gpu.d->launch(gpu.canary, 1, 1, 1, CANARY_THREADS, 1, 1, 0, gpu.canary_stream, arguments, NULL),
           "cuLaunchKernel of the canary");
-    CHECK(gpu.d->stream_sync(gpu.canary_stream), "cuStreamSynchronize of the canary");
-    *ns = harness_now_ns() - started_ns;
     return 0;
+}
+
+int
+gpu_canary_wait(void)
+{
+    CHECK(gpu.d->stream_sync(gpu.canary_stream), "cuStreamSynchronize of the canary");
+    return 0;
+}
+
+int
+harness_canary_run(uint32_t steps, int64_t *ns)
+{
+    int64_t started_ns = harness_now_ns();
+    int code = gpu_canary_start(steps);
+
+    if (code == 0)
+        code = gpu_canary_wait();
+    *ns = harness_now_ns() - started_ns;
+    return code;
 }
 
 /* --- gather --- */

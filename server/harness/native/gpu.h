@@ -60,6 +60,9 @@ HARNESS_API int harness_canary_setup(void); /* again is fine */
 /* Launch it on a stream of its own and wait; *ns: from the launch to its end, by the host's clock. A step takes some
    20 ns. steps: 1 or more. */
 HARNESS_API int harness_canary_run(uint32_t steps, int64_t *ns);
+/* The same in two halves: launch it and return; wait until the last one has ended. */
+int gpu_canary_start(uint32_t steps);
+int gpu_canary_wait(void);
 
 /* --- the gather: n elements of 1, 2, 4 or 8 bytes from anywhere into 8-byte slots, by one launch --- */
 
