@@ -15,8 +15,9 @@
 
 struct http_client {
     CURL *curl;
-    char *base_url; /* without trailing slashes */
-    char *token;    /* NULL: none */
+    char *base_url;            /* without trailing slashes */
+    char *token;               /* NULL: none */
+    bool (*is_stopping)(void); /* NULL: never */
 };
 
 static bool
@@ -65,6 +66,12 @@ http_client_new(const char *base_url, const char *token, struct http_client **ou
 }
 
 void
+http_client_stop_when(struct http_client *c, bool (*is_stopping)(void))
+{
+    c->is_stopping = is_stopping;
+}
+
+void
 http_answer_release(struct http_answer *a)
 {
     buffer_release(&a->body);
@@ -78,6 +85,15 @@ receive_cb(char *bytes, size_t one, size_t n, void *arg)
     if (one * n > BODY_MAX - body->size || buffer_append(body, bytes, one * n) < 0)
         return 0; /* curl then ends the transfer with CURLE_WRITE_ERROR */
     return one * n;
+}
+
+/* Not 0: the transfer ends. */
+static int
+look_cb(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+{
+    const struct http_client *client = arg;
+    (void)a, (void)b, (void)c, (void)d;
+    return client->is_stopping();
 }
 
 static int
@@ -132,6 +148,11 @@ set_options(struct http_client *c, const char *method, const char *url, const st
     curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)(timeout_s * 1000));
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, receive_cb);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, body);
+    if (c->is_stopping) {
+        curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+        curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, look_cb);
+        curl_easy_setopt(curl, CURLOPT_XFERINFODATA, c);
+    }
     if (is_loopback(c->base_url))
         curl_easy_setopt(curl, CURLOPT_NOPROXY, "*"); /* a proxy's loopback is another machine */
 }
@@ -139,7 +160,9 @@ set_options(struct http_client *c, const char *method, const char *url, const st
 static int
 explain(CURLcode code, const struct http_client *c, const char *details, struct error *err)
 {
-    const char *why = details[0] ? details : curl_easy_strerror(code);
+    const char *why = code == CURLE_ABORTED_BY_CALLBACK ? "interrupted"
+                      : details[0]                      ? details
+                                                        : curl_easy_strerror(code);
     enum err_code name = code == CURLE_OPERATION_TIMEDOUT     ? ERR_TIMEOUT
                          : code == CURLE_URL_MALFORMAT        ? ERR_INPUT
                          : code == CURLE_UNSUPPORTED_PROTOCOL ? ERR_INPUT

@@ -19,6 +19,9 @@ struct http_client;
 int http_client_new(const char *base_url, const char *token, struct http_client **out, struct error *err);
 void http_client_free(struct http_client *c);
 
+/* While is_stopping() says true, requests under way end within about a second and new ones at once, as ERR_UNAVAILABLE. */
+void http_client_stop_when(struct http_client *c, bool (*is_stopping)(void));
+
 struct http_answer {
     long status;          /* HTTP status; 0 when no answer came */
     double retry_after_s; /* < 0: none */

@@ -12,6 +12,15 @@
 #define POLL_S 20
 #define AWAY_LIMIT_S 600.0 /* how long a daemon may be away */
 
+int
+daemon_open(const struct trainer *t, struct http_client **out, struct error *err)
+{
+    int rc = http_client_new(t->daemon_url, t->daemon_token, out, err);
+    if (rc == 0)
+        http_client_stop_when(*out, trainer_is_stopping);
+    return rc;
+}
+
 /* A token that is refused and a daemon that fails are no task's fault: the next one would fare the same. */
 static enum err_code
 code_of(long status)
@@ -32,6 +41,8 @@ refused(const struct http_answer *a, struct error *err)
     const char *pointer = json_string_value(json_object_get(first, "pointer"));
     const char *why = json_string_value(json_object_get(first, "detail"));
     enum err_code code = code_of(a->status);
+    if (why && detail && strstr(detail, why))
+        why = pointer = NULL; /* a single fault is told in "detail" already */
     return error_set(err, code, "verifierd answered %ld: %.120s%s%.40s%s%.60s", a->status,
                      detail  ? detail
                      : title ? title
@@ -77,6 +88,11 @@ call(struct http_client *c, const char *method, const char *path, const char *ru
         double away_s = (double)(clock_monotonic_ns() - start_ns) / 1e9;
         if (is_busy || (is_away && away_s < AWAY_LIMIT_S)) {
             double s = a.retry_after_s > 0 ? a.retry_after_s : 1;
+            struct error why = *err;
+            if (rc == 0)
+                refused(&a, &why);
+            if (!trainer_is_stopping())
+                trainer_tell_wait("%s%s", why.text, rc == 0 ? "" : " (verifierd; for 10 minutes at most)");
             http_answer_release(&a);
             trainer_pause(s > 30 ? 30 : s);
             continue;

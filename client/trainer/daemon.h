@@ -10,6 +10,9 @@
 
 #define DAEMON_ID_SIZE 80
 
+/* A connection to it, which a signal to stop ends. */
+int daemon_open(const struct trainer *t, struct http_client **out, struct error *err);
+
 /* Register a task, or find it: its id. ERR_INPUT: its reference does not run (the reason), or the like. */
 int daemon_add_task(struct http_client *c, const struct task *task, char id[DAEMON_ID_SIZE],
                     struct error *err);

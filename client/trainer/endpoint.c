@@ -31,6 +31,7 @@ endpoint_new(const struct trainer *t, struct endpoint **out, struct error *err)
         free(e);
         return rc;
     }
+    http_client_stop_when(e->http, trainer_is_stopping);
     *out = e;
     return 0;
 }
@@ -102,8 +103,8 @@ is_passing(int rc, long status)
 }
 
 /* Twice as long each time, from half a second to a minute, half of it at random; what the server asked for, if that is longer. */
-static void
-pause_before(int attempt, double retry_after_s)
+static double
+pause_s(int attempt, double retry_after_s)
 {
     double s = 0.5;
     for (int i = 1; i < attempt && s < 60; i++)
@@ -111,7 +112,7 @@ pause_before(int attempt, double retry_after_s)
     s = (s > 60 ? 60 : s) * (0.5 + 0.5 * (double)(random_u64() >> 11) / 9007199254740992.0);
     if (retry_after_s > s)
         s = retry_after_s > 300 ? 300 : retry_after_s;
-    trainer_pause(s);
+    return s;
 }
 
 /* What a refusal says, in one line. */
@@ -141,9 +142,13 @@ request(struct endpoint *e, json_t *body, json_t **out, long *status, struct err
         int rc = http_client_call(e->http, "POST", path, text, strlen(text), t->timeout_s, &a, err);
         *status = rc == 0 ? a.status : 0;
         if (is_passing(rc, a.status) && attempt < t->attempts && !trainer_is_stopping()) {
-            double retry_after_s = a.retry_after_s;
+            double s = pause_s(attempt, a.retry_after_s);
+            struct error why = *err;
+            if (rc == 0)
+                refused(&a, &why);
+            trainer_tell_wait("%s (attempt %d of %d, the next in %.1f s)", why.text, attempt, t->attempts, s);
             http_answer_release(&a);
-            pause_before(attempt, retry_after_s);
+            trainer_pause(s);
             continue;
         }
         if (rc == 0 && (a.status < 200 || a.status > 299))

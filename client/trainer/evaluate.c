@@ -35,7 +35,7 @@ struct evaluate {
 };
 
 enum { OPT_NAME = 512, OPT_RUNS, OPT_COLUMNS, OPT_ABLATE, OPT_MODEL_PATH, OPT_PYTHON };
-static const char all_policies[] = "strict,hybrid,kernelbench";
+static const char all_policies[] = OPTION_POLICIES;
 
 static const struct argp_option options[] = {
     { "name", OPT_NAME, "NAME", 0,

@@ -215,7 +215,7 @@ fuse_command(struct trainer *t, int argc, char **argv)
     int kept = 0;
 
     argp_parse(&argp, argc, argv, 0, NULL, &f);
-    int rc = http_client_new(t->daemon_url, t->daemon_token, &daemon, &err);
+    int rc = daemon_open(t, &daemon, &err);
     rc = rc == 0 ? output_path(t->workdir, "data/processed", f.file, path, &err) : rc;
     rc = rc == 0 ? output_begin(&out, path, &err) : rc;
     rc = rc == 0 ? make_all(&f, daemon, &out, &kept, &err) : rc;

@@ -28,6 +28,17 @@ option_int(struct argp_state *state, const char *name, const char *text, int low
     return (int)x;
 }
 
+const char *
+option_word(struct argp_state *state, const char *name, const char *text, const char *list)
+{
+    size_t size = strlen(text);
+    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (size == strcspn(at, ",") && strncmp(at, text, size) == 0)
+            return text;
+    argp_error(state, "%s takes one of %s, not \"%s\"", name, list, text);
+    return NULL;
+}
+
 int
 trainer_failed(const struct error *err)
 {
@@ -212,10 +223,10 @@ parse_round(int key, char *arg, struct argp_state *state)
         o->turns = option_int(state, "--turns", arg, 1, 16);
         return 0;
     case OPT_POLICY:
-        o->policy = arg;
+        o->policy = option_word(state, "--policy", arg, OPTION_POLICIES);
         return 0;
     case OPT_UNTIL:
-        o->until = arg;
+        o->until = option_word(state, "--until", arg, "ast,compile,tiny,full,timing");
         return 0;
     case 'r':
         read_reward(o->reward, arg, state);

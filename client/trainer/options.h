@@ -23,6 +23,9 @@ extern const struct argp round_options_argp;
 /* The value of an option, or argp_error(). */
 int option_int(struct argp_state *state, const char *name, const char *text, int low, int high);
 double option_number(struct argp_state *state, const char *name, const char *text, double low, double high);
+/* One of the words of list, which are between commas; ends the program with 2 before anything is asked of a service. */
+const char *option_word(struct argp_state *state, const char *name, const char *text, const char *list);
+#define OPTION_POLICIES "strict,hybrid,kernelbench"
 
 /* Explain an error on stderr: the exit status for it. */
 int trainer_failed(const struct error *err);

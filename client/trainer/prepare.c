@@ -169,7 +169,7 @@ parse(int key, char *arg, struct argp_state *state)
         p->o.enlarges = true;
         return 0;
     case 'p':
-        p->o.policy = arg;
+        p->o.policy = option_word(state, "--policy", arg, OPTION_POLICIES);
         return 0;
     case OPT_LABELS:
         p->o.labelled_by = arg;
@@ -466,7 +466,7 @@ open_daemon(struct prepare *p, struct error *err)
     int rc = 0;
 
     for (int i = 0; rc == 0 && i < p->trainer->concurrency && i < CONCURRENCY_MAX; i++)
-        rc = http_client_new(p->trainer->daemon_url, p->trainer->daemon_token, &p->daemons[i], err);
+        rc = daemon_open(p->trainer, &p->daemons[i], err);
     rc = rc == 0 && p->o.enlarges ? need_gpu(p, err) : rc;
     rc =
         rc == 0 ? output_path(p->trainer->workdir, "data/processed", "prepare.journal.jsonl", path, err) : rc;

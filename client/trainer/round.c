@@ -560,7 +560,7 @@ run_thread(void *arg)
 
     int rc = r->options->source ? 0 : endpoint_new(r->trainer, &hands.endpoint, &err);
     if (rc == 0)
-        rc = http_client_new(r->trainer->daemon_url, r->trainer->daemon_token, &hands.daemon, &err);
+        rc = daemon_open(r->trainer, &hands.daemon, &err);
     pthread_mutex_lock(&r->mutex);
     if (rc != 0)
         r->stop = err;

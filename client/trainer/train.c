@@ -192,7 +192,7 @@ add_tasks(struct train *t, json_t *request, struct error *err)
     json_object_set_new(request, "tasks", tasks);
     json_object_set_new(request, "daemon", json_string(t->trainer->daemon_url));
     int rc = task_options_load(&t->tasks, t->trainer->seed, &set, err);
-    rc = rc == 0 ? http_client_new(t->trainer->daemon_url, t->trainer->daemon_token, &c, err) : rc;
+    rc = rc == 0 ? daemon_open(t->trainer, &c, err) : rc;
     for (size_t i = 0; rc == 0 && i < set.n; i++)
         rc = add_task(t, c, &set.tasks[i], tasks, err);
     if (rc == 0 && json_array_size(tasks) == 0)

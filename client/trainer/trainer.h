@@ -52,6 +52,12 @@ extern const struct argp trainer_common_argp;
 /* Print "trainer: ..." on stderr; returns code. */
 int trainer_complain(enum trainer_exit code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/*
+ * Say on stderr what is waited for, and why: a line in ten seconds at most, whichever thread waits. Who sees nothing takes
+ * a service that is away for work under way.
+ */
+void trainer_tell_wait(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Sleep, but no longer than until a signal asks to stop. */
 void trainer_pause(double seconds);
 

@@ -173,6 +173,7 @@ def test_it_stops_when_enough_are_kept(tmp_path: Path) -> None:
         ("[]", ["--static", "--python=/nowhere/python"], 3, "/nowhere/python"),
         ("[]", ["--static", "--overlap=/nowhere"], 3, "/nowhere"),
         ("[]", ["--static", "--verify"], 2, "--verify"),
+        ("[]", ["--verify", "--policy=kernelbnch"], 2, "--policy"),
         ("[]", ["--file=/nowhere.json", "--static"], 3, "/nowhere.json"),
         ('["no row"]', ["--static"], 1, "no row is kept"),
     ],

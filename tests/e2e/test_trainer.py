@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -141,6 +142,7 @@ def test_an_endpoint_with_habits(client: service.Client, endpoint: Endpoint, tmp
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert [body["n"] for body in endpoint.asked] == [3, 3, 3, 1, 1, 1]
+    assert "waiting: the endpoint answered 429: no reason given (attempt 1 of 6, the next in 1.0 s)" in done.stderr
     seeds = [body["seed"] for body in endpoint.asked[3:]]
     assert len(set(seeds)) == 3, "the same seed would give the same answer"
 
@@ -181,10 +183,21 @@ def test_services_that_are_not_there(
     assert wrong.returncode == 2 and "unknown reward" in wrong.stderr
 
 
+@pytest.mark.parametrize("command", ["bestofn", "evaluate"])
+@pytest.mark.parametrize(("option", "value"), [("--policy", "stric"), ("--until", "fulll"), ("--policy", "")])
+def test_what_the_daemon_would_refuse_is_not_sampled_first(
+    endpoint: Endpoint, tmp_path: Path, tasks_file: Path, command: str, option: str, value: str
+) -> None:
+    away = service.Client("http://127.0.0.1:9")
+    done = run(away, endpoint, tmp_path, command, f"--tasks={tasks_file}", f"{option}={value}")
+    assert done.returncode == 2 and f'{option} takes one of' in done.stderr and f'"{value}"' in done.stderr
+    assert endpoint.asked == []
+
+
 def test_interrupted_it_says_how_to_go_on(
     client: service.Client, endpoint: Endpoint, tmp_path: Path, tasks_file: Path
 ) -> None:
-    endpoint.delay_s = 1.0
+    endpoint.delay_s = 20.0  # nobody waits for an answer that will not be kept
     arguments = ("evaluate", f"--tasks={tasks_file}", "--samples=2", "--until=ast")
     process = subprocess.Popen(
         command(client, endpoint, tmp_path, *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -192,8 +205,31 @@ def test_interrupted_it_says_how_to_go_on(
     )  # fmt: skip
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=10)
     assert process.returncode == 130 and "run it again to go on" in said, said
+
+
+@pytest.mark.parametrize("where", ["/v1/tasks", "/v1/groups", "/v1/groups/group-0"])
+def test_interrupted_it_waits_for_no_verdict(endpoint: Endpoint, tmp_path: Path, tasks_file: Path, where: str) -> None:
+    reached, gone = threading.Event(), threading.Event()
+
+    def hold(method: str, path: str, body: Json) -> None:
+        if path.partition("?")[0] == where:
+            reached.set()
+            gone.wait(60)
+
+    with fake_daemon() as judge:
+        judge.faults = [hold] * 3
+        arguments = ("bestofn", f"--tasks={tasks_file}", "--concurrency=1")
+        with subprocess.Popen(
+            command(judge, endpoint, tmp_path, *arguments), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert reached.wait(60)
+            process.terminate()
+            _, said = process.communicate(timeout=10)
+        gone.set()
+        assert process.returncode == 130 and "run it again to go on" in said, said
+        assert run(judge, endpoint, tmp_path, *arguments).returncode == 0
 
 
 def test_evaluate_says_how_well_a_model_does(

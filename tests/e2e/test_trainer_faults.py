@@ -204,6 +204,7 @@ def test_a_full_or_draining_daemon_is_waited_for(
     judge.faults = [draining, lambda *asked: None, busy, lambda *asked: None, draining]
     done = run(judge, endpoint, tmp_path, *bestofn(tasks_file, "--max-tasks=1"))
     assert done.returncode == 0, done.stderr
+    assert "waiting: verifierd answered 503: Draining" in done.stderr  # and who looks on is told why nothing happens
     assert [path.partition("?")[0] for _, path, _ in judge.asked] == [
         "/v1/tasks", "/v1/tasks", "/v1/groups", "/v1/groups", "/v1/groups/group-0", "/v1/groups/group-0"
     ]  # fmt: skip
