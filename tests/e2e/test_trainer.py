@@ -183,14 +183,14 @@ def test_services_that_are_not_there(
     assert wrong.returncode == 2 and "unknown reward" in wrong.stderr
 
 
-@pytest.mark.parametrize("command", ["bestofn", "evaluate"])
+@pytest.mark.parametrize("kind", ["bestofn", "evaluate"])
 @pytest.mark.parametrize(("option", "value"), [("--policy", "stric"), ("--until", "fulll"), ("--policy", "")])
 def test_what_the_daemon_would_refuse_is_not_sampled_first(
-    endpoint: Endpoint, tmp_path: Path, tasks_file: Path, command: str, option: str, value: str
+    endpoint: Endpoint, tmp_path: Path, tasks_file: Path, kind: str, option: str, value: str
 ) -> None:
     away = service.Client("http://127.0.0.1:9")
-    done = run(away, endpoint, tmp_path, command, f"--tasks={tasks_file}", f"{option}={value}")
-    assert done.returncode == 2 and f'{option} takes one of' in done.stderr and f'"{value}"' in done.stderr
+    done = run(away, endpoint, tmp_path, kind, f"--tasks={tasks_file}", f"{option}={value}")
+    assert done.returncode == 2 and f"{option} takes one of" in done.stderr and f'"{value}"' in done.stderr
     assert endpoint.asked == []
 
 
