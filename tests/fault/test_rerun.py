@@ -98,13 +98,15 @@ def test_rerun_outlives_a_killed_daemon(start_scripted: service.StartDaemon) -> 
     daemon = start_scripted(cpu_jobs=HOGS + 2, tiny_limit_ms=2000, stage_limit_ms=60000)
     client = daemon.client
     client.add_task(TASK)
-    sleeper = client.submit(body("compile=sleep:15,pass"))  # nothing begins alone before it is through
-    hogs = [client.submit(body("compile=burn:1,pass")) for _ in range(HOGS)]
+    sleeper = client.submit(body("compile=sleep:50,pass"))  # nothing begins alone before it is through
+    hogs = [client.submit(body("compile=burn:1000")) for _ in range(HOGS)]  # however late the honest one comes to tiny
     wait_until_burning(client, [sleeper, *hogs])
     honest = client.submit(body(f"tiny=burn:{BURNT_S},pass timing=1.5"))
     wait_until_returned(client, honest)
     daemon.kill()
     daemon.start()
-    for one in [honest, *hogs, sleeper]:
-        verdict = daemon.client.wait(one, LIMIT_S)
-        assert verdict["class"] == "ok", verdict
+    for one in [sleeper, *hogs]:
+        daemon.client.call("DELETE", f"/v1/submissions/{one}")
+        assert daemon.client.wait(one, LIMIT_S)["state"] == "cancelled"
+    verdict = daemon.client.wait(honest, LIMIT_S)
+    assert verdict["class"] == "ok", verdict
