@@ -197,8 +197,8 @@ def speed_part(setting: Setting) -> Part:
 
 
 def sandbox_part(setting: Setting) -> Part:
-    harness = ["--harness", str(setting.bundle / "lib/verifierd/harness")]
-    return script_part("sandbox", [str(ROOT / "tests/bench/sandbox.py"), *harness, "--torch"], 60.0, setting)
+    flags = ["--harness", str(setting.bundle / "lib/verifierd/harness"), "--torch", "--kernels=5"]
+    return script_part("sandbox", [str(ROOT / "tests/bench/sandbox.py"), *flags], 120.0, setting)
 
 
 def timing_part(setting: Setting) -> Part:

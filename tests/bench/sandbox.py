@@ -1,15 +1,17 @@
 """What confinement costs: a fork and its child's first word, plain and in the sandbox, side by side in one run.
 
-    PYTHON tests/bench/sandbox.py [--harness build/lib/verifierd/harness] [--rounds 200] [--torch]
+    PYTHON tests/bench/sandbox.py [--harness build/lib/verifierd/harness] [--rounds 200] [--torch] [--kernels 5]
 
 Rounds of both kinds alternate, so that a disturbed machine disturbs both. --torch imports torch and triton first, as a
-zygote does: the fork grows with the process, the sandbox does not.
+zygote does: the fork grows with the process, the sandbox does not. --kernels: so many children of each kind then time
+some of torch's kernels on the GPU, by CUDA events with a flushed cache; both kinds should agree within their scatter.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
 import signal
 import statistics
@@ -19,6 +21,9 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+FLUSH_BYTES = 256 << 20
+WARM_UP, CALLS = 10, 100
 
 
 def percentile(samples: list[float], share: float) -> float:
@@ -33,14 +38,37 @@ class Bench:
         )
         self.plan = native.probe_sandbox(self._settings, mode)
 
+    def _fork(self, *, is_confined: bool, keep: int) -> int:
+        """0 in the child, which is confined by then; keep: a descriptor that it goes on to use."""
+        pid: int = self._native.fork_child(self.plan) if is_confined else os.fork()
+        if pid == 0 and is_confined:
+            self._native.enter_sandbox(replace(self._settings, keep=(keep,)), self.plan)
+        return pid
+
+    def kernels_ms(self, *, is_confined: bool) -> dict[str, float]:
+        """What a child measures of torch's kernels, by name."""
+        read_end, write_end = os.pipe()
+        pid = self._fork(is_confined=is_confined, keep=write_end)
+        if pid == 0:
+            os.write(write_end, json.dumps(time_kernels()).encode())
+            os._exit(0)
+        os.close(write_end)
+        with os.fdopen(read_end) as told:
+            text = told.read()
+        os.waitpid(pid, 0)
+        if not text:
+            raise SystemExit(
+                f"a child ended before its kernels were timed ({'confined' if is_confined else 'plain'})"
+            )
+        found: dict[str, float] = json.loads(text)
+        return found
+
     def once(self, *, is_confined: bool) -> tuple[float, float]:
         """Milliseconds from before the fork until the child says that it is ready, and until it is reaped."""
         read_end, write_end = os.pipe()
         start = time.perf_counter()
-        pid = self._native.fork_child(self.plan) if is_confined else os.fork()
+        pid = self._fork(is_confined=is_confined, keep=write_end)
         if pid == 0:
-            if is_confined:
-                self._native.enter_sandbox(replace(self._settings, keep=(write_end,)), self.plan)
             os.write(write_end, b"x")
             signal.pause()
         os.close(write_end)
@@ -53,6 +81,42 @@ class Bench:
         return (ready - start) * 1e3, (time.perf_counter() - ready) * 1e3
 
 
+def time_kernels() -> dict[str, float]:
+    """Milliseconds of a call, the median of CALLS, each with a flushed cache. Makes this process' CUDA context."""
+    torch = importlib.import_module("torch")
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device="cuda")
+    small, large = (torch.rand(rows, 4096, device="cuda") for rows in (2048, 65536))
+    calls = {
+        "relu 2048x4096": lambda: torch.relu(small),
+        "relu 65536x4096": lambda: torch.relu(large),
+        "softmax 65536x4096": lambda: torch.softmax(large, 1),
+        "product 2048x4096x2048": lambda: small @ small.t(),
+    }
+    found = {}
+    for name, call in calls.items():
+        times = []
+        for index in range(WARM_UP + CALLS):
+            flush.zero_()
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            call()
+            end.record()
+            torch.cuda.synchronize()
+            times += [begin.elapsed_time(end)] * (index >= WARM_UP)
+        found[name] = statistics.median(times)
+    return found
+
+
+def compare_kernels(bench: Bench, rounds: int) -> None:
+    found = [(bench.kernels_ms(is_confined=False), bench.kernels_ms(is_confined=True)) for _ in range(rounds)]
+    print(f"{'':26}{'plain, ms':>12}{'sandbox, ms':>14}{'ratio':>10}{'scatter of each':>22}")
+    for name in found[0][0]:
+        sides = [[pair[side][name] for pair in found] for side in (0, 1)]
+        plain, confined = map(statistics.median, sides)
+        scatter = ", ".join(f"{100 * (max(side) / min(side) - 1):.2f} %" for side in sides)
+        print(f"{name:26}{plain:12.4f}{confined:14.4f}{confined / plain:10.4f}{scatter:>22}")
+
+
 def resident_mb() -> float:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
@@ -63,6 +127,7 @@ def main() -> int:
     parser.add_argument("--harness", type=Path, default=Path("build/lib/verifierd/harness"))
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--torch", action="store_true")
+    parser.add_argument("--kernels", type=int, default=0, metavar="ROUNDS")
     options = parser.parse_args()
     sys.path.insert(0, str(options.harness.resolve()))
     native = importlib.import_module("native")
@@ -76,6 +141,10 @@ def main() -> int:
         scratch = Path(directory) / "scratch"
         scratch.mkdir()
         bench = Bench(native, scratch, mode)
+        if options.kernels and Path("/dev/nvidiactl").exists():
+            compare_kernels(bench, options.kernels)
+        elif options.kernels:
+            print("no GPU on this machine: its kernels are not timed")
         samples: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
         for index in range(2 * options.rounds):
             is_confined = index % 2 == 1
