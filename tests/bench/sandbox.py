@@ -57,9 +57,7 @@ class Bench:
             text = told.read()
         os.waitpid(pid, 0)
         if not text:
-            raise SystemExit(
-                f"a child ended before its kernels were timed ({'confined' if is_confined else 'plain'})"
-            )
+            raise SystemExit(f"a child ended before its kernels were timed ({'confined' if is_confined else 'plain'})")
         found: dict[str, float] = json.loads(text)
         return found
 
