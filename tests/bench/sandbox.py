@@ -18,6 +18,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,7 @@ def time_kernels() -> dict[str, float]:
     torch = importlib.import_module("torch")
     flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device="cuda")
     small, large = (torch.rand(rows, 4096, device="cuda") for rows in (2048, 65536))
-    calls = {
+    calls: dict[str, Callable[[], object]] = {
         "relu 2048x4096": lambda: torch.relu(small),
         "relu 65536x4096": lambda: torch.relu(large),
         "softmax 65536x4096": lambda: torch.softmax(large, 1),
