@@ -1,9 +1,10 @@
 """make bench-round: a whole Best-of-N round against a scripted model: how long it takes, and where the time goes.
 
 100 tasks of `trainer fuse`, ten answers each (round_answers.py: right, wrong, cheating, broken, none), the trainer
-as a user calls it, and the real daemon. On a GPU the tasks' sizes are such that the references can be timed. --limit-s
-interrupts the round and reports of what was done by then. --enlarge tries `trainer prepare --enlarge` in its place.
-A raw JSON line, and a short table last.
+as a user calls it, and the real daemon. On a GPU the tasks' sizes are such that the references can be timed. After
+--limit-s, the daemon's start included, the round is interrupted, and what was done by then is reported; the daemon
+ends after that. --enlarge tries `trainer prepare --enlarge` in its place. A raw JSON line, and a short table last;
+logs, the journal and the line go to $OUT, too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -86,6 +88,18 @@ def run(limit_s: float, log: Path, *command: str) -> Running:
     out.status, out.seconds = process.returncode, time.monotonic() - started
     out.cpu_s = used.ru_utime + used.ru_stime
     return out
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the round works, where its logs go, and until when."""
+
+    workdir: Path
+    logs: Path
+    deadline: float
+
+    def left_s(self) -> float:
+        return self.deadline - time.monotonic()
 
 
 # --- the tasks and the model ---
@@ -196,21 +210,24 @@ def tell(model: Model, journal: Path) -> Json:
     }
 
 
-def round_of(setting: argparse.Namespace, daemon: Daemon, programs: Path, workdir: Path, has_gpu: bool) -> Json:
+def round_of(setting: argparse.Namespace, daemon: Daemon, programs: Path, place: Place, has_gpu: bool) -> Json:
+    workdir = place.workdir
     model = Model(tasks_of(programs, workdir, setting.tasks, SIZES[has_gpu]), setting.samples, setting.answer_s)
     tasks = workdir / "data" / "processed" / "fused.jsonl"
     out = workdir / "outputs" / "bestofn_run"
     with listening(model.reply) as url:
         ran = run(
-            setting.limit_s, workdir / "trainer.log", str(programs / "trainer"), "bestofn", f"--url={daemon.url}",
+            place.left_s(), place.logs / "trainer.log", str(programs / "trainer"), "bestofn", f"--url={daemon.url}",
             f"--endpoint={url}/v1", "--model=scripted", f"--workdir={workdir}", f"--tasks={tasks}", "--max-tasks=0",
             f"--samples={setting.samples}", f"--concurrency={setting.concurrency}",
         )  # fmt: skip
     told = tell(model, out / "journal.jsonl")
     if ran.status != 0 and not ran.was_interrupted:
-        print((workdir / "trainer.log").read_text(errors="replace")[-2000:], file=sys.stderr)
+        print((place.logs / "trainer.log").read_text(errors="replace")[-2000:], file=sys.stderr)
+    if (out / "journal.jsonl").exists():
+        shutil.copy(out / "journal.jsonl", place.logs / "journal.jsonl")
     report = json.loads((out / "report.json").read_text()) if (out / "report.json").exists() else {}
-    rows = sum(1 for _ in lines(out / "kept.jsonl"))
+    rows = sum(1 for _ in lines(out / "kept.jsonl")) if report else None
     told |= {
         "bench": "round", "tasks": setting.tasks, "samples": setting.samples, "concurrency": setting.concurrency,
         "answer_s": setting.answer_s, "status": ran.status, "was_interrupted": ran.was_interrupted,
@@ -248,7 +265,7 @@ def show_round(told: Json) -> None:
         ("classes", ", ".join(f"{name} {n}" for name, n in sorted(told["classes"].items(), key=lambda x: -x[1]))),
         ("as the script meant them", f"{good} of {told['verdicts']}"),
         ("timing", ", ".join(f"{name} {n}" for name, n in told["timing"].items())),
-        ("kept", str(told["kept"])),
+        ("kept", "the files were not written" if told["kept"] is None else str(told["kept"])),
         ("trainer", f"{told['trainer_peak_mb']:.1f} MiB at most, {told['trainer_cpu_s']:.2f} s of CPU"),
         ("its journal", f"{told['journal_mb']:.1f} MB"),
     ]
@@ -290,7 +307,8 @@ SHAPES = (
 )
 
 
-def enlarge_of(setting: argparse.Namespace, url: str, programs: Path, workdir: Path) -> Json:
+def enlarge_of(setting: argparse.Namespace, url: str, programs: Path, place: Place) -> Json:
+    workdir = place.workdir
     file = workdir / "small.jsonl"
     with file.open("w") as to:
         for i, (name, arguments, init, body, sizes, channels) in enumerate(SHAPES):
@@ -298,10 +316,10 @@ def enlarge_of(setting: argparse.Namespace, url: str, programs: Path, workdir: P
             row = {"python_code": source, "entry_point": name, "name": name, "uuid": i, "licenses": ["MIT"]}
             to.write(json.dumps(row) + "\n")
     ran = run(
-        setting.limit_s, workdir / "trainer.log", str(programs / "trainer"), "prepare", f"--url={url}",
+        place.left_s(), place.logs / "trainer.log", str(programs / "trainer"), "prepare", f"--url={url}",
         f"--file={file}", f"--workdir={workdir}", f"--python={setting.python}", "--enlarge", "--max-samples=0",
     )  # fmt: skip
-    print((workdir / "trainer.log").read_text(errors="replace")[-3000:], flush=True)
+    print((place.logs / "trainer.log").read_text(errors="replace")[-3000:], flush=True)
     processed = workdir / "data" / "processed"
     told = ("name", "timing", "reference_ms", "enlarged")
     tasks = [{key: task.get(key) for key in told} for task in lines(processed / "tasks.jsonl")]
@@ -336,28 +354,39 @@ def the_daemon(setting: argparse.Namespace, stack: ExitStack, logs: Path) -> Ite
         yield bundle / "bin", daemon
 
 
+def measure(setting: argparse.Namespace, stack: ExitStack, place: Place) -> Json:
+    if setting.enlarge and setting.url:
+        return enlarge_of(setting, setting.url, setting.bundle.resolve() / "bin", place)
+    programs, daemon = stack.enter_context(the_daemon(setting, stack, place.logs))
+    ready_s = setting.limit_s - place.left_s()
+    gpus = daemon.get("/v1/status").get("gpus") or []
+    # Nothing outlives the limit.
+    watchdog = threading.Timer(max(0.0, place.left_s()) + 2 * END_S, daemon.process.kill)
+    watchdog.daemon = True
+    watchdog.start()
+    try:
+        told = (
+            enlarge_of(setting, daemon.url, programs, place)
+            if setting.enlarge
+            else round_of(setting, daemon, programs, place, bool(gpus))
+        )
+    finally:
+        watchdog.cancel()
+    return told | {"gpus": [gpu.get("name") for gpu in gpus], "ready_s": ready_s, "cores": os.cpu_count()}
+
+
 def bench(setting: argparse.Namespace) -> Json:
+    """Measure, and say what came of it before the daemon is ended: that takes as long as it takes."""
+    deadline = time.monotonic() + setting.limit_s
     logs = Path(os.environ.get("OUT") or tempfile.mkdtemp(prefix="bench-round-"))
     with ExitStack() as stack:
         workdir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-round-")))
-        if setting.enlarge and setting.url:
-            return enlarge_of(setting, setting.url, setting.bundle.resolve() / "bin", workdir)
-        started = time.monotonic()
-        programs, daemon = stack.enter_context(the_daemon(setting, stack, logs))
-        ready_s = time.monotonic() - started
-        gpus = daemon.get("/v1/status").get("gpus") or []
-        watchdog = threading.Timer(setting.limit_s + 2 * END_S, daemon.process.kill)  # nothing outlives the limit
-        watchdog.daemon = True
-        watchdog.start()
-        try:
-            told = (
-                enlarge_of(setting, daemon.url, programs, workdir)
-                if setting.enlarge
-                else round_of(setting, daemon, programs, workdir, bool(gpus))
-            )
-        finally:
-            watchdog.cancel()
-        return told | {"gpus": [gpu.get("name") for gpu in gpus], "ready_s": ready_s, "cores": os.cpu_count()}
+        told = measure(setting, stack, Place(workdir, logs, deadline))
+        (logs / f"{told['bench']}.json").write_text(json.dumps(told) + "\n")
+        print(json.dumps(told), flush=True)
+        (show_enlarge if setting.enlarge else show_round)(told)
+        sys.stdout.flush()
+    return told
 
 
 def main() -> int:
@@ -369,7 +398,9 @@ def main() -> int:
     parser.add_argument("--samples", type=int, default=10)
     parser.add_argument("--concurrency", type=int, default=8, help="tasks in flight")
     parser.add_argument("--answer-s", type=float, default=0.0, help="how long the model takes for one request")
-    parser.add_argument("--limit-s", type=float, default=240.0, help="of the round; what is done by then is reported")
+    parser.add_argument(
+        "--limit-s", type=float, default=240.0, help="all of it but the daemon's end; what is done by then is reported"
+    )
     parser.add_argument("--enlarge", action="store_true", help="trainer prepare --enlarge on six small modules instead")
     parser.add_argument("--url", help="with --enlarge: ask this daemon, and start none")
     setting = parser.parse_args()
@@ -381,8 +412,6 @@ def main() -> int:
         print(json.dumps({"bench": "enlarge" if setting.enlarge else "round", "failure": why}))
         print(f"bench-round: {why}", file=sys.stderr)
         return 1
-    print(json.dumps(told), flush=True)
-    (show_enlarge if setting.enlarge else show_round)(told)
     is_well = told["status"] == 0 or told["was_interrupted"]
     return 0 if is_well and not told.get("unexpected") else 1
 

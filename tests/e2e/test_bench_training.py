@@ -1,4 +1,4 @@
-"""bench-learning and bench-gradient at their smallest sizes: every phase and method ends, and is recorded."""
+"""bench-learning, bench-gradient and bench-round at their smallest sizes: every part ends, and is recorded."""
 
 from __future__ import annotations
 
@@ -53,3 +53,21 @@ def test_gradient_measures_every_method_on_both_sides(tmp_path: Path) -> None:
     for row in figures:
         assert row["status"] == 0 and row["tokens_per_s"] > 0 and row["peak_gib"] > 0
     assert "not measured" not in said
+
+
+@pytest.mark.parametrize(("limit_s", "done"), [(LIMIT_S, 2), (1, 0)])
+def test_a_round_is_reported_whole_or_not(tmp_path: Path, limit_s: int, done: int) -> None:
+    environment = os.environ | {"OUT": str(tmp_path), "VERIFIERD_BUILD": str(service.BINARY.parents[1])}
+    command = [sys.executable, str(BENCH / "round.py"), "--tasks=2", "--samples=4", f"--limit-s={limit_s}"]
+    said = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=LIMIT_S + 100, check=False
+    )  # fmt: skip
+    assert said.returncode == 0, said.stdout + said.stderr
+    line = next(line for line in said.stdout.splitlines() if line.startswith("{"))
+    told = json.loads(line)
+    assert told == json.loads((tmp_path / "round.json").read_text())
+    assert (told["tasks_done"], told["verdicts"], told["was_interrupted"]) == (done, 4 * done, done == 0)
+    assert told["unexpected"] == [] and (told["kept"] is None) == (done == 0)
+    assert said.stdout.splitlines()[-1].startswith("| its journal |")
+    left = {"daemon.log", "trainer.log", *(["journal.jsonl"] if done else [])}
+    assert left <= {path.name for path in tmp_path.iterdir()}
