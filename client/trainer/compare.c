@@ -110,12 +110,29 @@ static const struct argp argp = {
 
 /* --- reading --- */
 
-/* Which tasks were answered correctly by their first judged sample. */
+/* {task: its last turn}, where feedback was answered. */
+static json_t *
+last_turns(json_t *details)
+{
+    json_t *out = json_object(), *row;
+    size_t i;
+    json_array_foreach(details, i, row)
+    {
+        const char *task = json_string_value(json_object_get(row, "id"));
+        json_int_t turn = json_integer_value(json_object_get(row, "turn"));
+        if (task && turn >= json_integer_value(json_object_get(out, task)))
+            json_object_set_new(out, task, json_integer(turn));
+    }
+    return out;
+}
+
+/* Which tasks were answered correctly by their first judged sample, in its last turn. */
 static void
 index_tasks(struct column *column)
 {
     json_t *row;
     size_t i;
+    AUTO_JSON json_t *turns = last_turns(json_object_get(column->report, "detailed_results"));
     column->correct = json_object();
     column->level_of = json_object();
     json_array_foreach(json_object_get(column->report, "detailed_results"), i, row)
@@ -123,7 +140,9 @@ index_tasks(struct column *column)
         const char *task = json_string_value(json_object_get(row, "id"));
         const char *class_ = json_string_value(json_object_get(row, "class"));
         json_t *correct = json_object_get(json_object_get(row, "components"), "correct");
-        if (!task || !class_ || strcmp(class_, "infra") == 0 || json_object_get(column->correct, task))
+        if (!task || !class_ || strcmp(class_, "infra") == 0 || json_object_get(column->correct, task) ||
+            json_integer_value(json_object_get(row, "turn")) !=
+                json_integer_value(json_object_get(turns, task)))
             continue;
         json_object_set_new(column->correct, task, json_real(json_number_value(correct) == 1));
         json_object_set(column->level_of, task, json_object_get(row, "level"));

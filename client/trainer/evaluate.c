@@ -206,6 +206,8 @@ again_cb(void *arg, const struct task *task, json_t *messages, int n, uint64_t s
         *answers = json_array();
         json_array_foreach(e->results[i].answers, k, answer)
         {
+            if (!answer_is_last(e->results[i].answers, answer))
+                continue;
             json_t *copy = json_copy(answer);
             json_object_del(copy, "verdict");
             json_array_append_new(*answers, copy);

@@ -31,13 +31,17 @@ speed(json_t *answer)
     return answer_is_correct(answer) && component(answer, "timed") == 1 && isfinite(s) && s > 0 ? s : 0;
 }
 
-/* The first sample that was judged; NULL: none was. */
+/* The first sample that was judged, by its last turn; NULL: none was. */
 static json_t *
 first_of(const struct round_result *result)
 {
     size_t i;
     json_t *answer;
-    json_array_foreach(result->answers, i, answer) if (!is_class(answer, "infra")) return answer;
+    json_array_foreach(result->answers, i, answer)
+    {
+        if (answer_is_last(result->answers, answer) && !is_class(answer, "infra"))
+            return answer;
+    }
     return NULL;
 }
 
@@ -98,8 +102,9 @@ pass_json(const struct round_result *results, size_t n, int level)
                 continue;
             json_array_foreach(results[i].answers, a, answer)
             {
-                samples += !is_class(answer, "infra");
-                correct += answer_is_correct(answer);
+                bool is_last = answer_is_last(results[i].answers, answer);
+                samples += is_last && !is_class(answer, "infra");
+                correct += is_last && answer_is_correct(answer);
             }
             if (samples < ks[k])
                 continue;
@@ -181,8 +186,9 @@ metrics_json(const struct round_result *results, size_t n, int level)
         s.tasks++;
         json_array_foreach(results[i].answers, a, answer)
         {
-            s.samples++;
-            s.infra += is_class(answer, "infra");
+            bool is_last = answer_is_last(results[i].answers, answer);
+            s.samples += is_last;
+            s.infra += is_last && is_class(answer, "infra");
         }
         if (first)
             add_first(&s, first);

@@ -79,6 +79,14 @@ answer_is_cancelled(json_t *answer)
     return state && strcmp(state, "cancelled") == 0;
 }
 
+bool
+answer_is_last(json_t *answers, json_t *answer)
+{
+    json_t *last = json_array_get(answers, json_array_size(answers) - 1); /* turn by turn: join_answers() */
+    return json_integer_value(json_object_get(answer, "turn")) ==
+           json_integer_value(json_object_get(last, "turn"));
+}
+
 struct extract
 answer_code(json_t *answer)
 {

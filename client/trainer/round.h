@@ -72,6 +72,8 @@ bool answer_is_correct(json_t *answer);
 struct extract answer_code(json_t *answer);
 /* Was it cancelled before it had a verdict? */
 bool answer_is_cancelled(json_t *answer);
+/* Is it of its task's last turn? One before was answered with feedback, and is no sample of its own. */
+bool answer_is_last(json_t *answers, json_t *answer);
 /* Its reward, or NAN. */
 double answer_reward(json_t *answer);
 

@@ -262,7 +262,7 @@ write_kernel(const char *workdir, const char *sub, const struct task *task, int 
     return output_end(&o, err);
 }
 
-/* One problem's samples, first turns only: KernelBench knows no others. */
+/* One problem's samples, by their last turn: KernelBench knows one answer of each. */
 static int
 write_problem(const char *workdir, const char *sub, const struct round_result *result, json_t *out,
               struct error *err)
@@ -277,7 +277,7 @@ write_problem(const char *workdir, const char *sub, const struct round_result *r
     {
         json_t *id = json_object_get(answer, "sample_id");
         int sample_id = (int)json_integer_value(id ? id : json_object_get(answer, "sample"));
-        if (json_integer_value(json_object_get(answer, "turn")) != 0)
+        if (!answer_is_last(result->answers, answer))
             continue;
         int rc = write_kernel(workdir, sub, result->task, sample_id, answer_code(answer), err);
         if (rc != 0)

@@ -98,6 +98,18 @@ def test_only_tasks_of_both_are_paired(tmp_path: Path) -> None:
     assert "n=9)" in done.stdout and "n=19)" in done.stdout
 
 
+def test_of_several_turns_the_last_is_compared(tmp_path: Path) -> None:
+    evaluation(tmp_path, "base", set())
+    path = evaluation(tmp_path, "turns", {0, 1})
+    document = json.loads(path.read_text())
+    first = [row | {"turn": 0, "components": {"correct": 1}} for row in document["detailed_results"]]
+    document["detailed_results"] = first + [row | {"turn": 1} for row in document["detailed_results"]]
+    path.write_text(json.dumps(document))
+    done = compare("base", "turns", f"--workdir={tmp_path}", "--json")
+    apart = json.loads(done.stdout)[1]["levels"]["all"]["correct_difference"]
+    assert apart["mean"] == pytest.approx(10.0) and apart["tasks"] == 20
+
+
 def test_evaluations_with_different_prompts_are_not_compared(tmp_path: Path) -> None:
     one, other = "sha256:" + "a" * 64, "sha256:" + "b" * 64
     page = tmp_path / "page.html"

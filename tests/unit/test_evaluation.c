@@ -97,6 +97,24 @@ pass_at_five_of_ten(void **state)
     }
 }
 
+/* Two samples of two turns each: the first turn's answers are no samples. */
+static void
+of_several_turns_the_last_counts(void **state)
+{
+    struct task task = { .level = 1 };
+    json_t *answers = json_pack("[o, o, o, o]", answer("ok", 0), answer("mismatch", 0), answer("mismatch", 0),
+                                answer("ok", 4));
+    struct round_result result = { .task = &task, .answers = answers };
+    (void)state;
+    for (size_t i = 0; i < 4; i++)
+        json_object_set_new(json_array_get(answers, i), "turn", json_integer((json_int_t)i / 2));
+    AUTO_JSON json_t *m = metrics_json(&result, 1, 0);
+    assert_int_equal(number(m, "num_samples", NULL), 2);
+    assert_near(number(m, "correct_rate", NULL), 0);
+    assert_near(number(m, "pass_at", "1"), 50);
+    json_decref(answers);
+}
+
 static void
 paired_differences(void **state)
 {
@@ -125,6 +143,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_by_hand),
         cmocka_unit_test(pass_at_five_of_ten),
+        cmocka_unit_test(of_several_turns_the_last_counts),
         cmocka_unit_test(paired_differences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
