@@ -107,7 +107,9 @@ static const struct argp_option options[] = {
       "tasks.jsonl what "
       "does not get there",
       0 },
-    { "python", OPT_PYTHON, "PROGRAM", 0, "The interpreter that parses (default python3)", 0 },
+    { "python", OPT_PYTHON, "PROGRAM", 0,
+      "The interpreter that parses, and that has pyarrow for parquet (or TRAINER_PYTHON; default python3)",
+      0 },
     { 0 },
 };
 
@@ -534,11 +536,12 @@ last_part(const char *path)
 int
 prepare_command(struct trainer *t, int argc, char **argv)
 {
+    const char *python = getenv("TRAINER_PYTHON");
     struct prepare p = { .trainer = t,
                          .o = { .most = 1000,
                                 .lines_most = 200,
                                 .licenses = licenses_default,
-                                .python = "python3",
+                                .python = python && *python ? python : "python3",
                                 .policy = "kernelbench",
                                 .labelled_by = "operations",
                                 .hub = { .revision = "main" } },

@@ -185,19 +185,30 @@ def test_what_cannot_be_done_is_said(tmp_path: Path, rows: str, arguments: list[
     assert call(tmp_path).returncode == 2
 
 
-def test_a_parquet_file_without_its_reader_is_an_error(tmp_path: Path) -> None:
-    try:
-        import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: F401
-    except ImportError:
-        done = prepare(tmp_path, "PAR1", "--static", suffix=".parquet")
-        assert done.returncode == 3 and "pyarrow" in done.stderr
-        return
-    from pyarrow import Table, parquet
+def test_a_parquet_file_without_its_reader_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')  # no packages
+    bare.chmod(0o755)
+    done = prepare(tmp_path, "PAR1", "--static", f"--python={bare}", suffix=".parquet")
+    assert done.returncode == 3 and "pyarrow" in done.stderr
+    # Without --python it is the one that trains.
+    monkeypatch.setenv("TRAINER_PYTHON", str(bare))
+    command = [str(TRAINER), "prepare", f"--workdir={tmp_path}", f"--file={tmp_path / 'rows.parquet'}", "--static"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 3 and "pyarrow" in done.stderr
+
+
+def test_a_parquet_file_is_read(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    from pyarrow import Table, parquet  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     rows = [{"python_code": source(), "entry_point": "Net", "triton_code": answer(), "uuid": 1, "licenses": ["MIT"]}]
     parquet.write_table(Table.from_pylist(rows), tmp_path / "rows.parquet")
     assert call(tmp_path, f"--file={tmp_path / 'rows.parquet'}", "--static").returncode == 0
     assert len(lines(tmp_path, "sft_train.jsonl")) == 1
+    (tmp_path / "broken.parquet").write_bytes((tmp_path / "rows.parquet").read_bytes()[:-8])
+    done = call(tmp_path, f"--file={tmp_path / 'broken.parquet'}", "--static")
+    assert done.returncode == 3 and "broken.parquet" in done.stderr
 
 
 def corpus_row(task: str, label: str | None, entry: str = "Model") -> Json:
