@@ -6,10 +6,12 @@ library is ../libharness.so beside the harness' directory; VERIFIERD_LIBHARNESS 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import json
 import os
+import signal
 import stat
 from collections.abc import Iterable, Sequence
 from ctypes import c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_uint32, c_uint64, c_void_p
@@ -884,6 +886,16 @@ def cont(pidfd: int) -> int:
 
 EXCESSES = (None, "memory", "disk", "descriptors")
 """What watch() says, by the library's number."""
+
+
+def kill_group(pid: int) -> None:
+    """What a child that is not reaped yet started and left behind: all of it is in its process group.
+
+    A PID namespace ends with its init. Where there is none nobody leaves the group (seccomp.c), and the number is the
+    child's own until it is reaped.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 class _Usage(ctypes.Structure):

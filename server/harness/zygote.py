@@ -282,8 +282,10 @@ class Zygote:
                 return
             if waited is None:
                 return
-            pid, status, usage = os.wait4(waited.si_pid, 0)
-            child = next((child for child in self._children.values() if child.pid == pid), None)
+            child = next((child for child in self._children.values() if child.pid == waited.si_pid), None)
+            if child is not None:
+                native.kill_group(child.pid)
+            _, status, usage = os.wait4(waited.si_pid, 0)
             if child is not None:
                 self._report(child, status, usage)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,9 @@ import pytest
 import service
 
 BAD = [c for c in corpus.load_candidates() if c.name.startswith("bad_") or c.name == "fork_bomb"]
+TASKS = {c.task for c in BAD}
+MANY = ("bad_descriptors", "bad_processes_share_the_load")
+"""They fork."""
 UIDS = range(47000, 47064)
 """Of our children alone: other suites run beside this one."""
 LIMITS = {
@@ -35,7 +39,7 @@ def own() -> Iterator[tuple[service.Daemon, dict[str, str]]]:
         service.Daemon(directory, LIMITS | {"scratch": directory / "scratch"}) as daemon,
     ):
         tasks = corpus.load_tasks()
-        yield daemon, {name: daemon.client.add_task(tasks[name].registration()) for name in {c.task for c in BAD}}
+        yield daemon, {name: daemon.client.add_task(tasks[name].registration()) for name in TASKS}
 
 
 def _processes(daemon: service.Daemon) -> set[int]:
@@ -51,7 +55,7 @@ def _processes(daemon: service.Daemon) -> set[int]:
             continue
         fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
         parents[int(entry)] = int(fields["PPid"])
-        if int(fields["Uid"].split()[0]) in UIDS:
+        if int(fields["Uid"].split()[0]) in UIDS and not fields["State"].startswith("Z"):
             ours.add(int(entry))
     for pid in parents:
         at = pid
@@ -98,6 +102,33 @@ def _wait_until_removed(scratch: Path, prefix: str) -> None:
     while left := [name for name in _names(str(scratch)) if name.startswith(prefix)]:
         assert time.monotonic() < deadline, f"{left} are kept"
         time.sleep(0.1)
+
+
+class ConfinedDaemon(service.Daemon):
+    """On a host that allows root no namespaces, as most containers do."""
+
+    def command(self) -> list[str]:
+        return [sys.executable, str(Path(__file__).with_name("without_namespaces.py")), *super().command()]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="without namespaces verifierd runs as root only")
+def test_nothing_is_left_where_there_are_no_namespaces() -> None:
+    """A child's own processes end with it there, too."""
+    with service.directory() as directory, ConfinedDaemon(directory, LIMITS) as daemon:
+        client = daemon.client
+        layers = client.expect("GET", "/v1/status")["sandbox"]["layers"]
+        assert layers["pid_namespace"].startswith("absent"), layers
+        ids = {
+            name: client.add_task(task.registration()) for name, task in corpus.load_tasks().items() if name in TASKS
+        }
+        honest = corpus.load_candidate(corpus.HERE / "candidates" / "copy" / "honest.py")
+        assert client.judge({"task": ids["copy"], "candidate": honest.text, "policy": "strict"})["class"] == "ok"
+        before = len(_processes(daemon))
+        for candidate in BAD:
+            if candidate.name in MANY:
+                verdict = client.judge(candidate.body(ids[candidate.task]))
+                assert verdict["class"] in candidate.classes, verdict["feedback"]
+                _wait_until_as_before(daemon, before)
 
 
 @pytest.mark.parametrize("candidate", BAD, ids=lambda c: str(c.name))
