@@ -7,7 +7,7 @@ generator, draws inputs, compares five trials by allclose, and times the candida
 what this process says is believed. Each candidate has a fresh process, and each reference one of its own in which
 it is timed. Candidates are hostile all the same, so these processes are children in the harness' own sandbox:
 that protects the machine, and does not touch what a candidate tells of itself. Without a GPU Triton's interpreter
-runs the kernels, and nothing is timed.
+runs the kernels, and nothing is timed: as many processes as there are cores run side by side then, else one at a time.
 
 One line of JSON for each row: {"row", "kind", "accepted", "speedup", "why", "seconds"}; then the counts.
 """
@@ -18,6 +18,7 @@ import argparse
 import contextlib
 import importlib
 import importlib.util
+import itertools
 import json
 import os
 import select
@@ -27,7 +28,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -45,10 +46,11 @@ WARMUPS = 3
 TOLERANCE = {"torch.float16": 1e-2, "torch.bfloat16": 1e-2}
 FLOAT_TOLERANCE = 1e-4
 FIRST_UID = 62000
-MEMORY_BYTES = 1 << 35
+MEMORY_BYTES = {"cpu": 1 << 33, "cuda": 1 << 35}
+DISK_BYTES = 1 << 32
 FILE_BYTES = 1 << 30
 ANSWER_BYTES = 1 << 16
-KILL_WAIT_S = 10.0
+WATCH_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,20 @@ def code_of(candidate: corpus.Candidate) -> str:
 # --- outside: a sandboxed child for each evaluation ---
 
 
+@dataclass
+class Child:
+    """One evaluation that goes on."""
+
+    pid: int
+    pidfd: int
+    answer: int
+    scratch: Path
+    started: float
+    text: bytes = b""
+    end: str = ""
+    """Why it is not heard out."""
+
+
 class Children:
     """Forks children as a zygote does, and listens to what they say."""
 
@@ -208,7 +224,28 @@ class Children:
         self._names = 0
 
     def run(self, task: corpus.Task, candidate: corpus.Candidate | None) -> tuple[dict[str, Any], float]:
-        """What the child told, and how long it took; a child that tells nothing is told as that."""
+        """What one child told, and how long it took."""
+        ((_, found, seconds),) = self.run_all([(task, candidate)], 1)
+        return found, seconds
+
+    def run_all(
+        self, evaluations: Iterable[tuple[corpus.Task, corpus.Candidate | None]], width: int
+    ) -> Iterator[tuple[corpus.Candidate | None, dict[str, Any], float]]:
+        """So many side by side, as they end: of whom, what it told, and how long it took."""
+        waiting = iter(evaluations)
+        going: list[tuple[corpus.Candidate | None, Child]] = []
+        while True:
+            for task, candidate in itertools.islice(waiting, width - len(going)):
+                going.append((candidate, self._start(task, candidate)))
+            if not going:
+                return
+            self._listen([child for _, child in going])
+            ended = [one for one in going if one[1].end]
+            going = [one for one in going if not one[1].end]
+            for candidate, child in ended:
+                yield candidate, *self._finish(child)
+
+    def _start(self, task: corpus.Task, candidate: corpus.Candidate | None) -> Child:
         self._names += 1
         scratch = self.base / f"c{self._names}"
         scratch.mkdir()
@@ -219,32 +256,39 @@ class Children:
         if pid == 0:
             self._become(task, candidate, scratch, uid, write_end)
         os.close(write_end)
-        text, is_late = self._listen(read_end, started + self.limit_s)
-        os.close(read_end)
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        shutil.rmtree(scratch, ignore_errors=True)
-        seconds = time.monotonic() - started
+        return Child(pid, os.pidfd_open(pid), read_end, scratch, started)
+
+    def _finish(self, child: Child) -> tuple[dict[str, Any], float]:
+        """What it told, and how long it took; one that tells nothing is told as that."""
+        signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
+        self.native.kill_group(child.pid)
+        os.waitpid(child.pid, 0)
+        os.close(child.pidfd)
+        os.close(child.answer)
+        shutil.rmtree(child.scratch, ignore_errors=True)
+        seconds = time.monotonic() - child.started
         try:
-            found = json.loads(text)
+            found = json.loads(child.text)
             ms = found["ms"]
             return {"why": str(found["why"]), "ms": None if ms is None else float(ms)}, seconds
         except (ValueError, KeyError, TypeError):
-            return {"why": f"nothing within {self.limit_s:.0f} s" if is_late else "died", "ms": None}, seconds
+            return {"why": child.end, "ms": None}, seconds
 
-    @staticmethod
-    def _listen(fd: int, deadline: float) -> tuple[bytes, bool]:
-        """Until a line, the end, or the deadline."""
-        text = b""
-        while len(text) < ANSWER_BYTES and not text.endswith(b"\n"):
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([fd], [], [], left)[0]:
-                return text, True
-            part = os.read(fd, 4096)
-            if not part:
-                break
-            text += part
-        return text, False
+    def _listen(self, children: list[Child]) -> None:
+        """For a moment; a child is heard out at a line, its end, its deadline, or when it holds too much."""
+        ready = select.select([child.answer for child in children], [], [], WATCH_S)[0]
+        for child in children:
+            if child.answer in ready:
+                part = os.read(child.answer, 4096)
+                child.text += part
+                if not part or child.text.endswith(b"\n") or len(child.text) >= ANSWER_BYTES:
+                    child.end = "died"
+            elif time.monotonic() > child.started + self.limit_s:
+                child.end = f"nothing within {self.limit_s:.0f} s"
+            else:
+                with contextlib.suppress(self.native.NativeError):  # it has ended, and its answer is read next
+                    usage = self.native.watch(child.pidfd, child.scratch, MEMORY_BYTES[self.device], DISK_BYTES)
+                    child.end = f"too much: {usage.excess}" if usage.excess else ""
 
     def _become(
         self, task: corpus.Task, candidate: corpus.Candidate | None, scratch: Path, uid: int | None, answer: int
@@ -256,7 +300,7 @@ class Children:
                 os.dup2(null, fd)
             settings = replace(
                 self.zygote.sandbox_settings(scratch, uid, self.base),
-                memory_bytes=MEMORY_BYTES,
+                memory_bytes=MEMORY_BYTES[self.device],
                 file_bytes=FILE_BYTES,
                 keep=(answer,),
             )
@@ -276,21 +320,28 @@ class Children:
         os._exit(0)
 
 
-def judge_all(children: Children, rows: list[corpus.Candidate], deadline: float) -> Iterator[Row]:
+def judge_all(children: Children, rows: list[corpus.Candidate], deadline: float, width: int) -> Iterator[Row]:
     tasks = corpus.load_tasks()
     references: dict[str, float | None] = {}
-    for candidate in rows:
-        if time.monotonic() > deadline:
-            yield Row(candidate.label, candidate.kind, False, None, "no time was left for it", 0.0)
-            continue
-        task = tasks[candidate.task]
-        found, seconds = children.run(task, candidate)
+    late: list[corpus.Candidate] = []
+
+    def in_time() -> Iterator[tuple[corpus.Task, corpus.Candidate]]:
+        for row in rows:
+            if time.monotonic() > deadline:
+                late.append(row)
+            else:
+                yield tasks[row.task], row
+
+    for candidate, found, seconds in children.run_all(in_time(), width):
+        assert candidate is not None
         is_accepted = not found["why"]
-        if is_accepted and children.device != "cpu" and task.name not in references:
-            references[task.name] = children.run(task, None)[0]["ms"]
-        reference, own = references.get(task.name), found["ms"]
+        if is_accepted and children.device != "cpu" and candidate.task not in references:
+            references[candidate.task] = children.run(tasks[candidate.task], None)[0]["ms"]
+        reference, own = references.get(candidate.task), found["ms"]
         speedup = round(reference / own, 4) if reference and own else None
         yield Row(candidate.label, candidate.kind, is_accepted, speedup, found["why"], round(seconds, 2))
+    for candidate in late:
+        yield Row(candidate.label, candidate.kind, False, None, "no time was left for it", 0.0)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -298,7 +349,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--harness", type=Path, default=ROOT / "build/lib/verifierd/harness")
     parser.add_argument("--device", default="cpu", help="cpu or cuda:N")
     parser.add_argument("--out", type=Path, required=True, help="a line of JSON for each row")
-    parser.add_argument("--only", default="*", help="candidates whose TASK/NAME match")
+    parser.add_argument("--only", action="append", help="candidates whose TASK/NAME match (again for more)")
     parser.add_argument("--child-limit-s", type=float, default=60.0)
     parser.add_argument("--limit-s", type=float, default=1800.0, help="what is left then is not judged")
     return parser.parse_args()
@@ -312,7 +363,7 @@ def main() -> int:
     rows = [
         candidate
         for candidate in corpus.load_candidates()
-        if fnmatchcase(candidate.label, options.only)
+        if any(fnmatchcase(candidate.label, pattern) for pattern in options.only or ["*"])
         and (options.device != "cpu" or not (candidate.needs_gpu or candidate.task in needs_gpu))
     ]
     harness = options.harness.resolve()
@@ -322,11 +373,12 @@ def main() -> int:
     mode = importlib.import_module("native").isolate_zygote()
     base = Path(tempfile.mkdtemp(prefix="verifierd-in-process-"))
     base.chmod(0o755)
+    width = 1 if options.device != "cpu" else len(os.sched_getaffinity(0))
     accepted: Counter[str] = Counter()
     try:
         children = Children(options.device, base, mode, options.child_limit_s)
         with out.open("w") as file:
-            for row in judge_all(children, rows, deadline):
+            for row in judge_all(children, rows, deadline, width):
                 accepted[row.kind] += row.accepted
                 file.write(json.dumps(asdict(row)) + "\n")
                 file.flush()

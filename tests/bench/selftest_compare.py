@@ -107,7 +107,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="The corpus, judged by the daemon and in one process.")
     parser.add_argument("--build", type=Path, default=build, help="where bin/ and lib/verifierd are; a bundle does")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT") or ROOT / "build/selftest"))
-    parser.add_argument("--only", default="*", help="candidates whose TASK/NAME match")
+    parser.add_argument("--only", action="append", default=[], help="candidates whose TASK/NAME match (again for more)")
     parser.add_argument("--limit-s", type=float, default=3600.0, help="all of it")
     return parser.parse_args()
 
@@ -117,13 +117,13 @@ def main() -> int:
     deadline = time.monotonic() + options.limit_s
     options.out.mkdir(parents=True, exist_ok=True)
     python = os.environ.get("PYTHON", sys.executable)
+    only = [f"--only={pattern}" for pattern in options.only]
     selftest, other = options.out / "selftest.jsonl", options.out / "in_process.jsonl"
     with running_daemon(options.build / "bin", python, log=options.out / "daemon.log") as daemon:
         daemon.wait_until_ready(READY_LIMIT_S)
         status = daemon.get("/v1/status")
         command = [str(options.build / "bin/verifier"), "selftest", "--json", "--policy", "kernelbench"]
-        if options.only != "*":
-            command += ["--only", options.only]
+        command += only
         with selftest.open("wb") as file:
             left_s = deadline - time.monotonic()
             done = subprocess.run([*command, "--url", daemon.url], stdout=file, timeout=left_s, check=False)
@@ -132,7 +132,7 @@ def main() -> int:
     # The daemon is gone: nothing else runs while the process times itself.
     device = "cuda:0" if status.get("gpus") else "cpu"
     command = [python, str(ROOT / "tests/bench/in_process.py"), "--out", str(other), "--device", device]
-    command += ["--harness", str(options.build / "lib/verifierd/harness"), "--only", options.only]
+    command += ["--harness", str(options.build / "lib/verifierd/harness"), *only]
     left_s = max(1.0, deadline - time.monotonic() - 30)
     subprocess.run([*command, "--limit-s", f"{left_s:.0f}"], stdout=subprocess.DEVNULL, check=True)
     rows = merge(read_lines(selftest), read_lines(other))
