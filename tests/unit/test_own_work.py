@@ -434,9 +434,11 @@ def test_where_the_own_size_is_too_large_the_tiny_case_tells(tmp_path: Path) -> 
     with Rig(tmp_path, elements=1000) as rig:
         child = rig.child()
         spec = rig.register(child, RELU)
-        for name, outcome, class_ in (("plain", "skip", None), ("decoy", "fail", "hack")):
-            cheat = CHEATS["torch computes, the kernel writes what nobody reads"]
-            body = cheat[2] if name == "decoy" else HONEST[name][1]
+        decoy = CHEATS["torch computes, the kernel writes what nobody reads"][2]
+        for body, outcome, class_ in (
+            (HONEST["plain"][1], "skip", None),
+            (decoy, "fail", "hack"),
+        ):
             report = rig.judge(child, spec, RELU, candidate(body), evidence=True)["full"]
             assert (report["outcome"], report["class"]) == (outcome, class_), report
             assert report["detail"]["evidence"]["coverage"] is not None
@@ -460,6 +462,20 @@ def test_who_bears_no_observing_has_not_passed(rig: Rig, tasks: Any, name: str) 
     assert found["coverage"] is None and "no_evidence" in found["flags"]
     assert ("evidence_refused" in found["flags"]) == (rule is not None)
     assert report["done"] == (0 if name == "ends" else report["of"])  # nobody knows whose work its answers were
+
+
+def test_who_cannot_bear_silence_is_not_asked_for_more(rig: Rig, tasks: Any) -> None:
+    """Without a GPU `timing` calls nobody: no matter whether the process is still there."""
+    child, spec = tasks[RELU]
+    reports = []
+
+    def end(candidate: str) -> None:
+        reports.append(candidate)
+        if len(reports) == 3:
+            rig._drop(candidate)
+
+    found = rig.judge(child, spec, RELU, candidate(WORKS), stages=("tiny", "full", "timing"), between=end)
+    assert (found["timing"]["outcome"], found["timing"]["class"]) == ("skip", None), found
 
 
 def test_who_refuses_evidence_that_the_policy_does_not_ask_for_is_only_told_so(rig: Rig, tasks: Any) -> None:
