@@ -313,9 +313,10 @@ class Pass:
         return self._decide(report, weighed)
 
     def run_on_full(self, report: Report) -> Report:
-        """The report of `full`, failed where what was recorded of it speaks against the candidate.
+        """The report of `full`, failed where what was recorded of its right answers speaks against the candidate.
 
-        Nothing is called. Whoever is caught here is not timed, and failing in `timing` saves nobody from this.
+        Whoever is caught here is not timed, and failing in a later case, or in `timing`, saves nobody from this.
+        Nothing is called.
         """
         weighed = self._weigh_full(self._own)
         if weighed is None and self._refused is None:
@@ -323,9 +324,11 @@ class Pass:
         if weighed is not None and not weighed.culprits:
             for _ in range(2):
                 self._expect(self._job.reference.inputs(self._case, secrets.randbits(62)))
+        found_so_far = report.class_
         decided = self._decide(report, weighed or Weighed())
-        if decided.outcome == "fail":
-            decided.detail["evidence"] = {**self._json(weighed or Weighed()), "calls": len(self._job.recorded)}
+        if decided.class_ != found_so_far:
+            decided.detail["evidence"] = {**self._json(weighed or Weighed()), "calls": self._n_before()}
+            decided.detail["first_mismatch"] = None  # it is not what decided
         return decided
 
     # --- calls ---
@@ -472,14 +475,25 @@ class Pass:
             own = self._own if self._own.names is not None else Own(frozenset(self._launched))
             observed = weigh_records(self._activities, own, self._decoys, foreign)
             return observed if observed.culprits else self._weigh_full(own) or observed
-        limit = ELEMENT_SHARE if self._case["name"] == "own" else TINY_SHARE
         calls = [self._told, *[told for told in _items(self._told.get("before")) if isinstance(told, dict)]]
-        most = OWN_MOST * self._case["elements"]
-        found = [weigh_launches(told, self._decoys, foreign, limit, most) for told in calls]
-        return next((weighed for weighed in found if weighed.culprits), found[0])
+        found = [self._weigh_told(told) for told in calls]
+        return next((weighed for weighed in found if weighed.culprits), None) or self._weigh_full(self._own) or found[0]
+
+    def _weigh_told(self, told: Json) -> Weighed:
+        limit = ELEMENT_SHARE if self._case["name"] == "own" else TINY_SHARE
+        return weigh_launches(told, self._decoys, self._job.policy.foreign, limit, OWN_MOST * self._case["elements"])
+
+    def _before(self) -> list[Json]:
+        """What was told of the calls of this case before the pass: it may be all that there is of who ends in it."""
+        return self._job.told.get(self._case["name"], [])
+
+    def _n_before(self) -> int:
+        return len(self._job.recorded) if self._method == "cupti" else len(self._before())
 
     def _weigh_full(self, own: Own) -> Weighed | None:
         """The first call of `full` in which others did what the policy does not allow, or all that was done."""
+        if self._method != "cupti":
+            return next((weighed for weighed in map(self._weigh_told, self._before()) if weighed.culprits), None)
         for data in self._job.recorded:
             try:
                 call = activity.parse(data)
@@ -582,10 +596,11 @@ def collect(job: Job, report: Report, own: Own, *, is_last: bool) -> Report:
     is_last: the candidate will not be called again, so that it can be observed now.
     """
     case = job.evidence_case()
-    if case is None or report.outcome == "fail":
+    if case is None:
         return report
-    if is_last:
+    if is_last and report.outcome != "fail":
         return Pass(job, case, own).run(report)
-    if report.stage == "full" and job.recorded and own.names is not None:
+    is_answered = report.outcome == "fail" or bool(job.recorded)
+    if report.stage == "full" and report.class_ != "hack" and own.names is not None and is_answered:
         return Pass(job, case, own).run_on_full(report)
     return report

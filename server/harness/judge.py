@@ -255,7 +255,10 @@ class Job:
         self.method_why: str | None = None
         self.recorded: list[bytes] = []
         """CUPTI's records of the second call of each case of `full`, where the policy asks whose work that was."""
+        self.told: dict[str, list[Json]] = {}
+        """The same in the interpreter: by the name of a case, what its calls came to up to the last right one."""
         self._records = False
+        self._tells = False
         self.is_right_at_tiny = False
 
     # --- open ---
@@ -272,6 +275,7 @@ class Job:
             self.candidate.give_arena(heap_base + heap, Heap(heap_base, heap, pool))
             if self._device.type == "cuda" or not self.compiles:  # the modes of counted calls keep torch from compiling
                 self.method, self.method_why = self.candidate.watch(BUILD_LIMIT_MS)
+            self._tells = self.method == "interpreter" and self.policy.foreign != "any"
             self.candidate.load(source, entry, "candidate", cache, BUILD_LIMIT_MS)
         except PeerFailed as failure:
             return Report("open", "fail", failure.class_, 0, 1, failure.error, rule=failure.rule)
@@ -391,7 +395,10 @@ class Job:
             seed = seeds[index] if step.seed_of is None else seeds[step.seed_of]
             case = own if step.case is None else self.spec["cases"]["shapes"][step.case]
             twice = self._device.type == "cuda" or index in (0, len(steps) - 1)
+            n_recorded = len(self.recorded)
             results.append(self._case(case, step, seed, twice=twice and self.policy.name != "kernelbench"))
+            if results[-1].class_ is not None:
+                del self.recorded[n_recorded:]  # whose work a wrong answer was is nothing to be paid for
             if results[-1].is_gone:
                 break
             if step.case is not None and results[-1].class_ is None:
@@ -443,6 +450,8 @@ class Job:
         try:
             self.build(model, case, weights, state)
             self._judge_calls(model, tree, expected, twice, result)
+            if self._tells and result.class_ is None and expected.training is None:
+                self.told[case["name"]] = self.candidate.told()
         except PeerFailed as failure:
             result.fail(failure.class_, failure.error.get("text") or str(failure), failure.rule)
             result.error, result.is_gone = failure.error, failure.is_gone

@@ -98,4 +98,20 @@ def test_what_full_recorded_decides_at_its_end(task: tuple[Rig, str, dict[str, A
     rig, child, spec = task
     report = rig.judge(child, spec, TASK, f"{HONEST}# lies: {lie}\n")["full"]
     assert (report["class"], report["rule"]) == EARLY[lie], report
-    assert ("evidence" in report["detail"]) == (lie != "mine")
+    assert ("evidence" in report["detail"]) == (report["class"] is not None)
+
+
+LATE = {"mine": ("mismatch", None), "theirs": ("policy", "foreign_kernel"), "nonsense": ("policy", "evidence_refused")}
+
+
+@pytest.mark.parametrize("lie", LATE)
+def test_who_fails_in_the_last_case_is_asked_whose_work_the_others_were(
+    task: tuple[Rig, str, dict[str, Any]], lie: str
+) -> None:
+    """Else they would be paid for: a cheat would fail there on purpose."""
+    rig, child, spec = task
+    count = "self.n = getattr(self, 'n', 0) + (x.numel() > 64)"
+    failing = HONEST.replace("return y", f"{count}\n        return y + (self.n > 4)")
+    report = rig.judge(child, spec, TASK, f"{failing}# lies: {lie}\n")["full"]
+    assert (report["class"], report["rule"]) == LATE[lie], report
+    assert report["done"] > 0 and (report["detail"]["first_mismatch"] is None) == (lie != "mine")

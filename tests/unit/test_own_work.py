@@ -464,6 +464,29 @@ def test_who_bears_no_observing_has_not_passed(rig: Rig, tasks: Any, name: str) 
     assert report["done"] == (0 if name == "ends" else report["of"])  # nobody knows whose work its answers were
 
 
+# Which call it is, of those at the task's own size: six in `full`, then the one that is observed.
+COUNTED = "self.n = getattr(self, 'n', 0) + (x.numel() > 5000)\n"
+LATE = {
+    "answers wrongly in the last case": "if self.n > 4: return torch.ones_like(x)\n",
+    "raises in the last case": "if self.n > 4: raise RuntimeError('enough')\n",
+    "ends in the last case": "import os\nif self.n > 4: os._exit(0)\n",
+    "ends while it is observed": f"{SEEN}import os\nif seen: os._exit(0)\n",
+    "raises in all calls after the cases": "if self.n > 6: raise RuntimeError('enough')\n",
+}
+
+
+@pytest.mark.parametrize("name", LATE)
+@pytest.mark.parametrize("is_cheat", [True, False])
+def test_who_fails_late_is_not_paid_for_the_work_of_others(rig: Rig, tasks: Any, name: str, *, is_cheat: bool) -> None:
+    body = CHEATS["torch computes, the kernel copies"][2] if is_cheat else WORKS
+    report = judged(rig, tasks, RELU, COUNTED + LATE[name] + body)
+    assert report["outcome"] == "fail" and (report["class"] == "policy") == is_cheat, report
+    if is_cheat:
+        assert report["rule"] == "foreign_kernel" and report["detail"]["first_mismatch"] is None, report
+    else:
+        assert report["done"] == (4 if name.endswith("case") else 0), report
+
+
 def test_who_cannot_bear_silence_is_not_asked_for_more(rig: Rig, tasks: Any) -> None:
     """Without a GPU `timing` calls nobody: no matter whether the process is still there."""
     child, spec = tasks[RELU]

@@ -59,7 +59,7 @@ def test_honest_kernel_passes_every_case(rig: Rig, task: tuple[str, dict[str, ob
         (("return y", "os._exit(0)"), "tiny", "crash"),
         (("return y", "os.kill(os.getpid(), 9)"), "tiny", "crash"),
         (("return y", "return torch.empty(1 << 60)"), "tiny", "oom"),
-        (("return y", "return y if self.calls < 2 else y + 1"), "full", "nondeterministic"),
+        (("return y", "return y if self.calls < 2 else y.flip(0)"), "full", "nondeterministic"),
         (("return y", "return y + torch.rand_like(y)"), "full", "mismatch"),
         (("import os,", "raise ImportError('gone')\nimport os,"), "open", "import"),
         (("import os,", "import os; os._exit(0)\nimport os,"), "open", "crash"),
@@ -265,7 +265,8 @@ def test_rounding_shows_where_the_tolerance_is_too_wide_to_see_it(rig: Rig) -> N
     spec = rig.register(child, source)
     answer = LAZY.replace("torch.relu(x) * 1.5", "torch.sin(x * 3000)")
     assert rig.judge(child, spec, source, answer.replace("CHANGE", ""))["full"]["outcome"] == "pass"
-    found = rig.judge(child, spec, source, answer.replace("CHANGE", "y = y.half().float()"))
+    rules = policy(foreign="any")  # torch computes it
+    found = rig.judge(child, spec, source, answer.replace("CHANGE", "y = y.half().float()"), rules=rules)
     report = list(found.values())[-1]
     assert report["class"] == "mismatch" and "half precision inside" in report["error"]["text"], found
 
