@@ -289,6 +289,7 @@ class Pass:
         self._activities: list[Activity] = []
         self._told: Json = {}
         self._is_decoy = False
+        self._is_still = False  # nothing was recorded of a right answer of `full`
         self._is_idle = False  # it was right, and launched none of its kernels
         self._why: str | None = job.method_why
         self._refused: str | None = None
@@ -300,8 +301,7 @@ class Pass:
             self._job.build(self._model, self._case, 0, self._state)
             self._observe()
         except PeerFailed as failure:
-            self._failed = failure
-            self._why = f"the process failed while it was observed: {failure.error['text'][:400]}"
+            self._fail(failure)
         except Refused as refused:
             self._refuse(str(refused))
         else:
@@ -316,10 +316,12 @@ class Pass:
         """The report of `full`, failed where what was recorded of its right answers speaks against the candidate.
 
         Whoever is caught here is not timed, and failing in a later case, or in `timing`, saves nobody from this.
-        Nothing is called.
+        Nothing is called unless nothing was recorded of a right answer: it may have been kept from the call before.
         """
         weighed = self._weigh_full(self._own)
-        if weighed is None and self._refused is None:
+        if weighed is None and self._is_still and report.outcome == "pass":
+            weighed = self._weigh_another()
+        if weighed is None and self._refused is None and self._failed is None:
             return report
         if weighed is not None and not weighed.culprits:
             for _ in range(2):
@@ -330,6 +332,18 @@ class Pass:
             decided.detail["evidence"] = {**self._json(weighed or Weighed()), "calls": self._n_before()}
             decided.detail["first_mismatch"] = None  # it is not what decided
         return decided
+
+    def _weigh_another(self) -> Weighed | None:
+        """A call on fresh inputs; weighed as those of `full`."""
+        try:
+            self._job.build(self._model, self._case, 0, self._state)
+            self._observe_once(record=True)
+        except PeerFailed as failure:
+            self._fail(failure)
+        except Refused as refused:
+            self._refuse(str(refused))
+        found = weigh_records(self._activities, self._own, self._decoys, self._job.policy.foreign)
+        return found if found.culprits or found.coverage == 0 else None
 
     # --- calls ---
 
@@ -413,6 +427,10 @@ class Pass:
                 raise PeerFailed("mismatch", text, {"type": "mismatch", "text": text, "line": None})
         self._activities = []
         raise Refused(why)
+
+    def _fail(self, failure: PeerFailed) -> None:
+        self._failed = failure
+        self._why = f"the process failed while it was observed: {failure.error['text'][:400]}"
 
     def _refuse(self, why: str) -> None:
         self._why = self._refused = why
@@ -503,6 +521,7 @@ class Pass:
             weighed = weigh_records([call], own, self._decoys, self._job.policy.foreign)
             if weighed.culprits or weighed.coverage == 0:
                 return weighed
+            self._is_still |= weighed.coverage is None
         return None
 
     def _json(self, weighed: Weighed) -> Json:
