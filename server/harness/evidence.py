@@ -43,7 +43,8 @@ odd scalar. Whoever lets torch compute the task has far more."""
 ELEMENT_SHARE: Final = 0.05
 """The same without a GPU, where elements stand for time: coarser."""
 TINY_SHARE: Final = 0.5
-"""The same for a case of a few elements, where a scalar is a large part."""
+"""The same for a case of a few elements, where a scalar is a large part; what torch computes and a kernel copies is
+half."""
 SMALL_NS: Final = 5_000
 SMALL_THREADS: Final = 1024
 SMALL_PART: Final = 64
@@ -228,7 +229,7 @@ def weigh_launches(
 ) -> Weighed:
     """What a child said of its launches and of torch's functions beside them: elements stand for time.
 
-    limit: the share of them that is not held against the candidate; most: elements of own launches that count.
+    limit: a share of them that is held against the candidate; most: elements of own launches that count.
     """
     launched = {str(name)[:NAME_MAX]: _count(n) for name, n in _mapping(told.get("launches"))}
     own = float(min(most, _count(told.get("elements"))))
@@ -248,7 +249,7 @@ def weigh_launches(
     found.kernels = [{"name": activity.plain(name), "count": count} for name, count in sorted(launched.items())]
     found.foreign = sorted(lines, key=lambda line: -float(line["share"]))
     found.culprits = [line for line in found.foreign if is_forbidden(line["kind"], foreign)]
-    if sum(line["share"] for line in found.culprits) <= limit:
+    if sum(line["share"] for line in found.culprits) < limit:
         found.culprits = []
     del found.foreign[FOREIGN_MAX:]
     return found

@@ -435,9 +435,12 @@ def test_where_the_own_size_is_too_large_the_tiny_case_tells(tmp_path: Path) -> 
         child = rig.child()
         spec = rig.register(child, RELU)
         decoy = CHEATS["torch computes, the kernel writes what nobody reads"][2]
+        copy = CHEATS["torch computes, the kernel copies"][2]
         for body, outcome, class_ in (
             (HONEST["plain"][1], "skip", None),
             (decoy, "fail", "hack"),
+            (copy, "fail", "policy"),
+            (f"{SEEN}import os\nif seen: os._exit(0)\n{copy}", "fail", "policy"),
         ):
             report = rig.judge(child, spec, RELU, candidate(body), evidence=True)["full"]
             assert (report["outcome"], report["class"]) == (outcome, class_), report
