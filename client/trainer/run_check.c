@@ -33,7 +33,13 @@ check_training(struct run *r, const char *section, const char *method)
     close(fd);
     const char *argv[] = { NULL, "-m", "finetune", "check", method, path, NULL };
     int status = run_python_wait(r, argv);
+    AUTO_JSON json_t *answered = json_load_file(path, 0, NULL);
     unlink(path);
+    if (status == TRAINER_OK && !json_object_get(json_object_get(answered, "found"), "total_gib"))
+        return trainer_complain(TRAINER_CONFIG,
+                                "%s ended with status 0 and checked nothing: is it a Python that has torch, "
+                                "transformers and peft?",
+                                argv[0]);
     return status;
 }
 

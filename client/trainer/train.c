@@ -1,6 +1,6 @@
 /*
- * trainer sft, weighted, reinforce, grpo: check what was asked for, write it down, and become the Python program
- * that takes the gradient steps (client/python/finetune). Its exit status is ours: 75 says «run me again».
+ * trainer sft, weighted, reinforce, grpo: check what was asked for, write it down, and run the Python program that
+ * takes the gradient steps (client/python/finetune). Its exit status is ours: 75 says «run me again».
  */
 #include <errno.h>
 #include <limits.h>
@@ -11,6 +11,7 @@
 
 #include "client/trainer/child.h"
 #include "client/trainer/daemon.h"
+#include "client/trainer/manifest.h"
 #include "client/trainer/options.h"
 #include "client/trainer/output.h"
 #include "client/trainer/prompt.h"
@@ -239,37 +240,51 @@ finetune_environment(struct error *err)
     return 0;
 }
 
-/*
- * accelerate's launcher as a child: it ends with 1 whatever its processes ended with, so the first of them leaves its status beside
- * the request.
- */
-static int
-launch(const struct train *t, const char **argv, const char *request, int *status, struct error *err)
+/* Where the Python leaves its status, beside the request: a launcher of several has one of its own, whatever theirs is. */
+static void
+status_path(const char *request, char path[OUTPUT_PATH_MAX])
 {
     AUTO_JSON json_t *layout = settings_layout();
-    char path[OUTPUT_PATH_MAX], text[16] = "";
     const char *slash = strrchr(request, '/');
-
-    snprintf(path, sizeof(path), "%.*s/%s", slash ? (int)(slash - request) : 1, slash ? request : ".",
+    snprintf(path, OUTPUT_PATH_MAX, "%.*s/%s", slash ? (int)(slash - request) : 1, slash ? request : ".",
              json_string_value(json_object_get(layout, "status")));
-    unlink(path);
-    pid_t pid = child_spawn(t->python, (char *const *)(uintptr_t)argv);
-    if (pid < 0)
-        return error_set(err, ERR_SYS, "cannot start %s", t->python);
-    *status = child_wait(pid, NULL, NULL);
-    FILE *file = fopen(path, "r");
-    if (file && fgets(text, sizeof(text), file) && *text >= '0' && *text <= '9')
-        *status = atoi(text);
-    if (file)
-        fclose(file);
-    return 0;
 }
 
-/* Does not return where the training takes this process's place; 0: *status is how it ended. */
+/* -1: it left none. */
 static int
-become(const struct train *t, const char *request, int *status, struct error *err)
+status_left(const char *path)
 {
-    char gpus[16];
+    char text[16] = "";
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return -1;
+    bool is_read = fgets(text, sizeof(text), file) && *text >= '0' && *text <= '9';
+    fclose(file);
+    return is_read ? atoi(text) : -1;
+}
+
+/* A status of 0 is believed where our own program says so, and the adapter is there and verifies. */
+static int
+check_trained(const struct train *t, int left, struct error *err)
+{
+    AUTO_JSON json_t *layout = settings_layout();
+    char path[PATH_MAX];
+    if (left < 0)
+        return error_set(err, ERR_INPUT,
+                         "%.100s ended with status 0 and trained nothing: is it a Python that has torch, "
+                         "transformers and peft?",
+                         t->python);
+    snprintf(path, sizeof(path), "%s/%s/%s", t->trainer->workdir,
+             json_string_value(json_object_get(layout, "checkpoints")),
+             json_string_value(json_object_get(t->values, "final")));
+    return manifest_verify(path, NULL, err);
+}
+
+/* Train in a process of its own, until it has ended; *status is how. */
+static int
+train(const struct train *t, const char *request, int *status, struct error *err)
+{
+    char gpus[16], path[OUTPUT_PATH_MAX];
     const char *argv[16];
     int n = 0, rc = finetune_environment(err);
     if (rc != 0)
@@ -293,10 +308,15 @@ become(const struct train *t, const char *request, int *status, struct error *er
     argv[n++] = t->method;
     argv[n++] = request;
     argv[n] = NULL;
-    if (t->gpus > 1 || t->accelerate_config)
-        return launch(t, argv, request, status, err);
-    execvp(t->python, (char *const *)(uintptr_t)argv);
-    return error_set(err, ERR_SYS, "cannot start %s", t->python);
+    status_path(request, path);
+    unlink(path);
+    pid_t pid = child_spawn(t->python, (char *const *)(uintptr_t)argv);
+    if (pid < 0)
+        return error_set(err, ERR_SYS, "cannot start %s", t->python);
+    *status = child_wait(pid, NULL, NULL);
+    const int left = status_left(path);
+    *status = left >= 0 ? left : *status;
+    return *status == TRAINER_OK ? check_trained(t, left, err) : 0;
 }
 
 static int
@@ -334,7 +354,7 @@ train_command(struct trainer *trainer, const char *method, int argc, char **argv
     snprintf(sub, sizeof(sub), "%s/train_%.200s", json_string_value(json_object_get(layout, "outputs")), run);
     rc = rc == 0 ? output_path(trainer->workdir, sub, "request.json", path, &err) : rc;
     rc = rc == 0 ? output_document(path, request, &err) : rc;
-    rc = rc == 0 ? become(&t, path, &status, &err) : rc;
+    rc = rc == 0 ? train(&t, path, &status, &err) : rc;
     return rc == 0 ? status : trainer_failed(&err);
 }
 

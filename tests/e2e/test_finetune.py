@@ -99,6 +99,21 @@ def test_sft_by_flags(tmp_path: Path) -> None:
     assert done.returncode == 3 and "none.jsonl does not exist" in done.stderr
 
 
+def test_a_program_that_ends_well_and_trains_nothing_is_told(tmp_path: Path) -> None:
+    """Also where an adapter of an earlier run is there, and where accelerate's launcher would be in between."""
+    (tmp_path / "checkpoints/sft_final").mkdir(parents=True)
+    (tmp_path / "outputs/train_sft").mkdir(parents=True)
+    (tmp_path / "outputs/train_sft/status").write_text("0\n")
+    for more in ((), ("--gpus=2",)):
+        done = trainer("sft", "--python=/bin/true", f"--workdir={tmp_path}", *more)
+        assert done.returncode == 3 and "/bin/true ended with status 0 and trained nothing" in done.stderr, done.stderr
+    liar = tmp_path / "python"
+    liar.write_text(f"#!/bin/sh\necho 0 >{tmp_path}/outputs/train_sft/status\n")
+    liar.chmod(0o755)
+    done = trainer("sft", f"--python={liar}", f"--workdir={tmp_path}")
+    assert done.returncode == 3 and "sft_final is no checkpoint" in done.stderr, done.stderr
+
+
 def test_a_notice_in_the_middle_of_a_slow_save(tmp_path: Path) -> None:
     """SIGTERM to trainer while the training writes its first checkpoint: it is finished, and the status is 75."""
     rows = [{"instruction": f"Write kernel {i}.", "output": f"```python\nx = {i}\n```"} for i in range(4)]

@@ -81,6 +81,8 @@ def test_the_shipped_configuration_passes_anywhere(tmp_path: Path) -> None:
     )
     done = trainer("run", "--check", str(small), f"--workdir={tmp_path}")
     assert done.returncode == 3 and "has 24: lower batch or length" in done.stderr
+    done = trainer("run", "--check", str(conf), f"--workdir={tmp_path}", TRAINER_PYTHON="/bin/true")
+    assert done.returncode == 3 and "/bin/true ended with status 0 and checked nothing" in done.stderr
 
 
 def test_an_estimate_is_by_step(tmp_path: Path) -> None:

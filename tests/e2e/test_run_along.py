@@ -54,6 +54,7 @@ while not (workdir / "end").exists():
         save_step(at)
     time.sleep(0.02)
 save(layout.checkpoints(workdir), "sft_final", at)
+pathlib.Path(sys.argv[2]).with_name("status").write_text("0")
 ' "$@"
 """
 

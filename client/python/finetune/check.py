@@ -2,7 +2,8 @@
 
     python -m finetune check METHOD REQUEST
 
-REQUEST may name a "model_config" (a config.json), for machines that have not the model; and "gpu_memory_gb".
+REQUEST may name a "model_config" (a config.json), for machines that have not the model; and "gpu_memory_gb". What was
+found is printed, and put into REQUEST as "found": who asked can tell that it was this program that ended well.
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ def main(arguments: list[str]) -> int:
     found = estimate(settings, configuration(settings, request.get("model_config")), method)
     limit = request.get("gpu_memory_gb")
     print(json.dumps({"method": method, **found, "gpu_memory_gb": limit}))
+    Path(path).write_text(json.dumps(request | {"found": found}))
     if limit and found["total_gib"] > limit:
         raise TrainError(
             f"{method} needs about {found['total_gib']:.0f} GiB of a GPU and has {limit:g}: lower batch or length"
