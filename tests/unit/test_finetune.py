@@ -159,6 +159,16 @@ def test_a_finished_run_is_left_alone_and_another_refused(model: Path, tmp_path:
     assert weights(tmp_path / "checkpoints/sft_final") == before
     with pytest.raises(TrainError, match=r"another run.*learning_rate: 0\.01, now 0\.02"):
         train(model, tmp_path, learning_rate=0.02)
+    write_rows(tmp_path / "rows.jsonl", rows()[:-1])
+    with pytest.raises(TrainError, match=r"another run \(data: 'sha256:.*remove .*/sft and .*/sft_final$"):
+        train(model, tmp_path)
+    (tmp_path / "checkpoints/sft_final").rename(tmp_path / "aside")
+    with pytest.raises(TrainError, match=r"step-00000002 is of another run .*remove .*/checkpoints/sft$"):
+        train(model, tmp_path)
+    (tmp_path / "aside").rename(tmp_path / "checkpoints/sft_final")
+    (tmp_path / "checkpoints/sft").rename(tmp_path / "aside")
+    with pytest.raises(TrainError, match=r"sft_final is of another run .*data: "):
+        train(model, tmp_path)
     assert (tmp_path / "checkpoints" / layout.LATEST).read_text() == "sft_final\n"
     files = {path.name for path in (tmp_path / "checkpoints/sft_final").iterdir()}
     assert {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json", "manifest.json"} <= files

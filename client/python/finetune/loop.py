@@ -82,9 +82,12 @@ class Stop:
 
 
 def flat(identity: Json) -> Json:
-    """What has to be the same for a run to be the same, of an identity that is new or was read from a manifest."""
+    """What has to be the same for a run to be the same, of an identity that is new or was read from a manifest.
+
+    The digest of the data stands in place of the setting of that name, which is its path.
+    """
     more = {k: v for k, v in identity.items() if k != "settings"}
-    return more | that_matter(str(identity.get("method")), identity.get("settings", {}))
+    return that_matter(str(identity.get("method")), identity.get("settings", {})) | more
 
 
 class Loop:
@@ -155,9 +158,10 @@ class Loop:
             f"{k}: {old.get(k)!r}, now {new.get(k)!r}" for k in sorted(set(old) | set(new)) if old.get(k) != new.get(k)
         ]
         if differing:
+            final = layout.checkpoints(self.workdir) / self.settings.final
+            both = f"{self.root} and {final}" if final.exists() else f"{self.root}"
             raise TrainError(
-                f"{path} is of another run ({'; '.join(differing)}): give this one another name (run), "
-                f"or remove {self.root}"
+                f"{path} is of another run ({'; '.join(differing)}): give this one another name (run), or remove {both}"
             )
 
     def finished(self) -> bool:
