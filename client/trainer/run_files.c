@@ -36,6 +36,18 @@ run_path_check(const struct run *r, const char *path, struct error *err)
     return 0;
 }
 
+/* Of a checkpoint its weights: what a manifest says of when it was written is nothing that a step reads. */
+int
+run_path_digest(const struct run *r, const char *path, char digest[80], struct error *err)
+{
+    char full[PATH_MAX], file[PATH_MAX + 32];
+    const char *where = run_path(r, path, full);
+    if (!is_checkpoint(path))
+        return manifest_digest(where, digest, err);
+    snprintf(file, sizeof(file), "%s/adapter_model.safetensors", where);
+    return manifest_digest(file, digest, err);
+}
+
 bool
 run_is_made(const struct run *r, const char *path)
 {

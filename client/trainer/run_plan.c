@@ -111,8 +111,10 @@ plan_prepare(struct run *r)
     json_t *step = step_new(r, "prepare", "prepare", "prepare");
     arg_text(step, "file", file);
     arg_text(step, "source", run_text(r, "prepare", "source"));
-    if (!*overlap && *run_text(r, "evaluate", "source"))
+    if (!*overlap && *run_text(r, "evaluate", "source")) {
         ARG(step, "--overlap=evaluation/data/processed/tasks.jsonl");
+        IN(step, "evaluation/data/processed/tasks.jsonl");
+    }
     arg_text(step, "overlap", overlap);
     arg_text(step, "licenses", run_text(r, "prepare", "licenses"));
     ARG(step, "--max-samples=%d", (int)runconf_number(r->conf, "prepare", "max_samples"));
@@ -314,6 +316,10 @@ plan_evaluate(struct run *r)
     }
     json_t *step = step_new(r, "report", "evaluate", "report");
     ARG(step, "--workdir=.");
+    IN(step, "checkpoints/sft_final");
+    IN(step, "checkpoints/rl_final");
+    if (*tasks)
+        IN(step, "outputs/comparison.html");
     OUT(step, "outputs/report.html");
     OUT(step, "outputs/report.json");
 }

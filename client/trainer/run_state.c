@@ -1,10 +1,13 @@
 #include "client/trainer/run_state.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "client/trainer/output.h"
 #include "client/trainer/run_files.h"
+#include "client/trainer/runconf.h"
 #include "common/auto.h"
 #include "common/clock.h"
 
@@ -43,6 +46,76 @@ run_state_note(struct run *r, const char *name, json_t *value, struct error *err
 }
 
 int
+run_round_of(json_t *step)
+{
+    const char *name = json_string_value(json_object_get(step, "name"));
+    return atoi(name + strcspn(name, "0123456789"));
+}
+
+void
+run_state_adapter(const struct run *r, int round, char path[RUN_ADAPTER_SIZE])
+{
+    struct error ignored = { 0 };
+    for (int n = round > 0 ? round - 1 : (int)runconf_number(r->conf, "rl", "rounds"); n > 0; n--) {
+        snprintf(path, RUN_ADAPTER_SIZE, "checkpoints/rl_round%d", n);
+        const char *state =
+            json_string_value(json_object_get(finished(r, path + strlen("checkpoints/")), "state"));
+        bool is_left_over = !run_is_made(r, path) || (state && strcmp(state, "skipped") == 0);
+        if (!is_left_over && run_path_check(r, path, &ignored) == 0)
+            return;
+    }
+    snprintf(path, RUN_ADAPTER_SIZE, "checkpoints/sft_final");
+}
+
+static void
+add_digest(const struct run *r, json_t *out, const char *path)
+{
+    char digest[80];
+    struct error ignored = { 0 };
+    if (run_path_digest(r, path, digest, &ignored) == 0)
+        json_object_set_new(out, path, json_string(digest));
+}
+
+/* What a step reads, as it is now: the digest of each input that is there, of the adapter that it begins at, and which base answers. */
+static json_t *
+inputs_of(const struct run *r, json_t *step)
+{
+    json_t *out = json_object(), *one;
+    const char *serve = json_string_value(json_object_get(step, "serve"));
+    bool has_adapter = serve && strcmp(serve, "{adapter}") == 0;
+    char adapter[RUN_ADAPTER_SIZE];
+    size_t i;
+
+    json_array_foreach(json_object_get(step, "inputs"), i, one) add_digest(r, out, json_string_value(one));
+    json_array_foreach(json_object_get(step, "argv"), i, one)
+    {
+        const char *text = json_string_value(one);
+        has_adapter = has_adapter || strstr(text, "{adapter}") || strcmp(text, "@publish") == 0;
+    }
+    if (has_adapter) {
+        run_state_adapter(r, run_round_of(step), adapter);
+        add_digest(r, out, adapter);
+    }
+    if (serve && !*serve)
+        json_object_set_new(out, "model", json_pack("[s, s]", r->serving.model, r->serving.name));
+    return out;
+}
+
+/* Of what was read when it was begun, is anything another thing now? A record of an older release does not say. */
+static bool
+has_other_inputs(const struct run *r, json_t *step, json_t *was)
+{
+    const char *path;
+    json_t *digest, *before = json_object_get(was, "from");
+    AUTO_JSON json_t *now = inputs_of(r, step);
+    if (!before)
+        return false;
+    json_object_foreach(now, path,
+                        digest) if (!json_equal(digest, json_object_get(before, path))) return true;
+    return false;
+}
+
+int
 run_state_set(struct run *r, json_t *step, const char *state, double seconds, struct error *err)
 {
     char at[CLOCK_TEXT_SIZE];
@@ -51,11 +124,13 @@ run_state_set(struct run *r, json_t *step, const char *state, double seconds, st
     json_t *old = finished(r, name);
     double before = json_number_value(json_object_get(old, "seconds"));
     bool is_same = json_equal(json_object_get(old, "argv"), json_object_get(step, "argv"));
+    bool is_begun = strcmp(state, "running") == 0 || strcmp(state, "skipped") == 0;
+    json_t *from = is_same && !is_begun ? json_incref(json_object_get(old, "from")) : NULL;
     json_object_set_new(json_object_get(r->state, "steps"), name,
-                        json_pack("{s:s, s:f, s:s, s:O, s:s, s:b}", "state", state, "seconds",
+                        json_pack("{s:s, s:f, s:s, s:O, s:o, s:s, s:b}", "state", state, "seconds",
                                   seconds + (is_same ? before : 0), "at", at, "argv",
-                                  json_object_get(step, "argv"), "stage",
-                                  json_string_value(json_object_get(step, "stage")), "trains",
+                                  json_object_get(step, "argv"), "from", from ? from : inputs_of(r, step),
+                                  "stage", json_string_value(json_object_get(step, "stage")), "trains",
                                   json_is_true(json_object_get(step, "trains"))));
     return write_state(r, err);
 }
@@ -78,6 +153,22 @@ work_of(json_t *argv)
     return out;
 }
 
+/* As it is in the plan, and from what is there now? */
+static bool
+is_same_work(const struct run *r, json_t *step, json_t *was)
+{
+    AUTO_JSON json_t *before = work_of(json_object_get(was, "argv")),
+                     *now = work_of(json_object_get(step, "argv"));
+    return json_equal(before, now) && !has_other_inputs(r, step, was);
+}
+
+bool
+run_state_is_other(const struct run *r, json_t *step)
+{
+    json_t *was = finished(r, json_string_value(json_object_get(step, "name")));
+    return was && !is_same_work(r, step, was);
+}
+
 bool
 run_state_is_finished(struct run *r, json_t *step)
 {
@@ -86,9 +177,7 @@ run_state_is_finished(struct run *r, json_t *step)
     const char *state = json_string_value(json_object_get(was, "state"));
     struct error ignored = { 0 };
 
-    AUTO_JSON json_t *before = work_of(json_object_get(was, "argv")),
-                     *now = work_of(json_object_get(step, "argv"));
-    if (!state || !json_equal(before, now))
+    if (!state || !is_same_work(r, step, was))
         return false;
     if (strcmp(state, "skipped") == 0)
         return true;

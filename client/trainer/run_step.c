@@ -17,30 +17,6 @@
 
 enum { EXTRACTED_ROWS = 20 };
 
-/* The adapter before a round (0: after the last): the newest round's that learned something, else sft_final. */
-static void
-adapter_before(const struct run *r, int round, char path[PATH_MAX])
-{
-    char name[64];
-    struct error ignored = { 0 };
-    for (int n = round > 0 ? round - 1 : (int)runconf_number(r->conf, "rl", "rounds"); n > 0; n--) {
-        snprintf(name, sizeof(name), "checkpoints/rl_round%d", n);
-        if (run_path_check(r, name, &ignored) == 0) {
-            run_path(r, name, path);
-            return;
-        }
-    }
-    run_path(r, "checkpoints/sft_final", path);
-}
-
-static int
-round_of(json_t *step)
-{
-    const char *name = json_string_value(json_object_get(step, "name"));
-    size_t digits = strcspn(name, "0123456789");
-    return atoi(name + digits);
-}
-
 /* --- what this program does itself --- */
 
 /* Known-good answers have to give code: what cannot be extracted from these never is from a model's. */
@@ -79,10 +55,12 @@ check_extraction(const struct run *r)
 static int
 publish(const struct run *r)
 {
-    char source[PATH_MAX], root[PATH_MAX];
-    adapter_before(r, 0, source);
-    const char *argv[] = { NULL,       "-m", "finetune", "publish", source, run_path(r, "checkpoints", root),
-                           "rl_final", NULL };
+    char name[RUN_ADAPTER_SIZE], source[PATH_MAX], root[PATH_MAX];
+    run_state_adapter(r, 0, name);
+    const char *argv[] = {
+        NULL,       "-m", "finetune", "publish", run_path(r, name, source), run_path(r, "checkpoints", root),
+        "rl_final", NULL
+    };
     return run_python_wait(r, argv);
 }
 
@@ -109,11 +87,11 @@ static char **
 arguments(const struct run *r, json_t *step, const char *served)
 {
     json_t *argv = json_object_get(step, "argv"), *one;
-    char **out = calloc(json_array_size(argv) + 2, sizeof(*out)), adapter[PATH_MAX];
+    char **out = calloc(json_array_size(argv) + 2, sizeof(*out)), name[RUN_ADAPTER_SIZE], adapter[PATH_MAX];
     size_t i, n = 0;
-    bool is_weak = strcmp(json_string_value(json_object_get(step, "stage")), "rl") == 0;
 
-    adapter_before(r, is_weak ? round_of(step) : 0, adapter);
+    run_state_adapter(r, run_round_of(step), name);
+    run_path(r, name, adapter);
     if (!out)
         abort();
     out[n++] = strdup(r->program);
@@ -163,7 +141,7 @@ run_command(struct run *r, json_t *step, const char *served)
 static int
 prepare_serving(struct run *r, json_t *step, char served[SERVING_NAME_SIZE], struct error *err)
 {
-    char adapter[PATH_MAX] = "";
+    char name[PATH_MAX], adapter[PATH_MAX] = "";
     const char *wanted = json_string_value(json_object_get(step, "serve"));
     if (!wanted) {
         if (json_is_true(json_object_get(step, "trains")) &&
@@ -172,12 +150,11 @@ prepare_serving(struct run *r, json_t *step, char served[SERVING_NAME_SIZE], str
         return 0;
     }
     if (strcmp(wanted, "{adapter}") == 0)
-        adapter_before(r, round_of(step), adapter);
-    else if (*wanted) {
-        char name[PATH_MAX];
+        run_state_adapter(r, run_round_of(step), name);
+    else
         snprintf(name, sizeof(name), "checkpoints/%s", wanted);
+    if (*wanted)
         run_path(r, name, adapter);
-    }
     int rc = serving_start(&r->serving, err);
     return rc == 0 ? serving_adapter(&r->serving, adapter, served, err) : rc;
 }
@@ -222,6 +199,7 @@ run_step(struct run *r, json_t *step)
         run_say(r, "%s: the round kept nothing, there is nothing to learn", name);
         return run_state_set(r, step, "skipped", 0, &err) == 0 ? TRAINER_OK : trainer_failed(&err);
     }
+    const bool is_other = run_state_is_other(r, step);
     run_say(r, "%s", name);
     if (run_state_set(r, step, "running", 0, &err) != 0 || prepare_serving(r, step, served, &err) != 0)
         return trainer_failed(&err);
@@ -234,6 +212,11 @@ run_step(struct run *r, json_t *step)
     if (status != TRAINER_OK) {
         run_state_set(r, step, "failed", seconds, &err);
         run_say(r, "%s failed with status %d", name, status);
+        if (is_other)
+            run_say(r,
+                    "%s was done before, with other arguments or from other inputs: begin again in another "
+                    "--workdir, or remove what that left",
+                    name);
         return status;
     }
     json_array_foreach(json_object_get(step, "outputs"), i, one)

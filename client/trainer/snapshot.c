@@ -129,8 +129,10 @@ stage_latest(struct snapshot *s, const char *path, json_t *into, struct error *e
 int
 snapshot_take(struct snapshot *s, json_t *now, struct error *err)
 {
-    static const char *const plain[] = { "run.json",  "training.log", "checkpoints/curriculum.json",
-                                         "outputs/*", "outputs/*/*",  "data/processed/*" };
+    static const char *const plain[] = {
+        "run.json",    "training.log",     "checkpoints/curriculum.json", "outputs/*",
+        "outputs/*/*", "data/processed/*", "evaluation/data/processed/*"
+    };
     int rc = 0;
     snapshot_remove(s);
     rc = each_match(s, "checkpoints/*/step-*", stage_checkpoint, now, err);

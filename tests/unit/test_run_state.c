@@ -57,7 +57,7 @@ put(const char *name, const char *text)
 static void
 make(const char *name)
 {
-    char path[PATH_MAX + 64];
+    char path[PATH_MAX + 128];
     snprintf(path, sizeof(path), "%s/%s", run.workdir, name);
     assert_int_equal(mkdir(path, 0777), 0);
 }
@@ -138,6 +138,102 @@ other_arguments(void **state)
         assert_int_equal(run_state_set(&run, step("a", places[i][0], "", "made"), "done", 1, &err), 0);
         assert_true(run_state_is_finished(&run, step("a", places[i][1], "", "made")));
     }
+}
+
+/* What a step has read is other now, by content; what is gone, or stood in an older release's record, says nothing. */
+static void
+other_inputs(void **state)
+{
+    struct error err = { 0 };
+    char path[PATH_MAX];
+    (void)state;
+    open_again();
+    json_t *one = step("a", "--x", "rows", "made");
+    put("rows", "1");
+    put("made", "x");
+    assert_int_equal(run_state_set(&run, one, "running", 0, &err), 0);
+    put("rows", "2"); /* meanwhile: what was read first counts */
+    assert_int_equal(run_state_set(&run, one, "done", 1, &err), 0);
+    open_again();
+    assert_false(run_state_is_finished(&run, one));
+    put("rows", "1");
+    assert_true(run_state_is_finished(&run, one));
+    assert_int_equal(unlink(run_path(&run, "rows", path)), 0);
+    assert_true(run_state_is_finished(&run, one));
+    put("rows", "2");
+    json_object_del(json_object_get(json_object_get(run.state, "steps"), "a"), "from");
+    assert_true(run_state_is_finished(&run, one));
+    assert_int_equal(run_state_set(&run, one, "skipped", 0, &err), 0);
+    put("rows", "3");
+    assert_false(run_state_is_finished(&run, one)); /* there may be something to learn now */
+}
+
+static void
+put_adapter(const char *name, const char *text)
+{
+    char path[128], manifest[256], digest[80];
+    struct error err = { 0 };
+    snprintf(path, sizeof(path), "checkpoints/%s", name);
+    make(path);
+    snprintf(path, sizeof(path), "checkpoints/%s/adapter_model.safetensors", name);
+    put(path, text);
+    snprintf(path, sizeof(path), "checkpoints/%s", name);
+    assert_int_equal(run_path_digest(&run, path, digest, &err), 0);
+    snprintf(path, sizeof(path), "checkpoints/%s/manifest.json", name);
+    snprintf(manifest, sizeof(manifest),
+             "{\"files\":{\"adapter_model.safetensors\":{\"size\":%zu,\"digest\":\"%s\"}}}", strlen(text),
+             digest);
+    put(path, manifest);
+}
+
+/* The adapter that a step begins at is an input, too: of a round of this plan that learned something. */
+static void
+other_adapters(void **state)
+{
+    struct error err = { 0 };
+    char path[RUN_ADAPTER_SIZE];
+    (void)state;
+    json_object_set_new(run.conf, "rl", json_pack("{s:i}", "rounds", 3));
+    open_again();
+    make("checkpoints");
+    put_adapter("sft_final", "0");
+    put_adapter("rl_round1", "1");
+    put_adapter("rl_round2", "2");
+    put_adapter("rl_round3", "3");
+    put("made", "x");
+    run_state_adapter(&run, 0, path);
+    assert_string_equal(path, "checkpoints/sft_final"); /* the rounds are of another plan */
+    step("rl_round1", "--x", "", "checkpoints/rl_round1");
+    json_t *second = step("rl_round2", "--x", "", "checkpoints/rl_round2");
+    json_t *publish = step("publish", "--from={adapter}", "", "made");
+    run_state_adapter(&run, 0, path);
+    assert_string_equal(path, "checkpoints/rl_round2");
+    run_state_adapter(&run, 2, path);
+    assert_string_equal(path, "checkpoints/rl_round1");
+    assert_int_equal(run_state_set(&run, publish, "done", 1, &err), 0);
+    assert_true(run_state_is_finished(&run, publish));
+    assert_int_equal(run_state_set(&run, second, "skipped", 0, &err), 0); /* what lies there is left over */
+    run_state_adapter(&run, 0, path);
+    assert_string_equal(path, "checkpoints/rl_round1");
+    assert_false(run_state_is_finished(&run, publish));
+}
+
+/* Evaluations of another base model are other ones. */
+static void
+another_model(void **state)
+{
+    struct error err = { 0 };
+    (void)state;
+    open_again();
+    put("made", "x");
+    json_t *one = step("evaluate_base", "--model={served}", "", "made");
+    json_object_set_new(one, "serve", json_string(""));
+    run.serving.model = "tiny";
+    run.serving.name = "base";
+    assert_int_equal(run_state_set(&run, one, "done", 1, &err), 0);
+    assert_true(run_state_is_finished(&run, one));
+    run.serving.model = "other";
+    assert_false(run_state_is_finished(&run, one));
 }
 
 /* Time is added up over the attempts at the same work. */
@@ -237,7 +333,8 @@ main(void)
 {
 #define OF_A_RUN(test) cmocka_unit_test_setup_teardown(test, make_run, remove_run)
     const struct CMUnitTest tests[] = {
-        OF_A_RUN(what_is_finished), OF_A_RUN(other_arguments), OF_A_RUN(seconds),
+        OF_A_RUN(what_is_finished), OF_A_RUN(other_arguments), OF_A_RUN(other_inputs),
+        OF_A_RUN(other_adapters),   OF_A_RUN(another_model),   OF_A_RUN(seconds),
         OF_A_RUN(no_state),         OF_A_RUN(paths),           OF_A_RUN(inputs_before_the_first_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

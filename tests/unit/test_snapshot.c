@@ -101,6 +101,8 @@ parts(void **state)
     put("outputs/train_sft/metrics.jsonl", "x");
     put("data/processed/tasks.jsonl", "x");
     put("data/raw/rows", "x");
+    put("evaluation/data/processed/tasks.jsonl", "x");
+    put("evaluation/data/raw/rows", "x");
     put("run.json", "{}");
     put("training.log", "x");
     put("run.lock", "");
@@ -109,8 +111,8 @@ parts(void **state)
     assert_string_equal(
         part("data"),
         "checkpoints/curriculum.json checkpoints/sft/step-00000050/weights checkpoints/sft_final/weights "
-        "data/processed/tasks.jsonl outputs/report.html outputs/train_sft/metrics.jsonl run.json "
-        "training.log ");
+        "data/processed/tasks.jsonl evaluation/data/processed/tasks.jsonl outputs/report.html "
+        "outputs/train_sft/metrics.jsonl run.json training.log ");
     assert_string_equal(part("manifests"),
                         "checkpoints/sft/step-00000050/manifest.json checkpoints/sft_final/manifest.json ");
     assert_string_equal(part("latest"), "checkpoints/latest checkpoints/sft/latest ");
