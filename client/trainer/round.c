@@ -44,6 +44,7 @@ struct round {
     json_t *header;
     int header_rc;
     struct error header_err;
+    bool has_moved;                              /* the endpoint, since the run was begun */
     pthread_mutex_t mutex;                       /* what follows */
     size_t next, done, done_here, answered_here; /* here: not found in the journal */
     struct round_totals totals;
@@ -161,6 +162,40 @@ text_of(json_t *object, const char *key)
     return text ? text : "none";
 }
 
+/* A model that has moved is the same model; what a checkpoint's weights are stands in the same place, and is compared. */
+static void
+allow_move(struct round *r, json_t *record)
+{
+    json_t *mine = json_object_get(r->header, "sampling"), *theirs = json_object_get(record, "sampling");
+    const char *was = json_string_value(json_object_get(theirs, "endpoint"));
+
+    if (r->options->source || r->trainer->endpoint_name || !was || strncmp(was, "http", 4) != 0 ||
+        strcmp(was, r->trainer->endpoint_url) == 0)
+        return;
+    r->has_moved = true;
+    json_object_set(mine, "endpoint", json_object_get(theirs, "endpoint"));
+}
+
+static void
+check_header(struct round *r, json_t *record)
+{
+    allow_move(r, record);
+    const char *key = difference(r->header, record);
+    const char *part = key ? difference(json_object_get(r->header, key), json_object_get(record, key)) : NULL;
+    if (key && strcmp(key, "prompt") == 0)
+        r->header_rc = error_set(&r->header_err, ERR_INPUT,
+                                 "%.100s was begun with the prompt %.19s, and this trainer's is %.19s: name "
+                                 "another run",
+                                 r->options->journal, text_of(record, key), text_of(r->header, key));
+    else if (key)
+        r->header_rc = error_set(
+            &r->header_err, ERR_INPUT,
+            "%.100s is of another run: its \"%s\" differs%s%s. Name another one, or go on as it was begun",
+            r->options->journal, key, part ? " in " : "", part ? part : "");
+    const char *run = json_string_value(json_object_get(record, "run"));
+    snprintf(r->run, sizeof(r->run), "%s", run ? run : "");
+}
+
 static void
 replay_cb(void *arg, json_t *record, off_t place)
 {
@@ -171,20 +206,7 @@ replay_cb(void *arg, json_t *record, off_t place)
     json_int_t turn = json_integer_value(json_object_get(record, "turn"));
 
     if (event && strcmp(event, "begin") == 0) {
-        const char *key = difference(r->header, record);
-        if (key && strcmp(key, "prompt") == 0)
-            r->header_rc =
-                error_set(&r->header_err, ERR_INPUT,
-                          "%.100s was begun with the prompt %.19s, and this trainer's is %.19s: name "
-                          "another run",
-                          r->options->journal, text_of(record, key), text_of(r->header, key));
-        else if (key)
-            r->header_rc = error_set(
-                &r->header_err, ERR_INPUT,
-                "%s is of another run: its \"%s\" differs. Name another one, or go on as it was begun",
-                r->options->journal, key);
-        const char *run = json_string_value(json_object_get(record, "run"));
-        snprintf(r->run, sizeof(r->run), "%s", run ? run : "");
+        check_header(r, record);
         json_decref(r->header);
         r->header = NULL; /* it is there */
         return;
@@ -682,6 +704,8 @@ prepare(struct round *r, struct error *err)
         *err = r->header_err;
         return r->header_rc;
     }
+    if (rc == 0 && r->has_moved)
+        rc = note(r, json_pack("{s:s, s:s}", "event", "moved", "endpoint", r->trainer->endpoint_url), err);
     if (rc == 0 && r->header) {
         json_t *header = ptr_take(&r->header);
         id_new(r->run);

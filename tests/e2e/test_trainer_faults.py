@@ -28,6 +28,7 @@ from endpoint import (
     fake_daemon,
     lines,
     run,
+    serving,
 )
 from test_prepare import BROKEN, COLUMNS
 
@@ -107,7 +108,22 @@ def test_log_probabilities_and_token_ids_are_kept_where_they_are_asked_for(
     rows = lines(tmp_path / OUT / "candidates.jsonl")
     assert all(row["token_ids"] == [1, 2] and row["logprobs"] == [] for row in rows)
     other = run(judge, endpoint, tmp_path, *bestofn(tasks_file))
-    assert other.returncode == 3 and "sampling" in other.stderr
+    assert other.returncode == 3 and '"sampling" differs' in other.stderr
+    warmer = run(judge, endpoint, tmp_path, *bestofn(tasks_file, "--logprobs", "--temperature=1"))
+    assert warmer.returncode == 3 and '"sampling" differs in temperature' in warmer.stderr
+
+
+def test_a_model_that_has_moved_goes_on_with_its_run(
+    judge: FakeDaemon, endpoint: Endpoint, tmp_path: Path, tasks_file: Path
+) -> None:
+    endpoint.faults = [lambda body: None, lambda body: (404, {}, b"{}")]
+    first = run(judge, endpoint, tmp_path, *bestofn(tasks_file))
+    assert first.returncode == 0 and report(tmp_path)["tasks_failed"] == 1
+    with serving() as elsewhere:
+        assert run(judge, elsewhere, tmp_path, *bestofn(tasks_file)).returncode == 0
+        assert report(tmp_path)["tasks_failed"] == 0 and len(elsewhere.asked) == 1
+        moved = [record for record in lines(tmp_path / OUT / "journal.jsonl") if record["event"] == "moved"]
+        assert [record["endpoint"] for record in moved] == [elsewhere.url]
 
 
 def test_what_decides_is_sent_unless_the_server_knows_none_of_it(
