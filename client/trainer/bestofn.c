@@ -74,7 +74,7 @@ parse(int key, char *arg, struct argp_state *state)
         b->allows_incorrect = true;
         return 0;
     case OPT_NAME:
-        b->name = arg;
+        b->name = option_name(state, "--name", arg);
         return 0;
     case OPT_AS:
         if (strcmp(arg, "sft") != 0)

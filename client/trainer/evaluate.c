@@ -84,7 +84,7 @@ parse(int key, char *arg, struct argp_state *state)
         state->child_inputs[2] = &e->round;
         return 0;
     case OPT_NAME:
-        e->name = arg;
+        e->name = option_name(state, "--name", arg);
         return 0;
     case OPT_RUNS:
         e->runs_path = arg;
@@ -446,13 +446,6 @@ open_runs(struct evaluate *e, struct error *err)
     return 0;
 }
 
-static const char *
-last_part(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
-
 static int
 write_report(struct evaluate *e, struct error *err)
 {
@@ -496,8 +489,12 @@ evaluate_command(struct trainer *t, int argc, char **argv)
                                 "a checkpoint: --model-path DIR; or kernels: --runs DIR");
     if (e.runs_path)
         rc = open_runs(&e, &err);
+    AUTO_FREE char *name = output_last_part(e.runs_path    ? e.runs_path
+                                            : e.model_path ? e.model_path
+                                                           : t->model);
+    e.name = e.name ? e.name : name;
     if (!e.name)
-        e.name = last_part(e.runs_path ? e.runs_path : e.model_path ? e.model_path : t->model);
+        rc = error_set(&err, ERR_NOMEM, "out of memory");
     rc = rc == 0 ? load_tasks(&e, &err) : rc;
     if (rc == 0 && e.model_path)
         rc = checkpoint_serve(t, e.python, e.model_path, &e.checkpoint, &err);

@@ -39,6 +39,14 @@ option_word(struct argp_state *state, const char *name, const char *text, const 
     return NULL;
 }
 
+const char *
+option_name(struct argp_state *state, const char *name, const char *text)
+{
+    if (!*text || strchr(text, '/'))
+        argp_error(state, "%s takes a name without slashes, not \"%s\"", name, text);
+    return text;
+}
+
 int
 trainer_failed(const struct error *err)
 {

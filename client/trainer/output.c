@@ -21,6 +21,17 @@ make_directories(char *path, struct error *err)
     return 0;
 }
 
+char *
+output_last_part(const char *path)
+{
+    size_t end = strlen(path), start;
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    for (start = end; start > 0 && path[start - 1] != '/';)
+        start--;
+    return strndup(path + start, end - start);
+}
+
 int
 output_path(const char *workdir, const char *sub, const char *name, char path[OUTPUT_PATH_MAX],
             struct error *err)

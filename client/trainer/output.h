@@ -17,6 +17,8 @@ struct output {
     char path[OUTPUT_PATH_MAX], partial[OUTPUT_PATH_MAX + 8];
 };
 
+/* A path's last part, without the slashes at its end: "mine" of "runs/mine/". Given: free(); NULL: no memory. */
+char *output_last_part(const char *path);
 /* Make all directories of workdir/sub; path gets workdir/sub/name. */
 int output_path(const char *workdir, const char *sub, const char *name, char path[OUTPUT_PATH_MAX],
                 struct error *err);

@@ -526,13 +526,6 @@ write_summary(struct prepare *p, json_t *summary, struct error *err)
     return rc;
 }
 
-static const char *
-last_part(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
-
 int
 prepare_command(struct trainer *t, int argc, char **argv)
 {
@@ -549,8 +542,10 @@ prepare_command(struct trainer *t, int argc, char **argv)
     struct error err = { 0 };
 
     argp_parse(&argp, argc, argv, 0, NULL, &p);
+    AUTO_FREE char *source = output_last_part(p.o.file ? p.o.file : p.o.hub.id);
+    p.o.source = p.o.source ? p.o.source : source;
     if (!p.o.source)
-        p.o.source = last_part(p.o.file ? p.o.file : p.o.hub.id);
+        return trainer_complain(TRAINER_CONFIG, "out of memory");
     p.o.hub.attempts = t->attempts;
     p.digests = json_object();
     int rc = p.o.file ? 0 : hub_fetch(&p.o.hub, t->workdir, &p.fetched, &err);

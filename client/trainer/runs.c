@@ -76,6 +76,8 @@ runs_open(const char *path, struct runs **out, struct error *err)
         free(r);
         return error_set(err, ERR_NOMEM, "out of memory");
     }
+    for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--) /* the same directory is the same run */
+        r->directory[n - 1] = '\0';
     DIR *directory = opendir(path);
     int rc =
         directory ? scan(r, directory, err) : error_set(err, ERR_SYS, "cannot read the directory %s", path);

@@ -137,6 +137,9 @@ def test_what_was_written_is_a_runs_directory(
     arguments = ("evaluate", f"--tasks={checkout}", "--until=ast")
     assert run(client, endpoint, tmp_path, *arguments, f"--runs={runs}").returncode == 0
     there = tmp_path / "outputs" / "eval_mine_level1"
+    # Shells complete a directory's name with a slash, which is no part of the evaluation's.
+    assert run(client, endpoint, tmp_path, *arguments, f"--runs={runs}/").returncode == 0
+    assert sorted(path.name for path in there.parent.iterdir() if path.is_dir()) == [there.name]
     done = run(client, endpoint, tmp_path, *arguments, f"--runs={there}", "--name=again")
     assert done.returncode == 0, done.stderr
     first, second = (report(tmp_path, name)["metrics"] for name in ("mine", "again"))
@@ -150,6 +153,7 @@ def test_what_was_written_is_a_runs_directory(
         (["--runs={tmp}"], 3, "level_L_problem_P_sample_S_kernel.py"),
         (["--runs={runs}", "--level=4"], 3, "level 4"),
         (["--runs={runs}", "--columns=strict,lenient"], 2, "strict,lenient"),
+        (["--runs={runs}", "--name=of/mine"], 2, "of/mine"),
         (["--runs={runs}", "--tasks={other}"], 3, "no level in common"),
     ],
 )
