@@ -7,7 +7,8 @@ generator, draws inputs, compares five trials by allclose, and times the candida
 what this process says is believed. Each candidate has a fresh process, and each reference one of its own in which
 it is timed. Candidates are hostile all the same, so these processes are children in the harness' own sandbox:
 that protects the machine, and does not touch what a candidate tells of itself. Without a GPU Triton's interpreter
-runs the kernels, and nothing is timed: as many processes as there are cores run side by side then, else one at a time.
+runs the kernels, and nothing is timed: as many processes as there are cores run side by side then, else one at a time,
+since several on a GPU slow each other (--side-by-side, where only what is accepted matters).
 
 One line of JSON for each row: {"row", "kind", "accepted", "speedup", "why", "seconds"}; then the counts.
 """
@@ -59,7 +60,7 @@ class Row:
 
     row: str
     kind: str
-    accepted: bool
+    accepted: bool | None  # None: not judged, and `why`
     speedup: float | None
     why: str
     seconds: float
@@ -341,7 +342,7 @@ def judge_all(children: Children, rows: list[corpus.Candidate], deadline: float,
         speedup = round(reference / own, 4) if reference and own else None
         yield Row(candidate.label, candidate.kind, is_accepted, speedup, found["why"], round(seconds, 2))
     for candidate in late:
-        yield Row(candidate.label, candidate.kind, False, None, "no time was left for it", 0.0)
+        yield Row(candidate.label, candidate.kind, None, None, "no time was left for it", 0.0)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -350,6 +351,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu", help="cpu or cuda:N")
     parser.add_argument("--out", type=Path, required=True, help="a line of JSON for each row")
     parser.add_argument("--only", action="append", help="candidates whose TASK/NAME match (again for more)")
+    parser.add_argument(
+        "--side-by-side", type=int, default=0, metavar="N", help="processes at a time (default: cores; 1 with a GPU)"
+    )
     parser.add_argument("--child-limit-s", type=float, default=60.0)
     parser.add_argument("--limit-s", type=float, default=1800.0, help="what is left then is not judged")
     return parser.parse_args()
@@ -373,13 +377,13 @@ def main() -> int:
     mode = importlib.import_module("native").isolate_zygote()
     base = Path(tempfile.mkdtemp(prefix="verifierd-in-process-"))
     base.chmod(0o755)
-    width = 1 if options.device != "cpu" else len(os.sched_getaffinity(0))
+    width = options.side_by_side or (1 if options.device != "cpu" else len(os.sched_getaffinity(0)))
     accepted: Counter[str] = Counter()
     try:
         children = Children(options.device, base, mode, options.child_limit_s)
         with out.open("w") as file:
             for row in judge_all(children, rows, deadline, width):
-                accepted[row.kind] += row.accepted
+                accepted[row.kind] += bool(row.accepted)
                 file.write(json.dumps(asdict(row)) + "\n")
                 file.flush()
     finally:

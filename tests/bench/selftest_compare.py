@@ -65,7 +65,7 @@ def merge(selftest: Iterable[Json], in_process: Iterable[Json]) -> dict[str, Row
             row.kernelbench = line["class"]
     for line in in_process:
         row = rows.setdefault(line["row"], Row(line["row"], line["kind"]))
-        row.in_process, row.speedup = bool(line["accepted"]), line["speedup"]
+        row.in_process, row.speedup = line["accepted"], line["speedup"]
     return rows
 
 
@@ -108,6 +108,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--build", type=Path, default=build, help="where bin/ and lib/verifierd are; a bundle does")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT") or ROOT / "build/selftest"))
     parser.add_argument("--only", action="append", default=[], help="candidates whose TASK/NAME match (again for more)")
+    parser.add_argument("--side-by-side", type=int, default=0, metavar="N", help="of in_process.py")
     parser.add_argument("--limit-s", type=float, default=3600.0, help="all of it")
     return parser.parse_args()
 
@@ -133,6 +134,7 @@ def main() -> int:
     device = "cuda:0" if status.get("gpus") else "cpu"
     command = [python, str(ROOT / "tests/bench/in_process.py"), "--out", str(other), "--device", device]
     command += ["--harness", str(options.build / "lib/verifierd/harness"), *only]
+    command.append(f"--side-by-side={options.side_by_side}")
     left_s = max(1.0, deadline - time.monotonic() - 30)
     subprocess.run([*command, "--limit-s", f"{left_s:.0f}"], stdout=subprocess.DEVNULL, check=True)
     rows = merge(read_lines(selftest), read_lines(other))

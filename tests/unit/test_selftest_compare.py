@@ -15,7 +15,7 @@ def line(of: str, label: str, kind: str, found: str, *, right: bool = True) -> d
     return {of: label, "kind": kind, "class": found, "right": right}
 
 
-def told(label: str, kind: str, *, accepted: bool, speedup: float | None = None) -> dict[str, Any]:
+def told(label: str, kind: str, *, accepted: bool | None, speedup: float | None = None) -> dict[str, Any]:
     return {"row": label, "kind": kind, "accepted": accepted, "speedup": speedup, "why": "", "seconds": 1.0}
 
 
@@ -61,3 +61,9 @@ def test_a_refused_honest_kernel_is_named() -> None:
     text = table(merge(ours, [told("relu/odd", "suspicious", accepted=True)]).values(), "a machine")
     assert "Honest kernels refused here: relu/odd\n" in text
     assert text.endswith("Honest kernels refused in one process: none")
+
+
+def test_what_was_not_reached_is_in_no_count() -> None:
+    ours = [{"row": "relu/odd", "kind": "suspicious", "class": "ok", "right": True}]
+    text = table(merge(ours, [told("relu/odd", "suspicious", accepted=None)]).values(), "a machine")
+    assert "| suspicious | 0 |" in text and "refused in one process: none" in text
