@@ -1,9 +1,10 @@
 /*
  * Fences as CommonMark has them, read line by line: an opening line is white
  * space, three or more of one of ` and ~, and an info string; only a line of
- * as many of the same and nothing else closes it. So a line ```python inside
- * an open fence is content, as is a shorter run. Indentation is not limited,
- * since models put fences into lists.
+ * as many of the same and nothing else closes it, but for a special token that
+ * ends an answer: those that decode with special tokens send ```<|im_end|>. So a
+ * line ```python inside an open fence is content, as is a shorter run.
+ * Indentation is not limited, since models put fences into lists.
  */
 #include "common/extract.h"
 
@@ -12,6 +13,12 @@
 
 #include "common/auto.h"
 #include "common/error.h"
+
+/* Special tokens that end an answer, of the models in use; text that is decoded with them has them at its end. */
+static const char *const end_marks[] = {
+    "<|im_end|>", "<|endoftext|>", "<|eot_id|>",    "<|end_of_text|>",       "<|eom_id|>", "<|end|>",
+    "</s>",       "<eos>",         "<end_of_turn>", "<｜end▁of▁sentence｜>", "<pad>",      "<|pad|>",
+};
 
 struct line {
     const char *start;
@@ -39,6 +46,45 @@ all_blank(const char *start, const char *end)
         if (!is_blank(*start))
             return false;
     return true;
+}
+
+static bool
+begins_with_end_mark(const char *start, const char *end)
+{
+    while (start < end && is_blank(*start))
+        start++;
+    for (size_t i = 0; i < ARRAY_LEN(end_marks); i++) {
+        size_t size = strlen(end_marks[i]);
+        if ((size_t)(end - start) >= size && memcmp(start, end_marks[i], size) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* How long the mark is that ends there; 0: none does. */
+static size_t
+end_mark_before(const char *start, const char *end)
+{
+    for (size_t i = 0; i < ARRAY_LEN(end_marks); i++) {
+        size_t size = strlen(end_marks[i]);
+        if ((size_t)(end - start) >= size && memcmp(end - size, end_marks[i], size) == 0)
+            return size;
+    }
+    return 0;
+}
+
+/* Where the special tokens at the end begin, or end where there are none. */
+static const char *
+before_end_marks(const char *start, const char *end)
+{
+    for (const char *p = end;; end = p) {
+        while (p > start && is_blank(p[-1]))
+            p--;
+        size_t size = end_mark_before(start, p);
+        if (size == 0)
+            return end;
+        p -= size;
+    }
 }
 
 static struct line
@@ -104,7 +150,8 @@ closes(const struct fence *fence, const struct line *l)
     const char *rest = NULL;
     char mark = 0;
     size_t length = fence_run(l, &mark, &rest);
-    return length >= fence->length && mark == fence->mark && all_blank(rest, l->end);
+    return length >= fence->length && mark == fence->mark &&
+           (all_blank(rest, l->end) || begins_with_end_mark(rest, l->end));
 }
 
 /* A later fence wins over an earlier one, unless only the earlier is tagged. */
@@ -135,7 +182,7 @@ extract_code(const char *text, size_t size, struct extract *out)
 {
     if (size == 0)
         text = ""; /* so that no arithmetic is done on a null pointer */
-    const char *end = text + size;
+    const char *end = before_end_marks(text, text + size);
     const char *start = after_thinking(text, end);
     struct fence fence = { 0, 0, false, NULL };
 

@@ -3,7 +3,8 @@
  *
  * After the last </think>: the last fence tagged python, triton or py, else
  * the last fence, else the whole text. A fence that is open at the end counts,
- * and sets is_truncated.
+ * and sets is_truncated. Special tokens that end an answer (<|im_end|> and the
+ * like) are no part of it.
  */
 #ifndef COMMON_EXTRACT_H
 #define COMMON_EXTRACT_H

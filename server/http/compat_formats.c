@@ -164,12 +164,6 @@ static const char *const answer_marks[] = {
     "[/INST]",
 };
 
-/* Special tokens that end an answer. */
-static const char *const end_marks[] = {
-    "<|im_end|>", "<|endoftext|>", "<|eot_id|>",    "<|end_of_text|>",       "<|eom_id|>", "<|end|>",
-    "</s>",       "<eos>",         "<end_of_turn>", "<｜end▁of▁sentence｜>", "<pad>",      "<|pad|>",
-};
-
 struct text {
     const char *start;
     size_t size;
@@ -200,23 +194,6 @@ behind_last_mark(struct text t, struct text *out)
     return last != NULL;
 }
 
-static struct text
-without_end_marks(struct text t)
-{
-    for (bool is_cut = true; is_cut;) {
-        is_cut = false;
-        while (t.size > 0 && isspace((unsigned char)t.start[t.size - 1]))
-            t.size--;
-        for (size_t i = 0; i < ARRAY_LEN(end_marks) && !is_cut; i++) {
-            size_t size = strlen(end_marks[i]);
-            is_cut = t.size >= size && memcmp(t.start + t.size - size, end_marks[i], size) == 0;
-            if (is_cut)
-                t.size -= size;
-        }
-    }
-    return t;
-}
-
 /*
  * The answer in a query, which is the prompt as the tokenizer gives it back and the answer, special tokens kept. Where the
  * prompt does not come back as it was (it was cut at its left, or has got a first token), the chat template's own marks
@@ -235,7 +212,6 @@ answer_of(json_t *query, json_t *prompt, struct text *out)
         *out = (struct text){ found + head.size, whole.size - head.size - (size_t)(found - whole.start) };
     else if (!behind_last_mark(whole, out))
         return false;
-    *out = without_end_marks(*out);
     return true;
 }
 
@@ -312,10 +288,8 @@ slime_read(struct exchange *x, struct compat_job *job, struct json_fault *fault)
     (void)x;
     if (!response)
         return ERR_INPUT;
-    struct text answer =
-        without_end_marks((struct text){ json_string_value(response), json_string_length(response) });
     json_t *body = json_object();
-    json_object_set_new(body, "completion", json_stringn(answer.start, answer.size));
+    json_object_set(body, "completion", response);
     if (!compat_add(job, body, NULL, fault))
         return ERR_INPUT;
     return read_task(get(job->request, "label"), "/label", body, fault);
