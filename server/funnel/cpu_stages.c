@@ -38,6 +38,13 @@ drop_child(struct judgement *j)
     json_decref(ptr_take(&j->result));
 }
 
+/* Nobody else was on the worker that went down, and the candidate's code ran there: `ast` and `inspect` only read. */
+static bool
+is_suspect(const struct submission *s)
+{
+    return s->judgement->step == STEP_COMPILE && (s->funnel->alone == s || scheduler_is_alone(s));
+}
+
 static void
 child_ended_cb(void *arg, struct child *c)
 {
@@ -54,8 +61,7 @@ child_ended_cb(void *arg, struct child *c)
     if (s->is_cancelled || s->is_returned || end.is_lost) {
         drop_child(j);
         if (!judge_is_stopped(s))
-            judge_lose(s, s->funnel->alone == s || scheduler_is_alone(s),
-                       end.error[0] ? end.error : "its process could not be made");
+            judge_lose(s, is_suspect(s), end.error[0] ? end.error : "its process could not be made");
     } else if (j->step == STEP_AST) {
         ast_ended(s, &end);
     } else if (j->step == STEP_COMPILE) {

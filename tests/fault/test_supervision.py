@@ -149,6 +149,14 @@ def test_worker_taken_down_each_time(start_scripted: service.StartDaemon, script
     honest(daemon.client)
 
 
+def test_worker_lost_while_nobodys_code_ran(start_scripted: service.StartDaemon) -> None:
+    """What takes down the zygote of `ast` and `inspect` each time is no doing of the candidate's."""
+    daemon = start_scripted(max_attempts=2)
+    daemon.client.add_task(TASK)
+    verdict = daemon.client.judge(body("ast=kill_zygote"), LIMIT_S)
+    assert (verdict["class"], verdict["attempts"], verdict["reward"]) == ("infra", 2, None), verdict
+
+
 def test_bystanders_of_a_lost_zygote(start_scripted: service.StartDaemon) -> None:
     """Those who were on the worker that somebody took down are judged again, and are not blamed."""
     daemon = start_scripted(max_attempts=2, cpu_jobs=4)
