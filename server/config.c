@@ -116,8 +116,8 @@ static const struct setting table[] = {
       "times that a submission is begun before it ends as a crash" },
     { "output_limit_bytes", NUMBER, "bytes", "262144", 1024, 64 * MIB, FIELD(output_limit_bytes), true,
       "captured output kept of one submission" },
-    { "memory_limit_bytes", NUMBER, "bytes", "8589934592", 64 * MIB, INT64_MAX / 2, FIELD(memory_limit_bytes),
-      true,
+    { "memory_limit_bytes", NUMBER, "bytes", "8589934592", 512 * MIB, INT64_MAX / 2,
+      FIELD(memory_limit_bytes), true,
       "data memory of a process of a child's (RLIMIT_DATA); a child with all that it started, shared memory "
       "included, may hold a quarter more and is killed beyond that" },
     { "file_limit_bytes", NUMBER, "bytes", "268435456", MIB, INT64_MAX / 2, FIELD(file_limit_bytes), true,
@@ -677,15 +677,15 @@ check_listen(const struct config *c, struct error *err)
     return 0;
 }
 
-/* "auto", "cpu", "cuda", "cuda:0" or "cuda:0,2"; kind "cuda" alone for targets, which are "cuda:90". */
+/* Of a device, "cuda:0" or "cuda:0,2". */
 static bool
-is_number_list(const char *text, bool is_list)
+is_number_list(const char *text)
 {
     bool has_digit = false;
     for (; *text; text++) {
         if (*text >= '0' && *text <= '9')
             has_digit = true;
-        else if (*text == ',' && is_list && has_digit && text[1])
+        else if (*text == ',' && has_digit && text[1])
             has_digit = false;
         else
             return false;
@@ -693,15 +693,29 @@ is_number_list(const char *text, bool is_list)
     return has_digit;
 }
 
+/* Those that the harness has a board for (fake_cuda.py). */
+static bool
+is_target(const char *text)
+{
+    static const char *const known[] = { "cuda:70", "cuda:75", "cuda:80",  "cuda:86",
+                                         "cuda:89", "cuda:90", "cuda:100", "cuda:120" };
+
+    for (size_t i = 0; i < ARRAY_LEN(known); i++)
+        if (strcmp(text, known[i]) == 0)
+            return true;
+    return false;
+}
+
 static int
 check_words(const struct config *c, struct error *err)
 {
     if (strcmp(c->device, "auto") != 0 && strcmp(c->device, "cpu") != 0 && strcmp(c->device, "cuda") != 0 &&
-        !(strncmp(c->device, "cuda:", 5) == 0 && is_number_list(c->device + 5, true)))
+        !(strncmp(c->device, "cuda:", 5) == 0 && is_number_list(c->device + 5)))
         return error_set(err, ERR_INPUT, "device is auto, cpu, cuda or cuda:N,N, not \"%.40s\"", c->device);
-    if (strncmp(c->target, "cuda:", 5) != 0 || !is_number_list(c->target + 5, false))
+    if (!is_target(c->target))
         return error_set(err, ERR_INPUT,
-                         "target is cuda:N with N a compute capability such as 90, not \"%.40s\"", c->target);
+                         "target is cuda:N with N one of 70, 75, 80, 86, 89, 90, 100 and 120, not \"%.40s\"",
+                         c->target);
     if (c->uid_first + c->uid_count > 4294967295LL)
         return error_set(err, ERR_INPUT, "uid_first + uid_count goes beyond the last user id");
     return 0;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fake_cuda
 import inspect_stage
 import pytest
 import stages
@@ -308,6 +310,13 @@ def test_kernels_become_cubins(zygote: Zygote, reader: Zygote, scratch: Path, tm
         assert 0 < kernel["registers"] <= 255
         assert kernel["cubin_bytes"] > 1000
         assert kernel["hash"].startswith("sha256:")
+
+
+def test_a_target_that_the_settings_take_has_a_board() -> None:
+    """The daemon's own list: a target that no board has would have the compile zygote end again and again."""
+    source = Path(__file__).parents[2].joinpath("server", "config.c").read_text()
+    known = source.partition("is_target(const char *text)")[2].partition("};")[0]
+    assert {int(number) for number in re.findall(r'"cuda:(\d+)"', known)} == set(fake_cuda.DEVICES)
 
 
 def test_a_moved_cache_is_found_and_nothing_is_compiled_again(zygote: Zygote, scratch: Path, tmp_path: Path) -> None:

@@ -168,6 +168,9 @@ bad_flags_are_named(void **state)
         { "--device=cuda:0,", "device is" },
         { "--device=cuda:a", "device is" },
         { "--target=cuda:9,0", "target is" },
+        { "--target=cuda:12", "target is cuda:N with N one of 70" },
+        { "--target=cuda:", "target is" },
+        { "--memory-limit-bytes=536870911", "536870912" },
         { "--uid-first=4294967294", "last user id" },
     };
 
