@@ -360,6 +360,16 @@ print_table(json_t *report)
     print_row("all", json_object_get(report, "metrics"));
 }
 
+/* Rates are of all tasks: what is not the model's fault is told beside them. */
+static void
+print_unjudged(json_t *report)
+{
+    json_int_t infra = json_integer_value(json_object_get(json_object_get(report, "metrics"), "infra"));
+    if (infra > 0)
+        printf("%lld answers could not be judged (infra); a task without another counts as not correct\n",
+               (long long)infra);
+}
+
 static void
 print_columns(json_t *report)
 {
@@ -462,6 +472,7 @@ write_report(struct evaluate *e, struct error *err)
     rc = rc == 0 ? runs_write(e->trainer->workdir, "outputs", file, e->results, e->set.n, err) : rc;
     if (rc == 0) {
         print_table(report);
+        print_unjudged(report);
         print_columns(report);
         print_ablation(report);
         printf("%s\n", path);

@@ -255,6 +255,9 @@ tasks_load(const char *path, int level, struct task_set *out, struct error *err)
     int rc;
 
     *out = (struct task_set){ 0 };
+    if (size > 8 && strcmp(path + size - 8, ".parquet") == 0)
+        return error_set(err, ERR_INPUT,
+                         "%.150s is parquet: `trainer prepare --file` makes a tasks.jsonl of it", path);
     if (stat(path, &status) != 0)
         return error_set(err, ERR_SYS, "cannot read %s", path);
     if (S_ISDIR(status.st_mode))

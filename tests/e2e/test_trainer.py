@@ -179,6 +179,8 @@ def test_services_that_are_not_there(
     nowhere = run(client, endpoint, tmp_path, "bestofn", "--tasks=/nowhere")
     assert nowhere.returncode == 3 and "/nowhere" in nowhere.stderr
     assert run(client, endpoint, tmp_path, "bestofn").returncode == 3
+    columns = run(client, endpoint, tmp_path, "bestofn", "--tasks=train.parquet")
+    assert columns.returncode == 3 and "trainer prepare --file" in columns.stderr
     wrong = run(client, endpoint, tmp_path, "bestofn", "--reward=bestest")
     assert wrong.returncode == 2 and "unknown reward" in wrong.stderr
 

@@ -250,6 +250,19 @@ def test_a_daemon_that_refuses_is_told(
     assert len(endpoint.asked) == (asked if status == 0 else 2)  # what was sampled is not sampled again
 
 
+def test_what_the_daemon_could_not_judge_is_said_beside_the_rates(
+    judge: FakeDaemon, endpoint: Endpoint, tmp_path: Path, tasks_file: Path
+) -> None:
+    verdict = FakeDaemon.verdict(None) | {"class": "infra", "reward": None, "components": {"correct": None}}
+    reply = document(200, {"id": "group-0", "state": "done", "items": [verdict]})
+    judge.faults = [lambda *asked: None, lambda *asked: None, lambda *asked: reply]
+    done = run(judge, endpoint, tmp_path, "evaluate", f"--tasks={tasks_file}", "--concurrency=1", "--name=x")
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads((tmp_path / "outputs" / "eval_x.json").read_text())["metrics"]
+    assert (metrics["infra"], metrics["correct_rate"]) == (1, 50)
+    assert "1 answers could not be judged (infra)" in done.stdout
+
+
 def quiet_port() -> int:
     """One that no connection is given while the daemon is away: below the range that the kernel draws from."""
     for port in random.sample(range(20000, 32000), 100):
