@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/trainer/endpoint.h"
 #include "client/trainer/options.h"
 #include "client/trainer/output.h"
 #include "client/trainer/plan.h"
@@ -289,13 +290,14 @@ report_json(const struct bestofn *b, const struct task_set *set, const struct ro
     char digest[HASH_TEXT_SIZE];
     prompt_digest(digest);
     return json_pack(
-        "{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:O, s:f, s:f, s:f}", "name",
-        b->name, "model", b->trainer->model, "prompt", digest, "tasks", (int)set->n, "tasks_failed",
-        (int)totals->failed, "tasks_with_a_correct_answer", (int)tally->tasks_correct, "rows_skipped",
-        (int)set->skipped, "answers", (int)totals->sampled, "distinct", (int)tally->answers, "correct",
-        (int)tally->correct, "kept", (int)tally->kept, "infra", (int)tally->infra, "cancelled",
-        (int)tally->cancelled, "threshold", threshold_of(b), "classes", tally->classes, "seconds",
-        totals->seconds, "sampling_s", totals->sampling_s, "judging_s", totals->judging_s);
+        "{s:s, s:s, s:o, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:O, s:f, s:f, s:f}",
+        "name", b->name, "model", b->trainer->model, "sampling", endpoint_provenance(b->trainer), "prompt",
+        digest, "tasks", (int)set->n, "tasks_failed", (int)totals->failed, "tasks_with_a_correct_answer",
+        (int)tally->tasks_correct, "rows_skipped", (int)set->skipped, "answers", (int)totals->sampled,
+        "distinct", (int)tally->answers, "correct", (int)tally->correct, "kept", (int)tally->kept, "infra",
+        (int)tally->infra, "cancelled", (int)tally->cancelled, "threshold", threshold_of(b), "classes",
+        tally->classes, "seconds", totals->seconds, "sampling_s", totals->sampling_s, "judging_s",
+        totals->judging_s);
 }
 
 static void

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "client/trainer/checkpoint.h"
+#include "client/trainer/endpoint.h"
 #include "client/trainer/metrics.h"
 #include "client/trainer/options.h"
 #include "client/trainer/output.h"
@@ -176,12 +177,13 @@ report_json(const struct evaluate *e)
 
     prompt_digest(prompt);
     clock_text(clock_wall_ms(), at);
-    return json_pack("{s:s, s:s?, s:s, s:s?, s:s, s:s?, s:i, s:i, s:f, s:o, s:o, s:o}", "name", e->name,
-                     "model_path", path, "source", source, "prompt", e->runs ? NULL : prompt, "created", at,
-                     "policy", e->round.policy, "num_tasks", (int)e->set.n, "failed_tasks",
-                     (int)e->totals.failed, "seconds", e->totals.seconds, "metrics",
-                     metrics_json(e->results, e->set.n, 0), "levels", levels_json(&e->set, e->results),
-                     "detailed_results", details_json(e->results, e->set.n));
+    json_t *sampling = e->runs ? json_incref(e->source.provenance) : endpoint_provenance(e->trainer);
+    return json_pack(
+        "{s:s, s:s?, s:s, s:o, s:s?, s:s, s:s?, s:i, s:i, s:f, s:o, s:o, s:o}", "name", e->name, "model_path",
+        path, "source", source, "sampling", sampling, "prompt", e->runs ? NULL : prompt, "created", at,
+        "policy", e->round.policy, "num_tasks", (int)e->set.n, "failed_tasks", (int)e->totals.failed,
+        "seconds", e->totals.seconds, "metrics", metrics_json(e->results, e->set.n, 0), "levels",
+        levels_json(&e->set, e->results), "detailed_results", details_json(e->results, e->set.n));
 }
 
 /* --- the same answers, judged otherwise --- */

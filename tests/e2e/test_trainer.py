@@ -51,6 +51,8 @@ def test_bestofn_keeps_the_correct_ones(
     assert (empty["task"], empty["verdict"]["class"], empty["verdict"]["reward"]) == ("softmax", "extract", 0)
     report = json.loads((out / "report.json").read_text())
     assert (report["kept"], report["answers"], report["distinct"], report["tasks"]) == (2, 12, 11, 2)
+    asked_of = {"model": "scripted", "endpoint": endpoint.url, "temperature": 0.8, "top_p": 1, "max_tokens": 2048}
+    assert report["sampling"] == asked_of | {"api": "chat", "plain": False}
     assert report["rows_skipped"] == 2 and "row 4" in done.stderr and "row 5" in done.stderr
     asked = endpoint.asked[0]
     assert (asked["n"], asked["temperature"], asked["max_tokens"], asked["stream"]) == (6, 0.8, 2048, False)
@@ -250,6 +252,7 @@ def test_evaluate_says_how_well_a_model_does(
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "outputs" / "eval_first.json").read_text())
     assert report["model_path"] == "scripted" and report["num_tasks"] == 2
+    assert (report["sampling"]["temperature"], report["sampling"]["endpoint"]) == (0.8, endpoint.url)
     metrics = report["metrics"]
     # By their first samples: relu's is honest, softmax's is wrong.
     assert (metrics["valid_rate"], metrics["compiled_rate"], metrics["correct_rate"]) == (100, 100, 50)
