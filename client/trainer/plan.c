@@ -28,9 +28,15 @@ parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_MIX:
         o->percent = (int)lround(100 * option_number(state, "--mix", arg, 0, 1));
+        o->has_mix = true;
         return 0;
     case OPT_HELD_OUT:
         o->held_out = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (!o->kind && (o->has_mix || o->held_out))
+            argp_error(state, "--%s is a curriculum's: give --curriculum, too",
+                       o->has_mix ? "mix" : "held-out");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -6,6 +6,7 @@
 #define TRAINER_PLAN_H
 
 #include <argp.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,6 +17,7 @@
 struct plan_options {
     const char *kind; /* NULL: no curriculum */
     int percent;      /* of level 2, for "fixed" */
+    bool has_mix;     /* it was given */
     const char *held_out;
 };
 extern const struct argp plan_options_argp; /* its input: a struct plan_options */

@@ -117,8 +117,10 @@ static const struct argp_option options[] = {
 static void
 choose_source(struct prepare *p, struct argp_state *state)
 {
-    if (p->o.file && (p->o.hub.id || p->o.hub.digest || p->o.hub.pattern))
-        argp_error(state, "--file is read as it lies; --id, --files and --digest are the hub's");
+    if (p->o.file && (p->o.hub.id || p->o.hub.digest || p->o.hub.pattern || p->o.hub.revision))
+        argp_error(state, "--file is read as it lies; --id, --revision, --files and --digest are the hub's");
+    if (!p->o.hub.revision)
+        p->o.hub.revision = "main";
     if (p->o.file)
         return;
     for (size_t i = 0; i < ARRAY_LEN(known_sources); i++) {
@@ -182,6 +184,10 @@ parse(int key, char *arg, struct argp_state *state)
         choose_source(p, state);
         if (p->o.is_static && p->o.enlarges)
             argp_error(state, "--enlarge needs the daemon's GPU, and --static does not ask the daemon");
+        if (p->o.policy && !p->o.verifies)
+            argp_error(state, "--policy is what --verify judges under: give --verify, too");
+        if (!p->o.policy)
+            p->o.policy = "kernelbench";
         if (p->o.is_static && p->o.verifies)
             argp_error(state, "--verify needs the daemon, which --static does not ask");
         return 0;
@@ -535,9 +541,7 @@ prepare_command(struct trainer *t, int argc, char **argv)
                                 .lines_most = 200,
                                 .licenses = licenses_default,
                                 .python = python && *python ? python : "python3",
-                                .policy = "kernelbench",
-                                .labelled_by = "operations",
-                                .hub = { .revision = "main" } },
+                                .labelled_by = "operations" },
                          .start_ns = clock_monotonic_ns() };
     struct error err = { 0 };
 

@@ -174,6 +174,8 @@ def test_it_stops_when_enough_are_kept(tmp_path: Path) -> None:
         ("[]", ["--static", "--overlap=/nowhere"], 3, "/nowhere"),
         ("[]", ["--static", "--verify"], 2, "--verify"),
         ("[]", ["--verify", "--policy=kernelbnch"], 2, "--policy"),
+        ("[]", ["--policy=strict"], 2, "--verify, too"),
+        ("[]", ["--static", "--revision=v1"], 2, "--revision"),
         ("[]", ["--file=/nowhere.json", "--static"], 3, "/nowhere.json"),
         ('["no row"]', ["--static"], 1, "no row is kept"),
     ],

@@ -340,6 +340,10 @@ def test_a_curriculum_draws_and_its_state_is_kept(client: service.Client, endpoi
     assert other.returncode == 3 and "frontier" in other.stderr and "curriculum.json" in other.stderr
     assert json.loads(state.read_text()) == second
     assert round_of("four", "--curriculum=steeped").returncode == 2
+    # What only a curriculum uses is not passed over where there is none.
+    for option in ("--mix=0.3", f"--held-out={state}"):
+        alone = run(client, endpoint, tmp_path, "bestofn", f"--tasks={tasks}", option)
+        assert alone.returncode == 2 and "give --curriculum, too" in alone.stderr
 
 
 def test_held_out_tasks_move_the_curriculum(client: service.Client, endpoint: Endpoint, tmp_path: Path) -> None:
