@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
 import service
 from scripted import TASK
 
@@ -53,14 +54,18 @@ def reruns(client: service.Client, outcome: str) -> float:
     return float(client.expect("GET", "/v1/status")["counts"]["reruns"][outcome])
 
 
-def test_starved_call_is_judged_again_alone(start_scripted: service.StartDaemon) -> None:
-    """An honest candidate beside others that burn the CPU gets the class that it has without them."""
+@pytest.mark.parametrize("end", ["pass", "reopen"])
+def test_starved_call_is_judged_again_alone(start_scripted: service.StartDaemon, end: str) -> None:
+    """An honest candidate beside others that burn the CPU gets the class that it has without them.
+
+    Also where the referee would excuse an ended process, and reports no failure.
+    """
     daemon = start_scripted(cpu_jobs=HOGS + 1, tiny_limit_ms=2000, stage_limit_ms=60000)
     client = daemon.client
     client.add_task(TASK)
     hogs = [client.submit(body("compile=burn:0.6,pass")) for _ in range(HOGS)]
     wait_until_burning(client, hogs)
-    honest = client.submit(body(f"tiny=burn:{BURNT_S},pass timing=1.5"))
+    honest = client.submit(body(f"tiny=burn:{BURNT_S},{end} timing=1.5"))
     later = [client.submit(body("compile=sleep:1,pass")) for _ in range(8)]
     verdict = client.wait(honest, LIMIT_S)
     assert (verdict["class"], verdict["passed_stage"], verdict["attempts"]) == ("ok", "timing", 1), verdict

@@ -5,7 +5,8 @@
 `size=BYTES` in a reference is what its jobs take of the device. Else there is one key for each stage (ast, compile,
 inspect, describe, open, tiny, full, timing), and for each a list of steps:
 
-    pass  fail:CLASS[:RULE]  skip  reopen  generality     end the stage so (a number does so for timing: the speedup)
+    pass  fail:CLASS[:RULE]  skip  reopen  generality     end the stage so (a number does so for timing: the speedup);
+                                                   reopen also where the process ends before
     rough:MS                                       full: passes, and a call took so long by the rough clock
     turn                                           full: passes the first time, a mismatch from then on
     inconclusive                                   how the timing went
