@@ -424,7 +424,8 @@ job_answered(struct lane *l, struct lane_report *report)
 {
     struct job *j = l->job;
 
-    if (report->outcome == LANE_FAIL || j->is_limited) /* what comes too late is a timeout, whatever it says */
+    /* What comes after the limit is a timeout, whatever it says. */
+    if (report->outcome == LANE_FAIL || j->is_limited)
         note_neighbours(l, report);
     report->waited_ms = (double)j->waited_ns / 1e6;
     j->waited_ns = 0;
