@@ -244,6 +244,7 @@ plan_round(struct run *r, int round, const char *method)
     IN(step, "checkpoints/sft_final");
     IN(step, "%s", run_text(r, "rl", "tasks"));
     OUT(step, "outputs/bestofn_%s/kept.jsonl", name);
+    OUT(step, "outputs/bestofn_%s/candidates.jsonl", name);
     bool is_weighted = strcmp(method, "weighted") == 0;
     char learned[64];
     snprintf(learned, sizeof(learned), "rl_round%d", round);
