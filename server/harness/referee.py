@@ -49,6 +49,10 @@ MEMORY_SLACK: Final = 3 << 30
 DESCRIBE_LIMIT_MS: Final = 180_000
 
 
+def _untimed() -> Report:
+    return Report("timing", "skip", detail={"outcome": "skipped", "why": "no GPU on this machine"})
+
+
 class Referee:
     def __init__(
         self,
@@ -274,9 +278,9 @@ class Referee:
         self._report(name, lambda: self._stage(name, stage, is_last, own=bool(message.body.get("own"))))
 
     def _stage(self, name: str, stage: str, is_last: bool, *, own: bool) -> Report:
-        if stage == "timing" and self._gpu is None:  # nobody is called: no matter whether its process bore the evidence
-            return Report("timing", "skip", detail={"outcome": "skipped", "why": "no GPU on this machine"})
         job = self._jobs.get(name)
+        if job is None and stage == "timing" and self._gpu is None:
+            return _untimed()  # nobody is called: no matter whether its process bore the evidence
         if job is None:
             return Report(
                 stage, "fail", "crash", 0, 1, {"type": "crash", "text": "the process has ended", "line": None}
@@ -300,9 +304,11 @@ class Referee:
 
     def _timing(self, job: Job) -> Report:
         gpu = self._gpu
+        if gpu is None:
+            return _untimed()
         import clock
 
-        assert gpu is not None and self._peaks is not None
+        assert self._peaks is not None
         case, precision = job.spec["cases"]["own"], job.precision()
 
         def again() -> tuple[Report, physics.Floor]:
