@@ -89,9 +89,20 @@ def _objects() -> int:
     return found
 
 
+def _count_at_rest(daemon: service.Daemon) -> int:
+    """Of the processes, once they have been as many for a second: a child of the reference may still be ending."""
+    deadline = time.monotonic() + SETTLE_S
+    counts: list[int] = []
+    while len(counts) < 10 or len(set(counts[-10:])) > 1:
+        assert time.monotonic() < deadline, f"the processes come and go: {counts}"
+        counts.append(len(_processes(daemon)))
+        time.sleep(0.1)
+    return counts[-1]
+
+
 def _wait_until_as_before(daemon: service.Daemon, before: int) -> None:
     deadline = time.monotonic() + SETTLE_S
-    while (now := len(_processes(daemon))) > before:
+    while (now := len(_processes(daemon))) != before:
         assert time.monotonic() < deadline, f"{now} processes, {before} before"
         time.sleep(0.1)
 
@@ -123,7 +134,7 @@ def test_nothing_is_left_where_there_are_no_namespaces() -> None:
         }
         honest = corpus.load_candidate(corpus.HERE / "candidates" / "copy" / "honest.py")
         assert client.judge({"task": ids["copy"], "candidate": honest.text, "policy": "strict"})["class"] == "ok"
-        before = len(_processes(daemon))
+        before = _count_at_rest(daemon)
         for candidate in BAD:
             if candidate.name in MANY:
                 verdict = client.judge(candidate.body(ids[candidate.task]))
@@ -139,7 +150,7 @@ def test_nothing_is_left(candidate: corpus.Candidate, own: tuple[service.Daemon,
     neighbour_text = f"{honest.text}\n# beside {candidate.name}\n"
     first = client.judge({"task": ids["copy"], "candidate": f"{neighbour_text}# before\n", "policy": "strict"})
     assert first["class"] == "ok"
-    before, files, objects = len(_processes(daemon)), _files(), _objects()
+    before, files, objects = _count_at_rest(daemon), _files(), _objects()
     bad = client.submit(candidate.body(ids[candidate.task]))
     neighbour = client.submit({"task": ids["copy"], "candidate": neighbour_text})
     verdict = client.wait(bad)
