@@ -18,8 +18,7 @@ struct harness_clock {
     int32_t pidfd;
     uint32_t set, calls, sets;
     uint32_t expected_generation; /* the generation of the reply that the addresses come from; 0: none yet */
-    uint32_t
-        head_steps; /* of a canary that has the GPU when it rings, and at whose end the clock starts; 0: none */
+    uint32_t head_steps;          /* of a canary before the ring, at whose end the clock starts; 0: none */
     /* what comes back */
     uint32_t bell, status, generation;
     uint64_t events_ns, host_ns; /* the child's claims */
@@ -32,9 +31,9 @@ struct harness_clock {
 
 /*
  * Ring, wait, gather, stop. With head_steps the child has so long to launch its work before the clock starts, and the
- * GPU, which contexts use in turn, is not free for it until then. Returns 0 (*ns is the time), HARNESS_CLOCK_MOVED, HARNESS_CLOCK_RAISED, or < 0: the errors
- * of harness_doorbell_await() and harness_gather_run(). Without a GPU, or with no addresses set, the clock stops at
- * the answer.
+ * GPU, which contexts use in turn, is not free for it until then. Returns 0 (*ns is the time), HARNESS_CLOCK_MOVED,
+ * HARNESS_CLOCK_RAISED, or < 0: the errors of harness_doorbell_await() and harness_gather_run(). Without a GPU, or with
+ * no addresses set, the clock stops at the answer.
  */
 HARNESS_API int harness_clock_call(struct harness_clock *c, int64_t *ns);
 /* After HARNESS_CLOCK_MOVED: gather and stop. */
