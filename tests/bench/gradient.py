@@ -557,7 +557,7 @@ def unpacked(wheels: Path | None, into: Path) -> str:
 
 def measure(given: argparse.Namespace, directory: Path, record: Any) -> None:
     began, s = time.monotonic(), given.sizes
-    packages = unpacked(given.wheels, directory / "packages")
+    packages = unpacked(given.wheels, directory / "site-packages")  # by this name dill knows what it need not pickle
     job: Json = {"directory": str(directory), "sizes": asdict(s), "is_tiny": given.tiny}
     command = [given.python, str(Path(__file__).resolve()), "--prepare", json.dumps(job)]
     done = subprocess.run(command, check=False, timeout=given.limit_s / 2, stderr=subprocess.PIPE, text=True)
