@@ -1,8 +1,13 @@
-"""Start the built daemon in a directory of its own, talk to it, end it: for the demo and the measurements."""
+"""Start the built daemon in a directory of its own, talk to it, end it: for the demo and the measurements.
+
+VERIFIERD_FLAGS has flags for each, and these win: with --device=cuda:1 in it one bench has that GPU to itself.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import signal
 import subprocess
 import tempfile
@@ -97,7 +102,8 @@ def running_daemon(
         directory.chmod(0o711)
         where = log or directory / "log"
         command = [*prefix, str(programs / "verifierd"), "--listen", "127.0.0.1:0", "--python", python]
-        command += ["--store", str(directory / "store.db"), "--scratch", str(directory / "scratch"), *flags]
+        command += ["--store", str(directory / "store.db"), "--scratch", str(directory / "scratch")]
+        command += [*flags, *shlex.split(os.environ.get("VERIFIERD_FLAGS", ""))]
         # A group of its own: Ctrl-C is for the caller, who then asks the daemon to end.
         with where.open("wb") as errors:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, process_group=0)
