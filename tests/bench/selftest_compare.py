@@ -3,7 +3,8 @@
 Three columns: this daemon; this daemon under the policy `kernelbench`, which is KernelBench's rule in our processes;
 and KernelBench's way inside one process (tests/bench/in_process.py). Prints a table by kind, the cheats that each
 accepts and the honest kernels that it refuses, and writes every row to --out. The status is that of
-`verifier selftest`.
+`verifier selftest`. --half daemon and --half process make the one part and then, into the same --out, the other,
+where no one call has time for both; the table comes with the second.
 """
 
 from __future__ import annotations
@@ -109,40 +110,53 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT") or ROOT / "build/selftest"))
     parser.add_argument("--only", action="append", default=[], help="candidates whose TASK/NAME match (again for more)")
     parser.add_argument("--side-by-side", type=int, default=0, metavar="N", help="of in_process.py")
+    parser.add_argument("--half", choices=("daemon", "process"), help="this one alone")
     parser.add_argument("--limit-s", type=float, default=3600.0, help="all of it")
     return parser.parse_args()
+
+
+def judge(options: argparse.Namespace, deadline: float, only: list[str]) -> int:
+    """The daemon's half, into selftest.jsonl and status.json; the status of `verifier selftest`."""
+    python = os.environ.get("PYTHON", sys.executable)
+    with running_daemon(options.build / "bin", python, log=options.out / "daemon.log") as daemon:
+        daemon.wait_until_ready(READY_LIMIT_S)
+        (options.out / "status.json").write_text(json.dumps(daemon.get("/v1/status")))
+        command = [str(options.build / "bin/verifier"), "selftest", "--json", "--policy", "kernelbench"]
+        with (options.out / "selftest.jsonl").open("wb") as file:
+            left_s = deadline - time.monotonic()
+            done = subprocess.run([*command, *only, "--url", daemon.url], stdout=file, timeout=left_s, check=False)
+    return done.returncode
+
+
+def judge_in_process(options: argparse.Namespace, deadline: float, only: list[str], device: str) -> None:
+    """The other half, into in_process.jsonl. No daemon of ours runs while the process times itself."""
+    python = os.environ.get("PYTHON", sys.executable)
+    command = [python, str(ROOT / "tests/bench/in_process.py"), "--out", str(options.out / "in_process.jsonl")]
+    command += ["--device", device, "--harness", str(options.build / "lib/verifierd/harness"), *only]
+    command.append(f"--side-by-side={options.side_by_side}")
+    left_s = max(1.0, deadline - time.monotonic() - 30)
+    subprocess.run([*command, "--limit-s", f"{left_s:.0f}"], stdout=subprocess.DEVNULL, check=True)
 
 
 def main() -> int:
     options = parse_arguments()
     deadline = time.monotonic() + options.limit_s
     options.out.mkdir(parents=True, exist_ok=True)
-    python = os.environ.get("PYTHON", sys.executable)
     only = [f"--only={pattern}" for pattern in options.only]
-    selftest, other = options.out / "selftest.jsonl", options.out / "in_process.jsonl"
-    with running_daemon(options.build / "bin", python, log=options.out / "daemon.log") as daemon:
-        daemon.wait_until_ready(READY_LIMIT_S)
-        status = daemon.get("/v1/status")
-        command = [str(options.build / "bin/verifier"), "selftest", "--json", "--policy", "kernelbench"]
-        command += only
-        with selftest.open("wb") as file:
-            left_s = deadline - time.monotonic()
-            done = subprocess.run([*command, "--url", daemon.url], stdout=file, timeout=left_s, check=False)
-    if done.returncode > 1:
-        return done.returncode
-    # The daemon is gone: nothing else runs while the process times itself.
-    device = "cuda:0" if status.get("gpus") else "cpu"
-    command = [python, str(ROOT / "tests/bench/in_process.py"), "--out", str(other), "--device", device]
-    command += ["--harness", str(options.build / "lib/verifierd/harness"), *only]
-    command.append(f"--side-by-side={options.side_by_side}")
-    left_s = max(1.0, deadline - time.monotonic() - 30)
-    subprocess.run([*command, "--limit-s", f"{left_s:.0f}"], stdout=subprocess.DEVNULL, check=True)
-    rows = merge(read_lines(selftest), read_lines(other))
-    text = table(rows.values(), machine_of(status))
+    status = 0
+    if options.half != "process":
+        status = judge(options, deadline, only)
+        if status > 1 or options.half == "daemon":
+            return status
+    machine = json.loads((options.out / "status.json").read_text())
+    judge_in_process(options, deadline, only, "cuda:0" if machine.get("gpus") else "cpu")
+    selftest = options.out / "selftest.jsonl"
+    rows = merge(read_lines(selftest), read_lines(options.out / "in_process.jsonl"))
+    text = table(rows.values(), machine_of(machine))
     (options.out / "compare.md").write_text(text + "\n")
     print(text)
     print(selftest.read_text().splitlines()[-1])
-    return done.returncode
+    return status
 
 
 if __name__ == "__main__":
