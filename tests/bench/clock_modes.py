@@ -4,8 +4,7 @@ Each program is timed by a referee of its own, without a daemon: a reference aga
 reference, in every mode in turn, again and again until the time is over. Told for each program and mode, medians over
 its runs: milliseconds of both sides, how far the candidate's are from a profiler's time of the same kernel
 (tests/bench/plain.py), the speed-up and its spread from run to run, the scatter of a pair's ratio, c and its scatter,
-and the speed-up that c of each block alone, not of all of them, would give. A second table has where the referee's
-time goes: milliseconds of each step for a pair, steps within steps. Every run is a line of JSON in
+and the speed-up that c of each block alone, not of all of them, would give. Every run is a line of JSON in
 OUT/clock_modes.jsonl, raw samples included. It judges nothing. Needs a GPU; without one it says so, with status 77.
 """
 
@@ -35,39 +34,15 @@ SKIPPED = 77
 MODES: dict[str, dict[str, bool]] = {"as it is": {}, "launch hidden": {"hides_launch": True}}
 """Changes of clock.Protocol."""
 
-WHOLE = ("_prepare", "_find_baseline")
-STEPS = (*WHOLE, "_trial", "_write", "_timed", "_rehearse", "_place", "_aim", "_freeze", "_empty")
-
 PRELUDE = """
-import functools, json, pathlib, time, clock, referee
-spent = {{}}
-def measured(name, method):
-    @functools.wraps(method)
-    def call(*args, **named):
-        begun = time.perf_counter()
-        try:
-            return method(*args, **named)
-        finally:
-            count, seconds = spent.get(name, (0, 0.0))
-            spent[name] = count + 1, seconds + time.perf_counter() - begun
-    return call
-for name in {steps!r}:
-    setattr(clock.Timer, name, measured(name, getattr(clock.Timer, name)))
-plain_trials = clock.Timer._trials
-def trials(self):
-    for name in set(spent) - set({whole!r}):
-        del spent[name]
-    return plain_trials(self)
-clock.Timer._trials = trials
+import json, pathlib, clock, referee
 def timing(self, job):
-    spent.clear()
     changes = json.loads(pathlib.Path({path!r}).read_text())
     timer = clock.Timer(job, self._gpu, clock.Protocol(**changes))
     report = timer.run()
     blocks = [(block.ours_ns, block.theirs_ns, block.empty_ns) for block in timer._blocks]
     if report.detail is not None:
         report.detail["raw"] = {{"blocks": blocks, "heads_ns": timer._heads_ns, "void": len(timer._void)}}
-        report.detail["raw"]["spent"] = spent
     return report
 referee.Referee._timing = timing
 """
@@ -180,16 +155,6 @@ def figures(runs: Sequence[dict[str, Any]], profiled_ms: float | None) -> str:
     return "".join(f"{cell:>12}" for cell in cells)
 
 
-def spent_of(runs: Sequence[dict[str, Any]]) -> str:
-    """Of each step: those of WHOLE in all, the others for a pair."""
-    cells = []
-    for step in STEPS:
-        of = [run["raw"]["spent"] for run in runs if step in run["raw"]["spent"]]
-        each = [1e3 * spent[step][1] / (1 if step in WHOLE else spent["_trial"][0]) for spent in of]
-        cells.append(f"{statistics.median(each):.2f}" if each else "-")
-    return "".join(f"{cell:>14}" for cell in cells)
-
-
 HEADINGS = (
     "ref, ms", "cand, ms", "off kernel", "speed-up", "of runs", "of pairs", "c, us", "of c, us", "c by block",
     "head, most", "void", "bells",
@@ -203,11 +168,7 @@ def run(chosen: Sequence[Pair], out: Path, limit_s: float) -> None:
         place = Path(name)
         profiled = kernel_ms(chosen, place)
         (place / "rig").mkdir()
-        with Rig(
-            place / "rig",
-            device="cuda:0",
-            prelude=PRELUDE.format(path=str(place / "protocol"), steps=STEPS, whole=WHOLE),
-        ) as rig:
+        with Rig(place / "rig", device="cuda:0", prelude=PRELUDE.format(path=str(place / "protocol"))) as rig:
             bench = Bench(rig, place / "protocol")
             turns = [(pair, mode) for _ in range(100) for pair in chosen for mode in MODES]
             for pair, mode in turns:
@@ -226,9 +187,6 @@ def run(chosen: Sequence[Pair], out: Path, limit_s: float) -> None:
             if runs:
                 told = figures(runs, profiled.get(pair.name))
                 print(f"{pair.name:<24}{mode:<14}{len(runs):>4}{told}")
-    print(f"\n{'ms, in all, then for a pair':<40}" + "".join(f"{step[1:]:>14}" for step in STEPS))
-    for (name, mode), runs in kept.items():
-        print(f"{name:<24}{mode:<16}{spent_of(runs)}")
 
 
 def main() -> int:
