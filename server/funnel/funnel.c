@@ -130,6 +130,8 @@ recover(struct funnel *f, struct error *err)
     DL_FOREACH_SAFE(r.exhausted, s, next)
     {
         DL_DELETE(r.exhausted, s);
+        if (!judgement_make(s))
+            return error_set(err, ERR_NOMEM, "no memory for what the store says is unfinished");
         conclude_exhausted(s);
     }
     HASH_ITER(hh, f->groups, g, next_group)

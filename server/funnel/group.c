@@ -212,21 +212,23 @@ compare_ranked(const void *left, const void *right)
     return a->index < b->index ? -1 : 1;
 }
 
-/* Indices of the items, best reward first; those without a reward are not ranked. */
+/* Indices of the items, best reward first; those without a reward are not ranked. NULL: no memory. */
 static json_t *
 ranking(json_t *items)
 {
     AUTO_FREE struct ranked *ranked = calloc(json_array_size(items) + 1, sizeof(*ranked));
-    json_t *out = json_array(), *item;
+    json_t *out = ranked ? json_array() : NULL, *item;
     size_t i, n = 0;
 
+    if (!out)
+        return NULL;
     json_array_foreach(items, i, item)
     {
         json_t *reward = json_object_get(item, "reward");
         const char *class_ = json_string_value(json_object_get(item, "class"));
         /* The speed of one that is not correct counts for nothing, and the order must not tell it. */
         json_t *components = class_ && strcmp(class_, "ok") == 0 ? json_object_get(item, "components") : NULL;
-        if (ranked && json_is_number(reward))
+        if (json_is_number(reward))
             ranked[n++] = (struct ranked){ i, json_number_value(reward),
                                            number(json_object_get(components, "speedup")) };
     }
@@ -296,6 +298,8 @@ funnel_show_group(struct funnel *f, const char *id, struct error *err)
                         "metadata", metadata, "time_top_k", json_object_get(request, "time_top_k"),
                         "deadline_s", json_object_get(request, "deadline_s"), "stop",
                         json_object_get(request, "stop"), "ranking", ranking(items), "items", items);
+        if (!out)
+            error_set(err, ERR_NOMEM, "no memory to show %s", id);
         json_decref(request);
     }
     group_row_release(&row);

@@ -289,7 +289,12 @@ struct submission *submission_new(struct funnel *f, const char *id, const char *
 void submission_move(struct submission *s, enum event event);
 /* It waits from now on: for a slot where it is queued, for a device where it is ready. Its next move ends that. */
 void submission_waits(struct submission *s);
-/* Loads what the store has of it. 0 or an error of the store. */
+/* The memory for it, so that what follows cannot lack it. False: there is none, and nothing has changed. */
+bool judgement_make(struct submission *s);
+/*
+ * Loads what the store has of it. 0, an error of the store, or ERR_NOMEM. s->judgement is there also on failure, to be
+ * told with it; but without judgement_make() before it is NULL where there was no memory for it.
+ */
 int judgement_new(struct submission *s, struct error *err);
 /* The same without the task and the source: enough to be told a verdict. */
 int judgement_read(struct submission *s, struct error *err);
@@ -309,7 +314,8 @@ void submission_conclude(struct submission *s, enum event event);
 int submission_conclude_as(struct submission *s, const struct submission_row *from, json_t *verdict);
 /* Back to the queue's head. gives_back: the attempt was cut short by us and does not count. */
 void submission_return(struct submission *s, bool gives_back);
-void record_timer_cb(uv_timer_t *timer);
+/* What could not be done for now, a verdict stored or a submission begun, is tried again in a second. */
+void submission_try_later(struct funnel *f);
 
 /* status.c */
 struct stats_sum *funnel_now(struct funnel *f); /* what happens now is added to it as well */

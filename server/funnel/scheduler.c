@@ -148,6 +148,11 @@ begin_one(struct funnel *f)
         fair_remove(&f->queue, &s->turn);
         return true;
     }
+    if (!judgement_make(s)) {
+        log_warn(s->id, "no memory to judge it: it waits");
+        submission_try_later(f);
+        return false;
+    }
     fair_take(&f->queue, &s->turn);
     if (s->is_rerun)
         alone_begin(&f->house, &s->alone);

@@ -124,15 +124,23 @@ read_request(struct judgement *j, struct error *err)
     return 0;
 }
 
+bool
+judgement_make(struct submission *s)
+{
+    if (!s->judgement)
+        s->judgement = calloc(1, sizeof(*s->judgement));
+    return s->judgement != NULL;
+}
+
 int
 judgement_read(struct submission *s, struct error *err)
 {
     struct funnel *f = s->funnel;
     const struct reward_spec standard = REWARD_SPEC_DEFAULT;
-    struct judgement *j = calloc(1, sizeof(*j));
 
-    if (!j)
+    if (!judgement_make(s))
         return error_set(err, ERR_NOMEM, "no memory to judge %s", s->id);
+    struct judgement *j = s->judgement;
     /* What is told of a request that cannot be read is as whole as any other verdict. */
     j->stage = j->passed = j->failed_stage = j->until = -1;
     j->reward = standard;
@@ -140,10 +148,7 @@ judgement_read(struct submission *s, struct error *err)
     policy_find("strict", &j->policy);
     int rc = store_get_submission(f->store, s->id, &j->row, err);
     memcpy(j->row.id, s->id, sizeof(j->row.id));
-    if (rc == 0)
-        rc = read_request(j, err);
-    s->judgement = j;
-    return rc;
+    return rc == 0 ? read_request(j, err) : rc;
 }
 
 int
@@ -327,13 +332,12 @@ recorded_cb(void *arg, int code, const struct error *err)
     } else {
         log_error(s->id, "its verdict is not stored yet: %s", err->text);
         DL_APPEND(f->unrecorded, s);
-        if (!uv_is_active((uv_handle_t *)&f->record_timer))
-            uv_timer_start(&f->record_timer, record_timer_cb, RECORD_RETRY_MS, 0);
+        submission_try_later(f);
     }
     funnel_written(f);
 }
 
-void
+static void
 record_timer_cb(uv_timer_t *timer)
 {
     struct funnel *f = timer->data;
@@ -345,6 +349,14 @@ record_timer_cb(uv_timer_t *timer)
         DL_DELETE(list, s);
         record(s);
     }
+    scheduler_kick(f);
+}
+
+void
+submission_try_later(struct funnel *f)
+{
+    if (!uv_is_active((uv_handle_t *)&f->record_timer))
+        uv_timer_start(&f->record_timer, record_timer_cb, RECORD_RETRY_MS, 0);
 }
 
 static void

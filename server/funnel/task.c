@@ -318,7 +318,8 @@ registration_new(struct funnel *f, const struct task_request *t)
     r->row.reference_size = json_string_length(t->reference);
     r->row.metadata = t->metadata ? json_dumps(t->metadata, JSON_COMPACT) : NULL;
     snprintf(r->row.id, sizeof(r->row.id), "%s", t->id);
-    if (!r->row.reference || (t->name && !r->row.name) || (t->entry && !r->row.entry_point)) {
+    if (!r->declared || !r->row.reference || (t->name && !r->row.name) || (t->entry && !r->row.entry_point) ||
+        (t->metadata && !r->row.metadata)) {
         registration_free(r);
         return NULL;
     }

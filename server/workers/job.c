@@ -144,6 +144,11 @@ lane_register(struct lane *l, const struct lane_registration *r, lane_registered
     j->dynamic_shapes = r->dynamic_shapes;
     j->registered = cb;
     j->arg = arg;
+    /* Without its name another class would be registered. */
+    if (r->entry && !j->entry) {
+        job_free(j);
+        return error_set(err, ERR_NOMEM, "no memory for a job");
+    }
     job_begin(l, j);
     return 0;
 }
