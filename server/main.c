@@ -23,6 +23,7 @@
 #include "server/token.h"
 #include "server/token_command.h"
 #include "server/workers/check.h"
+#include "server/workers/devices.h"
 #include "server/workers/scratch.h"
 
 /*
@@ -205,12 +206,21 @@ check_files(const struct config *c, struct error *err)
     return rc;
 }
 
+/* All that a start can know before anything is made or begun. layers: as workers_check() gives them. */
+static int
+check_settings(const struct config *c, struct devices *devices, json_t **layers, struct error *err)
+{
+    int rc = check_files(c, err);
+    if (rc == 0)
+        rc = devices_find(c, devices, err);
+    return rc == 0 ? workers_check(c, layers, err) : rc;
+}
+
 static int
 start(struct server *s, struct error *err)
 {
-    int rc = check_files(&s->config, err);
-    if (rc == 0)
-        rc = workers_check(&s->config, NULL, err);
+    struct devices devices;
+    int rc = check_settings(&s->config, &devices, NULL, err);
     if (rc == 0)
         rc = store_open(&s->loop, s->config.store, STORE_WRITES_MAX, &s->store, err);
     if (rc == 0)
@@ -260,14 +270,17 @@ check(const struct config *c)
 {
     AUTO_JSON json_t *layers = NULL;
     struct error err = { 0 };
+    struct devices devices;
     const char *name;
     json_t *state;
 
-    if (check_files(c, &err) != 0 || workers_check(c, &layers, &err) != 0) {
+    if (check_settings(c, &devices, &layers, &err) != 0) {
         fprintf(stderr, "verifierd: %s\n", err.text);
         return EXIT_FAILURE;
     }
     printf("verifierd: the settings are fine\nstore: %s\nscratch: %s\n", c->store, c->scratch);
+    for (size_t i = 0; i < devices.n; i++)
+        printf("device: %s\n", devices.all[i].name);
     json_object_del(layers, "cgroup"); /* known only once the daemon runs */
     json_object_foreach(layers, name, state) printf("layer %s: %s\n", name, json_string_value(state));
     return EXIT_SUCCESS;

@@ -33,8 +33,20 @@ add(struct devices *d, const char *kind, long ordinal)
         snprintf(name, sizeof(d->all[0].name), "%s:%ld", kind, ordinal);
 }
 
+/* "there is no GPU here", "there is only cuda:0 here", "there are only cuda:0 to cuda:3 here" */
 static int
-add_listed(struct devices *d, const char *list, const char *setting, struct error *err)
+refuse_missing(const char *setting, int gpus, struct error *err)
+{
+    if (gpus == 0)
+        return error_set(err, ERR_INPUT, "device \"%s\", and there is no GPU here", setting);
+    if (gpus == 1)
+        return error_set(err, ERR_INPUT, "device \"%s\", and there is only cuda:0 here", setting);
+    return error_set(err, ERR_INPUT, "device \"%s\", and there are only cuda:0 to cuda:%d here", setting,
+                     gpus - 1);
+}
+
+static int
+add_listed(struct devices *d, const char *list, const char *setting, int gpus, struct error *err)
 {
     char *end;
 
@@ -42,6 +54,8 @@ add_listed(struct devices *d, const char *list, const char *setting, struct erro
         long ordinal = strtol(at, &end, 10);
         if (end == at || ordinal < 0 || ordinal > 255 || (*end && *end != ','))
             return error_set(err, ERR_INPUT, "device \"%s\" is not like cuda:0,1", setting);
+        if (ordinal >= gpus)
+            return refuse_missing(setting, gpus, err);
         if (d->n == DEVICES_MAX)
             return error_set(err, ERR_INPUT, "more than %d devices", DEVICES_MAX);
         add(d, "cuda", ordinal);
@@ -50,18 +64,18 @@ add_listed(struct devices *d, const char *list, const char *setting, struct erro
     }
 }
 
-static int
-find_names(const char *setting, struct devices *d, struct error *err)
+int
+devices_name(const char *setting, int gpus, struct devices *d, struct error *err)
 {
-    int gpus = count_gpus();
     bool is_auto = strcmp(setting, "auto") == 0;
 
+    *d = (struct devices){ 0 };
     if (strncmp(setting, "cuda:", 5) == 0)
-        return add_listed(d, setting + 5, setting, err);
+        return add_listed(d, setting + 5, setting, gpus, err);
     if (strcmp(setting, "cpu") != 0 && strcmp(setting, "cuda") != 0 && !is_auto)
         return error_set(err, ERR_INPUT, "device \"%s\" is none of auto, cpu, cuda, cuda:0,1", setting);
     if (strcmp(setting, "cuda") == 0 && gpus == 0)
-        return error_set(err, ERR_INPUT, "device \"cuda\", and there is no GPU here");
+        return refuse_missing(setting, gpus, err);
     if (strcmp(setting, "cpu") == 0 || gpus == 0) {
         add(d, "cpu", -1);
         return 0;
@@ -152,8 +166,7 @@ devices_find(const struct config *config, struct devices *out, struct error *err
     int core_of[CPU_SETSIZE];
     cpu_set_t kept[DEVICES_MAX];
 
-    *out = (struct devices){ 0 };
-    int rc = find_names(config->device, out, err);
+    int rc = devices_name(config->device, count_gpus(), out, err);
     if (rc != 0)
         return rc;
     if (sched_getaffinity(0, sizeof(out->rest), &out->rest) != 0)
@@ -166,18 +179,18 @@ devices_find(const struct config *config, struct devices *out, struct error *err
     if (each < 0)
         return error_set(err, ERR_INPUT, "timing_cores %lld for each of %zu GPUs leaves none of %d cores",
                          (long long)config->timing_cores, out->n, CPU_COUNT(&out->rest));
-    if (each == 0)
-        log_warn(NULL, "no cores are kept for timing: compiling may disturb it");
-    for (size_t i = 0; i < out->n && each > 0; i++) {
+    for (size_t i = 0; i < out->n && each > 0; i++)
         write_cores(&kept[i], out->all[i].cores);
-        log_info(out->all[i].name, "cores %s are kept for it", out->all[i].cores);
-    }
     return 0;
 }
 
 int
 devices_stay_off(const struct devices *d, struct error *err)
 {
+    for (size_t i = 0; i < d->n && *d->all[i].cores; i++)
+        log_info(d->all[i].name, "cores %s are kept for it", d->all[i].cores);
+    if (strcmp(d->all[0].name, "cpu") != 0 && !*d->all[0].cores)
+        log_warn(NULL, "no cores are kept for timing: compiling may disturb it");
     if (sched_setaffinity(0, sizeof(d->rest), &d->rest) != 0)
         return error_set(err, ERR_SYS, "cannot leave the cores kept for timing");
     return 0;

@@ -35,6 +35,9 @@ int devices_find(const struct config *config, struct devices *out, struct error 
 /* Keep the calling thread, and what it starts from now on, off the cores kept for timing. 0 or ERR_SYS. */
 int devices_stay_off(const struct devices *d, struct error *err);
 
+/* The names alone, on a machine with so many GPUs. 0 or ERR_INPUT. Pure. */
+int devices_name(const char *setting, int gpus, struct devices *out, struct error *err);
+
 /*
  * What cores_split() is to give each of n GPUs, of so many cores: what `timing_cores` says, and where it says nothing and
  * `device_jobs` are side by side, enough for all of them, of half of the cores at most; -1: as ever. Pure.

@@ -764,7 +764,7 @@ def test_a_good_file_is_taken_and_flags_win(tmp_path: Path) -> None:
     status, out, err = run("--check-config", "--config", path, python())
     assert (status, err) == (0, "")
     assert out.startswith("verifierd: the settings are fine\nstore: verifierd.db\nscratch: /")
-    assert "\nlayer no_new_privs: on\n" in out
+    assert "\ndevice: c" in out and "\nlayer no_new_privs: on\n" in out
     assert run("--check-config", "--config", path, "--pool=0")[0] == 1
     assert run("--config", tmp_path / "none", "--check-config")[2].startswith("verifierd: open ")
 
@@ -787,8 +787,9 @@ def python() -> str:
         (["--python=/bin/true"], "cannot run the harness"),
         (["--harness=/nowhere"], "/nowhere/zygote.py cannot be read"),
         (["--sandbox-require=seccomp,unheard_of"], "unheard_of"),
+        (["--device=cuda:0,255"], "cuda:0,255"),
     ],
-    ids=["no interpreter", "no Python", "no harness", "no such layer"],
+    ids=["no interpreter", "no Python", "no harness", "no such layer", "no such GPU"],
 )
 def test_what_the_workers_lack_is_told_before_it_listens(
     flags: list[str], words: str, check: bool, tmp_path: Path

@@ -89,23 +89,32 @@ static void
 devices_are_named(void **state)
 {
     static const struct {
-        const char *setting, *why;
+        const char *setting;
+        int gpus;
+        const char *why;
         size_t n;
     } rows[] = {
-        { "cpu", NULL, 1 },
-        { "cuda:0", NULL, 1 },
-        { "cuda:1,3", NULL, 2 },
-        { "cuda:", "device \"cuda:\" is not like cuda:0,1", 0 },
-        { "cuda:1,", "device \"cuda:1,\" is not like cuda:0,1", 0 },
-        { "cuda:300", "device \"cuda:300\" is not like cuda:0,1", 0 },
-        { "gpu", "device \"gpu\" is none of auto, cpu, cuda, cuda:0,1", 0 },
+        { "cpu", 0, NULL, 1 },
+        { "cpu", 4, NULL, 1 },
+        { "auto", 0, NULL, 1 },
+        { "auto", 4, NULL, 4 },
+        { "cuda", 4, NULL, 4 },
+        { "cuda", 0, "device \"cuda\", and there is no GPU here", 0 },
+        { "cuda:0", 1, NULL, 1 },
+        { "cuda:1,3", 4, NULL, 2 },
+        { "cuda:0", 0, "device \"cuda:0\", and there is no GPU here", 0 },
+        { "cuda:9", 1, "device \"cuda:9\", and there is only cuda:0 here", 0 },
+        { "cuda:1,4", 4, "device \"cuda:1,4\", and there are only cuda:0 to cuda:3 here", 0 },
+        { "cuda:", 4, "device \"cuda:\" is not like cuda:0,1", 0 },
+        { "cuda:1,", 4, "device \"cuda:1,\" is not like cuda:0,1", 0 },
+        { "cuda:300", 4, "device \"cuda:300\" is not like cuda:0,1", 0 },
+        { "gpu", 4, "device \"gpu\" is none of auto, cpu, cuda, cuda:0,1", 0 },
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct config config = { .device = (char *)rows[i].setting, .timing_cores = 0 };
         struct devices devices;
         struct error err = { 0 };
-        int rc = devices_find(&config, &devices, &err);
+        int rc = devices_name(rows[i].setting, rows[i].gpus, &devices, &err);
         assert_int_equal(rc, rows[i].why ? ERR_INPUT : 0);
         if (rows[i].why)
             assert_string_equal(err.text, rows[i].why);
