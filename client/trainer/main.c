@@ -55,8 +55,8 @@ static const char doc[] =
     "  compare   evaluations side by side, with what lies between them\n"
     "  selftest  do the curricula draw what they are said to draw?\n"
     "\n"
-    "Exit status: 0 well, 1 not reached, 2 usage, 3 configuration or disk, 7 a service,\n"
-    "75 interrupted with a checkpoint (run it again), 130 interrupted.";
+    "Exit status: 0 well, 1 not reached, 2 usage, 3 configuration or disk, 5 nothing to resume,\n"
+    "7 a service, 75 interrupted with a checkpoint (run it again), 130 interrupted.";
 
 static int
 parse(int key, char *arg, struct argp_state *state)

@@ -234,6 +234,17 @@ tell(const char *path, const char *name)
     return 1;
 }
 
+/* 1: it was a checkpoint once. */
+static int
+is_damaged(const char *path, const char *name)
+{
+    AUTO_JSON json_t *manifest = NULL;
+    struct error why = { 0 };
+    int rc = manifest_verify(path, &manifest, &why);
+    (void)name;
+    return rc != 0 && rc != ERR_NOTFOUND;
+}
+
 static int
 open_root(struct restore *s, struct error *err)
 {
@@ -263,8 +274,11 @@ resume_command(struct trainer *t, int argc, char **argv)
     rc = rc == 0 ? settle(&s, &err) : rc;
     if (rc != 0)
         return trainer_failed(&err);
-    if (each_checkpoint(s.root, tell) == 0)
-        return trainer_complain(TRAINER_FAILED, "%s has no checkpoint that verifies", s.remote);
+    if (each_checkpoint(s.root, tell) == 0) {
+        if (each_checkpoint(s.root, is_damaged) > 0)
+            return trainer_complain(TRAINER_FAILED, "%s has no checkpoint that verifies", s.remote);
+        return trainer_complain(TRAINER_NOTHING, "nothing to resume: %s has no checkpoint", s.remote);
+    }
     printf("restored; go on with the same trainer run, or: trainer status --workdir %s\n", s.root);
     return TRAINER_OK;
 }

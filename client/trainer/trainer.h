@@ -20,6 +20,7 @@ enum trainer_exit {
     TRAINER_FAILED = 1, /* it ran, and what was asked for was not reached */
     TRAINER_USAGE = 2,
     TRAINER_CONFIG = 3,  /* a file, an option's value, the disk */
+    TRAINER_NOTHING = 5, /* resume: the remote was read, and has no checkpoint */
     TRAINER_SERVICE = 7, /* verifierd or the endpoint cannot be talked to */
     TRAINER_RESUME = 75, /* interrupted with a checkpoint written: the same command goes on */
     TRAINER_INTERRUPTED = 130,

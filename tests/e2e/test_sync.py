@@ -141,10 +141,37 @@ def test_a_remote_that_cannot_be_used_is_named(workdir: Path) -> None:
     assert "no good copy yet" in status and "the last attempt failed" in status
 
 
-def test_nothing_to_restore(tmp_path: Path) -> None:
-    (tmp_path / "remote").mkdir()
-    done = trainer("resume", f"--remote={tmp_path / 'remote'}", f"--workdir={tmp_path / 'new'}")
+def test_nothing_to_restore_is_not_a_remote_that_is_not_there(workdir: Path, tmp_path: Path) -> None:
+    remote = tmp_path / "remote"
+    there = f"--remote={remote}"
+    done = trainer("resume", there, f"--workdir={tmp_path / 'absent'}")
+    assert done.returncode == 7 and "not found" in done.stderr
+    remote.mkdir()
+    done = trainer("resume", there, f"--workdir={tmp_path / 'new'}")
+    assert done.returncode == 5 and "nothing to resume" in done.stderr
+    assert trainer("sync", there, f"--workdir={workdir}").returncode == 0
+    for path in remote.glob("checkpoints/sft/*/adapter_model.safetensors"):
+        path.write_text("else")
+    done = trainer("resume", there, f"--workdir={tmp_path / 'damaged'}")
     assert done.returncode == 1 and "no checkpoint that verifies" in done.stderr
+
+
+@pytest.mark.parametrize(("status", "is_begun"), [(0, True), (5, True), (1, False), (7, False)])
+def test_the_spot_job_begins_from_nothing_only_where_there_is_nothing(
+    tmp_path: Path, status: int, is_begun: bool
+) -> None:
+    script = (service.ROOT / "client" / "deploy" / "skypilot.yaml").read_text().split("\nrun: |\n")[1]
+    programs = tmp_path / "build" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "verifierd").write_text("#!/bin/sh\n")
+    (programs / "trainer").write_text(f"#!/bin/sh\necho $1 >>said\n[ $1 = run ] || exit {status}\n")
+    for program in programs.iterdir():
+        program.chmod(0o755)
+    (tmp_path / "run.conf").write_text("")
+    own = {"HOME": str(tmp_path), "REMOTE": "s3:bucket/run", "CONF": "run.conf"}
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=os.environ | own, timeout=LIMIT_S, check=False)
+    assert (tmp_path / "said").read_text().split() == ["resume", *(["run"] if is_begun else [])]
+    assert done.returncode == (0 if is_begun else status)
 
 
 # Ends the process before its nth rename: of the mark, of a file to its place.
@@ -256,6 +283,10 @@ def s3() -> Iterator[dict[str, str]]:
 
 def test_a_bucket(workdir: Path, tmp_path: Path, s3: dict[str, str]) -> None:
     subprocess.run(["rclone", "mkdir", "s3:bucket"], env=os.environ | s3, check=True, timeout=LIMIT_S)
+    done = trainer("resume", "--remote=s3:bucket/run", f"--workdir={tmp_path / 'none'}", **s3)
+    assert done.returncode == 5, done.stderr
+    done = trainer("resume", "--remote=s3:bucked/run", f"--workdir={tmp_path / 'none'}", **s3)
+    assert done.returncode == 7, done.stderr
     done = trainer("sync", "--probe", "--remote=s3:bucket/run", f"--workdir={workdir}", **s3)
     assert done.returncode == 0, done.stderr
     assert trainer("sync", "--remote=s3:bucket/run", f"--workdir={workdir}", **s3).returncode == 0
