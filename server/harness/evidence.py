@@ -52,11 +52,14 @@ SMALL_SHARE: Final = 0.5
 """A foreign launch that is no longer than SMALL_NS and has at most SMALL_THREADS threads, or a SMALL_PARTth of the
 largest own launch, is paid for by its launch and not by its work (a sum of partial sums, a scalar): these count only
 where together they take more than SMALL_SHARE."""
+SLOWEST: Final = 10.0
+"""Foreign shares are of at most so many times what the reference takes: what torch computes does not become less by
+the candidate's own kernels being at work for long."""
 LOOSE: Final = 10.0
 """Two right answers that agree within so many tolerances tell nothing of what was computed."""
 OWN_MOST: Final = 4
-"""Without a GPU own kernels count for at most so many times the elements of the case: a tensor that is handed to a
-kernel need not be read by it."""
+"""Own kernels count for at most so many times the elements of the case (without a GPU by the elements, since a tensor
+that is handed to a kernel need not be read by it; with one, as the largest launch, by its threads)."""
 FOREIGN_MAX: Final = 16
 OVERRUN: Final = "work beyond what is recorded"
 AST_NAME_MAX: Final = 128
@@ -86,6 +89,12 @@ LIBRARY: Final = re.compile(
 )
 
 
+VENDORS: Final = re.compile(
+    r"_Z|nvjet_|sm\d+_xmma_|cutlass_\d|fmha_cutlass|cudnn_generated"
+    r"|(?:maxwell|volta|turing|ampere|hopper)_(?:\w+_)?[sdhczi][a-z0-9]*(?:gemm|cudnn)_"
+)
+"""Names that a library's kernels begin with. CUPTI tells them as they are there, and they could be a function's in
+Python, too: a kernel of such a name is nobody's own."""
 REDUCING: Final = re.compile(r"Reduce(?:Add|Multiply|Mean|Minimum|Maximum)", re.IGNORECASE)
 """In the names of gathers and scatters that reduce."""
 BIAS: Final = "CUDAFunctor_add"
@@ -176,20 +185,33 @@ def _is_small(record: Record, largest: int) -> bool:
     return record.ns <= SMALL_NS and record.threads <= max(SMALL_THREADS, largest // SMALL_PART)
 
 
-def weigh_records(calls: list[Activity], own: Own, decoys: set[str], foreign: str) -> Weighed:
-    """The records of some calls, alike in what they do."""
+def weigh_records(
+    calls: list[Activity],
+    own: Own,
+    decoys: set[str],
+    foreign: str,
+    *,
+    elements: int = 1 << 62,
+    reference_ns: float = math.inf,
+) -> Weighed:
+    """The records of some calls, alike in what they do.
+
+    elements: of the case; reference_ns: what the reference takes for it, or more.
+    """
     records = [record for call in calls for record in call.records]
     all_ns = sum(record.ns for record in records)
     if all_ns == 0:
         return Weighed()
 
     def is_own(record: Record) -> bool:
-        if record.kind != activity.KERNEL or own.names is None:
+        if record.kind != activity.KERNEL or own.names is None or VENDORS.match(record.name):
             return False
         return record.name in own.names or clean_text(record.name, AST_NAME_MAX) in own.names
 
     mine = [record for record in records if is_own(record) and record.name not in decoys]
-    largest = max((record.threads for record in mine), default=0)
+    largest = min(max((record.threads for record in mine), default=0), OWN_MOST * elements)
+    decoys_ns = sum(record.ns for record in records if is_own(record) and record.name in decoys)
+    judged_ns = max(1.0, min(all_ns - decoys_ns, SLOWEST * reference_ns * len(calls)))
     groups: dict[tuple[str, str], list[Record]] = {}
     for call in calls:
         for record, kind in _kinds_of(call.records, is_own):
@@ -214,7 +236,7 @@ def weigh_records(calls: list[Activity], own: Own, decoys: set[str], foreign: st
             found.culprits.append(found.foreign[-1])
             small = sum(record.ns for record in group if kind == "other" and _is_small(record, largest))
             light, heavy = light + small, heavy + total - small
-    if heavy / all_ns <= TIME_SHARE and (heavy + light) / all_ns <= SMALL_SHARE:
+    if heavy / judged_ns <= TIME_SHARE and (heavy + light) / judged_ns <= SMALL_SHARE:
         found.culprits = []
     if any(call.is_overrun for call in calls):  # behind enough launches of its own anybody's work could hide
         line = {"name": OVERRUN, "share": 1.0, "count": sum(call.lost for call in calls), "kind": "other"}
@@ -289,6 +311,7 @@ class Pass:
         self._flags: list[str] = []
         self._activities: list[Activity] = []
         self._told: Json = {}
+        self._reference_ns = math.inf
         self._is_decoy = False
         self._is_still = False  # nothing was recorded of a right answer of `full`
         self._is_idle = False  # it was right, and launched none of its kernels
@@ -307,6 +330,8 @@ class Pass:
             self._refuse(str(refused))
         else:
             self._silence()
+        if report.detail.get("outcome") == "measured":
+            self._reference_ns = statistics.median(report.detail["reference_ns"])
         weighed = self._weigh()
         report.detail["evidence"] = self._json(weighed)
         if report.stage == "timing":
@@ -343,7 +368,7 @@ class Pass:
             self._fail(failure)
         except Refused as refused:
             self._refuse(str(refused))
-        found = weigh_records(self._activities, self._own, self._decoys, self._job.policy.foreign)
+        found = self._weigh_records(self._activities, self._own)
         return found if found.culprits or found.coverage == 0 else None
 
     # --- calls ---
@@ -489,14 +514,24 @@ class Pass:
     # --- what it comes to ---
 
     def _weigh(self) -> Weighed:
-        foreign = self._job.policy.foreign
         if self._method == "cupti":
             own = self._own if self._own.names is not None else Own(frozenset(self._launched))
-            observed = weigh_records(self._activities, own, self._decoys, foreign)
+            observed = self._weigh_records(self._activities, own)
             return observed if observed.culprits else self._weigh_full(own) or observed
         calls = [self._told, *[told for told in _items(self._told.get("before")) if isinstance(told, dict)]]
         found = [self._weigh_told(told) for told in calls]
         return next((weighed for weighed in found if weighed.culprits), None) or self._weigh_full(self._own) or found[0]
+
+    def _weigh_records(self, calls: list[Activity], own: Own) -> Weighed:
+        known = self._job.reference.rough_ns.get(self._model, math.inf)
+        return weigh_records(
+            calls,
+            own,
+            self._decoys,
+            self._job.policy.foreign,
+            elements=self._case["elements"],
+            reference_ns=min(self._reference_ns, known),
+        )
 
     def _weigh_told(self, told: Json) -> Weighed:
         limit = ELEMENT_SHARE if self._case["name"] == "own" else TINY_SHARE
@@ -519,7 +554,7 @@ class Pass:
             except activity.BadRecords as error:
                 self._refuse(f"its records of full are none: {error}")
                 return None
-            weighed = weigh_records([call], own, self._decoys, self._job.policy.foreign)
+            weighed = self._weigh_records([call], own)
             if weighed.culprits or weighed.coverage == 0:
                 return weighed
             self._is_still |= weighed.coverage is None

@@ -236,8 +236,10 @@ def work(name: str, start: int, ns: int, threads: int = 1 << 20, kind: int = KER
     return Record(kind, name, start, start + ns, threads, 7)
 
 
-def weighed(*records: Record, foreign: str = "movement", decoys: frozenset[str] = frozenset()) -> evidence.Weighed:
-    return weigh_records([Activity(list(records), frozenset({"sha256:aa"}))], OWN, set(decoys), foreign)
+def weighed(
+    *records: Record, foreign: str = "movement", decoys: frozenset[str] = frozenset(), **known: Any
+) -> evidence.Weighed:
+    return weigh_records([Activity(list(records), frozenset({"sha256:aa"}))], OWN, set(decoys), foreign, **known)
 
 
 def test_coverage_is_own_time_over_all_time() -> None:
@@ -251,6 +253,41 @@ def test_coverage_is_own_time_over_all_time() -> None:
 def test_a_decoys_time_is_not_the_candidates() -> None:
     found = weighed(work("mine", 0, 5000), work("decoy", 5000, 5000), decoys=frozenset({"decoy"}))
     assert found.coverage == 0.5 and found.floor_ns == 5000 and not found.culprits
+
+
+def test_work_that_nobody_needs_makes_nobody_elses_less() -> None:
+    burnt = [work("mine", 0, 50_000), work(RELU, 50_000, 40_000), work("decoy", 90_000, 9_000_000)]
+    assert not weighed(*burnt).culprits
+    assert weighed(*burnt, decoys=frozenset({"decoy"})).culprits[0]["name"] == RELU
+
+
+def test_a_kernel_at_work_for_long_makes_nobody_elses_work_less() -> None:
+    burnt = [work("mine", 0, 9_000_000), work(RELU, 9_000_000, 40_000)]
+    assert not weighed(*burnt).culprits and not weighed(*burnt, reference_ns=500_000).culprits
+    assert weighed(*burnt, reference_ns=45_000).culprits[0]["name"] == RELU
+    light = [work("mine", 0, 90_000), *[work(RELU, 90_000 + 3000 * i, 2000, 1024) for i in range(30)]]
+    assert not weighed(*light).culprits and weighed(*light, reference_ns=9000).culprits
+
+
+def test_a_launch_of_threads_without_work_makes_nobody_elses_small() -> None:
+    calls = [work("mine", 0, 12_000, 1 << 22), work(RELU, 12_000, 3000, 1 << 16)]
+    assert not weighed(*calls).culprits and not weighed(*calls, elements=1 << 20).culprits
+    assert weighed(*calls, elements=1 << 18).culprits[0]["name"] == RELU
+
+
+IMPOSTORS = [name for name in SEEN_ON_A_GPU if name.isidentifier() and "triton" not in name]
+
+
+@pytest.mark.parametrize("name", IMPOSTORS)
+def test_a_librarys_kernel_is_nobodys_own_whatever_functions_are_called(name: str) -> None:
+    own = Own(frozenset({name}))
+    found = weigh_records([Activity([work(name, 0, 9000), work("mine", 9000, 9000)])], own, set(), "movement")
+    assert found.coverage == 0 and not found.kernels
+
+
+@pytest.mark.parametrize("name", ["fused_gemm_kernel", "hopper_gemm_128x64", "conv2d_kernel", "_zero", "sm90_matmul"])
+def test_what_people_call_their_kernels_is_no_librarys(name: str) -> None:
+    assert weigh_records([Activity([work(name, 0, 9000)])], Own(frozenset({name})), set(), "movement").coverage == 1
 
 
 def test_the_floor_counts_what_overlaps_once() -> None:
@@ -284,7 +321,7 @@ def test_no_records_are_no_evidence() -> None:
 def full_told(*calls: bytes) -> evidence.Pass:
     """An evidence pass whose own calls were all the candidate's, after these second calls of `full`."""
     job = SimpleNamespace(
-        reference=SimpleNamespace(model=lambda case, weights: ("m", [])),
+        reference=SimpleNamespace(model=lambda case, weights: ("m", []), rough_ns={}),
         policy=SimpleNamespace(foreign="movement"),
         method="cupti",
         method_why=None,
