@@ -242,6 +242,7 @@ class Job:
         self._device = candidate.device
         self._state_base = 0
         self._built: set[str] = set()
+        self._called: set[str] = set()  # models that have answered
         self.passed_shapes: list[Json] = []
         """Cases of other shapes at which the candidate was right in `full`."""
         self.admitted: set[str] = set()
@@ -254,7 +255,7 @@ class Job:
         self.method = "interpreter"  # how the candidate's work can be observed: "cupti", "calls", "interpreter"
         self.method_why: str | None = None
         self.recorded: list[bytes] = []
-        """CUPTI's records of the second call of each case of `full`, where the policy asks whose work that was."""
+        """CUPTI's records of a call of each case of `full`, where the policy asks whose work that was."""
         self.told: dict[str, list[Json]] = {}
         """The same in the interpreter: by the name of a case, what its calls came to up to the last right one."""
         self._records = False
@@ -591,10 +592,11 @@ class Job:
         self.candidate.bind(
             set_, model, placed, limit_ms=self._bind_limit_ms, tf32=tf32, seed=CALL_SEED, training=expected.training
         )
-        start = time.monotonic_ns()
-        answer = self.candidate.call(set_, self.call_limit_ms)
-        if self._device.type == "cuda":  # rough, and only told: by it a group chooses whom to time
-            result.call_ms = (time.monotonic_ns() - start) / 1e6
+        # A model's first call may prepare what it keeps. After that the one on fresh inputs is recorded: the second one
+        # may copy what was kept of the first.
+        is_known = model in self._called
+        answer = self._call(set_, result, record=self._records and is_known)
+        self._called.add(model)
         outputs = list(values.leaves(answer))
         limits = self._check(outputs, expected, mine, tree, result)
         if limits is None or not (twice or result.class_ == "mismatch"):
@@ -602,7 +604,7 @@ class Job:
         first = None
         if result.class_ is not None:
             first = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for _, leaf in outputs]
-        self._check_again(first, set_, tree, mine, expected, limits, result)
+        self._check_again(first, set_, tree, mine, expected, limits, result, record=self._records and not is_known)
 
     def _check(
         self,
@@ -663,6 +665,8 @@ class Job:
         expected: Expected,
         limits: list[tolerance.Limit],
         result: CaseResult,
+        *,
+        record: bool,
     ) -> None:
         """The same inputs once more: another answer is `nondeterministic`, whether or not one of the two is right.
 
@@ -671,7 +675,7 @@ class Job:
         for view, source in zip(mine, self.reference.views(tree), strict=True):
             view.copy_(source)
         synchronize(self._device)
-        second = [leaf for _, leaf in values.leaves(self._call_again(set_))]
+        second = [leaf for _, leaf in values.leaves(self._call(set_, None, record=record))]
         for index, a in enumerate(expected.values if first is None else first):
             if not isinstance(a, torch.Tensor):
                 continue
@@ -682,18 +686,21 @@ class Job:
                 result.class_ = "nondeterministic"
                 result.note = f"two calls on one input differ (output {expected.paths[index]})"
 
-    def _call_again(self, set_: int) -> Any:
-        """A model's first call may prepare what it keeps; what the second computes is the candidate's own work."""
-        if not self._records:
-            return self.candidate.call(set_, self.call_limit_ms)
-        self.candidate.record()
+    def _call(self, set_: int, result: CaseResult | None, *, record: bool) -> Any:
+        """result: gets the call's time on a GPU, which is rough, and only told: by it a group chooses whom to time."""
+        if record:
+            self.candidate.record()
+        start = time.monotonic_ns()
         try:
             answer = self.candidate.call(set_, self.call_limit_ms)
         except PeerFailed as failure:
-            if not failure.is_gone:
+            if record and not failure.is_gone:
                 self.candidate.recorded()
             raise
-        self.recorded.append(self.candidate.recorded())
+        if result is not None and self._device.type == "cuda":
+            result.call_ms = (time.monotonic_ns() - start) / 1e6
+        if record:
+            self.recorded.append(self.candidate.recorded())
         return answer
 
 

@@ -319,7 +319,7 @@ def test_no_records_are_no_evidence() -> None:
 
 
 def full_told(*calls: bytes) -> evidence.Pass:
-    """An evidence pass whose own calls were all the candidate's, after these second calls of `full`."""
+    """An evidence pass whose own calls were all the candidate's, after these calls of `full`."""
     job = SimpleNamespace(
         reference=SimpleNamespace(model=lambda case, weights: ("m", []), rough_ns={}),
         policy=SimpleNamespace(foreign="movement"),

@@ -34,6 +34,8 @@ def begin(self):
     pass
 def end(self, told=told, exit=os._exit, failed=child.StepFailed, folder="FOLDER"):
     lie = told(self)
+    if lie == "kept":
+        lie = "theirs" if self.is_fresh and not self._records else "mine"
     if self._records:
         lie = {"still, then theirs": "theirs"}.get(lie, "mine")
     elif lie.startswith("still"):
@@ -51,6 +53,11 @@ def send(self, event, found, told=told, really=child.Child._send_found):
     if event == "recorded" and told(self) == "more":
         found["more"] = b""
     really(self, event, found)
+def answer(self, doorbell, bell, is_timed, really=child.Child._answer):
+    asked = [item.tolist() for item in self._bindings[bell.set].call.inputs]
+    self.is_fresh, self.asked = asked != getattr(self, "asked", None), asked
+    return really(self, doorbell, bell, is_timed)
+child.Child._answer = answer
 child.Child._op_watch, child.Child._begin_records = watch, begin
 child.Child._end_records, child.Child._send_found = end, send
 """
@@ -95,6 +102,7 @@ EARLY: dict[str, tuple[str | None, str | None]] = {
     "still": (None, None),
     "still, then theirs": ("policy", "foreign_kernel"),
     "theirs": ("policy", "foreign_kernel"),
+    "kept": ("policy", "foreign_kernel"),  # the kernel copies what torch computed in the call before
     "nonsense": ("policy", "evidence_refused"),
 }
 
