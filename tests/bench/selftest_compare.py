@@ -3,8 +3,8 @@
 Three columns: this daemon; this daemon under the policy `kernelbench`, which is KernelBench's rule in our processes;
 and KernelBench's way inside one process (tests/bench/in_process.py). Prints a table by kind, the cheats that each
 accepts and the honest kernels that it refuses, and writes every row to --out. The status is that of
-`verifier selftest`. --half daemon and --half process make the one part and then, into the same --out, the other,
-where no one call has time for both; the table comes with the second.
+`verifier selftest`. --part daemon, --part process and --part table do one of the three alone, in the same --out,
+where no one call has time for all.
 """
 
 from __future__ import annotations
@@ -110,13 +110,13 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT") or ROOT / "build/selftest"))
     parser.add_argument("--only", action="append", default=[], help="candidates whose TASK/NAME match (again for more)")
     parser.add_argument("--side-by-side", type=int, default=0, metavar="N", help="of in_process.py")
-    parser.add_argument("--half", choices=("daemon", "process"), help="this one alone")
+    parser.add_argument("--part", choices=("daemon", "process", "table"), help="this one alone")
     parser.add_argument("--limit-s", type=float, default=3600.0, help="all of it")
     return parser.parse_args()
 
 
 def judge(options: argparse.Namespace, deadline: float, only: list[str]) -> int:
-    """The daemon's half, into selftest.jsonl and status.json; the status of `verifier selftest`."""
+    """The daemon's part, into selftest.jsonl and status.json; the status of `verifier selftest`."""
     python = os.environ.get("PYTHON", sys.executable)
     with running_daemon(options.build / "bin", python, log=options.out / "daemon.log") as daemon:
         daemon.wait_until_ready(READY_LIMIT_S)
@@ -129,7 +129,7 @@ def judge(options: argparse.Namespace, deadline: float, only: list[str]) -> int:
 
 
 def judge_in_process(options: argparse.Namespace, deadline: float, only: list[str], device: str) -> None:
-    """The other half, into in_process.jsonl. No daemon of ours runs while the process times itself."""
+    """The usual evaluation's, into in_process.jsonl. No daemon of ours runs while the process times itself."""
     python = os.environ.get("PYTHON", sys.executable)
     command = [python, str(ROOT / "tests/bench/in_process.py"), "--out", str(options.out / "in_process.jsonl")]
     command += ["--device", device, "--harness", str(options.build / "lib/verifierd/harness"), *only]
@@ -144,15 +144,18 @@ def main() -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     only = [f"--only={pattern}" for pattern in options.only]
     status = 0
-    if options.half != "process":
+    selftest, machine = options.out / "selftest.jsonl", options.out / "status.json"
+    if options.part in (None, "daemon"):
         status = judge(options, deadline, only)
-        if status > 1 or options.half == "daemon":
+        if status > 1:
             return status
-    machine = json.loads((options.out / "status.json").read_text())
-    judge_in_process(options, deadline, only, "cuda:0" if machine.get("gpus") else "cpu")
-    selftest = options.out / "selftest.jsonl"
+    found = json.loads(machine.read_text())
+    if options.part in (None, "process"):
+        judge_in_process(options, deadline, only, "cuda:0" if found.get("gpus") else "cpu")
+    if options.part in ("daemon", "process"):
+        return status
     rows = merge(read_lines(selftest), read_lines(options.out / "in_process.jsonl"))
-    text = table(rows.values(), machine_of(machine))
+    text = table(rows.values(), machine_of(found))
     (options.out / "compare.md").write_text(text + "\n")
     print(text)
     print(selftest.read_text().splitlines()[-1])
