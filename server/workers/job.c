@@ -429,7 +429,6 @@ job_answered(struct lane *l, struct lane_report *report)
 {
     struct job *j = l->job;
 
-    /* What comes after the limit is a timeout, whatever it says. */
     if (report->outcome == LANE_FAIL || j->is_limited)
         note_neighbours(l, report);
     report->waited_ms = (double)j->waited_ns / 1e6;
@@ -455,6 +454,14 @@ job_answered(struct lane *l, struct lane_report *report)
     return false;
 }
 
+/* What the referee had found of a candidate stays found: to be slow as well is no way out. */
+static bool
+is_conviction(const struct lane_report *report)
+{
+    return report->outcome == LANE_FAIL && report->class_ &&
+           (strcmp(report->class_, "policy") == 0 || strcmp(report->class_, "hack") == 0);
+}
+
 void
 job_report(struct lane *l, struct lane_report *report)
 {
@@ -462,7 +469,8 @@ job_report(struct lane *l, struct lane_report *report)
 
     if (!report->is_reference) {
         report->stage = j->stage;
-        if (j->is_limited) {
+        /* What else comes after the limit is a timeout, whatever it says. */
+        if (j->is_limited && !is_conviction(report)) {
             report->outcome = LANE_FAIL;
             report->class_ = "timeout";
             report->rule = NULL;

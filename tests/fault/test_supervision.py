@@ -56,6 +56,7 @@ CASES = [
     Case("full=sleep:0.1,fail:oom", "oom", "full"),
     Case("timing=fail:mismatch", "mismatch", "timing"),
     Case("full=fail:timeout", "timeout", "full", "full: as the script says; the process was stopped."),
+    Case("full=hang,fail:policy:foreign_kernel", "policy", "full", more=(("reward", 0.0),)),
     Case("timing=hang", "timeout", "timing", "did not finish within 3 s"),
 ]
 

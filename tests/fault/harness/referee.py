@@ -201,8 +201,8 @@ class Referee:
             with noted(stage, name):
                 step = child.do(stage, job.source) if child is not None else "fail:crash"
         except Gone:
-            has_excuse = script.steps(job.source.decode("utf-8", "replace"), stage)[-1] == "reopen"
-            step = "reopen" if has_excuse else "fail:crash"
+            last = script.steps(job.source.decode("utf-8", "replace"), stage)[-1]
+            step = last if last.startswith(("reopen", "fail:policy", "fail:hack")) else "fail:crash"
         if step == "turn":
             step = "fail:mismatch" if job.source in self.turned else "pass"
             self.turned.add(job.source)
