@@ -24,6 +24,7 @@ struct turn {
     json_t *answers; /* NULL: not sampled yet */
     char group[DAEMON_ID_SIZE];
     json_t *verdicts; /* one for each answer; NULL: not judged yet */
+    int judged;       /* how often, by the journal */
 };
 
 struct work {
@@ -223,6 +224,8 @@ replay_cb(void *arg, json_t *record, off_t place)
     } else if (strcmp(event, "judged") == 0) {
         json_decref(at->verdicts);
         at->verdicts = json_incref(json_object_get(record, "verdicts"));
+        at->group[0] = '\0'; /* it is done with: what is posted from here on is another */
+        at->judged++;
     }
 }
 
@@ -429,7 +432,9 @@ post(struct hands *hands, struct work *w, int turn, const size_t *first, struct 
         return rc;
     AUTO_JSON json_t *body = group_body(hands->round, w, w->turns[turn].answers, first, task_id);
     AUTO_BUFFER struct buffer run = BUFFER_INIT;
-    if (buffer_printf(&run, "%s %s %d", hands->round->run, w->task->name, turn) != 0)
+    int again = w->turns[turn].judged;
+    if (buffer_printf(&run, "%s %s %d", hands->round->run, w->task->name, turn) != 0 ||
+        (again > 0 && buffer_printf(&run, " %d", again) != 0))
         return error_set(err, ERR_NOMEM, "out of memory");
     rc = daemon_add_group(hands->daemon, run.data, body, group, err);
     if (rc == 0)
@@ -528,6 +533,39 @@ is_finished(const struct round *r, const struct work *w)
             return true;
     }
     return true;
+}
+
+static bool
+has_infra(json_t *verdicts)
+{
+    json_t *verdict;
+    size_t i;
+
+    json_array_foreach(verdicts, i, verdict)
+    {
+        const char *class_ = json_string_value(json_object_get(verdict, "class"));
+        if (class_ && strcmp(class_, "infra") == 0)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * What the daemon failed to judge before this command is judged anew, with its whole group: its verdicts stand beside each other, and
+ * the daemon knows most of them. Not where the model has answered to it since, or where the rest decided.
+ */
+static void
+forget_infra(struct round *r)
+{
+    for (size_t i = 0; i < r->set->n; i++)
+        for (int turn = 0; turn < r->options->turns; turn++) {
+            struct turn *at = &r->work[i].turns[turn];
+            bool is_answered = turn + 1 < r->options->turns && at[1].answers;
+            if (is_answered || !has_infra(at->verdicts) || is_decided(r, at))
+                continue;
+            json_decref(at->verdicts);
+            at->verdicts = NULL;
+        }
 }
 
 static int
@@ -704,6 +742,8 @@ prepare(struct round *r, struct error *err)
         *err = r->header_err;
         return r->header_rc;
     }
+    if (rc == 0)
+        forget_infra(r);
     if (rc == 0 && r->has_moved)
         rc = note(r, json_pack("{s:s, s:s}", "event", "moved", "endpoint", r->trainer->endpoint_url), err);
     if (rc == 0 && r->header) {
