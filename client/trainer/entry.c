@@ -152,6 +152,7 @@ read_columns(struct entry *e, const struct prepare_options *o, json_t *row)
         return;
     }
     e->level = (int)json_integer_value(json_object_get(row, "level"));
+    e->problem = (int)json_integer_value(json_object_get(row, "problem_id"));
     e->is_level_given = e->level >= 1 && e->level <= 4;
     keep_columns(e, row);
 }

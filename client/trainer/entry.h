@@ -19,10 +19,10 @@ struct entry {
     char name[ENTRY_NAME_SIZE], digest[HASH_TEXT_SIZE]; /* digest: "" where it could not be read */
     const char *source, *entry_point, *answer;          /* views of columns and tree; answer may be NULL */
     char *license;                                      /* NULL: the row names none */
-    int level, operations;
-    bool is_traced;      /* operations: of a run, and not of the text */
-    bool is_level_given; /* by the row */
-    const char *reason;  /* why it is dropped: a view, or NULL */
+    int level, operations, problem;                     /* problem: the row's problem_id, 0: none */
+    bool is_traced;                                     /* operations: of a run, and not of the text */
+    bool is_level_given;                                /* by the row */
+    const char *reason;                                 /* why it is dropped: a view, or NULL */
     char detail[256];
     json_t *columns, *tree; /* what is kept of the row, and the parser's reply */
 };

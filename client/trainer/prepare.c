@@ -377,9 +377,9 @@ each_task(struct prepare *p, const char *path, rows_cb *cb, struct error *err)
     struct task_set set;
     int rc = tasks_load(path, 0, &set, err);
     for (size_t i = 0; rc == 0 && i < set.n; i++) {
-        AUTO_JSON json_t *row =
-            json_pack("{s:s, s:s, s:s, s:i}", "name", set.tasks[i].name, "code", set.tasks[i].reference,
-                      "entry_point", set.tasks[i].entry_point, "level", set.tasks[i].level);
+        AUTO_JSON json_t *row = json_pack("{s:s, s:s, s:s, s:i, s:i}", "name", set.tasks[i].name, "code",
+                                          set.tasks[i].reference, "entry_point", set.tasks[i].entry_point,
+                                          "level", set.tasks[i].level, "problem_id", set.tasks[i].problem);
         rc = cb(p, i + 1, row, row ? NULL : "not UTF-8", err);
     }
     tasks_free(&set);

@@ -74,6 +74,8 @@ task_row(const struct prepared *p, const struct entry *e, json_t *said)
                   "pytorch_code", e->source, "entry_point", e->entry_point, "level", e->level, "operations",
                   e->operations, "digest", e->digest, "license", e->license, "checked",
                   o->is_static ? "static" : "ran", "timing", o->enlarges ? "window" : "untimed");
+    if (e->problem > 0) /* KernelBench's, by which its problems are known */
+        json_object_set_new(row, "problem_id", json_integer(e->problem));
     if (ms)
         json_object_set(row, "reference_ms", ms);
     if (larger) { /* both shapes are kept */

@@ -130,6 +130,22 @@ def test_rows_for_fine_tuning_and_labels(tmp_path: Path) -> None:
     assert "50.0%" in done.stdout or "25.0%" in done.stdout
 
 
+def test_a_problem_keeps_its_number(tmp_path: Path) -> None:
+    """Whether KernelBench comes from the hub, by column, or as the files of its repository, by name."""
+    rows = [
+        {"code": source("Model"), "level": 2, "name": "12_Net", "problem_id": 12},
+        {"code": source("Model", "return x + 1"), "level": 2, "name": "none"},
+        {"code": source("Model", "return x + 2"), "level": 2, "name": "0_zero", "problem_id": "x"},
+    ]
+    assert prepare(tmp_path, rows, "--static").returncode == 0
+    assert [row.get("problem_id") for row in lines(tmp_path, "tasks.jsonl")] == [12, None, None]
+    level = tmp_path / "KernelBench" / "level1"
+    level.mkdir(parents=True)
+    (level / "7_Seventh.py").write_text(source("Model"))
+    assert call(tmp_path, f"--file={level.parent}", "--static").returncode == 0
+    assert [(row["name"], row["problem_id"]) for row in lines(tmp_path, "tasks.jsonl")] == [("level1/7_Seventh", 7)]
+
+
 def test_schemas_name_the_columns_that_are_written(tmp_path: Path) -> None:
     rows = [{"python_code": source(), "entry_point": "Net", "triton_code": answer(), "licenses": ["MIT"]}]
     assert prepare(tmp_path, rows, "--static").returncode == 0
