@@ -304,6 +304,7 @@ class Pass:
         self._case = case
         self._own = own
         self._method = job.method
+        self._recorded = job.recorded if case["name"] == "own" else job.recorded_at_tiny
         self._model, self._state = job.reference.model(case, 0)
         self._launched: list[str] = []
         self._wanted: list[Expected] = []
@@ -339,7 +340,7 @@ class Pass:
         return self._decide(report, weighed)
 
     def run_on_full(self, report: Report) -> Report:
-        """The report of `full`, failed where what was recorded of its right answers speaks against the candidate.
+        """The report of `full`, failed where what was recorded of right answers at the case speaks against the candidate.
 
         Whoever is caught here is not timed, and failing in a later case, or in `timing`, saves nobody from this.
         Nothing is called unless nothing was recorded of a right answer: it may have been kept from the call before.
@@ -542,13 +543,13 @@ class Pass:
         return self._job.told.get(self._case["name"], [])
 
     def _n_before(self) -> int:
-        return len(self._job.recorded) if self._method == "cupti" else len(self._before())
+        return len(self._recorded) if self._method == "cupti" else len(self._before())
 
     def _weigh_full(self, own: Own) -> Weighed | None:
         """The first call of `full` in which others did what the policy does not allow, or all that was done."""
         if self._method != "cupti":
             return next((weighed for weighed in map(self._weigh_told, self._before()) if weighed.culprits), None)
-        for data in self._job.recorded:
+        for data in self._recorded:
             try:
                 call = activity.parse(data)
             except activity.BadRecords as error:
@@ -657,5 +658,8 @@ def collect(job: Job, report: Report, own: Own, *, is_last: bool) -> Report:
         return Pass(job, case, own).run(report)
     is_answered = report.outcome == "fail" or bool(job.recorded)
     if report.stage == "full" and report.class_ != "hack" and own.names is not None and is_answered:
-        return Pass(job, case, own).run_on_full(report)
+        report = Pass(job, case, own).run_on_full(report)
+        tiny = job.spec["cases"]["tiny"]
+        if report.class_ not in (None, "policy", "hack") and report.done == 0 and tiny and job.is_right_at_tiny:
+            return Pass(job, tiny, own).run_on_full(report)  # all that it would be paid for is what it did there
     return report

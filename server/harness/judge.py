@@ -256,6 +256,8 @@ class Job:
         self.method_why: str | None = None
         self.recorded: list[bytes] = []
         """CUPTI's records of a call of each case of `full`, where the policy asks whose work that was."""
+        self.recorded_at_tiny: list[bytes] = []
+        """The same of the first of its calls at the tiny case that was right, but for the model's very first."""
         self.told: dict[str, list[Json]] = {}
         """The same in the interpreter: by the name of a case, what its calls came to up to the last right one."""
         self._records = False
@@ -324,8 +326,11 @@ class Job:
         for name in variations.SECRET:
             if time.monotonic() > end:
                 break
+            self._records = not self.recorded_at_tiny and self._can_record()
             result = self._case(case, Step((name,), name=name), self._next_seed(), twice=False)
+            self._records, found, self.recorded = False, self.recorded, []
             if result.class_ is None:
+                self.recorded_at_tiny += found
                 continue
             if result.class_ in SHAPELESS or binds:
                 return self._report("tiny", [passed, result], 2)
@@ -336,6 +341,9 @@ class Job:
         report = self._report("tiny", [passed], 1)
         report.generality = why
         return report
+
+    def _can_record(self) -> bool:
+        return self.method == "cupti" and self.policy.foreign != "any"
 
     def _try_eval(self, case: Json, report: Report) -> None:
         """The mode that is not the contract's: a failure is told, and decides nothing."""
@@ -390,7 +398,7 @@ class Job:
         self._first_seed = seeds[0]
         self._used.clear()
         self.passed_shapes, self.recorded = [], []
-        self._records = self.method == "cupti" and self.policy.foreign != "any"
+        self._records = self._can_record()
         results: list[CaseResult] = []
         for index, step in enumerate(steps):
             seed = seeds[index] if step.seed_of is None else seeds[step.seed_of]

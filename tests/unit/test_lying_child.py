@@ -34,6 +34,8 @@ def begin(self):
     pass
 def end(self, told=told, exit=os._exit, failed=child.StepFailed, folder="FOLDER"):
     lie = told(self)
+    if lie == "small":
+        lie = "theirs" if len(self.asked[0]) < 40 else "mine"
     if lie == "kept":
         lie = "theirs" if self.is_fresh and not self._records else "mine"
     if self._records:
@@ -130,3 +132,17 @@ def test_who_fails_in_the_last_case_is_asked_whose_work_the_others_were(
     report = rig.judge(child, spec, TASK, f"{failing}# lies: {lie}\n")["full"]
     assert (report["class"], report["rule"]) == LATE[lie], report
     assert report["done"] > 0 and (report["detail"]["first_mismatch"] is None) == (lie != "mine")
+
+
+WRONG = {"mine": ("mismatch", None), "small": ("policy", "foreign_kernel"), "kept": ("policy", "foreign_kernel")}
+
+
+@pytest.mark.parametrize("lie", WRONG)
+def test_who_is_right_at_the_tiny_case_alone_is_asked_whose_work_that_was(
+    task: tuple[Rig, str, dict[str, Any]], lie: str
+) -> None:
+    """That is all that it is paid for."""
+    rig, child, spec = task
+    failing = HONEST.replace("return y", "return y + (x.shape[0] > 39)")
+    report = rig.judge(child, spec, TASK, f"{failing}# lies: {lie}\n")["full"]
+    assert (report["class"], report["rule"]) == WRONG[lie], report

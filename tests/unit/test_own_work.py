@@ -490,6 +490,15 @@ def test_who_fails_late_is_not_paid_for_the_work_of_others(rig: Rig, tasks: Any,
         assert report["done"] == (4 if name.endswith("case") else 0), report
 
 
+@pytest.mark.parametrize("is_cheat", [True, False])
+def test_who_is_right_at_the_tiny_case_alone_is_not_paid_for_the_work_of_others(
+    rig: Rig, tasks: Any, *, is_cheat: bool
+) -> None:
+    body = CHEATS["torch computes, the kernel copies"][2] if is_cheat else WORKS
+    report = judged(rig, tasks, RELU, "if x.numel() > 5000: return torch.ones_like(x)\n" + body)
+    assert report["done"] == 0 and report["class"] == ("policy" if is_cheat else "mismatch"), report
+
+
 def test_who_cannot_bear_silence_is_not_asked_for_more(rig: Rig, tasks: Any) -> None:
     """Without a GPU `timing` calls nobody: no matter whether the process is still there."""
     child, spec = tasks[RELU]
