@@ -16,6 +16,8 @@
 
 /* From now on there is no room. */
 void fake_funnel_fill(struct funnel *f);
+/* It is done now, whatever its "ms" said. */
+void fake_funnel_finish(struct funnel *f, const char *id);
 /* Tell whoever follows, as if it had happened. */
 void fake_funnel_tell(struct funnel *f, const struct funnel_event *event);
 /* One more is counted in its figures; is_told: funnel_generation() says so. */

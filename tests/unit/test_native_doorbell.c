@@ -19,7 +19,7 @@
 #include "server/harness/native/timer.h"
 
 #define SPIN_NS 20000
-#define LONG_NS (20LL * 1000000000)
+#define LONG_NS (60LL * 1000000000)
 #define SHORT_NS (30LL * 1000000)
 #define SET_EXIT 77
 #define SET_STAY 78
@@ -151,7 +151,7 @@ a_dead_child_is_noticed_long_before_the_deadline(void **state)
     int64_t start = harness_now_ns();
 
     assert_int_equal(harness_doorbell_await(p->page, bell, p->pidfd, SPIN_NS, LONG_NS), -ESRCH);
-    assert_true(harness_now_ns() - start < LONG_NS / 4);
+    assert_true(harness_now_ns() - start < LONG_NS / 2);
 }
 
 static void
