@@ -413,7 +413,16 @@ def test_an_honest_failure_is_told(shared: Shared) -> None:
 
 
 def test_while_it_runs_its_stage_is_not_told(shared: Shared) -> None:
-    one = shared["submit"].submit(body("full=sleep:1.5,pass"))
+    with service.directory() as place:
+        watch_it_run(shared, place / "go")
+    told = shared["submit"].expect("GET", "/v1/status")
+    assert set(told) == {"state", "ready", "why", "version", "uptime_s", "env", "time"}
+    assert "counts" in shared["read"].expect("GET", "/v1/status")
+
+
+def watch_it_run(shared: Shared, go: Path) -> None:
+    """It is in `full` until that has been seen."""
+    one = shared["submit"].submit(body(f"full=until:{go},pass"))
     deadline = time.monotonic() + LIMIT_S
     seen: set[str] = set()
     while (document := shared["read"].expect("GET", f"/v1/submissions/{one}"))["state"] != "done":
@@ -421,12 +430,11 @@ def test_while_it_runs_its_stage_is_not_told(shared: Shared) -> None:
         told = shared["submit"].expect("GET", f"/v1/submissions/{one}")
         if told["state"] != "done":
             assert [told[key] for key in ("stage", "passed_stage", "stages", "env", "attempts")] == [None] * 5
+        if "full" in seen:
+            go.touch()
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert "full" in seen
-    told = shared["submit"].expect("GET", "/v1/status")
-    assert set(told) == {"state", "ready", "why", "version", "uptime_s", "env", "time"}
-    assert "counts" in shared["read"].expect("GET", "/v1/status")
 
 
 def test_metrics_count_by_rule(start_scripted: service.StartDaemon) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import service
-from scripted import SCRIPTED
+from scripted import HASTY, SCRIPTED
 
 LIMIT_S = 60.0
 ASKED = {"timing": {"compile_baseline": True}}
@@ -104,8 +104,9 @@ def test_one_that_fails_has_a_reason_and_harms_nobody(
     assert compiled(second)["cached"] is is_kept
 
 
-def test_one_that_hangs_is_ended(shared: service.Daemon) -> None:
-    verdict = judge(shared, add_task(shared, "timing=hang"), "timing=2.4")
+def test_one_that_hangs_is_ended(start_scripted: service.StartDaemon) -> None:
+    daemon = start_scripted(**HASTY)
+    verdict = judge(daemon, add_task(daemon, "timing=hang"), "timing=2.4")
     assert verdict["class"] == "ok" and compiled(verdict)["outcome"] == "lost"
     assert "timeout" in compiled(verdict)["why"]
 
@@ -144,7 +145,7 @@ def test_a_canary_that_fails_ends_what_was_kept(tmp_path: Path, monkeypatch: pyt
 
 
 def test_one_that_is_cancelled_meanwhile_is_cancelled(shared: service.Daemon) -> None:
-    task = add_task(shared, "full=sleep:5")
+    task = add_task(shared, "full=hang")
     source = f"# script: timing=2\n# {time.monotonic_ns()}\n"
     name = shared.client.submit({"task": task, "candidate": source, "policy": ASKED})
     end = time.monotonic() + LIMIT_S

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 import service
-from scripted import SCRIPTED, TASK
+from scripted import HASTY, SCRIPTED, TASK
 
 LIMIT_S = 60.0
 
@@ -88,14 +88,23 @@ def test_what_differs_is_judged(shared: service.Daemon, more: dict[str, object])
     ("script", "class_"),
     [
         ("compile=exit:7", "crash"),
-        ("ast=hang", "timeout"),
         ("full=fail:oom", "oom"),
         ("full=reference", "infra"),
     ],
 )
 def test_what_may_be_chance_is_judged_again(shared: service.Daemon, script: str, class_: str) -> None:
+    is_judged_again(shared, script, class_)
+
+
+def test_a_timeout_is_judged_again(start_scripted: service.StartDaemon) -> None:
+    daemon = start_scripted(cache_recheck_percent=0, **HASTY)
+    daemon.client.add_task(TASK)
+    is_judged_again(daemon, "ast=hang", "timeout")
+
+
+def is_judged_again(daemon: service.Daemon, script: str, class_: str) -> None:
     request = body(script)
-    verdicts = [shared.client.judge(request, LIMIT_S) for _ in range(2)]
+    verdicts = [daemon.client.judge(request, LIMIT_S) for _ in range(2)]
     assert [(verdict["class"], verdict["cache"]) for verdict in verdicts] == [(class_, "miss")] * 2
 
 
@@ -126,14 +135,16 @@ def test_an_unclear_timing_is_made_again(shared: service.Daemon) -> None:
 
 def test_when_the_first_is_cancelled_the_next_is_judged(start_scripted: service.StartDaemon) -> None:
     """And one that follows can be cancelled without harm to the others."""
-    daemon = start_scripted(stage_limit_ms=30000)
+    daemon = start_scripted()
     daemon.client.add_task(TASK)
-    request = body("full=sleep:3,pass timing=1.2")
+    go = daemon.directory / "go"
+    request = body(f"full=until:{go},pass timing=1.2")
     ids = [daemon.client.submit(request) for _ in range(4)]
     waiting = daemon.client.expect("GET", "/v1/status")["queues"]
     assert (waiting["joined"], waiting["waiting"]) == (3, waiting["queued"]["interactive"] + 3)
     for one in (ids[0], ids[2]):
         assert daemon.client.call("DELETE", f"/v1/submissions/{one}").status == 200
+    go.touch()
     verdicts = [daemon.client.wait(one, LIMIT_S) for one in ids]
     assert [one["state"] for one in verdicts] == ["cancelled", "done", "cancelled", "done"]
     assert [one["cache"] for one in verdicts if one["state"] == "done"] == ["miss", "joined"]

@@ -467,7 +467,7 @@ def test_a_full_queue_is_told_so_that_the_client_comes_again(start_scripted: ser
 
 
 def test_a_stop_lets_those_go_who_wait(start_scripted: service.StartDaemon) -> None:
-    daemon = start_scripted()
+    daemon = start_scripted(drain_ms=0)
     client = daemon.client
     client.add_task(TASK)
     answers: list[service.Answer] = []

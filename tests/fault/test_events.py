@@ -36,8 +36,12 @@ def wait_for(is_so: Callable[[], bool]) -> None:
 
 def test_a_submission_from_its_stages_to_its_end(shared: service.Daemon) -> None:
     client = shared.client
-    posted = client.submit(body("ast=sleep:0.3 timing=1.5"))
-    told = list(client.follow(f"/v1/submissions/{posted}/events"))
+    go = shared.directory / "seen"
+    posted = client.submit(body(f"ast=until:{go} timing=1.5"))
+    told = []
+    for event in client.follow(f"/v1/submissions/{posted}/events"):
+        told.append(event)
+        go.touch()
     verdict, end = told[-2:]
     assert (verdict.kind, end.kind, end.id, end.data["reason"]) == ("verdict", "end", "end", "finished")
     assert verdict.data == client.get(f"/v1/submissions/{posted}").json()
@@ -53,11 +57,16 @@ def test_a_submission_from_its_stages_to_its_end(shared: service.Daemon) -> None
 
 def test_a_group_as_its_items_finish(shared: service.Daemon) -> None:
     client = shared.client
-    scripts = ["timing=1.2", "full=fail:mismatch", "ast=sleep:0.5 timing=1.8", "compile=fail:compile"]
+    go = shared.directory / "others"
+    scripts = ["timing=1.2", "full=fail:mismatch", f"ast=until:{go} timing=1.8", "compile=fail:compile"]
     group = client.expect(
         "POST", "/v1/groups", {"task": "scripted", "candidates": [{"candidate": body(s)["candidate"]} for s in scripts]}
     )
-    told = list(client.follow(f"/v1/groups/{group['id']}/events"))
+    told = []
+    for event in client.follow(f"/v1/groups/{group['id']}/events"):
+        told.append(event)
+        if sum(event.kind == "verdict" for event in told) == len(scripts) - 1:
+            go.touch()
     shown = client.get(f"/v1/groups/{group['id']}").json()
     verdicts = [event.data for event in told if event.kind == "verdict"]
     assert sorted(v["id"] for v in verdicts) == sorted(item["id"] for item in group["items"])
@@ -95,13 +104,15 @@ def test_a_stream_that_broke_off_is_taken_up(shared: service.Daemon) -> None:
 
 def test_nothing_is_told_before_it_is_durable(shared: service.Daemon) -> None:
     client = shared.client
-    posted = client.submit(body("compile=sleep:0.3,fail:compile"))
+    go = shared.directory / "held"
+    posted = client.submit(body(f"compile=until:{go},fail:compile"))
     told: list[service.Event] = []
     stream = threading.Thread(target=lambda: told.extend(client.follow(f"/v1/submissions/{posted}/events")))
     finished = client.get("/v1/status").json()["counts"]["finished"]
     wait_for(lambda: client.get(f"/v1/submissions/{posted}").json()["state"] == "running")
     with closing(sqlite3.connect(shared.directory / "store.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
+        go.touch()
         stream.start()
         wait_for(lambda: client.get("/v1/status").json()["counts"]["finished"] == finished + 1)
         kinds = [event.kind for event in client.events(f"/v1/submissions/{posted}/events?wait=0.2")]

@@ -45,7 +45,7 @@ SCRIPTS = {
 def options() -> dict[str, object]:
     if IS_REAL:
         return {"device": "cpu", "max_attempts": MAX_ATTEMPTS, "stage_limit_ms": 30000}
-    return {**SCRIPTED, "max_attempts": MAX_ATTEMPTS, "stage_limit_ms": 10000, "tiny_limit_ms": 5000}
+    return {**SCRIPTED, "max_attempts": MAX_ATTEMPTS}
 
 
 def bodies(generator: random.Random) -> Iterator[tuple[dict[str, object], frozenset[str]]]:

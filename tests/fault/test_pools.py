@@ -47,10 +47,15 @@ def test_a_burst_grows_the_pool_and_idleness_shrinks_it(
     client.add_task(TASK)
     before = pool_of(client)
     assert (before["least"], before["most"], before["discarded"]) == (1, 6, 0)
-    for one in burst(client, 16, "tiny=fail:shape"):
-        assert client.wait(one, LIMIT_S)["class"] == "shape"
-        now = pool_of(client)
-        assert now["wanted"] <= 6 and now["ready"] + now["making"] <= 7, now  # one more for whom a job waits
+    with service.directory() as place:
+        ids = burst(client, 16, f"tiny=until:{place / 'go'},fail:shape")
+        # The first keeps the others waiting until the last is there, however slowly they are compiled.
+        wait_for(lambda: client.get("/v1/status").json()["queues"]["ready"]["interactive"] == len(ids) - 1)
+        (place / "go").touch()
+        for one in ids:
+            assert client.wait(one, LIMIT_S)["class"] == "shape"
+            now = pool_of(client)
+            assert now["wanted"] <= 6 and now["ready"] + now["making"] <= 7, now  # one more for whom a job waits
     # What it grew to is told by what was ended unused: there were more than the least.
     wait_for(lambda: pool_of(client)["discarded"] >= 1)
     wait_for(lambda: (lambda p: (p["ready"], p["making"], p["wanted"]) == (1, 0, 1))(pool_of(client)))
@@ -77,7 +82,7 @@ def test_memory_bounds_it(start_scripted: service.StartDaemon, monkeypatch: pyte
 
 def test_none_is_made_beside_timing(start_scripted: service.StartDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCRIPT_MAKE_S", "1")
-    client = start_scripted(pool=6, pool_min=1, stage_limit_ms=600_000).client
+    client = start_scripted(pool=6, pool_min=1).client
     client.add_task(TASK)
     (timed,) = burst(client, 1, "timing=hang")
     wait_for(
@@ -120,7 +125,7 @@ def judge(client: service.Client, script: str = "timing=1.2") -> service.Json:
 
 
 def test_the_cpu_stages_find_children_that_wait(start_scripted: service.StartDaemon) -> None:
-    client = start_scripted(stage_pool=3, cpu_jobs=2).client
+    client = start_scripted(stage_pool=3, cpu_jobs=2, stage_limit_ms=2000).client
     client.add_task(TASK)
     wait_for(lambda: are_kept(client, 2))  # no more than there are slots
     assert judge(client)["class"] == "ok"

@@ -22,7 +22,7 @@ def refusal(answer: service.Answer) -> tuple[int, str]:
 
 
 def limited(start_scripted: service.StartDaemon, quotas: str, **more: object) -> service.Daemon:
-    daemon = start_scripted(quotas=quotas, stage_limit_ms=60000, **more)
+    daemon = start_scripted(quotas=quotas, **more)
     daemon.client.add_task(TASK)
     return daemon
 

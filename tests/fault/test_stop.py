@@ -39,7 +39,7 @@ def outcome(row: Json) -> tuple[int, object, object]:
 def test_the_rest_is_cancelled_kept_apart_and_counted(
     start_scripted: service.StartDaemon, endpoint: Endpoint, tmp_path: Path
 ) -> None:
-    daemon = start_scripted(stage_limit_ms=60000, cpu_jobs=1)
+    daemon = start_scripted(cpu_jobs=1)
     scripts = ["ast=fail:syntax", "timing=1.5", "compile=hang", "compile=hang", "timing=3"]
     endpoint.faults = [lambda body: answers(scripts)]
     usual = ("bestofn", f"--tasks={one_task(tmp_path)}", "--samples=5", "--stop-correct=1", "--turns=2")

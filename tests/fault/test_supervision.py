@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import service
-from scripted import SCRIPTED, TASK
+from scripted import HASTY, SCRIPTED, TASK
 
 LIMIT_S = 60.0
 
@@ -33,21 +33,17 @@ CASES = [
     Case("ast=fail:syntax", "syntax", "ast", "line 1"),
     Case("ast=fail:policy", "policy", "ast"),
     Case("ast=signal:SEGV", "crash", "ast", "SIGSEGV"),
-    Case("ast=hang", "timeout", "ast", "2 s"),
     Case("compile=fail:compile", "compile", "compile", "line 2"),
     Case("compile=fail:import", "import", "compile"),
     Case("compile=fail:nonsense", "import", "compile"),
     Case("compile=exit:0", "crash", "compile", "exited with status 0 before answering"),
     Case("compile=exit:7", "crash", "compile", "status 7"),
     Case("compile=signal:KILL", "crash", "compile", "SIGKILL"),
-    Case("compile=hang", "timeout", "compile", "2 s"),
     Case("compile=litter,pass timing=2", "ok", "timing"),
     Case("compile=bury,pass", "compile", "compile", "too many or too large"),
     Case("open=fail:import", "import", "tiny"),
     Case("open=crash", "crash", "tiny", "SIGSEGV"),
-    Case("open=hang", "timeout", "tiny"),
     Case("tiny=fail:shape", "shape", "tiny"),
-    Case("tiny=hang", "timeout", "tiny", "1 s"),
     Case("tiny=exit:0", "crash", "tiny", "exited with status 0 before answering"),
     Case("tiny=reopen timing=1.5", "ok", "timing", more=(("generality", "fails where nobody promised"),)),
     Case("tiny=generality", "ok", "timing", more=(("generality", "fails where nobody promised"),)),
@@ -56,6 +52,13 @@ CASES = [
     Case("full=sleep:0.1,fail:oom", "oom", "full"),
     Case("timing=fail:mismatch", "mismatch", "timing"),
     Case("full=fail:timeout", "timeout", "full", "full: as the script says; the process was stopped."),
+]
+
+ENDLESS = [
+    Case("ast=hang", "timeout", "ast", "2 s"),
+    Case("compile=hang", "timeout", "compile", "2 s"),
+    Case("open=hang", "timeout", "tiny"),
+    Case("tiny=hang", "timeout", "tiny", "1 s"),
     Case("full=hang,fail:policy:foreign_kernel", "policy", "full", more=(("reward", 0.0),)),
     Case("timing=hang", "timeout", "timing", "did not finish within 3 s"),
 ]
@@ -64,6 +67,13 @@ CASES = [
 @pytest.fixture(scope="module")
 def shared() -> Iterator[service.Daemon]:
     with service.directory() as directory, service.Daemon(directory, SCRIPTED) as running:
+        running.client.add_task(TASK)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[service.Daemon]:
+    with service.directory() as directory, service.Daemon(directory, SCRIPTED | HASTY) as running:
         running.client.add_task(TASK)
         yield running
 
@@ -103,17 +113,26 @@ def test_a_table_says_what_the_verdicts_say(shared: service.Daemon) -> None:
             db.execute("UPDATE submission SET brief = NULL")
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.script)
-def test_verdict(shared: service.Daemon, case: Case) -> None:
-    """Each end has its own class and stage, its words, and does nothing to the next submission."""
-    verdict = shared.client.judge(body(case.script), LIMIT_S)
+def check(daemon: service.Daemon, case: Case) -> None:
+    verdict = daemon.client.judge(body(case.script), LIMIT_S)
     assert (verdict["class"], verdict["stage"]) == (case.class_, case.stage), verdict
     assert case.text in verdict["feedback"]["text"], verdict["feedback"]
     for key, value in case.more:
         assert verdict[key] == value
     assert verdict["attempts"] == 1
     assert (verdict["failed_at"] is None) == (case.class_ == "ok")
-    honest(shared.client)
+    honest(daemon.client)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.script)
+def test_verdict(shared: service.Daemon, case: Case) -> None:
+    """Each end has its own class and stage, its words, and does nothing to the next submission."""
+    check(shared, case)
+
+
+@pytest.mark.parametrize("case", ENDLESS, ids=lambda case: case.script)
+def test_verdict_at_a_limit(hasty: service.Daemon, case: Case) -> None:
+    check(hasty, case)
 
 
 def test_worth_of_a_measured_one(shared: service.Daemon) -> None:
@@ -168,15 +187,16 @@ def test_bystanders_of_a_lost_zygote(start_scripted: service.StartDaemon) -> Non
     assert daemon.client.wait(guilty, LIMIT_S)["class"] == "crash"
 
 
-def test_reference_that_does_not_run(shared: service.Daemon) -> None:
+def test_reference_that_does_not_run(shared: service.Daemon, hasty: service.Daemon) -> None:
     answer = shared.client.post("/v1/tasks", {"name": "broken", "reference": "# script: describe=fail\n"})
     assert answer.status == 422, answer.body
     assert b"Traceback: fail" in answer.body
     answer = shared.client.post("/v1/tasks", {"name": "crashing", "reference": "# script: describe=crash\n"})
     assert answer.status == 422, answer.body
-    answer = shared.client.post("/v1/tasks", {"name": "endless", "reference": "# script: describe=hang\n"})
+    answer = hasty.client.post("/v1/tasks", {"name": "endless", "reference": "# script: describe=hang\n"})
     assert answer.status == 422, answer.body
-    honest(shared.client)
+    for daemon in (shared, hasty):
+        honest(daemon.client)
 
 
 def test_output_is_kept_up_to_the_limit(start_scripted: service.StartDaemon) -> None:
@@ -190,8 +210,8 @@ def test_output_is_kept_up_to_the_limit(start_scripted: service.StartDaemon) -> 
     assert b"output truncated: 2935464 bytes more" in log[-200:], log[-200:]
 
 
-def wait_for(what: Callable[[], bool], limit_s: float = 20.0) -> None:
-    deadline = time.monotonic() + limit_s
+def wait_for(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
     while not what():
         assert time.monotonic() < deadline, "it did not come to pass in time"
         time.sleep(0.02)
@@ -217,7 +237,7 @@ STATES = ["queued", "ast", "compile", "tiny", "full", "timing"]
 @pytest.mark.parametrize("stage", STATES)
 def test_cancel(start_scripted: service.StartDaemon, stage: str) -> None:
     """Cancelled in any state: no reward, no class, and the workers are free again."""
-    daemon = start_scripted(paused=stage == "queued", ready=False, stage_limit_ms=30000, tiny_limit_ms=30000)
+    daemon = start_scripted(paused=stage == "queued", ready=False)
     daemon.client.add_task(TASK)
     one = daemon.client.submit(body(f"{stage}=hang"))
     if stage != "queued":
@@ -231,7 +251,7 @@ def test_cancel(start_scripted: service.StartDaemon, stage: str) -> None:
 
 
 def test_cancel_while_ready(start_scripted: service.StartDaemon) -> None:
-    daemon = start_scripted(stage_limit_ms=30000, tiny_limit_ms=30000)
+    daemon = start_scripted()
     daemon.client.add_task(TASK)
     first = daemon.client.submit(body("tiny=hang"))
     # The device is taken before the second one is there: two that compile side by side may change places.
@@ -264,10 +284,10 @@ def test_cancel_group(start_scripted: service.StartDaemon) -> None:
     assert daemon.client.call("DELETE", f"/v1/groups/{group['id']}").status == 409
 
 
-def test_a_timeout_tells_the_limit_that_passed(shared: service.Daemon) -> None:
+def test_a_timeout_tells_the_limit_that_passed(hasty: service.Daemon) -> None:
     """Not that of a stage where it had more: here one for the other shapes, too."""
     policy = {"name": "strict", "timing": {"variations": True}}
-    verdict = shared.client.judge(body("timing=hang", policy=policy), LIMIT_S)
+    verdict = hasty.client.judge(body("timing=hang", policy=policy), LIMIT_S)
     assert (verdict["class"], verdict["stage"]) == ("timeout", "timing")
     assert "did not finish within 5 s" in verdict["feedback"]["text"]
 
@@ -297,13 +317,11 @@ def test_until_and_switches(shared: service.Daemon) -> None:
 
 
 def test_drain_puts_back_and_restart_judges(start_scripted: service.StartDaemon) -> None:
-    daemon = start_scripted(drain_ms=200, stage_limit_ms=30000)
+    daemon = start_scripted(drain_ms=200)
     daemon.client.add_task(TASK)
     ids = [daemon.client.submit(body("compile=sleep:3,pass timing=1.1")) for _ in range(6)]
     wait_for(lambda: daemon.client.get("/v1/status").json()["queues"]["cpu_running"] > 0)
-    began = time.monotonic()
     assert daemon.stop() == 0
-    assert time.monotonic() - began < 10
     daemon.start()
     verdicts = [daemon.client.wait(one, LIMIT_S) for one in ids]
     assert {verdict["class"] for verdict in verdicts} == {"ok"}
@@ -325,9 +343,9 @@ def test_a_stop_leaves_no_scratch_directory(
 
 def test_compiled_while_draining_is_queued_in_the_store(start_scripted: service.StartDaemon) -> None:
     """Nobody gives it a device any more: the stop must not look like a daemon that died under it."""
-    daemon = start_scripted(drain_ms=10000)
+    daemon = start_scripted(drain_ms=60000)
     daemon.client.add_task(TASK)
-    daemon.client.submit(body("compile=sleep:1,pass timing=1.1"))
+    daemon.client.submit(body("compile=sleep:4,pass timing=1.1"))
     wait_for(lambda: daemon.client.get("/v1/status").json()["queues"]["cpu_running"] > 0)
     assert daemon.stop() == 0
     with closing(sqlite3.connect(daemon.directory / "store.db")) as store:
@@ -339,10 +357,12 @@ def test_nothing_is_shown_before_it_is_durable(start_scripted: service.StartDaem
     daemon = start_scripted()
     client = daemon.client
     client.add_task(TASK)
-    posted = client.submit(body("compile=sleep:0.3,fail:compile"))
+    go = daemon.directory / "go"
+    posted = client.submit(body(f"compile=until:{go},fail:compile"))
     wait_for(lambda: client.get(f"/v1/submissions/{posted}").json()["state"] == "running")
     with closing(sqlite3.connect(daemon.directory / "store.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
+        go.touch()
         wait_for(lambda: client.get("/v1/status").json()["counts"]["finished"] == 1)
         shown = [client.get(f"/v1/submissions/{posted}").json(), client.get("/v1/submissions").json()["items"][0]]
         other.execute("ROLLBACK")

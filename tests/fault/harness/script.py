@@ -14,8 +14,10 @@ inspect, describe, open, tiny, full, timing), and for each a list of steps:
     drift                                          the GPU is not as it was, the first time; passes from then on
     flaky                                          the same while the file SCRIPT_REFERENCE_FAILS is there
     sleep:SECONDS  print:BYTES  litter  bury       then go on
+    touch:PATH                                     make such a file, then go on
     until:PATH                                     wait until there is such a file, then go on
     burn:SECONDS                                   compute for so long, on the one CPU that all who burn share
+    burn_until:PATH                                the same until there is such a file
     hang  exit:STATUS  signal:NAME  crash          what a candidate's process may do
     kill_zygote  kill_referee                      what only a hole in the sandbox would let it do
 """
@@ -28,6 +30,7 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 _LINE = re.compile(r"^#\s*script:\s*(.*?)\s*$", re.MULTILINE)
@@ -49,11 +52,15 @@ def perform(todo: list[str], scratch: Path | None) -> str:
         name, _, value = step.partition(":")
         if name == "sleep":
             time.sleep(float(value))
+        elif name == "touch":
+            Path(value).touch()
         elif name == "until":
             while not Path(value).exists():
                 time.sleep(0.01)
         elif name == "burn":
-            _burn(float(value))
+            _burn(_spent(float(value)))
+        elif name == "burn_until":
+            _burn(Path(value).exists)
         elif name == "print":
             sys.stdout.write("x" * (int(value) - 1) + "\n")
             sys.stdout.flush()
@@ -82,8 +89,14 @@ def perform(todo: list[str], scratch: Path | None) -> str:
     return "pass"
 
 
-def _burn(seconds: float) -> None:
-    """Until this process has had so much of the CPU, however long that takes.
+def _spent(seconds: float) -> Callable[[], bool]:
+    """Whether this process has had so much of the CPU from now on."""
+    end = time.process_time() + seconds
+    return lambda: time.process_time() >= end
+
+
+def _burn(is_done: Callable[[], bool]) -> None:
+    """Compute, however little of the CPU this process has.
 
     Where we may, before what else this machine has to do: then those who burn have only each other to share with.
     """
@@ -92,8 +105,7 @@ def _burn(seconds: float) -> None:
         os.setpriority(os.PRIO_PROCESS, 0, -10)
         Path("/proc/self/autogroup").write_text("-10")
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    end = time.process_time() + seconds
-    while time.process_time() < end:
+    while not is_done():
         pass
 
 
