@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,34 @@ def turns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], list[
         return sorted(((x["who"], x["what"], x["began_ns"], x["ended_ns"]) for x in found), key=lambda span: span[2])
 
     return read
+
+
+@dataclass
+class Gate:
+    """Where some candidates wait for each other, however late each of them comes there."""
+
+    place: Path
+    comers: int = 0
+
+    def steps(self) -> str:
+        """Of one who comes: it is here, and waits until the gate is open."""
+        self.comers += 1
+        return f"touch:{self.place}/{self.comers},until:{self.place}/open"
+
+    def open(self) -> None:
+        """As soon as all are there."""
+        deadline = time.monotonic() + LIMIT_S
+        while sum(1 for _ in self.place.iterdir()) < self.comers:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        (self.place / "open").touch()
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    with service.directory() as place:
+        place.chmod(0o777)  # the children are other users
+        yield Gate(place)
 
 
 def meet(a: Span, b: Span) -> bool:
@@ -66,9 +95,8 @@ def wait_for_stage(client: service.Client, one: str, stage: str) -> None:
 
 
 def start_shared(start: service.StartDaemon, lanes: int, reference: str = "", **options: object) -> service.Client:
-    """With all lanes at rest, and the task registered. No stage is too slow for a machine that has other work."""
-    limits: dict[str, object] = {"stage_limit_ms": 60000, "tiny_limit_ms": 60000}
-    client = start(device_jobs=lanes, **(limits | options)).client
+    """With all lanes at rest, and the task registered."""
+    client = start(device_jobs=lanes, **options).client
     client.add_task({**TASK, "reference": f"# script: describe=pass {reference}\n"})
     deadline = time.monotonic() + LIMIT_S
     while {worker["lane"] for worker in referees(client)} != {"idle"}:
@@ -81,10 +109,16 @@ def referees(client: service.Client) -> list[service.Json]:
     return [worker for worker in client.get("/v1/status").json()["workers"] if worker["kind"] == "referee"]
 
 
-def test_tiny_is_shared_and_timing_is_not(start_scripted: service.StartDaemon, turns: Callable[[], list[Span]]) -> None:
+def test_tiny_is_shared_and_timing_is_not(
+    start_scripted: service.StartDaemon, turns: Callable[[], list[Span]], gate: Gate
+) -> None:
     client = start_shared(start_scripted, 3)
-    timed = post(client, "tiny=sleep:0.2,pass full=sleep:0.1,pass timing=sleep:0.1,1.5", 6)
-    wrong = post(client, "tiny=sleep:0.2,fail:mismatch", 6)
+    timed = post(client, f"full={gate.steps()},pass timing=sleep:0.1,1.5")
+    timed += post(client, f"tiny={gate.steps()},pass timing=sleep:0.1,1.5")
+    wrong = post(client, f"tiny={gate.steps()},fail:mismatch")
+    timed += post(client, "tiny=sleep:0.2,pass full=sleep:0.1,pass timing=sleep:0.1,1.5", 4)
+    wrong += post(client, "tiny=sleep:0.2,fail:mismatch", 5)
+    gate.open()
     for one in timed:
         verdict = client.wait(one, LIMIT_S)
         assert (verdict["class"], verdict["timing"]["outcome"]) == ("ok", "measured")
@@ -92,7 +126,7 @@ def test_tiny_is_shared_and_timing_is_not(start_scripted: service.StartDaemon, t
         assert client.wait(one, LIMIT_S)["class"] == "mismatch"
     spans = turns()
     assert_alone(spans)
-    assert meetings(spans, "tiny", "tiny") >= 6 and meetings(spans, "tiny", "full") >= 1
+    assert meetings(spans, "tiny", "tiny") >= 1 and meetings(spans, "tiny", "full") >= 2
     assert len({who.split()[0] for who, what, _, _ in spans if what == "tiny"}) == 3
     metrics = client.get("/metrics").body.decode()
     assert [f'verifierd_references{{device="{name}"}}' in metrics for name in ("cpu", "cpu/2", "cpu/3")] == [True] * 3
@@ -156,20 +190,24 @@ def test_memory_is_never_promised_twice(start_scripted: service.StartDaemon, tur
     assert evicted >= 1, "references give way to what has no room beside them"
 
 
-def test_small_jobs_go_side_by_side(start_scripted: service.StartDaemon, turns: Callable[[], list[Span]]) -> None:
+def test_small_jobs_go_side_by_side(
+    start_scripted: service.StartDaemon, turns: Callable[[], list[Span]], gate: Gate
+) -> None:
     client = start_shared(start_scripted, 3, f"size={10 << 30}", pool=2)
-    for one in post(client, "open=sleep:0.2,pass tiny=sleep:0.2,pass full=pass timing=1.5", 6):
+    ids = [one for _ in range(3) for one in post(client, f"tiny={gate.steps()},pass full=pass timing=1.5")]
+    gate.open()
+    for one in ids:
         assert client.wait(one, LIMIT_S)["class"] == "ok"
-    assert meetings(lives(turns()), "life", "life") >= 2
+    assert meetings(lives(turns()), "life", "life") == 3
     assert_alone(turns())
 
 
 def test_one_that_is_cancelled_gives_way(start_scripted: service.StartDaemon, turns: Callable[[], list[Span]]) -> None:
     """Cancelled at work, or while it waits to be alone, it leaves its turn and its place to others."""
     client = start_shared(start_scripted, 2, f"size={10 << 30}")
-    (busy,) = post(client, "full=sleep:30,pass")
+    (busy,) = post(client, "full=hang")
+    wait_for_stage(client, busy, "full")  # first: two that compile side by side may change places
     (waits,) = post(client, "timing=1.5")
-    wait_for_stage(client, busy, "full")
     wait_for_stage(client, waits, "timing")
     for one in (waits, busy):
         client.call("DELETE", f"/v1/submissions/{one}")
@@ -213,12 +251,14 @@ def test_a_timeout_beside_others_is_judged_again_alone(
     start_scripted: service.StartDaemon, turns: Callable[[], list[Span]]
 ) -> None:
     """Neighbours are not known to be at fault, and are not known not to be: only what it does alone counts."""
-    client = start_shared(start_scripted, 2, stage_limit_ms=60000, tiny_limit_ms=1000)
+    client = start_shared(start_scripted, 2, tiny_limit_ms=1000)
     (beside,) = post(client, "full=hang")
     wait_for_stage(client, beside, "full")
     (late,) = post(client, "tiny=hang")
     wait_for_stage(client, late, "tiny")
+    deadline = time.monotonic() + LIMIT_S
     while client.get(f"/v1/submissions/{late}").json()["state"] != "queued":  # then it waits for the other to end
+        assert time.monotonic() < deadline
         time.sleep(0.02)
     client.call("DELETE", f"/v1/submissions/{beside}")
     found = client.wait(late, LIMIT_S)
