@@ -28,21 +28,28 @@ def wait_until_burning(client: service.Client, ids: list[str]) -> None:
         time.sleep(0.02)
 
 
-def wait_until_returned(client: service.Client, one: str) -> None:
+def log_of(daemon: service.Daemon) -> list[service.Json]:
+    """Its whole lines so far."""
+    return [json.loads(line) for line in daemon.log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+def is_put_back(line: service.Json, one: str) -> bool:
+    return line.get("subject") == one and "judged again alone" in line["msg"]
+
+
+def wait_until_returned(daemon: service.Daemon, one: str) -> None:
     """It was begun, and is queued once more."""
-    was_begun = False
-    for event in client.follow(f"/v1/submissions/{one}/events"):
-        was_begun |= event.kind == "state" and event.data["stage"] == "tiny"
-        if event.kind == "state" and event.data["state"] == "queued" and was_begun:
-            return
-    raise AssertionError("it was not put back")
+    deadline = time.monotonic() + LIMIT_S
+    while not any(is_put_back(line, one) for line in log_of(daemon)):
+        assert time.monotonic() < deadline, "it was not put back"
+        time.sleep(0.02)
 
 
 def others_during_rerun(daemon: service.Daemon, one: str) -> list[service.Json]:
     """What was decided of others from the moment that it was begun again until its verdict, by the log."""
-    lines = [json.loads(line) for line in daemon.log.read_text().splitlines()]
+    lines = log_of(daemon)
     own = [i for i, line in enumerate(lines) if line.get("subject") == one]
-    again = next(i for i in own if "judged again alone" in lines[i]["msg"])
+    again = next(i for i in own if is_put_back(lines[i], one))
     begun, *_, end = [i for i in own if i > again]
     others = {line.get("subject") for line in lines if line["msg"] == "submission accepted"} - {one}
     found = lines[begun : end + 1]
@@ -60,13 +67,16 @@ def test_starved_call_is_judged_again_alone(start_scripted: service.StartDaemon,
 
     Also where the referee would excuse an ended process, and reports no failure.
     """
-    daemon = start_scripted(cpu_jobs=HOGS + 1, tiny_limit_ms=2000, stage_limit_ms=60000)
+    daemon = start_scripted(cpu_jobs=HOGS + 1, tiny_limit_ms=2000)
     client = daemon.client
     client.add_task(TASK)
-    hogs = [client.submit(body("compile=burn:0.6,pass")) for _ in range(HOGS)]
+    go = daemon.directory / "go"
+    hogs = [client.submit(body(f"compile=burn_until:{go},pass")) for _ in range(HOGS)]
     wait_until_burning(client, hogs)
     honest = client.submit(body(f"tiny=burn:{BURNT_S},{end} timing=1.5"))
     later = [client.submit(body("compile=sleep:1,pass")) for _ in range(8)]
+    wait_until_returned(daemon, honest)  # however late it came to tiny
+    go.touch()
     verdict = client.wait(honest, LIMIT_S)
     assert (verdict["class"], verdict["passed_stage"], verdict["attempts"]) == ("ok", "timing", 1), verdict
     assert others_during_rerun(daemon, honest) == []
@@ -83,12 +93,13 @@ def test_starved_call_is_judged_again_alone(start_scripted: service.StartDaemon,
 
 def test_endless_loops_are_told_from_those_they_starve(start_scripted: service.StartDaemon) -> None:
     """Each is judged once more alone; only the loops fail there, and they are not tried a third time."""
-    daemon = start_scripted(cpu_jobs=5, stage_limit_ms=2500)
+    daemon = start_scripted(cpu_jobs=5, stage_limit_ms=4000)
     client = daemon.client
     client.add_task(TASK)
-    loops = [client.submit(body("compile=burn:1000")) for _ in range(4)]
-    wait_until_burning(client, loops)
-    honest = client.submit(body("compile=burn:0.8,pass timing=1.5"))
+    go = daemon.directory / "go"  # for all at once: whoever is late has the CPU to itself in the end
+    loops = [client.submit(body(f"ast=until:{go},pass compile=burn:1000")) for _ in range(4)]
+    honest = client.submit(body(f"ast=until:{go},pass compile=burn:1.2,pass timing=1.5"))
+    go.touch()
     verdict = client.wait(honest, LIMIT_S)
     assert verdict["class"] == "ok", verdict
     for one in loops:
@@ -100,14 +111,14 @@ def test_endless_loops_are_told_from_those_they_starve(start_scripted: service.S
 
 def test_rerun_outlives_a_killed_daemon(start_scripted: service.StartDaemon) -> None:
     """What waits to be judged again is queued in the store, and is judged after a restart."""
-    daemon = start_scripted(cpu_jobs=HOGS + 2, tiny_limit_ms=2000, stage_limit_ms=60000)
+    daemon = start_scripted(cpu_jobs=HOGS + 2, tiny_limit_ms=2000)
     client = daemon.client
     client.add_task(TASK)
-    sleeper = client.submit(body("compile=sleep:50,pass"))  # nothing begins alone before it is through
+    sleeper = client.submit(body("compile=hang"))  # nothing begins alone before it is through
     hogs = [client.submit(body("compile=burn:1000")) for _ in range(HOGS)]  # however late the honest one comes to tiny
     wait_until_burning(client, [sleeper, *hogs])
     honest = client.submit(body(f"tiny=burn:{BURNT_S},pass timing=1.5"))
-    wait_until_returned(client, honest)
+    wait_until_returned(daemon, honest)
     daemon.kill()
     daemon.start()
     for one in [sleeper, *hogs]:
