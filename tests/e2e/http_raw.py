@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
 
-LIMIT_S = 20.0
+LIMIT_S = 50.0
+"""Less than the daemon keeps a connection on which nothing is asked."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Raw:
         parts = urlsplit(url)
         assert parts.hostname and parts.port
         here = (source, 0) if source else None
+        self._began = time.monotonic()
         self._socket = socket.create_connection((parts.hostname, parts.port), LIMIT_S, here)
         self._left = b""
 
@@ -101,9 +103,8 @@ class Raw:
         except (Closed, ConnectionResetError):
             return self._left
 
-    def trickle(self, text: bytes, pause_s: float, limit_s: float) -> float:
-        """Send byte by byte until the daemon has had enough; how long that took, in seconds."""
-        started = time.monotonic()
+    def trickle(self, text: bytes, pause_s: float) -> float:
+        """Send byte by byte until the daemon has had enough; how long that took from the connecting on, in seconds."""
         try:
             for at in range(len(text)):
                 self._socket.sendall(text[at : at + 1])
@@ -115,12 +116,12 @@ class Raw:
                     break
                 except TimeoutError:
                     pass
-                if time.monotonic() - started > limit_s:
+                if time.monotonic() - self._began > LIMIT_S:
                     break
         except (ConnectionResetError, BrokenPipeError):
             pass
         self._socket.settimeout(LIMIT_S)
-        return time.monotonic() - started
+        return time.monotonic() - self._began
 
     def close(self) -> None:
         self._socket.close()

@@ -12,11 +12,12 @@ import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import service
-from http_raw import Raw
+from http_raw import LIMIT_S, Raw
 
 HEADER_LIMIT_S = 1.5
 BODY_LIMIT_S = 2.0
@@ -45,16 +46,24 @@ PROBLEM_MEMBERS = {"type", "title", "status", "detail", "instance", "code", "req
 
 @pytest.fixture(scope="module")
 def paused() -> Iterator[service.Daemon]:
-    """One daemon for this file: it judges nothing, and is impatient."""
-    options: dict[str, object] = {
-        "paused": True,
-        "header_limit_ms": int(HEADER_LIMIT_S * 1000),
-        "body_limit_ms": int(BODY_LIMIT_S * 1000),
-        "wait_limit_s": 30,
-        "queue_limit": 3000,
-    }
+    """One daemon for this file: it judges nothing, and is patient with whoever is slow."""
+    patience = {"header_limit_ms": 60000, "body_limit_ms": 60000, "wait_limit_s": 600}
+    with not_judging(queue_limit=3000, **patience) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[str]:
+    """The address of one that is not."""
+    limits = {"header_limit_ms": int(HEADER_LIMIT_S * 1000), "body_limit_ms": int(BODY_LIMIT_S * 1000)}
+    with not_judging(**limits) as daemon:
+        yield daemon.client.url
+
+
+@contextmanager
+def not_judging(**options: object) -> Iterator[service.Daemon]:
     with service.directory() as directory:
-        daemon = service.Daemon(directory, options)
+        daemon = service.Daemon(directory, {"paused": True, **options})
         daemon.start(ready=False)
         try:
             yield daemon
@@ -382,24 +391,24 @@ def test_expect_100_continue(url: str) -> None:
         assert raw.reply().status == 413
 
 
-def test_a_header_that_trickles_ends(url: str) -> None:
-    with Raw(url) as raw:
-        took = raw.trickle(GET.encode() + b"Host: a\r\nX: " + b"x" * 1000, 0.1, 10)
-        assert HEADER_LIMIT_S - 0.3 < took < HEADER_LIMIT_S + 6
+def test_a_header_that_trickles_ends(hasty: str) -> None:
+    with Raw(hasty) as raw:
+        took = raw.trickle(GET.encode() + b"Host: a\r\nX: " + b"x" * 1000, 0.1)
+        assert HEADER_LIMIT_S - 0.3 < took < LIMIT_S
         assert raw.reply().status == 408
 
 
-def test_a_body_that_trickles_ends(url: str) -> None:
-    with Raw(url) as raw:
+def test_a_body_that_trickles_ends(hasty: str) -> None:
+    with Raw(hasty) as raw:
         raw.send(POST, "Content-Length: 1000\r\n\r\n")
-        took = raw.trickle(b"{" + b" " * 998, 0.1, 10)
-        assert BODY_LIMIT_S - 0.3 < took < BODY_LIMIT_S + 6
+        took = raw.trickle(b"{" + b" " * 998, 0.1)
+        assert BODY_LIMIT_S - 0.3 < took < LIMIT_S
         reply = raw.reply()
         assert_problem(408, reply.headers, reply.json(), "request_timeout")
 
 
-def test_a_silent_client_is_let_go(url: str) -> None:
-    with Raw(url) as raw:
+def test_a_silent_client_is_let_go(hasty: str) -> None:
+    with Raw(hasty) as raw:
         assert raw.reply().status == 408
         assert raw.is_closed()
 
@@ -412,7 +421,7 @@ def test_slow_clients_do_not_hold_up_others(url: str) -> None:
         started = time.monotonic()
         for _ in range(20):
             assert service.Client(url).get("/healthz").status == 200
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < LIMIT_S  # and not once they are let go
     finally:
         for raw in slow:
             raw.close()
@@ -441,7 +450,7 @@ def test_the_connection_limit(limits: dict[str, object]) -> None:
                     assert (reply.headers["retry-after"], reply.headers["connection"]) == ("1", "close")
                     assert one_more.is_closed()
             held.pop().close()
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + LIMIT_S
             while (answer := daemon.client.get("/v1/status")).status != 200:
                 assert time.monotonic() < deadline
             assert answer.json()["http"]["connections_refused"] >= 300
@@ -515,19 +524,19 @@ def test_a_wait_ends_with_the_present_state(paused: service.Daemon, task: str) -
     started = time.monotonic()
     body = {"task": task, "candidate": CANDIDATE + "# waits\n"}
     answer = paused.client.post("/v1/submissions?wait=0.7", body)
-    assert 0.6 < time.monotonic() - started < 15
+    assert 0.6 < time.monotonic() - started < LIMIT_S
     assert (answer.status, answer.json()["state"]) == (202, "queued")
     assert answer.headers["Location"].endswith(answer.json()["id"])
     started = time.monotonic()
     again = paused.client.get(f"/v1/submissions/{answer.json()['id']}?wait=0.7")
-    assert 0.6 < time.monotonic() - started < 15
+    assert 0.6 < time.monotonic() - started < LIMIT_S
     assert (again.status, again.json()["state"]) == (200, "queued")
 
 
 def test_prefer_wait_is_honoured_and_said(paused: service.Daemon, waiting: str) -> None:
     started = time.monotonic()
     answer = paused.client.call("GET", f"/v1/submissions/{waiting}", headers={"Prefer": "respond-async, wait=1"})
-    assert 0.9 < time.monotonic() - started < 15
+    assert 0.9 < time.monotonic() - started < LIMIT_S
     assert answer.headers["Preference-Applied"] == "wait=1"
     plain = paused.client.get(f"/v1/submissions/{waiting}")
     assert "Preference-Applied" not in plain.headers
@@ -541,20 +550,15 @@ def test_a_thousand_long_polls(paused: service.Daemon, waiting: str) -> None:
     polls = [Raw(paused.client.url) for _ in range(1000)]
     try:
         for raw in polls:
-            raw.request("GET", f"/v1/submissions/{waiting}?wait=25")
-        deadline = time.monotonic() + 20
-        while paused.client.get("/v1/status").json()["http"]["held"] < 1000:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+            raw.request("GET", f"/v1/submissions/{waiting}?wait=500")
+        wait_for_held(paused, 1000)
         after = threads_and_memory(paused.pid)
         assert after[0] == before[0]
         assert after[1] - before[1] < 40 << 20
-        started = time.monotonic()
         assert paused.client.call("DELETE", f"/v1/submissions/{waiting}").status == 200
         for raw in polls:
-            reply = raw.reply()
+            reply = raw.reply()  # long before the end of the wait
             assert (reply.status, reply.json()["state"]) == (200, "cancelled")
-        assert time.monotonic() - started < 15  # and not at the end of the wait
     finally:
         for raw in polls:
             raw.close()
@@ -563,7 +567,7 @@ def test_a_thousand_long_polls(paused: service.Daemon, waiting: str) -> None:
 def test_clients_that_leave_are_let_go(paused: service.Daemon, waiting: str) -> None:
     polls = [Raw(paused.client.url) for _ in range(100)]
     for raw in polls:
-        raw.request("GET", f"/v1/submissions/{waiting}?wait=25")
+        raw.request("GET", f"/v1/submissions/{waiting}?wait=500")
     wait_for_held(paused, 100)
     for raw in polls:
         raw.close()
@@ -636,7 +640,7 @@ def test_stopping_answers_long_polls() -> None:
             daemon.client.get("/v1/status")
             started = time.monotonic()
             assert daemon.stop() == 0
-            assert time.monotonic() - started < 15
+            assert time.monotonic() - started < LIMIT_S
             assert raw.is_closed()
 
 
@@ -673,7 +677,7 @@ def test_the_address_is_taken(url: str) -> None:
 # --- settings ---
 
 
-def run(*arguments: str | Path, limit_s: float = 20.0) -> tuple[int, str, str]:
+def run(*arguments: str | Path, limit_s: float = 120.0) -> tuple[int, str, str]:
     done = subprocess.run(
         [str(service.BINARY), *map(str, arguments)], capture_output=True, text=True, timeout=limit_s, check=False
     )
@@ -825,14 +829,14 @@ def test_reload_takes_live_settings_and_keeps_the_rest() -> None:
 
 
 def wait_for_held(daemon: service.Daemon, n: int) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + LIMIT_S
     while (held := daemon.client.get("/v1/status").json()["http"]["held"]) != n:
         assert time.monotonic() < deadline, f"{held} held, not {n}"
         time.sleep(0.02)
 
 
 def wait_for_log(daemon: service.Daemon, text: str) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + LIMIT_S
     while text not in daemon.log.read_text():
         assert time.monotonic() < deadline, f"{text!r} is not in {daemon.log.read_text()}"
         time.sleep(0.02)

@@ -201,15 +201,18 @@ def test_what_the_daemon_would_refuse_is_not_sampled_first(
 def test_interrupted_it_says_how_to_go_on(
     client: service.Client, endpoint: Endpoint, tmp_path: Path, tasks_file: Path
 ) -> None:
-    endpoint.delay_s = 20.0  # nobody waits for an answer that will not be kept
+    endpoint.delay_s = 120.0  # nobody waits for an answer that will not be kept
     arguments = ("evaluate", f"--tasks={tasks_file}", "--samples=2", "--until=ast")
     process = subprocess.Popen(
         command(client, endpoint, tmp_path, *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
-    time.sleep(0.5)
+    deadline = time.monotonic() + 60
+    while not endpoint.asked:
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=10)
+    _, said = process.communicate(timeout=60)
     assert process.returncode == 130 and "run it again to go on" in said, said
 
 
@@ -220,7 +223,7 @@ def test_interrupted_it_waits_for_no_verdict(endpoint: Endpoint, tmp_path: Path,
     def hold(method: str, path: str, body: Json) -> None:
         if path.partition("?")[0] == where:
             reached.set()
-            gone.wait(60)
+            gone.wait(120)
 
     with fake_daemon() as judge:
         judge.faults = [hold] * 3
@@ -230,7 +233,7 @@ def test_interrupted_it_waits_for_no_verdict(endpoint: Endpoint, tmp_path: Path,
         ) as process:
             assert reached.wait(60)
             process.terminate()
-            _, said = process.communicate(timeout=10)
+            _, said = process.communicate(timeout=60)
         gone.set()
         assert process.returncode == 130 and "run it again to go on" in said, said
         assert run(judge, endpoint, tmp_path, *arguments).returncode == 0
