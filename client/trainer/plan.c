@@ -14,6 +14,17 @@
 
 enum { OPT_CURRICULUM = 704, OPT_MIX, OPT_HELD_OUT };
 
+/* "--curriculum adarft": what follows an option whose argument may be left out is not given with it. */
+static char *
+next_kind(struct argp_state *state)
+{
+    char *next = state->next < state->argc ? state->argv[state->next] : NULL;
+    if (!next || *next == '-')
+        return NULL;
+    state->next++;
+    return next;
+}
+
 static error_t
 parse(int key, char *arg, struct argp_state *state)
 {
@@ -22,8 +33,9 @@ parse(int key, char *arg, struct argp_state *state)
     struct error err;
     switch (key) {
     case OPT_CURRICULUM:
-        o->kind = arg;
-        if (curriculum_kind_of(arg, &kind, &err) != 0)
+        arg = arg ? arg : next_kind(state);
+        o->kind = arg ? arg : curriculum_name(CURRICULUM_STEPPED);
+        if (curriculum_kind_of(o->kind, &kind, &err) != 0)
             argp_error(state, "--curriculum: %s", err.text);
         return 0;
     case OPT_MIX:
@@ -44,8 +56,8 @@ parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option table[] = {
-    { "curriculum", OPT_CURRICULUM, "KIND", 0,
-      "stepped, fixed, adarft or frontier draws the tasks, in place of --level", 0 },
+    { "curriculum", OPT_CURRICULUM, "KIND", OPTION_ARG_OPTIONAL,
+      "stepped (default), fixed, adarft or frontier draws the tasks, in place of --level", 0 },
     { "mix", OPT_MIX, "P", 0, "Share of level 2 with --curriculum=fixed (default 0.5)", 0 },
     { "held-out", OPT_HELD_OUT, "FILE", 0,
       "An evaluation of the model on tasks that are not trained on: what moves --curriculum=stepped", 0 },

@@ -343,6 +343,14 @@ def test_a_curriculum_draws_and_its_state_is_kept(client: service.Client, endpoi
     assert other.returncode == 3 and "frontier" in other.stderr and "curriculum.json" in other.stderr
     assert json.loads(state.read_text()) == second
     assert round_of("four", "--curriculum=steeped").returncode == 2
+    # Without a kind it is stepped, and a kind may stand apart.
+    state.unlink()
+    for number, kind in enumerate((["--curriculum"], ["--curriculum", "stepped"], ["--curriculum", "--mix=0.5"])):
+        plain = round_of(f"plain{number}", *kind)
+        assert plain.returncode == 0, plain.stderr
+        assert json.loads(state.read_text())["curriculum"]["kind"] == "stepped"
+    unknown = round_of("six", "--curriculum", "steeped")
+    assert unknown.returncode == 2 and "not one of fixed, stepped, adarft, frontier" in unknown.stderr
     # What only a curriculum uses is not passed over where there is none.
     for option in ("--mix=0.3", f"--held-out={state}"):
         alone = run(client, endpoint, tmp_path, "bestofn", f"--tasks={tasks}", option)
