@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <uthash.h>
 
@@ -27,6 +29,10 @@
     20000             /* a killed child that is not reaped by then hangs in the kernel: the zygote goes too */
 #define PROCESSES 512 /* of a child, threads included, where a control group counts them */
 #define OUTPUT_EACH_TURN (256 * 1024)
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424
+#endif
+#define SIGNAL_PROCESS_GROUP (1U << 2) /* PIDFD_SIGNAL_PROCESS_GROUP, from Linux 6.9 on */
 
 static const char *const role_name[] = { "ast", "compile", "inspect", "run" };
 _Static_assert(ARRAY_LEN(role_name) == CHILD_NROLES, "name every role");
@@ -465,14 +471,41 @@ ready_cb(void *arg, json_t *message)
     z->ops->ready(z->arg);
 }
 
+static bool
+has_pid_namespaces(const struct zygote *z)
+{
+    json_t *sandbox = json_object_get(process_ready_message(z->process), "sandbox");
+    const char *state =
+        json_string_value(json_object_get(json_object_get(sandbox, "layers"), "pid_namespace"));
+    return state && strcmp(state, "on") == 0;
+}
+
+/*
+ * A child ends with its zygote, and with the child all that it started where it has a PID namespace. Where it has none
+ * that is its process group, which nobody can leave (seccomp.c). The pidfd stands for that very group; an older kernel
+ * takes only its number, which nobody else is given while anybody is in the group.
+ */
+static void
+kill_group(const struct child *c)
+{
+    if (c->pid > 0 && syscall(SYS_pidfd_send_signal, c->pidfd, SIGKILL, NULL, SIGNAL_PROCESS_GROUP) != 0 &&
+        errno == EINVAL)
+        kill(-c->pid, SIGKILL);
+}
+
 static void
 down_cb(void *arg, const char *why)
 {
     struct zygote *z = arg;
     struct child *c, *next;
+    bool outlives = !has_pid_namespaces(z); /* what a child started, the child */
 
     HASH_ITER(hh, z->children, c, next)
-    lose(c, why);
+    {
+        if (outlives)
+            kill_group(c);
+        lose(c, why);
+    }
     z->ops->down(z->arg, why);
 }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -140,6 +142,46 @@ def test_nothing_is_left_where_there_are_no_namespaces() -> None:
                 verdict = client.judge(candidate.body(ids[candidate.task]))
                 assert verdict["class"] in candidate.classes, verdict["feedback"]
                 _wait_until_as_before(daemon, before)
+
+
+LINGERS = """
+import os, time
+if getattr(os, "fo" + "rk")() == 0:
+    getattr(os, "exec" + "vp")("sleep", ["sleep", "{seconds}"])
+time.sleep(600)
+"""
+
+
+def _sleepers(seconds: str) -> list[str]:
+    wanted = f"sleep\0{seconds}\0".encode()
+    found = []
+    for entry in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            if entry.isdigit() and Path(f"/proc/{entry}/cmdline").read_bytes() == wanted:
+                found.append(entry)
+    return found
+
+
+def _wait_for_sleepers(seconds: str, n: int) -> None:
+    deadline = time.monotonic() + SETTLE_S
+    while len(found := _sleepers(seconds)) != n:
+        assert time.monotonic() < deadline, f"{found}, and {n} were waited for"
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="without namespaces verifierd runs as root only")
+def test_a_killed_zygote_leaves_nothing_where_there_are_no_namespaces() -> None:
+    seconds = f"4444.{os.getpid()}"
+    with service.directory() as directory, ConfinedDaemon(directory, LIMITS | {"stage_limit_ms": 60000}) as daemon:
+        client = daemon.client
+        task = client.add_task(corpus.load_tasks()["copy"].registration())
+        honest = corpus.load_candidate(corpus.HERE / "candidates" / "copy" / "honest.py")
+        text = honest.text + LINGERS.format(seconds=seconds)
+        client.submit({"task": task, "candidate": text, "policy": "kernelbench"})
+        _wait_for_sleepers(seconds, 1)
+        workers = client.expect("GET", "/v1/status")["workers"]
+        os.kill(next(one["pid"] for one in workers if one["name"] == "compile zygote"), signal.SIGKILL)
+        _wait_for_sleepers(seconds, 0)
 
 
 @pytest.mark.parametrize("candidate", BAD, ids=lambda c: str(c.name))
