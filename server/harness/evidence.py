@@ -340,7 +340,7 @@ class Pass:
         return self._decide(report, weighed)
 
     def run_on_full(self, report: Report) -> Report:
-        """The report of `full`, failed where what was recorded of right answers at the case speaks against the candidate.
+        """The report of `full`, failed where what was recorded of right answers at the case speaks against it.
 
         Whoever is caught here is not timed, and failing in a later case, or in `timing`, saves nobody from this.
         Nothing is called unless nothing was recorded of a right answer: it may have been kept from the call before.
