@@ -177,6 +177,8 @@ class Block:
     empty_ns: list[int] = field(default_factory=list)
     others_ns: int = 0
     """How long the slowest canary waited for work that nobody should have had."""
+    late_ns: int = 0
+    """By how much the latest of the canaries at the ring was over late."""
     state: Json = field(default_factory=dict)
     void: str | None = None
     most_ns: float = math.inf
@@ -500,6 +502,8 @@ class Timer:
         block.void = gpu_state.disturbance(before, after)
         if block.void is None and block.others_ns:
             block.void = BACKGROUND
+        if block.void is None and block.late_ns:
+            block.void = f"a canary at the ring was {block.late_ns // 1000} us late"
         if block.void is None or not self._protocol.voids_blocks:
             block.most_ns = self._cap(block)
         return block
@@ -632,10 +636,11 @@ class Timer:
         return elapsed, self._gpu.gather_read(sample.places.numel(), dtype)
 
     def _note_head(self, head_ns: int, block: Block | None) -> None:
-        """A canary at the ring that was over late shared the GPU with what should have waited for its end."""
+        """A canary at the ring that was over late shared the GPU with what should have waited for its end, or the host
+        was late to see it, which nobody looks at twice: so the block is void, and that is nobody's doing."""
         self._heads_ns += [head_ns] * (head_ns > 0)
         if block is not None and head_ns > HEAD_NS + gpu_state.SLOWER_NS:
-            block.others_ns = max(block.others_ns, head_ns - HEAD_NS)
+            block.late_ns = max(block.late_ns, head_ns - HEAD_NS)
 
     def _rehearse(self, side: Side) -> None:
         """An empty bell that nobody times, so that both sides are as warm; it is armed for one more."""
