@@ -21,7 +21,7 @@ MANY = ("bad_descriptors", "bad_processes_share_the_load")
 UIDS = range(47000, 47064)
 """Of our children alone: other suites run beside this one."""
 LIMITS = {
-    "stage_limit_ms": 15000,
+    "stage_limit_ms": 25000,
     "tiny_limit_ms": 8000,
     "memory_limit_bytes": 1 << 30,
     "scratch_limit_bytes": 256 << 20,
@@ -30,7 +30,7 @@ LIMITS = {
     "uid_first": UIDS.start,
     "uid_count": len(UIDS),
 }
-SETTLE_S = 20.0
+SETTLE_S = 120.0
 """A new child for the pool is forked beside the verdict, so processes are counted until they are as many as before."""
 
 
@@ -200,7 +200,7 @@ def test_nothing_is_left(candidate: corpus.Candidate, own: tuple[service.Daemon,
     for stage in verdict["stages"]:
         limit = LIMITS["tiny_limit_ms" if stage["stage"] == "tiny" else "stage_limit_ms"]
         children = 2 if stage["stage"] == "compile" else 1  # who compiles, and who looks at what was made
-        assert stage["run_ms"] is None or stage["run_ms"] <= children * limit + 5000, stage
+        assert stage["run_ms"] is None or stage["run_ms"] <= children * limit + 20000, stage
     assert client.wait(neighbour)["class"] == "ok", "its neighbour was blamed"
     assert _files() <= files
     assert _objects() == objects

@@ -225,7 +225,7 @@ def memory_kb(pid: int, key: str) -> int:
 def large() -> Iterator[Daemon]:
     """A store with many large verdicts, as one that ran for long has them."""
     with service.directory() as directory:
-        daemon = Daemon(directory, {"paused": True, "body_limit_ms": 2000})
+        daemon = Daemon(directory, {"paused": True, "body_limit_ms": 6000})
         daemon.start(ready=False)
         daemon.stop()
         stored = sqlite3.connect(directory / "store.db")
