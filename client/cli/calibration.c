@@ -29,12 +29,6 @@ static const char *const kind_names[] = {
 };
 _Static_assert(ARRAY_LEN(kind_names) == CALIBRATION_NKINDS, "name every kind");
 
-const char *
-calibration_kind_name(enum calibration_kind kind)
-{
-    return kind_names[kind];
-}
-
 static int
 add_module(struct buffer *out, const char *name, const char *body, int rows)
 {

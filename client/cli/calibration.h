@@ -17,7 +17,6 @@
 #include "common/buffer.h"
 
 enum calibration_kind { CALIBRATION_SELF, CALIBRATION_TWICE, CALIBRATION_NOTHING, CALIBRATION_NKINDS };
-const char *calibration_kind_name(enum calibration_kind kind); /* "aa", "twice", "nothing" */
 
 struct calibration_program {
     const char *name;

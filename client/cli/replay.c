@@ -85,15 +85,6 @@ static const struct {
     { "feedback/text", FREE, "it tells times, and may name addresses and paths" },
 };
 
-const char *
-replay_rule(int i, const char **why)
-{
-    if (i < 0 || i >= (int)ARRAY_LEN(rules))
-        return NULL;
-    *why = rules[i].why;
-    return rules[i].path;
-}
-
 /* How many parts of path the pattern takes; 0: it does not fit. */
 static int
 fit(const char *pattern, const char *path)

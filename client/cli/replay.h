@@ -20,7 +20,4 @@
  */
 json_t *replay_compare(json_t *bundle, json_t *here);
 
-/* The table, for the manual and its test: the pattern of row i and why, NULL beyond the last. */
-const char *replay_rule(int i, const char **why);
-
 #endif

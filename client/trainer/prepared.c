@@ -50,8 +50,9 @@ prepared_close(struct prepared *p, bool is_whole, struct error *err)
     return rc;
 }
 
-void
-prepared_drop(struct prepared *p, const struct entry *e, const char *reason, const char *detail)
+/* A row that is left out, or something of it; detail may be NULL. */
+static void
+drop(struct prepared *p, const struct entry *e, const char *reason, const char *detail)
 {
     AUTO_JSON json_t *row =
         json_pack("{s:I, s:s?, s:s, s:s?}", "row", (json_int_t)e->number, "id", e->name[0] ? e->name : NULL,
@@ -146,20 +147,19 @@ prepared_add(struct prepared *p, struct entry *e, json_t *said)
         snprintf(e->name + strlen(e->name), 30, "-row%zu", e->number);
     entry_relabel(e, p->options, json_object_get(said, "operations"));
     if (reason) {
-        prepared_drop(p, e, reason,
-                      e->reason ? e->detail : json_string_value(json_object_get(said, "detail")));
+        drop(p, e, reason, e->reason ? e->detail : json_string_value(json_object_get(said, "detail")));
         return;
     }
     bool has_answer = entry_has_answer(e, &fault, &detail);
     if (fault)
-        prepared_drop(p, e, fault, detail);
+        drop(p, e, fault, detail);
     else if (class_ && strcmp(class_, "ok") != 0)
-        prepared_drop(p, e, "answer_fails", class_);
+        drop(p, e, "answer_fails", class_);
     if (p->options->verifies)
         has_answer = has_answer && class_ && strcmp(class_, "ok") == 0;
     json_object_set_new(p->names, e->name, json_true());
     if (p->options->enlarges && !json_object_get(said, "ms"))
-        prepared_drop(p, e, "run_time", "no shape that was tried brings the reference to 50 us to 20 ms");
+        drop(p, e, "run_time", "no shape that was tried brings the reference to 50 us to 20 ms");
     keep(p, e, said, has_answer);
 }
 

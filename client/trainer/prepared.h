@@ -28,8 +28,6 @@ int prepared_open(struct prepared *p, const struct prepare_options *options, con
 /* Under their names, or, where the run failed, gone. */
 int prepared_close(struct prepared *p, bool is_whole, struct error *err);
 
-/* A row that is left out, or something of it; detail may be NULL. */
-void prepared_drop(struct prepared *p, const struct entry *e, const char *reason, const char *detail);
 /*
  * An entry that is read, with what the daemon said of it (NULL: it was not asked): dropped with its reason, or kept, as a task, for
  * fine-tuning or both.

@@ -5,8 +5,6 @@
 #include "common/buffer.h"
 #include "common/hash.h"
 
-#define PROMPT_VERSION 1
-
 /* The digest of the template, "sha256:...". */
 void prompt_digest(char out[HASH_TEXT_SIZE]);
 /* Append the prompt for a reference whose answer has to be called class_name. 0 or ERR_NOMEM. */

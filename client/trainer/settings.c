@@ -34,15 +34,6 @@ text_of(json_t *row, const char *key)
     return text ? text : "";
 }
 
-json_t *
-settings_row(json_t *table, const char *name)
-{
-    size_t i;
-    json_t *row;
-    json_array_foreach(table, i, row) if (strcmp(text_of(row, "name"), name) == 0) return row;
-    return NULL;
-}
-
 /* Is word one of those in list, between spaces? */
 static bool
 has_word(const char *list, const char *word)

@@ -13,8 +13,6 @@
 
 /* The rows: array of {"name", "type": int|float|bool|choice|text, "default", "presets", "min", "max", "choices", "methods", "help"}; given. */
 json_t *settings_table(void);
-/* The row of a name, borrowed from the table; NULL: there is none. */
-json_t *settings_row(json_t *table, const char *name);
 /* Does a method ("sft", "bestofn", ...) look at this row? */
 bool settings_concern(json_t *row, const char *method);
 /* Its default for a method; borrowed. */

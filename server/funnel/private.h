@@ -104,8 +104,6 @@ struct rerun {
 };
 
 enum cancel_reason { CANCEL_ASKED, CANCEL_DEADLINE, CANCEL_DECIDED };
-/* As it is told: "asked", … */
-const char *cancel_reason_name(enum cancel_reason why);
 
 struct submission {
     UT_hash_handle hh, by_content; /* the second of those that lead */

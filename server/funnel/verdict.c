@@ -243,7 +243,8 @@ static const char *const cancel_text[] = {
     [CANCEL_DECIDED] = "Cancelled: its group was decided without it.",
 };
 
-const char *
+/* As it is told. */
+static const char *
 cancel_reason_name(enum cancel_reason why)
 {
     static const char *const names[] = { "asked", "deadline", "group_decided" };

@@ -14,7 +14,7 @@ import os
 import signal
 import stat
 from collections.abc import Iterable, Sequence
-from ctypes import c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_uint32, c_uint64, c_void_p
+from ctypes import c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -68,12 +68,6 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_doorbell_claims": (None, [c_void_p, c_void_p, c_void_p, c_void_p, c_void_p]),
     "harness_reply_read": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p]),
     "harness_heap_set": (c_int, [c_uint64, c_uint64]),
-    "harness_heap_used": (c_uint64, []),
-    "harness_heap_peak": (c_uint64, []),
-    "harness_heap_spilled": (c_uint64, []),
-    "harness_heap_reset_peak": (None, []),
-    "harness_arena_malloc": (c_void_p, [c_ssize_t, c_int, c_void_p]),
-    "harness_arena_free": (None, [c_void_p, c_ssize_t, c_int, c_void_p]),
     "harness_gpu_init": (c_int, [c_int, c_int]),
     "harness_gpu_get_info": (c_int, [c_void_p]),
     "harness_gpu_arena_create": (c_int, [c_uint64, c_void_p, c_void_p, c_void_p, c_void_p]),
@@ -82,14 +76,12 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_gpu_fill32": (c_int, [c_uint64, c_uint32, c_uint64]),
     "harness_gpu_copy": (c_int, [c_uint64, c_uint64, c_uint64]),
     "harness_gpu_sync": (c_int, []),
-    "harness_gpu_mem_info": (c_int, [c_void_p, c_void_p]),
     "harness_gpu_flush_setup": (c_int, [c_uint64]),
     "harness_gpu_flush": (c_int, []),
     "harness_canary_setup": (c_int, []),
     "harness_canary_run": (c_int, [c_uint32, c_void_p]),
     "harness_gather_setup": (c_int, [c_uint32]),
     "harness_gather_set": (c_int, [c_void_p, c_void_p, c_uint32]),
-    "harness_gather_run": (c_int, []),
     "harness_gather_read": (c_int, [c_void_p, c_uint32]),
     "harness_clock_call": (c_int, [c_void_p, c_void_p]),
     "harness_clock_finish": (c_int, [c_void_p, c_void_p]),
@@ -264,28 +256,10 @@ class Doorbell:
 
 # --- a child's allocations (native/heap.h) ---
 
-ALLOC_FUNCTION = "harness_arena_malloc"  # for torch.cuda.memory.CUDAPluggableAllocator(LIBRARY, …)
-FREE_FUNCTION = "harness_arena_free"
-
 
 def heap_set(base: int, size: int) -> None:
     """Serve torch's pool from these addresses; base is a multiple of 512."""
     _checked(_lib.harness_heap_set(base, size))
-
-
-@dataclass(frozen=True)
-class HeapFigures:
-    used: int  # bytes of the heap in use
-    spilled: int  # bytes that the driver had to give
-    peak: int  # most of both together
-
-
-def heap_figures() -> HeapFigures:
-    return HeapFigures(_lib.harness_heap_used(), _lib.harness_heap_spilled(), _lib.harness_heap_peak())
-
-
-def heap_reset_peak() -> None:
-    _lib.harness_heap_reset_peak()
 
 
 # --- the GPU (native/gpu.h) ---
@@ -379,13 +353,6 @@ def gpu_sync() -> None:
     _checked(_lib.harness_gpu_sync())
 
 
-def gpu_mem_info() -> tuple[int, int]:
-    """Bytes free and in all."""
-    free, total = c_uint64(), c_uint64()
-    _checked(_lib.harness_gpu_mem_info(ctypes.byref(free), ctypes.byref(total)))
-    return free.value, total.value
-
-
 def flush_setup(size: int = 0) -> None:
     """Before gpu_flush(); 0: twice the L2 cache. Again with no more is fine."""
     _checked(_lib.harness_gpu_flush_setup(size))
@@ -420,11 +387,6 @@ def gather_set_pointers(addresses: torch.Tensor, width: int) -> None:
     n = addresses.numel()
     widths = (c_uint32 * n)(*[width] * n)
     _checked(_lib.harness_gather_set(addresses.data_ptr(), widths, n))
-
-
-def gather_run() -> None:
-    """Gather now, outside the clock."""
-    _checked(_lib.harness_gather_run())
 
 
 def gather_read(n: int, dtype: torch.dtype) -> torch.Tensor:

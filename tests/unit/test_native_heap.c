@@ -111,20 +111,6 @@ a_full_heap_without_a_driver_says_no(void **state)
 }
 
 static void
-the_peak_stays_until_it_is_reset(void **state)
-{
-    void *a = take(10 * UNIT), *b;
-    (void)state;
-
-    give(a);
-    b = take(UNIT);
-    assert_int_equal(harness_heap_peak(), 10 * UNIT);
-    harness_heap_reset_peak();
-    assert_int_equal(harness_heap_peak(), UNIT);
-    give(b);
-}
-
-static void
 what_is_not_ours_changes_nothing(void **state)
 {
     char *a = take(2 * UNIT);
@@ -200,7 +186,6 @@ main(void)
         WITH_HEAP(the_first_hole_that_fits_is_used_again),
         WITH_HEAP(neighbours_are_joined_in_every_order),
         WITH_HEAP(a_full_heap_without_a_driver_says_no),
-        WITH_HEAP(the_peak_stays_until_it_is_reset),
         WITH_HEAP(what_is_not_ours_changes_nothing),
         WITH_HEAP(a_heap_is_not_replaced_under_its_blocks),
         WITH_HEAP(no_two_blocks_ever_overlap),

@@ -83,7 +83,6 @@ _Static_assert(sizeof(struct cu_access) == 12, "CUmemAccessDesc");
     X(context_set, "cuCtxSetCurrent", (struct cu_context * context))                                       \
     X(context_sync, "cuCtxSynchronize", (void))                                                            \
     X(reset_l2, "cuCtxResetPersistingL2Cache", (void))                                                     \
-    X(mem_info, "cuMemGetInfo_v2", (size_t * free_bytes, size_t * total_bytes))                            \
     X(mem_alloc, "cuMemAlloc_v2", (cu_ptr * out, size_t bytes))                                            \
     X(mem_free, "cuMemFree_v2", (cu_ptr at))                                                               \
     X(granularity, "cuMemGetAllocationGranularity",                                                        \

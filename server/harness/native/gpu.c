@@ -276,18 +276,6 @@ harness_gpu_sync(void)
 }
 
 int
-harness_gpu_mem_info(uint64_t *free_bytes, uint64_t *total_bytes)
-{
-    size_t available = 0, total = 0;
-
-    NEED_GPU();
-    CHECK(gpu.d->mem_info(&available, &total), "cuMemGetInfo");
-    *free_bytes = available;
-    *total_bytes = total;
-    return 0;
-}
-
-int
 harness_gpu_flush_setup(uint64_t bytes)
 {
     int l2 = 0, code;

@@ -47,7 +47,6 @@ HARNESS_API int harness_gpu_arena_free(uint64_t ptr, uint64_t size, uint64_t han
 HARNESS_API int harness_gpu_fill32(uint64_t ptr, uint32_t pattern, uint64_t bytes);
 HARNESS_API int harness_gpu_copy(uint64_t to, uint64_t from, uint64_t bytes);
 HARNESS_API int harness_gpu_sync(void); /* the whole context */
-HARNESS_API int harness_gpu_mem_info(uint64_t *free_bytes, uint64_t *total_bytes);
 
 /* A private buffer to wash the L2 cache with; bytes 0: twice its size. Again with no more: fine. */
 HARNESS_API int harness_gpu_flush_setup(uint64_t bytes);

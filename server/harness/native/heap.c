@@ -30,7 +30,7 @@ static struct {
     pthread_mutex_t lock;
     struct block *first;
     struct spill *spills;
-    uint64_t used, spilled, peak;
+    uint64_t used, spilled;
 } heap = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static struct block *
@@ -75,17 +75,9 @@ harness_heap_set(uint64_t base, uint64_t size)
     } else {
         free_blocks();
         heap.first = b;
-        heap.peak = heap.spilled;
     }
     pthread_mutex_unlock(&heap.lock);
     return code;
-}
-
-static void
-note_peak(void)
-{
-    if (heap.used + heap.spilled > heap.peak)
-        heap.peak = heap.used + heap.spilled;
 }
 
 /* Cut what is too much off the end of a free block; without memory for that the whole block is handed out. */
@@ -151,7 +143,6 @@ harness_arena_malloc(ssize_t size, int device, void *stream)
     at = take_from_heap(wanted);
     if (at == 0)
         at = take_from_driver(wanted);
-    note_peak();
     pthread_mutex_unlock(&heap.lock);
     return (void *)(uintptr_t)at;
 }
@@ -238,21 +229,7 @@ harness_heap_used(void)
 }
 
 uint64_t
-harness_heap_peak(void)
-{
-    return read_figure(&heap.peak);
-}
-
-uint64_t
 harness_heap_spilled(void)
 {
     return read_figure(&heap.spilled);
-}
-
-void
-harness_heap_reset_peak(void)
-{
-    pthread_mutex_lock(&heap.lock);
-    heap.peak = heap.used + heap.spilled;
-    pthread_mutex_unlock(&heap.lock);
 }
