@@ -19,6 +19,7 @@ RECORDS = {
     "mine": packed([kernel()], [b"kernel"]),
     "theirs": packed([kernel(), kernel(1, end=90_000)], [b"kernel", RELU.encode()]),
     "overrun": packed([kernel()] * activity.RECORDS_MAX, [b"kernel"], lost=1),
+    "light": packed([kernel(end=90_010), kernel(1, 91_000, 93_000)], [b"kernel", RELU.encode()]),
     "nonsense": b"x",
     "still": packed([], []),
     "too long": bytes(1 << 21),
@@ -38,7 +39,7 @@ def end(self, told=told, exit=os._exit, failed=child.StepFailed, folder="FOLDER"
         lie = "theirs" if len(self.asked[0]) < 40 else "mine"
     if lie == "kept":
         lie = "theirs" if self.is_fresh and not self._records else "mine"
-    if self._records:
+    if self._records and lie != "light":
         lie = {"still, then theirs": "theirs"}.get(lie, "mine")
     elif lie.startswith("still"):
         lie = "still"
@@ -146,3 +147,17 @@ def test_who_is_right_at_the_tiny_case_alone_is_asked_whose_work_that_was(
     failing = HONEST.replace("return y", "return y + (x.shape[0] > 39)")
     report = rig.judge(child, spec, TASK, f"{failing}# lies: {lie}\n")["full"]
     assert (report["class"], report["rule"]) == WRONG[lie], report
+
+
+@pytest.mark.parametrize("is_cheat", [True, False])
+def test_a_little_of_the_time_is_not_much_of_the_work(task: tuple[Rig, str, dict[str, Any]], *, is_cheat: bool) -> None:
+    """A launch of torch's that counts for little may be a scalar, or a small task's whole answer."""
+    rig, child, spec = task
+    told = "total = x.numel() + torch.zeros((), device=x.device).exp().mul(0).int().item()"
+    helps = "x = torch.relu(x)" if is_cheat else told
+    source = HONEST.replace("y = torch.empty_like(x)", f"{helps}; y = torch.empty_like(x)")
+    assert source != HONEST
+    report = rig.judge(child, spec, TASK, f"{source}# lies: light\n", evidence=True)["full"]
+    assert (report["class"], report["rule"]) == (("policy", "foreign_kernel") if is_cheat else (None, None)), report
+    if is_cheat:
+        assert "elements" in report["error"]["text"], report
