@@ -22,7 +22,7 @@ import torch
 import values
 from activity import Activity, Record
 from judge import BUILD_LIMIT_MS, Job, Report
-from launches import FUNCTIONS_MAX, OPAQUE, TOO_MANY, kind_of
+from launches import FUNCTIONS_MAX, OPAQUE, TOO_MANY, UNKNOWN, kind_of
 from peer import PeerFailed
 from reference import CALL_SEED, Expected
 from wire import Json, clean_text
@@ -435,6 +435,9 @@ class Pass:
             told = self._told
             self._observe_once(record=False)
             self._told, self._counted = told, self._told
+            launches = dict(_mapping(self._counted.get("launches")))
+            if not _count(self._counted.get("elements")) or UNKNOWN in launches:
+                self._counted = {}  # of a graph's kernels, and of those that are launched by themselves, nothing is known
         self._launched = sorted(str(name)[:NAME_MAX] for name, _ in _mapping(self._told.get("launches")))
         if self._method == "interpreter" and not self._launched:
             told = self._told

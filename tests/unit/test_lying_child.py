@@ -161,3 +161,22 @@ def test_a_little_of_the_time_is_not_much_of_the_work(task: tuple[Rig, str, dict
     assert (report["class"], report["rule"]) == (("policy", "foreign_kernel") if is_cheat else (None, None)), report
     if is_cheat:
         assert "elements" in report["error"]["text"], report
+
+
+FORGET = """
+def forget():
+    import gc
+    for found in gc.get_objects():
+        if type(found).__name__ == "Observer" and found.is_on:
+            found._elements = 0
+"""
+
+
+def test_who_launches_as_nobody_counts_is_not_asked_for_elements(task: tuple[Rig, str, dict[str, Any]]) -> None:
+    """The kernels of a graph are counted nowhere; here what was counted is forgotten."""
+    rig, child, spec = task
+    helps = "x = x + torch.zeros(x.shape[-1], device=x.device).exp().sub(1); y = torch.empty_like(x)"
+    source = HONEST.replace("y = torch.empty_like(x)", helps)
+    source = source.replace("        return y", "        forget()\n        return y") + FORGET
+    report = rig.judge(child, spec, TASK, f"{source}# lies: light\n", evidence=True)["full"]
+    assert report["class"] is None, report
