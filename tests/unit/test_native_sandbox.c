@@ -1204,7 +1204,7 @@ kill_and_look(int mode)
     close(leash[1]);
     pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     /* Frozen together: the child, and the grandchild in a session of its own, once it is there. */
-    for (int round = 0; n < 2 && round < 5000; round++) {
+    for (int round = 0; n < 2 && round < 60000; round++) {
         usleep(1000);
         n = harness_stop(pidfd);
         if (n < 1 || harness_cont(pidfd) < 1) /* not always n: one that was dying is gone now */
@@ -1215,7 +1215,7 @@ kill_and_look(int mode)
     kill(pid, SIGKILL);
     if (waitpid(pid, NULL, 0) != pid)
         return 24;
-    if (poll(&(struct pollfd){ .fd = leash[0], .events = POLLIN }, 1, 5000) != 1 ||
+    if (poll(&(struct pollfd){ .fd = leash[0], .events = POLLIN }, 1, 60000) != 1 ||
         read(leash[0], &byte, 1) != 0)
         return 25;
     return harness_stop(pidfd) == -ESRCH ? HELD : 26;
