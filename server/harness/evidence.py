@@ -437,7 +437,7 @@ class Pass:
             self._told, self._counted = told, self._told
             launches = dict(_mapping(self._counted.get("launches")))
             if not _count(self._counted.get("elements")) or UNKNOWN in launches:
-                self._counted = {}  # of a graph's kernels, and of those that are launched by themselves, nothing is known
+                self._counted = {}  # of a graph's kernels, and of those launched by themselves, nothing is known
         self._launched = sorted(str(name)[:NAME_MAX] for name, _ in _mapping(self._told.get("launches")))
         if self._method == "interpreter" and not self._launched:
             told = self._told
