@@ -372,7 +372,7 @@ def main() -> int:
     parser.add_argument(
         "--stored", type=int, default=100_000, help="up to so many stored (10^5; 10^6 take minutes and 5 GB)"
     )
-    parser.add_argument("--stores", type=Path, help="a directory with stores filled before, as ROWS.db")
+    parser.add_argument("--stores", type=Path, help="a directory with stores just filled, as ROWS.db")
     parser.add_argument("--queued", type=int, default=100_000, help="submissions that wait (default 100000)")
     parser.add_argument("--out", type=Path, help="keep every round here, as JSON")
     parser.add_argument("--polls", type=int, default=1_000, help="long polls that wait (default 1000)")
