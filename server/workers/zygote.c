@@ -28,7 +28,7 @@
 #define KILL_LIMIT_MS \
     20000             /* a killed child that is not reaped by then hangs in the kernel: the zygote goes too */
 #define PROCESSES 512 /* of a child, threads included, where a control group counts them */
-#define OUTPUT_EACH_TURN (256 * 1024)
+#define OUTPUT_EACH_TURN (256 * 1024) /* bytes, and what a pipe holds */
 #ifndef SYS_pidfd_send_signal
 #define SYS_pidfd_send_signal 424
 #endif
@@ -306,6 +306,7 @@ connect_child(struct child *c, int theirs[2], struct error *err)
     c->output_fd = pipes[0];
     theirs[1] = pipes[1];
     fcntl(pipes[0], F_SETFL, O_NONBLOCK);
+    fcntl(pipes[0], F_SETPIPE_SZ, OUTPUT_EACH_TURN); /* a host that grants no more has a pipe all the same */
     if (uv_poll_init(c->loop, &c->output_poll, c->output_fd) != 0)
         return error_set(err, ERR_NOMEM, "watch a pipe");
     c->output_poll.data = c;

@@ -1,7 +1,7 @@
 # kind: suspicious
 # policy: kernelbench
 # expect: class=ok
-# what: prints 256 MiB; what is kept of it is bounded, and it is judged as if it had been silent
+# what: prints a gigabyte; what is kept of it is bounded, and it is judged as if it had been silent
 import torch
 import torch.nn as nn
 import triton
@@ -16,7 +16,7 @@ def copy_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=mask), mask=mask)
 
 
-for _ in range(1 << 8):
+for _ in range(1 << 10):
     os.write(1, b"x" * (1 << 20))
 
 
