@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import socket
 import time
 from dataclasses import dataclass
@@ -63,6 +64,10 @@ class Raw:
         if not part:
             raise Closed(f"after {self._left[:200]!r}")
         self._left += part
+
+    def is_answered(self) -> bool:
+        """Whether something has come that is not read yet, or the end."""
+        return bool(select.select([self._socket], [], [], 0)[0])
 
     def reply(self) -> Reply:
         while b"\r\n\r\n" not in self._left:

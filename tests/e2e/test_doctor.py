@@ -93,7 +93,7 @@ def test_a_running_daemon_is_well(client: service.Client) -> None:
     assert of(findings, "ready") == [("ok", "it can judge now")]
     assert any("torch" in text for level, text in of(findings, "versions") if level == "ok")
     assert any("layers are on" in text for level, text in of(findings, "sandbox") if level == "ok")
-    assert {text.split(":")[0] for _, text in of(findings, "disk")} == {"store", "scratch"}
+    assert {text.split(":")[0] for _, text in of(findings, "disk")} >= {"store", "scratch"}  # and a slow commit
     assert ("ok", "verifierd's clock and this machine's agree within 2.0 s") in of(findings, "clock")
     assert of(findings, "gpu") and of(findings, "workers")
 
