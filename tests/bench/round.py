@@ -405,6 +405,8 @@ def main() -> int:
     parser.add_argument("--url", help="with --enlarge: ask this daemon, and start none")
     setting = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A shell has what it runs in the background ignore it, and so would the trainer, which is ended by it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         told = bench(setting)
     except (Exception, KeyboardInterrupt) as error:
