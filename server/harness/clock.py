@@ -38,8 +38,11 @@ BLOCK: Final = 5
 """Bells of each side in a block."""
 AWAKE_NS: Final = 150_000
 """How long a thawed process comes awake before its bell, while canaries run."""
-HEAD_NS: Final = 150_000
+HEAD_NS: Final = 400_000
 """How long a canary has the GPU from the ring on, so that a call's work is launched when the clock starts."""
+HEAD_GAIN: Final = 0.25
+HEAD_SHARE: Final = 0.02
+"""Bound by its launches is a bell that twice the head makes shorter by HEAD_GAIN of HEAD_NS and HEAD_SHARE of it."""
 HEAD_CALL_NS: Final = 100_000
 """From here on: a shorter call is bound by its launch, which then is what it costs."""
 LEAST_BELLS: Final = 10
@@ -91,7 +94,7 @@ class Protocol:
     voids_blocks: bool = True
     flushes: bool = True
     believes_no_claim: bool = True
-    hides_launch: bool = False
+    hides_launch: bool = True
     """The clock starts HEAD_NS after the ring, and the GPU is not free before that (tests/bench/clock_modes.py)."""
 
 
@@ -212,7 +215,7 @@ class Timer:
         self._calls = 1
         self._why_one: str | None = None  # why a bell is one call though the calls are short
         self._is_pinned = False
-        self._head_steps = 0
+        self._head_ns = 0  # how long a canary has the GPU from the ring on
         self._heads_ns: list[int] = []
         self._is_long = False  # a few microseconds of a bell are nothing to its call
         self._blocks: list[Block] = []
@@ -223,6 +226,7 @@ class Timer:
         self._trees: list[Any] = []
         self._seed: int | None = None
         self._random = secrets.SystemRandom()
+        self._state_known: Json | None = None  # of the GPU, behind the last block
         self._waiting = self._ours  # whose step it is: whoever fails then has failed
 
     def run(self) -> Report:
@@ -251,7 +255,7 @@ class Timer:
         finally:
             self._ours.peer.thaw()
             self._theirs.peer.thaw()
-        detail = self._detail(before, self._gpu.state(), why)
+        detail = self._detail(before, self._state_known or self._gpu.state(), why)
         if failed is None:
             return Report("timing", "pass", None, 1, 1, detail=detail)
         class_, text, rule = failed
@@ -351,26 +355,54 @@ class Timer:
 
     def _choose_calls(self) -> None:
         """How many calls a bell is, so that it is long beside the clock's jitter: told to nobody but by the bell."""
-        took: dict[int, list[float]] = {}
+        took = self._singles()
         leaf, sample = self._sample(1)
-        for side in (self._ours, self._theirs):
-            self._untimed(side, Bell(0))
-            took[id(side)] = [self._timed(side, Bell(0), sample, leaf=leaf)[0] for _ in range(ESTIMATES)]
         empty = min(self._empty(leaf, sample) for _ in range(ESTIMATES))
-        single = [max(1.0, min(took[id(s)]) - empty) for s in (self._ours, self._theirs)]
+        single = [max(1.0, min(times) - empty) for times in took]
         most = min(self._job.reference.sizes.calls, DOORBELL_REPLY_MAX // (2 * self._reply_bytes()))
         self._is_long = min(single) >= SINGLE_NS
         calls = calls_for(min(single), most)
-        if self._protocol.hides_launch and min(single) >= HEAD_CALL_NS:
-            self._head_steps = self._gpu.steps_of(HEAD_NS)
-        self._single_ns = [statistics.median(took[id(side)]) for side in (self._ours, self._theirs)]
+        self._single_ns = [statistics.median(times) for times in took]
         if calls > 1:
             calls = self._try_calls(calls)
         if self._calls != calls:
             self._calls = calls
             self._bind_empty(calls)
+        self._learn()
+        if self._protocol.hides_launch and min(single) >= HEAD_CALL_NS and not self._is_bound_by_launches():
+            self._head_ns = HEAD_NS
+            if calls > 1:
+                self._single_ns = [statistics.median(times) for times in self._singles()]
+                self._learn()
+
+    def _singles(self) -> list[list[int]]:
+        """T of some bells of one call, of either side."""
+        leaf, sample = self._sample(1)
+        took = []
+        for side in (self._ours, self._theirs):
+            self._untimed(side, Bell(0))
+            took.append([self._timed(side, Bell(0), sample, leaf=leaf)[0] for _ in range(ESTIMATES)])
+        return took
+
+    def _learn(self) -> None:
+        """Where the outputs of such bells are that come now."""
         for side in (self._ours, self._theirs):
             self._untimed(side, self._next_bell())
+
+    def _is_bound_by_launches(self) -> bool:
+        """Whether a bell of either side goes on launching behind HEAD_NS: hiding a part would then make it cheaper."""
+        bell = self._next_bell()
+        leaf, sample = self._sample(bell.calls)
+        try:
+            for side in (self._ours, self._theirs):
+                took = []
+                for self._head_ns in (HEAD_NS, 2 * HEAD_NS):
+                    took.append(min(self._timed(side, bell, sample, leaf=leaf)[0] for _ in range(1 + (bell.calls > 1))))
+                if took[0] - took[1] > max(HEAD_GAIN * HEAD_NS, HEAD_SHARE * took[0]):
+                    return True
+        finally:
+            self._head_ns = 0
+        return False
 
     def _reply_bytes(self) -> int:
         sizes = []
@@ -422,7 +454,7 @@ class Timer:
     def _find_baseline(self) -> None:
         """The reference's time while the candidate is frozen all along; kept for its task."""
         known = self._job.reference.baselines
-        key = (self._kind(), self._job.precision() == "tf32", self._job.policy.is_cold, self._calls, self._head_steps)
+        key = (self._kind(), self._job.precision() == "tf32", self._job.policy.is_cold, self._calls, self._head_ns)
         if key not in known and self._protocol.caps_reference:
             low, middle, high = self._look_at_reference()
             if 0 < high - low < STEADY * middle:
@@ -493,7 +525,7 @@ class Timer:
 
     def _block(self, bells: int, *, number: int) -> Block:
         block = Block()
-        before = self._gpu.state()
+        before = self._state_known or self._gpu.state()
         self._freeze(self._theirs)
         for index in range(bells):
             self._trial(block, turn=number * BLOCK + index)
@@ -506,6 +538,7 @@ class Timer:
             block.void = f"a canary at the ring was {block.late_ns // 1000} us late"
         if block.void is None or not self._protocol.voids_blocks:
             block.most_ns = self._cap(block)
+        self._state_known = after if block.void is None else None
         return block
 
     def _after_void(self, block: Block, *, is_late: bool) -> None:
@@ -606,7 +639,7 @@ class Timer:
             SPIN_NS,
             CALL_LIMIT_MS * 1_000_000,
             side.generation,
-            self._head_steps,
+            self._gpu.steps_of(self._head_ns) if self._head_ns else 0,
         )
         peer.thaw()
         others_ns = max(others_ns, self._gpu.others_ns(AWAKE_NS))
@@ -639,8 +672,8 @@ class Timer:
         """A canary at the ring that was over late shared the GPU with what should have waited for its end, or the host
         was late to see it, which nobody looks at twice: so the block is void, and that is nobody's doing."""
         self._heads_ns += [head_ns] * (head_ns > 0)
-        if block is not None and head_ns > HEAD_NS + gpu_state.SLOWER_NS:
-            block.late_ns = max(block.late_ns, head_ns - HEAD_NS)
+        if block is not None and head_ns > self._head_ns + gpu_state.SLOWER_NS:
+            block.late_ns = max(block.late_ns, head_ns - self._head_ns)
 
     def _rehearse(self, side: Side) -> None:
         """An empty bell that nobody times, so that both sides are as warm; it is armed for one more."""
@@ -734,6 +767,7 @@ class Timer:
                 "after": after,
                 "canary_ns": self._gpu.known_ns,
                 "one_core": self._is_pinned,
+                "hidden_ns": self._head_ns,
                 "blocks": blocks,
             },
         }
@@ -743,7 +777,7 @@ class Timer:
                 detail[f"{what}_{name}_ns"] = round(statistics.median(known), 1) if known else None
         if bells < 2:
             return {**detail, "outcome": "inconclusive", "why": why or "too few trials"}
-        if self._calls > 1 and not self._head_steps:  # the single ones had no such canary
+        if self._calls > 1:
             detail["slopes"] = self._slopes()
         ours, theirs = self._credited()
         detail["reference_ns"] = [round(x, 1) for x in ours]

@@ -21,6 +21,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/unit"), str(ROOT / "tests")]
 
+import corpus  # noqa: E402
 from rig import Rig, policy  # noqa: E402
 
 TASKS = ("gemm_scale_leaky_relu", "relu_4096x393216", "rms_norm_4096x393216")
@@ -59,12 +60,13 @@ referee.timed = timed
 def judge(rig: Rig, name: str, rounds: int, end: float) -> int:
     """Rounds that were judged whole; the first one, which warms up, is among them."""
     reference = (ROOT / f"tests/tasks/{name}.py").read_text()
-    candidate = (ROOT / f"tests/candidates/{name}/honest.py").read_text()
+    honest = corpus.load_candidate(ROOT / f"tests/candidates/{name}/honest.py")
     child = rig.child()
     spec = rig.register(child, reference)
     done = 0
     while done < rounds and time.monotonic() < end:
-        found = rig.judge(child, spec, reference, candidate, stages=STAGES, rules=policy("strict"), evidence=True)
+        rules = policy(honest.policy)
+        found = rig.judge(child, spec, reference, honest.text, stages=STAGES, rules=rules, evidence=True)
         if any(report["outcome"] == "fail" for report in found.values()):
             print(f"  {name}: {list(found.values())[-1].get('error')}", flush=True)
         done += 1

@@ -276,10 +276,41 @@ def test_work_that_outlives_the_candidate_was_not_the_candidates(bench: Bench) -
 
 def test_a_canary_at_the_ring_that_is_over_late_voids_its_block_and_blames_nobody() -> None:
     timer = clock.Timer.__new__(clock.Timer)
-    timer._heads_ns = []
+    timer._heads_ns, timer._head_ns = [], clock.HEAD_NS
     block = clock.Block()
     for head_ns in (0, clock.HEAD_NS, clock.HEAD_NS + 50_000):
         timer._note_head(head_ns, block)
     assert block.late_ns == 0 and timer._heads_ns == [clock.HEAD_NS, clock.HEAD_NS + 50_000]
     timer._note_head(clock.HEAD_NS + 2_400_000, block)
     assert (block.late_ns, block.others_ns) == (2_400_000, 0)
+
+
+@pytest.mark.parametrize(
+    ("ours_ns", "theirs_ns", "is_bound"),
+    [
+        ((3_000_000, 2_995_000), (3_000_000, 2_990_000), False),
+        ((3_000_000, 2_995_000), (3_000_000, 2_600_000), True),
+        ((3_000_000, 2_600_000), (3_000_000, 2_995_000), True),
+        ((60_000_000, 59_600_000), (3_000_000, 2_995_000), False),  # less than a clock differs in so long a bell
+    ],
+)
+def test_a_bell_that_a_longer_head_makes_cheaper_is_bound_by_its_launches(
+    ours_ns: tuple[int, int], theirs_ns: tuple[int, int], is_bound: bool
+) -> None:
+    timer = clock.Timer.__new__(clock.Timer)
+    timer._head_ns, timer._ours, timer._theirs = 0, "ours", "theirs"  # type: ignore[assignment]
+    timer._next_bell = lambda: clock.Bell(0, 4, 4)  # type: ignore[method-assign]
+    timer._sample = lambda calls: (0, None)  # type: ignore[assignment, method-assign, return-value]
+    took = {"ours": ours_ns, "theirs": theirs_ns}
+    timer._timed = lambda side, *_, **__: (took[side][timer._head_ns > clock.HEAD_NS], None)  # type: ignore
+    assert timer._is_bound_by_launches() is is_bound
+    assert timer._head_ns == 0
+
+
+def test_a_call_is_timed_under_a_head_as_it_is_without(bench: Bench) -> None:
+    """Without a GPU nothing keeps it waiting: bells, slopes and what is told are tried."""
+    report = bench.time(SHORT_HONEST, task=SHORT, single_ns=SHORT_NS, hides_launch=True)
+    assert report["outcome"] == "pass", report
+    detail = report["detail"]
+    assert detail["clocks"]["hidden_ns"] == clock.HEAD_NS and detail["calls"] == 8
+    assert detail["slopes"]["calls"] == [1, 8] and min(detail["slopes"]["reference_ns"]) > 0
