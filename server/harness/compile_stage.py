@@ -187,6 +187,7 @@ def watch_compiler(record: Record) -> None:
         noted = record.kernel(str(getattr(src, "name", "?")))
         begun = time.monotonic_ns()
         noted.compiles += 1
+        fake_cuda.Launcher.ahead(src)
         try:
             return compile_really(src, *arguments, **options)
         except Exception as error:
@@ -223,20 +224,50 @@ def watch_launches(record: Record) -> None:
     fake_cuda.Launcher.launched = staticmethod(launched)
 
 
+class _NoMetadata:
+    """Of a kernel that is not compiled yet: nothing is known."""
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+
 def build_launchers(record: Record) -> None:
-    """Where there is a CUDA driver: also build the small library that a GPU child launches each kernel with."""
+    """Where there is a CUDA driver: also build the small library that a GPU child launches each kernel with.
+
+    It takes the C compiler longer than Triton takes for a simple kernel, and needs no more than the arguments' types:
+    so a fork begins with it when a kernel is about to be compiled, and leaves it in the cache.
+    """
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
         return
     from triton.backends.nvidia.driver import CudaLauncher
 
+    begun: dict[str, int] = {}
+
+    def ahead(source: Any) -> None:
+        types = str(getattr(source, "signature", None))
+        if types in begun:
+            return
+        begun[types] = os.fork()
+        if begun[types] == 0:
+            try:
+                with contextlib.suppress(BaseException):  # met again by build()
+                    CudaLauncher(source, _NoMetadata())
+            finally:
+                os._exit(0)
+
     def build(source: Any, metadata: Any) -> None:
+        pid = begun.get(str(getattr(source, "signature", None)), 0)
+        if pid > 0:
+            with contextlib.suppress(ChildProcessError):  # waited for by an earlier one
+                os.waitpid(pid, 0)
         try:
             CudaLauncher(source, metadata)
         except (RuntimeError, OSError, subprocess.CalledProcessError):
             record.flags.add("launcher_not_built")
 
+    fake_cuda.Launcher.ahead = staticmethod(ahead)
     fake_cuda.Launcher.build = staticmethod(build)
 
 
@@ -389,6 +420,21 @@ def _at_most(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+@contextlib.contextmanager
+def _side_by_side(run: Callable[[], None]) -> Iterator[None]:
+    """In a fork, where there are cores for it; over when the block is. Of use is what it leaves in the cache."""
+    pid = os.fork() if autotune_workers() > 1 else -1
+    if pid == 0:
+        try:
+            fake_cuda.Launcher.ahead = fake_cuda.Launcher.build = staticmethod(lambda *_: None)
+            run()
+        finally:
+            os._exit(0)
+    yield
+    if pid > 0:
+        os.waitpid(pid, 0)
+
+
 def compile_ahead(module: ModuleType, entry: str, cases: dict[str, Any]) -> None:
     """Compile for the smaller and other sizes too, so that no GPU waits for it. Decides nothing.
 
@@ -408,7 +454,8 @@ def judge(source: bytes, entry: str, spec: dict[str, Any], scratch: Path, record
     try:
         with fake_world():
             module = _import(source, scratch)
-            deferred = _run_case(module, entry, cases["own"], record)
+            with _side_by_side(lambda: compile_ahead(module, entry, cases)):
+                deferred = _run_case(module, entry, cases["own"], record)
             report = _report(record, None, deferred, unreached(module, record))
             if deferred is None:
                 compile_ahead(module, entry, cases)

@@ -115,6 +115,8 @@ class Launcher:
     """Ends a launch after triton has compiled and checked it."""
 
     launched: Callable[[Any], None] = staticmethod(lambda source: None)
+    ahead: Callable[[Any], None] = staticmethod(lambda source: None)
+    """A kernel of this source is about to be compiled."""
     build: Callable[[Any, Any], None] = staticmethod(lambda source, metadata: None)
 
     def __init__(self, source: Any, metadata: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
@@ -614,3 +615,66 @@ def test_other_targets_are_told_apart(zygote: Zygote, scratch: Path) -> None:
     cache = str(scratch / "cache")
     assert inspect_stage.inspect(cache, 80, frozenset({"add_kernel"}))
     assert inspect_stage.inspect(cache, 90, frozenset({"add_kernel"})) == []
+
+
+def test_a_launcher_is_begun_beside_its_kernel_and_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a fork, which the real one waits for; what fails there is tried once more, and told."""
+    import compile_stage
+    import triton.backends.nvidia.driver as driver
+
+    log = tmp_path / "log"
+
+    class Source:
+        def __init__(self, signature: dict[int, str]) -> None:
+            self.signature = signature
+
+    def launcher(source: Source, metadata: Any) -> None:
+        time.sleep(0.1 if metadata.num_warps is None else 0)  # the one in the fork knows nothing yet
+        with log.open("a") as file:
+            file.write(f"{os.getpid() == ours} {source.signature[0]}\n")
+        if source.signature[0] == "bad":
+            raise RuntimeError("no compiler")
+
+    ours = os.getpid()
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: None)
+    monkeypatch.setattr(driver, "CudaLauncher", launcher)
+    monkeypatch.setattr(fake_cuda.Launcher, "ahead", None)
+    monkeypatch.setattr(fake_cuda.Launcher, "build", None)
+    record = compile_stage.Record()
+    compile_stage.build_launchers(record)
+
+    class Metadata:
+        num_warps = 4
+
+    for types in ("*fp32", "*fp32", "bad"):
+        fake_cuda.Launcher.ahead(Source({0: types}))
+        fake_cuda.Launcher.build(Source({0: types}), Metadata())
+    assert log.read_text().splitlines() == ["False *fp32", "True *fp32", "True *fp32", "False bad", "True bad"]
+    assert record.flags == {"launcher_not_built"}
+
+
+def test_the_other_sizes_are_compiled_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import compile_stage
+
+    def run() -> None:
+        (tmp_path / "pid").write_text(str(os.getpid()))
+
+    for workers, is_forked in ((1, False), (2, True)):
+        monkeypatch.setattr(compile_stage, "autotune_workers", lambda workers=workers: workers)
+        with compile_stage._side_by_side(run):
+            pass
+        assert (tmp_path / "pid").exists() is is_forked
+    assert (tmp_path / "pid").read_text() != str(os.getpid())
+
+    forks: list[int] = []
+    fork = os.fork
+
+    def fork_and_note() -> int:
+        forks.append(fork())
+        return forks[-1]
+
+    monkeypatch.setattr(os, "fork", fork_and_note)
+    with pytest.raises(ZeroDivisionError), compile_stage._side_by_side(lambda: time.sleep(60)):
+        raise ZeroDivisionError  # a failure is told at once
+    os.kill(forks[0], signal.SIGKILL)
+    assert os.WTERMSIG(os.waitpid(forks[0], 0)[1]) == signal.SIGKILL
