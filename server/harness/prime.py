@@ -25,6 +25,8 @@ THREAD_VARIABLES: Final = (
     "NUMEXPR_NUM_THREADS",
 )
 CUDA_NOT_INITIALIZED: Final = 3
+DEVICE_ORDER: Final = "PCI_BUS_ID"
+"""A device's number is nvidia-smi's, for the referee as for its children, whatever the daemon was started with."""
 
 # Kept for a child's own environment; everything else that it sees is set by the zygote.
 KEPT_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "CC", "VIRTUAL_ENV")
@@ -39,6 +41,7 @@ def set_environment(kind: str, device: str, base: Path) -> None:
     environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     environment.update(dict.fromkeys(THREAD_VARIABLES, "1"))
     environment["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    environment["CUDA_DEVICE_ORDER"] = DEVICE_ORDER
     environment["CUDA_VISIBLE_DEVICES"] = device.partition(":")[2] if kind == "run" else ""
     environment["CUDA_MODULE_LOADING"] = "LAZY"
     environment["PYTHONDONTWRITEBYTECODE"] = "1"

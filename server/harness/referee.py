@@ -20,6 +20,7 @@ from typing import Any, Final
 import evidence
 import native
 import physics
+import prime
 import specification
 import torch
 from gpu_state import DRIFT, KIND, Gpu, disturbance
@@ -439,6 +440,8 @@ def main() -> int:
     args = parser.parse_args()
     if args.cores:
         os.sched_setaffinity(0, args.cores)
+    os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+    os.environ["CUDA_DEVICE_ORDER"] = prime.DEVICE_ORDER
     device = torch.device(args.device)
     peaks = None
     if device.type == "cuda":

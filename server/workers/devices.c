@@ -65,11 +65,24 @@ add_listed(struct devices *d, const char *list, const char *setting, int gpus, s
 }
 
 int
-devices_name(const char *setting, int gpus, struct devices *d, struct error *err)
+devices_name(const char *setting, const char *visible, int gpus, struct devices *d, struct error *err)
 {
     bool is_auto = strcmp(setting, "auto") == 0;
+    char listed[256];
 
     *d = (struct devices){ 0 };
+    if (visible && (is_auto || strcmp(setting, "cuda") == 0)) {
+        if (!*visible)
+            gpus = 0;
+        else if (strlen(visible) >= sizeof(listed) - 5 || visible[strspn(visible, "0123456789,")])
+            return error_set(err, ERR_INPUT,
+                             "device \"%s\", and CUDA_VISIBLE_DEVICES is not like 0,1: name devices as cuda:0,1",
+                             setting);
+        else {
+            snprintf(listed, sizeof(listed), "cuda:%s", visible);
+            setting = listed;
+        }
+    }
     if (strncmp(setting, "cuda:", 5) == 0)
         return add_listed(d, setting + 5, setting, gpus, err);
     if (strcmp(setting, "cpu") != 0 && strcmp(setting, "cuda") != 0 && !is_auto)
@@ -166,7 +179,7 @@ devices_find(const struct config *config, struct devices *out, struct error *err
     int core_of[CPU_SETSIZE];
     cpu_set_t kept[DEVICES_MAX];
 
-    int rc = devices_name(config->device, count_gpus(), out, err);
+    int rc = devices_name(config->device, getenv("CUDA_VISIBLE_DEVICES"), count_gpus(), out, err);
     if (rc != 0)
         return rc;
     if (sched_getaffinity(0, sizeof(out->rest), &out->rest) != 0)

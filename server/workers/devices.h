@@ -35,8 +35,11 @@ int devices_find(const struct config *config, struct devices *out, struct error 
 /* Keep the calling thread, and what it starts from now on, off the cores kept for timing. 0 or ERR_SYS. */
 int devices_stay_off(const struct devices *d, struct error *err);
 
-/* The names alone, on a machine with so many GPUs. 0 or ERR_INPUT. Pure. */
-int devices_name(const char *setting, int gpus, struct devices *out, struct error *err);
+/*
+ * The names alone, on a machine with so many GPUs. Their numbers are nvidia-smi's; visible is CUDA_VISIBLE_DEVICES (NULL:
+ * not set), and says which ones "auto" and "cuda" are. 0 or ERR_INPUT. Pure.
+ */
+int devices_name(const char *setting, const char *visible, int gpus, struct devices *out, struct error *err);
 
 /*
  * What cores_split() is to give each of n GPUs, of so many cores: what `timing_cores` says, and where it says nothing and

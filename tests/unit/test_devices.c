@@ -89,32 +89,41 @@ static void
 devices_are_named(void **state)
 {
     static const struct {
-        const char *setting;
+        const char *setting, *visible;
         int gpus;
         const char *why;
         size_t n;
     } rows[] = {
-        { "cpu", 0, NULL, 1 },
-        { "cpu", 4, NULL, 1 },
-        { "auto", 0, NULL, 1 },
-        { "auto", 4, NULL, 4 },
-        { "cuda", 4, NULL, 4 },
-        { "cuda", 0, "device \"cuda\", and there is no GPU here", 0 },
-        { "cuda:0", 1, NULL, 1 },
-        { "cuda:1,3", 4, NULL, 2 },
-        { "cuda:0", 0, "device \"cuda:0\", and there is no GPU here", 0 },
-        { "cuda:9", 1, "device \"cuda:9\", and there is only cuda:0 here", 0 },
-        { "cuda:1,4", 4, "device \"cuda:1,4\", and there are only cuda:0 to cuda:3 here", 0 },
-        { "cuda:", 4, "device \"cuda:\" is not like cuda:0,1", 0 },
-        { "cuda:1,", 4, "device \"cuda:1,\" is not like cuda:0,1", 0 },
-        { "cuda:300", 4, "device \"cuda:300\" is not like cuda:0,1", 0 },
-        { "gpu", 4, "device \"gpu\" is none of auto, cpu, cuda, cuda:0,1", 0 },
+        { "cpu", NULL, 0, NULL, 1 },
+        { "cpu", NULL, 4, NULL, 1 },
+        { "auto", NULL, 0, NULL, 1 },
+        { "auto", NULL, 4, NULL, 4 },
+        { "cuda", NULL, 4, NULL, 4 },
+        { "cuda", NULL, 0, "device \"cuda\", and there is no GPU here", 0 },
+        { "cuda:0", NULL, 1, NULL, 1 },
+        { "cuda:1,3", NULL, 4, NULL, 2 },
+        { "cuda:0", NULL, 0, "device \"cuda:0\", and there is no GPU here", 0 },
+        { "cuda:9", NULL, 1, "device \"cuda:9\", and there is only cuda:0 here", 0 },
+        { "cuda:1,4", NULL, 4, "device \"cuda:1,4\", and there are only cuda:0 to cuda:3 here", 0 },
+        { "cuda:", NULL, 4, "device \"cuda:\" is not like cuda:0,1", 0 },
+        { "cuda:1,", NULL, 4, "device \"cuda:1,\" is not like cuda:0,1", 0 },
+        { "cuda:300", NULL, 4, "device \"cuda:300\" is not like cuda:0,1", 0 },
+        { "auto", "1,3", 4, NULL, 2 },
+        { "cuda", "2", 4, NULL, 1 },
+        { "auto", "", 4, NULL, 1 },
+        { "cuda", "", 4, "device \"cuda\", and there is no GPU here", 0 },
+        { "cuda:0,1", "3", 4, NULL, 2 },
+        { "cpu", "3", 4, NULL, 1 },
+        { "auto", "4", 4, "device \"cuda:4\", and there are only cuda:0 to cuda:3 here", 0 },
+        { "auto", "GPU-8932f937", 4,
+          "device \"auto\", and CUDA_VISIBLE_DEVICES is not like 0,1: name devices as cuda:0,1", 0 },
+        { "gpu", NULL, 4, "device \"gpu\" is none of auto, cpu, cuda, cuda:0,1", 0 },
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct devices devices;
         struct error err = { 0 };
-        int rc = devices_name(rows[i].setting, rows[i].gpus, &devices, &err);
+        int rc = devices_name(rows[i].setting, rows[i].visible, rows[i].gpus, &devices, &err);
         assert_int_equal(rc, rows[i].why ? ERR_INPUT : 0);
         if (rows[i].why)
             assert_string_equal(err.text, rows[i].why);
