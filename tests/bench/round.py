@@ -379,6 +379,7 @@ def bench(setting: argparse.Namespace) -> Json:
     """Measure, and say what came of it before the daemon is ended: that takes as long as it takes."""
     deadline = time.monotonic() + setting.limit_s
     logs = Path(os.environ.get("OUT") or tempfile.mkdtemp(prefix="bench-round-"))
+    logs.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         workdir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-round-")))
         told = measure(setting, stack, Place(workdir, logs, deadline))

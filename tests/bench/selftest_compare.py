@@ -71,7 +71,7 @@ def merge(selftest: Iterable[Json], in_process: Iterable[Json]) -> dict[str, Row
 
 
 def table(rows: Iterable[Row], machine: str) -> str:
-    """Of the rows that were judged all ways."""
+    """Of the rows that were judged here and in one process; under `kernelbench`, of those that were tried so."""
     compared = [row for row in rows if row.is_compared]
     lines = [
         f"Machine: {machine}",
@@ -87,11 +87,15 @@ def table(rows: Iterable[Row], machine: str) -> str:
     )
     for kind in corpus.KINDS:
         of = [row for row in compared if row.kind == kind]
-        counts = " | ".join(str(sum(test(row) for row in of)) for test in tests)
-        lines.append(f"| {kind} | {len(of)} | {counts} |")
+        counts = [str(sum(test(row) for row in of)) for test in tests]
+        tried = sum(row.kernelbench is not None for row in of)
+        if tried < len(of):
+            counts[1] += f" of {tried}"
+        lines.append(f"| {kind} | {len(of)} | {' | '.join(counts)} |")
     for name, test in zip(("here", "under `kernelbench` here", "in one process"), tests, strict=False):
-        cheats = [row.label for row in compared if row.kind == "cheat" and test(row)]
-        refused = [row.label for row in compared if row.kind in ("honest", "suspicious") and not test(row)]
+        tried_rows = [row for row in compared if row.kernelbench is not None or "kernelbench" not in name]
+        cheats = [row.label for row in tried_rows if row.kind == "cheat" and test(row)]
+        refused = [row.label for row in tried_rows if row.kind in ("honest", "suspicious") and not test(row)]
         lines += ["", f"Cheats accepted {name}: {', '.join(cheats) or 'none'}"]
         lines += ["", f"Honest kernels refused {name}: {', '.join(refused) or 'none'}"]
     return "\n".join(lines)

@@ -49,7 +49,7 @@ def test_rows_are_merged_by_label() -> None:
 def test_only_what_was_judged_both_ways_is_counted() -> None:
     text = table(merge(OURS, THEIRS).values(), "a machine")
     assert "| honest | 1 | 1 | 1 | 1 | 0 |" in text
-    assert "| cheat | 2 | 1 | 1 | 1 | 1 |" in text
+    assert "| cheat | 2 | 1 | 1 of 1 | 1 | 1 |" in text  # the other was not tried so
     assert "Cheats accepted here: relu/late\n" in text
     assert "Cheats accepted under `kernelbench` here: relu/patched\n" in text
     assert "Cheats accepted in one process: relu/patched\n" in text
