@@ -38,13 +38,11 @@ BLOCK: Final = 5
 """Bells of each side in a block."""
 AWAKE_NS: Final = 150_000
 """How long a thawed process comes awake before its bell, while canaries run."""
-HEAD_NS: Final = 400_000
+HEAD_NS: Final = 800_000
 """How long a canary has the GPU from the ring on, so that a call's work is launched when the clock starts."""
 HEAD_GAIN: Final = 0.25
 HEAD_SHARE: Final = 0.02
 """Bound by its launches is a bell that twice the head makes shorter by HEAD_GAIN of HEAD_NS and HEAD_SHARE of it."""
-HEAD_CALL_NS: Final = 100_000
-"""From here on: a shorter call is bound by its launch, which then is what it costs."""
 LEAST_BELLS: Final = 10
 MORE_BELLS: Final = 20
 """So many bells of several calls may be made while the interval is wide, within SHORT_BUDGET_S."""
@@ -77,7 +75,7 @@ ALLOWANCE_NS: Final = 30_000
 """A block's reference counts for at most ALLOWANCE times the baseline, or for ALLOWANCE_NS more in a bell."""
 VOID_MOST: Final = 3
 BACKGROUND: Final = "background"
-QUIET_S: Final = 3.0
+QUIET_S: Final = 10.0
 PAUSE_S: Final = 0.2
 
 
@@ -369,7 +367,7 @@ class Timer:
             self._calls = calls
             self._bind_empty(calls)
         self._learn()
-        if self._protocol.hides_launch and min(single) >= HEAD_CALL_NS and not self._is_bound_by_launches():
+        if self._protocol.hides_launch and not (self._is_bound_by_launches() and self._is_bound_by_launches()):
             self._head_ns = HEAD_NS
             if calls > 1:
                 self._single_ns = [statistics.median(times) for times in self._singles()]
@@ -397,7 +395,7 @@ class Timer:
             for side in (self._ours, self._theirs):
                 took = []
                 for self._head_ns in (HEAD_NS, 2 * HEAD_NS):
-                    took.append(min(self._timed(side, bell, sample, leaf=leaf)[0] for _ in range(1 + (bell.calls > 1))))
+                    took.append(min(self._timed(side, bell, sample, leaf=leaf)[0] for _ in range(2)))
                 if took[0] - took[1] > max(HEAD_GAIN * HEAD_NS, HEAD_SHARE * took[0]):
                     return True
         finally:

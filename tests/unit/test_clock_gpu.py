@@ -153,7 +153,7 @@ def test_a_call_whose_launch_is_hidden_takes_no_longer(bench: Bench) -> None:
     assert abs(speedup(hidden) - 1) < 0.03
     times = [statistics.median(report["detail"]["candidate_ns"]) for report in (counted, hidden)]
     print("counted, hidden:", times, [report["detail"]["empty_ns"] for report in (counted, hidden)])
-    assert 0.75 < times[1] / times[0] < 1.01, times  # a launch may take 0.2 ms of one's
+    assert 0.75 < times[1] / times[0] < 1.04, times  # c of the first has the same cold launch
 
 
 def test_one_buffer_for_all_answers_is_timed_by_single_calls(bench: Bench) -> None:
@@ -165,7 +165,8 @@ def test_one_buffer_for_all_answers_is_timed_by_single_calls(bench: Bench) -> No
 def test_background_work_slows_the_reference_unless_it_is_seen(bench: Bench) -> None:
     assert speedup(bench.time(BACKGROUND, voids_blocks=False, caps_reference=False)) > 1.5
     report = bench.time(BACKGROUND)
-    assert (report["outcome"], report["class"], report["rule"]) == ("fail", "hack", "background_work"), report
+    found = (report["outcome"], report["class"], report["rule"])
+    assert found == ("fail", "hack", "background_work"), report.get("detail")
 
 
 def test_an_answer_that_is_made_after_the_answer_is_wrong(bench: Bench) -> None:
