@@ -10,6 +10,18 @@
 
 /* --- one submission --- */
 
+/* For another client's the same words as for one that is not there. */
+static bool
+is_found(struct exchange *x, const char *client, struct error *err)
+{
+    if (err->code == ERR_NONE && access_sees_client(x, client))
+        return true;
+    if (err->code == ERR_NONE)
+        error_set(err, ERR_NOTFOUND, "another client's");
+    exchange_error(x, err, "such submission");
+    return false;
+}
+
 /* The row of the id in the address; false: the problem is sent. */
 static bool
 get_row(struct exchange *x, const char *id, struct submission_row *row)
@@ -18,15 +30,29 @@ get_row(struct exchange *x, const char *id, struct submission_row *row)
 
     if (!id_is_valid(id))
         error_set(&err, ERR_NOTFOUND, "no id");
-    else if (store_get_submission(x->http->store, id, row, &err) == 0 &&
-             !access_sees_client(x, row->client)) {
-        /* The same words as for one that is not there. */
-        submission_row_release(row);
-        error_set(&err, ERR_NOTFOUND, "another client's");
-    }
-    if (err.code == ERR_NONE)
+    else
+        store_get_submission(x->http->store, id, row, &err);
+    if (is_found(x, row->client, &err))
         return true;
-    exchange_error(x, &err, "such submission");
+    submission_row_release(row);
+    return false;
+}
+
+/* Its stored verdict (NULL: not yet; to be freed) and nothing else of it; false: the problem is sent. */
+static bool
+get_answer(struct exchange *x, const char *id, char **verdict)
+{
+    AUTO_FREE char *client = NULL;
+    struct error err = { 0 };
+
+    *verdict = NULL;
+    if (!id_is_valid(id))
+        error_set(&err, ERR_NOTFOUND, "no id");
+    else
+        store_get_answer(x->http->store, id, &client, verdict, &err);
+    if (is_found(x, client, &err))
+        return true;
+    free(ptr_take(verdict));
     return false;
 }
 
@@ -62,13 +88,11 @@ set_headers(struct exchange *x)
 static void
 answer_with(struct exchange *x, unsigned status_unfinished)
 {
-    struct submission_row row = { 0 };
     struct error err = { 0 };
+    char *verdict;
 
-    if (!get_row(x, x->id, &row))
+    if (!get_answer(x, x->id, &verdict))
         return;
-    char *verdict = ptr_take(&row.verdict);
-    submission_row_release(&row);
     if (verdict) {
         set_verdict(x, verdict);
     } else {
@@ -99,25 +123,22 @@ answer_added(struct exchange *x)
 bool
 submission_find(struct exchange *x)
 {
-    struct submission_row row = { 0 };
+    AUTO_FREE char *verdict = NULL;
 
-    if (!get_row(x, x->target.segments[2], &row))
+    if (!get_answer(x, x->target.segments[2], &verdict))
         return false;
-    memcpy(x->id, row.id, sizeof(row.id));
-    submission_row_release(&row);
+    snprintf(x->id, sizeof(x->id), "%s", x->target.segments[2]);
     return true;
 }
 
 void
 submission_show(struct exchange *x)
 {
-    struct submission_row row = { 0 };
+    char *verdict;
 
-    if (!get_row(x, x->target.segments[2], &row))
+    if (!get_answer(x, x->target.segments[2], &verdict))
         return;
-    memcpy(x->id, row.id, sizeof(row.id));
-    char *verdict = ptr_take(&row.verdict);
-    submission_row_release(&row);
+    snprintf(x->id, sizeof(x->id), "%s", x->target.segments[2]);
     if (!verdict) {
         exchange_hold(x, answer_show);
         return;

@@ -17,6 +17,7 @@
 enum query {
     GET_TASK,
     GET_SUBMISSION,
+    GET_ANSWER,
     FIND_CACHED,
     EACH_USAGE,
     GET_BLOB,
@@ -38,6 +39,7 @@ static const char *const query_sql[NQUERIES] = {
                  ", spec, blob.size, blob.data FROM task JOIN blob ON blob.hash = reference_hash"
                  " WHERE id = ?1",
     [GET_SUBMISSION] = "SELECT " SUBMISSION_COLUMNS " FROM submission WHERE id = ?1",
+    [GET_ANSWER] = "SELECT client, verdict FROM submission WHERE id = ?1",
     [EACH_USAGE] = "SELECT client, sum(device_ms) FROM submission WHERE id >= ?1 AND client IS NOT NULL"
                    " AND device_ms > 0 GROUP BY client",
     [FIND_CACHED] = "SELECT " SUBMISSION_COLUMNS " FROM submission INDEXED BY submission_cache"
@@ -241,6 +243,30 @@ int
 store_get_submission(struct store *s, const char *id, struct submission_row *out, struct error *err)
 {
     return read_submission(s->reader->queries[GET_SUBMISSION], "submission", id, out, err);
+}
+
+int
+store_get_answer(struct store *s, const char *id, char **client, char **verdict, struct error *err)
+{
+    sqlite3_stmt *stmt = s->reader->queries[GET_ANSWER];
+    char **out[] = { client, verdict };
+    int code;
+
+    *client = *verdict = NULL;
+    code = look_up(stmt, "submission", id, err);
+    if (code < 0)
+        return code;
+    for (int i = 0; i < (int)ARRAY_LEN(out); i++) {
+        const char *text = (const char *)sqlite3_column_text(stmt, i);
+        if (sqlite3_column_type(stmt, i) != SQLITE_NULL && (!text || !(*out[i] = strdup(text))))
+            code = no_memory(err);
+    }
+    db_reset(stmt);
+    if (code < 0) {
+        free(ptr_take(client));
+        free(ptr_take(verdict));
+    }
+    return code;
 }
 
 int

@@ -199,6 +199,8 @@ int store_sweep_step(struct store *s, struct store_sweep *step, store_done_cb *c
 
 int store_get_task(struct store *s, const char *id, struct task_row *out, struct error *err);
 int store_get_submission(struct store *s, const char *id, struct submission_row *out, struct error *err);
+/* No more of it than an answer takes: either may be NULL, as in its row. Free both. */
+int store_get_answer(struct store *s, const char *id, char **client, char **verdict, struct error *err);
 int store_get_source(struct store *s, const char *hash, struct buffer *out, struct error *err);
 /* Nothing is appended for a submission that printed nothing or has not ended; ERR_NOTFOUND: no such submission. */
 int store_get_log(struct store *s, const char *submission_id, struct buffer *out, struct error *err);

@@ -170,6 +170,18 @@ a_list_within_itself_is_refused(void **state)
 /* --- one submission --- */
 
 static void
+check_answer(struct rig *r, const char *id, const char *client, const char *verdict)
+{
+    char *got_client, *got_verdict;
+
+    assert_int_equal(store_get_answer(r->store, id, &got_client, &got_verdict, &r->err), 0);
+    assert_true(client ? got_client && strcmp(got_client, client) == 0 : !got_client);
+    assert_true(verdict ? got_verdict && strcmp(got_verdict, verdict) == 0 : !got_verdict);
+    free(got_client);
+    free(got_verdict);
+}
+
+static void
 a_submission_comes_back_as_it_was(void **state)
 {
     struct rig *r = *state;
@@ -197,6 +209,7 @@ a_submission_comes_back_as_it_was(void **state)
     assert_true(isnan(out.reward));
     assert_null(out.verdict);
     submission_row_release(&out);
+    check_answer(r, in.id, "trainer-7", NULL);
     assert_int_equal(store_get_source(r->store, in.source_hash, &source, &r->err), 0);
     assert_string_equal(source.data, "import triton\n");
 }
@@ -208,11 +221,14 @@ what_is_not_there_is_not_found(void **state)
     struct task_row task;
     struct submission_row submission;
     struct group_row group;
+    char *client, *verdict;
     AUTO_BUFFER struct buffer b = BUFFER_INIT;
 
     assert_int_equal(store_get_task(r->store, "sha256:x", &task, &r->err), ERR_NOTFOUND);
     assert_non_null(strstr(r->err.text, "sha256:x"));
     assert_int_equal(store_get_submission(r->store, "no", &submission, &r->err), ERR_NOTFOUND);
+    assert_int_equal(store_get_answer(r->store, "no", &client, &verdict, &r->err), ERR_NOTFOUND);
+    assert_true(!client && !verdict);
     assert_int_equal(store_get_group(r->store, "no", &group, &r->err), ERR_NOTFOUND);
     assert_int_equal(store_get_source(r->store, "sha256:x", &b, &r->err), ERR_NOTFOUND);
     assert_int_equal(store_get_log(r->store, "no", &b, &r->err), ERR_NOTFOUND);
@@ -241,6 +257,7 @@ a_verdict_comes_back_with_its_log(void **state)
     assert_true(out.reward == 0.5);
     assert_string_equal(out.verdict, "{\"class\":\"ok\"}");
     submission_row_release(&out);
+    check_answer(r, in.id, NULL, "{\"class\":\"ok\"}");
     assert_int_equal(store_get_log(r->store, in.id, &log, &r->err), 0);
     assert_string_equal(log.data, "hello from the kernel\n");
 }
