@@ -2,9 +2,10 @@
 
 A referee of its own judges each honest candidate again and again, without a daemon, under a profile of its Python.
 Told for each stage: milliseconds of one submission in each function, what it calls included, from the longest on, and
-how often it was called. What a child was asked stands as `ask` with the operation; waiting for it is in that. The
-stages are slower here than in the daemon by the profile's own cost. OUT/steps.jsonl has every function. It judges
-nothing; --device cpu tries the mechanics.
+how often it was called. What a child was asked stands as `ask` with the operation; waiting for it is in that. Last, the
+same of the first call that a candidate's child answers, in that child. The candidate was compiled before, as it is in
+the daemon; everything is slower by the profile's own cost. OUT/steps.jsonl has every function. It judges nothing;
+--device cpu tries the mechanics.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ sys.path[:0] = [str(ROOT / "tests/unit"), str(ROOT / "tests")]
 import corpus  # noqa: E402
 from rig import Rig, policy  # noqa: E402
 
+import stages  # noqa: E402 isort: skip
+
 TASKS = ("gemm_scale_leaky_relu", "relu_4096x393216", "rms_norm_4096x393216")
 STAGES = ("tiny", "full", "timing")
+FIRST_CALL = "first call, in the child"
 SHOWN = 0.02
 """Of a stage: what takes less is left out of the table."""
 
@@ -56,17 +60,59 @@ def timed(run):
 referee.timed = timed
 """
 
+CHILD_PRELUDE = """
+def watch_first_call():
+    import cProfile, json, pathlib, pstats, sys
+    sys.path.insert(0, {harness!r})
+    import child
+    plain_answer = child.Child._answer
+    def answer(self, *args):
+        if self._filename != child.CANDIDATE_FILE:
+            return plain_answer(self, *args)
+        child.Child._answer = plain_answer
+        profile = cProfile.Profile()
+        try:
+            return profile.runcall(plain_answer, self, *args)
+        finally:
+            stats = pstats.Stats(profile)
+            found = []
+            for (file, line, name), (_, calls, own, whole, _) in stats.stats.items():
+                found.append([pathlib.Path(file).name, line, name, calls, own, whole])
+            with open({path!r}, "a") as lines:
+                told = {{"stage": {stage!r}, "run_ms": 1e3 * stats.total_tt, "functions": found}}
+                lines.write(json.dumps(told) + chr(10))
+    child.Child._answer = answer
+watch_first_call()
+"""
 
-def judge(rig: Rig, name: str, rounds: int, end: float) -> int:
+
+def compiled(place: Path, candidate: corpus.Candidate, spec: dict[str, Any], target: str) -> Path:
+    """What the compile stage leaves."""
+    scratch = place / "compile"
+    scratch.mkdir()
+    if stages.UID is not None:
+        os.chown(scratch, stages.UID, stages.UID)
+    zygote = stages.Zygote("compile", target=target)
+    request = {"op": "compile", "target": target, "entry": "ModelNew", "cache": str(scratch / "cache")}
+    given = {"source": candidate.text.encode(), "spec": json.dumps(spec).encode()}
+    told = zygote.ask(request, given, scratch)
+    zygote.close()
+    if told.report is None or told.report["outcome"] != "pass":
+        print(f"  {candidate.label} does not compile: {told}", flush=True)
+    return scratch / "cache"
+
+
+def judge(rig: Rig, name: str, rounds: int, end: float, place: Path, target: str | None) -> int:
     """Rounds that were judged whole; the first one, which warms up, is among them."""
     reference = (ROOT / f"tests/tasks/{name}.py").read_text()
     honest = corpus.load_candidate(ROOT / f"tests/candidates/{name}/honest.py")
     child = rig.child()
     spec = rig.register(child, reference)
+    cache = None if target is None else compiled(place, honest, spec, target)
     done = 0
     while done < rounds and time.monotonic() < end:
         rules = policy(honest.policy)
-        found = rig.judge(child, spec, reference, honest.text, stages=STAGES, rules=rules, evidence=True)
+        found = rig.judge(child, spec, reference, honest.text, stages=STAGES, rules=rules, evidence=True, cache=cache)
         if any(report["outcome"] == "fail" for report in found.values()):
             print(f"  {name}: {list(found.values())[-1].get('error')}", flush=True)
         done += 1
@@ -105,10 +151,15 @@ def main() -> int:
     for task in arguments.tasks.split(","):
         with tempfile.TemporaryDirectory(prefix="verifierd-steps-") as name:
             place, lines = Path(name), Path(name) / "lines"
-            with Rig(place, device=arguments.device, prelude=PRELUDE.format(path=str(lines))) as rig:
-                judge(rig, task, arguments.rounds, end)
+            place.chmod(0o755)
+            prelude = PRELUDE.format(path=str(lines))
+            first = CHILD_PRELUDE.format(harness=str(stages.HARNESS), path=str(lines), stage=FIRST_CALL)
+            with Rig(place, device=arguments.device, prelude=prelude, child_prelude=first) as rig:
+                capability = str((rig.ready.get("gpu") or {}).get("capability", "")).replace(".", "")
+                target = f"cuda:{capability}" if capability else None
+                judge(rig, task, arguments.rounds, end, place, target)
             runs = [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
-        for stage in ("open", *STAGES):
+        for stage in ("open", *STAGES, FIRST_CALL):
             of = [run for run in runs if run["stage"] == stage]
             for run in of:
                 kept.write(json.dumps({"task": task, **run}) + "\n")

@@ -191,17 +191,19 @@ class Rig:
         evidence: bool = False,
         compiles: bool = False,
         shared: bool = False,
+        cache: Path | None = None,
         between: Callable[[str], None] = lambda _: None,
     ) -> dict[str, dict[str, Any]]:
         """Stage reports by name, their details inside; stops at the first failure. evidence: after the last stage.
 
         shared: it is not the only one on the device. between: gets the candidate's child after each report.
-        compiles: the candidate, which is the reference then, runs under torch.compile.
+        compiles: the candidate, which is the reference then, runs under torch.compile. cache: of a compile stage.
         """
         candidate = self.child()
         message = {
             "op": "open", "job": "j", "reference": reference, "candidate": candidate, "entry": entry,
-            "policy": rules or policy(), "seed": "00000000000004d2", "cache": None, "call_limit_ms": limit_ms,
+            "policy": rules or policy(), "seed": "00000000000004d2",
+            "cache": None if cache is None else str(cache), "call_limit_ms": limit_ms,
         }  # fmt: skip
         if compiles:
             message["compile"] = True
