@@ -40,6 +40,8 @@ AWAKE_NS: Final = 150_000
 """How long a thawed process comes awake before its bell, while canaries run."""
 HEAD_NS: Final = 800_000
 """How long a canary has the GPU from the ring on, so that a call's work is launched when the clock starts."""
+HEAD_CALL_NS: Final = 40_000_000
+"""To a call of this length a launch is nothing, and to look whether it is bound by launches would take seconds."""
 HEAD_GAIN: Final = 0.25
 HEAD_SHARE: Final = 0.02
 """Bound by its launches is a bell that twice the head makes shorter by HEAD_GAIN of HEAD_NS and HEAD_SHARE of it."""
@@ -367,7 +369,8 @@ class Timer:
             self._calls = calls
             self._bind_empty(calls)
         self._learn()
-        if self._protocol.hides_launch and not (self._is_bound_by_launches() and self._is_bound_by_launches()):
+        hides = self._protocol.hides_launch and max(single) < HEAD_CALL_NS
+        if hides and not (self._is_bound_by_launches() and self._is_bound_by_launches()):
             self._head_ns = HEAD_NS
             if calls > 1:
                 self._single_ns = [statistics.median(times) for times in self._singles()]
