@@ -63,7 +63,8 @@ static const struct setting table[] = {
     { "harness", TEXT, "DIR", "", 0, 0, FIELD(harness), false,
       "the harness; when not given, ../lib/verifierd/harness beside the program's own directory" },
     { "device", TEXT, "DEVICE", "auto", 1, 0, FIELD(device), false,
-      "where kernels run: auto (the GPUs that CUDA_VISIBLE_DEVICES allows, else the interpreter), cpu, cuda, or cuda:0,1 by nvidia-smi's numbers" },
+      "where kernels run: auto (the GPUs that CUDA_VISIBLE_DEVICES allows, else the interpreter), cpu, cuda, "
+      "or cuda:0,1 by nvidia-smi's numbers" },
     { "target", TEXT, "TARGET", "cuda:90", 1, 0, FIELD(target), false,
       "what the compile stage compiles for on a machine without a GPU" },
     { "log_level", CHOICE, "error warn info debug", "info", 0, 0, FIELD(log_level), true,

@@ -75,9 +75,9 @@ devices_name(const char *setting, const char *visible, int gpus, struct devices 
         if (!*visible)
             gpus = 0;
         else if (strlen(visible) >= sizeof(listed) - 5 || visible[strspn(visible, "0123456789,")])
-            return error_set(err, ERR_INPUT,
-                             "device \"%s\", and CUDA_VISIBLE_DEVICES is not like 0,1: name devices as cuda:0,1",
-                             setting);
+            return error_set(
+                err, ERR_INPUT,
+                "device \"%s\", and CUDA_VISIBLE_DEVICES is not like 0,1: name devices as cuda:0,1", setting);
         else {
             snprintf(listed, sizeof(listed), "cuda:%s", visible);
             setting = listed;
