@@ -40,8 +40,9 @@ AWAKE_NS: Final = 150_000
 """How long a thawed process comes awake before its bell, while canaries run."""
 HEAD_NS: Final = 800_000
 """How long a canary has the GPU from the ring on, so that a call's work is launched when the clock starts."""
-HEAD_CALL_NS: Final = 40_000_000
-"""To a call of this length a launch is nothing, and to look whether it is bound by launches would take seconds."""
+HEAD_CALL_NS: Final = (100_000, 40_000_000)
+"""Of calls from the one to under the other: a shorter one is bound by its launch; to a longer one a launch is nothing,
+and to look whether it is bound by launches would take seconds."""
 HEAD_GAIN: Final = 0.25
 HEAD_SHARE: Final = 0.02
 """Bound by its launches is a bell that twice the head makes shorter by HEAD_GAIN of HEAD_NS and HEAD_SHARE of it."""
@@ -94,8 +95,11 @@ class Protocol:
     voids_blocks: bool = True
     flushes: bool = True
     believes_no_claim: bool = True
-    hides_launch: bool = True
-    """The clock starts HEAD_NS after the ring, and the GPU is not free before that (tests/bench/clock_modes.py)."""
+    hides_launch: bool = False
+    """The clock starts HEAD_NS after the ring, and the GPU is not free before that (tests/bench/clock_modes.py).
+
+    Off: who counts calls knows which bells ask whether a call is bound by its launches (docs/timing.md).
+    """
 
 
 PROTOCOL = Protocol()
@@ -369,7 +373,7 @@ class Timer:
             self._calls = calls
             self._bind_empty(calls)
         self._learn()
-        hides = self._protocol.hides_launch and max(single) < HEAD_CALL_NS
+        hides = self._protocol.hides_launch and HEAD_CALL_NS[0] <= min(single) and max(single) < HEAD_CALL_NS[1]
         if hides and not (self._is_bound_by_launches() and self._is_bound_by_launches()):
             self._head_ns = HEAD_NS
             if calls > 1:

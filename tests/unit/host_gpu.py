@@ -88,10 +88,10 @@ class _Known(dict[Any, float]):
 def time_job(job: Job, directory: str) -> Report:
     """The timing stage by the protocol that the file `protocol` names, all of it where there is none."""
     path = Path(directory) / "protocol"
-    changes = {"hides_launch": False, **(json.loads(path.read_text()) if path.exists() else {})}
+    changes = json.loads(path.read_text()) if path.exists() else {}
     clock.SINGLE_NS = changes.pop("single_ns", 1)  # type: ignore[misc]
     clock.BELL_NS, clock.CALLS = 10 * clock.SINGLE_NS, (1, 2, 8)  # type: ignore[misc, assignment]
-    clock.HEAD_CALL_NS = changes.pop("head_call_ns", 40_000_000)  # type: ignore[misc]
+    clock.HEAD_CALL_NS = changes.pop("head_call_ns", (100_000, 40_000_000))  # type: ignore[misc]
     clock.TOO_SMALL_NS = changes.pop("too_small_ns", 3_000)  # type: ignore[misc]
     beside.VARIATIONS_S = 600.0  # type: ignore[misc]  # what comes out does not depend on this machine's load
     gpu = HostGpu(Path(directory), job)
