@@ -15,7 +15,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import fake_cuda
 import kernel_cache
+import launcher_cache
 import loading
 import torch
 import triton
@@ -224,18 +225,12 @@ def watch_launches(record: Record) -> None:
     fake_cuda.Launcher.launched = staticmethod(launched)
 
 
-class _NoMetadata:
-    """Of a kernel that is not compiled yet: nothing is known."""
-
-    def __getattr__(self, name: str) -> None:
-        return None
-
-
-def build_launchers(record: Record) -> None:
+def build_launchers(record: Record, scratch: Path, layers: Sequence[Path]) -> None:
     """Where there is a CUDA driver: also build the small library that a GPU child launches each kernel with.
 
-    It takes the C compiler longer than Triton takes for a simple kernel, and needs no more than the arguments' types:
-    so a fork begins with it when a kernel is about to be compiled, and leaves it in the cache.
+    It takes the C compiler longer than Triton takes for a simple kernel, and needs no more than the arguments' types.
+    For types that an earlier submission had it is in a layer (launcher_cache.py). For others a note is left in scratch,
+    and a fork begins with it when a kernel is about to be compiled, and leaves it in the cache.
     """
     try:
         ctypes.CDLL("libcuda.so.1")
@@ -243,22 +238,27 @@ def build_launchers(record: Record) -> None:
         return
     from triton.backends.nvidia.driver import CudaLauncher
 
-    begun: dict[str, int] = {}
+    begun: dict[launcher_cache.Types, int] = {}
 
     def ahead(source: Any) -> None:
-        types = str(getattr(source, "signature", None))
-        if types in begun:
+        types = launcher_cache.types_of(source)
+        if types is None or types in begun:
             return
+        begun[types] = 0
+        if any(launcher_cache.marker(layer, types).exists() for layer in layers):
+            return
+        launcher_cache.leave_note(scratch, types)
         begun[types] = os.fork()
         if begun[types] == 0:
             try:
                 with contextlib.suppress(BaseException):  # met again by build()
-                    CudaLauncher(source, _NoMetadata())
+                    CudaLauncher(source, launcher_cache.NoMetadata())
             finally:
                 os._exit(0)
 
     def build(source: Any, metadata: Any) -> None:
-        pid = begun.get(str(getattr(source, "signature", None)), 0)
+        types = launcher_cache.types_of(source)
+        pid = 0 if types is None else begun.get(types, 0)
         if pid > 0:
             with contextlib.suppress(ChildProcessError):  # waited for by an earlier one
                 os.waitpid(pid, 0)
@@ -483,18 +483,19 @@ def _report(record: Record, failure: Failure | None, deferred: BaseException | N
     }
 
 
-def prepare(target: str, cache: Path, layers: tuple[Path, ...] = ()) -> Record:
-    """Put the stub in triton's and torch's place, and the cache where the request wants it."""
+def prepare(target: str, cache: Path, scratch: Path) -> Record:
+    """Put the stub in triton's and torch's place, and the cache where the request wants it, over the zygote's own."""
     device = fake_cuda.parse_target(target)
     record = Record()
-    kernel_cache.install(cache, layers)
+    layers = kernel_cache.LayeredCache.layers
+    kernel_cache.install(cache, layers, adopts=True)
     fake_cuda.install_triton_driver(device, fake_cuda.compile_benchmark)
     fake_cuda.install_torch_cuda(device)
     fake_cuda.install_fake_tensors()
     watch_compiler(record)
     watch_resources(record)
     watch_launches(record)
-    build_launchers(record)
+    build_launchers(record, scratch, layers)
     bound_autotuner(record, autotune_workers())
     return record
 
@@ -507,7 +508,7 @@ def main(channel: wire.Channel, scratch: Path) -> None:
     source_fd, spec_fd = request.take_fd("source"), request.take_fd("spec")
     source = wire.read_memfd(source_fd, wire.SOURCE_MAX)
     spec = wire.read_json_memfd(spec_fd, wire.WORKER_DETAIL_MAX)
-    record = prepare(request.text("target"), Path(request.text("cache")))
+    record = prepare(request.text("target"), Path(request.text("cache")), scratch)
     channel.send(fit(judge(source, request.text("entry"), spec, scratch, record)))
 
 

@@ -20,6 +20,8 @@ class LayeredCache(FileCacheManager):
     """Reads from every layer, writes to the last one only (the directory that TRITON_CACHE_DIR names)."""
 
     layers: tuple[Path, ...] = ()
+    adopts: bool = False
+    """What is found in a layer is copied into the child's own directory, which may be moved to where no layer is."""
 
     def __init__(self, key: str, override: bool = False, dump: bool = False) -> None:
         self.key = key
@@ -34,7 +36,8 @@ class LayeredCache(FileCacheManager):
         for folder in (*self._folders, self.cache_dir):
             path = Path(folder, filename)
             if path.exists():
-                return str(path)
+                is_own = folder == self.cache_dir or not self.adopts
+                return str(path) if is_own else self.put(path.read_bytes(), filename)
         return None
 
     def has_file(self, filename: str) -> bool:
@@ -55,8 +58,8 @@ class LayeredCache(FileCacheManager):
         return str(super().put(data, filename, binary))
 
 
-def install(writable: Path, layers: Sequence[Path] = ()) -> None:
+def install(writable: Path, layers: Sequence[Path] = (), *, adopts: bool = False) -> None:
     """From now on triton reads from layers (which need not exist) and writable, and writes to writable."""
     os.environ["TRITON_CACHE_DIR"] = str(writable)
-    LayeredCache.layers = tuple(layers)
+    LayeredCache.layers, LayeredCache.adopts = tuple(layers), adopts
     triton.knobs.cache.manager_class = LayeredCache

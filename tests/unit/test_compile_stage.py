@@ -17,6 +17,7 @@ from typing import Any
 
 import fake_cuda
 import inspect_stage
+import launcher_cache
 import pytest
 import stages
 import wire
@@ -632,7 +633,7 @@ def test_a_launcher_is_begun_beside_its_kernel_and_built_once(tmp_path: Path, mo
         time.sleep(0.1 if metadata.num_warps is None else 0)  # the one in the fork knows nothing yet
         with log.open("a") as file:
             file.write(f"{os.getpid() == ours} {source.signature[0]}\n")
-        if source.signature[0] == "bad":
+        if source.signature[0] == "i64":
             raise RuntimeError("no compiler")
 
     ours = os.getpid()
@@ -641,15 +642,19 @@ def test_a_launcher_is_begun_beside_its_kernel_and_built_once(tmp_path: Path, mo
     monkeypatch.setattr(fake_cuda.Launcher, "ahead", None)
     monkeypatch.setattr(fake_cuda.Launcher, "build", None)
     record = compile_stage.Record()
-    compile_stage.build_launchers(record)
+    (tmp_path / "layer").mkdir()
+    launcher_cache.marker(tmp_path / "layer", ("fp64",)).touch()
+    compile_stage.build_launchers(record, tmp_path, [tmp_path / "layer"])
 
     class Metadata:
         num_warps = 4
 
-    for types in ("*fp32", "*fp32", "bad"):
+    for types in ("*fp32", "*fp32", "i64", "fp64"):
         fake_cuda.Launcher.ahead(Source({0: types}))
         fake_cuda.Launcher.build(Source({0: types}), Metadata())
-    assert log.read_text().splitlines() == ["False *fp32", "True *fp32", "True *fp32", "False bad", "True bad"]
+    begun = ["False *fp32", "True *fp32", "True *fp32", "False i64", "True i64", "True fp64"]
+    assert log.read_text().splitlines() == begun
+    assert launcher_cache.read_note(tmp_path) == [("*fp32",), ("i64",)]
     assert record.flags == {"launcher_not_built"}
 
 
