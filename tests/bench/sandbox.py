@@ -3,8 +3,9 @@
     PYTHON tests/bench/sandbox.py [--harness build/lib/verifierd/harness] [--rounds 200] [--torch] [--kernels 5]
 
 Rounds of both kinds alternate, so that a disturbed machine disturbs both. --torch imports torch and triton first, as a
-zygote does: the fork grows with the process, the sandbox does not. --kernels: so many children of each kind then time
-some of torch's kernels on the GPU, by CUDA events with a flushed cache; both kinds should agree within their scatter.
+zygote does: the fork grows with the process, the sandbox does not. --kernels: so many children of each kind, one kind
+after the other, time some of torch's kernels on the GPU, by CUDA events with a flushed cache; both kinds should agree
+within their scatter.
 """
 
 from __future__ import annotations
@@ -46,21 +47,9 @@ class Bench:
             self._native.enter_sandbox(replace(self._settings, keep=(keep,)), self.plan)
         return pid
 
-    def kernels_ms(self, *, is_confined: bool) -> dict[str, float]:
-        """What a child measures of torch's kernels, by name."""
-        read_end, write_end = os.pipe()
-        pid = self._fork(is_confined=is_confined, keep=write_end)
-        if pid == 0:
-            os.write(write_end, json.dumps(time_kernels()).encode())
-            os._exit(0)
-        os.close(write_end)
-        with os.fdopen(read_end) as told:
-            text = told.read()
-        os.waitpid(pid, 0)
-        if not text:
-            raise SystemExit(f"a child ended before its kernels were timed ({'confined' if is_confined else 'plain'})")
-        found: dict[str, float] = json.loads(text)
-        return found
+    def kernels_ms(self, rounds: int) -> list[dict[str, float]]:
+        """What confined children measure of torch's kernels, by name."""
+        return [told(lambda keep: self._fork(is_confined=True, keep=keep), time_kernels) for _ in range(rounds)]
 
     def once(self, *, is_confined: bool) -> tuple[float, float]:
         """Milliseconds from before the fork until the child says that it is ready, and until it is reaped."""
@@ -78,6 +67,42 @@ class Bench:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         return (ready - start) * 1e3, (time.perf_counter() - ready) * 1e3
+
+
+def load_torch() -> None:
+    os.environ["OMP_NUM_THREADS"] = "1"
+    importlib.import_module("torch")
+    importlib.import_module("triton")
+
+
+def told(fork: Callable[[int], int], make: Callable[[], Any]) -> Any:
+    """What make() gives in a child. fork: given the descriptor that the child has to keep."""
+    read_end, write_end = os.pipe()
+    pid = fork(write_end)
+    if pid == 0:
+        try:
+            os.write(write_end, json.dumps(make()).encode())
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end) as answer:
+        text = answer.read()
+    os.waitpid(pid, 0)
+    if not text:
+        raise SystemExit("a child ended before its kernels were timed")
+    return json.loads(text)
+
+
+def plain_kernels_ms(rounds: int) -> list[dict[str, float]]:
+    """The same of plain children. Before the zygote isolates itself: CUDA starts in no plain child of a PID namespace
+    that has no /proc of its own."""
+
+    def measure() -> list[dict[str, float]]:
+        load_torch()
+        return [told(lambda _: os.fork(), time_kernels) for _ in range(rounds)]
+
+    found: list[dict[str, float]] = told(lambda _: os.fork(), measure)
+    return found
 
 
 def time_kernels() -> dict[str, float]:
@@ -106,11 +131,10 @@ def time_kernels() -> dict[str, float]:
     return found
 
 
-def compare_kernels(bench: Bench, rounds: int) -> None:
-    found = [(bench.kernels_ms(is_confined=False), bench.kernels_ms(is_confined=True)) for _ in range(rounds)]
+def print_kernels(plain_ms: list[dict[str, float]], confined_ms: list[dict[str, float]]) -> None:
     print(f"{'':26}{'plain, ms':>12}{'sandbox, ms':>14}{'ratio':>10}{'scatter of each':>22}")
-    for name in found[0][0]:
-        sides = [[pair[side][name] for pair in found] for side in (0, 1)]
+    for name in plain_ms[0]:
+        sides = [[found[name] for found in kind] for kind in (plain_ms, confined_ms)]
         plain, confined = map(statistics.median, sides)
         scatter = ", ".join(f"{100 * (max(side) / min(side) - 1):.2f} %" for side in sides)
         print(f"{name:26}{plain:12.4f}{confined:14.4f}{confined / plain:10.4f}{scatter:>22}")
@@ -130,18 +154,18 @@ def main() -> int:
     options = parser.parse_args()
     sys.path.insert(0, str(options.harness.resolve()))
     native = importlib.import_module("native")
+    has_kernels = options.kernels > 0 and Path("/dev/nvidiactl").exists()
+    plain_ms = plain_kernels_ms(options.kernels) if has_kernels else []
     mode = native.isolate_zygote()
     if options.torch:
-        os.environ["OMP_NUM_THREADS"] = "1"
-        importlib.import_module("torch")
-        importlib.import_module("triton")
+        load_torch()
     with tempfile.TemporaryDirectory(prefix="verifierd-bench-") as directory:
         Path(directory).chmod(0o755)
         scratch = Path(directory) / "scratch"
         scratch.mkdir()
         bench = Bench(native, scratch, mode)
-        if options.kernels and Path("/dev/nvidiactl").exists():
-            compare_kernels(bench, options.kernels)
+        if has_kernels:
+            print_kernels(plain_ms, bench.kernels_ms(options.kernels))
         elif options.kernels:
             print("no GPU on this machine: its kernels are not timed")
         samples: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
