@@ -7,6 +7,7 @@ life: ready, arena, (describe), load, build, state, bind, arm, bells. proto/work
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import shutil
@@ -15,6 +16,7 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -627,6 +629,7 @@ def _to_double(value: Any) -> Any:
     return value
 
 
+@cache
 def _cupti_libraries() -> list[str]:
     """Where the library may lie that torch, Triton or the toolkit brought along; torch's own is loaded already."""
     import triton
@@ -648,9 +651,16 @@ def _copy_cache(source: Path) -> None:
 
 
 def _prime(device: torch.device) -> None:
-    """What a first call would pay for: a kernel of torch's, and the libraries of products, with and without a bias."""
+    """What a candidate would wait for: kernels of torch's, the libraries of products, and CUPTI (its lack is told later).
+
+    A pool's child does this before it has a candidate.
+    """
     one = torch.ones(64, 64, device=device)
     torch.nn.functional.linear(one, one @ one, one[0]).sum().item()
+    torch.equal(one, one)
+    with contextlib.suppress(native.NativeError):
+        native.cupti_open(_cupti_libraries())
+        native.cupti_watch()
 
 
 def main(channel: Channel, device: str) -> None:

@@ -109,7 +109,7 @@ def prime(kind: str, device: str, target: str) -> None:
     if kind == "compile":
         _prime_compile(target)
     else:
-        _prime_run(device)
+        _prime_run(device, target)
 
 
 def _prime_static() -> None:
@@ -127,13 +127,13 @@ def _prime_compile(target: str) -> None:
     compile_stage.prime(target)
 
 
-def _prime_run(device: str) -> None:
+def _prime_run(device: str, target: str) -> None:
     importlib.import_module("child")
     if device == "cpu":
         importlib.import_module("cpu_device")
         _prime_fake_tensors()
         return
-    _prime_cuda()
+    _prime_cuda(int(target.removeprefix("cuda:")))
 
 
 def _prime_fake_tensors() -> None:
@@ -145,17 +145,22 @@ def _prime_fake_tensors() -> None:
         torch.nn.Linear(2, 2)(torch.rand(2, 2))
 
 
-def _prime_cuda() -> None:
+def _prime_cuda(capability: int) -> None:
     """Triton's driver for a real GPU: its native helper is built here once, and found by every child.
+
+    So is the assembler's version, which each key in Triton's cache has in it.
 
     Making the driver loads libcuda and does not initialise it (guard() makes sure). Where there is no compiler
     each child tries for itself, and reports what it lacks.
     """
     import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.backends.nvidia.compiler import CUDABackend
     from triton.backends.nvidia.driver import CudaDriver
 
     try:
         triton.runtime.driver.set_active(CudaDriver())
+        CUDABackend(GPUTarget("cuda", capability, 32)).hash()
     except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
         print(f"the helper of triton's driver cannot be built: {error}", file=sys.stderr)
 
