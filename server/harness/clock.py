@@ -40,16 +40,16 @@ AWAKE_NS: Final = 150_000
 """How long a thawed process comes awake before its bell, while canaries run."""
 HEAD_NS: Final = 800_000
 """How long a canary has the GPU from the ring on, so that a call's work is launched when the clock starts."""
-HEAD_CALL_NS: Final = (100_000, 40_000_000)
-"""Of calls from the one to under the other: a shorter one is bound by its launch; to a longer one a launch is nothing,
-and to look whether it is bound by launches would take seconds."""
-HEAD_GAIN: Final = 0.25
-HEAD_SHARE: Final = 0.02
-"""Bound by its launches is a bell that twice the head makes shorter by HEAD_GAIN of HEAD_NS and HEAD_SHARE of it."""
+HEAD_CALL_NS: Final = (60_000, 40_000_000)
+"""Of calls from the one to under the other: a shorter one is bound by its launch, to a longer one a launch is nothing.
+What counts is a call that follows others in a bell."""
+LAUNCH_NS: Final = 550_000
+LAUNCH_SHARE: Final = 0.02
+"""Bound by its launches is a bell of which the head hides more than LAUNCH_NS and more than LAUNCH_SHARE."""
 LEAST_BELLS: Final = 10
-MORE_BELLS: Final = 20
+MORE_BELLS: Final = 40
 """So many bells of several calls may be made while the interval is wide, within SHORT_BUDGET_S."""
-SHORT_BUDGET_S: Final = 0.5
+SHORT_BUDGET_S: Final = 1.0
 SHORT_NARROW: Final = 0.02
 """As NARROW, for bells of several calls."""
 BUDGET_S: Final = 30.0
@@ -65,6 +65,8 @@ WIDE: Final = 0.10
 TOO_SMALL_NS: Final = 3_000
 CALL_LIMIT_MS: Final = 20_000
 ESTIMATES: Final = 3
+SURE_BLOCKS: Final = 2
+"""So many blocks say whether calls are bound by their launches."""
 BELL_NS: Final = 3_000_000
 """What a bell of several calls is to take, about."""
 SINGLE_NS: Final = 3_000_000
@@ -95,11 +97,10 @@ class Protocol:
     voids_blocks: bool = True
     flushes: bool = True
     believes_no_claim: bool = True
-    hides_launch: bool = False
-    """The clock starts HEAD_NS after the ring, and the GPU is not free before that (tests/bench/clock_modes.py).
-
-    Off: who counts calls knows which bells ask whether a call is bound by its launches (docs/timing.md).
-    """
+    hides_launch: bool = True
+    """The clock starts HEAD_NS after the ring, and the GPU is not free before that (tests/bench/clock_modes.py)."""
+    asks_for_launches: bool = True
+    """One more pair in each block has the clock from the ring on, and the others may gain no more than a launch."""
 
 
 PROTOCOL = Protocol()
@@ -182,6 +183,8 @@ class Block:
     ours_ns: list[int] = field(default_factory=list)
     theirs_ns: list[int] = field(default_factory=list)
     empty_ns: list[int] = field(default_factory=list)
+    counted: list[tuple[int, int, int]] = field(default_factory=list)
+    """The same three of pairs whose launches are on the clock, where those of the others are hidden."""
     others_ns: int = 0
     """How long the slowest canary waited for work that nobody should have had."""
     late_ns: int = 0
@@ -198,6 +201,10 @@ class TimedWrong(Exception):
 
 class BackgroundWork(Exception):
     """The candidate's GPU work goes on while it is frozen."""
+
+
+class BoundByLaunches(Exception):
+    """The head hides more than a launch of the calls that count."""
 
 
 class Disturbed(Exception):
@@ -221,6 +228,8 @@ class Timer:
         self._is_pinned = False
         self._head_ns = 0  # how long a canary has the GPU from the ring on
         self._heads_ns: list[int] = []
+        self._launch_ns = [0.0, 0.0]  # of a bell of either side, what the head hides
+        self._end_s = 0.0  # of the trials, at the latest
         self._is_long = False  # a few microseconds of a bell are nothing to its call
         self._blocks: list[Block] = []
         self._void: list[Block] = []
@@ -245,7 +254,12 @@ class Timer:
             with Cores(self._ours.peer, self._theirs.peer) as cores:
                 self._is_pinned = cores.is_pinned
                 self._prepare()
-                why = self._trials()
+                self._end_s = time.monotonic() + BUDGET_S
+                try:
+                    why = self._trials()
+                except BoundByLaunches:
+                    self._count_launches()
+                    why = self._trials()
         except PeerFailed as failure:
             if self._waiting.peer is self._ours.peer:
                 raise ReferenceBroken(f"the reference failed while it was timed: {failure.error['text']}") from None
@@ -359,8 +373,11 @@ class Timer:
 
     def _choose_calls(self) -> None:
         """How many calls a bell is, so that it is long beside the clock's jitter: told to nobody but by the bell."""
-        took = self._singles()
         leaf, sample = self._sample(1)
+        took = []
+        for side in (self._ours, self._theirs):
+            self._untimed(side, Bell(0))
+            took.append([self._timed(side, Bell(0), sample, leaf=leaf)[0] for _ in range(ESTIMATES)])
         empty = min(self._empty(leaf, sample) for _ in range(ESTIMATES))
         single = [max(1.0, min(times) - empty) for times in took]
         most = min(self._job.reference.sizes.calls, DOORBELL_REPLY_MAX // (2 * self._reply_bytes()))
@@ -372,42 +389,13 @@ class Timer:
         if self._calls != calls:
             self._calls = calls
             self._bind_empty(calls)
-        self._learn()
-        hides = self._protocol.hides_launch and HEAD_CALL_NS[0] <= min(single) and max(single) < HEAD_CALL_NS[1]
-        if hides and not (self._is_bound_by_launches() and self._is_bound_by_launches()):
+        rough = [ns / calls for ns in self._learn()] if calls > 1 else single
+        if self._protocol.hides_launch and HEAD_CALL_NS[0] <= min(rough) and max(rough) < HEAD_CALL_NS[1]:
             self._head_ns = HEAD_NS
-            if calls > 1:
-                self._single_ns = [statistics.median(times) for times in self._singles()]
-                self._learn()
 
-    def _singles(self) -> list[list[int]]:
-        """T of some bells of one call, of either side."""
-        leaf, sample = self._sample(1)
-        took = []
-        for side in (self._ours, self._theirs):
-            self._untimed(side, Bell(0))
-            took.append([self._timed(side, Bell(0), sample, leaf=leaf)[0] for _ in range(ESTIMATES)])
-        return took
-
-    def _learn(self) -> None:
-        """Where the outputs of such bells are that come now."""
-        for side in (self._ours, self._theirs):
-            self._untimed(side, self._next_bell())
-
-    def _is_bound_by_launches(self) -> bool:
-        """Whether a bell of either side goes on launching behind HEAD_NS: hiding a part would then make it cheaper."""
-        bell = self._next_bell()
-        leaf, sample = self._sample(bell.calls)
-        try:
-            for side in (self._ours, self._theirs):
-                took = []
-                for self._head_ns in (HEAD_NS, 2 * HEAD_NS):
-                    took.append(min(self._timed(side, bell, sample, leaf=leaf)[0] for _ in range(2)))
-                if took[0] - took[1] > max(HEAD_GAIN * HEAD_NS, HEAD_SHARE * took[0]):
-                    return True
-        finally:
-            self._head_ns = 0
-        return False
+    def _learn(self) -> list[int]:
+        """Where the outputs of such bells are that come now: about how many nanoseconds such a bell takes each side."""
+        return [self._untimed(side, self._next_bell()) for side in (self._ours, self._theirs)]
 
     def _reply_bytes(self) -> int:
         sizes = []
@@ -510,8 +498,7 @@ class Timer:
 
     def _trials(self) -> str | None:
         """Until the interval is narrow, the trials are made, or the budget is spent: why it ended early, or None."""
-        end = time.monotonic() + BUDGET_S
-        short_end = time.monotonic() + SHORT_BUDGET_S if self._calls > 1 else end
+        short_end = time.monotonic() + SHORT_BUDGET_S if self._calls > 1 else self._end_s
         least, most = self._bounds()
         narrow = NARROW if self._calls == 1 else SHORT_NARROW
         rule = native.StopRule(least, most, BLOCK, narrow, self._job.policy.is_fixed)
@@ -519,6 +506,8 @@ class Timer:
             done = sum(len(block.ours_ns) for block in self._blocks)
             if done >= min(2, most):
                 stop = rule.decide(*self._credited(), is_spent=time.monotonic() > short_end)
+                if stop != native.STOP_GO_ON or len(self._blocks) >= SURE_BLOCKS:
+                    self._require_hidden_launches()
                 if stop != native.STOP_GO_ON:
                     return STOPPED[stop]
             block = self._block(min(BLOCK, most - done), number=len(self._blocks))
@@ -526,7 +515,32 @@ class Timer:
                 self._blocks.append(block)
             else:
                 self._void.append(block)
-                self._after_void(block, is_late=time.monotonic() > end)
+                self._after_void(block, is_late=time.monotonic() > self._end_s)
+
+    def _require_hidden_launches(self) -> None:
+        """BoundByLaunches where the pairs with launches on the clock took longer by more than a launch.
+
+        So it does not matter who knows these pairs from the others: a call is credited with what it takes from outside,
+        less LAUNCH_NS of a bell at most. Of those pairs the least counts.
+        """
+        counted = [pair for block in self._blocks for pair in block.counted]
+        empty = self._empty_ns()
+        if not counted or empty is None:
+            return
+        counted_empty = statistics.median(pair[2] for pair in counted)
+        ours = [ns for block in self._blocks for ns in block.ours_ns]
+        theirs = [ns for block in self._blocks for ns in block.theirs_ns]
+        whole = [min(pair[side] for pair in counted) - counted_empty for side in (0, 1)]
+        behind = [statistics.median(times) - empty for times in (ours, theirs)]
+        self._launch_ns = [a - b for a, b in zip(whole, behind, strict=True)]
+        if any(ns > max(LAUNCH_NS, LAUNCH_SHARE * of) for ns, of in zip(self._launch_ns, whole, strict=True)):
+            raise BoundByLaunches
+
+    def _count_launches(self) -> None:
+        """The clock runs from the ring on from now on, and the trials begin anew."""
+        self._blocks.clear()
+        self._head_ns = 0
+        self._find_baseline()
 
     def _block(self, bells: int, *, number: int) -> Block:
         block = Block()
@@ -534,6 +548,8 @@ class Timer:
         self._freeze(self._theirs)
         for index in range(bells):
             self._trial(block, turn=number * BLOCK + index)
+            if index == bells // 2 and self._head_ns and self._protocol.asks_for_launches:
+                self._trial_counted(block, turn=number)
         after = self._gpu.state()
         block.state = gpu_state.summary(before, after)
         block.void = gpu_state.disturbance(before, after)
@@ -569,21 +585,37 @@ class Timer:
         return Bell(EMPTY_SET, self._calls, EMPTY_SET + self._calls)
 
     def _trial(self, block: Block, *, turn: int) -> None:
-        """A pair, and an empty bell before or after it; each turn has another order. Long calls have two in a block."""
+        """A pair, and an empty bell before or after it. Long calls have two of these in a block."""
+        ours_ns, theirs_ns, empty_ns = self._pair(block, turn, has_empty=not self._is_long or turn % BLOCK < 2)
+        block.ours_ns.append(ours_ns)
+        block.theirs_ns.append(theirs_ns)
+        if empty_ns is not None:
+            block.empty_ns.append(empty_ns)
+
+    def _trial_counted(self, block: Block, *, turn: int) -> None:
+        """A pair with its launches on the clock, which says whether the others may have theirs hidden."""
+        head_ns, self._head_ns = self._head_ns, 0
+        try:
+            ours_ns, theirs_ns, empty_ns = self._pair(block, turn, has_empty=True)
+        finally:
+            self._head_ns = head_ns
+        block.counted.append((ours_ns, theirs_ns, empty_ns or 0))
+
+    def _pair(self, block: Block, turn: int, *, has_empty: bool) -> tuple[int, int, int | None]:
+        """T of both sides and of an empty bell, whose order each turn changes; the candidate's answer is compared."""
         bell = self._fresh_bell()
         leaf, sample = self._sample(bell.calls)
+        took: dict[int, int] = {}
         got: dict[int, torch.Tensor] = {}
         sides = (self._ours, self._theirs) if turn % 4 in (0, 3) else (self._theirs, self._ours)
-        has_empty = not self._is_long or turn % BLOCK < 2
-        if has_empty and turn % 2:
-            block.empty_ns.append(self._empty(leaf, sample, block))
+        empty_ns = self._empty(leaf, sample, block) if has_empty and turn % 2 else None
         for side in sides:
-            elapsed, got[id(side)] = self._timed(side, bell, sample, block, leaf=leaf, sets=self._sets_of(bell))
-            (block.ours_ns if side is self._ours else block.theirs_ns).append(elapsed)
+            took[id(side)], got[id(side)] = self._timed(side, bell, sample, block, leaf=leaf, sets=self._sets_of(bell))
         if has_empty and not turn % 2:
-            block.empty_ns.append(self._empty(leaf, sample, block))
+            empty_ns = self._empty(leaf, sample, block)
         if self._protocol.compares:
             self._check(leaf, sample, got[id(self._theirs)], got[id(self._ours)])
+        return took[id(self._ours)], took[id(self._theirs)], empty_ns
 
     def _sample(self, calls: int) -> tuple[int, Sample]:
         """One of the outputs, and elements of it in every call, as nobody can foresee."""
@@ -598,8 +630,8 @@ class Timer:
         drawn = torch.frombuffer(bytearray(os.urandom(8 * GATHER)), dtype=torch.int64)
         return leaf, Sample(which, (drawn & (1 << 62) - 1) % tensor.numel())
 
-    def _untimed(self, side: Side, bell: Bell) -> None:
-        """A bell outside the clock, after which it is known where the outputs are."""
+    def _untimed(self, side: Side, bell: Bell) -> int:
+        """A bell outside the clock, after which it is known where the outputs are: its time until the answer, in ns."""
         peer = side.peer
         self._waiting = side
         assert peer.doorbell is not None
@@ -607,10 +639,13 @@ class Timer:
         peer.thaw()
         peer.arm(1, events=self._job.policy.events)
         peer.armed -= 1
+        rung_ns = time.monotonic_ns()
         peer.await_answer(peer.doorbell.ring(bell.set, bell.calls, bell.sets), CALL_LIMIT_MS)
+        took_ns = time.monotonic_ns() - rung_ns
         side.learn(bell.calls)
         if was_frozen:
             peer.freeze()
+        return took_ns
 
     def _timed(
         self,
@@ -773,6 +808,7 @@ class Timer:
                 "canary_ns": self._gpu.known_ns,
                 "one_core": self._is_pinned,
                 "hidden_ns": self._head_ns,
+                "launch_us": [round(ns / 1000, 1) for ns in self._launch_ns],
                 "blocks": blocks,
             },
         }
@@ -790,9 +826,14 @@ class Timer:
         return {**detail, **self._outcome(ours, theirs)}
 
     def _slopes(self) -> Json:
-        """Whole round trips of bells of one call and of several: what a call more takes is a check on c."""
-        ours = statistics.median(ns for block in self._blocks for ns in block.ours_ns)
-        theirs = statistics.median(ns for block in self._blocks for ns in block.theirs_ns)
+        """Whole round trips of bells of one call and of several, launches on the clock in both: what a call more takes
+        is a check on c."""
+        counted = [pair for block in self._blocks for pair in block.counted]
+        if self._head_ns and counted:
+            ours, theirs = (statistics.median(pair[side] for pair in counted) for side in (0, 1))
+        else:
+            ours = statistics.median(ns for block in self._blocks for ns in block.ours_ns)
+            theirs = statistics.median(ns for block in self._blocks for ns in block.theirs_ns)
         return {
             "calls": [1, self._calls],
             "reference_ns": [self._single_ns[0], ours],

@@ -31,7 +31,7 @@ import timing  # noqa: E402
 from rig import Rig, policy  # noqa: E402
 
 SKIPPED = 77
-MODES: dict[str, dict[str, bool]] = {"launch counted": {}, "launch hidden": {"hides_launch": True}}
+MODES: dict[str, dict[str, bool]] = {"launch counted": {"hides_launch": False}, "launch hidden": {}}
 """Changes of clock.Protocol."""
 
 PRELUDE = """

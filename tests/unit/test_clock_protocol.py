@@ -286,32 +286,50 @@ def test_a_canary_at_the_ring_that_is_over_late_voids_its_block_and_blames_nobod
 
 
 @pytest.mark.parametrize(
-    ("ours_ns", "theirs_ns", "is_bound"),
+    ("ours_ns", "theirs_ns", "hidden_us"),
     [
-        ((3_000_000, 2_995_000), (3_000_000, 2_990_000), False),
-        ((3_000_000, 2_995_000), (3_000_000, 2_600_000), True),
-        ((3_000_000, 2_600_000), (3_000_000, 2_995_000), True),
-        ((60_000_000, 59_600_000), (3_000_000, 2_995_000), False),  # less than a clock differs in so long a bell
+        ((3_300_000, 3_000_000), (3_500_000, 3_000_000), [200, 400]),
+        ((3_300_000, 3_000_000), (3_700_000, 3_000_000), None),
+        ((3_700_000, 3_000_000), (3_300_000, 3_000_000), None),
+        ((60_700_000, 60_000_000), (3_300_000, 3_000_000), [600, 200]),  # a hundredth of so long a bell
     ],
 )
-def test_a_bell_that_a_longer_head_makes_cheaper_is_bound_by_its_launches(
-    ours_ns: tuple[int, int], theirs_ns: tuple[int, int], is_bound: bool
+def test_what_a_head_hides_is_a_launch_and_no_more(
+    ours_ns: tuple[int, int], theirs_ns: tuple[int, int], hidden_us: list[int] | None
 ) -> None:
+    """T with the launch on the clock and behind a head, c being 0.4 and 0.3 ms; the least of two blocks counts."""
     timer = clock.Timer.__new__(clock.Timer)
-    timer._head_ns, timer._ours, timer._theirs = 0, "ours", "theirs"  # type: ignore[assignment]
-    timer._next_bell = lambda: clock.Bell(0, 4, 4)  # type: ignore[method-assign]
-    timer._sample = lambda calls: (0, None)  # type: ignore[assignment, method-assign, return-value]
-    took = {"ours": ours_ns, "theirs": theirs_ns}
-    timer._timed = lambda side, *_, **__: (took[side][timer._head_ns > clock.HEAD_NS], None)  # type: ignore
-    assert timer._is_bound_by_launches() is is_bound
-    assert timer._head_ns == 0
+    timer._calls = 4
+    (ours, ours_behind), (theirs, theirs_behind) = ours_ns, theirs_ns
+    timer._blocks = [
+        clock.Block([ours_behind] * 5, [theirs_behind] * 5, [300_000] * 5, [(ours + more, theirs + more, 400_000)])
+        for more in (0, 200_000)
+    ]
+    if hidden_us is None:
+        with pytest.raises(clock.BoundByLaunches):
+            timer._require_hidden_launches()
+        return
+    timer._require_hidden_launches()
+    assert [round(ns / 1000) for ns in timer._launch_ns] == hidden_us
+
+
+def test_who_is_bound_by_launches_is_timed_anew_with_launches_on_the_clock(bench: Bench) -> None:
+    """Here no head hides anything; a limit that everything is over takes all calls for bound by their launches."""
+    named: dict[str, Any] = {"task": SHORT, "single_ns": SHORT_NS, "head_call_ns": (0, 10**10), "launch_ns": -(10**12)}
+    report = bench.time(SHORT_HONEST, launch_share=-1.0, **named)
+    assert report["outcome"] == "pass", report
+    detail = report["detail"]
+    assert detail["clocks"]["hidden_ns"] == 0 and detail["bells"] == 5
+    assert len(detail["clocks"]["blocks"]) == 1
+    kept = bench.time(SHORT_HONEST, launch_share=-1.0, asks_for_launches=False, **named)
+    assert kept["detail"]["clocks"]["hidden_ns"] == clock.HEAD_NS
 
 
 def test_a_call_is_timed_under_a_head_as_it_is_without(bench: Bench) -> None:
     """Without a GPU nothing keeps it waiting: bells, slopes and what is told are tried."""
-    named: dict[str, Any] = {"task": SHORT, "single_ns": SHORT_NS, "hides_launch": True}
-    for otherwise in ((0, 1), (10**10, 10**11)):
-        counted = bench.time(SHORT_HONEST, head_call_ns=otherwise, **named)
+    named: dict[str, Any] = {"task": SHORT, "single_ns": SHORT_NS}
+    for otherwise in ({"head_call_ns": (0, 1)}, {"head_call_ns": (10**10, 10**11)}, {"hides_launch": False}):
+        counted = bench.time(SHORT_HONEST, **otherwise, **named)
         assert counted["detail"]["clocks"]["hidden_ns"] == 0
     report = bench.time(SHORT_HONEST, head_call_ns=(0, 10**10), **named)
     assert report["outcome"] == "pass", report

@@ -16,8 +16,6 @@ from launcher_cache import Builder, Source, Types
 from stages import UID, Zygote, spec, tensor
 from triton.backends.nvidia import driver
 
-import wire  # isort: skip
-
 KERNEL = """\
 import torch, triton, triton.language as tl
 @triton.jit
