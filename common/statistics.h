@@ -12,6 +12,8 @@
  *   speedup         exp(median of ln(reference_i / candidate_i)): the pairs share what the machine did then
  *   interval        percentile bootstrap (Efron 1979): pairs are drawn with replacement, STATS_RESAMPLES times; the
  *                   2.5 % and 97.5 % quantiles of the estimates. Both estimators are of the same resamples.
+ *   between         what is told is wider, by STATS_BETWEEN to either side: pairs of one timing do not show what differs
+ *                   from process to process (where memory lies, what a cache holds)
  */
 #ifndef COMMON_STATISTICS_H
 #define COMMON_STATISTICS_H
@@ -34,7 +36,8 @@ size_t stats_draw(uint64_t *state, size_t n);
 
 #define STATS_TRIM 0.1
 #define STATS_RESAMPLES 2000
-#define STATS_SEED 1 /* for every interval that is told or acted on */
+#define STATS_SEED 1        /* for every interval that is told or acted on */
+#define STATS_BETWEEN 0.003 /* logarithmic; measured: docs/timing.md */
 
 struct stats_speedup {
     double speedup, lo, hi; /* paired; its 95 % interval */
@@ -45,6 +48,8 @@ struct stats_speedup {
 /* Pairs (reference[i], candidate[i]); the same samples and seed give the same interval. 0, ERR_INPUT or ERR_NOMEM. */
 int stats_paired_speedup(const double *reference, const double *candidate, size_t n, uint64_t seed,
                          struct stats_speedup *out);
+/* The same as it is told: seed STATS_SEED, and both intervals wider by STATS_BETWEEN. */
+int stats_told_speedup(const double *reference, const double *candidate, size_t n, struct stats_speedup *out);
 /* Half the width of the paired interval on the logarithmic scale: 0.01 is about 1 % on either side. */
 double stats_half_width(const struct stats_speedup *s);
 

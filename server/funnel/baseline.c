@@ -133,7 +133,7 @@ tell_times(struct submission *s, json_t *detail)
     }
     AUTO_FREE double *a = timing_samples_ms(eager, n);
     AUTO_FREE double *b = n == json_array_size(compiled) ? timing_samples_ms(compiled, n) : NULL;
-    if (!a || !b || stats_paired_speedup(a, b, n, STATS_SEED, &found) != 0) {
+    if (!a || !b || stats_told_speedup(a, b, n, &found) != 0) {
         tell(s, "inconclusive", "its samples make no sense");
         return;
     }

@@ -45,8 +45,7 @@ read_samples(json_t *from, struct timing *t)
     t->n = n;
     t->reference = timing_samples_ms(reference, n);
     t->candidate = timing_samples_ms(candidate, n);
-    if (!t->reference || !t->candidate ||
-        stats_paired_speedup(t->reference, t->candidate, n, STATS_SEED, &t->speedup) != 0)
+    if (!t->reference || !t->candidate || stats_told_speedup(t->reference, t->candidate, n, &t->speedup) != 0)
         t->n = 0;
 }
 

@@ -107,6 +107,22 @@ the_interval_has_the_width_theory_gives(void **state)
     assert_true(s.hi - s.lo > 0.065 && s.hi - s.lo < 0.1);
 }
 
+static void
+what_is_told_is_wider_by_what_differs_between_processes(void **state)
+{
+    double reference[51], candidate[51];
+    struct stats_speedup plain, told;
+    (void)state;
+    noisy_samples(reference, candidate, 51);
+    assert_int_equal(stats_paired_speedup(reference, candidate, 51, STATS_SEED, &plain), 0);
+    assert_int_equal(stats_told_speedup(reference, candidate, 51, &told), 0);
+    assert_true(told.speedup == plain.speedup && told.speedup_trimmed == plain.speedup_trimmed);
+    assert_true(near(log(plain.lo / told.lo), 0.003) && near(log(told.hi / plain.hi), 0.003));
+    assert_true(near(log(plain.trimmed_lo / told.trimmed_lo), 0.003) &&
+                near(log(told.trimmed_hi / plain.trimmed_hi), 0.003));
+    assert_int_equal(stats_told_speedup(reference, candidate, 0, &told), ERR_INPUT);
+}
+
 /* Of two pairs the resamples are (1, 1), (1, 3), (3, 1), (3, 3): a quarter of them at either end. */
 static void
 every_pair_can_be_drawn(void **state)
@@ -460,6 +476,7 @@ main(void)
         cmocka_unit_test(a_constant_ratio_has_no_spread),
         cmocka_unit_test(noise_gives_an_interval_that_repeats),
         cmocka_unit_test(the_interval_has_the_width_theory_gives),
+        cmocka_unit_test(what_is_told_is_wider_by_what_differs_between_processes),
         cmocka_unit_test(every_pair_can_be_drawn),
         cmocka_unit_test(times_that_are_none_are_refused),
         cmocka_unit_test(published_figures),

@@ -45,7 +45,7 @@ harness_stats_speedup(const double *reference, const double *candidate, size_t n
                       struct harness_stats_speedup *out)
 {
     struct stats_speedup s;
-    int code = stats_paired_speedup(reference, candidate, n, STATS_SEED, &s);
+    int code = stats_told_speedup(reference, candidate, n, &s);
 
     if (code != 0)
         return refuse(code);
