@@ -651,7 +651,7 @@ def _copy_cache(source: Path) -> None:
 
 
 def _prime(device: torch.device) -> None:
-    """What a candidate would wait for: kernels of torch's, the libraries of products, and CUPTI (its lack is told later).
+    """What a candidate would wait for: kernels of torch's, the libraries of products, CUPTI (its lack is told later).
 
     A pool's child does this before it has a candidate.
     """

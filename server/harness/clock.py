@@ -47,11 +47,13 @@ LAUNCH_NS: Final = 550_000
 LAUNCH_SHARE: Final = 0.02
 """Bound by its launches is a bell of which the head hides more than LAUNCH_NS and more than LAUNCH_SHARE."""
 LEAST_BELLS: Final = 10
+SHORT_NS: Final = 500_000
+"""A call under this in a bell of several is short: its host's part scatters it."""
 MORE_BELLS: Final = 40
-"""So many bells of several calls may be made while the interval is wide, within SHORT_BUDGET_S."""
+"""So many bells of several calls may be made while the interval is wide; of short ones within SHORT_BUDGET_S."""
 SHORT_BUDGET_S: Final = 1.0
 SHORT_NARROW: Final = 0.02
-"""As NARROW, for bells of several calls."""
+"""As NARROW, for bells of short calls."""
 BUDGET_S: Final = 30.0
 STOPPED: Final = {
     native.STOP_NARROW: "the interval is narrow enough",
@@ -79,6 +81,8 @@ ALLOWANCE: Final = 1.03
 ALLOWANCE_NS: Final = 30_000
 """A block's reference counts for at most ALLOWANCE times the baseline, or for ALLOWANCE_NS more in a bell."""
 VOID_MOST: Final = 3
+LATE_MOST: Final = 5
+"""So often a pair is made again where the end of its head was seen late."""
 BACKGROUND: Final = "background"
 QUIET_S: Final = 10.0
 PAUSE_S: Final = 0.2
@@ -188,7 +192,7 @@ class Block:
     others_ns: int = 0
     """How long the slowest canary waited for work that nobody should have had."""
     late_ns: int = 0
-    """By how much the latest of the canaries at the ring was over late."""
+    """By how much a canary at the ring was over late, of a pair that was made LATE_MOST times."""
     state: Json = field(default_factory=dict)
     void: str | None = None
     most_ns: float = math.inf
@@ -228,8 +232,10 @@ class Timer:
         self._is_pinned = False
         self._head_ns = 0  # how long a canary has the GPU from the ring on
         self._heads_ns: list[int] = []
+        self._late_ns = 0  # by how much a head of this pair was over late
         self._launch_ns = [0.0, 0.0]  # of a bell of either side, what the head hides
         self._end_s = 0.0  # of the trials, at the latest
+        self._is_short = False  # calls whose interval is not worth much time
         self._is_long = False  # a few microseconds of a bell are nothing to its call
         self._blocks: list[Block] = []
         self._void: list[Block] = []
@@ -390,6 +396,7 @@ class Timer:
             self._calls = calls
             self._bind_empty(calls)
         rough = [ns / calls for ns in self._learn()] if calls > 1 else single
+        self._is_short = calls > 1 and min(rough) < SHORT_NS
         if self._protocol.hides_launch and HEAD_CALL_NS[0] <= min(rough) and max(rough) < HEAD_CALL_NS[1]:
             self._head_ns = HEAD_NS
 
@@ -498,9 +505,9 @@ class Timer:
 
     def _trials(self) -> str | None:
         """Until the interval is narrow, the trials are made, or the budget is spent: why it ended early, or None."""
-        short_end = time.monotonic() + SHORT_BUDGET_S if self._calls > 1 else self._end_s
+        short_end = time.monotonic() + SHORT_BUDGET_S if self._is_short else self._end_s
         least, most = self._bounds()
-        narrow = NARROW if self._calls == 1 else SHORT_NARROW
+        narrow = SHORT_NARROW if self._is_short else NARROW
         rule = native.StopRule(least, most, BLOCK, narrow, self._job.policy.is_fixed)
         while True:
             done = sum(len(block.ours_ns) for block in self._blocks)
@@ -602,7 +609,19 @@ class Timer:
         block.counted.append((ours_ns, theirs_ns, empty_ns or 0))
 
     def _pair(self, block: Block, turn: int, *, has_empty: bool) -> tuple[int, int, int | None]:
-        """T of both sides and of an empty bell, whose order each turn changes; the candidate's answer is compared."""
+        """T of both sides and of an empty bell, whose order each turn changes; the candidate's answer is compared.
+
+        Made again where the end of a head was seen late, which is before the call could do anything.
+        """
+        for _ in range(LATE_MOST):
+            self._late_ns = 0
+            found = self._pair_once(block, turn, has_empty=has_empty)
+            if not self._late_ns:
+                return found
+        block.late_ns = self._late_ns
+        return found
+
+    def _pair_once(self, block: Block, turn: int, *, has_empty: bool) -> tuple[int, int, int | None]:
         bell = self._fresh_bell()
         leaf, sample = self._sample(bell.calls)
         took: dict[int, int] = {}
@@ -697,7 +716,7 @@ class Timer:
             text = f"the timed call did not return within {CALL_LIMIT_MS / 1000:g} s"
             raise PeerFailed("timeout", text, is_gone=True) from None
         self._freeze(side)
-        self._note_head(call.head_ns, block)
+        self._note_head(call.head_ns)
         claims = peer.doorbell.claims()
         if claims.status != native.STATUS_OK:
             peer.outputs_of(bell.calls)
@@ -708,12 +727,12 @@ class Timer:
         dtype = side.leaves[0][leaf][1].dtype if sample.places.numel() else torch.float32
         return elapsed, self._gpu.gather_read(sample.places.numel(), dtype)
 
-    def _note_head(self, head_ns: int, block: Block | None) -> None:
+    def _note_head(self, head_ns: int) -> None:
         """A canary at the ring that was over late shared the GPU with what should have waited for its end, or the host
-        was late to see it, which nobody looks at twice: so the block is void, and that is nobody's doing."""
+        was late to see it, which nobody looks at twice. That is nobody's doing."""
         self._heads_ns += [head_ns] * (head_ns > 0)
-        if block is not None and head_ns > self._head_ns + gpu_state.SLOWER_NS:
-            block.late_ns = max(block.late_ns, head_ns - self._head_ns)
+        if head_ns > self._head_ns + gpu_state.SLOWER_NS:
+            self._late_ns = max(self._late_ns, head_ns - self._head_ns)
 
     def _rehearse(self, side: Side) -> None:
         """An empty bell that nobody times, so that both sides are as warm; it is armed for one more."""

@@ -274,15 +274,29 @@ def test_work_that_outlives_the_candidate_was_not_the_candidates(bench: Bench) -
     assert report["detail"]["outcome"] == "inconclusive" and "something else" in report["detail"]["why"]
 
 
-def test_a_canary_at_the_ring_that_is_over_late_voids_its_block_and_blames_nobody() -> None:
-    timer = clock.Timer.__new__(clock.Timer)
-    timer._heads_ns, timer._head_ns = [], clock.HEAD_NS
-    block = clock.Block()
-    for head_ns in (0, clock.HEAD_NS, clock.HEAD_NS + 50_000):
-        timer._note_head(head_ns, block)
-    assert block.late_ns == 0 and timer._heads_ns == [clock.HEAD_NS, clock.HEAD_NS + 50_000]
-    timer._note_head(clock.HEAD_NS + 2_400_000, block)
-    assert (block.late_ns, block.others_ns) == (2_400_000, 0)
+def test_a_pair_whose_head_is_over_late_is_made_again_and_then_voids_its_block() -> None:
+    """Heads as they come, two to a pair: within 0.1 ms of what they should be is in time."""
+    late, right = clock.HEAD_NS + 330_000, clock.HEAD_NS + 50_000
+
+    def pair(heads_ns: list[int]) -> tuple[clock.Block, tuple[int, int, int | None]]:
+        timer = clock.Timer.__new__(clock.Timer)
+        timer._heads_ns, timer._head_ns = [], clock.HEAD_NS
+        made: list[int] = []
+
+        def once(*_: Any, **__: Any) -> tuple[int, int, int | None]:
+            made.append(1)
+            timer._note_head(heads_ns.pop(0))
+            timer._note_head(heads_ns.pop(0))
+            return len(made), len(made), None
+
+        timer._pair_once = once  # type: ignore[method-assign]
+        block = clock.Block()
+        return block, timer._pair(block, 0, has_empty=False)
+
+    block, found = pair([right, late, right, right])
+    assert (block.late_ns, block.others_ns, found) == (0, 0, (2, 2, None))
+    block, found = pair([late, right] * clock.LATE_MOST)
+    assert (block.late_ns, block.others_ns, found[0]) == (330_000, 0, clock.LATE_MOST)
 
 
 @pytest.mark.parametrize(
