@@ -2,13 +2,15 @@
 
 Cores of one machine differ in what the host needs for a call, by up to 1.6 times where they are a virtual machine's,
 and a short call is bound by the host. Both sides are never called at the same time, so that one core serves both.
+The referee spins meanwhile, and on the other thread of a physical core that would slow them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
+from pathlib import Path
 from types import TracebackType
 from typing import Final
 
@@ -28,13 +30,13 @@ class Cores:
         self.is_pinned = False
 
     def __enter__(self) -> Cores:
-        cores = sorted(self._before, reverse=True)
-        if len(cores) < LEAST:
+        if len(self._before) < LEAST:
             return self
+        referee, both = choose(self._before)
         try:
             for peer in self._peers:
-                _pin(peer, cores[1:2])
-            os.sched_setaffinity(0, cores[:1])
+                _pin(peer, [both])
+            os.sched_setaffinity(0, [referee])
             self.is_pinned = True
         except OSError:  # a container may forbid it: told by is_pinned, and not needed for a right answer
             self._restore()
@@ -50,6 +52,24 @@ class Cores:
         for peer in self._peers:
             with contextlib.suppress(OSError):
                 _pin(peer, self._before)
+
+
+def choose(cores: Set[int]) -> tuple[int, int]:
+    """The referee's core and that of both sides, of two or more: of two physical ones, the second with nobody else."""
+    other = {core: sibling(core) for core in cores}
+    both = max(cores, key=lambda core: (other[core] in cores, core))
+    referee = max(cores - {both}, key=lambda core: (core != other[both], core))
+    return referee, both
+
+
+def sibling(core: int) -> int:
+    """The other thread of the same physical core. Virtual machines seldom tell: it is the neighbour then, if any is."""
+    try:
+        text = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list").read_text()
+        found = {int(number) for number in text.replace("-", ",").split(",")} - {core}
+    except (OSError, ValueError):
+        found = set()
+    return min(found, default=core ^ 1)
 
 
 def _pin(peer: Peer, cores: Iterable[int]) -> None:

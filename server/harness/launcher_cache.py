@@ -3,7 +3,7 @@
 It is made of the types of a kernel's arguments and of nothing else. A compile child that had to build one leaves a note
 of the types in its scratch directory. The zygote, in which no foreign code runs, reads the note when the child has
 ended, takes only lists of types that Triton has, and makes the launcher anew where every later child reads and none can
-write. So a candidate can at most have a right launcher built, and KEPT_MAX of them.
+write. So a candidate can at most have right launchers built, WISHES_MAX of them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ import wire
 
 NOTE: Final = "launcher-types"
 NOTE_MAX: Final = 1 << 16
-KEPT_MAX: Final = 256
+KEPT_MAX: Final = 1024
 WAITING_MAX: Final = 32
+WISHES_MAX: Final = 8
+"""Launchers for all, those that wait to be made, and those of one submission."""
 ARGUMENTS_MAX: Final = 64
 TYPE: Final = re.compile(
     r"constexpr|\*?k?(?:i1|i8|i16|i32|i64|u1|u8|u16|u32|u64|fp16|bf16|fp32|f32|fp64"
@@ -106,7 +108,7 @@ class Builder:
 
     def wish(self, scratch: Path) -> None:
         """Begin with what a child that has ended had to build itself."""
-        for types in read_note(scratch):
+        for types in read_note(scratch)[:WISHES_MAX]:
             if types not in self._known and len(self._known) < KEPT_MAX and len(self._waiting) < WAITING_MAX:
                 self._known.add(types)
                 self._waiting.append(types)

@@ -55,6 +55,20 @@ def cores_of(sleepers: tuple[Sleeper, Sleeper]) -> list[set[int]]:
     return [os.sched_getaffinity(sleeper.process.pid) for sleeper in sleepers]
 
 
+def test_the_referee_is_no_neighbour_of_both_sides_where_there_is_a_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "sibling", lambda core: core ^ 1)
+    assert cores.choose({29, 30, 31}) == (29, 31)
+    assert cores.choose({26, 27, 28}) == (28, 27)
+    assert cores.choose({1, 2, 4}) == (2, 4)
+    assert cores.choose({4, 5}) == (4, 5)
+    monkeypatch.setattr(cores, "sibling", lambda core: (core + 32) % 64)
+    assert cores.choose({29, 30, 31, 61}) == (31, 61)
+
+
+def test_a_sibling_is_another_core() -> None:
+    assert all(cores.sibling(core) != core for core in os.sched_getaffinity(0))
+
+
 def test_both_sides_share_a_core_and_the_referee_has_another(
     sleepers: tuple[Sleeper, Sleeper], monkeypatch: pytest.MonkeyPatch
 ) -> None:

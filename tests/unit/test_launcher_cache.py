@@ -127,6 +127,11 @@ def test_there_is_an_end_to_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     builder._waiting.clear()
     builder.wish(tmp_path)
     assert len(builder._known) == 3
+    monkeypatch.setattr(launcher_cache, "KEPT_MAX", 100)
+    monkeypatch.setattr(launcher_cache, "WAITING_MAX", 100)
+    greedy = Builder(tmp_path)
+    greedy.wish(tmp_path)
+    assert len(greedy._waiting) == launcher_cache.WISHES_MAX < 9
 
 
 @pytest.fixture(scope="module")
