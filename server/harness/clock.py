@@ -41,11 +41,17 @@ AWAKE_NS: Final = 150_000
 HEAD_NS: Final = 800_000
 """How long a canary has the GPU from the ring on, so that a call's work is launched when the clock starts."""
 HEAD_CALL_NS: Final = (60_000, 40_000_000)
-"""Of calls from the one to under the other: a shorter one is bound by its launch, to a longer one a launch is nothing.
-What counts is a call that follows others in a bell."""
+"""Where a call of the reference takes from the one to under the other: a shorter one is bound by its launch, to a
+longer one a launch is nothing. What counts is a call that follows others in a bell."""
+HEAD_BELL_NS: Final = 1_500_000
+"""And its bells no less."""
+COUNTED: Final = 2
+"""Pairs of the first block, beside the others, that have the clock from the ring on."""
 LAUNCH_NS: Final = 550_000
+LAUNCH_PART: Final = 0.4
 LAUNCH_SHARE: Final = 0.02
-"""Bound by its launches is a bell of which the head hides more than LAUNCH_NS and more than LAUNCH_SHARE."""
+"""Bound by its launches is a bell of which the head hides more than LAUNCH_NS, or than LAUNCH_PART of what is left of
+it; but LAUNCH_SHARE of a long one says nothing."""
 LEAST_BELLS: Final = 10
 SHORT_NS: Final = 500_000
 """A call under this in a bell of several is short: its host's part scatters it."""
@@ -67,8 +73,6 @@ WIDE: Final = 0.10
 TOO_SMALL_NS: Final = 3_000
 CALL_LIMIT_MS: Final = 20_000
 ESTIMATES: Final = 3
-SURE_BLOCKS: Final = 2
-"""So many blocks say whether calls are bound by their launches."""
 BELL_NS: Final = 3_000_000
 """What a bell of several calls is to take, about."""
 SINGLE_NS: Final = 3_000_000
@@ -81,8 +85,8 @@ ALLOWANCE: Final = 1.03
 ALLOWANCE_NS: Final = 30_000
 """A block's reference counts for at most ALLOWANCE times the baseline, or for ALLOWANCE_NS more in a bell."""
 VOID_MOST: Final = 3
-LATE_MOST: Final = 5
-"""So often a pair is made again where the end of its head was seen late."""
+AGAIN_MOST: Final = 20
+"""So often a pair of these trials is made again where a canary was slow alone."""
 BACKGROUND: Final = "background"
 QUIET_S: Final = 10.0
 PAUSE_S: Final = 0.2
@@ -104,7 +108,7 @@ class Protocol:
     hides_launch: bool = True
     """The clock starts HEAD_NS after the ring, and the GPU is not free before that (tests/bench/clock_modes.py)."""
     asks_for_launches: bool = True
-    """One more pair in each block has the clock from the ring on, and the others may gain no more than a launch."""
+    """Some pairs more have the clock from the ring on, and the others may gain no more than a launch."""
 
 
 PROTOCOL = Protocol()
@@ -191,8 +195,6 @@ class Block:
     """The same three of pairs whose launches are on the clock, where those of the others are hidden."""
     others_ns: int = 0
     """How long the slowest canary waited for work that nobody should have had."""
-    late_ns: int = 0
-    """By how much a canary at the ring was over late, of a pair that was made LATE_MOST times."""
     state: Json = field(default_factory=dict)
     void: str | None = None
     most_ns: float = math.inf
@@ -207,8 +209,8 @@ class BackgroundWork(Exception):
     """The candidate's GPU work goes on while it is frozen."""
 
 
-class BoundByLaunches(Exception):
-    """The head hides more than a launch of the calls that count."""
+class NotHidden(Exception):
+    """The head hides more than launches, or it cannot be seen when it ends."""
 
 
 class Disturbed(Exception):
@@ -232,7 +234,8 @@ class Timer:
         self._is_pinned = False
         self._head_ns = 0  # how long a canary has the GPU from the ring on
         self._heads_ns: list[int] = []
-        self._late_ns = 0  # by how much a head of this pair was over late
+        self._is_late = False  # a canary beside this pair was slow alone
+        self._again = 0  # pairs of these trials that were made again
         self._launch_ns = [0.0, 0.0]  # of a bell of either side, what the head hides
         self._end_s = 0.0  # of the trials, at the latest
         self._is_short = False  # calls whose interval is not worth much time
@@ -263,7 +266,7 @@ class Timer:
                 self._end_s = time.monotonic() + BUDGET_S
                 try:
                     why = self._trials()
-                except BoundByLaunches:
+                except NotHidden:
                     self._count_launches()
                     why = self._trials()
         except PeerFailed as failure:
@@ -342,7 +345,8 @@ class Timer:
         answers = []
         for _ in range(2):
             outputs = values.leaves(self._ours.peer.call(0, LIMIT_MS))
-            answers.append([leaf.reshape(-1)[:4096].clone() for _, leaf in outputs if isinstance(leaf, torch.Tensor)])
+            heads = [leaf.reshape(-1)[:4096].clone() for _, leaf in outputs if isinstance(leaf, torch.Tensor)]
+            answers.append([head if head.is_complex() else head.double() for head in heads])
         pairs = list(zip(*answers, strict=True))
         return not all(torch.allclose(a, b, rtol=1e-2, atol=1e-6, equal_nan=True) for a, b in pairs)
 
@@ -395,10 +399,11 @@ class Timer:
         if self._calls != calls:
             self._calls = calls
             self._bind_empty(calls)
-        rough = [ns / calls for ns in self._learn()] if calls > 1 else single
-        self._is_short = calls > 1 and min(rough) < SHORT_NS
-        if self._protocol.hides_launch and HEAD_CALL_NS[0] <= min(rough) and max(rough) < HEAD_CALL_NS[1]:
-            self._head_ns = HEAD_NS
+        bells = self._learn()
+        call_ns = bells[0] / calls if calls > 1 else single[0]  # the reference's: the candidate may take its time here
+        self._is_short = calls > 1 and call_ns < SHORT_NS
+        is_fit = HEAD_CALL_NS[0] <= call_ns < HEAD_CALL_NS[1] and bells[0] >= HEAD_BELL_NS
+        self._head_ns = HEAD_NS if self._protocol.hides_launch and is_fit else 0
 
     def _learn(self) -> list[int]:
         """Where the outputs of such bells are that come now: about how many nanoseconds such a bell takes each side."""
@@ -513,8 +518,7 @@ class Timer:
             done = sum(len(block.ours_ns) for block in self._blocks)
             if done >= min(2, most):
                 stop = rule.decide(*self._credited(), is_spent=time.monotonic() > short_end)
-                if stop != native.STOP_GO_ON or len(self._blocks) >= SURE_BLOCKS:
-                    self._require_hidden_launches()
+                self._require_hidden_launches()
                 if stop != native.STOP_GO_ON:
                     return STOPPED[stop]
             block = self._block(min(BLOCK, most - done), number=len(self._blocks))
@@ -525,7 +529,7 @@ class Timer:
                 self._after_void(block, is_late=time.monotonic() > self._end_s)
 
     def _require_hidden_launches(self) -> None:
-        """BoundByLaunches where the pairs with launches on the clock took longer by more than a launch.
+        """NotHidden where the pairs with launches on the clock took longer by more than a launch.
 
         So it does not matter who knows these pairs from the others: a call is credited with what it takes from outside,
         less LAUNCH_NS of a bell at most. Of those pairs the least counts.
@@ -540,13 +544,17 @@ class Timer:
         whole = [min(pair[side] for pair in counted) - counted_empty for side in (0, 1)]
         behind = [statistics.median(times) - empty for times in (ours, theirs)]
         self._launch_ns = [a - b for a, b in zip(whole, behind, strict=True)]
-        if any(ns > max(LAUNCH_NS, LAUNCH_SHARE * of) for ns, of in zip(self._launch_ns, whole, strict=True)):
-            raise BoundByLaunches
+        for hidden, all_ns, left in zip(self._launch_ns, whole, behind, strict=True):
+            if hidden > max(min(LAUNCH_NS, LAUNCH_PART * left), LAUNCH_SHARE * all_ns):
+                raise NotHidden
 
     def _count_launches(self) -> None:
         """The clock runs from the ring on from now on, and the trials begin anew."""
         self._blocks.clear()
-        self._head_ns = 0
+        self._void.clear()
+        for side in (self._ours, self._theirs):
+            side.events_ns, side.host_ns, side.moves = [], [], 0
+        self._head_ns = self._again = 0
         self._find_baseline()
 
     def _block(self, bells: int, *, number: int) -> Block:
@@ -555,15 +563,14 @@ class Timer:
         self._freeze(self._theirs)
         for index in range(bells):
             self._trial(block, turn=number * BLOCK + index)
-            if index == bells // 2 and self._head_ns and self._protocol.asks_for_launches:
-                self._trial_counted(block, turn=number)
+        if number == 0 and self._head_ns and self._protocol.asks_for_launches:
+            for turn in range(COUNTED):
+                self._trial_counted(block, turn=turn)
         after = self._gpu.state()
         block.state = gpu_state.summary(before, after)
         block.void = gpu_state.disturbance(before, after)
         if block.void is None and block.others_ns:
             block.void = BACKGROUND
-        if block.void is None and block.late_ns:
-            block.void = f"a canary at the ring was {block.late_ns // 1000} us late"
         if block.void is None or not self._protocol.voids_blocks:
             block.most_ns = self._cap(block)
         self._state_known = after if block.void is None else None
@@ -611,15 +618,19 @@ class Timer:
     def _pair(self, block: Block, turn: int, *, has_empty: bool) -> tuple[int, int, int | None]:
         """T of both sides and of an empty bell, whose order each turn changes; the candidate's answer is compared.
 
-        Made again where the end of a head was seen late, which is before the call could do anything.
+        Made again where a canary was slow alone, before the call or at the ring: whoever works then has begun too soon,
+        or the host was late to see a head's end. That is nobody's doing as long as it is rare.
         """
-        for _ in range(LATE_MOST):
-            self._late_ns = 0
+        while True:
+            self._is_late = False
             found = self._pair_once(block, turn, has_empty=has_empty)
-            if not self._late_ns:
+            if not self._is_late:
                 return found
-        block.late_ns = self._late_ns
-        return found
+            self._again += 1
+            if self._again > AGAIN_MOST:
+                if self._head_ns:
+                    raise NotHidden
+                raise Disturbed(f"{self._again} pairs were disturbed while they began")
 
     def _pair_once(self, block: Block, turn: int, *, has_empty: bool) -> tuple[int, int, int | None]:
         bell = self._fresh_bell()
@@ -691,6 +702,7 @@ class Timer:
         else:
             self._gpu.wait()
         others_ns = self._gpu.others_ns()
+        self._is_late |= self._gpu.had_hiccup
         call = native.ClockCall(
             peer.doorbell,
             bell.set,
@@ -702,6 +714,7 @@ class Timer:
         )
         peer.thaw()
         others_ns = max(others_ns, self._gpu.others_ns(AWAKE_NS))
+        self._is_late |= self._gpu.had_hiccup
         if block is not None:
             block.others_ns = max(block.others_ns, others_ns)
         try:
@@ -729,10 +742,9 @@ class Timer:
 
     def _note_head(self, head_ns: int) -> None:
         """A canary at the ring that was over late shared the GPU with what should have waited for its end, or the host
-        was late to see it, which nobody looks at twice. That is nobody's doing."""
+        was late to see it, which nobody looks at twice."""
         self._heads_ns += [head_ns] * (head_ns > 0)
-        if head_ns > self._head_ns + gpu_state.SLOWER_NS:
-            self._late_ns = max(self._late_ns, head_ns - self._head_ns)
+        self._is_late |= head_ns > self._head_ns + gpu_state.SLOWER_NS
 
     def _rehearse(self, side: Side) -> None:
         """An empty bell that nobody times, so that both sides are as warm; it is armed for one more."""
@@ -828,6 +840,7 @@ class Timer:
                 "one_core": self._is_pinned,
                 "hidden_ns": self._head_ns,
                 "launch_us": [round(ns / 1000, 1) for ns in self._launch_ns],
+                "again": self._again,
                 "blocks": blocks,
             },
         }

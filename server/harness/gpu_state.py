@@ -40,6 +40,7 @@ class Gpu:
 
     def __init__(self, device: torch.device) -> None:
         self._known_ns = self._known_long_ns = 0
+        self.had_hiccup = False
         native.flush_setup(2 * torch.cuda.get_device_properties(device).L2_cache_size)
         native.gather_setup(GATHER)
         native.canary_setup()
@@ -96,7 +97,11 @@ class Gpu:
         return max(1, round(ns * (DRIFT_STEPS - CANARY_STEPS) / max(1, self._known_long_ns - self._known_ns)))
 
     def others_ns(self, span_ns: int = 0) -> int:
-        """How long the slowest canary of this span had to wait for somebody else's work; 0: there is none."""
+        """How long the slowest canary of this span had to wait for somebody else's work; 0: there is none.
+
+        had_hiccup says whether one was slow alone: the host's doing, or work that was over within its context's turn.
+        """
+        self.had_hiccup = False
         end, longest = time.monotonic_ns() + span_ns, self._look_ns()
         while time.monotonic_ns() < end:
             longest = max(longest, self._look_ns())
@@ -108,6 +113,7 @@ class Gpu:
             return 0
         looks = [native.canary_run(CANARY_STEPS) for _ in range(LOOKS)]
         if sum(map(self._is_slow, looks)) < 2:  # one hiccup of the host is none
+            self.had_hiccup = True
             return 0
         return int(max(first, *looks) - self._known_ns)
 

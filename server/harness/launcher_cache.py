@@ -117,20 +117,23 @@ class Builder:
         """The next one, if none is being made. close: descriptors that its process is not to keep."""
         if self._pid != 0 or not self._waiting:
             return
+        try:
+            self._pid = os.fork()
+        except OSError:  # no process or memory is left: the next time
+            return
         types = self._waiting.pop(0)
-        self._pid = os.fork()
         if self._pid == 0:
-            for fd in close:
-                os.close(fd)
-            self._build(types)
+            self._build(types, close)
 
     def ended(self, pid: int) -> None:
         """A process of the zygote's is gone."""
         if pid == self._pid:
             self._pid = 0
 
-    def _build(self, types: Types) -> None:
+    def _build(self, types: Types, close: Sequence[int]) -> None:
         try:
+            for fd in close:
+                os.close(fd)
             from triton.backends.nvidia.driver import CudaLauncher
 
             os.nice(10)

@@ -323,7 +323,7 @@ class Reference:
             with _blamed("outputs"):
                 expected = self._expect(model, tree, pristine, seed, precision == "tf32", want_fp64)
                 self._restore(tree, pristine)
-                if self.mutates_inputs and not known[0]:  # found only now: its later calls had other inputs
+                if self.mutates_inputs and not known[0]:  # maybe by a later call, and the next had other inputs
                     self.tf32_matters = known[1]
                     expected = self._expect(model, tree, pristine, seed, precision == "tf32", want_fp64)
                     self._restore(tree, pristine)
@@ -336,10 +336,13 @@ class Reference:
         self, model: str, tree: Any, pristine: list[torch.Tensor], seed: int, tf32: bool, want_fp64: bool
     ) -> Expected:
         tf32 = tf32 and self.peer.device.type == "cuda"
-        exact = self._own(model, tree, pristine, seed, tf32=False)
+        exact = self._own(model, tree, seed, tf32=False)
+        self._restore(tree, pristine)
         own = exact
         if tf32 and self.tf32_matters is not False:
-            own = self._own(model, tree, pristine, seed, tf32=True)
+            own = self._own(model, tree, seed, tf32=True)
+            if self.mutates_inputs:
+                self._restore(tree, pristine)
             if not _is_alike(own, exact, dtypes=True):
                 raise ReferenceBroken("the reference's outputs have another form when it is called again")
             self.tf32_matters = bool(self.tf32_matters) or not _same(exact, own)
@@ -363,19 +366,14 @@ class Reference:
         finer.is_finite = finer.is_finite and all(_is_finite(leaf) for leaf in finer.values)
         return finer
 
-    def _own(
-        self, model: str, tree: Any, pristine: list[torch.Tensor], seed: int, *, tf32: bool
-    ) -> list[tuple[str, Any]]:
+    def _own(self, model: str, tree: Any, seed: int, *, tf32: bool) -> list[tuple[str, Any]]:
         outputs = self._run(model, tree, seed=seed, tf32=tf32)
         tensors = [leaf for _, leaf in values.leaves(outputs) if isinstance(leaf, torch.Tensor)]
         self._require_room("outputs", sum(leaf.numel() * leaf.itemsize for leaf in tensors))
         self.returns_inputs |= any(leaf.numel() and not self.peer.is_in_heap(leaf) for leaf in tensors)
-        kept = [
+        return [
             (path, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for path, leaf in values.leaves(outputs)
         ]
-        if self.mutates_inputs:
-            self._restore(tree, pristine)
-        return kept
 
     def _require_room(self, what: str, size: int) -> None:
         """Few bytes can be told as any number of elements, and memory that the machine lacks ends who asks for it."""
@@ -405,7 +403,10 @@ class Reference:
         """The outputs in fp64, or None where the reference cannot be run so."""
         try:
             outputs = self._run(model, tree, seed=seed, tf32=False, dtype="float64")
-            return list(values.leaves(outputs))
+            return [  # an input that is returned will be as it was again
+                (path, leaf.clone() if isinstance(leaf, torch.Tensor) and not self.peer.is_in_heap(leaf) else leaf)
+                for path, leaf in values.leaves(outputs)
+            ]
         except PeerFailed as error:
             if error.is_gone:
                 raise
@@ -422,6 +423,8 @@ def _is_finite(leaf: Any) -> bool:
         return True
     if leaf.is_complex():
         return _is_finite(torch.view_as_real(leaf))
+    if leaf.itemsize == 1:
+        leaf = leaf.half()  # exact; floats of 8 bits have no order
     ends = [torch.stack(torch.aminmax(part)) for part in leaf.reshape(-1).split(1 << 28) if part.numel()]
     return not ends or bool(torch.isfinite(torch.stack(ends)).all())  # a NaN is both least and greatest
 

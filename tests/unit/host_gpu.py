@@ -25,6 +25,8 @@ class HostGpu:
     def __init__(self, directory: Path, job: Job) -> None:
         self._others = directory / "others"
         self._job = job
+        self.had_hiccup = False
+        self.hiccups: list[int] = []  # whether the next looks have one
         self.flush_s = 0.005
         self._addresses: list[int] = []
         self._width = 1
@@ -54,6 +56,7 @@ class HostGpu:
         return torch.frombuffer(bytearray(data), dtype=dtype) if data else torch.zeros(0, dtype=dtype)
 
     def others_ns(self, span_ns: int = 0) -> int:
+        self.had_hiccup = bool(self.hiccups.pop(0)) if self.hiccups else False
         waits = json.loads(self._others.read_text()) if self._others.exists() else []
         if isinstance(waits, str):
             return 2_000_000 if waits == "always" or self._job.candidate.is_alive() else 0
@@ -92,12 +95,14 @@ def time_job(job: Job, directory: str) -> Report:
     clock.SINGLE_NS = changes.pop("single_ns", 1)  # type: ignore[misc]
     clock.BELL_NS, clock.CALLS = 10 * clock.SINGLE_NS, (1, 2, 8)  # type: ignore[misc, assignment]
     clock.HEAD_CALL_NS = changes.pop("head_call_ns", (60_000, 40_000_000))  # type: ignore[misc]
+    clock.HEAD_BELL_NS = changes.pop("head_bell_ns", 0)  # type: ignore[misc]
     clock.LAUNCH_NS = changes.pop("launch_ns", 550_000)  # type: ignore[misc]
     clock.LAUNCH_SHARE = changes.pop("launch_share", 1.0)  # type: ignore[misc]  # here no head hides anything
     clock.TOO_SMALL_NS = changes.pop("too_small_ns", 3_000)  # type: ignore[misc]
     beside.VARIATIONS_S = 600.0  # type: ignore[misc]  # what comes out does not depend on this machine's load
     gpu = HostGpu(Path(directory), job)
     gpu.flush_s = changes.pop("flush_s", gpu.flush_s)
+    gpu.hiccups = changes.pop("hiccups", [])
     known_ns, known = changes.pop("known_ns", None), job.reference.baselines
     if known_ns is not None:
         job.reference.baselines = _Known(known_ns)

@@ -1,0 +1,107 @@
+"""The right answer of a reference that changes its inputs: each of its calls finds them as they were made."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "server" / "harness"))
+
+import reference
+
+
+class Here(reference.Reference):
+    """One that is called here; tf32 changes nothing, as for most tasks."""
+
+    def __init__(self, forward: Callable[..., Any], *inputs: torch.Tensor) -> None:
+        peer = SimpleNamespace(device=SimpleNamespace(type="cuda"), is_in_heap=self._is_own)
+        super().__init__(peer)  # type: ignore[arg-type]
+        self._forward, self._inputs = forward, list(inputs)
+        self.made = [x.clone() for x in inputs]
+        self.calls = 0
+
+    def _is_own(self, leaf: torch.Tensor) -> bool:
+        return all(leaf is not x for x in self._inputs)
+
+    def views(self, tree: Any) -> list[torch.Tensor]:
+        return self._inputs
+
+    def _fits_fp64(self, tree: Any) -> bool:
+        return True
+
+    def _run(self, model: str, tree: Any, *, seed: int, tf32: bool, dtype: str | None = None) -> Any:
+        self.calls += 1
+        wide = [x.double() if dtype and x.dtype in (torch.float16, torch.float32) else x for x in self._inputs]
+        return self._forward(*wide)
+
+    def answer(self, *, tf32: bool) -> reference.Expected:
+        found = self.expect("m", None, seed=1, precision="tf32" if tf32 else "ieee", want_fp64=True)
+        assert all(torch.equal(x, y) for x, y in zip(self._inputs, self.made, strict=True)), "inputs are left changed"
+        return found
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "synchronize", lambda device: None)
+    monkeypatch.setattr(reference, "sample", lambda leaf: leaf)
+
+
+X = torch.tensor([1.0, -2.0, 3.0, 0.5])
+
+
+def test_one_that_changes_nothing_is_called_once_for_each_answer() -> None:
+    task = Here(lambda x: x * 2, X.clone())
+    found = task.answer(tf32=True)
+    assert task.calls == 3 and not task.mutates_inputs and task.tf32_matters is False
+    assert torch.equal(found.values[0], X.double() * 2) and found.errors == [0.0]
+
+
+@pytest.mark.parametrize("tf32", [False, True])
+def test_a_change_that_the_next_call_takes_back_is_found(tf32: bool) -> None:
+    task = Here(lambda x: torch.exp(x.neg_()), X.clone())
+    for _ in range(2):
+        found = task.answer(tf32=tf32)
+        assert task.mutates_inputs and not task.tf32_matters
+        assert torch.allclose(found.values[0], torch.exp(-X.double())) and found.is_self_consistent()
+
+
+@pytest.mark.parametrize("tf32", [False, True])
+def test_so_is_one_of_what_has_no_wider_type(tf32: bool) -> None:
+    task = Here(lambda x, mask: torch.where(mask.logical_not_(), x, 5.0), X.clone(), X > 0)
+    found = task.answer(tf32=tf32)
+    wanted = torch.where(X > 0, 5.0, X.double())
+    assert torch.equal(found.values[0].double(), wanted) and torch.equal(found.own[0].double(), wanted)
+
+
+def test_one_that_answers_with_a_changed_input_keeps_its_answer() -> None:
+    for x in (torch.tensor([1, 2, 3]), X.double()):
+        found = Here(lambda x: x.add_(1), x.clone()).answer(tf32=False)
+        assert torch.equal(found.values[0], x + 1) and torch.equal(found.own[0], x + 1)
+
+
+def test_a_change_by_a_later_call_alone_is_found() -> None:
+    task = Here(lambda x: x.mul_(3) + 1 if task.calls == 2 else x + 1, X.clone())
+    found = task.answer(tf32=True)
+    assert task.mutates_inputs and torch.equal(found.values[0], X.double() + 1)
+    assert torch.equal(found.own[0], X + 1)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float8_e5m2, torch.float8_e4m3fn, torch.bfloat16, torch.float16, torch.complex64]
+)
+def test_what_is_not_finite_is_seen_in_every_type(dtype: torch.dtype) -> None:
+    ones = torch.ones(5).to(dtype)
+    assert reference._is_finite(ones) and reference._is_finite(torch.empty(0, dtype=dtype))
+    for odd in (float("nan"), float("inf"), float("-inf")):
+        if dtype == torch.float8_e4m3fn and odd == odd:
+            continue  # it has no infinities
+        values = torch.ones(5)
+        values[3] = odd
+        assert not reference._is_finite(values.to(dtype)), odd
+    assert reference._is_finite(torch.tensor([1, 2])) and reference._is_finite("text")
