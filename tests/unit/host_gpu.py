@@ -88,6 +88,22 @@ class _Known(dict[Any, float]):
         return self._ns
 
 
+class _Unbound(clock.Timer):
+    """No head hides anything here, and what bells differ by is this machine's doing: launches are as they are said."""
+
+    def _require_hidden_launches(self) -> None:
+        assert not self._blocks or bool(self._blocks[0].counted) == (
+            self._head_ns > 0 and self._protocol.asks_for_launches
+        )
+
+
+class _Bound(_Unbound):
+    def _require_hidden_launches(self) -> None:
+        super()._require_hidden_launches()
+        if any(block.counted for block in self._blocks):
+            raise clock.NotHidden
+
+
 def time_job(job: Job, directory: str) -> Report:
     """The timing stage by the protocol that the file `protocol` names, all of it where there is none."""
     path = Path(directory) / "protocol"
@@ -96,8 +112,6 @@ def time_job(job: Job, directory: str) -> Report:
     clock.BELL_NS, clock.CALLS = 10 * clock.SINGLE_NS, (1, 2, 8)  # type: ignore[misc, assignment]
     clock.HEAD_CALL_NS = changes.pop("head_call_ns", (60_000, 40_000_000))  # type: ignore[misc]
     clock.HEAD_BELL_NS = changes.pop("head_bell_ns", 0)  # type: ignore[misc]
-    clock.LAUNCH_NS = changes.pop("launch_ns", 550_000)  # type: ignore[misc]
-    clock.LAUNCH_SHARE = changes.pop("launch_share", 1.0)  # type: ignore[misc]  # here no head hides anything
     clock.TOO_SMALL_NS = changes.pop("too_small_ns", 3_000)  # type: ignore[misc]
     beside.VARIATIONS_S = 600.0  # type: ignore[misc]  # what comes out does not depend on this machine's load
     gpu = HostGpu(Path(directory), job)
@@ -107,7 +121,8 @@ def time_job(job: Job, directory: str) -> Report:
     if known_ns is not None:
         job.reference.baselines = _Known(known_ns)
     try:
-        report = clock.Timer(job, gpu, clock.Protocol(**changes)).run()  # type: ignore[arg-type]
+        timer = _Bound if changes.pop("is_bound", False) else _Unbound
+        report = timer(job, gpu, clock.Protocol(**changes)).run()  # type: ignore[arg-type]
     finally:
         job.reference.baselines = known
     return beside.add(job, gpu, report)  # type: ignore[arg-type]

@@ -344,14 +344,13 @@ def test_what_a_head_hides_is_a_launch_and_no_more(
 
 
 def test_who_is_bound_by_launches_is_timed_anew_with_launches_on_the_clock(bench: Bench) -> None:
-    """Here no head hides anything; a limit that everything is over takes all calls for bound by their launches."""
-    named: dict[str, Any] = {"task": SHORT, "single_ns": SHORT_NS, "head_call_ns": (0, 10**10), "launch_ns": -(10**12)}
-    report = bench.time(SHORT_HONEST, launch_share=-1.0, **named)
+    named: dict[str, Any] = {"task": SHORT, "single_ns": SHORT_NS, "head_call_ns": (0, 10**10), "is_bound": True}
+    report = bench.time(SHORT_HONEST, **named)
     assert report["outcome"] == "pass", report
     detail = report["detail"]
     assert detail["clocks"]["hidden_ns"] == 0 and detail["bells"] == 5
     assert len(detail["clocks"]["blocks"]) == 1
-    kept = bench.time(SHORT_HONEST, launch_share=-1.0, asks_for_launches=False, **named)
+    kept = bench.time(SHORT_HONEST, asks_for_launches=False, **named)
     assert kept["detail"]["clocks"]["hidden_ns"] == clock.HEAD_NS
 
 
