@@ -373,7 +373,7 @@ class Child:
         try:
             empty = message.optional_text("empty")
             if empty is not None:
-                call = self._empty_call(is_launching=empty == "kernel")
+                call = self._empty_call(empty, message.body.get("pause_ns"))
             else:
                 args = values.decode(message.body["inputs"], arena.view)
                 model = self._models[message.text("model")]
@@ -402,11 +402,22 @@ class Child:
             compiled.warm_up(_Call(call.model, copies, call.form))
         self._synchronize()
 
-    def _empty_call(self, *, is_launching: bool) -> Callable[[], Any]:
+    def _empty_call(self, kind: str, pause_ns: int | None) -> Callable[[], Any]:
+        """Nothing, an empty kernel, or one that has the GPU for so long."""
         one = torch.zeros(1, device=self._device)
+        if kind == "nothing":
+            return lambda: one
+        if pause_ns is None:
+            return one.zero_
+        wait = _spin
+        if self._device.type == "cuda":
+            native.pause_setup()
+            wait = native.pause
+        wait(1)  # a kernel's first launch takes longer
 
         def call() -> Any:
-            return one.zero_() if is_launching else one
+            wait(pause_ns)
+            return one
 
         return call
 
@@ -593,6 +604,13 @@ class _Call:
 
     def __call__(self) -> Any:
         return self.model(*self.inputs)
+
+
+def _spin(ns: int) -> None:
+    """As native.pause(), where there is no GPU."""
+    end_ns = time.monotonic_ns() + ns
+    while time.monotonic_ns() < end_ns:
+        pass
 
 
 def _in_turn(bindings: list[Binding]) -> Callable[[], Any]:

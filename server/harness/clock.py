@@ -17,6 +17,7 @@ import statistics
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import gpu_state
@@ -34,6 +35,8 @@ from wire import DOORBELL_REPLY_MAX, Json
 
 EMPTY_SET: Final = 128
 """The first of the sets that are bound to empty calls, behind every real one."""
+REHEARSAL_SET: Final = 255
+"""Bound to an empty kernel, whatever the empty calls are."""
 BLOCK: Final = 5
 """Bells of each side in a block."""
 AWAKE_NS: Final = 150_000
@@ -47,6 +50,8 @@ HEAD_BELL_NS: Final = 1_500_000
 """And its bells no less."""
 COUNTED: Final = 2
 """Pairs of the first block, beside the others, that have the clock from the ring on."""
+PAUSE_MOST_NS: Final = 3_000_000
+"""Where launches are hidden, an empty bell has the GPU for as long as a bell of the reference, or for this."""
 LAUNCH_NS: Final = 550_000
 LAUNCH_PART: Final = 0.4
 LAUNCH_SHARE: Final = 0.02
@@ -109,6 +114,8 @@ class Protocol:
     """The clock starts HEAD_NS after the ring, and the GPU is not free before that (tests/bench/clock_modes.py)."""
     asks_for_launches: bool = True
     """Some pairs more have the clock from the ring on, and the others may gain no more than a launch."""
+    pauses_empty: bool = True
+    """An empty bell, too, has the GPU for as long as a real one."""
 
 
 PROTOCOL = Protocol()
@@ -234,6 +241,7 @@ class Timer:
         self._is_pinned = False
         self._head_ns = 0  # how long a canary has the GPU from the ring on
         self._heads_ns: list[int] = []
+        self._pause_ns = 0  # how long an empty bell has the GPU
         self._is_late = False  # a canary beside this pair was slow alone
         self._again = 0  # pairs of these trials that were made again
         self._launch_ns = [0.0, 0.0]  # of a bell of either side, what the head hides
@@ -306,6 +314,7 @@ class Timer:
         if self._draws_numbers():
             self._seed = CALL_SEED
             self._bind(first)
+        self._bind_rehearsal()
         self._bind_empty(1)
         for index in range(max(2, job.policy.warmup)):
             for side in (self._ours, self._theirs):
@@ -317,7 +326,7 @@ class Timer:
 
     def _bind(self, sets: range) -> None:
         """The same calls for both sides."""
-        tf32 = self._job.precision() == "tf32"
+        tf32 = self._uses_tf32()
         for side, limit_ms in ((self._ours, LIMIT_MS), (self._theirs, BUILD_LIMIT_MS)):
             self._waiting = side
             side.peer.thaw()
@@ -326,15 +335,22 @@ class Timer:
                 side.peer.bind(set_, self._model, tree, tf32=tf32, seed=self._seed, limit_ms=limit_ms)
         self._waiting = self._ours
 
-    def _bind_empty(self, calls: int) -> None:
-        """Empty calls: the first launches an empty kernel, the others are the harness' own part of a call."""
-        tf32 = self._job.precision() == "tf32"
+    def _bind_rehearsal(self) -> None:
         for side in (self._ours, self._theirs):
             self._waiting = side
             side.peer.thaw()
-            for index in range(calls if side is self._empty_side() else 1):
-                kind = "kernel" if index == 0 else "nothing"
-                side.peer.bind(EMPTY_SET + index, self._model, None, tf32=tf32, seed=self._seed, empty=kind)
+            seed = self._seed
+            side.peer.bind(REHEARSAL_SET, self._model, None, tf32=self._uses_tf32(), seed=seed, empty="kernel")
+        self._waiting = self._ours
+
+    def _bind_empty(self, calls: int) -> None:
+        """Empty calls: the first launches a kernel that does nothing, the others are the harness' own part of one."""
+        side = self._waiting = self._empty_side()
+        side.peer.thaw()
+        bind = partial(side.peer.bind, model=self._model, inputs=None, tf32=self._uses_tf32(), seed=self._seed)
+        bind(EMPTY_SET, empty="kernel", pause_ns=self._pause_ns or None)
+        for index in range(1, calls):
+            bind(EMPTY_SET + index, empty="nothing")
         self._waiting = self._ours
 
     def _empty_side(self) -> Side:
@@ -396,14 +412,14 @@ class Timer:
         self._single_ns = [statistics.median(times) for times in took]
         if calls > 1:
             calls = self._try_calls(calls)
-        if self._calls != calls:
-            self._calls = calls
-            self._bind_empty(calls)
+        self._calls = calls
         bells = self._learn()
         call_ns = bells[0] / calls if calls > 1 else single[0]  # the reference's: the candidate may take its time here
         self._is_short = calls > 1 and call_ns < SHORT_NS
         is_fit = HEAD_CALL_NS[0] <= call_ns < HEAD_CALL_NS[1] and bells[0] >= HEAD_BELL_NS
         self._head_ns = HEAD_NS if self._protocol.hides_launch and is_fit else 0
+        self._pause_ns = min(bells[0], PAUSE_MOST_NS) if self._head_ns and self._protocol.pauses_empty else 0
+        self._bind_empty(calls)
 
     def _learn(self) -> list[int]:
         """Where the outputs of such bells are that come now: about how many nanoseconds such a bell takes each side."""
@@ -452,6 +468,9 @@ class Timer:
     def _sets_of(self, bell: Bell) -> range:
         return range(bell.set, bell.set + 1) if bell.calls == 1 else range(bell.calls)
 
+    def _uses_tf32(self) -> bool:
+        return self._job.precision() == "tf32"
+
     def _kind(self) -> str:
         """What is timed: baselines are kept by it."""
         return str(self._case["name"])
@@ -459,7 +478,7 @@ class Timer:
     def _find_baseline(self) -> None:
         """The reference's time while the candidate is frozen all along; kept for its task."""
         known = self._job.reference.baselines
-        key = (self._kind(), self._job.precision() == "tf32", self._job.policy.is_cold, self._calls, self._head_ns)
+        key = (self._kind(), self._uses_tf32(), self._job.policy.is_cold, self._calls, self._head_ns)
         if key not in known and self._protocol.caps_reference:
             low, middle, high = self._look_at_reference()
             if 0 < high - low < STEADY * middle:
@@ -554,7 +573,8 @@ class Timer:
         self._void.clear()
         for side in (self._ours, self._theirs):
             side.events_ns, side.host_ns, side.moves = [], [], 0
-        self._head_ns = self._again = 0
+        self._head_ns = self._pause_ns = self._again = 0
+        self._bind_empty(self._calls)
         self._find_baseline()
 
     def _block(self, bells: int, *, number: int) -> Block:
@@ -590,17 +610,18 @@ class Timer:
             time.sleep(PAUSE_S)
 
     def _empty(self, leaf: int, sample: Sample, block: Block | None = None) -> int:
-        """A round trip of empty calls, all else as in a real one: what the protocol itself costs."""
+        """A round trip of empty calls, all else as in a real one, less its pause: what the protocol itself costs."""
         side = self._empty_side()
         sets = self._sets_of(Bell(0, self._calls)) if side is self._ours else None
-        return self._timed(side, self._empty_bell(), sample, block, leaf=leaf, sets=sets)[0]
+        return self._timed(side, self._empty_bell(), sample, block, leaf=leaf, sets=sets)[0] - self._pause_ns
 
     def _empty_bell(self) -> Bell:
         return Bell(EMPTY_SET, self._calls, EMPTY_SET + self._calls)
 
     def _trial(self, block: Block, *, turn: int) -> None:
-        """A pair, and an empty bell before or after it. Long calls have two of these in a block."""
-        ours_ns, theirs_ns, empty_ns = self._pair(block, turn, has_empty=not self._is_long or turn % BLOCK < 2)
+        """A pair, and an empty bell before or after it, which some of a block are enough of where it takes its time."""
+        empty = 2 if self._is_long else 3 if self._pause_ns else BLOCK
+        ours_ns, theirs_ns, empty_ns = self._pair(block, turn, has_empty=turn % BLOCK < empty)
         block.ours_ns.append(ours_ns)
         block.theirs_ns.append(theirs_ns)
         if empty_ns is not None:
@@ -752,7 +773,7 @@ class Timer:
         assert peer.doorbell is not None
         peer.arm(2, events=self._job.policy.events)
         peer.armed -= 2
-        peer.await_answer(peer.doorbell.ring(EMPTY_SET, 1, EMPTY_SET + 1), CALL_LIMIT_MS)
+        peer.await_answer(peer.doorbell.ring(REHEARSAL_SET, 1, REHEARSAL_SET + 1), CALL_LIMIT_MS)
 
     def _freeze(self, side: Side) -> None:
         if self._protocol.freezes:
@@ -839,6 +860,7 @@ class Timer:
                 "canary_ns": self._gpu.known_ns,
                 "one_core": self._is_pinned,
                 "hidden_ns": self._head_ns,
+                "pause_ns": self._pause_ns,
                 "launch_us": [round(ns / 1000, 1) for ns in self._launch_ns],
                 "again": self._again,
                 "blocks": blocks,

@@ -80,6 +80,8 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_gpu_flush": (c_int, []),
     "harness_canary_setup": (c_int, []),
     "harness_canary_run": (c_int, [c_uint32, c_void_p]),
+    "harness_pause_setup": (c_int, []),
+    "harness_pause": (c_int, [c_uint64]),
     "harness_gather_setup": (c_int, [c_uint32]),
     "harness_gather_set": (c_int, [c_void_p, c_void_p, c_uint32]),
     "harness_gather_read": (c_int, [c_void_p, c_uint32]),
@@ -376,6 +378,16 @@ def canary_run(steps: int) -> int:
 
 
 def gather_setup(most: int) -> None:
+def pause_setup() -> None:
+    """Before pause(). Again is fine."""
+    _checked(_lib.harness_pause_setup())
+
+
+def pause(ns: int) -> None:
+    """Queue a kernel on the default stream that does nothing for so long by the GPU's clock; 1 or more."""
+    _checked(_lib.harness_pause(ns))
+
+
     """For gathers of at most so many elements. Again with no more is fine."""
     _checked(_lib.harness_gather_setup(most))
 

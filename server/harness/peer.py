@@ -286,9 +286,13 @@ class Peer:
         tf32: bool = False,
         seed: int | None = None,
         empty: str | None = None,
+        pause_ns: int | None = None,
         training: bool | None = None,
     ) -> None:
-        """training: the mode that the model is put into before each call; None: it stays as it is."""
+        """empty: "kernel", which has the GPU for pause_ns, or "nothing"; None: a call of the model.
+
+        training: the mode that the model is put into before each call; None: it stays as it is.
+        """
         message = {
             "op": "bind",
             "set": set_,
@@ -298,6 +302,7 @@ class Peer:
             "tf32": tf32,
             "seed": seed,
             "empty": empty,
+            "pause_ns": pause_ns,
             "training": training,
         }
         self.ask(message, "bound", limit_ms)

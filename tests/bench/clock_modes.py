@@ -31,7 +31,11 @@ import timing  # noqa: E402
 from rig import Rig, policy  # noqa: E402
 
 SKIPPED = 77
-MODES: dict[str, dict[str, bool]] = {"launch counted": {"hides_launch": False}, "launch hidden": {}}
+MODES: dict[str, dict[str, bool]] = {
+    "launch counted": {"hides_launch": False},
+    "launch hidden": {"pauses_empty": False},
+    "empty paused": {},
+}
 """Changes of clock.Protocol."""
 
 PRELUDE = """

@@ -22,6 +22,7 @@ static struct {
     struct cu_stream *canary_stream;
     struct cu_function *canary;
     cu_ptr canary_out;
+    struct cu_function *pause;
     struct cu_stream *gather_stream;
     struct cu_function *gather;
     cu_ptr gather_ptrs, gather_widths, gather_out;
@@ -416,6 +417,56 @@ harness_canary_run(uint32_t steps, int64_t *ns)
         code = gpu_canary_wait();
     *ns = harness_now_ns() - started_ns;
     return code;
+}
+
+/* --- the pause --- */
+
+/* One thread that looks at the GPU's own clock, so that it takes as long as was asked for at any SM clock. A look takes
+   more than a nanosecond: so many looks end it, whatever that clock says. */
+static const char pause_ptx[] = ".version 7.0\n"
+                                ".target sm_70\n"
+                                ".address_size 64\n"
+                                ".visible .entry harness_pause(.param .u64 param_ns)\n"
+                                "{\n"
+                                "    .reg .pred %p<2>;\n"
+                                "    .reg .b64 %d<5>;\n"
+                                "    ld.param.u64 %d0, [param_ns];\n"
+                                "    mov.u64 %d1, %globaltimer;\n"
+                                "    mov.u64 %d4, %d0;\n"
+                                "LOOK:\n"
+                                "    mov.u64 %d2, %globaltimer;\n"
+                                "    sub.u64 %d3, %d2, %d1;\n"
+                                "    sub.u64 %d4, %d4, 1;\n"
+                                "    setp.lt.u64 %p0, %d3, %d0;\n"
+                                "    setp.ne.and.u64 %p1, %d4, 0, %p0;\n"
+                                "    @%p1 bra LOOK;\n"
+                                "    ret;\n"
+                                "}\n";
+
+int
+harness_pause_setup(void)
+{
+    struct cu_module *module = NULL;
+
+    NEED_GPU();
+    if (gpu.pause != NULL)
+        return 0;
+    CHECK(gpu.d->module_load(&module, pause_ptx), "cuModuleLoadData of the pause");
+    CHECK(gpu.d->module_function(&gpu.pause, module, "harness_pause"), "cuModuleGetFunction harness_pause");
+    return 0;
+}
+
+int
+harness_pause(uint64_t ns)
+{
+    void *arguments[] = { &ns };
+
+    NEED_GPU();
+    if (gpu.pause == NULL || ns == 0)
+        return harness_fail(EINVAL, "a pause of %llu ns; harness_pause_setup() comes first",
+                            (unsigned long long)ns);
+    CHECK(gpu.d->launch(gpu.pause, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL), "cuLaunchKernel of the pause");
+    return 0;
 }
 
 /* --- gather --- */

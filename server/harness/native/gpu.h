@@ -63,6 +63,12 @@ HARNESS_API int harness_canary_run(uint32_t steps, int64_t *ns);
 int gpu_canary_start(uint32_t steps);
 int gpu_canary_wait(void);
 
+/* --- the pause: a kernel that does nothing for so long by the GPU's clock, on the default stream --- */
+
+HARNESS_API int harness_pause_setup(void); /* again is fine */
+/* Launch it and return. ns: 1 or more. */
+HARNESS_API int harness_pause(uint64_t ns);
+
 /* --- the gather: n elements of 1, 2, 4 or 8 bytes from anywhere into 8-byte slots, by one launch --- */
 
 /* For at most so many elements. Again with no more: fine. */
