@@ -216,6 +216,7 @@ class Reference:
         self._fp64_fails = False
         self.tf32_matters: bool | None = None
         self.mutates_inputs = False
+        self._may_have_changed = False  # a call was made since the inputs were looked at
         self.returns_inputs = False
         self._unfit: set[tuple[str, str]] = set()  # (case, transformation)
         self.takes_other_weights: bool | None = None
@@ -306,6 +307,7 @@ class Reference:
     def _run(self, model: str, tree: Any, *, seed: int, tf32: bool, dtype: str | None = None) -> Any:
         self.peer.bind(0, model, tree, dtype=dtype, tf32=tf32, seed=seed, training=self._training)
         start = time.monotonic_ns()
+        self._may_have_changed = True
         answer = self.peer.call(0, LIMIT_MS)
         if dtype is None:
             took = float(time.monotonic_ns() - start)
@@ -384,7 +386,10 @@ class Reference:
             raise ReferenceBroken(f"the reference's {what} have {size} bytes, of which {COPIES} copies find no room")
 
     def _restore(self, tree: Any, pristine: list[torch.Tensor]) -> None:
-        """Put the inputs back where the reference changed them, and remember that it does."""
+        """Put the inputs back where a call since the last look changed them, and remember that the reference does."""
+        if not self._may_have_changed:
+            return
+        self._may_have_changed = False
         for view, kept in zip(self.views(tree), pristine, strict=True):
             if not same_bits(view, kept):
                 self.mutates_inputs = True
