@@ -47,6 +47,8 @@ WORKING: Final = 2
 MEMORY_LIMIT_S: Final = 8.0
 MEMORY_SLACK: Final = 3 << 30
 """Contexts of children that are being made ready meanwhile."""
+ENDING_S: Final = 1.0
+"""How long a killed process may keep its GPU memory from the next job."""
 DESCRIBE_LIMIT_MS: Final = 180_000
 
 
@@ -265,6 +267,9 @@ class Referee:
         if keep not in self._references:
             needed += sizes.reference_arena
         torch.cuda.empty_cache()
+        end, due = time.monotonic() + ENDING_S, min(needed, self._due_bytes - MEMORY_SLACK)
+        while torch.cuda.mem_get_info(self._device)[0] < due and time.monotonic() < end:
+            time.sleep(0.01)  # what the last candidate had is free once its process is gone
         busy = {job.reference.peer.name for job in self._jobs.values()} | {keep}
         for name in [name for name in self._references if name not in busy]:
             if torch.cuda.mem_get_info(self._device)[0] >= needed:

@@ -181,9 +181,11 @@ void runner_became_ready(struct lane *l, struct runner *r);                     
 void runner_take_as(struct lane *l, struct runner *r, enum runner_use use);
 void runner_discard(struct runner *r); /* whatever it was for; a job must not point to it any more */
 
+/* A candidate whose job is over ends on its own; the referee lets go of it now. */
+void runner_let_go(struct runner *r);
 /* job.c: what the lane's job waits for, and what becomes of it */
 void job_pump(struct lane *l); /* l->job may be gone afterwards */
-/* Keep what the candidate's process leaves behind: its output and how it ended. */
+/* Keep what the candidate's process leaves behind: its output so far and, if it has ended, how. */
 void job_inherit(struct job *j, const struct child *c);
 /*
  * The referee's report, without its detail. False: the owner does not want it any more, and job_report() is not to

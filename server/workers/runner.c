@@ -40,6 +40,15 @@ runner_discard(struct runner *r)
 }
 
 /*
+void
+runner_let_go(struct runner *r)
+{
+    if (r->is_told)
+        referee_drop(r->lane, r, r->bytes);
+    r->is_told = false;
+    r->use = USE_NONE;
+}
+
  * Children that make their context have their limit only while the referee can
  * say that they have: one that is asked for a report hears nobody before that.
  */

@@ -107,6 +107,13 @@ read_output(struct child *c, size_t most)
     return false;
 }
 
+void
+child_read(struct child *c)
+{
+    if (!c->has_ended && c->output_fd >= 0)
+        read_output(c, OUTPUT_EACH_TURN);
+}
+
 static void
 output_cb(uv_poll_t *poll, int status, int events)
 {

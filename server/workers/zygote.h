@@ -80,6 +80,7 @@ void child_hand_over(struct child *c, const struct child_ops *ops, void *arg);
 void child_free(struct child *c);    /* NULL is fine */
 void child_abandon(struct child *c); /* kill it if it lives; it frees itself. NULL is fine. */
 void child_kill(struct child *c);
+void child_read(struct child *c); /* what it has written so far goes to its output now */
 /* From now on it has limit_ms to end. Each call replaces the deadline before; 0: none. */
 void child_limit(struct child *c, int64_t limit_ms);
 /* To a stage child. As channel_send(). */

@@ -119,6 +119,23 @@ def test_it_waits_for_children_that_are_being_made(gpu: Gpu, monkeypatch: pytest
     assert [line for line in gpu.notes() if line.startswith("canary")] == ["canary 0 0"] * 2
 
 
+def test_only_timing_waits_for_the_end_of_the_candidate_before(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SCRIPT_END", str(tmp_path / "end"))
+    with daemon(canary_interval_s=86400) as running:
+        before = judge(running, "full=print:1000,fail:mismatch")
+        assert before["class"] == "mismatch"
+        assert len(running.client.get(f"/v1/submissions/{before['id']}/log").body) == 1000
+        timed = running.client.submit({"task": "scripted", "candidate": "# script: timing=1.1\n"})
+        wait_for(lambda: running.client.get(f"/v1/submissions/{timed}").json()["stage"] == "timing")
+        time.sleep(0.3)
+        assert gpu.notes()[-2:] == ["stage tiny", "stage full"]
+        (tmp_path / "end").touch()
+        assert running.client.wait(timed, LIMIT_S)["class"] == "ok"
+        assert "stage timing" in gpu.notes()
+
+
 @pytest.mark.parametrize("interval_s", [0, 86400])
 def test_none_comes_before_its_time(gpu: Gpu, interval_s: int) -> None:
     with daemon(canary_interval_s=interval_s) as running:

@@ -62,6 +62,8 @@ def run(channel: wire.Channel, scratch: Path) -> None:
         try:
             request = channel.receive()
         except wire.ChannelClosed:
+            while "SCRIPT_END" in os.environ:
+                signal.pause()
             return
         source = wire.read_memfd(request.take_fd("source"), wire.SOURCE_MAX).decode("utf-8", "replace")
         request.close()
@@ -95,6 +97,7 @@ class Zygote:
     def __init__(self, channel: wire.Channel) -> None:
         self.channel = channel
         self.pids: dict[str, int] = {}
+        self.killed: set[str] = set()
 
     def spawn(self, message: wire.Message) -> None:
         name = message.text("child")
@@ -123,22 +126,32 @@ class Zygote:
             report = {"ev": "exited", "child": name, "code": code, "signal": killer, "error": None}
             self.channel.send({**report, "max_rss_kb": usage.ru_maxrss, "cpu_ms": int(usage.ru_utime * 1000)})
 
+    def end_killed(self) -> None:
+        """Those who were killed are gone once the file SCRIPT_END is there, as a context on a GPU takes its time."""
+        if not Path(os.environ.get("SCRIPT_END", "/")).exists():
+            return
+        for name in self.killed & set(self.pids):
+            os.kill(self.pids[name], signal.SIGKILL)
+        self.killed.clear()
+
     def serve(self, wake: int) -> None:
         poll = select.poll()
         poll.register(self.channel.fileno(), select.POLLIN)
         poll.register(wake, select.POLLIN)
         while True:
-            ready = [fd for fd, _ in poll.poll()]
+            ready = [fd for fd, _ in poll.poll(20 if self.killed else None)]
             if wake in ready:
                 os.read(wake, 4096)
             self.reap()
+            self.end_killed()
             if self.channel.fileno() not in ready:
                 continue
             message = self.channel.receive()
             if message.text("op") == "spawn":
                 self.spawn(message)
             elif message.text("child") in self.pids:
-                os.kill(self.pids[message.text("child")], signal.SIGKILL)
+                self.killed.add(message.text("child"))
+                self.end_killed()
             message.close()
 
 
