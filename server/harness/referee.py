@@ -14,7 +14,7 @@ import select
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import evidence
@@ -300,13 +300,26 @@ class Referee:
         report = evidence.collect(job, report, self._own[name], is_last=is_last)
         return self._beside(job, report) if stage == "timing" else report
 
+    @contextlib.contextmanager
+    def _standing_still(self) -> Iterator[None]:
+        """Children that are being made stand still, wherever they are, while something is timed."""
+        still = [peer for peer in self._children.values() if not peer.is_ready]
+        for peer in still:
+            _hold(peer)
+        try:
+            yield
+        finally:
+            for peer in still:
+                peer.thaw()
+
     def _beside(self, job: Job, report: Report) -> Report:
         """Last, so that it can spoil nothing that counts."""
         if self._gpu is None:
             return report
         import beside
 
-        return beside.add(job, self._gpu, report)
+        with self._standing_still():
+            return beside.add(job, self._gpu, report)
 
     def _timing(self, job: Job) -> Report:
         gpu = self._gpu
@@ -325,7 +338,8 @@ class Referee:
             job.candidate.thaw()
             return clock.time_job(job, gpu), physics.floor_of(case, self._peaks, precision)
 
-        return physics.check(clock.time_job(job, gpu), physics.floor_of(case, self._peaks, precision), again)
+        with self._standing_still():
+            return physics.check(clock.time_job(job, gpu), physics.floor_of(case, self._peaks, precision), again)
 
     def _report(self, job: str, run: Callable[[], Report]) -> None:
         """Send the report of a stage; a reference that fails is told as class `infra`, with why."""
@@ -410,6 +424,13 @@ class Referee:
     def _known_answer(self) -> bool:
         ramp = torch.arange(1, 4097, device=self._device, dtype=torch.float64)
         return float((ramp * ramp).sum()) == 4096 * 4097 * 8193 / 6
+
+
+def _hold(peer: Peer) -> None:
+    try:
+        peer.freeze()
+    except native.NativeError:  # stuck in the driver; another will be made
+        peer.end()
 
 
 def _take(message: Message, name: str) -> bytes:

@@ -315,7 +315,7 @@ ask_stage(struct lane *l)
     if (!share_turn(l, is_measured ? TURN_ALONE : TURN_SHARED, PLACE_NONE, 0))
         return;
     /* Who is alone hears of the others' children; who is not waits for the lane's own. */
-    if (is_timing && !(is_measured ? share_is_quiet(l) : runners_are_quiet(l)))
+    if (is_timing && !(is_measured ? share_lets_time(l) : runners_are_quiet(l)))
         return;
     referee_ask_stage(l);
     await(l, j->limit_ms);

@@ -167,22 +167,23 @@ void lane_went_down(struct lane *l, const char *why);
 /* runner.c: the lane's children */
 void
 runners_fill_pool(struct lane *l); /* children are made and ended beside tiny and full, never beside timing */
-json_t *runners_pool_json(const struct lane *l); /* given */
-void runners_evict(struct lane *l);              /* the references used longest ago make room */
-void runners_make_room(struct lane *l);          /* none but the job's own are left */
-bool runners_are_quiet(const struct lane *l);    /* none is being made, or ended for being too many */
-void runners_limit_warming(struct lane *l);      /* after job->is_asked or the set of children has changed */
-void runners_abandon(struct lane *l);            /* all of them; the referee is not told */
+json_t *runners_pool_json(const struct lane *l);    /* given */
+void runners_evict(struct lane *l);                 /* the references used longest ago make room */
+void runners_make_room(struct lane *l);             /* none but the job's own are left */
+bool runners_are_quiet(const struct lane *l);       /* none is being made, or being ended */
+bool runners_can_stand_still(const struct lane *l); /* none is being ended, all are known */
+void runners_limit_warming(struct lane *l); /* after job->is_asked or the set of children has changed */
+void runners_abandon(struct lane *l);       /* all of them; the referee is not told */
 int runners_count(const struct lane *l, enum runner_use use, bool is_ready_only);
 struct runner *runner_find(struct lane *l, const char *name);
 struct runner *runner_find_reference(const struct lane *l, const char *task_id); /* loaded; NULL: none */
 struct runner *runner_find_ready(struct lane *l);                                /* NULL: none */
 void runner_became_ready(struct lane *l, struct runner *r);                      /* as the referee says */
 void runner_take_as(struct lane *l, struct runner *r, enum runner_use use);
-void runner_discard(struct runner *r); /* whatever it was for; a job must not point to it any more */
-
 /* A candidate whose job is over ends on its own; the referee lets go of it now. */
 void runner_let_go(struct runner *r);
+void runner_discard(struct runner *r); /* whatever it was for; a job must not point to it any more */
+
 /* job.c: what the lane's job waits for, and what becomes of it */
 void job_pump(struct lane *l); /* l->job may be gone afterwards */
 /* Keep what the candidate's process leaves behind: its output so far and, if it has ended, how. */
@@ -226,6 +227,7 @@ void share_end_turn(struct lane *l);          /* share_pump() has to follow */
 void share_leave(struct lane *l);             /* the same, and the place goes, too */
 void share_pump(struct lane *any);            /* something has changed: pumps those whose turn it is */
 bool share_is_quiet(const struct lane *l);    /* no lane of the device makes a child or ends one */
+bool share_lets_time(const struct lane *l);   /* nor does one, but for what l's referee has stand still */
 bool share_keeps_quiet(const struct lane *l); /* nor may begin to */
 void share_tell_others(struct lane *l);       /* a child of l is made or gone: somebody may wait for that */
 void share_fill_pools(struct lane *l);        /* of the others */

@@ -12,13 +12,14 @@
  * Children of one lane. Each is forked and makes its context before anybody
  * needs it, is told to the referee as soon as it has a channel, and is ready
  * when the referee says so. How many are kept so is pool.h's to say; those that
- * are too many for pool_idle_s are ended. Timing waits until what was begun of
- * either is through.
+ * are too many for pool_idle_s are ended. Timing waits until what is ended has
+ * ended; what is being made the referee has stand still meanwhile, if it is its
+ * own.
  */
 
 #define WARM_MS 60000 /* from forking to a context */
 #define RETRY_MS 1000
-#define MAKING_MAX 2 /* side by side: more are hardly made sooner, and timing waits for all of them */
+#define MAKING_MAX 2 /* side by side: more are hardly made sooner */
 /* The same without a GPU: what it does not share with its zygote (6 MB), and room. */
 #define HOST_CHILD_BYTES (64LL * 1000 * 1000)
 #define FAILURES_MAX 5 /* children that died unused, one after another: something is wrong with the workers */
@@ -39,7 +40,6 @@ runner_discard(struct runner *r)
     runner_free(r);
 }
 
-/*
 void
 runner_let_go(struct runner *r)
 {
@@ -49,6 +49,7 @@ runner_let_go(struct runner *r)
     r->use = USE_NONE;
 }
 
+/*
  * Children that make their context have their limit only while the referee can
  * say that they have: one that is asked for a report hears nobody before that.
  */
@@ -127,6 +128,7 @@ runner_spawned_cb(void *arg, struct child *c)
     r->is_told = true;
     referee_tell(r->lane, json_pack("{s:s, s:s}", "op", "child", "child", child_name(c)), fds,
                  ARRAY_LEN(fds));
+    lane_pump(r->lane);
 }
 
 static const struct child_ops runner_ops = { .spawned = runner_spawned_cb, .ended = runner_ended_cb };
@@ -212,6 +214,16 @@ runners_are_quiet(const struct lane *l)
     const struct runner *r;
     DL_FOREACH(l->runners, r)
     if (r->state < RUNNER_READY || r->use == USE_NONE)
+        return false;
+    return true;
+}
+
+bool
+runners_can_stand_still(const struct lane *l)
+{
+    const struct runner *r;
+    DL_FOREACH(l->runners, r)
+    if (r->state == RUNNER_FORKING || r->use == USE_NONE)
         return false;
     return true;
 }

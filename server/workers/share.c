@@ -196,15 +196,27 @@ share_leave(struct lane *l)
 
 /* --- what is beside a lane --- */
 
-bool
-share_is_quiet(const struct lane *l)
+static bool
+others_are_quiet(const struct lane *l)
 {
     const struct lane *other;
 
     LL_FOREACH2(l->share->lanes, other, beside)
-    if (!runners_are_quiet(other))
+    if (other != l && !runners_are_quiet(other))
         return false;
     return true;
+}
+
+bool
+share_is_quiet(const struct lane *l)
+{
+    return runners_are_quiet(l) && others_are_quiet(l);
+}
+
+bool
+share_lets_time(const struct lane *l)
+{
+    return runners_can_stand_still(l) && others_are_quiet(l);
 }
 
 bool

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import referee
+import torch
 import variations
+from peer import Peer
 from rig import HONEST, TASK, Rig, policy
 
 
@@ -339,3 +345,27 @@ def test_what_a_job_takes_is_told(rig: Rig, task: tuple[str, dict[str, object]])
     more = rig.ask({"op": "size", "job": "s"}, "sized", spec=json.dumps(large))
     assert more["candidate_bytes"] > told["candidate_bytes"] + (1 << 29)
     assert rig.ask({"op": "canary", "shared": True, "learn": True}, "canary")["outcome"] == "pass"
+
+
+def test_children_that_are_being_made_stand_still_meanwhile() -> None:
+    """One that is ready runs on, one that ends meanwhile matters to nobody, and afterwards all run again."""
+
+    def state(child: subprocess.Popen[bytes]) -> str:
+        return Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+    found = referee.Referee.__new__(referee.Referee)
+    children = [subprocess.Popen(["sleep", "60"]) for _ in range(3)]
+    try:
+        found._children = {
+            str(at): Peer(str(at), None, os.pidfd_open(child.pid), torch.device("cpu"), is_ready=at == 2)  # type: ignore[arg-type]
+            for at, child in enumerate(children)
+        }
+        with found._standing_still():
+            assert [state(child) for child in children] == ["T", "T", "S"]
+            children[0].kill()
+            children[0].wait()
+        assert [state(child) for child in children[1:]] == ["S", "S"]
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
