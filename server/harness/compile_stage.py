@@ -25,6 +25,7 @@ import fake_cuda
 import kernel_cache
 import launcher_cache
 import loading
+import native
 import torch
 import triton
 import triton.language as tl
@@ -260,8 +261,7 @@ def build_launchers(record: Record, scratch: Path, layers: Sequence[Path]) -> No
         types = launcher_cache.types_of(source)
         pid = 0 if types is None else begun.get(types, 0)
         if pid > 0:
-            with contextlib.suppress(ChildProcessError):  # waited for by an earlier one
-                os.waitpid(pid, 0)
+            _reap(pid)
         try:
             CudaLauncher(source, metadata)
         except (RuntimeError, OSError, subprocess.CalledProcessError):
@@ -298,11 +298,17 @@ def _compile_side_by_side(tuner: Any, configs: list[Any], arguments: dict[str, A
             _compile_share(tuner, configs[index::workers], arguments)
         pids.append(pid)
     for pid in pids:
+        _reap(pid)
+
+
+def _reap(pid: int) -> None:
+    with contextlib.suppress(ChildProcessError):  # the candidate may have
         os.waitpid(pid, 0)
 
 
 def _compile_share(tuner: Any, configs: list[Any], arguments: dict[str, Any]) -> None:
     try:
+        native.signal_nobody()
         for config in configs:
             with contextlib.suppress(Exception):
                 tuner.fn.run(**tuner.nargs, **arguments, **config.all_kwargs())
@@ -422,17 +428,21 @@ def _at_most(seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _side_by_side(run: Callable[[], None]) -> Iterator[None]:
-    """In a fork, where there are cores for it; over when the block is. Of use is what it leaves in the cache."""
+    """In a fork, where there are cores for it; over when the block is. Of use is what it leaves in the cache.
+
+    Both call the candidate. What one does to whoever it can name must not befall the other, by chance of their pace.
+    """
     pid = os.fork() if autotune_workers() > 1 else -1
     if pid == 0:
         try:
+            native.signal_nobody()
             fake_cuda.Launcher.ahead = fake_cuda.Launcher.build = staticmethod(lambda *_: None)
             run()
         finally:
             os._exit(0)
     yield
     if pid > 0:
-        os.waitpid(pid, 0)
+        _reap(pid)
 
 
 def compile_ahead(module: ModuleType, entry: str, cases: dict[str, Any]) -> None:

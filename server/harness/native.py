@@ -111,6 +111,7 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_sandbox_enter": (c_int, [c_void_p, c_void_p, c_size_t]),
     "harness_sandbox_probe": (c_int, [c_void_p, c_void_p, c_void_p, c_size_t]),
     "harness_sandbox_wants_pid_namespace": (c_int, [c_uint64]),
+    "harness_signal_nobody": (c_int, []),
 }
 
 
@@ -377,7 +378,6 @@ def canary_run(steps: int) -> int:
     return ns.value
 
 
-def gather_setup(most: int) -> None:
 def pause_setup() -> None:
     """Before pause(). Again is fine."""
     _checked(_lib.harness_pause_setup())
@@ -388,6 +388,7 @@ def pause(ns: int) -> None:
     _checked(_lib.harness_pause(ns))
 
 
+def gather_setup(most: int) -> None:
     """For gathers of at most so many elements. Again with no more is fine."""
     _checked(_lib.harness_gather_setup(most))
 
@@ -838,6 +839,11 @@ def die_with_parent() -> None:
 def close_to_others() -> None:
     """For the init above foreign code, which shares its uid: no reaching its memory or descriptors through /proc."""
     _checked(_lib.harness_close_to_others())
+
+
+def signal_nobody() -> None:
+    """From now on this process can signal only itself."""
+    _checked(_lib.harness_signal_nobody())
 
 
 def pin(pidfd: int, cores: Iterable[int]) -> int:

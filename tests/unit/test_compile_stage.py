@@ -671,6 +671,17 @@ def test_the_other_sizes_are_compiled_side_by_side(tmp_path: Path, monkeypatch: 
         assert (tmp_path / "pid").exists() is is_forked
     assert (tmp_path / "pid").read_text() != str(os.getpid())
 
+    def signal_parent() -> None:
+        with pytest.raises(PermissionError):
+            os.kill(os.getppid(), signal.SIGWINCH)
+        (tmp_path / "nobody").touch()
+
+    with compile_stage._side_by_side(signal_parent):
+        pass
+    assert (tmp_path / "nobody").exists()
+    with compile_stage._side_by_side(run):
+        os.wait()  # a candidate may
+
     forks: list[int] = []
     fork = os.fork
 

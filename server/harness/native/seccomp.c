@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -327,4 +328,12 @@ seccomp_enter(const struct seccomp_given *given)
     if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &filter) != 0)
         return harness_fail_errno("seccomp filter of %u instructions", (unsigned)p.n);
     return 0;
+}
+
+int
+harness_signal_nobody(void)
+{
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return harness_fail_errno("no_new_privs");
+    return seccomp_enter(&(struct seccomp_given){ .has_pid_namespace = false, .has_ipc_namespace = true });
 }
