@@ -14,6 +14,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+import unittest.mock
 import warnings
 from pathlib import Path
 from typing import Final
@@ -141,7 +142,9 @@ def _prime_fake_tensors() -> None:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    with FakeTensorMode(allow_non_fake_inputs=True):
+    # A build with CUDA that sees no GPU asks the driver for one, and a thread of the driver's stays.
+    sees_gpu = unittest.mock.patch.object(torch.cuda, "is_available", lambda: True)
+    with sees_gpu, FakeTensorMode(allow_non_fake_inputs=True):
         torch.nn.Linear(2, 2)(torch.rand(2, 2))
 
 
