@@ -30,6 +30,12 @@ class DaemonError(Exception):
     """The daemon did not do what was asked; the text is for people."""
 
 
+def first_gpu() -> str:
+    """Of those that are visible, numbered as nvidia-smi does, and verifierd with it."""
+    number = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0]
+    return f"cuda:{number}" if number.isdigit() else "cuda:0"
+
+
 @dataclass(frozen=True)
 class Daemon:
     """A running verifierd."""

@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/unit"), str(ROOT / "tests"), str(ROOT / "tests/bench")]
 
 import timing  # noqa: E402
+from daemon import first_gpu  # noqa: E402
 from rig import Rig, policy  # noqa: E402
 
 SKIPPED = 77
@@ -172,7 +173,7 @@ def run(chosen: Sequence[Pair], out: Path, limit_s: float) -> None:
         place = Path(name)
         profiled = kernel_ms(chosen, place)
         (place / "rig").mkdir()
-        with Rig(place / "rig", device="cuda:0", prelude=PRELUDE.format(path=str(place / "protocol"))) as rig:
+        with Rig(place / "rig", device=first_gpu(), prelude=PRELUDE.format(path=str(place / "protocol"))) as rig:
             bench = Bench(rig, place / "protocol")
             turns = [(pair, mode) for _ in range(100) for pair in chosen for mode in MODES]
             for pair, mode in turns:

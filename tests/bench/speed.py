@@ -35,7 +35,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(Path(__file__).resolve().parent)]
 
 import corpus  # noqa: E402
 import speed_load  # noqa: E402
-from daemon import Daemon, DaemonError, running_daemon  # noqa: E402
+from daemon import Daemon, DaemonError, first_gpu, running_daemon  # noqa: E402
 from gpu_check import reachable_bundle  # noqa: E402
 from speed_load import Caller, CallError, Window  # noqa: E402
 from speed_mix import AST, BENCHES, COMPILE, EXPECTED, FULL, TINY, Mix, into_kernel  # noqa: E402
@@ -356,7 +356,7 @@ def compare_funnel(run: Run) -> None:
 
 def on_one(run: Run) -> None:
     """All that one GPU is needed for, by one daemon."""
-    flags = ["--device", "cuda:0" if run.on_gpu else "cpu", *run.sharing]
+    flags = ["--device", first_gpu() if run.on_gpu else "cpu", *run.sharing]
     with running_daemon(
         run.programs, run.python, *flags, prefix=cores_for(1), log=run.out.with_suffix(".log")
     ) as daemon:

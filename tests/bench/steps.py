@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/unit"), str(ROOT / "tests")]
 
 import corpus  # noqa: E402
+from daemon import first_gpu  # noqa: E402
 from rig import Rig, policy  # noqa: E402
 
 import stages  # noqa: E402 isort: skip
@@ -139,7 +140,7 @@ def table(task: str, stage: str, runs: list[dict[str, Any]]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Where the referee's time goes.")
-    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--device", default=first_gpu())
     parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--rounds", type=int, default=4, help="of each; the first warms up and is left out (default 4)")
     parser.add_argument("--limit-s", type=float, default=90.0, help="no submission is begun after")

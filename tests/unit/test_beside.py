@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from daemon import first_gpu
 from rig import Rig, policy
 
 PRELUDE = """
@@ -158,7 +159,7 @@ def test_why_there_is_no_batch_is_told(bench: Bench) -> None:
 def test_a_graph_of_calls_is_right_and_as_fast_as_its_copy(tmp_path: Path) -> None:
     if not torch.cuda.is_available():
         pytest.skip("gpu: no GPU on this machine")
-    with Rig(tmp_path, device="cuda:0", prelude="import clock; clock.TOO_SMALL_NS = 10**12") as rig:
+    with Rig(tmp_path, device=first_gpu(), prelude="import clock; clock.TOO_SMALL_NS = 10**12") as rig:
         child = rig.child()
         spec = rig.register(child, TASK, dynamic_shapes=True)
         timing = {"warmup": 3, "trials": 15, "events": True, "batched": True, "variations": True}

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from daemon import first_gpu
 from rig import Rig, policy
 
 import native  # isort: skip
@@ -135,7 +136,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         pytest.skip("gpu: no GPU on this machine")
     directory = tmp_path_factory.mktemp("clock")
     path = directory / "protocol"
-    with Rig(directory, device="cuda:0", prelude=PRELUDE.format(path=str(path))) as rig:
+    with Rig(directory, device=first_gpu(), prelude=PRELUDE.format(path=str(path))) as rig:
         yield Bench(rig, path)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from daemon import first_gpu
 from rig import Rig, policy
 
 TASK = """
@@ -638,7 +639,7 @@ def enlarged(source: str) -> str:
 def gpu_rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     if not torch.cuda.is_available():
         pytest.skip("gpu: no GPU on this machine")
-    with Rig(tmp_path_factory.mktemp("gpu"), device="cuda:0") as found:
+    with Rig(tmp_path_factory.mktemp("gpu"), device=first_gpu()) as found:
         yield found
 
 
