@@ -121,7 +121,10 @@ class Bench:
         found = self._rig.judge(child, spec, pair.reference, pair.candidate, stages=stages, rules=rules)
         last = list(found.values())[-1]
         detail: dict[str, Any] = last.get("detail") or {}
-        return detail if detail.get("candidate_ns") else {"error": str(last.get("error") or detail.get("why"))[:300]}
+        if detail.get("candidate_ns"):
+            return detail
+        del self._tasks[pair.reference]  # its child may have made room for another's
+        return {"error": str(last.get("error") or detail.get("why"))[:300]}
 
 
 def speed_by_block(detail: dict[str, Any]) -> float:
