@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from daemon import first_gpu
 from rig import Rig, policy
 
 PRELUDE = """
@@ -136,3 +137,24 @@ def test_inductor_makes_kernels_of_a_reference(tmp_path: Path) -> None:
     with running(tmp_path, "inductor") as bench:
         found = bench.compile(TASK)
     assert ratio(found["timing"]) > 3
+
+
+CHAIN = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.sigmoid(torch.relu(x * 2 + 1)) * x
+def get_inputs():
+    return [torch.randn(8192, 8192)]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.gpu
+def test_inductor_makes_one_kernel_of_five_on_a_gpu(tmp_path: Path) -> None:
+    with Rig(tmp_path, device=first_gpu()) as rig:
+        found = Bench(rig).compile(CHAIN)
+    assert found["full"]["outcome"] == "pass", found
+    assert found["timing"]["detail"]["outcome"] == "measured", found["timing"]
+    assert ratio(found["timing"]) > 2
