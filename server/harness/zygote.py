@@ -266,6 +266,7 @@ class Zygote:
         """SIGKILL to the child and all that it started, and its report."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
+        native.kill_group(child.pid)  # at once, also where no PID namespace ends with it
         end = time.monotonic() + KILL_WAIT_S
         poll = select.poll()
         poll.register(child.pidfd, select.POLLIN)
