@@ -14,7 +14,6 @@ import platform
 import subprocess
 import sys
 import tempfile
-import unittest.mock
 import warnings
 from pathlib import Path
 from typing import Final
@@ -139,6 +138,8 @@ def _prime_run(device: str, target: str) -> None:
 
 def _prime_fake_tensors() -> None:
     """The first use of fake tensors imports some 800 modules: else each reference that is registered pays for them."""
+    import unittest.mock
+
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 

@@ -69,7 +69,7 @@ enum test {
     UNLESS_STREAM /* the argument, its flags aside, is neither SOCK_STREAM nor SOCK_SEQPACKET */
 };
 
-enum when { EVER, WITHOUT_PID_NAMESPACE, WITHOUT_IPC_NAMESPACE };
+enum when { EVER, WITHOUT_PID_NAMESPACE, WITHOUT_IPC_NAMESPACE, WITH_SIBLINGS };
 
 struct row {
     int number;
@@ -193,6 +193,7 @@ static const struct row rows[] = {
 
     /* In a PID namespace a pid can name only the child's own; without one, only itself. */
     { SYS_kill, UNLESS_OWN, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
+    { SYS_kill, WHEN_IS, 0, 0, EPERM, WITH_SIBLINGS },
     { SYS_tgkill, UNLESS_OWN, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
     { SYS_tkill, ALWAYS, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
     { SYS_rt_sigqueueinfo, UNLESS_OWN, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
@@ -293,7 +294,8 @@ static bool
 applies(const struct row *row, const struct seccomp_given *given)
 {
     return row->when == EVER || (row->when == WITHOUT_PID_NAMESPACE && !given->has_pid_namespace) ||
-           (row->when == WITHOUT_IPC_NAMESPACE && !given->has_ipc_namespace);
+           (row->when == WITHOUT_IPC_NAMESPACE && !given->has_ipc_namespace) ||
+           (row->when == WITH_SIBLINGS && given->has_siblings);
 }
 
 static void
@@ -335,5 +337,5 @@ harness_signal_nobody(void)
 {
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return harness_fail_errno("no_new_privs");
-    return seccomp_enter(&(struct seccomp_given){ .has_pid_namespace = false, .has_ipc_namespace = true });
+    return seccomp_enter(&(struct seccomp_given){ .has_ipc_namespace = true, .has_siblings = true });
 }

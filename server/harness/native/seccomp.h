@@ -13,6 +13,7 @@
 struct seccomp_given {
     bool has_pid_namespace; /* pids name only the child's own processes */
     bool has_ipc_namespace; /* System V objects vanish with the child */
+    bool has_siblings;      /* its process group is not its own alone */
 };
 
 /* Filter the calling thread, which must have no_new_privs, and its descendants. Returns 0 or < 0. */
