@@ -423,6 +423,7 @@ class Timer:
 
     def _learn(self) -> list[int]:
         """Where the outputs of such bells are that come now: about how many nanoseconds such a bell takes each side."""
+        self._freeze(self._theirs)
         return [self._untimed(side, self._next_bell()) for side in (self._ours, self._theirs)]
 
     def _reply_bytes(self) -> int:
