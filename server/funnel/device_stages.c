@@ -192,7 +192,7 @@ closed_cb(void *arg, const struct lane_closing *c)
             doubt_promises_rerun(s, "infra", j->stage);
             judge_lose(s, false, j->reference_error);
         } else {
-            judge_lose(s, c->is_lost, c->is_lost ? c->why : "the lane let go of it");
+            judge_lose(s, c->is_lost && !c->is_others, c->is_lost ? c->why : "the lane let go of it");
         }
     }
 }

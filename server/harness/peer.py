@@ -88,6 +88,13 @@ def failure(phase: str, error: Any) -> PeerFailed:
     return PeerFailed(class_, f"{name} in {phase}", told)
 
 
+def is_over(pidfd: int, limit_s: float = 0.0) -> bool:
+    """The process has ended, or does within the limit."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(limit_s * 1000))
+
+
 @dataclass
 class Peer:
     """One child. Everything that it sends is checked here; what breaks the protocol counts as a crash of the child."""
@@ -118,15 +125,12 @@ class Peer:
 
     def end(self) -> None:
         """Kill the child and wait until it is gone, so that its GPU memory is free; at most ten seconds."""
-        signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
-        poll = select.poll()
-        poll.register(self.pidfd, select.POLLIN)
-        poll.poll(10_000)
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        is_over(self.pidfd, 10.0)
 
     def is_alive(self) -> bool:
-        poll = select.poll()
-        poll.register(self.pidfd, select.POLLIN)
-        return not poll.poll(0)
+        return not is_over(self.pidfd)
 
     # --- messages ---
 

@@ -25,7 +25,7 @@ import specification
 import torch
 from gpu_state import DRIFT, KIND, Gpu, disturbance
 from judge import Job, Policy, Report, candidate_arena, timed
-from peer import NotTheCandidate, Peer, PeerFailed
+from peer import NotTheCandidate, Peer, PeerFailed, is_over
 from reference import Reference, ReferenceBroken, Sizes, available_bytes, fp64_room
 from wire import (
     SOURCE_MAX,
@@ -48,7 +48,8 @@ MEMORY_LIMIT_S: Final = 8.0
 MEMORY_SLACK: Final = 3 << 30
 """Contexts of children that are being made ready meanwhile."""
 ENDING_S: Final = 1.0
-"""How long a killed process may keep its GPU memory from the next job."""
+"""How long killed processes may keep their GPU memory from the next job."""
+ENDING_POLL_S: Final = 0.01
 DESCRIBE_LIMIT_MS: Final = 180_000
 
 
@@ -76,6 +77,7 @@ class Referee:
         self._own: dict[str, evidence.Own] = {}  # what is known of each job's kernels
         self._gpu = Gpu(device) if device.type == "cuda" else None
         self._shared: set[str] = set()  # jobs whose candidate runs only during its stages
+        self._ending: list[int] = []  # pidfds of children that were forgotten before they were gone
         self._due_bytes = 0  # free GPU memory that there must be again once the last child is gone
         self._ops: dict[str, Callable[[Message], None]] = {
             "child": self._op_child,
@@ -149,6 +151,11 @@ class Referee:
         if peer is None:
             return
         if self._device.type == "cuda":
+            for pidfd in [pidfd for pidfd in self._ending if is_over(pidfd)]:
+                self._ending.remove(pidfd)
+                os.close(pidfd)
+            if peer.is_alive():
+                self._ending.append(os.dup(peer.pidfd))
             arena = peer.arena.size if peer.arena is not None else 0
             self._due_bytes = torch.cuda.mem_get_info(self._device)[0] + arena
         peer.close()
@@ -267,9 +274,7 @@ class Referee:
         if keep not in self._references:
             needed += sizes.reference_arena
         torch.cuda.empty_cache()
-        end, due = time.monotonic() + ENDING_S, min(needed, self._due_bytes - MEMORY_SLACK)
-        while torch.cuda.mem_get_info(self._device)[0] < due and time.monotonic() < end:
-            time.sleep(0.01)  # what the last candidate had is free once its process is gone
+        self._await_ends(needed)
         busy = {job.reference.peer.name for job in self._jobs.values()} | {keep}
         for name in [name for name in self._references if name not in busy]:
             if torch.cuda.mem_get_info(self._device)[0] >= needed:
@@ -277,6 +282,14 @@ class Referee:
             self._children[name].end()
             self._forget(name)
             self._channel.send({"ev": "child_gone", "child": name})
+
+    def _await_ends(self, needed: int) -> None:
+        """Until there is so much free memory, or nobody who was let go of holds any; at most ENDING_S."""
+        end = time.monotonic() + ENDING_S
+        for pidfd in self._ending:
+            while torch.cuda.mem_get_info(self._device)[0] < needed and not is_over(pidfd, ENDING_POLL_S):
+                if time.monotonic() > end:
+                    return
 
     def _op_stage(self, message: Message) -> None:
         name, stage = message.text("job"), message.text("stage")
@@ -292,21 +305,22 @@ class Referee:
                 stage, "fail", "crash", 0, 1, {"type": "crash", "text": "the process has ended", "line": None}
             )
         job.candidate.thaw()
-        if stage == "tiny":
-            report = job.tiny(own=own)
-            job.is_right_at_tiny = report.outcome == "pass" and report.generality is None
-        else:
-            report = job.full() if stage == "full" else self._timing(job)
-        report = evidence.collect(job, report, self._own[name], is_last=is_last)
-        return self._beside(job, report) if stage == "timing" else report
+        with self._standing_still() if stage == "timing" and self._gpu else contextlib.nullcontext():
+            if stage == "tiny":
+                report = job.tiny(own=own)
+                job.is_right_at_tiny = report.outcome == "pass" and report.generality is None
+            else:
+                report = job.full() if stage == "full" else self._timing(job)
+            report = evidence.collect(job, report, self._own[name], is_last=is_last)
+            return self._beside(job, report) if stage == "timing" else report
 
     @contextlib.contextmanager
     def _standing_still(self) -> Iterator[None]:
-        """Children that are being made stand still, wherever they are, while something is timed."""
+        """Children that are being made stand still, wherever they are, while something is timed and recorded."""
         still = [peer for peer in self._children.values() if not peer.is_ready]
-        for peer in still:
-            _hold(peer)
         try:
+            for peer in still:
+                _hold(peer)
             yield
         finally:
             for peer in still:
@@ -318,8 +332,7 @@ class Referee:
             return report
         import beside
 
-        with self._standing_still():
-            return beside.add(job, self._gpu, report)
+        return beside.add(job, self._gpu, report)
 
     def _timing(self, job: Job) -> Report:
         gpu = self._gpu
@@ -338,8 +351,7 @@ class Referee:
             job.candidate.thaw()
             return clock.time_job(job, gpu), physics.floor_of(case, self._peaks, precision)
 
-        with self._standing_still():
-            return physics.check(clock.time_job(job, gpu), physics.floor_of(case, self._peaks, precision), again)
+        return physics.check(clock.time_job(job, gpu), physics.floor_of(case, self._peaks, precision), again)
 
     def _report(self, job: str, run: Callable[[], Report]) -> None:
         """Send the report of a stage; a reference that fails is told as class `infra`, with why."""

@@ -548,9 +548,10 @@ job_registered(struct lane *l, const struct buffer *spec, json_t *error)
 /* --- ending --- */
 
 void
-job_tell_closed(struct job *j, const char *why)
+job_tell_closed(struct job *j, const char *why, bool is_others)
 {
     struct lane_closing closing = { .is_lost = why != NULL,
+                                    .is_others = is_others,
                                     .why = why,
                                     .end = j->has_end ? &j->end : NULL,
                                     .output = &j->output,
@@ -578,7 +579,7 @@ close_job(struct lane *l)
         canary_send(l);
     else
         l->state = LANE_CHECKING; /* not idle before the owner was told */
-    job_tell_closed(j, NULL);
+    job_tell_closed(j, NULL, false);
     if (l->state != LANE_CHECKING)
         return;
     runners_evict(l);

@@ -70,7 +70,9 @@ void
 lane_went_down(struct lane *l, const char *why)
 {
     struct job *j = l->job;
+    bool is_others = l->is_stuck;
 
+    l->is_stuck = false;
     if (l->state == LANE_STARTING || l->state == LANE_STOPPED)
         return;
     l->state = LANE_STARTING;
@@ -87,7 +89,7 @@ lane_went_down(struct lane *l, const char *why)
     process_kill(l->referee, "started again with its zygote");
     runners_abandon(l);
     if (j)
-        job_tell_closed(j, why);
+        job_tell_closed(j, why, is_others);
     share_fill_pools(l);
     share_pump(l);
 }

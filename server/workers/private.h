@@ -139,7 +139,8 @@ struct lane {
     int handles;
     int64_t clock, jobs_made;
     int failures, canary_failures;
-    int64_t lost; /* children that ended though nobody had ended them, candidates apart; since the start */
+    bool is_stuck; /* a process of an earlier job does not end: the workers go down for that */
+    int64_t lost;  /* children that ended though nobody had ended them, candidates apart; since the start */
     int64_t candidates_lost;
     struct share *share; /* with the other lanes of the device */
     struct lane *beside; /* the next of them */
@@ -198,8 +199,9 @@ void job_sized(struct lane *l, int64_t candidate_bytes, int64_t reference_bytes)
 void job_report(struct lane *l, struct lane_report *report);
 /* spec NULL: it was refused, for error (both borrowed). The job is gone afterwards. */
 void job_registered(struct lane *l, const struct buffer *spec, json_t *error);
-/* Tells the owner, who may not give the lane another job from there, and frees j. why: lost so; NULL: closed. */
-void job_tell_closed(struct job *j, const char *why);
+/* Tells the owner, who may not give the lane another job from there, and frees j. why: lost so, perhaps for another job's
+   process; NULL: closed. */
+void job_tell_closed(struct job *j, const char *why, bool is_others);
 
 /* referee.c: what is said to the referee, and heard from it */
 int referee_new(struct lane *l, struct error *err); /* l->referee, not started yet */

@@ -96,6 +96,7 @@ runner_ended_cb(void *arg, struct child *c)
         r->use != USE_NONE && (!j || (j->candidate != r && j->reference != r)) && !child_end(c)->was_killed;
     l->candidates_lost += j && j->candidate == r && !child_end(c)->was_killed;
     l->references.evicted += r->use == USE_REFERENCE && (!j || j->reference != r);
+    l->is_stuck |= r->use == USE_NONE && child_end(c)->is_stuck;
     if (j && j->candidate == r) {
         job_inherit(j, c);
         j->candidate = NULL;
@@ -368,7 +369,7 @@ runners_make_room(struct lane *l)
 
     DL_FOREACH_SAFE(l->runners, r, next)
     {
-        if (!l->job || (r != l->job->candidate && r != l->job->reference))
+        if (r->use != USE_NONE && (!l->job || (r != l->job->candidate && r != l->job->reference)))
             runner_discard(r);
     }
 }

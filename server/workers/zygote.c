@@ -245,6 +245,7 @@ timer_cb(uv_timer_t *timer)
         child_kill(c);
     } else {
         log_error(c->name, "does not end after SIGKILL");
+        c->end.is_stuck = true;
         zygote_kill(c->zygote, "a killed child does not end");
     }
 }

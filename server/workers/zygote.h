@@ -52,6 +52,7 @@ struct child_end {
     bool is_lost;     /* its zygote died, or could not make it: our fault */
     bool was_limited; /* its deadline passed and it was killed for that */
     bool was_killed;  /* we killed it, for whatever reason */
+    bool is_stuck;    /* and it did not end, for which its zygote was killed */
     int code;         /* exit status; -1: none */
     int signal;       /* 0: none */
     int64_t max_rss_kb, cpu_ms;

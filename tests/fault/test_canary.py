@@ -136,6 +136,19 @@ def test_only_timing_waits_for_the_end_of_the_candidate_before(
         assert "stage timing" in gpu.notes()
 
 
+@pytest.mark.slow
+def test_a_process_that_does_not_end_is_not_the_next_candidates_fault(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The workers go down for it, with the next job in their hands, whose only attempt that is."""
+    monkeypatch.setenv("SCRIPT_END", str(tmp_path / "end"))
+    with daemon(canary_interval_s=86400, max_attempts=1) as running:
+        assert judge(running, "full=fail:mismatch")["class"] == "mismatch"
+        timed = running.client.submit({"task": "scripted", "candidate": "# script: timing=1.1\n"})
+        assert running.client.wait(timed, LIMIT_S)["class"] == "infra"
+        (tmp_path / "end").touch()
+
+
 @pytest.mark.parametrize("interval_s", [0, 86400])
 def test_none_comes_before_its_time(gpu: Gpu, interval_s: int) -> None:
     with daemon(canary_interval_s=interval_s) as running:

@@ -12,7 +12,7 @@ import pytest
 import referee
 import torch
 import variations
-from peer import Peer
+from peer import Peer, is_over
 from rig import HONEST, TASK, Rig, policy
 
 
@@ -369,3 +369,33 @@ def test_children_that_are_being_made_stand_still_meanwhile() -> None:
         for child in children:
             child.kill()
             child.wait()
+
+
+def test_memory_that_is_missing_is_waited_for_while_its_holder_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = referee.Referee.__new__(referee.Referee)
+    found._device = torch.device("cuda", 0)
+    child = subprocess.Popen(["sleep", "60"])
+    pidfd = os.pidfd_open(child.pid)
+    looks: list[bool] = []
+
+    def free(device: torch.device) -> tuple[int, int]:
+        """Its memory is back once it is gone, and it is killed at the third look."""
+        looks.append(is_over(pidfd))
+        if len(looks) == 3:
+            child.kill()
+        return (10 if looks[-1] else 5), 10
+
+    try:
+        monkeypatch.setattr(torch.cuda, "mem_get_info", free)
+        found._ending = [pidfd]
+        found._await_ends(5)
+        assert len(looks) == 1  # enough
+        found._await_ends(7)
+        assert is_over(pidfd) and len(looks) >= 3
+    finally:
+        child.kill()
+        child.wait()
+    monkeypatch.setattr(referee, "ENDING_S", 0.05)
+    found._ending = [os.pidfd_open(os.getpid())]
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (5, 10))
+    found._await_ends(7)  # it does not end
