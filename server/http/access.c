@@ -108,7 +108,6 @@ access_check(struct exchange *x, const struct route *route)
 
     if (!route->scopes)
         return true;
-    keyring_refresh(keyring);
     if (!keyring_is_on(keyring)) {
         /*
          * A page whose name was made to resolve to loopback is, for its browser, of our own origin; but the browser

@@ -31,11 +31,13 @@
 #define LISTEN_BACKLOG 1024
 #define STOP_GRACE_MS 1000
 
+/* Who may call is looked up once for all that is there to be answered. */
 static void
 run_mhd(struct http *h)
 {
     for (int i = 0; i < RUNS_PER_TURN; i++) {
         h->must_run = false;
+        keyring_refresh(h->keyring);
         MHD_run(h->daemon);
         if (!h->must_run)
             return;
