@@ -465,7 +465,8 @@ harness_pause(uint64_t ns)
     if (gpu.pause == NULL || ns == 0)
         return harness_fail(EINVAL, "a pause of %llu ns; harness_pause_setup() comes first",
                             (unsigned long long)ns);
-    CHECK(gpu.d->launch(gpu.pause, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL), "cuLaunchKernel of the pause");
+    CHECK(gpu.d->launch(gpu.pause, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL),
+          "cuLaunchKernel of the pause");
     return 0;
 }
 
