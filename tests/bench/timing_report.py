@@ -346,7 +346,7 @@ class Report:
 
 
 def newest(directory: Path) -> Path:
-    files = sorted(directory.glob("*.jsonl"))
+    files = sorted(directory.glob("*.jsonl"), key=lambda path: path.stem)  # a second of one day: DATE-2
     if not files:
         raise ReportError(f"{directory}: nothing was measured yet: make bench-timing on a machine with a GPU")
     return files[-1]
