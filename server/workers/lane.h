@@ -106,7 +106,7 @@ struct lane_closing {
     bool is_lost;                /* the lane's workers went down with the job in their hands */
     bool is_others;              /* then: for a process of an earlier job */
     const char *why;             /* then: how */
-    const struct child_end *end; /* NULL: there never was one */
+    const struct child_end *end; /* NULL: there never was one, or it was not waited for */
     const struct buffer *output; /* what it printed, all its processes together */
     int64_t output_lost;         /* bytes beyond the limit */
 };
