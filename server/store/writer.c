@@ -7,6 +7,10 @@
  * added delay for a lone write. (Waking the writer at once for the first of
  * several would make that one a transaction of its own.)
  *
+ * What hands over is an idle handle, since the loop never sleeps while one is
+ * active. A prepare handle would be too late for a write that another prepare
+ * callback makes: libuv runs it a turn later, and the loop sleeps in between.
+ *
  * Each write has its own savepoint, so that one that fails leaves its
  * neighbours alone. A full disk may cost the whole transaction: then each
  * write is tried again in a transaction of its own, and only those that fail
@@ -38,7 +42,7 @@ struct writer {
 
     /* loop thread only */
     uv_loop_t *loop;
-    uv_prepare_t prepare; /* runs just before the loop waits; active while fresh is not empty */
+    uv_idle_t idle; /* active while fresh is not empty */
     struct write_list fresh;
     size_t limit, under_way, weight;
     int handles_open;
@@ -268,10 +272,10 @@ hand_over(struct writer *w)
 }
 
 static void
-on_prepare(uv_prepare_t *prepare)
+on_idle(uv_idle_t *idle)
 {
-    uv_prepare_stop(prepare);
-    hand_over(prepare->data);
+    uv_idle_stop(idle);
+    hand_over(idle->data);
 }
 
 static int
@@ -303,7 +307,7 @@ static void
 close_handles(struct writer *w)
 {
     uv_close((uv_handle_t *)&w->async, on_closed);
-    uv_close((uv_handle_t *)&w->prepare, on_closed);
+    uv_close((uv_handle_t *)&w->idle, on_closed);
     while (w->handles_open > 0)
         uv_run(w->loop, UV_RUN_NOWAIT);
 }
@@ -339,12 +343,12 @@ writer_new(uv_loop_t *loop, sqlite3 *db, struct write_kit *kit, size_t limit, st
         free(w);
         return error_set(err, ERR_SYS, "make the store's async handle: %s", uv_strerror(code));
     }
-    uv_prepare_init(loop, &w->prepare); /* cannot fail */
+    uv_idle_init(loop, &w->idle); /* cannot fail */
     w->handles_open = 2;
     w->async.data = w;
-    w->prepare.data = w;
+    w->idle.data = w;
     uv_unref((uv_handle_t *)&w->async); /* it holds the loop only while a write is under way */
-    uv_unref((uv_handle_t *)&w->prepare);
+    uv_unref((uv_handle_t *)&w->idle);
     pthread_mutex_init(&w->mutex, NULL);
     pthread_cond_init(&w->wake, NULL);
     code = start_thread(w, err);
@@ -402,7 +406,7 @@ writer_put(struct writer *w, struct write *write, struct error *err)
         uv_ref((uv_handle_t *)&w->async);
     w->weight += write->weight;
     list_append(&w->fresh, write);
-    uv_prepare_start(&w->prepare, on_prepare);
+    uv_idle_start(&w->idle, on_idle);
     return 0;
 }
 

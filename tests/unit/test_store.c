@@ -967,6 +967,58 @@ closing_commits_what_is_queued(void **state)
     assert_int_equal(rig_number(r, "SELECT count(*) FROM submission"), 100);
 }
 
+struct late_write {
+    struct rig *rig;
+    struct outcome outcome;
+    bool is_overdue;
+};
+
+static void
+write_in_prepare(uv_prepare_t *prepare)
+{
+    struct late_write *l = prepare->data;
+    struct submission_row row = rig_row();
+    struct store_source source = { "x", 1 };
+
+    uv_prepare_stop(prepare);
+    assert_int_equal(store_add_submissions(l->rig->store, NULL, NULL, &row, &source, 1, rig_done, &l->outcome,
+                                           &l->rig->err),
+                     0);
+}
+
+static void
+end_the_wait(uv_timer_t *timer)
+{
+    struct late_write *l = timer->data;
+
+    l->is_overdue = true;
+    uv_stop(timer->loop);
+}
+
+/* The loop sleeps next, and nothing but the write would wake it. */
+static void
+a_write_from_a_prepare_callback_waits_for_nothing(void **state)
+{
+    struct rig *r = *state;
+    struct late_write l = { .rig = r };
+    uv_prepare_t prepare;
+    uv_timer_t limit;
+
+    uv_prepare_init(&r->loop, &prepare);
+    uv_timer_init(&r->loop, &limit);
+    prepare.data = limit.data = &l;
+    uv_prepare_start(&prepare, write_in_prepare);
+    uv_timer_start(&limit, end_the_wait, 20000, 0);
+    uv_unref((uv_handle_t *)&limit);
+    rig_wait(r);
+    assert_false(l.is_overdue);
+    assert_int_equal(l.outcome.calls, 1);
+    assert_int_equal(l.outcome.code, 0);
+    uv_close((uv_handle_t *)&prepare, NULL);
+    uv_close((uv_handle_t *)&limit, NULL);
+    rig_wait(r);
+}
+
 struct feeder {
     struct rig *rig;
     int started, finished, failed, total;
@@ -1303,6 +1355,7 @@ main(void)
         RIGGED(a_full_queue_refuses_new_work_first),
         RIGGED(figures_say_what_was_done),
         RIGGED(closing_commits_what_is_queued),
+        RIGGED(a_write_from_a_prepare_callback_waits_for_nothing),
         RIGGED(ten_thousand_with_64_under_way_are_all_there),
         RIGGED(a_store_is_opened_by_one_only),
         RIGGED(only_its_owner_may_read_it),
