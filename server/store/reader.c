@@ -79,6 +79,7 @@ struct reader {
     sqlite3 *db;
     sqlite3_stmt *queries[NQUERIES];
     sqlite3_stmt *lists[NMASKS], *briefs[NMASKS]; /* prepared when first asked for */
+    sqlite3_stmt *begin, *commit;
     struct sums_reader sums;
 };
 
@@ -92,6 +93,10 @@ reader_fill(struct reader *r, const char *path, struct error *err)
     code = db_exec(r->db, "PRAGMA query_only = 1", err);
     for (int i = 0; code == 0 && i < NQUERIES; i++)
         code = db_prepare(r->db, query_sql[i], &r->queries[i], err);
+    if (code == 0)
+        code = db_prepare(r->db, "BEGIN", &r->begin, err);
+    if (code == 0)
+        code = db_prepare(r->db, "COMMIT", &r->commit, err);
     return code == 0 ? sums_reader_init(&r->sums, r->db, err) : code;
 }
 
@@ -124,6 +129,8 @@ reader_free(struct reader *r)
         sqlite3_finalize(r->lists[i]);
         sqlite3_finalize(r->briefs[i]);
     }
+    sqlite3_finalize(r->begin);
+    sqlite3_finalize(r->commit);
     sums_reader_release(&r->sums);
     sqlite3_close(r->db);
     free(r);
@@ -133,6 +140,21 @@ struct sums_reader *
 reader_sums(struct reader *r)
 {
     return &r->sums;
+}
+
+/* Where either fails, each read is a transaction of its own, or the next end tries again: nothing has to be told. */
+void
+store_reads_begin(struct store *s)
+{
+    sqlite3_step(s->reader->begin);
+    sqlite3_reset(s->reader->begin);
+}
+
+void
+store_reads_end(struct store *s)
+{
+    sqlite3_step(s->reader->commit);
+    sqlite3_reset(s->reader->commit);
 }
 
 /* Step a look-up of one row. 0 when it stands on the row; else the statement is reset. what, key: for the error. */

@@ -197,6 +197,14 @@ int store_sweep_step(struct store *s, struct store_sweep *step, store_done_cb *c
 
 /* --- reads: 0, ERR_NOTFOUND, ERR_STORE or ERR_NOMEM. Buffers are appended to, and the caller releases them. --- */
 
+/*
+ * Reads between these two are one transaction instead of one each, and see the store as it is at the first of them: all
+ * that a callback has told of before is there. Short: the log cannot be reset meanwhile.
+ */
+void store_reads_begin(struct store *s);
+void store_reads_end(struct store *s);
+
+
 int store_get_task(struct store *s, const char *id, struct task_row *out, struct error *err);
 int store_get_submission(struct store *s, const char *id, struct submission_row *out, struct error *err);
 /* No more of it than an answer takes: either may be NULL, as in its row. Free both. */

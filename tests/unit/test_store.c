@@ -907,6 +907,25 @@ a_full_queue_refuses_new_work_first(void **state)
 }
 
 static void
+reads_together_are_of_one_instant(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row row = rig_row(), found;
+
+    store_reads_begin(r->store);
+    assert_int_equal(store_get_submission(r->store, row.id, &found, &r->err), ERR_NOTFOUND);
+    assert_int_equal(rig_add(r, &row, "x"), 0);
+    assert_int_equal(store_get_submission(r->store, row.id, &found, &r->err), ERR_NOTFOUND);
+    store_reads_end(r->store);
+    assert_int_equal(store_get_submission(r->store, row.id, &found, &r->err), 0);
+    submission_row_release(&found);
+    /* and none of them holds the log */
+    sqlite3 *raw = rig_raw(r);
+    assert_int_equal(sqlite3_wal_checkpoint_v2(raw, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL), SQLITE_OK);
+    sqlite3_close(raw);
+}
+
+static void
 figures_say_what_was_done(void **state)
 {
     struct rig *r = *state;
@@ -1353,6 +1372,7 @@ main(void)
         RIGGED(damaged_bytes_are_an_error_not_an_answer),
         RIGGED(callbacks_come_in_order_on_the_loops_thread),
         RIGGED(a_full_queue_refuses_new_work_first),
+        RIGGED(reads_together_are_of_one_instant),
         RIGGED(figures_say_what_was_done),
         RIGGED(closing_commits_what_is_queued),
         RIGGED(a_write_from_a_prepare_callback_waits_for_nothing),
