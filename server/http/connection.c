@@ -15,9 +15,11 @@
  * anew for each thing that it is waited for. A deadline ends the connection by
  * shutdown(): the descriptor stays MHD's, which then sees its end of file.
  *
- * While MHD has a connection suspended it does not watch it; a handle of ours
- * does, for nothing but the client's leaving. That handle is stopped before
- * the connection is resumed, and closed before MHD closes the descriptor.
+ * While MHD has a connection suspended it does not watch it; where the request
+ * is held, or a stream has nothing to tell, a handle of ours does, for nothing
+ * but the client's leaving. (What the funnel works on goes on without it.) That
+ * handle is stopped before the connection is resumed, and closed before MHD
+ * closes the descriptor.
  */
 
 /*
@@ -191,7 +193,6 @@ gone_cb(uv_poll_t *poll, int status, int events)
     if (status == 0 && !(events & UV_DISCONNECT))
         return;
     uv_poll_stop(&c->gone);
-    /* Work that the funnel has begun goes on, and its answer goes nowhere; a held request has nothing to wait for. */
     if (c->exchange && c->exchange->phase == EXCHANGE_HELD)
         exchange_hold_end(c->exchange);
     if (c->exchange && c->exchange->stream)

@@ -125,7 +125,6 @@ exchange_send(struct exchange *x)
         return; /* inside exchange_access_cb(), which queues it */
     x->is_suspended = false;
     h->suspended--;
-    connection_unwatch(x->connection);
     connection_disarm(x->connection);
     MHD_resume_connection(x->mhd);
     h->must_run = true;
@@ -304,6 +303,7 @@ exchange_hold(struct exchange *x, exchange_cb *cb)
     x->phase = EXCHANGE_HELD;
     x->held_cb = cb;
     x->http->held++;
+    connection_watch(x->connection);
     connection_arm(x->connection, DEADLINE_HOLD, (int64_t)ceil(hold_s * 1000));
 }
 
@@ -321,6 +321,7 @@ exchange_hold_end(struct exchange *x)
         funnel_wait_end(x->wait);
     x->wait = NULL;
     x->http->held--;
+    connection_unwatch(x->connection);
     x->phase = EXCHANGE_WORKING;
     x->held_cb(x);
 }

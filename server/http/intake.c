@@ -403,7 +403,6 @@ end_of_body(struct exchange *x)
         return queue_answer(x);
     x->is_suspended = true;
     x->http->suspended++;
-    connection_watch(c);
     MHD_suspend_connection(x->mhd);
     return MHD_YES;
 }
