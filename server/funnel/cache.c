@@ -24,10 +24,8 @@
 /* --- keys --- */
 
 void
-cache_content(const struct submission_row *row, char out[HASH_TEXT_SIZE])
+cache_content(const struct submission_row *row, json_t *request, char out[HASH_TEXT_SIZE])
 {
-    AUTO_JSON json_t *request = json_loads(row->request ? row->request : "", JSON_ALLOW_NUL, NULL);
-
     out[0] = '\0';
     if (!request || json_is_false(json_object_get(request, "cache")))
         return;

@@ -81,6 +81,7 @@ recover_cb(void *arg, const struct submission_row *row)
 {
     struct recovery *r = arg;
     struct funnel *f = r->funnel;
+    AUTO_JSON json_t *request = json_loads(row->request ? row->request : "", JSON_ALLOW_NUL, NULL);
     struct submission *s =
         submission_new(f, row->id, row->group_id, row->client, row->priority, row->attempts);
 
@@ -91,7 +92,7 @@ recover_cb(void *arg, const struct submission_row *row)
     r->n++;
     if (s->group && s->group->pending == 1)
         restore_group(f, s->group);
-    cache_content(row, s->content);
+    cache_content(row, request, s->content);
     if (row->state == SUBMISSION_RUNNING && row->attempts >= f->config->max_attempts)
         DL_APPEND(r->exhausted, s);
     else

@@ -353,8 +353,8 @@ bool verdict_input(json_t *verdict, struct reward_input *in);
 double verdict_reward(const struct reward_spec *spec, const struct reward_input *in);
 
 /* cache.c: identical candidates are judged once */
-/* What makes another submission identical; "" where the request wants none of it. row: as it is stored at first. */
-void cache_content(const struct submission_row *row, char out[HASH_TEXT_SIZE]);
+/* What makes another submission identical; "" where the request wants none of it. row, request: as they are stored at first. */
+void cache_content(const struct submission_row *row, json_t *request, char out[HASH_TEXT_SIZE]);
 /* Of the code that judges: the daemon's version and the harness, file by file. */
 void cache_fingerprint(const char *harness, char out[HASH_TEXT_SIZE]);
 /* A new submission to the queue, to its leader, or to its end. */

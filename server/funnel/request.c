@@ -211,16 +211,17 @@ text_or_null(const char *text)
     return text ? json_string(text) : json_null();
 }
 
-static char *
-document_of(const struct common *c, const char *entry, json_t *metadata, json_t *flags,
-            const struct extraction *extraction)
+static enum funnel_refusal
+write_request(struct candidate_request *out, const struct common *c, const char *entry, json_t *metadata,
+              json_t *flags, const struct extraction *extraction)
 {
-    AUTO_JSON json_t *document = json_pack(
-        "{s:s, s:o, s:o, s:o, s:s, s:O?, s:O, s:o, s:b, s:b}", "entry_point", entry, "policy",
-        policy_json(&c->policy), "reward", reward_spec_json(&c->reward), "until", text_or_null(c->until),
-        "seed", c->seed, "metadata", metadata, "flags", flags, "extract_fault",
-        text_or_null(extraction->fault), "is_guess", (int)extraction->is_guess, "cache", (int)c->cache);
-    return document ? json_dumps(document, JSON_COMPACT) : NULL;
+    out->request = json_pack("{s:s, s:o, s:o, s:o, s:s, s:O?, s:O, s:o, s:b, s:b}", "entry_point", entry,
+                             "policy", policy_json(&c->policy), "reward", reward_spec_json(&c->reward),
+                             "until", text_or_null(c->until), "seed", c->seed, "metadata", metadata, "flags",
+                             flags, "extract_fault", text_or_null(extraction->fault), "is_guess",
+                             (int)extraction->is_guess, "cache", (int)c->cache);
+    out->document = out->request ? json_dumps(out->request, JSON_COMPACT) : NULL;
+    return out->document ? FUNNEL_OK : FUNNEL_UNAVAILABLE;
 }
 
 static enum funnel_refusal
@@ -237,8 +238,7 @@ read_candidate(json_t *candidate, json_t *completion, const char *entry, json_t 
         return refusal;
     if (!entry)
         entry = c->entry ? c->entry : "ModelNew";
-    out->document = document_of(c, entry, metadata ? metadata : c->metadata, flags, &extraction);
-    return out->document ? FUNNEL_OK : FUNNEL_UNAVAILABLE;
+    return write_request(out, c, entry, metadata ? metadata : c->metadata, flags, &extraction);
 }
 
 /* How it is judged: base is where the three keys stand. */
@@ -487,9 +487,9 @@ make_replay(const struct replay *r, json_t *candidate, json_t *verdict, struct c
     AUTO_JSON json_t *flags = r->flags ? json_copy(r->flags) : json_array();
 
     json_array_append_new(flags, json_string("replay"));
-    if (buffer_append(&out->source, json_string_value(candidate), json_string_length(candidate)) == 0)
-        out->document = document_of(&r->common, r->common.entry, metadata, flags, &extraction);
-    return out->document ? FUNNEL_OK : FUNNEL_UNAVAILABLE;
+    if (buffer_append(&out->source, json_string_value(candidate), json_string_length(candidate)) != 0)
+        return FUNNEL_UNAVAILABLE;
+    return write_request(out, &r->common, r->common.entry, metadata, flags, &extraction);
 }
 
 enum funnel_refusal
@@ -542,6 +542,7 @@ submit_request_release(struct submit_request *r)
 {
     for (size_t i = 0; i < r->n; i++) {
         buffer_release(&r->candidates[i].source);
+        json_decref(r->candidates[i].request);
         free(r->candidates[i].document);
     }
     free(r->candidates);

@@ -39,7 +39,8 @@ struct task_request {
 /* One candidate. */
 struct candidate_request {
     struct buffer source; /* owned; empty when nothing could be extracted */
-    char *document;       /* owned: what the store keeps as the submission's request */
+    json_t *request;      /* owned: what the store keeps as the submission's request */
+    char *document;       /* owned: its text */
 };
 
 struct submit_request {

@@ -125,7 +125,7 @@ fill_rows(struct intake *in, struct submission_row *rows, struct store_source *s
         row->request = c->document;
         row->created_ms = now_ms;
         row->reward = NAN;
-        cache_content(row, in->tickets[i].content);
+        cache_content(row, c->request, in->tickets[i].content);
     }
 }
 
