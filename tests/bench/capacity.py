@@ -70,6 +70,8 @@ RAW: dict[str, object] = {}
 """What was measured, by table: for --out."""
 
 IN_FLIGHT = (1, 10, 100, 1000)
+SMALLEST_STORE = 1_000
+"""Submissions in the smallest store that is filled."""
 
 
 def port_of(client: service.Client) -> int:
@@ -277,7 +279,7 @@ def with_stored(given: argparse.Namespace, directory: Path, rows: int) -> Stored
 
 def stored(given: argparse.Namespace, directory: Path) -> list[Target]:
     """How it all grows with what is stored."""
-    sizes = [10**n for n in range(3, 10) if 10**n <= given.stored]
+    sizes = [SMALLEST_STORE * 10**n for n in range(7) if SMALLEST_STORE * 10**n <= given.stored]
     found = [with_stored(given, directory, rows) for rows in sizes]
     RAW["by submissions stored"] = [asdict(one) for one in found]
     print(f"\n{'a second, and of bare, by submissions stored':44}" + "".join(f"{n:>17}" for n in sizes))
@@ -286,13 +288,11 @@ def stored(given: argparse.Namespace, directory: Path) -> list[Target]:
         for name in (base, *names):
             cells = [(getattr(one, kind)[name], getattr(one, kind)[base]) for one in found]
             print(f"{name:44}" + "".join(f"{one.rate():11.0f}{one.share(bare):6.2f}" for one, bare in cells))
-    for name in found[0].gets if found else ():
+    for name in found[0].gets:
         cpu_us = [statistics.median(one.gets[name].cpu_us) for one in found]
         print(f"{'cpu µs, ' + name:44}" + "".join(f"{cell:17.1f}" for cell in cpu_us))
     print(f"{'seconds to start':44}" + "".join(f"{one.start_s:17.2f}" for one in found))
     print(f"{'resident, MB':44}" + "".join(f"{one.resident_mb:17.1f}" for one in found))
-    if not found:
-        return []
     last, base = found[-1], found[-1].gets["empty handler"]
     return [
         Target(f"{name} with {last.rows} stored", last.gets[name].share(base), 0.4, "of it", True)
@@ -358,7 +358,8 @@ def measure(given: argparse.Namespace) -> list[Target]:
             daemon.kill()
     with service.directory() as directory:
         targets += queued(given, directory)
-        targets += stored(given, directory)
+        if given.stored >= SMALLEST_STORE:
+            targets += stored(given, directory)
     targets.append(Target("resident when idle", idle, 20, "MB", False))
     return targets
 
@@ -370,7 +371,10 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=8, help="how many are under way (default 8)")
     parser.add_argument("--rounds", type=int, default=9, help="rounds of each kind (default 9)")
     parser.add_argument(
-        "--stored", type=int, default=100_000, help="up to so many stored (10^5; 10^6 take minutes and 5 GB)"
+        "--stored",
+        type=int,
+        default=100_000,
+        help=f"up to so many stored (10^5; 10^6 take minutes and 5 GB; less than {SMALLEST_STORE} leaves the part out)",
     )
     parser.add_argument("--stores", type=Path, help="a directory with stores just filled, as ROWS.db")
     parser.add_argument("--queued", type=int, default=100_000, help="submissions that wait (default 100000)")
