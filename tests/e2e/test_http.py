@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -564,10 +565,15 @@ def test_a_thousand_long_polls(paused: service.Daemon, waiting: str) -> None:
             raw.close()
 
 
-def test_clients_that_leave_are_let_go(paused: service.Daemon, waiting: str) -> None:
+def test_clients_that_leave_are_let_go(paused: service.Daemon, task: str, waiting: str) -> None:
+    """Those who ask after a submission, and those who wait for the one that they post."""
     polls = [Raw(paused.client.url) for _ in range(100)]
-    for raw in polls:
-        raw.request("GET", f"/v1/submissions/{waiting}?wait=500")
+    for n, raw in enumerate(polls):
+        if n % 2:
+            raw.request("GET", f"/v1/submissions/{waiting}?wait=500")
+        else:
+            body = json.dumps({"task": task, "candidate": f"{CANDIDATE}# left alone {n}\n"})
+            raw.request("POST", "/v1/submissions?wait=500", body.encode())
     wait_for_held(paused, 100)
     for raw in polls:
         raw.close()
