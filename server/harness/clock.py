@@ -37,8 +37,6 @@ EMPTY_SET: Final = 128
 """The first of the sets that are bound to empty calls, behind every real one."""
 REHEARSAL_SET: Final = 255
 """Bound to an empty kernel, whatever the empty calls are."""
-BLOCK: Final = 5
-"""Bells of each side in a block."""
 AWAKE_NS: Final = 150_000
 """How long a thawed process comes awake before its bell, while canaries run."""
 HEAD_NS: Final = 800_000
@@ -57,7 +55,6 @@ LAUNCH_PART: Final = 0.4
 LAUNCH_SHARE: Final = 0.02
 """Bound by its launches is a bell of which the head hides more than LAUNCH_NS, or than LAUNCH_PART of what is left of
 it; but LAUNCH_SHARE of a long one says nothing."""
-LEAST_BELLS: Final = 10
 SHORT_NS: Final = 500_000
 """A call under this in a bell of several is short: its host's part scatters it."""
 MORE_BELLS: Final = 40
@@ -95,6 +92,22 @@ AGAIN_MOST: Final = 20
 BACKGROUND: Final = "background"
 QUIET_S: Final = 10.0
 PAUSE_S: Final = 0.2
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How many bells: of each side in a block, of each side at least, and empty ones beside those of a block."""
+
+    block: int
+    least: int
+    empty: int
+
+
+PACE: Final = Pace(5, 10, 5)
+PACE_LONG: Final = Pace(5, 10, 2)
+"""Of calls that take their time: what an empty bell is off is nothing to them."""
+PACE_QUIET: Final = Pace(6, 6, 5)
+"""Of bells of several calls whose launches are hidden, which scatter little."""
 
 
 @dataclass(frozen=True)
@@ -519,10 +532,15 @@ class Timer:
 
     # --- trials ---
 
+    def _pace(self) -> Pace:
+        if self._is_long:
+            return PACE_LONG
+        return PACE_QUIET if self._head_ns and self._calls > 1 else PACE
+
     def _bounds(self) -> tuple[int, int]:
         """The least and the most bells of each side: as many as make `trials` calls, and not fewer than the least."""
         policy = self._job.policy
-        least = min(LEAST_BELLS, policy.trials)
+        least = min(self._pace().least, policy.trials)
         enough = max(least, math.ceil(policy.trials / self._calls))
         if policy.is_fixed:
             return enough, enough
@@ -533,7 +551,8 @@ class Timer:
         short_end = time.monotonic() + SHORT_BUDGET_S if self._is_short else self._end_s
         least, most = self._bounds()
         narrow = SHORT_NARROW if self._is_short else NARROW
-        rule = native.StopRule(least, most, BLOCK, narrow, self._job.policy.is_fixed)
+        pace = self._pace()
+        rule = native.StopRule(least, most, pace.block, narrow, self._job.policy.is_fixed)
         while True:
             done = sum(len(block.ours_ns) for block in self._blocks)
             if done >= min(2, most):
@@ -541,7 +560,7 @@ class Timer:
                 self._require_hidden_launches()
                 if stop != native.STOP_GO_ON:
                     return STOPPED[stop]
-            block = self._block(min(BLOCK, most - done), number=len(self._blocks))
+            block = self._block(min(pace.block, most - done), done)
             if block.void is None or not self._protocol.voids_blocks:
                 self._blocks.append(block)
             else:
@@ -578,13 +597,15 @@ class Timer:
         self._bind_empty(self._calls)
         self._find_baseline()
 
-    def _block(self, bells: int, *, number: int) -> Block:
+    def _block(self, bells: int, done: int) -> Block:
+        """So many pairs behind those that are done, and empty bells beside some of them."""
         block = Block()
+        empty = self._pace().empty
         before = self._state_known or self._gpu.state()
         self._freeze(self._theirs)
         for index in range(bells):
-            self._trial(block, turn=number * BLOCK + index)
-        if number == 0 and self._head_ns and self._protocol.asks_for_launches:
+            self._trial(block, turn=done + index, has_empty=index < empty)
+        if done == 0 and self._head_ns and self._protocol.asks_for_launches:
             for turn in range(COUNTED):
                 self._trial_counted(block, turn=turn)
         after = self._gpu.state()
@@ -619,10 +640,8 @@ class Timer:
     def _empty_bell(self) -> Bell:
         return Bell(EMPTY_SET, self._calls, EMPTY_SET + self._calls)
 
-    def _trial(self, block: Block, *, turn: int) -> None:
-        """A pair, and an empty bell before or after it, which some of a block are enough of where it takes its time."""
-        empty = 2 if self._is_long else 3 if self._pause_ns else BLOCK
-        ours_ns, theirs_ns, empty_ns = self._pair(block, turn, has_empty=turn % BLOCK < empty)
+    def _trial(self, block: Block, *, turn: int, has_empty: bool) -> None:
+        ours_ns, theirs_ns, empty_ns = self._pair(block, turn, has_empty=has_empty)
         block.ours_ns.append(ours_ns)
         block.theirs_ns.append(theirs_ns)
         if empty_ns is not None:

@@ -7,8 +7,10 @@ test_clock_gpu.py.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -341,6 +343,61 @@ def test_what_a_head_hides_is_a_launch_and_no_more(
         return
     timer._require_hidden_launches()
     assert [round(ns / 1000) for ns in timer._launch_ns] == hidden_us
+
+
+class Paced(clock.Timer):
+    """Whose pairs are off by `scatter` in turn. empty: of each block, beside which of its pairs a bell is empty."""
+
+    def __init__(self, calls: int, hidden_ns: int, scatter: float, *, fixed: bool = False) -> None:
+        rules = SimpleNamespace(trials=50, is_fixed=fixed)
+        self._job = SimpleNamespace(policy=rules, candidate=None)  # type: ignore[assignment]
+        self._gpu = SimpleNamespace(state=dict)  # type: ignore[assignment]
+        self._protocol = clock.Protocol(freezes=False, caps_reference=False)
+        self._theirs = clock.Side(None)  # type: ignore[arg-type]
+        self._calls, self._head_ns, self._scatter = calls, hidden_ns, scatter
+        self._is_long, self._is_short = calls == 1, calls > 1
+        self._blocks, self._void, self._state_known, self._baseline_ns = [], [], None, None
+        self._end_s = time.monotonic() + 600
+        self.empty: list[list[bool]] = []
+        self.counted = 0
+
+    def _trial(self, block: clock.Block, *, turn: int, has_empty: bool) -> None:
+        if not block.ours_ns:
+            self.empty.append([])
+        assert turn == sum(map(len, self.empty))
+        self.empty[-1].append(has_empty)
+        block.ours_ns.append(10_001_000)
+        block.theirs_ns.append(round(10_000_000 * (1 + self._scatter * (turn % 3 - 1))) + 1000)
+        block.empty_ns += [1000] * has_empty
+
+    def _trial_counted(self, block: clock.Block, *, turn: int) -> None:
+        self.counted += 1
+
+
+@pytest.mark.parametrize(
+    ("calls", "hidden_ns", "scatter", "blocks"),
+    [
+        (8, clock.HEAD_NS, 0.002, [6]),
+        (8, clock.HEAD_NS, 0.1, [6] * 6 + [4]),
+        (8, 0, 0.002, [5, 5]),
+        (1, clock.HEAD_NS, 0.002, [5, 5]),
+        (1, 0, 0.002, [5, 5]),
+    ],
+)
+def test_bells_that_scatter_little_are_fewer(calls: int, hidden_ns: int, scatter: float, blocks: list[int]) -> None:
+    """Ten calls are made in any case. A wide interval goes on to 40 bells of several calls."""
+    timer = Paced(calls, hidden_ns, scatter)
+    timer._trials()
+    assert [len(block) for block in timer.empty] == blocks
+    assert timer.counted == (clock.COUNTED if hidden_ns else 0)
+    assert {sum(block) for block in timer.empty if len(block) == blocks[0]} == {2 if calls == 1 else 5}
+
+
+def test_a_fixed_number_of_calls_is_made() -> None:
+    timer = Paced(4, clock.HEAD_NS, 0.0, fixed=True)
+    assert timer._trials() is None
+    assert [len(block) for block in timer.empty] == [6, 6, 1]
+    assert len(timer._credited()[0]) * 4 >= 50
 
 
 def test_who_is_bound_by_launches_is_timed_anew_with_launches_on_the_clock(bench: Bench) -> None:

@@ -347,15 +347,23 @@ simulated_clocks_give_the_truth(void **state)
 static void
 the_interval_holds_the_truth_as_often_as_it_says(void **state)
 {
+    static const struct stats_rule tens = { 10, 50, 5, 0.005, false }, fixed = { 10, 50, 5, 0.005, true },
+                                   sixes = { 6, 50, 6, 0.005, false },
+                                   short_sixes = { 6, 50, 6, 0.02, false };
     static const struct {
+        const char *name;
+        const struct stats_rule *rule;
         double noise;
-        bool is_fixed;
         double least, most; /* of the share, RUNS runs having a standard error of about 1.1 % */
-    } rows[] = { { 0.02, true, 0.92, 0.99 }, { 0.02, false, 0.91, 0.99 }, { 0.005, false, 0.90, 0.99 } };
+    } rows[] = {
+        { "fixed", &fixed, 0.02, 0.92, 0.99 },      { "from 10 on", &tens, 0.02, 0.91, 0.99 },
+        { "from 10 on", &tens, 0.005, 0.90, 0.99 }, { "from 6 on", &sixes, 0.005, 0.90, 0.99 },
+        { "from 6 on", &sixes, 0.003, 0.90, 0.99 }, { "from 6 on, 2 %", &short_sixes, 0.005, 0.90, 0.99 },
+    };
     double reference[50], candidate[50];
     (void)state;
     for (size_t r = 0; r < ARRAY_LEN(rows); r++) {
-        const struct stats_rule rule = { 10, 50, 5, 0.005, rows[r].is_fixed };
+        const struct stats_rule rule = *rows[r].rule;
         struct clock_model m = quiet;
         uint64_t seed = 1234567891011u + r;
         size_t held = 0, used = 0;
@@ -372,11 +380,11 @@ the_interval_holds_the_truth_as_often_as_it_says(void **state)
             held += s.lo <= 1.5 && s.hi >= 1.5;
         }
         double share = (double)held / RUNS;
-        print_message("noise %g%s: %.1f %% hold the truth, %.1f pairs each\n", m.noise,
-                      rule.is_fixed ? ", fixed" : "", 100 * share, (double)used / RUNS);
+        print_message("%s, noise %g: %.1f %% hold the truth, %.1f pairs each\n", rows[r].name, m.noise,
+                      100 * share, (double)used / RUNS);
         if (share < rows[r].least || share > rows[r].most)
-            fail_msg("noise %g: %g of the intervals hold the truth", m.noise, share);
-        assert_true(rule.is_fixed ? used == 50 * RUNS : used <= 50 * RUNS && used >= 10 * RUNS);
+            fail_msg("%s, noise %g: %g of the intervals hold the truth", rows[r].name, m.noise, share);
+        assert_true(rule.is_fixed ? used == 50 * RUNS : used <= 50 * RUNS && used >= rule.least * RUNS);
     }
 }
 
