@@ -514,7 +514,7 @@ class Job:
             expected = self._expect(model, tree, want_fp64=True, training=training)
         except ReferenceRaised:
             return None
-        return expected if expected.is_finite and expected.is_self_consistent() else None
+        return expected if expected.is_finite() and expected.is_self_consistent() else None
 
     def _expect(self, model: str, tree: Any, *, want_fp64: bool, training: bool | None = None) -> Expected:
         return self.reference.expect(
