@@ -680,9 +680,11 @@ class Job:
 
         first: the first answer where it was wrong; None: it was right, and the second must be so too.
         """
-        for view, source in zip(mine, self.reference.views(tree), strict=True):
-            view.copy_(source)
-        synchronize(self._device)
+        # _check_inputs() has found them as they were, where it looks.
+        if self.policy.name == "kernelbench" or self.reference.mutates_inputs or result.class_ == "mutated_input":
+            for view, source in zip(mine, self.reference.views(tree), strict=True):
+                view.copy_(source)
+            synchronize(self._device)
         second = [leaf for _, leaf in values.leaves(self._call(set_, None, record=record))]
         for index, a in enumerate(expected.values if first is None else first):
             if not isinstance(a, torch.Tensor):

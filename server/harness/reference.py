@@ -26,6 +26,8 @@ CALL_SEED: Final = 42
 """Set before each call of both sides, for modules that draw numbers. Public: the inputs' seed never leaves the referee
 but to the reference."""
 LIMIT_MS: Final = 120_000
+BITS: Final = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""By bytes of an element."""
 SETS: Final = 2
 SETS_MOST: Final = 64
 SETS_SHARE: Final = 32
@@ -469,10 +471,15 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
         return False
     if a.is_complex():
         return same_bits(torch.view_as_real(a), torch.view_as_real(b))
-    if not a.is_floating_point():
-        return bool(torch.equal(a, b))
-    kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.dtype.itemsize]
+    # torch writes a byte for each element that it compares: the wider they are, the fewer there are.
+    kind = torch.int64 if _is_in_words(a) and _is_in_words(b) else BITS[a.dtype.itemsize]
     return bool(torch.equal(a.view(kind), b.view(kind)))
+
+
+def _is_in_words(x: torch.Tensor) -> bool:
+    """Its bytes are whole 64-bit words, one behind the other."""
+    size = x.dtype.itemsize
+    return x.dim() > 0 and x.is_contiguous() and x.shape[-1] * size % 8 == 0 and x.storage_offset() * size % 8 == 0
 
 
 def available_bytes() -> int | None:

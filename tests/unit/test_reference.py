@@ -105,3 +105,29 @@ def test_what_is_not_finite_is_seen_in_every_type(dtype: torch.dtype) -> None:
         values[3] = odd
         assert not reference._is_finite(values.to(dtype)), odd
     assert reference._is_finite(torch.tensor([1, 2])) and reference._is_finite("text")
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float8_e5m2, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.int16, torch.bool],
+)
+@pytest.mark.parametrize("shape", [(), (0,), (7,), (3, 8), (8, 3), (64,)])
+def test_bits_are_compared_one_by_one(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    a = torch.ones(shape).to(dtype)
+    assert reference.same_bits(a, a.clone())
+    for index in range(a.numel()):
+        b = a.clone()
+        b.view(-1)[index] = 0
+        assert not reference.same_bits(a, b) and not reference.same_bits(b, a)
+    if len(shape) == 2:
+        assert reference.same_bits(a.t(), a.clone().t()) and not reference.same_bits(a.t(), a)
+    odd = torch.ones(65).to(dtype)[1:]  # not at a whole word
+    if shape == (64,):
+        assert reference.same_bits(odd, a)
+
+
+def test_a_nan_equals_itself_and_minus_zero_is_not_zero() -> None:
+    nan = torch.full((4,), float("nan"))
+    assert reference.same_bits(nan, nan.clone())
+    assert not reference.same_bits(torch.zeros(4), -torch.zeros(4))
+    assert not reference.same_bits(torch.zeros(4), torch.zeros(4, dtype=torch.int32))
