@@ -369,27 +369,38 @@ class Child:
     # --- calls ---
 
     def _op_bind(self, message: Message) -> None:
-        arena, _, _ = self._require()
+        first, sets = message.integer("set", 0, 255), message.integer("sets", 1, 128)
+        stride = message.integer("stride", 0, 1 << 48)
+        empty, seed = message.optional_text("empty"), message.body.get("seed")
         try:
-            empty = message.optional_text("empty")
-            if empty is not None:
-                call = self._empty_call(empty, message.body.get("pause_ns"))
-            else:
-                args = values.decode(message.body["inputs"], arena.view)
-                model = self._models[message.text("model")]
-                if message.optional_text("dtype") == "float64":
-                    model = copy.deepcopy(model).double() if isinstance(model, torch.nn.Module) else model
-                    args = _to_double(args)
-                if message.body.get("training") is not None and isinstance(model, torch.nn.Module):
-                    model.train(message.boolean("training"))
-                call = _Call(model, args, launches.form_of(args, message.body.get("training")))
-                if message.text("model") in self._compiled:
-                    self._compile(call, tf32=message.boolean("tf32"))
+            for index in range(sets):
+                if empty is not None:
+                    call = self._empty_call(empty, message.body.get("pause_ns"))
+                else:
+                    call = self._model_call(message, index * stride)
+                self._bindings[first + index] = Binding(call, message.boolean("tf32"), seed, empty is not None)
         except BaseException as error:
             raise StepFailed("bind", error, self._filename) from None
-        seed = message.body.get("seed")
-        self._bindings[message.integer("set", 0, 255)] = Binding(call, message.boolean("tf32"), seed, empty is not None)
         self._channel.send({"ev": "bound"})
+
+    def _model_call(self, message: Message, shift: int) -> _Call:
+        """A call of what `bind` names, on inputs so many bytes behind those that it names."""
+        arena, _, _ = self._require()
+
+        def view(note: TensorNote) -> torch.Tensor:
+            return arena.view(note if note.offset is None else note.moved(note.offset + shift))
+
+        args = values.decode(message.body["inputs"], view)
+        model = self._models[message.text("model")]
+        if message.optional_text("dtype") == "float64":
+            model = copy.deepcopy(model).double() if isinstance(model, torch.nn.Module) else model
+            args = _to_double(args)
+        if message.body.get("training") is not None and isinstance(model, torch.nn.Module):
+            model.train(message.boolean("training"))
+        call = _Call(model, args, launches.form_of(args, message.body.get("training")))
+        if message.text("model") in self._compiled:
+            self._compile(call, tf32=message.boolean("tf32"))
+        return call
 
     def _compile(self, call: _Call, *, tf32: bool) -> None:
         """Off the clock, on copies of the inputs, and else under what a bell's call will find."""

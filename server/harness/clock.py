@@ -343,9 +343,16 @@ class Timer:
         for side, limit_ms in ((self._ours, LIMIT_MS), (self._theirs, BUILD_LIMIT_MS)):
             self._waiting = side
             side.peer.thaw()
-            for set_ in sets:
-                tree = self._trees[set_]
-                side.peer.bind(set_, self._model, tree, tf32=tf32, seed=self._seed, limit_ms=limit_ms)
+            side.peer.bind(
+                sets[0],
+                self._model,
+                self._trees[sets[0]],
+                sets=len(sets),
+                stride=self._job.reference.sizes.inputs,
+                tf32=tf32,
+                seed=self._seed,
+                limit_ms=limit_ms,
+            )
         self._waiting = self._ours
 
     def _bind_rehearsal(self) -> None:
@@ -362,8 +369,8 @@ class Timer:
         side.peer.thaw()
         bind = partial(side.peer.bind, model=self._model, inputs=None, tf32=self._uses_tf32(), seed=self._seed)
         bind(EMPTY_SET, empty="kernel", pause_ns=self._pause_ns or None)
-        for index in range(1, calls):
-            bind(EMPTY_SET + index, empty="nothing")
+        if calls > 1:
+            bind(EMPTY_SET + 1, empty="nothing", sets=calls - 1)
         self._waiting = self._ours
 
     def _empty_side(self) -> Side:

@@ -285,6 +285,8 @@ class Peer:
         model: str,
         inputs: Any,
         *,
+        sets: int = 1,
+        stride: int = 0,
         limit_ms: float = PROMPT_MS,
         dtype: str | None = None,
         tf32: bool = False,
@@ -293,13 +295,16 @@ class Peer:
         pause_ns: int | None = None,
         training: bool | None = None,
     ) -> None:
-        """empty: "kernel", which has the GPU for pause_ns, or "nothing"; None: a call of the model.
+        """The same for as many sets from set_ on, whose inputs lie stride bytes further each.
 
+        empty: "kernel", which has the GPU for pause_ns, or "nothing"; None: a call of the model.
         training: the mode that the model is put into before each call; None: it stays as it is.
         """
         message = {
             "op": "bind",
             "set": set_,
+            "sets": sets,
+            "stride": stride,
             "model": model,
             "inputs": inputs,
             "dtype": dtype,
