@@ -58,12 +58,12 @@ def places_share(seen: str) -> list[str]:
 
 
 def simulated(printed: str) -> list[str]:
-    rows = numbers(printed, r"noise [\d.]+(?:, fixed)?: ([\d.]+) % hold the truth, ([\d.]+) pairs each")
-    if len(rows) != 3:
-        raise ProseError(f"it tells of {len(rows)} simulations, and three are in the page")
-    (fixed, all_pairs), (wide, wide_pairs), (narrow, narrow_pairs) = rows
-    stopped = [f"{x:.1f}" for x in (wide, wide_pairs, narrow, narrow_pairs)]
-    return [f"{fixed:.1f}", f"{all_pairs:.0f}", *stopped]
+    rows = numbers(printed, r"noise [\d.]+: ([\d.]+) % hold the truth, ([\d.]+) pairs each")
+    if len(rows) != 6:
+        raise ProseError(f"it tells of {len(rows)} simulations, and six are in the page")
+    (fixed, all_pairs), *stopped, (few, few_pairs) = rows
+    between = [f"{x:.1f}" for row in stopped for x in row]
+    return [f"{fixed:.1f}", f"{all_pairs:.0f}", *between, f"{few:.1f}", f"{few_pairs:.0f}"]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ SENTENCES: Sequence[Sentence] = (
     Sentence(SEEN, r"up to (\S+) %, by the same kernel of the same library \((\S+) or (\S+) ms", places_share),
     Sentence(
         SIMULATED,
-        r"held the truth in (\S+) % \(all (\S+) pairs\), (\S+) % \((\S+) pairs on \w+\) and (\S+) % \((\S+) pairs\)",
+        r"held the truth in (\S+) % \(all (\S+) pairs\), (\S+) % \((\S+) pairs on \w+\) and (\S+) % \((\S+) pairs\);"
+        r" from 6 on,.*? in (\S+) % \((\S+) pairs\) and (\S+) % \((\S+)\),.*? in (\S+) % \((\S+) pairs,",
         simulated,
     ),
 )  # fmt: skip

@@ -238,10 +238,23 @@ def test_the_page_has_the_figures_of_the_newest_data(capsys: pytest.CaptureFixtu
 
 
 SIMULATED = """\
-noise 0.02, fixed: 95.0 % hold the truth, 50.0 pairs each
-noise 0.02: 94.0 % hold the truth, 49.5 pairs each
-noise 0.005: 92.5 % hold the truth, 14.5 pairs each
+fixed, noise 0.02: 95.0 % hold the truth, 50.0 pairs each
+from 10 on, noise 0.02: 94.0 % hold the truth, 49.5 pairs each
+from 10 on, noise 0.005: 92.5 % hold the truth, 14.5 pairs each
+from 6 on, noise 0.005: 94.0 % hold the truth, 13.5 pairs each
+from 6 on, noise 0.003: 92.2 % hold the truth, 7.6 pairs each
+from 6 on, 2 %, noise 0.005: 92.5 % hold the truth, 6.0 pairs each
 """
+
+
+def test_the_first_pairs_alone_are_looked_at(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Of bells of several calls, and nothing is held against the page."""
+    whole = {"reference_ns": [2.0] * 9 + [9.0], "candidate_ns": [1.0] * 10}
+    assert timing_report.first_pairs({"calls": 4, **whole}, 6)["reference_ns"] == [2.0] * 6
+    assert timing_report.first_pairs({"calls": 1, **whole}, 6)["reference_ns"] == whole["reference_ns"]
+    assert timing_report.first_pairs({"kind": "load"}, 6) == {"kind": "load"}
+    assert run(DOCS / "measurements/timing", tmp_path / "no page", is_writing=False, first=6) == []
+    assert "spread (CV) over fresh processes" in capsys.readouterr().out
 
 
 def test_the_text_has_the_figures_of_its_sources() -> None:
@@ -257,7 +270,7 @@ def test_the_text_has_the_figures_of_its_sources() -> None:
         (timing_prose.SEEN, "'5929'", "'8929'", "gives 100, 4.5, 8.9"),
         (timing_prose.SEEN, "## What makes a copy", "## Neither", "no section 'What makes a copy'"),
         (timing_prose.SIMULATED, "94.0 %", "93.0 %", "93.0"),
-        (timing_prose.SIMULATED, "noise 0.005", "silence", "2 simulations"),
+        (timing_prose.SIMULATED, "10 on, noise 0.005", "silence", "5 simulations"),
     ],
 )
 def test_a_text_that_says_otherwise_than_its_source_is_stale(source: str, old: str, new: str, found: str) -> None:
