@@ -269,7 +269,8 @@ class Timer:
         self._trees: list[Any] = []
         self._seed: int | None = None
         self._random = secrets.SystemRandom()
-        self._state_known: Json | None = None  # of the GPU, behind the last block
+        self._state_before: Json | None = None  # of the GPU, before the first block
+        self._state_known: Json | None = None  # and behind the last
         self._waiting = self._ours  # whose step it is: whoever fails then has failed
 
     def run(self) -> Report:
@@ -279,7 +280,6 @@ class Timer:
         if abs(drift) > gpu_state.DRIFT:
             self._job.reference.baselines.clear()
             raise NotTheCandidate(f"the GPU's canary takes {100 * drift:+.0f} % longer than when the referee started")
-        before = self._gpu.state()
         try:
             with Cores(self._ours.peer, self._theirs.peer) as cores:
                 self._is_pinned = cores.is_pinned
@@ -303,6 +303,7 @@ class Timer:
         finally:
             self._ours.peer.thaw()
             self._theirs.peer.thaw()
+        before = self._state_before or self._gpu.state()
         detail = self._detail(before, self._state_known or self._gpu.state(), why)
         if failed is None:
             return Report("timing", "pass", None, 1, 1, detail=detail)
@@ -609,6 +610,7 @@ class Timer:
         block = Block()
         empty = self._pace().empty
         before = self._state_known or self._gpu.state()
+        self._state_before = self._state_before or before
         self._freeze(self._theirs)
         for index in range(bells):
             self._trial(block, turn=done + index, has_empty=index < empty)

@@ -356,7 +356,8 @@ class Paced(clock.Timer):
         self._theirs = clock.Side(None)  # type: ignore[arg-type]
         self._calls, self._head_ns, self._scatter = calls, hidden_ns, scatter
         self._is_long, self._is_short = calls == 1, calls > 1
-        self._blocks, self._void, self._state_known, self._baseline_ns = [], [], None, None
+        self._blocks, self._void, self._baseline_ns = [], [], None
+        self._state_before = self._state_known = None
         self._end_s = time.monotonic() + 600
         self.empty: list[list[bool]] = []
         self.counted = 0
