@@ -204,7 +204,6 @@ int store_sweep_step(struct store *s, struct store_sweep *step, store_done_cb *c
 void store_reads_begin(struct store *s);
 void store_reads_end(struct store *s);
 
-
 int store_get_task(struct store *s, const char *id, struct task_row *out, struct error *err);
 int store_get_submission(struct store *s, const char *id, struct submission_row *out, struct error *err);
 /* No more of it than an answer takes: either may be NULL, as in its row. Free both. */
