@@ -684,7 +684,7 @@ class Job:
         if self.policy.name == "kernelbench" or self.reference.mutates_inputs or result.class_ == "mutated_input":
             for view, source in zip(mine, self.reference.views(tree), strict=True):
                 view.copy_(source)
-            synchronize(self._device)
+        synchronize(self._device)  # `first` is copied, too, before the candidate writes there again
         second = [leaf for _, leaf in values.leaves(self._call(set_, None, record=record))]
         for index, a in enumerate(expected.values if first is None else first):
             if not isinstance(a, torch.Tensor):

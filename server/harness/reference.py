@@ -165,7 +165,8 @@ class Expected:
 
     def is_finite(self) -> bool:
         """No value is infinite or no number; a pass over all of them."""
-        return all(_is_finite(leaf) for leaf in [*self.own, *(self.values if self.against == "fp64" else [])])
+        with _blamed("outputs"):
+            return all(_is_finite(leaf) for leaf in [*self.own, *(self.values if self.against == "fp64" else [])])
 
     def limit(self, index: int, policy: str) -> Limit:
         dtype = self.own[index].dtype
@@ -471,15 +472,16 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
         return False
     if a.is_complex():
         return same_bits(torch.view_as_real(a), torch.view_as_real(b))
-    # torch writes a byte for each element that it compares: the wider they are, the fewer there are.
-    kind = torch.int64 if _is_in_words(a) and _is_in_words(b) else BITS[a.dtype.itemsize]
+    if _is_in_words(a) and _is_in_words(b):
+        # torch writes a byte for each element that it compares: the wider they are, the fewer there are.
+        return bool(torch.equal(a.view(-1).view(torch.int64), b.view(-1).view(torch.int64)))
+    kind = BITS[a.dtype.itemsize]
     return bool(torch.equal(a.view(kind), b.view(kind)))
 
 
 def _is_in_words(x: torch.Tensor) -> bool:
     """Its bytes are whole 64-bit words, one behind the other."""
-    size = x.dtype.itemsize
-    return x.dim() > 0 and x.is_contiguous() and x.shape[-1] * size % 8 == 0 and x.storage_offset() * size % 8 == 0
+    return x.is_contiguous() and x.nbytes % 8 == 0 and x.storage_offset() * x.itemsize % 8 == 0
 
 
 def available_bytes() -> int | None:

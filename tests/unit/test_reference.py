@@ -126,6 +126,28 @@ def test_bits_are_compared_one_by_one(dtype: torch.dtype, shape: tuple[int, ...]
         assert reference.same_bits(odd, a)
 
 
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.rand(4, 6, 1).transpose(1, 2),
+        torch.rand(2, 1, 4, 8).to(memory_format=torch.channels_last),
+        torch.rand(8, 0),
+        torch.rand(5, 9)[:1, :8],
+        torch.rand(8, 1).t(),
+        torch.rand(3, 8, 0).half(),
+        torch.rand(4, 6)[:, ::2],
+        torch.tensor(1.5, dtype=torch.float64),
+    ],
+)
+def test_bits_are_compared_however_a_tensor_lies(x: torch.Tensor) -> None:
+    """Contiguous ones too whose strides say otherwise, where a dimension has one element or none."""
+    other = x.clone()
+    assert reference.same_bits(x, other) and reference.same_bits(other, x)
+    if x.numel():
+        other[(-1,) * x.dim()] = 0
+        assert not reference.same_bits(x, other)
+
+
 def test_a_nan_equals_itself_and_minus_zero_is_not_zero() -> None:
     nan = torch.full((4,), float("nan"))
     assert reference.same_bits(nan, nan.clone())
