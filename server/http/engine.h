@@ -29,8 +29,13 @@
 #include "server/token.h"
 
 #define HTTP_BODY_MAX (8 * 1024 * 1024) /* bytes */
-/* Larger bodies are parsed in libuv's pool: the loop would do nothing else for 12 ns a byte. */
-#define HTTP_PARSE_INLINE_MAX (2 * 1024)
+/*
+ * Larger bodies are parsed in libuv's pool: the loop would do nothing else for 12 ns a byte. Those of a usual submission
+ * only as long as few are there: what removes directories uses the same pool, and may take its time.
+ */
+#define HTTP_PARSE_INLINE_MAX (64 * 1024)
+#define HTTP_PARSE_SMALL_MAX (2 * 1024)
+#define HTTP_PARSE_BESIDE 2
 #define HTTP_CONNECTION_MEMORY (16 * 1024) /* MHD's pool for each connection: bounds the header */
 #define HTTP_REFUSED_MOST 64               /* connections beyond the limit that are being told so */
 #define HTTP_ROUTES_MAX 96

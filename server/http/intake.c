@@ -292,6 +292,8 @@ struct parse {
     struct json_fault fault;
 };
 
+static unsigned under_way; /* parses in the pool; loop thread. Not of an http, which they may outlive. */
+
 static void
 handle_parsed(struct exchange *x, json_t *document, const struct json_fault *fault)
 {
@@ -338,6 +340,7 @@ parse_done_cb(uv_work_t *work, int status)
     struct parse *p = work->data;
     struct exchange *x = p->pending.exchange;
 
+    under_way--;
     if (x) {
         x->pending = NULL;
         memcpy(x->body_hash, p->hash, sizeof(x->body_hash));
@@ -366,7 +369,15 @@ parse_in_pool(struct exchange *x)
     p->encoding = x->encoding;
     p->body.data = buffer_take(&x->body, &p->body.size);
     x->pending = &p->pending;
+    under_way++;
     uv_queue_work(x->http->loop, &p->work, parse_work_cb, parse_done_cb);
+}
+
+static bool
+is_for_the_pool(const struct exchange *x)
+{
+    size_t most = under_way < HTTP_PARSE_BESIDE ? HTTP_PARSE_SMALL_MAX : HTTP_PARSE_INLINE_MAX;
+    return x->body.size > most || x->encoding != ENCODING_NONE;
 }
 
 static void
@@ -376,7 +387,7 @@ dispatch(struct exchange *x)
 
     if (!x->route->has_body) {
         x->route->handle(x);
-    } else if (x->body.size > HTTP_PARSE_INLINE_MAX || x->encoding != ENCODING_NONE) {
+    } else if (is_for_the_pool(x)) {
         parse_in_pool(x);
     } else {
         if (*x->key)
