@@ -190,7 +190,7 @@ store_close(struct store *s)
 }
 
 int64_t
-store_commits(struct store *s)
+store_commits(const struct store *s)
 {
     return writer_commits(s->writer);
 }

@@ -374,7 +374,7 @@ struct store_figures {
     struct histogram commit_seconds; /* in histogram_seconds */
 };
 void store_figures(struct store *s, struct store_figures *out);
-/* The commits alone: another number once anything in store_count() may have changed. */
-int64_t store_commits(struct store *s);
+/* The commits that the loop was told of: another number once anything in store_count() may have changed. */
+int64_t store_commits(const struct store *s);
 
 #endif
