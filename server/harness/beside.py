@@ -26,7 +26,7 @@ from peer import NotTheCandidate, PeerFailed
 from wire import DOORBELL_REPLY_MAX, Json
 
 PAIRS: Final = 10
-"""Of each shape: the fewest that an interval is made of."""
+"""Of each shape, however narrow their interval."""
 VARIATIONS_S: Final = 10.0
 """No further shape is begun after that."""
 SHORT_NS: Final = 100_000

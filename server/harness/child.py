@@ -369,7 +369,8 @@ class Child:
     # --- calls ---
 
     def _op_bind(self, message: Message) -> None:
-        first, sets = message.integer("set", 0, 255), message.integer("sets", 1, 128)
+        first = message.integer("set", 0, 255)
+        sets = message.integer("sets", 1, 256 - first)
         stride = message.integer("stride", 0, 1 << 48)
         empty, seed = message.optional_text("empty"), message.body.get("seed")
         try:

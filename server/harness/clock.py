@@ -548,7 +548,7 @@ class Timer:
     def _bounds(self) -> tuple[int, int]:
         """The least and the most bells of each side: as many as make `trials` calls, and not fewer than the least."""
         policy = self._job.policy
-        least = min(self._pace().least, policy.trials)
+        least = min((PACE if policy.is_fixed else self._pace()).least, policy.trials)
         enough = max(least, math.ceil(policy.trials / self._calls))
         if policy.is_fixed:
             return enough, enough

@@ -61,9 +61,8 @@ def simulated(printed: str) -> list[str]:
     rows = numbers(printed, r"noise [\d.]+: ([\d.]+) % hold the truth, ([\d.]+) pairs each")
     if len(rows) != 6:
         raise ProseError(f"it tells of {len(rows)} simulations, and six are in the page")
-    (fixed, all_pairs), *stopped, (few, few_pairs) = rows
-    between = [f"{x:.1f}" for row in stopped for x in row]
-    return [f"{fixed:.1f}", f"{all_pairs:.0f}", *between, f"{few:.1f}", f"{few_pairs:.0f}"]
+    (fixed, all_pairs), *stopped = rows
+    return [f"{fixed:.1f}", f"{all_pairs:.0f}", *[f"{x:.1f}" for row in stopped for x in row]]
 
 
 @dataclass(frozen=True)

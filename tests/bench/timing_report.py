@@ -395,7 +395,10 @@ def main() -> int:
     parser.add_argument("--simulated", type=Path, default=None, help="what tests/unit/test_statistics printed")
     parser.add_argument("--write", action="store_true", help="put the figures into the page")
     parser.add_argument(
-        "--first", type=int, metavar="N", help="only print what the first N pairs of bells of several calls would give"
+        "--first",
+        type=int,
+        metavar="N",
+        help="only print what the first N pairs of bells of several calls give, narrow or not",
     )
     arguments = parser.parse_args()
     sources = {timing_prose.SEEN: arguments.seen.read_text()}

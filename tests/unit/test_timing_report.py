@@ -243,7 +243,7 @@ from 10 on, noise 0.02: 94.0 % hold the truth, 49.5 pairs each
 from 10 on, noise 0.005: 92.5 % hold the truth, 14.5 pairs each
 from 6 on, noise 0.005: 94.0 % hold the truth, 13.5 pairs each
 from 6 on, noise 0.003: 92.2 % hold the truth, 7.6 pairs each
-from 6 on, 2 %, noise 0.005: 92.5 % hold the truth, 6.0 pairs each
+from 6 on, 2 %, noise 0.014: 91.0 % hold the truth, 8.7 pairs each
 """
 
 
