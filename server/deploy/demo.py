@@ -156,8 +156,8 @@ def demo(programs: Path, python: str) -> int:
 
 
 def serve(daemon: Daemon) -> None:
-    print(f"\nThe dashboard: {daemon.url}/   (Ctrl-C ends it)", flush=True)
-    try:
+    try:  # whoever reads that may press it at once
+        print(f"\nThe dashboard: {daemon.url}/   (Ctrl-C ends it)", flush=True)
         daemon.process.wait()
     except KeyboardInterrupt:
         print()
