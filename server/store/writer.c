@@ -45,7 +45,7 @@ struct writer {
     uv_idle_t idle; /* active while fresh is not empty */
     struct write_list fresh;
     size_t limit, under_way, weight;
-    int64_t commits_told; /* of those whose callbacks have run; some of the next may be among them */
+    int64_t commits_told; /* when callbacks last began to run; some of the next may be among them */
     int handles_open;
     bool is_closing, is_delivering, is_failing;
 
