@@ -28,6 +28,7 @@ CUDA_NOT_INITIALIZED: Final = 3
 DEVICE_ORDER: Final = "PCI_BUS_ID"
 """A device's number is nvidia-smi's, for the referee as for its children, whatever the daemon was started with."""
 
+USER: Final = "verifierd"
 # Kept for a child's own environment; everything else that it sees is set by the zygote.
 KEPT_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "CC", "VIRTUAL_ENV")
 
@@ -47,6 +48,7 @@ def set_environment(kind: str, device: str, base: Path) -> None:
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment["TRITON_CACHE_DIR"] = str(base / "triton")
     environment["HOME"] = environment["TMPDIR"] = str(base)
+    environment["USER"] = environment["LOGNAME"] = USER  # a child's uid has no name, and Inductor asks for one
     if kind == "run" and device == "cpu":
         environment["TRITON_INTERPRET"] = "1"
         environment["KINETO_LOG_LEVEL"] = "99"  # each profile would put lines into the candidate's output

@@ -64,3 +64,23 @@ def test_profiles_write_nothing_into_a_candidates_output(tmp_path: Path) -> None
     command = [sys.executable, "-c", PROFILE, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
     assert (done.stdout.strip(), done.stderr) == ("{'relu': [1, 4]}", ""), done
+
+
+NAME = """
+import getpass, os, sys
+from pathlib import Path
+import prime
+
+prime.set_environment("run", "cuda:0", Path(sys.argv[1]))
+if os.getuid() == 0:
+    os.setuid(54321)
+print(getpass.getuser())
+"""
+
+
+def test_a_child_whose_uid_nobody_has_can_say_who_it_is(tmp_path: Path) -> None:
+    """Inductor names its cache after the user, and could not make a single kernel in a child of a daemon of root's."""
+    environment = os.environ | {"PYTHONPATH": str(Path(prime.__file__).parent)}
+    command = [sys.executable, "-c", NAME, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    assert (done.stdout.strip(), done.stderr) == (prime.USER, ""), done
