@@ -78,8 +78,9 @@ static const struct setting table[] = {
       "children of each stage that needs no GPU (one reads the source, one compiles, one looks at what was "
       "compiled) kept ready; more than cpu_jobs are never kept" },
     { "timing_cores", NUMBER, "cores", "-1", -1, 64, FIELD(timing_cores), false,
-      "kept for each GPU's referee and children, and used by nothing else, so that compiling does not "
-      "disturb timing; -1 is 3 where the machine has enough, and 2 more for each of device_jobs beyond the "
+      "kept for each GPU's referee and for children while they are timed, and used by nothing else, so that "
+      "compiling does not disturb timing; -1 is 3 where the machine has enough, and 2 more for each of "
+      "device_jobs beyond the "
       "first where that is no more than half of them" },
     { "device_jobs", NUMBER, "submissions", "1", 1, 8, FIELD(device_jobs), false,
       "in open, tiny and full side by side on each device, as far as its memory goes; timing has it to "

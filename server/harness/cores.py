@@ -1,5 +1,9 @@
 """The cores of a timing: the referee has one, and both sides have the same other one.
 
+The referee runs on the cores that are kept for its GPU, its children on all others but while they are timed: to make
+and to end a process with a context keeps a core in the driver for a tenth of a second, and whoever is judged meanwhile
+would wait for it.
+
 Cores of one machine differ in what the host needs for a call, by up to 1.6 times where they are a virtual machine's,
 and a short call is bound by the host. Both sides are never called at the same time, so that one core serves both.
 The referee spins meanwhile, and on the other thread of a physical core that would slow them.
@@ -26,7 +30,8 @@ class Cores:
 
     def __init__(self, *peers: Peer) -> None:
         self._peers = peers
-        self._before = os.sched_getaffinity(0)  # the children run where the referee does
+        self._before = os.sched_getaffinity(0)
+        self._theirs: list[tuple[Peer, list[int]]] = []
         self.is_pinned = False
 
     def __enter__(self) -> Cores:
@@ -35,6 +40,7 @@ class Cores:
         referee, both = choose(self._before)
         try:
             for peer in self._peers:
+                self._theirs.append((peer, native.cores_of(peer.pidfd)))
                 _pin(peer, [both])
             os.sched_setaffinity(0, [referee])
             self.is_pinned = True
@@ -49,9 +55,9 @@ class Cores:
 
     def _restore(self) -> None:
         os.sched_setaffinity(0, self._before)
-        for peer in self._peers:
+        for peer, cores in self._theirs:
             with contextlib.suppress(OSError):
-                _pin(peer, self._before)
+                _pin(peer, cores)
 
 
 def choose(cores: Set[int]) -> tuple[int, int]:

@@ -108,6 +108,7 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_stop": (c_int, [c_int]),
     "harness_cont": (c_int, [c_int]),
     "harness_pin": (c_int, [c_int, c_void_p, c_uint32]),
+    "harness_cores_of": (c_int, [c_int, c_void_p, c_uint32]),
     "harness_sandbox_enter": (c_int, [c_void_p, c_void_p, c_size_t]),
     "harness_sandbox_probe": (c_int, [c_void_p, c_void_p, c_void_p, c_size_t]),
     "harness_sandbox_wants_pid_namespace": (c_int, [c_uint64]),
@@ -846,10 +847,20 @@ def signal_nobody() -> None:
     _checked(_lib.harness_signal_nobody())
 
 
+CORES_MOST: Final = 1024
+"""Of a machine: what a set of cores has room for."""
+
+
 def pin(pidfd: int, cores: Iterable[int]) -> int:
     """Let a stopped process and all below it run on these cores only: how many threads that are."""
     wanted = sorted(cores)
     return _checked(_lib.harness_pin(pidfd, (c_int32 * len(wanted))(*wanted), len(wanted)))
+
+
+def cores_of(pidfd: int) -> list[int]:
+    """The cores on which a process may run now."""
+    found = (c_int32 * CORES_MOST)()
+    return list(found[: _checked(_lib.harness_cores_of(pidfd, found, CORES_MOST))])
 
 
 def stop(pidfd: int) -> int:

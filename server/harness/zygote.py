@@ -440,7 +440,6 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--kind", choices=tuple(ROLES), required=True)
     parser.add_argument("--device", required=True, help="cpu or cuda:N")
     parser.add_argument("--target", required=True, help="what kernels are compiled for, as cuda:90")
-    parser.add_argument("--cores", type=wire.cores, default=(), help="to run on, as 13,14,15; none: any")
     parser.add_argument("--fd", type=int, required=True, help="the channel to the daemon")
     return parser.parse_args(arguments)
 
@@ -449,8 +448,6 @@ def main(arguments: list[str]) -> int:
     options = parse_arguments(arguments)
     sys.dont_write_bytecode = True
     os.umask(0o022)
-    if options.cores:
-        os.sched_setaffinity(0, options.cores)  # and so of all children, which cannot leave it
     channel = wire.Channel(options.fd)
     mode = native.isolate_zygote()
     base = Path(tempfile.mkdtemp(prefix="verifierd-zygote-"))

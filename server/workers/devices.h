@@ -21,7 +21,7 @@
 
 struct device {
     char name[32];               /* "cpu", "cuda:0" */
-    char cores[CORES_TEXT_SIZE]; /* "13,14,15": for its referee and children; "": any */
+    char cores[CORES_TEXT_SIZE]; /* "13,14,15": for its referee, and timing; "": any */
 };
 
 struct devices {

@@ -537,8 +537,6 @@ make_process(struct zygote *z, struct error *err)
                            z->device.name,
                            "--target",
                            z->config->target,
-                           "--cores",
-                           z->device.cores,
                            "--fd",
                            "3",
                            NULL };

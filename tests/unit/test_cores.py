@@ -77,13 +77,15 @@ def test_both_sides_share_a_core_and_the_referee_has_another(
         pytest.skip("one core")
     monkeypatch.setattr(cores, "LEAST", 2)
     sleepers[1].freeze()
+    elsewhere = {min(before)}
+    os.sched_setaffinity(sleepers[0].process.pid, elsewhere)  # children are not where the referee is
     with cores.Cores(*sleepers) as taken:  # type: ignore[arg-type]
         assert taken.is_pinned
         first, second = cores_of(sleepers)
         assert first == second and len(first) == 1
         assert len(os.sched_getaffinity(0)) == 1 and first.isdisjoint(os.sched_getaffinity(0))
         assert [sleeper.is_frozen for sleeper in sleepers] == [False, True]
-    assert os.sched_getaffinity(0) == before and cores_of(sleepers) == [before, before]
+    assert os.sched_getaffinity(0) == before and cores_of(sleepers) == [elsewhere, before]
     assert [sleeper.is_frozen for sleeper in sleepers] == [False, True]
 
 

@@ -385,3 +385,20 @@ harness_pin(int pidfd, const int32_t *cores, uint32_t n)
         each_thread(tree.pids[i], pin_thread, &p);
     return p.failed == 0 ? p.done : harness_fail(p.failed, "pin process %d: %s", pid, strerror(p.failed));
 }
+
+int
+harness_cores_of(int pidfd, int32_t *cores, uint32_t n)
+{
+    cpu_set_t set;
+    uint32_t found = 0;
+    int pid = harness_pid_of(pidfd);
+
+    if (pid == 0)
+        return harness_fail(ESRCH, "the process is dead, or /proc does not show it");
+    if (sched_getaffinity(pid, sizeof(set), &set) != 0)
+        return harness_fail_errno("the cores of process %d", pid);
+    for (int i = 0; i < CPU_SETSIZE && found < n; i++)
+        if (CPU_ISSET(i, &set))
+            cores[found++] = i;
+    return (int)found;
+}

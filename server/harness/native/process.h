@@ -55,6 +55,9 @@ HARNESS_API int harness_cont(int pidfd);
  */
 HARNESS_API int harness_pin(int pidfd, const int32_t *cores, uint32_t n);
 
+/* The cores on which the process may run now, at most n of them: how many were written, or -ESRCH. */
+HARNESS_API int harness_cores_of(int pidfd, int32_t *cores, uint32_t n);
+
 /* Number of threads of the calling process, or < 0. */
 int harness_count_threads(void);
 

@@ -157,7 +157,7 @@ class Zygote:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    for name in ("--kind", "--device", "--target", "--cores"):
+    for name in ("--kind", "--device", "--target"):
         parser.add_argument(name, required=True)
     parser.add_argument("--fd", type=int, required=True)
     options = parser.parse_args()
