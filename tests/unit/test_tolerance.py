@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import tolerance
 import torch
@@ -107,10 +112,73 @@ def test_fused_comparison_agrees_with_the_plain_one() -> None:
         got = (wanted + torch.randn(1 << 20, dtype=torch.float64) * 1e-3).to(dtype)
         got[5], wanted[9], got[9] = float("nan"), float("inf"), float("inf")
         limit = Limit(1e-3, 1e-3, 0.999, 2.0)
-        plain, fused = compare(got, wanted, limit), compare(got.cuda(), wanted.cuda(), limit)
-        for name in ("elements", "differing", "beyond_outlier", "nonfinite", "first", "first_is_nonfinite"):
-            assert getattr(plain, name) == getattr(fused, name), name
-        assert plain.max_abs == pytest.approx(fused.max_abs) and plain.max_rel == pytest.approx(fused.max_rel, rel=1e-3)
+        for expected, start in ((wanted, 0), (wanted.to(dtype), 0), (got.clone(), 16)):
+            a, b = got[start:], expected[start:]
+            plain, fused = compare(a, b, limit), compare(a.cuda(), b.cuda(), limit)
+            for name in ("elements", "differing", "beyond_outlier", "nonfinite", "first", "first_is_nonfinite"):
+                assert getattr(plain, name) == getattr(fused, name), (name, dtype, expected.dtype)
+            assert plain.max_abs == pytest.approx(fused.max_abs)
+            assert plain.max_rel == pytest.approx(fused.max_rel, rel=1e-3)
+
+
+INTERPRETED = """
+import math, sys
+import fused, tolerance, torch
+
+screen, screened = fused._screen, []
+def counted(*arguments):
+    found = screen(*arguments)
+    screened.append(found is not None)
+    return found
+fused._screen = counted
+
+def changed(kind, wanted):
+    got, middle = wanted.clone(), wanted.numel() // 2
+    if kind == "near the limit":
+        got = (wanted.float() * (1 + 0.0099)).to(wanted.dtype)
+    elif kind == "just beyond it":
+        got = (wanted.float() * (1 + 0.010001)).to(wanted.dtype)
+    elif kind == "one off":
+        got[-1] += 1
+    elif kind == "zeros":
+        wanted.zero_(), got.zero_()
+    elif kind == "one is NaN":
+        got[middle] = math.nan
+    elif kind == "NaN is wanted":
+        wanted[middle] = math.nan
+    elif kind == "infinity is wanted":
+        wanted[middle] = math.inf
+    elif kind == "both infinite":
+        wanted[middle] = got[middle] = math.inf
+    elif kind == "the other infinity":
+        wanted[0], got[0] = math.inf, -math.inf
+    return got
+
+KINDS = ("equal", "near the limit", "just beyond it", "one off", "zeros", "one is NaN", "NaN is wanted",
+         "infinity is wanted", "both infinite", "the other infinity")
+torch.manual_seed(0)
+for kind in KINDS:
+    for dtype in (torch.float32, torch.bfloat16):
+        for atol, ratio, outlier in ((0.0, 1.0, 1.0), (1e-2, 0.999, 10.0)):
+            wanted = torch.randn(1500).to(dtype)
+            got = changed(kind, wanted)
+            limit = tolerance.Limit(1e-2, atol, ratio, outlier)
+            quick, plain = tolerance._compare_fused(got, wanted, limit), tolerance.compare(got, wanted, limit)
+            for name in ("elements", "differing", "beyond_outlier", "nonfinite", "first", "first_is_nonfinite"):
+                assert getattr(quick, name) == getattr(plain, name), (kind, dtype, limit, name, quick, plain)
+            assert math.isclose(quick.max_abs, plain.max_abs, rel_tol=1e-5), (kind, dtype, quick, plain)
+print(sum(screened), len(screened))
+"""
+
+
+def test_the_quick_screen_lets_nothing_pass_that_the_whole_comparison_would_not() -> None:
+    """The kernels of fused.py under Triton's interpreter."""
+    environment = os.environ | {"PYTHONPATH": str(Path(tolerance.__file__).parent), "TRITON_INTERPRET": "1"}
+    command = [sys.executable, "-W", "ignore", "-c", INTERPRETED]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    screened, asked = map(int, done.stdout.split())
+    assert asked == 40 and 8 <= screened <= 20, done.stdout  # it is of use, and not to all
 
 
 def _tf32(x: torch.Tensor) -> torch.Tensor:
