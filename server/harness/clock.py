@@ -75,10 +75,14 @@ WIDE: Final = 0.10
 TOO_SMALL_NS: Final = 3_000
 CALL_LIMIT_MS: Final = 20_000
 ESTIMATES: Final = 3
+LENGTH_CALLS: Final = 1 + ESTIMATES
+"""Calls of each side that tell how long one is, the last of the warm-up."""
 BELL_NS: Final = 3_000_000
 """What a bell of several calls is to take, about."""
 SINGLE_NS: Final = 3_000_000
 """From here on a bell is one call."""
+LONG_NS: Final = 2_000_000
+"""To such a call the few microseconds by which an empty bell is off are nothing."""
 CALLS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 BASELINE_BELLS: Final = 10
 STEADY: Final = 0.10
@@ -105,7 +109,7 @@ class Pace:
 
 PACE: Final = Pace(5, 10, 5)
 PACE_LONG: Final = Pace(5, 10, 2)
-"""Of calls that take their time: what an empty bell is off is nothing to them."""
+"""Of calls of LONG_NS and more."""
 PACE_QUIET: Final = Pace(6, 6, 5)
 """Of bells of several calls whose launches are hidden, which scatter little."""
 
@@ -330,7 +334,7 @@ class Timer:
             self._bind(first)
         self._bind_rehearsal()
         self._bind_empty(1)
-        for index in range(max(2, job.policy.warmup)):
+        for index in range(max(2, job.policy.warmup - LENGTH_CALLS)):
             for side in (self._ours, self._theirs):
                 self._untimed(side, Bell(index % len(first)))
         self._choose_calls()
@@ -379,6 +383,12 @@ class Timer:
 
     def _draws_numbers(self) -> bool:
         """The reference answers differently on one input (dropout, say): both are then seeded before each call."""
+        known = self._job.reference.draws_numbers
+        if self._model not in known:
+            known[self._model] = self._answers_differ()
+        return known[self._model]
+
+    def _answers_differ(self) -> bool:
         answers = []
         for _ in range(2):
             outputs = values.leaves(self._ours.peer.call(0, LIMIT_MS))
@@ -403,10 +413,7 @@ class Timer:
         synchronize(self._job.candidate.device)
 
     def _place(self, sets: range, side: Side) -> None:
-        """Copy these sets from the reference's arena into the candidate's; queued. For the reference, as much aside.
-
-        Not aside where a call is long: the few microseconds of a bell that it makes alike are nothing to it.
-        """
+        """Copy these sets from the reference's arena into the candidate's; queued. For the reference, some aside."""
         ours, theirs = self._ours.peer.arena, self._theirs.peer.arena
         assert ours is not None and theirs is not None
         size = self._job.reference.sizes.inputs
@@ -415,7 +422,7 @@ class Timer:
         total = (len(sets) - 1) * size + used
         if side is self._theirs:
             self._gpu.copy(theirs.pointer + start, ours.pointer + start, total)
-        elif not self._is_long:
+        else:
             self._gpu.copy_aside(ours.pointer + start, total)
 
     def _choose_calls(self) -> None:
@@ -428,7 +435,7 @@ class Timer:
         empty = min(self._empty(leaf, sample) for _ in range(ESTIMATES))
         single = [max(1.0, min(times) - empty) for times in took]
         most = min(self._job.reference.sizes.calls, DOORBELL_REPLY_MAX // (2 * self._reply_bytes()))
-        self._is_long = min(single) >= SINGLE_NS
+        self._is_long = min(single) >= LONG_NS
         calls = calls_for(min(single), most)
         self._single_ns = [statistics.median(times) for times in took]
         if calls > 1:
@@ -541,9 +548,9 @@ class Timer:
     # --- trials ---
 
     def _pace(self) -> Pace:
-        if self._is_long:
-            return PACE_LONG
-        return PACE_QUIET if self._head_ns and self._calls > 1 else PACE
+        if self._head_ns and self._calls > 1:
+            return PACE_QUIET
+        return PACE_LONG if self._is_long else PACE
 
     def _bounds(self) -> tuple[int, int]:
         """The least and the most bells of each side: as many as make `trials` calls, and not fewer than the least."""

@@ -42,6 +42,8 @@ LARGE_SET: Final = 2 << 30
 SPARE: Final = 256 << 20
 FP64_SHARE: Final = 0.8
 """The fp64 run is tried when its estimated memory is within this share of what is free."""
+FP64_SURE: Final = 1 / 16
+"""So little of what was free once is free still, and nobody is asked again."""
 
 
 COPIES: Final = 4
@@ -217,9 +219,12 @@ class Reference:
         steps of the canary at the ring)."""
         self.rough_ns: dict[str, float] = {}
         """By model: the quickest of its calls that were checked, by a clock outside of the GPU."""
+        self.draws_numbers: dict[str, bool] = {}
+        """By model: two calls on one input answer differently."""
         self._states: dict[tuple[str, int], list[Json]] = {}
         self._current: tuple[str, int] | None = None
         self._fp64_fails = False
+        self._fp64_room = 0
         self.tf32_matters: bool | None = None
         self.mutates_inputs = False
         self._may_have_changed = False  # a call was made since the inputs were looked at
@@ -404,8 +409,14 @@ class Reference:
             return False
         if self.peer.device.type != "cuda":
             return True
-        free, _ = torch.cuda.mem_get_info(self.peer.device)
-        return _fp64_bytes(self.sizes, values.notes(tree)) < FP64_SHARE * free
+        needed = _fp64_bytes(self.sizes, values.notes(tree))
+        if needed <= self._fp64_room:
+            return True
+        free, _ = torch.cuda.mem_get_info(
+            self.peer.device
+        )  # takes milliseconds while another process makes its context
+        self._fp64_room = int(FP64_SURE * free)
+        return needed < FP64_SHARE * free
 
     def _wide(self, model: str, tree: Any, seed: int) -> list[tuple[str, Any]] | None:
         """The outputs in fp64, or None where the reference cannot be run so."""
