@@ -475,14 +475,16 @@ class Job:
         """
         for transform in step.transforms:
             if transform is None:
-                tree, expected = self._plain(case, seed, model)
+                found = self._once(case, None, seed, model)
+                assert found is not None
+                tree, expected = found
                 result.note = None if step.transforms == (None,) else "no transformation is admitted: another seed"
                 if step.name == "original":
                     self._first = expected.sampled()
                 break
             if transform in self._used or self.reference.is_unfit(case, transform):
                 continue
-            found = self._transformed(case, transform, seed, model)
+            found = self._once(case, transform, seed, model)
             if found is None:
                 self.reference.set_unfit(case, transform)
                 continue
@@ -497,6 +499,28 @@ class Job:
             return None
         result.against = expected.against
         return tree, expected
+
+    def _once(self, case: Json, transform: str | None, seed: int, model: str) -> tuple[Any, Expected] | None:
+        """Inputs and the right answer, None where the transformation is not fit for the task.
+
+        Of a small case they are asked for once by all submissions with the same seed, as those of a group have: so is
+        most of `tiny`. What is kept is the referee's own, and no process of another has seen or sees it.
+        """
+        reference, rearranged = self.reference, transform in variations.REARRANGING
+        question = (
+            *(model, transform, seed, self._first_seed if rearranged else None),
+            *(self.precision(), self.policy.name == "kernelbench"),
+        )
+        is_small = case["elements"] <= SCREEN_ELEMENTS
+        found = reference.recall(question) if is_small else None
+        if found is None:
+            if transform is None:
+                found = self._plain(case, seed, model)
+            else:
+                found = self._transformed(case, transform, seed, model)
+            if is_small and found is not None:
+                reference.remember(question, *found)
+        return found
 
     def _takes_other_weights(self, case: Json) -> bool:
         """The reference is finite with the other weights, and agrees with itself in fp64; asked once for a task."""

@@ -305,12 +305,15 @@ class Referee:
                 stage, "fail", "crash", 0, 1, {"type": "crash", "text": "the process has ended", "line": None}
             )
         job.candidate.thaw()
+        recalled = job.reference.recalled
         with self._standing_still() if stage == "timing" and self._gpu else contextlib.nullcontext():
             if stage == "tiny":
                 report = job.tiny(own=own)
                 job.is_right_at_tiny = report.outcome == "pass" and report.generality is None
             else:
                 report = job.full() if stage == "full" else self._timing(job)
+            if stage != "timing":
+                report.detail["recalled"] = job.reference.recalled - recalled
             report = evidence.collect(job, report, self._own[name], is_last=is_last)
             return self._beside(job, report) if stage == "timing" else report
 

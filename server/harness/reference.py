@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,6 +47,8 @@ FP64_SURE: Final = 1 / 16
 """So little of what was free once is free still, and nobody is asked again."""
 
 
+ANSWERS_MOST: Final = 32
+"""Right answers to small cases that are kept, the one used longest ago giving way: those of some groups under way."""
 COPIES: Final = 4
 """Of the reference's outputs, while it is compared: its own, in fp64, the candidate's, and what comparing needs."""
 
@@ -207,6 +210,15 @@ class Expected:
         return True
 
 
+@dataclass(frozen=True)
+class Answered:
+    """What was asked once: where the inputs lie, what they were, and the right answer."""
+
+    tree: Any
+    inputs: list[torch.Tensor]
+    expected: Expected
+
+
 class Reference:
     """One reference child and what it has loaded. One referee thread."""
 
@@ -221,6 +233,9 @@ class Reference:
         """By model: the quickest of its calls that were checked, by a clock outside of the GPU."""
         self.draws_numbers: dict[str, bool] = {}
         """By model: two calls on one input answer differently."""
+        self.recalled = 0
+        """Right answers that were given again."""
+        self._answered: OrderedDict[Hashable, Answered] = OrderedDict()  # the one used last stands last
         self._states: dict[tuple[str, int], list[Json]] = {}
         self._current: tuple[str, int] | None = None
         self._fp64_fails = False
@@ -314,6 +329,26 @@ class Reference:
         """The tensors of an inputs tree, in order, as views of the arena."""
         assert self.peer.arena is not None
         return [self.peer.arena.view(note) for note in values.notes(tree)]
+
+    def recall(self, question: Hashable) -> tuple[Any, Expected] | None:
+        """The inputs of a question that was asked before, in set 0 again, and the right answer."""
+        found = self._answered.get(question)
+        if found is None:
+            return None
+        self._answered.move_to_end(question)
+        self.recalled += 1
+        for view, kept in zip(self.views(found.tree), found.inputs, strict=True):
+            view.copy_(kept)
+        synchronize(self.peer.device)
+        return found.tree, found.expected
+
+    def remember(self, question: Hashable, tree: Any, expected: Expected) -> None:
+        """The inputs lie in set 0, as they were when the answer was made."""
+        kept = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in expected.values]  # in the heap
+        inputs = [view.clone() for view in self.views(tree)]
+        self._answered[question] = Answered(tree, inputs, replace(expected, values=kept))
+        while len(self._answered) > ANSWERS_MOST:
+            self._answered.popitem(last=False)
 
     def _run(self, model: str, tree: Any, *, seed: int, tf32: bool, dtype: str | None = None) -> Any:
         self.peer.bind(0, model, tree, dtype=dtype, tf32=tf32, seed=seed, training=self._training)

@@ -290,16 +290,18 @@ lane_status(const struct lane *l, json_t *workers, json_t *gpus)
     json_array_append_new(workers, zygote_status(l->zygote));
     json_array_append_new(
         workers,
-        json_pack(
-            "{s:s+, s:s, s:s, s:o, s:s, s:I, s:s?, s:s, s:{s:i, s:i, s:i}, s:o, s:{s:i, s:I, s:I, s:I, s:I}}",
-            "name", "referee ", l->label, "kind", "referee", "device", l->label, "pid",
-            pid ? json_integer(pid) : json_null(), "state", process_state_name(process_state(l->referee)),
-            "starts", (json_int_t)process_starts(l->referee), "why", *why ? why : NULL, "lane",
-            lane_state_name(l->state), "children", "ready", runners_count(l, USE_POOL, true), "references",
-            runners_count(l, USE_REFERENCE, false), "candidates", runners_count(l, USE_CANDIDATE, false),
-            "pool", runners_pool_json(l), "references", "kept", runners_count(l, USE_REFERENCE, false),
-            "most", (json_int_t)l->config->references_kept, "hits", (json_int_t)l->references.hits, "loads",
-            (json_int_t)l->references.loads, "evicted", (json_int_t)l->references.evicted));
+        json_pack("{s:s+, s:s, s:s, s:o, s:s, s:I, s:s?, s:s, s:{s:i, s:i, s:i}, s:o, s:{s:i, s:I, s:I, s:I, "
+                  "s:I, s:I}}",
+                  "name", "referee ", l->label, "kind", "referee", "device", l->label, "pid",
+                  pid ? json_integer(pid) : json_null(), "state",
+                  process_state_name(process_state(l->referee)), "starts",
+                  (json_int_t)process_starts(l->referee), "why", *why ? why : NULL, "lane",
+                  lane_state_name(l->state), "children", "ready", runners_count(l, USE_POOL, true),
+                  "references", runners_count(l, USE_REFERENCE, false), "candidates",
+                  runners_count(l, USE_CANDIDATE, false), "pool", runners_pool_json(l), "references", "kept",
+                  runners_count(l, USE_REFERENCE, false), "most", (json_int_t)l->config->references_kept,
+                  "hits", (json_int_t)l->references.hits, "loads", (json_int_t)l->references.loads, "evicted",
+                  (json_int_t)l->references.evicted, "recalled", (json_int_t)l->references.recalled));
     json_t *canary = canary_json(l);
     json_object_set(json_array_get(workers, json_array_size(workers) - 1), "canary", canary);
     json_t *gpu = lane_gpu(l) && l->number == 1 ? json_copy(lane_gpu(l)) : NULL;

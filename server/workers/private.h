@@ -131,7 +131,8 @@ struct lane {
     struct supply supply;
     struct {
         int64_t hits, loads,
-            evicted; /* since the start: references found loaded; begun; ended to make room */
+            evicted;      /* since the start: references found loaded; begun; ended to make room */
+        int64_t recalled; /* right answers that were given again */
     } references;
     struct norms *norms; /* a view; NULL: no canary's time is compared with anything */
     struct canary canary;

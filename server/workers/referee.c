@@ -234,6 +234,7 @@ heard_stage(struct lane *l, struct message *m)
     AUTO_JSON json_t *detail = read_detail(l, m);
     report.detail = detail;
     note_seen(l, detail);
+    l->references.recalled += json_integer_value(json_object_get(detail, "recalled"));
     job_report(l, &report);
 }
 

@@ -205,11 +205,11 @@ def test_references_make_room_for_each_other(start_scripted: service.StartDaemon
         found: dict[str, int] = referee["references"]
         return found
 
-    assert references() == {"kept": 1, "most": 1, "hits": 0, "loads": 2, "evicted": 1}
+    assert references() == {"kept": 1, "most": 1, "hits": 0, "loads": 2, "evicted": 1, "recalled": 0}
     for name in ("one", "one", "two", "two"):
         assert client.judge(body("timing=1.2", task=name), LIMIT_S)["class"] == "ok"
         assert references()["kept"] == 1
-    assert references() == {"kept": 1, "most": 1, "hits": 2, "loads": 4, "evicted": 3}
+    assert references() == {"kept": 1, "most": 1, "hits": 2, "loads": 4, "evicted": 3, "recalled": 0}
     metrics = client.get("/metrics").body.decode()
     assert 'verifierd_reference_evicted_total{device="cpu"} 3\n' in metrics
     assert "verifierd_known_tasks 2\n" in metrics

@@ -192,6 +192,7 @@ class Rig:
         compiles: bool = False,
         shared: bool = False,
         cache: Path | None = None,
+        seed: int = 1234,
         between: Callable[[str], None] = lambda _: None,
     ) -> dict[str, dict[str, Any]]:
         """Stage reports by name, their details inside; stops at the first failure. evidence: after the last stage.
@@ -202,7 +203,7 @@ class Rig:
         candidate = self.child()
         message = {
             "op": "open", "job": "j", "reference": reference, "candidate": candidate, "entry": entry,
-            "policy": rules or policy(), "seed": "00000000000004d2",
+            "policy": rules or policy(), "seed": f"{seed:016x}",
             "cache": None if cache is None else str(cache), "call_limit_ms": limit_ms,
         }  # fmt: skip
         if compiles:

@@ -106,6 +106,25 @@ def test_fixed_shape_kernel_is_judged_at_its_own_shape(rig: Rig, task: tuple[str
     assert found["full"]["outcome"] == "pass"
 
 
+def test_a_group_asks_for_the_right_answers_once(rig: Rig, task: tuple[str, dict[str, object]]) -> None:
+    """All cases here are small. Whoever comes with another seed is asked other questions."""
+
+    def recalled(source: str, seed: int) -> list[int]:
+        found = judge(rig, task, source, seed=seed)
+        outcomes.append([(stage, report["outcome"], report["class"]) for stage, report in found.items()])
+        return [report["detail"]["recalled"] for stage, report in found.items() if stage != "open"]  # type: ignore[index]
+
+    outcomes: list[list[tuple[str, object, object]]] = []
+    wrong = HONEST.replace("0.0)", "0.125)")
+    first, *others = [recalled(source, 77) for source in (HONEST, HONEST, wrong)]
+    assert first[0] == 0, "nobody had asked before"
+    tiny, full = others[0]
+    assert tiny == 1 + len(variations.SECRET) and full >= 4  # but with other weights, all
+    assert others[1] == [1]
+    assert recalled(HONEST, 78)[0] == 0
+    assert outcomes[0] == outcomes[1] == outcomes[3] and outcomes[2][-1] == ("tiny", "fail", "mismatch")
+
+
 def test_kernelbench_policy_has_five_seeds(rig: Rig, task: tuple[str, dict[str, object]]) -> None:
     found = judge(rig, task, HONEST, rules=policy("kernelbench"))
     detail = found["full"]["detail"]

@@ -62,6 +62,23 @@ def test_one_that_changes_nothing_is_called_once_for_each_answer() -> None:
     assert torch.equal(found.values[0], X.double() * 2) and found.errors == [0.0]
 
 
+def test_answers_that_are_kept_are_copies_and_few() -> None:
+    task = Here(lambda x: x * 2, X.clone())
+    found = task.answer(tf32=False)
+    task.remember("first", "a tree", found)
+    for leaf in [*task._inputs, *found.values]:
+        leaf.zero_()
+    again = task.recall("first")
+    assert again is not None and again[0] == "a tree"
+    assert torch.equal(task._inputs[0], X) and torch.equal(again[1].values[0], X.double() * 2)
+    for index in range(reference.ANSWERS_MOST - 1):
+        task.remember(index, "another", found)
+    assert task.recall("first") is not None  # and so it is the one used last
+    task.remember("one more", "another", found)
+    assert task.recall(0) is None and task.recall("first") is not None
+    assert task.recalled == 3
+
+
 @pytest.mark.parametrize("tf32", [False, True])
 def test_a_change_that_the_next_call_takes_back_is_found(tf32: bool) -> None:
     task = Here(lambda x: torch.exp(x.neg_()), X.clone())
