@@ -79,7 +79,8 @@ static const struct setting table[] = {
       "compiled) kept ready; more than cpu_jobs are never kept" },
     { "timing_cores", NUMBER, "cores", "-1", -1, 64, FIELD(timing_cores), false,
       "kept for each GPU's referee and for children while they are timed, and used by nothing else, so that "
-      "compiling does not disturb timing; -1 is 3 where the machine has enough, and 2 more for each of "
+      "compiling does not disturb timing; 0 keeps none, 1 and 2 are too few; -1 is 3 where the machine has "
+      "enough, and 2 more for each of "
       "device_jobs beyond the "
       "first where that is no more than half of them" },
     { "device_jobs", NUMBER, "submissions", "1", 1, 8, FIELD(device_jobs), false,
@@ -718,6 +719,12 @@ check_words(const struct config *c, struct error *err)
         return error_set(err, ERR_INPUT,
                          "target is cuda:N with N one of 70, 75, 80, 86, 89, 90, 100 and 120, not \"%.40s\"",
                          c->target);
+    if (c->timing_cores == 1 || c->timing_cores == 2)
+        return error_set(
+            err, ERR_INPUT,
+            "timing_cores is 3 or more, 0 for none, or -1, not %lld: the referee needs one, what is timed "
+            "another, and the driver a third",
+            (long long)c->timing_cores);
     if (c->uid_first + c->uid_count > 4294967295LL)
         return error_set(err, ERR_INPUT, "uid_first + uid_count goes beyond the last user id");
     return 0;

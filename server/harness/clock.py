@@ -435,12 +435,12 @@ class Timer:
         empty = min(self._empty(leaf, sample) for _ in range(ESTIMATES))
         single = [max(1.0, min(times) - empty) for times in took]
         most = min(self._job.reference.sizes.calls, DOORBELL_REPLY_MAX // (2 * self._reply_bytes()))
-        self._is_long = min(single) >= LONG_NS
         calls = calls_for(min(single), most)
         self._single_ns = [statistics.median(times) for times in took]
         if calls > 1:
             calls = self._try_calls(calls)
         self._calls = calls
+        self._is_long = calls == 1 and min(single) >= LONG_NS
         bells = self._learn()
         call_ns = bells[0] / calls if calls > 1 else single[0]  # the reference's: the candidate may take its time here
         self._is_short = calls > 1 and call_ns < SHORT_NS

@@ -136,8 +136,8 @@ def compare(
     outlier: float = 1.0,
     scale: float = 0.0,
 ) -> Counts:
-    """Both of one shape, on the GPU, floats. max_scaled: the largest |got - expected| / (scale + |expected|); where there
-    is a limit it may be 0."""
+    """Both of one shape, on the GPU, floats. max_scaled: the largest |got - expected| / (scale + |expected|); with a
+    limit it may be 0."""
     mine, theirs = got.reshape(-1), expected.reshape(-1)
     if rtol > 0.0 and torch.float64 not in (got.dtype, expected.dtype):
         found = _screen(mine, theirs, atol, rtol)

@@ -323,11 +323,14 @@ class Job:
         """
         end = time.monotonic() + SCREEN_S
         why = None
-        for name in variations.SECRET:
+        seeds = [
+            self._next_seed() for _ in variations.SECRET
+        ]  # so that `full` has the same ones, however many are tried
+        for name, seed in zip(variations.SECRET, seeds, strict=True):
             if time.monotonic() > end:
                 break
             self._records = not self.recorded_at_tiny and self._can_record()
-            result = self._case(case, Step((name,), name=name), self._next_seed(), twice=False)
+            result = self._case(case, Step((name,), name=name), seed, twice=False)
             self._records, found, self.recorded = False, self.recorded, []
             if result.class_ is None:
                 self.recorded_at_tiny += found

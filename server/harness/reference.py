@@ -47,6 +47,7 @@ FP64_SURE: Final = 1 / 16
 """So little of what was free once is free still, and nobody is asked again."""
 
 
+ANSWER_BYTES: Final = 4 << 20
 ANSWERS_MOST: Final = 32
 """Right answers to small cases that are kept, the one used longest ago giving way: those of some groups under way."""
 COPIES: Final = 4
@@ -343,9 +344,13 @@ class Reference:
         return found.tree, found.expected
 
     def remember(self, question: Hashable, tree: Any, expected: Expected) -> None:
-        """The inputs lie in set 0, as they were when the answer was made."""
+        """The inputs lie in set 0, as they were when the answer was made. What is large after all is not kept."""
+        views = self.views(tree)
+        answers = [*expected.values, *expected.own]
+        if sum(x.nbytes for x in [*views, *answers] if isinstance(x, torch.Tensor)) > ANSWER_BYTES:
+            return
         kept = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in expected.values]  # in the heap
-        inputs = [view.clone() for view in self.views(tree)]
+        inputs = [view.clone() for view in views]
         self._answered[question] = Answered(tree, inputs, replace(expected, values=kept))
         while len(self._answered) > ANSWERS_MOST:
             self._answered.popitem(last=False)

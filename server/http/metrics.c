@@ -393,7 +393,7 @@ write_pools(struct writer *w, json_t *workers)
         { "references", "evicted", "verifierd_reference_evicted_total", "counter",
           "References ended to make room for others." },
         { "references", "recalled", "verifierd_reference_recalled_total", "counter",
-          "Right answers to small cases that were known from a submission with the same seed." },
+          "Right answers to small cases that had been asked for already." },
     };
     static const char *const states[] = { "ready", "making" };
     json_t *worker, *pool;

@@ -17,7 +17,7 @@
 #define CORES_FOR_TIMING 3 /* the referee, the child that is timed, the driver's own thread */
 
 #define CORES_FOR_SHARING \
-    2 /* for each more submission beside it: its referee, and whichever child that one waits for */
+    2 /* for each more submission beside it: its referee, and the driver's own thread there */
 
 struct device {
     char name[32];               /* "cpu", "cuda:0" */
@@ -27,7 +27,7 @@ struct device {
 struct devices {
     size_t n;
     struct device all[DEVICES_MAX];
-    cpu_set_t rest; /* for the daemon and for compiling; all there are where none are kept */
+    cpu_set_t rest; /* for all else, children that are not timed too; all there are where none are kept */
 };
 
 /* What the settings `device` and `timing_cores` come to on this machine. 0 or ERR_INPUT. */

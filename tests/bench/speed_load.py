@@ -144,6 +144,9 @@ class Window:
     """By task, the longest call of reference and candidate together."""
     groups: int
     cpu_slots: int
+    supply: dict[str, float]
+    """Of the window: seconds that devices were held by work that waited for a child (they count to its first stage),
+    children made, right answers to small cases that were known."""
 
     @property
     def rate(self) -> float:
@@ -299,6 +302,16 @@ def _stages(before: Json, after: Json) -> list[Stage]:
     return found
 
 
+def supply(status: Json) -> dict[str, float]:
+    """Since the daemon's start, of all devices."""
+    lanes = [worker for worker in status["workers"] if worker["kind"] == "referee"]
+    return {
+        "waited_s": sum(lane["pool"]["waited_s"] for lane in lanes),
+        "made": sum(lane["pool"]["made"] for lane in lanes),
+        "recalled": sum(lane["references"]["recalled"] for lane in lanes),
+    }
+
+
 def saturate(url: str, mixes: Sequence[Mix], staged: bool, groups: int, warm_s: float, window_s: float) -> Window:
     """groups: how many are under way for each device. Raises CallError where the daemon refuses."""
     caller = Caller(url)
@@ -309,9 +322,9 @@ def saturate(url: str, mixes: Sequence[Mix], staged: bool, groups: int, warm_s: 
     load = Load(url, mixes, staged)
     with load.running(groups * devices, warm_s):
         time.sleep(warm_s)
-        started, before = time.monotonic(), caller.call("GET", "/v1/status")["counts"]
+        started, first = time.monotonic(), caller.call("GET", "/v1/status")
         samples = _watch(caller, gpus, window_s)
-        after = caller.call("GET", "/v1/status")["counts"]
+        last = caller.call("GET", "/v1/status")
         seconds = time.monotonic() - started
     if load.failures:
         raise CallError(load.failures[0])
@@ -319,6 +332,7 @@ def saturate(url: str, mixes: Sequence[Mix], staged: bool, groups: int, warm_s: 
     while caller.call("GET", "/v1/status")["counts"]["running"] and time.monotonic() < deadline:
         time.sleep(0.1)
     caller.close()
+    before, after, supplied = first["counts"], last["counts"], supply(first)
     classes = Counter(after["classes"])
     classes.subtract(before["classes"])
     return Window(
@@ -334,6 +348,7 @@ def saturate(url: str, mixes: Sequence[Mix], staged: bool, groups: int, warm_s: 
         {name: value for name, value in load.pairs_ms.items() if value > 0},
         load.done,
         int(status["queues"]["cpu_slots"]),
+        {name: value - supplied[name] for name, value in supply(last).items()},
     )
 
 
@@ -364,8 +379,11 @@ def table(window: Window) -> str:
     ]
     lines += ["", f"{'share of the devices time':60}"]
     lines += [f"  {name:58}{share:6.1%}" for name, share in lost(window)]
+    waited = window.supply["waited_s"] / (window.seconds * window.lanes)
+    lines += [f"  {'(waiting for a child, within the first stage)':58}{waited:6.1%}"]
     if window.kernels is not None:
         lines += [f"  {'(a kernel runs, by NVML)':58}{window.kernels:6.1%}"]
     cpu = mean(window.samples.cpu)
     lines += [f"CPU slots taken: {cpu or 0:.1f} of {window.cpu_slots}"]
+    lines += [f"children made: {window.supply['made']:.0f}; right answers known: {window.supply['recalled']:.0f}"]
     return "\n".join(lines)

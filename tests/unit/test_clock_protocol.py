@@ -345,6 +345,23 @@ def test_what_a_head_hides_is_a_launch_and_no_more(
     assert [round(ns / 1000) for ns in timer._launch_ns] == hidden_us
 
 
+def test_a_reference_is_asked_once_whether_it_draws_numbers() -> None:
+    class Asked(clock.Timer):
+        asked = 0
+
+        def __init__(self, known: dict[str, bool]) -> None:
+            self._model = "own.0"
+            self._job = SimpleNamespace(reference=SimpleNamespace(draws_numbers=known))  # type: ignore[assignment]
+
+        def _answers_differ(self) -> bool:
+            Asked.asked += 1
+            return True
+
+    known: dict[str, bool] = {"tiny.0": False}
+    assert Asked(known)._draws_numbers() and Asked(known)._draws_numbers()
+    assert Asked.asked == 1 and known == {"tiny.0": False, "own.0": True}
+
+
 class Paced(clock.Timer):
     """Whose pairs are off by `scatter` in turn. empty: of each block, beside which of its pairs a bell is empty."""
 

@@ -172,6 +172,8 @@ bad_flags_are_named(void **state)
         { "--target=cuda:", "target is" },
         { "--memory-limit-bytes=536870911", "536870912" },
         { "--uid-first=4294967294", "last user id" },
+        { "--timing-cores=1", "timing_cores is 3 or more" },
+        { "--timing-cores=2", "timing_cores is 3 or more" },
     };
 
     (void)state;

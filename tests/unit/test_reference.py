@@ -79,6 +79,12 @@ def test_answers_that_are_kept_are_copies_and_few() -> None:
     assert task.recalled == 3
 
 
+def test_a_large_answer_is_not_kept() -> None:
+    task = Here(lambda x: x.repeat(reference.ANSWER_BYTES // 8), X.clone())
+    task.remember("question", None, task.answer(tf32=False))
+    assert task.recall("question") is None
+
+
 @pytest.mark.parametrize("tf32", [False, True])
 def test_a_change_that_the_next_call_takes_back_is_found(tf32: bool) -> None:
     task = Here(lambda x: torch.exp(x.neg_()), X.clone())

@@ -14,6 +14,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "bench"))
 
 import ast_stage
 import speed
+import speed_load
 from speed_load import Samples, Stage, Window, lost
 from speed_mix import AST, BENCHES, COMPILE, FULL, GROUPS, RIGHT, TINY, Bench, Mix
 
@@ -52,7 +53,21 @@ def test_a_gpu_gets_the_large_sizes(bench: Bench) -> None:
 def window(finished: int, right: int, given_s: float, ready: list[int]) -> Window:
     samples = Samples(lanes=[0] * len(ready), ready=ready)
     stages = [Stage("tiny", 5, 0.0, 100.0, 2.0), Stage("timing", 5, 0.0, 100.0, 4.0)]
-    return Window(10.0, 1, 1, finished, {"ok": right}, stages, given_s, samples, [], {}, 1, 13)
+    return Window(
+        10.0,
+        1,
+        1,
+        finished,
+        {"ok": right},
+        stages,
+        given_s,
+        samples,
+        [],
+        {},
+        1,
+        13,
+        {"waited_s": 1.0, "made": 20.0, "recalled": 7.0},
+    )
 
 
 def test_a_window_that_lacks_what_is_dear_claims_no_more() -> None:
@@ -65,6 +80,14 @@ def test_the_time_of_a_device_is_accounted_for() -> None:
     found = lost(window(100, 30, 8.0, [0, 3, 0, 0]))
     assert [share for _, share in found] == pytest.approx([0.2, 0.4, 0.2, 0.05, 0.15])
     assert sum(share for _, share in found) == pytest.approx(1.0)
+
+
+def test_what_the_pools_had_to_do_is_told() -> None:
+    lane = {"kind": "referee", "pool": {"waited_s": 1.5, "made": 4}, "references": {"recalled": 6}}
+    assert speed_load.supply({"workers": [lane, {"kind": "run"}, lane]}) == {"waited_s": 3.0, "made": 8, "recalled": 12}
+    told = speed_load.table(window(100, 30, 8.0, []))
+    assert "waiting for a child, within the first stage)" in told and " 10.0%" in told
+    assert "children made: 20; right answers known: 7" in told
 
 
 PEAKS = {"read_gbs": 4000.0, "write_gbs": 3000.0, "tf32_tflops": 400.0}
