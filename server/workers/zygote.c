@@ -529,17 +529,10 @@ make_process(struct zygote *z, struct error *err)
 
     if (asprintf(&script, "%s/zygote.py", z->config->harness) < 0)
         return error_set(err, ERR_NOMEM, "no memory for zygote %s", z->name);
-    const char *args[] = { z->config->python,
-                           script,
-                           "--kind",
-                           z->kind,
-                           "--device",
-                           z->device.name,
-                           "--target",
-                           z->config->target,
-                           "--fd",
-                           "3",
-                           NULL };
+    const char *args[] = {
+        z->config->python, script, "--kind", z->kind, "--device", z->device.name, "--target",
+        z->config->target, "--fd", "3",      NULL
+    };
     return process_new(z->loop, z->name, args, START_LIMIT_MS, &process_ops, z, &z->process, err);
 }
 
