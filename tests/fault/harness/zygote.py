@@ -20,6 +20,9 @@ sys.path.insert(0, str(HERE.parents[2] / "server/harness"))
 import script  # noqa: E402
 import wire  # noqa: E402
 
+LINGER_S = 60
+"""How long a child stays that is to outlive its channel: its zygote may be gone, and nobody left to kill it."""
+
 
 def ast(channel: wire.Channel, scratch: Path) -> None:
     request = channel.receive()
@@ -62,8 +65,8 @@ def run(channel: wire.Channel, scratch: Path) -> None:
         try:
             request = channel.receive()
         except wire.ChannelClosed:
-            while "SCRIPT_END" in os.environ:
-                signal.pause()
+            if "SCRIPT_END" in os.environ:
+                time.sleep(LINGER_S)
             return
         source = wire.read_memfd(request.take_fd("source"), wire.SOURCE_MAX).decode("utf-8", "replace")
         request.close()
