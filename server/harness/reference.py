@@ -43,13 +43,10 @@ LARGE_SET: Final = 2 << 30
 SPARE: Final = 256 << 20
 FP64_SHARE: Final = 0.8
 """The fp64 run is tried when its estimated memory is within this share of what is free."""
-FP64_SURE: Final = 1 / 16
-"""So little of what was free once is free still, and nobody is asked again."""
-
-
-ANSWER_BYTES: Final = 4 << 20
 ANSWERS_MOST: Final = 32
 """Right answers to small cases that are kept, the one used longest ago giving way: those of some groups under way."""
+ANSWER_BYTES: Final = 4 << 20
+"""The largest of them, with its inputs."""
 COPIES: Final = 4
 """Of the reference's outputs, while it is compared: its own, in fp64, the candidate's, and what comparing needs."""
 
@@ -240,7 +237,6 @@ class Reference:
         self._states: dict[tuple[str, int], list[Json]] = {}
         self._current: tuple[str, int] | None = None
         self._fp64_fails = False
-        self._fp64_room = 0
         self.tf32_matters: bool | None = None
         self.mutates_inputs = False
         self._may_have_changed = False  # a call was made since the inputs were looked at
@@ -449,14 +445,8 @@ class Reference:
             return False
         if self.peer.device.type != "cuda":
             return True
-        needed = _fp64_bytes(self.sizes, values.notes(tree))
-        if needed <= self._fp64_room:
-            return True
-        free, _ = torch.cuda.mem_get_info(
-            self.peer.device
-        )  # takes milliseconds while another process makes its context
-        self._fp64_room = int(FP64_SURE * free)
-        return needed < FP64_SHARE * free
+        free, _ = torch.cuda.mem_get_info(self.peer.device)  # each time: a candidate may hold what was free before
+        return _fp64_bytes(self.sizes, values.notes(tree)) < FP64_SHARE * free
 
     def _wide(self, model: str, tree: Any, seed: int) -> list[tuple[str, Any]] | None:
         """The outputs in fp64, or None where the reference cannot be run so."""
