@@ -80,9 +80,7 @@ static const struct setting table[] = {
     { "timing_cores", NUMBER, "cores", "-1", -1, 64, FIELD(timing_cores), false,
       "kept for each GPU's referee and for children while they are timed, and used by nothing else, so that "
       "compiling does not disturb timing; 0 keeps none, 1 and 2 are too few; -1 is 3 where the machine has "
-      "enough, and 2 more for each of "
-      "device_jobs beyond the "
-      "first where that is no more than half of them" },
+      "enough, and 2 more for each of device_jobs beyond the first where that is no more than half of them" },
     { "device_jobs", NUMBER, "submissions", "1", 1, 8, FIELD(device_jobs), false,
       "in open, tiny and full side by side on each device, as far as its memory goes; timing has it to "
       "itself. Each has a run zygote, a referee, a pool and references of its own" },
