@@ -164,8 +164,9 @@ def spikes(tensor: torch.Tensor, seed: int) -> bool:
     if tensor.dim() >= 2 and not has_zeros(tensor):
         rows = min(64, max(1, int(tensor.shape[0] * ROW_SHARE)))
         order = torch.randperm(tensor.shape[0], generator=_generator(tensor, seed + 1), device=tensor.device)
-        for row in order[:rows].tolist():
-            tensor[row] = _summable(tensor[row].flatten()[0])
+        chosen = order[:rows]
+        first = tensor[(chosen, *[0] * (tensor.dim() - 1))]
+        tensor[chosen] = _summable(first).reshape(-1, *[1] * (tensor.dim() - 1))
     return sparse(tensor, seed)
 
 
