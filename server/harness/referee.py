@@ -44,9 +44,11 @@ from wire import (
 
 WORKING: Final = 2
 """The referee's own copies of inputs and outputs, while it compares."""
+SPARE: Final = 0.25
+"""Of a GPU's memory, beyond what a job needs: as long as so much is free, the referee keeps what it has cached."""
 MEMORY_LIMIT_S: Final = 8.0
-MEMORY_SLACK: Final = 3 << 30
-"""Contexts of children that are being made ready meanwhile."""
+MEMORY_SLACK: Final = 6 << 30
+"""Contexts of children that are made ready meanwhile: as many as a pool has at most, if nobody sets another size."""
 ENDING_S: Final = 1.0
 """How long killed processes may keep their GPU memory from the next job."""
 ENDING_POLL_S: Final = 0.01
@@ -240,7 +242,8 @@ class Referee:
             spec = specification.parse(contents["spec"])
         except specification.SpecRefused as refused:
             raise ReferenceBroken(f"the task's specification cannot be used: {refused}") from None
-        self._make_room(spec, reference)
+        is_shared = message.body.get("shared") is True
+        self._make_room(spec, reference, is_shared=is_shared)
         if reference not in self._references:
             self._references[reference] = Reference(self._children[reference])
         job = Job(
@@ -256,7 +259,7 @@ class Referee:
         )
         self._own[name] = evidence.Own.parse(json.loads(contents["kernels"]))
         self._jobs[name] = job
-        if message.body.get("shared") is True:
+        if is_shared:
             self._shared.add(name)
         return job.open(
             contents["source"],
@@ -265,15 +268,18 @@ class Referee:
             message.optional_text("cache"),
         )
 
-    def _make_room(self, spec: Json, keep: str) -> None:
-        """End references of other tasks, the longest loaded first, until the GPU has room for this one's arenas."""
+    def _make_room(self, spec: Json, keep: str, *, is_shared: bool) -> None:
+        """Until the GPU has room for this one's arenas: what is cached goes, then references of other tasks, the
+        longest loaded first."""
         if self._device.type != "cuda":
             return
         sizes = Sizes.of(spec, self._device)
-        needed = candidate_arena(sizes, self._device) + WORKING * (sizes.inputs + sizes.outputs)
+        needed = candidate_arena(sizes, self._device) + WORKING * (sizes.inputs + sizes.outputs) + MEMORY_SLACK
         if keep not in self._references:
             needed += sizes.reference_arena
-        torch.cuda.empty_cache()
+        free, total = torch.cuda.mem_get_info(self._device)
+        if is_shared or free < needed + fp64_room(sizes, spec["cases"]["own"]) + SPARE * total:
+            torch.cuda.empty_cache()
         self._await_ends(needed)
         busy = {job.reference.peer.name for job in self._jobs.values()} | {keep}
         for name in [name for name in self._references if name not in busy]:
