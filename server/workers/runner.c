@@ -19,7 +19,7 @@
 
 #define WARM_MS 60000 /* from forking to a context */
 #define RETRY_MS 1000
-#define MAKING_MAX 2 /* side by side: more are hardly made sooner */
+#define MAKING_MAX 4 /* side by side; more are hardly made sooner */
 /* The same without a GPU: what it does not share with its zygote (6 MB), and room. */
 #define HOST_CHILD_BYTES (64LL * 1000 * 1000)
 #define FAILURES_MAX 5 /* children that died unused, one after another: something is wrong with the workers */
