@@ -27,7 +27,9 @@ THREAD_VARIABLES: Final = (
 CUDA_NOT_INITIALIZED: Final = 3
 DEVICE_ORDER: Final = "PCI_BUS_ID"
 """A device's number is nvidia-smi's, for the referee as for its children, whatever the daemon was started with."""
-
+COPY_QUEUES: Final = "1"
+"""Of a context, for copies, of which judged code makes few: each queue takes some 7 ms to make and to end, while which
+the driver lets others wait. Those for kernels stay as many as they are everywhere else."""
 USER: Final = "verifierd"
 # Kept for a child's own environment; everything else that it sees is set by the zygote.
 KEPT_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "CC", "VIRTUAL_ENV")
@@ -45,6 +47,7 @@ def set_environment(kind: str, device: str, base: Path) -> None:
     environment["CUDA_DEVICE_ORDER"] = DEVICE_ORDER
     environment["CUDA_VISIBLE_DEVICES"] = device.partition(":")[2] if kind == "run" else ""
     environment["CUDA_MODULE_LOADING"] = "LAZY"
+    environment["CUDA_DEVICE_MAX_COPY_CONNECTIONS"] = COPY_QUEUES
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment["TRITON_CACHE_DIR"] = str(base / "triton")
     environment["HOME"] = environment["TMPDIR"] = str(base)
