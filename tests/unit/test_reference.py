@@ -115,6 +115,17 @@ def test_a_change_by_a_later_call_alone_is_found() -> None:
     assert torch.equal(found.own[0], X + 1)
 
 
+@pytest.mark.parametrize("x", [X, X.double(), torch.tensor([1, 2])])
+@pytest.mark.parametrize("tf32", [False, True])
+def test_a_change_that_begins_with_a_later_answer_is_found(x: torch.Tensor, tf32: bool) -> None:
+    task = Here(lambda x: (x.neg_() if is_late else x) + 1, x.clone())
+    is_late = False
+    task.answer(tf32=tf32)
+    is_late = True
+    found = task.answer(tf32=tf32)
+    assert task.mutates_inputs and torch.equal(found.own[0], 1 - x) and torch.equal(found.values[0], 1 - x)
+
+
 @pytest.mark.parametrize(
     "dtype", [torch.float8_e5m2, torch.float8_e4m3fn, torch.bfloat16, torch.float16, torch.complex64]
 )
