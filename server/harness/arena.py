@@ -17,10 +17,13 @@ from values import TensorNote, ValueRefused
 
 ALIGNMENT: Final = 256
 """Every tensor that the referee places begins at a multiple of this: what CUDA's own allocator promises."""
+PAGE: Final = 2 << 20
+"""A large page of a GPU's memory; torch asks for large blocks in multiples of it."""
 
 
-def align(size: int) -> int:
-    return (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+def align(size: int, unit: int = ALIGNMENT) -> int:
+    """The next multiple of unit."""
+    return (size + unit - 1) // unit * unit
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ import torch
 import values
 import weights
 from arena import Arena, Heap, align
+from draws import Draws
 from values import TensorNote
 from wire import (
     CANDIDATE_FILE,
@@ -114,6 +115,7 @@ class Child:
         self._pool: Any = None
         self._arena: Arena | None = None
         self._placer: Placer | None = None
+        self._draws: Draws | None = None
         self._doorbell: native.Doorbell | None = None
         self._seen = 0
         self._source = ""
@@ -169,6 +171,7 @@ class Child:
         self._arena = Arena(self._device, message.take_fd("arena"), message.integer("size", 1, 1 << 48), is_import=True)
         self._observer.spare(self._arena.pointer)
         heap = message.mapping("heap")
+        self._draws = Draws(self._arena)
         self._placer = Placer(self._arena, Heap(heap["offset"], heap["size"], heap["pool"]))
         fd = message.take_fd("doorbell")
         self._doorbell = native.Doorbell(fd)
@@ -323,36 +326,31 @@ class Child:
         self._channel.send({"ev": "copied"})
 
     def _op_inputs(self, message: Message) -> None:
-        arena, _, _ = self._require()
-        offset = message.integer("offset", 0, arena.size)
-
-        def put(tensor: torch.Tensor) -> TensorNote:
-            nonlocal offset
-            tensor = tensor.detach()
-            if not _is_dense(tensor):
-                tensor = tensor.contiguous()
-            note = TensorNote.of(tensor, offset)
-            arena.view(note).copy_(tensor)
-            offset = align(offset + note.span_bytes)
-            return note
-
+        offset = message.integer("offset", 0, self._require()[0].size)
         seeds = [message.integer("seed", 0, 1 << 62), *(message.body.get("more") or [])]
-        start, stride = offset, message.body.get("stride", 0)
-        trees = []
+        stride = message.integer("stride", 0, 1 << 48)
+        overrides = message.mapping("overrides")
+        draws = self._draws
+        assert draws is not None
+        trees, end = [], offset
+
+        def draw(seed: int) -> list[Any]:
+            _seed(seed)
+            with self._judged():
+                return list(module.get_inputs())
+
         try:
-            module = self._case_module(message.mapping("overrides"))
+            module = self._case_module(overrides)
             with self._outside_pool(), self._device, torch.no_grad():
                 for index, seed in enumerate(seeds):
-                    offset = start + index * stride
-                    _seed(seed)
-                    with self._judged():
-                        inputs = list(module.get_inputs())
-                    trees.append(values.encode(inputs, put, "get_inputs()"))
-                    _require_same_form(trees[0], trees[-1], index * stride)
+                    start = offset + index * stride
+                    tree, end = draws.put(partial(draw, seed), start, stride, is_own=not overrides)
+                    trees.append(tree)
+                    _require_same_form(trees[0], tree, index * stride)
             self._synchronize()
         except BaseException as error:
             raise StepFailed("inputs", error, self._filename) from None
-        self._channel.send({"ev": "inputs", "inputs": trees[0], "end": offset})
+        self._channel.send({"ev": "inputs", "inputs": trees[0], "end": end})
 
     @contextmanager
     def _outside_pool(self) -> Iterator[None]:

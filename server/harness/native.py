@@ -68,6 +68,7 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_doorbell_claims": (None, [c_void_p, c_void_p, c_void_p, c_void_p, c_void_p]),
     "harness_reply_read": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p]),
     "harness_heap_set": (c_int, [c_uint64, c_uint64]),
+    "harness_place_set": (c_int, [c_uint64, c_uint64]),
     "harness_gpu_init": (c_int, [c_int, c_int]),
     "harness_gpu_get_info": (c_int, [c_void_p]),
     "harness_gpu_arena_create": (c_int, [c_uint64, c_void_p, c_void_p, c_void_p, c_void_p]),
@@ -264,6 +265,11 @@ class Doorbell:
 def heap_set(base: int, size: int) -> None:
     """Serve torch's pool from these addresses; base is a multiple of 512."""
     _checked(_lib.harness_heap_set(base, size))
+
+
+def place_set(base: int, size: int) -> None:
+    """Serve the next blocks of a pool over harness_place_malloc() from here; base is a multiple of 512."""
+    _checked(_lib.harness_place_set(base, size))
 
 
 # --- the GPU (native/gpu.h) ---

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import draws
 import torch
 import values
-from arena import Heap, align
+from arena import PAGE, Heap, align
 from peer import NotTheCandidate, Peer, PeerFailed
 from tolerance import TABLE, Limit, differs, kernelbench_limit, limit_for, relative_error, sample
 from values import TensorNote
@@ -36,8 +37,6 @@ SETS_SHARE: Final = 32
 several calls; and as much for the outputs of those calls."""
 HOST_SETS: Final = 512 << 20
 """Instead of that part where there is no GPU."""
-PAGE: Final = 2 << 20
-"""A large page of a GPU's memory."""
 LARGE_SET: Final = 2 << 30
 """A task whose inputs are larger than this (bytes) gets one set instead of SETS."""
 SPARE: Final = 256 << 20
@@ -96,6 +95,8 @@ class Sizes:
             return max(sum(align(note.span_bytes) for note in values.notes(case[key])) for case in cases)
 
         inputs = align(total("inputs")) or align(1)
+        if inputs >= draws.LEAST:
+            inputs = align(inputs, PAGE)
         state = align(max(case["state_bytes"] for case in cases)) + (1 << 20)
         peak = max(case["peak_bytes"] for case in cases)
         outputs = align(total("outputs")) or align(1)
@@ -111,7 +112,7 @@ class Sizes:
 
         It is the same for both sides, and torch's segments, multiples of a page, lie as the driver's own would.
         """
-        return (self.sets * self.inputs + 2 * self.state + PAGE - 1) // PAGE * PAGE
+        return align(self.sets * self.inputs + 2 * self.state, PAGE)
 
     @property
     def checked_sets(self) -> int:

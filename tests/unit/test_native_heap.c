@@ -176,6 +176,25 @@ no_two_blocks_ever_overlap(void **state)
         give(held[slot].at);
 }
 
+static void
+a_place_serves_each_byte_once(void **state)
+{
+    (void)state;
+
+    assert_int_equal(harness_place_set(BASE + 1, UNIT), -EINVAL);
+    assert_int_equal(harness_place_set(UINT64_MAX - 511, UNIT), -EINVAL);
+    assert_null(harness_place_malloc(1, 0, NULL));
+    assert_int_equal(harness_place_set(BASE, 4 * UNIT), 0);
+    assert_ptr_equal(harness_place_malloc(UNIT + 1, 0, NULL), (void *)BASE);
+    assert_null(harness_place_malloc(3 * UNIT, 0, NULL));
+    assert_null(harness_place_malloc(-1, 0, NULL));
+    harness_place_free((void *)BASE, UNIT + 1, 0, NULL);
+    assert_ptr_equal(harness_place_malloc(2 * UNIT, 0, NULL), (void *)(BASE + 2 * UNIT));
+    assert_null(harness_place_malloc(0, 0, NULL));
+    assert_int_equal(harness_place_set(BASE, 0), 0);
+    assert_null(harness_place_malloc(1, 0, NULL));
+}
+
 #define WITH_HEAP(test) cmocka_unit_test_setup_teardown(test, fresh_heap, nothing_left)
 
 int
@@ -189,6 +208,7 @@ main(void)
         WITH_HEAP(what_is_not_ours_changes_nothing),
         WITH_HEAP(a_heap_is_not_replaced_under_its_blocks),
         WITH_HEAP(no_two_blocks_ever_overlap),
+        cmocka_unit_test(a_place_serves_each_byte_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -129,16 +129,24 @@ take_from_driver(uint64_t size)
     return s->at;
 }
 
+/* What a block of size bytes takes; 0 where there is no such block. */
+static uint64_t
+padded(ssize_t size)
+{
+    if (size < 0 || size > INT64_MAX - ALIGNMENT)
+        return 0;
+    return size == 0 ? ALIGNMENT : ((uint64_t)size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
 void *
 harness_arena_malloc(ssize_t size, int device, void *stream)
 {
-    uint64_t wanted, at;
+    uint64_t wanted = padded(size), at;
 
     (void)device;
     (void)stream;
-    if (size < 0 || size > INT64_MAX - ALIGNMENT)
+    if (wanted == 0)
         return NULL;
-    wanted = size == 0 ? ALIGNMENT : ((uint64_t)size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     pthread_mutex_lock(&heap.lock);
     at = take_from_heap(wanted);
     if (at == 0)
@@ -232,4 +240,48 @@ uint64_t
 harness_heap_spilled(void)
 {
     return read_figure(&heap.spilled);
+}
+
+static struct {
+    pthread_mutex_t lock;
+    uint64_t at, left;
+} place = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+int
+harness_place_set(uint64_t base, uint64_t size)
+{
+    if (base % ALIGNMENT != 0 || size > UINT64_MAX - base)
+        return harness_fail(EINVAL, "place: [%llx, +%llu) is none", (unsigned long long)base,
+                            (unsigned long long)size);
+    pthread_mutex_lock(&place.lock);
+    place.at = base;
+    place.left = size;
+    pthread_mutex_unlock(&place.lock);
+    return 0;
+}
+
+void *
+harness_place_malloc(ssize_t size, int device, void *stream)
+{
+    uint64_t wanted = padded(size), at = 0;
+
+    (void)device;
+    (void)stream;
+    pthread_mutex_lock(&place.lock);
+    if (wanted != 0 && wanted <= place.left) {
+        at = place.at;
+        place.at += wanted;
+        place.left -= wanted;
+    }
+    pthread_mutex_unlock(&place.lock);
+    return (void *)(uintptr_t)at;
+}
+
+void
+harness_place_free(void *ptr, ssize_t size, int device, void *stream)
+{
+    (void)ptr;
+    (void)size;
+    (void)device;
+    (void)stream;
 }

@@ -29,4 +29,13 @@ HARNESS_API void *harness_arena_malloc(ssize_t size, int device, void *stream);
 /* A pointer that is not one of ours is left alone and told on stderr: torch gives no way to refuse. size is ignored. */
 HARNESS_API void harness_arena_free(void *ptr, ssize_t size, int device, void *stream);
 
+/*
+ * For a second pool, whose blocks lie where they will be read: harness_place_malloc() serves [base, base + size) once,
+ * from its beginning, base being a multiple of 512; what does not fit any more gets NULL. Whoever sets another place
+ * answers for what is still in use in the one before. Returns 0 or -EINVAL.
+ */
+HARNESS_API int harness_place_set(uint64_t base, uint64_t size);
+HARNESS_API void *harness_place_malloc(ssize_t size, int device, void *stream);
+HARNESS_API void harness_place_free(void *ptr, ssize_t size, int device, void *stream); /* does nothing */
+
 #endif

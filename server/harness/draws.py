@@ -1,0 +1,123 @@
+"""Where a reference's get_inputs() makes what it draws: in the set of the arena where it is wanted, if that can be.
+
+To draw gigabytes elsewhere and copy them takes twice as long. A draw can be made in place where it is tensors that lie
+as they were allocated, and nothing beside them: the first draw of the task's own case, which is copied, tells. In a
+set the referee changes what it likes, so that a task may keep nothing of what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import native
+import torch
+import values
+from arena import PAGE, Arena, align
+from values import TensorNote
+
+LEAST: Final = 8 * PAGE
+"""Bytes of a set from which on it is worth the while. Such sets are as many pages."""
+BLOCK: Final = 512
+"""torch counts memory in multiples of this."""
+
+
+class Draws:
+    """Of one reference."""
+
+    def __init__(self, arena: Arena) -> None:
+        self._arena = arena
+        self._is_in_place: bool | None = None if arena.device.type == "cuda" else False  # None: not known yet
+        self._allocator: Any = None
+        self._pools: dict[int, Any] = {}  # by the set's offset in the arena
+
+    def put(self, draw: Callable[[], list[Any]], offset: int, room: int, *, is_own: bool) -> tuple[Any, int]:
+        """What draw() makes, from offset on: the tree, and the first byte behind it.
+
+        draw makes the same each time. room: the bytes of a set, all of which may be written to. is_own: it is the
+        task's own case. RuntimeError where the task keeps what it made; else what draw() raises, and ValueRefused.
+        """
+        if not is_own:
+            return self._copied(draw(), offset)
+        if self._is_in_place is None:
+            return self._tried(draw, offset)
+        found = self._in_place(draw, offset, room) if self._is_in_place else None
+        return found or self._copied(draw(), offset)
+
+    def _copied(self, inputs: list[Any], offset: int) -> tuple[Any, int]:
+        def put(tensor: torch.Tensor, note: TensorNote) -> None:
+            self._arena.view(note).copy_(tensor)
+
+        return _laid_out(inputs, offset, put)
+
+    def _tried(self, draw: Callable[[], list[Any]], offset: int) -> tuple[Any, int]:
+        """The first one."""
+        before = _allocated("current")
+        torch.cuda.reset_peak_memory_stats()
+        inputs = draw()
+        peak = _allocated("peak") - before
+        size = sum(align(leaf.nbytes, BLOCK) for _, leaf in values.leaves(inputs) if isinstance(leaf, torch.Tensor))
+        placed = self._copied(inputs, offset)
+        del inputs
+        self._is_in_place = size >= LEAST and peak <= size and _allocated("current") <= before
+        if self._is_in_place:
+            torch.cuda.empty_cache()  # as much again, which nobody will ask for
+        return placed
+
+    def _in_place(self, draw: Callable[[], list[Any]], offset: int, room: int) -> tuple[Any, int] | None:
+        """None where it cannot be after all; what is in the set then is to be written again."""
+
+        def check(tensor: torch.Tensor, note: TensorNote) -> None:
+            if tensor.data_ptr() != self._arena.pointer + (note.offset or 0):
+                raise _Elsewhere
+
+        before = _allocated("current")
+        try:
+            with torch.cuda.use_mem_pool(self._pool(offset, room)):
+                inputs = draw()
+            placed = _laid_out(inputs, offset, check)
+        except (_Elsewhere, torch.OutOfMemoryError):
+            self._is_in_place = False
+            return None
+        finally:
+            native.place_set(0, 0)
+        del inputs
+        if _allocated("current") > before:
+            raise RuntimeError("get_inputs() keeps tensors that it made, and kept none when it was first called")
+        return placed
+
+    def _pool(self, offset: int, room: int) -> Any:
+        """The set's own. Its blocks come from there when it is first used, and no others ever."""
+        if offset not in self._pools:
+            if self._allocator is None:
+                self._allocator = torch.cuda.memory.CUDAPluggableAllocator(
+                    str(native.LIBRARY), "harness_place_malloc", "harness_place_free"
+                )
+            native.place_set(self._arena.pointer + offset, room)
+            self._pools[offset] = torch.cuda.MemPool(self._allocator.allocator())
+        return self._pools[offset]
+
+
+class _Elsewhere(Exception):
+    """A tensor does not lie where it is wanted."""
+
+
+def _laid_out(inputs: list[Any], offset: int, put: Callable[[torch.Tensor, TensorNote], None]) -> tuple[Any, int]:
+    end = offset
+
+    def place(tensor: torch.Tensor) -> TensorNote:
+        nonlocal end
+        tensor = tensor.detach()
+        if not torch.ops.aten.is_non_overlapping_and_dense(tensor):
+            tensor = tensor.contiguous()
+        note = TensorNote.of(tensor, end)
+        put(tensor, note)
+        end = align(end + note.span_bytes)
+        return note
+
+    return values.encode(inputs, place, "get_inputs()"), end
+
+
+def _allocated(which: str) -> int:
+    """Bytes of tensors, "current" or "peak"."""
+    return int(torch.cuda.memory_stats_as_nested_dict()["allocated_bytes"]["all"][which])

@@ -1,0 +1,120 @@
+"""What get_inputs() draws where it is wanted has the numbers that it has elsewhere; who cannot be served so is not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import child  # isort: skip
+
+SCRIPT = """
+import json, sys
+import child, native, torch
+torch.cuda.init()
+native.gpu_init(0)
+from arena import Arena, align, PAGE
+from draws import Draws
+from values import TensorNote, notes
+
+DEVICE = torch.device("cuda", 0)
+KEPT = []
+
+def temporary():
+    return [torch.rand(4096, 4096) * 2 - 1]
+
+def keeping():
+    if not KEPT:
+        KEPT.append(torch.rand(4096, 4096))
+    return list(KEPT)
+
+def keeping_later():
+    x = torch.rand(4096, 4096)
+    CALLS.append(1)
+    if len(CALLS) > 1:
+        KEPT.append(x.view(-1)[:5])
+    return [x]
+
+def twice():
+    x = torch.rand(4096, 4096)
+    return [x, x]
+
+CALLS = []
+TASKS = {
+    "one": lambda: [torch.rand(4096, 4096)],
+    "two": lambda: [torch.randn(2048, 2048), 3, torch.randint(0, 9, (4096, 1024))],
+    "odd": lambda: [torch.rand(5000, 1234)],
+    "turned": lambda: [torch.rand(4096, 4096).t()],
+    "small beside": lambda: [torch.rand(7), torch.rand(4096, 4096)],
+    "small": lambda: [torch.rand(64, 64)],
+    "twice": twice,
+    "temporary": temporary,
+    "kept": keeping,
+    "kept later": keeping_later,
+}
+
+def run(name):
+    task = TASKS[name]
+    KEPT.clear()
+    CALLS.clear()
+    def seeded(seed, by=child._seed):
+        by(seed)
+        return task()
+    with DEVICE:
+        wanted = {}
+        if "kept" not in name:
+            for seed in range(6):
+                wanted[seed] = [x.clone() for x in seeded(seed, torch.manual_seed) if torch.is_tensor(x)]
+        torch.cuda.synchronize()
+        room = align(160 << 20, PAGE)
+        arena = Arena.make(DEVICE, 3 * room)
+        draws = Draws(arena)
+        trees, was_in_place, found = set(), [], []
+        for seed, set_ in enumerate((0, 0, 1, 0, 1, 2)):
+            try:
+                tree, end = draws.put(lambda: seeded(seed), set_ * room, room, is_own=True)
+            except RuntimeError as error:
+                return {"error": str(error)}
+            torch.cuda.synchronize()
+            was_in_place.append(draws._is_in_place)
+            got = [arena.view(note) for note in notes(tree)]
+            first = [note.offset - set_ * room for note in notes(tree)]
+            trees.add(json.dumps([first, [list(x.stride()) for x in got]]))
+            if wanted:
+                found.append(all(torch.equal(a, b) for a, b in zip(got, wanted[seed], strict=True)))
+            else:
+                found.append(got[0].double().sum().item())
+        return {"in_place": was_in_place, "right": found, "trees": len(trees), "end": end - 2 * room}
+
+print(json.dumps({name: run(name) for name in TASKS}))
+"""
+
+
+def test_seeds_are_those_of_torch() -> None:
+    drawn = []
+    for seed in (torch.manual_seed, child._seed):
+        seed(1 << 61)
+        drawn.append(torch.randn(100))
+    assert torch.equal(*drawn)
+
+
+@pytest.mark.gpu
+def test_draws_in_place_have_the_same_numbers() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("gpu: no GPU on this machine")
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    for name in ("one", "two", "odd", "turned"):
+        assert found[name]["in_place"] == [True] * 6, name
+    for name in ("small", "temporary", "kept"):
+        assert found[name]["in_place"] == [False] * 6, name
+    for name in ("small beside", "twice"):
+        assert found[name]["in_place"][1:] == [False] * 5, name
+    for name in ("one", "two", "odd", "turned", "small beside", "small", "twice", "temporary"):
+        assert found[name]["right"] == [True] * 6 and found[name]["trees"] == 1, name
+    assert len(set(found["kept"]["right"])) == 1
+    assert "keeps tensors" in found["kept later"]["error"]
