@@ -7,6 +7,7 @@ set the referee changes what it likes, so that a task may keep nothing of what i
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -18,8 +19,6 @@ from values import TensorNote
 
 LEAST: Final = 8 * PAGE
 """Bytes of a set from which on it is worth the while. Such sets are as many pages."""
-BLOCK: Final = 512
-"""torch counts memory in multiples of this."""
 
 
 class Draws:
@@ -28,6 +27,7 @@ class Draws:
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
         self._is_in_place: bool | None = None if arena.device.type == "cuda" else False  # None: not known yet
+        self._is_kept = False  # something that lies in a set
         self._allocator: Any = None
         self._pools: dict[int, Any] = {}  # by the set's offset in the arena
 
@@ -42,6 +42,8 @@ class Draws:
         if self._is_in_place is None:
             return self._tried(draw, offset)
         found = self._in_place(draw, offset, room) if self._is_in_place else None
+        if self._is_kept:
+            raise RuntimeError("get_inputs() keeps tensors that it made, and kept none when it was first called")
         return found or self._copied(draw(), offset)
 
     def _copied(self, inputs: list[Any], offset: int) -> tuple[Any, int]:
@@ -52,39 +54,40 @@ class Draws:
 
     def _tried(self, draw: Callable[[], list[Any]], offset: int) -> tuple[Any, int]:
         """The first one."""
-        before = _allocated("current")
+        gc.collect()
+        before = _requested("current")
         torch.cuda.reset_peak_memory_stats()
         inputs = draw()
-        peak = _allocated("peak") - before
-        size = sum(align(leaf.nbytes, BLOCK) for _, leaf in values.leaves(inputs) if isinstance(leaf, torch.Tensor))
+        peak = _requested("peak") - before
+        size = sum(leaf.nbytes for _, leaf in values.leaves(inputs) if isinstance(leaf, torch.Tensor))
         placed = self._copied(inputs, offset)
         del inputs
-        self._is_in_place = size >= LEAST and peak <= size and _allocated("current") <= before
+        self._is_in_place = size >= LEAST and peak <= size and _requested("current") <= before
         if self._is_in_place:
             torch.cuda.empty_cache()  # as much again, which nobody will ask for
         return placed
 
     def _in_place(self, draw: Callable[[], list[Any]], offset: int, room: int) -> tuple[Any, int] | None:
         """None where it cannot be after all; what is in the set then is to be written again."""
+        before = _requested("current")
+        found = self._drawn_there(draw, offset, room)
+        self._is_in_place = found is not None
+        self._is_kept = _requested("current") > before
+        return found
 
+    def _drawn_there(self, draw: Callable[[], list[Any]], offset: int, room: int) -> tuple[Any, int] | None:
         def check(tensor: torch.Tensor, note: TensorNote) -> None:
             if tensor.data_ptr() != self._arena.pointer + (note.offset or 0):
                 raise _Elsewhere
 
-        before = _allocated("current")
         try:
             with torch.cuda.use_mem_pool(self._pool(offset, room)):
                 inputs = draw()
-            placed = _laid_out(inputs, offset, check)
+            return _laid_out(inputs, offset, check)
         except (_Elsewhere, torch.OutOfMemoryError):
-            self._is_in_place = False
             return None
         finally:
             native.place_set(0, 0)
-        del inputs
-        if _allocated("current") > before:
-            raise RuntimeError("get_inputs() keeps tensors that it made, and kept none when it was first called")
-        return placed
 
     def _pool(self, offset: int, room: int) -> Any:
         """The set's own. Its blocks come from there when it is first used, and no others ever."""
@@ -107,7 +110,7 @@ def _laid_out(inputs: list[Any], offset: int, put: Callable[[torch.Tensor, Tenso
 
     def place(tensor: torch.Tensor) -> TensorNote:
         nonlocal end
-        tensor = tensor.detach()
+        tensor = tensor.detach().resolve_conj().resolve_neg()
         if not torch.ops.aten.is_non_overlapping_and_dense(tensor):
             tensor = tensor.contiguous()
         note = TensorNote.of(tensor, end)
@@ -118,6 +121,6 @@ def _laid_out(inputs: list[Any], offset: int, put: Callable[[torch.Tensor, Tenso
     return values.encode(inputs, place, "get_inputs()"), end
 
 
-def _allocated(which: str) -> int:
-    """Bytes of tensors, "current" or "peak"."""
-    return int(torch.cuda.memory_stats_as_nested_dict()["allocated_bytes"]["all"][which])
+def _requested(which: str) -> int:
+    """Bytes that tensors asked for, "current" or "peak": what their blocks are larger is chance."""
+    return int(torch.cuda.memory_stats_as_nested_dict()["requested_bytes"]["all"][which])

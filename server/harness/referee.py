@@ -44,8 +44,9 @@ from wire import (
 
 WORKING: Final = 2
 """The referee's own copies of inputs and outputs, while it compares."""
-SPARE: Final = 0.25
-"""Of a GPU's memory, beyond what a job needs: as long as so much is free, the referee keeps what it has cached."""
+CACHED_MOST: Final = 8 << 30
+"""Bytes that the referee may keep for itself from one job to the next, where there is room: less than the references of
+other tasks hold, so that hardly anything depends on it what a candidate finds free."""
 MEMORY_LIMIT_S: Final = 8.0
 MEMORY_SLACK: Final = 6 << 30
 """Contexts of children that are made ready meanwhile: as many as a pool has at most, if nobody sets another size."""
@@ -159,7 +160,7 @@ class Referee:
             if peer.is_alive():
                 self._ending.append(os.dup(peer.pidfd))
             arena = peer.arena.size if peer.arena is not None else 0
-            self._due_bytes = torch.cuda.mem_get_info(self._device)[0] + arena
+            self._due_bytes = torch.cuda.mem_get_info(self._device)[0] + arena + self._cached_bytes()
         peer.close()
 
     def _op_child(self, message: Message) -> None:
@@ -183,6 +184,8 @@ class Referee:
     def _op_register(self, message: Message) -> None:
         job, peer = message.text("job"), self._children.get(message.text("child"))
         fd = message.take_fd("source")
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()  # the child has no arena: all that it makes is the GPU's
         try:
             if peer is None:
                 raise PeerFailed("crash", "the process ended before the reference was read")
@@ -277,8 +280,8 @@ class Referee:
         needed = candidate_arena(sizes, self._device) + WORKING * (sizes.inputs + sizes.outputs) + MEMORY_SLACK
         if keep not in self._references:
             needed += sizes.reference_arena
-        free, total = torch.cuda.mem_get_info(self._device)
-        if is_shared or free < needed + fp64_room(sizes, spec["cases"]["own"]) + SPARE * total:
+        is_short = torch.cuda.mem_get_info(self._device)[0] < needed + fp64_room(sizes, spec["cases"]["own"])
+        if is_shared or is_short or self._cached_bytes() > CACHED_MOST:
             torch.cuda.empty_cache()
         self._await_ends(needed)
         busy = {job.reference.peer.name for job in self._jobs.values()} | {keep}
@@ -288,6 +291,9 @@ class Referee:
             self._children[name].end()
             self._forget(name)
             self._channel.send({"ev": "child_gone", "child": name})
+
+    def _cached_bytes(self) -> int:
+        return torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(self._device)
 
     def _await_ends(self, needed: int) -> None:
         """Until there is so much free memory, or nobody who was let go of holds any; at most ENDING_S."""

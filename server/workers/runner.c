@@ -22,7 +22,8 @@
 #define MAKING_MAX 4 /* side by side; more are hardly made sooner */
 /* The same without a GPU: what it does not share with its zygote (6 MB), and room. */
 #define HOST_CHILD_BYTES (64LL * 1000 * 1000)
-#define FAILURES_MAX 5 /* children that died unused, one after another: something is wrong with the workers */
+/* Children that died unused, one after another: something is wrong with the workers, and not with the last few. */
+#define FAILURES_MAX (2 * MAKING_MAX + 1)
 
 static void
 runner_free(struct runner *r)

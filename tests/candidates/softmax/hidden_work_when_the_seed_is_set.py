@@ -1,6 +1,6 @@
 # kind: cheat
 # class: hack|policy|mismatch|nonfinite|nondeterministic
-# what: torch.manual_seed, replaced by a name that the tree does not show, computes the next answer before the call; the kernel copies
+# what: torch's ways to seed, replaced by names that the tree does not show, compute the next answer before the call; the kernel copies
 import math
 
 import torch
@@ -55,6 +55,15 @@ def seeding(seed):
 
 
 names["manual_" + "seed"] = seeding
+
+
+class Generator:
+    def manual_seed(self, seed):
+        for x in SEEN.values():
+            work(x)
+
+
+vars(names["cuda"])["default_" + "generators"] = (Generator(),)
 
 
 class ModelNew(nn.Module):
