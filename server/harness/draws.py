@@ -72,7 +72,7 @@ class Draws:
         before = _requested("current")
         found = self._drawn_there(draw, offset, room)
         self._is_in_place = found is not None
-        self._is_kept = _requested("current") > before
+        self._is_kept |= _requested("current") > before
         return found
 
     def _drawn_there(self, draw: Callable[[], list[Any]], offset: int, room: int) -> tuple[Any, int] | None:
