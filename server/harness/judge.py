@@ -569,7 +569,7 @@ class Job:
             return None
         if case["name"] == "own" and self._first is not None and not expected.differs(self._first):
             return None
-        return tree, expected
+        return tree, replace(expected, is_secret=transform in variations.SECRET)
 
     def precision(self) -> str:
         return "ieee" if self.policy.name == "kernelbench" else self.policy.precision

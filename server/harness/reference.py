@@ -16,7 +16,7 @@ import torch
 import values
 from arena import PAGE, Heap, align
 from peer import NotTheCandidate, Peer, PeerFailed
-from tolerance import TABLE, Limit, differs, kernelbench_limit, limit_for, relative_error, sample
+from tolerance import SECRET_RATIO, TABLE, Limit, differs, kernelbench_limit, limit_for, relative_error, sample
 from values import TensorNote
 from wire import Json, clean_text
 
@@ -166,6 +166,7 @@ class Expected:
     tf32: bool
     allowed: list[Any]  # samples of the reference's outputs in the precision that is allowed
     training: bool | None  # the mode that was asked for; None: as constructed
+    is_secret: bool = False  # on inputs under a secret transformation
 
     def is_finite(self) -> bool:
         """No value is infinite or no number; a pass over all of them."""
@@ -176,7 +177,8 @@ class Expected:
         dtype = self.own[index].dtype
         if policy == "kernelbench":
             return kernelbench_limit(dtype)
-        return limit_for(dtype, self.values[index], self.errors[index], tf32=self.tf32)
+        ratio = SECRET_RATIO if self.is_secret else 1.0
+        return limit_for(dtype, self.values[index], self.errors[index], tf32=self.tf32, ratio=ratio)
 
     def sampled(self) -> Expected:
         """Itself with an even sample of each output instead of the whole."""

@@ -25,6 +25,9 @@ class Row:
 
 MARGIN: Final = 4.0
 OUTLIER: Final = 10.0
+SECRET_RATIO: Final = 0.995
+"""As a row's `ratio`, at most, for inputs under a secret transformation: some are such that what the reference errs is
+chance (a softmax of logits of 10,000 whose two greatest are nearly one). Precision shows at the other inputs."""
 TABLE: Final[dict[torch.dtype, Row]] = {
     torch.float64: Row(1e-9, 1e-6, 1.0),
     torch.complex128: Row(1e-9, 1e-6, 1.0),
@@ -162,16 +165,26 @@ def relative_error(got: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def limit_for(
-    dtype: torch.dtype, expected: torch.Tensor, own_error: float, *, tf32: bool, row: Row | None = None
+    dtype: torch.dtype,
+    expected: torch.Tensor,
+    own_error: float,
+    *,
+    tf32: bool,
+    row: Row | None = None,
+    ratio: float = 1.0,
 ) -> Limit:
-    """The limit for outputs of this dtype. own_error: relative_error of the reference in its own dtype."""
+    """The limit for outputs of this dtype. own_error: relative_error of the reference in its own dtype.
+
+    ratio: the row's, if that is less.
+    """
     row = row or TABLE.get(dtype)
     if row is None:
         return Limit(0.0, 0.0)
+    ratio = min(ratio, row.ratio)
     base = max(row.base, TF32_BASE) if tf32 and dtype in (torch.float32, torch.complex64) else row.base
     r = min(row.most, max(base, MARGIN * own_error))
     atol = max(r * scale_of(expected), SUBNORMAL.get(dtype, 0.0))
-    return Limit(r, atol, row.ratio, OUTLIER if row.ratio < 1.0 else 1.0)
+    return Limit(r, atol, ratio, OUTLIER if ratio < 1.0 else 1.0)
 
 
 def kernelbench_limit(dtype: torch.dtype) -> Limit:

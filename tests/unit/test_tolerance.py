@@ -97,6 +97,45 @@ def test_all_the_weight_in_a_few_elements_does_not_make_the_rest_exact() -> None
     assert not compare(seldom, wanted, limit).is_match(limit)
 
 
+def test_chance_is_allowed_for_under_secret_transformations_alone() -> None:
+    wanted = torch.randn(10_000, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    plain = limit_for(torch.float32, wanted, 0.0, tf32=False)
+    loose = limit_for(torch.float32, wanted, 0.0, tf32=False, ratio=tolerance.SECRET_RATIO)
+    half = limit_for(torch.float16, wanted, 0.0, tf32=False, ratio=tolerance.SECRET_RATIO)
+    assert (plain.ratio, loose.ratio, half.ratio) == (1.0, 0.995, 0.995) and loose.rtol == plain.rtol
+    for count, factor, is_right in ((50, 5, True), (51, 5, False), (1, 20, False)):
+        got = wanted.clone()
+        got[:count] += factor * (plain.atol + plain.rtol * wanted[:count].abs())
+        found = compare(got, wanted, loose)
+        assert found.is_match(loose) == is_right, (count, factor)
+        assert not compare(got, wanted, plain).is_match(plain)
+
+
+def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, parts: int) -> torch.Tensor:
+    """Causal; each logit a sum of so many sums."""
+    width = q.shape[-1] // parts
+    pairs = zip(q.split(width, -1), k.split(width, -1), strict=True)
+    logits = sum((a @ b.transpose(-2, -1) for a, b in pairs), start=torch.zeros(())) * q.shape[-1] ** -0.5
+    later = torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool).triu(1)
+    return torch.softmax(logits.masked_fill(later, float("-inf")), dim=-1) @ v
+
+
+def test_an_attention_of_huge_logits_is_not_refused_by_chance() -> None:
+    """Where the two greatest of a row are nearly one, the last bit of a sum moves the answer."""
+    generator = torch.Generator().manual_seed(0)
+    refused = {1.0: 0, tolerance.SECRET_RATIO: 0}
+    for _ in range(500):
+        q, k, v = (100 * torch.randn(2, 3, 70, 32, generator=generator) for _ in range(3))
+        wanted = _attention(q.double(), k.double(), v.double(), 1)
+        own = relative_error(_attention(q, k, v, 1), wanted)
+        got = _attention(q, k, v, 2)
+        for ratio in refused:
+            limit = limit_for(torch.float32, wanted, own, tf32=False, ratio=ratio)
+            refused[ratio] += not compare(got, wanted, limit).is_match(limit)
+    assert refused[1.0] > 0
+    assert refused[tolerance.SECRET_RATIO] == 0
+
+
 def test_unravel() -> None:
     assert unravel(23, (2, 3, 4)) == [1, 2, 3]
     assert unravel(0, ()) == []
