@@ -28,8 +28,8 @@ CUDA_NOT_INITIALIZED: Final = 3
 DEVICE_ORDER: Final = "PCI_BUS_ID"
 """A device's number is nvidia-smi's, for the referee as for its children, whatever the daemon was started with."""
 COPY_QUEUES: Final = "1"
-"""Of a context, for copies, of which judged code makes few: each queue takes some 7 ms to make and to end, while which
-the driver lets others wait. Those for kernels stay as many as they are everywhere else."""
+"""Of a context, for copies, of which judged code makes few: the driver takes some 7 ms for each queue, and others wait
+for it meanwhile. Those for kernels stay as many as they are everywhere else."""
 USER: Final = "verifierd"
 # Kept for a child's own environment; everything else that it sees is set by the zygote.
 KEPT_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "CC", "VIRTUAL_ENV")

@@ -22,7 +22,7 @@
 #define MAKING_MAX 4 /* side by side; more are hardly made sooner */
 /* The same without a GPU: what it does not share with its zygote (6 MB), and room. */
 #define HOST_CHILD_BYTES (64LL * 1000 * 1000)
-/* Children that died unused, one after another: something is wrong with the workers, and not with the last few. */
+/* Children that died unused, one after another: more than two rounds of them are no chance. */
 #define FAILURES_MAX (2 * MAKING_MAX + 1)
 
 static void
