@@ -110,7 +110,7 @@ def time_job(job: Job, directory: str) -> Report:
     changes = json.loads(path.read_text()) if path.exists() else {}
     clock.SINGLE_NS = changes.pop("single_ns", 1)  # type: ignore[misc]
     clock.BELL_NS, clock.CALLS = 10 * clock.SINGLE_NS, (1, 2, 8)  # type: ignore[misc, assignment]
-    # No head, unless it is asked for: with one a busy machine decides what an empty bell is.
+    # No head, unless it is asked for: calls that come out near a border would have one by chance.
     clock.HEAD_CALL_NS = changes.pop("head_call_ns", (0, 0))  # type: ignore[misc]
     clock.HEAD_BELL_NS = changes.pop("head_bell_ns", 0)  # type: ignore[misc]
     clock.TOO_SMALL_NS = changes.pop("too_small_ns", 3_000)  # type: ignore[misc]
