@@ -47,7 +47,7 @@ longer one a launch is nothing. What counts is a call that follows others in a b
 HEAD_BELL_NS: Final = 1_500_000
 """And its bells no less."""
 COUNTED: Final = 2
-"""Pairs of the first block, beside the others, that have the clock from the ring on."""
+"""Pairs of the first block, beside the others, that have the clock from the ring on. Of calls of LONG_NS it is one."""
 PAUSE_MOST_NS: Final = 3_000_000
 """Where launches are hidden, an empty bell has the GPU for as long as a bell of the reference, or for this."""
 LAUNCH_NS: Final = 550_000
@@ -441,18 +441,20 @@ class Timer:
             calls = self._try_calls(calls)
         self._calls = calls
         self._is_long = calls == 1 and min(single) >= LONG_NS
-        bells = self._learn()
-        call_ns = bells[0] / calls if calls > 1 else single[0]  # the reference's: the candidate may take its time here
+        # The reference's: the candidate may take its time here. Of single calls it is known where the outputs are.
+        bell_ns = self._learn() if calls > 1 else statistics.median(took[0])
+        call_ns = bell_ns / calls if calls > 1 else single[0]
         self._is_short = calls > 1 and call_ns < SHORT_NS
-        is_fit = HEAD_CALL_NS[0] <= call_ns < HEAD_CALL_NS[1] and bells[0] >= HEAD_BELL_NS
+        is_fit = HEAD_CALL_NS[0] <= call_ns < HEAD_CALL_NS[1] and bell_ns >= HEAD_BELL_NS
         self._head_ns = HEAD_NS if self._protocol.hides_launch and is_fit else 0
-        self._pause_ns = min(bells[0], PAUSE_MOST_NS) if self._head_ns and self._protocol.pauses_empty else 0
+        self._pause_ns = int(min(bell_ns, PAUSE_MOST_NS)) if self._head_ns and self._protocol.pauses_empty else 0
         self._bind_empty(calls)
 
-    def _learn(self) -> list[int]:
-        """Where the outputs of such bells are that come now: about how many nanoseconds such a bell takes each side."""
+    def _learn(self) -> int:
+        """Where the outputs of such bells are that come now: about how many nanoseconds one takes the reference."""
         self._freeze(self._theirs)
-        return [self._untimed(side, self._next_bell()) for side in (self._ours, self._theirs)]
+        took_ns = [self._untimed(side, self._next_bell()) for side in (self._ours, self._theirs)]
+        return took_ns[0]
 
     def _reply_bytes(self) -> int:
         sizes = []
@@ -622,7 +624,7 @@ class Timer:
         for index in range(bells):
             self._trial(block, turn=done + index, has_empty=index < empty)
         if done == 0 and self._head_ns and self._protocol.asks_for_launches:
-            for turn in range(COUNTED):
+            for turn in range(1 if self._is_long else COUNTED):
                 self._trial_counted(block, turn=turn)
         after = self._gpu.state()
         block.state = gpu_state.summary(before, after)
