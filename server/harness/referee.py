@@ -280,9 +280,12 @@ class Referee:
         needed = candidate_arena(sizes, self._device) + WORKING * (sizes.inputs + sizes.outputs) + MEMORY_SLACK
         if keep not in self._references:
             needed += sizes.reference_arena
-        is_short = torch.cuda.mem_get_info(self._device)[0] < needed + fp64_room(sizes, spec["cases"]["own"])
+        free = torch.cuda.mem_get_info(self._device)[0]
+        is_short = free < needed + fp64_room(sizes, spec["cases"]["own"])
         if is_shared or is_short or self._cached_bytes() > CACHED_MOST:
             torch.cuda.empty_cache()
+        elif free >= needed:
+            return
         self._await_ends(needed)
         busy = {job.reference.peer.name for job in self._jobs.values()} | {keep}
         for name in [name for name in self._references if name not in busy]:

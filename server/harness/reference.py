@@ -40,6 +40,7 @@ HOST_SETS: Final = 512 << 20
 LARGE_SET: Final = 2 << 30
 """A task whose inputs are larger than this (bytes) gets one set instead of SETS."""
 SPARE: Final = 256 << 20
+"""Of the reference's pool, beside all that was measured."""
 FP64_SHARE: Final = 0.8
 """The fp64 run is tried when its estimated memory is within this share of what is free."""
 ANSWERS_MOST: Final = 32
@@ -140,15 +141,15 @@ class Sizes:
         return self.heap_base + self.reference_pool + self.room
 
 
-def _fp64_bytes(sizes: Sizes, inputs: list[TensorNote]) -> int:
-    """What the fp64 run needs, about."""
-    floats = sum(note.elements for note in inputs if note.dtype.is_floating_point)
-    return 16 * floats + 6 * sizes.outputs + 4 * sizes.state
+def _fp64_bytes(inputs: list[TensorNote], outputs: int) -> int:
+    """What the fp64 run needs, about, beside four times the weights. outputs: bytes in the task's own dtypes."""
+    return 16 * sum(note.elements for note in inputs if note.dtype.is_floating_point) + 6 * outputs
 
 
 def fp64_room(sizes: Sizes, case: Json) -> int:
     """Bytes of a GPU that have to be free for a case's fp64 run to be tried."""
-    return int(_fp64_bytes(sizes, values.notes(case["inputs"])) / FP64_SHARE) + 1
+    needed = _fp64_bytes(values.notes(case["inputs"]), sizes.outputs) + 4 * sizes.state
+    return int(needed / FP64_SHARE) + 1
 
 
 @dataclass
@@ -412,7 +413,7 @@ class Reference:
             [sample(leaf) if isinstance(leaf, torch.Tensor) else leaf for _, leaf in own],
             self._training,
         )
-        wide = self._wide(model, tree, seed) if want_fp64 and self._fits_fp64(tree) else None
+        wide = self._wide(model, tree, seed) if want_fp64 and self._fits_fp64(tree, exact) else None
         if wide is None or not _is_alike(wide, own, dtypes=False):
             return result
         errors = [_error(a, b) for (_, a), (_, b) in zip(own, wide, strict=True)]
@@ -447,13 +448,18 @@ class Reference:
                 view.copy_(kept)
         synchronize(self.peer.device)
 
-    def _fits_fp64(self, tree: Any) -> bool:
+    def _fits_fp64(self, tree: Any, own: list[tuple[str, Any]]) -> bool:
+        """own: the outputs in the task's own dtypes."""
         if self._fp64_fails:
             return False
         if self.peer.device.type != "cuda":
             return True
+        outputs = sum(leaf.nbytes for _, leaf in own if isinstance(leaf, torch.Tensor))
+        needed = _fp64_bytes(values.notes(tree), outputs)
+        if needed <= SPARE:  # it finds that in its own pool, and the driver is slow to answer while contexts are made
+            return True
         free, _ = torch.cuda.mem_get_info(self.peer.device)  # each time: a candidate may hold what was free before
-        return _fp64_bytes(self.sizes, values.notes(tree)) < FP64_SHARE * free
+        return needed + 4 * self.sizes.state < FP64_SHARE * free
 
     def _wide(self, model: str, tree: Any, seed: int) -> list[tuple[str, Any]] | None:
         """The outputs in fp64, or None where the reference cannot be run so."""

@@ -14,6 +14,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "server" / "harness"))
 
 import reference
+import values
 
 
 class Here(reference.Reference):
@@ -32,7 +33,7 @@ class Here(reference.Reference):
     def views(self, tree: Any) -> list[torch.Tensor]:
         return self._inputs
 
-    def _fits_fp64(self, tree: Any) -> bool:
+    def _fits_fp64(self, tree: Any, own: Any) -> bool:
         return True
 
     def _run(self, model: str, tree: Any, *, seed: int, tf32: bool, dtype: str | None = None) -> Any:
@@ -187,3 +188,23 @@ def test_a_nan_equals_itself_and_minus_zero_is_not_zero() -> None:
     assert reference.same_bits(nan, nan.clone())
     assert not reference.same_bits(torch.zeros(4), -torch.zeros(4))
     assert not reference.same_bits(torch.zeros(4), torch.zeros(4, dtype=torch.int32))
+
+
+def test_the_driver_is_asked_for_room_in_fp64_where_the_pool_may_lack_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small case fits whatever somebody else holds of the GPU. Four times the weights lie in the pool as well."""
+    free = 0
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 1 << 40))
+    task = Here(lambda x: x, X.clone())
+    task.sizes = reference.Sizes(0, 1 << 30, 1 << 28, 0, 1, 1)
+
+    def fits(elements: int) -> bool:
+        note = values.TensorNote.of(torch.empty(elements, device="meta"))
+        tree = values.encode([torch.empty(elements, device="meta")], lambda _: note, "inputs")
+        return reference.Reference._fits_fp64(task, tree, [("0", torch.empty(elements, device="meta"))])
+
+    assert fits(1 << 10) and not fits(1 << 26)
+    needed = (16 + 6 * 4) * (1 << 26) + 4 * (1 << 28)
+    free = int(needed / reference.FP64_SHARE) - 1
+    assert not fits(1 << 26)
+    free += 2
+    assert fits(1 << 26)
