@@ -526,7 +526,6 @@ class Child:
         """From now on calls are observed; `silent` names the kernels that do nothing (null: all of them)."""
         silent = message.body.get("silent")
         self._records = message.boolean("record")
-        self._observer.read(self._source)
         if self._records:
             self._begin_records()
         self._observer.begin(silent, counts_ops=message.boolean("ops"))
