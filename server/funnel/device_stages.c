@@ -63,6 +63,7 @@ device_stages_begin(struct submission *s, struct lane *l)
         .policy = j->policy_json,
         .kernels = kernels,
         .seed = j->seed,
+        .is_grouped = *j->row.group_id,
         .cache = lane_is_gpu(l) && j->cache[0] ? j->cache : NULL,
         .is_alone = scheduler_is_alone(s),
     };

@@ -17,6 +17,7 @@ import tolerance
 import torch
 import values
 import variations
+from answers import Answers
 from arena import Heap, align
 from peer import Peer, PeerFailed
 from reference import (
@@ -224,10 +225,13 @@ class Job:
         call_limit_ms: float,
         element_limit: int | None,
         compiles: bool = False,
+        answers: Answers | None = None,
     ) -> None:
         """element_limit: without a GPU, tasks with more elements than this are not judged at their own size.
 
         compiles: the candidate is the reference itself, and runs under torch.compile (compiled.py).
+
+        answers: those to large cases that are kept for others, and by them; None: nobody is asked the same.
         """
         self.name = name
         self.reference = reference
@@ -236,6 +240,7 @@ class Job:
         self.policy = policy
         self.call_limit_ms = call_limit_ms
         self.compiles = compiles
+        self._answers = answers
         self._bind_limit_ms = COMPILE_LIMIT_MS if compiles else BUILD_LIMIT_MS
         self.is_too_large = element_limit is not None and spec["cases"]["own"]["elements"] > element_limit
         self._random = random.Random(seed)
@@ -506,8 +511,9 @@ class Job:
     def _once(self, case: Json, transform: str | None, seed: int, model: str) -> tuple[Any, Expected] | None:
         """Inputs and the right answer, None where the transformation is not fit for the task.
 
-        Of a small case they are asked for once by all submissions with the same seed, as those of a group have: so is
-        most of `tiny`. What is kept is the referee's own, and no process of another has seen or sees it.
+        Of a small case both are asked for once by all submissions with the same seed, as those of a group have: so is
+        most of `tiny`. Of a larger one the answer is kept alone, and for groups. What is kept is the referee's own, and
+        no process of another has seen or sees it.
         """
         reference, rearranged = self.reference, transform in variations.REARRANGING
         question = (
@@ -516,14 +522,35 @@ class Job:
         )
         is_small = case["elements"] <= SCREEN_ELEMENTS
         found = reference.recall(question) if is_small else None
-        if found is None:
-            if transform is None:
-                found = self._plain(case, seed, model)
-            else:
-                found = self._transformed(case, transform, seed, model)
-            if is_small and found is not None:
-                reference.remember(question, *found)
-        return found
+        if found is not None:
+            return found
+        tree = self._draw(case, transform, seed)
+        if tree is None:
+            return None
+        inputs, key = reference.views(tree), (reference.peer.name, question)
+        answers = self._answers
+        if is_small or (answers is not None and not answers.is_fit(inputs)):
+            answers = None
+        expected = None if answers is None else answers.find(key, inputs)
+        if expected is not None:
+            reference.recalled += 1
+            return tree, expected
+        expected = self._plain(model, tree) if transform is None else self._transformed(case, transform, model, tree)
+        if expected is None:
+            return None
+        if is_small:
+            reference.remember(question, tree, expected)
+        elif answers is not None:
+            answers.keep(key, inputs, expected)
+        return tree, expected
+
+    def _draw(self, case: Json, transform: str | None, seed: int) -> Any:
+        """The inputs, in set 0 of the reference's arena; None where the transformation leaves them as they are."""
+        tree = self.reference.inputs(case, self._first_seed if transform in variations.REARRANGING else seed)
+        if transform is not None and not variations.apply(transform, self.reference.views(tree), seed):
+            return None
+        synchronize(self._device)
+        return tree
 
     def _takes_other_weights(self, case: Json) -> bool:
         """The reference is finite with the other weights, and agrees with itself in fp64; asked once for a task."""
@@ -548,28 +575,22 @@ class Job:
             model, tree, seed=CALL_SEED, precision=self.precision(), want_fp64=want_fp64, training=training
         )
 
-    def _plain(self, case: Json, seed: int, model: str) -> tuple[Any, Expected]:
-        """get_inputs() as it is."""
-        tree = self.reference.inputs(case, seed)
-        synchronize(self._device)
+    def _plain(self, model: str, tree: Any) -> Expected:
+        """The right answer to inputs as get_inputs() makes them."""
         expected = self._expect(model, tree, want_fp64=self.policy.name != "kernelbench")
         if not expected.is_self_consistent():
             self.reference.give_up_fp64()
             expected = self._expect(model, tree, want_fp64=False)
-        return tree, expected
+        return expected
 
-    def _transformed(self, case: Json, transform: str, seed: int, model: str) -> tuple[Any, Expected] | None:
-        """Transformed inputs and the right answer; None where the transformation is not fit for the task."""
-        tree = self.reference.inputs(case, self._first_seed if transform in variations.REARRANGING else seed)
-        if not variations.apply(transform, self.reference.views(tree), seed):
-            return None
-        synchronize(self._device)
+    def _transformed(self, case: Json, transform: str, model: str, tree: Any) -> Expected | None:
+        """The right answer to transformed inputs; None where the transformation is not fit for the task."""
         expected = self._admitted(model, tree)
         if expected is None:
             return None
         if case["name"] == "own" and self._first is not None and not expected.differs(self._first):
             return None
-        return tree, replace(expected, is_secret=transform in variations.SECRET)
+        return replace(expected, is_secret=transform in variations.SECRET)
 
     def precision(self) -> str:
         return "ieee" if self.policy.name == "kernelbench" else self.policy.precision

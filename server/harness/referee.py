@@ -23,6 +23,7 @@ import physics
 import prime
 import specification
 import torch
+from answers import Answers
 from gpu_state import DRIFT, KIND, Gpu, disturbance
 from judge import Job, Policy, Report, candidate_arena, timed
 from peer import NotTheCandidate, Peer, PeerFailed, is_over
@@ -79,6 +80,7 @@ class Referee:
         self._jobs: dict[str, Job] = {}
         self._own: dict[str, evidence.Own] = {}  # what is known of each job's kernels
         self._gpu = Gpu(device) if device.type == "cuda" else None
+        self._answers = Answers(device)
         self._shared: set[str] = set()  # jobs whose candidate runs only during its stages
         self._ending: list[int] = []  # pidfds of children that were forgotten before they were gone
         self._due_bytes = 0  # free GPU memory that there must be again once the last child is gone
@@ -146,6 +148,7 @@ class Referee:
 
     def _forget(self, name: str) -> None:
         self._references.pop(name, None)
+        self._answers.forget(name)
         for job in [job for job, item in self._jobs.items() if item.candidate.name == name]:
             del self._jobs[job]
             self._own.pop(job, None)
@@ -185,6 +188,7 @@ class Referee:
         job, peer = message.text("job"), self._children.get(message.text("child"))
         fd = message.take_fd("source")
         if self._device.type == "cuda":
+            self._answers.clear()
             torch.cuda.empty_cache()  # the child has no arena: all that it makes is the GPU's
         try:
             if peer is None:
@@ -259,6 +263,7 @@ class Referee:
             call_limit_ms=float(message.integer("call_limit_ms", 1, 3_600_000)),
             element_limit=self._element_limit,
             compiles=message.body.get("compile") is True,
+            answers=self._answers if message.body.get("grouped") is True and not is_shared else None,
         )
         self._own[name] = evidence.Own.parse(json.loads(contents["kernels"]))
         self._jobs[name] = job
@@ -282,6 +287,8 @@ class Referee:
             needed += sizes.reference_arena
         free = torch.cuda.mem_get_info(self._device)[0]
         is_short = free < needed + fp64_room(sizes, spec["cases"]["own"])
+        if is_shared or is_short:
+            self._answers.clear()
         if is_shared or is_short or self._cached_bytes() > CACHED_MOST:
             torch.cuda.empty_cache()
         elif free >= needed:

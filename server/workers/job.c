@@ -120,6 +120,7 @@ lane_open(struct lane *l, const struct lane_submission *s, const struct lane_job
     j->kernels = json_dumps(s->kernels, JSON_COMPACT);
     j->policy = json_incref(s->policy);
     j->seed = s->seed;
+    j->is_grouped = s->is_grouped;
     j->is_alone = s->is_alone;
     j->ops = ops;
     j->arg = arg;

@@ -126,6 +126,7 @@ struct lane_submission {
     json_t
         *kernels; /* {"names": […], "hashes": […]}: what trusted children found of them; borrowed, copied */
     uint64_t seed;
+    bool is_grouped;   /* others have this seed: what is right is kept for them */
     const char *cache; /* NULL: none */
     /* Idle references and children that are not needed yet are ended first, and none is made. */
     bool is_alone;

@@ -67,6 +67,7 @@ struct job {
     json_t *policy, *cases;
     bool dynamic_shapes;
     uint64_t seed;
+    bool is_grouped;
     char stage[16];
     bool wants_evidence;
     bool is_alone;     /* nobody but its own children on the device */

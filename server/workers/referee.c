@@ -100,6 +100,8 @@ referee_ask_open(struct lane *l)
                   cache, "call_limit_ms", (json_int_t)l->config->tiny_limit_ms);
     if (j->is_compiled)
         json_object_set_new(body, "compile", json_true());
+    if (j->is_grouped)
+        json_object_set_new(body, "grouped", json_true());
     if (share_is_shared(l))
         json_object_set_new(body, "shared", json_true());
     referee_tell(l, body, fds, ARRAY_LEN(fds));

@@ -191,13 +191,15 @@ class Rig:
         evidence: bool = False,
         compiles: bool = False,
         shared: bool = False,
+        grouped: bool = False,
         cache: Path | None = None,
         seed: int = 1234,
         between: Callable[[str], None] = lambda _: None,
     ) -> dict[str, dict[str, Any]]:
         """Stage reports by name, their details inside; stops at the first failure. evidence: after the last stage.
 
-        shared: it is not the only one on the device. between: gets the candidate's child after each report.
+        shared: it is not the only one on the device. grouped: others have its seed.
+        between: gets the candidate's child after each report.
         compiles: the candidate, which is the reference then, runs under torch.compile. cache: of a compile stage.
         """
         candidate = self.child()
@@ -210,6 +212,8 @@ class Rig:
             message["compile"] = True
         if shared:
             message["shared"] = True
+        if grouped:
+            message["grouped"] = True
         contents = {"source": candidate_source, "spec": json.dumps(spec), "reference_source": reference_source}
         contents["kernels"] = json.dumps({"names": _jitted(candidate_source), "compiled": None})
         found = {"open": self._open(message, contents)}

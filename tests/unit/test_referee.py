@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import referee
@@ -123,6 +124,28 @@ def test_a_group_asks_for_the_right_answers_once(rig: Rig, task: tuple[str, dict
     assert others[1] == [1]
     assert recalled(HONEST, 78)[0] == 0
     assert outcomes[0] == outcomes[1] == outcomes[3] and outcomes[2][-1] == ("tiny", "fail", "mismatch")
+
+
+def test_a_group_asks_for_large_answers_once(rig: Rig) -> None:
+    """Already the first is asked one thing twice. Who is alone, shares the device or has another seed asks itself."""
+    source, honest = TASK.replace("N = 300", "N = 3000"), HONEST.replace("256", "4096")
+    wrong = honest.replace("return y", "return y * 1.01 if x.numel() > 100_000 else y")
+    child = rig.child()
+    spec = rig.register(child, source)
+
+    def full(candidate: str, seed: int, *, grouped: bool = False, shared: bool = False) -> tuple[Any, Any]:
+        found = rig.judge(child, spec, source, candidate, seed=seed, grouped=grouped, shared=shared)
+        assert found["open"]["outcome"] == found["tiny"]["outcome"] == "pass", found
+        report, detail = found["full"], found["full"]["detail"]
+        cases = [(case["name"], case["against"], case["class"]) for case in detail["cases"]]
+        return (report["outcome"], report["class"], detail["recalled"]), cases
+
+    alone, first, second = (full(honest, 7, grouped=grouped) for grouped in (False, True, True))
+    assert (alone[0], first[0], second[0]) == (("pass", None, 0), ("pass", None, 1), ("pass", None, 5))
+    assert alone[1] == first[1] == second[1]
+    assert full(wrong, 7, grouped=True)[0] == ("fail", "mismatch", 5)
+    assert full(honest, 8, grouped=True)[0] == ("pass", None, 1)
+    assert full(honest, 7)[0] == full(honest, 7, grouped=True, shared=True)[0] == ("pass", None, 0)
 
 
 def test_kernelbench_policy_has_five_seeds(rig: Rig, task: tuple[str, dict[str, object]]) -> None:
