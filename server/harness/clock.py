@@ -437,12 +437,13 @@ class Timer:
         most = min(self._job.reference.sizes.calls, DOORBELL_REPLY_MAX // (2 * self._reply_bytes()))
         calls = calls_for(min(single), most)
         self._single_ns = [statistics.median(times) for times in took]
-        if calls > 1:
+        is_tried = calls > 1
+        if is_tried:
             calls = self._try_calls(calls)
         self._calls = calls
         self._is_long = calls == 1 and min(single) >= LONG_NS
-        # The reference's: the candidate may take its time here. Of single calls it is known where the outputs are.
-        bell_ns = self._learn() if calls > 1 else statistics.median(took[0])
+        # The reference's: the candidate may take its time here. Where single calls came last, their outputs are known.
+        bell_ns = self._learn() if is_tried else statistics.median(took[0])
         call_ns = bell_ns / calls if calls > 1 else single[0]
         self._is_short = calls > 1 and call_ns < SHORT_NS
         is_fit = HEAD_CALL_NS[0] <= call_ns < HEAD_CALL_NS[1] and bell_ns >= HEAD_BELL_NS
