@@ -7,6 +7,7 @@ test_clock_gpu.py.
 from __future__ import annotations
 
 import json
+import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -390,6 +391,62 @@ class Paced(clock.Timer):
 
     def _trial_counted(self, block: clock.Block, *, turn: int) -> None:
         self.counted += 1
+
+
+class Choosing(clock.Timer):
+    """Chooses how many calls a bell is. single_ns: what one takes; bells: of how many calls each that was rung is."""
+
+    def __init__(self, single_ns: float, *, can_many: bool) -> None:
+        reference = SimpleNamespace(sizes=SimpleNamespace(calls=8, checked_sets=2))
+        self._job = SimpleNamespace(reference=reference)  # type: ignore[assignment]
+        self._protocol = clock.Protocol(freezes=False)
+        self._ours, self._theirs = clock.Side(None), clock.Side(None)  # type: ignore[arg-type]
+        self._random = random.SystemRandom()
+        self._single_ns_is, self._can_many = single_ns, can_many
+        self._calls = 1
+        self.bells: list[int] = []
+        self._choose_calls()
+
+    def _sample(self, calls: int) -> Any:
+        return 0, None
+
+    def _reply_bytes(self) -> int:
+        return 100
+
+    def _untimed(self, side: clock.Side, bell: clock.Bell) -> int:
+        self.bells.append(bell.calls)
+        return round(bell.calls * self._single_ns_is)
+
+    def _timed(
+        self,
+        side: clock.Side,
+        bell: clock.Bell,
+        sample: clock.Sample,
+        block: clock.Block | None = None,
+        *,
+        leaf: int = 0,
+        sets: range | None = None,
+    ) -> tuple[int, Any]:
+        self.bells.append(bell.calls)
+        return round(self._single_ns_is), None
+
+    def _empty(self, leaf: int, sample: clock.Sample, block: clock.Block | None = None) -> int:
+        return 0
+
+    def _try_calls(self, calls: int) -> int:
+        self.bells.append(calls)
+        return calls if self._can_many else 1
+
+    def _bind_empty(self, calls: int) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("single_ns", "can_many", "calls"), [(1e4, True, 8), (1e4, False, 1), (1e7, True, 1)])
+def test_the_last_bell_before_the_trials_is_like_theirs(single_ns: float, can_many: bool, calls: int) -> None:
+    """Outputs are looked for where the last bell left them: of several calls that were tried they are elsewhere."""
+    timer = Choosing(single_ns, can_many=can_many)
+    assert timer._calls == calls
+    assert timer.bells[-2:] == [calls, calls], timer.bells
 
 
 @pytest.mark.parametrize(
