@@ -47,7 +47,7 @@ longer one a launch is nothing. What counts is a call that follows others in a b
 HEAD_BELL_NS: Final = 1_500_000
 """And its bells no less."""
 COUNTED: Final = 2
-"""Pairs of the first block, beside the others, that have the clock from the ring on. Of calls of LONG_NS it is one."""
+"""Pairs of the first block, beside the others, with the clock from the ring on; one where a bell is one long call."""
 PAUSE_MOST_NS: Final = 3_000_000
 """Where launches are hidden, an empty bell has the GPU for as long as a bell of the reference, or for this."""
 LAUNCH_NS: Final = 550_000
