@@ -84,7 +84,7 @@ $(out)/%.o: %.c $(out)/flags | libraries
 
 # What libharness.so shares with the daemon.
 native_common := $(call objects,common/statistics.c)
-$(out)/server/harness/native/%.o $(native_common): own_cflags += -fPIC
+$(out)/server/harness/native/%.o $(native_common): private own_cflags += -fPIC
 
 $(out)/gen/assets.c: server/deploy/embed $(assets)
 	@mkdir -p $(@D)

@@ -82,6 +82,17 @@ def test_install_writes_only_below_destdir(tmp_path: Path) -> None:
     assert not [p for p in there.rglob("*") if p.is_file()]
 
 
+def test_flags_of_the_harness_library_do_not_compile_everything_again(tmp_path: Path) -> None:
+    # Whichever object is made first makes build/plain/flags: a flag of its own there has all others made again.
+    out = tmp_path / "plain"
+    said = run("make", "-n", f"BUILD={tmp_path}", out / "server/harness/native/timer.o", out / "common/buffer.o")
+    noted = [line for line in said.splitlines() if line.startswith("printf") and line.endswith("/flags.$PPID")]
+    assert len(noted) == 1 and "-fPIC" not in noted[0]
+    compiled = {line.split()[-1]: line for line in said.splitlines() if " -c -o " in line}
+    assert "-fPIC" in compiled["server/harness/native/timer.c"]
+    assert "-fPIC" not in compiled["common/buffer.c"]
+
+
 def test_the_build_of_a_private_checkout_lies_where_others_can_read_it(tmp_path: Path) -> None:
     private = tmp_path / "private"
     private.mkdir(mode=0o700)
