@@ -50,6 +50,8 @@ class Daemon:
     def __init__(self, score: Score) -> None:
         self.groups: list[Json] = []
         self.refusals: list[tuple[int, Json]] = []
+        self.lost = 0  # how many POSTs are taken and never answered
+        self.by_key: dict[str, int] = {}
         self.signals_at = -1  # the group that is not done when it is asked for: a signal comes instead
         outer = self
 
@@ -67,8 +69,15 @@ class Daemon:
                 if outer.refusals:
                     self._send(*outer.refusals.pop(0))
                     return
-                outer.groups.append(body)
-                self._send(202, {"id": str(len(outer.groups) - 1)})
+                number = len(outer.groups)
+                if key := self.headers.get("Idempotency-Key"):
+                    number = outer.by_key.setdefault(key, number)
+                if number == len(outer.groups):
+                    outer.groups.append(body)
+                if outer.lost > 0:
+                    outer.lost -= 1
+                    return
+                self._send(202, {"id": str(number)})
 
             def do_GET(self) -> None:
                 number = int(self.path.split("/")[-1].split("?")[0])
@@ -361,6 +370,22 @@ def test_a_daemon_that_is_full_is_asked_again_and_one_that_refuses_is_told() -> 
         with pytest.raises(TrainError, match=r"401.*no token") as caught:
             Judge(url, "binary", "").judge([(task, ["a"])])
         assert caught.value.status == SERVICE
+
+
+def test_a_post_whose_answer_is_lost_is_judged_once() -> None:
+    daemon = Daemon(lambda text: {"reward": 1.0, "class": "ok"})
+    task = Task("t", "sha256:0", "p", "strict")
+    with served(daemon.handler) as url:
+        daemon.lost = 2
+        judging = Judge(url, "binary", "")
+        assert judging.judge([(task, ["a"])]) == [[Verdict(1.0, {}, "ok")]]
+        assert len(daemon.groups) == 1
+        daemon.refusals = [(409, {"code": "key_in_flight", "detail": "d" * 400})]
+        judging.judge([(task, ["a"])])
+        assert len(daemon.groups) == 2  # a later step's is judged anew
+        daemon.refusals = [(409, {"code": "ambiguous_name"})]
+        with pytest.raises(TrainError, match="ambiguous_name"):
+            judging.judge([(task, ["a"])])
 
 
 def test_a_daemon_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

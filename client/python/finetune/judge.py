@@ -7,6 +7,7 @@ import os
 import time
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,6 +74,8 @@ class Judge:
 
     def _call(self, method: str, path: str, body: Json | None = None) -> Json:
         headers = {"Content-Type": "application/json"}
+        if method == "POST":  # what was lost on the way back is not judged a second time
+            headers["Idempotency-Key"] = str(uuid.uuid4())
         if token := os.environ.get("VERIFIERD_TOKEN"):
             headers["Authorization"] = f"Bearer {token}"
         data = None if body is None else json.dumps(body).encode()
@@ -86,10 +89,11 @@ class Judge:
                 with self._opener.open(request, timeout=AWAY_LIMIT_S) as reply:
                     return dict(json.load(reply))
             except urllib.error.HTTPError as refusal:
-                text = refusal.read().decode(errors="replace")[:300]
-                if refusal.code not in (429, 503):
+                text = refusal.read().decode(errors="replace")
+                # key_in_flight: the try before this one is still on its way in.
+                if refusal.code not in (429, 502, 503, 504) and '"key_in_flight"' not in text:
                     status = SERVICE if refusal.code in (401, 403) or refusal.code >= 500 else 3
-                    said = f"verifierd answered {refusal.code} to {method} {path}: {text}"
+                    said = f"verifierd answered {refusal.code} to {method} {path}: {text[:300]}"
                     raise TrainError(said, status) from refusal
                 pause_s = float(refusal.headers.get("Retry-After") or 1)
                 why = f"answers {refusal.code}"
