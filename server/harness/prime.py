@@ -31,7 +31,7 @@ COPY_QUEUES: Final = "1"
 """Of a context, for copies, of which judged code makes few: the driver takes some 7 ms for each queue, and others wait
 for it meanwhile. Those for kernels stay as many as they are everywhere else."""
 USER: Final = "verifierd"
-# Kept for a child's own environment; everything else that it sees is set by the zygote.
+# Kept, of what the daemon passes (server/workers/process.c); everything else that a child sees is set by the zygote.
 KEPT_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "CC", "VIRTUAL_ENV")
 
 

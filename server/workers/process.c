@@ -238,17 +238,33 @@ start_limit_cb(uv_timer_t *timer)
     process_kill(timer->data, "it was not ready in time");
 }
 
+/*
+ * All that a worker gets of the daemon's environment: where programs, libraries and the CUDA toolkit lie, and the
+ * language of messages. Foreign code can read it (/proc/self/environ), so nothing belongs here that could be a secret.
+ */
+static const char *const passed[] = { "PATH", "LANG",      "LC_ALL", "LD_LIBRARY_PATH",
+                                      "CC",   "CUDA_HOME", "TMPDIR", "VIRTUAL_ENV" };
+
+static bool
+is_passed(const char *entry)
+{
+    size_t n = strcspn(entry, "=");
+
+    for (size_t i = 0; i < ARRAY_LEN(passed); i++)
+        if (strlen(passed[i]) == n && strncmp(entry, passed[i], n) == 0)
+            return true;
+    return false;
+}
+
 char **
 process_environment(void)
 {
-    size_t n = 0, kept = 0;
+    char **out = calloc(ARRAY_LEN(passed) + 1, sizeof(*out));
+    size_t n = 0;
 
-    while (environ[n])
-        n++;
-    char **out = calloc(n + 1, sizeof(*out));
-    for (size_t i = 0; out && i < n; i++)
-        if (strncmp(environ[i], "VERIFIERD_", 10) != 0)
-            out[kept++] = environ[i];
+    for (size_t i = 0; out && environ[i] && n < ARRAY_LEN(passed); i++)
+        if (is_passed(environ[i]))
+            out[n++] = environ[i];
     return out;
 }
 

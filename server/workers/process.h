@@ -59,7 +59,7 @@ int64_t process_starts(const struct process *p);
 const char *process_why(const struct process *p);       /* how it ended last; "" if it never did. View. */
 json_t *process_ready_message(const struct process *p); /* view; NULL before the first */
 
-/* What a worker gets of the daemon's environment: secrets of the daemon's own stay with it. Given: free() the list
+/* A worker's environment: of the daemon's the variables of a fixed list, and nothing else. Given: free() the list
  * alone; NULL: no memory. */
 char **process_environment(void);
 

@@ -20,6 +20,7 @@ sys.path.insert(0, str(HERE.parents[2] / "server/harness"))
 import script  # noqa: E402
 import wire  # noqa: E402
 
+SETTINGS = script.settings()
 SPEC = {
     "entry_point": "Model",
     "dynamic_shapes": False,
@@ -31,24 +32,24 @@ SPEC = {
 MISMATCH = {"case": "original", "output": "0", "index": [0, 3], "expected": 1.5, "got": 1.25, "differing": 5, "of": 64}
 
 
-TURNS = os.environ.get("SCRIPT_TURNS")
+TURNS = SETTINGS.get("SCRIPT_TURNS")
 """A file that gets a line for whatever is done on the device: by which referee, what, when it began, when it ended."""
 
 
 DRIFT = 0.05
 """server/harness/gpu_state.py's."""
-FREE_BYTES = int(os.environ.get("SCRIPT_FREE_BYTES", 64 << 30))
+FREE_BYTES = int(SETTINGS.get("SCRIPT_FREE_BYTES", 64 << 30))
 
 
 def canary_ns() -> int | None:
     """What the canary takes now, as a file says; None: there is no GPU whose canary has a time."""
-    path = os.environ.get("SCRIPT_CANARY_NS")
+    path = SETTINGS.get("SCRIPT_CANARY_NS")
     return int(Path(path).read_text()) if path is not None else None
 
 
 def note(line: str) -> None:
     """What was asked, in order, for who wants to know."""
-    path = os.environ.get("SCRIPT_NOTES")
+    path = SETTINGS.get("SCRIPT_NOTES")
     if path is not None:
         with Path(path).open("a") as file:
             file.write(line + "\n")
@@ -207,7 +208,7 @@ class Referee:
             step = "fail:mismatch" if job.source in self.turned else "pass"
             self.turned.add(job.source)
         if step == "flaky":
-            flag = os.environ.get("SCRIPT_REFERENCE_FAILS")
+            flag = SETTINGS.get("SCRIPT_REFERENCE_FAILS")
             step = "reference" if flag is not None and Path(flag).exists() else "pass"
         if step == "drift":
             step = "pass" if job.source in self.turned else "drift"
@@ -230,7 +231,7 @@ class Referee:
             samples = [speedup * 1e6 + i for i in range(20)]
             detail = {"outcome": "measured", "why": None, "method": "scripted", "warmup": 1, "trials": 20}
             detail.update({"reference_ns": samples, "candidate_ns": [1e6 + i for i in range(20)], "empty_ns": 1.0})
-            detail["clocks"] = {"blocks": json.loads(os.environ.get("SCRIPT_BLOCKS", "[]"))}
+            detail["clocks"] = {"blocks": json.loads(SETTINGS.get("SCRIPT_BLOCKS", "[]"))}
             if outcome == "inconclusive":
                 detail.update({"outcome": outcome, "why": "as the script says"})
             outcome = "pass" if outcome not in ("fail", "skip") else outcome
@@ -258,10 +259,10 @@ class Referee:
 
     def op_canary(self, message: wire.Message) -> None:
         with noted("canary"):
-            time.sleep(float(os.environ.get("SCRIPT_CANARY_S", "0")))
-        flag = os.environ.get("SCRIPT_CANARY_FAILS")
+            time.sleep(float(SETTINGS.get("SCRIPT_CANARY_S", "0")))
+        flag = SETTINGS.get("SCRIPT_CANARY_FAILS")
         is_failing = flag is not None and Path(flag).exists()
-        once = os.environ.get("SCRIPT_CANARY_FAILS_ONCE")
+        once = SETTINGS.get("SCRIPT_CANARY_FAILS_ONCE")
         if once is not None and Path(once).exists():
             Path(once).unlink()
             is_failing = True
@@ -285,11 +286,11 @@ def main() -> int:
     options = parser.parse_args()
     channel = wire.Channel(options.fd)
     versions = {"python": sys.version.split()[0], "torch": "scripted"}
-    gpu: dict[str, Any] | None = {"name": "scripted"} if "SCRIPT_BLOCKS" in os.environ else None
+    gpu: dict[str, Any] | None = {"name": "scripted"} if "SCRIPT_BLOCKS" in SETTINGS else None
     if canary_ns() is not None:
-        gpu = {"name": "scripted", "uuid": "GPU-scripted", "driver": os.environ.get("SCRIPT_DRIVER", "1.0")}
-    if "SCRIPT_GPU_BYTES" in os.environ:
-        gpu = {"name": "scripted", "memory_bytes": int(os.environ["SCRIPT_GPU_BYTES"])}
+        gpu = {"name": "scripted", "uuid": "GPU-scripted", "driver": SETTINGS.get("SCRIPT_DRIVER", "1.0")}
+    if "SCRIPT_GPU_BYTES" in SETTINGS:
+        gpu = {"name": "scripted", "memory_bytes": int(SETTINGS["SCRIPT_GPU_BYTES"])}
     channel.send({"ev": "ready", "device": options.device, "gpu": gpu, "versions": versions})
     with contextlib.suppress(wire.ChannelClosed):
         Referee(channel).serve()

@@ -20,6 +20,7 @@ sys.path.insert(0, str(HERE.parents[2] / "server/harness"))
 import script  # noqa: E402
 import wire  # noqa: E402
 
+SETTINGS = script.settings()
 LINGER_S = 60
 """How long a child stays that is to outlive its channel: its zygote may be gone, and nobody left to kill it."""
 
@@ -59,13 +60,13 @@ def inspect(channel: wire.Channel) -> None:
 
 def run(channel: wire.Channel, scratch: Path) -> None:
     """Do what the referee passes on, one stage after another."""
-    time.sleep(float(os.environ.get("SCRIPT_MAKE_S", "0")))
+    time.sleep(float(SETTINGS.get("SCRIPT_MAKE_S", "0")))
     channel.send({"ev": "ready"})
     while True:
         try:
             request = channel.receive()
         except wire.ChannelClosed:
-            if "SCRIPT_END" in os.environ:
+            if "SCRIPT_END" in SETTINGS:
                 time.sleep(LINGER_S)
             return
         source = wire.read_memfd(request.take_fd("source"), wire.SOURCE_MAX).decode("utf-8", "replace")
@@ -131,7 +132,7 @@ class Zygote:
 
     def end_killed(self) -> None:
         """Those who were killed are gone once the file SCRIPT_END is there, as a context on a GPU takes its time."""
-        if not Path(os.environ.get("SCRIPT_END", "/")).exists():
+        if not Path(SETTINGS.get("SCRIPT_END", "/")).exists():
             return
         for name in self.killed & set(self.pids):
             os.kill(self.pids[name], signal.SIGKILL)

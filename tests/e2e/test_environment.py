@@ -1,0 +1,124 @@
+"""Issue 21, point 4: what stands in the daemon's environment, keys of buckets and the like, no child can see."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import corpus
+import pytest
+import service
+
+NAME = "CANARY_OF_THE_DAEMON"
+VALUE = "planted-by-a-test-7f3a"
+KINDS = ("static", "compile", "run")
+"""Of zygotes; their children are forks, with the same command line."""
+ROUNDS = 20
+"""Submissions until both static children of one, which live for milliseconds, were seen."""
+
+LOOK = f"""
+import os
+def find_canary():
+    seen = [open("/proc/self/environ", "rb").read(), repr(dict(os.environ)).encode()]
+    if any({VALUE.encode()!r} in one or {NAME.encode()!r} in one for one in seen):
+        raise RuntimeError("the daemon's environment: " + repr(seen))
+find_canary()
+"""
+
+
+class Watch(threading.Thread):
+    """The environment of everything below a process, as it comes and goes."""
+
+    def __init__(self, root: int) -> None:
+        super().__init__(daemon=True)
+        self._root = root
+        self._over = threading.Event()
+        self.environments: dict[tuple[int, str], bytes] = {}
+        """By pid and command line, since a number is given again."""
+
+    def run(self) -> None:
+        while not self._over.wait(0.0005):
+            todo = [self._root]
+            while todo:
+                pid = todo.pop()
+                below = self._children(pid)
+                for child in below:
+                    self._look(child)
+                todo += below
+
+    def _children(self, pid: int) -> list[int]:
+        found: list[int] = []
+        for path in Path(f"/proc/{pid}/task").glob("*/children"):
+            try:
+                found += map(int, path.read_text().split())
+            except OSError:
+                continue
+        return found
+
+    def _look(self, pid: int) -> None:
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if command and (pid, command) not in self.environments:
+                self.environments[pid, command] = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join()
+
+    def pids_of(self, kind: str) -> set[int]:
+        return {pid for pid, command in self.environments if f"--kind {kind} " in command}
+
+
+@contextmanager
+def _watching(daemon: service.Daemon) -> Iterator[Watch]:
+    watch = Watch(daemon.pid)
+    watch.start()
+    try:
+        yield watch
+    finally:
+        watch.stop()
+
+
+@pytest.fixture
+def daemon(monkeypatch: pytest.MonkeyPatch, start_daemon: service.StartDaemon) -> service.Daemon:
+    monkeypatch.setenv(NAME, VALUE)
+    monkeypatch.setenv("VERIFIERD_" + NAME, VALUE)
+    return start_daemon()
+
+
+def test_no_child_sees_the_daemons_environment(daemon: service.Daemon, tasks: dict[str, corpus.Task]) -> None:
+    """Code of a reference and of a candidate looks for itself; zygotes, referee, `ast` and `inspect` are looked at."""
+    client, registration = daemon.client, tasks["relu"].registration()
+    honest = next(c for c in corpus.load_candidates() if c.label == "relu/honest")
+    with _watching(daemon) as watch:
+        task = client.add_task({**registration, "reference": f"{registration['reference']}\n{LOOK}"})
+        for number in range(ROUNDS):
+            before = watch.pids_of("static")
+            source = f"{honest.text}\n{LOOK}\n# {number}\n"
+            body = {"task": task, "candidate": source, "policy": "kernelbench", "cache": False}
+            verdict = client.judge(body)
+            assert verdict["class"] == "ok", verdict
+            if len(watch.pids_of("static") - before) == 2:  # `ast` and `inspect`
+                break
+        else:
+            pytest.fail(f"no {ROUNDS} submissions were slow enough to be seen")
+    seen = {command for _, command in watch.environments}
+    for kind in KINDS:
+        assert watch.pids_of(kind), f"no {kind} zygote among {seen}"
+    assert any("referee.py" in command for command in seen), seen
+    for (pid, command), environment in watch.environments.items():
+        assert environment, f"nothing could be read of {pid}, {command}"
+        assert VALUE.encode() not in environment, f"{pid}, {command}: {environment!r}"
+
+
+def test_a_refused_reference_does_not_answer_with_the_daemons_environment(daemon: service.Daemon) -> None:
+    """A token that may submit can register a task, and is told what its code raised."""
+    reference = "raise RuntimeError(open('/proc/self/environ').read() + 'END')\n"
+    answer = daemon.client.post("/v1/tasks", {"name": "curious", "reference": reference})
+    assert answer.status == 422, answer
+    assert b"PATH=" in answer.body and b"END" in answer.body, "it was raised, and told"
+    assert VALUE.encode() not in answer.body
