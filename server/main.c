@@ -291,7 +291,8 @@ prepare_and_serve(struct server *s)
 {
     setup_log(&s->config);
     signal(SIGPIPE, SIG_IGN);
-    json_object_seed(0); /* before the pool's threads parse */
+    signal(SIGXFSZ, SIG_IGN); /* a store at a limit on file sizes is a full one */
+    json_object_seed(0);      /* before the pool's threads parse */
     raise_descriptors(&s->config);
     if (uv_loop_init(&s->loop) != 0) {
         log_error(NULL, "the event loop cannot be made");

@@ -14,6 +14,10 @@ funnel_is_ready(struct funnel *f, char *why, size_t size)
         snprintf(why, size, "draining");
         return false;
     }
+    if (!store_is_writable(f->store)) {
+        snprintf(why, size, "the store cannot be written (disk full, quota or fault): the log says which");
+        return false;
+    }
     for (int i = 0; i < f->n_lanes; i++) {
         enum lane_state state = lane_state(f->lanes[i]);
         quarantined += state == LANE_QUARANTINED;

@@ -17,6 +17,8 @@ struct store {
     struct write_kit *kit;
     struct writer *writer;
     struct reader *reader;
+    int64_t probed_ns; /* when room was last looked for */
+    bool is_probing;
 };
 
 #endif

@@ -367,6 +367,13 @@ struct store_counts {
 };
 int store_count(struct store *s, struct store_counts *out, struct error *err);
 
+/*
+ * False: the last write failed for the disk or the database (no room, a quota, a fault), which the log says. Each call looks
+ * for room again, once a second at most, for the next call to know: so a store that nobody writes is known to be full,
+ * and one that was full is known to have room.
+ */
+bool store_is_writable(struct store *s);
+
 /* For /v1/status and /metrics. */
 struct store_figures {
     int64_t commits, rows_written, queued_writes, wal_bytes;

@@ -52,6 +52,8 @@ void writer_free(struct writer *w);
 /* Queue a write: taken, also when it is refused. 0, ERR_FULL, or ERR_UNAVAILABLE (the store is being closed). */
 int writer_put(struct writer *w, struct write *write, struct error *err);
 
+/* A write failed for the disk or the database, and none has succeeded since. */
+bool writer_is_failing(const struct writer *w);
 /* As the loop was told of them: what is read from now on has them all. */
 int64_t writer_commits(const struct writer *w);
 /* Fills all but wal_bytes. */

@@ -1,10 +1,15 @@
 #include "server/store/writes.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/auto.h"
+#include "common/clock.h"
 #include "server/store/blob.h"
 #include "server/store/brief.h"
 #include "server/store/db.h"
@@ -120,6 +125,94 @@ static int
 no_memory(struct error *err)
 {
     return error_set(err, ERR_NOMEM, "no memory to queue a write");
+}
+
+/* --- room --- */
+
+enum { PROBE_BYTES = 256 * 1024, PROBE_EVERY_NS = 1000000000 };
+
+struct probe_write {
+    struct write write;
+    struct store *store;
+    bool is_failing; /* then the database is written, too: room is not all that it may have lacked */
+};
+
+/* The file is gone again at once: what a disk or a quota has no room for fails here, and leaves nothing. */
+static int
+find_room(const char *beside, struct error *err)
+{
+    AUTO_FREE char *path = NULL;
+    AUTO_FD int fd = -1;
+
+    if (asprintf(&path, "%s-room.XXXXXX", beside) < 0) {
+        path = NULL;
+        return no_memory(err);
+    }
+    fd = mkostemp(path, O_CLOEXEC);
+    if (fd < 0)
+        return error_set(err, ERR_STORE, "make a file beside it: %s", strerror(errno));
+    unlink(path);
+    int code = posix_fallocate(fd, 0, PROBE_BYTES);
+    return code == 0 ? 0
+                     : error_set(err, ERR_STORE, "find room for %d bytes: %s", PROBE_BYTES, strerror(code));
+}
+
+/* Its version is what it was; the page it stands on is written. */
+static int
+touch_database(sqlite3 *db, struct error *err)
+{
+    char sql[64];
+    int64_t version = 0;
+    int code = db_integer(db, "PRAGMA user_version", &version, err);
+
+    snprintf(sql, sizeof sql, "PRAGMA user_version = %lld", (long long)version);
+    return code < 0 ? code : db_exec(db, sql, err);
+}
+
+static int
+apply_probe(struct write *write, struct write_kit *kit, struct error *err)
+{
+    int code = find_room(sqlite3_db_filename(kit->db, "main"), err);
+
+    if (code == 0 && ((struct probe_write *)write)->is_failing)
+        code = touch_database(kit->db, err);
+    return code;
+}
+
+static void
+free_probe(struct write *write)
+{
+    ((struct probe_write *)write)->store->is_probing = false;
+    free(write);
+}
+
+static void
+probe_done(void *arg, int code, const struct error *err)
+{
+    (void)arg, (void)code, (void)err; /* the writer keeps what it found */
+}
+
+bool
+store_is_writable(struct store *s)
+{
+    int64_t now_ns = clock_monotonic_ns();
+    bool is_failing = writer_is_failing(s->writer);
+    struct error unused;
+
+    if (s->is_probing || (s->probed_ns != 0 && now_ns - s->probed_ns < PROBE_EVERY_NS))
+        return !is_failing;
+    struct probe_write *w = calloc(1, sizeof *w);
+    if (w == NULL)
+        return !is_failing;
+    s->probed_ns = now_ns;
+    s->is_probing = true;
+    write_init(&w->write, apply_probe, free_probe, probe_done, NULL);
+    w->write.rows = 0;
+    w->store = s;
+    w->is_failing = is_failing;
+    writer_put(s->writer, &w->write,
+               &unused); /* refused: the queue is long, and then writes say how the disk is */
+    return !is_failing;
 }
 
 /* --- tasks --- */

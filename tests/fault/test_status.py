@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import resource
 import time
 
 import service
@@ -75,3 +76,26 @@ def test_its_own_figures_are_of_the_moment(start_scripted: service.StartDaemon) 
     requests = [one["http"]["requests"] for one in seen]
     assert [b - a for a, b in itertools.pairwise(requests)] == [1, 1, 1, 1]
     assert all(a["uptime_s"] <= b["uptime_s"] for a, b in itertools.pairwise(seen))
+
+
+def test_a_daemon_whose_store_is_full_is_not_ready_and_says_so(start_scripted: service.StartDaemon) -> None:
+    """Also where nobody posts; and it is ready again by itself."""
+    daemon = start_scripted()
+
+    def wait_for(status_code: int) -> service.Answer:
+        deadline = time.monotonic() + LIMIT_S
+        while (answer := daemon.client.get("/readyz")).status != status_code:
+            assert time.monotonic() < deadline, answer.body
+            time.sleep(0.1)
+        return answer
+
+    limits = resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (4096, limits[1]))  # as a full disk: no file may grow
+    answer = wait_for(503)
+    assert answer.json()["code"] == "not_ready" and "the store cannot be written" in answer.json()["detail"]
+    assert "the store" in status(daemon.client)["why"] and not status(daemon.client)["ready"]
+    refused = daemon.client.call("POST", "/v1/submissions", {"reference": TASK["reference"], "candidate": "# 0\n"})
+    assert refused.status == 503
+    resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, limits)
+    wait_for(200)
+    assert daemon.client.get("/healthz").status == 200

@@ -23,6 +23,7 @@
 #include "common/auto.h"
 #include "common/buffer.h"
 #include "common/clock.h"
+#include "server/store/private.h"
 #include "server/store/store.h"
 #include "tests/unit/store_rig.h"
 
@@ -394,6 +395,44 @@ a_write_too_large_for_the_disk_does_not_fail_its_neighbours(void **state)
     assert_int_equal(rig_number(r, "SELECT count(*) FROM submission"), 3);
 }
 
+static bool
+is_writable_next(struct rig *r)
+{
+    r->store->probed_ns = 0; /* as if a second had passed */
+    store_is_writable(r->store);
+    rig_wait(r);
+    return store_is_writable(r->store);
+}
+
+/* Nobody has to lose a write for it to be known, nor to make one for it to be known that there is room again. */
+static void
+a_full_disk_is_known_before_a_write_and_so_is_its_end(void **state)
+{
+    struct rig *r = *state;
+    struct outcome large = { 0 };
+    struct store_figures before, after;
+    int64_t version = rig_number(r, "PRAGMA user_version");
+    char *text = noise(400000);
+
+    assert_int_equal(put(r, "sha256:large", text, 400000, &large), 0);
+    rig_wait(r);
+    free(text);
+    store_figures(r->store, &before);
+    assert_true(is_writable_next(r));
+    limit_files(128 * 1024);
+    bool was_writable = is_writable_next(r);
+    bool was_still = is_writable_next(r);
+    limit_files(wal_size(r)); /* room for other files alone */
+    bool was_healed_by_room_alone = is_writable_next(r);
+    limit_files(-1);
+    assert_false(was_writable || was_still || was_healed_by_room_alone);
+    assert_true(is_writable_next(r));
+    store_figures(r->store, &after);
+    assert_int_equal(after.commits, before.commits); /* nothing was stored meanwhile */
+    assert_int_equal(rig_number(r, "PRAGMA user_version"), version);
+    check_integrity(r);
+}
+
 #define RIGGED(test) cmocka_unit_test_setup_teardown(test, rig_setup, rig_teardown)
 
 int
@@ -403,6 +442,7 @@ main(void)
         RIGGED(a_killed_writer_loses_nothing_acknowledged),
         RIGGED(a_full_disk_fails_the_write_and_passes),
         RIGGED(a_full_disk_is_in_the_log_once),
+        RIGGED(a_full_disk_is_known_before_a_write_and_so_is_its_end),
         RIGGED(a_write_too_large_for_the_disk_does_not_fail_its_neighbours),
     };
 
