@@ -4,7 +4,9 @@
  * as many of the same and nothing else closes it, but for a special token that
  * ends an answer: those that decode with special tokens send ```<|im_end|>. So a
  * line ```python inside an open fence is content, as is a shorter run.
- * Indentation is not limited, since models put fences into lists.
+ * Indentation is not limited, since models put fences into lists. The code of such a
+ * fence is moved left by the indentation of its first line that is not a comment: no module
+ * in Python begins with an indented statement.
  */
 #include "common/extract.h"
 
@@ -29,8 +31,10 @@ struct line {
 struct fence {
     char mark; /* 0: no fence is open */
     size_t length;
-    bool is_tagged;
+    bool is_tagged, is_binding;
     const char *code;
+    const char *indent; /* of the first line of code that is not a comment; NULL before it */
+    size_t indent_size;
 };
 
 static bool
@@ -95,13 +99,19 @@ line_at(const char *p, const char *end)
     return l;
 }
 
+static const char *
+after_blanks(const char *p, const char *end)
+{
+    while (p < end && (*p == ' ' || *p == '\t'))
+        p++;
+    return p;
+}
+
 /* The run of fence marks that the line begins with; returns its length, 0 for a line of another kind. */
 static size_t
 fence_run(const struct line *l, char *mark, const char **rest)
 {
-    const char *p = l->start;
-    while (p < l->end && (*p == ' ' || *p == '\t'))
-        p++;
+    const char *p = after_blanks(l->start, l->end);
     if (p == l->end || (*p != '`' && *p != '~'))
         return 0;
     const char *begin = p;
@@ -138,10 +148,50 @@ open_fence(struct fence *fence, const struct line *l)
     /* Back-ticks after back-ticks are code within a line of prose, not a fence. */
     if (length == 0 || (mark == '`' && memchr(info, '`', (size_t)(l->end - info))))
         return;
-    fence->mark = mark;
-    fence->length = length;
-    fence->is_tagged = is_code_tag(info, l->end);
-    fence->code = l->next;
+    *fence = (struct fence){
+        .mark = mark, .length = length, .is_tagged = is_code_tag(info, l->end), .code = l->next
+    };
+}
+
+/* How much of the indentation the line has at its start. */
+static size_t
+shared_indent(const char *indent, size_t size, const char *line, const char *end)
+{
+    size_t n = 0;
+    while (n < size && line + n < end && line[n] == indent[n])
+        n++;
+    return n;
+}
+
+/* Does a statement of the module that begins at p bind the name: "class NAME" or "NAME ="? */
+static bool
+binds(const char *p, const char *end, const char *name)
+{
+    const size_t size = strlen(name);
+    const bool is_class = end - p > 6 && memcmp(p, "class", 5) == 0 && (p[5] == ' ' || p[5] == '\t');
+    p = is_class ? after_blanks(p + 5, end) : p;
+    if ((size_t)(end - p) < size || memcmp(p, name, size) != 0)
+        return false;
+    p = after_blanks(p + size, end);
+    if (is_class) /* "class NAMEs" is another one's */
+        return p == end || *p == ':' || *p == '(' || *p == '[' || *p == '\r';
+    return p < end && *p == '=' && (p + 1 == end || p[1] != '=');
+}
+
+/* A line of an open fence's code. */
+static void
+read_code(struct fence *fence, const struct line *l, const char *entry)
+{
+    const char *p = after_blanks(l->start, l->end);
+    if (all_blank(p, l->end) || *p == '#')
+        return;
+    if (!fence->indent) {
+        fence->indent = l->start;
+        fence->indent_size = (size_t)(p - l->start);
+    }
+    size_t n = shared_indent(fence->indent, fence->indent_size, l->start, l->end);
+    if (entry && l->start + n == p)
+        fence->is_binding = fence->is_binding || binds(p, l->end, entry);
 }
 
 static bool
@@ -154,16 +204,26 @@ closes(const struct fence *fence, const struct line *l)
            (all_blank(rest, l->end) || begins_with_end_mark(rest, l->end));
 }
 
-/* A later fence wins over an earlier one, unless only the earlier is tagged. */
+/* The best fence so far, and how good it is. */
+struct choice {
+    struct extract *found;
+    int rank; /* -1: none yet */
+};
+
+/* Tagged before untagged, of these one that binds the entry class, of these the last. */
 static void
-offer(struct extract *best, const struct fence *fence, const char *end, bool is_truncated)
+offer(struct choice *best, const struct fence *fence, const char *end, bool is_truncated)
 {
-    if (!fence->is_tagged && best->from == EXTRACT_TAGGED_FENCE)
+    const int rank = 2 * fence->is_tagged + fence->is_binding;
+    if (rank < best->rank)
         return;
-    best->code = fence->code;
-    best->size = (size_t)(end - fence->code);
-    best->from = fence->is_tagged ? EXTRACT_TAGGED_FENCE : EXTRACT_FENCE;
-    best->is_truncated = is_truncated;
+    best->rank = rank;
+    *best->found = (struct extract){ .code = fence->code,
+                                     .size = (size_t)(end - fence->code),
+                                     .from = fence->is_tagged ? EXTRACT_TAGGED_FENCE : EXTRACT_FENCE,
+                                     .is_truncated = is_truncated,
+                                     .indent = fence->indent,
+                                     .indent_size = fence->indent_size };
 }
 
 static const char *
@@ -178,28 +238,48 @@ after_thinking(const char *text, const char *end)
 }
 
 int
-extract_code(const char *text, size_t size, struct extract *out)
+extract_code(const char *text, size_t size, const char *entry, struct extract *out)
 {
     if (size == 0)
         text = ""; /* so that no arithmetic is done on a null pointer */
     const char *end = before_end_marks(text, text + size);
     const char *start = after_thinking(text, end);
-    struct fence fence = { 0, 0, false, NULL };
+    struct fence fence = { 0 };
+    struct choice best = { out, -1 };
 
-    *out = (struct extract){ start, (size_t)(end - start), EXTRACT_TEXT, false };
+    *out = (struct extract){ .code = start, .size = (size_t)(end - start), .from = EXTRACT_TEXT };
     for (const char *p = start; p < end;) {
         struct line l = line_at(p, end);
         if (fence.mark == 0) {
             open_fence(&fence, &l);
         } else if (closes(&fence, &l)) {
-            offer(out, &fence, l.start, false);
+            offer(&best, &fence, l.start, false);
             fence.mark = 0;
+        } else {
+            read_code(&fence, &l, entry);
         }
         p = l.next;
     }
     if (fence.mark != 0)
-        offer(out, &fence, end, true);
+        offer(&best, &fence, end, true);
     if (out->size > EXTRACT_MAX || all_blank(out->code, out->code + out->size))
         return ERR_INPUT;
     return 0;
+}
+
+int
+extract_append(const struct extract *found, struct buffer *out)
+{
+    const char *end = found->code + found->size;
+    int rc = 0;
+
+    if (found->indent_size == 0)
+        return buffer_append(out, found->code, found->size);
+    for (const char *p = found->code; rc == 0 && p < end;) {
+        struct line l = line_at(p, end);
+        p += shared_indent(found->indent, found->indent_size, l.start, l.end);
+        rc = buffer_append(out, p, (size_t)(l.next - p));
+        p = l.next;
+    }
+    return rc;
 }

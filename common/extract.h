@@ -1,10 +1,11 @@
 /*
  * extract.h - the code in a model's answer. Pure; bounded by EXTRACT_MAX.
  *
- * After the last </think>: the last fence tagged python, triton or py, else
- * the last fence, else the whole text. A fence that is open at the end counts,
- * and sets is_truncated. Special tokens that end an answer (<|im_end|> and the
- * like) are no part of it.
+ * After the last </think>: the last fence tagged python, triton or py, else the last
+ * fence, else the whole text. Of several fences that are tagged, or of several that are not, the last one that binds
+ * the entry class at its outermost indentation counts, since usage examples follow an
+ * answer. A fence that is open at the end counts, and sets is_truncated. Special tokens
+ * that end an answer (<|im_end|> and the like) are no part of it.
  */
 #ifndef COMMON_EXTRACT_H
 #define COMMON_EXTRACT_H
@@ -12,18 +13,27 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common/buffer.h"
+
 #define EXTRACT_MAX (1024 * 1024)
 
 enum extract_from { EXTRACT_TAGGED_FENCE, EXTRACT_FENCE, EXTRACT_TEXT };
 
 struct extract {
-    const char *code; /* view into the text that was given */
+    const char *code; /* view into the text that was given, with the indentation of a fence in a list */
     size_t size;
     enum extract_from from;
-    bool is_truncated; /* the fence was never closed */
+    bool is_truncated;  /* the fence was never closed */
+    const char *indent; /* what extract_append() takes from the start of each line; view, NULL for a text */
+    size_t indent_size;
 };
 
-/* Returns 0, or ERR_INPUT when nothing but white space is left, or it is longer than EXTRACT_MAX. */
-int extract_code(const char *text, size_t size, struct extract *out);
+/*
+ * entry: the class that is asked for; NULL: any. Returns 0, or ERR_INPUT when nothing but white space is left, or
+ * it is longer than EXTRACT_MAX.
+ */
+int extract_code(const char *text, size_t size, const char *entry, struct extract *out);
+/* The code as Python reads it, without the indentation. 0 or ERR_NOMEM. */
+int extract_append(const struct extract *found, struct buffer *out);
 
 #endif

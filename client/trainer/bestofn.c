@@ -11,7 +11,6 @@
 #include "client/trainer/prompt.h"
 #include "client/trainer/round.h"
 #include "common/auto.h"
-#include "common/extract.h"
 #include "common/reward.h"
 
 struct bestofn {
@@ -151,15 +150,16 @@ kept_row(const struct bestofn *b, const struct round_result *result, json_t *ans
     AUTO_BUFFER struct buffer prompt = BUFFER_INIT;
     AUTO_FREE char *wanted = task_class_wanted(result->task);
     json_t *text = json_object_get(answer, "text"), *verdict = json_object_get(answer, "verdict");
-    struct extract code = answer_code(answer);
+    AUTO_BUFFER struct buffer code = BUFFER_INIT;
 
     prompt_digest(digest);
-    if (!wanted || prompt_make(result->task->reference, wanted, &prompt) != 0)
+    if (!wanted || answer_code(answer, result->task, &code) != 0 ||
+        prompt_make(result->task->reference, wanted, &prompt) != 0)
         return NULL;
     json_t *row =
         json_pack("{s:s, s:i, s:s, s:s, s:O, s:s%, s:O, s:O, s:s, s:O, s:O}", "task", result->task->name,
                   "level", result->task->level, "prompt", digest, "instruction", prompt.data, "output", text,
-                  "code", code.code, code.size, "reward", json_object_get(verdict, "reward"), "components",
+                  "code", code.data, code.size, "reward", json_object_get(verdict, "reward"), "components",
                   json_object_get(verdict, "components"), "model", b->trainer->model, "turn",
                   json_object_get(answer, "turn"), "submission", json_object_get(verdict, "id"));
     if (row && json_object_get(answer, "reasoning"))

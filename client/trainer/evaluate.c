@@ -231,8 +231,10 @@ again_provenance(const struct evaluate *e)
     for (size_t i = 0; i < e->set.n; i++) {
         json_array_foreach(e->results[i].answers, k, answer)
         {
-            struct extract code = answer_code(answer);
-            hash_text(code.code, code.size, digest);
+            AUTO_BUFFER struct buffer code = BUFFER_INIT;
+            if (answer_code(answer, e->results[i].task, &code) != 0)
+                return NULL;
+            hash_text(code.data, code.size, digest);
             buffer_printf(&all, "%zu %zu %s\n", i, k, digest);
         }
     }

@@ -89,17 +89,20 @@ answer_is_last(json_t *answers, json_t *answer)
            json_integer_value(json_object_get(last, "turn"));
 }
 
-struct extract
-answer_code(json_t *answer)
+int
+answer_code(json_t *answer, const struct task *task, struct buffer *out)
 {
     json_t *code = json_object_get(answer, "code"), *text = json_object_get(answer, "text");
-    struct extract out = { .code = "" };
+    AUTO_FREE char *wanted = task_class_wanted(task);
+    struct extract found;
 
     if (json_is_string(code))
-        return (struct extract){ .code = json_string_value(code), .size = json_string_length(code) };
-    if (extract_code(json_string_value(text), json_string_length(text), &out) != 0)
-        out = (struct extract){ .code = "" };
-    return out;
+        return buffer_append(out, json_string_value(code), json_string_length(code));
+    if (!wanted)
+        return ERR_NOMEM;
+    if (extract_code(json_string_value(text), json_string_length(text), wanted, &found) != 0)
+        return buffer_add(out, "");
+    return extract_append(&found, out);
 }
 
 double
@@ -326,14 +329,19 @@ sample(struct hands *hands, struct work *w, int turn, struct error *err)
 
 /* For each answer the first one with the same code, by index. Given: free(). */
 static size_t *
-find_same(json_t *answers)
+find_same(json_t *answers, const struct task *task)
 {
     size_t n = json_array_size(answers), *first = calloc(n + 1, sizeof(*first));
     char(*hashes)[HASH_TEXT_SIZE] = calloc(n + 1, sizeof(*hashes));
 
     for (size_t i = 0; first && hashes && i < n; i++) {
-        struct extract code = answer_code(json_array_get(answers, i));
-        hash_text(code.code, code.size, hashes[i]);
+        AUTO_BUFFER struct buffer code = BUFFER_INIT;
+        if (answer_code(json_array_get(answers, i), task, &code) != 0) {
+            free(hashes);
+            hashes = NULL;
+            break;
+        }
+        hash_text(code.data, code.size, hashes[i]);
         for (first[i] = 0; strcmp(hashes[first[i]], hashes[i]) != 0;)
             first[i]++;
     }
@@ -451,7 +459,7 @@ static int
 judge(struct hands *hands, struct work *w, int turn, struct error *err)
 {
     struct turn *at = &w->turns[turn];
-    AUTO_FREE size_t *first = find_same(at->answers);
+    AUTO_FREE size_t *first = find_same(at->answers, w->task);
     AUTO_JSON json_t *group = NULL;
     int rc = 0;
 

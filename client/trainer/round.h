@@ -11,7 +11,7 @@
 
 #include "client/trainer/tasks.h"
 #include "client/trainer/trainer.h"
-#include "common/extract.h"
+#include "common/buffer.h"
 
 /* Where answers come from in place of the endpoint: a directory, a model of one's own, a round before. */
 struct round_source {
@@ -68,8 +68,8 @@ enum trainer_exit round_tell_failures(const struct round_result *results, size_t
 
 /* Is this answer's verdict correct ("full" passed, nothing failed)? */
 bool answer_is_correct(json_t *answer);
-/* The code in it; a view into the answer. */
-struct extract answer_code(json_t *answer);
+/* Append the code in it, nothing where there is none. 0 or ERR_NOMEM. */
+int answer_code(json_t *answer, const struct task *task, struct buffer *out);
 /* Was it cancelled before it had a verdict? */
 bool answer_is_cancelled(json_t *answer);
 /* Is it of its task's last turn? One before was answered with feedback, and is no sample of its own. */

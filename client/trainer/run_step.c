@@ -34,7 +34,7 @@ check_extraction(const struct run *r)
         struct extract code;
         rows++;
         good += json_is_string(output) &&
-                extract_code(json_string_value(output), json_string_length(output), &code) == 0 &&
+                extract_code(json_string_value(output), json_string_length(output), NULL, &code) == 0 &&
                 code.from != EXTRACT_TEXT && !code.is_truncated && memmem(code.code, code.size, "class ", 6);
     }
     if (file)

@@ -249,18 +249,21 @@ result_json(json_t *answer, int sample_id)
 }
 
 static int
-write_kernel(const char *workdir, const char *sub, const struct task *task, int sample_id,
-             struct extract code, struct error *err)
+write_kernel(const char *workdir, const char *sub, const struct task *task, int sample_id, json_t *answer,
+             struct error *err)
 {
     char name[96], path[OUTPUT_PATH_MAX];
+    AUTO_BUFFER struct buffer code = BUFFER_INIT;
     struct output o;
 
+    if (answer_code(answer, task, &code) != 0)
+        return error_set(err, ERR_NOMEM, "out of memory");
     snprintf(name, sizeof(name), kernel_name, task->level, task->problem, sample_id);
     int rc = output_path(workdir, sub, name, path, err);
     rc = rc == 0 ? output_begin(&o, path, err) : rc;
     if (rc != 0)
         return rc;
-    o.is_bad = fwrite(code.code, 1, code.size, o.file) != code.size;
+    o.is_bad = fwrite(code.data, 1, code.size, o.file) != code.size;
     return output_end(&o, err);
 }
 
@@ -281,7 +284,7 @@ write_problem(const char *workdir, const char *sub, const struct round_result *r
         int sample_id = (int)json_integer_value(id ? id : json_object_get(answer, "sample"));
         if (!answer_is_last(result->answers, answer))
             continue;
-        int rc = write_kernel(workdir, sub, result->task, sample_id, answer_code(answer), err);
+        int rc = write_kernel(workdir, sub, result->task, sample_id, answer, err);
         if (rc != 0)
             return rc;
         json_array_append_new(list, result_json(answer, sample_id));

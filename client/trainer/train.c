@@ -163,7 +163,7 @@ complete(struct train *t)
         json_object_set_new(t->values, "temperature", json_real(t->trainer->temperature));
 }
 
-/* One task as the Python needs it: its id with the daemon, the prompt and the policy. */
+/* One task as the Python needs it: its id with the daemon, the prompt, the class that it asks for, and the policy. */
 static int
 add_task(struct train *t, struct http_client *c, const struct task *task, json_t *out, struct error *err)
 {
@@ -178,8 +178,9 @@ add_task(struct train *t, struct http_client *c, const struct task *task, json_t
         return 0;
     }
     if (rc == 0)
-        json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:s, s:i}", "name", task->name, "id", id,
-                                             "prompt", prompt.data, "policy", policy, "level", task->level));
+        json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:s, s:s, s:i}", "name", task->name, "id", id,
+                                             "prompt", prompt.data, "entry_point", wanted, "policy", policy,
+                                             "level", task->level));
     return rc;
 }
 

@@ -177,8 +177,9 @@ struct extraction {
 
 /* The code of a candidate, and what there is to say about how it was found. */
 static enum funnel_refusal
-read_source(json_t *candidate, json_t *completion, const char *base, struct candidate_request *out,
-            json_t *flags, struct extraction *extraction, struct json_fault *fault)
+read_source(json_t *candidate, json_t *completion, const char *entry, const char *base,
+            struct candidate_request *out, json_t *flags, struct extraction *extraction,
+            struct json_fault *fault)
 {
     struct extract found;
 
@@ -194,7 +195,7 @@ read_source(json_t *candidate, json_t *completion, const char *base, struct cand
         return refusal;
     }
     size_t size = json_string_length(completion);
-    if (extract_code(json_string_value(completion), size, &found) != 0) {
+    if (extract_code(json_string_value(completion), size, entry, &found) != 0) {
         extraction->fault = size > EXTRACT_MAX ? "no code of at most 1 MiB was found in the answer"
                                                : "no code was found in the answer";
         return FUNNEL_OK;
@@ -202,7 +203,7 @@ read_source(json_t *candidate, json_t *completion, const char *base, struct cand
     extraction->is_guess = found.from == EXTRACT_TEXT;
     if (found.is_truncated)
         json_array_append_new(flags, json_string("truncated"));
-    return buffer_append(&out->source, found.code, found.size) == 0 ? FUNNEL_OK : FUNNEL_UNAVAILABLE;
+    return extract_append(&found, &out->source) == 0 ? FUNNEL_OK : FUNNEL_UNAVAILABLE;
 }
 
 static json_t *
@@ -231,13 +232,13 @@ read_candidate(json_t *candidate, json_t *completion, const char *entry, json_t 
     AUTO_JSON json_t *flags = json_array();
     struct extraction extraction = { 0 };
 
-    enum funnel_refusal refusal = check_metadata(metadata, base, fault);
-    if (refusal == FUNNEL_OK)
-        refusal = read_source(candidate, completion, base, out, flags, &extraction, fault);
-    if (refusal != FUNNEL_OK)
-        return refusal;
     if (!entry)
         entry = c->entry ? c->entry : "ModelNew";
+    enum funnel_refusal refusal = check_metadata(metadata, base, fault);
+    if (refusal == FUNNEL_OK)
+        refusal = read_source(candidate, completion, entry, base, out, flags, &extraction, fault);
+    if (refusal != FUNNEL_OK)
+        return refusal;
     return write_request(out, c, entry, metadata ? metadata : c->metadata, flags, &extraction);
 }
 

@@ -203,6 +203,17 @@ def test_completion_is_extracted(client: Client, task_ids: dict[str, str]) -> No
     assert "It is used like this" not in kept
 
 
+@pytest.mark.parametrize("habit", ["a usage example behind it", "an item of a list"])
+def test_the_block_that_defines_the_class_is_judged(client: Client, task_ids: dict[str, str], habit: str) -> None:
+    """Issue 22, point 8: what models write around a right kernel does not make it a wrong one."""
+    code = fresh("relu/honest", habit)
+    answer = f"```python\n{code}\n```\nUse it:\n```python\nmodel = ModelNew()\n```\n"
+    if habit == "an item of a list":
+        answer = "1. The kernel:\n" + "".join(f"   {line}\n" for line in f"```python\n{code}\n```".splitlines())
+    verdict = client.judge({"task": task_ids["relu"], "completion": answer, "until": "ast"}, WAIT_S)
+    assert (verdict["class"], verdict["components"]["extracted"]) == ("ok", 1)
+
+
 def test_open_fence_sets_a_flag(client: Client, task_ids: dict[str, str]) -> None:
     body = {"task": task_ids["relu"], "completion": CANDIDATES["relu/open_fence"].text, "until": "ast"}
     assert "truncated" in client.judge(body, WAIT_S)["flags"]

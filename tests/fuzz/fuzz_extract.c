@@ -1,6 +1,8 @@
 /* Any text: what is found lies within it, keeps the bound, and does not change when it is looked for again. */
 #include <string.h>
 
+#include "common/auto.h"
+#include "common/buffer.h"
 #include "common/error.h"
 #include "common/extract.h"
 #include "tests/fuzz/fuzz.h"
@@ -11,7 +13,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *text = (const char *)data;
     struct extract found, again;
 
-    int code = extract_code(text, size, &found);
+    int code = extract_code(text, size, "ModelNew", &found);
     FUZZ_CHECK(code == 0 || code == ERR_INPUT);
     if (code != 0)
         return 0;
@@ -20,8 +22,15 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(found.from != EXTRACT_TEXT || !found.is_truncated);
     /* Behind an open fence there is nothing but special tokens. */
     const char *rest = found.code + found.size;
-    FUZZ_CHECK(!found.is_truncated || extract_code(rest, (size_t)(text + size - rest), &again) == ERR_INPUT);
-    FUZZ_CHECK(extract_code(text, size, &again) == 0);
+    FUZZ_CHECK(!found.is_truncated ||
+               extract_code(rest, (size_t)(text + size - rest), "ModelNew", &again) == ERR_INPUT);
+    FUZZ_CHECK(extract_code(text, size, "ModelNew", &again) == 0);
     FUZZ_CHECK(found.code == again.code && found.size == again.size && found.from == again.from);
+    /* Only white space is taken from the lines, and nothing from a text without fences. */
+    AUTO_BUFFER struct buffer taken = BUFFER_INIT;
+    FUZZ_CHECK(extract_append(&found, &taken) == 0 && taken.size <= found.size);
+    for (size_t i = 0; i < found.indent_size; i++)
+        FUZZ_CHECK(found.indent[i] == ' ' || found.indent[i] == '\t');
+    FUZZ_CHECK(found.from != EXTRACT_TEXT || taken.size == found.size);
     return 0;
 }

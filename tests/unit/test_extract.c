@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "common/auto.h"
+#include "common/buffer.h"
 #include "common/error.h"
 
 static void
@@ -35,7 +36,28 @@ finds_the_code(void **state)
         { "````python\na\n```\nb\n````\n", "a\n```\nb\n", EXTRACT_TAGGED_FENCE, false },
         { "```python\na\n`````  \nb", "a\n", EXTRACT_TAGGED_FENCE, false },
         { "```python\r\na\r\n```\r\n", "a\r\n", EXTRACT_TAGGED_FENCE, false },
-        { "  1. so:\n   ```python\n   a\n   ```\n", "   a\n", EXTRACT_TAGGED_FENCE, false },
+        /* Fences in lists. */
+        { "  1. so:\n   ```python\n   a\n   ```\n", "a\n", EXTRACT_TAGGED_FENCE, false },
+        { "1. so:\n\t```python\n\tif a:\n\t\tb\n\n\tc\n\t```\n", "if a:\n\tb\n\nc\n", EXTRACT_TAGGED_FENCE,
+          false },
+        { "- so:\n  ```python\na\n  b\n  ```\n", "a\n  b\n", EXTRACT_TAGGED_FENCE, false },
+        { "```python\n    # x\n  if a:\n    b\n```\n", "  # x\nif a:\n  b\n", EXTRACT_TAGGED_FENCE, false },
+        { "- so:\n  ```python\n  a = '''\nb '''\n  ```\n", "a = '''\nb '''\n", EXTRACT_TAGGED_FENCE, false },
+        /* Of several blocks the one with the class. */
+        { "```python\nclass ModelNew(M):\n    a\n```\nUse:\n```python\nm = ModelNew()\n```\n",
+          "class ModelNew(M):\n    a\n", EXTRACT_TAGGED_FENCE, false },
+        { "```python\nclass ModelNew:\n    a\n```\n```py\nclass ModelNew :\n    b\n```\n```py\nModelNew == "
+          "1\n```",
+          "class ModelNew :\n    b\n", EXTRACT_TAGGED_FENCE, false },
+        { "```python\nModelNew = f()\n```\n```python\nclass ModelNewer(ModelNew):\n    a\n```\n",
+          "ModelNew = f()\n", EXTRACT_TAGGED_FENCE, false },
+        { "```python\nclass ModelNew:\n    a\n```\n```python\nif x:\n    class ModelNew:\n        b\n```\n",
+          "class ModelNew:\n    a\n", EXTRACT_TAGGED_FENCE, false },
+        { "- x\n  ```python\n  class ModelNew:\n      a\n  ```\n- y\n  ```python\n  ModelNew()\n  ```\n",
+          "class ModelNew:\n    a\n", EXTRACT_TAGGED_FENCE, false },
+        { "```\nclass ModelNew(M):\n    a\n```\n```\nModelNew()\n```\n", "class ModelNew(M):\n    a\n",
+          EXTRACT_FENCE, false },
+        { "```\nclass ModelNew(M):\n    a\n```\n```python\nb\n```\n", "b\n", EXTRACT_TAGGED_FENCE, false },
         { "```python\ns = '''\n```python\n'''\n```\n", "s = '''\n```python\n'''\n", EXTRACT_TAGGED_FENCE,
           false },
         { "use ```x``` here", "use ```x``` here", EXTRACT_TEXT, false },
@@ -65,12 +87,12 @@ finds_the_code(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct extract found;
-        int code = extract_code(rows[i].text, strlen(rows[i].text), &found);
+        int code = extract_code(rows[i].text, strlen(rows[i].text), "ModelNew", &found);
+        AUTO_BUFFER struct buffer text = BUFFER_INIT;
         if ((code == 0) != (rows[i].code != NULL))
             fail_msg("row %zu: returned %d", i, code);
-        if (rows[i].code &&
-            (found.size != strlen(rows[i].code) || memcmp(found.code, rows[i].code, found.size) != 0))
-            fail_msg("row %zu: found \"%.*s\"", i, (int)found.size, found.code);
+        if (rows[i].code && (extract_append(&found, &text) != 0 || strcmp(text.data, rows[i].code) != 0))
+            fail_msg("row %zu: found \"%s\"", i, text.data);
         assert_int_equal(found.from, rows[i].from);
         assert_int_equal(found.is_truncated, rows[i].is_truncated);
     }
@@ -82,7 +104,7 @@ nuls_are_bytes_like_others(void **state)
     static const char text[] = "```python\na\0b\n```\n";
     struct extract found;
     (void)state;
-    assert_int_equal(extract_code(text, sizeof(text) - 1, &found), 0);
+    assert_int_equal(extract_code(text, sizeof(text) - 1, NULL, &found), 0);
     assert_int_equal(found.size, 4);
     assert_memory_equal(found.code, "a\0b\n", 4);
 }
@@ -96,10 +118,10 @@ the_bound_is_on_the_code(void **state)
     AUTO_FREE char *text = malloc(size);
     assert_non_null(text);
     memset(text, 'x', size);
-    assert_int_equal(extract_code(text, EXTRACT_MAX, &found), 0);
-    assert_int_equal(extract_code(text, EXTRACT_MAX + 1, &found), ERR_INPUT);
+    assert_int_equal(extract_code(text, EXTRACT_MAX, NULL, &found), 0);
+    assert_int_equal(extract_code(text, EXTRACT_MAX + 1, NULL, &found), ERR_INPUT);
     memcpy(text + EXTRACT_MAX, "\n```py\nshort\n```", 17);
-    assert_int_equal(extract_code(text, EXTRACT_MAX + 16, &found), 0);
+    assert_int_equal(extract_code(text, EXTRACT_MAX + 16, NULL, &found), 0);
     assert_int_equal(found.size, 6);
 }
 
@@ -108,7 +130,7 @@ no_text_at_all(void **state)
 {
     struct extract found;
     (void)state;
-    assert_int_equal(extract_code(NULL, 0, &found), ERR_INPUT);
+    assert_int_equal(extract_code(NULL, 0, NULL, &found), ERR_INPUT);
 }
 
 int
