@@ -567,7 +567,13 @@ def measure(given: argparse.Namespace, directory: Path, record: Any) -> None:
     frame, has_gpu = machine.pop("frame"), machine["gpu"] is not None
     draw = random.Random(2)
     tasks = [
-        {"name": f"task{i}", "id": f"task{i}", "prompt": words(s.prompt - frame, draw), "policy": "strict"}
+        {
+            "name": f"task{i}",
+            "id": f"task{i}",
+            "prompt": words(s.prompt - frame, draw),
+            "policy": "strict",
+            "entry_point": "ModelNew",
+        }
         for i in range(s.tasks_per_step * s.rl_steps)
     ]
     record(kind="machine", **machine, cores=os.cpu_count(), load=os.getloadavg(), sizes=asdict(s), judge=given.judge)

@@ -121,7 +121,13 @@ def request(url: str, tasks: int = 2) -> Json:
     return {
         "daemon": url,
         "tasks": [
-            {"name": f"t{i}", "id": f"sha256:{i}", "prompt": f"Write relu {i}.", "policy": "strict"}
+            {
+                "name": f"t{i}",
+                "id": f"sha256:{i}",
+                "prompt": f"Write relu {i}.",
+                "policy": "strict",
+                "entry_point": "ReluNew",
+            }
             for i in range(tasks)
         ],
     }
@@ -146,6 +152,7 @@ def test_reinforce_raises_the_reward_and_goes_on(model: Path, tmp_path: Path) ->
     assert len(means) == 12 and sum(means[-3:]) / 3 > sum(means[:3]) / 3 + 0.05, means
     first = daemon.groups[0]
     assert first["reward"] == {"kind": "hierarchical"} and first["policy"] == "strict"
+    assert first["entry_point"] == "ReluNew", "the class that the prompt asks for is the one that is judged"
     assert len(first["candidates"]) == 16 and first["task"] == "sha256:0"
     checkpoint.verify(tmp_path / "checkpoints/rl_final")
 
@@ -339,13 +346,16 @@ def test_plan_and_code_are_rewarded_apart(model: Path) -> None:
         ("```\na\n```\n```python\nb\n```\n```\nc\n```", "b\n```\n```\nc\n```"),
         ("<think>```python\nno\n```</think>go\n```\nyes", "yes"),
         ("x = 1", "x = 1"),
+        ("```python\nclass ModelNew:\n    a\n```\n```python\nModelNew()\n", None),
+        ("- so\n  ```python\n  class ModelNew(M):\n      a\n  ```\n  ```py\n  ModelNew == 1\n  ```\n", None),
     ],
 )
-def test_where_the_code_begins(model: Path, text: str, code: str) -> None:
-    assert text[code_begins(text) :] == code
+def test_where_the_code_begins(model: Path, text: str, code: str | None) -> None:
+    code = code or text[text.index("python\n") + len("python\n") :]
+    assert text[code_begins(text, "ModelNew") :] == code
     tokenizer = tokenizer_of(str(model))
     ids = tokenizer(text)["input_ids"]
-    at = code_token(tokenizer, ids, text)
+    at = code_token(tokenizer, ids, text, "ModelNew")
     assert tokenizer.decode(ids[at:]) in code or code in tokenizer.decode(ids[max(0, at - 1) :])
 
 
@@ -361,7 +371,7 @@ def test_a_reward_that_is_constant_ends_the_run(model: Path, tmp_path: Path) -> 
 
 def test_a_daemon_that_is_full_is_asked_again_and_one_that_refuses_is_told() -> None:
     daemon = Daemon(lambda text: {"reward": 1.0, "class": "ok"})
-    task = Task("t", "sha256:0", "p", "strict")
+    task = Task("t", "sha256:0", "p", "strict", "ModelNew")
     with served(daemon.handler) as url:
         daemon.refusals = [(429, {}), (503, {})]
         assert Judge(url, "binary", "full").judge([(task, ["a", ""])]) == [[Verdict(1.0, {}, "ok")] * 2]
@@ -391,7 +401,7 @@ def test_a_post_whose_answer_is_lost_is_judged_once() -> None:
 def test_a_daemon_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge, "AWAY_LIMIT_S", 0.0)
     with pytest.raises(TrainError, match=r"127.0.0.1:9 cannot be reached"):
-        Judge("http://127.0.0.1:9", "binary", "").judge([(Task("t", "i", "p", "strict"), ["a"])])
+        Judge("http://127.0.0.1:9", "binary", "").judge([(Task("t", "i", "p", "strict", "ModelNew"), ["a"])])
 
 
 def test_a_prompt_that_leaves_no_room(model: Path, tmp_path: Path) -> None:
@@ -488,7 +498,8 @@ class Letters:
 def test_plan_and_code_are_advanced_apart() -> None:
     """The second group's two answers; what has no fence is code from its first token on."""
     plan, code, bare = "ab\n```python\n", "x\n```", "abc"
-    parts: list[Json] = [{}, {}, {"plan": 1.0, "code": 0.0}, {"plan": 0.0, "code": 1.0}]
+    asked = {"entry_point": "ModelNew"}
+    parts: list[Json] = [asked, asked, asked | {"plan": 1.0, "code": 0.0}, asked | {"plan": 0.0, "code": 1.0}]
     rows = grpo.by_token([[ord(c) for c in text] for text in (plan + code, bare)], parts, 2, 2, Letters(), 0.5)
     up = 0.5 / (0.5**0.5 + 1e-4)
     assert rows[0] == pytest.approx([0.5 * up] * len(plan) + [-up] * len(code))

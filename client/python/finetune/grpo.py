@@ -50,7 +50,11 @@ class Reward:
         verdicts = self._judge.judge(groups)
         flat = [verdict for group in verdicts for verdict in group]
         self._guard.add([[v.reward for v in group] for group in verdicts])
-        self.parts = [dict(v.parts) for v in flat]
+        self.parts = [
+            {**v.parts, "entry_point": one.entry_point}
+            for (one, _), group in zip(groups, verdicts, strict=True)
+            for v in group
+        ]
         self.rewards = [v.reward for v in flat]
         self.classes = [v.kind for v in flat]
         return list(self.rewards)
@@ -69,7 +73,8 @@ def by_token(
         each[part] = [a for i in range(0, len(values), size) for a in normalised(values[i : i + size])]
     out = []
     for number, row in enumerate(rows, first):
-        at = code_token(tokenizer, row, tokenizer.decode(row, skip_special_tokens=True))
+        text = tokenizer.decode(row, skip_special_tokens=True)
+        at = code_token(tokenizer, row, text, parts[number]["entry_point"])
         out.append([alpha * each["plan"][number]] * at + [each["code"][number]] * (len(row) - at))
     return out
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import textwrap
 import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +18,7 @@ from .errors import SERVICE, StopRequested, TrainError
 
 AWAY_LIMIT_S = 600.0  # how long a daemon may be away or full
 POLL_S = 5  # also the longest that a signal waits for the answer
+FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)")
 Json = dict[str, Any]
 
 
@@ -27,6 +30,7 @@ class Task:
     id: str
     prompt: str
     policy: str
+    entry_point: str  # the class that the prompt asks for
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class Verdict:
 
 
 def tasks_of(request: Json) -> list[Task]:
-    found = [Task(t["name"], t["id"], t["prompt"], t["policy"]) for t in request.get("tasks", [])]
+    found = [Task(t["name"], t["id"], t["prompt"], t["policy"], t["entry_point"]) for t in request.get("tasks", [])]
     if not found:
         raise TrainError("there are no tasks to learn from")
     return found
@@ -119,6 +123,7 @@ class Judge:
         body: Json = {
             "task": task.id,
             "policy": task.policy,
+            "entry_point": task.entry_point,
             "reward": self._reward,
             "candidates": [{"completion": text if text.strip() else " "} for text in answers],
         }
@@ -148,26 +153,39 @@ class Judge:
                 time.sleep(0.2)
 
 
-def code_begins(text: str) -> int:
-    """Where the code of an answer begins, in characters: as verifierd extracts it. 0: no fence, all of it is code."""
+def blocks(text: str, start: int) -> Iterator[tuple[int, str, str]]:
+    """Each fenced block from start on: where its code begins, its tag, and its code."""
+    opened: re.Match[str] | None = None
+    begins = at = start
+    for line in text[start:].split("\n"):
+        fence = FENCE.match(line)
+        if opened is None:
+            if fence and not ("`" in fence[1] and "`" in fence[2]):
+                opened, begins = fence, min(at + len(line) + 1, len(text))
+        elif fence and fence[1].startswith(opened[1]) and not fence[2].strip():
+            yield begins, opened[2].strip().lower(), text[begins:at]
+            opened = None
+        at += len(line) + 1
+    if opened is not None:
+        yield begins, opened[2].strip().lower(), text[begins:]
+
+
+def code_begins(text: str, entry_point: str) -> int:
+    """Where the code of an answer begins, in characters: as verifierd extracts it. 0: all is code."""
     after = text.rfind("</think>")
     start = 0 if after < 0 else after + len("</think>")
-    opened: list[tuple[int, str]] = []
-    is_open = False
-    at = start
-    for line in text[start:].splitlines(keepends=True):
-        if line.lstrip().startswith("```"):
-            if not is_open:
-                opened.append((at + len(line), line.strip().strip("`").strip().lower()))
-            is_open = not is_open
-        at += len(line)
-    tagged = [where for where, tag in opened if tag in ("python", "triton", "py")]
-    return tagged[-1] if tagged else opened[-1][0] if opened else start
+    name = re.escape(entry_point)
+    binding = re.compile(rf"^(class[ \t]+{name}[ \t]*[:(\[]|{name}[ \t]*=(?!=))", re.MULTILINE)
+    found = [
+        (tag.split(" ")[0] in ("python", "triton", "py"), bool(binding.search(textwrap.dedent(code))), begins)
+        for begins, tag, code in blocks(text, start)
+    ]
+    return max(found)[2] if found else start
 
 
-def code_token(tokenizer: Any, ids: Sequence[int], text: str) -> int:
+def code_token(tokenizer: Any, ids: Sequence[int], text: str, entry_point: str) -> int:
     """The first token of the code: tokens before it are the plan's."""
-    wanted = code_begins(text)
+    wanted = code_begins(text, entry_point)
     low, high = 0, len(ids)
     while low < high:
         middle = (low + high) // 2

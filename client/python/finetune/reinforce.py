@@ -110,11 +110,11 @@ def _judged(loop: Loop, judge: Judge, tasks: Sequence[Task], settings: Settings)
             posted.append(judge.post(tasks[len(posted)], texts[-1]))
     verdicts = judge.wait(posted)
     out = []
-    for number, (prompt, said, judged) in enumerate(zip(prompts, texts, verdicts, strict=True)):
+    for number, (task, prompt, said, judged) in enumerate(zip(tasks, prompts, texts, verdicts, strict=True)):
         group = sampled[number * settings.samples : (number + 1) * settings.samples]
         answers = []
         for (ids, is_truncated), text, verdict in zip(group, said, judged, strict=True):
-            code = code_token(loop.tokenizer, ids, text)
+            code = code_token(loop.tokenizer, ids, text, task.entry_point)
             answers.append(Answer(prompt + ids, len(prompt), len(prompt) + code, is_truncated, verdict))
         out.append(answers)
     return out
