@@ -37,7 +37,7 @@ server_src := $(wildcard server/*.c server/http/*.c server/funnel/*.c server/sto
 cli_src := $(wildcard client/cli/*.c)
 trainer_src := $(wildcard client/trainer/*.c)
 native_src := $(wildcard server/harness/native/*.c)
-harness_py := $(wildcard server/harness/*.py)
+harness_py := $(wildcard server/harness/*.py server/harness/*/*.py)
 finetune_files := $(wildcard client/python/finetune/*.py client/python/finetune/*.json)
 assets := $(wildcard server/dashboard/*) $(wildcard proto/openapi.yaml)
 unit_src := $(wildcard tests/unit/test_*.c)
@@ -336,7 +336,7 @@ install: all
 	install -d '$(root)/bin' '$(root)/lib/verifierd/harness' '$(root)/lib/systemd/system'
 	install -m 755 $(programs) '$(root)/bin'
 	install -m 755 $(harness_dir)/libharness.so '$(root)/lib/verifierd'
-	install -m 644 $(harness_py) '$(root)/lib/verifierd/harness'
+	$(foreach f,$(harness_py),install -D -m 644 $(f) '$(root)/lib/verifierd/$(f:server/%=%)' &&) true
 	install -d '$(root)/lib/verifierd/finetune'
 	install -m 644 $(finetune_files) '$(root)/lib/verifierd/finetune'
 	$(call copy_corpus,$(root)/share/verifierd/corpus)

@@ -1,0 +1,155 @@
+"""Which of torch's operators a plan may run, and where: the one table of it (proto/plan.md).
+
+`movement` allocates, views, moves, casts or fills with constants: every policy allows it. `library` is a product, a
+convolution or an attention: for policies that allow a library. Every other operator of torch computes what a kernel
+should: only over parameters, before the first timed call, or where the policy allows anything. A few are `refused`
+wherever they stand, since they name files or reach around torch's own checks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from shared.plan import Call, Plan, walk
+
+Kind: TypeAlias = Literal["movement", "library", "compute", "refused"]
+Foreign: TypeAlias = Literal["movement", "library", "any"]
+"""A policy's key `foreign`: what may be computed by others than the candidate's kernels."""
+
+CONSTANT: Final = "plan.constant.default"
+"""The plan's own operator: (flat list of numbers, shape, dtype=, device=) is torch.tensor(numbers).reshape(shape)."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+MOVEMENT: Final = _words(
+    """
+    empty empty_like empty_strided empty_permuted new_empty new_empty_strided
+    zeros zeros_like new_zeros zero zero_ ones ones_like new_ones full full_like new_full fill fill_
+    scalar_tensor arange eye linspace
+    alias as_strided as_strided_ detach detach_ view _unsafe_view reshape _reshape_alias view_as_real view_as_complex
+    expand permute transpose transpose_ t t_ squeeze squeeze_ unsqueeze unsqueeze_ select slice narrow split
+    split_with_sizes chunk unbind unfold diagonal movedim _conj _neg_view resolve_conj resolve_neg
+    lift lift_fresh lift_fresh_copy resize_
+    alias_copy as_strided_copy detach_copy view_copy expand_copy permute_copy transpose_copy t_copy squeeze_copy
+    unsqueeze_copy select_copy slice_copy narrow_copy split_copy split_with_sizes_copy unbind_copy unfold_copy
+    diagonal_copy view_as_real_copy view_as_complex_copy
+    clone contiguous copy copy_ _to_copy to
+    cat stack repeat repeat_interleave flip roll rot90 tril tril_ triu triu_ constant_pad_nd
+    gather index _unsafe_index index_select take index_copy index_copy_ masked_select
+    select_scatter slice_scatter diagonal_scatter as_strided_scatter
+    pixel_shuffle pixel_unshuffle channel_shuffle im2col diag_embed
+    """
+)
+"""By name without overload, in aten."""
+
+MOVEMENT_OVERLOADS: Final = _words(
+    """
+    aten.scatter.src aten.scatter.value aten.scatter_.src aten.scatter_.value
+    aten.index_put.default aten.index_put_.default aten._unsafe_index_put.default plan.constant.default
+    """
+)
+"""Where other overloads reduce, or an argument says that values are added up (see _accumulates)."""
+
+LIBRARY: Final = _words(
+    """
+    mm addmm addmm_ bmm baddbmm baddbmm_ addbmm addbmm_ mv addmv addmv_ dot vdot linear matmul
+    _int_mm _scaled_mm _grouped_mm _scaled_grouped_mm
+    convolution _convolution cudnn_convolution cudnn_convolution_transpose conv1d conv2d conv3d
+    conv_transpose1d conv_transpose2d conv_transpose3d conv_depthwise3d _conv_depthwise2d
+    scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention
+    _scaled_dot_product_cudnn_attention _scaled_dot_product_attention_math _flash_attention_forward
+    _efficient_attention_forward _cudnn_attention_forward
+    """
+)
+
+REFUSED: Final = _words(
+    """
+    from_file set_ set data set_data record_stream _local_scalar_dense item equal is_nonzero allclose is_same_size
+    is_set_to is_pinned pin_memory _pin_memory resize_as_sparse_ rename rename_ retain_grad requires_grad_
+    """
+)
+
+PRIVATE: Final = (
+    "_softmax", "_log_softmax", "_safe_softmax", "_weight_norm", "_native_batch_norm_legit", "_batch_norm_with_update",
+    "_batch_norm_no_update", "_fused_rms_norm", "_adaptive_avg_pool", "_upsample_", "_fft_", "_linalg_", "_cdist_",
+    "_pdist_", "_euclidean_dist", "_embedding_bag", "_prelu_kernel", "_trilinear", "_thnn_fused_", "_foreach_",
+    "_cumcum", "_logcumsumexp", "_stack", "_masked_", "_native_multi_head_attention", "_transform_bias_rescale_qkv",
+    "_assert_async", "_functional_assert_async", "_addmm_activation", "_chunk_cat", "_fused_dropout",
+)  # fmt: skip
+"""How the private operators begin that may compute; all others are refused."""
+
+
+def kind(operator: str) -> Kind:
+    """Of an operator by its full name, "aten.view.default"."""
+    if operator in MOVEMENT_OVERLOADS:
+        return "movement"
+    namespace, name, _ = operator.split(".")
+    if namespace not in ("aten", "prims") or name in REFUSED:
+        return "refused"
+    if namespace == "aten" and name in MOVEMENT:
+        return "movement"
+    if namespace == "aten" and name in LIBRARY:
+        return "library"
+    if name.startswith("_") and not name.startswith(PRIVATE):
+        return "refused"
+    return "compute"
+
+
+def _accumulates(call: Call) -> bool:
+    """Whether index_put adds up instead of moving."""
+    given = dict(call.kwargs).get("accumulate", call.args[3] if len(call.args) > 3 else False)
+    return "index_put" in call.op and given is not False
+
+
+def kind_of(call: Call) -> Kind:
+    """The same of an operator with its arguments."""
+    found = kind(call.op)
+    return "compute" if found == "movement" and _accumulates(call) else found
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An operator that the policy does not allow where it stands."""
+
+    case: str
+    step: int
+    """Index among the operators and launches of the call, or of what made the state."""
+    operator: str
+    line: int
+    advice: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.operator} is not allowed here: {self.advice}"
+
+
+_ADVICE: Final[dict[str, str]] = {
+    "movement": "this policy lets torch only allocate, view, move and cast; compute it in a @triton.jit kernel, or in "
+    "the constructor where it needs nothing but parameters",
+    "library": "beside movement, this policy lets torch only multiply matrices, convolve and attend; compute it in a "
+    "@triton.jit kernel, or in the constructor where it needs nothing but parameters",
+    "refused": "no policy lets a plan run it; write what it is for with other operators or a kernel",
+}
+
+
+def _is_allowed(found: Kind, foreign: Foreign) -> bool:
+    if found == "refused":
+        return False
+    return found == "movement" or foreign == "any" or (found == "library" and foreign == "library")
+
+
+def allowed(plan: Plan, foreign: Foreign) -> list[Refusal]:
+    """What of the plan the policy does not allow: each operator of a line once. Empty: all is allowed."""
+    found: dict[tuple[str, int], Refusal] = {}
+    for trace in plan.traces:
+        for steps, permitted in ((trace.construct + trace.first, "any"), (trace.steps, foreign)):
+            for index, step in enumerate(walk(steps)):
+                if not isinstance(step, Call) or _is_allowed(kind_of(step), permitted):  # type: ignore[arg-type]
+                    continue
+                advice = _ADVICE["refused" if kind_of(step) == "refused" else permitted]
+                key = (step.op, step.line)
+                found.setdefault(key, Refusal(trace.case, index, step.op, step.line, advice))
+    return list(found.values())
