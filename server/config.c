@@ -114,7 +114,7 @@ static const struct setting table[] = {
     { "tiny_limit_ms", NUMBER, "milliseconds", "10000", 100, 3600000, FIELD(tiny_limit_ms), true,
       "deadline of the tiny stage, compiling not counted" },
     { "max_attempts", NUMBER, "times", "3", 1, 100, FIELD(max_attempts), true,
-      "times that a submission is begun before it ends as a crash" },
+      "times that a submission is begun, or loses its worker, before it ends all the same" },
     { "output_limit_bytes", NUMBER, "bytes", "262144", 1024, 64 * MIB, FIELD(output_limit_bytes), true,
       "captured output kept of one submission" },
     { "memory_limit_bytes", NUMBER, "bytes", "8589934592", 512 * MIB, INT64_MAX / 2,

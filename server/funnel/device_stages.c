@@ -41,6 +41,7 @@ device_stages_begin(struct submission *s, struct lane *l)
     const char *task_entry = j->task.entry_point ? j->task.entry_point : "Model";
     struct error err = { 0 };
 
+    judge_count_attempt(s, true);
     submission_move(s, EVENT_LANE);
     judge_note_wait(s, STAGE_TINY, clock_monotonic_ns());
     judge_note_env(j, lane_versions(l));

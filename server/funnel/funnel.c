@@ -100,7 +100,7 @@ recover_cb(void *arg, const struct submission_row *row)
     return true;
 }
 
-/* The daemon ended under it each time: it is not tried for ever. */
+/* The daemon or the machine went down each time while it was being judged. Nobody knows why, and it is not tried for ever. */
 static void
 conclude_exhausted(struct submission *s)
 {
@@ -109,7 +109,7 @@ conclude_exhausted(struct submission *s)
     if (judgement_new(s, &err) != 0)
         judgement_fail(s->judgement, STAGE_AST, "infra", NULL, "It could not be judged: %s.", err.text);
     else
-        judgement_fail(s->judgement, STAGE_AST, "crash", NULL,
+        judgement_fail(s->judgement, STAGE_AST, "infra", NULL,
                        "The service went down %d times while judging it.", s->attempts);
     submission_conclude(s, EVENT_FINISH);
 }

@@ -151,6 +151,7 @@ group_park(struct submission *s)
         submission_return(s, true);
         return;
     }
+    judge_count_attempt(s, false);
     group_decide(g);
     choose(g);
     scheduler_kick(s->funnel);

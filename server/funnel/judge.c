@@ -46,6 +46,16 @@ judge_task_id(const struct submission *s)
 }
 
 void
+judge_count_attempt(const struct submission *s, bool is_running)
+{
+    struct error err = { 0 };
+
+    /* Not waited for: were it lost, the next start would count one attempt more or less, that is all. */
+    if (store_begin_submission(s->funnel->store, s->id, s->attempts - !is_running, NULL, NULL, &err) != 0)
+        log_warn(s->id, "%s", err.text);
+}
+
+void
 judge_begin(struct submission *s)
 {
     struct funnel *f = s->funnel;
@@ -65,9 +75,7 @@ judge_begin(struct submission *s)
         fail_extract(s, extract_fault);
         return;
     }
-    /* Not waited for: were it lost, a restart would begin it once more, that is all. */
-    if (store_begin_submission(f->store, s->id, s->attempts, NULL, NULL, &err) != 0)
-        log_warn(s->id, "%s", err.text);
+    judge_count_attempt(s, true);
     submission_move(s, EVENT_BEGIN);
     judge_note_wait(s, STAGE_AST, now_ns);
     judge_note_env(s->judgement, json_object_get(zygote_ready_message(f->zygote), "versions"));
@@ -89,6 +97,7 @@ get_ready(struct submission *s)
         return;
     }
     submission_waits(s);
+    judge_count_attempt(s, false);
     scheduler_announce(f, true);
     scheduler_add(s, false);
     scheduler_kick(f);

@@ -321,6 +321,11 @@ void funnel_save(struct funnel *f, enum stats_saved how, double seconds);
 
 /* judge.c: the story of one submission; what its parts share is in judging.h */
 void judge_begin(struct submission *s);
+/*
+ * Tells the store whether its present attempt counts if the daemon dies now: while it has a slot or a device
+ * (is_running), and not while it waits for a device.
+ */
+void judge_count_attempt(const struct submission *s, bool is_running);
 const char *judge_task_id(const struct submission *s); /* of one that was begun; view */
 /* Ready, and not among those that its group has timed: ends it. */
 void judge_untimed(struct submission *s);

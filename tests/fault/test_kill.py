@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 import urllib.error
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
@@ -104,13 +104,14 @@ def add_task(client: service.Client) -> None:
     client.add_task(corpus.load_tasks()["relu"].registration() if IS_REAL else TASK)
 
 
-def check_verdict(verdict: service.Json, classes: frozenset[str], lost: int) -> None:
-    """Its own class; or, where it was begun as often as is allowed and killed each time, the end of patience."""
+def check_verdict(verdict: service.Json, classes: frozenset[str]) -> None:
+    """Its own class; or, where it was begun as often as is allowed and cut short each time, ours: without a reward."""
     assert verdict["state"] == "done", verdict
     if verdict["class"] in classes:
+        assert verdict["class"] != "ok" or verdict["reward"] > 0, verdict
         return
-    assert lost > 0 and verdict["attempts"] >= MAX_ATTEMPTS, verdict
-    assert verdict["class"] in ("crash", "infra"), verdict
+    assert verdict["attempts"] >= MAX_ATTEMPTS, verdict
+    assert (verdict["class"], verdict["reward"]) == ("infra", None), verdict
 
 
 def test_daemon_is_killed() -> None:
@@ -136,31 +137,34 @@ def test_daemon_is_killed() -> None:
         daemon.wait_ready()
         verdicts = {one: daemon.client.wait(one, LIMIT_S) for one in expected}
         for one, classes in expected.items():
-            check_verdict(verdicts[one], classes, lost=verdicts[one]["attempts"] - 1)
-            assert verdicts[one]["class"] != "infra"
+            check_verdict(verdicts[one], classes)
         again = {one: daemon.client.get(f"/v1/submissions/{one}").json() for one in expected}
         assert again == verdicts, "a verdict is final"
         assert daemon.stop() == 0
-    exhausted = sum(verdict["attempts"] >= MAX_ATTEMPTS for verdict in verdicts.values())
-    print(f"{ROUNDS} kills, {len(expected)} acknowledged, {exhausted} begun {MAX_ATTEMPTS} times")
+    ours = sum(verdict["class"] == "infra" for verdict in verdicts.values())
+    print(f"{ROUNDS} kills of the daemon, {len(expected)} acknowledged, {ours} of them infra")
     assert len(expected) >= ROUNDS // 2
 
 
-def victims(daemon: service.Daemon) -> list[int]:
-    """The workers, and their children as far as /proc tells."""
-    workers = daemon.client.expect("GET", "/v1/status")["workers"]
-    pids = [int(worker["pid"]) for worker in workers if worker["pid"]]
-    for pid in list(pids):
+def workers(daemon: service.Daemon) -> list[int]:
+    return [int(worker["pid"]) for worker in daemon.client.expect("GET", "/v1/status")["workers"] if worker["pid"]]
+
+
+def children(daemon: service.Daemon) -> list[int]:
+    """Those of the workers, as far as /proc tells."""
+    pids = []
+    for pid in workers(daemon):
         with suppress(OSError):
             pids += [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return pids
 
 
-def test_workers_are_killed() -> None:
-    """Whichever of the workers and children goes, each submission still comes to its end."""
+def verdicts_of_a_load(victims: Callable[[service.Daemon], list[int]]) -> list[tuple[service.Json, frozenset[str]]]:
+    """Of submissions during which one of the victims after another is killed, with what each must be found to be."""
     print(f"KILL_SEED={SEED}")
     generator = random.Random(SEED + 1)
     source = bodies(generator)
+    kills = 0
     with service.directory() as directory, service.Daemon(directory, options()) as daemon:
         add_task(daemon.client)
         load = Load(daemon.client, source)
@@ -171,15 +175,61 @@ def test_workers_are_killed() -> None:
             if pids:
                 with suppress(ProcessLookupError):
                     os.kill(generator.choice(pids), signal.SIGKILL)
+                    kills += 1
         load.end()
         assert load.expected
-        for one, classes in load.expected.items():
-            verdict = daemon.client.wait(one, LIMIT_S)
-            # A child killed from outside is not to be told from one that crashed by itself.
-            if verdict["class"] != "crash":
-                check_verdict(verdict, classes, lost=verdict["attempts"])
+        found = [(daemon.client.wait(one, LIMIT_S), classes) for one, classes in load.expected.items()]
         status = daemon.client.expect("GET", "/v1/status")
         assert status["counts"]["finished"] == len(load.expected)
+    ours = sum(verdict["class"] == "infra" for verdict, _ in found)
+    print(f"{kills} kills, {len(found)} acknowledged, {ours} of them infra")
+    return found
+
+
+def test_workers_are_killed() -> None:
+    """Whichever of the workers goes, nobody pays for it: each submission is found to be what it is, or ours."""
+    for verdict, classes in verdicts_of_a_load(workers):
+        check_verdict(verdict, classes)
+
+
+def test_children_are_killed() -> None:
+    """Each submission comes to its end. A child killed from outside is not to be told from one that killed itself."""
+    for verdict, classes in verdicts_of_a_load(children):
+        check_verdict(verdict, classes | {"crash"})
+
+
+def test_who_waits_for_a_device_does_not_pay_for_the_deaths_of_the_daemon(start_scripted: service.StartDaemon) -> None:
+    """Issue 21.1: waiting is no attempt; and who is on the device each time ends as ours, without a reward."""
+    daemon = start_scripted(max_attempts=2)
+    client = daemon.client
+    client.add_task(TASK)
+    go = daemon.directory / "go"
+    on_device = client.submit({"task": "scripted", "candidate": f"# script: full=until:{go},pass timing=1.2\n"})
+    waits = ""
+
+    def is_waiting() -> bool:
+        queues = daemon.client.expect("GET", "/v1/status")["queues"]
+        return bool(queues["gpu_running"] == 1 and queues["ready"]["interactive"] == (1 if waits else 0))
+
+    for _ in range(2):
+        wait_for(is_waiting)
+        if not waits:
+            waits = client.submit({"task": "scripted", "candidate": "# script: compile=sleep:0.5,pass timing=1.1\n"})
+            wait_for(is_waiting)
+        wait_for(lambda: daemon.client.expect("GET", "/v1/status")["store"]["queued_writes"] == 0)
+        daemon.kill()
+        daemon.start()
+    lost, honest = (daemon.client.wait(one, LIMIT_S) for one in (on_device, waits))
+    assert (lost["class"], lost["reward"], lost["attempts"]) == ("infra", None, 2), lost
+    assert "went down 2 times" in lost["feedback"]["text"], lost["feedback"]
+    assert (honest["class"], honest["attempts"]) == ("ok", 1), honest
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not what():
+        assert time.monotonic() < deadline, "it did not come to pass in time"
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("what", ["compile zygote", "run zygote cpu", "referee cpu"])
