@@ -61,7 +61,8 @@ child_ended_cb(void *arg, struct child *c)
     if (s->is_cancelled || s->is_returned || end.is_lost) {
         drop_child(j);
         if (!judge_is_stopped(s))
-            judge_lose(s, is_suspect(s), end.error[0] ? end.error : "its process could not be made");
+            judge_lose(s, is_suspect(s) && !end.is_others,
+                       end.error[0] ? end.error : "its process could not be made");
     } else if (j->step == STEP_AST) {
         ast_ended(s, &end);
     } else if (j->step == STEP_COMPILE) {

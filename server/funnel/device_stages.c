@@ -166,6 +166,16 @@ report_cb(void *arg, const struct lane_report *r)
     }
 }
 
+/* What the referee took for the candidate's crash may have been the end of its zygote, which takes its children along. */
+static bool
+went_with_worker(const struct judgement *j, const struct lane_closing *c)
+{
+    bool is_its_own = c->end && !c->end->is_lost;
+
+    return strcmp(j->class_, "crash") == 0 && j->failed_stage == j->stage && !j->is_comparing &&
+           !is_its_own && (c->is_lost || c->end);
+}
+
 static void
 closed_cb(void *arg, const struct lane_closing *c)
 {
@@ -180,7 +190,10 @@ closed_cb(void *arg, const struct lane_closing *c)
         baseline_lost(s, c->is_lost ? c->why : "the lane let go of it");
         j->is_finishing = true;
     }
-    if (j->is_finishing) {
+    if (j->is_finishing && went_with_worker(j, c)) {
+        j->failed_stage = -1;
+        judge_lose(s, c->is_lost && !c->is_others, c->is_lost ? c->why : c->end->error);
+    } else if (j->is_finishing) {
         if (c->end && !j->is_comparing)
             failure_refine(s, c->end);
         judge_conclude(s);

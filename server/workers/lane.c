@@ -70,7 +70,7 @@ void
 lane_went_down(struct lane *l, const char *why)
 {
     struct job *j = l->job;
-    bool is_others = l->is_stuck;
+    bool is_others = l->is_stuck || zygote_was_killed(l->zygote) || process_was_killed(l->referee);
 
     l->is_stuck = false;
     if (l->state == LANE_STARTING || l->state == LANE_STOPPED)

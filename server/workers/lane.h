@@ -104,7 +104,7 @@ struct lane_report {
 /* How it was with the candidate's process in the end; a view. */
 struct lane_closing {
     bool is_lost;                /* the lane's workers went down with the job in their hands */
-    bool is_others;              /* then: for a process of an earlier job */
+    bool is_others;              /* then: for a process of an earlier job, or killed, and not by us */
     const char *why;             /* then: how */
     const struct child_end *end; /* NULL: there never was one, or it was not waited for */
     const struct buffer *output; /* what it printed, all its processes together */

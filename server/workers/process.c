@@ -13,12 +13,15 @@
  * Theory of operation. One path leads down: whatever goes wrong (a broken
  * channel, no "ready" in time, a call of process_kill()) sends SIGKILL, and the
  * exit callback alone tears down and tells. The channel is closed with the kill,
- * since what a worker started ends when its channel does.
+ * since what a worker started ends when its channel does. A worker that has
+ * closed its channel itself is most likely dying: it gets a moment, so that its
+ * status tells what it died of.
  */
 
 #define CHANNEL_FD 3
 #define BACKOFF_FIRST_MS 100
 #define BACKOFF_MAX_MS 30000
+#define CLOSED_MS 1000   /* from the end of its channel to its own */
 #define HEALTHY_MS 60000 /* alive for so long: the next failure begins at the first step again */
 
 extern char **environ;
@@ -32,9 +35,11 @@ struct process {
     void *arg;
     enum process_state state;
     bool is_stopping;
+    bool is_killed;  /* by us, since its start */
+    bool was_killed; /* by somebody else, the last time */
     void (*stopped_cb)(void *arg);
     uv_process_t *handle; /* freed in its own close callback */
-    uv_timer_t timer;     /* start limit, then backoff */
+    uv_timer_t timer;     /* start limit; the end after that of its channel; backoff */
     bool is_freed;
     struct channel *channel;
     json_t *ready;
@@ -150,6 +155,7 @@ exit_cb(uv_process_t *handle, int64_t status, int signal_number)
         snprintf(how, sizeof(how), "exited with status %lld", (long long)status);
     if (!p->why[0])
         snprintf(p->why, sizeof(p->why), "%s", how);
+    p->was_killed = signal_number == SIGKILL && !p->is_killed;
     if (p->is_stopping)
         log_debug(p->name, "stopped");
     else
@@ -159,8 +165,9 @@ exit_cb(uv_process_t *handle, int64_t status, int signal_number)
     gone(p);
 }
 
-void
-process_kill(struct process *p, const char *why)
+/* It is on its way out, whoever sent it there. */
+static void
+end(struct process *p, const char *why)
 {
     if (p->state != PROCESS_STARTING && p->state != PROCESS_READY)
         return;
@@ -168,7 +175,32 @@ process_kill(struct process *p, const char *why)
     snprintf(p->why, sizeof(p->why), "%s", why);
     channel_free(p->channel);
     p->channel = NULL;
+    uv_timer_stop(&p->timer);
+}
+
+void
+process_kill(struct process *p, const char *why)
+{
+    end(p, why);
+    if (p->state != PROCESS_ENDING || p->is_killed)
+        return;
+    p->is_killed = true;
     uv_process_kill(p->handle, SIGKILL);
+}
+
+static void
+closed_limit_cb(uv_timer_t *timer)
+{
+    process_kill(timer->data, "it does not end");
+}
+
+/* Its end of the channel is closed. */
+static void
+hang_up(struct process *p, const char *why)
+{
+    end(p, why);
+    if (p->state == PROCESS_ENDING && !p->is_killed)
+        uv_timer_start(&p->timer, closed_limit_cb, CLOSED_MS, 0);
 }
 
 void
@@ -192,7 +224,13 @@ process_stop(struct process *p, void (*stopped_cb)(void *arg))
 static void
 gone_cb(void *arg, const struct error *why)
 {
-    process_kill(arg, why->text);
+    struct process *p = arg;
+
+    if (why->code == ERR_PROTOCOL) {
+        process_kill(p, why->text);
+        return;
+    }
+    hang_up(p, why->text);
 }
 
 static void
@@ -225,7 +263,9 @@ process_send(struct process *p, json_t *body, const struct channel_fd *fds, size
         return error_set(err, ERR_UNAVAILABLE, "worker %s is not ready", p->name);
     }
     int rc = channel_send(p->channel, body, fds, n_fds, err);
-    if (rc != 0 && rc != ERR_INPUT)
+    if (rc == ERR_SYS)
+        hang_up(p, "the other end has closed");
+    else if (rc != 0 && rc != ERR_INPUT)
         process_kill(p, "it takes no messages");
     return rc;
 }
@@ -313,6 +353,7 @@ process_start(struct process *p)
     int ends[2];
 
     p->why[0] = '\0';
+    p->is_killed = p->was_killed = false;
     p->started_ns = clock_monotonic_ns();
     p->starts++;
     p->state = PROCESS_STARTING;
@@ -348,6 +389,12 @@ int64_t
 process_starts(const struct process *p)
 {
     return p->starts;
+}
+
+bool
+process_was_killed(const struct process *p)
+{
+    return p->was_killed;
 }
 
 const char *

@@ -56,6 +56,8 @@ int process_send(struct process *p, json_t *body, const struct channel_fd *fds, 
 enum process_state process_state(const struct process *p);
 int process_pid(const struct process *p); /* 0: none */
 int64_t process_starts(const struct process *p);
+/* It ended last by a SIGKILL that did not come from here: from the kernel for want of memory, or from a person. */
+bool process_was_killed(const struct process *p);
 const char *process_why(const struct process *p);       /* how it ended last; "" if it never did. View. */
 json_t *process_ready_message(const struct process *p); /* view; NULL before the first */
 

@@ -513,6 +513,7 @@ down_cb(void *arg, const char *why)
     {
         if (outlives)
             kill_group(c);
+        c->end.is_others = zygote_was_killed(z);
         lose(c, why);
     }
     z->ops->down(z->arg, why);
@@ -607,6 +608,12 @@ bool
 zygote_is_ready(const struct zygote *z)
 {
     return process_state(z->process) == PROCESS_READY;
+}
+
+bool
+zygote_was_killed(const struct zygote *z)
+{
+    return process_was_killed(z->process);
 }
 
 json_t *

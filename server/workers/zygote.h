@@ -38,6 +38,7 @@ void zygote_kill(struct zygote *z, const char *why);
 void zygote_stop(struct zygote *z, void (*stopped_cb)(void *arg));
 void zygote_free(struct zygote *z); /* after it has stopped; NULL is fine */
 bool zygote_is_ready(const struct zygote *z);
+bool zygote_was_killed(const struct zygote *z); /* as process_was_killed() */
 /* {"name","kind","device","pid","state","starts","children":{ROLE: n},"why"}; given. */
 json_t *zygote_status(const struct zygote *z);
 json_t *zygote_ready_message(const struct zygote *z); /* view; NULL before it was ready once */
@@ -50,6 +51,7 @@ const char *child_role_name(enum child_role role);
 /* How a child ended. */
 struct child_end {
     bool is_lost;     /* its zygote died, or could not make it: our fault */
+    bool is_others;   /* then: the zygote was killed, and not by us: nothing that was on it is to blame */
     bool was_limited; /* its deadline passed and it was killed for that */
     bool was_killed;  /* we killed it, for whatever reason */
     bool is_stuck;    /* and it did not end, for which its zygote was killed */

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -166,6 +168,32 @@ def test_worker_taken_down_each_time(start_scripted: service.StartDaemon, script
     assert (verdict["class"], verdict["attempts"]) == ("crash", 2), verdict
     assert "took its worker down" in verdict["feedback"]["text"]
     assert verdict["reward"] is not None
+    honest(daemon.client)
+
+
+@pytest.mark.parametrize("script", ["compile=oom_zygote", "tiny=oom_referee", "full=oom_zygote"])
+def test_who_is_on_a_worker_that_somebody_kills_is_not_to_blame(
+    start_scripted: service.StartDaemon, script: str
+) -> None:
+    """Issue 21.1: as the kernel does for want of memory. Alone there each time, it ends as ours all the same."""
+    daemon = start_scripted(max_attempts=3)
+    daemon.client.add_task(TASK)
+    verdict = daemon.client.judge(body(script), LIMIT_S)
+    assert (verdict["class"], verdict["attempts"], verdict["reward"]) == ("infra", 3, None), verdict
+    honest(daemon.client)
+
+
+def test_who_dies_with_its_zygote_has_not_crashed(start_scripted: service.StartDaemon) -> None:
+    """Issue 21.1: the referee takes for a crash of the candidate's what was the end of the zygote."""
+    daemon = start_scripted(max_attempts=2)
+    daemon.client.add_task(TASK)
+    posted = daemon.client.submit(body("full=stop_zygote,crash"))
+    for attempt in (1, 2):
+        wait_for(lambda: daemon.log.read_text().count("full: fail crash") == attempt)  # noqa: B023
+        workers = daemon.client.expect("GET", "/v1/status")["workers"]
+        os.kill(next(int(one["pid"]) for one in workers if one["name"] == "run zygote cpu"), signal.SIGKILL)
+    verdict = daemon.client.wait(posted, LIMIT_S)
+    assert (verdict["class"], verdict["attempts"], verdict["reward"]) == ("infra", 2, None), verdict
     honest(daemon.client)
 
 

@@ -20,6 +20,8 @@ inspect, describe, open, tiny, full, timing), and for each a list of steps:
     burn_until:PATH                                the same until there is such a file
     hang  exit:STATUS  signal:NAME  crash          what a candidate's process may do
     kill_zygote  kill_referee                      what only a hole in the sandbox would let it do
+    oom_zygote  oom_referee                        the worker is killed meanwhile, as the kernel does for want of memory
+    stop_zygote                                    it hears and reaps nothing any more; then go on
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ def settings() -> dict[str, str]:
 
 
 _LINE = re.compile(r"^#\s*script:\s*(.*?)\s*$", re.MULTILINE)
+
+_TO_ZYGOTE = {"kill_zygote": signal.SIGSEGV, "oom_zygote": signal.SIGKILL, "stop_zygote": signal.SIGSTOP}
 
 HANG_S = 120
 """Longer than any limit here; who has not been killed by then never will be."""
@@ -90,11 +94,12 @@ def perform(todo: list[str], scratch: Path | None) -> str:
         elif name == "crash":
             os.kill(os.getpid(), signal.SIGSEGV)
             time.sleep(60)
-        elif name == "kill_zygote":
+        elif name in _TO_ZYGOTE:
             with contextlib.suppress(OSError):
                 os.setresuid(0, 0, 0)
-            os.kill(os.getppid(), signal.SIGKILL)
-            time.sleep(60)
+            os.kill(os.getppid(), _TO_ZYGOTE[name])
+            if name != "stop_zygote":
+                time.sleep(60)
         else:
             return step
     return "pass"
