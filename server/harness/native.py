@@ -700,7 +700,7 @@ class SandboxSettings:
     uid: int | None = None  # own uid and gid, where the zygote runs as root
     memory_bytes: int = 0  # RLIMIT_DATA
     file_bytes: int = 0  # RLIMIT_FSIZE
-    files: int = 4096
+    files: int = 512  # of one process; torch and a CUDA context hold some hundred
     processes: int = 4096  # threads count too
     keep: tuple[int, ...] = ()  # descriptors beside 0, 1, 2
     readable: tuple[Path, ...] = ()  # empty: everything that the uid may read

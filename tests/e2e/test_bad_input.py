@@ -16,7 +16,7 @@ import service
 
 BAD = [c for c in corpus.load_candidates() if c.name.startswith("bad_") or c.name == "fork_bomb"]
 TASKS = {c.task for c in BAD}
-MANY = ("bad_descriptors", "bad_processes_share_the_load")
+MANY = ("bad_descriptors", "bad_processes_share_the_load", "bad_socket_buffers")
 """They fork."""
 UIDS = range(47000, 47064)
 """Of our children alone: other suites run beside this one."""

@@ -283,6 +283,61 @@ send_a_datagram_to_a_host_service(void)
     return fd >= 0 && sendto(fd, "x", 1, 0, (struct sockaddr *)&to, (socklen_t)size) == 1 ? OUT : HELD;
 }
 
+/* One end of a pair, which is a datagram socket as good as any. */
+static int
+datagram_socket(void)
+{
+    int fds[2];
+
+    return socketpair(AF_UNIX, SOCK_DGRAM, 0, fds) == 0 ? fds[0] : -1;
+}
+
+static int
+send_a_datagram_from_a_pair(void)
+{
+    struct sockaddr_un to;
+    int size = unix_address(&to, world.datagram_path);
+    int fd = datagram_socket();
+
+    return fd >= 0 && sendto(fd, "x", 1, 0, (struct sockaddr *)&to, (socklen_t)size) == 1 ? OUT : HELD;
+}
+
+static int
+send_a_message_from_a_pair(void)
+{
+    struct sockaddr_un to;
+    struct iovec part = { .iov_base = "x", .iov_len = 1 };
+    struct msghdr message = { .msg_name = &to, .msg_iov = &part, .msg_iovlen = 1 };
+
+    message.msg_namelen = (socklen_t)unix_address(&to, world.datagram_path);
+    return sendmsg(datagram_socket(), &message, 0) == 1 ? OUT : HELD;
+}
+
+static int
+send_many_messages_from_a_pair(void)
+{
+    struct sockaddr_un to;
+    struct iovec part = { .iov_base = "x", .iov_len = 1 };
+    struct mmsghdr messages[2] = { { .msg_hdr = { .msg_name = &to, .msg_iov = &part, .msg_iovlen = 1 } } };
+
+    messages[0].msg_hdr.msg_namelen = (socklen_t)unix_address(&to, world.datagram_path);
+    messages[1] = messages[0];
+    return sendmmsg(datagram_socket(), messages, 2, 0) > 0 ? OUT : HELD;
+}
+
+static int
+make_a_socket_hold_more(void)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0), bytes = 1 << 20;
+
+    if (fd < 0)
+        return BROKEN;
+    return setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) == 0 ||
+                   setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)) == 0
+               ? OUT
+               : HELD;
+}
+
 static int
 mount_something(void)
 {
@@ -920,6 +975,10 @@ static const struct attempt {
     STOPPED_BY(connect_to_a_socket_in_a_directory, "seccomp"),
     STOPPED_BY(connect_to_an_abstract_socket, "seccomp,net_namespace,landlock_scopes"),
     STOPPED_BY(send_a_datagram_to_a_host_service, "seccomp"),
+    STOPPED_BY(send_a_datagram_from_a_pair, "seccomp"),
+    STOPPED_BY(send_a_message_from_a_pair, "seccomp"),
+    STOPPED_BY(send_many_messages_from_a_pair, "seccomp"),
+    STOPPED_BY(make_a_socket_hold_more, "seccomp"),
     STOPPED_TWICE(mount_something),
     STOPPED_BY(make_a_user_namespace, "seccomp"),
     STOPPED_BY(clone_into_a_user_namespace, "seccomp"),

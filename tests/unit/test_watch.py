@@ -6,6 +6,7 @@ import contextlib
 import mmap
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ import native
 
 MIB = 1 << 20
 PLENTY = 1 << 40
+with socket.socket(socket.AF_UNIX) as new:
+    SOCKET_BYTES = new.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
 
 
 @contextlib.contextmanager
@@ -82,7 +85,20 @@ def grandchildren() -> object:
     return block
 
 
-@pytest.mark.parametrize("act", [shared_mapping, unmapped_memfd], ids=lambda act: act.__name__)
+def socket_buffers() -> object:
+    """Pairs that hold 64 MiB which nobody reads, as far as sockets of the first size take them."""
+    pairs = []
+    for _ in range(64 * MIB // (2 * SOCKET_BYTES)):
+        pairs.append(socket.socketpair())
+        for end in pairs[-1]:
+            end.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while end.send(bytes(MIB)):
+                    pass
+    return pairs
+
+
+@pytest.mark.parametrize("act", [shared_mapping, unmapped_memfd, socket_buffers], ids=lambda act: act.__name__)
 def test_memory_that_no_resource_limit_sees(act: Callable[[], object], tmp_path: Path) -> None:
     with child(idle) as pidfd:
         base = native.watch(pidfd, tmp_path, 1, 0).memory_bytes
@@ -100,6 +116,21 @@ def test_shared_pages_count_once(tmp_path: Path) -> None:
     assert coarse.processes == exact.processes == 4
     assert coarse.memory_bytes > 256 * MIB
     assert exact.memory_bytes < coarse.memory_bytes / 2
+
+
+def test_descriptors_that_processes_share_out_are_counted_together(tmp_path: Path) -> None:
+    """Issue 21, point 5: so what sockets hold is bounded also where the limit of memory is far."""
+
+    def fill() -> object:
+        held = [os.dup(0) for _ in range(500)]
+        for _ in range(8):
+            if os.fork() == 0:
+                native.die_with_parent()
+                signal.pause()
+        return held
+
+    with child(fill) as pidfd:
+        assert native.watch(pidfd, tmp_path, PLENTY, PLENTY).excess == "descriptors"
 
 
 def test_files(tmp_path: Path) -> None:

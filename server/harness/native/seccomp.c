@@ -179,10 +179,19 @@ static const struct row rows[] = {
     { SYS_personality, UNLESS_IS, 0, 0xffffffffU, EPERM, EVER },
 
     /* The network. The driver makes a listening AF_UNIX SOCK_SEQPACKET socket and nothing else; datagrams would reach
-       the sockets of host services by name, and so would connect: to the caller nobody listens there. */
+       the sockets of host services by name, and so would connect: to the caller nobody listens there. sendto, sendmsg
+       and sendmmsg name an address that only a datagram socket would use, and a pair may be of that type, too. */
     { SYS_socket, UNLESS_IS, 0, AF_UNIX, EAFNOSUPPORT, EVER },
     { SYS_socket, UNLESS_STREAM, 1, 0, EACCES, EVER },
+    { SYS_socketpair, UNLESS_IS, 0, AF_UNIX, EAFNOSUPPORT, EVER },
+    { SYS_socketpair, UNLESS_STREAM, 1, 0, EACCES, EVER },
     { SYS_connect, ALWAYS, 0, 0, ENOENT, EVER },
+
+    /* What waits in a socket is in nobody's pages: watch.c counts each socket by the buffer that it begins with. */
+    { SYS_setsockopt, WHEN_IS, 2, SO_SNDBUF, EPERM, EVER },
+    { SYS_setsockopt, WHEN_IS, 2, SO_RCVBUF, EPERM, EVER },
+    { SYS_setsockopt, WHEN_IS, 2, SO_SNDBUFFORCE, EPERM, EVER },
+    { SYS_setsockopt, WHEN_IS, 2, SO_RCVBUFFORCE, EPERM, EVER },
 
     /* Priorities by user or group would reach every process of the uid, the daemon's too where ids are shared. */
     { SYS_setpriority, UNLESS_IS, 0, PRIO_PROCESS, EPERM, EVER },

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -25,13 +26,18 @@
  * A memfd that was written and never mapped is in nobody's pages, so open files without a name count as well: by the
  * blocks that they hold, once however many descriptors there are, as memory where they lie on a tmpfs and as disk
  * elsewhere. Most of a memfd is mapped too; of the two figures the larger counts.
+ *
+ * What waits in sockets is in no page and in no block either. How much that is nobody tells, so each socket counts as
+ * all that its buffer may hold; the sandbox keeps a child from making the buffer larger.
  */
 
-#define DESCRIPTORS_MAX 16384 /* of a child and all below it; nobody honest comes near */
+#define DESCRIPTORS_MAX 4096 /* of a child and all below it; nobody honest comes near */
 #define FILES_MAX 50000
 #define DEPTH_MAX 48
-#define SEEN_MAX 32768 /* a power of two, above DESCRIPTORS_MAX */
+#define SEEN_MAX 8192 /* a power of two, above DESCRIPTORS_MAX */
 #define BLOCK 512
+#define SOCKET_BYTES \
+    212992 /* of a socket's buffer, where the host cannot be asked: the kernel's own default */
 
 struct seen {
     dev_t dev;
@@ -39,7 +45,7 @@ struct seen {
 };
 
 struct sum {
-    uint64_t resident, anonymous, shared, nameless_memory, nameless_disk, descriptors;
+    uint64_t resident, anonymous, shared, nameless_memory, nameless_disk, sockets, descriptors;
     struct seen *seen; /* open addressing; ino 0 is free */
 };
 
@@ -108,8 +114,11 @@ add_file(struct sum *sum, int directory, const char *name)
     struct stat st;
     uint64_t bytes;
 
-    if (fstatat(directory, name, &st, 0) != 0 || !S_ISREG(st.st_mode) || st.st_nlink != 0 ||
-        !is_new(sum, &st))
+    if (fstatat(directory, name, &st, 0) != 0)
+        return;
+    if (S_ISSOCK(st.st_mode) && is_new(sum, &st))
+        sum->sockets++;
+    if (!S_ISREG(st.st_mode) || st.st_nlink != 0 || !is_new(sum, &st))
         return;
     bytes = (uint64_t)st.st_blocks * BLOCK;
     snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", directory, name);
@@ -136,6 +145,21 @@ add_descriptors(struct sum *sum, int pid)
             add_file(sum, dirfd(dir), e->d_name);
         }
     closedir(dir);
+}
+
+/* Of a new socket of this host; a pair holds as much in each direction. */
+static uint64_t
+socket_bytes(void)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int bytes = 0;
+    socklen_t size = sizeof(bytes);
+
+    if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, &size) != 0)
+        bytes = SOCKET_BYTES;
+    if (fd >= 0)
+        close(fd);
+    return (uint64_t)bytes;
 }
 
 /* --- the scratch directory --- */
@@ -191,14 +215,16 @@ larger(uint64_t a, uint64_t b)
 static void
 measure_memory(const struct harness_tree *tree, struct sum *sum, uint64_t limit, struct harness_usage *out)
 {
-    out->memory_bytes = sum->resident + sum->nameless_memory;
+    uint64_t waiting = sum->sockets != 0 ? sum->sockets * socket_bytes() : 0;
+
+    out->memory_bytes = sum->resident + sum->nameless_memory + waiting;
     if (limit == 0 || out->memory_bytes <= limit)
         return;
     for (int i = 0; i < tree->n; i++)
         add_proportional(sum, tree->pids[i]);
     /* None of them may be read: then the coarse figure is the only one, less what is surely file cache. */
     if (sum->anonymous != 0)
-        out->memory_bytes = sum->anonymous + larger(sum->shared, sum->nameless_memory);
+        out->memory_bytes = sum->anonymous + larger(sum->shared, sum->nameless_memory) + waiting;
 }
 
 static int
