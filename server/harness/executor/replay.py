@@ -1,0 +1,104 @@
+"""One model of a plan: its state made once, its call run any number of times.
+
+The order is the one of the plan: `construct` (what the constructor made and drew), `load` (weights by name), then what
+the first call prepared from these, then calls. What is prepared never reads an input, so it is made at the first
+call after each `construct` or `load`, and not again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from shared import plan
+
+from executor.steps import Allows, Chooser, Environment, Launcher, Program, bind, build, reads, tree_leaves
+
+
+def _all_reads(steps: Iterable[plan.Step]) -> set[int]:
+    return {found for step in steps for found in reads(step)}
+
+
+class Replay:
+    """A trace, ready for a device.
+
+    trace     borrowed
+    device    where the plan says cuda
+    allows    operators that a call may have; construct and first may have those that `prepares` allows
+    launch    and choose: as in executor/steps.py
+    Raises StepError for an operator that does not exist or is not allowed.
+    """
+
+    def __init__(
+        self,
+        trace: plan.Trace,
+        device: torch.device,
+        launch: Launcher,
+        choose: Chooser,
+        *,
+        allows: Allows,
+        prepares: Allows,
+    ) -> None:
+        self._trace = trace
+        self._launch, self._choose = launch, choose
+        output = {leaf.id for leaf in tree_leaves(trace.output)}
+        needed = output | _all_reads(trace.steps)
+        parameters = {value for _, value in trace.parameters}
+        made = needed | _all_reads(trace.first) | parameters
+        self._construct = Program.of(trace.construct, made, device, prepares)
+        self._first = Program.of(trace.first, needed, device, prepares)
+        self._steps = Program.of(trace.steps, output, device, allows)
+        self._made: Environment = {}
+        self._state: Environment | None = None
+
+    def construct(self, seed: int) -> None:
+        """Make the model: its parameters and buffers, drawn from this seed. What an earlier one had made is dropped.
+
+        Raises StepError, and what Program.run lets pass.
+        """
+        self._state, self._made = None, {}
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            self._construct.run(self._made, self._launch, self._choose)
+
+    def load(self, weights: Mapping[str, torch.Tensor]) -> frozenset[str]:
+        """Copy weights into the parameters of the same name, shape and dtype. The weights are copied.
+
+        Returns the names that were. After construct() only.
+        """
+        loaded = set()
+        self._state = None
+        for name, value in self._trace.parameters:
+            target, given = self._made[value], weights.get(name)
+            if given is not None and given.shape == target.shape and given.dtype == target.dtype:
+                with torch.no_grad():
+                    target.copy_(given)
+                loaded.add(name)
+        return frozenset(loaded)
+
+    def prepare(self) -> None:
+        """Make what the first call made, unless it is made already. After construct() only."""
+        if self._state is not None:
+            return
+        state = dict(self._made)
+        with torch.no_grad():
+            self._first.run(state, self._launch, self._choose)
+        self._state = state
+
+    def call(self, inputs: Any) -> Any:
+        """One call: inputs as the trace's tree has them (borrowed; a call may write to them), its outputs (given).
+
+        Outputs may be views of inputs or of state, as the candidate's were. Raises StepError, ValueError for inputs
+        of another structure, shape, dtype or stride than the trace's, and what Program.run lets pass.
+        """
+        self.prepare()
+        values = dict(self._state or {})
+        bind(self._trace.inputs, inputs, values, "the input")
+        with torch.no_grad():
+            self._steps.run(values, self._launch, self._choose)
+        return build(self._trace.output, values)
+
+    def state(self) -> Sequence[torch.Tensor]:
+        """What is kept between calls (views): parameters, buffers, what the first call prepared."""
+        return list({id(tensor): tensor for tensor in (self._state or self._made).values()}.values())
