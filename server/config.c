@@ -102,9 +102,8 @@ static const struct setting table[] = {
     { "queue_limit", NUMBER, "submissions", "20000", 1, 10000000, FIELD(queue_limit), true,
       "submissions that may wait; above it clients get 429" },
     { "quotas", TEXT, "CLIENT:LIMIT=N,...", "", 0, 0, FIELD(quotas), true,
-      "what clients may use, separated by blanks: rate (submissions a minute), queued, running, gpu_s "
-      "(seconds of "
-      "devices a day); the client * is every other" },
+      "what clients may use, separated by blanks: rate (submissions and registrations of tasks a minute), "
+      "queued, running, gpu_s (seconds of devices a day); the client * is every other" },
     { "cache", SWITCH, "BOOL", "true", 0, 0, FIELD(cache), true,
       "judge identical candidates of a client once; later ones get the stored verdict" },
     { "cache_recheck_percent", NUMBER, "percent", "1", 0, 100, FIELD(cache_recheck_percent), true,

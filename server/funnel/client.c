@@ -17,16 +17,19 @@ static void
 sweep(struct funnel *f)
 {
     struct client *c, *next;
+    int64_t now_ms = clock_wall_ms();
 
-    if (HASH_COUNT(f->clients) < KEPT)
+    if (HASH_COUNT(f->clients) < (f->clients_sweep > 0 ? f->clients_sweep : KEPT))
         return;
     HASH_ITER(hh, f->clients, c, next)
     {
-        if (c->submissions > 0 || c->usage.gpu_s > 0)
+        if (c->submissions > 0 || c->registrations > 0 || usage_is_of_today(&c->usage, now_ms))
             continue;
         HASH_DEL(f->clients, c);
         free(c);
     }
+    /* Not before there are twice as many again: so each new client pays for two looks at most. */
+    f->clients_sweep = 2 * HASH_COUNT(f->clients) > KEPT ? 2 * HASH_COUNT(f->clients) : KEPT;
 }
 
 struct client *
@@ -63,7 +66,7 @@ client_admit(struct funnel *f, const char *name, size_t n, int *retry_s)
     *retry_s = 0;
     if (!c)
         return QUOTA_OK;
-    c->usage.waiting = c->submissions - c->usage.running;
+    c->usage.waiting = c->submissions + c->registrations - c->usage.running;
     return quota_admit(q, &c->usage, n, clock_monotonic_ns(), clock_wall_ms(), retry_s);
 }
 

@@ -23,10 +23,15 @@ fair_add(struct fair *f, struct fair_share *share, struct fair_turn *t, int urge
     }
     t->share = share;
     t->urgency = urgency;
-    if (at_head)
-        DL_PREPEND(share->flows[urgency], t);
+    struct fair_turn **flow = &share->flows[urgency], *last = NULL;
+    for (struct fair_turn *at = *flow; at_head && at && at->is_registration; at = at->next)
+        last = at;
+    if (last)
+        DL_APPEND_ELEM(*flow, last, t);
+    else if (at_head)
+        DL_PREPEND(*flow, t);
     else
-        DL_APPEND(share->flows[urgency], t);
+        DL_APPEND(*flow, t);
     share->waiting++;
     f->n[urgency]++;
 }

@@ -17,7 +17,8 @@ struct fair_turn {
     struct fair_turn *prev, *next;
     struct fair_share *share; /* NULL: it does not wait */
     int urgency;
-    double charged; /* seconds: what it was expected to take */
+    bool is_registration; /* of a task, for which others of its client may wait */
+    double charged;       /* seconds: what it was expected to take */
 };
 
 /* One client's account with one resource. All zero at first; it must outlive its turns. */
@@ -37,7 +38,7 @@ struct fair {
     int64_t n[FAIR_URGENCIES];
 };
 
-/* Last among its client's turns of that urgency, or first. */
+/* Last among its client's turns of that urgency, or first, but for registrations that stand there. */
 void fair_add(struct fair *f, struct fair_share *share, struct fair_turn *t, int urgency, bool at_head);
 void fair_remove(struct fair *f, struct fair_turn *t);
 int64_t fair_waiting(const struct fair *f);

@@ -189,8 +189,9 @@ struct client {
     UT_hash_handle hh;
     struct fair_share cpu, device;
     struct usage usage;
-    int64_t submissions; /* that are not finished */
-    char name[];         /* "": the operator */
+    int64_t submissions;   /* that are not finished */
+    int64_t registrations; /* that it asked for and that are not over */
+    char name[];           /* "": the operator */
 };
 
 struct stage_figures {
@@ -229,8 +230,8 @@ struct funnel {
     struct submission *submissions; /* every one that is not finished, by id */
     struct group *groups;
     struct known_task *known_tasks;
-    struct registration *registrations; /* in progress, by task id */
-    struct registration *waiting;       /* of those, for a lane */
+    struct registration *registrations;         /* in progress, by task id */
+    int64_t registration_turns[FAIR_URGENCIES]; /* of those in `ready`, that are registrations */
 
     json_t *calibrations;       /* the newest by the GPU's name */
     struct norms *norms;        /* of the canaries of all GPUs */
@@ -242,6 +243,7 @@ struct funnel {
     struct cache_figures cache;
 
     struct client *clients;
+    unsigned clients_sweep; /* there have to be so many before it is worth looking who can go; 0: the usual */
     struct quotas quotas;
     struct fair queue, ready; /* for the CPU slots, for the devices */
     struct submission *queued_oldest,
@@ -412,29 +414,41 @@ void scheduler_end_alone(struct submission *s, enum event event);
 struct submission *scheduler_first_ready(struct funnel *f); /* NULL: none */
 void scheduler_idle_cb(void *arg, struct lane *l);
 int64_t funnel_waiting(const struct funnel *f);
+/* Submissions that wait for a device. */
+int64_t scheduler_ready(const struct funnel *f, int urgency);
 
 /* client.c */
 struct client *client_get(struct funnel *f, const char *name); /* made where it is missing; NULL: no memory */
 bool client_may_run(const struct funnel *f, const struct client *c);
+/* Whether n more submissions or registrations are within the client's quota: quota_admit(). */
 enum quota_limit client_admit(struct funnel *f, const char *name, size_t n, int *retry_s);
 void clients_configure(struct funnel *f);
 int clients_restore(struct funnel *f, struct error *err);
 void clients_free(struct funnel *f);
 
 /* task.c */
-/* Registers the task unless it is there. cb as for funnel_add_task(). */
-void task_ensure(struct funnel *f, const struct task_request *r, funnel_answer_cb *cb, void *arg);
+/*
+ * Registers the task unless it is there, in the client's turn and at its expense. client: NULL is the operator.
+ * cb as for funnel_add_task().
+ */
+void task_ensure(struct funnel *f, const struct task_request *r, const char *client, int priority,
+                 funnel_answer_cb *cb, void *arg);
+bool task_is_known(struct funnel *f, const char *id);
 /* By id, or by a name that only one has. FUNNEL_OK, FUNNEL_NO_TASK, FUNNEL_BAD or FUNNEL_UNAVAILABLE. */
 enum funnel_refusal task_find(struct funnel *f, const char *name, char id[HASH_TEXT_SIZE],
                               struct json_fault *fault);
-/* Gives an idle lane to a waiting registration. True: it was taken. */
-bool task_give_lane(struct funnel *f, struct lane *l);
+/* Gives an idle lane to the registration whose turn this is. */
+void task_give_lane(struct funnel *f, struct lane *l, struct fair_turn *t);
+/* The turn of the registration that waits longest, view; NULL: none waits. */
+struct fair_turn *task_oldest_turn(struct funnel *f);
 int64_t task_registering(const struct funnel *f);
 void task_refuse_all(struct funnel *f); /* the daemon drains */
 void task_forget_known(struct funnel *f);
 
 /* submit.c */
 int funnel_retry_after(const struct funnel *f); /* seconds */
+/* FUNNEL_OK, or the refusal of n more of the client's by its quota, which a tells then. */
+enum funnel_refusal submit_admit(struct funnel *f, const char *client, size_t n, struct funnel_answer *a);
 
 /* group.c */
 struct group *group_get(struct funnel *f, const char *id); /* made where it is missing; NULL: no memory */

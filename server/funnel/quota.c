@@ -60,6 +60,12 @@ read_row(const char *text, size_t size, struct quota_row *out, struct error *err
     return rc;
 }
 
+static int
+compare_rows(const void *left, const void *right)
+{
+    return strcmp(((const struct quota_row *)left)->client, ((const struct quota_row *)right)->client);
+}
+
 int
 quotas_parse(const char *text, struct quotas *out, struct error *err)
 {
@@ -73,9 +79,6 @@ quotas_parse(const char *text, struct quotas *out, struct error *err)
         }
         out->rows = more;
         int rc = read_row(at, size, &more[out->n], err);
-        for (size_t i = 0; rc == 0 && i < out->n; i++)
-            if (strcmp(more[i].client, more[out->n].client) == 0)
-                rc = error_set(err, ERR_INPUT, "quotas: %s stands there twice", more[i].client);
         if (rc != 0) {
             quotas_release(out);
             return rc;
@@ -83,6 +86,14 @@ quotas_parse(const char *text, struct quotas *out, struct error *err)
         out->n++;
         at += size;
         at += strspn(at, " ");
+    }
+    qsort(out->rows, out->n, sizeof(*out->rows), compare_rows);
+    for (size_t i = 1; i < out->n; i++) {
+        if (strcmp(out->rows[i - 1].client, out->rows[i].client) != 0)
+            continue;
+        error_set(err, ERR_INPUT, "quotas: %s stands there twice", out->rows[i].client);
+        quotas_release(out);
+        return ERR_INPUT;
     }
     return 0;
 }
@@ -94,21 +105,28 @@ quotas_release(struct quotas *q)
     *q = (struct quotas){ 0 };
 }
 
+static const struct quota *
+find_row(const struct quotas *q, const char *client)
+{
+    struct quota_row key = { .client = "" };
+    size_t size = strlen(client);
+
+    if (size >= sizeof(key.client) || q->n == 0)
+        return NULL;
+    memcpy(key.client, client, size);
+    const struct quota_row *row = bsearch(&key, q->rows, q->n, sizeof(*q->rows), compare_rows);
+    return row ? &row->quota : NULL;
+}
+
 const struct quota *
 quotas_find(const struct quotas *q, const char *client)
 {
     static const struct quota none;
-    const struct quota *found = &none;
+    const struct quota *found = client && *client ? find_row(q, client) : &none;
 
-    if (!client || !*client)
-        return &none;
-    for (size_t i = 0; i < q->n; i++) {
-        if (strcmp(q->rows[i].client, client) == 0)
-            return &q->rows[i].quota;
-        if (strcmp(q->rows[i].client, "*") == 0)
-            found = &q->rows[i].quota;
-    }
-    return found;
+    if (!found)
+        found = find_row(q, "*");
+    return found ? found : &none;
 }
 
 static void
@@ -118,6 +136,12 @@ turn_day(struct usage *u, int64_t now_ms)
         return;
     u->day = now_ms / DAY_MS;
     u->gpu_s = 0;
+}
+
+bool
+usage_is_of_today(const struct usage *u, int64_t now_ms)
+{
+    return u->gpu_s > 0 && u->day == now_ms / DAY_MS;
 }
 
 void

@@ -12,8 +12,8 @@
 
 /* 0: no limit. */
 struct quota {
-    int64_t rate;    /* submissions a minute; as many may come at once */
-    int64_t queued;  /* that are accepted and wait */
+    int64_t rate;    /* submissions and registrations a minute; as many may come at once */
+    int64_t queued;  /* of both that are accepted and wait */
     int64_t running; /* side by side; more wait */
     int64_t gpu_s;   /* seconds of devices a day (UTC) */
 };
@@ -22,7 +22,7 @@ struct quotas {
     struct quota_row {
         char client[QUOTA_CLIENT_SIZE]; /* "*": every other */
         struct quota quota;
-    } * rows;
+    } * rows; /* in order of their clients' names */
     size_t n;
 };
 
@@ -48,7 +48,9 @@ enum quota_limit { QUOTA_OK, QUOTA_RATE, QUOTA_QUEUED, QUOTA_GPU };
  */
 enum quota_limit quota_admit(const struct quota *q, struct usage *u, size_t n, int64_t now_ns, int64_t now_ms,
                              int *retry_s);
-/* A device was held so long by the client's submission. */
+/* A device was held so long by the client's submission or registration. */
 void usage_add_gpu(struct usage *u, double seconds, int64_t now_ms);
+/* It used devices on this day, which its record has to remember. */
+bool usage_is_of_today(const struct usage *u, int64_t now_ms);
 
 #endif

@@ -105,22 +105,23 @@ check_cases(json_t *cases, const char *base, struct json_fault *fault)
     return FUNNEL_OK;
 }
 
-/* source_key: "reference" in POST /v1/tasks, "source" inline. */
+/* is_posted: by POST /v1/tasks, where it has a name and a client. source_key: "reference" there, "source" inline. */
 static enum funnel_refusal
-read_task(json_t *body, const char *base, const char *source_key, bool is_name_required,
-          struct task_request *out, struct json_fault *fault)
+read_task(json_t *body, const char *base, const char *source_key, bool is_posted, struct task_request *out,
+          struct json_fault *fault)
 {
     const struct json_field fields[] = {
-        { "name", JSON_WANT_STRING, &out->name, is_name_required, 1, NAME_MAX_CHARS },
+        { "name", JSON_WANT_STRING, &out->name, is_posted, 1, NAME_MAX_CHARS },
         { source_key, JSON_WANT_TEXT, &out->reference, true, 0, 0 },
         { "entry_point", JSON_WANT_STRING, &out->entry, false, 1, ENTRY_MAX_CHARS },
         { "level", JSON_WANT_INT, &out->level, false, 0, 1000 },
         { "dynamic_shapes", JSON_WANT_BOOL, &out->dynamic_shapes, false, 0, 0 },
         { "cases", JSON_WANT_ARRAY, &out->cases, false, 0, 0 },
         { "metadata", JSON_WANT_OBJECT, &out->metadata, false, 0, 0 },
+        { "client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_CHARS }, /* last: not inline */
     };
 
-    if (json_read(body, base, fields, ARRAY_LEN(fields), fault) != 0)
+    if (json_read(body, base, fields, ARRAY_LEN(fields) - !is_posted, fault) != 0)
         return FUNNEL_BAD;
     enum funnel_refusal refusal = check_size(out->reference, REQUEST_SOURCE_MAX, base, source_key, fault);
     if (refusal == FUNNEL_OK)
@@ -133,11 +134,10 @@ read_task(json_t *body, const char *base, const char *source_key, bool is_name_r
 }
 
 enum funnel_refusal
-task_request_read(json_t *body, const char *base, bool is_name_required, struct task_request *out,
-                  struct json_fault *fault)
+task_request_read(json_t *body, struct task_request *out, struct json_fault *fault)
 {
     *out = (struct task_request){ 0 };
-    return read_task(body, base, "reference", is_name_required, out, fault);
+    return read_task(body, "", "reference", true, out, fault);
 }
 
 /* An inline reference: the source itself, or an object with the keys of a task. */

@@ -26,11 +26,12 @@ enum priority { PRIORITY_INTERACTIVE, PRIORITY_BATCH, PRIORITY_N };
 
 /* A task to be registered. Text views belong to the request's body unless owned says otherwise. */
 struct task_request {
-    const char *name;  /* NULL: none given */
-    const char *entry; /* NULL: to be found */
-    json_t *reference; /* the source, a string; view */
-    json_t *cases;     /* array, or NULL; view */
-    json_t *metadata;  /* object, or NULL; view */
+    const char *name;   /* NULL: none given */
+    const char *client; /* of POST /v1/tasks; NULL: none given */
+    const char *entry;  /* NULL: to be found */
+    json_t *reference;  /* the source, a string; view */
+    json_t *cases;      /* array, or NULL; view */
+    json_t *metadata;   /* object, or NULL; view */
     int64_t level;
     bool dynamic_shapes;
     char id[HASH_TEXT_SIZE];
@@ -58,8 +59,7 @@ struct submit_request {
  * Read POST /v1/tasks, /v1/submissions, /v1/groups. The body must outlive out.
  * FUNNEL_OK, FUNNEL_BAD or FUNNEL_TOO_LARGE (fault says where); release out in every case.
  */
-enum funnel_refusal task_request_read(json_t *body, const char *base, bool is_name_required,
-                                      struct task_request *out, struct json_fault *fault);
+enum funnel_refusal task_request_read(json_t *body, struct task_request *out, struct json_fault *fault);
 enum funnel_refusal submit_request_read(json_t *body, struct submit_request *out, struct json_fault *fault);
 enum funnel_refusal group_request_read(json_t *body, struct submit_request *out, struct json_fault *fault);
 /* POST /v1/replays: a bundle (docs/http.md). One candidate, judged with the bundle's seed. */

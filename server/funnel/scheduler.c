@@ -6,8 +6,8 @@
 #include "server/funnel/private.h"
 
 /*
- * Who is next: fair.h says it, for the CPU slots and for the devices; a device goes to a registration first. Few are
- * let through to the devices' queue in advance: what waits there holds sources and caches in memory and on disk.
+ * Who is next: fair.h says it, for the CPU slots and for the devices. A registration takes its client's turn on a device
+ * like a submission, since it holds the device like one. Few are let through to the devices' queue in advance: what waits there holds sources and caches in memory and on disk.
  *
  * Where it goes: to a lane that holds its task's reference. If that lane works, and one close behind in the same
  * client's queue has its own reference with the lane that is free, that one goes first. No lane stays free for it.
@@ -20,13 +20,22 @@
 int64_t
 funnel_waiting(const struct funnel *f)
 {
-    return f->n_following + fair_waiting(&f->queue) + fair_waiting(&f->ready);
+    return f->n_following + fair_waiting(&f->queue) + scheduler_ready(f, FAIR_INTERACTIVE) +
+           scheduler_ready(f, FAIR_BATCH);
 }
 
+int64_t
+scheduler_ready(const struct funnel *f, int urgency)
+{
+    return f->ready.n[urgency] - f->registration_turns[urgency];
+}
+
+/* NULL for the turn of a registration. */
 static struct submission *
 submission_of(struct fair_turn *t)
 {
-    return t ? (struct submission *)((char *)t - offsetof(struct submission, turn)) : NULL;
+    return t && !t->is_registration ? (struct submission *)((char *)t - offsetof(struct submission, turn))
+                                    : NULL;
 }
 
 void
@@ -135,7 +144,7 @@ next_to_begin(struct funnel *f, unsigned allowed)
 static bool
 begin_one(struct funnel *f)
 {
-    int64_t ahead = fair_waiting(&f->ready), lanes = f->n_lanes;
+    int64_t ahead = scheduler_ready(f, FAIR_INTERACTIVE) + scheduler_ready(f, FAIR_BATCH), lanes = f->n_lanes;
     unsigned allowed = (ahead < 4 * READY_AHEAD * lanes ? 1u << FAIR_INTERACTIVE : 0) |
                        (ahead < READY_AHEAD * lanes ? 1u << FAIR_BATCH : 0);
 
@@ -211,17 +220,20 @@ scheduler_release_device(struct submission *s)
     f->gpu_running--;
 }
 
-/* Whose turn it is on a device; NULL: nobody's. */
-static struct submission *
+/* Whose turn it is on a device; NULL: nobody's. While nothing is judged, tasks are registered nevertheless. */
+static struct fair_turn *
 next_for_device(struct funnel *f)
 {
     struct submission *holder = submission_alone(f->house.holder);
 
     if (holder)
-        return holder->state == STATE_READY && holder->turn.share ? holder : NULL;
+        return holder->state == STATE_READY && holder->turn.share && !f->config->paused ? &holder->turn
+                                                                                        : NULL;
     if (f->house.due)
         return NULL;
-    return submission_of(fair_next(&f->ready, 1u << FAIR_INTERACTIVE | 1u << FAIR_BATCH, may_have_device, f));
+    if (f->config->paused)
+        return task_oldest_turn(f);
+    return fair_next(&f->ready, 1u << FAIR_INTERACTIVE | 1u << FAIR_BATCH, may_have_device, f);
 }
 
 static bool
@@ -261,7 +273,7 @@ placed(const struct funnel *f, const struct lane *l, struct submission *first)
         return NULL;
     struct fair_turn *t = first->turn.next;
     for (int i = 0; t && i < LOOK_BEHIND && first->overtaken < OVERTAKEN_MOST; i++, t = t->next)
-        if (has_reference(l, submission_of(t))) {
+        if (!t->is_registration && has_reference(l, submission_of(t))) {
             first->overtaken++;
             return submission_of(t);
         }
@@ -274,13 +286,12 @@ give(struct funnel *f, struct lane *l)
 {
     if (lane_state(l) != LANE_IDLE)
         return false;
-    if (!f->house.holder && !f->house.due && task_give_lane(f, l))
+    struct fair_turn *t = next_for_device(f);
+    if (t && t->is_registration) {
+        task_give_lane(f, l, t);
         return true;
-    if (f->config->paused)
-        return false;
-    struct submission *s = next_for_device(f);
-    if (s)
-        s = placed(f, l, s);
+    }
+    struct submission *s = t ? placed(f, l, submission_of(t)) : NULL;
     if (!s)
         return false;
     fair_take(&f->ready, &s->turn);

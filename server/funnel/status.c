@@ -50,7 +50,7 @@ print_queues(const struct funnel *f, struct buffer *out)
                   "\"batch\":%lld},\"waiting\":%lld,\"limit\":%lld,\"cpu_running\":%lld,\"cpu_slots\":%lld,"
                   "\"gpu_running\":%lld,\"registering\":%lld,\"joined\":%lld",
                   (long long)f->queue.n[FAIR_INTERACTIVE], (long long)f->queue.n[FAIR_BATCH],
-                  (long long)f->ready.n[FAIR_INTERACTIVE], (long long)f->ready.n[FAIR_BATCH],
+                  (long long)scheduler_ready(f, FAIR_INTERACTIVE), (long long)scheduler_ready(f, FAIR_BATCH),
                   (long long)funnel_waiting(f), (long long)f->config->queue_limit, (long long)f->cpu_running,
                   (long long)f->cpu_jobs, (long long)f->gpu_running, (long long)task_registering(f),
                   (long long)f->n_following);

@@ -179,19 +179,16 @@ task_cb(void *arg, const struct funnel_answer *a)
 typedef enum funnel_refusal request_read_fn(json_t *body, struct submit_request *out,
                                             struct json_fault *fault);
 
-/* The client's quota. */
-static enum funnel_refusal
-admit(struct intake *in, struct funnel_answer *a)
+enum funnel_refusal
+submit_admit(struct funnel *f, const char *client, size_t n, struct funnel_answer *a)
 {
     static const enum funnel_refusal refusals[] = { [QUOTA_OK] = FUNNEL_OK,
                                                     [QUOTA_RATE] = FUNNEL_QUOTA_RATE,
                                                     [QUOTA_QUEUED] = FUNNEL_QUOTA_QUEUED,
                                                     [QUOTA_GPU] = FUNNEL_QUOTA_GPU };
-    struct funnel *f = in->funnel;
-    const char *client = in->request.client;
     const struct quota *q = quotas_find(&f->quotas, client);
 
-    enum quota_limit limit = client_admit(f, client, in->request.n, &a->retry_after_s);
+    enum quota_limit limit = client_admit(f, client, n, &a->retry_after_s);
     if (limit == QUOTA_RATE)
         json_refuse(&a->fault, "", "the client %.64s may submit %lld a minute", client, (long long)q->rate);
     else if (limit == QUOTA_QUEUED)
@@ -200,6 +197,15 @@ admit(struct intake *in, struct funnel_answer *a)
         json_refuse(&a->fault, "", "the client %.64s has used its %lld s of devices for today", client,
                     (long long)q->gpu_s);
     return refusals[limit];
+}
+
+/* A task that has to be registered first counts like a submission. */
+static enum funnel_refusal
+admit(struct intake *in, struct funnel_answer *a)
+{
+    bool registers = in->request.is_inline && !task_is_known(in->funnel, in->request.reference.id);
+
+    return submit_admit(in->funnel, in->request.client, in->request.n + registers, a);
 }
 
 static bool
@@ -243,7 +249,7 @@ take_in(struct funnel *f, json_t *body, request_read_fn *read, const struct key_
     if (a.refusal == FUNNEL_OK && has_room(f, in->request.n, &a))
         a.refusal = admit(in, &a);
     if (a.refusal == FUNNEL_OK && in->request.is_inline) {
-        task_ensure(f, &in->request.reference, task_cb, in);
+        task_ensure(f, &in->request.reference, in->request.client, in->request.priority, task_cb, in);
         return;
     }
     if (a.refusal == FUNNEL_OK) {

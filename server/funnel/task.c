@@ -1,3 +1,4 @@
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,27 +12,35 @@
 /*
  * A task is run once in a worker before it is taken up, so that nobody waits
  * for verdicts on a reference that does not run. Requests for the same task
- * that come meanwhile wait for the same registration.
+ * that come meanwhile wait for the same registration. It holds a device, so it waits for its turn as a submission does:
+ * in that of each client that asked for it, and the one whose turn comes first pays for it.
  */
 
 #define WAITING_MAX 256
-#define KNOWN_MAX 4096 /* whose ids are known without asking the store: half a megabyte */
+#define WAITING_EACH_MAX (WAITING_MAX / 2) /* of one client */
+#define KNOWN_MAX 4096                     /* whose ids are known without asking the store: half a megabyte */
 
 struct asker {
     struct asker *prev, *next;
     funnel_answer_cb *cb;
     void *arg;
+    struct registration *registration;
+    struct client *client;
+    struct fair_turn
+        turn; /* share NULL: it has none, as the registration runs, or has one through another asker */
+    int urgency;
 };
 
 struct registration {
     UT_hash_handle hh;
-    struct registration *prev, *next; /* while it waits for a lane */
     struct funnel *funnel;
     struct task_row row; /* owns its strings */
     json_t *cases;
     struct asker *askers;
     json_t *declared; /* what the task's id is made from, beside the reference */
     int losses;
+    struct asker *runner; /* in whose turn it has a lane; NULL: it waits for one, or is being stored */
+    int64_t lane_ns;
 };
 
 /* --- known tasks --- */
@@ -135,6 +144,55 @@ registration_free(struct registration *r)
     free(r);
 }
 
+static void
+remove_turn(struct asker *a)
+{
+    struct funnel *f = a->registration->funnel;
+
+    if (!a->turn.share)
+        return;
+    f->registration_turns[a->turn.urgency]--;
+    fair_remove(&f->ready, &a->turn);
+}
+
+/* One turn for each client, as urgent as the most urgent that it asked with. */
+static void
+add_turn(struct asker *a, bool at_head)
+{
+    struct funnel *f = a->registration->funnel;
+    struct asker *other;
+
+    DL_FOREACH(a->registration->askers, other)
+    {
+        if (other == a || other->client != a->client || !other->turn.share)
+            continue;
+        if (other->turn.urgency <= a->urgency)
+            return;
+        remove_turn(other);
+    }
+    a->turn.is_registration = true;
+    f->registration_turns[a->urgency]++;
+    fair_add(&f->ready, &a->client->device, &a->turn, a->urgency, at_head);
+}
+
+/* The device is let go of: what it took is its client's. */
+static void
+end_turn(struct registration *r)
+{
+    struct funnel *f = r->funnel;
+    struct asker *a = r->runner;
+    double seconds = (double)(clock_monotonic_ns() - r->lane_ns) / 1e9;
+
+    if (!a)
+        return;
+    r->runner = NULL;
+    fair_done(&f->ready, &a->client->device, &a->turn, seconds);
+    usage_add_gpu(&a->client->usage, seconds, clock_wall_ms());
+    a->client->usage.running--;
+    f->device_s += seconds;
+    funnel_now(f)->device_s += seconds;
+}
+
 /* Everybody who asked hears the same; the registration is over. */
 static void
 answer_all(struct registration *r, const struct funnel_answer *answer)
@@ -142,6 +200,11 @@ answer_all(struct registration *r, const struct funnel_answer *answer)
     struct asker *a, *next, *askers = r->askers;
     struct funnel *f = r->funnel;
 
+    DL_FOREACH(askers, a)
+    {
+        remove_turn(a);
+        a->client->registrations--;
+    }
     HASH_DEL(f->registrations, r);
     registration_free(r);
     DL_FOREACH_SAFE(askers, a, next)
@@ -226,7 +289,9 @@ registered_cb(void *arg, const struct buffer *spec, json_t *error)
     struct registration *r = arg;
     struct funnel *f = r->funnel;
     struct error err = { 0 };
+    struct asker *a;
 
+    end_turn(r);
     if (error) {
         const char *text = json_string_value(json_object_get(error, "text"));
         const char *type = json_string_value(json_object_get(error, "type"));
@@ -235,7 +300,7 @@ registered_cb(void *arg, const struct buffer *spec, json_t *error)
         AUTO_FREE char *detail = text ? strdup(text) : NULL;
         refuse(r, FUNNEL_UNRUNNABLE, why, detail);
     } else if (!spec && ++r->losses < f->config->max_attempts && !f->is_draining) {
-        DL_PREPEND(f->waiting, r);
+        DL_FOREACH(r->askers, a) add_turn(a, true);
     } else if (!spec) {
         refuse(r, f->is_draining ? FUNNEL_UNAVAILABLE : FUNNEL_UNRUNNABLE,
                "the worker was lost each time it ran the reference", NULL);
@@ -249,24 +314,59 @@ registered_cb(void *arg, const struct buffer *spec, json_t *error)
     }
 }
 
-bool
-task_give_lane(struct funnel *f, struct lane *l)
+static struct asker *
+asker_of(struct fair_turn *t)
 {
-    struct registration *r = f->waiting;
+    return (struct asker *)((char *)t - offsetof(struct asker, turn));
+}
+
+void
+task_give_lane(struct funnel *f, struct lane *l, struct fair_turn *t)
+{
+    struct asker *a, *runner = asker_of(t);
+    struct registration *r = runner->registration;
     struct error err = { 0 };
 
-    if (!r)
-        return false;
-    DL_DELETE(f->waiting, r);
+    f->registration_turns[t->urgency]--;
+    fair_take(&f->ready, t);
+    DL_FOREACH(r->askers, a) remove_turn(a);
+    r->runner = runner;
+    r->lane_ns = clock_monotonic_ns();
+    runner->client->usage.running++;
     const struct lane_registration job = { .task_id = r->row.id,
                                            .entry = r->row.entry_point,
                                            .source = r->row.reference,
                                            .source_size = r->row.reference_size,
                                            .dynamic_shapes = r->row.dynamic_shapes,
                                            .cases = r->cases };
-    if (lane_register(l, &job, registered_cb, r, &err) != 0)
+    if (lane_register(l, &job, registered_cb, r, &err) != 0) {
+        end_turn(r);
         refuse(r, FUNNEL_UNAVAILABLE, err.text, NULL);
-    return true;
+    }
+}
+
+/* Of those that wait, the one that came first; may: whether a client's are looked at. NULL: none. */
+static struct fair_turn *
+first_turn(struct funnel *f, bool (*may)(const struct funnel *f, const struct client *c))
+{
+    struct registration *r, *next;
+    struct asker *a;
+
+    HASH_ITER(hh, f->registrations, r, next)
+    {
+        DL_FOREACH(r->askers, a)
+        {
+            if (a->turn.share && (!may || may(f, a->client)))
+                return &a->turn;
+        }
+    }
+    return NULL;
+}
+
+struct fair_turn *
+task_oldest_turn(struct funnel *f)
+{
+    return first_turn(f, client_may_run);
 }
 
 int64_t
@@ -278,13 +378,10 @@ task_registering(const struct funnel *f)
 void
 task_refuse_all(struct funnel *f)
 {
-    struct registration *r, *next;
+    struct fair_turn *t;
 
-    DL_FOREACH_SAFE(f->waiting, r, next)
-    {
-        DL_DELETE(f->waiting, r);
-        refuse(r, FUNNEL_UNAVAILABLE, "the daemon stops", NULL);
-    }
+    while ((t = first_turn(f, NULL)) != NULL)
+        refuse(asker_of(t)->registration, FUNNEL_UNAVAILABLE, "the daemon stops", NULL);
 }
 
 static char *
@@ -324,7 +421,6 @@ registration_new(struct funnel *f, const struct task_request *t)
         return NULL;
     }
     HASH_ADD(hh, f->registrations, row.id, strlen(r->row.id), r);
-    DL_APPEND(f->waiting, r);
     return r;
 }
 
@@ -340,9 +436,30 @@ answer_now(struct funnel *f, enum funnel_refusal refusal, const char *text, cons
     cb(arg, &answer);
 }
 
-void
-task_ensure(struct funnel *f, const struct task_request *t, funnel_answer_cb *cb, void *arg)
+bool
+task_is_known(struct funnel *f, const char *id)
 {
+    return look_up(f, id, NULL) == 0;
+}
+
+static bool
+has_turn(const struct registration *r)
+{
+    const struct asker *a;
+
+    DL_FOREACH(r->askers, a)
+    {
+        if (a->turn.share)
+            return true;
+    }
+    return false;
+}
+
+void
+task_ensure(struct funnel *f, const struct task_request *t, const char *client, int priority,
+            funnel_answer_cb *cb, void *arg)
+{
+    struct client *c = client_get(f, client);
     struct registration *r = NULL;
     struct error err = { 0 };
 
@@ -357,19 +474,22 @@ task_ensure(struct funnel *f, const struct task_request *t, funnel_answer_cb *cb
         return;
     }
     HASH_FIND(hh, f->registrations, t->id, strlen(t->id), r);
-    if (!r && HASH_COUNT(f->registrations) >= WAITING_MAX) {
+    if (!r && (HASH_COUNT(f->registrations) >= WAITING_MAX || (c && c->registrations >= WAITING_EACH_MAX))) {
         answer_now(f, FUNNEL_FULL, "too many tasks wait for their registration", NULL, cb, arg);
         return;
     }
-    struct asker *a = calloc(1, sizeof(*a));
+    struct asker *a = c ? calloc(1, sizeof(*a)) : NULL;
     if (!a || (!r && !(r = registration_new(f, t)))) {
         free(a);
         answer_now(f, FUNNEL_UNAVAILABLE, "no memory", NULL, cb, arg);
         return;
     }
-    a->cb = cb;
-    a->arg = arg;
+    *a = (struct asker){ .cb = cb, .arg = arg, .registration = r, .client = c, .urgency = priority };
+    c->registrations++;
+    bool is_first = r->askers == NULL, waits = is_first || has_turn(r);
     DL_APPEND(r->askers, a);
+    if (waits)
+        add_turn(a, true);
     scheduler_kick(f);
 }
 
@@ -379,9 +499,11 @@ funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
     struct funnel_answer answer = { .retry_after_s = funnel_retry_after(f) };
     struct task_request request;
 
-    answer.refusal = task_request_read(body, "", true, &request, &answer.fault);
+    answer.refusal = task_request_read(body, &request, &answer.fault);
+    if (answer.refusal == FUNNEL_OK && !task_is_known(f, request.id))
+        answer.refusal = submit_admit(f, request.client, 1, &answer);
     if (answer.refusal != FUNNEL_OK)
         cb(arg, &answer);
     else
-        task_ensure(f, &request, cb, arg);
+        task_ensure(f, &request, request.client, PRIORITY_INTERACTIVE, cb, arg);
 }

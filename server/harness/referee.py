@@ -82,6 +82,7 @@ class Referee:
         self._gpu = Gpu(device) if device.type == "cuda" else None
         self._answers = Answers(device)
         self._shared: set[str] = set()  # jobs whose candidate runs only during its stages
+        self._registered: set[str] = set()  # children that have run a task's code and hold no reference yet
         self._ending: list[int] = []  # pidfds of children that were forgotten before they were gone
         self._due_bytes = 0  # free GPU memory that there must be again once the last child is gone
         self._ops: dict[str, Callable[[Message], None]] = {
@@ -116,6 +117,7 @@ class Referee:
                 self._ops[message.text("op")](message)
             finally:
                 message.close()
+                self._hold_references()
 
     # --- children ---
 
@@ -146,8 +148,17 @@ class Referee:
             self._forget(name)
             self._channel.send({"ev": "child_gone", "child": name})
 
+    def _hold_references(self) -> None:
+        """Whatever a task's code has started in its process stands still while nobody asks that process anything.
+
+        A process that cannot be stopped is ended: it is looked after like one that ended by itself.
+        """
+        for name in self._registered | self._references.keys():
+            _hold(self._children[name])
+
     def _forget(self, name: str) -> None:
         self._references.pop(name, None)
+        self._registered.discard(name)
         self._answers.forget(name)
         for job in [job for job, item in self._jobs.items() if item.candidate.name == name]:
             del self._jobs[job]
@@ -193,6 +204,7 @@ class Referee:
         try:
             if peer is None:
                 raise PeerFailed("crash", "the process ended before the reference was read")
+            self._registered.add(peer.name)
             request = {
                 "op": "describe",
                 "entry": message.optional_text("entry"),
@@ -253,6 +265,7 @@ class Referee:
         self._make_room(spec, reference, is_shared=is_shared)
         if reference not in self._references:
             self._references[reference] = Reference(self._children[reference])
+        self._children[reference].thaw()
         job = Job(
             name,
             self._references[reference],
@@ -327,6 +340,7 @@ class Referee:
                 stage, "fail", "crash", 0, 1, {"type": "crash", "text": "the process has ended", "line": None}
             )
         job.candidate.thaw()
+        job.reference.peer.thaw()
         recalled = job.reference.recalled
         with self._standing_still() if stage == "timing" and self._gpu else contextlib.nullcontext():
             if stage == "tiny":
@@ -371,9 +385,11 @@ class Referee:
         def again() -> tuple[Report, physics.Floor]:
             """Other processes may have slowed what was measured at start: now the GPU is this job's alone."""
             assert self._peaks is not None
-            job.candidate.freeze()
+            for peer in (job.candidate, job.reference.peer):
+                peer.freeze()
             self._peaks = self._peaks.highest(physics.measure_peaks(self._device, self._overrides))
-            job.candidate.thaw()
+            for peer in (job.candidate, job.reference.peer):
+                peer.thaw()
             return clock.time_job(job, gpu), physics.floor_of(case, self._peaks, precision)
 
         return physics.check(clock.time_job(job, gpu), physics.floor_of(case, self._peaks, precision), again)

@@ -93,6 +93,7 @@ void
 task_add(struct exchange *x)
 {
     struct pending *p = exchange_begin(x, NULL, task_added);
+    access_stamp(x);
     if (p)
         funnel_add_task(x->http->funnel, x->document, exchange_pending_cb, p);
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -122,3 +123,64 @@ def test_an_interactive_follower_hurries_its_leader(start_scripted: service.Star
     verdict = daemon.client.judge({"task": "scripted", "client": "one", "candidate": text}, LIMIT_S)
     assert (verdict["cache"], verdict["cached_from"]) == ("joined", last)
     assert states(daemon.client, first)[-2:] == ["queued", "done"]
+
+
+def registration(client: str, script: str = "describe=pass") -> dict[str, object]:
+    stamp = time.monotonic_ns()
+    return {"name": f"t{stamp}", "reference": f"# script: {script}\n# {stamp}\n", "client": client}
+
+
+def test_registrations_wait_in_their_clients_turn_and_hold_nobody_else_up(start_scripted: service.StartDaemon) -> None:
+    """Six of one second each are asked for at once; another client's reference and candidate go between them."""
+    daemon = limited(start_scripted, "")
+    bodies = [registration("flood", "describe=sleep:1,pass") for _ in range(6)]
+    flood = [threading.Thread(target=daemon.client.post, args=("/v1/tasks", one)) for one in bodies]
+    for thread in flood:
+        thread.start()
+    deadline = time.monotonic() + LIMIT_S
+    while daemon.client.expect("GET", "/v1/status")["queues"]["registering"] < len(flood):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    inline = body("timing=1", "victim") | {"task": None, "reference": registration("victim")["reference"]}
+    assert daemon.client.judge(inline, LIMIT_S)["class"] == "ok"
+    # Its registration and its candidate each wait for one of the others' at most.
+    assert daemon.client.expect("GET", "/v1/status")["queues"]["registering"] >= 3
+    for thread in flood:
+        thread.join(LIMIT_S)
+
+
+def test_a_registration_counts_against_the_rate_and_a_known_task_does_not(
+    start_scripted: service.StartDaemon,
+) -> None:
+    daemon = limited(start_scripted, "slow:rate=2")
+    first = registration("slow")
+    assert [daemon.client.post("/v1/tasks", first).status for _ in range(3)] == [201, 200, 200]
+    inline = body("ast=fail:syntax", "slow") | {"task": None, "reference": registration("slow")["reference"]}
+    assert refusal(daemon.client.post("/v1/submissions", inline)) == (429, "quota_rate")  # it would be two
+    assert daemon.client.post("/v1/tasks", registration("slow")).status == 201
+    assert refusal(daemon.client.post("/v1/tasks", registration("slow"))) == (429, "quota_rate")
+    assert daemon.client.post("/v1/tasks", registration("other")).status == 201
+
+
+def test_the_device_seconds_of_a_registration_are_its_clients(start_scripted: service.StartDaemon) -> None:
+    daemon = limited(start_scripted, "busy:gpu_s=1")
+    assert daemon.client.post("/v1/tasks", registration("busy", "describe=sleep:1.1,pass")).status == 201
+    seconds_used_up(daemon)
+    assert refusal(daemon.client.post("/v1/tasks", registration("busy"))) == (429, "quota_gpu_seconds")
+
+
+def test_of_two_clients_that_ask_for_one_registration_the_first_in_turn_pays(
+    start_scripted: service.StartDaemon,
+) -> None:
+    """Nobody can hold a task up by asking for it behind a queue of its own."""
+    daemon = limited(start_scripted, "flood:running=1")
+    shared = registration("flood", "describe=sleep:0.3,pass")
+    bodies = [registration("flood", "describe=sleep:1,pass") for _ in range(5)] + [shared]
+    flood = [threading.Thread(target=daemon.client.post, args=("/v1/tasks", one)) for one in bodies]
+    for thread in flood:
+        thread.start()
+        time.sleep(0.05)  # the shared one is the last of its client's
+    assert daemon.client.post("/v1/tasks", shared | {"client": "victim"}).status in (200, 201)
+    assert daemon.client.expect("GET", "/v1/status")["queues"]["registering"] >= 3
+    for thread in flood:
+        thread.join(LIMIT_S)

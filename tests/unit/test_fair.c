@@ -282,6 +282,27 @@ only_what_is_allowed_is_given(void **state)
     assert_ptr_equal(fair_next(&s.fair, 1u << FAIR_BATCH, NULL, NULL), &batch->turn);
 }
 
+static void
+a_registration_goes_before_its_clients_other_turns_and_behind_earlier_ones(void **state)
+{
+    struct fair f = { .now = 0 };
+    struct fair_share share = { .served = 0 };
+    struct fair_turn waits = { .charged = 0 }, first = { .is_registration = true },
+                     second = { .is_registration = true }, back = { .charged = 0 };
+    struct fair_turn *const order[] = { &first, &second, &back, &waits };
+
+    (void)state;
+    fair_add(&f, &share, &waits, FAIR_BATCH, false);
+    fair_add(&f, &share, &first, FAIR_BATCH, true);
+    fair_add(&f, &share, &second, FAIR_BATCH, true);
+    fair_add(&f, &share, &back, FAIR_BATCH, true);
+    for (size_t i = 0; i < sizeof(order) / sizeof(*order); i++) {
+        assert_ptr_equal(fair_next(&f, 3, NULL, NULL), order[i]);
+        fair_take(&f, order[i]);
+    }
+    assert_null(fair_next(&f, 3, NULL, NULL));
+}
+
 int
 main(void)
 {
@@ -292,6 +313,7 @@ main(void)
         cmocka_unit_test(who_may_not_is_passed_over),
         cmocka_unit_test(counts_hold_through_cancelling_and_returning),
         cmocka_unit_test(only_what_is_allowed_is_given),
+        cmocka_unit_test(a_registration_goes_before_its_clients_other_turns_and_behind_earlier_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,7 +101,7 @@ the_same_task_has_the_same_id(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bodies); i++) {
         AUTO_JSON json_t *body = parse(bodies[i]);
-        assert_int_equal(task_request_read(body, "", true, &r[i], NULL), FUNNEL_OK);
+        assert_int_equal(task_request_read(body, &r[i], NULL), FUNNEL_OK);
     }
     assert_string_equal(r[0].id, r[1].id);
     for (size_t i = 1; i < ARRAY_LEN(bodies); i++)
@@ -122,7 +122,7 @@ an_inline_reference_is_text_or_object(void **state)
     (void)state;
     assert_int_equal(submit_request_read(text, &one, NULL), FUNNEL_OK);
     assert_int_equal(submit_request_read(object, &two, NULL), FUNNEL_OK);
-    assert_int_equal(task_request_read(task, "", true, &three, NULL), FUNNEL_OK);
+    assert_int_equal(task_request_read(task, &three, NULL), FUNNEL_OK);
     assert_true(one.is_inline && two.is_inline);
     assert_string_equal(one.reference.id, two.reference.id);
     assert_string_equal(one.reference.id, three.id);
