@@ -146,6 +146,11 @@ class Rig:
     def is_stopped(self, child: str) -> bool:
         return Path(f"/proc/{self._pids[child]}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
+    def cpu_s(self, child: str) -> float:
+        """What all threads of its process have had so far."""
+        tasks = Path(f"/proc/{self._pids[child]}/task").iterdir()
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
     def ask(self, message: dict[str, Any], event: str, **contents: str) -> dict[str, Any]:
         """The answer of this kind to an operation, without descriptors."""
         fds = {name: make_memfd(text.encode()) for name, text in contents.items()}

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -33,6 +34,40 @@ rows_are_found_by_client(void **state)
     quotas_release(&q);
     assert_int_equal(quotas_parse("", &q, &err), 0);
     assert_int_equal(quotas_find(&q, "bob")->rate, 0);
+}
+
+static void
+each_of_many_rows_is_found(void **state)
+{
+    char text[1000 * 16] = "";
+    size_t size = 0;
+    struct quotas q;
+    struct error err = { 0 };
+
+    (void)state;
+    for (int i = 0; i < 999; i++)
+        size += (size_t)snprintf(text + size, sizeof(text) - size, "c%d:rate=%d ", i * 7919 % 1000, i + 1);
+    snprintf(text + size, sizeof(text) - size, "*:rate=5000");
+    assert_int_equal(quotas_parse(text, &q, &err), 0);
+    for (int i = 0; i < 999; i++) {
+        char name[8];
+        snprintf(name, sizeof(name), "c%d", i * 7919 % 1000);
+        assert_int_equal(quotas_find(&q, name)->rate, i + 1);
+    }
+    assert_int_equal(quotas_find(&q, "c1000")->rate, 5000);
+    quotas_release(&q);
+}
+
+static void
+only_what_was_used_today_has_to_be_remembered(void **state)
+{
+    struct usage u = { 0 };
+
+    (void)state;
+    assert_false(usage_is_of_today(&u, NOON));
+    usage_add_gpu(&u, 1.5, NOON);
+    assert_true(usage_is_of_today(&u, NOON));
+    assert_false(usage_is_of_today(&u, NOON + 86400000));
 }
 
 static void
@@ -113,6 +148,8 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_found_by_client),
+        cmocka_unit_test(each_of_many_rows_is_found),
+        cmocka_unit_test(only_what_was_used_today_has_to_be_remembered),
         cmocka_unit_test(what_is_malformed_is_named),
         cmocka_unit_test(a_rate_lets_a_minutes_worth_through_and_then_its_share),
         cmocka_unit_test(what_waits_and_the_days_seconds_are_bounded),

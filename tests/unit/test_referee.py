@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -374,6 +375,40 @@ def test_who_shares_the_device_runs_only_during_stages(rig: Rig, task: tuple[str
         reports = rig.judge(child, spec, TASK, HONEST, shared=shared, between=look)
         assert [report["outcome"] for report in reports.values()] == ["pass"] * 3, reports
     assert seen == [True] * 3 + [False] * 3
+
+
+BUSY = (
+    TASK
+    + """
+import threading
+def work():
+    while True:
+        pass
+threading.Thread(target=work, daemon=True).start()
+"""
+)
+
+
+def test_a_reference_that_nobody_asks_has_no_cpu(rig: Rig) -> None:
+    """What its author's threads would do is beside everybody else's stages: after its registration and after a job."""
+
+    def is_idle() -> bool:
+        deadline = time.monotonic() + 60
+        while not rig.is_stopped(child):  # the answer comes first
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.001)
+        before = rig.cpu_s(child)
+        time.sleep(0.2)
+        return rig.cpu_s(child) == before
+
+    child = rig.child()
+    spec = rig.register(child, BUSY)
+    assert is_idle()
+    for _ in range(2):
+        reports = rig.judge(child, spec, BUSY, HONEST)
+        assert [report["outcome"] for report in reports.values()] == ["pass"] * 3, reports
+        assert is_idle()
 
 
 def test_what_a_job_takes_is_told(rig: Rig, task: tuple[str, dict[str, object]]) -> None:
