@@ -67,7 +67,7 @@ doubt_end(struct submission *s, const char *class_, const struct child_end *end)
         doubt(s->judgement, "it was killed while the machine was out of memory");
 }
 
-/* Work on the device that was found to be its own; whose it is can be said for certain only where nobody else is. */
+/* Work on the device that was found to be its own; whose it is is said only where it was found twice, and alone. */
 static bool
 is_background(const struct judgement *j)
 {
@@ -92,8 +92,8 @@ doubt_report(struct submission *s, const struct lane_report *r, const char *clas
         if (r->is_beside && lane_gpu(j->lane))
             doubt(j, "others used the device at the same time");
     } else if (is_background(j)) {
-        if (r->is_beside)
-            doubt(j, "others were on the device at the same time");
+        doubt(j, r->is_beside ? "others were on the device at the same time"
+                              : "what worked on the device is known by its end alone");
     } else if (lane_is_gpu(j->lane) && class_is_one_of(class_, provisional)) {
         if (r->neighbours > 0)
             doubt(j, "%d other processes on the device ended at the same time", r->neighbours);
@@ -102,6 +102,23 @@ doubt_report(struct submission *s, const struct lane_report *r, const char *clas
     }
     if (strcmp(class_, "oom") == 0)
         doubt_memory(s, r->held_bytes);
+}
+
+void
+doubt_excuse(struct submission *s)
+{
+    struct judgement *j = s->judgement;
+
+    if (!is_background(j) || !j->doubt[0] || s->is_rerun)
+        return;
+    if (j->stages[j->failed_stage].outcome == OUTCOME_FAIL)
+        snprintf(j->stages[j->failed_stage].class_, CLASS_SIZE, "infra");
+    snprintf(j->class_, sizeof(j->class_), "infra");
+    snprintf(j->text, sizeof(j->text), "%s: somebody's work went on on the GPU while no call was due.",
+             stage_name((enum stage)j->failed_stage));
+    j->rule[0] = '\0';
+    json_decref(j->error);
+    j->error = NULL;
 }
 
 void

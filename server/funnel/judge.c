@@ -160,10 +160,12 @@ judge_conclude(struct submission *s)
 {
     const struct judgement *j = s->judgement;
 
-    if (!s->is_cancelled && doubt_may_be_theirs(j) && doubt_promises_rerun(s, j->class_, j->failed_stage))
+    if (!s->is_cancelled && doubt_may_be_theirs(j) && doubt_promises_rerun(s, j->class_, j->failed_stage)) {
         submission_return(s, true);
-    else
-        submission_conclude(s, EVENT_FINISH);
+        return;
+    }
+    doubt_excuse(s);
+    submission_conclude(s, EVENT_FINISH);
 }
 
 void

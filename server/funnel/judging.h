@@ -58,7 +58,7 @@ const char *failure_by_report(struct submission *s, const struct lane_report *r)
 /* Only the first failure counts, so only its rule does. rule: NULL where none of ours found it. */
 void failure_note_rule(struct judgement *j, const char *rule);
 
-/* --- doubt.c: all but the last two note it in the judgement, after its first failure --- */
+/* --- doubt.c: all but the last three note it in the judgement, after its first failure --- */
 
 /* It failed because of how its process ended, with this class. */
 void doubt_end(struct submission *s, const char *class_, const struct child_end *end);
@@ -72,5 +72,7 @@ void doubt_reference(struct judgement *j, const struct lane_report *r);
 bool doubt_may_be_theirs(const struct judgement *j);
 /* True: what is in doubt does not count, and the next time it is judged alone. */
 bool doubt_promises_rerun(struct submission *s, const char *class_, int stage);
+/* Not judged again: what nobody may be convicted of for its being found once becomes `infra`. */
+void doubt_excuse(struct submission *s);
 
 #endif

@@ -95,6 +95,8 @@ AGAIN_MOST: Final = 20
 """So often a pair of these trials is made again where a canary was slow alone."""
 BACKGROUND: Final = "background"
 QUIET_S: Final = 10.0
+WATCH_S: Final = (1.0, 10.0)
+"""How long the GPU is watched without the candidate, at least and at most: twice as long as its void blocks took."""
 PAUSE_S: Final = 0.2
 
 
@@ -221,6 +223,7 @@ class Block:
     """How long the slowest canary waited for work that nobody should have had."""
     state: Json = field(default_factory=dict)
     void: str | None = None
+    began_s: float = field(default_factory=time.monotonic)
     most_ns: float = math.inf
     """What a call of the reference counts for at most."""
 
@@ -641,14 +644,33 @@ class Timer:
         """Go on, blame the candidate, or give up."""
         counts = Counter(b.void == BACKGROUND for b in self._void)
         if counts[True] >= VOID_MOST:
-            self._job.candidate.end()
-            if self._gpu.is_quiet(QUIET_S):
+            if self._is_candidates_work():
                 raise BackgroundWork
             raise Disturbed("something else than this submission works on the GPU")
         if counts[False] >= VOID_MOST or is_late:
             raise Disturbed(f"{len(self._void)} blocks were disturbed: {block.void}")
         if block.void != BACKGROUND:
             time.sleep(PAUSE_S)
+
+    def _is_candidates_work(self) -> bool:
+        """What voided the blocks is not seen any more without the candidate, while all else goes on as it did.
+
+        So what comes in bursts, or with the reference's calls, is not taken for the candidate's. What came too seldom
+        to be watched for is nobody's.
+        """
+        since_s = next(block.began_s for block in self._void if block.void == BACKGROUND)
+        took_s = time.monotonic() - since_s
+        self._job.candidate.end()
+        if took_s > WATCH_S[1] or not self._gpu.is_quiet(QUIET_S):
+            return False
+        end = time.monotonic() + min(max(WATCH_S[0], 2 * took_s), WATCH_S[1])
+        while time.monotonic() < end:
+            seen, bell = Block(), self._fresh_bell()
+            leaf, sample = self._sample(bell.calls)
+            self._timed(self._ours, bell, sample, seen, leaf=leaf, sets=self._sets_of(bell))
+            if seen.others_ns or self._gpu.others_ns():
+                return False
+        return True
 
     def _empty(self, leaf: int, sample: Sample, block: Block | None = None) -> int:
         """A round trip of empty calls, all else as in a real one, less its pause: what the protocol itself costs."""

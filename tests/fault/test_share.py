@@ -288,6 +288,35 @@ def test_background_work_is_pinned_on_nobody_who_was_not_alone(
     assert_alone(turns())
 
 
+def test_work_that_a_neighbour_did_is_nobodys_hack_where_one_lane_is(start_scripted: service.StartDaemon) -> None:
+    """It is found again when the submission is alone, or it does not count."""
+    client = start_shared(start_scripted, 1)
+    (honest,) = post(client, "timing=background")
+    found = client.wait(honest, LIMIT_S)
+    assert (found["class"], found["timing"]["outcome"]) == ("ok", "measured")
+    assert (found["rerun"]["class"], found["rerun"]["alone"]) == ("hack", True)
+
+
+def test_background_work_that_is_not_looked_for_again_is_infra(
+    start_scripted: service.StartDaemon, turns: Callable[[], list[Span]]
+) -> None:
+    """There is a share of the time for looking again, enough for six at once; the others are not convicted."""
+    client = start_shared(start_scripted, 8)
+    with service.directory() as place:
+        place.chmod(0o755)
+        ids = post(client, f"full=until:{place}/go timing=fail:hack:background_work", 8)
+        for one in ids:
+            wait_for_stage(client, one, "full")
+        (place / "go").touch()
+        verdicts = [client.wait(one, LIMIT_S) for one in ids]
+    assert_alone(turns())
+    alone = [one for one in verdicts if one["rerun"]["alone"]]
+    assert {(one["class"], one["rule"]) for one in alone} == {("hack", "background_work")}
+    others = [one for one in verdicts if not one["rerun"]["alone"]]
+    assert others, "all were looked for again"
+    assert {(one["class"], one["rule"], one["reward"]) for one in others} == {("infra", None, None)}
+
+
 def test_a_submission_goes_where_its_reference_is(start_scripted: service.StartDaemon) -> None:
     """Two tasks, two lanes that keep one reference each, and a queue in pairs: each lane stays with its task."""
     client = start_shared(start_scripted, 2, references_kept=1)

@@ -17,7 +17,8 @@ from judge import Job, Report
 class HostGpu:
     """A flush takes a while, as it does on a GPU. What the canary waits for is what the file `others` says.
 
-    A list of nanoseconds, one after another; or for how long there is something: `always`, or `alive`, the candidate.
+    A list of nanoseconds, one after another; or when there is something: `always`, `alive` while the candidate is,
+    `awake` while the reference is not frozen, or `bursts` of 60 ms five times a second.
     """
 
     known_ns = 20_000
@@ -59,14 +60,32 @@ class HostGpu:
         self.had_hiccup = bool(self.hiccups.pop(0)) if self.hiccups else False
         waits = json.loads(self._others.read_text()) if self._others.exists() else []
         if isinstance(waits, str):
-            return 2_000_000 if waits == "always" or self._job.candidate.is_alive() else 0
+            return 2_000_000 if self._is_there(waits, time.monotonic() + span_ns / 1e9) else 0
         if not waits:
             return 0
         self._others.write_text(json.dumps(waits[1:]))
         return int(waits[0])
 
+    def _is_there(self, when: str, end_s: float) -> bool:
+        if when == "alive":
+            return self._job.candidate.is_alive()
+        if when == "awake":
+            return not self._job.reference.peer.is_frozen
+        while when == "bursts" and time.monotonic() % 0.2 > 0.06:
+            if time.monotonic() > end_s:
+                return False
+            time.sleep(0.001)
+        return True
+
     def is_quiet(self, limit_s: float) -> bool:
-        return self.others_ns() == 0
+        end = since = time.monotonic()
+        end += limit_s
+        while time.monotonic() - since < 0.1:
+            if self.others_ns():
+                since = time.monotonic()
+            if since > end:
+                return False
+        return True
 
     def drift(self) -> float:
         return 0.0

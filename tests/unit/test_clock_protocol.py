@@ -264,11 +264,22 @@ def test_somebody_elses_work_at_an_empty_bell_voids_the_block(bench: Bench) -> N
     assert [block["void"] for block in report["detail"]["clocks"]["blocks"]] == [None, "background"]
 
 
+BRIEF, BRIEF_HONEST = (source.replace("0.15", "0.01") for source in (TASK, HONEST))
+
+
 def test_work_that_ends_with_the_candidate_was_the_candidates(bench: Bench) -> None:
-    report = bench.time(HONEST, others="alive")
+    report = bench.time(BRIEF_HONEST, task=BRIEF, others="alive")
     assert (report["outcome"], report["class"], report["rule"]) == ("fail", "hack", "background_work"), report
     ignored = bench.time(HONEST, others="alive", voids_blocks=False)
     assert ignored["outcome"] == "pass"
+
+
+@pytest.mark.parametrize("whose", ["bursts", "awake"])
+def test_a_neighbours_bursts_and_the_references_own_work_are_no_hack(bench: Bench, whose: str) -> None:
+    """Between bursts the GPU is quiet for long enough; the reference is frozen while it is looked whether it is."""
+    report = bench.time(BRIEF_HONEST, task=BRIEF, others=whose, trials=40)
+    assert report["outcome"] == "pass", report
+    assert report["detail"]["outcome"] == "inconclusive" and "something else" in report["detail"]["why"]
 
 
 def test_work_that_outlives_the_candidate_was_not_the_candidates(bench: Bench) -> None:

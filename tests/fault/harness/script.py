@@ -11,6 +11,7 @@ inspect, describe, open, tiny, full, timing), and for each a list of steps:
     turn                                           full: passes the first time, a mismatch from then on
     inconclusive                                   how the timing went
     reference                                      the task's reference fails, not the candidate
+    background                                     timing: somebody's work is found the first time, and then 1.5
     drift                                          the GPU is not as it was, the first time; passes from then on
     flaky                                          the same while the file SCRIPT_REFERENCE_FAILS is there
     sleep:SECONDS  print:BYTES  litter  bury       then go on
