@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "client/trainer/settings.h"
 #include "common/auto.h"
+#include "common/buffer.h"
 
 #define OPTIONS_MAX 128
 
@@ -221,6 +221,79 @@ parse(struct reading *now)
     return now->err->code;
 }
 
+/* libconfuse puts nothing where a variable is not set, and a run then goes wrong far from the cause. at: of "${". */
+static int
+check_variable(const char *path, int line, const char *at, struct error *err)
+{
+    char name[128];
+    const char *end = strpbrk(at, ":}\n");
+
+    if (!end || *end != '}') /* ${NAME:-otherwise}, or no variable at all: libconfuse's to judge */
+        return 0;
+    snprintf(name, sizeof(name), "%.*s", (int)(end - at - 2), at + 2);
+    return getenv(name)
+               ? 0
+               : error_set(err, ERR_INPUT, "%s:%d: ${%s} is not set in the environment", path, line, name);
+}
+
+/* Past the comment at `at`, which is at its end then, or where it was. line goes on. */
+static const char *
+skip_comment(const char *text, const char *at, int *line)
+{
+    bool is_token = at == text || strchr(" \t\n={}(),+\"'", at[-1]);
+
+    if (is_token && (*at == '#' || strncmp(at, "//", 2) == 0))
+        return at + strcspn(at, "\n");
+    if (!is_token || strncmp(at, "/*", 2) != 0)
+        return at;
+    const char *end = strstr(at + 2, "*/");
+    for (; *at && at != end; at++)
+        *line += *at == '\n';
+    return at + (end ? 2 : 0);
+}
+
+/* As libconfuse replaces variables: not in comments, not in single quotes, not where a backslash stands before them. */
+static int
+check_variables(const char *path, const char *text, struct error *err)
+{
+    char quote = '\0';
+    int line = 1, rc = 0;
+
+    for (const char *at = text; *at && rc == 0; at++) {
+        if (!quote)
+            at = skip_comment(text, at, &line);
+        if (quote && *at == '\\' && at[1])
+            at++;
+        else if ((*at == '"' || *at == '\'') && (!quote || quote == *at))
+            quote = quote ? '\0' : *at;
+        else if (quote != '\'' && strncmp(at, "${", 2) == 0)
+            rc = check_variable(path, line, at, err);
+        line += *at == '\n';
+        if (!*at)
+            break;
+    }
+    return rc;
+}
+
+static int
+check_environment(const char *path, struct error *err)
+{
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+    FILE *file = fopen(path, "re");
+    char block[4096];
+    size_t n;
+    int rc = 0;
+
+    if (!file)
+        return error_set(err, ERR_SYS, "cannot read %s", path);
+    while (rc == 0 && (n = fread(block, 1, sizeof(block), file)) > 0)
+        rc = buffer_append(&text, block, n);
+    fclose(file);
+    if (rc != 0)
+        return error_set(err, ERR_NOMEM, "no memory to read %s", path);
+    return text.size > 0 ? check_variables(path, text.data, err) : 0;
+}
+
 int
 runconf_read(const char *path, json_t **out, struct error *err)
 {
@@ -229,8 +302,8 @@ runconf_read(const char *path, json_t **out, struct error *err)
 
     *out = NULL;
     assert(own && table);
-    if (access(path, R_OK) != 0)
-        return error_set(err, ERR_SYS, "cannot read %s", path);
+    if (check_environment(path, err) != 0)
+        return err->code;
     struct reading now = { path, own, table, conf, err };
     if (parse(&now) != 0)
         return err->code;

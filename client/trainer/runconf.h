@@ -13,7 +13,7 @@
  * Read a file. *out is given: {"model": ..., ..., "endpoint": {...}, "sft": {...}, "rl": {...}, "train": {...}, ...}, every key
  * there with its value or default; "sft" and "train" have all settings of their methods. "train" is what the file's section of that name says, then
  * what the section named by rl.method says, then that method's defaults. Relative paths stay as they are. ERR_SYS, or ERR_INPUT
- * with file, line and key; err is empty before.
+ * with file, line and key, or the variable of a ${NAME} that is not set; err is empty before.
  */
 int runconf_read(const char *path, json_t **out, struct error *err);
 

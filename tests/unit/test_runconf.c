@@ -138,6 +138,22 @@ what_the_file_says(void **state)
     assert_true(json_is_integer(runconf_get(conf, "rl", "rounds")));
 }
 
+/* Where libconfuse puts nothing in, nothing has to be set. */
+static void
+variables_that_need_not_be_set(void **state)
+{
+    (void)state;
+    AUTO_JSON json_t *conf = conf_of("# ${TEST_UNSET}\n// ${TEST_UNSET}\n/* ${TEST_UNSET} */\n"
+                                     "model = 'a/${TEST_UNSET}'\n"
+                                     "python = \"${TEST_UNSET:-python3}\"\n"
+                                     "endpoint { url = \"http://h/#${TEST_RUNCONF_EMPTY}\"\n"
+                                     " start = \"serve \\${TEST_UNSET} $TEST_UNSET\" }\n");
+    assert_string_equal(runconf_text(conf, "", "model"), "a/${TEST_UNSET}");
+    assert_string_equal(runconf_text(conf, "", "python"), "python3");
+    assert_string_equal(runconf_text(conf, "endpoint", "url"), "http://h/#");
+    assert_string_equal(runconf_text(conf, "endpoint", "start"), "serve ${TEST_UNSET} $TEST_UNSET");
+}
+
 /* Each message names the file, the line, the key, and what it takes. */
 static void
 bad_files(void **state)
@@ -165,6 +181,10 @@ bad_files(void **state)
         { "gpus 8\n", ":1: " },
         { "gpus = 0\nseed = -1\n", ":1: gpus" }, /* the first one */
         { "model = \"\xff\"\n", ":1: model is not UTF-8" },
+        { "gpus = 1\nendpoint {\n url = \"http://h:${TEST_UNSET}/v1\"\n}\n",
+          ":3: ${TEST_UNSET} is not set in the environment" },
+        { "/* one\n two */ gpus = 1 # \"\nseed = ${TEST_UNSET}\n", ":3: ${TEST_UNSET} is not set" },
+        { "model = \"a\\\"\nb ${TEST_UNSET}\"\n", ":2: ${TEST_UNSET} is not set" },
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -310,11 +330,13 @@ no_file(void **state)
 int
 main(void)
 {
+    setenv("TEST_RUNCONF_EMPTY", "", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults),
         cmocka_unit_test(the_method_decides),
         cmocka_unit_test(sections_of_methods),
         cmocka_unit_test(what_the_file_says),
+        cmocka_unit_test(variables_that_need_not_be_set),
         cmocka_unit_test(bad_files),
         cmocka_unit_test(no_file),
         cmocka_unit_test(shipped_numbers),
