@@ -1,9 +1,11 @@
 #include "common/http_client.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include <curl/curl.h>
 
@@ -18,6 +20,7 @@ struct http_client {
     char *base_url;            /* without trailing slashes */
     char *token;               /* NULL: none */
     bool (*is_stopping)(void); /* NULL: never */
+    bool is_distrusted;
 };
 
 static bool
@@ -76,6 +79,42 @@ http_answer_release(struct http_answer *a)
 {
     buffer_release(&a->body);
     *a = (struct http_answer){ 0, -1, BUFFER_INIT };
+}
+
+static const char *
+environment(const char *name)
+{
+    const char *value = getenv(name);
+    return value && value[0] ? value : NULL;
+}
+
+void
+http_client_trust(void *curl)
+{
+    const char *bundle = environment("CURL_CA_BUNDLE");
+    const char *file = bundle ? bundle : environment("SSL_CERT_FILE");
+    const char *directory = bundle ? NULL : environment("SSL_CERT_DIR");
+
+    if (file)
+        curl_easy_setopt(curl, CURLOPT_CAINFO, file);
+    if (directory)
+        curl_easy_setopt(curl, CURLOPT_CAPATH, directory);
+}
+
+int
+http_client_cacert(const char *path, struct error *err)
+{
+    char whole[PATH_MAX]; /* what is started from here may work in another directory */
+
+    if (!realpath(path, whole) || access(whole, R_OK) != 0)
+        return error_set(err, ERR_SYS, "--cacert %s", path);
+    return setenv("CURL_CA_BUNDLE", whole, 1) == 0 ? 0 : error_set(err, ERR_NOMEM, "out of memory");
+}
+
+bool
+http_client_is_distrusted(const struct http_client *c)
+{
+    return c->is_distrusted;
 }
 
 static size_t
@@ -148,6 +187,7 @@ set_options(struct http_client *c, const char *method, const char *url, const st
     curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)(timeout_s * 1000));
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, receive_cb);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, body);
+    http_client_trust(curl);
     if (c->is_stopping) {
         curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
         curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, look_cb);
@@ -163,12 +203,14 @@ explain(CURLcode code, const struct http_client *c, const char *details, struct 
     const char *why = code == CURLE_ABORTED_BY_CALLBACK ? "interrupted"
                       : details[0]                      ? details
                                                         : curl_easy_strerror(code);
+    const char *remedy =
+        c->is_distrusted ? " (--cacert FILE or CURL_CA_BUNDLE says whose certificates to believe)" : "";
     enum err_code name = code == CURLE_OPERATION_TIMEDOUT     ? ERR_TIMEOUT
                          : code == CURLE_URL_MALFORMAT        ? ERR_INPUT
                          : code == CURLE_UNSUPPORTED_PROTOCOL ? ERR_INPUT
                          : code == CURLE_OUT_OF_MEMORY        ? ERR_NOMEM
                                                               : ERR_UNAVAILABLE;
-    return error_set(err, name, "%s: %s", c->base_url, why);
+    return error_set(err, name, "%s: %s%s", c->base_url, why, remedy);
 }
 
 static int
@@ -180,6 +222,7 @@ perform(struct http_client *c, struct http_answer *out, struct error *err)
     curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, details);
     CURLcode code = curl_easy_perform(c->curl);
     curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, NULL);
+    c->is_distrusted = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
     if (code != CURLE_OK)
         return explain(code, c, details, err);
     curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &out->status);

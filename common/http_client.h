@@ -19,6 +19,17 @@ struct http_client;
 int http_client_new(const char *base_url, const char *token, struct http_client **out, struct error *err);
 void http_client_free(struct http_client *c);
 
+/*
+ * Whose certificates are believed, as curl(1) reads it: CURL_CA_BUNDLE's, else those of SSL_CERT_FILE and SSL_CERT_DIR, else
+ * the system's. Every client here has it already; curl: a CURL * that somebody else made.
+ */
+void http_client_trust(void *curl);
+/* As if CURL_CA_BUNDLE had been set to this file: --cacert. For programs that are started from here, too. 0 or ERR_SYS. */
+int http_client_cacert(const char *path, struct error *err);
+
+/* The last request failed for the server's certificate: the next one would, too. */
+bool http_client_is_distrusted(const struct http_client *c);
+
 /* While is_stopping() says true, requests under way end within about a second and new ones at once, as ERR_UNAVAILABLE. */
 void http_client_stop_when(struct http_client *c, bool (*is_stopping)(void));
 

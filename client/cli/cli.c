@@ -52,16 +52,24 @@ cli_note_id(const char *id)
     sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
+enum { OPT_CACERT = 1024 };
+
 static error_t
 parse_common(int key, char *arg, struct argp_state *state)
 {
     struct cli *cli = state->input;
+    struct error err = { 0 };
+
     switch (key) {
     case 'u':
         cli->url = arg;
         return 0;
     case 't':
         cli->token = arg;
+        return 0;
+    case OPT_CACERT:
+        if (http_client_cacert(arg, &err) != 0)
+            argp_error(state, "%s", err.text);
         return 0;
     case 'j':
         cli->is_json = true;
@@ -75,6 +83,8 @@ static const struct argp_option common_options[] = {
     { "url", 'u', "URL", 0, "Address of verifierd (or VERIFIERD_URL; default http://127.0.0.1:8080)", -2 },
     { "token", 't', "TOKEN", 0,
       "Bearer token (or VERIFIERD_TOKEN, which other users of the machine cannot see)", -2 },
+    { "cacert", OPT_CACERT, "FILE", 0,
+      "The certificates to believe, PEM (or CURL_CA_BUNDLE, SSL_CERT_FILE; default: the system's)", -2 },
     { "json", 'j', NULL, 0, "Print what verifierd answered, for programs", -2 },
     { 0 },
 };

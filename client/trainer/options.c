@@ -7,6 +7,7 @@
 #include "client/trainer/round.h"
 #include "client/trainer/trainer.h"
 #include "common/auto.h"
+#include "common/http_client.h"
 #include "common/reward.h"
 
 double
@@ -72,16 +73,23 @@ enum {
     OPT_COMPLETIONS,
     OPT_KEY,
     OPT_LOGPROBS,
-    OPT_PLAIN
+    OPT_PLAIN,
+    OPT_CACERT
 };
 
 static error_t
 parse_common(int key, char *arg, struct argp_state *state)
 {
     struct trainer *t = state->input;
+    struct error err = { 0 };
+
     switch (key) {
     case 'u':
         t->daemon_url = arg;
+        return 0;
+    case OPT_CACERT:
+        if (http_client_cacert(arg, &err) != 0)
+            argp_error(state, "%s", err.text);
         return 0;
     case 'e':
         t->endpoint_url = arg;
@@ -133,6 +141,8 @@ parse_common(int key, char *arg, struct argp_state *state)
 
 static const struct argp_option common_options[] = {
     { "url", 'u', "URL", 0, "verifierd (or VERIFIERD_URL; default http://127.0.0.1:8080)", -2 },
+    { "cacert", OPT_CACERT, "FILE", 0,
+      "The certificates to believe, PEM (or CURL_CA_BUNDLE, SSL_CERT_FILE; default: the system's)", -2 },
     { "endpoint", 'e', "URL", 0, "OpenAI-compatible endpoint, with its /v1 (or TRAINER_ENDPOINT)", -2 },
     { "key", OPT_KEY, "KEY", 0,
       "Of the endpoint (or OPENAI_API_KEY, which other users of the machine cannot see)", -2 },

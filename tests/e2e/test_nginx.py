@@ -9,6 +9,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ NGINX = shutil.which("nginx") or "/usr/sbin/nginx"
 class Proxy:
     port: int
     log: Path
+    certificate: Path
     context: ssl.SSLContext
 
     def connect(self) -> http.client.HTTPSConnection:
@@ -91,7 +93,10 @@ def proxy(client: Client) -> Iterator[Proxy]:
         )
         try:
             proxy = Proxy(
-                port, directory / "access.log", ssl.create_default_context(cafile=str(directory / "cert.pem"))
+                port,
+                directory / "access.log",
+                directory / "cert.pem",
+                ssl.create_default_context(cafile=str(directory / "cert.pem")),
             )
             deadline = time.monotonic() + 30
             while True:
@@ -157,3 +162,59 @@ def test_without_tls_nothing_is_told(proxy: Proxy) -> None:
     connection = http.client.HTTPConnection("localhost", proxy.port, timeout=60)
     connection.request("GET", "/v1/status")
     assert connection.getresponse().status == 400
+
+
+def plain_environment(**own: str) -> dict[str, str]:
+    """This machine's own bundles are left out."""
+    return {name: value for name, value in os.environ.items() if name not in BUNDLES} | own
+
+
+BUNDLES = ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
+PYTHON_CLIENTS = {
+    "finetune": "from finetune.judge import Judge; Judge(sys.argv[1], 'binary', '')._call('GET', '/v1/status')",
+    "verifierd_client": "from verifierd_client import Client;"
+    "Client(sys.argv[1]).call('GET', '/v1/status', deadline=time.monotonic() + 600)",
+}
+
+
+def command_of(program: str, proxy: Proxy, directory: Path) -> list[str]:
+    """Each asks the daemon once, and ends well when it was answered."""
+    url = f"https://localhost:{proxy.port}"
+    if program == "verifier":
+        return [str(service.BINARY.with_name("verifier")), "--url", url, "status"]
+    if program in PYTHON_CLIENTS:
+        return [sys.executable, "-c", f"import sys, time; {PYTHON_CLIENTS[program]}", url]
+    rows = directory / "rows.jsonl"
+    rows.write_text(
+        json.dumps({"name": "relu", "pytorch_code": corpus.load_tasks()["relu"].registration()["reference"]})
+    )
+    return [
+        *(str(service.BINARY.with_name("trainer")), "prepare", "--url", url, "--file", str(rows)),
+        *("--workdir", str(directory), "--python", sys.executable),
+    ]
+
+
+@pytest.mark.parametrize("program", ["verifier", "trainer", *PYTHON_CLIENTS])
+def test_a_certificate_of_ones_own_is_believed_by_curls_variable_and_by_cacert(
+    proxy: Proxy, tmp_path: Path, program: str
+) -> None:
+    command = command_of(program, proxy, tmp_path)
+    packages = {"PYTHONPATH": str(service.ROOT / "client/python")}
+
+    def run(*more: str, **own: str) -> subprocess.CompletedProcess[str]:
+        environment = plain_environment(**packages, **own)
+        return subprocess.run(
+            [*command, *more], env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    refused = run()
+    assert refused.returncode != 0 and "certificate" in refused.stderr, refused.stderr
+    for variable in ("CURL_CA_BUNDLE", "SSL_CERT_FILE"):
+        done = run(**{variable: str(proxy.certificate)})
+        assert done.returncode == 0, (variable, done.stderr)
+    if program in PYTHON_CLIENTS:
+        return
+    done = run("--cacert", str(proxy.certificate))
+    assert done.returncode == 0, done.stderr
+    wrong = run("--cacert", "/nowhere.pem")
+    assert wrong.returncode == 2 and "--cacert /nowhere.pem: No such file" in wrong.stderr

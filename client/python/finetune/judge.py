@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import ssl
 import textwrap
 import time
 import urllib.error
@@ -59,6 +60,17 @@ def reward_of(text: str) -> Json:
         raise TrainError(f"reward: {text!r} is no JSON: {error}") from error
 
 
+def https_of(url: str) -> list[urllib.request.BaseHandler]:
+    """Believes whom curl(1) believes; SSL_CERT_FILE and SSL_CERT_DIR are Python's own."""
+    bundle = os.environ.get("CURL_CA_BUNDLE") or None
+    if not url.startswith("https:"):
+        return []
+    try:
+        return [urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=bundle))]
+    except OSError as error:
+        raise TrainError(f"CURL_CA_BUNDLE={bundle}: {error}") from error
+
+
 class Judge:
     """A daemon, and how it is to judge."""
 
@@ -68,7 +80,7 @@ class Judge:
         self._reward = reward_of(reward)
         self._until = until
         self._should_stop = should_stop
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), *https_of(url))
         self.waited_s = 0.0
 
     @property
@@ -103,6 +115,8 @@ class Judge:
                 why = f"answers {refusal.code}"
             except OSError as error:
                 why = f"cannot be reached: {error}"
+                if isinstance(getattr(error, "reason", None), ssl.SSLCertVerificationError):
+                    raise TrainError(f"verifierd at {self._url} {why}", SERVICE) from error
             if time.monotonic() - began > AWAY_LIMIT_S:
                 raise TrainError(f"verifierd at {self._url} {why}", SERVICE)
             self._pause(min(pause_s, 30.0))

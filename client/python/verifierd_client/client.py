@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import random
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -67,7 +68,8 @@ def task_of(label: object) -> Json:
 class Client:
     """Calls to one daemon. May be used by several threads at once.
 
-    url and token: or VERIFIERD_URL and VERIFIERD_TOKEN. wait_s: seconds in which a verdict has to come, with all tries.
+    url and token: or VERIFIERD_URL and VERIFIERD_TOKEN; the certificates to believe: CURL_CA_BUNDLE, else the system's.
+    wait_s: seconds in which a verdict has to come, with all tries.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Client:
         self.token = token or os.environ.get("VERIFIERD_TOKEN") or None
         self.wait_s = wait_s
         self._sleep = sleep
+        self._opener = urllib.request.build_opener(*_https_of(self.url))
 
     def judge(self, task: object, completion: str, **options: object) -> Json:
         """The verdict on one answer of a model (Unavailable, Refused). options: policy, reward, metadata, ..."""
@@ -114,7 +117,7 @@ class Client:
             request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
             asked_s = 0.0
             try:
-                with urllib.request.urlopen(request, timeout=min(left_s + 5, CALL_LIMIT_S)) as reply:
+                with self._opener.open(request, timeout=min(left_s + 5, CALL_LIMIT_S)) as reply:
                     return _document(reply.read())
             except urllib.error.HTTPError as refusal:
                 with refusal:
@@ -126,6 +129,8 @@ class Client:
                 asked_s = _seconds(refusal.headers.get("Retry-After"))
             except (OSError, ValueError) as error:
                 why = str(error)
+                if isinstance(getattr(error, "reason", None), ssl.SSLCertVerificationError):
+                    break
             wait_s = max(asked_s, pause_s * random.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
             self._sleep(max(0.0, min(wait_s, deadline - time.monotonic())))
@@ -152,6 +157,17 @@ class Client:
         """Nobody will look at it: do not have it judged."""
         with contextlib.suppress(VerifierdError):
             self.call("DELETE", f"/v1/{kind}/{ident}", deadline=time.monotonic() + 5)
+
+
+def _https_of(url: str) -> list[urllib.request.BaseHandler]:
+    """Believes whom curl(1) believes; SSL_CERT_FILE and SSL_CERT_DIR are Python's own."""
+    bundle = os.environ.get("CURL_CA_BUNDLE") or None
+    if not url.startswith("https:"):
+        return []
+    try:
+        return [urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=bundle))]
+    except OSError as error:
+        raise ValueError(f"CURL_CA_BUNDLE={bundle}: {error}") from error
 
 
 def _told(options: Mapping[str, object]) -> Json:
