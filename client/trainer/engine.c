@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -69,6 +70,9 @@ engine_meaning(const char *said, const char **at)
         { "Access Denied", "the credentials do not suffice: " },
         { "Forbidden", "the credentials do not suffice: " },
         { "NoSuchBucket", "there is no such bucket (trainer bucket makes one): " },
+        { "unsupported transport",
+          "AWS_CA_BUNDLE is set, which rclone cannot use: give it RCLONE_CA_CERT: " },
+        { "--ca-cert", "the file of AWS_CA_BUNDLE (or RCLONE_CA_CERT) has no certificates: " },
         { "didn't find section in config file", "rclone knows no such remote: " },
     };
     for (size_t i = 0; i < ARRAY_LEN(causes); i++)
@@ -77,15 +81,43 @@ engine_meaning(const char *said, const char **at)
     return "";
 }
 
+/*
+ * rclone gives up on S3 where AWS_CA_BUNDLE is set ("unsupported transport"), and has RCLONE_CA_CERT for the same. The list is
+ * given, its words are views; NULL: no memory.
+ */
+static char **
+environment_of(const char *program)
+{
+    const char *name = strrchr(program, '/'), *bundle = getenv("AWS_CA_BUNDLE");
+    bool is_rclone = strcmp(name ? name + 1 : program, "rclone") == 0;
+    static char own[PATH_MAX + 32];
+    size_t n = 0, kept = 0;
+
+    while (environ[n])
+        n++;
+    char **out = calloc(n + 2, sizeof(*out));
+    for (size_t i = 0; out && i < n; i++)
+        if (!is_rclone || strncmp(environ[i], "AWS_CA_BUNDLE=", 14) != 0)
+            out[kept++] = environ[i];
+    if (out && is_rclone && bundle && bundle[0] && !getenv("RCLONE_CA_CERT")) {
+        snprintf(own, sizeof(own), "RCLONE_CA_CERT=%s", bundle);
+        out[kept] = own;
+    }
+    return out;
+}
+
 /* With what it says in a pipe, whose end *out is given; it ends with us. -1: there is no process for it, and errno says why. */
 static pid_t
 start(char **argv, int *out)
 {
     const pid_t parent = getpid();
+    char **environment = environment_of(argv[0]);
     int pipes[2];
 
-    if (pipe2(pipes, O_CLOEXEC) != 0)
+    if (!environment || pipe2(pipes, O_CLOEXEC) != 0) {
+        free(environment);
         return -1;
+    }
     pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGTERM); /* who starts again would have two of them at work */
@@ -93,10 +125,11 @@ start(char **argv, int *out)
             _exit(127);
         dup2(pipes[1], STDOUT_FILENO);
         dup2(pipes[1], STDERR_FILENO);
-        execvp(argv[0], argv);
+        execvpe(argv[0], argv, environment);
         dprintf(STDERR_FILENO, "cannot start %s: %s", argv[0], strerror(errno));
         _exit(127);
     }
+    free(environment);
     close(pipes[1]);
     if (pid < 0)
         close(pipes[0]);

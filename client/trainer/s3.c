@@ -11,6 +11,7 @@
 
 #include "client/trainer/trainer.h"
 #include "common/auto.h"
+#include "common/http_client.h"
 
 #define ANSWER_MAX ((size_t)1 << 20)
 #define ATTEMPTS 5
@@ -199,6 +200,10 @@ set_options(struct s3 *s, const char *method, const char *url, const char *docum
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(curl, CURLOPT_USERAGENT, "trainer");
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    http_client_trust(curl);
+    const char *bundle = getenv("AWS_CA_BUNDLE"); /* as Amazon's own clients have it */
+    if (bundle && bundle[0])
+        curl_easy_setopt(curl, CURLOPT_CAINFO, bundle);
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, CONNECT_LIMIT_S);
     curl_easy_setopt(curl, CURLOPT_TIMEOUT, CALL_LIMIT_S);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_cb);

@@ -299,6 +299,26 @@ def test_a_bucket(workdir: Path, tmp_path: Path, s3: dict[str, str]) -> None:
         checkpoint.verify(layout.steps(tmp_path / "new", "sft") / layout.step_name(step))
 
 
+def test_a_bucket_where_aws_ca_bundle_is_set(workdir: Path, tmp_path: Path, s3: dict[str, str]) -> None:
+    """rclone cannot use it, and is given the same certificates by a name that it knows."""
+    subprocess.run(["rclone", "mkdir", "s3:bucket"], env=os.environ | s3, check=True, timeout=LIMIT_S)
+    bundle = tmp_path / "bundle.pem"
+    shutil.copy("/etc/ssl/certs/ca-certificates.crt", bundle)
+    s3["AWS_CA_BUNDLE"] = str(bundle)
+    done = trainer("sync", "--remote=s3:bucket/run", f"--workdir={workdir}", **s3)
+    assert done.returncode == 0, done.stderr
+    # Behind another program's name rclone gets what is there, and the message says what to do.
+    wrapper = tmp_path / "copy"
+    wrapper.write_text('#!/bin/sh\nexec rclone copy "$1" "$2"\n')
+    wrapper.chmod(0o755)
+    command = f"--copy-command={wrapper} {{source}} {{target}}"
+    done = trainer("sync", "--remote=s3:bucket/run", f"--workdir={workdir}", command, **s3)
+    assert done.returncode == 7 and "AWS_CA_BUNDLE is set, which rclone cannot use" in done.stderr
+    bundle.write_text("no certificate\n")
+    done = trainer("sync", "--remote=s3:bucket/run", f"--workdir={workdir}", **s3)
+    assert done.returncode == 7 and "the file of AWS_CA_BUNDLE" in done.stderr  # it is read
+
+
 # --- notices ---
 
 
