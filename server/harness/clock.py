@@ -806,7 +806,7 @@ class Timer:
                 self._aim(side, leaf, sample)
                 call.finish()
         except native.ChildDiedError:
-            raise PeerFailed("crash", "the process ended while it was timed", is_gone=True) from None
+            raise peer.gone() from None
         except native.BellTimeoutError:
             text = f"the timed call did not return within {CALL_LIMIT_MS / 1000:g} s"
             raise PeerFailed("timeout", text, is_gone=True) from None

@@ -395,15 +395,24 @@ def pause(ns: int) -> None:
     _checked(_lib.harness_pause(ns))
 
 
+_WORD = 8
+"""Bytes that the gather reads at once, at most: an element of 16 (complex128) is two such words."""
+
+
 def gather_setup(most: int) -> None:
     """For gathers of at most so many elements. Again with no more is fine."""
-    _checked(_lib.harness_gather_setup(most))
+    _checked(_lib.harness_gather_setup(2 * most))
 
 
 def gather_set_pointers(addresses: torch.Tensor, width: int) -> None:
-    """What the next gathers read: elements of 1, 2, 4 or 8 bytes at these addresses (int64, on the host)."""
+    """What the next gathers read: elements of 1, 2, 4, 8 or 16 bytes at these addresses (int64, on the host)."""
+    import torch
+
     if addresses.element_size() != 8 or addresses.device.type != "cpu" or not addresses.is_contiguous():
         raise ValueError("the addresses must be a contiguous int64 tensor on the host")
+    if width > _WORD:
+        words = torch.arange(0, width, _WORD, dtype=torch.int64)
+        addresses, width = (addresses[:, None] + words).reshape(-1), _WORD
     n = addresses.numel()
     widths = (c_uint32 * n)(*[width] * n)
     _checked(_lib.harness_gather_set(addresses.data_ptr(), widths, n))
@@ -413,9 +422,10 @@ def gather_read(n: int, dtype: torch.dtype) -> torch.Tensor:
     """The last gather's elements, on the host."""
     import torch
 
-    slots = torch.zeros(n, dtype=torch.int64)
-    _checked(_lib.harness_gather_read(slots.data_ptr(), n))
-    return slots.view(torch.uint8).view(n, 8)[:, : dtype.itemsize].contiguous().view(dtype).reshape(n)
+    words = max(1, dtype.itemsize // _WORD)
+    slots = torch.zeros(n * words, dtype=torch.int64)
+    _checked(_lib.harness_gather_read(slots.data_ptr(), n * words))
+    return slots.view(torch.uint8).view(n, words * _WORD)[:, : dtype.itemsize].contiguous().view(dtype).reshape(n)
 
 
 # --- GPU activity below Python (native/cupti.h) ---

@@ -109,6 +109,7 @@ class Peer:
     is_ready: bool = False
     is_frozen: bool = False
     armed: int = 0
+    why_gone: str = "the process ended before it answered"
 
     def close(self) -> None:
         """Forget the child and free its arena; the process is ended by its zygote."""
@@ -150,7 +151,7 @@ class Peer:
             self.channel.send(message, fds)
             return self._report(expected, limit_ms, takes)
         except ChannelClosed:
-            raise self._gone() from None
+            raise self.gone() from None
         except ProtocolError as error:
             raise PeerFailed("crash", f"the process broke the protocol: {error}", is_gone=True) from None
         except ValueError as error:  # raised by send(): whatever is long in a message comes from the task
@@ -166,7 +167,7 @@ class Peer:
             if self.channel.fileno() in ready:
                 return self._checked(self.channel.receive(0), expected, takes)
             if self.pidfd in ready:
-                raise self._gone()
+                raise self.gone()
             if time.monotonic() >= end:
                 raise PeerFailed("timeout", f"no answer within {limit_ms / 1000:g} s", is_gone=True)
 
@@ -185,8 +186,9 @@ class Peer:
             raise
         return message
 
-    def _gone(self) -> PeerFailed:
-        return PeerFailed("crash", "the process ended before it answered", is_gone=True)
+    def gone(self) -> PeerFailed:
+        """What to raise where the process is found dead."""
+        return PeerFailed("crash", self.why_gone, is_gone=True)
 
     # --- memory ---
 
@@ -194,10 +196,10 @@ class Peer:
         """Make an arena and hand it over; once for each child."""
         try:
             self.arena = Arena.make(self.device, size)
+            fd = native.Doorbell.create()
         except native.NativeError as error:
             raise NotTheCandidate(f"no arena of {size} bytes for {self.name}: {error}") from None
         self.heap = heap
-        fd = native.Doorbell.create()
         self.doorbell = native.Doorbell(fd)
         message = {"op": "arena", "size": self.arena.size, "heap": vars(heap)}
         try:
@@ -389,7 +391,7 @@ class Peer:
         try:
             self.doorbell.await_answer(bell, self.pidfd, SPIN_NS, int(limit_ms * 1e6))
         except native.ChildDiedError:
-            raise self._gone() from None
+            raise self.gone() from None
         except native.BellTimeoutError:
             raise PeerFailed("timeout", f"the call did not return within {limit_ms / 1000:g} s", is_gone=True) from None
 
@@ -429,11 +431,20 @@ class Peer:
     # --- freezing ---
 
     def freeze(self) -> None:
-        """Stop the child and all below it: the pidfd is that of the init above the process that computes."""
-        if not self.is_frozen and self.is_alive():
-            with contextlib.suppress(native.ChildDiedError):
-                native.stop(self.pidfd)
-            self.is_frozen = True
+        """Stop the child and all below it: the pidfd is that of the init above the process that computes.
+
+        One that cannot be stopped (a process waits in vfork, say) is ended, and fails at whatever is asked of it next.
+        """
+        if self.is_frozen or not self.is_alive():
+            return
+        try:
+            native.stop(self.pidfd)
+        except native.ChildDiedError:
+            pass
+        except native.NativeError as error:
+            self.why_gone = f"the process could not be stopped, and was ended: {error.strerror}"
+            self.end()
+        self.is_frozen = True
 
     def thaw(self) -> None:
         if self.is_frozen and self.is_alive():

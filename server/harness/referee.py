@@ -154,7 +154,7 @@ class Referee:
         A process that cannot be stopped is ended: it is looked after like one that ended by itself.
         """
         for name in self._registered | self._references.keys():
-            _hold(self._children[name])
+            self._children[name].freeze()
 
     def _forget(self, name: str) -> None:
         self._references.pop(name, None)
@@ -359,7 +359,7 @@ class Referee:
         still = [peer for peer in self._children.values() if not peer.is_ready]
         try:
             for peer in still:
-                _hold(peer)
+                peer.freeze()
             yield
         finally:
             for peer in still:
@@ -477,13 +477,6 @@ class Referee:
     def _known_answer(self) -> bool:
         ramp = torch.arange(1, 4097, device=self._device, dtype=torch.float64)
         return float((ramp * ramp).sum()) == 4096 * 4097 * 8193 / 6
-
-
-def _hold(peer: Peer) -> None:
-    try:
-        peer.freeze()
-    except native.NativeError:  # stuck in the driver; another will be made
-        peer.end()
 
 
 def _take(message: Message, name: str) -> bytes:

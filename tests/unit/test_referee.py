@@ -411,6 +411,33 @@ def test_a_reference_that_nobody_asks_has_no_cpu(rig: Rig) -> None:
         assert is_idle()
 
 
+UNSTOPPABLE = """
+        if self.calls == 1 and os.fork() == 0:
+            wait = [(os.POSIX_SPAWN_OPEN, 0, {path!r}, os.O_RDONLY, 0)]
+            os.posix_spawn("/bin/true", ["true"], {{}}, file_actions=wait)
+            os._exit(0)
+        return y
+"""
+
+
+def test_a_candidate_that_cannot_be_stopped_fails_alone(
+    rig: Rig, task: tuple[str, dict[str, object]], tmp_path: Path
+) -> None:
+    """Issue 21, point 6: a process that waits in vfork is stopped by no signal. The references are still there."""
+    child, spec = task
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    source = HONEST.replace("        return y\n", UNSTOPPABLE.format(path=str(path)))
+    try:
+        found = rig.judge(child, spec, TASK, source, shared=True)
+    finally:
+        os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
+    assert found["tiny"]["outcome"] == "pass", found
+    assert (found["full"]["outcome"], found["full"]["class"]) == ("fail", "crash"), found
+    after = rig.judge(child, spec, TASK, HONEST)
+    assert [report["outcome"] for report in after.values()] == ["pass"] * 3, after
+
+
 def test_what_a_job_takes_is_told(rig: Rig, task: tuple[str, dict[str, object]]) -> None:
     _, spec = task
     told = rig.ask({"op": "size", "job": "s"}, "sized", spec=json.dumps(spec))
