@@ -202,8 +202,9 @@ exchange_error(struct exchange *x, const struct error *err, const char *name)
         exchange_problem(x, PROBLEM_UNAVAILABLE, "%s", err->text);
         break;
     default:
+        /* What a system call or SQLite says names paths and tables of the host. */
         log_error(x->request_id, "%s: %s", x->uri, err->text);
-        exchange_problem(x, PROBLEM_INTERNAL, "%s", err->text);
+        exchange_problem(x, PROBLEM_INTERNAL, "the daemon's log has the reason under this request_id");
     }
 }
 

@@ -550,8 +550,12 @@ begin(struct exchange *x, enum subject subject)
         return;
     }
     struct stream *s = stream_new(x, subject, is_brief);
-    if (!s || place(s, last, &err) != 0) {
-        exchange_problem(x, PROBLEM_INTERNAL, "%s", s ? err.text : "no memory for the stream");
+    if (!s) {
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the stream");
+        return;
+    }
+    if (place(s, last, &err) != 0) {
+        exchange_error(x, &err, "such stream");
         return;
     }
     exchange_set_response(x, 200, "text/event-stream",

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <sqlite3.h>
 
 #include "common/auto.h"
 #include "common/clock.h"
@@ -405,6 +406,26 @@ stopping_gives_up_what_the_funnel_never_answers(void **state)
     client_read(&c);
     assert_non_null(client_body(&c));
     assert_non_null(strstr(c.text, "HTTP/1.1 503"));
+    client_close(&c);
+}
+
+static void
+a_failure_of_the_store_is_in_the_log_and_in_no_answer(void **state)
+{
+    struct rig *r = *state;
+    struct client c;
+    char path[64];
+    sqlite3 *db;
+
+    snprintf(path, sizeof(path), "%s/db", r->directory);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    if (sqlite3_exec(db, "DROP TABLE task", NULL, NULL, NULL) != SQLITE_OK)
+        fail_msg("%s", sqlite3_errmsg(db));
+    sqlite3_close(db);
+    assert_int_equal(ask(r, &c, "GET", "/v1/tasks", "", NULL), 500);
+    assert_non_null(strstr(client_body(&c), "\"internal\""));
+    assert_null(strstr(client_body(&c), "SQLite"));
+    assert_null(strstr(client_body(&c), "no such table"));
     client_close(&c);
 }
 
@@ -869,6 +890,7 @@ main(void)
         RIG_TEST(a_large_body_is_parsed_beside_the_loop),
         RIG_TEST(stopping_answers_what_is_held),
         RIG_TEST(stopping_gives_up_what_the_funnel_never_answers),
+        RIG_TEST(a_failure_of_the_store_is_in_the_log_and_in_no_answer),
         RIG_TEST(a_client_that_leaves_ends_its_wait),
         RIG_TEST(a_status_is_kept_while_its_counts_are_right),
         RIG_TEST(calls_show_a_token),
