@@ -384,7 +384,7 @@ def test_a_daemon_that_is_full_is_asked_again_and_one_that_refuses_is_told() -> 
 
 def test_a_post_whose_answer_is_lost_is_judged_once() -> None:
     daemon = Daemon(lambda text: {"reward": 1.0, "class": "ok"})
-    task = Task("t", "sha256:0", "p", "strict")
+    task = Task("t", "sha256:0", "p", "strict", "ModelNew")
     with served(daemon.handler) as url:
         daemon.lost = 2
         judging = Judge(url, "binary", "")
