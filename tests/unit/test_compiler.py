@@ -1,0 +1,530 @@
+"""The kernel compiler: what it makes of a candidate's text, and what it refuses. Nothing of the text may run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import compiler
+import inspect_stage
+import pytest
+from compiler import Cache, CompilerRefusal, Images
+from compiler.kernels import settle
+from shared.plan import (
+    Alternative,
+    Choose,
+    Const,
+    Constexpr,
+    Dtype,
+    Function,
+    FunctionRef,
+    Kernel,
+    Launch,
+    ModuleRef,
+    ObjectRef,
+    Plan,
+    Trace,
+)
+
+TL = ("tl", ModuleRef("triton.language"))
+HEAD = "import triton\nimport triton.language as tl\n"
+
+
+def text(body: str) -> str:
+    return HEAD + textwrap.dedent(body)
+
+
+def line_of(source: str, wanted: str) -> int:
+    """The only line that begins so."""
+    (found,) = [at for at, line in enumerate(source.split("\n"), 1) if line.lstrip().startswith(wanted)]
+    return found
+
+
+def function(
+    source: str, name: str, *more: tuple[str, Any], defaults: tuple[tuple[str, Any], ...] = (), noinline: bool = False
+) -> Function:
+    return Function(name, line_of(source, f"def {name}("), (TL, *more), defaults, noinline)
+
+
+POINTER: tuple[tuple[int, ...], tuple[tuple[str, int], ...]] = ((0,), (("tt.divisibility", 16),))
+
+
+def kernel(
+    index: int, constants: dict[str, Const] | None = None, options: dict[str, Const] | None = None, **types: Any
+) -> Kernel:
+    """A specialisation: parameters with their types, and those that are constants."""
+    given = constants or {}
+    signature = tuple(types.items()) + tuple((name, "constexpr") for name in given)
+    paths = tuple(((len(types) + at,), value) for at, value in enumerate(given.values()))
+    return Kernel(index, signature, paths, (POINTER,), tuple((options or {}).items()))
+
+
+def plan_of(
+    source: str, functions: list[Function], kernels: list[Kernel], steps: tuple[Any, ...] | None = None
+) -> Plan:
+    launches = tuple(Launch(at, (1, 1, 1), (), 1) for at in range(len(kernels))) if steps is None else steps
+    trace = Trace("own", False, (), (), (), (), launches, None)
+    return Plan(
+        "cuda:90", f"sha256:{hashlib.sha256(source.encode()).hexdigest()}", tuple(functions), tuple(kernels), (trace,)
+    )
+
+
+def build(source: str, functions: list[Function], kernels: list[Kernel], cache: Path, workers: int = 1) -> Images:
+    return compiler.build(source.encode(), plan_of(source, functions, kernels), cache, workers)
+
+
+SCALE = text("""
+    @triton.jit
+    def scale(x, n, F: tl.constexpr, B: tl.constexpr):
+        i = tl.program_id(0) * B + tl.arange(0, B)
+        tl.store(x + i, tl.load(x + i, mask=i < n) * F, mask=i < n)
+""")
+
+
+def scale(**more: Any) -> Kernel:
+    return kernel(0, {"F": 2.0, "B": 128}, x="*fp32", n="i32", **more)
+
+
+def test_a_kernel_is_compiled_to_an_image_with_what_its_launch_needs(tmp_path: Path) -> None:
+    found = build(SCALE, [function(SCALE, "scale")], [scale(options={"num_warps": 8})], tmp_path)
+    (image,) = found.images
+    assert image is not None and found.failure is None and found.compiled == 1
+    assert (image.entry, image.num_warps, image.num_ctas, image.cluster) == ("scale", 8, 1, (1, 1, 1))
+    assert image.registers > 0 and image.spill_bytes == 0 and image.global_scratch_size == 0
+    cubin = (tmp_path / f"{image.key}.cubin").read_bytes()
+    assert hashlib.sha256(cubin).hexdigest() == image.sha256
+    capability, entries = inspect_stage.kernels_of(cubin)
+    assert capability == 90 and [entry.name for entry in entries] == ["scale"]
+    assert json.loads((tmp_path / f"{image.key}.json").read_text())["entry"] == "scale"
+
+
+def test_the_second_submission_with_the_same_texts_compiles_nothing(tmp_path: Path) -> None:
+    build(SCALE, [function(SCALE, "scale")], [scale()], tmp_path)
+    other = SCALE + "\nclass ModelNew: pass\n"
+    assert build(other, [function(other, "scale")], [scale()], tmp_path).compiled == 0
+
+
+CHANGED: dict[str, Callable[[], tuple[str, Function, Kernel]]] = {
+    "the text": lambda: ((s := SCALE.replace("* F", "+ F")), function(s, "scale"), scale()),
+    "its line": lambda: ((s := SCALE.replace("@triton.jit", "\n@triton.jit")), function(s, "scale"), scale()),
+    "a constant": lambda: (SCALE, function(SCALE, "scale"), kernel(0, {"F": 3.0, "B": 128}, x="*fp32", n="i32")),
+    "a type": lambda: (SCALE, function(SCALE, "scale"), kernel(0, {"F": 2.0, "B": 128}, x="*fp16", n="i32")),
+    "an attribute": lambda: (SCALE, function(SCALE, "scale"), replace(scale(), attributes=())),
+    "an option": lambda: (SCALE, function(SCALE, "scale"), scale(options={"num_warps": 2})),
+    "a global": lambda: (SCALE, function(SCALE, "scale", ("Z", Constexpr(1))), scale()),
+}
+
+
+@pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED)
+def test_an_image_is_of_one_text_constants_signature_attributes_and_options(
+    change: Callable[[], tuple[str, Function, Kernel]], tmp_path: Path
+) -> None:
+    build(SCALE, [function(SCALE, "scale")], [scale()], tmp_path)
+    source, one, specialised = change()
+    assert build(source, [one], [specialised], tmp_path).compiled == 1
+
+
+NESTED = text("""
+    SHIFT = tl.constexpr(3)
+
+    def make(op, width):
+        @triton.jit
+        def inner(v, K: tl.constexpr = width):
+            return op(v, SHIFT) + K
+
+        @triton.jit
+        def outer(
+            x,
+            # the block
+            B: "tl.constexpr",
+        ):
+            i = tl.arange(0, B)
+            tl.store(x + i, inner(tl.load(x + i)))
+
+        return outer
+
+    @triton.jit
+    def _plus(a, b):
+        return a + b
+""")
+
+
+def test_nested_functions_of_factories_are_taken_with_their_closures_as_data(tmp_path: Path) -> None:
+    functions = [
+        function(NESTED, "_plus"),
+        function(NESTED, "inner", ("op", FunctionRef(0)), ("SHIFT", Constexpr(3)), defaults=(("K", 7),)),
+        function(NESTED, "outer", ("inner", FunctionRef(1))),
+    ]
+    found = build(NESTED, functions, [kernel(2, {"B": 64}, x="*i32")], tmp_path)
+    assert found.failure is None and found.images[0] is not None
+
+
+def test_two_functions_of_one_name_are_two(tmp_path: Path) -> None:
+    """Two closures of one factory have one text and one line: what tells them apart is the plan's data."""
+    source = text("""
+        @triton.jit
+        def inner(v):
+            return v * FACTOR
+
+        @triton.jit
+        def outer(x, B: tl.constexpr):
+            i = tl.arange(0, B)
+            tl.store(x + i, first(tl.load(x + i)) + second(tl.load(x + i)))
+    """)
+
+    def with_factors(one: float, other: float) -> Images:
+        functions = [
+            function(source, "inner", ("FACTOR", Constexpr(one))),
+            function(source, "inner", ("FACTOR", Constexpr(other))),
+            function(source, "outer", ("first", FunctionRef(0)), ("second", FunctionRef(1))),
+        ]
+        return build(source, functions, [kernel(2, {"B": 64}, x="*fp32")], tmp_path)
+
+    same, different = with_factors(2.0, 2.0).images[0], with_factors(2.0, 3.0).images[0]
+    assert same is not None and different is not None
+    first, second = ((tmp_path / f"{image.key}.cubin").read_bytes() for image in (same, different))
+    assert first != second
+
+
+WIDE: dict[str, tuple[str, tuple[tuple[str, Any], ...]]] = {
+    "dtypes, types and their attributes": ("tl.store(x, tl.load(x).to(x.dtype.element_ty).to(tl.float32))", ()),
+    "submodules": ("tl.store(x, tl.math.exp2(tl.core.maximum(tl.load(x), 0.0)))", ()),
+    "libdevice": (
+        "tl.store(x, libdevice.tanh(tl.load(x)))",
+        (("libdevice", ModuleRef("triton.language.extra.libdevice")),),
+    ),
+    "an object of libdevice": (
+        "tl.store(x, tanh(tl.load(x)))",
+        (("tanh", ObjectRef("triton.language.extra.libdevice.tanh")),),
+    ),
+    "libdevice through the language": ("tl.store(x, tl.extra.cuda.libdevice.rsqrt(tl.load(x)))", ()),
+    "Inductor's": (
+        "tl.store(x, helpers.maximum(tl.load(x), 0.0))",
+        (("helpers", ModuleRef("torch._inductor.runtime.triton_helpers")),),
+    ),
+    "triton's own": ("tl.store(x, tl.load(x) + triton.cdiv(5, 2))", (("triton", ModuleRef("triton")),)),
+    "Python's mathematics": ("tl.store(x, tl.load(x) * math.sqrt(2) + math.pi)", (("math", ModuleRef("math")),)),
+    "inline assembly": (
+        "tl.store(x, tl.inline_asm_elementwise("
+        '"tanh.approx.f32 $0, $1;", "=f,f", [tl.load(x)], dtype=tl.float32, is_pure=True, pack=1))',
+        (),
+    ),
+    "literal lookups": ('tl.store(x, getattr(tl, "exp")(tl.load(x)) if hasattr(tl, "exp") else 0.0)', ()),
+    "an enumeration": ("tl.store(x, tl.maximum(tl.load(x), 0.0, propagate_nan=tl.PropagateNan.ALL))", ()),
+    "a reduction by a function of the language": ("tl.store(x, tl.sum(tl.arange(0, 16)).to(tl.float32))", ()),
+    "dtypes as constants": ("tl.store(x, tl.load(x).to(KIND).to(tl.float32))", (("KIND", Dtype("fp16")),)),
+    "names that begin with an underscore": ("_one = tl.load(x)\n    tl.store(x, _one * _K)", (("_K", Constexpr(2.0)),)),
+    "random numbers": ("tl.store(x, tl.rand(tl.program_id(0), tl.program_id(1)))", ()),
+    "what the target is": (
+        "tl.store(x, 1.0 if tl.target_info.cuda_capability_geq(9, 0) else 0.0)",
+        (),
+    ),
+    "texts of a compile-time print": ('tl.static_print("x", x.dtype)\n    tl.store(x, 1.0)', ()),
+}
+
+
+@pytest.mark.parametrize(("body", "more"), WIDE.values(), ids=WIDE)
+def test_what_honest_kernels_name_is_compiled(body: str, more: tuple[tuple[str, Any], ...], tmp_path: Path) -> None:
+    source = f"{HEAD}@triton.jit\ndef k(x):\n    {body}\n"
+    found = build(source, [function(source, "k", *more)], [kernel(0, x="*fp32")], tmp_path)
+    assert found.failure is None and found.images[0] is not None
+
+
+# --- what is refused ---
+
+CANARY = "verifierd-canary"
+OS = f'system("touch {CANARY}")'
+
+HOSTILE: dict[str, tuple[str, tuple[tuple[str, Any], ...], str]] = {
+    "a module behind the language": (f"tl.core.inspect.os.{OS}", (), "the module inspect"),
+    "a module's machinery": (f"triton.runtime.jit.{OS}", (("triton", ModuleRef("triton")),), "triton.runtime"),
+    "a lookup of such": (f'getattr(getattr(tl.core, "inspect"), "os").{OS}', (), "the module inspect"),
+    "a lookup without a name": (f'getattr(tl, NAME).{OS}', (("NAME", Constexpr("core")),), "without the name"),
+    "a lookup under another name": ("g: tl.constexpr = getattr", (), "not called with the name"),
+    "a lookup of unpacked arguments": (f'getattr(*(tl, "core"), "x").{OS}', (), "unpacked"),
+    "a default of a lookup": (f'getattr(tl, "nothing", x).handle.{OS}', (), "attribute handle"),
+    "dunder attributes": (f"tl.__loader__.{OS}", (), "underscore"),
+    "dunder attributes of a value": ("x.__class__.__base__.__subclasses__()", (), "the attribute __class__"),
+    "dunder attributes of a text": ("''.__class__", (), "the attribute __class__"),
+    "a dunder name": (f"__builtins__.{OS}", (), "the name __builtins__"),
+    "a dunder name from the plan": ("__builtins__", (("__builtins__", Constexpr(1)),), "the name __builtins__"),
+    "a function's globals": ("tl.sum.fn.__globals__", (), "the attribute"),
+    "the compiler's objects": ("x.handle.get_context()", (), "the attribute handle"),
+    "a type's way into the compiler": ("x.dtype.to_ir(x)", (), "the attribute to_ir"),
+    "a text's format": ("'{0.handle}'.format(x)", (), "the attribute format"),
+    "a module as a constant": (f"m: tl.constexpr = tl\n    m.core.{OS}", (), "module as a value"),
+    "a module as an argument": ("tl.static_print(tl.core)", (), "module as a value"),
+    "a module out of a choice": (f"(tl if True else tl).core.{OS}", (), "module as a value"),
+    "a module in a list": ("[tl][0].core", (), "module as a value"),
+    "a module hidden by a variable": ("x.handle", (("x", ModuleRef("math")),), "the variable x"),
+    "a module hidden by a comprehension": ("[m.handle for m in (x,)]", (("m", ModuleRef("math")),), "the variable m"),
+    "hidden arguments": ("tl.load(x, _semantic=x)", (), "the argument _semantic"),
+    "a plain function of the language": ('tl.str_to_ty("tensordesc<fp32[1],print(1)>", None)', (), "not a part"),
+    "the language's decorators": ("tl.core.builtin(x)", (), "not a part"),
+    "an f-string": ("f'{tl.core.inspect}'", (), "the module inspect"),
+    "the format of an f-string": ("f'{1:{tl.core.inspect}}'", (), "the module inspect"),
+    "a comprehension": ("[tl.core.inspect for i in (1, 2)]", (), "the module inspect"),
+    "a lambda": ("(lambda: tl.core.inspect)()", (), "the module inspect"),
+    "a nested function": (f"def inner():\n        tl.core.inspect.os.{OS}", (), "the module inspect"),
+    "an annotation": (f"y: tl.core.inspect.os.{OS} = 1", (), "the module inspect"),
+    "a context": (f"with tl.core.inspect.os.{OS}:\n        pass", (), "the module inspect"),
+    "an operand of a loop": (f"for i in tl.core.inspect.os.{OS}:\n        pass", (), "the module inspect"),
+    "an augmented assignment": ("x.handle += 1", (), "the attribute handle"),
+    "an assertion": ("assert x, tl.core.inspect", (), "the module inspect"),
+    "a keyword": ("tl.load(x, mask=tl.core.inspect)", (), "the module inspect"),
+    "unpacked keywords": ("tl.load(x, **tl.core.inspect)", (), "the module inspect"),
+    "Inductor's functions that are none of a kernel's": (
+        "helpers.set_driver_to_gpu()",
+        (("helpers", ModuleRef("torch._inductor.runtime.triton_helpers")),),
+        "not a part",
+    ),
+    "a module that no kernel needs": ("x", (("os", ModuleRef("triton.runtime.build")),), "the module triton.runtime"),
+    "an object of such a module": ("x", (("os", ObjectRef("triton.runtime.build.os")),), "module triton.runtime"),
+    "an object that is a module": ("x", (("os", ObjectRef("triton.language.core.inspect")),), "the module inspect"),
+    "an object that is not of a kernel": ("x", (("j", ObjectRef("triton.jit")),), "not a part"),
+    "an object that is private": ("x", (("j", ObjectRef("triton.language.core._unsplat")),), "underscore"),
+    "an object that there is not": ("x", (("j", ObjectRef("triton.language.no_such")),), "which there is not"),
+    "a dtype that there is not": ("x", (("T", Dtype("fp33")),), "no dtype"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "more", "what"), HOSTILE.values(), ids=HOSTILE)
+def test_a_text_that_reaches_beyond_the_language_is_refused_by_name_and_line(
+    body: str, more: tuple[tuple[str, Any], ...], what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = f"{HEAD}@triton.jit\ndef k(x):\n    y = 1\n    {body}\n"
+    with pytest.raises(CompilerRefusal, match=what) as refusal:
+        build(source, [function(source, "k", *more)], [kernel(0, x="*fp32")], tmp_path / "cache")
+    first = line_of(source, "def k(")
+    assert refusal.value.name == "k" and first <= refusal.value.line <= first + 3
+    assert not (tmp_path / CANARY).exists()
+
+
+UNRUN: dict[str, str] = {
+    "the module's own code": """
+        import os
+        os.system("touch {canary}")
+        @triton.jit
+        def k(x, N: tl.constexpr = 4):
+            tl.store(x, N)
+        """,
+    "decorators": """
+        @__import__("os").system("touch {canary}")
+        @triton.jit
+        def k(x, N: tl.constexpr = 4):
+            tl.store(x, N)
+        """,
+    "defaults": """
+        @triton.jit
+        def k(x, N: tl.constexpr = __import__("os").system("touch {canary}")):
+            tl.store(x, N)
+        """,
+    "annotations": """
+        @triton.jit
+        def k(x: __import__("os").system("touch {canary}"), N: tl.constexpr = 4) -> open("{canary}", "w"):
+            tl.store(x, N)
+        """,
+    "a class around it": """
+        class Trap:
+            __import__("os").system("touch {canary}")
+            @triton.jit
+            def k(x, N: tl.constexpr = 4):
+                tl.store(x, N)
+        """,
+    "a function around it, with dunder methods in its closure": """
+        class Evil(int):
+            def __add__(self, other): open("{canary}", "w")
+            __index__ = __repr__ = __hash__ = __eq__ = __radd__ = __add__
+        def make(E=Evil(3)):
+            @triton.jit
+            def k(x, N: tl.constexpr = E):
+                tl.store(x, N + E)
+            return k
+        """,
+}
+
+
+@pytest.mark.parametrize("body", UNRUN.values(), ids=UNRUN)
+def test_nothing_around_a_function_runs(body: str, tmp_path: Path) -> None:
+    source = text(body.replace("{canary}", str(tmp_path / CANARY)))
+    one = function(source, "k", ("E", Constexpr(3)), defaults=(("N", 4),))
+    found = build(source, [one], [kernel(0, {"N": 4}, x="*i32")], tmp_path / "cache")
+    assert found.failure is None and not (tmp_path / CANARY).exists()
+
+
+FALSE: dict[str, tuple[Callable[[Function], Function], Callable[[Kernel], Kernel], str]] = {
+    "a line": (lambda f: replace(f, line=f.line - 1), lambda k: k, "no function of this name"),
+    "a name": (lambda f: replace(f, name="other"), lambda k: k, "no function of this name"),
+    "defaults": (lambda f: replace(f, defaults=(("B", 1),)), lambda k: k, "the text has defaults of"),
+    "parameters": (lambda f: f, lambda k: replace(k, signature=(("y", "*fp32"), *k.signature[1:])), "not those of"),
+    "a type": (lambda f: f, lambda k: replace(k, signature=(("x", "*fp33"), *k.signature[1:])), "no type"),
+    "a type that Triton would evaluate": (
+        lambda f: f,
+        lambda k: replace(k, signature=(("x", 'tensordesc<fp32[1],open("canary","w")>'), *k.signature[1:])),
+        "no type",
+    ),
+    "a dtype": (lambda f: f, lambda k: replace(k, constants=(((2,), Dtype("fp33")), *k.constants[1:])), "no dtype"),
+}
+
+
+@pytest.mark.parametrize(("other", "another", "what"), FALSE.values(), ids=FALSE)
+def test_a_plan_that_does_not_fit_its_source_is_refused(
+    other: Callable[[Function], Function], another: Callable[[Kernel], Kernel], what: str, tmp_path: Path
+) -> None:
+    with pytest.raises(CompilerRefusal, match=what):
+        build(SCALE, [other(function(SCALE, "scale"))], [another(scale())], tmp_path)
+
+
+def test_a_plan_of_another_source_is_refused(tmp_path: Path) -> None:
+    document = plan_of(SCALE, [function(SCALE, "scale")], [scale()])
+    with pytest.raises(CompilerRefusal, match="another source"):
+        compiler.build(SCALE.encode() + b"#", document, tmp_path, 1)
+
+
+@pytest.mark.parametrize("source", [b"def f(:\n", b"x = '\xff'\n", b"a" + b"(" * 100_000, b"\0", b""])
+def test_a_source_that_is_no_python_or_lacks_the_function_is_refused(source: bytes, tmp_path: Path) -> None:
+    document = replace(
+        plan_of(SCALE, [function(SCALE, "scale")], [scale()]), source=f"sha256:{hashlib.sha256(source).hexdigest()}"
+    )
+    with pytest.raises(CompilerRefusal):
+        compiler.build(source, document, tmp_path, 1)
+
+
+# --- errors ---
+
+
+def test_an_error_has_tritons_text_and_the_line_of_the_innermost_function(tmp_path: Path) -> None:
+    source = text("""
+        @triton.jit
+        def inner(v):
+            w = v + 1
+            return tl.no_such_thing(w)
+
+        @triton.jit
+        def outer(x):
+            tl.store(x, inner(tl.load(x)))
+    """)
+    functions = [function(source, "inner"), function(source, "outer", ("inner", FunctionRef(0)))]
+    found = build(source, functions, [kernel(1, x="*fp32")], tmp_path)
+    assert found.failure is not None and not found.failure.is_pruned and found.images == (None,)
+    error = found.failure.error
+    assert error["line"] == line_of(source, "return tl.no_such_thing") and error["type"] == "CompilationError"
+    assert f"candidate.py, line {error['line']}: kernel outer does not compile" in error["text"]
+    assert "has no attribute 'no_such_thing'" in error["text"]
+
+
+TILES = text("""
+    @triton.jit
+    def k(x, B: tl.constexpr):
+        tl.static_assert(B != 32)
+        i, j = tl.arange(0, 64), tl.arange(0, B)
+        tile = tl.load(x + i[:, None] * B + j[None, :])
+        tl.store(x + i[:, None] * 64 + i[None, :], tl.dot(tile, tl.trans(tile)).to(tl.float16))
+""")
+
+
+def test_alternatives_that_do_not_fit_the_target_are_dropped_while_one_is_left(tmp_path: Path) -> None:
+    """A tile of 64 x 2048 in float16 needs 256 KiB of shared memory; the target has 227."""
+    sizes = [32, 2048, 64]
+    kernels = [kernel(0, {"B": size}, {"num_warps": 16}, x="*fp16") for size in sizes]
+    one = Choose(tuple(Alternative(f"B: {size}", (Launch(at, (1, 1, 1), (), 9),)) for at, size in enumerate(sizes)), 9)
+    document = plan_of(TILES, [function(TILES, "k")], kernels, (one,))
+    found = compiler.build(TILES.encode(), document, tmp_path, 2)
+    assert found.failure is None and [image is not None for image in found.images] == [False, False, True]
+    assert [(lost.config, lost.line) for lost in found.dropped] == [("B: 32", 9), ("B: 2048", 9)]
+    assert found.dropped[0].error.error["type"] == "CompileTimeAssertionFailure"
+    assert "out of resource: shared memory" in found.dropped[1].error.error["text"]
+    failing = replace(one, alternatives=one.alternatives[:2])
+    assert settle(replace(document, traces=(replace(document.traces[0], steps=(failing,)),)), {
+        lost.error.kernel: lost.error for lost in found.dropped
+    })[1] is found.dropped[0].error  # fmt: skip
+
+
+def test_an_alternative_with_a_mistake_in_its_text_is_not_passed_over(tmp_path: Path) -> None:
+    source = TILES.replace("tl.static_assert(B != 32)", "tl.arange(0, B - 1)")
+    kernels = [kernel(0, {"B": size}, x="*fp16") for size in (32, 64)]
+    one = Choose(tuple(Alternative(str(at), (Launch(at, (1, 1, 1), (), 9),)) for at in (0, 1)), 9)
+    found = compiler.build(source.encode(), plan_of(source, [function(source, "k")], kernels, (one,)), tmp_path, 1)
+    assert found.failure is not None and "power of 2" in found.failure.error["text"]
+
+
+def test_a_kernel_that_ends_the_compiler_is_that_kernels_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from compiler import kernels as module
+
+    really = module.compile_kernel
+
+    def compile_or_die(one: Kernel, *more: Any) -> Any:
+        if dict(one.options).get("num_warps") == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return really(one, *more)
+
+    monkeypatch.setattr(module, "compile_kernel", compile_or_die)
+    kernels = [scale(options={"num_warps": warps}) for warps in (1, 2, 4)]
+    found = build(SCALE, [function(SCALE, "scale")], kernels, tmp_path)
+    assert [image is not None for image in found.images] == [True, False, True]
+    assert found.failure is not None and "SIGKILL" in found.failure.error["text"]
+    assert found.failure.error["line"] == line_of(SCALE, "def scale")
+
+
+# --- the cache ---
+
+
+def test_the_cache_stays_below_its_bound_and_keeps_what_was_used_last(tmp_path: Path) -> None:
+    functions = [function(SCALE, "scale")]
+    kernels = [scale(options={"num_warps": warps}) for warps in (1, 2, 4, 8)]
+    found = build(SCALE, functions, kernels, tmp_path)
+    sizes = [sum(path.stat().st_size for path in tmp_path.glob(f"{image.key}.*")) for image in found.images if image]
+    store = Cache(tmp_path, int(sum(sizes) * 0.6))
+    for age, image in enumerate(found.images):
+        assert image is not None
+        for path in tmp_path.glob(f"{image.key}.*"):
+            os.utime(path, (1000 + age, 1000 + age))
+    first, *_, last = found.images
+    assert first is not None and last is not None and store.get(first.key) is not None
+    assert store.sweep() <= sum(sizes) * 0.6
+    assert store.get(first.key) == first and store.get(found.images[1].key if found.images[1] else "") is None
+
+
+def test_an_image_that_is_not_whole_is_made_anew(tmp_path: Path) -> None:
+    functions = [function(SCALE, "scale")]
+    (image,) = build(SCALE, functions, [scale()], tmp_path).images
+    assert image is not None
+    for name, data in ((f"{image.key}.cubin", b"\x7fELF"), (f"{image.key}.json", b"{}"), (f"{image.key}.json", b"[")):
+        (tmp_path / name).write_bytes(data)
+        assert Cache(tmp_path).get(image.key) is None
+        assert build(SCALE, functions, [scale()], tmp_path).compiled == 1
+        assert Cache(tmp_path).get(image.key) == image
+
+
+def test_writers_at_the_same_time_leave_whole_images(tmp_path: Path) -> None:
+    """Two processes that make the same images, one with the folder's bound below them."""
+    program = (
+        "import sys; sys.path[:0] = sys.argv[1:3]\n"
+        "from pathlib import Path\nimport test_compiler as t\n"
+        "kernels = [t.scale(options={'num_warps': warps}) for warps in (1, 2, 4)]\n"
+        "found = t.build(t.SCALE, [t.function(t.SCALE, 'scale')], kernels, Path(sys.argv[3]), 2)\n"
+        "assert all(found.images)\n"
+    )
+    here = Path(__file__).resolve()
+    paths = [str(here.parents[2] / "server" / "harness"), str(here.parent)]
+    both = [subprocess.Popen([sys.executable, "-c", program, *paths, str(tmp_path)]) for _ in range(2)]
+    assert [one.wait(120) for one in both] == [0, 0]
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert len(names) == 6 and not [name for name in names if name.startswith(".")]
+    assert all(Cache(tmp_path).get(path.stem) is not None for path in tmp_path.glob("*.json"))
+
+
+def test_a_cache_that_cannot_be_written_is_no_fault_of_the_kernels(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        build(SCALE, [function(SCALE, "scale")], [scale()], tmp_path / "file" / "cache")
