@@ -10,10 +10,8 @@
 enum { PERCENT_FIRST = 10, PERCENT_LAST = 50, PERCENT_STEP = 5 };
 
 static const char *const names[] = {
-    [CURRICULUM_FIXED] = "fixed",
-    [CURRICULUM_STEPPED] = "stepped",
-    [CURRICULUM_ADARFT] = "adarft",
-    [CURRICULUM_FRONTIER] = "frontier",
+    [CURRICULUM_FIXED] = "fixed",   [CURRICULUM_STEPPED] = "stepped",   [CURRICULUM_SEED] = "seed",
+    [CURRICULUM_ADARFT] = "adarft", [CURRICULUM_FRONTIER] = "frontier",
 };
 _Static_assert(ARRAY_LEN(names) == CURRICULUM_NKINDS, "name every kind");
 
@@ -26,7 +24,7 @@ curriculum_kind_of(const char *name, enum curriculum_kind *out, struct error *er
         *out = (enum curriculum_kind)i;
         return 0;
     }
-    return error_set(err, ERR_INPUT, "\"%.60s\" is not one of fixed, stepped, adarft, frontier", name);
+    return error_set(err, ERR_INPUT, "\"%.60s\" is not one of fixed, stepped, seed, adarft, frontier", name);
 }
 
 const char *
@@ -49,6 +47,12 @@ curriculum_release(struct curriculum *c)
     c->counted = NULL;
 }
 
+static bool
+has_share(enum curriculum_kind kind)
+{
+    return kind == CURRICULUM_FIXED || kind == CURRICULUM_STEPPED || kind == CURRICULUM_SEED;
+}
+
 /* --- the state --- */
 
 json_t *
@@ -58,7 +62,7 @@ curriculum_json(const struct curriculum *c)
     json_t *window = json_array();
     for (size_t i = 0; i < c->n_window; i++)
         json_array_append_new(window, json_real(c->window[i]));
-    if (c->kind == CURRICULUM_FIXED || c->kind == CURRICULUM_STEPPED)
+    if (has_share(c->kind))
         json_object_set_new(out, "level_2_percent", json_integer(c->percent));
     if (c->kind == CURRICULUM_STEPPED)
         json_object_set(out, "level_1_correct", window);
@@ -118,9 +122,11 @@ curriculum_read(struct curriculum *c, json_t *state, struct error *err)
     case CURRICULUM_FIXED: /* what is asked for now counts */
         break;
     case CURRICULUM_STEPPED:
+    case CURRICULUM_SEED:
         c->percent = (int)json_integer_value(percent);
-        is_bad = is_bad || c->percent < PERCENT_FIRST || c->percent > PERCENT_LAST ||
-                 read_window(c, json_object_get(state, "level_1_correct")) != 0;
+        is_bad =
+            is_bad || c->percent < PERCENT_FIRST || c->percent > PERCENT_LAST ||
+            (c->kind == CURRICULUM_STEPPED && read_window(c, json_object_get(state, "level_1_correct")) != 0);
         break;
     case CURRICULUM_ADARFT:
         c->target = json_number_value(target);
@@ -139,6 +145,7 @@ curriculum_held_out(struct curriculum *c, double correct)
 {
     double sum = 0;
 
+    curriculum_trained(c, correct); /* to "seed" both are one */
     if (c->kind != CURRICULUM_STEPPED)
         return;
     if (c->n_window == CURRICULUM_WINDOW)
@@ -148,6 +155,13 @@ curriculum_held_out(struct curriculum *c, double correct)
         sum += c->window[i];
     /* Strictly above, and a mean of exactly 0.4 is not, however its five parts are rounded. */
     if (c->n_window == CURRICULUM_WINDOW && sum / CURRICULUM_WINDOW > 0.4 + 1e-9 && c->percent < PERCENT_LAST)
+        c->percent += PERCENT_STEP;
+}
+
+void
+curriculum_trained(struct curriculum *c, double correct)
+{
+    if (c->kind == CURRICULUM_SEED && correct > 0.4 + 1e-9 && c->percent < PERCENT_LAST)
         c->percent += PERCENT_STEP;
 }
 

@@ -5,6 +5,8 @@
  *   fixed     a share of level 2 that does not change
  *   stepped   that share from 0.1 to 0.5: 0.05 more after a round when the mean correctness at level 1 of the last five
  *             measurements on held-out tasks is strictly above 0.4. It never falls
+ *   seed      the same share, 0.05 more at once after each round whose correctness at level 1 is strictly above 0.4: on held-out
+ *             tasks where they are evaluated, otherwise of the round's own answers
  *   adarft    a target difficulty on 0 .. 100, T <- clip(T + 50 tanh(2 (R - 0.5)), 0, 100) with R the round's mean reward; the tasks
  *             nearest to it (Shi et al. 2025, arXiv 2504.05520). A task of level L has difficulty 100 (L - 1) / 3
  *   frontier  tasks drawn with weight p (1 - p), p = (passes + 1) / (tries + 2): what is sometimes solved teaches most
@@ -24,6 +26,7 @@
 enum curriculum_kind {
     CURRICULUM_FIXED,
     CURRICULUM_STEPPED,
+    CURRICULUM_SEED,
     CURRICULUM_ADARFT,
     CURRICULUM_FRONTIER,
     CURRICULUM_NKINDS
@@ -32,7 +35,7 @@ enum { CURRICULUM_WINDOW = 5 };
 
 struct curriculum {
     enum curriculum_kind kind;
-    int percent;                      /* fixed, stepped: of level 2 */
+    int percent;                      /* fixed, stepped, seed: of level 2 */
     double window[CURRICULUM_WINDOW]; /* stepped: the last measurements, oldest first */
     size_t n_window;
     double target;   /* adarft */
@@ -52,6 +55,7 @@ json_t *curriculum_json(const struct curriculum *c); /* given */
 
 /* What was learned. Each kind takes what concerns it and leaves the rest. */
 void curriculum_held_out(struct curriculum *c, double correct);     /* share correct at level 1, 0 .. 1 */
+void curriculum_trained(struct curriculum *c, double correct);      /* the same, of a round's own answers */
 void curriculum_rewarded(struct curriculum *c, double mean_reward); /* of a round */
 void curriculum_tried(struct curriculum *c, const char *task, int tries, int passes);
 

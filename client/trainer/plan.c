@@ -57,10 +57,12 @@ parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp_option table[] = {
     { "curriculum", OPT_CURRICULUM, "KIND", OPTION_ARG_OPTIONAL,
-      "stepped (default), fixed, adarft or frontier draws the tasks, in place of --level", 0 },
+      "stepped (default), seed, fixed, adarft or frontier draws the tasks, in place of --level", 0 },
     { "mix", OPT_MIX, "P", 0, "Share of level 2 with --curriculum=fixed (default 0.5)", 0 },
     { "held-out", OPT_HELD_OUT, "FILE", 0,
-      "An evaluation of the model on tasks that are not trained on: what moves --curriculum=stepped", 0 },
+      "An evaluation of the model on tasks that are not trained on: what moves --curriculum=stepped, and "
+      "seed",
+      0 },
     { 0 },
 };
 const struct argp plan_options_argp = { table, parse, NULL, NULL, NULL, NULL, NULL };
@@ -70,7 +72,8 @@ const struct argp plan_options_argp = { table, parse, NULL, NULL, NULL, NULL, NU
 struct plan {
     char path[OUTPUT_PATH_MAX];
     struct curriculum curriculum;
-    json_t *state; /* {"curriculum", "rounds", "round": {"name", "tasks", "is_learned"}, "held_out"} */
+    json_t *
+        state; /* {"curriculum", "rounds", "round": {"name", "tasks", "is_learned"}, "held_out", "moved_by"} */
 };
 
 static void
@@ -236,6 +239,52 @@ plan_draw(const struct plan_options *o, const char *workdir, const char *name, s
     return rc;
 }
 
+/* The share of a round's judged answers to tasks of level 1 that are correct; NAN: there are none. */
+static double
+level_one_correct(const struct round_result *results, size_t n)
+{
+    double judged = 0, correct = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t k;
+        json_t *answer;
+        json_array_foreach(results[i].answers, k, answer)
+        {
+            if (results[i].task->level != 1 || isnan(answer_reward(answer)))
+                continue;
+            judged++;
+            correct += answer_is_correct(answer);
+        }
+    }
+    return judged > 0 ? correct / judged : NAN;
+}
+
+/* "seed" takes the round's own answers where nothing held out was evaluated before it, and says which of both it took. */
+static void
+learn_level_one(struct plan *p, const struct plan_options *o, const struct round_result *results, size_t n)
+{
+    const double correct = level_one_correct(results, n);
+    if (p->curriculum.kind != CURRICULUM_SEED)
+        return;
+    if (!o->held_out && isfinite(correct))
+        curriculum_trained(&p->curriculum, correct);
+    json_object_set_new(p->state, "moved_by", json_string(o->held_out ? "held_out" : "training"));
+    if (o->held_out)
+        fprintf(stderr, "trainer: curriculum seed: by --held-out the share of level 2 is %d %%\n",
+                p->curriculum.percent);
+    else if (isfinite(correct))
+        fprintf(stderr,
+                "trainer: curriculum seed: no --held-out; by the round's own answers, %.0f %% of those at "
+                "level 1 "
+                "correct, the share of level 2 is %d %%\n",
+                100 * correct, p->curriculum.percent);
+    else
+        fprintf(stderr,
+                "trainer: curriculum seed: no --held-out, and no answer at level 1 was judged: the share of "
+                "level 2 "
+                "stays at %d %%\n",
+                p->curriculum.percent);
+}
+
 int
 plan_learn(const struct plan_options *o, const char *workdir, const struct round_result *results, size_t n,
            struct error *err)
@@ -265,6 +314,7 @@ plan_learn(const struct plan_options *o, const char *workdir, const struct round
         if (tries > 0)
             curriculum_tried(&p.curriculum, results[i].task->name, tries, passes);
     }
+    learn_level_one(&p, o, results, n);
     curriculum_rewarded(&p.curriculum, rewarded ? sum / rewarded : NAN);
     json_object_set_new(round, "is_learned", json_true());
     rc = plan_write(&p, err);

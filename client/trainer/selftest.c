@@ -89,6 +89,25 @@ stays_at_four_tenths(const struct task_set *set)
     return is_well;
 }
 
+/* 0.05 more after each round above 0.4, whichever figure it is by, 0.5 at most; never less. */
+static bool
+reacts_at_once(const struct task_set *set)
+{
+    struct curriculum c;
+    bool is_well = true;
+    curriculum_init(&c, CURRICULUM_SEED, 0);
+    for (size_t round = 1; round <= 10; round++) {
+        if (round % 2)
+            curriculum_trained(&c, 0.41);
+        else
+            curriculum_held_out(&c, 0.41);
+        is_well = is_well && level_two_of(&c, set, 100, 1) == 10 + 5 * (round < 8 ? round : 8);
+        curriculum_trained(&c, 0.4);
+    }
+    curriculum_release(&c);
+    return is_well;
+}
+
 static bool
 follows_the_reward(const struct task_set *set)
 {
@@ -128,6 +147,7 @@ selftest_command(struct trainer *t, int argc, char **argv)
     }
     say(&s, "stepped: 0.1 to 0.5 by 0.05 above 0.4, never down, across restarts", steps_as_described(&set));
     say(&s, "stepped: 0.4 exactly is not above", stays_at_four_tenths(&set));
+    say(&s, "seed: 0.05 more at once above 0.4, by training or held-out answers", reacts_at_once(&set));
     say(&s, "adarft: the target follows the reward", follows_the_reward(&set));
     say(&s, "frontier: what is sometimes solved is drawn", seeks_the_frontier(&set));
     return s.failed ? TRAINER_FAILED : TRAINER_OK;

@@ -265,7 +265,20 @@ def test_evaluate_says_how_well_a_model_does(
     assert metrics["pass_at"]["5"] == 100
     assert len(report["detailed_results"]) == 12
     assert {"id", "stage", "class", "reward", "submission"} <= set(report["detailed_results"][0])
-    assert re.search(r"^all +2 +100\.0% +100\.0% +50\.0%", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^all +2 +100\.0% +100\.0% +100\.0% +50\.0%", done.stdout, re.MULTILINE), done.stdout
+
+
+def test_an_evaluation_without_any_code_says_so(
+    client: service.Client, endpoint: Endpoint, tmp_path: Path, tasks_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 22, point 8: 0/0/0 by answers without code is not a figure of kernels, and has a status of its own."""
+    for mark in ANSWERS:
+        monkeypatch.setitem(ANSWERS, mark, ["I cannot do that."])
+    done = run(client, endpoint, tmp_path, "evaluate", f"--tasks={tasks_file}", "--until=ast", "--name=mute")
+    assert done.returncode == 9 and "no code was found in any answer" in done.stderr, done.stderr
+    assert re.search(r"^level +tasks +extracted +valid", done.stdout, re.MULTILINE)
+    assert re.search(r"^all +2 +0\.0% +0\.0%", done.stdout, re.MULTILINE), done.stdout
+    assert json.loads((tmp_path / "outputs/eval_mute.json").read_text())["unextracted"] is True
 
 
 def test_feedback_is_answered_in_the_next_turn(
@@ -350,11 +363,31 @@ def test_a_curriculum_draws_and_its_state_is_kept(client: service.Client, endpoi
         assert plain.returncode == 0, plain.stderr
         assert json.loads(state.read_text())["curriculum"]["kind"] == "stepped"
     unknown = round_of("six", "--curriculum", "steeped")
-    assert unknown.returncode == 2 and "not one of fixed, stepped, adarft, frontier" in unknown.stderr
+    assert unknown.returncode == 2 and "not one of fixed, stepped, seed, adarft, frontier" in unknown.stderr
     # What only a curriculum uses is not passed over where there is none.
     for option in ("--mix=0.3", f"--held-out={state}"):
         alone = run(client, endpoint, tmp_path, "bestofn", f"--tasks={tasks}", option)
         assert alone.returncode == 2 and "give --curriculum, too" in alone.stderr
+
+
+def test_the_seeds_curriculum_moves_after_one_round_of_training(
+    client: service.Client, endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 22, point 4: no held-out figure is needed, and the log says which figure it went by."""
+    monkeypatch.setitem(ANSWERS, "Rectified linear unit", [fenced(code("relu/honest"))])
+    tasks = course_file(tmp_path)
+    state = tmp_path / "checkpoints" / "curriculum.json"
+    arguments = ["bestofn", f"--tasks={tasks}", "--samples=1", "--until=full", "--max-tasks=2", "--curriculum=seed"]
+    done = run(client, endpoint, tmp_path, *arguments, "--name=one")
+    assert done.returncode == 0, done.stderr
+    assert "no --held-out; by the round's own answers, 100 % of those at level 1 correct" in done.stderr
+    now = json.loads(state.read_text())
+    assert (now["curriculum"]["level_2_percent"], now["moved_by"]) == (15, "training")
+    report = tmp_path / "held_out.json"
+    report.write_text(json.dumps({"levels": {"1": {"correct_rate": 50.0}}, "detailed_results": [{"id": "elsewhere"}]}))
+    done = run(client, endpoint, tmp_path, *arguments, "--name=two", f"--held-out={report}")
+    assert done.returncode == 0 and "by --held-out the share of level 2 is 20 %" in done.stderr, done.stderr
+    assert json.loads(state.read_text())["moved_by"] == "held_out"
 
 
 def test_held_out_tasks_move_the_curriculum(client: service.Client, endpoint: Endpoint, tmp_path: Path) -> None:

@@ -67,6 +67,39 @@ steps_by_hand(void **state)
     curriculum_release(&c);
 }
 
+/* Issue 22, point 4: one round above 0.4 moves it, by either figure; its state survives a restart. */
+static void
+seed_reacts_at_once(void **state)
+{
+    static const struct {
+        bool is_held_out;
+        double correct;
+        int percent;
+    } rows[] = { { false, 0.41, 15 }, { true, 0.41, 20 }, { false, 0.4, 20 }, { false, 0, 20 },
+                 { true, 1, 25 },     { true, 1, 30 },    { false, 1, 35 },   { false, 1, 40 },
+                 { true, 1, 45 },     { true, 1, 50 },    { true, 1, 50 } };
+    struct curriculum c, next;
+    struct error err;
+    (void)state;
+    curriculum_init(&c, CURRICULUM_SEED, 0);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        (rows[i].is_held_out ? curriculum_held_out : curriculum_trained)(&c, rows[i].correct);
+        if (c.percent != rows[i].percent)
+            fail_msg("row %zu: %d, not %d", i, c.percent, rows[i].percent);
+        AUTO_JSON json_t *written = curriculum_json(&c);
+        curriculum_init(&next, CURRICULUM_SEED, 0);
+        assert_int_equal(curriculum_read(&next, written, &err), 0);
+        curriculum_release(&c);
+        c = next;
+    }
+    curriculum_release(&c);
+    curriculum_init(&c, CURRICULUM_STEPPED, 0);
+    for (int i = 0; i < 9; i++)
+        curriculum_trained(&c, 1); /* stepped is moved by held-out tasks alone */
+    assert_int_equal(c.percent, 10);
+    curriculum_release(&c);
+}
+
 static void
 the_share_of_level_two_is_rounded_down(void **state)
 {
@@ -230,6 +263,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(seed_reacts_at_once),
         cmocka_unit_test(steps_by_hand),
         cmocka_unit_test(the_share_of_level_two_is_rounded_down),
         cmocka_unit_test(what_a_level_does_not_have_is_not_made_up),
