@@ -151,6 +151,26 @@ details_json(const struct round_result *results, size_t n)
     return out;
 }
 
+/* Was code found in any of the answers that could be judged? True where none could: that is another fault. */
+static bool
+has_extracted(const struct evaluate *e)
+{
+    size_t judged = 0, k;
+    json_t *answer;
+    for (size_t i = 0; i < e->set.n; i++)
+        json_array_foreach(e->results[i].answers, k, answer)
+        {
+            json_t *verdict = json_object_get(answer, "verdict");
+            json_t *found = json_object_get(json_object_get(verdict, "components"), "extracted");
+            if (isnan(answer_reward(answer)))
+                continue;
+            judged++;
+            if (json_number_value(found) == 1)
+                return true;
+        }
+    return judged == 0;
+}
+
 /* {"1": the figures of level 1, ...} */
 static json_t *
 levels_json(const struct task_set *set, const struct round_result *results)
@@ -178,12 +198,13 @@ report_json(const struct evaluate *e)
     prompt_digest(prompt);
     clock_text(clock_wall_ms(), at);
     json_t *sampling = e->runs ? json_incref(e->source.provenance) : endpoint_provenance(e->trainer);
-    return json_pack(
-        "{s:s, s:s?, s:s, s:o, s:s?, s:s, s:s?, s:i, s:i, s:f, s:o, s:o, s:o}", "name", e->name, "model_path",
-        path, "source", source, "sampling", sampling, "prompt", e->runs ? NULL : prompt, "created", at,
-        "policy", e->round.policy, "num_tasks", (int)e->set.n, "failed_tasks", (int)e->totals.failed,
-        "seconds", e->totals.seconds, "metrics", metrics_json(e->results, e->set.n, 0), "levels",
-        levels_json(&e->set, e->results), "detailed_results", details_json(e->results, e->set.n));
+    return json_pack("{s:s, s:s?, s:s, s:o, s:s?, s:s, s:s?, s:i, s:i, s:b, s:f, s:o, s:o, s:o}", "name",
+                     e->name, "model_path", path, "source", source, "sampling", sampling, "prompt",
+                     e->runs ? NULL : prompt, "created", at, "policy", e->round.policy, "num_tasks",
+                     (int)e->set.n, "failed_tasks", (int)e->totals.failed, "unextracted", !has_extracted(e),
+                     "seconds", e->totals.seconds, "metrics", metrics_json(e->results, e->set.n, 0), "levels",
+                     levels_json(&e->set, e->results), "detailed_results",
+                     details_json(e->results, e->set.n));
 }
 
 /* --- the same answers, judged otherwise --- */
@@ -338,8 +359,9 @@ static void
 print_row(const char *what, json_t *m)
 {
     json_t *fast = json_object_get(m, "fast_p"), *pass = json_object_get(m, "pass_at");
-    printf("%-13s %5d %8.1f%% %8.1f%% %8.1f%% %8.1f%% %8.1f%%", what,
+    printf("%-13s %5d %8.1f%% %8.1f%% %8.1f%% %8.1f%% %8.1f%% %8.1f%%", what,
            (int)json_integer_value(json_object_get(m, "num_tasks")),
+           json_number_value(json_object_get(m, "extracted_rate")),
            json_number_value(json_object_get(m, "valid_rate")),
            json_number_value(json_object_get(m, "compiled_rate")),
            json_number_value(json_object_get(m, "correct_rate")),
@@ -358,8 +380,8 @@ print_table(json_t *report)
 {
     const char *level;
     json_t *metrics;
-    printf("%-13s %5s %9s %9s %9s %9s %9s  %s\n", "level", "tasks", "valid", "compiled", "correct", "fast_1",
-           "pass@1", "geometric mean of speed-ups (95 %)");
+    printf("%-13s %5s %9s %9s %9s %9s %9s %9s  %s\n", "level", "tasks", "extracted", "valid", "compiled",
+           "correct", "fast_1", "pass@1", "geometric mean of speed-ups (95 %)");
     json_object_foreach(json_object_get(report, "levels"), level, metrics) print_row(level, metrics);
     print_row("all", json_object_get(report, "metrics"));
 }
@@ -484,6 +506,20 @@ write_report(struct evaluate *e, struct error *err)
     return rc;
 }
 
+/* The exit status of an evaluation whose report is written. */
+static int
+status_of(const struct evaluate *e)
+{
+    int status = (int)round_tell_failures(e->results, e->set.n);
+    if (status == TRAINER_OK && !has_extracted(e))
+        status = trainer_complain(
+            TRAINER_UNEXTRACTED,
+            "no code was found in any answer: these rates say how the model answers, not how "
+            "good its kernels are (is the prompt's form what it was trained on? were answers "
+            "cut off at --max-tokens?)");
+    return status;
+}
+
 int
 evaluate_command(struct trainer *t, int argc, char **argv)
 {
@@ -518,7 +554,7 @@ evaluate_command(struct trainer *t, int argc, char **argv)
     e.round.journal = journal;
     rc = rc == 0 ? round_run(t, &e.round, &e.set, &e.results, &e.totals, &err) : rc;
     rc = rc == 0 ? write_report(&e, &err) : rc;
-    int status = rc == 0 ? (int)round_tell_failures(e.results, e.set.n) : trainer_failed(&err);
+    int status = rc == 0 ? status_of(&e) : trainer_failed(&err);
     checkpoint_close(e.checkpoint);
     round_free(e.results, e.set.n);
     tasks_free(&e.set);

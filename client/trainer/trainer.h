@@ -22,6 +22,8 @@ enum trainer_exit {
     TRAINER_CONFIG = 3,  /* a file, an option's value, the disk */
     TRAINER_NOTHING = 5, /* resume: the remote was read, and has no checkpoint */
     TRAINER_SERVICE = 7, /* verifierd or the endpoint cannot be talked to */
+    TRAINER_UNEXTRACTED =
+        9, /* evaluate, run: no code was found in any answer, so the rates say nothing of kernels */
     TRAINER_RESUME = 75, /* interrupted with a checkpoint written: the same command goes on */
     TRAINER_INTERRUPTED = 130,
 };
@@ -45,6 +47,7 @@ struct trainer {
     uint64_t seed;
     int concurrency; /* tasks in flight */
     const char *workdir;
+    bool is_argument_check; /* `trainer run` asks whether this line is one that the command takes */
 };
 
 /* --url, --endpoint, --model and so on: the first child of each command's argp, its input a struct trainer. */
