@@ -20,7 +20,7 @@ from finetune import check, checkpoint, grpo, judge, layout, losses, reinforce, 
 from finetune.data import Example
 from finetune.errors import FAILED, RESUME, SERVICE, TrainError
 from finetune.judge import Judge, Task, Verdict, code_begins, code_token
-from finetune.loop import Loop
+from finetune.loop import Loop, Metrics, said_of_memory
 from finetune.model import tokenizer_of
 from finetune.reinforce import Answer
 from finetune.settings import Settings, settings_of
@@ -328,6 +328,19 @@ def test_coefficients_by_hand(model: Path) -> None:
     assert [c for _, c in rows] == [[0, 0, 0.5, 0.5]]
     plain = reinforce.coefficients([[answer(1.0), answer(0.0)]], settings(model, baseline="none"), None)
     assert [c for _, c in plain] == [[0, 0, 0.25, 0.25]]
+
+
+def test_the_training_log_has_the_gpus_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Issue 22, point 9: in each row of figures and each line of training.log; a CPU has none."""
+    table = Metrics(tmp_path / "metrics.jsonl", True, 0)
+    table.add({"step": 1})
+    assert said_of_memory() == ""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 3 << 29)
+    table.add({"step": 2})
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert rows == [{"step": 1}, {"step": 2, "gpu_peak_gib": 1.5}]
+    assert said_of_memory() == ", 1.5 GiB of the GPU at most"
 
 
 def test_plan_and_code_are_rewarded_apart(model: Path) -> None:

@@ -66,7 +66,19 @@ class Metrics:
     def add(self, row: Json) -> None:
         if self._is_main:
             with self._path.open("a") as file:
-                file.write(json.dumps(row) + "\n")
+                file.write(json.dumps(row | gpu_memory()) + "\n")
+
+
+def gpu_memory() -> Json:
+    """The most that this process's GPU has held so far; nothing on a CPU."""
+    if not torch.cuda.is_available():
+        return {}
+    return {"gpu_peak_gib": round(torch.cuda.max_memory_allocated() / (1 << 30), 2)}
+
+
+def said_of_memory() -> str:
+    """The same for training.log."""
+    return "".join(f", {gib} GiB of the GPU at most" for gib in gpu_memory().values())
 
 
 class Stop:

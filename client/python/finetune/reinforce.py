@@ -23,7 +23,7 @@ from . import losses
 from .data import Example, chat_prompt
 from .errors import FAILED, StopRequested, TrainError
 from .judge import Judge, Task, Verdict, code_token, tasks_of
-from .loop import Loop, run_guarded
+from .loop import Loop, run_guarded, said_of_memory
 from .settings import Settings
 from .supervised import order_of
 
@@ -228,7 +228,7 @@ def train(settings: Settings, workdir: Path, request: Json) -> int:
                 "sample_s": round(sampled_s - (judge.waited_s - waited), 3),
             }
             loop.metrics.add(figures)
-            loop.say(f"step {loop.step} of {loop.total}: mean reward {figures['reward_mean']}")
+            loop.say(f"step {loop.step} of {loop.total}: mean reward {figures['reward_mean']}{said_of_memory()}")
             loop.after_step(is_epoch_end=at + 1 == per_epoch or loop.step == loop.total)
         loop.save_final()
 

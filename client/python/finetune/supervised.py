@@ -12,7 +12,7 @@ from . import losses
 from .checkpoint import digest_of
 from .data import Example, examples
 from .errors import FAILED, TrainError
-from .loop import Loop, run_guarded
+from .loop import Loop, run_guarded, said_of_memory
 from .settings import Settings
 
 
@@ -73,7 +73,7 @@ def train(method: str, settings: Settings, workdir: Path, more: dict[str, Any]) 
             figures = loop.take_step(with_coefficients(chosen, is_weighted), least=least)
             loop.metrics.add(figures | {"epoch": epoch})
             if loop.step % 10 == 0 or loop.step in (1, loop.total):
-                loop.say(f"step {loop.step} of {loop.total}: loss {figures['loss']:.4f}")
+                loop.say(f"step {loop.step} of {loop.total}: loss {figures['loss']:.4f}{said_of_memory()}")
             loop.after_step(is_epoch_end=at + 1 == per_epoch or loop.step == loop.total)
         loop.save_final()
 
