@@ -215,15 +215,31 @@ def tokens_of(text: str) -> int:
     return sum(token.type in kinds for token in found)
 
 
-def is_several(source: str, node: ast.ClassDef) -> bool:
-    """Does forward have several calls, a chained one, more than 50 tokens, or does the text say "fused"?"""
+FUSED = re.compile("fused|fusion|combined", re.IGNORECASE)
+WHOLE = re.compile(r"level[ _-]?3\b", re.IGNORECASE)
+
+
+def guessed_level(source: str, node: ast.ClassDef) -> int:
+    """3 where the text says so; 2 where it speaks of fusion, or forward is of several operations; else 1."""
+    return 3 if WHOLE.search(source) else 2 if FUSED.search(source) or is_several(node) else 1
+
+
+def is_several(node: ast.ClassDef) -> bool:
+    """Does forward have several calls and + @ * together, a chained call, or more than 50 tokens?"""
     forward = next(item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "forward")
     calls = [call for call in ast.walk(forward) if isinstance(call, ast.Call) and last_name(call.func) not in NO_WORK]
+    operators = [
+        one
+        for one in ast.walk(forward)
+        if isinstance(one, ast.BinOp)
+        and isinstance(one.op, (ast.Add, ast.MatMult, ast.Mult))
+        and not all(isinstance(side, ast.Constant) for side in (one.left, one.right))
+    ]
     chained = any(
         isinstance(inner, ast.Call) for call in calls for inner in (*call.args, getattr(call.func, "value", None))
     )
     body = "\n".join(ast.unparse(statement) for statement in forward.body)
-    return len(calls) > 1 or chained or "fused" in source.lower() or tokens_of(body) > 50
+    return len(calls) + len(operators) > 1 or chained or tokens_of(body) > 50
 
 
 # --- larger shapes ---
@@ -410,7 +426,7 @@ def check(row: dict[str, Any]) -> dict[str, Any]:
         raise Fault("no_forward", f"{entry} has no forward()")
     lines = len([line for line in source.splitlines() if line.strip()])
     out = {"digest": "", "operations": max(1, Work(known).of_class(entry)), "lines": lines, "answer": None}
-    out["several"] = is_several(source, node)
+    out["guessed"] = guessed_level(source, node)
     if is_foreign:
         out["source"] = source
     if row.get("answer") is not None:

@@ -186,7 +186,7 @@ read_tree(struct entry *e, const struct prepare_options *o, struct helper *h, st
     snprintf(e->digest, sizeof(e->digest), "%s", digest ? digest : "");
     e->operations = (int)json_integer_value(json_object_get(e->tree, "operations"));
     if (!e->is_level_given && strcmp(o->labelled_by, "heuristic") == 0)
-        e->level = json_is_true(json_object_get(e->tree, "several")) ? 2 : 1;
+        e->level = (int)json_integer_value(json_object_get(e->tree, "guessed"));
     else if (!e->is_level_given)
         e->level = level_of(e->operations);
     const char *rewritten = json_string_value(json_object_get(e->tree, "source"));

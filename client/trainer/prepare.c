@@ -87,9 +87,9 @@ static const struct argp_option options[] = {
     { "files", OPT_FILES, "PATTERN", 0, "Which of its files (default: the source's)", 0 },
     { "digest", OPT_DIGEST, "sha256:HEX", 0, "What the fetched file's digest has to be", 0 },
     { "labels", OPT_LABELS, "METHOD", 0,
-      "operations (default): by how many forward does; heuristic: level 2 where forward has several calls, "
-      "chained "
-      "ones, more than 50 tokens, or the text says \"fused\"",
+      "operations (default): by how many forward does; heuristic: level 2 where forward has several calls "
+      "or + @ *, chained calls, more than 50 tokens, or the text says fused, fusion or combined; 3 where it "
+      "says level 3",
       0 },
     { "overlap", OPT_OVERLAP, "PATH", 0, "Tasks of an evaluation: a row that is one of them is dropped", 0 },
     { "max-samples", OPT_MAX_SAMPLES, "N", 0, "Stop when so many rows are kept (default 1000; 0: all)", 0 },

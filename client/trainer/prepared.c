@@ -118,14 +118,30 @@ write_answer(struct prepared *p, const struct entry *e)
     p->answers++;
 }
 
+/* The label with what it is of, so that the file is a list of tasks by itself. */
+static json_t *
+label_row(struct prepared *p, const struct entry *e, json_t *task)
+{
+    AUTO_BUFFER struct buffer instruction = BUFFER_INIT;
+    const struct task of = { .entry_point = (char *)(uintptr_t)e->entry_point };
+    AUTO_FREE char *wanted = task_class_wanted(&of);
+    json_t *reference = json_object_get(task, "pytorch_code");
+
+    if (!wanted || prompt_make(json_string_value(reference), wanted, &instruction) != 0)
+        return NULL;
+    return json_pack("{s:s, s:i, s:i, s:s, s:s, s:s, s:s, s:O, s:s}", "id", e->name, "difficulty",
+                     difficulty_of(e), "operations", e->operations, "method",
+                     entry_labelled_by(e, p->options), "digest", e->digest, "prompt", p->prompt,
+                     "instruction", instruction.data, "pytorch_code", reference, "entry_point",
+                     e->entry_point);
+}
+
 static void
 keep(struct prepared *p, const struct entry *e, json_t *said, bool has_answer)
 {
     bool is_task = !p->options->enlarges || json_object_get(said, "ms");
     AUTO_JSON json_t *task = task_row(p, e, said);
-    AUTO_JSON json_t *label =
-        json_pack("{s:s, s:i, s:i, s:s, s:s}", "id", e->name, "difficulty", difficulty_of(e), "operations",
-                  e->operations, "method", entry_labelled_by(e, p->options), "digest", e->digest);
+    AUTO_JSON json_t *label = label_row(p, e, task);
     if (is_task) {
         output_line(&p->tasks, task);
         p->levels[e->level]++;

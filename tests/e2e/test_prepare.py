@@ -122,6 +122,14 @@ def test_rows_for_fine_tuning_and_labels(tmp_path: Path) -> None:
     labels = lines(tmp_path, "difficulty_labels.jsonl")
     assert [(row["difficulty"], row["operations"]) for row in labels] == [(1, 1), (2, 2), (3, 9), (3, 2)]
     assert [row["method"] for row in labels] == ["syntax_tree"] * 3 + ["given"]
+    # Issue 22, point 5: the labels are a list of tasks by themselves.
+    tasks = lines(tmp_path, "tasks.jsonl")
+    assert [row["pytorch_code"] for row in labels] == [row["pytorch_code"] for row in tasks]
+    assert [row["entry_point"] for row in labels] == ["Net", "Net", "Net", "Model"]
+    assert all(row["pytorch_code"] in row["instruction"] and "New`" in row["instruction"] for row in labels)
+    again = call(tmp_path, f"--file={tmp_path / 'rows.jsonl'}", "--static", f"--workdir={tmp_path / 'again'}",
+                 f"--overlap={tmp_path / 'data/processed/difficulty_labels.jsonl'}")  # fmt: skip
+    assert again.returncode == 1 and set(dropped(tmp_path / "again").values()) == {"overlap"}, again.stderr
     (row,) = lines(tmp_path, "sft_train.jsonl")
     assert row["output"] == f"```python\n{answer()}```\n" and "`NetNew`" in row["instruction"]
     assert row["prompt"].startswith("sha256:") and row["verified"] == "no"
@@ -347,6 +355,13 @@ def test_tritonbench_is_read(client: service.Client, tmp_path: Path) -> None:
         ("return torch.relu(self.layer(x))", 2),
         ("return x.exp().sum()", 2),
         ("return torch.relu(x)  # fused", 2),
+        ("return torch.relu(x)  # a Fusion of two", 2),
+        ("return torch.relu(x)  # what is combined here", 2),
+        ("return torch.relu(x)  # level 3: a whole model", 3),
+        ("return (x + y) * z", 2),
+        ("return x @ y + z", 2),
+        ("return x + y", 1),
+        ("return x - 2 * 3", 1),
         ("return x" + " + x" * 30, 2),
     ],
 )
