@@ -10,7 +10,7 @@
 #include "common/auto.h"
 #include "common/buffer.h"
 
-enum { COLUMNS_MAX = 16, OPT_PUBLISHED = 512, OPT_HTML, OPT_OTHER_PROMPTS };
+enum { COLUMNS_MAX = 16, OPT_PUBLISHED = 512, OPT_HTML, OPT_SAVE, OPT_OTHER_PROMPTS };
 
 /* One evaluation, or figures that somebody published. */
 struct column {
@@ -26,7 +26,7 @@ struct compare {
     struct trainer *trainer;
     struct column columns[COLUMNS_MAX];
     size_t n;
-    const char *html;
+    const char *html, *save;
     bool is_json, takes_other_prompts;
     struct buffer note; /* what of the prompts is said in the output; empty: they are one */
 };
@@ -36,6 +36,7 @@ static const struct argp_option options[] = {
       "A column of published rates of correct answers by level, in percent: \"TritonRL=63,7\"", 0 },
     { "html", OPT_HTML, "FILE", 0, "Write the table and a plot as a page", 0 },
     { "json", 'j', NULL, 0, "Print JSON", 0 },
+    { "save", OPT_SAVE, "FILE", 0, "Write what --json prints to a file, too", 0 },
     { "other-prompts", OPT_OTHER_PROMPTS, NULL, 0,
       "Compare evaluations that were made with different prompts, and say so in the output", 0 },
     { 0 },
@@ -79,6 +80,9 @@ parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_HTML:
         c->html = arg;
+        return 0;
+    case OPT_SAVE:
+        c->save = arg;
         return 0;
     case 'j':
         c->is_json = true;
@@ -318,17 +322,53 @@ cell(const struct compare *c, int level, size_t row, size_t column, char out[24]
         snprintf(out, 24, rows[row].unit[0] ? "%.1f%s" : "%.2f%s", x, rows[row].unit);
 }
 
+/* Of a column, what it is compared with: the first, or the one before it. Measured ones stand before published ones. */
+enum beyond { BEYOND_FIRST, BEYOND_PREVIOUS };
+
+/* *n 0: there is nothing to compare. */
+static struct metrics_difference
+beyond(const struct compare *c, int level, enum beyond what, size_t column, size_t *n)
+{
+    const size_t from = what == BEYOND_FIRST ? 0 : column - 1;
+    const struct metrics_difference none = { NAN, NAN, NAN };
+    *n = 0;
+    if (column == 0 || !c->columns[from].report || !c->columns[column].report)
+        return none;
+    return difference(&c->columns[from], &c->columns[column], level, n);
+}
+
 /* "+12.5 (2.5 to 22.5; 40 tasks)" */
 static void
-difference_cell(const struct compare *c, int level, size_t column, char out[64])
+difference_cell(const struct compare *c, int level, enum beyond what, size_t column, char out[64])
 {
-    size_t n = 0;
-    struct metrics_difference d = { NAN, NAN, NAN };
-    if (column > 0 && c->columns[0].report && c->columns[column].report)
-        d = difference(&c->columns[0], &c->columns[column], level, &n);
+    size_t n;
+    struct metrics_difference d = beyond(c, level, what, column, &n);
     snprintf(out, 64, "%s", column == 0 ? "" : "-");
     if (n > 0)
         snprintf(out, 64, "%+.1f (%+.1f to %+.1f; n=%zu)", d.mean, d.lo, d.hi, n);
+}
+
+/* More than "beyond the first" says only from the third on. */
+static bool
+has_previous(const struct compare *c)
+{
+    return c->n > 2 && c->columns[2].report;
+}
+
+/* A measured rate of correct answers less a published one, in points; NAN: one of them is not there. */
+static double
+less_published(const struct compare *c, int level, size_t published, size_t column)
+{
+    if (!c->columns[column].report)
+        return NAN;
+    return figure(&c->columns[column], level, NULL, "correct_rate", NULL) -
+           c->columns[published].published[level];
+}
+
+static bool
+has_published(const struct compare *c, int level, size_t column)
+{
+    return !c->columns[column].report && isfinite(c->columns[column].published[level]);
 }
 
 static void
@@ -338,6 +378,25 @@ level_name(int level, char out[16])
 }
 
 /* --- a table --- */
+
+/* "- TritonRL": what each is beyond a published figure. */
+static void
+print_less_published(const struct compare *c, int level, int width)
+{
+    for (size_t p = 0; p < c->n; p++) {
+        if (!has_published(c, level, p))
+            continue;
+        printf("- %-9.9s", c->columns[p].name);
+        for (size_t k = 0; k < c->n; k++) {
+            char text[32] = "";
+            double d = less_published(c, level, p, k);
+            if (isfinite(d))
+                snprintf(text, sizeof(text), "%+.1f", d);
+            printf("  %-*s", width, text);
+        }
+        putchar('\n');
+    }
+}
 
 static void
 print_table(const struct compare *c)
@@ -366,12 +425,16 @@ print_table(const struct compare *c)
             }
             putchar('\n');
         }
-        printf("%-11s", "correct +-");
-        for (size_t k = 0; k < c->n; k++) {
-            difference_cell(c, level, k, text);
-            printf("  %-*s", WIDTH, c->columns[k].report ? text : "published");
+        for (int what = BEYOND_FIRST; what <= (has_previous(c) ? BEYOND_PREVIOUS : BEYOND_FIRST); what++) {
+            printf("%-11s", what == BEYOND_FIRST ? "correct +-" : "+- previous");
+            for (size_t k = 0; k < c->n; k++) {
+                difference_cell(c, level, what, k, text);
+                printf("  %-*s", WIDTH, c->columns[k].report ? text : "published");
+            }
+            putchar('\n');
         }
-        puts("\n");
+        print_less_published(c, level, WIDTH);
+        putchar('\n');
     }
 }
 
@@ -443,6 +506,25 @@ add_plot(const struct compare *c, struct buffer *out)
 }
 
 static void
+add_less_published(const struct compare *c, int level, struct buffer *out)
+{
+    for (size_t p = 0; p < c->n; p++) {
+        if (!has_published(c, level, p))
+            continue;
+        buffer_add(out, "</tr>\n<tr><td>correct, less ");
+        escape(out, c->columns[p].name);
+        buffer_add(out, " (published), in points</td>");
+        for (size_t k = 0; k < c->n; k++) {
+            double d = less_published(c, level, p, k);
+            if (isfinite(d))
+                buffer_printf(out, "<td>%+.1f</td>", d);
+            else
+                buffer_add(out, "<td></td>");
+        }
+    }
+}
+
+static void
 add_level(const struct compare *c, int level, struct buffer *out)
 {
     char text[64], title[16];
@@ -462,11 +544,15 @@ add_level(const struct compare *c, int level, struct buffer *out)
             buffer_printf(out, "<td>%s</td>", text);
         }
     }
-    buffer_add(out, "</tr>\n<tr><td>correct, beyond the first, in points</td>");
-    for (size_t k = 0; k < c->n; k++) {
-        difference_cell(c, level, k, text);
-        buffer_printf(out, "<td>%s</td>", text);
+    for (int what = BEYOND_FIRST; what <= (has_previous(c) ? BEYOND_PREVIOUS : BEYOND_FIRST); what++) {
+        buffer_printf(out, "</tr>\n<tr><td>correct, beyond %s, in points</td>",
+                      what == BEYOND_FIRST ? "the first" : "the one before");
+        for (size_t k = 0; k < c->n; k++) {
+            difference_cell(c, level, what, k, text);
+            buffer_printf(out, "<td>%s</td>", text);
+        }
     }
+    add_less_published(c, level, out);
     buffer_add(out, "</tr></table>\n");
 }
 
@@ -510,6 +596,26 @@ number(double x)
 }
 
 static json_t *
+difference_json(const struct compare *c, int level, enum beyond what, size_t column)
+{
+    size_t n;
+    struct metrics_difference d = beyond(c, level, what, column, &n);
+    return n ? json_pack("{s:f, s:f, s:f, s:i}", "mean", d.mean, "lo", d.lo, "hi", d.hi, "tasks", (int)n)
+             : json_null();
+}
+
+/* {"TritonRL": -48.0}: by published column. */
+static json_t *
+less_published_json(const struct compare *c, int level, size_t column)
+{
+    json_t *out = json_object();
+    for (size_t p = 0; p < c->n; p++)
+        if (has_published(c, level, p) && isfinite(less_published(c, level, p, column)))
+            json_object_set_new(out, c->columns[p].name, json_real(less_published(c, level, p, column)));
+    return out;
+}
+
+static json_t *
 comparison_json(const struct compare *c)
 {
     json_t *out = json_array();
@@ -518,8 +624,6 @@ comparison_json(const struct compare *c)
         json_t *levels = json_object();
         for (int level = 0; level < 5; level++) {
             char title[16];
-            size_t n = 0;
-            struct metrics_difference d = { NAN, NAN, NAN };
             if (!has_level(c, level))
                 continue;
             json_t *figures = json_object();
@@ -527,12 +631,10 @@ comparison_json(const struct compare *c)
                 json_object_set_new(
                     figures, rows[row].label,
                     number(figure(column, level, rows[row].policy, rows[row].name, rows[row].below)));
-            if (k > 0 && c->columns[0].report && column->report)
-                d = difference(&c->columns[0], column, level, &n);
-            json_object_set_new(
-                figures, "correct_difference",
-                n ? json_pack("{s:f, s:f, s:f, s:i}", "mean", d.mean, "lo", d.lo, "hi", d.hi, "tasks", (int)n)
-                  : json_null());
+            json_object_set_new(figures, "correct_difference", difference_json(c, level, BEYOND_FIRST, k));
+            json_object_set_new(figures, "previous_difference",
+                                difference_json(c, level, BEYOND_PREVIOUS, k));
+            json_object_set_new(figures, "less_published", less_published_json(c, level, k));
             snprintf(title, sizeof(title), level ? "%d" : "all", level);
             json_object_set_new(levels, title, figures);
         }
@@ -575,14 +677,15 @@ compare_command(struct trainer *t, int argc, char **argv)
                                   c.note.data ? c.note.data : "");
     } else if (rc == 0) {
         tell_policies(&c);
+        AUTO_JSON json_t *document = comparison_json(&c);
         if (c.is_json) {
-            AUTO_JSON json_t *document = comparison_json(&c);
             json_dumpf(document, stdout, JSON_INDENT(2));
             putchar('\n');
         } else {
             print_table(&c);
         }
         rc = c.html ? write_page(&c, &err) : 0;
+        rc = rc == 0 && c.save ? output_document(c.save, document, &err) : rc;
     }
     buffer_release(&c.note);
     for (size_t i = 0; i < c.n; i++) {

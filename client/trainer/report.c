@@ -88,7 +88,7 @@ static void
 take_metrics(json_t *row, json_t *into)
 {
     static const char *const kept[] = { "step",   "epoch",   "loss",   "learning_rate", "gradient_norm",
-                                        "tokens", "seconds", "wait_s", "reward_mean" };
+                                        "tokens", "seconds", "wait_s", "reward_mean",   "gpu_peak_gib" };
     json_t *point = json_object();
     for (size_t i = 0; i < ARRAY_LEN(kept); i++)
         if (json_object_get(row, kept[i]))
@@ -216,13 +216,76 @@ read_evaluation(struct report *r, const char *path)
                   json_object_get(found, "levels"), "seconds", json_object_get(found, "seconds")));
 }
 
+/* What `trainer compare --save` left, by evaluation and level, without the figures that stand in the evaluations. */
+static void
+read_comparison(struct report *r)
+{
+    char path[PATH_MAX];
+    json_t *column, *figures;
+    const char *level;
+    size_t i;
+
+    snprintf(path, sizeof(path), "%s/outputs/comparison.json", r->workdir);
+    AUTO_JSON json_t *found = json_load_file(path, 0, NULL);
+    json_array_foreach(found, i, column)
+    {
+        json_object_foreach(json_object_get(column, "levels"), level, figures)
+        {
+            char name[NAME_MAX + 1];
+            const char *by = json_string_value(json_object_get(column, "name")), *published;
+            json_t *first = json_object_get(figures, "correct_difference"), *less;
+            json_t *previous = json_object_get(figures, "previous_difference");
+            json_t *row = json_pack("{s:O?, s:O?, s:O?}", "correct", json_object_get(figures, "correct"),
+                                    "beyond the first", json_object_get(first, "mean"),
+                                    "beyond the one before", json_object_get(previous, "mean"));
+            json_object_foreach(json_object_get(figures, "less_published"), published, less)
+            {
+                char title[128];
+                snprintf(title, sizeof(title), "less %.100s", published);
+                json_object_set(row, title, less);
+            }
+            snprintf(name, sizeof(name), strcmp(level, "all") == 0 ? "%.200s, %s" : "%.200s, level %s",
+                     by ? by : "", level);
+            json_object_set_new(part(r, "comparison"), name, row);
+        }
+    }
+}
+
+/* Does this step have the GPUs, to train on or to answer with? The others leave them idle. */
+static bool
+is_busy(json_t *step)
+{
+    static const char *const sampling[] = { "bestofn", "evaluate" };
+    const char *command = json_string_value(json_array_get(json_object_get(step, "argv"), 0));
+    for (size_t i = 0; command && i < ARRAY_LEN(sampling); i++)
+        if (strcmp(command, sampling[i]) == 0)
+            return true;
+    return json_is_true(json_object_get(step, "trains"));
+}
+
+/* Of a phase: seconds on the clock, of the GPUs that were paid for, and of those the idle ones. */
+static void
+add_phase(json_t *phases, json_t *step, double gpus)
+{
+    const char *stage = json_string_value(json_object_get(step, "stage"));
+    double seconds = json_number_value(json_object_get(step, "seconds"));
+    if (!stage)
+        return;
+    if (!json_object_get(phases, stage))
+        json_object_set_new(phases, stage, json_object());
+    json_t *phase = json_object_get(phases, stage);
+    count(phase, "wall_s", seconds);
+    count(phase, "gpu_s", seconds * gpus);
+    count(phase, "idle_gpu_s", is_busy(step) ? 0 : seconds * gpus);
+}
+
 /* What a step took, times the GPUs that it had. */
 static void
 read_costs(struct report *r)
 {
     char path[PATH_MAX + 16];
     const char *name;
-    json_t *step, *costs = json_object();
+    json_t *step, *costs = json_object(), *phases = json_object();
     double all = 0;
 
     snprintf(path, sizeof(path), "%s/run.json", r->workdir);
@@ -233,12 +296,14 @@ read_costs(struct report *r)
     {
         double seconds = json_number_value(json_object_get(step, "seconds"));
         all += seconds * number;
+        add_phase(phases, step, number);
         json_object_set_new(costs, name,
                             json_pack("{s:f, s:f, s:O*}", "seconds", seconds, "gpu_seconds", seconds * number,
                                       "state", json_object_get(step, "state")));
     }
     json_object_set_new(r->document, "costs",
-                        json_pack("{s:o, s:f, s:f}", "steps", costs, "gpu_seconds", all, "price",
+                        json_pack("{s:o, s:o, s:f, s:f}", "steps", costs, "phases", phases, "gpu_seconds",
+                                  all, "price",
                                   all / 3600 * json_number_value(json_object_get(conf, "gpu_price"))));
     if (conf)
         json_object_set(r->document, "configuration", conf);
@@ -255,6 +320,7 @@ report_read(const char *workdir)
     each_file(&r, "bestofn_*/candidates.jsonl", read_round);
     each_file(&r, "bestofn_*/kept.jsonl", read_kept);
     each_file(&r, "eval_*.json", read_evaluation);
+    read_comparison(&r);
     read_costs(&r);
     snprintf(path, sizeof(path), "%s/checkpoints/curriculum.json", workdir);
     json_t *state = json_load_file(path, 0, NULL);

@@ -1,7 +1,9 @@
 #include "client/trainer/report.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/auto.h"
 
@@ -78,8 +80,11 @@ table(struct buffer *out, const char *title, json_t *rows, const char *const *co
     if (json_object_size(rows) == 0)
         return;
     buffer_printf(out, "<h2>%s</h2><table><tr><th></th>", title);
-    for (size_t i = 0; i < n; i++)
-        buffer_printf(out, "<th>%s</th>", columns[i]);
+    for (size_t i = 0; i < n; i++) {
+        buffer_add(out, "<th>");
+        escaped(out, columns[i]);
+        buffer_add(out, "</th>");
+    }
     buffer_add(out, "</tr>");
     json_object_foreach(rows, name, row)
     {
@@ -119,9 +124,9 @@ histograms(struct buffer *out, json_t *rounds)
 static void
 evaluations(struct buffer *out, json_t *found)
 {
-    static const char *const columns[] = { "num_tasks",    "valid_rate",      "compiled_rate",
-                                           "correct_rate", "fast_p 1",        "fast_p 1.5",
-                                           "fast_p 2",     "speedup_geomean", "prompt" };
+    static const char *const columns[] = { "num_tasks",       "extracted_rate", "valid_rate", "compiled_rate",
+                                           "correct_rate",    "fast_p 1",       "fast_p 1.5", "fast_p 2",
+                                           "speedup_geomean", "prompt" };
     AUTO_JSON json_t *rows = json_object();
     const char *name;
     json_t *one;
@@ -138,6 +143,28 @@ evaluations(struct buffer *out, json_t *found)
     table(out, "Evaluations (percent of tasks)", rows, columns, ARRAY_LEN(columns));
 }
 
+/* What each evaluation is beyond others, in points; published figures have a column each. */
+static void
+comparison(struct buffer *out, json_t *found)
+{
+    enum { MOST = 16 };
+    const char *columns[MOST] = { "correct", "beyond the first", "beyond the one before" }, *name, *key;
+    size_t n = 3;
+    json_t *row, *value;
+    json_object_foreach(found, name, row)
+    {
+        json_object_foreach(row, key, value)
+        {
+            bool is_there = false;
+            for (size_t i = 0; i < n; i++)
+                is_there = is_there || strcmp(columns[i], key) == 0;
+            if (!is_there && n < MOST)
+                columns[n++] = key;
+        }
+    }
+    table(out, "Comparison (correct answers in percent, differences in points)", found, columns, n);
+}
+
 void
 report_page(struct buffer *out, json_t *d)
 {
@@ -145,6 +172,7 @@ report_page(struct buffer *out, json_t *d)
     static const char *const funnel[] = { "answers", "extracted", "valid", "compiled", "correct", "timed" };
     static const char *const cheats[] = { "hack", "policy" };
     static const char *const costs[] = { "seconds", "gpu_seconds", "state" };
+    static const char *const phases[] = { "wall_s", "gpu_s", "idle_gpu_s" };
     const char *name;
     json_t *points, *kernel, *cost = json_object_get(d, "costs");
     size_t i;
@@ -158,6 +186,7 @@ report_page(struct buffer *out, json_t *d)
         "svg{width:100%;max-width:600px;background:#f6f6f6}polyline{fill:none;stroke:#06c;stroke-width:2}"
         "rect{fill:#06c}pre{background:#f6f6f6;padding:1em;overflow:auto}</style><h1>Training report</h1>");
     evaluations(out, json_object_get(d, "evaluations"));
+    comparison(out, json_object_get(d, "comparison"));
     buffer_add(out, "<h2>Training</h2>");
     json_object_foreach(json_object_get(d, "losses"), name, points)
     {
@@ -190,6 +219,7 @@ report_page(struct buffer *out, json_t *d)
         escaped(out, code ? code : "");
         buffer_add(out, "</pre>");
     }
+    table(out, "Time by phase", json_object_get(cost, "phases"), phases, ARRAY_LEN(phases));
     table(out, "Costs", json_object_get(cost, "steps"), costs, ARRAY_LEN(costs));
     buffer_printf(out, "<p>%.0f GPU seconds, price %.2f</p>",
                   json_number_value(json_object_get(cost, "gpu_seconds")),

@@ -85,6 +85,30 @@ def test_the_same_for_programs(tmp_path: Path) -> None:
     assert tuned["levels"]["2"]["correct_difference"]["mean"] == pytest.approx(-10.0)
 
 
+def test_reinforcement_is_set_against_fine_tuning_and_published_figures(tmp_path: Path) -> None:
+    """Issue 22, point 9: the difference from SFT to RL, and from a published figure to each."""
+    evaluation(tmp_path, "base", {0})
+    evaluation(tmp_path, "sft_final", {0, 1, 10})
+    evaluation(tmp_path, "rl_final", {0, 1, 2, 10, 11})
+    saved, page = tmp_path / "comparison.json", tmp_path / "page.html"
+    done = compare("base", "sft_final", "rl_final", f"--workdir={tmp_path}", "--published=TritonRL=63,7",
+                   f"--save={saved}", f"--html={page}")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    one, two = done.stdout.split("level 2")
+    assert re.search(r"^\+- previous +\+10\.0 \(.*?\) +\+10\.0 \(.*?\) +published", one, re.MULTILINE), one
+    assert re.search(r"^- TritonRL +-53\.0 +-43\.0 +-33\.0 *$", one, re.MULTILINE), one
+    assert re.search(r"^- TritonRL +-7\.0 +\+3\.0 +\+13\.0 *$", two, re.MULTILINE), two
+    assert (
+        "correct, less TritonRL (published), in points</td><td>-7.0</td><td>+3.0</td><td>+13.0</td>" in page.read_text()
+    )
+    rl = json.loads(saved.read_text())[2]["levels"]["2"]
+    assert (rl["previous_difference"]["mean"], rl["correct_difference"]["mean"]) == (
+        pytest.approx(10),
+        pytest.approx(20),
+    )
+    assert rl["less_published"] == {"TritonRL": pytest.approx(13)}
+
+
 def test_only_tasks_of_both_are_paired(tmp_path: Path) -> None:
     evaluation(tmp_path, "base", {0, 1})
     path = evaluation(tmp_path, "other", {0, 1}, policy="hybrid")
@@ -153,7 +177,7 @@ def test_the_curricula_draw_what_they_are_said_to_draw() -> None:
     done = subprocess.run(
         [str(TRAINER), "selftest", "--quick"], capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.returncode == 0 and done.stdout.count("PASS") == 4, done.stdout
+    assert done.returncode == 0 and done.stdout.count("PASS") == 5, done.stdout
     assert subprocess.run([str(TRAINER), "selftest", "--nothing"], capture_output=True, check=False).returncode == 2
 
 

@@ -152,6 +152,39 @@ costs(void **state)
     assert_holds(&page, "<th>round1</th><td>90</td><td>360</td><td>failed</td>");
 }
 
+/* Issue 22, point 9: SFT against RL and published figures, and time by phase with the GPUs that waited. */
+static void
+differences_and_phases(void **state)
+{
+    (void)state;
+    put("outputs/comparison.json",
+        "[{\"name\":\"sft_final\",\"levels\":{\"2\":{\"correct\":10,\"correct_difference\":null,"
+        "\"previous_difference\":null,\"less_published\":{\"Tri<ton\":3}}}},"
+        "{\"name\":\"rl_final\",\"levels\":{\"2\":{\"correct\":15,\"correct_difference\":{\"mean\":15},"
+        "\"previous_difference\":{\"mean\":5},\"less_published\":{\"Tri<ton\":8}}}}]");
+    put("run.json",
+        "{\"configuration\":{\"gpus\":4,\"gpu_price\":1},\"steps\":{\"prepare\":{\"seconds\":10,\"stage\":"
+        "\"prepare\","
+        "\"argv\":[\"prepare\"]},\"round1\":{\"seconds\":20,\"stage\":\"rl\",\"argv\":[\"bestofn\"]},"
+        "\"learned\":{\"seconds\":30,\"stage\":\"rl\",\"argv\":[\"sft\"],\"trains\":true},"
+        "\"publish\":{\"seconds\":1,\"stage\":\"rl\",\"argv\":[\"@publish\"]}}}");
+    AUTO_JSON json_t *d = report_read(directory);
+    json_t *row = json_object_get(json_object_get(d, "comparison"), "rl_final, level 2");
+    assert_true(json_number_value(json_object_get(row, "beyond the one before")) == 5);
+    assert_true(json_number_value(json_object_get(row, "less Tri<ton")) == 8);
+    json_t *phases = at(d, "costs", "phases", NULL), *rl = json_object_get(phases, "rl");
+    assert_true(json_number_value(json_object_get(rl, "wall_s")) == 51);
+    assert_true(json_number_value(json_object_get(rl, "gpu_s")) == 204);
+    assert_true(json_number_value(json_object_get(rl, "idle_gpu_s")) == 4);
+    assert_true(json_number_value(json_object_get(json_object_get(phases, "prepare"), "idle_gpu_s")) == 40);
+    AUTO_BUFFER struct buffer page = BUFFER_INIT;
+    report_page(&page, d);
+    assert_holds(&page, "<th>less Tri&lt;ton</th>");
+    assert_holds(&page, "<th>rl_final, level 2</th><td>15</td><td>15</td><td>5</td><td>8</td>");
+    assert_holds(&page, "<th>sft_final, level 2</th><td>10</td><td>-</td><td>-</td><td>3</td>");
+    assert_holds(&page, "<th>rl</th><td>51</td><td>204</td><td>4</td>");
+}
+
 /* Kernels, tasks' names and configurations are others' texts. */
 static void
 escaping(void **state)
@@ -201,13 +234,10 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_DIRECTORY(rounds),
-        IN_DIRECTORY(rounds_of_little),
-        IN_DIRECTORY(losses),
-        IN_DIRECTORY(best_kernels),
-        IN_DIRECTORY(costs),
-        IN_DIRECTORY(escaping),
-        cmocka_unit_test(nothing_there),
+        IN_DIRECTORY(rounds),   IN_DIRECTORY(rounds_of_little),
+        IN_DIRECTORY(losses),   IN_DIRECTORY(best_kernels),
+        IN_DIRECTORY(costs),    IN_DIRECTORY(differences_and_phases),
+        IN_DIRECTORY(escaping), cmocka_unit_test(nothing_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
