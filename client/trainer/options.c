@@ -74,7 +74,8 @@ enum {
     OPT_KEY,
     OPT_LOGPROBS,
     OPT_PLAIN,
-    OPT_CACERT
+    OPT_CACERT,
+    OPT_CHECK_ARGUMENTS
 };
 
 static error_t
@@ -128,6 +129,13 @@ parse_common(int key, char *arg, struct argp_state *state)
     case OPT_PLAIN:
         t->is_plain = true;
         return 0;
+    case OPT_CHECK_ARGUMENTS:
+        t->is_argument_check = true;
+        return 0;
+    case ARGP_KEY_SUCCESS: /* every parser has seen the end of the line */
+        if (t->is_argument_check)
+            exit(TRAINER_OK);
+        return 0;
     case OPT_LOGPROBS:
         t->wants_logprobs = true;
         return 0;
@@ -161,6 +169,8 @@ static const struct argp_option common_options[] = {
     { "timeout", OPT_TIMEOUT, "SECONDS", 0, "Of one request to the endpoint (default 600)", -2 },
     { "attempts", OPT_ATTEMPTS, "N", 0, "Of one request to the endpoint (default 6)", -2 },
     { "concurrency", 'c', "N", 0, "Tasks in flight (default 8)", -2 },
+    { "check-arguments", OPT_CHECK_ARGUMENTS, NULL, OPTION_HIDDEN, "End well if the rest of the line is",
+      -2 },
     { "workdir", 'w', "DIR", 0, "Where data, checkpoints and outputs go (default .)", -2 },
     { 0 },
 };
@@ -212,9 +222,8 @@ task_options_load(const struct task_options *o, uint64_t seed, struct task_set *
 
 enum { OPT_POLICY = 640, OPT_UNTIL, OPT_TURNS };
 
-/* A kind's name, or a specification as JSON. */
-static void
-read_reward(json_t *into, const char *text, struct argp_state *state)
+void
+option_reward(struct argp_state *state, const char *name, const char *text, json_t *into)
 {
     struct reward_spec spec;
     struct json_fault fault;
@@ -222,9 +231,9 @@ read_reward(json_t *into, const char *text, struct argp_state *state)
         text[0] == '{' ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : json_pack("{s:s}", "kind", text);
 
     if (!given)
-        argp_error(state, "--reward: \"%s\" is no JSON", text);
+        argp_error(state, "%s: \"%s\" is no JSON", name, text);
     else if (reward_spec_read(given, "", &spec, &fault) != 0)
-        argp_error(state, "--reward%s: %s", fault.pointer, fault.text);
+        argp_error(state, "%s%s: %s", name, fault.pointer, fault.text);
     else
         json_object_update(into, given);
 }
@@ -244,10 +253,10 @@ parse_round(int key, char *arg, struct argp_state *state)
         o->policy = option_word(state, "--policy", arg, OPTION_POLICIES);
         return 0;
     case OPT_UNTIL:
-        o->until = option_word(state, "--until", arg, "ast,compile,tiny,full,timing");
+        o->until = option_word(state, "--until", arg, OPTION_STAGES);
         return 0;
     case 'r':
-        read_reward(o->reward, arg, state);
+        option_reward(state, "--reward", arg, o->reward);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <jansson.h>
+
 #include "client/trainer/tasks.h"
 
 /* --tasks, --level, --max-tasks. The command's own defaults are put in first. */
@@ -28,6 +30,9 @@ const char *option_word(struct argp_state *state, const char *name, const char *
 /* A run's name: a part of a file's name, and so without a slash. */
 const char *option_name(struct argp_state *state, const char *name, const char *text);
 #define OPTION_POLICIES "strict,hybrid,kernelbench"
+#define OPTION_STAGES "ast,compile,tiny,full,timing"
+/* A reward's kind, or its specification as JSON: put into `into`. */
+void option_reward(struct argp_state *state, const char *name, const char *text, json_t *into);
 
 /* Explain an error on stderr: the exit status for it. */
 int trainer_failed(const struct error *err);

@@ -22,6 +22,7 @@
 #include "client/trainer/run_along.h"
 #include "client/trainer/run_check.h"
 #include "client/trainer/run_estimate.h"
+#include "client/trainer/run_files.h"
 #include "client/trainer/run_plan.h"
 #include "client/trainer/run_state.h"
 #include "client/trainer/run_step.h"
@@ -217,6 +218,27 @@ serving_configure(struct run *r)
                                    .wait_s = (int)runconf_number(r->conf, "endpoint", "wait_s") };
 }
 
+/* A trained model that never answers with code failed, whatever its rates are. A base model may know no better. */
+static int
+check_extracted(struct run *r)
+{
+    static const char *const trained[] = { "sft_final", "rl_final" };
+    int status = TRAINER_OK;
+    for (size_t i = 0; i < ARRAY_LEN(trained); i++) {
+        char path[PATH_MAX + 64];
+        snprintf(path, sizeof(path), "outputs/eval_%s.json", trained[i]);
+        if (!run_is_made(r, path))
+            continue;
+        snprintf(path, sizeof(path), "%s/outputs/eval_%s.json", r->workdir, trained[i]);
+        AUTO_JSON json_t *report = json_load_file(path, 0, NULL);
+        if (!json_is_true(json_object_get(report, "unextracted")))
+            continue;
+        status = TRAINER_UNEXTRACTED;
+        run_say(r, "%s: no code was found in any answer of %s", path, trained[i]);
+    }
+    return status;
+}
+
 static int
 run_steps(struct run *r)
 {
@@ -233,11 +255,12 @@ run_steps(struct run *r)
         if (status != TRAINER_OK)
             break;
     }
-    if (status == TRAINER_OK)
-        run_say(r, "done: %s/outputs/report.html", r->workdir);
-    else if (status == TRAINER_RESUME)
+    if (status == TRAINER_RESUME)
         run_say(r, "interrupted: the same command goes on");
-    return status;
+    if (status != TRAINER_OK)
+        return status;
+    run_say(r, "done: %s/outputs/report.html", r->workdir);
+    return check_extracted(r);
 }
 
 static int
@@ -252,7 +275,7 @@ run_locked(struct run *r, struct error *err)
         return trainer_complain(TRAINER_CONFIG, "another run works in %s", r->workdir);
     if (restore_check(r->workdir, err) != 0 || run_state_open(r, err) != 0)
         return trainer_failed(err);
-    if (run_check_inputs(r) != TRAINER_OK)
+    if (run_check_ahead(r) != TRAINER_OK)
         return TRAINER_CONFIG;
     struct run_along along = { .run = r };
     r->along = &along;
@@ -282,6 +305,8 @@ run_configured(struct run *r)
         return trainer_complain(TRAINER_CONFIG, "cannot use %s: %s", r->workdir, strerror(errno));
     if (finetune_environment(&err) != 0)
         return trainer_failed(&err);
+    if (*run_text(r, "", "devices")) /* for the endpoint and each step */
+        setenv("CUDA_VISIBLE_DEVICES", run_text(r, "", "devices"), 1);
     return r->is_check ? run_check(r) : r->is_estimate ? run_estimate(r) : run_locked(r, &err);
 }
 

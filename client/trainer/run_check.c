@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include "client/trainer/run_files.h"
+#include "client/trainer/run_machine.h"
 #include "client/trainer/run_state.h"
+#include "client/trainer/run_step.h"
 #include "client/trainer/runconf.h"
 #include "common/auto.h"
 
@@ -66,10 +68,31 @@ run_check_inputs(struct run *r)
     return status;
 }
 
+/* Arguments that a step's command would refuse, hours from now. */
+static int
+check_arguments(struct run *r)
+{
+    size_t i;
+    json_t *step;
+    int status = TRAINER_OK;
+
+    json_array_foreach(r->steps, i, step) if (run_step_check(r, step) != TRAINER_OK) status =
+        trainer_complain(TRAINER_CONFIG, "%s: its command refuses what %s says",
+                         json_string_value(json_object_get(step, "name")), r->file);
+    return status;
+}
+
+int
+run_check_ahead(struct run *r)
+{
+    int inputs = run_check_inputs(r), arguments = check_arguments(r), machine = run_machine_check(r);
+    return inputs ? inputs : arguments ? arguments : machine;
+}
+
 int
 run_check(struct run *r)
 {
-    int status = run_check_inputs(r);
+    int status = run_check_ahead(r);
     if (status != TRAINER_OK)
         return status;
     const char *method = run_text(r, "rl", "method");

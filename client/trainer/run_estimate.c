@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/trainer/run_machine.h"
 #include "client/trainer/runconf.h"
+#include "common/auto.h"
 
 /* Where the configuration says "all of it". */
 enum { KERNELBOOK_ROWS = 18000, KERNELBENCH_TASKS = 270 };
@@ -75,28 +77,72 @@ run_hours(const struct run *r, json_t *step)
     return s / 3600;
 }
 
+/* What a step or a phase takes: hours of GPUs that work, hours on the clock, hours of GPUs that wait meanwhile and are paid for. */
+struct hours {
+    double busy, wall, idle;
+};
+
+static void
+add(struct hours *to, const struct hours *h)
+{
+    to->busy += h->busy;
+    to->wall += h->wall;
+    to->idle += h->idle;
+}
+
+/* Training and sampling have the run's GPUs; a step that only judges has verifierd's, which are all where the file does not say. */
+static struct hours
+hours_of(const struct run *r, json_t *step)
+{
+    const double own = number(r, "", "gpus"),
+                 judging = run_devices_number(run_text(r, "verifier", "devices"));
+    const bool is_own = json_is_true(json_object_get(step, "trains")) || json_object_get(step, "serve");
+    const double all = own + judging, used = is_own ? own : judging > 0 ? judging : all;
+    struct hours h = { .busy = run_hours(r, step) };
+    h.wall = h.busy / used;
+    h.idle = h.wall * all - h.busy;
+    return h;
+}
+
+static void
+print_row(const struct run *r, const char *name, const struct hours *h)
+{
+    printf("%-20s %12.2f %12.2f %12.2f %12.2f\n", name, h->busy, h->wall, h->idle,
+           (h->busy + h->idle) * runconf_number(r->conf, "", "gpu_price"));
+}
+
 int
 run_estimate(const struct run *r)
 {
+    static const char *const phases[] = { "prepare", "sft", "rl", "evaluate" };
+    struct hours by_phase[ARRAY_LEN(phases)] = { 0 }, all = { 0 };
     size_t i;
     json_t *step;
-    double price = runconf_number(r->conf, "", "gpu_price"), total = 0;
 
-    printf("%-20s %12s %12s\n", "step", "GPU hours", "price");
+    printf("%-20s %12s %12s %12s %12s\n", "step", "GPU hours", "wall clock h", "idle GPU h", "price");
     json_array_foreach(r->steps, i, step)
     {
-        double hours = run_hours(r, step);
-        total += hours;
-        printf("%-20s %12.2f %12.2f\n", json_string_value(json_object_get(step, "name")), hours,
-               hours * price);
+        struct hours h = hours_of(r, step);
+        const char *stage = json_string_value(json_object_get(step, "stage"));
+        add(&all, &h);
+        for (size_t p = 0; p < ARRAY_LEN(phases); p++)
+            if (strcmp(phases[p], stage) == 0)
+                add(&by_phase[p], &h);
+        print_row(r, json_string_value(json_object_get(step, "name")), &h);
     }
-    printf("%-20s %12.2f %12.2f\n", "all", total, total * price);
+    for (size_t p = 0; p < ARRAY_LEN(phases); p++) {
+        char name[32];
+        snprintf(name, sizeof(name), "phase %s", phases[p]);
+        if (by_phase[p].wall > 0)
+            print_row(r, name, &by_phase[p]);
+    }
+    print_row(r, "all", &all);
     printf("at %g trained and %g sampled tokens a second and %g verdicts a second of one GPU, %g tokens a "
-           "row, %g for a GPU hour "
+           "row, %g for a GPU hour, idle ones counted "
            "(section estimate, gpu_price)\n",
            runconf_number(r->conf, "estimate", "train_tokens_per_s"),
            runconf_number(r->conf, "estimate", "sample_tokens_per_s"),
            runconf_number(r->conf, "estimate", "verdicts_per_s"),
-           runconf_number(r->conf, "estimate", "row_tokens"), price);
+           runconf_number(r->conf, "estimate", "row_tokens"), runconf_number(r->conf, "", "gpu_price"));
     return TRAINER_OK;
 }

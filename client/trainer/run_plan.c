@@ -283,7 +283,9 @@ plan_rl(struct run *r)
 static void
 plan_evaluate(struct run *r)
 {
-    static const char *const names[][2] = { { "base", "" }, { "sft", "sft_final" }, { "rl", "rl_final" } };
+    static const char *const names[][3] = { { "base", "base", "" },
+                                            { "sft", "sft_final", "sft_final" },
+                                            { "rl", "rl_final", "rl_final" } };
     char tasks[PATH_MAX];
 
     evaluation_tasks(r, tasks);
@@ -295,32 +297,34 @@ plan_evaluate(struct run *r)
         ARG(step, "--level=%d", (int)runconf_number(r->conf, "evaluate", "level"));
         ARG(step, "--max-tasks=%d", (int)runconf_number(r->conf, "evaluate", "max_tasks"));
         ARG(step, "--samples=%d", (int)runconf_number(r->conf, "evaluate", "samples"));
-        ARG(step, "--name=%s", names[i][0]);
+        ARG(step, "--name=%s", names[i][1]);
         arg_sampling(r, step, "evaluate");
         arg_common(r, step);
-        serve(step, names[i][1]);
+        serve(step, names[i][2]);
         IN(step, "%s", tasks);
-        if (*names[i][1])
-            IN(step, "checkpoints/%s", names[i][1]);
-        OUT(step, "outputs/eval_%s.json", names[i][0]);
+        if (*names[i][2])
+            IN(step, "checkpoints/%s", names[i][2]);
+        OUT(step, "outputs/eval_%s.json", names[i][1]);
     }
     if (*tasks) {
         json_t *step = step_new(r, "compare", "evaluate", "compare");
-        ARG(step, "base");
-        ARG(step, "sft");
-        ARG(step, "rl");
+        for (size_t i = 0; i < ARRAY_LEN(names); i++)
+            ARG(step, "%s", names[i][1]);
+        arg_text(step, "published", run_text(r, "evaluate", "published"));
         ARG(step, "--html=outputs/comparison.html");
+        ARG(step, "--save=outputs/comparison.json");
         ARG(step, "--workdir=.");
         for (size_t i = 0; i < ARRAY_LEN(names); i++)
-            IN(step, "outputs/eval_%s.json", names[i][0]);
+            IN(step, "outputs/eval_%s.json", names[i][1]);
         OUT(step, "outputs/comparison.html");
+        OUT(step, "outputs/comparison.json");
     }
     json_t *step = step_new(r, "report", "evaluate", "report");
     ARG(step, "--workdir=.");
     IN(step, "checkpoints/sft_final");
     IN(step, "checkpoints/rl_final");
     if (*tasks)
-        IN(step, "outputs/comparison.html");
+        IN(step, "outputs/comparison.json");
     OUT(step, "outputs/report.html");
     OUT(step, "outputs/report.json");
 }

@@ -87,7 +87,7 @@ static char **
 arguments(const struct run *r, json_t *step, const char *served)
 {
     json_t *argv = json_object_get(step, "argv"), *one;
-    char **out = calloc(json_array_size(argv) + 2, sizeof(*out)), name[RUN_ADAPTER_SIZE], adapter[PATH_MAX];
+    char **out = calloc(json_array_size(argv) + 3, sizeof(*out)), name[RUN_ADAPTER_SIZE], adapter[PATH_MAX];
     size_t i, n = 0;
 
     run_state_adapter(r, run_round_of(step), name);
@@ -115,6 +115,20 @@ arguments_free(char **argv)
     for (char **at = argv; *at; at++)
         free(*at);
     free(argv);
+}
+
+int
+run_step_check(const struct run *r, json_t *step)
+{
+    const char *command = json_string_value(json_array_get(json_object_get(step, "argv"), 0));
+    if (*command == '@')
+        return TRAINER_OK;
+    char **argv = arguments(r, step, "model");
+    argv[json_array_size(json_object_get(step, "argv")) + 1] = strdup("--check-arguments");
+    pid_t pid = child_spawn(r->program, argv);
+    int status = pid < 0 ? TRAINER_CONFIG : child_wait(pid, NULL, NULL);
+    arguments_free(argv);
+    return status;
 }
 
 static int
@@ -205,6 +219,11 @@ run_step(struct run *r, json_t *step)
         return trainer_failed(&err);
     int status = run_command(r, step, served);
     double seconds = (double)(clock_monotonic_ns() - start_ns) / 1e9;
+    if (status ==
+        TRAINER_UNEXTRACTED) { /* its report is there and says so; run_steps() looks at it at the end */
+        run_say(r, "%s: no code was found in any answer", name);
+        status = TRAINER_OK;
+    }
     if (trainer_is_stopping() || status == TRAINER_RESUME) {
         run_state_set(r, step, "interrupted", seconds, &err);
         return TRAINER_RESUME;

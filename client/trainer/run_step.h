@@ -11,4 +11,10 @@
  */
 int run_step(struct run *r, json_t *step);
 
+/*
+ * Would its command take these arguments? Names of policies, rewards, stages and curricula are the command's to know. Its status;
+ * what is wrong stands on stderr.
+ */
+int run_step_check(const struct run *r, json_t *step);
+
 #endif

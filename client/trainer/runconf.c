@@ -25,53 +25,66 @@ static const char own_rows[] = "["
     ROW(section, name, "float", preset, ",\"min\":" low ",\"max\":" high)
 #define CHOICE(section, name, preset, words) \
     ROW(section, name, "choice", "\"" preset "\"", ",\"choices\":\"" words "\"")
-    /* clang-format off: one row a line */
-    TEXT("", "model", "Qwen/Qwen2.5-Coder-7B-Instruct") TEXT("", "model_config", "") TEXT(
-        "", "python", "") TEXT("", "workdir", "") INT("", "gpus", "1", "1", "1024")
-        NUMBER("", "gpu_memory_gb", "0", "0", "10000") NUMBER("", "gpu_price", "0", "0", "10000") INT(
-            "", "seed", "0", "0",
-            "2147483647") TEXT("verifier",
-                               "url", "") FLAG("verifier", "selftest",
-                                               "true") TEXT("endpoint", "url", "")
-            TEXT("endpoint", "start", "") TEXT("endpoint", "model", "") FLAG("endpoint", "keep", "false") INT(
-                "endpoint",
-                "wait_s", "900",
-                "1", "86400") NUMBER("endpoint", "temperature", "0.8",
-                                     "0", "10") INT("endpoint", "max_tokens", "2048", "1", "1000000")
-                INT("endpoint", "concurrency", "8", "1", "64") TEXT("prepare", "file", "")
-                    TEXT("prepare", "source", "") TEXT("prepare", "overlap", "") TEXT(
-                        "prepare", "licenses",
-                        "") INT("prepare", "max_samples", "1000", "0", "100000000")
-                        FLAG("prepare", "static", "false") FLAG("prepare", "verify", "true") CHOICE(
-                            "rl", "method",
-                            "bestofn",
-                            "bestofn weighted reinforce grpo") INT("rl", "rounds", "3", "1", "10000")
-                            TEXT("rl", "tasks", "data/processed/tasks.jsonl") INT(
-                                "rl", "max_tasks", "100", "1", "1000000") INT("rl", "level", "0", "0", "4")
-                                INT("rl", "samples", "10", "1", "256") INT("rl", "keep", "3", "1", "256")
-                                    TEXT("rl", "curriculum", "") NUMBER("rl", "mix", "0.5", "0", "1") TEXT(
-                                        "rl", "held_out",
-                                        "") INT("rl", "held_out_tasks", "50", "1", "1000000")
-                                        TEXT("rl", "reward", "staged") TEXT("rl", "policy", "") TEXT(
-                                            "rl", "until", "") TEXT("evaluate", "source", "")
-                                            TEXT("evaluate", "tasks",
-                                                 "") INT("evaluate", "level", "0", "0", "4")
-                                                INT("evaluate", "max_tasks", "20", "0",
-                                                    "1000000") INT("evaluate", "samples", "1", "1",
-                                                                   "256") TEXT("evaluate", "policy", "")
-                                                    TEXT("evaluate", "until", "") TEXT("sync", "remote", "")
-                                                        INT("sync", "every_s", "600", "1", "86400") TEXT(
-                                                            "sync", "engine",
-                                                            "rclone") TEXT("watch", "clouds", "")
-                                                            NUMBER("watch", "every_s", "5", "0.05", "3600")
-                                                                NUMBER("estimate", "train_tokens_per_s",
-                                                                       "4000", "1", "1e9")
-                                                                    NUMBER("estimate", "sample_tokens_per_s",
-                                                                           "2000", "1", "1e9")
-                                                                        NUMBER("estimate", "verdicts_per_s",
-                                                                               "1", "0.001", "1e6")
-                                                                            NUMBER("estimate", "row_tokens",
-                                                                                   "2500", "1", "1e7") "{}]";
+    /* clang-format off */
+    TEXT("", "model", "Qwen/Qwen2.5-Coder-7B-Instruct")
+    TEXT("", "model_config", "")
+    TEXT("", "python", "")
+    TEXT("", "workdir", "")
+    INT("", "gpus", "1", "1", "1024")
+    TEXT("", "devices", "")
+    NUMBER("", "gpu_memory_gb", "0", "0", "10000")
+    NUMBER("", "gpu_price", "0", "0", "10000")
+    INT("", "seed", "0", "0", "2147483647")
+    TEXT("verifier", "url", "")
+    TEXT("verifier", "devices", "")
+    FLAG("verifier", "selftest", "true")
+    TEXT("endpoint", "url", "")
+    TEXT("endpoint", "start", "")
+    TEXT("endpoint", "model", "")
+    FLAG("endpoint", "keep", "false")
+    INT("endpoint", "wait_s", "900", "1", "86400")
+    NUMBER("endpoint", "temperature", "0.8", "0", "10")
+    INT("endpoint", "max_tokens", "2048", "1", "1000000")
+    INT("endpoint", "concurrency", "8", "1", "64")
+    TEXT("prepare", "file", "")
+    TEXT("prepare", "source", "")
+    TEXT("prepare", "overlap", "")
+    TEXT("prepare", "licenses", "")
+    INT("prepare", "max_samples", "1000", "0", "100000000")
+    FLAG("prepare", "static", "false")
+    FLAG("prepare", "verify", "true")
+    CHOICE("rl", "method", "bestofn", "bestofn weighted reinforce grpo")
+    INT("rl", "rounds", "3", "1", "10000")
+    TEXT("rl", "tasks", "data/processed/tasks.jsonl")
+    INT("rl", "max_tasks", "100", "1", "1000000")
+    INT("rl", "level", "2", "0", "4")
+    INT("rl", "samples", "10", "1", "256")
+    INT("rl", "keep", "3", "1", "256")
+    TEXT("rl", "curriculum", "")
+    NUMBER("rl", "mix", "0.5", "0", "1")
+    TEXT("rl", "held_out", "")
+    INT("rl", "held_out_tasks", "50", "1", "1000000")
+    TEXT("rl", "reward", "staged")
+    TEXT("rl", "policy", "")
+    TEXT("rl", "until", "")
+    TEXT("evaluate", "source", "")
+    TEXT("evaluate", "tasks", "")
+    INT("evaluate", "level", "2", "0", "4")
+    INT("evaluate", "max_tasks", "20", "0", "1000000")
+    TEXT("evaluate", "published", "")
+    INT("evaluate", "samples", "1", "1", "256")
+    TEXT("evaluate", "policy", "")
+    TEXT("evaluate", "until", "")
+    TEXT("sync", "remote", "")
+    INT("sync", "every_s", "600", "1", "86400")
+    TEXT("sync", "engine", "rclone")
+    TEXT("watch", "clouds", "")
+    NUMBER("watch", "every_s", "5", "0.05", "3600")
+    NUMBER("estimate", "train_tokens_per_s", "4000", "1", "1e9")
+    NUMBER("estimate", "sample_tokens_per_s", "2000", "1", "1e9")
+    NUMBER("estimate", "verdicts_per_s", "1", "0.001", "1e6")
+    NUMBER("estimate", "row_tokens", "2500", "1", "1e7")
+    "{}]";
 /* clang-format on */
 
 static const char *const methods[] = { "bestofn", "weighted", "reinforce", "grpo" };

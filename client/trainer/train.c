@@ -59,11 +59,26 @@ is_by_reward(const char *method)
     return strcmp(method, "reinforce") == 0 || strcmp(method, "grpo") == 0;
 }
 
+/* What the daemon would refuse at the first step is refused here. */
+static void
+put_setting(struct train *t, json_t *row, const char *text, struct argp_state *state)
+{
+    const char *name = json_string_value(json_object_get(row, "name"));
+    AUTO_JSON json_t *reward = json_object();
+    struct error err = { 0 };
+
+    if (strcmp(name, "reward") == 0)
+        option_reward(state, "--reward", text, reward);
+    if (strcmp(name, "until") == 0)
+        option_word(state, "--until", text, OPTION_STAGES);
+    if (settings_put(t->values, row, text, &err) != 0)
+        argp_error(state, "%s", err.text);
+}
+
 static error_t
 parse(int key, char *arg, struct argp_state *state)
 {
     struct train *t = state->input;
-    struct error err = { 0 };
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = t->trainer;
@@ -84,7 +99,7 @@ parse(int key, char *arg, struct argp_state *state)
         t->accelerate_config = arg;
         return 0;
     case OPT_POLICY:
-        t->policy = arg;
+        t->policy = option_word(state, "--policy", arg, OPTION_POLICIES);
         return 0;
     case OPT_PRINT:
         t->is_printed = true;
@@ -92,8 +107,7 @@ parse(int key, char *arg, struct argp_state *state)
     default:
         if (key < OPT_FIRST || key >= OPT_FIRST + (int)json_array_size(t->table))
             return ARGP_ERR_UNKNOWN;
-        if (settings_put(t->values, json_array_get(t->table, (size_t)(key - OPT_FIRST)), arg, &err) != 0)
-            argp_error(state, "%s", err.text);
+        put_setting(t, json_array_get(t->table, (size_t)(key - OPT_FIRST)), arg, state);
         return 0;
     }
 }

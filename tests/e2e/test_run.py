@@ -59,16 +59,78 @@ def test_a_bad_configuration_is_told(tmp_path: Path, text: str, says: str) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["conf"]
 
 
+MODEL_CONFIG = f'model_config = "{DEPLOY / "qwen2.5-coder-7b-instruct.json"}"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('rl { policy = "strcit" }\n', '--policy'),
+        ('evaluate { policy = "nonsense"\n tasks = "conf" }\n', '--policy'),
+        ('rl { reward = "nosuch" }\n', '--reward/kind'),
+        ('rl { method = "reinforce" }\nreinforce { reward = "nosuch" }\n', '--reward/kind'),
+        ('rl { method = "grpo" }\ngrpo { until = "never" }\n', '--until takes one of'),
+        ('rl { curriculum = "nokind" }\n', 'is not one of fixed, stepped, seed'),
+        ('rl { until = "never" }\n', '--until takes one of ast,compile'),
+        ('endpoint { start = "env A=1 no-such-server {model}" }\n', 'there is no program "no-such-server" in PATH'),
+        ('endpoint { start = "$NO_SUCH_PYTHON -m finetune serve {model}" }\n', '$NO_SUCH_PYTHON, which is not set'),
+        ('endpoint { start = "sh --tensor-parallel-size 4 --data-parallel-size=2" }\ngpus = 7\n', 'asks for 8 GPUs'),
+        ('verifier { devices = "7" }\ndevices = "6,7"\ngpus = 2\n', 'GPU 7 is used twice: verifier.devices and'),
+        ('verifier { devices = "1" }\nendpoint { start = "CUDA_VISIBLE_DEVICES=0,1 sh" }\n', 'GPU 1 is used twice'),
+        ('devices = "0"\nendpoint { start = "sh"\n keep = true }\n', 'GPU 0 is used twice: an endpoint that is kept'),
+        ('devices = "0,1"\n', 'devices names 2 GPUs; gpus = 1'),
+        ('devices = "0,0"\n', 'devices takes numbers of GPUs'),
+        ('sft { base_bits = 8 }\npython = "/bin/false"\n', 'sft.base_bits = 8 needs bitsandbytes'),
+    ],
+)  # fmt: skip
+def test_what_would_end_a_run_hours_later_is_found_at_once(tmp_path: Path, text: str, says: str) -> None:
+    """Issue 22, point 7: by --check, and by the run itself before its first step."""
+    (tmp_path / "rows.jsonl").write_text("{}\n")
+    (tmp_path / "conf").write_text(f'prepare {{ file = "rows.jsonl" }}\n{MODEL_CONFIG}{text}')
+    for arguments in (["--check"], []):
+        done = trainer("run", *arguments, str(tmp_path / "conf"), f"--workdir={tmp_path}")
+        assert done.returncode == 3 and says in done.stderr, done.stderr
+    assert not (tmp_path / "data").exists() and "selftest" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('curriculum = "stepped"', "cannot move in 3 rounds: it is moved by rl.held_out alone"),
+        ('curriculum = "stepped"\n held_out = "rows.jsonl"', "it wants five held-out evaluations first"),
+        ('curriculum = "seed"\n rounds = 1', "cannot move in 1 rounds"),
+        ('curriculum = "seed"\n max_tasks = 4', "of 4 tasks a round 0 are of level 2 at 10 % and at 20 %"),
+        ('curriculum = "seed"\n method = "reinforce"', "reinforce has no rounds"),
+        ('curriculum = "seed"', ""),
+        ('curriculum = "stepped"\n held_out = "rows.jsonl"\n rounds = 5', ""),
+        ('curriculum = "fixed"', ""),
+    ],
+)
+def test_a_curriculum_that_cannot_move_is_said(tmp_path: Path, text: str, says: str) -> None:
+    """Issue 22, point 4. It may be meant, and ends nothing; /bin/false ends the check that follows."""
+    (tmp_path / "rows.jsonl").write_text("{}\n")
+    (tmp_path / "conf").write_text(f'prepare {{ file = "rows.jsonl" }}\npython = "/bin/false"\nrl {{ {text} }}\n')
+    done = trainer("run", "--check", str(tmp_path / "conf"), f"--workdir={tmp_path}")
+    assert ("cannot move" in done.stderr) == bool(says) and says in done.stderr, done.stderr
+
+
 def test_no_such_file(tmp_path: Path) -> None:
     done = trainer("run", str(tmp_path / "none.conf"))
     assert (done.returncode, "none.conf" in done.stderr) == (3, True)
 
 
 def test_the_shipped_configuration_passes_anywhere(tmp_path: Path) -> None:
-    """No model, no GPU and no network: shapes on meta tensors."""
+    """No model, no GPU and no network: shapes on meta tensors. The endpoint's program has to be there."""
     conf = DEPLOY / "qwen2.5-coder-7b-8gpu.conf"
-    done = trainer("run", "--check", str(conf), f"--workdir={tmp_path}")
+    done = trainer("run", "--check", str(conf), f"--workdir={tmp_path}", PATH="/usr/bin:/bin")
+    assert done.returncode == 3 and 'there is no program "vllm" in PATH' in done.stderr
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "vllm").symlink_to("/bin/true")
+    path = f"{programs}:{os.environ['PATH']}"
+    done = trainer("run", "--check", str(conf), f"--workdir={tmp_path}", PATH=path)
     assert done.returncode == 0, done.stderr
+    assert "verifier.devices does not say which GPUs of this machine verifierd has" in done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert [one["method"] for one in found] == ["sft", "bestofn"]
     assert found[0]["parameters"] == 7_615_616_512
@@ -79,9 +141,9 @@ def test_the_shipped_configuration_passes_anywhere(tmp_path: Path) -> None:
     small.write_text(
         conf.read_text().replace("= 80", "= 24").replace('"qwen2.5-coder-7b-instruct.json"', f'"{config}"')
     )
-    done = trainer("run", "--check", str(small), f"--workdir={tmp_path}")
+    done = trainer("run", "--check", str(small), f"--workdir={tmp_path}", PATH=path)
     assert done.returncode == 3 and "has 24: lower batch or length" in done.stderr
-    done = trainer("run", "--check", str(conf), f"--workdir={tmp_path}", TRAINER_PYTHON="/bin/true")
+    done = trainer("run", "--check", str(conf), f"--workdir={tmp_path}", TRAINER_PYTHON="/bin/true", PATH=path)
     assert done.returncode == 3 and "/bin/true ended with status 0 and checked nothing" in done.stderr
 
 
@@ -90,7 +152,17 @@ def test_an_estimate_is_by_step(tmp_path: Path) -> None:
     rows = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
     # 18,000 rows of 2,500 tokens at 4,000 tokens a second.
     assert float(rows["sft"][0]) == pytest.approx(18000 * 2500 / 4000 / 3600, abs=0.01)
-    assert float(rows["all"][1]) == pytest.approx(2.5 * float(rows["all"][0]), abs=0.03)
+    busy, wall, idle, price = map(float, rows["all"])
+    assert price == pytest.approx(2.5 * (busy + idle), abs=0.05) and wall == pytest.approx((busy + idle) / 8, abs=0.02)
+    assert float(rows["sft"][1]) == pytest.approx(float(rows["sft"][0]) / 8, abs=0.01)
+    conf = (DEPLOY / "qwen2.5-coder-7b-8gpu.conf").read_text().replace("gpus = 8", "gpus = 7")
+    (tmp_path / "seven.conf").write_text(conf.replace("selftest = true", 'devices = "7"'))
+    done = trainer("run", "--estimate", str(tmp_path / "seven.conf"), f"--workdir={tmp_path}")
+    (tmp_path / "seven.conf").unlink()
+    rows = {line[:20].strip(): line[20:].split() for line in done.stdout.splitlines()}
+    # 18,000 verdicts on verifierd's GPU, for which seven others wait; while seven train, its own does.
+    assert [float(x) for x in rows["phase prepare"][:3]] == pytest.approx([5.0, 5.0, 35.0], abs=0.01)
+    assert float(rows["sft"][2]) == pytest.approx(float(rows["sft"][0]) / 7, abs=0.01)
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
@@ -153,7 +225,7 @@ def test_from_data_to_report_with_a_kill_in_the_middle(client: service.Client, t
         manifest = checkpoint.verify(tmp_path / "checkpoints" / final)
         assert manifest["base_model"] == "tiny"
     report = json.loads((tmp_path / "outputs/report.json").read_text())
-    assert set(report["evaluations"]) == {"base", "sft", "rl"}
+    assert set(report["evaluations"]) == {"base", "sft_final", "rl_final"}
     losses = [point["loss"] for point in report["losses"]["sft"]]
     assert len(losses) == 80 and losses[-1] < losses[0] / 4
     assert [point["step"] for point in report["losses"]["sft"]] == list(range(1, 81))
@@ -198,7 +270,8 @@ def test_a_dry_run_goes_through_everything_in_a_directory_of_its_own(client: ser
     before = sorted(path.name for path in tmp_path.iterdir())
     conf = small_conf(tmp_path)
     done = trainer("run", "--dry-run", str(conf), f"--workdir={tmp_path}", f"--url={client.url}", TINY_PORT=free_port())
-    assert done.returncode == 0, done.stderr[-3000:]
+    # Sixteen tokens are no answer, which the run says by its status once everything is done.
+    assert done.returncode == 9 and "no code was found in any answer of rl_final" in done.stderr, done.stderr[-3000:]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*before, conf.name, "dry_run"])
     dry = tmp_path / "dry_run"
     state = steps(dry)

@@ -63,6 +63,9 @@ defaults(void **state)
     assert_int_equal(runconf_number(conf, "sync", "every_s"), 600);
     assert_string_equal(runconf_text(conf, "sync", "engine"), "rclone");
     assert_string_equal(runconf_text(conf, "rl", "method"), "bestofn");
+    assert_int_equal(runconf_number(conf, "rl", "level"), 2);
+    assert_int_equal(runconf_number(conf, "evaluate", "level"), 2);
+    assert_int_equal(runconf_number(conf, "evaluate", "max_tasks"), 20);
     assert_int_equal(runconf_number(conf, "sft", "lora_r"), 16);
     assert_int_equal(runconf_number(conf, "sft", "lora_alpha"), 32);
     assert_true(runconf_number(conf, "sft", "lora_dropout") == 0.05);
@@ -252,6 +255,9 @@ shipped_numbers(void **state)
         { "train", "save_steps", 50 },
         { "train", "keep", 2 },
         { "train", "least_loss", 0.01 },
+        { "rl", "level", 2 }, /* tasks with operations to fuse */
+        { "evaluate", "level", 2 },
+        { "evaluate", "max_tasks", 20 },
         { "sync", "every_s", 600 },
         { "watch", "every_s", 5 },
     };
