@@ -86,6 +86,10 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_gather_setup": (c_int, [c_uint32]),
     "harness_gather_set": (c_int, [c_void_p, c_void_p, c_uint32]),
     "harness_gather_read": (c_int, [c_void_p, c_uint32]),
+    "harness_image_load": (c_int, [c_char_p, c_char_p, c_uint32, c_void_p]),
+    "harness_image_free": (c_int, [c_uint64]),
+    "harness_launch": (c_int, [c_void_p, c_uint64, c_void_p, c_uint32]),
+    "harness_tensor_map": (c_int, [c_void_p, c_void_p]),
     "harness_clock_call": (c_int, [c_void_p, c_void_p]),
     "harness_clock_finish": (c_int, [c_void_p, c_void_p]),
     "harness_cupti_open": (c_int, [c_char_p]),
@@ -361,6 +365,121 @@ def gpu_copy(to: int, source: int, size: int) -> None:
 
 def gpu_sync() -> None:
     _checked(_lib.harness_gpu_sync())
+
+
+class _Image(ctypes.Structure):
+    _fields_ = [
+        ("module", c_uint64),
+        ("function", c_uint64),
+        ("registers", c_int32),
+        ("spill_bytes", c_int32),
+        ("threads_most", c_int32),
+        ("shared_bytes", c_int32),
+    ]
+
+
+class _Launch(ctypes.Structure):
+    _fields_ = [
+        ("function", c_uint64),
+        ("grid", c_uint32 * 3),
+        ("threads", c_uint32),
+        ("cluster", c_uint32),
+        ("shared_bytes", c_uint32),
+        ("is_cooperative", c_uint32),
+        ("is_overlapping", c_uint32),
+    ]
+
+
+class _TensorMap(ctypes.Structure):
+    _fields_ = [
+        ("address", c_uint64),
+        ("rank", c_uint32),
+        ("type", c_int32),
+        ("swizzle", c_int32),
+        ("fill", c_int32),
+        ("shape", c_uint64 * 5),
+        ("stride_bytes", c_uint64 * 5),
+        ("box", c_uint32 * 5),
+    ]
+
+
+@dataclass(frozen=True)
+class Image:
+    """A kernel that is loaded; image_free(module) ends it."""
+
+    module: int
+    function: int
+    registers: int
+    spill_bytes: int
+    threads_most: int
+    shared_bytes: int
+
+
+def image_load(image: bytes, name: str, shared_bytes: int) -> Image:
+    """A cubin's kernel, loaded into the current context; shared_bytes: dynamic, as each launch will ask for."""
+    c = _Image()
+    _checked(_lib.harness_image_load(image, name.encode(), shared_bytes, ctypes.byref(c)))
+    return Image(c.module, c.function, c.registers, c.spill_bytes, c.threads_most, c.shared_bytes)
+
+
+def image_free(module: int) -> None:
+    _checked(_lib.harness_image_free(module))
+
+
+@dataclass(frozen=True)
+class LaunchShape:
+    """All of a launch but its grid and its arguments: threads of a block, blocks of a cluster, dynamic shared bytes."""
+
+    function: int
+    threads: int
+    cluster: int
+    shared_bytes: int
+    is_cooperative: bool
+    is_overlapping: bool
+
+
+def launch(shape: LaunchShape, grid: tuple[int, int, int], arguments: list[bytes], stream: int) -> None:
+    """Queue one launch. arguments: the kernel's parameters in order, each as it lies in memory."""
+    c = _Launch(
+        shape.function,
+        (c_uint32 * 3)(*grid),
+        shape.threads,
+        shape.cluster,
+        shape.shared_bytes,
+        int(shape.is_cooperative),
+        int(shape.is_overlapping),
+    )
+    kept = [_aligned(argument) for argument in arguments]
+    pointers = (c_void_p * max(1, len(kept)))(*(address for _, address in kept))
+    _checked(_lib.harness_launch(ctypes.byref(c), stream, pointers, len(kept)))
+
+
+def _aligned(data: bytes) -> tuple[Any, int]:
+    """A copy at an address that is a multiple of 64, as a tensor map needs: what holds it, and where it is."""
+    room = ctypes.create_string_buffer(len(data) + 64)
+    address = (ctypes.addressof(room) + 63) // 64 * 64
+    ctypes.memmove(address, data, len(data))
+    return room, address
+
+
+def tensor_map(
+    address: int,
+    *,
+    type_: int,
+    swizzle: int,
+    fill: int,
+    shape: Sequence[int],
+    stride_bytes: Sequence[int],
+    box: Sequence[int],
+) -> bytes:
+    """128 bytes that describe a tensor to the memory accelerator. Sizes: innermost dimension first, elements;
+    stride_bytes: of the second dimension on."""
+    c = _TensorMap(address, len(shape), type_, swizzle, fill)
+    for into, values in ((c.shape, shape), (c.stride_bytes, stride_bytes), (c.box, box)):
+        into[: len(values)] = list(values)
+    room, at = _aligned(bytes(128))
+    _checked(_lib.harness_tensor_map(ctypes.byref(c), at))
+    return ctypes.string_at(at, 128) if room else b""
 
 
 def flush_setup(size: int = 0) -> None:

@@ -34,6 +34,19 @@ struct cu_stream;
 #define CU_HANDLE_POSIX_FD 1
 #define CU_ACCESS_READ_WRITE 3
 #define CU_GRANULARITY_RECOMMENDED 1
+#define CU_FUNCTION_THREADS_MOST 0
+#define CU_FUNCTION_SHARED_BYTES 1
+#define CU_FUNCTION_LOCAL_BYTES 3
+#define CU_FUNCTION_REGISTERS 4
+#define CU_FUNCTION_DYNAMIC_MOST 8
+#define CU_FUNCTION_LARGE_CLUSTER 14
+#define CU_CACHE_PREFER_SHARED 1
+#define CU_LAUNCH_COOPERATIVE 2
+#define CU_LAUNCH_CLUSTER 4
+#define CU_LAUNCH_CLUSTER_POLICY 5
+#define CU_LAUNCH_OVERLAPPING 6
+#define CU_CLUSTER_SPREAD 1
+#define CU_TENSOR_L2_128 2
 
 struct cu_location {
     int type;
@@ -62,55 +75,85 @@ struct cu_uuid {
     unsigned char bytes[16];
 };
 
+struct cu_launch_attribute {
+    int id;
+    char pad[4];
+    union {
+        char bytes[64];
+        unsigned word;
+        unsigned cluster[3];
+    } value;
+};
+
+struct cu_launch_config {
+    unsigned grid[3];
+    unsigned block[3];
+    unsigned shared_bytes;
+    struct cu_stream *stream;
+    struct cu_launch_attribute *attributes;
+    unsigned n;
+};
+
+_Static_assert(sizeof(struct cu_launch_attribute) == 72, "CUlaunchAttribute");
+_Static_assert(sizeof(struct cu_launch_config) == 56, "CUlaunchConfig");
 _Static_assert(sizeof(struct cu_allocation) == 32, "CUmemAllocationProp");
 _Static_assert(sizeof(struct cu_access) == 12, "CUmemAccessDesc");
 
 /* X(member, symbol, arguments) */
-#define CU_CALLS(X)                                                                                        \
-    X(init, "cuInit", (unsigned flags))                                                                    \
-    X(error_name, "cuGetErrorName", (cu_result code, const char **out))                                    \
-    X(error_string, "cuGetErrorString", (cu_result code, const char **out))                                \
-    X(driver_version, "cuDriverGetVersion", (int *out))                                                    \
-    X(device_get, "cuDeviceGet", (cu_device * out, int ordinal))                                           \
-    X(device_name, "cuDeviceGetName", (char *out, int size, cu_device device))                             \
-    X(device_uuid, "cuDeviceGetUuid", (struct cu_uuid * out, cu_device device))                            \
-    X(device_pci, "cuDeviceGetPCIBusId", (char *out, int size, cu_device device))                          \
-    X(device_memory, "cuDeviceTotalMem_v2", (size_t * out, cu_device device))                              \
-    X(device_attribute, "cuDeviceGetAttribute", (int *out, int attribute, cu_device device))               \
-    X(primary_state, "cuDevicePrimaryCtxGetState", (cu_device device, unsigned *flags, int *is_active))    \
-    X(primary_flags, "cuDevicePrimaryCtxSetFlags_v2", (cu_device device, unsigned flags))                  \
-    X(primary_retain, "cuDevicePrimaryCtxRetain", (struct cu_context * *out, cu_device device))            \
-    X(context_set, "cuCtxSetCurrent", (struct cu_context * context))                                       \
-    X(context_sync, "cuCtxSynchronize", (void))                                                            \
-    X(reset_l2, "cuCtxResetPersistingL2Cache", (void))                                                     \
-    X(mem_alloc, "cuMemAlloc_v2", (cu_ptr * out, size_t bytes))                                            \
-    X(mem_free, "cuMemFree_v2", (cu_ptr at))                                                               \
-    X(granularity, "cuMemGetAllocationGranularity",                                                        \
-      (size_t * out, const struct cu_allocation *what, int option))                                        \
-    X(create, "cuMemCreate",                                                                               \
-      (cu_handle * out, size_t size, const struct cu_allocation *what, unsigned long long zero))           \
-    X(release, "cuMemRelease", (cu_handle handle))                                                         \
-    X(export, "cuMemExportToShareableHandle",                                                              \
-      (void *out, cu_handle handle, int type, unsigned long long zero))                                    \
-    X(import, "cuMemImportFromShareableHandle", (cu_handle * out, void *os_handle, int type))              \
-    X(reserve, "cuMemAddressReserve",                                                                      \
-      (cu_ptr * out, size_t size, size_t alignment, cu_ptr wish, unsigned long long zero))                 \
-    X(unreserve, "cuMemAddressFree", (cu_ptr at, size_t size))                                             \
-    X(map, "cuMemMap", (cu_ptr at, size_t size, size_t offset, cu_handle handle, unsigned long long zero)) \
-    X(unmap, "cuMemUnmap", (cu_ptr at, size_t size))                                                       \
-    X(set_access, "cuMemSetAccess", (cu_ptr at, size_t size, const struct cu_access *access, size_t n))    \
-    X(fill32, "cuMemsetD32Async", (cu_ptr at, unsigned pattern, size_t words, struct cu_stream *stream))   \
-    X(copy, "cuMemcpyDtoDAsync_v2", (cu_ptr to, cu_ptr from, size_t bytes, struct cu_stream * stream))     \
-    X(copy_to_device, "cuMemcpyHtoD_v2", (cu_ptr to, const void *from, size_t bytes))                      \
-    X(copy_to_host, "cuMemcpyDtoH_v2", (void *to, cu_ptr from, size_t bytes))                              \
-    X(stream_create, "cuStreamCreate", (struct cu_stream * *out, unsigned flags))                          \
-    X(stream_sync, "cuStreamSynchronize", (struct cu_stream * stream))                                     \
-    X(module_load, "cuModuleLoadData", (struct cu_module * *out, const void *image))                       \
-    X(module_function, "cuModuleGetFunction",                                                              \
-      (struct cu_function * *out, struct cu_module * module, const char *name))                            \
-    X(launch, "cuLaunchKernel",                                                                            \
-      (struct cu_function * function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, \
-       unsigned block_y, unsigned block_z, unsigned shared_bytes, struct cu_stream *stream,                \
+#define CU_CALLS(X)                                                                                          \
+    X(init, "cuInit", (unsigned flags))                                                                      \
+    X(error_name, "cuGetErrorName", (cu_result code, const char **out))                                      \
+    X(error_string, "cuGetErrorString", (cu_result code, const char **out))                                  \
+    X(driver_version, "cuDriverGetVersion", (int *out))                                                      \
+    X(device_get, "cuDeviceGet", (cu_device * out, int ordinal))                                             \
+    X(device_name, "cuDeviceGetName", (char *out, int size, cu_device device))                               \
+    X(device_uuid, "cuDeviceGetUuid", (struct cu_uuid * out, cu_device device))                              \
+    X(device_pci, "cuDeviceGetPCIBusId", (char *out, int size, cu_device device))                            \
+    X(device_memory, "cuDeviceTotalMem_v2", (size_t * out, cu_device device))                                \
+    X(device_attribute, "cuDeviceGetAttribute", (int *out, int attribute, cu_device device))                 \
+    X(primary_state, "cuDevicePrimaryCtxGetState", (cu_device device, unsigned *flags, int *is_active))      \
+    X(primary_flags, "cuDevicePrimaryCtxSetFlags_v2", (cu_device device, unsigned flags))                    \
+    X(primary_retain, "cuDevicePrimaryCtxRetain", (struct cu_context * *out, cu_device device))              \
+    X(context_set, "cuCtxSetCurrent", (struct cu_context * context))                                         \
+    X(context_sync, "cuCtxSynchronize", (void))                                                              \
+    X(reset_l2, "cuCtxResetPersistingL2Cache", (void))                                                       \
+    X(mem_alloc, "cuMemAlloc_v2", (cu_ptr * out, size_t bytes))                                              \
+    X(mem_free, "cuMemFree_v2", (cu_ptr at))                                                                 \
+    X(granularity, "cuMemGetAllocationGranularity",                                                          \
+      (size_t * out, const struct cu_allocation *what, int option))                                          \
+    X(create, "cuMemCreate",                                                                                 \
+      (cu_handle * out, size_t size, const struct cu_allocation *what, unsigned long long zero))             \
+    X(release, "cuMemRelease", (cu_handle handle))                                                           \
+    X(export, "cuMemExportToShareableHandle",                                                                \
+      (void *out, cu_handle handle, int type, unsigned long long zero))                                      \
+    X(import, "cuMemImportFromShareableHandle", (cu_handle * out, void *os_handle, int type))                \
+    X(reserve, "cuMemAddressReserve",                                                                        \
+      (cu_ptr * out, size_t size, size_t alignment, cu_ptr wish, unsigned long long zero))                   \
+    X(unreserve, "cuMemAddressFree", (cu_ptr at, size_t size))                                               \
+    X(map, "cuMemMap", (cu_ptr at, size_t size, size_t offset, cu_handle handle, unsigned long long zero))   \
+    X(unmap, "cuMemUnmap", (cu_ptr at, size_t size))                                                         \
+    X(set_access, "cuMemSetAccess", (cu_ptr at, size_t size, const struct cu_access *access, size_t n))      \
+    X(fill32, "cuMemsetD32Async", (cu_ptr at, unsigned pattern, size_t words, struct cu_stream *stream))     \
+    X(copy, "cuMemcpyDtoDAsync_v2", (cu_ptr to, cu_ptr from, size_t bytes, struct cu_stream * stream))       \
+    X(copy_to_device, "cuMemcpyHtoD_v2", (cu_ptr to, const void *from, size_t bytes))                        \
+    X(copy_to_host, "cuMemcpyDtoH_v2", (void *to, cu_ptr from, size_t bytes))                                \
+    X(stream_create, "cuStreamCreate", (struct cu_stream * *out, unsigned flags))                            \
+    X(stream_sync, "cuStreamSynchronize", (struct cu_stream * stream))                                       \
+    X(module_load, "cuModuleLoadData", (struct cu_module * *out, const void *image))                         \
+    X(module_function, "cuModuleGetFunction",                                                                \
+      (struct cu_function * *out, struct cu_module * module, const char *name))                              \
+    X(module_unload, "cuModuleUnload", (struct cu_module * module))                                          \
+    X(function_get, "cuFuncGetAttribute", (int *out, int attribute, struct cu_function *function))           \
+    X(function_set, "cuFuncSetAttribute", (struct cu_function * function, int attribute, int value))         \
+    X(function_cache, "cuFuncSetCacheConfig", (struct cu_function * function, int config))                   \
+    X(launch_with, "cuLaunchKernelEx",                                                                       \
+      (const struct cu_launch_config *config, struct cu_function *function, void **arguments, void **extra)) \
+    X(tensor_map, "cuTensorMapEncodeTiled",                                                                  \
+      (void *out, int type, uint32_t rank, void *address, const uint64_t *shape, const uint64_t *strides,    \
+       const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int l2, int fill))           \
+    X(launch, "cuLaunchKernel",                                                                              \
+      (struct cu_function * function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,   \
+       unsigned block_y, unsigned block_z, unsigned shared_bytes, struct cu_stream *stream,                  \
        void **arguments, void **extra))
 
 struct driver {
