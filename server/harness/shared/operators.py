@@ -141,6 +141,11 @@ def _is_allowed(found: Kind, foreign: Foreign) -> bool:
     return found == "movement" or foreign == "any" or (found == "library" and foreign == "library")
 
 
+def permits(call: Call, foreign: Foreign) -> bool:
+    """Whether a policy with this key lets the operator be called with these arguments."""
+    return _is_allowed(kind_of(call), foreign)
+
+
 def allowed(plan: Plan, foreign: Foreign) -> list[Refusal]:
     """What of the plan the policy does not allow: each operator of a line once. Empty: all is allowed."""
     found: dict[tuple[str, int], Refusal] = {}

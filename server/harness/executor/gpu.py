@@ -1,0 +1,158 @@
+"""Plans on a GPU: operators by torch, kernels from their images, alternatives by their time.
+
+This process runs no code of a candidate's but its kernels. It holds no seed and no expected answer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import native
+import torch
+from shared import plan
+
+from executor.launch import Compiled, Kernel, LaunchRefused
+from executor.replay import Replay
+from executor.steps import Allows, StepError
+
+TRIALS: Final = 5
+"""Timed runs of an alternative, after one that is not."""
+
+
+@contextmanager
+def poisoned() -> Iterator[None]:
+    """Memory that is allocated meanwhile holds NaN, or the greatest integer, until something is written."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+class Kernels:
+    """The kernels of one plan, each loaded when it is launched first. close() unloads them."""
+
+    def __init__(self, found: plan.Plan, images: Mapping[int, Compiled]) -> None:
+        self._plan = found
+        self._images = images
+        self._loaded: dict[int, Kernel] = {}
+
+    def close(self) -> None:
+        for kernel in self._loaded.values():
+            kernel.close()
+        self._loaded.clear()
+
+    def has(self, index: int) -> bool:
+        """Whether the compiler made an image of it: configurations that do not compile are left out."""
+        return index in self._images
+
+    def get(self, index: int) -> Kernel:
+        """LaunchRefused where there is no image; NativeError where the device does not take it."""
+        if index not in self._loaded:
+            if index not in self._images:
+                raise LaunchRefused("the kernel has no image")
+            signature = [(name, kind) for name, kind in self._plan.kernels[index].signature]
+            self._loaded[index] = Kernel(self._images[index], signature)
+        return self._loaded[index]
+
+
+class Model:
+    """One trace of a plan, as a model that is called: what run children do with a module."""
+
+    def __init__(
+        self, trace: plan.Trace, kernels: Kernels, device: torch.device, *, allows: Allows, prepares: Allows
+    ) -> None:
+        """allows and prepares: operators of a call, and of what is made before (executor/replay.py). StepError."""
+        self._kernels = kernels
+        self._scratch: list[torch.Tensor] = []
+        self._device = device
+        self._is_silent = False
+        self._chosen: dict[int, int] = {}
+        self._has_choices = any(isinstance(step, plan.Choose) for step in trace.steps)
+        self._replay = Replay(trace, device, self._launch, self._choose, allows=allows, prepares=prepares)
+
+    def construct(self, seed: int) -> None:
+        self._replay.construct(seed)
+
+    def load(self, weights: Mapping[str, torch.Tensor]) -> frozenset[str]:
+        return self._replay.load(weights)
+
+    def __call__(self, *inputs: Any) -> Any:
+        """One call, queued. inputs: positional, as forward() gets them."""
+        self._scratch.clear()
+        return self._replay.call(inputs)
+
+    def warm_up(self, inputs: list[Any]) -> None:
+        """Make the state, and find the quickest alternatives on copies of these inputs; again: nothing is done."""
+        self._replay.prepare()
+        if self._has_choices and not self._chosen:
+            self(*(item.clone() if isinstance(item, torch.Tensor) else item for item in inputs))
+
+    def call_silently(self, *inputs: Any) -> Any:
+        """The same with none of the candidate's kernels launched, and what nothing wrote filled with NaN."""
+        self._is_silent = True
+        try:
+            with poisoned():
+                return self(*inputs)
+        finally:
+            self._is_silent = False
+
+    # --- launches ---
+
+    def _room(self, size: int) -> torch.Tensor:
+        self._scratch.append(torch.empty(size, dtype=torch.uint8, device=self._device))
+        return self._scratch[-1]
+
+    def _launch(self, step: plan.Launch, grid: tuple[int, int, int], args: tuple[Any, ...]) -> None:
+        if self._is_silent:
+            return
+        try:
+            self._kernels.get(step.kernel).launch(grid, args, self._room)
+        except LaunchRefused as refused:
+            raise StepError(step.line, str(refused)) from None
+
+    def _choose(self, step: plan.Choose, run: Callable[[int], None]) -> None:
+        """The quickest alternative, found at its first call and run from then on.
+
+        That call runs it many times on one state, so that its answers are of no use: prepare() comes first.
+        """
+        if id(step) not in self._chosen:
+            self._chosen[id(step)] = self._quickest(step, run)
+        run(self._chosen[id(step)])
+
+    def _quickest(self, step: plan.Choose, run: Callable[[int], None]) -> int:
+        took: dict[int, float] = {}
+        failed: StepError | None = None
+        for index, alternative in enumerate(step.alternatives):
+            if not all(self._kernels.has(kernel) for kernel in _kernels_of(alternative.steps)):
+                continue
+            try:
+                took[index] = self._time(lambda index=index: run(index))
+            except (StepError, native.NativeError) as error:
+                failed = error if isinstance(error, StepError) else StepError(step.line, str(error))
+        if not took:
+            raise failed or StepError(step.line, "no configuration of this kernel compiles")
+        return min(took, key=lambda index: took[index])
+
+    def _time(self, run: Callable[[], None]) -> float:
+        run()
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(TRIALS + 1)]
+        events[0].record()
+        for event in events[1:]:
+            run()
+            event.record()
+        events[-1].synchronize()
+        return statistics.median(a.elapsed_time(b) for a, b in itertools.pairwise(events))
+
+
+def _kernels_of(steps: tuple[plan.Step, ...]) -> Iterator[int]:
+    for step in steps:
+        if isinstance(step, plan.Launch):
+            yield step.kernel
+        elif isinstance(step, plan.Choose):
+            for alternative in step.alternatives:
+                yield from _kernels_of(alternative.steps)

@@ -1,0 +1,51 @@
+"""A plan with its images, as the run child keeps it: one model for each case that is judged."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+import torch
+from shared import operators, plan
+
+from executor import archive
+
+FOREIGN: Final[tuple[operators.Foreign, ...]] = ("movement", "library", "any")
+
+
+class Runner:
+    """Makes models of a plan's traces. The compiler has refused what the policy does not allow; so does this."""
+
+    def __init__(self, images: bytes, source: bytes, device: torch.device, foreign: str) -> None:
+        """images: executor/archive.py. source: the candidate's text, from which the interpreter takes kernels where
+        there is no GPU. ArchiveError, PlanError, or ValueError."""
+        if foreign not in FOREIGN:
+            raise ValueError(f"foreign is one of {', '.join(FOREIGN)}, not {foreign!r}")
+        self._plan, self._images = archive.unpack(images)
+        self._source = source
+        self._device = device
+        self._foreign: operators.Foreign = foreign  # type: ignore[assignment]
+        self._kernels: Any = None
+
+    def model(self, case: str, seed: int) -> Any:
+        """The model of a case, constructed with this seed. ValueError: the plan has no trace of it. StepError."""
+        try:
+            trace = self._plan.trace(case)
+        except KeyError:
+            raise ValueError(f"the plan has no trace of the case {case!r}") from None
+        made = self._make(trace)
+        made.construct(seed)
+        return made
+
+    def _make(self, trace: plan.Trace) -> Any:
+        allows = partial(operators.permits, foreign=self._foreign)
+        prepares = partial(operators.permits, foreign="any")
+        if self._device.type == "cuda":
+            from executor import gpu
+
+            if self._kernels is None:
+                self._kernels = gpu.Kernels(self._plan, self._images)
+            return gpu.Model(trace, self._kernels, self._device, allows=allows, prepares=prepares)
+        from executor import interpreter
+
+        return interpreter.Model(trace, self._plan, self._source, allows=allows, prepares=prepares)
