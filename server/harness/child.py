@@ -103,6 +103,17 @@ class Placer:
         return note
 
 
+def _copy_state(model: Any, notes: dict[str, TensorNote], arena: Arena) -> None:
+    own = model.state_dict() if isinstance(model, torch.nn.Module) else {}
+    with torch.no_grad():
+        for name, note in notes.items():
+            mine = own.get(name)
+            if isinstance(mine, torch.Tensor) and tuple(mine.shape) == note.shape and mine.dtype == note.dtype:
+                theirs = arena.view(note)
+                if not torch.equal(mine, theirs):
+                    mine.copy_(theirs)
+
+
 def _is_dense(tensor: torch.Tensor) -> bool:
     return bool(torch.ops.aten.is_non_overlapping_and_dense(tensor))
 
@@ -121,6 +132,7 @@ class Child:
         self._source = ""
         self._filename = cases.REFERENCE_FILE
         self._module: types.ModuleType | None = None
+        self._plan: Any = None  # what runs plans, where a plan takes the module's place
         self._entry = ""
         self._models: dict[str, Any] = {}
         self._compiled: set[str] = set()  # names of models that torch.compile has
@@ -130,10 +142,14 @@ class Child:
         self._kept: Any = None
         self._told: tuple[Any, ...] = ()
         self._events: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
+        self._wash: torch.Tensor | None = None  # what the L2 cache is washed with before a timed bell
+        self._repeats = 1  # how often a bell's calls are made
+        self._pause_ns = 0  # how long the GPU is busy before a timed bell, so that all of it is queued meanwhile
         self._ops: dict[str, Callable[[Message], None]] = {
             "arena": self._op_arena,
             "describe": self._op_describe,
             "load": self._op_load,
+            "load_plan": self._op_load_plan,
             "build": self._op_build,
             "state": self._op_state,
             "inputs": self._op_inputs,
@@ -237,6 +253,23 @@ class Child:
             raise StepFailed("import", error, self._filename) from None
         self._channel.send({"ev": "loaded"})
 
+    def _op_load_plan(self, message: Message) -> None:
+        """A plan instead of a module: from here on this process runs no code of the candidate's but its kernels."""
+        from executor import archive, runner
+
+        fds = {name: message.take_fd(name) for name in ("images", "source")}
+        self._filename = CANDIDATE_FILE
+        try:
+            images = read_memfd(fds["images"], archive.BYTES_MAX)
+            source = read_memfd(fds["source"], SOURCE_MAX)
+            self._plan = runner.Runner(images, source, self._device, message.text("foreign"))
+        except BaseException as error:
+            raise StepFailed("import", error, self._filename) from None
+        finally:
+            for fd in fds.values():
+                os.close(fd)
+        self._channel.send({"ev": "loaded"})
+
     def _judged(self) -> AbstractContextManager[Any]:
         """Around code that is not ours: without a GPU it believes in one."""
         if self._device.type == "cuda":
@@ -283,6 +316,8 @@ class Child:
         os.close(fd)
 
     def _construct(self, message: Message) -> Any:
+        if self._plan is not None:
+            return self._plan.model(message.text("model").rpartition(".")[0], message.integer("seed", 0, 1 << 62))
         module, init = self._module, message.body.get("init")
         if init is None:
             module = self._case_module(message.mapping("overrides"))
@@ -310,15 +345,11 @@ class Child:
         os.close(fd)
         model = self._models[message.text("model")]
         try:
-            own = model.state_dict() if isinstance(model, torch.nn.Module) else {}
-            with torch.no_grad():
-                for item in state:
-                    mine = own.get(item["name"])
-                    note = TensorNote.parse(item["tensor"], item["name"])
-                    if isinstance(mine, torch.Tensor) and tuple(mine.shape) == note.shape and mine.dtype == note.dtype:
-                        theirs = arena.view(note)
-                        if not torch.equal(mine, theirs):
-                            mine.copy_(theirs)
+            notes = {item["name"]: TensorNote.parse(item["tensor"], item["name"]) for item in state}
+            if self._plan is not None:
+                model.load({name: arena.view(note) for name, note in notes.items()})
+            else:
+                _copy_state(model, notes, arena)
             self._synchronize()
         except BaseException as error:
             raise StepFailed("state", error, self._filename) from None
@@ -382,7 +413,14 @@ class Child:
             raise StepFailed("bind", error, self._filename) from None
         self._channel.send({"ev": "bound"})
 
-    def _model_call(self, message: Message, shift: int) -> _Call:
+    def _planned_call(self, model: Any, args: list[Any], *, is_silent: bool) -> Callable[[], Any]:
+        """A call of a plan; before the first one of a model its state is made and its configurations are tried."""
+        with self._outside_pool():
+            model.warm_up(args)
+        self._synchronize()
+        return partial(model.call_silently if is_silent else model, *args)
+
+    def _model_call(self, message: Message, shift: int) -> Callable[[], Any]:
         """A call of what `bind` names, on inputs so many bytes behind those that it names."""
         arena, _, _ = self._require()
 
@@ -396,6 +434,8 @@ class Child:
             args = _to_double(args)
         if message.body.get("training") is not None and isinstance(model, torch.nn.Module):
             model.train(message.boolean("training"))
+        if self._plan is not None:
+            return self._planned_call(model, args, is_silent=bool(message.body.get("silent")))
         call = _Call(model, args, launches.form_of(args, message.body.get("training")))
         if message.text("model") in self._compiled:
             self._compile(call, tf32=message.boolean("tf32"))
@@ -432,14 +472,16 @@ class Child:
         return call
 
     def _op_capture(self, message: Message) -> None:
-        """The calls of the first sets, bound to another set as one: a CUDA graph, or in turn where there is no GPU."""
-        bindings = [self._bindings[set_] for set_ in range(message.integer("calls", 1, 128))]
+        """The calls of some sets, bound to another set as one: a CUDA graph, or in turn where there is no GPU."""
+        first = message.integer("first", 0, 255)
+        bindings = [self._bindings[first + index] for index in range(message.integer("calls", 1, 128))]
         self._kept = None
         try:
             call = self._graph(bindings) if self._device.type == "cuda" else _in_turn(bindings)
         except BaseException as error:
             raise StepFailed("capture", error, self._filename) from None
-        self._bindings[message.integer("set", 0, 255)] = Binding(call, bindings[0].tf32, None)
+        seed = bindings[0].seed if message.boolean("seeded") else None
+        self._bindings[message.integer("set", 0, 255)] = Binding(call, bindings[0].tf32, seed, bindings[0].is_empty)
         self._channel.send({"ev": "captured"})
 
     def _graph(self, bindings: list[Binding]) -> Callable[[], Any]:
@@ -464,6 +506,9 @@ class Child:
         is_timed = message.boolean("events") and self._device.type == "cuda"
         if is_timed and self._events is None:
             self._events = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+        self._repeats = message.integer("repeats", 1, 100_000)
+        if is_timed:
+            self._prepare_wash(message)
         bells = message.integer("bells", 1, 100_000)
         self._kept = None  # to free n outputs takes its time: not on the clock
         self._channel.send({"ev": "armed"})
@@ -480,6 +525,24 @@ class Child:
             self._observer.settle()
             doorbell.answer(bell.number, status, events_ns, host_ns)
 
+    def _prepare_wash(self, message: Message) -> None:
+        self._pause_ns = message.integer("pause_ns", 0, 1_000_000_000)
+        if self._pause_ns:
+            native.pause_setup()
+        if not message.boolean("wash"):
+            self._wash = None
+        elif self._wash is None:
+            with self._outside_pool():
+                size = 2 * torch.cuda.get_device_properties(self._device).L2_cache_size
+                self._wash = torch.empty(size, dtype=torch.uint8, device=self._device)
+
+    def _go_cold(self) -> None:
+        """Queue what keeps the GPU busy while a timed bell is queued, and leaves it a cold cache."""
+        if self._pause_ns:
+            native.pause(self._pause_ns)
+        if self._wash is not None:
+            self._wash.zero_()
+
     def _answer(self, doorbell: native.Doorbell, bell: native.Bell, is_timed: bool) -> tuple[int, int]:
         """Make the calls, keep all their outputs, reply: nanoseconds by events (0: none) and by the host's clock."""
         self._kept = None
@@ -487,9 +550,10 @@ class Child:
         kept: list[Any] = []
         with torch.no_grad():
             if is_timed and self._events is not None:
+                self._go_cold()
                 self._events[0].record()
             started_ns = time.monotonic_ns()
-            for binding in bindings:
+            for binding in bindings * self._repeats:
                 _set_tf32(binding.tf32)
                 if binding.seed is not None:
                     _seed(binding.seed)
@@ -498,6 +562,7 @@ class Child:
             host_ns = time.monotonic_ns() - started_ns
             if is_timed and self._events is not None:
                 self._events[1].record()
+        kept = kept[-len(bindings) :]
         self._kept = kept
         self._synchronize()
         self._reply(doorbell, kept, is_empty=bindings[0].is_empty)

@@ -267,12 +267,18 @@ class Job:
         """The same in the interpreter: by the name of a case, what its calls came to up to the last right one."""
         self._records = False
         self._tells = False
+        self.is_planned = False  # a plan is judged, in a process that runs no code of the candidate's but its kernels
         self.is_right_at_tiny = False
 
     # --- open ---
 
-    def open(self, source: bytes, reference_source: bytes, entry: str, cache: str | None) -> Report:
-        """Load both modules. ReferenceBroken when it is the task's fault."""
+    def open(
+        self, source: bytes, reference_source: bytes, entry: str, cache: str | None, images: bytes | None = None
+    ) -> Report:
+        """Load both modules. ReferenceBroken when it is the task's fault.
+
+        images: of the candidate's plan (executor/archive.py), which is judged then; None: it is judged live.
+        """
         self.reference.ensure(reference_source, self.spec)
         sizes = self.reference.sizes
         self._state_base = sizes.sets * sizes.inputs
@@ -281,6 +287,10 @@ class Job:
         pool = heap - sizes.room if self._device.type == "cuda" else 0
         try:
             self.candidate.give_arena(heap_base + heap, Heap(heap_base, heap, pool))
+            if images is not None:
+                self.is_planned, self.method = True, "plan"
+                self.candidate.load_plan(images, source, self.policy.foreign, BUILD_LIMIT_MS)
+                return Report("open", "pass", None, 1, 1)
             if self._device.type == "cuda" or not self.compiles:  # the modes of counted calls keep torch from compiling
                 self.method, self.method_why = self.candidate.watch(BUILD_LIMIT_MS)
             self._tells = self.method == "interpreter" and self.policy.foreign != "any"
@@ -645,6 +655,8 @@ class Job:
         set_ = secrets.randbelow(self.reference.sizes.checked_sets)
         placed, mine = self.place_inputs(tree, set_)
         tf32 = self.precision() == "tf32" and self._device.type == "cuda"
+        if self.is_planned and result.name == "original":
+            self._require_own_work(set_, model, placed, expected, result, tf32=tf32)
         self.candidate.bind(
             set_, model, placed, limit_ms=self._bind_limit_ms, tf32=tf32, seed=CALL_SEED, training=expected.training
         )
@@ -661,6 +673,28 @@ class Job:
         if result.class_ is not None:
             first = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for _, leaf in outputs]
         self._check_again(first, set_, tree, mine, expected, limits, result, record=self._records and not is_known)
+
+    def _require_own_work(
+        self, set_: int, model: str, placed: Any, expected: Expected, result: CaseResult, *, tf32: bool
+    ) -> None:
+        """With the candidate's kernels left out the answer is another: else it was not they that computed it.
+
+        Before anything right was computed from these inputs, so that no memory holds it.
+        """
+        self.candidate.bind(set_, model, placed, limit_ms=self._bind_limit_ms, tf32=tf32, seed=CALL_SEED, silent=True)
+        try:
+            outputs = [leaf for _, leaf in values.leaves(self._call(set_, None, record=False))]
+        except PeerFailed as failure:
+            if failure.is_gone:
+                raise
+            return
+        for index, (got, wanted) in enumerate(zip(outputs, expected.values, strict=False)):
+            if not isinstance(wanted, torch.Tensor) or not isinstance(got, torch.Tensor):
+                continue
+            limit = expected.limit(index, self.policy.name)
+            if got.shape != wanted.shape or not tolerance.compare(got, wanted, limit).is_match(limit):
+                return
+        result.fail("hack", "the answer is right without the candidate's own kernels", "idle_kernels")
 
     def _check(
         self,

@@ -85,7 +85,8 @@ def failure(phase: str, error: Any) -> PeerFailed:
     if name in ("RuntimeError", "AcceleratorError", "OSError") and _OUT_OF_MEMORY.search(text):
         name = "OutOfMemoryError"
     class_ = _CLASS_OF_TYPE.get(name) or _CLASS_OF_PHASE.get(phase, "launch")
-    return PeerFailed(class_, f"{name} in {phase}", told)
+    # A kernel's fault leaves a context in which nothing can be called any more.
+    return PeerFailed(class_, f"{name} in {phase}", told, is_gone=name == "AcceleratorError")
 
 
 def is_over(pidfd: int, limit_s: float = 0.0) -> bool:
@@ -221,6 +222,18 @@ class Peer:
         finally:
             os.close(fd)
 
+    def load_plan(self, images: bytes, source: bytes, foreign: str, limit_ms: float) -> None:
+        """A plan with its kernels' images (executor/archive.py) in the place of a module. source: the kernels' text.
+
+        foreign: what kernels that are not the candidate's may do, as in a policy.
+        """
+        fds = {"images": make_memfd(images, "images"), "source": make_memfd(source, "source")}
+        try:
+            self.ask({"op": "load_plan", "foreign": foreign}, "loaded", limit_ms, fds)
+        finally:
+            for fd in fds.values():
+                os.close(fd)
+
     def build(
         self,
         model: str,
@@ -296,11 +309,13 @@ class Peer:
         empty: str | None = None,
         pause_ns: int | None = None,
         training: bool | None = None,
+        silent: bool = False,
     ) -> None:
         """The same for as many sets from set_ on, whose inputs lie stride bytes further each.
 
         empty: "kernel", which has the GPU for pause_ns, or "nothing"; None: a call of the model.
         training: the mode that the model is put into before each call; None: it stays as it is.
+        silent: of a plan: none of the candidate's kernels is launched.
         """
         message = {
             "op": "bind",
@@ -315,12 +330,17 @@ class Peer:
             "empty": empty,
             "pause_ns": pause_ns,
             "training": training,
+            "silent": silent,
         }
         self.ask(message, "bound", limit_ms)
 
-    def capture(self, set_: int, calls: int, limit_ms: float) -> None:
-        """Bind to this set all that calls of the first sets queue: one call queues it, and answers with a list."""
-        self.ask({"op": "capture", "set": set_, "calls": calls}, "captured", limit_ms)
+    def capture(self, set_: int, calls: int, limit_ms: float, *, first: int = 0, seeded: bool = False) -> None:
+        """Bind to this set all that calls of sets from `first` on queue: one call queues it, and answers with a list.
+
+        seeded: with the numbers that their seed gives, each time.
+        """
+        message = {"op": "capture", "set": set_, "calls": calls, "first": first, "seeded": seeded}
+        self.ask(message, "captured", limit_ms)
 
     # --- evidence ---
 
@@ -371,9 +391,21 @@ class Peer:
 
     # --- calls ---
 
-    def arm(self, bells: int, *, events: bool = False) -> None:
-        """Have the child answer this many bells from now on; it waits for the first when this returns."""
-        self.ask({"op": "arm", "bells": bells, "events": events}, "armed", PROMPT_MS)
+    def arm(self, bells: int, *, events: bool = False, wash: bool = False, pause_ns: int = 0, repeats: int = 1) -> None:
+        """Have the child answer this many bells from now on; it waits for the first when this returns.
+
+        wash: with a cold L2 cache. pause_ns: the GPU is kept busy for so long while a bell is queued. Both go before
+        the first event, and need events. repeats: so often each bell's calls are made; the last ones' outputs count.
+        """
+        message = {
+            "op": "arm",
+            "bells": bells,
+            "events": events,
+            "wash": wash,
+            "pause_ns": pause_ns,
+            "repeats": repeats,
+        }
+        self.ask(message, "armed", PROMPT_MS)
         self.armed += bells
 
     def call(self, set_: int, limit_ms: float, *, events: bool = False) -> Any:

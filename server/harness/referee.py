@@ -24,6 +24,7 @@ import prime
 import specification
 import torch
 from answers import Answers
+from executor import archive
 from gpu_state import DRIFT, KIND, Gpu, disturbance
 from judge import Job, Policy, Report, candidate_arena, timed
 from peer import NotTheCandidate, Peer, PeerFailed, is_over
@@ -250,6 +251,8 @@ class Referee:
         name = message.text("job")
         contents = {key: _take(message, key) for key in ("source", "spec", "reference_source")}
         contents["kernels"] = _take(message, "kernels") if "kernels" in message.fds else b"{}"
+        if "images" in message.fds:
+            contents["images"] = _take(message, "images")
         self._report(name, lambda: self._open(name, message, contents))
 
     def _open(self, name: str, message: Message, contents: dict[str, bytes]) -> Report:
@@ -287,6 +290,7 @@ class Referee:
             contents["reference_source"],
             message.text("entry"),
             message.optional_text("cache"),
+            contents.get("images"),
         )
 
     def _make_room(self, spec: Json, keep: str, *, is_shared: bool) -> None:
@@ -350,6 +354,8 @@ class Referee:
                 report = job.full() if stage == "full" else self._timing(job)
             if stage != "timing":
                 report.detail["recalled"] = job.reference.recalled - recalled
+            if job.is_planned:
+                return report
             report = evidence.collect(job, report, self._own[name], is_last=is_last)
             return self._beside(job, report) if stage == "timing" else report
 
@@ -377,8 +383,6 @@ class Referee:
         gpu = self._gpu
         if gpu is None:
             return _untimed()
-        import clock
-
         assert self._peaks is not None
         case, precision = job.spec["cases"]["own"], job.precision()
 
@@ -390,9 +394,9 @@ class Referee:
             self._peaks = self._peaks.highest(physics.measure_peaks(self._device, self._overrides))
             for peer in (job.candidate, job.reference.peer):
                 peer.thaw()
-            return clock.time_job(job, gpu), physics.floor_of(case, self._peaks, precision)
+            return _time(job, gpu), physics.floor_of(case, self._peaks, precision)
 
-        return physics.check(clock.time_job(job, gpu), physics.floor_of(case, self._peaks, precision), again)
+        return physics.check(_time(job, gpu), physics.floor_of(case, self._peaks, precision), again)
 
     def _report(self, job: str, run: Callable[[], Report]) -> None:
         """Send the report of a stage; a reference that fails is told as class `infra`, with why."""
@@ -479,10 +483,29 @@ class Referee:
         return float((ramp * ramp).sum()) == 4096 * 4097 * 8193 / 6
 
 
+def _time(job: Job, gpu: Gpu) -> Report:
+    """A plan's device time by events; for what has none, and what is no graph, calls by the clock of the live way."""
+    import clock
+    from oracle import timing
+
+    if not job.is_planned:
+        return clock.time_job(job, gpu)
+    try:
+        return timing.DeviceTimer(job, gpu).run()
+    except timing.Uncapturable as why:
+        report = clock.time_job(job, gpu)
+        report.detail["one_call"] = clean_text(str(why), 1024)
+        return report
+
+
+_MOST: Final = {"spec": specification.SPEC_MAX, "images": archive.BYTES_MAX}
+"""Bytes of what comes beside a message, where it is not a source."""
+
+
 def _take(message: Message, name: str) -> bytes:
     fd = message.take_fd(name)
     try:
-        return read_memfd(fd, specification.SPEC_MAX if name == "spec" else SOURCE_MAX)
+        return read_memfd(fd, _MOST.get(name, SOURCE_MAX))
     finally:
         os.close(fd)
 

@@ -198,6 +198,7 @@ class Rig:
         shared: bool = False,
         grouped: bool = False,
         cache: Path | None = None,
+        images: bytes | None = None,
         seed: int = 1234,
         between: Callable[[str], None] = lambda _: None,
     ) -> dict[str, dict[str, Any]]:
@@ -205,6 +206,7 @@ class Rig:
 
         shared: it is not the only one on the device. grouped: others have its seed.
         between: gets the candidate's child after each report.
+        images: of the candidate's plan, which is judged then.
         compiles: the candidate, which is the reference then, runs under torch.compile. cache: of a compile stage.
         """
         candidate = self.child()
@@ -219,7 +221,11 @@ class Rig:
             message["shared"] = True
         if grouped:
             message["grouped"] = True
-        contents = {"source": candidate_source, "spec": json.dumps(spec), "reference_source": reference_source}
+        contents: dict[str, str | bytes] = {
+            "source": candidate_source, "spec": json.dumps(spec), "reference_source": reference_source,
+        }  # fmt: skip
+        if images is not None:
+            contents["images"] = images
         contents["kernels"] = json.dumps({"names": _jitted(candidate_source), "compiled": None})
         found = {"open": self._open(message, contents)}
         between(candidate)
@@ -239,8 +245,8 @@ class Rig:
         self._drop(candidate)
         return found
 
-    def _open(self, message: dict[str, Any], contents: dict[str, str]) -> dict[str, Any]:
-        fds = {name: make_memfd(text.encode()) for name, text in contents.items()}
+    def _open(self, message: dict[str, Any], contents: dict[str, str | bytes]) -> dict[str, Any]:
+        fds = {name: make_memfd(part if isinstance(part, bytes) else part.encode()) for name, part in contents.items()}
         self.channel.send(message, fds)
         for fd in fds.values():
             os.close(fd)

@@ -12,6 +12,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "server" / "harness"))
 
 from executor import launch
+from executor.steps import Descriptor
 
 
 def test_scalars_are_packed_by_their_type() -> None:
@@ -37,7 +38,7 @@ def test_an_address_may_stand_for_a_tensor() -> None:
 
 def test_a_descriptor_without_hardware_becomes_pointer_sizes_and_strides_twice() -> None:
     x = torch.zeros(8, 16)
-    described = launch.Descriptor(x, (8, 16), (16, 1), (4, 16), is_nan_padded=True)
+    described = Descriptor(x, (8, 16), (16, 1), (4, 16), is_nan_padded=True)
     found = launch.pack([("d", "tensordesc<fp32[4, 16]>")], [described], [None])
     sizes = [8, 16, 16, 1]
     assert found[0] == struct.pack("<Q", x.data_ptr())

@@ -17,6 +17,7 @@ sys.path.insert(0, str(ROOT / "server" / "harness"))
 
 import native  # noqa: E402
 from executor import launch  # noqa: E402
+from executor.steps import Descriptor  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 
@@ -108,8 +109,8 @@ def test_a_tensor_descriptor_made_on_the_host_is_given_to_the_hardware() -> None
     )
     kernel = _kernel(compiled)
 
-    def described(tensor: torch.Tensor) -> launch.Descriptor:
-        return launch.Descriptor(tensor, (128, 64), (64, 1), (64, 64), is_nan_padded=False)
+    def described(tensor: torch.Tensor) -> Descriptor:
+        return Descriptor(tensor, (128, 64), (64, 1), (64, 64), is_nan_padded=False)
 
     kernel.launch((2, 1, 1), [described(x), described(got), 64], _scratch)
     assert torch.equal(got, wanted)

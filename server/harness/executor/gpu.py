@@ -9,6 +9,7 @@ import itertools
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import native
@@ -131,7 +132,7 @@ class Model:
             if not all(self._kernels.has(kernel) for kernel in _kernels_of(alternative.steps)):
                 continue
             try:
-                took[index] = self._time(lambda index=index: run(index))
+                took[index] = self._time(partial(run, index))
             except (StepError, native.NativeError) as error:
                 failed = error if isinstance(error, StepError) else StepError(step.line, str(error))
         if not took:

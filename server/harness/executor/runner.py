@@ -24,7 +24,7 @@ class Runner:
         self._plan, self._images = archive.unpack(images)
         self._source = source
         self._device = device
-        self._foreign: operators.Foreign = foreign  # type: ignore[assignment]
+        self._foreign = foreign
         self._kernels: Any = None
 
     def model(self, case: str, seed: int) -> Any:
@@ -40,12 +40,8 @@ class Runner:
     def _make(self, trace: plan.Trace) -> Any:
         allows = partial(operators.permits, foreign=self._foreign)
         prepares = partial(operators.permits, foreign="any")
-        if self._device.type == "cuda":
-            from executor import gpu
+        from executor import gpu
 
-            if self._kernels is None:
-                self._kernels = gpu.Kernels(self._plan, self._images)
-            return gpu.Model(trace, self._kernels, self._device, allows=allows, prepares=prepares)
-        from executor import interpreter
-
-        return interpreter.Model(trace, self._plan, self._source, allows=allows, prepares=prepares)
+        if self._kernels is None:
+            self._kernels = gpu.Kernels(self._plan, self._images)
+        return gpu.Model(trace, self._kernels, self._device, allows=allows, prepares=prepares)

@@ -1,0 +1,395 @@
+"""Device time of a plan beside its reference: CUDA graphs between CUDA events, fresh inputs and a cold cache each time.
+
+Both sides queue a pause, a wash of the L2 cache, an event, one graph of `calls` calls on as many sets of inputs, and
+an event; what stands between the events is the figure, less what a graph takes beyond its kernels. So no launch of
+Python's, torch's or the driver's is in it, on either side. The two take turns, and every answer is compared whole.
+
+The side under test is trusted code, since a plan is run by the executor; its kernels are not, and could find the
+events' memory. So the figure is held against the host's clock around the whole bell. docs/timing.md argues the rest.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import statistics
+import time
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import gpu_state
+import native
+import tolerance
+import torch
+import values
+import variations
+from gpu_state import Gpu
+from judge import BUILD_LIMIT_MS, Job, Report
+from peer import Peer, PeerFailed
+from reference import CALL_SEED, LIMIT_MS, ReferenceBroken, place_tree, synchronize
+from wire import Json
+
+GRAPH_SET: Final = 255
+"""Bound to the graph of a bell's calls."""
+EMPTY_SET: Final = 240
+"""The first of EMPTY_KERNELS sets that are bound to an empty kernel each."""
+EMPTY_KERNELS: Final = 9
+EMPTY_GRAPH_SET: Final = 254
+BELL_NS: Final = 100_000
+"""Calls that take less than this are timed as several in one graph."""
+CALLS_MOST: Final = 32
+EMPTY_BELLS: Final = 9
+LENGTH_BELLS: Final = 3
+LEAST: Final = 10
+"""Pairs before an interval may end the trials."""
+BLOCK: Final = 5
+"""Pairs between two looks at the interval."""
+NARROW: Final = 0.003
+NARROW_SHORT: Final = 0.006
+"""Early stop: the interval of the median log-ratio is within this on either side; of calls in bells of several."""
+WIDE: Final = 0.10
+TOO_SMALL_NS: Final = 1_000
+BUDGET_S: Final = 20.0
+CALL_LIMIT_MS: Final = 20_000
+PAUSE_NS: Final = 60_000
+"""The GPU is kept busy for so long while a bell's work is queued."""
+HOST_SHARE: Final = 0.25
+"""By so much may a bell take longer by the host's clock, with a warm cache, than by its events, with a cold one."""
+LONG_NS: Final = 4_000_000
+"""What a bell takes that is held against the host's clock, at least: its calls are made again and again."""
+VOID_MOST: Final = 8
+VOID_PAUSE_S: Final = 0.3
+"""A process that was killed may take a second to be gone from the GPU."""
+
+
+class Uncapturable(Exception):
+    """A side cannot be recorded as a graph: the text says which, and why. Its calls are timed in the live way."""
+
+
+class TimedWrong(Exception):
+    """A timed call answered wrongly."""
+
+
+@dataclass
+class Side:
+    """One of the two processes that are timed."""
+
+    peer: Peer
+    name: str
+    events_ns: list[float] = field(default_factory=list)
+    _outputs: list[list[tuple[str, Any]]] = field(default_factory=list)
+    _generation: int = -1
+
+    def outputs(self, calls: int) -> list[list[tuple[str, Any]]]:
+        """The outputs of each call of the last bell: (path, tensor or value), as views of the arena."""
+        assert self.peer.doorbell is not None
+        generation = self.peer.doorbell.claims().generation
+        if generation != self._generation:
+            answer = self.peer.outputs_of(1)[0]
+            told = answer if calls > 1 else [answer[0]] if isinstance(answer, list) else [answer]
+            self._outputs = [list(values.leaves(outputs)) for outputs in told]
+            self._generation = generation
+        return self._outputs
+
+    def ring(self, set_: int) -> tuple[int, int]:
+        """One bell: nanoseconds between its events, and by the host's clock around all of it."""
+        peer = self.peer
+        assert peer.doorbell is not None
+        began_ns = time.monotonic_ns()
+        peer.await_answer(peer.doorbell.ring(set_, 1, set_ + 1), CALL_LIMIT_MS)
+        host_ns = time.monotonic_ns() - began_ns
+        claims = peer.doorbell.claims()
+        if claims.status != native.STATUS_OK:
+            peer.outputs_of(1)
+        return claims.events_ns, host_ns
+
+
+class DeviceTimer:
+    """The timing stage of one job whose candidate is a plan."""
+
+    def __init__(self, job: Job, gpu: Gpu) -> None:
+        self._job = job
+        self._gpu = gpu
+        self._case = job.spec["cases"]["own"]
+        self._ours = Side(job.reference.peer, "the reference")
+        self._theirs = Side(job.candidate, "the candidate")
+        self._sides = (self._ours, self._theirs)
+        self._random = secrets.SystemRandom()
+        self._weights = 1 if job.reference.takes_other_weights else 0
+        self._model, self._state = job.reference.model(self._case, self._weights)
+        self._calls = 1
+        self._trees: list[Any] = []
+        self._empty_ns = 0.0
+        self._host_ns: dict[str, float] = {}
+        self._seed: int | None = None
+        self._pairs: list[tuple[float, float]] = []
+        self._void: list[str] = []
+        self._transforms = sorted(job.admitted - {"spikes"})
+        self._waiting = self._ours
+
+    def run(self) -> Report:
+        """Report of stage `timing`. Uncapturable: nothing was judged, and the live way may be."""
+        before = self._gpu.state()
+        why: str | None = None
+        try:
+            self._prepare()
+            why = self._trials()
+            for side in self._sides:
+                self._host_ns[side.name] = self._host_clock(side, statistics.median(side.events_ns))
+        except PeerFailed as failure:
+            if self._waiting is self._ours:
+                raise ReferenceBroken(f"the reference failed while it was timed: {failure.error['text']}") from None
+            return Report("timing", "fail", failure.class_, 0, 1, failure.error, rule=failure.rule)
+        except TimedWrong as wrong:
+            error = {"type": "mismatch", "text": f"a timed call answered wrongly: {wrong}", "line": None}
+            return Report("timing", "fail", "mismatch", 0, 1, error, detail=self._detail(before, before, None))
+        return Report("timing", "pass", None, 1, 1, detail=self._detail(before, self._gpu.state(), why))
+
+    # --- preparation ---
+
+    def _bell(self, side: Side, set_: int) -> int:
+        """Nanoseconds between the events of one bell."""
+        self._waiting = side
+        side.peer.arm(1, events=True, wash=self._job.policy.is_cold, pause_ns=PAUSE_NS)
+        side.peer.armed -= 1
+        return side.ring(set_)[0]
+
+    def _host_clock(self, side: Side, bell_ns: float) -> float:
+        """Nanoseconds of a bell by the host's clock: the slope of many in a row, and of twice as many."""
+        self._waiting = side
+        repeats = max(1, math.ceil(LONG_NS / max(1.0, bell_ns)))
+        took_ns = []
+        for times in (repeats, 2 * repeats):
+            side.peer.arm(1, repeats=times)
+            side.peer.armed -= 1
+            took_ns.append(side.ring(GRAPH_SET)[1])
+        return (took_ns[1] - took_ns[0]) / repeats
+
+    def _prepare(self) -> None:
+        job = self._job
+        self._waiting = self._theirs
+        job.build(self._model, self._case, self._weights, self._state)
+        self._waiting = self._ours
+        size = job.reference.sizes.inputs
+        tree = job.reference.inputs(self._case, self._random.getrandbits(62))
+        self._trees = [place_tree(tree, index * size)[0] for index in range(job.reference.sizes.sets)]
+        self._draw(1, None)
+        self._capture(1)
+        for _ in range(max(1, job.policy.warmup - LENGTH_BELLS)):
+            for side in self._sides:
+                self._bell(side, GRAPH_SET)
+        self._measure_empty()
+        length = min(self._length(side) for side in self._sides)
+        self._calls = self._calls_for(length)
+        if self._calls > 1:
+            self._draw(self._calls, None)
+            self._capture(self._calls)
+            for side in self._sides:
+                self._bell(side, GRAPH_SET)
+
+    def _calls_for(self, ns: float) -> int:
+        most = min(CALLS_MOST, self._job.reference.sizes.calls, len(self._trees))
+        return max(1, min(most, math.ceil(BELL_NS / max(1.0, ns))))
+
+    def _length(self, side: Side) -> float:
+        """Nanoseconds of a bell's calls, about."""
+        found = [self._bell(side, GRAPH_SET) for _ in range(LENGTH_BELLS)]
+        return max(1.0, statistics.median(found) - self._empty_ns)
+
+    def _capture(self, calls: int) -> None:
+        """Record so many calls, on the sets from 0 on, as one graph on each side."""
+        tf32 = self._job.precision() == "tf32"
+        for side, limit_ms in ((self._ours, LIMIT_MS), (self._theirs, BUILD_LIMIT_MS)):
+            self._waiting = side
+            side.peer.bind(
+                0,
+                self._model,
+                self._trees[0],
+                sets=calls,
+                stride=self._job.reference.sizes.inputs,
+                tf32=tf32,
+                seed=CALL_SEED,
+                limit_ms=limit_ms,
+            )
+            side.peer.arm(1, events=True)
+            side.peer.armed -= 1
+            side.ring(0)  # what a first call makes is no part of a graph
+            try:
+                side.peer.capture(GRAPH_SET, calls, limit_ms, seeded=True)
+            except PeerFailed as failure:
+                if failure.is_gone:
+                    raise
+                raise Uncapturable(f"{side.name}: {failure.error['text'][:200]}") from None
+            self._bell(side, GRAPH_SET)
+        self._require_form()
+
+    def _measure_empty(self) -> None:
+        """What a graph takes beyond its kernels, by graphs of one and of several empty ones of the reference's."""
+        side = self._waiting = self._ours
+        side.peer.bind(EMPTY_SET, self._model, None, sets=EMPTY_KERNELS, empty="kernel")
+        took_ns = []
+        for kernels in (EMPTY_KERNELS, 1):
+            side.peer.capture(EMPTY_GRAPH_SET, kernels, LIMIT_MS, first=EMPTY_SET)
+            took_ns.append(statistics.median(self._bell(side, EMPTY_GRAPH_SET) for _ in range(EMPTY_BELLS)))
+        several_ns, one_ns = took_ns
+        self._empty_ns = max(0.0, one_ns - (several_ns - one_ns) / (EMPTY_KERNELS - 1))
+
+    def _draw(self, sets: int, transform: str | None) -> None:
+        """Fresh inputs into both arenas, under a transformation that the task takes."""
+        reference, size = self._job.reference, self._job.reference.sizes.inputs
+        self._waiting = self._ours
+        seeds = [self._random.getrandbits(62) for _ in range(sets)]
+        tree = reference.inputs(self._case, seeds[0], 0, seeds[1:])
+        if tree != self._trees[0]:
+            raise ReferenceBroken("get_inputs() made other shapes than before")
+        for index in range(sets if transform is not None else 0):
+            assert transform is not None
+            variations.apply(transform, reference.views(self._trees[index]), seeds[index])
+        ours, theirs = self._ours.peer.arena, self._theirs.peer.arena
+        assert ours is not None and theirs is not None
+        used = max((note.offset or 0) + note.span_bytes for note in values.notes(tree) or [_NOTHING])
+        self._gpu.copy(theirs.pointer, ours.pointer, (sets - 1) * size + used)
+        synchronize(self._job.candidate.device)
+
+    # --- trials ---
+
+    def _trials(self) -> str | None:
+        policy = self._job.policy
+        least = policy.trials if policy.is_fixed else min(LEAST, policy.trials)
+        narrow = NARROW_SHORT if self._calls > 1 else NARROW
+        rule = native.StopRule(least, policy.trials, BLOCK, narrow, policy.is_fixed)
+        end = time.monotonic() + BUDGET_S
+        while True:
+            self._block(min(BLOCK, policy.trials - len(self._pairs)))
+            if len(self._void) >= VOID_MOST:
+                return self._void[-1]
+            if len(self._pairs) < 2 <= policy.trials:
+                continue
+            stop = rule.decide(*self._credited(), is_spent=time.monotonic() > end)
+            if stop != native.STOP_GO_ON:
+                return None if stop == native.STOP_ALL else _STOPPED[stop]
+
+    def _block(self, pairs: int) -> None:
+        before = self._gpu.state()
+        others_ns = self._gpu.others_ns()
+        found = [self._pair(len(self._pairs) + index) for index in range(pairs)]
+        others_ns = max(others_ns, self._gpu.others_ns())
+        why = gpu_state.disturbance(before, self._gpu.state())
+        if others_ns and why is None:
+            why = "something else works on the GPU"
+        if why is None:
+            self._pairs += found
+        else:
+            self._void.append(why)
+            time.sleep(VOID_PAUSE_S)
+
+    def _pair(self, turn: int) -> tuple[float, float]:
+        """Nanoseconds of a call of either side, on the same fresh inputs."""
+        plain = not self._transforms or self._random.randrange(2) == 0
+        self._draw(self._calls, None if plain else self._random.choice(self._transforms))
+        took: dict[str, float] = {}
+        for side in self._sides if turn % 4 in (0, 3) else self._sides[::-1]:
+            side.events_ns.append(self._bell(side, GRAPH_SET))
+            took[side.name] = max(1.0, (side.events_ns[-1] - self._empty_ns) / self._calls)
+        self._compare()
+        return took[self._ours.name], took[self._theirs.name]
+
+    def _credited(self) -> tuple[list[float], list[float]]:
+        return [ours for ours, _ in self._pairs], [theirs for _, theirs in self._pairs]
+
+    def _compare(self) -> None:
+        """Every element of every call's answer."""
+        wanted, got = self._ours.outputs(self._calls), self._theirs.outputs(self._calls)
+        for call, (expected, found) in enumerate(zip(wanted, got, strict=True)):
+            for leaf, ((path, right), (_, mine)) in enumerate(zip(expected, found, strict=True)):
+                if isinstance(right, torch.Tensor):
+                    limit = self._job.timing_limit(leaf, right)
+                    difference = tolerance.compare(mine, right, limit)
+                    if not difference.is_match(limit):
+                        place = tolerance.unravel(difference.first or 0, tuple(right.shape))
+                        raise TimedWrong(
+                            f"output {path}{place} of call {call}: expected {tolerance.number(right[tuple(place)])}, "
+                            f"got {tolerance.number(mine[tuple(place)])}; {difference.differing} of "
+                            f"{difference.elements} elements differ"
+                        )
+
+    def _require_form(self) -> None:
+        wanted, got = (_form(side.outputs(self._calls)[0]) for side in self._sides)
+        if wanted != got:
+            raise TimedWrong(f"the outputs are {got}, expected {wanted}")
+
+    # --- results ---
+
+    def _disagreement(self) -> str | None:
+        """Where a side's events say less than the host's clock leaves room for."""
+        for side in self._sides:
+            host = self._host_ns.get(side.name, 0.0)
+            events = statistics.median(side.events_ns)
+            if host > (1 + HOST_SHARE) * events:
+                return (
+                    f"{side.name} takes {events / 1e3:.1f} us by its events and {host / 1e3:.1f} us by the host's clock"
+                )
+        return None
+
+    def _detail(self, before: Json, after: Json, why: str | None) -> Json:
+        ours, theirs = self._credited()
+        detail: Json = {
+            "method": "graph_events",
+            "basis": "device",
+            "warmup": self._job.policy.warmup,
+            "cold": self._job.policy.is_cold,
+            "trials": len(self._pairs) * self._calls,
+            "calls": self._calls,
+            "bells": len(self._pairs),
+            "one_call": None,
+            "stopped": why,
+            "empty_ns": round(self._empty_ns, 1),
+            "baseline_ns": None,
+            "moves": [0, 0],
+            "slopes": None,
+            "clocks": {
+                "before": before,
+                "after": after,
+                "canary_ns": self._gpu.known_ns,
+                "void": self._void,
+                **gpu_state.summary(before, after),
+            },
+        }
+        for name, side in (("reference", self._ours), ("candidate", self._theirs)):
+            events, host = side.events_ns, self._host_ns.get(side.name)
+            detail[f"events_{name}_ns"] = round(statistics.median(events) / self._calls, 1) if events else None
+            detail[f"host_{name}_ns"] = None if host is None else round(host / self._calls, 1)
+        if len(self._pairs) < 2:
+            return {**detail, "outcome": "inconclusive", "why": why or "too few trials"}
+        detail["reference_ns"] = [round(x, 1) for x in ours]
+        detail["candidate_ns"] = [round(x, 1) for x in theirs]
+        return {**detail, **self._outcome(ours, theirs)}
+
+    def _outcome(self, ours: list[float], theirs: list[float]) -> Json:
+        if len(self._void) >= VOID_MOST:
+            return {"outcome": "inconclusive", "why": f"{len(self._void)} blocks were disturbed: {self._void[-1]}"}
+        disagreement = self._disagreement()
+        if disagreement is not None:
+            return {"outcome": "inconclusive", "why": disagreement}
+        outcome, width = native.judge_samples(ours, theirs, TOO_SMALL_NS, WIDE)
+        if outcome == native.TOO_SMALL:
+            return {"outcome": "too_small", "why": f"the reference takes under {TOO_SMALL_NS / 1000:g} us"}
+        if outcome == native.INCONCLUSIVE:
+            return {"outcome": "inconclusive", "why": f"the interval is +-{100 * width:.0f} % wide"}
+        return {"outcome": "measured", "why": None}
+
+
+_NOTHING: Final = values.TensorNote(torch.uint8, (0,), (1,), 0)
+_STOPPED: Final = {
+    native.STOP_NARROW: "the interval is narrow enough",
+    native.STOP_SPENT: "the time budget is spent",
+}
+
+
+def _form(call: list[tuple[str, Any]]) -> list[tuple[str, str, tuple[int, ...]]]:
+    return [
+        (path, str(leaf.dtype).removeprefix("torch."), tuple(leaf.shape))
+        if isinstance(leaf, torch.Tensor)
+        else (path, type(leaf).__name__, ())
+        for path, leaf in call
+    ]
