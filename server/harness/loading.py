@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -21,8 +22,13 @@ class EntryMissing(Exception):
     """The module has no class of that name."""
 
 
-def load_candidate(source: bytes, directory: Path) -> ModuleType:
-    """Write the source to directory/candidate.py and import it. Whatever its code raises passes through."""
+def load_candidate(
+    source: bytes, directory: Path, before: Callable[[ModuleType], None] = lambda module: None
+) -> ModuleType:
+    """Write the source to directory/candidate.py and import it. Whatever its code raises passes through.
+
+    before: called with the module while it is still empty.
+    """
     path = directory / CANDIDATE_FILE
     path.write_bytes(source)
     spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
@@ -30,6 +36,7 @@ def load_candidate(source: bytes, directory: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[MODULE_NAME] = module
     os.chdir(directory)
+    before(module)
     spec.loader.exec_module(module)
     return module
 

@@ -17,9 +17,6 @@ Kind: TypeAlias = Literal["movement", "library", "compute", "refused"]
 Foreign: TypeAlias = Literal["movement", "library", "any"]
 """A policy's key `foreign`: what may be computed by others than the candidate's kernels."""
 
-CONSTANT: Final = "plan.constant.default"
-"""The plan's own operator: (flat list of numbers, shape, dtype=, device=) is torch.tensor(numbers).reshape(shape)."""
-
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())

@@ -57,6 +57,9 @@ DTYPES: Final[dict[str, int]] = {
 }  # fmt: skip
 """Torch's, with their bytes."""
 
+CONSTANT: Final = "plan.constant.default"
+"""The plan's own operator: (flat list of numbers, sizes, dtype=, device=) is torch.tensor(numbers).reshape(sizes)."""
+
 DEVICES: Final = ("cuda", "cpu")
 LAYOUTS: Final = ("strided",)
 MEMORY_FORMATS: Final = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
@@ -741,7 +744,7 @@ class _TraceReader:
     def _call(self, keys: dict[str, Any], field: str) -> Call:
         self._used = set()
         op = _match(keys["op"], f"{field}.op", _OPERATOR, "an operator of torch with its overload")
-        args = self._args(keys["args"], f"{field}.args")
+        args = self._args(keys["args"], f"{field}.args", addresses=op == CONSTANT)
         kwargs = _names(keys["kwargs"], f"{field}.kwargs", self._arg)
         out = self._tree(keys["out"], f"{field}.out", define=True)
         return Call(op, args, kwargs, out, self._line(keys, field))
@@ -794,16 +797,18 @@ class _TraceReader:
         self._used.add(value)
         return value
 
-    def _args(self, found: Any, field: str, launch: bool = False) -> tuple[Arg, ...]:
+    def _args(self, found: Any, field: str, launch: bool = False, addresses: bool = False) -> tuple[Arg, ...]:
         items = _list(found, field, ARGUMENTS_MAX)
-        return tuple(self._arg(item, f"{field}[{index}]", launch) for index, item in enumerate(items))
+        return tuple(
+            self._arg(item, f"{field}[{index}]", launch, addresses or launch) for index, item in enumerate(items)
+        )
 
-    def _arg(self, found: Any, field: str, launch: bool = False, depth: int = 0) -> Arg:
+    def _arg(self, found: Any, field: str, launch: bool = False, addresses: bool = False, depth: int = 0) -> Arg:
         if not isinstance(found, dict):
             return _const(found, field, 0)
         if depth > DEPTH_MAX:
             raise PlanError(field, f"is nested deeper than {DEPTH_MAX}")
-        if launch and "address" in found:
+        if addresses and "address" in found:
             keys = _object(found, field, ("address", "offset"))
             offset = _int(keys["offset"], f"{field}.offset", -TENSOR_BYTES_MAX, TENSOR_BYTES_MAX)
             return Address(self._id(keys["address"], f"{field}.address"), offset)
@@ -813,7 +818,7 @@ class _TraceReader:
             return Ref(self._id(body, inside))
         if kind in ("list", "tuple"):
             items = enumerate(_list(body, inside, ITEMS_MAX))
-            read = tuple(self._arg(item, f"{inside}[{index}]", launch, depth + 1) for index, item in items)
+            read = tuple(self._arg(item, f"{inside}[{index}]", launch, addresses, depth + 1) for index, item in items)
             return List(read) if kind == "list" else read
         if kind in _KNOWN:
             make, known, what = _KNOWN[kind]

@@ -1,0 +1,1 @@
+"""The tracer: runs a candidate's module on fake tensors and writes down a plan. Hostile code runs here."""

@@ -1,0 +1,165 @@
+"""What is put in the place of torch's and Inductor's own functions while a candidate is traced.
+
+Each either goes around the dispatcher, where the recorder would not see it, or asks a device. Candidates may undo all
+of this; then their plan is wrong or missing, and judged as that.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Final
+
+import fake_cuda
+import torch
+
+from tracer.kernels import Kernels, Launches, refuse_other_launches
+from tracer.recorder import Recorder
+
+_KEYS: Final = ("CUDA", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "")
+"""Dispatch keys whose implementation a GPU would run, the first one before the others."""
+
+
+def install(recorder: Recorder, kernels: Kernels, device: fake_cuda.Device) -> None:
+    fake_cuda.install_triton_driver(device, fake_cuda.no_benchmark)
+    fake_cuda.install_torch_cuda(device)
+    fake_cuda.install_fake_tensors()
+    launcher: Any = fake_cuda.Launcher
+    launcher.launched = staticmethod(refuse_other_launches(recorder))
+    Launches(recorder, kernels).install()
+    _fake_tensors(recorder)
+    _operators(recorder)
+    _inductor()
+
+
+def _fake_tensors(recorder: Recorder) -> None:
+    fake: Any = torch._subclasses.FakeTensor
+    plain = torch.Tensor.data
+
+    def set_data(tensor: Any, value: Any) -> None:
+        known = recorder.id_of(value)
+        plain.__set__(tensor, value)
+        recorder.rebind(tensor, known)
+
+    fake.data = property(plain.__get__, set_data)
+    fake.data_ptr = lambda tensor: recorder.address(tensor)
+
+
+def _operators(recorder: Recorder) -> None:
+    library: Any = torch.library.Library
+    impl: Callable[..., Any] = library.impl
+    ranks: dict[str, int] = {}
+
+    def noted(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> Any:
+        name = op_name if isinstance(op_name, str) else op_name._name
+        name = name.split("::")[-1].removesuffix(".default")
+        qualified = f"{self.ns}::{name}"
+        key = dispatch_key or self.dispatch_key
+        if key in _KEYS and _KEYS.index(key) <= ranks.get(qualified, len(_KEYS)):
+            ranks[qualified] = _KEYS.index(key)
+            recorder.implementations[qualified] = fn
+        return impl(self, op_name, fn, dispatch_key, **options) if self.ns != "aten" else None
+
+    library.impl = noted
+    package: Any = torch
+    package.compile = _compile
+    package.library.wrap_triton = lambda kernel: kernel
+    package._library.triton.wrap_triton = package._library.triton.capture_triton = package.library.wrap_triton
+    package._library.capture_triton = package.library.wrap_triton
+
+
+def _compile(model: Any = None, **_: Any) -> Any:
+    """torch.compile: what is to be compiled is traced as it stands."""
+    return model if model is not None else lambda found: found
+
+
+def _inductor() -> None:
+    guards: Any = torch._C._dynamo.guards
+    guards.assert_size_stride = lambda *_: None
+    guards.assert_alignment = lambda *_: None
+    guards._empty_strided_cuda = _empty_strided_cuda
+    guards._reinterpret_tensor = _reinterpret_tensor
+
+
+def inductor_grids() -> None:
+    """The functions that Inductor's output of earlier versions imports to describe its grids."""
+    from torch._inductor.runtime import triton_heuristics
+
+    module: Any = triton_heuristics
+    if not hasattr(module, "grid"):
+        module.grid = grid
+        module.split_scan_grid = lambda xnumel, rnumel: lambda meta: (_blocks(rnumel, meta["RBLOCK"]), xnumel, 1)
+
+
+def _empty_strided_cuda(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty_strided(size, stride, dtype=dtype, device="cuda")
+
+
+def _reinterpret_tensor(tensor: torch.Tensor, size: Any, stride: Any, offset: int = 0) -> torch.Tensor:
+    return torch.as_strided(tensor, size, stride, tensor.storage_offset() + offset)
+
+
+def _blocks(numel: int | None, block: int | None) -> int:
+    if numel is None:
+        return 1
+    return numel if block is None else -(-numel // block)
+
+
+def grid(*numels: int) -> Callable[[dict[str, Any]], tuple[int, int, int]]:
+    """Inductor's: the sizes of y and z come before that of x."""
+    x, y, z = (*reversed(numels), None, None)[:3]
+
+    def sizes(meta: dict[str, Any]) -> tuple[int, int, int]:
+        return _blocks(x, meta.get("XBLOCK", 1)), _blocks(y, meta.get("YBLOCK")), _blocks(z, meta.get("ZBLOCK"))
+
+    return sizes
+
+
+# --- int(tensor) and float(tensor) ---
+
+
+class _Number(type):
+    """Makes a class that stands for int or float in all but the conversion of what only a GPU knows."""
+
+    plain: type
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, cls.plain)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return issubclass(other, cls.plain)
+
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        value = args[0] if len(args) == 1 else None
+        if isinstance(value, torch.Tensor):
+            whole = cls.plain is builtins.int and value.is_floating_point()
+            value = (value.to(torch.int64) if whole else value).item()
+        if isinstance(value, torch.SymInt):
+            return value if cls.plain is builtins.int else torch.sym_float(value)
+        if isinstance(value, torch.SymFloat) and cls.plain is builtins.float:
+            return value
+        return cls.plain(*((value,) if len(args) == 1 else args), **options)
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls.plain or other is cls
+
+    def __hash__(cls) -> int:
+        return hash(cls.plain)
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(cls.plain, name)
+
+
+class _Int(metaclass=_Number):
+    plain = builtins.int
+
+
+class _Float(metaclass=_Number):
+    plain = builtins.float
+
+
+def shadow_numbers(module: ModuleType) -> None:
+    """Let the module's `int(tensor)` and `float(tensor)` give a symbol, as `.item()` does."""
+    module.__dict__["int"] = _Int
+    module.__dict__["float"] = _Float

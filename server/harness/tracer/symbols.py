@@ -1,0 +1,70 @@
+"""Numbers that only a GPU knows: what `.item()` gives on fake tensors, as expressions of a plan; and addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import sympy
+import torch
+from shared import plan
+from torch.utils._sympy import functions
+
+FIRST_ADDRESS: Final = 0x0001_0000_0000_0000
+ADDRESS_RANGE: Final = 1 << 41
+"""Made-up addresses of one storage: wider than any tensor of a plan, aligned as torch's allocator aligns."""
+
+
+class Unknown(Exception):
+    """An expression that a plan cannot hold; the text says why."""
+
+
+def address_of_storage(number: int) -> int:
+    return FIRST_ADDRESS + number * ADDRESS_RANGE
+
+
+def storage_of_address(number: int) -> int:
+    """The storage that an address lies in; negative where the number is no address."""
+    return (number - FIRST_ADDRESS) // ADDRESS_RANGE if number >= FIRST_ADDRESS else -1
+
+
+def _binary(*classes: str) -> tuple[Any, ...]:
+    return tuple(getattr(functions, name) for name in classes if hasattr(functions, name))
+
+
+_OPERATIONS: Final[tuple[tuple[tuple[Any, ...], str], ...]] = (
+    (_binary("FloorDiv", "CleanDiv"), "floordiv"),
+    (_binary("Mod", "PythonMod"), "mod"),
+    (_binary("IntTrueDiv", "FloatTrueDiv"), "truediv"),
+    ((sympy.Add,), "add"),
+    ((sympy.Mul,), "mul"),
+    ((sympy.Max, *_binary("Max")), "max"),
+    ((sympy.Min, *_binary("Min")), "min"),
+)
+
+
+def expression(value: Any, item: Callable[[Any], int]) -> plan.Expr:
+    """A SymInt or SymFloat as an expression; `item` gives the tensor that a symbol was read from."""
+    if isinstance(value, torch.SymBool):
+        raise Unknown("a truth value that only the GPU knows cannot be traced")
+    return _converted(value.node.expr, item)
+
+
+def _converted(expr: Any, item: Callable[[Any], int]) -> plan.Expr:
+    if isinstance(expr, sympy.Integer):
+        return int(expr)
+    if isinstance(expr, sympy.Float | sympy.Rational):
+        return float(expr)
+    if isinstance(expr, sympy.Symbol):
+        return plan.Item(item(expr))
+    if type(expr).__name__ in ("ToFloat", "Identity", "TruncToInt") and type(expr).__name__ != "TruncToInt":
+        return _converted(expr.args[0], item)
+    if type(expr).__name__ == "CeilToInt" or not expr.args:
+        raise Unknown(f"{expr} is more than a plan can compute from a number of the GPU's")
+    for classes, name in _OPERATIONS:
+        if isinstance(expr, classes):
+            found = _converted(expr.args[0], item)
+            for operand in expr.args[1:]:
+                found = plan.Operation(name, found, _converted(operand, item))
+            return found
+    raise Unknown(f"{expr} is more than a plan can compute from a number of the GPU's")

@@ -1,0 +1,345 @@
+"""From a candidate's source to a plan: import, construct, call twice, for each case.
+
+Runs in the candidate's own child. The module is imported once; each case but a lone one is then traced in a fork of
+its own, so that what one case leaves in the module is not there for the next. What comes out is a claim.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import fake_cuda
+import loading
+import torch
+import values
+import wire
+from shared import plan
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+
+from tracer import stand_ins, state
+from tracer.kernels import Kernels
+from tracer.recorder import Entry, Recorder, Sink
+from tracer.renumber import merged, renumbered
+from tracer.untraced import Raised, Untraced, line_of_traceback
+
+CASES_MAX: Final = plan.TRACES_MAX
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case as the daemon describes it to children: trees of values.py."""
+
+    name: str
+    init_args: Any
+    init_kwargs: Any
+    inputs: Any
+
+
+@dataclass(frozen=True)
+class Request:
+    """The first case is the task's own: without its trace there is no plan."""
+
+    target: str
+    entry: str
+    cases: tuple[Case, ...]
+
+    @staticmethod
+    def of(target: str, entry: str, cases: dict[str, Any]) -> Request:
+        """From what a compile child is sent: {"own": case, "tiny": case or null, "shapes": [case...]}."""
+        named = {"own": cases["own"], "tiny": cases.get("tiny")}
+        named.update({f"shape{index}": case for index, case in enumerate(cases.get("shapes") or ())})
+        found = [
+            Case(name, case["init"]["args"], case["init"]["kwargs"], case["inputs"])
+            for name, case in named.items()
+            if case is not None
+        ]
+        return Request(target, entry, tuple(found[:CASES_MAX]))
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a case has no trace: `kind` is "untraced", or "import", "construct" or "call" where the candidate raised."""
+
+    case: str
+    kind: str
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        where = f"line {self.line}: " if self.line else ""
+        return f"{where}{self.reason}"
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The plan, or None where the task's own case could not be traced; and what became of the other cases."""
+
+    plan: bytes | None
+    refusals: tuple[Refusal, ...]
+
+
+@contextlib.contextmanager
+def _raised_in(stage: str, file: str) -> Iterator[None]:
+    """What the candidate's code raises, with its line; what fake tensors cannot answer is untraced."""
+    try:
+        yield
+    except Untraced as trouble:
+        raise Untraced(trouble.reason, trouble.line) from trouble
+    except GuardOnDataDependentSymNode as error:
+        line = line_of_traceback(file, error.__traceback__)
+        raise Untraced("what runs next depends on a number that only the GPU knows", line) from error
+    except BaseException as error:
+        if _is_fake_limit(error):
+            reason = f"{type(error).__name__}: {error}".split("\n")[0][:300]
+            raise Untraced(reason, line_of_traceback(file, error.__traceback__)) from error
+        raise Raised(stage, error, line_of_traceback(file, error.__traceback__)) from error
+
+
+_FAKE_TEXTS: Final = (
+    "only CPU",
+    "FakeTensor",
+    "fake tensor",
+    ".numpy() is not supported",
+    "data-dependent",
+    "CUDA graphs",
+)
+
+
+def _is_fake_limit(error: BaseException) -> bool:
+    module = type(error).__module__ or ""
+    if module.startswith(("torch._subclasses", "torch.fx.experimental", "torch._dynamo")):
+        return True
+    return isinstance(error, RuntimeError | TypeError | NotImplementedError) and any(
+        text in str(error) for text in _FAKE_TEXTS
+    )
+
+
+class Tracer:
+    """One candidate: imported once, then traced for one case."""
+
+    def __init__(self, source: bytes, request: Request, scratch: Path) -> None:
+        self._request = request
+        self._recorder = Recorder(str(scratch / wire.CANDIDATE_FILE))
+        self._kernels = Kernels(self._recorder, source)
+        self._source = source
+        self._module: ModuleType | None = None
+        self._entries: list[Entry] = []
+        """What the import recorded."""
+        stand_ins.install(self._recorder, self._kernels, fake_cuda.parse_target(request.target))
+        if b"triton_heuristics" in source:
+            stand_ins.inductor_grids()
+
+    @contextlib.contextmanager
+    def world(self) -> Iterator[None]:
+        fake = FakeTensorMode(allow_fallback_kernels=False, allow_non_fake_inputs=True, shape_env=ShapeEnv())
+        with torch.no_grad(), fake, self._recorder:
+            yield
+
+    def load(self, scratch: Path) -> None:
+        with self._recording("import") as entries:
+            self._module = _load(self._source, scratch)
+        self._entries = entries
+
+    @contextlib.contextmanager
+    def _recording(self, stage: str) -> Iterator[list[Entry]]:
+        with self._recorder.into(Sink()) as sink, _raised_in(stage, self._recorder.file):
+            yield sink.entries
+        if self._recorder.trouble is not None:
+            raise self._recorder.trouble
+
+    def case(self, case: Case) -> plan.Plan:
+        """The plan of one case alone."""
+        with self._recording("construct") as construct:
+            model = self._build(case)
+            parameters = self._parameters(model)
+        with self._recording("call") as first:
+            inputs, given = self._inputs(case)
+            model(*inputs)
+        with self._recording("call") as steps:
+            inputs, _ = self._inputs(case)
+            found = model(*inputs)
+        tree = plan.List(tuple(self._tree(value, "an input") for value in inputs))
+        output = self._tree(found, "the output")
+        draws = any(entry.draws for entry in construct)
+        needed = _read_by(steps) | _in_tree(output) | set(parameters.values())
+        needed -= set().union(*(entry.defines for entry in steps), _in_tree(tree))
+        before, state_steps = state.keep(self._recorder, self._entries, first, given, needed, construct)
+        trace = plan.Trace(
+            case.name,
+            draws,
+            tree,
+            tuple(parameters.items()),
+            (*before, *(entry.step for entry in construct)),
+            tuple(state_steps),
+            tuple(entry.step for entry in steps),
+            output,
+        )
+        return self._plan(renumbered(trace))
+
+    def _plan(self, trace: plan.Trace) -> plan.Plan:
+        digest = f"sha256:{hashlib.sha256(self._source).hexdigest()}"
+        tables = tuple(self._kernels.functions), tuple(self._kernels.kernels)
+        return plan.Plan(self._request.target, digest, *tables, (trace,))
+
+    def _build(self, case: Case) -> Any:
+        arguments = values.decode(case.init_args, self._fake, "init")
+        options = values.decode(case.init_kwargs, self._fake, "init")
+        assert self._module is not None
+        with torch.device("cuda"):
+            model = loading.find_entry(self._module, self._request.entry)(*arguments, **options)
+        return model.to("cuda") if isinstance(model, torch.nn.Module) else model
+
+    @staticmethod
+    def _fake(note: values.TensorNote) -> torch.Tensor:
+        return torch.empty_strided(note.shape, note.stride, dtype=note.dtype, device="cuda")
+
+    def _parameters(self, model: Any) -> dict[str, int]:
+        if not isinstance(model, torch.nn.Module):
+            return {}
+        found = model.state_dict(keep_vars=True)
+        return {name: self._recorder.id_of(value) for name, value in found.items() if isinstance(value, torch.Tensor)}
+
+    def _inputs(self, case: Case) -> tuple[Any, set[int]]:
+        """Fresh inputs, which no step made, and their ids."""
+        with self._recorder.into(Sink()) as sink:
+            inputs = values.decode(case.inputs, self._fake, "inputs")
+        return inputs, set().union(*(entry.defines for entry in sink.entries))
+
+    def _tree(self, value: Any, what: str, depth: int = 0) -> plan.Tree:
+        if depth > plan.DEPTH_MAX:
+            raise Untraced(f"{what} is nested deeper than {plan.DEPTH_MAX}")
+        if isinstance(value, torch.Tensor):
+            return replace(self._recorder.leaf(value), id=self._recorder.id_of(value))
+        if value is None or isinstance(value, bool):
+            return value
+        for plain in (int, float, str):
+            if isinstance(value, plain):
+                return plain(value)
+        if isinstance(value, dict):
+            pairs = tuple((key, self._tree(item, what, depth + 1)) for key, item in value.items())
+            if any(type(key) not in (str, int) for key, _ in pairs):
+                raise Untraced(f"{what} has a key that is neither a text nor an integer")
+            return plan.Dict(pairs)
+        if isinstance(value, tuple | list):
+            items = tuple(self._tree(item, what, depth + 1) for item in value)
+            return items if isinstance(value, tuple) else plan.List(items)
+        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            raise Untraced(f"{what} has a number that only the GPU knows")
+        raise Untraced(f"{what} has a {type(value).__name__}, which cannot be traced")
+
+
+def _load(source: bytes, scratch: Path) -> ModuleType:
+    """As loading.load_candidate, with the module's int and float where it converts with them."""
+    if not re.search(rb"\b(int|float)\(", source):
+        return loading.load_candidate(source, scratch)
+    return loading.load_candidate(source, scratch, stand_ins.shadow_numbers)
+
+
+def _read_by(entries: list[Entry]) -> set[int]:
+    return set().union(*(entry.reads for entry in entries))
+
+
+def _in_tree(tree: plan.Tree) -> set[int]:
+    if isinstance(tree, plan.Leaf):
+        return {tree.id}
+    if isinstance(tree, plan.Dict):
+        return set().union(*(_in_tree(item) for _, item in tree.items))
+    items = tree.items if isinstance(tree, plan.List) else tree if isinstance(tree, tuple) else ()
+    return set().union(*(_in_tree(item) for item in items))
+
+
+def prime() -> None:
+    """Import and fill what the first trace would pay for: for a zygote. Leaves torch and triton as they are."""
+    importlib.import_module("torch._dynamo")
+    importlib.import_module("torch._decomp.decompositions_for_rng")
+    with torch.no_grad(), FakeTensorMode(shape_env=ShapeEnv()):
+        layer = torch.nn.Linear(8, 8)
+        (layer(torch.empty(8, 8)).view(-1).contiguous() * 2).to(torch.float16)
+
+
+# --- all cases ---
+
+
+def trace(source: bytes, request: Request, scratch: Path) -> Traced:
+    """The plan of a candidate for all cases of a request. Changes this process for good: it is for one candidate."""
+    tracer = Tracer(source, request, scratch)
+    with tracer.world():
+        try:
+            tracer.load(scratch)
+        except (Untraced, Raised) as trouble:
+            return Traced(None, (_refusal(request.cases[0], trouble),))
+        if len(request.cases) == 1:
+            outcomes = [_outcome(tracer, request.cases[0])]
+        else:
+            outcomes = _side_by_side(tracer, request.cases)
+    refusals = tuple(found for found in outcomes if isinstance(found, Refusal))
+    plans = [found for found in outcomes if isinstance(found, plan.Plan)]
+    if isinstance(outcomes[0], Refusal):
+        return Traced(None, refusals)
+    return Traced(merged(plans).dump(), refusals)
+
+
+def _refusal(case: Case, trouble: Untraced | Raised) -> Refusal:
+    if isinstance(trouble, Untraced):
+        return Refusal(case.name, "untraced", trouble.line, trouble.reason)
+    error = wire.error_json(trouble.error)
+    return Refusal(case.name, trouble.stage, trouble.line, str(error["text"]))
+
+
+def _outcome(tracer: Tracer, case: Case) -> plan.Plan | Refusal:
+    try:
+        return tracer.case(case)
+    except (Untraced, Raised) as trouble:
+        return _refusal(case, trouble)
+
+
+def _side_by_side(tracer: Tracer, cases: tuple[Case, ...]) -> list[plan.Plan | Refusal]:
+    """Each case in a fork, as many at a time as there are cores."""
+    at_once = max(1, len(os.sched_getaffinity(0)))
+    found: list[plan.Plan | Refusal] = []
+    for begin in range(0, len(cases), at_once):
+        part = cases[begin : begin + at_once]
+        readers = [_forked(tracer, case) for case in part]
+        found += [_collected(reader, case) for reader, case in zip(readers, part, strict=True)]
+    return found
+
+
+def _forked(tracer: Tracer, case: Case) -> int:
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        try:
+            os.close(reader)
+            outcome = _outcome(tracer, case)
+            data = outcome.dump() if isinstance(outcome, plan.Plan) else json.dumps(list(_fields(outcome))).encode()
+            with os.fdopen(writer, "wb") as file:
+                file.write(data)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    return reader
+
+
+def _fields(refusal: Refusal) -> tuple[str, str, int, str]:
+    return refusal.case, refusal.kind, refusal.line, refusal.reason
+
+
+def _collected(reader: int, case: Case) -> plan.Plan | Refusal:
+    with os.fdopen(reader, "rb") as file:
+        data = file.read(plan.BYTES_MAX + 1)
+    try:
+        if data.startswith(b"["):
+            return Refusal(*json.loads(data))
+        return plan.parse(data)
+    except (plan.PlanError, ValueError, TypeError) as error:
+        return Refusal(case.name, "untraced", 0, f"the trace of this case is not a plan: {error}"[:300])

@@ -1,0 +1,134 @@
+"""The tracer against small modules: tests/unit/plans/NAME.txt has a module, a line of dashes and the plan it becomes.
+
+Run as a program, this file writes the plans anew; read what changed before it is committed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import tracing
+from shared import operators, plan
+
+PLANS = Path(__file__).parent / "plans"
+DASHES = "----\n"
+FIRST = 11
+"""The line of a model's text where its forward begins."""
+
+
+def result(source: str) -> str:
+    found = tracing.traced(source, {"own": tracing.case([torch.empty(8, 64)])})
+    if found.plan is not None:
+        return tracing.text(plan.parse(found.plan))
+    return "".join(f"{one.kind}: {str(one).splitlines()[-1]}, line {one.line}\n" for one in found.refusals)
+
+
+@pytest.mark.parametrize("path", sorted(PLANS.iterdir()), ids=lambda path: path.stem)
+def test_a_module_becomes_this_plan(path: Path) -> None:
+    source, _, expected = path.read_text().partition(DASHES)
+    assert result(source) == expected
+
+
+def model(forward: str, construct: str = "pass", more: str = "") -> str:
+    def indented(body: str) -> str:
+        return "\n".join(f"        {line}" for line in body.strip("\n").split("\n"))
+
+    return (
+        f"{tracing.HEAD}{more}\nclass ModelNew(nn.Module):\n    def __init__(self, *given):\n"
+        f"        super().__init__()\n{indented(construct)}\n    def forward(self, x):\n{indented(forward)}\n"
+    )
+
+
+def of(source: str, *more: Any, **cases: Any) -> Any:
+    return tracing.traced(source, {"own": tracing.case([torch.empty(8, 64), *more]), **cases})
+
+
+def test_each_case_is_traced_without_what_another_left_in_the_module() -> None:
+    source = model(
+        "key = tuple(x.shape)\nif key not in CACHE:\n    CACHE[key] = torch.zeros(len(CACHE) + 1, device='cuda')\n"
+        "return x.view(-1), CACHE[key]",
+        more="CACHE = {}\n",
+    )
+    shapes = [tracing.case([torch.empty(2, size)]) for size in (3, 5, 7)]
+    found = of(source, tiny=tracing.case([torch.empty(4, 4)]), shapes=shapes)
+    assert found.refusals == ()
+    traces = plan.parse(found.plan).traces
+    assert [trace.case for trace in traces] == ["own", "tiny", "shape0", "shape1", "shape2"]
+    assert [trace.output[1].shape for trace in traces] == [(1,)] * 5  # type: ignore[index, union-attr]
+
+
+def test_a_case_that_raises_is_left_out_and_named() -> None:
+    found = of(model("assert x.shape[0] == 8\nreturn x + 1"), tiny=tracing.case([torch.empty(4, 4)]))
+    assert [trace.case for trace in plan.parse(found.plan).traces] == ["own"]
+    assert [(one.case, one.kind, one.line) for one in found.refusals] == [("tiny", "call", FIRST)]
+
+
+def test_the_tasks_own_case_that_raises_leaves_no_plan() -> None:
+    found = of(model("assert x.shape[0] == 4\nreturn x + 1"), tiny=tracing.case([torch.empty(4, 4)]))
+    assert found.plan is None
+    assert [(one.case, one.kind) for one in found.refusals] == [("own", "call")]
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        ("raise SystemExit(0)", "import"),
+        ("import torch\n1 / 0", "import"),
+        ("def (", "import"),
+        ("x = 1", "construct"),
+        (model("return x", "raise KeyboardInterrupt"), "construct"),
+        (model("raise GeneratorExit"), "call"),
+    ],
+)
+def test_what_the_candidate_raises_is_its_own_failure(source: str, kind: str) -> None:
+    found = of(source)
+    assert found.plan is None
+    assert [one.kind for one in found.refusals] == [kind]
+
+
+def test_a_candidate_that_catches_the_refusal_gets_no_plan() -> None:
+    draw = "torch.randn(3, generator=torch.Generator())"
+    found = of(model(f"try:\n    return {draw}\nexcept BaseException:\n    return x"))
+    assert found.plan is None
+    assert "Generator" in found.refusals[0].reason
+
+
+@pytest.mark.parametrize(
+    ("forward", "reason", "line"),
+    [
+        ("return x.numpy()", "numpy", FIRST),
+        ("y = x[0, :2] + 1\nreturn y.tolist()", "the output has a number that only the GPU knows", 0),
+        ("return 1 if x.any() else 2", "only the GPU knows", FIRST),
+        ("return x.masked_select(x > 0)[: x.nonzero().shape[0]]", "no number that a plan can name", FIRST),
+        ("return object()", "the output has a object, which cannot be traced", 0),
+        ("g = torch.cuda.CUDAGraph()\nreturn x", "CUDA graphs", FIRST),
+        ("return x.to_sparse()", "_to_sparse", FIRST),
+        ("return x.to('meta')", "the device meta", FIRST),
+    ],
+)
+def test_what_cannot_be_traced_has_its_reason_and_line(forward: str, reason: str, line: int) -> None:
+    found = of(model(forward))
+    assert found.plan is None
+    assert (found.refusals[0].kind, found.refusals[0].line) == ("untraced", line)
+    assert reason in found.refusals[0].reason
+
+
+def test_a_number_read_before_its_tensor_changed_is_untraced() -> None:
+    found = of(model("s = x.sum()\nn = s.item()\ns.zero_()\nreturn x * n"))
+    assert found.refusals[0].reason == "the tensor that a number was read from has been written to since"
+    assert found.refusals[0].line == FIRST + 3
+
+
+def test_an_operator_that_the_policy_refuses_has_the_candidates_line() -> None:
+    found = of(model("y = x.t()\nreturn torch.softmax(y, 0)"))
+    refused = operators.allowed(plan.parse(found.plan), "movement")
+    assert [(one.operator, one.line) for one in refused] == [("aten._softmax.default", FIRST + 1)]
+
+
+if __name__ == "__main__":
+    for file in sorted(PLANS.iterdir()):
+        text = file.read_text().partition(DASHES)[0]
+        file.write_text(text + DASHES + result(text))
