@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from shared.plan import CONSTANT as CONSTANT
 from shared.plan import Call, Plan, walk
 
 Kind: TypeAlias = Literal["movement", "library", "compute", "refused"]
