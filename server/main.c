@@ -19,6 +19,7 @@
 #include "server/funnel/funnel.h"
 #include "server/http/http.h"
 #include "server/keeper.h"
+#include "server/notify.h"
 #include "server/store/store.h"
 #include "server/token.h"
 #include "server/token_command.h"
@@ -46,6 +47,7 @@ struct server {
     struct funnel *funnel;
     struct http *http;
     struct keeper *keeper;
+    struct notify notify;
     uv_signal_t term, interrupt, hangup;
     bool is_draining, is_hurried, is_stopping;
 };
@@ -92,6 +94,7 @@ http_stopped_cb(void *arg)
     uv_close((uv_handle_t *)&s->term, NULL);
     uv_close((uv_handle_t *)&s->interrupt, NULL);
     uv_close((uv_handle_t *)&s->hangup, NULL);
+    notify_stop(&s->notify);
     uv_stop(&s->loop);
 }
 
@@ -117,6 +120,7 @@ stop_cb(uv_signal_t *handle, int number)
         return;
     if (!s->is_draining) {
         s->is_draining = true;
+        notify_say(&s->notify, "STOPPING=1");
         log_info(NULL, "%s: draining for at most %lld ms; once more to stop now", strsignal(number),
                  (long long)s->config.drain_ms);
         http_drain(s->http);
@@ -222,6 +226,8 @@ start(struct server *s, struct error *err)
     struct devices devices;
     int rc = check_settings(&s->config, &devices, NULL, err);
     if (rc == 0)
+        rc = notify_start(&s->notify, &s->loop, err);
+    if (rc == 0)
         rc = store_open(&s->loop, s->config.store, STORE_WRITES_MAX, &s->store, err);
     if (rc == 0)
         rc = funnel_new(&s->loop, &s->config, s->store, &s->funnel, err);
@@ -249,6 +255,7 @@ serve(struct server *s)
     watch_signal(s, &s->hangup, SIGHUP, reload_cb);
     printf("verifierd: listening on %s\n", http_url(s->http));
     fflush(stdout);
+    notify_say(&s->notify, "READY=1");
     log_info(NULL, "listening on %s", http_url(s->http));
     uv_run(&s->loop, UV_RUN_DEFAULT);
     http_free(s->http);
