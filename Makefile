@@ -1,9 +1,10 @@
 # Sources are found by wildcard: put a file where it belongs and it is built.
 #   make demo | demo-train | screenshots | test | check | all | install | bundle | gpu-check | kernelbench | bench-NAME | timing-report | fuzz
-# Variables: BUILD, CC, CFLAGS, LDFLAGS, PREFIX, DESTDIR, PYTHON, SANITIZE=address,undefined, WERROR=1, V=1
+# Variables: BUILD, CC, CFLAGS, LDFLAGS, PREFIX, SYSCONFDIR, DESTDIR, PYTHON, SANITIZE=address,undefined, WERROR=1, V=1
 VERSION := 0.1.0
 BUILD ?= build
 PREFIX ?= /usr/local
+SYSCONFDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc,$(PREFIX)/etc)
 CFLAGS ?= -O2 -g -fstack-protector-strong
 comma := ,
 
@@ -331,6 +332,8 @@ gpu-check:
 
 root = $(DESTDIR)$(PREFIX)
 man_pages := $(wildcard docs/*.[158])
+place = sed 's,@PREFIX@,$(PREFIX),g; s,@SYSCONFDIR@,$(SYSCONFDIR),g'
+conf = $(DESTDIR)$(SYSCONFDIR)/verifierd.conf
 
 install: all
 	install -d '$(root)/bin' '$(root)/lib/verifierd/harness' '$(root)/lib/systemd/system'
@@ -340,13 +343,18 @@ install: all
 	install -d '$(root)/lib/verifierd/finetune'
 	install -m 644 $(finetune_files) '$(root)/lib/verifierd/finetune'
 	$(call copy_corpus,$(root)/share/verifierd/corpus)
-	sed 's,@PREFIX@,$(PREFIX),g' server/deploy/verifierd.service >'$(root)/lib/systemd/system/verifierd.service'
-	install -d '$(root)/share/verifierd'
-	sed 's,@PREFIX@,$(PREFIX),g' server/deploy/verifierd.apparmor >'$(root)/share/verifierd/apparmor'
+	$(place) server/deploy/verifierd.service >'$(root)/lib/systemd/system/verifierd.service'
+	install -d '$(root)/share/verifierd' '$(dir $(conf))'
+	$(place) server/deploy/verifierd.apparmor >'$(root)/share/verifierd/apparmor'
+	$(place) server/deploy/verifierd.conf >'$(root)/share/verifierd/verifierd.conf'
+	test -e '$(conf)' || install -m 644 '$(root)/share/verifierd/verifierd.conf' '$(conf)'
+	install -m 755 server/deploy/setup '$(root)/share/verifierd'
 	install -m 644 server/deploy/alerts.yml server/deploy/grafana.json server/deploy/nginx.conf '$(root)/share/verifierd'
 	$(foreach m,$(man_pages),install -D -m 644 $(m) '$(root)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))';)
 
+# A configuration that was changed stays.
 uninstall:
+	if cmp -s '$(root)/share/verifierd/verifierd.conf' '$(conf)'; then rm '$(conf)'; fi
 	rm -f '$(root)/bin/verifierd' '$(root)/bin/verifier' '$(root)/bin/trainer' '$(root)/lib/systemd/system/verifierd.service'
 	rm -rf '$(root)/lib/verifierd' '$(root)/share/verifierd'
 	rm -f $(foreach m,$(man_pages),'$(root)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))')

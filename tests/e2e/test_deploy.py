@@ -74,12 +74,65 @@ def test_install_writes_only_below_destdir(tmp_path: Path) -> None:
     corpus = "opt/v/share/verifierd/corpus"
     assert {f"{corpus}/tasks/relu.py", f"{corpus}/candidates/relu/honest.py", f"{corpus}/quick/sandbox.py"} <= files
     assert all(name.startswith("opt/v/") for name in files)
+    assert {"opt/v/etc/verifierd.conf", "opt/v/share/verifierd/setup"} <= files
     unit = (there / "opt/v/lib/systemd/system/verifierd.service").read_text()
-    assert "ExecStart=/opt/v/bin/verifierd" in unit and "@" not in unit
+    assert "ExecStart=/opt/v/bin/verifierd --config /opt/v/etc/verifierd.conf" in unit
+    assert not re.search(r"@[A-Z]", unit + (there / "opt/v/etc/verifierd.conf").read_text())
     profile = (there / "opt/v/share/verifierd/apparmor").read_text()
     assert "profile verifierd /opt/v/bin/verifierd" in profile and "@PREFIX@" not in profile
     run(*make, "uninstall")
     assert not [p for p in there.rglob("*") if p.is_file()]
+
+
+def test_a_configuration_of_ones_own_outlives_install_and_uninstall(tmp_path: Path) -> None:
+    make = ["make", f"BUILD={BUILD}", f"DESTDIR={tmp_path}", "PREFIX=/usr/local"]
+    run(*make, "install")
+    conf = tmp_path / "etc/verifierd.conf"
+    assert "/usr/local/share/verifierd/setup venv /opt/verifierd/venv" in conf.read_text()
+    conf.write_text("cpu_jobs = 1\n")
+    run(*make, "install")
+    run(*make, "uninstall")
+    assert conf.read_text() == "cpu_jobs = 1\n"
+
+
+def test_the_configuration_that_is_installed_is_one_that_the_daemon_starts_with(tmp_path: Path) -> None:
+    run("make", f"BUILD={BUILD}", f"DESTDIR={tmp_path}", "PREFIX=/opt/v", "install")
+    conf = tmp_path / "opt/v/etc/verifierd.conf"
+    text = conf.read_text()
+    assert 'python = "/opt/verifierd/venv/bin/python3"' in text and 'store = "/var/lib/verifierd/verifierd.db"' in text
+    # The two places that only a real installation has.
+    own = {"/opt/verifierd/venv/bin/python3": sys.executable, "/var/lib/verifierd/": f"{tmp_path}/"}
+    for old, new in own.items():
+        text = text.replace(old, new)
+    conf.write_text(text)
+    said = run(tmp_path / "opt/v/bin/verifierd", "--config", conf, "--check-config")
+    assert said.startswith("verifierd: the settings are fine")
+
+
+def security(unit: Path) -> tuple[float, set[str]]:
+    """What systemd-analyze thinks of it: the figure (10 is worst), and the settings that it finds open."""
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--no-pager", str(unit)],
+        env={**os.environ, "SYSTEMD_COLORS": "0", "SYSTEMD_EMOJI": "0"},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    figure = re.search(r"exposure level for verifierd\.service: ([0-9.]+)", done.stdout)
+    assert figure, done.stdout + done.stderr
+    rows = re.findall(r"^[✗x-] (\w+(?:/\w+)*)=", done.stdout, re.MULTILINE)
+    return float(figure[1]), {name for row in rows for name in row.split("/")}
+
+
+def test_each_hardening_line_that_the_unit_lacks_is_named_in_it_with_its_reason(tmp_path: Path) -> None:
+    text = (ROOT / "server/deploy/verifierd.service").read_text()
+    unit = tmp_path / "verifierd.service"
+    unit.write_text(text.replace("@PREFIX@", "/usr/local").replace("@SYSCONFDIR@", "/etc"))
+    figure, open_ones = security(unit)
+    assert {"User", "PrivateDevices", "ProtectControlGroups", "PrivateNetwork"} <= open_ones  # the table was read
+    _, _, reasons = text.partition("# What is not here, and why:")
+    lines = [line.partition("=")[0] for line in text.splitlines() if not line.startswith("#")]
+    unnamed = {name for name in open_ones if name not in reasons and name not in lines}
+    assert not unnamed, "say in the unit why it does without"
+    assert f"{figure} of 10" in (ROOT / "docs/operations.md").read_text()
 
 
 def test_flags_of_the_harness_library_do_not_compile_everything_again(tmp_path: Path) -> None:
@@ -110,6 +163,22 @@ def test_the_build_of_a_private_checkout_lies_where_others_can_read_it(tmp_path:
     finally:
         run("server/deploy/setup", "undo", **settings)
     assert not build.exists() and not build.is_symlink() and not where.exists()
+
+
+def test_a_python_for_an_installed_verifierd_is_not_made_twice_nor_where_candidates_cannot_go(tmp_path: Path) -> None:
+    made = tmp_path / "venv"
+    (made / "bin").mkdir(parents=True)
+    (made / "bin/python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (made / "bin/python3").chmod(0o755)
+    assert f"{made} has torch and triton already" in run("server/deploy/setup", "venv", made)
+    if os.geteuid() == 0:
+        closed = tmp_path / "closed"
+        closed.mkdir(mode=0o700)
+        done = subprocess.run(
+            ["server/deploy/setup", "venv", str(closed / "venv")],
+            cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 1 and "other uids cannot enter it" in done.stderr
 
 
 def test_set_up_refuses_a_python_without_torch(tmp_path: Path) -> None:
