@@ -1,0 +1,146 @@
+"""A plan on a machine without a GPU: operators on CPU tensors, launches through Triton's interpreter.
+
+Needs a process in which TRITON_INTERPRET=1 was set before triton was imported. The interpreter runs a kernel's text
+as Python: the functions are those that compiler/extract.py takes from the source, their text was held to what a kernel
+may name, and of Python's own functions they see those that the code generator knows. Kernels read and write raw
+addresses all the same, so this belongs into a sandboxed child that holds nothing worth having.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType, FunctionType
+from typing import Any, Final
+
+import torch
+import triton
+import triton.language as tl
+import wire
+from compiler.extract import Functions, Text, constant, function_refs
+from shared import plan
+from triton.runtime import interpreter
+from triton.runtime.jit import mangle_type
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from executor.replay import Replay
+from executor.steps import Allows, Descriptor, StepError
+
+BUILTINS: Final = {
+    name: getattr(builtins, name)
+    for name in ("float", "getattr", "hasattr", "int", "isinstance", "len", "list", "max", "min", "print", "range")
+}
+CPU: Final = torch.device("cpu")
+
+
+class LaunchFailed(StepError):
+    """The interpreter ran a kernel and it raised."""
+
+
+def interpreted(function: FunctionType, text: Text, _noinline: bool) -> Any:
+    """The function as the interpreter runs it: its checked tree, rewritten as Triton does it, with its own lines."""
+    if not triton.knobs.runtime.interpret:
+        raise RuntimeError("the interpreter needs TRITON_INTERPRET=1 before triton is imported")
+    tree = interpreter.ASTTransformer().visit(copy.deepcopy(text.tree))
+    module = ast.fix_missing_locations(ast.Module([tree], []))
+    ast.increment_lineno(module, text.line - 1)
+    try:
+        code = compile(module, wire.CANDIDATE_FILE, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise StepError(error.lineno or text.line, f"{text.name} is no Python: {error.msg}") from None
+    body = next(found for found in code.co_consts if isinstance(found, CodeType))
+    namespace = function.__globals__
+    namespace["__builtins__"] = BUILTINS
+    namespace["__language__"] = tl  # where the interpreter looks for what it is to replace
+    namespace["interpreter_semantic"] = interpreter.interpreter_semantic
+    run = FunctionType(body, namespace, text.name, function.__defaults__)
+    run.__kwdefaults__, run.__annotations__ = function.__kwdefaults__, function.__annotations__
+    made = interpreter.InterpretedFunction(function)
+    made.rewritten_fn[function] = run
+    return made
+
+
+def _pointer(kind: str, value: Any) -> torch.Tensor:
+    """A tensor whose element type is the signature's, at the value's address."""
+    element = tl.str_to_ty(kind.removeprefix("*").removeprefix("k"), None)
+    if isinstance(value, int):
+        bytes_ = max(1, element.primitive_bitwidth // 8)
+        value = torch.frombuffer((ctypes.c_uint8 * bytes_).from_address(value), dtype=torch.uint8)
+    same = mangle_type(value).removeprefix("*").removeprefix("k") == kind.removeprefix("*").removeprefix("k")
+    return value if same else triton.reinterpret(value, element)
+
+
+def _argument(kind: plan.Type, value: Any, function: Callable[[int], Any]) -> Any:
+    if not isinstance(kind, str):
+        return tuple(_argument(inner, item, function) for inner, item in zip(kind, value, strict=True))
+    if isinstance(value, Descriptor):
+        padding = "nan" if value.is_nan_padded else "zero"
+        return TensorDescriptor(value.base, list(value.shape), list(value.strides), list(value.block), padding)
+    if kind.startswith("*"):
+        return _pointer(kind, value)
+    return constant(value, function)
+
+
+class Model:
+    """One trace of a plan, on CPU tensors.
+
+    trace, kernels   of the plan (borrowed)
+    functions        of the same plan, from the source
+    lost             kernels that do not compile: of an autotuned launch the first alternative without one is run
+    allows           the operators that a call may have; state may have any
+    Raises StepError for an operator that there is not or that is not allowed.
+    """
+
+    def __init__(
+        self,
+        trace: plan.Trace,
+        functions: Functions,
+        kernels: Sequence[plan.Kernel],
+        *,
+        allows: Allows,
+        lost: frozenset[int] = frozenset(),
+    ) -> None:
+        self._functions, self._kernels, self._lost = functions, kernels, lost
+        self._linked: dict[int, dict[int, Any]] = {}
+        self._replay = Replay(trace, CPU, self._launch, self._choose, allows=allows, prepares=lambda _call: True)
+
+    def construct(self, seed: int) -> None:
+        """Make parameters and buffers, drawn from the seed. Raises StepError."""
+        self._replay.construct(seed)
+
+    def load(self, weights: Mapping[str, torch.Tensor]) -> frozenset[str]:
+        """Copy weights into the parameters of the same name, shape and dtype; returns their names."""
+        return self._replay.load(weights)
+
+    def call(self, inputs: Any) -> Any:
+        """Outputs for inputs, both as the trace's trees have them. Raises StepError, ValueError for the inputs."""
+        return self._replay.call(inputs)
+
+    def _link(self, index: int) -> dict[int, Any]:
+        if index not in self._linked:
+            kernel = self._kernels[index]
+            also = [found for _, value in kernel.constants for found in function_refs(value)]
+            self._linked[index] = self._functions.link(self._functions.closure(kernel.function, also), interpreted)
+        return self._linked[index]
+
+    def _launch(self, step: plan.Launch, grid: tuple[int, int, int], args: tuple[Any, ...]) -> None:
+        kernel, made = self._kernels[step.kernel], self._link(step.kernel)
+        function = made[kernel.function]
+        values = [
+            _argument(kind, value, made.__getitem__) for (_, kind), value in zip(kernel.signature, args, strict=True)
+        ]
+        try:
+            function.run(*values, grid=grid, warmup=False)
+        except Exception as error:
+            raise LaunchFailed(step.line, f"kernel {function.__name__}: {error}") from error
+
+    def _choose(self, step: plan.Choose, run: Callable[[int], None]) -> None:
+        for index, alternative in enumerate(step.alternatives):
+            launched = {inner.kernel for inner in alternative.steps if isinstance(inner, plan.Launch)}
+            if not launched & self._lost:
+                run(index)
+                return
+        raise StepError(step.line, "no configuration of the kernel compiles")

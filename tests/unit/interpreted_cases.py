@@ -1,0 +1,230 @@
+"""What launches of a plan do under Triton's interpreter (test_interpreter.py starts this with TRITON_INTERPRET=1).
+
+Each function is a case: it raises where the interpreter does other than its name says. Prints {case: null or error}.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from compiler.check import CompilerRefusal
+from compiler.extract import Functions, Source
+from executor.interpreter import LaunchFailed, Model
+from shared.plan import (
+    Address,
+    Alternative,
+    Call,
+    Choose,
+    Constexpr,
+    Descriptor,
+    Dtype,
+    Function,
+    FunctionRef,
+    Item,
+    Kernel,
+    Launch,
+    Leaf,
+    ModuleRef,
+    Operation,
+    Ref,
+    Step,
+    Sym,
+    Trace,
+)
+
+TL = ("tl", ModuleRef("triton.language"))
+SOURCE = textwrap.dedent("""\
+    import triton
+    import triton.language as tl
+
+    def make(op, factor):
+        @triton.jit
+        def outer(x, n, B: tl.constexpr, K: tl.constexpr = 4):
+            i = tl.program_id(0) * B + tl.arange(0, B)
+            v = tl.load(x + i, mask=i < n)
+            tl.store(x + i, op(v) * factor + K, mask=i < n)
+        return outer
+
+    @triton.jit
+    def square(v):
+        return v * v
+
+    @triton.jit
+    def copy(source, target, B: tl.constexpr):
+        i = tl.arange(0, B)
+        tl.store(target + i, tl.load(source + i))
+
+    @triton.jit
+    def tile(desc, o, R: tl.constexpr, C: tl.constexpr):
+        v = desc.load([1, 0])
+        i = tl.arange(0, R)[:, None] * C + tl.arange(0, C)[None, :]
+        tl.store(o + i, v)
+
+    @triton.jit
+    def pair(both, KIND: tl.constexpr, B: tl.constexpr):
+        i = tl.arange(0, B)
+        tl.store(both[0] + i, (tl.load(both[0] + i) + both[1]).to(KIND).to(tl.float32))
+
+    @triton.jit
+    def wrong(x):
+        v = tl.load(x)
+        tl.static_assert(1 == 2, "one is not two")
+        tl.store(x, v)
+
+    @triton.jit
+    def reaching(x):
+        tl.store(x, open("canary", "w"))
+""")
+
+
+def line(name: str) -> int:
+    return next(at for at, text in enumerate(SOURCE.split("\n"), 1) if text.strip().startswith(f"def {name}("))
+
+
+def leaf(value: int, *shape: int, dtype: str = "float32") -> Leaf:
+    return Leaf(value, shape, tuple(torch.empty(shape, device="meta").stride()), dtype)
+
+
+def run(
+    functions: list[Function],
+    signature: list[tuple[str, Any]],
+    constants: dict[int, Any],
+    steps: list[Step],
+    inputs: list[torch.Tensor],
+    lost: frozenset[int] = frozenset(),
+) -> Any:
+    """The inputs after a call whose launches are all of the last function."""
+    kernel = Kernel(
+        len(functions) - 1, tuple(signature), tuple(((at,), value) for at, value in constants.items()), (), ()
+    )
+    tree = tuple(
+        leaf(at, *value.shape, dtype=str(value.dtype).removeprefix("torch.")) for at, value in enumerate(inputs)
+    )
+    trace = Trace("own", False, tree, (), (), (), tuple(steps), tree)
+    model = Model(trace, Functions(Source(SOURCE.encode()), functions), [kernel] * 3, allows=lambda _: True, lost=lost)
+    model.construct(0)
+    return model.call(tuple(inputs))
+
+
+OUTER = [("x", "*fp32"), ("n", "i32"), ("B", "constexpr"), ("K", "constexpr")]
+
+
+def closure(factor: float) -> list[Function]:
+    return [
+        Function("square", line("square"), (TL,), (), False),
+        Function(
+            "outer", line("outer"), (TL, ("op", FunctionRef(0)), ("factor", Constexpr(factor))), (("K", 4),), False
+        ),
+    ]
+
+
+def functions_of_a_factory_have_their_closure_as_data() -> None:
+    launch = Launch(0, (2, 1, 1), (Ref(0), 5, 4, 4), 9)
+    (got,) = run(closure(0.5), OUTER, {2: 4, 3: 4}, [launch], [torch.arange(6.0)])
+    assert got.tolist() == [4, 4.5, 6, 8.5, 12, 5], got
+
+
+def numbers_that_are_read_from_tensors_are_arguments_and_grids() -> None:
+    size = Sym(Operation("floordiv", Operation("add", Item(1), 3), 4))
+    launch = Launch(0, (size, 1, 1), (Ref(0), Sym(Item(1)), 4, 4), 9)
+    (got, _) = run(closure(1.0), OUTER, {2: 4, 3: 4}, [launch], [torch.zeros(8), torch.tensor(5)])
+    assert got.tolist() == [4, 4, 4, 4, 4, 0, 0, 0], got
+
+
+def an_address_is_where_the_kernel_reads() -> None:
+    copy = [Function("copy", line("copy"), (TL,), (), False)]
+    signature = [("source", "*fp32"), ("target", "*fp32"), ("B", "constexpr")]
+    launch = Launch(0, (1, 1, 1), (Address(0, 8), Ref(1), 4), 9)
+    (_, got) = run(copy, signature, {2: 4}, [launch], [torch.arange(8.0), torch.zeros(4)])
+    assert got.tolist() == [2, 3, 4, 5], got
+
+
+def a_pointer_is_of_the_type_that_the_signature_says() -> None:
+    copy = [Function("copy", line("copy"), (TL,), (), False)]
+    signature = [("source", "*fp8e5"), ("target", "*fp32"), ("B", "constexpr")]
+    data = torch.tensor([1.5, -2.0, 0.25, 8.0]).to(torch.float8_e5m2).view(torch.uint8)
+    launch = Launch(0, (1, 1, 1), (Ref(0), Ref(1), 4), 9)
+    (_, got) = run(copy, signature, {2: 4}, [launch], [data, torch.zeros(4)])
+    assert got.tolist() == [1.5, -2.0, 0.25, 8.0], got
+
+
+def descriptors_read_tiles_and_fill_beyond_the_edge() -> None:
+    tile = [Function("tile", line("tile"), (TL,), (), False)]
+    signature = [("desc", "tensordesc<fp32[2,4]>"), ("o", "*fp32"), ("R", "constexpr"), ("C", "constexpr")]
+    launch = Launch(0, (1, 1, 1), (Descriptor(0, (2, 4), (4, 1), (2, 4), "zero"), Ref(1), 2, 4), 9)
+    (_, got) = run(tile, signature, {2: 2, 3: 4}, [launch], [torch.arange(8.0).reshape(2, 4), torch.ones(2, 4)])
+    assert got.tolist() == [[4, 5, 6, 7], [0, 0, 0, 0]], got
+
+
+def tuples_and_dtypes_are_arguments() -> None:
+    pair = [Function("pair", line("pair"), (TL,), (), False)]
+    signature = [("both", ("*fp32", "fp32")), ("KIND", "constexpr"), ("B", "constexpr")]
+    launch = Launch(0, (1, 1, 1), ((Ref(0), 0.0004), Dtype("fp16"), 2), 9)
+    (got,) = run(pair, signature, {1: Dtype("fp16"), 2: 2}, [launch], [torch.tensor([1.0, 2.0])])
+    assert got.tolist() == [1.0, 2.0], got
+
+
+def the_first_configuration_that_compiles_is_run_with_its_hooks() -> None:
+    def alternative(kernel: int, start: float) -> Alternative:
+        fill = Call("aten.fill_.Scalar", (Ref(0), start), (), leaf(0, 4), 8)
+        return Alternative("", (fill, Launch(kernel, (1, 1, 1), (Ref(0), 4, 4, 4), 9)))
+
+    choose = Choose((alternative(0, 1.0), alternative(1, 2.0), alternative(2, 3.0)), 9)
+    (got,) = run(closure(1.0), OUTER, {2: 4, 3: 4}, [choose], [torch.zeros(4)], lost=frozenset({0}))
+    assert got.tolist() == [8] * 4, got
+
+
+def fails(action: Callable[[], Any], kind: type[Exception], what: str) -> None:
+    try:
+        action()
+    except kind as error:
+        assert what in str(error), str(error)
+        return
+    raise AssertionError("nothing was raised")
+
+
+def a_kernel_that_raises_is_a_failed_launch_with_its_line() -> None:
+    wrong = [Function("wrong", line("wrong"), (TL,), (), False)]
+    launch = Launch(0, (1, 1, 1), (Ref(0),), 33)
+    fails(lambda: run(wrong, [("x", "*fp32")], {}, [launch], [torch.zeros(1)]), LaunchFailed, "line 33: kernel wrong")
+
+
+def a_kernel_sees_no_function_of_pythons_that_the_compiler_does_not_know() -> None:
+    reaching = [Function("reaching", line("reaching"), (TL,), (), False)]
+    launch = Launch(0, (1, 1, 1), (Ref(0),), 33)
+    fails(lambda: run(reaching, [("x", "*fp32")], {}, [launch], [torch.zeros(1)]), LaunchFailed, "'open'")
+    assert not Path("canary").exists()
+
+
+def a_text_that_reaches_beyond_the_language_is_refused_here_too() -> None:
+    source = SOURCE.replace("tl.load(source + i)", "tl.core.inspect.os")
+    copy = [Function("copy", line("copy"), (TL,), (), False)]
+    fails(lambda: Functions(Source(source.encode()), copy), CompilerRefusal, "the module inspect")
+
+
+CASES: dict[str, Callable[[], None]] = {
+    name: value for name, value in globals().items() if callable(value) and name.count("_") > 2
+}
+
+
+def main() -> int:
+    found: dict[str, str | None] = {}
+    for name, case in CASES.items():
+        try:
+            case()
+            found[name] = None
+        except Exception:
+            found[name] = traceback.format_exc()
+    print(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
