@@ -57,7 +57,7 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
-.PHONY: all harness finetune corpus tests setup setup-test setup-train trainers demo demo-train test test-unit test-e2e test-fault check lint lint-c format tidy lint-python \
+.PHONY: all harness finetune corpus tests setup setup-test setup-train trainers demo demo-train test test-unit test-e2e test-fault test-stop check lint lint-c format tidy lint-python \
 	sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report \
 	clean distclean dist libraries FORCE
 
@@ -225,6 +225,10 @@ test-fault: all
 	$(pytest) -m 'not slow' tests/fault
 	KILL_HARNESS=real $(pytest) tests/fault/test_kill.py -k killed
 
+# The daemon of this build, sanitized or not: what it frees when it stops.
+test-stop: $(bin)/verifierd
+	$(with_env) VERIFIERD_BUILD='$(realpath $(dest))' '$(py)' -m pytest -q -rs -p no:cacheprovider tests/fault/test_stop_with_writes.py
+
 check: setup-test
 	+$(MAKE) trainers
 	+$(parallel) clang tidy
@@ -268,6 +272,7 @@ sanitize:
 	+$(parallel) SANITIZE=address,undefined WERROR=1 tests harness
 	+$(MAKE) SANITIZE=address,undefined WERROR=1 test-unit
 	+$(MAKE) SANITIZE=address,undefined WERROR=1 fuzz-replay
+	+$(MAKE) SANITIZE=address,undefined WERROR=1 test-stop
 	+$(parallel) SANITIZE=thread WERROR=1 $(threaded:%=$(BUILD)/thread/unit/%)
 	server/deploy/run-tests $(threaded:%=$(BUILD)/thread/unit/%)
 

@@ -258,6 +258,7 @@ serve(struct server *s)
     notify_say(&s->notify, "READY=1");
     log_info(NULL, "listening on %s", http_url(s->http));
     uv_run(&s->loop, UV_RUN_DEFAULT);
+    store_finish_writes(s->store);
     http_free(s->http);
     funnel_free(s->funnel);
     store_close(s->store);

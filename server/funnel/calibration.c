@@ -155,6 +155,15 @@ stored_cb(void *arg, int code, const struct error *err)
     funnel_written(f);
 }
 
+static void
+refuse(funnel_answer_cb *cb, void *arg, const char *why)
+{
+    struct funnel_answer refused = { .refusal = FUNNEL_UNAVAILABLE, .retry_after_s = 1 };
+
+    json_refuse(&refused.fault, "", "%s", why);
+    cb(arg, &refused);
+}
+
 void
 funnel_calibrate(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
 {
@@ -166,14 +175,16 @@ funnel_calibrate(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg
         cb(arg, &refused);
         return;
     }
+    if (f->is_draining) {
+        refuse(cb, arg, "the daemon is draining");
+        return;
+    }
     AUTO_FREE char *own_gpu = strdup(gpu);
     AUTO_FREE char *document = json_dumps(body, JSON_COMPACT);
     struct adding *a = calloc(1, sizeof(*a));
     if (!a || !own_gpu || !document) {
         free(a);
-        refused = (struct funnel_answer){ .refusal = FUNNEL_UNAVAILABLE, .retry_after_s = 1 };
-        json_refuse(&refused.fault, "", "no memory for the calibration");
-        cb(arg, &refused);
+        refuse(cb, arg, "no memory for the calibration");
         return;
     }
     *a = (struct adding){

@@ -175,6 +175,12 @@ store_open(uv_loop_t *loop, const char *path, size_t writer_limit, struct store 
 }
 
 void
+store_finish_writes(struct store *s)
+{
+    writer_finish(s->writer);
+}
+
+void
 store_close(struct store *s)
 {
     if (s == NULL)

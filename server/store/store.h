@@ -32,9 +32,12 @@ struct store;
  */
 int store_open(uv_loop_t *loop, const char *path, size_t writer_limit, struct store **out, struct error *err);
 /*
- * Commit what is queued, then close; callbacks of what is queued run before it returns, and what they try to write is
- * refused (ERR_UNAVAILABLE). It runs the loop until its handle is closed: not from a callback. NULL is fine.
+ * Commit what is queued and run its callbacks; what they or anybody later try to write is refused (ERR_UNAVAILABLE). All
+ * can still be read. For whoever frees what those callbacks need. Blocks until the disk has it; not from a callback of a
+ * write.
  */
+void store_finish_writes(struct store *s);
+/* The same, then close. It runs the loop until its handle is closed: not from a callback. NULL is fine. */
 void store_close(struct store *s);
 
 /*

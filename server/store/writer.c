@@ -14,7 +14,8 @@
  * Each write has its own savepoint, so that one that fails leaves its
  * neighbours alone. A full disk may cost the whole transaction: then each
  * write is tried again in a transaction of its own, and only those that fail
- * there have failed.
+ * there have failed. A transaction that cannot even begin, since another process
+ * holds the file, fails all of them: each would wait for it as long again.
  */
 #include "server/store/writer.h"
 
@@ -106,10 +107,11 @@ apply_one(struct writer *w, struct write *write)
  * 0 once it is durable; else nothing of it is stored, and err says why.
  */
 static int
-transact(struct writer *w, struct write *first, struct write *end, struct error *err)
+transact(struct writer *w, struct write *first, struct write *end, bool *is_begun, struct error *err)
 {
     int code = db_exec(w->db, "BEGIN IMMEDIATE", err);
 
+    *is_begun = code == 0;
     if (code < 0)
         return code;
     for (struct write *one = first; one != end; one = one->next) {
@@ -148,27 +150,36 @@ note_commit(struct writer *w, const struct write *first, const struct write *end
 }
 
 static int
-commit(struct writer *w, struct write *first, struct write *end, struct error *err)
+commit(struct writer *w, struct write *first, struct write *end, bool *is_begun, struct error *err)
 {
     int64_t began_ns = clock_monotonic_ns();
-    int code = transact(w, first, end, err);
+    int code = transact(w, first, end, is_begun, err);
 
     if (code == 0)
         note_commit(w, first, end, began_ns);
     return code;
 }
 
+/* From first up to (not with) end. */
+static void
+fail(struct write *first, const struct write *end, int code, const struct error *err)
+{
+    for (struct write *one = first; one != end; one = one->next) {
+        one->code = code;
+        one->error = *err;
+    }
+}
+
 static void
 commit_each(struct writer *w, struct write *first)
 {
-    struct error err;
+    bool is_begun = true;
 
-    for (struct write *one = first; one != NULL; one = one->next) {
-        int code = commit(w, one, one->next, &err);
-        if (code < 0) {
-            one->code = code;
-            one->error = err;
-        }
+    for (struct write *one = first; one != NULL && is_begun; one = one->next) {
+        struct error err;
+        int code = commit(w, one, one->next, &is_begun, &err);
+        if (code < 0)
+            fail(one, is_begun ? one->next : NULL, code, &err);
     }
 }
 
@@ -176,16 +187,13 @@ static void
 commit_list(struct writer *w, struct write *first)
 {
     struct error err;
-    int code = commit(w, first, NULL, &err);
+    bool is_begun;
+    int code = commit(w, first, NULL, &is_begun, &err);
 
-    if (code == 0)
-        return;
-    if (first->next != NULL) {
+    if (code < 0 && is_begun && first->next != NULL)
         commit_each(w, first);
-        return;
-    }
-    first->code = code;
-    first->error = err;
+    else if (code < 0)
+        fail(first, NULL, code, &err);
 }
 
 static void *
@@ -368,11 +376,11 @@ writer_new(uv_loop_t *loop, sqlite3 *db, struct write_kit *kit, size_t limit, st
 }
 
 void
-writer_free(struct writer *w)
+writer_finish(struct writer *w)
 {
-    if (w == NULL)
-        return;
     assert(!w->is_delivering);
+    if (w->is_closing)
+        return;
     w->is_closing = true;
     hand_over(w);
     pthread_mutex_lock(&w->mutex);
@@ -381,6 +389,14 @@ writer_free(struct writer *w)
     pthread_mutex_unlock(&w->mutex);
     pthread_join(w->thread, NULL);
     deliver(w);
+}
+
+void
+writer_free(struct writer *w)
+{
+    if (w == NULL)
+        return;
+    writer_finish(w);
     writer_destroy(w);
 }
 

@@ -45,8 +45,9 @@ struct writer;
 int writer_new(uv_loop_t *loop, sqlite3 *db, struct write_kit *kit, size_t limit, struct writer **out,
                struct error *err);
 
-/* Commit what is queued, run its callbacks, end the thread. Not from a callback of the loop: it runs the loop
- * until its handle is closed. NULL is fine. */
+/* Commit what is queued, run its callbacks, end the thread; what is put from then on is refused. Not from a callback of a write. */
+void writer_finish(struct writer *w);
+/* The same where that was not done. Not from a callback of the loop: it runs the loop until its handle is closed. NULL is fine. */
 void writer_free(struct writer *w);
 
 /* Queue a write: taken, also when it is refused. 0, ERR_FULL, or ERR_UNAVAILABLE (the store is being closed). */

@@ -236,6 +236,9 @@ class Daemon:
         tail = self.log.read_text(errors="replace")[-4000:] if self.log.exists() else ""
         return ServiceError(f"verifierd: {what}\n--- end of its log ---\n{tail}")
 
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
     def stop(self) -> int:
         """SIGTERM, and its exit status; killed when it does not end in time, which is an error."""
         if self._process is None:
