@@ -31,11 +31,14 @@
  * Theory of operation. Start: settings, log, a look at what the workers need,
  * store, funnel, HTTP; each may end the start with one line on stderr. Stop:
  * HTTP takes no more connections and answers its long polls; the funnel
- * drains; HTTP says its last answers; then everything is freed in the opposite
- * order and the loop runs empty.
+ * drains; HTTP says its last answers; the store finishes its writes, whose
+ * callbacks need all the others; then everything is freed in the opposite order
+ * and the loop runs empty. Each of these has a bound of its own. A second signal
+ * sets one for the whole, which the kernel keeps whatever the process does.
  */
 
 #define STORE_WRITES_MAX 65536
+#define HURRIED_S 20           /* from a second signal to the end, by force if need be */
 #define SPARE_DESCRIPTORS 1024 /* for workers, database, sources, beside the connections */
 
 struct server {
@@ -128,7 +131,9 @@ stop_cb(uv_signal_t *handle, int number)
         return;
     }
     s->is_hurried = true;
-    log_info(NULL, "%s: stopping now", strsignal(number));
+    log_info(NULL, "%s: stopping now, by SIGALRM where that takes more than %d s", strsignal(number),
+             HURRIED_S);
+    alarm(HURRIED_S);
     funnel_drain(s->funnel, 0, funnel_drained_cb, s);
 }
 

@@ -350,16 +350,26 @@ funnel_reload(struct funnel *f, const struct config *config)
 
 /* --- draining --- */
 
+#define FORCE_MS 5000 /* from the end of the grace to that of the workers, whatever is still busy */
+
+/* Nothing runs any more, not even what has no process: a cache on its way to the disk. */
+static void
+check_stopped(struct funnel *f)
+{
+    if (f->is_stopped || f->workers_stopping > 0 || f->cpu_running > 0)
+        return;
+    f->is_stopped = true;
+    if (f->drained_cb)
+        f->drained_cb(f->drained_arg);
+}
+
 static void
 worker_stopped_cb(void *arg)
 {
     struct funnel *f = arg;
 
-    if (--f->workers_stopping > 0)
-        return;
-    f->is_stopped = true;
-    if (f->drained_cb)
-        f->drained_cb(f->drained_arg);
+    f->workers_stopping--;
+    check_stopped(f);
 }
 
 static void
@@ -378,8 +388,10 @@ stop_workers(struct funnel *f)
 void
 funnel_check_drained(struct funnel *f)
 {
-    if (f->is_draining && !f->is_stopping && f->cpu_running == 0 && f->gpu_running == 0 && f->writes == 0 &&
-        task_registering(f) == 0)
+    if (f->is_stopping)
+        check_stopped(f);
+    else if (f->is_draining && f->cpu_running == 0 && f->gpu_running == 0 && f->writes == 0 &&
+             task_registering(f) == 0)
         stop_workers(f);
 }
 
@@ -388,6 +400,16 @@ funnel_written(struct funnel *f)
 {
     f->writes--;
     funnel_check_drained(f);
+}
+
+static void
+force_timer_cb(uv_timer_t *timer)
+{
+    struct funnel *f = timer->data;
+
+    log_warn(NULL, "%lld CPU slots, %lld devices and %lld writes are still busy: stopping all the same",
+             (long long)f->cpu_running, (long long)f->gpu_running, (long long)f->writes);
+    stop_workers(f);
 }
 
 /* What still runs goes back to the queue; what the store would not take stays "running" there, and is begun again. */
@@ -409,9 +431,12 @@ drain_timer_cb(uv_timer_t *timer)
         judge_stop(s);
     }
     funnel_check_drained(f);
-    /* Whatever hangs after that is lost to the kill that follows. */
-    if (!f->is_stopping && task_registering(f) > 0)
+    if (f->is_stopping)
+        return;
+    if (task_registering(f) > 0)
         stop_workers(f);
+    else
+        uv_timer_start(&f->drain_timer, force_timer_cb, FORCE_MS, 0);
 }
 
 void

@@ -15,13 +15,15 @@
  * exit callback alone tears down and tells. The channel is closed with the kill,
  * since what a worker started ends when its channel does. A worker that has
  * closed its channel itself is most likely dying: it gets a moment, so that its
- * status tells what it died of.
+ * status tells what it died of. One that SIGKILL does not end (it hangs in a
+ * driver) is left behind when the daemon stops.
  */
 
 #define CHANNEL_FD 3
 #define BACKOFF_FIRST_MS 100
 #define BACKOFF_MAX_MS 30000
 #define CLOSED_MS 1000   /* from the end of its channel to its own */
+#define STOP_MS 10000    /* from SIGKILL to the end, when the daemon stops */
 #define HEALTHY_MS 60000 /* alive for so long: the next failure begins at the first step again */
 
 extern char **environ;
@@ -203,6 +205,17 @@ hang_up(struct process *p, const char *why)
         uv_timer_start(&p->timer, closed_limit_cb, CLOSED_MS, 0);
 }
 
+static void
+stop_limit_cb(uv_timer_t *timer)
+{
+    struct process *p = timer->data;
+
+    log_error(p->name, "process %d does not end after SIGKILL: it is left behind", process_pid(p));
+    uv_close((uv_handle_t *)p->handle, process_closed_cb);
+    p->handle = NULL;
+    gone(p);
+}
+
 void
 process_stop(struct process *p, void (*stopped_cb)(void *arg))
 {
@@ -210,6 +223,7 @@ process_stop(struct process *p, void (*stopped_cb)(void *arg))
     p->stopped_cb = stopped_cb;
     if (p->handle) {
         process_kill(p, "stopped");
+        uv_timer_start(&p->timer, stop_limit_cb, STOP_MS, 0);
         return;
     }
     uv_timer_stop(&p->timer);
