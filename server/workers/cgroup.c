@@ -33,6 +33,7 @@
 struct cgroups {
     char base[CGROUP_PATH_SIZE - 64]; /* "" none */
     char state[200];
+    int64_t made; /* several zygotes may call their children alike */
 };
 
 static int
@@ -155,7 +156,7 @@ cgroup_make(struct cgroups *g, const char *name, int64_t memory_bytes, int64_t p
     path[0] = '\0';
     if (!*g->base)
         return 0;
-    snprintf(path, CGROUP_PATH_SIZE, "%s/" PREFIX "%.32s", g->base, name);
+    snprintf(path, CGROUP_PATH_SIZE, "%s/" PREFIX "%.16s-%lld", g->base, name, (long long)++g->made);
     if (mkdir(path, 0755) != 0) {
         error_set(err, ERR_SYS, "make the control group %s", path);
         path[0] = '\0';

@@ -76,6 +76,24 @@ def test_each_child_has_a_group_and_none_is_left(start_daemon: service.StartDaem
     assert not _children(group)
 
 
+def test_the_children_of_several_lanes_have_groups_of_their_own(start_daemon: service.StartDaemon, group: Path) -> None:
+    """Issue 21.3: each zygote numbers its own children, and with two GPUs the second mkdir failed, again and again."""
+    daemon = start_daemon(cgroup=group, device_jobs=2, pool=2, pool_min=2, stage_pool=0)
+
+    def ready() -> int:
+        workers = daemon.client.expect("GET", "/v1/status")["workers"]
+        return sum(one["pool"]["ready"] for one in workers if one["kind"] == "referee")
+
+    deadline = time.monotonic() + 120
+    while ready() < 4:
+        assert time.monotonic() < deadline, daemon.log.read_text()[-2000:]
+        time.sleep(0.1)
+    assert len(_children(group)) >= 4
+    assert "make the control group" not in daemon.log.read_text()
+    assert daemon.stop() == 0
+    assert not _children(group)
+
+
 def test_a_group_that_is_none_is_refused(start_daemon: service.StartDaemon, tmp_path: Path) -> None:
     with pytest.raises(service.ServiceError, match="is no control group"):
         start_daemon(cgroup=tmp_path, ready=False)
