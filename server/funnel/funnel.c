@@ -161,26 +161,12 @@ log_absent_layers(json_t *layers)
         log_warn("sandbox", "%s: %s", name, json_string_value(state));
 }
 
-/* As before the start, and now of the very process that forks the children. */
-static json_t *
-checked_layers(const struct funnel *f, const struct zygote *z)
-{
-    json_t *layers = json_object_get(json_object_get(zygote_ready_message(z), "sandbox"), "layers");
-    struct error err = { 0 };
-
-    if (layers_check(f->config->sandbox_require, layers, &err) != 0) {
-        log_error("sandbox", "%s", err.text);
-        exit(EXIT_FAILURE); /* nothing has been judged yet, and nothing may be */
-    }
-    return layers;
-}
-
 static void
 zygote_ready_cb(void *arg)
 {
     struct funnel *f = arg;
 
-    log_absent_layers(checked_layers(f, f->zygote));
+    log_absent_layers(json_object_get(json_object_get(zygote_ready_message(f->zygote), "sandbox"), "layers"));
     spares_fill(f->spares[CHILD_COMPILE]);
     scheduler_kick(f);
 }
@@ -190,7 +176,6 @@ static_zygote_ready_cb(void *arg)
 {
     struct funnel *f = arg;
 
-    checked_layers(f, f->static_zygote);
     spares_fill(f->spares[CHILD_AST]);
     spares_fill(f->spares[CHILD_INSPECT]);
     scheduler_kick(f);

@@ -5,6 +5,21 @@
 #include "common/clock.h"
 #include "server/funnel/private.h"
 
+/* Of those without which nothing is judged, one that is out of service for its sandbox; NULL: none is. */
+static const struct zygote *
+unconfined(const struct funnel *f)
+{
+    const struct zygote *const stages[] = { f->static_zygote, f->zygote };
+
+    for (size_t i = 0; i < ARRAY_LEN(stages); i++)
+        if (zygote_lacks_layers(stages[i]))
+            return stages[i];
+    for (int i = 0; i < f->n_lanes; i++)
+        if (zygote_lacks_layers(lane_zygote(f->lanes[i])))
+            return lane_zygote(f->lanes[i]);
+    return NULL;
+}
+
 bool
 funnel_is_ready(struct funnel *f, char *why, size_t size)
 {
@@ -28,7 +43,13 @@ funnel_is_ready(struct funnel *f, char *why, size_t size)
             return !f->config->paused;
         }
     }
-    snprintf(why, size, "%s", quarantined == f->n_lanes ? "every device is quarantined" : "starting workers");
+    const struct zygote *bare = unconfined(f);
+    if (bare)
+        snprintf(why, size, "the %s lacks a layer of the sandbox that is required: the log says which",
+                 zygote_name(bare));
+    else
+        snprintf(why, size, "%s",
+                 quarantined == f->n_lanes ? "every device is quarantined" : "starting workers");
     return false;
 }
 

@@ -275,6 +275,12 @@ lane_drifts(const struct lane *l)
     return l->drifts;
 }
 
+const struct zygote *
+lane_zygote(const struct lane *l)
+{
+    return l->zygote;
+}
+
 json_t *
 lane_sandbox(const struct lane *l)
 {

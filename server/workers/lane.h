@@ -58,7 +58,8 @@ bool lane_is_first(const struct lane *l);                           /* of its de
 bool lane_has_reference(const struct lane *l, const char *task_id); /* loaded and idle */
 json_t *lane_gpu(const struct lane *l);      /* view: the referee's "gpu"; NULL: none, or not known yet */
 json_t *lane_versions(const struct lane *l); /* view: of the run zygote; NULL before it was ready */
-json_t *lane_sandbox(const struct lane *l);  /* view: its layers; NULL before it was ready */
+const struct zygote *lane_zygote(const struct lane *l); /* view: whose children run candidates */
+json_t *lane_sandbox(const struct lane *l);             /* view: its layers; NULL before it was ready */
 /*
  * n submissions (or a share of one, where several devices may get it) have begun
  * the CPU stages, or are through them: children for them may be made ahead.

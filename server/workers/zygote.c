@@ -13,6 +13,7 @@
 
 #include "common/auto.h"
 #include "common/log.h"
+#include "server/workers/check.h"
 #include "server/workers/contention.h"
 #include "server/workers/scratch.h"
 
@@ -51,6 +52,7 @@ struct zygote {
     struct child *children; /* by name */
     int64_t made;
     int by_role[CHILD_NROLES];
+    bool lacks_layers; /* that are required: nobody gets a child of it */
 };
 
 struct child {
@@ -476,7 +478,15 @@ ready_cb(void *arg, json_t *message)
     struct zygote *z = arg;
     json_t *layers = json_object_get(json_object_get(message, "sandbox"), "layers");
 
+    struct error err = { 0 };
+
     json_object_set_new(layers, "cgroup", json_string(cgroups_state(z->cgroups)));
+    z->lacks_layers = layers_check(z->config->sandbox_require, layers, &err) != 0;
+    if (z->lacks_layers) {
+        log_error(z->name, "out of service: %s", err.text);
+        zygote_kill(z, err.text);
+        return;
+    }
     z->ops->ready(z->arg);
 }
 
@@ -608,6 +618,18 @@ bool
 zygote_is_ready(const struct zygote *z)
 {
     return process_state(z->process) == PROCESS_READY;
+}
+
+bool
+zygote_lacks_layers(const struct zygote *z)
+{
+    return z->lacks_layers;
+}
+
+const char *
+zygote_name(const struct zygote *z)
+{
+    return z->name;
 }
 
 bool

@@ -38,7 +38,13 @@ void zygote_kill(struct zygote *z, const char *why);
 void zygote_stop(struct zygote *z, void (*stopped_cb)(void *arg));
 void zygote_free(struct zygote *z); /* after it has stopped; NULL is fine */
 bool zygote_is_ready(const struct zygote *z);
-bool zygote_was_killed(const struct zygote *z); /* as process_was_killed() */
+/*
+ * When it started last its children would have lacked a layer that sandbox_require lists: it is out of service, and started
+ * again later and later to see whether they still do. zygote_status() says which.
+ */
+bool zygote_lacks_layers(const struct zygote *z);
+const char *zygote_name(const struct zygote *z); /* view */
+bool zygote_was_killed(const struct zygote *z);  /* as process_was_killed() */
 /* {"name","kind","device","pid","state","starts","children":{ROLE: n},"why"}; given. */
 json_t *zygote_status(const struct zygote *z);
 json_t *zygote_ready_message(const struct zygote *z); /* view; NULL before it was ready once */

@@ -478,3 +478,35 @@ def test_a_stored_request_that_cannot_be_read_is_ours(start_scripted: service.St
     whole = daemon.client.judge(body("ast=fail:syntax"), LIMIT_S)
     assert verdict.keys() == whole.keys()
     assert (verdict["reward_spec"], verdict["flags"]) == (whole["reward_spec"], [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "worker"), [("static", "static zygote"), ("compile", "compile zygote"), ("run", "run zygote cpu")]
+)
+def test_a_zygote_that_lost_a_required_layer_is_out_of_service(
+    start_scripted: service.StartDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, worker: str
+) -> None:
+    """Issue 21.3: the daemon lives, judges nothing there, says so, and goes on once the layer is back."""
+    unconfined = tmp_path / "unconfined"
+    monkeypatch.setenv("SCRIPT_UNCONFINED", str(unconfined))
+    daemon = start_scripted(sandbox_require="seccomp")
+    daemon.client.add_task(TASK)
+    honest(daemon.client)
+
+    def status() -> service.Json:
+        found: service.Json = next(
+            one for one in daemon.client.expect("GET", "/v1/status")["workers"] if one["name"] == worker
+        )
+        return found
+
+    unconfined.write_text(kind)
+    os.kill(status()["pid"], signal.SIGKILL)
+    why = f"the {worker} lacks a layer of the sandbox that is required: the log says which"
+    wait_for(lambda: why in daemon.client.get("/readyz").body.decode())
+    wait_for(lambda: 'the layer "seccomp" is required' in str(status().get("why")))
+    posted = daemon.client.submit(body("timing=1.2"))
+    wait_for(lambda: status()["starts"] >= 4)
+    assert daemon.client.expect("GET", f"/v1/submissions/{posted}")["state"] != "done"
+    unconfined.unlink()
+    assert daemon.client.wait(posted, LIMIT_S)["class"] == "ok"
+    assert f'"subject":"{worker}","msg":"out of service: the layer' in daemon.log.read_text()
