@@ -13,9 +13,10 @@ struct task {
     struct cli *cli;
     const char *subject;      /* FILE or ID */
     const char *subject_name; /* what to call it when it is missing; NULL: the action takes none */
+    const char *new_name;     /* the second argument of rename */
     const char *name, *entry_point, *cursor;
     long level; /* 0: not told */
-    bool is_dynamic, wants_reference;
+    bool is_dynamic, wants_reference, wants_name;
 };
 
 enum { OPT_ENTRY = 256, OPT_LEVEL, OPT_DYNAMIC, OPT_REFERENCE, OPT_CURSOR };
@@ -59,6 +60,10 @@ parse(int key, char *arg, struct argp_state *state)
         t->cursor = arg;
         return 0;
     case ARGP_KEY_ARG:
+        if (t->subject && t->wants_name && !t->new_name) {
+            t->new_name = arg;
+            return 0;
+        }
         if (t->subject || !t->subject_name)
             argp_error(state, "what is \"%s\" for?", arg);
         t->subject = arg;
@@ -66,6 +71,8 @@ parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_END:
         if (!t->subject && t->subject_name)
             argp_error(state, "which %s?", t->subject_name);
+        if (t->wants_name && !t->new_name)
+            argp_error(state, "what is it to be called?");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -103,7 +110,10 @@ put_members(const struct task *t, json_t *body)
     return CLI_OK;
 }
 
-/* A task keeps what it was first registered with, whoever names it otherwise later: ids are shared by all clients. */
+/*
+ * A task shows what it was first registered with, whoever names it otherwise later: ids are shared by all clients. Each of
+ * them finds it by its own name.
+ */
 static void
 tell_what_stays(json_t *body, json_t *task)
 {
@@ -111,7 +121,7 @@ tell_what_stays(json_t *body, json_t *task)
     json_t *asked = json_object_get(body, "level");
 
     if (json_is_string(name) && !json_equal(name, json_object_get(body, "name"))) {
-        fputs("verifier: the task is there already and keeps its name, \"", stderr);
+        fputs("verifier: the task is there already; it has this name, too, and is shown as \"", stderr);
         text_print(stderr, json_string_value(name));
         fputs("\"\n", stderr);
     }
@@ -215,15 +225,65 @@ show(struct cli *cli, int argc, char **argv)
     return CLI_OK;
 }
 
+/* --- task rename, task rm --- */
+
+static const struct argp rename_argp = { NULL, parse, "ID|NAME NEWNAME", "Call a task otherwise.", children,
+                                         NULL, NULL };
+static const struct argp remove_argp = {
+    NULL,     parse, "ID|NAME", "Delete a task: it goes with the last client that has a name for it.",
+    children, NULL,  NULL
+};
+
+static int
+change_name(struct cli *cli, int argc, char **argv)
+{
+    struct task t = { .cli = cli, .subject_name = "ID or NAME", .wants_name = true };
+    AUTO_BUFFER struct buffer path = BUFFER_INIT;
+    AUTO_JSON json_t *task = NULL;
+
+    argp_parse(&rename_argp, argc, argv, 0, NULL, &t);
+    AUTO_JSON json_t *body = json_pack("{s:s}", "name", t.new_name);
+    if (!body)
+        return cli_complain(CLI_USAGE, "the name is not UTF-8 text");
+    api_path_add(&path, "/v1/tasks/", t.subject);
+    int code = api_call(cli, "PATCH", path.data, body, &task);
+    if (code != CLI_OK)
+        return code;
+    if (cli->is_json)
+        text_json(task);
+    else
+        puts(text_member(task, "id") ? text_member(task, "id") : "-");
+    return CLI_OK;
+}
+
+static int
+delete_one(struct cli *cli, int argc, char **argv)
+{
+    struct task t = { .cli = cli, .subject_name = "ID or NAME" };
+    AUTO_BUFFER struct buffer path = BUFFER_INIT;
+    AUTO_JSON json_t *answer = NULL;
+
+    argp_parse(&remove_argp, argc, argv, 0, NULL, &t);
+    api_path_add(&path, "/v1/tasks/", t.subject);
+    int code = api_call(cli, "DELETE", path.data, NULL, &answer);
+    if (code != CLI_OK)
+        return code;
+    if (cli->is_json)
+        text_json(answer);
+    else if (!json_is_true(json_object_get(answer, "deleted")))
+        fputs("verifier: other clients have names for the task: it stays for them\n", stderr);
+    return CLI_OK;
+}
+
 /* --- */
 
 static const struct {
     const char *name, *full_name;
     int (*run)(struct cli *cli, int argc, char **argv);
 } actions[] = {
-    { "add", "verifier task add", add },
-    { "list", "verifier task list", list },
-    { "show", "verifier task show", show },
+    { "add", "verifier task add", add },      { "list", "verifier task list", list },
+    { "show", "verifier task show", show },   { "rename", "verifier task rename", change_name },
+    { "rm", "verifier task rm", delete_one },
 };
 
 int
@@ -240,6 +300,8 @@ task_command(struct cli *cli, int argc, char **argv)
     fputs("Usage: verifier task add FILE [OPTION...]\n"
           "       verifier task list [OPTION...]\n"
           "       verifier task show ID|NAME [OPTION...]\n"
+          "       verifier task rename ID|NAME NEWNAME\n"
+          "       verifier task rm ID|NAME\n"
           "Each has its own --help.\n",
           is_help ? stdout : stderr);
     return is_help ? CLI_OK : CLI_USAGE;

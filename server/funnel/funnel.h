@@ -45,6 +45,9 @@ enum funnel_refusal {
     FUNNEL_QUOTA_QUEUED,
     FUNNEL_QUOTA_GPU,
     FUNNEL_UNAVAILABLE, /* 503: draining, or the store fails: retry_after_s */
+    FUNNEL_NOT_YOURS,   /* 403: of a task, that others registered it */
+    FUNNEL_NAME_TAKEN,  /* 409: it is the client's name for another task */
+    FUNNEL_IN_USE,      /* 409: submissions of the task are not finished */
     FUNNEL_UNRUNNABLE,  /* 422: the reference does not run: fault.text and `detail`, its own traceback */
 };
 struct funnel_answer {
@@ -73,6 +76,12 @@ void funnel_replay(struct funnel *f, json_t *bundle, funnel_answer_cb *cb, void 
 bool funnel_has_room(const struct funnel *f, struct funnel_answer *answer);
 /* POST /v1/tasks: answered once the reference ran in a worker and the record is durable. */
 void funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg);
+/* PATCH /v1/tasks/{id} with {"name"}: what the client (NULL: anybody) calls it. id is copied. Answered once durable. */
+void funnel_rename_task(struct funnel *f, const char *client, const char *id, json_t *body,
+                        funnel_answer_cb *cb, void *arg);
+/* DELETE /v1/tasks/{id}: it goes with the last client that has a name for it. */
+void funnel_remove_task(struct funnel *f, const char *client, const char *id, funnel_answer_cb *cb,
+                        void *arg);
 
 /* POST /v1/calibrations: answered once durable. */
 void funnel_calibrate(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg);

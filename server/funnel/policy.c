@@ -182,3 +182,28 @@ policy_json(const struct policy *p)
     }
     return out;
 }
+
+static int
+foreign_rank(const char *foreign)
+{
+    return strcmp(foreign, "movement") == 0 ? 0 : strcmp(foreign, "library") == 0 ? 1 : 2;
+}
+
+static bool
+is_weakened(const struct policy *p, const struct policy *base)
+{
+    return foreign_rank(p->foreign) > foreign_rank(base->foreign) ||
+           (strcmp(p->precision, "tf32") == 0 && strcmp(base->precision, "ieee") == 0) ||
+           p->tiny_first < base->tiny_first || p->variations.count < base->variations.count ||
+           p->variations.value < base->variations.value || p->variations.shape < base->variations.shape ||
+           p->variations.dtype < base->variations.dtype;
+}
+
+void
+policy_shown(const struct policy *p, char out[POLICY_SHOWN_SIZE])
+{
+    struct policy base;
+    bool is_known = policy_find(p->name, &base) == 0;
+
+    snprintf(out, POLICY_SHOWN_SIZE, "%s%s", p->name, is_known && is_weakened(p, &base) ? "*" : "");
+}

@@ -41,6 +41,9 @@ int policy_find(const char *name, struct policy *out);
 int policy_read(json_t *value, const char *base, struct policy *out, struct json_fault *fault);
 /* Given: every part with its value, and the name and version. policy_read() takes it back. */
 json_t *policy_json(const struct policy *p);
+/* Its name as it is shown: "strict*" where a part lets through what the policy of that name does not. */
+#define POLICY_SHOWN_SIZE 20
+void policy_shown(const struct policy *p, char out[POLICY_SHOWN_SIZE]);
 /* Given: the same without name and version, for "policy_on". */
 json_t *policy_parts_json(const struct policy *p);
 

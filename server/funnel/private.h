@@ -230,6 +230,7 @@ struct funnel {
     struct submission *submissions; /* every one that is not finished, by id */
     struct group *groups;
     struct known_task *known_tasks;
+    struct known_task *removing;                /* tasks that nobody finds any more */
     struct registration *registrations;         /* in progress, by task id */
     int64_t registration_turns[FAIR_URGENCIES]; /* of those in `ready`, that are registrations */
 
@@ -433,17 +434,18 @@ void clients_free(struct funnel *f);
  */
 void task_ensure(struct funnel *f, const struct task_request *r, const char *client, int priority,
                  funnel_answer_cb *cb, void *arg);
-bool task_is_known(struct funnel *f, const char *id);
-/* By id, or by a name that only one has. FUNNEL_OK, FUNNEL_NO_TASK, FUNNEL_BAD or FUNNEL_UNAVAILABLE. */
-enum funnel_refusal task_find(struct funnel *f, const char *name, char id[HASH_TEXT_SIZE],
+/* Whether there is the task; its id may become that of one that is the same. */
+bool task_is_known(struct funnel *f, struct task_request *r);
+/* By id, or by a name: store_find_task(). FUNNEL_OK, FUNNEL_NO_TASK or FUNNEL_UNAVAILABLE. */
+enum funnel_refusal task_find(struct funnel *f, const char *client, const char *name, char id[HASH_TEXT_SIZE],
                               struct json_fault *fault);
 /* Gives an idle lane to the registration whose turn this is. */
 void task_give_lane(struct funnel *f, struct lane *l, struct fair_turn *t);
 /* The turn of the registration that waits longest, view; NULL: none waits. */
 struct fair_turn *task_oldest_turn(struct funnel *f);
 int64_t task_registering(const struct funnel *f);
-void task_refuse_all(struct funnel *f); /* the daemon drains */
-void task_forget_known(struct funnel *f);
+void task_refuse_all(struct funnel *f);   /* the daemon drains */
+void task_forget_known(struct funnel *f); /* what is known of all of them */
 
 /* submit.c */
 int funnel_retry_after(const struct funnel *f); /* seconds */

@@ -12,6 +12,7 @@
 
 #define NAME_MAX_CHARS 200
 #define ENTRY_MAX_CHARS 200
+#define USUAL_ENTRY "Model" /* what is looked for where no entry point is named */
 #define METADATA_MAX_BYTES (64 * 1024)
 #define CASES_MAX 64
 #define DEADLINE_MAX_S (7 * 86400)
@@ -44,21 +45,47 @@ check_metadata(json_t *metadata, const char *base, struct json_fault *fault)
     return FUNNEL_TOO_LARGE;
 }
 
-/* The same entry point, reference, dynamic_shapes and cases are the same task, whatever it is called. */
 static int
-make_task_id(struct task_request *r)
+hash_identity(const char *entry, const char *source_hash, bool dynamic_shapes, json_t *cases,
+              char out[HASH_TEXT_SIZE])
+{
+    AUTO_JSON json_t *identity =
+        json_pack("{s:s?, s:s, s:b, s:O?}", "entry_point", entry, "reference", source_hash, "dynamic_shapes",
+                  (int)dynamic_shapes, "cases", cases);
+    AUTO_FREE char *text = identity ? json_dumps(identity, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+
+    if (!text)
+        return ERR_NOMEM;
+    hash_text(text, strlen(text), out);
+    return 0;
+}
+
+static bool
+is_usual(const char *entry)
+{
+    return !entry || strcmp(entry, USUAL_ENTRY) == 0;
+}
+
+int
+task_identity(const char *entry, const char *reference, size_t size, bool dynamic_shapes, json_t *cases,
+              char out[HASH_TEXT_SIZE])
 {
     char source[HASH_TEXT_SIZE];
 
+    hash_text(reference, size, source);
+    return hash_identity(is_usual(entry) ? NULL : entry, source, dynamic_shapes, cases, out);
+}
+
+static int
+make_task_id(struct task_request *r)
+{
+    const char *entry = is_usual(r->entry) ? NULL : r->entry;
+    char source[HASH_TEXT_SIZE];
+
     hash_text(json_string_value(r->reference), json_string_length(r->reference), source);
-    AUTO_JSON json_t *identity =
-        json_pack("{s:s?, s:s, s:b, s:O?}", "entry_point", r->entry, "reference", source, "dynamic_shapes",
-                  (int)r->dynamic_shapes, "cases", r->cases);
-    AUTO_FREE char *text = identity ? json_dumps(identity, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-    if (!text)
-        return ERR_NOMEM;
-    hash_text(text, strlen(text), r->id);
-    return 0;
+    int rc = hash_identity(entry, source, r->dynamic_shapes, r->cases, r->id);
+    return rc == 0 ? hash_identity(entry ? NULL : USUAL_ENTRY, source, r->dynamic_shapes, r->cases, r->twin)
+                   : rc;
 }
 
 /* {"name", "overrides": {size: integer >= 1}}; which sizes there are, the reference's own process tells. */
@@ -138,6 +165,15 @@ task_request_read(json_t *body, struct task_request *out, struct json_fault *fau
 {
     *out = (struct task_request){ 0 };
     return read_task(body, "", "reference", true, out, fault);
+}
+
+enum funnel_refusal
+task_name_read(json_t *body, const char **name, struct json_fault *fault)
+{
+    const struct json_field fields[] = { { "name", JSON_WANT_STRING, name, true, 1, NAME_MAX_CHARS } };
+
+    *name = NULL;
+    return json_read(body, "", fields, ARRAY_LEN(fields), fault) == 0 ? FUNNEL_OK : FUNNEL_BAD;
 }
 
 /* An inline reference: the source itself, or an object with the keys of a task. */
@@ -523,7 +559,8 @@ replay_request_read(json_t *body, struct submit_request *out, struct json_fault 
     enum funnel_refusal refusal = check_size(candidate, REQUEST_SOURCE_MAX, "", "candidate", fault);
     if (refusal == FUNNEL_OK)
         refusal = read_task(task, "/task", "reference", false, &out->reference, fault);
-    if (refusal == FUNNEL_OK && strcmp(out->reference.id, task_id) != 0) {
+    if (refusal == FUNNEL_OK && strcmp(out->reference.id, task_id) != 0 &&
+        !(is_usual(out->reference.entry) && strcmp(out->reference.twin, task_id) == 0)) {
         json_refuse(fault, "/task_id", "is not what the task of the bundle makes: %.80s", out->reference.id);
         refusal = FUNNEL_BAD;
     }

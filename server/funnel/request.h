@@ -35,7 +35,19 @@ struct task_request {
     int64_t level;
     bool dynamic_shapes;
     char id[HASH_TEXT_SIZE];
+    /*
+     * The id that the same task may have instead: where no entry point but "Model" is named, of those that were
+     * registered with that name spelled out before it made no difference; else with none named.
+     */
+    char twin[HASH_TEXT_SIZE];
 };
+
+/*
+ * The id of a task, whatever it is called. entry NULL: none is named, which is the same as "Model". cases: array or NULL.
+ * 0 or ERR_NOMEM.
+ */
+int task_identity(const char *entry, const char *reference, size_t size, bool dynamic_shapes, json_t *cases,
+                  char out[HASH_TEXT_SIZE]);
 
 /* One candidate. */
 struct candidate_request {
@@ -60,6 +72,8 @@ struct submit_request {
  * FUNNEL_OK, FUNNEL_BAD or FUNNEL_TOO_LARGE (fault says where); release out in every case.
  */
 enum funnel_refusal task_request_read(json_t *body, struct task_request *out, struct json_fault *fault);
+/* PATCH /v1/tasks/{id}; name is a view. */
+enum funnel_refusal task_name_read(json_t *body, const char **name, struct json_fault *fault);
 enum funnel_refusal submit_request_read(json_t *body, struct submit_request *out, struct json_fault *fault);
 enum funnel_refusal group_request_read(json_t *body, struct submit_request *out, struct json_fault *fault);
 /* POST /v1/replays: a bundle (docs/http.md). One candidate, judged with the bundle's seed. */

@@ -203,7 +203,7 @@ submit_admit(struct funnel *f, const char *client, size_t n, struct funnel_answe
 static enum funnel_refusal
 admit(struct intake *in, struct funnel_answer *a)
 {
-    bool registers = in->request.is_inline && !task_is_known(in->funnel, in->request.reference.id);
+    bool registers = in->request.is_inline && !task_is_known(in->funnel, &in->request.reference);
 
     return submit_admit(in->funnel, in->request.client, in->request.n + registers, a);
 }
@@ -253,7 +253,7 @@ take_in(struct funnel *f, json_t *body, request_read_fn *read, const struct key_
         return;
     }
     if (a.refusal == FUNNEL_OK) {
-        a.refusal = task_find(f, in->request.task, in->task_id, &a.fault);
+        a.refusal = task_find(f, in->request.client, in->request.task, in->task_id, &a.fault);
     }
     if (a.refusal == FUNNEL_OK)
         store_intake(in);

@@ -45,45 +45,66 @@ struct registration {
 
 /* --- known tasks --- */
 
-static void
-remember(struct funnel *f, const char *id)
+static bool
+has(struct known_task *tasks, const char *id)
 {
     struct known_task *t;
 
-    HASH_FIND_STR(f->known_tasks, id, t);
-    if (t)
-        return;
-    if (HASH_COUNT(f->known_tasks) >= KNOWN_MAX) { /* the one known longest makes room */
-        t = f->known_tasks;
-        HASH_DEL(f->known_tasks, t);
-        free(t);
-    }
-    if (!(t = calloc(1, sizeof(*t))))
-        return;
+    HASH_FIND_STR(tasks, id, t);
+    return t != NULL;
+}
+
+static int
+add(struct known_task **tasks, const char *id)
+{
+    struct known_task *t = calloc(1, sizeof(*t));
+
+    if (!t)
+        return ERR_NOMEM;
     snprintf(t->id, sizeof(t->id), "%s", id);
-    HASH_ADD_STR(f->known_tasks, id, t);
+    HASH_ADD_STR(*tasks, id, t);
+    return 0;
+}
+
+static void
+drop(struct known_task **tasks, const char *id)
+{
+    struct known_task *t;
+
+    HASH_FIND_STR(*tasks, id, t);
+    if (t)
+        HASH_DEL(*tasks, t);
+    free(t);
+}
+
+static void
+remember(struct funnel *f, const char *id)
+{
+    if (has(f->known_tasks, id))
+        return;
+    if (HASH_COUNT(f->known_tasks) >= KNOWN_MAX) /* the one known longest makes room */
+        drop(&f->known_tasks, f->known_tasks->id);
+    add(&f->known_tasks, id); /* without memory it is asked for again */
 }
 
 void
 task_forget_known(struct funnel *f)
 {
-    struct known_task *t, *next;
-    HASH_ITER(hh, f->known_tasks, t, next)
-    {
-        HASH_DEL(f->known_tasks, t);
-        free(t);
-    }
+    while (f->known_tasks)
+        drop(&f->known_tasks, f->known_tasks->id);
+    while (f->removing)
+        drop(&f->removing, f->removing->id);
 }
 
 /* 0, ERR_NOTFOUND or ERR_STORE. */
 static int
 look_up(struct funnel *f, const char *id, struct error *err)
 {
-    struct known_task *t;
     struct task_row row = { 0 };
 
-    HASH_FIND_STR(f->known_tasks, id, t);
-    if (t)
+    if (has(f->removing, id))
+        return error_set(err, ERR_NOTFOUND, "no task %s", id);
+    if (has(f->known_tasks, id))
         return 0;
     int rc = store_get_task(f->store, id, &row, err);
     if (rc == 0)
@@ -92,45 +113,51 @@ look_up(struct funnel *f, const char *id, struct error *err)
     return rc;
 }
 
-struct by_name {
-    int n;
-    char *id;
-};
-
-static bool
-by_name_cb(void *arg, const struct task_row *row)
-{
-    struct by_name *found = arg;
-    if (found->n++ == 0)
-        snprintf(found->id, HASH_TEXT_SIZE, "%s", row->id);
-    return true;
-}
-
 enum funnel_refusal
-task_find(struct funnel *f, const char *name, char id[HASH_TEXT_SIZE], struct json_fault *fault)
+task_find(struct funnel *f, const char *client, const char *name, char id[HASH_TEXT_SIZE],
+          struct json_fault *fault)
 {
-    struct by_name found = { .id = id };
     struct error err = { 0 };
+    bool is_own;
+    int rc;
 
     if (strncmp(name, "sha256:", 7) == 0) {
-        int rc = strlen(name) < HASH_TEXT_SIZE ? look_up(f, name, &err) : ERR_NOTFOUND;
+        rc = strlen(name) < HASH_TEXT_SIZE ? look_up(f, name, &err) : ERR_NOTFOUND;
         snprintf(id, HASH_TEXT_SIZE, "%.*s", HASH_TEXT_SIZE - 1, name);
-        found.n = rc == 0;
-        if (rc != 0 && rc != ERR_NOTFOUND) {
-            json_refuse(fault, "/task", "%s", err.text);
-            return FUNNEL_UNAVAILABLE;
-        }
-    } else if (store_list_tasks(f->store, name, NULL, 2, by_name_cb, &found, &err) != 0) {
-        json_refuse(fault, "/task", "%s", err.text);
-        return FUNNEL_UNAVAILABLE;
+    } else {
+        rc = store_find_task(f->store, client, name, id, &is_own, &err);
+        if (rc == 0 && has(f->removing, id))
+            rc = ERR_NOTFOUND;
     }
-    if (found.n > 1) {
-        json_refuse(fault, "/task", "more than one task is called \"%.80s\"; give its id", name);
-        return FUNNEL_BAD;
-    }
-    if (found.n == 0)
+    if (rc == ERR_NOTFOUND)
         json_refuse(fault, "/task", "there is no task \"%.80s\"", name);
-    return found.n == 1 ? FUNNEL_OK : FUNNEL_NO_TASK;
+    else if (rc != 0)
+        json_refuse(fault, "/task", "%s", err.text);
+    return rc == 0 ? FUNNEL_OK : rc == ERR_NOTFOUND ? FUNNEL_NO_TASK : FUNNEL_UNAVAILABLE;
+}
+
+/* Whether the task under the twin's id has the entry point that is asked for. */
+static bool
+is_same(struct funnel *f, const struct task_request *r)
+{
+    struct task_row row = { 0 };
+
+    if (has(f->removing, r->twin) || store_get_task(f->store, r->twin, &row, NULL) != 0)
+        return false;
+    bool has_entry = !r->entry || (row.entry_point && strcmp(row.entry_point, r->entry) == 0);
+    task_row_release(&row);
+    return has_entry;
+}
+
+bool
+task_is_known(struct funnel *f, struct task_request *r)
+{
+    if (look_up(f, r->id, NULL) == 0)
+        return true;
+    if (!is_same(f, r))
+        return false;
+    memcpy(r->id, r->twin, sizeof(r->id));
+    return true;
 }
 
 /* --- registering --- */
@@ -283,11 +310,24 @@ put_reason(const char *type, const char *text, char *out, size_t size)
     utf8_clean(out);
 }
 
+/* The entry point that was found was named when the same was registered before: id is that task's. */
+static bool
+is_there_by_its_entry(const struct registration *r, char id[HASH_TEXT_SIZE])
+{
+    const struct task_row *row = &r->row;
+
+    return !json_is_string(json_object_get(r->declared, "entry_point")) &&
+           task_identity(row->entry_point, row->reference, row->reference_size, row->dynamic_shapes, r->cases,
+                         id) == 0 &&
+           strcmp(id, row->id) != 0 && look_up(r->funnel, id, NULL) == 0;
+}
+
 static void
 registered_cb(void *arg, const struct buffer *spec, json_t *error)
 {
     struct registration *r = arg;
     struct funnel *f = r->funnel;
+    struct funnel_answer answer = { .refusal = FUNNEL_OK };
     struct error err = { 0 };
     struct asker *a;
 
@@ -306,6 +346,8 @@ registered_cb(void *arg, const struct buffer *spec, json_t *error)
                "the worker was lost each time it ran the reference", NULL);
     } else if (take_spec(r, spec) != 0) {
         refuse(r, FUNNEL_UNAVAILABLE, "the worker's answer cannot be read", NULL);
+    } else if (is_there_by_its_entry(r, answer.id)) {
+        answer_all(r, &answer);
     } else {
         r->row.created_ms = clock_wall_ms();
         f->writes++;
@@ -436,12 +478,6 @@ answer_now(struct funnel *f, enum funnel_refusal refusal, const char *text, cons
     cb(arg, &answer);
 }
 
-bool
-task_is_known(struct funnel *f, const char *id)
-{
-    return look_up(f, id, NULL) == 0;
-}
-
 static bool
 has_turn(const struct registration *r)
 {
@@ -493,17 +529,187 @@ task_ensure(struct funnel *f, const struct task_request *t, const char *client, 
     scheduler_kick(f);
 }
 
+/* --- names --- */
+
+/* One who registers a task under a name, or changes what it has. */
+struct naming {
+    struct funnel *funnel;
+    funnel_answer_cb *cb;
+    void *arg;
+    struct funnel_answer answer;
+    char *client, *name;
+};
+
+static void
+naming_free(struct naming *n)
+{
+    free(n->client);
+    free(n->name);
+    free(n);
+}
+
+/* NULL: the refusal is told. */
+static struct naming *
+naming_new(struct funnel *f, const char *client, const char *name, const char *id, funnel_answer_cb *cb,
+           void *arg)
+{
+    struct naming *n = calloc(1, sizeof(*n));
+
+    if (n) {
+        n->funnel = f;
+        n->cb = cb;
+        n->arg = arg;
+        n->client = strdup(client ? client : "");
+        n->name = name ? strdup(name) : NULL;
+        snprintf(n->answer.id, sizeof(n->answer.id), "%s", id);
+    }
+    if (n && n->client && (n->name || !name))
+        return n;
+    if (n)
+        naming_free(n);
+    answer_now(f, FUNNEL_UNAVAILABLE, "no memory", NULL, cb, arg);
+    return NULL;
+}
+
+static void
+named_cb(void *arg, int code, const struct error *err)
+{
+    struct naming *n = arg;
+    struct funnel *f = n->funnel;
+
+    n->answer.refusal = code == 0              ? FUNNEL_OK
+                        : code == ERR_NOTFOUND ? FUNNEL_NO_TASK
+                        : code == ERR_INPUT    ? FUNNEL_NOT_YOURS
+                        : code != ERR_CONFLICT ? FUNNEL_UNAVAILABLE
+                        : n->name              ? FUNNEL_NAME_TAKEN
+                                               : FUNNEL_IN_USE;
+    n->answer.retry_after_s = funnel_retry_after(f);
+    if (code != 0)
+        json_refuse(&n->answer.fault, n->name ? "/name" : "", "%s", err->text);
+    if (!n->name)
+        drop(&f->removing, n->answer.id);
+    n->cb(n->arg, &n->answer);
+    naming_free(n);
+    funnel_written(f);
+}
+
+/* The task is there: it gets the client's name. */
+static void
+claim_name(struct naming *n)
+{
+    struct error err = { 0 };
+
+    n->funnel->writes++;
+    if (store_name_task(n->funnel->store, n->client, n->name, n->answer.id, clock_wall_ms(), named_cb, n,
+                        &err) != 0)
+        named_cb(n, err.code, &err);
+}
+
+static void
+ready_for_name_cb(void *arg, const struct funnel_answer *answer)
+{
+    struct naming *n = arg;
+
+    if (answer->refusal == FUNNEL_OK) {
+        n->answer = *answer;
+        claim_name(n);
+        return;
+    }
+    n->cb(n->arg, answer);
+    naming_free(n);
+}
+
+/* FUNNEL_OK, or why the client cannot call it so. is_called: it does already. */
+static enum funnel_refusal
+check_name(struct funnel *f, const struct task_request *r, bool *is_called, struct json_fault *fault)
+{
+    char id[HASH_TEXT_SIZE];
+    struct error err = { 0 };
+    bool is_own = false;
+    int rc = store_find_task(f->store, r->client, r->name, id, &is_own, &err);
+
+    *is_called = rc == 0 && is_own && strcmp(id, r->id) == 0;
+    if (rc == 0 && is_own && !*is_called && !has(f->removing, id)) {
+        json_refuse(fault, "/name",
+                    "\"%.80s\" is the name of %s; rename or delete that, or take another name", r->name, id);
+        return FUNNEL_NAME_TAKEN;
+    }
+    if (rc == 0 || rc == ERR_NOTFOUND)
+        return FUNNEL_OK;
+    json_refuse(fault, "/name", "%s", err.text);
+    return FUNNEL_UNAVAILABLE;
+}
+
 void
 funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
 {
     struct funnel_answer answer = { .retry_after_s = funnel_retry_after(f) };
     struct task_request request;
+    bool is_known = false, is_called = false;
 
     answer.refusal = task_request_read(body, &request, &answer.fault);
-    if (answer.refusal == FUNNEL_OK && !task_is_known(f, request.id))
+    if (answer.refusal == FUNNEL_OK) {
+        is_known = task_is_known(f, &request);
+        answer.refusal = check_name(f, &request, &is_called, &answer.fault);
+    }
+    if (answer.refusal == FUNNEL_OK && !is_known)
         answer.refusal = submit_admit(f, request.client, 1, &answer);
-    if (answer.refusal != FUNNEL_OK)
+    if (answer.refusal != FUNNEL_OK) {
         cb(arg, &answer);
-    else
-        task_ensure(f, &request, request.client, PRIORITY_INTERACTIVE, cb, arg);
+        return;
+    }
+    if (is_known && is_called) {
+        answer_now(f, FUNNEL_OK, "", request.id, cb, arg);
+        return;
+    }
+    struct naming *n = naming_new(f, request.client, request.name, request.id, cb, arg);
+    if (n && is_known)
+        claim_name(n);
+    else if (n)
+        task_ensure(f, &request, request.client, PRIORITY_INTERACTIVE, ready_for_name_cb, n);
+}
+
+void
+funnel_rename_task(struct funnel *f, const char *client, const char *id, json_t *body, funnel_answer_cb *cb,
+                   void *arg)
+{
+    struct funnel_answer answer = { 0 };
+    struct error err = { 0 };
+    const char *name;
+
+    answer.refusal = task_name_read(body, &name, &answer.fault);
+    if (answer.refusal != FUNNEL_OK) {
+        cb(arg, &answer);
+        return;
+    }
+    struct naming *n = naming_new(f, client, name, id, cb, arg);
+    if (!n)
+        return;
+    f->writes++;
+    if (store_rename_task(f->store, client, name, id, clock_wall_ms(), named_cb, n, &err) != 0)
+        named_cb(n, err.code, &err);
+}
+
+/* Nobody finds it from now on, so that what comes is not accepted for a task that goes. */
+void
+funnel_remove_task(struct funnel *f, const char *client, const char *id, funnel_answer_cb *cb, void *arg)
+{
+    struct error err = { 0 };
+
+    if (has(f->removing, id)) {
+        answer_now(f, FUNNEL_NO_TASK, "the task is being deleted", NULL, cb, arg);
+        return;
+    }
+    struct naming *n = naming_new(f, client, NULL, id, cb, arg);
+    if (!n)
+        return;
+    if (add(&f->removing, id) != 0) {
+        naming_free(n);
+        answer_now(f, FUNNEL_UNAVAILABLE, "no memory", NULL, cb, arg);
+        return;
+    }
+    drop(&f->known_tasks, id);
+    f->writes++;
+    if (store_remove_task(f->store, client, id, named_cb, n, &err) != 0)
+        named_cb(n, err.code, &err);
 }

@@ -389,6 +389,7 @@ json_t *
 verdict_json(const struct submission *s)
 {
     const struct judgement *j = s->judgement;
+    char policy[POLICY_SHOWN_SIZE];
     struct reward_input in;
     struct timing t;
 
@@ -410,7 +411,8 @@ verdict_json(const struct submission *s)
     json_object_set_new(out, "error", j->error ? json_incref(j->error) : json_null());
     json_object_set_new(out, "kernels", j->compiled ? json_incref(j->compiled) : json_array());
     json_object_set_new(out, "env", j->env ? json_incref(j->env) : json_null());
-    json_object_set_new(out, "policy", json_string(j->policy.name));
+    policy_shown(&j->policy, policy);
+    json_object_set_new(out, "policy", json_string(policy));
     json_object_set_new(out, "policy_on", policy_parts_json(&j->policy));
     json_object_set_new(out, "until", get_or_null(j->request, "until"));
     json_object_set_new(out, "seed",

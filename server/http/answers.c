@@ -48,6 +48,9 @@ exchange_refused(struct exchange *x, const struct funnel_answer *answer)
         [FUNNEL_QUOTA_QUEUED] = PROBLEM_QUOTA_QUEUED,
         [FUNNEL_QUOTA_GPU] = PROBLEM_QUOTA_GPU,
         [FUNNEL_UNAVAILABLE] = PROBLEM_UNAVAILABLE,
+        [FUNNEL_NOT_YOURS] = PROBLEM_FORBIDDEN,
+        [FUNNEL_NAME_TAKEN] = PROBLEM_NAME_TAKEN,
+        [FUNNEL_IN_USE] = PROBLEM_IN_USE,
         [FUNNEL_UNRUNNABLE] = PROBLEM_REFERENCE,
     };
 
@@ -143,38 +146,20 @@ exchange_page_text(struct exchange *x, struct buffer *items, const char *next)
     send_page(x, next);
 }
 
-struct name_search {
-    char id[HASH_TEXT_SIZE];
-    int found;
-};
-
-static bool
-name_found_cb(void *arg, const struct task_row *row)
-{
-    struct name_search *s = arg;
-    memcpy(s->id, row->id, sizeof(s->id));
-    return ++s->found < 2;
-}
-
 bool
 exchange_task_id(struct exchange *x, const char *name, char out[HASH_TEXT_SIZE])
 {
-    struct name_search search = { .found = 0 };
     struct error err = { 0 };
+    bool is_own;
 
     if (strncmp(name, "sha256:", 7) == 0) {
         snprintf(out, HASH_TEXT_SIZE, "%s", name);
         return true;
     }
-    if (store_list_tasks(x->http->store, name, NULL, 2, name_found_cb, &search, &err) != 0) {
-        exchange_error(x, &err, "task");
-        return false;
-    }
-    if (search.found == 1)
-        memcpy(out, search.id, HASH_TEXT_SIZE);
-    else if (search.found == 0)
+    int rc = store_find_task(x->http->store, x->caller.client, name, out, &is_own, &err);
+    if (rc == ERR_NOTFOUND)
         exchange_problem(x, PROBLEM_UNKNOWN_TASK, "there is no task \"%.100s\"", name);
-    else
-        exchange_problem(x, PROBLEM_AMBIGUOUS, "more than one task is named \"%.100s\": ask by id", name);
-    return search.found == 1;
+    else if (rc != 0)
+        exchange_error(x, &err, "task");
+    return rc == 0;
 }

@@ -276,7 +276,7 @@ json_t *routes_durations(const struct http *h);
 /* The row, or NULL with the problem sent (404, 405, 400 for an unknown parameter). */
 const struct route *route_find(struct exchange *x, const char *method);
 
-exchange_cb task_add, task_list, task_show;
+exchange_cb task_add, task_list, task_show, task_rename, task_remove;
 exchange_cb submission_add, submission_list, submission_show, submission_cancel, submission_source,
     submission_log, submission_timing;
 exchange_cb group_add, group_list, group_show, group_cancel;

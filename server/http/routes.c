@@ -15,6 +15,8 @@ static const struct route routes[] = {
     { "POST", "v1/tasks", "", MAY_SUBMIT, true, false, task_add },
     { "GET", "v1/tasks", "name limit cursor", MAY_LOOK, false, false, task_list },
     { "GET", "v1/tasks/{}", "", MAY_LOOK, false, false, task_show },
+    { "PATCH", "v1/tasks/{}", "", MAY_SUBMIT, true, false, task_rename },
+    { "DELETE", "v1/tasks/{}", "", MAY_SUBMIT, false, false, task_remove },
     { "GET", "v1/tasks/{}/leaders", "limit", MAY_READ, false, false, leader_list },
     { "POST", "v1/submissions", "wait", MAY_SUBMIT, true, true, submission_add },
     { "GET", "v1/submissions", "state task class client group limit cursor view", MAY_LOOK, false, false,

@@ -98,6 +98,61 @@ task_add(struct exchange *x)
         funnel_add_task(x->http->funnel, x->document, exchange_pending_cb, p);
 }
 
+static void
+note_as_admin(const struct exchange *x, const char *action, const char *id)
+{
+    if (*x->caller.client && !access_client(x))
+        access_note(x, action, id);
+}
+
+static void
+task_renamed(struct exchange *x, const struct funnel_answer *answer)
+{
+    if (exchange_refused(x, answer))
+        return;
+    note_as_admin(x, "rename task as admin", answer->id);
+    if (set_task(x, 200, answer->id))
+        exchange_send(x);
+}
+
+void
+task_rename(struct exchange *x)
+{
+    char id[HASH_TEXT_SIZE];
+
+    if (!exchange_task_id(x, x->target.segments[2], id))
+        return;
+    struct pending *p = exchange_begin(x, NULL, task_renamed);
+    if (p)
+        funnel_rename_task(x->http->funnel, access_client(x), id, x->document, exchange_pending_cb, p);
+}
+
+/* Where others have names for it, it is there still. */
+static void
+task_removed(struct exchange *x, const struct funnel_answer *answer)
+{
+    struct task_row row = { 0 };
+
+    if (exchange_refused(x, answer))
+        return;
+    note_as_admin(x, "delete task as admin", answer->id);
+    bool is_there = store_get_task(x->http->store, answer->id, &row, NULL) == 0;
+    task_row_release(&row);
+    exchange_json(x, 200, json_pack("{s:s, s:b}", "id", answer->id, "deleted", !is_there));
+}
+
+void
+task_remove(struct exchange *x)
+{
+    char id[HASH_TEXT_SIZE];
+
+    if (!exchange_task_id(x, x->target.segments[2], id))
+        return;
+    struct pending *p = exchange_begin(x, NULL, task_removed);
+    if (p)
+        funnel_remove_task(x->http->funnel, access_client(x), id, exchange_pending_cb, p);
+}
+
 struct task_page {
     json_t *items;
     char last[HASH_TEXT_SIZE];

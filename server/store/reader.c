@@ -16,6 +16,7 @@
 
 enum query {
     GET_TASK,
+    FIND_TASK,
     GET_SUBMISSION,
     GET_ANSWER,
     FIND_CACHED,
@@ -38,6 +39,8 @@ static const char *const query_sql[NQUERIES] = {
     [GET_TASK] = "SELECT " TASK_COLUMNS
                  ", spec, blob.size, blob.data FROM task JOIN blob ON blob.hash = reference_hash"
                  " WHERE id = ?1",
+    [FIND_TASK] = "SELECT task_id, client = ?2 FROM task_alias WHERE name = ?1"
+                  " ORDER BY client = ?2 DESC, created_ms, client LIMIT 1",
     [GET_SUBMISSION] = "SELECT " SUBMISSION_COLUMNS " FROM submission WHERE id = ?1",
     [GET_ANSWER] = "SELECT client, verdict FROM submission WHERE id = ?1",
     [EACH_USAGE] = "SELECT client, sum(device_ms) FROM submission WHERE id >= ?1 AND client IS NOT NULL"
@@ -53,7 +56,8 @@ static const char *const query_sql[NQUERIES] = {
     [EACH_UNFINISHED] = "SELECT " SUBMISSION_COLUMNS " FROM submission INDEXED BY submission_state"
                         " WHERE state IN (0, 1) ORDER BY id",
     [LIST_TASKS] = "SELECT " TASK_COLUMNS " FROM task WHERE id > ?1 ORDER BY id LIMIT ?2",
-    [LIST_TASKS_NAMED] = "SELECT " TASK_COLUMNS " FROM task WHERE id > ?1 AND name = ?3 ORDER BY id LIMIT ?2",
+    [LIST_TASKS_NAMED] = "SELECT " TASK_COLUMNS " FROM task WHERE id > ?1 AND (name = ?3 OR id IN"
+                         " (SELECT task_id FROM task_alias WHERE task_alias.name = ?3)) ORDER BY id LIMIT ?2",
     [COUNT] = "SELECT what, n FROM tally",
     /* SQLite takes the other columns from the row that has the greatest id; ids are made in order of time. */
     [EACH_CALIBRATION] = "SELECT max(id), created_ms, gpu, document FROM calibration GROUP BY gpu",
@@ -218,6 +222,22 @@ store_get_task(struct store *s, const char *id, struct task_row *out, struct err
     if (code < 0)
         task_row_release(out);
     return code;
+}
+
+int
+store_find_task(struct store *s, const char *client, const char *name, char id[HASH_TEXT_SIZE], bool *is_own,
+                struct error *err)
+{
+    sqlite3_stmt *stmt = s->reader->queries[FIND_TASK];
+
+    db_bind_text(stmt, 2, client ? client : "");
+    int code = look_up(stmt, "task", name, err);
+    if (code < 0)
+        return code;
+    snprintf(id, HASH_TEXT_SIZE, "%s", (const char *)sqlite3_column_text(stmt, 0));
+    *is_own = sqlite3_column_int(stmt, 1) != 0;
+    db_reset(stmt);
+    return 0;
 }
 
 static int

@@ -219,9 +219,35 @@ static const char version_9[] = "CREATE TABLE canary ("
                                 "  PRIMARY KEY (gpu, driver, kind)"
                                 ") WITHOUT ROWID;";
 
+/*
+ * A client's own names of tasks. What was registered before is the operator's, the oldest of a name first. What is
+ * counted of a task goes with it; what was judged stays.
+ */
+static const char version_10[] =
+    "CREATE TABLE task_alias ("
+    "  client TEXT NOT NULL,"
+    "  name TEXT NOT NULL,"
+    "  task_id TEXT NOT NULL,"
+    "  created_ms INTEGER NOT NULL,"
+    "  PRIMARY KEY (client, name)"
+    ") WITHOUT ROWID;"
+    "CREATE INDEX task_alias_oldest ON task_alias (name, created_ms);"
+    "CREATE INDEX task_alias_task ON task_alias (task_id);"
+    "INSERT OR IGNORE INTO task_alias SELECT '', name, id, created_ms FROM task WHERE name IS NOT NULL"
+    "  ORDER BY created_ms, id;"
+    "CREATE TRIGGER task_uncounted AFTER DELETE ON task BEGIN"
+    "  DELETE FROM task_sum WHERE task_id = old.id;"
+    "  DELETE FROM leader WHERE task_id = old.id;"
+    "  DELETE FROM record WHERE task_id = old.id;"
+    "  DELETE FROM blob WHERE hash = old.reference_hash"
+    "    AND NOT EXISTS (SELECT 1 FROM submission WHERE source_hash = old.reference_hash)"
+    "    AND NOT EXISTS (SELECT 1 FROM submission WHERE log_hash = old.reference_hash)"
+    "    AND NOT EXISTS (SELECT 1 FROM task WHERE reference_hash = old.reference_hash);"
+    "END;";
+
 static const struct schema_step steps_known[] = {
     { version_1 }, { version_2 }, { version_3 }, { version_4 }, { version_5 },
-    { version_6 }, { version_7 }, { version_8 }, { version_9 },
+    { version_6 }, { version_7 }, { version_8 }, { version_9 }, { version_10 },
 };
 
 const struct schema_step *

@@ -139,9 +139,22 @@ void group_row_release(struct group_row *r);
 
 /* --- writes: queued; 0, or at once ERR_FULL, ERR_NOMEM or, while closing, ERR_UNAVAILABLE: no callback then --- */
 
-/* A task that exists already stays as it is: code 0. */
+/* A task that exists already stays as it is: code 0. Its name is the one that is shown; it is nobody's to find it by. */
 int store_add_task(struct store *s, const struct task_row *row, store_done_cb *cb, void *arg,
                    struct error *err);
+/*
+ * Each client has names of its own for tasks; client "" is the operator. Names are at most 200 characters.
+ * store_name_task: one more name, ERR_CONFLICT where it is the client's for another task.
+ * store_rename_task: in place of all names that the client has for it; store_remove_task: they go, and the task with
+ * the last name that anybody has for it. Of both client NULL is anybody; ERR_NOTFOUND: no such task, ERR_INPUT: the
+ * client has no name for it, ERR_CONFLICT: the name is taken, or submissions of it are not finished.
+ */
+int store_name_task(struct store *s, const char *client, const char *name, const char *id, int64_t now_ms,
+                    store_done_cb *cb, void *arg, struct error *err);
+int store_rename_task(struct store *s, const char *client, const char *name, const char *id, int64_t now_ms,
+                      store_done_cb *cb, void *arg, struct error *err);
+int store_remove_task(struct store *s, const char *client, const char *id, store_done_cb *cb, void *arg,
+                      struct error *err);
 
 /*
  * New submissions (and their group, or NULL) with their sources: all or none. sources[i] belongs to rows[i]. key (or
@@ -208,6 +221,12 @@ void store_reads_begin(struct store *s);
 void store_reads_end(struct store *s);
 
 int store_get_task(struct store *s, const char *id, struct task_row *out, struct error *err);
+/*
+ * The task that the client calls so (is_own), else the one that any client has called so for longest. client NULL: the
+ * operator.
+ */
+int store_find_task(struct store *s, const char *client, const char *name, char id[HASH_TEXT_SIZE],
+                    bool *is_own, struct error *err);
 int store_get_submission(struct store *s, const char *id, struct submission_row *out, struct error *err);
 /* No more of it than an answer takes: either may be NULL, as in its row. Free both. */
 int store_get_answer(struct store *s, const char *id, char **client, char **verdict, struct error *err);
@@ -254,7 +273,7 @@ int store_list_briefs(struct store *s, const struct submission_filter *f, store_
                       struct error *err);
 
 typedef bool store_task_cb(void *arg, const struct task_row *row); /* reference and spec are NULL in lists */
-/* By id; after: id of the last one seen, NULL to begin. name: only this name, NULL: any. */
+/* By id; after: id of the last one seen, NULL to begin. name: only what is shown or called so, NULL: any. */
 int store_list_tasks(struct store *s, const char *name, const char *after, int limit, store_task_cb *row_cb,
                      void *arg, struct error *err);
 

@@ -96,6 +96,14 @@ take_word(json_t *verdict, const char *key, char *out, size_t size)
     snprintf(out, size, "%s", text ? text : "");
 }
 
+/* "strict*" */
+static bool
+is_starred(json_t *name)
+{
+    size_t size = json_string_length(name);
+    return size > 0 && json_string_value(name)[size - 1] == '*';
+}
+
 static double
 take_number(json_t *object, const char *key)
 {
@@ -129,6 +137,7 @@ summary_read(const char *verdict, struct summary *out)
     take_word(json_object_get(v, "env"), "gpu", out->gpu, sizeof(out->gpu));
     if (!*out->class_)
         return false;
+    out->is_weakened = is_starred(json_object_get(v, "policy"));
     bool is_ok = strcmp(out->class_, "ok") == 0;
     if (is_ok && take_number(components, "timed") == 1) {
         out->speedup = take_number(components, "speedup");

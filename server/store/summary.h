@@ -14,7 +14,9 @@ struct summary {
     double speedup, speedup_lo, speedup_hi; /* NAN where no speed is credited */
     double candidate_ms, reference_ms;      /* medians; NAN likewise */
     char gpu[SUMMARY_GPU_SIZE];             /* its name, or "" */
-    char message[SUMMARY_MESSAGE_SIZE];     /* why it failed, without its figures; "" for class ok */
+    bool
+        is_weakened; /* the policy let more through than its name says: it counts in no sum but that of failures */
+    char message[SUMMARY_MESSAGE_SIZE]; /* why it failed, without its figures; "" for class ok */
 };
 
 /* Of the verdict's JSON text. False where it is no verdict with a class: there is nothing to sum up. */

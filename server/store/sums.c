@@ -204,7 +204,7 @@ add_leader(struct sums *s, const struct counted *c, struct error *err)
 {
     sqlite3_stmt *stmt = s->changes[ADD_LEADER];
 
-    if (strcmp(c->is.class_, "ok") != 0)
+    if (strcmp(c->is.class_, "ok") != 0 || c->is.is_weakened)
         return 0;
     db_bind_text(stmt, 1, c->row->id);
     db_bind_text(stmt, 2, c->task_id);
@@ -243,10 +243,11 @@ prune(struct sums *s, int64_t now_s, struct error *err)
 static int
 add_to_scope(struct sums *s, const struct counted *c, const char *scope, struct error *err)
 {
-    int code = add_trends(s, c, scope, err);
+    int code = add_failure(s, c, scope, err);
 
-    if (code == 0)
-        code = add_failure(s, c, scope, err);
+    if (code != 0 || c->is.is_weakened)
+        return code;
+    code = add_trends(s, c, scope, err);
     return code == 0 ? add_task(s, c, scope, err) : code;
 }
 

@@ -13,6 +13,7 @@
 #include "server/store/blob.h"
 #include "server/store/brief.h"
 #include "server/store/db.h"
+#include "server/store/names.h"
 #include "server/store/private.h"
 #include "server/store/rows.h"
 #include "server/store/store.h"
@@ -69,6 +70,7 @@ struct write_kit {
     struct blob_writer blobs;
     struct sums sums;
     struct sweep sweep;
+    struct names names;
 };
 
 int
@@ -86,6 +88,8 @@ write_kit_new(sqlite3 *db, struct write_kit **out, struct error *err)
         code = sums_init(&kit->sums, db, err);
     if (code == 0)
         code = sweep_init(&kit->sweep, db, err);
+    if (code == 0)
+        code = names_init(&kit->names, db, err);
     for (int i = 0; code == 0 && i < NCHANGES; i++)
         code = db_prepare(db, change_sql[i], &kit->changes[i], err);
     if (code < 0) {
@@ -106,6 +110,7 @@ write_kit_free(struct write_kit *kit)
     blob_writer_release(&kit->blobs);
     sums_release(&kit->sums);
     sweep_release(&kit->sweep);
+    names_release(&kit->names);
     free(kit);
 }
 
@@ -268,6 +273,89 @@ store_add_task(struct store *s, const struct task_row *row, store_done_cb *cb, v
         return no_memory(err);
     }
     return writer_put(s->writer, &w->write, err);
+}
+
+/* --- names of tasks --- */
+
+struct name_write {
+    struct write write;
+    char *client, *name; /* NULL: anybody; none */
+    char id[HASH_TEXT_SIZE];
+    int64_t now_ms;
+};
+
+static int
+apply_name(struct write *write, struct write_kit *kit, struct error *err)
+{
+    const struct name_write *w = (const struct name_write *)write;
+    return names_claim(&kit->names, w->client, w->name, w->id, w->now_ms, err);
+}
+
+static int
+apply_rename(struct write *write, struct write_kit *kit, struct error *err)
+{
+    const struct name_write *w = (const struct name_write *)write;
+    return names_rename(&kit->names, w->client, w->name, w->id, w->now_ms, err);
+}
+
+static int
+apply_remove(struct write *write, struct write_kit *kit, struct error *err)
+{
+    const struct name_write *w = (const struct name_write *)write;
+    return names_remove(&kit->names, w->client, w->id, err);
+}
+
+static void
+free_name_write(struct write *write)
+{
+    struct name_write *w = (struct name_write *)write;
+
+    free(w->client);
+    free(w->name);
+    free(w);
+}
+
+static int
+put_name(struct store *s, const char *client, const char *name, const char *id, int64_t now_ms,
+         int (*apply)(struct write *, struct write_kit *, struct error *), store_done_cb *cb, void *arg,
+         struct error *err)
+{
+    struct name_write *w = calloc(1, sizeof *w);
+
+    if (w == NULL)
+        return no_memory(err);
+    write_init(&w->write, apply, free_name_write, cb, arg);
+    w->write.is_new_work = true;
+    strncpy(w->id, id, sizeof w->id - 1); /* an id that is longer is no task's */
+    w->now_ms = now_ms;
+    w->client = client ? strdup(client) : NULL;
+    w->name = name ? strdup(name) : NULL;
+    if ((client && w->client == NULL) || (name && w->name == NULL)) {
+        free_name_write(&w->write);
+        return no_memory(err);
+    }
+    return writer_put(s->writer, &w->write, err);
+}
+
+int
+store_name_task(struct store *s, const char *client, const char *name, const char *id, int64_t now_ms,
+                store_done_cb *cb, void *arg, struct error *err)
+{
+    return put_name(s, client ? client : "", name, id, now_ms, apply_name, cb, arg, err);
+}
+
+int
+store_rename_task(struct store *s, const char *client, const char *name, const char *id, int64_t now_ms,
+                  store_done_cb *cb, void *arg, struct error *err)
+{
+    return put_name(s, client, name, id, now_ms, apply_rename, cb, arg, err);
+}
+
+int
+store_remove_task(struct store *s, const char *client, const char *id, store_done_cb *cb, void *arg,
+                  struct error *err)
+{
+    return put_name(s, client, NULL, id, 0, apply_remove, cb, arg, err);
 }
 
 /* --- new submissions --- */

@@ -296,16 +296,32 @@ def test_task_add(script: Script, source: str) -> None:
 
 
 def test_a_task_that_is_there_says_what_it_keeps(script: Script, source: str) -> None:
-    """A name that was asked for and is not the task's would be found by no later command."""
+    """It is found by the name that was asked for, and not shown by it."""
     script.on("POST /v1/tasks", (200, {"id": "sha256:ab", "name": "Model", "level": None}))
     done = verifier(script, "task", "add", source, "--level", "2")
     assert (done.returncode, done.stdout) == (0, b"sha256:ab\n")
     assert done.stderr.decode().splitlines() == [
-        'verifier: the task is there already and keeps its name, "Model"',
+        'verifier: the task is there already; it has this name, too, and is shown as "Model"',
         "verifier: the task is there already and keeps its level, none",
     ]
     script.on("POST /v1/tasks", (200, {"id": "sha256:ab", "name": "mine", "level": 2}))
     assert verifier(script, "task", "add", source, "--level", "2").stderr == b""
+
+
+def test_task_rename_and_rm(script: Script) -> None:
+    script.on("PATCH /v1/tasks/relu", (200, {"id": "sha256:ab", "name": "relu2"}))
+    done = verifier(script, "task", "rename", "relu", "relu2")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"sha256:ab\n", b"")
+    assert script.sent("PATCH /v1/tasks/relu") == {"name": "relu2"}
+    script.on("DELETE /v1/tasks/relu2", (200, {"id": "sha256:ab", "deleted": False}))
+    done = verifier(script, "task", "rm", "relu2")
+    assert done.returncode == 0 and b"other clients have names" in done.stderr
+    script.on("DELETE /v1/tasks/relu2", (200, {"id": "sha256:ab", "deleted": True}))
+    assert verifier(script, "task", "rm", "relu2").stderr == b""
+    problem = {"title": "The name is another task's", "status": 409, "code": "name_taken", "detail": "taken"}
+    script.on("PATCH /v1/tasks/relu", (409, problem))
+    assert verifier(script, "task", "rename", "relu", "gelu").returncode != 0
+    assert verifier(script, "task", "rename", "relu").returncode == 64
 
 
 def test_task_show_lists_the_cases(script: Script) -> None:

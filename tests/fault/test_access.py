@@ -94,6 +94,8 @@ ROUTES = [
     ("POST", "/v1/tasks", "submit"),
     ("GET", "/v1/tasks", "look"),
     ("GET", "/v1/tasks/scripted", "look"),
+    ("PATCH", "/v1/tasks/scripted", "submit"),
+    ("DELETE", "/v1/tasks/{missing}", "submit"),
     ("GET", "/v1/tasks/scripted/leaders", "read"),
     ("POST", "/v1/submissions", "submit"),
     ("GET", "/v1/submissions", "look"),
@@ -164,6 +166,23 @@ def test_no_route_is_left_out() -> None:
     assert contract == known
 
 
+def test_a_task_is_changed_by_those_who_have_a_name_for_it(shared: Shared) -> None:
+    """Who registers the same has a name of its own; the task goes with the last of them."""
+    wanted = {"name": "tanh", "reference": "# script: describe=pass\n# tanh\n"}
+    task = shared["submit"].add_task(wanted)
+    for method, document in (("PATCH", {"name": "x"}), ("DELETE", None)):
+        answer = shared["other"].call(method, f"/v1/tasks/{task}", document)
+        assert (answer.status, answer.json()["code"]) == (403, "forbidden")
+    assert shared["other"].add_task({**wanted, "name": "mine"}) == task
+    assert shared["other"].call("PATCH", f"/v1/tasks/{task}", {"name": "tanh"}).status == 200
+    assert shared["submit"].call("PATCH", "/v1/tasks/tanh", {"name": "tanh2"}).json()["name"] == "tanh"
+    assert shared["other"].get("/v1/tasks/tanh").json()["id"] == task
+    assert shared["submit"].call("DELETE", "/v1/tasks/tanh2").json() == {"id": task, "deleted": False}
+    assert shared["submit"].call("DELETE", f"/v1/tasks/{task}").status == 403
+    assert shared["admin"].call("DELETE", "/v1/tasks/tanh").json() == {"id": task, "deleted": True}
+    assert shared["other"].get(f"/v1/tasks/{task}").status == 404
+
+
 def missing_scope(needs: str, name: str) -> str:
     """The scope that this caller's token lacks for such a route; "": none."""
     if needs == "admin" and name != "admin":
@@ -175,9 +194,9 @@ def missing_scope(needs: str, name: str) -> str:
 
 @pytest.mark.parametrize(("method", "path", "needs"), ROUTES, ids=lambda value: str(value))
 def test_every_route_asks_for_its_scope(shared: Shared, method: str, path: str, needs: str) -> None:
-    path = path.format(submission=shared.submission, group=shared.group, named="named")
+    path = path.format(submission=shared.submission, group=shared.group, named="named", missing="missing")
     for name, caller in shared.callers.items():
-        answer = caller.call(method, path, [] if method == "POST" else None)
+        answer = caller.call(method, path, [] if method in ("POST", "PATCH") else None)
         if needs == "open":
             assert answer.status == 200, (name, answer)
         elif name in ("none", "bad", "revoked", "expired"):
@@ -193,7 +212,9 @@ def test_every_route_asks_for_its_scope(shared: Shared, method: str, path: str, 
             assert (answer.status, answer.json()["code"]) == (404, "not_found")
         elif needs == "named" and name in ("other", "admin"):
             assert answer.status == 404, name  # a name is its client's alone
-        elif method == "POST":
+        elif path.endswith("missing"):
+            assert (answer.status, answer.json()["code"]) == (404, "unknown_task")
+        elif method in ("POST", "PATCH"):
             assert answer.status in (400, 422), (name, answer)  # let in, and a body that is no object refused
         elif method == "DELETE":
             assert (answer.status, answer.json()["code"]) == (409, "finished")

@@ -342,6 +342,23 @@ funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
     store_add_task(f->store, &row, task_added_cb, n, NULL);
 }
 
+void
+funnel_rename_task(struct funnel *f, const char *client, const char *id, json_t *body, funnel_answer_cb *cb,
+                   void *arg)
+{
+    (void)client;
+    (void)id;
+    funnel_calibrate(f, body, cb, arg);
+}
+
+void
+funnel_remove_task(struct funnel *f, const char *client, const char *id, funnel_answer_cb *cb, void *arg)
+{
+    (void)client;
+    (void)id;
+    funnel_calibrate(f, NULL, cb, arg);
+}
+
 json_t *
 funnel_show_submission(struct funnel *f, const char *id, struct error *err)
 {

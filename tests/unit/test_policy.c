@@ -167,6 +167,37 @@ what_is_wrong_is_refused_where_it_is(void **state)
     }
 }
 
+static void
+who_lets_more_through_does_not_bear_the_name_alone(void **state)
+{
+    static const struct {
+        const char *text, *shown;
+    } rows[] = {
+        { "\"strict\"", "strict" },
+        { "{\"name\":\"strict\",\"foreign\":\"any\"}", "strict*" },
+        { "{\"foreign\":\"library\"}", "strict*" },
+        { "{\"name\":\"hybrid\",\"foreign\":\"movement\"}", "hybrid" },
+        { "{\"variations\":{\"count\":4}}", "strict*" },
+        { "{\"variations\":{\"count\":16}}", "strict" },
+        { "{\"variations\":{\"value\":false}}", "strict*" },
+        { "{\"variations\":{\"shape\":false}}", "strict*" },
+        { "{\"variations\":{\"dtype\":false}}", "strict*" },
+        { "{\"tiny_first\":false}", "strict*" },
+        { "{\"precision\":\"ieee\"}", "strict" },
+        { "{\"name\":\"kernelbench\",\"precision\":\"tf32\"}", "kernelbench*" },
+        { "{\"staged\":false,\"timing\":{\"fixed\":true,\"trials\":5}}", "strict" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char shown[POLICY_SHOWN_SIZE];
+        struct policy p;
+        assert_int_equal(read_text(rows[i].text, &p, NULL), 0);
+        policy_shown(&p, shown);
+        assert_string_equal(shown, rows[i].shown);
+    }
+}
+
 int
 main(void)
 {
@@ -177,6 +208,7 @@ main(void)
         cmocka_unit_test(what_is_asked_for_is_told_where_it_is_on),
         cmocka_unit_test(the_name_counts_wherever_it_stands),
         cmocka_unit_test(what_is_wrong_is_refused_where_it_is),
+        cmocka_unit_test(who_lets_more_through_does_not_bear_the_name_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

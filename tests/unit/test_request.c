@@ -90,8 +90,9 @@ the_same_task_has_the_same_id(void **state)
     static const char *const bodies[] = {
         "{\"name\":\"a\",\"reference\":\"class Model: pass\"}",
         "{\"level\":2,\"reference\":\"class Model: pass\",\"name\":\"b\"}",
-        "{\"name\":\"a\",\"reference\":\"class Model:  pass\"}",
         "{\"name\":\"a\",\"reference\":\"class Model: pass\",\"entry_point\":\"Model\"}",
+        "{\"name\":\"a\",\"reference\":\"class Model:  pass\"}",
+        "{\"name\":\"a\",\"reference\":\"class Model: pass\",\"entry_point\":\"Other\"}",
         "{\"name\":\"a\",\"reference\":\"class Model: pass\",\"dynamic_shapes\":true}",
         ("{\"name\":\"a\",\"reference\":\"class Model: "
          "pass\",\"cases\":[{\"name\":\"tiny\",\"overrides\":{\"N\":4}}]}"),
@@ -104,7 +105,9 @@ the_same_task_has_the_same_id(void **state)
         assert_int_equal(task_request_read(body, &r[i], NULL), FUNNEL_OK);
     }
     assert_string_equal(r[0].id, r[1].id);
-    for (size_t i = 1; i < ARRAY_LEN(bodies); i++)
+    assert_string_equal(r[0].id, r[2].id); /* "Model" is what is looked for anyway */
+    assert_string_equal(r[4].twin, r[0].id);
+    for (size_t i = 2; i < ARRAY_LEN(bodies); i++)
         for (size_t k = i + 1; k < ARRAY_LEN(bodies); k++)
             assert_string_not_equal(r[i].id, r[k].id);
 }

@@ -100,6 +100,134 @@ a_task_that_exists_stays_as_it_is(void **state)
     assert_int_equal(counts.tasks, 1);
 }
 
+static int
+name_task(struct rig *r, const char *client, const char *name, const char *id)
+{
+    struct outcome o = { 0 };
+
+    assert_int_equal(store_name_task(r->store, client, name, id, 1, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    return o.code;
+}
+
+static int
+rename_task(struct rig *r, const char *client, const char *name, const char *id)
+{
+    struct outcome o = { 0 };
+
+    assert_int_equal(store_rename_task(r->store, client, name, id, 2, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    return o.code;
+}
+
+static int
+remove_task(struct rig *r, const char *client, const char *id)
+{
+    struct outcome o = { 0 };
+
+    assert_int_equal(store_remove_task(r->store, client, id, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    return o.code;
+}
+
+static void
+check_found(struct rig *r, const char *client, const char *name, const char *id, bool is_own)
+{
+    char found[HASH_TEXT_SIZE] = "";
+    bool found_own = false;
+
+    int code = store_find_task(r->store, client, name, found, &found_own, &r->err);
+    assert_int_equal(code, id ? 0 : ERR_NOTFOUND);
+    assert_string_equal(found, id ? id : "");
+    assert_int_equal(found_own, is_own);
+}
+
+static void
+check_shown(struct rig *r, const char *id, const char *name)
+{
+    struct task_row row;
+
+    assert_int_equal(store_get_task(r->store, id, &row, &r->err), name ? 0 : ERR_NOTFOUND);
+    if (name)
+        assert_string_equal(row.name, name);
+    task_row_release(&row);
+}
+
+static void
+names_are_a_clients_own_and_else_the_oldest(void **state)
+{
+    struct rig *r = *state;
+    struct task_row a = a_task("sha256:a", "relu"), b = a_task("sha256:b", "relu");
+
+    assert_int_equal(add_task(r, &a), 0);
+    assert_int_equal(add_task(r, &b), 0);
+    check_found(r, "", "relu", NULL, false);
+    assert_int_equal(name_task(r, "", "relu", "sha256:a"), 0);
+    assert_int_equal(name_task(r, "", "relu", "sha256:a"), 0);
+    assert_int_equal(name_task(r, "", "relu", "sha256:b"), ERR_CONFLICT);
+    assert_int_equal(name_task(r, "bob", "relu", "sha256:b"), 0);
+    check_found(r, NULL, "relu", "sha256:a", true);
+    check_found(r, "bob", "relu", "sha256:b", true);
+    check_found(r, "carol", "relu", "sha256:a", false);
+    rig_reopen(r);
+    check_found(r, "bob", "relu", "sha256:b", true);
+}
+
+static void
+a_name_is_changed_for_who_has_it(void **state)
+{
+    struct rig *r = *state;
+    struct task_row a = a_task("sha256:a", "relu"), b = a_task("sha256:b", "gelu");
+
+    assert_int_equal(add_task(r, &a), 0);
+    assert_int_equal(add_task(r, &b), 0);
+    assert_int_equal(name_task(r, "", "relu", "sha256:a"), 0);
+    assert_int_equal(name_task(r, "", "gelu", "sha256:b"), 0);
+    assert_int_equal(name_task(r, "bob", "mine", "sha256:a"), 0);
+    assert_int_equal(rename_task(r, "carol", "x", "sha256:a"), ERR_INPUT);
+    assert_int_equal(rename_task(r, "", "x", "sha256:none"), ERR_NOTFOUND);
+    assert_int_equal(rename_task(r, NULL, "gelu", "sha256:a"), ERR_CONFLICT);
+    check_found(r, "", "relu", "sha256:a", true); /* a refusal changes nothing */
+    assert_int_equal(rename_task(r, "bob", "gelu", "sha256:a"), 0);
+    check_found(r, "bob", "gelu", "sha256:a", true);
+    check_found(r, "bob", "mine", NULL, false);
+    check_shown(r, "sha256:a", "relu");
+    assert_int_equal(rename_task(r, NULL, "relu2", "sha256:a"), 0);
+    check_found(r, "", "relu2", "sha256:a", true);
+    check_shown(r, "sha256:a", "relu2");
+}
+
+static void
+a_task_goes_with_its_last_name(void **state)
+{
+    struct rig *r = *state;
+    struct task_row a = a_task("sha256:task", "relu");
+    struct submission_row in = rig_row();
+    const struct store_source source = { "code", 4 };
+    struct outcome o = { 0 };
+
+    memcpy(in.task_id, a.id, sizeof(a.id));
+    assert_int_equal(add_task(r, &a), 0);
+    assert_int_equal(name_task(r, "", "relu", a.id), 0);
+    assert_int_equal(name_task(r, "bob", "mine", a.id), 0);
+    assert_int_equal(remove_task(r, "carol", a.id), ERR_INPUT);
+    assert_int_equal(remove_task(r, "", a.id), 0);
+    check_shown(r, a.id, "mine");
+    assert_int_equal(store_add_submissions(r->store, NULL, NULL, &in, &source, 1, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(remove_task(r, "bob", a.id), ERR_CONFLICT);
+    check_found(r, "bob", "mine", a.id, true);
+    in.state = SUBMISSION_CANCELLED;
+    in.finished_ms = 3;
+    assert_int_equal(store_finish_submission(r->store, &in, NULL, 0, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(remove_task(r, NULL, a.id), 0);
+    check_shown(r, a.id, NULL);
+    check_found(r, "bob", "mine", NULL, false);
+    assert_int_equal(rig_number(r, "SELECT count(*) FROM blob"), 1); /* the submission's source stays */
+    assert_int_equal(remove_task(r, NULL, a.id), ERR_NOTFOUND);
+}
+
 struct names {
     char text[256];
     int stop_after;
@@ -1351,6 +1479,9 @@ main(void)
         cmocka_unit_test(every_state_has_a_name_that_leads_back),
         RIGGED(a_task_comes_back_as_it_was),
         RIGGED(a_task_that_exists_stays_as_it_is),
+        RIGGED(names_are_a_clients_own_and_else_the_oldest),
+        RIGGED(a_name_is_changed_for_who_has_it),
+        RIGGED(a_task_goes_with_its_last_name),
         RIGGED(tasks_are_listed_by_id),
         RIGGED(a_list_within_itself_is_refused),
         RIGGED(a_submission_comes_back_as_it_was),

@@ -120,6 +120,22 @@ what_did_not_end_or_has_no_class_is_not_counted(void **state)
     assert_int_equal(trends(r, "", STORE_TREND_LONG_S, 0).n, 0);
 }
 
+#define WEAK_OK                                                                                         \
+    "{\"class\":\"ok\",\"policy\":\"strict*\",\"passed_stage\":\"timing\",\"components\":{\"timed\":1," \
+    "\"speedup\":9.5}}"
+
+static void
+one_by_a_weakened_policy_leads_nothing(void **state)
+{
+    struct rig *r = *state;
+
+    end_one(r, NULL, NOON_MS, 1.5, WEAK_OK);
+    assert_int_equal(trends(r, "", STORE_TREND_LONG_S, 0).n, 0);
+    assert_int_equal(rig_number(r, "SELECT count(*) FROM leader"), 0);
+    assert_int_equal(rig_number(r, "SELECT count(*) FROM record"), 0);
+    assert_int_equal(rig_number(r, "SELECT count(*) FROM task_sum"), 0);
+}
+
 static void
 one_that_is_refused_is_not_counted_again(void **state)
 {
@@ -371,6 +387,7 @@ main(void)
         RIGGED(verdicts_that_are_alike_are_one_row_of_each_length),
         RIGGED(a_scope_has_its_client_alone),
         RIGGED(what_did_not_end_or_has_no_class_is_not_counted),
+        RIGGED(one_by_a_weakened_policy_leads_nothing),
         RIGGED(one_that_is_refused_is_not_counted_again),
         RIGGED(one_stored_as_ended_is_counted),
         RIGGED(old_short_stretches_go_and_long_ones_stay),
