@@ -119,7 +119,7 @@ def make_handler(script: Script) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(data)
 
-        do_GET = do_POST = do_DELETE = serve
+        do_GET = do_POST = do_PATCH = do_DELETE = serve
 
     return Handler
 
@@ -321,7 +321,7 @@ def test_task_rename_and_rm(script: Script) -> None:
     problem = {"title": "The name is another task's", "status": 409, "code": "name_taken", "detail": "taken"}
     script.on("PATCH /v1/tasks/relu", (409, problem))
     assert verifier(script, "task", "rename", "relu", "gelu").returncode != 0
-    assert verifier(script, "task", "rename", "relu").returncode == 64
+    assert verifier(script, "task", "rename", "relu").returncode == 2
 
 
 def test_task_show_lists_the_cases(script: Script) -> None:

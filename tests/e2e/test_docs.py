@@ -48,8 +48,8 @@ def routes() -> list[tuple[str, str]]:
 
 
 def method_of(line: str) -> str:
-    if "-X DELETE" in line:
-        return "DELETE"
+    if found := re.search(r"-X (DELETE|PATCH)\b", line):
+        return found[1]
     return "POST" if re.search(r"\bpost /| -d ", line) else "GET"
 
 
