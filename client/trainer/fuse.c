@@ -1,12 +1,15 @@
 /*
  * trainer fuse: new tasks of level 2, composed of operations that are worth fusing: a head (convolution and batch norm, a linear
- * layer, layer norm, residual and norm) and up to three element-wise steps behind it. Each is registered with the daemon, which
- * runs it, before it is kept. The same seed makes the same tasks.
+ * layer, layer norm, residual and norm) and up to three element-wise steps behind it. With --mined those come first that torch.fx
+ * finds in real modules (client/python/finetune/mine.py). Each is registered with the daemon, which runs it, before it is
+ * kept. The same seed makes the same tasks.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "client/trainer/child.h"
 #include "client/trainer/daemon.h"
 #include "client/trainer/options.h"
 #include "client/trainer/output.h"
@@ -16,19 +19,30 @@
 #include "common/buffer.h"
 #include "common/clock.h"
 
-enum { OPT_STATIC = 512, OPT_OUTPUT, TAILS_MOST = 3 };
+enum { OPT_STATIC = 512, OPT_OUTPUT, OPT_MINED, OPT_WITH, OPT_PYTHON, TAILS_MOST = 3 };
 
 struct fuse {
     struct trainer *trainer;
-    const char *file; /* below data/processed */
+    const char *file;          /* below data/processed */
+    const char *with, *python; /* tasks to be joined with the new ones; NULL: none */
     int n;
-    bool is_static;
+    bool is_static, is_mined;
 };
 
 static const struct argp_option options[] = {
     { "number", 'n', "N", 0, "Tasks to make (default 100)", 0 },
     { "output", OPT_OUTPUT, "NAME", 0,
       "File in data/processed of the working directory (default fused.jsonl)", 0 },
+    { "mined", OPT_MINED, NULL, 0,
+      "First the patterns that torch.fx finds in the models of transformers: conv-bn-relu, "
+      "GEMM-bias-activation, layer "
+      "norm-GELU",
+      0 },
+    { "with", OPT_WITH, "FILE", 0,
+      "Tasks as JSON Lines: write them and the new ones to data/processed/rl_tasks.jsonl, too", 0 },
+    { "python", OPT_PYTHON, "PROGRAM", 0,
+      "The interpreter that has torch and transformers, for --mined (or TRAINER_PYTHON; default python3)",
+      0 },
     { "static", OPT_STATIC, NULL, 0, "Ask no daemon: no task is run", 0 },
     { 0 },
 };
@@ -46,6 +60,15 @@ parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_OUTPUT:
         f->file = arg;
+        return 0;
+    case OPT_MINED:
+        f->is_mined = true;
+        return 0;
+    case OPT_WITH:
+        f->with = arg;
+        return 0;
+    case OPT_PYTHON:
+        f->python = arg;
         return 0;
     case OPT_STATIC:
         f->is_static = true;
@@ -144,8 +167,8 @@ compose(uint64_t *state, struct buffer *name, struct buffer *source, int *operat
 
 /* 0: kept or not, which *is_kept says. */
 static int
-keep(const struct fuse *f, struct http_client *daemon, const char *name, const char *source, int operations,
-     struct output *out, bool *is_kept, struct error *err)
+keep(const struct fuse *f, struct http_client *daemon, const char *from, const char *name, const char *source,
+     int operations, struct output *out, bool *is_kept, struct error *err)
 {
     struct task t = {
         .name = (char *)name, .reference = (char *)source, .entry_point = (char *)"Model", .level = 2
@@ -166,7 +189,7 @@ keep(const struct fuse *f, struct http_client *daemon, const char *name, const c
         return 0;
     }
     AUTO_JSON json_t *row =
-        json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:s}", "name", name, "source", "fuse", "pytorch_code",
+        json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:s}", "name", name, "source", from, "pytorch_code",
                   source, "entry_point", "Model", "level", 2, "operations", operations, "seed",
                   (json_int_t)f->trainer->seed, "checked", f->is_static ? "static" : "ran");
     output_line(out, row);
@@ -196,7 +219,7 @@ make_all(const struct fuse *f, struct http_client *daemon, struct output *out, i
             continue;
         json_object_set_new(seen, pattern.data, json_true());
         snprintf(name, sizeof(name), "fuse/%.140s", pattern.data);
-        rc = keep(f, daemon, name, source.data, operations, out, &is_kept, err);
+        rc = keep(f, daemon, "fuse", name, source.data, operations, out, &is_kept, err);
         if (rc == 0 && is_kept && ++*kept % 10 == 0)
             fprintf(stderr, "%d of %d kept; %.0f s\n", *kept, f->n,
                     (double)(clock_monotonic_ns() - start_ns) / 1e9);
@@ -204,10 +227,84 @@ make_all(const struct fuse *f, struct http_client *daemon, struct output *out, i
     return rc;
 }
 
+/* --- what is mined, and what is there --- */
+
+/* Have Python write the patterns to a file. */
+static int
+mine(const struct fuse *f, const char *path, struct error *err)
+{
+    const char *argv[] = { f->python, "-m", "finetune", "mine", path, NULL };
+    int rc = finetune_environment(err);
+    if (rc != 0)
+        return rc;
+    pid_t pid = child_spawn(f->python, (char *const *)(uintptr_t)argv);
+    if (pid < 0)
+        return error_set(err, ERR_SYS, "cannot start %s", f->python);
+    int status = child_wait(pid, NULL, NULL);
+    return status == 0
+               ? 0
+               : error_set(err, ERR_INPUT, "the patterns of --mined were not found (status %d)", status);
+}
+
+static int
+keep_mined(const struct fuse *f, struct http_client *daemon, FILE *from, struct output *out, int *kept,
+           struct error *err)
+{
+    AUTO_FREE char *line = NULL;
+    size_t capacity = 0;
+    int rc = 0;
+
+    while (rc == 0 && *kept < f->n && getline(&line, &capacity, from) > 0) {
+        AUTO_JSON json_t *row = json_loads(line, 0, NULL);
+        const char *pattern = json_string_value(json_object_get(row, "name"));
+        const char *source = json_string_value(json_object_get(row, "source"));
+        char name[160];
+        bool is_kept = false;
+        if (!pattern || !source)
+            return error_set(err, ERR_INPUT, "what was mined is no task: %.80s", line);
+        snprintf(name, sizeof(name), "mined/%.140s", pattern);
+        rc = keep(f, daemon, "mined", name, source,
+                  (int)json_integer_value(json_object_get(row, "operations")), out, &is_kept, err);
+        *kept += is_kept;
+    }
+    return rc;
+}
+
+static int
+add_mined(const struct fuse *f, struct http_client *daemon, struct output *out, int *kept, struct error *err)
+{
+    char path[] = "/tmp/trainer-mined-XXXXXX";
+    AUTO_FD int fd = mkstemp(path);
+    if (fd < 0)
+        return error_set(err, ERR_SYS, "cannot make %s", path);
+    int rc = mine(f, path, err);
+    FILE *from = rc == 0 ? fopen(path, "r") : NULL;
+    if (rc == 0 && !from)
+        rc = error_set(err, ERR_SYS, "cannot read %s", path);
+    rc = rc == 0 ? keep_mined(f, daemon, from, out, kept, err) : rc;
+    if (from)
+        fclose(from);
+    unlink(path);
+    return rc;
+}
+
+/* The tasks of --with and the new ones as one file. */
+static int
+join(const struct fuse *f, const char *made, struct error *err)
+{
+    const char *const parts[] = { f->with, made };
+    char path[OUTPUT_PATH_MAX];
+    int rc = output_path(f->trainer->workdir, "data/processed", "rl_tasks.jsonl", path, err);
+    return rc == 0 ? output_joined(path, parts, ARRAY_LEN(parts), err) : rc;
+}
+
 int
 fuse_command(struct trainer *t, int argc, char **argv)
 {
-    struct fuse f = { .trainer = t, .n = 100, .file = "fused.jsonl" };
+    const char *python = getenv("TRAINER_PYTHON");
+    struct fuse f = {
+        .trainer = t, .n = 100, .file = "fused.jsonl", .python = python && *python ? python : "python3"
+    };
     struct http_client *daemon = NULL;
     struct output out = { .file = NULL };
     struct error err = { 0 };
@@ -218,6 +315,7 @@ fuse_command(struct trainer *t, int argc, char **argv)
     int rc = daemon_open(t, &daemon, &err);
     rc = rc == 0 ? output_path(t->workdir, "data/processed", f.file, path, &err) : rc;
     rc = rc == 0 ? output_begin(&out, path, &err) : rc;
+    rc = rc == 0 && f.is_mined ? add_mined(&f, daemon, &out, &kept, &err) : rc;
     rc = rc == 0 ? make_all(&f, daemon, &out, &kept, &err) : rc;
     if (rc == 0) {
         rc = output_end(&out, &err);
@@ -226,6 +324,7 @@ fuse_command(struct trainer *t, int argc, char **argv)
         unlink(out.partial);
     }
     http_client_free(daemon);
+    rc = rc == 0 && f.with ? join(&f, path, &err) : rc;
     if (rc != 0)
         return trainer_failed(&err);
     printf("%d tasks in %s\n", kept, path);

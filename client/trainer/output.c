@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/auto.h"
+
 static int
 make_directories(char *path, struct error *err)
 {
@@ -106,4 +108,28 @@ void
 output_remove_tree(const char *path)
 {
     nftw(path, remove_cb, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+int
+output_joined(const char *path, const char *const *parts, size_t n, struct error *err)
+{
+    struct output o;
+    int rc = output_begin(&o, path, err);
+
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        AUTO_FREE char *line = NULL;
+        size_t capacity = 0;
+        ssize_t size;
+        FILE *from = fopen(parts[i], "r");
+        if (!from) {
+            output_cancel(&o);
+            return error_set(err, ERR_SYS, "cannot read %s", parts[i]);
+        }
+        while ((size = getline(&line, &capacity, from)) > 0)
+            o.is_bad = o.is_bad || fwrite(line, 1, (size_t)size, o.file) != (size_t)size ||
+                       (line[size - 1] != '\n' && putc('\n', o.file) == EOF);
+        o.is_bad = o.is_bad || ferror(from);
+        fclose(from);
+    }
+    return rc == 0 ? output_end(&o, err) : rc;
 }

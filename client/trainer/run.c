@@ -146,12 +146,14 @@ apply_limits(struct run *r)
         int most;
     } small[] = { { "prepare", "max_samples", 100 },
                   { "rl", "max_tasks", 5 },
+                  { "rl", "fused", 5 },
                   { "rl", "rounds", 1 },
                   { "rl", "held_out_tasks", 5 },
                   { "evaluate", "max_tasks", 5 } };
     for (size_t i = 0; r->is_dry && i < ARRAY_LEN(small); i++) {
         double n = runconf_number(r->conf, small[i].section, small[i].key);
-        if (n == 0 || n > small[i].most) /* 0: all */
+        const bool is_none = n == 0 && strcmp(small[i].key, "fused") == 0; /* elsewhere 0 is all */
+        if (!is_none && (n == 0 || n > small[i].most))
             json_object_set_new(json_object_get(r->conf, small[i].section), small[i].key,
                                 json_integer(small[i].most));
     }

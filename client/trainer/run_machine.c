@@ -259,12 +259,24 @@ say_if_stuck(const struct run *r)
                 name, tasks, tasks / 10, most);
 }
 
+static int
+check_teacher(const struct run *r)
+{
+    if (*run_text(r, "teacher", "url") && !*run_text(r, "teacher", "model"))
+        return trainer_complain(TRAINER_CONFIG, "teacher.url is given: teacher.model, too, is needed");
+    if (*run_text(r, "teacher", "url") && runconf_number(r->conf, "rl", "fused") == 0)
+        return trainer_complain(TRAINER_CONFIG,
+                                "teacher.url is given, and rl.fused = 0 leaves it no task to answer");
+    return TRAINER_OK;
+}
+
 int
 run_machine_check(const struct run *r)
 {
     struct devices endpoint = { .n = 0 };
     int program = check_endpoint(r, &endpoint), gpus = check_devices(r, &endpoint),
         bits = check_eight_bits(r);
+    int teacher = check_teacher(r);
     say_if_stuck(r);
-    return program ? program : gpus ? gpus : bits;
+    return program ? program : gpus ? gpus : bits ? bits : teacher;
 }

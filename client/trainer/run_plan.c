@@ -49,6 +49,22 @@ arg_text(json_t *step, const char *flag, const char *value)
         ARG(step, "--%s=%s", flag, value);
 }
 
+static const char fused_tasks[] = "data/processed/rl_tasks.jsonl",
+                  taught_rows[] = "data/processed/sft_taught.jsonl";
+
+static bool
+has_teacher(const struct run *r)
+{
+    return *run_text(r, "teacher", "url") && runconf_number(r->conf, "rl", "fused") > 0;
+}
+
+/* What reinforcement draws from. */
+static const char *
+rl_tasks(const struct run *r)
+{
+    return runconf_number(r->conf, "rl", "fused") > 0 ? fused_tasks : run_text(r, "rl", "tasks");
+}
+
 static void
 arg_python(struct run *r, json_t *step)
 {
@@ -99,6 +115,42 @@ evaluation_tasks(struct run *r, char path[PATH_MAX])
              is_hub ? "evaluation/data/processed/tasks.jsonl" : run_text(r, "evaluate", "tasks"));
 }
 
+/* New tasks for reinforcement, and a teacher's answers to them for fine-tuning. */
+static void
+plan_fuse(struct run *r)
+{
+    json_t *step = step_new(r, "fuse", "prepare", "fuse");
+    ARG(step, "--number=%d", (int)runconf_number(r->conf, "rl", "fused"));
+    ARG(step, "--mined");
+    ARG(step, "--with=%s", run_text(r, "rl", "tasks"));
+    ARG(step, "--url=%s", r->trainer->daemon_url);
+    arg_python(r, step);
+    arg_common(r, step);
+    IN(step, "%s", run_text(r, "rl", "tasks"));
+    OUT(step, "data/processed/fused.jsonl");
+    OUT(step, "%s", fused_tasks);
+    if (!has_teacher(r))
+        return;
+    step = step_new(r, "teach", "prepare", "bestofn");
+    ARG(step, "--as=sft");
+    ARG(step, "--tasks=data/processed/fused.jsonl");
+    ARG(step, "--level=0");
+    ARG(step, "--max-tasks=0");
+    ARG(step, "--keep=1");
+    ARG(step, "--samples=%d", (int)runconf_number(r->conf, "teacher", "samples"));
+    ARG(step, "--name=teacher");
+    arg_sampling(r, step, "rl");
+    arg_text(step, "endpoint", run_text(r, "teacher", "url")); /* the last one counts */
+    arg_text(step, "model", run_text(r, "teacher", "model"));
+    arg_common(r, step);
+    IN(step, "data/processed/fused.jsonl");
+    OUT(step, "outputs/bestofn_teacher/sft_train.jsonl");
+    step = step_new(r, "join", "prepare", "@join");
+    IN(step, "data/processed/sft_train.jsonl");
+    IN(step, "outputs/bestofn_teacher/sft_train.jsonl");
+    OUT(step, "%s", taught_rows);
+}
+
 static void
 plan_prepare(struct run *r)
 {
@@ -133,6 +185,8 @@ plan_prepare(struct run *r)
     OUT(step, "data/processed/sft_train.jsonl");
     step = step_new(r, "extraction", "prepare", "@extraction");
     IN(step, "data/processed/sft_train.jsonl");
+    if (runconf_number(r->conf, "rl", "fused") > 0)
+        plan_fuse(r);
 }
 
 /* A training command with all its settings; run, final, data and adapter are the step's own. */
@@ -186,7 +240,9 @@ plan_sft(struct run *r)
     json_t *step = plan_training(r, "sft", "sft", "sft", "sft", "sft", "sft_final");
     if (r->max_samples > 0)
         ARG(step, "--max-samples=%d", r->max_samples);
-    IN(step, "data/processed/sft_train.jsonl");
+    const char *rows = has_teacher(r) ? taught_rows : "data/processed/sft_train.jsonl";
+    ARG(step, "--data=%s", rows);
+    IN(step, "%s", rows);
 }
 
 static void
@@ -224,7 +280,7 @@ plan_round(struct run *r, int round, const char *method)
         plan_held_out(r, round);
     snprintf(name, sizeof(name), "round%d", round);
     json_t *step = step_new(r, name, "rl", "bestofn");
-    ARG(step, "--tasks=%s", run_text(r, "rl", "tasks"));
+    ARG(step, "--tasks=%s", rl_tasks(r));
     ARG(step, "--level=%d", (int)runconf_number(r->conf, "rl", "level"));
     ARG(step, "--max-tasks=%d", (int)runconf_number(r->conf, "rl", "max_tasks"));
     ARG(step, "--samples=%d", (int)runconf_number(r->conf, "rl", "samples"));
@@ -242,7 +298,7 @@ plan_round(struct run *r, int round, const char *method)
     ARG(step, "--seed=%d", (int)runconf_number(r->conf, "", "seed") + round - 1); /* other tasks each round */
     serve(step, "{adapter}");
     IN(step, "checkpoints/sft_final");
-    IN(step, "%s", run_text(r, "rl", "tasks"));
+    IN(step, "%s", rl_tasks(r));
     OUT(step, "outputs/bestofn_%s/kept.jsonl", name);
     OUT(step, "outputs/bestofn_%s/candidates.jsonl", name);
     bool is_weighted = strcmp(method, "weighted") == 0;
@@ -262,14 +318,14 @@ plan_rl(struct run *r)
     const char *method = run_text(r, "rl", "method");
     if (strcmp(method, "reinforce") == 0 || strcmp(method, "grpo") == 0) {
         json_t *step = plan_training(r, method, "rl", "train", method, method, "rl_final");
-        ARG(step, "--tasks=%s", run_text(r, "rl", "tasks"));
+        ARG(step, "--tasks=%s", rl_tasks(r));
         ARG(step, "--level=%d", (int)runconf_number(r->conf, "rl", "level"));
         ARG(step, "--max-tasks=%d", (int)runconf_number(r->conf, "rl", "max_tasks"));
         arg_text(step, "policy", run_text(r, "rl", "policy"));
         ARG(step, "--url=%s", r->trainer->daemon_url);
         ARG(step, "--adapter={adapter}");
         IN(step, "checkpoints/sft_final");
-        IN(step, "%s", run_text(r, "rl", "tasks"));
+        IN(step, "%s", rl_tasks(r));
         return;
     }
     for (int round = 1; round <= (int)runconf_number(r->conf, "rl", "rounds"); round++)

@@ -52,6 +52,24 @@ check_extraction(const struct run *r)
     return TRAINER_OK;
 }
 
+/* All inputs one after the other as the output. */
+static int
+join(const struct run *r, json_t *step)
+{
+    enum { MOST = 4 };
+    char full[MOST + 1][PATH_MAX];
+    const char *parts[MOST] = { NULL },
+               *out = json_string_value(json_array_get(json_object_get(step, "outputs"), 0));
+    struct error err = { 0 };
+    json_t *one;
+    size_t i;
+
+    json_array_foreach(json_object_get(step, "inputs"), i, one) if (i < MOST) parts[i] =
+        run_path(r, json_string_value(one), full[i]);
+    return output_joined(run_path(r, out, full[MOST]), parts, i, &err) == 0 ? TRAINER_OK
+                                                                            : trainer_failed(&err);
+}
+
 static int
 publish(const struct run *r)
 {
@@ -140,6 +158,8 @@ run_command(struct run *r, json_t *step, const char *served)
         return run_selftest(r);
     if (strcmp(command, "@extraction") == 0)
         return check_extraction(r);
+    if (strcmp(command, "@join") == 0)
+        return join(r, step);
     if (strcmp(command, "@publish") == 0)
         return publish(r);
     char **argv = arguments(r, step, served);

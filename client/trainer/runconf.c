@@ -56,6 +56,7 @@ static const char own_rows[] = "["
     CHOICE("rl", "method", "bestofn", "bestofn weighted reinforce grpo")
     INT("rl", "rounds", "3", "1", "10000")
     TEXT("rl", "tasks", "data/processed/tasks.jsonl")
+    INT("rl", "fused", "0", "0", "1000")
     INT("rl", "max_tasks", "100", "1", "1000000")
     INT("rl", "level", "2", "0", "4")
     INT("rl", "samples", "10", "1", "256")
@@ -75,6 +76,9 @@ static const char own_rows[] = "["
     INT("evaluate", "samples", "1", "1", "256")
     TEXT("evaluate", "policy", "")
     TEXT("evaluate", "until", "")
+    TEXT("teacher", "url", "")
+    TEXT("teacher", "model", "")
+    INT("teacher", "samples", "4", "1", "256")
     TEXT("sync", "remote", "")
     INT("sync", "every_s", "600", "1", "86400")
     TEXT("sync", "engine", "rclone")
@@ -90,7 +94,7 @@ static const char own_rows[] = "["
 static const char *const methods[] = { "bestofn", "weighted", "reinforce", "grpo" };
 static const char *const sections[] = { "verifier", "endpoint", "prepare",  "sft",       "rl",
                                         "train",    "bestofn",  "weighted", "reinforce", "grpo",
-                                        "evaluate", "sync",     "watch",    "estimate" };
+                                        "evaluate", "sync",     "watch",    "estimate",  "teacher" };
 
 static bool
 is_method(const char *section)

@@ -297,6 +297,28 @@ def test_composed_tasks_are_tasks(tmp_path: Path) -> None:
     assert {row["id"]: row["operations"] for row in lines(tmp_path, "difficulty_labels.jsonl")} == said
 
 
+@pytest.mark.slow
+def test_patterns_are_mined_from_real_modules(tmp_path: Path) -> None:
+    """Issue 22, point 6: by torch.fx, before the grammar's own; and joined with the tasks that are there."""
+    there = tmp_path / "tasks.jsonl"
+    there.write_text(json.dumps({"name": "old", "pytorch_code": source(), "level": 2}))  # without a newline
+    done = fuse(tmp_path, "--static", "--number=20", "--mined", f"--with={there}", f"--python={sys.executable}")
+    assert done.returncode == 0, done.stderr
+    rows = lines(tmp_path, "fused.jsonl")
+    mined = {row["name"]: row for row in rows if row["source"] == "mined"}
+    assert len(rows) == 20 and [row["source"] for row in rows] == ["mined"] * len(mined) + ["fuse"] * (20 - len(mined))
+    for kind in ("conv2d3x3_batchnorm2d_relu", "linear_gelu", "layernorm_transpose_gelu"):
+        assert f"mined/{kind}" in mined, sorted(mined)
+    for row in mined.values():
+        space: Json = {}
+        exec(row["pytorch_code"], space)  # ours, of the line above
+        assert space["Model"]()(*space["get_inputs"]()).numel() > 1
+        assert row["operations"] >= 2 and row["level"] == 2
+    assert [row["name"] for row in lines(tmp_path, "rl_tasks.jsonl")] == ["old", *(row["name"] for row in rows)]
+    done = fuse(tmp_path, "--static", "--mined", "--python=/bin/false")
+    assert done.returncode == 3 and "the patterns of --mined were not found" in done.stderr
+
+
 def test_composed_tasks_run(client: service.Client, tmp_path: Path) -> None:
     done = fuse(tmp_path, f"--url={client.url}", "--number=6", "--seed=1")
     assert done.returncode == 0, done.stderr

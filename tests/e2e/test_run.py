@@ -79,6 +79,8 @@ MODEL_CONFIG = f'model_config = "{DEPLOY / "qwen2.5-coder-7b-instruct.json"}"\n'
         ('verifier { devices = "1" }\nendpoint { start = "CUDA_VISIBLE_DEVICES=0,1 sh" }\n', 'GPU 1 is used twice'),
         ('devices = "0"\nendpoint { start = "sh"\n keep = true }\n', 'GPU 0 is used twice: an endpoint that is kept'),
         ('devices = "0,1"\n', 'devices names 2 GPUs; gpus = 1'),
+        ('teacher { url = "http://127.0.0.1:9/v1" }\n', 'teacher.model, too'),
+        ('rl { method = "grpo" }\ngrpo { samples = 1 }\n', '--samples=1 leaves nothing to compare'),
         ('devices = "0,0"\n', 'devices takes numbers of GPUs'),
         ('sft { base_bits = 8 }\npython = "/bin/false"\n', 'sft.base_bits = 8 needs bitsandbytes'),
     ],
@@ -249,6 +251,7 @@ def small_conf(directory: Path) -> Path:
         ("max_tasks = 3", "max_tasks = 9"),
         ("max_tasks = 4", "max_tasks = 0"),
         ("max_tokens = 400", "max_tokens = 16"),
+        ("    max_tasks = 9", "    fused = 14\n    max_tasks = 9"),
     ):
         assert old in text
         text = text.replace(old, new)
@@ -280,13 +283,14 @@ def test_a_dry_run_goes_through_everything_in_a_directory_of_its_own(client: ser
         "skipped",
     )  # what a model says that has learned nothing may be worth nothing
     assert list(state) == [
-        "selftest", "prepare", "extraction", "sft", "round1", "publish",
+        "selftest", "prepare", "extraction", "fuse", "sft", "round1", "publish",
         "evaluate_base", "evaluate_sft", "evaluate_rl", "compare", "report",
     ]  # fmt: skip
     assert set(state.values()) == {"done"}
     used = json.loads((dry / "run.json").read_text())["configuration"]
     assert (used["prepare"]["max_samples"], used["rl"]["max_tasks"], used["rl"]["rounds"]) == (100, 5, 1)
-    assert used["evaluate"]["max_tasks"] == 5
+    assert used["evaluate"]["max_tasks"] == 5 and used["rl"]["fused"] == 5
+    assert rows(dry / "data/processed/rl_tasks.jsonl") == rows(dry / "data/processed/tasks.jsonl") + 5
     report = json.loads((dry / "outputs/report.json").read_text())
     assert {one["metrics"]["num_tasks"] for one in report["evaluations"].values()} == {5}
     assert checkpoint.verify(dry / "checkpoints/rl_final")["method"]
@@ -302,15 +306,15 @@ def test_a_stage_and_so_many_samples(client: service.Client, tmp_path: Path) -> 
     assert "sft_final is not there" in done.stderr and not (tmp_path / "outputs/endpoint.log").exists()
     done = trainer(*command, "--stage=prepare", TINY_PORT=free_port())
     assert done.returncode == 0, done.stderr[-3000:]
-    assert list(steps(tmp_path)) == ["selftest", "prepare", "extraction"]
+    assert list(steps(tmp_path)) == ["selftest", "prepare", "extraction", "fuse"]
     assert rows(tmp_path / "data/processed/sft_train.jsonl") == 3
     done = trainer(*command, "--stage=sft", TINY_PORT=free_port())
     assert done.returncode == 0, done.stderr[-3000:]
-    assert list(steps(tmp_path)) == ["selftest", "prepare", "extraction", "sft"]
+    assert list(steps(tmp_path)) == ["selftest", "prepare", "extraction", "fuse", "sft"]
     manifest = checkpoint.verify(tmp_path / "checkpoints/sft_final")
     assert manifest["step"] == 2  # three rows, two in a step
     estimate = trainer("run", "--estimate", str(conf), "--stage=sft", f"--workdir={tmp_path}", TINY_PORT="1").stdout
-    assert [line.split()[0] for line in estimate.splitlines()][1:3] == ["sft", "all"]
+    assert [line[:20].strip() for line in estimate.splitlines()][1:4] == ["sft", "phase sft", "all"]
 
 
 def test_a_run_copies_to_its_remote(client: service.Client, tmp_path: Path) -> None:

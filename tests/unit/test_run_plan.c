@@ -360,15 +360,50 @@ estimates(void **state)
     }
 }
 
+/* Issue 22, point 6: new tasks are a step, reinforcement draws from them, and a teacher's answers reach the fine-tuning. */
+static void
+fused_tasks_and_a_teacher(void **state)
+{
+    struct run r;
+    (void)state;
+    plan(&r, "verifier { selftest = false }\nrl { rounds = 1\n fused = 50 }\n", "all");
+    assert_has(&r, "fuse", "--number=50");
+    assert_has(&r, "fuse", "--mined");
+    assert_has(&r, "fuse", "--with=data/processed/tasks.jsonl");
+    assert_has(&r, "round1", "--tasks=data/processed/rl_tasks.jsonl");
+    assert_has(&r, "round1", "--level=2");
+    assert_has(&r, "sft", "--data=data/processed/sft_train.jsonl");
+    release(&r);
+    plan(&r,
+         "verifier { selftest = false }\nrl { rounds = 1\n fused = 50\n method = reinforce }\n"
+         "teacher { url = \"http://teacher/v1\"\n model = large }\n",
+         "all");
+    assert_names(&r, "prepare extraction fuse teach join sft reinforce report");
+    assert_has(&r, "teach", "--as=sft");
+    assert_has(&r, "teach", "--endpoint=http://teacher/v1");
+    assert_has(&r, "teach", "--model=large");
+    assert_string_equal(list_of(&r, "join", "inputs"),
+                        "data/processed/sft_train.jsonl outputs/bestofn_teacher/sft_train.jsonl ");
+    assert_has(&r, "sft", "--data=data/processed/sft_taught.jsonl");
+    assert_has(&r, "reinforce", "--tasks=data/processed/rl_tasks.jsonl");
+    release(&r);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_step),        cmocka_unit_test(one_stage),
-        cmocka_unit_test(methods),           cmocka_unit_test(settings_of_a_method),
-        cmocka_unit_test(inputs_come_first), cmocka_unit_test(served),
-        cmocka_unit_test(what_is_prepared),  cmocka_unit_test(without),
-        cmocka_unit_test(max_samples),       cmocka_unit_test(estimates),
+        cmocka_unit_test(fused_tasks_and_a_teacher),
+        cmocka_unit_test(every_step),
+        cmocka_unit_test(one_stage),
+        cmocka_unit_test(methods),
+        cmocka_unit_test(settings_of_a_method),
+        cmocka_unit_test(inputs_come_first),
+        cmocka_unit_test(served),
+        cmocka_unit_test(what_is_prepared),
+        cmocka_unit_test(without),
+        cmocka_unit_test(max_samples),
+        cmocka_unit_test(estimates),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);
 }
