@@ -24,6 +24,7 @@ struct train {
     struct trainer *trainer;
     struct task_options tasks; /* reinforce, grpo */
     const char *method;        /* "bestofn" is sft with that preset */
+    const char *preset;        /* "plain", of reinforce; NULL: none */
     const char *python, *accelerate_config, *policy;
     int gpus;
     json_t *table, *values; /* borrowed from train_command() */
@@ -34,7 +35,10 @@ enum { OPT_FIRST = 2000, OPT_PRESET = 512, OPT_PYTHON, OPT_GPUS, OPT_ACCELERATE,
 
 static const struct argp_option fixed[] = {
     { "preset", OPT_PRESET, "NAME", 0,
-      "sft: the defaults of fine-tuning on what Best-of-N kept (bestofn) in place of its own", 0 },
+      "sft: the defaults of fine-tuning on what Best-of-N kept (bestofn); reinforce: those of the plain "
+      "method, one "
+      "answer to each task at temperature 0.8 and no baseline (plain)",
+      0 },
     { "python", OPT_PYTHON, "PROGRAM", 0,
       "The interpreter that has torch, transformers and peft (or TRAINER_PYTHON; default python3)", 0 },
     { "gpus", OPT_GPUS, "N", 0, "Processes, one for each GPU, by `accelerate launch` (default 1)", 0 },
@@ -75,6 +79,39 @@ put_setting(struct train *t, json_t *row, const char *text, struct argp_state *s
         argp_error(state, "%s", err.text);
 }
 
+/* A setting's value where the line gives none. */
+static json_t *
+default_of(const struct train *t, json_t *row)
+{
+    json_t *preset = t->preset ? json_object_get(json_object_get(row, "presets"), t->preset) : NULL;
+    return preset ? preset : settings_default(row, t->method);
+}
+
+static json_t *
+value_of(const struct train *t, const char *name)
+{
+    json_t *given = json_object_get(t->values, name), *row;
+    size_t i;
+    json_array_foreach(t->table, i, row)
+    {
+        if (!given && strcmp(json_string_value(json_object_get(row, "name")), name) == 0)
+            given = default_of(t, row);
+    }
+    return given;
+}
+
+/* One answer to a task has nothing to be compared with but a baseline of none. */
+static void
+check_samples(const struct train *t, struct argp_state *state)
+{
+    const char *baseline = json_string_value(value_of(t, "baseline"));
+    bool is_plain = strcmp(t->method, "reinforce") == 0 && baseline && strcmp(baseline, "none") == 0;
+    if (is_by_reward(t->method) && json_integer_value(value_of(t, "samples")) == 1 && !is_plain)
+        argp_error(
+            state,
+            "--samples=1 leaves nothing to compare an answer with: more, or reinforce with --baseline=none");
+}
+
 static error_t
 parse(int key, char *arg, struct argp_state *state)
 {
@@ -85,9 +122,15 @@ parse(int key, char *arg, struct argp_state *state)
         state->child_inputs[1] = &t->tasks;
         return 0;
     case OPT_PRESET:
-        if (strcmp(t->method, "sft") != 0 || strcmp(arg, "bestofn") != 0)
-            argp_error(state, "--preset: the only one is bestofn, of sft");
-        t->method = "bestofn";
+        if (strcmp(t->method, "sft") == 0 && strcmp(arg, "bestofn") == 0)
+            t->method = "bestofn";
+        else if (strcmp(t->method, "reinforce") == 0 && strcmp(arg, "plain") == 0)
+            t->preset = "plain";
+        else
+            argp_error(state, "--preset: there are bestofn, of sft, and plain, of reinforce");
+        return 0;
+    case ARGP_KEY_END:
+        check_samples(t, state);
         return 0;
     case OPT_PYTHON:
         t->python = arg;
@@ -167,7 +210,7 @@ complete(struct train *t)
     {
         const char *name = json_string_value(json_object_get(row, "name"));
         if (!json_object_get(t->values, name))
-            json_object_set(t->values, name, settings_default(row, t->method));
+            json_object_set(t->values, name, default_of(t, row));
     }
     if (t->trainer->model)
         json_object_set_new(t->values, "model", json_string(t->trainer->model));

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -341,6 +342,21 @@ def test_the_training_log_has_the_gpus_memory(monkeypatch: pytest.MonkeyPatch, t
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert rows == [{"step": 1}, {"step": 2, "gpu_peak_gib": 1.5}]
     assert said_of_memory() == ", 1.5 GiB of the GPU at most"
+
+
+def test_plain_reinforce_learns_from_one_answer_to_each_task(model: Path, tmp_path: Path) -> None:
+    """Issue 22, point 6: no baseline, and a group of one is not taken for a constant reward."""
+    rows = reinforce.coefficients([[answer(1.0)], [answer(0.5)]], settings(model, samples=1, baseline="none"), None)
+    assert [c for _, c in rows] == [[0, 0, 0.25, 0.25], [0, 0, 0.125, 0.125]]
+    rewards = itertools.cycle((0.2, 0.8))
+    daemon = Daemon(lambda text: {"reward": next(rewards)})
+    with served(daemon.handler) as url:
+        plain = settings(model, samples=1, baseline="none", epochs=5, constant_steps=2)
+        assert reinforce.train(plain, tmp_path, request(url, 4)) == 0
+    assert len(daemon.groups) == 20 and all(len(group["candidates"]) == 1 for group in daemon.groups)
+    for method in ("reinforce", "grpo"):
+        with pytest.raises(TrainError, match="samples = 1 leaves nothing to compare"):
+            settings(model, method, samples=1)
 
 
 def test_plan_and_code_are_rewarded_apart(model: Path) -> None:

@@ -218,7 +218,10 @@ def train(settings: Settings, workdir: Path, request: Json) -> int:
                 loop.leave_step(before)
             groups = [group for _, group in sorted(every, key=lambda pair: pair[0])]
             sampled_s = time.monotonic() - began
-            guard.add([[a.verdict.reward for a in group] for group in groups])
+            judged_as = [[a.verdict.reward for a in group] for group in groups]
+            if settings.samples == 1:  # a group of one is always constant: the step's answers are one group
+                judged_as = [[reward for group in judged_as for reward in group]]
+            guard.add(judged_as)
             loop.carried["constant_steps"] = guard.seen
             rows = coefficients(groups, settings, judge.alpha)
             figures = loop.take_step(rows, settings.temperature) if rows else loop.skip_step()

@@ -95,4 +95,12 @@ def settings_of(method: str, given: dict[str, Any]) -> Settings:
     values = defaults(method) | given
     if values["run"] == values["final"]:
         raise TrainError(f"run and final are both {values['run']!r}: a run's steps and its result need a name each")
+    if (
+        method in ("reinforce", "grpo")
+        and values["samples"] == 1
+        and (method, values["baseline"]) != ("reinforce", "none")
+    ):
+        raise TrainError(
+            "samples = 1 leaves nothing to compare an answer with: give more, or reinforce a baseline of none"
+        )
     return Settings(**{field.name: _checked(rows[field.name], values[field.name]) for field in fields(Settings)})
