@@ -1,13 +1,13 @@
-"""make bench-learning: does a model learn to write kernels? Reward before and after SFT, Best-of-N and REINFORCE.
+"""make bench-learning: does a model learn to write kernels? Reward after SFT, and after each method behind it.
 
 The tasks are tests/bench/family.py's, the model has random weights, the judge is the real daemon (until `full`: nothing
-is timed, and the interpreter will do), and every step is one of trainer(1)'s own commands. Best-of-N and REINFORCE both
-begin at SFT's adapter, and have as many answers judged. Held-out tasks are in no training. Each seed has its own
-weights, tasks and draws. Raw data are OUT/learning.jsonl, one object a line; OUT/report is a working directory whose
-report (by `trainer report`) has every curve.
+is timed, and the interpreter will do), and every step is one of trainer(1)'s own commands. Best-of-N, weighted SFT,
+REINFORCE and GRPO each begin at SFT's adapter, and have as many answers judged. Held-out tasks are in no training.
+Each seed has its own weights, tasks and draws. Raw data are OUT/learning.jsonl, one object a line; OUT/report is a
+working directory whose report (by `trainer report`) has every curve.
 
     ARGS="--tiny --out DIR"           the mechanics alone, on a CPU
-    ARGS="--parallel 3 --limit-s 280" all three seeds side by side, on a machine with cores for it
+    ARGS="--parallel 3 --limit-s 480" all three seeds side by side, on a machine with cores for it
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Json = dict[str, Any]
 INTERRUPTED = 75  # trainer(1): ended with a checkpoint
 # Student's t for two-sided 95 %, by degrees of freedom.
 T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
-PHASES = ("base", "sft", "bestofn", "reinforce")
+PHASES = ("base", "sft", "bestofn", "weighted", "reinforce", "grpo")
 ANSWER_TOKENS = 40  # a right answer has 23 at most
 
 
@@ -52,7 +52,7 @@ class BenchError(Exception):
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of the model, the sets of tasks, and the training. Either method has rounds * tasks * samples answers judged."""
+    """Of the model, the sets of tasks, and the training. Each method has rounds * tasks * samples answers judged."""
 
     hidden: int = 128
     layers: int = 2
@@ -249,32 +249,40 @@ class Seed:
         self.evaluate("sft", "sft", training_s=round(time.monotonic() - began, 2))
         return path
 
-    def bestofn(self, adapter: Path) -> None:
+    def in_rounds(self, method: str, adapter: Path) -> None:
+        """Best-of-N learns from the best answers of a round, weighted from all by their reward."""
         s, began, kept, name = self.sizes, time.monotonic(), 0, "sft"
+        command = ["sft", "--preset=bestofn"] if method == "bestofn" else [method]
         for number in range(1, s.rounds + 1):
-            run = f"round{number}"
+            run = f"{method}{number}"
             self.trainer(
                 "bestofn", *self.common(name), f"--tasks={self.directory / 'tasks.jsonl'}", f"--name={run}",
                 f"--samples={s.samples}", f"--keep={s.keep}", "--concurrency=8",
             )  # fmt: skip
-            data = self.directory / "outputs" / f"bestofn_{run}" / "kept.jsonl"
+            data = (
+                self.directory
+                / "outputs"
+                / f"bestofn_{run}"
+                / ("kept.jsonl" if method == "bestofn" else "candidates.jsonl")
+            )
             rows = len(data.read_text().splitlines())
             kept += rows
             if rows == 0:  # as `trainer run` does: nothing is learned from this round
                 continue
             self.trainer(
-                "sft", "--preset=bestofn", "--accumulation=1", "--least-loss=0",
+                *command, "--accumulation=1", "--least-loss=0",
                 *self.settings(
                     f"--adapter={adapter}", f"--data={data}", f"--run={run}_train", f"--final={run}",
                     f"--epochs={s.bestofn_epochs}", f"--batch={s.bestofn_batch}", f"--learning-rate={s.bestofn_rate}",
                 ),
             )  # fmt: skip
-            adapter, name = self.directory / "checkpoints" / run, f"bestofn{number}"
+            adapter, name = self.directory / "checkpoints" / run, run
             self.load_adapter(name, adapter)
         judged = s.rounds * s.tasks * s.samples
-        self.evaluate("bestofn", name, kept=kept, judged=judged, training_s=round(time.monotonic() - began, 2))
+        self.evaluate(method, name, kept=kept, judged=judged, training_s=round(time.monotonic() - began, 2))
 
-    def reinforce(self, adapter: Path) -> None:
+    def by_gradient(self, method: str, adapter: Path) -> None:
+        """REINFORCE or GRPO, which sample by themselves."""
         s, began = self.sizes, time.monotonic()
         soft_s = max(1.0, self.clock.left() - self.clock.evaluation_s - 10)
         options = self.settings(
@@ -282,20 +290,20 @@ class Seed:
             f"--epochs={s.rounds}", f"--tasks-per-step={s.tasks_per_step}", f"--samples={s.samples}",
             f"--batch={s.tasks_per_step * s.samples}", f"--learning-rate={s.reinforce_rate}", "--temperature=1",
             f"--answer-tokens={ANSWER_TOKENS}", "--reward=staged", "--until=full", "--policy=strict", "--level=0",
-            "--max-tasks=0", "--constant-steps=1000000",
+            "--max-tasks=0", "--constant-steps=1000000", f"--final={method}_final",
         )  # fmt: skip
-        status = self.trainer("reinforce", *options, soft_s=soft_s)
-        steps = self.metrics("reinforce")
+        status = self.trainer(method, *options, soft_s=soft_s)
+        steps = self.metrics(method)
         for row in steps:
-            self.record.add(kind="step", seed=self.number, **row)
-        path = self.directory / "checkpoints" / "rl_final"
+            self.record.add(kind="step", seed=self.number, method=method, **row)
+        path = self.directory / "checkpoints" / f"{method}_final"
         if status == INTERRUPTED:  # what it had by then
-            found = checkpoint.newest(self.directory / "checkpoints" / "reinforce", print)
+            found = checkpoint.newest(self.directory / "checkpoints" / method, print)
             path = found[0] if found else adapter
-        self.load_adapter("reinforce", path)
+        self.load_adapter(method, path)
         waited = math.fsum(float(row.get("wait_s") or 0) for row in steps)
         self.evaluate(
-            "reinforce", "reinforce", steps=len(steps), is_complete=status == 0,
+            method, method, steps=len(steps), is_complete=status == 0,
             judged=sum(len(row.get("rewards", [])) for row in steps), waited_s=round(waited, 2),
             training_s=round(time.monotonic() - began, 2),
         )  # fmt: skip
@@ -311,9 +319,9 @@ class Seed:
             with self.serving():
                 self.evaluate("base", "base")
                 adapter = self.sft()
-                for method in (self.bestofn, self.reinforce):
+                for method in PHASES[2:]:
                     try:
-                        method(adapter)
+                        (self.in_rounds if method in ("bestofn", "weighted") else self.by_gradient)(method, adapter)
                     except Exception as error:
                         self.fail(error)
         except Exception as error:  # the other seeds, and the table, are worth having
@@ -360,8 +368,12 @@ def table(rows: Sequence[Json], seeds: Sequence[int]) -> str:
         each = " | ".join("-" if r is None else f"{r['reward']:.3f}" for r in found)
         correct = shown([r["correct"] for r in known])
         lines.append(f"| {phase} | {each} | {shown([r['reward'] for r in known])} | {shown(gains)} | {correct} |")
-    short = [f"seed {r['seed']} after {r['steps']} steps" for r in by.values() if r.get("is_complete") is False]
-    return "\n".join(lines) + (f"\n\nreinforce was cut short by the limit: {', '.join(sorted(short))}" if short else "")
+    short = [
+        f"{r['phase']} of seed {r['seed']} after {r['steps']} steps"
+        for r in by.values()
+        if r.get("is_complete") is False
+    ]
+    return "\n".join(lines) + (f"\n\ncut short by the limit: {', '.join(sorted(short))}" if short else "")
 
 
 def collect(directory: Path, seeds: Sequence[Seed], record: Record) -> Path:
@@ -388,7 +400,7 @@ def mean_curve(path: Path, rows: Sequence[Json]) -> None:
     """REINFORCE's reward by step, over the seeds that came to it."""
     by_step: dict[int, list[float]] = {}
     for row in rows:
-        if row["kind"] == "step" and row.get("reward_mean") is not None:
+        if row["kind"] == "step" and row["method"] == "reinforce" and row.get("reward_mean") is not None:
             by_step.setdefault(row["step"], []).append(row["reward_mean"])
     if by_step:
         family.write_rows(
@@ -400,9 +412,11 @@ def mean_curve(path: Path, rows: Sequence[Json]) -> None:
 
 
 def arguments_of() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="What SFT, Best-of-N and REINFORCE teach a model made from nothing.")
+    parser = argparse.ArgumentParser(description="What each method teaches a model made from nothing.")
     parser.add_argument("--seeds", default="", help="numbers, separated by commas (default 0,1,2; with --tiny 0)")
-    parser.add_argument("--limit-s", type=float, default=280.0, help="of all of it; REINFORCE is cut short for it")
+    parser.add_argument(
+        "--limit-s", type=float, default=480.0, help="of all of it; REINFORCE and GRPO are cut short for it"
+    )
     parser.add_argument("--parallel", type=int, default=1, help="seeds side by side")
     parser.add_argument("--tiny", action="store_true", help="the smallest sizes, which learn nothing")
     parser.add_argument("--device", default="auto", help="of the daemon: where kernels run")

@@ -34,11 +34,13 @@ def bench(name: str, out: Path, *arguments: str) -> tuple[str, list[Json]]:
 def test_learning_goes_through_every_phase(tmp_path: Path) -> None:
     said, rows = bench("learning", tmp_path / "out")
     found = {row["phase"]: row for row in rows if row["kind"] == "evaluation"}
-    assert list(found) == ["base", "sft", "bestofn", "reinforce"]
-    assert found["reinforce"]["judged"] == found["bestofn"]["judged"] == 4
-    assert found["reinforce"]["is_complete"] is True
-    assert [row["step"] for row in rows if row["kind"] == "step"] == [1, 2]
-    assert said.splitlines()[-1].startswith("| reinforce |")
+    assert list(found) == ["base", "sft", "bestofn", "weighted", "reinforce", "grpo"]
+    assert {found[method]["judged"] for method in ("bestofn", "weighted", "reinforce", "grpo")} == {4}
+    assert found["reinforce"]["is_complete"] is found["grpo"]["is_complete"] is True
+    steps = [(row["method"], row["step"]) for row in rows if row["kind"] == "step"]
+    assert steps == [("reinforce", 1), ("reinforce", 2), ("grpo", 1), ("grpo", 2)]
+    table = [line.split(" |")[0] for line in said.splitlines()[-6:]]
+    assert table == ["| base", "| sft", "| bestofn", "| weighted", "| reinforce", "| grpo"]
     report = json.loads((tmp_path / "out" / "report" / "outputs" / "report.json").read_text())
     assert {"seed0_base", "seed0_sft"} <= set(report["evaluations"])
     assert {"seed0_sft", "seed0_reinforce", "mean_reinforce"} <= set(report["losses"])

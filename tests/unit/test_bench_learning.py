@@ -53,20 +53,20 @@ def test_intervals_and_gains_are_student_s() -> None:
     assert learning.interval([0.5]) == (0.5, None)
     rows = [
         {"kind": "evaluation", "seed": seed, "phase": phase, "reward": reward, "correct": reward}
-        for seed, rewards in ((0, (0.0, 0.2, 0.3, 0.5)), (1, (0.0, 0.3, 0.4, 0.4)))
+        for seed, rewards in ((0, (0.0, 0.2, 0.3, 0.4, 0.5, 0.1)), (1, (0.0, 0.3, 0.4, 0.4, 0.4, 0.1)))
         for phase, reward in zip(learning.PHASES, rewards, strict=True)
     ]
     text = learning.table(rows, [0, 1]).splitlines()
     assert text[3].startswith("| sft | 0.200 | 0.300 | 0.250 ± 0.635 | - |")
     assert text[4].startswith("| bestofn | 0.300 | 0.400 | 0.350 ± 0.635 | 0.100 ± 0.000 |")
-    assert "| 0.200 ± 1.271 |" in text[5]
-    assert learning.table(rows[:2], [0, 1]).splitlines()[5] == "| reinforce | - | - | - | - | - |"
+    assert "| 0.200 ± 1.271 |" in text[6]
+    assert learning.table(rows[:2], [0, 1]).splitlines()[6] == "| reinforce | - | - | - | - | - |"
 
 
 def test_a_reinforce_that_was_cut_short_is_named() -> None:
     row = {"kind": "evaluation", "seed": 2, "phase": "reinforce", "reward": 0.5, "correct": 0.5, "steps": 9}
     assert "cut short" not in learning.table([row | {"is_complete": True}], [2])
-    assert learning.table([row | {"is_complete": False}], [2]).endswith("limit: seed 2 after 9 steps")
+    assert learning.table([row | {"is_complete": False}], [2]).endswith("limit: reinforce of seed 2 after 9 steps")
 
 
 def test_answers_are_wrong_as_often_as_they_are_meant_to_be() -> None:
