@@ -320,6 +320,7 @@ forget(struct submission *s)
 }
 
 static void record(struct submission *s);
+static void settle(struct submission *s);
 
 static void
 recorded_cb(void *arg, int code, const struct error *err)
@@ -347,7 +348,10 @@ record_timer_cb(uv_timer_t *timer)
     DL_FOREACH_SAFE(list, s, next)
     {
         DL_DELETE(list, s);
-        record(s);
+        if (s->judgement->row.verdict)
+            record(s);
+        else
+            settle(s);
     }
     scheduler_kick(f);
 }
@@ -384,42 +388,48 @@ count_figures(struct submission *s, double reward, json_t *verdict)
         histogram_add(&f->speedups, &funnel_speedups, json_number_value(speedup));
 }
 
-/* What the row of a finished submission says. */
-static void
+/* What the row of a finished submission says. False: there was no memory for it, and it has no verdict yet. */
+static bool
 fill_row(struct submission *s)
 {
     struct judgement *j = s->judgement;
     bool is_cancelled = s->state == STATE_CANCELLED;
+    const char *stage = verdict_stage(j), *class_ = j->failed_stage >= 0 ? j->class_ : "ok";
 
     j->row.state = is_cancelled ? SUBMISSION_CANCELLED : SUBMISSION_DONE;
     j->row.attempts = s->attempts;
     j->row.finished_ms = clock_wall_ms();
     j->row.device_ms = (int64_t)(s->device_s * 1000);
     free(j->row.stage);
-    const char *stage = verdict_stage(j);
     j->row.stage = stage ? strdup(stage) : NULL;
     free(j->row.class_);
-    j->row.class_ = is_cancelled ? NULL : strdup(j->failed_stage >= 0 ? j->class_ : "ok");
-    free(j->row.verdict);
+    j->row.class_ = is_cancelled ? NULL : strdup(class_);
+    free(ptr_take(&j->row.verdict));
     AUTO_JSON json_t *verdict = verdict_json(s);
+    AUTO_FREE char *text = verdict ? json_dumps(verdict, JSON_COMPACT) : NULL;
+    if (!text || (stage && !j->row.stage) || (!is_cancelled && !j->row.class_))
+        return false;
     json_t *reward = json_object_get(verdict, "reward");
     j->row.reward = json_is_number(reward) ? json_number_value(reward) : NAN;
-    count_figures(s, j->row.reward, verdict);
-    j->row.verdict = verdict ? json_dumps(verdict, JSON_COMPACT) : NULL;
+    j->row.verdict = ptr_take(&text);
     cache_key(s, j->row.cache_key);
+    count_figures(s, j->row.reward, verdict);
+    return true;
 }
 
-void
-submission_conclude(struct submission *s, enum event event)
+/* Its verdict is made, counted and written; where there is no memory for it, in a second. */
+static void
+settle(struct submission *s)
 {
     struct funnel *f = s->funnel;
     struct judgement *j = s->judgement;
 
-    submission_move(s, event);
-    if (j->log_lost > 0)
-        buffer_printf(&j->log, "\n[output truncated: %lld bytes more were not kept]\n",
-                      (long long)j->log_lost);
-    fill_row(s);
+    if (!fill_row(s)) {
+        log_error(s->id, "no memory for its verdict: it is tried again");
+        DL_APPEND(f->unrecorded, s);
+        submission_try_later(f);
+        return;
+    }
     cache_compare(s);
     count_rerun(s);
     count_class(f, j->row.class_ ? j->row.class_ : "cancelled");
@@ -433,7 +443,19 @@ submission_conclude(struct submission *s, enum event event)
              j->row.stage ? " at " : "", j->row.stage ? j->row.stage : "", *j->rule ? ", rule " : "", j->rule,
              j->row.reward);
     record(s);
-    scheduler_kick(f);
+}
+
+void
+submission_conclude(struct submission *s, enum event event)
+{
+    struct judgement *j = s->judgement;
+
+    submission_move(s, event);
+    if (j->log_lost > 0)
+        buffer_printf(&j->log, "\n[output truncated: %lld bytes more were not kept]\n",
+                      (long long)j->log_lost);
+    settle(s);
+    scheduler_kick(s->funnel);
 }
 
 int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,28 +39,70 @@ calloc(size_t n, size_t size)
 """
 
 
-@pytest.fixture(scope="module")
-def lose(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library to load before the daemon."""
-    directory = tmp_path_factory.mktemp("lose")
-    (directory / "lose.c").write_text(LOSE)
-    flags = subprocess.run(
-        ["pkg-config", "--cflags", "libuv", "jansson", "sqlite3"], check=True, capture_output=True, text=True
-    ).stdout.split()
-    out = directory / "lose.so"
-    command = ["cc", "-shared", "-fPIC", "-std=gnu11", f"-I{service.ROOT}", *flags, "-o", str(out)]
-    subprocess.run([*command, str(directory / "lose.c"), "-ldl"], check=True, timeout=LIMIT_S)
-    return out
+# The same for the text of the first verdict, twice.
+LOSE_VERDICT = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <jansson.h>
+char *
+json_dumps(const json_t *json, size_t flags)
+{
+    static char *(*real)(const json_t *, size_t);
+    static int lost;
+    const json_t *finished = json_object_get(json, "finished");
+    if (json_is_string(finished) && json_object_get(json, "reward_parts") && lost < 2) {
+        lost++;
+        return NULL;
+    }
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "json_dumps");
+    return real(json, flags);
+}
+"""
+
+Load = Callable[[str], Path]
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Load:
+    """Builds a library to load before the daemon."""
+
+    def build(source: str) -> Path:
+        (tmp_path / "lose.c").write_text(source)
+        pkg_config = ["pkg-config", "--cflags", "libuv", "jansson", "sqlite3"]
+        flags = subprocess.run(pkg_config, check=True, capture_output=True, text=True).stdout.split()
+        out = tmp_path / "lose.so"
+        command = ["cc", "-shared", "-fPIC", "-std=gnu11", f"-I{service.ROOT}", *flags, "-o", str(out)]
+        subprocess.run([*command, str(tmp_path / "lose.c"), "-ldl"], check=True, timeout=LIMIT_S)
+        return out
+
+    return build
 
 
 def test_a_submission_that_there_is_no_memory_to_judge_waits(
-    start_scripted: service.StartDaemon, lose: Path, monkeypatch: pytest.MonkeyPatch
+    start_scripted: service.StartDaemon, library: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setenv("LD_PRELOAD", str(lose))
+        patch.setenv("LD_PRELOAD", str(library(LOSE)))
         daemon = start_scripted()
     task = daemon.client.add_task(TASK)
     submission = daemon.client.submit({"task": task, "candidate": "# script: timing=1.3"})
     verdict = daemon.client.wait(submission, LIMIT_S)
     assert verdict["class"] == "ok" and verdict["attempts"] == 1
     assert daemon.log.read_text().count("no memory to judge it") == 2
+
+
+def test_a_verdict_that_there_is_no_memory_for_is_made_later(
+    start_scripted: service.StartDaemon, library: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 21.9: it was stored as done, without a verdict, and nobody ever got one."""
+    with monkeypatch.context() as patch:
+        patch.setenv("LD_PRELOAD", str(library(LOSE_VERDICT)))
+        daemon = start_scripted()
+    task = daemon.client.add_task(TASK)
+    submission = daemon.client.submit({"task": task, "candidate": "# script: timing=1.3"})
+    verdict = daemon.client.wait(submission, LIMIT_S)
+    assert verdict["class"] == "ok" and verdict["reward"] > 0
+    assert daemon.log.read_text().count("no memory for its verdict") == 2
+    counts = daemon.client.expect("GET", "/v1/status")["counts"]
+    assert (counts["finished"], counts["classes"]) == (1, {"ok": 1}), "it is counted once"
