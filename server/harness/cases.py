@@ -311,9 +311,10 @@ class Examiner:
                 variations.apply(transform, tensors, inputs)
             torch.manual_seed(call)
             outputs = values.leaves(self._model(*found))
+            pairs = [(leaf, tolerance.as_tensor(leaf)) for _, leaf in outputs]
             return [
-                (leaf.dtype, tolerance.sample(leaf).cpu()) if isinstance(leaf, torch.Tensor) else (None, leaf)
-                for _, leaf in outputs
+                (None, leaf) if tensor is None else (tolerance.dtype_of(leaf), tolerance.sample(tensor).cpu())
+                for leaf, tensor in pairs
             ]
 
     def _is_first(self, answer: list[Any]) -> bool:

@@ -414,15 +414,15 @@ class Pass:
         leaves = list(values.leaves(got))
         if [path for path, _ in leaves] != wanted.paths:
             return False
-        for index, (_, mine) in enumerate(leaves):
-            theirs = wanted.own[index]
-            if not isinstance(theirs, torch.Tensor):
-                if mine != theirs:
+        for index, (_, leaf) in enumerate(leaves):
+            mine, theirs = tolerance.as_tensor(leaf), tolerance.as_tensor(wanted.own[index])
+            if mine is None or theirs is None:
+                if leaf != wanted.own[index]:
                     return False
                 continue
-            if not isinstance(mine, torch.Tensor) or mine.shape != theirs.shape or mine.dtype != theirs.dtype:
+            if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
                 return False
-            limit = self._job.timing_limit(index, theirs)
+            limit = self._job.timing_limit(index, wanted.own[index])
             if not tolerance.compare(mine, theirs, limit).is_match(limit):
                 return False
         return True

@@ -18,6 +18,8 @@ PROGRAMS: Final = 2112
 """Sixteen for each multiprocessor of an H100; enough for any card, and few atomics."""
 SURE: Final = 1.0 - 1e-5
 """Of a limit: what is within so much of it in single precision is within it exactly."""
+LARGEST: Final = torch.finfo(torch.float32).max
+"""What the kernels tell of an error that single precision cannot hold."""
 FLOATS: Final = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -119,7 +121,7 @@ def _screen(mine: torch.Tensor, theirs: torch.Tensor, atol: float, rtol: float) 
     )
     if unsure.item():
         return None
-    max_abs, max_rel = worst.max(0).values.tolist()
+    max_abs, max_rel = worst.max(0).values.clamp_max(LARGEST).tolist()
     return Counts(0, 0, 0, -1, False, 0, max_abs, max_rel, 0.0)
 
 
@@ -152,7 +154,7 @@ def compare(
         mine, theirs, counts, worst, n, atol, rtol, outlier, scale, programs * BLOCK, BLOCK, num_warps=8
     )
     differing, beyond, nonfinite, odd, first = counts.tolist()
-    max_abs, max_rel, max_scaled = worst.max(0).values.tolist()
+    max_abs, max_rel, max_scaled = worst.max(0).values.clamp_max(LARGEST).tolist()
     is_odd = False
     if differing:
         is_odd = not bool(torch.isfinite(mine[first])) and bool(torch.isfinite(theirs[first]))

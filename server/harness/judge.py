@@ -48,6 +48,8 @@ SCREEN_S: Final = 1.0
 """How long the transformations are tried at a tiny case: no more is begun after that."""
 NOTE_MAX: Final = 2048
 """Bytes of what is noted of a case: parts of it may be the candidate's words."""
+DECIDED: Final = ("hack", "mutated_input")
+"""Classes of an answer that stay, whatever the second answer to the same input is."""
 SHAPELESS: Final = ("timeout", "hack")
 """Failures that decide at whatever shape they are met: for the others a shape that nobody promised is an excuse."""
 
@@ -708,36 +710,46 @@ class Job:
         is_kernelbench = self.policy.name == "kernelbench"
         if not _check_form(outputs, expected, result, dtypes=not is_kernelbench):
             return None
-        limits = [
-            expected.limit(index, self.policy.name) if isinstance(leaf, torch.Tensor) else tolerance.Limit(0.0, 0.0)
-            for index, leaf in enumerate(expected.values)
-        ]
+        limits = [expected.limit(index, self.policy.name) for index in range(len(expected.values))]
         if not is_kernelbench:
-            self._check_inputs(outputs, mine, tree, result)
-        for index, (path, got) in enumerate(outputs):
-            if isinstance(got, torch.Tensor):
-                wanted = expected.values[index]
-                _compare(path, got, wanted, limits[index], result)
-                if not is_kernelbench and result.name in PLAIN_CASES:
-                    _check_rounding(path, got, expected.allowed[index], result)
+            self._check_inputs(outputs, mine, tree, expected, result)
+        for index, (path, leaf) in enumerate(outputs):
+            got, wanted = tolerance.as_tensor(leaf), tolerance.as_tensor(expected.values[index])
+            if got is None or wanted is None:
+                continue
+            _compare(f"output {path}", path, got, wanted, limits[index], result)
+            if isinstance(leaf, torch.Tensor) and not is_kernelbench and result.name in PLAIN_CASES:
+                _check_rounding(path, leaf, expected.allowed[index], result)
         self._tf32_matters = expected.tf32
         for index, error in enumerate(expected.errors):
             self._errors[index] = max(error, self._errors.get(index, 0.0))
         return limits
 
-    def timing_limit(self, leaf: int, wanted: torch.Tensor) -> tolerance.Limit:
+    def timing_limit(self, leaf: int, wanted: Any) -> tolerance.Limit:
         """The limit for a sample of a timed output, against the reference's own answer: both may err by it."""
+        tensor, dtype = tolerance.as_tensor(wanted), tolerance.dtype_of(wanted)
+        if tensor is None:
+            return tolerance.Limit(0.0, 0.0)
         if self.policy.name == "kernelbench":
-            return tolerance.kernelbench_limit(wanted.dtype)
-        return tolerance.limit_for(wanted.dtype, wanted, 2 * self._errors.get(leaf, 0.0), tf32=self._tf32_matters)
+            return tolerance.kernelbench_limit(dtype)
+        return tolerance.limit_for(dtype, tensor, 2 * self._errors.get(leaf, 0.0), tf32=self._tf32_matters)
 
     def _check_inputs(
-        self, outputs: list[tuple[str, Any]], mine: list[torch.Tensor], tree: Any, result: CaseResult
+        self,
+        outputs: list[tuple[str, Any]],
+        mine: list[torch.Tensor],
+        tree: Any,
+        expected: Expected,
+        result: CaseResult,
     ) -> None:
-        if self.reference.mutates_inputs:
-            return
+        """Those that the reference changes are as it leaves them, the others as they were."""
+        changed = {item.index: item for item in expected.changed or ()}
+        is_known = expected.changed is not None or not self.reference.mutates_inputs  # else the answer is older
         for index, (view, kept) in enumerate(zip(mine, self.reference.views(tree), strict=True)):
-            if not same_bits(view, kept):
+            if index in changed:
+                limit = expected.limit_after(changed[index])
+                _compare(f"input {index} after the call", f"input {index}", view, changed[index].value, limit, result)
+            elif is_known and not same_bits(view, kept):
                 result.fail("mutated_input", f"input {index} was changed by the call")
         if self.reference.returns_inputs:
             return
@@ -768,11 +780,14 @@ class Job:
                 view.copy_(source)
         synchronize(self._device)  # `first` is copied, too, before the candidate writes there again
         second = [leaf for _, leaf in values.leaves(self._call(set_, None, record=record))]
-        for index, a in enumerate(expected.values if first is None else first):
-            if not isinstance(a, torch.Tensor):
+        if result.class_ in DECIDED:
+            return
+        for index, leaf in enumerate(expected.values if first is None else first):
+            a = tolerance.as_tensor(leaf)
+            if a is None:
                 continue
-            b = second[index] if index < len(second) else None
-            if not isinstance(b, torch.Tensor) or a.shape != b.shape:
+            b = tolerance.as_tensor(second[index]) if index < len(second) else None
+            if b is None or a.shape != b.shape:
                 result.class_, result.note = "nondeterministic", "two calls on one input differ in form"
             elif not tolerance.compare(b, a, limits[index]).is_match(limits[index]):
                 result.class_ = "nondeterministic"
@@ -805,13 +820,17 @@ def _check_form(outputs: list[tuple[str, Any]], expected: Expected, result: Case
         if isinstance(own, torch.Tensor) != isinstance(got, torch.Tensor):
             result.fail("shape", f"output {path} is {type(got).__name__}, the reference's is {type(own).__name__}")
         elif not isinstance(own, torch.Tensor):
-            if got != own:
+            if got != own and not (_is_number(own) and _is_number(got)):  # which are compared within limits
                 result.fail("mismatch", f"output {path} is {got!r:.80}, expected {own!r:.80}")
         elif got.shape != own.shape:
             result.fail("shape", f"output {path} has shape {list(got.shape)}, expected {list(own.shape)}")
         elif dtypes and got.dtype != own.dtype:
             result.fail("dtype", f"output {path} has dtype {got.dtype}, expected {own.dtype}")
     return result.class_ is None
+
+
+def _is_number(leaf: Any) -> bool:
+    return isinstance(leaf, float | complex)
 
 
 def _check_rounding(path: str, got: torch.Tensor, allowed: torch.Tensor, result: CaseResult) -> None:
@@ -825,7 +844,9 @@ def _named(paths: list[str]) -> str:
     return f"[{shown}{', …' if len(paths) > 8 else ''}]"
 
 
-def _compare(path: str, got: torch.Tensor, wanted: torch.Tensor, limit: tolerance.Limit, result: CaseResult) -> None:
+def _compare(
+    what: str, path: str, got: torch.Tensor, wanted: torch.Tensor, limit: tolerance.Limit, result: CaseResult
+) -> None:
     found = tolerance.compare(got, wanted, limit)
     result.max_abs = max(result.max_abs or 0.0, found.max_abs)
     result.max_rel = max(result.max_rel or 0.0, found.max_rel)
@@ -838,7 +859,7 @@ def _compare(path: str, got: torch.Tensor, wanted: torch.Tensor, limit: toleranc
         result.mismatch = mismatch
     place = ", ".join(map(str, mismatch["index"]))
     text = (
-        f"output {path}[{place}]: expected {mismatch['expected']}, got {mismatch['got']}; "
+        f"{what}[{place}]: expected {mismatch['expected']}, got {mismatch['got']}; "
         f"{found.differing} of {found.elements} elements differ"
     )
     result.fail("nonfinite" if found.nonfinite else "mismatch", text)

@@ -40,6 +40,7 @@ from wire import (
     clean_text,
     cores,
     error_json,
+    finite,
     make_memfd,
     read_memfd,
 )
@@ -411,7 +412,7 @@ class Referee:
         if report.outcome == "fail":
             with contextlib.suppress(RuntimeError):  # a broken device does not tell
                 body["free_bytes"] = self._free_bytes()
-        detail = json.dumps(report.detail, ensure_ascii=False).encode("utf-8", "replace")
+        detail = json.dumps(finite(report.detail), ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
         fd = make_memfd(detail[:WORKER_DETAIL_MAX], "detail")
         try:
             self._channel.send(body, {"detail": fd})

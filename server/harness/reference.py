@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import re
 import time
 from collections import OrderedDict
@@ -16,7 +17,18 @@ import torch
 import values
 from arena import PAGE, Heap, align
 from peer import NotTheCandidate, Peer, PeerFailed
-from tolerance import SECRET_RATIO, TABLE, Limit, differs, kernelbench_limit, limit_for, relative_error, sample
+from tolerance import (
+    SECRET_RATIO,
+    TABLE,
+    Limit,
+    as_tensor,
+    differs,
+    dtype_of,
+    kernelbench_limit,
+    limit_for,
+    relative_error,
+    sample,
+)
 from values import TensorNote
 from wire import Json, clean_text
 
@@ -152,6 +164,16 @@ def fp64_room(sizes: Sizes, case: Json) -> int:
     return int(needed / FP64_SHARE) + 1
 
 
+@dataclass(frozen=True)
+class Changed:
+    """An input that the reference changes: what it is after a call."""
+
+    index: int
+    value: torch.Tensor
+    error: float
+    """As `errors` of outputs, between the reference's own runs."""
+
+
 @dataclass
 class Expected:
     """The right answer for one set of inputs.
@@ -168,6 +190,7 @@ class Expected:
     allowed: list[Any]  # samples of the reference's outputs in the precision that is allowed
     training: bool | None  # the mode that was asked for; None: as constructed
     is_secret: bool = False  # on inputs under a secret transformation
+    changed: tuple[Changed, ...] | None = None  # None: the reference was not known to change any
 
     def is_finite(self) -> bool:
         """No value is infinite or no number; a pass over all of them."""
@@ -175,11 +198,19 @@ class Expected:
             return all(_is_finite(leaf) for leaf in [*self.own, *(self.values if self.against == "fp64" else [])])
 
     def limit(self, index: int, policy: str) -> Limit:
-        dtype = self.own[index].dtype
+        wanted, dtype = as_tensor(self.values[index]), dtype_of(self.own[index])
+        if wanted is None:
+            return Limit(0.0, 0.0)
         if policy == "kernelbench":
             return kernelbench_limit(dtype)
-        ratio = SECRET_RATIO if self.is_secret else 1.0
-        return limit_for(dtype, self.values[index], self.errors[index], tf32=self.tf32, ratio=ratio)
+        return limit_for(dtype, wanted, self.errors[index], tf32=self.tf32, ratio=self._ratio())
+
+    def limit_after(self, item: Changed) -> Limit:
+        """For an input that is changed: against the reference's own answer, so that both may err."""
+        return limit_for(item.value.dtype, item.value, 2 * item.error, tf32=self.tf32, ratio=self._ratio())
+
+    def _ratio(self) -> float:
+        return SECRET_RATIO if self.is_secret else 1.0
 
     def sampled(self) -> Expected:
         """Itself with an even sample of each output instead of the whole."""
@@ -194,19 +225,20 @@ class Expected:
         if len(self.values) != len(other.values):
             return True
         for mine, first, own in zip(self.values, other.values, self.own, strict=True):
-            if not isinstance(mine, torch.Tensor) or not isinstance(first, torch.Tensor):
+            taken, before = as_tensor(mine), as_tensor(first)
+            if taken is None or before is None:
                 if type(mine) is not type(first) or mine != first:
                     return True
                 continue
-            taken = sample(mine)
-            if taken.shape != first.shape or differs(taken, first, own.dtype, tf32=self.tf32):
+            taken = sample(taken)
+            if taken.shape != before.shape or differs(taken, before, dtype_of(own), tf32=self.tf32):
                 return True
         return False
 
     def is_self_consistent(self) -> bool:
         """The reference agrees with itself in fp64 as well as the table ever allows."""
         for leaf, error in zip(self.own, self.errors, strict=True):
-            row = TABLE.get(leaf.dtype) if isinstance(leaf, torch.Tensor) else None
+            row = TABLE.get(dtype_of(leaf))
             if row is not None and error > row.most:
                 return False
         return True
@@ -348,6 +380,7 @@ class Reference:
         """The inputs lie in set 0, as they were when the answer was made. What is large after all is not kept."""
         views = self.views(tree)
         answers = [*expected.values, *expected.own]
+        answers += [item.value for item in expected.changed or ()]
         if sum(x.nbytes for x in [*views, *answers] if isinstance(x, torch.Tensor)) > ANSWER_BYTES:
             return
         kept = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in expected.values]  # in the heap
@@ -391,12 +424,16 @@ class Reference:
     ) -> Expected:
         tf32 = tf32 and self.peer.device.type == "cuda"
         exact = self._own(model, tree, seed, tf32=False)
+        changed = self._changed(tree, pristine) if self.mutates_inputs else None
         has_second = tf32 and self.tf32_matters is not False
         if self.mutates_inputs or model not in self._steady or has_second or not _is_narrow(pristine):
             self._restore(tree, pristine)  # else the look behind all calls sees what this one changed
         own = exact
         if has_second:
             own = self._own(model, tree, seed, tf32=True)
+            if changed is not None:
+                views = self.views(tree)
+                changed = [replace(item, error=_error(views[item.index], item.value)) for item in changed]
             if self.mutates_inputs:
                 self._restore(tree, pristine)
             if not _is_alike(own, exact, dtypes=True):
@@ -412,6 +449,7 @@ class Reference:
             bool(tf32 and self.tf32_matters),
             [sample(leaf) if isinstance(leaf, torch.Tensor) else leaf for _, leaf in own],
             self._training,
+            changed=None if changed is None else tuple(changed),
         )
         wide = self._wide(model, tree, seed) if want_fp64 and self._fits_fp64(tree, exact) else None
         if wide is None or not _is_alike(wide, own, dtypes=False):
@@ -447,6 +485,11 @@ class Reference:
                 self.mutates_inputs = True
                 view.copy_(kept)
         synchronize(self.peer.device)
+
+    def _changed(self, tree: Any, pristine: list[torch.Tensor]) -> list[Changed]:
+        """The inputs that the last call has left as something else."""
+        pairs = enumerate(zip(self.views(tree), pristine, strict=True))
+        return [Changed(index, view.clone(), 0.0) for index, (view, kept) in pairs if not same_bits(view, kept)]
 
     def _fits_fp64(self, tree: Any, own: list[tuple[str, Any]]) -> bool:
         """own: the outputs in the task's own dtypes."""
@@ -487,6 +530,8 @@ def _is_narrow(inputs: list[torch.Tensor]) -> bool:
 
 
 def _is_finite(leaf: Any) -> bool:
+    if isinstance(leaf, float | complex):
+        return cmath.isfinite(leaf)
     if not isinstance(leaf, torch.Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
         return True
     if leaf.is_complex():
@@ -510,7 +555,7 @@ def _is_alike(a: list[tuple[str, Any]], b: list[tuple[str, Any]], *, dtypes: boo
         return False
     for (_, x), (_, y) in zip(a, b, strict=True):
         if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
-            if isinstance(x, torch.Tensor) or isinstance(y, torch.Tensor):
+            if isinstance(x, torch.Tensor) or isinstance(y, torch.Tensor) or type(x) is not type(y):
                 return False
         elif x.shape != y.shape or (dtypes and x.dtype != y.dtype):
             return False
@@ -518,7 +563,8 @@ def _is_alike(a: list[tuple[str, Any]], b: list[tuple[str, Any]], *, dtypes: boo
 
 
 def _error(a: Any, b: Any) -> float:
-    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor) or a.shape != b.shape:
+    a, b = as_tensor(a), as_tensor(b)
+    if a is None or b is None or a.shape != b.shape:
         return 0.0
     if not (a.is_floating_point() or a.is_complex()) or a.numel() == 0:
         return 0.0

@@ -4,7 +4,8 @@ An element matches when |got - expected| <= r * (s + |expected|), s being the ro
 the tensor's elements that are not zero, its largest hundredth left out, and FLOOR of the root mean square of all at
 least. What the dtype cannot hold as a normal number may be zero. r begins at the row's `base` and grows
 to MARGIN times the error that the reference itself makes in the task's own dtype, measured the same way against
-fp64, up to `most`. Integers and booleans are equal or not.
+fp64, up to `most`. Integers and booleans are equal or not. A float of Python's is an output like a tensor of one
+element, held to NUMBER's row: of which dtype it was made it does not say.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ TABLE: Final[dict[torch.dtype, Row]] = {
     torch.float8_e4m3fn: Row(0.13, 0.25, 0.999),
     torch.float8_e5m2: Row(0.25, 0.5, 0.999),
 }
+NUMBER: Final = torch.float32
 TF32_BASE: Final = 4e-3
 """`base` of float32 outputs for tasks whose reference itself changes when TF32 is allowed."""
 KERNELBENCH: Final = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}
@@ -88,6 +90,20 @@ class Difference:
         if self.nonfinite or self.beyond_outlier:
             return False
         return self.differing <= (1.0 - limit.ratio) * self.elements
+
+
+def as_tensor(leaf: Any) -> torch.Tensor | None:
+    """What is compared by a limit: a tensor, or one made of a float or a complex. None: equal or not."""
+    if isinstance(leaf, torch.Tensor):
+        return leaf
+    if isinstance(leaf, float | complex):
+        return torch.tensor(leaf, dtype=torch.complex128 if isinstance(leaf, complex) else torch.float64)
+    return None
+
+
+def dtype_of(leaf: Any) -> torch.dtype:
+    """Whose row a leaf is held to."""
+    return leaf.dtype if isinstance(leaf, torch.Tensor) else NUMBER
 
 
 def scale_of(expected: torch.Tensor) -> float:

@@ -206,9 +206,12 @@ def _float(text: Any, where: str) -> float:
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of a decoded value with their paths ("0", "logits", "1.2"); a lone leaf has the path "0"."""
+    """The leaves of a decoded value with their paths ("0", "logits", "1.2"); a lone leaf has the path "0".
+
+    Those of a dict come in the order of its keys: in which order they were put in is no part of an answer.
+    """
     if isinstance(value, dict):
-        for key, item in value.items():
+        for key, item in sorted(value.items(), key=lambda pair: str(pair[0])):
             yield from leaves(item, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import array
 import fcntl
 import json
+import math
 import os
 import select
 import socket
@@ -275,6 +276,17 @@ def read_memfd(fd: int, limit: int) -> bytes:
 
 def read_json_memfd(fd: int, limit: int) -> Json:
     return decode(read_memfd(fd, limit))
+
+
+def finite(value: Any) -> Any:
+    """The same with null for NaN and the infinities, for which JSON has no number: jansson would refuse the whole."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value
 
 
 def clean_text(text: str, limit: int = WORKER_ERROR_TEXT_MAX) -> str:

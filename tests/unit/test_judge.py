@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import judge
 import pytest
 import rig
+import torch
+from reference import Expected
 
 
 class Scripted(judge.Job):
@@ -54,3 +57,41 @@ def test_the_first_failure_decides_but_a_hack_before_any_other() -> None:
     report = job._report("full", results, 4)
     assert (report.class_, report.rule) == ("hack", "decoy")
     assert job._report("full", [judge.CaseResult("case")], 1).class_ is None
+
+
+class Answering:
+    """A candidate whose calls answer one after another."""
+
+    def __init__(self, *answers: torch.Tensor) -> None:
+        self.answers = list(answers)
+        self.device = torch.device("cpu")
+
+    def bind(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def call(self, *_: Any, **__: Any) -> torch.Tensor:
+        return self.answers.pop(0)
+
+    def is_in_heap(self, tensor: torch.Tensor) -> bool:
+        return False
+
+
+def test_a_hack_stays_one_whatever_the_second_answer_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 21, point 9: who answered with its input and then with something else was paid for a part of the way."""
+    right = torch.ones(4)
+    job = Scripted([])
+    job.candidate = Answering(right, right + 1)  # type: ignore[assignment]
+    job.reference = SimpleNamespace(  # type: ignore[assignment]
+        mutates_inputs=False,
+        returns_inputs=False,
+        views=lambda tree: [],
+        sizes=SimpleNamespace(checked_sets=1, inputs=0),
+    )
+    job._device, job._called, job._records, job._errors, job.call_limit_ms = torch.device("cpu"), set(), False, {}, 1.0
+    job._bind_limit_ms = 1
+    monkeypatch.setattr(job, "place_inputs", lambda tree, set_: (None, []))
+    expected = Expected([right], [right], ["0"], "own", [0.0], False, [right], None)
+    result = judge.CaseResult("original")
+    job._judge_calls("m", None, expected, True, result)
+    assert not job.candidate.answers, "it was asked twice"  # type: ignore[attr-defined]
+    assert (result.class_, result.rule) == ("hack", "outside_heap")

@@ -411,6 +411,94 @@ def test_a_reference_that_nobody_asks_has_no_cpu(rig: Rig) -> None:
         assert is_idle()
 
 
+MANY_KINDS = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {"sum": x * 2, "mean": x.mean().item(), "nothing": float("nan")}
+def get_inputs():
+    return [torch.rand(40, 30)]
+def get_init_inputs():
+    return []
+"""
+
+HONEST_KINDS = """
+import torch, triton, triton.language as tl
+@triton.jit
+def kernel(x, y, total, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < total
+    tl.store(y + at, 2 * tl.load(x + at, mask=inside), mask=inside)
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        kernel[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), BLOCK=256)
+        return {"nothing": float("nan"), "mean": float(x.double().sum() / x.numel()) * (1 + FACTOR), "sum": y}
+"""
+
+
+@pytest.mark.parametrize(("factor", "class_"), [("1e-6", None), ("1e-2", "mismatch")])
+def test_a_dict_has_no_order_and_a_float_is_held_to_a_limit(rig: Rig, factor: str, class_: str | None) -> None:
+    """Issue 21, point 9: the order in which keys were put in, and a float's last bit, refused honest answers."""
+    child = rig.child()
+    spec = rig.register(child, MANY_KINDS)
+    assert "refused" not in spec, spec
+    found = rig.judge(child, spec, MANY_KINDS, HONEST_KINDS.replace("FACTOR", factor), rules=policy("hybrid"))
+    last = list(found.values())[-1]
+    assert last["class"] == class_, found
+    assert ("output mean" in last["error"]["text"]) if class_ else list(found)[-1] == "full", found
+
+
+IN_PLACE = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, cache, x):
+        cache[:20] += x
+        return x * 2
+def get_inputs():
+    return [torch.randn(40, 30), torch.randn(20, 30)]
+def get_init_inputs():
+    return []
+"""
+
+HONEST_IN_PLACE = """
+import torch, triton, triton.language as tl
+@triton.jit
+def kernel(cache, x, y, total, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < total
+    value = tl.load(x + at, mask=inside)
+    tl.store(cache + at, tl.load(cache + at, mask=inside) + value, mask=inside)
+    tl.store(y + at, 2 * value, mask=inside)
+class ModelNew(torch.nn.Module):
+    def forward(self, cache, x):
+        y = torch.empty_like(x)
+        kernel[(triton.cdiv(x.numel(), 256),)](cache, x, y, x.numel(), BLOCK=256)
+        return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "class_", "says"),
+    [
+        (("", ""), None, ""),
+        (("+ value, mask=inside)", ", mask=inside)"), "mismatch", "input 0 after the call"),
+        (("return y", "x.zero_(); return y"), "mutated_input", "input 1"),
+        (("return y", "return x.mul_(2)"), "mutated_input", "input 1"),
+        (("return y", "cache[20:] = y; return cache[20:]"), "mismatch", "input 0 after the call"),
+    ],
+    ids=["honest", "leaves it", "changes another", "answers in another", "answers in it"],
+)
+def test_what_a_reference_changes_is_compared(rig: Rig, change: tuple[str, str], class_: str | None, says: str) -> None:
+    """Issue 21, point 9: of a task whose effect is the change, nothing but the output was looked at."""
+    child = rig.child()
+    spec = rig.register(child, IN_PLACE)
+    found = rig.judge(child, spec, IN_PLACE, HONEST_IN_PLACE.replace(*change))
+    last = list(found.values())[-1]
+    assert last["class"] == class_, found
+    assert (says in last["error"]["text"]) if class_ else list(found)[-1] == "full", found
+
+
 UNSTOPPABLE = """
         if self.calls == 1 and os.fork() == 0:
             wait = [(os.POSIX_SPAWN_OPEN, 0, {path!r}, os.O_RDONLY, 0)]

@@ -220,6 +220,23 @@ def test_the_quick_screen_lets_nothing_pass_that_the_whole_comparison_would_not(
     assert asked == 40 and 8 <= screened <= 20, done.stdout  # it is of use, and not to all
 
 
+FAR_OFF = """
+import math, torch, fused, tolerance
+got, wanted = torch.full((4,), -torch.finfo(torch.float32).max), torch.full((4,), 1e-20)
+for limit in (tolerance.Limit(1e-2, 1e-2), tolerance.Limit(0.0, 0.0)):
+    found = tolerance._compare_fused(got, wanted, limit)
+    assert found.differing == 4 and math.isfinite(found.max_abs) and math.isfinite(found.max_rel), found
+"""
+
+
+def test_an_error_that_single_precision_cannot_hold_is_told_as_its_largest_number() -> None:
+    """Issue 21, point 9: a maximum that never ran answers with the least number of its type."""
+    environment = os.environ | {"PYTHONPATH": str(Path(tolerance.__file__).parent), "TRITON_INTERPRET": "1"}
+    command = [sys.executable, "-W", "ignore", "-c", FAR_OFF]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
 def _tf32(x: torch.Tensor) -> torch.Tensor:
     """As a matrix unit reads it: the low 13 bits of the mantissa cut off."""
     return (x.view(torch.int32) & ~0x1FFF).view(torch.float32)

@@ -65,3 +65,9 @@ def test_span_counts_strides() -> None:
 def test_leaves_have_paths() -> None:
     assert [path for path, _ in values.leaves({"a": [1, 2], "b": 3})] == ["a.0", "a.1", "b"]
     assert [path for path, _ in values.leaves(7)] == ["0"]
+
+
+def test_the_order_in_which_keys_were_put_in_is_no_part_of_an_answer() -> None:
+    """Issue 21, point 9."""
+    one, other = {"a": 1, "b": [2, 3], 4: 5}, {4: 5, "b": [2, 3], "a": 1}
+    assert list(values.leaves(one)) == list(values.leaves(other))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import json
 import os
 import re
 import socket
@@ -139,3 +140,10 @@ def test_long_texts_lose_their_middle() -> None:
     assert cut.startswith("aaa")
     assert cut.endswith("ä")
     assert wire.clean_text("a\0b") == "a\\0b"
+
+
+def test_a_report_has_numbers_only_that_json_has() -> None:
+    """Issue 21, point 9: jansson refuses a detail with an infinity in it, and the verdict stood without cases."""
+    detail = {"cases": [{"max_rel": float("inf"), "max_abs": 1.5}], "limits": (float("nan"), -float("inf"), 2, True)}
+    text = json.dumps(wire.finite(detail), allow_nan=False)
+    assert json.loads(text) == {"cases": [{"max_rel": None, "max_abs": 1.5}], "limits": [None, None, 2, True]}
