@@ -476,6 +476,13 @@ def test_a_kernel_that_ends_the_compiler_is_that_kernels_error(tmp_path: Path, m
     assert found.failure.error["line"] == line_of(SCALE, "def scale")
 
 
+def test_a_primed_process_keeps_nothing_and_compiles_in_forks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    compiler.prime("cuda:90")
+    assert build(SCALE, [function(SCALE, "scale")], [scale()], tmp_path / "images", 2).failure is None
+    assert not (tmp_path / "triton").exists() and os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "triton")
+
+
 # --- the cache ---
 
 

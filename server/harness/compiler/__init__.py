@@ -2,6 +2,6 @@
 
 from compiler.check import CompilerRefusal
 from compiler.images import Cache, Image
-from compiler.kernels import Dropped, Images, KernelError, build
+from compiler.kernels import Dropped, Images, KernelError, build, prime
 
-__all__ = ["Cache", "CompilerRefusal", "Dropped", "Image", "Images", "KernelError", "build"]
+__all__ = ["Cache", "CompilerRefusal", "Dropped", "Image", "Images", "KernelError", "build", "prime"]

@@ -236,6 +236,27 @@ def _image(name: str, metadata: Any, cubin: bytes) -> Image:
     )
 
 
+WARM: Final = b"""\
+@triton.jit
+def warm(x, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    v = tl.load(x + i[:, None] * B + i[None, :], mask=i[:, None] < n, other=0.0)
+    tl.store(x + i, tl.sum(tl.exp(tl.dot(v, tl.trans(v))), axis=1), mask=i < n)
+"""
+
+
+def prime(target: str) -> None:
+    """Pay once, before a fork, for what the first compile costs: hashes of the toolchain, LLVM, Triton's language."""
+    fake_cuda.install_triton_driver(fake_cuda.parse_target(target), fake_cuda.no_benchmark)
+    language = (("tl", plan.ModuleRef("triton.language")),)
+    functions = Functions(Source(WARM), (plan.Function("warm", 2, language, (), False),))
+    signature = (("x", "*fp32"), ("n", "i32"), ("B", "constexpr"))
+    kernel = plan.Kernel(0, signature, (((2,), 16),), (), ())
+    with tempfile.TemporaryDirectory(prefix="verifierd-prime-") as folder, triton.knobs.cache.scope():
+        triton.knobs.cache.dir = folder
+        compile_kernel(kernel, functions, target, key(kernel, functions, target))
+
+
 # --- side by side ---
 
 Job = tuple[int, str]
