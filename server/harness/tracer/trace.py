@@ -56,12 +56,12 @@ class Request:
 
     @staticmethod
     def of(target: str, entry: str, cases: dict[str, Any]) -> Request:
-        """From what a compile child is sent: {"own": case, "tiny": case or null, "shapes": [case...]}."""
-        named = {"own": cases["own"], "tiny": cases.get("tiny")}
-        named.update({f"shape{index}": case for index, case in enumerate(cases.get("shapes") or ())})
+        """From a task's specification: {"own": case, "tiny": case or null, "shapes": [case...]}."""
+        named = [("own", cases["own"]), ("tiny", cases.get("tiny"))]
+        named += [(f"shape{index}", case) for index, case in enumerate(cases.get("shapes") or ())]
         found = [
-            Case(name, case["init"]["args"], case["init"]["kwargs"], case["inputs"])
-            for name, case in named.items()
+            Case(case.get("name", name), case["init"]["args"], case["init"]["kwargs"], case["inputs"])
+            for name, case in named
             if case is not None
         ]
         return Request(target, entry, tuple(found[:CASES_MAX]))
