@@ -44,6 +44,7 @@ class Kernels:
         self._held: list[Any] = []
         self._pending: list[int] = []
         self._known: dict[str, int] = {}
+        self._written: dict[int, set[str]] = {}
 
     # --- functions ---
 
@@ -156,6 +157,13 @@ class Kernels:
             self._known[key] = len(self.kernels)
             self.kernels.append(made)
         return self._known[key]
+
+    def written(self, jit: Any) -> set[str]:
+        """The parameters that a jit function of the candidate's may write through."""
+        index = self.function(jit)
+        if index not in self._written:
+            self._written[index] = written_parameters(jit)
+        return self._written[index]
 
     def options(self, given: dict[str, Any]) -> tuple[tuple[str, plan.Const], ...]:
         found = []
@@ -330,7 +338,7 @@ class Launches:
             self._argument(value, kind, (place,), known, stand_ins)
             for place, (value, (_, kind)) in enumerate(zip(bound.values(), kernel.signature, strict=True))
         )
-        written = written_parameters(jit)
+        written = self._kernels.written(jit)
         storages = {
             recorder.storage_of[value]
             for arg, name in zip(args, bound, strict=True)

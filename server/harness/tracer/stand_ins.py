@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any, Final
 
 import fake_cuda
+import numpy
 import torch
 
 from tracer.kernels import Kernels, Launches, refuse_other_launches
@@ -31,6 +32,7 @@ def install(recorder: Recorder, kernels: Kernels, device: fake_cuda.Device) -> N
     _fake_tensors(recorder)
     _operators(recorder)
     _inductor()
+    recorder.implementations["inductor::_reinterpret_tensor"] = _reinterpret_tensor
 
 
 def _fake_tensors(recorder: Recorder) -> None:
@@ -42,8 +44,23 @@ def _fake_tensors(recorder: Recorder) -> None:
         plain.__set__(tensor, value)
         recorder.rebind(tensor, known)
 
+    package: Any = torch
+    for name in ("tensor", "as_tensor", "asarray"):
+        setattr(package, name, _from_numpy(getattr(torch, name)))
     fake.data = property(plain.__get__, set_data)
     fake.data_ptr = lambda tensor: recorder.address(tensor)
+
+
+def _from_numpy(make: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that makes tensors of data; what numpy holds it would put on the device meta under fake tensors."""
+
+    def made(data: Any, *args: Any, dtype: Any = None, device: Any = None, **options: Any) -> Any:
+        if not isinstance(data, numpy.ndarray | numpy.generic):
+            return make(data, *args, dtype=dtype, device=device, **options)
+        found = torch.from_numpy(numpy.array(data))
+        return found.to(device=torch.get_default_device() if device is None else device, dtype=dtype or found.dtype)
+
+    return made
 
 
 def _operators(recorder: Recorder) -> None:

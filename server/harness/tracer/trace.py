@@ -265,7 +265,8 @@ def prime() -> None:
     importlib.import_module("torch._decomp.decompositions_for_rng")
     with torch.no_grad(), FakeTensorMode(shape_env=ShapeEnv()):
         layer = torch.nn.Linear(8, 8)
-        (layer(torch.empty(8, 8)).view(-1).contiguous() * 2).to(torch.float16)
+        found = (layer(torch.empty(8, 8)).view(-1).contiguous() * 2).to(torch.float16)
+        torch.empty(found.to(torch.int32).sum().item() + 1)
 
 
 # --- all cases ---
