@@ -40,6 +40,7 @@ from finetune import checkpoint  # noqa: E402
 
 Json = dict[str, Any]
 INTERRUPTED = 75  # trainer(1): ended with a checkpoint
+UNEXTRACTED = 9  # trainer(1): an evaluation whose answers have no code, as those of random weights
 # Student's t for two-sided 95 %, by degrees of freedom.
 T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 PHASES = ("base", "sft", "bestofn", "weighted", "reinforce", "grpo")
@@ -129,7 +130,7 @@ class Seed:
     # --- programs ---
 
     def trainer(self, *arguments: str, soft_s: float | None = None) -> int:
-        """The exit status: 0, or 75 where soft_s were over first. BenchError: any other, or no time is left."""
+        """The exit status: 0, 9 of an evaluation, 75 after soft_s. BenchError: any other, or no time is left."""
         command = [str(self.machine.programs / "trainer"), *arguments, f"--workdir={self.directory}"]
         with (self.directory / "programs.log").open("ab") as log:
             log.write(f"\n$ {' '.join(command)}\n".encode())
@@ -144,7 +145,8 @@ class Seed:
                 except subprocess.TimeoutExpired:
                     process.kill()
                     status = process.wait()
-        if status == 0 or (status == INTERRUPTED and soft_s is not None):
+        is_well = status in (0, UNEXTRACTED) if arguments[0] == "evaluate" else status == 0
+        if is_well or (status == INTERRUPTED and soft_s is not None):
             return status
         why = "ran out of time" if self.clock.left() <= 0 else f"ended with {status}"
         tail = (self.directory / "programs.log").read_text(errors="replace").splitlines()[-4:]
@@ -265,9 +267,11 @@ class Seed:
                 / f"bestofn_{run}"
                 / ("kept.jsonl" if method == "bestofn" else "candidates.jsonl")
             )
-            rows = len(data.read_text().splitlines())
-            kept += rows
-            if rows == 0:  # as `trainer run` does: nothing is learned from this round
+            rows = [json.loads(line) for line in data.read_text().splitlines()]
+            kept += len(rows)
+            rewards = {row["reward"] if method == "bestofn" else row["verdict"].get("reward") for row in rows}
+            # As `trainer run` does, nothing is learned from a round that kept nothing; nor from weights that are one.
+            if not rows or (method == "weighted" and len(rewards - {None}) < 2):
                 continue
             self.trainer(
                 *command, "--accumulation=1", "--least-loss=0",
