@@ -18,7 +18,7 @@ from finetune import checkpoint, layout, losses, supervised, tiny
 from finetune.data import chat_prompt, encode, examples
 from finetune.errors import RESUME, TrainError
 from finetune.loop import Loop
-from finetune.model import tokenizer_of
+from finetune.model import base_of, tokenizer_of
 from finetune.settings import METHODS, ROWS, Settings, defaults, settings_of
 from transformers import AutoModelForCausalLM
 
@@ -84,6 +84,18 @@ def figures(workdir: Path, run: str) -> list[Json]:
 def weights(path: Path) -> str:
     checkpoint.verify(path)
     return checkpoint.digest_of(path / "adapter_model.safetensors")
+
+
+def test_a_base_in_eight_bits_is_trained(model: Path, tmp_path: Path) -> None:
+    """Issue 22, point 7: the frozen base is in 8 bits, and the adapter that learns over it a checkpoint."""
+    base = base_of(settings_of("sft", given(model, base_bits=8)))
+    kinds = [type(module).__name__ for module in base.modules()]
+    assert kinds.count("Linear8bitLt") == 7, "all projections of the one layer"
+    write_rows(tmp_path / "rows.jsonl", rows())
+    assert train(model, tmp_path, data=str(tmp_path / "rows.jsonl"), base_bits=8, epochs=6, lora_dropout=0) == 0
+    losses_seen = [row["loss"] for row in figures(tmp_path, "sft")]
+    assert losses_seen[-1] < losses_seen[0] - 0.05, losses_seen
+    assert weights(tmp_path / "checkpoints" / "sft_final").startswith("sha256:")
 
 
 def test_the_table_of_settings_is_that_of_the_program() -> None:
