@@ -57,6 +57,7 @@ def set_environment(kind: str, device: str, base: Path) -> None:
         environment["KINETO_LOG_LEVEL"] = "99"  # each profile would put lines into the candidate's output
     os.environ.clear()
     os.environ.update(environment)
+    tempfile.tempdir = None  # it was asked for when base was made
 
 
 def own_directories(scratch: Path) -> None:

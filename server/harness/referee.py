@@ -538,13 +538,20 @@ def main() -> int:
         os.sched_setaffinity(0, args.cores)
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     os.environ["CUDA_DEVICE_ORDER"] = prime.DEVICE_ORDER
+    with tempfile.TemporaryDirectory(prefix="verifierd-referee-", ignore_cleanup_errors=True) as cache:
+        os.environ["TRITON_CACHE_DIR"] = cache
+        serve(args)
+    return 0
+
+
+def serve(args: argparse.Namespace) -> None:
+    """Until verifierd is gone."""
     device = torch.device(args.device)
     peaks = None
     if device.type == "cuda":
         torch.cuda.set_device(device)
         torch.cuda.init()
         native.gpu_init(device.index or 0)
-        os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="referee-")
         import fused
 
         fused.warm_up(device)
@@ -559,7 +566,6 @@ def main() -> int:
         "versions": versions,
     }
     Referee(Channel(args.fd), device, args.elements, peaks, args.peaks).run(ready)
-    return 0
 
 
 if __name__ == "__main__":

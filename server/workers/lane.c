@@ -85,8 +85,10 @@ lane_went_down(struct lane *l, const char *why)
     l->drops_due = 0;
     l->dropped_bytes = 0;
     share_leave(l);
-    zygote_kill(l->zygote, "started again with its referee");
-    process_kill(l->referee, "started again with its zygote");
+    if (!l->is_stopping) {
+        zygote_kill(l->zygote, "started again with its referee");
+        process_kill(l->referee, "started again with its zygote");
+    }
     runners_abandon(l);
     if (j)
         job_tell_closed(j, why, is_others);

@@ -23,6 +23,7 @@
 #define BACKOFF_FIRST_MS 100
 #define BACKOFF_MAX_MS 30000
 #define CLOSED_MS 1000   /* from the end of its channel to its own */
+#define LEAVE_MS 3000    /* the same when the daemon stops, and has closed it */
 #define STOP_MS 10000    /* from SIGKILL to the end, when the daemon stops */
 #define HEALTHY_MS 60000 /* alive for so long: the next failure begins at the first step again */
 
@@ -191,9 +192,24 @@ process_kill(struct process *p, const char *why)
 }
 
 static void
+stop_limit_cb(uv_timer_t *timer)
+{
+    struct process *p = timer->data;
+
+    log_error(p->name, "process %d does not end after SIGKILL: it is left behind", process_pid(p));
+    uv_close((uv_handle_t *)p->handle, process_closed_cb);
+    p->handle = NULL;
+    gone(p);
+}
+
+static void
 closed_limit_cb(uv_timer_t *timer)
 {
-    process_kill(timer->data, "it does not end");
+    struct process *p = timer->data;
+
+    process_kill(p, "it does not end");
+    if (p->is_stopping)
+        uv_timer_start(timer, stop_limit_cb, STOP_MS, 0);
 }
 
 /* Its end of the channel is closed. */
@@ -205,25 +221,20 @@ hang_up(struct process *p, const char *why)
         uv_timer_start(&p->timer, closed_limit_cb, CLOSED_MS, 0);
 }
 
-static void
-stop_limit_cb(uv_timer_t *timer)
-{
-    struct process *p = timer->data;
-
-    log_error(p->name, "process %d does not end after SIGKILL: it is left behind", process_pid(p));
-    uv_close((uv_handle_t *)p->handle, process_closed_cb);
-    p->handle = NULL;
-    gone(p);
-}
-
 void
 process_stop(struct process *p, void (*stopped_cb)(void *arg))
 {
     p->is_stopping = true;
     p->stopped_cb = stopped_cb;
     if (p->handle) {
-        process_kill(p, "stopped");
-        uv_timer_start(&p->timer, stop_limit_cb, STOP_MS, 0);
+        /* At the end of its channel it removes its files, which one that still starts does not look for. */
+        if (p->state == PROCESS_STARTING)
+            process_kill(p, "stopped");
+        end(p, "stopped");
+        if (p->is_killed)
+            uv_timer_start(&p->timer, stop_limit_cb, STOP_MS, 0);
+        else
+            uv_timer_start(&p->timer, closed_limit_cb, LEAVE_MS, 0);
         return;
     }
     uv_timer_stop(&p->timer);

@@ -45,8 +45,9 @@ void process_start(struct process *p);
 /* SIGKILL; `down` runs later, and it starts again. Fine in every state. */
 void process_kill(struct process *p, const char *why);
 /*
- * No more starts; kill what runs. stopped_cb (may be NULL) once nothing of it is left, perhaps before this returns; or
- * after 10 s, and then a process that SIGKILL does not end is left behind, which is logged.
+ * No more starts; hang up on what runs, and kill it after 3 s, or at once while it starts. stopped_cb (may be NULL) once
+ * nothing of it is left, perhaps before this returns; or after 10 s more, and then a process that SIGKILL does not end
+ * is left behind, which is logged.
  */
 void process_stop(struct process *p, void (*stopped_cb)(void *arg));
 /* After it has stopped. NULL is fine. */

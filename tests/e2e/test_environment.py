@@ -1,4 +1,4 @@
-"""Issue 21, point 4: what stands in the daemon's environment, keys of buckets and the like, no child can see."""
+"""Issue 21: what stands in the daemon's environment no child can see, and what workers write there goes with them."""
 
 from __future__ import annotations
 
@@ -122,3 +122,16 @@ def test_a_refused_reference_does_not_answer_with_the_daemons_environment(daemon
     assert answer.status == 422, answer
     assert b"PATH=" in answer.body and b"END" in answer.body, "it was raised, and told"
     assert VALUE.encode() not in answer.body
+
+
+def test_a_stop_leaves_no_folder_of_a_worker(
+    monkeypatch: pytest.MonkeyPatch, start_daemon: service.StartDaemon
+) -> None:
+    """Issue 21, point 9: each stop left those of three zygotes and, with a GPU, of each referee."""
+    with service.directory() as place:
+        monkeypatch.setenv("TMPDIR", str(place))
+        daemon = start_daemon()
+        made = sorted(path.name.rpartition("-")[0] for path in place.iterdir())
+        assert made.count("verifierd-zygote") == 3 and "verifierd-referee" in made, made
+        assert daemon.stop() == 0
+        assert not list(place.iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import os
 import re
@@ -113,6 +114,8 @@ class Rig:
 
     def __exit__(self, *_: object) -> None:
         self.channel.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._referee.wait(10)
         self._referee.kill()
         self._referee.wait()
         self._nursery.close()
