@@ -400,6 +400,34 @@ def test_a_source_that_is_no_python_or_lacks_the_function_is_refused(source: byt
         compiler.build(source, document, tmp_path, 1)
 
 
+UNREADABLE: dict[str, str] = {
+    "a name on the next line": "@triton.jit\ndef \\\n  k(x):\n    tl.store(x, 1.0)\n",
+    "a parameter twice": "@triton.jit\ndef k(x, x):\n    tl.store(x, 1.0)\n",
+    "lines that begin before it": "if 1:\n  @triton.jit\n  def k(x):\n    '''\nx'''\n    tl.store(x, 1.0)\n",
+    "nothing but depth": "@triton.jit\ndef k(x):\n    tl.store(x, " + "-" * 600 + "1)\n",
+}
+
+
+@pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE)
+def test_a_function_that_triton_cannot_read_is_the_candidates_fault(body: str, tmp_path: Path) -> None:
+    source = HEAD + body
+    line = next(at for at, text in enumerate(source.split("\n"), 1) if text.lstrip().startswith("def "))
+    with pytest.raises(CompilerRefusal) as refusal:
+        build(source, [Function("k", line, (TL,), (), False)], [kernel(0, x="*fp32")], tmp_path)
+    assert line <= refusal.value.line <= line + 2
+
+
+def test_inline_assembly_that_makes_another_entry_is_an_error_of_the_kernel(tmp_path: Path) -> None:
+    source = text("""
+        @triton.jit
+        def k(x):
+            asm: tl.constexpr = "mov.u32 $0, 0; } .visible .entry other() { ret;"
+            tl.store(x, tl.inline_asm_elementwise(asm, "=r", [], dtype=tl.int32, is_pure=False, pack=1))
+    """)
+    found = build(source, [function(source, "k")], [kernel(0, x="*i32")], tmp_path)
+    assert found.failure is not None and found.images == (None,)
+
+
 # --- errors ---
 
 

@@ -162,6 +162,7 @@ class Functions:
         for index, text in enumerate(self.texts):
             check(text.tree, self._namespace(index, lambda _index: None), text.line)
             self._defaults(index, lambda _index: None)
+        self.link(range(len(functions)))
 
     def closure(self, index: int, also: Sequence[int] = ()) -> list[int]:
         """The function and all that it names, and `also` with theirs, in the order of their first mention."""
@@ -189,7 +190,10 @@ class Functions:
             function.__defaults__, function.__kwdefaults__ = self._defaults(index, made.__getitem__)
             function.__annotations__ = _annotations(text.node.args)
             function.__module__, function.__qualname__ = MODULE, f"f{closure.index(index)}.{text.name}"
-            made[index] = make(function, text, self.planned[index].noinline)
+            try:
+                made[index] = make(function, text, self.planned[index].noinline)
+            except Exception as error:  # Triton reads a signature's text in ways of its own
+                raise CompilerRefusal(text.name, text.line, f"Triton cannot read it: {error}") from error
         return made
 
     def _namespace(self, index: int, function: Callable[[int], Any]) -> dict[str, Any]:

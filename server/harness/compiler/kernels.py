@@ -184,21 +184,21 @@ def compile_kernel(kernel: plan.Kernel, functions: Functions, target: str, name:
     made = functions.link(_closure(kernel, functions))
     function = made[kernel.function]
     device = fake_cuda.parse_target(target)
-    source = ASTSource(
-        function,
-        dict(kernel.signature),
-        {path: constant(value, made.__getitem__) for path, value in kernel.constants},
-        {path: [list(pair) for pair in pairs] for path, pairs in kernel.attributes},
-    )
-    options = {option: constant(value, made.__getitem__) for option, value in kernel.options}
     try:
+        source = ASTSource(
+            function,
+            dict(kernel.signature),
+            {path: constant(value, made.__getitem__) for path, value in kernel.constants},
+            {path: [list(pair) for pair in pairs] for path, pairs in kernel.attributes},
+        )
+        options = {option: constant(value, made.__getitem__) for option, value in kernel.options}
         compiled = triton.compile(source, target=GPUTarget("cuda", device.capability, 32), options=options)
         _check_resources(compiled.metadata, device)
+        cubin = compiled.asm["cubin"]
+        return _image(name, compiled.metadata, cubin), cubin
     except Exception as error:
         error.kernel_error = kernel_error(error, function)  # type: ignore[attr-defined]
         raise
-    cubin = compiled.asm["cubin"]
-    return _image(name, compiled.metadata, cubin), cubin
 
 
 def _check_resources(metadata: Any, device: fake_cuda.Device) -> None:
@@ -214,7 +214,7 @@ def _check_resources(metadata: Any, device: fake_cuda.Device) -> None:
 
 def _image(name: str, metadata: Any, cubin: bytes) -> Image:
     _, found = inspect_stage.kernels_of(cubin)
-    figures = next(kernel for kernel in found if kernel.name == metadata.name)
+    figures = {kernel.name: kernel for kernel in found}[metadata.name]
     return Image(
         key=name,
         sha256=hashlib.sha256(cubin).hexdigest(),
@@ -276,9 +276,12 @@ class _Forks:
         shares = [list(jobs[at::workers]) for at in range(min(workers, len(jobs)))]
         for share in shares:
             self._start(share)
-        while self._ready.get_map():
-            for event, _ in self._ready.select():
-                self._read(*event.data)
+        try:
+            while self._ready.get_map():
+                for event, _ in self._ready.select():
+                    self._read(*event.data)
+        finally:
+            self._end()
 
     def _start(self, share: list[Job]) -> None:
         reading, writing = os.pipe()
@@ -294,6 +297,15 @@ class _Forks:
                 os._exit(0)
         os.close(writing)
         self._ready.register(reading, selectors.EVENT_READ, (reading, pid, share, bytearray()))
+
+    def _end(self) -> None:
+        """End what still runs, where an error of ours has ended the rest."""
+        for event in list(self._ready.get_map().values()):
+            reading, pid, *_ = event.data
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(reading)
+        self._ready.close()
 
     def _read(self, reading: int, pid: int, share: list[Job], held: bytearray) -> None:
         data = os.read(reading, 1 << 16)
