@@ -366,7 +366,11 @@ class Launches:
                 return self._recorder.symbol(stand_ins[value])
             address = self._recorder.behind_address(value) if isinstance(value, int) else None
             return address or (int(value) if isinstance(value, int) else float(value))
-        raise NotData(f"of type {type(value).__name__}, which cannot be traced")
+        pointer = getattr(value, "data_ptr", None)
+        address = self._recorder.behind_address(pointer()) if callable(pointer) else None
+        if address is None:
+            raise NotData(f"of type {type(value).__name__}, which cannot be traced")
+        return address
 
     def _descriptor(self, value: Any) -> plan.Descriptor:
         base = self._recorder.id_of(value.base)

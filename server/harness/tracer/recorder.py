@@ -24,11 +24,13 @@ ALIASES: Final = frozenset(("aten.detach.default", "aten.alias.default", "aten.l
 """Operators whose result is their argument in all that a plan can tell."""
 
 UNPLACED: Final[dict[str, str]] = {
-    "aten.t_": "aten.t",
-    "aten.transpose_": "aten.transpose",
-    "aten.squeeze_": "aten.squeeze",
-    "aten.unsqueeze_": "aten.unsqueeze",
-    "aten.as_strided_": "aten.as_strided",
+    "aten.t_.default": "aten.t.default",
+    "aten.transpose_.default": "aten.transpose.int",
+    "aten.squeeze_.default": "aten.squeeze.default",
+    "aten.squeeze_.dim": "aten.squeeze.dim",
+    "aten.squeeze_.dims": "aten.squeeze.dims",
+    "aten.unsqueeze_.default": "aten.unsqueeze.default",
+    "aten.as_strided_.default": "aten.as_strided.default",
 }
 """In-place operators on a tensor's sizes: recorded as views, so that an alias under the same id keeps its own."""
 
@@ -231,8 +233,8 @@ class Recorder(TorchDispatchMode):
             return args[0]
         if operator in ("aten._local_scalar_dense.default", "aten.item.default"):
             return self._read(func, args[0])
-        if name in UNPLACED:
-            return self._unplaced(func, UNPLACED[name] + operator.removeprefix(name), args, kwargs)
+        if operator in UNPLACED:
+            return self._unplaced(func, UNPLACED[operator], args, kwargs)
         found = self._fake(func, args, kwargs)
         if operator in ALIASES and isinstance(found, torch.Tensor):
             self.rebind(found, self.id_of(args[0]))

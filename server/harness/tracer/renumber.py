@@ -23,6 +23,43 @@ def changed(value: Any, change: Change) -> Any:
     return change(type(value)(**inner))
 
 
+def _uses(trace: plan.Trace) -> set[int]:
+    """The ids that are read, kept or returned."""
+    found = {value for _, value in trace.parameters}
+
+    def note(value: Any) -> Any:
+        if isinstance(value, plan.Ref | plan.Item | plan.Descriptor | plan.Address):
+            found.add(value.id)
+        return value
+
+    changed((trace.construct, trace.first, trace.steps), note)
+
+    def note_leaf(value: Any) -> Any:
+        if isinstance(value, plan.Leaf):
+            found.add(value.id)
+        return value
+
+    changed(trace.output, note_leaf)
+    return found
+
+
+def without_unused(trace: plan.Trace) -> plan.Trace:
+    """The same trace, where an operator's several results have no names but those that are used.
+
+    What torch makes beside an answer (seeds and statistics of an attention) is claimed only where it matters.
+    """
+    used = _uses(trace)
+
+    def unnamed(value: Any) -> Any:
+        if not isinstance(value, plan.Call) or isinstance(value.out, plan.Leaf):
+            return value
+        forget: Change = lambda leaf: None if isinstance(leaf, plan.Leaf) and leaf.id not in used else leaf  # noqa: E731
+        return replace(value, out=changed(value.out, forget))
+
+    construct, first, steps = (changed(part, unnamed) for part in (trace.construct, trace.first, trace.steps))
+    return replace(trace, construct=construct, first=first, steps=steps)
+
+
 def renumbered(trace: plan.Trace) -> plan.Trace:
     """The same trace with ids as they are defined: construct, first, inputs, steps."""
     numbers: dict[int, int] = {}

@@ -81,9 +81,32 @@ def _operators(recorder: Recorder) -> None:
     library.impl = noted
     package: Any = torch
     package.compile = _compile
+    attend = _attention(torch._C._nn.scaled_dot_product_attention)
+    package.nn.functional.scaled_dot_product_attention = package._C._nn.scaled_dot_product_attention = attend
     package.library.wrap_triton = lambda kernel: kernel
     package._library.triton.wrap_triton = package._library.triton.capture_triton = package.library.wrap_triton
     package._library.capture_triton = package.library.wrap_triton
+
+
+def _attention(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """scaled_dot_product_attention: torch chooses among its operators below the recorder, for a device that is here."""
+
+    def attend(
+        query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+        scale: float | None = None, enable_gqa: bool = False,
+    ) -> Any:  # fmt: skip
+        width = query.shape[-1]
+        usual = query.dim() == 4 and query.is_cuda and not enable_gqa and width == value.shape[-1] and width % 8 == 0
+        if usual and attn_mask is None and query.dtype in (torch.float16, torch.bfloat16) and width <= 256:
+            flash = torch.ops.aten._scaled_dot_product_flash_attention.default
+            return flash(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
+        if usual and (attn_mask is None or (attn_mask.dtype is query.dtype and attn_mask.shape[-1] % 8 == 0)):
+            bias = None if attn_mask is None else attn_mask.expand(*query.shape[:-1], key.shape[-2])
+            efficient = torch.ops.aten._scaled_dot_product_efficient_attention.default
+            return efficient(query, key, value, bias, False, dropout_p, is_causal, scale=scale)[0]
+        return plain(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+
+    return attend
 
 
 def _compile(model: Any = None, **_: Any) -> Any:

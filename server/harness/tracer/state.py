@@ -63,17 +63,25 @@ class _Taint:
 
 
 def keep(
-    recorder: Recorder, module: list[Entry], first: list[Entry], inputs: set[int], needed: set[int], always: list[Entry]
+    recorder: Recorder,
+    module: list[Entry],
+    always: list[Entry],
+    first: list[Entry],
+    steady: list[Entry],
+    inputs: set[int],
+    needed: set[int],
 ) -> tuple[list[plan.Step], list[plan.Step]]:
     """The steps of the module's import and of the first call that the needed values and the constructor rest on.
 
-    needed: values that a later call reads. always: the constructor's steps, between the two.
+    always: the constructor's steps, between the two. steady: a later call's. inputs: the first call's. needed: values
+    that a later call reads or returns.
     """
+    line = next((entry.step.line for entry in steady if entry.reads & inputs), 0)
     taint = _Taint(recorder, inputs)
     dependent = [taint.follow(entry) for entry in first]
     values, storages = set(needed), {recorder.storage_of[value] for value in needed}
     if values & inputs:
-        raise Untraced("a later call uses an input of the first one")
+        raise Untraced("a later call uses an input of the first one", line)
 
     def wanted(entry: Entry) -> bool:
         return bool(entry.defines & values or entry.writes & storages)

@@ -30,7 +30,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, S
 from tracer import stand_ins, state
 from tracer.kernels import Kernels
 from tracer.recorder import Entry, Recorder, Sink
-from tracer.renumber import merged, renumbered
+from tracer.renumber import merged, renumbered, without_unused
 from tracer.untraced import Raised, Untraced, line_of_traceback
 
 CASES_MAX: Final = plan.TRACES_MAX
@@ -168,13 +168,13 @@ class Tracer:
             model(*inputs)
         with self._recording("call") as steps:
             inputs, _ = self._inputs(case)
+            tree = plan.List(tuple(self._tree(value, "an input") for value in inputs))
             found = model(*inputs)
-        tree = plan.List(tuple(self._tree(value, "an input") for value in inputs))
         output = self._tree(found, "the output")
         draws = any(entry.draws for entry in construct)
         needed = _read_by(steps) | _in_tree(output) | set(parameters.values())
         needed -= set().union(*(entry.defines for entry in steps), _in_tree(tree))
-        before, state_steps = state.keep(self._recorder, self._entries, first, given, needed, construct)
+        before, state_steps = state.keep(self._recorder, self._entries, construct, first, steps, given, needed)
         trace = plan.Trace(
             case.name,
             draws,
@@ -185,7 +185,7 @@ class Tracer:
             tuple(entry.step for entry in steps),
             output,
         )
-        return self._plan(renumbered(trace))
+        return self._plan(renumbered(without_unused(trace)))
 
     def _plan(self, trace: plan.Trace) -> plan.Plan:
         digest = f"sha256:{hashlib.sha256(self._source).hexdigest()}"
