@@ -76,9 +76,12 @@ check_arguments(struct run *r)
     json_t *step;
     int status = TRAINER_OK;
 
-    json_array_foreach(r->steps, i, step) if (run_step_check(r, step) != TRAINER_OK) status =
-        trainer_complain(TRAINER_CONFIG, "%s: its command refuses what %s says",
-                         json_string_value(json_object_get(step, "name")), r->file);
+    json_array_foreach(r->steps, i, step)
+    {
+        if (run_step_check(r, step) != TRAINER_OK)
+            status = trainer_complain(TRAINER_CONFIG, "%s: its command refuses what %s says",
+                                      json_string_value(json_object_get(step, "name")), r->file);
+    }
     return status;
 }
 

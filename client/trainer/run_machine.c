@@ -1,6 +1,5 @@
 #include "client/trainer/run_machine.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 
 #include "client/trainer/curriculum.h"
 #include "client/trainer/run_files.h"
+#include "client/trainer/run_state.h"
 #include "client/trainer/runconf.h"
 #include "common/auto.h"
 #include "common/buffer.h"
@@ -135,16 +135,30 @@ check_words(const struct run *r, const wordexp_t *words, const char **devices)
     return TRAINER_OK;
 }
 
+/* Has the plan a step of this kind ("serve", "trains") that is not finished? */
+static bool
+has_step(struct run *r, const char *kind)
+{
+    size_t i;
+    json_t *step;
+    json_array_foreach(r->steps, i, step)
+    {
+        if (json_object_get(step, kind) && !(r->state && run_state_is_finished(r, step)))
+            return true;
+    }
+    return false;
+}
+
 /* devices: where the command names some of its own. */
 static int
-check_endpoint(const struct run *r, struct devices *devices)
+check_endpoint(struct run *r, struct devices *devices)
 {
     AUTO_BUFFER struct buffer command = BUFFER_INIT;
     const char *named = "";
     char unset[128];
     wordexp_t words;
 
-    if (!*r->serving.command)
+    if (!*r->serving.command || !has_step(r, "serve"))
         return TRAINER_OK;
     if (serving_command(&r->serving, &command) != 0)
         return trainer_complain(TRAINER_CONFIG, "out of memory");
@@ -203,9 +217,11 @@ check_devices(const struct run *r, const struct devices *endpoint)
 
 /* The base in 8 bits. */
 static int
-check_eight_bits(const struct run *r)
+check_eight_bits(struct run *r)
 {
     static const char *const sections[] = { "sft", "train" };
+    if (!has_step(r, "trains"))
+        return TRAINER_OK;
     for (size_t i = 0; i < ARRAY_LEN(sections); i++) {
         const char *argv[] = { NULL, "-c",
                                "import importlib.util, sys; "
@@ -271,7 +287,7 @@ check_teacher(const struct run *r)
 }
 
 int
-run_machine_check(const struct run *r)
+run_machine_check(struct run *r)
 {
     struct devices endpoint = { .n = 0 };
     int program = check_endpoint(r, &endpoint), gpus = check_devices(r, &endpoint),

@@ -1,5 +1,6 @@
 #include "client/trainer/run_step.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,8 +65,11 @@ join(const struct run *r, json_t *step)
     json_t *one;
     size_t i;
 
-    json_array_foreach(json_object_get(step, "inputs"), i, one) if (i < MOST) parts[i] =
-        run_path(r, json_string_value(one), full[i]);
+    json_array_foreach(json_object_get(step, "inputs"), i, one)
+    {
+        assert(i < MOST);
+        parts[i] = run_path(r, json_string_value(one), full[i]);
+    }
     return output_joined(run_path(r, out, full[MOST]), parts, i, &err) == 0 ? TRAINER_OK
                                                                             : trainer_failed(&err);
 }

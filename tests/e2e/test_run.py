@@ -175,6 +175,11 @@ def test_status_and_stages_of_nothing(tmp_path: Path) -> None:
     done = trainer("run", str(tmp_path / "conf"), "--stage=sft", f"--workdir={tmp_path}")
     assert done.returncode == 3 and "sft: what it needs is missing" in done.stderr
     assert "sft_train.jsonl is not there" in done.stderr
+    # A stage that asks for no answers needs no endpoint.
+    (tmp_path / "conf").write_text('prepare { source = "kernelbook" }\nendpoint { start = "no-such-server" }\n')
+    for stage, is_asked in (("sft", False), ("rl", True)):
+        done = trainer("run", "--check", str(tmp_path / "conf"), f"--stage={stage}", f"--workdir={tmp_path}")
+        assert ('no program "no-such-server"' in done.stderr) == is_asked, done.stderr
 
 
 def test_a_directory_without_a_run_has_no_report(tmp_path: Path) -> None:
