@@ -89,12 +89,19 @@ environment(const char *name)
 }
 
 void
-http_client_trust(void *curl)
+http_client_secure(void *curl)
 {
     const char *bundle = environment("CURL_CA_BUNDLE");
     const char *file = bundle ? bundle : environment("SSL_CERT_FILE");
     const char *directory = bundle ? NULL : environment("SSL_CERT_DIR");
 
+#if LIBCURL_VERSION_NUM >= 0x075500
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+#else /* Ubuntu 22.04 */
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+#endif
     if (file)
         curl_easy_setopt(curl, CURLOPT_CAINFO, file);
     if (directory)
@@ -178,7 +185,6 @@ set_options(struct http_client *c, const char *method, const char *url, const st
     CURL *curl = c->curl;
     curl_easy_reset(curl); /* keeps the connection, forgets the last request */
     curl_easy_setopt(curl, CURLOPT_URL, url);
-    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(curl, CURLOPT_USERAGENT, "verifier");
@@ -187,7 +193,7 @@ set_options(struct http_client *c, const char *method, const char *url, const st
     curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)(timeout_s * 1000));
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, receive_cb);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, body);
-    http_client_trust(curl);
+    http_client_secure(curl);
     if (c->is_stopping) {
         curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
         curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, look_cb);

@@ -20,10 +20,11 @@ int http_client_new(const char *base_url, const char *token, struct http_client 
 void http_client_free(struct http_client *c);
 
 /*
- * Whose certificates are believed, as curl(1) reads it: CURL_CA_BUNDLE's, else those of SSL_CERT_FILE and SSL_CERT_DIR, else
- * the system's. Every client here has it already; curl: a CURL * that somebody else made.
+ * http and https only, after a redirect too; and whose certificates are believed, as curl(1) reads it: CURL_CA_BUNDLE's, else
+ * those of SSL_CERT_FILE and SSL_CERT_DIR, else the system's. Every client here has it already; curl: a CURL * that somebody
+ * else made.
  */
-void http_client_trust(void *curl);
+void http_client_secure(void *curl);
 /* As if CURL_CA_BUNDLE had been set to this file: --cacert. For programs that are started from here, too. 0 or ERR_SYS. */
 int http_client_cacert(const char *path, struct error *err);
 

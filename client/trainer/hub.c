@@ -136,14 +136,12 @@ get_once(struct hub *h, const char *url, struct sink *s, long *status, struct er
     }
     curl_easy_reset(h->curl);
     curl_easy_setopt(h->curl, CURLOPT_URL, url);
-    curl_easy_setopt(h->curl, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(h->curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(h->curl, CURLOPT_FOLLOWLOCATION, 1L);
     curl_easy_setopt(h->curl, CURLOPT_MAXREDIRS, 5L);
     curl_easy_setopt(h->curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(h->curl, CURLOPT_USERAGENT, "trainer");
     curl_easy_setopt(h->curl, CURLOPT_NOSIGNAL, 1L);
-    http_client_trust(h->curl);
+    http_client_secure(h->curl);
     curl_easy_setopt(h->curl, CURLOPT_CONNECTTIMEOUT, 20L);
     curl_easy_setopt(h->curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
     curl_easy_setopt(h->curl, CURLOPT_LOW_SPEED_TIME, (long)STALLED_S);

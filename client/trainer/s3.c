@@ -188,7 +188,6 @@ set_options(struct s3 *s, const char *method, const char *url, const char *docum
     curl_easy_reset(curl);
     snprintf(provider, sizeof(provider), "aws:amz:%.32s:s3", s->account->region);
     curl_easy_setopt(curl, CURLOPT_URL, url);
-    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_AWS_SIGV4, provider);
     curl_easy_setopt(curl, CURLOPT_USERNAME, s->account->key_id);
     curl_easy_setopt(curl, CURLOPT_PASSWORD, s->account->secret);
@@ -200,7 +199,7 @@ set_options(struct s3 *s, const char *method, const char *url, const char *docum
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(curl, CURLOPT_USERAGENT, "trainer");
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-    http_client_trust(curl);
+    http_client_secure(curl);
     const char *bundle = getenv("AWS_CA_BUNDLE"); /* as Amazon's own clients have it */
     if (bundle && bundle[0])
         curl_easy_setopt(curl, CURLOPT_CAINFO, bundle);
