@@ -110,9 +110,11 @@ def running_daemon(
         command = [*prefix, str(programs / "verifierd"), "--listen", "127.0.0.1:0", "--python", python]
         command += ["--store", str(directory / "store.db"), "--scratch", str(directory / "scratch")]
         command += [*flags, *shlex.split(os.environ.get("VERIFIERD_FLAGS", ""))]
-        # A group of its own: Ctrl-C is for the caller, who then asks the daemon to end.
+        # A session of its own: Ctrl-C is for the caller, who then asks the daemon to end.
         with where.open("wb") as errors:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, process_group=0)
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
+            )
         try:
             yield Daemon(_read_address(process, where), process, where)
         finally:

@@ -165,7 +165,8 @@ def spikes(tensor: torch.Tensor, seed: int) -> bool:
         rows = min(64, max(1, int(tensor.shape[0] * ROW_SHARE)))
         order = torch.randperm(tensor.shape[0], generator=_generator(tensor, seed + 1), device=tensor.device)
         chosen = order[:rows]
-        first = tensor[(chosen, *[0] * (tensor.dim() - 1))]
+        first_of_each = (chosen, *[0] * (tensor.dim() - 1))
+        first = tensor[first_of_each]
         tensor[chosen] = _summable(first).reshape(-1, *[1] * (tensor.dim() - 1))
     return sparse(tensor, seed)
 

@@ -45,7 +45,7 @@ def of(findings: list[dict[str, Any]], check: str) -> list[tuple[str, str]]:
 
 
 def now(offset_s: float = 0) -> str:
-    when = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=offset_s)
+    when = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=offset_s)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -29,8 +29,11 @@ Manifest = dict[str, Any]
 
 
 def digest_of(path: Path) -> str:
+    digest = hashlib.sha256()
     with path.open("rb") as file:
-        return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return f"sha256:{digest.hexdigest()}"
 
 
 def _sync(path: Path) -> None:

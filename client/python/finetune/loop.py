@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ class Log:
     def __call__(self, text: str) -> None:
         if not self._is_main:
             return
-        stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        stamp = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         print(f"{self._name}: {text}", file=sys.stderr, flush=True)
         with self._path.open("a") as file:
             file.write(f"{stamp} {self._name}: {text}\n")
@@ -402,7 +402,7 @@ class Loop:
             "base_model": self.settings.model,
             "base_digest": self.base_digest,
             "identity": self.identity,
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         }
         if self.is_main:
             checkpoint.save(root, name, write, about, self.progress)
