@@ -237,6 +237,16 @@ after_thinking(const char *text, const char *end)
     return last;
 }
 
+/* An answer that ends before its reasoning does. */
+static bool
+is_unended(const char *text, const char *end)
+{
+    static const char mark[] = "<think>";
+    while (text < end && is_blank(*text))
+        text++;
+    return (size_t)(end - text) >= sizeof(mark) - 1 && memcmp(text, mark, sizeof(mark) - 1) == 0;
+}
+
 int
 extract_code(const char *text, size_t size, const char *entry, struct extract *out)
 {
@@ -262,6 +272,7 @@ extract_code(const char *text, size_t size, const char *entry, struct extract *o
     }
     if (fence.mark != 0)
         offer(&best, &fence, end, true);
+    out->is_truncated = out->is_truncated || is_unended(start, end);
     if (out->size > EXTRACT_MAX || all_blank(out->code, out->code + out->size))
         return ERR_INPUT;
     return 0;

@@ -4,7 +4,8 @@
  * After the last </think>: the last fence tagged python, triton or py, else the last
  * fence, else the whole text. Of several fences that are tagged, or of several that are not, the last one that binds
  * the entry class at its outermost indentation counts, since usage examples follow an
- * answer. A fence that is open at the end counts, and sets is_truncated. Special tokens
+ * answer. A fence that is open at the end counts, and sets is_truncated, as does
+ * reasoning without its end. Special tokens
  * that end an answer (<|im_end|> and the like) are no part of it.
  */
 #ifndef COMMON_EXTRACT_H
@@ -23,7 +24,7 @@ struct extract {
     const char *code; /* view into the text that was given, with the indentation of a fence in a list */
     size_t size;
     enum extract_from from;
-    bool is_truncated;  /* the fence was never closed */
+    bool is_truncated;  /* the fence was never closed, or the reasoning never ended */
     const char *indent; /* what extract_append() takes from the start of each line; view, NULL for a text */
     size_t indent_size;
 };
