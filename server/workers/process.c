@@ -227,7 +227,7 @@ process_stop(struct process *p, void (*stopped_cb)(void *arg))
     p->is_stopping = true;
     p->stopped_cb = stopped_cb;
     if (p->handle) {
-        /* At the end of its channel it removes its files, which one that still starts does not look for. */
+        /* A ready worker removes its files and ends when its channel does; one that still starts does not look. */
         if (p->state == PROCESS_STARTING)
             process_kill(p, "stopped");
         end(p, "stopped");

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -501,6 +502,8 @@ def test_what_a_reference_changes_is_compared(rig: Rig, change: tuple[str, str],
 
 UNSTOPPABLE = """
         if self.calls == 1 and os.fork() == 0:
+            os.setsid()
+            open({path!r} + ".group", "w").write(str(os.getpid()))
             wait = [(os.POSIX_SPAWN_OPEN, 0, {path!r}, os.O_RDONLY, 0)]
             os.posix_spawn("/bin/true", ["true"], {{}}, file_actions=wait)
             os._exit(0)
@@ -519,7 +522,7 @@ def test_a_candidate_that_cannot_be_stopped_fails_alone(
     try:
         found = rig.judge(child, spec, TASK, source, shared=True)
     finally:
-        os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
+        os.killpg(int(Path(f"{path}.group").read_text()), signal.SIGKILL)
     assert found["tiny"]["outcome"] == "pass", found
     assert (found["full"]["outcome"], found["full"]["class"]) == ("fail", "crash"), found
     after = rig.judge(child, spec, TASK, HONEST)
