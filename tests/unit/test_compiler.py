@@ -530,6 +530,16 @@ def test_the_cache_stays_below_its_bound_and_keeps_what_was_used_last(tmp_path: 
     assert store.get(first.key) == first and store.get(found.images[1].key if found.images[1] else "") is None
 
 
+def test_an_image_of_another_user_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build(SCALE, [function(SCALE, "scale")], [scale()], tmp_path)
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(f"not the owner of {path}")
+
+    monkeypatch.setattr(os, "utime", refuse)
+    assert build(SCALE, [function(SCALE, "scale")], [scale()], tmp_path).compiled == 0
+
+
 def test_an_image_that_is_not_whole_is_made_anew(tmp_path: Path) -> None:
     functions = [function(SCALE, "scale")]
     (image,) = build(SCALE, functions, [scale()], tmp_path).images
