@@ -87,7 +87,8 @@ quotas_parse(const char *text, struct quotas *out, struct error *err)
         at += size;
         at += strspn(at, " ");
     }
-    qsort(out->rows, out->n, sizeof(*out->rows), compare_rows);
+    if (out->n > 0)
+        qsort(out->rows, out->n, sizeof(*out->rows), compare_rows);
     for (size_t i = 1; i < out->n; i++) {
         if (strcmp(out->rows[i - 1].client, out->rows[i].client) != 0)
             continue;
