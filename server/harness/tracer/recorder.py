@@ -71,6 +71,8 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self.file = file
         self.sink = Sink()
+        self.asserted: frozenset[int] = frozenset()
+        """The lines of the candidate's assert statements."""
         self.trouble: Untraced | None = None
         self.storage_of: list[int] = []
         """Of each value by id."""
@@ -91,6 +93,10 @@ class Recorder(TorchDispatchMode):
 
     def line(self) -> int:
         return line_of(self.file, 2)
+
+    def is_asserted(self) -> bool:
+        """Whether the candidate asserts at the moment: what it then asks is taken to hold, as right input makes it."""
+        return line_of(self.file, 2) in self.asserted
 
     def refuse(self, reason: str, line: int | None = None) -> Untraced:
         """To be raised. The first one stands, whatever the candidate does with it."""
@@ -278,6 +284,8 @@ class Recorder(TorchDispatchMode):
 
     def _read(self, func: Any, tensor: torch.Tensor) -> Any:
         """A tensor's number: known where the tensor was made of numbers, a symbol otherwise."""
+        if tensor.dtype is torch.bool and getattr(tensor, "constant", None) is None and self.is_asserted():
+            return True
         found = self._fake(func, (tensor,), {})
         if isinstance(found, torch.SymInt | torch.SymFloat | torch.SymBool):
             value = self.id_of(tensor)

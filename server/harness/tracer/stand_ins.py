@@ -48,7 +48,14 @@ def _fake_tensors(recorder: Recorder) -> None:
     for name in ("tensor", "as_tensor", "asarray"):
         setattr(package, name, _from_numpy(getattr(torch, name)))
     fake.data = property(plain.__get__, set_data)
+    truth: Any = torch.SymBool
+    decide: Callable[[Any], bool] = truth.__bool__
+    truth.__bool__ = lambda value: True if recorder.is_asserted() and _is_unknown(value) else decide(value)
     fake.data_ptr = lambda tensor: recorder.address(tensor)
+
+
+def _is_unknown(value: Any) -> bool:
+    return bool(getattr(value.node.expr, "free_symbols", ()))
 
 
 def _from_numpy(make: Callable[..., Any]) -> Callable[..., Any]:

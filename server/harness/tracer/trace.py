@@ -6,6 +6,7 @@ its own, so that what one case leaves in the module is not there for the next. W
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import importlib
@@ -131,6 +132,7 @@ class Tracer:
     def __init__(self, source: bytes, request: Request, scratch: Path) -> None:
         self._request = request
         self._recorder = Recorder(str(scratch / wire.CANDIDATE_FILE))
+        self._recorder.asserted = _asserted_lines(source)
         self._kernels = Kernels(self._recorder, source)
         self._source = source
         self._module: ModuleType | None = None
@@ -171,6 +173,7 @@ class Tracer:
             tree = plan.List(tuple(self._tree(value, "an input") for value in inputs))
             found = model(*inputs)
         output = self._tree(found, "the output")
+        steps = self._without_assertions(steps, _in_tree(output))
         draws = any(entry.draws for entry in construct)
         needed = _read_by(steps) | _in_tree(output) | set(parameters.values())
         needed -= set().union(*(entry.defines for entry in steps), _in_tree(tree))
@@ -186,6 +189,17 @@ class Tracer:
             output,
         )
         return self._plan(renumbered(without_unused(trace)))
+
+    def _without_assertions(self, entries: list[Entry], used: set[int]) -> list[Entry]:
+        """Less the operators that only served to ask what a candidate asserts, which is taken to hold."""
+        kept: list[Entry] = []
+        used = set(used)
+        for entry in reversed(entries):
+            if entry.step.line in self._recorder.asserted and not entry.writes and not entry.defines & used:
+                continue
+            used |= entry.reads
+            kept.insert(0, entry)
+        return kept
 
     def _plan(self, trace: plan.Trace) -> plan.Plan:
         digest = f"sha256:{hashlib.sha256(self._source).hexdigest()}"
@@ -244,6 +258,15 @@ def _load(source: bytes, scratch: Path) -> ModuleType:
     if not re.search(rb"\b(int|float)\(", source):
         return loading.load_candidate(source, scratch)
     return loading.load_candidate(source, scratch, stand_ins.shadow_numbers)
+
+
+def _asserted_lines(source: bytes) -> frozenset[int]:
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # told by the import
+        return frozenset()
+    spans = [range(node.lineno, (node.end_lineno or node.lineno) + 1) for node in nodes if isinstance(node, ast.Assert)]
+    return frozenset(line for span in spans for line in span)
 
 
 def _read_by(entries: list[Entry]) -> set[int]:
