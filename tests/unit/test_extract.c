@@ -64,6 +64,9 @@ finds_the_code(void **state)
         { "```x``` is code\nrest", "```x``` is code\nrest", EXTRACT_TEXT, false },
         { "<think>```python\nold\n```</think>\n```python\nnew\n```", "new\n", EXTRACT_TAGGED_FENCE, false },
         { "<think>```python\nold\n```\n</think>plain = 1", "plain = 1", EXTRACT_TEXT, false },
+        { "<think>not yet\n```python\na\n```\nbut", "a\n", EXTRACT_TAGGED_FENCE, true },
+        { " \n<think>x", " \n<think>x", EXTRACT_TEXT, true },
+        { "</think>\n<think>x", "\n<think>x", EXTRACT_TEXT, true },
         { "a</think>b</think>c = 3", "c = 3", EXTRACT_TEXT, false },
         { "``\nx\n``\n", "``\nx\n``\n", EXTRACT_TEXT, false },
         /* Decoded with special tokens. */
