@@ -9,7 +9,7 @@ struct events {
     struct event *ring; /* event number n stands at n % most */
     size_t most;
     uint64_t first, end;
-    size_t bytes; /* of the texts */
+    size_t bytes; /* of the verdicts */
     char origin[EVENT_NAME_SIZE];
 };
 
@@ -20,25 +20,6 @@ make_name(char out[EVENT_NAME_SIZE])
 
     randombytes_buf(bytes, sizeof(bytes));
     sodium_bin2hex(out, EVENT_NAME_SIZE, bytes, sizeof(bytes));
-}
-
-static size_t
-size_of(const struct event *event)
-{
-    const char *const texts[] = { event->client, event->detail, event->view };
-    size_t size = 0;
-
-    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
-        size += texts[i] ? strlen(texts[i]) + 1 : 0;
-    return size;
-}
-
-static void
-release(struct event *event)
-{
-    free(event->client);
-    free(event->detail);
-    free(event->view);
 }
 
 static struct event *
@@ -52,8 +33,9 @@ drop_first(struct events *e)
 {
     struct event *event = slot(e, e->first);
 
-    e->bytes -= size_of(event);
-    release(event);
+    e->bytes -= event->verdict ? strlen(event->verdict) : 0;
+    free(event->client);
+    free(event->verdict);
     e->first++;
 }
 
@@ -85,25 +67,18 @@ events_free(struct events *e)
     free(e);
 }
 
-bool
+void
 events_add(struct events *e, const struct event *event)
 {
-    struct event copy = *event;
-
-    if (!copy.detail) {
-        release(&copy);
-        return false;
-    }
-    make_name(copy.name);
     if (e->end - e->first == e->most)
         drop_first(e);
-    *slot(e, e->end) = copy;
+    *slot(e, e->end) = *event;
+    make_name(slot(e, e->end)->name);
     e->end++;
-    e->bytes += size_of(&copy);
+    e->bytes += event->verdict ? strlen(event->verdict) : 0;
     /* The newest stays, however large. */
     while (e->bytes > EVENTS_BYTES_MAX && e->end - e->first > 1)
         drop_first(e);
-    return true;
 }
 
 uint64_t

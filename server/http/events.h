@@ -16,7 +16,7 @@
 #include "common/ids.h"
 
 #define EVENT_NAME_SIZE 33                  /* 128 random bits in hex, and NUL */
-#define EVENTS_BYTES_MAX (16 * 1024 * 1024) /* of all texts in the ring */
+#define EVENTS_BYTES_MAX (16 * 1024 * 1024) /* of all verdicts in the ring */
 
 enum event_kind {
     EVENT_STATE,   /* a submission is queued, or in a stage */
@@ -30,8 +30,10 @@ struct event {
     char submission[ID_SIZE]; /* "" for a group's */
     char group[ID_SIZE];      /* "": of none */
     char *client;             /* owned; whose it is, or NULL */
-    char *detail;             /* owned; JSON in one line, for callers who see all */
-    char *view;               /* owned; the same for those who may only submit, or NULL: not told to them */
+    const char *stage;        /* of EVENT_STATE: static; NULL: it is queued */
+    int attempts;             /* of EVENT_STATE */
+    char *verdict;            /* owned; of EVENT_VERDICT, as it is stored, or NULL */
+    bool is_detail;           /* not told to those who may only submit */
 };
 
 struct events;
@@ -40,11 +42,8 @@ struct events;
 struct events *events_new(size_t most);
 void events_free(struct events *e); /* NULL is fine */
 
-/*
- * event's own strings are taken, and its name is made here. Older events go as the bounds ask for it. False, and the
- * strings freed: no memory.
- */
-bool events_add(struct events *e, const struct event *event);
+/* event's own strings are taken, and its name is made here. Older events go where there is no room. */
+void events_add(struct events *e, const struct event *event);
 
 /* Positions of the oldest event kept, and behind the newest. */
 uint64_t events_first(const struct events *e);

@@ -14,8 +14,8 @@
 
 /*
  * Theory of operation. Event streams (text/event-stream) are answers that go
- * on. What happens is written once into the ring of events.h, in two versions,
- * for those who see all and for those who may only submit; a stream is a place
+ * on. What happens is noted once in the ring of events.h, and written for each
+ * reader when it is told, as that reader may see it; a stream is a place
  * in that ring and at most one event on its way out, so a reader that stalls
  * costs no more than one that reads. MHD asks read_cb() for bytes whenever
  * the socket took all that it had before; where there are none the connection
@@ -112,21 +112,46 @@ write_finished(struct stream *s, const char *id)
     write_document(s, NULL, "verdict", document);
 }
 
-static const char *
-text_for(const struct stream *s, const struct event *event)
+static json_t *
+state_json(const struct stream *s, const struct event *event)
 {
-    return access_sees_detail(s->exchange) ? event->detail : event->view;
+    bool is_detail = access_sees_detail(s->exchange);
+
+    return json_pack("{s:s, s:s?, s:s?, s:s, s:s?, s:o}", "id", event->submission, "group",
+                     *event->group ? event->group : NULL, "client", event->client, "state",
+                     event->stage ? "running" : "queued", "stage", is_detail ? event->stage : NULL,
+                     "attempts", is_detail ? json_integer(event->attempts) : json_null());
 }
 
+/* Made when somebody reads it, so that nobody makes what nobody reads. */
 static void
 write_recorded(struct stream *s, const struct event *event)
 {
-    json_t *document =
-        event->kind == EVENT_VERDICT && !s->is_brief ? whole_verdict(s->exchange, event->submission) : NULL;
-    if (document)
-        write_document(s, event->name, kind_name(event->kind), document);
-    else
-        write_event(s, event->name, kind_name(event->kind), text_for(s, event));
+    json_t *document = NULL;
+
+    switch (event->kind) {
+    case EVENT_STATE:
+        document = state_json(s, event);
+        break;
+    case EVENT_VERDICT:
+        document = event->verdict ? json_loads(event->verdict, JSON_ALLOW_NUL, NULL) : NULL;
+        if (document)
+            document = access_view(s->exchange, document);
+        if (document && s->is_brief)
+            document = submission_brief(document);
+        break;
+    case EVENT_GROUP:
+        document = json_pack("{s:s, s:s?}", "id", event->group, "client", event->client);
+        break;
+    }
+    write_document(s, event->name, kind_name(event->kind), document);
+}
+
+/* How far it is is not told to its submitter; that it is judged, is. */
+static bool
+is_told(const struct stream *s, const struct event *event)
+{
+    return !event->is_detail || access_sees_detail(s->exchange);
 }
 
 static bool
@@ -135,10 +160,10 @@ is_about(const struct stream *s, const struct event *event)
     const struct exchange *x = s->exchange;
 
     if (s->subject == SUBJECT_ALL)
-        return access_sees_client(x, event->client) && text_for(s, event);
+        return access_sees_client(x, event->client) && is_told(s, event);
     /* Whose the submission or the group is was looked at when the stream began. */
     return strcmp(s->subject == SUBJECT_GROUP ? event->group : event->submission, x->id) == 0 &&
-           text_for(s, event) && event->kind != EVENT_GROUP;
+           is_told(s, event) && event->kind != EVENT_GROUP;
 }
 
 /*
@@ -378,64 +403,30 @@ stream_drop(struct stream *s)
 
 /* --- writing into the ring --- */
 
-static char *
-dump(json_t *document)
-{
-    char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
-    json_decref(document);
-    return text;
-}
-
-static json_t *
-state_json(const struct funnel_event *event, bool is_detail)
-{
-    bool is_staged = is_detail && event->stage;
-
-    return json_pack("{s:s, s:s?, s:s?, s:s, s:s?, s:o}", "id", event->submission, "group",
-                     *event->group ? event->group : NULL, "client", event->client, "state",
-                     event->stage ? "running" : "queued", "stage", is_staged ? event->stage : NULL,
-                     "attempts", is_detail ? json_integer(event->attempts) : json_null());
-}
-
-static void
-fill_verdict(struct event *out, const char *verdict)
-{
-    json_t *whole = verdict ? json_loads(verdict, JSON_ALLOW_NUL, NULL) : NULL;
-    json_t *view = whole ? disclosure_view(whole) : NULL;
-
-    out->view = view ? dump(submission_brief(view)) : NULL;
-    out->detail = whole ? dump(submission_brief(whole)) : NULL;
-}
-
 void
 streams_event_cb(void *arg, const struct funnel_event *event)
 {
     struct http *h = arg;
-    struct event out = { .client = event->client ? strdup(event->client) : NULL };
+    static const enum event_kind kinds[] = { [FUNNEL_EVENT_QUEUED] = EVENT_STATE,
+                                             [FUNNEL_EVENT_STAGE] = EVENT_STATE,
+                                             [FUNNEL_EVENT_VERDICT] = EVENT_VERDICT,
+                                             [FUNNEL_EVENT_GROUP] = EVENT_GROUP };
+    struct event out = { .kind = kinds[event->kind],
+                         .client = event->client ? strdup(event->client) : NULL,
+                         .stage = event->stage,
+                         .verdict = event->verdict ? strdup(event->verdict) : NULL,
+                         .attempts = event->attempts,
+                         .is_detail = event->stage && !event->is_begun };
     uint64_t end = events_end(h->events);
     struct stream *s;
 
     snprintf(out.submission, sizeof(out.submission), "%s", event->submission ? event->submission : "");
     snprintf(out.group, sizeof(out.group), "%s", event->group);
-    switch (event->kind) {
-    case FUNNEL_EVENT_QUEUED:
-    case FUNNEL_EVENT_STAGE:
-        out.kind = EVENT_STATE;
-        out.detail = dump(state_json(event, true));
-        /* How far it is is not told to its submitter; that it is judged, is. */
-        out.view = !event->stage || event->is_begun ? dump(state_json(event, false)) : NULL;
-        break;
-    case FUNNEL_EVENT_VERDICT:
-        out.kind = EVENT_VERDICT;
-        fill_verdict(&out, event->verdict);
-        break;
-    case FUNNEL_EVENT_GROUP:
-        out.kind = EVENT_GROUP;
-        out.detail = dump(json_pack("{s:s, s:s?}", "id", event->group, "client", event->client));
-        out.view = out.detail ? strdup(out.detail) : NULL;
-        break;
-    }
-    bool is_kept = events_add(h->events, &out);
+    bool is_kept = !event->client || out.client;
+    if (is_kept)
+        events_add(h->events, &out);
+    else
+        free(out.verdict);
     DL_FOREACH(h->streams, s)
     {
         if (!is_kept)
