@@ -86,29 +86,67 @@ cache_fingerprint(const char *harness, char out[HASH_TEXT_SIZE])
     hash_text(text.data ? text.data : "", text.size, out);
 }
 
+static void
+forget_environment(struct cache_environment *e)
+{
+    json_decref(e->versions);
+    json_decref(e->run_versions);
+    json_decref(e->gpu);
+    *e = (struct cache_environment){ .versions = NULL };
+}
+
+void
+cache_forget_environments(struct funnel *f)
+{
+    for (size_t i = 0; i < ARRAY_LEN(f->environments); i++)
+        forget_environment(&f->environments[i]);
+}
+
+/* What judges there, hashed once for as long as the workers are what they said. */
+static const char *
+environment_hash(struct funnel *f, const struct lane *l, struct cache_environment *e, json_t *versions,
+                 json_t *gpu)
+{
+    if (e->versions == versions && e->run_versions == lane_versions(l) && e->gpu == gpu)
+        return e->hash;
+    forget_environment(e);
+    AUTO_JSON json_t *key =
+        json_pack("{s:s, s:O, s:O, s:b, s:O?, s:O?, s:s, s:I, s:I, s:I}", "harness", f->fingerprint,
+                  "versions", versions, "run_versions", lane_versions(l), "is_gpu", (int)lane_is_gpu(l),
+                  "gpu", json_object_get(gpu, "name"), "driver", json_object_get(gpu, "driver"), "target",
+                  f->config->target, "interpreter_elements", (json_int_t)f->config->interpreter_elements,
+                  "memory_limit_bytes", (json_int_t)f->config->memory_limit_bytes, "file_limit_bytes",
+                  (json_int_t)f->config->file_limit_bytes);
+    AUTO_FREE char *text = key ? json_dumps(key, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    if (!text)
+        return "";
+    e->versions = json_incref(versions);
+    e->run_versions = json_incref(lane_versions(l));
+    e->gpu = json_incref(gpu);
+    hash_text(text, strlen(text), e->hash);
+    return e->hash;
+}
+
 /*
- * The key of a content as this lane would judge it; "" where the workers have not said yet what they are. Settings
- * are in it that decide how a candidate is judged and what it may use.
+ * The key of a content as lane i would judge it; "" where the workers have not said yet what they are. Settings are in
+ * it that decide how a candidate is judged and what it may use.
  */
 static void
-key_on(const struct funnel *f, const struct lane *l, const char *content, char out[HASH_TEXT_SIZE])
+key_on(struct funnel *f, int i, const char *content, char out[HASH_TEXT_SIZE])
 {
+    const struct lane *l = f->lanes[i];
     json_t *versions = json_object_get(zygote_ready_message(f->zygote), "versions");
     json_t *gpu = lane_gpu(l);
+    char text[2 * HASH_TEXT_SIZE + 1];
 
     out[0] = '\0';
     if (!versions || !lane_versions(l) || (lane_is_gpu(l) && !gpu))
         return;
-    AUTO_JSON json_t *key = json_pack(
-        "{s:s, s:s, s:O, s:O, s:b, s:O?, s:O?, s:s, s:I, s:I, s:I}", "content", content, "harness",
-        f->fingerprint, "versions", versions, "run_versions", lane_versions(l), "is_gpu", (int)lane_is_gpu(l),
-        "gpu", json_object_get(gpu, "name"), "driver", json_object_get(gpu, "driver"), "target",
-        f->config->target, "interpreter_elements", (json_int_t)f->config->interpreter_elements,
-        "memory_limit_bytes", (json_int_t)f->config->memory_limit_bytes, "file_limit_bytes",
-        (json_int_t)f->config->file_limit_bytes);
-    AUTO_FREE char *text = key ? json_dumps(key, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-    if (text)
-        hash_text(text, strlen(text), out);
+    const char *environment = environment_hash(f, l, &f->environments[i], versions, gpu);
+    if (!*environment)
+        return;
+    int n = snprintf(text, sizeof(text), "%s %s", content, environment);
+    hash_text(text, (size_t)n, out);
 }
 
 /* --- what may be handed on --- */
@@ -130,17 +168,17 @@ is_reusable(const struct judgement *j)
 void
 cache_key(const struct submission *s, char out[HASH_TEXT_SIZE])
 {
-    const struct funnel *f = s->funnel;
+    struct funnel *f = s->funnel;
     const char *device = json_string_value(json_object_get(s->judgement->env, "device"));
-    const struct lane *judged = f->n_lanes > 0 ? f->lanes[0] : NULL;
+    int judged = 0;
 
     out[0] = '\0';
     for (int i = 0; device && i < f->n_lanes; i++)
         if (strcmp(lane_device(f->lanes[i]), device) == 0)
-            judged = f->lanes[i];
+            judged = i;
     /* That it was not among the best is its group's word, and nobody else's. */
     bool is_passed_over = s->judgement->stages[STAGE_TIMING].why != NULL;
-    if (*s->content && judged && !is_passed_over && is_reusable(s->judgement))
+    if (*s->content && f->n_lanes > 0 && !is_passed_over && is_reusable(s->judgement))
         key_on(f, judged, s->content, out);
 }
 
@@ -250,7 +288,7 @@ find_stored(struct submission *s, struct submission_row *out)
     char key[HASH_TEXT_SIZE], last[HASH_TEXT_SIZE] = "";
 
     for (int i = 0; i < f->n_lanes; i++) {
-        key_on(f, f->lanes[i], s->content, key);
+        key_on(f, i, s->content, key);
         if (*key && strcmp(key, last) != 0) {
             s->is_looked_up = true;
             if (store_find_cached(f->store, key, out, NULL) == 0)

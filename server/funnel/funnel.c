@@ -305,6 +305,7 @@ funnel_free(struct funnel *f)
         group_free(g);
     }
     clients_free(f);
+    cache_forget_environments(f);
     stats_free(f->stats);
     task_forget_known(f);
     json_decref(f->calibrations);
@@ -328,6 +329,7 @@ funnel_reload(struct funnel *f, const struct config *config)
 {
     f->config = config;
     clients_configure(f);
+    cache_forget_environments(f);
     for (int i = 0; i < f->n_lanes; i++)
         lane_reconfigured(f->lanes[i]);
     scheduler_kick(f);
@@ -341,7 +343,7 @@ funnel_reload(struct funnel *f, const struct config *config)
 static void
 check_stopped(struct funnel *f)
 {
-    if (f->is_stopped || f->workers_stopping > 0 || f->cpu_running > 0)
+    if (f->is_stopped || f->workers_stopping > 0 || f->cpu_running > 0 || f->working > 0)
         return;
     f->is_stopped = true;
     if (f->drained_cb)
@@ -395,6 +397,26 @@ force_timer_cb(uv_timer_t *timer)
     log_warn(NULL, "%lld CPU slots, %lld devices and %lld writes are still busy: stopping all the same",
              (long long)f->cpu_running, (long long)f->gpu_running, (long long)f->writes);
     stop_workers(f);
+}
+
+void
+funnel_work(struct funnel *f, uv_work_t *work, uv_work_cb work_cb, uv_after_work_cb done_cb)
+{
+    f->writes++; /* what comes of it is stored, or answered */
+    f->working++;
+    if (!f->is_stopped) {
+        uv_queue_work(f->loop, work, work_cb, done_cb);
+        return;
+    }
+    work_cb(work);
+    done_cb(work, 0);
+}
+
+void
+funnel_worked(struct funnel *f)
+{
+    f->working--;
+    funnel_written(f);
 }
 
 /* What still runs goes back to the queue; what the store would not take stays "running" there, and is begun again. */
@@ -482,6 +504,8 @@ funnel_show_submission(struct funnel *f, const char *id, struct error *err)
         judgement_free(f, j);
         return NULL;
     }
+    if (!s && j->row.state == SUBMISSION_RUNNING)
+        shown.state = STATE_READY;
     shown.priority = j->row.priority;
     shown.attempts = j->row.attempts;
     out = j->row.verdict ? json_loads(j->row.verdict, JSON_ALLOW_NUL, NULL) : verdict_json(&shown);

@@ -106,6 +106,12 @@ int funnel_rescore(struct funnel *f, json_t *body, const char *client, json_t **
                    struct error *err);
 /* {"id","state","task","items":[submission …],"ranking":[index …]} */
 json_t *funnel_show_group(struct funnel *f, const char *id, struct error *err);
+/*
+ * The text of the same, made beside the loop, as of now: cb runs once, on a later turn or before the call returns. text is
+ * given: free(); NULL with err (borrowed) filled. is_whole: else each item is disclosure_view()'s.
+ */
+typedef void funnel_text_cb(void *arg, char *text, size_t size, const struct error *err);
+void funnel_print_group(struct funnel *f, const char *id, bool is_whole, funnel_text_cb *cb, void *arg);
 bool funnel_is_finished(struct funnel *f,
                         const char *id); /* a submission or a group; unknown ids are finished */
 /*

@@ -181,6 +181,12 @@ struct registration;
 
 struct baseline; /* baseline.c */
 
+/* What a lane judges with, as its workers said: references held, to know whether it is so still. */
+struct cache_environment {
+    json_t *versions, *run_versions, *gpu;
+    char hash[HASH_TEXT_SIZE];
+};
+
 struct cache_figures {
     int64_t hits, joined, misses, rechecked, differed;
 };
@@ -241,6 +247,7 @@ struct funnel {
     struct submission *leaders; /* by content */
     int64_t n_following;        /* wait for the verdict of their leader */
     char fingerprint[HASH_TEXT_SIZE];
+    struct cache_environment environments[DEVICES_MAX * LANES_EACH]; /* by lane */
     struct cache_figures cache;
 
     struct client *clients;
@@ -261,7 +268,8 @@ struct funnel {
 
     struct submission *unrecorded; /* whose verdict the store would not take: tried again */
     uv_timer_t record_timer, drain_timer;
-    int64_t writes; /* under way */
+    int64_t writes;  /* under way */
+    int64_t working; /* in the pool */
     bool is_draining, is_stopping, is_stopped;
     int workers_stopping;
     void (*drained_cb)(void *arg);
@@ -299,6 +307,11 @@ bool judgement_make(struct submission *s);
 int judgement_new(struct submission *s, struct error *err);
 /* The same without the task and the source: enough to be told a verdict. */
 int judgement_read(struct submission *s, struct error *err);
+/*
+ * What judgement_read() makes, of a row that was read before (taken, also on failure); any thread. 0, ERR_STORE: its
+ * request cannot be read, and the judgement is as whole as any other.
+ */
+int judgement_read_row(struct judgement *j, struct submission_row *row, struct error *err);
 void judgement_free(struct funnel *f, struct judgement *j);
 /*
  * The first failure counts, and later ones leave it; but a hack replaces any other of the candidate's. error may be
@@ -308,6 +321,12 @@ void judgement_fail(struct judgement *j, int stage, const char *class_, json_t *
                     ...) __attribute__((format(printf, 5, 6)));
 /* Its verdict is clear and its processes are gone: write it, then tell those who wait. */
 void submission_conclude(struct submission *s, enum event event);
+/*
+ * The same in three steps, for many that waited: submission_move(), then this in any thread, while nobody touches s, which
+ * has what judgement_read_row() gave it, then submission_concluded().
+ */
+void submission_fill_cancelled(struct submission *s); /* what of the judgement is not needed any more goes */
+void submission_concluded(struct submission *s);
 /*
  * The same with the verdict that another got: verdict is the document as it is for this one. s has what
  * judgement_read() gave it. 0 or ERR_NOMEM, and nothing has changed then.
@@ -365,6 +384,7 @@ double verdict_reward(const struct reward_spec *spec, const struct reward_input 
 void cache_content(const struct submission_row *row, json_t *request, char out[HASH_TEXT_SIZE]);
 /* Of the code that judges: the daemon's version and the harness, file by file. */
 void cache_fingerprint(const char *harness, char out[HASH_TEXT_SIZE]);
+void cache_forget_environments(struct funnel *f); /* the settings are others, or it ends */
 /* A new submission to the queue, to its leader, or to its end. */
 void cache_enqueue(struct submission *s);
 /* True: s has ended with a stored verdict. Does nothing the second time, once the workers have said what they are. */
@@ -479,6 +499,12 @@ void funnel_tell(struct funnel *f, const struct funnel_event *event);
 /* funnel.c */
 bool zygotes_are_ready(const struct funnel *f); /* both that the CPU stages need */
 void funnel_written(struct funnel *f);          /* one write less is under way */
+/*
+ * Work for the pool, for which a stop waits, however it is forced; done_cb ends with funnel_worked(). Where all has stopped
+ * both run before the call returns.
+ */
+void funnel_work(struct funnel *f, uv_work_t *work, uv_work_cb work_cb, uv_after_work_cb done_cb);
+void funnel_worked(struct funnel *f);
 void funnel_check_drained(struct funnel *f);
 
 #endif

@@ -132,23 +132,39 @@ judgement_make(struct submission *s)
     return s->judgement != NULL;
 }
 
-int
-judgement_read(struct submission *s, struct error *err)
+/* What is told of a request that cannot be read is as whole as any other verdict. */
+static void
+set_defaults(struct judgement *j)
 {
-    struct funnel *f = s->funnel;
     const struct reward_spec standard = REWARD_SPEC_DEFAULT;
 
-    if (!judgement_make(s))
-        return error_set(err, ERR_NOMEM, "no memory to judge %s", s->id);
-    struct judgement *j = s->judgement;
-    /* What is told of a request that cannot be read is as whole as any other verdict. */
     j->stage = j->passed = j->failed_stage = j->until = -1;
     j->reward = standard;
     j->flags = json_array();
     policy_find("strict", &j->policy);
+}
+
+int
+judgement_read(struct submission *s, struct error *err)
+{
+    struct funnel *f = s->funnel;
+
+    if (!judgement_make(s))
+        return error_set(err, ERR_NOMEM, "no memory to judge %s", s->id);
+    struct judgement *j = s->judgement;
+    set_defaults(j);
     int rc = store_get_submission(f->store, s->id, &j->row, err);
     memcpy(j->row.id, s->id, sizeof(j->row.id));
     return rc == 0 ? read_request(j, err) : rc;
+}
+
+int
+judgement_read_row(struct judgement *j, struct submission_row *row, struct error *err)
+{
+    set_defaults(j);
+    j->row = *row;
+    *row = (struct submission_row){ .reward = NAN };
+    return read_request(j, err);
 }
 
 int
@@ -165,6 +181,18 @@ judgement_new(struct submission *s, struct error *err)
     return rc;
 }
 
+static void
+release_documents(struct judgement *j)
+{
+    json_t **const owned[] = { &j->request,  &j->policy_json, &j->error,   &j->flags, &j->kernels,
+                               &j->compiled, &j->claim,       &j->tiny,    &j->full,  &j->timing,
+                               &j->env,      &j->result,      &j->baseline };
+
+    for (size_t i = 0; i < ARRAY_LEN(owned); i++)
+        json_decref(ptr_take(owned[i]));
+    j->entry = NULL;
+}
+
 void
 judgement_free(struct funnel *f, struct judgement *j)
 {
@@ -177,11 +205,7 @@ judgement_free(struct funnel *f, struct judgement *j)
     task_row_release(&j->task);
     buffer_release(&j->source);
     buffer_release(&j->log);
-    json_t *const owned[] = { j->request,  j->policy_json, j->error,   j->flags, j->kernels,
-                              j->compiled, j->claim,       j->tiny,    j->full,  j->timing,
-                              j->env,      j->result,      j->baseline };
-    for (size_t i = 0; i < ARRAY_LEN(owned); i++)
-        json_decref(owned[i]);
+    release_documents(j);
     free(j->generality);
     free(j);
 }
@@ -388,9 +412,9 @@ count_figures(struct submission *s, double reward, json_t *verdict)
         histogram_add(&f->speedups, &funnel_speedups, json_number_value(speedup));
 }
 
-/* What the row of a finished submission says. False: there was no memory for it, and it has no verdict yet. */
+/* What the row of a finished submission says; verdict: given, as it is in the row. False: there was no memory for it. */
 static bool
-fill_row(struct submission *s)
+fill_row(struct submission *s, json_t **verdict)
 {
     struct judgement *j = s->judgement;
     bool is_cancelled = s->state == STATE_CANCELLED;
@@ -405,33 +429,52 @@ fill_row(struct submission *s)
     free(j->row.class_);
     j->row.class_ = is_cancelled ? NULL : strdup(class_);
     free(ptr_take(&j->row.verdict));
-    AUTO_JSON json_t *verdict = verdict_json(s);
-    AUTO_FREE char *text = verdict ? json_dumps(verdict, JSON_COMPACT) : NULL;
+    *verdict = verdict_json(s);
+    AUTO_FREE char *text = *verdict ? json_dumps(*verdict, JSON_COMPACT) : NULL;
     if (!text || (stage && !j->row.stage) || (!is_cancelled && !j->row.class_))
         return false;
-    json_t *reward = json_object_get(verdict, "reward");
+    json_t *reward = json_object_get(*verdict, "reward");
     j->row.reward = json_is_number(reward) ? json_number_value(reward) : NAN;
     j->row.verdict = ptr_take(&text);
-    cache_key(s, j->row.cache_key);
-    count_figures(s, j->row.reward, verdict);
     return true;
+}
+
+void
+submission_fill_cancelled(struct submission *s)
+{
+    AUTO_JSON json_t *verdict = NULL;
+
+    if (fill_row(s, &verdict))
+        release_documents(s->judgement);
 }
 
 /* Its verdict is made, counted and written; where there is no memory for it, in a second. */
 static void
 settle(struct submission *s)
 {
+    AUTO_JSON json_t *verdict = NULL;
+
+    if (fill_row(s, &verdict)) {
+        count_figures(s, s->judgement->row.reward, verdict);
+        cache_key(s, s->judgement->row.cache_key);
+        cache_compare(s);
+        count_rerun(s);
+    }
+    submission_concluded(s);
+}
+
+void
+submission_concluded(struct submission *s)
+{
     struct funnel *f = s->funnel;
     struct judgement *j = s->judgement;
 
-    if (!fill_row(s)) {
+    if (!j->row.verdict) {
         log_error(s->id, "no memory for its verdict: it is tried again");
         DL_APPEND(f->unrecorded, s);
         submission_try_later(f);
         return;
     }
-    cache_compare(s);
-    count_rerun(s);
     count_class(f, j->row.class_ ? j->row.class_ : "cancelled");
     if (j->row.class_) {
         count_rejection(f, j->row.class_, j->rule);

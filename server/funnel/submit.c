@@ -16,8 +16,11 @@
 #define RETRY_AFTER_MAX_S 60
 
 struct ticket {
-    char id[ID_SIZE], content[HASH_TEXT_SIZE];
+    char id[ID_SIZE], source_hash[HASH_TEXT_SIZE], content[HASH_TEXT_SIZE];
 };
+
+typedef enum funnel_refusal request_read_fn(json_t *body, struct submit_request *out,
+                                            struct json_fault *fault);
 
 /* One request on its way into the store. */
 struct intake {
@@ -32,6 +35,11 @@ struct intake {
     struct key_row key;
     struct ticket *tickets; /* one for each candidate */
     int64_t created_ms;
+    request_read_fn *read;
+    uv_work_t work;
+    struct funnel_answer answer; /* what reading came to */
+    enum funnel_refusal found;   /* of the task by its name, before the rest was read */
+    struct json_fault found_fault;
 };
 
 int
@@ -43,11 +51,36 @@ funnel_retry_after(const struct funnel *f)
 }
 
 static void
-intake_free(struct intake *in)
+release_work_cb(uv_work_t *work)
 {
+    struct intake *in = work->data;
+
     submit_request_release(&in->request);
     json_decref(in->body);
     free(in->tickets);
+}
+
+static void
+released_cb(uv_work_t *work, int status)
+{
+    struct intake *in = work->data;
+    struct funnel *f = in->funnel;
+
+    (void)status; /* nobody takes it out of the pool */
+    free(in);
+    funnel_worked(f);
+}
+
+/* Of a group beside the loop, as it was read: it is thousands of blocks. */
+static void
+intake_free(struct intake *in)
+{
+    in->work.data = in;
+    if (in->is_group) {
+        funnel_work(in->funnel, &in->work, release_work_cb, released_cb);
+        return;
+    }
+    release_work_cb(&in->work);
     free(in);
 }
 
@@ -69,6 +102,16 @@ refuse(struct intake *in, enum funnel_refusal refusal, const char *pointer, cons
     answer(in, &a);
 }
 
+static void
+make_content(struct intake *in, size_t i)
+{
+    struct submission_row row = { .client = (char *)(uintptr_t)in->request.client };
+
+    memcpy(row.task_id, in->task_id, HASH_TEXT_SIZE);
+    memcpy(row.source_hash, in->tickets[i].source_hash, HASH_TEXT_SIZE);
+    cache_content(&row, in->request.candidates[i].request, in->tickets[i].content);
+}
+
 /* Durable: from here on it is ours to finish. */
 static void
 added_cb(void *arg, int code, const struct error *err)
@@ -82,6 +125,7 @@ added_cb(void *arg, int code, const struct error *err)
         funnel_written(f);
         return;
     }
+    store_reads_begin(f->store);
     for (size_t i = 0; i < in->request.n; i++) {
         struct submission *s =
             submission_new(f, in->tickets[i].id, in->group_id, in->request.client, in->request.priority, 0);
@@ -98,10 +142,37 @@ added_cb(void *arg, int code, const struct error *err)
                                                NULL, false, 0, NULL });
         cache_enqueue(s);
     }
+    store_reads_end(f->store);
     snprintf(a.id, sizeof(a.id), "%s", in->is_group ? in->group_id : in->tickets[0].id);
     answer(in, &a);
     scheduler_kick(f);
     funnel_written(f);
+}
+
+/*
+ * Any thread: the request, and of each candidate what takes long to make, its hash and what makes another identical. A
+ * task that is named is known by then.
+ */
+static void
+read_intake(struct intake *in)
+{
+    struct funnel_answer *a = &in->answer;
+
+    a->refusal = in->read(in->body, &in->request, &a->fault);
+    if (a->refusal != FUNNEL_OK)
+        return;
+    in->tickets = calloc(in->request.n, sizeof(*in->tickets));
+    if (!in->tickets) {
+        a->refusal = FUNNEL_UNAVAILABLE;
+        json_refuse(&a->fault, "", "no memory");
+        return;
+    }
+    for (size_t i = 0; i < in->request.n; i++) {
+        const struct candidate_request *c = &in->request.candidates[i];
+        hash_text(c->source.data ? c->source.data : "", c->source.size, in->tickets[i].source_hash);
+        if (!in->request.is_inline)
+            make_content(in, i);
+    }
 }
 
 /* Rows point into the intake; the store copies. */
@@ -119,13 +190,14 @@ fill_rows(struct intake *in, struct submission_row *rows, struct store_source *s
         row->group_index = (int)i;
         memcpy(row->task_id, in->task_id, HASH_TEXT_SIZE);
         sources[i] = (struct store_source){ c->source.data ? c->source.data : "", c->source.size };
-        hash_text(sources[i].text, sources[i].size, row->source_hash);
+        memcpy(row->source_hash, in->tickets[i].source_hash, HASH_TEXT_SIZE);
         row->priority = in->request.priority;
         row->client = (char *)(uintptr_t)in->request.client;
         row->request = c->document;
         row->created_ms = now_ms;
         row->reward = NAN;
-        cache_content(row, c->request, in->tickets[i].content);
+        if (in->request.is_inline)
+            make_content(in, i);
     }
 }
 
@@ -141,8 +213,7 @@ store_intake(struct intake *in)
                                .created_ms = clock_wall_ms() };
     struct error err = { 0 };
 
-    in->tickets = calloc(n, sizeof(*in->tickets));
-    if (!rows || !sources || !in->tickets) {
+    if (!rows || !sources) {
         refuse(in, FUNNEL_UNAVAILABLE, "", "no memory");
         return;
     }
@@ -175,9 +246,6 @@ task_cb(void *arg, const struct funnel_answer *a)
     snprintf(in->task_id, sizeof(in->task_id), "%.*s", HASH_TEXT_SIZE - 1, a->id);
     store_intake(in);
 }
-
-typedef enum funnel_refusal request_read_fn(json_t *body, struct submit_request *out,
-                                            struct json_fault *fault);
 
 enum funnel_refusal
 submit_admit(struct funnel *f, const char *client, size_t n, struct funnel_answer *a)
@@ -228,6 +296,57 @@ funnel_has_room(const struct funnel *f, struct funnel_answer *answer)
     return has_room(f, 1, answer);
 }
 
+/* It was read: taken in, or refused. */
+static void
+go_on(struct intake *in)
+{
+    struct funnel *f = in->funnel;
+    struct funnel_answer *a = &in->answer;
+
+    if (a->refusal == FUNNEL_OK && has_room(f, in->request.n, a))
+        a->refusal = admit(in, a);
+    if (a->refusal == FUNNEL_OK && in->request.is_inline) {
+        task_ensure(f, &in->request.reference, in->request.client, in->request.priority, task_cb, in);
+        return;
+    }
+    if (a->refusal == FUNNEL_OK && in->found != FUNNEL_OK) {
+        a->refusal = in->found;
+        a->fault = in->found_fault;
+    }
+    if (a->refusal == FUNNEL_OK)
+        store_intake(in);
+    else
+        answer(in, a);
+}
+
+static void
+read_work_cb(uv_work_t *work)
+{
+    read_intake(work->data);
+}
+
+static void
+read_done_cb(uv_work_t *work, int status)
+{
+    struct intake *in = work->data;
+    struct funnel *f = in->funnel;
+
+    (void)status; /* nobody takes it out of the pool */
+    go_on(in);
+    funnel_worked(f);
+}
+
+/* By what the body says before it is read: what is wrong with that is found then. */
+static void
+find_task(struct intake *in)
+{
+    const char *name = json_string_value(json_object_get(in->body, "task"));
+    const char *client = json_string_value(json_object_get(in->body, "client"));
+
+    if (name)
+        in->found = task_find(in->funnel, client, name, in->task_id, &in->found_fault);
+}
+
 static void
 take_in(struct funnel *f, json_t *body, request_read_fn *read, const struct key_row *key,
         funnel_answer_cb *cb, void *arg)
@@ -240,25 +359,19 @@ take_in(struct funnel *f, json_t *body, request_read_fn *read, const struct key_
         cb(arg, &a);
         return;
     }
-    *in = (struct intake){ .funnel = f, .body = json_incref(body), .cb = cb, .arg = arg };
+    *in = (struct intake){ .funnel = f, .body = json_incref(body), .read = read, .cb = cb, .arg = arg };
     in->is_group = read == group_request_read;
     in->has_key = key != NULL;
     if (key)
         in->key = *key;
-    a.refusal = read(body, &in->request, &a.fault);
-    if (a.refusal == FUNNEL_OK && has_room(f, in->request.n, &a))
-        a.refusal = admit(in, &a);
-    if (a.refusal == FUNNEL_OK && in->request.is_inline) {
-        task_ensure(f, &in->request.reference, in->request.client, in->request.priority, task_cb, in);
+    find_task(in);
+    if (in->is_group) { /* hundreds of candidates take longer than the loop may be away */
+        in->work.data = in;
+        funnel_work(f, &in->work, read_work_cb, read_done_cb);
         return;
     }
-    if (a.refusal == FUNNEL_OK) {
-        a.refusal = task_find(f, in->request.client, in->request.task, in->task_id, &a.fault);
-    }
-    if (a.refusal == FUNNEL_OK)
-        store_intake(in);
-    else
-        answer(in, &a);
+    read_intake(in);
+    go_on(in);
 }
 
 void

@@ -1,6 +1,7 @@
 #include "server/http/engine.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/auto.h"
@@ -31,29 +32,50 @@ group_view(const struct exchange *x, struct error *err)
     return document;
 }
 
-/* The group's document, or NULL with the problem sent. */
-static json_t *
-get_group(struct exchange *x)
-{
-    struct error err = { 0 };
-    json_t *document = group_view(x, &err);
-
-    if (!document)
-        exchange_error(x, &err, "such group");
-    return document;
-}
+/* An answer that is being printed. */
+struct showing {
+    struct pending pending;
+    unsigned status;
+};
 
 static void
-answer_with(struct exchange *x, unsigned status)
+printed_cb(void *arg, char *text, size_t size, const struct error *err)
 {
-    json_t *document = get_group(x);
+    struct showing *s = arg;
+    struct exchange *x = s->pending.exchange;
+    unsigned status = s->status;
 
-    if (!document)
+    free(s);
+    if (!x) {
+        free(text);
         return;
-    exchange_set_json(x, status, document);
+    }
+    x->pending = NULL;
+    if (!text) {
+        exchange_error(x, err, "such group");
+        return;
+    }
+    exchange_set_bytes(x, status, "application/json", text, size);
     exchange_tag(x);
     set_headers(x);
     exchange_send(x);
+}
+
+/* Hundreds of documents take longer than the loop may be away, so they are made beside it. */
+static void
+answer_with(struct exchange *x, unsigned status)
+{
+    struct showing *s = calloc(1, sizeof(*s));
+
+    if (!s) {
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the group");
+        return;
+    }
+    s->pending.exchange = x;
+    s->status = status;
+    x->pending = &s->pending;
+    connection_arm(x->connection, DEADLINE_WORK, HTTP_WORK_LIMIT_MS);
+    funnel_print_group(x->http->funnel, x->id, access_sees_detail(x), printed_cb, s);
 }
 
 static void
@@ -68,22 +90,27 @@ answer_added(struct exchange *x)
     answer_with(x, funnel_is_finished(x->http->funnel, x->id) ? 200 : 202);
 }
 
+static bool
+accepted_cb(void *arg, const struct submission_row *row)
+{
+    json_array_append_new(
+        arg, json_pack("{s:s, s:s}", "id", row->id, "state", submission_state_name(SUBMISSION_QUEUED)));
+    return true;
+}
+
 /* {"id","state","items":[{"id","state"} …],"links"}: as of the moment when it was accepted, as for a submission. */
 static void
 answer_accepted(struct exchange *x)
 {
-    AUTO_JSON json_t *document = get_group(x);
     const char *queued = submission_state_name(SUBMISSION_QUEUED);
+    struct error err = { 0 };
     json_t *items = json_array();
-    json_t *item;
-    size_t i;
 
-    if (!document) {
+    if (store_each_of_group(x->http->store, x->id, accepted_cb, items, &err) != 0) {
         json_decref(items);
+        exchange_error(x, &err, "such group");
         return;
     }
-    json_array_foreach(json_object_get(document, "items"), i, item) json_array_append_new(
-        items, json_pack("{s:O, s:s}", "id", json_object_get(item, "id"), "state", queued));
     exchange_set_json(x, 202,
                       json_pack("{s:s, s:s, s:o, s:{s:s+}}", "id", x->id, "state", queued, "items", items,
                                 "links", "self", "/v1/groups/", x->id));
@@ -121,6 +148,7 @@ group_add(struct exchange *x)
     access_stamp(x);
     if (p)
         funnel_submit_group(x->http->funnel, x->document, key ? &key->row : NULL, exchange_pending_cb, p);
+    json_decref(ptr_take(&x->document)); /* large, and the funnel lets go of it beside the loop */
 }
 
 struct owner {

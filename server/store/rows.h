@@ -11,7 +11,6 @@
 
 /* Deep copies: out owns its strings, also after a failure (release it). 0 or ERR_NOMEM. */
 int task_row_copy(const struct task_row *row, struct task_row *out);
-int submission_row_copy(const struct submission_row *row, struct submission_row *out);
 int group_row_copy(const struct group_row *row, struct group_row *out);
 
 /* Bytes of text that a copy holds: what a queued write weighs. */

@@ -136,6 +136,8 @@ struct key_row {
 void task_row_release(struct task_row *r);
 void submission_row_release(struct submission_row *r);
 void group_row_release(struct group_row *r);
+/* Deep: out owns its strings, also after a failure (release it). 0 or ERR_NOMEM. Any thread. */
+int submission_row_copy(const struct submission_row *row, struct submission_row *out);
 
 /* --- writes: queued; 0, or at once ERR_FULL, ERR_NOMEM or, while closing, ERR_UNAVAILABLE: no callback then --- */
 

@@ -261,3 +261,24 @@ def test_out_of_range(shared: service.Daemon, more: dict[str, object]) -> None:
     answer = shared.client.post("/v1/groups", {"task": "scripted", "candidates": items, **more})
     assert answer.status == 400
     assert answer.json()["errors"][0]["pointer"] == f"/{next(iter(more))}"
+
+
+def test_what_another_process_runs_is_told_as_the_store_has_it(start_scripted: service.StartDaemon) -> None:
+    """One that is not in memory and has no verdict is what its row says, alone and in its group."""
+    daemon = start_scripted(paused=True)
+    client = daemon.client
+    client.add_task(TASK)
+    group = client.expect("POST", "/v1/groups", {"task": "scripted", "candidates": [{"candidate": "# one\n"}]})
+    (item,) = group["items"]
+    copy = str(item["id"])[:-4] + "0000"
+    with closing(sqlite3.connect(daemon.directory / "store.db")) as db, db:
+        columns = [name for _, name, *_ in db.execute("PRAGMA table_info(submission)") if name not in ("id", "state")]
+        kept = ", ".join("9" if name == "group_index" else name for name in columns)
+        made = (
+            f"INSERT INTO submission (id, state, {', '.join(columns)}) SELECT ?, 1, {kept} FROM submission WHERE id = ?"
+        )
+        db.execute(made, (copy, item["id"]))
+        db.execute("UPDATE submission_group SET size = 2")
+    assert client.expect("GET", f"/v1/submissions/{copy}")["state"] == "running"
+    shown = client.expect("GET", f"/v1/groups/{group['id']}")
+    assert [one["state"] for one in shown["items"]] == ["queued", "running"]

@@ -382,6 +382,16 @@ funnel_show_group(struct funnel *f, const char *id, struct error *err)
 }
 
 void
+funnel_print_group(struct funnel *f, const char *id, bool is_whole, funnel_text_cb *cb, void *arg)
+{
+    struct error err = { 0 };
+
+    (void)is_whole;
+    funnel_show_group(f, id, &err);
+    cb(arg, NULL, 0, &err);
+}
+
+void
 funnel_calibrate(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
 {
     struct funnel_answer answer = { .refusal = FUNNEL_UNAVAILABLE, .retry_after_s = 1 };
