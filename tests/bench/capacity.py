@@ -333,6 +333,54 @@ def queued(given: argparse.Namespace, directory: Path) -> list[Target]:
     return [Target(f"GET /v1/status with {given.queued} that wait", status, 0.4, "of it", True)]
 
 
+GROUP = 256
+"""Candidates of a group, of FILLER each."""
+FILLER = "".join(
+    f"# line {i} of a candidate kernel, with about seventy bytes of text in it .......\n" for i in range(80)
+)
+LOOP_MS = {"POST of a group of 256": 5.0, "GET of it, all queued": 3.0, "DELETE of it": 5.0}
+"""What the loop's thread may have for each: everybody else's requests wait as long."""
+
+
+def loop_ns(pid: int) -> int:
+    """What the thread of the loop has had so far, which is the first."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0])
+
+
+def groups(given: argparse.Namespace, directory: Path) -> list[Target]:
+    """What a large group costs the loop, beside an empty handler's answers in the same rounds."""
+    store = directory / "groups.db"
+    task = tool("durable_store", "task", store).strip()
+    took: dict[str, list[float]] = {name: [] for name in LOOP_MS}
+    empty_us: list[float] = []
+    with on_store(directory, store) as (daemon, _), bare_handler() as bare:
+        client = daemon.client
+
+        def timed(name: str, method: str, path: str, body: object = None) -> service.Json:
+            before = loop_ns(daemon.pid)
+            found = client.expect(method, path, body)
+            time.sleep(0.05)  # what it left to do is done
+            took[name].append((loop_ns(daemon.pid) - before) / 1e6)
+            return found
+
+        for at in range(2 * given.rounds):
+            empty_us += compare({"empty": (*bare, "/")}, given.count // 15, 1, 1)["empty"].cpu_us
+            items = [{"candidate": f"# {at} {i}\n{FILLER}"} for i in range(GROUP)]
+            post, get, delete = LOOP_MS
+            made = timed(post, "POST", "/v1/groups", {"task": task, "candidates": items})
+            path = f"/v1/groups/{made['id']}"
+            states = {item["state"] for item in timed(get, "GET", path)["items"]}
+            ended = timed(delete, "DELETE", path)
+            if states != {"queued"} or ended["state"] != "cancelled":
+                raise BenchError(f"the group was {states}, and is {ended['state']}")
+    RAW["of a group"] = {"loop_ms": took, "empty_us": empty_us}
+    print(f"\n{'the loop, for a group of 256 of 6.5 KB':44}{'median ms':>10}{'least':>9}{'most':>9}{'of empty':>9}")
+    for name, found in took.items():
+        share = 1e3 * statistics.median(found) / statistics.median(empty_us)
+        print(f"{name:44}{statistics.median(found):10.2f}{min(found):9.2f}{max(found):9.2f}{share:9.0f}")
+    return [Target(f"{name}, of the loop", min(took[name]), most, "ms", False) for name, most in LOOP_MS.items()]
+
+
 def measure(given: argparse.Namespace) -> list[Target]:
     targets: list[Target] = []
     with service.directory() as directory:
@@ -356,6 +404,8 @@ def measure(given: argparse.Namespace) -> list[Target]:
             targets += durable(given, directory, daemon, task)
         finally:
             daemon.kill()
+    with service.directory() as directory:
+        targets += groups(given, directory)
     with service.directory() as directory:
         targets += queued(given, directory)
         if given.stored >= SMALLEST_STORE:
