@@ -265,9 +265,14 @@ def test_out_of_range(shared: service.Daemon, more: dict[str, object]) -> None:
 
 def test_what_another_process_runs_is_told_as_the_store_has_it(start_scripted: service.StartDaemon) -> None:
     """One that is not in memory and has no verdict is what its row says, alone and in its group."""
-    daemon = start_scripted(paused=True)
+    daemon = start_scripted(cpu_jobs=1)
     client = daemon.client
     client.add_task(TASK)
+    held = client.submit({"task": "scripted", "candidate": "# script: ast=hang\n"})
+    deadline = time.monotonic() + LIMIT_S
+    while client.expect("GET", f"/v1/submissions/{held}")["stage"] != "ast":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     group = client.expect("POST", "/v1/groups", {"task": "scripted", "candidates": [{"candidate": "# one\n"}]})
     (item,) = group["items"]
     copy = str(item["id"])[:-4] + "0000"
