@@ -42,6 +42,9 @@ int cli_complain(enum cli_exit code, const char *format, ...) __attribute__((for
 /* Say what to do with this id when the user presses Ctrl-C; "" or NULL: nothing to say. Copied. */
 void cli_note_id(const char *id);
 
+/* --policy: what a request says as "policy", given; ends the program where it cannot be read. */
+json_t *cli_policy(struct argp_state *state, const char *text);
+
 /* The commands. argv[0] is the command's full name ("verifier task add"); each returns an enum cli_exit. */
 int submit_command(struct cli *cli, int argc, char **argv);
 int group_command(struct cli *cli, int argc, char **argv);
@@ -59,6 +62,7 @@ int export_command(struct cli *cli, int argc, char **argv);
 int bundle_command(struct cli *cli, int argc, char **argv);
 int replay_command(struct cli *cli, int argc, char **argv);
 int retention_command(struct cli *cli, int argc, char **argv);
+int policies_command(struct cli *cli, int argc, char **argv);
 int doctor_command(struct cli *cli, int argc, char **argv);
 
 #endif

@@ -15,7 +15,8 @@ struct group {
     struct cli *cli;
     const char *files[GROUP_MAX];
     size_t n;
-    const char *task, *policy, *client;
+    const char *task, *client;
+    json_t *policy;
     bool is_completion;
     int64_t time_top_k; /* 0: all */
     int64_t stop;       /* correct ones that are enough; 0: all are judged */
@@ -29,7 +30,8 @@ enum { OPT_POLICY = 256, OPT_COMPLETION, OPT_CLIENT, OPT_TOP, OPT_STOP, OPT_DEAD
 
 static const struct argp_option options[] = {
     { "task", 'T', "ID|NAME", 0, "The task that the candidates claim to do", 0 },
-    { "policy", OPT_POLICY, "POLICY", 0, "strict (default), hybrid or kernelbench", 0 },
+    { "policy", OPT_POLICY, "FILE|NAME,KEY=VALUE,...", 0,
+      "What is judged and how, as hybrid,shapes=require (default strict): `verifier policies`", 0 },
     { "completion", OPT_COMPLETION, NULL, 0, "The files are a model's answers: take the code out of them",
       0 },
     { "client", OPT_CLIENT, "NAME", 0, "Who asks, for fair shares and lists", 0 },
@@ -64,7 +66,8 @@ parse(int key, char *arg, struct argp_state *state)
         g->task = arg;
         return 0;
     case OPT_POLICY:
-        g->policy = arg;
+        json_decref(g->policy);
+        g->policy = cli_policy(state, arg);
         return 0;
     case OPT_CLIENT:
         g->client = arg;
@@ -134,7 +137,7 @@ make_body(struct group *g, json_t *body)
         return code;
     json_object_set_new(body, "task", json_string(id));
     if (g->policy)
-        json_object_set_new(body, "policy", json_string(g->policy));
+        json_object_set(body, "policy", g->policy);
     if (g->time_top_k > 0)
         json_object_set_new(body, "time_top_k", json_integer(g->time_top_k));
     if (g->stop > 0)
@@ -209,5 +212,7 @@ group_command(struct cli *cli, int argc, char **argv)
 {
     struct group g = { .cli = cli, .limit_s = -1 };
     argp_parse(&argp, argc, argv, 0, NULL, &g);
-    return g.bad == CLI_OK ? submit_group(&g) : g.bad;
+    int code = g.bad == CLI_OK ? submit_group(&g) : g.bad;
+    json_decref(g.policy);
+    return code;
 }

@@ -32,6 +32,7 @@ static const struct {
     { "bundle", "verifier bundle", bundle_command },
     { "replay", "verifier replay", replay_command },
     { "retention", "verifier retention", retention_command },
+    { "policies", "verifier policies", policies_command },
     { "doctor", "verifier doctor", doctor_command },
 };
 
@@ -54,6 +55,7 @@ static const char doc[] =
     "  bundle ID              all that a verdict came from, as one file\n"
     "  replay FILE            judge a bundle again and compare\n"
     "  retention              what is kept; --run removes what is not to be\n"
+    "  policies               the keys of a policy, and what each policy has there\n"
     "  doctor                 is verifierd well, and what mends what is not\n"
     "\n"
     "Exit status: 0 well, 1 the candidate or the selftest failed, 2 usage, 3 configuration, 4 not allowed, "

@@ -13,7 +13,8 @@ struct submit {
     struct cli *cli;
     const char *file;
     const char *task, *reference; /* one of them */
-    const char *entry_point, *policy, *until, *client;
+    const char *entry_point, *until, *client;
+    json_t *policy;
     json_t *metadata; /* NULL: none */
     bool is_completion, is_uncached;
     bool is_waiting;
@@ -36,7 +37,8 @@ static const struct argp_option options[] = {
     { "task", 'T', "ID|NAME", 0, "The task that the candidate claims to do", 0 },
     { "reference", OPT_REFERENCE, "FILE", 0, "Instead of a task: the reference itself", 0 },
     { "entry-point", OPT_ENTRY, "NAME", 0, "The candidate's class (default ModelNew)", 0 },
-    { "policy", OPT_POLICY, "POLICY", 0, "strict (default), hybrid or kernelbench", 0 },
+    { "policy", OPT_POLICY, "FILE|NAME,KEY=VALUE,...", 0,
+      "What is judged and how, as hybrid,shapes=require (default strict): `verifier policies`", 0 },
     { "until", OPT_UNTIL, "STAGE", 0, "Stop after ast, compile, tiny, full or timing", 0 },
     { "completion", OPT_COMPLETION, NULL, 0, "FILE is a model's answer: take the code out of it", 0 },
     { "metadata", OPT_METADATA, "KEY=VALUE", 0, "Kept with the submission (may be given again)", 0 },
@@ -64,7 +66,8 @@ parse(int key, char *arg, struct argp_state *state)
         s->entry_point = arg;
         return 0;
     case OPT_POLICY:
-        s->policy = arg;
+        json_decref(s->policy);
+        s->policy = cli_policy(state, arg);
         return 0;
     case OPT_UNTIL:
         s->until = arg;
@@ -144,7 +147,8 @@ make_body(struct submit *s, json_t *body)
         return code;
     json_object_set_new(body, s->is_completion ? "completion" : "candidate", source);
     set_text(body, "entry_point", s->entry_point);
-    set_text(body, "policy", s->policy);
+    if (s->policy)
+        json_object_set(body, "policy", s->policy);
     set_text(body, "until", s->until);
     set_text(body, "client", s->client);
     if (s->is_uncached)
@@ -205,5 +209,6 @@ submit_command(struct cli *cli, int argc, char **argv)
     argp_parse(&argp, argc, argv, 0, NULL, &s);
     int code = s.bad == CLI_OK ? submit(&s) : s.bad;
     json_decref(s.metadata);
+    json_decref(s.policy);
     return code;
 }

@@ -19,7 +19,7 @@
 #include "server/funnel/alone.h"
 #include "server/funnel/fair.h"
 #include "server/funnel/funnel.h"
-#include "server/funnel/policy.h"
+#include "common/policy.h"
 #include "server/funnel/quota.h"
 #include "server/funnel/request.h"
 #include "server/funnel/state.h"

@@ -7,7 +7,7 @@
 #include "common/auto.h"
 #include "common/extract.h"
 #include "common/reward.h"
-#include "server/funnel/policy.h"
+#include "common/policy.h"
 #include "server/funnel/state.h"
 
 #define NAME_MAX_CHARS 200

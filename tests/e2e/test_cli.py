@@ -186,6 +186,39 @@ def test_submit_sends_what_was_asked(script: Script, source: str) -> None:
     assert script.calls[0][3] == "Bearer secret"
 
 
+@pytest.mark.parametrize(
+    ("said", "sent"),
+    [
+        ("classic", "classic"),
+        ("hybrid,shapes=require", {"name": "hybrid", "shapes": "require"}),
+        (
+            "classic,timing.trials=100,variations.count=1",
+            {"name": "classic", "timing": {"trials": 100}, "variations": {"count": 1}},
+        ),
+        ("FILE", {"name": "kernelbench", "relations": True}),
+    ],
+)
+def test_a_policy_is_a_name_a_file_or_a_name_with_keys(
+    script: Script, source: str, said: str, sent: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "policy.json"
+    file.write_text('{"name": "kernelbench", "relations": true}')
+    done = verifier(script, "submit", source, "--task", "softmax", "--policy", str(file) if said == "FILE" else said)
+    assert done.returncode == 0, done.stderr
+    assert script.sent("POST /v1/submissions")["policy"] == sent
+
+
+def test_a_policy_that_cannot_be_read_is_refused_before_anything_is_sent(script: Script, source: str) -> None:
+    for said, why in (
+        ("strcit", "there is no policy"),
+        ("strict,stagd=1", "/stagd"),
+        ("timing.trials=0", "/timing/trials"),
+    ):
+        done = verifier(script, "submit", source, "--task", "softmax", "--policy", said)
+        assert done.returncode == 2 and why in done.stderr.decode(), done.stderr
+    assert not script.calls
+
+
 def test_submit_takes_a_reference_instead_of_a_task(script: Script, source: str, tmp_path: Path) -> None:
     reference = tmp_path / "reference.py"
     reference.write_text("r = 1\n")

@@ -6,10 +6,12 @@ block without a mark is output. Other marks are refused, so that nothing is left
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import service
@@ -51,6 +53,47 @@ def method_of(line: str) -> str:
     if found := re.search(r"-X (DELETE|PATCH)\b", line):
         return found[1]
     return "POST" if re.search(r"\bpost /| -d ", line) else "GET"
+
+
+def policy_keys() -> list[dict[str, Any]]:
+    """common/policy.c's table, as the command prints it."""
+    found = subprocess.run(
+        [service.BINARY.with_name("verifier"), "policies", "--json"], capture_output=True, text=True, check=True
+    )
+    return list(json.loads(found.stdout))
+
+
+def test_the_table_of_policy_keys_is_the_programs() -> None:
+    def shown(value: object) -> str:
+        return value if isinstance(value, str) else json.dumps(value)
+
+    text = (service.ROOT / "docs" / "policies.md").read_text().partition("\n## Keys\n")[2].partition("\n\n")[0]
+    lines = text.splitlines()
+    wanted = [
+        " | ".join(
+            [f"| `{key['key']}`", key["values"].replace(",", ", "), *map(shown, key["policies"].values()), key["help"]]
+        )
+        + " |"
+        for key in policy_keys()
+    ]
+    assert lines[0] == f"| key | values | {' | '.join(policy_keys()[0]['policies'])} | what it does |"
+    assert lines[2:] == wanted
+
+
+def test_the_contract_has_each_policy_and_each_of_its_keys() -> None:
+    schema = (service.ROOT / "proto" / "openapi.yaml").read_text().partition("\n    Policy:\n")[2]
+    schema = schema.partition("\n    Cases:\n")[0]
+    sections: dict[str, set[str]] = {}
+    section = ""
+    for line in schema.splitlines():
+        if name := re.fullmatch(r"            (\w+):", line):  # variations, timing
+            section = f"{name[1]}."
+        if name := re.match(r"( {12}| {16})(\w+): {", line):
+            sections.setdefault(section if len(name[1]) == 16 else "", set()).add(name[2])
+    found = {section + key for section, keys in sections.items() for key in keys}
+    assert found - {"name", "version"} == {key["key"] for key in policy_keys()}
+    names = ", ".join(policy_keys()[0]["policies"])
+    assert f"enum: [{names}, null]" in schema
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -3,12 +3,15 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "common/auto.h"
-#include "server/funnel/policy.h"
+#include "common/policy.h"
 
 static int
 read_text(const char *text, struct policy *out, struct json_fault *fault)
@@ -106,6 +109,14 @@ what_is_asked_for_is_told_where_it_is_on(void **state)
     struct policy p;
 
     (void)state;
+    assert_int_equal(read_text("\"strict\"", &p, NULL), 0);
+    AUTO_JSON json_t *plain = policy_parts_json(&p);
+    assert_null(json_object_get(plain, "shapes"));
+    assert_null(json_object_get(plain, "relations"));
+    assert_int_equal(read_text("{\"shapes\":\"require\",\"relations\":true}", &p, NULL), 0);
+    AUTO_JSON json_t *asked = policy_parts_json(&p);
+    assert_string_equal(json_string_value(json_object_get(asked, "shapes")), "require");
+    assert_true(json_is_true(json_object_get(asked, "relations")));
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
         for (int on = 0; on < 2; on++) {
             snprintf(text, sizeof(text), "{\"timing\":{\"%s\":%s}}", keys[i], on ? "true" : "false");
@@ -115,6 +126,94 @@ what_is_asked_for_is_told_where_it_is_on(void **state)
             assert_true(on ? json_is_true(found) : !found);
         }
     }
+}
+
+/* What is rewarded is the ratio of the 10 % trimmed means of exactly so many trials behind ten calls. */
+static void
+classic_is_the_trimmed_mean_of_exactly_so_many_trials(void **state)
+{
+    struct policy p;
+
+    (void)state;
+    assert_int_equal(read_text("\"classic\"", &p, NULL), 0);
+    assert_true(p.timing.fixed && p.timing.events && p.timing.cold);
+    assert_int_equal(p.timing.warmup, 10);
+    assert_int_equal(p.timing.trials, 50);
+    assert_string_equal(p.timing.estimator, "trimmed");
+    assert_int_equal(read_text("{\"name\":\"classic\",\"timing\":{\"trials\":100}}", &p, NULL), 0);
+    assert_int_equal(p.timing.trials, 100);
+    assert_true(p.timing.fixed);
+}
+
+/* As it is written in an option: each text, and what the request then says. */
+static void
+a_policy_can_be_written_in_one_word(void **state)
+{
+    static const struct {
+        const char *text, *json;
+    } rows[] = {
+        { "hybrid", "\"hybrid\"" },
+        { "hybrid,shapes=require", "{\"name\":\"hybrid\",\"shapes\":\"require\"}" },
+        { "staged=false", "{\"staged\":false}" },
+        { "classic,timing.trials=100,timing.cold=false",
+          "{\"name\":\"classic\",\"timing\":{\"trials\":100,\"cold\":false}}" },
+        { "variations.count=1,timing.estimator=trimmed",
+          "{\"variations\":{\"count\":1},\"timing\":{\"estimator\":\"trimmed\"}}" },
+    };
+    static const struct {
+        const char *text, *says;
+    } wrong[] = {
+        { "strcit", "strict, hybrid, kernelbench and classic" },
+        { "strict,stagd=true", "/stagd" },
+        { "strict,staged=maybe", "/staged" },
+        { "strict,timing.trials=5000", "/timing/trials" },
+        { "strict,timing.trials.more=1", "/timing/trials.more" },
+        { "strict,hybrid,staged=true", "\"hybrid\" is not KEY=VALUE" },
+        { "lenient,staged=true", "lenient" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct error err = { 0 };
+        AUTO_JSON json_t *want = json_loads(rows[i].json, JSON_DECODE_ANY, NULL), *got = NULL;
+        assert_int_equal(policy_parse(rows[i].text, &got, &err), 0);
+        assert_true(json_equal(got, want));
+        /* A request may say the same text. */
+        AUTO_JSON json_t *text = json_string(rows[i].text);
+        struct policy p, same;
+        assert_int_equal(policy_read(text, "/policy", &p, NULL), 0);
+        assert_int_equal(policy_read(got, "/policy", &same, NULL), 0);
+        AUTO_JSON json_t *a = policy_json(&p), *b = policy_json(&same);
+        assert_true(json_equal(a, b));
+    }
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        struct error err = { 0 };
+        json_t *got = NULL;
+        assert_int_not_equal(policy_parse(wrong[i].text, &got, &err), 0);
+        assert_null(got);
+        assert_non_null(strstr(err.text, wrong[i].says));
+    }
+}
+
+static void
+a_policy_can_be_read_from_a_file(void **state)
+{
+    char path[] = "/tmp/test_policy.XXXXXX";
+    struct error err = { 0 };
+    int fd = mkstemp(path);
+    AUTO_JSON json_t *got = NULL;
+    json_t *none = NULL;
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_true(dprintf(fd, "{\"name\": \"classic\", \"shapes\": \"require\"}") > 0);
+    assert_int_equal(policy_parse(path, &got, &err), 0);
+    assert_string_equal(json_string_value(json_object_get(got, "shapes")), "require");
+    assert_int_equal(ftruncate(fd, 5), 0);
+    close(fd);
+    assert_int_equal(policy_parse(path, &none, &err), ERR_INPUT);
+    assert_non_null(strstr(err.text, path));
+    unlink(path);
 }
 
 static void
@@ -137,6 +236,8 @@ what_is_wrong_is_refused_where_it_is(void **state)
         const char *text, *pointer;
     } rows[] = {
         { "\"lenient\"", "/policy" },
+        { "\"strict,hybrid,staged=true\"", "/policy" },
+        { "\"timing.trials=1001\"", "/policy/timing/trials" },
         { "7", "/policy" },
         { "{\"name\":\"lenient\"}", "/policy/name" },
         { "{\"name\":3}", "/policy/name" },
@@ -147,7 +248,10 @@ what_is_wrong_is_refused_where_it_is(void **state)
         { "{\"variations\":{\"count\":0}}", "/policy/variations/count" },
         { "{\"variations\":{\"count\":17}}", "/policy/variations/count" },
         { "{\"variations\":[]}", "/policy/variations" },
-        { "{\"timing\":{\"trials\":51}}", "/policy/timing/trials" },
+        { "{\"timing\":{\"trials\":1001}}", "/policy/timing/trials" },
+        { "{\"timing\":{\"trials\":0}}", "/policy/timing/trials" },
+        { "{\"shapes\":\"any\"}", "/policy/shapes" },
+        { "{\"relations\":1}", "/policy/relations" },
         { "{\"timing\":{\"trails\":5}}", "/policy/timing/trails" },
         { "{\"timing\":{\"estimator\":\"mean\"}}", "/policy/timing/estimator" },
         { "{\"timing\":{\"cold\":1}}", "/policy/timing/cold" },
@@ -206,6 +310,9 @@ main(void)
         cmocka_unit_test(each_part_is_one_key),
         cmocka_unit_test(what_is_printed_is_read_back),
         cmocka_unit_test(what_is_asked_for_is_told_where_it_is_on),
+        cmocka_unit_test(classic_is_the_trimmed_mean_of_exactly_so_many_trials),
+        cmocka_unit_test(a_policy_can_be_written_in_one_word),
+        cmocka_unit_test(a_policy_can_be_read_from_a_file),
         cmocka_unit_test(the_name_counts_wherever_it_stands),
         cmocka_unit_test(what_is_wrong_is_refused_where_it_is),
         cmocka_unit_test(who_lets_more_through_does_not_bear_the_name_alone),
