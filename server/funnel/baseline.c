@@ -221,7 +221,7 @@ baseline_report(struct submission *s, const struct lane_report *r)
         lane_stage(j->lane, "full", false, COMPILE_STAGES * limit_ms);
         return false;
     } else if (strcmp(r->stage, "full") == 0) {
-        lane_stage(j->lane, "timing", false, limit_ms);
+        lane_stage(j->lane, "timing", false, timing_limit_ms(&s->judgement->policy, limit_ms));
         return false;
     } else {
         tell_times(s, r->detail);

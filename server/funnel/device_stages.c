@@ -6,6 +6,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "server/funnel/judging.h"
+#include "server/funnel/timing.h"
 
 /*
  * The stages on a lane: `tiny`, `full`, `timing`. One process of the candidate's serves all three, and what a stage
@@ -90,6 +91,8 @@ device_stages_go_on(struct submission *s)
     int64_t limit_ms = j->stage == STAGE_TINY ? config->tiny_limit_ms : config->stage_limit_ms;
     bool is_last = is_last_judged(s);
 
+    if (j->stage == STAGE_TIMING)
+        limit_ms = timing_limit_ms(&j->policy, config->stage_limit_ms);
     /* What is timed beside the time that counts has a stage's time of its own. */
     if (j->stage == STAGE_TIMING && (j->policy.timing.variations || j->policy.timing.batched))
         limit_ms += config->stage_limit_ms;

@@ -7,6 +7,18 @@
 #include "common/auto.h"
 #include "common/statistics.h"
 
+/* More trials than the usual may take so long each: BUDGET_S of server/harness/clock.py. */
+#define USUAL_TRIALS 50
+#define TRIAL_MS 600
+
+int64_t
+timing_limit_ms(const struct policy *p, int64_t stage_limit_ms)
+{
+    int64_t more = p->timing.trials - USUAL_TRIALS;
+
+    return stage_limit_ms + (more > 0 ? more * TRIAL_MS : 0);
+}
+
 /* --- from samples to figures --- */
 
 void

@@ -20,6 +20,9 @@ struct timing {
     double credited, credited_lo, credited_hi; /* of these, by the policy's estimator */
 };
 
+/* `timing` may take so long under this policy: more for many trials. */
+int64_t timing_limit_ms(const struct policy *p, int64_t stage_limit_ms);
+
 /* By j->timing; n is 0 where its samples make no sense. out: release it. */
 void timing_read(const struct judgement *j, struct timing *out);
 void timing_release(struct timing *t);

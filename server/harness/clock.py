@@ -63,6 +63,8 @@ SHORT_BUDGET_S: Final = 1.0
 SHORT_NARROW: Final = 0.02
 """As NARROW, for bells of short calls."""
 BUDGET_S: Final = 30.0
+BUDGET_TRIALS: Final = 50
+"""More trials than this may take longer in proportion (device_stages.c gives them as much)."""
 STOPPED: Final = {
     native.STOP_NARROW: "the interval is narrow enough",
     native.STOP_ALL: None,
@@ -291,7 +293,7 @@ class Timer:
             with Cores(self._ours.peer, self._theirs.peer) as cores:
                 self._is_pinned = cores.is_pinned
                 self._prepare()
-                self._end_s = time.monotonic() + BUDGET_S
+                self._end_s = time.monotonic() + self._budget_s()
                 try:
                     why = self._trials()
                 except NotHidden:
@@ -558,27 +560,42 @@ class Timer:
             return PACE_QUIET
         return PACE_LONG if self._is_long else PACE
 
+    def _budget_s(self) -> float:
+        return BUDGET_S * max(1.0, self._job.policy.trials / BUDGET_TRIALS)
+
     def _bounds(self) -> tuple[int, int]:
-        """The least and the most bells of each side: as many as make `trials` calls, and not fewer than the least."""
+        """The least and the most bells of each side: as many as make `trials` calls, and not fewer than the least.
+
+        Of a fixed number each bell is one trial, however many calls it is.
+        """
         policy = self._job.policy
-        least = min((PACE if policy.is_fixed else self._pace()).least, policy.trials)
-        enough = max(least, math.ceil(policy.trials / self._calls))
         if policy.is_fixed:
-            return enough, enough
+            return min(PACE.least, policy.trials), policy.trials
+        least = min(self._pace().least, policy.trials)
+        enough = max(least, math.ceil(policy.trials / self._calls))
         return least, max(enough, min(MORE_BELLS, policy.trials))
 
     def _trials(self) -> str | None:
-        """Until the interval is narrow, the trials are made, or the budget is spent: why it ended early, or None."""
-        short_end = time.monotonic() + SHORT_BUDGET_S if self._is_short else self._end_s
+        """Until the interval is narrow, the trials are made, or the budget is spent: why it ended early, or None.
+
+        Disturbed where a fixed number of trials was not made: fewer are not what was asked for.
+        """
+        is_fixed = self._job.policy.is_fixed
+        is_brief = self._is_short and not is_fixed
+        short_end = time.monotonic() + SHORT_BUDGET_S if is_brief else self._end_s
         least, most = self._bounds()
         narrow = SHORT_NARROW if self._is_short else NARROW
         pace = self._pace()
-        rule = native.StopRule(least, most, pace.block, narrow, self._job.policy.is_fixed)
+        rule = native.StopRule(least, most, pace.block, narrow, is_fixed)
         while True:
             done = sum(len(block.ours_ns) for block in self._blocks)
             if done >= min(2, most):
                 stop = rule.decide(*self._credited(), is_spent=time.monotonic() > short_end)
                 self._require_hidden_launches()
+                if stop == native.STOP_SPENT and is_fixed:
+                    raise Disturbed(
+                        f"{done} of {most} trials were made in the {self._budget_s():g} s that they may take"
+                    )
                 if stop != native.STOP_GO_ON:
                     return STOPPED[stop]
             block = self._block(min(pace.block, most - done), done)
@@ -906,7 +923,7 @@ class Timer:
             "method": "doorbell_paired",
             "warmup": self._job.policy.warmup,
             "cold": self._job.policy.is_cold,
-            "trials": bells * self._calls,
+            "trials": bells if self._job.policy.is_fixed else bells * self._calls,
             "calls": self._calls,
             "bells": bells,
             "one_call": self._why_one,

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from rig import Rig, policy
+from wire import WORKER_DETAIL_MAX
 
 import clock  # isort: skip
 
@@ -94,11 +95,20 @@ def test_a_copy_of_the_reference_is_as_fast(bench: Bench) -> None:
     assert 5e7 < detail["host_candidate_ns"] < 1e9
 
 
+def test_a_hundred_trials_reuse_the_sets_of_inputs(bench: Bench) -> None:
+    """What is told of a thousand fits into a message."""
+    report = bench.time(SHORT_HONEST, task=SHORT, single_ns=0, trials=100)
+    detail = report["detail"]
+    assert report["outcome"] == "pass" and detail["bells"] == detail["trials"] == 100
+    assert len(detail["reference_ns"]) == len(detail["candidate_ns"]) == 100
+    assert 10 * len(json.dumps(detail)) < WORKER_DETAIL_MAX / 2
+
+
 def test_a_short_call_is_made_many_times_for_a_bell(bench: Bench) -> None:
     report = bench.time(SHORT_HONEST, task=SHORT, single_ns=SHORT_NS)
     detail = report["detail"]
     assert report["outcome"] == "pass" and detail["calls"] == 8 and detail["one_call"] is None
-    assert detail["bells"] == 5 and detail["trials"] == 5 * 8
+    assert detail["bells"] == detail["trials"] == 5
 
 
 EARLY = """
@@ -377,8 +387,8 @@ def test_a_reference_is_asked_once_whether_it_draws_numbers() -> None:
 class Paced(clock.Timer):
     """Whose pairs are off by `scatter` in turn. empty: of each block, beside which of its pairs a bell is empty."""
 
-    def __init__(self, calls: int, hidden_ns: int, scatter: float, *, fixed: bool = False) -> None:
-        rules = SimpleNamespace(trials=50, is_fixed=fixed)
+    def __init__(self, calls: int, hidden_ns: int, scatter: float, *, fixed: bool = False, trials: int = 50) -> None:
+        rules = SimpleNamespace(trials=trials, is_fixed=fixed)
         self._job = SimpleNamespace(policy=rules, candidate=None)  # type: ignore[assignment]
         self._gpu = SimpleNamespace(state=dict)  # type: ignore[assignment]
         self._protocol = clock.Protocol(freezes=False, caps_reference=False)
@@ -482,12 +492,28 @@ def test_bells_that_scatter_little_are_fewer(
     assert {sum(block) for block in timer.empty if len(block) == blocks[0]} == {2 if calls == 1 else 5}
 
 
-@pytest.mark.parametrize(("calls", "blocks"), [(1, [5] * 10), (4, [6, 6, 1]), (16, [6, 4])])
-def test_a_fixed_number_of_calls_is_made(calls: int, blocks: list[int]) -> None:
-    """As many bells as make fifty, and ten at least: there is no width that would allow fewer."""
-    timer = Paced(calls, clock.HEAD_NS, 0.0, fixed=True)
+@pytest.mark.parametrize("calls", [1, 4, 16])
+@pytest.mark.parametrize("trials", [1, 50, 100, 1000])
+def test_exactly_the_fixed_number_of_trials_is_made(calls: int, trials: int) -> None:
+    """Each is a bell, however many calls that is; no width and no brief budget of short calls allows fewer."""
+    timer = Paced(calls, clock.HEAD_NS, 0.0, fixed=True, trials=trials)
     assert timer._trials() is None
-    assert [len(block) for block in timer.empty] == blocks
+    assert sum(len(block) for block in timer.empty) == trials
+    assert len(timer._credited()[0]) == trials
+
+
+def test_a_hundred_trials_are_made_where_the_interval_stays_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "NARROW", 0.0)
+    timer = Paced(1, 0, 0.1, trials=100)
+    assert timer._trials() is None
+    assert sum(len(block) for block in timer.empty) == 100
+
+
+def test_fewer_trials_than_the_fixed_number_are_inconclusive() -> None:
+    timer = Paced(1, 0, 0.0, fixed=True, trials=100)
+    timer._end_s = time.monotonic() - 1
+    with pytest.raises(clock.Disturbed, match="10 of 100 trials were made in the 60 s"):
+        timer._trials()
 
 
 def test_who_is_bound_by_launches_is_timed_anew_with_launches_on_the_clock(bench: Bench) -> None:
