@@ -115,7 +115,7 @@ $(bin)/verifier: $(out)/client/cli/main.o $(out)/libcli.a $(out)/libcommon.a
 	@mkdir -p $(@D)
 	$(Q)$(link) $(cli_libs)
 
-$(out)/client/trainer/prompt.o: client/prompt/kernel.txt
+$(out)/client/trainer/prompt.o: $(wildcard client/prompt/*.txt)
 $(out)/client/trainer/settings.o: $(wildcard client/python/finetune/*.json)
 $(out)/client/trainer/helper.o: client/python/prepare_rows.py
 

@@ -152,9 +152,9 @@ kept_row(const struct bestofn *b, const struct round_result *result, json_t *ans
     json_t *text = json_object_get(answer, "text"), *verdict = json_object_get(answer, "verdict");
     AUTO_BUFFER struct buffer code = BUFFER_INIT;
 
-    prompt_digest(digest);
+    prompt_digest(b->round.policy, digest);
     if (!wanted || answer_code(answer, result->task, &code) != 0 ||
-        prompt_make(result->task->reference, wanted, &prompt) != 0)
+        prompt_make(result->task->reference, wanted, b->round.policy, &prompt) != 0)
         return NULL;
     json_t *row =
         json_pack("{s:s, s:i, s:s, s:s, s:O, s:s%, s:O, s:O, s:s, s:O, s:O}", "task", result->task->name,
@@ -206,14 +206,14 @@ sft_row(const struct bestofn *b, const struct round_result *result, json_t *answ
 
 /* An answer with its prompt: `trainer weighted` learns from these. */
 static json_t *
-candidate_row(const struct round_result *result, json_t *answer)
+candidate_row(const struct bestofn *b, const struct round_result *result, json_t *answer)
 {
     char digest[HASH_TEXT_SIZE];
     AUTO_BUFFER struct buffer prompt = BUFFER_INIT;
     AUTO_FREE char *wanted = task_class_wanted(result->task);
 
-    prompt_digest(digest);
-    if (!wanted || prompt_make(result->task->reference, wanted, &prompt) != 0)
+    prompt_digest(b->round.policy, digest);
+    if (!wanted || prompt_make(result->task->reference, wanted, b->round.policy, &prompt) != 0)
         return NULL;
     json_t *row = json_pack("{s:s, s:s, s:s}", "task", result->task->name, "prompt", digest, "instruction",
                             prompt.data);
@@ -288,7 +288,7 @@ report_json(const struct bestofn *b, const struct task_set *set, const struct ro
             const struct tally *tally)
 {
     char digest[HASH_TEXT_SIZE];
-    prompt_digest(digest);
+    prompt_digest(b->round.policy, digest);
     return json_pack(
         "{s:s, s:s, s:o, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:O, s:f, s:f, s:f}",
         "name", b->name, "model", b->trainer->model, "sampling", endpoint_provenance(b->trainer), "prompt",
@@ -376,7 +376,7 @@ write_all(const struct bestofn *b, const struct task_set *set, const struct roun
         count(&results[i], &tally);
         json_array_foreach(results[i].answers, k, answer)
         {
-            AUTO_JSON json_t *row = candidate_row(&results[i], answer);
+            AUTO_JSON json_t *row = candidate_row(b, &results[i], answer);
             output_line(&files[answer_is_cancelled(answer) ? CANCELLED : CANDIDATES], row);
         }
     }

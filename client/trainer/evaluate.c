@@ -195,7 +195,7 @@ report_json(const struct evaluate *e)
     const char *source = e->runs ? "runs" : e->checkpoint ? "checkpoint" : "endpoint";
     const char *path = e->runs ? e->runs_path : e->checkpoint ? e->model_path : e->trainer->model;
 
-    prompt_digest(prompt);
+    prompt_digest(e->round.policy, prompt);
     clock_text(clock_wall_ms(), at);
     json_t *sampling = e->runs ? json_incref(e->source.provenance) : endpoint_provenance(e->trainer);
     return json_pack("{s:s, s:s?, s:s, s:o, s:s?, s:s, s:s?, s:i, s:i, s:b, s:f, s:o, s:o, s:o}", "name",

@@ -7,6 +7,7 @@
 #include "client/trainer/daemon.h"
 #include "client/trainer/enlarge.h"
 #include "client/trainer/journal.h"
+#include "client/trainer/rules.h"
 #include "common/auto.h"
 #include "common/hash.h"
 #include "common/ids.h"
@@ -156,10 +157,12 @@ judge_answer(struct inquiry *q, struct http_client *daemon, const struct entry *
     AUTO_JSON json_t *done = NULL;
 
     snprintf(wanted, sizeof(wanted), "%.150sNew", e->entry_point);
-    AUTO_JSON json_t *body = json_pack("{s:s, s:[{s:s}], s:s, s:s, s:s, s:s}", "task", task_id, "candidates",
-                                       "candidate", e->answer, "policy", q->options->policy, "until", "full",
-                                       "client", "trainer", "entry_point", wanted);
-    int rc = daemon_add_group(daemon, q->run, body, group, err);
+    AUTO_JSON json_t *policy = NULL;
+    int rc = rules_of(q->options->policy, e->level, NULL, &policy, err);
+    AUTO_JSON json_t *body =
+        json_pack("{s:s, s:[{s:s}], s:O?, s:s, s:s, s:s}", "task", task_id, "candidates", "candidate",
+                  e->answer, "policy", policy, "until", "full", "client", "trainer", "entry_point", wanted);
+    rc = rc == 0 ? daemon_add_group(daemon, q->run, body, group, err) : rc;
     rc = rc == 0 ? daemon_wait_group(daemon, group, &done, err) : rc;
     if (rc != 0)
         return rc;

@@ -8,6 +8,7 @@
 #include "client/trainer/trainer.h"
 #include "common/auto.h"
 #include "common/http_client.h"
+#include "common/policy.h"
 #include "common/reward.h"
 
 double
@@ -38,6 +39,17 @@ option_word(struct argp_state *state, const char *name, const char *text, const 
             return text;
     argp_error(state, "%s takes one of %s, not \"%s\"", name, list, text);
     return NULL;
+}
+
+const char *
+option_policy(struct argp_state *state, const char *name, const char *text)
+{
+    AUTO_JSON json_t *value = NULL;
+    struct error err = { 0 };
+
+    if (policy_parse(text, &value, &err) != 0)
+        argp_error(state, "%s: %s", name, err.text);
+    return text;
 }
 
 const char *
@@ -250,7 +262,7 @@ parse_round(int key, char *arg, struct argp_state *state)
         o->turns = option_int(state, "--turns", arg, 1, 16);
         return 0;
     case OPT_POLICY:
-        o->policy = option_word(state, "--policy", arg, OPTION_POLICIES);
+        o->policy = option_policy(state, "--policy", arg);
         return 0;
     case OPT_UNTIL:
         o->until = option_word(state, "--until", arg, OPTION_STAGES);
@@ -267,8 +279,11 @@ static const struct argp_option round_option_table[] = {
     { "samples", 'n', "N", 0, "Answers for each task", 0 },
     { "turns", OPT_TURNS, "T", 0,
       "Give verifierd's feedback back to the model, T - 1 times (default 1: never)", 0 },
-    { "policy", OPT_POLICY, "NAME", 0,
-      "strict, hybrid or kernelbench (default: strict at level 1, hybrid above)", 0 },
+    { "policy", OPT_POLICY, "FILE|NAME,KEY=VALUE,...", 0,
+      "What is judged and how, as hybrid,shapes=require (default: strict at level 1, hybrid above); "
+      "`verifier policies` has "
+      "all",
+      0 },
     { "until", OPT_UNTIL, "STAGE", 0, "Stop judging after this stage", 0 },
     { "reward", 'r', "KIND|JSON", 0, "The reward (default staged)", 0 },
     { 0 },

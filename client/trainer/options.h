@@ -27,6 +27,8 @@ int option_int(struct argp_state *state, const char *name, const char *text, int
 double option_number(struct argp_state *state, const char *name, const char *text, double low, double high);
 /* One of the words of list, which are between commas; ends the program with 2 before anything is asked of a service. */
 const char *option_word(struct argp_state *state, const char *name, const char *text, const char *list);
+/* A policy, as policy_parse() reads it: text, once it can be read. */
+const char *option_policy(struct argp_state *state, const char *name, const char *text);
 /* A run's name: a part of a file's name, and so without a slash. */
 const char *option_name(struct argp_state *state, const char *name, const char *text);
 #define OPTION_POLICIES "strict,hybrid,kernelbench"

@@ -129,7 +129,7 @@ is_in(const struct task_set *set, const char *name)
 static int
 count_held_out(struct plan *p, const char *path, const struct task_set *set, struct error *err)
 {
-    char digest[HASH_TEXT_SIZE], prompt[HASH_TEXT_SIZE];
+    char digest[HASH_TEXT_SIZE], prompt[HASH_TEXT_SIZE], with_sizes[HASH_TEXT_SIZE];
     json_error_t why;
     json_t *row;
     size_t i;
@@ -143,9 +143,10 @@ count_held_out(struct plan *p, const char *path, const struct task_set *set, str
     if (before && strcmp(before, digest) == 0)
         return error_set(err, ERR_INPUT,
                          "%s was counted in the round before: evaluate the model that there is now", path);
-    prompt_digest(prompt);
+    prompt_digest(NULL, prompt);
+    prompt_digest("shapes=require", with_sizes);
     const char *with = json_string_value(json_object_get(report, "prompt"));
-    if (with && strcmp(with, prompt) != 0)
+    if (with && strcmp(with, prompt) != 0 && strcmp(with, with_sizes) != 0)
         return error_set(err, ERR_INPUT, "%.120s was made with another prompt (%.19s, not %.19s)", path, with,
                          prompt);
     json_t *level = json_object_get(json_object_get(report, "levels"), "1");

@@ -101,7 +101,7 @@ static const struct argp_option options[] = {
       "Have each row's own Triton code judged, under --policy (default kernelbench), and make no fine-tuning "
       "row of what fails",
       0 },
-    { "policy", 'p', "NAME", 0, "Of --verify", 0 },
+    { "policy", 'p', "FILE|NAME,KEY=VALUE,...", 0, "Of --verify", 0 },
     { "enlarge", OPT_ENLARGE, NULL, 0,
       "On a GPU, enlarge each task's shapes until its reference runs 50 us to 20 ms, and leave out of "
       "tasks.jsonl what "
@@ -173,7 +173,7 @@ parse(int key, char *arg, struct argp_state *state)
         p->o.enlarges = true;
         return 0;
     case 'p':
-        p->o.policy = option_word(state, "--policy", arg, OPTION_POLICIES);
+        p->o.policy = option_policy(state, "--policy", arg);
         return 0;
     case OPT_LABELS:
         p->o.labelled_by = arg;

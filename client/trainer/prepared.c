@@ -20,7 +20,7 @@ prepared_open(struct prepared *p, const struct prepare_options *options, const c
     int rc = 0;
 
     *p = (struct prepared){ .options = options, .reasons = json_object(), .names = json_object() };
-    prompt_digest(p->prompt);
+    prompt_digest(options->policy, p->prompt);
     if (!p->reasons || !p->names)
         return error_set(err, ERR_NOMEM, "out of memory");
     for (size_t i = 0; rc == 0 && i < ARRAY_LEN(names); i++) {
@@ -103,7 +103,7 @@ write_answer(struct prepared *p, const struct entry *e)
     const struct task task = { .entry_point = (char *)(uintptr_t)e->entry_point };
     AUTO_FREE char *wanted = task_class_wanted(&task);
 
-    if (!wanted || prompt_make(e->source, wanted, &instruction) != 0 ||
+    if (!wanted || prompt_make(e->source, wanted, o->policy, &instruction) != 0 ||
         buffer_printf(&output, "```python\n%s%s```\n", e->answer,
                       e->answer[strlen(e->answer) - 1] == '\n' ? "" : "\n") != 0) {
         p->sft.is_bad = true;
@@ -127,7 +127,7 @@ label_row(struct prepared *p, const struct entry *e, json_t *task)
     AUTO_FREE char *wanted = task_class_wanted(&of);
     json_t *reference = json_object_get(task, "pytorch_code");
 
-    if (!wanted || prompt_make(json_string_value(reference), wanted, &instruction) != 0)
+    if (!wanted || prompt_make(json_string_value(reference), wanted, p->options->policy, &instruction) != 0)
         return NULL;
     return json_pack("{s:s, s:i, s:i, s:s, s:s, s:s, s:s, s:O, s:s}", "id", e->name, "difficulty",
                      difficulty_of(e), "operations", e->operations, "method",

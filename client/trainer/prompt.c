@@ -2,24 +2,47 @@
 
 #include <string.h>
 
+#include "common/auto.h"
 #include "common/error.h"
+#include "common/policy.h"
 
-/* The file itself, so that there is no second copy to fall behind. */
+/* The files themselves, so that there is no second copy to fall behind. */
 __asm__(".pushsection .rodata\n"
         "prompt_template:\n"
         ".incbin \"client/prompt/kernel.txt\"\n"
         ".byte 0\n"
+        "prompt_sizes:\n"
+        ".incbin \"client/prompt/sizes.txt\"\n"
+        ".byte 0\n"
         ".popsection\n");
-extern const char prompt_template[];
+extern const char prompt_template[], prompt_sizes[];
+
+/* Policies were read when they were given; one that cannot be read is refused where it counts. */
+static bool
+tries_sizes(const char *text)
+{
+    struct error err = { 0 };
+    struct json_fault fault;
+    struct policy policy;
+    AUTO_JSON json_t *value = NULL;
+
+    return text && policy_parse(text, &value, &err) == 0 && policy_read(value, "", &policy, &fault) == 0 &&
+           strcmp(policy.shapes, "require") == 0;
+}
 
 void
-prompt_digest(char out[HASH_TEXT_SIZE])
+prompt_digest(const char *policy, char out[HASH_TEXT_SIZE])
 {
-    hash_text(prompt_template, strlen(prompt_template), out);
+    AUTO_BUFFER struct buffer all = BUFFER_INIT;
+
+    if (tries_sizes(policy) && buffer_printf(&all, "%s%s", prompt_template, prompt_sizes) == 0)
+        hash_text(all.data, all.size, out);
+    else
+        hash_text(prompt_template, strlen(prompt_template), out);
 }
 
 int
-prompt_make(const char *reference, const char *class_name, struct buffer *out)
+prompt_make(const char *reference, const char *class_name, const char *policy, struct buffer *out)
 {
     static const char reference_mark[] = "{{reference}}", class_mark[] = "{{class}}";
     int rc = 0;
@@ -38,5 +61,5 @@ prompt_make(const char *reference, const char *class_name, struct buffer *out)
             rc = buffer_append(out, at++, 1);
         }
     }
-    return rc;
+    return rc == 0 && tries_sizes(policy) ? buffer_add(out, prompt_sizes) : rc;
 }

@@ -11,6 +11,7 @@
 #include "client/trainer/endpoint.h"
 #include "client/trainer/journal.h"
 #include "client/trainer/prompt.h"
+#include "client/trainer/rules.h"
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/extract.h"
@@ -121,7 +122,7 @@ header_of(const struct trainer *t, const struct round_options *o, const struct t
     char prompt[HASH_TEXT_SIZE], tasks[HASH_TEXT_SIZE];
     AUTO_BUFFER struct buffer all = BUFFER_INIT;
 
-    prompt_digest(prompt);
+    prompt_digest(o->policy, prompt);
     for (size_t i = 0; i < set->n; i++) {
         buffer_append(&all, set->tasks[i].name, strlen(set->tasks[i].name) + 1);
         buffer_append(&all, set->tasks[i].reference, strlen(set->tasks[i].reference) + 1);
@@ -250,12 +251,12 @@ note(struct round *r, json_t *record, struct error *err)
 
 /* What the model is asked: the prompt, and for later turns what this sample has answered and heard so far. */
 static json_t *
-conversation(struct work *w, int turn, size_t sample)
+conversation(struct work *w, const char *policy, int turn, size_t sample)
 {
     AUTO_BUFFER struct buffer prompt = BUFFER_INIT;
     AUTO_FREE char *wanted = task_class_wanted(w->task);
 
-    if (!wanted || prompt_make(w->task->reference, wanted, &prompt) != 0)
+    if (!wanted || prompt_make(w->task->reference, wanted, policy, &prompt) != 0)
         return NULL;
     json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", prompt.data);
     for (int i = 0; messages && i < turn; i++) {
@@ -304,12 +305,12 @@ sample(struct hands *hands, struct work *w, int turn, struct error *err)
     int rc = 0;
 
     if (turn == 0) {
-        AUTO_JSON json_t *messages = conversation(w, 0, 0);
+        AUTO_JSON json_t *messages = conversation(w, r->options->policy, 0, 0);
         rc = ask(hands, w->task, messages, r->options->samples, seed_of(t, w->task, 0, 0), &answers, err);
     } else {
         answers = json_array();
         for (size_t i = 0; rc == 0 && i < (size_t)r->options->samples; i++) {
-            AUTO_JSON json_t *messages = conversation(w, turn, i);
+            AUTO_JSON json_t *messages = conversation(w, r->options->policy, turn, i);
             AUTO_JSON json_t *one = NULL;
             rc = ask(hands, w->task, messages, 1, seed_of(t, w->task, turn, i), &one, err);
             if (rc == 0)
@@ -354,18 +355,18 @@ find_same(json_t *answers, const struct task *task)
 }
 
 static json_t *
-group_body(struct round *r, struct work *w, json_t *answers, const size_t *first, const char *task_id)
+group_body(struct round *r, struct work *w, json_t *answers, const size_t *first, const char *task_id,
+           json_t *policy)
 {
     AUTO_FREE char *wanted = task_class_wanted(w->task);
-    const char *policy = r->options->policy ? r->options->policy : w->task->level >= 2 ? "hybrid" : "strict";
     char prompt[HASH_TEXT_SIZE];
     json_t *candidates = json_array();
-    json_t *body = json_pack("{s:s, s:o, s:s, s:s, s:s?}", "task", task_id, "candidates", candidates,
+    json_t *body = json_pack("{s:s, s:o, s:O, s:s, s:s?}", "task", task_id, "candidates", candidates,
                              "policy", policy, "client", "trainer", "entry_point", wanted);
     json_t *answer;
     size_t i;
 
-    prompt_digest(prompt);
+    prompt_digest(r->options->policy, prompt);
     json_array_foreach(answers, i, answer)
     {
         json_t *code = json_object_get(answer, "code");
@@ -374,11 +375,6 @@ group_body(struct round *r, struct work *w, json_t *answers, const size_t *first
                                   json_pack("{s:O, s:{s:i, s:s}}", code ? "candidate" : "completion",
                                             code ? code : json_object_get(answer, "text"), "metadata",
                                             "sample", (int)i, "prompt", prompt));
-    }
-    if (r->options->policy_parts) {
-        json_t *parts = json_copy(r->options->policy_parts);
-        json_object_set_new(parts, "name", json_string(policy));
-        json_object_set_new(body, "policy", parts);
     }
     if (r->options->until)
         json_object_set_new(body, "until", json_string(r->options->until));
@@ -438,7 +434,12 @@ post(struct hands *hands, struct work *w, int turn, const size_t *first, struct 
     int rc = daemon_add_task(hands->daemon, w->task, task_id, err);
     if (rc != 0)
         return rc;
-    AUTO_JSON json_t *body = group_body(hands->round, w, w->turns[turn].answers, first, task_id);
+    AUTO_JSON json_t *policy = NULL;
+    const struct round_options *o = hands->round->options;
+    int rules = rules_of(o->policy, w->task->level, o->policy_parts, &policy, err);
+    if (rules != 0)
+        return rules;
+    AUTO_JSON json_t *body = group_body(hands->round, w, w->turns[turn].answers, first, task_id, policy);
     AUTO_BUFFER struct buffer run = BUFFER_INIT;
     int again = w->turns[turn].judged;
     if (buffer_printf(&run, "%s %s %d", hands->round->run, w->task->name, turn) != 0 ||

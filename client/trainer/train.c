@@ -16,6 +16,7 @@
 #include "client/trainer/output.h"
 #include "client/trainer/prompt.h"
 #include "client/trainer/restore.h"
+#include "client/trainer/rules.h"
 #include "client/trainer/settings.h"
 #include "client/trainer/trainer.h"
 #include "common/auto.h"
@@ -44,8 +45,10 @@ static const struct argp_option fixed[] = {
     { "gpus", OPT_GPUS, "N", 0, "Processes, one for each GPU, by `accelerate launch` (default 1)", 0 },
     { "accelerate-config", OPT_ACCELERATE, "FILE", 0, "What `accelerate config` wrote, for accelerate launch",
       0 },
-    { "policy", OPT_POLICY, "NAME", 0,
-      "reinforce, grpo: strict, hybrid or kernelbench; by default strict at level 1 and hybrid above", 0 },
+    { "policy", OPT_POLICY, "FILE|NAME,KEY=VALUE,...", 0,
+      "reinforce, grpo: what is judged and how, as hybrid,shapes=require; by default strict at level 1 and "
+      "hybrid above",
+      0 },
     { "print-settings", OPT_PRINT, NULL, 0, "Print all settings as JSON, and train nothing", 0 },
 };
 
@@ -142,7 +145,7 @@ parse(int key, char *arg, struct argp_state *state)
         t->accelerate_config = arg;
         return 0;
     case OPT_POLICY:
-        t->policy = option_word(state, "--policy", arg, OPTION_POLICIES);
+        t->policy = option_policy(state, "--policy", arg);
         return 0;
     case OPT_PRINT:
         t->is_printed = true;
@@ -227,15 +230,16 @@ add_task(struct train *t, struct http_client *c, const struct task *task, json_t
     char id[DAEMON_ID_SIZE];
     AUTO_BUFFER struct buffer prompt = BUFFER_INIT;
     AUTO_FREE char *wanted = task_class_wanted(task);
-    const char *policy = t->policy ? t->policy : task->level >= 2 ? "hybrid" : "strict";
-    int rc = wanted ? prompt_make(task->reference, wanted, &prompt) : ERR_NOMEM;
+    AUTO_JSON json_t *policy = NULL;
+    int rc = wanted ? prompt_make(task->reference, wanted, t->policy, &prompt) : ERR_NOMEM;
     rc = rc == 0 ? daemon_add_task(c, task, id, err) : error_set(err, ERR_NOMEM, "out of memory");
     if (rc == ERR_INPUT || rc == ERR_CONFLICT) {
         fprintf(stderr, "trainer: left out: %s: %s\n", task->name, err->text);
         return 0;
     }
+    rc = rc == 0 ? rules_of(t->policy, task->level, NULL, &policy, err) : rc;
     if (rc == 0)
-        json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:s, s:s, s:i}", "name", task->name, "id", id,
+        json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:s, s:O, s:i}", "name", task->name, "id", id,
                                              "prompt", prompt.data, "entry_point", wanted, "policy", policy,
                                              "level", task->level));
     return rc;
@@ -390,7 +394,8 @@ train_command(struct trainer *trainer, const char *method, int argc, char **argv
                        .table = table,
                        .values = values };
     struct error err = { 0 };
-    char digest[HASH_TEXT_SIZE], sub[512], path[OUTPUT_PATH_MAX];
+    char digest[HASH_TEXT_SIZE], plain[HASH_TEXT_SIZE], with_sizes[HASH_TEXT_SIZE], sub[512],
+        path[OUTPUT_PATH_MAX];
     int status = TRAINER_CONFIG;
 
     parse_options(&t, argc, argv);
@@ -401,9 +406,12 @@ train_command(struct trainer *trainer, const char *method, int argc, char **argv
         return TRAINER_OK;
     }
     AUTO_FREE char *workdir = realpath(trainer->workdir, NULL);
-    prompt_digest(digest);
-    AUTO_JSON json_t *request = json_pack("{s:s, s:O, s:s, s:s}", "method", t.method, "settings", values,
-                                          "workdir", workdir ? workdir : trainer->workdir, "prompt", digest);
+    prompt_digest(t.policy, digest);
+    prompt_digest("shapes=require", with_sizes);
+    prompt_digest(NULL, plain);
+    AUTO_JSON json_t *request =
+        json_pack("{s:s, s:O, s:s, s:s, s:[s, s]}", "method", t.method, "settings", values, "workdir",
+                  workdir ? workdir : trainer->workdir, "prompt", digest, "prompts", plain, with_sizes);
     const char *run = json_string_value(json_object_get(values, "run"));
     if (!*run || strchr(run, '/') || *run == '.')
         return trainer_complain(TRAINER_CONFIG, "run: \"%s\" is no name for a directory", run);

@@ -199,7 +199,7 @@ def plain_rows(method: str, settings: Any, workdir: Path, steps: Steps) -> None:
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
     model, tokenizer, _ = models.prepare(settings, lambda text: None)
-    rows = data.examples(tokenizer, settings, Path(settings.data), None, method == "weighted", lambda text: None)
+    rows = data.examples(tokenizer, settings, Path(settings.data), [], method == "weighted", lambda text: None)
     items = [{"input_ids": row.ids, "labels": row.labels, "weight": row.reward} for row in rows]
 
     def collate(batch: Sequence[Json]) -> Json:

@@ -124,6 +124,36 @@ def test_a_run_is_not_gone_on_with_under_another_prompt(endpoint: Endpoint, tmp_
         assert str(journal) in done.stderr and (len(endpoint.asked), len(judge.asked)) == asked
 
 
+@pytest.mark.parametrize("policy", [None, "shapes=require,timing.trials=100", "strict,variations.count=1"])
+def test_single_keys_of_a_policy_reach_the_daemon_and_other_sizes_the_prompt(
+    endpoint: Endpoint, tmp_path: Path, policy: str | None
+) -> None:
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text(json.dumps({"name": "softmax", "code": (TESTS / "tasks/softmax.py").read_text(), "level": 2}))
+    given = [] if policy is None else [f"--policy={policy}"]
+    with fake_daemon() as judge:
+        done = run(judge, endpoint, tmp_path, "bestofn", f"--tasks={tasks}", "--samples=1", "--until=full", *given)
+        assert done.returncode == 0, done.stderr
+        posted = [body for _, path, body in judge.asked if path == "/v1/groups"]
+    wanted = {
+        None: "hybrid",
+        "shapes=require,timing.trials=100": {"name": "hybrid", "shapes": "require", "timing": {"trials": 100}},
+        "strict,variations.count=1": {"name": "strict", "variations": {"count": 1}},
+    }
+    assert [body["policy"] for body in posted] == [wanted[policy]]
+    prompt = endpoint.asked[0]["messages"][0]["content"]
+    assert ("other sizes" in prompt) == (policy is not None and "shapes" in policy)
+
+
+def test_a_policy_that_cannot_be_read_ends_the_command_before_anything_is_asked(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
+    done = run(
+        service.Client("http://127.0.0.1:9"), endpoint, tmp_path, "bestofn", "--tasks=none", "--policy=strict,shapes=no"
+    )
+    assert done.returncode == 2 and "/shapes: is one of report,require" in done.stderr, done.stderr
+
+
 def refuse_many(body: Json) -> Reply | None:
     return (400, {}, b'{"error":{"message":"n is at most 1"}}') if body["n"] > 1 else None
 
@@ -194,7 +224,8 @@ def test_what_the_daemon_would_refuse_is_not_sampled_first(
 ) -> None:
     away = service.Client("http://127.0.0.1:9")
     done = run(away, endpoint, tmp_path, kind, f"--tasks={tasks_file}", f"{option}={value}")
-    assert done.returncode == 2 and f"{option} takes one of" in done.stderr and f'"{value}"' in done.stderr
+    why = "there is no policy" if option == "--policy" else f"{option} takes one of"
+    assert done.returncode == 2 and why in done.stderr and f'"{value}"' in done.stderr, done.stderr
     assert endpoint.asked == []
 
 

@@ -370,7 +370,7 @@ def test_out_of_memory_names_the_knobs(model: Path, tmp_path: Path, monkeypatch:
 def test_rows_of_another_prompt_are_refused(model: Path, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.jsonl", [rows()[0] | {"prompt": "sha256:aa"}])
     with pytest.raises(TrainError, match="prompt template sha256:aa"):
-        supervised.train("sft", settings_of("sft", given(model)), tmp_path, {"prompt": "sha256:bb"})
+        supervised.train("sft", settings_of("sft", given(model)), tmp_path, {"prompts": ["sha256:bb", "sha256:cc"]})
 
 
 def test_only_the_answer_is_learned(model: Path, tmp_path: Path) -> None:
@@ -381,7 +381,7 @@ def test_only_the_answer_is_learned(model: Path, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.jsonl", rows())
     said: list[str] = []
     keep: Callable[[str], None] = said.append
-    first = examples(tokenizer, settings_of("sft", given(model)), tmp_path / "rows.jsonl", None, False, keep)[0]
+    first = examples(tokenizer, settings_of("sft", given(model)), tmp_path / "rows.jsonl", [], False, keep)[0]
     assert (
         first.labels[: first.prompt] == [-100] * first.prompt
         and first.labels[first.prompt :] == first.ids[first.prompt :]

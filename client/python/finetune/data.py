@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,11 +102,14 @@ def examples(
     tokenizer: Any,
     settings: Settings,
     path: Path,
-    prompt_digest: str | None,
+    prompts: Sequence[str],
     is_weighted: bool,
     say: Callable[[str], None],
 ) -> list[Example]:
-    """The rows of a file. TrainError: none is left, or no row has anything to learn (one is shown decoded)."""
+    """The rows of a file. prompts: digests of the templates that they may be made with; none: any.
+
+    TrainError: none is left, or no row has anything to learn (one is shown decoded).
+    """
     rows = read_rows(path)
     if settings.max_samples:
         rows = rows[: settings.max_samples]
@@ -121,9 +124,9 @@ def examples(
             continue
         instruction, output = _texts(row, where)
         made_with = row.get("prompt")
-        if prompt_digest and made_with and made_with != prompt_digest:
+        if prompts and made_with and made_with not in prompts:
             raise TrainError(
-                f"{where}: made with the prompt template {made_with}, not with this trainer's {prompt_digest}; "
+                f"{where}: made with the prompt template {made_with}, not with this trainer's {prompts[0]}; "
                 "prepare or sample the data again"
             )
         reward = _reward(row, where, settings.weight) if is_weighted else 0.0

@@ -30,7 +30,7 @@ class Task:
     name: str
     id: str
     prompt: str
-    policy: str
+    policy: object  # a name or an object
     entry_point: str  # the class that the prompt asks for
 
 

@@ -58,7 +58,7 @@ def train(method: str, settings: Settings, workdir: Path, more: dict[str, Any]) 
     loop = Loop(method, settings, workdir, {"data": digest_of(data), "prompt": more.get("prompt")})
     if loop.finished():
         return 0
-    rows = examples(loop.tokenizer, settings, data, more.get("prompt"), is_weighted, loop.say)
+    rows = examples(loop.tokenizer, settings, data, more.get("prompts") or [], is_weighted, loop.say)
     if is_weighted:
         rows = weigh(rows, settings)
     size = settings.batch * settings.accumulation * loop.world
