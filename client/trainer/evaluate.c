@@ -56,7 +56,10 @@ static const struct argp_option options[] = {
     { "columns", OPT_COLUMNS, "LIST", OPTION_ARG_OPTIONAL,
       "Judge the same answers under each of these policies, too (default strict,hybrid,kernelbench)", 0 },
     { "ablate", OPT_ABLATE, NULL, 0,
-      "Judge the same answers on a single input, too, and print which of them five inputs refuse", 0 },
+      "Judge the same answers on one input and on five, with the funnel on and off, and with timing on and "
+      "off; print how many "
+      "each accepts, what they earn and how long it takes, and which of them five inputs refuse",
+      0 },
     { 0 },
 };
 
@@ -265,7 +268,7 @@ again_provenance(const struct evaluate *e)
 
 /* Judge all answers again; *results is given. */
 static int
-judge_again(struct evaluate *e, const char *column, const char *policy, json_t *parts,
+judge_again(struct evaluate *e, const char *column, const char *policy, json_t *parts, const char *until,
             struct round_result **results, struct error *err)
 {
     char file[256], journal[OUTPUT_PATH_MAX];
@@ -279,8 +282,7 @@ judge_again(struct evaluate *e, const char *column, const char *policy, json_t *
     o.source = &source;
     o.turns = 1;
     o.journal = journal;
-    if (parts)
-        o.until = "full"; /* correctness is what is asked */
+    o.until = until;
     fprintf(stderr, "the same answers: %s\n", column);
     snprintf(file, sizeof(file), "eval_%.180s.%.40s.journal.jsonl", e->name, column);
     int rc = output_path(e->trainer->workdir, "outputs", file, journal, err);
@@ -299,7 +301,7 @@ add_columns(struct evaluate *e, json_t *report, struct error *err)
         char policy[32];
         struct round_result *results = NULL;
         snprintf(policy, sizeof(policy), "%.*s", (int)strcspn(at, ","), at);
-        rc = judge_again(e, policy, policy, NULL, &results, err);
+        rc = judge_again(e, policy, policy, NULL, e->round.until, &results, err);
         if (rc == 0)
             json_object_set_new(columns, policy,
                                 json_pack("{s:o, s:o}", "metrics", metrics_json(results, e->set.n, 0),
@@ -309,12 +311,73 @@ add_columns(struct evaluate *e, json_t *report, struct error *err)
     return rc;
 }
 
-/* How many answers each number of inputs accepts, and which of them five inputs refuse. */
-static json_t *
-ablation_json(const struct evaluate *e, const struct round_result *one, const struct round_result *five)
+/* What the features that can be turned off are worth: the same answers under each of these. */
+enum { ONE_INPUT, FIVE_INPUTS, ALL_ON, FUNNEL_OFF, N_SETTINGS };
+static const struct {
+    const char *name, *parts, *until; /* until NULL: through timing */
+} settings[N_SETTINGS] = {
+    [ONE_INPUT] = { "one_input", "{\"variations\": {\"count\": 1}}", "full" },
+    [FIVE_INPUTS] = { "five_inputs", "{\"variations\": {\"count\": 5}}", "full" },
+    [ALL_ON] = { "all_on", "{\"staged\": true, \"tiny_first\": true, \"skip_timing_on_failure\": true}",
+                 NULL },
+    [FUNNEL_OFF] = { "funnel_off",
+                     "{\"staged\": false, \"tiny_first\": false, \"skip_timing_on_failure\": false}", NULL },
+};
+/* Two settings that differ in one feature alone. */
+static const struct {
+    const char *feature, *off_means, *on_means;
+    int off, on;
+} features[] = {
+    { "inputs", "one", "five", ONE_INPUT, FIVE_INPUTS },
+    { "timing", "off", "on", FIVE_INPUTS, ALL_ON },
+    { "funnel", "off", "on", FUNNEL_OFF, ALL_ON },
+};
+
+/* Seconds that its stages ran, wherever the verdict came from. */
+static double
+judging_s(json_t *answer)
 {
+    json_t *stage;
+    double ms = 0;
+    size_t i;
+
+    json_array_foreach(json_object_get(json_object_get(answer, "verdict"), "stages"), i, stage) ms +=
+        json_number_value(json_object_get(stage, "run_ms"));
+    return ms / 1000;
+}
+
+/* {"answers", "correct", "reward", "judging_s"} of the answers that every setting judged. */
+static json_t *
+setting_json(const struct evaluate *e, struct round_result *const *all, int which)
+{
+    int n = 0, correct = 0;
+    double reward = 0, seconds = 0;
+
+    for (size_t i = 0; i < e->set.n; i++) {
+        for (size_t k = 0; k < json_array_size(all[0][i].answers); k++) {
+            bool is_judged = true;
+            for (int s = 0; s < N_SETTINGS; s++)
+                is_judged = is_judged && !isnan(answer_reward(json_array_get(all[s][i].answers, k)));
+            json_t *answer = json_array_get(all[which][i].answers, k);
+            if (!is_judged)
+                continue;
+            n++;
+            correct += answer_is_correct(answer);
+            reward += answer_reward(answer);
+            seconds += judging_s(answer);
+        }
+    }
+    return json_pack("{s:i, s:i, s:o, s:f}", "answers", n, "correct", correct, "reward",
+                     n ? json_real(reward / n) : json_null(), "judging_s", seconds);
+}
+
+/* How many answers each number of inputs accepts, and which of them five inputs refuse; and what each setting comes to. */
+static json_t *
+ablation_json(const struct evaluate *e, struct round_result *const *all)
+{
+    const struct round_result *one = all[ONE_INPUT], *five = all[FIVE_INPUTS];
     int n = 0, accepted_one = 0, accepted_five = 0;
-    json_t *refused = json_array();
+    json_t *refused = json_array(), *each = json_object();
 
     for (size_t i = 0; i < e->set.n; i++) {
         for (size_t k = 0; k < json_array_size(one[i].answers); k++) {
@@ -333,23 +396,27 @@ ablation_json(const struct evaluate *e, const struct round_result *one, const st
                                                          json_object_get(verdict, "id")));
         }
     }
-    return json_pack("{s:i, s:i, s:i, s:o}", "answers", n, "correct_on_one_input", accepted_one,
-                     "correct_on_five_inputs", accepted_five, "refused_by_five", refused);
+    for (int s = 0; s < N_SETTINGS; s++)
+        json_object_set_new(each, settings[s].name, setting_json(e, all, s));
+    return json_pack("{s:i, s:i, s:i, s:o, s:o}", "answers", n, "correct_on_one_input", accepted_one,
+                     "correct_on_five_inputs", accepted_five, "refused_by_five", refused, "settings", each);
 }
 
 static int
 add_ablation(struct evaluate *e, json_t *report, struct error *err)
 {
-    struct round_result *one = NULL, *five = NULL;
-    AUTO_JSON json_t *single = json_pack("{s:{s:i}}", "variations", "count", 1);
-    AUTO_JSON json_t *several = json_pack("{s:{s:i}}", "variations", "count", 5);
+    struct round_result *all[N_SETTINGS] = { NULL };
+    int rc = 0;
 
-    int rc = judge_again(e, "one_input", e->round.policy, single, &one, err);
-    rc = rc == 0 ? judge_again(e, "five_inputs", e->round.policy, several, &five, err) : rc;
+    for (int s = 0; s < N_SETTINGS && rc == 0; s++) {
+        AUTO_JSON json_t *parts = json_loads(settings[s].parts, 0, NULL);
+        const char *until = settings[s].until ? settings[s].until : e->round.until;
+        rc = judge_again(e, settings[s].name, e->round.policy, parts, until, &all[s], err);
+    }
     if (rc == 0)
-        json_object_set_new(report, "ablation", ablation_json(e, one, five));
-    round_free(one, e->set.n);
-    round_free(five, e->set.n);
+        json_object_set_new(report, "ablation", ablation_json(e, all));
+    for (int s = 0; s < N_SETTINGS; s++)
+        round_free(all[s], e->set.n);
     return rc;
 }
 
@@ -420,6 +487,35 @@ print_columns(json_t *report)
 }
 
 static void
+print_setting(const char *feature, const char *means, json_t *setting)
+{
+    json_t *reward = json_object_get(setting, "reward");
+
+    printf("%-8s %-5s %8lld %8lld", feature, means,
+           (long long)json_integer_value(json_object_get(setting, "answers")),
+           (long long)json_integer_value(json_object_get(setting, "correct")));
+    if (json_is_number(reward))
+        printf(" %8.3f", json_number_value(reward));
+    else
+        printf(" %8s", "-");
+    printf(" %10.2f\n", json_number_value(json_object_get(setting, "judging_s")));
+}
+
+static void
+print_features(json_t *ablation)
+{
+    json_t *each = json_object_get(ablation, "settings");
+
+    printf("\n%-14s %8s %8s %8s %10s\n", "feature", "answers", "correct", "reward", "judging, s");
+    for (size_t i = 0; i < ARRAY_LEN(features); i++) {
+        print_setting(features[i].feature, features[i].off_means,
+                      json_object_get(each, settings[features[i].off].name));
+        print_setting(features[i].feature, features[i].on_means,
+                      json_object_get(each, settings[features[i].on].name));
+    }
+}
+
+static void
 print_ablation(json_t *report)
 {
     json_t *a = json_object_get(report, "ablation"), *row;
@@ -439,6 +535,7 @@ print_ablation(json_t *report)
                json_string_value(json_object_get(row, "id")),
                (long long)json_integer_value(json_object_get(row, "sample")), class_ ? class_ : "?");
     }
+    print_features(a);
 }
 
 /* --- the command --- */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,16 @@ def test_kernels_on_disk_are_judged_in_every_way(
         ("level1/1_relu", 0, "mismatch")
     ]
     assert "one input accepts it, five do not (mismatch)" in done.stdout
+    # What each feature is worth, over the same answers: five inputs refuse one more, and the funnel judges less.
+    settings = ablation["settings"]
+    assert {name: one["correct"] for name, one in settings.items()} == {
+        "one_input": 2, "five_inputs": 1, "all_on": 1, "funnel_off": 1,
+    }  # fmt: skip
+    assert all(one["answers"] == 5 and one["judging_s"] > 0 for one in settings.values())
+    assert settings["one_input"]["reward"] > settings["five_inputs"]["reward"]
+    for feature, off, on in (("inputs", "one", "five"), ("timing", "off", "on"), ("funnel", "off", "on")):
+        assert re.search(rf"^{feature} +{off} +5 ", done.stdout, re.M), done.stdout
+        assert re.search(rf"^{feature} +{on} +5 ", done.stdout, re.M), done.stdout
     # And as KernelBench's own scripts read it.
     there = tmp_path / "outputs" / "eval_mine_level1"
     results = json.loads((there / "eval_results.json").read_text())
