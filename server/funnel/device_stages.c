@@ -39,6 +39,7 @@ void
 device_stages_begin(struct submission *s, struct lane *l)
 {
     struct judgement *j = s->judgement;
+    char key[LANE_TASK_SIZE];
     const char *task_entry = j->task.entry_point ? j->task.entry_point : "Model";
     struct error err = { 0 };
 
@@ -52,8 +53,9 @@ device_stages_begin(struct submission *s, struct lane *l)
     json_object_set_new(j->env, "calibration",
                         calibration_brief(s->funnel, json_string_value(json_object_get(j->env, "gpu"))));
     AUTO_JSON json_t *kernels = known_kernels(j);
+    judge_reference_key(s, key);
     const struct lane_submission job = {
-        .task_id = j->row.task_id,
+        .task_id = key,
         .entry = j->entry,
         .task_entry = task_entry,
         .source = j->source.data ? j->source.data : "",

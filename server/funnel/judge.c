@@ -39,10 +39,19 @@ fail_extract(struct submission *s, const char *why)
     submission_conclude(s, EVENT_FINISH);
 }
 
-const char *
-judge_task_id(const struct submission *s)
+/* Where other sizes judge, a reference has room for those, and serves such submissions alone. */
+static bool
+sizes_judge(const struct judgement *j)
 {
-    return s->judgement->row.task_id;
+    return strcmp(j->policy.shapes, "require") == 0;
+}
+
+void
+judge_reference_key(const struct submission *s, char out[LANE_TASK_SIZE])
+{
+    const struct judgement *j = s->judgement;
+
+    snprintf(out, LANE_TASK_SIZE, "%s%s", j->row.task_id, sizes_judge(j) ? "+sizes" : "");
 }
 
 void
@@ -63,7 +72,8 @@ judge_begin(struct submission *s)
     int64_t now_ns = clock_monotonic_ns();
 
     s->attempts++;
-    if (judgement_new(s, &err) != 0) {
+    if (judgement_new(s, &err) != 0 ||
+        (sizes_judge(s->judgement) && task_let_sizes_judge(&s->judgement->task, &err) != 0)) {
         log_error(s->id, "%s", err.text);
         scheduler_release_slot(s);
         judgement_fail(s->judgement, STAGE_AST, "infra", NULL, "It could not be judged: %s.", err.text);

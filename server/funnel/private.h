@@ -348,7 +348,8 @@ void judge_begin(struct submission *s);
  * (is_running), and not while it waits for a device.
  */
 void judge_count_attempt(const struct submission *s, bool is_running);
-const char *judge_task_id(const struct submission *s); /* of one that was begun; view */
+/* Of one that was begun: submissions with the same key share a reference. */
+void judge_reference_key(const struct submission *s, char out[LANE_TASK_SIZE]);
 /* Ready, and not among those that its group has timed: ends it. */
 void judge_untimed(struct submission *s);
 void judge_stop(struct submission *s); /* is_cancelled or is_returned was set: end its processes */
@@ -456,6 +457,8 @@ void task_ensure(struct funnel *f, const struct task_request *r, const char *cli
                  funnel_answer_cb *cb, void *arg);
 /* Whether there is the task; its id may become that of one that is the same. */
 bool task_is_known(struct funnel *f, struct task_request *r);
+/* As if its shapes were dynamic: the other sizes that were found for it judge. ERR_INPUT: none were looked for; ERR_NOMEM. */
+int task_let_sizes_judge(struct task_row *task, struct error *err);
 /* By id, or by a name: store_find_task(). FUNNEL_OK, FUNNEL_NO_TASK or FUNNEL_UNAVAILABLE. */
 enum funnel_refusal task_find(struct funnel *f, const char *client, const char *name, char id[HASH_TEXT_SIZE],
                               struct json_fault *fault);

@@ -239,7 +239,10 @@ next_for_device(struct funnel *f)
 static bool
 has_reference(const struct lane *l, const struct submission *s)
 {
-    return lane_has_reference(l, judge_task_id(s));
+    char key[LANE_TASK_SIZE];
+
+    judge_reference_key(s, key);
+    return lane_has_reference(l, key);
 }
 
 /* Another lane that holds its reference, one that is free if there is; NULL: none does. */

@@ -297,6 +297,28 @@ take_spec(struct registration *r, const struct buffer *text)
     return r->row.spec && r->row.entry_point && r->row.name ? 0 : ERR_NOMEM;
 }
 
+int
+task_let_sizes_judge(struct task_row *task, struct error *err)
+{
+    AUTO_JSON json_t *spec = json_loads(task->spec ? task->spec : "", JSON_ALLOW_NUL, NULL);
+    json_t *cases = json_object_get(spec, "cases"), *other = json_object_get(cases, "other");
+
+    if (!json_is_array(other))
+        return error_set(err, ERR_INPUT,
+                         "task %.80s was registered by a version that did not look for its other sizes",
+                         task->id);
+    json_object_set_new(spec, "dynamic_shapes", json_true());
+    if (json_array_extend(json_object_get(cases, "shapes"), other) != 0)
+        return error_set(err, ERR_NOMEM, "out of memory");
+    json_object_del(cases, "other");
+    char *text = json_dumps(spec, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    if (!text)
+        return error_set(err, ERR_NOMEM, "out of memory");
+    free(task->spec);
+    task->spec = text;
+    return 0;
+}
+
 /* "RuntimeError: shapes do not match", from the traceback's end: formats that have no room for a traceback tell this. */
 static void
 put_reason(const char *type, const char *text, char *out, size_t size)

@@ -8,6 +8,7 @@ the rewritten reference runs. This module runs the reference, so it is only ever
 from __future__ import annotations
 
 import ast
+import copy
 import linecache
 import operator
 import re
@@ -32,6 +33,8 @@ TINY: Final = 4
 CHUNK: Final = 1 << 28
 TINY_STEPS: Final = (4, 8, 16, 32, 64)
 SHAPE_FACTORS: Final = (0.75, 1.25, 2.0)
+HALF_DTYPES: Final = ("float16", "bfloat16")
+"""Tried in this order for a case in half precision."""
 EXAMINED_ELEMENTS: Final = 1 << 20
 """Without a GPU, what is called several times to learn what its answers depend on."""
 REAL_ELEMENTS_MAX: Final = 1 << 22
@@ -207,8 +210,13 @@ def _has_finite(leaf: Any) -> bool:
     )
 
 
-def run_once(module: types.ModuleType, entry: str, device: torch.device, *, is_fake: bool = False) -> Measured:
-    """Build the reference and call it once on its own inputs; whatever it raises passes through."""
+def run_once(
+    module: types.ModuleType, entry: str, device: torch.device, *, is_fake: bool = False, dtype: str | None = None
+) -> Measured:
+    """Build the reference and call it once on its own inputs; whatever it raises passes through.
+
+    dtype: of its floating-point parameters and inputs; None: as they are.
+    """
     torch.manual_seed(0)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
@@ -217,7 +225,8 @@ def run_once(module: types.ModuleType, entry: str, device: torch.device, *, is_f
         model = getattr(module, entry)(*args, **kwargs)
         if isinstance(model, torch.nn.Module) and device.type != "cpu":
             model = model.to(device)  # parameters made outside the device context, from numpy say
-        inputs = to_device(list(module.get_inputs()), device)
+        model = cast_model(model, dtype)
+        inputs = cast_inputs(to_device(list(module.get_inputs()), device), dtype)
         with _CallWatch() as watch:
             outputs = model(*inputs)
         if device.type == "cuda":
@@ -286,6 +295,24 @@ def to_device(value: Any, device: torch.device) -> Any:
     if isinstance(value, dict):
         return {key: to_device(item, device) for key, item in value.items()}
     return value
+
+
+def cast_inputs(value: Any, dtype: str | None) -> Any:
+    """Every floating-point tensor in lists, tuples and dicts in this dtype; None: as it is."""
+    if dtype is None:
+        return value
+    if isinstance(value, torch.Tensor):
+        return value.to(getattr(torch, dtype)) if value.is_floating_point() else value
+    if isinstance(value, list | tuple):
+        return type(value)(cast_inputs(item, dtype) for item in value) if type(value) in (list, tuple) else value
+    if isinstance(value, dict):
+        return {key: cast_inputs(item, dtype) for key, item in value.items()}
+    return value
+
+
+def cast_model(model: Any, dtype: str | None) -> Any:
+    """A module's floating-point parameters and buffers in this dtype, in place."""
+    return model if dtype is None or not isinstance(model, torch.nn.Module) else model.to(getattr(torch, dtype))
 
 
 class Examiner:
@@ -431,6 +458,40 @@ class Describer:
                     break
         return found
 
+    def half(self, own: dict[str, Any]) -> list[dict[str, Any]]:
+        """The task's own case in half precision, where it is one in float32 throughout that takes it."""
+        if own["elements"] > self._limit and self._device.type != "cuda":
+            return []
+        if not _are_all(own["inputs"], torch.float32) or not _are_all(own["outputs"], torch.float32):
+            return []
+        for dtype in HALF_DTYPES:
+            try:
+                measured = run_once(self._module, self.entry, self._device, dtype=dtype)
+                if _are_all(measured.outputs, getattr(torch, dtype)) and self._is_exact_enough(dtype):
+                    return [{**self._case(f"dtype {dtype}", {}, measured), "dtype": dtype}]
+            except Exception:
+                continue
+        return []
+
+    def _is_exact_enough(self, dtype: str) -> bool:
+        """In half precision the reference is as near to itself in fp64 as the table ever allows."""
+        torch.manual_seed(0)
+        with self._device, torch.no_grad():
+            args, kwargs = init_arguments(self._module)
+            model = cast_model(getattr(self._module, self.entry)(*args, **kwargs), dtype)
+            if isinstance(model, torch.nn.Module):
+                model = model.to(self._device)
+            inputs = cast_inputs(to_device(list(self._module.get_inputs()), self._device), dtype)
+            wide_inputs = cast_inputs(copy.deepcopy(inputs), "float64")
+            wide_model = cast_model(copy.deepcopy(model), "float64")
+            answers = [values.leaves(model(*inputs)), values.leaves(wide_model(*wide_inputs))]
+        most = tolerance.TABLE[getattr(torch, dtype)].most
+        return all(
+            bool(torch.isfinite(mine).all()) and tolerance.relative_error(mine, exact) <= most
+            for (_, mine), (_, exact) in zip(*answers, strict=True)
+            if isinstance(mine, torch.Tensor) and mine.is_floating_point()
+        )
+
     def examine(self, own: dict[str, Any], tiny: dict[str, Any] | None) -> tuple[list[str], bool]:
         """Flags, and whether modes matter: of the own case, or without a GPU of the tiny one where that is large."""
         is_own = self._device.type == "cuda" or own["elements"] <= min(self._limit, EXAMINED_ELEMENTS)
@@ -479,6 +540,12 @@ class Describer:
         return {"name": name, "overrides": overrides, **vars(measured)}
 
 
+def _are_all(tree: Tree, dtype: torch.dtype) -> bool:
+    """It has floating-point tensors, and they are all of this dtype."""
+    found = {note.dtype for note in values.notes(tree) if note.dtype.is_floating_point or note.dtype.is_complex}
+    return found == {dtype}
+
+
 def describe(
     source: str,
     entry: str | None,
@@ -490,6 +557,8 @@ def describe(
     placed: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """SPEC of proto/worker.md. TaskRefused or whatever the reference raises when it is no task or does not run.
+
+    Cases in `other` judge only where a policy lets other sizes judge.
 
     placed is called after each step: a GPU's memory can be given back there.
     """
@@ -503,7 +572,13 @@ def describe(
     placed()
     flags, has_modes = finder.examine(own, tiny)
     placed()
-    shapes = [case for case in extra if case["name"] != "tiny"] or (finder.scaled() if dynamic_shapes else [])
+    shapes = [case for case in extra if case["name"] != "tiny"]
+    other = finder.half(own)
+    placed()
+    if not shapes and dynamic_shapes:
+        shapes = finder.scaled()
+    elif not shapes:
+        other = [*finder.scaled(), *other]
     placed()
     return {
         "entry_point": finder.entry,
@@ -512,5 +587,5 @@ def describe(
         "knobs": {knob.name: knob.value for knob in finder.knobs},
         "flags": flags,
         "has_modes": has_modes,
-        "cases": {"own": own, "tiny": tiny, "shapes": shapes},
+        "cases": {"own": own, "tiny": tiny, "shapes": shapes, "other": other},
     }

@@ -333,7 +333,9 @@ class Child:
             model = getattr(module, self._entry)(*args, **kwargs)
         if is_varied:
             weights.vary_rest(model)
-        return model.to(self._device) if isinstance(model, torch.nn.Module) else model
+        if not isinstance(model, torch.nn.Module):
+            return model
+        return cases.cast_model(model.to(self._device), message.optional_text("dtype"))
 
     def _op_state(self, message: Message) -> None:
         """The reference's weights, where name, shape and dtype match and values differ."""
@@ -360,7 +362,7 @@ class Child:
         offset = message.integer("offset", 0, self._require()[0].size)
         seeds = [message.integer("seed", 0, 1 << 62), *(message.body.get("more") or [])]
         stride = message.integer("stride", 0, 1 << 48)
-        overrides = message.mapping("overrides")
+        overrides, dtype = message.mapping("overrides"), message.optional_text("dtype")
         draws = self._draws
         assert draws is not None
         trees, end = [], offset
@@ -368,14 +370,14 @@ class Child:
         def draw(seed: int) -> list[Any]:
             _seed(seed)
             with self._judged():
-                return list(module.get_inputs())
+                return list(cases.cast_inputs(list(module.get_inputs()), dtype))
 
         try:
             module = self._case_module(overrides)
             with self._outside_pool(), self._device, torch.no_grad():
                 for index, seed in enumerate(seeds):
                     start = offset + index * stride
-                    tree, end = draws.put(partial(draw, seed), start, stride, is_own=not overrides)
+                    tree, end = draws.put(partial(draw, seed), start, stride, is_own=not overrides and dtype is None)
                     trees.append(tree)
                     _require_same_form(trees[0], tree, index * stride)
             self._synchronize()

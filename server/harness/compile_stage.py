@@ -43,7 +43,7 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import OutOfResources
 from triton.runtime.jit import JITFunction
 
-OTHER_CASES_MAX: Final = 4
+OTHER_CASES_MAX: Final = 5
 OTHER_CASES_S: Final = 10.0
 """How many cases beside the task's own are compiled ahead, and how long that may take altogether."""
 
@@ -291,13 +291,17 @@ def _import(source: bytes, scratch: Path) -> ModuleType:
         raise Failure(_kind_of(error, "import"), wire.error_json(error)) from error
 
 
-def _build(module: ModuleType, entry: str, init: dict[str, Any]) -> Any:
+def _build(module: ModuleType, entry: str, case: dict[str, Any]) -> Any:
+    init = case["init"]
     try:
         arguments = values.decode(init["args"], _fake, "init")
         options = values.decode(init["kwargs"], _fake, "init")
         with torch.device("cuda"):
             model = loading.find_entry(module, entry)(*arguments, **options)
-        return model.to("cuda") if isinstance(model, torch.nn.Module) else model
+        if not isinstance(model, torch.nn.Module):
+            return model
+        dtype = case.get("dtype")
+        return model.to("cuda") if dtype is None else model.to("cuda", getattr(torch, dtype))
     except BaseException as error:
         if _is_fake_limit(error):
             raise
@@ -317,7 +321,7 @@ def _compile_failure(error: BaseException, record: Record) -> Failure | None:
 def _run_case(module: ModuleType, entry: str, case: dict[str, Any], record: Record) -> BaseException | None:
     """Build and call once. The exception that fake tensors or the call ended with, None when it returned."""
     try:
-        model = _build(module, entry, case["init"])
+        model = _build(module, entry, case)
         model(*values.decode(case["inputs"], _fake, "inputs"))
     except Failure:
         raise

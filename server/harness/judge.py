@@ -67,6 +67,7 @@ class Policy:
     count: int
     value: bool
     shape: bool
+    dtype: bool
     precision: str
     warmup: int
     trials: int
@@ -85,6 +86,7 @@ class Policy:
             count=int(variation.get("count", 5)),
             value=bool(variation.get("value", True)),
             shape=bool(variation.get("shape", True)),
+            dtype=bool(variation.get("dtype", True)),
             precision=str(found.get("precision", "tf32")),
             warmup=int(timing.get("warmup", 10)),
             trials=int(timing.get("trials", 50)),
@@ -180,29 +182,68 @@ class Step:
     seed_of: int | None = None  # takes the seed of that step instead of its own
 
 
-def plan(policy: Policy, spec: Json, has_state: bool, secret: tuple[str, ...]) -> list[Step]:
+def plan(
+    policy: Policy, spec: Json, has_state: bool, secret: tuple[str, ...], rng: random.Random | None = None
+) -> list[Step]:
     """The variations of one submission: always `count` of them, each with what may take its place.
 
-    secret: the transformations of which one is used, in this submission's order of preference.
+    secret: the transformations of which one is used, in this submission's order of preference. rng: draws which other
+    sizes judge, and which of the task's own cases is judged at one of them, where not all find room.
     """
     if policy.name == "kernelbench":
         return [Step(name=f"seed {index + 1}") for index in range(policy.count)]
     chosen = (*secret, None) if policy.value else (None,)
-    steps = [Step()]
+    own = [Step()]
     if policy.value:
-        steps.append(Step(("signs", "scaled", None), name="values"))
-        steps.append(Step(("spikes", "scaled", None), name="spikes"))
-    steps.append(Step(chosen, weights=1, name="other weights") if has_state else Step(chosen, name="another seed"))
-    shapes = []
-    if policy.shape and spec["dynamic_shapes"]:
-        shapes = [Step(case=index, name=case["name"]) for index, case in enumerate(spec["cases"]["shapes"])]
-    last = Step(name="original again", seed_of=0)
-    if shapes and len(steps) >= policy.count - 1:
-        last = shapes[-1]
-    steps = [*steps, *shapes][: max(1, policy.count - 1)]
+        own.append(Step(("signs", "scaled", None), name="values"))
+        own.append(Step(("spikes", "scaled", None), name="spikes"))
+    own.append(Step(chosen, weights=1, name="other weights") if has_state else Step(chosen, name="another seed"))
+    others = _others(policy, spec, rng or random.Random(0))[: max(1, policy.count - 3) if policy.count > 1 else 0]
+    room = policy.count - len(others)
+    if others and len(own) > room:
+        own, others = _moved(own, others, room, rng or random.Random(0))
+    steps = [*own[:room], *others]
     while len(steps) < policy.count - 1:
         steps.append(Step(chosen, name="another seed"))
-    return [*steps, last] if policy.count > 1 else steps
+    if len(steps) < policy.count:
+        steps.append(Step(("scaled", None) if policy.value else (None,), name="original again", seed_of=0))
+    return steps
+
+
+def _others(policy: Policy, spec: Json, rng: random.Random) -> list[Step]:
+    """Cases of other sizes and of another dtype, in the order in which they find room: of the sizes near the task's
+    own one, the largest and the other dtype, as they are drawn, and then the rest."""
+    if not spec["dynamic_shapes"]:
+        return []
+    cases = list(enumerate(spec["cases"]["shapes"]))
+    halves = [item for item in cases if item[1].get("dtype") is not None] if policy.dtype else []
+    sizes = [item for item in cases if item[1].get("dtype") is None] if policy.shape else []
+    sizes.sort(key=lambda item: int(item[1].get("elements", 0)))
+    near, largest = sizes[:-1], sizes[-1:]
+    rng.shuffle(near)
+    first = [*near[:1], *largest, *halves[:1]]
+    rng.shuffle(first)
+    scaled = ("scaled", None) if policy.value else (None,)
+    return [
+        Step((None,) if case.get("dtype") is not None else scaled, case=index, name=case["name"])
+        for index, case in [*first, *near[1:]]
+    ]
+
+
+def _moved(own: list[Step], others: list[Step], room: int, rng: random.Random) -> tuple[list[Step], list[Step]]:
+    """Where the task's own cases are more than find room: what the last of them vary is varied at other sizes instead.
+
+    Which of them is drawn, so that nothing is known to be tried at no size but others.
+    """
+    kept, tail = own[:2], own[2:]
+    rng.shuffle(tail)
+    kept += tail[: max(0, room - len(kept))]
+    left = [step for step in tail if step not in kept]
+    placed = [
+        replace(step, transforms=taken.transforms, weights=taken.weights)
+        for step, taken in zip(others, left, strict=False)
+    ]
+    return kept, [*placed, *others[len(placed) :]]
 
 
 def candidate_arena(sizes: Sizes, device: torch.device) -> int:
@@ -413,7 +454,7 @@ class Job:
         _, state = self.reference.model(own, 0)
         rest = [name for name in variations.SECRET if name not in self._exposed]
         secret = (*self._exposed, *self._random.sample(rest, len(rest)))
-        steps = plan(self.policy, self.spec, bool(state), secret)
+        steps = plan(self.policy, self.spec, bool(state), secret, self._random)
         seeds = [self._next_seed() for _ in steps]
         self._first_seed = seeds[0]
         self._used.clear()
@@ -454,7 +495,7 @@ class Job:
     def _case(self, case: Json, step: Step, seed: int, *, twice: bool) -> CaseResult:
         """Inputs, the right answer, the candidate's answer, the comparison. ReferenceBroken passes through."""
         if step.weights and not self._takes_other_weights(case):
-            step = replace(step, weights=0, name="another seed")
+            step = replace(step, weights=0, name="another seed" if step.case is None else step.name)
         result = CaseResult(step.name)
         model, state = self.reference.model(case, step.weights)
         prepared = self._prepare(case, step, seed, model, result)
@@ -476,9 +517,12 @@ class Job:
         twice: bool = False,
     ) -> None:
         """The candidate's answer, and the comparison."""
+        known = dict(self._errors), self._tf32_matters
         try:
             self.build(model, case, weights, state)
             self._judge_calls(model, tree, expected, twice, result)
+            if case.get("dtype") is not None:  # what is timed is as exact as the task's own dtype is
+                self._errors, self._tf32_matters = known
             if self._tells and result.class_ is None and expected.training is None:
                 self.told[case["name"]] = self.candidate.told()
         except PeerFailed as failure:
@@ -498,7 +542,10 @@ class Job:
                 found = self._once(case, None, seed, model)
                 assert found is not None
                 tree, expected = found
-                result.note = None if step.transforms == (None,) else "no transformation is admitted: another seed"
+                if step.transforms != (None,):
+                    result.note = "no transformation is admitted: " + (
+                        "another seed" if step.seed_of is None else "the same inputs"
+                    )
                 if step.name == "original":
                     self._first = expected.sampled()
                 break
@@ -509,7 +556,8 @@ class Job:
                 self.reference.set_unfit(case, transform)
                 continue
             tree, expected = found
-            result.name = transform if not step.weights else f"{step.name}, {transform}"
+            is_more = step.weights or step.case is not None
+            result.name = f"{step.name}, {transform}" if is_more else transform
             if case["name"] == "own":
                 self.admitted.add(transform)
                 if transform in variations.SECRET:
@@ -547,7 +595,9 @@ class Job:
         if expected is not None:
             reference.recalled += 1
             return tree, expected
-        expected = self._plain(model, tree) if transform is None else self._transformed(case, transform, model, tree)
+        expected = (
+            self._plain(case, model, tree) if transform is None else self._transformed(case, transform, model, tree)
+        )
         if expected is None:
             return None
         if is_small:
@@ -587,11 +637,12 @@ class Job:
             model, tree, seed=CALL_SEED, precision=self.precision(), want_fp64=want_fp64, training=training
         )
 
-    def _plain(self, model: str, tree: Any) -> Expected:
+    def _plain(self, case: Json, model: str, tree: Any) -> Expected:
         """The right answer to inputs as get_inputs() makes them."""
         expected = self._expect(model, tree, want_fp64=self.policy.name != "kernelbench")
         if not expected.is_self_consistent():
-            self.reference.give_up_fp64()
+            if case.get("dtype") is None:  # of half precision that says nothing of the task's own
+                self.reference.give_up_fp64()
             expected = self._expect(model, tree, want_fp64=False)
         return expected
 
@@ -620,6 +671,7 @@ class Job:
             limit_ms=BUILD_LIMIT_MS,
             vary=weights > 0,
             compiles=self.compiles,
+            dtype=case.get("dtype"),
         )
         if state:
             self.candidate.copy_state(model, self._move_state(state), BUILD_LIMIT_MS)

@@ -245,11 +245,12 @@ class Peer:
         limit_ms: float,
         vary: bool = False,
         compiles: bool = False,
+        dtype: str | None = None,
     ) -> list[Json]:
         """Construct a model; the state's notes where asked for (they are only asked of a reference).
 
         vary: parameters that the constructor makes constant get other values (weights.py). compiles: torch.compile
-        gets it, and compiles when inputs are bound.
+        gets it, and compiles when inputs are bound. dtype: of its floating-point parameters; None: as they are.
         """
         message = {
             "op": "build",
@@ -259,6 +260,7 @@ class Peer:
             "overrides": overrides,
             "tell_state": tell_state,
             "vary": vary,
+            "dtype": dtype,
         }
         if compiles:
             message["compile"] = True
@@ -279,7 +281,9 @@ class Peer:
         finally:
             os.close(fd)
 
-    def make_inputs(self, seeds: list[int], overrides: Json, offset: int, stride: int) -> Any:
+    def make_inputs(
+        self, seeds: list[int], overrides: Json, offset: int, stride: int, *, dtype: str | None = None
+    ) -> Any:
         """A reference's get_inputs() into its arena, for each seed, stride bytes apart: the tree of the first one.
 
         Its tensors have offsets; the others are alike.
@@ -291,6 +295,7 @@ class Peer:
             "overrides": overrides,
             "offset": offset,
             "stride": stride,
+            "dtype": dtype,
         }
         return self.ask(message, "inputs", PROMPT_MS).body.get("inputs")
 

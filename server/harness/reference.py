@@ -324,6 +324,7 @@ class Reference:
                     tell_state=True,
                     limit_ms=LIMIT_MS,
                     vary=weights > 0,
+                    dtype=case.get("dtype"),
                 )
             except PeerFailed as error:
                 raise ReferenceBroken(f"the reference could not be built: {error.error['text']}") from None
@@ -346,7 +347,8 @@ class Reference:
         """
         size = self.sizes.inputs
         try:
-            tree = self.peer.make_inputs([seed, *(more or [])], case["overrides"], set_ * size, size)
+            seeds = [seed, *(more or [])]
+            tree = self.peer.make_inputs(seeds, case["overrides"], set_ * size, size, dtype=case.get("dtype"))
         except PeerFailed as error:
             raise ReferenceBroken(f"get_inputs() failed: {error.error['text']}") from None
         with _blamed("inputs"):

@@ -19,6 +19,8 @@ SHAPES_MAX: Final = 64
 NAME_MAX: Final = 1024
 TREE_MAX: Final = WORKER_MESSAGE_MAX - (8 << 10)
 """Bytes of the inputs of a case as JSON, and of the constructor's: each travels in a message."""
+DTYPES: Final = ("float16", "bfloat16")
+"""Of a case in half precision."""
 FIGURE_MAX: Final = 1 << 60
 FIGURES: Final = ("elements", "input_bytes", "output_bytes", "state_bytes", "peak_bytes")
 
@@ -50,15 +52,18 @@ def check(spec: Any) -> None:
         raise SpecRefused("has_modes must be a boolean")
     cases = spec["cases"]
     _fields(cases, "cases", ("own", dict), ("shapes", list))
-    if len(cases["shapes"]) > SHAPES_MAX:
-        raise SpecRefused(f"cases.shapes has more than {SHAPES_MAX} cases")
+    if type(cases.get("other", [])) is not list:
+        raise SpecRefused("cases.other must be list")
+    if len(cases["shapes"]) + len(cases.get("other", [])) > SHAPES_MAX:
+        raise SpecRefused(f"cases.shapes and cases.other have more than {SHAPES_MAX} cases")
     _case(cases["own"], "cases.own", "own")
     if cases.get("tiny") is not None:
         _case(cases["tiny"], "cases.tiny", "tiny")
     elif "tiny" not in cases:
         raise SpecRefused("cases.tiny is missing")
-    for index, case in enumerate(cases["shapes"]):
-        _case(case, f"cases.shapes[{index}]", None)
+    for key in ("shapes", "other"):
+        for index, case in enumerate(cases.get(key, [])):
+            _case(case, f"cases.{key}[{index}]", None)
 
 
 def _case(case: Any, where: str, name: str | None) -> None:
@@ -67,6 +72,8 @@ def _case(case: Any, where: str, name: str | None) -> None:
     if (name is None) == (case["name"] in ("own", "tiny")) or name not in (None, case["name"]):
         raise SpecRefused(f"{where}.name is {case['name']!r:.40}")
     _text(case["name"], f"{where}.name")
+    if case.get("dtype") not in (None, *DTYPES):
+        raise SpecRefused(f"{where}.dtype must be one of {', '.join(DTYPES)}")
     for key, size in case["overrides"].items():
         if type(size) is not int:
             raise SpecRefused(f"{where}.overrides.{key:.40} must be an integer")

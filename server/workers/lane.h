@@ -117,7 +117,10 @@ struct lane_job_ops {
     void (*closed)(void *arg, const struct lane_closing *c); /* once, last */
 };
 
-/* Strings are copied. */
+/* Bytes of a task's id, with what tells one of its references from another. */
+#define LANE_TASK_SIZE (HASH_TEXT_SIZE + 8)
+
+/* Strings are copied. task_id: submissions with the same one share a reference. */
 struct lane_submission {
     const char *task_id;
     const char *entry, *task_entry;

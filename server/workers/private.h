@@ -38,7 +38,7 @@ struct runner {
     bool is_loaded;
     bool is_unheard;   /* the referee had no ear for it all the time that it was made */
     int64_t forked_ns; /* monotonic */
-    char task_id[HASH_TEXT_SIZE];
+    char task_id[LANE_TASK_SIZE];
     int64_t used;      /* lane->clock when it was last */
     int64_t used_ns;   /* the same by the monotonic clock */
     int64_t bytes;     /* of the device, of a loaded reference; 0: not known */
@@ -60,7 +60,7 @@ struct job {
     int64_t wanting_ns,
         began_ns; /* monotonic: since when it waits for children; since when it has had them, or 0 */
     struct runner *candidate, *reference;
-    char task_id[HASH_TEXT_SIZE];
+    char task_id[LANE_TASK_SIZE];
     char *entry, *task_entry, *cache;
     char *source, *spec, *reference_source, *kernels;
     size_t source_size, spec_size, reference_size;

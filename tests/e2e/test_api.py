@@ -363,6 +363,30 @@ def test_dynamic_shapes_make_other_shapes_count(client: Client, tasks: dict[str,
     assert verdict["failed_at"] == "tiny"
 
 
+def test_other_sizes_judge_where_the_policy_requires_them(client: Client, task_ids: dict[str, str]) -> None:
+    """The task's own shapes are fixed: without the key the same kernel is right, and what it cannot do is told."""
+    rules = {"name": "strict", "shapes": "require"}
+    required = client.judge({"task": task_ids["copy"], "candidate": FIXED, "policy": rules}, WAIT_S)
+    assert (required["class"], required["failed_at"]) == ("launch", "tiny")
+    assert required["policy_on"]["shapes"] == "require"
+    reported = client.judge({"task": task_ids["copy"], "candidate": FIXED}, WAIT_S)
+    assert reported["class"] == "ok" and "shapes" not in reported["policy_on"]
+
+
+def test_of_five_cases_some_are_at_other_sizes_where_the_policy_requires_them(
+    client: Client, task_ids: dict[str, str]
+) -> None:
+    honest = fresh("copy/honest", "other sizes")
+    body = {"task": task_ids["copy"], "policy": "strict,shapes=require,variations.dtype=false", "candidate": honest}
+    verdict = client.judge(body, WAIT_S)
+    assert verdict["class"] == "ok", verdict
+    names = [case["name"] for case in verdict["correctness"]["results"]]
+    assert len(names) == 5 and any(name.startswith("shape x2") for name in names)
+    assert sum(name.startswith("shape") for name in names) == 2
+    # And a whole policy comes back as it was said, wherever its text came from.
+    assert verdict["policy"] == "strict*" and verdict["policy_on"]["variations"]["dtype"] is False
+
+
 # --- tasks ---
 
 

@@ -58,7 +58,7 @@ class Bench:
         """The report of the timing stage; what comes before it must have passed."""
         (self._directory / "protocol").write_text(json.dumps({"flush_s": 0.0005, "too_small_ns": too_small_ns}))
         rules = policy(
-            variations={"count": 5, "value": False, "shape": True, "dtype": False},
+            variations={"count": 6, "value": False, "shape": True, "dtype": False},
             timing={"warmup": 2, "trials": 5, "fixed": True, "events": True, **timing},
         )
         found = self._rig.judge(self._child, self.spec, TASK, source, stages=("tiny", "full", "timing"), rules=rules)
@@ -81,7 +81,7 @@ def test_variations_are_not_timed_unless_asked_for(bench: Bench) -> None:
 def test_each_shape_has_samples_of_its_own(bench: Bench) -> None:
     detail = bench.time(HONEST, variations=True)["detail"]
     assert len(detail["reference_ns"]) == 5
-    shapes = bench.spec["cases"]["shapes"][:2]  # two of five variations
+    shapes = bench.spec["cases"]["shapes"]  # three of six variations
     assert [told["name"] for told in detail["variations"]] == [case["name"] for case in shapes]
     for told, case in zip(detail["variations"], shapes, strict=True):
         assert told["outcome"] in ("measured", "inconclusive", "too_small"), told
@@ -95,7 +95,7 @@ def test_what_fails_beside_the_time_that_counts_is_told_and_decides_nothing(
 ) -> None:
     report = bench.time(source, variations=True)
     assert report["class"] is None and len(report["detail"]["reference_ns"]) == 5
-    smaller, larger = report["detail"]["variations"]
+    smaller, larger, _ = report["detail"]["variations"]
     assert (smaller["name"], larger["name"]) == ("shape x0.75", "shape x1.25")
     assert smaller["outcome"] != "failed", smaller
     assert (larger["outcome"], larger["class"]) == ("failed", class_) and larger["why"], larger

@@ -57,6 +57,42 @@ def test_describe_finds_a_tiny_case_that_runs() -> None:
     assert [case["name"] for case in spec["cases"]["shapes"]] == ["shape x0.75", "shape x1.25", "shape x2"]
 
 
+def test_other_sizes_are_looked_for_where_shapes_are_fixed() -> None:
+    spec = cases.describe(TASK, None, CPU, dynamic_shapes=False, declared=None, element_limit=None)
+    found = spec["cases"]
+    assert found["shapes"] == [] and not spec["dynamic_shapes"]
+    names = ["shape x0.75", "shape x1.25", "shape x2", "dtype float16"]
+    assert [case["name"] for case in found["other"]] == names
+    assert found["other"][2]["elements"] > found["own"]["elements"] > found["other"][0]["elements"]
+    half = found["other"][3]
+    assert half["dtype"] == "float16" and half["overrides"] == {}
+    assert half["inputs"]["list"][0]["tensor"]["dtype"] == half["outputs"]["tensor"]["dtype"] == "float16"
+
+
+@pytest.mark.parametrize(
+    ("forward", "dtypes"),
+    [
+        ("self.linear(x).relu()", ["float16"]),
+        ("self.linear(x) * 1e5", ["bfloat16"]),  # beyond what float16 holds
+        ("self.linear(x.float()).relu()", []),  # raises: its weights are of another dtype than its inputs
+        ("torch.log_softmax(self.linear(x).float(), 1)", []),  # answers in float32 all the same
+        ("torch.sin(self.linear(x) * 3000)", []),  # in half precision no digit is right
+    ],
+)
+def test_half_precision_is_a_case_where_the_reference_takes_it(forward: str, dtypes: list[str]) -> None:
+    source = TASK.replace("self.linear(x).relu()", forward)
+    spec = cases.describe(source, None, CPU, dynamic_shapes=True, declared=None, element_limit=None)
+    assert [case["dtype"] for case in spec["cases"]["other"]] == dtypes
+
+
+def test_a_task_in_half_precision_has_no_case_in_it() -> None:
+    source = TASK.replace("torch.rand(M, width)]", "torch.rand(M, width).half()]").replace(
+        "self.linear(x).relu()", "x * 2"
+    )
+    spec = cases.describe(source, None, CPU, dynamic_shapes=True, declared=None, element_limit=None)
+    assert spec["cases"]["other"] == []
+
+
 def test_tells_where_matrices_are_multiplied() -> None:
     def found(forward: str) -> bool:
         source = TASK.replace("self.linear(x).relu()", forward)

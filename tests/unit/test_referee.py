@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import time
@@ -47,7 +48,7 @@ def test_honest_kernel_passes_every_case(rig: Rig, task: tuple[str, dict[str, ob
     detail = found["full"]["detail"]
     assert isinstance(detail, dict)
     names = [case["name"] for case in detail["cases"]]
-    assert names[:3] == ["original", "signs", "spikes"] and names[4:] == ["original again"]
+    assert names[:3] == ["original", "signs", "spikes"] and names[4:] == ["scaled"]
     weights, _, secret = names[3].partition(", ")
     assert weights == "other weights" and secret in variations.SECRET
     assert {case["against"] for case in detail["cases"]} == {"fp64"}
@@ -109,6 +110,62 @@ def test_fixed_shape_kernel_is_judged_at_its_own_shape(rig: Rig, task: tuple[str
     assert found["full"]["outcome"] == "pass"
 
 
+def judged_at_other_sizes(rig: Rig, task: tuple[str, dict[str, Any]], source: str, **options: Any) -> dict[str, Any]:
+    """As verifierd has it done under `shapes: require`: what was found for the task is judged as if it was dynamic."""
+    child, spec = task
+    wide = {**spec, "dynamic_shapes": True, "cases": {**spec["cases"], "shapes": spec["cases"]["other"]}}
+    return rig.judge(child, wide, TASK, source, rules=policy(variations={"count": 8, "value": True}), **options)
+
+
+@pytest.fixture
+def fresh(rig: Rig) -> tuple[str, dict[str, Any]]:
+    """A reference of its own: it has room for other sizes from the first job on."""
+    child = rig.child()
+    return child, rig.register(child, TASK)
+
+
+def test_an_honest_kernel_is_right_at_other_sizes_and_in_half_precision(
+    rig: Rig, fresh: tuple[str, dict[str, Any]]
+) -> None:
+    full = judged_at_other_sizes(rig, fresh, HONEST)["full"]
+    assert full["outcome"] == "pass", full
+    names = [case["name"] for case in full["detail"]["cases"]]
+    assert len(names) == 8 and "dtype float16" in names and "shape x2, scaled" in names
+    assert any(name.startswith(("shape x0.75", "shape x1.25")) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("change", "case", "class_"),
+    [
+        ("assert x.shape[-1] <= 300; return y", "shape", "launch"),
+        ("return y if x.shape[-1] <= 300 else y * 1.5", "shape x2, scaled", "mismatch"),
+        ("return y if x.dtype == torch.float32 else y * 1.5", "dtype float16", "mismatch"),
+        ("return y.float()", "dtype float16", "dtype"),
+    ],
+)
+def test_a_kernel_for_one_size_or_one_dtype_is_found_out(
+    rig: Rig, fresh: tuple[str, dict[str, Any]], change: str, case: str, class_: str
+) -> None:
+    found = judged_at_other_sizes(rig, fresh, HONEST.replace("return y", change))
+    assert found["tiny"]["outcome"] == "pass" and found["full"]["outcome"] == "fail", found
+    assert found["full"]["class"] == class_
+    failed = [item["name"] for item in found["full"]["detail"]["cases"] if item["outcome"] == "fail"]
+    assert failed and any(name.startswith(case) for name in failed)
+    assert all(name.startswith(("shape", "dtype")) for name in failed)
+
+
+def test_a_kernel_that_is_right_in_its_own_range_alone_is_found_by_doubled_values(
+    rig: Rig, task: tuple[str, dict[str, object]]
+) -> None:
+    """It cuts off what the task's inputs, signs and permutations never reach, and spikes are beyond by far."""
+    source = HONEST.replace("return y", "return torch.where((x > 5.5) & (x < 12), y * 0.5, y)")
+    rules = policy(foreign="any")
+    child, spec = task
+    found = rig.judge(child, spec, TASK, source, rules=rules, seed=5)  # type: ignore[arg-type]
+    failed = [item["name"] for item in found["full"]["detail"]["cases"] if item["outcome"] == "fail"]
+    assert found["full"]["class"] == "mismatch" and "scaled" in failed, found
+
+
 def test_a_group_asks_for_the_right_answers_once(rig: Rig, task: tuple[str, dict[str, object]]) -> None:
     """All cases here are small. Whoever comes with another seed is asked other questions."""
 
@@ -129,7 +186,7 @@ def test_a_group_asks_for_the_right_answers_once(rig: Rig, task: tuple[str, dict
 
 
 def test_a_group_asks_for_large_answers_once(rig: Rig) -> None:
-    """Already the first is asked one thing twice. Who is alone, shares the device or has another seed asks itself."""
+    """Who is alone, shares the device or has another seed asks itself."""
     source, honest = TASK.replace("N = 300", "N = 3000"), HONEST.replace("256", "4096")
     wrong = honest.replace("return y", "return y * 1.01 if x.numel() > 100_000 else y")
     child = rig.child()
@@ -143,10 +200,10 @@ def test_a_group_asks_for_large_answers_once(rig: Rig) -> None:
         return (report["outcome"], report["class"], detail["recalled"]), cases
 
     alone, first, second = (full(honest, 7, grouped=grouped) for grouped in (False, True, True))
-    assert (alone[0], first[0], second[0]) == (("pass", None, 0), ("pass", None, 1), ("pass", None, 5))
+    assert (alone[0], first[0], second[0]) == (("pass", None, 0), ("pass", None, 0), ("pass", None, 5))
     assert alone[1] == first[1] == second[1]
     assert full(wrong, 7, grouped=True)[0] == ("fail", "mismatch", 5)
-    assert full(honest, 8, grouped=True)[0] == ("pass", None, 1)
+    assert full(honest, 8, grouped=True)[0] == ("pass", None, 0)
     assert full(honest, 7)[0] == full(honest, 7, grouped=True, shared=True)[0] == ("pass", None, 0)
 
 
@@ -329,11 +386,65 @@ def test_secret_transformations_come_in_the_seeds_order() -> None:
     steps = plan(rules, spec, False, ("offset", "large"))
     assert [step.name for step in steps] == ["original", "values", "spikes", "another seed", "original again"]
     assert steps[3].transforms == ("offset", "large", None)
-    spec = {"dynamic_shapes": True, "cases": {"shapes": [{"name": "a"}, {"name": "b"}]}}
-    assert [step.name for step in plan(rules, spec, True, ("offset",))][3:] == ["other weights", "b"]
-    for count in range(1, 17):
-        rules = Policy.parse(policy(variations={"count": count, "value": True, "shape": True}))
-        assert len(plan(rules, spec, True, ("offset",))) == count
+    assert steps[4].transforms == ("scaled", None) and steps[4].seed_of == 0
+
+
+SIZES = [
+    {"name": "shape x0.75", "elements": 3},
+    {"name": "shape x1.25", "elements": 5},
+    {"name": "shape x2", "elements": 8},
+    {"name": "dtype float16", "elements": 4, "dtype": "float16"},
+]
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("has_half", [False, True])
+def test_of_five_cases_two_are_at_other_sizes_and_none_is_left_out(seed: int, has_half: bool) -> None:
+    """Of the sizes near the task's own one, of twice that and of half precision, two are judged; what the task's own
+    cases vary is varied all the same, at one of these."""
+    from judge import Policy, plan
+
+    rules = Policy.parse(policy())
+    spec = {"dynamic_shapes": True, "cases": {"shapes": SIZES if has_half else SIZES[:3]}}
+    steps = plan(rules, spec, True, ("offset", None), random.Random(seed))
+    assert len(steps) == 5 and [step.name for step in steps[:2]] == ["original", "values"]
+    others = [SIZES[step.case]["name"] for step in steps if step.case is not None]
+    assert len(set(others)) == 2 and not {"shape x0.75", "shape x1.25"} <= set(others)
+    assert has_half or "shape x2" in others
+    varied = [step.transforms for step in steps]
+    assert sum("spikes" in transforms for transforms in varied) == sum("offset" in t for t in varied) == 1
+    assert sum(step.weights for step in steps) == 1
+
+
+def test_each_other_size_and_each_variation_at_the_own_size_is_drawn_by_some_seed() -> None:
+    from judge import Policy, plan
+
+    rules = Policy.parse(policy())
+    spec = {"dynamic_shapes": True, "cases": {"shapes": SIZES}}
+    drawn = [plan(rules, spec, True, ("offset",), random.Random(seed)) for seed in range(100)]
+    assert {step.case for steps in drawn for step in steps} == {None, 0, 1, 2, 3}
+    assert {step.name for steps in drawn for step in steps if step.case is None} >= {"spikes", "other weights"}
+
+
+@pytest.mark.parametrize(("key", "left"), [("dtype", {0, 1, 2}), ("shape", {3})])
+def test_a_kind_of_other_cases_can_be_turned_off(key: str, left: set[int]) -> None:
+    from judge import Policy, plan
+
+    rules = Policy.parse(policy(variations={"count": 9, "value": True, key: False}))
+    spec = {"dynamic_shapes": True, "cases": {"shapes": SIZES}}
+    steps = plan(rules, spec, True, ("offset",))
+    assert {step.case for step in steps if step.case is not None} == left
+
+
+def test_there_are_as_many_cases_as_the_policy_says() -> None:
+    from judge import Policy, plan
+
+    for shapes in ([], SIZES[:1], SIZES[:2], SIZES):
+        spec = {"dynamic_shapes": True, "cases": {"shapes": shapes}}
+        for count in range(1, 17):
+            for value in (False, True):
+                rules = Policy.parse(policy(variations={"count": count, "value": value, "shape": True}))
+                assert len(plan(rules, spec, True, ("offset",))) == count
 
 
 POISON = """

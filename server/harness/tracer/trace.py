@@ -45,6 +45,8 @@ class Case:
     init_args: Any
     init_kwargs: Any
     inputs: Any
+    dtype: str | None = None
+    """Of its floating-point parameters: a case in half precision."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,9 @@ class Request:
         named = [("own", cases["own"]), ("tiny", cases.get("tiny"))]
         named += [(f"shape{index}", case) for index, case in enumerate(cases.get("shapes") or ())]
         found = [
-            Case(case.get("name", name), case["init"]["args"], case["init"]["kwargs"], case["inputs"])
+            Case(
+                case.get("name", name), case["init"]["args"], case["init"]["kwargs"], case["inputs"], case.get("dtype")
+            )
             for name, case in named
             if case is not None
         ]
@@ -212,7 +216,9 @@ class Tracer:
         assert self._module is not None
         with torch.device("cuda"):
             model = loading.find_entry(self._module, self._request.entry)(*arguments, **options)
-        return model.to("cuda") if isinstance(model, torch.nn.Module) else model
+        if not isinstance(model, torch.nn.Module):
+            return model
+        return model.to("cuda") if case.dtype is None else model.to("cuda", getattr(torch, case.dtype))
 
     @staticmethod
     def _fake(note: values.TensorNote) -> torch.Tensor:
