@@ -50,6 +50,8 @@ NARROW_SHORT: Final = 0.006
 WIDE: Final = 0.10
 TOO_SMALL_NS: Final = 1_000
 BUDGET_S: Final = 20.0
+BUDGET_TRIALS: Final = 50
+"""More trials than this may take longer in proportion."""
 CALL_LIMIT_MS: Final = 20_000
 PAUSE_NS: Final = 60_000
 """The GPU is kept busy for so long while a bell's work is queued."""
@@ -124,6 +126,7 @@ class DeviceTimer:
         self._seed: int | None = None
         self._pairs: list[tuple[float, float]] = []
         self._void: list[str] = []
+        self._unfinished: str | None = None  # why a fixed number of trials was not made
         self._transforms = sorted(job.admitted - {"spikes"})
         self._waiting = self._ours
 
@@ -255,10 +258,11 @@ class DeviceTimer:
 
     def _trials(self) -> str | None:
         policy = self._job.policy
-        least = policy.trials if policy.is_fixed else min(LEAST, policy.trials)
+        least = min(LEAST, policy.trials)
         narrow = NARROW_SHORT if self._calls > 1 else NARROW
         rule = native.StopRule(least, policy.trials, BLOCK, narrow, policy.is_fixed)
-        end = time.monotonic() + BUDGET_S
+        budget_s = BUDGET_S * max(1.0, policy.trials / BUDGET_TRIALS)
+        end = time.monotonic() + budget_s
         while True:
             self._block(min(BLOCK, policy.trials - len(self._pairs)))
             if len(self._void) >= VOID_MOST:
@@ -266,6 +270,10 @@ class DeviceTimer:
             if len(self._pairs) < 2 <= policy.trials:
                 continue
             stop = rule.decide(*self._credited(), is_spent=time.monotonic() > end)
+            if stop == native.STOP_SPENT and policy.is_fixed:  # fewer are not what was asked for
+                made = f"{len(self._pairs)} of {policy.trials}"
+                self._unfinished = f"{made} trials were made in the {budget_s:g} s that they may take"
+                return self._unfinished
             if stop != native.STOP_GO_ON:
                 return None if stop == native.STOP_ALL else _STOPPED[stop]
 
@@ -338,7 +346,7 @@ class DeviceTimer:
             "basis": "device",
             "warmup": self._job.policy.warmup,
             "cold": self._job.policy.is_cold,
-            "trials": len(self._pairs) * self._calls,
+            "trials": len(self._pairs) * (1 if self._job.policy.is_fixed else self._calls),
             "calls": self._calls,
             "bells": len(self._pairs),
             "one_call": None,
@@ -368,6 +376,8 @@ class DeviceTimer:
     def _outcome(self, ours: list[float], theirs: list[float]) -> Json:
         if len(self._void) >= VOID_MOST:
             return {"outcome": "inconclusive", "why": f"{len(self._void)} blocks were disturbed: {self._void[-1]}"}
+        if self._unfinished is not None:
+            return {"outcome": "inconclusive", "why": self._unfinished}
         disagreement = self._disagreement()
         if disagreement is not None:
             return {"outcome": "inconclusive", "why": disagreement}
