@@ -69,6 +69,7 @@ class Policy:
     shape: bool
     dtype: bool
     precision: str
+    relations: bool  # metamorphic ones that the reference satisfies judge as well
     warmup: int
     trials: int
     is_fixed: bool  # exactly `trials`, no early stop
@@ -88,6 +89,7 @@ class Policy:
             shape=bool(variation.get("shape", True)),
             dtype=bool(variation.get("dtype", True)),
             precision=str(found.get("precision", "tf32")),
+            relations=bool(found.get("relations", False)),
             warmup=int(timing.get("warmup", 10)),
             trials=int(timing.get("trials", 50)),
             is_fixed=bool(timing.get("fixed", False)),
@@ -198,7 +200,7 @@ def plan(
         own.append(Step(("signs", "scaled", None), name="values"))
         own.append(Step(("spikes", "scaled", None), name="spikes"))
     own.append(Step(chosen, weights=1, name="other weights") if has_state else Step(chosen, name="another seed"))
-    others = _others(policy, spec, rng or random.Random(0))[: max(1, policy.count - 3) if policy.count > 1 else 0]
+    others = _others(policy, spec, rng or random.Random(0), max(1, policy.count - 3) if policy.count > 1 else 0)
     room = policy.count - len(others)
     if others and len(own) > room:
         own, others = _moved(own, others, room, rng or random.Random(0))
@@ -210,9 +212,9 @@ def plan(
     return steps
 
 
-def _others(policy: Policy, spec: Json, rng: random.Random) -> list[Step]:
-    """Cases of other sizes and of another dtype, in the order in which they find room: of the sizes near the task's
-    own one, the largest and the other dtype, as they are drawn, and then the rest."""
+def _others(policy: Policy, spec: Json, rng: random.Random, most: int) -> list[Step]:
+    """So many cases of other sizes and of another dtype, by size: of the sizes near the task's own one, the largest and
+    the other dtype, as they are drawn, and then of the rest."""
     if not spec["dynamic_shapes"]:
         return []
     cases = list(enumerate(spec["cases"]["shapes"]))
@@ -223,10 +225,11 @@ def _others(policy: Policy, spec: Json, rng: random.Random) -> list[Step]:
     rng.shuffle(near)
     first = [*near[:1], *largest, *halves[:1]]
     rng.shuffle(first)
+    taken = sorted([*first, *near[1:]][:most], key=lambda item: int(item[1].get("elements", 0)))
     scaled = ("scaled", None) if policy.value else (None,)
     return [
         Step((None,) if case.get("dtype") is not None else scaled, case=index, name=case["name"])
-        for index, case in [*first, *near[1:]]
+        for index, case in taken
     ]
 
 
@@ -474,7 +477,28 @@ class Job:
             if step.case is not None and results[-1].class_ is None:
                 self.passed_shapes.append(case)
         self._records = False
-        return self._report("full", results, len(steps))
+        of = len(steps)
+        if self.policy.relations and all(result.class_ is None for result in results):
+            import related
+
+            asked = related.judge_all(self, self._next_seed())
+            results, of = [*results, *asked], of + len(asked)
+        return self._report("full", results, of)
+
+    def admitted_answer(self, model: str, tree: Any) -> Expected | None:
+        """The reference's, to what lies in set 0 of its arena; None where those inputs are not fit for the task."""
+        return self._admitted(model, tree)
+
+    def own_answer(self, model: str, tree: Any) -> list[Any]:
+        """The candidate's outputs for the same inputs, copied."""
+        set_ = secrets.randbelow(self.reference.sizes.checked_sets)
+        placed, _ = self.place_inputs(tree, set_)
+        self.candidate.bind(set_, model, placed, limit_ms=self._bind_limit_ms, tf32=self._allows_tf32(), seed=CALL_SEED)
+        outputs = values.leaves(self._call(set_, None, record=False))
+        return [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for _, leaf in outputs]
+
+    def _allows_tf32(self) -> bool:
+        return self.precision() == "tf32" and self._device.type == "cuda"
 
     def _next_seed(self) -> int:
         return self._random.getrandbits(62)
@@ -708,11 +732,17 @@ class Job:
     def _judge_calls(self, model: str, tree: Any, expected: Expected, twice: bool, result: CaseResult) -> None:
         set_ = secrets.randbelow(self.reference.sizes.checked_sets)
         placed, mine = self.place_inputs(tree, set_)
-        tf32 = self.precision() == "tf32" and self._device.type == "cuda"
+        tf32 = self._allows_tf32()
         if self.is_planned and result.name == "original":
             self._require_own_work(set_, model, placed, expected, result, tf32=tf32)
         self.candidate.bind(
-            set_, model, placed, limit_ms=self._bind_limit_ms, tf32=tf32, seed=CALL_SEED, training=expected.training
+            set_,
+            model,
+            placed,
+            limit_ms=self._bind_limit_ms,
+            tf32=tf32,
+            seed=CALL_SEED,
+            training=expected.training,
         )
         # A model's first call may prepare what it keeps. After that the one on fresh inputs is recorded: the second one
         # may copy what was kept of the first.

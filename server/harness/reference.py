@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import draws
+import relations
 import torch
 import values
 from arena import PAGE, Heap, align
@@ -280,6 +281,8 @@ class Reference:
         self.returns_inputs = False
         self._unfit: set[tuple[str, str]] = set()  # (case, transformation)
         self.takes_other_weights: bool | None = None
+        self.relations: dict[str, relations.Form | None] = {}
+        """By name: the form in which the reference satisfies it at the task's own size; None: in none."""
         self._training: bool | None = None  # of the answers that are being computed
 
     def is_unfit(self, case: Json, transform: str) -> bool:
