@@ -88,7 +88,7 @@ def test_a_hack_stays_one_whatever_the_second_answer_is(monkeypatch: pytest.Monk
         sizes=SimpleNamespace(checked_sets=1, inputs=0),
     )
     job._device, job._called, job._records, job._errors, job.call_limit_ms = torch.device("cpu"), set(), False, {}, 1.0
-    job._bind_limit_ms = 1
+    job._bind_limit_ms, job.is_planned = 1, False
     monkeypatch.setattr(job, "place_inputs", lambda tree, set_: (None, []))
     expected = Expected([right], [right], ["0"], "own", [0.0], False, [right], None)
     result = judge.CaseResult("original")
