@@ -677,7 +677,7 @@ class Job:
             return None
         if case["name"] == "own" and self._first is not None and not expected.differs(self._first):
             return None
-        return replace(expected, is_secret=transform in variations.SECRET)
+        return replace(expected, is_extreme=transform in variations.EXTREME)
 
     def precision(self) -> str:
         return "ieee" if self.policy.name == "kernelbench" else self.policy.precision

@@ -19,7 +19,7 @@ import values
 from arena import PAGE, Heap, align
 from peer import NotTheCandidate, Peer, PeerFailed
 from tolerance import (
-    SECRET_RATIO,
+    EXTREME_RATIO,
     TABLE,
     Limit,
     as_tensor,
@@ -190,7 +190,7 @@ class Expected:
     tf32: bool
     allowed: list[Any]  # samples of the reference's outputs in the precision that is allowed
     training: bool | None  # the mode that was asked for; None: as constructed
-    is_secret: bool = False  # on inputs under a secret transformation
+    is_extreme: bool = False  # on inputs of which some are such that what the reference errs is chance
     changed: tuple[Changed, ...] | None = None  # None: the reference was not known to change any
 
     def is_finite(self) -> bool:
@@ -211,7 +211,7 @@ class Expected:
         return limit_for(item.value.dtype, item.value, 2 * item.error, tf32=self.tf32, ratio=self._ratio())
 
     def _ratio(self) -> float:
-        return SECRET_RATIO if self.is_secret else 1.0
+        return EXTREME_RATIO if self.is_extreme else 1.0
 
     def sampled(self) -> Expected:
         """Itself with an even sample of each output instead of the whole."""

@@ -26,9 +26,9 @@ class Row:
 
 MARGIN: Final = 4.0
 OUTLIER: Final = 10.0
-SECRET_RATIO: Final = 0.995
-"""As a row's `ratio`, at most, for inputs under a secret transformation: some are such that what the reference errs is
-chance (a softmax of logits of 10,000 whose two greatest are nearly one). Precision shows at the other inputs."""
+EXTREME_RATIO: Final = 0.995
+"""As a row's `ratio`, at most, for inputs under an extreme transformation: some are such that what the reference errs
+is chance (a softmax of logits of 10,000 whose two greatest are nearly one). Precision shows at the other inputs."""
 TABLE: Final[dict[torch.dtype, Row]] = {
     torch.float64: Row(1e-9, 1e-6, 1.0),
     torch.complex128: Row(1e-9, 1e-6, 1.0),
@@ -216,6 +216,15 @@ def compare(got: torch.Tensor, expected: torch.Tensor, limit: Limit) -> Differen
     for start, mine, theirs in _parts(got, expected):
         _compare_part(found, start, mine, theirs, limit)
     return found
+
+
+def are_surely_within(pairs: list[tuple[torch.Tensor, torch.Tensor, Limit]]) -> bool:
+    """All elements of all these (got, expected, limit) match. False: they may not, and compare() says."""
+    if not all(_on_gpu(got, expected) and got.shape == expected.shape for got, expected, _ in pairs):
+        return False
+    import fused
+
+    return fused.are_surely_within([(got, expected, limit.atol, limit.rtol) for got, expected, limit in pairs])
 
 
 def _on_gpu(got: torch.Tensor, expected: torch.Tensor) -> bool:

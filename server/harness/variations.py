@@ -209,6 +209,8 @@ TRANSFORMS: Final[dict[str, Transform]] = {
 }
 SECRET: Final = ("large", "offset", "permuted", "shifted", "constant rows")
 """Of these one is chosen for each submission by its secret seed; `signs` and `spikes` are always tried."""
+EXTREME: Final = (*SECRET, "spikes")
+"""Whose inputs leave some answers of the reference's to chance: a few elements may differ by more."""
 REARRANGING: Final = ("permuted", "shifted")
 """Applied to the first case's own inputs: the same values elsewhere, which a remembered answer does not know."""
 
