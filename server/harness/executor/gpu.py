@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -17,21 +16,11 @@ import torch
 from shared import plan
 
 from executor.launch import Compiled, Kernel, LaunchRefused
-from executor.replay import Replay
+from executor.replay import Replay, poisoned
 from executor.steps import Allows, StepError
 
 TRIALS: Final = 5
 """Timed runs of an alternative, after one that is not."""
-
-
-@contextmanager
-def poisoned() -> Iterator[None]:
-    """Memory that is allocated meanwhile holds NaN, or the greatest integer, until something is written."""
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(False)
 
 
 class Kernels:

@@ -26,7 +26,7 @@ from triton.runtime import interpreter
 from triton.runtime.jit import mangle_type
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from executor.replay import Replay
+from executor.replay import Replay, poisoned
 from executor.steps import Allows, Descriptor, StepError
 
 BUILTINS: Final = {
@@ -105,6 +105,7 @@ class Model:
     ) -> None:
         self._functions, self._kernels, self._lost = functions, kernels, lost
         self._linked: dict[int, dict[int, Any]] = {}
+        self._is_silent = False
         self._replay = Replay(trace, CPU, self._launch, self._choose, allows=allows, prepares=lambda _call: True)
 
     def construct(self, seed: int) -> None:
@@ -119,6 +120,23 @@ class Model:
         """Outputs for inputs, both as the trace's trees have them. Raises StepError, ValueError for the inputs."""
         return self._replay.call(inputs)
 
+    def __call__(self, *inputs: Any) -> Any:
+        """The same with the inputs as forward() gets them."""
+        return self.call(inputs)
+
+    def warm_up(self, inputs: list[Any]) -> None:
+        """Make the state, once."""
+        self._replay.prepare()
+
+    def call_silently(self, *inputs: Any) -> Any:
+        """The same with none of the candidate's kernels launched, and what nothing wrote filled with NaN."""
+        self._is_silent = True
+        try:
+            with poisoned():
+                return self.call(inputs)
+        finally:
+            self._is_silent = False
+
     def _link(self, index: int) -> dict[int, Any]:
         if index not in self._linked:
             kernel = self._kernels[index]
@@ -127,6 +145,8 @@ class Model:
         return self._linked[index]
 
     def _launch(self, step: plan.Launch, grid: tuple[int, int, int], args: tuple[Any, ...]) -> None:
+        if self._is_silent:
+            return
         kernel, made = self._kernels[step.kernel], self._link(step.kernel)
         function = made[kernel.function]
         values = [

@@ -7,13 +7,25 @@ call after each `construct` or `load`, and not again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from shared import plan
 
 from executor.steps import Allows, Chooser, Environment, Launcher, Program, bind, build, reads, tree_leaves
+
+
+@contextmanager
+def poisoned() -> Iterator[None]:
+    """Memory that is allocated meanwhile holds NaN, or the greatest integer, until something is written."""
+    module: Any = torch._C  # torch.use_deterministic_algorithms() imports Inductor, which takes seconds
+    module._set_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        module._set_deterministic_algorithms(False)
 
 
 def _all_reads(steps: Iterable[plan.Step]) -> set[int]:

@@ -25,7 +25,8 @@ class Runner:
         self._source = source
         self._device = device
         self._foreign = foreign
-        self._kernels: Any = None
+        self._kernels: Any = None  # loaded, on a GPU
+        self._functions: Any = None  # taken from the source, without one
 
     def model(self, case: str, seed: int) -> Any:
         """The model of a case, constructed with this seed. ValueError: the plan has no trace of it. StepError."""
@@ -40,8 +41,20 @@ class Runner:
     def _make(self, trace: plan.Trace) -> Any:
         allows = partial(operators.permits, foreign=self._foreign)
         prepares = partial(operators.permits, foreign="any")
+        if self._device.type != "cuda":
+            return self._interpreted(trace, allows)
         from executor import gpu
 
         if self._kernels is None:
             self._kernels = gpu.Kernels(self._plan, self._images)
         return gpu.Model(trace, self._kernels, self._device, allows=allows, prepares=prepares)
+
+    def _interpreted(self, trace: plan.Trace, allows: Any) -> Any:
+        from compiler import extract
+
+        from executor import interpreter
+
+        if self._functions is None:
+            self._functions = extract.Functions(extract.Source(self._source), self._plan.functions)
+        lost = frozenset(range(len(self._plan.kernels))) - self._images.keys()
+        return interpreter.Model(trace, self._functions, self._plan.kernels, allows=allows, lost=lost)

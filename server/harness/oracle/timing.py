@@ -37,7 +37,7 @@ EMPTY_KERNELS: Final = 9
 EMPTY_GRAPH_SET: Final = 254
 BELL_NS: Final = 100_000
 """Calls that take less than this are timed as several in one graph."""
-CALLS_MOST: Final = 32
+CALLS_MOST: Final = 12
 EMPTY_BELLS: Final = 9
 LENGTH_BELLS: Final = 3
 LEAST: Final = 10
@@ -45,7 +45,7 @@ LEAST: Final = 10
 BLOCK: Final = 5
 """Pairs between two looks at the interval."""
 NARROW: Final = 0.003
-NARROW_SHORT: Final = 0.006
+NARROW_SHORT: Final = 0.01
 """Early stop: the interval of the median log-ratio is within this on either side; of calls in bells of several."""
 WIDE: Final = 0.10
 TOO_SMALL_NS: Final = 1_000
@@ -128,6 +128,9 @@ class DeviceTimer:
         self._void: list[str] = []
         self._unfinished: str | None = None  # why a fixed number of trials was not made
         self._transforms = sorted(job.admitted - {"spikes"})
+        self._transform: str | None = None  # of the inputs that lie in the sets
+        self._limits: dict[tuple[str | None, int], tolerance.Limit] = {}
+        """By transformation and output: of its first answer, since a limit is a matter of scale."""
         self._waiting = self._ours
 
     def run(self) -> Report:
@@ -251,6 +254,7 @@ class DeviceTimer:
         ours, theirs = self._ours.peer.arena, self._theirs.peer.arena
         assert ours is not None and theirs is not None
         used = max((note.offset or 0) + note.span_bytes for note in values.notes(tree) or [_NOTHING])
+        self._transform = transform
         self._gpu.copy(theirs.pointer, ours.pointer, (sets - 1) * size + used)
         synchronize(self._job.candidate.device)
 
@@ -305,13 +309,29 @@ class DeviceTimer:
     def _credited(self) -> tuple[list[float], list[float]]:
         return [ours for ours, _ in self._pairs], [theirs for _, theirs in self._pairs]
 
+    def _limit(self, leaf: int, wanted: torch.Tensor) -> tolerance.Limit:
+        key = (self._transform, leaf)
+        if key not in self._limits:
+            self._limits[key] = self._job.timing_limit(leaf, wanted)
+        return self._limits[key]
+
     def _compare(self) -> None:
-        """Every element of every call's answer."""
+        """Every element of every call's answer: all at once, and one by one where that is not sure."""
         wanted, got = self._ours.outputs(self._calls), self._theirs.outputs(self._calls)
+        pairs = [
+            (mine, right, self._limit(leaf, right))
+            for expected, found in zip(wanted, got, strict=True)
+            for leaf, ((_, right), (_, mine)) in enumerate(zip(expected, found, strict=True))
+            if isinstance(right, torch.Tensor)
+        ]
+        if not tolerance.are_surely_within(pairs):
+            self._find_difference(wanted, got)
+
+    def _find_difference(self, wanted: list[list[tuple[str, Any]]], got: list[list[tuple[str, Any]]]) -> None:
         for call, (expected, found) in enumerate(zip(wanted, got, strict=True)):
             for leaf, ((path, right), (_, mine)) in enumerate(zip(expected, found, strict=True)):
                 if isinstance(right, torch.Tensor):
-                    limit = self._job.timing_limit(leaf, right)
+                    limit = self._limit(leaf, right)
                     difference = tolerance.compare(mine, right, limit)
                     if not difference.is_match(limit):
                         place = tolerance.unravel(difference.first or 0, tuple(right.shape))
