@@ -67,6 +67,10 @@ static const struct setting table[] = {
       "or cuda:0,1 by nvidia-smi's numbers" },
     { "target", TEXT, "TARGET", "cuda:90", 1, 0, FIELD(target), false,
       "what the compile stage compiles for on a machine without a GPU" },
+    { "judge", CHOICE, "live plan", "live", 0, 0, FIELD(judge), false,
+      "how candidates run: live (a process of their own calls them on the device) or plan (they are traced "
+      "where "
+      "no device is, and trusted code runs what they asked for; live where they cannot be traced)" },
     { "log_level", CHOICE, "error warn info debug", "info", 0, 0, FIELD(log_level), true,
       "the least important lines to log" },
     { "log_format", CHOICE, "auto json text", "auto", 0, 0, FIELD(log_format), true,

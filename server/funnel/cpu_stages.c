@@ -8,7 +8,9 @@
 /*
  * The two stages that need no device, each in children of a zygote that serve one submission: `ast`, whose child only
  * reads the source; then `compile`, first a child that runs the candidate's module and is believed nothing but its error
- * texts, then one that looks at what it left on disk.
+ * texts. Where candidates are judged by their plan, that child traces the module, and a second one checks the plan and
+ * compiles its kernels from the source's text (`build`). Else, and where either says that this cannot be done, a child
+ * compiles what the module launches, and another looks at what it left on disk (`inspect`).
  */
 
 /* --- their children --- */
@@ -23,6 +25,10 @@ child_message_cb(void *arg, struct child *c, struct message *m)
 
     if (event && strcmp(event, "result") == 0 && !j->result) {
         j->result = json_incref(m->body);
+        if (j->step == STEP_COMPILE && j->plan_fd < 0)
+            j->plan_fd = message_take_fd(m, "plan");
+        if (j->step == STEP_BUILD && j->images_fd < 0)
+            j->images_fd = message_take_fd(m, "images");
         j->is_short = contention_is_short(config->memory_limit_bytes, child_held_bytes(c));
     }
 }
@@ -30,6 +36,7 @@ child_message_cb(void *arg, struct child *c, struct message *m)
 static void ast_ended(struct submission *s, const struct child_end *end);
 static void compile_ended(struct submission *s, const struct child_end *end);
 static void inspect_ended(struct submission *s, const struct child_end *end);
+static void build_ended(struct submission *s, const struct child_end *end);
 
 static void
 drop_child(struct judgement *j)
@@ -49,14 +56,17 @@ static void
 child_ended_cb(void *arg, struct child *c)
 {
     static const enum child_role roles[] = {
-        [STEP_AST] = CHILD_AST, [STEP_COMPILE] = CHILD_COMPILE, [STEP_INSPECT] = CHILD_INSPECT
+        [STEP_AST] = CHILD_AST,
+        [STEP_COMPILE] = CHILD_COMPILE,
+        [STEP_INSPECT] = CHILD_INSPECT,
+        [STEP_BUILD] = CHILD_BUILD,
     };
     struct submission *s = arg;
     struct judgement *j = s->judgement;
     struct spares *spares = s->funnel->spares[roles[j->step]];
     struct child_end end = *child_end(c);
 
-    if (j->step != STEP_INSPECT)
+    if (j->step == STEP_AST || j->step == STEP_COMPILE)
         judge_take_output(j, child_output(c), child_output_lost(c), s->funnel->config->output_limit_bytes);
     if (s->is_cancelled || s->is_returned || end.is_lost) {
         drop_child(j);
@@ -67,6 +77,8 @@ child_ended_cb(void *arg, struct child *c)
         ast_ended(s, &end);
     } else if (j->step == STEP_COMPILE) {
         compile_ended(s, &end);
+    } else if (j->step == STEP_BUILD) {
+        build_ended(s, &end);
     } else {
         inspect_ended(s, &end);
     }
@@ -80,7 +92,7 @@ static bool
 ask_child(struct submission *s, enum child_role role, json_t *body, bool has_source, bool has_spec)
 {
     struct judgement *j = s->judgement;
-    struct channel_fd fds[2];
+    struct channel_fd fds[3];
     struct error err = { 0 };
     size_t n = 0;
 
@@ -95,6 +107,8 @@ ask_child(struct submission *s, enum child_role role, json_t *body, bool has_sou
         rc = fds[n].fd < 0 ? err.code : 0;
         n += rc == 0;
     }
+    if (rc == 0 && role == CHILD_BUILD)
+        fds[n++] = (struct channel_fd){ "plan", fd_take(&j->plan_fd) };
     if (rc == 0 && role == CHILD_COMPILE) {
         char cache[SCRATCH_PATH_SIZE + 8];
         snprintf(cache, sizeof(cache), "%s/cache", child_scratch(j->child));
@@ -163,11 +177,48 @@ cpu_stages_compile(struct submission *s)
 {
     struct judgement *j = s->judgement;
 
+    /* KernelBench's own rule is about a process that calls: it has no plan. */
+    bool is_traced = strcmp(s->funnel->config->judge, "plan") == 0 &&
+                     strcmp(j->policy.name, "kernelbench") != 0 && !j->is_live;
+
     j->step = STEP_COMPILE;
     ask_child(s, CHILD_COMPILE,
-              json_pack("{s:s, s:s, s:s, s:O}", "op", "compile", "entry", j->entry, "target",
-                        s->funnel->config->target, "policy", j->policy_json),
+              json_pack("{s:s, s:s, s:s, s:O, s:b}", "op", "compile", "entry", j->entry, "target",
+                        s->funnel->config->target, "policy", j->policy_json, "trace", (int)is_traced),
               true, true);
+}
+
+static void
+begin_build(struct submission *s)
+{
+    struct judgement *j = s->judgement;
+
+    j->step = STEP_BUILD;
+    ask_child(s, CHILD_BUILD,
+              json_pack("{s:s, s:s, s:O}", "op", "build", "target", s->funnel->config->target, "policy",
+                        j->policy_json),
+              true, false);
+}
+
+/* No plan can be made of it, as a child said in these words: it is judged by a process of its own. */
+static void
+go_live(struct submission *s, json_t *error)
+{
+    struct judgement *j = s->judgement;
+
+    j->is_live = true;
+    j->untraced = json_is_object(error) ? json_incref(error) : NULL;
+    auto_close(&j->plan_fd);
+    auto_close(&j->images_fd);
+    judge_add_flag(j, "untraced");
+    cpu_stages_compile(s);
+}
+
+static bool
+is_outcome(const json_t *result, const char *outcome)
+{
+    const char *found = json_string_value(json_object_get(result, "outcome"));
+    return found && strcmp(found, outcome) == 0;
 }
 
 static void decide_compile(struct submission *s);
@@ -215,7 +266,18 @@ compile_ended(struct submission *s, const struct child_end *end)
     struct error err = { 0 };
     char from[SCRATCH_PATH_SIZE + 8];
 
+    json_decref(ptr_take(&j->claim));
     j->claim = ptr_take(&j->result);
+    if (j->plan_fd >= 0 && is_outcome(j->claim, "pass")) {
+        drop_child(j);
+        begin_build(s);
+        return;
+    }
+    if (!j->is_live && is_outcome(j->claim, "untraced")) {
+        drop_child(j);
+        go_live(s, json_object_get(j->claim, "error"));
+        return;
+    }
     if (!json_is_string(json_object_get(j->claim, "outcome"))) {
         drop_child(j);
         judge_decide(s, OUTCOME_FAIL, failure_by_end(s, end), 0, 1);
@@ -248,6 +310,35 @@ inspect_ended(struct submission *s, const struct child_end *end)
     }
     j->compiled = json_incref(kernels);
     decide_compile(s);
+}
+
+static void
+build_ended(struct submission *s, const struct child_end *end)
+{
+    static const char *const classes[] = { "compile", "policy", "oom", NULL };
+    struct judgement *j = s->judgement;
+    AUTO_JSON json_t *result = ptr_take(&j->result);
+    json_t *error = json_object_get(result, "error");
+    int done = (int)json_integer_value(json_object_get(result, "done"));
+    int of = (int)json_integer_value(json_object_get(result, "of"));
+
+    drop_child(j);
+    judge_add_flags(j, json_object_get(result, "flags"));
+    if (is_outcome(result, "untraced")) {
+        go_live(s, error);
+    } else if (is_outcome(result, "pass") && j->images_fd >= 0) {
+        j->compiled = json_incref(json_object_get(result, "kernels"));
+        j->plan = json_incref(json_object_get(result, "plan"));
+        judge_decide(s, OUTCOME_PASS, NULL, done, of);
+    } else if (is_outcome(result, "fail")) {
+        const char *class_ = json_string_value(json_object_get(result, "class"));
+        class_ = class_is_one_of(class_, classes) ? class_ : "compile";
+        failure_by_error(j, class_, json_is_object(error) ? error : NULL, "its plan was refused");
+        failure_note_rule(j, json_string_value(json_object_get(result, "rule")));
+        judge_decide(s, OUTCOME_FAIL, class_, done, of > done ? of : done + 1);
+    } else {
+        judge_decide(s, OUTCOME_FAIL, failure_by_end(s, end), 0, 1);
+    }
 }
 
 /* How many of the kernels that the syntax tree names were found compiled. */

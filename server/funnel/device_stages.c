@@ -69,6 +69,7 @@ device_stages_begin(struct submission *s, struct lane *l)
         .seed = j->seed,
         .is_grouped = *j->row.group_id,
         .cache = lane_is_gpu(l) && j->cache[0] ? j->cache : NULL,
+        .images_fd = j->images_fd,
         .is_alone = scheduler_is_alone(s),
     };
     j->lane = l;

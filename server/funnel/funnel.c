@@ -168,6 +168,7 @@ zygote_ready_cb(void *arg)
 
     log_absent_layers(json_object_get(json_object_get(zygote_ready_message(f->zygote), "sandbox"), "layers"));
     spares_fill(f->spares[CHILD_COMPILE]);
+    spares_fill(f->spares[CHILD_BUILD]);
     scheduler_kick(f);
 }
 
@@ -195,6 +196,20 @@ static const struct zygote_ops static_zygote_ops = { static_zygote_ready_cb, zyg
 
 static void drain_timer_cb(uv_timer_t *timer);
 
+struct zygote *
+funnel_zygote_of(const struct funnel *f, enum child_role role)
+{
+    return role == CHILD_COMPILE || role == CHILD_BUILD ? f->zygote : f->static_zygote;
+}
+
+static int64_t
+spares_wanted(const struct funnel *f, enum child_role role)
+{
+    if (role == CHILD_BUILD && strcmp(f->config->judge, "plan") != 0)
+        return 0;
+    return f->config->stage_pool < f->cpu_jobs ? f->config->stage_pool : f->cpu_jobs;
+}
+
 static int
 start_workers(struct funnel *f, struct error *err)
 {
@@ -212,9 +227,8 @@ start_workers(struct funnel *f, struct error *err)
         rc = zygote_new(f->loop, f->config, f->uids, f->cgroups, "static zygote", "static", &anywhere,
                         &static_zygote_ops, f, &f->static_zygote, err);
     for (int role = 0; role < CHILD_RUN && rc == 0; role++)
-        rc = spares_new(f->loop, role == CHILD_COMPILE ? f->zygote : f->static_zygote, (enum child_role)role,
-                        f->config->stage_pool < f->cpu_jobs ? f->config->stage_pool : f->cpu_jobs,
-                        &f->spares[role], err);
+        rc = spares_new(f->loop, funnel_zygote_of(f, (enum child_role)role), (enum child_role)role,
+                        spares_wanted(f, (enum child_role)role), &f->spares[role], err);
     if (rc == 0)
         rc = add_lanes(f, &devices, err);
     if (rc == 0) {

@@ -81,11 +81,16 @@ struct judgement {
     json_t *env;                  /* versions and GPU of the workers that judged it */
     json_t *baseline;             /* of torch.compile, as it is told; NULL: none was made */
 
-    enum { STEP_AST, STEP_COMPILE, STEP_PUBLISH, STEP_INSPECT } step;
+    enum { STEP_AST, STEP_COMPILE, STEP_PUBLISH, STEP_INSPECT, STEP_BUILD } step;
     struct child *child;
     json_t *result;                /* of the child */
     bool is_short;                 /* the machine was short of memory when that came */
     char cache[SCRATCH_PATH_SIZE]; /* "" none; ours to remove */
+    int plan_fd;                   /* memfd: what the candidate's trace wrote down, a claim; -1: none */
+    int images_fd;                 /* memfd: the same, checked, with its kernels' images; -1: none */
+    bool is_live;                  /* no plan could be made of it: no speed is credited */
+    json_t *untraced;              /* then: {"type","text","line"} of why, or NULL */
+    json_t *plan;                  /* else: what it comes to, for the verdict; NULL: there is none */
     struct lane *lane;
     bool is_finishing; /* the verdict is clear, the lane still has to let go */
     bool is_parking;   /* the same, and it will wait for its group */
@@ -379,6 +384,9 @@ bool verdict_is_correct(json_t *verdict);
 bool verdict_input(json_t *verdict, struct reward_input *in);
 /* NAN where only the whole group can tell. */
 double verdict_reward(const struct reward_spec *spec, const struct reward_input *in);
+
+/* funnel.c: whose child serves a stage that needs no device. View. */
+struct zygote *funnel_zygote_of(const struct funnel *f, enum child_role role);
 
 /* cache.c: identical candidates are judged once */
 /* What makes another submission identical; "" where the request wants none of it. row, request: as they are stored at first. */

@@ -127,8 +127,8 @@ read_request(struct judgement *j, struct error *err)
 bool
 judgement_make(struct submission *s)
 {
-    if (!s->judgement)
-        s->judgement = calloc(1, sizeof(*s->judgement));
+    if (!s->judgement && (s->judgement = calloc(1, sizeof(*s->judgement))))
+        s->judgement->plan_fd = s->judgement->images_fd = -1;
     return s->judgement != NULL;
 }
 
@@ -184,9 +184,9 @@ judgement_new(struct submission *s, struct error *err)
 static void
 release_documents(struct judgement *j)
 {
-    json_t **const owned[] = { &j->request,  &j->policy_json, &j->error,   &j->flags, &j->kernels,
-                               &j->compiled, &j->claim,       &j->tiny,    &j->full,  &j->timing,
-                               &j->env,      &j->result,      &j->baseline };
+    json_t **const owned[] = { &j->request,  &j->policy_json, &j->error,    &j->flags,    &j->kernels,
+                               &j->compiled, &j->claim,       &j->tiny,     &j->full,     &j->timing,
+                               &j->env,      &j->result,      &j->baseline, &j->untraced, &j->plan };
 
     for (size_t i = 0; i < ARRAY_LEN(owned); i++)
         json_decref(ptr_take(owned[i]));
@@ -206,6 +206,8 @@ judgement_free(struct funnel *f, struct judgement *j)
     buffer_release(&j->source);
     buffer_release(&j->log);
     release_documents(j);
+    auto_close(&j->plan_fd);
+    auto_close(&j->images_fd);
     free(j->generality);
     free(j);
 }

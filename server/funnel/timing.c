@@ -241,9 +241,9 @@ variations_json(const struct judgement *j)
 json_t *
 timing_json(const struct judgement *j, const struct timing *t)
 {
-    static const char *const as_told[] = { "method", "warmup",       "trials",      "calls",
-                                           "bells",  "one_call",     "stopped",     "cold",
-                                           "clocks", "reference_ns", "candidate_ns" };
+    static const char *const as_told[] = { "method", "basis",  "warmup",       "trials",
+                                           "calls",  "bells",  "one_call",     "stopped",
+                                           "cold",   "clocks", "reference_ns", "candidate_ns" };
     static const struct {
         const char *key, *told; /* nanoseconds */
     } times[] = {

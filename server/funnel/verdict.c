@@ -96,11 +96,11 @@ evidence_json(const struct judgement *j)
     return out;
 }
 
-/* The candidate kept from us what it had the GPU do. */
+/* The candidate kept from us what it had the GPU do, or let no plan be made of itself where others have one. */
 static bool
 is_withheld(const struct judgement *j)
 {
-    return json_is_true(json_object_get(evidence_of(j), "is_withheld"));
+    return j->is_live || json_is_true(json_object_get(evidence_of(j), "is_withheld"));
 }
 
 static void
@@ -385,6 +385,17 @@ rerun_json(const struct submission *s)
                      "why", s->rerun.why, "alone", (int)s->is_rerun);
 }
 
+/* What its plan comes to, or why there is none; null where candidates are judged live. Given. */
+static json_t *
+plan_json(const struct judgement *j)
+{
+    if (j->plan)
+        return json_incref(j->plan);
+    if (j->is_live)
+        return json_pack("{s:b, s:O?}", "traced", 0, "error", j->untraced);
+    return json_null();
+}
+
 json_t *
 verdict_json(const struct submission *s)
 {
@@ -410,6 +421,7 @@ verdict_json(const struct submission *s)
     timing_release(&t);
     json_object_set_new(out, "error", j->error ? json_incref(j->error) : json_null());
     json_object_set_new(out, "kernels", j->compiled ? json_incref(j->compiled) : json_array());
+    json_object_set_new(out, "plan", plan_json(j));
     json_object_set_new(out, "env", j->env ? json_incref(j->env) : json_null());
     policy_shown(&j->policy, policy);
     json_object_set_new(out, "policy", json_string(policy));

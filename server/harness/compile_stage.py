@@ -455,6 +455,22 @@ def prepare(target: str, cache: Path, scratch: Path) -> Record:
     return record
 
 
+def trace(
+    source: bytes, entry: str, spec: dict[str, Any], target: str, scratch: Path
+) -> tuple[wire.Json, bytes | None]:
+    """The report, and the plan where there is one. What raises in forward() is left to a real call."""
+    from tracer import trace as tracer
+
+    traced = tracer.trace(source, tracer.Request.of(target, entry, spec["cases"]), scratch)
+    report: wire.Json = {"ev": "result", "outcome": "pass"}
+    if traced.plan is None:
+        first = traced.refusals[0]
+        kind = {"construct": "import"}.get(first.kind, first.kind)
+        report["error"] = {"type": kind, "text": wire.clean_text(first.reason, 4096), "line": first.line or None}
+        report["outcome"], report["class"] = ("fail", "import") if kind == "import" else ("untraced", None)
+    return report, traced.plan
+
+
 def main(channel: wire.Channel, scratch: Path) -> None:
     """One request, one report."""
     request = channel.receive()
@@ -463,6 +479,10 @@ def main(channel: wire.Channel, scratch: Path) -> None:
     source_fd, spec_fd = request.take_fd("source"), request.take_fd("spec")
     source = wire.read_memfd(source_fd, wire.SOURCE_MAX)
     spec = wire.read_json_memfd(spec_fd, wire.WORKER_DETAIL_MAX)
+    if request.body.get("trace") is True:
+        report, plan = trace(source, request.text("entry"), spec, request.text("target"), scratch)
+        channel.send(report, {} if plan is None else {"plan": wire.make_memfd(plan, "plan")})
+        return
     record = prepare(request.text("target"), Path(request.text("cache")), scratch)
     channel.send(fit(judge(source, request.text("entry"), spec, scratch, record)))
 

@@ -129,8 +129,11 @@ def _prime_static() -> None:
 
 def _prime_compile(target: str) -> None:
     import compile_stage
+    from tracer import trace
 
+    importlib.import_module("compiler.stage")
     compile_stage.prime(target)
+    trace.prime()
 
 
 def _prime_run(device: str, target: str) -> None:

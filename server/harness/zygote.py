@@ -27,9 +27,9 @@ import native
 import prime
 import wire
 
-ROLES: Final = {"static": ("ast", "inspect"), "compile": ("compile",), "run": ("run",)}
-FOREIGN_ROLES: Final = ("compile", "run")
-"""Roles in which foreign code runs."""
+ROLES: Final = {"static": ("ast", "inspect"), "compile": ("compile", "build"), "run": ("run",)}
+FOREIGN_ROLES: Final = ("compile", "build", "run")
+"""Roles in which foreign code runs, or is compiled."""
 
 PROCESSES: Final = 256
 """Processes and threads of a child with a uid of its own: what a compiler needs on many cores, and few enough that
@@ -391,6 +391,10 @@ def run_role(role: str, channel: wire.Channel, scratch: Path, device: str) -> No
         import compile_stage
 
         compile_stage.main(channel, scratch)
+    elif role == "build":
+        from compiler import stage
+
+        stage.main(channel, scratch)
     elif role == "inspect":
         import inspect_stage
 

@@ -1,5 +1,6 @@
 #include "server/workers/private.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ job_free(struct job *j)
     free(j->spec);
     free(j->reference_source);
     free(j->kernels);
+    auto_close(&j->images_fd);
     json_decref(j->policy);
     json_decref(j->cases);
     buffer_release(&j->output);
@@ -59,6 +61,8 @@ job_new(struct lane *l, const char *task_id, const char *source, size_t size, st
     struct job *j = calloc(1, sizeof(*j));
 
     *out = NULL;
+    if (j)
+        j->images_fd = -1;
     if (l->state != LANE_IDLE || l->job) {
         free(j);
         error_set(err, ERR_UNAVAILABLE, "%s is %s", l->device.name, lane_state_name(l->state));
@@ -122,10 +126,12 @@ lane_open(struct lane *l, const struct lane_submission *s, const struct lane_job
     j->seed = s->seed;
     j->is_grouped = s->is_grouped;
     j->is_alone = s->is_alone;
+    if (s->images_fd >= 0)
+        j->images_fd = fcntl(s->images_fd, F_DUPFD_CLOEXEC, 0);
     j->ops = ops;
     j->arg = arg;
     if (!j->entry || !j->task_entry || !j->spec || !j->reference_source || !j->kernels ||
-        (s->cache && !j->cache)) {
+        (s->cache && !j->cache) || (s->images_fd >= 0 && j->images_fd < 0)) {
         job_free(j);
         return error_set(err, ERR_NOMEM, "no memory for a job");
     }

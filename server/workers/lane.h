@@ -132,6 +132,7 @@ struct lane_submission {
     uint64_t seed;
     bool is_grouped;   /* others have this seed: what is right is kept for them */
     const char *cache; /* NULL: none */
+    int images_fd;     /* borrowed: its plan with the images of its kernels; -1: it is judged live */
     /* Idle references and children that are not needed yet are ended first, and none is made. */
     bool is_alone;
 };

@@ -62,6 +62,7 @@ struct job {
     struct runner *candidate, *reference;
     char task_id[LANE_TASK_SIZE];
     char *entry, *task_entry, *cache;
+    int images_fd; /* -1: none */
     char *source, *spec, *reference_source, *kernels;
     size_t source_size, spec_size, reference_size;
     json_t *policy, *cases;

@@ -1,5 +1,6 @@
 #include "server/workers/private.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -75,7 +76,7 @@ referee_ask_open(struct lane *l)
 {
     const struct job *j = l->job;
     struct channel_fd fds[] = {
-        { "source", -1 }, { "spec", -1 }, { "reference_source", -1 }, { "kernels", -1 }
+        { "source", -1 }, { "spec", -1 }, { "reference_source", -1 }, { "kernels", -1 }, { "images", -1 }
     };
     const char *bytes[] = { j->source, j->spec, j->reference_source, j->kernels };
     size_t sizes[] = { j->source_size, j->spec_size, j->reference_size, strlen(j->kernels) };
@@ -90,8 +91,11 @@ referee_ask_open(struct lane *l)
         entry = j->task_entry;
         cache = NULL;
     }
-    if (!can_send(l, fds, bytes, sizes, ARRAY_LEN(fds)))
+    if (!can_send(l, fds, bytes, sizes, ARRAY_LEN(bytes)))
         return false;
+    bool is_planned = j->images_fd >= 0 && !j->is_compiled;
+    if (is_planned)
+        fds[ARRAY_LEN(bytes)].fd = fcntl(j->images_fd, F_DUPFD_CLOEXEC, 0);
     snprintf(seed, sizeof(seed), "%016llx", (unsigned long long)j->seed);
     json_t *body =
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:O, s:s, s:s?, s:I}", "op", "open", "job", j->id,
@@ -104,7 +108,7 @@ referee_ask_open(struct lane *l)
         json_object_set_new(body, "grouped", json_true());
     if (share_is_shared(l))
         json_object_set_new(body, "shared", json_true());
-    referee_tell(l, body, fds, ARRAY_LEN(fds));
+    referee_tell(l, body, fds, ARRAY_LEN(bytes) + is_planned);
     return true;
 }
 

@@ -35,7 +35,7 @@
 #endif
 #define SIGNAL_PROCESS_GROUP (1U << 2) /* PIDFD_SIGNAL_PROCESS_GROUP, from Linux 6.9 on */
 
-static const char *const role_name[] = { "ast", "compile", "inspect", "run" };
+static const char *const role_name[] = { "ast", "compile", "inspect", "build", "run" };
 _Static_assert(ARRAY_LEN(role_name) == CHILD_NROLES, "name every role");
 
 struct zygote {

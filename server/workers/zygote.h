@@ -51,7 +51,7 @@ json_t *zygote_ready_message(const struct zygote *z); /* view; NULL before it wa
 
 /* --- children --- */
 
-enum child_role { CHILD_AST, CHILD_COMPILE, CHILD_INSPECT, CHILD_RUN, CHILD_NROLES };
+enum child_role { CHILD_AST, CHILD_COMPILE, CHILD_INSPECT, CHILD_BUILD, CHILD_RUN, CHILD_NROLES };
 const char *child_role_name(enum child_role role);
 
 /* How a child ended. */

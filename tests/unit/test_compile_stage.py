@@ -549,7 +549,7 @@ def test_a_child_finds_nothing_about_another(zygote: Zygote, scratch: Path) -> N
 
 def test_what_is_no_request_is_refused(zygote: Zygote, reader: Zygote, scratch: Path) -> None:
     """Candidates' code runs in no child of the zygote whose children are believed."""
-    for asked, role, roles in ((zygote, "ast", "compile"), (reader, "compile", "ast, inspect")):
+    for asked, role, roles in ((zygote, "ast", "compile, build"), (reader, "compile", "ast, inspect")):
         asked.channel.send({"op": "spawn", "child": "bad", "role": role, "scratch": str(scratch), "limits": {}})
         answer = asked.channel.receive(120).body
         assert answer["ev"] == "exited"

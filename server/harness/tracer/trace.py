@@ -289,13 +289,16 @@ def _in_tree(tree: plan.Tree) -> set[int]:
 
 
 def prime() -> None:
-    """Import and fill what the first trace would pay for: for a zygote. Leaves torch and triton as they are."""
+    """Import and fill what the first trace would pay for: for a zygote. Leaves torch and triton as they are.
+
+    Not what `.item()` needs: its symbols import Inductor, and with it filelock, whose hooks let no child of a zygote's
+    child be forked where the two are in different PID namespaces.
+    """
     importlib.import_module("torch._dynamo")
     importlib.import_module("torch._decomp.decompositions_for_rng")
     with torch.no_grad(), FakeTensorMode(shape_env=ShapeEnv()):
         layer = torch.nn.Linear(8, 8)
-        found = (layer(torch.empty(8, 8)).view(-1).contiguous() * 2).to(torch.float16)
-        torch.empty(found.to(torch.int32).sum().item() + 1)
+        (layer(torch.empty(8, 8)).view(-1).contiguous() * 2).to(torch.float16)
 
 
 # --- all cases ---

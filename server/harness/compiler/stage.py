@@ -1,0 +1,160 @@
+"""The second half of the compile stage where candidates are judged by their plan: check the plan, compile its kernels.
+
+Runs in a one-shot child that reads what a candidate wrote and runs none of its module. What it hands over is believed:
+the plan as it was parsed, and images that are what Triton makes of the source's text.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import kernel_cache
+import wire
+from executor import archive
+from executor.launch import Compiled
+from shared import operators, plan
+
+from compiler import kernels
+from compiler.check import CompilerRefusal
+from compiler.images import Image
+
+FOREIGN: Final[dict[str, operators.Foreign]] = {"strict": "movement", "hybrid": "library", "kernelbench": "any"}
+"""What kernels that are not the candidate's may do, by policy, where its key `foreign` does not say otherwise."""
+LISTED_MAX: Final = 100
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is reported, and the archive of a plan that is well."""
+
+    report: wire.Json
+    archive: bytes | None = None
+
+
+def _error(kind: str, text: str, line: int | None = None) -> wire.Json:
+    return {"type": kind, "text": wire.clean_text(text, 4096), "line": line or None}
+
+
+def _fail(class_: str, error: wire.Json, *, rule: str | None = None, done: int = 0, of: int = 1) -> Result:
+    body = {"ev": "result", "outcome": "fail", "class": class_, "rule": rule, "error": error, "done": done, "of": of}
+    return Result(body)
+
+
+def summary(found: plan.Plan, images: kernels.Images) -> wire.Json:
+    """What a plan comes to, for the verdict: of the task's own case."""
+    own = found.traces[0]
+    calls = [step for step in plan.walk(own.steps) if isinstance(step, plan.Call)]
+
+    def named(kind: str) -> list[str]:
+        return sorted({call.op for call in calls if operators.kind_of(call) == kind})[:LISTED_MAX]
+
+    return {
+        "traced": True,
+        "launches": sum(map(_launches, own.steps)),
+        "operators": len(calls),
+        "library": named("library"),
+        "compute": named("compute"),
+        "prepared_weights": bool(own.first),
+        "kernels": len(found.kernels),
+        "configurations_dropped": len(images.dropped),
+        "cases": [trace.case for trace in found.traces],
+    }
+
+
+def _launches(step: plan.Step) -> int:
+    """Of an autotuned launch one alternative is run."""
+    if isinstance(step, plan.Choose):
+        return max((sum(map(_launches, one.steps)) for one in step.alternatives), default=0)
+    return int(isinstance(step, plan.Launch))
+
+
+def _refused(found: plan.Plan, foreign: operators.Foreign) -> Result | None:
+    """What the policy does not allow of a plan; None: it allows all of it."""
+    refusals = operators.allowed(found, foreign)
+    if refusals:
+        return _fail("policy", _error("policy", str(refusals[0]), refusals[0].line), rule="foreign_kernel")
+    if foreign != "any" and not any(map(_launches, found.traces[0].steps)):
+        text = "forward() launches none of the candidate's own kernels"
+        return _fail("policy", _error("policy", text), rule="kernel_required")
+    return None
+
+
+def _compiled(image: Image, cache: Path) -> Compiled:
+    return Compiled(
+        image=(cache / f"{image.key}.cubin").read_bytes(),
+        entry=image.entry,
+        num_warps=image.num_warps,
+        num_ctas=image.num_ctas,
+        shared_bytes=image.shared_bytes,
+        global_scratch_bytes=image.global_scratch_size,
+        profile_scratch_bytes=image.profile_scratch_size,
+        launch_cooperative_grid=image.launch_cooperative_grid,
+        launch_pdl=image.launch_pdl,
+        descriptors=image.tensordesc_meta,
+    )
+
+
+def _listed(image: Image) -> wire.Json:
+    """As the verdict lists a kernel."""
+    return {
+        "name": image.entry,
+        "registers": image.registers,
+        "spill_bytes": image.spill_bytes,
+        "shared_bytes": image.shared_bytes,
+        "cubin_bytes": image.cubin_bytes,
+        "hash": f"sha256:{image.sha256}",
+    }
+
+
+def build(source: bytes, document: bytes, policy: dict[str, Any], cache: Path, workers: int) -> Result:
+    """Check a plan and compile its kernels: pass, fail or untraced, whatever the candidate wrote.
+
+    source and document: the candidate's text, and its plan as the tracer wrote it. cache: where images are kept.
+    """
+    try:
+        found = plan.parse(document)
+    except plan.PlanError as error:
+        return _fail("compile", _error("PlanError", f"the plan cannot be used: {error}"))
+    refusal = _refused(found, policy.get("foreign") or FOREIGN[policy["name"]])
+    if refusal is not None:
+        return refusal
+    try:
+        images = kernels.build(source, found, cache, workers)
+    except CompilerRefusal as refused:
+        return Result({"ev": "result", "outcome": "untraced", "error": _error("Untraced", str(refused), refused.line)})
+    made = {index: image for index, image in enumerate(images.images) if image is not None}
+    if images.failure is not None:
+        return _fail("compile", images.failure.error, done=len(made), of=len(images.images))
+    listed = {image.sha256: _listed(image) for image in made.values()}
+    told = summary(found, images)
+    report = {
+        "ev": "result",
+        "outcome": "pass",
+        "kernels": list(listed.values())[:LISTED_MAX],
+        "done": len(made),
+        "of": len(made),
+        "flags": [],
+        "plan": told,
+    }
+    return Result(report, archive.pack(document, {i: _compiled(image, cache) for i, image in made.items()}, told))
+
+
+def workers() -> int:
+    """A quarter of the cores, at most eight: other children compile at the same time."""
+    return max(1, min(8, len(os.sched_getaffinity(0)) // 4))
+
+
+def main(channel: wire.Channel, scratch: Path) -> None:
+    """One request, one report."""
+    request = channel.receive()
+    if request.text("op") != "build":
+        raise wire.ProtocolError(f"a build child was asked for {request.text('op')!r}")
+    source = wire.read_memfd(request.take_fd("source"), wire.SOURCE_MAX)
+    document = wire.read_memfd(request.take_fd("plan"), plan.BYTES_MAX)
+    kernel_cache.install(scratch / "triton", kernel_cache.LayeredCache.layers, adopts=False)
+    result = build(source, document, request.mapping("policy"), scratch / "images", workers())
+    fds = {} if result.archive is None else {"images": wire.make_memfd(result.archive, "images")}
+    channel.send(result.report, fds)

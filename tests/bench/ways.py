@@ -1,0 +1,168 @@
+"""Candidates judged live and by their plan, in one run: verdicts a second, spread of speed-ups, and what each refuses.
+
+A stream of honest candidates for small tasks, each under another comment so that none is answered from the cache, with
+so many under way; then, where --corpus asks for it, the whole corpus by the plan. Prints a line of JSON for each figure
+and a table last. Needs a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+import corpus  # noqa: E402
+from daemon import Daemon, DaemonError, first_gpu, running_daemon  # noqa: E402
+
+SMALL = (
+    "softmax/honest", "layer_norm/honest", "rms_norm/honest", "gelu/honest", "relu/honest", "row_sum/honest",
+    "argmax/honest", "scaled_add/honest", "copy/honest", "moments/honest", "row_extremes/honest",
+)  # fmt: skip
+LIMIT_S = 120.0
+Json = dict[str, Any]
+
+
+def register(daemon: Daemon, tasks: set[str]) -> dict[str, str]:
+    """The ids of these tasks."""
+    known = corpus.load_tasks()
+    return {name: daemon.post("/v1/tasks", known[name].registration(), LIMIT_S)["id"] for name in sorted(tasks)}
+
+
+def judged(daemon: Daemon, candidate: corpus.Candidate, task: str, turn: int) -> Json:
+    body = candidate.body(task)
+    key = "completion" if candidate.is_completion else "candidate"
+    body[key] = f"{body[key]}\n# {turn}\n"
+    try:
+        return daemon.judge(body, LIMIT_S)
+    except DaemonError as error:
+        return {"class": f"none: {error}", "components": {}, "stages": [], "plan": None}
+
+
+def stream(daemon: Daemon, candidates: list[corpus.Candidate], rounds: int, at_once: int) -> tuple[float, list[Json]]:
+    """Seconds, and the verdicts with their candidates' labels."""
+    tasks = register(daemon, {candidate.task for candidate in candidates})
+    for candidate in candidates:  # whoever comes first pays for what is made once
+        judged(daemon, candidate, tasks[candidate.task], -1)
+
+    def one(turn: int, candidate: corpus.Candidate) -> Json:
+        return {**judged(daemon, candidate, tasks[candidate.task], turn), "label": candidate.label}
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(at_once) as pool:
+        jobs = [pool.submit(one, turn, candidate) for turn in range(rounds) for candidate in candidates]
+        found = [job.result() for job in jobs]
+    return time.monotonic() - began, found
+
+
+def stage_ms(verdicts: list[Json], stage: str) -> float | None:
+    found = [s["run_ms"] for v in verdicts for s in v["stages"] if s["stage"] == stage and s.get("run_ms")]
+    return round(statistics.median(found), 1) if found else None
+
+
+def spread(verdicts: list[Json]) -> Iterator[tuple[str, float, float, int]]:
+    """Of each candidate: label, median speed-up, coefficient of variation, count."""
+    by_label: dict[str, list[float]] = {}
+    for verdict in verdicts:
+        speedup = verdict["components"].get("speedup")
+        if speedup:
+            by_label.setdefault(verdict["label"], []).append(speedup)
+    for label, found in sorted(by_label.items()):
+        if len(found) > 1:
+            yield label, statistics.median(found), statistics.stdev(found) / statistics.mean(found), len(found)
+
+
+def compare(options: argparse.Namespace, out: Path) -> list[str]:
+    """The stream by each way; lines of the table."""
+    chosen = [candidate for candidate in corpus.load_candidates() if candidate.label in SMALL]
+    lines = []
+    for way in options.ways.split(","):
+        flags = ("--judge", way, "--device", first_gpu())
+        with running_daemon(options.programs, sys.executable, *flags, log=out / f"{way}.log") as daemon:
+            daemon.wait_until_ready()
+            took, verdicts = stream(daemon, chosen, options.rounds, options.at_once)
+        (out / f"{way}.jsonl").write_text("".join(json.dumps(verdict) + "\n" for verdict in verdicts))
+        figures = {
+            "way": way,
+            "verdicts": len(verdicts),
+            "per_s": round(len(verdicts) / took, 2),
+            "classes": dict(Counter(verdict["class"] for verdict in verdicts)),
+            "outcomes": dict(Counter((verdict.get("timing") or {}).get("outcome") for verdict in verdicts)),
+            "methods": dict(Counter((verdict.get("timing") or {}).get("method") for verdict in verdicts)),
+            **{f"{stage}_ms": stage_ms(verdicts, stage) for stage in ("compile", "tiny", "full", "timing")},
+        }
+        print(json.dumps(figures), flush=True)
+        for label, speedup, cv, count in spread(verdicts):
+            print(json.dumps({"way": way, "label": label, "speedup": speedup, "cv": round(cv, 4), "n": count}))
+        lines.append(f"{way:5} {figures['per_s']:7} verdicts/s  {figures['classes']} {figures['outcomes']}")
+    return lines
+
+
+def whole_corpus(options: argparse.Namespace, out: Path) -> list[str]:
+    """Every candidate by its plan: what became of each kind."""
+    candidates = [one for one in corpus.load_candidates() if options.only in one.label]
+    flags = ("--judge", "plan", "--device", first_gpu())
+    rows: list[Json] = []
+    end = time.monotonic() + options.limit_s
+    with running_daemon(options.programs, sys.executable, *flags, log=out / "corpus.log") as daemon:
+        daemon.wait_until_ready()
+        tasks = register(daemon, {candidate.task for candidate in candidates})
+
+        def one(candidate: corpus.Candidate) -> Json | None:
+            if time.monotonic() > end:
+                return None
+            verdict = judged(daemon, candidate, tasks[candidate.task], 0)
+            plan = verdict.get("plan") or {}
+            return {
+                "label": candidate.label, "kind": candidate.kind, "expected": sorted(candidate.classes),
+                "class": verdict["class"], "is_right": verdict["class"] in candidate.classes,
+                "traced": plan.get("traced"), "why": (plan.get("error") or {}).get("text"),
+                "text": (verdict.get("feedback") or {}).get("text"), "speedup": verdict["components"].get("speedup"),
+            }  # fmt: skip
+
+        with ThreadPoolExecutor(options.at_once) as pool:
+            rows = [row for row in pool.map(one, candidates) if row is not None]
+    (out / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines = []
+    for kind in corpus.KINDS:
+        mine = [row for row in rows if row["kind"] == kind]
+        right, traced = sum(row["is_right"] for row in mine), sum(row["traced"] is True for row in mine)
+        accepted = sum(row["class"] == "ok" for row in mine)
+        lines.append(
+            f"{kind:11} {len(mine):4} judged, {right} as expected, {accepted} accepted, {traced} by their plan"
+        )
+    lines += [f"  {row['label']}: {row['class']}, expected {row['expected']}" for row in rows if not row["is_right"]]
+    return lines
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--programs", type=Path, default=ROOT / "build/bin")
+    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT") or ROOT / "build/ways"))
+    parser.add_argument("--ways", default="live,plan")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--at-once", type=int, default=12)
+    parser.add_argument("--corpus", action="store_true", help="the whole corpus by the plan, too")
+    parser.add_argument("--only", default="", help="of the corpus: labels with this in them")
+    parser.add_argument("--limit-s", type=float, default=300.0, help="of the corpus")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    lines = compare(options, options.out) if options.ways else []
+    if options.corpus:
+        lines += whole_corpus(options, options.out)
+    print("\n".join(lines))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

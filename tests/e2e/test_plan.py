@@ -1,0 +1,132 @@
+"""Candidates judged by their plan: no process that computes has read the module that a candidate is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import service
+
+TASK = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(n))
+    def forward(self, x):
+        return torch.relu(x) * self.weight
+def get_inputs():
+    return [torch.randn(40, 300)]
+def get_init_inputs():
+    return [300]
+"""
+
+HONEST = """
+import torch, triton, triton.language as tl
+@triton.jit
+def kernel(x, w, y, n, total, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < total
+    value = tl.maximum(tl.load(x + at, mask=inside), 0.0) * tl.load(w + at % n, mask=inside)
+    tl.store(y + at, value, mask=inside)
+class ModelNew(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(n))
+    def forward(self, x):
+        y = torch.empty_like(x)
+        kernel[(triton.cdiv(x.numel(), 256),)](x, self.weight, y, x.shape[-1], x.numel(), BLOCK=256)
+        return y
+"""
+WRONG = HONEST.replace("0.0) *", "0.1) *")
+CONFIGURED = "@triton.autotune([triton.Config({'BLOCK': 128}), triton.Config({'BLOCK': 512})], key=['total'])"
+AUTOTUNED = (
+    HONEST.replace("@triton.jit", f"{CONFIGURED}\n@triton.jit")
+    .replace(", BLOCK=256)", ")")
+    .replace("(triton.cdiv(x.numel(), 256),)", "lambda meta: (triton.cdiv(x.numel(), meta['BLOCK']),)")
+)
+TORCH_BESIDE = HONEST.replace("        return y", "        return torch.relu(y)")
+BRANCHES = HONEST.replace("        y = torch", "        if x[0, 0] > 100: x = x.clone()\n        y = torch")
+IDLE = HONEST.replace("        return y", "        return torch.relu(x) * self.weight")
+NO_TENSOR_LANGUAGE = HONEST.replace("tl.maximum", "tl.maximumm")
+TWO_FACED = HONEST.replace(
+    "    def forward(self, x):",
+    "    def forward(self, x):\n"
+    "        if type(x).__name__ == 'Tensor':\n"
+    "            return torch.relu(x) * self.weight",
+)
+ANYTHING = {"name": "strict", "foreign": "any"}
+
+
+@pytest.fixture(scope="module")
+def planned() -> Iterator[service.Client]:
+    limits = {"stage_limit_ms": 25000, "memory_limit_bytes": 2 << 30, "judge": "plan"}
+    with service.directory() as directory, service.Daemon(directory, limits) as running:
+        yield running.client
+
+
+def judge(client: service.Client, candidate: str, **more: Any) -> dict[str, Any]:
+    return client.judge({"reference": TASK, "candidate": candidate, **more})
+
+
+def test_an_honest_candidate_is_right_by_its_plan(planned: service.Client) -> None:
+    verdict = judge(planned, HONEST)
+    assert verdict["class"] == "ok", verdict["feedback"]
+    assert verdict["plan"]["traced"] is True
+    assert (verdict["plan"]["launches"], verdict["plan"]["operators"]) == (1, 1)
+    assert verdict["correctness"]["passed"] == 5
+    assert [kernel["name"] for kernel in verdict["kernels"]] == ["kernel"]
+
+
+def test_of_an_autotuned_launch_every_configuration_is_compiled(planned: service.Client) -> None:
+    verdict = judge(planned, AUTOTUNED)
+    assert verdict["class"] == "ok", verdict["feedback"]
+    assert verdict["plan"]["launches"] == 1 and len(verdict["kernels"]) == 2
+
+
+def test_a_wrong_candidate_is_told_its_first_wrong_element(planned: service.Client) -> None:
+    verdict = judge(planned, WRONG)
+    assert (verdict["class"], verdict["failed_at"]) == ("mismatch", "tiny")
+    assert verdict["correctness"]["first_mismatch"]["differing"] > 0
+
+
+def test_an_operator_of_torchs_is_refused_by_name_and_line(planned: service.Client) -> None:
+    verdict = judge(planned, TORCH_BESIDE)
+    assert (verdict["class"], verdict["failed_at"]) == ("policy", "compile"), verdict["feedback"]
+    line = next(number for number, text in enumerate(TORCH_BESIDE.splitlines(), 1) if "torch.relu" in text)
+    assert verdict["error"]["line"] == line and "aten.relu" in verdict["error"]["text"]
+
+
+def test_a_candidate_whose_kernels_do_not_matter_is_a_hack(planned: service.Client) -> None:
+    verdict = judge(planned, IDLE, policy=ANYTHING)
+    assert (verdict["class"], verdict["failed_at"]) == ("hack", "full"), verdict["feedback"]
+
+
+def test_a_kernel_that_does_not_compile_is_told_by_its_line(planned: service.Client) -> None:
+    verdict = judge(planned, NO_TENSOR_LANGUAGE)
+    assert (verdict["class"], verdict["failed_at"]) in (("compile", "compile"), ("policy", "ast")), verdict["feedback"]
+    assert "maximumm" in verdict["feedback"]["text"]
+
+
+def test_what_cannot_be_traced_is_judged_live_and_says_why(planned: service.Client) -> None:
+    verdict = judge(planned, BRANCHES, policy=ANYTHING)
+    assert verdict["class"] == "ok" and "untraced" in verdict["flags"], verdict["feedback"]
+    line = next(number for number, text in enumerate(BRANCHES.splitlines(), 1) if "> 100" in text)
+    assert verdict["plan"]["traced"] is False and verdict["plan"]["error"]["line"] == line
+    assert verdict["components"]["timed"] == 0
+
+
+def test_who_computes_otherwise_where_tensors_are_real_is_never_asked_there(planned: service.Client) -> None:
+    """Live, torch would do the work; by its plan the kernel does."""
+    verdict = judge(planned, TWO_FACED)
+    assert verdict["class"] == "ok" and verdict["plan"]["operators"] == 1, verdict["feedback"]
+
+
+def test_kernelbenchs_rule_is_about_calls_and_has_no_plan(planned: service.Client) -> None:
+    verdict = judge(planned, HONEST, policy="kernelbench")
+    assert verdict["class"] == "ok" and verdict["plan"] is None
+
+
+def test_verdicts_of_a_daemon_that_judges_live_have_no_plan(client: service.Client) -> None:
+    assert judge(client, HONEST)["plan"] is None
