@@ -36,11 +36,12 @@ static const struct {
     { "timing", TOLD_HONEST },       { "stages", TOLD_HONEST },       { "error", TOLD_HONEST },
     { "kernels", TOLD_HONEST },      { "env", TOLD_HONEST },          { "seed", TOLD_HONEST },
     { "attempts", TOLD_HONEST },     { "evidence", TOLD_NEVER },      { "cancel_reason", TOLD_ALWAYS },
-    { "rerun", TOLD_HONEST },
+    { "rerun", TOLD_HONEST },        { "plan", TOLD_HONEST },
 };
 
 /* Of the rules of class policy, those that a candidate cannot learn a way around from: what each must have. */
-static const char *const open_rules[] = { "entry_class", "kernel_required", "kernel_reachable" };
+static const char *const open_rules[] = { "entry_class", "kernel_required", "kernel_reachable",
+                                          "foreign_operator" };
 
 /* Flags about the answer's form and about what could be compiled ahead. Others say what made a candidate suspect. */
 static const char *const open_flags[] = { "truncated",        "compile_deferred",   "no_launch",
