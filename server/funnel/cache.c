@@ -62,26 +62,47 @@ add_file(struct buffer *names, const char *directory, const char *name)
     return rc == 0 ? buffer_printf(names, "%s %s\n", name, hash) : rc;
 }
 
-static int
-is_judging(const struct dirent *entry)
+static bool
+is_judging(const char *name)
 {
-    const char *dot = strrchr(entry->d_name, '.');
+    const char *dot = strrchr(name, '.');
     return dot && (strcmp(dot, ".py") == 0 || strcmp(dot, ".so") == 0);
+}
+
+static int
+is_visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+/* under: a folder below the harness, with a slash at its end, or "". */
+static void
+add_files(struct buffer *names, const char *harness, const char *under)
+{
+    char path[4096], name[1024];
+    struct dirent **entries = NULL;
+
+    snprintf(path, sizeof(path), "%s/%s", harness, under);
+    int n = scandir(path, &entries, is_visible, alphasort); /* what is no folder has no entries */
+    for (int i = 0; i < n; i++) {
+        bool is_file = is_judging(entries[i]->d_name);
+        int size = snprintf(name, sizeof(name), "%s%s%s", under, entries[i]->d_name, is_file ? "" : "/");
+        if (size < (int)sizeof(name) && is_file)
+            add_file(names, harness, name);
+        else if (size < (int)sizeof(name))
+            add_files(names, harness, name);
+        free(entries[i]);
+    }
+    free(entries);
 }
 
 void
 cache_fingerprint(const char *harness, char out[HASH_TEXT_SIZE])
 {
     AUTO_BUFFER struct buffer text = BUFFER_INIT;
-    struct dirent **entries = NULL;
-    int n = scandir(harness, &entries, is_judging, alphasort);
 
     buffer_printf(&text, "%s\n", VERIFIERD_VERSION);
-    for (int i = 0; i < n; i++) {
-        add_file(&text, harness, entries[i]->d_name);
-        free(entries[i]);
-    }
-    free(entries);
+    add_files(&text, harness, "");
     add_file(&text, harness, "../libharness.so");
     hash_text(text.data ? text.data : "", text.size, out);
 }
