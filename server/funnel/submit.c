@@ -330,8 +330,12 @@ read_done_cb(uv_work_t *work, int status)
 {
     struct intake *in = work->data;
     struct funnel *f = in->funnel;
+    char id[HASH_TEXT_SIZE];
 
     (void)status; /* nobody takes it out of the pool */
+    /* It may have been deleted meanwhile. */
+    if (*in->task_id && in->found == FUNNEL_OK)
+        in->found = task_find(f, in->request.client, in->task_id, id, &in->found_fault);
     go_on(in);
     funnel_worked(f);
 }

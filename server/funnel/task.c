@@ -122,13 +122,15 @@ task_find(struct funnel *f, const char *client, const char *name, char id[HASH_T
     int rc;
 
     if (strncmp(name, "sha256:", 7) == 0) {
-        rc = strlen(name) < HASH_TEXT_SIZE ? look_up(f, name, &err) : ERR_NOTFOUND;
         snprintf(id, HASH_TEXT_SIZE, "%.*s", HASH_TEXT_SIZE - 1, name);
+        rc = strlen(name) < HASH_TEXT_SIZE ? 0 : ERR_NOTFOUND;
     } else {
         rc = store_find_task(f->store, client, name, id, &is_own, &err);
-        if (rc == 0 && has(f->removing, id))
-            rc = ERR_NOTFOUND;
     }
+    if (rc == 0 && has(f->removing, id)) /* whether it goes is not known yet: others may have names for it */
+        rc = error_set(&err, ERR_UNAVAILABLE, "the task is being deleted");
+    if (rc == 0)
+        rc = look_up(f, id, &err);
     if (rc == ERR_NOTFOUND)
         json_refuse(fault, "/task", "there is no task \"%.80s\"", name);
     else if (rc != 0)
@@ -719,7 +721,7 @@ funnel_remove_task(struct funnel *f, const char *client, const char *id, funnel_
     struct error err = { 0 };
 
     if (has(f->removing, id)) {
-        answer_now(f, FUNNEL_NO_TASK, "the task is being deleted", NULL, cb, arg);
+        answer_now(f, FUNNEL_UNAVAILABLE, "the task is being deleted", NULL, cb, arg);
         return;
     }
     struct naming *n = naming_new(f, client, NULL, id, cb, arg);

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 import service
@@ -86,6 +90,43 @@ def test_a_task_is_deleted_once_nothing_of_it_is_under_way(client: service.Clien
     assert client.expect("GET", "/v1/leaderboard")["items"] == []
     assert client.add_task(TASK) == first
     assert judged_as(client, str(TASK["name"])) == first
+
+
+def test_while_a_task_is_being_deleted_its_submissions_are_put_off(start_scripted: service.StartDaemon) -> None:
+    """Another client's name may keep it: until that is known nobody is told that there is no such task."""
+    daemon = start_scripted()
+    client = daemon.client
+    first = client.add_task(task("gelu", "one"))
+    body = {"task": "gelu", "candidate": "# script: ast=fail:syntax\n"}
+    with ThreadPoolExecutor() as pool, closing(sqlite3.connect(daemon.directory / "store.db")) as db:
+        db.isolation_level = None
+        db.execute("BEGIN IMMEDIATE")
+        deleting = pool.submit(client.call, "DELETE", f"/v1/tasks/{first}")
+        while client.expect("GET", "/v1/status")["store"]["queued_writes"] == 0:
+            assert not deleting.done()
+        for answer in (client.post("/v1/submissions", body), client.call("DELETE", "/v1/tasks/gelu")):
+            assert refusal(answer) == (503, "unavailable") and answer.headers["Retry-After"]
+        db.execute("ROLLBACK")
+        assert deleting.result().json() == {"id": first, "deleted": True}
+    assert refusal(client.post("/v1/submissions", body)) == (404, "unknown_task")
+
+
+def test_no_group_is_accepted_for_a_task_that_is_deleted_while_it_is_read(start_scripted: service.StartDaemon) -> None:
+    """The task is found before the candidates are read, which takes a while beside the loop."""
+    client = start_scripted(paused=True, ready=False).client
+    filler = "#" * 12000
+    with ThreadPoolExecutor() as pool:
+        for turn in range(12):
+            first = client.add_task(task(f"task {turn}", str(turn)))
+            items = [{"candidate": f"# script: timing=1\n# {i}\n{filler}"} for i in range(256)]
+            body = json.dumps({"task": first, "candidates": items}).encode()
+            groups = [pool.submit(client.post, "/v1/groups", body) for _ in range(4)]
+            time.sleep(0.01 * turn)  # to meet it at any moment
+            deleted = client.call("DELETE", f"/v1/tasks/{first}").status
+            accepted = [one.result().json()["id"] for one in groups if one.result().status == 202]
+            assert deleted == (409 if accepted else 200)
+            for group in accepted:
+                client.expect("DELETE", f"/v1/groups/{group}")
 
 
 def test_a_weakened_policy_is_not_told_as_strict_and_leads_no_board(client: service.Client) -> None:
