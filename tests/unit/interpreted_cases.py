@@ -209,6 +209,26 @@ def a_text_that_reaches_beyond_the_language_is_refused_here_too() -> None:
     fails(lambda: Functions(Source(source.encode()), copy), CompilerRefusal, "the module inspect")
 
 
+PATTERNS = """
+    match tl.constexpr(1):
+        case tl.constexpr(__reduce_ex__=reduce):
+            pass
+    match reduce(0):
+        case [rebuild, [_, everything, *_], *_]:
+            pass
+    match rebuild:
+        case everything(__globals__={"__builtins__": {"open": write}}):
+            write("canary", "w")
+"""
+
+
+def a_text_that_reads_attributes_by_patterns_reaches_nothing() -> None:
+    source = SOURCE.replace("    i = tl.arange(0, B)\n    tl.store(target", PATTERNS + "    tl.store(target")
+    assert source != SOURCE
+    copy = [Function("copy", line("copy"), (TL,), (), False)]
+    fails(lambda: Functions(Source(source.encode()), copy), CompilerRefusal, "Match")
+
+
 CASES: dict[str, Callable[[], None]] = {
     name: value for name, value in globals().items() if callable(value) and name.count("_") > 2
 }

@@ -3,16 +3,38 @@
 The tree is exactly the one that is compiled afterwards, without decorators, defaults and annotations of the signature.
 Names in it mean the function's namespace (made of the plan's data, compiler/extract.py), its own variables, or one of
 a few of Python's functions. So it is attributes that lead elsewhere: those that begin at a module are followed,
-all others must be ones that Triton's values have.
+all others must be ones that Triton's values have. Statements that name variables or attributes in other ways are none
+of Triton's, and refused: the interpreter (executor/interpreter.py) would run them.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from compiler import names
+
+STATEMENTS: Final = frozenset(
+    (
+        "AsyncFunctionDef",
+        "ClassDef",
+        "FunctionDef",
+        "Global",
+        "Import",
+        "ImportFrom",
+        "Match",
+        "Nonlocal",
+        "ParamSpec",
+        "Try",
+        "TryStar",
+        "TypeVar",
+        "TypeVarTuple",
+    )
+)
+"""Parts of a syntax tree that have a variable or an attribute as a mere text, where no Name and no Attribute stands.
+
+By name, since some are unknown to older Pythons."""
 
 
 class CompilerRefusal(Exception):
@@ -32,12 +54,15 @@ def _variables(function: ast.FunctionDef) -> set[str]:
 
 
 class _Check(ast.NodeVisitor):
-    def __init__(self, namespace: Mapping[str, Any]) -> None:
+    def __init__(self, function: ast.FunctionDef, namespace: Mapping[str, Any]) -> None:
+        self._function = function
         self._namespace = namespace
-        self.line = 0
+        self.line = function.lineno
 
     def visit(self, node: ast.AST) -> None:
         before, self.line = self.line, getattr(node, "lineno", self.line)
+        if type(node).__name__ in STATEMENTS and node is not self._function:
+            raise names.Unreachable(f"a statement {type(node).__name__}, which Triton's language does not have")
         super().visit(node)
         self.line = before
 
@@ -106,9 +131,8 @@ def check(function: ast.FunctionDef, namespace: Mapping[str, Any], first_line: i
     namespace   what its names mean beside its variables
     first_line  of its `def` in the source
     """
-    checker = _Check(namespace)
+    checker = _Check(function, namespace)
     try:
-        checker.line = function.lineno
         for name in sorted(_variables(function)):
             if names.is_module(namespace.get(name)) or name in names.LOOKUPS:
                 raise names.Unreachable(f"the variable {name}, which is a module or a function elsewhere")
