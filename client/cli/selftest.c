@@ -22,6 +22,7 @@
 #include "client/cli/text.h"
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/hash.h"
 
 #define WIDTH_DEFAULT 8
 #define WIDTH_GPU 16 /* so that compiling on many cores keeps ahead of the GPU */
@@ -101,10 +102,17 @@ take_id(json_t *answer, char **id)
 int
 bench_add_task(struct bench *b, json_t *registration, char **id)
 {
-    AUTO_JSON json_t *answer = NULL;
+    const json_t *reference = json_object_get(registration, "reference");
+    AUTO_JSON json_t *body = json_copy(registration), *answer = NULL;
+    char tag[HASH_TAG_SIZE];
 
     *id = NULL;
-    int code = api_call_patiently(b->cli, "POST", "/v1/tasks", registration, CALL_LIMIT_S, &answer);
+    if (!body)
+        return cli_complain(CLI_CONFIG, "out of memory");
+    /* A name is one reference's: users have names like ours, and other versions of this program have other references. */
+    hash_tag(json_string_value(reference), json_string_length(reference), tag);
+    json_object_set_new(body, "name", json_sprintf("%s %.12s", text_member(registration, "name"), tag));
+    int code = api_call_patiently(b->cli, "POST", "/v1/tasks", body, CALL_LIMIT_S, &answer);
     return code == CLI_OK ? take_id(answer, id) : code;
 }
 

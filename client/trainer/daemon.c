@@ -119,9 +119,11 @@ take_id(json_t *answer, char id[DAEMON_ID_SIZE], struct error *err)
     return 0;
 }
 
+/* Names are for people, and data sets share some: one that stands for another reference gets this one's tag behind it. */
 int
 daemon_register(struct http_client *c, const struct task *task, json_t **out, struct error *err)
 {
+    char tag[HASH_TAG_SIZE];
     AUTO_JSON json_t *body = json_pack("{s:s, s:s, s:s}", "name", task->name, "reference", task->reference,
                                        "entry_point", task->entry_point);
 
@@ -130,6 +132,11 @@ daemon_register(struct http_client *c, const struct task *task, json_t **out, st
         return error_set(err, ERR_INPUT, "the reference of %.100s is not UTF-8", task->name);
     if (task->level)
         json_object_set_new(body, "level", json_integer(task->level));
+    int rc = call(c, "POST", "/v1/tasks", NULL, body, out, err);
+    if (rc != ERR_CONFLICT)
+        return rc;
+    hash_tag(task->reference, strlen(task->reference), tag);
+    json_object_set_new(body, "name", json_sprintf("%s %.12s", task->name, tag));
     return call(c, "POST", "/v1/tasks", NULL, body, out, err);
 }
 

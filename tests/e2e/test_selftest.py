@@ -69,8 +69,9 @@ class Fake:
             self.busy -= 1
             return 429, {"title": "Too much is waiting", "status": 429}
         if path == "/v1/tasks":
-            refused = body["name"] in self.refused
-            return (422, {"title": "no", "status": 422}) if refused else (201, {"id": "sha256:" + body["name"]})
+            name = body["name"].partition(" ")[0]
+            refused = name in self.refused
+            return (422, {"title": "no", "status": 422}) if refused else (201, {"id": "sha256:" + name})
         self.bodies.append(body)
         name = f"s{next(self._ids)}"
         self.verdicts[name] = self.judge(body)
@@ -334,6 +335,16 @@ def test_quick(daemon: service.Daemon, gpu: bool) -> None:
     last = last_line(done)
     assert last["ok"] is True
     assert last["seconds"] < QUICK_LIMIT_S
+
+
+def test_quick_is_well_again_and_where_a_user_has_names_like_its_own(start_daemon: service.StartDaemon) -> None:
+    """A name is one reference's: users have a task "relu", and the sandbox's probe is another text each time."""
+    client = start_daemon().client
+    text = (service.ROOT / "tests" / "tasks" / "relu.py").read_text()
+    client.add_task({"name": "relu", "reference": text + "\n# a user's\n"})
+    for _ in range(2):
+        done = run(client.url, "--quick", limit_s=QUICK_LIMIT_S)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_quick_fails_against_a_service_that_accepts_everything(serve: Any) -> None:
