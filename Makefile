@@ -1,5 +1,5 @@
 # Sources are found by wildcard: put a file where it belongs and it is built.
-#   make demo | demo-train | screenshots | test | check | all | install | bundle | gpu-check | kernelbench | bench-NAME | timing-report | fuzz
+#   make demo | demo-train | screenshots | test | check | requirements | all | install | bundle | gpu-check | kernelbench | bench-NAME | timing-report | fuzz
 # Variables: BUILD, CC, CFLAGS, LDFLAGS, PREFIX, SYSCONFDIR, DESTDIR, PYTHON, SANITIZE=address,undefined, WERROR=1, V=1
 VERSION := 0.1.0
 BUILD ?= build
@@ -58,7 +58,7 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 .SECONDARY:
 .SECONDEXPANSION:
 .PHONY: all harness finetune corpus tests setup setup-test setup-train trainers demo demo-train test test-unit test-e2e test-fault test-stop check lint lint-c format tidy lint-python \
-	sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report \
+	requirements sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report \
 	clean distclean dist libraries FORCE
 
 all: libraries $(programs) harness finetune corpus
@@ -232,7 +232,7 @@ test-stop: $(bin)/verifierd
 check: setup-test
 	+$(MAKE) trainers
 	+$(parallel) clang tidy
-	+$(MAKE) lint sanitize slow
+	+$(MAKE) lint sanitize slow requirements
 
 lint: lint-c lint-python
 
@@ -280,6 +280,10 @@ slow: all trainers
 	$(pytest) -m slow tests/e2e
 	$(pytest) -m slow tests/fault
 	KILL_ROUNDS=200 $(pytest) tests/fault/test_kill.py
+
+# What docs/requirements.md says shows each requirement; ARGS='39 41': these alone.
+requirements: all tests
+	$(with_env) '$(py)' tests/requirements.py $(ARGS)
 
 # Committed inputs through every parser of outside bytes; `make fuzz TARGET=extract SECONDS=60` looks for new ones.
 $(out)/fuzz/%: $(out)/tests/fuzz/fuzz_%.o $(out)/tests/fuzz/replay.o $(out)/libserver.a $(out)/libcommon.a
