@@ -122,8 +122,9 @@ task_find(struct funnel *f, const char *client, const char *name, char id[HASH_T
     int rc;
 
     if (strncmp(name, "sha256:", 7) == 0) {
-        snprintf(id, HASH_TEXT_SIZE, "%.*s", HASH_TEXT_SIZE - 1, name);
         rc = strlen(name) < HASH_TEXT_SIZE ? 0 : ERR_NOTFOUND;
+        id[0] = '\0';
+        strncat(id, name, HASH_TEXT_SIZE - 1);
     } else {
         rc = store_find_task(f->store, client, name, id, &is_own, &err);
     }
