@@ -187,7 +187,8 @@ read_section(json_t *object, const char *base, const char *section, const struct
     char pointer[JSON_POINTER_SIZE];
     size_t n = n_other;
 
-    memcpy(fields, other, n_other * sizeof(*fields));
+    if (n_other > 0)
+        memcpy(fields, other, n_other * sizeof(*fields));
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
         const struct policy_key *k = &keys[i];
         if (strcmp(k->section, section) != 0)
