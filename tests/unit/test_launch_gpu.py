@@ -24,6 +24,8 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(scope="module", autouse=True)
 def context() -> Iterator[None]:
+    if not torch.cuda.is_available():
+        pytest.skip("gpu: no GPU on this machine")
     torch.cuda.init()
     torch.zeros(1, device="cuda")
     native.gpu_init(0)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 import triton
 import triton.language as tl
 from daemon import first_gpu
@@ -100,6 +101,8 @@ def images(spec: dict[str, Any], kernel: Any = _scaled_relu, blocks: tuple[int, 
 
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    if not torch.cuda.is_available():
+        pytest.skip("gpu: no GPU on this machine")
     with Rig(tmp_path_factory.mktemp("plans"), device=first_gpu()) as found:
         yield found
 
