@@ -202,10 +202,16 @@ funnel_zygote_of(const struct funnel *f, enum child_role role)
     return role == CHILD_COMPILE || role == CHILD_BUILD ? f->zygote : f->static_zygote;
 }
 
+bool
+funnel_has_role(const struct funnel *f, enum child_role role)
+{
+    return role != CHILD_BUILD || strcmp(f->config->judge, "plan") == 0;
+}
+
 static int64_t
 spares_wanted(const struct funnel *f, enum child_role role)
 {
-    if (role == CHILD_BUILD && strcmp(f->config->judge, "plan") != 0)
+    if (!funnel_has_role(f, role))
         return 0;
     return f->config->stage_pool < f->cpu_jobs ? f->config->stage_pool : f->cpu_jobs;
 }

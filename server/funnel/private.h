@@ -387,6 +387,8 @@ double verdict_reward(const struct reward_spec *spec, const struct reward_input 
 
 /* funnel.c: whose child serves a stage that needs no device. View. */
 struct zygote *funnel_zygote_of(const struct funnel *f, enum child_role role);
+/* Whether any submission asks for such children: `build` is for plans alone. */
+bool funnel_has_role(const struct funnel *f, enum child_role role);
 
 /* cache.c: identical candidates are judged once */
 /* What makes another submission identical; "" where the request wants none of it. row, request: as they are stored at first. */

@@ -270,7 +270,7 @@ stage_zygote_json(const struct funnel *f, const struct zygote *z)
     json_t *worker = zygote_status(z), *spares = json_object();
 
     for (int role = 0; role < CHILD_RUN; role++)
-        if (z == funnel_zygote_of(f, (enum child_role)role))
+        if (z == funnel_zygote_of(f, (enum child_role)role) && funnel_has_role(f, (enum child_role)role))
             json_object_set_new(spares, child_role_name((enum child_role)role), spares_json(f->spares[role]));
     json_object_set_new(worker, "spares", spares);
     return worker;
