@@ -92,3 +92,20 @@ def test_a_test_that_fails_or_is_skipped_shows_nothing(tmp_path: Path, monkeypat
     assert "assert 2 == 1" in found[tests[0]].said and "not here" in found[tests[1]].said
     none = requirements.run_tests(["tests/test_of_page.py::test_none"], environment)
     assert [(one.is_ok, "not found" in one.said) for one in none.values()] == [(False, True)]
+
+
+def test_what_was_done_before_the_time_was_over_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requirements, "ROOT", tmp_path)
+    file = tmp_path / "tests" / "test_of_page.py"
+    file.parent.mkdir()
+    file.write_text(
+        "import pathlib, pytest, time\n\n"
+        "@pytest.fixture\ndef daemon():\n    yield\n    pathlib.Path('ended').touch()\n\n"
+        "def test_right() -> None:\n    pass\n\n"
+        "def test_endless(daemon: None) -> None:\n    time.sleep(3600)\n"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    right, endless = (f"tests/test_of_page.py::{name}" for name in ("test_right", "test_endless"))
+    found = requirements.run_tests([right, endless], requirements.environment_of(), limit_s=20)
+    assert (found[right].is_ok, found[endless].is_ok) == (True, False)
+    assert "not done within 20 s" in found[endless].said and (tmp_path / "ended").exists()
