@@ -102,15 +102,15 @@ take_id(json_t *answer, char **id)
 int
 bench_add_task(struct bench *b, json_t *registration, char **id)
 {
-    const json_t *reference = json_object_get(registration, "reference");
+    AUTO_FREE char *text = json_dumps(registration, JSON_COMPACT);
     AUTO_JSON json_t *body = json_copy(registration), *answer = NULL;
     char tag[HASH_TAG_SIZE];
 
     *id = NULL;
-    if (!body)
+    if (!body || !text)
         return cli_complain(CLI_CONFIG, "out of memory");
-    /* A name is one reference's: users have names like ours, and other versions of this program have other references. */
-    hash_tag(json_string_value(reference), json_string_length(reference), tag);
+    /* A name is one task's: users have names like ours, and other versions of this program have other tasks. */
+    hash_tag(text, strlen(text), tag);
     json_object_set_new(body, "name", json_sprintf("%s %.12s", text_member(registration, "name"), tag));
     int code = api_call_patiently(b->cli, "POST", "/v1/tasks", body, CALL_LIMIT_S, &answer);
     return code == CLI_OK ? take_id(answer, id) : code;

@@ -119,7 +119,7 @@ take_id(json_t *answer, char id[DAEMON_ID_SIZE], struct error *err)
     return 0;
 }
 
-/* Names are for people, and data sets share some: one that stands for another reference gets this one's tag behind it. */
+/* Names are for people, and data sets share some: one that stands for another task gets a tag of this one behind it. */
 int
 daemon_register(struct http_client *c, const struct task *task, json_t **out, struct error *err)
 {
@@ -135,7 +135,10 @@ daemon_register(struct http_client *c, const struct task *task, json_t **out, st
     int rc = call(c, "POST", "/v1/tasks", NULL, body, out, err);
     if (rc != ERR_CONFLICT)
         return rc;
-    hash_tag(task->reference, strlen(task->reference), tag);
+    AUTO_FREE char *text = json_dumps(body, JSON_COMPACT);
+    if (!text)
+        return error_set(err, ERR_NOMEM, "out of memory");
+    hash_tag(text, strlen(text), tag);
     json_object_set_new(body, "name", json_sprintf("%s %.12s", task->name, tag));
     return call(c, "POST", "/v1/tasks", NULL, body, out, err);
 }

@@ -315,15 +315,19 @@ def test_an_evaluation_without_any_code_says_so(
 def test_a_task_whose_name_stands_for_another_reference_is_judged_all_the_same(
     client: service.Client, endpoint: Endpoint, tmp_path: Path
 ) -> None:
-    """Data sets share names; the trainer asks by id."""
+    """Data sets share names, and references have several modules; the trainer asks by id."""
     source = (TESTS / "tasks" / "relu.py").read_text()
     first = client.add_task({"name": "shared", "reference": source + "\n# of one data set\n"})
-    tasks = tmp_path / "tasks.jsonl"
-    tasks.write_text(json.dumps({"name": "shared", "pytorch_code": source + "\n# of another\n"}) + "\n")
-    done = run(client, endpoint, tmp_path, "evaluate", f"--tasks={tasks}", "--level=0", "--until=ast", "--name=shared")
-    assert done.returncode == 0, done.stderr
+    code = source + "\n\nclass Other(Model):\n    pass\n"
+    for entry in ("Model", "Other"):
+        tasks = tmp_path / f"{entry}.jsonl"
+        tasks.write_text(json.dumps({"name": "shared", "pytorch_code": code, "entry_point": entry}) + "\n")
+        done = run(
+            client, endpoint, tmp_path, "evaluate", f"--tasks={tasks}", "--level=0", "--until=ast", f"--name={entry}"
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert json.loads((tmp_path / f"outputs/eval_{entry}.json").read_text())["failed_tasks"] == 0
     assert client.expect("GET", "/v1/tasks/shared")["id"] == first
-    assert json.loads((tmp_path / "outputs/eval_shared.json").read_text())["failed_tasks"] == 0
 
 
 def test_feedback_is_answered_in_the_next_turn(
