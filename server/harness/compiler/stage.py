@@ -21,8 +21,6 @@ from compiler import kernels
 from compiler.check import CompilerRefusal
 from compiler.images import Image
 
-FOREIGN: Final[dict[str, operators.Foreign]] = {"strict": "movement", "hybrid": "library", "kernelbench": "any"}
-"""What kernels that are not the candidate's may do, by policy, where its key `foreign` does not say otherwise."""
 LISTED_MAX: Final = 100
 
 
@@ -118,7 +116,7 @@ def build(source: bytes, document: bytes, policy: dict[str, Any], cache: Path, w
         found = plan.parse(document)
     except plan.PlanError as error:
         return _fail("compile", _error("PlanError", f"the plan cannot be used: {error}"))
-    refusal = _refused(found, policy.get("foreign") or FOREIGN[policy["name"]])
+    refusal = _refused(found, policy["foreign"])
     if refusal is not None:
         return refusal
     try:
