@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/auto.h"
 #include "server/funnel/judging.h"
@@ -13,7 +14,21 @@
  * compiles what the module launches, and another looks at what it left on disk (`inspect`).
  */
 
+/* Bytes of a plan (server/harness/shared/plan.py) and of one with its images (executor/archive.py): more is none. */
+#define PLAN_MAX (16LL << 20)
+#define IMAGES_MAX (1LL << 30)
+
 /* --- their children --- */
+
+/* A memfd of at most so many bytes: it is held for as long as the submission is, whatever became of its sender. */
+static int
+take_memfd(struct message *m, const char *name, off_t most)
+{
+    AUTO_FD int fd = message_take_fd(m, name);
+    struct stat st;
+
+    return fd >= 0 && fstat(fd, &st) == 0 && st.st_size <= most ? fd_take(&fd) : -1;
+}
 
 static void
 child_message_cb(void *arg, struct child *c, struct message *m)
@@ -25,10 +40,10 @@ child_message_cb(void *arg, struct child *c, struct message *m)
 
     if (event && strcmp(event, "result") == 0 && !j->result) {
         j->result = json_incref(m->body);
-        if (j->step == STEP_COMPILE && j->plan_fd < 0)
-            j->plan_fd = message_take_fd(m, "plan");
+        if (j->step == STEP_COMPILE && j->is_traced && j->plan_fd < 0)
+            j->plan_fd = take_memfd(m, "plan", PLAN_MAX);
         if (j->step == STEP_BUILD && j->images_fd < 0)
-            j->images_fd = message_take_fd(m, "images");
+            j->images_fd = take_memfd(m, "images", IMAGES_MAX);
         j->is_short = contention_is_short(config->memory_limit_bytes, child_held_bytes(c));
     }
 }
@@ -178,13 +193,12 @@ cpu_stages_compile(struct submission *s)
     struct judgement *j = s->judgement;
 
     /* KernelBench's own rule is about a process that calls: it has no plan. */
-    bool is_traced = strcmp(s->funnel->config->judge, "plan") == 0 &&
-                     strcmp(j->policy.name, "kernelbench") != 0 && !j->is_live;
-
+    j->is_traced = strcmp(s->funnel->config->judge, "plan") == 0 &&
+                   strcmp(j->policy.name, "kernelbench") != 0 && !j->is_live;
     j->step = STEP_COMPILE;
     ask_child(s, CHILD_COMPILE,
               json_pack("{s:s, s:s, s:s, s:O, s:b}", "op", "compile", "entry", j->entry, "target",
-                        s->funnel->config->target, "policy", j->policy_json, "trace", (int)is_traced),
+                        s->funnel->config->target, "policy", j->policy_json, "trace", (int)j->is_traced),
               true, true);
 }
 
@@ -273,7 +287,7 @@ compile_ended(struct submission *s, const struct child_end *end)
         begin_build(s);
         return;
     }
-    if (!j->is_live && is_outcome(j->claim, "untraced")) {
+    if (j->is_traced && is_outcome(j->claim, "untraced")) {
         drop_child(j);
         go_live(s, json_object_get(j->claim, "error"));
         return;

@@ -510,3 +510,18 @@ def test_a_zygote_that_lost_a_required_layer_is_out_of_service(
     unconfined.unlink()
     assert daemon.client.wait(posted, LIMIT_S)["class"] == "ok"
     assert f'"subject":"{worker}","msg":"out of service: the layer' in daemon.log.read_text()
+
+
+def test_a_plan_that_nobody_asked_for_is_not_taken(start_scripted: service.StartDaemon) -> None:
+    """What a compile child sends beside its result is the candidate's: it must not choose how it is judged."""
+    client = start_scripted().client
+    client.add_task(TASK)
+    verdict = client.judge(body("compile=pass:plan"), LIMIT_S)
+    assert (verdict["class"], verdict["plan"]) == ("ok", None)
+
+
+def test_who_is_never_traced_is_asked_to_be_once(start_scripted: service.StartDaemon) -> None:
+    client = start_scripted(judge="plan").client
+    client.add_task(TASK)
+    verdict = client.judge(body("compile=untraced"), LIMIT_S)
+    assert (verdict["failed_at"], verdict["plan"]["traced"]) == ("compile", False)

@@ -7,6 +7,7 @@ inspect, describe, open, tiny, full, timing), and for each a list of steps:
 
     pass  fail:CLASS[:RULE]  skip  reopen  generality     end the stage so (a number does so for timing: the speedup);
                                                    reopen, fail:policy and fail:hack also where the process ends before
+    untraced  pass:plan                            compile: no plan can be made; passes, and sends one unasked
     rough:MS                                       full: passes, and a call took so long by the rough clock
     turn                                           full: passes the first time, a mismatch from then on
     inconclusive                                   how the timing went
