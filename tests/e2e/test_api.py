@@ -391,7 +391,8 @@ def test_of_five_cases_some_are_at_other_sizes_where_the_policy_requires_them(
 
 
 def test_task_is_registered_once(client: Client, tasks: dict[str, corpus.Task]) -> None:
-    body = tasks["relu"].registration() | {"reference": tasks["relu"].source + "\n# registered twice\n"}
+    own = {"name": "registered twice", "reference": tasks["relu"].source + "\n# registered twice\n"}
+    body = tasks["relu"].registration() | own
     first, second = client.post("/v1/tasks", body), client.post("/v1/tasks", body)
     assert (first.status, second.status) == (201, 200)
     assert first.json()["id"] == second.json()["id"]
