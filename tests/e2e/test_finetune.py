@@ -72,7 +72,7 @@ def test_every_method_has_its_numbers() -> None:
     [
         (("sft", "--learning-rate=fast"), 2, "learning_rate takes a number"),
         (("sft", "--precision=fp8"), 2, "precision takes one of auto bf16"),
-        (("sft", "--preset=grpo"), 2, "the only one is bestofn"),
+        (("sft", "--preset=grpo"), 2, "there are bestofn, of sft, and plain, of reinforce"),
         (("sft", "--baseline=none"), 2, "unrecognized option"),
         (("sft", "--run=../x"), 3, "no name for a directory"),
         (("reinforce",), 3, "which tasks?"),
