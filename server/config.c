@@ -17,7 +17,7 @@
 #include "common/auto.h"
 #include "common/buffer.h"
 #include "common/hash.h"
-#include "server/funnel/quota.h"
+#include "server/queue/quota.h"
 
 /*
  * Theory of operation. table[] is the only list of settings. A value is text

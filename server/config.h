@@ -45,7 +45,7 @@ struct config {
     int64_t canary_interval_s;   /* most between two canaries that passed, of a GPU; 0: none comes by time */
     int64_t references_kept;     /* reference children kept for each GPU */
     int64_t queue_limit;         /* submissions waiting before 429 */
-    char *quotas;                /* server/funnel/quota.h */
+    char *quotas;                /* server/queue/quota.h */
     bool cache;                  /* identical candidates are judged once */
     int64_t cache_recheck_percent;
     int64_t stage_limit_ms;       /* 60000 */

@@ -16,7 +16,7 @@
 #include "common/log.h"
 #include "server/audit.h"
 #include "server/config.h"
-#include "server/funnel/funnel.h"
+#include "server/submission/funnel.h"
 #include "server/http/http.h"
 #include "server/keeper.h"
 #include "server/notify.h"

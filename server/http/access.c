@@ -10,7 +10,7 @@
 #include "common/log.h"
 #include "server/audit.h"
 #include "common/utf8.h"
-#include "server/funnel/disclosure.h"
+#include "server/verdict/disclosure.h"
 #include "server/http/guard.h"
 
 /*

@@ -11,7 +11,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/reward.h"
-#include "server/funnel/disclosure.h"
+#include "server/verdict/disclosure.h"
 
 /*
  * Theory of operation. A request of a foreign format becomes one job of one or

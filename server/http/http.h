@@ -11,7 +11,7 @@
 
 #include "common/error.h"
 #include "server/config.h"
-#include "server/funnel/funnel.h"
+#include "server/submission/funnel.h"
 #include "server/store/store.h"
 
 struct http;

@@ -9,8 +9,8 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/log.h"
-#include "server/funnel/disclosure.h"
-#include "server/funnel/request.h"
+#include "server/verdict/disclosure.h"
+#include "server/submission/request.h"
 
 /*
  * Theory of operation. Event streams (text/event-stream) are answers that go

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/auto.h"
-#include "server/funnel/disclosure.h"
+#include "server/verdict/disclosure.h"
 #include "server/store/brief.h"
 
 /* --- one submission --- */

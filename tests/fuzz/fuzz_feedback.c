@@ -4,7 +4,7 @@
 
 #include "common/auto.h"
 #include "common/buffer.h"
-#include "server/funnel/feedback.h"
+#include "server/verdict/feedback.h"
 #include "tests/fuzz/fuzz.h"
 
 static bool

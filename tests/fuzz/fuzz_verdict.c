@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "common/auto.h"
-#include "server/funnel/disclosure.h"
-#include "server/funnel/private.h"
+#include "server/verdict/disclosure.h"
+#include "server/submission/private.h"
 #include "tests/fuzz/fuzz.h"
 
 static void

@@ -9,7 +9,7 @@
 #ifndef FAKE_FUNNEL_H
 #define FAKE_FUNNEL_H
 
-#include "server/funnel/funnel.h"
+#include "server/submission/funnel.h"
 
 #define FAKE_VERDICT \
     "{\"id\":\"%s\",\"state\":\"done\",\"class\":\"ok\",\"reward\":0.5, \"as_stored\" : true}"

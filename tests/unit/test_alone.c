@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "server/funnel/alone.h"
+#include "server/queue/alone.h"
 
 #define SECOND 1000000000LL
 #define START (1000 * SECOND) /* of the clock: not at nought */

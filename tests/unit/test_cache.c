@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "common/auto.h"
-#include "server/funnel/private.h"
+#include "server/submission/private.h"
 #include "tests/unit/folder.h"
 
 static void

@@ -1,5 +1,5 @@
 /* test_disclosure.c - what a submitter is told: every class, every field, and nothing that was not decided. */
-#include "server/funnel/disclosure.h"
+#include "server/verdict/disclosure.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/auto.h"
-#include "server/funnel/private.h"
+#include "server/submission/private.h"
 
 /* In every place that could carry something of the detector's. */
 #define SECRET "decoy_detector_37"
@@ -105,7 +105,7 @@ every_field_is_classified(void **state)
     (void)state;
     AUTO_JSON json_t *verdict = verdict_of("hack", SECRET, STATE_DONE);
     json_object_foreach(verdict, field, value) if (!disclosure_is_classified(field)) fail_msg(
-        "\"%s\" is in the verdict, and server/funnel/disclosure.c does not say who is told of it", field);
+        "\"%s\" is in the verdict, and server/verdict/disclosure.c does not say who is told of it", field);
     /* One that nobody thought of is told to nobody. */
     json_object_set_new(verdict, "new_evidence", json_string(SECRET));
     AUTO_JSON json_t *view = disclosure_view(verdict);

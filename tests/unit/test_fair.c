@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "server/funnel/fair.h"
+#include "server/queue/fair.h"
 
 enum { SEEDS = 300, CLIENTS = 6, JOBS = 400, SLOTS = 4 };
 #define LONGEST 4.0 /* seconds of a job */

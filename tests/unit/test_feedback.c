@@ -10,7 +10,7 @@
 
 #include "common/auto.h"
 #include "common/utf8.h"
-#include "server/funnel/feedback.h"
+#include "server/verdict/feedback.h"
 
 #define NOTHING                                                                               \
     .max_abs = NAN, .max_rel = NAN, .reference_ms = NAN, .candidate_ms = NAN, .speedup = NAN, \

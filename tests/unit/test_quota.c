@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/auto.h"
-#include "server/funnel/quota.h"
+#include "server/queue/quota.h"
 
 #define SECOND INT64_C(1000000000)
 #define NOON (INT64_C(20000) * 86400000 + 43200000)

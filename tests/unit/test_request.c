@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/auto.h"
-#include "server/funnel/request.h"
+#include "server/submission/request.h"
 
 static json_t *
 parse(const char *text)

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "server/funnel/stats.h"
+#include "server/verdict/stats.h"
 
 #define START 1003
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "server/funnel/state.h"
+#include "server/submission/state.h"
 
 #define PAGE "docs/lifecycle.md"
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "common/auto.h"
-#include "server/funnel/private.h"
+#include "server/submission/private.h"
 
 struct rig {
     struct submission s;

@@ -1,0 +1,96 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "server/submission/private.h"
+
+/*
+ * A bundle is one JSON document with all that a verdict depended on but the
+ * machine: whoever has it can ask another daemon whether it comes to the same
+ * verdict. Its parts are the bodies of other calls: "task" registers the task,
+ * "request" is what the store keeps of how the candidate is to be judged.
+ */
+
+static json_t *
+parsed(const char *text)
+{
+    return text ? json_loads(text, JSON_ALLOW_NUL, NULL) : NULL;
+}
+
+static int
+set_task(json_t *out, const struct task_row *task)
+{
+    AUTO_JSON json_t *spec = parsed(task->spec);
+    AUTO_JSON json_t *metadata = parsed(task->metadata);
+    json_t *declared = json_object_get(spec, "declared");
+    json_t *entry = json_object_get(declared, "entry_point");
+
+    /* Tasks of before bundles: most had no entry point declared, which is then null. */
+    json_t *part = json_pack("{s:s?, s:s%, s:O?, s:i, s:b, s:O?, s:O?}", "name", task->name, "reference",
+                             task->reference, task->reference_size, "entry_point", entry, "level",
+                             task->level, "dynamic_shapes", (int)task->dynamic_shapes, "cases",
+                             json_object_get(declared, "cases"), "metadata", metadata);
+    return json_object_set_new(out, "task", part);
+}
+
+/* The request as it is stored, with the seed that was used: a shared verdict has that of the one that was judged. */
+static json_t *
+request_of(const struct submission_row *row, json_t *verdict)
+{
+    static const char *const keys[] = { "entry_point", "policy", "reward",        "until",
+                                        "seed",        "flags",  "extract_fault", "is_guess" };
+    AUTO_JSON json_t *stored = parsed(row->request);
+    json_t *out = json_object(), *seed = json_object_get(verdict, "seed");
+
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        json_object_set(out, keys[i], json_object_get(stored, keys[i]));
+    if (json_is_string(seed))
+        json_object_set(out, "seed", seed);
+    return out;
+}
+
+static int
+read_parts(struct funnel *f, const struct submission_row *row, json_t *out, struct error *err)
+{
+    AUTO_BUFFER struct buffer source = BUFFER_INIT;
+    struct task_row task = { 0 };
+
+    int rc = store_get_task(f->store, row->task_id, &task, err);
+    if (rc == 0)
+        rc = store_get_source(f->store, row->source_hash, &source, err);
+    if (rc == 0 && (set_task(out, &task) != 0 ||
+                    json_object_set_new(out, "candidate",
+                                        json_stringn(source.data ? source.data : "", source.size)) != 0))
+        rc = error_set(err, ERR_NOMEM, "no memory for the bundle");
+    task_row_release(&task);
+    return rc;
+}
+
+json_t *
+funnel_bundle(struct funnel *f, const char *id, struct error *err)
+{
+    struct submission_row row = { 0 };
+    char now[CLOCK_TEXT_SIZE];
+
+    if (store_get_submission(f->store, id, &row, err) != 0)
+        return NULL;
+    AUTO_JSON json_t *verdict = parsed(row.verdict);
+    clock_text(clock_wall_ms(), now);
+    AUTO_JSON json_t *out =
+        json_pack("{s:s, s:i, s:s, s:s, s:s}", "format", BUNDLE_FORMAT, "version", BUNDLE_VERSION, "made",
+                  now, "by", "verifierd " VERIFIERD_VERSION, "task_id", row.task_id);
+    int rc = row.state == SUBMISSION_DONE ? 0
+                                          : error_set(err, ERR_CONFLICT, "%s is %s, and has no verdict", id,
+                                                      submission_state_name(row.state));
+    if (rc == 0 && !verdict)
+        rc = error_set(err, ERR_STORE, "the verdict of %s cannot be read", id);
+    if (rc == 0)
+        rc = read_parts(f, &row, out, err);
+    if (rc == 0) {
+        json_object_set_new(out, "request", request_of(&row, verdict));
+        json_object_set(out, "verdict", verdict);
+    }
+    submission_row_release(&row);
+    return rc == 0 ? json_incref(out) : NULL;
+}

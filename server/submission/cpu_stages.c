@@ -1,0 +1,431 @@
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/auto.h"
+#include "server/submission/judging.h"
+#include "server/workers/contention.h"
+
+/*
+ * The two stages that need no device, each in children of a zygote that serve one submission: `ast`, whose child only
+ * reads the source; then `compile`, first a child that runs the candidate's module and is believed nothing but its error
+ * texts. Where candidates are judged by their plan, that child traces the module, and a second one checks the plan and
+ * compiles its kernels from the source's text (`build`). Else, and where either says that this cannot be done, a child
+ * compiles what the module launches, and another looks at what it left on disk (`inspect`).
+ */
+
+/* Bytes of a plan (server/harness/shared/plan.py) and of one with its images (executor/archive.py): more is none. */
+#define PLAN_MAX (16LL << 20)
+#define IMAGES_MAX (1LL << 30)
+
+/* --- their children --- */
+
+/* A memfd of at most so many bytes: it is held for as long as the submission is, whatever became of its sender. */
+static int
+take_memfd(struct message *m, const char *name, off_t most)
+{
+    AUTO_FD int fd = message_take_fd(m, name);
+    struct stat st;
+
+    return fd >= 0 && fstat(fd, &st) == 0 && st.st_size <= most ? fd_take(&fd) : -1;
+}
+
+static void
+child_message_cb(void *arg, struct child *c, struct message *m)
+{
+    struct submission *s = arg;
+    struct judgement *j = s->judgement;
+    const struct config *config = s->funnel->config;
+    const char *event = message_text(m, "ev");
+
+    if (event && strcmp(event, "result") == 0 && !j->result) {
+        j->result = json_incref(m->body);
+        if (j->step == STEP_COMPILE && j->is_traced && j->plan_fd < 0)
+            j->plan_fd = take_memfd(m, "plan", PLAN_MAX);
+        if (j->step == STEP_BUILD && j->images_fd < 0)
+            j->images_fd = take_memfd(m, "images", IMAGES_MAX);
+        j->is_short = contention_is_short(config->memory_limit_bytes, child_held_bytes(c));
+    }
+}
+
+static void ast_ended(struct submission *s, const struct child_end *end);
+static void compile_ended(struct submission *s, const struct child_end *end);
+static void inspect_ended(struct submission *s, const struct child_end *end);
+static void build_ended(struct submission *s, const struct child_end *end);
+
+static void
+drop_child(struct judgement *j)
+{
+    child_free(ptr_take(&j->child));
+    json_decref(ptr_take(&j->result));
+}
+
+/* Nobody else was on the worker that went down, and the candidate's code ran there: `ast` and `inspect` only read. */
+static bool
+is_suspect(const struct submission *s)
+{
+    return s->judgement->step == STEP_COMPILE && (s->funnel->alone == s || scheduler_is_alone(s));
+}
+
+static void
+child_ended_cb(void *arg, struct child *c)
+{
+    static const enum child_role roles[] = {
+        [STEP_AST] = CHILD_AST,
+        [STEP_COMPILE] = CHILD_COMPILE,
+        [STEP_INSPECT] = CHILD_INSPECT,
+        [STEP_BUILD] = CHILD_BUILD,
+    };
+    struct submission *s = arg;
+    struct judgement *j = s->judgement;
+    struct spares *spares = s->funnel->spares[roles[j->step]];
+    struct child_end end = *child_end(c);
+
+    if (j->step == STEP_AST || j->step == STEP_COMPILE)
+        judge_take_output(j, child_output(c), child_output_lost(c), s->funnel->config->output_limit_bytes);
+    if (s->is_cancelled || s->is_returned || end.is_lost) {
+        drop_child(j);
+        if (!judge_is_stopped(s))
+            judge_lose(s, is_suspect(s) && !end.is_others,
+                       end.error[0] ? end.error : "its process could not be made");
+    } else if (j->step == STEP_AST) {
+        ast_ended(s, &end);
+    } else if (j->step == STEP_COMPILE) {
+        compile_ended(s, &end);
+    } else if (j->step == STEP_BUILD) {
+        build_ended(s, &end);
+    } else {
+        inspect_ended(s, &end);
+    }
+    spares_fill(spares); /* s may be gone; and its answer comes first */
+}
+
+static const struct child_ops child_ops = { .message = child_message_cb, .ended = child_ended_cb };
+
+/* A child with its request on the way. body is taken. False: the submission is lost, touch it no more. */
+static bool
+ask_child(struct submission *s, enum child_role role, json_t *body, bool has_source, bool has_spec)
+{
+    struct judgement *j = s->judgement;
+    struct channel_fd fds[3];
+    struct error err = { 0 };
+    size_t n = 0;
+
+    int rc = spares_take(s->funnel->spares[role], &child_ops, s, &j->child, &err);
+    if (rc == 0 && has_source) {
+        fds[n] = (struct channel_fd){ "source", memfd_make("source", j->source.data, j->source.size, &err) };
+        rc = fds[n].fd < 0 ? err.code : 0;
+        n += rc == 0;
+    }
+    if (rc == 0 && has_spec) {
+        fds[n] = (struct channel_fd){ "spec", memfd_make("spec", j->task.spec, strlen(j->task.spec), &err) };
+        rc = fds[n].fd < 0 ? err.code : 0;
+        n += rc == 0;
+    }
+    if (rc == 0 && role == CHILD_BUILD)
+        fds[n++] = (struct channel_fd){ "plan", fd_take(&j->plan_fd) };
+    if (rc == 0 && role == CHILD_COMPILE) {
+        char cache[SCRATCH_PATH_SIZE + 8];
+        snprintf(cache, sizeof(cache), "%s/cache", child_scratch(j->child));
+        json_object_set_new(body, "cache", json_string(cache));
+    }
+    if (rc == 0) {
+        child_limit(j->child, s->funnel->config->stage_limit_ms);
+        rc = child_send(j->child, body, fds, n, &err);
+    } else {
+        while (n-- > 0)
+            close(fds[n].fd);
+        json_decref(body);
+    }
+    if (rc == 0)
+        return true;
+    child_abandon(ptr_take(&j->child));
+    judge_lose(s, false, err.text);
+    return false;
+}
+
+/* --- ast --- */
+
+void
+cpu_stages_begin(struct submission *s)
+{
+    struct judgement *j = s->judgement;
+
+    j->step = STEP_AST;
+    ask_child(s, CHILD_AST,
+              json_pack("{s:s, s:s, s:O}", "op", "ast", "entry", j->entry, "policy", j->policy_json), true,
+              false);
+}
+
+static void
+ast_ended(struct submission *s, const struct child_end *end)
+{
+    static const char *const classes[] = { "syntax", "policy", NULL };
+    struct judgement *j = s->judgement;
+    AUTO_JSON json_t *result = ptr_take(&j->result);
+
+    drop_child(j);
+    const char *outcome = json_string_value(json_object_get(result, "outcome"));
+    j->kernels = json_incref(json_object_get(result, "kernels"));
+    judge_add_flags(j, json_object_get(result, "flags"));
+    if (!outcome) {
+        judge_decide(s, OUTCOME_FAIL, failure_by_end(s, end), 0, 1);
+    } else if (strcmp(outcome, "pass") == 0) {
+        judge_decide(s, OUTCOME_PASS, NULL, 1, 1);
+    } else {
+        const char *class_ = json_string_value(json_object_get(result, "class"));
+        class_ = class_is_one_of(class_, classes) ? class_ : "syntax";
+        /* The whole answer was taken for code, for want of a fence, and it is none. */
+        if (strcmp(class_, "syntax") == 0 && json_is_true(json_object_get(j->request, "is_guess")))
+            class_ = "extract";
+        json_t *error = json_object_get(result, "error");
+        failure_by_error(j, class_, json_is_object(error) ? error : NULL, "the source was refused");
+        failure_note_rule(j, json_string_value(json_object_get(result, "rule")));
+        judge_decide(s, OUTCOME_FAIL, class_, 0, 1);
+    }
+}
+
+/* --- compile --- */
+
+void
+cpu_stages_compile(struct submission *s)
+{
+    struct judgement *j = s->judgement;
+
+    /* KernelBench's own rule is about a process that calls: it has no plan. */
+    j->is_traced = strcmp(s->funnel->config->judge, "plan") == 0 &&
+                   strcmp(j->policy.name, "kernelbench") != 0 && !j->is_live;
+    j->step = STEP_COMPILE;
+    ask_child(s, CHILD_COMPILE,
+              json_pack("{s:s, s:s, s:s, s:O, s:b}", "op", "compile", "entry", j->entry, "target",
+                        s->funnel->config->target, "policy", j->policy_json, "trace", (int)j->is_traced),
+              true, true);
+}
+
+static void
+begin_build(struct submission *s)
+{
+    struct judgement *j = s->judgement;
+
+    j->step = STEP_BUILD;
+    ask_child(s, CHILD_BUILD,
+              json_pack("{s:s, s:s, s:O}", "op", "build", "target", s->funnel->config->target, "policy",
+                        j->policy_json),
+              true, false);
+}
+
+/* No plan can be made of it, as a child said in these words: it is judged by a process of its own. */
+static void
+go_live(struct submission *s, json_t *error)
+{
+    struct judgement *j = s->judgement;
+
+    j->is_live = true;
+    j->untraced = json_is_object(error) ? json_incref(error) : NULL;
+    auto_close(&j->plan_fd);
+    auto_close(&j->images_fd);
+    judge_add_flag(j, "untraced");
+    cpu_stages_compile(s);
+}
+
+static bool
+is_outcome(const json_t *result, const char *outcome)
+{
+    const char *found = json_string_value(json_object_get(result, "outcome"));
+    return found && strcmp(found, outcome) == 0;
+}
+
+static void decide_compile(struct submission *s);
+
+static void
+begin_inspect(struct submission *s)
+{
+    struct judgement *j = s->judgement;
+
+    j->step = STEP_INSPECT;
+    ask_child(s, CHILD_INSPECT,
+              json_pack("{s:s, s:s, s:s, s:O}", "op", "inspect", "target", s->funnel->config->target, "cache",
+                        j->cache, "kernels", j->kernels),
+              false, false);
+}
+
+static void
+published_cb(void *arg, int code, const struct error *err)
+{
+    struct submission *s = arg;
+    struct judgement *j = s->judgement;
+
+    drop_child(j);
+    if (code == ERR_NOTFOUND)
+        j->cache[0] = '\0';
+    if (judge_is_stopped(s))
+        return;
+    if (code == ERR_FULL) {
+        judgement_fail(j, STAGE_COMPILE, "compile", NULL,
+                       "compile: the compiled files are too many or too large.");
+        judge_decide(s, OUTCOME_FAIL, "compile", 0, 1);
+    } else if (code != 0 && code != ERR_NOTFOUND) {
+        judge_lose(s, false, err->text);
+    } else if (code == 0 && json_array_size(j->kernels) > 0) {
+        begin_inspect(s);
+    } else {
+        decide_compile(s);
+    }
+}
+
+static void
+compile_ended(struct submission *s, const struct child_end *end)
+{
+    struct judgement *j = s->judgement;
+    struct error err = { 0 };
+    char from[SCRATCH_PATH_SIZE + 8];
+
+    json_decref(ptr_take(&j->claim));
+    j->claim = ptr_take(&j->result);
+    if (j->plan_fd >= 0 && is_outcome(j->claim, "pass")) {
+        drop_child(j);
+        begin_build(s);
+        return;
+    }
+    if (j->is_traced && is_outcome(j->claim, "untraced")) {
+        drop_child(j);
+        go_live(s, json_object_get(j->claim, "error"));
+        return;
+    }
+    if (!json_is_string(json_object_get(j->claim, "outcome"))) {
+        drop_child(j);
+        judge_decide(s, OUTCOME_FAIL, failure_by_end(s, end), 0, 1);
+        return;
+    }
+    /* Its directory goes with the child, so the child is kept until the cache has left it. */
+    j->step = STEP_PUBLISH;
+    snprintf(from, sizeof(from), "%s/cache", child_scratch(j->child));
+    /* A rerun is the same attempt once more: what the first one left may still be on its way out. */
+    snprintf(j->cache, sizeof(j->cache), "%.400s/cache-%s-%d%s", s->funnel->config->scratch, s->id,
+             s->attempts, s->is_rerun ? "-alone" : "");
+    if (scratch_publish(s->funnel->loop, from, j->cache, published_cb, s, &err) != 0) {
+        j->cache[0] = '\0';
+        drop_child(j);
+        judge_lose(s, false, err.text);
+    }
+}
+
+static void
+inspect_ended(struct submission *s, const struct child_end *end)
+{
+    struct judgement *j = s->judgement;
+    AUTO_JSON json_t *result = ptr_take(&j->result);
+
+    drop_child(j);
+    json_t *kernels = json_object_get(result, "kernels");
+    if (!json_is_array(kernels)) {
+        judge_decide(s, OUTCOME_FAIL, failure_by_end(s, end), 0, 1);
+        return;
+    }
+    j->compiled = json_incref(kernels);
+    decide_compile(s);
+}
+
+static void
+build_ended(struct submission *s, const struct child_end *end)
+{
+    static const char *const classes[] = { "compile", "policy", "oom", NULL };
+    struct judgement *j = s->judgement;
+    AUTO_JSON json_t *result = ptr_take(&j->result);
+    json_t *error = json_object_get(result, "error");
+    int done = (int)json_integer_value(json_object_get(result, "done"));
+    int of = (int)json_integer_value(json_object_get(result, "of"));
+
+    drop_child(j);
+    judge_add_flags(j, json_object_get(result, "flags"));
+    if (is_outcome(result, "untraced")) {
+        go_live(s, error);
+    } else if (is_outcome(result, "pass") && j->images_fd >= 0) {
+        j->compiled = json_incref(json_object_get(result, "kernels"));
+        j->plan = json_incref(json_object_get(result, "plan"));
+        judge_decide(s, OUTCOME_PASS, NULL, done, of);
+    } else if (is_outcome(result, "fail")) {
+        const char *class_ = json_string_value(json_object_get(result, "class"));
+        class_ = class_is_one_of(class_, classes) ? class_ : "compile";
+        failure_by_error(j, class_, json_is_object(error) ? error : NULL, "its plan was refused");
+        failure_note_rule(j, json_string_value(json_object_get(result, "rule")));
+        judge_decide(s, OUTCOME_FAIL, class_, done, of > done ? of : done + 1);
+    } else {
+        judge_decide(s, OUTCOME_FAIL, failure_by_end(s, end), 0, 1);
+    }
+}
+
+/* How many of the kernels that the syntax tree names were found compiled. */
+static int
+count_compiled(const struct judgement *j)
+{
+    json_t *name, *kernel;
+    size_t i, k;
+    int n = 0;
+
+    json_array_foreach(j->kernels, i, name)
+    {
+        bool is_found = false;
+        json_array_foreach(j->compiled, k, kernel) is_found |=
+            json_equal(name, json_object_get(kernel, "name")) != 0;
+        n += is_found;
+    }
+    return n;
+}
+
+/* The names that count: jitted functions that only serve others are compiled as part of those. */
+static int
+count_wanted(const struct judgement *j, int compiled)
+{
+    size_t told = json_array_size(json_object_get(j->claim, "kernels")) +
+                  json_array_size(json_object_get(j->claim, "unreached"));
+    size_t named = json_array_size(j->kernels);
+    int wanted = (int)(told < named ? told : named);
+    return wanted > compiled ? wanted : compiled;
+}
+
+static bool
+has_flag(json_t *flags, const char *name)
+{
+    json_t *flag;
+    size_t i;
+
+    json_array_foreach(flags, i, flag) if (json_is_string(flag) &&
+                                           strcmp(json_string_value(flag), name) == 0) return true;
+    return false;
+}
+
+static void
+decide_compile(struct submission *s)
+{
+    static const char *const classes[] = { "import", "compile", "oom", "launch", "crash", NULL };
+    /* A claim: it may set no flag of another stage's, and none that nobody knows. */
+    static const char *const claimed[] = { "compile_deferred", "no_launch", "autotune_bounded",
+                                           "launcher_not_built", NULL };
+    struct judgement *j = s->judgement;
+    bool is_pass = strcmp(json_string_value(json_object_get(j->claim, "outcome")), "pass") == 0;
+    json_t *flags = json_object_get(j->claim, "flags"), *error = json_object_get(j->claim, "error");
+    int done = count_compiled(j), of = count_wanted(j, done);
+
+    for (const char *const *flag = claimed; *flag; flag++)
+        if (has_flag(flags, *flag))
+            judge_add_flag(j, *flag);
+    if (json_array_size(json_object_get(j->claim, "unreached")) > 0 || has_flag(flags, "no_launch"))
+        judge_add_flag(j, "compile_deferred");
+    if (is_pass && done == 0 && strcmp(j->policy.name, "kernelbench") != 0 &&
+        !has_flag(j->flags, "compile_deferred")) {
+        judgement_fail(j, STAGE_COMPILE, "compile", NULL,
+                       "compile: no kernel of the candidate's was compiled for the target %s.",
+                       s->funnel->config->target);
+        judge_decide(s, OUTCOME_FAIL, "compile", 0, of > 0 ? of : 1);
+    } else if (is_pass) {
+        judge_decide(s, OUTCOME_PASS, NULL, done, of);
+    } else {
+        const char *class_ = json_string_value(json_object_get(j->claim, "class"));
+        class_ = class_is_one_of(class_, classes) ? class_ : "import";
+        failure_by_error(j, class_, json_is_object(error) ? error : NULL, "the module could not be compiled");
+        if (strcmp(class_, "oom") == 0)
+            doubt_said_oom(j);
+        judge_decide(s, OUTCOME_FAIL, class_, done, of > done ? of : done + 1);
+    }
+}

@@ -1,0 +1,219 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "server/submission/judging.h"
+#include "server/verdict/timing.h"
+
+/*
+ * The stages on a lane: `tiny`, `full`, `timing`. One process of the candidate's serves all three, and what a stage
+ * found is what the referee reports of it.
+ */
+
+static void report_cb(void *arg, const struct lane_report *r);
+static void closed_cb(void *arg, const struct lane_closing *c);
+
+static const struct lane_job_ops lane_ops = { report_cb, closed_cb };
+
+/* The last stage in which the candidate is called: whose kernels did the work is asked at its end. */
+static bool
+is_last_judged(const struct submission *s)
+{
+    const struct judgement *j = s->judgement;
+
+    return j->stage == STAGE_TIMING ||
+           (j->stage == STAGE_FULL && (j->until == STAGE_FULL || !lane_is_gpu(j->lane) || group_chooses(s)));
+}
+
+/* Given: the names of its kernels, and what `inspect` found compiled. */
+static json_t *
+known_kernels(const struct judgement *j)
+{
+    return json_pack("{s:O?, s:O?}", "names", j->kernels, "compiled", j->compiled);
+}
+
+void
+device_stages_begin(struct submission *s, struct lane *l)
+{
+    struct judgement *j = s->judgement;
+    char key[LANE_TASK_SIZE];
+    const char *task_entry = j->task.entry_point ? j->task.entry_point : "Model";
+    struct error err = { 0 };
+
+    judge_count_attempt(s, true);
+    submission_move(s, EVENT_LANE);
+    judge_note_wait(s, STAGE_TINY, clock_monotonic_ns());
+    judge_note_env(j, lane_versions(l));
+    json_object_set(j->env, "gpu", lane_gpu(l) ? json_object_get(lane_gpu(l), "name") : json_null());
+    json_object_set(j->env, "driver", lane_gpu(l) ? json_object_get(lane_gpu(l), "driver") : json_null());
+    json_object_set_new(j->env, "device", json_string(lane_device(l)));
+    json_object_set_new(j->env, "calibration",
+                        calibration_brief(s->funnel, json_string_value(json_object_get(j->env, "gpu"))));
+    AUTO_JSON json_t *kernels = known_kernels(j);
+    judge_reference_key(s, key);
+    const struct lane_submission job = {
+        .task_id = key,
+        .entry = j->entry,
+        .task_entry = task_entry,
+        .source = j->source.data ? j->source.data : "",
+        .spec = j->task.spec,
+        .reference = j->task.reference,
+        .source_size = j->source.size,
+        .spec_size = strlen(j->task.spec),
+        .reference_size = j->task.reference_size,
+        .policy = j->policy_json,
+        .kernels = kernels,
+        .seed = j->seed,
+        .is_grouped = *j->row.group_id,
+        .cache = lane_is_gpu(l) && j->cache[0] ? j->cache : NULL,
+        .images_fd = j->images_fd,
+        .is_alone = scheduler_is_alone(s),
+    };
+    j->lane = l;
+    if (lane_open(l, &job, &lane_ops, s, &err) == 0)
+        return;
+    j->lane = NULL;
+    scheduler_release_device(s);
+    judge_lose(s, false, err.text);
+}
+
+void
+device_stages_go_on(struct submission *s)
+{
+    struct judgement *j = s->judgement;
+    const struct config *config = s->funnel->config;
+
+    if (j->stage == STAGE_TINY && !j->policy.tiny_first) {
+        j->stages[STAGE_TINY].why = "tiny_first is off";
+        judge_decide(s, OUTCOME_SKIP, NULL, 0, 0);
+        return;
+    }
+    int64_t limit_ms = j->stage == STAGE_TINY ? config->tiny_limit_ms : config->stage_limit_ms;
+    bool is_last = is_last_judged(s);
+
+    if (j->stage == STAGE_TIMING)
+        limit_ms = timing_limit_ms(&j->policy, config->stage_limit_ms);
+    /* What is timed beside the time that counts has a stage's time of its own. */
+    if (j->stage == STAGE_TIMING && (j->policy.timing.variations || j->policy.timing.batched))
+        limit_ms += config->stage_limit_ms;
+    /* The evidence pass makes a few calls more, which must not cost a slow candidate its verdict. */
+    lane_stage(j->lane, stage_name((enum stage)j->stage), is_last,
+               limit_ms + (is_last ? config->tiny_limit_ms : 0));
+}
+
+static void
+keep_detail(struct judgement *j, const struct lane_report *r)
+{
+    json_t **const details[STAGE_NSTAGES] = {
+        [STAGE_TINY] = &j->tiny, [STAGE_FULL] = &j->full, [STAGE_TIMING] = &j->timing
+    };
+    json_t **place = details[j->stage];
+
+    if (place && r->detail) {
+        json_decref(*place);
+        *place = json_incref(r->detail);
+        judge_add_flags(j, json_object_get(r->detail, "flags"));
+    }
+    if (r->generality && !j->generality)
+        j->generality = strdup(r->generality);
+    judge_add_flags(j, json_object_get(json_object_get(r->detail, "evidence"), "flags"));
+}
+
+static void
+opened(struct submission *s, const struct lane_report *r)
+{
+    if (r->outcome == LANE_FAIL) {
+        judge_note(s, OUTCOME_FAIL, failure_by_report(s, r), 0, 1);
+        judge_finish(s); /* without a loaded module there is nothing that a later stage could do */
+        return;
+    }
+    device_stages_go_on(s);
+}
+
+static void
+report_cb(void *arg, const struct lane_report *r)
+{
+    struct submission *s = arg;
+    struct judgement *j = s->judgement;
+
+    if (j->is_comparing) {
+        if (baseline_report(s, r)) {
+            j->is_finishing = true;
+            lane_close(j->lane);
+        }
+        return;
+    }
+    j->turn_ms += r->waited_ms;
+    if (r->is_reference) {
+        const char *text = json_string_value(json_object_get(r->error, "text"));
+        log_warn(s->id, "the reference failed: %s", text ? text : "no reason given");
+        j->is_reference_lost = true;
+        doubt_reference(j, r);
+        snprintf(j->reference_error, sizeof(j->reference_error), "%s", text ? text : "no reason given");
+        lane_close(j->lane);
+        return;
+    }
+    if (strcmp(r->stage, "open") == 0) {
+        opened(s, r);
+        return;
+    }
+    keep_detail(j, r);
+    if (r->outcome == LANE_FAIL) {
+        judge_decide(s, OUTCOME_FAIL, failure_by_report(s, r), r->done, r->of);
+    } else if (r->is_reopen && judge_goes_on(j)) {
+        judge_note(s, OUTCOME_SKIP, NULL, r->done, r->of);
+        submission_move(s, EVENT_NEXT);
+        lane_reopen(j->lane);
+    } else {
+        judge_decide(s, r->outcome == LANE_PASS ? OUTCOME_PASS : OUTCOME_SKIP, NULL, r->done, r->of);
+    }
+}
+
+/* What the referee took for the candidate's crash may have been the end of its zygote, which takes its children along. */
+static bool
+went_with_worker(const struct judgement *j, const struct lane_closing *c)
+{
+    bool is_its_own = c->end && !c->end->is_lost;
+
+    return strcmp(j->class_, "crash") == 0 && j->failed_stage == j->stage && !j->is_comparing &&
+           !is_its_own && (c->is_lost || c->end);
+}
+
+static void
+closed_cb(void *arg, const struct lane_closing *c)
+{
+    struct submission *s = arg;
+    struct judgement *j = s->judgement;
+
+    j->lane = NULL;
+    scheduler_release_device(s);
+    judge_take_output(j, c->output, c->output_lost, s->funnel->config->output_limit_bytes);
+    /* Whatever became of the compiled reference, the candidate's own verdict stands. */
+    if (j->is_comparing && !j->is_finishing && !s->is_cancelled && !s->is_returned) {
+        baseline_lost(s, c->is_lost ? c->why : "the lane let go of it");
+        j->is_finishing = true;
+    }
+    if (j->is_finishing && went_with_worker(j, c)) {
+        j->failed_stage = -1;
+        judge_lose(s, c->is_lost && !c->is_others, c->is_lost ? c->why : c->end->error);
+    } else if (j->is_finishing) {
+        if (c->end && !j->is_comparing)
+            failure_refine(s, c->end);
+        judge_conclude(s);
+    } else if (judge_is_stopped(s)) {
+        return;
+    } else if (j->is_parking) {
+        j->is_parking = false;
+        group_park(s);
+    } else {
+        if (j->is_reference_lost) {
+            doubt_promises_rerun(s, "infra", j->stage);
+            judge_lose(s, false, j->reference_error);
+        } else {
+            judge_lose(s, c->is_lost && !c->is_others, c->is_lost ? c->why : "the lane let go of it");
+        }
+    }
+}

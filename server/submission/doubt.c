@@ -1,0 +1,149 @@
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "server/submission/judging.h"
+#include "server/workers/contention.h"
+
+/*
+ * Whether a failure may be a neighbour's doing: then it does not count, and the submission is judged once more alone.
+ */
+
+/*
+ * Failures that somebody else may bring about. A call that the GPU refuses, or that breaks its context, is not one of
+ * them by itself: contexts do not share their errors. `launch` and `crash` are doubted only where other children on
+ * the device ended at the same time, or its memory was used up.
+ */
+static const char *const provisional[] = { "timeout", "oom", "launch", "crash", NULL };
+
+static const char short_of_memory[] = "the machine had not as much memory left as it may have";
+
+/* A launch, a module or a context's stack takes less: with so much of the device's memory free it was not for want. */
+#define GPU_SPARE (256LL << 20)
+
+/* After the failure of this stage: what of it may be a neighbour's. Only the first failure counts, so only its doubt does. */
+static void
+doubt(struct judgement *j, const char *format, ...)
+{
+    va_list args;
+
+    if (j->failed_stage != j->stage || j->doubt[0])
+        return;
+    va_start(args, format);
+    vsnprintf(j->doubt, sizeof(j->doubt), format, args);
+    va_end(args);
+}
+
+static void
+doubt_timeout(struct judgement *j, int64_t stolen_ms, int64_t limit_ms)
+{
+    if (contention_is_starved(stolen_ms < 0 ? -1 : stolen_ms * 1000000, limit_ms))
+        doubt(j, "others had the CPU for %.1f s while it was ready to run, of a limit of %g s",
+              (double)stolen_ms / 1000, (double)limit_ms / 1000);
+}
+
+static void
+doubt_memory(struct submission *s, int64_t held_bytes)
+{
+    if (contention_is_short(s->funnel->config->memory_limit_bytes, held_bytes))
+        doubt(s->judgement, "%s", short_of_memory);
+}
+
+void
+doubt_said_oom(struct judgement *j)
+{
+    if (j->is_short)
+        doubt(j, "%s", short_of_memory);
+}
+
+void
+doubt_end(struct submission *s, const char *class_, const struct child_end *end)
+{
+    if (strcmp(class_, "timeout") == 0)
+        doubt_timeout(s->judgement, end->stolen_ms, s->funnel->config->stage_limit_ms);
+    if (strcmp(class_, "crash") == 0 && end->is_victim)
+        doubt(s->judgement, "it was killed while the machine was out of memory");
+}
+
+/* Work on the device that was found to be its own; whose it is is said only where it was found twice, and alone. */
+static bool
+is_background(const struct judgement *j)
+{
+    static const char *const hack[] = { "hack", NULL };
+
+    return class_is_one_of(j->class_, hack) && strcmp(j->rule, "background_work") == 0;
+}
+
+bool
+doubt_may_be_theirs(const struct judgement *j)
+{
+    return class_is_one_of(j->class_, provisional) || is_background(j);
+}
+
+void
+doubt_report(struct submission *s, const struct lane_report *r, const char *class_)
+{
+    struct judgement *j = s->judgement;
+
+    if (strcmp(class_, "timeout") == 0) {
+        doubt_timeout(j, r->stolen_ms, r->limit_ms);
+        if (r->is_beside && lane_gpu(j->lane))
+            doubt(j, "others used the device at the same time");
+    } else if (is_background(j)) {
+        doubt(j, r->is_beside ? "others were on the device at the same time"
+                              : "what worked on the device is known by its end alone");
+    } else if (lane_is_gpu(j->lane) && class_is_one_of(class_, provisional)) {
+        if (r->neighbours > 0)
+            doubt(j, "%d other processes on the device ended at the same time", r->neighbours);
+        else if (r->free_bytes >= 0 && r->free_bytes < GPU_SPARE)
+            doubt(j, "the device had %lld MiB of memory left", (long long)(r->free_bytes >> 20));
+    }
+    if (strcmp(class_, "oom") == 0)
+        doubt_memory(s, r->held_bytes);
+}
+
+void
+doubt_excuse(struct submission *s)
+{
+    struct judgement *j = s->judgement;
+
+    if (!is_background(j) || !j->doubt[0] || s->is_rerun)
+        return;
+    if (j->stages[j->failed_stage].outcome == OUTCOME_FAIL)
+        snprintf(j->stages[j->failed_stage].class_, CLASS_SIZE, "infra");
+    snprintf(j->class_, sizeof(j->class_), "infra");
+    snprintf(j->text, sizeof(j->text), "%s: somebody's work went on on the GPU while no call was due.",
+             stage_name((enum stage)j->failed_stage));
+    j->rule[0] = '\0';
+    json_decref(j->error);
+    j->error = NULL;
+}
+
+void
+doubt_reference(struct judgement *j, const struct lane_report *r)
+{
+    if (contention_is_starved(r->stolen_ms < 0 ? -1 : r->stolen_ms * 1000000, r->limit_ms))
+        snprintf(j->doubt, sizeof(j->doubt), "the reference failed while others had the CPU for %.1f s",
+                 (double)r->stolen_ms / 1000);
+}
+
+/* Once, and only where there is something to doubt. */
+bool
+doubt_promises_rerun(struct submission *s, const char *class_, int stage)
+{
+    const struct judgement *j = s->judgement;
+
+    if (!j->doubt[0] || s->rerun.class_[0])
+        return false;
+    s->rerun = (struct rerun){ .stage = (enum stage)stage };
+    snprintf(s->rerun.class_, sizeof(s->rerun.class_), "%s", class_);
+    snprintf(s->rerun.why, sizeof(s->rerun.why), "%s", j->doubt);
+    s->is_rerun = alone_promise(&s->funnel->house, &s->alone, clock_monotonic_ns());
+    s->funnel->reruns.refused += !s->is_rerun;
+    log_info(s->id, "%s at %s is %s: %s", class_, stage_name(s->rerun.stage),
+             s->is_rerun ? "judged again alone" : "in doubt, and there is no time to judge it again",
+             j->doubt);
+    return s->is_rerun;
+}

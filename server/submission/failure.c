@@ -1,0 +1,201 @@
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "server/submission/judging.h"
+
+/*
+ * What is said of a failure that is the candidate's: its class, from words that are known here and nowhere else, and one
+ * sentence in plain English. By how a process ended, by what a child of a CPU stage said, or by the referee's report.
+ */
+
+bool
+class_is_one_of(const char *class_, const char *const *classes)
+{
+    for (; class_ && *classes; classes++)
+        if (strcmp(class_, *classes) == 0)
+            return true;
+    return false;
+}
+
+/* --- how a process ended --- */
+
+/* "SIGSEGV" and not only its number. */
+void
+crash_text(const struct child_end *end, char *out, size_t size)
+{
+    const char *name = end && end->signal ? sigabbrev_np(end->signal) : NULL;
+
+    if (!end)
+        snprintf(out, size, "ended before answering");
+    else if (name)
+        snprintf(out, size, "was killed by signal %d (SIG%s) before answering", end->signal, name);
+    else if (end->signal)
+        snprintf(out, size, "was killed by signal %d before answering", end->signal);
+    else
+        snprintf(out, size, "exited with status %d before answering", end->code);
+}
+
+/* It was killed for what it held, or by the kernel's own killer, which takes whoever holds most. NULL: neither. */
+static const char *
+used_up(const struct funnel *f, const struct child_end *end)
+{
+    if (!end)
+        return NULL;
+    if (strcmp(end->over, "disk") == 0)
+        return "the space for its files";
+    if (strcmp(end->over, "descriptors") == 0)
+        return "its descriptors";
+    if (*end->over || (end->signal == SIGKILL && !end->was_killed &&
+                       (double)end->max_rss_kb * 1024 > 0.9 * (double)f->config->memory_limit_bytes))
+        return "its memory";
+    return NULL;
+}
+
+const char *
+failure_by_end(struct submission *s, const struct child_end *end)
+{
+    struct judgement *j = s->judgement;
+    const char *stage = stage_name((enum stage)j->stage);
+    const char *what = used_up(s->funnel, end);
+    char how[128];
+
+    if (what) {
+        judgement_fail(j, j->stage, "oom", NULL, "%s: the process used up %s and was killed.", stage, what);
+        return "oom";
+    }
+    if (end->was_limited) {
+        judgement_fail(j, j->stage, "timeout", NULL,
+                       "%s: the process did not finish within %g s and was stopped.", stage,
+                       (double)s->funnel->config->stage_limit_ms / 1000);
+        doubt_end(s, "timeout", end);
+        return "timeout";
+    }
+    crash_text(end, how, sizeof(how));
+    judgement_fail(j, j->stage, "crash", NULL, "%s: the candidate's process %s.", stage, how);
+    doubt_end(s, "crash", end);
+    return "crash";
+}
+
+void
+failure_refine(struct submission *s, const struct child_end *end)
+{
+    struct judgement *j = s->judgement;
+    const char *type = json_string_value(json_object_get(j->error, "type"));
+    struct stage_record *r =
+        j->failed_stage >= STAGE_TINY && j->failed_stage < STAGE_NSTAGES ? &j->stages[j->failed_stage] : NULL;
+    const char *what = used_up(s->funnel, end);
+    char how[128];
+
+    /* A SystemExit in the candidate's code is a crash too, and has its own words. */
+    if (!r || strcmp(j->class_, "crash") != 0 || (type && strcmp(type, "crash") != 0))
+        return;
+    if (what) {
+        snprintf(j->class_, sizeof(j->class_), "oom");
+        snprintf(r->class_, sizeof(r->class_), "oom");
+        j->doubt[0] = '\0'; /* its own limit is nobody else's doing */
+        snprintf(j->text, sizeof(j->text), "%s: the process used up %s and was killed.",
+                 stage_name((enum stage)j->failed_stage), what);
+        return;
+    }
+    if (end->is_victim && !j->doubt[0])
+        snprintf(j->doubt, sizeof(j->doubt), "it was killed while the machine was out of memory");
+    if (end->was_killed && end->signal == SIGKILL) /* that may have been ours */
+        return;
+    crash_text(end, how, sizeof(how));
+    snprintf(j->text, sizeof(j->text), "%s: the candidate's process %s.",
+             stage_name((enum stage)j->failed_stage), how);
+}
+
+/* --- what was said of it --- */
+
+void
+failure_note_rule(struct judgement *j, const char *rule)
+{
+    if (rule && j->failed_stage == j->stage)
+        snprintf(j->rule, sizeof(j->rule), "%s", rule);
+}
+
+/* "compile: CompilationError at line 12: text" */
+void
+failure_by_error(struct judgement *j, const char *class_, json_t *error, const char *otherwise)
+{
+    const char *type = json_string_value(json_object_get(error, "type"));
+    const char *text = json_string_value(json_object_get(error, "text"));
+    json_t *line = json_object_get(error, "line");
+    char where[32] = "";
+
+    if (json_is_integer(line))
+        snprintf(where, sizeof(where), " at line %lld", (long long)json_integer_value(line));
+    if (!text)
+        text = otherwise;
+    /* The last lines of a traceback say what happened. */
+    size_t size = strlen(text);
+    const char *tail = size > 1200 ? text + size - 1200 : text;
+    while (tail != text && (*tail & 0xc0) == 0x80)
+        tail++;
+    judgement_fail(j, j->stage, class_, error, "%s: %s%s: %s%s", stage_name((enum stage)j->stage),
+                   type ? type : class_, where, tail == text ? "" : "… ", tail);
+}
+
+/* "full: 5 of 4096 values differ; the first at [0, 3] of output 0 in case "spikes": expected 1.5, got 1.25." */
+static bool
+fail_by_mismatch(struct judgement *j, const char *class_, json_t *error, json_t *detail)
+{
+    json_t *first = json_object_get(detail, "first_mismatch");
+    const char *name = json_string_value(json_object_get(first, "case"));
+
+    if (!json_is_object(first) || !json_object_get(first, "expected"))
+        return false;
+    AUTO_FREE char *index = json_dumps(json_object_get(first, "index"), JSON_ENCODE_ANY | JSON_COMPACT);
+    AUTO_FREE char *output = json_dumps(json_object_get(first, "output"), JSON_ENCODE_ANY);
+    AUTO_FREE char *expected =
+        json_dumps(json_object_get(first, "expected"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
+    AUTO_FREE char *got = json_dumps(json_object_get(first, "got"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
+    if (!index || !output || !expected || !got)
+        return false;
+    judgement_fail(j, j->stage, class_, error,
+                   "%s: %lld of %lld values differ in case \"%.60s\"; the first at %.80s of output %.60s: "
+                   "expected %.60s, got %.60s.",
+                   stage_name((enum stage)j->stage),
+                   (long long)json_integer_value(json_object_get(first, "differing")),
+                   (long long)json_integer_value(json_object_get(first, "of")), name ? name : "?", index,
+                   output, expected, got);
+    return true;
+}
+
+static const char *
+checked_class(const char *class_)
+{
+    static const char *const classes[] = {
+        "import",    "compile",  "launch",           "timeout",       "oom",  "crash",  "shape", "dtype",
+        "nonfinite", "mismatch", "nondeterministic", "mutated_input", "hack", "policy", NULL
+    };
+    return class_is_one_of(class_, classes) ? class_ : "crash";
+}
+
+const char *
+failure_by_report(struct submission *s, const struct lane_report *r)
+{
+    struct judgement *j = s->judgement;
+    const char *class_ = checked_class(r->class_);
+
+    if (strcmp(class_, "timeout") == 0) {
+        /* Where the daemon's own limit passed, what is told is the end that it made. */
+        const char *type = json_string_value(json_object_get(r->error, "type"));
+        const char *text = json_string_value(json_object_get(r->error, "text"));
+        if (type && strcmp(type, "timeout") == 0 && text && *text)
+            judgement_fail(j, j->stage, class_, r->error, "%s: %.300s; the process was stopped.",
+                           stage_name((enum stage)j->stage), text);
+        else
+            judgement_fail(j, j->stage, class_, NULL, "%s: it did not finish within %g s and was stopped.",
+                           stage_name((enum stage)j->stage), (double)r->limit_ms / 1000);
+    } else if (strcmp(class_, "hack") == 0 || !fail_by_mismatch(j, class_, r->error, r->detail)) {
+        failure_by_error(j, class_, r->error, class_);
+    }
+    failure_note_rule(j, r->rule);
+    doubt_report(s, r, class_);
+    return class_;
+}

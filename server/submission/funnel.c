@@ -1,0 +1,534 @@
+#include "server/submission/funnel.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "server/submission/private.h"
+#include "server/workers/check.h"
+#include "server/workers/norms.h"
+
+/*
+ * The whole of it from its start to its end: the workers that it starts, what it takes up that the store says is
+ * unfinished, and how it drains. How a submission comes in is in submit.c.
+ */
+
+/* --- devices --- */
+
+static int
+add_lanes(struct funnel *f, const struct devices *devices, struct error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < devices->n; i++) {
+        const struct lane *first = NULL;
+        for (int64_t k = 0; rc == 0 && k < f->config->device_jobs; k++) {
+            struct lane **l = &f->lanes[f->n_lanes];
+            rc = lane_new(f->loop, f->config, f->uids, f->cgroups, &devices->all[i], first, scheduler_idle_cb,
+                          f, l, err);
+            if (rc != 0)
+                continue;
+            lane_use_norms(*l, f->norms);
+            first = first ? first : *l;
+            f->n_lanes++;
+        }
+    }
+    return rc;
+}
+
+/* --- taking up what was left --- */
+
+struct recovery {
+    struct funnel *funnel;
+    struct submission *exhausted;
+    int64_t n;
+    bool is_short;
+};
+
+static bool
+count_correct_cb(void *arg, const struct submission_row *row)
+{
+    struct group *g = arg;
+    AUTO_JSON json_t *verdict = row->verdict ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL) : NULL;
+
+    g->n_correct += verdict_is_correct(verdict);
+    return true;
+}
+
+/* What its request said of the whole counts from when it came, and so does what is finished. */
+static void
+restore_group(struct funnel *f, struct group *g)
+{
+    struct group_row row = { 0 };
+    struct error err = { 0 };
+
+    if (store_get_group(f->store, g->id, &row, NULL) == 0) {
+        AUTO_JSON json_t *request = json_loads(row.request ? row.request : "", JSON_ALLOW_NUL, NULL);
+        group_configure(g, request, row.created_ms);
+    }
+    group_row_release(&row);
+    if (g->stop_correct > 0 && store_each_of_group(f->store, g->id, count_correct_cb, g, &err) != 0)
+        log_warn(g->id, "%s", err.text);
+}
+
+static bool
+recover_cb(void *arg, const struct submission_row *row)
+{
+    struct recovery *r = arg;
+    struct funnel *f = r->funnel;
+    AUTO_JSON json_t *request = json_loads(row->request ? row->request : "", JSON_ALLOW_NUL, NULL);
+    struct submission *s =
+        submission_new(f, row->id, row->group_id, row->client, row->priority, row->attempts);
+
+    if (!s) {
+        r->is_short = true;
+        return false;
+    }
+    r->n++;
+    if (s->group && s->group->pending == 1)
+        restore_group(f, s->group);
+    cache_content(row, request, s->content);
+    if (row->state == SUBMISSION_RUNNING && row->attempts >= f->config->max_attempts)
+        DL_APPEND(r->exhausted, s);
+    else
+        cache_enqueue(s);
+    return true;
+}
+
+/* The daemon or the machine went down each time while it was being judged. Nobody knows why, and it is not tried for ever. */
+static void
+conclude_exhausted(struct submission *s)
+{
+    struct error err = { 0 };
+
+    if (judgement_new(s, &err) != 0)
+        judgement_fail(s->judgement, STAGE_AST, "infra", NULL, "It could not be judged: %s.", err.text);
+    else
+        judgement_fail(s->judgement, STAGE_AST, "infra", NULL,
+                       "The service went down %d times while judging it.", s->attempts);
+    submission_conclude(s, EVENT_FINISH);
+}
+
+static int
+recover(struct funnel *f, struct error *err)
+{
+    struct recovery r = { .funnel = f };
+    struct submission *s, *next;
+    struct group *g, *next_group;
+
+    int rc = store_each_unfinished(f->store, recover_cb, &r, err);
+    if (rc == 0 && r.is_short)
+        rc = error_set(err, ERR_NOMEM, "no memory for what the store says is unfinished");
+    if (rc != 0)
+        return rc;
+    if (r.n > 0)
+        log_info(NULL, "taking up %lld unfinished submissions", (long long)r.n);
+    DL_FOREACH_SAFE(r.exhausted, s, next)
+    {
+        DL_DELETE(r.exhausted, s);
+        if (!judgement_make(s))
+            return error_set(err, ERR_NOMEM, "no memory for what the store says is unfinished");
+        conclude_exhausted(s);
+    }
+    HASH_ITER(hh, f->groups, g, next_group)
+    {
+        group_decide(g); /* the daemon was ended in the middle of it */
+    }
+    return 0;
+}
+
+/* --- the zygotes of the CPU stages --- */
+
+bool
+zygotes_are_ready(const struct funnel *f)
+{
+    return zygote_is_ready(f->static_zygote) && zygote_is_ready(f->zygote);
+}
+
+static void
+log_absent_layers(json_t *layers)
+{
+    const char *name;
+    json_t *state;
+
+    json_object_foreach(layers, name,
+                        state) if (json_is_string(state) && strcmp(json_string_value(state), "on") != 0)
+        log_warn("sandbox", "%s: %s", name, json_string_value(state));
+}
+
+static void
+zygote_ready_cb(void *arg)
+{
+    struct funnel *f = arg;
+
+    log_absent_layers(json_object_get(json_object_get(zygote_ready_message(f->zygote), "sandbox"), "layers"));
+    spares_fill(f->spares[CHILD_COMPILE]);
+    spares_fill(f->spares[CHILD_BUILD]);
+    scheduler_kick(f);
+}
+
+static void
+static_zygote_ready_cb(void *arg)
+{
+    struct funnel *f = arg;
+
+    spares_fill(f->spares[CHILD_AST]);
+    spares_fill(f->spares[CHILD_INSPECT]);
+    scheduler_kick(f);
+}
+
+static void
+zygote_down_cb(void *arg, const char *why)
+{
+    (void)arg;
+    (void)why; /* its children told of their loss already */
+}
+
+static const struct zygote_ops zygote_ops = { zygote_ready_cb, zygote_down_cb };
+static const struct zygote_ops static_zygote_ops = { static_zygote_ready_cb, zygote_down_cb };
+
+/* --- life --- */
+
+static void drain_timer_cb(uv_timer_t *timer);
+
+struct zygote *
+funnel_zygote_of(const struct funnel *f, enum child_role role)
+{
+    return role == CHILD_COMPILE || role == CHILD_BUILD ? f->zygote : f->static_zygote;
+}
+
+bool
+funnel_has_role(const struct funnel *f, enum child_role role)
+{
+    return role != CHILD_BUILD || strcmp(f->config->judge, "plan") == 0;
+}
+
+static int64_t
+spares_wanted(const struct funnel *f, enum child_role role)
+{
+    if (!funnel_has_role(f, role))
+        return 0;
+    return f->config->stage_pool < f->cpu_jobs ? f->config->stage_pool : f->cpu_jobs;
+}
+
+static int
+start_workers(struct funnel *f, struct error *err)
+{
+    static const struct device anywhere = { "cpu", "" };
+    struct devices devices;
+
+    int rc = devices_find(f->config, &devices, err);
+    if (rc == 0)
+        rc = devices_stay_off(&devices, err);
+    f->cpu_jobs = f->config->cpu_jobs > 0 ? f->config->cpu_jobs : CPU_COUNT(&devices.rest);
+    if (rc == 0)
+        rc = zygote_new(f->loop, f->config, f->uids, f->cgroups, "compile zygote", "compile", &anywhere,
+                        &zygote_ops, f, &f->zygote, err);
+    if (rc == 0)
+        rc = zygote_new(f->loop, f->config, f->uids, f->cgroups, "static zygote", "static", &anywhere,
+                        &static_zygote_ops, f, &f->static_zygote, err);
+    for (int role = 0; role < CHILD_RUN && rc == 0; role++)
+        rc = spares_new(f->loop, funnel_zygote_of(f, (enum child_role)role), (enum child_role)role,
+                        spares_wanted(f, (enum child_role)role), &f->spares[role], err);
+    if (rc == 0)
+        rc = add_lanes(f, &devices, err);
+    if (rc == 0) {
+        zygote_start(f->static_zygote);
+        zygote_start(f->zygote);
+    }
+    return rc;
+}
+
+int
+funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, struct funnel **out,
+           struct error *err)
+{
+    struct funnel *f = calloc(1, sizeof(*f));
+
+    *out = NULL;
+    if (!f)
+        return error_set(err, ERR_NOMEM, "no memory for the funnel");
+    f->loop = loop;
+    f->config = config;
+    f->store = store;
+    f->scratch_lock = -1;
+    f->started_ns = clock_monotonic_ns();
+    f->stats = stats_new(f->started_ns / 1000000000);
+    if (!f->stats) {
+        free(f);
+        return error_set(err, ERR_NOMEM, "no memory for the funnel");
+    }
+    uv_timer_init(loop, &f->record_timer);
+    uv_timer_init(loop, &f->drain_timer);
+    f->record_timer.data = f;
+    f->drain_timer.data = f;
+    /* On failure the process ends: what was started dies with its channels. */
+    int rc = scratch_prepare(config->scratch, &f->scratch_lock, err);
+    if (rc == 0)
+        rc = uids_new(config->uid_first, config->uid_count, &f->uids, err);
+    if (rc == 0)
+        rc = cgroups_open(config->cgroup, &f->cgroups, err);
+    if (rc == 0)
+        rc = cgroups_check(config->sandbox_require, f->cgroups, err);
+    if (rc == 0)
+        rc = canaries_load(f, err);
+    if (rc == 0)
+        rc = start_workers(f, err);
+    if (rc == 0)
+        rc = calibration_load(f, err);
+    cache_fingerprint(config->harness, f->fingerprint);
+    clients_configure(f);
+    if (rc == 0)
+        rc = clients_restore(f, err);
+    if (rc == 0)
+        rc = recover(f, err);
+    if (rc == 0)
+        *out = f;
+    return rc;
+}
+
+static void
+timer_closed_cb(uv_handle_t *handle)
+{
+    struct funnel *f = handle->data;
+
+    if (handle == (uv_handle_t *)&f->record_timer)
+        uv_close((uv_handle_t *)&f->drain_timer, timer_closed_cb);
+    else
+        free(f);
+}
+
+void
+funnel_free(struct funnel *f)
+{
+    struct submission *s, *next;
+    struct group *g, *next_group;
+
+    if (!f)
+        return;
+    assert(f->is_stopped);
+    HASH_ITER(hh, f->submissions, s, next)
+    {
+        HASH_DEL(f->submissions, s);
+        cache_stop_leading(s);
+        judgement_free(f, s->judgement);
+        free(s);
+    }
+    HASH_ITER(hh, f->groups, g, next_group)
+    {
+        HASH_DEL(f->groups, g);
+        group_free(g);
+    }
+    clients_free(f);
+    cache_forget_environments(f);
+    stats_free(f->stats);
+    task_forget_known(f);
+    json_decref(f->calibrations);
+    baselines_free(f);
+    for (int role = 0; role < CHILD_RUN; role++)
+        spares_free(f->spares[role]);
+    zygote_free(f->static_zygote);
+    zygote_free(f->zygote);
+    for (int i = 0; i < f->n_lanes; i++)
+        lane_free(f->lanes[i]);
+    norms_free(f->norms);
+    uids_free(f->uids);
+    cgroups_free(f->cgroups);
+    if (f->scratch_lock >= 0)
+        close(f->scratch_lock);
+    uv_close((uv_handle_t *)&f->record_timer, timer_closed_cb);
+}
+
+void
+funnel_reload(struct funnel *f, const struct config *config)
+{
+    f->config = config;
+    clients_configure(f);
+    cache_forget_environments(f);
+    for (int i = 0; i < f->n_lanes; i++)
+        lane_reconfigured(f->lanes[i]);
+    scheduler_kick(f);
+}
+
+/* --- draining --- */
+
+#define FORCE_MS 5000 /* from the end of the grace to that of the workers, whatever is still busy */
+
+/* Nothing runs any more, not even what has no process: a cache on its way to the disk. */
+static void
+check_stopped(struct funnel *f)
+{
+    if (f->is_stopped || f->workers_stopping > 0 || f->cpu_running > 0 || f->working > 0)
+        return;
+    f->is_stopped = true;
+    if (f->drained_cb)
+        f->drained_cb(f->drained_arg);
+}
+
+static void
+worker_stopped_cb(void *arg)
+{
+    struct funnel *f = arg;
+
+    f->workers_stopping--;
+    check_stopped(f);
+}
+
+static void
+stop_workers(struct funnel *f)
+{
+    f->is_stopping = true;
+    f->workers_stopping = f->n_lanes + 2;
+    uv_timer_stop(&f->drain_timer);
+    for (int i = 0; i < f->n_lanes; i++)
+        lane_stop(f->lanes[i], worker_stopped_cb);
+    zygote_stop(f->static_zygote, worker_stopped_cb);
+    zygote_stop(f->zygote, worker_stopped_cb);
+}
+
+/* Nothing runs and nothing is being written: the workers can go. */
+void
+funnel_check_drained(struct funnel *f)
+{
+    if (f->is_stopping)
+        check_stopped(f);
+    else if (f->is_draining && f->cpu_running == 0 && f->gpu_running == 0 && f->writes == 0 &&
+             task_registering(f) == 0)
+        stop_workers(f);
+}
+
+void
+funnel_written(struct funnel *f)
+{
+    f->writes--;
+    funnel_check_drained(f);
+}
+
+static void
+force_timer_cb(uv_timer_t *timer)
+{
+    struct funnel *f = timer->data;
+
+    log_warn(NULL, "%lld CPU slots, %lld devices and %lld writes are still busy: stopping all the same",
+             (long long)f->cpu_running, (long long)f->gpu_running, (long long)f->writes);
+    stop_workers(f);
+}
+
+void
+funnel_work(struct funnel *f, uv_work_t *work, uv_work_cb work_cb, uv_after_work_cb done_cb)
+{
+    f->writes++; /* what comes of it is stored, or answered */
+    f->working++;
+    if (!f->is_stopped) {
+        uv_queue_work(f->loop, work, work_cb, done_cb);
+        return;
+    }
+    work_cb(work);
+    done_cb(work, 0);
+}
+
+void
+funnel_worked(struct funnel *f)
+{
+    f->working--;
+    funnel_written(f);
+}
+
+/* What still runs goes back to the queue; what the store would not take stays "running" there, and is begun again. */
+static void
+drain_timer_cb(uv_timer_t *timer)
+{
+    struct funnel *f = timer->data;
+    struct submission *s, *next;
+
+    while ((s = scheduler_first_ready(f)) != NULL) {
+        scheduler_remove(s);
+        submission_return(s, true);
+    }
+    HASH_ITER(hh, f->submissions, s, next)
+    {
+        if (stage_of_state(s->state) < 0 || !s->judgement || s->judgement->is_finishing)
+            continue;
+        s->is_returned = true;
+        judge_stop(s);
+    }
+    funnel_check_drained(f);
+    if (f->is_stopping)
+        return;
+    if (task_registering(f) > 0)
+        stop_workers(f);
+    else
+        uv_timer_start(&f->drain_timer, force_timer_cb, FORCE_MS, 0);
+}
+
+void
+funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *arg)
+{
+    f->drained_cb = cb;
+    f->drained_arg = arg;
+    if (f->is_stopped) {
+        cb(arg);
+        return;
+    }
+    f->is_draining = true;
+    if (f->is_stopping)
+        return;
+    task_refuse_all(f);
+    uv_timer_start(&f->drain_timer, drain_timer_cb, (uint64_t)(grace_ms > 0 ? grace_ms : 0), 0);
+    /* Ready ones would wait for a device that is given to nobody any more. */
+    struct submission *s, *next;
+    struct group *g, *next_group;
+    HASH_ITER(hh, f->groups, g, next_group)
+    {
+        DL_FOREACH_SAFE(g->parked, s, next)
+        {
+            group_unpark(s);
+            submission_return(s, true);
+        }
+    }
+    while ((s = scheduler_first_ready(f)) != NULL) {
+        scheduler_remove(s);
+        submission_return(s, true);
+    }
+    funnel_check_drained(f);
+}
+
+/* --- showing --- */
+
+json_t *
+funnel_show_submission(struct funnel *f, const char *id, struct error *err)
+{
+    struct submission shown = { .funnel = f, .cache = "miss" };
+    struct submission *s = NULL;
+    json_t *out;
+
+    HASH_FIND_STR(f->submissions, id, s);
+    if (s && s->judgement && s->judgement->request && !state_is_final(s->state)) {
+        out = verdict_json(s);
+        return out ? out : (error_set(err, ERR_NOMEM, "no memory to show %s", id), NULL);
+    }
+    /* Of a verdict that is not durable yet nothing is shown: it is what the store says, and runs still. */
+    if (s && state_is_final(s->state))
+        shown.state = STATE_READY;
+    if (s)
+        shown.cache = s->cache;
+    snprintf(shown.id, sizeof(shown.id), "%s", id);
+    int rc = judgement_new(&shown, err);
+    struct judgement *j = shown.judgement;
+    if (rc != 0) {
+        judgement_free(f, j);
+        return NULL;
+    }
+    if (!s && j->row.state == SUBMISSION_RUNNING)
+        shown.state = STATE_READY;
+    shown.priority = j->row.priority;
+    shown.attempts = j->row.attempts;
+    out = j->row.verdict ? json_loads(j->row.verdict, JSON_ALLOW_NUL, NULL) : verdict_json(&shown);
+    judgement_free(f, j);
+    return out ? out : (error_set(err, ERR_STORE, "the verdict of %s cannot be read", id), NULL);
+}

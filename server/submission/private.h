@@ -1,0 +1,524 @@
+/* private.h - what the files of the funnel share. Nobody else includes it. */
+#ifndef SUBMISSION_PRIVATE_H
+#define SUBMISSION_PRIVATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <jansson.h>
+#include <uthash.h>
+#include <utlist.h>
+#include <uv.h>
+
+#include "common/buffer.h"
+#include "common/hash.h"
+#include "common/histogram.h"
+#include "common/ids.h"
+#include "common/reward.h"
+#include "server/config.h"
+#include "server/queue/alone.h"
+#include "server/queue/fair.h"
+#include "server/submission/funnel.h"
+#include "common/policy.h"
+#include "server/queue/quota.h"
+#include "server/submission/request.h"
+#include "server/submission/state.h"
+#include "server/verdict/stats.h"
+#include "server/store/store.h"
+#include "server/workers/devices.h"
+#include "server/workers/lane.h"
+#include "server/workers/scratch.h"
+#include "server/workers/uids.h"
+#include "server/workers/spare.h"
+#include "server/workers/zygote.h"
+
+#define CLASS_SIZE 24
+#define RULE_SIZE 64
+#define DOUBT_SIZE 200
+
+/* --- one submission --- */
+
+enum outcome { OUTCOME_NONE, OUTCOME_PASS, OUTCOME_FAIL, OUTCOME_SKIP, OUTCOME_N };
+
+struct stage_record {
+    enum outcome outcome;
+    char class_[CLASS_SIZE]; /* why it failed; "" otherwise */
+    double wait_ms, run_ms;
+    int done, of;    /* progress inside the stage */
+    const char *why; /* of a skip; static text or NULL */
+};
+
+/* All that is known of a submission while it is judged; a queued one has none. */
+struct judgement {
+    struct submission_row row;
+    struct task_row task;
+    struct buffer source;
+    json_t *request, *policy_json;
+    const char *entry; /* view into request */
+    struct policy policy;
+    struct reward_spec reward;
+    int until; /* a stage, or -1 */
+    uint64_t seed;
+
+    struct stage_record stages[STAGE_NSTAGES];
+    int stage;      /* the one it is in or was in last; -1: none yet */
+    double turn_ms; /* of the time since started_ns: waited for its turns on the device */
+    int64_t entered_ns, started_ns;
+    int passed;       /* last stage passed before anything failed; -1: none */
+    int failed_stage; /* of the first failure; -1: none. STAGE_NSTAGES: before the first stage (extract) */
+    char class_[CLASS_SIZE];
+    char rule[RULE_SIZE];   /* what found the first failure, where a rule of ours did; "" otherwise */
+    json_t *error;          /* {"type","text","line"} of the first failure, or NULL */
+    char text[1600];        /* of the first failure, in plain English */
+    char doubt[DOUBT_SIZE]; /* what of it may be a neighbour's doing; "": nothing is known to be */
+
+    json_t *flags;    /* array of strings */
+    json_t *kernels;  /* names of the jitted functions, from the syntax tree */
+    json_t *compiled; /* what `inspect` found */
+    json_t *claim;    /* what the compile child said */
+    char *generality;
+    json_t *tiny, *full, *timing; /* the referee's details */
+    json_t *env;                  /* versions and GPU of the workers that judged it */
+    json_t *baseline;             /* of torch.compile, as it is told; NULL: none was made */
+
+    enum { STEP_AST, STEP_COMPILE, STEP_PUBLISH, STEP_INSPECT, STEP_BUILD } step;
+    struct child *child;
+    json_t *result;                /* of the child */
+    bool is_short;                 /* the machine was short of memory when that came */
+    char cache[SCRATCH_PATH_SIZE]; /* "" none; ours to remove */
+    int plan_fd;                   /* memfd: what the candidate's trace wrote down, a claim; -1: none */
+    int images_fd;                 /* memfd: the same, checked, with its kernels' images; -1: none */
+    bool is_traced;   /* the compile child was asked for a plan: else what it sends as one is nothing */
+    bool is_live;     /* no plan could be made of it: no speed is credited */
+    json_t *untraced; /* then: {"type","text","line"} of why, or NULL */
+    json_t *plan;     /* else: what it comes to, for the verdict; NULL: there is none */
+    struct lane *lane;
+    bool is_finishing; /* the verdict is clear, the lane still has to let go */
+    bool is_parking;   /* the same, and it will wait for its group */
+    bool is_comparing; /* its own verdict is clear, and the lane times the compiled reference */
+    bool is_reference_lost;
+    char reference_error[512]; /* what the reference said when it was lost */
+    struct buffer log;
+    int64_t log_lost;
+};
+
+/* A failure for which a neighbour may be to blame, so that it does not count: how it went the first time. */
+struct rerun {
+    char class_[CLASS_SIZE]; /* "": there was none */
+    enum stage stage;
+    char why[DOUBT_SIZE];
+};
+
+enum cancel_reason { CANCEL_ASKED, CANCEL_DEADLINE, CANCEL_DECIDED };
+
+struct submission {
+    UT_hash_handle hh, by_content; /* the second of those that lead */
+    struct submission *prev,
+        *next;             /* among the followers of another, those a group parked, or those not recorded */
+    struct fair_turn turn; /* in the queue, or among the ready */
+    struct client *client;
+    int64_t slot_ns, lane_ns; /* since when it has what it has */
+    double device_s;          /* that it held devices, over all attempts */
+    struct funnel *funnel;
+    struct group *group; /* NULL: none */
+    struct judgement *judgement;
+    struct funnel_wait *waits;
+    char id[ID_SIZE];
+    enum state state;
+    int priority;      /* as asked for */
+    int urgency;       /* as it waits: that of the most urgent of its followers */
+    int attempts;      /* times begun, over restarts of the daemon */
+    int overtaken;     /* times one behind it went to a lane first (scheduler.c) */
+    int losses;        /* times its worker went down */
+    int lonely_losses; /* of those, with nobody else on that worker */
+    struct rerun rerun;
+    /* Whenever it is begun it has the house to itself; else the share of the time for that was used up. */
+    bool is_rerun;
+    struct alone_turn alone;
+    int64_t queued_ns;
+    struct submission *older, *newer; /* among those that wait for the same */
+    bool is_waiting;
+    bool has_slot;
+    bool is_cancelled; /* to be, as soon as its processes are gone */
+    bool is_returned;  /* the same for the queue, when the daemon drains */
+
+    bool is_parked;  /* ready, and waits for its group to choose whom to time */
+    bool is_chosen;  /* it was */
+    bool is_correct; /* by its verdict */
+    enum cancel_reason cancel_reason;
+    int group_index;
+    double rough_ms; /* of a call in `full`, by the referee's clock; NAN: not known */
+
+    char content[HASH_TEXT_SIZE]; /* what makes another identical; "": it is judged by itself */
+    const char *cache;            /* static: "miss", "hit", "joined" or "rechecked" */
+    char recheck_of[ID_SIZE];     /* whose verdict is judged again; "": nobody's */
+    char flight
+        [HASH_TEXT_SIZE]; /* the same of what is in flight: narrower where a group chooses whom to time */
+    bool is_leader, is_looked_up;
+    struct submission *leader, *followers;
+};
+
+struct group {
+    UT_hash_handle hh;
+    struct funnel *funnel;
+    char id[ID_SIZE];
+    int pending; /* submissions that are not finished */
+    struct funnel_wait *waits;
+    int time_top_k;            /* how many are timed at most; 0: all */
+    int n_chosen, chosen_left; /* of those; that are not finished */
+    int stop_correct;          /* it is decided once so many are correct; 0: never */
+    int n_correct;             /* of those that are finished */
+    bool is_decided;
+    int n_parked, n_following;
+    struct submission *parked;
+    uv_timer_t *deadline; /* NULL: none */
+};
+
+/* --- tasks --- */
+
+struct known_task {
+    UT_hash_handle hh;
+    char id[HASH_TEXT_SIZE];
+};
+
+struct registration;
+
+/* --- the whole --- */
+
+struct baseline; /* baseline.c */
+
+/* What a lane judges with, as its workers said: references held, to know whether it is so still. */
+struct cache_environment {
+    json_t *versions, *run_versions, *gpu;
+    char hash[HASH_TEXT_SIZE];
+};
+
+struct cache_figures {
+    int64_t hits, joined, misses, rechecked, differed;
+};
+
+struct client {
+    UT_hash_handle hh;
+    struct fair_share cpu, device;
+    struct usage usage;
+    int64_t submissions;   /* that are not finished */
+    int64_t registrations; /* that it asked for and that are not over */
+    char name[];           /* "": the operator */
+};
+
+struct stage_figures {
+    int64_t entered, by_outcome[OUTCOME_N];
+    int64_t spared; /* did not come to it, having failed before */
+    double run_ms;  /* sum */
+    int64_t waited; /* came to it out of a queue */
+    double wait_ms, device_s;
+};
+
+struct class_count {
+    char name[CLASS_SIZE];
+    int64_t n;
+};
+
+/* Rules are named by us, not by candidates: there are few. */
+struct rejection_count {
+    char class_[CLASS_SIZE], rule[RULE_SIZE];
+    int64_t n;
+};
+
+struct funnel {
+    uv_loop_t *loop;
+    const struct config *config;
+    struct store *store;
+    struct uids *uids;
+    struct cgroups *cgroups;
+    int scratch_lock;                 /* keeps other daemons out of the scratch directory */
+    struct zygote *zygote;            /* compile */
+    struct zygote *static_zygote;     /* ast, inspect */
+    struct spares *spares[CHILD_RUN]; /* by role: those of the CPU stages */
+    struct lane *lanes[DEVICES_MAX * LANES_EACH];
+    int n_lanes;
+    int64_t cpu_jobs;
+
+    struct submission *submissions; /* every one that is not finished, by id */
+    struct group *groups;
+    struct known_task *known_tasks;
+    struct known_task *removing;                /* tasks that nobody finds any more */
+    struct registration *registrations;         /* in progress, by task id */
+    int64_t registration_turns[FAIR_URGENCIES]; /* of those in `ready`, that are registrations */
+
+    json_t *calibrations;       /* the newest by the GPU's name */
+    struct norms *norms;        /* of the canaries of all GPUs */
+    struct baseline *baselines; /* by task and device: what torch.compile makes of the reference */
+
+    struct submission *leaders; /* by content */
+    int64_t n_following;        /* wait for the verdict of their leader */
+    char fingerprint[HASH_TEXT_SIZE];
+    struct cache_environment environments[DEVICES_MAX * LANES_EACH]; /* by lane */
+    struct cache_figures cache;
+
+    struct client *clients;
+    unsigned clients_sweep; /* there have to be so many before it is worth looking who can go; 0: the usual */
+    struct quotas quotas;
+    struct fair queue, ready; /* for the CPU slots, for the devices */
+    struct submission *queued_oldest,
+        *ready_oldest; /* who waits for a slot, and for a device, by queued_ns */
+    int64_t cpu_running, gpu_running;
+    uint64_t generation; /* another one after all that funnel_figures() tells of */
+    struct submission
+        *alone;         /* suspected of having taken its worker down: it has the compile zygote to itself */
+    struct alone house; /* who has everything to itself */
+    struct {
+        int64_t refused, confirmed, cleared; /* of those judged again alone: the same class again, another */
+    } reruns;
+    bool is_kicking, is_kick_due;
+
+    struct submission *unrecorded; /* whose verdict the store would not take: tried again */
+    uv_timer_t record_timer, drain_timer;
+    int64_t writes;  /* under way */
+    int64_t working; /* in the pool */
+    bool is_draining, is_stopping, is_stopped;
+    int workers_stopping;
+    void (*drained_cb)(void *arg);
+    void *drained_arg;
+    funnel_event_cb *event_cb;
+    void *event_arg;
+
+    struct stage_figures stages[STAGE_NSTAGES];
+    double device_s, saved_s[STATS_NSAVED]; /* that devices were held, and were not */
+    struct stats *stats;
+    struct histogram run_seconds[STAGE_NSTAGES], rewards, speedups;
+    struct class_count classes[32];
+    struct rejection_count rejections[256];
+    size_t n_rejections;
+    double verdict_s; /* sum, from submission to verdict */
+    int64_t finished, returned, started_ns, last_finish_ns;
+    double service_s; /* smoothed seconds from one verdict to the next, under load */
+};
+
+/* Ranges of what /metrics tells: status.c */
+extern const struct histogram_bounds funnel_rewards, funnel_speedups;
+
+/* submission.c: the one place where a state changes, and where memory of a submission begins and ends */
+struct submission *submission_new(struct funnel *f, const char *id, const char *group_id, const char *client,
+                                  int priority, int attempts);
+void submission_move(struct submission *s, enum event event);
+/* It waits from now on: for a slot where it is queued, for a device where it is ready. Its next move ends that. */
+void submission_waits(struct submission *s);
+/* The memory for it, so that what follows cannot lack it. False: there is none, and nothing has changed. */
+bool judgement_make(struct submission *s);
+/*
+ * Loads what the store has of it. 0, an error of the store, or ERR_NOMEM. s->judgement is there also on failure, to be
+ * told with it; but without judgement_make() before it is NULL where there was no memory for it.
+ */
+int judgement_new(struct submission *s, struct error *err);
+/* The same without the task and the source: enough to be told a verdict. */
+int judgement_read(struct submission *s, struct error *err);
+/*
+ * What judgement_read() makes, of a row that was read before (taken, also on failure); any thread. 0, ERR_STORE: its
+ * request cannot be read, and the judgement is as whole as any other.
+ */
+int judgement_read_row(struct judgement *j, struct submission_row *row, struct error *err);
+void judgement_free(struct funnel *f, struct judgement *j);
+/*
+ * The first failure counts, and later ones leave it; but a hack replaces any other of the candidate's. error may be
+ * NULL; text is printf-style.
+ */
+void judgement_fail(struct judgement *j, int stage, const char *class_, json_t *error, const char *format,
+                    ...) __attribute__((format(printf, 5, 6)));
+/* Its verdict is clear and its processes are gone: write it, then tell those who wait. */
+void submission_conclude(struct submission *s, enum event event);
+/*
+ * The same in three steps, for many that waited: submission_move(), then this in any thread, while nobody touches s, which
+ * has what judgement_read_row() gave it, then submission_concluded().
+ */
+void submission_fill_cancelled(struct submission *s); /* what of the judgement is not needed any more goes */
+void submission_concluded(struct submission *s);
+/*
+ * The same with the verdict that another got: verdict is the document as it is for this one. s has what
+ * judgement_read() gave it. 0 or ERR_NOMEM, and nothing has changed then.
+ */
+int submission_conclude_as(struct submission *s, const struct submission_row *from, json_t *verdict);
+/* Back to the queue's head. gives_back: the attempt was cut short by us and does not count. */
+void submission_return(struct submission *s, bool gives_back);
+/* What could not be done for now, a verdict stored or a submission begun, is tried again in a second. */
+void submission_try_later(struct funnel *f);
+
+/* status.c */
+struct stats_sum *funnel_now(struct funnel *f); /* what happens now is added to it as well */
+void funnel_save(struct funnel *f, enum stats_saved how, double seconds);
+
+/* judge.c: the story of one submission; what its parts share is in judging.h */
+void judge_begin(struct submission *s);
+/*
+ * Tells the store whether its present attempt counts if the daemon dies now: while it has a slot or a device
+ * (is_running), and not while it waits for a device.
+ */
+void judge_count_attempt(const struct submission *s, bool is_running);
+/* Of one that was begun: submissions with the same key share a reference. */
+void judge_reference_key(const struct submission *s, char out[LANE_TASK_SIZE]);
+/* Ready, and not among those that its group has timed: ends it. */
+void judge_untimed(struct submission *s);
+void judge_stop(struct submission *s); /* is_cancelled or is_returned was set: end its processes */
+
+/* device_stages.c */
+void device_stages_begin(struct submission *s, struct lane *l); /* ready, and l is idle */
+
+/* failure.c */
+/* NULL is none of them. The last of classes is NULL. */
+bool class_is_one_of(const char *class_, const char *const *classes);
+void crash_text(const struct child_end *end, char *out, size_t size);
+
+/* verdict.c */
+json_t *real_or_null(double x);                        /* given; null for what is not finite */
+json_t *get_or_null(json_t *object, const char *key);  /* given */
+double number_or_nan(json_t *object, const char *key); /* NAN for what is no number */
+/* What a reward tells beside its scalar, or null; given. */
+json_t *reward_parts_json(const struct reward_spec *spec, const struct reward_input *in);
+/* Fill in what only a finished group knows: each item's rank, and the rewards that need it. */
+void rescore_group(json_t *items);
+json_t *verdict_json(const struct submission *s);     /* given; s has a judgement */
+const char *verdict_stage(const struct judgement *j); /* the last one reached, or NULL */
+
+/* Of class ok, and it came as far as being held against the reference. */
+bool verdict_is_correct(json_t *verdict);
+/* What a stored verdict tells a reward. False: it is not finished. */
+bool verdict_input(json_t *verdict, struct reward_input *in);
+/* NAN where only the whole group can tell. */
+double verdict_reward(const struct reward_spec *spec, const struct reward_input *in);
+
+/* funnel.c: whose child serves a stage that needs no device. View. */
+struct zygote *funnel_zygote_of(const struct funnel *f, enum child_role role);
+/* Whether any submission asks for such children: `build` is for plans alone. */
+bool funnel_has_role(const struct funnel *f, enum child_role role);
+
+/* cache.c: identical candidates are judged once */
+/* What makes another submission identical; "" where the request wants none of it. row, request: as they are stored at first. */
+void cache_content(const struct submission_row *row, json_t *request, char out[HASH_TEXT_SIZE]);
+/* Of the code that judges: the daemon's version and the harness, file by file. */
+void cache_fingerprint(const char *harness, char out[HASH_TEXT_SIZE]);
+void cache_forget_environments(struct funnel *f); /* the settings are others, or it ends */
+/* A new submission to the queue, to its leader, or to its end. */
+void cache_enqueue(struct submission *s);
+/* True: s has ended with a stored verdict. Does nothing the second time, once the workers have said what they are. */
+bool cache_answers(struct submission *s);
+void cache_leave(struct submission *s);        /* s follows its leader no more */
+void cache_stop_leading(struct submission *s); /* before its memory goes */
+/* Its verdict (j: its judgement) is durable: those that follow get it, or are judged. */
+void cache_settle(struct submission *s, struct judgement *j);
+/* The key under which its verdict may be found later; "": not at all. s->judgement has its row filled in. */
+void cache_key(const struct submission *s, char out[HASH_TEXT_SIZE]);
+void cache_compare(struct submission *s); /* with the verdict that it was to check, where it was to */
+
+/* canaries.c */
+int canaries_load(struct funnel *f, struct error *err); /* f->norms, as the store has them */
+
+/* calibration.c */
+int calibration_load(struct funnel *f, struct error *err);
+json_t *calibration_brief(const struct funnel *f,
+                          const char *gpu); /* given: for "env"; null where there is none */
+
+/* baseline.c: the reference under torch.compile, timed once for a task on a device */
+/* After a timing that was measured. True: the lane is at it, and its reports are baseline_report()'s from here on. */
+bool baseline_begin(struct submission *s);
+/* True: that was all, and s->judgement->baseline says how it went. */
+bool baseline_report(struct submission *s, const struct lane_report *r);
+void baseline_lost(struct submission *s, const char *why); /* the lane went down meanwhile */
+/* Given: as it is told under timing.baselines. */
+json_t *baseline_json(const struct judgement *j);
+/* The compiled reference's time over the candidate's, whose speed-up is given; NAN where one is not known. */
+double baseline_speedup(const struct judgement *j, double speedup);
+void baselines_free(struct funnel *f);
+
+/* scheduler.c */
+void scheduler_kick(struct funnel *f);
+/* Into the queue, or among the ready, by its state; at_head: before those that wait. */
+void scheduler_add(struct submission *s, bool at_head);
+void scheduler_remove(struct submission *s);
+/* Somebody more urgent waits for it as well. */
+void scheduler_hurry(struct submission *s, int priority);
+/* One has begun the CPU stages (or is through them), and may come to any device. */
+void scheduler_announce(const struct funnel *f, bool is_compiled);
+void scheduler_release_slot(struct submission *s);
+void scheduler_release_device(struct submission *s);
+/* It is judged alone: nothing else runs, and nothing begins. */
+bool scheduler_is_alone(const struct submission *s);
+/* Its judgement went this way (a final event, EVENT_PARK or EVENT_RETURN): others may begin again. */
+void scheduler_end_alone(struct submission *s, enum event event);
+struct submission *scheduler_first_ready(struct funnel *f); /* NULL: none */
+void scheduler_idle_cb(void *arg, struct lane *l);
+int64_t funnel_waiting(const struct funnel *f);
+/* Submissions that wait for a device. */
+int64_t scheduler_ready(const struct funnel *f, int urgency);
+
+/* client.c */
+struct client *client_get(struct funnel *f, const char *name); /* made where it is missing; NULL: no memory */
+bool client_may_run(const struct funnel *f, const struct client *c);
+/* Whether n more submissions or registrations are within the client's quota: quota_admit(). */
+enum quota_limit client_admit(struct funnel *f, const char *name, size_t n, int *retry_s);
+void clients_configure(struct funnel *f);
+int clients_restore(struct funnel *f, struct error *err);
+void clients_free(struct funnel *f);
+
+/* task.c */
+/*
+ * Registers the task unless it is there, in the client's turn and at its expense. client: NULL is the operator.
+ * cb as for funnel_add_task().
+ */
+void task_ensure(struct funnel *f, const struct task_request *r, const char *client, int priority,
+                 funnel_answer_cb *cb, void *arg);
+/* Whether there is the task; its id may become that of one that is the same. */
+bool task_is_known(struct funnel *f, struct task_request *r);
+/* As if its shapes were dynamic: the other sizes that were found for it judge. ERR_INPUT: none were looked for; ERR_NOMEM. */
+int task_let_sizes_judge(struct task_row *task, struct error *err);
+/* By id, or by a name: store_find_task(). FUNNEL_OK, FUNNEL_NO_TASK or FUNNEL_UNAVAILABLE. */
+enum funnel_refusal task_find(struct funnel *f, const char *client, const char *name, char id[HASH_TEXT_SIZE],
+                              struct json_fault *fault);
+/* Gives an idle lane to the registration whose turn this is. */
+void task_give_lane(struct funnel *f, struct lane *l, struct fair_turn *t);
+/* The turn of the registration that waits longest, view; NULL: none waits. */
+struct fair_turn *task_oldest_turn(struct funnel *f);
+int64_t task_registering(const struct funnel *f);
+void task_refuse_all(struct funnel *f);   /* the daemon drains */
+void task_forget_known(struct funnel *f); /* what is known of all of them */
+
+/* submit.c */
+int funnel_retry_after(const struct funnel *f); /* seconds */
+/* FUNNEL_OK, or the refusal of n more of the client's by its quota, which a tells then. */
+enum funnel_refusal submit_admit(struct funnel *f, const char *client, size_t n, struct funnel_answer *a);
+
+/* group.c */
+struct group *group_get(struct funnel *f, const char *id); /* made where it is missing; NULL: no memory */
+/* What its request says of the whole: before its first submission is enqueued. Times are wall clock. */
+void group_configure(struct group *g, json_t *request, int64_t created_ms);
+void group_free(struct group *g);
+/* Cancels the rest once enough are correct. */
+void group_decide(struct group *g);
+/* Whether s, right in full, has to wait until its group has chosen. */
+bool group_chooses(const struct submission *s);
+void group_park(struct submission *s);
+void group_unpark(struct submission *s); /* it is cancelled, or the daemon drains */
+void group_finished_one(struct funnel *f, struct group *g, const char *client, bool is_correct);
+
+/* cancel.c */
+/*
+ * Cancels what is not finished; where the group is decided, but for those that are right and wait to be timed or are
+ * timed. 0, ERR_CONFLICT, or an error of the store.
+ */
+int group_cancel_rest(struct funnel *f, const char *id, enum cancel_reason why, struct error *err);
+
+/* wait.c */
+void waits_notify(struct funnel_wait **head);
+void funnel_tell(struct funnel *f, const struct funnel_event *event);
+
+/* funnel.c */
+bool zygotes_are_ready(const struct funnel *f); /* both that the CPU stages need */
+void funnel_written(struct funnel *f);          /* one write less is under way */
+/*
+ * Work for the pool, for which a stop waits, however it is forced; done_cb ends with funnel_worked(). Where all has stopped
+ * both run before the call returns.
+ */
+void funnel_work(struct funnel *f, uv_work_t *work, uv_work_cb work_cb, uv_after_work_cb done_cb);
+void funnel_worked(struct funnel *f);
+void funnel_check_drained(struct funnel *f);
+
+#endif

@@ -1,0 +1,45 @@
+/* state.h - the states of a submission and the moves between them: one table, drawn in docs/lifecycle.md. Pure. */
+#ifndef SUBMISSION_STATE_H
+#define SUBMISSION_STATE_H
+
+#include <stdbool.h>
+
+enum state {
+    STATE_QUEUED, /* durable, and waits for a CPU slot */
+    STATE_AST,
+    STATE_COMPILE,
+    STATE_READY, /* waits for a device */
+    STATE_TINY,
+    STATE_FULL,
+    STATE_TIMING,
+    STATE_DONE,
+    STATE_CANCELLED,
+    STATE_NSTATES
+};
+
+enum event {
+    EVENT_BEGIN,  /* a CPU slot was given */
+    EVENT_NEXT,   /* the stage is decided, another follows */
+    EVENT_LANE,   /* a device was given */
+    EVENT_PARK,   /* right in full, and its group has to choose whom to time */
+    EVENT_FINISH, /* the verdict is clear */
+    EVENT_RETURN, /* a worker was lost, or the daemon drains: begin again */
+    EVENT_CANCEL, /* the client asked */
+    EVENT_NEVENTS
+};
+
+#define STATE_ILLEGAL (-1)
+
+/* The state that follows, or STATE_ILLEGAL. */
+int state_after(enum state state, enum event event);
+const char *state_name(enum state state);
+const char *event_name(enum event event);
+bool state_is_final(enum state state);
+
+/* The stages of the funnel, in order. */
+enum stage { STAGE_AST, STAGE_COMPILE, STAGE_TINY, STAGE_FULL, STAGE_TIMING, STAGE_NSTAGES };
+const char *stage_name(enum stage stage);
+int stage_find(const char *name);     /* -1: unknown */
+int stage_of_state(enum state state); /* -1: in none */
+
+#endif

@@ -1,0 +1,291 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "server/submission/private.h"
+
+/* Of those without which nothing is judged, one that is out of service for its sandbox; NULL: none is. */
+static const struct zygote *
+unconfined(const struct funnel *f)
+{
+    const struct zygote *const stages[] = { f->static_zygote, f->zygote };
+
+    for (size_t i = 0; i < ARRAY_LEN(stages); i++)
+        if (zygote_lacks_layers(stages[i]))
+            return stages[i];
+    for (int i = 0; i < f->n_lanes; i++)
+        if (zygote_lacks_layers(lane_zygote(f->lanes[i])))
+            return lane_zygote(f->lanes[i]);
+    return NULL;
+}
+
+bool
+funnel_is_ready(struct funnel *f, char *why, size_t size)
+{
+    int quarantined = 0;
+
+    if (f->is_draining) {
+        snprintf(why, size, "draining");
+        return false;
+    }
+    if (!store_is_writable(f->store)) {
+        snprintf(why, size, "the store cannot be written (disk full, quota or fault): the log says which");
+        return false;
+    }
+    for (int i = 0; i < f->n_lanes; i++) {
+        enum lane_state state = lane_state(f->lanes[i]);
+        quarantined += state == LANE_QUARANTINED;
+        if (zygotes_are_ready(f) && (state == LANE_IDLE || state == LANE_BUSY ||
+                                     (state == LANE_CHECKING && !lane_is_doubted(f->lanes[i])))) {
+            snprintf(why, size, "%s",
+                     f->config->paused ? "paused: submissions are stored, none is judged" : "");
+            return !f->config->paused;
+        }
+    }
+    const struct zygote *bare = unconfined(f);
+    if (bare)
+        snprintf(why, size, "the %s lacks a layer of the sandbox that is required: the log says which",
+                 zygote_name(bare));
+    else
+        snprintf(why, size, "%s",
+                 quarantined == f->n_lanes ? "every device is quarantined" : "starting workers");
+    return false;
+}
+
+/* Seconds that the oldest of them has waited; null: none is. */
+static void
+print_oldest(struct buffer *out, const char *key, const struct submission *oldest)
+{
+    if (oldest)
+        buffer_printf(out, "%s%.6f", key, (double)(clock_monotonic_ns() - oldest->queued_ns) / 1e9);
+    else
+        buffer_printf(out, "%snull", key);
+}
+
+static void
+print_queues(const struct funnel *f, struct buffer *out)
+{
+    buffer_printf(out,
+                  "{\"queued\":{\"interactive\":%lld,\"batch\":%lld},\"ready\":{\"interactive\":%lld,"
+                  "\"batch\":%lld},\"waiting\":%lld,\"limit\":%lld,\"cpu_running\":%lld,\"cpu_slots\":%lld,"
+                  "\"gpu_running\":%lld,\"registering\":%lld,\"joined\":%lld",
+                  (long long)f->queue.n[FAIR_INTERACTIVE], (long long)f->queue.n[FAIR_BATCH],
+                  (long long)scheduler_ready(f, FAIR_INTERACTIVE), (long long)scheduler_ready(f, FAIR_BATCH),
+                  (long long)funnel_waiting(f), (long long)f->config->queue_limit, (long long)f->cpu_running,
+                  (long long)f->cpu_jobs, (long long)f->gpu_running, (long long)task_registering(f),
+                  (long long)f->n_following);
+    print_oldest(out, ",\"oldest_s\":{\"queued\":", f->queued_oldest);
+    print_oldest(out, ",\"ready\":", f->ready_oldest);
+    buffer_add(out, "}}");
+}
+
+/* Since the start: how those that may share a verdict came by theirs. */
+static json_t *
+cache_json(const struct funnel *f)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "hits", (json_int_t)f->cache.hits, "joined",
+                     (json_int_t)f->cache.joined, "misses", (json_int_t)f->cache.misses, "rechecked",
+                     (json_int_t)f->cache.rechecked, "differed", (json_int_t)f->cache.differed);
+}
+
+struct stats_sum *
+funnel_now(struct funnel *f)
+{
+    return stats_now(f->stats, clock_monotonic_ns() / 1000000000);
+}
+
+void
+funnel_save(struct funnel *f, enum stats_saved how, double seconds)
+{
+    f->saved_s[how] += seconds;
+    funnel_now(f)->saved_s[how] += seconds;
+}
+
+static json_t *
+saved_json(double used_s, const double *saved_s)
+{
+    return json_pack("{s:f, s:f, s:f}", "used", used_s, "saved_by_rejection", saved_s[STATS_BY_REJECTION],
+                     "saved_by_cache", saved_s[STATS_BY_CACHE]);
+}
+
+/* {"n","mean","max"}; null where there is none. */
+static json_t *
+spread_json(uint32_t n, double sum, double max)
+{
+    return n == 0 ? json_null()
+                  : json_pack("{s:I, s:f, s:f}", "n", (json_int_t)n, "mean", sum / n, "max", max);
+}
+
+_Static_assert(FUNNEL_WINDOW_MAX_S == STATS_WINDOW_MAX_S, "what is kept");
+
+json_t *
+funnel_stats(struct funnel *f, int64_t window_s)
+{
+    struct stats_sum sum;
+    int64_t covered_s = stats_read(f->stats, clock_monotonic_ns() / 1000000000, window_s, &sum);
+    json_t *stages = json_array();
+
+    for (int i = 0; i < STAGE_NSTAGES; i++) {
+        const struct stats_stage *s = &sum.stages[i];
+        uint32_t decided = s->by_outcome[STATS_PASS] + s->by_outcome[STATS_FAIL] + s->by_outcome[STATS_SKIP];
+        json_array_append_new(
+            stages,
+            json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:f}", "stage", stage_name((enum stage)i),
+                      "decided", (json_int_t)decided, "pass", (json_int_t)s->by_outcome[STATS_PASS], "fail",
+                      (json_int_t)s->by_outcome[STATS_FAIL], "skip", (json_int_t)s->by_outcome[STATS_SKIP],
+                      "spared", (json_int_t)s->spared, "wait_ms",
+                      spread_json(s->waited, s->wait_ms, s->wait_max_ms), "service_ms",
+                      spread_json(decided, s->run_ms, s->run_max_ms), "device_s", s->device_s));
+    }
+    int devices = 0;
+    for (int i = 0; i < f->n_lanes; i++)
+        devices += lane_is_first(f->lanes[i]);
+    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:i, s:i, s:f}", "window_s", (json_int_t)window_s,
+                     "covered_s", (json_int_t)covered_s, "finished", (json_int_t)sum.finished, "shared",
+                     (json_int_t)sum.shared, "finished_per_s", (double)sum.finished / (double)covered_s,
+                     "stages", stages, "device_s", saved_json(sum.device_s, sum.saved_s), "devices", devices,
+                     "lanes", f->n_lanes, "device_busy",
+                     f->n_lanes > 0 ? sum.device_s / ((double)covered_s * f->n_lanes) : 0.0);
+}
+
+const struct histogram_bounds funnel_rewards = {
+    12, { -0.5, 0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1 }
+};
+const struct histogram_bounds funnel_speedups = { 12,
+                                                  { 0.25, 0.5, 0.75, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10 } };
+
+/* Since the start: what entered each stage and how it left; verdicts by class. */
+static json_t *
+counts_json(const struct funnel *f)
+{
+    json_t *stages = json_object(), *classes = json_object(), *rejections = json_array();
+    struct store_counts stored = { 0 };
+
+    for (int i = 0; i < STAGE_NSTAGES; i++) {
+        const struct stage_figures *s = &f->stages[i];
+        json_object_set_new(stages, stage_name((enum stage)i),
+                            json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:f, s:f}", "entered",
+                                      (json_int_t)s->entered, "spared", (json_int_t)s->spared, "pass",
+                                      (json_int_t)s->by_outcome[OUTCOME_PASS], "fail",
+                                      (json_int_t)s->by_outcome[OUTCOME_FAIL], "skip",
+                                      (json_int_t)s->by_outcome[OUTCOME_SKIP], "run_ms", s->run_ms, "waited",
+                                      (json_int_t)s->waited, "wait_ms", s->wait_ms, "device_s", s->device_s));
+    }
+    for (size_t i = 0; i < ARRAY_LEN(f->classes) && f->classes[i].name[0]; i++)
+        json_object_set_new(classes, f->classes[i].name, json_integer(f->classes[i].n));
+    for (size_t i = 0; i < f->n_rejections; i++)
+        json_array_append_new(rejections,
+                              json_pack("{s:s, s:s, s:I}", "class", f->rejections[i].class_, "rule",
+                                        f->rejections[i].rule, "n", (json_int_t)f->rejections[i].n));
+    json_t *reruns = json_pack("{s:I, s:I, s:I, s:f}", "refused", (json_int_t)f->reruns.refused, "confirmed",
+                               (json_int_t)f->reruns.confirmed, "cleared", (json_int_t)f->reruns.cleared,
+                               "held_s", f->house.held_s);
+    json_t *out =
+        json_pack("{s:o, s:o, s:o, s:o, s:f, s:I, s:I, s:o}", "stages", stages, "classes", classes,
+                  "rejections", rejections, "cache", cache_json(f), "verdict_s", f->verdict_s, "finished",
+                  (json_int_t)f->finished, "returned", (json_int_t)f->returned, "reruns", reruns);
+    for (int i = 0; i < STAGE_NSTAGES; i++)
+        json_object_set_new(json_object_get(stages, stage_name((enum stage)i)), "run_seconds",
+                            histogram_json(&f->run_seconds[i], &histogram_seconds));
+    json_object_set_new(out, "rewards", histogram_json(&f->rewards, &funnel_rewards));
+    json_object_set_new(out, "speedups", histogram_json(&f->speedups, &funnel_speedups));
+    json_object_set_new(out, "device_s", saved_json(f->device_s, f->saved_s));
+    if (store_count(f->store, &stored, NULL) == 0) {
+        for (int i = 0; i < SUBMISSION_NSTATES; i++)
+            json_object_set_new(out, submission_state_name((enum submission_state)i),
+                                json_integer(stored.by_state[i]));
+        json_object_set_new(out, "tasks", json_integer(stored.tasks));
+        json_object_set_new(out, "known_tasks", json_integer(HASH_COUNT(f->known_tasks)));
+    }
+    return out;
+}
+
+static json_t *
+store_json(const struct funnel *f)
+{
+    struct store_figures s;
+
+    store_figures(f->store, &s);
+    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "commits", (json_int_t)s.commits, "rows_written",
+                     (json_int_t)s.rows_written, "queued_writes", (json_int_t)s.queued_writes, "wal_bytes",
+                     (json_int_t)s.wal_bytes, "commit_ms_last", s.commit_ms_last, "commit_ms_max",
+                     s.commit_ms_max, "commit_seconds",
+                     histogram_json(&s.commit_seconds, &histogram_seconds));
+}
+
+static json_t *
+env_json(const struct funnel *f)
+{
+    json_t *versions = json_object_get(zygote_ready_message(f->zygote), "versions");
+    json_t *gpu = f->n_lanes > 0 ? lane_gpu(f->lanes[0]) : NULL;
+    json_t *env = json_is_object(versions) ? json_copy(versions) : json_object();
+    json_t *name = json_object_get(gpu, "name"), *driver = json_object_get(gpu, "driver");
+
+    json_object_set_new(env, "gpu", name ? json_incref(name) : json_null());
+    json_object_set_new(env, "driver", driver ? json_incref(driver) : json_null());
+    json_object_set_new(env, "device", json_string(f->n_lanes > 0 ? lane_device(f->lanes[0]) : "none"));
+    json_object_set_new(env, "target", json_string(f->config->target));
+    return env;
+}
+
+static json_t *
+sandbox_json(const struct funnel *f)
+{
+    json_t *layers = json_object_get(json_object_get(zygote_ready_message(f->zygote), "sandbox"), "layers");
+    json_t *run = f->n_lanes > 0 ? lane_sandbox(f->lanes[0]) : NULL;
+
+    return json_pack("{s:O?, s:O?, s:s}", "layers", layers, "run_layers", run, "require",
+                     f->config->sandbox_require);
+}
+
+void
+funnel_pulse(struct funnel *f, struct buffer *out)
+{
+    char why[128] = "";
+
+    bool is_ready = funnel_is_ready(f, why, sizeof(why));
+    const char *state = f->is_draining      ? "draining"
+                        : f->config->paused ? "paused"
+                        : is_ready          ? "ready"
+                                            : "starting";
+    const char *quote = *why ? "\"" : ""; /* the reasons are our own words, with nothing in them to escape */
+    buffer_printf(out, "{\"state\":\"%s\",\"ready\":%s,\"why\":%s%s%s,\"queues\":", state,
+                  is_ready ? "true" : "false", quote, *why ? why : "null", quote);
+    print_queues(f, out);
+    buffer_add(out, "}");
+}
+
+uint64_t
+funnel_generation(const struct funnel *f)
+{
+    /* Both only grow. What is counted in the store is told of by its commits. */
+    return f->generation + (uint64_t)store_commits(f->store);
+}
+
+/* A zygote of the CPU stages, and its children that wait for work, by stage. */
+static json_t *
+stage_zygote_json(const struct funnel *f, const struct zygote *z)
+{
+    json_t *worker = zygote_status(z), *spares = json_object();
+
+    for (int role = 0; role < CHILD_RUN; role++)
+        if (z == funnel_zygote_of(f, (enum child_role)role) && funnel_has_role(f, (enum child_role)role))
+            json_object_set_new(spares, child_role_name((enum child_role)role), spares_json(f->spares[role]));
+    json_object_set_new(worker, "spares", spares);
+    return worker;
+}
+
+json_t *
+funnel_figures(struct funnel *f)
+{
+    json_t *workers = json_array(), *gpus = json_array();
+
+    json_array_append_new(workers, stage_zygote_json(f, f->static_zygote));
+    json_array_append_new(workers, stage_zygote_json(f, f->zygote));
+    for (int i = 0; i < f->n_lanes; i++)
+        lane_status(f->lanes[i], workers, gpus);
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "version", VERIFIERD_VERSION, "workers", workers,
+                     "gpus", gpus, "sandbox", sandbox_json(f), "counts", counts_json(f), "store",
+                     store_json(f), "env", env_json(f));
+}

@@ -1,0 +1,398 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "server/submission/private.h"
+
+/*
+ * How candidates come in: a request is read, held against the queue's bound and the client's quota, its task is found
+ * or registered, and what it asks for is stored. It is acknowledged once that is durable, and only then does it queue.
+ */
+
+#define RETRY_AFTER_MAX_S 60
+
+struct ticket {
+    char id[ID_SIZE], source_hash[HASH_TEXT_SIZE], content[HASH_TEXT_SIZE];
+};
+
+typedef enum funnel_refusal request_read_fn(json_t *body, struct submit_request *out,
+                                            struct json_fault *fault);
+
+/* One request on its way into the store. */
+struct intake {
+    struct funnel *funnel;
+    json_t *body;
+    struct submit_request request;
+    funnel_answer_cb *cb;
+    void *arg;
+    char task_id[HASH_TEXT_SIZE];
+    char group_id[ID_SIZE]; /* "" for none */
+    bool is_group, has_key;
+    struct key_row key;
+    struct ticket *tickets; /* one for each candidate */
+    int64_t created_ms;
+    request_read_fn *read;
+    uv_work_t work;
+    struct funnel_answer answer; /* what reading came to */
+    enum funnel_refusal found;   /* of the task by its name, before the rest was read */
+    struct json_fault found_fault;
+};
+
+int
+funnel_retry_after(const struct funnel *f)
+{
+    /* Until a twentieth of the queue has gone, going by how verdicts came of late. */
+    double s = f->service_s * ((double)funnel_waiting(f) / 20 + 1);
+    return s < 1 ? 1 : s > RETRY_AFTER_MAX_S ? RETRY_AFTER_MAX_S : (int)ceil(s);
+}
+
+static void
+release_work_cb(uv_work_t *work)
+{
+    struct intake *in = work->data;
+
+    submit_request_release(&in->request);
+    json_decref(in->body);
+    free(in->tickets);
+}
+
+static void
+released_cb(uv_work_t *work, int status)
+{
+    struct intake *in = work->data;
+    struct funnel *f = in->funnel;
+
+    (void)status; /* nobody takes it out of the pool */
+    free(in);
+    funnel_worked(f);
+}
+
+/* Of a group beside the loop, as it was read: it is thousands of blocks. */
+static void
+intake_free(struct intake *in)
+{
+    in->work.data = in;
+    if (in->is_group) {
+        funnel_work(in->funnel, &in->work, release_work_cb, released_cb);
+        return;
+    }
+    release_work_cb(&in->work);
+    free(in);
+}
+
+/* Answers and ends it. */
+static void
+answer(struct intake *in, struct funnel_answer *a)
+{
+    if (a->retry_after_s == 0)
+        a->retry_after_s = funnel_retry_after(in->funnel);
+    in->cb(in->arg, a);
+    intake_free(in);
+}
+
+static void
+refuse(struct intake *in, enum funnel_refusal refusal, const char *pointer, const char *text)
+{
+    struct funnel_answer a = { .refusal = refusal };
+    json_refuse(&a.fault, pointer, "%s", text);
+    answer(in, &a);
+}
+
+static void
+make_content(struct intake *in, size_t i)
+{
+    struct submission_row row = { .client = (char *)(uintptr_t)in->request.client };
+
+    memcpy(row.task_id, in->task_id, HASH_TEXT_SIZE);
+    memcpy(row.source_hash, in->tickets[i].source_hash, HASH_TEXT_SIZE);
+    cache_content(&row, in->request.candidates[i].request, in->tickets[i].content);
+}
+
+/* Durable: from here on it is ours to finish. */
+static void
+added_cb(void *arg, int code, const struct error *err)
+{
+    struct intake *in = arg;
+    struct funnel *f = in->funnel;
+    struct funnel_answer a = { .refusal = FUNNEL_OK, .is_new = true };
+
+    if (code != 0) {
+        refuse(in, FUNNEL_UNAVAILABLE, "", err->text);
+        funnel_written(f);
+        return;
+    }
+    store_reads_begin(f->store);
+    for (size_t i = 0; i < in->request.n; i++) {
+        struct submission *s =
+            submission_new(f, in->tickets[i].id, in->group_id, in->request.client, in->request.priority, 0);
+        if (!s) {
+            log_error(in->tickets[i].id, "no memory to queue it: it waits in the store for the next start");
+            continue;
+        }
+        if (i == 0 && s->group) {
+            AUTO_JSON json_t *request = json_loads(in->request.document, JSON_ALLOW_NUL, NULL);
+            group_configure(s->group, request, in->created_ms);
+        }
+        memcpy(s->content, in->tickets[i].content, sizeof(s->content));
+        funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_QUEUED, s->id, in->group_id, in->request.client,
+                                               NULL, false, 0, NULL });
+        cache_enqueue(s);
+    }
+    store_reads_end(f->store);
+    snprintf(a.id, sizeof(a.id), "%s", in->is_group ? in->group_id : in->tickets[0].id);
+    answer(in, &a);
+    scheduler_kick(f);
+    funnel_written(f);
+}
+
+/*
+ * Any thread: the request, and of each candidate what takes long to make, its hash and what makes another identical. A
+ * task that is named is known by then.
+ */
+static void
+read_intake(struct intake *in)
+{
+    struct funnel_answer *a = &in->answer;
+
+    a->refusal = in->read(in->body, &in->request, &a->fault);
+    if (a->refusal != FUNNEL_OK)
+        return;
+    in->tickets = calloc(in->request.n, sizeof(*in->tickets));
+    if (!in->tickets) {
+        a->refusal = FUNNEL_UNAVAILABLE;
+        json_refuse(&a->fault, "", "no memory");
+        return;
+    }
+    for (size_t i = 0; i < in->request.n; i++) {
+        const struct candidate_request *c = &in->request.candidates[i];
+        hash_text(c->source.data ? c->source.data : "", c->source.size, in->tickets[i].source_hash);
+        if (!in->request.is_inline)
+            make_content(in, i);
+    }
+}
+
+/* Rows point into the intake; the store copies. */
+static void
+fill_rows(struct intake *in, struct submission_row *rows, struct store_source *sources)
+{
+    int64_t now_ms = clock_wall_ms();
+
+    for (size_t i = 0; i < in->request.n; i++) {
+        struct candidate_request *c = &in->request.candidates[i];
+        struct submission_row *row = &rows[i];
+        id_new(in->tickets[i].id);
+        memcpy(row->id, in->tickets[i].id, ID_SIZE);
+        memcpy(row->group_id, in->group_id, ID_SIZE);
+        row->group_index = (int)i;
+        memcpy(row->task_id, in->task_id, HASH_TEXT_SIZE);
+        sources[i] = (struct store_source){ c->source.data ? c->source.data : "", c->source.size };
+        memcpy(row->source_hash, in->tickets[i].source_hash, HASH_TEXT_SIZE);
+        row->priority = in->request.priority;
+        row->client = (char *)(uintptr_t)in->request.client;
+        row->request = c->document;
+        row->created_ms = now_ms;
+        row->reward = NAN;
+        if (in->request.is_inline)
+            make_content(in, i);
+    }
+}
+
+static void
+store_intake(struct intake *in)
+{
+    struct funnel *f = in->funnel;
+    size_t n = in->request.n;
+    AUTO_FREE struct submission_row *rows = calloc(n, sizeof(*rows));
+    AUTO_FREE struct store_source *sources = calloc(n, sizeof(*sources));
+    struct group_row group = { .request = in->request.document,
+                               .size = (int)n,
+                               .created_ms = clock_wall_ms() };
+    struct error err = { 0 };
+
+    if (!rows || !sources) {
+        refuse(in, FUNNEL_UNAVAILABLE, "", "no memory");
+        return;
+    }
+    if (in->is_group)
+        id_new(in->group_id);
+    memcpy(group.id, in->group_id, sizeof(group.id));
+    memcpy(group.task_id, in->task_id, sizeof(group.task_id));
+    fill_rows(in, rows, sources);
+    snprintf(in->key.id, sizeof(in->key.id), "%s", in->is_group ? in->group_id : in->tickets[0].id);
+    in->key.created_ms = in->created_ms = group.created_ms;
+    f->writes++;
+    int rc = store_add_submissions(f->store, in->is_group ? &group : NULL, in->has_key ? &in->key : NULL,
+                                   rows, sources, n, added_cb, in, &err);
+    if (rc != 0) {
+        refuse(in, rc == ERR_FULL ? FUNNEL_FULL : FUNNEL_UNAVAILABLE, "", err.text);
+        funnel_written(f);
+    }
+}
+
+static void
+task_cb(void *arg, const struct funnel_answer *a)
+{
+    struct intake *in = arg;
+
+    if (a->refusal != FUNNEL_OK) {
+        in->cb(in->arg, a);
+        intake_free(in);
+        return;
+    }
+    snprintf(in->task_id, sizeof(in->task_id), "%.*s", HASH_TEXT_SIZE - 1, a->id);
+    store_intake(in);
+}
+
+enum funnel_refusal
+submit_admit(struct funnel *f, const char *client, size_t n, struct funnel_answer *a)
+{
+    static const enum funnel_refusal refusals[] = { [QUOTA_OK] = FUNNEL_OK,
+                                                    [QUOTA_RATE] = FUNNEL_QUOTA_RATE,
+                                                    [QUOTA_QUEUED] = FUNNEL_QUOTA_QUEUED,
+                                                    [QUOTA_GPU] = FUNNEL_QUOTA_GPU };
+    const struct quota *q = quotas_find(&f->quotas, client);
+
+    enum quota_limit limit = client_admit(f, client, n, &a->retry_after_s);
+    if (limit == QUOTA_RATE)
+        json_refuse(&a->fault, "", "the client %.64s may submit %lld a minute", client, (long long)q->rate);
+    else if (limit == QUOTA_QUEUED)
+        json_refuse(&a->fault, "", "of the client %.64s %lld may wait", client, (long long)q->queued);
+    else if (limit == QUOTA_GPU)
+        json_refuse(&a->fault, "", "the client %.64s has used its %lld s of devices for today", client,
+                    (long long)q->gpu_s);
+    return refusals[limit];
+}
+
+/* A task that has to be registered first counts like a submission. */
+static enum funnel_refusal
+admit(struct intake *in, struct funnel_answer *a)
+{
+    bool registers = in->request.is_inline && !task_is_known(in->funnel, &in->request.reference);
+
+    return submit_admit(in->funnel, in->request.client, in->request.n + registers, a);
+}
+
+static bool
+has_room(const struct funnel *f, size_t n, struct funnel_answer *a)
+{
+    if (f->is_draining) {
+        a->refusal = FUNNEL_UNAVAILABLE;
+        json_refuse(&a->fault, "", "the daemon is draining");
+    } else if (funnel_waiting(f) + (int64_t)n > f->config->queue_limit) {
+        a->refusal = FUNNEL_FULL;
+        json_refuse(&a->fault, "", "%lld submissions wait already", (long long)funnel_waiting(f));
+    }
+    return a->refusal == FUNNEL_OK;
+}
+
+bool
+funnel_has_room(const struct funnel *f, struct funnel_answer *answer)
+{
+    *answer = (struct funnel_answer){ .retry_after_s = funnel_retry_after(f) };
+    return has_room(f, 1, answer);
+}
+
+/* It was read: taken in, or refused. */
+static void
+go_on(struct intake *in)
+{
+    struct funnel *f = in->funnel;
+    struct funnel_answer *a = &in->answer;
+
+    if (a->refusal == FUNNEL_OK && has_room(f, in->request.n, a))
+        a->refusal = admit(in, a);
+    if (a->refusal == FUNNEL_OK && in->request.is_inline) {
+        task_ensure(f, &in->request.reference, in->request.client, in->request.priority, task_cb, in);
+        return;
+    }
+    if (a->refusal == FUNNEL_OK && in->found != FUNNEL_OK) {
+        a->refusal = in->found;
+        a->fault = in->found_fault;
+    }
+    if (a->refusal == FUNNEL_OK)
+        store_intake(in);
+    else
+        answer(in, a);
+}
+
+static void
+read_work_cb(uv_work_t *work)
+{
+    read_intake(work->data);
+}
+
+static void
+read_done_cb(uv_work_t *work, int status)
+{
+    struct intake *in = work->data;
+    struct funnel *f = in->funnel;
+    char id[HASH_TEXT_SIZE];
+
+    (void)status; /* nobody takes it out of the pool */
+    /* It may have been deleted meanwhile. */
+    if (*in->task_id && in->found == FUNNEL_OK)
+        in->found = task_find(f, in->request.client, in->task_id, id, &in->found_fault);
+    go_on(in);
+    funnel_worked(f);
+}
+
+/* By what the body says before it is read: what is wrong with that is found then. */
+static void
+find_task(struct intake *in)
+{
+    const char *name = json_string_value(json_object_get(in->body, "task"));
+    const char *client = json_string_value(json_object_get(in->body, "client"));
+
+    if (name)
+        in->found = task_find(in->funnel, client, name, in->task_id, &in->found_fault);
+}
+
+static void
+take_in(struct funnel *f, json_t *body, request_read_fn *read, const struct key_row *key,
+        funnel_answer_cb *cb, void *arg)
+{
+    struct funnel_answer a = { .refusal = FUNNEL_UNAVAILABLE, .retry_after_s = 1 };
+    struct intake *in = calloc(1, sizeof(*in));
+
+    if (!in) {
+        json_refuse(&a.fault, "", "no memory");
+        cb(arg, &a);
+        return;
+    }
+    *in = (struct intake){ .funnel = f, .body = json_incref(body), .read = read, .cb = cb, .arg = arg };
+    in->is_group = read == group_request_read;
+    in->has_key = key != NULL;
+    if (key)
+        in->key = *key;
+    find_task(in);
+    if (in->is_group) { /* hundreds of candidates take longer than the loop may be away */
+        in->work.data = in;
+        funnel_work(f, &in->work, read_work_cb, read_done_cb);
+        return;
+    }
+    read_intake(in);
+    go_on(in);
+}
+
+void
+funnel_submit(struct funnel *f, json_t *body, const struct key_row *key, funnel_answer_cb *cb, void *arg)
+{
+    take_in(f, body, submit_request_read, key, cb, arg);
+}
+
+void
+funnel_submit_group(struct funnel *f, json_t *body, const struct key_row *key, funnel_answer_cb *cb,
+                    void *arg)
+{
+    take_in(f, body, group_request_read, key, cb, arg);
+}
+
+void
+funnel_replay(struct funnel *f, json_t *bundle, funnel_answer_cb *cb, void *arg)
+{
+    take_in(f, bundle, replay_request_read, NULL, cb, arg);
+}

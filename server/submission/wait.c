@@ -1,0 +1,78 @@
+#include <stdlib.h>
+
+#include "server/submission/private.h"
+
+struct funnel_wait {
+    struct funnel_wait *prev, *next;
+    struct funnel_wait **head;
+    funnel_wait_cb *cb;
+    void *arg;
+};
+
+struct funnel_wait *
+funnel_wait(struct funnel *f, const char *id, funnel_wait_cb *cb, void *arg)
+{
+    struct submission *s = NULL;
+    struct group *g = NULL;
+
+    HASH_FIND_STR(f->submissions, id, s);
+    if (!s)
+        HASH_FIND_STR(f->groups, id, g);
+    struct funnel_wait *w = s || g ? calloc(1, sizeof(*w)) : NULL;
+    if (!w)
+        return NULL;
+    w->head = s ? &s->waits : &g->waits;
+    w->cb = cb;
+    w->arg = arg;
+    DL_APPEND(*w->head, w);
+    return w;
+}
+
+void
+funnel_wait_end(struct funnel_wait *w)
+{
+    if (!w)
+        return;
+    DL_DELETE(*w->head, w);
+    free(w);
+}
+
+/* A callback may end other waits of the same list, so the head is looked up each time. */
+void
+waits_notify(struct funnel_wait **head)
+{
+    while (*head) {
+        struct funnel_wait *w = *head;
+        funnel_wait_cb *cb = w->cb;
+        void *arg = w->arg;
+        DL_DELETE(*head, w);
+        free(w);
+        cb(arg);
+    }
+}
+
+void
+funnel_follow(struct funnel *f, funnel_event_cb *cb, void *arg)
+{
+    f->event_cb = cb;
+    f->event_arg = arg;
+}
+
+void
+funnel_tell(struct funnel *f, const struct funnel_event *event)
+{
+    if (f->event_cb)
+        f->event_cb(f->event_arg, event);
+}
+
+bool
+funnel_is_finished(struct funnel *f, const char *id)
+{
+    struct submission *s = NULL;
+    struct group *g = NULL;
+
+    HASH_FIND_STR(f->submissions, id, s);
+    if (!s)
+        HASH_FIND_STR(f->groups, id, g);
+    return !s && !g;
+}

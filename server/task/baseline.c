@@ -1,0 +1,259 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "common/statistics.h"
+#include "common/utf8.h"
+#include "server/submission/private.h"
+#include "server/verdict/timing.h"
+
+/*
+ * The other baseline: the task's reference under torch.compile, where a policy asks for it (timing.compile_baseline).
+ *
+ * It is judged like a candidate, in a process of its own: its answers are compared with the reference's in `full`,
+ * then the two are timed in pairs by the same clock. What comes of it is the ratio of their times. That ratio is kept
+ * for the task, the device and its software, and every candidate's speed-up is divided by it: pairing each candidate
+ * with the compiled reference would compile it anew for each, and the two ratios share the eager reference, timed in
+ * the same pairs both times. A canary that fails ends what was kept.
+ *
+ * The candidate's verdict is clear before this begins, and nothing here changes it.
+ */
+
+#define BASELINES_MAX 4096
+#define COMPILE_STAGES 3 /* stage limits that compiling and checking may take together */
+
+struct baseline {
+    UT_hash_handle hh; /* in order of making */
+    char key[HASH_TEXT_SIZE];
+    json_t *told;
+};
+
+static void
+baseline_free(struct baseline *b)
+{
+    json_decref(b->told);
+    free(b);
+}
+
+void
+baselines_free(struct funnel *f)
+{
+    struct baseline *b, *next;
+
+    HASH_ITER(hh, f->baselines, b, next)
+    {
+        HASH_DEL(f->baselines, b);
+        baseline_free(b);
+    }
+}
+
+/* What the ratio may depend on; all of the policy, so that nobody's few trials count for others. "": no memory. */
+static void
+key_of(const struct judgement *j, char out[HASH_TEXT_SIZE])
+{
+    json_t *gpu = lane_gpu(j->lane);
+    AUTO_JSON json_t *key = json_pack("{s:s, s:s, s:O?, s:O?, s:O?, s:O?, s:O, s:I}", "task", j->row.task_id,
+                                      "device", lane_device(j->lane), "gpu", json_object_get(gpu, "name"),
+                                      "uuid", json_object_get(gpu, "uuid"), "driver",
+                                      json_object_get(gpu, "driver"), "versions", lane_versions(j->lane),
+                                      "policy", j->policy_json, "drifts", (json_int_t)lane_drifts(j->lane));
+    AUTO_FREE char *text = key ? json_dumps(key, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+
+    out[0] = '\0';
+    if (text)
+        hash_text(text, strlen(text), out);
+}
+
+/* Kept are answers, and not that there was none. */
+static void
+keep(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+    const struct judgement *j = s->judgement;
+    const char *outcome = json_string_value(json_object_get(j->baseline, "outcome"));
+    struct baseline *b, *old;
+    char key[HASH_TEXT_SIZE] = "";
+
+    key_of(j, key);
+    if (!*key || !outcome || strcmp(outcome, "inconclusive") == 0 || strcmp(outcome, "lost") == 0)
+        return;
+    HASH_FIND_STR(f->baselines, key, old);
+    if (!old && HASH_COUNT(f->baselines) >= BASELINES_MAX)
+        old = f->baselines;
+    if (old) {
+        HASH_DEL(f->baselines, old);
+        baseline_free(old);
+    }
+    b = calloc(1, sizeof(*b));
+    if (!b)
+        return;
+    memcpy(b->key, key, sizeof(b->key));
+    b->told = json_incref(j->baseline);
+    HASH_ADD_STR(f->baselines, key, b);
+}
+
+/* --- how it went --- */
+
+/* For good, unless it is measured; why is printed as it is. */
+static void
+tell(struct submission *s, const char *outcome, const char *why)
+{
+    struct judgement *j = s->judgement;
+    char text[512], at[CLOCK_TEXT_SIZE];
+
+    snprintf(text, sizeof(text), "%s", why ? why : "");
+    utf8_clean(text);
+    clock_text(clock_wall_ms(), at);
+    json_decref(j->baseline);
+    j->baseline = json_pack("{s:s, s:o, s:s, s:b, s:n, s:n, s:n, s:n, s:n, s:n}", "outcome", outcome, "why",
+                            why ? json_string(text) : json_null(), "measured", at, "cached", 0, "speedup",
+                            "speedup_lo", "speedup_hi", "reference_ms", "compiled_ms", "pairs");
+    log_info(s->id, "torch.compile: %s%s%s", outcome, why ? ", " : "", why ? text : "");
+}
+
+static void
+tell_times(struct submission *s, json_t *detail)
+{
+    json_t *eager = json_object_get(detail, "reference_ns"),
+           *compiled = json_object_get(detail, "candidate_ns");
+    const char *outcome = json_string_value(json_object_get(detail, "outcome"));
+    size_t n = json_array_size(eager);
+    struct stats_speedup found;
+
+    if (!outcome || strcmp(outcome, "measured") != 0) {
+        bool is_known = outcome && (strcmp(outcome, "too_small") == 0 || strcmp(outcome, "skipped") == 0);
+        const char *why = json_string_value(json_object_get(detail, "why"));
+        tell(s, is_known ? outcome : "inconclusive", why ? why : "no reason is known");
+        return;
+    }
+    AUTO_FREE double *a = timing_samples_ms(eager, n);
+    AUTO_FREE double *b = n == json_array_size(compiled) ? timing_samples_ms(compiled, n) : NULL;
+    if (!a || !b || stats_told_speedup(a, b, n, &found) != 0) {
+        tell(s, "inconclusive", "its samples make no sense");
+        return;
+    }
+    tell(s, "measured", NULL);
+    json_t *told = s->judgement->baseline;
+    json_object_set_new(told, "speedup", real_or_null(found.speedup));
+    json_object_set_new(told, "speedup_lo", real_or_null(found.lo));
+    json_object_set_new(told, "speedup_hi", real_or_null(found.hi));
+    json_object_set_new(told, "reference_ms", real_or_null(stats_median(a, n)));
+    json_object_set_new(told, "compiled_ms", real_or_null(stats_median(b, n)));
+    json_object_set_new(told, "pairs", json_integer((json_int_t)n));
+}
+
+/* "full: mismatch: text", and whether that would be so again. */
+static void
+tell_failure(struct submission *s, const struct lane_report *r)
+{
+    const char *text = json_string_value(json_object_get(r->error, "text"));
+    bool is_of_the_moment = r->is_reference || strcmp(r->class_, "crash") == 0 ||
+                            strcmp(r->class_, "timeout") == 0 || strcmp(r->class_, "oom") == 0;
+    char why[400];
+
+    snprintf(why, sizeof(why), "%s: %s: %.300s", r->stage, r->class_, text ? text : "no reason given");
+    tell(s, is_of_the_moment ? "lost" : "failed", why);
+}
+
+/* --- the story --- */
+
+static bool
+is_wanted(const struct judgement *j)
+{
+    const char *outcome = json_string_value(json_object_get(j->timing, "outcome"));
+
+    return j->policy.timing.compile_baseline && !j->baseline && j->stage == STAGE_TIMING &&
+           j->failed_stage < 0 && outcome && strcmp(outcome, "measured") == 0;
+}
+
+/* The candidate's own rules, but that torch may do the work, and that one shape is enough. */
+static json_t *
+policy_of(const struct judgement *j)
+{
+    json_t *out = json_deep_copy(j->policy_json);
+    json_t *variations = json_object_get(out, "variations");
+
+    json_object_set_new(out, "foreign", json_string("any"));
+    json_object_set_new(variations, "count", json_integer(3));
+    json_object_set_new(variations, "shape", json_false());
+    return out;
+}
+
+bool
+baseline_begin(struct submission *s)
+{
+    struct judgement *j = s->judgement;
+    struct baseline *known = NULL;
+    char key[HASH_TEXT_SIZE] = "";
+
+    if (!is_wanted(j))
+        return false;
+    key_of(j, key);
+    HASH_FIND_STR(s->funnel->baselines, key, known);
+    if (known) {
+        j->baseline = json_deep_copy(known->told);
+        json_object_set_new(j->baseline, "cached", json_true());
+        return false;
+    }
+    AUTO_JSON json_t *policy = policy_of(j);
+    j->is_comparing = true;
+    lane_reopen_compiled(j->lane, policy);
+    return true;
+}
+
+bool
+baseline_report(struct submission *s, const struct lane_report *r)
+{
+    struct judgement *j = s->judgement;
+    int64_t limit_ms = s->funnel->config->stage_limit_ms;
+
+    if (r->outcome == LANE_FAIL) {
+        tell_failure(s, r);
+    } else if (r->outcome == LANE_SKIP) {
+        const char *why = json_string_value(json_object_get(r->detail, "why"));
+        tell(s, "skipped", why ? why : "no reason is known");
+    } else if (strcmp(r->stage, "open") == 0) {
+        lane_stage(j->lane, "full", false, COMPILE_STAGES * limit_ms);
+        return false;
+    } else if (strcmp(r->stage, "full") == 0) {
+        lane_stage(j->lane, "timing", false, timing_limit_ms(&s->judgement->policy, limit_ms));
+        return false;
+    } else {
+        tell_times(s, r->detail);
+    }
+    keep(s);
+    return true;
+}
+
+void
+baseline_lost(struct submission *s, const char *why)
+{
+    tell(s, "lost", why);
+}
+
+/* --- told --- */
+
+json_t *
+baseline_json(const struct judgement *j)
+{
+    static const char why[] = "the candidate was not timed";
+
+    if (j->baseline)
+        return json_pack("{s:O}", "compile", j->baseline);
+    return json_pack("{s:{s:s, s:s, s:n, s:b, s:n, s:n, s:n, s:n, s:n, s:n}}", "compile", "outcome",
+                     "skipped", "why", why, "measured", "cached", 0, "speedup", "speedup_lo", "speedup_hi",
+                     "reference_ms", "compiled_ms", "pairs");
+}
+
+double
+baseline_speedup(const struct judgement *j, double speedup)
+{
+    json_t *ratio = json_object_get(j->baseline, "speedup");
+
+    return json_is_number(ratio) ? speedup / json_number_value(ratio) : NAN;
+}

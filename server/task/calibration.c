@@ -1,0 +1,199 @@
+/*
+ * calibration.c - what `verifier calibrate` found out about a GPU, kept for
+ * the verdicts that follow. The figures are the caller's: they are shown and
+ * decide nothing.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "server/submission/private.h"
+
+enum { RUNS_MAX = 64, GPU_MAX = 128 };
+
+/* The document as it is told: what was stored, with its id and time. */
+static json_t *
+document_of(const struct calibration_row *row)
+{
+    char created[CLOCK_TEXT_SIZE];
+    AUTO_JSON json_t *out = json_loads(row->document, 0, NULL);
+
+    clock_text(row->created_ms, created);
+    if (!json_is_object(out))
+        return NULL;
+    json_object_set_new(out, "id", json_string(row->id));
+    json_object_set_new(out, "created", json_string(created));
+    return ptr_take(&out);
+}
+
+static void
+loaded_cb(void *arg, const struct calibration_row *row)
+{
+    struct funnel *f = arg;
+    json_t *document = document_of(row);
+
+    if (document)
+        json_object_set_new(f->calibrations, row->gpu, document);
+    else
+        log_warn(NULL, "the calibration %s in the store cannot be read", row->id);
+}
+
+int
+calibration_load(struct funnel *f, struct error *err)
+{
+    f->calibrations = json_object();
+    if (!f->calibrations)
+        return error_set(err, ERR_NOMEM, "no memory for the calibrations");
+    return store_each_calibration(f->store, loaded_cb, f, err);
+}
+
+json_t *
+calibration_brief(const struct funnel *f, const char *gpu)
+{
+    static const char *const keys[] = { "id", "created", "bias", "spread" };
+    json_t *known = gpu ? json_object_get(f->calibrations, gpu) : NULL;
+
+    if (!known)
+        return json_null();
+    json_t *out = json_object();
+    for (size_t i = 0; out && i < ARRAY_LEN(keys); i++)
+        json_object_set(out, keys[i], json_object_get(known, keys[i]));
+    return out;
+}
+
+json_t *
+funnel_calibrations(struct funnel *f)
+{
+    json_t *items = json_array(), *known;
+    const char *gpu;
+
+    json_object_foreach(f->calibrations, gpu, known) json_array_append(items, known);
+    return json_pack("{s:o}", "items", items);
+}
+
+/* --- a new one --- */
+
+static int
+check_run(json_t *run, size_t i, struct json_fault *fault)
+{
+    char pointer[JSON_POINTER_SIZE];
+    const char *name, *kind;
+    double expected, figure;
+    json_t *submission = NULL;
+    const struct json_field fields[] = {
+        { "name", JSON_WANT_STRING, &name, true, 1, 64 },
+        { "kind", JSON_WANT_STRING, &kind, true, 1, 32 },
+        { "submission", JSON_WANT_ANY, &submission, false, 0, 0 },
+        { "outcome", JSON_WANT_STRING, &name, true, 1, 32 },
+        { "expected", JSON_WANT_NUMBER, &expected, false, 0, 1e6 },
+        { "speedup", JSON_WANT_NUMBER, &figure, false, 0, 1e6 },
+        { "speedup_lo", JSON_WANT_NUMBER, &figure, false, 0, 1e6 },
+        { "speedup_hi", JSON_WANT_NUMBER, &figure, false, 0, 1e6 },
+        { "reference_ms", JSON_WANT_NUMBER, &figure, false, 0, 1e6 },
+        { "candidate_ms", JSON_WANT_NUMBER, &figure, false, 0, 1e6 },
+    };
+
+    snprintf(pointer, sizeof(pointer), "/runs/%zu", i);
+    return json_read(run, pointer, fields, ARRAY_LEN(fields), fault);
+}
+
+static int
+check(json_t *body, const char **gpu, struct json_fault *fault)
+{
+    double bias, spread;
+    json_t *runs = NULL, *run;
+    size_t i;
+    const struct json_field fields[] = {
+        { "gpu", JSON_WANT_STRING, gpu, true, 1, GPU_MAX },
+        { "bias", JSON_WANT_NUMBER, &bias, true, -1, 1e6 },
+        { "spread", JSON_WANT_NUMBER, &spread, true, 0, 1e6 },
+        { "runs", JSON_WANT_ARRAY, &runs, true, 0, 0 },
+    };
+
+    if (json_read(body, "", fields, ARRAY_LEN(fields), fault) != 0)
+        return ERR_INPUT;
+    if (json_array_size(runs) == 0 || json_array_size(runs) > RUNS_MAX)
+        return json_refuse(fault, "/runs", "must hold 1 to %d runs", RUNS_MAX);
+    json_array_foreach(runs, i, run)
+    {
+        if (check_run(run, i, fault) != 0)
+            return ERR_INPUT;
+    }
+    return 0;
+}
+
+struct adding {
+    struct funnel *f;
+    struct calibration_row row;
+    char *gpu, *document;
+    funnel_answer_cb *cb;
+    void *arg;
+};
+
+static void
+stored_cb(void *arg, int code, const struct error *err)
+{
+    struct adding *a = arg;
+    struct funnel *f = a->f;
+    struct funnel_answer answer = { .refusal = FUNNEL_OK, .is_new = true };
+
+    if (code == 0) {
+        loaded_cb(f, &a->row);
+        snprintf(answer.id, sizeof(answer.id), "%s", a->row.id);
+    } else {
+        answer.refusal = FUNNEL_UNAVAILABLE;
+        answer.retry_after_s = 1;
+        json_refuse(&answer.fault, "", "%s", err->text);
+    }
+    a->cb(a->arg, &answer);
+    free(a->gpu);
+    free(a->document);
+    free(a);
+    funnel_written(f);
+}
+
+static void
+refuse(funnel_answer_cb *cb, void *arg, const char *why)
+{
+    struct funnel_answer refused = { .refusal = FUNNEL_UNAVAILABLE, .retry_after_s = 1 };
+
+    json_refuse(&refused.fault, "", "%s", why);
+    cb(arg, &refused);
+}
+
+void
+funnel_calibrate(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
+{
+    struct funnel_answer refused = { .refusal = FUNNEL_BAD };
+    struct error err = { 0 };
+    const char *gpu = NULL;
+
+    if (check(body, &gpu, &refused.fault) != 0) {
+        cb(arg, &refused);
+        return;
+    }
+    if (f->is_draining) {
+        refuse(cb, arg, "the daemon is draining");
+        return;
+    }
+    AUTO_FREE char *own_gpu = strdup(gpu);
+    AUTO_FREE char *document = json_dumps(body, JSON_COMPACT);
+    struct adding *a = calloc(1, sizeof(*a));
+    if (!a || !own_gpu || !document) {
+        free(a);
+        refuse(cb, arg, "no memory for the calibration");
+        return;
+    }
+    *a = (struct adding){
+        .f = f, .cb = cb, .arg = arg, .gpu = ptr_take(&own_gpu), .document = ptr_take(&document)
+    };
+    a->row =
+        (struct calibration_row){ .created_ms = clock_wall_ms(), .gpu = a->gpu, .document = a->document };
+    id_new(a->row.id);
+    f->writes++;
+    if (store_add_calibration(f->store, &a->row, stored_cb, a, &err) != 0)
+        stored_cb(a, err.code, &err);
+}

@@ -1,0 +1,740 @@
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/utf8.h"
+#include "server/submission/private.h"
+
+/*
+ * A task is run once in a worker before it is taken up, so that nobody waits
+ * for verdicts on a reference that does not run. Requests for the same task
+ * that come meanwhile wait for the same registration. It holds a device, so it waits for its turn as a submission does:
+ * in that of each client that asked for it, and the one whose turn comes first pays for it.
+ */
+
+#define WAITING_MAX 256
+#define WAITING_EACH_MAX (WAITING_MAX / 2) /* of one client */
+#define KNOWN_MAX 4096                     /* whose ids are known without asking the store: half a megabyte */
+
+struct asker {
+    struct asker *prev, *next;
+    funnel_answer_cb *cb;
+    void *arg;
+    struct registration *registration;
+    struct client *client;
+    struct fair_turn
+        turn; /* share NULL: it has none, as the registration runs, or has one through another asker */
+    int urgency;
+};
+
+struct registration {
+    UT_hash_handle hh;
+    struct funnel *funnel;
+    struct task_row row; /* owns its strings */
+    json_t *cases;
+    struct asker *askers;
+    json_t *declared; /* what the task's id is made from, beside the reference */
+    int losses;
+    struct asker *runner; /* in whose turn it has a lane; NULL: it waits for one, or is being stored */
+    int64_t lane_ns;
+};
+
+/* --- known tasks --- */
+
+static bool
+has(struct known_task *tasks, const char *id)
+{
+    struct known_task *t;
+
+    HASH_FIND_STR(tasks, id, t);
+    return t != NULL;
+}
+
+static int
+add(struct known_task **tasks, const char *id)
+{
+    struct known_task *t = calloc(1, sizeof(*t));
+
+    if (!t)
+        return ERR_NOMEM;
+    snprintf(t->id, sizeof(t->id), "%s", id);
+    HASH_ADD_STR(*tasks, id, t);
+    return 0;
+}
+
+static void
+drop(struct known_task **tasks, const char *id)
+{
+    struct known_task *t;
+
+    HASH_FIND_STR(*tasks, id, t);
+    if (t)
+        HASH_DEL(*tasks, t);
+    free(t);
+}
+
+static void
+remember(struct funnel *f, const char *id)
+{
+    if (has(f->known_tasks, id))
+        return;
+    if (HASH_COUNT(f->known_tasks) >= KNOWN_MAX) /* the one known longest makes room */
+        drop(&f->known_tasks, f->known_tasks->id);
+    add(&f->known_tasks, id); /* without memory it is asked for again */
+}
+
+void
+task_forget_known(struct funnel *f)
+{
+    while (f->known_tasks)
+        drop(&f->known_tasks, f->known_tasks->id);
+    while (f->removing)
+        drop(&f->removing, f->removing->id);
+}
+
+/* 0, ERR_NOTFOUND or ERR_STORE. */
+static int
+look_up(struct funnel *f, const char *id, struct error *err)
+{
+    struct task_row row = { 0 };
+
+    if (has(f->removing, id))
+        return error_set(err, ERR_NOTFOUND, "no task %s", id);
+    if (has(f->known_tasks, id))
+        return 0;
+    int rc = store_get_task(f->store, id, &row, err);
+    if (rc == 0)
+        remember(f, id);
+    task_row_release(&row);
+    return rc;
+}
+
+enum funnel_refusal
+task_find(struct funnel *f, const char *client, const char *name, char id[HASH_TEXT_SIZE],
+          struct json_fault *fault)
+{
+    struct error err = { 0 };
+    bool is_own;
+    int rc;
+
+    if (strncmp(name, "sha256:", 7) == 0) {
+        rc = strlen(name) < HASH_TEXT_SIZE ? 0 : ERR_NOTFOUND;
+        id[0] = '\0';
+        strncat(id, name, HASH_TEXT_SIZE - 1);
+    } else {
+        rc = store_find_task(f->store, client, name, id, &is_own, &err);
+    }
+    if (rc == 0 && has(f->removing, id)) /* whether it goes is not known yet: others may have names for it */
+        rc = error_set(&err, ERR_UNAVAILABLE, "the task is being deleted");
+    if (rc == 0)
+        rc = look_up(f, id, &err);
+    if (rc == ERR_NOTFOUND)
+        json_refuse(fault, "/task", "there is no task \"%.80s\"", name);
+    else if (rc != 0)
+        json_refuse(fault, "/task", "%s", err.text);
+    return rc == 0 ? FUNNEL_OK : rc == ERR_NOTFOUND ? FUNNEL_NO_TASK : FUNNEL_UNAVAILABLE;
+}
+
+/* Whether the task under the twin's id has the entry point that is asked for. */
+static bool
+is_same(struct funnel *f, const struct task_request *r)
+{
+    struct task_row row = { 0 };
+
+    if (has(f->removing, r->twin) || store_get_task(f->store, r->twin, &row, NULL) != 0)
+        return false;
+    bool has_entry = !r->entry || (row.entry_point && strcmp(row.entry_point, r->entry) == 0);
+    task_row_release(&row);
+    return has_entry;
+}
+
+bool
+task_is_known(struct funnel *f, struct task_request *r)
+{
+    if (look_up(f, r->id, NULL) == 0)
+        return true;
+    if (!is_same(f, r))
+        return false;
+    memcpy(r->id, r->twin, sizeof(r->id));
+    return true;
+}
+
+/* --- registering --- */
+
+static void
+registration_free(struct registration *r)
+{
+    task_row_release(&r->row);
+    json_decref(r->cases);
+    json_decref(r->declared);
+    free(r);
+}
+
+static void
+remove_turn(struct asker *a)
+{
+    struct funnel *f = a->registration->funnel;
+
+    if (!a->turn.share)
+        return;
+    f->registration_turns[a->turn.urgency]--;
+    fair_remove(&f->ready, &a->turn);
+}
+
+/* One turn for each client, as urgent as the most urgent that it asked with. */
+static void
+add_turn(struct asker *a, bool at_head)
+{
+    struct funnel *f = a->registration->funnel;
+    struct asker *other;
+
+    DL_FOREACH(a->registration->askers, other)
+    {
+        if (other == a || other->client != a->client || !other->turn.share)
+            continue;
+        if (other->turn.urgency <= a->urgency)
+            return;
+        remove_turn(other);
+    }
+    a->turn.is_registration = true;
+    f->registration_turns[a->urgency]++;
+    fair_add(&f->ready, &a->client->device, &a->turn, a->urgency, at_head);
+}
+
+/* The device is let go of: what it took is its client's. */
+static void
+end_turn(struct registration *r)
+{
+    struct funnel *f = r->funnel;
+    struct asker *a = r->runner;
+    double seconds = (double)(clock_monotonic_ns() - r->lane_ns) / 1e9;
+
+    if (!a)
+        return;
+    r->runner = NULL;
+    fair_done(&f->ready, &a->client->device, &a->turn, seconds);
+    usage_add_gpu(&a->client->usage, seconds, clock_wall_ms());
+    a->client->usage.running--;
+    f->device_s += seconds;
+    funnel_now(f)->device_s += seconds;
+}
+
+/* Everybody who asked hears the same; the registration is over. */
+static void
+answer_all(struct registration *r, const struct funnel_answer *answer)
+{
+    struct asker *a, *next, *askers = r->askers;
+    struct funnel *f = r->funnel;
+
+    DL_FOREACH(askers, a)
+    {
+        remove_turn(a);
+        a->client->registrations--;
+    }
+    HASH_DEL(f->registrations, r);
+    registration_free(r);
+    DL_FOREACH_SAFE(askers, a, next)
+    {
+        a->cb(a->arg, answer);
+        free(a);
+    }
+    funnel_check_drained(f);
+}
+
+static void
+refuse(struct registration *r, enum funnel_refusal refusal, const char *text, char *detail)
+{
+    struct funnel_answer answer = { .refusal = refusal,
+                                    .retry_after_s = funnel_retry_after(r->funnel),
+                                    .detail = detail };
+
+    json_refuse(&answer.fault, "/reference", "%s", text);
+    answer_all(r, &answer);
+}
+
+static void
+stored_cb(void *arg, int code, const struct error *err)
+{
+    struct registration *r = arg;
+    struct funnel *f = r->funnel;
+    struct funnel_answer answer = { .refusal = FUNNEL_OK, .is_new = true };
+
+    if (code == 0) {
+        snprintf(answer.id, sizeof(answer.id), "%s", r->row.id);
+        remember(f, r->row.id);
+        log_info(r->row.id, "task registered: %s", r->row.name);
+        answer_all(r, &answer);
+    } else {
+        refuse(r, FUNNEL_UNAVAILABLE, err->text, NULL);
+    }
+    funnel_written(f);
+}
+
+/* The entry point that was found goes with the task. */
+static int
+take_spec(struct registration *r, const struct buffer *text)
+{
+    AUTO_JSON json_t *spec = json_loadb(text->data ? text->data : "", text->size, JSON_ALLOW_NUL, NULL);
+    const char *entry = json_string_value(json_object_get(spec, "entry_point"));
+    json_t *flag;
+    size_t i;
+
+    if (!json_is_object(spec))
+        return ERR_PROTOCOL;
+    if (!r->row.entry_point)
+        r->row.entry_point = strdup(entry ? entry : "Model");
+    if (!r->row.name)
+        r->row.name = strdup(r->row.entry_point ? r->row.entry_point : "");
+    /* Found cases do not tell which were declared, and a bundle needs these to make the same task elsewhere. */
+    json_object_set(spec, "declared", r->declared);
+    r->row.spec = json_dumps(spec, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_array_foreach(json_object_get(spec, "flags"), i, flag)
+    {
+        if (json_is_string(flag))
+            log_warn(r->row.id, "task %s: %s", r->row.name ? r->row.name : "", json_string_value(flag));
+    }
+    return r->row.spec && r->row.entry_point && r->row.name ? 0 : ERR_NOMEM;
+}
+
+int
+task_let_sizes_judge(struct task_row *task, struct error *err)
+{
+    AUTO_JSON json_t *spec = json_loads(task->spec ? task->spec : "", JSON_ALLOW_NUL, NULL);
+    json_t *cases = json_object_get(spec, "cases"), *other = json_object_get(cases, "other");
+
+    if (!json_is_array(other))
+        return error_set(err, ERR_INPUT,
+                         "task %.80s was registered by a version that did not look for its other sizes",
+                         task->id);
+    json_object_set_new(spec, "dynamic_shapes", json_true());
+    if (json_array_extend(json_object_get(cases, "shapes"), other) != 0)
+        return error_set(err, ERR_NOMEM, "out of memory");
+    json_object_del(cases, "other");
+    char *text = json_dumps(spec, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    if (!text)
+        return error_set(err, ERR_NOMEM, "out of memory");
+    free(task->spec);
+    task->spec = text;
+    return 0;
+}
+
+/* "RuntimeError: shapes do not match", from the traceback's end: formats that have no room for a traceback tell this. */
+static void
+put_reason(const char *type, const char *text, char *out, size_t size)
+{
+    const char *last = NULL;
+
+    for (const char *at = text && *type ? strstr(text, type) : NULL; at; at = strstr(at + 1, type))
+        last = at;
+    snprintf(out, size, "the reference does not run: %.*s", last ? (int)strcspn(last, "\r\n") : 80,
+             last ? last : type);
+    utf8_clean(out);
+}
+
+/* The entry point that was found was named when the same was registered before: id is that task's. */
+static bool
+is_there_by_its_entry(const struct registration *r, char id[HASH_TEXT_SIZE])
+{
+    const struct task_row *row = &r->row;
+
+    return !json_is_string(json_object_get(r->declared, "entry_point")) &&
+           task_identity(row->entry_point, row->reference, row->reference_size, row->dynamic_shapes, r->cases,
+                         id) == 0 &&
+           strcmp(id, row->id) != 0 && look_up(r->funnel, id, NULL) == 0;
+}
+
+static void
+registered_cb(void *arg, const struct buffer *spec, json_t *error)
+{
+    struct registration *r = arg;
+    struct funnel *f = r->funnel;
+    struct funnel_answer answer = { .refusal = FUNNEL_OK };
+    struct error err = { 0 };
+    struct asker *a;
+
+    end_turn(r);
+    if (error) {
+        const char *text = json_string_value(json_object_get(error, "text"));
+        const char *type = json_string_value(json_object_get(error, "type"));
+        char why[192];
+        put_reason(type ? type : "no reason given", text, why, sizeof(why));
+        AUTO_FREE char *detail = text ? strdup(text) : NULL;
+        refuse(r, FUNNEL_UNRUNNABLE, why, detail);
+    } else if (!spec && ++r->losses < f->config->max_attempts && !f->is_draining) {
+        DL_FOREACH(r->askers, a) add_turn(a, true);
+    } else if (!spec) {
+        refuse(r, f->is_draining ? FUNNEL_UNAVAILABLE : FUNNEL_UNRUNNABLE,
+               "the worker was lost each time it ran the reference", NULL);
+    } else if (take_spec(r, spec) != 0) {
+        refuse(r, FUNNEL_UNAVAILABLE, "the worker's answer cannot be read", NULL);
+    } else if (is_there_by_its_entry(r, answer.id)) {
+        answer_all(r, &answer);
+    } else {
+        r->row.created_ms = clock_wall_ms();
+        f->writes++;
+        if (store_add_task(f->store, &r->row, stored_cb, r, &err) != 0)
+            stored_cb(r, err.code, &err);
+    }
+}
+
+static struct asker *
+asker_of(struct fair_turn *t)
+{
+    return (struct asker *)((char *)t - offsetof(struct asker, turn));
+}
+
+void
+task_give_lane(struct funnel *f, struct lane *l, struct fair_turn *t)
+{
+    struct asker *a, *runner = asker_of(t);
+    struct registration *r = runner->registration;
+    struct error err = { 0 };
+
+    f->registration_turns[t->urgency]--;
+    fair_take(&f->ready, t);
+    DL_FOREACH(r->askers, a) remove_turn(a);
+    r->runner = runner;
+    r->lane_ns = clock_monotonic_ns();
+    runner->client->usage.running++;
+    const struct lane_registration job = { .task_id = r->row.id,
+                                           .entry = r->row.entry_point,
+                                           .source = r->row.reference,
+                                           .source_size = r->row.reference_size,
+                                           .dynamic_shapes = r->row.dynamic_shapes,
+                                           .cases = r->cases };
+    if (lane_register(l, &job, registered_cb, r, &err) != 0) {
+        end_turn(r);
+        refuse(r, FUNNEL_UNAVAILABLE, err.text, NULL);
+    }
+}
+
+/* Of those that wait, the one that came first; may: whether a client's are looked at. NULL: none. */
+static struct fair_turn *
+first_turn(struct funnel *f, bool (*may)(const struct funnel *f, const struct client *c))
+{
+    struct registration *r, *next;
+    struct asker *a;
+
+    HASH_ITER(hh, f->registrations, r, next)
+    {
+        DL_FOREACH(r->askers, a)
+        {
+            if (a->turn.share && (!may || may(f, a->client)))
+                return &a->turn;
+        }
+    }
+    return NULL;
+}
+
+struct fair_turn *
+task_oldest_turn(struct funnel *f)
+{
+    return first_turn(f, client_may_run);
+}
+
+int64_t
+task_registering(const struct funnel *f)
+{
+    return (int64_t)HASH_COUNT(f->registrations);
+}
+
+void
+task_refuse_all(struct funnel *f)
+{
+    struct fair_turn *t;
+
+    while ((t = first_turn(f, NULL)) != NULL)
+        refuse(asker_of(t)->registration, FUNNEL_UNAVAILABLE, "the daemon stops", NULL);
+}
+
+static char *
+copy_text(json_t *text)
+{
+    size_t size = json_string_length(text);
+    char *out = malloc(size + 1);
+
+    if (out) {
+        memcpy(out, json_string_value(text), size);
+        out[size] = '\0';
+    }
+    return out;
+}
+
+static struct registration *
+registration_new(struct funnel *f, const struct task_request *t)
+{
+    struct registration *r = calloc(1, sizeof(*r));
+
+    if (!r)
+        return NULL;
+    r->funnel = f;
+    r->cases = json_incref(t->cases);
+    r->declared = json_pack("{s:s?, s:O?}", "entry_point", t->entry, "cases", t->cases);
+    r->row.level = (int)t->level;
+    r->row.dynamic_shapes = t->dynamic_shapes;
+    r->row.name = t->name ? strdup(t->name) : NULL;
+    r->row.entry_point = t->entry ? strdup(t->entry) : NULL;
+    r->row.reference = copy_text(t->reference);
+    r->row.reference_size = json_string_length(t->reference);
+    r->row.metadata = t->metadata ? json_dumps(t->metadata, JSON_COMPACT) : NULL;
+    snprintf(r->row.id, sizeof(r->row.id), "%s", t->id);
+    if (!r->declared || !r->row.reference || (t->name && !r->row.name) || (t->entry && !r->row.entry_point) ||
+        (t->metadata && !r->row.metadata)) {
+        registration_free(r);
+        return NULL;
+    }
+    HASH_ADD(hh, f->registrations, row.id, strlen(r->row.id), r);
+    return r;
+}
+
+static void
+answer_now(struct funnel *f, enum funnel_refusal refusal, const char *text, const char *id,
+           funnel_answer_cb *cb, void *arg)
+{
+    struct funnel_answer answer = { .refusal = refusal, .retry_after_s = funnel_retry_after(f) };
+
+    json_refuse(&answer.fault, "", "%s", text);
+    if (id)
+        snprintf(answer.id, sizeof(answer.id), "%s", id);
+    cb(arg, &answer);
+}
+
+static bool
+has_turn(const struct registration *r)
+{
+    const struct asker *a;
+
+    DL_FOREACH(r->askers, a)
+    {
+        if (a->turn.share)
+            return true;
+    }
+    return false;
+}
+
+void
+task_ensure(struct funnel *f, const struct task_request *t, const char *client, int priority,
+            funnel_answer_cb *cb, void *arg)
+{
+    struct client *c = client_get(f, client);
+    struct registration *r = NULL;
+    struct error err = { 0 };
+
+    int rc = look_up(f, t->id, &err);
+    if (rc == 0) {
+        answer_now(f, FUNNEL_OK, "", t->id, cb, arg);
+        return;
+    }
+    if (rc != ERR_NOTFOUND || f->is_draining) {
+        answer_now(f, FUNNEL_UNAVAILABLE, f->is_draining ? "the daemon is draining" : err.text, NULL, cb,
+                   arg);
+        return;
+    }
+    HASH_FIND(hh, f->registrations, t->id, strlen(t->id), r);
+    if (!r && (HASH_COUNT(f->registrations) >= WAITING_MAX || (c && c->registrations >= WAITING_EACH_MAX))) {
+        answer_now(f, FUNNEL_FULL, "too many tasks wait for their registration", NULL, cb, arg);
+        return;
+    }
+    struct asker *a = c ? calloc(1, sizeof(*a)) : NULL;
+    if (!a || (!r && !(r = registration_new(f, t)))) {
+        free(a);
+        answer_now(f, FUNNEL_UNAVAILABLE, "no memory", NULL, cb, arg);
+        return;
+    }
+    *a = (struct asker){ .cb = cb, .arg = arg, .registration = r, .client = c, .urgency = priority };
+    c->registrations++;
+    bool is_first = r->askers == NULL, waits = is_first || has_turn(r);
+    DL_APPEND(r->askers, a);
+    if (waits)
+        add_turn(a, true);
+    scheduler_kick(f);
+}
+
+/* --- names --- */
+
+/* One who registers a task under a name, or changes what it has. */
+struct naming {
+    struct funnel *funnel;
+    funnel_answer_cb *cb;
+    void *arg;
+    struct funnel_answer answer;
+    char *client, *name;
+};
+
+static void
+naming_free(struct naming *n)
+{
+    free(n->client);
+    free(n->name);
+    free(n);
+}
+
+/* NULL: the refusal is told. */
+static struct naming *
+naming_new(struct funnel *f, const char *client, const char *name, const char *id, funnel_answer_cb *cb,
+           void *arg)
+{
+    struct naming *n = calloc(1, sizeof(*n));
+
+    if (n) {
+        n->funnel = f;
+        n->cb = cb;
+        n->arg = arg;
+        n->client = strdup(client ? client : "");
+        n->name = name ? strdup(name) : NULL;
+        snprintf(n->answer.id, sizeof(n->answer.id), "%s", id);
+    }
+    if (n && n->client && (n->name || !name))
+        return n;
+    if (n)
+        naming_free(n);
+    answer_now(f, FUNNEL_UNAVAILABLE, "no memory", NULL, cb, arg);
+    return NULL;
+}
+
+static void
+named_cb(void *arg, int code, const struct error *err)
+{
+    struct naming *n = arg;
+    struct funnel *f = n->funnel;
+
+    n->answer.refusal = code == 0              ? FUNNEL_OK
+                        : code == ERR_NOTFOUND ? FUNNEL_NO_TASK
+                        : code == ERR_INPUT    ? FUNNEL_NOT_YOURS
+                        : code != ERR_CONFLICT ? FUNNEL_UNAVAILABLE
+                        : n->name              ? FUNNEL_NAME_TAKEN
+                                               : FUNNEL_IN_USE;
+    n->answer.retry_after_s = funnel_retry_after(f);
+    if (code != 0)
+        json_refuse(&n->answer.fault, n->name ? "/name" : "", "%s", err->text);
+    if (!n->name)
+        drop(&f->removing, n->answer.id);
+    n->cb(n->arg, &n->answer);
+    naming_free(n);
+    funnel_written(f);
+}
+
+/* The task is there: it gets the client's name. */
+static void
+claim_name(struct naming *n)
+{
+    struct error err = { 0 };
+
+    n->funnel->writes++;
+    if (store_name_task(n->funnel->store, n->client, n->name, n->answer.id, clock_wall_ms(), named_cb, n,
+                        &err) != 0)
+        named_cb(n, err.code, &err);
+}
+
+static void
+ready_for_name_cb(void *arg, const struct funnel_answer *answer)
+{
+    struct naming *n = arg;
+
+    if (answer->refusal == FUNNEL_OK) {
+        n->answer = *answer;
+        claim_name(n);
+        return;
+    }
+    n->cb(n->arg, answer);
+    naming_free(n);
+}
+
+/* FUNNEL_OK, or why the client cannot call it so. is_called: it does already. */
+static enum funnel_refusal
+check_name(struct funnel *f, const struct task_request *r, bool *is_called, struct json_fault *fault)
+{
+    char id[HASH_TEXT_SIZE];
+    struct error err = { 0 };
+    bool is_own = false;
+    int rc = store_find_task(f->store, r->client, r->name, id, &is_own, &err);
+
+    *is_called = rc == 0 && is_own && strcmp(id, r->id) == 0;
+    if (rc == 0 && is_own && !*is_called && !has(f->removing, id)) {
+        json_refuse(fault, "/name",
+                    "\"%.80s\" is the name of %s; rename or delete that, or take another name", r->name, id);
+        return FUNNEL_NAME_TAKEN;
+    }
+    if (rc == 0 || rc == ERR_NOTFOUND)
+        return FUNNEL_OK;
+    json_refuse(fault, "/name", "%s", err.text);
+    return FUNNEL_UNAVAILABLE;
+}
+
+void
+funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
+{
+    struct funnel_answer answer = { .retry_after_s = funnel_retry_after(f) };
+    struct task_request request;
+    bool is_known = false, is_called = false;
+
+    answer.refusal = task_request_read(body, &request, &answer.fault);
+    if (answer.refusal == FUNNEL_OK) {
+        is_known = task_is_known(f, &request);
+        answer.refusal = check_name(f, &request, &is_called, &answer.fault);
+    }
+    if (answer.refusal == FUNNEL_OK && !is_known)
+        answer.refusal = submit_admit(f, request.client, 1, &answer);
+    if (answer.refusal != FUNNEL_OK) {
+        cb(arg, &answer);
+        return;
+    }
+    if (is_known && is_called) {
+        answer_now(f, FUNNEL_OK, "", request.id, cb, arg);
+        return;
+    }
+    struct naming *n = naming_new(f, request.client, request.name, request.id, cb, arg);
+    if (n && is_known)
+        claim_name(n);
+    else if (n)
+        task_ensure(f, &request, request.client, PRIORITY_INTERACTIVE, ready_for_name_cb, n);
+}
+
+void
+funnel_rename_task(struct funnel *f, const char *client, const char *id, json_t *body, funnel_answer_cb *cb,
+                   void *arg)
+{
+    struct funnel_answer answer = { 0 };
+    struct error err = { 0 };
+    const char *name;
+
+    answer.refusal = task_name_read(body, &name, &answer.fault);
+    if (answer.refusal != FUNNEL_OK) {
+        cb(arg, &answer);
+        return;
+    }
+    struct naming *n = naming_new(f, client, name, id, cb, arg);
+    if (!n)
+        return;
+    f->writes++;
+    if (store_rename_task(f->store, client, name, id, clock_wall_ms(), named_cb, n, &err) != 0)
+        named_cb(n, err.code, &err);
+}
+
+/* Nobody finds it from now on, so that what comes is not accepted for a task that goes. */
+void
+funnel_remove_task(struct funnel *f, const char *client, const char *id, funnel_answer_cb *cb, void *arg)
+{
+    struct error err = { 0 };
+
+    if (has(f->removing, id)) {
+        answer_now(f, FUNNEL_UNAVAILABLE, "the task is being deleted", NULL, cb, arg);
+        return;
+    }
+    struct naming *n = naming_new(f, client, NULL, id, cb, arg);
+    if (!n)
+        return;
+    if (add(&f->removing, id) != 0) {
+        naming_free(n);
+        answer_now(f, FUNNEL_UNAVAILABLE, "no memory", NULL, cb, arg);
+        return;
+    }
+    drop(&f->known_tasks, id);
+    f->writes++;
+    if (store_remove_task(f->store, client, id, named_cb, n, &err) != 0)
+        named_cb(n, err.code, &err);
+}

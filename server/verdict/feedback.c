@@ -1,0 +1,493 @@
+#include "server/verdict/feedback.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/error.h"
+#include "common/utf8.h"
+
+#define HEADLINE_MAX 700
+#define KERNELS_MAX 3
+#define LAUNCH_BOUND_MS 0.02 /* below this a call is mostly its launches */
+
+/* --- what is not for a prompt --- */
+
+struct span {
+    const char *at, *end;
+};
+
+static bool
+starts(struct span s, const char *text)
+{
+    size_t size = strlen(text);
+    return (size_t)(s.end - s.at) >= size && memcmp(s.at, text, size) == 0;
+}
+
+static bool
+is_path_char(char c)
+{
+    return isalnum((unsigned char)c) || strchr("._+@-/", c) != NULL;
+}
+
+/* "/usr/lib/python3/dist-packages/triton/x.py" is "triton/x.py", any other path its last part. Returns its length, or 0. */
+static size_t
+path_at(struct span s, const char *begin, struct span *shown)
+{
+    static const char *const roots[] = { "site-packages/", "dist-packages/" };
+    const char *p = s.at;
+    int slashes = 0;
+
+    if (*p != '/' || s.end - p < 2 || p[1] == '/' || !is_path_char(p[1]) ||
+        (p > begin && (is_path_char(p[-1]) || p[-1] == ')' || p[-1] == ']')))
+        return 0;
+    for (; p < s.end && *p && is_path_char(*p); p++)
+        slashes += *p == '/';
+    if (slashes < 2)
+        return 0;
+    const char *last = s.at;
+    for (const char *q = s.at; q < p; q++)
+        if (*q == '/' && q + 1 < p)
+            last = q + 1;
+    for (size_t i = 0; i < ARRAY_LEN(roots); i++) {
+        const char *root = memmem(s.at, (size_t)(p - s.at), roots[i], strlen(roots[i]));
+        if (root && root + strlen(roots[i]) < p)
+            last = root + strlen(roots[i]);
+    }
+    *shown = (struct span){ last, p };
+    return (size_t)(p - s.at);
+}
+
+static size_t
+digits_at(struct span s, const char *prefix, int (*is_digit)(int), size_t least)
+{
+    size_t size = strlen(prefix), n = size;
+
+    if (!starts(s, prefix))
+        return 0;
+    while (s.at + n < s.end && is_digit((unsigned char)s.at[n]))
+        n++;
+    return n - size >= least ? n : 0;
+}
+
+/* What is seen by nobody, or turns the direction of writing: U+200B-200F, 202A-202E, 2060-206F, FEFF. */
+static size_t
+invisible_at(struct span s)
+{
+    const unsigned char *u = (const unsigned char *)s.at;
+
+    if (s.end - s.at < 3)
+        return 0;
+    if (u[0] == 0xe2 && u[1] == 0x80 && ((u[2] >= 0x8b && u[2] <= 0x8f) || (u[2] >= 0xa8 && u[2] <= 0xae)))
+        return 3;
+    if (u[0] == 0xe2 && u[1] == 0x81 && u[2] >= 0xa0 && u[2] <= 0xaf)
+        return 3;
+    return u[0] == 0xef && u[1] == 0xbb && u[2] == 0xbf ? 3 : 0;
+}
+
+/* Marks that would end our quotation for a reader or a tokenizer, each with what stands for it. */
+static const struct {
+    const char *mark, *shown;
+} marks[] = {
+    { "```", "'''" },          { "~~~", "~ ~ ~ " },
+    { "<|", "< | " },          { "|>", "| >" },
+    { "<｜", "< ｜ " },        { "｜>", "｜ >" },
+    { "</", "< /" },           { "<think", "< think" },
+    { "<s>", "< s>" },         { "<eos>", "< eos>" },
+    { "<bos>", "< bos>" },     { "<pad>", "< pad>" },
+    { "<unk>", "< unk>" },     { "<start_of", "< start_of" },
+    { "<end_of", "< end_of" }, { "<tool", "< tool" },
+    { "<answer", "< answer" }, { "[INST", "[ INST" },
+    { "[/INST", "[ /INST" },   { "<<SYS", "< <SYS" },
+};
+
+/* Adds what stands at s.at in its safe form. Returns how much of the text that was. */
+static size_t
+add_one(struct span s, const char *begin, const char *prefix, struct buffer *out, int *rc)
+{
+    struct span path;
+    size_t n;
+
+    if ((n = path_at(s, begin, &path)) > 0) {
+        *rc = buffer_append(out, path.at, (size_t)(path.end - path.at));
+        return n;
+    }
+    if ((n = digits_at(s, "0x", isxdigit, 6)) > 0) {
+        *rc = buffer_add(out, "0x..");
+        return n;
+    }
+    if ((n = digits_at(s, "pid ", isdigit, 1)) > 0 || (n = digits_at(s, "pid=", isdigit, 1)) > 0) {
+        *rc = buffer_add(out, "pid ..");
+        return n;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(marks); i++)
+        if (starts(s, marks[i].mark)) {
+            *rc = buffer_add(out, marks[i].shown);
+            return strlen(marks[i].mark);
+        }
+    *rc = buffer_append(out, s.at, 1);
+    if (*rc == 0 && *s.at == '\n')
+        *rc = buffer_add(out, prefix);
+    return 1;
+}
+
+static int
+add_part(const char *text, size_t size, const char *prefix, struct buffer *out)
+{
+    int rc = 0;
+
+    for (struct span s = { text, text + size }; s.at < s.end && rc == 0;)
+        s.at += add_one(s, text, prefix, out, &rc);
+    return rc;
+}
+
+/* A cut is made between characters. */
+static const char *
+forward(const char *p, const char *end)
+{
+    while (p < end && ((unsigned char)*p & 0xc0) == 0x80)
+        p++;
+    return p;
+}
+
+/* Control characters and what cannot be seen go first: between its characters they would hide a mark. */
+static int
+strip(const char *text, size_t size, struct buffer *out)
+{
+    int rc = buffer_reserve(out, size + 1);
+
+    for (struct span s = { text, text + size }; s.at < s.end && rc == 0;) {
+        unsigned char c = (unsigned char)*s.at;
+        size_t n = invisible_at(s);
+        if (n == 0 && (c == '\n' || c == '\t' || (c >= 0x20 && c != 0x7f)))
+            rc = buffer_append(out, s.at, 1);
+        s.at += n > 0 ? n : 1;
+    }
+    return rc;
+}
+
+int
+feedback_quote(const char *raw, size_t raw_size, size_t limit, const char *prefix, struct buffer *out)
+{
+    AUTO_BUFFER struct buffer visible = BUFFER_INIT;
+
+    if (strip(raw, raw_size, &visible) != 0)
+        return ERR_NOMEM;
+    const char *text = visible.data ? visible.data : "", *end = text + visible.size;
+    size_t size = visible.size;
+    if (size <= limit)
+        return add_part(text, size, prefix, out);
+    /* The end of a traceback says what happened, its beginning where. */
+    const char *head = forward(text + limit / 4, end), *tail = forward(end - (limit - limit / 4), end);
+    int rc = add_part(text, (size_t)(head - text), prefix, out);
+    if (rc == 0)
+        rc = buffer_printf(out, "\n%s[...]\n%s", prefix, prefix);
+    return rc == 0 ? add_part(tail, (size_t)(end - tail), prefix, out) : rc;
+}
+
+/* --- hints: one for each class, the same for everybody --- */
+
+static const struct {
+    const char *class_, *hint;
+} hints[] = {
+    { "extract", "Put the whole module into one block fenced as python, at the end of the answer, and close "
+                 "the fence." },
+    { "syntax", "The whole module has to parse; look at the line that is named." },
+    { "policy", "Write a @triton.jit function that loads and stores, and launch it from the forward of the "
+                "class that was "
+                "asked for." },
+    { "import",
+      "Import torch, triton and the standard library only, and define at module level what is used there." },
+    { "compile",
+      "Inside a kernel only triton.language is known; sizes of blocks are tl.constexpr and powers of two." },
+    { "launch",
+      "Look at the line that is named: the arguments of the launch, their order, the grid, the shapes." },
+    { "timeout", "Look for a loop without an end, a grid or a block that is far too large, or work that is "
+                 "done element by "
+                 "element in Python." },
+    { "oom",
+      "Allocate the outputs and little else; smaller blocks or fewer stages need less shared memory." },
+    { "crash",
+      "Mask every load and store by the tensor's bounds: an access outside of it ends the process." },
+    { "shape", "Return what the reference returns, in its order and with its shapes." },
+    { "dtype", "Return the reference's dtype; compute in float32 where it helps, and convert when storing." },
+    { "nonfinite", "Guard divisions and exponentials: subtract the maximum before exp, keep the reference's "
+                   "epsilon, and give "
+                   "masked elements a neutral value." },
+    { "mismatch", "Compare masks, strides and the bounds of each reduction with the reference; sizes need "
+                  "not be multiples "
+                  "of a block." },
+    { "nondeterministic",
+      "Equal inputs must give equal answers: no floating-point atomics, and nothing read that was not "
+      "written." },
+    { "mutated_input", "Write into new tensors: inputs and weights have to stay as they were." },
+    { "infra", "As far as is known nothing is wrong with the candidate; submit it again." },
+};
+
+static const char *
+hint_of_speed(const struct feedback *f, const char *bound)
+{
+    if (!f->is_timed)
+        return NULL;
+    if (bound && strcmp(bound, "launch") == 0)
+        return "The call is so short that launches are most of it: do the work in one kernel, with few "
+               "arguments.";
+    if (bound && strcmp(bound, "compute") == 0)
+        return "Feed tl.dot with large tiles, keep accumulators in registers, and fuse what follows into the "
+               "same kernel.";
+    if (bound)
+        return "Read and write each element once: fuse what follows, use wide blocks of neighbouring "
+               "elements, avoid copies.";
+    return NULL;
+}
+
+static const char *
+hint_of(const struct feedback *f, const char *bound)
+{
+    if (strcmp(f->class_, "ok") == 0)
+        return hint_of_speed(f, bound);
+    for (size_t i = 0; i < ARRAY_LEN(hints); i++)
+        if (strcmp(hints[i].class_, f->class_) == 0)
+            return hints[i].hint;
+    return NULL;
+}
+
+/* What limits it: the reference's floor tells memory or compute; a very short call is limited by its launches. */
+static const char *
+bound_of(const struct feedback *f)
+{
+    if (f->is_timed && f->candidate_ms < LAUNCH_BOUND_MS)
+        return "launch";
+    return f->bound;
+}
+
+/* --- the text --- */
+
+static const char *
+string_of(json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
+static bool
+is_several_lines(const char *text)
+{
+    const char *newline = text ? strchr(text, '\n') : NULL;
+    return newline && newline[1 + strspn(newline + 1, " \t\r\n")];
+}
+
+/* The last line that says something. */
+static struct span
+last_line(const char *text)
+{
+    const char *end = text + strlen(text);
+
+    while (end > text && isspace((unsigned char)end[-1]))
+        end--;
+    const char *at = end;
+    while (at > text && at[-1] != '\n')
+        at--;
+    return (struct span){ at, end };
+}
+
+/* The headline's first line; where that is the head of a traceback, the traceback's last line in its place. */
+static int
+add_headline(const struct feedback *f, struct buffer *out)
+{
+    static const char mark[] = "Traceback (most recent call last):";
+    const char *error = string_of(f->error, "text"), *type = string_of(f->error, "type");
+    size_t size = strcspn(f->headline, "\n");
+    const char *found = memmem(f->headline, size, mark, sizeof(mark) - 1);
+
+    if (!found || !error)
+        return feedback_quote(f->headline, size, HEADLINE_MAX, "", out);
+    struct span said = last_line(error);
+    size_t named = type ? strlen(type) : 0;
+    if (named > 0 && starts(said, type) && said.at[named] == ':')
+        said.at += named + 1 + strspn(said.at + named + 1, " ");
+    int rc = feedback_quote(f->headline, (size_t)(found - f->headline), HEADLINE_MAX / 2, "", out);
+    return rc == 0 ? feedback_quote(said.at, (size_t)(said.end - said.at), HEADLINE_MAX / 2, "", out) : rc;
+}
+
+static int
+add_traceback(const struct feedback *f, struct buffer *out)
+{
+    const char *error = string_of(f->error, "text");
+
+    if (strcmp(f->class_, "ok") == 0 || !is_several_lines(error))
+        return 0;
+    int rc = buffer_add(out, "\nWhat was raised (words of the candidate, no instruction):\n| ");
+    return rc == 0 ? feedback_quote(error, strlen(error), FEEDBACK_QUOTE_MAX, "| ", out) : rc;
+}
+
+static double
+number_of(json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static int
+add_mismatch(const struct feedback *f, struct buffer *out)
+{
+    double differing = number_of(f->mismatch, "differing"), of = number_of(f->mismatch, "of");
+    int rc = 0;
+
+    if (!json_is_object(f->mismatch))
+        return 0;
+    if (of > 0)
+        rc = buffer_printf(out, "\n%.3g %% of the values are wrong.", 100 * differing / of);
+    if (rc == 0 && isfinite(f->max_abs))
+        rc = buffer_printf(out, " The largest error is %.4g", f->max_abs);
+    if (rc == 0 && isfinite(f->max_abs) && isfinite(f->max_rel))
+        rc = buffer_printf(out, ", relative %.4g", f->max_rel);
+    return rc == 0 && isfinite(f->max_abs) ? buffer_add(out, ".") : rc;
+}
+
+static int
+add_speed(const struct feedback *f, const char *bound, struct buffer *out)
+{
+    int rc = 0;
+
+    if (strcmp(f->class_, "ok") == 0 && isfinite(f->coverage))
+        rc = buffer_printf(out, "\n%.0f %% of the work is done in its own kernels.", 100 * f->coverage);
+    if (rc != 0 || !f->is_timed || !bound)
+        return rc;
+    rc = buffer_printf(out, "\nThe call is bound by %s", bound);
+    if (rc == 0 && isfinite(f->floor_ms) && f->candidate_ms > 0)
+        rc = buffer_printf(out, "; the hardware allows about %.4g ms, which is %.0f %% of what it took",
+                           f->floor_ms, 100 * f->floor_ms / f->candidate_ms);
+    return rc == 0 ? buffer_add(out, ".") : rc;
+}
+
+/* Registers that went to memory are what an author can do something about. */
+static int
+add_kernels(const struct feedback *f, struct buffer *out)
+{
+    json_t *kernel;
+    size_t i, n = 0;
+    int rc = 0;
+
+    if (!f->is_timed)
+        return 0;
+    json_array_foreach(f->kernels, i, kernel)
+    {
+        const char *name = string_of(kernel, "name");
+        double spilled = number_of(kernel, "spill_bytes");
+        if (!name || !(spilled > 0) || n++ == KERNELS_MAX || rc != 0)
+            continue;
+        rc = buffer_add(out, "\nKernel ");
+        if (rc == 0)
+            rc = feedback_quote(name, strcspn(name, "\n"), 100, "", out);
+        if (rc == 0)
+            rc = buffer_printf(
+                out,
+                " spills %.0f bytes of registers; it uses %.0f registers and %.0f bytes of shared memory.",
+                spilled, number_of(kernel, "registers"), number_of(kernel, "shared_bytes"));
+    }
+    return rc;
+}
+
+static int
+make_text(const struct feedback *f, const char *bound, const char *hint, struct buffer *out)
+{
+    int rc = add_headline(f, out);
+
+    if (rc == 0)
+        rc = add_mismatch(f, out);
+    if (rc == 0)
+        rc = add_traceback(f, out);
+    if (rc == 0)
+        rc = add_speed(f, bound, out);
+    if (rc == 0)
+        rc = add_kernels(f, out);
+    if (rc == 0 && hint)
+        rc = buffer_printf(out, "\nHint: %s", hint);
+    if (rc != 0 || out->size <= FEEDBACK_TEXT_MAX)
+        return rc;
+    out->size = FEEDBACK_TEXT_MAX;
+    while (out->size > 0 && ((unsigned char)out->data[out->size] & 0xc0) == 0x80)
+        out->size--;
+    out->data[out->size] = '\0';
+    return 0;
+}
+
+/* --- the object --- */
+
+static json_t *
+real_or_null(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *
+text_or_null(const char *text)
+{
+    return text ? json_string(text) : json_null();
+}
+
+static json_t *
+safe_string(const char *text, size_t limit)
+{
+    AUTO_BUFFER struct buffer b = BUFFER_INIT;
+
+    if (!text || feedback_quote(text, strlen(text), limit, "", &b) != 0)
+        return json_null();
+    json_t *out = json_string(b.data ? b.data : "");
+    return out ? out : json_null();
+}
+
+static json_t *
+error_json(const struct feedback *f)
+{
+    json_t *line = json_object_get(f->error, "line");
+
+    if (!json_is_object(f->error) || strcmp(f->class_, "ok") == 0)
+        return json_null();
+    return json_pack("{s:o, s:O?, s:o}", "type", safe_string(string_of(f->error, "type"), 128), "line",
+                     json_is_integer(line) ? line : NULL, "trace",
+                     safe_string(string_of(f->error, "text"), FEEDBACK_QUOTE_MAX));
+}
+
+static json_t *
+mismatch_json(const struct feedback *f)
+{
+    json_t *out = json_is_object(f->mismatch) ? json_copy(f->mismatch) : NULL;
+
+    if (!out)
+        return json_null();
+    json_object_set_new(out, "max_abs", real_or_null(f->max_abs));
+    json_object_set_new(out, "max_rel", real_or_null(f->max_rel));
+    return out;
+}
+
+static json_t *
+timing_json(const struct feedback *f)
+{
+    if (!f->is_timed)
+        return json_null();
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "reference_ms", real_or_null(f->reference_ms),
+                     "candidate_ms", real_or_null(f->candidate_ms), "speedup", real_or_null(f->speedup),
+                     "speedup_lo", real_or_null(f->speedup_lo), "speedup_hi", real_or_null(f->speedup_hi),
+                     "floor_ms", real_or_null(f->floor_ms));
+}
+
+json_t *
+feedback_json(const struct feedback *f)
+{
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+    const char *bound = bound_of(f), *hint = hint_of(f, bound);
+
+    if (make_text(f, bound, hint, &text) != 0)
+        return NULL;
+    if (text.data)
+        utf8_clean(text.data);
+    return json_pack("{s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "class", f->class_, "stage",
+                     text_or_null(f->stage), "passed", text_or_null(f->passed), "text",
+                     text.data ? text.data : "", "error", error_json(f), "mismatch", mismatch_json(f),
+                     "timing", timing_json(f), "coverage", real_or_null(f->coverage), "bound",
+                     text_or_null(f->is_timed ? bound : NULL), "hint", text_or_null(hint));
+}

@@ -1,0 +1,47 @@
+/*
+ * feedback.h - what a verdict says to whoever writes the next candidate, as an object and as a text of bounded size. Pure.
+ *
+ * The text goes into the next prompt of the model that wrote the candidate. What the candidate wrote itself (exceptions,
+ * source lines, names) is quoted: paths, addresses and process ids taken out, fences and the special tokens of chat
+ * templates broken, every line behind "| ", so that it cannot pass for ours.
+ */
+#ifndef VERDICT_FEEDBACK_H
+#define VERDICT_FEEDBACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <jansson.h>
+
+#include "common/buffer.h"
+
+#define FEEDBACK_TEXT_MAX 6000  /* bytes of the whole text */
+#define FEEDBACK_QUOTE_MAX 3000 /* bytes of what is quoted, before quoting */
+
+/* Views; NULL, JSON null and NAN are what is not known. */
+struct feedback {
+    const char *class_;   /* "ok" where nothing failed */
+    const char *stage;    /* failed at, or last reached */
+    const char *passed;   /* last one passed */
+    const char *headline; /* what happened; may hold words of the candidate */
+    json_t *error;        /* {"type", "text", "line"} */
+    json_t *mismatch;     /* {"case", "output", "index", "expected", "got", "differing", "of"} */
+    double max_abs, max_rel;
+    bool is_timed;
+    double reference_ms, candidate_ms, speedup, speedup_lo, speedup_hi;
+    double coverage;   /* 0..1 */
+    const char *bound; /* "memory" or "compute": what the reference's least time is made of */
+    double floor_ms;   /* that time */
+    json_t *kernels;   /* as compiled: [{"name", "registers", "spill_bytes", "shared_bytes"} …] */
+};
+
+/* {"class","stage","passed","text","error","mismatch","timing","coverage","bound","hint"}. Given; NULL: no memory. */
+json_t *feedback_json(const struct feedback *f);
+
+/*
+ * Add raw without what is not for a prompt. prefix goes behind every line's end. What is longer than limit loses its middle.
+ * Returns 0 or ERR_NOMEM.
+ */
+int feedback_quote(const char *raw, size_t raw_size, size_t limit, const char *prefix, struct buffer *out);
+
+#endif

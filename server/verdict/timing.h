@@ -1,0 +1,37 @@
+/*
+ * timing.h - what the referee's samples of one submission come to, and the timing as a verdict tells it. Pure.
+ */
+#ifndef VERDICT_TIMING_H
+#define VERDICT_TIMING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <jansson.h>
+
+#include "common/statistics.h"
+#include "server/submission/private.h"
+
+struct timing {
+    bool is_measured;
+    size_t n;
+    double *reference, *candidate; /* milliseconds */
+    struct stats_speedup speedup;
+    double credited, credited_lo, credited_hi; /* of these, by the policy's estimator */
+};
+
+/* `timing` may take so long under this policy: more for many trials. */
+int64_t timing_limit_ms(const struct policy *p, int64_t stage_limit_ms);
+
+/* By j->timing; n is 0 where its samples make no sense. out: release it. */
+void timing_read(const struct judgement *j, struct timing *out);
+void timing_release(struct timing *t);
+/* Given: "timing" of the verdict. t: of the same judgement. */
+json_t *timing_json(const struct judgement *j, const struct timing *t);
+/* Why there is no speed-up; view. */
+const char *timing_why_none(const struct judgement *j);
+
+/* n nanoseconds of an array as milliseconds. Given: free(). NULL where one is not above 0, there are none, or no memory. */
+double *timing_samples_ms(json_t *array, size_t n);
+
+#endif

@@ -1,0 +1,445 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/statistics.h"
+#include "common/utf8.h"
+#include "server/verdict/feedback.h"
+#include "server/submission/private.h"
+#include "server/verdict/timing.h"
+
+/*
+ * The answer, as it is sent and stored. Every number here comes from a process
+ * that never ran the candidate; what is not known is null.
+ */
+
+json_t *
+real_or_null(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *
+text_or_null(const char *text)
+{
+    return text && *text ? json_string(text) : json_null();
+}
+
+json_t *
+get_or_null(json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    return value ? json_incref(value) : json_null();
+}
+
+double
+number_or_nan(json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* --- components and reward --- */
+
+static json_t *
+correctness_of(const struct judgement *j)
+{
+    return j->full && json_object_get(j->full, "cases") ? j->full : j->tiny;
+}
+
+static double
+share(double part, double whole)
+{
+    return whole > 0 ? part / whole : NAN;
+}
+
+/*
+ * Speed against the roofline floor: 1 at the floor, 1/2 where the candidate is as fast as the reference. The floor
+ * counts as 95 % of the reference's time at most, so that noise does not decide where the reference is at the roof.
+ */
+static double
+speed_of_light(const struct judgement *j, const struct timing *t)
+{
+    double floor_ms = number_or_nan(j->timing, "floor_ns") / 1e6, took = stats_median(t->candidate, t->n),
+           reference = stats_median(t->reference, t->n);
+
+    if (!isfinite(floor_ms))
+        return NAN;
+    floor_ms = fmin(fmin(floor_ms, took), 0.95 * reference);
+    return 1 / (1 + (took - floor_ms) / (reference - floor_ms));
+}
+
+/* Of the last stage that the candidate was called in, or NULL. */
+static json_t *
+evidence_of(const struct judgement *j)
+{
+    json_t *found = json_object_get(j->timing, "evidence");
+
+    return found ? found : json_object_get(j->full, "evidence");
+}
+
+static json_t *
+evidence_json(const struct judgement *j)
+{
+    static const char *const keys[] = { "method", "why",     "coverage", "own_ms", "all_ms",     "calls",
+                                        "lost",   "kernels", "foreign",  "decoys", "is_withheld" };
+    json_t *found = evidence_of(j);
+
+    if (!found)
+        return json_null();
+    json_t *out = json_object();
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        json_object_set_new(out, keys[i], get_or_null(found, keys[i]));
+    return out;
+}
+
+/* The candidate kept from us what it had the GPU do, or let no plan be made of itself where others have one. */
+static bool
+is_withheld(const struct judgement *j)
+{
+    return j->is_live || json_is_true(json_object_get(evidence_of(j), "is_withheld"));
+}
+
+static void
+fill_components(const struct judgement *j, const struct timing *t, struct reward_components *c)
+{
+    json_t *detail = correctness_of(j);
+    bool is_ok = j->failed_stage < 0;
+
+    reward_components_init(c);
+    c->extracted = strcmp(j->class_, "extract") != 0;
+    c->valid = j->stages[STAGE_AST].outcome == OUTCOME_PASS;
+    c->compiled = j->stages[STAGE_COMPILE].outcome == OUTCOME_PASS;
+    c->correct = j->stages[STAGE_FULL].outcome == OUTCOME_PASS && (is_ok || j->failed_stage > STAGE_FULL) &&
+                 strcmp(j->class_, "hack") != 0;
+    c->hack = strcmp(j->class_, "hack") == 0;
+    /* Where records can be had and there are none, somebody saw to it: no speed is credited. */
+    c->timed = t->is_measured && is_ok && !is_withheld(j);
+    c->coverage = number_or_nan(evidence_of(j), "coverage");
+    if (t->is_measured) {
+        c->speedup = t->credited;
+        c->speedup_lo = t->credited_lo;
+        c->speedup_hi = t->credited_hi;
+        c->speedup_compile = baseline_speedup(j, t->credited);
+        c->sol = speed_of_light(j, t);
+    }
+    c->peak_mem_ratio =
+        share(number_or_nan(detail, "peak_bytes"), number_or_nan(detail, "reference_peak_bytes"));
+    c->cases_passed =
+        share(number_or_nan(detail, "passed"), (double)json_array_size(json_object_get(detail, "cases")));
+    if (j->full && j->stages[STAGE_FULL].of > 0)
+        c->cases_passed = share(j->stages[STAGE_FULL].done, j->stages[STAGE_FULL].of);
+}
+
+static void
+fill_input(const struct judgement *j, bool is_cancelled, const struct timing *t, struct reward_input *in)
+{
+    static const enum reward_stage passed[] = { REWARD_AST, REWARD_COMPILE, REWARD_TINY, REWARD_FULL,
+                                                REWARD_TIMING };
+    _Static_assert(ARRAY_LEN(passed) == STAGE_NSTAGES, "one for each stage");
+
+    *in = (struct reward_input){ .passed = j->passed >= 0 ? passed[j->passed] : REWARD_NOTHING };
+    fill_components(j, t, &in->components);
+    in->has_failed = j->failed_stage >= 0;
+    if (j->failed_stage >= 0 && j->failed_stage < STAGE_NSTAGES && j->stages[j->failed_stage].of > 0)
+        in->partial = fmin(1, (double)j->stages[j->failed_stage].done / j->stages[j->failed_stage].of);
+    in->is_hack = strcmp(j->class_, "hack") == 0 || strcmp(j->class_, "policy") == 0;
+    in->is_masked = is_cancelled || strcmp(j->class_, "infra") == 0;
+}
+
+/* --- the parts of the answer --- */
+
+static json_t *
+correctness_json(const struct judgement *j)
+{
+    json_t *detail = correctness_of(j);
+
+    if (!detail)
+        return json_null();
+    int stage = detail == j->full ? STAGE_FULL : STAGE_TINY;
+    return json_pack("{s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "stage", stage_name((enum stage)stage),
+                     "cases", j->stages[stage].of, "passed", j->stages[stage].done, "first_mismatch",
+                     get_or_null(detail, "first_mismatch"), "max_abs", get_or_null(detail, "max_abs"),
+                     "max_rel", get_or_null(detail, "max_rel"), "peak_bytes",
+                     get_or_null(detail, "peak_bytes"), "reference_peak_bytes",
+                     get_or_null(detail, "reference_peak_bytes"), "results", get_or_null(detail, "cases"));
+}
+
+static const char *
+why_skipped(const struct judgement *j, int stage)
+{
+    json_t *const details[STAGE_NSTAGES] = {
+        [STAGE_TINY] = j->tiny, [STAGE_FULL] = j->full, [STAGE_TIMING] = j->timing
+    };
+
+    if (j->stages[stage].why)
+        return j->stages[stage].why;
+    const char *why = json_string_value(json_object_get(details[stage], "why"));
+    return why ? why : stage == STAGE_TINY ? j->generality : NULL;
+}
+
+static json_t *
+stages_json(const struct judgement *j)
+{
+    static const char *const names[] = { NULL, "pass", "fail", "skip" };
+    json_t *out = json_array();
+
+    for (int i = 0; i < STAGE_NSTAGES; i++) {
+        const struct stage_record *r = &j->stages[i];
+        if (r->outcome == OUTCOME_NONE)
+            continue;
+        json_t *item = json_pack("{s:s, s:s, s:o, s:f, s:f, s:i, s:i}", "stage", stage_name((enum stage)i),
+                                 "outcome", names[r->outcome], "class", text_or_null(r->class_), "wait_ms",
+                                 r->wait_ms, "run_ms", r->run_ms, "done", r->done, "of", r->of);
+        if (r->outcome == OUTCOME_SKIP)
+            json_object_set_new(item, "why", text_or_null(why_skipped(j, i)));
+        json_array_append_new(out, item);
+    }
+    return out;
+}
+
+static void
+feedback_ok(const struct judgement *j, const struct timing *t, char *out, size_t size)
+{
+    const char *passed = j->passed >= 0 ? stage_name((enum stage)j->passed) : "nothing";
+    char cases[48] = "its one case";
+
+    if (j->stages[STAGE_FULL].of != 1)
+        snprintf(cases, sizeof(cases), "all %d cases", j->stages[STAGE_FULL].of);
+    if (t->is_measured && is_withheld(j))
+        snprintf(out, size, "Correct in %s. Its speed is not credited.", cases);
+    else if (t->is_measured)
+        snprintf(out, size,
+                 "Correct in %s, and %.3g times as fast as the reference (%.4g ms for %.4g ms; "
+                 "95%% interval %.3g to %.3g).",
+                 cases, t->credited, stats_median(t->candidate, t->n), stats_median(t->reference, t->n),
+                 t->credited_lo, t->credited_hi);
+    else if (j->stages[STAGE_FULL].outcome == OUTCOME_PASS)
+        snprintf(out, size, "Correct in %s. Not timed: %.200s.", cases, timing_why_none(j));
+    else if (j->stages[STAGE_FULL].outcome == OUTCOME_SKIP)
+        snprintf(out, size, "Passed %s; full was skipped: %.200s.", passed,
+                 why_skipped(j, STAGE_FULL) ? why_skipped(j, STAGE_FULL) : "no reason is known");
+    else
+        snprintf(out, size, "Passed everything up to %s, where it was asked to stop.", passed);
+}
+
+/* Only these words are known; the referee's word is checked like any other. */
+static const char *
+bound_of(const struct judgement *j)
+{
+    const char *bound = json_string_value(json_object_get(j->timing, "bound"));
+
+    if (bound && strcmp(bound, "memory") == 0)
+        return "memory";
+    return bound && strcmp(bound, "compute") == 0 ? "compute" : NULL;
+}
+
+static const char *const cancel_text[] = {
+    [CANCEL_ASKED] = "Cancelled before there was a verdict.",
+    [CANCEL_DEADLINE] = "Cancelled: its group's deadline had passed.",
+    [CANCEL_DECIDED] = "Cancelled: its group was decided without it.",
+};
+
+/* As it is told. */
+static const char *
+cancel_reason_name(enum cancel_reason why)
+{
+    static const char *const names[] = { "asked", "deadline", "group_decided" };
+    _Static_assert(ARRAY_LEN(names) == ARRAY_LEN(cancel_text), "name every reason");
+    return names[why];
+}
+
+bool
+verdict_is_correct(json_t *verdict)
+{
+    const char *class_ = json_string_value(json_object_get(verdict, "class"));
+    json_t *components = json_object_get(verdict, "components");
+
+    return class_ && strcmp(class_, "ok") == 0 &&
+           json_integer_value(json_object_get(components, "correct")) == 1;
+}
+
+static json_t *
+verdict_feedback(const struct submission *s, const struct timing *t, bool is_cancelled)
+{
+    const struct judgement *j = s->judgement;
+    json_t *detail = correctness_of(j);
+    bool is_ok = j->failed_stage < 0;
+    char text[sizeof(j->text) + 64];
+
+    if (is_cancelled)
+        return json_pack("{s:n, s:s}", "class", "text", cancel_text[s->cancel_reason]);
+    if (is_ok)
+        feedback_ok(j, t, text, sizeof(text));
+    else
+        snprintf(text, sizeof(text), "%s", j->text);
+    utf8_clean(text);
+    const char *at = j->failed_stage == STAGE_NSTAGES ? "extract"
+                     : !is_ok                         ? stage_name((enum stage)j->failed_stage)
+                                                      : verdict_stage(j);
+    const struct feedback feedback = {
+        .class_ = is_ok ? "ok" : j->class_,
+        .stage = at,
+        .passed = j->passed >= 0 ? stage_name((enum stage)j->passed) : NULL,
+        .headline = text,
+        .error = j->error,
+        .mismatch = is_ok ? NULL : json_object_get(detail, "first_mismatch"),
+        .max_abs = number_or_nan(detail, "max_abs"),
+        .max_rel = number_or_nan(detail, "max_rel"),
+        .is_timed = is_ok && t->is_measured && !is_withheld(j),
+        .reference_ms = stats_median(t->reference, t->n),
+        .candidate_ms = stats_median(t->candidate, t->n),
+        .speedup = t->credited,
+        .speedup_lo = t->credited_lo,
+        .speedup_hi = t->credited_hi,
+        .coverage = number_or_nan(evidence_of(j), "coverage"),
+        .bound = bound_of(j),
+        .floor_ms = number_or_nan(j->timing, "floor_ns") / 1e6,
+        .kernels = j->compiled,
+    };
+    return feedback_json(&feedback);
+}
+
+static json_t *
+time_or_null(int64_t wall_ms)
+{
+    char text[CLOCK_TEXT_SIZE];
+
+    if (wall_ms <= 0)
+        return json_null();
+    clock_text(wall_ms, text);
+    return json_string(text);
+}
+
+static json_t *
+failed_at(const struct judgement *j)
+{
+    if (j->failed_stage < 0)
+        return json_null();
+    return json_string(j->failed_stage == STAGE_NSTAGES ? "extract"
+                                                        : stage_name((enum stage)j->failed_stage));
+}
+
+const char *
+verdict_stage(const struct judgement *j)
+{
+    if (j->failed_stage == STAGE_NSTAGES)
+        return "extract";
+    return j->stage >= 0 ? stage_name((enum stage)j->stage) : NULL;
+}
+
+static const char *
+state_shown(const struct submission *s)
+{
+    if (s->state == STATE_CANCELLED)
+        return "cancelled";
+    if (s->state == STATE_QUEUED)
+        return "queued";
+    /* Done counts once it is durable; until then a caller has nothing to rely on. */
+    return s->state == STATE_DONE && s->judgement && s->judgement->row.finished_ms ? "done" : "running";
+}
+
+/* A rank is not known before the whole group is: group.c fills it in. */
+double
+verdict_reward(const struct reward_spec *spec, const struct reward_input *in)
+{
+    return reward_needs_rank(spec) && !in->is_hack ? NAN : reward_compute(spec, in);
+}
+
+static void
+set_outcome(json_t *out, const struct submission *s, const struct timing *t, const struct reward_input *in)
+{
+    const struct judgement *j = s->judgement;
+    bool is_final = state_is_final(s->state);
+    bool is_cancelled = s->state == STATE_CANCELLED;
+
+    json_object_set_new(out, "class",
+                        !is_final || is_cancelled ? json_null()
+                                                  : json_string(j->failed_stage >= 0 ? j->class_ : "ok"));
+    json_object_set_new(out, "rule", is_final && !is_cancelled ? text_or_null(j->rule) : json_null());
+    json_object_set_new(out, "cancel_reason",
+                        is_cancelled ? json_string(cancel_reason_name(s->cancel_reason)) : json_null());
+    json_object_set_new(out, "reward", is_final ? real_or_null(verdict_reward(&j->reward, in)) : json_null());
+    json_object_set_new(out, "reward_parts", is_final ? reward_parts_json(&j->reward, in) : json_null());
+    json_object_set_new(out, "reward_spec", reward_spec_json(&j->reward));
+    json_object_set(out, "flags", j->flags);
+    json_object_set_new(out, "generality", text_or_null(j->generality));
+    json_object_set_new(out, "components", is_final ? reward_components_json(&in->components) : json_null());
+    json_object_set_new(out, "correctness", correctness_json(j));
+    json_object_set_new(out, "timing", is_final && !is_cancelled ? timing_json(j, t) : json_null());
+    json_object_set_new(out, "evidence", is_final && !is_cancelled ? evidence_json(j) : json_null());
+    json_object_set_new(out, "stages", stages_json(j));
+    json_object_set_new(out, "feedback", is_final ? verdict_feedback(s, t, is_cancelled) : json_null());
+}
+
+/* What did not count, and whether it was judged again for that. */
+static json_t *
+rerun_json(const struct submission *s)
+{
+    if (!s->rerun.class_[0])
+        return json_null();
+    return json_pack("{s:s, s:s, s:s, s:b}", "class", s->rerun.class_, "stage", stage_name(s->rerun.stage),
+                     "why", s->rerun.why, "alone", (int)s->is_rerun);
+}
+
+/* What its plan comes to, or why there is none; null where candidates are judged live. Given. */
+static json_t *
+plan_json(const struct judgement *j)
+{
+    if (j->plan)
+        return json_incref(j->plan);
+    if (j->is_live)
+        return json_pack("{s:b, s:O?}", "traced", 0, "error", j->untraced);
+    return json_null();
+}
+
+json_t *
+verdict_json(const struct submission *s)
+{
+    const struct judgement *j = s->judgement;
+    char policy[POLICY_SHOWN_SIZE];
+    struct reward_input in;
+    struct timing t;
+
+    timing_read(j, &t);
+    fill_input(j, s->state == STATE_CANCELLED, &t, &in);
+    json_t *out = json_pack("{s:s, s:o, s:o, s:s, s:o, s:s, s:o, s:o, s:o}", "id", s->id, "group",
+                            text_or_null(j->row.group_id), "group_index",
+                            *j->row.group_id ? json_integer(j->row.group_index) : json_null(), "task",
+                            j->row.task_id, "task_name", text_or_null(j->task.name), "state", state_shown(s),
+                            "stage", text_or_null(verdict_stage(j)), "passed_stage",
+                            j->passed >= 0 ? json_string(stage_name((enum stage)j->passed)) : json_null(),
+                            "failed_at", failed_at(j));
+    if (!out) {
+        timing_release(&t);
+        return NULL;
+    }
+    set_outcome(out, s, &t, &in);
+    timing_release(&t);
+    json_object_set_new(out, "error", j->error ? json_incref(j->error) : json_null());
+    json_object_set_new(out, "kernels", j->compiled ? json_incref(j->compiled) : json_array());
+    json_object_set_new(out, "plan", plan_json(j));
+    json_object_set_new(out, "env", j->env ? json_incref(j->env) : json_null());
+    policy_shown(&j->policy, policy);
+    json_object_set_new(out, "policy", json_string(policy));
+    json_object_set_new(out, "policy_on", policy_parts_json(&j->policy));
+    json_object_set_new(out, "until", get_or_null(j->request, "until"));
+    json_object_set_new(out, "seed",
+                        state_is_final(s->state) ? get_or_null(j->request, "seed") : json_null());
+    json_object_set_new(out, "entry_point", get_or_null(j->request, "entry_point"));
+    json_object_set_new(out, "source", json_string(j->row.source_hash));
+    json_object_set_new(out, "client", text_or_null(j->row.client));
+    json_object_set_new(out, "priority",
+                        json_string(s->priority == PRIORITY_BATCH ? "batch" : "interactive"));
+    json_object_set_new(out, "metadata", get_or_null(j->request, "metadata"));
+    json_object_set_new(out, "cache", json_string(s->cache));
+    json_object_set_new(out, "cached_from", json_null());
+    json_object_set_new(out, "attempts", json_integer(s->attempts));
+    json_object_set_new(out, "rerun", state_is_final(s->state) ? rerun_json(s) : json_null());
+    json_object_set_new(out, "created", time_or_null(j->row.created_ms));
+    json_object_set_new(out, "finished", time_or_null(state_is_final(s->state) ? j->row.finished_ms : 0));
+    return out;
+}
