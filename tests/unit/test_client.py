@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import subprocess
+import sys
 import threading
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from verifierd_client import Client, Refused, Unavailable, numbers_of, reward_of, task_of
+from verifierd_client import (
+    AsyncClient,
+    Client,
+    Refused,
+    Unavailable,
+    __version__,
+    labels,
+    numbers_of,
+    openrlhf,
+    reward_of,
+    slime,
+    task_of,
+)
 from verifierd_client.numbers import ABSENT
 from verifierd_client.trl import groups, make_reward, text_of
 from verifierd_client.verl import compute_score
+
+PACKAGE = Path(__file__).parents[2] / "client" / "python"
 
 Json = dict[str, Any]
 
@@ -149,11 +169,116 @@ def test_nobody_is_there() -> None:
         Client(stub.url, wait_s=0.2, sleep=lambda _: None).judge("softmax", "text")
 
 
-@pytest.mark.parametrize("url", [None, "", "verifier:8080", "file:///etc/passwd"])
-def test_an_address_is_needed(url: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("VERIFIERD_URL", raising=False)
+@pytest.mark.parametrize("url", ["verifier:8080", "file:///etc/passwd"])
+def test_an_address_is_http(url: str) -> None:
     with pytest.raises(ValueError, match="VERIFIERD_URL"):
         Client(url)
+
+
+def test_the_address_is_that_of_the_command_line_where_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VERIFIERD_URL", raising=False)
+    assert Client().url == "http://127.0.0.1:8080"
+    monkeypatch.setenv("VERIFIERD_URL", "http://verifier:9000/")
+    assert Client().url == "http://verifier:9000"
+
+
+def test_submissions_groups_and_tasks_without_a_wait() -> None:
+    pages = [{"items": [{"id": "a"}], "next": "a"}, {"items": [{"id": "b"}], "next": None}]
+    with serving(say(202, {"id": "1", "state": "queued"})) as stub:
+        client = Client(stub.url)
+        assert client.submit("softmax", candidate="class ModelNew: ...", client="me")["id"] == "1"
+        client.submit_group("softmax", ["x", "y\ud800"])
+        client.submission("1", wait_s=3)
+        client.cancel("1")
+        client.add_task("t", "import torch", level=2)
+        stub.answers = [say(200, page) for page in pages]
+        assert [task["id"] for task in client.tasks()] == ["a", "b"]
+        stub.answers = [say(200, {"items": [{"id": "1", "reward": 0.5}]})]
+        assert client.rescore("kevin", submissions=["1"])[0]["reward"] == 0.5
+        with pytest.raises(ValueError, match="one of them"):
+            client.submit("softmax")
+    assert [(method, path) for method, path, _, _ in stub.asked] == [
+        ("POST", "/v1/submissions?wait=0"),
+        ("POST", "/v1/groups?wait=0"),
+        ("GET", "/v1/submissions/1?wait=3"),
+        ("DELETE", "/v1/submissions/1"),
+        ("POST", "/v1/tasks"),
+        ("GET", "/v1/tasks?limit=200"),
+        ("GET", "/v1/tasks?limit=200&cursor=a"),
+        ("POST", "/v1/rescore"),
+    ]
+    bodies = [body for _, _, body, _ in stub.asked]
+    assert bodies[0] == {"task": "softmax", "candidate": "class ModelNew: ...", "client": "me"}
+    assert bodies[1]["candidates"][1] == {"completion": "y?"}
+    assert bodies[7] == {"reward": {"kind": "kevin"}, "submissions": ["1"]}
+
+
+def test_a_stream_that_breaks_off_is_taken_up_behind_its_last_event() -> None:
+    first = b': hello\n\nevent: state\nid: 7\ndata: {"state": "running"}\n\nevent: verdict\nid: 8\ndata: {"id"'
+    stops = b'event: end\ndata: {"reason": "draining"}\n\n'
+    last = b'event: verdict\nid: 8\ndata: {"id": "1"}\n\nevent: end\nid: end\ndata: {"reason": "finished"}\n\n'
+    with serving(say(200, first), say(200, stops), say(200, last)) as stub:
+        events = list(Client(stub.url, sleep=lambda _: None).events(submission="1"))
+    assert [(event.name, event.id) for event in events] == [("state", "7"), ("verdict", "8"), ("end", "end")]
+    assert events[1].data == {"id": "1"}
+    assert [headers.get("Last-Event-Id") for _, _, _, headers in stub.asked] == [None, "7", "7"]
+
+
+def test_labels_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VERIFIERD_RUN", raising=False)
+    assert labels() is None
+    monkeypatch.setenv("VERIFIERD_RUN", "r1")
+    assert labels(step=0, metadata={"a": 1}) == {"run": "r1", "step": 0, "a": 1}
+    assert labels("r2", policy_version="v") == {"run": "r2", "policy_version": "v"}
+
+
+# --- asyncio ---
+
+
+def test_asyncio_waits_for_many_at_once() -> None:
+    async def judge(url: str) -> list[float | None]:
+        async with AsyncClient(url) as client:
+            found = await asyncio.gather(*(client.judge("softmax", str(i)) for i in range(20)))
+            assert [event.name async for event in client.events(group="g")] == ["end"]
+            return [verdict["reward"] for verdict in found]
+
+    with serving(*[say(200, verdict())] * 20, say(200, b'event: end\ndata: {"reason": "finished"}\n\n')) as stub:
+        assert asyncio.run(judge(stub.url)) == [0.7] * 20
+
+
+def test_a_coroutine_that_is_cancelled_has_its_submission_cancelled() -> None:
+    async def judge(stub: Stub) -> None:
+        async with AsyncClient(stub.url) as client:
+            waiting = asyncio.create_task(client.judge("softmax", "x"))
+            while len(stub.asked) < 2:
+                await asyncio.sleep(0.01)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            while not any(method == "DELETE" for method, _, _, _ in stub.asked):
+                await asyncio.sleep(0.01)
+            stub.answers = [say(200, {"id": "1", "state": "cancelled"})]
+
+    with serving(say(202, {"id": "1", "state": "queued"})) as stub:
+        asyncio.run(asyncio.wait_for(judge(stub), 60))
+    assert ("DELETE", "/v1/submissions/1") in [asked[:2] for asked in stub.asked]
+
+
+def test_the_wheel_installs_with_its_types(tmp_path: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+    built = ["wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(PACKAGE)]
+    subprocess.run([*pip, *built], check=True, timeout=300)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert f"-{__version__}-" in wheel.name
+    assert "verifierd_client/py.typed" in zipfile.ZipFile(wheel).namelist()
+    target = tmp_path / "site"
+    subprocess.run([*pip, "install", "--no-deps", "--no-index", "--target", str(target), str(wheel)], check=True)
+    program = "import verifierd_client, verifierd_client.trl, verifierd_client.aio as a; print(a.__file__)"
+    environment = {"PYTHONPATH": str(target), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout.startswith(str(target)), done.stderr
 
 
 @pytest.mark.parametrize("size", [0, 257])
@@ -219,6 +344,14 @@ def test_trl() -> None:
     assert (metrics["kernels/correct"], metrics["kernels/masked"]) == (1, 0.5)
 
 
+def test_trl_says_the_run_and_the_step() -> None:
+    with serving(say(200, {"id": "g", "state": "done", "items": [verdict()]})) as stub:
+        reward = make_reward(stub.url, run="r1", metadata={"seed": 3})
+        state = SimpleNamespace(global_step=17)
+        assert reward(prompts=["p"], completions=["x"], task=["softmax"], trainer_state=state) == [0.7]
+    assert stub.asked[0][2]["metadata"] == {"run": "r1", "step": 17, "seed": 3}
+
+
 def test_trl_without_a_daemon_masks_and_without_a_task_stops() -> None:
     with serving(say(503, {"detail": "starting"})) as stub:
         reward = make_reward(stub.url, wait_s=0.2)
@@ -226,9 +359,77 @@ def test_trl_without_a_daemon_masks_and_without_a_task_stops() -> None:
             assert reward(prompts=["p", "p"], completions=["x", "y"], task=["t", "t"]) == [None, None]
         with pytest.raises(ValueError, match="no column 'task'"):
             reward(prompts=["p"], completions=["x"])
+
+
+def test_one_bad_row_never_ends_a_run() -> None:
+    """An unknown task masks its group, and an answer that is refused by itself leaves the others their rewards."""
+    bad = {"code": "bad_request", "detail": "/candidates/1/completion: NUL", "errors": [{"pointer": "/candidates/1/x"}]}
+    items = [verdict(0.25), verdict(0.75)]
+    with serving(say(404, {"code": "unknown_task"})) as stub:
+        reward = make_reward(stub.url)
+        with pytest.warns(UserWarning, match="unknown_task"):
+            assert reward(prompts=["p"], completions=["x"], task=["t"]) == [None]
+        with pytest.warns(UserWarning, match="a task is"):
+            assert reward(prompts=["p"], completions=["x"], task=[None]) == [None]
+        stub.answers = [say(400, bad), say(200, {"id": "g", "state": "done", "items": items})]
+        with pytest.warns(UserWarning, match="1 sample has no reward"):
+            assert reward(prompts=["p"] * 3, completions=["x", "y", "z"], task=["t"] * 3) == [0.25, None, 0.75]
+        assert [item["completion"] for item in stub.asked[-1][2]["candidates"]] == ["x", "z"]
         stub.answers = [say(404, {"code": "unknown_task"})]
-        with pytest.raises(Refused):
-            reward(prompts=["p"], completions=["x"], task=["t"])
+        with pytest.warns(UserWarning, match="unknown_task"):
+            assert compute_score("k", "text", "nowhere", url=stub.url)["masked"] == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "pointer", "task", "ends"),
+    [
+        (401, "", "t", True),
+        (403, "", "t", True),
+        (400, "/reward/kind", "t", True),
+        (400, "/reward/kind", {"task": "t", "reward": "kevn"}, False),  # the row's own
+        (400, "/task", "t", False),
+    ],
+)
+def test_what_every_row_would_be_refused_for_ends_the_run(status: int, pointer: str, task: object, ends: bool) -> None:
+    with serving(say(status, {"code": "c", "detail": "d", "errors": [{"pointer": pointer}]})) as stub:
+        reward = make_reward(stub.url)
+        with pytest.raises(Refused) if ends else pytest.warns(UserWarning, match="no reward"):
+            assert reward(prompts=["p"], completions=["x"], task=[task]) == [None]
+
+
+# --- OpenRLHF and slime, as functions ---
+
+
+def test_openrlhf_by_function(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with serving(say(200, verdict(0.9))) as stub:
+        (tmp_path / "step").write_text("5 of 9\n")
+        for name, value in {
+            "URL": stub.url,
+            "RUN": "r1",
+            "REWARD": "kevin",
+            "STEP_FILE": str(tmp_path / "step"),
+        }.items():
+            monkeypatch.setenv(f"VERIFIERD_{name}", value)
+        openrlhf._client.cache_clear()
+        found = openrlhf.reward_func(["write itcode"], ["write it"], ["softmax"])
+    assert (found["rewards"], found["scores"], found["extra_logs"]["masked"]) == ([0.9], [1.0], [0.0])
+    with pytest.warns(UserWarning, match="does not begin with its prompt"):
+        assert openrlhf.reward_func(["other"], ["write it"], ["softmax"])["extra_logs"]["masked"] == [1.0]
+    body = stub.asked[0][2]
+    assert (body["completion"], body["metadata"]) == ("code", {"run": "r1", "step": 5})
+
+
+def test_slime_by_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = {"id": "g", "state": "done"}
+    one, two = ({**group, "items": [verdict(0.9)] * size} for size in (1, 2))
+    with serving(say(200, one), say(200, two)) as stub:
+        monkeypatch.setenv("VERIFIERD_URL", stub.url)
+        monkeypatch.setenv("VERIFIERD_RUN", "r1")
+        slime._client.cache_clear()
+        samples = [SimpleNamespace(label="softmax", response=text, metadata=None) for text in ("code", "other")]
+        assert asyncio.run(slime.reward(None, samples[0])) == 0.9
+        assert asyncio.run(slime.reward(None, samples)) == [0.9, 0.9]
+    assert stub.asked[0][2]["metadata"] == {"run": "r1"} and samples[0].metadata["masked"] is False
 
 
 # --- verl ---
@@ -239,6 +440,7 @@ def test_verl() -> None:
         score = compute_score("kernels", "text", '{"task": "softmax"}', {"index": 1}, url=stub.url, reward="kevin")
         assert (score["score"], score["correct"], score["masked"]) == (0.9, 1, 0)
         stub.answers = [say(503, {})]
-        away = compute_score("kernels", "text", "softmax", url=stub.url, fill=-1, wait_s=0.2, num_turns=1)
+        with pytest.warns(UserWarning, match="no reward"):
+            away = compute_score("kernels", "text", "softmax", url=stub.url, fill=-1, wait_s=0.2, num_turns=1)
     assert (away["score"], away["masked"]) == (-1, 1)
     assert set(away) == set(score)

@@ -1,7 +1,7 @@
-"""Submissions and groups over HTTP: posted once, whatever is lost on the way, and waited for.
+"""Tasks, submissions, groups and events over HTTP: posted once, whatever is lost on the way, and waited for.
 
 A call that is not answered, or answered with 429, 502, 503 or 504, is made again under the same Idempotency-Key, after
-the time that the daemon asks for.
+the time that the daemon asks for. `Client` blocks; `verifierd_client.aio.AsyncClient` has the same methods for asyncio.
 """
 
 from __future__ import annotations
@@ -15,12 +15,19 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from http.client import HTTPException, HTTPResponse
+from typing import Any, cast
+from urllib.parse import quote, urlencode
+
+from .types import Event, Group, Rescored, Task, Verdict
 
 Json = dict[str, Any]
 
+DEFAULT_URL = "http://127.0.0.1:8080"
 GROUP_MAX = 256
+PAGE = 200
 POLL_S = 50.0
 """Longest single wait: below the idle limits of the proxies that people have."""
 POLL_PAUSE_S = 0.2
@@ -36,11 +43,11 @@ class VerifierdError(Exception):
 
 
 class Refused(VerifierdError):
-    """The request is wrong, and will be wrong again. status, code and detail are those of the answer."""
+    """The request is wrong, and will be wrong again. pointer: the part of the body, where the answer has it."""
 
-    def __init__(self, status: int, code: str, detail: str) -> None:
+    def __init__(self, status: int, code: str, detail: str, pointer: str = "") -> None:
         super().__init__(f"verifierd: {status} {code}: {detail}")
-        self.status, self.code, self.detail = status, code, detail
+        self.status, self.code, self.detail, self.pointer = status, code, detail, pointer
 
 
 class Unavailable(VerifierdError):
@@ -65,11 +72,38 @@ def task_of(label: object) -> Json:
     return {"reference": label} if "\n" in label else {"task": label}
 
 
+def labels(
+    run: str | None = None,
+    step: int | None = None,
+    policy_version: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Json | None:
+    """The metadata of a submission or group: metadata, and the labels by which the dashboard filters and draws.
+
+    run is VERIFIERD_RUN where it is not given. None: there is nothing to send.
+    """
+    told = {"run": run or os.environ.get("VERIFIERD_RUN") or None, "step": step, "policy_version": policy_version}
+    return {**(metadata or {}), **_told(told)} or None
+
+
+@dataclass
+class Ticket:
+    """A wait that another thread may give up: is_dropped is set there; path is the submission's or group's.
+
+    hold_s: for how long the daemon may hold the call that posts, in which path is not known yet.
+    """
+
+    hold_s: float = POLL_S
+    path: str = ""
+    is_dropped: bool = False
+
+
 class Client:
     """Calls to one daemon. May be used by several threads at once.
 
-    url and token: or VERIFIERD_URL and VERIFIERD_TOKEN; the certificates to believe: CURL_CA_BUNDLE, else the system's.
-    wait_s: seconds in which a verdict has to come, with all tries.
+    url and token: or VERIFIERD_URL (else http://127.0.0.1:8080) and VERIFIERD_TOKEN. The certificates to believe are
+    those of CURL_CA_BUNDLE, else the system's. wait_s: seconds in which a verdict has to come, with all tries.
+    Every method raises Refused or Unavailable.
     """
 
     def __init__(
@@ -79,7 +113,7 @@ class Client:
         wait_s: float = 900.0,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        told = url or os.environ.get("VERIFIERD_URL") or ""
+        told = url or os.environ.get("VERIFIERD_URL") or DEFAULT_URL
         if not told.startswith(("http://", "https://")):
             raise ValueError(f"say where verifierd is: url= or VERIFIERD_URL, http://host:8080 (not {told!r})")
         self.url = told.rstrip("/")
@@ -88,26 +122,128 @@ class Client:
         self._sleep = sleep
         self._opener = urllib.request.build_opener(*_https_of(self.url))
 
-    def judge(self, task: object, completion: str, **options: object) -> Json:
-        """The verdict on one answer of a model (Unavailable, Refused). options: policy, reward, metadata, ..."""
-        body = {"completion": completion, **task_of(task), **_told(options)}
-        return self._finish("submissions", body)
+    # --- verdicts ---
 
-    def judge_group(self, task: object, completions: Sequence[str], **options: object) -> list[Json]:
+    def judge(self, task: object, completion: str, **options: object) -> Verdict:
+        """The verdict on one answer of a model. options: policy, reward, metadata, ... of a submission."""
+        return self.judge_within(Ticket(), task, completion, **options)
+
+    def judge_group(self, task: object, completions: Sequence[str], **options: object) -> list[Verdict]:
         """The verdicts on the answers to one prompt, in their order. Rewards of a rank need this."""
-        if not 1 <= len(completions) <= GROUP_MAX:
-            raise ValueError(f"a group has 1 to {GROUP_MAX} answers, not {len(completions)}")
-        items = [{"completion": text} for text in completions]
-        document = self._finish("groups", {"candidates": items, **task_of(task), **_told(options)})
-        return list(document["items"])
+        return self.judge_group_within(Ticket(), task, completions, **options)
+
+    def judge_within(self, ticket: Ticket, task: object, completion: str, **options: object) -> Verdict:
+        """judge(), which another thread may end by the ticket."""
+        body = _submission(task, {"completion": completion}, options)
+        return cast(Verdict, self._finish("submissions", body, ticket))
+
+    def judge_group_within(
+        self, ticket: Ticket, task: object, completions: Sequence[str], **options: object
+    ) -> list[Verdict]:
+        """judge_group(), which another thread may end by the ticket."""
+        return list(self._finish("groups", _group(task, completions, options), ticket)["items"])
+
+    def submit(
+        self, task: object, completion: str | None = None, *, candidate: str | None = None, **options: object
+    ) -> Verdict:
+        """Post one answer, or bare code as candidate, and do not wait: its id and its state."""
+        if (completion is None) == (candidate is None):
+            raise ValueError("give a completion (a model's answer) or a candidate (code), one of them")
+        body = _submission(task, _told({"completion": completion, "candidate": candidate}), options)
+        return cast(Verdict, self._post("submissions", body))
+
+    def submit_group(self, task: object, completions: Sequence[str], **options: object) -> Group:
+        """Post the answers to one prompt and do not wait: the group's id and its items' ids."""
+        return cast(Group, self._post("groups", _group(task, completions, options)))
+
+    def submission(self, ident: str, wait_s: float = 0.0) -> Verdict:
+        """Its state, or its verdict once it is done; wait_s: at most so long for that."""
+        return cast(Verdict, self._get(f"/v1/submissions/{quote(ident)}?wait={wait_s:.0f}", wait_s))
+
+    def group(self, ident: str, wait_s: float = 0.0) -> Group:
+        """The group with its items and their ranking; wait_s: at most so long until all are done."""
+        return cast(Group, self._get(f"/v1/groups/{quote(ident)}?wait={wait_s:.0f}", wait_s))
+
+    def cancel(self, ident: str, *, kind: str = "submissions") -> None:
+        """Have it judged no more. kind: submissions or groups."""
+        self.call("DELETE", f"/v1/{kind}/{quote(ident)}", deadline=self._deadline())
+
+    def rescore(
+        self, reward: object, *, group: str | None = None, submissions: Sequence[str] | None = None
+    ) -> list[Rescored]:
+        """What another reward gives for verdicts that are stored; nothing is judged."""
+        if (group is None) == (submissions is None):
+            raise ValueError("give a group or submissions, one of them")
+        told = {"kind": reward} if isinstance(reward, str) else reward
+        ids = None if submissions is None else list(submissions)
+        body = _told({"reward": told, "group": group, "submissions": ids})
+        return list(self.call("POST", "/v1/rescore", body, deadline=self._deadline())["items"])
+
+    # --- tasks ---
+
+    def add_task(self, name: str, reference: str, **options: object) -> Task:
+        """Register a task; the daemon runs the reference before it answers. options: entry_point, level, cases, ..."""
+        return cast(Task, self._post("tasks", {"name": name, "reference": reference, **_told(options)}))
+
+    def task(self, task: str) -> Task:
+        """One task, by id or by name."""
+        return cast(Task, self._get(f"/v1/tasks/{quote(task, safe='')}"))
+
+    def tasks(self) -> Iterator[Task]:
+        """All tasks, in brief; a page is asked for when the one before is used up."""
+        cursor: str | None = None
+        while True:
+            page = self._get("/v1/tasks?" + urlencode(_told({"limit": PAGE, "cursor": cursor})))
+            yield from page["items"]
+            cursor = page.get("next")
+            if not cursor:
+                return
+
+    # --- events ---
+
+    def events(self, *, submission: str | None = None, group: str | None = None, view: str = "full") -> Iterator[Event]:
+        """What happens to one submission or group, until it is finished; without either, to all that the token may see.
+
+        A stream that breaks off, and one of a daemon that stops, is taken up behind the last event. Unavailable where
+        that takes longer than wait_s.
+        """
+        if submission and group:
+            raise ValueError("give a submission or a group, not both")
+        of = f"/submissions/{quote(submission)}" if submission else f"/groups/{quote(group)}" if group else ""
+        path, last = f"/v1{of}/events?view={quote(view)}", ""
+        while True:
+            headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last else {})}
+            with self._open("GET", path, None, headers, self._deadline()) as reply:
+                if reply.status == 204:
+                    return
+                for event in _stream(reply):
+                    last = event.id or last
+                    is_pause = event.name == "end" and event.data.get("reason") == "draining"
+                    if not is_pause:
+                        yield event
+                    if event.name == "end" and not is_pause:
+                        return
+            self._sleep(PAUSE_S)
+
+    # --- calls ---
 
     def call(self, method: str, path: str, body: object = None, *, key: str = "", deadline: float) -> Json:
         """One call, made again until it is answered or the deadline (monotonic) is over."""
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": "application/json", **({"Idempotency-Key": key} if key else {})}
+        return self._open(method, path, body, headers, deadline, _document)
+
+    def _open(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        headers: Json,
+        deadline: float,
+        read: Callable[[bytes], Any] | None = None,
+    ) -> Any:
+        """What read makes of the answer, or without it the open answer, whose reader closes it."""
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
-        if key:
-            headers["Idempotency-Key"] = key
         data = None
         if body is not None:
             data = json.dumps(body).encode()
@@ -117,17 +253,20 @@ class Client:
             request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
             asked_s = 0.0
             try:
-                with self._opener.open(request, timeout=min(left_s + 5, CALL_LIMIT_S)) as reply:
-                    return _document(reply.read())
+                reply = self._opener.open(request, timeout=min(left_s + 5, CALL_LIMIT_S))
+                if read is None:
+                    return reply
+                with reply:
+                    return read(reply.read())
             except urllib.error.HTTPError as refusal:
                 with refusal:
                     status, problem = refusal.code, _problem(refusal.read())
                 # Another try of ours with the same key is still on its way in.
                 if status not in AGAIN and problem["code"] != "key_in_flight":
-                    raise Refused(status, problem["code"], problem["detail"]) from None
+                    raise Refused(status, problem["code"], problem["detail"], problem["pointer"]) from None
                 why = f"{status} {problem['detail']}"
                 asked_s = _seconds(refusal.headers.get("Retry-After"))
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, HTTPException) as error:
                 why = str(error)
                 if isinstance(getattr(error, "reason", None), ssl.SSLCertVerificationError):
                     break
@@ -136,27 +275,73 @@ class Client:
             self._sleep(max(0.0, min(wait_s, deadline - time.monotonic())))
         raise Unavailable(f"verifierd at {self.url}: {why}")
 
-    def _finish(self, kind: str, body: Json) -> Json:
-        deadline = time.monotonic() + self.wait_s
-        wait_s = min(POLL_S, self.wait_s)
-        document = self.call("POST", f"/v1/{kind}?wait={wait_s:.0f}", body, key=str(uuid.uuid4()), deadline=deadline)
+    def _deadline(self) -> float:
+        return time.monotonic() + self.wait_s
+
+    def _post(self, kind: str, body: Json, wait_s: float = 0.0, deadline: float | None = None) -> Json:
+        path = f"/v1/{kind}" if kind == "tasks" else f"/v1/{kind}?wait={wait_s:.0f}"
+        return self.call("POST", path, body, key=str(uuid.uuid4()), deadline=deadline or self._deadline())
+
+    def _get(self, path: str, wait_s: float = 0.0) -> Json:
+        return self.call("GET", path, deadline=time.monotonic() + max(self.wait_s, wait_s))
+
+    def _finish(self, kind: str, body: Json, ticket: Ticket) -> Json:
+        deadline = self._deadline()
+        document = self._post(kind, body, min(ticket.hold_s, self.wait_s), deadline)
+        ticket.path = f"/v1/{kind}/{document['id']}"
         while document["state"] not in FINISHED:
             left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                self._give_up(kind, str(document["id"]))
+            if left_s <= 0 or ticket.is_dropped:
+                self.give_up(ticket)
                 raise Unavailable(f"verifierd at {self.url}: no verdict within {self.wait_s:.0f} s")
-            path = f"/v1/{kind}/{document['id']}?wait={min(POLL_S, left_s):.0f}"
             asked = time.monotonic()
-            document = self.call("GET", path, deadline=deadline)
+            document = self.call("GET", f"{ticket.path}?wait={min(POLL_S, left_s):.0f}", deadline=deadline)
             # A daemon that holds nobody answers at once.
             if document["state"] not in FINISHED and time.monotonic() - asked < POLL_PAUSE_S:
                 self._sleep(POLL_PAUSE_S)
         return document
 
-    def _give_up(self, kind: str, ident: str) -> None:
+    def give_up(self, ticket: Ticket) -> None:
         """Nobody will look at it: do not have it judged."""
         with contextlib.suppress(VerifierdError):
-            self.call("DELETE", f"/v1/{kind}/{ident}", deadline=time.monotonic() + 5)
+            self.call("DELETE", ticket.path, deadline=time.monotonic() + 5)
+
+
+def _submission(task: object, code: Json, options: Mapping[str, object]) -> Json:
+    return {**{name: _clean(text) for name, text in code.items()}, **task_of(task), **_told(options)}
+
+
+def _group(task: object, completions: Sequence[str], options: Mapping[str, object]) -> Json:
+    if not 1 <= len(completions) <= GROUP_MAX:
+        raise ValueError(f"a group has 1 to {GROUP_MAX} answers, not {len(completions)}")
+    items = [{"completion": _clean(text)} for text in completions]
+    return {"candidates": items, **task_of(task), **_told(options)}
+
+
+def _clean(text: str) -> str:
+    """Halves of surrogate pairs, which a tokenizer's text may have, are no UTF-8: each becomes a question mark."""
+    return text.encode(errors="replace").decode()
+
+
+def _stream(reply: HTTPResponse) -> Iterator[Event]:
+    """The events of an answer, until it ends or breaks off."""
+    name = ident = data = ""
+    try:
+        for raw in reply:
+            line = raw.decode(errors="replace").rstrip("\r\n")
+            field, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            if not line and (name or data):
+                yield Event(name or "message", json.loads(data or "{}"), ident)
+                name = ident = data = ""
+            elif field == "event":
+                name = value
+            elif field == "id":
+                ident = value
+            elif field == "data":
+                data += value
+    except (OSError, HTTPException):
+        return
 
 
 def _https_of(url: str) -> list[urllib.request.BaseHandler]:
@@ -186,7 +371,11 @@ def _problem(data: bytes) -> dict[str, str]:
         document = _document(data)
     except ValueError:
         document = {"detail": data[:200].decode(errors="replace")}
-    return {"code": str(document.get("code", "")), "detail": str(document.get("detail", ""))}
+    told = {"code": str(document.get("code", "")), "detail": str(document.get("detail", "")), "pointer": ""}
+    match document.get("errors"):
+        case [{"pointer": pointer}, *_]:
+            told["pointer"] = str(pointer)
+    return told
 
 
 def _seconds(header: str | None) -> float:

@@ -13,12 +13,16 @@ from typing import Any
 
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
-from .client import Client, Json, Unavailable
+from .client import Client, labels
 from .numbers import numbers_of
+from .rows import judge_row
 
 
 class KernelEnv(BaseTextEnv):
-    """env_config: url, token, reward, policy, fill (0), wait_s (900), go_on (false)."""
+    """env_config: url, token, reward, policy, fill (0), wait_s (900), go_on (false), run.
+
+    A step that extra_info has (global_step or step) goes with each submission, beside the turn.
+    """
 
     def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:
         super().__init__()
@@ -27,21 +31,21 @@ class KernelEnv(BaseTextEnv):
         self.task = dict(row.get("reward_spec") or {}).get("ground_truth")
         if self.task is None:
             raise ValueError("reward_spec.ground_truth is missing: it says the task")
-        turns = row.get("max_turns") or dict(row.get("extra_info") or {}).get("max_turns") or 1
+        extra = dict(row.get("extra_info") or {})
+        turns = row.get("max_turns") or extra.get("max_turns") or 1
         self.max_turns = int(turns)
         self.client = Client(settings.get("url"), settings.get("token"), float(settings.get("wait_s", 900.0)))
         self.options = {name: settings.get(name) for name in ("reward", "policy")}
         self.fill = float(settings.get("fill", 0.0))
         self.goes_on = bool(settings.get("go_on", False))
+        self.run = settings.get("run")
+        self.step_of_run = extra.get("global_step", extra.get("step"))
         self.numbers: dict[str, float] = {}
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
         self.turns += 1
-        verdict: Json = {}
-        try:
-            verdict = self.client.judge(self.task, action, **self.options)
-        except Unavailable as error:
-            verdict = {"class": "infra", "feedback": {"text": str(error)}}
+        told = labels(self.run, self.step_of_run, metadata={"turn": self.turns})
+        verdict = judge_row(self.client, self.task, action, metadata=told, **self.options) or {"class": "infra"}
         self.numbers = numbers_of(verdict, self.fill)
         is_over = self.turns >= self.max_turns or (self.numbers["correct"] == 1 and not self.goes_on)
         text = str((verdict.get("feedback") or {}).get("text") or "")

@@ -8,14 +8,15 @@ which TRL leaves out.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import Any
 
-from .client import Client, Json, Unavailable
+from .client import Client, Json, labels
 from .numbers import numbers_of, reward_of
+from .rows import judge_rows
+from .types import Verdict
 
 GROUPS_AT_ONCE = 16
 METRICS = ("extracted", "compiled", "correct", "hack", "speedup", "masked")
@@ -45,22 +46,18 @@ def make_reward(
     num_generations: int | None = None,
     wait_s: float = 900.0,
     name: str = "verifierd",
+    run: str | None = None,
+    metadata: Json | None = None,
 ) -> Reward:
     """The function for reward_funcs. column: of the data set, says the task. name: as TRL shows it.
 
     Rows that stand side by side with the same prompt and task are one group; num_generations (the trainer's own) ends
-    one earlier, for a batch in which one prompt follows itself. Refused: raised, and the run ends. No daemon: None for
-    the group, with a warning.
+    one earlier, for a batch in which one prompt follows itself. A row that is refused, and a group for which there is
+    no daemon, have None, with a warning; Refused is raised where every row would be refused (the token, reward=,
+    policy=). run, the trainer's step and metadata go with each group: the dashboard draws by them.
     """
     client = Client(url, token, wait_s)
-
-    def judge(job: tuple[object, list[str]]) -> list[Json | None]:
-        task, texts = job
-        try:
-            return list(client.judge_group(task, texts, reward=reward, policy=policy))
-        except Unavailable as error:
-            warnings.warn(f"{error}: {len(texts)} samples have no reward", stacklevel=2)
-            return [None] * len(texts)
+    options = {"reward": reward, "policy": policy}
 
     def verifierd(prompts: list[Any], completions: list[Any], **columns: Any) -> list[float | None]:
         tasks = columns.get(column)
@@ -70,6 +67,13 @@ def make_reward(
             (tasks[rows[0]], [text_of(completions[row]) for row in rows])
             for rows in groups(prompts, tasks, num_generations)
         ]
+        step = getattr(columns.get("trainer_state"), "global_step", None)
+        told = labels(run, step, metadata=metadata)
+
+        def judge(job: tuple[object, list[str]]) -> list[Verdict | None]:
+            task, texts = job
+            return judge_rows(client, task, texts, metadata=told, **options)
+
         with ThreadPoolExecutor(GROUPS_AT_ONCE) as pool:
             verdicts = [verdict for group in pool.map(judge, jobs) for verdict in group]
         tell(verdicts, columns.get("log_metric"), columns.get("log_extra"), name)
@@ -89,7 +93,7 @@ def groups(prompts: Sequence[Any], tasks: Sequence[Any], size: int | None) -> li
     return found
 
 
-def tell(verdicts: Sequence[Json | None], log_metric: Any, log_extra: Any, name: str) -> None:
+def tell(verdicts: Sequence[Verdict | None], log_metric: Any, log_extra: Any, name: str) -> None:
     """What TRL shows beside the reward, where it is new enough to ask for it."""
     if callable(log_extra):
         log_extra(f"{name}_class", [verdict.get("class") if verdict else None for verdict in verdicts])

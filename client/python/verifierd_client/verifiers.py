@@ -15,8 +15,9 @@ from typing import Any
 
 import verifiers.v1 as vf
 
-from .client import Client, Json, Unavailable
+from .client import Client, Unavailable, labels
 from .numbers import numbers_of, reward_of
+from .types import Verdict
 
 
 class KernelData(vf.TaskData):
@@ -34,6 +35,8 @@ class KernelConfig(vf.TaskConfig):
     """A reward's kind; one that needs a rank needs a group, which this is not."""
     policy: str | None = None
     wait_s: float = 900.0
+    run: str | None = None
+    """VERIFIERD_RUN otherwise; it goes with each submission."""
 
 
 class KernelTask(vf.Task[KernelData, vf.State, KernelConfig]):
@@ -49,10 +52,11 @@ class KernelTask(vf.Task[KernelData, vf.State, KernelConfig]):
             raise Unavailable(f"verifierd: {verdict.get('class')}: no reward for submission {verdict.get('id')}")
         return reward
 
-    def _judge(self, reply: str) -> Json:
+    def _judge(self, reply: str) -> Verdict:
         config = self.config
         client = Client(config.url, config.token, config.wait_s)
-        return client.judge(self.data.task, reply, reward=config.reward, policy=config.policy)
+        told = labels(config.run, metadata={"name": self.data.name} if self.data.name else None)
+        return client.judge(self.data.task, reply, reward=config.reward, policy=config.policy, metadata=told)
 
 
 class KernelTasksetConfig(vf.TasksetConfig):

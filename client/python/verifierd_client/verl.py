@@ -9,9 +9,11 @@ there; what stands for null is in docs/trainers.md.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 
-from .client import Client, Unavailable
+from .client import Client, labels
 from .numbers import numbers_of
+from .rows import judge_row
 
 
 @functools.lru_cache
@@ -31,14 +33,17 @@ def compute_score(
     policy: object = None,
     fill: float = 0.0,
     wait_s: float = 900.0,
+    run: str | None = None,
     **_: object,
 ) -> dict[str, float]:
     """score and the components. Keyword arguments come from reward_kwargs of verl's configuration.
 
-    Refused is raised; where the daemon is away the score is fill, and masked 1.
+    A row that is refused, and one for which there is no daemon, has the score fill, and masked 1; Refused is raised
+    where every row would be refused. run, and the step that extra_info has, go with the submission.
     """
-    try:
-        verdict = _client(url, token, wait_s).judge(ground_truth, solution_str, reward=reward, policy=policy)
-    except Unavailable:
-        verdict = {}
-    return numbers_of(verdict, fill)
+    known = extra_info if isinstance(extra_info, Mapping) else {}
+    step = known.get("global_steps", known.get("step"))
+    told = labels(run, None if step is None else int(step), metadata={"data_source": data_source})
+    client = _client(url, token, wait_s)
+    verdict = judge_row(client, ground_truth, solution_str, reward=reward, policy=policy, metadata=told)
+    return numbers_of(verdict or {}, fill)

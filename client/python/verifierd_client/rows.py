@@ -1,0 +1,60 @@
+"""What the adapters share: one row that cannot be judged has no reward, and the run goes on."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+
+from .client import Client, Refused, Unavailable
+from .types import Verdict
+
+SETTINGS = ("reward", "policy", "client", "metadata", "until", "priority")
+
+
+def is_of_run(error: Refused, label: object) -> bool:
+    """Is every row refused for this: the token, or what the adapter was told for all rows?"""
+    setting = error.pointer.split("/")[1] if "/" in error.pointer else ""
+    return error.status in (401, 403) or (setting in SETTINGS and f'"{setting}"' not in str(label).replace("'", '"'))
+
+
+def judge_row(client: Client, task: object, answer: str, **options: object) -> Verdict | None:
+    """The verdict; None, with a warning, where there is none. Refused where every row would be (is_of_run)."""
+    try:
+        return client.judge(task, answer, **options)
+    except Refused as error:
+        if is_of_run(error, task):
+            raise
+        _warn(error, 1)
+    except (Unavailable, ValueError) as error:
+        _warn(error, 1)
+    return None
+
+
+def judge_rows(client: Client, task: object, answers: Sequence[str], **options: object) -> list[Verdict | None]:
+    """The verdicts of a group; an answer that is refused by itself is left out, and the others are a group."""
+    found: list[Verdict | None] = [None] * len(answers)
+    left = list(range(len(answers)))
+    while left:
+        try:
+            verdicts = client.judge_group(task, [answers[row] for row in left], **options)
+        except Refused as error:
+            if is_of_run(error, task):
+                raise
+            at = re.match(r"/candidates/(\d+)(/|$)", error.pointer)
+            _warn(error, 1 if at else len(left))
+            if not at:
+                break
+            del left[int(at[1])]
+        except (Unavailable, ValueError) as error:
+            _warn(error, len(left))
+            break
+        else:
+            for row, verdict in zip(left, verdicts, strict=True):
+                found[row] = verdict
+            break
+    return found
+
+
+def _warn(error: Exception, rows: int) -> None:
+    warnings.warn(f"{error}: {rows} {'sample has' if rows == 1 else 'samples have'} no reward", stacklevel=4)
