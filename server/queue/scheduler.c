@@ -42,9 +42,9 @@ void
 scheduler_add(struct submission *s, bool at_head)
 {
     if (s->state == STATE_READY)
-        fair_add(&s->funnel->ready, &s->client->device, &s->turn, s->urgency, at_head);
+        fair_add(&s->funnel->ready, client_device(s->client), &s->turn, s->urgency, at_head);
     else
-        fair_add(&s->funnel->queue, &s->client->cpu, &s->turn, s->urgency, at_head);
+        fair_add(&s->funnel->queue, client_cpu(s->client), &s->turn, s->urgency, at_head);
 }
 
 void
@@ -71,19 +71,6 @@ struct submission *
 scheduler_first_ready(struct funnel *f)
 {
     return submission_of(fair_next(&f->ready, 1u << FAIR_INTERACTIVE | 1u << FAIR_BATCH, NULL, NULL));
-}
-
-static bool
-may_have_slot(void *arg, const struct fair_share *share)
-{
-    return client_may_run(arg, (const struct client *)((const char *)share - offsetof(struct client, cpu)));
-}
-
-static bool
-may_have_device(void *arg, const struct fair_share *share)
-{
-    return client_may_run(arg,
-                          (const struct client *)((const char *)share - offsetof(struct client, device)));
 }
 
 /* All that runs anywhere, registrations included. */
@@ -138,7 +125,7 @@ next_to_begin(struct funnel *f, unsigned allowed)
 {
     struct submission *due = submission_alone(f->house.due);
 
-    return due ? due : submission_of(fair_next(&f->queue, allowed, may_have_slot, f));
+    return due ? due : submission_of(fair_next(&f->queue, allowed, client_may_have_slot, NULL));
 }
 
 static bool
@@ -168,7 +155,7 @@ begin_one(struct funnel *f)
     if (s->losses > 0)
         f->alone = s;
     f->cpu_running++;
-    s->client->usage.running++;
+    client_begin_run(s->client);
     s->has_slot = true;
     s->slot_ns = clock_monotonic_ns();
     scheduler_announce(f, false);
@@ -197,8 +184,8 @@ scheduler_release_slot(struct submission *s)
     if (!s->has_slot)
         return;
     s->has_slot = false;
-    fair_done(&f->queue, &s->client->cpu, &s->turn, seconds_since(s->slot_ns));
-    s->client->usage.running--;
+    fair_done(&f->queue, client_cpu(s->client), &s->turn, seconds_since(s->slot_ns));
+    client_end_run(s->client);
     f->cpu_running--;
     if (f->alone == s)
         f->alone = NULL;
@@ -211,12 +198,12 @@ scheduler_release_device(struct submission *s)
     double seconds = seconds_since(s->lane_ns);
 
     f->generation++;
-    fair_done(&f->ready, &s->client->device, &s->turn, seconds);
-    usage_add_gpu(&s->client->usage, seconds, clock_wall_ms());
+    fair_done(&f->ready, client_device(s->client), &s->turn, seconds);
+    client_used_device(s->client, seconds);
     s->device_s += seconds;
     f->device_s += seconds;
     funnel_now(f)->device_s += seconds;
-    s->client->usage.running--;
+    client_end_run(s->client);
     f->gpu_running--;
 }
 
@@ -233,7 +220,7 @@ next_for_device(struct funnel *f)
         return NULL;
     if (f->config->paused)
         return task_oldest_turn(f);
-    return fair_next(&f->ready, 1u << FAIR_INTERACTIVE | 1u << FAIR_BATCH, may_have_device, f);
+    return fair_next(&f->ready, 1u << FAIR_INTERACTIVE | 1u << FAIR_BATCH, client_may_have_device, NULL);
 }
 
 static bool
@@ -299,7 +286,7 @@ give(struct funnel *f, struct lane *l)
         return false;
     fair_take(&f->ready, &s->turn);
     f->gpu_running++;
-    s->client->usage.running++;
+    client_begin_run(s->client);
     s->lane_ns = clock_monotonic_ns();
     device_stages_begin(s, l);
     return true;

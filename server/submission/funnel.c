@@ -259,7 +259,10 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->scratch_lock = -1;
     f->started_ns = clock_monotonic_ns();
     f->stats = stats_new(f->started_ns / 1000000000);
-    if (!f->stats) {
+    f->clients = clients_new();
+    if (!f->stats || !f->clients) {
+        stats_free(f->stats);
+        clients_free(f->clients);
         free(f);
         return error_set(err, ERR_NOMEM, "no memory for the funnel");
     }
@@ -282,9 +285,9 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     if (rc == 0)
         rc = calibration_load(f, err);
     cache_fingerprint(config->harness, f->fingerprint);
-    clients_configure(f);
+    clients_configure(f->clients, config->quotas);
     if (rc == 0)
-        rc = clients_restore(f, err);
+        rc = clients_restore(f->clients, store, err);
     if (rc == 0)
         rc = recover(f, err);
     if (rc == 0)
@@ -324,7 +327,7 @@ funnel_free(struct funnel *f)
         HASH_DEL(f->groups, g);
         group_free(g);
     }
-    clients_free(f);
+    clients_free(f->clients);
     cache_forget_environments(f);
     stats_free(f->stats);
     task_forget_known(f);
@@ -348,7 +351,7 @@ void
 funnel_reload(struct funnel *f, const struct config *config)
 {
     f->config = config;
-    clients_configure(f);
+    clients_configure(f->clients, config->quotas);
     cache_forget_environments(f);
     for (int i = 0; i < f->n_lanes; i++)
         lane_reconfigured(f->lanes[i]);

@@ -20,7 +20,7 @@
 #include "server/queue/fair.h"
 #include "server/submission/funnel.h"
 #include "common/policy.h"
-#include "server/queue/quota.h"
+#include "server/queue/clients.h"
 #include "server/submission/request.h"
 #include "server/submission/state.h"
 #include "server/verdict/stats.h"
@@ -197,15 +197,6 @@ struct cache_figures {
     int64_t hits, joined, misses, rechecked, differed;
 };
 
-struct client {
-    UT_hash_handle hh;
-    struct fair_share cpu, device;
-    struct usage usage;
-    int64_t submissions;   /* that are not finished */
-    int64_t registrations; /* that it asked for and that are not over */
-    char name[];           /* "": the operator */
-};
-
 struct stage_figures {
     int64_t entered, by_outcome[OUTCOME_N];
     int64_t spared; /* did not come to it, having failed before */
@@ -256,9 +247,7 @@ struct funnel {
     struct cache_environment environments[DEVICES_MAX * LANES_EACH]; /* by lane */
     struct cache_figures cache;
 
-    struct client *clients;
-    unsigned clients_sweep; /* there have to be so many before it is worth looking who can go; 0: the usual */
-    struct quotas quotas;
+    struct clients *clients;
     struct fair queue, ready; /* for the CPU slots, for the devices */
     struct submission *queued_oldest,
         *ready_oldest; /* who waits for a slot, and for a device, by queued_ns */
@@ -449,15 +438,6 @@ void scheduler_idle_cb(void *arg, struct lane *l);
 int64_t funnel_waiting(const struct funnel *f);
 /* Submissions that wait for a device. */
 int64_t scheduler_ready(const struct funnel *f, int urgency);
-
-/* client.c */
-struct client *client_get(struct funnel *f, const char *name); /* made where it is missing; NULL: no memory */
-bool client_may_run(const struct funnel *f, const struct client *c);
-/* Whether n more submissions or registrations are within the client's quota: quota_admit(). */
-enum quota_limit client_admit(struct funnel *f, const char *name, size_t n, int *retry_s);
-void clients_configure(struct funnel *f);
-int clients_restore(struct funnel *f, struct error *err);
-void clients_free(struct funnel *f);
 
 /* task.c */
 /*

@@ -20,7 +20,7 @@ submission_new(struct funnel *f, const char *id, const char *group_id, const cha
 
     if (!s)
         return NULL;
-    s->client = client_get(f, client);
+    s->client = clients_get(f->clients, client);
     if (!s->client) {
         free(s);
         return NULL;
@@ -40,7 +40,7 @@ submission_new(struct funnel *f, const char *id, const char *group_id, const cha
         }
         s->group->pending++;
     }
-    s->client->submissions++;
+    client_add_submission(s->client);
     HASH_ADD_STR(f->submissions, id, s);
     submission_waits(s);
     return s;
@@ -336,7 +336,7 @@ forget(struct submission *s)
     judgement_free(f, s->judgement);
     s->judgement = NULL;
     waits_notify(&s->waits);
-    s->client->submissions--;
+    client_drop_submission(s->client);
     free(s);
     if (g)
         g->chosen_left -= is_chosen;

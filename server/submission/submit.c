@@ -254,9 +254,9 @@ submit_admit(struct funnel *f, const char *client, size_t n, struct funnel_answe
                                                     [QUOTA_RATE] = FUNNEL_QUOTA_RATE,
                                                     [QUOTA_QUEUED] = FUNNEL_QUOTA_QUEUED,
                                                     [QUOTA_GPU] = FUNNEL_QUOTA_GPU };
-    const struct quota *q = quotas_find(&f->quotas, client);
+    const struct quota *q = clients_quota(f->clients, client);
 
-    enum quota_limit limit = client_admit(f, client, n, &a->retry_after_s);
+    enum quota_limit limit = clients_admit(f->clients, client, n, &a->retry_after_s);
     if (limit == QUOTA_RATE)
         json_refuse(&a->fault, "", "the client %.64s may submit %lld a minute", client, (long long)q->rate);
     else if (limit == QUOTA_QUEUED)

@@ -202,7 +202,7 @@ add_turn(struct asker *a, bool at_head)
     }
     a->turn.is_registration = true;
     f->registration_turns[a->urgency]++;
-    fair_add(&f->ready, &a->client->device, &a->turn, a->urgency, at_head);
+    fair_add(&f->ready, client_device(a->client), &a->turn, a->urgency, at_head);
 }
 
 /* The device is let go of: what it took is its client's. */
@@ -216,9 +216,9 @@ end_turn(struct registration *r)
     if (!a)
         return;
     r->runner = NULL;
-    fair_done(&f->ready, &a->client->device, &a->turn, seconds);
-    usage_add_gpu(&a->client->usage, seconds, clock_wall_ms());
-    a->client->usage.running--;
+    fair_done(&f->ready, client_device(a->client), &a->turn, seconds);
+    client_used_device(a->client, seconds);
+    client_end_run(a->client);
     f->device_s += seconds;
     funnel_now(f)->device_s += seconds;
 }
@@ -233,7 +233,7 @@ answer_all(struct registration *r, const struct funnel_answer *answer)
     DL_FOREACH(askers, a)
     {
         remove_turn(a);
-        a->client->registrations--;
+        client_drop_registration(a->client);
     }
     HASH_DEL(f->registrations, r);
     registration_free(r);
@@ -399,7 +399,7 @@ task_give_lane(struct funnel *f, struct lane *l, struct fair_turn *t)
     DL_FOREACH(r->askers, a) remove_turn(a);
     r->runner = runner;
     r->lane_ns = clock_monotonic_ns();
-    runner->client->usage.running++;
+    client_begin_run(runner->client);
     const struct lane_registration job = { .task_id = r->row.id,
                                            .entry = r->row.entry_point,
                                            .source = r->row.reference,
@@ -414,7 +414,7 @@ task_give_lane(struct funnel *f, struct lane *l, struct fair_turn *t)
 
 /* Of those that wait, the one that came first; may: whether a client's are looked at. NULL: none. */
 static struct fair_turn *
-first_turn(struct funnel *f, bool (*may)(const struct funnel *f, const struct client *c))
+first_turn(struct funnel *f, bool (*may)(const struct client *c))
 {
     struct registration *r, *next;
     struct asker *a;
@@ -423,7 +423,7 @@ first_turn(struct funnel *f, bool (*may)(const struct funnel *f, const struct cl
     {
         DL_FOREACH(r->askers, a)
         {
-            if (a->turn.share && (!may || may(f, a->client)))
+            if (a->turn.share && (!may || may(a->client)))
                 return &a->turn;
         }
     }
@@ -520,7 +520,7 @@ void
 task_ensure(struct funnel *f, const struct task_request *t, const char *client, int priority,
             funnel_answer_cb *cb, void *arg)
 {
-    struct client *c = client_get(f, client);
+    struct client *c = clients_get(f->clients, client);
     struct registration *r = NULL;
     struct error err = { 0 };
 
@@ -535,7 +535,8 @@ task_ensure(struct funnel *f, const struct task_request *t, const char *client, 
         return;
     }
     HASH_FIND(hh, f->registrations, t->id, strlen(t->id), r);
-    if (!r && (HASH_COUNT(f->registrations) >= WAITING_MAX || (c && c->registrations >= WAITING_EACH_MAX))) {
+    if (!r &&
+        (HASH_COUNT(f->registrations) >= WAITING_MAX || (c && client_registrations(c) >= WAITING_EACH_MAX))) {
         answer_now(f, FUNNEL_FULL, "too many tasks wait for their registration", NULL, cb, arg);
         return;
     }
@@ -546,7 +547,7 @@ task_ensure(struct funnel *f, const struct task_request *t, const char *client, 
         return;
     }
     *a = (struct asker){ .cb = cb, .arg = arg, .registration = r, .client = c, .urgency = priority };
-    c->registrations++;
+    client_add_registration(c);
     bool is_first = r->askers == NULL, waits = is_first || has_turn(r);
     DL_APPEND(r->askers, a);
     if (waits)

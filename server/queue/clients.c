@@ -1,0 +1,238 @@
+#include "server/queue/clients.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "server/store/store.h"
+
+#define KEPT 16384 /* records, of clients that have nothing here */
+#define DAY_MS (86400 * INT64_C(1000))
+
+struct client {
+    UT_hash_handle hh;
+    const struct clients *all;
+    struct fair_share cpu, device;
+    struct usage usage;
+    int64_t submissions, registrations; /* that are not finished */
+    char name[];                        /* "": the operator */
+};
+
+struct clients {
+    struct client *by_name;
+    unsigned sweep_at; /* so many records make it worth looking who can go */
+    struct quotas quotas;
+};
+
+struct clients *
+clients_new(void)
+{
+    struct clients *cs = calloc(1, sizeof(*cs));
+
+    if (cs)
+        cs->sweep_at = KEPT;
+    return cs;
+}
+
+void
+clients_free(struct clients *cs)
+{
+    struct client *c, *next;
+
+    if (!cs)
+        return;
+    HASH_ITER(hh, cs->by_name, c, next)
+    {
+        HASH_DEL(cs->by_name, c);
+        free(c);
+    }
+    quotas_release(&cs->quotas);
+    free(cs);
+}
+
+static void
+sweep(struct clients *cs)
+{
+    struct client *c, *next;
+    int64_t now_ms = clock_wall_ms();
+
+    if (HASH_COUNT(cs->by_name) < cs->sweep_at)
+        return;
+    HASH_ITER(hh, cs->by_name, c, next)
+    {
+        if (c->submissions > 0 || c->registrations > 0 || usage_is_of_today(&c->usage, now_ms))
+            continue;
+        HASH_DEL(cs->by_name, c);
+        free(c);
+    }
+    /* Not before there are twice as many again: so each new client pays for two looks at most. */
+    cs->sweep_at = 2 * HASH_COUNT(cs->by_name) > KEPT ? 2 * HASH_COUNT(cs->by_name) : KEPT;
+}
+
+struct client *
+clients_get(struct clients *cs, const char *name)
+{
+    struct client *c = NULL;
+
+    name = name ? name : "";
+    HASH_FIND_STR(cs->by_name, name, c);
+    if (c)
+        return c;
+    sweep(cs);
+    c = calloc(1, sizeof(*c) + strlen(name) + 1);
+    if (!c)
+        return NULL;
+    c->all = cs;
+    strcpy(c->name, name);
+    HASH_ADD_KEYPTR(hh, cs->by_name, c->name, strlen(c->name), c);
+    return c;
+}
+
+const struct quota *
+clients_quota(const struct clients *cs, const char *name)
+{
+    return quotas_find(&cs->quotas, name);
+}
+
+enum quota_limit
+clients_admit(struct clients *cs, const char *name, size_t n, int *retry_s)
+{
+    struct client *c = name && *name ? clients_get(cs, name) : NULL;
+
+    *retry_s = 0;
+    if (!c)
+        return QUOTA_OK;
+    c->usage.waiting = c->submissions + c->registrations - c->usage.running;
+    return quota_admit(clients_quota(cs, name), &c->usage, n, clock_monotonic_ns(), clock_wall_ms(), retry_s);
+}
+
+/* --- one client --- */
+
+void
+client_add_submission(struct client *c)
+{
+    c->submissions++;
+}
+
+void
+client_drop_submission(struct client *c)
+{
+    c->submissions--;
+}
+
+void
+client_add_registration(struct client *c)
+{
+    c->registrations++;
+}
+
+void
+client_drop_registration(struct client *c)
+{
+    c->registrations--;
+}
+
+int64_t
+client_registrations(const struct client *c)
+{
+    return c->registrations;
+}
+
+void
+client_begin_run(struct client *c)
+{
+    c->usage.running++;
+}
+
+void
+client_end_run(struct client *c)
+{
+    c->usage.running--;
+}
+
+void
+client_used_device(struct client *c, double seconds)
+{
+    usage_add_gpu(&c->usage, seconds, clock_wall_ms());
+}
+
+bool
+client_may_run(const struct client *c)
+{
+    const struct quota *q = clients_quota(c->all, c->name);
+    return q->running == 0 || c->usage.running < q->running;
+}
+
+struct fair_share *
+client_cpu(struct client *c)
+{
+    return &c->cpu;
+}
+
+struct fair_share *
+client_device(struct client *c)
+{
+    return &c->device;
+}
+
+bool
+client_may_have_slot(void *arg, const struct fair_share *cpu)
+{
+    (void)arg;
+    return client_may_run((const struct client *)((const char *)cpu - offsetof(struct client, cpu)));
+}
+
+bool
+client_may_have_device(void *arg, const struct fair_share *device)
+{
+    (void)arg;
+    return client_may_run((const struct client *)((const char *)device - offsetof(struct client, device)));
+}
+
+/* --- settings, and what the store remembers --- */
+
+static bool
+has_gpu_limit(const struct quotas *q)
+{
+    for (size_t i = 0; i < q->n; i++)
+        if (q->rows[i].quota.gpu_s > 0)
+            return true;
+    return false;
+}
+
+static void
+usage_cb(void *arg, const char *name, int64_t device_ms)
+{
+    struct client *c = clients_get(arg, name);
+
+    if (c)
+        client_used_device(c, (double)device_ms / 1000);
+}
+
+int
+clients_restore(struct clients *cs, struct store *store, struct error *err)
+{
+    int64_t now_ms = clock_wall_ms();
+
+    if (!has_gpu_limit(&cs->quotas))
+        return 0;
+    return store_each_usage(store, now_ms - now_ms % DAY_MS, usage_cb, cs, err);
+}
+
+void
+clients_configure(struct clients *cs, const char *text)
+{
+    struct quotas quotas;
+    struct error err = { 0 };
+
+    /* The configuration was read before it came here, so nothing but memory can be missing. */
+    if (quotas_parse(text, &quotas, &err) != 0) {
+        log_error(NULL, "%s: the quotas stay as they are", err.text);
+        return;
+    }
+    quotas_release(&cs->quotas);
+    cs->quotas = quotas;
+}
