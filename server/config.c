@@ -2,7 +2,6 @@
 
 #include <argp.h>
 #include <arpa/inet.h>
-#include <confuse.h>
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -23,8 +22,8 @@
  * Theory of operation. table[] is the only list of settings. A value is text
  * wherever it comes from (the table's preset, the file, a flag), and
  * setting_put() turns it into a field of struct config, so that a bad value
- * gets the same words everywhere. libconfuse reads the file's syntax and knows
- * the lines; argp reads the flags, which are the same names with dashes.
+ * gets the same words everywhere. argp reads the flags, which are the same
+ * names with dashes. removed[] lists the settings that are gone.
  */
 
 enum setting_type { TEXT, CHOICE, NUMBER, SWITCH };
@@ -147,10 +146,6 @@ static const struct setting table[] = {
       "namespace too" },
     { "connections", NUMBER, "connections", "4096", 8, 1000000, FIELD(connections), false,
       "most HTTP connections at once, long polls among them" },
-    { "connections_per_address", NUMBER, "connections", "2000", 1, 1000000, FIELD(connections_per_address),
-      true, "of these, the most from one address: a loopback one, or one that has shown a token of late" },
-    { "connections_per_stranger", NUMBER, "connections", "64", 1, 1000000, FIELD(connections_per_stranger),
-      true, "the same for an address that has shown no token; a 64-bit network of IPv6 counts as one" },
     { "wait_limit_s", NUMBER, "seconds", "300", 0, 86400, FIELD(wait_limit_s), true,
       "longest time that a request with wait is held" },
     { "events_kept", NUMBER, "events", "4096", 512, 1000000, FIELD(events_kept), false,
@@ -177,6 +172,18 @@ static const struct setting table[] = {
 };
 
 #define SETTINGS ARRAY_LEN(table)
+
+/* Settings that are gone: a file or a flag that names one is refused with what to do instead. */
+static const struct removed {
+    const char *name, *instead;
+} removed[] = {
+    { "connections_per_address",
+      "connections bounds all of them; bound those of one address in a proxy (nginx: limit_conn)" },
+    { "connections_per_stranger",
+      "connections bounds all of them; bound those of one address in a proxy (nginx: limit_conn)" },
+};
+
+#define REMOVED ARRAY_LEN(removed)
 
 static char **
 text_field(const struct setting *s, const struct config *c)
@@ -270,54 +277,30 @@ setting_put(const struct setting *s, const char *value, struct config *c, struct
     return put_text(s, value, c, err);
 }
 
+static int
+refuse_removed(const struct removed *r, struct error *err)
+{
+    return error_set(err, ERR_INPUT, "%s is not a setting any more: %s", r->name, r->instead);
+}
+
+/* NULL, with err: no setting has that name. */
 static const struct setting *
-setting_find(const char *name)
+setting_find(const char *name, struct error *err)
 {
     for (size_t i = 0; i < SETTINGS; i++)
         if (strcmp(table[i].name, name) == 0)
             return &table[i];
+    for (size_t i = 0; i < REMOVED; i++) {
+        if (strcmp(removed[i].name, name) == 0) {
+            refuse_removed(&removed[i], err);
+            return NULL;
+        }
+    }
+    error_set(err, ERR_INPUT, "\"%.60s\" is not a setting", name);
     return NULL;
 }
 
 /* --- the file --- */
-
-/*
- * libconfuse hands its callbacks no pointer of the caller's and keeps its
- * scanner in globals of its own, so what a file is read into is global too.
- */
-struct reading {
-    struct config *config;
-    const char *path;
-    struct error *err;
-    bool is_seen[SETTINGS];
-};
-static _Thread_local struct reading *reading;
-
-static void __attribute__((format(printf, 2, 0))) file_error_cb(cfg_t *cfg, const char *format, va_list args)
-{
-    char text[200];
-    vsnprintf(text, sizeof(text), format, args);
-    if (reading->err && reading->err->code == ERR_NONE)
-        error_set(reading->err, ERR_INPUT, "%s:%d: %s", reading->path, cfg->line, text);
-}
-
-static int
-file_value_cb(cfg_t *cfg, cfg_opt_t *opt)
-{
-    const struct setting *s = setting_find(cfg_opt_name(opt));
-    struct error why = { 0 };
-
-    if (reading->is_seen[s - table]) {
-        cfg_error(cfg, "%s is set a second time", s->name);
-        return -1;
-    }
-    reading->is_seen[s - table] = true;
-    if (setting_put(s, cfg_opt_getstr(opt), reading->config, &why) != 0) {
-        cfg_error(cfg, "%s", why.text);
-        return -1;
-    }
-    return 0;
-}
 
 #define FILE_BYTES_MAX (1024 * 1024)
 
@@ -343,90 +326,130 @@ read_text(const char *path, struct buffer *out, struct error *err)
 }
 
 /*
- * libconfuse 3.3 counts lines wrongly after a comment, and drops characters
- * that fit nowhere without a word. So it gets to see no comments (they become
- * spaces), and no such characters.
+ * A line is empty or NAME = VALUE, and a # outside quotes begins a comment. A
+ * value is a word, or text in single quotes, or text in double quotes, where a
+ * backslash stands before each " and \ that is meant.
  */
-static int
-blank_comments(struct buffer *b, const char *path, struct error *err)
-{
-    char quote = '\0';
-    bool is_comment = false;
-    int line = 1, quote_line = 0;
+struct line {
+    char *text; /* ends with '\0' */
+    char *at;   /* of what was read last, for errors; then of what is next */
+};
 
-    for (char *p = b->data; p < b->data + b->size; p++) {
-        if (*p == '\n') {
-            line++;
-            is_comment = false;
-        } else if (is_comment || (!quote && *p == '#')) {
-            is_comment = true;
-            *p = ' ';
-        } else if (*p == '$' && p[1] == '{' && quote != '\'') {
-            return error_set(err, ERR_INPUT,
-                             "%s:%d: nothing is taken from the environment; a ${ that is meant stands in "
-                             "single quotes",
-                             path, line);
-        } else if (quote && *p == '\\' && p[1] && p[1] != '\n') {
-            p++;
-        } else if (quote) {
-            quote = *p == quote ? '\0' : quote;
-        } else if (*p == '"' || *p == '\'') {
-            quote = *p;
-            quote_line = line;
-        } else if (*p == '*' || (*p == '/' && p[1] == '/') ||
-                   ((unsigned char)*p < ' ' && !strchr("\t\r", *p)) || *p == '\0') {
-            return error_set(err, ERR_INPUT, "%s:%d: put the value in double quotes; a comment begins with #",
-                             path, line);
+#define BLANKS " \t\r"
+
+/* Takes the quotes and backslashes out where the value stands, since it only gets shorter. */
+static char *
+read_quoted(struct line *l, struct error *err)
+{
+    char *begin = l->at++, *end = begin;
+
+    while (*l->at && *l->at != *begin) {
+        if (*begin == '"' && *l->at == '\\') {
+            if (l->at[1] != '"' && l->at[1] != '\\') {
+                error_set(err, ERR_INPUT, "in double quotes, a backslash stands before \" or \\ only");
+                return NULL;
+            }
+            l->at++;
         }
+        *++end = *l->at++;
     }
-    return quote ? error_set(err, ERR_INPUT, "%s:%d: a quote is never closed", path, quote_line) : 0;
+    if (!*l->at) {
+        l->at = begin;
+        error_set(err, ERR_INPUT, "a quote is never closed");
+        return NULL;
+    }
+    l->at++;
+    end[1] = '\0';
+    return begin + 1;
+}
+
+static char *
+read_value(struct line *l, struct error *err)
+{
+    if (*l->at == '"' || *l->at == '\'')
+        return read_quoted(l, err);
+    size_t size = strcspn(l->at, BLANKS "#\"'");
+    if (size == 0) {
+        error_set(err, ERR_INPUT, "a value is missing");
+        return NULL;
+    }
+    l->at += size;
+    return l->at - size;
+}
+
+/* What may follow a value is taken off; '\0' goes behind a word, over what is checked here. */
+static int
+read_rest(struct line *l, struct error *err)
+{
+    char *end = l->at;
+
+    l->at += strspn(l->at, BLANKS);
+    if (*l->at && *l->at != '#')
+        return error_set(err, ERR_INPUT,
+                         "only a comment (#) may follow; a value with blanks stands in quotes");
+    *end = '\0';
+    return 0;
 }
 
 static int
-read_parsed(cfg_t *cfg, const char *text, struct reading *now, struct error *err)
+read_setting(struct config *c, struct line *l, bool *is_seen, struct error *err)
 {
-    struct error own = { 0 };
-    int rc;
+    char name[64];
+    size_t size = strspn(l->at, "abcdefghijklmnopqrstuvwxyz_0123456789");
 
-    now->err = &own;
-    reading = now;
-    cfg_set_error_function(cfg, file_error_cb);
-    for (size_t i = 0; i < SETTINGS; i++)
-        cfg_set_validate_func(cfg, table[i].name, file_value_cb);
-    rc = cfg_parse_buf(cfg, text);
-    reading = NULL;
-    if (rc == CFG_SUCCESS)
-        return 0;
-    if (own.code == ERR_NONE)
-        return error_set(err, ERR_INPUT, "%s: cannot be read", now->path);
-    if (err)
-        *err = own;
-    return own.code;
+    if (size == 0 || size >= sizeof(name))
+        return error_set(err, ERR_INPUT, "the name of a setting is expected; a comment begins with #");
+    snprintf(name, sizeof(name), "%.*s", (int)size, l->at);
+    const struct setting *s = setting_find(name, err);
+    if (!s)
+        return ERR_INPUT;
+    if (is_seen[s - table])
+        return error_set(err, ERR_INPUT, "%s is set a second time", name);
+    is_seen[s - table] = true;
+    l->at += size;
+    l->at += strspn(l->at, BLANKS);
+    if (*l->at != '=')
+        return error_set(err, ERR_INPUT, "= is expected after %s", name);
+    l->at += 1 + strspn(l->at + 1, BLANKS);
+    char *begin = l->at, *value = read_value(l, err);
+    if (!value || read_rest(l, err) != 0)
+        return ERR_INPUT;
+    l->at = begin;
+    if (*begin != '\'' && strstr(value, "${"))
+        return error_set(err, ERR_INPUT,
+                         "nothing is taken from the environment; a ${ that is meant stands in single quotes");
+    return setting_put(s, value, c, err);
+}
+
+/* size: of text, without the '\0' behind it. */
+static int
+read_line(struct config *c, char *text, size_t size, bool *is_seen, struct line *l, struct error *err)
+{
+    l->text = text;
+    for (l->at = text; l->at < text + size; l->at++)
+        if ((unsigned char)*l->at < ' ' && *l->at != '\t' && *l->at != '\r')
+            return error_set(err, ERR_INPUT, "a control character");
+    l->at = text + strspn(text, BLANKS);
+    return *l->at && *l->at != '#' ? read_setting(c, l, is_seen, err) : 0;
 }
 
 static int
 config_read_file(struct config *c, const char *path, struct error *err)
 {
-    AUTO_BUFFER struct buffer text = BUFFER_INIT;
-    struct reading now = { .config = c, .path = path };
-    cfg_opt_t options[SETTINGS + 1] = { 0 };
-    cfg_opt_t end = CFG_END();
+    AUTO_BUFFER struct buffer file = BUFFER_INIT;
+    bool is_seen[SETTINGS] = { false };
+    struct line l;
+    int number = 1;
 
-    int rc = read_text(path, &text, err);
-    if (rc == 0)
-        rc = blank_comments(&text, path, err);
-    if (rc != 0)
-        return rc;
-    for (size_t i = 0; i < SETTINGS; i++) {
-        cfg_opt_t option = CFG_STR(table[i].name, NULL, CFGF_NODEFAULT);
-        options[i] = option;
+    int rc = read_text(path, &file, err);
+    for (char *p = file.data, *end; rc == 0 && p < file.data + file.size; p = end + 1, number++) {
+        end = memchr(p, '\n', (size_t)(file.data + file.size - p));
+        end = end ? end : file.data + file.size;
+        *end = '\0';
+        rc = read_line(c, p, (size_t)(end - p), is_seen, &l, err);
+        if (rc != 0)
+            error_prefix(err, "%s:%d:%td", path, number, l.at - l.text + 1);
     }
-    options[SETTINGS] = end;
-    cfg_t *cfg = cfg_init(options, CFGF_NONE);
-    if (!cfg)
-        return error_set(err, ERR_NOMEM, "no memory to read %s", path);
-    rc = read_parsed(cfg, text.data, &now, err);
-    cfg_free(cfg);
     return rc;
 }
 
@@ -434,7 +457,7 @@ config_read_file(struct config *c, const char *path, struct error *err)
 
 const char *argp_program_version = "verifierd " VERIFIERD_VERSION;
 
-enum { KEY_CONFIG = 1000, KEY_CHECK, KEY_MANUAL, KEY_SETTING = 2000 };
+enum { KEY_CONFIG = 1000, KEY_CHECK, KEY_MANUAL, KEY_SETTING = 2000, KEY_REMOVED = 3000 };
 
 /* One pass takes --config alone, since the file comes before the other flags whatever their order. */
 struct flags {
@@ -443,16 +466,21 @@ struct flags {
     bool is_first_pass;
 };
 
+/* i: in removed[] or in table[]. */
 static int
-flag_setting(struct flags *f, const struct setting *s, const char *value)
+flag_setting(struct flags *f, size_t i, bool is_removed, const char *value)
 {
+    const char *name = is_removed ? removed[i].name : table[i].name;
     struct error why = { 0 };
+    char flag[64];
+
     if (f->is_first_pass)
         return 0;
-    if (setting_put(s, value ? value : "true", f->config, &why) == 0)
+    if (is_removed)
+        refuse_removed(&removed[i], &why);
+    else if (setting_put(&table[i], value ? value : "true", f->config, &why) == 0)
         return 0;
-    char flag[64];
-    snprintf(flag, sizeof(flag), "--%s", s->name);
+    snprintf(flag, sizeof(flag), "--%s", name);
     for (char *p = flag; *p; p++)
         *p = *p == '_' ? '-' : *p;
     error_prefix(&why, "%s", flag);
@@ -467,7 +495,9 @@ flag_cb(int key, char *value, struct argp_state *state)
     struct flags *f = state->input;
 
     if (key >= KEY_SETTING && key < KEY_SETTING + (int)SETTINGS)
-        return flag_setting(f, &table[key - KEY_SETTING], value);
+        return flag_setting(f, (size_t)(key - KEY_SETTING), false, value);
+    if (key >= KEY_REMOVED && key < KEY_REMOVED + (int)REMOVED)
+        return flag_setting(f, (size_t)(key - KEY_REMOVED), true, value);
     switch (key) {
     case KEY_CONFIG:
         if (!f->is_first_pass)
@@ -490,22 +520,29 @@ flag_cb(int key, char *value, struct argp_state *state)
 }
 
 struct flag_texts {
-    struct argp_option options[SETTINGS + 4];
-    char names[SETTINGS][32];
+    struct argp_option options[SETTINGS + REMOVED + 4];
+    char names[SETTINGS + REMOVED][32];
     char helps[SETTINGS][320];
 };
+
+/* The name with dashes, as i-th of t's. */
+static const char *
+flag_name(struct flag_texts *t, size_t i, const char *name)
+{
+    size_t size = strlen(name) + 1;
+    for (size_t k = 0; k < size && k < sizeof(t->names[i]); k++)
+        t->names[i][k] = name[k] == '_' ? '-' : name[k];
+    return t->names[i];
+}
 
 static void
 flag_describe(struct flag_texts *t, size_t i)
 {
     const struct setting *s = &table[i];
-    size_t size = strlen(s->name) + 1;
-    for (size_t k = 0; k < size && k < sizeof(t->names[i]); k++)
-        t->names[i][k] = s->name[k] == '_' ? '-' : s->name[k];
     snprintf(t->helps[i], sizeof(t->helps[i]), "%s%s%s%s", s->help, *s->preset ? " (default: " : "",
              s->preset, *s->preset ? ")" : "");
     t->options[i] = (struct argp_option){
-        .name = t->names[i],
+        .name = flag_name(t, i, s->name),
         .key = KEY_SETTING + (int)i,
         .arg = s->type == NUMBER   ? "N"
                : s->type == CHOICE ? "WORD"
@@ -531,12 +568,19 @@ config_read_flags(struct config *c, int argc, char **argv, bool is_first_pass, s
 
     for (size_t i = 0; i < SETTINGS; i++)
         flag_describe(&texts, i);
-    texts.options[SETTINGS] =
-        (struct argp_option){ "config", KEY_CONFIG, "FILE", 0, "read settings from FILE", -1 };
-    texts.options[SETTINGS + 1] =
-        (struct argp_option){ "check-config", KEY_CHECK, NULL, 0, "check the settings and exit", -1 };
-    texts.options[SETTINGS + 2] =
-        (struct argp_option){ "help-conf", KEY_MANUAL, NULL, OPTION_HIDDEN, NULL, -1 };
+    for (size_t i = 0; i < REMOVED; i++)
+        texts.options[SETTINGS + i] = (struct argp_option){
+            flag_name(&texts, SETTINGS + i, removed[i].name),
+            KEY_REMOVED + (int)i,
+            "X",
+            OPTION_HIDDEN | OPTION_ARG_OPTIONAL,
+            NULL,
+            0,
+        };
+    struct argp_option *last = &texts.options[SETTINGS + REMOVED];
+    *last++ = (struct argp_option){ "config", KEY_CONFIG, "FILE", 0, "read settings from FILE", -1 };
+    *last++ = (struct argp_option){ "check-config", KEY_CHECK, NULL, 0, "check the settings and exit", -1 };
+    *last = (struct argp_option){ "help-conf", KEY_MANUAL, NULL, OPTION_HIDDEN, NULL, -1 };
     int rc = argp_parse(&argp, argc, argv, 0, NULL, &f);
     if (rc != 0 && err && err->code == ERR_NONE)
         return error_set(err, rc == ENOMEM ? ERR_NOMEM : ERR_INPUT, "command line: %s", strerror(rc));

@@ -61,19 +61,17 @@ struct config {
     char *cgroup;                 /* "auto", "off", or the path of a group for the children's groups */
     char *sandbox_require;        /* comma-separated layers */
     int64_t connections;          /* most HTTP connections */
-    int64_t connections_per_address;
-    int64_t connections_per_stranger; /* from an address without a token */
-    int64_t wait_limit_s;             /* longest long poll */
-    int64_t events_kept;              /* for event streams */
-    int64_t heartbeat_ms;             /* of an event stream */
-    int64_t header_limit_ms;          /* from connecting to the end of a request's header */
-    int64_t body_limit_ms;            /* from there to the end of its body */
-    int64_t drain_ms;                 /* grace after SIGTERM */
-    int64_t retention_days;           /* of what has ended; 0: for ever */
-    int64_t retention_rows;           /* most that have ended; 0: no bound */
-    int64_t retention_log_days;       /* of captured output; 0: as long as its submission */
-    int64_t retention_interval_s;     /* between two sweeps */
-    bool paused;                      /* accept and store, judge nothing (benchmarks, maintenance) */
+    int64_t wait_limit_s;         /* longest long poll */
+    int64_t events_kept;          /* for event streams */
+    int64_t heartbeat_ms;         /* of an event stream */
+    int64_t header_limit_ms;      /* from connecting to the end of a request's header */
+    int64_t body_limit_ms;        /* from there to the end of its body */
+    int64_t drain_ms;             /* grace after SIGTERM */
+    int64_t retention_days;       /* of what has ended; 0: for ever */
+    int64_t retention_rows;       /* most that have ended; 0: no bound */
+    int64_t retention_log_days;   /* of captured output; 0: as long as its submission */
+    int64_t retention_interval_s; /* between two sweeps */
+    bool paused;                  /* accept and store, judge nothing (benchmarks, maintenance) */
 };
 
 /*

@@ -144,7 +144,6 @@ access_check(struct exchange *x, const struct route *route)
     }
     x->caller.scopes = token->scopes;
     x->caller.has_token = true;
-    connection_trust(x->connection);
     memcpy(x->caller.token_hash, token->hash, sizeof(token->hash));
     snprintf(x->caller.client, sizeof(x->caller.client), "%s", token->client);
     if (token->scopes & route->scopes)

@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 
 #include "common/auto.h"
-#include "common/clock.h"
 #include "common/log.h"
 
 /*
@@ -41,33 +40,18 @@ connection_closed_cb(uv_handle_t *handle)
  * that waits in the kernel's queue learns nothing.
  */
 static bool
-enter(struct connection *c, struct MHD_Connection *mhd)
+enter(struct connection *c)
 {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     struct http *h = c->http;
-    const char *why = "the daemon has as many connections as it takes";
 
-    if (info && h->connections < (unsigned)h->config->connections) {
-        c->address = addresses_enter(h->addresses, info->client_addr, h->config->connections_per_address,
-                                     h->config->connections_per_stranger, clock_monotonic_ns());
-        why = "this address has as many connections as it may have; one that shows a token may have more";
-    }
-    if (c->address) {
+    c->is_counted = h->connections < (unsigned)h->config->connections;
+    if (c->is_counted) {
         h->connections++;
         return true;
     }
     h->connections_refused++;
-    connection_refuse(c, PROBLEM_CONNECTIONS, why);
+    connection_refuse(c, PROBLEM_CONNECTIONS, "the daemon has as many connections as it takes");
     return false;
-}
-
-void
-connection_trust(struct connection *c)
-{
-    if (c->is_trusted || !c->address)
-        return;
-    c->is_trusted = true;
-    address_trust(c->address);
 }
 
 static void
@@ -92,7 +76,7 @@ connection_open(struct http *h, struct MHD_Connection *mhd, void **context)
     c->gone.data = c;
     c->timer.data = c;
     c->handles_open = 2;
-    if (enter(c, mhd))
+    if (enter(c))
         connection_arm(c, DEADLINE_HEADER, h->config->header_limit_ms);
 }
 
@@ -110,10 +94,8 @@ connection_close(struct connection *c)
     if (c->must_linger || has_unread(c->fd))
         linger_begin(&c->http->lingers, c->fd);
     c->http->must_run = true;
-    if (c->address) {
-        addresses_leave(c->http->addresses, c->address, c->is_trusted, clock_monotonic_ns());
+    if (c->is_counted)
         c->http->connections--;
-    }
     uv_close((uv_handle_t *)&c->gone, connection_closed_cb);
     uv_close((uv_handle_t *)&c->timer, connection_closed_cb);
 }

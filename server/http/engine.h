@@ -19,7 +19,6 @@
 #include "common/histogram.h"
 #include "common/clock.h"
 #include "common/ids.h"
-#include "server/http/addresses.h"
 #include "server/http/encoding.h"
 #include "server/http/events.h"
 #include "server/http/http.h"
@@ -63,7 +62,6 @@ struct http {
     struct leftovers lingers;
     struct known *compat; /* compat.c: what was asked of late */
     unsigned exchanges_count, suspended, held, connections, exports;
-    struct addresses *addresses;
     uint64_t connections_refused;
     struct events *events;
     struct stream *streams; /* all that are open */
@@ -104,8 +102,7 @@ struct connection {
     uv_poll_t gone; /* watches for the client's leaving while MHD does not */
     unsigned handles_open;
     enum deadline deadline;
-    struct address *address;   /* NULL: it was refused, and is not counted */
-    bool is_trusted;           /* has shown a token */
+    bool is_counted;           /* false: it was refused */
     bool must_linger;          /* take what the client still sends, so that it can read the answer */
     bool is_dead;              /* shut down by us */
     struct exchange *exchange; /* the request that is under way, or NULL */
@@ -114,8 +111,6 @@ struct connection {
 void connection_notify_cb(void *cls, struct MHD_Connection *mhd, void **context,
                           enum MHD_ConnectionNotificationCode code);
 struct connection *connection_of(struct MHD_Connection *mhd);
-/* It has shown a token that counts. */
-void connection_trust(struct connection *c);
 /* One deadline at a time; ms 0 is the next turn of the loop. */
 void connection_arm(struct connection *c, enum deadline deadline, int64_t ms);
 void connection_disarm(struct connection *c);

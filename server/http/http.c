@@ -231,8 +231,7 @@ http_new(uv_loop_t *loop, const struct config *config, struct funnel *funnel, st
     h->lingers.loop = loop;
     h->started_ns = clock_monotonic_ns();
     h->events = events_new((size_t)config->events_kept);
-    h->addresses = addresses_new();
-    if (!h->events || !h->addresses) {
+    if (!h->events) {
         http_free(h);
         return error_set(err, ERR_NOMEM, "no memory for HTTP");
     }
@@ -373,7 +372,6 @@ http_free(struct http *h)
     compat_clear(h);
     keyring_free(h->keyring);
     events_free(h->events);
-    addresses_free(h->addresses);
     json_decref(h->process);
     json_decref(h->disks);
     free(h->status.text);

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
-import signal
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import islice
-from pathlib import Path
 
 import pytest
 import service
 from http_raw import Raw
 from scripted import SCRIPTED
-from test_access import token
 
 LIMIT_S = 60.0
 HEADER_S, BODY_S = 1.0, 1.5
@@ -28,61 +23,6 @@ def wait_for(is_so: Callable[[], bool]) -> None:
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.02)
-
-
-def own_address() -> str:
-    """Another address of this machine than loopback's; loopback's where it has no other."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("198.51.100.1", 9))  # sends nothing: it asks for the route
-            return str(probe.getsockname()[0])
-        except OSError:
-            return "127.0.0.1"
-
-
-def is_let_in(raw: Raw, secret: str | None = None) -> bool:
-    raw.request("GET", "/v1/tasks", b"", *([f"Authorization: Bearer {secret}"] if secret else []))
-    status = raw.reply().status
-    assert status in ((200, 503) if secret else (401, 503))
-    return status != 503
-
-
-def test_a_stranger_has_fewer_until_a_token_is_shown(tmp_path: Path) -> None:
-    """Where this machine has no address but loopback's, that one is no stranger, and the other limit is seen."""
-    address = own_address()
-    is_stranger = not address.startswith("127.")
-    with service.directory() as directory, ExitStack() as stack:
-        secret = token(directory / "store.db", "new", "--name=one", "--scope=submit", "--client=alice")
-        conf = tmp_path / "conf"
-        conf.write_text("connections_per_stranger = 3\nconnections_per_address = 6\n")
-        options = SCRIPTED | {"listen": "0.0.0.0:0", "allow_remote": True, "config": conf, "paused": True}
-        daemon = service.Daemon(directory, options)
-        stack.callback(daemon.kill)
-        url = daemon.start(ready=False).url.replace("0.0.0.0", address)
-
-        def one_more() -> Raw:
-            return stack.enter_context(Raw(url))
-
-        first = [one_more() for _ in range(3 if is_stranger else 6)]
-        assert all(is_let_in(raw) for raw in first)
-        assert not is_let_in(one_more())
-        assert is_let_in(first[0], secret)
-        more = [one_more() for _ in range(6 - len(first))]
-        assert all(is_let_in(raw) for raw in more)
-        assert not is_let_in(one_more())
-        # It is remembered when none is open any more.
-        for raw in (*first, *more):
-            raw.close()
-        ask = service.Client(url.replace(address, "127.0.0.2"))
-        headers = {"Authorization": f"Bearer {token(directory / 'store.db', 'new', '--name=r', '--scope=read')}"}
-        wait_for(lambda: ask.call("GET", "/v1/status", headers=headers).json()["http"]["connections"] == 1)
-        assert all(is_let_in(one_more()) for _ in range(6))
-        # Both limits are read again.
-        conf.write_text("connections_per_stranger = 3\nconnections_per_address = 8\n")
-        os.kill(daemon.pid, signal.SIGHUP)
-        wait_for(lambda: "settings read again" in daemon.log.read_text())
-        assert all(is_let_in(one_more()) for _ in range(2))
-        assert not is_let_in(one_more())
 
 
 @pytest.fixture(scope="module")

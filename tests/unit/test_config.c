@@ -212,19 +212,27 @@ static void
 bad_files_are_refused_with_their_line(void **state)
 {
     static const char *const rows[][2] = {
-        { "pool = many\n", ":1: pool is a whole number" },
-        { "\n# x\npool = 0\n", ":3: pool is 0" },
-        { "pool = 1\n\npool = 1\n", ":3: pool is set a second time" },
-        { "# a\n# b\npool = 1 # c\npaused = 2\n", ":4: paused is" },
-        { "pool = 1*\n", ":1: put the value in double quotes" },
-        { "// x\n", ":1: put the value" },
-        { "store = ${HOME}\n", ":1: nothing is taken" },
-        { "\nstore = \"${HOME}\"\n", ":2: nothing is taken" },
-        { "pool = 1 2\n", ":1: no such option '2'" },
-        { "pol = 1\n", ":1: no such option 'pol'" },
-        { "pool\n= {1}\n", ":" },
-        { "pool = 1 }\n", ":1: " },
-        { "scratch = \"unfinished\n", ":1: a quote is never closed" },
+        { "pool = many\n", ":1:8: pool is a whole number" },
+        { "\n# x\npool = 0\n", ":3:8: pool is 0" },
+        { "pool = 1\n\n pool = 1\n", ":3:2: pool is set a second time" },
+        { "# a\n# b\npool = 1 # c\npaused = 2", ":4:10: paused is" },
+        { "pool = 1*\n", ":1:8: pool is a whole number of processes, not \"1*\"" },
+        { "// x\n", ":1:1: the name of a setting is expected; a comment begins with #" },
+        { "store = ${HOME}\n", ":1:9: nothing is taken from the environment" },
+        { "\nstore = \"${HOME}\"\n", ":2:9: nothing is taken from the environment" },
+        { "pool = 1 2\n", ":1:10: only a comment (#) may follow; a value with blanks stands in quotes" },
+        { "pool = 1'2'\n", ":1:9: only a comment" },
+        { "store = 'a'b\n", ":1:12: only a comment" },
+        { "pol = 1\n", ":1:1: \"pol\" is not a setting" },
+        { "pool\n= {1}\n", ":1:5: = is expected after pool" },
+        { "pool =\n", ":1:7: a value is missing" },
+        { "pool = # 1\n", ":1:8: a value is missing" },
+        { "store = ''\n", ":1:9: store is empty" },
+        { "pool = 1 }\n", ":1:10: only a comment" },
+        { "store = \"a\\n\"\n", ":1:11: in double quotes, a backslash stands before" },
+        { "scratch = \"unfinished\n\"", ":1:11: a quote is never closed" },
+        { "scratch = 'unfinished\n", ":1:11: a quote is never closed" },
+        { "pool = 1\n\001\n", ":2:1: a control character" },
     };
     struct place *place = *state;
     char flag[96];
@@ -244,6 +252,80 @@ bad_files_are_refused_with_their_line(void **state)
     struct error err;
     assert_int_equal(load(flag, NULL, NULL, &c, &err), ERR_SYS);
     assert_non_null(strstr(err.text, place->file));
+}
+
+static void
+a_file_of_any_bytes_is_refused(void **state)
+{
+    struct place *place = *state;
+    char flag[96];
+    struct config c;
+    struct error err;
+    FILE *f = fopen(place->file, "w");
+
+    assert_non_null(f);
+    assert_int_equal(fwrite("pool = 1\0\npool = 2", 1, 19, f), 19);
+    assert_int_equal(fclose(f), 0);
+    snprintf(flag, sizeof(flag), "--config=%s", place->file);
+    assert_int_equal(load(flag, NULL, NULL, &c, &err), ERR_INPUT);
+    assert_non_null(strstr(err.text, ":1:9: a control character"));
+    assert_int_equal(load("--config=/dev/zero", NULL, NULL, &c, &err), ERR_INPUT);
+    assert_string_equal(err.text, "/dev/zero: has more than 1048576 bytes");
+}
+
+static void
+values_in_quotes_are_taken_as_they_are(void **state)
+{
+    static const char *const rows[][2] = {
+        { "scratch = '/a \"b\" ${c} \\n'\n", "/a \"b\" ${c} \\n" },
+        { "\t scratch=\"/it's \\\\ \\\"x\\\"\"\t# \"y\n", "/it's \\ \"x\"" },
+        { "scratch = /a#b", "/a" },
+        { "scratch = /a \r\n\r\npool = 3\r\n", "/a" },
+    };
+    struct place *place = *state;
+    char flag[96];
+
+    snprintf(flag, sizeof(flag), "--config=%s", place->file);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct config c;
+        struct error err = { 0 };
+        write_file(place, rows[i][0]);
+        if (load(flag, NULL, NULL, &c, &err) != 0)
+            fail_msg("%s: %s", rows[i][0], err.text);
+        assert_string_equal(c.scratch, rows[i][1]);
+        config_release(&c);
+    }
+}
+
+/* Whoever has one in a file or a script learns what to do instead, and not that the daemon does not know the word. */
+static void
+a_removed_setting_is_refused_with_what_to_do(void **state)
+{
+    static const char *const rows[][2] = {
+        { "connections_per_address", "limit_conn)" },
+        { "connections_per_stranger", "limit_conn)" },
+    };
+    struct place *place = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char flag[96], text[96], expect[160];
+        struct config c;
+        struct error err;
+
+        snprintf(text, sizeof(text), "pool = 3\n%s = 5\n", rows[i][0]);
+        write_file(place, text);
+        snprintf(flag, sizeof(flag), "--config=%s", place->file);
+        assert_int_equal(load(flag, NULL, NULL, &c, &err), ERR_INPUT);
+        snprintf(expect, sizeof(expect), "%s:2:1: %s is not a setting any more: ", place->file, rows[i][0]);
+        if (strncmp(err.text, expect, strlen(expect)) != 0 || !strstr(err.text, rows[i][1]))
+            fail_msg("%s", err.text);
+        snprintf(flag, sizeof(flag), "--%s=5", rows[i][0]);
+        for (char *p = flag; *p; p++)
+            *p = *p == '_' ? '-' : *p;
+        assert_int_equal(load(flag, NULL, NULL, &c, &err), ERR_INPUT);
+        if (!strstr(err.text, "is not a setting any more: ") || !strstr(err.text, rows[i][1]))
+            fail_msg("%s", err.text);
+    }
 }
 
 static void
@@ -318,6 +400,10 @@ main(void)
         cmocka_unit_test(bad_flags_are_named),
         cmocka_unit_test(good_flags_are_taken),
         cmocka_unit_test_setup_teardown(bad_files_are_refused_with_their_line, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(a_file_of_any_bytes_is_refused, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(values_in_quotes_are_taken_as_they_are, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(a_removed_setting_is_refused_with_what_to_do, make_place,
+                                        remove_place),
         cmocka_unit_test(a_reload_takes_what_is_live_and_names_the_rest),
         cmocka_unit_test(the_tokens_lie_beside_the_store),
         cmocka_unit_test(addresses_are_split),
