@@ -18,9 +18,9 @@
 
 /* What having passed a stage is worth under `staged`; timing adds its own term. */
 static const double stage_worth[] = {
-    [REWARD_NOTHING] = 0.0, [REWARD_AST] = 0.0,  [REWARD_COMPILE] = 0.3,
-    [REWARD_TINY] = 0.5,    [REWARD_FULL] = 0.7, [REWARD_TIMING] = 0.7,
+    [STAGE_AST] = 0.0, [STAGE_COMPILE] = 0.3, [STAGE_TINY] = 0.5, [STAGE_FULL] = 0.7, [STAGE_TIMING] = 0.7,
 };
+_Static_assert(ARRAY_LEN(stage_worth) == STAGE_NSTAGES, "the worth of every stage");
 
 /*
  * What an expression may name beside the components and the kind's parameters:
@@ -118,7 +118,7 @@ credited_speed(bool is_conservative, const struct reward_input *in)
 {
     const struct reward_components *c = &in->components;
     double speed = is_conservative ? c->speedup_lo : c->speedup;
-    bool counts = in->passed >= REWARD_FULL && !in->has_failed && c->correct == 1 && c->timed == 1;
+    bool counts = in->passed >= STAGE_FULL && !in->has_failed && c->correct == 1 && c->timed == 1;
     return counts && isfinite(speed) && speed > 0 ? speed : NAN;
 }
 
@@ -196,14 +196,14 @@ static void
 values_of(const struct reward_spec *spec, const struct reward_input *in, double values[N_NAMES])
 {
     double speed = credited_speed(spec->is_conservative, in);
-    enum reward_stage next = in->passed < REWARD_TIMING ? in->passed + 1 : in->passed;
+    enum stage next = in->passed < STAGE_TIMING ? in->passed + 1 : in->passed;
     const double others[] = {
         speed,
         !isnan(speed),
-        in->passed,
+        in->passed + 1,
         in->has_failed,
         clamp01(in->partial),
-        stage_worth[in->passed],
+        in->passed == STAGE_NONE ? 0.0 : stage_worth[in->passed],
         stage_worth[next],
     };
     _Static_assert(ARRAY_LEN(others) == N_OTHERS, "a value for each name");

@@ -17,6 +17,7 @@
 
 #include "common/expression.h"
 #include "common/json.h"
+#include "common/stages.h"
 
 /* 0 or 1 unless a comment says otherwise; the names are those of the JSON answer. */
 struct reward_components {
@@ -30,16 +31,13 @@ struct reward_components {
     double cases_passed;                    /* 0..1 */
 };
 
-/* The last stage passed. */
-enum reward_stage { REWARD_NOTHING, REWARD_AST, REWARD_COMPILE, REWARD_TINY, REWARD_FULL, REWARD_TIMING };
-
 struct reward_input {
     struct reward_components components;
-    enum reward_stage passed; /* last stage passed */
-    bool has_failed;          /* a stage failed (as against: skipped, or stopped by until) */
-    double partial;           /* 0..1: progress inside the stage that failed */
-    bool is_hack;             /* class hack or policy */
-    bool is_masked;           /* class infra, or cancelled */
+    enum stage passed; /* last stage passed, or STAGE_NONE */
+    bool has_failed;   /* a stage failed (as against: skipped, or stopped by until) */
+    double partial;    /* 0..1: progress inside the stage that failed */
+    bool is_hack;      /* its class is a cheat's */
+    bool is_masked;    /* our fault, or cancelled */
 };
 
 #define REWARD_PARAMS_MAX 8

@@ -9,6 +9,7 @@
 
 #include "common/auto.h"
 #include "common/buffer.h"
+#include "common/classes.h"
 
 #define FILE_MAX ((size_t)2 << 20)
 #define FILES_MAX 4096 /* in one directory */
@@ -19,14 +20,6 @@
 static const char *const kind_names[CORPUS_KINDS] = { "honest", "suspicious", "mistake", "cheat",
                                                       "robustness" };
 
-static const char *const class_names[] = {
-    "ok",   "extract", "syntax", "policy", "import",    "compile",  "launch",           "timeout",
-    "oom",  "crash",   "shape",  "dtype",  "nonfinite", "mismatch", "nondeterministic", "mutated_input",
-    "hack",
-};
-
-static const char *const stage_names[] = { "extract", "ast", "compile", "tiny", "full", "timing" };
-
 const char *
 corpus_kind_name(enum corpus_kind kind)
 {
@@ -35,52 +28,51 @@ corpus_kind_name(enum corpus_kind kind)
 
 /* --- sets of names --- */
 
-static unsigned
-bit_of(const char *const *names, size_t n, const char *name, size_t size)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strlen(names[i]) == size && memcmp(names[i], name, size) == 0)
-            return 1U << i;
-    return 0;
-}
-
+/* Nothing in a corpus may be expected to end by a fault of the service. */
 unsigned
 corpus_class_bit(const char *name)
 {
-    return bit_of(class_names, ARRAY_LEN(class_names), name, strlen(name));
+    enum verdict_class class_ = class_find(name);
+    return class_ == CLASS_NONE || class_info(class_)->fault == FAULT_SERVICE ? 0 : 1U << class_;
 }
 
 unsigned
 corpus_stage_bit(const char *name)
 {
-    return bit_of(stage_names, ARRAY_LEN(stage_names), name, strlen(name));
+    enum stage stage = strcmp(name, stage_name(STAGE_EXTRACT)) == 0 ? STAGE_EXTRACT : stage_find(name);
+    return stage == STAGE_NONE ? 0 : 1U << stage;
 }
 
-static char *
-names_of(const char *const *names, size_t n, unsigned set)
+static void
+add_name(struct buffer *text, const char *name)
 {
-    struct buffer text = BUFFER_INIT;
-    for (size_t i = 0; i < n; i++)
-        if (set & 1U << i)
-            buffer_printf(&text, "%s%s", text.size ? "|" : "", names[i]);
-    return buffer_take(&text, NULL);
+    buffer_printf(text, "%s%s", text->size ? "|" : "", name);
 }
 
 char *
 corpus_class_names(unsigned classes)
 {
-    return names_of(class_names, ARRAY_LEN(class_names), classes);
+    struct buffer text = BUFFER_INIT;
+    for (int i = CLASS_NONE + 1; i < CLASS_N; i++)
+        if (classes & 1U << i)
+            add_name(&text, class_name((enum verdict_class)i));
+    return buffer_take(&text, NULL);
 }
 
 char *
 corpus_stage_names(unsigned stages)
 {
-    return names_of(stage_names, ARRAY_LEN(stage_names), stages);
+    struct buffer text = BUFFER_INIT;
+    for (int i = STAGE_AST; i <= STAGE_EXTRACT; i++)
+        if (stages & 1U << i)
+            add_name(&text, stage_name((enum stage)i));
+    return buffer_take(&text, NULL);
 }
 
 /* "a|b|c" as a set; ERR_INPUT where a name is unknown or empty. */
 static int
-read_set(const char *const *names, size_t n, const char *text, size_t size, unsigned *out, struct error *err)
+read_set(unsigned (*bit_of)(const char *name), const char *text, size_t size, unsigned *out,
+         struct error *err)
 {
     const char *end = text + size;
     *out = 0;
@@ -91,7 +83,9 @@ read_set(const char *const *names, size_t n, const char *text, size_t size, unsi
         size_t length = (size_t)(stop - text);
         while (length > 0 && text[length - 1] == ' ')
             length--;
-        unsigned bit = bit_of(names, n, text, length);
+        char name[32];
+        snprintf(name, sizeof(name), "%.*s", (int)length, text);
+        unsigned bit = length < sizeof(name) ? bit_of(name) : 0;
         if (bit == 0)
             return error_set(err, ERR_INPUT, "there is no class or stage \"%.*s\"", (int)length, text);
         *out |= bit;
@@ -236,9 +230,9 @@ read_expect(const char *value, size_t size, struct corpus_expectation *out, stru
         size_t length = (size_t)(stop - value);
         int rc;
         if (length > 6 && memcmp(value, "class=", 6) == 0 && out->classes == 0)
-            rc = read_set(class_names, ARRAY_LEN(class_names), value + 6, length - 6, &out->classes, err);
+            rc = read_set(corpus_class_bit, value + 6, length - 6, &out->classes, err);
         else if (length > 6 && memcmp(value, "stage=", 6) == 0 && out->stages == 0)
-            rc = read_set(stage_names, ARRAY_LEN(stage_names), value + 6, length - 6, &out->stages, err);
+            rc = read_set(corpus_stage_bit, value + 6, length - 6, &out->stages, err);
         else
             rc = error_set(err, ERR_INPUT, "\"%.*s\" is neither class=... nor stage=..., or there twice",
                            (int)length, value);
@@ -265,7 +259,7 @@ read_classes(const struct corpus_header *h, struct corpus_expectation *out, stru
     if (rc == 0 && find_line(h, "class", &value, &size)) {
         if (has_expect)
             return error_set(err, ERR_INPUT, "both \"# class:\" and \"# expect:\", either says it");
-        rc = read_set(class_names, ARRAY_LEN(class_names), value, size, &out->classes, err);
+        rc = read_set(corpus_class_bit, value, size, &out->classes, err);
         if (rc < 0)
             error_prefix(err, "class");
     }

@@ -7,6 +7,7 @@
 
 #include "client/cli/text.h"
 #include "common/auto.h"
+#include "common/classes.h"
 
 const char *
 score_class(const json_t *verdict)
@@ -50,7 +51,7 @@ is_reward_fitting(const json_t *verdict)
     const char *class = score_class(verdict);
     if (!json_is_number(reward))
         return true;
-    if (strcmp(class, "hack") == 0 || strcmp(class, "policy") == 0)
+    if (class_info(class_find(class))->is_cheat)
         return json_number_value(reward) <= 0;
     return true;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/classes.h"
 #include "common/statistics.h"
 
 static double
@@ -17,10 +18,10 @@ component(json_t *answer, const char *name)
 }
 
 static bool
-is_class(json_t *answer, const char *name)
+is_class(json_t *answer, enum verdict_class class_)
 {
-    const char *class_ = json_string_value(json_object_get(json_object_get(answer, "verdict"), "class"));
-    return class_ && strcmp(class_, name) == 0;
+    json_t *verdict = json_object_get(answer, "verdict");
+    return class_find(json_string_value(json_object_get(verdict, "class"))) == class_;
 }
 
 /* The speed that counts: of a correct and measured answer; 0 otherwise. */
@@ -39,7 +40,7 @@ first_of(const struct round_result *result)
     json_t *answer;
     json_array_foreach(result->answers, i, answer)
     {
-        if (answer_is_last(result->answers, answer) && !is_class(answer, "infra"))
+        if (answer_is_last(result->answers, answer) && !is_class(answer, CLASS_INFRA))
             return answer;
     }
     return NULL;
@@ -68,7 +69,7 @@ add_first(struct sums *s, json_t *answer)
     s->valid += component(answer, "valid") == 1;
     s->compiled += component(answer, "compiled") == 1;
     s->correct += answer_is_correct(answer);
-    s->hack += is_class(answer, "hack");
+    s->hack += is_class(answer, CLASS_HACK);
     for (size_t i = 0; i < ARRAY_LEN(fast_p); i++)
         s->fast[i] += answer_is_correct(answer) && (fast_p[i] == 0 || x > fast_p[i]);
     if (x > 0 && s->logs)
@@ -103,7 +104,7 @@ pass_json(const struct round_result *results, size_t n, int level)
             json_array_foreach(results[i].answers, a, answer)
             {
                 bool is_last = answer_is_last(results[i].answers, answer);
-                samples += is_last && !is_class(answer, "infra");
+                samples += is_last && !is_class(answer, CLASS_INFRA);
                 correct += is_last && answer_is_correct(answer);
             }
             if (samples < ks[k])
@@ -188,7 +189,7 @@ metrics_json(const struct round_result *results, size_t n, int level)
         {
             bool is_last = answer_is_last(results[i].answers, answer);
             s.samples += is_last;
-            s.infra += is_last && is_class(answer, "infra");
+            s.infra += is_last && is_class(answer, CLASS_INFRA);
         }
         if (first)
             add_first(&s, first);

@@ -17,6 +17,7 @@
 #include "client/trainer/output.h"
 #include "client/trainer/trainer.h"
 #include "common/auto.h"
+#include "common/classes.h"
 #include "common/buffer.h"
 #include "common/clock.h"
 
@@ -160,7 +161,6 @@ distribution(json_t *rewards)
 static void
 read_round(struct report *r, const char *path)
 {
-    static const char *const cheats[] = { "hack", "policy" };
     char name[NAME_MAX + 1];
     AUTO_JSON json_t *found = json_pack("{s:{}, s:{}, s:[]}", "funnel", "classes", "rewards");
     json_t *caught = json_object();
@@ -170,9 +170,12 @@ read_round(struct report *r, const char *path)
     json_object_set_new(part(r, "rewards"), name, distribution(json_object_get(found, "rewards")));
     json_object_set(part(r, "funnel"), name, json_object_get(found, "funnel"));
     json_object_set(part(r, "classes"), name, json_object_get(found, "classes"));
-    for (size_t i = 0; i < ARRAY_LEN(cheats); i++)
-        count(caught, cheats[i],
-              json_number_value(json_object_get(json_object_get(found, "classes"), cheats[i])));
+    for (int i = 0; i < CLASS_N; i++) {
+        const char *class_ = class_name((enum verdict_class)i);
+        if (class_info((enum verdict_class)i)->is_cheat)
+            count(caught, class_,
+                  json_number_value(json_object_get(json_object_get(found, "classes"), class_)));
+    }
     json_object_set_new(part(r, "cheats"), name, caught);
 }
 

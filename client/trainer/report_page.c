@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/classes.h"
 
 static void
 escaped(struct buffer *out, const char *text)
@@ -170,13 +171,16 @@ report_page(struct buffer *out, json_t *d)
 {
     static const char *const rewards[] = { "n", "mean", "least", "most" };
     static const char *const funnel[] = { "answers", "extracted", "valid", "compiled", "correct", "timed" };
-    static const char *const cheats[] = { "hack", "policy" };
+    const char *cheats[CLASS_N];
     static const char *const costs[] = { "seconds", "gpu_seconds", "state" };
     static const char *const phases[] = { "wall_s", "gpu_s", "idle_gpu_s" };
     const char *name;
     json_t *points, *kernel, *cost = json_object_get(d, "costs");
-    size_t i;
+    size_t i, n_cheats = 0;
 
+    for (int k = 0; k < CLASS_N; k++)
+        if (class_info((enum verdict_class)k)->is_cheat)
+            cheats[n_cheats++] = class_name((enum verdict_class)k);
     buffer_add(
         out,
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Training report</title><style>"
@@ -199,7 +203,7 @@ report_page(struct buffer *out, json_t *d)
     table(out, "Rewards by round", json_object_get(d, "rewards"), rewards, ARRAY_LEN(rewards));
     histograms(out, json_object_get(d, "rewards"));
     table(out, "Funnel by round (distinct answers)", json_object_get(d, "funnel"), funnel, ARRAY_LEN(funnel));
-    table(out, "Cheats found", json_object_get(d, "cheats"), cheats, ARRAY_LEN(cheats));
+    table(out, "Cheats found", json_object_get(d, "cheats"), cheats, n_cheats);
     if (json_object_get(d, "curriculum")) {
         AUTO_FREE char *text = json_dumps(json_object_get(d, "curriculum"), JSON_INDENT(1));
         buffer_add(out, "<h2>Curriculum</h2><pre>");

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/classes.h"
 #include "common/clock.h"
 
 /* The formats, one after the other; the table stands at the end. What each client does was read in its own source. */
@@ -78,17 +79,16 @@ read_task(json_t *told, const char *pointer, json_t *body, struct json_fault *fa
     return 0;
 }
 
-static bool
-class_is(const struct compat_item *item, const char *name)
+static enum verdict_class
+class_of(const struct compat_item *item)
 {
-    const char *class_ = json_string_value(json_object_get(item->verdict, "class"));
-    return class_ && strcmp(class_, name) == 0;
+    return class_find(json_string_value(json_object_get(item->verdict, "class")));
 }
 
 static bool
 is_hack(const struct compat_item *item)
 {
-    return class_is(item, "hack") || class_is(item, "policy");
+    return class_info(class_of(item))->is_cheat;
 }
 
 /* A component as a number: what is not known is 0. */
@@ -534,30 +534,38 @@ kernelgym_read(struct exchange *x, struct compat_job *job, struct json_fault *fa
 static const char *
 kernelgym_error(const struct compat_item *item)
 {
-    static const struct {
-        const char *class_, *code;
-    } rows[] = {
-        { "syntax", "SYNTAX_ERROR" },
-        { "extract", "VALIDATION_ERROR" },
-        { "policy", "VALIDATION_ERROR" },
-        { "hack", "VALIDATION_ERROR" },
-        { "import", "IMPORT_ERROR" },
-        { "compile", "COMPILATION_ERROR" },
-        { "launch", "RUNTIME_ERROR" },
-        { "crash", "RUNTIME_ERROR" },
-        { "timeout", "TIMEOUT_ERROR" },
-        { "oom", "RESOURCE_ERROR" },
-        { "shape", "CORRECTNESS_ERROR" },
-        { "dtype", "CORRECTNESS_ERROR" },
-        { "nonfinite", "CORRECTNESS_ERROR" },
-        { "mismatch", "CORRECTNESS_ERROR" },
-        { "nondeterministic", "CORRECTNESS_ERROR" },
-        { "mutated_input", "CORRECTNESS_ERROR" },
-        { "infra", "SYSTEM_ERROR" },
-    };
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        if (class_is(item, rows[i].class_))
-            return rows[i].code;
+    switch (class_of(item)) {
+    case CLASS_EXTRACT:
+    case CLASS_POLICY:
+    case CLASS_HACK:
+        return "VALIDATION_ERROR";
+    case CLASS_SYNTAX:
+        return "SYNTAX_ERROR";
+    case CLASS_IMPORT:
+        return "IMPORT_ERROR";
+    case CLASS_COMPILE:
+        return "COMPILATION_ERROR";
+    case CLASS_LAUNCH:
+    case CLASS_CRASH:
+        return "RUNTIME_ERROR";
+    case CLASS_TIMEOUT:
+        return "TIMEOUT_ERROR";
+    case CLASS_OOM:
+        return "RESOURCE_ERROR";
+    case CLASS_SHAPE:
+    case CLASS_DTYPE:
+    case CLASS_NONFINITE:
+    case CLASS_MISMATCH:
+    case CLASS_NONDETERMINISTIC:
+    case CLASS_MUTATED_INPUT:
+        return "CORRECTNESS_ERROR";
+    case CLASS_INFRA:
+        return "SYSTEM_ERROR";
+    case CLASS_OK:
+    case CLASS_NONE:
+    case CLASS_N:
+        break;
+    }
     return NULL;
 }
 
@@ -601,7 +609,7 @@ kernelgym_result(const struct compat_item *item)
 {
     json_t *timing = json_object_get(item->verdict, "timing");
     const char *error = kernelgym_error(item);
-    bool is_ok = class_is(item, "ok");
+    bool is_ok = class_of(item) == CLASS_OK;
 
     if (item->state == COMPAT_UNFINISHED)
         return json_pack("{s:O, s:s}", "task_id", item->aside, "status", "processing");

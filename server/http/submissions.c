@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/classes.h"
 #include "server/verdict/disclosure.h"
 #include "server/store/brief.h"
 
@@ -421,7 +422,7 @@ read_filter(struct exchange *x, struct submission_filter *f, char task_id[HASH_T
         return false;
     if (state && f->state < 0)
         return bad_parameter(x, "state", "is one of queued, running, done, cancelled");
-    if (f->class_ && !funnel_class_is_known(f->class_))
+    if (f->class_ && class_find(f->class_) == CLASS_NONE)
         return bad_parameter(x, "class", "is not a class of verdicts");
     if (f->group_id && !id_is_valid(f->group_id))
         return bad_parameter(x, "group", "is not an id");

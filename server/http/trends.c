@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/classes.h"
 #include "common/clock.h"
 
 /* Questions about many submissions at once. All are answered from sums that the store keeps, of the caller's scope. */
@@ -63,14 +64,11 @@ window_of(struct exchange *x, const char *otherwise, int64_t least_s)
 
 /* --- /v1/trends --- */
 
-static const char *const stage_names[] = { "ast", "compile", "tiny", "full", "timing" };
-#define NSTAGES ((int)ARRAY_LEN(stage_names))
-
 /* 30 days of six hours, and the one that has begun. */
 #define STRETCHES_MAX 122
 
 struct stretch {
-    int64_t n, ok, hack, policy, infra, rewarded;
+    int64_t n, by_class[CLASS_N], rewarded;
     int64_t bins[STORE_REWARD_NBINS];
     double reward_sum;
 };
@@ -79,27 +77,17 @@ struct trend {
     int64_t since_s;
     int span_s, n;
     struct stretch stretches[STRETCHES_MAX];
-    int64_t entered[ARRAY_LEN(stage_names)], passed[ARRAY_LEN(stage_names)], failed[ARRAY_LEN(stage_names)];
+    int64_t entered[STAGE_NSTAGES], passed[STAGE_NSTAGES], failed[STAGE_NSTAGES];
     json_t *classes;
 };
-
-/* -1: none of them */
-static int
-stage_index(const char *name)
-{
-    for (int i = 0; i < NSTAGES; i++)
-        if (strcmp(stage_names[i], name) == 0)
-            return i;
-    return -1;
-}
 
 /* What never got as far as a stage did not enter it; what passed a later one and did not fail here passed or skipped it. */
 static void
 add_stages(struct trend *t, const struct trend_row *row)
 {
-    int passed = stage_index(row->passed), failed = stage_index(row->failed_at);
+    int passed = stage_find(row->passed), failed = stage_find(row->failed_at);
 
-    for (int i = 0; i < NSTAGES; i++) {
+    for (int i = 0; i < STAGE_NSTAGES; i++) {
         bool is_failure = i == failed, is_pass = i <= passed && !is_failure;
         t->passed[i] += is_pass ? row->n : 0;
         t->failed[i] += is_failure ? row->n : 0;
@@ -119,10 +107,7 @@ trend_row_cb(void *arg, const struct trend_row *row)
         t->n = (int)i + 1;
     struct stretch *s = &t->stretches[i];
     s->n += row->n;
-    s->ok += strcmp(row->class_, "ok") == 0 ? row->n : 0;
-    s->hack += strcmp(row->class_, "hack") == 0 ? row->n : 0;
-    s->policy += strcmp(row->class_, "policy") == 0 ? row->n : 0;
-    s->infra += strcmp(row->class_, "infra") == 0 ? row->n : 0;
+    s->by_class[class_find(row->class_)] += row->n;
     if (row->reward_bin >= 0 && row->reward_bin < STORE_REWARD_NBINS) {
         s->bins[row->reward_bin] += row->n;
         s->rewarded += row->n;
@@ -143,10 +128,10 @@ stretch_json(const struct trend *t, int i)
         json_array_append_new(bins, json_integer((json_int_t)s->bins[k]));
     return json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "start",
                      time_json((t->since_s + (int64_t)i * t->span_s) * 1000), "n", (json_int_t)s->n, "ok",
-                     (json_int_t)s->ok, "hack", (json_int_t)s->hack, "policy", (json_int_t)s->policy, "infra",
-                     (json_int_t)s->infra, "reward",
-                     s->rewarded ? json_real(s->reward_sum / (double)s->rewarded) : json_null(), "rewards",
-                     bins);
+                     (json_int_t)s->by_class[CLASS_OK], "hack", (json_int_t)s->by_class[CLASS_HACK], "policy",
+                     (json_int_t)s->by_class[CLASS_POLICY], "infra", (json_int_t)s->by_class[CLASS_INFRA],
+                     "reward", s->rewarded ? json_real(s->reward_sum / (double)s->rewarded) : json_null(),
+                     "rewards", bins);
 }
 
 static json_t *
@@ -155,8 +140,8 @@ trend_json(const struct window *w, const struct trend *t)
     json_t *stages = json_object(), *stretches = json_array();
     int64_t n = 0;
 
-    for (int i = 0; i < NSTAGES; i++)
-        json_object_set_new(stages, stage_names[i],
+    for (int i = 0; i < STAGE_NSTAGES; i++)
+        json_object_set_new(stages, stage_name((enum stage)i),
                             json_pack("{s:I, s:I, s:I}", "entered", (json_int_t)t->entered[i], "pass",
                                       (json_int_t)t->passed[i], "fail", (json_int_t)t->failed[i]));
     for (int i = 0; i < t->n; i++) {

@@ -131,14 +131,14 @@ summary_read(const char *verdict, struct summary *out)
     *out = (struct summary){
         .speedup = NAN, .speedup_lo = NAN, .speedup_hi = NAN, .candidate_ms = NAN, .reference_ms = NAN
     };
-    take_word(v, "class", out->class_, sizeof(out->class_));
+    out->class_ = class_find(json_string_value(json_object_get(v, "class")));
     take_word(v, "failed_at", out->failed_at, sizeof(out->failed_at));
     take_word(v, "passed_stage", out->passed, sizeof(out->passed));
     take_word(json_object_get(v, "env"), "gpu", out->gpu, sizeof(out->gpu));
-    if (!*out->class_)
+    if (out->class_ == CLASS_NONE)
         return false;
     out->is_weakened = is_starred(json_object_get(v, "policy"));
-    bool is_ok = strcmp(out->class_, "ok") == 0;
+    bool is_ok = out->class_ == CLASS_OK;
     if (is_ok && take_number(components, "timed") == 1) {
         out->speedup = take_number(components, "speedup");
         out->speedup_lo = take_number(components, "speedup_lo");

@@ -5,15 +5,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common/classes.h"
+
 #define SUMMARY_WORD_SIZE 32
 #define SUMMARY_MESSAGE_SIZE 201 /* bytes, with the NUL */
 #define SUMMARY_GPU_SIZE 96
 
 struct summary {
-    char class_[SUMMARY_WORD_SIZE], failed_at[SUMMARY_WORD_SIZE], passed[SUMMARY_WORD_SIZE]; /* "": none */
-    double speedup, speedup_lo, speedup_hi; /* NAN where no speed is credited */
-    double candidate_ms, reference_ms;      /* medians; NAN likewise */
-    char gpu[SUMMARY_GPU_SIZE];             /* its name, or "" */
+    enum verdict_class class_;
+    char failed_at[SUMMARY_WORD_SIZE], passed[SUMMARY_WORD_SIZE]; /* "": none */
+    double speedup, speedup_lo, speedup_hi;                       /* NAN where no speed is credited */
+    double candidate_ms, reference_ms;                            /* medians; NAN likewise */
+    char gpu[SUMMARY_GPU_SIZE];                                   /* its name, or "" */
     bool
         is_weakened; /* the policy let more through than its name says: it counts in no sum but that of failures */
     char message[SUMMARY_MESSAGE_SIZE]; /* why it failed, without its figures; "" for class ok */

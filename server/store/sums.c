@@ -141,7 +141,7 @@ add_trends(struct sums *s, const struct counted *c, const char *scope, struct er
         sqlite3_bind_int(stmt, 1, spans[i].span_s);
         db_bind_text(stmt, 2, scope);
         sqlite3_bind_int64(stmt, 3, at_s - at_s % spans[i].span_s);
-        db_bind_text(stmt, 4, c->is.class_);
+        db_bind_text(stmt, 4, class_name(c->is.class_));
         db_bind_text(stmt, 5, c->is.failed_at);
         db_bind_text(stmt, 6, c->is.passed);
         sqlite3_bind_int(stmt, 7, store_reward_bin(c->row->reward));
@@ -161,7 +161,7 @@ add_failure(struct sums *s, const struct counted *c, const char *scope, struct e
         return 0;
     db_bind_text(stmt, 1, scope);
     sqlite3_bind_int64(stmt, 2, at_s - at_s % STORE_FAILURE_SPAN_S);
-    db_bind_text(stmt, 3, c->is.class_);
+    db_bind_text(stmt, 3, class_name(c->is.class_));
     db_bind_text(stmt, 4, c->is.failed_at);
     sqlite3_bind_int(stmt, 5, FAILURE_MESSAGES);
     db_bind_text(stmt, 6, c->is.message);
@@ -174,7 +174,6 @@ add_failure(struct sums *s, const struct counted *c, const char *scope, struct e
 static int
 add_task(struct sums *s, const struct counted *c, const char *scope, struct error *err)
 {
-    bool is_cheat = strcmp(c->is.class_, "hack") == 0 || strcmp(c->is.class_, "policy") == 0;
     sqlite3_stmt *stmt = s->changes[ADD_RECORD];
     int code = 0;
 
@@ -191,8 +190,8 @@ add_task(struct sums *s, const struct counted *c, const char *scope, struct erro
     stmt = s->changes[ADD_TASK_SUM];
     db_bind_text(stmt, 1, scope);
     db_bind_text(stmt, 2, c->task_id);
-    sqlite3_bind_int(stmt, 3, strcmp(c->is.class_, "ok") == 0);
-    sqlite3_bind_int(stmt, 4, is_cheat);
+    sqlite3_bind_int(stmt, 3, c->is.class_ == CLASS_OK);
+    sqlite3_bind_int(stmt, 4, class_info(c->is.class_)->is_cheat);
     bind_real(stmt, 5, c->row->reward);
     bind_real(stmt, 6, c->is.speedup);
     sqlite3_bind_int64(stmt, 7, c->row->finished_ms);
@@ -204,7 +203,7 @@ add_leader(struct sums *s, const struct counted *c, struct error *err)
 {
     sqlite3_stmt *stmt = s->changes[ADD_LEADER];
 
-    if (strcmp(c->is.class_, "ok") != 0 || c->is.is_weakened)
+    if (c->is.class_ != CLASS_OK || c->is.is_weakened)
         return 0;
     db_bind_text(stmt, 1, c->row->id);
     db_bind_text(stmt, 2, c->task_id);

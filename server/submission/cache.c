@@ -176,14 +176,13 @@ key_on(struct funnel *f, int i, const char *content, char out[HASH_TEXT_SIZE])
 static bool
 is_reusable(const struct judgement *j)
 {
-    static const char *const passing[] = { "infra", "timeout", "oom", "crash", NULL };
     const char *timing = json_string_value(json_object_get(j->timing, "outcome"));
     const char *baseline = json_string_value(json_object_get(j->baseline, "outcome"));
 
     if (baseline && (strcmp(baseline, "inconclusive") == 0 || strcmp(baseline, "lost") == 0))
         return false;
     return j->row.state == SUBMISSION_DONE && j->row.verdict && j->row.class_ &&
-           !class_is_one_of(j->row.class_, passing) && !(timing && strcmp(timing, "inconclusive") == 0);
+           class_info(verdict_class_of(j))->is_reusable && !(timing && strcmp(timing, "inconclusive") == 0);
 }
 
 void
@@ -468,7 +467,8 @@ cache_compare(struct submission *s)
     struct submission_row then = { 0 };
 
     if (!*s->recheck_of || now->state != SUBMISSION_DONE || !now->class_ ||
-        strcmp(now->class_, "infra") == 0 || store_get_submission(f->store, s->recheck_of, &then, NULL) != 0)
+        class_info(class_find(now->class_))->fault == FAULT_SERVICE ||
+        store_get_submission(f->store, s->recheck_of, &then, NULL) != 0)
         return;
     AUTO_JSON json_t *old = json_loads(then.verdict ? then.verdict : "", JSON_ALLOW_NUL, NULL);
     AUTO_JSON json_t *new = json_loads(now->verdict ? now->verdict : "", JSON_ALLOW_NUL, NULL);

@@ -157,10 +157,15 @@ cpu_stages_begin(struct submission *s)
               false);
 }
 
+static enum verdict_class
+reported_class(json_t *result, enum stage stage, enum verdict_class otherwise)
+{
+    return class_reported(class_find(json_string_value(json_object_get(result, "class"))), stage, otherwise);
+}
+
 static void
 ast_ended(struct submission *s, const struct child_end *end)
 {
-    static const char *const classes[] = { "syntax", "policy", NULL };
     struct judgement *j = s->judgement;
     AUTO_JSON json_t *result = ptr_take(&j->result);
 
@@ -171,13 +176,12 @@ ast_ended(struct submission *s, const struct child_end *end)
     if (!outcome) {
         judge_decide(s, OUTCOME_FAIL, failure_by_end(s, end), 0, 1);
     } else if (strcmp(outcome, "pass") == 0) {
-        judge_decide(s, OUTCOME_PASS, NULL, 1, 1);
+        judge_decide(s, OUTCOME_PASS, CLASS_NONE, 1, 1);
     } else {
-        const char *class_ = json_string_value(json_object_get(result, "class"));
-        class_ = class_is_one_of(class_, classes) ? class_ : "syntax";
+        enum verdict_class class_ = reported_class(result, STAGE_AST, CLASS_SYNTAX);
         /* The whole answer was taken for code, for want of a fence, and it is none. */
-        if (strcmp(class_, "syntax") == 0 && json_is_true(json_object_get(j->request, "is_guess")))
-            class_ = "extract";
+        if (class_ == CLASS_SYNTAX && json_is_true(json_object_get(j->request, "is_guess")))
+            class_ = CLASS_EXTRACT;
         json_t *error = json_object_get(result, "error");
         failure_by_error(j, class_, json_is_object(error) ? error : NULL, "the source was refused");
         failure_note_rule(j, json_string_value(json_object_get(result, "rule")));
@@ -261,9 +265,9 @@ published_cb(void *arg, int code, const struct error *err)
     if (judge_is_stopped(s))
         return;
     if (code == ERR_FULL) {
-        judgement_fail(j, STAGE_COMPILE, "compile", NULL,
+        judgement_fail(j, STAGE_COMPILE, CLASS_COMPILE, NULL,
                        "compile: the compiled files are too many or too large.");
-        judge_decide(s, OUTCOME_FAIL, "compile", 0, 1);
+        judge_decide(s, OUTCOME_FAIL, CLASS_COMPILE, 0, 1);
     } else if (code != 0 && code != ERR_NOTFOUND) {
         judge_lose(s, false, err->text);
     } else if (code == 0 && json_array_size(j->kernels) > 0) {
@@ -329,7 +333,6 @@ inspect_ended(struct submission *s, const struct child_end *end)
 static void
 build_ended(struct submission *s, const struct child_end *end)
 {
-    static const char *const classes[] = { "compile", "policy", "oom", NULL };
     struct judgement *j = s->judgement;
     AUTO_JSON json_t *result = ptr_take(&j->result);
     json_t *error = json_object_get(result, "error");
@@ -343,10 +346,9 @@ build_ended(struct submission *s, const struct child_end *end)
     } else if (is_outcome(result, "pass") && j->images_fd >= 0) {
         j->compiled = json_incref(json_object_get(result, "kernels"));
         j->plan = json_incref(json_object_get(result, "plan"));
-        judge_decide(s, OUTCOME_PASS, NULL, done, of);
+        judge_decide(s, OUTCOME_PASS, CLASS_NONE, done, of);
     } else if (is_outcome(result, "fail")) {
-        const char *class_ = json_string_value(json_object_get(result, "class"));
-        class_ = class_is_one_of(class_, classes) ? class_ : "compile";
+        enum verdict_class class_ = reported_class(result, STAGE_COMPILE, CLASS_COMPILE);
         failure_by_error(j, class_, json_is_object(error) ? error : NULL, "its plan was refused");
         failure_note_rule(j, json_string_value(json_object_get(result, "rule")));
         judge_decide(s, OUTCOME_FAIL, class_, done, of > done ? of : done + 1);
@@ -398,7 +400,6 @@ has_flag(json_t *flags, const char *name)
 static void
 decide_compile(struct submission *s)
 {
-    static const char *const classes[] = { "import", "compile", "oom", "launch", "crash", NULL };
     /* A claim: it may set no flag of another stage's, and none that nobody knows. */
     static const char *const claimed[] = { "compile_deferred", "no_launch", "autotune_bounded",
                                            "launcher_not_built", NULL };
@@ -414,17 +415,16 @@ decide_compile(struct submission *s)
         judge_add_flag(j, "compile_deferred");
     if (is_pass && done == 0 && strcmp(j->policy.name, "kernelbench") != 0 &&
         !has_flag(j->flags, "compile_deferred")) {
-        judgement_fail(j, STAGE_COMPILE, "compile", NULL,
+        judgement_fail(j, STAGE_COMPILE, CLASS_COMPILE, NULL,
                        "compile: no kernel of the candidate's was compiled for the target %s.",
                        s->funnel->config->target);
-        judge_decide(s, OUTCOME_FAIL, "compile", 0, of > 0 ? of : 1);
+        judge_decide(s, OUTCOME_FAIL, CLASS_COMPILE, 0, of > 0 ? of : 1);
     } else if (is_pass) {
-        judge_decide(s, OUTCOME_PASS, NULL, done, of);
+        judge_decide(s, OUTCOME_PASS, CLASS_NONE, done, of);
     } else {
-        const char *class_ = json_string_value(json_object_get(j->claim, "class"));
-        class_ = class_is_one_of(class_, classes) ? class_ : "import";
+        enum verdict_class class_ = reported_class(j->claim, STAGE_COMPILE, CLASS_IMPORT);
         failure_by_error(j, class_, json_is_object(error) ? error : NULL, "the module could not be compiled");
-        if (strcmp(class_, "oom") == 0)
+        if (class_ == CLASS_OOM)
             doubt_said_oom(j);
         judge_decide(s, OUTCOME_FAIL, class_, done, of > done ? of : done + 1);
     }

@@ -88,7 +88,7 @@ device_stages_go_on(struct submission *s)
 
     if (j->stage == STAGE_TINY && !j->policy.tiny_first) {
         j->stages[STAGE_TINY].why = "tiny_first is off";
-        judge_decide(s, OUTCOME_SKIP, NULL, 0, 0);
+        judge_decide(s, OUTCOME_SKIP, CLASS_NONE, 0, 0);
         return;
     }
     int64_t limit_ms = j->stage == STAGE_TINY ? config->tiny_limit_ms : config->stage_limit_ms;
@@ -164,11 +164,11 @@ report_cb(void *arg, const struct lane_report *r)
     if (r->outcome == LANE_FAIL) {
         judge_decide(s, OUTCOME_FAIL, failure_by_report(s, r), r->done, r->of);
     } else if (r->is_reopen && judge_goes_on(j)) {
-        judge_note(s, OUTCOME_SKIP, NULL, r->done, r->of);
+        judge_note(s, OUTCOME_SKIP, CLASS_NONE, r->done, r->of);
         submission_move(s, EVENT_NEXT);
         lane_reopen(j->lane);
     } else {
-        judge_decide(s, r->outcome == LANE_PASS ? OUTCOME_PASS : OUTCOME_SKIP, NULL, r->done, r->of);
+        judge_decide(s, r->outcome == LANE_PASS ? OUTCOME_PASS : OUTCOME_SKIP, CLASS_NONE, r->done, r->of);
     }
 }
 
@@ -178,8 +178,8 @@ went_with_worker(const struct judgement *j, const struct lane_closing *c)
 {
     bool is_its_own = c->end && !c->end->is_lost;
 
-    return strcmp(j->class_, "crash") == 0 && j->failed_stage == j->stage && !j->is_comparing &&
-           !is_its_own && (c->is_lost || c->end);
+    return j->class_ == CLASS_CRASH && j->failed_stage == j->stage && !j->is_comparing && !is_its_own &&
+           (c->is_lost || c->end);
 }
 
 static void
@@ -210,7 +210,7 @@ closed_cb(void *arg, const struct lane_closing *c)
         group_park(s);
     } else {
         if (j->is_reference_lost) {
-            doubt_promises_rerun(s, "infra", j->stage);
+            doubt_promises_rerun(s, CLASS_INFRA, j->stage);
             judge_lose(s, false, j->reference_error);
         } else {
             judge_lose(s, c->is_lost && !c->is_others, c->is_lost ? c->why : "the lane let go of it");

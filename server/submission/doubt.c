@@ -12,12 +12,10 @@
  */
 
 /*
- * Failures that somebody else may bring about. A call that the GPU refuses, or that breaks its context, is not one of
- * them by itself: contexts do not share their errors. `launch` and `crash` are doubted only where other children on
- * the device ended at the same time, or its memory was used up.
+ * Of the retryable classes, a call that the GPU refuses, or that breaks its context, is not doubted by itself: contexts
+ * do not share their errors. `launch` and `crash` are doubted only where other children on the device ended at the same
+ * time, or its memory was used up.
  */
-static const char *const provisional[] = { "timeout", "oom", "launch", "crash", NULL };
-
 static const char short_of_memory[] = "the machine had not as much memory left as it may have";
 
 /* A launch, a module or a context's stack takes less: with so much of the device's memory free it was not for want. */
@@ -59,11 +57,11 @@ doubt_said_oom(struct judgement *j)
 }
 
 void
-doubt_end(struct submission *s, const char *class_, const struct child_end *end)
+doubt_end(struct submission *s, enum verdict_class class_, const struct child_end *end)
 {
-    if (strcmp(class_, "timeout") == 0)
+    if (class_ == CLASS_TIMEOUT)
         doubt_timeout(s->judgement, end->stolen_ms, s->funnel->config->stage_limit_ms);
-    if (strcmp(class_, "crash") == 0 && end->is_victim)
+    if (class_ == CLASS_CRASH && end->is_victim)
         doubt(s->judgement, "it was killed while the machine was out of memory");
 }
 
@@ -71,36 +69,34 @@ doubt_end(struct submission *s, const char *class_, const struct child_end *end)
 static bool
 is_background(const struct judgement *j)
 {
-    static const char *const hack[] = { "hack", NULL };
-
-    return class_is_one_of(j->class_, hack) && strcmp(j->rule, "background_work") == 0;
+    return j->class_ == CLASS_HACK && strcmp(j->rule, "background_work") == 0;
 }
 
 bool
 doubt_may_be_theirs(const struct judgement *j)
 {
-    return class_is_one_of(j->class_, provisional) || is_background(j);
+    return class_info(j->class_)->is_retryable || is_background(j);
 }
 
 void
-doubt_report(struct submission *s, const struct lane_report *r, const char *class_)
+doubt_report(struct submission *s, const struct lane_report *r, enum verdict_class class_)
 {
     struct judgement *j = s->judgement;
 
-    if (strcmp(class_, "timeout") == 0) {
+    if (class_ == CLASS_TIMEOUT) {
         doubt_timeout(j, r->stolen_ms, r->limit_ms);
         if (r->is_beside && lane_gpu(j->lane))
             doubt(j, "others used the device at the same time");
     } else if (is_background(j)) {
         doubt(j, r->is_beside ? "others were on the device at the same time"
                               : "what worked on the device is known by its end alone");
-    } else if (lane_is_gpu(j->lane) && class_is_one_of(class_, provisional)) {
+    } else if (lane_is_gpu(j->lane) && class_info(class_)->is_retryable) {
         if (r->neighbours > 0)
             doubt(j, "%d other processes on the device ended at the same time", r->neighbours);
         else if (r->free_bytes >= 0 && r->free_bytes < GPU_SPARE)
             doubt(j, "the device had %lld MiB of memory left", (long long)(r->free_bytes >> 20));
     }
-    if (strcmp(class_, "oom") == 0)
+    if (class_ == CLASS_OOM)
         doubt_memory(s, r->held_bytes);
 }
 
@@ -112,8 +108,8 @@ doubt_excuse(struct submission *s)
     if (!is_background(j) || !j->doubt[0] || s->is_rerun)
         return;
     if (j->stages[j->failed_stage].outcome == OUTCOME_FAIL)
-        snprintf(j->stages[j->failed_stage].class_, CLASS_SIZE, "infra");
-    snprintf(j->class_, sizeof(j->class_), "infra");
+        j->stages[j->failed_stage].class_ = CLASS_INFRA;
+    j->class_ = CLASS_INFRA;
     snprintf(j->text, sizeof(j->text), "%s: somebody's work went on on the GPU while no call was due.",
              stage_name((enum stage)j->failed_stage));
     j->rule[0] = '\0';
@@ -131,18 +127,17 @@ doubt_reference(struct judgement *j, const struct lane_report *r)
 
 /* Once, and only where there is something to doubt. */
 bool
-doubt_promises_rerun(struct submission *s, const char *class_, int stage)
+doubt_promises_rerun(struct submission *s, enum verdict_class class_, int stage)
 {
     const struct judgement *j = s->judgement;
 
-    if (!j->doubt[0] || s->rerun.class_[0])
+    if (!j->doubt[0] || s->rerun.class_ != CLASS_NONE)
         return false;
-    s->rerun = (struct rerun){ .stage = (enum stage)stage };
-    snprintf(s->rerun.class_, sizeof(s->rerun.class_), "%s", class_);
+    s->rerun = (struct rerun){ .class_ = class_, .stage = (enum stage)stage };
     snprintf(s->rerun.why, sizeof(s->rerun.why), "%s", j->doubt);
     s->is_rerun = alone_promise(&s->funnel->house, &s->alone, clock_monotonic_ns());
     s->funnel->reruns.refused += !s->is_rerun;
-    log_info(s->id, "%s at %s is %s: %s", class_, stage_name(s->rerun.stage),
+    log_info(s->id, "%s at %s is %s: %s", class_name(class_), stage_name(s->rerun.stage),
              s->is_rerun ? "judged again alone" : "in doubt, and there is no time to judge it again",
              j->doubt);
     return s->is_rerun;

@@ -7,18 +7,9 @@
 #include "server/submission/judging.h"
 
 /*
- * What is said of a failure that is the candidate's: its class, from words that are known here and nowhere else, and one
+ * What is said of a failure that is the candidate's: its class, one of those that may come in that stage, and one
  * sentence in plain English. By how a process ended, by what a child of a CPU stage said, or by the referee's report.
  */
-
-bool
-class_is_one_of(const char *class_, const char *const *classes)
-{
-    for (; class_ && *classes; classes++)
-        if (strcmp(class_, *classes) == 0)
-            return true;
-    return false;
-}
 
 /* --- how a process ended --- */
 
@@ -54,7 +45,7 @@ used_up(const struct funnel *f, const struct child_end *end)
     return NULL;
 }
 
-const char *
+enum verdict_class
 failure_by_end(struct submission *s, const struct child_end *end)
 {
     struct judgement *j = s->judgement;
@@ -63,20 +54,21 @@ failure_by_end(struct submission *s, const struct child_end *end)
     char how[128];
 
     if (what) {
-        judgement_fail(j, j->stage, "oom", NULL, "%s: the process used up %s and was killed.", stage, what);
-        return "oom";
+        judgement_fail(j, j->stage, CLASS_OOM, NULL, "%s: the process used up %s and was killed.", stage,
+                       what);
+        return CLASS_OOM;
     }
     if (end->was_limited) {
-        judgement_fail(j, j->stage, "timeout", NULL,
+        judgement_fail(j, j->stage, CLASS_TIMEOUT, NULL,
                        "%s: the process did not finish within %g s and was stopped.", stage,
                        (double)s->funnel->config->stage_limit_ms / 1000);
-        doubt_end(s, "timeout", end);
-        return "timeout";
+        doubt_end(s, CLASS_TIMEOUT, end);
+        return CLASS_TIMEOUT;
     }
     crash_text(end, how, sizeof(how));
-    judgement_fail(j, j->stage, "crash", NULL, "%s: the candidate's process %s.", stage, how);
-    doubt_end(s, "crash", end);
-    return "crash";
+    judgement_fail(j, j->stage, CLASS_CRASH, NULL, "%s: the candidate's process %s.", stage, how);
+    doubt_end(s, CLASS_CRASH, end);
+    return CLASS_CRASH;
 }
 
 void
@@ -90,11 +82,10 @@ failure_refine(struct submission *s, const struct child_end *end)
     char how[128];
 
     /* A SystemExit in the candidate's code is a crash too, and has its own words. */
-    if (!r || strcmp(j->class_, "crash") != 0 || (type && strcmp(type, "crash") != 0))
+    if (!r || j->class_ != CLASS_CRASH || (type && strcmp(type, "crash") != 0))
         return;
     if (what) {
-        snprintf(j->class_, sizeof(j->class_), "oom");
-        snprintf(r->class_, sizeof(r->class_), "oom");
+        j->class_ = r->class_ = CLASS_OOM;
         j->doubt[0] = '\0'; /* its own limit is nobody else's doing */
         snprintf(j->text, sizeof(j->text), "%s: the process used up %s and was killed.",
                  stage_name((enum stage)j->failed_stage), what);
@@ -120,7 +111,7 @@ failure_note_rule(struct judgement *j, const char *rule)
 
 /* "compile: CompilationError at line 12: text" */
 void
-failure_by_error(struct judgement *j, const char *class_, json_t *error, const char *otherwise)
+failure_by_error(struct judgement *j, enum verdict_class class_, json_t *error, const char *otherwise)
 {
     const char *type = json_string_value(json_object_get(error, "type"));
     const char *text = json_string_value(json_object_get(error, "text"));
@@ -137,12 +128,12 @@ failure_by_error(struct judgement *j, const char *class_, json_t *error, const c
     while (tail != text && (*tail & 0xc0) == 0x80)
         tail++;
     judgement_fail(j, j->stage, class_, error, "%s: %s%s: %s%s", stage_name((enum stage)j->stage),
-                   type ? type : class_, where, tail == text ? "" : "… ", tail);
+                   type ? type : class_name(class_), where, tail == text ? "" : "… ", tail);
 }
 
 /* "full: 5 of 4096 values differ; the first at [0, 3] of output 0 in case "spikes": expected 1.5, got 1.25." */
 static bool
-fail_by_mismatch(struct judgement *j, const char *class_, json_t *error, json_t *detail)
+fail_by_mismatch(struct judgement *j, enum verdict_class class_, json_t *error, json_t *detail)
 {
     json_t *first = json_object_get(detail, "first_mismatch");
     const char *name = json_string_value(json_object_get(first, "case"));
@@ -166,23 +157,13 @@ fail_by_mismatch(struct judgement *j, const char *class_, json_t *error, json_t 
     return true;
 }
 
-static const char *
-checked_class(const char *class_)
-{
-    static const char *const classes[] = {
-        "import",    "compile",  "launch",           "timeout",       "oom",  "crash",  "shape", "dtype",
-        "nonfinite", "mismatch", "nondeterministic", "mutated_input", "hack", "policy", NULL
-    };
-    return class_is_one_of(class_, classes) ? class_ : "crash";
-}
-
-const char *
+enum verdict_class
 failure_by_report(struct submission *s, const struct lane_report *r)
 {
     struct judgement *j = s->judgement;
-    const char *class_ = checked_class(r->class_);
+    enum verdict_class class_ = class_reported(r->class_, (enum stage)j->stage, CLASS_CRASH);
 
-    if (strcmp(class_, "timeout") == 0) {
+    if (class_ == CLASS_TIMEOUT) {
         /* Where the daemon's own limit passed, what is told is the end that it made. */
         const char *type = json_string_value(json_object_get(r->error, "type"));
         const char *text = json_string_value(json_object_get(r->error, "text"));
@@ -192,8 +173,8 @@ failure_by_report(struct submission *s, const struct lane_report *r)
         else
             judgement_fail(j, j->stage, class_, NULL, "%s: it did not finish within %g s and was stopped.",
                            stage_name((enum stage)j->stage), (double)r->limit_ms / 1000);
-    } else if (strcmp(class_, "hack") == 0 || !fail_by_mismatch(j, class_, r->error, r->detail)) {
-        failure_by_error(j, class_, r->error, class_);
+    } else if (class_ == CLASS_HACK || !fail_by_mismatch(j, class_, r->error, r->detail)) {
+        failure_by_error(j, class_, r->error, class_name(class_));
     }
     failure_note_rule(j, r->rule);
     doubt_report(s, r, class_);

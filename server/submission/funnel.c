@@ -107,9 +107,9 @@ conclude_exhausted(struct submission *s)
     struct error err = { 0 };
 
     if (judgement_new(s, &err) != 0)
-        judgement_fail(s->judgement, STAGE_AST, "infra", NULL, "It could not be judged: %s.", err.text);
+        judgement_fail(s->judgement, STAGE_AST, CLASS_INFRA, NULL, "It could not be judged: %s.", err.text);
     else
-        judgement_fail(s->judgement, STAGE_AST, "infra", NULL,
+        judgement_fail(s->judgement, STAGE_AST, CLASS_INFRA, NULL,
                        "The service went down %d times while judging it.", s->attempts);
     submission_conclude(s, EVENT_FINISH);
 }

@@ -133,8 +133,6 @@ json_t *funnel_stats(struct funnel *f, int64_t window_s);
 json_t *funnel_calibrations(struct funnel *f);
 /* {"items":[…]}: the norm and the history of each GPU's canary, by driver and kind. */
 json_t *funnel_canaries(struct funnel *f);
-/* Whether a verdict may have this class. */
-bool funnel_class_is_known(const char *name);
 /* True when work can be judged; else why is filled ("starting workers", "draining", …). */
 bool funnel_is_ready(struct funnel *f, char *why, size_t size);
 

@@ -339,7 +339,7 @@ ranking(json_t *items)
         json_t *reward = json_object_get(item, "reward");
         const char *class_ = json_string_value(json_object_get(item, "class"));
         /* The speed of one that is not correct counts for nothing, and the order must not tell it. */
-        json_t *components = class_ && strcmp(class_, "ok") == 0 ? json_object_get(item, "components") : NULL;
+        json_t *components = class_find(class_) == CLASS_OK ? json_object_get(item, "components") : NULL;
         if (json_is_number(reward))
             ranked[n++] = (struct ranked){ i, json_number_value(reward),
                                            number(json_object_get(components, "speedup")) };

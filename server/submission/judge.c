@@ -34,7 +34,7 @@ fail_extract(struct submission *s, const char *why)
 {
     struct judgement *j = s->judgement;
 
-    judgement_fail(j, STAGE_NSTAGES, "extract", NULL, "extract: %s.", why);
+    judgement_fail(j, STAGE_EXTRACT, CLASS_EXTRACT, NULL, "extract: %s.", why);
     scheduler_release_slot(s);
     submission_conclude(s, EVENT_FINISH);
 }
@@ -76,7 +76,7 @@ judge_begin(struct submission *s)
         (sizes_judge(s->judgement) && task_let_sizes_judge(&s->judgement->task, &err) != 0)) {
         log_error(s->id, "%s", err.text);
         scheduler_release_slot(s);
-        judgement_fail(s->judgement, STAGE_AST, "infra", NULL, "It could not be judged: %s.", err.text);
+        judgement_fail(s->judgement, STAGE_AST, CLASS_INFRA, NULL, "It could not be judged: %s.", err.text);
         submission_conclude(s, EVENT_FINISH);
         return;
     }
@@ -143,7 +143,7 @@ park(struct submission *s)
 }
 
 void
-judge_decide(struct submission *s, enum outcome outcome, const char *class_, int done, int of)
+judge_decide(struct submission *s, enum outcome outcome, enum verdict_class class_, int done, int of)
 {
     struct judgement *j = s->judgement;
 
@@ -242,10 +242,10 @@ conclude_lost(struct submission *s, const char *why)
 
     /* It was alone on its worker each time but the first, when nobody could tell whose doing it was. */
     if (s->lonely_losses > 0 && s->lonely_losses >= s->losses - 1)
-        judgement_fail(j, stage, "crash", NULL, "It took its worker down %d times; the last time: %s.",
+        judgement_fail(j, stage, CLASS_CRASH, NULL, "It took its worker down %d times; the last time: %s.",
                        s->losses, why);
     else
-        judgement_fail(j, stage, "infra", NULL, "It could not be judged in %d attempts: %s.", s->attempts,
+        judgement_fail(j, stage, CLASS_INFRA, NULL, "It could not be judged in %d attempts: %s.", s->attempts,
                        why);
     submission_conclude(s, EVENT_FINISH);
 }
@@ -280,7 +280,7 @@ judge_note_wait(struct submission *s, int stage, int64_t now_ns)
 }
 
 void
-judge_note(struct submission *s, enum outcome outcome, const char *class_, int done, int of)
+judge_note(struct submission *s, enum outcome outcome, enum verdict_class class_, int done, int of)
 {
     struct judgement *j = s->judgement;
     struct stage_record *r = &j->stages[j->stage];
@@ -293,7 +293,7 @@ judge_note(struct submission *s, enum outcome outcome, const char *class_, int d
     r->run_ms = fmax(0, (double)(clock_monotonic_ns() - j->started_ns) / 1e6 - j->turn_ms);
     r->wait_ms += j->turn_ms;
     j->turn_ms = 0;
-    snprintf(r->class_, sizeof(r->class_), "%s", outcome == OUTCOME_FAIL && class_ ? class_ : "");
+    r->class_ = outcome == OUTCOME_FAIL ? class_ : CLASS_NONE;
     figures->by_outcome[outcome]++;
     figures->run_ms += r->run_ms;
     histogram_add(&s->funnel->run_seconds[j->stage], &histogram_seconds, r->run_ms / 1000);
@@ -313,7 +313,7 @@ judge_note(struct submission *s, enum outcome outcome, const char *class_, int d
              outcome == OUTCOME_PASS   ? "pass"
              : outcome == OUTCOME_FAIL ? "fail"
                                        : "skip",
-             *r->class_ ? " " : "", r->class_, r->run_ms);
+             r->class_ ? " " : "", r->class_ ? class_name(r->class_) : "", r->run_ms);
 }
 
 void

@@ -10,7 +10,7 @@
 /* --- judge.c. After those marked (*) the submission may be gone: touch it no more. --- */
 
 /* (*) The stage that it is in ended so, with `done` of `of`: on to the next, or to the end. class_: of OUTCOME_FAIL. */
-void judge_decide(struct submission *s, enum outcome outcome, const char *class_, int done, int of);
+void judge_decide(struct submission *s, enum outcome outcome, enum verdict_class class_, int done, int of);
 /* Whether the next stage follows on the one that was just decided. */
 bool judge_goes_on(const struct judgement *j);
 /* (*) Nothing follows: its lane lets go of it, or it is concluded at once. */
@@ -23,7 +23,7 @@ void judge_lose(struct submission *s, bool is_alone, const char *why);
 bool judge_is_stopped(struct submission *s);
 
 /* The stage that it is in ended so, and nothing is decided yet. */
-void judge_note(struct submission *s, enum outcome outcome, const char *class_, int done, int of);
+void judge_note(struct submission *s, enum outcome outcome, enum verdict_class class_, int done, int of);
 /* It waited for this stage until now_ns, by the monotonic clock. */
 void judge_note_wait(struct submission *s, int stage, int64_t now_ns);
 /* What is known of where it is judged. versions: borrowed, an object or NULL. */
@@ -50,20 +50,20 @@ void device_stages_go_on(struct submission *s);
 /* Now it is known how the process ended; the referee could only say that it did. */
 void failure_refine(struct submission *s, const struct child_end *end);
 /* A child ended without a result: the candidate's doing. Gives the class. */
-const char *failure_by_end(struct submission *s, const struct child_end *end);
+enum verdict_class failure_by_end(struct submission *s, const struct child_end *end);
 /* error: {"type","text","line"} or NULL, borrowed; otherwise: its text where it has none. */
-void failure_by_error(struct judgement *j, const char *class_, json_t *error, const char *otherwise);
-/* By a report of outcome LANE_FAIL. Gives the class; view, valid during the report. */
-const char *failure_by_report(struct submission *s, const struct lane_report *r);
+void failure_by_error(struct judgement *j, enum verdict_class class_, json_t *error, const char *otherwise);
+/* By a report of outcome LANE_FAIL. Gives the class. */
+enum verdict_class failure_by_report(struct submission *s, const struct lane_report *r);
 /* Only the first failure counts, so only its rule does. rule: NULL where none of ours found it. */
 void failure_note_rule(struct judgement *j, const char *rule);
 
 /* --- doubt.c: all but the last three note it in the judgement, after its first failure --- */
 
 /* It failed because of how its process ended, with this class. */
-void doubt_end(struct submission *s, const char *class_, const struct child_end *end);
+void doubt_end(struct submission *s, enum verdict_class class_, const struct child_end *end);
 /* It failed by this report, with this class. */
-void doubt_report(struct submission *s, const struct lane_report *r, const char *class_);
+void doubt_report(struct submission *s, const struct lane_report *r, enum verdict_class class_);
 /* A child of a CPU stage said that it had no memory. */
 void doubt_said_oom(struct judgement *j);
 /* The reference failed by this report: that is no failure of the candidate's. */
@@ -71,7 +71,7 @@ void doubt_reference(struct judgement *j, const struct lane_report *r);
 /* Whether its class is one that somebody else may bring about. */
 bool doubt_may_be_theirs(const struct judgement *j);
 /* True: what is in doubt does not count, and the next time it is judged alone. */
-bool doubt_promises_rerun(struct submission *s, const char *class_, int stage);
+bool doubt_promises_rerun(struct submission *s, enum verdict_class class_, int stage);
 /* Not judged again: what nobody may be convicted of for its being found once becomes `infra`. */
 void doubt_excuse(struct submission *s);
 

@@ -11,6 +11,7 @@
 #include <uv.h>
 
 #include "common/buffer.h"
+#include "common/classes.h"
 #include "common/hash.h"
 #include "common/histogram.h"
 #include "common/ids.h"
@@ -32,7 +33,6 @@
 #include "server/workers/spare.h"
 #include "server/workers/zygote.h"
 
-#define CLASS_SIZE 24
 #define RULE_SIZE 64
 #define DOUBT_SIZE 200
 
@@ -42,7 +42,7 @@ enum outcome { OUTCOME_NONE, OUTCOME_PASS, OUTCOME_FAIL, OUTCOME_SKIP, OUTCOME_N
 
 struct stage_record {
     enum outcome outcome;
-    char class_[CLASS_SIZE]; /* why it failed; "" otherwise */
+    enum verdict_class class_; /* why it failed; CLASS_NONE otherwise */
     double wait_ms, run_ms;
     int done, of;    /* progress inside the stage */
     const char *why; /* of a skip; static text or NULL */
@@ -64,13 +64,13 @@ struct judgement {
     int stage;      /* the one it is in or was in last; -1: none yet */
     double turn_ms; /* of the time since started_ns: waited for its turns on the device */
     int64_t entered_ns, started_ns;
-    int passed;       /* last stage passed before anything failed; -1: none */
-    int failed_stage; /* of the first failure; -1: none. STAGE_NSTAGES: before the first stage (extract) */
-    char class_[CLASS_SIZE];
-    char rule[RULE_SIZE];   /* what found the first failure, where a rule of ours did; "" otherwise */
-    json_t *error;          /* {"type","text","line"} of the first failure, or NULL */
-    char text[1600];        /* of the first failure, in plain English */
-    char doubt[DOUBT_SIZE]; /* what of it may be a neighbour's doing; "": nothing is known to be */
+    int passed;                /* last stage passed before anything failed; -1: none */
+    int failed_stage;          /* of the first failure; -1: none. STAGE_EXTRACT: before the first stage */
+    enum verdict_class class_; /* of the first failure; CLASS_NONE: none */
+    char rule[RULE_SIZE];      /* what found the first failure, where a rule of ours did; "" otherwise */
+    json_t *error;             /* {"type","text","line"} of the first failure, or NULL */
+    char text[1600];           /* of the first failure, in plain English */
+    char doubt[DOUBT_SIZE];    /* what of it may be a neighbour's doing; "": nothing is known to be */
 
     json_t *flags;    /* array of strings */
     json_t *kernels;  /* names of the jitted functions, from the syntax tree */
@@ -104,7 +104,7 @@ struct judgement {
 
 /* A failure for which a neighbour may be to blame, so that it does not count: how it went the first time. */
 struct rerun {
-    char class_[CLASS_SIZE]; /* "": there was none */
+    enum verdict_class class_; /* CLASS_NONE: there was none */
     enum stage stage;
     char why[DOUBT_SIZE];
 };
@@ -205,14 +205,10 @@ struct stage_figures {
     double wait_ms, device_s;
 };
 
-struct class_count {
-    char name[CLASS_SIZE];
-    int64_t n;
-};
-
 /* Rules are named by us, not by candidates: there are few. */
 struct rejection_count {
-    char class_[CLASS_SIZE], rule[RULE_SIZE];
+    enum verdict_class class_;
+    char rule[RULE_SIZE];
     int64_t n;
 };
 
@@ -276,7 +272,7 @@ struct funnel {
     double device_s, saved_s[STATS_NSAVED]; /* that devices were held, and were not */
     struct stats *stats;
     struct histogram run_seconds[STAGE_NSTAGES], rewards, speedups;
-    struct class_count classes[32];
+    int64_t classes[CLASS_N]; /* verdicts by class; those without one were cancelled */
     struct rejection_count rejections[256];
     size_t n_rejections;
     double verdict_s; /* sum, from submission to verdict */
@@ -312,8 +308,8 @@ void judgement_free(struct funnel *f, struct judgement *j);
  * The first failure counts, and later ones leave it; but a hack replaces any other of the candidate's. error may be
  * NULL; text is printf-style.
  */
-void judgement_fail(struct judgement *j, int stage, const char *class_, json_t *error, const char *format,
-                    ...) __attribute__((format(printf, 5, 6)));
+void judgement_fail(struct judgement *j, int stage, enum verdict_class class_, json_t *error,
+                    const char *format, ...) __attribute__((format(printf, 5, 6)));
 /* Its verdict is clear and its processes are gone: write it, then tell those who wait. */
 void submission_conclude(struct submission *s, enum event event);
 /*
@@ -353,8 +349,6 @@ void judge_stop(struct submission *s); /* is_cancelled or is_returned was set: e
 void device_stages_begin(struct submission *s, struct lane *l); /* ready, and l is idle */
 
 /* failure.c */
-/* NULL is none of them. The last of classes is NULL. */
-bool class_is_one_of(const char *class_, const char *const *classes);
 void crash_text(const struct child_end *end, char *out, size_t size);
 
 /* verdict.c */
@@ -365,8 +359,9 @@ double number_or_nan(json_t *object, const char *key); /* NAN for what is no num
 json_t *reward_parts_json(const struct reward_spec *spec, const struct reward_input *in);
 /* Fill in what only a finished group knows: each item's rank, and the rewards that need it. */
 void rescore_group(json_t *items);
-json_t *verdict_json(const struct submission *s);     /* given; s has a judgement */
-const char *verdict_stage(const struct judgement *j); /* the last one reached, or NULL */
+json_t *verdict_json(const struct submission *s);               /* given; s has a judgement */
+const char *verdict_stage(const struct judgement *j);           /* the last one reached, or NULL */
+enum verdict_class verdict_class_of(const struct judgement *j); /* CLASS_OK where nothing failed */
 
 /* Of class ok, and it came as far as being held against the reference. */
 bool verdict_is_correct(json_t *verdict);

@@ -1,10 +1,8 @@
 #include "server/submission/state.h"
 
 #include <stddef.h>
-#include <string.h>
 
 #include "common/auto.h"
-#include "server/submission/funnel.h"
 
 /* 0 is a legal state, so the table holds state + 1 and what nobody filled in is illegal. */
 #define TO(state) ((state) + 1)
@@ -68,42 +66,26 @@ state_is_final(enum state state)
     return state == STATE_DONE || state == STATE_CANCELLED;
 }
 
-const char *
-stage_name(enum stage stage)
-{
-    static const char *const names[] = { "ast", "compile", "tiny", "full", "timing" };
-    _Static_assert(ARRAY_LEN(names) == STAGE_NSTAGES, "name every stage");
-    return names[stage];
-}
-
-int
-stage_find(const char *name)
-{
-    for (int i = 0; i < STAGE_NSTAGES; i++)
-        if (strcmp(stage_name((enum stage)i), name) == 0)
-            return i;
-    return -1;
-}
-
-int
+enum stage
 stage_of_state(enum state state)
 {
-    return state_is_final(state) || state == STATE_QUEUED || state == STATE_READY
-               ? -1
-               : stage_find(state_name(state));
-}
-
-bool
-funnel_class_is_known(const char *name)
-{
-    static const char *const classes[] = {
-        "ok",   "extract", "syntax", "policy", "import",    "compile",  "launch",           "timeout",
-        "oom",  "crash",   "shape",  "dtype",  "nonfinite", "mismatch", "nondeterministic", "mutated_input",
-        "hack", "infra",
-    };
-
-    for (size_t i = 0; i < ARRAY_LEN(classes); i++)
-        if (strcmp(classes[i], name) == 0)
-            return true;
-    return false;
+    switch (state) {
+    case STATE_AST:
+        return STAGE_AST;
+    case STATE_COMPILE:
+        return STAGE_COMPILE;
+    case STATE_TINY:
+        return STAGE_TINY;
+    case STATE_FULL:
+        return STAGE_FULL;
+    case STATE_TIMING:
+        return STAGE_TIMING;
+    case STATE_QUEUED:
+    case STATE_READY:
+    case STATE_DONE:
+    case STATE_CANCELLED:
+    case STATE_NSTATES:
+        break;
+    }
+    return STAGE_NONE;
 }

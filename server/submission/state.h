@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 
+#include "common/stages.h"
+
 enum state {
     STATE_QUEUED, /* durable, and waits for a CPU slot */
     STATE_AST,
@@ -36,10 +38,6 @@ const char *state_name(enum state state);
 const char *event_name(enum event event);
 bool state_is_final(enum state state);
 
-/* The stages of the funnel, in order. */
-enum stage { STAGE_AST, STAGE_COMPILE, STAGE_TINY, STAGE_FULL, STAGE_TIMING, STAGE_NSTAGES };
-const char *stage_name(enum stage stage);
-int stage_find(const char *name);     /* -1: unknown */
-int stage_of_state(enum state state); /* -1: in none */
+enum stage stage_of_state(enum state state); /* STAGE_NONE: in none */
 
 #endif

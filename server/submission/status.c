@@ -172,12 +172,14 @@ counts_json(const struct funnel *f)
                                       (json_int_t)s->by_outcome[OUTCOME_SKIP], "run_ms", s->run_ms, "waited",
                                       (json_int_t)s->waited, "wait_ms", s->wait_ms, "device_s", s->device_s));
     }
-    for (size_t i = 0; i < ARRAY_LEN(f->classes) && f->classes[i].name[0]; i++)
-        json_object_set_new(classes, f->classes[i].name, json_integer(f->classes[i].n));
+    for (int i = 0; i < CLASS_N; i++)
+        if (f->classes[i] > 0)
+            json_object_set_new(classes, i == CLASS_NONE ? "cancelled" : class_name((enum verdict_class)i),
+                                json_integer(f->classes[i]));
     for (size_t i = 0; i < f->n_rejections; i++)
         json_array_append_new(rejections,
-                              json_pack("{s:s, s:s, s:I}", "class", f->rejections[i].class_, "rule",
-                                        f->rejections[i].rule, "n", (json_int_t)f->rejections[i].n));
+                              json_pack("{s:s, s:s, s:I}", "class", class_name(f->rejections[i].class_),
+                                        "rule", f->rejections[i].rule, "n", (json_int_t)f->rejections[i].n));
     json_t *reruns = json_pack("{s:I, s:I, s:I, s:f}", "refused", (json_int_t)f->reruns.refused, "confirmed",
                                (json_int_t)f->reruns.confirmed, "cleared", (json_int_t)f->reruns.cleared,
                                "held_s", f->house.held_s);

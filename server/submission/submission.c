@@ -213,17 +213,17 @@ judgement_free(struct funnel *f, struct judgement *j)
 }
 
 void
-judgement_fail(struct judgement *j, int stage, const char *class_, json_t *error, const char *format, ...)
+judgement_fail(struct judgement *j, int stage, enum verdict_class class_, json_t *error, const char *format,
+               ...)
 {
     va_list args;
 
     /* Under a policy that goes on after a failure, a cheat that fails honestly first is a cheat still. */
-    bool is_found_out =
-        strcmp(class_, "hack") == 0 && strcmp(j->class_, "hack") != 0 && strcmp(j->class_, "infra") != 0;
+    bool is_found_out = class_ == CLASS_HACK && j->class_ != CLASS_HACK && j->class_ != CLASS_INFRA;
     if (j->failed_stage >= 0 && !is_found_out)
         return;
     j->failed_stage = stage;
-    snprintf(j->class_, sizeof(j->class_), "%s", class_);
+    j->class_ = class_;
     j->rule[0] = j->doubt[0] = '\0';
     json_decref(j->error);
     j->error = json_incref(error);
@@ -235,26 +235,13 @@ judgement_fail(struct judgement *j, int stage, const char *class_, json_t *error
 /* --- the end --- */
 
 static void
-count_class(struct funnel *f, const char *class_)
-{
-    for (size_t i = 0; i < ARRAY_LEN(f->classes); i++) {
-        if (!f->classes[i].name[0])
-            snprintf(f->classes[i].name, sizeof(f->classes[i].name), "%s", class_);
-        if (strcmp(f->classes[i].name, class_) == 0) {
-            f->classes[i].n++;
-            return;
-        }
-    }
-}
-
-static void
 count_rerun(const struct submission *s)
 {
     struct funnel *f = s->funnel;
 
     if (!s->is_rerun || !s->judgement->row.class_)
         return;
-    if (strcmp(s->judgement->row.class_, s->rerun.class_) == 0)
+    if (s->judgement->class_ == s->rerun.class_)
         f->reruns.confirmed++;
     else
         f->reruns.cleared++;
@@ -262,21 +249,21 @@ count_rerun(const struct submission *s)
 
 /* By class and rule; what is beyond the table is seen in its class alone. */
 static void
-count_rejection(struct funnel *f, const char *class_, const char *rule)
+count_rejection(struct funnel *f, enum verdict_class class_, const char *rule)
 {
     size_t i = 0;
 
-    if (!*rule && strcmp(class_, "hack") != 0 && strcmp(class_, "policy") != 0)
+    if (!*rule && !class_info(class_)->is_cheat)
         return;
     while (i < f->n_rejections &&
-           (strcmp(f->rejections[i].class_, class_) != 0 || strcmp(f->rejections[i].rule, rule) != 0))
+           (f->rejections[i].class_ != class_ || strcmp(f->rejections[i].rule, rule) != 0))
         i++;
     if (i == ARRAY_LEN(f->rejections))
         return;
     struct rejection_count *c = &f->rejections[i];
     if (i == f->n_rejections) {
         f->n_rejections++;
-        snprintf(c->class_, sizeof(c->class_), "%s", class_);
+        c->class_ = class_;
         snprintf(c->rule, sizeof(c->rule), "%s", rule);
     }
     c->n++;
@@ -286,7 +273,7 @@ count_rejection(struct funnel *f, const char *class_, const char *rule)
 static void
 count_spared(struct funnel *f, const struct judgement *j)
 {
-    int last = j->failed_stage == STAGE_NSTAGES ? -1 : j->failed_stage;
+    int last = j->failed_stage == STAGE_EXTRACT ? -1 : j->failed_stage;
 
     if (j->failed_stage < 0)
         return;
@@ -420,7 +407,7 @@ fill_row(struct submission *s, json_t **verdict)
 {
     struct judgement *j = s->judgement;
     bool is_cancelled = s->state == STATE_CANCELLED;
-    const char *stage = verdict_stage(j), *class_ = j->failed_stage >= 0 ? j->class_ : "ok";
+    const char *stage = verdict_stage(j), *class_ = class_name(verdict_class_of(j));
 
     j->row.state = is_cancelled ? SUBMISSION_CANCELLED : SUBMISSION_DONE;
     j->row.attempts = s->attempts;
@@ -477,9 +464,9 @@ submission_concluded(struct submission *s)
         submission_try_later(f);
         return;
     }
-    count_class(f, j->row.class_ ? j->row.class_ : "cancelled");
+    f->classes[class_find(j->row.class_)]++;
     if (j->row.class_) {
-        count_rejection(f, j->row.class_, j->rule);
+        count_rejection(f, j->class_, j->rule);
         count_spared(f, j);
     }
     f->verdict_s += (double)(j->row.finished_ms - j->row.created_ms) / 1000;
@@ -519,7 +506,7 @@ submission_conclude_as(struct submission *s, const struct submission_row *from, 
     row->state = SUBMISSION_DONE;
     row->attempts = s->attempts;
     row->reward = json_is_number(reward) ? json_number_value(reward) : NAN;
-    count_class(f, row->class_);
+    f->classes[class_find(row->class_)]++;
     count_figures(s, row->reward, verdict);
     funnel_now(f)->finished++;
     funnel_now(f)->shared++;

@@ -152,11 +152,11 @@ static void
 tell_failure(struct submission *s, const struct lane_report *r)
 {
     const char *text = json_string_value(json_object_get(r->error, "text"));
-    bool is_of_the_moment = r->is_reference || strcmp(r->class_, "crash") == 0 ||
-                            strcmp(r->class_, "timeout") == 0 || strcmp(r->class_, "oom") == 0;
+    bool is_of_the_moment = r->is_reference || !class_info(r->class_)->is_reusable;
     char why[400];
 
-    snprintf(why, sizeof(why), "%s: %s: %.300s", r->stage, r->class_, text ? text : "no reason given");
+    snprintf(why, sizeof(why), "%s: %s: %.300s", r->stage, class_name(r->class_),
+             text ? text : "no reason given");
     tell(s, is_of_the_moment ? "lost" : "failed", why);
 }
 

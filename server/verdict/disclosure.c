@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/classes.h"
 
 /*
  * Every field of the document has a row: one that is missing here is told to
@@ -68,10 +69,15 @@ text_is(json_t *object, const char *key, const char *text)
 bool
 disclosure_is_refused(json_t *verdict)
 {
-    if (text_is(verdict, "class", "hack"))
-        return true;
-    return text_is(verdict, "class", "policy") &&
-           !is_one_of(json_object_get(verdict, "rule"), open_rules, ARRAY_LEN(open_rules));
+    switch (class_info(class_find(json_string_value(json_object_get(verdict, "class"))))->disclosure) {
+    case SHOWN:
+        return false;
+    case SHOWN_BY_RULE:
+        return !is_one_of(json_object_get(verdict, "rule"), open_rules, ARRAY_LEN(open_rules));
+    case HIDDEN:
+        break;
+    }
+    return true;
 }
 
 bool

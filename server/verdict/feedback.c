@@ -190,42 +190,60 @@ feedback_quote(const char *raw, size_t raw_size, size_t limit, const char *prefi
 
 /* --- hints: one for each class, the same for everybody --- */
 
-static const struct {
-    const char *class_, *hint;
-} hints[] = {
-    { "extract", "Put the whole module into one block fenced as python, at the end of the answer, and close "
-                 "the fence." },
-    { "syntax", "The whole module has to parse; look at the line that is named." },
-    { "policy", "Write a @triton.jit function that loads and stores, and launch it from the forward of the "
-                "class that was "
-                "asked for." },
-    { "import",
-      "Import torch, triton and the standard library only, and define at module level what is used there." },
-    { "compile",
-      "Inside a kernel only triton.language is known; sizes of blocks are tl.constexpr and powers of two." },
-    { "launch",
-      "Look at the line that is named: the arguments of the launch, their order, the grid, the shapes." },
-    { "timeout", "Look for a loop without an end, a grid or a block that is far too large, or work that is "
-                 "done element by "
-                 "element in Python." },
-    { "oom",
-      "Allocate the outputs and little else; smaller blocks or fewer stages need less shared memory." },
-    { "crash",
-      "Mask every load and store by the tensor's bounds: an access outside of it ends the process." },
-    { "shape", "Return what the reference returns, in its order and with its shapes." },
-    { "dtype", "Return the reference's dtype; compute in float32 where it helps, and convert when storing." },
-    { "nonfinite", "Guard divisions and exponentials: subtract the maximum before exp, keep the reference's "
-                   "epsilon, and give "
-                   "masked elements a neutral value." },
-    { "mismatch", "Compare masks, strides and the bounds of each reduction with the reference; sizes need "
-                  "not be multiples "
-                  "of a block." },
-    { "nondeterministic",
-      "Equal inputs must give equal answers: no floating-point atomics, and nothing read that was not "
-      "written." },
-    { "mutated_input", "Write into new tensors: inputs and weights have to stay as they were." },
-    { "infra", "As far as is known nothing is wrong with the candidate; submit it again." },
-};
+static const char *
+hint_of_class(enum verdict_class class_)
+{
+    switch (class_) {
+    case CLASS_EXTRACT:
+        return "Put the whole module into one block fenced as python, at the end of the answer, and close "
+               "the fence.";
+    case CLASS_SYNTAX:
+        return "The whole module has to parse; look at the line that is named.";
+    case CLASS_POLICY:
+        return "Write a @triton.jit function that loads and stores, and launch it from the forward of the "
+               "class that was asked for.";
+    case CLASS_IMPORT:
+        return "Import torch, triton and the standard library only, and define at module level what is used "
+               "there.";
+    case CLASS_COMPILE:
+        return "Inside a kernel only triton.language is known; sizes of blocks are tl.constexpr and powers "
+               "of two.";
+    case CLASS_LAUNCH:
+        return "Look at the line that is named: the arguments of the launch, their order, the grid, the "
+               "shapes.";
+    case CLASS_TIMEOUT:
+        return "Look for a loop without an end, a grid or a block that is far too large, or work that is "
+               "done element by element in Python.";
+    case CLASS_OOM:
+        return "Allocate the outputs and little else; smaller blocks or fewer stages need less shared "
+               "memory.";
+    case CLASS_CRASH:
+        return "Mask every load and store by the tensor's bounds: an access outside of it ends the process.";
+    case CLASS_SHAPE:
+        return "Return what the reference returns, in its order and with its shapes.";
+    case CLASS_DTYPE:
+        return "Return the reference's dtype; compute in float32 where it helps, and convert when storing.";
+    case CLASS_NONFINITE:
+        return "Guard divisions and exponentials: subtract the maximum before exp, keep the reference's "
+               "epsilon, and give masked elements a neutral value.";
+    case CLASS_MISMATCH:
+        return "Compare masks, strides and the bounds of each reduction with the reference; sizes need not "
+               "be multiples of a block.";
+    case CLASS_NONDETERMINISTIC:
+        return "Equal inputs must give equal answers: no floating-point atomics, and nothing read that was "
+               "not written.";
+    case CLASS_MUTATED_INPUT:
+        return "Write into new tensors: inputs and weights have to stay as they were.";
+    case CLASS_INFRA:
+        return "As far as is known nothing is wrong with the candidate; submit it again.";
+    case CLASS_HACK: /* nothing helps it */
+    case CLASS_OK:
+    case CLASS_NONE:
+    case CLASS_N:
+        break;
+    }
+    return NULL;
+}
 
 static const char *
 hint_of_speed(const struct feedback *f, const char *bound)
@@ -247,12 +265,7 @@ hint_of_speed(const struct feedback *f, const char *bound)
 static const char *
 hint_of(const struct feedback *f, const char *bound)
 {
-    if (strcmp(f->class_, "ok") == 0)
-        return hint_of_speed(f, bound);
-    for (size_t i = 0; i < ARRAY_LEN(hints); i++)
-        if (strcmp(hints[i].class_, f->class_) == 0)
-            return hints[i].hint;
-    return NULL;
+    return f->class_ == CLASS_OK ? hint_of_speed(f, bound) : hint_of_class(f->class_);
 }
 
 /* What limits it: the reference's floor tells memory or compute; a very short call is limited by its launches. */
@@ -317,7 +330,7 @@ add_traceback(const struct feedback *f, struct buffer *out)
 {
     const char *error = string_of(f->error, "text");
 
-    if (strcmp(f->class_, "ok") == 0 || !is_several_lines(error))
+    if (f->class_ == CLASS_OK || !is_several_lines(error))
         return 0;
     int rc = buffer_add(out, "\nWhat was raised (words of the candidate, no instruction):\n| ");
     return rc == 0 ? feedback_quote(error, strlen(error), FEEDBACK_QUOTE_MAX, "| ", out) : rc;
@@ -352,7 +365,7 @@ add_speed(const struct feedback *f, const char *bound, struct buffer *out)
 {
     int rc = 0;
 
-    if (strcmp(f->class_, "ok") == 0 && isfinite(f->coverage))
+    if (f->class_ == CLASS_OK && isfinite(f->coverage))
         rc = buffer_printf(out, "\n%.0f %% of the work is done in its own kernels.", 100 * f->coverage);
     if (rc != 0 || !f->is_timed || !bound)
         return rc;
@@ -445,7 +458,7 @@ error_json(const struct feedback *f)
 {
     json_t *line = json_object_get(f->error, "line");
 
-    if (!json_is_object(f->error) || strcmp(f->class_, "ok") == 0)
+    if (!json_is_object(f->error) || f->class_ == CLASS_OK)
         return json_null();
     return json_pack("{s:o, s:O?, s:o}", "type", safe_string(string_of(f->error, "type"), 128), "line",
                      json_is_integer(line) ? line : NULL, "trace",
@@ -485,8 +498,8 @@ feedback_json(const struct feedback *f)
         return NULL;
     if (text.data)
         utf8_clean(text.data);
-    return json_pack("{s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "class", f->class_, "stage",
-                     text_or_null(f->stage), "passed", text_or_null(f->passed), "text",
+    return json_pack("{s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "class", class_name(f->class_),
+                     "stage", text_or_null(f->stage), "passed", text_or_null(f->passed), "text",
                      text.data ? text.data : "", "error", error_json(f), "mismatch", mismatch_json(f),
                      "timing", timing_json(f), "coverage", real_or_null(f->coverage), "bound",
                      text_or_null(f->is_timed ? bound : NULL), "hint", text_or_null(hint));

@@ -14,18 +14,19 @@
 #include <jansson.h>
 
 #include "common/buffer.h"
+#include "common/classes.h"
 
 #define FEEDBACK_TEXT_MAX 6000  /* bytes of the whole text */
 #define FEEDBACK_QUOTE_MAX 3000 /* bytes of what is quoted, before quoting */
 
 /* Views; NULL, JSON null and NAN are what is not known. */
 struct feedback {
-    const char *class_;   /* "ok" where nothing failed */
-    const char *stage;    /* failed at, or last reached */
-    const char *passed;   /* last one passed */
-    const char *headline; /* what happened; may hold words of the candidate */
-    json_t *error;        /* {"type", "text", "line"} */
-    json_t *mismatch;     /* {"case", "output", "index", "expected", "got", "differing", "of"} */
+    enum verdict_class class_; /* CLASS_OK where nothing failed */
+    const char *stage;         /* failed at, or last reached */
+    const char *passed;        /* last one passed */
+    const char *headline;      /* what happened; may hold words of the candidate */
+    json_t *error;             /* {"type", "text", "line"} */
+    json_t *mismatch;          /* {"case", "output", "index", "expected", "got", "differing", "of"} */
     double max_abs, max_rel;
     bool is_timed;
     double reference_ms, candidate_ms, speedup, speedup_lo, speedup_hi;

@@ -11,16 +11,6 @@
 
 enum { RESCORE_MAX = 1000 };
 
-static enum reward_stage
-stage_passed(const char *name)
-{
-    static const char *const names[] = { "ast", "compile", "tiny", "full", "timing" };
-    for (size_t i = 0; name && i < ARRAY_LEN(names); i++)
-        if (strcmp(names[i], name) == 0)
-            return REWARD_AST + (enum reward_stage)i;
-    return REWARD_NOTHING;
-}
-
 /* The share of its steps that the stage of this name got through. */
 static double
 progress_of(json_t *verdict, const char *stage)
@@ -40,21 +30,21 @@ progress_of(json_t *verdict, const char *stage)
 bool
 verdict_input(json_t *verdict, struct reward_input *in)
 {
-    const char *class_ = json_string_value(json_object_get(verdict, "class"));
+    enum verdict_class class_ = class_find(json_string_value(json_object_get(verdict, "class")));
     const char *state = json_string_value(json_object_get(verdict, "state"));
     const char *failed_at = json_string_value(json_object_get(verdict, "failed_at"));
     bool is_cancelled = state && strcmp(state, "cancelled") == 0;
 
-    *in = (struct reward_input){ .is_masked = true };
+    *in = (struct reward_input){ .passed = STAGE_NONE, .is_masked = true };
     reward_components_init(&in->components);
-    if (!is_cancelled && !class_)
+    if (!is_cancelled && class_ == CLASS_NONE)
         return false;
     reward_components_read(json_object_get(verdict, "components"), &in->components);
-    in->passed = stage_passed(json_string_value(json_object_get(verdict, "passed_stage")));
+    in->passed = stage_find(json_string_value(json_object_get(verdict, "passed_stage")));
     in->has_failed = failed_at != NULL;
     in->partial = failed_at ? progress_of(verdict, failed_at) : 0;
-    in->is_masked = is_cancelled || strcmp(class_, "infra") == 0;
-    in->is_hack = !is_cancelled && (strcmp(class_, "hack") == 0 || strcmp(class_, "policy") == 0);
+    in->is_masked = is_cancelled || class_info(class_)->fault == FAULT_SERVICE;
+    in->is_hack = !is_cancelled && class_info(class_)->is_cheat;
     return true;
 }
 
@@ -183,7 +173,7 @@ funnel_rescore(struct funnel *f, json_t *body, const char *client, json_t **out,
     AUTO_JSON json_t *items = json_array();
     json_array_foreach(verdicts, i, verdict)
     {
-        const struct reward_input none = { .is_masked = true };
+        const struct reward_input none = { .passed = STAGE_NONE, .is_masked = true };
         const struct reward_input *in = inputs ? &inputs[i] : &none;
         json_array_append_new(
             items,

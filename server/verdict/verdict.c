@@ -110,12 +110,12 @@ fill_components(const struct judgement *j, const struct timing *t, struct reward
     bool is_ok = j->failed_stage < 0;
 
     reward_components_init(c);
-    c->extracted = strcmp(j->class_, "extract") != 0;
+    c->extracted = j->class_ != CLASS_EXTRACT;
     c->valid = j->stages[STAGE_AST].outcome == OUTCOME_PASS;
     c->compiled = j->stages[STAGE_COMPILE].outcome == OUTCOME_PASS;
     c->correct = j->stages[STAGE_FULL].outcome == OUTCOME_PASS && (is_ok || j->failed_stage > STAGE_FULL) &&
-                 strcmp(j->class_, "hack") != 0;
-    c->hack = strcmp(j->class_, "hack") == 0;
+                 j->class_ != CLASS_HACK;
+    c->hack = class_info(j->class_)->is_cheat;
     /* Where records can be had and there are none, somebody saw to it: no speed is credited. */
     c->timed = t->is_measured && is_ok && !is_withheld(j);
     c->coverage = number_or_nan(evidence_of(j), "coverage");
@@ -137,17 +137,13 @@ fill_components(const struct judgement *j, const struct timing *t, struct reward
 static void
 fill_input(const struct judgement *j, bool is_cancelled, const struct timing *t, struct reward_input *in)
 {
-    static const enum reward_stage passed[] = { REWARD_AST, REWARD_COMPILE, REWARD_TINY, REWARD_FULL,
-                                                REWARD_TIMING };
-    _Static_assert(ARRAY_LEN(passed) == STAGE_NSTAGES, "one for each stage");
-
-    *in = (struct reward_input){ .passed = j->passed >= 0 ? passed[j->passed] : REWARD_NOTHING };
+    *in = (struct reward_input){ .passed = (enum stage)j->passed };
     fill_components(j, t, &in->components);
     in->has_failed = j->failed_stage >= 0;
     if (j->failed_stage >= 0 && j->failed_stage < STAGE_NSTAGES && j->stages[j->failed_stage].of > 0)
         in->partial = fmin(1, (double)j->stages[j->failed_stage].done / j->stages[j->failed_stage].of);
-    in->is_hack = strcmp(j->class_, "hack") == 0 || strcmp(j->class_, "policy") == 0;
-    in->is_masked = is_cancelled || strcmp(j->class_, "infra") == 0;
+    in->is_hack = class_info(j->class_)->is_cheat;
+    in->is_masked = is_cancelled || class_info(j->class_)->fault == FAULT_SERVICE;
 }
 
 /* --- the parts of the answer --- */
@@ -192,8 +188,8 @@ stages_json(const struct judgement *j)
         if (r->outcome == OUTCOME_NONE)
             continue;
         json_t *item = json_pack("{s:s, s:s, s:o, s:f, s:f, s:i, s:i}", "stage", stage_name((enum stage)i),
-                                 "outcome", names[r->outcome], "class", text_or_null(r->class_), "wait_ms",
-                                 r->wait_ms, "run_ms", r->run_ms, "done", r->done, "of", r->of);
+                                 "outcome", names[r->outcome], "class", text_or_null(class_name(r->class_)),
+                                 "wait_ms", r->wait_ms, "run_ms", r->run_ms, "done", r->done, "of", r->of);
         if (r->outcome == OUTCOME_SKIP)
             json_object_set_new(item, "why", text_or_null(why_skipped(j, i)));
         json_array_append_new(out, item);
@@ -258,8 +254,7 @@ verdict_is_correct(json_t *verdict)
     const char *class_ = json_string_value(json_object_get(verdict, "class"));
     json_t *components = json_object_get(verdict, "components");
 
-    return class_ && strcmp(class_, "ok") == 0 &&
-           json_integer_value(json_object_get(components, "correct")) == 1;
+    return class_find(class_) == CLASS_OK && json_integer_value(json_object_get(components, "correct")) == 1;
 }
 
 static json_t *
@@ -277,11 +272,9 @@ verdict_feedback(const struct submission *s, const struct timing *t, bool is_can
     else
         snprintf(text, sizeof(text), "%s", j->text);
     utf8_clean(text);
-    const char *at = j->failed_stage == STAGE_NSTAGES ? "extract"
-                     : !is_ok                         ? stage_name((enum stage)j->failed_stage)
-                                                      : verdict_stage(j);
+    const char *at = is_ok ? verdict_stage(j) : stage_name((enum stage)j->failed_stage);
     const struct feedback feedback = {
-        .class_ = is_ok ? "ok" : j->class_,
+        .class_ = verdict_class_of(j),
         .stage = at,
         .passed = j->passed >= 0 ? stage_name((enum stage)j->passed) : NULL,
         .headline = text,
@@ -319,16 +312,19 @@ failed_at(const struct judgement *j)
 {
     if (j->failed_stage < 0)
         return json_null();
-    return json_string(j->failed_stage == STAGE_NSTAGES ? "extract"
-                                                        : stage_name((enum stage)j->failed_stage));
+    return json_string(stage_name((enum stage)j->failed_stage));
 }
 
 const char *
 verdict_stage(const struct judgement *j)
 {
-    if (j->failed_stage == STAGE_NSTAGES)
-        return "extract";
-    return j->stage >= 0 ? stage_name((enum stage)j->stage) : NULL;
+    return stage_name((enum stage)(j->failed_stage == STAGE_EXTRACT ? STAGE_EXTRACT : j->stage));
+}
+
+enum verdict_class
+verdict_class_of(const struct judgement *j)
+{
+    return j->failed_stage >= 0 ? j->class_ : CLASS_OK;
 }
 
 static const char *
@@ -356,9 +352,8 @@ set_outcome(json_t *out, const struct submission *s, const struct timing *t, con
     bool is_final = state_is_final(s->state);
     bool is_cancelled = s->state == STATE_CANCELLED;
 
-    json_object_set_new(out, "class",
-                        !is_final || is_cancelled ? json_null()
-                                                  : json_string(j->failed_stage >= 0 ? j->class_ : "ok"));
+    json_object_set_new(
+        out, "class", !is_final || is_cancelled ? json_null() : json_string(class_name(verdict_class_of(j))));
     json_object_set_new(out, "rule", is_final && !is_cancelled ? text_or_null(j->rule) : json_null());
     json_object_set_new(out, "cancel_reason",
                         is_cancelled ? json_string(cancel_reason_name(s->cancel_reason)) : json_null());
@@ -379,10 +374,10 @@ set_outcome(json_t *out, const struct submission *s, const struct timing *t, con
 static json_t *
 rerun_json(const struct submission *s)
 {
-    if (!s->rerun.class_[0])
+    if (s->rerun.class_ == CLASS_NONE)
         return json_null();
-    return json_pack("{s:s, s:s, s:s, s:b}", "class", s->rerun.class_, "stage", stage_name(s->rerun.stage),
-                     "why", s->rerun.why, "alone", (int)s->is_rerun);
+    return json_pack("{s:s, s:s, s:s, s:b}", "class", class_name(s->rerun.class_), "stage",
+                     stage_name(s->rerun.stage), "why", s->rerun.why, "alone", (int)s->is_rerun);
 }
 
 /* What its plan comes to, or why there is none; null where candidates are judged live. Given. */

@@ -431,16 +431,6 @@ lane_close(struct lane *l)
 
 /* --- the referee has answered --- */
 
-static bool
-is_violent_class(const char *class_)
-{
-    static const char *const classes[] = { "timeout", "crash", "oom", "launch", "infra" };
-    for (size_t i = 0; class_ && i < ARRAY_LEN(classes); i++)
-        if (strcmp(class_, classes[i]) == 0)
-            return true;
-    return false;
-}
-
 /* Before the candidate's process is ended. A limit of the referee's own is that of a call. */
 static void
 note_neighbours(struct lane *l, struct lane_report *report)
@@ -455,7 +445,7 @@ note_neighbours(struct lane *l, struct lane_report *report)
     if (j->is_limited) {
         report->limit_ms = j->asked_ms;
         report->stolen_ms = j->stolen_ms;
-    } else if (report->is_reference || (report->class_ && strcmp(report->class_, "timeout") == 0)) {
+    } else if (report->is_reference || report->class_ == CLASS_TIMEOUT) {
         int64_t ns = contention_stolen_ns(&j->begun, &now);
         report->limit_ms = j->asked_ms < l->config->tiny_limit_ms ? j->asked_ms : l->config->tiny_limit_ms;
         report->stolen_ms = ns < 0 ? -1 : ns / 1000000;
@@ -475,7 +465,7 @@ job_answered(struct lane *l, struct lane_report *report)
     share_end_turn(l);
     runners_limit_warming(l);
     uv_timer_stop(&l->job_timer);
-    j->is_violent |= is_violent_class(report->class_) || report->is_reopen;
+    j->is_violent |= class_info(report->class_)->is_abnormal || report->is_reopen;
     /* Neither of the two processes: the GPU is not what it was when the referee started. */
     const char *blamed = json_string_value(json_object_get(report->error, "type"));
     if (report->is_reference && blamed && strcmp(blamed, "NotTheCandidate") == 0)
@@ -496,8 +486,7 @@ job_answered(struct lane *l, struct lane_report *report)
 static bool
 is_conviction(const struct lane_report *report)
 {
-    return report->outcome == LANE_FAIL && report->class_ &&
-           (strcmp(report->class_, "policy") == 0 || strcmp(report->class_, "hack") == 0);
+    return report->outcome == LANE_FAIL && class_info(report->class_)->is_cheat;
 }
 
 void
@@ -510,7 +499,7 @@ job_report(struct lane *l, struct lane_report *report)
         /* What else comes after the limit is a timeout, whatever it says. */
         if (j->is_limited && !is_conviction(report)) {
             report->outcome = LANE_FAIL;
-            report->class_ = "timeout";
+            report->class_ = CLASS_TIMEOUT;
             report->rule = NULL;
             report->is_reopen = false;
         }

@@ -14,6 +14,7 @@
 #include <uv.h>
 
 #include "common/buffer.h"
+#include "common/classes.h"
 #include "common/error.h"
 #include "server/config.h"
 #include "server/workers/devices.h"
@@ -83,8 +84,8 @@ void lane_status(const struct lane *l, json_t *workers, json_t *gpus);
 struct lane_report {
     const char *stage; /* "open", "tiny", "full", "timing" */
     enum lane_outcome { LANE_PASS, LANE_FAIL, LANE_SKIP } outcome;
-    const char *class_; /* of the verdict; NULL unless it failed */
-    const char *rule;   /* the rule that found a hack; NULL: none, or not failed */
+    enum verdict_class class_; /* of the verdict; CLASS_NONE unless it failed */
+    const char *rule;          /* the rule that found a hack; NULL: none, or not failed */
     double run_ms;
     int done, of;
     json_t *error; /* {"type","text","line"} or NULL */

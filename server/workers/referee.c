@@ -172,20 +172,22 @@ read_detail(struct lane *l, struct message *m)
 static int
 read_report(const struct message *m, struct lane_report *out)
 {
-    const char *outcome = message_text(m, "outcome");
+    const char *outcome = message_text(m, "outcome"), *class_ = message_text(m, "class");
     static const char *const names[] = { "pass", "fail", "skip" };
     size_t i = 0;
 
     while (outcome && i < ARRAY_LEN(names) && strcmp(outcome, names[i]) != 0)
         i++;
     out->stage = message_text(m, "stage");
-    out->class_ = message_text(m, "class");
-    if (!outcome || i == ARRAY_LEN(names) || !out->stage || (i == LANE_FAIL && !out->class_))
+    if (!outcome || i == ARRAY_LEN(names) || !out->stage || (i == LANE_FAIL && !class_))
         return ERR_PROTOCOL;
+    out->class_ = class_find(class_) != CLASS_NONE ? class_find(class_) : CLASS_CRASH;
     out->outcome = (enum lane_outcome)i;
     out->rule = message_text(m, "rule");
-    if (out->outcome != LANE_FAIL)
-        out->class_ = out->rule = NULL;
+    if (out->outcome != LANE_FAIL) {
+        out->class_ = CLASS_NONE;
+        out->rule = NULL;
+    }
     out->run_ms = json_number_value(json_object_get(m->body, "run_ms"));
     out->done = (int)json_integer_value(json_object_get(m->body, "done"));
     out->of = (int)json_integer_value(json_object_get(m->body, "of"));

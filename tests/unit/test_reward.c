@@ -14,7 +14,7 @@
 struct row {
     const char *what;
     int version;
-    enum reward_stage passed;
+    enum stage passed;
     bool has_failed;
     double partial;
     double expected; /* by hand; NAN: no reward */
@@ -31,7 +31,7 @@ input_of(const struct row *row)
                                .is_hack = row->is_hack,
                                .is_masked = row->is_masked };
     reward_components_init(&in.components);
-    in.components.correct = row->passed >= REWARD_FULL;
+    in.components.correct = row->passed >= STAGE_FULL;
     if (row->speedup != 0) {
         in.components.timed = 1;
         in.components.speedup = row->speedup;
@@ -44,39 +44,39 @@ static void
 staged_by_hand(void **state)
 {
     static const struct row rows[] = {
-        { "ast fails", 2, REWARD_NOTHING, true, 0.9, 0.0, 0, false, false },
-        { "stopped after ast", 2, REWARD_AST, false, 0, 0.0, 0, false, false },
-        { "compile fails, nothing compiled", 2, REWARD_AST, true, 0, 0.0, 0, false, false },
-        { "compile fails, 1 of 2", 2, REWARD_AST, true, 0.5, 0.15, 0, false, false },
-        { "compile fails, all but the launch", 2, REWARD_AST, true, 1, 0.3, 0, false, false },
-        { "stopped after compile", 2, REWARD_COMPILE, false, 0, 0.3, 0, false, false },
-        { "tiny fails, no progress", 2, REWARD_COMPILE, true, 0, 0.3, 0, false, false },
-        { "tiny fails half way", 2, REWARD_COMPILE, true, 0.5, 0.4, 0, false, false },
-        { "stopped after tiny", 2, REWARD_TINY, false, 0, 0.5, 0, false, false },
-        { "full fails, 2 of 5", 2, REWARD_TINY, true, 0.4, 0.58, 0, false, false },
-        { "full fails, 0 of 5", 2, REWARD_TINY, true, 0, 0.5, 0, false, false },
-        { "full, not timed", 2, REWARD_FULL, false, 0, 0.7, 0, false, false },
-        { "timing ends badly", 2, REWARD_FULL, true, 0.5, 0.7, 0, false, false },
-        { "a failure earns no speed", 2, REWARD_FULL, true, 0.5, 0.7, 1.9, false, false },
-        { "timed at 1.0", 2, REWARD_TIMING, false, 0, 0.85, 1.0, false, false },
-        { "timed at 1.31", 2, REWARD_TIMING, false, 0, 0.8965, 1.31, false, false },
-        { "timed at 0.1", 2, REWARD_TIMING, false, 0, 0.715, 0.1, false, false },
-        { "timed at 2", 2, REWARD_TIMING, false, 0, 1.0, 2.0, false, false },
-        { "timed at 40", 2, REWARD_TIMING, false, 0, 1.0, 40.0, false, false },
-        { "speed below full counts nothing", 2, REWARD_TINY, false, 0, 0.5, 3.0, false, false },
-        { "no such speed", 2, REWARD_TIMING, false, 0, 0.7, INFINITY, false, false },
-        { "negative speed", 2, REWARD_TIMING, false, 0, 0.7, -4.0, false, false },
-        { "partial unknown", 2, REWARD_COMPILE, true, NAN, 0.3, 0, false, false },
-        { "partial out of range", 2, REWARD_COMPILE, true, 7, 0.5, 0, false, false },
-        { "hack, however fast", 2, REWARD_TIMING, false, 0, 0.0, 9.0, true, false },
-        { "infra, however fast", 2, REWARD_TIMING, false, 0, NAN, 9.0, false, true },
-        { "infra beats hack", 2, REWARD_TINY, true, 0, NAN, 0, true, true },
-        { "v1: compile 1 of 2", 1, REWARD_AST, true, 0.5, 0.15, 0, false, false },
-        { "v1: tiny half way", 1, REWARD_COMPILE, true, 0.5, 0.25, 0, false, false },
-        { "v1: full 2 of 5", 1, REWARD_TINY, true, 0.4, 0.28, 0, false, false },
-        { "v1: stopped after tiny", 1, REWARD_TINY, false, 0, 0.5, 0, false, false },
-        { "v1: timing ends badly", 1, REWARD_FULL, true, 0.5, 0.7, 0, false, false },
-        { "v1: timed at 1.0", 1, REWARD_TIMING, false, 0, 0.85, 1.0, false, false },
+        { "ast fails", 2, STAGE_NONE, true, 0.9, 0.0, 0, false, false },
+        { "stopped after ast", 2, STAGE_AST, false, 0, 0.0, 0, false, false },
+        { "compile fails, nothing compiled", 2, STAGE_AST, true, 0, 0.0, 0, false, false },
+        { "compile fails, 1 of 2", 2, STAGE_AST, true, 0.5, 0.15, 0, false, false },
+        { "compile fails, all but the launch", 2, STAGE_AST, true, 1, 0.3, 0, false, false },
+        { "stopped after compile", 2, STAGE_COMPILE, false, 0, 0.3, 0, false, false },
+        { "tiny fails, no progress", 2, STAGE_COMPILE, true, 0, 0.3, 0, false, false },
+        { "tiny fails half way", 2, STAGE_COMPILE, true, 0.5, 0.4, 0, false, false },
+        { "stopped after tiny", 2, STAGE_TINY, false, 0, 0.5, 0, false, false },
+        { "full fails, 2 of 5", 2, STAGE_TINY, true, 0.4, 0.58, 0, false, false },
+        { "full fails, 0 of 5", 2, STAGE_TINY, true, 0, 0.5, 0, false, false },
+        { "full, not timed", 2, STAGE_FULL, false, 0, 0.7, 0, false, false },
+        { "timing ends badly", 2, STAGE_FULL, true, 0.5, 0.7, 0, false, false },
+        { "a failure earns no speed", 2, STAGE_FULL, true, 0.5, 0.7, 1.9, false, false },
+        { "timed at 1.0", 2, STAGE_TIMING, false, 0, 0.85, 1.0, false, false },
+        { "timed at 1.31", 2, STAGE_TIMING, false, 0, 0.8965, 1.31, false, false },
+        { "timed at 0.1", 2, STAGE_TIMING, false, 0, 0.715, 0.1, false, false },
+        { "timed at 2", 2, STAGE_TIMING, false, 0, 1.0, 2.0, false, false },
+        { "timed at 40", 2, STAGE_TIMING, false, 0, 1.0, 40.0, false, false },
+        { "speed below full counts nothing", 2, STAGE_TINY, false, 0, 0.5, 3.0, false, false },
+        { "no such speed", 2, STAGE_TIMING, false, 0, 0.7, INFINITY, false, false },
+        { "negative speed", 2, STAGE_TIMING, false, 0, 0.7, -4.0, false, false },
+        { "partial unknown", 2, STAGE_COMPILE, true, NAN, 0.3, 0, false, false },
+        { "partial out of range", 2, STAGE_COMPILE, true, 7, 0.5, 0, false, false },
+        { "hack, however fast", 2, STAGE_TIMING, false, 0, 0.0, 9.0, true, false },
+        { "infra, however fast", 2, STAGE_TIMING, false, 0, NAN, 9.0, false, true },
+        { "infra beats hack", 2, STAGE_TINY, true, 0, NAN, 0, true, true },
+        { "v1: compile 1 of 2", 1, STAGE_AST, true, 0.5, 0.15, 0, false, false },
+        { "v1: tiny half way", 1, STAGE_COMPILE, true, 0.5, 0.25, 0, false, false },
+        { "v1: full 2 of 5", 1, STAGE_TINY, true, 0.4, 0.28, 0, false, false },
+        { "v1: stopped after tiny", 1, STAGE_TINY, false, 0, 0.5, 0, false, false },
+        { "v1: timing ends badly", 1, STAGE_FULL, true, 0.5, 0.7, 0, false, false },
+        { "v1: timed at 1.0", 1, STAGE_TIMING, false, 0, 0.85, 1.0, false, false },
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -93,7 +93,7 @@ staged_by_hand(void **state)
 /* One way to end, for the kinds other than staged. */
 struct ending {
     const char *what;
-    enum reward_stage passed;
+    enum stage passed;
     bool has_failed;
     double partial;
     double speedup, lo, hi, speedup_compile; /* 0: not timed */
@@ -102,21 +102,21 @@ struct ending {
 };
 
 static const struct ending endings[] = {
-    { "ast fails", REWARD_NOTHING, true, 0, 0, 0, 0, 0, 0, 0, 0, false, false },
-    { "half of the kernels compile", REWARD_AST, true, 0.5, 0, 0, 0, 0, 0, 0, 0, false, false },
-    { "tiny fails", REWARD_COMPILE, true, 0, 0, 0, 0, 0, 0, 0, 0, false, false },
-    { "full fails, 2 of 5", REWARD_TINY, true, 0.4, 0, 0, 0, 0, 0, 0, 0, false, false },
-    { "correct, not timed", REWARD_FULL, false, 0, 0, 0, 0, 0, 0, 0, 0, false, false },
-    { "half as fast", REWARD_TIMING, false, 0, 0.5, 0.48, 0.52, 0.4, 1, 0.2, 0, false, false },
-    { "as fast", REWARD_TIMING, false, 0, 1, 0.99, 1.01, 0.8, 0.9, 0.5, 0.25, false, false },
-    { "a little faster", REWARD_TIMING, false, 0, 1.04, 1.02, 1.06, 1, 0.9, 0.52, 0.5, false, false },
-    { "1.25 times", REWARD_TIMING, false, 0, 1.25, 1.2, 1.3, 1, 0.96, 0.6, 0.5, false, false },
-    { "1.6 times", REWARD_TIMING, false, 0, 1.6, 1.5, 1.7, 1.2, 0.5, 0.7, 0.625, false, false },
-    { "twice", REWARD_TIMING, false, 0, 2, 1.9, 2.1, 1.05, 0.35, 0.75, 0.75, false, false },
-    { "three times", REWARD_TIMING, false, 0, 3, 2.8, 3.2, 2.5, 0.2, 0.8, 1, false, false },
-    { "40 times", REWARD_TIMING, false, 0, 40, 39, 41, 30, 1, 0.99, 1, false, false },
-    { "hack", REWARD_TIMING, false, 0, 9, 8, 10, 9, 1, 1, 1, true, false },
-    { "infra", REWARD_TIMING, false, 0, 9, 8, 10, 9, 1, 1, 1, false, true },
+    { "ast fails", STAGE_NONE, true, 0, 0, 0, 0, 0, 0, 0, 0, false, false },
+    { "half of the kernels compile", STAGE_AST, true, 0.5, 0, 0, 0, 0, 0, 0, 0, false, false },
+    { "tiny fails", STAGE_COMPILE, true, 0, 0, 0, 0, 0, 0, 0, 0, false, false },
+    { "full fails, 2 of 5", STAGE_TINY, true, 0.4, 0, 0, 0, 0, 0, 0, 0, false, false },
+    { "correct, not timed", STAGE_FULL, false, 0, 0, 0, 0, 0, 0, 0, 0, false, false },
+    { "half as fast", STAGE_TIMING, false, 0, 0.5, 0.48, 0.52, 0.4, 1, 0.2, 0, false, false },
+    { "as fast", STAGE_TIMING, false, 0, 1, 0.99, 1.01, 0.8, 0.9, 0.5, 0.25, false, false },
+    { "a little faster", STAGE_TIMING, false, 0, 1.04, 1.02, 1.06, 1, 0.9, 0.52, 0.5, false, false },
+    { "1.25 times", STAGE_TIMING, false, 0, 1.25, 1.2, 1.3, 1, 0.96, 0.6, 0.5, false, false },
+    { "1.6 times", STAGE_TIMING, false, 0, 1.6, 1.5, 1.7, 1.2, 0.5, 0.7, 0.625, false, false },
+    { "twice", STAGE_TIMING, false, 0, 2, 1.9, 2.1, 1.05, 0.35, 0.75, 0.75, false, false },
+    { "three times", STAGE_TIMING, false, 0, 3, 2.8, 3.2, 2.5, 0.2, 0.8, 1, false, false },
+    { "40 times", STAGE_TIMING, false, 0, 40, 39, 41, 30, 1, 0.99, 1, false, false },
+    { "hack", STAGE_TIMING, false, 0, 9, 8, 10, 9, 1, 1, 1, true, false },
+    { "infra", STAGE_TIMING, false, 0, 9, 8, 10, 9, 1, 1, 1, false, true },
 };
 
 /* By hand, from the formulas of docs/rewards.md: a row for each kind, a column for each ending. */
@@ -153,9 +153,9 @@ ending_of(const struct ending *e)
     struct reward_components *c = &in.components;
     reward_components_init(c);
     c->extracted = 1;
-    c->valid = e->passed >= REWARD_AST;
-    c->compiled = e->passed >= REWARD_COMPILE;
-    c->correct = e->passed >= REWARD_FULL;
+    c->valid = e->passed >= STAGE_AST;
+    c->compiled = e->passed >= STAGE_COMPILE;
+    c->correct = e->passed >= STAGE_FULL;
     if (e->speedup > 0) {
         c->timed = 1;
         c->speedup = e->speedup;
@@ -191,14 +191,14 @@ named_rewards_by_hand(void **state)
 static void
 speed_needs_full_correct_and_timed(void **state)
 {
-    const struct row row = { "", 2, REWARD_TIMING, false, 0, 0, 2.0, false, false };
+    const struct row row = { "", 2, STAGE_TIMING, false, 0, 0, 2.0, false, false };
     struct reward_spec spec = REWARD_SPEC_DEFAULT;
     struct reward_input in = input_of(&row);
     (void)state;
     assert_true(reward_compute(&spec, &in) == 1.0);
-    in.passed = REWARD_TINY;
+    in.passed = STAGE_TINY;
     assert_true(reward_compute(&spec, &in) == 0.5);
-    in.passed = REWARD_TIMING;
+    in.passed = STAGE_TIMING;
     in.components.correct = 0;
     assert_true(reward_compute(&spec, &in) == 0.7);
     in.components.correct = 1;
@@ -209,7 +209,7 @@ speed_needs_full_correct_and_timed(void **state)
 static void
 conservative_uses_the_lower_bound(void **state)
 {
-    const struct row row = { "", 2, REWARD_TIMING, false, 0, 0, 2.0, false, false };
+    const struct row row = { "", 2, STAGE_TIMING, false, 0, 0, 2.0, false, false };
     struct reward_spec spec = REWARD_SPEC_DEFAULT;
     struct reward_input in = input_of(&row); /* its lower bound is half its speed: 1.0 */
     (void)state;
@@ -220,7 +220,7 @@ conservative_uses_the_lower_bound(void **state)
 static void
 hack_value_is_what_was_asked(void **state)
 {
-    const struct row row = { "", 2, REWARD_NOTHING, true, 0, 0, 0, true, false };
+    const struct row row = { "", 2, STAGE_NONE, true, 0, 0, 0, true, false };
     struct reward_spec spec = REWARD_SPEC_DEFAULT;
     struct reward_input in = input_of(&row);
     (void)state;

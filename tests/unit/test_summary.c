@@ -78,7 +78,7 @@ a_speed_counts_only_where_it_is_credited(void **state)
                      "\"components\":{\"timed\":1,\"speedup\":2.5,\"speedup_lo\":2,\"speedup_hi\":3},"
                      "\"timing\":{\"candidate_ms\":1,\"reference_ms\":2.5},\"env\":{\"gpu\":\"H200\"}}",
                      &s));
-    assert_string_equal(s.class_, "ok");
+    assert_int_equal(s.class_, CLASS_OK);
     assert_string_equal(s.passed, "timing");
     assert_string_equal(s.failed_at, "");
     assert_string_equal(s.gpu, "H200");

@@ -372,7 +372,7 @@ the_way_inside_a_stage_counts(void **state)
     struct rig *r = *state;
 
     pass_up_to(r, STAGE_TINY);
-    judgement_fail(&r->j, STAGE_FULL, "mismatch", NULL, "full: wrong");
+    judgement_fail(&r->j, STAGE_FULL, CLASS_MISMATCH, NULL, "full: wrong");
     set_stage(r, STAGE_FULL, OUTCOME_FAIL, 3, 5);
     r->j.full = json_pack("{s:[], s:i}", "cases", "passed", 3);
     AUTO_JSON json_t *v = verdict_json(&r->s);
@@ -391,11 +391,11 @@ the_first_failure_is_the_verdict(void **state)
     struct rig *r = *state;
 
     set_stage(r, STAGE_AST, OUTCOME_PASS, 1, 1);
-    judgement_fail(&r->j, STAGE_COMPILE, "compile", NULL, "compile: first");
+    judgement_fail(&r->j, STAGE_COMPILE, CLASS_COMPILE, NULL, "compile: first");
     set_stage(r, STAGE_COMPILE, OUTCOME_FAIL, 1, 2);
     set_stage(r, STAGE_TINY, OUTCOME_PASS, 1, 1);
     set_stage(r, STAGE_FULL, OUTCOME_PASS, 5, 5);
-    judgement_fail(&r->j, STAGE_TIMING, "timeout", NULL, "timing: second");
+    judgement_fail(&r->j, STAGE_TIMING, CLASS_TIMEOUT, NULL, "timing: second");
     AUTO_JSON json_t *v = verdict_json(&r->s);
     assert_string_equal(text_at(v, "class"), "compile");
     assert_string_equal(text_at(v, "stage"), "full");
@@ -416,13 +416,13 @@ a_hack_found_later_is_the_verdict(void **state)
     AUTO_JSON json_t *error = json_pack("{s:s}", "type", "mismatch");
 
     pass_up_to(r, STAGE_COMPILE);
-    judgement_fail(&r->j, STAGE_TINY, "timeout", error, "tiny: first");
+    judgement_fail(&r->j, STAGE_TINY, CLASS_TIMEOUT, error, "tiny: first");
     snprintf(r->j.doubt, sizeof(r->j.doubt), "others had the CPU");
     set_stage(r, STAGE_TINY, OUTCOME_FAIL, 0, 1);
-    judgement_fail(&r->j, STAGE_FULL, "hack", NULL, "full: a cheat");
+    judgement_fail(&r->j, STAGE_FULL, CLASS_HACK, NULL, "full: a cheat");
     assert_string_equal(r->j.doubt, ""); /* it was of the timeout, which does not count any more */
     set_stage(r, STAGE_FULL, OUTCOME_FAIL, 4, 5);
-    judgement_fail(&r->j, STAGE_TIMING, "crash", NULL, "timing: third");
+    judgement_fail(&r->j, STAGE_TIMING, CLASS_CRASH, NULL, "timing: third");
     AUTO_JSON json_t *v = verdict_json(&r->s);
     assert_string_equal(text_at(v, "class"), "hack");
     assert_string_equal(text_at(v, "failed_at"), "full");
@@ -437,7 +437,7 @@ ours_and_cancelled_have_no_reward(void **state)
 {
     struct rig *r = *state;
 
-    judgement_fail(&r->j, STAGE_COMPILE, "infra", NULL, "ours");
+    judgement_fail(&r->j, STAGE_COMPILE, CLASS_INFRA, NULL, "ours");
     AUTO_JSON json_t *infra = verdict_json(&r->s);
     assert_true(json_is_null(json_object_get(infra, "reward")));
     r->s.state = STATE_CANCELLED;
@@ -473,7 +473,7 @@ the_rule_is_told_with_the_class(void **state)
 
     pass_up_to(r, STAGE_TINY);
     set_stage(r, STAGE_FULL, OUTCOME_FAIL, 0, 5);
-    judgement_fail(&r->j, STAGE_FULL, "hack", NULL, "full: hack");
+    judgement_fail(&r->j, STAGE_FULL, CLASS_HACK, NULL, "full: hack");
     snprintf(r->j.rule, sizeof(r->j.rule), "outside_heap");
     r->s.state = STATE_FULL;
     AUTO_JSON json_t *unfinished = verdict_json(&r->s);
@@ -496,7 +496,7 @@ a_text_cut_inside_a_character_is_still_text(void **state)
     text[10] = '\n'; /* the headline ends there; what is cut lies behind it */
     memcpy(text + sizeof(r->j.text) - 3, "\xe2\x82\xac", 3); /* the last byte falls off */
     text[sizeof(text) - 1] = '\0';
-    judgement_fail(&r->j, STAGE_AST, "syntax", NULL, "%s", text);
+    judgement_fail(&r->j, STAGE_AST, CLASS_SYNTAX, NULL, "%s", text);
     AUTO_JSON json_t *v = verdict_json(&r->s);
     assert_int_equal(strncmp(text_at(json_object_get(v, "feedback"), "text"), "xxxxxxxxxx\nHint: ", 17), 0);
 }
