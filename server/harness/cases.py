@@ -206,7 +206,7 @@ def _note(tensor: torch.Tensor) -> values.TensorNote:
 
 def _has_finite(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and any(
-        bool(torch.isfinite(part).any()) for part in leaf.reshape(-1).split(CHUNK)
+        bool(tolerance.is_finite(part).any()) for part in leaf.reshape(-1).split(CHUNK)
     )
 
 
@@ -487,7 +487,7 @@ class Describer:
             answers = [values.leaves(model(*inputs)), values.leaves(wide_model(*wide_inputs))]
         most = tolerance.TABLE[getattr(torch, dtype)].most
         return all(
-            bool(torch.isfinite(mine).all()) and tolerance.relative_error(mine, exact) <= most
+            bool(tolerance.is_finite(mine).all()) and tolerance.relative_error(mine, exact) <= most
             for (_, mine), (_, exact) in zip(*answers, strict=True)
             if isinstance(mine, torch.Tensor) and mine.is_floating_point()
         )

@@ -776,7 +776,9 @@ class Job:
             if not isinstance(wanted, torch.Tensor) or not isinstance(got, torch.Tensor):
                 continue
             limit = expected.limit(index, self.policy.name)
-            if got.shape != wanted.shape or not tolerance.compare(got, wanted, limit).is_match(limit):
+            if got.shape != wanted.shape:
+                return
+            if not tolerance.compare(got, wanted, limit, expected.other(index)).is_match(limit):
                 return
         result.fail("hack", "the answer is right without the candidate's own kernels", "idle_kernels")
 
@@ -799,10 +801,11 @@ class Job:
             got, wanted = tolerance.as_tensor(leaf), tolerance.as_tensor(expected.values[index])
             if got is None or wanted is None:
                 continue
-            _compare(f"output {path}", path, got, wanted, limits[index], result)
+            _compare(f"output {path}", path, got, wanted, limits[index], result, expected.other(index))
             if isinstance(leaf, torch.Tensor) and not is_kernelbench and result.name in PLAIN_CASES:
                 _check_rounding(path, leaf, expected.allowed[index], result)
         self._tf32_matters = expected.tf32
+        result.note = result.note or expected.ambiguous()
         for index, error in enumerate(expected.errors):
             self._errors[index] = max(error, self._errors.get(index, 0.0))
         return limits
@@ -814,7 +817,10 @@ class Job:
             return tolerance.Limit(0.0, 0.0)
         if self.policy.name == "kernelbench":
             return tolerance.kernelbench_limit(dtype)
-        return tolerance.limit_for(dtype, tensor, 2 * self._errors.get(leaf, 0.0), tf32=self._tf32_matters)
+        error = 2 * self._errors.get(leaf, 0.0)
+        if tolerance.is_discrete(tensor):  # who answers as the fp64 run does differs from this one as often
+            return tolerance.Limit(0.0, 0.0, 1.0 - min(2 * tolerance.AMBIGUOUS_SANE, error))
+        return tolerance.limit_for(dtype, tensor, error, tf32=self._tf32_matters)
 
     def _check_inputs(
         self,
@@ -871,7 +877,7 @@ class Job:
             b = tolerance.as_tensor(second[index]) if index < len(second) else None
             if b is None or a.shape != b.shape:
                 result.class_, result.note = "nondeterministic", "two calls on one input differ in form"
-            elif not tolerance.compare(b, a, limits[index]).is_match(limits[index]):
+            elif not tolerance.compare(b, a, limits[index], expected.other(index)).is_match(limits[index]):
                 result.class_ = "nondeterministic"
                 result.note = f"two calls on one input differ (output {expected.paths[index]})"
 
@@ -898,11 +904,11 @@ def _check_form(outputs: list[tuple[str, Any]], expected: Expected, result: Case
     if paths != expected.paths:
         result.fail("shape", f"forward() returned outputs {_named(paths)}, the reference {_named(expected.paths)}")
         return False
-    for (path, got), own in zip(outputs, expected.own, strict=True):
+    for (path, got), own, wide in zip(outputs, expected.own, expected.values, strict=True):
         if isinstance(own, torch.Tensor) != isinstance(got, torch.Tensor):
             result.fail("shape", f"output {path} is {type(got).__name__}, the reference's is {type(own).__name__}")
         elif not isinstance(own, torch.Tensor):
-            if got != own and not (_is_number(own) and _is_number(got)):  # which are compared within limits
+            if got not in (own, wide) and not (_is_number(own) and _is_number(got)):  # which are compared within limits
                 result.fail("mismatch", f"output {path} is {got!r:.80}, expected {own!r:.80}")
         elif got.shape != own.shape:
             result.fail("shape", f"output {path} has shape {list(got.shape)}, expected {list(own.shape)}")
@@ -927,9 +933,15 @@ def _named(paths: list[str]) -> str:
 
 
 def _compare(
-    what: str, path: str, got: torch.Tensor, wanted: torch.Tensor, limit: tolerance.Limit, result: CaseResult
+    what: str,
+    path: str,
+    got: torch.Tensor,
+    wanted: torch.Tensor,
+    limit: tolerance.Limit,
+    result: CaseResult,
+    other: torch.Tensor | None = None,
 ) -> None:
-    found = tolerance.compare(got, wanted, limit)
+    found = tolerance.compare(got, wanted, limit, other)
     result.max_abs = max(result.max_abs or 0.0, found.max_abs)
     result.max_rel = max(result.max_rel or 0.0, found.max_rel)
     share = 1.0 - found.differing / found.elements if found.elements else 1.0

@@ -21,7 +21,7 @@ VIEWS_AND_COPIES: Final = words(
     split split_with_sizes squeeze squeeze_ stack swapaxes swapdims t t_ take take_along_dim tensor_split tile
     to transpose transpose_ tril triu type type_as unbind unflatten unfold unsqueeze unsqueeze_ view view_as
     view_as_complex view_as_real vsplit vstack zero_ zeros_like empty_like arange as_tensor empty empty_strided
-    eye full linspace ones tensor zeros from_numpy __get__
+    eye full linspace ones tensor zeros from_numpy __get__ numpy_T matrix_H mT mH
     """
 )
 """By the names that they have in Python."""

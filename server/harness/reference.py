@@ -19,12 +19,15 @@ import values
 from arena import PAGE, Heap, align
 from peer import NotTheCandidate, Peer, PeerFailed
 from tolerance import (
+    AMBIGUOUS_SANE,
     EXTREME_RATIO,
     TABLE,
     Limit,
+    ambiguous_share,
     as_tensor,
     differs,
     dtype_of,
+    is_discrete,
     kernelbench_limit,
     limit_for,
     relative_error,
@@ -192,6 +195,8 @@ class Expected:
     training: bool | None  # the mode that was asked for; None: as constructed
     is_extreme: bool = False  # on inputs of which some are such that what the reference errs is chance
     changed: tuple[Changed, ...] | None = None  # None: the reference was not known to change any
+    others: tuple[torch.Tensor | None, ...] = ()
+    """By output: integers of the fp64 run that are other than `values`, and as right."""
 
     def is_finite(self) -> bool:
         """No value is infinite or no number; a pass over all of them."""
@@ -206,6 +211,14 @@ class Expected:
             return kernelbench_limit(dtype)
         return limit_for(dtype, wanted, self.errors[index], tf32=self.tf32, ratio=self._ratio())
 
+    def other(self, index: int) -> torch.Tensor | None:
+        return self.others[index] if self.others else None
+
+    def ambiguous(self) -> str | None:
+        """For people: of how much of the integers it cannot be said which of two values is right."""
+        shares = [self.errors[index] for index, other in enumerate(self.others) if other is not None]
+        return f"{max(shares):.2%} of the integers are ambiguous: the reference's fp64 run differs" if shares else None
+
     def limit_after(self, item: Changed) -> Limit:
         """For an input that is changed: against the reference's own answer, so that both may err."""
         return limit_for(item.value.dtype, item.value, 2 * item.error, tf32=self.tf32, ratio=self._ratio())
@@ -216,7 +229,7 @@ class Expected:
     def sampled(self) -> Expected:
         """Itself with an even sample of each output instead of the whole."""
         kept = [sample(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.values]
-        return replace(self, values=kept, own=[])
+        return replace(self, values=kept, own=[], others=())
 
     def differs(self, other: Expected) -> bool:
         """Something else than `other` (sampled) is asked for: an answer that fits both would not be seen to be wrong.
@@ -240,7 +253,7 @@ class Expected:
         """The reference agrees with itself in fp64 as well as the table ever allows."""
         for leaf, error in zip(self.own, self.errors, strict=True):
             row = TABLE.get(dtype_of(leaf))
-            if row is not None and error > row.most:
+            if error > (AMBIGUOUS_SANE if row is None else row.most):
                 return False
         return True
 
@@ -460,7 +473,16 @@ class Reference:
         if wide is None or not _is_alike(wide, own, dtypes=False):
             return result
         errors = [_error(a, b) for (_, a), (_, b) in zip(own, wide, strict=True)]
-        return replace(result, values=[leaf for _, leaf in wide], against="fp64", errors=errors)
+        pairs = [(a, b) for (_, a), (_, b) in zip(own, wide, strict=True)]
+        return replace(
+            result,
+            values=[a if _is_discrete(a) else b for a, b in pairs],
+            others=tuple(
+                b.clone() if _is_discrete(a) and _is_discrete(b) and not same_bits(a, b) else None for a, b in pairs
+            ),
+            against="fp64",
+            errors=errors,
+        )
 
     def _own(self, model: str, tree: Any, seed: int, *, tf32: bool) -> list[tuple[str, Any]]:
         self._may_have_changed = True
@@ -567,11 +589,17 @@ def _is_alike(a: list[tuple[str, Any]], b: list[tuple[str, Any]], *, dtypes: boo
     return True
 
 
+def _is_discrete(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and is_discrete(leaf)
+
+
 def _error(a: Any, b: Any) -> float:
     a, b = as_tensor(a), as_tensor(b)
     if a is None or b is None or a.shape != b.shape:
         return 0.0
-    if not (a.is_floating_point() or a.is_complex()) or a.numel() == 0:
+    if is_discrete(a):
+        return ambiguous_share(a, b)
+    if a.numel() == 0:
         return 0.0
     return relative_error(a, b)
 

@@ -4,8 +4,9 @@ An element matches when |got - expected| <= r * (s + |expected|), s being the ro
 the tensor's elements that are not zero, its largest hundredth left out, and FLOOR of the root mean square of all at
 least. What the dtype cannot hold as a normal number may be zero. r begins at the row's `base` and grows
 to MARGIN times the error that the reference itself makes in the task's own dtype, measured the same way against
-fp64, up to `most`. Integers and booleans are equal or not. A float of Python's is an output like a tensor of one
-element, held to NUMBER's row: of which dtype it was made it does not say.
+fp64, up to `most`. Integers and booleans equal the reference's own answer or its fp64 one; as many as these two differ
+in, AMBIGUOUS_MOST at most, may be a third value no further away than these are. A float of Python's is an output like
+a tensor of one element, held to NUMBER's row: of which dtype it was made it does not say.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ TABLE: Final[dict[torch.dtype, Row]] = {
     torch.float8_e5m2: Row(0.25, 0.5, 0.999),
 }
 NUMBER: Final = torch.float32
+AMBIGUOUS_MOST: Final = 0.05
+AMBIGUOUS_SANE: Final = 0.25
+"""Share of an integer output in which the reference's own run and its fp64 run may differ: more says nothing."""
 TF32_BASE: Final = 4e-3
 """`base` of float32 outputs for tasks whose reference itself changes when TF32 is allowed."""
 KERNELBENCH: Final = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}
@@ -113,7 +117,7 @@ def scale_of(expected: torch.Tensor) -> float:
     """
     flat = expected.reshape(-1)
     step = max(1, flat.numel() // SAMPLE)
-    sample = flat[::step].abs().double()
+    sample = _wide(flat[::step]).abs()
     sample = sample[torch.isfinite(sample) & (sample > 0)]
     if not sample.numel():
         return 0.0
@@ -195,7 +199,7 @@ def limit_for(
     """
     row = row or TABLE.get(dtype)
     if row is None:
-        return Limit(0.0, 0.0)
+        return Limit(0.0, 0.0, 1.0 - min(AMBIGUOUS_MOST, own_error))
     ratio = min(ratio, row.ratio)
     base = max(row.base, TF32_BASE) if tf32 and dtype in (torch.float32, torch.complex64) else row.base
     r = min(row.most, max(base, MARGIN * own_error))
@@ -208,14 +212,34 @@ def kernelbench_limit(dtype: torch.dtype) -> Limit:
     return Limit(tolerance, tolerance)
 
 
-def compare(got: torch.Tensor, expected: torch.Tensor, limit: Limit) -> Difference:
-    """Shapes must be equal. NaN and Inf match only where the reference has the same."""
+def compare(got: torch.Tensor, expected: torch.Tensor, limit: Limit, other: torch.Tensor | None = None) -> Difference:
+    """Shapes must be equal. NaN and Inf match only where the reference has the same.
+
+    other: of integers, what is as right as `expected` where the two differ.
+    """
     if _on_gpu(got, expected):
         return _compare_fused(got, expected, limit)
     found = Difference(elements=expected.numel())
+    if is_discrete(expected):
+        _compare_discrete(found, got, expected, limit, expected if other is None else other)
+        return found
     for start, mine, theirs in _parts(got, expected):
         _compare_part(found, start, mine, theirs, limit)
     return found
+
+
+def is_discrete(tensor: torch.Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex())
+
+
+def ambiguous_share(own: torch.Tensor, wide: torch.Tensor) -> float:
+    """The share of elements that two runs of one reference answer differently."""
+    return float((own != wide).double().mean()) if own.numel() else 0.0
+
+
+def is_finite(tensor: torch.Tensor) -> torch.Tensor:
+    """As torch.isfinite, which floats of 8 bits have not."""
+    return torch.isfinite(tensor.half() if tensor.is_floating_point() and tensor.itemsize == 1 else tensor)
 
 
 def are_surely_within(pairs: list[tuple[torch.Tensor, torch.Tensor, Limit]]) -> bool:
@@ -252,13 +276,6 @@ def _compare_fused(got: torch.Tensor, expected: torch.Tensor, limit: Limit) -> D
 
 
 def _compare_part(found: Difference, start: int, mine: torch.Tensor, theirs: torch.Tensor, limit: Limit) -> None:
-    if not (theirs.is_floating_point() or theirs.is_complex()):
-        mine = mine.double() if mine.is_floating_point() else mine  # torch compares no integers with 8-bit floats
-        wrong = mine != theirs
-        error = (mine.double() - theirs.double()).abs()
-        _count(found, start, wrong, error, theirs.double())
-        found.beyond_outlier += int(wrong.sum())
-        return
     a, b = _wide(mine), _wide(theirs)
     error = (a - b).abs()
     allowed = limit.atol + limit.rtol * b.abs()
@@ -269,6 +286,22 @@ def _compare_part(found: Difference, start: int, mine: torch.Tensor, theirs: tor
     if limit.ratio < 1.0:
         found.beyond_outlier += int((wrong & (odd | (error > limit.outlier * allowed))).sum())
     _count(found, start, wrong, error, b, bad_values)
+
+
+def _compare_discrete(
+    found: Difference, got: torch.Tensor, expected: torch.Tensor, limit: Limit, other: torch.Tensor
+) -> None:
+    got = got.double() if got.is_floating_point() else got  # torch compares no integers with 8-bit floats
+    step = max((_distance(a, b) for _, a, b in _parts(expected, other)), default=0.0)
+    for (start, mine, theirs), second in zip(_parts(got, expected), other.reshape(-1).split(CHUNK), strict=False):
+        wrong = (mine != theirs) & (mine != second)
+        error = torch.where(wrong, (mine.double() - theirs.double()).abs(), 0.0)
+        found.beyond_outlier += int((error > step).sum()) if limit.ratio < 1.0 and expected is not other else 0
+        _count(found, start, wrong, error, theirs.double())
+
+
+def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float((a.double() - b.double()).abs().max()) if a.numel() else 0.0
 
 
 def _count(

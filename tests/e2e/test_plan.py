@@ -56,6 +56,61 @@ TWO_FACED = HONEST.replace(
     "        if type(x).__name__ == 'Tensor':\n"
     "            return torch.relu(x) * self.weight",
 )
+MAP = """
+import torch, triton, triton.language as tl
+@triton.jit
+def twice(a):
+    return a * 2.0
+@triton.jit
+def kernel(x, w, y, s, n, total, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < total
+    a, b = tl.load(x + at, mask=inside), tl.load(w + at % n, mask=inside)
+    tl.store(y + at, (VALUE).to(y.dtype.element_ty), mask=inside)
+class ModelNew(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(n))
+    def forward(self, x):
+        y = torch.empty_like(x, dtype=torch.DTYPE)
+        kernel[(triton.cdiv(x.numel(), 256),)](x, self.weight, y, 1.5, x.shape[-1], x.numel(), BLOCK=256)
+        return RESULT
+"""
+ACCEPTED = {
+    "that calls another jit function, in a task with weights": (
+        "x * 2.0 * self.weight",
+        "twice(a) * b",
+        "float32",
+        "y",
+    ),
+    "and a view by T": ("(x * self.weight).T.contiguous().T", "a * b", "float32", "y.T.T"),
+    "and a dropout of nothing": (
+        "torch.dropout(x * self.weight, 0.0, True)",
+        "a * b",
+        "float32",
+        "torch.dropout(y, 0.0, True)",
+    ),
+    "of products in bfloat16": (
+        "x.bfloat16() * x.bfloat16()",
+        "a.to(tl.bfloat16) * a.to(tl.bfloat16)",
+        "bfloat16",
+        "y",
+    ),
+    "that casts an argument that is a float": ("x * self.weight * 1.5", "a * b * s.to(tl.float32)", "float32", "y"),
+    "whose answer is in fp8": (
+        "x.clamp(-9, 9).to(torch.float8_e4m3fn)",
+        "tl.clamp(a, -9.0, 9.0)",
+        "float8_e4m3fn",
+        "y",
+    ),
+    "that rounds to int8": (
+        "(x * 9).round().clamp(-128, 127).to(torch.int8)",
+        "tl.extra.cuda.libdevice.rint(tl.clamp(a * 9.0, -128.0, 127.0))",
+        "int8",
+        "y",
+    ),
+}
+"""A reference, and what a kernel stores for it: a, b and s are the input, the weight and 1.5."""
 ANYTHING = {"name": "strict", "foreign": "any"}
 
 
@@ -130,3 +185,13 @@ def test_kernelbenchs_rule_is_about_calls_and_has_no_plan(planned: service.Clien
 
 def test_verdicts_of_a_daemon_that_judges_live_have_no_plan(client: service.Client) -> None:
     assert judge(client, HONEST)["plan"] is None
+
+
+@pytest.mark.parametrize("what", ACCEPTED)
+def test_an_honest_map_is_accepted(what: str, planned: service.Client) -> None:
+    """Issue 24, point 1: each was refused, or its task was."""
+    reference, value, dtype, result = ACCEPTED[what]
+    candidate = MAP.replace("VALUE", value).replace("DTYPE", dtype).replace("RESULT", result)
+    task = TASK.replace("torch.relu(x) * self.weight", reference)
+    verdict = planned.judge({"reference": task, "candidate": candidate})
+    assert (verdict["class"], verdict["plan"]["traced"]) == ("ok", True), verdict["feedback"]

@@ -73,6 +73,22 @@ SOURCE = textwrap.dedent("""\
         tl.store(both[0] + i, (tl.load(both[0] + i) + both[1]).to(KIND).to(tl.float32))
 
     @triton.jit
+    def squared(x, y, scale, B: tl.constexpr):
+        i = tl.arange(0, B)
+        v = tl.load(x + i)
+        tl.store(y + i, (v * v * scale.to(v.dtype)).to(y.dtype.element_ty))
+
+    @triton.jit
+    def product(a, b, c, N: tl.constexpr):
+        at = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :]
+        tl.store(c + at, tl.dot(tl.load(a + at), tl.load(b + at)).to(c.dtype.element_ty))
+
+    @triton.jit
+    def rounded(x, y, B: tl.constexpr):
+        i = tl.arange(0, B)
+        tl.store(y + i, libdevice.rint(tl.load(x + i)) + libdevice.tanh(1.0 * tl.num_programs(0)))
+
+    @triton.jit
     def wrong(x):
         v = tl.load(x)
         tl.static_assert(1 == 2, "one is not two")
@@ -153,6 +169,52 @@ def a_pointer_is_of_the_type_that_the_signature_says() -> None:
     launch = Launch(0, (1, 1, 1), (Ref(0), Ref(1), 4), 9)
     (_, got) = run(copy, signature, {2: 4}, [launch], [data, torch.zeros(4)])
     assert got.tolist() == [1.5, -2.0, 0.25, 8.0], got
+
+
+def squared(x: torch.Tensor, y: torch.Tensor, kinds: tuple[str, str]) -> torch.Tensor:
+    signature = [("x", kinds[0]), ("y", kinds[1]), ("scale", "fp32"), ("B", "constexpr")]
+    functions = [Function("squared", line("squared"), (TL,), (), False)]
+    size = x.numel()
+    (_, got) = run(functions, signature, {3: size}, [Launch(0, (1, 1, 1), (Ref(0), Ref(1), 0.5, size), 9)], [x, y])
+    return got
+
+
+def bfloat16_is_multiplied_and_rounded_as_a_gpu_does() -> None:
+    x = torch.randn(64).bfloat16()
+    got = squared(x, torch.zeros_like(x), ("*bf16", "*bf16"))
+    assert torch.equal(got, x * x * 0.5), got
+
+
+def float32_is_rounded_to_the_nearest_bfloat16() -> None:
+    x = torch.randn(64)
+    got = squared(x, torch.zeros(64).bfloat16(), ("*fp32", "*bf16"))
+    assert torch.equal(got, (x * x * 0.5).bfloat16()), got
+
+
+def floats_of_8_bits_are_rounded_and_end_at_their_largest() -> None:
+    x = torch.tensor([0.3, 1.7, 9.1, 1000.0])
+    got = squared(x, torch.zeros(4).to(torch.float8_e4m3fn), ("*fp32", "*fp8e4nv"))
+    assert got.float().tolist() == [0.046875, 1.5, 40.0, 448.0], got
+
+
+def functions_of_libdevice_are_computed() -> None:
+    names = (TL, ("libdevice", ModuleRef("triton.language.extra.libdevice")))
+    functions = [Function("rounded", line("rounded"), names, (), False)]
+    x = torch.tensor([0.5, 1.5, -2.5, 3.2])
+    launch = Launch(0, (1, 1, 1), (Ref(0), Ref(1), 4), 9)
+    (_, got) = run(
+        functions, [("x", "*fp32"), ("y", "*fp32"), ("B", "constexpr")], {2: 4}, [launch], [x, torch.zeros(4)]
+    )
+    assert torch.equal(got, torch.round(x) + torch.tanh(torch.ones(4))), got
+
+
+def products_of_bfloat16_are_summed_in_float32() -> None:
+    a, b = torch.randn(2, 16, 16).bfloat16()
+    functions = [Function("product", line("product"), (TL,), (), False)]
+    signature = [("a", "*bf16"), ("b", "*bf16"), ("c", "*fp32"), ("N", "constexpr")]
+    launch = Launch(0, (1, 1, 1), (Ref(0), Ref(1), Ref(2), 16), 9)
+    (_, _, got) = run(functions, signature, {3: 16}, [launch], [a, b, torch.zeros(16, 16)])
+    assert torch.allclose(got, a.float() @ b.float(), rtol=1e-5, atol=1e-5), got
 
 
 def descriptors_read_tiles_and_fill_beyond_the_edge() -> None:

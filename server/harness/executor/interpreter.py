@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Any, Final
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -26,6 +27,7 @@ from triton.runtime import interpreter
 from triton.runtime.jit import mangle_type
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from executor import library, narrow
 from executor.replay import Replay, poisoned
 from executor.steps import Allows, Descriptor, StepError
 
@@ -73,6 +75,15 @@ def _pointer(kind: str, value: Any) -> torch.Tensor:
     return value if same else triton.reinterpret(value, element)
 
 
+def _scalar(kind: str, value: float) -> Any:
+    """A float as a kernel sees it: a scalar tensor, which Triton's interpreter makes of integers alone."""
+    type_ = tl.str_to_ty(kind, None)
+    if type_ in narrow.TYPES:
+        return tl.tensor(narrow.narrowed([value], type_), type_)
+    data = np.array([value], dtype=interpreter._get_np_dtype(type_))
+    return tl.tensor(interpreter.TensorHandle(data, type_), type_)
+
+
 def _argument(kind: plan.Type, value: Any, function: Callable[[int], Any]) -> Any:
     if not isinstance(kind, str):
         return tuple(_argument(inner, item, function) for inner, item in zip(kind, value, strict=True))
@@ -81,6 +92,8 @@ def _argument(kind: plan.Type, value: Any, function: Callable[[int], Any]) -> An
         return TensorDescriptor(value.base, list(value.shape), list(value.strides), list(value.block), padding)
     if kind.startswith("*"):
         return _pointer(kind, value)
+    if isinstance(value, float) and kind != "constexpr":
+        return _scalar(kind, value)
     return constant(value, function)
 
 
@@ -103,6 +116,8 @@ class Model:
         allows: Allows,
         lost: frozenset[int] = frozenset(),
     ) -> None:
+        narrow.install()
+        library.install()
         self._functions, self._kernels, self._lost = functions, kernels, lost
         self._linked: dict[int, dict[int, Any]] = {}
         self._is_silent = False

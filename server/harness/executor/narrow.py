@@ -1,0 +1,105 @@
+"""Triton's interpreter, taught the floats that NumPy has not: bfloat16 and those of 8 bits.
+
+It keeps them as integers of their size, and Triton 3.6's own operations then add and multiply these integers, and cut
+digits off where a value becomes one of them. Here each operation is done in float32 and rounded to nearest, as GPUs do;
+what is beyond the range of 8 bits becomes the largest value, as the hardware's conversion does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import torch
+import triton.language as tl
+from triton.runtime import interpreter
+
+TYPES: Final = {
+    tl.bfloat16: torch.bfloat16,
+    tl.float8e4nv: torch.float8_e4m3fn,
+    tl.float8e5: torch.float8_e5m2,
+}
+_KEPT: Final = {2: (np.uint16, torch.int16), 1: (np.uint8, torch.uint8)}
+"""By bytes: how the interpreter keeps a value, and as what torch takes it."""
+_BINARY: Final = ("fadd", "fsub", "fmul", "fdiv", "frem", "precise_divf", "minimumf", "minnumf", "maximumf", "maxnumf")
+_COMPARISONS: Final = tuple(
+    f"fcmp{kind}" for kind in ("OLT", "OGT", "OLE", "OGE", "OEQ", "ONE", "ULT", "UGT", "ULE", "UGE", "UEQ", "UNE")
+)
+_UNARY: Final = ("cos", "exp", "exp2", "floor", "ceil", "log", "log2", "precise_sqrt", "sqrt", "sin", "erf", "rsqrt")
+_CASTS: Final = ("si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui", "fp_ext", "fp_trunc")
+
+Handle = interpreter.TensorHandle
+Operation = Callable[..., Any]
+
+
+def _is_narrow(handle: Any) -> bool:
+    return isinstance(handle, Handle) and handle.dtype.scalar in TYPES
+
+
+def widened(handle: Any) -> Any:
+    """The same values as float32; what is not narrow is left as it is."""
+    if not _is_narrow(handle):
+        return handle
+    kind = TYPES[handle.dtype.scalar]
+    bits = torch.from_numpy(np.ascontiguousarray(handle.data).view(_KEPT[kind.itemsize][0]).astype(np.int32))
+    return Handle(bits.to(_KEPT[kind.itemsize][1]).view(kind).float().numpy(), tl.float32)
+
+
+def narrowed(data: Any, dtype: Any) -> Any:
+    """Values, rounded to the nearest of a narrow type."""
+    kind = TYPES[dtype]
+    values = torch.from_numpy(np.ascontiguousarray(data, dtype=np.float32))
+    if kind.itemsize == 1:
+        most = torch.finfo(kind).max
+        values = values.clamp(-most, most)
+    rounded = values.to(kind).view(_KEPT[kind.itemsize][1]).numpy()
+    return Handle(rounded.view(_KEPT[kind.itemsize][0]), dtype)
+
+
+def _in_float32(operation: Operation) -> Operation:
+    """An operation whose result has the type of its last argument, or is a comparison."""
+
+    def run(self: Any, *handles: Any) -> Any:
+        kinds = [handle.dtype.scalar for handle in handles if _is_narrow(handle)]
+        found = operation(self, *map(widened, handles))
+        if not kinds:
+            return found
+        return Handle(found.data, kinds[0]) if found.data.dtype == np.bool_ else narrowed(found.data, kinds[0])
+
+    return run
+
+
+def _cast(operation: Operation) -> Operation:
+    def run(self: Any, source: Any, target: Any, *more: Any) -> Any:
+        to = target.scalar
+        if not _is_narrow(source) and to not in TYPES:
+            return operation(self, source, target, *more)
+        wide = widened(source)
+        if to in TYPES:
+            return narrowed(wide.data, to)
+        return Handle(wide.data.astype(interpreter._get_np_dtype(to)), to)
+
+    return run
+
+
+def _dot(operation: Operation) -> Operation:
+    def run(self: Any, a: Any, b: Any, d: Any, *more: Any) -> Any:
+        return operation(self, widened(a), widened(b), d, *more)
+
+    return run
+
+
+def install() -> None:
+    """Once for a process, before a kernel is interpreted."""
+    builder: Any = interpreter.InterpreterBuilder
+    if hasattr(builder, "get_bf16"):
+        return
+    for name in (*_BINARY, *_COMPARISONS, *_UNARY, "clampf", "fma"):
+        setattr(builder, f"create_{name}", _in_float32(getattr(builder, f"create_{name}")))
+    for name in (*_CASTS, "fp_to_fp"):
+        setattr(builder, f"create_{name}", _cast(getattr(builder, f"create_{name}")))
+    builder.create_dot = _dot(builder.create_dot)
+    builder.get_bf16 = lambda self, value: narrowed([value], tl.bfloat16)
+    builder.get_fp8e4nv = lambda self, value: narrowed([value], tl.float8e4nv)
+    builder.get_fp8e5 = lambda self, value: narrowed([value], tl.float8e5)
