@@ -59,7 +59,7 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 .SECONDEXPANSION:
 .PHONY: all harness finetune corpus tests setup setup-test setup-train trainers demo demo-train test test-unit test-e2e test-fault test-stop check lint lint-c format tidy lint-python \
 	requirements sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report \
-	clean distclean dist libraries FORCE
+	clean distclean deb deb-check dist libraries FORCE
 
 all: libraries $(programs) harness finetune corpus
 
@@ -380,6 +380,14 @@ clean:
 
 distclean:
 	BUILD='$(BUILD)' server/deploy/setup undo
+
+# A Debian package of the last commit, in build/deb; built on the system that it is for.
+deb:
+	server/deploy/deb '$(BUILD)/deb' '$(VERSION)'
+
+# Installs it into a clean Debian root, verifies kernels there, removes it. As root.
+deb-check: deb
+	tests/clean_root.sh $(BUILD)/deb/verifierd_$(VERSION)_*.deb $(BUILD)/venv
 
 dist:
 	@mkdir -p $(BUILD)

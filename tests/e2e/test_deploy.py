@@ -109,6 +109,17 @@ def test_the_configuration_that_is_installed_is_one_that_the_daemon_starts_with(
     assert said.startswith("verifierd: the settings are fine")
 
 
+def test_the_debian_package_is_built_with_the_libraries_that_set_up_installs() -> None:
+    setup = (ROOT / "server/deploy/setup").read_text()
+    libraries = re.search(r"^LIBRARIES='([^']*)'", setup, re.MULTILINE)
+    control = (ROOT / "server/deploy/debian/control").read_text()
+    depends = re.search(r"^Build-Depends: (.*(?:\n .*)*)", control, re.MULTILINE)
+    assert libraries and depends
+    # ca-certificates is for pip, cmocka for the tests, which the package's build leaves out.
+    missing = set(libraries[1].split()) - {"ca-certificates", "libcmocka-dev"} - set(re.split(r",\s*", depends[1]))
+    assert not missing
+
+
 def security(unit: Path) -> tuple[float, set[str]]:
     """What systemd-analyze thinks of it: the figure (10 is worst), and the settings that it finds open."""
     done = subprocess.run(
