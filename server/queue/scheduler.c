@@ -197,12 +197,10 @@ scheduler_release_device(struct submission *s)
     struct funnel *f = s->funnel;
     double seconds = seconds_since(s->lane_ns);
 
-    f->generation++;
     fair_done(&f->ready, client_device(s->client), &s->turn, seconds);
     client_used_device(s->client, seconds);
     s->device_s += seconds;
-    f->device_s += seconds;
-    funnel_now(f)->device_s += seconds;
+    counters_hold_device(f->counters, seconds);
     client_end_run(s->client);
     f->gpu_running--;
 }
@@ -311,7 +309,7 @@ give_round(struct funnel *f)
 void
 scheduler_kick(struct funnel *f)
 {
-    f->generation++; /* something happened, or nobody would ask for it */
+    counters_touch(f->counters); /* something happened, or nobody would ask for it */
     if (f->is_kicking) {
         f->is_kick_due = true;
         return;

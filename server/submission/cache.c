@@ -280,7 +280,7 @@ hand_on(struct submission *s, const struct submission_row *from, const char *how
         s->judgement->row.finished_ms = clock_wall_ms();
         AUTO_JSON json_t *verdict = adopt(s, from);
         if (verdict && submission_conclude_as(s, from, verdict) == 0) {
-            funnel_save(f, STATS_BY_CACHE, device_seconds(verdict));
+            counters_save_by_reuse(f->counters, device_seconds(verdict));
             return true;
         }
         error_set(&err, ERR_STORE, "the verdict of %s cannot be handed on", from->id);
@@ -332,10 +332,11 @@ cache_answers(struct submission *s)
         if ((int64_t)(random_u64() % 100) < f->config->cache_recheck_percent) {
             memcpy(s->recheck_of, row.id, sizeof(s->recheck_of));
             s->cache = "rechecked";
-            f->cache.rechecked++;
+            counters_reuse(f->counters, REUSE_RECHECKED);
         } else {
             is_answered = hand_on(s, &row, "hit");
-            f->cache.hits += is_answered;
+            if (is_answered)
+                counters_reuse(f->counters, REUSE_HIT);
         }
     }
     submission_row_release(&row);
@@ -380,7 +381,8 @@ cache_enqueue(struct submission *s)
         if (cache_answers(s))
             return;
         lead(s);
-        f->cache.misses += *s->recheck_of == '\0';
+        if (!*s->recheck_of)
+            counters_reuse(f->counters, REUSE_MISS);
     }
     scheduler_add(s, false);
 }
@@ -427,7 +429,7 @@ cache_settle(struct submission *s, struct judgement *j)
         count_out(follower);
         follower->cache = "miss";
         if (is_usable && hand_on(follower, &j->row, "joined"))
-            f->cache.joined++;
+            counters_reuse(f->counters, REUSE_JOINED);
         else
             cache_enqueue(follower); /* the first of them leads now */
     }
@@ -474,7 +476,7 @@ cache_compare(struct submission *s)
     AUTO_JSON json_t *new = json_loads(now->verdict ? now->verdict : "", JSON_ALLOW_NUL, NULL);
     bool is_same_stage = json_equal(json_object_get(old, "failed_at"), json_object_get(new, "failed_at"));
     if (!then.class_ || strcmp(then.class_, now->class_) != 0 || !is_same_stage || is_other_speed(old, new)) {
-        f->cache.differed++;
+        counters_reuse(f->counters, REUSE_DIFFERED);
         log_warn(s->id, "judged again, and not as before: %s, speedup %.4g now; %s, %.4g as %s", now->class_,
                  number_in(new, "speedup"), then.class_ ? then.class_ : "nothing", number_in(old, "speedup"),
                  then.id);

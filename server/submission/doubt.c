@@ -136,7 +136,8 @@ doubt_promises_rerun(struct submission *s, enum verdict_class class_, int stage)
     s->rerun = (struct rerun){ .class_ = class_, .stage = (enum stage)stage };
     snprintf(s->rerun.why, sizeof(s->rerun.why), "%s", j->doubt);
     s->is_rerun = alone_promise(&s->funnel->house, &s->alone, clock_monotonic_ns());
-    s->funnel->reruns.refused += !s->is_rerun;
+    if (!s->is_rerun)
+        counters_rerun(s->funnel->counters, RERUN_REFUSED);
     log_info(s->id, "%s at %s is %s: %s", class_name(class_), stage_name(s->rerun.stage),
              s->is_rerun ? "judged again alone" : "in doubt, and there is no time to judge it again",
              j->doubt);

@@ -257,11 +257,10 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->config = config;
     f->store = store;
     f->scratch_lock = -1;
-    f->started_ns = clock_monotonic_ns();
-    f->stats = stats_new(f->started_ns / 1000000000);
+    f->counters = counters_new();
     f->clients = clients_new();
-    if (!f->stats || !f->clients) {
-        stats_free(f->stats);
+    if (!f->counters || !f->clients) {
+        counters_free(f->counters);
         clients_free(f->clients);
         free(f);
         return error_set(err, ERR_NOMEM, "no memory for the funnel");
@@ -329,7 +328,7 @@ funnel_free(struct funnel *f)
     }
     clients_free(f->clients);
     cache_forget_environments(f);
-    stats_free(f->stats);
+    counters_free(f->counters);
     task_forget_known(f);
     json_decref(f->calibrations);
     baselines_free(f);

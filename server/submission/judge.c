@@ -226,8 +226,7 @@ judge_untimed(struct submission *s)
 
     j->stage = STAGE_TIMING;
     j->stages[STAGE_TIMING] = (struct stage_record){ .outcome = OUTCOME_SKIP, .why = why };
-    s->funnel->stages[STAGE_TIMING].by_outcome[OUTCOME_SKIP]++;
-    funnel_now(s->funnel)->stages[STAGE_TIMING].by_outcome[STATS_SKIP]++;
+    counters_skip_stage(s->funnel->counters, STAGE_TIMING);
     j->timing = json_pack("{s:s, s:s}", "outcome", "skipped", "why", why);
     submission_conclude(s, EVENT_FINISH);
 }
@@ -269,14 +268,9 @@ void
 judge_note_wait(struct submission *s, int stage, int64_t now_ns)
 {
     double wait_ms = (double)(now_ns - s->queued_ns) / 1e6;
-    struct stats_stage *now = &funnel_now(s->funnel)->stages[stage];
 
     s->judgement->stages[stage].wait_ms = wait_ms;
-    s->funnel->stages[stage].waited++;
-    s->funnel->stages[stage].wait_ms += wait_ms;
-    now->waited++;
-    now->wait_ms += wait_ms;
-    now->wait_max_ms = fmaxf(now->wait_max_ms, (float)wait_ms);
+    counters_wait(s->funnel->counters, (enum stage)stage, wait_ms);
 }
 
 void
@@ -284,9 +278,7 @@ judge_note(struct submission *s, enum outcome outcome, enum verdict_class class_
 {
     struct judgement *j = s->judgement;
     struct stage_record *r = &j->stages[j->stage];
-    struct stage_figures *figures = &s->funnel->stages[j->stage];
 
-    s->funnel->generation++;
     r->outcome = outcome;
     r->done = done;
     r->of = of;
@@ -294,19 +286,7 @@ judge_note(struct submission *s, enum outcome outcome, enum verdict_class class_
     r->wait_ms += j->turn_ms;
     j->turn_ms = 0;
     r->class_ = outcome == OUTCOME_FAIL ? class_ : CLASS_NONE;
-    figures->by_outcome[outcome]++;
-    figures->run_ms += r->run_ms;
-    histogram_add(&s->funnel->run_seconds[j->stage], &histogram_seconds, r->run_ms / 1000);
-    struct stats_stage *now = &funnel_now(s->funnel)->stages[j->stage];
-    now->by_outcome[outcome == OUTCOME_PASS   ? STATS_PASS
-                    : outcome == OUTCOME_FAIL ? STATS_FAIL
-                                              : STATS_SKIP]++;
-    now->run_ms += r->run_ms;
-    now->run_max_ms = fmaxf(now->run_max_ms, (float)r->run_ms);
-    if (j->lane) {
-        figures->device_s += r->run_ms / 1000;
-        now->device_s += r->run_ms / 1000;
-    }
+    counters_end_stage(s->funnel->counters, (enum stage)j->stage, outcome, r->run_ms, j->lane != NULL);
     if (outcome == OUTCOME_PASS && j->failed_stage < 0)
         j->passed = j->stage;
     log_info(s->id, "%s: %s%s%s, %.0f ms", stage_name((enum stage)j->stage),

@@ -13,18 +13,17 @@
 #include "common/buffer.h"
 #include "common/classes.h"
 #include "common/hash.h"
-#include "common/histogram.h"
 #include "common/ids.h"
 #include "common/reward.h"
 #include "server/config.h"
 #include "server/queue/alone.h"
 #include "server/queue/fair.h"
+#include "server/submission/counters.h"
 #include "server/submission/funnel.h"
 #include "common/policy.h"
 #include "server/queue/clients.h"
 #include "server/submission/request.h"
 #include "server/submission/state.h"
-#include "server/verdict/stats.h"
 #include "server/store/store.h"
 #include "server/workers/devices.h"
 #include "server/workers/lane.h"
@@ -37,8 +36,6 @@
 #define DOUBT_SIZE 200
 
 /* --- one submission --- */
-
-enum outcome { OUTCOME_NONE, OUTCOME_PASS, OUTCOME_FAIL, OUTCOME_SKIP, OUTCOME_N };
 
 struct stage_record {
     enum outcome outcome;
@@ -193,25 +190,6 @@ struct cache_environment {
     char hash[HASH_TEXT_SIZE];
 };
 
-struct cache_figures {
-    int64_t hits, joined, misses, rechecked, differed;
-};
-
-struct stage_figures {
-    int64_t entered, by_outcome[OUTCOME_N];
-    int64_t spared; /* did not come to it, having failed before */
-    double run_ms;  /* sum */
-    int64_t waited; /* came to it out of a queue */
-    double wait_ms, device_s;
-};
-
-/* Rules are named by us, not by candidates: there are few. */
-struct rejection_count {
-    enum verdict_class class_;
-    char rule[RULE_SIZE];
-    int64_t n;
-};
-
 struct funnel {
     uv_loop_t *loop;
     const struct config *config;
@@ -241,20 +219,15 @@ struct funnel {
     int64_t n_following;        /* wait for the verdict of their leader */
     char fingerprint[HASH_TEXT_SIZE];
     struct cache_environment environments[DEVICES_MAX * LANES_EACH]; /* by lane */
-    struct cache_figures cache;
 
     struct clients *clients;
     struct fair queue, ready; /* for the CPU slots, for the devices */
     struct submission *queued_oldest,
         *ready_oldest; /* who waits for a slot, and for a device, by queued_ns */
     int64_t cpu_running, gpu_running;
-    uint64_t generation; /* another one after all that funnel_figures() tells of */
     struct submission
         *alone;         /* suspected of having taken its worker down: it has the compile zygote to itself */
     struct alone house; /* who has everything to itself */
-    struct {
-        int64_t refused, confirmed, cleared; /* of those judged again alone: the same class again, another */
-    } reruns;
     bool is_kicking, is_kick_due;
 
     struct submission *unrecorded; /* whose verdict the store would not take: tried again */
@@ -268,20 +241,8 @@ struct funnel {
     funnel_event_cb *event_cb;
     void *event_arg;
 
-    struct stage_figures stages[STAGE_NSTAGES];
-    double device_s, saved_s[STATS_NSAVED]; /* that devices were held, and were not */
-    struct stats *stats;
-    struct histogram run_seconds[STAGE_NSTAGES], rewards, speedups;
-    int64_t classes[CLASS_N]; /* verdicts by class; those without one were cancelled */
-    struct rejection_count rejections[256];
-    size_t n_rejections;
-    double verdict_s; /* sum, from submission to verdict */
-    int64_t finished, returned, started_ns, last_finish_ns;
-    double service_s; /* smoothed seconds from one verdict to the next, under load */
+    struct counters *counters;
 };
-
-/* Ranges of what /metrics tells: status.c */
-extern const struct histogram_bounds funnel_rewards, funnel_speedups;
 
 /* submission.c: the one place where a state changes, and where memory of a submission begins and ends */
 struct submission *submission_new(struct funnel *f, const char *id, const char *group_id, const char *client,
@@ -327,10 +288,6 @@ int submission_conclude_as(struct submission *s, const struct submission_row *fr
 void submission_return(struct submission *s, bool gives_back);
 /* What could not be done for now, a verdict stored or a submission begun, is tried again in a second. */
 void submission_try_later(struct funnel *f);
-
-/* status.c */
-struct stats_sum *funnel_now(struct funnel *f); /* what happens now is added to it as well */
-void funnel_save(struct funnel *f, enum stats_saved how, double seconds);
 
 /* judge.c: the story of one submission; what its parts share is in judging.h */
 void judge_begin(struct submission *s);

@@ -30,6 +30,9 @@ enum event {
     EVENT_NEVENTS
 };
 
+/* How a stage ended. */
+enum outcome { OUTCOME_NONE, OUTCOME_PASS, OUTCOME_FAIL, OUTCOME_SKIP, OUTCOME_N };
+
 #define STATE_ILLEGAL (-1)
 
 /* The state that follows, or STATE_ILLEGAL. */

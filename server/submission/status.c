@@ -4,6 +4,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "server/submission/private.h"
+#include "server/verdict/stats.h"
 
 /* Of those without which nothing is judged, one that is out of service for its sandbox; NULL: none is. */
 static const struct zygote *
@@ -80,119 +81,25 @@ print_queues(const struct funnel *f, struct buffer *out)
     buffer_add(out, "}}");
 }
 
-/* Since the start: how those that may share a verdict came by theirs. */
-static json_t *
-cache_json(const struct funnel *f)
-{
-    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "hits", (json_int_t)f->cache.hits, "joined",
-                     (json_int_t)f->cache.joined, "misses", (json_int_t)f->cache.misses, "rechecked",
-                     (json_int_t)f->cache.rechecked, "differed", (json_int_t)f->cache.differed);
-}
-
-struct stats_sum *
-funnel_now(struct funnel *f)
-{
-    return stats_now(f->stats, clock_monotonic_ns() / 1000000000);
-}
-
-void
-funnel_save(struct funnel *f, enum stats_saved how, double seconds)
-{
-    f->saved_s[how] += seconds;
-    funnel_now(f)->saved_s[how] += seconds;
-}
-
-static json_t *
-saved_json(double used_s, const double *saved_s)
-{
-    return json_pack("{s:f, s:f, s:f}", "used", used_s, "saved_by_rejection", saved_s[STATS_BY_REJECTION],
-                     "saved_by_cache", saved_s[STATS_BY_CACHE]);
-}
-
-/* {"n","mean","max"}; null where there is none. */
-static json_t *
-spread_json(uint32_t n, double sum, double max)
-{
-    return n == 0 ? json_null()
-                  : json_pack("{s:I, s:f, s:f}", "n", (json_int_t)n, "mean", sum / n, "max", max);
-}
-
 _Static_assert(FUNNEL_WINDOW_MAX_S == STATS_WINDOW_MAX_S, "what is kept");
 
 json_t *
 funnel_stats(struct funnel *f, int64_t window_s)
 {
-    struct stats_sum sum;
-    int64_t covered_s = stats_read(f->stats, clock_monotonic_ns() / 1000000000, window_s, &sum);
-    json_t *stages = json_array();
-
-    for (int i = 0; i < STAGE_NSTAGES; i++) {
-        const struct stats_stage *s = &sum.stages[i];
-        uint32_t decided = s->by_outcome[STATS_PASS] + s->by_outcome[STATS_FAIL] + s->by_outcome[STATS_SKIP];
-        json_array_append_new(
-            stages,
-            json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:f}", "stage", stage_name((enum stage)i),
-                      "decided", (json_int_t)decided, "pass", (json_int_t)s->by_outcome[STATS_PASS], "fail",
-                      (json_int_t)s->by_outcome[STATS_FAIL], "skip", (json_int_t)s->by_outcome[STATS_SKIP],
-                      "spared", (json_int_t)s->spared, "wait_ms",
-                      spread_json(s->waited, s->wait_ms, s->wait_max_ms), "service_ms",
-                      spread_json(decided, s->run_ms, s->run_max_ms), "device_s", s->device_s));
-    }
     int devices = 0;
+
     for (int i = 0; i < f->n_lanes; i++)
         devices += lane_is_first(f->lanes[i]);
-    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:i, s:i, s:f}", "window_s", (json_int_t)window_s,
-                     "covered_s", (json_int_t)covered_s, "finished", (json_int_t)sum.finished, "shared",
-                     (json_int_t)sum.shared, "finished_per_s", (double)sum.finished / (double)covered_s,
-                     "stages", stages, "device_s", saved_json(sum.device_s, sum.saved_s), "devices", devices,
-                     "lanes", f->n_lanes, "device_busy",
-                     f->n_lanes > 0 ? sum.device_s / ((double)covered_s * f->n_lanes) : 0.0);
+    return counters_recent_json(f->counters, window_s, devices, f->n_lanes);
 }
 
-const struct histogram_bounds funnel_rewards = {
-    12, { -0.5, 0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1 }
-};
-const struct histogram_bounds funnel_speedups = { 12,
-                                                  { 0.25, 0.5, 0.75, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10 } };
-
-/* Since the start: what entered each stage and how it left; verdicts by class. */
+/* Since the start, and what the store holds. */
 static json_t *
 counts_json(const struct funnel *f)
 {
-    json_t *stages = json_object(), *classes = json_object(), *rejections = json_array();
+    json_t *out = counters_json(f->counters, f->house.held_s);
     struct store_counts stored = { 0 };
 
-    for (int i = 0; i < STAGE_NSTAGES; i++) {
-        const struct stage_figures *s = &f->stages[i];
-        json_object_set_new(stages, stage_name((enum stage)i),
-                            json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:f, s:f}", "entered",
-                                      (json_int_t)s->entered, "spared", (json_int_t)s->spared, "pass",
-                                      (json_int_t)s->by_outcome[OUTCOME_PASS], "fail",
-                                      (json_int_t)s->by_outcome[OUTCOME_FAIL], "skip",
-                                      (json_int_t)s->by_outcome[OUTCOME_SKIP], "run_ms", s->run_ms, "waited",
-                                      (json_int_t)s->waited, "wait_ms", s->wait_ms, "device_s", s->device_s));
-    }
-    for (int i = 0; i < CLASS_N; i++)
-        if (f->classes[i] > 0)
-            json_object_set_new(classes, i == CLASS_NONE ? "cancelled" : class_name((enum verdict_class)i),
-                                json_integer(f->classes[i]));
-    for (size_t i = 0; i < f->n_rejections; i++)
-        json_array_append_new(rejections,
-                              json_pack("{s:s, s:s, s:I}", "class", class_name(f->rejections[i].class_),
-                                        "rule", f->rejections[i].rule, "n", (json_int_t)f->rejections[i].n));
-    json_t *reruns = json_pack("{s:I, s:I, s:I, s:f}", "refused", (json_int_t)f->reruns.refused, "confirmed",
-                               (json_int_t)f->reruns.confirmed, "cleared", (json_int_t)f->reruns.cleared,
-                               "held_s", f->house.held_s);
-    json_t *out =
-        json_pack("{s:o, s:o, s:o, s:o, s:f, s:I, s:I, s:o}", "stages", stages, "classes", classes,
-                  "rejections", rejections, "cache", cache_json(f), "verdict_s", f->verdict_s, "finished",
-                  (json_int_t)f->finished, "returned", (json_int_t)f->returned, "reruns", reruns);
-    for (int i = 0; i < STAGE_NSTAGES; i++)
-        json_object_set_new(json_object_get(stages, stage_name((enum stage)i)), "run_seconds",
-                            histogram_json(&f->run_seconds[i], &histogram_seconds));
-    json_object_set_new(out, "rewards", histogram_json(&f->rewards, &funnel_rewards));
-    json_object_set_new(out, "speedups", histogram_json(&f->speedups, &funnel_speedups));
-    json_object_set_new(out, "device_s", saved_json(f->device_s, f->saved_s));
     if (store_count(f->store, &stored, NULL) == 0) {
         for (int i = 0; i < SUBMISSION_NSTATES; i++)
             json_object_set_new(out, submission_state_name((enum submission_state)i),
@@ -262,7 +169,7 @@ uint64_t
 funnel_generation(const struct funnel *f)
 {
     /* Both only grow. What is counted in the store is told of by its commits. */
-    return f->generation + (uint64_t)store_commits(f->store);
+    return counters_generation(f->counters) + (uint64_t)store_commits(f->store);
 }
 
 /* A zygote of the CPU stages, and its children that wait for work, by stage. */

@@ -69,7 +69,7 @@ submission_waits(struct submission *s)
     s->queued_ns = clock_monotonic_ns();
     DL_APPEND2(*waiting_list(s), s, older, newer);
     s->is_waiting = true;
-    s->funnel->generation++;
+    counters_touch(s->funnel->counters);
 }
 
 void
@@ -81,7 +81,7 @@ submission_move(struct submission *s, enum event event)
     /* Only our own bug asks for a move that the table does not have. */
     assert(next != STATE_ILLEGAL);
     end_waiting(s);
-    f->generation++;
+    counters_touch(f->counters);
     log_debug(s->id, "%s: %s to %s", event_name(event), state_name(s->state), state_name((enum state)next));
     s->state = (enum state)next;
     scheduler_end_alone(s, event);
@@ -90,7 +90,7 @@ submission_move(struct submission *s, enum event event)
         s->judgement->stage = stage;
         s->judgement->entered_ns = clock_monotonic_ns();
         s->judgement->started_ns = s->judgement->entered_ns;
-        f->stages[stage].entered++;
+        counters_enter_stage(f->counters, (enum stage)stage);
         funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_STAGE, s->id, s->judgement->row.group_id,
                                                s->judgement->row.client, stage_name((enum stage)stage),
                                                event == EVENT_BEGIN, s->attempts, NULL });
@@ -241,32 +241,7 @@ count_rerun(const struct submission *s)
 
     if (!s->is_rerun || !s->judgement->row.class_)
         return;
-    if (s->judgement->class_ == s->rerun.class_)
-        f->reruns.confirmed++;
-    else
-        f->reruns.cleared++;
-}
-
-/* By class and rule; what is beyond the table is seen in its class alone. */
-static void
-count_rejection(struct funnel *f, enum verdict_class class_, const char *rule)
-{
-    size_t i = 0;
-
-    if (!*rule && !class_info(class_)->is_cheat)
-        return;
-    while (i < f->n_rejections &&
-           (f->rejections[i].class_ != class_ || strcmp(f->rejections[i].rule, rule) != 0))
-        i++;
-    if (i == ARRAY_LEN(f->rejections))
-        return;
-    struct rejection_count *c = &f->rejections[i];
-    if (i == f->n_rejections) {
-        f->n_rejections++;
-        c->class_ = class_;
-        snprintf(c->rule, sizeof(c->rule), "%s", rule);
-    }
-    c->n++;
+    counters_rerun(f->counters, s->judgement->class_ == s->rerun.class_ ? RERUN_CONFIRMED : RERUN_CLEARED);
 }
 
 /* What an early failure saved: the stages that it did not come to. */
@@ -278,31 +253,16 @@ count_spared(struct funnel *f, const struct judgement *j)
     if (j->failed_stage < 0)
         return;
     for (int i = last + 1; i < STAGE_NSTAGES; i++) {
-        struct stage_figures *stage = &f->stages[i];
-        int64_t through = 0;
         if (j->stages[i].outcome != OUTCOME_NONE || (j->until >= 0 && i > j->until))
             continue;
-        stage->spared++;
-        funnel_now(f)->stages[i].spared++;
-        for (int k = 0; k < OUTCOME_N; k++)
-            through += stage->by_outcome[k];
-        if (through > 0)
-            funnel_save(f, STATS_BY_REJECTION, stage->device_s / (double)through);
+        counters_spare_stage(f->counters, (enum stage)i);
     }
 }
 
-static void
-count_finish(struct funnel *f)
+static double
+seconds_taken(const struct submission_row *row)
 {
-    int64_t now = clock_monotonic_ns();
-    double gap_s = (double)(now - f->last_finish_ns) / 1e9;
-
-    /* A pause with nothing to do says nothing about how long work takes. */
-    if (f->last_finish_ns && gap_s < 60)
-        f->service_s = f->service_s > 0 ? 0.9 * f->service_s + 0.1 * gap_s : gap_s;
-    f->last_finish_ns = now;
-    f->finished++;
-    funnel_now(f)->finished++;
+    return (double)(row->finished_ms - row->created_ms) / 1000;
 }
 
 /* Durable. Nobody will find it in memory any more, then those who wait are told. */
@@ -313,7 +273,7 @@ forget(struct submission *s)
     struct group *g = s->group;
     bool is_chosen = s->is_chosen, is_correct = s->is_correct;
 
-    f->generation++;
+    counters_touch(f->counters);
     HASH_DEL(f->submissions, s);
     funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_VERDICT, s->id, s->judgement->row.group_id,
                                            s->judgement->row.client, NULL, false, s->attempts,
@@ -396,9 +356,8 @@ count_figures(struct submission *s, double reward, json_t *verdict)
            *speedup = json_object_get(components, "speedup");
 
     s->is_correct = verdict_is_correct(verdict);
-    histogram_add(&f->rewards, &funnel_rewards, reward);
-    if (json_is_number(speedup) && json_integer_value(json_object_get(components, "timed")) == 1)
-        histogram_add(&f->speedups, &funnel_speedups, json_number_value(speedup));
+    bool is_timed = json_is_number(speedup) && json_integer_value(json_object_get(components, "timed")) == 1;
+    counters_add_reward(f->counters, reward, is_timed ? json_number_value(speedup) : NAN);
 }
 
 /* What the row of a finished submission says; verdict: given, as it is in the row. False: there was no memory for it. */
@@ -464,13 +423,12 @@ submission_concluded(struct submission *s)
         submission_try_later(f);
         return;
     }
-    f->classes[class_find(j->row.class_)]++;
+    counters_finish(f->counters, class_find(j->row.class_), seconds_taken(&j->row), false);
     if (j->row.class_) {
-        count_rejection(f, j->class_, j->rule);
+        if (*j->rule || class_info(j->class_)->is_cheat)
+            counters_reject(f->counters, j->class_, j->rule);
         count_spared(f, j);
     }
-    f->verdict_s += (double)(j->row.finished_ms - j->row.created_ms) / 1000;
-    count_finish(f);
     log_info(s->id, "%s%s%s%s%s, reward %.4g", j->row.class_ ? j->row.class_ : "cancelled",
              j->row.stage ? " at " : "", j->row.stage ? j->row.stage : "", *j->rule ? ", rule " : "", j->rule,
              j->row.reward);
@@ -506,12 +464,8 @@ submission_conclude_as(struct submission *s, const struct submission_row *from, 
     row->state = SUBMISSION_DONE;
     row->attempts = s->attempts;
     row->reward = json_is_number(reward) ? json_number_value(reward) : NAN;
-    f->classes[class_find(row->class_)]++;
     count_figures(s, row->reward, verdict);
-    funnel_now(f)->finished++;
-    funnel_now(f)->shared++;
-    f->verdict_s += (double)(row->finished_ms - row->created_ms) / 1000;
-    f->finished++;
+    counters_finish(f->counters, class_find(row->class_), seconds_taken(row), true);
     log_info(s->id, "%s as %s (%s), reward %.4g", row->class_, from->id, s->cache, row->reward);
     record(s);
     return 0;
@@ -542,7 +496,7 @@ submission_return(struct submission *s, bool gives_back)
     s->judgement = NULL;
     s->is_returned = false;
     submission_waits(s);
-    f->returned++;
+    counters_return(f->counters);
     f->writes++;
     if (store_requeue_submission(f->store, s->id, s->attempts, returned_cb, f, &err) != 0)
         returned_cb(f, err.code, &err);

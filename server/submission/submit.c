@@ -46,7 +46,7 @@ int
 funnel_retry_after(const struct funnel *f)
 {
     /* Until a twentieth of the queue has gone, going by how verdicts came of late. */
-    double s = f->service_s * ((double)funnel_waiting(f) / 20 + 1);
+    double s = counters_service_s(f->counters) * ((double)funnel_waiting(f) / 20 + 1);
     return s < 1 ? 1 : s > RETRY_AFTER_MAX_S ? RETRY_AFTER_MAX_S : (int)ceil(s);
 }
 

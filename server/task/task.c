@@ -219,8 +219,7 @@ end_turn(struct registration *r)
     fair_done(&f->ready, client_device(a->client), &a->turn, seconds);
     client_used_device(a->client, seconds);
     client_end_run(a->client);
-    f->device_s += seconds;
-    funnel_now(f)->device_s += seconds;
+    counters_hold_device(f->counters, seconds);
 }
 
 /* Everybody who asked hears the same; the registration is over. */

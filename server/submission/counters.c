@@ -1,0 +1,351 @@
+#include "server/submission/counters.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/histogram.h"
+#include "server/verdict/stats.h"
+
+#define RULE_SIZE 64
+#define PAUSE_S 60 /* a gap between two verdicts that long says nothing about how long work takes */
+
+struct stage_counts {
+    int64_t entered, by_outcome[OUTCOME_N], spared, waited;
+    double run_ms, wait_ms, device_s;
+};
+
+/* Rules are named by us, not by candidates: there are few. */
+struct rejection_count {
+    enum verdict_class class_;
+    char rule[RULE_SIZE];
+    int64_t n;
+};
+
+struct counters {
+    uint64_t generation;
+    struct stage_counts stages[STAGE_NSTAGES];
+    struct histogram run_seconds[STAGE_NSTAGES], rewards, speedups;
+    double device_s, saved_s[STATS_NSAVED]; /* that devices were held, and were not */
+    int64_t classes[CLASS_N];               /* those without one were cancelled */
+    struct rejection_count rejections[256];
+    size_t n_rejections;
+    int64_t reuse[REUSE_N], reruns[RERUN_N];
+    double verdict_s; /* sum, from submission to verdict */
+    int64_t finished, returned, last_finish_ns;
+    double service_s;
+    struct stats *recent;
+};
+
+static const struct histogram_bounds reward_bounds = {
+    12, { -0.5, 0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1 }
+};
+static const struct histogram_bounds speedup_bounds = {
+    12, { 0.25, 0.5, 0.75, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10 }
+};
+
+struct counters *
+counters_new(void)
+{
+    struct counters *c = calloc(1, sizeof(*c));
+
+    if (c && !(c->recent = stats_new(clock_monotonic_ns() / 1000000000))) {
+        free(c);
+        return NULL;
+    }
+    return c;
+}
+
+void
+counters_free(struct counters *c)
+{
+    if (!c)
+        return;
+    stats_free(c->recent);
+    free(c);
+}
+
+void
+counters_touch(struct counters *c)
+{
+    c->generation++;
+}
+
+uint64_t
+counters_generation(const struct counters *c)
+{
+    return c->generation;
+}
+
+static struct stats_sum *
+now(struct counters *c)
+{
+    c->generation++;
+    return stats_now(c->recent, clock_monotonic_ns() / 1000000000);
+}
+
+static void
+save(struct counters *c, enum stats_saved how, double seconds)
+{
+    c->saved_s[how] += seconds;
+    now(c)->saved_s[how] += seconds;
+}
+
+/* --- stages --- */
+
+void
+counters_enter_stage(struct counters *c, enum stage stage)
+{
+    c->generation++;
+    c->stages[stage].entered++;
+}
+
+void
+counters_wait(struct counters *c, enum stage stage, double wait_ms)
+{
+    struct stats_stage *recent = &now(c)->stages[stage];
+
+    c->stages[stage].waited++;
+    c->stages[stage].wait_ms += wait_ms;
+    recent->waited++;
+    recent->wait_ms += wait_ms;
+    recent->wait_max_ms = fmaxf(recent->wait_max_ms, (float)wait_ms);
+}
+
+static void
+count_outcome(struct counters *c, enum stage stage, enum outcome outcome)
+{
+    c->stages[stage].by_outcome[outcome]++;
+    now(c)->stages[stage].by_outcome[outcome == OUTCOME_PASS   ? STATS_PASS
+                                     : outcome == OUTCOME_FAIL ? STATS_FAIL
+                                                               : STATS_SKIP]++;
+}
+
+void
+counters_end_stage(struct counters *c, enum stage stage, enum outcome outcome, double run_ms, bool has_device)
+{
+    count_outcome(c, stage, outcome);
+    struct stats_stage *recent = &now(c)->stages[stage];
+    c->stages[stage].run_ms += run_ms;
+    histogram_add(&c->run_seconds[stage], &histogram_seconds, run_ms / 1000);
+    recent->run_ms += run_ms;
+    recent->run_max_ms = fmaxf(recent->run_max_ms, (float)run_ms);
+    if (has_device) {
+        c->stages[stage].device_s += run_ms / 1000;
+        recent->device_s += run_ms / 1000;
+    }
+}
+
+void
+counters_skip_stage(struct counters *c, enum stage stage)
+{
+    count_outcome(c, stage, OUTCOME_SKIP);
+}
+
+void
+counters_spare_stage(struct counters *c, enum stage stage)
+{
+    struct stage_counts *counts = &c->stages[stage];
+    int64_t through = 0;
+
+    counts->spared++;
+    now(c)->stages[stage].spared++;
+    for (int i = 0; i < OUTCOME_N; i++)
+        through += counts->by_outcome[i];
+    if (through > 0)
+        save(c, STATS_BY_REJECTION, counts->device_s / (double)through);
+}
+
+void
+counters_hold_device(struct counters *c, double seconds)
+{
+    c->device_s += seconds;
+    now(c)->device_s += seconds;
+}
+
+/* --- ends --- */
+
+void
+counters_return(struct counters *c)
+{
+    c->generation++;
+    c->returned++;
+}
+
+void
+counters_add_reward(struct counters *c, double reward, double speedup)
+{
+    c->generation++;
+    histogram_add(&c->rewards, &reward_bounds, reward);
+    if (isfinite(speedup))
+        histogram_add(&c->speedups, &speedup_bounds, speedup);
+}
+
+static void
+measure_service(struct counters *c)
+{
+    int64_t now_ns = clock_monotonic_ns();
+    double gap_s = (double)(now_ns - c->last_finish_ns) / 1e9;
+
+    if (c->last_finish_ns && gap_s < PAUSE_S)
+        c->service_s = c->service_s > 0 ? 0.9 * c->service_s + 0.1 * gap_s : gap_s;
+    c->last_finish_ns = now_ns;
+}
+
+void
+counters_finish(struct counters *c, enum verdict_class class_, double took_s, bool is_shared)
+{
+    struct stats_sum *recent = now(c);
+
+    c->classes[class_]++;
+    c->finished++;
+    c->verdict_s += took_s;
+    recent->finished++;
+    recent->shared += is_shared;
+    if (!is_shared)
+        measure_service(c);
+}
+
+void
+counters_reject(struct counters *c, enum verdict_class class_, const char *rule)
+{
+    size_t i = 0;
+
+    c->generation++;
+    while (i < c->n_rejections &&
+           (c->rejections[i].class_ != class_ || strcmp(c->rejections[i].rule, rule) != 0))
+        i++;
+    if (i == ARRAY_LEN(c->rejections)) /* what is beyond the table is seen in its class alone */
+        return;
+    struct rejection_count *r = &c->rejections[i];
+    if (i == c->n_rejections) {
+        c->n_rejections++;
+        r->class_ = class_;
+        snprintf(r->rule, sizeof(r->rule), "%s", rule);
+    }
+    r->n++;
+}
+
+double
+counters_service_s(const struct counters *c)
+{
+    return c->service_s;
+}
+
+void
+counters_reuse(struct counters *c, enum reuse how)
+{
+    c->generation++;
+    c->reuse[how]++;
+}
+
+void
+counters_save_by_reuse(struct counters *c, double seconds)
+{
+    save(c, STATS_BY_CACHE, seconds);
+}
+
+void
+counters_rerun(struct counters *c, enum rerun_end how)
+{
+    c->generation++;
+    c->reruns[how]++;
+}
+
+/* --- showing --- */
+
+static json_t *
+saved_json(double used_s, const double *saved_s)
+{
+    return json_pack("{s:f, s:f, s:f}", "used", used_s, "saved_by_rejection", saved_s[STATS_BY_REJECTION],
+                     "saved_by_cache", saved_s[STATS_BY_CACHE]);
+}
+
+static json_t *
+stage_json(const struct counters *c, int stage)
+{
+    const struct stage_counts *s = &c->stages[stage];
+
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:f, s:f, s:o}", "entered", (json_int_t)s->entered,
+                     "spared", (json_int_t)s->spared, "pass", (json_int_t)s->by_outcome[OUTCOME_PASS], "fail",
+                     (json_int_t)s->by_outcome[OUTCOME_FAIL], "skip", (json_int_t)s->by_outcome[OUTCOME_SKIP],
+                     "run_ms", s->run_ms, "waited", (json_int_t)s->waited, "wait_ms", s->wait_ms, "device_s",
+                     s->device_s, "run_seconds", histogram_json(&c->run_seconds[stage], &histogram_seconds));
+}
+
+/* How those that may share a verdict came by theirs. */
+static json_t *
+reuse_json(const struct counters *c)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "hits", (json_int_t)c->reuse[REUSE_HIT], "joined",
+                     (json_int_t)c->reuse[REUSE_JOINED], "misses", (json_int_t)c->reuse[REUSE_MISS],
+                     "rechecked", (json_int_t)c->reuse[REUSE_RECHECKED], "differed",
+                     (json_int_t)c->reuse[REUSE_DIFFERED]);
+}
+
+json_t *
+counters_json(const struct counters *c, double rerun_held_s)
+{
+    json_t *stages = json_object(), *classes = json_object(), *rejections = json_array();
+
+    for (int i = 0; i < STAGE_NSTAGES; i++)
+        json_object_set_new(stages, stage_name((enum stage)i), stage_json(c, i));
+    for (int i = 0; i < CLASS_N; i++)
+        if (c->classes[i] > 0)
+            json_object_set_new(classes, i == CLASS_NONE ? "cancelled" : class_name((enum verdict_class)i),
+                                json_integer(c->classes[i]));
+    for (size_t i = 0; i < c->n_rejections; i++)
+        json_array_append_new(rejections,
+                              json_pack("{s:s, s:s, s:I}", "class", class_name(c->rejections[i].class_),
+                                        "rule", c->rejections[i].rule, "n", (json_int_t)c->rejections[i].n));
+    json_t *reruns = json_pack("{s:I, s:I, s:I, s:f}", "refused", (json_int_t)c->reruns[RERUN_REFUSED],
+                               "confirmed", (json_int_t)c->reruns[RERUN_CONFIRMED], "cleared",
+                               (json_int_t)c->reruns[RERUN_CLEARED], "held_s", rerun_held_s);
+    return json_pack("{s:o, s:o, s:o, s:o, s:f, s:I, s:I, s:o, s:o, s:o, s:o}", "stages", stages, "classes",
+                     classes, "rejections", rejections, "cache", reuse_json(c), "verdict_s", c->verdict_s,
+                     "finished", (json_int_t)c->finished, "returned", (json_int_t)c->returned, "reruns",
+                     reruns, "rewards", histogram_json(&c->rewards, &reward_bounds), "speedups",
+                     histogram_json(&c->speedups, &speedup_bounds), "device_s",
+                     saved_json(c->device_s, c->saved_s));
+}
+
+/* {"n","mean","max"}; null where there is none. */
+static json_t *
+spread_json(uint32_t n, double sum, double max)
+{
+    return n == 0 ? json_null()
+                  : json_pack("{s:I, s:f, s:f}", "n", (json_int_t)n, "mean", sum / n, "max", max);
+}
+
+static json_t *
+recent_stage_json(const struct stats_stage *s, int stage)
+{
+    uint32_t decided = s->by_outcome[STATS_PASS] + s->by_outcome[STATS_FAIL] + s->by_outcome[STATS_SKIP];
+
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:f}", "stage", stage_name((enum stage)stage),
+                     "decided", (json_int_t)decided, "pass", (json_int_t)s->by_outcome[STATS_PASS], "fail",
+                     (json_int_t)s->by_outcome[STATS_FAIL], "skip", (json_int_t)s->by_outcome[STATS_SKIP],
+                     "spared", (json_int_t)s->spared, "wait_ms",
+                     spread_json(s->waited, s->wait_ms, s->wait_max_ms), "service_ms",
+                     spread_json(decided, s->run_ms, s->run_max_ms), "device_s", s->device_s);
+}
+
+json_t *
+counters_recent_json(struct counters *c, int64_t window_s, int devices, int lanes)
+{
+    struct stats_sum sum;
+    int64_t covered_s = stats_read(c->recent, clock_monotonic_ns() / 1000000000, window_s, &sum);
+    json_t *stages = json_array();
+
+    for (int i = 0; i < STAGE_NSTAGES; i++)
+        json_array_append_new(stages, recent_stage_json(&sum.stages[i], i));
+    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:i, s:i, s:f}", "window_s", (json_int_t)window_s,
+                     "covered_s", (json_int_t)covered_s, "finished", (json_int_t)sum.finished, "shared",
+                     (json_int_t)sum.shared, "finished_per_s", (double)sum.finished / (double)covered_s,
+                     "stages", stages, "device_s", saved_json(sum.device_s, sum.saved_s), "devices", devices,
+                     "lanes", lanes, "device_busy",
+                     lanes > 0 ? sum.device_s / ((double)covered_s * lanes) : 0.0);
+}

@@ -1,0 +1,73 @@
+/*
+ * counters.h - what was counted since the daemon started: stages, verdicts, reused verdicts, reruns, seconds of devices.
+ * Whoever makes something happen counts it here, once; nothing is decided by a count. Loop thread only.
+ */
+#ifndef SUBMISSION_COUNTERS_H
+#define SUBMISSION_COUNTERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "common/classes.h"
+#include "server/submission/state.h"
+
+struct counters;
+
+struct counters *counters_new(void);    /* NULL: no memory */
+void counters_free(struct counters *c); /* NULL is fine */
+
+/* Something has changed that funnel_figures() shows. The calls below do this themselves. */
+void counters_touch(struct counters *c);
+/* A number that grows with each change. */
+uint64_t counters_generation(const struct counters *c);
+
+/* --- stages --- */
+
+void counters_enter_stage(struct counters *c, enum stage stage);
+/* A submission waited so long for the stage. */
+void counters_wait(struct counters *c, enum stage stage, double wait_ms);
+/* The stage ended so after run_ms; has_device: it held a device for that time. */
+void counters_end_stage(struct counters *c, enum stage stage, enum outcome outcome, double run_ms,
+                        bool has_device);
+/* The stage was skipped before it began. */
+void counters_skip_stage(struct counters *c, enum stage stage);
+/* A submission failed before this stage, so that the stage's work was saved. */
+void counters_spare_stage(struct counters *c, enum stage stage);
+/* A submission or a registration held a device for so long. */
+void counters_hold_device(struct counters *c, double seconds);
+
+/* --- ends --- */
+
+/* A submission was put back into the queue. */
+void counters_return(struct counters *c);
+/* What a verdict made here is worth; speedup NAN: it was not timed. */
+void counters_add_reward(struct counters *c, double reward, double speedup);
+/*
+ * A submission has its verdict, took_s after it was accepted. class_: CLASS_NONE where it was cancelled. is_shared: the
+ * verdict is that of an identical submission.
+ */
+void counters_finish(struct counters *c, enum verdict_class class_, double took_s, bool is_shared);
+/* It was refused with this class, by a rule of ours ("": by none). */
+void counters_reject(struct counters *c, enum verdict_class class_, const char *rule);
+/* Smoothed seconds from one verdict to the next while there is work; 0: not known. */
+double counters_service_s(const struct counters *c);
+
+enum reuse { REUSE_HIT, REUSE_JOINED, REUSE_MISS, REUSE_RECHECKED, REUSE_DIFFERED, REUSE_N };
+void counters_reuse(struct counters *c, enum reuse how);
+/* A verdict was reused that took so many seconds of a device when it was made. */
+void counters_save_by_reuse(struct counters *c, double seconds);
+
+/* A rerun had no time; or it ended with the same class again, or with another. */
+enum rerun_end { RERUN_REFUSED, RERUN_CONFIRMED, RERUN_CLEARED, RERUN_N };
+void counters_rerun(struct counters *c, enum rerun_end how);
+
+/* --- showing --- */
+
+/* Given: "counts" of /v1/status, but for what the store counts. rerun_held_s: what others waited for reruns. */
+json_t *counters_json(const struct counters *c, double rerun_held_s);
+/* Given: /v1/stats of the last window_s seconds. */
+json_t *counters_recent_json(struct counters *c, int64_t window_s, int devices, int lanes);
+
+#endif
