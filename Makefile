@@ -18,7 +18,7 @@ Q := $(if $(V),,@)
 
 pkg = $(shell pkg-config $(1) $(2) 2>/dev/null)
 common_pkgs := jansson libsodium
-server_pkgs := libmicrohttpd sqlite3 libuv libzstd zlib
+server_pkgs := libmicrohttpd sqlite3 libuv libzstd
 cli_pkgs := libcurl smartcols libconfuse
 pkgs := $(common_pkgs) $(server_pkgs) $(cli_pkgs) libseccomp
 test_pkgs := cmocka

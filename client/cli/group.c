@@ -8,8 +8,7 @@
 #include "client/cli/text.h"
 #include "client/cli/view.h"
 #include "common/auto.h"
-
-#define GROUP_MAX 256 /* candidates in one group: the daemon's limit */
+#include "common/limits.h"
 
 struct group {
     struct cli *cli;

@@ -10,6 +10,7 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/limits.h"
 #include "common/reward.h"
 #include "server/verdict/disclosure.h"
 
@@ -154,11 +155,11 @@ compat_release(struct exchange *x)
 struct compat_item *
 compat_add(struct compat_job *job, json_t *body, json_t *aside, struct json_fault *fault)
 {
-    bool is_room = body && job->n < COMPAT_ITEMS_MAX;
+    bool is_room = body && job->n < GROUP_MAX;
     struct compat_item *items = is_room ? reallocarray(job->items, job->n + 1, sizeof(*job->items)) : NULL;
 
     if (!items) {
-        json_refuse(fault, "", "has more than %d samples, or there is no memory for them", COMPAT_ITEMS_MAX);
+        json_refuse(fault, "", "has more than %d samples, or there is no memory for them", GROUP_MAX);
         json_decref(body);
         json_decref(aside);
         return NULL;

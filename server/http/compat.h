@@ -15,8 +15,6 @@
 
 #include "server/http/engine.h"
 
-#define COMPAT_ITEMS_MAX 256
-
 /* Where a sample of the request stands. */
 enum compat_state {
     COMPAT_REFUSED,    /* it never became a submission: answer */

@@ -9,6 +9,7 @@
 #include "common/auto.h"
 #include "common/classes.h"
 #include "common/clock.h"
+#include "common/limits.h"
 
 /* The formats, one after the other; the table stands at the end. What each client does was read in its own source. */
 
@@ -232,8 +233,8 @@ openrlhf_read(struct exchange *x, struct compat_job *job, struct json_fault *fau
         return json_refuse(fault, "/prompts", "must be an array as long as query");
     if (json_array_size(labels) != n)
         return json_refuse(fault, "/labels", "must be an array as long as query");
-    if (n > COMPAT_ITEMS_MAX)
-        return json_refuse(fault, "/query", "has %zu texts; %d are allowed", n, COMPAT_ITEMS_MAX);
+    if (n > GROUP_MAX)
+        return json_refuse(fault, "/query", "has %zu texts; %d are allowed", n, GROUP_MAX);
     json_array_foreach(queries, i, query)
     {
         json_t *prompt = json_array_get(prompts, i);

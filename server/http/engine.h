@@ -19,7 +19,6 @@
 #include "common/histogram.h"
 #include "common/clock.h"
 #include "common/ids.h"
-#include "server/http/encoding.h"
 #include "server/http/events.h"
 #include "server/http/http.h"
 #include "server/http/linger.h"
@@ -62,6 +61,7 @@ struct http {
     struct leftovers lingers;
     struct known *compat; /* compat.c: what was asked of late */
     unsigned exchanges_count, suspended, held, connections, exports;
+    unsigned parses; /* of bodies, in libuv's pool */
     uint64_t connections_refused;
     struct events *events;
     struct stream *streams; /* all that are open */
@@ -164,8 +164,7 @@ struct exchange {
     struct target target;
     const struct route *route;
     struct caller caller;
-    enum encoding encoding; /* of the body */
-    bool is_refused;        /* an answer is ready; the body is read and dropped */
+    bool is_refused; /* an answer is ready; the body is read and dropped */
     struct buffer body;
     uint64_t body_seen;             /* bytes */
     json_t *document;               /* the body, parsed */

@@ -298,12 +298,12 @@ stop_handle_closed_cb(uv_handle_t *handle)
 }
 
 static void
-stop_lingers_cb(uv_timer_t *timer)
+stop_rest_cb(uv_timer_t *timer)
 {
     struct http *h = timer->data;
 
-    if (h->lingers.count > 0) {
-        uv_timer_start(timer, stop_lingers_cb, 1, 0);
+    if (h->lingers.count > 0 || h->parses > 0) {
+        uv_timer_start(timer, stop_rest_cb, 1, 0);
         return;
     }
     uv_close((uv_handle_t *)&h->poll, stop_handle_closed_cb);
@@ -319,7 +319,7 @@ stop_now(struct http *h)
     MHD_stop_daemon(h->daemon);
     h->daemon = NULL;
     linger_end_all(&h->lingers);
-    uv_timer_start(&h->timer, stop_lingers_cb, 0, 0);
+    uv_timer_start(&h->timer, stop_rest_cb, 0, 0);
 }
 
 static void

@@ -157,37 +157,17 @@ read_wait(struct exchange *x)
     return false;
 }
 
-struct encodings {
-    const char *value;
-    unsigned n;
-};
-
-static enum MHD_Result
-encoding_cb(void *cls, enum MHD_ValueKind kind, const char *name, const char *value)
-{
-    struct encodings *e = cls;
-
-    (void)kind;
-    if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_ENCODING) == 0) {
-        e->value = value;
-        e->n++;
-    }
-    return MHD_YES;
-}
-
-/* One of those that are known, or none; false: the problem is sent, with those that are (RFC 9110, section 15.5.16). */
+/* False: the problem is sent, with what is taken (RFC 9110, section 15.5.16). */
 static bool
-read_encoding(struct exchange *x)
+check_encoding(struct exchange *x)
 {
-    struct encodings found = { 0 };
+    const char *name = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_ENCODING);
 
-    MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, encoding_cb, &found);
-    x->encoding = found.n > 1 ? ENCODING_UNKNOWN : encoding_find(found.value);
-    if (x->encoding != ENCODING_UNKNOWN)
+    if (!name || strcasecmp(name, "identity") == 0)
         return true;
-    exchange_problem_set(x, PROBLEM_TYPE, "a body comes as it is, or with Content-Encoding: gzip or zstd",
-                         NULL);
-    exchange_header(x, MHD_HTTP_HEADER_ACCEPT_ENCODING, "gzip, zstd");
+    exchange_problem_set(x, PROBLEM_TYPE,
+                         "send the document without Content-Encoding: no compression is taken", NULL);
+    exchange_header(x, MHD_HTTP_HEADER_ACCEPT_ENCODING, "identity");
     exchange_send(x);
     return false;
 }
@@ -209,7 +189,7 @@ check_header(struct exchange *x, const char *method, const struct guard *g)
         exchange_problem(x, PROBLEM_TYPE, "send the document with Content-Type: application/json");
         return;
     }
-    if (x->route->has_body && !read_encoding(x))
+    if (x->route->has_body && !check_encoding(x))
         return;
     if (g->length > HTTP_BODY_MAX) {
         x->must_close = true;
@@ -282,17 +262,14 @@ take_body(struct exchange *x, const char *bytes, size_t size)
 
 struct parse {
     struct pending pending; /* pending.exchange NULL: given up; its then is not used */
+    struct http *http;      /* http_stop() waits for the parse */
     uv_work_t work;
     struct buffer body;
-    enum encoding encoding;
-    struct error err; /* of decompressing */
     bool is_hashed;
     char hash[HASH_TEXT_SIZE];
     json_t *document;
     struct json_fault fault;
 };
-
-static unsigned under_way; /* parses in the pool; loop thread. Not of an http, which they may outlive. */
 
 static void
 handle_parsed(struct exchange *x, json_t *document, const struct json_fault *fault)
@@ -309,29 +286,10 @@ static void
 parse_work_cb(uv_work_t *work)
 {
     struct parse *p = work->data;
-    AUTO_BUFFER struct buffer plain = BUFFER_INIT;
 
-    if (p->encoding != ENCODING_NONE) {
-        if (encoding_undo(p->encoding, p->body.data ? p->body.data : "", p->body.size, HTTP_BODY_MAX, &plain,
-                          &p->err) != 0)
-            return;
-        buffer_release(&p->body);
-        p->body.data = buffer_take(&plain, &p->body.size);
-    }
     if (p->is_hashed)
         hash_text(p->body.data ? p->body.data : "", p->body.size, p->hash);
     p->document = json_parse(p->body.data ? p->body.data : "", p->body.size, &p->fault);
-}
-
-static void
-refuse_compressed(struct exchange *x, const struct error *err)
-{
-    if (err->code == ERR_FULL)
-        exchange_problem(x, PROBLEM_TOO_LARGE, "%s", err->text);
-    else if (err->code == ERR_INPUT)
-        exchange_problem_at(x, PROBLEM_BODY, "pointer", "", err->text);
-    else
-        exchange_problem(x, PROBLEM_INTERNAL, "%s", err->text);
 }
 
 static void
@@ -340,14 +298,11 @@ parse_done_cb(uv_work_t *work, int status)
     struct parse *p = work->data;
     struct exchange *x = p->pending.exchange;
 
-    under_way--;
+    p->http->parses--;
     if (x) {
         x->pending = NULL;
         memcpy(x->body_hash, p->hash, sizeof(x->body_hash));
-        if (p->err.code != ERR_NONE)
-            refuse_compressed(x, &p->err);
-        else
-            handle_parsed(x, status == 0 ? json_incref(p->document) : NULL, &p->fault);
+        handle_parsed(x, status == 0 ? json_incref(p->document) : NULL, &p->fault);
     }
     json_decref(p->document);
     buffer_release(&p->body);
@@ -364,20 +319,20 @@ parse_in_pool(struct exchange *x)
         return;
     }
     p->pending.exchange = x;
+    p->http = x->http;
     p->work.data = p;
     p->is_hashed = *x->key;
-    p->encoding = x->encoding;
     p->body.data = buffer_take(&x->body, &p->body.size);
     x->pending = &p->pending;
-    under_way++;
+    x->http->parses++;
     uv_queue_work(x->http->loop, &p->work, parse_work_cb, parse_done_cb);
 }
 
 static bool
 is_for_the_pool(const struct exchange *x)
 {
-    size_t most = under_way < HTTP_PARSE_BESIDE ? HTTP_PARSE_SMALL_MAX : HTTP_PARSE_INLINE_MAX;
-    return x->body.size > most || x->encoding != ENCODING_NONE;
+    return x->body.size >
+           (x->http->parses < HTTP_PARSE_BESIDE ? HTTP_PARSE_SMALL_MAX : HTTP_PARSE_INLINE_MAX);
 }
 
 static void

@@ -8,9 +8,9 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/limits.h"
 #include "common/log.h"
 #include "server/verdict/disclosure.h"
-#include "server/submission/request.h"
 
 /*
  * Theory of operation. Event streams (text/event-stream) are answers that go
@@ -452,14 +452,14 @@ snapshot_row_cb(void *arg, const struct submission_row *row)
     /* What the store has and the funnel does not yet tell of comes through the ring. */
     if (funnel_is_finished(s->exchange->http->funnel, row->id))
         memcpy(s->snapshot[s->snapshot_n++], row->id, ID_SIZE);
-    return s->snapshot_n < REQUEST_GROUP_MAX;
+    return s->snapshot_n < GROUP_MAX;
 }
 
 static int
 take_snapshot(struct stream *s, struct error *err)
 {
     struct exchange *x = s->exchange;
-    size_t most = s->subject == SUBJECT_GROUP ? REQUEST_GROUP_MAX : 1;
+    size_t most = s->subject == SUBJECT_GROUP ? GROUP_MAX : 1;
 
     if (s->subject == SUBJECT_ALL)
         return 0;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/limits.h"
 #include "server/store/db.h"
 
 /*
@@ -91,7 +92,7 @@ sweep_release(struct sweep *s)
 /* --- one thing --- */
 
 struct blobs {
-    char hashes[2 * STORE_SWEEP_GROUP_MAX][HASH_TEXT_SIZE];
+    char hashes[2 * GROUP_MAX][HASH_TEXT_SIZE];
     int n;
 };
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/limits.h"
 #include "server/submission/private.h"
 
 /*
@@ -39,7 +40,7 @@ cancel_one(struct submission *s, struct error *err)
 struct members {
     struct funnel *funnel;
     enum cancel_reason why;
-    struct submission *found[REQUEST_GROUP_MAX];
+    struct submission *found[GROUP_MAX];
     int n;
     struct batch *batch; /* of those that are only queued; NULL: each for itself */
 };
@@ -52,8 +53,8 @@ struct batch {
     uv_work_t work;
     struct funnel *funnel;
     char *task_name;
-    struct submission *all[REQUEST_GROUP_MAX];
-    struct submission_row rows[REQUEST_GROUP_MAX]; /* owned */
+    struct submission *all[GROUP_MAX];
+    struct submission_row rows[GROUP_MAX]; /* owned */
     int n;
 };
 
@@ -95,7 +96,7 @@ is_spared(const struct submission *s, enum cancel_reason why)
 static bool
 add_to_batch(struct batch *b, struct submission *s, const struct submission_row *row)
 {
-    if (s->state != STATE_QUEUED || s->is_cancelled || b->n == REQUEST_GROUP_MAX || !judgement_make(s))
+    if (s->state != STATE_QUEUED || s->is_cancelled || b->n == GROUP_MAX || !judgement_make(s))
         return false;
     if (submission_row_copy(row, &b->rows[b->n]) != 0) {
         submission_row_release(&b->rows[b->n]);
@@ -115,7 +116,7 @@ member_cb(void *arg, const struct submission_row *row)
     HASH_FIND_STR(m->funnel->submissions, row->id, s);
     if (!s || is_spared(s, m->why) || (m->batch && add_to_batch(m->batch, s, row)))
         return true;
-    if (m->n < REQUEST_GROUP_MAX)
+    if (m->n < GROUP_MAX)
         m->found[m->n++] = s;
     return true;
 }

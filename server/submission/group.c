@@ -5,6 +5,7 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/limits.h"
 #include "common/log.h"
 #include "server/verdict/disclosure.h"
 #include "server/submission/private.h"
@@ -111,7 +112,7 @@ compare_rough(const void *left, const void *right)
 static void
 choose(struct group *g)
 {
-    struct entrant all[REQUEST_GROUP_MAX];
+    struct entrant all[GROUP_MAX];
     struct submission *s, *next;
     int n = 0;
 

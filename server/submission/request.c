@@ -6,6 +6,7 @@
 
 #include "common/auto.h"
 #include "common/extract.h"
+#include "common/limits.h"
 #include "common/reward.h"
 #include "common/policy.h"
 #include "server/submission/state.h"
@@ -390,9 +391,8 @@ read_items(json_t *items, const struct common *c, struct submit_request *out, st
     json_t *item;
     size_t i;
 
-    if (json_array_size(items) < 1 || json_array_size(items) > REQUEST_GROUP_MAX) {
-        json_refuse(fault, "/candidates", "has %zu; 1 to %d are allowed", json_array_size(items),
-                    REQUEST_GROUP_MAX);
+    if (json_array_size(items) < 1 || json_array_size(items) > GROUP_MAX) {
+        json_refuse(fault, "/candidates", "has %zu; 1 to %d are allowed", json_array_size(items), GROUP_MAX);
         return FUNNEL_BAD;
     }
     out->candidates = calloc(json_array_size(items), sizeof(*out->candidates));
@@ -412,7 +412,7 @@ read_items(json_t *items, const struct common *c, struct submit_request *out, st
 static enum funnel_refusal
 read_stop(json_t *stop, const struct common *c, int64_t *correct, struct json_fault *fault)
 {
-    const struct json_field fields[] = { { "correct", JSON_WANT_INT, correct, true, 1, REQUEST_GROUP_MAX } };
+    const struct json_field fields[] = { { "correct", JSON_WANT_INT, correct, true, 1, GROUP_MAX } };
 
     if (json_read(stop, "/stop", fields, ARRAY_LEN(fields), fault) != 0)
         return FUNNEL_BAD;
@@ -444,7 +444,7 @@ group_request_read(json_t *body, struct submit_request *out, struct json_fault *
         { "priority", JSON_WANT_STRING, &c.priority, false, 0, 0 },
         { "client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_CHARS },
         { "metadata", JSON_WANT_OBJECT, &c.metadata, false, 0, 0 },
-        { "time_top_k", JSON_WANT_INT, &time_top_k, false, 1, REQUEST_GROUP_MAX },
+        { "time_top_k", JSON_WANT_INT, &time_top_k, false, 1, GROUP_MAX },
         { "deadline_s", JSON_WANT_NUMBER, &deadline_s, false, 0.001, DEADLINE_MAX_S },
         { "stop", JSON_WANT_OBJECT, &stop, false, 0, 0 },
         { "cache", JSON_WANT_BOOL, &c.cache, false, 0, 0 },

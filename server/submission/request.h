@@ -17,7 +17,6 @@
 #include "server/submission/funnel.h"
 
 #define REQUEST_SOURCE_MAX (1024 * 1024) /* bytes of one source, after decoding */
-#define REQUEST_GROUP_MAX 256
 
 #define BUNDLE_FORMAT "verifierd bundle"
 #define BUNDLE_VERSION 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import resource
@@ -265,6 +266,20 @@ def test_bad_bodies(url: str, path: str, body: bytes, kind: str, status: int, co
     assert_problem(status, lowered(answer), answer.json(), code)
     if code == "bad_body":
         assert answer.json()["errors"][0].keys() == {"pointer", "detail"}
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd", "br", "gzip, identity"])
+def test_a_compressed_body_is_refused_with_what_is_taken(url: str, encoding: str) -> None:
+    client = service.Client(url)
+    answer = client.call("POST", "/v1/submissions", gzip.compress(b"{}"), {"Content-Encoding": encoding})
+    assert_problem(415, lowered(answer), answer.json(), "unsupported_type")
+    assert answer.headers["Accept-Encoding"] == "identity"
+    assert "without Content-Encoding" in answer.json()["detail"]
+
+
+def test_a_body_that_says_identity_is_read(url: str) -> None:
+    answer = service.Client(url).call("POST", "/v1/submissions", b"{}", {"Content-Encoding": "Identity"})
+    assert (answer.status, answer.json()["code"]) == (400, "bad_body")
 
 
 def test_a_body_without_a_type_is_refused(url: str) -> None:

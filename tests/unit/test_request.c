@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "common/auto.h"
+#include "common/limits.h"
 #include "server/submission/request.h"
 
 static json_t *
@@ -253,7 +254,7 @@ a_group_has_a_largest_size(void **state)
     (void)state;
     for (size_t extra = 0; extra < 2; extra++) {
         AUTO_JSON json_t *items = json_array();
-        for (size_t i = 0; i < REQUEST_GROUP_MAX + extra; i++)
+        for (size_t i = 0; i < GROUP_MAX + extra; i++)
             json_array_append_new(items, json_pack("{s:s}", "candidate", "x"));
         AUTO_JSON json_t *body = json_pack("{s:s, s:O}", "task", "t", "candidates", items);
         struct submit_request r;

@@ -1,0 +1,9 @@
+/*
+ * limits.h - bounds of the wire format that daemon and clients share.
+ */
+#ifndef COMMON_LIMITS_H
+#define COMMON_LIMITS_H
+
+#define GROUP_MAX 256 /* candidates of a group; samples of a request in a trainer's format */
+
+#endif
