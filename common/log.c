@@ -14,6 +14,7 @@
 #include "common/auto.h"
 #include "common/buffer.h"
 #include "common/clock.h"
+#include "common/error.h"
 #include "common/utf8.h"
 
 static _Atomic int max_level = LOG_LEVEL_INFO;
@@ -182,4 +183,13 @@ log_write(enum log_level level, const char *subject, const char *format, ...)
     va_start(args, format);
     write_va(level, subject, NULL, 0, format, args);
     va_end(args);
+}
+
+const char *
+log_for_client(const char *subject, const struct error *err)
+{
+    if (err->code != ERR_STORE && err->code != ERR_SYS)
+        return err->text;
+    log_error(subject, "%s", err->text);
+    return "the daemon could not do it, and its log has the reason";
 }

@@ -30,4 +30,11 @@ void log_write_with(enum log_level level, const char *subject, const struct log_
 #define log_info(subject, ...) log_write(LOG_LEVEL_INFO, subject, __VA_ARGS__)
 #define log_debug(subject, ...) log_write(LOG_LEVEL_DEBUG, subject, __VA_ARGS__)
 
+/*
+ * What a client may be told of err, which is logged where that is not its text: what a system call or the store reported
+ * names paths and tables of this host. View of err, or static.
+ */
+struct error;
+const char *log_for_client(const char *subject, const struct error *err);
+
 #endif

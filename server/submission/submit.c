@@ -121,7 +121,7 @@ added_cb(void *arg, int code, const struct error *err)
     struct funnel_answer a = { .refusal = FUNNEL_OK, .is_new = true };
 
     if (code != 0) {
-        refuse(in, FUNNEL_UNAVAILABLE, "", err->text);
+        refuse(in, FUNNEL_UNAVAILABLE, "", log_for_client(in->tickets[0].id, err));
         funnel_written(f);
         return;
     }
@@ -228,7 +228,8 @@ store_intake(struct intake *in)
     int rc = store_add_submissions(f->store, in->is_group ? &group : NULL, in->has_key ? &in->key : NULL,
                                    rows, sources, n, added_cb, in, &err);
     if (rc != 0) {
-        refuse(in, rc == ERR_FULL ? FUNNEL_FULL : FUNNEL_UNAVAILABLE, "", err.text);
+        refuse(in, rc == ERR_FULL ? FUNNEL_FULL : FUNNEL_UNAVAILABLE, "",
+               log_for_client(in->tickets[0].id, &err));
         funnel_written(f);
     }
 }

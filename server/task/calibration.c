@@ -146,7 +146,7 @@ stored_cb(void *arg, int code, const struct error *err)
     } else {
         answer.refusal = FUNNEL_UNAVAILABLE;
         answer.retry_after_s = 1;
-        json_refuse(&answer.fault, "", "%s", err->text);
+        json_refuse(&answer.fault, "", "%s", log_for_client(NULL, err));
     }
     a->cb(a->arg, &answer);
     free(a->gpu);

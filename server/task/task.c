@@ -135,7 +135,7 @@ task_find(struct funnel *f, const char *client, const char *name, char id[HASH_T
     if (rc == ERR_NOTFOUND)
         json_refuse(fault, "/task", "there is no task \"%.80s\"", name);
     else if (rc != 0)
-        json_refuse(fault, "/task", "%s", err.text);
+        json_refuse(fault, "/task", "%s", log_for_client(name, &err));
     return rc == 0 ? FUNNEL_OK : rc == ERR_NOTFOUND ? FUNNEL_NO_TASK : FUNNEL_UNAVAILABLE;
 }
 
@@ -268,7 +268,7 @@ stored_cb(void *arg, int code, const struct error *err)
         log_info(r->row.id, "task registered: %s", r->row.name);
         answer_all(r, &answer);
     } else {
-        refuse(r, FUNNEL_UNAVAILABLE, err->text, NULL);
+        refuse(r, FUNNEL_UNAVAILABLE, log_for_client(r->row.id, err), NULL);
     }
     funnel_written(f);
 }
@@ -407,7 +407,7 @@ task_give_lane(struct funnel *f, struct lane *l, struct fair_turn *t)
                                            .cases = r->cases };
     if (lane_register(l, &job, registered_cb, r, &err) != 0) {
         end_turn(r);
-        refuse(r, FUNNEL_UNAVAILABLE, err.text, NULL);
+        refuse(r, FUNNEL_UNAVAILABLE, log_for_client(r->row.id, &err), NULL);
     }
 }
 
@@ -529,8 +529,8 @@ task_ensure(struct funnel *f, const struct task_request *t, const char *client, 
         return;
     }
     if (rc != ERR_NOTFOUND || f->is_draining) {
-        answer_now(f, FUNNEL_UNAVAILABLE, f->is_draining ? "the daemon is draining" : err.text, NULL, cb,
-                   arg);
+        answer_now(f, FUNNEL_UNAVAILABLE,
+                   f->is_draining ? "the daemon is draining" : log_for_client(t->id, &err), NULL, cb, arg);
         return;
     }
     HASH_FIND(hh, f->registrations, t->id, strlen(t->id), r);
@@ -610,7 +610,7 @@ named_cb(void *arg, int code, const struct error *err)
                                                : FUNNEL_IN_USE;
     n->answer.retry_after_s = funnel_retry_after(f);
     if (code != 0)
-        json_refuse(&n->answer.fault, n->name ? "/name" : "", "%s", err->text);
+        json_refuse(&n->answer.fault, n->name ? "/name" : "", "%s", log_for_client(n->answer.id, err));
     if (!n->name)
         drop(&f->removing, n->answer.id);
     n->cb(n->arg, &n->answer);
@@ -661,7 +661,7 @@ check_name(struct funnel *f, const struct task_request *r, bool *is_called, stru
     }
     if (rc == 0 || rc == ERR_NOTFOUND)
         return FUNNEL_OK;
-    json_refuse(fault, "/name", "%s", err.text);
+    json_refuse(fault, "/name", "%s", log_for_client(r->id, &err));
     return FUNNEL_UNAVAILABLE;
 }
 

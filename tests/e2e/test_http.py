@@ -8,13 +8,14 @@ import os
 import resource
 import signal
 import socket
+import sqlite3
 import subprocess
 import threading
 import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -275,6 +276,17 @@ def test_a_compressed_body_is_refused_with_what_is_taken(url: str, encoding: str
     assert_problem(415, lowered(answer), answer.json(), "unsupported_type")
     assert answer.headers["Accept-Encoding"] == "identity"
     assert "without Content-Encoding" in answer.json()["detail"]
+
+
+def test_what_the_store_reports_is_logged_and_not_sent(paused: service.Daemon, task: str) -> None:
+    """Issue 25, point 2: it names the database's path, tables and codes."""
+    with closing(sqlite3.connect(paused.directory / "store.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        answer = paused.client.post("/v1/submissions", {"task": task, "candidate": CANDIDATE})
+        other.execute("ROLLBACK")
+    assert_problem(503, lowered(answer), answer.json(), "unavailable")
+    assert answer.json()["detail"] == "the daemon could not do it, and its log has the reason"
+    assert "SQLite code" in paused.log.read_text()
 
 
 def test_a_body_that_says_identity_is_read(url: str) -> None:
