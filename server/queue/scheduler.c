@@ -1,174 +1,160 @@
-#include <stddef.h>
-#include <stdio.h>
+#include "server/queue/scheduler.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
 
 #include "common/clock.h"
-#include "common/log.h"
-#include "server/submission/private.h"
 
 /*
  * Who is next: fair.h says it, for the CPU slots and for the devices. A registration takes its client's turn on a device
- * like a submission, since it holds the device like one. Few are let through to the devices' queue in advance: what waits there holds sources and caches in memory and on disk.
+ * as a submission does, since it holds the device as well. Few are let through to the devices' queue in advance: what
+ * waits there holds sources and caches in memory and on disk.
  *
- * Where it goes: to a lane that holds its task's reference. If that lane works, and one close behind in the same
- * client's queue has its own reference with the lane that is free, that one goes first. No lane stays free for it.
+ * Where a submission goes: to a lane that holds its task's reference. If that lane works, and one close behind in the
+ * same client's queue has its own reference with the lane that is free, that one goes first. No lane stays free for it.
  */
 
 #define READY_AHEAD 32   /* for each lane */
-#define LOOK_BEHIND 16   /* that are asked whether their reference is with the lane */
-#define OVERTAKEN_MOST 4 /* times that others go first for it */
+#define LOOK_BEHIND 16   /* jobs that are asked whether their reference is with the lane */
+#define OVERTAKEN_MOST 4 /* times that others go first */
 
-int64_t
-funnel_waiting(const struct funnel *f)
-{
-    return f->n_following + fair_waiting(&f->queue) + scheduler_ready(f, FAIR_INTERACTIVE) +
-           scheduler_ready(f, FAIR_BATCH);
-}
+struct scheduler {
+    struct fair queue, ready;              /* for the CPU slots, for the devices */
+    int64_t registrations[FAIR_URGENCIES]; /* of those in `ready` */
+    struct lane *const *lanes;
+    int n_lanes;
+    int64_t slots, cpu_running, gpu_running;
+    const struct scheduler_job *sole; /* a suspect that has the CPU slots to itself; NULL: none */
+    struct alone reruns;
+    const struct scheduler_ops *ops;
+    void *arg;
+    bool is_paused, is_draining, is_kicking, is_kick_due;
+};
 
-int64_t
-scheduler_ready(const struct funnel *f, int urgency)
+struct scheduler *
+scheduler_new(int64_t slots, struct lane *const *lanes, int n, const struct scheduler_ops *ops, void *arg)
 {
-    return f->ready.n[urgency] - f->registration_turns[urgency];
-}
+    struct scheduler *q = calloc(1, sizeof(*q));
 
-/* NULL for the turn of a registration. */
-static struct submission *
-submission_of(struct fair_turn *t)
-{
-    return t && !t->is_registration ? (struct submission *)((char *)t - offsetof(struct submission, turn))
-                                    : NULL;
-}
-
-void
-scheduler_add(struct submission *s, bool at_head)
-{
-    if (s->state == STATE_READY)
-        fair_add(&s->funnel->ready, client_device(s->client), &s->turn, s->urgency, at_head);
-    else
-        fair_add(&s->funnel->queue, client_cpu(s->client), &s->turn, s->urgency, at_head);
-}
-
-void
-scheduler_remove(struct submission *s)
-{
-    fair_remove(s->state == STATE_READY ? &s->funnel->ready : &s->funnel->queue, &s->turn);
+    if (q) {
+        q->slots = slots;
+        q->lanes = lanes;
+        q->n_lanes = n;
+        q->ops = ops;
+        q->arg = arg;
+    }
+    return q;
 }
 
 void
-scheduler_hurry(struct submission *s, int priority)
+scheduler_free(struct scheduler *q)
 {
-    bool is_waiting = s->turn.share != NULL;
-
-    if (priority >= s->urgency)
-        return;
-    if (is_waiting)
-        scheduler_remove(s);
-    s->urgency = priority;
-    if (is_waiting)
-        scheduler_add(s, false);
+    free(q);
 }
 
-struct submission *
-scheduler_first_ready(struct funnel *f)
+void
+scheduler_pause(struct scheduler *q, bool is_paused)
 {
-    return submission_of(fair_next(&f->ready, 1u << FAIR_INTERACTIVE | 1u << FAIR_BATCH, NULL, NULL));
+    q->is_paused = is_paused;
 }
 
-/* All that runs anywhere, registrations included. */
-static int64_t
-running(const struct funnel *f)
+void
+scheduler_drain(struct scheduler *q)
 {
-    int64_t n = f->cpu_running + f->gpu_running;
-
-    for (int i = 0; i < f->n_lanes; i++)
-        n += lane_state(f->lanes[i]) == LANE_BUSY;
-    return n;
+    q->is_draining = true;
 }
 
-/*
- * A suspect has the zygote to itself: it waits until all others are through, and they wait for it. Who is judged again
- * for fear of neighbours has everything to itself.
- */
-static bool
-may_begin(struct funnel *f, struct submission *s)
+/* --- waiting --- */
+
+static struct scheduler_job *
+job_of(struct fair_turn *t)
 {
-    if (s->is_rerun)
-        alone_becomes_due(&f->house, &s->alone, clock_monotonic_ns());
-    if (f->alone || !alone_may_begin(&f->house, s->is_rerun ? &s->alone : NULL, running(f)))
-        return false;
-    return s->losses == 0 || f->cpu_running == 0;
+    return t ? scheduler_owner(t, struct scheduler_job, turn) : NULL;
+}
+
+void
+scheduler_add_for_slot(struct scheduler *q, struct scheduler_job *job, bool at_head)
+{
+    job->waits_for_device = false;
+    fair_add(&q->queue, client_cpu(job->client), &job->turn, job->urgency, at_head);
+}
+
+void
+scheduler_add_for_device(struct scheduler *q, struct scheduler_job *job, bool at_head)
+{
+    job->waits_for_device = true;
+    job->turn.is_registration = job->is_registration;
+    q->registrations[job->urgency] += job->is_registration;
+    fair_add(&q->ready, client_device(job->client), &job->turn, job->urgency, at_head);
 }
 
 bool
-scheduler_is_alone(const struct submission *s)
+scheduler_waits(const struct scheduler_job *job)
 {
-    return s->funnel->house.holder == &s->alone;
+    return job->turn.share != NULL;
 }
 
 void
-scheduler_end_alone(struct submission *s, enum event event)
+scheduler_remove(struct scheduler *q, struct scheduler_job *job)
 {
-    bool is_over = event == EVENT_FINISH || event == EVENT_CANCEL || event == EVENT_PARK;
-
-    if (is_over || (event == EVENT_RETURN && scheduler_is_alone(s)))
-        alone_end(&s->funnel->house, &s->alone, clock_monotonic_ns());
-}
-
-static struct submission *
-submission_alone(const struct alone_turn *t)
-{
-    return t ? (struct submission *)((char *)t - offsetof(struct submission, alone)) : NULL;
-}
-
-/* Who was to be next, where that was settled before; whoever comes meanwhile is not. */
-static struct submission *
-next_to_begin(struct funnel *f, unsigned allowed)
-{
-    struct submission *due = submission_alone(f->house.due);
-
-    return due ? due : submission_of(fair_next(&f->queue, allowed, client_may_have_slot, NULL));
-}
-
-static bool
-begin_one(struct funnel *f)
-{
-    int64_t ahead = scheduler_ready(f, FAIR_INTERACTIVE) + scheduler_ready(f, FAIR_BATCH), lanes = f->n_lanes;
-    unsigned allowed = (ahead < 4 * READY_AHEAD * lanes ? 1u << FAIR_INTERACTIVE : 0) |
-                       (ahead < READY_AHEAD * lanes ? 1u << FAIR_BATCH : 0);
-
-    if (f->cpu_running >= f->cpu_jobs || !zygotes_are_ready(f))
-        return false;
-    struct submission *s = next_to_begin(f, allowed);
-    if (!s || !may_begin(f, s))
-        return false;
-    if (!s->is_looked_up && cache_answers(s)) {
-        fair_remove(&f->queue, &s->turn);
-        return true;
-    }
-    if (!judgement_make(s)) {
-        log_warn(s->id, "no memory to judge it: it waits");
-        submission_try_later(f);
-        return false;
-    }
-    fair_take(&f->queue, &s->turn);
-    if (s->is_rerun)
-        alone_begin(&f->house, &s->alone);
-    if (s->losses > 0)
-        f->alone = s;
-    f->cpu_running++;
-    client_begin_run(s->client);
-    s->has_slot = true;
-    s->slot_ns = clock_monotonic_ns();
-    scheduler_announce(f, false);
-    judge_begin(s);
-    return true;
+    q->registrations[job->turn.urgency] -= job->is_registration;
+    fair_remove(job->waits_for_device ? &q->ready : &q->queue, &job->turn);
 }
 
 void
-scheduler_announce(const struct funnel *f, bool is_compiled)
+scheduler_hurry(struct scheduler *q, struct scheduler_job *job, int urgency)
 {
-    for (int i = 0; i < f->n_lanes; i++)
-        lane_expect(f->lanes[i], is_compiled, 1.0 / f->n_lanes);
+    bool waits = scheduler_waits(job);
+
+    if (urgency >= job->urgency)
+        return;
+    if (waits)
+        scheduler_remove(q, job);
+    job->urgency = urgency;
+    if (waits && job->waits_for_device)
+        scheduler_add_for_device(q, job, false);
+    else if (waits)
+        scheduler_add_for_slot(q, job, false);
 }
+
+/* By the fair order, registrations aside: they are drained by their own module before. */
+struct scheduler_job *
+scheduler_first_ready(struct scheduler *q)
+{
+    struct scheduler_job *job =
+        job_of(fair_next(&q->ready, 1U << FAIR_INTERACTIVE | 1U << FAIR_BATCH, NULL, NULL));
+
+    return job && !job->is_registration ? job : NULL;
+}
+
+static int64_t
+ready(const struct scheduler *q, int urgency)
+{
+    return q->ready.n[urgency] - q->registrations[urgency];
+}
+
+int64_t
+scheduler_waiting(const struct scheduler *q)
+{
+    return fair_waiting(&q->queue) + ready(q, FAIR_INTERACTIVE) + ready(q, FAIR_BATCH);
+}
+
+void
+scheduler_count(const struct scheduler *q, struct scheduler_counts *out)
+{
+    for (int i = 0; i < FAIR_URGENCIES; i++) {
+        out->queued[i] = q->queue.n[i];
+        out->ready[i] = ready(q, i);
+    }
+    out->slots = q->slots;
+    out->cpu_running = q->cpu_running;
+    out->gpu_running = q->gpu_running;
+    out->rerun_held_s = q->reruns.held_s;
+}
+
+/* --- having --- */
 
 static double
 seconds_since(int64_t then_ns)
@@ -176,159 +162,284 @@ seconds_since(int64_t then_ns)
     return (double)(clock_monotonic_ns() - then_ns) / 1e9;
 }
 
-void
-scheduler_release_slot(struct submission *s)
+static void
+take_slot(struct scheduler *q, struct scheduler_job *job)
 {
-    struct funnel *f = s->funnel;
+    fair_take(&q->queue, &job->turn);
+    if (job->is_rerun)
+        alone_begin(&q->reruns, &job->alone);
+    if (job->is_suspect)
+        q->sole = job;
+    q->cpu_running++;
+    client_begin_run(job->client);
+    job->has_slot = true;
+    job->slot_ns = clock_monotonic_ns();
+}
 
-    if (!s->has_slot)
+void
+scheduler_release_slot(struct scheduler *q, struct scheduler_job *job)
+{
+    if (!job->has_slot)
         return;
-    s->has_slot = false;
-    fair_done(&f->queue, client_cpu(s->client), &s->turn, seconds_since(s->slot_ns));
-    client_end_run(s->client);
-    f->cpu_running--;
-    if (f->alone == s)
-        f->alone = NULL;
+    job->has_slot = false;
+    fair_done(&q->queue, client_cpu(job->client), &job->turn, seconds_since(job->slot_ns));
+    client_end_run(job->client);
+    q->cpu_running--;
+    if (q->sole == job)
+        q->sole = NULL;
+}
+
+static void
+take_device(struct scheduler *q, struct scheduler_job *job)
+{
+    q->registrations[job->turn.urgency] -= job->is_registration;
+    fair_take(&q->ready, &job->turn);
+    q->gpu_running += !job->is_registration;
+    client_begin_run(job->client);
+    job->has_device = true;
+    job->device_ns = clock_monotonic_ns();
+}
+
+double
+scheduler_release_device(struct scheduler *q, struct scheduler_job *job)
+{
+    double seconds = seconds_since(job->device_ns);
+
+    if (!job->has_device)
+        return 0;
+    job->has_device = false;
+    fair_done(&q->ready, client_device(job->client), &job->turn, seconds);
+    client_used_device(job->client, seconds);
+    client_end_run(job->client);
+    q->gpu_running -= !job->is_registration;
+    return seconds;
+}
+
+bool
+scheduler_is_sole(const struct scheduler *q, const struct scheduler_job *job)
+{
+    return q->sole == job || scheduler_is_alone(q, job);
+}
+
+/* --- reruns --- */
+
+bool
+scheduler_promise_rerun(struct scheduler *q, struct scheduler_job *job)
+{
+    job->is_rerun = alone_promise(&q->reruns, &job->alone, clock_monotonic_ns());
+    return job->is_rerun;
+}
+
+bool
+scheduler_is_alone(const struct scheduler *q, const struct scheduler_job *job)
+{
+    return q->reruns.holder == &job->alone;
 }
 
 void
-scheduler_release_device(struct submission *s)
+scheduler_end_rerun(struct scheduler *q, struct scheduler_job *job)
 {
-    struct funnel *f = s->funnel;
-    double seconds = seconds_since(s->lane_ns);
-
-    fair_done(&f->ready, client_device(s->client), &s->turn, seconds);
-    client_used_device(s->client, seconds);
-    s->device_s += seconds;
-    counters_hold_device(f->counters, seconds);
-    client_end_run(s->client);
-    f->gpu_running--;
+    alone_end(&q->reruns, &job->alone, clock_monotonic_ns());
 }
 
-/* Whose turn it is on a device; NULL: nobody's. While nothing is judged, tasks are registered nevertheless. */
-static struct fair_turn *
-next_for_device(struct funnel *f)
+static struct scheduler_job *
+rerun_of(const struct alone_turn *t)
 {
-    struct submission *holder = submission_alone(f->house.holder);
+    return t ? scheduler_owner(t, struct scheduler_job, alone) : NULL;
+}
 
-    if (holder)
-        return holder->state == STATE_READY && holder->turn.share && !f->config->paused ? &holder->turn
-                                                                                        : NULL;
-    if (f->house.due)
-        return NULL;
-    if (f->config->paused)
-        return task_oldest_turn(f);
-    return fair_next(&f->ready, 1u << FAIR_INTERACTIVE | 1u << FAIR_BATCH, client_may_have_device, NULL);
+/* --- CPU slots --- */
+
+/* All that runs anywhere, registrations included. */
+static int64_t
+running(const struct scheduler *q)
+{
+    int64_t n = q->cpu_running + q->gpu_running;
+
+    for (int i = 0; i < q->n_lanes; i++)
+        n += lane_state(q->lanes[i]) == LANE_BUSY;
+    return n;
+}
+
+/*
+ * A suspect has the CPU slots to itself: it waits until all others are through, and they wait for it. A rerun has
+ * everything to itself.
+ */
+static bool
+may_begin(struct scheduler *q, struct scheduler_job *job)
+{
+    if (job->is_rerun)
+        alone_becomes_due(&q->reruns, &job->alone, clock_monotonic_ns());
+    if (q->sole || !alone_may_begin(&q->reruns, job->is_rerun ? &job->alone : NULL, running(q)))
+        return false;
+    return !job->is_suspect || q->cpu_running == 0;
+}
+
+/* Urgencies that may begin: batch only while few are ready. */
+static unsigned
+allowed(const struct scheduler *q)
+{
+    int64_t ahead = ready(q, FAIR_INTERACTIVE) + ready(q, FAIR_BATCH);
+
+    return (ahead < 4 * READY_AHEAD * q->n_lanes ? 1U << FAIR_INTERACTIVE : 0) |
+           (ahead < READY_AHEAD * q->n_lanes ? 1U << FAIR_BATCH : 0);
+}
+
+/* A rerun that is due was settled on before; what came meanwhile is not next. */
+static struct scheduler_job *
+next_to_begin(struct scheduler *q)
+{
+    struct scheduler_job *due = rerun_of(q->reruns.due);
+
+    return due ? due : job_of(fair_next(&q->queue, allowed(q), client_may_have_slot, NULL));
 }
 
 static bool
-has_reference(const struct lane *l, const struct submission *s)
+begin_one(struct scheduler *q)
 {
-    char key[LANE_TASK_SIZE];
+    if (q->cpu_running >= q->slots || !q->ops->has_cpu(q->arg))
+        return false;
+    struct scheduler_job *job = next_to_begin(q);
+    if (!job || !may_begin(q, job))
+        return false;
+    enum scheduler_prepared found = q->ops->prepare(q->arg, job);
+    if (found == SCHEDULER_ENDED)
+        scheduler_remove(q, job);
+    if (found != SCHEDULER_BEGIN)
+        return found == SCHEDULER_ENDED;
+    take_slot(q, job);
+    for (int i = 0; i < q->n_lanes; i++)
+        lane_expect(q->lanes[i], false, 1.0 / q->n_lanes);
+    q->ops->begin(q->arg, job);
+    return true;
+}
 
-    judge_reference_key(s, key);
-    return lane_has_reference(l, key);
+/* --- devices --- */
+
+/* Registrations alone run while nothing is judged. arg: an urgency, of type int. */
+static bool
+may_register(void *arg, const struct fair_share *device)
+{
+    const int *urgency = arg;
+    const struct fair_turn *first = device->flows[*urgency]; /* registrations stand before all others */
+
+    return first && first->is_registration && client_may_have_device(NULL, device);
+}
+
+static struct scheduler_job *
+next_registration(struct scheduler *q)
+{
+    struct fair_turn *found = NULL;
+
+    for (int i = 0; !found && i < FAIR_URGENCIES; i++)
+        found = fair_next(&q->ready, 1U << i, may_register, &i);
+    return job_of(found);
+}
+
+/* NULL: nobody's turn. */
+static struct scheduler_job *
+next_for_device(struct scheduler *q)
+{
+    struct scheduler_job *holder = rerun_of(q->reruns.holder);
+
+    if (holder)
+        return scheduler_waits(holder) && holder->waits_for_device && !q->is_paused ? holder : NULL;
+    if (q->reruns.due)
+        return NULL;
+    if (q->is_paused)
+        return next_registration(q);
+    return job_of(
+        fair_next(&q->ready, 1U << FAIR_INTERACTIVE | 1U << FAIR_BATCH, client_may_have_device, NULL));
+}
+
+static bool
+has_reference(const struct lane *l, const struct scheduler_job *job)
+{
+    return lane_has_reference(l, job->reference);
 }
 
 /* Another lane that holds its reference, one that is free if there is; NULL: none does. */
 static const struct lane *
-where_resident(const struct funnel *f, const struct lane *but, const struct submission *s)
+where_resident(const struct scheduler *q, const struct lane *but, const struct scheduler_job *job)
 {
     const struct lane *found = NULL;
 
-    for (int i = 0; i < f->n_lanes; i++) {
-        enum lane_state state = lane_state(f->lanes[i]);
-        if (f->lanes[i] == but || (state != LANE_IDLE && state != LANE_BUSY) ||
-            !has_reference(f->lanes[i], s))
+    for (int i = 0; i < q->n_lanes; i++) {
+        const struct lane *l = q->lanes[i];
+        enum lane_state state = lane_state(l);
+        if (l == but || (state != LANE_IDLE && state != LANE_BUSY) || !has_reference(l, job))
             continue;
         if (state == LANE_IDLE)
-            return f->lanes[i];
-        found = f->lanes[i];
+            return l;
+        found = l;
     }
     return found;
 }
 
-/* Who is to have the lane where first is next. NULL: a free lane has, which is asked in this round or the next. */
-static struct submission *
-placed(const struct funnel *f, const struct lane *l, struct submission *first)
+/* Who has the lane where `first` is next. NULL: a free lane has its reference, and is asked in this round or the next. */
+static struct scheduler_job *
+placed(const struct scheduler *q, const struct lane *l, struct scheduler_job *first)
 {
-    if (f->n_lanes == 1 || scheduler_is_alone(first) || has_reference(l, first))
+    if (q->n_lanes == 1 || first->is_registration || scheduler_is_alone(q, first) || has_reference(l, first))
         return first;
-    const struct lane *where = where_resident(f, l, first);
+    const struct lane *where = where_resident(q, l, first);
     if (!where)
         return first;
     if (lane_state(where) == LANE_IDLE)
         return NULL;
     struct fair_turn *t = first->turn.next;
     for (int i = 0; t && i < LOOK_BEHIND && first->overtaken < OVERTAKEN_MOST; i++, t = t->next)
-        if (!t->is_registration && has_reference(l, submission_of(t))) {
+        if (!t->is_registration && has_reference(l, job_of(t))) {
             first->overtaken++;
-            return submission_of(t);
+            return job_of(t);
         }
     return first;
 }
 
-/* True: the lane has work now. */
+/* True: a job was given the lane. */
 static bool
-give(struct funnel *f, struct lane *l)
+give(struct scheduler *q, struct lane *l)
 {
     if (lane_state(l) != LANE_IDLE)
         return false;
-    struct fair_turn *t = next_for_device(f);
-    if (t && t->is_registration) {
-        task_give_lane(f, l, t);
-        return true;
-    }
-    struct submission *s = t ? placed(f, l, submission_of(t)) : NULL;
-    if (!s)
+    struct scheduler_job *next = next_for_device(q), *job = next ? placed(q, l, next) : NULL;
+    if (!job)
         return false;
-    fair_take(&f->ready, &s->turn);
-    f->gpu_running++;
-    client_begin_run(s->client);
-    s->lane_ns = clock_monotonic_ns();
-    device_stages_begin(s, l);
+    take_device(q, job);
+    q->ops->place(q->arg, job, l);
     return true;
 }
 
 /* True: a lane has work that had none, and others may have it for that. */
 static bool
-give_round(struct funnel *f)
+give_round(struct scheduler *q)
 {
     bool has_given = false;
 
-    for (int i = 0; i < f->n_lanes && !f->is_draining; i++)
-        while (give(f, f->lanes[i])) {
+    for (int i = 0; i < q->n_lanes && !q->is_draining; i++)
+        while (give(q, q->lanes[i])) {
             has_given = true;
-            if (lane_state(f->lanes[i]) != LANE_IDLE)
+            if (lane_state(q->lanes[i]) != LANE_IDLE)
                 break;
         }
     return has_given;
 }
 
-/* Calls from inside a kick only ask for one more round: what it calls may well call it. */
 void
-scheduler_kick(struct funnel *f)
+scheduler_kick(struct scheduler *q)
 {
-    counters_touch(f->counters); /* something happened, or nobody would ask for it */
-    if (f->is_kicking) {
-        f->is_kick_due = true;
+    if (q->is_kicking) {
+        q->is_kick_due = true;
         return;
     }
-    f->is_kicking = true;
+    q->is_kicking = true;
     do {
-        f->is_kick_due = false;
-        while (give_round(f))
+        q->is_kick_due = false;
+        while (give_round(q))
             ;
-        while (!f->is_draining && !f->config->paused && begin_one(f))
+        while (!q->is_draining && !q->is_paused && begin_one(q))
             ;
-    } while (f->is_kick_due);
-    f->is_kicking = false;
-    funnel_check_drained(f);
-}
-
-void
-scheduler_idle_cb(void *arg, struct lane *l)
-{
-    (void)l;
-    scheduler_kick(arg);
+    } while (q->is_kick_due);
+    q->is_kicking = false;
+    q->ops->kicked(q->arg);
 }

@@ -375,7 +375,7 @@ cache_enqueue(struct submission *s)
             f->n_following++;
             if (s->group)
                 s->group->n_following++;
-            scheduler_hurry(leader, s->priority);
+            scheduler_hurry(f->scheduler, &leader->job, s->job.urgency);
             return;
         }
         if (cache_answers(s))
@@ -384,7 +384,7 @@ cache_enqueue(struct submission *s)
         if (!*s->recheck_of)
             counters_reuse(f->counters, REUSE_MISS);
     }
-    scheduler_add(s, false);
+    scheduler_add_for_slot(f->scheduler, &s->job, false);
 }
 
 /* It follows nobody any more. */

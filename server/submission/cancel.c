@@ -32,7 +32,7 @@ cancel_one(struct submission *s, struct error *err)
     else if (s->is_parked)
         group_unpark(s);
     else
-        scheduler_remove(s);
+        scheduler_remove(f->scheduler, &s->job);
     submission_conclude(s, EVENT_CANCEL);
     return 0;
 }
@@ -82,7 +82,7 @@ filled_cb(uv_work_t *work, int status)
         submission_concluded(b->all[i]);
     free(b->task_name);
     free(b);
-    scheduler_kick(f);
+    scheduler_kick(f->scheduler);
     funnel_worked(f);
 }
 
@@ -153,7 +153,7 @@ cancel_batch(struct batch *b, enum cancel_reason why)
         if (s->leader)
             cache_leave(s);
         else
-            scheduler_remove(s);
+            scheduler_remove(b->funnel->scheduler, &s->job);
         submission_move(s, EVENT_CANCEL);
     }
     funnel_work(b->funnel, &b->work, fill_work_cb, filled_cb);

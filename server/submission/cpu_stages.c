@@ -64,7 +64,7 @@ drop_child(struct judgement *j)
 static bool
 is_suspect(const struct submission *s)
 {
-    return s->judgement->step == STEP_COMPILE && (s->funnel->alone == s || scheduler_is_alone(s));
+    return s->judgement->step == STEP_COMPILE && scheduler_is_sole(s->funnel->scheduler, &s->job);
 }
 
 static void
@@ -306,7 +306,7 @@ compile_ended(struct submission *s, const struct child_end *end)
     snprintf(from, sizeof(from), "%s/cache", child_scratch(j->child));
     /* A rerun is the same attempt once more: what the first one left may still be on its way out. */
     snprintf(j->cache, sizeof(j->cache), "%.400s/cache-%s-%d%s", s->funnel->config->scratch, s->id,
-             s->attempts, s->is_rerun ? "-alone" : "");
+             s->attempts, s->job.is_rerun ? "-alone" : "");
     if (scratch_publish(s->funnel->loop, from, j->cache, published_cb, s, &err) != 0) {
         j->cache[0] = '\0';
         drop_child(j);

@@ -35,11 +35,20 @@ known_kernels(const struct judgement *j)
     return json_pack("{s:O?, s:O?}", "names", j->kernels, "compiled", j->compiled);
 }
 
+static void
+release_device(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+    double seconds = scheduler_release_device(f->scheduler, &s->job);
+
+    s->device_s += seconds;
+    counters_hold_device(f->counters, seconds);
+}
+
 void
 device_stages_begin(struct submission *s, struct lane *l)
 {
     struct judgement *j = s->judgement;
-    char key[LANE_TASK_SIZE];
     const char *task_entry = j->task.entry_point ? j->task.entry_point : "Model";
     struct error err = { 0 };
 
@@ -53,9 +62,8 @@ device_stages_begin(struct submission *s, struct lane *l)
     json_object_set_new(j->env, "calibration",
                         calibration_brief(s->funnel, json_string_value(json_object_get(j->env, "gpu"))));
     AUTO_JSON json_t *kernels = known_kernels(j);
-    judge_reference_key(s, key);
     const struct lane_submission job = {
-        .task_id = key,
+        .task_id = s->job.reference,
         .entry = j->entry,
         .task_entry = task_entry,
         .source = j->source.data ? j->source.data : "",
@@ -70,13 +78,13 @@ device_stages_begin(struct submission *s, struct lane *l)
         .is_grouped = *j->row.group_id,
         .cache = lane_is_gpu(l) && j->cache[0] ? j->cache : NULL,
         .images_fd = j->images_fd,
-        .is_alone = scheduler_is_alone(s),
+        .is_alone = scheduler_is_alone(s->funnel->scheduler, &s->job),
     };
     j->lane = l;
     if (lane_open(l, &job, &lane_ops, s, &err) == 0)
         return;
     j->lane = NULL;
-    scheduler_release_device(s);
+    release_device(s);
     judge_lose(s, false, err.text);
 }
 
@@ -189,7 +197,7 @@ closed_cb(void *arg, const struct lane_closing *c)
     struct judgement *j = s->judgement;
 
     j->lane = NULL;
-    scheduler_release_device(s);
+    release_device(s);
     judge_take_output(j, c->output, c->output_lost, s->funnel->config->output_limit_bytes);
     /* Whatever became of the compiled reference, the candidate's own verdict stands. */
     if (j->is_comparing && !j->is_finishing && !s->is_cancelled && !s->is_returned) {

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/clock.h"
 #include "common/log.h"
 #include "server/submission/judging.h"
 #include "server/workers/contention.h"
@@ -105,7 +104,7 @@ doubt_excuse(struct submission *s)
 {
     struct judgement *j = s->judgement;
 
-    if (!is_background(j) || !j->doubt[0] || s->is_rerun)
+    if (!is_background(j) || !j->doubt[0] || s->job.is_rerun)
         return;
     if (j->stages[j->failed_stage].outcome == OUTCOME_FAIL)
         j->stages[j->failed_stage].class_ = CLASS_INFRA;
@@ -135,11 +134,11 @@ doubt_promises_rerun(struct submission *s, enum verdict_class class_, int stage)
         return false;
     s->rerun = (struct rerun){ .class_ = class_, .stage = (enum stage)stage };
     snprintf(s->rerun.why, sizeof(s->rerun.why), "%s", j->doubt);
-    s->is_rerun = alone_promise(&s->funnel->house, &s->alone, clock_monotonic_ns());
-    if (!s->is_rerun)
+    scheduler_promise_rerun(s->funnel->scheduler, &s->job);
+    if (!s->job.is_rerun)
         counters_rerun(s->funnel->counters, RERUN_REFUSED);
     log_info(s->id, "%s at %s is %s: %s", class_name(class_), stage_name(s->rerun.stage),
-             s->is_rerun ? "judged again alone" : "in doubt, and there is no time to judge it again",
+             s->job.is_rerun ? "judged again alone" : "in doubt, and there is no time to judge it again",
              j->doubt);
-    return s->is_rerun;
+    return s->job.is_rerun;
 }

@@ -20,6 +20,15 @@
 
 /* --- devices --- */
 
+static void
+idle_cb(void *arg, struct lane *l)
+{
+    struct funnel *f = arg;
+
+    (void)l;
+    scheduler_kick(f->scheduler);
+}
+
 static int
 add_lanes(struct funnel *f, const struct devices *devices, struct error *err)
 {
@@ -29,8 +38,8 @@ add_lanes(struct funnel *f, const struct devices *devices, struct error *err)
         const struct lane *first = NULL;
         for (int64_t k = 0; rc == 0 && k < f->config->device_jobs; k++) {
             struct lane **l = &f->lanes[f->n_lanes];
-            rc = lane_new(f->loop, f->config, f->uids, f->cgroups, &devices->all[i], first, scheduler_idle_cb,
-                          f, l, err);
+            rc = lane_new(f->loop, f->config, f->uids, f->cgroups, &devices->all[i], first, idle_cb, f, l,
+                          err);
             if (rc != 0)
                 continue;
             lane_use_norms(*l, f->norms);
@@ -169,7 +178,7 @@ zygote_ready_cb(void *arg)
     log_absent_layers(json_object_get(json_object_get(zygote_ready_message(f->zygote), "sandbox"), "layers"));
     spares_fill(f->spares[CHILD_COMPILE]);
     spares_fill(f->spares[CHILD_BUILD]);
-    scheduler_kick(f);
+    scheduler_kick(f->scheduler);
 }
 
 static void
@@ -179,7 +188,7 @@ static_zygote_ready_cb(void *arg)
 
     spares_fill(f->spares[CHILD_AST]);
     spares_fill(f->spares[CHILD_INSPECT]);
-    scheduler_kick(f);
+    scheduler_kick(f->scheduler);
 }
 
 static void
@@ -209,12 +218,63 @@ funnel_has_role(const struct funnel *f, enum child_role role)
 }
 
 static int64_t
-spares_wanted(const struct funnel *f, enum child_role role)
+spares_wanted(const struct funnel *f, enum child_role role, int64_t slots)
 {
     if (!funnel_has_role(f, role))
         return 0;
-    return f->config->stage_pool < f->cpu_jobs ? f->config->stage_pool : f->cpu_jobs;
+    return f->config->stage_pool < slots ? f->config->stage_pool : slots;
 }
+
+/* --- what the scheduler decides --- */
+
+static bool
+has_cpu(void *arg)
+{
+    return zygotes_are_ready(arg);
+}
+
+static enum scheduler_prepared
+prepare(void *arg, struct scheduler_job *job)
+{
+    struct funnel *f = arg;
+    struct submission *s = scheduler_owner(job, struct submission, job);
+
+    if (!s->is_looked_up && cache_answers(s))
+        return SCHEDULER_ENDED;
+    if (judgement_make(s))
+        return SCHEDULER_BEGIN;
+    log_warn(s->id, "no memory to judge it: it waits");
+    submission_try_later(f);
+    return SCHEDULER_WAIT;
+}
+
+static void
+begin(void *arg, struct scheduler_job *job)
+{
+    (void)arg;
+    judge_begin(scheduler_owner(job, struct submission, job));
+}
+
+static void
+place(void *arg, struct scheduler_job *job, struct lane *l)
+{
+    (void)arg;
+    if (job->is_registration)
+        task_give_lane(l, job);
+    else
+        device_stages_begin(scheduler_owner(job, struct submission, job), l);
+}
+
+static void
+kicked(void *arg)
+{
+    struct funnel *f = arg;
+
+    counters_touch(f->counters); /* something happened, or nobody would have asked for it */
+    funnel_check_drained(f);
+}
+
+static const struct scheduler_ops scheduler_ops = { has_cpu, prepare, begin, place, kicked };
 
 static int
 start_workers(struct funnel *f, struct error *err)
@@ -225,7 +285,7 @@ start_workers(struct funnel *f, struct error *err)
     int rc = devices_find(f->config, &devices, err);
     if (rc == 0)
         rc = devices_stay_off(&devices, err);
-    f->cpu_jobs = f->config->cpu_jobs > 0 ? f->config->cpu_jobs : CPU_COUNT(&devices.rest);
+    int64_t slots = f->config->cpu_jobs > 0 ? f->config->cpu_jobs : CPU_COUNT(&devices.rest);
     if (rc == 0)
         rc = zygote_new(f->loop, f->config, f->uids, f->cgroups, "compile zygote", "compile", &anywhere,
                         &zygote_ops, f, &f->zygote, err);
@@ -234,10 +294,13 @@ start_workers(struct funnel *f, struct error *err)
                         &static_zygote_ops, f, &f->static_zygote, err);
     for (int role = 0; role < CHILD_RUN && rc == 0; role++)
         rc = spares_new(f->loop, funnel_zygote_of(f, (enum child_role)role), (enum child_role)role,
-                        spares_wanted(f, (enum child_role)role), &f->spares[role], err);
+                        spares_wanted(f, (enum child_role)role, slots), &f->spares[role], err);
     if (rc == 0)
         rc = add_lanes(f, &devices, err);
+    if (rc == 0 && !(f->scheduler = scheduler_new(slots, f->lanes, f->n_lanes, &scheduler_ops, f)))
+        rc = error_set(err, ERR_NOMEM, "no memory for the scheduler");
     if (rc == 0) {
+        scheduler_pause(f->scheduler, f->config->paused);
         zygote_start(f->static_zygote);
         zygote_start(f->zygote);
     }
@@ -326,6 +389,7 @@ funnel_free(struct funnel *f)
         HASH_DEL(f->groups, g);
         group_free(g);
     }
+    scheduler_free(f->scheduler);
     clients_free(f->clients);
     cache_forget_environments(f);
     counters_free(f->counters);
@@ -351,10 +415,11 @@ funnel_reload(struct funnel *f, const struct config *config)
 {
     f->config = config;
     clients_configure(f->clients, config->quotas);
+    scheduler_pause(f->scheduler, config->paused);
     cache_forget_environments(f);
     for (int i = 0; i < f->n_lanes; i++)
         lane_reconfigured(f->lanes[i]);
-    scheduler_kick(f);
+    scheduler_kick(f->scheduler);
 }
 
 /* --- draining --- */
@@ -365,7 +430,10 @@ funnel_reload(struct funnel *f, const struct config *config)
 static void
 check_stopped(struct funnel *f)
 {
-    if (f->is_stopped || f->workers_stopping > 0 || f->cpu_running > 0 || f->working > 0)
+    struct scheduler_counts n;
+
+    scheduler_count(f->scheduler, &n);
+    if (f->is_stopped || f->workers_stopping > 0 || n.cpu_running > 0 || f->working > 0)
         return;
     f->is_stopped = true;
     if (f->drained_cb)
@@ -397,9 +465,12 @@ stop_workers(struct funnel *f)
 void
 funnel_check_drained(struct funnel *f)
 {
+    struct scheduler_counts n;
+
+    scheduler_count(f->scheduler, &n);
     if (f->is_stopping)
         check_stopped(f);
-    else if (f->is_draining && f->cpu_running == 0 && f->gpu_running == 0 && f->writes == 0 &&
+    else if (f->is_draining && n.cpu_running == 0 && n.gpu_running == 0 && f->writes == 0 &&
              task_registering(f) == 0)
         stop_workers(f);
 }
@@ -415,9 +486,11 @@ static void
 force_timer_cb(uv_timer_t *timer)
 {
     struct funnel *f = timer->data;
+    struct scheduler_counts n;
 
+    scheduler_count(f->scheduler, &n);
     log_warn(NULL, "%lld CPU slots, %lld devices and %lld writes are still busy: stopping all the same",
-             (long long)f->cpu_running, (long long)f->gpu_running, (long long)f->writes);
+             (long long)n.cpu_running, (long long)n.gpu_running, (long long)f->writes);
     stop_workers(f);
 }
 
@@ -441,6 +514,17 @@ funnel_worked(struct funnel *f)
     funnel_written(f);
 }
 
+static void
+return_ready(struct funnel *f)
+{
+    struct scheduler_job *job;
+
+    while ((job = scheduler_first_ready(f->scheduler)) != NULL) {
+        scheduler_remove(f->scheduler, job);
+        submission_return(scheduler_owner(job, struct submission, job), true);
+    }
+}
+
 /* What still runs goes back to the queue; what the store would not take stays "running" there, and is begun again. */
 static void
 drain_timer_cb(uv_timer_t *timer)
@@ -448,10 +532,7 @@ drain_timer_cb(uv_timer_t *timer)
     struct funnel *f = timer->data;
     struct submission *s, *next;
 
-    while ((s = scheduler_first_ready(f)) != NULL) {
-        scheduler_remove(s);
-        submission_return(s, true);
-    }
+    return_ready(f);
     HASH_ITER(hh, f->submissions, s, next)
     {
         if (stage_of_state(s->state) < 0 || !s->judgement || s->judgement->is_finishing)
@@ -478,6 +559,7 @@ funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *ar
         return;
     }
     f->is_draining = true;
+    scheduler_drain(f->scheduler);
     if (f->is_stopping)
         return;
     task_refuse_all(f);
@@ -493,10 +575,7 @@ funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *ar
             submission_return(s, true);
         }
     }
-    while ((s = scheduler_first_ready(f)) != NULL) {
-        scheduler_remove(s);
-        submission_return(s, true);
-    }
+    return_ready(f);
     funnel_check_drained(f);
 }
 

@@ -130,12 +130,12 @@ choose(struct group *g)
             g->chosen_left++;
             all[i].s->is_chosen = true;
             submission_waits(all[i].s);
-            scheduler_add(all[i].s, false);
+            scheduler_add_for_device(g->funnel->scheduler, &all[i].s->job, false);
         } else {
             judge_untimed(all[i].s);
         }
     }
-    scheduler_kick(g->funnel);
+    scheduler_kick(g->funnel->scheduler);
 }
 
 void
@@ -156,7 +156,7 @@ group_park(struct submission *s)
     judge_count_attempt(s, false);
     group_decide(g);
     choose(g);
-    scheduler_kick(s->funnel);
+    scheduler_kick(s->funnel->scheduler);
 }
 
 void

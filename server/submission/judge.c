@@ -35,7 +35,7 @@ fail_extract(struct submission *s, const char *why)
     struct judgement *j = s->judgement;
 
     judgement_fail(j, STAGE_EXTRACT, CLASS_EXTRACT, NULL, "extract: %s.", why);
-    scheduler_release_slot(s);
+    scheduler_release_slot(s->funnel->scheduler, &s->job);
     submission_conclude(s, EVENT_FINISH);
 }
 
@@ -44,14 +44,6 @@ static bool
 sizes_judge(const struct judgement *j)
 {
     return strcmp(j->policy.shapes, "require") == 0;
-}
-
-void
-judge_reference_key(const struct submission *s, char out[LANE_TASK_SIZE])
-{
-    const struct judgement *j = s->judgement;
-
-    snprintf(out, LANE_TASK_SIZE, "%s%s", j->row.task_id, sizes_judge(j) ? "+sizes" : "");
 }
 
 void
@@ -75,11 +67,13 @@ judge_begin(struct submission *s)
     if (judgement_new(s, &err) != 0 ||
         (sizes_judge(s->judgement) && task_let_sizes_judge(&s->judgement->task, &err) != 0)) {
         log_error(s->id, "%s", err.text);
-        scheduler_release_slot(s);
+        scheduler_release_slot(s->funnel->scheduler, &s->job);
         judgement_fail(s->judgement, STAGE_AST, CLASS_INFRA, NULL, "It could not be judged: %s.", err.text);
         submission_conclude(s, EVENT_FINISH);
         return;
     }
+    snprintf(s->job.reference, sizeof(s->job.reference), "%s%s", s->judgement->row.task_id,
+             sizes_judge(s->judgement) ? "+sizes" : "");
     const char *extract_fault = json_string_value(json_object_get(s->judgement->request, "extract_fault"));
     if (extract_fault) {
         fail_extract(s, extract_fault);
@@ -100,7 +94,7 @@ get_ready(struct submission *s)
     struct funnel *f = s->funnel;
 
     submission_move(s, EVENT_NEXT);
-    scheduler_release_slot(s);
+    scheduler_release_slot(s->funnel->scheduler, &s->job);
     /* No device is given to anybody any more. */
     if (f->is_draining) {
         submission_return(s, true);
@@ -108,9 +102,10 @@ get_ready(struct submission *s)
     }
     submission_waits(s);
     judge_count_attempt(s, false);
-    scheduler_announce(f, true);
-    scheduler_add(s, false);
-    scheduler_kick(f);
+    for (int i = 0; i < f->n_lanes; i++)
+        lane_expect(f->lanes[i], true, 1.0 / f->n_lanes);
+    scheduler_add_for_device(f->scheduler, &s->job, false);
+    scheduler_kick(f->scheduler);
 }
 
 bool
@@ -183,7 +178,7 @@ judge_finish(struct submission *s)
 {
     struct judgement *j = s->judgement;
 
-    scheduler_release_slot(s);
+    scheduler_release_slot(s->funnel->scheduler, &s->job);
     if (j->lane && baseline_begin(s))
         return;
     if (j->lane) {
@@ -199,7 +194,7 @@ judge_is_stopped(struct submission *s)
 {
     if (!s->is_cancelled && !s->is_returned)
         return false;
-    scheduler_release_slot(s);
+    scheduler_release_slot(s->funnel->scheduler, &s->job);
     if (s->is_cancelled)
         submission_conclude(s, EVENT_CANCEL);
     else
@@ -252,8 +247,9 @@ conclude_lost(struct submission *s, const char *why)
 void
 judge_lose(struct submission *s, bool is_alone, const char *why)
 {
-    scheduler_release_slot(s);
+    scheduler_release_slot(s->funnel->scheduler, &s->job);
     s->losses++;
+    s->job.is_suspect = true;
     s->lonely_losses += is_alone;
     log_warn(s->id, "lost in attempt %d: %s", s->attempts, why);
     if (s->losses >= s->funnel->config->max_attempts)

@@ -16,12 +16,11 @@
 #include "common/ids.h"
 #include "common/reward.h"
 #include "server/config.h"
-#include "server/queue/alone.h"
-#include "server/queue/fair.h"
 #include "server/submission/counters.h"
 #include "server/submission/funnel.h"
 #include "common/policy.h"
 #include "server/queue/clients.h"
+#include "server/queue/scheduler.h"
 #include "server/submission/request.h"
 #include "server/submission/state.h"
 #include "server/store/store.h"
@@ -111,11 +110,9 @@ enum cancel_reason { CANCEL_ASKED, CANCEL_DEADLINE, CANCEL_DECIDED };
 struct submission {
     UT_hash_handle hh, by_content; /* the second of those that lead */
     struct submission *prev,
-        *next;             /* among the followers of another, those a group parked, or those not recorded */
-    struct fair_turn turn; /* in the queue, or among the ready */
-    struct client *client;
-    int64_t slot_ns, lane_ns; /* since when it has what it has */
-    double device_s;          /* that it held devices, over all attempts */
+        *next; /* among the followers of another, those a group parked, or those not recorded */
+    struct scheduler_job job;
+    double device_s; /* that it held devices, over all attempts */
     struct funnel *funnel;
     struct group *group; /* NULL: none */
     struct judgement *judgement;
@@ -123,19 +120,13 @@ struct submission {
     char id[ID_SIZE];
     enum state state;
     int priority;      /* as asked for */
-    int urgency;       /* as it waits: that of the most urgent of its followers */
     int attempts;      /* times begun, over restarts of the daemon */
-    int overtaken;     /* times one behind it went to a lane first (scheduler.c) */
     int losses;        /* times its worker went down */
     int lonely_losses; /* of those, with nobody else on that worker */
     struct rerun rerun;
-    /* Whenever it is begun it has the house to itself; else the share of the time for that was used up. */
-    bool is_rerun;
-    struct alone_turn alone;
     int64_t queued_ns;
     struct submission *older, *newer; /* among those that wait for the same */
     bool is_waiting;
-    bool has_slot;
     bool is_cancelled; /* to be, as soon as its processes are gone */
     bool is_returned;  /* the same for the queue, when the daemon drains */
 
@@ -202,14 +193,12 @@ struct funnel {
     struct spares *spares[CHILD_RUN]; /* by role: those of the CPU stages */
     struct lane *lanes[DEVICES_MAX * LANES_EACH];
     int n_lanes;
-    int64_t cpu_jobs;
 
     struct submission *submissions; /* every one that is not finished, by id */
     struct group *groups;
     struct known_task *known_tasks;
-    struct known_task *removing;                /* tasks that nobody finds any more */
-    struct registration *registrations;         /* in progress, by task id */
-    int64_t registration_turns[FAIR_URGENCIES]; /* of those in `ready`, that are registrations */
+    struct known_task *removing;        /* tasks that nobody finds any more */
+    struct registration *registrations; /* in progress, by task id */
 
     json_t *calibrations;       /* the newest by the GPU's name */
     struct norms *norms;        /* of the canaries of all GPUs */
@@ -221,14 +210,9 @@ struct funnel {
     struct cache_environment environments[DEVICES_MAX * LANES_EACH]; /* by lane */
 
     struct clients *clients;
-    struct fair queue, ready; /* for the CPU slots, for the devices */
+    struct scheduler *scheduler;
     struct submission *queued_oldest,
         *ready_oldest; /* who waits for a slot, and for a device, by queued_ns */
-    int64_t cpu_running, gpu_running;
-    struct submission
-        *alone;         /* suspected of having taken its worker down: it has the compile zygote to itself */
-    struct alone house; /* who has everything to itself */
-    bool is_kicking, is_kick_due;
 
     struct submission *unrecorded; /* whose verdict the store would not take: tried again */
     uv_timer_t record_timer, drain_timer;
@@ -290,14 +274,12 @@ void submission_return(struct submission *s, bool gives_back);
 void submission_try_later(struct funnel *f);
 
 /* judge.c: the story of one submission; what its parts share is in judging.h */
-void judge_begin(struct submission *s);
+void judge_begin(struct submission *s); /* it has a CPU slot */
 /*
  * Tells the store whether its present attempt counts if the daemon dies now: while it has a slot or a device
  * (is_running), and not while it waits for a device.
  */
 void judge_count_attempt(const struct submission *s, bool is_running);
-/* Of one that was begun: submissions with the same key share a reference. */
-void judge_reference_key(const struct submission *s, char out[LANE_TASK_SIZE]);
 /* Ready, and not among those that its group has timed: ends it. */
 void judge_untimed(struct submission *s);
 void judge_stop(struct submission *s); /* is_cancelled or is_returned was set: end its processes */
@@ -370,27 +352,6 @@ json_t *baseline_json(const struct judgement *j);
 double baseline_speedup(const struct judgement *j, double speedup);
 void baselines_free(struct funnel *f);
 
-/* scheduler.c */
-void scheduler_kick(struct funnel *f);
-/* Into the queue, or among the ready, by its state; at_head: before those that wait. */
-void scheduler_add(struct submission *s, bool at_head);
-void scheduler_remove(struct submission *s);
-/* Somebody more urgent waits for it as well. */
-void scheduler_hurry(struct submission *s, int priority);
-/* One has begun the CPU stages (or is through them), and may come to any device. */
-void scheduler_announce(const struct funnel *f, bool is_compiled);
-void scheduler_release_slot(struct submission *s);
-void scheduler_release_device(struct submission *s);
-/* It is judged alone: nothing else runs, and nothing begins. */
-bool scheduler_is_alone(const struct submission *s);
-/* Its judgement went this way (a final event, EVENT_PARK or EVENT_RETURN): others may begin again. */
-void scheduler_end_alone(struct submission *s, enum event event);
-struct submission *scheduler_first_ready(struct funnel *f); /* NULL: none */
-void scheduler_idle_cb(void *arg, struct lane *l);
-int64_t funnel_waiting(const struct funnel *f);
-/* Submissions that wait for a device. */
-int64_t scheduler_ready(const struct funnel *f, int urgency);
-
 /* task.c */
 /*
  * Registers the task unless it is there, in the client's turn and at its expense. client: NULL is the operator.
@@ -406,15 +367,15 @@ int task_let_sizes_judge(struct task_row *task, struct error *err);
 enum funnel_refusal task_find(struct funnel *f, const char *client, const char *name, char id[HASH_TEXT_SIZE],
                               struct json_fault *fault);
 /* Gives an idle lane to the registration whose turn this is. */
-void task_give_lane(struct funnel *f, struct lane *l, struct fair_turn *t);
-/* The turn of the registration that waits longest, view; NULL: none waits. */
-struct fair_turn *task_oldest_turn(struct funnel *f);
+void task_give_lane(struct lane *l, struct scheduler_job *job);
 int64_t task_registering(const struct funnel *f);
 void task_refuse_all(struct funnel *f);   /* the daemon drains */
 void task_forget_known(struct funnel *f); /* what is known of all of them */
 
 /* submit.c */
 int funnel_retry_after(const struct funnel *f); /* seconds */
+/* Submissions that wait for a slot, for a device, or for the verdict of an identical one. */
+int64_t funnel_waiting(const struct funnel *f);
 /* FUNNEL_OK, or the refusal of n more of the client's by its quota, which a tells then. */
 enum funnel_refusal submit_admit(struct funnel *f, const char *client, size_t n, struct funnel_answer *a);
 

@@ -67,14 +67,17 @@ print_oldest(struct buffer *out, const char *key, const struct submission *oldes
 static void
 print_queues(const struct funnel *f, struct buffer *out)
 {
+    struct scheduler_counts n;
+
+    scheduler_count(f->scheduler, &n);
     buffer_printf(out,
                   "{\"queued\":{\"interactive\":%lld,\"batch\":%lld},\"ready\":{\"interactive\":%lld,"
                   "\"batch\":%lld},\"waiting\":%lld,\"limit\":%lld,\"cpu_running\":%lld,\"cpu_slots\":%lld,"
                   "\"gpu_running\":%lld,\"registering\":%lld,\"joined\":%lld",
-                  (long long)f->queue.n[FAIR_INTERACTIVE], (long long)f->queue.n[FAIR_BATCH],
-                  (long long)scheduler_ready(f, FAIR_INTERACTIVE), (long long)scheduler_ready(f, FAIR_BATCH),
-                  (long long)funnel_waiting(f), (long long)f->config->queue_limit, (long long)f->cpu_running,
-                  (long long)f->cpu_jobs, (long long)f->gpu_running, (long long)task_registering(f),
+                  (long long)n.queued[FAIR_INTERACTIVE], (long long)n.queued[FAIR_BATCH],
+                  (long long)n.ready[FAIR_INTERACTIVE], (long long)n.ready[FAIR_BATCH],
+                  (long long)funnel_waiting(f), (long long)f->config->queue_limit, (long long)n.cpu_running,
+                  (long long)n.slots, (long long)n.gpu_running, (long long)task_registering(f),
                   (long long)f->n_following);
     print_oldest(out, ",\"oldest_s\":{\"queued\":", f->queued_oldest);
     print_oldest(out, ",\"ready\":", f->ready_oldest);
@@ -97,9 +100,11 @@ funnel_stats(struct funnel *f, int64_t window_s)
 static json_t *
 counts_json(const struct funnel *f)
 {
-    json_t *out = counters_json(f->counters, f->house.held_s);
     struct store_counts stored = { 0 };
+    struct scheduler_counts n;
 
+    scheduler_count(f->scheduler, &n);
+    json_t *out = counters_json(f->counters, n.rerun_held_s);
     if (store_count(f->store, &stored, NULL) == 0) {
         for (int i = 0; i < SUBMISSION_NSTATES; i++)
             json_object_set_new(out, submission_state_name((enum submission_state)i),

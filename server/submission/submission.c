@@ -20,15 +20,15 @@ submission_new(struct funnel *f, const char *id, const char *group_id, const cha
 
     if (!s)
         return NULL;
-    s->client = clients_get(f->clients, client);
-    if (!s->client) {
+    s->job.client = clients_get(f->clients, client);
+    if (!s->job.client) {
         free(s);
         return NULL;
     }
     s->funnel = f;
     memcpy(s->id, id, sizeof(s->id));
     s->priority = priority == PRIORITY_BATCH ? PRIORITY_BATCH : PRIORITY_INTERACTIVE;
-    s->urgency = s->priority;
+    s->job.urgency = s->priority == PRIORITY_BATCH ? FAIR_BATCH : FAIR_INTERACTIVE;
     s->attempts = attempts;
     s->cache = "miss";
     s->rough_ms = NAN;
@@ -40,7 +40,7 @@ submission_new(struct funnel *f, const char *id, const char *group_id, const cha
         }
         s->group->pending++;
     }
-    client_add_submission(s->client);
+    client_add_submission(s->job.client);
     HASH_ADD_STR(f->submissions, id, s);
     submission_waits(s);
     return s;
@@ -84,7 +84,9 @@ submission_move(struct submission *s, enum event event)
     counters_touch(f->counters);
     log_debug(s->id, "%s: %s to %s", event_name(event), state_name(s->state), state_name((enum state)next));
     s->state = (enum state)next;
-    scheduler_end_alone(s, event);
+    bool is_over = event == EVENT_FINISH || event == EVENT_CANCEL || event == EVENT_PARK;
+    if (is_over || (event == EVENT_RETURN && scheduler_is_alone(f->scheduler, &s->job)))
+        scheduler_end_rerun(f->scheduler, &s->job);
     int stage = stage_of_state(s->state);
     if (stage >= 0 && s->judgement) {
         s->judgement->stage = stage;
@@ -239,7 +241,7 @@ count_rerun(const struct submission *s)
 {
     struct funnel *f = s->funnel;
 
-    if (!s->is_rerun || !s->judgement->row.class_)
+    if (!s->job.is_rerun || !s->judgement->row.class_)
         return;
     counters_rerun(f->counters, s->judgement->class_ == s->rerun.class_ ? RERUN_CONFIRMED : RERUN_CLEARED);
 }
@@ -283,13 +285,13 @@ forget(struct submission *s)
     judgement_free(f, s->judgement);
     s->judgement = NULL;
     waits_notify(&s->waits);
-    client_drop_submission(s->client);
+    client_drop_submission(s->job.client);
     free(s);
     if (g)
         g->chosen_left -= is_chosen;
     if (g)
         group_finished_one(f, g, client, is_correct);
-    scheduler_kick(f); /* those that followed it may have to be judged */
+    scheduler_kick(f->scheduler); /* those that followed it may have to be judged */
 }
 
 static void record(struct submission *s);
@@ -326,7 +328,7 @@ record_timer_cb(uv_timer_t *timer)
         else
             settle(s);
     }
-    scheduler_kick(f);
+    scheduler_kick(f->scheduler);
 }
 
 void
@@ -445,7 +447,7 @@ submission_conclude(struct submission *s, enum event event)
         buffer_printf(&j->log, "\n[output truncated: %lld bytes more were not kept]\n",
                       (long long)j->log_lost);
     settle(s);
-    scheduler_kick(s->funnel);
+    scheduler_kick(s->funnel->scheduler);
 }
 
 int
@@ -500,6 +502,6 @@ submission_return(struct submission *s, bool gives_back)
     f->writes++;
     if (store_requeue_submission(f->store, s->id, s->attempts, returned_cb, f, &err) != 0)
         returned_cb(f, err.code, &err);
-    scheduler_add(s, true);
-    scheduler_kick(f);
+    scheduler_add_for_slot(f->scheduler, &s->job, true);
+    scheduler_kick(f->scheduler);
 }

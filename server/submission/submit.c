@@ -42,6 +42,12 @@ struct intake {
     struct json_fault found_fault;
 };
 
+int64_t
+funnel_waiting(const struct funnel *f)
+{
+    return f->n_following + scheduler_waiting(f->scheduler);
+}
+
 int
 funnel_retry_after(const struct funnel *f)
 {
@@ -145,7 +151,7 @@ added_cb(void *arg, int code, const struct error *err)
     store_reads_end(f->store);
     snprintf(a.id, sizeof(a.id), "%s", in->is_group ? in->group_id : in->tickets[0].id);
     answer(in, &a);
-    scheduler_kick(f);
+    scheduler_kick(f->scheduler);
     funnel_written(f);
 }
 

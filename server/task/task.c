@@ -25,10 +25,8 @@ struct asker {
     funnel_answer_cb *cb;
     void *arg;
     struct registration *registration;
-    struct client *client;
-    struct fair_turn
-        turn; /* share NULL: it has none, as the registration runs, or has one through another asker */
-    int urgency;
+    /* It waits for a device; or not, as the registration runs, or as it waits through another asker. */
+    struct scheduler_job job;
 };
 
 struct registration {
@@ -40,7 +38,6 @@ struct registration {
     json_t *declared; /* what the task's id is made from, beside the reference */
     int losses;
     struct asker *runner; /* in whose turn it has a lane; NULL: it waits for one, or is being stored */
-    int64_t lane_ns;
 };
 
 /* --- known tasks --- */
@@ -179,30 +176,26 @@ remove_turn(struct asker *a)
 {
     struct funnel *f = a->registration->funnel;
 
-    if (!a->turn.share)
-        return;
-    f->registration_turns[a->turn.urgency]--;
-    fair_remove(&f->ready, &a->turn);
+    if (scheduler_waits(&a->job))
+        scheduler_remove(f->scheduler, &a->job);
 }
 
 /* One turn for each client, as urgent as the most urgent that it asked with. */
 static void
-add_turn(struct asker *a, bool at_head)
+add_turn(struct asker *a)
 {
     struct funnel *f = a->registration->funnel;
     struct asker *other;
 
     DL_FOREACH(a->registration->askers, other)
     {
-        if (other == a || other->client != a->client || !other->turn.share)
+        if (other == a || other->job.client != a->job.client || !scheduler_waits(&other->job))
             continue;
-        if (other->turn.urgency <= a->urgency)
+        if (other->job.urgency <= a->job.urgency)
             return;
         remove_turn(other);
     }
-    a->turn.is_registration = true;
-    f->registration_turns[a->urgency]++;
-    fair_add(&f->ready, client_device(a->client), &a->turn, a->urgency, at_head);
+    scheduler_add_for_device(f->scheduler, &a->job, true);
 }
 
 /* The device is let go of: what it took is its client's. */
@@ -211,15 +204,11 @@ end_turn(struct registration *r)
 {
     struct funnel *f = r->funnel;
     struct asker *a = r->runner;
-    double seconds = (double)(clock_monotonic_ns() - r->lane_ns) / 1e9;
 
     if (!a)
         return;
     r->runner = NULL;
-    fair_done(&f->ready, client_device(a->client), &a->turn, seconds);
-    client_used_device(a->client, seconds);
-    client_end_run(a->client);
-    counters_hold_device(f->counters, seconds);
+    counters_hold_device(f->counters, scheduler_release_device(f->scheduler, &a->job));
 }
 
 /* Everybody who asked hears the same; the registration is over. */
@@ -232,7 +221,7 @@ answer_all(struct registration *r, const struct funnel_answer *answer)
     DL_FOREACH(askers, a)
     {
         remove_turn(a);
-        client_drop_registration(a->client);
+        client_drop_registration(a->job.client);
     }
     HASH_DEL(f->registrations, r);
     registration_free(r);
@@ -364,7 +353,7 @@ registered_cb(void *arg, const struct buffer *spec, json_t *error)
         AUTO_FREE char *detail = text ? strdup(text) : NULL;
         refuse(r, FUNNEL_UNRUNNABLE, why, detail);
     } else if (!spec && ++r->losses < f->config->max_attempts && !f->is_draining) {
-        DL_FOREACH(r->askers, a) add_turn(a, true);
+        DL_FOREACH(r->askers, a) add_turn(a);
     } else if (!spec) {
         refuse(r, f->is_draining ? FUNNEL_UNAVAILABLE : FUNNEL_UNRUNNABLE,
                "the worker was lost each time it ran the reference", NULL);
@@ -380,59 +369,52 @@ registered_cb(void *arg, const struct buffer *spec, json_t *error)
     }
 }
 
-static struct asker *
-asker_of(struct fair_turn *t)
-{
-    return (struct asker *)((char *)t - offsetof(struct asker, turn));
-}
-
 void
-task_give_lane(struct funnel *f, struct lane *l, struct fair_turn *t)
+task_give_lane(struct lane *l, struct scheduler_job *job)
 {
-    struct asker *a, *runner = asker_of(t);
+    struct asker *a, *runner = scheduler_owner(job, struct asker, job);
     struct registration *r = runner->registration;
     struct error err = { 0 };
 
-    f->registration_turns[t->urgency]--;
-    fair_take(&f->ready, t);
     DL_FOREACH(r->askers, a) remove_turn(a);
     r->runner = runner;
-    r->lane_ns = clock_monotonic_ns();
-    client_begin_run(runner->client);
-    const struct lane_registration job = { .task_id = r->row.id,
-                                           .entry = r->row.entry_point,
-                                           .source = r->row.reference,
-                                           .source_size = r->row.reference_size,
-                                           .dynamic_shapes = r->row.dynamic_shapes,
-                                           .cases = r->cases };
-    if (lane_register(l, &job, registered_cb, r, &err) != 0) {
+    const struct lane_registration registration = { .task_id = r->row.id,
+                                                    .entry = r->row.entry_point,
+                                                    .source = r->row.reference,
+                                                    .source_size = r->row.reference_size,
+                                                    .dynamic_shapes = r->row.dynamic_shapes,
+                                                    .cases = r->cases };
+    if (lane_register(l, &registration, registered_cb, r, &err) != 0) {
         end_turn(r);
         refuse(r, FUNNEL_UNAVAILABLE, log_for_client(r->row.id, &err), NULL);
     }
 }
 
-/* Of those that wait, the one that came first; may: whether a client's are looked at. NULL: none. */
-static struct fair_turn *
-first_turn(struct funnel *f, bool (*may)(const struct client *c))
+static bool
+has_turn(const struct registration *r)
+{
+    const struct asker *a;
+
+    DL_FOREACH(r->askers, a)
+    {
+        if (scheduler_waits(&a->job))
+            return true;
+    }
+    return false;
+}
+
+/* One that waits for a device; NULL: none does. */
+static struct registration *
+first_waiting(struct funnel *f)
 {
     struct registration *r, *next;
-    struct asker *a;
 
     HASH_ITER(hh, f->registrations, r, next)
     {
-        DL_FOREACH(r->askers, a)
-        {
-            if (a->turn.share && (!may || may(a->client)))
-                return &a->turn;
-        }
+        if (has_turn(r))
+            return r;
     }
     return NULL;
-}
-
-struct fair_turn *
-task_oldest_turn(struct funnel *f)
-{
-    return first_turn(f, client_may_run);
 }
 
 int64_t
@@ -444,10 +426,10 @@ task_registering(const struct funnel *f)
 void
 task_refuse_all(struct funnel *f)
 {
-    struct fair_turn *t;
+    struct registration *r;
 
-    while ((t = first_turn(f, NULL)) != NULL)
-        refuse(asker_of(t)->registration, FUNNEL_UNAVAILABLE, "the daemon stops", NULL);
+    while ((r = first_waiting(f)) != NULL)
+        refuse(r, FUNNEL_UNAVAILABLE, "the daemon stops", NULL);
 }
 
 static char *
@@ -502,19 +484,6 @@ answer_now(struct funnel *f, enum funnel_refusal refusal, const char *text, cons
     cb(arg, &answer);
 }
 
-static bool
-has_turn(const struct registration *r)
-{
-    const struct asker *a;
-
-    DL_FOREACH(r->askers, a)
-    {
-        if (a->turn.share)
-            return true;
-    }
-    return false;
-}
-
 void
 task_ensure(struct funnel *f, const struct task_request *t, const char *client, int priority,
             funnel_answer_cb *cb, void *arg)
@@ -545,13 +514,16 @@ task_ensure(struct funnel *f, const struct task_request *t, const char *client, 
         answer_now(f, FUNNEL_UNAVAILABLE, "no memory", NULL, cb, arg);
         return;
     }
-    *a = (struct asker){ .cb = cb, .arg = arg, .registration = r, .client = c, .urgency = priority };
+    *a = (struct asker){ .cb = cb, .arg = arg, .registration = r };
+    a->job.client = c;
+    a->job.urgency = priority == PRIORITY_BATCH ? FAIR_BATCH : FAIR_INTERACTIVE;
+    a->job.is_registration = true;
     client_add_registration(c);
     bool is_first = r->askers == NULL, waits = is_first || has_turn(r);
     DL_APPEND(r->askers, a);
     if (waits)
-        add_turn(a, true);
-    scheduler_kick(f);
+        add_turn(a);
+    scheduler_kick(f->scheduler);
 }
 
 /* --- names --- */

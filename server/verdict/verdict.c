@@ -377,7 +377,7 @@ rerun_json(const struct submission *s)
     if (s->rerun.class_ == CLASS_NONE)
         return json_null();
     return json_pack("{s:s, s:s, s:s, s:b}", "class", class_name(s->rerun.class_), "stage",
-                     stage_name(s->rerun.stage), "why", s->rerun.why, "alone", (int)s->is_rerun);
+                     stage_name(s->rerun.stage), "why", s->rerun.why, "alone", (int)s->job.is_rerun);
 }
 
 /* What its plan comes to, or why there is none; null where candidates are judged live. Given. */

@@ -16,6 +16,7 @@
 #include "common/buffer.h"
 #include "common/classes.h"
 #include "common/error.h"
+#include "common/hash.h"
 #include "server/config.h"
 #include "server/workers/devices.h"
 #include "server/workers/uids.h"
