@@ -15,7 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from .client import Client, Ticket
+from .client import Client, Json, Ticket
 from .types import Event, Group, Rescored, Task, Verdict
 
 T = TypeVar("T")
@@ -78,6 +78,12 @@ class AsyncClient:
 
     async def tasks(self) -> list[Task]:
         return await self._do(lambda: list(self.client.tasks()))
+
+    async def leaders(self, task: str) -> Json:
+        return await self._do(self.client.leaders, task)
+
+    async def leaderboard(self) -> list[Json]:
+        return await self._do(self.client.leaderboard)
 
     async def events(
         self, *, submission: str | None = None, group: str | None = None, view: str = "full"

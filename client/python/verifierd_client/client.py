@@ -199,6 +199,14 @@ class Client:
             if not cursor:
                 return
 
+    def leaders(self, task: str) -> Json:
+        """A task's fastest right candidates, under items, and how often it was tried."""
+        return self._get(f"/v1/tasks/{quote(task, safe='')}/leaders")
+
+    def leaderboard(self) -> list[Json]:
+        """The tasks that were tried, the most recently active first, each with its best figures."""
+        return list(self._get(f"/v1/leaderboard?limit={PAGE}")["items"])
+
     # --- events ---
 
     def events(self, *, submission: str | None = None, group: str | None = None, view: str = "full") -> Iterator[Event]:

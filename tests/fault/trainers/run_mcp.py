@@ -1,0 +1,47 @@
+"""An agent that speaks the Model Context Protocol with verifierd-mcp, as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+
+from mcp import Client, StdioServerParameters, stdio_client
+
+url, scripts = sys.argv[1], sys.argv[2:]
+
+
+async def main() -> None:
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "verifierd_client.mcp_server"],
+        env={**os.environ, "VERIFIERD_URL": url},
+    )
+    async with Client(stdio_client(server)) as client:
+
+        async def call(name: str, /, **arguments: object) -> object:
+            result = await client.call_tool(name, arguments)
+            text = [block.text for block in result.content]
+            if result.is_error:
+                return {"error": text[0]}
+            return result.structured_content
+
+        tools = sorted(tool.name for tool in (await client.list_tools()).tools)
+        codes = [f"# script: {script}\n# {number}\nclass ModelNew: ...\n" for number, script in enumerate(scripts)]
+        told = [await call("submit", task="scripted", candidate=code) for code in codes]
+        found = {
+            "tools": tools,
+            "added": await call("add_task", name="scripted-too", reference="# script: describe=pass\n# another\n"),
+            "tasks": await call("tasks"),
+            "submitted": told,
+            "group": await call("group", task="scripted", candidates=codes),
+            "feedback": [await call("feedback", submission=one["id"]) for one in told],  # type: ignore[index]
+            "leaders": await call("leaderboard", task="scripted"),
+            "leaderboard": await call("leaderboard"),
+            "unknown": await call("submit", task="nobody-knows-this", candidate="x = 1\n"),
+        }
+    print(json.dumps(found))
+
+
+asyncio.run(main())
