@@ -1,9 +1,10 @@
-/* verifier export: submissions, verdicts or rewards as JSON Lines or CSV, as verifierd writes them. */
+/* verifier export: submissions, verdicts or rewards as JSON Lines, as verifierd sends them, or as CSV. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/cli/api.h"
 #include "client/cli/cli.h"
+#include "client/cli/csv.h"
 #include "client/cli/outfile.h"
 #include "common/auto.h"
 
@@ -24,15 +25,15 @@ static const struct {
     int key;
     const char *parameter;
 } passed[] = {
-    { OPT_WHAT, "what" },     { OPT_FORMAT, "format" }, { OPT_STATE, "state" }, { OPT_CLASS, "class" },
-    { OPT_CLIENT, "client" }, { OPT_GROUP, "group" },   { OPT_SINCE, "since" }, { OPT_BEFORE, "before" },
+    { OPT_STATE, "state" }, { OPT_CLASS, "class" }, { OPT_CLIENT, "client" },
+    { OPT_GROUP, "group" }, { OPT_SINCE, "since" }, { OPT_BEFORE, "before" },
 };
 
 struct export
 {
     struct cli *cli;
-    const char *values[ARRAY_LEN(passed)], *task, *output;
-    bool has_source;
+    const char *values[ARRAY_LEN(passed)], *what, *task, *output;
+    bool is_csv, has_source;
 };
 
 static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
@@ -73,8 +74,22 @@ parse(int key, char *arg, struct argp_state *state)
     case 'o':
         e->output = arg;
         return 0;
+    case OPT_WHAT:
+        e->what = arg;
+        return 0;
+    case OPT_FORMAT:
+        e->is_csv = strcmp(arg, "csv") == 0;
+        if (!e->is_csv && strcmp(arg, "jsonl") != 0)
+            argp_error(state, "--format is jsonl or csv, not \"%s\"", arg);
+        return 0;
     case OPT_SOURCE:
         e->has_source = true;
+        return 0;
+    case ARGP_KEY_END:
+        if (e->is_csv && e->has_source)
+            argp_error(state, "--source goes with --format=jsonl");
+        if (e->what && csv_find(e->what) < 0)
+            argp_error(state, "--what is submissions, verdicts or rewards, not \"%s\"", e->what);
         return 0;
     case ARGP_KEY_ARG:
         argp_error(state, "what is \"%s\" for?", arg);
@@ -100,6 +115,50 @@ write_cb(void *arg, const char *bytes, size_t size)
     return fwrite(bytes, 1, size, arg) == size;
 }
 
+/* Rows on their way into a file of CSV. */
+struct csv {
+    FILE *to;
+    enum csv_table table;
+    struct buffer line; /* what has come of one that has not ended */
+    struct buffer text;
+};
+
+static bool
+write_row(struct csv *c)
+{
+    AUTO_JSON json_t *row = json_loadb(c->line.data, c->line.size, JSON_ALLOW_NUL, NULL);
+
+    buffer_clear(&c->line);
+    buffer_clear(&c->text);
+    return row && csv_row(&c->text, c->table, row) == 0 && write_cb(c->to, c->text.data, c->text.size);
+}
+
+static bool
+csv_cb(void *arg, const char *bytes, size_t size)
+{
+    struct csv *c = arg;
+
+    for (const char *end; size > 0 && (end = memchr(bytes, '\n', size)); bytes = end + 1) {
+        size_t n = (size_t)(end - bytes);
+        if (buffer_append(&c->line, bytes, n) != 0 || !write_row(c))
+            return false;
+        size -= n + 1;
+    }
+    return buffer_append(&c->line, bytes, size) == 0;
+}
+
+static int
+download_csv(struct cli *cli, const char *path, enum csv_table table, FILE *to)
+{
+    struct csv c = { .to = to, .table = table };
+    bool is_begun = csv_titles(&c.text, c.table) == 0 && write_cb(to, c.text.data, c.text.size);
+    int code = is_begun ? api_download(cli, path, csv_cb, &c) : CLI_CONFIG;
+
+    buffer_release(&c.line);
+    buffer_release(&c.text);
+    return code;
+}
+
 int
 export_command(struct cli *cli, int argc, char **argv)
 {
@@ -110,6 +169,7 @@ export_command(struct cli *cli, int argc, char **argv)
     int code = CLI_OK;
 
     argp_parse(&argp, argc, argv, 0, NULL, &e);
+    enum csv_table table = e.what ? (enum csv_table)csv_find(e.what) : CSV_VERDICTS;
     buffer_printf(&path, "/v1/export?source=%s", e.has_source ? "true" : "false");
     for (size_t i = 0; i < ARRAY_LEN(passed); i++) {
         if (!e.values[i])
@@ -117,13 +177,16 @@ export_command(struct cli *cli, int argc, char **argv)
         buffer_printf(&path, "&%s", passed[i].parameter);
         api_path_add(&path, "=", e.values[i]);
     }
+    if (e.what)
+        api_path_add(&path, "&what=", e.what);
     if (e.task && (code = api_find_task(cli, e.task, &task_id)) == CLI_OK)
         api_path_add(&path, "&task=", task_id);
     if (code == CLI_OK)
         code = outfile_open(&file, e.output);
     if (code != CLI_OK)
         return code;
-    code = api_download(cli, path.data, write_cb, file.to);
+    code = e.is_csv ? download_csv(cli, path.data, table, file.to)
+                    : api_download(cli, path.data, write_cb, file.to);
     int closed = outfile_close(&file, code == CLI_OK);
     return code == CLI_OK ? closed : code;
 }

@@ -30,7 +30,7 @@ struct export
     struct http *http;
     struct exchange *exchange; /* alive whenever MHD asks for bytes */
     enum rowtext_table table;
-    bool is_csv, has_source, is_at_end;
+    bool has_source, is_at_end;
     struct buffer text; /* rows that are to be sent */
     size_t sent;        /* of text */
     int64_t begun_ms;   /* by the loop's clock */
@@ -89,8 +89,6 @@ add_row(struct export *e, const struct submission_row *row)
 
     if (!document)
         return error_set(&e->err, ERR_STORE, "the verdict of %s cannot be read", row->id);
-    if (e->is_csv)
-        return rowtext_csv(&e->text, e->table, document);
     AUTO_JSON json_t *picked = rowtext_pick(e->table, document);
     int rc = picked ? 0 : ERR_NOMEM;
     if (rc == 0 && e->has_source)
@@ -264,17 +262,14 @@ read_query(struct exchange *x, struct export *e)
     const char *source = target_value(&x->target, "source");
     int table = rowtext_find(what ? what : "verdicts");
 
-    if (format && strcmp(format, "jsonl") != 0 && strcmp(format, "csv") != 0)
-        return bad_parameter(x, "format", "is one of jsonl, csv");
+    if (format && strcmp(format, "jsonl") != 0)
+        return bad_parameter(x, "format", "is jsonl; verifier export --format=csv writes CSV");
     if (table < 0)
         return bad_parameter(x, "what", "is one of submissions, verdicts, rewards");
-    e->is_csv = format && strcmp(format, "csv") == 0;
     e->table = (enum rowtext_table)table;
     if (source && strcmp(source, "true") != 0 && strcmp(source, "false") != 0)
         return bad_parameter(x, "source", "is true or false");
     e->has_source = source && strcmp(source, "true") == 0;
-    if (e->has_source && e->is_csv)
-        return bad_parameter(x, "source", "goes with format=jsonl");
     return read_filter(x, e);
 }
 
@@ -300,21 +295,12 @@ export_rows(struct exchange *x)
         free_cb(e);
         return;
     }
-    int rc = e->is_csv ? rowtext_csv_titles(&e->text, e->table) : 0;
-    char name[64];
-    snprintf(name, sizeof(name), "attachment; filename=\"verifierd.%s\"", e->is_csv ? "csv" : "jsonl");
-    const char *type = e->is_csv ? "text/csv; charset=utf-8; header=present" : "application/jsonl";
-    if (rc != 0) {
-        free_cb(e);
-        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the export");
-        return;
-    }
     struct MHD_Response *response =
         MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_cb, e, free_cb);
     if (!response)
         free_cb(e);
-    exchange_set_response(x, 200, type, response);
+    exchange_set_response(x, 200, "application/jsonl", response);
     exchange_header(x, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-    exchange_header(x, "Content-Disposition", name);
+    exchange_header(x, "Content-Disposition", "attachment; filename=\"verifierd.jsonl\"");
     exchange_send(x);
 }

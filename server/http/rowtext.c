@@ -1,102 +1,29 @@
 #include "server/http/rowtext.h"
 
-#include <math.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "common/auto.h"
 #include "common/error.h"
-#include "common/utf8.h"
 
-/* Columns are never renamed or moved: new ones go to the end. A path's parts are separated by slashes. */
-static const char *const submission_columns[] = { "id",        "group",       "group_index", "task",
+/* What a row has of a document, in this order. */
+static const char *const submission_members[] = { "id",        "group",       "group_index", "task",
                                                   "task_name", "client",      "priority",    "state",
                                                   "class",     "stage",       "reward",      "policy",
                                                   "until",     "entry_point", "source",      "passed_stage",
                                                   "failed_at", "attempts",    "created",     "finished",
                                                   "flags",     "metadata",    NULL };
-static const char *const verdict_columns[] = { "id",
-                                               "group",
-                                               "group_index",
-                                               "task",
-                                               "task_name",
-                                               "client",
-                                               "class",
-                                               "rule",
-                                               "stage",
-                                               "passed_stage",
-                                               "failed_at",
-                                               "generality",
-                                               "reward",
-                                               "flags",
-                                               "policy",
-                                               "correctness/cases",
-                                               "correctness/passed",
-                                               "correctness/max_abs",
-                                               "correctness/max_rel",
-                                               "timing/outcome",
-                                               "timing/why",
-                                               "timing/trials",
-                                               "timing/reference_ms",
-                                               "timing/candidate_ms",
-                                               "timing/speedup",
-                                               "timing/speedup_lo",
-                                               "timing/speedup_hi",
-                                               "evidence/coverage",
-                                               "error/type",
-                                               "error/line",
-                                               "feedback/text",
-                                               "env/gpu",
-                                               "env/driver",
-                                               "env/torch",
-                                               "env/triton",
-                                               "attempts",
-                                               "seed",
-                                               "source",
-                                               "created",
-                                               "finished",
-                                               NULL };
-static const char *const reward_columns[] = { "id",
-                                              "group",
-                                              "group_index",
-                                              "task",
-                                              "task_name",
-                                              "client",
-                                              "class",
-                                              "reward",
-                                              "reward_spec/kind",
-                                              "reward_spec/version",
-                                              "components/extracted",
-                                              "components/valid",
-                                              "components/compiled",
-                                              "components/correct",
-                                              "components/hack",
-                                              "components/timed",
-                                              "components/speedup",
-                                              "components/speedup_lo",
-                                              "components/speedup_hi",
-                                              "components/coverage",
-                                              "components/sol",
-                                              "components/rank",
-                                              "components/peak_mem_ratio",
-                                              "components/cases_passed",
-                                              "created",
-                                              "finished",
-                                              NULL };
+static const char *const reward_members[] = {
+    "id",     "group",       "group_index",  "task",       "task_name", "client",   "class",
+    "reward", "reward_spec", "reward_parts", "components", "created",   "finished", NULL
+};
 
 static const struct {
     const char *name;
-    const char *const *columns;
-    const char *const *members; /* of a JSON row; NULL: the whole document */
+    const char *const *members; /* NULL: the whole document */
 } tables[ROWTEXT_TABLES] = {
-    [ROWTEXT_SUBMISSIONS] = { "submissions", submission_columns, submission_columns },
-    [ROWTEXT_VERDICTS] = { "verdicts", verdict_columns, NULL },
-    [ROWTEXT_REWARDS] = { "rewards", reward_columns,
-                          (const char *const[]){ "id", "group", "group_index", "task", "task_name", "client",
-                                                 "class", "reward", "reward_spec", "reward_parts",
-                                                 "components", "created", "finished", NULL } },
+    [ROWTEXT_SUBMISSIONS] = { "submissions", submission_members },
+    [ROWTEXT_VERDICTS] = { "verdicts", NULL },
+    [ROWTEXT_REWARDS] = { "rewards", reward_members },
 };
 
 int
@@ -107,8 +34,6 @@ rowtext_find(const char *name)
             return i;
     return -1;
 }
-
-/* --- JSON Lines --- */
 
 int
 rowtext_json(struct buffer *out, json_t *row)
@@ -143,136 +68,4 @@ rowtext_pick(enum rowtext_table table, json_t *document)
         json_object_set_new(row, members[i], value ? json_incref(value) : json_null());
     }
     return row;
-}
-
-/* --- CSV --- */
-
-static uint32_t
-decode(const char *s, size_t size)
-{
-    const unsigned char *u = (const unsigned char *)s;
-    uint32_t c = size == 1 ? u[0] : u[0] & (0x7fU >> size);
-
-    for (size_t i = 1; i < size; i++)
-        c = c << 6 | (u[i] & 0x3fU);
-    return c;
-}
-
-/* Characters that move a cursor, end a line, or show text in another order than it has. */
-static bool
-is_acting(uint32_t c)
-{
-    return c < 0x20 || (c >= 0x7f && c <= 0x9f) || c == 0x2028 || c == 0x2029 || c == 0x200e || c == 0x200f ||
-           c == 0x061c || (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
-}
-
-/* Whether a spreadsheet may take it for a formula: also after blanks, and by the full-width forms. */
-static bool
-is_formula(const char *text)
-{
-    static const char *const starts[] = { "=",
-                                          "+",
-                                          "-",
-                                          "@",
-                                          "\t",
-                                          "\r",
-                                          "\n",
-                                          "|",
-                                          "%",
-                                          "\xef\xbc\x9d",
-                                          "\xef\xbc\x8b",
-                                          "\xef\xbc\x8d",
-                                          "\xef\xbc\xa0" };
-    text += strspn(text, " ");
-    for (size_t i = 0; i < ARRAY_LEN(starts); i++)
-        if (strncmp(text, starts[i], strlen(starts[i])) == 0)
-            return true;
-    return false;
-}
-
-static int
-add_character(struct buffer *out, const char *s, size_t size)
-{
-    uint32_t c = decode(s, size);
-
-    if (is_acting(c))
-        return buffer_printf(out, "\\u%04x", (unsigned)c);
-    return c == '"' ? buffer_add(out, "\"\"") : buffer_append(out, s, size);
-}
-
-static int
-add_text(struct buffer *out, const char *text, size_t n)
-{
-    int rc = buffer_add(out, is_formula(text) ? "\"'" : "\"");
-
-    for (size_t i = 0; i < n && rc == 0;) {
-        size_t size = utf8_char_size(text + i, n - i);
-        rc = size ? add_character(out, text + i, size) : buffer_add(out, "?");
-        i += size ? size : 1;
-    }
-    return rc == 0 ? buffer_add(out, "\"") : rc;
-}
-
-static int
-add_cell(struct buffer *out, json_t *value)
-{
-    switch (value ? json_typeof(value) : JSON_NULL) {
-    case JSON_NULL:
-        return 0;
-    case JSON_TRUE:
-        return buffer_add(out, "true");
-    case JSON_FALSE:
-        return buffer_add(out, "false");
-    case JSON_INTEGER:
-        return buffer_printf(out, "%lld", (long long)json_integer_value(value));
-    case JSON_REAL:
-        return buffer_printf(out, "%.15g", json_real_value(value));
-    case JSON_STRING:
-        return add_text(out, json_string_value(value), json_string_length(value));
-    default: {
-        AUTO_FREE char *text = json_dumps(value, JSON_COMPACT);
-        return text ? add_text(out, text, strlen(text)) : ERR_NOMEM;
-    }
-    }
-}
-
-static json_t *
-at(json_t *document, const char *path)
-{
-    char key[32];
-
-    for (; *path && document; path += *path == '/') {
-        size_t size = strcspn(path, "/");
-        snprintf(key, sizeof(key), "%.*s", (int)size, path);
-        document = json_object_get(document, key);
-        path += size;
-    }
-    return document;
-}
-
-int
-rowtext_csv_titles(struct buffer *out, enum rowtext_table table)
-{
-    int rc = 0;
-
-    for (size_t i = 0; tables[table].columns[i] && rc == 0; i++) {
-        rc = buffer_printf(out, "%s%s", i ? "," : "", tables[table].columns[i]);
-        for (char *c = out->data; rc == 0 && c && (c = strchr(c, '/'));)
-            *c = '_';
-    }
-    return rc == 0 ? buffer_add(out, "\r\n") : rc;
-}
-
-int
-rowtext_csv(struct buffer *out, enum rowtext_table table, json_t *document)
-{
-    int rc = 0;
-
-    for (size_t i = 0; tables[table].columns[i] && rc == 0; i++) {
-        if (i)
-            rc = buffer_add(out, ",");
-        if (rc == 0)
-            rc = add_cell(out, at(document, tables[table].columns[i]));
-    }
-    return rc == 0 ? buffer_add(out, "\r\n") : rc;
 }

@@ -34,10 +34,10 @@ def lines(answer: service.Answer) -> list[Json]:
     return [json.loads(line) for line in answer.body.decode().splitlines()]
 
 
-def table(answer: service.Answer) -> list[dict[str, str]]:
-    assert answer.status == 200, answer.body
-    assert answer.headers["Content-Type"].startswith("text/csv; charset=utf-8")
-    return list(csv.DictReader(io.StringIO(answer.body.decode(), newline="")))
+def table(client: Client, *arguments: str) -> list[dict[str, str]]:
+    done = run(client.url, "--format=csv", *arguments)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return list(csv.DictReader(io.StringIO(done.stdout.decode(), newline="")))
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +70,8 @@ def test_verdicts_are_the_stored_ones(filled: tuple[Client, Daemon, list[Json]])
 
 def test_csv_has_a_row_for_each_and_no_formula(filled: tuple[Client, Daemon, list[Json]]) -> None:
     client, _, verdicts = filled
-    for what, only in (("verdicts", ""), ("rewards", ""), ("submissions", "&state=done")):
-        rows = table(client.get(f"/v1/export?format=csv&what={what}{only}"))
+    for arguments in (["--what=verdicts"], ["--what=rewards"], ["--what=submissions", "--state=done"]):
+        rows = table(client, *arguments)
         assert [row["id"] for row in rows] == [one["id"] for one in verdicts]
         assert [float(row["reward"]) for row in rows] == [one["reward"] for one in verdicts]
         assert {row["task_name"] for row in rows} == {"'@relu"}
@@ -131,9 +131,9 @@ def test_since_and_before_part_the_rows(filled: tuple[Client, Daemon, list[Json]
     ("query", "parameter"),
     [
         ("format=xml", "format"),
+        ("format=csv", "format"),
         ("what=tokens", "what"),
         ("source=yes", "source"),
-        ("source=true&format=csv", "source"),
         ("state=lost&what=submissions", "state"),
         ("state=queued", "state"),
         ("group=x", "group"),
@@ -169,11 +169,11 @@ def test_unfinished_submissions_are_exported_too(filled: tuple[Client, Daemon, l
         assert (row["id"], row["state"], row["policy"], row["candidate"]) == (submission, "queued", "strict", "=1")
         assert (row["class"], row["reward"], row["metadata"]) == (None, None, {"k": 1})
         assert lines(client.get("/v1/export?client=waits")) == []
-        (cells,) = table(client.get("/v1/export?what=submissions&format=csv&client=waits"))
+        (cells,) = table(client, "--what=submissions", "--client=waits")
         assert (cells["state"], cells["client"], cells["reward"]) == ("queued", "waits", "")
         client.expect("DELETE", f"/v1/submissions/{submission}")
         client.wait(submission)
-        (cells,) = table(client.get("/v1/export?what=submissions&format=csv&state=cancelled&client=waits"))
+        (cells,) = table(client, "--what=submissions", "--state=cancelled", "--client=waits")
         assert (cells["state"], cells["class"], cells["reward"]) == ("cancelled", "", "")
     finally:
         pause(daemon, False)
@@ -197,14 +197,17 @@ def test_the_command_writes_what_the_daemon_sends(filled: tuple[Client, Daemon, 
     there = tmp_path / "out.csv"
     done = run(client.url, "--what", "rewards", "--format=csv", "-o", str(there), "--task", "@relu", "--client=plain")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    assert there.read_bytes() == client.get("/v1/export?what=rewards&format=csv&client=plain").body
+    (row,) = csv.DictReader(io.StringIO(there.read_text(), newline=""))
+    assert (row["client"], row["task_name"], row["class"]) == ("plain", "'@relu", "ok")
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
     assert len(verdicts) == 5
 
 
 def test_the_command_leaves_no_half_file(filled: tuple[Client, Daemon, list[Json]], tmp_path: Path) -> None:
     url = filled[0].url
-    assert run(url, "--format=xml", "-o", str(tmp_path / "a")).returncode == 6
+    for wrong in ("--format=xml", "--what=tokens", "--state=lost"):
+        assert run(url, wrong, "-o", str(tmp_path / "a")).returncode == (6 if "state" in wrong else 2)
+    assert run(url, "--source", "--format=csv").returncode == 2
     assert run(url, "--task=nothing", "-o", str(tmp_path / "a")).returncode == 5
     assert run("http://127.0.0.1:1", "-o", str(tmp_path / "a")).returncode == 7
     assert run(url, "-o", "/dev/full/x").returncode == 2
@@ -256,7 +259,7 @@ def test_everything_goes_out_in_little_memory(large: Daemon) -> None:
     assert len(rows) == MANY and all(len(row["x"]) == VERDICT_BYTES for row in rows)
     grown = memory_kb(large.pid, "VmHWM") - before
     assert grown < 8000, f"an export of {MANY * VERDICT_BYTES / 1e6:.0f} MB took {grown} kB"
-    assert sum(1 for _ in csv.reader(io.StringIO(large.client.get("/v1/export?format=csv").body.decode()))) == MANY + 1
+    assert len(table(large.client)) == MANY
 
 
 def start_slow(daemon: Daemon) -> http.client.HTTPConnection:

@@ -154,8 +154,8 @@ def test_a_body_that_is_too_large(proxy: Proxy) -> None:
 
 def test_an_export_goes_through(proxy: Proxy, client: Client) -> None:
     connection = proxy.connect()
-    connection.request("GET", "/v1/export?what=rewards&before=2026-01-01&format=csv")
-    assert connection.getresponse().read() == client.get("/v1/export?what=rewards&before=2026-01-01&format=csv").body
+    connection.request("GET", "/v1/export?what=rewards&before=2026-01-01")
+    assert connection.getresponse().read() == client.get("/v1/export?what=rewards&before=2026-01-01").body
 
 
 def test_without_tls_nothing_is_told(proxy: Proxy) -> None:
