@@ -14,16 +14,16 @@
 int
 blob_writer_init(struct blob_writer *w, sqlite3 *db, struct error *err)
 {
-    int code;
+    int rc;
 
-    memset(w, 0, sizeof *w);
+    memset(w, 0, sizeof(*w));
     w->context = ZSTD_createCCtx();
-    if (w->context == NULL)
+    if (!w->context)
         return error_set(err, ERR_NOMEM, "no memory for compression");
-    code = db_prepare(db, "SELECT 1 FROM blob WHERE hash = ?1", &w->find, err);
-    if (code == 0)
-        code = db_prepare(db, "INSERT INTO blob (hash, size, data) VALUES (?1, ?2, ?3)", &w->insert, err);
-    return code;
+    rc = db_prepare(db, "SELECT 1 FROM blob WHERE hash = ?1", &w->find, err);
+    if (rc == 0)
+        rc = db_prepare(db, "INSERT INTO blob (hash, size, data) VALUES (?1, ?2, ?3)", &w->insert, err);
+    return rc;
 }
 
 void
@@ -33,7 +33,7 @@ blob_writer_release(struct blob_writer *w)
     sqlite3_finalize(w->insert);
     ZSTD_freeCCtx(w->context);
     free(w->packed);
-    memset(w, 0, sizeof *w);
+    memset(w, 0, sizeof(*w));
 }
 
 static int
@@ -45,9 +45,9 @@ is_stored(struct blob_writer *w, const char *hash, int *stored, struct error *er
     step = sqlite3_step(w->find);
     *stored = step == SQLITE_ROW;
     if (step != SQLITE_ROW && step != SQLITE_DONE) {
-        int code = db_fail(sqlite3_db_handle(w->find), err, "look for stored bytes");
+        int rc = db_fail(sqlite3_db_handle(w->find), err, "look for stored bytes");
         db_reset(w->find);
-        return code;
+        return rc;
     }
     db_reset(w->find);
     return 0;
@@ -60,7 +60,7 @@ pack(struct blob_writer *w, const void *bytes, size_t size, size_t *packed, stru
 
     if (bound > w->packed_size) {
         char *grown = realloc(w->packed, bound);
-        if (grown == NULL)
+        if (!grown)
             return error_set(err, ERR_NOMEM, "no memory to compress %zu bytes", size);
         w->packed = grown;
         w->packed_size = bound;
@@ -76,23 +76,23 @@ blob_put(struct blob_writer *w, const char *hash, const void *bytes, size_t size
 {
     size_t packed = 0;
     int stored;
-    int code = is_stored(w, hash, &stored, err);
+    int rc = is_stored(w, hash, &stored, err);
 
-    if (code < 0 || stored)
-        return code;
-    code = pack(w, bytes, size, &packed, err);
-    if (code < 0)
-        return code;
+    if (rc < 0 || stored)
+        return rc;
+    rc = pack(w, bytes, size, &packed, err);
+    if (rc < 0)
+        return rc;
     db_bind_text(w->insert, 1, hash);
     sqlite3_bind_int64(w->insert, 2, (sqlite3_int64)size);
     sqlite3_bind_blob64(w->insert, 3, w->packed, packed, SQLITE_STATIC);
-    code = db_run(w->insert, "store bytes", err);
+    rc = db_run(w->insert, "store bytes", err);
     if (w->packed_size > BLOB_KEEP) {
         free(w->packed);
         w->packed = NULL;
         w->packed_size = 0;
     }
-    return code;
+    return rc;
 }
 
 int
@@ -105,11 +105,10 @@ blob_column(sqlite3_stmt *stmt, int size_column, char **out, size_t *size, struc
     char *bytes;
 
     *out = NULL;
-    if (packed == NULL || told < 0 ||
-        ZSTD_getFrameContentSize(packed, packed_size) != (unsigned long long)told)
+    if (!packed || told < 0 || ZSTD_getFrameContentSize(packed, packed_size) != (unsigned long long)told)
         return error_set(err, ERR_STORE, "stored bytes are damaged: their size is not %lld", (long long)told);
     bytes = malloc((size_t)told + 1);
-    if (bytes == NULL)
+    if (!bytes)
         return error_set(err, ERR_NOMEM, "no memory for %lld stored bytes", (long long)told);
     got = ZSTD_decompress(bytes, (size_t)told, packed, packed_size);
     if (ZSTD_isError(got) || got != (size_t)told) {

@@ -50,41 +50,41 @@ int
 db_integer(sqlite3 *db, const char *sql, int64_t *out, struct error *err)
 {
     sqlite3_stmt *stmt;
-    int code = db_prepare(db, sql, &stmt, err);
+    int rc = db_prepare(db, sql, &stmt, err);
 
-    if (code < 0)
-        return code;
+    if (rc < 0)
+        return rc;
     if (sqlite3_step(stmt) == SQLITE_ROW)
         *out = sqlite3_column_int64(stmt, 0);
     else
-        code = db_fail(db, err, sql);
+        rc = db_fail(db, err, sql);
     sqlite3_finalize(stmt);
-    return code;
+    return rc;
 }
 
 void
 db_reset(sqlite3_stmt *stmt)
 {
     sqlite3_reset(stmt);
-    if (stmt != NULL)
+    if (stmt)
         sqlite3_clear_bindings(stmt);
 }
 
 int
 db_run(sqlite3_stmt *stmt, const char *what, struct error *err)
 {
-    int code = 0;
+    int rc = 0;
 
     if (sqlite3_step(stmt) != SQLITE_DONE)
-        code = db_fail(sqlite3_db_handle(stmt), err, what);
+        rc = db_fail(sqlite3_db_handle(stmt), err, what);
     db_reset(stmt);
-    return code;
+    return rc;
 }
 
 void
 db_bind_text(sqlite3_stmt *stmt, int index, const char *text)
 {
-    if (text == NULL)
+    if (!text)
         sqlite3_bind_null(stmt, index);
     else
         sqlite3_bind_text(stmt, index, text, -1, SQLITE_STATIC);
@@ -93,5 +93,5 @@ db_bind_text(sqlite3_stmt *stmt, int index, const char *text)
 void
 db_bind_name(sqlite3_stmt *stmt, int index, const char *text)
 {
-    db_bind_text(stmt, index, text != NULL && text[0] != '\0' ? text : NULL);
+    db_bind_text(stmt, index, text && text[0] != '\0' ? text : NULL);
 }

@@ -53,12 +53,12 @@ static const char *const change_sql[NAMES_NCHANGES] = {
 int
 names_init(struct names *n, sqlite3 *db, struct error *err)
 {
-    int code = 0;
+    int rc = 0;
 
     n->db = db;
-    for (int i = 0; code == 0 && i < NAMES_NCHANGES; i++)
-        code = db_prepare(db, change_sql[i], &n->changes[i], err);
-    return code;
+    for (int i = 0; rc == 0 && i < NAMES_NCHANGES; i++)
+        rc = db_prepare(db, change_sql[i], &n->changes[i], err);
+    return rc;
 }
 
 void
@@ -66,7 +66,7 @@ names_release(struct names *n)
 {
     for (int i = 0; i < NAMES_NCHANGES; i++)
         sqlite3_finalize(n->changes[i]);
-    memset(n, 0, sizeof *n);
+    memset(n, 0, sizeof(*n));
 }
 
 static sqlite3_stmt *
@@ -87,29 +87,29 @@ bind(struct names *n, enum change change, const char *task_id, const char *clien
 static int
 ask(struct names *n, sqlite3_stmt *stmt, char *out, size_t size, struct error *err)
 {
-    int step = sqlite3_step(stmt), code = step == SQLITE_ROW;
-    const char *text = code == 1 ? (const char *)sqlite3_column_text(stmt, 0) : NULL;
+    int step = sqlite3_step(stmt), rc = step == SQLITE_ROW;
+    const char *text = rc == 1 ? (const char *)sqlite3_column_text(stmt, 0) : NULL;
 
-    if (out != NULL && size > 0) {
+    if (out && size > 0) {
         out[0] = '\0';
-        if (text != NULL)
+        if (text)
             strncat(out, text, size - 1);
     }
     if (step != SQLITE_ROW && step != SQLITE_DONE)
-        code = db_fail(n->db, err, "look at the names of a task");
+        rc = db_fail(n->db, err, "look at the names of a task");
     db_reset(stmt);
-    return code;
+    return rc;
 }
 
 static int
 check_free(struct names *n, const char *task_id, const char *client, const char *name, struct error *err)
 {
     char other[80];
-    int code = ask(n, bind(n, FIND_OTHER, task_id, client, name), other, sizeof other, err);
+    int rc = ask(n, bind(n, FIND_OTHER, task_id, client, name), other, sizeof(other), err);
 
-    if (code == 1)
+    if (rc == 1)
         return error_set(err, ERR_CONFLICT, "\"%.100s\" is the name of %s", name, other);
-    return code;
+    return rc;
 }
 
 static int
@@ -126,23 +126,23 @@ int
 names_claim(struct names *n, const char *client, const char *name, const char *task_id, int64_t now_ms,
             struct error *err)
 {
-    int code = check_free(n, task_id, client, name, err);
-    return code == 0 ? claim(n, task_id, client, name, now_ms, err) : code;
+    int rc = check_free(n, task_id, client, name, err);
+    return rc == 0 ? claim(n, task_id, client, name, now_ms, err) : rc;
 }
 
 /* 0 where there is such a task and the client has a name for it. */
 static int
 check_own(struct names *n, const char *task_id, const char *client, struct error *err)
 {
-    int code = ask(n, bind(n, FIND_TASK, task_id, NULL, NULL), NULL, 0, err);
+    int rc = ask(n, bind(n, FIND_TASK, task_id, NULL, NULL), NULL, 0, err);
 
-    if (code == 0)
+    if (rc == 0)
         return error_set(err, ERR_NOTFOUND, "no task %s", task_id);
-    if (code == 1 && client != NULL)
-        code = ask(n, bind(n, HAS_NAME, task_id, client, NULL), NULL, 0, err);
-    if (code == 0)
+    if (rc == 1 && client)
+        rc = ask(n, bind(n, HAS_NAME, task_id, client, NULL), NULL, 0, err);
+    if (rc == 0)
         return error_set(err, ERR_INPUT, "%.80s has no name for the task: others registered it", client);
-    return code < 0 ? code : 0;
+    return rc < 0 ? rc : 0;
 }
 
 int
@@ -150,35 +150,35 @@ names_rename(struct names *n, const char *client, const char *name, const char *
              struct error *err)
 {
     char holder[1024] = ""; /* 200 characters at most */
-    int code = check_own(n, task_id, client, err);
+    int rc = check_own(n, task_id, client, err);
 
-    if (code == 0 && client == NULL)
-        code = ask(n, bind(n, FIND_HOLDER, task_id, NULL, NULL), holder, sizeof holder, err);
-    if (client == NULL)
+    if (rc == 0 && !client)
+        rc = ask(n, bind(n, FIND_HOLDER, task_id, NULL, NULL), holder, sizeof(holder), err);
+    if (!client)
         client = holder;
-    if (code >= 0)
-        code = check_free(n, task_id, client, name, err);
-    if (code == 0)
-        code = db_run(bind(n, FORGET, task_id, client, NULL), "rename a task", err);
-    if (code == 0)
-        code = db_run(bind(n, SHOW, task_id, client, name), "rename a task", err);
-    return code == 0 ? claim(n, task_id, client, name, now_ms, err) : code;
+    if (rc >= 0)
+        rc = check_free(n, task_id, client, name, err);
+    if (rc == 0)
+        rc = db_run(bind(n, FORGET, task_id, client, NULL), "rename a task", err);
+    if (rc == 0)
+        rc = db_run(bind(n, SHOW, task_id, client, name), "rename a task", err);
+    return rc == 0 ? claim(n, task_id, client, name, now_ms, err) : rc;
 }
 
 int
 names_remove(struct names *n, const char *client, const char *task_id, struct error *err)
 {
-    int code = check_own(n, task_id, client, err);
+    int rc = check_own(n, task_id, client, err);
 
-    if (code == 0)
-        code = db_run(bind(n, client ? FORGET : FORGET_ALL, task_id, client, NULL), "forget a name", err);
-    if (code == 0)
-        code = ask(n, bind(n, IS_NAMED, task_id, NULL, NULL), NULL, 0, err);
-    if (code == 1)
+    if (rc == 0)
+        rc = db_run(bind(n, client ? FORGET : FORGET_ALL, task_id, client, NULL), "forget a name", err);
+    if (rc == 0)
+        rc = ask(n, bind(n, IS_NAMED, task_id, NULL, NULL), NULL, 0, err);
+    if (rc == 1)
         return db_run(bind(n, SHOW_OLDEST, task_id, NULL, NULL), "forget a name", err);
-    if (code == 0)
-        code = ask(n, bind(n, IS_IN_USE, task_id, NULL, NULL), NULL, 0, err);
-    if (code == 1)
+    if (rc == 0)
+        rc = ask(n, bind(n, IS_IN_USE, task_id, NULL, NULL), NULL, 0, err);
+    if (rc == 1)
         return error_set(err, ERR_CONFLICT, "submissions of the task are not finished");
-    return code == 0 ? db_run(bind(n, REMOVE, task_id, NULL, NULL), "remove a task", err) : code;
+    return rc == 0 ? db_run(bind(n, REMOVE, task_id, NULL, NULL), "remove a task", err) : rc;
 }

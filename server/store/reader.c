@@ -90,33 +90,33 @@ struct reader {
 static int
 reader_fill(struct reader *r, const char *path, struct error *err)
 {
-    int code = 0;
+    int rc = 0;
 
     if (sqlite3_open_v2(path, &r->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
         return db_fail(r->db, err, "open for reading");
-    code = db_exec(r->db, "PRAGMA query_only = 1", err);
-    for (int i = 0; code == 0 && i < NQUERIES; i++)
-        code = db_prepare(r->db, query_sql[i], &r->queries[i], err);
-    if (code == 0)
-        code = db_prepare(r->db, "BEGIN", &r->begin, err);
-    if (code == 0)
-        code = db_prepare(r->db, "COMMIT", &r->commit, err);
-    return code == 0 ? sums_reader_init(&r->sums, r->db, err) : code;
+    rc = db_exec(r->db, "PRAGMA query_only = 1", err);
+    for (int i = 0; rc == 0 && i < NQUERIES; i++)
+        rc = db_prepare(r->db, query_sql[i], &r->queries[i], err);
+    if (rc == 0)
+        rc = db_prepare(r->db, "BEGIN", &r->begin, err);
+    if (rc == 0)
+        rc = db_prepare(r->db, "COMMIT", &r->commit, err);
+    return rc == 0 ? sums_reader_init(&r->sums, r->db, err) : rc;
 }
 
 int
 reader_new(const char *path, struct reader **out, struct error *err)
 {
-    struct reader *r = calloc(1, sizeof *r);
-    int code;
+    struct reader *r = calloc(1, sizeof(*r));
+    int rc;
 
     *out = NULL;
-    if (r == NULL)
+    if (!r)
         return error_set(err, ERR_NOMEM, "no memory for the store's reader");
-    code = reader_fill(r, path, err);
-    if (code < 0) {
+    rc = reader_fill(r, path, err);
+    if (rc < 0) {
         reader_free(r);
-        return code;
+        return rc;
     }
     *out = r;
     return 0;
@@ -125,7 +125,7 @@ reader_new(const char *path, struct reader **out, struct error *err)
 void
 reader_free(struct reader *r)
 {
-    if (r == NULL)
+    if (!r)
         return;
     for (int i = 0; i < NQUERIES; i++)
         sqlite3_finalize(r->queries[i]);
@@ -165,16 +165,16 @@ store_reads_end(struct store *s)
 static int
 look_up(sqlite3_stmt *stmt, const char *what, const char *key, struct error *err)
 {
-    int step, code;
+    int step, rc;
 
     db_bind_text(stmt, 1, key);
     step = sqlite3_step(stmt);
     if (step == SQLITE_ROW)
         return 0;
-    code = step == SQLITE_DONE ? error_set(err, ERR_NOTFOUND, "no %s %s", what, key)
-                               : db_fail(sqlite3_db_handle(stmt), err, what);
+    rc = step == SQLITE_DONE ? error_set(err, ERR_NOTFOUND, "no %s %s", what, key)
+                             : db_fail(sqlite3_db_handle(stmt), err, what);
     db_reset(stmt);
-    return code;
+    return rc;
 }
 
 static int
@@ -202,7 +202,7 @@ read_task(sqlite3_stmt *stmt, struct task_row *out, struct error *err)
     if (task_row_view(stmt, &view) < 0 || task_row_copy(&view, out) < 0)
         return no_memory(err);
     spec = (const char *)sqlite3_column_text(stmt, TASK_NCOLUMNS);
-    if (spec != NULL && (out->spec = strdup(spec)) == NULL)
+    if (spec && !(out->spec = strdup(spec)))
         return no_memory(err);
     return blob_column(stmt, TASK_NCOLUMNS + 1, &out->reference, &out->reference_size, err);
 }
@@ -211,17 +211,17 @@ int
 store_get_task(struct store *s, const char *id, struct task_row *out, struct error *err)
 {
     sqlite3_stmt *stmt = s->reader->queries[GET_TASK];
-    int code;
+    int rc;
 
-    memset(out, 0, sizeof *out);
-    code = look_up(stmt, "task", id, err);
-    if (code < 0)
-        return code;
-    code = read_task(stmt, out, err);
+    memset(out, 0, sizeof(*out));
+    rc = look_up(stmt, "task", id, err);
+    if (rc < 0)
+        return rc;
+    rc = read_task(stmt, out, err);
     db_reset(stmt);
-    if (code < 0)
+    if (rc < 0)
         task_row_release(out);
-    return code;
+    return rc;
 }
 
 int
@@ -231,9 +231,9 @@ store_find_task(struct store *s, const char *client, const char *name, char id[H
     sqlite3_stmt *stmt = s->reader->queries[FIND_TASK];
 
     db_bind_text(stmt, 2, client ? client : "");
-    int code = look_up(stmt, "task", name, err);
-    if (code < 0)
-        return code;
+    int rc = look_up(stmt, "task", name, err);
+    if (rc < 0)
+        return rc;
     snprintf(id, HASH_TEXT_SIZE, "%s", (const char *)sqlite3_column_text(stmt, 0));
     *is_own = sqlite3_column_int(stmt, 1) != 0;
     db_reset(stmt);
@@ -245,18 +245,18 @@ read_submission(sqlite3_stmt *stmt, const char *what, const char *key, struct su
                 struct error *err)
 {
     struct submission_row view;
-    int code;
+    int rc;
 
-    memset(out, 0, sizeof *out);
-    code = look_up(stmt, what, key, err);
-    if (code < 0)
-        return code;
+    memset(out, 0, sizeof(*out));
+    rc = look_up(stmt, what, key, err);
+    if (rc < 0)
+        return rc;
     if (submission_row_view(stmt, &view) < 0 || submission_row_copy(&view, out) < 0) {
         submission_row_release(out);
-        code = no_memory(err);
+        rc = no_memory(err);
     }
     db_reset(stmt);
-    return code;
+    return rc;
 }
 
 int
@@ -264,18 +264,18 @@ store_get_key(struct store *s, const char *client, const char *key, int64_t now_
               struct error *err)
 {
     sqlite3_stmt *stmt = s->reader->queries[GET_KEY];
-    int code;
+    int rc;
 
-    memset(out, 0, sizeof *out);
+    memset(out, 0, sizeof(*out));
     db_bind_text(stmt, 2, key);
     sqlite3_bind_int64(stmt, 3, now_ms - STORE_KEY_LIFE_MS);
-    code = look_up(stmt, "request of the client", client, err);
-    if (code < 0)
-        return code;
-    snprintf(out->client, sizeof out->client, "%s", client);
-    snprintf(out->key, sizeof out->key, "%s", key);
-    snprintf(out->request_hash, sizeof out->request_hash, "%s", (const char *)sqlite3_column_text(stmt, 0));
-    snprintf(out->id, sizeof out->id, "%s", (const char *)sqlite3_column_text(stmt, 1));
+    rc = look_up(stmt, "request of the client", client, err);
+    if (rc < 0)
+        return rc;
+    snprintf(out->client, sizeof(out->client), "%s", client);
+    snprintf(out->key, sizeof(out->key), "%s", key);
+    snprintf(out->request_hash, sizeof(out->request_hash), "%s", (const char *)sqlite3_column_text(stmt, 0));
+    snprintf(out->id, sizeof(out->id), "%s", (const char *)sqlite3_column_text(stmt, 1));
     out->created_ms = sqlite3_column_int64(stmt, 2);
     db_reset(stmt);
     return 0;
@@ -292,23 +292,23 @@ store_get_answer(struct store *s, const char *id, char **client, char **verdict,
 {
     sqlite3_stmt *stmt = s->reader->queries[GET_ANSWER];
     char **out[] = { client, verdict };
-    int code;
+    int rc;
 
     *client = *verdict = NULL;
-    code = look_up(stmt, "submission", id, err);
-    if (code < 0)
-        return code;
+    rc = look_up(stmt, "submission", id, err);
+    if (rc < 0)
+        return rc;
     for (int i = 0; i < (int)ARRAY_LEN(out); i++) {
         const char *text = (const char *)sqlite3_column_text(stmt, i);
         if (sqlite3_column_type(stmt, i) != SQLITE_NULL && (!text || !(*out[i] = strdup(text))))
-            code = no_memory(err);
+            rc = no_memory(err);
     }
     db_reset(stmt);
-    if (code < 0) {
+    if (rc < 0) {
         free(ptr_take(client));
         free(ptr_take(verdict));
     }
-    return code;
+    return rc;
 }
 
 int
@@ -322,19 +322,19 @@ store_each_usage(struct store *s, int64_t since_ms, store_usage_cb *usage_cb, vo
 {
     sqlite3_stmt *stmt = s->reader->queries[EACH_USAGE];
     char first[ID_SIZE];
-    int step, code = check_idle(stmt, err);
+    int step, rc = check_idle(stmt, err);
 
-    if (code < 0)
-        return code;
+    if (rc < 0)
+        return rc;
     /* An id begins with the time at which it was made. */
-    snprintf(first, sizeof first, "%08x-%04x", (unsigned)(since_ms >> 16), (unsigned)(since_ms & 0xffff));
+    snprintf(first, sizeof(first), "%08x-%04x", (unsigned)(since_ms >> 16), (unsigned)(since_ms & 0xffff));
     db_bind_text(stmt, 1, first);
     while ((step = sqlite3_step(stmt)) == SQLITE_ROW)
         usage_cb(arg, (const char *)sqlite3_column_text(stmt, 0), sqlite3_column_int64(stmt, 1));
     if (step != SQLITE_DONE)
-        code = db_fail(sqlite3_db_handle(stmt), err, "sum up what clients used");
+        rc = db_fail(sqlite3_db_handle(stmt), err, "sum up what clients used");
     db_reset(stmt);
-    return code;
+    return rc;
 }
 
 int
@@ -342,18 +342,18 @@ store_get_group(struct store *s, const char *id, struct group_row *out, struct e
 {
     sqlite3_stmt *stmt = s->reader->queries[GET_GROUP];
     struct group_row view;
-    int code;
+    int rc;
 
-    memset(out, 0, sizeof *out);
-    code = look_up(stmt, "group", id, err);
-    if (code < 0)
-        return code;
+    memset(out, 0, sizeof(*out));
+    rc = look_up(stmt, "group", id, err);
+    if (rc < 0)
+        return rc;
     if (group_row_view(stmt, &view) < 0 || group_row_copy(&view, out) < 0) {
         group_row_release(out);
-        code = no_memory(err);
+        rc = no_memory(err);
     }
     db_reset(stmt);
-    return code;
+    return rc;
 }
 
 /* Append a stored blob's bytes to out. */
@@ -362,10 +362,10 @@ append_blob(sqlite3_stmt *stmt, int size_column, struct buffer *out, struct erro
 {
     AUTO_FREE char *bytes = NULL;
     size_t size = 0;
-    int code = blob_column(stmt, size_column, &bytes, &size, err);
+    int rc = blob_column(stmt, size_column, &bytes, &size, err);
 
-    if (code < 0)
-        return code;
+    if (rc < 0)
+        return rc;
     return buffer_append(out, bytes, size) < 0 ? no_memory(err) : 0;
 }
 
@@ -373,27 +373,27 @@ int
 store_get_source(struct store *s, const char *hash, struct buffer *out, struct error *err)
 {
     sqlite3_stmt *stmt = s->reader->queries[GET_BLOB];
-    int code = look_up(stmt, "source", hash, err);
+    int rc = look_up(stmt, "source", hash, err);
 
-    if (code < 0)
-        return code;
-    code = append_blob(stmt, 0, out, err);
+    if (rc < 0)
+        return rc;
+    rc = append_blob(stmt, 0, out, err);
     db_reset(stmt);
-    return code;
+    return rc;
 }
 
 int
 store_get_log(struct store *s, const char *submission_id, struct buffer *out, struct error *err)
 {
     sqlite3_stmt *stmt = s->reader->queries[GET_LOG];
-    int code = look_up(stmt, "submission", submission_id, err);
+    int rc = look_up(stmt, "submission", submission_id, err);
 
-    if (code < 0)
-        return code;
+    if (rc < 0)
+        return rc;
     if (sqlite3_column_type(stmt, 0) != SQLITE_NULL)
-        code = append_blob(stmt, 1, out, err);
+        rc = append_blob(stmt, 1, out, err);
     db_reset(stmt);
-    return code;
+    return rc;
 }
 
 /* --- several rows --- */
@@ -403,11 +403,11 @@ static int
 each_submission(sqlite3_stmt *stmt, store_submission_cb *row_cb, void *arg, size_t *n, struct error *err)
 {
     struct submission_row row;
-    int step, code = 0;
+    int step, rc = 0;
 
     for (*n = 0; (step = sqlite3_step(stmt)) == SQLITE_ROW;) {
         if (submission_row_view(stmt, &row) < 0) {
-            code = no_memory(err);
+            rc = no_memory(err);
             break;
         }
         ++*n;
@@ -415,9 +415,9 @@ each_submission(sqlite3_stmt *stmt, store_submission_cb *row_cb, void *arg, size
             break;
     }
     if (step != SQLITE_ROW && step != SQLITE_DONE)
-        code = db_fail(sqlite3_db_handle(stmt), err, "read submissions");
+        rc = db_fail(sqlite3_db_handle(stmt), err, "read submissions");
     db_reset(stmt);
-    return code;
+    return rc;
 }
 
 int
@@ -426,15 +426,15 @@ store_each_of_group(struct store *s, const char *group_id, store_submission_cb *
 {
     sqlite3_stmt *stmt = s->reader->queries[EACH_OF_GROUP];
     size_t n;
-    int code = check_idle(stmt, err);
+    int rc = check_idle(stmt, err);
 
-    if (code < 0)
-        return code;
+    if (rc < 0)
+        return rc;
     db_bind_text(stmt, 1, group_id);
-    code = each_submission(stmt, row_cb, arg, &n, err);
-    if (code == 0 && n == 0)
+    rc = each_submission(stmt, row_cb, arg, &n, err);
+    if (rc == 0 && n == 0)
         return error_set(err, ERR_NOTFOUND, "no group %s", group_id);
-    return code;
+    return rc;
 }
 
 int
@@ -442,17 +442,16 @@ store_each_unfinished(struct store *s, store_submission_cb *row_cb, void *arg, s
 {
     sqlite3_stmt *stmt = s->reader->queries[EACH_UNFINISHED];
     size_t n;
-    int code = check_idle(stmt, err);
+    int rc = check_idle(stmt, err);
 
-    return code < 0 ? code : each_submission(stmt, row_cb, arg, &n, err);
+    return rc < 0 ? rc : each_submission(stmt, row_cb, arg, &n, err);
 }
 
 static int
 mask_of(const struct submission_filter *f)
 {
-    int mask = (f->task_id != NULL ? BY_TASK : 0) | (f->class_ != NULL ? BY_CLASS : 0) |
-               (f->client != NULL ? BY_CLIENT : 0) | (f->group_id != NULL ? BY_GROUP : 0) |
-               (f->before != NULL ? BY_CURSOR : 0);
+    int mask = (f->task_id ? BY_TASK : 0) | (f->class_ ? BY_CLASS : 0) | (f->client ? BY_CLIENT : 0) |
+               (f->group_id ? BY_GROUP : 0) | (f->before ? BY_CURSOR : 0);
 
     if (f->state == SUBMISSION_QUEUED || f->state == SUBMISSION_RUNNING)
         mask |= IS_LIVE;
@@ -513,8 +512,8 @@ prepare_list(struct reader *r, const char *columns, int mask, sqlite3_stmt **out
 {
     char sql[1024], index[64];
 
-    write_index(mask, index, sizeof index);
-    snprintf(sql, sizeof sql, "SELECT %s FROM submission %s WHERE 1%s%s%s%s%s%s ORDER BY id DESC LIMIT ?7",
+    write_index(mask, index, sizeof(index));
+    snprintf(sql, sizeof(sql), "SELECT %s FROM submission %s WHERE 1%s%s%s%s%s%s ORDER BY id DESC LIMIT ?7",
              columns, index, state_condition(mask), mask & BY_TASK ? " AND task_id = ?2" : "",
              mask & BY_CLASS ? " AND class = ?3" : "", mask & BY_CLIENT ? " AND client = ?4" : "",
              mask & BY_GROUP ? " AND group_id = ?5" : "", mask & BY_CURSOR ? " AND id < ?6" : "");
@@ -549,16 +548,16 @@ begin_list(struct store *s, const struct submission_filter *f, const char *colum
            sqlite3_stmt **out, struct error *err)
 {
     int mask = mask_of(f);
-    int code = check_limit(f->limit, err);
+    int rc = check_limit(f->limit, err);
 
-    if (code == 0 && f->state >= SUBMISSION_NSTATES)
-        code = error_set(err, ERR_INPUT, "no state has the number %d", f->state);
-    if (code == 0 && lists[mask] == NULL)
-        code = prepare_list(s->reader, columns, mask, &lists[mask], err);
-    if (code == 0)
-        code = check_idle(lists[mask], err);
-    if (code < 0)
-        return code;
+    if (rc == 0 && f->state >= SUBMISSION_NSTATES)
+        rc = error_set(err, ERR_INPUT, "no state has the number %d", f->state);
+    if (rc == 0 && !lists[mask])
+        rc = prepare_list(s->reader, columns, mask, &lists[mask], err);
+    if (rc == 0)
+        rc = check_idle(lists[mask], err);
+    if (rc < 0)
+        return rc;
     bind_filter(lists[mask], f);
     *out = lists[mask];
     return 0;
@@ -570,9 +569,9 @@ store_list_submissions(struct store *s, const struct submission_filter *f, store
 {
     sqlite3_stmt *stmt;
     size_t n;
-    int code = begin_list(s, f, SUBMISSION_COLUMNS, s->reader->lists, &stmt, err);
+    int rc = begin_list(s, f, SUBMISSION_COLUMNS, s->reader->lists, &stmt, err);
 
-    return code < 0 ? code : each_submission(stmt, row_cb, arg, &n, err);
+    return rc < 0 ? rc : each_submission(stmt, row_cb, arg, &n, err);
 }
 
 int
@@ -580,14 +579,14 @@ store_list_briefs(struct store *s, const struct submission_filter *f, store_brie
                   struct error *err)
 {
     sqlite3_stmt *stmt;
-    int step, code = begin_list(s, f, BRIEF_COLUMNS, s->reader->briefs, &stmt, err);
+    int step, rc = begin_list(s, f, BRIEF_COLUMNS, s->reader->briefs, &stmt, err);
 
-    if (code < 0)
-        return code;
+    if (rc < 0)
+        return rc;
     while ((step = sqlite3_step(stmt)) == SQLITE_ROW) {
         const char *id = (const char *)sqlite3_column_text(stmt, 0);
-        if (id == NULL) {
-            code = no_memory(err);
+        if (!id) {
+            rc = no_memory(err);
             break;
         }
         if (!row_cb(arg, id, (const char *)sqlite3_column_text(stmt, 1),
@@ -595,48 +594,48 @@ store_list_briefs(struct store *s, const struct submission_filter *f, store_brie
             break;
     }
     if (step != SQLITE_ROW && step != SQLITE_DONE)
-        code = db_fail(s->reader->db, err, "read submissions");
+        rc = db_fail(s->reader->db, err, "read submissions");
     db_reset(stmt);
-    return code;
+    return rc;
 }
 
 int
 store_list_tasks(struct store *s, const char *name, const char *after, int limit, store_task_cb *row_cb,
                  void *arg, struct error *err)
 {
-    sqlite3_stmt *stmt = s->reader->queries[name != NULL ? LIST_TASKS_NAMED : LIST_TASKS];
+    sqlite3_stmt *stmt = s->reader->queries[name ? LIST_TASKS_NAMED : LIST_TASKS];
     struct task_row row;
-    int step, code = check_limit(limit, err);
+    int step, rc = check_limit(limit, err);
 
-    if (code == 0)
-        code = check_idle(stmt, err);
-    if (code < 0)
-        return code;
-    db_bind_text(stmt, 1, after != NULL ? after : "");
+    if (rc == 0)
+        rc = check_idle(stmt, err);
+    if (rc < 0)
+        return rc;
+    db_bind_text(stmt, 1, after ? after : "");
     sqlite3_bind_int(stmt, 2, limit);
-    if (name != NULL)
+    if (name)
         db_bind_text(stmt, 3, name);
     while ((step = sqlite3_step(stmt)) == SQLITE_ROW) {
         if (task_row_view(stmt, &row) < 0) {
-            code = no_memory(err);
+            rc = no_memory(err);
             break;
         }
         if (!row_cb(arg, &row))
             break;
     }
     if (step != SQLITE_ROW && step != SQLITE_DONE)
-        code = db_fail(s->reader->db, err, "read tasks");
+        rc = db_fail(s->reader->db, err, "read tasks");
     db_reset(stmt);
-    return code;
+    return rc;
 }
 
 int
 store_count(struct store *s, struct store_counts *out, struct error *err)
 {
     sqlite3_stmt *stmt = s->reader->queries[COUNT];
-    int step, code = 0;
+    int step, rc = 0;
 
-    memset(out, 0, sizeof *out);
+    memset(out, 0, sizeof(*out));
     while ((step = sqlite3_step(stmt)) == SQLITE_ROW) {
         int what = sqlite3_column_int(stmt, 0);
         if (what >= 0 && what < SUBMISSION_NSTATES)
@@ -645,59 +644,59 @@ store_count(struct store *s, struct store_counts *out, struct error *err)
             out->tasks = sqlite3_column_int64(stmt, 1);
     }
     if (step != SQLITE_DONE)
-        code = db_fail(s->reader->db, err, "count");
+        rc = db_fail(s->reader->db, err, "count");
     db_reset(stmt);
-    return code;
+    return rc;
 }
 
 int
 store_each_calibration(struct store *s, store_calibration_cb *row_cb, void *arg, struct error *err)
 {
     sqlite3_stmt *stmt = s->reader->queries[EACH_CALIBRATION];
-    int step, code = check_idle(stmt, err);
+    int step, rc = check_idle(stmt, err);
 
-    if (code < 0)
-        return code;
+    if (rc < 0)
+        return rc;
     while ((step = sqlite3_step(stmt)) == SQLITE_ROW) {
         struct calibration_row row = { .created_ms = sqlite3_column_int64(stmt, 1),
                                        .gpu = (const char *)sqlite3_column_text(stmt, 2),
                                        .document = (const char *)sqlite3_column_text(stmt, 3) };
         const char *id = (const char *)sqlite3_column_text(stmt, 0);
-        if (id == NULL || row.gpu == NULL || row.document == NULL) {
-            code = no_memory(err);
+        if (!id || !row.gpu || !row.document) {
+            rc = no_memory(err);
             break;
         }
-        strncpy(row.id, id, sizeof row.id - 1);
+        strncpy(row.id, id, sizeof(row.id) - 1);
         row_cb(arg, &row);
     }
-    if (code == 0 && step != SQLITE_DONE)
-        code = db_fail(s->reader->db, err, "read calibrations");
+    if (rc == 0 && step != SQLITE_DONE)
+        rc = db_fail(s->reader->db, err, "read calibrations");
     db_reset(stmt);
-    return code;
+    return rc;
 }
 
 int
 store_each_canary(struct store *s, store_canary_cb *row_cb, void *arg, struct error *err)
 {
     sqlite3_stmt *stmt = s->reader->queries[EACH_CANARY];
-    int step, code = check_idle(stmt, err);
+    int step, rc = check_idle(stmt, err);
 
-    if (code < 0)
-        return code;
+    if (rc < 0)
+        return rc;
     while ((step = sqlite3_step(stmt)) == SQLITE_ROW) {
         struct canary_row row = { .gpu = (const char *)sqlite3_column_text(stmt, 0),
                                   .driver = (const char *)sqlite3_column_text(stmt, 1),
                                   .kind = (const char *)sqlite3_column_text(stmt, 2),
                                   .changed_ms = sqlite3_column_int64(stmt, 3),
                                   .document = (const char *)sqlite3_column_text(stmt, 4) };
-        if (row.gpu == NULL || row.driver == NULL || row.kind == NULL || row.document == NULL) {
-            code = no_memory(err);
+        if (!row.gpu || !row.driver || !row.kind || !row.document) {
+            rc = no_memory(err);
             break;
         }
         row_cb(arg, &row);
     }
-    if (code == 0 && step != SQLITE_DONE)
-        code = db_fail(s->reader->db, err, "read canaries");
+    if (rc == 0 && step != SQLITE_DONE)
+        rc = db_fail(s->reader->db, err, "read canaries");
     db_reset(stmt);
-    return code;
+    return rc;
 }

@@ -262,12 +262,12 @@ static int
 check_owner(sqlite3 *db, int64_t version, struct error *err)
 {
     int64_t application = 0, tables = 0;
-    int code = db_integer(db, "PRAGMA application_id", &application, err);
+    int rc = db_integer(db, "PRAGMA application_id", &application, err);
 
-    if (code == 0)
-        code = db_integer(db, "SELECT count(*) FROM sqlite_schema", &tables, err);
-    if (code < 0)
-        return code;
+    if (rc == 0)
+        rc = db_integer(db, "SELECT count(*) FROM sqlite_schema", &tables, err);
+    if (rc < 0)
+        return rc;
     if (version == 0 && application == 0 && tables == 0)
         return 0;
     if (application != SCHEMA_APPLICATION_ID)
@@ -279,41 +279,41 @@ static int
 take_step(sqlite3 *db, const char *sql, size_t version, struct error *err)
 {
     char pragma[64];
-    int code = db_exec(db, "BEGIN IMMEDIATE", err);
+    int rc = db_exec(db, "BEGIN IMMEDIATE", err);
 
-    if (code < 0)
-        return code;
-    snprintf(pragma, sizeof pragma, "PRAGMA user_version = %zu", version);
-    code = db_exec(db, sql, err);
-    if (code == 0)
-        code = db_exec(db, pragma, err);
-    if (code == 0)
-        code = db_exec(db, "COMMIT", err);
-    if (code < 0 && !sqlite3_get_autocommit(db))
+    if (rc < 0)
+        return rc;
+    snprintf(pragma, sizeof(pragma), "PRAGMA user_version = %zu", version);
+    rc = db_exec(db, sql, err);
+    if (rc == 0)
+        rc = db_exec(db, pragma, err);
+    if (rc == 0)
+        rc = db_exec(db, "COMMIT", err);
+    if (rc < 0 && !sqlite3_get_autocommit(db))
         db_exec(db, "ROLLBACK", NULL);
-    return code;
+    return rc;
 }
 
 int
 schema_migrate(sqlite3 *db, const struct schema_step *steps, size_t n, struct error *err)
 {
     int64_t version = 0;
-    int code = db_integer(db, "PRAGMA user_version", &version, err);
+    int rc = db_integer(db, "PRAGMA user_version", &version, err);
 
-    if (code == 0)
-        code = check_owner(db, version, err);
-    if (code < 0)
-        return code;
+    if (rc == 0)
+        rc = check_owner(db, version, err);
+    if (rc < 0)
+        return rc;
     if (version < 0 || (uint64_t)version > n)
         return error_set(
             err, ERR_STORE,
             "schema version %lld, and this program knows versions up to %zu: use a newer verifierd",
             (long long)version, n);
     for (size_t i = (size_t)version; i < n; i++) {
-        code = take_step(db, steps[i].sql, i + 1, err);
-        if (code < 0) {
+        rc = take_step(db, steps[i].sql, i + 1, err);
+        if (rc < 0) {
             error_prefix(err, "making schema version %zu", i + 1);
-            return code;
+            return rc;
         }
     }
     return 0;

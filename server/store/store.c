@@ -25,7 +25,7 @@ path_with(const char *path, const char *suffix)
     size_t size = strlen(path) + strlen(suffix) + 1;
     char *out = malloc(size);
 
-    if (out != NULL)
+    if (out)
         snprintf(out, size, "%s%s", path, suffix);
     return out;
 }
@@ -46,7 +46,7 @@ static int
 refuse_second(int fd, const char *lock_path, const char *path, struct error *err)
 {
     char holder[32] = "";
-    ssize_t n = pread(fd, holder, sizeof holder - 1, 0);
+    ssize_t n = pread(fd, holder, sizeof(holder) - 1, 0);
 
     holder[n > 0 ? strcspn(holder, "\n") : 0] = '\0';
     return error_set(err, ERR_STORE, "%s is in use by another verifierd%s%s (it holds %s)", path,
@@ -63,7 +63,7 @@ take_lock(struct store *s, const char *path, struct error *err)
     AUTO_FREE char *lock_path = path_with(path, ".lock");
     AUTO_FD int fd = -1;
 
-    if (lock_path == NULL)
+    if (!lock_path)
         return error_set(err, ERR_NOMEM, "no memory to lock %s", path);
     fd = open(lock_path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0)
@@ -83,26 +83,26 @@ static int
 use_wal(sqlite3 *db, struct error *err)
 {
     sqlite3_stmt *stmt;
-    int code = db_prepare(db, "PRAGMA journal_mode = WAL", &stmt, err);
+    int rc = db_prepare(db, "PRAGMA journal_mode = WAL", &stmt, err);
 
-    if (code < 0)
-        return code;
+    if (rc < 0)
+        return rc;
     if (sqlite3_step(stmt) != SQLITE_ROW)
-        code = db_fail(db, err, "set the journal mode");
+        rc = db_fail(db, err, "set the journal mode");
     else if (strcmp((const char *)sqlite3_column_text(stmt, 0), "wal") != 0)
-        code = error_set(err, ERR_STORE, "the file system does not support a write-ahead log");
+        rc = error_set(err, ERR_STORE, "the file system does not support a write-ahead log");
     sqlite3_finalize(stmt);
-    return code;
+    return rc;
 }
 
 static int
 set_up_writing(sqlite3 *db, struct error *err)
 {
-    int code;
+    int rc;
 
-    code = use_wal(db, err);
-    if (code < 0)
-        return code;
+    rc = use_wal(db, err);
+    if (rc < 0)
+        return rc;
     return db_exec(db,
                    "PRAGMA synchronous = FULL;"
                    "PRAGMA secure_delete = FAST;"
@@ -119,56 +119,56 @@ open_files(struct store *s, const char *path, struct error *err)
     const struct schema_step *steps;
     const char *file;
     size_t n;
-    int code = create_file(path, err);
+    int rc = create_file(path, err);
 
-    if (code < 0)
-        return code;
+    if (rc < 0)
+        return rc;
     if (sqlite3_open_v2(path, &s->write_db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
         return db_fail(s->write_db, err, path);
     sqlite3_extended_result_codes(s->write_db, 1);
     sqlite3_busy_timeout(s->write_db, BUSY_MS);
     file = sqlite3_db_filename(s->write_db, "main");
-    code = take_lock(s, file, err);
-    if (code < 0)
-        return code;
+    rc = take_lock(s, file, err);
+    if (rc < 0)
+        return rc;
     s->wal_path = path_with(file, "-wal");
-    if (s->wal_path == NULL)
+    if (!s->wal_path)
         return error_set(err, ERR_NOMEM, "no memory to open %s", path);
     /* Before the first table: so that a sweep can give room back while the daemon runs. A file that has tables stays as it is. */
-    code = db_exec(s->write_db, "PRAGMA auto_vacuum = INCREMENTAL", err);
+    rc = db_exec(s->write_db, "PRAGMA auto_vacuum = INCREMENTAL", err);
     steps = schema_steps(&n);
-    if (code == 0)
-        code = schema_migrate(s->write_db, steps, n, err);
-    if (code == 0)
-        code = set_up_writing(s->write_db, err);
-    if (code == 0)
-        code = write_kit_new(s->write_db, &s->kit, err);
-    if (code == 0)
-        code = reader_new(file, &s->reader, err);
-    if (code < 0)
+    if (rc == 0)
+        rc = schema_migrate(s->write_db, steps, n, err);
+    if (rc == 0)
+        rc = set_up_writing(s->write_db, err);
+    if (rc == 0)
+        rc = write_kit_new(s->write_db, &s->kit, err);
+    if (rc == 0)
+        rc = reader_new(file, &s->reader, err);
+    if (rc < 0)
         error_prefix(err, "%s", path);
-    return code;
+    return rc;
 }
 
 int
 store_open(uv_loop_t *loop, const char *path, size_t writer_limit, struct store **out, struct error *err)
 {
     struct store *s;
-    int code;
+    int rc;
 
     *out = NULL;
     if (path[0] == '\0' || strcmp(path, ":memory:") == 0)
         return error_set(err, ERR_INPUT, "the store must be a file, not \"%s\"", path);
-    s = calloc(1, sizeof *s);
-    if (s == NULL)
+    s = calloc(1, sizeof(*s));
+    if (!s)
         return error_set(err, ERR_NOMEM, "no memory to open %s", path);
     s->lock_fd = -1;
-    code = open_files(s, path, err);
-    if (code == 0)
-        code = writer_new(loop, s->write_db, s->kit, writer_limit, &s->writer, err);
-    if (code < 0) {
+    rc = open_files(s, path, err);
+    if (rc == 0)
+        rc = writer_new(loop, s->write_db, s->kit, writer_limit, &s->writer, err);
+    if (rc < 0) {
         store_close(s);
-        return code;
+        return rc;
     }
     *out = s;
     return 0;
@@ -183,7 +183,7 @@ store_finish_writes(struct store *s)
 void
 store_close(struct store *s)
 {
-    if (s == NULL)
+    if (!s)
         return;
     writer_free(s->writer); /* its callbacks may still read */
     reader_free(s->reader);
@@ -206,7 +206,7 @@ store_figures(struct store *s, struct store_figures *out)
 {
     struct stat status;
 
-    memset(out, 0, sizeof *out);
+    memset(out, 0, sizeof(*out));
     writer_figures(s->writer, out);
     if (stat(s->wal_path, &status) == 0)
         out->wal_bytes = status.st_size;

@@ -66,13 +66,13 @@ static const char *const change_sql[SUMS_NCHANGES] = {
 int
 sums_init(struct sums *s, sqlite3 *db, struct error *err)
 {
-    int code = 0;
+    int rc = 0;
 
-    memset(s, 0, sizeof *s);
-    for (int i = 0; code == 0 && i < SUMS_NCHANGES; i++)
+    memset(s, 0, sizeof(*s));
+    for (int i = 0; rc == 0 && i < SUMS_NCHANGES; i++)
         if (change_sql[i])
-            code = db_prepare(db, change_sql[i], &s->changes[i], err);
-    return code;
+            rc = db_prepare(db, change_sql[i], &s->changes[i], err);
+    return rc;
 }
 
 void
@@ -110,13 +110,13 @@ find(struct sums *s, struct counted *c, struct error *err)
     if (step == SQLITE_ROW) {
         const char *task = (const char *)sqlite3_column_text(stmt, 0);
         const char *client = (const char *)sqlite3_column_text(stmt, 1);
-        snprintf(c->task_id, sizeof c->task_id, "%s", task ? task : "");
-        snprintf(c->client, sizeof c->client, "%s", client ? client : "");
-        c->has_client = client != NULL;
+        snprintf(c->task_id, sizeof(c->task_id), "%s", task ? task : "");
+        snprintf(c->client, sizeof(c->client), "%s", client ? client : "");
+        c->has_client = client;
     }
-    int code = step == SQLITE_ROW ? 0 : db_fail(sqlite3_db_handle(stmt), err, "look for what ended");
+    int rc = step == SQLITE_ROW ? 0 : db_fail(sqlite3_db_handle(stmt), err, "look for what ended");
     db_reset(stmt);
-    return code;
+    return rc;
 }
 
 int
@@ -135,9 +135,9 @@ add_trends(struct sums *s, const struct counted *c, const char *scope, struct er
 {
     sqlite3_stmt *stmt = s->changes[ADD_TREND];
     int64_t at_s = c->row->finished_ms / 1000;
-    int code = 0;
+    int rc = 0;
 
-    for (size_t i = 0; code == 0 && i < ARRAY_LEN(spans); i++) {
+    for (size_t i = 0; rc == 0 && i < ARRAY_LEN(spans); i++) {
         sqlite3_bind_int(stmt, 1, spans[i].span_s);
         db_bind_text(stmt, 2, scope);
         sqlite3_bind_int64(stmt, 3, at_s - at_s % spans[i].span_s);
@@ -146,9 +146,9 @@ add_trends(struct sums *s, const struct counted *c, const char *scope, struct er
         db_bind_text(stmt, 6, c->is.passed);
         sqlite3_bind_int(stmt, 7, store_reward_bin(c->row->reward));
         sqlite3_bind_double(stmt, 8, isfinite(c->row->reward) ? c->row->reward : 0);
-        code = db_run(stmt, "count a verdict", err);
+        rc = db_run(stmt, "count a verdict", err);
     }
-    return code;
+    return rc;
 }
 
 static int
@@ -175,7 +175,7 @@ static int
 add_task(struct sums *s, const struct counted *c, const char *scope, struct error *err)
 {
     sqlite3_stmt *stmt = s->changes[ADD_RECORD];
-    int code = 0;
+    int rc = 0;
 
     if (isfinite(c->is.speedup)) {
         db_bind_text(stmt, 1, scope);
@@ -183,10 +183,10 @@ add_task(struct sums *s, const struct counted *c, const char *scope, struct erro
         sqlite3_bind_int64(stmt, 3, c->row->finished_ms);
         db_bind_text(stmt, 4, c->row->id);
         sqlite3_bind_double(stmt, 5, c->is.speedup);
-        code = db_run(stmt, "keep a record", err);
+        rc = db_run(stmt, "keep a record", err);
     }
-    if (code < 0)
-        return code;
+    if (rc < 0)
+        return rc;
     stmt = s->changes[ADD_TASK_SUM];
     db_bind_text(stmt, 1, scope);
     db_bind_text(stmt, 2, c->task_id);
@@ -222,32 +222,32 @@ add_leader(struct sums *s, const struct counted *c, struct error *err)
 static int
 prune(struct sums *s, int64_t now_s, struct error *err)
 {
-    int code = 0;
+    int rc = 0;
 
     if (now_s < s->pruned_s + PRUNE_EVERY_S)
         return 0;
-    for (size_t i = 0; code == 0 && i < ARRAY_LEN(spans); i++) {
+    for (size_t i = 0; rc == 0 && i < ARRAY_LEN(spans); i++) {
         sqlite3_bind_int(s->changes[PRUNE_TREND], 1, spans[i].span_s);
         sqlite3_bind_int64(s->changes[PRUNE_TREND], 2, now_s - spans[i].kept_s);
-        code = db_run(s->changes[PRUNE_TREND], "drop old counts", err);
+        rc = db_run(s->changes[PRUNE_TREND], "drop old counts", err);
     }
-    if (code == 0) {
+    if (rc == 0) {
         sqlite3_bind_int64(s->changes[PRUNE_FAILURE], 1, now_s - 31 * 86400);
-        code = db_run(s->changes[PRUNE_FAILURE], "drop old failures", err);
+        rc = db_run(s->changes[PRUNE_FAILURE], "drop old failures", err);
     }
     s->pruned_s = now_s;
-    return code;
+    return rc;
 }
 
 static int
 add_to_scope(struct sums *s, const struct counted *c, const char *scope, struct error *err)
 {
-    int code = add_failure(s, c, scope, err);
+    int rc = add_failure(s, c, scope, err);
 
-    if (code != 0 || c->is.is_weakened)
-        return code;
-    code = add_trends(s, c, scope, err);
-    return code == 0 ? add_task(s, c, scope, err) : code;
+    if (rc != 0 || c->is.is_weakened)
+        return rc;
+    rc = add_trends(s, c, scope, err);
+    return rc == 0 ? add_task(s, c, scope, err) : rc;
 }
 
 int
@@ -258,16 +258,16 @@ sums_add(struct sums *s, const struct submission_row *row, struct error *err)
 
     if (!summary_read(row->verdict, &c.is))
         return 0;
-    int code = find(s, &c, err);
-    if (code == 0)
-        code = add_to_scope(s, &c, "", err);
-    if (code == 0 && c.has_client) {
+    int rc = find(s, &c, err);
+    if (rc == 0)
+        rc = add_to_scope(s, &c, "", err);
+    if (rc == 0 && c.has_client) {
         store_scope(c.client, scope);
-        code = add_to_scope(s, &c, scope, err);
+        rc = add_to_scope(s, &c, scope, err);
     }
-    if (code == 0)
-        code = add_leader(s, &c, err);
-    return code == 0 ? prune(s, row->finished_ms / 1000, err) : code;
+    if (rc == 0)
+        rc = add_leader(s, &c, err);
+    return rc == 0 ? prune(s, row->finished_ms / 1000, err) : rc;
 }
 
 void

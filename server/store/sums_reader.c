@@ -67,11 +67,11 @@ static const char *const query_sql[SUMS_NQUERIES] = {
 int
 sums_reader_init(struct sums_reader *r, sqlite3 *db, struct error *err)
 {
-    int code = 0;
+    int rc = 0;
 
-    for (int i = 0; code == 0 && i < SUMS_NQUERIES; i++)
-        code = db_prepare(db, query_sql[i], &r->queries[i], err);
-    return code;
+    for (int i = 0; rc == 0 && i < SUMS_NQUERIES; i++)
+        rc = db_prepare(db, query_sql[i], &r->queries[i], err);
+    return rc;
 }
 
 void
@@ -126,14 +126,14 @@ static int
 each(sqlite3_stmt *stmt, void (*give)(sqlite3_stmt *stmt, const struct call *call), struct call call,
      const char *what, struct error *err)
 {
-    int step, code = 0;
+    int step, rc = 0;
 
     while ((step = sqlite3_step(stmt)) == SQLITE_ROW)
         give(stmt, &call);
     if (step != SQLITE_DONE)
-        code = db_fail(sqlite3_db_handle(stmt), err, what);
+        rc = db_fail(sqlite3_db_handle(stmt), err, what);
     db_reset(stmt);
-    return code;
+    return rc;
 }
 
 static void
@@ -154,10 +154,10 @@ store_each_trend(struct store *s, const char *scope, int span_s, int64_t since_s
                  void *arg, struct error *err)
 {
     sqlite3_stmt *stmt = query(s, EACH_TREND);
-    int code = check(stmt, 1, 1, err);
+    int rc = check(stmt, 1, 1, err);
 
-    if (code < 0)
-        return code;
+    if (rc < 0)
+        return rc;
     sqlite3_bind_int(stmt, 1, span_s);
     db_bind_text(stmt, 2, scope);
     sqlite3_bind_int64(stmt, 3, since_s);
@@ -182,10 +182,10 @@ store_each_failure(struct store *s, const char *scope, int64_t since_s, int limi
                    void *arg, struct error *err)
 {
     sqlite3_stmt *stmt = query(s, EACH_FAILURE);
-    int code = check(stmt, limit, PAGE_MAX, err);
+    int rc = check(stmt, limit, PAGE_MAX, err);
 
-    if (code < 0)
-        return code;
+    if (rc < 0)
+        return rc;
     db_bind_text(stmt, 1, scope);
     sqlite3_bind_int64(stmt, 2, since_s);
     sqlite3_bind_int(stmt, 3, limit);
@@ -212,10 +212,10 @@ store_each_task_sum(struct store *s, const char *scope, int64_t before_ms, const
                     store_task_sum_cb *row_cb, void *arg, struct error *err)
 {
     sqlite3_stmt *stmt = query(s, EACH_TASK);
-    int code = check(stmt, limit, PAGE_MAX, err);
+    int rc = check(stmt, limit, PAGE_MAX, err);
 
-    if (code < 0)
-        return code;
+    if (rc < 0)
+        return rc;
     db_bind_text(stmt, 1, scope);
     sqlite3_bind_int64(stmt, 2, before_ms);
     db_bind_text(stmt, 3, before_id);
@@ -228,10 +228,10 @@ store_get_task_sum(struct store *s, const char *scope, const char *task_id, stor
                    void *arg, struct error *err)
 {
     sqlite3_stmt *stmt = query(s, ONE_TASK);
-    int code = check(stmt, 1, 1, err);
+    int rc = check(stmt, 1, 1, err);
 
-    if (code < 0)
-        return code;
+    if (rc < 0)
+        return rc;
     db_bind_text(stmt, 1, scope);
     db_bind_text(stmt, 2, task_id);
     return each(stmt, give_task, (struct call){ (void (*)(void))row_cb, arg }, "read a task's counts", err);
@@ -258,10 +258,10 @@ store_each_leader(struct store *s, const char *task_id, const char *client, int 
                   store_leader_cb *row_cb, void *arg, struct error *err)
 {
     sqlite3_stmt *stmt = query(s, client ? EACH_LEADER_OF_CLIENT : EACH_LEADER);
-    int code = check(stmt, limit, PAGE_MAX, err);
+    int rc = check(stmt, limit, PAGE_MAX, err);
 
-    if (code < 0)
-        return code;
+    if (rc < 0)
+        return rc;
     db_bind_text(stmt, 1, task_id);
     sqlite3_bind_int(stmt, 2, limit);
     if (client)
@@ -283,10 +283,10 @@ store_each_record(struct store *s, const char *scope, const char *task_id, store
                   struct error *err)
 {
     sqlite3_stmt *stmt = query(s, EACH_RECORD);
-    int code = check(stmt, 1, 1, err);
+    int rc = check(stmt, 1, 1, err);
 
-    if (code < 0)
-        return code;
+    if (rc < 0)
+        return rc;
     db_bind_text(stmt, 1, scope);
     db_bind_text(stmt, 2, task_id);
     sqlite3_bind_int(stmt, 3, STORE_RECORDS_MAX);
@@ -315,10 +315,10 @@ store_each_group(struct store *s, const char *client, const char *before, int li
                  store_group_sum_cb *row_cb, void *arg, struct error *err)
 {
     sqlite3_stmt *stmt = query(s, client ? EACH_GROUP_OF_CLIENT : EACH_GROUP);
-    int code = check(stmt, limit, GROUPS_MAX, err);
+    int rc = check(stmt, limit, GROUPS_MAX, err);
 
-    if (code < 0)
-        return code;
+    if (rc < 0)
+        return rc;
     db_bind_text(stmt, 1, before ? before : "~"); /* greater than any id */
     sqlite3_bind_int(stmt, 2, limit);
     if (client)

@@ -74,12 +74,12 @@ static const char *const change_sql[SWEEP_NCHANGES] = {
 int
 sweep_init(struct sweep *s, sqlite3 *db, struct error *err)
 {
-    int code = 0;
+    int rc = 0;
 
     s->db = db;
-    for (int i = 0; code == 0 && i < SWEEP_NCHANGES; i++)
-        code = db_prepare(db, change_sql[i], &s->changes[i], err);
-    return code;
+    for (int i = 0; rc == 0 && i < SWEEP_NCHANGES; i++)
+        rc = db_prepare(db, change_sql[i], &s->changes[i], err);
+    return rc;
 }
 
 void
@@ -99,19 +99,19 @@ struct blobs {
 static int
 read_blobs(sqlite3_stmt *stmt, const char *id, struct blobs *out, struct error *err)
 {
-    int step, code = 0;
+    int step, rc = 0;
 
     out->n = 0;
     db_bind_text(stmt, 1, id);
     while ((step = sqlite3_step(stmt)) == SQLITE_ROW && out->n < (int)ARRAY_LEN(out->hashes)) {
         const char *hash = (const char *)sqlite3_column_text(stmt, 0);
-        if (hash != NULL)
+        if (hash)
             strncpy(out->hashes[out->n++], hash, HASH_TEXT_SIZE - 1);
     }
     if (step != SQLITE_ROW && step != SQLITE_DONE)
-        code = db_fail(sqlite3_db_handle(stmt), err, "look for sources to remove");
+        rc = db_fail(sqlite3_db_handle(stmt), err, "look for sources to remove");
     db_reset(stmt);
-    return code;
+    return rc;
 }
 
 /* Run a statement with one id; how many rows it changed is added to *n. */
@@ -119,20 +119,20 @@ static int
 run_on(struct sweep *s, enum change change, const char *id, int64_t *n, struct error *err)
 {
     db_bind_text(s->changes[change], 1, id);
-    int code = db_run(s->changes[change], "remove what is not to be kept", err);
-    if (code == 0)
+    int rc = db_run(s->changes[change], "remove what is not to be kept", err);
+    if (rc == 0)
         *n += sqlite3_changes(s->db);
-    return code;
+    return rc;
 }
 
 static int
 remove_blobs(struct sweep *s, struct blobs *blobs, struct store_sweep *step, struct error *err)
 {
-    int code = 0;
+    int rc = 0;
 
-    for (int i = 0; code == 0 && i < blobs->n; i++)
-        code = run_on(s, DELETE_BLOB, blobs->hashes[i], &step->blobs, err);
-    return code;
+    for (int i = 0; rc == 0 && i < blobs->n; i++)
+        rc = run_on(s, DELETE_BLOB, blobs->hashes[i], &step->blobs, err);
+    return rc;
 }
 
 /* 1: it has to stay; 0; or an error. */
@@ -141,19 +141,19 @@ is_kept(struct sweep *s, enum change question, const char *id, const struct stor
         struct error *err)
 {
     sqlite3_stmt *stmt = s->changes[question];
-    int code;
+    int rc;
 
     db_bind_text(stmt, 1, id);
     sqlite3_bind_int64(stmt, 2, step->now_ms - STORE_KEY_LIFE_MS);
     if (question == GROUP_KEPT)
         sqlite3_bind_int64(stmt, 3, step->before_ms);
     if (sqlite3_step(stmt) == SQLITE_ROW)
-        code = sqlite3_column_int64(stmt, 0) == 0 || sqlite3_column_int(stmt, 1) != 0 ||
-               sqlite3_column_int(stmt, 2) != 0;
+        rc = sqlite3_column_int64(stmt, 0) == 0 || sqlite3_column_int(stmt, 1) != 0 ||
+             sqlite3_column_int(stmt, 2) != 0;
     else
-        code = db_fail(s->db, err, "ask whether something is referred to");
+        rc = db_fail(s->db, err, "ask whether something is referred to");
     db_reset(stmt);
-    return code;
+    return rc;
 }
 
 static int
@@ -163,15 +163,15 @@ remove_one(struct sweep *s, const char *id, const char *group, struct store_swee
     bool is_group = *group != '\0';
     const char *key = is_group ? group : id;
 
-    int code = is_kept(s, is_group ? GROUP_KEPT : ONE_KEPT, key, step, err);
-    if (code != 0)
-        return code < 0 ? code : 0;
-    code = read_blobs(s->changes[is_group ? GROUP_BLOBS : ONE_BLOBS], key, &blobs, err);
-    if (code == 0)
-        code = run_on(s, is_group ? DELETE_MEMBERS : DELETE_ONE, key, &step->submissions, err);
-    if (code == 0 && is_group)
-        code = run_on(s, DELETE_GROUP, key, &step->groups, err);
-    return code == 0 ? remove_blobs(s, &blobs, step, err) : code;
+    int rc = is_kept(s, is_group ? GROUP_KEPT : ONE_KEPT, key, step, err);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    rc = read_blobs(s->changes[is_group ? GROUP_BLOBS : ONE_BLOBS], key, &blobs, err);
+    if (rc == 0)
+        rc = run_on(s, is_group ? DELETE_MEMBERS : DELETE_ONE, key, &step->submissions, err);
+    if (rc == 0 && is_group)
+        rc = run_on(s, DELETE_GROUP, key, &step->groups, err);
+    return rc == 0 ? remove_blobs(s, &blobs, step, err) : rc;
 }
 
 static int
@@ -179,10 +179,10 @@ remove_log(struct sweep *s, const char *id, struct store_sweep *step, struct err
 {
     struct blobs blobs = { .n = 0 };
 
-    int code = read_blobs(s->changes[GET_LOG_HASH], id, &blobs, err);
-    if (code == 0)
-        code = run_on(s, DROP_LOG, id, &step->logs, err);
-    return code == 0 ? remove_blobs(s, &blobs, step, err) : code;
+    int rc = read_blobs(s->changes[GET_LOG_HASH], id, &blobs, err);
+    if (rc == 0)
+        rc = run_on(s, DROP_LOG, id, &step->logs, err);
+    return rc == 0 ? remove_blobs(s, &blobs, step, err) : rc;
 }
 
 /* --- a batch --- */
@@ -197,7 +197,7 @@ read_oldest(struct sweep *s, const struct store_sweep *step, struct found out[ST
             struct error *err)
 {
     sqlite3_stmt *stmt = s->changes[step->what == SWEEP_LOGS ? OLDEST_LOGS : OLDEST];
-    int status, code = 0;
+    int status, rc = 0;
 
     *n = 0;
     sqlite3_bind_int64(stmt, 1, step->before_ms);
@@ -208,43 +208,43 @@ read_oldest(struct sweep *s, const struct store_sweep *step, struct found out[ST
         const char *id = (const char *)sqlite3_column_text(stmt, 0),
                    *group = (const char *)sqlite3_column_text(stmt, 1);
         out[*n] = (struct found){ .finished_ms = sqlite3_column_int64(stmt, 2) };
-        strncpy(out[*n].id, id != NULL ? id : "", ID_SIZE - 1);
-        strncpy(out[*n].group, group != NULL ? group : "", ID_SIZE - 1);
+        strncpy(out[*n].id, id ? id : "", ID_SIZE - 1);
+        strncpy(out[*n].group, group ? group : "", ID_SIZE - 1);
         ++*n;
     }
     if (status != SQLITE_DONE)
-        code = db_fail(s->db, err, "look for what is not to be kept");
+        rc = db_fail(s->db, err, "look for what is not to be kept");
     db_reset(stmt);
-    return code;
+    return rc;
 }
 
 static int
 remove_batch(struct sweep *s, struct store_sweep *step, struct error *err)
 {
     struct found found[STORE_SWEEP_BATCH];
-    int n, code = read_oldest(s, step, found, &n, err);
+    int n, rc = read_oldest(s, step, found, &n, err);
 
-    for (int i = 0; code == 0 && i < n && step->submissions < step->most; i++) {
-        code = step->what == SWEEP_LOGS ? remove_log(s, found[i].id, step, err)
-                                        : remove_one(s, found[i].id, found[i].group, step, err);
+    for (int i = 0; rc == 0 && i < n && step->submissions < step->most; i++) {
+        rc = step->what == SWEEP_LOGS ? remove_log(s, found[i].id, step, err)
+                                      : remove_one(s, found[i].id, found[i].group, step, err);
         step->at_ms = found[i].finished_ms;
         memcpy(step->at_id, found[i].id, ID_SIZE);
     }
     step->is_over = n < STORE_SWEEP_BATCH || step->submissions >= step->most;
-    return code;
+    return rc;
 }
 
 static int
 free_pages(struct sweep *s, int64_t *out, struct error *err)
 {
-    int code = 0;
+    int rc = 0;
 
     if (sqlite3_step(s->changes[FREE_PAGES]) == SQLITE_ROW)
         *out = sqlite3_column_int64(s->changes[FREE_PAGES], 0);
     else
-        code = db_fail(s->db, err, "count free pages");
+        rc = db_fail(s->db, err, "count free pages");
     db_reset(s->changes[FREE_PAGES]);
-    return code;
+    return rc;
 }
 
 /* Gives room back to the file system. It is over when there is none, or when the file is of the kind that keeps it. */
@@ -252,17 +252,17 @@ static int
 vacuum(struct sweep *s, struct store_sweep *step, struct error *err)
 {
     int64_t before = 0, after = 0;
-    int status, code = free_pages(s, &before, err);
+    int status, rc = free_pages(s, &before, err);
 
-    while (code == 0 && (status = sqlite3_step(s->changes[VACUUM])) != SQLITE_DONE)
+    while (rc == 0 && (status = sqlite3_step(s->changes[VACUUM])) != SQLITE_DONE)
         if (status != SQLITE_ROW)
-            code = db_fail(s->db, err, "give room back");
+            rc = db_fail(s->db, err, "give room back");
     db_reset(s->changes[VACUUM]);
-    if (code == 0)
-        code = free_pages(s, &after, err);
+    if (rc == 0)
+        rc = free_pages(s, &after, err);
     step->pages += before - after;
     step->is_over = after == 0 || after == before;
-    return code;
+    return rc;
 }
 
 int

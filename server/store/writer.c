@@ -78,7 +78,7 @@ list_append(struct write_list *l, struct write *w)
 static void
 list_move(struct write_list *from, struct write_list *to)
 {
-    if (from->first == NULL)
+    if (!from->first)
         return;
     *to->end = from->first;
     to->end = from->end;
@@ -90,16 +90,16 @@ list_move(struct write_list *from, struct write_list *to)
 static int
 apply_one(struct writer *w, struct write *write)
 {
-    int code = db_exec(w->db, "SAVEPOINT one", &write->error);
+    int rc = db_exec(w->db, "SAVEPOINT one", &write->error);
 
-    if (code == 0)
-        code = write->apply(write, w->kit, &write->error);
-    if (code == 0)
-        code = db_exec(w->db, "RELEASE one", &write->error);
+    if (rc == 0)
+        rc = write->apply(write, w->kit, &write->error);
+    if (rc == 0)
+        rc = db_exec(w->db, "RELEASE one", &write->error);
     else if (!sqlite3_get_autocommit(w->db))
         db_exec(w->db, "ROLLBACK TO one; RELEASE one", NULL);
-    write->code = code;
-    return code;
+    write->code = rc;
+    return rc;
 }
 
 /*
@@ -109,21 +109,21 @@ apply_one(struct writer *w, struct write *write)
 static int
 transact(struct writer *w, struct write *first, struct write *end, bool *is_begun, struct error *err)
 {
-    int code = db_exec(w->db, "BEGIN IMMEDIATE", err);
+    int rc = db_exec(w->db, "BEGIN IMMEDIATE", err);
 
-    *is_begun = code == 0;
-    if (code < 0)
-        return code;
+    *is_begun = rc == 0;
+    if (rc < 0)
+        return rc;
     for (struct write *one = first; one != end; one = one->next) {
         if (apply_one(w, one) < 0 && sqlite3_get_autocommit(w->db)) { /* SQLite rolled everything back */
             *err = one->error;
             return one->code;
         }
     }
-    code = db_exec(w->db, "COMMIT", err);
-    if (code < 0 && !sqlite3_get_autocommit(w->db))
+    rc = db_exec(w->db, "COMMIT", err);
+    if (rc < 0 && !sqlite3_get_autocommit(w->db))
         db_exec(w->db, "ROLLBACK", NULL);
-    return code;
+    return rc;
 }
 
 static void
@@ -153,19 +153,19 @@ static int
 commit(struct writer *w, struct write *first, struct write *end, bool *is_begun, struct error *err)
 {
     int64_t began_ns = clock_monotonic_ns();
-    int code = transact(w, first, end, is_begun, err);
+    int rc = transact(w, first, end, is_begun, err);
 
-    if (code == 0)
+    if (rc == 0)
         note_commit(w, first, end, began_ns);
-    return code;
+    return rc;
 }
 
 /* From first up to (not with) end. */
 static void
-fail(struct write *first, const struct write *end, int code, const struct error *err)
+fail(struct write *first, const struct write *end, int rc, const struct error *err)
 {
     for (struct write *one = first; one != end; one = one->next) {
-        one->code = code;
+        one->code = rc;
         one->error = *err;
     }
 }
@@ -175,11 +175,11 @@ commit_each(struct writer *w, struct write *first)
 {
     bool is_begun = true;
 
-    for (struct write *one = first; one != NULL && is_begun; one = one->next) {
+    for (struct write *one = first; one && is_begun; one = one->next) {
         struct error err;
-        int code = commit(w, one, one->next, &is_begun, &err);
-        if (code < 0)
-            fail(one, is_begun ? one->next : NULL, code, &err);
+        int rc = commit(w, one, one->next, &is_begun, &err);
+        if (rc < 0)
+            fail(one, is_begun ? one->next : NULL, rc, &err);
     }
 }
 
@@ -188,12 +188,12 @@ commit_list(struct writer *w, struct write *first)
 {
     struct error err;
     bool is_begun;
-    int code = commit(w, first, NULL, &is_begun, &err);
+    int rc = commit(w, first, NULL, &is_begun, &err);
 
-    if (code < 0 && is_begun && first->next != NULL)
+    if (rc < 0 && is_begun && first->next)
         commit_each(w, first);
-    else if (code < 0)
-        fail(first, NULL, code, &err);
+    else if (rc < 0)
+        fail(first, NULL, rc, &err);
 }
 
 static void *
@@ -205,11 +205,11 @@ writer_main(void *arg)
     for (;;) {
         list_init(&mine);
         pthread_mutex_lock(&w->mutex);
-        while (w->queued.first == NULL && !w->is_stopping)
+        while (!w->queued.first && !w->is_stopping)
             pthread_cond_wait(&w->wake, &w->mutex);
         list_move(&w->queued, &mine);
         pthread_mutex_unlock(&w->mutex);
-        if (mine.first == NULL)
+        if (!mine.first)
             return NULL;
 
         commit_list(w, mine.first);
@@ -245,7 +245,7 @@ deliver_one(struct writer *w, struct write *write)
     w->weight -= write->weight;
     if (w->under_way == 0 && !w->is_closing)
         uv_unref((uv_handle_t *)&w->async);
-    if (write->cb != NULL)
+    if (write->cb)
         write->cb(write->arg, write->code, &write->error);
     else if (write->code < 0)
         log_error(NULL, "a write that nobody waits for failed: %s", write->error.text);
@@ -263,7 +263,7 @@ deliver(struct writer *w)
     w->commits_told = w->commits;
     pthread_mutex_unlock(&w->mutex);
     w->is_delivering = true;
-    while (mine.first != NULL) {
+    while (mine.first) {
         struct write *write = mine.first;
         mine.first = write->next;
         deliver_one(w, write);
@@ -272,7 +272,7 @@ deliver(struct writer *w)
 }
 
 static void
-on_async(uv_async_t *async)
+async_cb(uv_async_t *async)
 {
     deliver(async->data);
 }
@@ -287,7 +287,7 @@ hand_over(struct writer *w)
 }
 
 static void
-on_idle(uv_idle_t *idle)
+idle_cb(uv_idle_t *idle)
 {
     uv_idle_stop(idle);
     hand_over(idle->data);
@@ -297,20 +297,20 @@ static int
 start_thread(struct writer *w, struct error *err)
 {
     sigset_t all, before;
-    int code;
+    int rc;
 
     /* Signals belong to the loop's thread. */
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    code = pthread_create(&w->thread, NULL, writer_main, w);
+    rc = pthread_create(&w->thread, NULL, writer_main, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (code != 0)
-        return error_set(err, ERR_SYS, "start the store's writer: error %d", code);
+    if (rc != 0)
+        return error_set(err, ERR_SYS, "start the store's writer: error %d", rc);
     return 0;
 }
 
 static void
-on_closed(uv_handle_t *handle)
+closed_cb(uv_handle_t *handle)
 {
     struct writer *w = handle->data;
 
@@ -321,8 +321,8 @@ on_closed(uv_handle_t *handle)
 static void
 close_handles(struct writer *w)
 {
-    uv_close((uv_handle_t *)&w->async, on_closed);
-    uv_close((uv_handle_t *)&w->idle, on_closed);
+    uv_close((uv_handle_t *)&w->async, closed_cb);
+    uv_close((uv_handle_t *)&w->idle, closed_cb);
     while (w->handles_open > 0)
         uv_run(w->loop, UV_RUN_NOWAIT);
 }
@@ -340,11 +340,11 @@ int
 writer_new(uv_loop_t *loop, sqlite3 *db, struct write_kit *kit, size_t limit, struct writer **out,
            struct error *err)
 {
-    struct writer *w = calloc(1, sizeof *w);
-    int code;
+    struct writer *w = calloc(1, sizeof(*w));
+    int rc;
 
     *out = NULL;
-    if (w == NULL)
+    if (!w)
         return error_set(err, ERR_NOMEM, "no memory for the store's writer");
     w->loop = loop;
     w->db = db;
@@ -353,10 +353,10 @@ writer_new(uv_loop_t *loop, sqlite3 *db, struct write_kit *kit, size_t limit, st
     list_init(&w->fresh);
     list_init(&w->queued);
     list_init(&w->finished);
-    code = uv_async_init(loop, &w->async, on_async);
-    if (code < 0) {
+    rc = uv_async_init(loop, &w->async, async_cb);
+    if (rc < 0) {
         free(w);
-        return error_set(err, ERR_SYS, "make the store's async handle: %s", uv_strerror(code));
+        return error_set(err, ERR_SYS, "make the store's async handle: %s", uv_strerror(rc));
     }
     uv_idle_init(loop, &w->idle); /* cannot fail */
     w->handles_open = 2;
@@ -366,10 +366,10 @@ writer_new(uv_loop_t *loop, sqlite3 *db, struct write_kit *kit, size_t limit, st
     uv_unref((uv_handle_t *)&w->idle);
     pthread_mutex_init(&w->mutex, NULL);
     pthread_cond_init(&w->wake, NULL);
-    code = start_thread(w, err);
-    if (code < 0) {
+    rc = start_thread(w, err);
+    if (rc < 0) {
         writer_destroy(w);
-        return code;
+        return rc;
     }
     *out = w;
     return 0;
@@ -394,7 +394,7 @@ writer_finish(struct writer *w)
 void
 writer_free(struct writer *w)
 {
-    if (w == NULL)
+    if (!w)
         return;
     writer_finish(w);
     writer_destroy(w);
@@ -419,17 +419,17 @@ refusal(const struct writer *w, const struct write *write, struct error *err)
 int
 writer_put(struct writer *w, struct write *write, struct error *err)
 {
-    int code = refusal(w, write, err);
+    int rc = refusal(w, write, err);
 
-    if (code < 0) {
+    if (rc < 0) {
         write->free(write);
-        return code;
+        return rc;
     }
     if (w->under_way++ == 0)
         uv_ref((uv_handle_t *)&w->async);
     w->weight += write->weight;
     list_append(&w->fresh, write);
-    uv_idle_start(&w->idle, on_idle);
+    uv_idle_start(&w->idle, idle_cb);
     return 0;
 }
 

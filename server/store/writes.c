@@ -76,25 +76,25 @@ struct write_kit {
 int
 write_kit_new(sqlite3 *db, struct write_kit **out, struct error *err)
 {
-    struct write_kit *kit = calloc(1, sizeof *kit);
-    int code;
+    struct write_kit *kit = calloc(1, sizeof(*kit));
+    int rc;
 
     *out = NULL;
-    if (kit == NULL)
+    if (!kit)
         return error_set(err, ERR_NOMEM, "no memory for the store's statements");
     kit->db = db;
-    code = blob_writer_init(&kit->blobs, db, err);
-    if (code == 0)
-        code = sums_init(&kit->sums, db, err);
-    if (code == 0)
-        code = sweep_init(&kit->sweep, db, err);
-    if (code == 0)
-        code = names_init(&kit->names, db, err);
-    for (int i = 0; code == 0 && i < NCHANGES; i++)
-        code = db_prepare(db, change_sql[i], &kit->changes[i], err);
-    if (code < 0) {
+    rc = blob_writer_init(&kit->blobs, db, err);
+    if (rc == 0)
+        rc = sums_init(&kit->sums, db, err);
+    if (rc == 0)
+        rc = sweep_init(&kit->sweep, db, err);
+    if (rc == 0)
+        rc = names_init(&kit->names, db, err);
+    for (int i = 0; rc == 0 && i < NCHANGES; i++)
+        rc = db_prepare(db, change_sql[i], &kit->changes[i], err);
+    if (rc < 0) {
         write_kit_free(kit);
-        return code;
+        return rc;
     }
     *out = kit;
     return 0;
@@ -103,7 +103,7 @@ write_kit_new(sqlite3 *db, struct write_kit **out, struct error *err)
 void
 write_kit_free(struct write_kit *kit)
 {
-    if (kit == NULL)
+    if (!kit)
         return;
     for (int i = 0; i < NCHANGES; i++)
         sqlite3_finalize(kit->changes[i]);
@@ -118,7 +118,7 @@ static void
 write_init(struct write *w, int (*apply)(struct write *, struct write_kit *, struct error *),
            void (*release)(struct write *), store_done_cb *cb, void *arg)
 {
-    memset(w, 0, sizeof *w);
+    memset(w, 0, sizeof(*w));
     w->apply = apply;
     w->free = release;
     w->rows = 1;
@@ -157,9 +157,8 @@ find_room(const char *beside, struct error *err)
     if (fd < 0)
         return error_set(err, ERR_STORE, "make a file beside it: %s", strerror(errno));
     unlink(path);
-    int code = posix_fallocate(fd, 0, PROBE_BYTES);
-    return code == 0 ? 0
-                     : error_set(err, ERR_STORE, "find room for %d bytes: %s", PROBE_BYTES, strerror(code));
+    int rc = posix_fallocate(fd, 0, PROBE_BYTES);
+    return rc == 0 ? 0 : error_set(err, ERR_STORE, "find room for %d bytes: %s", PROBE_BYTES, strerror(rc));
 }
 
 /* Its version is what it was; the page it stands on is written. */
@@ -168,20 +167,20 @@ touch_database(sqlite3 *db, struct error *err)
 {
     char sql[64];
     int64_t version = 0;
-    int code = db_integer(db, "PRAGMA user_version", &version, err);
+    int rc = db_integer(db, "PRAGMA user_version", &version, err);
 
-    snprintf(sql, sizeof sql, "PRAGMA user_version = %lld", (long long)version);
-    return code < 0 ? code : db_exec(db, sql, err);
+    snprintf(sql, sizeof(sql), "PRAGMA user_version = %lld", (long long)version);
+    return rc < 0 ? rc : db_exec(db, sql, err);
 }
 
 static int
 apply_probe(struct write *write, struct write_kit *kit, struct error *err)
 {
-    int code = find_room(sqlite3_db_filename(kit->db, "main"), err);
+    int rc = find_room(sqlite3_db_filename(kit->db, "main"), err);
 
-    if (code == 0 && ((struct probe_write *)write)->is_failing)
-        code = touch_database(kit->db, err);
-    return code;
+    if (rc == 0 && ((struct probe_write *)write)->is_failing)
+        rc = touch_database(kit->db, err);
+    return rc;
 }
 
 static void
@@ -192,9 +191,9 @@ free_probe(struct write *write)
 }
 
 static void
-probe_done(void *arg, int code, const struct error *err)
+probe_done(void *arg, int rc, const struct error *err)
 {
-    (void)arg, (void)code, (void)err; /* the writer keeps what it found */
+    (void)arg, (void)rc, (void)err; /* the writer keeps what it found */
 }
 
 bool
@@ -206,8 +205,8 @@ store_is_writable(struct store *s)
 
     if (s->is_probing || (s->probed_ns != 0 && now_ns - s->probed_ns < PROBE_EVERY_NS))
         return !is_failing;
-    struct probe_write *w = calloc(1, sizeof *w);
-    if (w == NULL)
+    struct probe_write *w = calloc(1, sizeof(*w));
+    if (!w)
         return !is_failing;
     s->probed_ns = now_ns;
     s->is_probing = true;
@@ -233,12 +232,12 @@ apply_task(struct write *write, struct write_kit *kit, struct error *err)
     const struct task_row *row = &((struct task_write *)write)->row;
     sqlite3_stmt *stmt = kit->changes[ADD_TASK];
     char hash[HASH_TEXT_SIZE];
-    int code;
+    int rc;
 
     hash_text(row->reference, row->reference_size, hash);
-    code = blob_put(&kit->blobs, hash, row->reference, row->reference_size, err);
-    if (code < 0)
-        return code;
+    rc = blob_put(&kit->blobs, hash, row->reference, row->reference_size, err);
+    if (rc < 0)
+        return rc;
     db_bind_text(stmt, 1, row->id);
     db_bind_text(stmt, 2, row->name);
     db_bind_text(stmt, 3, row->entry_point);
@@ -261,9 +260,9 @@ free_task_write(struct write *write)
 int
 store_add_task(struct store *s, const struct task_row *row, store_done_cb *cb, void *arg, struct error *err)
 {
-    struct task_write *w = calloc(1, sizeof *w);
+    struct task_write *w = calloc(1, sizeof(*w));
 
-    if (w == NULL)
+    if (!w)
         return no_memory(err);
     write_init(&w->write, apply_task, free_task_write, cb, arg);
     w->write.is_new_work = true;
@@ -320,17 +319,17 @@ put_name(struct store *s, const char *client, const char *name, const char *id, 
          int (*apply)(struct write *, struct write_kit *, struct error *), store_done_cb *cb, void *arg,
          struct error *err)
 {
-    struct name_write *w = calloc(1, sizeof *w);
+    struct name_write *w = calloc(1, sizeof(*w));
 
-    if (w == NULL)
+    if (!w)
         return no_memory(err);
     write_init(&w->write, apply, free_name_write, cb, arg);
     w->write.is_new_work = true;
-    strncpy(w->id, id, sizeof w->id - 1); /* an id that is longer is no task's */
+    strncpy(w->id, id, sizeof(w->id) - 1); /* an id that is longer is no task's */
     w->now_ms = now_ms;
     w->client = client ? strdup(client) : NULL;
     w->name = name ? strdup(name) : NULL;
-    if ((client && w->client == NULL) || (name && w->name == NULL)) {
+    if ((client && !w->client) || (name && !w->name)) {
         free_name_write(&w->write);
         return no_memory(err);
     }
@@ -379,7 +378,7 @@ static int
 apply_group(const struct group_row *group, const char *client, struct write_kit *kit, struct error *err)
 {
     sqlite3_stmt *stmt = kit->changes[ADD_GROUP];
-    int code;
+    int rc;
 
     db_bind_text(stmt, 1, group->id);
     db_bind_text(stmt, 2, group->task_id);
@@ -387,10 +386,10 @@ apply_group(const struct group_row *group, const char *client, struct write_kit 
     sqlite3_bind_int64(stmt, 4, group->created_ms);
     db_bind_text(stmt, 5, group->request);
     db_bind_text(stmt, 6, client);
-    code = db_run(stmt, "add a group", err);
-    if (code < 0)
+    rc = db_run(stmt, "add a group", err);
+    if (rc < 0)
         error_prefix(err, "group %s", group->id);
-    return code;
+    return rc;
 }
 
 static void
@@ -420,7 +419,7 @@ apply_submission(const struct submission_row *row, struct write_kit *kit, struct
     AUTO_JSON json_t *verdict = read_verdict(row);
     AUTO_FREE char *brief = verdict ? brief_text(verdict) : NULL;
     sqlite3_stmt *stmt = kit->changes[ADD_SUBMISSION];
-    int code;
+    int rc;
 
     db_bind_text(stmt, 1, row->id);
     db_bind_name(stmt, 2, row->group_id);
@@ -439,10 +438,10 @@ apply_submission(const struct submission_row *row, struct write_kit *kit, struct
     db_bind_text(stmt, 15, row->request);
     db_bind_text(stmt, 16, row->verdict);
     db_bind_text(stmt, 17, brief);
-    code = db_run(stmt, "add a submission", err);
-    if (code < 0)
+    rc = db_run(stmt, "add a submission", err);
+    if (rc < 0)
         error_prefix(err, "submission %s", row->id);
-    return code;
+    return rc;
 }
 
 /* Those that are too old go with it, so that the table stays as large as a day's requests. */
@@ -452,9 +451,9 @@ apply_key(const struct key_row *key, struct write_kit *kit, struct error *err)
     sqlite3_stmt *stmt = kit->changes[ADD_KEY];
 
     sqlite3_bind_int64(kit->changes[FORGET_KEYS], 1, key->created_ms - STORE_KEY_LIFE_MS);
-    int code = db_run(kit->changes[FORGET_KEYS], "forget old keys", err);
-    if (code < 0)
-        return code;
+    int rc = db_run(kit->changes[FORGET_KEYS], "forget old keys", err);
+    if (rc < 0)
+        return rc;
     db_bind_text(stmt, 1, key->client);
     db_bind_text(stmt, 2, key->key);
     db_bind_text(stmt, 3, key->request_hash);
@@ -468,18 +467,18 @@ apply_submissions(struct write *write, struct write_kit *kit, struct error *err)
 {
     const struct submissions_write *w = (const struct submissions_write *)write;
     const char *client = w->n > 0 ? w->rows[0].client : NULL; /* a group's submissions are all of one */
-    int code = w->has_group ? apply_group(&w->group, client, kit, err) : 0;
+    int rc = w->has_group ? apply_group(&w->group, client, kit, err) : 0;
 
-    if (code == 0 && w->has_key)
-        code = apply_key(&w->key, kit, err);
-    for (size_t i = 0; code == 0 && i < w->n; i++) {
-        code = blob_put(&kit->blobs, w->rows[i].source_hash, w->sources[i].text, w->sources[i].size, err);
-        if (code == 0)
-            code = apply_submission(&w->rows[i], kit, err);
-        if (code == 0 && w->rows[i].state == SUBMISSION_DONE)
-            code = sums_add(&kit->sums, &w->rows[i], err);
+    if (rc == 0 && w->has_key)
+        rc = apply_key(&w->key, kit, err);
+    for (size_t i = 0; rc == 0 && i < w->n; i++) {
+        rc = blob_put(&kit->blobs, w->rows[i].source_hash, w->sources[i].text, w->sources[i].size, err);
+        if (rc == 0)
+            rc = apply_submission(&w->rows[i], kit, err);
+        if (rc == 0 && w->rows[i].state == SUBMISSION_DONE)
+            rc = sums_add(&kit->sums, &w->rows[i], err);
     }
-    return code;
+    return rc;
 }
 
 static void
@@ -501,16 +500,16 @@ static int
 copy_submissions(struct submissions_write *w, const struct submission_row *rows,
                  const struct store_source *sources, size_t n)
 {
-    w->rows = calloc(n, sizeof *w->rows);
-    w->sources = calloc(n, sizeof *w->sources);
-    if (w->rows == NULL || w->sources == NULL)
+    w->rows = calloc(n, sizeof(*w->rows));
+    w->sources = calloc(n, sizeof(*w->sources));
+    if (!w->rows || !w->sources)
         return ERR_NOMEM;
     for (size_t i = 0; i < n; i++) {
         w->n = i + 1; /* what free_submissions_write() has to look at */
         if (submission_row_copy(&rows[i], &w->rows[i]) < 0)
             return ERR_NOMEM;
         w->sources[i].text = malloc(sources[i].size + 1);
-        if (w->sources[i].text == NULL)
+        if (!w->sources[i].text)
             return ERR_NOMEM;
         if (sources[i].size > 0)
             memcpy(w->sources[i].text, sources[i].text, sources[i].size);
@@ -525,19 +524,18 @@ store_add_submissions(struct store *s, const struct group_row *group, const stru
                       const struct submission_row *rows, const struct store_source *sources, size_t n,
                       store_done_cb *cb, void *arg, struct error *err)
 {
-    struct submissions_write *w = calloc(1, sizeof *w);
+    struct submissions_write *w = calloc(1, sizeof(*w));
 
-    if (w == NULL)
+    if (!w)
         return no_memory(err);
     write_init(&w->write, apply_submissions, free_submissions_write, cb, arg);
     w->write.is_new_work = true;
-    w->write.rows = (int)n + (group != NULL) + (key != NULL);
-    w->has_group = group != NULL;
-    w->has_key = key != NULL;
-    if (key != NULL)
+    w->write.rows = (int)n + !!group + !!key;
+    w->has_group = group;
+    w->has_key = key;
+    if (key)
         w->key = *key;
-    if ((group != NULL && group_row_copy(group, &w->group) < 0) ||
-        copy_submissions(w, rows, sources, n) < 0) {
+    if ((group && group_row_copy(group, &w->group) < 0) || copy_submissions(w, rows, sources, n) < 0) {
         free_submissions_write(&w->write);
         return no_memory(err);
     }
@@ -551,30 +549,30 @@ static int
 explain_miss(struct write_kit *kit, const char *id, struct error *err)
 {
     sqlite3_stmt *stmt = kit->changes[FIND_STATE];
-    int step, code;
+    int step, rc;
 
     db_bind_text(stmt, 1, id);
     step = sqlite3_step(stmt);
     if (step == SQLITE_ROW)
-        code = error_set(err, ERR_CONFLICT, "submission %s is %s already", id,
-                         submission_state_name((enum submission_state)sqlite3_column_int(stmt, 0)));
+        rc = error_set(err, ERR_CONFLICT, "submission %s is %s already", id,
+                       submission_state_name((enum submission_state)sqlite3_column_int(stmt, 0)));
     else if (step == SQLITE_DONE)
-        code = error_set(err, ERR_NOTFOUND, "no submission %s", id);
+        rc = error_set(err, ERR_NOTFOUND, "no submission %s", id);
     else
-        code = db_fail(kit->db, err, "look for a submission");
+        rc = db_fail(kit->db, err, "look for a submission");
     db_reset(stmt);
-    return code;
+    return rc;
 }
 
 /* Run a bound UPDATE of one submission that has not ended. */
 static int
 move(struct write_kit *kit, sqlite3_stmt *stmt, const char *id, struct error *err)
 {
-    int code = db_run(stmt, "change a submission", err);
+    int rc = db_run(stmt, "change a submission", err);
 
-    if (code < 0) {
+    if (rc < 0) {
         error_prefix(err, "submission %s", id);
-        return code;
+        return rc;
     }
     return sqlite3_changes(kit->db) == 1 ? 0 : explain_miss(kit, id, err);
 }
@@ -616,12 +614,12 @@ put_move(struct store *s, const char *id, int attempts,
          int (*apply)(struct write *, struct write_kit *, struct error *), store_done_cb *cb, void *arg,
          struct error *err)
 {
-    struct move_write *w = calloc(1, sizeof *w);
+    struct move_write *w = calloc(1, sizeof(*w));
 
-    if (w == NULL)
+    if (!w)
         return no_memory(err);
     write_init(&w->write, apply, free_move_write, cb, arg);
-    strncpy(w->id, id, sizeof w->id - 1); /* an id that is longer is nobody's */
+    strncpy(w->id, id, sizeof(w->id) - 1); /* an id that is longer is nobody's */
     w->attempts = attempts;
     return writer_put(s->writer, &w->write, err);
 }
@@ -654,14 +652,14 @@ apply_finish(struct write *write, struct write_kit *kit, struct error *err)
     AUTO_FREE char *brief = verdict ? brief_text(verdict) : NULL;
     sqlite3_stmt *stmt = kit->changes[FINISH];
     char log_hash[HASH_TEXT_SIZE] = "";
-    int code = 0;
+    int rc = 0;
 
     if (w->log.size > 0) {
         hash_text(w->log.text, w->log.size, log_hash);
-        code = blob_put(&kit->blobs, log_hash, w->log.text, w->log.size, err);
+        rc = blob_put(&kit->blobs, log_hash, w->log.text, w->log.size, err);
     }
-    if (code < 0)
-        return code;
+    if (rc < 0)
+        return rc;
     db_bind_text(stmt, 1, w->row.id);
     sqlite3_bind_int(stmt, 2, w->row.state);
     db_bind_text(stmt, 3, w->row.stage);
@@ -674,8 +672,8 @@ apply_finish(struct write *write, struct write_kit *kit, struct error *err)
     sqlite3_bind_int64(stmt, 10, w->row.device_ms);
     db_bind_text(stmt, 11, json_string_value(json_object_get(verdict, "cached_from")));
     db_bind_text(stmt, 12, brief);
-    code = move(kit, stmt, w->row.id, err);
-    return code == 0 && w->row.state == SUBMISSION_DONE ? sums_add(&kit->sums, &w->row, err) : code;
+    rc = move(kit, stmt, w->row.id, err);
+    return rc == 0 && w->row.state == SUBMISSION_DONE ? sums_add(&kit->sums, &w->row, err) : rc;
 }
 
 static void
@@ -691,10 +689,10 @@ free_finish_write(struct write *write)
 static int
 copy_log(struct finish_write *w, const char *log, size_t size)
 {
-    if (log == NULL || size == 0)
+    if (!log || size == 0)
         return 0;
     w->log.text = malloc(size);
-    if (w->log.text == NULL)
+    if (!w->log.text)
         return ERR_NOMEM;
     memcpy(w->log.text, log, size);
     w->log.size = size;
@@ -705,9 +703,9 @@ int
 store_finish_submission(struct store *s, const struct submission_row *row, const char *log, size_t log_size,
                         store_done_cb *cb, void *arg, struct error *err)
 {
-    struct finish_write *w = calloc(1, sizeof *w);
+    struct finish_write *w = calloc(1, sizeof(*w));
 
-    if (w == NULL)
+    if (!w)
         return no_memory(err);
     write_init(&w->write, apply_finish, free_finish_write, cb, arg);
     w->write.weight = submission_row_weight(row) + log_size;
@@ -753,15 +751,15 @@ int
 store_add_calibration(struct store *s, const struct calibration_row *row, store_done_cb *cb, void *arg,
                       struct error *err)
 {
-    struct calibration_write *w = calloc(1, sizeof *w);
+    struct calibration_write *w = calloc(1, sizeof(*w));
 
-    if (w == NULL)
+    if (!w)
         return no_memory(err);
     write_init(&w->write, apply_calibration, free_calibration_write, cb, arg);
     w->write.weight = strlen(row->document);
     w->gpu = strdup(row->gpu);
     w->document = strdup(row->document);
-    if (w->gpu == NULL || w->document == NULL) {
+    if (!w->gpu || !w->document) {
         free_calibration_write(&w->write);
         return no_memory(err);
     }
@@ -812,9 +810,9 @@ int
 store_put_canary(struct store *s, const struct canary_row *row, store_done_cb *cb, void *arg,
                  struct error *err)
 {
-    struct canary_write *w = calloc(1, sizeof *w);
+    struct canary_write *w = calloc(1, sizeof(*w));
 
-    if (w == NULL)
+    if (!w)
         return no_memory(err);
     write_init(&w->write, apply_canary, free_canary_write, cb, arg);
     w->write.weight = row->document ? strlen(row->document) : 0;
@@ -823,7 +821,7 @@ store_put_canary(struct store *s, const struct canary_row *row, store_done_cb *c
     w->driver = strdup(row->driver);
     w->kind = strdup(row->kind);
     w->document = row->document ? strdup(row->document) : NULL;
-    if (w->gpu == NULL || w->driver == NULL || w->kind == NULL || (row->document && w->document == NULL)) {
+    if (!w->gpu || !w->driver || !w->kind || (row->document && !w->document)) {
         free_canary_write(&w->write);
         return no_memory(err);
     }
@@ -849,9 +847,9 @@ apply_sweep(struct write *write, struct write_kit *kit, struct error *err)
 int
 store_sweep_step(struct store *s, struct store_sweep *step, store_done_cb *cb, void *arg, struct error *err)
 {
-    struct sweep_write *w = calloc(1, sizeof *w);
+    struct sweep_write *w = calloc(1, sizeof(*w));
 
-    if (w == NULL)
+    if (!w)
         return no_memory(err);
     write_init(&w->write, apply_sweep, free_move_write, cb, arg);
     w->write.is_new_work = true; /* it can wait: a full queue refuses it first */
