@@ -34,7 +34,7 @@ native_libs := $(call pkg,--libs,libseccomp) -lm -ldl
 
 objects = $(patsubst %.c,$(out)/%.o,$(1))
 common_src := $(wildcard common/*.c)
-server_src := $(wildcard server/*.c server/http/*.c server/queue/*.c server/submission/*.c server/verdict/*.c server/task/*.c server/store/*.c server/workers/*.c)
+server_src := $(wildcard server/*.c server/http/*.c server/queue/*.c server/submission/*.c server/verdict/*.c server/task/*.c server/store/*.c server/store/*/*.c server/workers/*.c)
 cli_src := $(wildcard client/cli/*.c)
 trainer_src := $(wildcard client/trainer/*.c)
 native_src := $(wildcard server/harness/native/*.c)

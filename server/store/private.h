@@ -2,21 +2,15 @@
 #ifndef STORE_PRIVATE_H
 #define STORE_PRIVATE_H
 
-#include <sqlite3.h>
-
 #include "server/store/store.h"
 
-struct reader;
+struct store_backend;
 struct writer;
-struct write_kit;
 
 struct store {
-    int lock_fd; /* held as long as the store is open */
-    char *wal_path;
-    sqlite3 *write_db; /* the writer's thread alone, once it runs */
-    struct write_kit *kit;
+    struct store_backend *backend;
+    struct store_reader *loop_reader;
     struct writer *writer;
-    struct reader *reader;
     int64_t probed_ns; /* when room was last looked for */
     bool is_probing;
 };

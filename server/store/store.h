@@ -1,10 +1,9 @@
 /*
- * store.h - what must survive: tasks, sources, submissions, groups.
+ * store.h - what must survive: tasks, sources, submissions, groups. No database is named here: each is a back end
+ * (backend.h) in a folder of its own.
  *
- * One writer thread owns the only connection that writes or checkpoints; it
- * takes whatever is queued, commits it as one transaction and reports back to
- * the loop. Reads run on the loop thread over a read-only connection: point
- * look-ups and bounded pages only. All functions: loop thread only.
+ * Writes are queued; one thread makes them, many in one transaction, and the loop is called back in the order of the
+ * calls. Reads are made through a reader, and block the thread that makes them. All other functions: loop thread only.
  */
 #ifndef STORE_H
 #define STORE_H
@@ -22,15 +21,17 @@
 #include "common/ids.h"
 
 struct store;
+struct store_reader; /* a connection that reads */
 
 /*
- * Open or create; migrates an older schema; refuses a newer one, a file that is not a store, and one that another
- * daemon has open (ERR_STORE, the text names the file).
+ * Open or create what `where` names, a file; migrates an older schema; refuses a newer one, a file that is not a store,
+ * and one that another daemon has open (ERR_STORE, the text names the file).
  *   writer_limit  most writes under way before new tasks and submissions get ERR_FULL (256 MiB of them is a bound
  *                 too); moves of what is stored already have twice as much room, so that they still get in
  * The store holds the loop only while a write is under way.
  */
-int store_open(uv_loop_t *loop, const char *path, size_t writer_limit, struct store **out, struct error *err);
+int store_open(uv_loop_t *loop, const char *where, size_t writer_limit, struct store **out,
+               struct error *err);
 /*
  * Commit what is queued and run its callbacks; what they or anybody later try to write is refused (ERR_UNAVAILABLE). All
  * can still be read. For whoever frees what those callbacks need. Blocks until the disk has it; not from a callback of a
@@ -212,7 +213,10 @@ struct store_sweep {
 int store_sweep_step(struct store *s, struct store_sweep *step, store_done_cb *cb, void *arg,
                      struct error *err);
 
-/* --- reads: 0, ERR_NOTFOUND, ERR_STORE or ERR_NOMEM. Buffers are appended to, and the caller releases them. --- */
+/*
+ * --- reads: 0, ERR_NOTFOUND, ERR_STORE or ERR_NOMEM. Buffers are appended to, and the caller releases them. ---
+ * A read sees all that a callback has reported before it began.
+ */
 
 /*
  * Reads between these two are one transaction instead of one each, and see the store as it is at the first of them: all
@@ -221,38 +225,41 @@ int store_sweep_step(struct store *s, struct store_sweep *step, store_done_cb *c
 void store_reads_begin(struct store *s);
 void store_reads_end(struct store *s);
 
-int store_get_task(struct store *s, const char *id, struct task_row *out, struct error *err);
+int reader_get_task(struct store_reader *r, const char *id, struct task_row *out, struct error *err);
 /*
  * The task that the client calls so (is_own), else the one that any client has called so for longest. client NULL: the
  * operator.
  */
-int store_find_task(struct store *s, const char *client, const char *name, char id[HASH_TEXT_SIZE],
-                    bool *is_own, struct error *err);
-int store_get_submission(struct store *s, const char *id, struct submission_row *out, struct error *err);
+int reader_find_task(struct store_reader *r, const char *client, const char *name, char id[HASH_TEXT_SIZE],
+                     bool *is_own, struct error *err);
+int reader_get_submission(struct store_reader *r, const char *id, struct submission_row *out,
+                          struct error *err);
 /* No more of it than an answer takes: either may be NULL, as in its row. Free both. */
-int store_get_answer(struct store *s, const char *id, char **client, char **verdict, struct error *err);
-int store_get_source(struct store *s, const char *hash, struct buffer *out, struct error *err);
+int reader_get_answer(struct store_reader *r, const char *id, char **client, char **verdict,
+                      struct error *err);
+int reader_get_source(struct store_reader *r, const char *hash, struct buffer *out, struct error *err);
 /* Nothing is appended for a submission that printed nothing or has not ended; ERR_NOTFOUND: no such submission. */
-int store_get_log(struct store *s, const char *submission_id, struct buffer *out, struct error *err);
-int store_get_group(struct store *s, const char *id, struct group_row *out, struct error *err);
+int reader_get_log(struct store_reader *r, const char *submission_id, struct buffer *out, struct error *err);
+int reader_get_group(struct store_reader *r, const char *id, struct group_row *out, struct error *err);
 /* A key that is older than STORE_KEY_LIFE_MS at now_ms is not found. */
-int store_get_key(struct store *s, const char *client, const char *key, int64_t now_ms, struct key_row *out,
-                  struct error *err);
+int reader_get_key(struct store_reader *r, const char *client, const char *key, int64_t now_ms,
+                   struct key_row *out, struct error *err);
 /*
  * Calls row_cb for each submission of the group in order; the row is borrowed. row_cb returns false to stop.
  * ERR_NOTFOUND: no such group. A list must not be asked for again from its own callback.
  */
 typedef bool store_submission_cb(void *arg, const struct submission_row *row);
-int store_each_of_group(struct store *s, const char *group_id, store_submission_cb *row_cb, void *arg,
-                        struct error *err);
+int reader_each_of_group(struct store_reader *r, const char *group_id, store_submission_cb *row_cb, void *arg,
+                         struct error *err);
 
 /* The newest submission that ended with this cache_key; ERR_NOTFOUND: none. Release out. */
-int store_find_cached(struct store *s, const char *cache_key, struct submission_row *out, struct error *err);
+int reader_find_cached(struct store_reader *r, const char *cache_key, struct submission_row *out,
+                       struct error *err);
 
 /* Milliseconds of devices by client, of what was submitted since that time and has ended; those without a client not. */
 typedef void store_usage_cb(void *arg, const char *client, int64_t device_ms);
-int store_each_usage(struct store *s, int64_t since_ms, store_usage_cb *usage_cb, void *arg,
-                     struct error *err);
+int reader_each_usage(struct store_reader *r, int64_t since_ms, store_usage_cb *usage_cb, void *arg,
+                      struct error *err);
 
 struct submission_filter {
     int state;           /* -1: any */
@@ -263,31 +270,32 @@ struct submission_filter {
     const char *before; /* id: only older ones (the cursor); NULL: from the newest */
     int limit;          /* 1 .. 200, else ERR_INPUT */
 };
-int store_list_submissions(struct store *s, const struct submission_filter *f, store_submission_cb *row_cb,
-                           void *arg, struct error *err); /* newest first */
+int reader_list_submissions(struct store_reader *r, const struct submission_filter *f,
+                            store_submission_cb *row_cb, void *arg, struct error *err); /* newest first */
 /*
  * The same rows, and of each no more than a table shows: brief.h's text. Borrowed, both are NULL for one that has not
  * ended; verdict is given only where brief is NULL for its being stored by a version that did not have it.
  */
 typedef bool store_brief_cb(void *arg, const char *id, const char *brief, const char *verdict);
-int store_list_briefs(struct store *s, const struct submission_filter *f, store_brief_cb *row_cb, void *arg,
-                      struct error *err);
+int reader_list_briefs(struct store_reader *r, const struct submission_filter *f, store_brief_cb *row_cb,
+                       void *arg, struct error *err);
 
 typedef bool store_task_cb(void *arg, const struct task_row *row); /* reference and spec are NULL in lists */
 /* By id; after: id of the last one seen, NULL to begin. name: only what is shown or called so, NULL: any. */
-int store_list_tasks(struct store *s, const char *name, const char *after, int limit, store_task_cb *row_cb,
-                     void *arg, struct error *err);
+int reader_list_tasks(struct store_reader *r, const char *name, const char *after, int limit,
+                      store_task_cb *row_cb, void *arg, struct error *err);
 
 /* Every submission that is queued or running, oldest first: what a restart takes up again. */
-int store_each_unfinished(struct store *s, store_submission_cb *row_cb, void *arg, struct error *err);
+int reader_each_unfinished(struct store_reader *r, store_submission_cb *row_cb, void *arg, struct error *err);
 
 /* The newest of each GPU's name; the row is borrowed. */
 typedef void store_calibration_cb(void *arg, const struct calibration_row *row);
-int store_each_calibration(struct store *s, store_calibration_cb *row_cb, void *arg, struct error *err);
+int reader_each_calibration(struct store_reader *r, store_calibration_cb *row_cb, void *arg,
+                            struct error *err);
 
 /* All that are known; the row is borrowed. */
 typedef void store_canary_cb(void *arg, const struct canary_row *row);
-int store_each_canary(struct store *s, store_canary_cb *row_cb, void *arg, struct error *err);
+int reader_each_canary(struct store_reader *r, store_canary_cb *row_cb, void *arg, struct error *err);
 
 /*
  * --- sums: of all that ended since the store has them (docs/store.md), without reading the submissions ---
@@ -319,8 +327,8 @@ struct trend_row {
 };
 typedef void store_trend_cb(void *arg, const struct trend_row *row);
 /* Stretches of span_s that began at since_s or later, oldest first. */
-int store_each_trend(struct store *s, const char *scope, int span_s, int64_t since_s, store_trend_cb *row_cb,
-                     void *arg, struct error *err);
+int reader_each_trend(struct store_reader *r, const char *scope, int span_s, int64_t since_s,
+                      store_trend_cb *row_cb, void *arg, struct error *err);
 
 /* Failures that differ in figures alone (summary.h). */
 struct failure_row {
@@ -330,8 +338,8 @@ struct failure_row {
 };
 typedef void store_failure_cb(void *arg, const struct failure_row *row);
 /* Most frequent first; limit 1 .. 201. */
-int store_each_failure(struct store *s, const char *scope, int64_t since_s, int limit,
-                       store_failure_cb *row_cb, void *arg, struct error *err);
+int reader_each_failure(struct store_reader *r, const char *scope, int64_t since_s, int limit,
+                        store_failure_cb *row_cb, void *arg, struct error *err);
 
 struct task_sum_row {
     const char *id, *name;  /* name may be NULL */
@@ -342,11 +350,11 @@ struct task_sum_row {
 };
 typedef void store_task_sum_cb(void *arg, const struct task_sum_row *row);
 /* Tasks that anything ended for, the most recently active first, from (before_ms, before_id) on; limit 1 .. 201. */
-int store_each_task_sum(struct store *s, const char *scope, int64_t before_ms, const char *before_id,
-                        int limit, store_task_sum_cb *row_cb, void *arg, struct error *err);
+int reader_each_task_sum(struct store_reader *r, const char *scope, int64_t before_ms, const char *before_id,
+                         int limit, store_task_sum_cb *row_cb, void *arg, struct error *err);
 /* That of one task; no row, no callback. */
-int store_get_task_sum(struct store *s, const char *scope, const char *task_id, store_task_sum_cb *row_cb,
-                       void *arg, struct error *err);
+int reader_get_task_sum(struct store_reader *r, const char *scope, const char *task_id,
+                        store_task_sum_cb *row_cb, void *arg, struct error *err);
 
 struct leader_row {
     const char *id;                         /* submission */
@@ -357,8 +365,8 @@ struct leader_row {
 };
 typedef void store_leader_cb(void *arg, const struct leader_row *row);
 /* Submissions of class ok of a task, the fastest first, then by reward; client NULL: anybody's; limit 1 .. 201. */
-int store_each_leader(struct store *s, const char *task_id, const char *client, int limit,
-                      store_leader_cb *row_cb, void *arg, struct error *err);
+int reader_each_leader(struct store_reader *r, const char *task_id, const char *client, int limit,
+                       store_leader_cb *row_cb, void *arg, struct error *err);
 
 struct record_row {
     const char *id;
@@ -368,8 +376,8 @@ struct record_row {
 typedef void store_record_cb(void *arg, const struct record_row *row);
 /* The newest STORE_RECORDS_MAX times that a task's best speed was beaten, newest first. */
 #define STORE_RECORDS_MAX 200
-int store_each_record(struct store *s, const char *scope, const char *task_id, store_record_cb *row_cb,
-                      void *arg, struct error *err);
+int reader_each_record(struct store_reader *r, const char *scope, const char *task_id,
+                       store_record_cb *row_cb, void *arg, struct error *err);
 
 struct group_sum_row {
     const char *id, *task_id, *task_name, *client; /* name and client may be NULL */
@@ -381,13 +389,57 @@ struct group_sum_row {
 };
 typedef void store_group_sum_cb(void *arg, const struct group_sum_row *row);
 /* Newest first; client NULL: anybody's; before: id, NULL to begin; limit 1 .. 51. */
-int store_each_group(struct store *s, const char *client, const char *before, int limit,
-                     store_group_sum_cb *row_cb, void *arg, struct error *err);
+int reader_each_group(struct store_reader *r, const char *client, const char *before, int limit,
+                      store_group_sum_cb *row_cb, void *arg, struct error *err);
 
 struct store_counts {
     int64_t by_state[SUBMISSION_NSTATES];
     int64_t tasks;
 };
+int reader_count(struct store_reader *r, struct store_counts *out, struct error *err);
+
+/*
+ * --- the same on the loop's own reader: all that the loop serves waits meanwhile. Only at the start, and where nothing
+ * else can be done ---
+ */
+int store_get_task(struct store *s, const char *id, struct task_row *out, struct error *err);
+int store_find_task(struct store *s, const char *client, const char *name, char id[HASH_TEXT_SIZE],
+                    bool *is_own, struct error *err);
+int store_get_submission(struct store *s, const char *id, struct submission_row *out, struct error *err);
+int store_get_answer(struct store *s, const char *id, char **client, char **verdict, struct error *err);
+int store_get_source(struct store *s, const char *hash, struct buffer *out, struct error *err);
+int store_get_log(struct store *s, const char *submission_id, struct buffer *out, struct error *err);
+int store_get_group(struct store *s, const char *id, struct group_row *out, struct error *err);
+int store_get_key(struct store *s, const char *client, const char *key, int64_t now_ms, struct key_row *out,
+                  struct error *err);
+int store_each_of_group(struct store *s, const char *group_id, store_submission_cb *row_cb, void *arg,
+                        struct error *err);
+int store_find_cached(struct store *s, const char *cache_key, struct submission_row *out, struct error *err);
+int store_each_usage(struct store *s, int64_t since_ms, store_usage_cb *usage_cb, void *arg,
+                     struct error *err);
+int store_list_submissions(struct store *s, const struct submission_filter *f, store_submission_cb *row_cb,
+                           void *arg, struct error *err);
+int store_list_briefs(struct store *s, const struct submission_filter *f, store_brief_cb *row_cb, void *arg,
+                      struct error *err);
+int store_list_tasks(struct store *s, const char *name, const char *after, int limit, store_task_cb *row_cb,
+                     void *arg, struct error *err);
+int store_each_unfinished(struct store *s, store_submission_cb *row_cb, void *arg, struct error *err);
+int store_each_calibration(struct store *s, store_calibration_cb *row_cb, void *arg, struct error *err);
+int store_each_canary(struct store *s, store_canary_cb *row_cb, void *arg, struct error *err);
+int store_each_trend(struct store *s, const char *scope, int span_s, int64_t since_s, store_trend_cb *row_cb,
+                     void *arg, struct error *err);
+int store_each_failure(struct store *s, const char *scope, int64_t since_s, int limit,
+                       store_failure_cb *row_cb, void *arg, struct error *err);
+int store_each_task_sum(struct store *s, const char *scope, int64_t before_ms, const char *before_id,
+                        int limit, store_task_sum_cb *row_cb, void *arg, struct error *err);
+int store_get_task_sum(struct store *s, const char *scope, const char *task_id, store_task_sum_cb *row_cb,
+                       void *arg, struct error *err);
+int store_each_leader(struct store *s, const char *task_id, const char *client, int limit,
+                      store_leader_cb *row_cb, void *arg, struct error *err);
+int store_each_record(struct store *s, const char *scope, const char *task_id, store_record_cb *row_cb,
+                      void *arg, struct error *err);
+int store_each_group(struct store *s, const char *client, const char *before, int limit,
+                     store_group_sum_cb *row_cb, void *arg, struct error *err);
 int store_count(struct store *s, struct store_counts *out, struct error *err);
 
 /*

@@ -15,7 +15,7 @@
  * neighbours alone. A full disk may cost the whole transaction: then each
  * write is tried again in a transaction of its own, and only those that fail
  * there have failed. A transaction that cannot even begin, since another process
- * holds the file, fails all of them: each would wait for it as long again.
+ * holds the database, fails all of them: each would wait for it as long again.
  */
 #include "server/store/writer.h"
 
@@ -26,7 +26,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
-#include "server/store/db.h"
+#include "server/store/backend.h"
 
 #define WRITER_WEIGHT_MAX ((size_t)256 * 1024 * 1024)
 
@@ -36,8 +36,7 @@ struct write_list {
 };
 
 struct writer {
-    sqlite3 *db;
-    struct write_kit *kit;
+    struct store_backend *backend;
     pthread_t thread;
     uv_async_t async;
 
@@ -90,14 +89,15 @@ list_move(struct write_list *from, struct write_list *to)
 static int
 apply_one(struct writer *w, struct write *write)
 {
-    int rc = db_exec(w->db, "SAVEPOINT one", &write->error);
+    struct store_backend *b = w->backend;
+    int rc = b->ops->save(b, &write->error);
 
     if (rc == 0)
-        rc = write->apply(write, w->kit, &write->error);
+        rc = write->apply(write, b, &write->error);
     if (rc == 0)
-        rc = db_exec(w->db, "RELEASE one", &write->error);
-    else if (!sqlite3_get_autocommit(w->db))
-        db_exec(w->db, "ROLLBACK TO one; RELEASE one", NULL);
+        rc = b->ops->keep(b, &write->error);
+    else if (b->ops->is_open(b))
+        b->ops->undo(b);
     write->code = rc;
     return rc;
 }
@@ -109,20 +109,21 @@ apply_one(struct writer *w, struct write *write)
 static int
 transact(struct writer *w, struct write *first, struct write *end, bool *is_begun, struct error *err)
 {
-    int rc = db_exec(w->db, "BEGIN IMMEDIATE", err);
+    struct store_backend *b = w->backend;
+    int rc = b->ops->begin(b, err);
 
     *is_begun = rc == 0;
     if (rc < 0)
         return rc;
     for (struct write *one = first; one != end; one = one->next) {
-        if (apply_one(w, one) < 0 && sqlite3_get_autocommit(w->db)) { /* SQLite rolled everything back */
+        if (apply_one(w, one) < 0 && !b->ops->is_open(b)) { /* all of it was rolled back */
             *err = one->error;
             return one->code;
         }
     }
-    rc = db_exec(w->db, "COMMIT", err);
-    if (rc < 0 && !sqlite3_get_autocommit(w->db))
-        db_exec(w->db, "ROLLBACK", NULL);
+    rc = b->ops->commit(b, err);
+    if (rc < 0 && b->ops->is_open(b))
+        b->ops->rollback(b);
     return rc;
 }
 
@@ -227,12 +228,12 @@ writer_main(void *arg)
 static void
 note_outcome(struct writer *w, const struct write *write)
 {
-    const char *path = sqlite3_db_filename(w->db, "main");
+    const char *name = w->backend->ops->name(w->backend);
 
     if (write->code == ERR_STORE && !w->is_failing)
-        log_error("store", "nothing can be written to %s: %s", path, write->error.text);
+        log_error("store", "nothing can be written to %s: %s", name, write->error.text);
     else if (write->code == 0 && w->is_failing)
-        log_info("store", "%s can be written again", path);
+        log_info("store", "%s can be written again", name);
     if (write->code == 0 || write->code == ERR_STORE)
         w->is_failing = write->code != 0;
 }
@@ -337,8 +338,7 @@ writer_destroy(struct writer *w)
 }
 
 int
-writer_new(uv_loop_t *loop, sqlite3 *db, struct write_kit *kit, size_t limit, struct writer **out,
-           struct error *err)
+writer_new(uv_loop_t *loop, struct store_backend *b, size_t limit, struct writer **out, struct error *err)
 {
     struct writer *w = calloc(1, sizeof(*w));
     int rc;
@@ -347,8 +347,7 @@ writer_new(uv_loop_t *loop, sqlite3 *db, struct write_kit *kit, size_t limit, st
     if (!w)
         return error_set(err, ERR_NOMEM, "no memory for the store's writer");
     w->loop = loop;
-    w->db = db;
-    w->kit = kit;
+    w->backend = b;
     w->limit = limit;
     list_init(&w->fresh);
     list_init(&w->queued);

@@ -1,7 +1,6 @@
 /*
- * writer.h - the thread that owns the connection which writes: takes whatever
- * is queued, commits it as one transaction, hands the outcomes back to the
- * loop. It knows nothing of what a write does.
+ * writer.h - the queue of writes and the thread that makes them: it takes whatever is queued, has the back end commit it
+ * as one transaction, and hands the outcomes back to the loop. It knows neither the database nor what a write does.
  */
 #ifndef STORE_WRITER_H
 #define STORE_WRITER_H
@@ -9,20 +8,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include <sqlite3.h>
 #include <uv.h>
 
 #include "common/error.h"
 #include "server/store/store.h"
 
-/* The statements that writes share: owned by whoever made the writer, used by its thread only. */
-struct write_kit;
+struct store_backend;
 
 /* One queued write: the first member of the struct that holds its data. */
 struct write {
     struct write *next;
     /* Do it, inside a savepoint, on the writer's thread; may run twice (after a rolled back transaction). */
-    int (*apply)(struct write *w, struct write_kit *kit, struct error *err);
+    int (*apply)(struct write *w, struct store_backend *b, struct error *err);
     void (*free)(struct write *w); /* loop thread */
     size_t weight;                 /* bytes that it keeps in memory */
     bool is_new_work;              /* refused first when the queue is long */
@@ -37,12 +34,11 @@ struct writer;
 
 /*
  * Start the thread.
- *   db    borrowed until writer_free(), used by the thread alone meanwhile
- *   kit   as db
+ *   b     borrowed until writer_free(); its writes are made by the thread alone meanwhile
  *   limit most writes that are under way; what finishes work has as many again for itself
  * Returns 0, ERR_NOMEM or ERR_SYS. Loop thread, as everything here.
  */
-int writer_new(uv_loop_t *loop, sqlite3 *db, struct write_kit *kit, size_t limit, struct writer **out,
+int writer_new(uv_loop_t *loop, struct store_backend *b, size_t limit, struct writer **out,
                struct error *err);
 
 /* Commit what is queued, run its callbacks, end the thread; what is put from then on is refused. Not from a callback of a write. */

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "common/auto.h"
-#include "server/store/schema.h"
+#include "server/store/sqlite/schema.h"
 #include "tests/unit/store_rig.h"
 
 /* --- names --- */

@@ -1,4 +1,4 @@
-#include "server/store/db.h"
+#include "server/store/sqlite/db.h"
 
 #include <string.h>
 

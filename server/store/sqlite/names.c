@@ -1,10 +1,10 @@
-#include "server/store/names.h"
+#include "server/store/sqlite/names.h"
 
 #include <stdbool.h>
 #include <string.h>
 
 #include "common/auto.h"
-#include "server/store/db.h"
+#include "server/store/sqlite/db.h"
 
 /*
  * The name in the task's own row is the one that is shown to everybody: that of whoever registered it, for as long as

@@ -1,10 +1,10 @@
-#include "server/store/schema.h"
+#include "server/store/sqlite/schema.h"
 
 #include <stdint.h>
 #include <stdio.h>
 
 #include "common/auto.h"
-#include "server/store/db.h"
+#include "server/store/sqlite/db.h"
 
 /*
  * Never change a step that was released: add one. The large texts come last

@@ -1,11 +1,11 @@
-#include "server/store/sums.h"
+#include "server/store/sqlite/sums.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/auto.h"
-#include "server/store/db.h"
+#include "server/store/sqlite/db.h"
 #include "server/store/summary.h"
 
 /*
@@ -117,17 +117,6 @@ find(struct sums *s, struct counted *c, struct error *err)
     int rc = step == SQLITE_ROW ? 0 : db_fail(sqlite3_db_handle(stmt), err, "look for what ended");
     db_reset(stmt);
     return rc;
-}
-
-int
-store_reward_bin(double reward)
-{
-    if (!isfinite(reward))
-        return STORE_REWARD_NONE;
-    if (reward < 0)
-        return 0;
-    /* 0.3 belongs to the bin that begins with it, however it was rounded. */
-    return reward >= 1 ? STORE_REWARD_NBINS - 1 : 1 + (int)(reward * 10 + 1e-9);
 }
 
 static int
@@ -268,10 +257,4 @@ sums_add(struct sums *s, const struct submission_row *row, struct error *err)
     if (rc == 0)
         rc = add_leader(s, &c, err);
     return rc == 0 ? prune(s, row->finished_ms / 1000, err) : rc;
-}
-
-void
-store_scope(const char *client, char out[STORE_SCOPE_SIZE])
-{
-    snprintf(out, STORE_SCOPE_SIZE, "%s%.255s", client ? "=" : "", client ? client : "");
 }

@@ -3,8 +3,8 @@
  * message and by task (schema.c), so that questions about many submissions
  * read few rows. Written in the transaction that writes the verdict.
  */
-#ifndef STORE_SUMS_H
-#define STORE_SUMS_H
+#ifndef SQLITE_SUMS_H
+#define SQLITE_SUMS_H
 
 #include <sqlite3.h>
 

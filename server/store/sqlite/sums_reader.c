@@ -1,13 +1,11 @@
-#include "server/store/sums_reader.h"
+#include "server/store/sqlite/sums_reader.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "common/auto.h"
-#include "server/store/db.h"
-#include "server/store/private.h"
-#include "server/store/reader.h"
-#include "server/store/store.h"
+#include "server/store/sqlite/db.h"
+#include "server/store/sqlite/reader.h"
 
 #define PAGE_MAX 201  /* a page, and whether there is more */
 #define GROUPS_MAX 51 /* a group has up to 256 submissions to look at */
@@ -82,9 +80,9 @@ sums_reader_release(struct sums_reader *r)
 }
 
 static sqlite3_stmt *
-query(struct store *s, enum query which)
+query(struct store_reader *r, enum query which)
 {
-    return reader_sums(s->reader)->queries[which];
+    return reader_sums(r)->queries[which];
 }
 
 static const char *
@@ -150,10 +148,10 @@ give_trend(sqlite3_stmt *stmt, const struct call *call)
 }
 
 int
-store_each_trend(struct store *s, const char *scope, int span_s, int64_t since_s, store_trend_cb *row_cb,
-                 void *arg, struct error *err)
+sums_each_trend(struct store_reader *r, const char *scope, int span_s, int64_t since_s,
+                store_trend_cb *row_cb, void *arg, struct error *err)
 {
-    sqlite3_stmt *stmt = query(s, EACH_TREND);
+    sqlite3_stmt *stmt = query(r, EACH_TREND);
     int rc = check(stmt, 1, 1, err);
 
     if (rc < 0)
@@ -178,10 +176,10 @@ give_failure(sqlite3_stmt *stmt, const struct call *call)
 }
 
 int
-store_each_failure(struct store *s, const char *scope, int64_t since_s, int limit, store_failure_cb *row_cb,
-                   void *arg, struct error *err)
+sums_each_failure(struct store_reader *r, const char *scope, int64_t since_s, int limit,
+                  store_failure_cb *row_cb, void *arg, struct error *err)
 {
-    sqlite3_stmt *stmt = query(s, EACH_FAILURE);
+    sqlite3_stmt *stmt = query(r, EACH_FAILURE);
     int rc = check(stmt, limit, PAGE_MAX, err);
 
     if (rc < 0)
@@ -208,10 +206,10 @@ give_task(sqlite3_stmt *stmt, const struct call *call)
 }
 
 int
-store_each_task_sum(struct store *s, const char *scope, int64_t before_ms, const char *before_id, int limit,
-                    store_task_sum_cb *row_cb, void *arg, struct error *err)
+sums_each_task_sum(struct store_reader *r, const char *scope, int64_t before_ms, const char *before_id,
+                   int limit, store_task_sum_cb *row_cb, void *arg, struct error *err)
 {
-    sqlite3_stmt *stmt = query(s, EACH_TASK);
+    sqlite3_stmt *stmt = query(r, EACH_TASK);
     int rc = check(stmt, limit, PAGE_MAX, err);
 
     if (rc < 0)
@@ -224,10 +222,10 @@ store_each_task_sum(struct store *s, const char *scope, int64_t before_ms, const
 }
 
 int
-store_get_task_sum(struct store *s, const char *scope, const char *task_id, store_task_sum_cb *row_cb,
-                   void *arg, struct error *err)
+sums_get_task_sum(struct store_reader *r, const char *scope, const char *task_id, store_task_sum_cb *row_cb,
+                  void *arg, struct error *err)
 {
-    sqlite3_stmt *stmt = query(s, ONE_TASK);
+    sqlite3_stmt *stmt = query(r, ONE_TASK);
     int rc = check(stmt, 1, 1, err);
 
     if (rc < 0)
@@ -254,10 +252,10 @@ give_leader(sqlite3_stmt *stmt, const struct call *call)
 }
 
 int
-store_each_leader(struct store *s, const char *task_id, const char *client, int limit,
-                  store_leader_cb *row_cb, void *arg, struct error *err)
+sums_each_leader(struct store_reader *r, const char *task_id, const char *client, int limit,
+                 store_leader_cb *row_cb, void *arg, struct error *err)
 {
-    sqlite3_stmt *stmt = query(s, client ? EACH_LEADER_OF_CLIENT : EACH_LEADER);
+    sqlite3_stmt *stmt = query(r, client ? EACH_LEADER_OF_CLIENT : EACH_LEADER);
     int rc = check(stmt, limit, PAGE_MAX, err);
 
     if (rc < 0)
@@ -279,10 +277,10 @@ give_record(sqlite3_stmt *stmt, const struct call *call)
 }
 
 int
-store_each_record(struct store *s, const char *scope, const char *task_id, store_record_cb *row_cb, void *arg,
-                  struct error *err)
+sums_each_record(struct store_reader *r, const char *scope, const char *task_id, store_record_cb *row_cb,
+                 void *arg, struct error *err)
 {
-    sqlite3_stmt *stmt = query(s, EACH_RECORD);
+    sqlite3_stmt *stmt = query(r, EACH_RECORD);
     int rc = check(stmt, 1, 1, err);
 
     if (rc < 0)
@@ -311,10 +309,10 @@ give_group(sqlite3_stmt *stmt, const struct call *call)
 }
 
 int
-store_each_group(struct store *s, const char *client, const char *before, int limit,
-                 store_group_sum_cb *row_cb, void *arg, struct error *err)
+sums_each_group(struct store_reader *r, const char *client, const char *before, int limit,
+                store_group_sum_cb *row_cb, void *arg, struct error *err)
 {
-    sqlite3_stmt *stmt = query(s, client ? EACH_GROUP_OF_CLIENT : EACH_GROUP);
+    sqlite3_stmt *stmt = query(r, client ? EACH_GROUP_OF_CLIENT : EACH_GROUP);
     int rc = check(stmt, limit, GROUPS_MAX, err);
 
     if (rc < 0)

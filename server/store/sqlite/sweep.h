@@ -2,8 +2,8 @@
  * sweep.h - taking out what is no longer to be kept, a batch at a time: in the
  * writer's transactions, between the other writes.
  */
-#ifndef STORE_SWEEP_H
-#define STORE_SWEEP_H
+#ifndef SQLITE_SWEEP_H
+#define SQLITE_SWEEP_H
 
 #include <sqlite3.h>
 

@@ -3,8 +3,8 @@
  * prepare, run, bind, and what SQLite's refusals are called here. A connection
  * and its statements belong to one thread at a time.
  */
-#ifndef STORE_DB_H
-#define STORE_DB_H
+#ifndef SQLITE_DB_H
+#define SQLITE_DB_H
 
 #include <stdint.h>
 

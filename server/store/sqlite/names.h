@@ -2,8 +2,8 @@
  * names.h - what clients call tasks: each client has names of its own, and a name of a client is one task's. Part of a
  * write; the writer's thread alone.
  */
-#ifndef STORE_NAMES_H
-#define STORE_NAMES_H
+#ifndef SQLITE_NAMES_H
+#define SQLITE_NAMES_H
 
 #include <stdint.h>
 

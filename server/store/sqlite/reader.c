@@ -1,16 +1,16 @@
-#include "server/store/reader.h"
+#include "server/store/sqlite/reader.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/auto.h"
-#include "server/store/blob.h"
-#include "server/store/db.h"
-#include "server/store/private.h"
+#include "server/store/backend.h"
+#include "server/store/sqlite/blob.h"
+#include "server/store/sqlite/db.h"
 #include "server/store/rows.h"
-#include "server/store/store.h"
-#include "server/store/sums_reader.h"
+#include "server/store/sqlite/rows.h"
+#include "server/store/sqlite/sums_reader.h"
 
 #define PAGE_MAX 200
 
@@ -80,6 +80,7 @@ enum {
 };
 
 struct reader {
+    struct store_reader base;
     sqlite3 *db;
     sqlite3_stmt *queries[NQUERIES];
     sqlite3_stmt *lists[NMASKS], *briefs[NMASKS]; /* prepared when first asked for */
@@ -104,29 +105,17 @@ reader_fill(struct reader *r, const char *path, struct error *err)
     return rc == 0 ? sums_reader_init(&r->sums, r->db, err) : rc;
 }
 
-int
-reader_new(const char *path, struct reader **out, struct error *err)
+static struct reader *
+of(struct store_reader *base)
 {
-    struct reader *r = calloc(1, sizeof(*r));
-    int rc;
-
-    *out = NULL;
-    if (!r)
-        return error_set(err, ERR_NOMEM, "no memory for the store's reader");
-    rc = reader_fill(r, path, err);
-    if (rc < 0) {
-        reader_free(r);
-        return rc;
-    }
-    *out = r;
-    return 0;
+    return (struct reader *)base;
 }
 
-void
-reader_free(struct reader *r)
+static void
+reader_free(struct store_reader *base)
 {
-    if (!r)
-        return;
+    struct reader *r = of(base);
+
     for (int i = 0; i < NQUERIES; i++)
         sqlite3_finalize(r->queries[i]);
     for (int i = 0; i < NMASKS; i++) {
@@ -141,24 +130,24 @@ reader_free(struct reader *r)
 }
 
 struct sums_reader *
-reader_sums(struct reader *r)
+reader_sums(struct store_reader *base)
 {
-    return &r->sums;
+    return &of(base)->sums;
 }
 
-/* Where either fails, each read is a transaction of its own, or the next end tries again: nothing has to be told. */
-void
-store_reads_begin(struct store *s)
+/* Where either fails, each read is a transaction of its own, or the next end tries again: the caller need not know. */
+static void
+begin_reads(struct store_reader *base)
 {
-    sqlite3_step(s->reader->begin);
-    sqlite3_reset(s->reader->begin);
+    sqlite3_step(of(base)->begin);
+    sqlite3_reset(of(base)->begin);
 }
 
-void
-store_reads_end(struct store *s)
+static void
+end_reads(struct store_reader *base)
 {
-    sqlite3_step(s->reader->commit);
-    sqlite3_reset(s->reader->commit);
+    sqlite3_step(of(base)->commit);
+    sqlite3_reset(of(base)->commit);
 }
 
 /* Step a look-up of one row. 0 when it stands on the row; else the statement is reset. what, key: for the error. */
@@ -207,10 +196,10 @@ read_task(sqlite3_stmt *stmt, struct task_row *out, struct error *err)
     return blob_column(stmt, TASK_NCOLUMNS + 1, &out->reference, &out->reference_size, err);
 }
 
-int
-store_get_task(struct store *s, const char *id, struct task_row *out, struct error *err)
+static int
+get_task(struct store_reader *base, const char *id, struct task_row *out, struct error *err)
 {
-    sqlite3_stmt *stmt = s->reader->queries[GET_TASK];
+    sqlite3_stmt *stmt = of(base)->queries[GET_TASK];
     int rc;
 
     memset(out, 0, sizeof(*out));
@@ -224,11 +213,11 @@ store_get_task(struct store *s, const char *id, struct task_row *out, struct err
     return rc;
 }
 
-int
-store_find_task(struct store *s, const char *client, const char *name, char id[HASH_TEXT_SIZE], bool *is_own,
-                struct error *err)
+static int
+find_task(struct store_reader *base, const char *client, const char *name, char id[HASH_TEXT_SIZE],
+          bool *is_own, struct error *err)
 {
-    sqlite3_stmt *stmt = s->reader->queries[FIND_TASK];
+    sqlite3_stmt *stmt = of(base)->queries[FIND_TASK];
 
     db_bind_text(stmt, 2, client ? client : "");
     int rc = look_up(stmt, "task", name, err);
@@ -259,11 +248,11 @@ read_submission(sqlite3_stmt *stmt, const char *what, const char *key, struct su
     return rc;
 }
 
-int
-store_get_key(struct store *s, const char *client, const char *key, int64_t now_ms, struct key_row *out,
-              struct error *err)
+static int
+get_key(struct store_reader *base, const char *client, const char *key, int64_t now_ms, struct key_row *out,
+        struct error *err)
 {
-    sqlite3_stmt *stmt = s->reader->queries[GET_KEY];
+    sqlite3_stmt *stmt = of(base)->queries[GET_KEY];
     int rc;
 
     memset(out, 0, sizeof(*out));
@@ -281,16 +270,16 @@ store_get_key(struct store *s, const char *client, const char *key, int64_t now_
     return 0;
 }
 
-int
-store_get_submission(struct store *s, const char *id, struct submission_row *out, struct error *err)
+static int
+get_submission(struct store_reader *base, const char *id, struct submission_row *out, struct error *err)
 {
-    return read_submission(s->reader->queries[GET_SUBMISSION], "submission", id, out, err);
+    return read_submission(of(base)->queries[GET_SUBMISSION], "submission", id, out, err);
 }
 
-int
-store_get_answer(struct store *s, const char *id, char **client, char **verdict, struct error *err)
+static int
+get_answer(struct store_reader *base, const char *id, char **client, char **verdict, struct error *err)
 {
-    sqlite3_stmt *stmt = s->reader->queries[GET_ANSWER];
+    sqlite3_stmt *stmt = of(base)->queries[GET_ANSWER];
     char **out[] = { client, verdict };
     int rc;
 
@@ -311,16 +300,17 @@ store_get_answer(struct store *s, const char *id, char **client, char **verdict,
     return rc;
 }
 
-int
-store_find_cached(struct store *s, const char *cache_key, struct submission_row *out, struct error *err)
+static int
+find_cached(struct store_reader *base, const char *cache_key, struct submission_row *out, struct error *err)
 {
-    return read_submission(s->reader->queries[FIND_CACHED], "verdict under", cache_key, out, err);
+    return read_submission(of(base)->queries[FIND_CACHED], "verdict under", cache_key, out, err);
 }
 
-int
-store_each_usage(struct store *s, int64_t since_ms, store_usage_cb *usage_cb, void *arg, struct error *err)
+static int
+each_usage(struct store_reader *base, int64_t since_ms, store_usage_cb *usage_cb, void *arg,
+           struct error *err)
 {
-    sqlite3_stmt *stmt = s->reader->queries[EACH_USAGE];
+    sqlite3_stmt *stmt = of(base)->queries[EACH_USAGE];
     char first[ID_SIZE];
     int step, rc = check_idle(stmt, err);
 
@@ -337,10 +327,10 @@ store_each_usage(struct store *s, int64_t since_ms, store_usage_cb *usage_cb, vo
     return rc;
 }
 
-int
-store_get_group(struct store *s, const char *id, struct group_row *out, struct error *err)
+static int
+get_group(struct store_reader *base, const char *id, struct group_row *out, struct error *err)
 {
-    sqlite3_stmt *stmt = s->reader->queries[GET_GROUP];
+    sqlite3_stmt *stmt = of(base)->queries[GET_GROUP];
     struct group_row view;
     int rc;
 
@@ -369,10 +359,10 @@ append_blob(sqlite3_stmt *stmt, int size_column, struct buffer *out, struct erro
     return buffer_append(out, bytes, size) < 0 ? no_memory(err) : 0;
 }
 
-int
-store_get_source(struct store *s, const char *hash, struct buffer *out, struct error *err)
+static int
+get_source(struct store_reader *base, const char *hash, struct buffer *out, struct error *err)
 {
-    sqlite3_stmt *stmt = s->reader->queries[GET_BLOB];
+    sqlite3_stmt *stmt = of(base)->queries[GET_BLOB];
     int rc = look_up(stmt, "source", hash, err);
 
     if (rc < 0)
@@ -382,10 +372,10 @@ store_get_source(struct store *s, const char *hash, struct buffer *out, struct e
     return rc;
 }
 
-int
-store_get_log(struct store *s, const char *submission_id, struct buffer *out, struct error *err)
+static int
+get_log(struct store_reader *base, const char *submission_id, struct buffer *out, struct error *err)
 {
-    sqlite3_stmt *stmt = s->reader->queries[GET_LOG];
+    sqlite3_stmt *stmt = of(base)->queries[GET_LOG];
     int rc = look_up(stmt, "submission", submission_id, err);
 
     if (rc < 0)
@@ -420,11 +410,11 @@ each_submission(sqlite3_stmt *stmt, store_submission_cb *row_cb, void *arg, size
     return rc;
 }
 
-int
-store_each_of_group(struct store *s, const char *group_id, store_submission_cb *row_cb, void *arg,
-                    struct error *err)
+static int
+each_of_group(struct store_reader *base, const char *group_id, store_submission_cb *row_cb, void *arg,
+              struct error *err)
 {
-    sqlite3_stmt *stmt = s->reader->queries[EACH_OF_GROUP];
+    sqlite3_stmt *stmt = of(base)->queries[EACH_OF_GROUP];
     size_t n;
     int rc = check_idle(stmt, err);
 
@@ -437,10 +427,10 @@ store_each_of_group(struct store *s, const char *group_id, store_submission_cb *
     return rc;
 }
 
-int
-store_each_unfinished(struct store *s, store_submission_cb *row_cb, void *arg, struct error *err)
+static int
+each_unfinished(struct store_reader *base, store_submission_cb *row_cb, void *arg, struct error *err)
 {
-    sqlite3_stmt *stmt = s->reader->queries[EACH_UNFINISHED];
+    sqlite3_stmt *stmt = of(base)->queries[EACH_UNFINISHED];
     size_t n;
     int rc = check_idle(stmt, err);
 
@@ -544,7 +534,7 @@ bind_filter(sqlite3_stmt *stmt, const struct submission_filter *f)
 
 /* The statement of a page, bound; lists: which of the reader's. */
 static int
-begin_list(struct store *s, const struct submission_filter *f, const char *columns, sqlite3_stmt **lists,
+begin_list(struct reader *r, const struct submission_filter *f, const char *columns, sqlite3_stmt **lists,
            sqlite3_stmt **out, struct error *err)
 {
     int mask = mask_of(f);
@@ -553,7 +543,7 @@ begin_list(struct store *s, const struct submission_filter *f, const char *colum
     if (rc == 0 && f->state >= SUBMISSION_NSTATES)
         rc = error_set(err, ERR_INPUT, "no state has the number %d", f->state);
     if (rc == 0 && !lists[mask])
-        rc = prepare_list(s->reader, columns, mask, &lists[mask], err);
+        rc = prepare_list(r, columns, mask, &lists[mask], err);
     if (rc == 0)
         rc = check_idle(lists[mask], err);
     if (rc < 0)
@@ -563,23 +553,23 @@ begin_list(struct store *s, const struct submission_filter *f, const char *colum
     return 0;
 }
 
-int
-store_list_submissions(struct store *s, const struct submission_filter *f, store_submission_cb *row_cb,
-                       void *arg, struct error *err)
+static int
+list_submissions(struct store_reader *base, const struct submission_filter *f, store_submission_cb *row_cb,
+                 void *arg, struct error *err)
 {
     sqlite3_stmt *stmt;
     size_t n;
-    int rc = begin_list(s, f, SUBMISSION_COLUMNS, s->reader->lists, &stmt, err);
+    int rc = begin_list(of(base), f, SUBMISSION_COLUMNS, of(base)->lists, &stmt, err);
 
     return rc < 0 ? rc : each_submission(stmt, row_cb, arg, &n, err);
 }
 
-int
-store_list_briefs(struct store *s, const struct submission_filter *f, store_brief_cb *row_cb, void *arg,
-                  struct error *err)
+static int
+list_briefs(struct store_reader *base, const struct submission_filter *f, store_brief_cb *row_cb, void *arg,
+            struct error *err)
 {
     sqlite3_stmt *stmt;
-    int step, rc = begin_list(s, f, BRIEF_COLUMNS, s->reader->briefs, &stmt, err);
+    int step, rc = begin_list(of(base), f, BRIEF_COLUMNS, of(base)->briefs, &stmt, err);
 
     if (rc < 0)
         return rc;
@@ -594,16 +584,16 @@ store_list_briefs(struct store *s, const struct submission_filter *f, store_brie
             break;
     }
     if (step != SQLITE_ROW && step != SQLITE_DONE)
-        rc = db_fail(s->reader->db, err, "read submissions");
+        rc = db_fail(of(base)->db, err, "read submissions");
     db_reset(stmt);
     return rc;
 }
 
-int
-store_list_tasks(struct store *s, const char *name, const char *after, int limit, store_task_cb *row_cb,
-                 void *arg, struct error *err)
+static int
+list_tasks(struct store_reader *base, const char *name, const char *after, int limit, store_task_cb *row_cb,
+           void *arg, struct error *err)
 {
-    sqlite3_stmt *stmt = s->reader->queries[name ? LIST_TASKS_NAMED : LIST_TASKS];
+    sqlite3_stmt *stmt = of(base)->queries[name ? LIST_TASKS_NAMED : LIST_TASKS];
     struct task_row row;
     int step, rc = check_limit(limit, err);
 
@@ -624,15 +614,15 @@ store_list_tasks(struct store *s, const char *name, const char *after, int limit
             break;
     }
     if (step != SQLITE_ROW && step != SQLITE_DONE)
-        rc = db_fail(s->reader->db, err, "read tasks");
+        rc = db_fail(of(base)->db, err, "read tasks");
     db_reset(stmt);
     return rc;
 }
 
-int
-store_count(struct store *s, struct store_counts *out, struct error *err)
+static int
+count(struct store_reader *base, struct store_counts *out, struct error *err)
 {
-    sqlite3_stmt *stmt = s->reader->queries[COUNT];
+    sqlite3_stmt *stmt = of(base)->queries[COUNT];
     int step, rc = 0;
 
     memset(out, 0, sizeof(*out));
@@ -644,15 +634,15 @@ store_count(struct store *s, struct store_counts *out, struct error *err)
             out->tasks = sqlite3_column_int64(stmt, 1);
     }
     if (step != SQLITE_DONE)
-        rc = db_fail(s->reader->db, err, "count");
+        rc = db_fail(of(base)->db, err, "count");
     db_reset(stmt);
     return rc;
 }
 
-int
-store_each_calibration(struct store *s, store_calibration_cb *row_cb, void *arg, struct error *err)
+static int
+each_calibration(struct store_reader *base, store_calibration_cb *row_cb, void *arg, struct error *err)
 {
-    sqlite3_stmt *stmt = s->reader->queries[EACH_CALIBRATION];
+    sqlite3_stmt *stmt = of(base)->queries[EACH_CALIBRATION];
     int step, rc = check_idle(stmt, err);
 
     if (rc < 0)
@@ -670,15 +660,15 @@ store_each_calibration(struct store *s, store_calibration_cb *row_cb, void *arg,
         row_cb(arg, &row);
     }
     if (rc == 0 && step != SQLITE_DONE)
-        rc = db_fail(s->reader->db, err, "read calibrations");
+        rc = db_fail(of(base)->db, err, "read calibrations");
     db_reset(stmt);
     return rc;
 }
 
-int
-store_each_canary(struct store *s, store_canary_cb *row_cb, void *arg, struct error *err)
+static int
+each_canary(struct store_reader *base, store_canary_cb *row_cb, void *arg, struct error *err)
 {
-    sqlite3_stmt *stmt = s->reader->queries[EACH_CANARY];
+    sqlite3_stmt *stmt = of(base)->queries[EACH_CANARY];
     int step, rc = check_idle(stmt, err);
 
     if (rc < 0)
@@ -696,7 +686,57 @@ store_each_canary(struct store *s, store_canary_cb *row_cb, void *arg, struct er
         row_cb(arg, &row);
     }
     if (rc == 0 && step != SQLITE_DONE)
-        rc = db_fail(s->reader->db, err, "read canaries");
+        rc = db_fail(of(base)->db, err, "read canaries");
     db_reset(stmt);
     return rc;
+}
+
+static const struct reader_ops reader_ops = {
+    .free = reader_free,
+    .begin = begin_reads,
+    .end = end_reads,
+    .get_task = get_task,
+    .find_task = find_task,
+    .get_key = get_key,
+    .get_submission = get_submission,
+    .get_answer = get_answer,
+    .find_cached = find_cached,
+    .each_usage = each_usage,
+    .get_group = get_group,
+    .get_source = get_source,
+    .get_log = get_log,
+    .each_of_group = each_of_group,
+    .each_unfinished = each_unfinished,
+    .list_submissions = list_submissions,
+    .list_briefs = list_briefs,
+    .list_tasks = list_tasks,
+    .count = count,
+    .each_calibration = each_calibration,
+    .each_canary = each_canary,
+    .each_trend = sums_each_trend,
+    .each_failure = sums_each_failure,
+    .each_task_sum = sums_each_task_sum,
+    .get_task_sum = sums_get_task_sum,
+    .each_leader = sums_each_leader,
+    .each_record = sums_each_record,
+    .each_group = sums_each_group,
+};
+
+int
+reader_new(const char *path, struct store_reader **out, struct error *err)
+{
+    struct reader *r = calloc(1, sizeof(*r));
+    int rc;
+
+    *out = NULL;
+    if (!r)
+        return error_set(err, ERR_NOMEM, "no memory for the store's reader");
+    rc = reader_fill(r, path, err);
+    if (rc < 0) {
+        reader_free(&r->base);
+        return rc;
+    }
+    r->base.ops = &reader_ops;
+    *out = &r->base;
+    return 0;
 }

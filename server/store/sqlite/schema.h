@@ -2,8 +2,8 @@
  * schema.h - the store's tables, their version, and how an older file becomes
  * a present one. Called while the store is opened, on the loop thread.
  */
-#ifndef STORE_SCHEMA_H
-#define STORE_SCHEMA_H
+#ifndef SQLITE_SCHEMA_H
+#define SQLITE_SCHEMA_H
 
 #include <stddef.h>
 

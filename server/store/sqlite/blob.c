@@ -1,4 +1,4 @@
-#include "server/store/blob.h"
+#include "server/store/sqlite/blob.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include <zstd.h>
 
-#include "server/store/db.h"
+#include "server/store/sqlite/db.h"
 
 #define BLOB_LEVEL 3
 #define BLOB_KEEP (1024 * 1024) /* scratch above this is given back after use */

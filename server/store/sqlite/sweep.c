@@ -1,11 +1,11 @@
-#include "server/store/sweep.h"
+#include "server/store/sqlite/sweep.h"
 
 #include <stdbool.h>
 #include <string.h>
 
 #include "common/auto.h"
 #include "common/limits.h"
-#include "server/store/db.h"
+#include "server/store/sqlite/db.h"
 
 /*
  * Theory of operation. Submissions are looked at in the order in which they

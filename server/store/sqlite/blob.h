@@ -2,8 +2,8 @@
  * blob.h - sources, references and captured output: compressed (zstd), stored
  * once under the hash of their bytes.
  */
-#ifndef STORE_BLOB_H
-#define STORE_BLOB_H
+#ifndef SQLITE_BLOB_H
+#define SQLITE_BLOB_H
 
 #include <stddef.h>
 

@@ -1,0 +1,289 @@
+#include "server/store/sqlite/sqlite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/auto.h"
+#include "server/store/sqlite/changes.h"
+#include "server/store/sqlite/db.h"
+#include "server/store/sqlite/reader.h"
+#include "server/store/sqlite/schema.h"
+
+#define BUSY_MS 5000 /* how long the writer waits for a person's sqlite3 shell */
+
+struct sqlite {
+    struct store_backend base;
+    int lock_fd; /* held as long as the store is open */
+    char *wal_path;
+    sqlite3 *db; /* the one that writes: the writer's thread alone, once it runs */
+    struct write_kit *kit;
+};
+
+static struct sqlite *
+of(const struct store_backend *base)
+{
+    return (struct sqlite *)(uintptr_t)base;
+}
+
+struct write_kit *
+sqlite_kit(struct store_backend *base)
+{
+    return of(base)->kit;
+}
+
+static char *
+path_with(const char *path, const char *suffix)
+{
+    size_t size = strlen(path) + strlen(suffix) + 1;
+    char *out = malloc(size);
+
+    if (out)
+        snprintf(out, size, "%s%s", path, suffix);
+    return out;
+}
+
+/* SQLite would make it readable by all; it holds secret seeds and people's code. */
+static int
+create_file(const char *path, struct error *err)
+{
+    int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+
+    if (fd < 0)
+        return errno == EEXIST ? 0 : error_set(err, ERR_SYS, "create %s", path);
+    close(fd);
+    return 0;
+}
+
+static int
+refuse_second(int fd, const char *lock_path, const char *path, struct error *err)
+{
+    char holder[32] = "";
+    ssize_t n = pread(fd, holder, sizeof(holder) - 1, 0);
+
+    holder[n > 0 ? strcspn(holder, "\n") : 0] = '\0';
+    return error_set(err, ERR_STORE, "%s is in use by another verifierd%s%s (it holds %s)", path,
+                     holder[0] != '\0' ? ", process " : "", holder, lock_path);
+}
+
+/*
+ * One daemon for each store. The lock is on a file beside it: closing any
+ * descriptor of the database itself would drop SQLite's own locks.
+ */
+static int
+take_lock(struct sqlite *s, const char *path, struct error *err)
+{
+    AUTO_FREE char *lock_path = path_with(path, ".lock");
+    AUTO_FD int fd = -1;
+
+    if (!lock_path)
+        return error_set(err, ERR_NOMEM, "no memory to lock %s", path);
+    fd = open(lock_path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return error_set(err, ERR_SYS, "open %s", lock_path);
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno == EWOULDBLOCK)
+            return refuse_second(fd, lock_path, path, err);
+        return error_set(err, ERR_SYS, "lock %s", lock_path);
+    }
+    if (ftruncate(fd, 0) < 0 || dprintf(fd, "%ld\n", (long)getpid()) < 0)
+        return error_set(err, ERR_SYS, "write %s", lock_path);
+    s->lock_fd = fd_take(&fd);
+    return 0;
+}
+
+static int
+use_wal(sqlite3 *db, struct error *err)
+{
+    sqlite3_stmt *stmt;
+    int rc = db_prepare(db, "PRAGMA journal_mode = WAL", &stmt, err);
+
+    if (rc < 0)
+        return rc;
+    if (sqlite3_step(stmt) != SQLITE_ROW)
+        rc = db_fail(db, err, "set the journal mode");
+    else if (strcmp((const char *)sqlite3_column_text(stmt, 0), "wal") != 0)
+        rc = error_set(err, ERR_STORE, "the file system does not support a write-ahead log");
+    sqlite3_finalize(stmt);
+    return rc;
+}
+
+static int
+set_up_writing(sqlite3 *db, struct error *err)
+{
+    int rc;
+
+    rc = use_wal(db, err);
+    if (rc < 0)
+        return rc;
+    return db_exec(db,
+                   "PRAGMA synchronous = FULL;"
+                   "PRAGMA secure_delete = FAST;"
+                   "PRAGMA journal_size_limit = 67108864;"
+                   "PRAGMA wal_autocheckpoint = 1000;"
+                   "PRAGMA temp_store = MEMORY;",
+                   err);
+}
+
+/* path as it was given, for errors; what SQLite makes of it (links followed) is what is locked and read. */
+static int
+open_files(struct sqlite *s, const char *path, struct error *err)
+{
+    const struct schema_step *steps;
+    const char *file;
+    size_t n;
+    int rc = create_file(path, err);
+
+    if (rc < 0)
+        return rc;
+    if (sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
+        return db_fail(s->db, err, path);
+    sqlite3_extended_result_codes(s->db, 1);
+    sqlite3_busy_timeout(s->db, BUSY_MS);
+    file = sqlite3_db_filename(s->db, "main");
+    rc = take_lock(s, file, err);
+    if (rc < 0)
+        return rc;
+    s->wal_path = path_with(file, "-wal");
+    if (!s->wal_path)
+        return error_set(err, ERR_NOMEM, "no memory to open %s", path);
+    /* Before the first table: so that a sweep can give room back while the daemon runs. A file that has tables stays as it is. */
+    rc = db_exec(s->db, "PRAGMA auto_vacuum = INCREMENTAL", err);
+    steps = schema_steps(&n);
+    if (rc == 0)
+        rc = schema_migrate(s->db, steps, n, err);
+    if (rc == 0)
+        rc = set_up_writing(s->db, err);
+    if (rc == 0)
+        rc = write_kit_new(s->db, &s->kit, err);
+    if (rc < 0)
+        error_prefix(err, "%s", path);
+    return rc;
+}
+
+static void
+close_all(struct store_backend *base)
+{
+    struct sqlite *s = of(base);
+
+    write_kit_free(s->kit);
+    sqlite3_close(s->db); /* after the readers: the last one to close checkpoints */
+    if (s->lock_fd >= 0)
+        close(s->lock_fd);
+    free(s->wal_path);
+    free(s);
+}
+
+static int
+new_reader(struct store_backend *base, struct store_reader **out, struct error *err)
+{
+    return reader_new(sqlite3_db_filename(of(base)->db, "main"), out, err);
+}
+
+static const char *
+name(const struct store_backend *base)
+{
+    return sqlite3_db_filename(of(base)->db, "main");
+}
+
+static int64_t
+log_bytes(const struct store_backend *base)
+{
+    struct stat status;
+    return stat(of(base)->wal_path, &status) == 0 ? status.st_size : 0;
+}
+
+/* --- transactions --- */
+
+static int
+begin(struct store_backend *base, struct error *err)
+{
+    return db_exec(of(base)->db, "BEGIN IMMEDIATE", err);
+}
+
+static int
+commit(struct store_backend *base, struct error *err)
+{
+    return db_exec(of(base)->db, "COMMIT", err);
+}
+
+static void
+rollback(struct store_backend *base)
+{
+    db_exec(of(base)->db, "ROLLBACK", NULL);
+}
+
+static int
+save(struct store_backend *base, struct error *err)
+{
+    return db_exec(of(base)->db, "SAVEPOINT one", err);
+}
+
+static int
+keep(struct store_backend *base, struct error *err)
+{
+    return db_exec(of(base)->db, "RELEASE one", err);
+}
+
+static void
+undo(struct store_backend *base)
+{
+    db_exec(of(base)->db, "ROLLBACK TO one; RELEASE one", NULL);
+}
+
+static bool
+is_open(const struct store_backend *base)
+{
+    return !sqlite3_get_autocommit(of(base)->db);
+}
+
+static const struct backend_ops sqlite_ops = {
+    .reader_new = new_reader,
+    .close = close_all,
+    .name = name,
+    .log_bytes = log_bytes,
+    .begin = begin,
+    .commit = commit,
+    .rollback = rollback,
+    .save = save,
+    .keep = keep,
+    .undo = undo,
+    .is_open = is_open,
+    .probe = changes_probe,
+    .add_task = changes_add_task,
+    .name_task = changes_name_task,
+    .rename_task = changes_rename_task,
+    .remove_task = changes_remove_task,
+    .add_submissions = changes_add_submissions,
+    .begin_submission = changes_begin,
+    .requeue_submission = changes_requeue,
+    .finish_submission = changes_finish,
+    .add_calibration = changes_add_calibration,
+    .put_canary = changes_put_canary,
+    .sweep = changes_sweep,
+};
+
+int
+sqlite_open(const char *path, struct store_backend **out, struct error *err)
+{
+    *out = NULL;
+    if (!*path || strcmp(path, ":memory:") == 0)
+        return error_set(err, ERR_INPUT, "the store must be a file, not \"%s\"", path);
+    struct sqlite *s = calloc(1, sizeof(*s));
+    if (!s)
+        return error_set(err, ERR_NOMEM, "no memory to open %s", path);
+    s->base.ops = &sqlite_ops;
+    s->lock_fd = -1;
+    int rc = open_files(s, path, err);
+    if (rc < 0) {
+        close_all(&s->base);
+        return rc;
+    }
+    *out = &s->base;
+    return 0;
+}
