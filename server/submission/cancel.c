@@ -83,7 +83,7 @@ filled_cb(uv_work_t *work, int status)
     free(b->task_name);
     free(b);
     scheduler_kick(f->scheduler);
-    funnel_worked(f);
+    pending_end_work(f->pending);
 }
 
 static bool
@@ -156,7 +156,7 @@ cancel_batch(struct batch *b, enum cancel_reason why)
             scheduler_remove(b->funnel->scheduler, &s->job);
         submission_move(s, EVENT_CANCEL);
     }
-    funnel_work(b->funnel, &b->work, fill_work_cb, filled_cb);
+    pending_work(b->funnel->pending, &b->work, fill_work_cb, filled_cb);
     return n;
 }
 

@@ -204,6 +204,7 @@ static const struct zygote_ops static_zygote_ops = { static_zygote_ready_cb, zyg
 /* --- life --- */
 
 static void drain_timer_cb(uv_timer_t *timer);
+static void check_drained(void *arg);
 
 struct zygote *
 funnel_zygote_of(const struct funnel *f, enum child_role role)
@@ -271,7 +272,7 @@ kicked(void *arg)
     struct funnel *f = arg;
 
     counters_touch(f->counters); /* something happened, or nobody would have asked for it */
-    funnel_check_drained(f);
+    pending_check(f->pending);
 }
 
 static const struct scheduler_ops scheduler_ops = { has_cpu, prepare, begin, place, kicked };
@@ -322,9 +323,13 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->scratch_lock = -1;
     f->counters = counters_new();
     f->clients = clients_new();
-    if (!f->counters || !f->clients) {
+    f->registrar = registrar_new();
+    f->pending = pending_new(loop, check_drained, f);
+    if (!f->counters || !f->clients || !f->registrar || !f->pending) {
         counters_free(f->counters);
         clients_free(f->clients);
+        registrar_free(f->registrar);
+        pending_free(f->pending);
         free(f);
         return error_set(err, ERR_NOMEM, "no memory for the funnel");
     }
@@ -393,7 +398,8 @@ funnel_free(struct funnel *f)
     clients_free(f->clients);
     cache_forget_environments(f);
     counters_free(f->counters);
-    task_forget_known(f);
+    registrar_free(f->registrar);
+    pending_free(f->pending);
     json_decref(f->calibrations);
     baselines_free(f);
     for (int role = 0; role < CHILD_RUN; role++)
@@ -433,9 +439,10 @@ check_stopped(struct funnel *f)
     struct scheduler_counts n;
 
     scheduler_count(f->scheduler, &n);
-    if (f->is_stopped || f->workers_stopping > 0 || n.cpu_running > 0 || f->working > 0)
+    if (f->is_stopped || f->workers_stopping > 0 || n.cpu_running > 0 || pending_in_pool(f->pending) > 0)
         return;
     f->is_stopped = true;
+    pending_stop(f->pending);
     if (f->drained_cb)
         f->drained_cb(f->drained_arg);
 }
@@ -462,24 +469,18 @@ stop_workers(struct funnel *f)
 }
 
 /* Nothing runs and nothing is being written: the workers can go. */
-void
-funnel_check_drained(struct funnel *f)
+static void
+check_drained(void *arg)
 {
+    struct funnel *f = arg;
     struct scheduler_counts n;
 
     scheduler_count(f->scheduler, &n);
     if (f->is_stopping)
         check_stopped(f);
-    else if (f->is_draining && n.cpu_running == 0 && n.gpu_running == 0 && f->writes == 0 &&
-             task_registering(f) == 0)
+    else if (pending_is_draining(f->pending) && n.cpu_running == 0 && n.gpu_running == 0 &&
+             pending_writes(f->pending) == 0 && registrar_registering(f->registrar) == 0)
         stop_workers(f);
-}
-
-void
-funnel_written(struct funnel *f)
-{
-    f->writes--;
-    funnel_check_drained(f);
 }
 
 static void
@@ -490,28 +491,8 @@ force_timer_cb(uv_timer_t *timer)
 
     scheduler_count(f->scheduler, &n);
     log_warn(NULL, "%lld CPU slots, %lld devices and %lld writes are still busy: stopping all the same",
-             (long long)n.cpu_running, (long long)n.gpu_running, (long long)f->writes);
+             (long long)n.cpu_running, (long long)n.gpu_running, (long long)pending_writes(f->pending));
     stop_workers(f);
-}
-
-void
-funnel_work(struct funnel *f, uv_work_t *work, uv_work_cb work_cb, uv_after_work_cb done_cb)
-{
-    f->writes++; /* what comes of it is stored, or answered */
-    f->working++;
-    if (!f->is_stopped) {
-        uv_queue_work(f->loop, work, work_cb, done_cb);
-        return;
-    }
-    work_cb(work);
-    done_cb(work, 0);
-}
-
-void
-funnel_worked(struct funnel *f)
-{
-    f->working--;
-    funnel_written(f);
 }
 
 static void
@@ -540,10 +521,10 @@ drain_timer_cb(uv_timer_t *timer)
         s->is_returned = true;
         judge_stop(s);
     }
-    funnel_check_drained(f);
+    check_drained(f);
     if (f->is_stopping)
         return;
-    if (task_registering(f) > 0)
+    if (registrar_registering(f->registrar) > 0)
         stop_workers(f);
     else
         uv_timer_start(&f->drain_timer, force_timer_cb, FORCE_MS, 0);
@@ -558,7 +539,7 @@ funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *ar
         cb(arg);
         return;
     }
-    f->is_draining = true;
+    pending_drain(f->pending);
     scheduler_drain(f->scheduler);
     if (f->is_stopping)
         return;
@@ -576,7 +557,7 @@ funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *ar
         }
     }
     return_ready(f);
-    funnel_check_drained(f);
+    check_drained(f);
 }
 
 /* --- showing --- */

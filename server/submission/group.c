@@ -148,7 +148,7 @@ group_park(struct submission *s)
     s->group_index = s->judgement->row.group_index;
     DL_APPEND(g->parked, s);
     g->n_parked++;
-    if (s->funnel->is_draining) {
+    if (pending_is_draining(s->funnel->pending)) {
         group_unpark(s);
         submission_return(s, true);
         return;
@@ -443,7 +443,7 @@ printed_cb(uv_work_t *work, int status)
     g->cb(g->arg, g->text, g->text ? strlen(g->text) : 0, &g->err);
     showing_release(g);
     free(g);
-    funnel_worked(f);
+    pending_end_work(f->pending);
 }
 
 void
@@ -465,5 +465,5 @@ funnel_print_group(struct funnel *f, const char *id, bool is_whole, funnel_text_
     g->cb = cb;
     g->arg = arg;
     g->work.data = g;
-    funnel_work(f, &g->work, print_work_cb, printed_cb);
+    pending_work(f->pending, &g->work, print_work_cb, printed_cb);
 }

@@ -96,7 +96,7 @@ get_ready(struct submission *s)
     submission_move(s, EVENT_NEXT);
     scheduler_release_slot(s->funnel->scheduler, &s->job);
     /* No device is given to anybody any more. */
-    if (f->is_draining) {
+    if (pending_is_draining(f->pending)) {
         submission_return(s, true);
         return;
     }

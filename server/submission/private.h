@@ -18,12 +18,14 @@
 #include "server/config.h"
 #include "server/submission/counters.h"
 #include "server/submission/funnel.h"
+#include "server/submission/pending.h"
 #include "common/policy.h"
 #include "server/queue/clients.h"
 #include "server/queue/scheduler.h"
 #include "server/submission/request.h"
 #include "server/submission/state.h"
 #include "server/store/store.h"
+#include "server/task/registrar.h"
 #include "server/workers/devices.h"
 #include "server/workers/lane.h"
 #include "server/workers/scratch.h"
@@ -162,15 +164,6 @@ struct group {
     uv_timer_t *deadline; /* NULL: none */
 };
 
-/* --- tasks --- */
-
-struct known_task {
-    UT_hash_handle hh;
-    char id[HASH_TEXT_SIZE];
-};
-
-struct registration;
-
 /* --- the whole --- */
 
 struct baseline; /* baseline.c */
@@ -196,9 +189,7 @@ struct funnel {
 
     struct submission *submissions; /* every one that is not finished, by id */
     struct group *groups;
-    struct known_task *known_tasks;
-    struct known_task *removing;        /* tasks that nobody finds any more */
-    struct registration *registrations; /* in progress, by task id */
+    struct registrar *registrar;
 
     json_t *calibrations;       /* the newest by the GPU's name */
     struct norms *norms;        /* of the canaries of all GPUs */
@@ -216,9 +207,8 @@ struct funnel {
 
     struct submission *unrecorded; /* whose verdict the store would not take: tried again */
     uv_timer_t record_timer, drain_timer;
-    int64_t writes;  /* under way */
-    int64_t working; /* in the pool */
-    bool is_draining, is_stopping, is_stopped;
+    struct pending *pending;
+    bool is_stopping, is_stopped;
     int workers_stopping;
     void (*drained_cb)(void *arg);
     void *drained_arg;
@@ -352,26 +342,6 @@ json_t *baseline_json(const struct judgement *j);
 double baseline_speedup(const struct judgement *j, double speedup);
 void baselines_free(struct funnel *f);
 
-/* task.c */
-/*
- * Registers the task unless it is there, in the client's turn and at its expense. client: NULL is the operator.
- * cb as for funnel_add_task().
- */
-void task_ensure(struct funnel *f, const struct task_request *r, const char *client, int priority,
-                 funnel_answer_cb *cb, void *arg);
-/* Whether there is the task; its id may become that of one that is the same. */
-bool task_is_known(struct funnel *f, struct task_request *r);
-/* As if its shapes were dynamic: the other sizes that were found for it judge. ERR_INPUT: none were looked for; ERR_NOMEM. */
-int task_let_sizes_judge(struct task_row *task, struct error *err);
-/* By id, or by a name: store_find_task(). FUNNEL_OK, FUNNEL_NO_TASK or FUNNEL_UNAVAILABLE. */
-enum funnel_refusal task_find(struct funnel *f, const char *client, const char *name, char id[HASH_TEXT_SIZE],
-                              struct json_fault *fault);
-/* Gives an idle lane to the registration whose turn this is. */
-void task_give_lane(struct lane *l, struct scheduler_job *job);
-int64_t task_registering(const struct funnel *f);
-void task_refuse_all(struct funnel *f);   /* the daemon drains */
-void task_forget_known(struct funnel *f); /* what is known of all of them */
-
 /* submit.c */
 int funnel_retry_after(const struct funnel *f); /* seconds */
 /* Submissions that wait for a slot, for a device, or for the verdict of an identical one. */
@@ -405,13 +375,4 @@ void funnel_tell(struct funnel *f, const struct funnel_event *event);
 
 /* funnel.c */
 bool zygotes_are_ready(const struct funnel *f); /* both that the CPU stages need */
-void funnel_written(struct funnel *f);          /* one write less is under way */
-/*
- * Work for the pool, for which a stop waits, however it is forced; done_cb ends with funnel_worked(). Where all has stopped
- * both run before the call returns.
- */
-void funnel_work(struct funnel *f, uv_work_t *work, uv_work_cb work_cb, uv_after_work_cb done_cb);
-void funnel_worked(struct funnel *f);
-void funnel_check_drained(struct funnel *f);
-
 #endif

@@ -26,7 +26,7 @@ funnel_is_ready(struct funnel *f, char *why, size_t size)
 {
     int quarantined = 0;
 
-    if (f->is_draining) {
+    if (pending_is_draining(f->pending)) {
         snprintf(why, size, "draining");
         return false;
     }
@@ -77,8 +77,8 @@ print_queues(const struct funnel *f, struct buffer *out)
                   (long long)n.queued[FAIR_INTERACTIVE], (long long)n.queued[FAIR_BATCH],
                   (long long)n.ready[FAIR_INTERACTIVE], (long long)n.ready[FAIR_BATCH],
                   (long long)funnel_waiting(f), (long long)f->config->queue_limit, (long long)n.cpu_running,
-                  (long long)n.slots, (long long)n.gpu_running, (long long)task_registering(f),
-                  (long long)f->n_following);
+                  (long long)n.slots, (long long)n.gpu_running,
+                  (long long)registrar_registering(f->registrar), (long long)f->n_following);
     print_oldest(out, ",\"oldest_s\":{\"queued\":", f->queued_oldest);
     print_oldest(out, ",\"ready\":", f->ready_oldest);
     buffer_add(out, "}}");
@@ -110,7 +110,7 @@ counts_json(const struct funnel *f)
             json_object_set_new(out, submission_state_name((enum submission_state)i),
                                 json_integer(stored.by_state[i]));
         json_object_set_new(out, "tasks", json_integer(stored.tasks));
-        json_object_set_new(out, "known_tasks", json_integer(HASH_COUNT(f->known_tasks)));
+        json_object_set_new(out, "known_tasks", json_integer(registrar_known(f->registrar)));
     }
     return out;
 }
@@ -159,10 +159,10 @@ funnel_pulse(struct funnel *f, struct buffer *out)
     char why[128] = "";
 
     bool is_ready = funnel_is_ready(f, why, sizeof(why));
-    const char *state = f->is_draining      ? "draining"
-                        : f->config->paused ? "paused"
-                        : is_ready          ? "ready"
-                                            : "starting";
+    const char *state = pending_is_draining(f->pending) ? "draining"
+                        : f->config->paused             ? "paused"
+                        : is_ready                      ? "ready"
+                                                        : "starting";
     const char *quote = *why ? "\"" : ""; /* the reasons are our own words, with nothing in them to escape */
     buffer_printf(out, "{\"state\":\"%s\",\"ready\":%s,\"why\":%s%s%s,\"queues\":", state,
                   is_ready ? "true" : "false", quote, *why ? why : "null", quote);

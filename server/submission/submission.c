@@ -310,7 +310,7 @@ recorded_cb(void *arg, int code, const struct error *err)
         DL_APPEND(f->unrecorded, s);
         submission_try_later(f);
     }
-    funnel_written(f);
+    pending_end_write(f->pending);
 }
 
 static void
@@ -345,7 +345,7 @@ record(struct submission *s)
     struct judgement *j = s->judgement;
     struct error err = { 0 };
 
-    f->writes++;
+    pending_begin_write(f->pending);
     if (store_finish_submission(f->store, &j->row, j->log.data, j->log.size, recorded_cb, s, &err) != 0)
         recorded_cb(s, err.code, &err);
 }
@@ -480,7 +480,7 @@ returned_cb(void *arg, int code, const struct error *err)
     /* It stays "running" in the store; a restart takes it up as well. */
     if (code != 0)
         log_warn(NULL, "a submission put back to the queue is not stored as such: %s", err->text);
-    funnel_written(f);
+    pending_end_write(f->pending);
 }
 
 void
@@ -499,7 +499,7 @@ submission_return(struct submission *s, bool gives_back)
     s->is_returned = false;
     submission_waits(s);
     counters_return(f->counters);
-    f->writes++;
+    pending_begin_write(f->pending);
     if (store_requeue_submission(f->store, s->id, s->attempts, returned_cb, f, &err) != 0)
         returned_cb(f, err.code, &err);
     scheduler_add_for_slot(f->scheduler, &s->job, true);

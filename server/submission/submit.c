@@ -74,7 +74,7 @@ released_cb(uv_work_t *work, int status)
 
     (void)status; /* nobody takes it out of the pool */
     free(in);
-    funnel_worked(f);
+    pending_end_work(f->pending);
 }
 
 /* Of a group beside the loop, as it was read: it is thousands of blocks. */
@@ -83,7 +83,7 @@ intake_free(struct intake *in)
 {
     in->work.data = in;
     if (in->is_group) {
-        funnel_work(in->funnel, &in->work, release_work_cb, released_cb);
+        pending_work(in->funnel->pending, &in->work, release_work_cb, released_cb);
         return;
     }
     release_work_cb(&in->work);
@@ -128,7 +128,7 @@ added_cb(void *arg, int code, const struct error *err)
 
     if (code != 0) {
         refuse(in, FUNNEL_UNAVAILABLE, "", log_for_client(in->tickets[0].id, err));
-        funnel_written(f);
+        pending_end_write(f->pending);
         return;
     }
     store_reads_begin(f->store);
@@ -152,7 +152,7 @@ added_cb(void *arg, int code, const struct error *err)
     snprintf(a.id, sizeof(a.id), "%s", in->is_group ? in->group_id : in->tickets[0].id);
     answer(in, &a);
     scheduler_kick(f->scheduler);
-    funnel_written(f);
+    pending_end_write(f->pending);
 }
 
 /*
@@ -230,13 +230,13 @@ store_intake(struct intake *in)
     fill_rows(in, rows, sources);
     snprintf(in->key.id, sizeof(in->key.id), "%s", in->is_group ? in->group_id : in->tickets[0].id);
     in->key.created_ms = in->created_ms = group.created_ms;
-    f->writes++;
+    pending_begin_write(f->pending);
     int rc = store_add_submissions(f->store, in->is_group ? &group : NULL, in->has_key ? &in->key : NULL,
                                    rows, sources, n, added_cb, in, &err);
     if (rc != 0) {
         refuse(in, rc == ERR_FULL ? FUNNEL_FULL : FUNNEL_UNAVAILABLE, "",
                log_for_client(in->tickets[0].id, &err));
-        funnel_written(f);
+        pending_end_write(f->pending);
     }
 }
 
@@ -286,7 +286,7 @@ admit(struct intake *in, struct funnel_answer *a)
 static bool
 has_room(const struct funnel *f, size_t n, struct funnel_answer *a)
 {
-    if (f->is_draining) {
+    if (pending_is_draining(f->pending)) {
         a->refusal = FUNNEL_UNAVAILABLE;
         json_refuse(&a->fault, "", "the daemon is draining");
     } else if (funnel_waiting(f) + (int64_t)n > f->config->queue_limit) {
@@ -344,7 +344,7 @@ read_done_cb(uv_work_t *work, int status)
     if (*in->task_id && in->found == FUNNEL_OK)
         in->found = task_find(f, in->request.client, in->task_id, id, &in->found_fault);
     go_on(in);
-    funnel_worked(f);
+    pending_end_work(f->pending);
 }
 
 /* By what the body says before it is read: what is wrong with that is found then. */
@@ -378,7 +378,7 @@ take_in(struct funnel *f, json_t *body, request_read_fn *read, const struct key_
     find_task(in);
     if (in->is_group) { /* hundreds of candidates take longer than the loop may be away */
         in->work.data = in;
-        funnel_work(f, &in->work, read_work_cb, read_done_cb);
+        pending_work(f->pending, &in->work, read_work_cb, read_done_cb);
         return;
     }
     read_intake(in);

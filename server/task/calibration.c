@@ -152,7 +152,7 @@ stored_cb(void *arg, int code, const struct error *err)
     free(a->gpu);
     free(a->document);
     free(a);
-    funnel_written(f);
+    pending_end_write(f->pending);
 }
 
 static void
@@ -175,7 +175,7 @@ funnel_calibrate(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg
         cb(arg, &refused);
         return;
     }
-    if (f->is_draining) {
+    if (pending_is_draining(f->pending)) {
         refuse(cb, arg, "the daemon is draining");
         return;
     }
@@ -193,7 +193,7 @@ funnel_calibrate(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg
     a->row =
         (struct calibration_row){ .created_ms = clock_wall_ms(), .gpu = a->gpu, .document = a->document };
     id_new(a->row.id);
-    f->writes++;
+    pending_begin_write(f->pending);
     if (store_add_calibration(f->store, &a->row, stored_cb, a, &err) != 0)
         stored_cb(a, err.code, &err);
 }

@@ -37,9 +37,11 @@ loaded_cb(void *arg, const struct canary_row *row)
 static void
 kept_cb(void *arg, int code, const struct error *err)
 {
+    struct funnel *f = arg;
+
     if (code != 0)
         log_warn(NULL, "a canary's time is not stored: %s", err->text);
-    funnel_written(arg);
+    pending_end_write(f->pending);
 }
 
 /* n NULL: it is forgotten. */
@@ -54,7 +56,8 @@ put(struct funnel *f, const struct norm_key *key, const struct norm *n, store_do
     if (n && !text)
         return error_set(err, ERR_NOMEM, "no memory for a canary");
     int rc = store_put_canary(f->store, &row, cb, arg, err);
-    f->writes += rc == 0;
+    if (rc == 0)
+        pending_begin_write(f->pending);
     return rc;
 }
 
@@ -64,7 +67,7 @@ keep_cb(void *arg, const struct norm_key *key, const struct norm *n)
     struct funnel *f = arg;
     struct error err = { 0 };
 
-    if (f->is_draining)
+    if (pending_is_draining(f->pending))
         return; /* the store may be gone before it is written */
     if (put(f, key, n, kept_cb, f, &err) != 0)
         log_warn(NULL, "the canary's time of %s is not stored: %s", key->gpu, err.text);
@@ -160,7 +163,7 @@ dropped_cb(void *arg, int code, const struct error *err)
     if (code != 0)
         refuse(g, err->text);
     forgotten(g);
-    funnel_written(f);
+    pending_end_write(f->pending);
 }
 
 static void
@@ -187,10 +190,11 @@ funnel_forget_canary(struct funnel *f, json_t *body, funnel_answer_cb *cb, void 
         cb(arg, &refused);
         return;
     }
-    struct forgetting *g = f->is_draining ? NULL : calloc(1, sizeof(*g));
+    struct forgetting *g = pending_is_draining(f->pending) ? NULL : calloc(1, sizeof(*g));
     if (!g) {
         refused = (struct funnel_answer){ .refusal = FUNNEL_UNAVAILABLE, .retry_after_s = 1 };
-        json_refuse(&refused.fault, "", "%s", f->is_draining ? "the daemon is draining" : "no memory");
+        json_refuse(&refused.fault, "", "%s",
+                    pending_is_draining(f->pending) ? "the daemon is draining" : "no memory");
         cb(arg, &refused);
         return;
     }

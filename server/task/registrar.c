@@ -1,3 +1,5 @@
+#include "server/task/registrar.h"
+
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +42,17 @@ struct registration {
     struct asker *runner; /* in whose turn it has a lane; NULL: it waits for one, or is being stored */
 };
 
+struct known_task {
+    UT_hash_handle hh;
+    char id[HASH_TEXT_SIZE];
+};
+
+struct registrar {
+    struct known_task *known;
+    struct known_task *removing;        /* tasks that nobody finds any more */
+    struct registration *registrations; /* in progress, by task id */
+};
+
 /* --- known tasks --- */
 
 static bool
@@ -77,20 +90,33 @@ drop(struct known_task **tasks, const char *id)
 static void
 remember(struct funnel *f, const char *id)
 {
-    if (has(f->known_tasks, id))
+    if (has(f->registrar->known, id))
         return;
-    if (HASH_COUNT(f->known_tasks) >= KNOWN_MAX) /* the one known longest makes room */
-        drop(&f->known_tasks, f->known_tasks->id);
-    add(&f->known_tasks, id); /* without memory it is asked for again */
+    if (HASH_COUNT(f->registrar->known) >= KNOWN_MAX) /* the one known longest makes room */
+        drop(&f->registrar->known, f->registrar->known->id);
+    add(&f->registrar->known, id); /* without memory it is asked for again */
+}
+
+struct registrar *
+registrar_new(void)
+{
+    return calloc(1, sizeof(struct registrar));
 }
 
 void
-task_forget_known(struct funnel *f)
+registrar_free(struct registrar *r)
 {
-    while (f->known_tasks)
-        drop(&f->known_tasks, f->known_tasks->id);
-    while (f->removing)
-        drop(&f->removing, f->removing->id);
+    while (r && r->known)
+        drop(&r->known, r->known->id);
+    while (r && r->removing)
+        drop(&r->removing, r->removing->id);
+    free(r);
+}
+
+int64_t
+registrar_known(const struct registrar *r)
+{
+    return (int64_t)HASH_COUNT(r->known);
 }
 
 /* 0, ERR_NOTFOUND or ERR_STORE. */
@@ -99,9 +125,9 @@ look_up(struct funnel *f, const char *id, struct error *err)
 {
     struct task_row row = { 0 };
 
-    if (has(f->removing, id))
+    if (has(f->registrar->removing, id))
         return error_set(err, ERR_NOTFOUND, "no task %s", id);
-    if (has(f->known_tasks, id))
+    if (has(f->registrar->known, id))
         return 0;
     int rc = store_get_task(f->store, id, &row, err);
     if (rc == 0)
@@ -125,7 +151,8 @@ task_find(struct funnel *f, const char *client, const char *name, char id[HASH_T
     } else {
         rc = store_find_task(f->store, client, name, id, &is_own, &err);
     }
-    if (rc == 0 && has(f->removing, id)) /* whether it goes is not known yet: others may have names for it */
+    if (rc == 0 &&
+        has(f->registrar->removing, id)) /* whether it goes is not known yet: others may have names for it */
         rc = error_set(&err, ERR_UNAVAILABLE, "the task is being deleted");
     if (rc == 0)
         rc = look_up(f, id, &err);
@@ -142,7 +169,7 @@ is_same(struct funnel *f, const struct task_request *r)
 {
     struct task_row row = { 0 };
 
-    if (has(f->removing, r->twin) || store_get_task(f->store, r->twin, &row, NULL) != 0)
+    if (has(f->registrar->removing, r->twin) || store_get_task(f->store, r->twin, &row, NULL) != 0)
         return false;
     bool has_entry = !r->entry || (row.entry_point && strcmp(row.entry_point, r->entry) == 0);
     task_row_release(&row);
@@ -223,14 +250,14 @@ answer_all(struct registration *r, const struct funnel_answer *answer)
         remove_turn(a);
         client_drop_registration(a->job.client);
     }
-    HASH_DEL(f->registrations, r);
+    HASH_DEL(f->registrar->registrations, r);
     registration_free(r);
     DL_FOREACH_SAFE(askers, a, next)
     {
         a->cb(a->arg, answer);
         free(a);
     }
-    funnel_check_drained(f);
+    pending_check(f->pending);
 }
 
 static void
@@ -259,7 +286,7 @@ stored_cb(void *arg, int code, const struct error *err)
     } else {
         refuse(r, FUNNEL_UNAVAILABLE, log_for_client(r->row.id, err), NULL);
     }
-    funnel_written(f);
+    pending_end_write(f->pending);
 }
 
 /* The entry point that was found goes with the task. */
@@ -352,10 +379,10 @@ registered_cb(void *arg, const struct buffer *spec, json_t *error)
         put_reason(type ? type : "no reason given", text, why, sizeof(why));
         AUTO_FREE char *detail = text ? strdup(text) : NULL;
         refuse(r, FUNNEL_UNRUNNABLE, why, detail);
-    } else if (!spec && ++r->losses < f->config->max_attempts && !f->is_draining) {
+    } else if (!spec && ++r->losses < f->config->max_attempts && !pending_is_draining(f->pending)) {
         DL_FOREACH(r->askers, a) add_turn(a);
     } else if (!spec) {
-        refuse(r, f->is_draining ? FUNNEL_UNAVAILABLE : FUNNEL_UNRUNNABLE,
+        refuse(r, pending_is_draining(f->pending) ? FUNNEL_UNAVAILABLE : FUNNEL_UNRUNNABLE,
                "the worker was lost each time it ran the reference", NULL);
     } else if (take_spec(r, spec) != 0) {
         refuse(r, FUNNEL_UNAVAILABLE, "the worker's answer cannot be read", NULL);
@@ -363,7 +390,7 @@ registered_cb(void *arg, const struct buffer *spec, json_t *error)
         answer_all(r, &answer);
     } else {
         r->row.created_ms = clock_wall_ms();
-        f->writes++;
+        pending_begin_write(f->pending);
         if (store_add_task(f->store, &r->row, stored_cb, r, &err) != 0)
             stored_cb(r, err.code, &err);
     }
@@ -409,7 +436,7 @@ first_waiting(struct funnel *f)
 {
     struct registration *r, *next;
 
-    HASH_ITER(hh, f->registrations, r, next)
+    HASH_ITER(hh, f->registrar->registrations, r, next)
     {
         if (has_turn(r))
             return r;
@@ -418,9 +445,9 @@ first_waiting(struct funnel *f)
 }
 
 int64_t
-task_registering(const struct funnel *f)
+registrar_registering(const struct registrar *r)
 {
-    return (int64_t)HASH_COUNT(f->registrations);
+    return (int64_t)HASH_COUNT(r->registrations);
 }
 
 void
@@ -468,7 +495,7 @@ registration_new(struct funnel *f, const struct task_request *t)
         registration_free(r);
         return NULL;
     }
-    HASH_ADD(hh, f->registrations, row.id, strlen(r->row.id), r);
+    HASH_ADD(hh, f->registrar->registrations, row.id, strlen(r->row.id), r);
     return r;
 }
 
@@ -497,14 +524,15 @@ task_ensure(struct funnel *f, const struct task_request *t, const char *client, 
         answer_now(f, FUNNEL_OK, "", t->id, cb, arg);
         return;
     }
-    if (rc != ERR_NOTFOUND || f->is_draining) {
+    if (rc != ERR_NOTFOUND || pending_is_draining(f->pending)) {
         answer_now(f, FUNNEL_UNAVAILABLE,
-                   f->is_draining ? "the daemon is draining" : log_for_client(t->id, &err), NULL, cb, arg);
+                   pending_is_draining(f->pending) ? "the daemon is draining" : log_for_client(t->id, &err),
+                   NULL, cb, arg);
         return;
     }
-    HASH_FIND(hh, f->registrations, t->id, strlen(t->id), r);
-    if (!r &&
-        (HASH_COUNT(f->registrations) >= WAITING_MAX || (c && client_registrations(c) >= WAITING_EACH_MAX))) {
+    HASH_FIND(hh, f->registrar->registrations, t->id, strlen(t->id), r);
+    if (!r && (HASH_COUNT(f->registrar->registrations) >= WAITING_MAX ||
+               (c && client_registrations(c) >= WAITING_EACH_MAX))) {
         answer_now(f, FUNNEL_FULL, "too many tasks wait for their registration", NULL, cb, arg);
         return;
     }
@@ -584,10 +612,10 @@ named_cb(void *arg, int code, const struct error *err)
     if (code != 0)
         json_refuse(&n->answer.fault, n->name ? "/name" : "", "%s", log_for_client(n->answer.id, err));
     if (!n->name)
-        drop(&f->removing, n->answer.id);
+        drop(&f->registrar->removing, n->answer.id);
     n->cb(n->arg, &n->answer);
     naming_free(n);
-    funnel_written(f);
+    pending_end_write(f->pending);
 }
 
 /* The task is there: it gets the client's name. */
@@ -596,7 +624,7 @@ claim_name(struct naming *n)
 {
     struct error err = { 0 };
 
-    n->funnel->writes++;
+    pending_begin_write(n->funnel->pending);
     if (store_name_task(n->funnel->store, n->client, n->name, n->answer.id, clock_wall_ms(), named_cb, n,
                         &err) != 0)
         named_cb(n, err.code, &err);
@@ -626,7 +654,7 @@ check_name(struct funnel *f, const struct task_request *r, bool *is_called, stru
     int rc = store_find_task(f->store, r->client, r->name, id, &is_own, &err);
 
     *is_called = rc == 0 && is_own && strcmp(id, r->id) == 0;
-    if (rc == 0 && is_own && !*is_called && !has(f->removing, id)) {
+    if (rc == 0 && is_own && !*is_called && !has(f->registrar->removing, id)) {
         json_refuse(fault, "/name",
                     "\"%.80s\" is the name of %s; rename or delete that, or take another name", r->name, id);
         return FUNNEL_NAME_TAKEN;
@@ -682,7 +710,7 @@ funnel_rename_task(struct funnel *f, const char *client, const char *id, json_t 
     struct naming *n = naming_new(f, client, name, id, cb, arg);
     if (!n)
         return;
-    f->writes++;
+    pending_begin_write(f->pending);
     if (store_rename_task(f->store, client, name, id, clock_wall_ms(), named_cb, n, &err) != 0)
         named_cb(n, err.code, &err);
 }
@@ -693,20 +721,20 @@ funnel_remove_task(struct funnel *f, const char *client, const char *id, funnel_
 {
     struct error err = { 0 };
 
-    if (has(f->removing, id)) {
+    if (has(f->registrar->removing, id)) {
         answer_now(f, FUNNEL_UNAVAILABLE, "the task is being deleted", NULL, cb, arg);
         return;
     }
     struct naming *n = naming_new(f, client, NULL, id, cb, arg);
     if (!n)
         return;
-    if (add(&f->removing, id) != 0) {
+    if (add(&f->registrar->removing, id) != 0) {
         naming_free(n);
         answer_now(f, FUNNEL_UNAVAILABLE, "no memory", NULL, cb, arg);
         return;
     }
-    drop(&f->known_tasks, id);
-    f->writes++;
+    drop(&f->registrar->known, id);
+    pending_begin_write(f->pending);
     if (store_remove_task(f->store, client, id, named_cb, n, &err) != 0)
         named_cb(n, err.code, &err);
 }

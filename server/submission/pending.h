@@ -1,0 +1,36 @@
+/*
+ * pending.h - what a stop of the daemon waits for beside its processes: writes to the store and work in libuv's pool; and
+ * whether the daemon drains, so that nothing new is taken. Loop thread only.
+ */
+#ifndef SUBMISSION_PENDING_H
+#define SUBMISSION_PENDING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <uv.h>
+
+struct pending;
+
+/* changed_cb runs at the end of each write and each work, and when pending_check() is called. NULL: no memory. */
+struct pending *pending_new(uv_loop_t *loop, void (*changed_cb)(void *arg), void *arg);
+void pending_free(struct pending *p); /* NULL is fine */
+
+/* The daemon drains from now on. */
+void pending_drain(struct pending *p);
+bool pending_is_draining(const struct pending *p);
+/* All has stopped: work is done before the call of pending_work() returns, from now on. */
+void pending_stop(struct pending *p);
+
+void pending_begin_write(struct pending *p);
+void pending_end_write(struct pending *p);
+/* Work for the pool, which is a write as well: something is stored, or answered. done_cb ends with pending_end_work(). */
+void pending_work(struct pending *p, uv_work_t *work, uv_work_cb work_cb, uv_after_work_cb done_cb);
+void pending_end_work(struct pending *p);
+/* Something else has changed that a stop waits for. */
+void pending_check(struct pending *p);
+
+int64_t pending_writes(const struct pending *p);
+int64_t pending_in_pool(const struct pending *p);
+
+#endif
