@@ -293,13 +293,6 @@ hand_on(struct submission *s, const struct submission_row *from, const char *how
 
 /* --- finding --- */
 
-static void
-lead(struct submission *s)
-{
-    HASH_ADD(by_content, s->funnel->leaders, flight, strlen(s->flight), s);
-    s->is_leader = true;
-}
-
 /* The newest verdict of this content by one of the lanes there are. False: none, or it is not known yet. */
 static bool
 find_stored(struct submission *s, struct submission_row *out)
@@ -348,85 +341,68 @@ cache_answers(struct submission *s)
  * for each other.
  */
 static void
-set_flight(struct submission *s)
+flight_key(const struct submission *s, char out[HASH_TEXT_SIZE])
 {
     char text[HASH_TEXT_SIZE + ID_SIZE];
 
-    memcpy(s->flight, s->content, sizeof(s->flight));
+    memcpy(out, s->content, HASH_TEXT_SIZE);
     if (!s->group || s->group->time_top_k == 0)
         return;
     int n = snprintf(text, sizeof(text), "%s %s", s->content, s->group->id);
-    hash_text(text, (size_t)n, s->flight);
+    hash_text(text, (size_t)n, out);
+}
+
+static struct submission *
+submission_of(struct flight_member *m)
+{
+    return m ? scheduler_owner(m, struct submission, flight) : NULL;
 }
 
 void
 cache_enqueue(struct submission *s)
 {
     struct funnel *f = s->funnel;
-    struct submission *leader = NULL;
+    char key[HASH_TEXT_SIZE];
 
     if (*s->content && f->config->cache) {
-        set_flight(s);
-        HASH_FIND(by_content, f->leaders, s->flight, strlen(s->flight), leader);
-        if (leader) {
-            s->leader = leader;
+        flight_key(s, key);
+        struct submission *primary = submission_of(flight_find(f->flight, key));
+        if (primary) {
             s->cache = "joined";
-            DL_APPEND(leader->followers, s);
-            f->n_following++;
+            flight_follow(f->flight, &s->flight, &primary->flight);
             if (s->group)
                 s->group->n_following++;
-            scheduler_hurry(f->scheduler, &leader->job, s->job.urgency);
+            scheduler_hurry(f->scheduler, &primary->job, s->job.urgency);
             return;
         }
         if (cache_answers(s))
             return;
-        lead(s);
+        flight_lead(f->flight, &s->flight, key);
         if (!*s->recheck_of)
             counters_reuse(f->counters, REUSE_MISS);
     }
     scheduler_add_for_slot(f->scheduler, &s->job, false);
 }
 
-/* It follows nobody any more. */
-static void
-count_out(struct submission *s)
-{
-    s->funnel->n_following--;
-    if (s->group)
-        s->group->n_following--;
-}
-
 void
 cache_leave(struct submission *s)
 {
-    DL_DELETE(s->leader->followers, s);
-    s->leader = NULL;
-    count_out(s);
-}
-
-void
-cache_stop_leading(struct submission *s)
-{
-    if (!s->is_leader)
-        return;
-    s->is_leader = false;
-    HASH_DELETE(by_content, s->funnel->leaders, s);
+    flight_leave(s->funnel->flight, &s->flight);
+    if (s->group)
+        s->group->n_following--;
 }
 
 void
 cache_settle(struct submission *s, struct judgement *j)
 {
     struct funnel *f = s->funnel;
-    struct submission *follower, *next, *all = s->followers;
+    struct submission *follower;
     bool is_usable = is_reusable(j);
 
-    cache_stop_leading(s);
-    s->followers = NULL;
-    DL_FOREACH_SAFE(all, follower, next)
-    {
-        DL_DELETE(all, follower);
-        follower->leader = NULL;
-        count_out(follower);
+    flight_land(f->flight, &s->flight);
+    while ((follower = submission_of(flight_take_follower(f->flight, &s->flight))) != NULL) {
+        if (follower->group)
+            follower->group->n_following--;
         follower->cache = "miss";
         if (is_usable && hand_on(follower, &j->row, "joined"))
             counters_reuse(f->counters, REUSE_JOINED);

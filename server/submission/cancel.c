@@ -27,7 +27,7 @@ cancel_one(struct submission *s, struct error *err)
         judgement_free(f, ptr_take(&s->judgement));
         return rc;
     }
-    if (s->leader)
+    if (flight_is_following(&s->flight))
         cache_leave(s);
     else if (s->is_parked)
         group_unpark(s);
@@ -150,7 +150,7 @@ cancel_batch(struct batch *b, enum cancel_reason why)
     for (int i = 0; i < n; i++) {
         struct submission *s = b->all[i];
         s->cancel_reason = why;
-        if (s->leader)
+        if (flight_is_following(&s->flight))
             cache_leave(s);
         else
             scheduler_remove(b->funnel->scheduler, &s->job);

@@ -325,11 +325,13 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->clients = clients_new();
     f->registrar = registrar_new();
     f->pending = pending_new(loop, check_drained, f);
-    if (!f->counters || !f->clients || !f->registrar || !f->pending) {
+    f->flight = single_flight_new();
+    if (!f->counters || !f->clients || !f->registrar || !f->pending || !f->flight) {
         counters_free(f->counters);
         clients_free(f->clients);
         registrar_free(f->registrar);
         pending_free(f->pending);
+        single_flight_free(f->flight);
         free(f);
         return error_set(err, ERR_NOMEM, "no memory for the funnel");
     }
@@ -385,7 +387,7 @@ funnel_free(struct funnel *f)
     HASH_ITER(hh, f->submissions, s, next)
     {
         HASH_DEL(f->submissions, s);
-        cache_stop_leading(s);
+        flight_land(f->flight, &s->flight);
         judgement_free(f, s->judgement);
         free(s);
     }
@@ -395,6 +397,7 @@ funnel_free(struct funnel *f)
         group_free(g);
     }
     scheduler_free(f->scheduler);
+    single_flight_free(f->flight);
     clients_free(f->clients);
     cache_forget_environments(f);
     counters_free(f->counters);

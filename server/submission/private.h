@@ -23,6 +23,7 @@
 #include "server/queue/clients.h"
 #include "server/queue/scheduler.h"
 #include "server/submission/request.h"
+#include "server/submission/single_flight.h"
 #include "server/submission/state.h"
 #include "server/store/store.h"
 #include "server/task/registrar.h"
@@ -110,9 +111,8 @@ struct rerun {
 enum cancel_reason { CANCEL_ASKED, CANCEL_DEADLINE, CANCEL_DECIDED };
 
 struct submission {
-    UT_hash_handle hh, by_content; /* the second of those that lead */
-    struct submission *prev,
-        *next; /* among the followers of another, those a group parked, or those not recorded */
+    UT_hash_handle hh;
+    struct submission *prev, *next; /* among those that a group parked, or those not recorded */
     struct scheduler_job job;
     double device_s; /* that it held devices, over all attempts */
     struct funnel *funnel;
@@ -142,10 +142,8 @@ struct submission {
     char content[HASH_TEXT_SIZE]; /* what makes another identical; "": it is judged by itself */
     const char *cache;            /* static: "miss", "hit", "joined" or "rechecked" */
     char recheck_of[ID_SIZE];     /* whose verdict is judged again; "": nobody's */
-    char flight
-        [HASH_TEXT_SIZE]; /* the same of what is in flight: narrower where a group chooses whom to time */
-    bool is_leader, is_looked_up;
-    struct submission *leader, *followers;
+    struct flight_member flight;
+    bool is_looked_up;
 };
 
 struct group {
@@ -195,8 +193,7 @@ struct funnel {
     struct norms *norms;        /* of the canaries of all GPUs */
     struct baseline *baselines; /* by task and device: what torch.compile makes of the reference */
 
-    struct submission *leaders; /* by content */
-    int64_t n_following;        /* wait for the verdict of their leader */
+    struct single_flight *flight;
     char fingerprint[HASH_TEXT_SIZE];
     struct cache_environment environments[DEVICES_MAX * LANES_EACH]; /* by lane */
 
@@ -310,12 +307,11 @@ void cache_content(const struct submission_row *row, json_t *request, char out[H
 /* Of the code that judges: the daemon's version and the harness, file by file. */
 void cache_fingerprint(const char *harness, char out[HASH_TEXT_SIZE]);
 void cache_forget_environments(struct funnel *f); /* the settings are others, or it ends */
-/* A new submission to the queue, to its leader, or to its end. */
+/* A new submission to the queue, to its primary, or to its end. */
 void cache_enqueue(struct submission *s);
 /* True: s has ended with a stored verdict. Does nothing the second time, once the workers have said what they are. */
 bool cache_answers(struct submission *s);
-void cache_leave(struct submission *s);        /* s follows its leader no more */
-void cache_stop_leading(struct submission *s); /* before its memory goes */
+void cache_leave(struct submission *s); /* s follows its primary no more */
 /* Its verdict (j: its judgement) is durable: those that follow get it, or are judged. */
 void cache_settle(struct submission *s, struct judgement *j);
 /* The key under which its verdict may be found later; "": not at all. s->judgement has its row filled in. */

@@ -78,7 +78,7 @@ print_queues(const struct funnel *f, struct buffer *out)
                   (long long)n.ready[FAIR_INTERACTIVE], (long long)n.ready[FAIR_BATCH],
                   (long long)funnel_waiting(f), (long long)f->config->queue_limit, (long long)n.cpu_running,
                   (long long)n.slots, (long long)n.gpu_running,
-                  (long long)registrar_registering(f->registrar), (long long)f->n_following);
+                  (long long)registrar_registering(f->registrar), (long long)flight_following(f->flight));
     print_oldest(out, ",\"oldest_s\":{\"queued\":", f->queued_oldest);
     print_oldest(out, ",\"ready\":", f->ready_oldest);
     buffer_add(out, "}}");

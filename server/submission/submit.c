@@ -45,7 +45,7 @@ struct intake {
 int64_t
 funnel_waiting(const struct funnel *f)
 {
-    return f->n_following + scheduler_waiting(f->scheduler);
+    return flight_following(f->flight) + scheduler_waiting(f->scheduler);
 }
 
 int
