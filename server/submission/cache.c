@@ -346,9 +346,9 @@ flight_key(const struct submission *s, char out[HASH_TEXT_SIZE])
     char text[HASH_TEXT_SIZE + ID_SIZE];
 
     memcpy(out, s->content, HASH_TEXT_SIZE);
-    if (!s->group || s->group->time_top_k == 0)
+    if (!s->group || !group_times_some(s->group))
         return;
-    int n = snprintf(text, sizeof(text), "%s %s", s->content, s->group->id);
+    int n = snprintf(text, sizeof(text), "%s %s", s->content, group_id(s->group));
     hash_text(text, (size_t)n, out);
 }
 
@@ -371,7 +371,7 @@ cache_enqueue(struct submission *s)
             s->cache = "joined";
             flight_follow(f->flight, &s->flight, &primary->flight);
             if (s->group)
-                s->group->n_following++;
+                group_begin_following(s->group);
             scheduler_hurry(f->scheduler, &primary->job, s->job.urgency);
             return;
         }
@@ -389,7 +389,7 @@ cache_leave(struct submission *s)
 {
     flight_leave(s->funnel->flight, &s->flight);
     if (s->group)
-        s->group->n_following--;
+        group_end_following(s->group);
 }
 
 void
@@ -402,7 +402,7 @@ cache_settle(struct submission *s, struct judgement *j)
     flight_land(f->flight, &s->flight);
     while ((follower = submission_of(flight_take_follower(f->flight, &s->flight))) != NULL) {
         if (follower->group)
-            follower->group->n_following--;
+            group_end_following(follower->group);
         follower->cache = "miss";
         if (is_usable && hand_on(follower, &j->row, "joined"))
             counters_reuse(f->counters, REUSE_JOINED);

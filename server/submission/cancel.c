@@ -29,8 +29,8 @@ cancel_one(struct submission *s, struct error *err)
     }
     if (flight_is_following(&s->flight))
         cache_leave(s);
-    else if (s->is_parked)
-        group_unpark(s);
+    else if (s->member.is_parked)
+        group_unpark(s->group, &s->member);
     else
         scheduler_remove(f->scheduler, &s->job);
     submission_conclude(s, EVENT_CANCEL);
@@ -89,7 +89,7 @@ filled_cb(uv_work_t *work, int status)
 static bool
 is_spared(const struct submission *s, enum cancel_reason why)
 {
-    return why == CANCEL_DECIDED && (s->is_parked || s->is_chosen);
+    return why == CANCEL_DECIDED && (s->member.is_parked || s->member.is_chosen);
 }
 
 /* True: it is queued, and its verdict is the batch's to make. */

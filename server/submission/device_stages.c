@@ -25,7 +25,8 @@ is_last_judged(const struct submission *s)
     const struct judgement *j = s->judgement;
 
     return j->stage == STAGE_TIMING ||
-           (j->stage == STAGE_FULL && (j->until == STAGE_FULL || !lane_is_gpu(j->lane) || group_chooses(s)));
+           (j->stage == STAGE_FULL &&
+            (j->until == STAGE_FULL || !lane_is_gpu(j->lane) || judge_group_chooses(s)));
 }
 
 /* Given: the names of its kernels, and what `inspect` found compiled. */
@@ -215,7 +216,7 @@ closed_cb(void *arg, const struct lane_closing *c)
         return;
     } else if (j->is_parking) {
         j->is_parking = false;
-        group_park(s);
+        judge_park(s);
     } else {
         if (j->is_reference_lost) {
             doubt_promises_rerun(s, CLASS_INFRA, j->stage);

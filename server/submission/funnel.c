@@ -9,6 +9,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "server/submission/group_progress.h"
 #include "server/submission/private.h"
 #include "server/workers/check.h"
 #include "server/workers/norms.h"
@@ -65,7 +66,8 @@ count_correct_cb(void *arg, const struct submission_row *row)
     struct group *g = arg;
     AUTO_JSON json_t *verdict = row->verdict ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL) : NULL;
 
-    g->n_correct += verdict_is_correct(verdict);
+    if (verdict_is_correct(verdict))
+        group_add_correct(g);
     return true;
 }
 
@@ -76,13 +78,13 @@ restore_group(struct funnel *f, struct group *g)
     struct group_row row = { 0 };
     struct error err = { 0 };
 
-    if (store_get_group(f->store, g->id, &row, NULL) == 0) {
+    if (store_get_group(f->store, group_id(g), &row, NULL) == 0) {
         AUTO_JSON json_t *request = json_loads(row.request ? row.request : "", JSON_ALLOW_NUL, NULL);
         group_configure(g, request, row.created_ms);
     }
     group_row_release(&row);
-    if (g->stop_correct > 0 && store_each_of_group(f->store, g->id, count_correct_cb, g, &err) != 0)
-        log_warn(g->id, "%s", err.text);
+    if (group_stops_early(g) && store_each_of_group(f->store, group_id(g), count_correct_cb, g, &err) != 0)
+        log_warn(group_id(g), "%s", err.text);
 }
 
 static bool
@@ -99,7 +101,7 @@ recover_cb(void *arg, const struct submission_row *row)
         return false;
     }
     r->n++;
-    if (s->group && s->group->pending == 1)
+    if (s->group && group_is_new(s->group))
         restore_group(f, s->group);
     cache_content(row, request, s->content);
     if (row->state == SUBMISSION_RUNNING && row->attempts >= f->config->max_attempts)
@@ -128,7 +130,6 @@ recover(struct funnel *f, struct error *err)
 {
     struct recovery r = { .funnel = f };
     struct submission *s, *next;
-    struct group *g, *next_group;
 
     int rc = store_each_unfinished(f->store, recover_cb, &r, err);
     if (rc == 0 && r.is_short)
@@ -144,10 +145,8 @@ recover(struct funnel *f, struct error *err)
             return error_set(err, ERR_NOMEM, "no memory for what the store says is unfinished");
         conclude_exhausted(s);
     }
-    HASH_ITER(hh, f->groups, g, next_group)
-    {
-        group_decide(g); /* the daemon was ended in the middle of it */
-    }
+    for (struct group *g = groups_first(f->groups); g; g = groups_after(g))
+        group_progress_decision(f, g);
     return 0;
 }
 
@@ -326,12 +325,14 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->registrar = registrar_new();
     f->pending = pending_new(loop, check_drained, f);
     f->flight = single_flight_new();
-    if (!f->counters || !f->clients || !f->registrar || !f->pending || !f->flight) {
+    f->groups = groups_new(loop, group_progress_deadline_cb, f);
+    if (!f->counters || !f->clients || !f->registrar || !f->pending || !f->flight || !f->groups) {
         counters_free(f->counters);
         clients_free(f->clients);
         registrar_free(f->registrar);
         pending_free(f->pending);
         single_flight_free(f->flight);
+        groups_free(f->groups);
         free(f);
         return error_set(err, ERR_NOMEM, "no memory for the funnel");
     }
@@ -379,7 +380,6 @@ void
 funnel_free(struct funnel *f)
 {
     struct submission *s, *next;
-    struct group *g, *next_group;
 
     if (!f)
         return;
@@ -391,11 +391,7 @@ funnel_free(struct funnel *f)
         judgement_free(f, s->judgement);
         free(s);
     }
-    HASH_ITER(hh, f->groups, g, next_group)
-    {
-        HASH_DEL(f->groups, g);
-        group_free(g);
-    }
+    groups_free(f->groups);
     scheduler_free(f->scheduler);
     single_flight_free(f->flight);
     clients_free(f->clients);
@@ -549,16 +545,11 @@ funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *ar
     task_refuse_all(f);
     uv_timer_start(&f->drain_timer, drain_timer_cb, (uint64_t)(grace_ms > 0 ? grace_ms : 0), 0);
     /* Ready ones would wait for a device that is given to nobody any more. */
-    struct submission *s, *next;
-    struct group *g, *next_group;
-    HASH_ITER(hh, f->groups, g, next_group)
-    {
-        DL_FOREACH_SAFE(g->parked, s, next)
-        {
-            group_unpark(s);
-            submission_return(s, true);
+    for (struct group *g = groups_first(f->groups); g; g = groups_after(g))
+        for (struct group_member *m; (m = group_first_parked(g)) != NULL;) {
+            group_unpark(g, m);
+            submission_return(scheduler_owner(m, struct submission, member), true);
         }
-    }
     return_ready(f);
     check_drained(f);
 }

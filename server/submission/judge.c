@@ -5,6 +5,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "server/submission/group_progress.h"
 #include "server/submission/judging.h"
 
 /*
@@ -120,6 +121,14 @@ judge_goes_on(const struct judgement *j)
     return !j->policy.staged;
 }
 
+bool
+judge_group_chooses(const struct submission *s)
+{
+    const struct judgement *j = s->judgement;
+    return s->group && group_times_some(s->group) && !s->member.is_chosen && j->failed_stage < 0 &&
+           (j->until < 0 || j->until > STAGE_FULL);
+}
+
 static void
 park(struct submission *s)
 {
@@ -131,10 +140,28 @@ park(struct submission *s)
     {
         json_t *took = json_object_get(item, "call_ms");
         if (json_is_number(took) && json_number_value(took) > 0)
-            s->rough_ms = fmin(s->rough_ms, json_number_value(took)); /* fmin() leaves a NAN for a number */
+            s->member.rough_ms =
+                fmin(s->member.rough_ms, json_number_value(took)); /* fmin() leaves a NAN for a number */
     }
     j->is_parking = true;
     lane_close(j->lane);
+}
+
+void
+judge_park(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+
+    submission_move(s, EVENT_PARK);
+    if (pending_is_draining(f->pending)) {
+        submission_return(s, true);
+        return;
+    }
+    s->member.index = s->judgement->row.group_index;
+    group_park(s->group, &s->member);
+    judge_count_attempt(s, false);
+    group_progress(f, s->group);
+    scheduler_kick(f->scheduler);
 }
 
 void
@@ -150,7 +177,7 @@ judge_decide(struct submission *s, enum outcome outcome, enum verdict_class clas
         cpu_stages_compile(s);
     } else if (j->stage == STAGE_COMPILE) {
         get_ready(s);
-    } else if (j->stage == STAGE_FULL && group_chooses(s)) {
+    } else if (j->stage == STAGE_FULL && judge_group_chooses(s)) {
         park(s);
     } else {
         submission_move(s, EVENT_NEXT);

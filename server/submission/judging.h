@@ -13,6 +13,8 @@
 void judge_decide(struct submission *s, enum outcome outcome, enum verdict_class class_, int done, int of);
 /* Whether the next stage follows on the one that was just decided. */
 bool judge_goes_on(const struct judgement *j);
+/* (*) It waits from now on until its group has chosen whom to time. */
+void judge_park(struct submission *s);
 /* (*) Nothing follows: its lane lets go of it, or it is concluded at once. */
 void judge_finish(struct submission *s);
 /* (*) Its processes are gone, and its verdict is clear. */

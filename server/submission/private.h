@@ -18,6 +18,7 @@
 #include "server/config.h"
 #include "server/submission/counters.h"
 #include "server/submission/funnel.h"
+#include "server/submission/groups.h"
 #include "server/submission/pending.h"
 #include "common/policy.h"
 #include "server/queue/clients.h"
@@ -112,7 +113,7 @@ enum cancel_reason { CANCEL_ASKED, CANCEL_DEADLINE, CANCEL_DECIDED };
 
 struct submission {
     UT_hash_handle hh;
-    struct submission *prev, *next; /* among those that a group parked, or those not recorded */
+    struct submission *prev, *next; /* among those not recorded */
     struct scheduler_job job;
     double device_s; /* that it held devices, over all attempts */
     struct funnel *funnel;
@@ -132,34 +133,15 @@ struct submission {
     bool is_cancelled; /* to be, as soon as its processes are gone */
     bool is_returned;  /* the same for the queue, when the daemon drains */
 
-    bool is_parked;  /* ready, and waits for its group to choose whom to time */
-    bool is_chosen;  /* it was */
     bool is_correct; /* by its verdict */
     enum cancel_reason cancel_reason;
-    int group_index;
-    double rough_ms; /* of a call in `full`, by the referee's clock; NAN: not known */
+    struct group_member member;
 
     char content[HASH_TEXT_SIZE]; /* what makes another identical; "": it is judged by itself */
     const char *cache;            /* static: "miss", "hit", "joined" or "rechecked" */
     char recheck_of[ID_SIZE];     /* whose verdict is judged again; "": nobody's */
     struct flight_member flight;
     bool is_looked_up;
-};
-
-struct group {
-    UT_hash_handle hh;
-    struct funnel *funnel;
-    char id[ID_SIZE];
-    int pending; /* submissions that are not finished */
-    struct funnel_wait *waits;
-    int time_top_k;            /* how many are timed at most; 0: all */
-    int n_chosen, chosen_left; /* of those; that are not finished */
-    int stop_correct;          /* it is decided once so many are correct; 0: never */
-    int n_correct;             /* of those that are finished */
-    bool is_decided;
-    int n_parked, n_following;
-    struct submission *parked;
-    uv_timer_t *deadline; /* NULL: none */
 };
 
 /* --- the whole --- */
@@ -186,7 +168,7 @@ struct funnel {
     int n_lanes;
 
     struct submission *submissions; /* every one that is not finished, by id */
-    struct group *groups;
+    struct groups *groups;
     struct registrar *registrar;
 
     json_t *calibrations;       /* the newest by the GPU's name */
@@ -260,6 +242,8 @@ void submission_return(struct submission *s, bool gives_back);
 /* What could not be done for now, a verdict stored or a submission begun, is tried again in a second. */
 void submission_try_later(struct funnel *f);
 
+/* Whether s, right in full, has to wait until its group has chosen. */
+bool judge_group_chooses(const struct submission *s);
 /* judge.c: the story of one submission; what its parts share is in judging.h */
 void judge_begin(struct submission *s); /* it has a CPU slot */
 /*
@@ -344,19 +328,6 @@ int funnel_retry_after(const struct funnel *f); /* seconds */
 int64_t funnel_waiting(const struct funnel *f);
 /* FUNNEL_OK, or the refusal of n more of the client's by its quota, which a tells then. */
 enum funnel_refusal submit_admit(struct funnel *f, const char *client, size_t n, struct funnel_answer *a);
-
-/* group.c */
-struct group *group_get(struct funnel *f, const char *id); /* made where it is missing; NULL: no memory */
-/* What its request says of the whole: before its first submission is enqueued. Times are wall clock. */
-void group_configure(struct group *g, json_t *request, int64_t created_ms);
-void group_free(struct group *g);
-/* Cancels the rest once enough are correct. */
-void group_decide(struct group *g);
-/* Whether s, right in full, has to wait until its group has chosen. */
-bool group_chooses(const struct submission *s);
-void group_park(struct submission *s);
-void group_unpark(struct submission *s); /* it is cancelled, or the daemon drains */
-void group_finished_one(struct funnel *f, struct group *g, const char *client, bool is_correct);
 
 /* cancel.c */
 /*

@@ -8,6 +8,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "server/submission/group_progress.h"
 #include "server/submission/private.h"
 
 #define RECORD_RETRY_MS 1000
@@ -31,14 +32,14 @@ submission_new(struct funnel *f, const char *id, const char *group_id, const cha
     s->job.urgency = s->priority == PRIORITY_BATCH ? FAIR_BATCH : FAIR_INTERACTIVE;
     s->attempts = attempts;
     s->cache = "miss";
-    s->rough_ms = NAN;
+    s->member.rough_ms = NAN;
     if (group_id && *group_id) {
-        s->group = group_get(f, group_id);
+        s->group = groups_get(f->groups, group_id);
         if (!s->group) {
             free(s);
             return NULL;
         }
-        s->group->pending++;
+        group_join(s->group);
     }
     client_add_submission(s->job.client);
     HASH_ADD_STR(f->submissions, id, s);
@@ -267,13 +268,21 @@ seconds_taken(const struct submission_row *row)
     return (double)(row->finished_ms - row->created_ms) / 1000;
 }
 
+static void
+end_group(struct funnel *f, struct group *g, const char *client)
+{
+    funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_GROUP, .group = group_id(g), .client = client });
+    waits_notify(group_waits(g));
+    group_free(g);
+}
+
 /* Durable. Nobody will find it in memory any more, then those who wait are told. */
 static void
 forget(struct submission *s)
 {
     struct funnel *f = s->funnel;
     struct group *g = s->group;
-    bool is_chosen = s->is_chosen, is_correct = s->is_correct;
+    bool is_chosen = s->member.is_chosen, is_correct = s->is_correct;
 
     counters_touch(f->counters);
     HASH_DEL(f->submissions, s);
@@ -287,10 +296,10 @@ forget(struct submission *s)
     waits_notify(&s->waits);
     client_drop_submission(s->job.client);
     free(s);
-    if (g)
-        g->chosen_left -= is_chosen;
-    if (g)
-        group_finished_one(f, g, client, is_correct);
+    if (g && group_finish_one(g, is_chosen, is_correct))
+        end_group(f, g, client);
+    else if (g)
+        group_progress(f, g);
     scheduler_kick(f->scheduler); /* those that followed it may have to be judged */
 }
 

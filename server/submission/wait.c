@@ -17,11 +17,11 @@ funnel_wait(struct funnel *f, const char *id, funnel_wait_cb *cb, void *arg)
 
     HASH_FIND_STR(f->submissions, id, s);
     if (!s)
-        HASH_FIND_STR(f->groups, id, g);
+        g = groups_find(f->groups, id);
     struct funnel_wait *w = s || g ? calloc(1, sizeof(*w)) : NULL;
     if (!w)
         return NULL;
-    w->head = s ? &s->waits : &g->waits;
+    w->head = s ? &s->waits : group_waits(g);
     w->cb = cb;
     w->arg = arg;
     DL_APPEND(*w->head, w);
@@ -73,6 +73,6 @@ funnel_is_finished(struct funnel *f, const char *id)
 
     HASH_FIND_STR(f->submissions, id, s);
     if (!s)
-        HASH_FIND_STR(f->groups, id, g);
+        g = groups_find(f->groups, id);
     return !s && !g;
 }

@@ -1,0 +1,69 @@
+/*
+ * groups.h - groups of submissions that are not finished: how many are left, whom to time, and whether the rest still
+ * matters. A group decides, and its caller does what it decided. Loop thread only.
+ */
+#ifndef SUBMISSION_GROUPS_H
+#define SUBMISSION_GROUPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+#include <uv.h>
+
+struct groups;
+struct group;
+
+/* Part of a submission. All zero at first, but for rough_ms. */
+struct group_member {
+    int index;       /* in its group; set before it is parked */
+    double rough_ms; /* of a call in `full`, by the referee's clock; NAN: not known */
+    /* The fields below are set by groups.c alone. */
+    bool is_parked; /* it waits for its group to choose whom to time */
+    bool is_chosen; /* it was chosen */
+    struct group_member *prev, *next;
+};
+
+/* deadline_cb runs when the time of a group is over. NULL: no memory. */
+struct groups *groups_new(uv_loop_t *loop, void (*deadline_cb)(void *arg, struct group *g), void *arg);
+void groups_free(struct groups *gs);                          /* with all groups; NULL is fine */
+struct group *groups_find(struct groups *gs, const char *id); /* NULL: it is finished, or unknown */
+struct group *groups_get(struct groups *gs, const char *id);  /* made where it is missing; NULL: no memory */
+struct group *groups_first(struct groups *gs);
+struct group *groups_after(struct group *g);
+
+const char *group_id(const struct group *g);
+/* What its request says of the whole: before its first submission waits. created_ms: wall clock. */
+void group_configure(struct group *g, json_t *request, int64_t created_ms);
+bool group_stops_early(const struct group *g); /* it is decided once enough of its submissions are correct */
+bool group_times_some(const struct group *g);  /* it chooses whom to time */
+/* Who waits for it to be finished: the head of a list that is the caller's. View. */
+struct funnel_wait **group_waits(struct group *g);
+
+/* --- how its members fare --- */
+
+void group_join(struct group *g);         /* one more submission that is not finished */
+bool group_is_new(const struct group *g); /* just one has joined */
+void group_add_correct(struct group *g);  /* one that was finished before this daemon began */
+/* One more, or one less, waits for the verdict of an identical submission. */
+void group_begin_following(struct group *g);
+void group_end_following(struct group *g);
+void group_park(struct group *g, struct group_member *m);
+void group_unpark(struct group *g, struct group_member *m);
+struct group_member *group_first_parked(struct group *g);
+/* True: that was the last one. The group is not found any more, and is the caller's: group_free(). */
+bool group_finish_one(struct group *g, bool was_chosen, bool is_correct);
+void group_free(struct group *g);
+
+/* --- what it decides --- */
+
+/* True once: so many are correct that the rest would change nothing. */
+bool group_decides(struct group *g);
+/*
+ * Whom to time, once nobody is on the way any more who could be better: takes all that are parked, the fastest first, into
+ * out (room for GROUP_MAX). Returns how many there are; the is_chosen of them says who is timed.
+ */
+size_t group_choose(struct group *g, struct group_member **out);
+
+#endif
