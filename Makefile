@@ -39,7 +39,9 @@ cli_src := $(wildcard client/cli/*.c)
 trainer_src := $(wildcard client/trainer/*.c)
 native_src := $(wildcard server/harness/native/*.c)
 harness_py := $(wildcard server/harness/*.py server/harness/*/*.py)
-finetune_files := $(wildcard client/python/finetune/*.py client/python/finetune/*.json)
+finetune_files := $(wildcard client/python/finetune/*.py client/python/finetune/*.json client/python/prepare/*.py \
+	client/python/verifierd_client/*.py)
+prompt_files := $(wildcard client/prompt/*.txt)
 assets := $(wildcard server/dashboard/*) $(wildcard proto/openapi.yaml)
 unit_src := $(wildcard tests/unit/test_*.c)
 unit_aids := $(filter-out $(unit_src),$(wildcard tests/unit/*.c))
@@ -117,7 +119,6 @@ $(bin)/verifier: $(out)/client/cli/main.o $(out)/libcli.a $(out)/libcommon.a
 
 $(out)/client/trainer/prompt.o: $(wildcard client/prompt/*.txt)
 $(out)/client/trainer/settings.o: $(wildcard client/python/finetune/*.json)
-$(out)/client/trainer/helper.o: client/python/prepare_rows.py
 
 $(bin)/trainer: $(out)/client/trainer/main.o $(out)/libtrainer.a $(out)/libcommon.a
 	$(if $(V),,$(call say,LD,$@))
@@ -137,13 +138,24 @@ $(harness_dir)/harness/%.py: server/harness/%.py
 	@mkdir -p $(@D)
 	@install -m 644 $< $@
 
-# --- the package that takes the gradient steps, where the trainer looks for it ------------------------------
+# --- the packages that prepare data and take gradient steps, where the trainer looks for them ---------------
 
-finetune: $(patsubst client/python/%,$(harness_dir)/%,$(finetune_files))
+finetune: $(patsubst client/python/%,$(harness_dir)/%,$(finetune_files)) \
+	$(patsubst client/prompt/%,$(harness_dir)/prepare/prompt/%,$(prompt_files))
+
+put_file = @mkdir -p $(@D) && install -m 644 $< $@
 
 $(harness_dir)/finetune/%: client/python/finetune/%
-	@mkdir -p $(@D)
-	@install -m 644 $< $@
+	$(put_file)
+
+$(harness_dir)/prepare/%: client/python/prepare/%
+	$(put_file)
+
+$(harness_dir)/verifierd_client/%: client/python/verifierd_client/%
+	$(put_file)
+
+$(harness_dir)/prepare/prompt/%: client/prompt/%
+	$(put_file)
 
 # --- the corpus of `verifier selftest`, where the program looks for it ------------------------------------
 
@@ -266,7 +278,7 @@ lint-python:
 	MYPYPATH=tests/fault/harness '$(py)' -m mypy $(wildcard tests/fault/harness/*.py)
 
 # The tests of what runs in two threads.
-threaded := $(filter test_store% test_window,$(notdir $(units)))
+threaded := $(filter test_store%,$(notdir $(units)))
 
 sanitize:
 	+$(parallel) SANITIZE=address,undefined WERROR=1 tests harness
@@ -349,8 +361,10 @@ install: all
 	install -m 755 $(programs) '$(root)/bin'
 	install -m 755 $(harness_dir)/libharness.so '$(root)/lib/verifierd'
 	$(foreach f,$(harness_py),install -D -m 644 $(f) '$(root)/lib/verifierd/$(f:server/%=%)' &&) true
-	install -d '$(root)/lib/verifierd/finetune'
-	install -m 644 $(finetune_files) '$(root)/lib/verifierd/finetune'
+	for file in $(finetune_files); do \
+		install -D -m 644 $$file '$(root)/lib/verifierd'/$${file#client/python/} || exit; done
+	install -d '$(root)/lib/verifierd/prepare/prompt'
+	install -m 644 $(prompt_files) '$(root)/lib/verifierd/prepare/prompt'
 	$(call copy_corpus,$(root)/share/verifierd/corpus)
 	$(place) server/deploy/verifierd.service >'$(root)/lib/systemd/system/verifierd.service'
 	install -d '$(root)/share/verifierd' '$(dir $(conf))'

@@ -83,8 +83,8 @@ while True:
     done, status, used = os.wait4(child, os.WNOHANG)
     if done:
         break
-    with open(f"/proc/{child}/comm") as file:
-        is_it = file.read().strip() == "trainer"
+    with open(f"/proc/{child}/cmdline", "rb") as file:
+        is_it = b"\\0-c\\0" not in file.read()  # it has become another program
     if is_it:
         own = max(own, peak_mb(child))
         with open(f"/proc/{child}/task/{child}/children") as file:

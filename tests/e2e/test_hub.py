@@ -58,7 +58,11 @@ class Hub:
                 "path": name,
                 "size": 130,
                 "oid": "f" * 40,
-                "lfs": {"oid": hashlib.sha256(self.files[name]).hexdigest(), "size": len(self.files[name])},
+                "lfs": {
+                    "oid": hashlib.sha256(self.files[name]).hexdigest(),
+                    "size": len(self.files[name]),
+                    "pointerSize": 130,
+                },
             }
             for name in names[page : page + 1]
         ] + [{"type": "directory", "path": "data", "size": 0, "oid": "d" * 40}]
@@ -85,13 +89,28 @@ def hub() -> Iterator[Hub]:
                     script.release.wait(60)
                 self.close_connection = True
 
+        def do_HEAD(self) -> None:
+            """Of a file, as huggingface_hub asks before it downloads."""
+            name = self.path.removeprefix(BOOK + "/")
+            content = script.files.get(name, b"")
+            sha = hashlib.sha256(content).hexdigest()
+            self.send_response(200 if content else 404)
+            for header, value in {
+                "X-Repo-Commit": COMMIT,
+                "ETag": f'"{sha}"',
+                "Content-Length": str(len(content)),
+            }.items():
+                self.send_header(header, value)
+            self.end_headers()
+
         def do_GET(self) -> None:
             script.asked.append((self.path, self.headers["Range"]))
             if script.refusals:
                 return self.answer(script.refusals.pop(0), b"no", {"Retry-After": "0"})
             path, _, query = self.path.partition("?")
             if path == "/api/datasets/GPUMODE/KernelBook/revision/main":
-                return self.answer(200, json.dumps({"sha": COMMIT}).encode())
+                known = {"id": "GPUMODE/KernelBook", "sha": COMMIT, "private": False, "tags": [], "downloads": 0}
+                return self.answer(200, json.dumps(known).encode())
             if path == f"/api/datasets/GPUMODE/KernelBook/tree/{COMMIT}":
                 page = int(query.partition("cursor=")[2] or 0)
                 link = f'<{script.url}{path}?recursive=true&cursor={page + 1}>; rel="next"'
@@ -156,18 +175,24 @@ def test_a_data_set_is_fetched_by_id_revision_and_digest(hub: Hub, tmp_path: Pat
     assert store_calls(hub) == [None]
 
 
+MIB = 1 << 20
+
+
 def test_a_connection_that_breaks_off_is_gone_on_with(hub: Hub, tmp_path: Path) -> None:
-    hub.cut, hub.refusals = [1000, 2500], [503, 429]
+    """What came in whole pieces of 10 MiB is kept."""
+    hub.files["dataset_permissive.json"] += b" " * 32 * MIB
+    hub.cut, hub.refusals = [11 * MIB, 12 * MIB], [503, 429]
     done = prepare(hub, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert store_calls(hub) == [None, "bytes=1000-", "bytes=3500-"]
+    assert store_calls(hub) == [None, f"bytes={10 * MIB}-", f"bytes={20 * MIB}-"]
     assert len(lines(tmp_path / "data/processed/tasks.jsonl")) == 40
 
 
 def test_a_server_without_ranges_is_asked_from_the_start(hub: Hub, tmp_path: Path) -> None:
-    hub.cut, hub.has_ranges = [1000], False
-    assert prepare(hub, tmp_path).returncode == 0
-    assert store_calls(hub) == [None, "bytes=1000-"]
+    hub.files["dataset_permissive.json"] += b" " * 16 * MIB
+    hub.cut, hub.has_ranges = [11 * MIB], False
+    done = prepare(hub, tmp_path)
+    assert done.returncode == 0, done.stderr
     assert len(lines(tmp_path / "data/processed/tasks.jsonl")) == 40
 
 
@@ -175,7 +200,7 @@ def test_a_killed_download_is_gone_on_with(hub: Hub, tmp_path: Path) -> None:
     hub.cut, hub.stuck = [4096], threading.Event()
     process = subprocess.Popen(command(tmp_path), env=os.environ | {"HF_ENDPOINT": hub.url}, stderr=subprocess.DEVNULL)
     assert hub.stuck.wait(60)
-    (part,) = (tmp_path / "data/raw").rglob("*.part")
+    (part,) = (tmp_path / "data/raw").rglob("*.incomplete")
     process.kill()
     process.wait()
     hub.release.set()
@@ -211,7 +236,7 @@ def test_a_file_that_is_not_what_is_listed_is_removed(hub: Hub, tmp_path: Path) 
     hub.lies = True
     done = prepare(hub, tmp_path)
     assert done.returncode == 3 and "not what the hub lists" in done.stderr
-    assert [path.name for path in (tmp_path / "data/raw").rglob("*") if path.is_file()] == []
+    assert list((tmp_path / "data/raw").rglob("dataset_permissive.json")) == []
     hub.lies = False
     assert prepare(hub, tmp_path).returncode == 0
 

@@ -211,14 +211,19 @@ def test_what_cannot_be_done_is_said(tmp_path: Path, rows: str, arguments: list[
     assert call(tmp_path).returncode == 2
 
 
+def bare(tmp_path: Path) -> Path:
+    """A Python without packages."""
+    program = tmp_path / "python"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
 def test_a_parquet_file_without_its_reader_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bare = tmp_path / "python"
-    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')  # no packages
-    bare.chmod(0o755)
-    done = prepare(tmp_path, "PAR1", "--static", f"--python={bare}", suffix=".parquet")
+    done = prepare(tmp_path, "PAR1", "--static", f"--python={bare(tmp_path)}", suffix=".parquet")
     assert done.returncode == 3 and "pyarrow" in done.stderr
     # Without --python it is the one that trains.
-    monkeypatch.setenv("TRAINER_PYTHON", str(bare))
+    monkeypatch.setenv("TRAINER_PYTHON", str(bare(tmp_path)))
     command = [str(TRAINER), "prepare", f"--workdir={tmp_path}", f"--file={tmp_path / 'rows.parquet'}", "--static"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 3 and "pyarrow" in done.stderr
@@ -226,7 +231,7 @@ def test_a_parquet_file_without_its_reader_is_an_error(tmp_path: Path, monkeypat
 
 def test_a_parquet_file_is_read(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
-    from pyarrow import Table, parquet  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    from pyarrow import Table, parquet
 
     rows = [{"python_code": source(), "entry_point": "Net", "triton_code": answer(), "uuid": 1, "licenses": ["MIT"]}]
     parquet.write_table(Table.from_pylist(rows), tmp_path / "rows.parquet")
@@ -235,6 +240,34 @@ def test_a_parquet_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "broken.parquet").write_bytes((tmp_path / "rows.parquet").read_bytes()[:-8])
     done = call(tmp_path, f"--file={tmp_path / 'broken.parquet'}", "--static")
     assert done.returncode == 3 and "broken.parquet" in done.stderr
+
+
+def test_a_saved_data_set_is_read(tmp_path: Path) -> None:
+    """As datasets.Dataset.save_to_disk() leaves it."""
+    datasets = pytest.importorskip("datasets")
+    rows = [{"python_code": source(), "entry_point": "Net", "triton_code": answer(), "uuid": 1, "licenses": ["MIT"]}]
+    datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "saved")
+    done = call(tmp_path, f"--file={tmp_path / 'saved'}", "--static")
+    assert done.returncode == 0, done.stderr
+    assert [row["name"] for row in lines(tmp_path, "tasks.jsonl")] == ["saved/1"]
+
+
+def test_a_source_that_ends_its_parser_is_one_row_less(tmp_path: Path) -> None:
+    """Each source is parsed in a process that may end: the rows around it are kept."""
+    rows = [{"python_code": source(body=f"return x + {i}"), "entry_point": "Net"} for i in range(3)]
+    rows[1]["python_code"] += "# ends its parser\n"
+    (tmp_path / "sitecustomize.py").write_text(
+        "import ast, os\nwhole = ast.parse\n"
+        "ast.parse = lambda text, *a, **k: os._exit(1) if '# ends its' in str(text) else whole(text, *a, **k)\n"
+    )
+    program = tmp_path / "python"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}:$PYTHONPATH exec {sys.executable} "$@"\n')
+    program.chmod(0o755)
+    done = prepare(tmp_path, rows, "--static", f"--python={program}")
+    assert done.returncode == 0, done.stderr
+    (row,) = lines(tmp_path, "dropped.jsonl")
+    assert (row["row"], row["reason"]) == (2, "syntax") and "ended the interpreter" in row["detail"]
+    assert len(lines(tmp_path, "tasks.jsonl")) == 2
 
 
 def corpus_row(task: str, label: str | None, entry: str = "Model") -> Json:
@@ -315,7 +348,7 @@ def test_patterns_are_mined_from_real_modules(tmp_path: Path) -> None:
         assert space["Model"]()(*space["get_inputs"]()).numel() > 1
         assert row["operations"] >= 2 and row["level"] == 2
     assert [row["name"] for row in lines(tmp_path, "rl_tasks.jsonl")] == ["old", *(row["name"] for row in rows)]
-    done = fuse(tmp_path, "--static", "--mined", "--python=/bin/false")
+    done = fuse(tmp_path, "--static", "--mined", f"--python={bare(tmp_path)}")
     assert done.returncode == 3 and "the patterns of --mined were not found" in done.stderr
 
 

@@ -1,18 +1,18 @@
-"""What `trainer prepare` asks of Python: is this a task, is it the same as another, how much does it do.
-
-Standard library alone, nothing of a row is run. `check` answers one JSON line for each that it reads; `parquet PATH`
-prints a parquet file's rows as JSON Lines (with pyarrow, a few rows at a time).
-"""
+"""Is this row a task, is it the same as another, how much does it do: by its syntax tree. Nothing of a row is run."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
 import io
-import json
+import os
 import re
-import sys
+import signal
 import tokenize
+import warnings
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 from typing import Any
 
 # Calls that move, make or ask, and compute nothing.
@@ -401,7 +401,9 @@ def is_plain(node: ast.stmt) -> bool:
 
 def parsed(source: str, what: str) -> ast.Module:
     try:
-        return ast.parse(source)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the row's own escapes
+            return ast.parse(source)
     except SyntaxError as error:
         raise Fault(f"{what}syntax", f"line {error.lineno}: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
@@ -440,41 +442,54 @@ def check(row: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def check_rows() -> int:
-    for line in sys.stdin:
+def check_all(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """check() of each row, or {"fault": [reason, detail]}."""
+    return [check_one(row) for row in rows]
+
+
+def check_one(row: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return check(row)
+    except Fault as fault:
+        return {"fault": list(fault.args)}
+    except RecursionError:
+        return {"fault": ["syntax", "nested too deep"]}
+
+
+class Parsers:
+    """Processes that parse, since a source may end the interpreter that parses it."""
+
+    def __init__(self) -> None:
+        self._n = min(os.cpu_count() or 1, 8)
+        self._pool = self._start()
+
+    def _start(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(self._n, get_context("spawn"), initializer=_begin)
+
+    def submit(self, rows: list[dict[str, Any]]) -> Future[list[dict[str, Any]]]:
         try:
-            row = json.loads(line)
-            reply = grown(row) if "factor" in row else check(row)
-        except Fault as fault:
-            reply = {"fault": list(fault.args)}
-        except RecursionError:
-            reply = {"fault": ["syntax", "nested too deep"]}
-        print(json.dumps(reply), flush=True)
-    return 0
+            return self._pool.submit(check_all, rows)
+        except BrokenProcessPool:
+            self._pool = self._start()
+            return self._pool.submit(check_all, rows)
+
+    def results(self, future: Future[list[dict[str, Any]]], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """What submit() began; where a process ended, each row once more by itself."""
+        try:
+            return future.result()
+        except BrokenProcessPool:
+            return [self._alone(row) for row in rows]
+
+    def _alone(self, row: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return self.submit([row]).result()[0]
+        except BrokenProcessPool:
+            return {"fault": ["syntax", "it ended the interpreter that was to parse it"]}
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
 
 
-def print_parquet(path: str) -> int:
-    try:
-        from pyarrow import parquet  # type: ignore[import-not-found, import-untyped, unused-ignore]
-    except ImportError:
-        print("trainer: a parquet file needs pyarrow in the interpreter that --python names", file=sys.stderr)
-        return 3
-    try:
-        for batch in parquet.ParquetFile(path).iter_batches(batch_size=64):
-            for row in batch.to_pylist():
-                print(json.dumps(row, default=str))
-    except BrokenPipeError:  # enough rows were kept
-        sys.stdout = None
-        return 0
-    except Exception as error:  # pyarrow has many; each is this file's fault
-        print(f"trainer: {path}: {error}", file=sys.stderr)
-        return 3
-    return 0
-
-
-def main() -> int:
-    return print_parquet(sys.argv[2]) if sys.argv[1] == "parquet" else check_rows()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def _begin() -> None:
+    """A signal to the group ends the parent, which ends these."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
