@@ -62,8 +62,8 @@ static const struct setting table[] = {
     { "harness", TEXT, "DIR", "", 0, 0, FIELD(harness), false,
       "the harness; when not given, ../lib/verifierd/harness beside the program's own directory" },
     { "device", TEXT, "DEVICE", "auto", 1, 0, FIELD(device), false,
-      "where kernels run: auto (the GPUs that CUDA_VISIBLE_DEVICES allows, else the interpreter), cpu, cuda, "
-      "or cuda:0,1 by nvidia-smi's numbers" },
+      "where kernels run: auto (the GPUs that CUDA_VISIBLE_DEVICES allows, else the interpreter), cuda, or "
+      "cuda:0,1 by nvidia-smi's numbers; cpu is the interpreter, and cpu:0,1 two of them" },
     { "target", TEXT, "TARGET", "cuda:90", 1, 0, FIELD(target), false,
       "what the compile stage compiles for on a machine without a GPU" },
     { "judge", CHOICE, "live plan", "live", 0, 0, FIELD(judge), false,
@@ -83,10 +83,7 @@ static const struct setting table[] = {
     { "timing_cores", NUMBER, "cores", "-1", -1, 64, FIELD(timing_cores), false,
       "kept for each GPU's referee and for children while they are timed, and used by nothing else, so that "
       "compiling does not disturb timing; 0 keeps none, 1 and 2 are too few; -1 is 3 where the machine has "
-      "enough, and 2 more for each of device_jobs beyond the first where that is no more than half of them" },
-    { "device_jobs", NUMBER, "submissions", "1", 1, 8, FIELD(device_jobs), false,
-      "in open, tiny and full side by side on each device, as far as its memory goes; timing has it to "
-      "itself. Each has a run zygote, a referee, a pool and references of its own" },
+      "enough" },
     { "pool", NUMBER, "processes", "8", 1, 64, FIELD(pool), false,
       "most children kept ready for each GPU; each holds about 715 MB of its memory; how many there are "
       "follows from the rate at which submissions come" },
@@ -181,6 +178,7 @@ static const struct removed {
       "connections bounds all of them; bound those of one address in a proxy (nginx: limit_conn)" },
     { "connections_per_stranger",
       "connections bounds all of them; bound those of one address in a proxy (nginx: limit_conn)" },
+    { "device_jobs", "a device runs one submission at a time; take the setting out" },
 };
 
 #define REMOVED ARRAY_LEN(removed)
@@ -758,8 +756,10 @@ static int
 check_words(const struct config *c, struct error *err)
 {
     if (strcmp(c->device, "auto") != 0 && strcmp(c->device, "cpu") != 0 && strcmp(c->device, "cuda") != 0 &&
-        !(strncmp(c->device, "cuda:", 5) == 0 && is_number_list(c->device + 5)))
-        return error_set(err, ERR_INPUT, "device is auto, cpu, cuda or cuda:N,N, not \"%.40s\"", c->device);
+        !(strncmp(c->device, "cuda:", 5) == 0 && is_number_list(c->device + 5)) &&
+        !(strncmp(c->device, "cpu:", 4) == 0 && is_number_list(c->device + 4)))
+        return error_set(err, ERR_INPUT, "device is auto, cpu, cpu:N,N, cuda or cuda:N,N, not \"%.40s\"",
+                         c->device);
     if (!is_target(c->target))
         return error_set(err, ERR_INPUT,
                          "target is cuda:N with N one of 70, 75, 80, 86, 89, 90, 100 and 120, not \"%.40s\"",

@@ -29,7 +29,7 @@ struct config {
     bool is_scratch_ours;        /* it was not given: removed at the end */
     char *python;                /* interpreter that has torch and triton */
     char *harness;               /* directory of the harness */
-    char *device;                /* "auto", "cpu", or "cuda" (all), "cuda:0,1" */
+    char *device;                /* "auto", "cpu", "cpu:0,1", or "cuda" (all), "cuda:0,1" */
     char *target;                /* compile target without a GPU: "cuda:90" */
     char *judge;                 /* "live" or "plan": how candidates run */
     char *log_level;             /* error, warn, info, debug */
@@ -37,7 +37,6 @@ struct config {
     int64_t cpu_jobs;            /* ast and compile children side by side; 0: number of cores */
     int64_t stage_pool;          /* children of each CPU stage that are kept ready */
     int64_t timing_cores;        /* for each GPU; -1: as many as the machine can spare */
-    int64_t device_jobs;         /* side by side on each device, but for timing */
     int64_t pool;                /* most run children kept ready for each GPU */
     int64_t pool_min;            /* as many are kept however idle it is, but no more than pool */
     int64_t pool_idle_s;         /* after which those that nobody needs are ended */

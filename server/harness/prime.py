@@ -45,14 +45,14 @@ def set_environment(kind: str, device: str, base: Path) -> None:
     environment.update(dict.fromkeys(THREAD_VARIABLES, "1"))
     environment["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     environment["CUDA_DEVICE_ORDER"] = DEVICE_ORDER
-    environment["CUDA_VISIBLE_DEVICES"] = device.partition(":")[2] if kind == "run" else ""
+    environment["CUDA_VISIBLE_DEVICES"] = device.partition(":")[2] if kind == "run" and not _is_cpu(device) else ""
     environment["CUDA_MODULE_LOADING"] = "LAZY"
     environment["CUDA_DEVICE_MAX_COPY_CONNECTIONS"] = COPY_QUEUES
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment["TRITON_CACHE_DIR"] = str(base / "triton")
     environment["HOME"] = environment["TMPDIR"] = str(base)
     environment["USER"] = environment["LOGNAME"] = USER  # a child's uid has no name, and Inductor asks for one
-    if kind == "run" and device == "cpu":
+    if kind == "run" and _is_cpu(device):
         environment["TRITON_INTERPRET"] = "1"
         environment["KINETO_LOG_LEVEL"] = "99"  # each profile would put lines into the candidate's output
     os.environ.clear()
@@ -136,9 +136,13 @@ def _prime_compile(target: str) -> None:
     trace.prime()
 
 
+def _is_cpu(device: str) -> bool:
+    return device.partition(":")[0] == "cpu"
+
+
 def _prime_run(device: str, target: str) -> None:
     importlib.import_module("child")
-    if device == "cpu":
+    if _is_cpu(device):
         importlib.import_module("cpu_device")
         _prime_fake_tensors()
         return

@@ -83,7 +83,6 @@ class Referee:
         self._own: dict[str, evidence.Own] = {}  # what is known of each job's kernels
         self._gpu = Gpu(device) if device.type == "cuda" else None
         self._answers = Answers(device)
-        self._shared: set[str] = set()  # jobs whose candidate runs only during its stages
         self._registered: set[str] = set()  # children that have run a task's code and hold no reference yet
         self._ending: list[int] = []  # pidfds of children that were forgotten before they were gone
         self._due_bytes = 0  # free GPU memory that there must be again once the last child is gone
@@ -91,7 +90,6 @@ class Referee:
             "child": self._op_child,
             "drop": self._op_drop,
             "register": self._op_register,
-            "size": self._op_size,
             "open": self._op_open,
             "stage": self._op_stage,
             "close": self._op_close,
@@ -165,7 +163,6 @@ class Referee:
         for job in [job for job, item in self._jobs.items() if item.candidate.name == name]:
             del self._jobs[job]
             self._own.pop(job, None)
-            self._shared.discard(job)
         peer = self._children.pop(name, None)
         if peer is None:
             return
@@ -237,17 +234,6 @@ class Referee:
 
     # --- jobs ---
 
-    def _op_size(self, message: Message) -> None:
-        """What a job of this task takes of the device: of which so much is its reference's arena, and stays with it."""
-        candidate = reference = 0
-        with contextlib.suppress(specification.SpecRefused):  # `open` says so
-            spec = specification.parse(_take(message, "spec"))
-            sizes = Sizes.of(spec, self._device)
-            working = max(WORKING * (sizes.inputs + sizes.outputs), fp64_room(sizes, spec["cases"]["own"]))
-            candidate, reference = candidate_arena(sizes, self._device) + working, sizes.reference_arena
-        body = {"ev": "sized", "job": message.text("job"), "candidate_bytes": candidate, "reference_bytes": reference}
-        self._channel.send(body)
-
     def _op_open(self, message: Message) -> None:
         name = message.text("job")
         contents = {key: _take(message, key) for key in ("source", "spec", "reference_source")}
@@ -265,8 +251,7 @@ class Referee:
             spec = specification.parse(contents["spec"])
         except specification.SpecRefused as refused:
             raise ReferenceBroken(f"the task's specification cannot be used: {refused}") from None
-        is_shared = message.body.get("shared") is True
-        self._make_room(spec, reference, is_shared=is_shared)
+        self._make_room(spec, reference)
         if reference not in self._references:
             self._references[reference] = Reference(self._children[reference])
         self._children[reference].thaw()
@@ -280,12 +265,10 @@ class Referee:
             call_limit_ms=float(message.integer("call_limit_ms", 1, 3_600_000)),
             element_limit=self._element_limit,
             compiles=message.body.get("compile") is True,
-            answers=self._answers if message.body.get("grouped") is True and not is_shared else None,
+            answers=self._answers if message.body.get("grouped") is True else None,
         )
         self._own[name] = evidence.Own.parse(json.loads(contents["kernels"]))
         self._jobs[name] = job
-        if is_shared:
-            self._shared.add(name)
         return job.open(
             contents["source"],
             contents["reference_source"],
@@ -294,7 +277,7 @@ class Referee:
             contents.get("images"),
         )
 
-    def _make_room(self, spec: Json, keep: str, *, is_shared: bool) -> None:
+    def _make_room(self, spec: Json, keep: str) -> None:
         """Until the GPU has room for this one's arenas: what is cached goes, then references of other tasks, the
         longest loaded first."""
         if self._device.type != "cuda":
@@ -305,9 +288,9 @@ class Referee:
             needed += sizes.reference_arena
         free = torch.cuda.mem_get_info(self._device)[0]
         is_short = free < needed + fp64_room(sizes, spec["cases"]["own"])
-        if is_shared or is_short:
+        if is_short:
             self._answers.clear()
-        if is_shared or is_short or self._cached_bytes() > CACHED_MOST:
+        if is_short or self._cached_bytes() > CACHED_MOST:
             torch.cuda.empty_cache()
         elif free >= needed:
             return
@@ -406,8 +389,6 @@ class Referee:
         except NotTheCandidate as broken:
             error = {"type": type(broken).__name__, "text": str(broken)[:8192], "line": None}
             report = Report("reference", "fail", "infra", error=error)
-        if job in self._shared and job in self._jobs:  # what it does now would be beside others' stages
-            self._jobs[job].candidate.freeze()
         body = report.json(job)
         if report.outcome == "fail":
             with contextlib.suppress(RuntimeError):  # a broken device does not tell
@@ -423,7 +404,6 @@ class Referee:
         job = message.text("job")
         self._jobs.pop(job, None)
         self._own.pop(job, None)
-        self._shared.discard(job)
         self._channel.send({"ev": "closed", "job": job})
 
     # --- the device ---
@@ -431,25 +411,15 @@ class Referee:
     def _op_canary(self, message: Message) -> None:
         """A known computation gives its known answer in its known time, and the GPU's memory is back to what it was."""
         detail: Json = {}
-        if message.body.get("learn") is True:  # at the start other referees measured beside this one
-            self._learn()
         try:
             is_right = self._known_answer()
         except Exception as error:
             is_right, detail["error"] = False, error_json(error)["text"]
         detail["known_answer"] = is_right
-        # Where others have the device, too, what is free says nothing of the last child.
-        detail["memory_back"] = is_back = message.body.get("shared") is True or self._memory_is_back()
+        detail["memory_back"] = is_back = self._memory_is_back()
         is_steady = self._is_steady(detail) if is_right else True
         is_well = is_right and is_back and is_steady
         self._channel.send({"ev": "canary", "outcome": "pass" if is_well else "fail", "detail": detail})
-
-    def _learn(self) -> None:
-        if self._gpu is None:
-            return
-        self._gpu.learn()
-        assert self._peaks is not None
-        self._peaks = self._peaks.highest(physics.measure_peaks(self._device, self._overrides))
 
     def _is_steady(self, detail: Json) -> bool:
         """The GPU is as fast as it was. What was timed of the references is forgotten when it is not."""

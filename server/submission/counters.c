@@ -334,7 +334,7 @@ recent_stage_json(const struct stats_stage *s, int stage)
 }
 
 json_t *
-counters_recent_json(struct counters *c, int64_t window_s, int devices, int lanes)
+counters_recent_json(struct counters *c, int64_t window_s, int devices)
 {
     struct stats_sum sum;
     int64_t covered_s = stats_read(c->recent, clock_monotonic_ns() / 1000000000, window_s, &sum);
@@ -342,10 +342,9 @@ counters_recent_json(struct counters *c, int64_t window_s, int devices, int lane
 
     for (int i = 0; i < STAGE_NSTAGES; i++)
         json_array_append_new(stages, recent_stage_json(&sum.stages[i], i));
-    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:i, s:i, s:f}", "window_s", (json_int_t)window_s,
+    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:i, s:f}", "window_s", (json_int_t)window_s,
                      "covered_s", (json_int_t)covered_s, "finished", (json_int_t)sum.finished, "shared",
                      (json_int_t)sum.shared, "finished_per_s", (double)sum.finished / (double)covered_s,
                      "stages", stages, "device_s", saved_json(sum.device_s, sum.saved_s), "devices", devices,
-                     "lanes", lanes, "device_busy",
-                     lanes > 0 ? sum.device_s / ((double)covered_s * lanes) : 0.0);
+                     "device_busy", devices > 0 ? sum.device_s / ((double)covered_s * devices) : 0.0);
 }

@@ -155,7 +155,6 @@ report_cb(void *arg, const struct lane_report *r)
         }
         return;
     }
-    j->turn_ms += r->waited_ms;
     if (r->is_reference) {
         const char *text = json_string_value(json_object_get(r->error, "text"));
         log_warn(s->id, "the reference failed: %s", text ? text : "no reason given");

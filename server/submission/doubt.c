@@ -84,11 +84,8 @@ doubt_report(struct submission *s, const struct lane_report *r, enum verdict_cla
 
     if (class_ == CLASS_TIMEOUT) {
         doubt_timeout(j, r->stolen_ms, r->limit_ms);
-        if (r->is_beside && lane_gpu(j->lane))
-            doubt(j, "others used the device at the same time");
     } else if (is_background(j)) {
-        doubt(j, r->is_beside ? "others were on the device at the same time"
-                              : "what worked on the device is known by its end alone");
+        doubt(j, "what worked on the device is known by its end alone");
     } else if (lane_is_gpu(j->lane) && class_info(class_)->is_retryable) {
         if (r->neighbours > 0)
             doubt(j, "%d other processes on the device ended at the same time", r->neighbours);

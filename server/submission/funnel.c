@@ -35,18 +35,13 @@ add_lanes(struct funnel *f, const struct devices *devices, struct error *err)
 {
     int rc = 0;
 
-    for (size_t i = 0; i < devices->n; i++) {
-        const struct lane *first = NULL;
-        for (int64_t k = 0; rc == 0 && k < f->config->device_jobs; k++) {
-            struct lane **l = &f->lanes[f->n_lanes];
-            rc = lane_new(f->loop, f->config, f->uids, f->cgroups, &devices->all[i], first, idle_cb, f, l,
-                          err);
-            if (rc != 0)
-                continue;
-            lane_use_norms(*l, f->norms);
-            first = first ? first : *l;
-            f->n_lanes++;
-        }
+    for (size_t i = 0; rc == 0 && i < devices->n; i++) {
+        struct lane **l = &f->lanes[f->n_lanes];
+        rc = lane_new(f->loop, f->config, f->uids, f->cgroups, &devices->all[i], idle_cb, f, l, err);
+        if (rc != 0)
+            continue;
+        lane_use_norms(*l, f->norms);
+        f->n_lanes++;
     }
     return rc;
 }

@@ -305,9 +305,7 @@ judge_note(struct submission *s, enum outcome outcome, enum verdict_class class_
     r->outcome = outcome;
     r->done = done;
     r->of = of;
-    r->run_ms = fmax(0, (double)(clock_monotonic_ns() - j->started_ns) / 1e6 - j->turn_ms);
-    r->wait_ms += j->turn_ms;
-    j->turn_ms = 0;
+    r->run_ms = (double)(clock_monotonic_ns() - j->started_ns) / 1e6;
     r->class_ = outcome == OUTCOME_FAIL ? class_ : CLASS_NONE;
     counters_end_stage(s->funnel->counters, (enum stage)j->stage, outcome, r->run_ms, j->lane != NULL);
     if (outcome == OUTCOME_PASS && j->failed_stage < 0)

@@ -61,8 +61,7 @@ struct judgement {
     uint64_t seed;
 
     struct stage_record stages[STAGE_NSTAGES];
-    int stage;      /* the one it is in or was in last; -1: none yet */
-    double turn_ms; /* of the time since started_ns: waited for its turns on the device */
+    int stage; /* the one it is in or was in last; -1: none yet */
     int64_t entered_ns, started_ns;
     int passed;                /* last stage passed before anything failed; -1: none */
     int failed_stage;          /* of the first failure; -1: none. STAGE_EXTRACT: before the first stage */
@@ -164,7 +163,7 @@ struct funnel {
     struct zygote *zygote;            /* compile */
     struct zygote *static_zygote;     /* ast, inspect */
     struct spares *spares[CHILD_RUN]; /* by role: those of the CPU stages */
-    struct lane *lanes[DEVICES_MAX * LANES_EACH];
+    struct lane *lanes[DEVICES_MAX];
     int n_lanes;
 
     struct submission *submissions; /* every one that is not finished, by id */
@@ -177,7 +176,7 @@ struct funnel {
 
     struct single_flight *flight;
     char fingerprint[HASH_TEXT_SIZE];
-    struct cache_environment environments[DEVICES_MAX * LANES_EACH]; /* by lane */
+    struct cache_environment environments[DEVICES_MAX]; /* by lane */
 
     struct clients *clients;
     struct scheduler *scheduler;

@@ -89,11 +89,7 @@ _Static_assert(FUNNEL_WINDOW_MAX_S == STATS_WINDOW_MAX_S, "what is kept");
 json_t *
 funnel_stats(struct funnel *f, int64_t window_s)
 {
-    int devices = 0;
-
-    for (int i = 0; i < f->n_lanes; i++)
-        devices += lane_is_first(f->lanes[i]);
-    return counters_recent_json(f->counters, window_s, devices, f->n_lanes);
+    return counters_recent_json(f->counters, window_s, f->n_lanes);
 }
 
 /* Since the start, and what the store holds. */

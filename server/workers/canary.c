@@ -55,17 +55,11 @@ canary_timer_cb(uv_timer_t *timer)
 void
 canary_pump(struct lane *l)
 {
-    /* It is timed, and so has the device to itself: with no candidate there that may have left work on it. */
-    if (!l->canary.is_waiting || !share_turn(l, TURN_ALONE, PLACE_WHOLE, 0) || !share_is_quiet(l))
+    /* It is timed, so no child of the device may be at work beside it. */
+    if (!l->canary.is_waiting || !runners_are_quiet(l))
         return;
     l->canary.is_waiting = false;
-    json_t *body = json_pack("{s:s}", "op", "canary");
-    if (share_is_shared(l)) {
-        json_object_set_new(body, "shared", json_true());
-        json_object_set_new(body, "learn", json_boolean(!l->is_learnt));
-    }
-    l->is_learnt = true;
-    referee_tell(l, body, NULL, 0);
+    referee_tell(l, json_pack("{s:s}", "op", "canary"), NULL, 0);
     uv_timer_start(&l->canary_timer, canary_timer_cb, CANARY_MS, 0);
 }
 
@@ -209,7 +203,6 @@ canary_answered(struct lane *l, const json_t *body)
     if (l->state != LANE_CHECKING || l->canary.is_waiting)
         return;
     uv_timer_stop(&l->canary_timer);
-    share_leave(l);
     if (judge(l, body)) {
         passed(l);
         return;
@@ -229,7 +222,6 @@ canary_answered(struct lane *l, const json_t *body)
         l->state = LANE_QUARANTINED;
         log_error(l->device.name, "quarantined: the canary fails with fresh workers too");
         canary_schedule(l);
-        share_doubt(l);
     }
 }
 

@@ -45,20 +45,21 @@ refuse_missing(const char *setting, int gpus, struct error *err)
                      gpus - 1);
 }
 
+/* kind: "cuda" or "cpu". */
 static int
-add_listed(struct devices *d, const char *list, const char *setting, int gpus, struct error *err)
+add_listed(struct devices *d, const char *kind, const char *setting, int gpus, struct error *err)
 {
     char *end;
 
-    for (const char *at = list;; at = end + 1) {
+    for (const char *at = setting + strlen(kind) + 1;; at = end + 1) {
         long ordinal = strtol(at, &end, 10);
         if (end == at || ordinal < 0 || ordinal > 255 || (*end && *end != ','))
-            return error_set(err, ERR_INPUT, "device \"%s\" is not like cuda:0,1", setting);
-        if (ordinal >= gpus)
+            return error_set(err, ERR_INPUT, "device \"%s\" is not like %s:0,1", setting, kind);
+        if (strcmp(kind, "cuda") == 0 && ordinal >= gpus)
             return refuse_missing(setting, gpus, err);
         if (d->n == DEVICES_MAX)
             return error_set(err, ERR_INPUT, "more than %d devices", DEVICES_MAX);
-        add(d, "cuda", ordinal);
+        add(d, kind, ordinal);
         if (!*end)
             return 0;
     }
@@ -84,9 +85,12 @@ devices_name(const char *setting, const char *visible, int gpus, struct devices 
         }
     }
     if (strncmp(setting, "cuda:", 5) == 0)
-        return add_listed(d, setting + 5, setting, gpus, err);
+        return add_listed(d, "cuda", setting, gpus, err);
+    if (strncmp(setting, "cpu:", 4) == 0)
+        return add_listed(d, "cpu", setting, gpus, err);
     if (strcmp(setting, "cpu") != 0 && strcmp(setting, "cuda") != 0 && !is_auto)
-        return error_set(err, ERR_INPUT, "device \"%s\" is none of auto, cpu, cuda, cuda:0,1", setting);
+        return error_set(err, ERR_INPUT, "device \"%s\" is none of auto, cpu, cpu:0,1, cuda, cuda:0,1",
+                         setting);
     if (strcmp(setting, "cuda") == 0 && gpus == 0)
         return refuse_missing(setting, gpus, err);
     if (strcmp(setting, "cpu") == 0 || gpus == 0) {
@@ -164,16 +168,6 @@ write_cores(const cpu_set_t *set, char out[CORES_TEXT_SIZE])
 }
 
 int
-cores_wanted(const struct config *config, int count, size_t n)
-{
-    int wanted = CORES_FOR_TIMING + CORES_FOR_SHARING * (int)(config->device_jobs - 1);
-
-    if (config->timing_cores >= 0 || config->device_jobs <= 1)
-        return (int)config->timing_cores;
-    return 2 * wanted * (int)n <= count ? wanted : -1;
-}
-
-int
 devices_find(const struct config *config, struct devices *out, struct error *err)
 {
     int core_of[CPU_SETSIZE];
@@ -184,11 +178,10 @@ devices_find(const struct config *config, struct devices *out, struct error *err
         return rc;
     if (sched_getaffinity(0, sizeof(out->rest), &out->rest) != 0)
         return error_set(err, ERR_SYS, "cannot see which cores there are");
-    if (strcmp(out->all[0].name, "cpu") == 0)
+    if (strncmp(out->all[0].name, "cpu", 3) == 0)
         return 0; /* nothing is timed */
     read_cores(core_of);
-    int wanted = cores_wanted(config, CPU_COUNT(&out->rest), out->n);
-    int each = cores_split(&out->rest, core_of, out->n, wanted, kept);
+    int each = cores_split(&out->rest, core_of, out->n, (int)config->timing_cores, kept);
     if (each < 0)
         return error_set(err, ERR_INPUT, "timing_cores %lld for each of %zu GPUs leaves none of %d cores",
                          (long long)config->timing_cores, out->n, CPU_COUNT(&out->rest));
@@ -202,7 +195,7 @@ devices_stay_off(const struct devices *d, struct error *err)
 {
     for (size_t i = 0; i < d->n && *d->all[i].cores; i++)
         log_info(d->all[i].name, "cores %s are kept for it", d->all[i].cores);
-    if (strcmp(d->all[0].name, "cpu") != 0 && !*d->all[0].cores)
+    if (strncmp(d->all[0].name, "cpu", 3) != 0 && !*d->all[0].cores)
         log_warn(NULL, "no cores are kept for timing: compiling may disturb it");
     if (sched_setaffinity(0, sizeof(d->rest), &d->rest) != 0)
         return error_set(err, ERR_SYS, "cannot leave the cores kept for timing");

@@ -16,11 +16,8 @@
 #define CORES_TEXT_SIZE 128
 #define CORES_FOR_TIMING 3 /* the referee, the child that is timed, the driver's own thread */
 
-#define CORES_FOR_SHARING \
-    2 /* for each more submission beside it: its referee, and the driver's own thread there */
-
 struct device {
-    char name[32];               /* "cpu", "cuda:0" */
+    char name[32];               /* "cpu", "cpu:1", "cuda:0" */
     char cores[CORES_TEXT_SIZE]; /* "13,14,15": for its referee, and timing; "": any */
 };
 
@@ -40,12 +37,6 @@ int devices_stay_off(const struct devices *d, struct error *err);
  * not set), and says which ones "auto" and "cuda" are. 0 or ERR_INPUT. Pure.
  */
 int devices_name(const char *setting, const char *visible, int gpus, struct devices *out, struct error *err);
-
-/*
- * What cores_split() is to give each of n GPUs, of so many cores: what `timing_cores` says, and where it says nothing and
- * `device_jobs` are side by side, enough for all of them, of half of the cores at most; -1: as ever. Pure.
- */
-int cores_wanted(const struct config *config, int count, size_t n);
 
 /*
  * Take per_gpu cores out of *have for each of n GPUs, from the end, whole physical cores while they last: core_of[i] says

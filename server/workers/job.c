@@ -76,7 +76,6 @@ job_new(struct lane *l, const char *task_id, const char *source, size_t size, st
     snprintf(j->id, sizeof(j->id), "j%lld", (long long)++l->jobs_made);
     snprintf(j->task_id, sizeof(j->task_id), "%s", task_id);
     j->source_size = size;
-    j->bytes = -1;
     *out = j;
     return 0;
 }
@@ -218,54 +217,10 @@ await(struct lane *l, int64_t limit_ms)
     j->strikes = 0;
     j->stolen_ms = -1;
     j->asked_ms = limit_ms;
-    j->lost_before = share_lost(l);
-    j->is_beside = false;
-    share_meet(l);
+    j->lost_before = l->lost;
     look_around(l, &j->begun);
     runners_limit_warming(l);
     uv_timer_start(&l->job_timer, job_timer_cb, (uint64_t)limit_ms, 0);
-}
-
-/*
- * Whether it is known what the job takes of the device, or does not matter; else the referee is asked. Of a task whose
- * reference is loaded it said so before.
- */
-static bool
-is_sized(struct lane *l)
-{
-    struct job *j = l->job;
-
-    if (j->bytes >= 0 || j->is_registration || !share_is_shared(l) || !lane_gpu(l)) {
-        j->bytes = j->bytes < 0 ? 0 : j->bytes;
-        return true;
-    }
-    if (j->reference->bytes > 0) {
-        j->bytes = j->reference->job_bytes + j->reference->bytes;
-        return true;
-    }
-    if (referee_ask_size(l)) {
-        snprintf(j->stage, sizeof(j->stage), "open");
-        await(l, GRACE_MS);
-    }
-    return false;
-}
-
-void
-job_sized(struct lane *l, int64_t candidate_bytes, int64_t reference_bytes)
-{
-    struct job *j = l->job;
-
-    j->is_asked = false;
-    uv_timer_stop(&l->job_timer);
-    runners_limit_warming(l);
-    j->bytes = candidate_bytes + reference_bytes;
-    if (j->reference) {
-        j->reference->bytes = reference_bytes;
-        j->reference->job_bytes = candidate_bytes;
-    }
-    if (j->phase == PHASE_ASKED)
-        j->phase = j->is_limited ? PHASE_REOPEN : PHASE_ACQUIRE;
-    lane_pump(l);
 }
 
 /* The children that the job needs, as far as they are ready. */
@@ -288,12 +243,8 @@ acquire(struct lane *l)
         runner_take_as(l, j->candidate, USE_CANDIDATE);
     if (!j->reference || (!j->is_registration && !j->candidate))
         return;
-    if (!is_sized(l))
-        return;
     if (j->is_alone)
-        share_make_room(l);
-    if (!share_turn(l, TURN_SHARED, j->is_registration ? PLACE_WHOLE : PLACE_SHARE, j->bytes))
-        return;
+        runners_make_room(l);
     j->reference->used = l->clock;
     int64_t now_ns = clock_monotonic_ns();
     l->supply.waited_s += (double)(now_ns - j->wanting_ns) / 1e9;
@@ -315,14 +266,8 @@ ask_stage(struct lane *l)
 {
     struct job *j = l->job;
 
-    bool is_timing = strcmp(j->stage, "timing") == 0;
-    /* Nothing is timed without a GPU, and the evidence is no record of one then. */
-    bool is_measured = is_timing ? lane_gpu(l) != NULL : lane_is_gpu(l) && j->wants_evidence;
-
-    if (!share_turn(l, is_measured ? TURN_ALONE : TURN_SHARED, PLACE_NONE, 0))
-        return;
-    /* Who is alone hears of the others' children; who is not waits for the lane's own. */
-    if (is_timing && !(is_measured ? share_lets_time(l) : runners_are_quiet(l)))
+    /* On a GPU the referee has those that are being made stand still; without one nothing is timed. */
+    if (strcmp(j->stage, "timing") == 0 && !(lane_gpu(l) ? runners_can_stand_still(l) : runners_are_quiet(l)))
         return;
     referee_ask_stage(l);
     await(l, j->limit_ms);
@@ -391,7 +336,7 @@ is_heard_out(const struct lane *l)
 {
     const struct job *j = l->job;
 
-    return !j->is_asked && !j->is_violent && !share_is_shared(l);
+    return !j->is_asked && !j->is_violent;
 }
 
 /*
@@ -440,8 +385,7 @@ note_neighbours(struct lane *l, struct lane_report *report)
 
     look_around(l, &now);
     report->held_bytes = now.resident_bytes;
-    report->neighbours = (int)(share_lost(l) - j->lost_before);
-    report->is_beside = j->is_beside;
+    report->neighbours = (int)(l->lost - j->lost_before);
     if (j->is_limited) {
         report->limit_ms = j->asked_ms;
         report->stolen_ms = j->stolen_ms;
@@ -459,10 +403,7 @@ job_answered(struct lane *l, struct lane_report *report)
 
     if (report->outcome == LANE_FAIL || j->is_limited)
         note_neighbours(l, report);
-    report->waited_ms = (double)j->waited_ns / 1e6;
-    j->waited_ns = 0;
     j->is_asked = false;
-    share_end_turn(l);
     runners_limit_warming(l);
     uv_timer_stop(&l->job_timer);
     j->is_violent |= class_info(report->class_)->is_abnormal || report->is_reopen;
@@ -528,7 +469,6 @@ job_registered(struct lane *l, const struct buffer *spec, json_t *error)
     }
     l->job = NULL;
     l->state = LANE_CHECKING;
-    share_leave(l);
     runners_limit_warming(l);
     j->registered(j->arg, spec, spec ? NULL : error);
     job_free(j);
@@ -570,7 +510,6 @@ close_job(struct lane *l)
     if (j->began_ns > 0)
         l->supply.job_s = pool_mean(l->supply.job_s, (double)(clock_monotonic_ns() - j->began_ns) / 1e9);
     l->job = NULL;
-    share_leave(l);
     if (is_violent)
         canary_send(l);
     else

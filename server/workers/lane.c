@@ -81,10 +81,6 @@ lane_went_down(struct lane *l, const char *why)
     uv_timer_stop(&l->retry_timer);
     uv_timer_stop(&l->supply_timer);
     l->job = NULL;
-    l->is_learnt = false;
-    l->drops_due = 0;
-    l->dropped_bytes = 0;
-    share_leave(l);
     if (!l->is_stopping) {
         zygote_kill(l->zygote, "started again with its referee");
         process_kill(l->referee, "started again with its zygote");
@@ -92,8 +88,6 @@ lane_went_down(struct lane *l, const char *why)
     runners_abandon(l);
     if (j)
         job_tell_closed(j, why, is_others);
-    share_fill_pools(l);
-    share_pump(l);
 }
 
 static void
@@ -112,8 +106,7 @@ static const struct zygote_ops zygote_ops = { zygote_ready_cb, zygote_down_cb };
 
 int
 lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, struct cgroups *cgroups,
-         const struct device *device, const struct lane *first, lane_idle_cb *idle, void *arg,
-         struct lane **out, struct error *err)
+         const struct device *device, lane_idle_cb *idle, void *arg, struct lane **out, struct error *err)
 {
     struct lane *l = calloc(1, sizeof(*l));
     char name[64];
@@ -135,14 +128,8 @@ lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, struct
         timers[i]->data = l;
         l->handles++;
     }
-    int rc = share_join(l, first, err);
-    if (rc == 0 && l->number > 1)
-        snprintf(l->label, sizeof(l->label), "%.31s/%d", device->name, l->number);
-    else
-        snprintf(l->label, sizeof(l->label), "%.31s", device->name);
-    snprintf(name, sizeof(name), "run zygote %.47s", l->label);
-    if (rc == 0)
-        rc = zygote_new(loop, config, uids, cgroups, name, "run", device, &zygote_ops, l, &l->zygote, err);
+    snprintf(name, sizeof(name), "run zygote %s", device->name);
+    int rc = zygote_new(loop, config, uids, cgroups, name, "run", device, &zygote_ops, l, &l->zygote, err);
     if (rc == 0)
         rc = referee_new(l, err);
     if (rc != 0) {
@@ -194,7 +181,6 @@ lane_free(struct lane *l)
     zygote_free(l->zygote);
     process_free(l->referee);
     json_decref(l->seen);
-    share_part(l);
     uv_close((uv_handle_t *)&l->job_timer, timer_closed_cb);
     uv_close((uv_handle_t *)&l->retry_timer, timer_closed_cb);
     uv_close((uv_handle_t *)&l->canary_timer, timer_closed_cb);
@@ -220,12 +206,6 @@ bool
 lane_is_gpu(const struct lane *l)
 {
     return strncmp(l->device.name, "cuda", 4) == 0;
-}
-
-bool
-lane_is_first(const struct lane *l)
-{
-    return l->number == 1;
 }
 
 bool
@@ -300,7 +280,7 @@ lane_status(const struct lane *l, json_t *workers, json_t *gpus)
         workers,
         json_pack("{s:s+, s:s, s:s, s:o, s:s, s:I, s:s?, s:s, s:{s:i, s:i, s:i}, s:o, s:{s:i, s:I, s:I, s:I, "
                   "s:I, s:I}}",
-                  "name", "referee ", l->label, "kind", "referee", "device", l->label, "pid",
+                  "name", "referee ", l->device.name, "kind", "referee", "device", l->device.name, "pid",
                   pid ? json_integer(pid) : json_null(), "state",
                   process_state_name(process_state(l->referee)), "starts",
                   (json_int_t)process_starts(l->referee), "why", *why ? why : NULL, "lane",
@@ -312,7 +292,7 @@ lane_status(const struct lane *l, json_t *workers, json_t *gpus)
                   (json_int_t)l->references.evicted, "recalled", (json_int_t)l->references.recalled));
     json_t *canary = canary_json(l);
     json_object_set(json_array_get(workers, json_array_size(workers) - 1), "canary", canary);
-    json_t *gpu = lane_gpu(l) && l->number == 1 ? json_copy(lane_gpu(l)) : NULL;
+    json_t *gpu = lane_gpu(l) ? json_copy(lane_gpu(l)) : NULL;
     if (gpu) {
         json_object_set(gpu, "canary", canary);
         json_object_set_new(gpu, "device", json_string(l->device.name));

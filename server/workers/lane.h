@@ -25,8 +25,6 @@
 /* Reasons that slow down a GPU that has work: NVML's bits for hardware and thermal slowdown and for the power brake. */
 #define LANE_THROTTLES (0x8 | 0x20 | 0x40 | 0x80)
 
-#define LANES_EACH 8 /* most of one device */
-
 struct lane;
 struct norms;
 
@@ -45,10 +43,10 @@ const char *lane_state_name(enum lane_state state);
 /* Runs whenever the lane has become idle; may give it a job. */
 typedef void lane_idle_cb(void *arg, struct lane *l);
 
-/* device is copied. first: the first lane of the same device, or NULL. config, uids and cgroups are views that outlive it. Starts its workers. */
+/* device is copied. config, uids and cgroups are views that outlive it. Starts its workers. */
 int lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, struct cgroups *cgroups,
-             const struct device *device, const struct lane *first, lane_idle_cb *idle, void *arg,
-             struct lane **out, struct error *err);
+             const struct device *device, lane_idle_cb *idle, void *arg, struct lane **out,
+             struct error *err);
 void lane_stop(struct lane *l,
                void (*stopped_cb)(void *arg)); /* a job is lost; stopped_cb once workers are gone */
 void lane_free(struct lane *l);                /* after it has stopped; NULL is fine */
@@ -56,7 +54,6 @@ void lane_free(struct lane *l);                /* after it has stopped; NULL is 
 enum lane_state lane_state(const struct lane *l);
 const char *lane_device(const struct lane *l);
 bool lane_is_gpu(const struct lane *l);
-bool lane_is_first(const struct lane *l);                           /* of its device */
 bool lane_has_reference(const struct lane *l, const char *task_id); /* loaded and idle */
 json_t *lane_gpu(const struct lane *l);      /* view: the referee's "gpu"; NULL: none, or not known yet */
 json_t *lane_versions(const struct lane *l); /* view: of the run zygote; NULL before it was ready */
@@ -100,8 +97,6 @@ struct lane_report {
     int64_t free_bytes; /* of the device's memory, as the referee found it then; -1: not told */
     int64_t held_bytes; /* of the machine's, by the processes of the job */
     int neighbours;     /* other children of the device that ended by themselves meanwhile */
-    bool is_beside;     /* another job had a place on the device in that stage */
-    double waited_ms;   /* of every stage: for its turn, before it began */
 };
 
 /* How it was with the candidate's process in the end; a view. */

@@ -21,7 +21,6 @@
 #include "server/workers/norms.h"
 #include "server/workers/pool.h"
 #include "server/workers/process.h"
-#include "server/workers/turns.h"
 #include "server/workers/zygote.h"
 
 /* One child of the run zygote. */
@@ -39,10 +38,7 @@ struct runner {
     bool is_unheard;   /* the referee had no ear for it all the time that it was made */
     int64_t forked_ns; /* monotonic */
     char task_id[LANE_TASK_SIZE];
-    int64_t used;      /* lane->clock when it was last */
-    int64_t used_ns;   /* the same by the monotonic clock */
-    int64_t bytes;     /* of the device, of a loaded reference; 0: not known */
-    int64_t job_bytes; /* what a job takes beside that; 0: not known */
+    int64_t used; /* lane->clock when it was last */
 };
 
 /* A submission in its GPU stages, or the registration of a task. */
@@ -71,15 +67,12 @@ struct job {
     bool is_grouped;
     char stage[16];
     bool wants_evidence;
-    bool is_alone;     /* nobody but its own children on the device */
-    bool is_beside;    /* in this stage, and another job had a place on the device */
-    int64_t bytes;     /* of the device; -1: not known yet */
-    int64_t waited_ns; /* for turns, since the last report */
+    bool is_alone; /* nobody but its own children on the device */
     /* When the referee was asked last: of the candidate, the reference and the referee. */
     struct contention_mark begun;
     int64_t stolen_ms;   /* up to when a deadline passed; -1: none did, or not known */
     int64_t asked_ms;    /* the limit of that */
-    int64_t lost_before; /* share_lost() then */
+    int64_t lost_before; /* lane->lost then */
     bool is_compiled;    /* the candidate is the reference itself, for torch to compile */
     int64_t limit_ms;
     struct child_end end;
@@ -144,15 +137,6 @@ struct lane {
     int failures, canary_failures;
     bool is_stuck; /* a process of an earlier job does not end: the workers go down for that */
     int64_t lost;  /* children that ended though nobody had ended them, candidates apart; since the start */
-    int64_t candidates_lost;
-    struct share *share; /* with the other lanes of the device */
-    struct lane *beside; /* the next of them */
-    int number;          /* among them, from 1 on */
-    char label[48];      /* the device, and which of its lanes */
-    struct turn turn;
-    bool is_learnt;        /* the referee has seen the device with nobody beside it */
-    int64_t dropped_bytes; /* that the referee was told to free */
-    int drops_due;         /* and has not said that it did */
     int64_t drifts;
     bool is_suspect; /* the workers were started afresh because of the canary */
     json_t *seen;    /* of the GPU, when something was last timed on it; NULL: nothing was */
@@ -197,8 +181,6 @@ void job_inherit(struct job *j, const struct child *c);
  * be called.
  */
 bool job_answered(struct lane *l, struct lane_report *report);
-/* What it takes of the device: of the candidate, and of the reference where it is not loaded yet. */
-void job_sized(struct lane *l, int64_t candidate_bytes, int64_t reference_bytes);
 void job_report(struct lane *l, struct lane_report *report);
 /* spec NULL: it was refused, for error (both borrowed). The job is gone afterwards. */
 void job_registered(struct lane *l, const struct buffer *spec, json_t *error);
@@ -214,31 +196,7 @@ void referee_tell(struct lane *l, json_t *body, const struct channel_fd *fds, si
 bool referee_ask_register(struct lane *l);
 bool referee_ask_open(struct lane *l);
 void referee_ask_stage(struct lane *l);
-bool referee_ask_size(struct lane *l);
-void referee_drop(struct lane *l, const struct runner *r, int64_t bytes); /* which it holds of the device */
-
-/* share.c: the lanes of one device */
-int share_join(struct lane *l, const struct lane *first, struct error *err); /* first NULL: l is the first */
-void share_part(struct lane *l);
-bool share_is_shared(const struct lane *l); /* there is another lane on the device */
-struct lane *share_first(const struct lane *l);
-void share_doubt(struct lane *l); /* the device is sick, as l found: the others look, too */
-/*
- * Whether it is the lane's turn. Where it is not it is asked for, place and bytes being as for turn_want(), and the lane
- * is pumped for it, perhaps before this returns (false).
- */
-bool share_turn(struct lane *l, enum turn_kind kind, enum turn_place place, int64_t bytes);
-void share_end_turn(struct lane *l);          /* share_pump() has to follow */
-void share_leave(struct lane *l);             /* the same, and the place goes, too */
-void share_pump(struct lane *any);            /* something has changed: pumps those whose turn it is */
-bool share_is_quiet(const struct lane *l);    /* no lane of the device makes a child or ends one */
-bool share_lets_time(const struct lane *l);   /* nor does one, but for what l's referee has stand still */
-bool share_keeps_quiet(const struct lane *l); /* nor may begin to */
-void share_tell_others(struct lane *l);       /* a child of l is made or gone: somebody may wait for that */
-void share_fill_pools(struct lane *l);        /* of the others */
-void share_meet(struct lane *l);              /* l's job begins a stage: who else is there? */
-int64_t share_lost(const struct lane *l);     /* as l->lost, of all lanes; of the others candidates, too */
-void share_make_room(struct lane *l);         /* as runners_make_room(), on all lanes */
+void referee_drop(struct lane *l, const struct runner *r);
 
 /* canary.c */
 void canary_send(struct lane *l);         /* the lane is checking from here on; there is no job */

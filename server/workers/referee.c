@@ -12,7 +12,6 @@
 
 #define REFEREE_START_MS 180000
 #define SPEC_MAX (8 << 20)
-#define SIZE_MOST (1LL << 60)
 
 /* --- saying --- */
 
@@ -106,8 +105,6 @@ referee_ask_open(struct lane *l)
         json_object_set_new(body, "compile", json_true());
     if (j->is_grouped)
         json_object_set_new(body, "grouped", json_true());
-    if (share_is_shared(l))
-        json_object_set_new(body, "shared", json_true());
     referee_tell(l, body, fds, ARRAY_LEN(bytes) + is_planned);
     return true;
 }
@@ -123,25 +120,9 @@ referee_ask_stage(struct lane *l)
                  NULL, 0);
 }
 
-bool
-referee_ask_size(struct lane *l)
-{
-    const struct job *j = l->job;
-    struct channel_fd fds[] = { { "spec", -1 } };
-    const char *bytes[] = { j->spec };
-    size_t sizes[] = { j->spec_size };
-
-    if (!can_send(l, fds, bytes, sizes, ARRAY_LEN(fds)))
-        return false;
-    referee_tell(l, json_pack("{s:s, s:s}", "op", "size", "job", j->id), fds, ARRAY_LEN(fds));
-    return true;
-}
-
 void
-referee_drop(struct lane *l, const struct runner *r, int64_t bytes)
+referee_drop(struct lane *l, const struct runner *r)
 {
-    l->dropped_bytes += bytes;
-    l->drops_due++;
     referee_tell(l, json_pack("{s:s, s:s}", "op", "drop", "child", child_name(r->child)), NULL, 0);
 }
 
@@ -223,9 +204,8 @@ note_seen(struct lane *l, json_t *detail)
         json_t *after = json_array_get(json_object_get(block, figures[i]), 1); /* [before, after] */
         json_object_set_new(seen, figures[i], json_is_number(after) ? json_incref(after) : json_null());
     }
-    struct lane *first = share_first(l);
-    json_decref(first->seen);
-    first->seen = seen;
+    json_decref(l->seen);
+    l->seen = seen;
 }
 
 static void
@@ -263,20 +243,6 @@ heard_registered(struct lane *l, struct message *m, bool is_refused)
 }
 
 static void
-heard_size(struct lane *l, const struct message *m)
-{
-    json_t *candidate = json_object_get(m->body, "candidate_bytes"),
-           *reference = json_object_get(m->body, "reference_bytes");
-
-    if (!json_is_integer(candidate) || !json_is_integer(reference) || json_integer_value(candidate) < 0 ||
-        json_integer_value(candidate) > SIZE_MOST || json_integer_value(reference) < 0 ||
-        json_integer_value(reference) > SIZE_MOST)
-        process_kill(l->referee, "it broke the protocol");
-    else
-        job_sized(l, json_integer_value(candidate), json_integer_value(reference));
-}
-
-static void
 referee_message_cb(void *arg, struct message *m)
 {
     struct lane *l = arg;
@@ -299,17 +265,10 @@ referee_message_cb(void *arg, struct message *m)
         heard_registered(l, m, false);
     } else if (strcmp(event, "refused") == 0 && is_ours) {
         heard_registered(l, m, true);
-    } else if (strcmp(event, "sized") == 0 && is_ours) {
-        heard_size(l, m);
-    } else if (strcmp(event, "dropped") == 0) {
-        if (l->drops_due > 0 && --l->drops_due == 0)
-            l->dropped_bytes = 0;
     } else if (strcmp(event, "canary") == 0) {
         canary_answered(l, m->body);
     }
-    /* "closed", and news of what is forgotten here already: nothing depends on them. */
-    share_fill_pools(l);
-    share_pump(l);
+    /* "closed", "dropped", and news of what is forgotten here already: nothing depends on them. */
 }
 
 static void
@@ -317,14 +276,12 @@ referee_ready_cb(void *arg, json_t *message)
 {
     (void)message;
     lane_became_ready(arg);
-    share_pump(arg);
 }
 
 static void
 referee_down_cb(void *arg, const char *why)
 {
     lane_went_down(arg, why);
-    share_pump(arg);
 }
 
 static const struct process_ops referee_ops = { referee_ready_cb, referee_message_cb, referee_down_cb };
@@ -335,7 +292,7 @@ referee_new(struct lane *l, struct error *err)
     AUTO_FREE char *script = NULL;
     char name[64], elements[24];
 
-    snprintf(name, sizeof(name), "referee %.47s", l->label);
+    snprintf(name, sizeof(name), "referee %s", l->device.name);
     snprintf(elements, sizeof(elements), "%lld", (long long)l->config->interpreter_elements);
     if (asprintf(&script, "%s/referee.py", l->config->harness) < 0)
         return error_set(err, ERR_NOMEM, "no memory for the referee");

@@ -36,7 +36,7 @@ void
 runner_discard(struct runner *r)
 {
     if (r->is_told)
-        referee_drop(r->lane, r, r->bytes);
+        referee_drop(r->lane, r);
     child_abandon(r->child);
     runner_free(r);
 }
@@ -45,7 +45,7 @@ void
 runner_let_go(struct runner *r)
 {
     if (r->is_told)
-        referee_drop(r->lane, r, r->bytes);
+        referee_drop(r->lane, r);
     r->is_told = false;
     r->use = USE_NONE;
 }
@@ -95,7 +95,6 @@ runner_ended_cb(void *arg, struct child *c)
     /* Those of the job are asked for by name: what became of them is in the report. */
     l->lost +=
         r->use != USE_NONE && (!j || (j->candidate != r && j->reference != r)) && !child_end(c)->was_killed;
-    l->candidates_lost += j && j->candidate == r && !child_end(c)->was_killed;
     l->references.evicted += r->use == USE_REFERENCE && (!j || j->reference != r);
     l->is_stuck |= r->use == USE_NONE && child_end(c)->is_stuck;
     if (j && j->candidate == r) {
@@ -104,14 +103,11 @@ runner_ended_cb(void *arg, struct child *c)
     }
     if (j && j->reference == r)
         j->reference = NULL;
-    int64_t held_bytes = j && r->use == USE_CANDIDATE && j->bytes > 0 ? j->bytes : r->bytes;
     if (r->is_told)
-        referee_drop(l, r, held_bytes);
+        referee_drop(l, r);
     child_free(c);
     runner_free(r);
     lane_pump(l);
-    share_tell_others(l);
-    share_pump(l);
 }
 
 static void
@@ -167,7 +163,6 @@ runner_became_ready(struct lane *l, struct runner *r)
     if (!r->is_unheard || took_s < l->supply.make_s)
         l->supply.make_s = pool_mean(l->supply.make_s, took_s);
     lane_pump(l);
-    share_tell_others(l);
 }
 
 void
@@ -176,7 +171,7 @@ runner_take_as(struct lane *l, struct runner *r, enum runner_use use)
     r->use = use;
     r->used = l->clock;
     child_limit(r->child, 0);
-    l->supply.last_ns = r->used_ns = clock_monotonic_ns();
+    l->supply.last_ns = clock_monotonic_ns();
     pool_rate_note(&l->supply.taking, l->supply.last_ns, 1);
 }
 
@@ -321,7 +316,7 @@ runners_fill_pool(struct lane *l)
     int64_t want = l->supply.wanted = wanted(l, have, now_ns);
     if (have > least_ready(l) && !uv_is_active((uv_handle_t *)&l->supply_timer))
         uv_timer_start(&l->supply_timer, retry_cb, (uint64_t)l->config->pool_idle_s * 1000 + 1, 0);
-    if ((j && j->is_alone && j->phase != PHASE_ACQUIRE) || share_keeps_quiet(l))
+    if (j && j->is_alone && j->phase != PHASE_ACQUIRE)
         return;
     if (j && (j->phase == PHASE_QUIET || (j->is_asked && strcmp(j->stage, "timing") == 0)))
         return;

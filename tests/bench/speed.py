@@ -126,7 +126,6 @@ class Run:
     parts: list[str]
     window_s: float
     groups: int
-    sharing: list[str] = field(default_factory=list)
     """Flags of the daemon."""
     tag: str = field(default_factory=lambda: f"{time.time_ns():x}")
     targets: list[Target] = field(default_factory=list)
@@ -356,7 +355,7 @@ def compare_funnel(run: Run) -> None:
 
 def on_one(run: Run) -> None:
     """All that one GPU is needed for, by one daemon."""
-    flags = ["--device", first_gpu() if run.on_gpu else "cpu", *run.sharing]
+    flags = ["--device", first_gpu() if run.on_gpu else "cpu"]
     with running_daemon(
         run.programs, run.python, *flags, prefix=cores_for(1), log=run.out.with_suffix(".log")
     ) as daemon:
@@ -381,7 +380,6 @@ def on_all(run: Run, n: int) -> None:
         run.python,
         "--device",
         "cuda",
-        *run.sharing,
         prefix=cores_for(n),
         log=run.out.with_suffix(".all.log"),
     ) as daemon:
@@ -493,7 +491,6 @@ def arguments_of() -> argparse.Namespace:
         "--judge", choices=("all", "ratios"), default="all", help="which targets the status counts (default all)"
     )
     parser.add_argument("--window-s", type=float, default=16.0, help="how long a load is looked at (default 16)")
-    parser.add_argument("--device-jobs", type=int, default=1, help="submissions side by side on a GPU (default 1)")
     parser.add_argument("--groups", type=int, default=4, help="groups under way for each GPU (default 4)")
     parser.add_argument(
         "--out", type=Path, help="lines of JSON (default speed.jsonl in $OUT, or in the build directory)"
@@ -539,7 +536,6 @@ def everything(given: argparse.Namespace, started: float, python: str, programs:
         parts=given.parts.split(","),
         window_s=given.window_s,
         groups=given.groups,
-        sharing=["--device-jobs", str(given.device_jobs)],
     )
     print(
         f"{platform.machine()}, {os.cpu_count()} cores, {gpus} GPU(s), Linux {platform.release()}; raw lines in {out}"

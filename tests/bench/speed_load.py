@@ -105,7 +105,7 @@ class Samples:
     """What was seen every SAMPLE_S of the window."""
 
     busy: list[float] = field(default_factory=list)
-    lanes: list[int] = field(default_factory=list)
+    given: list[int] = field(default_factory=list)
     """Devices that were given to a submission."""
     ready: list[int] = field(default_factory=list)
     """Submissions that waited for a device."""
@@ -131,8 +131,6 @@ class Window:
 
     seconds: float
     devices: int
-    lanes: int
-    """Submissions that the devices take side by side."""
     finished: int
     classes: dict[str, int]
     stages: list[Stage]
@@ -155,8 +153,8 @@ class Window:
 
     @property
     def busy(self) -> float:
-        """The share of the lanes' time in which they were given to a submission."""
-        return self.device_s / (self.seconds * self.lanes)
+        """The share of the devices' time in which they were given to a submission."""
+        return self.device_s / (self.seconds * self.devices)
 
     @property
     def kernels(self) -> float | None:
@@ -272,7 +270,7 @@ def _watch(caller: Caller, gpus: Gpus, seconds: float) -> Samples:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         queues = caller.call("GET", "/v1/status")["queues"]
-        samples.lanes.append(queues["gpu_running"])
+        samples.given.append(queues["gpu_running"])
         samples.ready.append(sum(queues["ready"].values()))
         samples.cpu.append(queues["cpu_running"])
         busy = gpus.busy()
@@ -318,7 +316,7 @@ def saturate(url: str, mixes: Sequence[Mix], staged: bool, groups: int, warm_s: 
     status = caller.call("GET", "/v1/status")
     gpus = Gpus([str(gpu.get("uuid")) for gpu in status["gpus"]])
     stats = caller.call("GET", "/v1/stats")
-    devices, lanes = int(stats["devices"]), int(stats["lanes"])
+    devices = int(stats["devices"])
     load = Load(url, mixes, staged)
     with load.running(groups * devices, warm_s):
         time.sleep(warm_s)
@@ -338,7 +336,6 @@ def saturate(url: str, mixes: Sequence[Mix], staged: bool, groups: int, warm_s: 
     return Window(
         seconds,
         devices,
-        lanes,
         after["finished"] - before["finished"],
         {name: n for name, n in classes.items() if n},
         _stages(before, after),
@@ -354,18 +351,18 @@ def saturate(url: str, mixes: Sequence[Mix], staged: bool, groups: int, warm_s: 
 
 def lost(window: Window) -> list[tuple[str, float]]:
     """Where the devices' time went: shares of the window, by cause. Together they are 1."""
-    whole = window.seconds * window.lanes
+    whole = window.seconds * window.devices
     stages = [(stage.name, stage.device_s / whole) for stage in window.stages if stage.device_s > 0]
     given = window.device_s / whole
     between = max(0.0, given - sum(share for _, share in stages))
     # A device that stands idle has nothing to do, or is making children, checking itself or registering a task.
     idle = max(0.0, 1 - given)
-    waiting = [ready > 0 for ready, lanes in zip(window.samples.ready, window.samples.lanes, strict=True)
-               if lanes < window.lanes]  # fmt: skip
+    waiting = [ready > 0 for ready, given in zip(window.samples.ready, window.samples.given, strict=True)
+               if given < window.devices]  # fmt: skip
     held = idle * sum(waiting) / len(waiting) if waiting else 0.0
     return [
         *stages,
-        ("opening, closing, another task's reference, waiting for a turn", between),
+        ("opening, closing, another task's reference", between),
         ("free while some wait: children made, gone or checked", held),
         ("free, and nothing waits: the CPU stages are behind", idle - held),
     ]
@@ -379,7 +376,7 @@ def table(window: Window) -> str:
     ]
     lines += ["", f"{'share of the devices time':60}"]
     lines += [f"  {name:58}{share:6.1%}" for name, share in lost(window)]
-    waited = window.supply["waited_s"] / (window.seconds * window.lanes)
+    waited = window.supply["waited_s"] / (window.seconds * window.devices)
     lines += [f"  {'(waiting for a child, within the first stage)':58}{waited:6.1%}"]
     if window.kernels is not None:
         lines += [f"  {'(a kernel runs, by NVML)':58}{window.kernels:6.1%}"]

@@ -21,9 +21,9 @@ def body(script: str, **more: object) -> dict[str, object]:
     return {"task": "scripted", "candidate": f"# script: {script}\n# {time.monotonic_ns()}\n", **more}
 
 
-def wait_until_burning(client: service.Client, ids: list[str]) -> None:
+def wait_until_at(client: service.Client, ids: list[str], stage: str) -> None:
     deadline = time.monotonic() + LIMIT_S
-    while any(client.get(f"/v1/submissions/{one}").json()["stage"] != "compile" for one in ids):
+    while any(client.get(f"/v1/submissions/{one}").json()["stage"] != stage for one in ids):
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -72,7 +72,7 @@ def test_starved_call_is_judged_again_alone(start_scripted: service.StartDaemon,
     client.add_task(TASK)
     go = daemon.directory / "go"
     hogs = [client.submit(body(f"compile=burn_until:{go},pass")) for _ in range(HOGS)]
-    wait_until_burning(client, hogs)
+    wait_until_at(client, hogs, "compile")
     honest = client.submit(body(f"tiny=burn:{BURNT_S},{end} timing=1.5"))
     later = [client.submit(body("compile=sleep:1,pass")) for _ in range(8)]
     wait_until_returned(daemon, honest)  # however late it came to tiny
@@ -116,7 +116,7 @@ def test_rerun_outlives_a_killed_daemon(start_scripted: service.StartDaemon) -> 
     client.add_task(TASK)
     sleeper = client.submit(body("compile=hang"))  # nothing begins alone before it is through
     hogs = [client.submit(body("compile=burn:1000")) for _ in range(HOGS)]  # however late the honest one comes to tiny
-    wait_until_burning(client, [sleeper, *hogs])
+    wait_until_at(client, [sleeper, *hogs], "compile")
     honest = client.submit(body(f"tiny=burn:{BURNT_S},pass timing=1.5"))
     wait_until_returned(daemon, honest)
     daemon.kill()
@@ -126,3 +126,29 @@ def test_rerun_outlives_a_killed_daemon(start_scripted: service.StartDaemon) -> 
         assert daemon.client.wait(one, LIMIT_S)["state"] == "cancelled"
     verdict = daemon.client.wait(honest, LIMIT_S)
     assert verdict["class"] == "ok", verdict
+
+
+def test_work_that_somebody_else_did_on_the_device_is_nobodys_hack(start_scripted: service.StartDaemon) -> None:
+    """It is found again when the submission is alone, or it does not count."""
+    client = start_scripted().client
+    client.add_task(TASK)
+    found = client.wait(client.submit(body("timing=background")), LIMIT_S)
+    assert (found["class"], found["timing"]["outcome"]) == ("ok", "measured")
+    assert (found["rerun"]["class"], found["rerun"]["alone"]) == ("hack", True)
+
+
+def test_background_work_that_is_not_looked_for_again_is_infra(start_scripted: service.StartDaemon) -> None:
+    """There is a share of the time for looking again, enough for six at once; the others are not convicted."""
+    daemon = start_scripted(device="cpu:0,1,2,3,4,5,6,7")
+    client = daemon.client
+    client.add_task(TASK)
+    go = daemon.directory / "go"
+    ids = [client.submit(body(f"full=until:{go} timing=fail:hack:background_work")) for _ in range(8)]
+    wait_until_at(client, ids, "full")
+    go.touch()
+    verdicts = [client.wait(one, LIMIT_S) for one in ids]
+    alone = [one for one in verdicts if one["rerun"]["alone"]]
+    assert alone and {(one["class"], one["rule"]) for one in alone} == {("hack", "background_work")}
+    others = [one for one in verdicts if not one["rerun"]["alone"]]
+    assert others, "all were looked for again"
+    assert {(one["class"], one["rule"], one["reward"]) for one in others} == {("infra", None, None)}

@@ -198,7 +198,6 @@ class Rig:
         limit_ms: int = 60_000,
         evidence: bool = False,
         compiles: bool = False,
-        shared: bool = False,
         grouped: bool = False,
         cache: Path | None = None,
         images: bytes | None = None,
@@ -207,7 +206,7 @@ class Rig:
     ) -> dict[str, dict[str, Any]]:
         """Stage reports by name, their details inside; stops at the first failure. evidence: after the last stage.
 
-        shared: it is not the only one on the device. grouped: others have its seed.
+        grouped: others have its seed.
         between: gets the candidate's child after each report.
         images: of the candidate's plan, which is judged then.
         compiles: the candidate, which is the reference then, runs under torch.compile. cache: of a compile stage.
@@ -220,8 +219,6 @@ class Rig:
         }  # fmt: skip
         if compiles:
             message["compile"] = True
-        if shared:
-            message["shared"] = True
         if grouped:
             message["grouped"] = True
         contents: dict[str, str | bytes] = {

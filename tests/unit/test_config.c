@@ -304,6 +304,7 @@ a_removed_setting_is_refused_with_what_to_do(void **state)
     static const char *const rows[][2] = {
         { "connections_per_address", "limit_conn)" },
         { "connections_per_stranger", "limit_conn)" },
+        { "device_jobs", "one submission at a time" },
     };
     struct place *place = *state;
 

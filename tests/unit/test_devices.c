@@ -58,23 +58,6 @@ cores_are_split(void **state)
 }
 
 static void
-those_that_share_a_device_get_more(void **state)
-{
-    static const struct {
-        int64_t timing_cores, device_jobs;
-        int count, gpus, wanted;
-    } rows[] = {
-        { -1, 1, 16, 1, -1 }, { -1, 3, 16, 1, 7 }, { -1, 4, 16, 1, -1 }, { -1, 3, 64, 4, 7 },
-        { -1, 3, 16, 2, -1 }, { 4, 3, 16, 1, 4 },  { 0, 3, 16, 1, 0 },
-    };
-    (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct config config = { .timing_cores = rows[i].timing_cores, .device_jobs = rows[i].device_jobs };
-        assert_int_equal(cores_wanted(&config, rows[i].count, (size_t)rows[i].gpus), rows[i].wanted);
-    }
-}
-
-static void
 both_threads_of_a_core_go_together(void **state)
 {
     int core_of[CPU_SETSIZE];
@@ -117,7 +100,10 @@ devices_are_named(void **state)
         { "auto", "4", 4, "device \"cuda:4\", and there are only cuda:0 to cuda:3 here", 0 },
         { "auto", "GPU-8932f937", 4,
           "device \"auto\", and CUDA_VISIBLE_DEVICES is not like 0,1: name devices as cuda:0,1", 0 },
-        { "gpu", NULL, 4, "device \"gpu\" is none of auto, cpu, cuda, cuda:0,1", 0 },
+        { "cpu:0,1", NULL, 0, NULL, 2 },
+        { "cpu:0,1", "3", 4, NULL, 2 },
+        { "cpu:0,x", NULL, 0, "device \"cpu:0,x\" is not like cpu:0,1", 0 },
+        { "gpu", NULL, 4, "device \"gpu\" is none of auto, cpu, cpu:0,1, cuda, cuda:0,1", 0 },
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -138,7 +124,6 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cores_are_split),
         cmocka_unit_test(both_threads_of_a_core_go_together),
-        cmocka_unit_test(those_that_share_a_device_get_more),
         cmocka_unit_test(devices_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

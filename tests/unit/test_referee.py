@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -240,14 +238,14 @@ def test_a_group_asks_for_the_right_answers_once(rig: Rig, task: tuple[str, dict
 
 
 def test_a_group_asks_for_large_answers_once(rig: Rig) -> None:
-    """Who is alone, shares the device or has another seed asks itself."""
+    """Who is alone or has another seed asks itself."""
     source, honest = TASK.replace("N = 300", "N = 3000"), HONEST.replace("256", "4096")
     wrong = honest.replace("return y", "return y * 1.01 if x.numel() > 100_000 else y")
     child = rig.child()
     spec = rig.register(child, source)
 
-    def full(candidate: str, seed: int, *, grouped: bool = False, shared: bool = False) -> tuple[Any, Any]:
-        found = rig.judge(child, spec, source, candidate, seed=seed, grouped=grouped, shared=shared)
+    def full(candidate: str, seed: int, *, grouped: bool = False) -> tuple[Any, Any]:
+        found = rig.judge(child, spec, source, candidate, seed=seed, grouped=grouped)
         assert found["open"]["outcome"] == found["tiny"]["outcome"] == "pass", found
         report, detail = found["full"], found["full"]["detail"]
         cases = [(case["name"], case["against"], case["class"]) for case in detail["cases"]]
@@ -258,7 +256,7 @@ def test_a_group_asks_for_large_answers_once(rig: Rig) -> None:
     assert alone[1] == first[1] == second[1]
     assert full(wrong, 7, grouped=True)[0] == ("fail", "mismatch", 5)
     assert full(honest, 8, grouped=True)[0] == ("pass", None, 0)
-    assert full(honest, 7)[0] == full(honest, 7, grouped=True, shared=True)[0] == ("pass", None, 0)
+    assert full(honest, 7)[0] == ("pass", None, 0)
 
 
 def test_kernelbench_policy_has_five_seeds(rig: Rig, task: tuple[str, dict[str, object]]) -> None:
@@ -529,20 +527,6 @@ def test_what_one_candidate_overwrites_is_its_own(rig: Rig, task: tuple[str, dic
     assert judged(HONEST) == before
 
 
-def test_who_shares_the_device_runs_only_during_stages(rig: Rig, task: tuple[str, dict[str, object]]) -> None:
-    """What its threads do between its stages would be beside somebody else's timing."""
-    child, spec = task
-    seen: list[bool] = []
-
-    def look(candidate: str) -> None:
-        seen.append(rig.is_stopped(candidate))
-
-    for shared in (True, False):
-        reports = rig.judge(child, spec, TASK, HONEST, shared=shared, between=look)
-        assert [report["outcome"] for report in reports.values()] == ["pass"] * 3, reports
-    assert seen == [True] * 3 + [False] * 3
-
-
 BUSY = (
     TASK
     + """
@@ -666,48 +650,6 @@ def test_what_a_reference_changes_is_compared(rig: Rig, change: tuple[str, str],
     last = list(found.values())[-1]
     assert last["class"] == class_, found
     assert (says in last["error"]["text"]) if class_ else list(found)[-1] == "full", found
-
-
-UNSTOPPABLE = """
-        if self.calls == 1 and os.fork() == 0:
-            os.setsid()
-            open({path!r} + ".group", "w").write(str(os.getpid()))
-            wait = [(os.POSIX_SPAWN_OPEN, 0, {path!r}, os.O_RDONLY, 0)]
-            os.posix_spawn("/bin/true", ["true"], {{}}, file_actions=wait)
-            os._exit(0)
-        return y
-"""
-
-
-def test_a_candidate_that_cannot_be_stopped_fails_alone(
-    rig: Rig, task: tuple[str, dict[str, object]], tmp_path: Path
-) -> None:
-    """Issue 21, point 6: a process that waits in vfork is stopped by no signal. The references are still there."""
-    child, spec = task
-    path = tmp_path / "fifo"
-    os.mkfifo(path)
-    source = HONEST.replace("        return y\n", UNSTOPPABLE.format(path=str(path)))
-    try:
-        found = rig.judge(child, spec, TASK, source, shared=True)
-    finally:
-        os.killpg(int(Path(f"{path}.group").read_text()), signal.SIGKILL)
-    assert found["tiny"]["outcome"] == "pass", found
-    assert (found["full"]["outcome"], found["full"]["class"]) == ("fail", "crash"), found
-    after = rig.judge(child, spec, TASK, HONEST)
-    assert [report["outcome"] for report in after.values()] == ["pass"] * 3, after
-
-
-def test_what_a_job_takes_is_told(rig: Rig, task: tuple[str, dict[str, object]]) -> None:
-    _, spec = task
-    told = rig.ask({"op": "size", "job": "s"}, "sized", spec=json.dumps(spec))
-    assert (
-        told["job"] == "s" and told["candidate_bytes"] > 2 * 40 * 300 * 4 and told["reference_bytes"] > 2 * 40 * 300 * 4
-    )
-    large = json.loads(json.dumps(spec))
-    large["cases"]["own"]["peak_bytes"] = 1 << 30
-    more = rig.ask({"op": "size", "job": "s"}, "sized", spec=json.dumps(large))
-    assert more["candidate_bytes"] > told["candidate_bytes"] + (1 << 29)
-    assert rig.ask({"op": "canary", "shared": True, "learn": True}, "canary")["outcome"] == "pass"
 
 
 def test_children_that_are_being_made_stand_still_meanwhile() -> None:

@@ -51,11 +51,10 @@ def test_a_gpu_gets_the_large_sizes(bench: Bench) -> None:
 
 
 def window(finished: int, right: int, given_s: float, ready: list[int]) -> Window:
-    samples = Samples(lanes=[0] * len(ready), ready=ready)
+    samples = Samples(given=[0] * len(ready), ready=ready)
     stages = [Stage("tiny", 5, 0.0, 100.0, 2.0), Stage("timing", 5, 0.0, 100.0, 4.0)]
     return Window(
         10.0,
-        1,
         1,
         finished,
         {"ok": right},

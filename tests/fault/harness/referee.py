@@ -9,8 +9,6 @@ import os
 import select
 import signal
 import sys
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,10 +31,6 @@ SPEC = {
 MISMATCH = {"case": "original", "output": "0", "index": [0, 3], "expected": 1.5, "got": 1.25, "differing": 5, "of": 64}
 
 
-TURNS = SETTINGS.get("SCRIPT_TURNS")
-"""A file that gets a line for whatever is done on the device: by which referee, what, when it began, when it ended."""
-
-
 DRIFT = 0.05
 """server/harness/gpu_state.py's."""
 FREE_BYTES = int(SETTINGS.get("SCRIPT_FREE_BYTES", 64 << 30))
@@ -54,17 +48,6 @@ def note(line: str) -> None:
     if path is not None:
         with Path(path).open("a") as file:
             file.write(line + "\n")
-
-
-@contextlib.contextmanager
-def noted(what: str, job: str = "") -> Iterator[None]:
-    began_ns = time.monotonic_ns()
-    yield
-    if TURNS is not None:
-        who = f"{os.getpid()} {job}"
-        line = {"who": who, "what": what, "began_ns": began_ns, "ended_ns": time.monotonic_ns()}
-        with Path(TURNS).open("a") as out:  # a short line is written whole
-            out.write(json.dumps(line) + "\n")
 
 
 class Gone(Exception):
@@ -162,24 +145,16 @@ class Referee:
         source = wire.read_memfd(message.take_fd("source"), wire.SOURCE_MAX)
         child = self.children.get(message.text("child"))
         try:
-            with noted("register", job):
-                step = child.do("describe", source) if child is not None else "gone"
+            step = child.do("describe", source) if child is not None else "gone"
         except Gone:
             step = "gone"
         if step == "pass":
-            (size,) = script.steps(source.decode(), "size")
-            fd = wire.make_memfd(json.dumps(SPEC if size == "pass" else {**SPEC, "size": int(size)}).encode())
+            fd = wire.make_memfd(json.dumps(SPEC).encode())
             self.channel.send({"ev": "registered", "job": job}, {"spec": fd})
             os.close(fd)
         else:
             error = {"type": "Scripted", "text": f"Traceback: {step}", "line": 1}
             self.channel.send({"ev": "refused", "job": job, "error": error})
-
-    def op_size(self, message: wire.Message) -> None:
-        spec = json.loads(wire.read_memfd(message.take_fd("spec"), wire.SOURCE_MAX))
-        size = spec.get("size", 0)
-        body = {"ev": "sized", "job": message.text("job"), "candidate_bytes": size, "reference_bytes": size // 4}
-        self.channel.send(body)
 
     def op_open(self, message: wire.Message) -> None:
         job, source = message.text("job"), wire.read_memfd(message.take_fd("source"), wire.SOURCE_MAX)
@@ -203,8 +178,7 @@ class Referee:
             os._exit(1)
         child = self.children.get(job.candidate)
         try:
-            with noted(stage, name):
-                step = child.do(stage, job.source) if child is not None else "fail:crash"
+            step = child.do(stage, job.source) if child is not None else "fail:crash"
         except Gone:
             last = script.steps(job.source.decode("utf-8", "replace"), stage)[-1]
             step = last if last.startswith(("reopen", "fail:policy", "fail:hack")) else "fail:crash"
@@ -265,8 +239,6 @@ class Referee:
         self.channel.send({"ev": "closed", "job": message.text("job")})
 
     def op_canary(self, message: wire.Message) -> None:
-        with noted("canary"):
-            time.sleep(float(SETTINGS.get("SCRIPT_CANARY_S", "0")))
         flag = SETTINGS.get("SCRIPT_CANARY_FAILS")
         is_failing = flag is not None and Path(flag).exists()
         once = SETTINGS.get("SCRIPT_CANARY_FAILS_ONCE")
@@ -296,8 +268,6 @@ def main() -> int:
     gpu: dict[str, Any] | None = {"name": "scripted"} if "SCRIPT_BLOCKS" in SETTINGS else None
     if canary_ns() is not None:
         gpu = {"name": "scripted", "uuid": "GPU-scripted", "driver": SETTINGS.get("SCRIPT_DRIVER", "1.0")}
-    if "SCRIPT_GPU_BYTES" in SETTINGS:
-        gpu = {"name": "scripted", "memory_bytes": int(SETTINGS["SCRIPT_GPU_BYTES"])}
     channel.send({"ev": "ready", "device": options.device, "gpu": gpu, "versions": versions})
     with contextlib.suppress(wire.ChannelClosed):
         Referee(channel).serve()
