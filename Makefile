@@ -1,5 +1,4 @@
-# Sources are found by wildcard: put a file where it belongs and it is built.
-#   make demo | demo-train | screenshots | test | check | requirements | all | install | bundle | gpu-check | kernelbench | bench-NAME | timing-report | fuzz
+# Sources are found by wildcard: put a file where it belongs and it is built. `make help` lists the targets.
 # Variables: BUILD, CC, CFLAGS, LDFLAGS, PREFIX, SYSCONFDIR, DESTDIR, PYTHON, SANITIZE=address,undefined, WERROR=1, V=1
 VERSION := 0.1.0
 BUILD ?= build
@@ -59,11 +58,16 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
-.PHONY: all harness finetune corpus tests setup setup-test setup-train trainers demo demo-train test test-unit test-e2e test-fault test-stop check lint lint-c format tidy lint-python \
+.PHONY: help all harness finetune corpus tests setup setup-test setup-train trainers demo demo-train test test-fast test-unit test-e2e test-fault test-stop check lint lint-c format tidy lint-python \
 	requirements sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report \
 	clean distclean deb deb-check dist libraries FORCE
 
-all: libraries $(programs) harness finetune corpus
+all: libraries $(programs) harness finetune corpus ## programs, harness and corpus, into $(BUILD)
+
+help: ## this list
+	@sed -n 's/^\([a-z][a-z0-9-]*\):[^=#]*## \(.*\)/\1\t\2/p' Makefile | expand -t 16
+	@printf '%s\n' '' 'bench-NAME      one bench: tests/bench/NAME.py' \
+		'Variables: BUILD CC CFLAGS LDFLAGS PREFIX SYSCONFDIR DESTDIR PYTHON SANITIZE=address,undefined WERROR=1 V=1'
 
 libraries:
 	@pkg-config --print-errors --exists $(pkgs) || \
@@ -183,57 +187,64 @@ $(out)/unit/%: $(out)/tests/unit/%.o $$(call aids_of,tests/unit/%.c) \
 	@mkdir -p $(@D)
 	$(Q)$(link) $(server_libs) $(cli_libs) $(native_libs) $(call pkg,--libs,$(test_pkgs))
 
-tests: $(units) $(fuzzers)
+tests: $(units) $(fuzzers) ## the programs of the C units and fuzz targets
 
 # How the tests and benches find the programs and an interpreter with torch.
 with_env = PYTHON='$(py)' VERIFIERD_BUILD='$(realpath $(BUILD))' \
 	VERIFIERD_LIBHARNESS='$(realpath $(BUILD))/lib/verifierd/libharness.so'
 
-setup:
+setup: ## system packages, torch and triton in $(BUILD)/venv
 	PYTHON='$(PYTHON)' BUILD='$(BUILD)' server/deploy/setup run
 
 trainers:
 	PYTHON='$(PYTHON)' BUILD='$(BUILD)' server/deploy/setup trainers
 
-setup-test:
+setup-test: ## the same, with what the tests need
 	PYTHON='$(PYTHON)' BUILD='$(BUILD)' server/deploy/setup run test
 
 # What the gradient step stands on: transformers, peft, accelerate, TRL.
-setup-train:
+setup-train: ## the same, with what the gradient step needs
 	PYTHON='$(PYTHON)' BUILD='$(BUILD)' server/deploy/setup run train
 
 # Compiling uses all cores; what is run afterwards runs alone.
 parallel = $(MAKE) $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
-demo: setup
+demo: setup ## start a daemon, judge real kernels, leave the dashboard running
 	+$(parallel) all
 	'$(py)' server/deploy/demo.py --programs '$(realpath $(BUILD))/bin' --python '$(py)'
 
-demo-train: setup
+demo-train: setup ## a small Best-of-N round and two evaluations with a scripted model
 	+$(parallel) all
 	'$(py)' client/deploy/demo_train.py --programs '$(realpath $(BUILD))/bin' --python '$(py)'
 
 # The pictures of docs/screenshots, of what this machine judges meanwhile.
-screenshots: setup-test
+screenshots: setup-test ## the pictures of docs/screenshots anew
 	+$(parallel) all
 	'$(py)' server/deploy/screenshots.py --programs '$(realpath $(BUILD))/bin' --python '$(py)'
 
 pytest = $(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider
 
 # Two suites at a time: tests/unit computes where the others wait. Each process computes with one thread.
-test: setup-test
+test: setup-test ## all tests but the slow ones
 	+$(parallel) all tests
 	+OMP_NUM_THREADS=1 $(MAKE) --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j2) --output-sync=line \
 		test-e2e test-unit test-fault
 
-test-unit: tests harness
+# Every C unit, the Python units that need neither a child nor a GPU, and a daemon with scripted workers: under two minutes.
+fast_py := $(patsubst %,tests/unit/test_%.py,documents ast_stage plan static_rules stopping tolerance wire) \
+	$(patsubst %,tests/fault/test_%.py,group idempotency)
+test-fast: all tests ## every C unit and a choice of the rest, in under two minutes
+	server/deploy/run-tests $(units)
+	$(pytest) -m 'not slow' $(fast_py)
+
+test-unit: tests harness ## C and Python units
 	server/deploy/run-tests $(units)
 	$(if $(SANITIZE),,$(if $(unit_py),$(pytest) tests/unit))
 
-test-e2e: all
+test-e2e: all ## the built daemon with the real harness
 	$(pytest) -m 'not slow' tests/e2e
 
-test-fault: all
+test-fault: all ## the built daemon with scripted workers, killed and starved
 	$(pytest) -m 'not slow' tests/fault
 	KILL_HARNESS=real $(pytest) tests/fault/test_kill.py -k killed
 
@@ -241,17 +252,17 @@ test-fault: all
 test-stop: $(bin)/verifierd
 	$(with_env) VERIFIERD_BUILD='$(realpath $(dest))' '$(py)' -m pytest -q -rs -p no:cacheprovider tests/fault/test_stop_with_writes.py
 
-check: setup-test
+check: setup-test ## lint, types, sanitizers, fuzz replay, slow tests
 	+$(MAKE) trainers
 	+$(parallel) clang tidy
 	+$(MAKE) lint sanitize slow requirements
 
-lint: lint-c lint-python
+lint: lint-c lint-python ## clang and clang-tidy, clang-format, ruff, mypy
 
 lint-c: clang tidy
 	clang-format-14 --dry-run --Werror $(c_files)
 
-format:
+format: ## format C and Python
 	clang-format-14 -i $(c_files)
 	'$(py)' -m ruff format $(py_files)
 
@@ -280,7 +291,7 @@ lint-python:
 # The tests of what runs in two threads.
 threaded := $(filter test_store%,$(notdir $(units)))
 
-sanitize:
+sanitize: ## units under address, undefined and thread sanitizers
 	+$(parallel) SANITIZE=address,undefined WERROR=1 tests harness
 	+$(MAKE) SANITIZE=address,undefined WERROR=1 test-unit
 	+$(MAKE) SANITIZE=address,undefined WERROR=1 fuzz-replay
@@ -288,13 +299,13 @@ sanitize:
 	+$(parallel) SANITIZE=thread WERROR=1 $(threaded:%=$(BUILD)/thread/unit/%)
 	server/deploy/run-tests $(threaded:%=$(BUILD)/thread/unit/%)
 
-slow: all trainers
+slow: all trainers ## the tests marked slow
 	$(pytest) -m slow tests/e2e
 	$(pytest) -m slow tests/fault
 	KILL_ROUNDS=200 $(pytest) tests/fault/test_kill.py
 
 # What docs/requirements.md says shows each requirement; ARGS='39 41': these alone.
-requirements: all tests
+requirements: all tests ## what docs/requirements.md says shows each requirement; ARGS='39 41': these
 	$(with_env) '$(py)' tests/requirements.py $(ARGS)
 
 # Committed inputs through every parser of outside bytes; `make fuzz TARGET=extract SECONDS=60` looks for new ones.
@@ -302,10 +313,10 @@ $(out)/fuzz/%: $(out)/tests/fuzz/fuzz_%.o $(out)/tests/fuzz/replay.o $(out)/libs
 	@mkdir -p $(@D)
 	$(Q)$(link) $(server_libs)
 
-fuzz-replay: $(fuzzers)
+fuzz-replay: $(fuzzers) ## the committed corpus through every parser of outside bytes
 	$(foreach f,$(fuzzers),$(f) tests/fuzz/corpus/$(notdir $(f))/* &&) echo 'fuzz corpus: replayed $(words $(fuzzers)) targets'
 
-fuzz: $(out)/gen/assets.c
+fuzz: $(out)/gen/assets.c ## look for new inputs: TARGET=extract SECONDS=60
 	@test -n '$(TARGET)' || { echo 'usage: make fuzz TARGET=extract [SECONDS=60]' >&2; exit 2; }
 	@mkdir -p $(BUILD)/fuzz/found-$(TARGET)
 	clang-14 $(own_cflags) -O1 -g -fsanitize=fuzzer,address,undefined -o $(BUILD)/fuzz/$(TARGET) \
@@ -315,7 +326,7 @@ fuzz: $(out)/gen/assets.c
 # --- measuring, and the GPU machine -----------------------------------------------------------------------
 
 # Ends with a line for each target of docs/performance.md; its status says whether all were met.
-bench: bench-durable bench-sandbox
+bench: bench-durable bench-sandbox ## the targets of docs/performance.md
 	gpu=0; $(with_env) '$(py)' tests/bench/speed.py || gpu=$$?; \
 	$(with_env) '$(py)' tests/bench/capacity.py $(ARGS) && { test $$gpu -eq 0 || test $$gpu -eq 77; }
 
@@ -334,19 +345,19 @@ timing-report: harness $(out)/unit/test_statistics
 	$(out)/unit/test_statistics >$(out)/unit/test_statistics.txt 2>&1
 	$(with_env) '$(py)' tests/bench/timing_report.py --simulated $(out)/unit/test_statistics.txt $(ARGS)
 
-kernelbench: all
+kernelbench: all ## judge KernelBench's references: DIR=checkout
 	@test -n '$(DIR)' || { echo 'usage: make kernelbench DIR=checkout-of-KernelBench' >&2; exit 2; }
 	$(with_env) '$(py)' tests/bench/kernelbench.py '$(DIR)' $(ARGS)
 
 selftest-compare: all
 	$(with_env) '$(py)' tests/bench/selftest_compare.py $(ARGS)
 
-bundle: all
+bundle: all ## a directory that runs where nothing can be built
 	server/deploy/bundle '$(BUILD)' '$(BUILD)/bundle'
 
 # Runs where nothing can be built: only the bundle and the tests are used.
 BUNDLE ?= $(BUILD)/bundle
-gpu-check:
+gpu-check: ## what can be tested on a GPU only, with a bundle
 	'$(or $(PYTHON),python3)' tests/gpu_check.py --bundle '$(BUNDLE)' $(ARGS)
 
 # --- installing ---------------------------------------------------------------------------------------------
@@ -356,7 +367,7 @@ man_pages := $(wildcard docs/*.[158])
 place = sed 's,@PREFIX@,$(PREFIX),g; s,@SYSCONFDIR@,$(SYSCONFDIR),g'
 conf = $(DESTDIR)$(SYSCONFDIR)/verifierd.conf
 
-install: all
+install: all ## into PREFIX below DESTDIR
 	install -d '$(root)/bin' '$(root)/lib/verifierd/harness' '$(root)/lib/systemd/system'
 	install -m 755 $(programs) '$(root)/bin'
 	install -m 755 $(harness_dir)/libharness.so '$(root)/lib/verifierd'
@@ -376,7 +387,7 @@ install: all
 	$(foreach m,$(man_pages),install -D -m 644 $(m) '$(root)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))';)
 
 # A configuration that was changed stays.
-uninstall:
+uninstall: ## what install put there
 	if cmp -s '$(root)/share/verifierd/verifierd.conf' '$(conf)'; then rm '$(conf)'; fi
 	rm -f '$(root)/bin/verifierd' '$(root)/bin/verifier' '$(root)/bin/trainer' '$(root)/lib/systemd/system/verifierd.service'
 	rm -rf '$(root)/lib/verifierd' '$(root)/share/verifierd'
@@ -388,7 +399,7 @@ installcheck:
 	'$(root)/bin/trainer' --version
 
 # What setup made (the virtual environment) stays; distclean takes that too.
-clean:
+clean: ## $(BUILD) but the virtual environment
 	rm -rf $(BUILD)/plain $(BUILD)/bin $(BUILD)/lib $(BUILD)/share $(BUILD)/bundle $(BUILD)/clang $(BUILD)/fuzz \
 		$(BUILD)/address-undefined $(BUILD)/thread $(BUILD)/gpu-check
 

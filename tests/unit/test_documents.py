@@ -1,0 +1,99 @@
+"""ARCHITECTURE.md, CONTRIBUTING.md and CHANGELOG.md name nothing that is not there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+FOLDERS = r"(?:server|client|common|proto|tests|docs)/"
+STORY_MOST = 12
+QUESTIONS = 10
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text()
+
+
+def section(page: str, title: str) -> str:
+    """Of a page, what stands under a heading."""
+    return text_of(page).partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def functions(page: str) -> list[tuple[str, str]]:
+    """(file, function) of each `file`: `function()`."""
+    return re.findall(rf"`({FOLDERS}[\w./-]+)`: `(\w+)\(\)`", text_of(page))
+
+
+def is_defined(path: str, name: str) -> bool:
+    """In C a definition's name begins its line; in Python it stands after def or class."""
+    return bool(re.search(rf"^(?:(?:def|class) )?{name}\b", (ROOT / path).read_text(), re.MULTILINE))
+
+
+def targets() -> set[str]:
+    return set(re.findall(r"^([a-z][a-z0-9-]*):(?!=)", text_of("Makefile"), re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_file_that_a_page_names_is_there(page: str) -> None:
+    text = text_of(page)
+    named = re.findall(rf"`({FOLDERS}[\w./-]*)`", text) + re.findall(r"\]\((?!http)([^)#]+)\)", text)
+    assert page == "CHANGELOG.md" or len(named) > 10
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES[:2])
+def test_each_function_that_a_page_names_is_defined_in_that_file(page: str) -> None:
+    named = functions(page)
+    assert len(named) >= 5
+    assert [(path, name) for path, name in named if not is_defined(path, name)] == []
+
+
+def test_a_function_that_is_called_only_is_not_taken_for_defined() -> None:
+    assert is_defined("server/http/submissions.c", "submission_add")
+    assert not is_defined("server/http/submissions.c", "funnel_submit")
+
+
+def test_the_story_of_a_submission_has_at_most_twelve_files() -> None:
+    story = re.findall(
+        rf"^\d+\. `({FOLDERS}[\w./-]+)`: `\w+\(\)`", section(PAGES[0], "The story of one submission"), re.M
+    )
+    assert 8 <= len(story) == len(set(story)) <= STORY_MOST
+
+
+def test_ten_questions_have_a_file_each() -> None:
+    rows = section(PAGES[1], "Ten questions, and the file that answers each").strip().splitlines()[2:]
+    assert len(rows) == QUESTIONS
+    assert all(re.search(rf"\?\s*\| `{FOLDERS}[\w./-]+`", row) for row in rows)
+
+
+@pytest.mark.parametrize("page", PAGES[:2])
+def test_each_target_that_a_page_names_is_in_the_makefile(page: str) -> None:
+    named = re.findall(r"^make ([a-z][a-z-]*)\b(?!/)", text_of(page), re.M) + re.findall(
+        r"`make ([a-z][a-z-]*)`", text_of(page)
+    )
+    assert named and set(named) <= targets()
+
+
+def test_make_help_tells_what_each_target_does() -> None:
+    shown = subprocess.run(["make", "-C", str(ROOT), "--no-print-directory", "help"], capture_output=True, text=True)
+    lines = dict(re.findall(r"^(\S+) +(\S.*)$", shown.stdout, re.M))
+    assert shown.returncode == 0
+    assert {"all", "test", "test-fast", "check", "help", "install", "fuzz"} <= lines.keys() & targets()
+
+
+def test_each_glossary_word_is_explained_once() -> None:
+    words = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", section(PAGES[0], "Words"), re.M)[2:]
+    single = [word.strip() for row in words for word in row.split(",")]
+    assert len(single) > 30 and len(single) == len(set(single))
+
+
+def test_each_removed_setting_is_in_the_changelog() -> None:
+    table = text_of("server/config.c").partition("} removed[] = {")[2].partition("};")[0]
+    names = re.findall(r'^    \{ "(\w+)"', table, re.M)
+    assert names
+    assert [name for name in names if f"`{name}`" not in text_of("CHANGELOG.md")] == []
