@@ -32,10 +32,11 @@ enum class_disclosure { SHOWN, SHOWN_BY_RULE, HIDDEN };
  */
 /* clang-format off */
 #define VERDICT_CLASSES(ROW) \
-    /*  identifier        name                fault            cheat  retry  reuse  abnormal told      stages */ \
+    /*  identifier        name                fault            cheat  retry  reuse  abnormal told    stages */ \
     ROW(OK,               "ok",               FAULT_NOBODY,    false, false, true,  false, SHOWN,         ANYWHERE) \
     ROW(EXTRACT,          "extract",          FAULT_CANDIDATE, false, false, true,  false, SHOWN,         IN_EXTRACT | IN_AST) \
     ROW(SYNTAX,           "syntax",           FAULT_CANDIDATE, false, false, true,  false, SHOWN,         IN_AST) \
+    ROW(FORM,             "form",             FAULT_CANDIDATE, false, false, true,  false, SHOWN,         IN_AST) \
     ROW(POLICY,           "policy",           FAULT_CANDIDATE, true,  false, true,  false, SHOWN_BY_RULE, IN_CHILD) \
     ROW(IMPORT,           "import",           FAULT_CANDIDATE, false, false, true,  false, SHOWN,         IN_COMPILE | ON_DEVICE) \
     ROW(COMPILE,          "compile",          FAULT_CANDIDATE, false, false, true,  false, SHOWN,         IN_COMPILE | ON_DEVICE) \

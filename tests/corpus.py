@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-_EARLY = ("extract", "syntax", "policy", "import", "compile", "launch", "timeout", "oom", "crash")
+_EARLY = ("extract", "syntax", "form", "policy", "import", "compile", "launch", "timeout", "oom", "crash")
 _LATE = ("shape", "dtype", "nonfinite", "mismatch", "nondeterministic", "mutated_input", "hack")
 CLASSES = frozenset({"ok", *_EARLY, *_LATE})
 KINDS = ("honest", "suspicious", "mistake", "cheat", "robustness")

@@ -4,7 +4,7 @@ import { el, region } from "/dom.js";
 import { submissionTable } from "/parts.js";
 
 const STATES = ["queued", "running", "done", "cancelled"];
-const CLASSES = ["ok", "extract", "syntax", "policy", "import", "compile", "launch", "timeout", "oom", "crash", "shape", "dtype", "nonfinite", "mismatch",
+const CLASSES = ["ok", "extract", "syntax", "form", "policy", "import", "compile", "launch", "timeout", "oom", "crash", "shape", "dtype", "nonfinite", "mismatch",
   "nondeterministic", "mutated_input", "hack", "infra"];
 const FILTERS = ["state", "class", "task", "client", "group"];
 

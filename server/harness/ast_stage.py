@@ -268,7 +268,7 @@ def reaches_kernel(program: Program, entry: str) -> bool | None:
 
 
 def check(program: Program, entry: str, policy: str) -> list[str]:
-    """The flags of a candidate that passes; Refused where the policy forbids it."""
+    """The flags of a candidate that passes; Refused where the policy forbids it or a class or kernel is missing."""
     certain, flags = _found(program, policy)
     if certain:
         first = certain[0]
@@ -278,15 +278,15 @@ def check(program: Program, entry: str, policy: str) -> list[str]:
     names = {name for statement in module_level(program.tree.body) for name in bound_names(statement)}
     if entry not in names and not program.imports.has_star:
         text = f"{wire.CANDIDATE_FILE}: no class {entry!r} is defined at module level"
-        raise Refused("policy", text, None, rule="entry_class")
+        raise Refused("form", text, None, rule="entry_class")
     if policy not in KERNEL_POLICIES:
         return []
     if not program.kernels:
         text = f"{wire.CANDIDATE_FILE}: there is no @triton.jit function, and the policy {policy!r} asks for one"
-        raise Refused("policy", text, None, rule="kernel_required")
+        raise Refused("form", text, None, rule="kernel_required")
     reached = reaches_kernel(program, entry)
     if reached is False:
-        raise Refused("policy", _unreached_text(program, entry), None, rule="kernel_reachable")
+        raise Refused("form", _unreached_text(program, entry), None, rule="kernel_reachable")
     return [*flags, "reachability_unknown"] if reached is None else flags
 
 

@@ -537,6 +537,7 @@ kernelgym_error(const struct compat_item *item)
 {
     switch (class_of(item)) {
     case CLASS_EXTRACT:
+    case CLASS_FORM:
     case CLASS_POLICY:
     case CLASS_HACK:
         return "VALIDATION_ERROR";

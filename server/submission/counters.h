@@ -49,7 +49,7 @@ void counters_add_reward(struct counters *c, double reward, double speedup);
  * verdict is that of an identical submission.
  */
 void counters_finish(struct counters *c, enum verdict_class class_, double took_s, bool is_shared);
-/* It was refused with this class, by a rule of ours ("": by none). */
+/* A cheat was refused with this class, by a rule of ours ("": by none). */
 void counters_reject(struct counters *c, enum verdict_class class_, const char *rule);
 /* Smoothed seconds from one verdict to the next while there is work; 0: not known. */
 double counters_service_s(const struct counters *c);

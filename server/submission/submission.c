@@ -436,7 +436,7 @@ submission_concluded(struct submission *s)
     }
     counters_finish(f->counters, class_find(j->row.class_), seconds_taken(&j->row), false);
     if (j->row.class_) {
-        if (*j->rule || class_info(j->class_)->is_cheat)
+        if (class_info(j->class_)->is_cheat)
             counters_reject(f->counters, j->class_, j->rule);
         count_spared(f, j);
     }

@@ -199,9 +199,12 @@ hint_of_class(enum verdict_class class_)
                "the fence.";
     case CLASS_SYNTAX:
         return "The whole module has to parse; look at the line that is named.";
-    case CLASS_POLICY:
+    case CLASS_FORM:
         return "Write a @triton.jit function that loads and stores, and launch it from the forward of the "
                "class that was asked for.";
+    case CLASS_POLICY:
+        return "Compute with the candidate's own kernels: torch may allocate, view and move, and the policy "
+               "says what else.";
     case CLASS_IMPORT:
         return "Import torch, triton and the standard library only, and define at module level what is used "
                "there.";

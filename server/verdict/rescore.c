@@ -27,10 +27,30 @@ progress_of(json_t *verdict, const char *stage)
     return 0;
 }
 
+/*
+ * Verdicts are stored as they were given. Before there was a class `form`, what it means had class `policy`, which is a
+ * cheat's: it counts as `form` here.
+ */
+static enum verdict_class
+stored_class(json_t *verdict)
+{
+    static const char *const form[] = { "entry_class", "kernel_required", "kernel_reachable" };
+    enum verdict_class class_ = class_find(json_string_value(json_object_get(verdict, "class")));
+    const char *rule = json_string_value(json_object_get(verdict, "rule"));
+
+    if (class_ != CLASS_POLICY || !rule ||
+        stage_find(json_string_value(json_object_get(verdict, "failed_at"))) != STAGE_AST)
+        return class_;
+    for (size_t i = 0; i < ARRAY_LEN(form); i++)
+        if (strcmp(rule, form[i]) == 0)
+            return CLASS_FORM;
+    return class_;
+}
+
 bool
 verdict_input(json_t *verdict, struct reward_input *in)
 {
-    enum verdict_class class_ = class_find(json_string_value(json_object_get(verdict, "class")));
+    enum verdict_class class_ = stored_class(verdict);
     const char *state = json_string_value(json_object_get(verdict, "state"));
     const char *failed_at = json_string_value(json_object_get(verdict, "failed_at"));
     bool is_cancelled = state && strcmp(state, "cancelled") == 0;

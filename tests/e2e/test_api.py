@@ -310,7 +310,7 @@ def test_kernelbench_policy_asks_for_no_kernel_and_strict_does(client: Client, t
     text = fresh("relu/torch_only_kernelbench", "both")
     loose = client.judge({"task": task_ids["relu"], "candidate": text, "policy": "kernelbench"}, WAIT_S)
     assert loose["class"] == "ok"
-    assert client.judge({"task": task_ids["relu"], "candidate": text}, WAIT_S)["class"] == "policy"
+    assert client.judge({"task": task_ids["relu"], "candidate": text}, WAIT_S)["class"] == "form"
 
 
 def test_reference_judged_as_its_own_candidate(client: Client, tasks: dict[str, corpus.Task]) -> None:

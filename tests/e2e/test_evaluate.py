@@ -96,7 +96,7 @@ def test_kernels_on_disk_are_judged_in_every_way(
     assert of == {
         ("level1/1_relu", 0): "mismatch",
         ("level1/1_relu", 1): "ok",
-        ("level1/1_relu", 2): "policy",
+        ("level1/1_relu", 2): "form",
         ("level1/2_softmax", 0): "mismatch",
         ("level1/2_softmax", 1): "extract",
     }

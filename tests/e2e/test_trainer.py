@@ -45,7 +45,7 @@ def test_bestofn_keeps_the_correct_ones(
     candidates = lines(out / "candidates.jsonl")
     assert len(candidates) == 12
     classes = [row["verdict"]["class"] for row in candidates if row["task"] == "relu"]
-    assert classes[:4] == ["ok", "mismatch", "extract", "policy"] and classes[5] == "syntax"
+    assert classes[:4] == ["ok", "mismatch", "extract", "form"] and classes[5] == "syntax"
     assert candidates[4]["verdict"]["duplicate_of"] == 0
     empty = next(row for row in candidates if row["text"] == "")
     assert (empty["task"], empty["verdict"]["class"], empty["verdict"]["reward"]) == ("softmax", "extract", 0)

@@ -15,6 +15,7 @@ import pytest
 import service
 from scripted import SCRIPTED, TASK
 
+FORM_RULES = ("entry_class", "kernel_required", "kernel_reachable")
 LIMIT_S = 60.0
 REFUSED = "Rejected: not a genuine kernel."
 NOBODY = "0199f2c4-0000-7000-8000-000000000000"
@@ -426,7 +427,7 @@ def test_another_reward_tells_no_more(shared: Shared) -> None:
 
 
 def test_an_honest_failure_is_told(shared: Shared) -> None:
-    for script, class_ in (("full=fail:mismatch", "mismatch"), ("ast=fail:policy:kernel_required", "policy")):
+    for script, class_ in (("full=fail:mismatch", "mismatch"), ("ast=fail:form:kernel_required", "form")):
         verdict = shared["submit"].judge(body(script), LIMIT_S)
         assert verdict["class"] == class_ and verdict["failed_at"] and verdict["stages"]
         assert verdict["feedback"]["text"] != REFUSED
@@ -484,6 +485,27 @@ def test_metrics_count_by_rule(start_scripted: service.StartDaemon) -> None:
     assert {name: float(found[name]) for name in expected} == expected
     assert 0 < float(found["verifierd_submission_seconds_sum"]) < LIMIT_S
     assert float(found['verifierd_http_requests_total{code="202"}']) == 7
+
+
+def test_a_slip_of_form_counts_as_a_cheat_nowhere(start_scripted: service.StartDaemon) -> None:
+    client = start_scripted().client
+    client.add_task(TASK)
+    reward = {"kind": "staged", "hack_value": -1}
+    found = {rule: client.judge(body(f"ast=fail:form:{rule}", reward=reward), LIMIT_S) for rule in FORM_RULES}
+    assert {(one["class"], one["reward"], one["components"]["hack"]) for one in found.values()} == {("form", 0, 0)}
+    assert {rule: one["rule"] for rule, one in found.items()} == {rule: rule for rule in FORM_RULES}
+    cheat = client.judge(body("ast=fail:policy:import_ctypes", reward=reward), LIMIT_S)
+    assert (cheat["class"], cheat["reward"], cheat["components"]["hack"]) == ("policy", -1, 1)
+    trends = client.expect("GET", "/v1/trends?window=1h")
+    assert trends["classes"] == {"form": 3, "policy": 1}
+    assert sum(step["policy"] + step["hack"] for step in trends["steps"]) == 1
+    (row,) = client.expect("GET", "/v1/leaderboard")["items"]
+    assert (row["n"], row["cheats"]) == (4, 1)
+    lines = client.get("/metrics").body.decode().splitlines()
+    rejections = [line for line in lines if line.startswith("verifierd_rejections_total{")]
+    assert rejections == ['verifierd_rejections_total{class="policy",rule="import_ctypes"} 1']
+    again = {"submissions": [one["id"] for one in found.values()], "reward": {"kind": "binary", "hack_value": -0.5}}
+    assert [item["reward"] for item in client.expect("POST", "/v1/rescore", again)["items"]] == [0, 0, 0]
 
 
 def verifier(*arguments: str, url: str, token: str | None) -> subprocess.CompletedProcess[str]:

@@ -187,16 +187,16 @@ REFUSED = {
 
 @pytest.mark.parametrize("rule", REFUSED)
 def test_refused_by_the_rule(rule: str) -> None:
-    assert outcome(REFUSED[rule]) == ("policy", rule)
+    assert outcome(REFUSED[rule]) == ("form", rule)
 
 
 def test_a_kernel_that_does_not_store_is_not_enough() -> None:
-    assert outcome(KERNEL.replace("tl.store(", "max(") + MODEL) == ("policy", "kernel_reachable")
+    assert outcome(KERNEL.replace("tl.store(", "max(") + MODEL) == ("form", "kernel_reachable")
 
 
 def test_kernelbench_asks_for_no_kernel_but_for_the_class() -> None:
     assert judge(REFUSED["kernel_required"], "kernelbench")["outcome"] == "pass"
-    assert outcome(REFUSED["entry_class"], "kernelbench") == ("policy", "entry_class")
+    assert outcome(REFUSED["entry_class"], "kernelbench") == ("form", "entry_class")
 
 
 def test_leaving_at_import_is_not_for_this_stage() -> None:

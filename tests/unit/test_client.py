@@ -296,6 +296,8 @@ def test_numbers_of_nothing_and_of_all() -> None:
     components = dict.fromkeys(ABSENT, 0.5)
     assert numbers_of(verdict(components=components)) == {"score": 0.7, "masked": 0, **components}
     assert numbers_of(verdict(components=dict.fromkeys(ABSENT))) == {"score": 0.7, "masked": 0, **ABSENT}
+    slip = numbers_of({"class": "form", "reward": 0, "components": dict.fromkeys(ABSENT, 0)})
+    assert slip["hack"] == 0, "a missing class or kernel is no cheat"
     refused = numbers_of({"class": "hack", "reward": 0, "components": None})
     assert (refused["hack"], refused["score"], refused["masked"]) == (1, 0, 0)
     assert reward_of({"reward": None}) is None

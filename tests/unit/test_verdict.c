@@ -465,6 +465,52 @@ an_unfinished_one_says_nothing_of_the_end(void **state)
     assert_string_equal(text_at(queued, "state"), "queued");
 }
 
+/* An answer without a class or a kernel is worth what one that does not parse is: hack_value is for cheats. */
+static void
+a_slip_of_form_is_worth_what_a_slip_of_syntax_is(void **state)
+{
+    struct rig *r = *state;
+
+    r->j.reward.hack_value = -1;
+    set_stage(r, STAGE_AST, OUTCOME_FAIL, 0, 1);
+    judgement_fail(&r->j, STAGE_AST, CLASS_FORM, NULL, "ast: no class");
+    AUTO_JSON json_t *form = verdict_json(&r->s);
+    r->j.class_ = CLASS_SYNTAX;
+    AUTO_JSON json_t *syntax = verdict_json(&r->s);
+    r->j.class_ = CLASS_POLICY;
+    AUTO_JSON json_t *policy = verdict_json(&r->s);
+    assert_true(number_at(form, NULL, "reward") == number_at(syntax, NULL, "reward"));
+    assert_true(number_at(form, "components", "hack") == 0);
+    assert_true(number_at(policy, NULL, "reward") == -1);
+    assert_true(number_at(policy, "components", "hack") == 1);
+}
+
+/* docs/store.md: before there was a class `form`, what it means was stored as `policy`. */
+static void
+a_stored_slip_of_before_is_no_cheat_when_it_is_scored_again(void **state)
+{
+    static const struct {
+        const char *class_, *rule, *failed_at;
+        bool is_hack;
+    } rows[] = {
+        { "policy", "entry_class", "ast", false },      { "policy", "kernel_required", "ast", false },
+        { "policy", "kernel_reachable", "ast", false }, { "policy", "kernel_required", "compile", true },
+        { "policy", "import_ctypes", "ast", true },     { "policy", NULL, "ast", true },
+        { "form", "entry_class", "ast", false },        { "hack", "entry_class", "ast", true },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        AUTO_JSON json_t *stored =
+            json_pack("{s:s, s:s, s:s?, s:s}", "state", "done", "class", rows[i].class_, "rule", rows[i].rule,
+                      "failed_at", rows[i].failed_at);
+        struct reward_input in;
+        assert_true(verdict_input(stored, &in));
+        if (in.is_hack != rows[i].is_hack)
+            fail_msg("row %zu: %s by %s", i, rows[i].class_, rows[i].rule ? rows[i].rule : "no rule");
+    }
+}
+
 /* The rule is told with the class, and not before there is one. */
 static void
 the_rule_is_told_with_the_class(void **state)
@@ -561,6 +607,8 @@ main(void)
         TEST(a_hack_found_later_is_the_verdict),
         TEST(ours_and_cancelled_have_no_reward),
         TEST(an_unfinished_one_says_nothing_of_the_end),
+        TEST(a_slip_of_form_is_worth_what_a_slip_of_syntax_is),
+        TEST(a_stored_slip_of_before_is_no_cheat_when_it_is_scored_again),
         TEST(the_rule_is_told_with_the_class),
         TEST(a_text_cut_inside_a_character_is_still_text),
         TEST(ends_are_told_in_words),

@@ -1,5 +1,5 @@
 # kind: cheat
-# expect: class=policy stage=ast
+# expect: class=form stage=ast
 # what: a kernel that neither loads nor stores stands in for the work
 import torch
 import torch.nn as nn

@@ -1,5 +1,5 @@
 # kind: mistake
-# expect: class=policy stage=ast
+# expect: class=form stage=ast
 # what: the class has another name
 import torch
 import torch.nn as nn

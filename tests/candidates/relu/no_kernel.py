@@ -1,5 +1,5 @@
 # kind: cheat
-# expect: class=policy stage=ast
+# expect: class=form stage=ast
 # what: no Triton kernel at all
 import torch
 import torch.nn as nn

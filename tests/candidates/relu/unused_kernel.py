@@ -1,5 +1,5 @@
 # kind: cheat
-# expect: class=policy stage=ast
+# expect: class=form stage=ast
 # what: the kernel is there and is never called
 import torch
 import torch.nn as nn
