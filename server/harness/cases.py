@@ -23,7 +23,7 @@ import tolerance
 import torch
 import values
 import variations
-from movement import VIEWS_AND_COPIES
+from movement import VIEWS_AND_COPIES, words
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
@@ -59,6 +59,24 @@ MATRIX_FUNCTIONS: Final = frozenset(
     )
 )  # fmt: skip
 """Names of torch's functions that may be computed in TF32."""
+
+TIE_BREAKERS: Final = words(
+    """
+    topk sort argsort msort kthvalue median nanmedian mode multinomial unique fractional_max_pool2d_with_indices
+    max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices
+    """
+)
+"""Names of torch's functions that may take any of some equal values."""
+INTEGER_ARITHMETIC: Final = words(
+    """
+    add sub rsub mul neg abs sum cumsum max min amax amin maximum minimum clamp where eq ne lt le gt ge relu sign sgn
+    bitwise_and bitwise_or bitwise_xor bitwise_not to type float double half bfloat16 int long short char clone
+    contiguous view reshape flatten permute transpose t unsqueeze squeeze expand dim size numel stride
+    is_floating_point empty_like zeros_like ones_like __get__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __add__
+    __radd__ __sub__ __rsub__ __mul__ __rmul__ __neg__ __and__ __or__ __xor__
+    """
+)
+"""What may be done with integers of any size: none of them is an index, a length or a divisor."""
 
 Overrides = dict[str, int]
 Tree = Any
@@ -198,6 +216,8 @@ class Measured:
     multiplies_matrices: bool  # products, convolutions, recurrent cells: where TF32 may come in
     flops: int  # of the products whose number is plain (flops.py)
     operations: int  # calls of torch's functions that compute tensors: the nodes of the traced graph
+    breaks_ties: bool  # which of some equal values was chosen may be part of the answer
+    varies_integers: bool  # integers among the inputs may be any
 
 
 def _note(tensor: torch.Tensor) -> values.TensorNote:
@@ -254,6 +274,8 @@ def run_once(
         multiplies_matrices=watch.found,
         flops=watch.flops,
         operations=watch.operations,
+        breaks_ties=watch.breaks_ties,
+        varies_integers=watch.varies_integers,
         state_bytes=sum(item.nbytes for item in state if isinstance(item, torch.Tensor)),
     )
 
@@ -269,6 +291,8 @@ class _CallWatch(TorchFunctionMode):
         self.found = False
         self.flops = 0
         self.operations = 0
+        self.breaks_ties = False
+        self.varies_integers = True
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
@@ -277,7 +301,19 @@ class _CallWatch(TorchFunctionMode):
             self.found = True
             self.flops += flops.count(name, args, output)
         self.operations += name not in VIEWS_AND_COPIES and _is_tensors(output)
+        self.breaks_ties |= name in TIE_BREAKERS
+        self.varies_integers &= (
+            name in INTEGER_ARITHMETIC or name.rstrip("_") in INTEGER_ARITHMETIC
+        ) or not _has_integers((args, kwargs))
         return output
+
+
+def _has_integers(value: Any) -> bool:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return any(map(_has_integers, value))
+    return isinstance(value, torch.Tensor) and value.dtype in variations.INTEGERS
 
 
 def _is_tensors(value: Any) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -45,7 +45,11 @@ PLAIN_CASES: Final = ("original", "signs", "own")
 """Whose outputs have the last digits that rounding leaves: no constant rows, nothing saturated by scaling."""
 SCREEN_ELEMENTS: Final = 1 << 16
 SCREEN_S: Final = 1.0
-"""How long the transformations are tried at a tiny case: no more is begun after that."""
+SCREEN_LEAST: Final = 5
+"""How long the transformations are tried at a tiny case, in a secret order, and how many however long they take. Those
+that were not tried there come first at the task's own size."""
+CHEAP_NS: Final = 10_000_000
+"""A reference whose call takes less than this on a GPU is asked for all transformations at the task's own size."""
 NOTE_MAX: Final = 2048
 """Bytes of what is noted of a case: parts of it may be the candidate's words."""
 DECIDED: Final = ("hack", "mutated_input")
@@ -298,6 +302,7 @@ class Job:
         """Cases of other shapes at which the candidate was right in `full`."""
         self.admitted: set[str] = set()
         self._exposed: list[str] = []  # transformations at which the candidate failed at the tiny case
+        self._unasked: list[str] = []  # those that it was not asked there
         self._used: set[str] = set()  # transformations that this submission was judged by at its own size
         self._first_seed = 0
         self._first: Expected | None = None
@@ -384,12 +389,13 @@ class Job:
         """
         end = time.monotonic() + SCREEN_S
         why = None
-        seeds = [
-            self._next_seed() for _ in variations.SECRET
-        ]  # so that `full` has the same ones, however many are tried
-        for name, seed in zip(variations.SECRET, seeds, strict=True):
-            if time.monotonic() > end:
+        order = self._random.sample(variations.SECRET, len(variations.SECRET))
+        seeds = [self._next_seed() for _ in order]  # so that `full` has the same ones, however many are tried
+        self._unasked = order
+        for index, (name, seed) in enumerate(zip(order, seeds, strict=True)):
+            if time.monotonic() > end and index >= SCREEN_LEAST:
                 break
+            self._unasked = order[index + 1 :]
             self._records = not self.recorded_at_tiny and self._can_record()
             result = self._case(case, Step((name,), name=name), seed, twice=False)
             self._records, found, self.recorded = False, self.recorded, []
@@ -455,8 +461,9 @@ class Job:
             return Report("full", "skip", detail={"why": limit})
         own = self.spec["cases"]["own"]
         _, state = self.reference.model(own, 0)
-        rest = [name for name in variations.SECRET if name not in self._exposed]
-        secret = (*self._exposed, *self._random.sample(rest, len(rest)))
+        first = [*self._exposed, *self._unasked]
+        rest = [name for name in variations.SECRET if name not in first]
+        secret = (*first, *self._random.sample(rest, len(rest)))
         steps = plan(self.policy, self.spec, bool(state), secret, self._random)
         seeds = [self._next_seed() for _ in steps]
         self._first_seed = seeds[0]
@@ -478,12 +485,35 @@ class Job:
                 self.passed_shapes.append(case)
         self._records = False
         of = len(steps)
+        if not results[-1].is_gone and self._asks_all():
+            more = self._all_at_own(own, secret)
+            results, of = [*results, *more], of + len(more)
         if self.policy.relations and all(result.class_ is None for result in results):
             import related
 
             asked = related.judge_all(self, self._next_seed())
             results, of = [*results, *asked], of + len(asked)
         return self._report("full", results, of)
+
+    def _asks_all(self) -> bool:
+        """A call costs little: on a GPU by the reference's time, without one by the task's size."""
+        own = self.spec["cases"]["own"]
+        if not self.policy.value or self.policy.name == "kernelbench":
+            return False
+        if self._device.type == "cuda":
+            return self.reference.rough_ns.get(f"{own['name']}.0", CHEAP_NS) < CHEAP_NS
+        return self.is_planned and bool(own["elements"] <= SCREEN_ELEMENTS) and self.spec["cases"]["tiny"] is not None
+
+    def _all_at_own(self, own: Json, secret: Sequence[str]) -> list[CaseResult]:
+        """The transformations that no case has had at the task's own size, but for those that are not fit for it."""
+        results: list[CaseResult] = []
+        for name in secret:
+            result = self._case(own, Step((name,), name=name), self._next_seed(), twice=False)
+            if result.against is not None or result.class_ is not None:
+                results.append(result)
+            if result.is_gone:
+                break
+        return results
 
     def admitted_answer(self, model: str, tree: Any) -> Expected | None:
         """The reference's, to what lies in set 0 of its arena; None where those inputs are not fit for the task."""
@@ -633,7 +663,8 @@ class Job:
     def _draw(self, case: Json, transform: str | None, seed: int) -> Any:
         """The inputs, in set 0 of the reference's arena; None where the transformation leaves them as they are."""
         tree = self.reference.inputs(case, self._first_seed if transform in variations.REARRANGING else seed)
-        if transform is not None and not variations.apply(transform, self.reference.views(tree), seed):
+        name = None if transform is None else variations.name_for(transform, case)
+        if transform is not None and (name is None or not variations.apply(name, self.reference.views(tree), seed)):
             return None
         synchronize(self._device)
         return tree
@@ -648,17 +679,17 @@ class Job:
             reference.takes_other_weights = self._admitted(model, tree) is not None
         return reference.takes_other_weights
 
-    def _admitted(self, model: str, tree: Any, *, training: bool | None = None) -> Expected | None:
+    def _admitted(self, model: str, tree: Any, **more: Any) -> Expected | None:
         """The right answer; None where the reference raises, is not finite, or disagrees with itself in fp64."""
         try:
-            expected = self._expect(model, tree, want_fp64=True, training=training)
+            expected = self._expect(model, tree, want_fp64=True, **more)
         except ReferenceRaised:
             return None
         return expected if expected.is_finite() and expected.is_self_consistent() else None
 
-    def _expect(self, model: str, tree: Any, *, want_fp64: bool, training: bool | None = None) -> Expected:
+    def _expect(self, model: str, tree: Any, *, want_fp64: bool, **more: Any) -> Expected:
         return self.reference.expect(
-            model, tree, seed=CALL_SEED, precision=self.precision(), want_fp64=want_fp64, training=training
+            model, tree, seed=CALL_SEED, precision=self.precision(), want_fp64=want_fp64, **more
         )
 
     def _plain(self, case: Json, model: str, tree: Any) -> Expected:
@@ -672,12 +703,14 @@ class Job:
 
     def _transformed(self, case: Json, transform: str, model: str, tree: Any) -> Expected | None:
         """The right answer to transformed inputs; None where the transformation is not fit for the task."""
-        expected = self._admitted(model, tree)
-        if expected is None:
+        is_plain_known = case["name"] == "own" and self._first is not None
+        scales = self._first.plain_scales() if transform == "spikes" and is_plain_known and self._first else ()
+        is_extreme = transform in variations.EXTREME
+        scatters = is_extreme and transform != "ties"  # from which the last digit leads to another side of a step
+        expected = self._admitted(model, tree, is_extreme=is_extreme, scatters=scatters, scales=scales)
+        if expected is None or (expected.is_constant() and not (self._first and self._first.is_constant())):
             return None
-        if case["name"] == "own" and self._first is not None and not expected.differs(self._first):
-            return None
-        return replace(expected, is_extreme=transform in variations.EXTREME)
+        return None if is_plain_known and self._first and not expected.differs(self._first) else expected
 
     def precision(self) -> str:
         return "ieee" if self.policy.name == "kernelbench" else self.policy.precision
@@ -806,6 +839,8 @@ class Job:
                 _check_rounding(path, leaf, expected.allowed[index], result)
         self._tf32_matters = expected.tf32
         result.note = result.note or expected.ambiguous()
+        if self.is_planned and expected.scales:  # of spiked inputs, which no plan is timed with
+            return limits
         for index, error in enumerate(expected.errors):
             self._errors[index] = max(error, self._errors.get(index, 0.0))
         return limits

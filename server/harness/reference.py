@@ -16,6 +16,7 @@ import draws
 import relations
 import torch
 import values
+import variations
 from arena import PAGE, Heap, align
 from peer import NotTheCandidate, Peer, PeerFailed
 from tolerance import (
@@ -32,6 +33,7 @@ from tolerance import (
     limit_for,
     relative_error,
     sample,
+    scale_of,
 )
 from values import TensorNote
 from wire import Json, clean_text
@@ -63,6 +65,10 @@ ANSWERS_MOST: Final = 32
 """Right answers to small cases that are kept, the one used longest ago giving way: those of some groups under way."""
 ANSWER_BYTES: Final = 4 << 20
 """The largest of them, with its inputs."""
+SCATTER: Final = 8.0
+"""Times by which an answer may err more than its exact value moves with the inputs' last digits, over MARGIN."""
+SCATTER_BYTES: Final = 1 << 28
+"""Of larger inputs and answers it is not asked how they scatter."""
 COPIES: Final = 4
 """Of the reference's outputs, while it is compared: its own, in fp64, the candidate's, and what comparing needs."""
 
@@ -195,6 +201,8 @@ class Expected:
     training: bool | None  # the mode that was asked for; None: as constructed
     is_extreme: bool = False  # on inputs of which some are such that what the reference errs is chance
     changed: tuple[Changed, ...] | None = None  # None: the reference was not known to change any
+    scales: tuple[float | None, ...] = ()
+    """By output: as large as its values are on plain inputs; None: as they are here."""
     others: tuple[torch.Tensor | None, ...] = ()
     """By output: integers of the fp64 run that are other than `values`, and as right."""
 
@@ -209,7 +217,22 @@ class Expected:
             return Limit(0.0, 0.0)
         if policy == "kernelbench":
             return kernelbench_limit(dtype)
-        return limit_for(dtype, wanted, self.errors[index], tf32=self.tf32, ratio=self._ratio())
+        return limit_for(
+            dtype, wanted, self.errors[index], tf32=self.tf32, ratio=self._ratio(), scale=self.scale(index)
+        )
+
+    def scale(self, index: int) -> float | None:
+        return self.scales[index] if self.scales else None
+
+    def plain_scales(self) -> tuple[float | None, ...]:
+        """Of sampled plain answers: what those to spiked inputs are held to."""
+        found = [as_tensor(leaf) for leaf in self.values]
+        return tuple(None if leaf is None or is_discrete(leaf) else scale_of(leaf) for leaf in found)
+
+    def is_constant(self) -> bool:
+        """Each output has one value alone, more or less: whatever is wrong elsewhere could answer so."""
+        leaves = [sample(leaf) for leaf in self.values if isinstance(leaf, torch.Tensor) and leaf.numel() > 1]
+        return bool(leaves) and all(bool((leaf == leaf[0]).all()) for leaf in leaves)
 
     def other(self, index: int) -> torch.Tensor | None:
         return self.others[index] if self.others else None
@@ -297,6 +320,8 @@ class Reference:
         self.relations: dict[str, relations.Form | None] = {}
         """By name: the form in which the reference satisfies it at the task's own size; None: in none."""
         self._training: bool | None = None  # of the answers that are being computed
+        self._is_extreme = self._scatters = False
+        self._scales: tuple[float | None, ...] = ()
 
     def is_unfit(self, case: Json, transform: str) -> bool:
         """Found before: this transformation is not admitted for this case, or would expose nothing."""
@@ -417,10 +442,24 @@ class Reference:
         return answer
 
     def expect(
-        self, model: str, tree: Any, *, seed: int, precision: str, want_fp64: bool, training: bool | None = None
+        self,
+        model: str,
+        tree: Any,
+        *,
+        seed: int,
+        precision: str,
+        want_fp64: bool,
+        training: bool | None = None,
+        is_extreme: bool = False,
+        scatters: bool = False,
+        scales: tuple[float | None, ...] = (),
     ) -> Expected:
-        """Run the reference on the inputs in set 0. They are left as they were found."""
+        """Run the reference on the inputs in set 0. They are left as they were found.
+
+        is_extreme: they are transformed. scatters: the limits follow how far exact answers do. scales: of plain ones.
+        """
         self._training = training
+        self._is_extreme, self._scatters, self._scales = is_extreme, scatters, scales
         pristine = [view.clone() for view in self.views(tree)]
         known = self.mutates_inputs, self.tf32_matters, self._fp64_fails
         try:
@@ -467,12 +506,17 @@ class Reference:
             bool(tf32 and self.tf32_matters),
             [sample(leaf) if isinstance(leaf, torch.Tensor) else leaf for _, leaf in own],
             self._training,
+            is_extreme=self._is_extreme,
             changed=None if changed is None else tuple(changed),
         )
         wide = self._wide(model, tree, seed) if want_fp64 and self._fits_fp64(tree, exact) else None
         if wide is None or not _is_alike(wide, own, dtypes=False):
             return result
-        errors = [_error(a, b) for (_, a), (_, b) in zip(own, wide, strict=True)]
+        scales = self._scales if len(self._scales) == len(wide) else (None,) * len(wide)
+        errors = [_error(a, b, scale) for (_, a), (_, b), scale in zip(own, wide, scales, strict=True)]
+        if self._scatters and not self.mutates_inputs:
+            wide, scatter = self._scatter(model, tree, pristine, seed, wide, scales)
+            errors = [max(error, SCATTER * moved) for error, moved in zip(errors, scatter, strict=True)]
         pairs = [(a, b) for (_, a), (_, b) in zip(own, wide, strict=True)]
         return replace(
             result,
@@ -482,7 +526,42 @@ class Reference:
             ),
             against="fp64",
             errors=errors,
+            scales=scales if any(scales) else (),
         )
+
+    def _scatter(
+        self,
+        model: str,
+        tree: Any,
+        pristine: list[torch.Tensor],
+        seed: int,
+        wide: list[tuple[str, Any]],
+        scales: tuple[float | None, ...],
+    ) -> tuple[list[tuple[str, Any]], list[float]]:
+        """How far the exact answers move when each input moves by its last digit, by output; and these answers, copied.
+
+        An honest order of sums errs by a multiple of that, however well the reference's own happens to do.
+        """
+        still = [0.0] * len(wide)
+        inputs = self.views(tree)
+        moving = [view for view in inputs if view.dtype is torch.float32]
+        size = sum(leaf.nbytes for _, leaf in wide if isinstance(leaf, torch.Tensor))
+        if not moving or size + sum(view.nbytes for view in moving) > SCATTER_BYTES:
+            return wide, still
+        exact = [(path, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for path, leaf in wide]
+        for index, view in enumerate(moving):
+            variations.jitter(view, seed + index)
+        synchronize(self.peer.device)
+        moved = self._wide(model, tree, seed)
+        for view, kept in zip(inputs, pristine, strict=True):
+            view.copy_(kept)
+        synchronize(self.peer.device)
+        if moved is None or not _is_alike(moved, exact, dtypes=False):
+            return exact, still
+        return exact, [
+            0.0 if _is_discrete(a) else _error(b, a, scale)
+            for (_, a), (_, b), scale in zip(exact, moved, scales, strict=True)
+        ]
 
     def _own(self, model: str, tree: Any, seed: int, *, tf32: bool) -> list[tuple[str, Any]]:
         self._may_have_changed = True
@@ -593,7 +672,7 @@ def _is_discrete(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and is_discrete(leaf)
 
 
-def _error(a: Any, b: Any) -> float:
+def _error(a: Any, b: Any, scale: float | None = None) -> float:
     a, b = as_tensor(a), as_tensor(b)
     if a is None or b is None or a.shape != b.shape:
         return 0.0
@@ -601,7 +680,7 @@ def _error(a: Any, b: Any) -> float:
         return ambiguous_share(a, b)
     if a.numel() == 0:
         return 0.0
-    return relative_error(a, b)
+    return relative_error(a, b, scale)
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:

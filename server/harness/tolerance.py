@@ -125,6 +125,11 @@ def scale_of(expected: torch.Tensor) -> float:
     return max(float(kept.square().mean().sqrt()), FLOOR * float(sample.square().mean().sqrt()))
 
 
+def _scale(expected: torch.Tensor, most: float | None) -> float:
+    found = scale_of(expected)
+    return min(found, most) if most else found
+
+
 def sample(leaf: torch.Tensor) -> torch.Tensor:
     """At most twice SAMPLE elements, evenly, copied; the step is odd: rows of 2^n are not all met at one place."""
     return leaf.reshape(-1)[:: (leaf.numel() // SAMPLE) | 1].clone()
@@ -167,9 +172,9 @@ def _wide(part: torch.Tensor) -> torch.Tensor:
     return part.to(torch.complex128) if part.is_complex() else part.double()
 
 
-def relative_error(got: torch.Tensor, expected: torch.Tensor) -> float:
+def relative_error(got: torch.Tensor, expected: torch.Tensor, scale: float | None = None) -> float:
     """max |got - expected| / (s + |expected|) over elements that are finite in both; 0 when s is 0 and all agree."""
-    scale = scale_of(expected)
+    scale = _scale(expected, scale)
     if _on_gpu(got, expected):
         import fused
 
@@ -192,10 +197,11 @@ def limit_for(
     tf32: bool,
     row: Row | None = None,
     ratio: float = 1.0,
+    scale: float | None = None,
 ) -> Limit:
     """The limit for outputs of this dtype. own_error: relative_error of the reference in its own dtype.
 
-    ratio: the row's, if that is less.
+    ratio: the row's, if that is less. scale: in place of scale_of(expected), if that is less.
     """
     row = row or TABLE.get(dtype)
     if row is None:
@@ -203,7 +209,7 @@ def limit_for(
     ratio = min(ratio, row.ratio)
     base = max(row.base, TF32_BASE) if tf32 and dtype in (torch.float32, torch.complex64) else row.base
     r = min(row.most, max(base, MARGIN * own_error))
-    atol = max(r * scale_of(expected), SUBNORMAL.get(dtype, 0.0))
+    atol = max(r * _scale(expected, scale), SUBNORMAL.get(dtype, 0.0))
     return Limit(r, atol, ratio, OUTLIER if ratio < 1.0 else 1.0)
 
 

@@ -8,8 +8,8 @@ agree with itself in fp64 and answer something else than before, else another ta
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import torch
 
@@ -20,6 +20,9 @@ ROW_SHARE: Final = 0.125
 OFFSET: Final = {torch.float64: 1000.0, torch.float32: 1000.0, torch.float16: 16.0, torch.bfloat16: 4.0}
 """Added by `offset`. In half types it is no larger than leaves the values their last digits."""
 LARGE: Final = 100.0
+SMALL: Final = 1e-3
+ZERO_SHARE: Final = 0.125
+ENDS_SHARE: Final = 1 / 64
 ROWS_MAX: Final = 1 << 24
 """Of a tensor with more rows only the first so many change places."""
 SAMPLE: Final = 65536
@@ -81,14 +84,61 @@ def large(tensor: torch.Tensor, seed: int) -> bool:
 
 def offset(tensor: torch.Tensor, seed: int) -> bool:
     """A constant added to every value but zeros: an exp without its maximum overflows, a mean must be subtracted."""
-    shift = OFFSET.get(tensor.dtype, 1.0)
+    return _moved(tensor, OFFSET.get(tensor.dtype, 1.0))
+
+
+def lowered(tensor: torch.Tensor, seed: int) -> bool:
+    """The same subtracted: all values are far below zero, where a maximum from 0 and a finite fill are the greatest."""
+    return _moved(tensor, -OFFSET.get(tensor.dtype, 1.0))
+
+
+def _moved(tensor: torch.Tensor, by: float) -> bool:
     if is_label(tensor):
         return False
     if not has_zeros(tensor):
-        tensor.add_(shift)
+        tensor.add_(by)
         return True
     for part in _row_parts(tensor) if tensor.dim() else (tensor,):
-        part.add_((part != 0).to(part.dtype).mul_(shift))
+        part.add_((part != 0).to(part.dtype).mul_(by))
+    return True
+
+
+def small(tensor: torch.Tensor, seed: int) -> bool:
+    """Every value times 1e-3: an epsilon outweighs a variance, and where it is added matters."""
+    if is_label(tensor):
+        return False
+    tensor.mul_(SMALL)
+    return True
+
+
+def zeros(tensor: torch.Tensor, seed: int) -> bool:
+    """Some values, and some whole rows (last dimension), are exactly zero."""
+    if is_label(tensor) or is_symmetric(tensor):
+        return False
+    drawn = torch.rand(tensor.shape, generator=_generator(tensor, seed), device=tensor.device)
+    tensor.masked_fill_(drawn < ZERO_SHARE, 0.0)
+    if tensor.dim() >= 2:
+        tensor.masked_fill_(drawn[..., :1] > 1.0 - ZERO_SHARE, 0.0)
+    return True
+
+
+def ties(tensor: torch.Tensor, seed: int) -> bool:
+    """Every value rounded to halves: many are equal, and many lie halfway between two integers."""
+    if is_label(tensor):
+        return False
+    tensor.mul_(2.0).round_().mul_(0.5)
+    return True
+
+
+def ends(tensor: torch.Tensor, seed: int) -> bool:
+    """A few integers are the least and the greatest of their type."""
+    flat = _flat(tensor)
+    if flat is None:
+        return False
+    count = max(2, int(flat.numel() * ENDS_SHARE))
+    places = torch.randint(0, flat.numel(), (count,), generator=_generator(tensor, seed), device=tensor.device)
+    flat[places[: count // 2]] = torch.iinfo(tensor.dtype).max
+    flat[places[count // 2 :]] = torch.iinfo(tensor.dtype).min
     return True
 
 
@@ -203,20 +253,46 @@ TRANSFORMS: Final[dict[str, Transform]] = {
     "spikes": spikes,
     "large": large,
     "offset": offset,
+    "lowered": lowered,
+    "small": small,
+    "zeros": zeros,
+    "ties": ties,
+    "sparse spikes": sparse,
+    "ends": ends,
     "permuted": permuted,
     "shifted": shifted,
     "constant rows": constant_rows,
 }
-SECRET: Final = ("large", "offset", "permuted", "shifted", "constant rows")
+SECRET: Final = (
+    "large", "offset", "lowered", "small", "zeros", "ties", "ends", "permuted", "shifted", "constant rows",
+)  # fmt: skip
 """Of these one is chosen for each submission by its secret seed; `signs` and `spikes` are always tried."""
 EXTREME: Final = (*SECRET, "spikes")
 """Whose inputs leave some answers of the reference's to chance: a few elements may differ by more."""
+TIED: Final = ("zeros", "ties", "constant rows")
+"""Whose inputs have many equal values: of no use where the answer says which of some equal ones was chosen."""
+INTEGERS: Final = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 REARRANGING: Final = ("permuted", "shifted")
 """Applied to the first case's own inputs: the same values elsewhere, which a remembered answer does not know."""
 
 
 def apply(name: str, tensors: list[torch.Tensor], seed: int) -> bool:
-    """Transform all floating-point tensors; False when there was nothing that it changes."""
-    floats = [tensor for tensor in tensors if tensor.dtype in SPIKE and tensor.numel()]
-    changed = [TRANSFORMS[name](tensor, seed + index) for index, tensor in enumerate(floats)]
+    """Transform all floating-point tensors (`ends`: all integers); False when there was nothing that it changes."""
+    kinds = INTEGERS if name == "ends" else SPIKE
+    chosen = [tensor for tensor in tensors if tensor.dtype in kinds and tensor.numel()]
+    changed = [TRANSFORMS[name](tensor, seed + index) for index, tensor in enumerate(chosen)]
     return any(changed)
+
+
+def name_for(name: str, case: Mapping[str, Any]) -> str | None:
+    """The transformation that stands for this one in a case whose reference may not take it; None: there is none."""
+    if case.get("breaks_ties", True) and name in (*TIED, "spikes"):
+        return "sparse spikes" if name == "spikes" else None
+    return name if name != "ends" or case.get("varies_integers", False) else None
+
+
+def jitter(tensor: torch.Tensor, seed: int) -> None:
+    """Each value moved to one of its two neighbours; zeros stay."""
+    drawn = torch.rand(tensor.shape, generator=_generator(tensor, seed), device=tensor.device)
+    ends = torch.where(drawn < 0.5, -torch.inf, torch.inf).to(tensor.dtype)
+    tensor.copy_(torch.where(tensor == 0, tensor, torch.nextafter(tensor, ends)))

@@ -130,7 +130,7 @@ def test_an_honest_candidate_is_right_by_its_plan(planned: service.Client) -> No
     assert verdict["class"] == "ok", verdict["feedback"]
     assert verdict["plan"]["traced"] is True
     assert (verdict["plan"]["launches"], verdict["plan"]["operators"]) == (1, 1)
-    assert verdict["correctness"]["passed"] == 5
+    assert verdict["correctness"]["passed"] == verdict["correctness"]["cases"] > 10
     assert [kernel["name"] for kernel in verdict["kernels"]] == ["kernel"]
 
 

@@ -211,3 +211,35 @@ def test_every_task_of_ours_has_a_small_case() -> None:
     for file in files:
         spec = cases.describe(file.read_text(), None, CPU, dynamic_shapes=False, declared=None, element_limit=1 << 20)
         assert spec["cases"]["tiny"] is not None or spec["cases"]["own"]["elements"] < 1 << 12, file.name
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs", "chooses", "varies"),
+    [
+        ("x.topk(2)[1]", "torch.rand(8, 8)", True, True),
+        ("x.argmax(-1)", "torch.rand(8, 8)", False, True),
+        ("(x * 3).sum(-1)", "torch.randint(0, 9, (8, 8))", False, True),
+        ("torch.nn.functional.embedding(x, torch.ones(9, 4))", "torch.randint(0, 9, (8, 8))", False, False),
+        ("torch.ones(9)[x]", "torch.randint(0, 9, (8, 8))", False, False),
+        ("torch.bincount(x.flatten())", "torch.randint(0, 9, (8, 8))", False, False),
+        ("torch.arange(64.0).reshape(8, 8).gather(1, x)", "torch.randint(0, 8, (8, 8))", False, False),
+    ],
+)
+def test_it_is_known_what_ties_and_integers_mean_to_a_reference(
+    forward: str, inputs: str, chooses: bool, varies: bool
+) -> None:
+    """Issue 24, point 2: an index out of range would end a GPU's context."""
+    source = f"""
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {forward}
+def get_inputs():
+    return [{inputs}]
+def get_init_inputs():
+    return []
+"""
+    own = cases.describe(source, None, torch.device("cpu"), dynamic_shapes=False, declared=None, element_limit=1 << 20)[
+        "cases"
+    ]["own"]
+    assert (own["breaks_ties"], own["varies_integers"]) == (chooses, varies)

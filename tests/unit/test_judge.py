@@ -23,6 +23,7 @@ class Scripted(judge.Job):
         self.is_too_large = False
         self._random = random.Random(1)
         self._exposed = []
+        self.method, self.recorded, self.recorded_at_tiny = "plan", [], []
         self.ends = ends
 
     def _case(self, case: Any, step: judge.Step, seed: int, *, twice: bool) -> judge.CaseResult:
@@ -57,6 +58,22 @@ def test_the_first_failure_decides_but_a_hack_before_any_other() -> None:
     report = job._report("full", results, 4)
     assert (report.class_, report.rule) == ("hack", "decoy")
     assert job._report("full", [judge.CaseResult("case")], 1).class_ is None
+
+
+def test_who_takes_long_is_asked_a_secret_part_at_once_and_the_rest_first_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Issue 24, point 2: a sleep left one known transformation, and a kernel that was right there alone passed."""
+    monkeypatch.setattr(judge, "SCREEN_S", -1.0)
+    asked = set()
+    for seed in range(20):
+        job = Scripted([(None, None)] * 20)
+        job._random = random.Random(seed)
+        job._screen(job.spec["cases"]["tiny"], judge.CaseResult("tiny"), binds=False)
+        assert len(job.ends) == 20 - judge.SCREEN_LEAST
+        assert len(job._unasked) == len(judge.variations.SECRET) - judge.SCREEN_LEAST
+        asked.add(tuple(job._unasked))
+    assert len(asked) > 10
 
 
 class Answering:

@@ -231,7 +231,7 @@ def test_a_group_asks_for_the_right_answers_once(rig: Rig, task: tuple[str, dict
     first, *others = [recalled(source, 77) for source in (HONEST, HONEST, wrong)]
     assert first[0] == 0, "nobody had asked before"
     tiny, full = others[0]
-    assert tiny == 1 + len(variations.SECRET) and full >= 4  # but with other weights, all
+    assert tiny == 1 + len(variations.SECRET) - 2 and full >= 4  # but with other weights, all; two are not fit here
     assert others[1] == [1]
     assert recalled(HONEST, 78)[0] == 0
     assert outcomes[0] == outcomes[1] == outcomes[3] and outcomes[2][-1] == ("tiny", "fail", "mismatch")
@@ -309,10 +309,11 @@ def test_what_the_tiny_case_exposes_is_tried_at_the_own_size(rig: Rig, change: s
 def test_an_honest_answer_passes_every_secret_transformation(rig: Rig) -> None:
     child = rig.child()
     spec = rig.register(child, STATELESS)
-    rules = policy(variations={"count": 10, "value": True, "shape": True, "dtype": True})
+    rules = policy(variations={"count": 12, "value": True, "shape": True, "dtype": True})
     found = rig.judge(child, spec, STATELESS, LAZY.replace("CHANGE", ""), rules=rules)
     names = [item["name"] for item in found["full"]["detail"]["cases"] if item["outcome"] == "pass"]
-    assert len(names) == 10 and set(variations.SECRET) <= set(names), found["full"]
+    asked = set(variations.SECRET) - {"lowered", "ends"}  # a relu of negative numbers is nothing; there are no integers
+    assert len(names) == 12 and asked <= set(names), found["full"]
     assert found["tiny"]["generality"] is None
 
 
@@ -320,11 +321,11 @@ def test_a_transformation_that_leaves_the_answer_as_it_was_is_replaced(rig: Rig)
     """The sum over rows in another order is the first answer once more: whoever remembers it would pass."""
     source = STATELESS.replace("torch.relu(x) * 1.5", "x.sum(0)")
     child = rig.child()
-    rules = policy(variations={"count": 10, "value": True, "shape": True, "dtype": True})
+    rules = policy(variations={"count": 14, "value": True, "shape": True, "dtype": True})
     answer = LAZY.replace("torch.relu(x) * 1.5", "x.sum(0)").replace("CHANGE", "")
     found = rig.judge(child, rig.register(child, source), source, answer, rules=rules)
     names = [item["name"] for item in found["full"]["detail"]["cases"] if item["outcome"] == "pass"]
-    assert len(names) == 10 and "permuted" not in names and "shifted" in names, names
+    assert len(names) == 14 and "permuted" not in names and "shifted" in names, names
 
 
 NORM = """

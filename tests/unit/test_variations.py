@@ -46,7 +46,7 @@ def test_zeros_stay_zeros() -> None:
         is_changed = variations.apply(name, [changed], 5)
         assert torch.equal(changed.triu(1), torch.zeros(64, 64)), name
         assert is_changed == (not torch.equal(changed, tensor)), name
-        assert is_changed != (name in ("permuted", "shifted", "constant rows")), name
+        assert is_changed != (name in ("permuted", "shifted", "constant rows", "ends")), name
 
 
 def test_symmetric_matrices_stay_symmetric() -> None:
@@ -57,7 +57,7 @@ def test_symmetric_matrices_stay_symmetric() -> None:
         is_changed = variations.apply(name, [changed], 5)
         assert torch.equal(changed, changed.T), name
         assert is_changed == (not torch.equal(changed, tensor)), name
-        assert is_changed != (name in ("shifted", "constant rows")), name
+        assert is_changed != (name in ("shifted", "constant rows", "zeros", "sparse spikes", "ends")), name
 
 
 def test_integers_are_left_alone() -> None:
@@ -140,3 +140,33 @@ def test_sparse_spikes_many_sets_at_once_each_in_places_of_its_own() -> None:
     for row, before, places in zip(memory.split(2048), plain.split(2048), changed, strict=True):
         assert sorted(torch.sign(row[places]).tolist()) == [-1, 1]
         assert torch.equal(row[places].abs(), before[places].abs() * variations.SPIKE[torch.float32])
+
+
+def test_new_values_are_where_mistakes_show() -> None:
+    """Issue 24, point 2: far below zero, tiny, zero, halfway between integers, at the ends of their type."""
+    x = torch.randn(64, 64)
+    lowered, small, zeros, ties = (x.clone() for _ in range(4))
+    assert variations.apply("lowered", [lowered], 1) and lowered.max() < -900
+    assert variations.apply("small", [small], 1) and torch.equal(small, x * 1e-3)
+    assert variations.apply("zeros", [zeros], 1)
+    assert 0.1 < (zeros == 0).double().mean() < 0.4 and (zeros == 0).all(-1).any()
+    assert variations.apply("ties", [ties], 1) and torch.equal(ties * 2, torch.round(ties * 2))
+    integers = torch.randint(-9, 9, (64, 64), dtype=torch.int8)
+    assert variations.apply("ends", [integers], 1) and {-128, 127} <= set(integers.flatten().tolist())
+    assert not variations.apply("ends", [x.clone()], 1) and not variations.apply("zeros", [integers], 1)
+
+
+def test_who_chooses_among_equals_gets_none_and_an_index_is_never_varied() -> None:
+    chooses, computes = {"breaks_ties": True}, {"breaks_ties": False, "varies_integers": True}
+    assert [variations.name_for(name, chooses) for name in ("ties", "zeros", "small")] == [None, None, "small"]
+    assert variations.name_for("spikes", chooses) == "sparse spikes" and variations.name_for("ends", chooses) is None
+    assert [variations.name_for(name, computes) for name in ("ties", "spikes", "ends")] == ["ties", "spikes", "ends"]
+    assert variations.name_for("ties", {}) is None, "of a task of before it is not known"
+
+
+def test_a_jitter_moves_each_value_by_its_last_digit() -> None:
+    x = torch.cat([torch.randn(1000), torch.zeros(8)])
+    moved = x.clone()
+    variations.jitter(moved, 3)
+    assert (moved[:1000] != x[:1000]).all() and (moved[1000:] == 0).all()
+    assert ((moved - x).abs() <= x.abs() * 2**-22).all()

@@ -95,6 +95,7 @@ def install() -> None:
     builder: Any = interpreter.InterpreterBuilder
     if hasattr(builder, "get_bf16"):
         return
+    interpreter.interpreter_builder.options = interpreter.InterpreterOptions(sanitize_overflow=False)  # integers wrap
     for name in (*_BINARY, *_COMPARISONS, *_UNARY, "clampf", "fma"):
         setattr(builder, f"create_{name}", _in_float32(getattr(builder, f"create_{name}")))
     for name in (*_CASTS, "fp_to_fp"):
