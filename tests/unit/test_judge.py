@@ -10,6 +10,7 @@ import judge
 import pytest
 import rig
 import torch
+import variations
 from reference import Expected
 
 
@@ -71,7 +72,7 @@ def test_who_takes_long_is_asked_a_secret_part_at_once_and_the_rest_first_later(
         job._random = random.Random(seed)
         job._screen(job.spec["cases"]["tiny"], judge.CaseResult("tiny"), binds=False)
         assert len(job.ends) == 20 - judge.SCREEN_LEAST
-        assert len(job._unasked) == len(judge.variations.SECRET) - judge.SCREEN_LEAST
+        assert len(job._unasked) == len(variations.SECRET) - judge.SCREEN_LEAST
         asked.add(tuple(job._unasked))
     assert len(asked) > 10
 
