@@ -84,16 +84,8 @@ static const struct setting table[] = {
       "kept for each GPU's referee and for children while they are timed, and used by nothing else, so that "
       "compiling does not disturb timing; 0 keeps none, 1 and 2 are too few; -1 is 3 where the machine has "
       "enough" },
-    { "pool", NUMBER, "processes", "8", 1, 64, FIELD(pool), false,
-      "most children kept ready for each GPU; each holds about 715 MB of its memory; how many there are "
-      "follows from the rate at which submissions come" },
-    { "pool_min", NUMBER, "processes", "2", 1, 64, FIELD(pool_min), false,
-      "children kept ready for each GPU however idle it is; more than pool are never kept" },
-    { "pool_idle_s", NUMBER, "seconds", "60", 1, 86400, FIELD(pool_idle_s), true,
-      "children that nobody has needed for so long are ended, down to pool_min" },
-    { "pool_memory_percent", NUMBER, "percent", "10", 0, 90, FIELD(pool_memory_percent), true,
-      "of the memory that is free, what ready children beyond pool_min may hold: a GPU's, or the machine's "
-      "where there is none" },
+    { "pool", NUMBER, "processes", "6", 1, 64, FIELD(pool), false,
+      "children kept ready for each device; on a GPU each holds about 715 MB of its memory" },
     { "references_kept", NUMBER, "processes", "2", 1, 64, FIELD(references_kept), false,
       "reference children kept loaded for each GPU" },
     { "canary_interval_s", NUMBER, "seconds", "300", 0, 86400, FIELD(canary_interval_s), true,
@@ -179,6 +171,10 @@ static const struct removed {
     { "connections_per_stranger",
       "connections bounds all of them; bound those of one address in a proxy (nginx: limit_conn)" },
     { "device_jobs", "a device runs one submission at a time; take the setting out" },
+    { "pool_min", "pool is the number of children that are kept ready, always; set that" },
+    { "pool_idle_s", "pool is the number of children that are kept ready, always; take the setting out" },
+    { "pool_memory_percent",
+      "pool is the number of children that are kept ready, about 715 MB of a GPU each; set that" },
 };
 
 #define REMOVED ARRAY_LEN(removed)

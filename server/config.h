@@ -23,29 +23,26 @@ struct config {
     char *file;   /* --config, or NULL */
     char *listen; /* "127.0.0.1:8080"; port 0 picks one; loopback only unless allow_remote */
     bool allow_remote;
-    char *tokens;                /* path of the tokens (server/token.h) */
-    char *store;                 /* path of the database */
-    char *scratch;               /* directory for submissions' private files; emptied at start */
-    bool is_scratch_ours;        /* it was not given: removed at the end */
-    char *python;                /* interpreter that has torch and triton */
-    char *harness;               /* directory of the harness */
-    char *device;                /* "auto", "cpu", "cpu:0,1", or "cuda" (all), "cuda:0,1" */
-    char *target;                /* compile target without a GPU: "cuda:90" */
-    char *judge;                 /* "live" or "plan": how candidates run */
-    char *log_level;             /* error, warn, info, debug */
-    char *log_format;            /* auto, json, text */
-    int64_t cpu_jobs;            /* ast and compile children side by side; 0: number of cores */
-    int64_t stage_pool;          /* children of each CPU stage that are kept ready */
-    int64_t timing_cores;        /* for each GPU; -1: as many as the machine can spare */
-    int64_t pool;                /* most run children kept ready for each GPU */
-    int64_t pool_min;            /* as many are kept however idle it is, but no more than pool */
-    int64_t pool_idle_s;         /* after which those that nobody needs are ended */
-    int64_t pool_memory_percent; /* of free memory, for those beyond pool_min */
-    int64_t canary_interval_s;   /* most between two canaries that passed, of a GPU; 0: none comes by time */
-    int64_t references_kept;     /* reference children kept for each GPU */
-    int64_t queue_limit;         /* submissions waiting before 429 */
-    char *quotas;                /* server/queue/quota.h */
-    bool cache;                  /* identical candidates are judged once */
+    char *tokens;              /* path of the tokens (server/token.h) */
+    char *store;               /* path of the database */
+    char *scratch;             /* directory for submissions' private files; emptied at start */
+    bool is_scratch_ours;      /* it was not given: removed at the end */
+    char *python;              /* interpreter that has torch and triton */
+    char *harness;             /* directory of the harness */
+    char *device;              /* "auto", "cpu", "cpu:0,1", or "cuda" (all), "cuda:0,1" */
+    char *target;              /* compile target without a GPU: "cuda:90" */
+    char *judge;               /* "live" or "plan": how candidates run */
+    char *log_level;           /* error, warn, info, debug */
+    char *log_format;          /* auto, json, text */
+    int64_t cpu_jobs;          /* ast and compile children side by side; 0: number of cores */
+    int64_t stage_pool;        /* children of each CPU stage that are kept ready */
+    int64_t timing_cores;      /* for each GPU; -1: as many as the machine can spare */
+    int64_t pool;              /* run children kept ready for each device */
+    int64_t canary_interval_s; /* most between two canaries that passed, of a GPU; 0: none comes by time */
+    int64_t references_kept;   /* reference children kept for each GPU */
+    int64_t queue_limit;       /* submissions waiting before 429 */
+    char *quotas;              /* server/queue/quota.h */
+    bool cache;                /* identical candidates are judged once */
     int64_t cache_recheck_percent;
     int64_t stage_limit_ms;       /* 60000 */
     int64_t tiny_limit_ms;        /* 10000 */

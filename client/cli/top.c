@@ -151,7 +151,7 @@ put_workers(struct buffer *out, json_t *status)
     size_t i;
 
     buffer_printf(out, "\n%-24s %-10s %-12s %7s %7s %7s %9s\n", "worker", "state", "device", "starts",
-                  "ready", "wanted", "waited s");
+                  "ready", "of", "waited s");
     json_array_foreach(json_object_get(status, "workers"), i, row)
     {
         const char *lane = json_string_value(json_object_get(row, "lane"));
@@ -159,7 +159,7 @@ put_workers(struct buffer *out, json_t *status)
                       word(row, "device"), number(row, "starts", NULL));
         if (json_object_get(row, "pool"))
             buffer_printf(out, " %7.0f %7.0f %9.1f", number(row, "pool", "ready"),
-                          number(row, "pool", "wanted"), number(row, "pool", "waited_s"));
+                          number(row, "pool", "most"), number(row, "pool", "waited_s"));
         buffer_printf(out, "\n");
     }
     json_array_foreach(json_object_get(status, "gpus"), i, row)

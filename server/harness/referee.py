@@ -140,7 +140,7 @@ class Referee:
             try:
                 if peer.channel.wait(0) and peer.channel.receive().text("ev") == "ready":
                     peer.is_ready = True
-                    self._channel.send({"ev": "child_ready", "child": name, "free_bytes": self._free_bytes()})
+                    self._channel.send({"ev": "child_ready", "child": name})
                     return
             except (ChannelClosed, ProtocolError):
                 pass
@@ -184,7 +184,7 @@ class Referee:
     def _op_drop(self, message: Message) -> None:
         name = message.text("child")
         self._forget(name)
-        self._channel.send({"ev": "dropped", "child": name, "free_bytes": self._free_bytes()})
+        self._channel.send({"ev": "dropped", "child": name})
 
     def _free_bytes(self) -> int | None:
         """Of the GPU's memory, or of the machine's without one; None: not known."""

@@ -376,11 +376,7 @@ write_pools(struct writer *w, json_t *workers)
     static const struct {
         const char *part, *key, *name, *type, *help;
     } rows[] = {
-        { "pool", "wanted", "verifierd_pool_wanted_children", "gauge",
-          "Children that should be ready, by the rate at which they are needed, and memory." },
         { "pool", "made", "verifierd_pool_made_total", "counter", "Children that were made ready." },
-        { "pool", "discarded", "verifierd_pool_discarded_total", "counter",
-          "Children that were ready and ended unused, since fewer were enough." },
         { "pool", "lost", "verifierd_pool_lost_total", "counter",
           "Children that died before they were used." },
         { "pool", "waited_s", "verifierd_pool_wait_seconds_total", "counter",

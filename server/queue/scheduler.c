@@ -308,8 +308,6 @@ begin_one(struct scheduler *q)
     if (found != SCHEDULER_BEGIN)
         return found == SCHEDULER_ENDED;
     take_slot(q, job);
-    for (int i = 0; i < q->n_lanes; i++)
-        lane_expect(q->lanes[i], false, 1.0 / q->n_lanes);
     q->ops->begin(q->arg, job);
     return true;
 }

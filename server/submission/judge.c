@@ -103,8 +103,6 @@ get_ready(struct submission *s)
     }
     submission_waits(s);
     judge_count_attempt(s, false);
-    for (int i = 0; i < f->n_lanes; i++)
-        lane_expect(f->lanes[i], true, 1.0 / f->n_lanes);
     scheduler_add_for_device(f->scheduler, &s->job, false);
     scheduler_kick(f->scheduler);
 }

@@ -99,20 +99,11 @@ at_json(int64_t wall_ms)
 static void
 show_cb(void *arg, const struct norm_key *key, const struct norm *n)
 {
-    json_t *history = json_array();
-
-    for (int i = 0; i < n->n_stretches; i++) {
-        const struct norm_stretch *s = &n->stretches[i];
-        json_array_append_new(history,
-                              json_pack("{s:o, s:I, s:I, s:I, s:I}", "at", at_json(s->start_s * 1000), "n",
-                                        (json_int_t)s->n, "least_ns", (json_int_t)s->least_ns, "most_ns",
-                                        (json_int_t)s->most_ns, "failed", (json_int_t)s->failed));
-    }
-    json_array_append_new(
-        arg, json_pack("{s:s, s:s, s:s, s:o, s:i, s:o, s:o}", "gpu", key->gpu, "driver", key->driver, "kind",
-                       key->kind, "norm_ns", n->n_samples > 0 ? json_integer(norm_ns(n)) : json_null(),
-                       "norm_samples", n->n_samples, "norm_since",
-                       n->n_samples > 0 ? at_json(n->since_ms) : json_null(), "history", history));
+    json_array_append_new(arg, json_pack("{s:s, s:s, s:s, s:o, s:i, s:o}", "gpu", key->gpu, "driver",
+                                         key->driver, "kind", key->kind, "norm_ns",
+                                         n->n_samples > 0 ? json_integer(norm_ns(n)) : json_null(),
+                                         "norm_samples", n->n_samples, "norm_since",
+                                         n->n_samples > 0 ? at_json(n->since_ms) : json_null()));
 }
 
 json_t *

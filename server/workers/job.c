@@ -246,10 +246,7 @@ acquire(struct lane *l)
     if (j->is_alone)
         runners_make_room(l);
     j->reference->used = l->clock;
-    int64_t now_ns = clock_monotonic_ns();
-    l->supply.waited_s += (double)(now_ns - j->wanting_ns) / 1e9;
-    if (j->began_ns == 0)
-        j->began_ns = now_ns;
+    l->supply.waited_s += (double)(clock_monotonic_ns() - j->wanting_ns) / 1e9;
     if (j->is_registration) {
         if (referee_ask_register(l))
             await(l, l->config->stage_limit_ms);
@@ -507,8 +504,6 @@ close_job(struct lane *l)
 
     uv_timer_stop(&l->job_timer);
     forget_job(l);
-    if (j->began_ns > 0)
-        l->supply.job_s = pool_mean(l->supply.job_s, (double)(clock_monotonic_ns() - j->began_ns) / 1e9);
     l->job = NULL;
     if (is_violent)
         canary_send(l);

@@ -14,7 +14,7 @@
  * afresh: what one knows of the other's children would be stale.
  *
  * A run child here is a "runner" (runner.c). It is forked and makes its context
- * before anybody needs it (as many as pool.h says), then serves as a task's
+ * before anybody needs it (as many as the setting `pool` says), then serves as a task's
  * reference, again and again, or as one submission's candidate, once. What the lane does for others
  * is a job (job.c), one at a time. Both speak with the referee (referee.c), and
  * the canary (canary.c) says whether the device and its workers are sound.
@@ -79,7 +79,6 @@ lane_went_down(struct lane *l, const char *why)
     uv_timer_stop(&l->job_timer);
     canary_abandon(l);
     uv_timer_stop(&l->retry_timer);
-    uv_timer_stop(&l->supply_timer);
     l->job = NULL;
     if (!l->is_stopping) {
         zygote_kill(l->zygote, "started again with its referee");
@@ -119,10 +118,7 @@ lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, struct
     l->config = config;
     l->idle = idle;
     l->arg = arg;
-    l->supply.free_bytes = -1;
-    l->supply.last_ns = clock_monotonic_ns();
-    uv_timer_t *const timers[] = { &l->job_timer, &l->retry_timer, &l->canary_timer, &l->look_timer,
-                                   &l->supply_timer };
+    uv_timer_t *const timers[] = { &l->job_timer, &l->retry_timer, &l->canary_timer, &l->look_timer };
     for (size_t i = 0; i < ARRAY_LEN(timers); i++) {
         uv_timer_init(loop, timers[i]);
         timers[i]->data = l;
@@ -185,7 +181,6 @@ lane_free(struct lane *l)
     uv_close((uv_handle_t *)&l->retry_timer, timer_closed_cb);
     uv_close((uv_handle_t *)&l->canary_timer, timer_closed_cb);
     uv_close((uv_handle_t *)&l->look_timer, timer_closed_cb);
-    uv_close((uv_handle_t *)&l->supply_timer, timer_closed_cb);
 }
 
 /* --- looking --- */

@@ -59,11 +59,6 @@ json_t *lane_gpu(const struct lane *l);      /* view: the referee's "gpu"; NULL:
 json_t *lane_versions(const struct lane *l); /* view: of the run zygote; NULL before it was ready */
 const struct zygote *lane_zygote(const struct lane *l); /* view: whose children run candidates */
 json_t *lane_sandbox(const struct lane *l);             /* view: its layers; NULL before it was ready */
-/*
- * n submissions (or a share of one, where several devices may get it) have begun
- * the CPU stages, or are through them: children for them may be made ahead.
- */
-void lane_expect(struct lane *l, bool is_compiled, double n);
 /* Before its first canary; a view that outlives it. */
 void lane_use_norms(struct lane *l, struct norms *norms);
 void lane_look_again(

@@ -38,20 +38,6 @@ norm_drift(const struct norm *n, int64_t ns)
     return known > 0 ? (double)ns / (double)known - 1 : NAN;
 }
 
-/* A clock that was set back adds to the newest stretch. */
-static struct norm_stretch *
-stretch_at(struct norm *n, int64_t now_ms)
-{
-    int64_t start_s = now_ms / 1000 / NORM_STRETCH_S * NORM_STRETCH_S;
-
-    if (n->n_stretches > 0 && start_s <= n->stretches[n->n_stretches - 1].start_s)
-        return &n->stretches[n->n_stretches - 1];
-    if (n->n_stretches == NORM_STRETCHES)
-        memmove(&n->stretches[0], &n->stretches[1], sizeof(n->stretches[0]) * (size_t)--n->n_stretches);
-    n->stretches[n->n_stretches] = (struct norm_stretch){ .start_s = start_s };
-    return &n->stretches[n->n_stretches++];
-}
-
 static void
 learn(struct norm *n, int64_t now_ms, int64_t ns)
 {
@@ -64,14 +50,9 @@ learn(struct norm *n, int64_t now_ms, int64_t ns)
 enum norm_finding
 norm_note(struct norm *n, int64_t now_ms, int64_t ns, bool is_well)
 {
-    struct norm_stretch *at = stretch_at(n, now_ms);
     double drift = norm_drift(n, ns);
     bool is_slower = drift > NORM_DRIFT, is_faster = drift < -NORM_DRIFT; /* neither where it is NAN */
 
-    at->least_ns = at->n == 0 || ns < at->least_ns ? ns : at->least_ns;
-    at->most_ns = ns > at->most_ns ? ns : at->most_ns;
-    at->n++;
-    at->failed += !is_well || is_slower;
     if (is_slower)
         return NORM_SLOWER;
     if (!is_well)
@@ -87,19 +68,12 @@ norm_note(struct norm *n, int64_t now_ms, int64_t ns, bool is_well)
 json_t *
 norm_json(const struct norm *n)
 {
-    json_t *samples = json_array(), *history = json_array();
+    json_t *samples = json_array();
 
     for (int i = 0; i < n->n_samples; i++)
         json_array_append_new(samples, json_integer(n->samples[i]));
-    for (int i = 0; i < n->n_stretches; i++) {
-        const struct norm_stretch *s = &n->stretches[i];
-        json_array_append_new(history,
-                              json_pack("{s:I, s:I, s:I, s:I, s:I}", "start_s", (json_int_t)s->start_s, "n",
-                                        (json_int_t)s->n, "least_ns", (json_int_t)s->least_ns, "most_ns",
-                                        (json_int_t)s->most_ns, "failed", (json_int_t)s->failed));
-    }
-    return json_pack("{s:I, s:o, s:I, s:o}", "norm_ns", (json_int_t)norm_ns(n), "samples", samples,
-                     "since_ms", (json_int_t)n->since_ms, "history", history);
+    return json_pack("{s:I, s:o, s:I}", "norm_ns", (json_int_t)norm_ns(n), "samples", samples, "since_ms",
+                     (json_int_t)n->since_ms);
 }
 
 static bool
@@ -112,22 +86,12 @@ read_figure(const json_t *object, const char *key, int64_t *out)
 }
 
 static bool
-read_stretch(const json_t *one, struct norm_stretch *out)
-{
-    return read_figure(one, "start_s", &out->start_s) && read_figure(one, "n", &out->n) &&
-           read_figure(one, "least_ns", &out->least_ns) && read_figure(one, "most_ns", &out->most_ns) &&
-           read_figure(one, "failed", &out->failed);
-}
-
-static bool
 read_all(const json_t *document, struct norm *out)
 {
-    const json_t *samples = json_object_get(document, "samples"),
-                 *history = json_object_get(document, "history");
+    const json_t *samples = json_object_get(document, "samples");
 
     if (!read_figure(document, "since_ms", &out->since_ms) || !json_is_array(samples) ||
-        json_array_size(samples) > NORM_SAMPLES || !json_is_array(history) ||
-        json_array_size(history) > NORM_STRETCHES)
+        json_array_size(samples) > NORM_SAMPLES)
         return false;
     for (size_t i = 0; i < json_array_size(samples); i++) {
         int64_t ns = json_integer_value(json_array_get(samples, i));
@@ -135,9 +99,6 @@ read_all(const json_t *document, struct norm *out)
             return false;
         out->samples[out->n_samples++] = ns;
     }
-    for (size_t i = 0; i < json_array_size(history); i++)
-        if (!read_stretch(json_array_get(history, i), &out->stretches[out->n_stretches++]))
-            return false;
     return true;
 }
 

@@ -1,6 +1,5 @@
 /*
- * norm.h - how long a GPU's canary takes: the norm, learned once and kept, what
- * it took in the last two days, and when it is due. Pure: the caller reads the clocks.
+ * norm.h - how long a GPU's canary takes: the norm, learned once and kept, and when it is due. Pure: the caller reads the clocks.
  */
 #ifndef WORKERS_NORM_H
 #define WORKERS_NORM_H
@@ -11,26 +10,15 @@
 
 #include <jansson.h>
 
-#define NORM_DRIFT 0.05    /* further off than this is drift: that of server/harness/gpu_state.py */
-#define NORM_SAMPLES 9     /* the norm is the median of as many, and then it stands */
-#define NORM_STRETCH_S 900 /* of the history */
-#define NORM_STRETCHES 192 /* of it that are kept: two days without a gap */
+#define NORM_DRIFT 0.05 /* further off than this is drift: that of server/harness/gpu_state.py */
+#define NORM_SAMPLES 9  /* the norm is the median of as many, and then it stands */
 #define NORM_NS_MAX 1000000000000
-
-struct norm_stretch {
-    int64_t start_s;           /* since 1970, a multiple of NORM_STRETCH_S */
-    int64_t n;                 /* canaries of it that told a time */
-    int64_t least_ns, most_ns; /* of these */
-    int64_t failed;            /* of these, how many did not pass */
-};
 
 /* All zero is one of which nothing is known. */
 struct norm {
     int64_t samples[NORM_SAMPLES];
     int n_samples;
-    int64_t since_ms;                              /* wall clock, of the first sample */
-    struct norm_stretch stretches[NORM_STRETCHES]; /* oldest first */
-    int n_stretches;
+    int64_t since_ms; /* wall clock, of the first sample */
 };
 
 enum norm_finding {
@@ -46,11 +34,11 @@ double norm_drift(const struct norm *n, int64_t ns);
 
 /*
  * A canary took ns (1 to NORM_NS_MAX) at now_ms of the wall clock. is_well: nothing else was wrong with it; only then
- * the norm learns from it. NORM_SLOWER counts as failed in the history.
+ * the norm learns from it.
  */
 enum norm_finding norm_note(struct norm *n, int64_t now_ms, int64_t ns, bool is_well);
 
-/* {"norm_ns","samples","since_ms","history":[{"start_s","n","least_ns","most_ns","failed"},…]}; given. */
+/* {"norm_ns","samples","since_ms"}; given. */
 json_t *norm_json(const struct norm *n);
 /* False: document is none of norm_json()'s, and *out is as if nothing were known. */
 bool norm_read(const json_t *document, struct norm *out);

@@ -16,7 +16,6 @@ struct entry {
     struct entry *prev, *next;
     char gpu[TEXT_SIZE], driver[TEXT_SIZE], kind[TEXT_SIZE];
     struct norm norm;
-    int64_t kept_ms;
 };
 
 struct norms {
@@ -119,13 +118,10 @@ norms_note(struct norms *all, const struct norm_key *key, int64_t now_ms, int64_
         log_warn(NULL, "no memory for the canary of %s", key->gpu);
         return NORM_STEADY;
     }
-    int samples = e->norm.n_samples, stretches = e->norm.n_stretches;
+    int samples = e->norm.n_samples;
     enum norm_finding finding = norm_note(&e->norm, now_ms, ns, is_well);
-    bool is_told = finding != NORM_STEADY || e->norm.n_samples != samples || e->norm.n_stretches != stretches;
-    if (is_told || now_ms < e->kept_ms || now_ms - e->kept_ms >= NORMS_SAVE_MS) {
-        e->kept_ms = now_ms;
+    if (finding == NORM_FASTER || e->norm.n_samples != samples)
         tell(e, all->keep, all->arg);
-    }
     return finding;
 }
 

@@ -12,8 +12,6 @@
 #include "common/error.h"
 #include "server/workers/norm.h"
 
-#define NORMS_SAVE_MS 60000 /* what is in the history alone is kept no more often */
-
 struct norm_key {
     const char *gpu;    /* its UUID */
     const char *driver; /* its version: what it makes of a kernel, and of the clocks */
@@ -32,7 +30,7 @@ void norms_free(struct norms *all); /* NULL is fine */
 int norms_add(struct norms *all, const struct norm_key *key, const struct norm *n, struct error *err);
 /* View; NULL: nothing is known of it. */
 const struct norm *norms_find(const struct norms *all, const struct norm_key *key);
-/* norm_note() for key, which is copied; then it is kept where more than the history has changed, or it is time to. */
+/* norm_note() for key, which is copied; then it is kept where it has changed. */
 enum norm_finding norms_note(struct norms *all, const struct norm_key *key, int64_t now_ms, int64_t ns,
                              bool is_well);
 /* In the order in which they were first seen. */

@@ -19,7 +19,6 @@
 #include "server/workers/devices.h"
 #include "server/workers/lane.h"
 #include "server/workers/norms.h"
-#include "server/workers/pool.h"
 #include "server/workers/process.h"
 #include "server/workers/zygote.h"
 
@@ -35,8 +34,6 @@ struct runner {
     enum runner_use use;
     bool is_told; /* the referee knows it */
     bool is_loaded;
-    bool is_unheard;   /* the referee had no ear for it all the time that it was made */
-    int64_t forked_ns; /* monotonic */
     char task_id[LANE_TASK_SIZE];
     int64_t used; /* lane->clock when it was last */
 };
@@ -48,13 +45,12 @@ struct job {
     char id[24];
     bool is_registration;
     enum phase phase;
-    bool is_asked;   /* the referee owes a report */
-    bool is_opened;  /* it knows the job */
-    bool is_limited; /* its deadline has passed, and the child was killed for it */
-    bool is_violent; /* the canary has to sing before anybody else is served */
-    int strikes;     /* how often a deadline passed */
-    int64_t wanting_ns,
-        began_ns; /* monotonic: since when it waits for children; since when it has had them, or 0 */
+    bool is_asked;      /* the referee owes a report */
+    bool is_opened;     /* it knows the job */
+    bool is_limited;    /* its deadline has passed, and the child was killed for it */
+    bool is_violent;    /* the canary has to sing before anybody else is served */
+    int strikes;        /* how often a deadline passed */
+    int64_t wanting_ns; /* monotonic: since when it waits for children */
     struct runner *candidate, *reference;
     char task_id[LANE_TASK_SIZE];
     char *entry, *task_entry, *cache;
@@ -84,17 +80,10 @@ struct job {
     void *arg;
 };
 
-/* The children that are ready before they are asked for: what their number is made of, and what became of them. */
+/* The children that are ready before they are asked for, since the start. */
 struct supply {
-    struct pool_rate entering, arriving, taking;
-    double n_entered, n_arrived;
-    double make_s, job_s;          /* means of late; 0: not known yet */
-    double waited_s;               /* that jobs waited for children, since the start */
-    int64_t last_ns;               /* monotonic: when something came or was taken */
-    int64_t surplus_ns;            /* since when there are more than are wanted; 0: there are not */
-    int64_t made, discarded, lost; /* since the start */
-    int64_t wanted;                /* when it was last asked */
-    int64_t free_bytes;            /* memory that the referee saw; -1: not told yet */
+    int64_t made, lost;
+    double waited_s; /* that jobs waited for children */
 };
 
 /* Of the device: what its last one said, and when one passed. */
@@ -131,7 +120,7 @@ struct lane {
     } references;
     struct norms *norms; /* a view; NULL: no canary's time is compared with anything */
     struct canary canary;
-    uv_timer_t job_timer, retry_timer, canary_timer, look_timer, supply_timer;
+    uv_timer_t job_timer, retry_timer, canary_timer, look_timer;
     int handles;
     int64_t clock, jobs_made;
     int failures, canary_failures;

@@ -250,10 +250,7 @@ referee_message_cb(void *arg, struct message *m)
                *job = message_text(m, "job");
     bool is_ours = l->job && job && strcmp(job, l->job->id) == 0 && l->job->is_asked;
     struct runner *r = child ? runner_find(l, child) : NULL;
-    json_t *free_bytes = json_object_get(m->body, "free_bytes");
 
-    if (json_is_integer(free_bytes) && json_integer_value(free_bytes) >= 0)
-        l->supply.free_bytes = json_integer_value(free_bytes);
     if (strcmp(event, "child_ready") == 0 && r) {
         runner_became_ready(l, r);
     } else if (strcmp(event, "child_gone") == 0 && r) {

@@ -1,6 +1,5 @@
 #include "server/workers/private.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,17 +10,14 @@
 /*
  * Children of one lane. Each is forked and makes its context before anybody
  * needs it, is told to the referee as soon as it has a channel, and is ready
- * when the referee says so. How many are kept so is pool.h's to say; those that
- * are too many for pool_idle_s are ended. Timing waits until what is ended has
- * ended; what is being made the referee has stand still meanwhile, if it is its
- * own.
+ * when the referee says so. As many are kept so as the setting `pool` says.
+ * Timing waits until what is ended has ended; what is being made the referee
+ * has stand still meanwhile.
  */
 
 #define WARM_MS 60000 /* from forking to a context */
 #define RETRY_MS 1000
 #define MAKING_MAX 4 /* side by side; more are hardly made sooner */
-/* The same without a GPU: what it does not share with its zygote (6 MB), and room. */
-#define HOST_CHILD_BYTES (64LL * 1000 * 1000)
 /* Children that died unused, one after another: more than two rounds of them are no chance. */
 #define FAILURES_MAX (2 * MAKING_MAX + 1)
 
@@ -64,7 +60,6 @@ runners_limit_warming(struct lane *l)
     {
         if (r->state >= RUNNER_READY)
             continue;
-        r->is_unheard |= is_deaf;
         child_limit(r->child, is_deaf ? 0 : WARM_MS);
     }
 }
@@ -139,7 +134,6 @@ runner_new(struct lane *l, struct error *err)
     if (!r)
         return error_set(err, ERR_NOMEM, "no memory for a child");
     r->lane = l;
-    r->forked_ns = clock_monotonic_ns();
     DL_APPEND(l->runners, r);
     if (child_new(l->zygote, CHILD_RUN, &runner_ops, r, &r->child, err) != 0) {
         runner_free(r);
@@ -158,10 +152,6 @@ runner_became_ready(struct lane *l, struct runner *r)
     child_limit(r->child, 0);
     l->failures = 0;
     l->supply.made++;
-    /* One that nobody heard for a while may have been ready before. */
-    double took_s = (double)(clock_monotonic_ns() - r->forked_ns) / 1e9;
-    if (!r->is_unheard || took_s < l->supply.make_s)
-        l->supply.make_s = pool_mean(l->supply.make_s, took_s);
     lane_pump(l);
 }
 
@@ -171,8 +161,6 @@ runner_take_as(struct lane *l, struct runner *r, enum runner_use use)
     r->use = use;
     r->used = l->clock;
     child_limit(r->child, 0);
-    l->supply.last_ns = clock_monotonic_ns();
-    pool_rate_note(&l->supply.taking, l->supply.last_ns, 1);
 }
 
 struct runner *
@@ -242,87 +230,25 @@ retry_cb(uv_timer_t *timer)
     lane_pump(timer->data);
 }
 
-static int64_t
-least_ready(const struct lane *l)
-{
-    return l->config->pool_min < l->config->pool ? l->config->pool_min : l->config->pool;
-}
-
-static int64_t
-wanted(const struct lane *l, int64_t have, int64_t now_ns)
-{
-    const struct supply *s = &l->supply;
-    int64_t child_bytes = lane_is_gpu(l) ? GPU_CHILD_BYTES : HOST_CHILD_BYTES;
-    int64_t bytes = s->free_bytes < 0 ? 0 : s->free_bytes + have * child_bytes;
-    const struct pool_need need = {
-        .entering = pool_rate_read(&s->entering, now_ns),
-        .passing = fmin(1, (s->n_arrived + 1) / (s->n_entered + 1)),
-        .arriving = pool_rate_read(&s->arriving, now_ns),
-        .taking = pool_rate_read(&s->taking, now_ns),
-        .job_s = s->job_s,
-        .make_s = s->make_s,
-        .idle_s = (double)(now_ns - s->last_ns) / 1e9,
-        .limit_s = (double)l->config->pool_idle_s,
-        .child_bytes = child_bytes,
-        .budget_bytes = bytes / 100 * l->config->pool_memory_percent,
-        .least = least_ready(l),
-        .most = l->config->pool,
-    };
-    return pool_wanted(&need);
-}
-
-/* Those that were too many for pool_idle_s go, the oldest first: whoever takes one takes the newest. */
-static void
-trim_pool(struct lane *l, int64_t too_many, int64_t now_ns)
-{
-    struct supply *s = &l->supply;
-    struct runner *r;
-
-    if (too_many <= 0) {
-        s->surplus_ns = 0;
-        return;
-    }
-    if (s->surplus_ns == 0)
-        s->surplus_ns = now_ns;
-    int64_t since_ns = s->surplus_ns < s->last_ns ? s->surplus_ns : s->last_ns;
-    if (now_ns - since_ns < l->config->pool_idle_s * 1000000000)
-        return;
-    DL_FOREACH(l->runners, r)
-    {
-        if (too_many == 0)
-            break;
-        if (r->use != USE_POOL || r->state != RUNNER_READY)
-            continue;
-        r->use = USE_NONE;
-        child_kill(r->child);
-        s->discarded++;
-        too_many--;
-    }
-}
-
 void
 runners_fill_pool(struct lane *l)
 {
     struct job *j = l->job;
     struct runner *r;
     struct error err = { 0 };
-    int64_t have = 0, making = 0, now_ns = clock_monotonic_ns();
+    int64_t have = 0, making = 0, want = l->config->pool;
 
     DL_FOREACH(l->runners, r)
     {
         have += r->use == USE_POOL;
         making += r->state < RUNNER_READY;
     }
-    int64_t want = l->supply.wanted = wanted(l, have, now_ns);
-    if (have > least_ready(l) && !uv_is_active((uv_handle_t *)&l->supply_timer))
-        uv_timer_start(&l->supply_timer, retry_cb, (uint64_t)l->config->pool_idle_s * 1000 + 1, 0);
     if (j && j->is_alone && j->phase != PHASE_ACQUIRE)
         return;
     if (j && (j->phase == PHASE_QUIET || (j->is_asked && strcmp(j->stage, "timing") == 0)))
         return;
     if (j && j->phase == PHASE_ACQUIRE)
         want += j->is_registration || j->reference ? 0 : 1;
-    trim_pool(l, have - want, now_ns);
     for (; have < want && making < MAKING_MAX; have++, making++) {
         if (runner_new(l, &err) != 0) {
             log_warn(l->device.name, "%s", err.text);
@@ -332,30 +258,15 @@ runners_fill_pool(struct lane *l)
     }
 }
 
-void
-lane_expect(struct lane *l, bool is_compiled, double n)
-{
-    struct supply *s = &l->supply;
-
-    s->last_ns = clock_monotonic_ns();
-    pool_rate_note(is_compiled ? &s->arriving : &s->entering, s->last_ns, n);
-    *(is_compiled ? &s->n_arrived : &s->n_entered) += n;
-    if (l->state == LANE_BUSY || l->state == LANE_IDLE)
-        runners_fill_pool(l);
-}
-
 json_t *
 runners_pool_json(const struct lane *l)
 {
-    const struct supply *s = &l->supply;
     int ready = runners_count(l, USE_POOL, true);
 
-    return json_pack("{s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:o}", "ready", ready, "making",
-                     runners_count(l, USE_POOL, false) - ready, "wanted", (json_int_t)s->wanted, "least",
-                     (json_int_t)least_ready(l), "most", (json_int_t)l->config->pool, "made",
-                     (json_int_t)s->made, "discarded", (json_int_t)s->discarded, "lost", (json_int_t)s->lost,
-                     "waited_s", s->waited_s, "make_s", s->make_s, "job_s", s->job_s, "free_bytes",
-                     s->free_bytes < 0 ? json_null() : json_integer(s->free_bytes));
+    return json_pack("{s:i, s:i, s:I, s:I, s:I, s:f}", "ready", ready, "making",
+                     runners_count(l, USE_POOL, false) - ready, "most", (json_int_t)l->config->pool, "made",
+                     (json_int_t)l->supply.made, "lost", (json_int_t)l->supply.lost, "waited_s",
+                     l->supply.waited_s);
 }
 
 void

@@ -80,7 +80,7 @@ def test_the_children_of_several_devices_have_groups_of_their_own(
     start_daemon: service.StartDaemon, group: Path
 ) -> None:
     """Issue 21.3: each zygote numbers its own children, and with two GPUs the second mkdir failed, again and again."""
-    daemon = start_daemon(cgroup=group, device="cpu:0,1", pool=2, pool_min=2, stage_pool=0)
+    daemon = start_daemon(cgroup=group, device="cpu:0,1", pool=2, stage_pool=0)
 
     def ready() -> int:
         workers = daemon.client.expect("GET", "/v1/status")["workers"]

@@ -228,10 +228,6 @@ def test_a_norm_that_is_forgotten_is_learned_anew(gpu: Gpu) -> None:
         (known,) = running.client.expect("GET", "/v1/canaries")["items"]
         assert (known["gpu"], known["driver"], known["kind"]) == ("GPU-scripted", "1.0", "scripted")
         assert (known["norm_ns"], known["norm_samples"]) == (USUAL_NS, 1)
-        assert sum(one["n"] for one in known["history"]) >= 4
-        assert min(one["least_ns"] for one in known["history"]) == USUAL_NS
-        assert max(one["most_ns"] for one in known["history"]) == int(1.2 * USUAL_NS)
-        assert sum(one["failed"] for one in known["history"]) == sum(one["n"] for one in known["history"]) - 1
         answer = running.client.post("/v1/canaries", {"forget": ""})
         assert (answer.status, answer.json()["errors"][0]["pointer"]) == (400, "/forget")
         assert running.client.expect("POST", "/v1/canaries", {"forget": "GPU-other"})["items"] == [known]

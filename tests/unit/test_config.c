@@ -302,9 +302,9 @@ static void
 a_removed_setting_is_refused_with_what_to_do(void **state)
 {
     static const char *const rows[][2] = {
-        { "connections_per_address", "limit_conn)" },
-        { "connections_per_stranger", "limit_conn)" },
-        { "device_jobs", "one submission at a time" },
+        { "connections_per_address", "limit_conn)" },        { "connections_per_stranger", "limit_conn)" },
+        { "device_jobs", "one submission at a time" },       { "pool_min", "pool is the number of children" },
+        { "pool_idle_s", "pool is the number of children" }, { "pool_memory_percent", "about 715 MB" },
     };
     struct place *place = *state;
 

@@ -45,8 +45,8 @@ assert_has(const char *text, const char *line)
     "{\"class\":\"policy\",\"rule\":\"\",\"n\":1}]},"                                                        \
     "\"store\":{\"commit_ms_max\":250,\"commits\":12345678901},"                                             \
     "\"workers\":[{\"name\":\"referee cpu\",\"device\":\"cpu\",\"state\":\"waiting\",\"starts\":2,"          \
-    "\"lane\":\"starting\",\"pool\":{\"ready\":2,\"making\":1,\"wanted\":4,\"made\":9,"                      \
-    "\"discarded\":3,\"lost\":1,\"waited_s\":1.5}}],"                                                        \
+    "\"lane\":\"starting\",\"pool\":{\"ready\":2,\"making\":1,\"most\":4,\"made\":9,"                        \
+    "\"lost\":1,\"waited_s\":1.5}}],"                                                                        \
     "\"gpus\":[{\"device\":\"cuda:0\",\"canary\":{\"age_s\":12.5,\"drift\":-0.01,\"passes\":7,\"failures\":" \
     "2}},"                                                                                                   \
     "{\"device\":\"cuda:1\",\"canary\":{\"age_s\":null,\"drift\":null,\"passes\":0,\"failures\":0}}],"       \
@@ -77,9 +77,7 @@ figures_have_their_names_and_units(void **state)
         "verifierd_device_state{device=\"cpu\",state=\"starting\"} 1",
         "verifierd_pool_children{device=\"cpu\",state=\"ready\"} 2",
         "verifierd_pool_children{device=\"cpu\",state=\"making\"} 1",
-        "verifierd_pool_wanted_children{device=\"cpu\"} 4",
         "verifierd_pool_made_total{device=\"cpu\"} 9",
-        "verifierd_pool_discarded_total{device=\"cpu\"} 3",
         "verifierd_pool_lost_total{device=\"cpu\"} 1",
         "verifierd_pool_wait_seconds_total{device=\"cpu\"} 1.5",
         "verifierd_canary_age_seconds{device=\"cuda:0\"} 12.5",

@@ -1,4 +1,4 @@
-/* test_norm.c - a canary's norm and history, and when it is due, under a simulated clock. */
+/* test_norm.c - a canary's norm, and when it is due, under a simulated clock. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,10 +11,8 @@
 #include "common/auto.h"
 #include "server/workers/norm.h"
 
-#define START_MS (INT64_C(1700000100) * 1000) /* a multiple of NORM_STRETCH_S */
+#define START_MS (INT64_C(1700000100) * 1000)
 #define USUAL 323000
-
-_Static_assert(START_MS / 1000 % NORM_STRETCH_S == 0, "the first stretch is a whole one");
 
 /* A GPU under a clock of our own. */
 struct gpu {
@@ -116,7 +114,7 @@ a_faster_one_begins_the_norm_anew(void **state)
     assert_int_equal(sing(&g, 300, USUAL * 1.5), NORM_SLOWER);
 }
 
-/* Its answer was wrong, or its referee found it off: its time is in the history alone. */
+/* Its answer was wrong, or its referee found it off. */
 static void
 one_that_failed_otherwise_teaches_nothing(void **state)
 {
@@ -127,7 +125,6 @@ one_that_failed_otherwise_teaches_nothing(void **state)
     assert_int_equal(norm_note(&g.norm, g.now_ms, USUAL / 2, false), NORM_STEADY);
     assert_int_equal(norm_note(&g.norm, g.now_ms, USUAL * 2, false), NORM_SLOWER);
     assert_int_equal(norm_ns(&g.norm), USUAL + 1);
-    assert_int_equal(g.norm.stretches[g.norm.n_stretches - 1].failed, 2);
 }
 
 static void
@@ -151,39 +148,13 @@ bounds_of_a_drift(void **state)
 }
 
 static void
-the_history_is_bounded_by_time_and_not_by_canaries(void **state)
-{
-    struct gpu g = gpu_new();
-    const struct norm_stretch *first = &g.norm.stretches[0];
-
-    (void)state;
-    for (int i = 0; i < 1000; i++)
-        sing(&g, i > 0 && i % 10 == 0, USUAL + i);
-    assert_int_equal(g.norm.n_stretches, 1);
-    assert_int_equal(first->n, 1000);
-    assert_int_equal(first->least_ns, USUAL);
-    assert_int_equal(first->most_ns, USUAL + 999);
-    assert_int_equal(first->failed, 0);
-    for (int i = 0; i < 2 * NORM_STRETCHES; i++)
-        sing(&g, NORM_STRETCH_S, USUAL * (i % 2 ? 1 : 1.1));
-    assert_int_equal(g.norm.n_stretches, NORM_STRETCHES);
-    for (int i = 1; i < NORM_STRETCHES; i++)
-        assert_int_equal(first[i].start_s, first[i - 1].start_s + NORM_STRETCH_S);
-    assert_int_equal(first[NORM_STRETCHES - 1].start_s, g.now_ms / 1000 / NORM_STRETCH_S * NORM_STRETCH_S);
-    assert_int_equal(first[NORM_STRETCHES - 2].failed, 1);
-    assert_int_equal(first[NORM_STRETCHES - 1].failed, 0);
-}
-
-static void
 a_clock_that_is_set_back_spoils_nothing(void **state)
 {
     struct gpu g = gpu_new();
 
     (void)state;
     sing_usually(&g, NORM_SAMPLES);
-    int before = g.norm.n_stretches;
     assert_int_equal(sing(&g, -86400, USUAL), NORM_STEADY);
-    assert_int_equal(g.norm.n_stretches, before);
     assert_int_equal(sing(&g, -86400, USUAL * 1.2), NORM_SLOWER);
 }
 
@@ -194,8 +165,7 @@ what_is_written_is_read_again(void **state)
     struct norm again;
 
     (void)state;
-    for (int i = 0; i < NORM_STRETCHES + 5; i++)
-        sing(&g, NORM_STRETCH_S, USUAL + i);
+    sing_usually(&g, NORM_SAMPLES + 5);
     AUTO_JSON json_t *document = norm_json(&g.norm);
     assert_int_equal(json_integer_value(json_object_get(document, "norm_ns")), norm_ns(&g.norm));
     assert_true(norm_read(document, &again));
@@ -204,21 +174,32 @@ what_is_written_is_read_again(void **state)
     assert_int_equal(norm_note(&again, g.now_ms, USUAL * 2, true), NORM_SLOWER);
 }
 
+/* Versions before this one kept a history beside the norm. */
+static void
+an_older_version_s_norm_is_read(void **state)
+{
+    AUTO_JSON json_t *document = json_loads(
+        "{\"norm_ns\":7,\"samples\":[7],\"since_ms\":1,\"history\":[{\"start_s\":0,\"n\":1}]}", 0, NULL);
+    struct norm read;
+
+    (void)state;
+    assert_true(norm_read(document, &read));
+    assert_int_equal(norm_ns(&read), 7);
+}
+
 static void
 what_is_no_norm_is_refused(void **state)
 {
     static const char *const documents[] = {
         "[]",
         "{}",
-        "{\"samples\":[],\"history\":[]}",
-        "{\"samples\":[0],\"since_ms\":1,\"history\":[]}",
-        "{\"samples\":[\"1\"],\"since_ms\":1,\"history\":[]}",
-        "{\"samples\":[1000000000001],\"since_ms\":1,\"history\":[]}",
-        "{\"samples\":[1,1,1,1,1,1,1,1,1,1],\"since_ms\":1,\"history\":[]}",
-        "{\"samples\":[1],\"since_ms\":-1,\"history\":[]}",
-        "{\"samples\":[1],\"since_ms\":1,\"history\":[1]}",
-        "{\"samples\":[1],\"since_ms\":1,\"history\":[{\"start_s\":1,\"n\":1,\"least_ns\":1,\"most_ns\":1}]}",
-        "{\"samples\":[1],\"since_ms\":1,\"history\":{}}",
+        "{\"samples\":[]}",
+        "{\"since_ms\":1}",
+        "{\"samples\":[0],\"since_ms\":1}",
+        "{\"samples\":[\"1\"],\"since_ms\":1}",
+        "{\"samples\":[1000000000001],\"since_ms\":1}",
+        "{\"samples\":[1,1,1,1,1,1,1,1,1,1],\"since_ms\":1}",
+        "{\"samples\":[1],\"since_ms\":-1}",
     };
     struct norm read;
 
@@ -227,7 +208,7 @@ what_is_no_norm_is_refused(void **state)
         AUTO_JSON json_t *document = json_loads(documents[i], 0, NULL);
         assert_non_null(document);
         assert_false(norm_read(document, &read));
-        assert_int_equal(read.n_samples + read.n_stretches, 0);
+        assert_int_equal(read.n_samples, 0);
     }
 }
 
@@ -257,9 +238,9 @@ main(void)
         cmocka_unit_test(a_faster_one_begins_the_norm_anew),
         cmocka_unit_test(one_that_failed_otherwise_teaches_nothing),
         cmocka_unit_test(bounds_of_a_drift),
-        cmocka_unit_test(the_history_is_bounded_by_time_and_not_by_canaries),
         cmocka_unit_test(a_clock_that_is_set_back_spoils_nothing),
         cmocka_unit_test(what_is_written_is_read_again),
+        cmocka_unit_test(an_older_version_s_norm_is_read),
         cmocka_unit_test(what_is_no_norm_is_refused),
         cmocka_unit_test(when_one_is_due),
     };

@@ -30,14 +30,6 @@ lane_has_reference(const struct lane *l, const char *task_id)
     return l->reference && strcmp(l->reference, task_id) == 0;
 }
 
-void
-lane_expect(struct lane *l, bool is_compiled, double n)
-{
-    (void)l;
-    (void)is_compiled;
-    (void)n;
-}
-
 /* --- a world of two lanes, some slots and jobs by name --- */
 
 #define JOBS 16

@@ -33,7 +33,6 @@ MISMATCH = {"case": "original", "output": "0", "index": [0, 3], "expected": 1.5,
 
 DRIFT = 0.05
 """server/harness/gpu_state.py's."""
-FREE_BYTES = int(SETTINGS.get("SCRIPT_FREE_BYTES", 64 << 30))
 
 
 def canary_ns() -> int | None:
@@ -119,7 +118,7 @@ class Referee:
             try:
                 child.channel.receive()
                 child.is_ready = True
-                self.channel.send({"ev": "child_ready", "child": name, "free_bytes": FREE_BYTES})
+                self.channel.send({"ev": "child_ready", "child": name})
                 return
             except wire.ChannelClosed:
                 pass
@@ -138,7 +137,7 @@ class Referee:
 
     def op_drop(self, message: wire.Message) -> None:
         self.forget(message.text("child"))
-        self.channel.send({"ev": "dropped", "child": message.text("child"), "free_bytes": FREE_BYTES})
+        self.channel.send({"ev": "dropped", "child": message.text("child")})
 
     def op_register(self, message: wire.Message) -> None:
         job = message.text("job")
