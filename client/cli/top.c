@@ -18,9 +18,9 @@
 
 struct top {
     struct cli *cli;
-    const char *window;
     bool is_once;
-    double every_s;
+    double every_s, window_s;
+    json_t *reads; /* earlier answers of /v1/stats within the window, oldest first */
     int bad;
 };
 
@@ -28,10 +28,23 @@ enum { OPT_ONCE = 256, OPT_WINDOW, OPT_EVERY };
 
 static const struct argp_option options[] = {
     { "once", OPT_ONCE, NULL, 0, "Print it once and end", 0 },
-    { "window", OPT_WINDOW, "TIME", 0, "What to sum over, as 60s, 10m or 2h (default 1m)", 0 },
+    { "window", OPT_WINDOW, "TIME", 0,
+      "What to sum over, as 60s, 10m or 2h (default 1m); until then, since it began", 0 },
     { "every", OPT_EVERY, "SECONDS", 0, "Draw it anew so often (default 1)", 0 },
     { 0 },
 };
+
+/* "90", "90s", "10m", "2h" to seconds; 0: it is none of these, or out of range. */
+static double
+read_window(const char *text)
+{
+    char *end;
+    double seconds = strtod(text, &end);
+
+    seconds *= *end == 'h' ? 3600 : *end == 'm' ? 60 : 1;
+    bool is_unit = !*end || (strchr("smh", *end) && !end[1]);
+    return end > text && is_unit && seconds >= 1 && seconds <= 86400 ? seconds : 0;
+}
 
 static error_t
 parse(int key, char *arg, struct argp_state *state)
@@ -46,7 +59,9 @@ parse(int key, char *arg, struct argp_state *state)
         t->is_once = true;
         return 0;
     case OPT_WINDOW:
-        t->window = arg;
+        t->window_s = read_window(arg);
+        if (t->window_s == 0)
+            argp_error(state, "--window is a time such as 60s, 10m or 2h, a day at most");
         return 0;
     case OPT_EVERY:
         t->bad = input_seconds(arg, &t->every_s);
@@ -86,9 +101,9 @@ word(json_t *object, const char *key)
 
 /* "  12.3", or a dash. */
 static void
-put_ms(struct buffer *out, json_t *spread, const char *key)
+put_ms(struct buffer *out, json_t *spread)
 {
-    json_t *value = json_object_get(spread, key);
+    json_t *value = json_object_get(spread, "mean");
 
     if (json_is_number(value))
         buffer_printf(out, " %9.*f", json_number_value(value) < 100 ? 1 : 0, json_number_value(value));
@@ -129,17 +144,15 @@ put_stages(struct buffer *out, json_t *stats)
     json_t *stage;
     size_t i;
 
-    buffer_printf(out, "\n%-8s %7s %7s %7s %7s %9s %9s %9s %9s %9s\n", "stage", "pass", "fail", "skip",
-                  "spared", "wait ms", "most", "takes ms", "most", "device s");
+    buffer_printf(out, "\n%-8s %7s %7s %7s %7s %9s %9s %9s\n", "stage", "pass", "fail", "skip", "spared",
+                  "wait ms", "takes ms", "device s");
     json_array_foreach(json_object_get(stats, "stages"), i, stage)
     {
         buffer_printf(out, "%-8s %7.0f %7.0f %7.0f %7.0f", word(stage, "stage"), number(stage, "pass", NULL),
                       number(stage, "fail", NULL), number(stage, "skip", NULL),
                       number(stage, "spared", NULL));
-        put_ms(out, json_object_get(stage, "wait_ms"), "mean");
-        put_ms(out, json_object_get(stage, "wait_ms"), "max");
-        put_ms(out, json_object_get(stage, "service_ms"), "mean");
-        put_ms(out, json_object_get(stage, "service_ms"), "max");
+        put_ms(out, json_object_get(stage, "wait_ms"));
+        put_ms(out, json_object_get(stage, "service_ms"));
         buffer_printf(out, " %9.1f\n", number(stage, "device_s", NULL));
     }
 }
@@ -167,14 +180,83 @@ put_workers(struct buffer *out, json_t *status)
                       word(row, "state"));
 }
 
+/* --- the window: what happened since an earlier answer --- */
+
+static void
+subtract(json_t *from, json_t *earlier, const char *key)
+{
+    json_t *value = json_object_get(from, key);
+    double less = json_number_value(json_object_get(earlier, key));
+
+    if (json_is_number(value))
+        json_object_set_new(from, key, json_real(json_number_value(value) - less));
+}
+
+static void
+subtract_spread(json_t *from, json_t *earlier)
+{
+    subtract(from, earlier, "n");
+    subtract(from, earlier, "sum");
+    double n = number(from, "n", NULL);
+    if (json_is_object(from))
+        json_object_set_new(from, "mean", n > 0 ? json_real(number(from, "sum", NULL) / n) : json_null());
+}
+
+/* stats becomes what happened since the earlier one. */
+static void
+subtract_stats(json_t *stats, json_t *earlier)
+{
+    static const char *const counts[] = { "covered_s", "finished", "shared" };
+    static const char *const of_stages[] = { "decided", "pass", "fail", "skip", "spared", "device_s" };
+    static const char *const seconds[] = { "used", "saved_by_rejection", "saved_by_cache" };
+    json_t *stage;
+    size_t i;
+
+    for (size_t k = 0; k < ARRAY_LEN(counts); k++)
+        subtract(stats, earlier, counts[k]);
+    json_array_foreach(json_object_get(stats, "stages"), i, stage)
+    {
+        json_t *before = json_array_get(json_object_get(earlier, "stages"), i);
+        for (size_t k = 0; k < ARRAY_LEN(of_stages); k++)
+            subtract(stage, before, of_stages[k]);
+        subtract_spread(json_object_get(stage, "wait_ms"), json_object_get(before, "wait_ms"));
+        subtract_spread(json_object_get(stage, "service_ms"), json_object_get(before, "service_ms"));
+    }
+    for (size_t k = 0; k < ARRAY_LEN(seconds); k++)
+        subtract(json_object_get(stats, "device_s"), json_object_get(earlier, "device_s"), seconds[k]);
+    double covered_s = number(stats, "covered_s", NULL), devices = number(stats, "devices", NULL);
+    if (covered_s <= 0)
+        return;
+    json_object_set_new(stats, "finished_per_s", json_real(number(stats, "finished", NULL) / covered_s));
+    if (devices > 0)
+        json_object_set_new(stats, "device_busy",
+                            json_real(number(stats, "device_s", "used") / (covered_s * devices)));
+}
+
+/* Keeps the answer, and makes of it what happened within the window, or since the first answer where that is less. */
+static void
+take_window(struct top *t, json_t *stats)
+{
+    double now_s = number(stats, "covered_s", NULL);
+    size_t n = json_array_size(t->reads);
+
+    if (n > 0 && number(json_array_get(t->reads, n - 1), "covered_s", NULL) > now_s)
+        json_array_clear(t->reads); /* another daemon than before */
+    while (json_array_size(t->reads) > 1 &&
+           number(json_array_get(t->reads, 1), "covered_s", NULL) <= now_s - t->window_s)
+        json_array_remove(t->reads, 0);
+    json_array_append_new(t->reads, json_deep_copy(stats));
+    if (json_array_size(t->reads) > 1)
+        subtract_stats(stats, json_array_get(t->reads, 0));
+}
+
+/* --- one picture --- */
+
 static int
 ask(struct top *t, json_t **status, json_t **stats)
 {
-    AUTO_BUFFER struct buffer path = BUFFER_INIT;
-
-    api_path_add(&path, "/v1/stats?window=", t->window);
     int code = api_call(t->cli, "GET", "/v1/status", NULL, status);
-    return code == CLI_OK ? api_call(t->cli, "GET", path.data, NULL, stats) : code;
+    return code == CLI_OK ? api_call(t->cli, "GET", "/v1/stats", NULL, stats) : code;
 }
 
 static int
@@ -185,6 +267,8 @@ draw(struct top *t, struct buffer *out)
 
     if (code != CLI_OK)
         return code;
+    if (!t->is_once)
+        take_window(t, stats);
     if (t->cli->is_json) {
         AUTO_JSON json_t *both = json_pack("{s:O, s:O}", "status", status, "stats", stats);
         text_json(both);
@@ -278,7 +362,7 @@ wait_for_key(double seconds)
 int
 top_command(struct cli *cli, int argc, char **argv)
 {
-    struct top t = { .cli = cli, .window = "1m", .every_s = 1 };
+    struct top t = { .cli = cli, .window_s = 60, .every_s = 1 };
     int code;
 
     argp_parse(&argp, argc, argv, 0, NULL, &t);
@@ -286,6 +370,7 @@ top_command(struct cli *cli, int argc, char **argv)
         return t.bad;
     if (cli->is_json || !isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
         t.is_once = true;
+    AUTO_JSON json_t *reads = t.reads = json_array();
     do {
         AUTO_BUFFER struct buffer text = BUFFER_INIT;
         code = draw(&t, &text);

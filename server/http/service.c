@@ -191,31 +191,14 @@ service_status(struct exchange *x)
     exchange_send(x);
 }
 
-/* "90", "90s", "10m", "2h" to seconds; 0: it is none of these, or out of range. */
-static int64_t
-window_s(const char *text)
-{
-    char *end;
-    long long n = *text >= '1' && *text <= '9' && strlen(text) <= 8 ? strtoll(text, &end, 10) : 0;
-
-    if (n == 0)
-        return 0;
-    n *= *end == 'h' ? 3600 : *end == 'm' ? 60 : 1;
-    bool is_unit = !*end || (strchr("smh", *end) && !end[1]);
-    return is_unit && n <= FUNNEL_WINDOW_MAX_S ? n : 0;
-}
-
 void
 service_stats(struct exchange *x)
 {
-    const char *text = target_value(&x->target, "window");
-    int64_t window = text ? window_s(text) : 600;
-
-    if (window == 0)
+    if (target_value(&x->target, "window"))
         exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "window",
-                            "is a time such as 60s, 10m or 2h, a day at most");
+                            "is not kept any more: the sums begin with the daemon; ask twice and subtract");
     else
-        exchange_json(x, 200, funnel_stats(x->http->funnel, window));
+        exchange_json(x, 200, funnel_stats(x->http->funnel));
 }
 
 void

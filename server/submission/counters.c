@@ -8,10 +8,11 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/histogram.h"
-#include "server/verdict/stats.h"
 
 #define RULE_SIZE 64
 #define PAUSE_S 60 /* a gap between two verdicts that long says nothing about how long work takes */
+
+enum saved { SAVED_BY_REJECTION, SAVED_BY_REUSE, SAVED_N };
 
 struct stage_counts {
     int64_t entered, by_outcome[OUTCOME_N], spared, waited;
@@ -29,15 +30,14 @@ struct counters {
     uint64_t generation;
     struct stage_counts stages[STAGE_NSTAGES];
     struct histogram run_seconds[STAGE_NSTAGES], rewards, speedups;
-    double device_s, saved_s[STATS_NSAVED]; /* that devices were held, and were not */
-    int64_t classes[CLASS_N];               /* those without one were cancelled */
+    double device_s, saved_s[SAVED_N]; /* that devices were held, and were not */
+    int64_t classes[CLASS_N];          /* those without one were cancelled */
     struct rejection_count rejections[256];
     size_t n_rejections;
     int64_t reuse[REUSE_N], reruns[RERUN_N];
     double verdict_s; /* sum, from submission to verdict */
-    int64_t finished, returned, last_finish_ns;
+    int64_t finished, shared, returned, started_ns, last_finish_ns;
     double service_s;
-    struct stats *recent;
 };
 
 static const struct histogram_bounds reward_bounds = {
@@ -52,19 +52,14 @@ counters_new(void)
 {
     struct counters *c = calloc(1, sizeof(*c));
 
-    if (c && !(c->recent = stats_new(clock_monotonic_ns() / 1000000000))) {
-        free(c);
-        return NULL;
-    }
+    if (c)
+        c->started_ns = clock_monotonic_ns();
     return c;
 }
 
 void
 counters_free(struct counters *c)
 {
-    if (!c)
-        return;
-    stats_free(c->recent);
     free(c);
 }
 
@@ -80,20 +75,6 @@ counters_generation(const struct counters *c)
     return c->generation;
 }
 
-static struct stats_sum *
-now(struct counters *c)
-{
-    c->generation++;
-    return stats_now(c->recent, clock_monotonic_ns() / 1000000000);
-}
-
-static void
-save(struct counters *c, enum stats_saved how, double seconds)
-{
-    c->saved_s[how] += seconds;
-    now(c)->saved_s[how] += seconds;
-}
-
 /* --- stages --- */
 
 void
@@ -106,43 +87,27 @@ counters_enter_stage(struct counters *c, enum stage stage)
 void
 counters_wait(struct counters *c, enum stage stage, double wait_ms)
 {
-    struct stats_stage *recent = &now(c)->stages[stage];
-
+    c->generation++;
     c->stages[stage].waited++;
     c->stages[stage].wait_ms += wait_ms;
-    recent->waited++;
-    recent->wait_ms += wait_ms;
-    recent->wait_max_ms = fmaxf(recent->wait_max_ms, (float)wait_ms);
-}
-
-static void
-count_outcome(struct counters *c, enum stage stage, enum outcome outcome)
-{
-    c->stages[stage].by_outcome[outcome]++;
-    now(c)->stages[stage].by_outcome[outcome == OUTCOME_PASS   ? STATS_PASS
-                                     : outcome == OUTCOME_FAIL ? STATS_FAIL
-                                                               : STATS_SKIP]++;
 }
 
 void
 counters_end_stage(struct counters *c, enum stage stage, enum outcome outcome, double run_ms, bool has_device)
 {
-    count_outcome(c, stage, outcome);
-    struct stats_stage *recent = &now(c)->stages[stage];
+    c->generation++;
+    c->stages[stage].by_outcome[outcome]++;
     c->stages[stage].run_ms += run_ms;
     histogram_add(&c->run_seconds[stage], &histogram_seconds, run_ms / 1000);
-    recent->run_ms += run_ms;
-    recent->run_max_ms = fmaxf(recent->run_max_ms, (float)run_ms);
-    if (has_device) {
+    if (has_device)
         c->stages[stage].device_s += run_ms / 1000;
-        recent->device_s += run_ms / 1000;
-    }
 }
 
 void
 counters_skip_stage(struct counters *c, enum stage stage)
 {
-    count_outcome(c, stage, OUTCOME_SKIP);
+    c->generation++;
+    c->stages[stage].by_outcome[OUTCOME_SKIP]++;
 }
 
 void
@@ -151,19 +116,19 @@ counters_spare_stage(struct counters *c, enum stage stage)
     struct stage_counts *counts = &c->stages[stage];
     int64_t through = 0;
 
+    c->generation++;
     counts->spared++;
-    now(c)->stages[stage].spared++;
     for (int i = 0; i < OUTCOME_N; i++)
         through += counts->by_outcome[i];
     if (through > 0)
-        save(c, STATS_BY_REJECTION, counts->device_s / (double)through);
+        c->saved_s[SAVED_BY_REJECTION] += counts->device_s / (double)through;
 }
 
 void
 counters_hold_device(struct counters *c, double seconds)
 {
+    c->generation++;
     c->device_s += seconds;
-    now(c)->device_s += seconds;
 }
 
 /* --- ends --- */
@@ -198,13 +163,11 @@ measure_service(struct counters *c)
 void
 counters_finish(struct counters *c, enum verdict_class class_, double took_s, bool is_shared)
 {
-    struct stats_sum *recent = now(c);
-
+    c->generation++;
     c->classes[class_]++;
     c->finished++;
+    c->shared += is_shared;
     c->verdict_s += took_s;
-    recent->finished++;
-    recent->shared += is_shared;
     if (!is_shared)
         measure_service(c);
 }
@@ -245,7 +208,8 @@ counters_reuse(struct counters *c, enum reuse how)
 void
 counters_save_by_reuse(struct counters *c, double seconds)
 {
-    save(c, STATS_BY_CACHE, seconds);
+    c->generation++;
+    c->saved_s[SAVED_BY_REUSE] += seconds;
 }
 
 void
@@ -260,8 +224,8 @@ counters_rerun(struct counters *c, enum rerun_end how)
 static json_t *
 saved_json(double used_s, const double *saved_s)
 {
-    return json_pack("{s:f, s:f, s:f}", "used", used_s, "saved_by_rejection", saved_s[STATS_BY_REJECTION],
-                     "saved_by_cache", saved_s[STATS_BY_CACHE]);
+    return json_pack("{s:f, s:f, s:f}", "used", used_s, "saved_by_rejection", saved_s[SAVED_BY_REJECTION],
+                     "saved_by_cache", saved_s[SAVED_BY_REUSE]);
 }
 
 static json_t *
@@ -312,39 +276,38 @@ counters_json(const struct counters *c, double rerun_held_s)
                      saved_json(c->device_s, c->saved_s));
 }
 
-/* {"n","mean","max"}; null where there is none. */
+/* {"n","sum","mean"}; null where there is none. */
 static json_t *
-spread_json(uint32_t n, double sum, double max)
+spread_json(int64_t n, double sum)
 {
     return n == 0 ? json_null()
-                  : json_pack("{s:I, s:f, s:f}", "n", (json_int_t)n, "mean", sum / n, "max", max);
+                  : json_pack("{s:I, s:f, s:f}", "n", (json_int_t)n, "sum", sum, "mean", sum / (double)n);
 }
 
 static json_t *
-recent_stage_json(const struct stats_stage *s, int stage)
+stage_stats_json(const struct stage_counts *s, int stage)
 {
-    uint32_t decided = s->by_outcome[STATS_PASS] + s->by_outcome[STATS_FAIL] + s->by_outcome[STATS_SKIP];
+    int64_t pass = s->by_outcome[OUTCOME_PASS], fail = s->by_outcome[OUTCOME_FAIL],
+            skip = s->by_outcome[OUTCOME_SKIP], decided = pass + fail + skip;
 
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:f}", "stage", stage_name((enum stage)stage),
-                     "decided", (json_int_t)decided, "pass", (json_int_t)s->by_outcome[STATS_PASS], "fail",
-                     (json_int_t)s->by_outcome[STATS_FAIL], "skip", (json_int_t)s->by_outcome[STATS_SKIP],
-                     "spared", (json_int_t)s->spared, "wait_ms",
-                     spread_json(s->waited, s->wait_ms, s->wait_max_ms), "service_ms",
-                     spread_json(decided, s->run_ms, s->run_max_ms), "device_s", s->device_s);
+                     "decided", (json_int_t)decided, "pass", (json_int_t)pass, "fail", (json_int_t)fail,
+                     "skip", (json_int_t)skip, "spared", (json_int_t)s->spared, "wait_ms",
+                     spread_json(s->waited, s->wait_ms), "service_ms", spread_json(decided, s->run_ms),
+                     "device_s", s->device_s);
 }
 
 json_t *
-counters_recent_json(struct counters *c, int64_t window_s, int devices)
+counters_stats_json(const struct counters *c, int devices)
 {
-    struct stats_sum sum;
-    int64_t covered_s = stats_read(c->recent, clock_monotonic_ns() / 1000000000, window_s, &sum);
+    double covered_s = (double)(clock_monotonic_ns() - c->started_ns) / 1e9;
     json_t *stages = json_array();
 
     for (int i = 0; i < STAGE_NSTAGES; i++)
-        json_array_append_new(stages, recent_stage_json(&sum.stages[i], i));
-    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:i, s:f}", "window_s", (json_int_t)window_s,
-                     "covered_s", (json_int_t)covered_s, "finished", (json_int_t)sum.finished, "shared",
-                     (json_int_t)sum.shared, "finished_per_s", (double)sum.finished / (double)covered_s,
-                     "stages", stages, "device_s", saved_json(sum.device_s, sum.saved_s), "devices", devices,
-                     "device_busy", devices > 0 ? sum.device_s / ((double)covered_s * devices) : 0.0);
+        json_array_append_new(stages, stage_stats_json(&c->stages[i], i));
+    return json_pack("{s:f, s:I, s:I, s:f, s:o, s:o, s:i, s:f}", "covered_s", covered_s, "finished",
+                     (json_int_t)c->finished, "shared", (json_int_t)c->shared, "finished_per_s",
+                     (double)c->finished / covered_s, "stages", stages, "device_s",
+                     saved_json(c->device_s, c->saved_s), "devices", devices, "device_busy",
+                     devices > 0 ? c->device_s / (covered_s * devices) : 0.0);
 }

@@ -67,7 +67,7 @@ void counters_rerun(struct counters *c, enum rerun_end how);
 
 /* Given: "counts" of /v1/status, but for what the store counts. rerun_held_s: what others waited for reruns. */
 json_t *counters_json(const struct counters *c, double rerun_held_s);
-/* Given: /v1/stats of the last window_s seconds. */
-json_t *counters_recent_json(struct counters *c, int64_t window_s, int devices);
+/* Given: /v1/stats. */
+json_t *counters_stats_json(const struct counters *c, int devices);
 
 #endif

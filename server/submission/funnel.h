@@ -126,9 +126,8 @@ json_t *funnel_figures(struct funnel *f);
  * acknowledged, and each verdict. Workers, devices and the store's times may change without it.
  */
 uint64_t funnel_generation(const struct funnel *f);
-#define FUNNEL_WINDOW_MAX_S 86400
-/* The last window_s seconds (1 to FUNNEL_WINDOW_MAX_S): docs/http.md. */
-json_t *funnel_stats(struct funnel *f, int64_t window_s);
+/* Given: sums since the daemon started (docs/http.md). */
+json_t *funnel_stats(const struct funnel *f);
 /* {"items":[calibration …]}: the newest of each GPU's name. */
 json_t *funnel_calibrations(struct funnel *f);
 /* {"items":[…]}: the norm and the history of each GPU's canary, by driver and kind. */

@@ -4,7 +4,6 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "server/submission/private.h"
-#include "server/verdict/stats.h"
 
 /* Of those without which nothing is judged, one that is out of service for its sandbox; NULL: none is. */
 static const struct zygote *
@@ -84,12 +83,10 @@ print_queues(const struct funnel *f, struct buffer *out)
     buffer_add(out, "}}");
 }
 
-_Static_assert(FUNNEL_WINDOW_MAX_S == STATS_WINDOW_MAX_S, "what is kept");
-
 json_t *
-funnel_stats(struct funnel *f, int64_t window_s)
+funnel_stats(const struct funnel *f)
 {
-    return counters_recent_json(f->counters, window_s, f->n_lanes);
+    return counters_stats_json(f->counters, f->n_lanes);
 }
 
 /* Since the start, and what the store holds. */

@@ -420,10 +420,10 @@ funnel_canaries(struct funnel *f)
 }
 
 json_t *
-funnel_stats(struct funnel *f, int64_t window_s)
+funnel_stats(const struct funnel *f)
 {
     (void)f;
-    return json_pack("{s:I}", "window_s", (json_int_t)window_s);
+    return json_pack("{s:i}", "covered_s", 1);
 }
 
 void
