@@ -18,8 +18,9 @@
 
 /* Special tokens that end an answer, of the models in use; text that is decoded with them has them at its end. */
 static const char *const end_marks[] = {
-    "<|im_end|>", "<|endoftext|>", "<|eot_id|>",    "<|end_of_text|>",       "<|eom_id|>", "<|end|>",
-    "</s>",       "<eos>",         "<end_of_turn>", "<｜end▁of▁sentence｜>", "<pad>",      "<|pad|>",
+    "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<|eom_id|>",
+    "<|end|>",    "</s>",          "<eos>",      "<end_of_turn>",   "<｜end▁of▁sentence｜>",
+    "<pad>",      "<|pad|>",       "<|return|>", "<|call|>",        "<|eot|>",
 };
 
 struct line {
@@ -226,14 +227,58 @@ offer(struct choice *best, const struct fence *fence, const char *end, bool is_t
                                      .indent_size = fence->indent_size };
 }
 
+/* What ends reasoning, and what begins it: of <think> and its like, and of Harmony's channels. */
+static const struct {
+    const char *begins, *ends;
+} reasonings[] = {
+    { "<think>", "</think>" },
+    { "[THINK]", "[/THINK]" },
+    { "<|channel|>analysis<|message|>", "<|channel|>final<|message|>" },
+};
+
+/* Headings of an answer in the usual chat templates: text that is decoded with special tokens may begin with one. */
+static const char *const headings[] = {
+    "<|im_start|>assistant",
+    "<|start_header_id|>assistant<|end_header_id|>",
+    "<|header_start|>assistant<|header_end|>",
+    "<|assistant|>",
+    "<|start|>assistant",
+    "<start_of_turn>model",
+    "<｜Assistant｜>",
+    "[/INST]",
+};
+
+static bool
+begins_with(const char *start, const char *end, const char *mark)
+{
+    return (size_t)(end - start) >= strlen(mark) && memcmp(start, mark, strlen(mark)) == 0;
+}
+
+static const char *
+after_heading(const char *text, const char *end)
+{
+    const char *p = text;
+
+    while (p < end && is_blank(*p))
+        p++;
+    for (size_t i = 0; i < ARRAY_LEN(headings); i++)
+        if (begins_with(p, end, headings[i]))
+            return p + strlen(headings[i]);
+    return text;
+}
+
 static const char *
 after_thinking(const char *text, const char *end)
 {
-    static const char mark[] = "</think>";
-    const size_t size = sizeof(mark) - 1;
     const char *last = text;
-    for (const char *p = text; (p = memmem(p, (size_t)(end - p), mark, size)) != NULL;)
-        last = p += size;
+
+    for (size_t i = 0; i < ARRAY_LEN(reasonings); i++) {
+        size_t size = strlen(reasonings[i].ends);
+        for (const char *p = text; (p = memmem(p, (size_t)(end - p), reasonings[i].ends, size)) != NULL;) {
+            p += size;
+            last = p > last ? p : last;
+        }
+    }
     return last;
 }
 
@@ -241,10 +286,12 @@ after_thinking(const char *text, const char *end)
 static bool
 is_unended(const char *text, const char *end)
 {
-    static const char mark[] = "<think>";
     while (text < end && is_blank(*text))
         text++;
-    return (size_t)(end - text) >= sizeof(mark) - 1 && memcmp(text, mark, sizeof(mark) - 1) == 0;
+    for (size_t i = 0; i < ARRAY_LEN(reasonings); i++)
+        if (begins_with(text, end, reasonings[i].begins))
+            return true;
+    return false;
 }
 
 int
@@ -253,7 +300,7 @@ extract_code(const char *text, size_t size, const char *entry, struct extract *o
     if (size == 0)
         text = ""; /* so that no arithmetic is done on a null pointer */
     const char *end = before_end_marks(text, text + size);
-    const char *start = after_thinking(text, end);
+    const char *start = after_thinking(after_heading(text, end), end);
     struct fence fence = { 0 };
     struct choice best = { out, -1 };
 
@@ -272,7 +319,8 @@ extract_code(const char *text, size_t size, const char *entry, struct extract *o
     }
     if (fence.mark != 0)
         offer(&best, &fence, end, true);
-    out->is_truncated = out->is_truncated || is_unended(start, end);
+    out->is_unended = is_unended(start, end);
+    out->is_truncated = out->is_truncated || out->is_unended;
     if (out->size > EXTRACT_MAX || all_blank(out->code, out->code + out->size))
         return ERR_INPUT;
     return 0;

@@ -237,6 +237,12 @@ read_source(json_t *candidate, json_t *completion, const char *entry, const char
                                                : "no code was found in the answer";
         return FUNNEL_OK;
     }
+    if (found.is_unended)
+        json_array_append_new(flags, json_string("unended_reasoning"));
+    if (found.is_unended && found.from == EXTRACT_TEXT) {
+        extraction->fault = "the reasoning never ended, and no code block is in it";
+        return FUNNEL_OK;
+    }
     extraction->is_guess = found.from == EXTRACT_TEXT;
     if (found.is_truncated)
         json_array_append_new(flags, json_string("truncated"));

@@ -79,6 +79,17 @@ finds_the_code(void **state)
         { "</think>x = 1\n<|im_end|><|endoftext|>", "x = 1\n", EXTRACT_TEXT, false },
         { "```python\ns = '<|im_end|>'\n```", "s = '<|im_end|>'\n", EXTRACT_TAGGED_FENCE, false },
         { "```python\na\n```<|other|>", "a\n```<|other|>", EXTRACT_TAGGED_FENCE, true },
+        { "<|im_start|>assistant\n```python\na\n```<|im_end|>", "a\n", EXTRACT_TAGGED_FENCE, false },
+        { "<|start_header_id|>assistant<|end_header_id|>\n\nx = 1\n<|eot_id|>", "\n\nx = 1\n", EXTRACT_TEXT,
+          false },
+        /* Harmony: reasoning and answer are channels. */
+        { "<|channel|>analysis<|message|>```python\nold\n```<|end|><|start|>assistant<|channel|>final"
+          "<|message|>```python\na\n```<|return|>",
+          "a\n", EXTRACT_TAGGED_FENCE, false },
+        { "<|channel|>final<|message|>x = 1\n<|return|>", "x = 1\n", EXTRACT_TEXT, false },
+        { "<|channel|>analysis<|message|>not yet", "<|channel|>analysis<|message|>not yet", EXTRACT_TEXT,
+          true },
+        { "[THINK]old = 1[/THINK]x = 1", "x = 1", EXTRACT_TEXT, false },
         { "<|im_end|>\n", NULL, EXTRACT_TEXT, false },
         { "", NULL, EXTRACT_TEXT, false },
         { " \n\t\r\n", NULL, EXTRACT_TEXT, false },
