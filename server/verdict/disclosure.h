@@ -14,6 +14,10 @@
 #include <jansson.h>
 
 #define DISCLOSURE_REFUSED "Rejected: not a genuine kernel."
+/* By the rule foreign_kernel, which every prompt states: it is named, and nothing else is told. */
+#define DISCLOSURE_FOREIGN                                                                             \
+    "Rejected: torch computes what the candidate's own kernels should. Move that work into them; the " \
+    "policy says what torch may do."
 
 /*
  * The public view of a submission's document, finished or not: the same keys,
