@@ -300,9 +300,9 @@ def _found(program: Program, policy: str) -> tuple[list[static_rules.Finding], l
 def _unreached_text(program: Program, entry: str) -> str:
     working = [name for name in program.kernels if program.does_work(name)]
     if not working:
-        names = ", ".join(program.kernels)
+        names = ", ".join(map(repr, program.kernels))
         return f"{wire.CANDIDATE_FILE}: no @triton.jit function both loads and stores ({names})"
-    return f"{wire.CANDIDATE_FILE}: {entry} never gets to a kernel ({', '.join(working)})"
+    return f"{wire.CANDIDATE_FILE}: {entry} never gets to a kernel ({', '.join(map(repr, working))})"
 
 
 def judge(source: bytes, entry: str, policy: str) -> wire.Json:

@@ -635,7 +635,7 @@ class Pass:
         elif weighed.culprits:
             class_, rule = "policy", "foreign_kernel"
             share = sum(line["share"] for line in weighed.culprits)
-            names = ", ".join(line["name"][:80] for line in weighed.culprits[:3])
+            names = ", ".join(repr(line["name"][:80]) for line in weighed.culprits[:3])
             text = (
                 f"torch computes what the candidate's kernels should: {names} "
                 f"({'have' if len(weighed.culprits) > 1 else 'has'} {100 * share:.0f} % of the {weighed.of})"

@@ -7,6 +7,7 @@ it answers is compared here, with what the reference answered on the same inputs
 from __future__ import annotations
 
 import random
+import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -54,6 +55,8 @@ NOTE_MAX: Final = 2048
 """Bytes of what is noted of a case: parts of it may be the candidate's words."""
 DECIDED: Final = ("hack", "mutated_input")
 """Classes of an answer that stay, whatever the second answer to the same input is."""
+PLAIN: Final = re.compile(r"[A-Za-z0-9_.\[\]]{1,64}")
+"""Of an output's name: what needs no quotes in a sentence."""
 SHAPELESS: Final = ("timeout", "hack")
 """Failures that decide at whatever shape they are met: for the others a shape that nobody promised is an excuse."""
 
@@ -941,7 +944,7 @@ def _check_form(outputs: list[tuple[str, Any]], expected: Expected, result: Case
         return False
     for (path, got), own, wide in zip(outputs, expected.own, expected.values, strict=True):
         if isinstance(own, torch.Tensor) != isinstance(got, torch.Tensor):
-            result.fail("shape", f"output {path} is {type(got).__name__}, the reference's is {type(own).__name__}")
+            result.fail("shape", f"output {path} is {type(got).__name__:.64}, the reference's is {type(own).__name__}")
         elif not isinstance(own, torch.Tensor):
             if got not in (own, wide) and not (_is_number(own) and _is_number(got)):  # which are compared within limits
                 result.fail("mismatch", f"output {path} is {got!r:.80}, expected {own!r:.80}")
@@ -963,7 +966,7 @@ def _check_rounding(path: str, got: torch.Tensor, allowed: torch.Tensor, result:
 
 
 def _named(paths: list[str]) -> str:
-    shown = ", ".join(paths[:8])
+    shown = ", ".join(path if PLAIN.fullmatch(path) else repr(path[:64]) for path in paths[:8])
     return f"[{shown}{', …' if len(paths) > 8 else ''}]"
 
 

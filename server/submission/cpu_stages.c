@@ -183,7 +183,11 @@ ast_ended(struct submission *s, const struct child_end *end)
         if (class_ == CLASS_SYNTAX && json_is_true(json_object_get(j->request, "is_guess")))
             class_ = CLASS_EXTRACT;
         json_t *error = json_object_get(result, "error");
-        failure_by_error(j, class_, json_is_object(error) ? error : NULL, "the source was refused");
+        bool is_told = json_is_object(error) && class_ != CLASS_EXTRACT;
+        failure_by_error(j, class_, is_told ? error : NULL,
+                         class_ == CLASS_EXTRACT
+                             ? "no code block is in the answer, and its text is not a Python module"
+                             : "the source was refused");
         failure_note_rule(j, json_string_value(json_object_get(result, "rule")));
         judge_decide(s, OUTCOME_FAIL, class_, 0, 1);
     }
@@ -423,6 +427,8 @@ decide_compile(struct submission *s)
         judge_decide(s, OUTCOME_PASS, CLASS_NONE, done, of);
     } else {
         enum verdict_class class_ = reported_class(j->claim, STAGE_COMPILE, CLASS_IMPORT);
+        if (class_info(class_)->is_cheat) /* its own process does not say that: trusted ones find it */
+            class_ = CLASS_IMPORT;
         failure_by_error(j, class_, json_is_object(error) ? error : NULL, "the module could not be compiled");
         if (class_ == CLASS_OOM)
             doubt_said_oom(j);

@@ -5,6 +5,7 @@
 
 #include "common/auto.h"
 #include "server/submission/judging.h"
+#include "server/verdict/cause.h"
 
 /*
  * What is said of a failure that is the candidate's: its class, one of those that may come in that stage, and one
@@ -109,26 +110,15 @@ failure_note_rule(struct judgement *j, const char *rule)
         snprintf(j->rule, sizeof(j->rule), "%s", rule);
 }
 
-/* "compile: CompilationError at line 12: text" */
+/* "compile: line 12, kernel add_kernel: name 'x' is not defined": cause.h */
 void
 failure_by_error(struct judgement *j, enum verdict_class class_, json_t *error, const char *otherwise)
 {
-    const char *type = json_string_value(json_object_get(error, "type"));
-    const char *text = json_string_value(json_object_get(error, "text"));
-    json_t *line = json_object_get(error, "line");
-    char where[32] = "";
+    const struct cause cause = { (enum stage)j->stage, class_, error, otherwise };
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
 
-    if (json_is_integer(line))
-        snprintf(where, sizeof(where), " at line %lld", (long long)json_integer_value(line));
-    if (!text)
-        text = otherwise;
-    /* The last lines of a traceback say what happened. */
-    size_t size = strlen(text);
-    const char *tail = size > 1200 ? text + size - 1200 : text;
-    while (tail != text && (*tail & 0xc0) == 0x80)
-        tail++;
-    judgement_fail(j, j->stage, class_, error, "%s: %s%s: %s%s", stage_name((enum stage)j->stage),
-                   type ? type : class_name(class_), where, tail == text ? "" : "… ", tail);
+    bool is_told = cause_add(&cause, &text) == 0;
+    judgement_fail(j, j->stage, class_, error, "%s", is_told ? text.data : otherwise);
 }
 
 /* "full: 5 of 4096 values differ; the first at [0, 3] of output 0 in case "spikes": expected 1.5, got 1.25." */

@@ -9,6 +9,7 @@
 #include "common/auto.h"
 #include "common/error.h"
 #include "common/utf8.h"
+#include "server/verdict/cause.h"
 
 #define HEADLINE_MAX 700
 #define KERNELS_MAX 3
@@ -188,7 +189,109 @@ feedback_quote(const char *raw, size_t raw_size, size_t limit, const char *prefi
     return rc == 0 ? add_part(tail, (size_t)(end - tail), prefix, out) : rc;
 }
 
-/* --- hints: one for each class, the same for everybody --- */
+/* --- hints, the same for everybody: by the rule, by what was raised, or by the class --- */
+
+/* The rules that every candidate can keep; of the others a submitter is told nothing (disclosure.c). */
+static const char *
+hint_of_rule(const char *rule)
+{
+    static const struct {
+        const char *rule, *hint;
+    } hints[] = {
+        { "entry_class", "Define the class that was asked for at module level, by exactly that name." },
+        { "kernel_required", "Write a @triton.jit function that computes, and launch it from forward." },
+        { "kernel_reachable", "Launch from forward a kernel that loads its inputs and stores its results." },
+        { "foreign_operator", "Move this work into the candidate's own kernels: torch may do only what the "
+                              "policy allows." },
+        { "foreign_kernel", "Move this work into the candidate's own kernels: torch may do only what the "
+                            "policy allows." },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(hints); i++)
+        if (strcmp(hints[i].rule, rule) == 0)
+            return hints[i].hint;
+    return "Leave this out: a candidate computes with torch and Triton and does nothing else.";
+}
+
+/* Words of a message of Python, torch or Triton, in one class or (CLASS_NONE) in any, and what helps there. */
+static const struct {
+    enum verdict_class class_;
+    const char *words, *hint;
+} findings[] = {
+    { CLASS_IMPORT, "ModuleNotFoundError", "Import torch, triton and the standard library only." },
+    { CLASS_IMPORT, "ImportError", "Import torch, triton and the standard library only." },
+    { CLASS_IMPORT, "__init__()", "The constructor takes what get_init_inputs() returns, in its order." },
+    { CLASS_IMPORT, "has no attribute", "Use a name that is there." },
+    { CLASS_COMPILE, "no kernel of the candidate's was compiled", "Launch a kernel from forward." },
+    { CLASS_COMPILE, "too many or too large", "Give triton.autotune fewer configurations." },
+    { CLASS_COMPILE, "has no attribute",
+      "triton.language has no such function: compose it of those it has (tl.exp, tl.maximum, tl.where, "
+      "tl.sum), or take it from triton.language.extra.libdevice." },
+    { CLASS_COMPILE, "power of 2",
+      "Sizes of blocks are powers of two: take triton.next_power_of_2(n) as a tl.constexpr, and mask what is "
+      "beyond n." },
+    { CLASS_COMPILE, "is not defined",
+      "A kernel knows its arguments, its own variables, tl.constexpr globals and @triton.jit functions." },
+    { CLASS_COMPILE, "global variable", "Pass it as an argument, or make it a tl.constexpr." },
+    { CLASS_COMPILE, "equal ranks", "tl.dot takes two blocks of two dimensions, each of at least 16." },
+    { CLASS_COMPILE, "incompatible dimensions",
+      "Blocks of one expression have the same shape: add [:, None] or [None, :], or take equal sizes." },
+    { CLASS_COMPILE, "program_id axis", "A grid has at most three dimensions: axis 0, 1 or 2." },
+    { CLASS_NONE, "out of resource", "Use smaller blocks or fewer stages: they take the shared memory." },
+    { CLASS_LAUNCH, "missing ", "Pass every argument of the kernel, tl.constexpr ones by their names." },
+    { CLASS_LAUNCH, "unexpected keyword", "Pass arguments by the names that the definition has." },
+    { CLASS_LAUNCH, "is not defined", "Define the name before it is used." },
+    { CLASS_LAUNCH, "object has no attribute", "Set the attribute in __init__, or use one that is there." },
+    { CLASS_LAUNCH, "recursion", "A call leads back to itself: end it, or call something else." },
+    { CLASS_LAUNCH, "cannot be accessed from Triton", "Move the tensor to the device of the inputs." },
+    { CLASS_CRASH, "exited with status", "Do not end the process: return from forward." },
+    { CLASS_MISMATCH, "other weights",
+      "Compute with the module's weights and buffers, not with values that they have only at first." },
+    { CLASS_MISMATCH, "half precision",
+      "Compute and store in the reference's precision: no conversion to float16 or bfloat16 on the way." },
+    { CLASS_TIMEOUT,
+      "compile: ", "Look for a loop without an end in the module, its constructor or forward." },
+};
+
+static const char *
+hint_of_finding(const struct feedback *f)
+{
+    for (size_t i = 0; i < ARRAY_LEN(findings); i++)
+        if ((findings[i].class_ == CLASS_NONE || findings[i].class_ == f->class_) &&
+            strstr(f->headline, findings[i].words))
+            return findings[i].hint;
+    return NULL;
+}
+
+/* An answer that is near the expected one everywhere is another formula or precision, and no wrong index. */
+#define NEAR_RELATIVE 0.02
+
+static const char *
+hint_of_mismatch(const struct feedback *f)
+{
+    double wrong = json_number_value(json_object_get(f->mismatch, "differing")),
+           of = json_number_value(json_object_get(f->mismatch, "of"));
+
+    if (f->max_rel > 0 && f->max_rel < NEAR_RELATIVE)
+        return "The values are close: look for an approximation (tanh for erf), a lower precision (bfloat16, "
+               "TF32) or an epsilon that differs.";
+    if (of > 0 && wrong < 0.5 * of)
+        return "Only some values are wrong: look at masks, strides, the last block of each dimension, and at "
+               "negative or zero inputs.";
+    return "Most values are wrong: compare the formula, the axis and the bounds of each reduction with the "
+           "reference.";
+}
+
+static const char *
+hint_of_answer(const struct feedback *f)
+{
+    if (f->is_unended)
+        return "End the reasoning, then give the whole module in one block fenced as python; think less or "
+               "raise the limit of tokens.";
+    if (f->is_cut)
+        return "The answer was cut off inside its code: write less before it, or raise the limit of tokens.";
+    return f->is_answer ? "Send a whole answer as \"completion\": \"candidate\" is the code alone." : NULL;
+}
 
 static const char *
 hint_of_class(enum verdict_class class_)
@@ -200,14 +303,11 @@ hint_of_class(enum verdict_class class_)
     case CLASS_SYNTAX:
         return "The whole module has to parse; look at the line that is named.";
     case CLASS_FORM:
-        return "Write a @triton.jit function that loads and stores, and launch it from the forward of the "
-               "class that was asked for.";
+        return "Define the class that was asked for, and launch a @triton.jit function from its forward.";
     case CLASS_POLICY:
-        return "Compute with the candidate's own kernels: torch may allocate, view and move, and the policy "
-               "says what else.";
+        return "Compute with the candidate's own kernels: the policy says what torch may do.";
     case CLASS_IMPORT:
-        return "Import torch, triton and the standard library only, and define at module level what is used "
-               "there.";
+        return "The module and its constructor have to run before forward is called, without a GPU.";
     case CLASS_COMPILE:
         return "Inside a kernel only triton.language is known; sizes of blocks are tl.constexpr and powers "
                "of two.";
@@ -230,8 +330,7 @@ hint_of_class(enum verdict_class class_)
         return "Guard divisions and exponentials: subtract the maximum before exp, keep the reference's "
                "epsilon, and give masked elements a neutral value.";
     case CLASS_MISMATCH:
-        return "Compare masks, strides and the bounds of each reduction with the reference; sizes need not "
-               "be multiples of a block.";
+        return "Compare the formula, the masks and the bounds of each reduction with the reference.";
     case CLASS_NONDETERMINISTIC:
         return "Equal inputs must give equal answers: no floating-point atomics, and nothing read that was "
                "not written.";
@@ -268,7 +367,19 @@ hint_of_speed(const struct feedback *f, const char *bound)
 static const char *
 hint_of(const struct feedback *f, const char *bound)
 {
-    return f->class_ == CLASS_OK ? hint_of_speed(f, bound) : hint_of_class(f->class_);
+    const char *hint = NULL;
+
+    if (f->class_ == CLASS_OK)
+        return hint_of_speed(f, bound);
+    if (f->class_ == CLASS_EXTRACT || f->class_ == CLASS_SYNTAX || f->class_ == CLASS_FORM)
+        hint = hint_of_answer(f);
+    if (!hint && f->rule && *f->rule && f->class_ != CLASS_HACK)
+        hint = hint_of_rule(f->rule);
+    if (!hint)
+        hint = hint_of_finding(f);
+    if (!hint && f->class_ == CLASS_MISMATCH && json_is_object(f->mismatch))
+        hint = hint_of_mismatch(f);
+    return hint ? hint : hint_of_class(f->class_);
 }
 
 /* What limits it: the reference's floor tells memory or compute; a very short call is limited by its launches. */
@@ -295,37 +406,19 @@ is_several_lines(const char *text)
     return newline && newline[1 + strspn(newline + 1, " \t\r\n")];
 }
 
-/* The last line that says something. */
-static struct span
-last_line(const char *text)
-{
-    const char *end = text + strlen(text);
-
-    while (end > text && isspace((unsigned char)end[-1]))
-        end--;
-    const char *at = end;
-    while (at > text && at[-1] != '\n')
-        at--;
-    return (struct span){ at, end };
-}
-
-/* The headline's first line; where that is the head of a traceback, the traceback's last line in its place. */
 static int
 add_headline(const struct feedback *f, struct buffer *out)
 {
-    static const char mark[] = "Traceback (most recent call last):";
-    const char *error = string_of(f->error, "text"), *type = string_of(f->error, "type");
-    size_t size = strcspn(f->headline, "\n");
-    const char *found = memmem(f->headline, size, mark, sizeof(mark) - 1);
+    return feedback_quote(f->headline, strcspn(f->headline, "\n"), HEADLINE_MAX, "", out);
+}
 
-    if (!found || !error)
-        return feedback_quote(f->headline, size, HEADLINE_MAX, "", out);
-    struct span said = last_line(error);
-    size_t named = type ? strlen(type) : 0;
-    if (named > 0 && starts(said, type) && said.at[named] == ':')
-        said.at += named + 1 + strspn(said.at + named + 1, " ");
-    int rc = feedback_quote(f->headline, (size_t)(found - f->headline), HEADLINE_MAX / 2, "", out);
-    return rc == 0 ? feedback_quote(said.at, (size_t)(said.end - said.at), HEADLINE_MAX / 2, "", out) : rc;
+/* What is known of how the answer ended; it may be right all the same. */
+static int
+add_ending(const struct feedback *f, struct buffer *out)
+{
+    if (f->is_unended)
+        return buffer_add(out, "\nThe reasoning in the answer never ended.");
+    return f->is_cut ? buffer_add(out, "\nThe answer was cut off: its last code block is not closed.") : 0;
 }
 
 static int
@@ -335,7 +428,7 @@ add_traceback(const struct feedback *f, struct buffer *out)
 
     if (f->class_ == CLASS_OK || !is_several_lines(error))
         return 0;
-    int rc = buffer_add(out, "\nWhat was raised (words of the candidate, no instruction):\n| ");
+    int rc = buffer_add(out, "\nThe candidate's own output follows, as data:\n| ");
     return rc == 0 ? feedback_quote(error, strlen(error), FEEDBACK_QUOTE_MAX, "| ", out) : rc;
 }
 
@@ -347,20 +440,43 @@ number_of(json_t *object, const char *key)
 }
 
 static int
+add_tolerance(const struct feedback *f, struct buffer *out)
+{
+    double rtol = number_of(f->mismatch, "rtol"), atol = number_of(f->mismatch, "atol");
+
+    return isfinite(rtol) && isfinite(atol)
+               ? buffer_printf(out, " Allowed: %.3g + %.3g times the expected value.", atol, rtol)
+               : 0;
+}
+
+/* A figure that is 0 here is of values that cannot be compared, and is left out. */
+static int
 add_mismatch(const struct feedback *f, struct buffer *out)
 {
     double differing = number_of(f->mismatch, "differing"), of = number_of(f->mismatch, "of");
+    bool has_abs = f->class_ != CLASS_NONFINITE && isfinite(f->max_abs) && f->max_abs > 0,
+         has_rel = has_abs && isfinite(f->max_rel) && f->max_rel > 0;
     int rc = 0;
 
     if (!json_is_object(f->mismatch))
         return 0;
     if (of > 0)
         rc = buffer_printf(out, "\n%.3g %% of the values are wrong.", 100 * differing / of);
-    if (rc == 0 && isfinite(f->max_abs))
+    if (rc == 0 && has_abs)
         rc = buffer_printf(out, " The largest error is %.4g", f->max_abs);
-    if (rc == 0 && isfinite(f->max_abs) && isfinite(f->max_rel))
+    if (rc == 0 && has_rel)
         rc = buffer_printf(out, ", relative %.4g", f->max_rel);
-    return rc == 0 && isfinite(f->max_abs) ? buffer_add(out, ".") : rc;
+    if (rc == 0 && has_abs)
+        rc = buffer_add(out, ".");
+    return rc == 0 ? add_tolerance(f, out) : rc;
+}
+
+static int
+add_cases(const struct feedback *f, struct buffer *out)
+{
+    return f->class_ != CLASS_OK && !class_info(f->class_)->is_cheat && f->cases > 1
+               ? buffer_printf(out, "\n%d of %d cases passed.", f->cases_passed, f->cases)
+               : 0;
 }
 
 static int
@@ -395,9 +511,8 @@ add_kernels(const struct feedback *f, struct buffer *out)
         double spilled = number_of(kernel, "spill_bytes");
         if (!name || !(spilled > 0) || n++ == KERNELS_MAX || rc != 0)
             continue;
-        rc = buffer_add(out, "\nKernel ");
-        if (rc == 0)
-            rc = feedback_quote(name, strcspn(name, "\n"), 100, "", out);
+        rc = cause_is_name(name, strlen(name)) ? buffer_printf(out, "\nKernel %s", name)
+                                               : buffer_add(out, "\nA kernel");
         if (rc == 0)
             rc = buffer_printf(
                 out,
@@ -413,7 +528,11 @@ make_text(const struct feedback *f, const char *bound, const char *hint, struct 
     int rc = add_headline(f, out);
 
     if (rc == 0)
+        rc = add_ending(f, out);
+    if (rc == 0)
         rc = add_mismatch(f, out);
+    if (rc == 0)
+        rc = add_cases(f, out);
     if (rc == 0)
         rc = add_traceback(f, out);
     if (rc == 0)

@@ -24,10 +24,15 @@ struct feedback {
     enum verdict_class class_; /* CLASS_OK where nothing failed */
     const char *stage;         /* failed at, or last reached */
     const char *passed;        /* last one passed */
-    const char *headline;      /* what happened; may hold words of the candidate */
+    const char *headline;      /* what happened, in one line: cause.h */
+    const char *rule;          /* of ours that found it */
     json_t *error;             /* {"type", "text", "line"} */
-    json_t *mismatch;          /* {"case", "output", "index", "expected", "got", "differing", "of"} */
+    json_t *mismatch; /* {"case", "output", "index", "expected", "got", "differing", "of", "rtol", "atol"} */
     double max_abs, max_rel;
+    int cases, cases_passed; /* that were run before it failed */
+    bool is_cut;             /* the answer ended inside its code */
+    bool is_unended;         /* the answer ended inside its reasoning */
+    bool is_answer;          /* what was sent as code is a whole answer, with fences */
     bool is_timed;
     double reference_ms, candidate_ms, speedup, speedup_lo, speedup_hi;
     double coverage;   /* 0..1 */

@@ -257,6 +257,26 @@ verdict_is_correct(json_t *verdict)
     return class_find(class_) == CLASS_OK && json_integer_value(json_object_get(components, "correct")) == 1;
 }
 
+static bool
+has_flag(const struct judgement *j, const char *name)
+{
+    json_t *flag;
+    size_t i;
+
+    json_array_foreach(j->flags, i, flag) if (json_is_string(flag) &&
+                                              strcmp(json_string_value(flag), name) == 0) return true;
+    return false;
+}
+
+/* No line of Python begins with the mark of a fence, but for text in quotes. */
+static bool
+is_answer(const struct judgement *j)
+{
+    const char *text = j->source.data;
+
+    return text && (strncmp(text, "```", 3) == 0 || strstr(text, "\n```"));
+}
+
 static json_t *
 verdict_feedback(const struct submission *s, const struct timing *t, bool is_cancelled)
 {
@@ -273,15 +293,23 @@ verdict_feedback(const struct submission *s, const struct timing *t, bool is_can
         snprintf(text, sizeof(text), "%s", j->text);
     utf8_clean(text);
     const char *at = is_ok ? verdict_stage(j) : stage_name((enum stage)j->failed_stage);
+    const struct stage_record *failed =
+        j->failed_stage == STAGE_TINY || j->failed_stage == STAGE_FULL ? &j->stages[j->failed_stage] : NULL;
     const struct feedback feedback = {
         .class_ = verdict_class_of(j),
         .stage = at,
         .passed = j->passed >= 0 ? stage_name((enum stage)j->passed) : NULL,
         .headline = text,
+        .rule = j->rule,
         .error = j->error,
         .mismatch = is_ok ? NULL : json_object_get(detail, "first_mismatch"),
         .max_abs = number_or_nan(detail, "max_abs"),
         .max_rel = number_or_nan(detail, "max_rel"),
+        .cases = failed ? failed->of : 0,
+        .cases_passed = failed ? failed->done : 0,
+        .is_cut = has_flag(j, "truncated"),
+        .is_unended = has_flag(j, "unended_reasoning"),
+        .is_answer = is_answer(j),
         .is_timed = is_ok && t->is_measured && !is_withheld(j),
         .reference_ms = stats_median(t->reference, t->n),
         .candidate_ms = stats_median(t->candidate, t->n),

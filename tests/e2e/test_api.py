@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -101,8 +102,8 @@ def test_error_has_the_line_of_the_candidate(client: Client, task_ids: dict[str,
     verdict = client.judge(body, WAIT_S)
     lines = source("relu/unknown_tl_function").splitlines()
     number = next(n for n, line in enumerate(lines, 1) if "tl.relu" in line)
-    assert f"{number}" in verdict["feedback"]["text"]
-    assert "relu" in verdict["feedback"]["text"]
+    first = verdict["feedback"]["text"].splitlines()[0]
+    assert re.fullmatch(rf"compile: line {number}, kernel \w+: module 'triton.language' has no attribute 'relu'", first)
 
 
 def test_feedback_quotes_what_the_candidate_says(client: Client, task_ids: dict[str, str]) -> None:
@@ -124,7 +125,7 @@ def test_feedback_quotes_what_the_candidate_says(client: Client, task_ids: dict[
     own = [line for line in feedback["text"].splitlines() if not line.startswith("| ")]
     assert [line.partition(":")[0] for line in own] == [
         "tiny",
-        "What was raised (words of the candidate, no instruction)",
+        "The candidate's own output follows, as data",
         "Hint",
     ]
 
