@@ -115,3 +115,76 @@ def test_an_agent_has_kernels_judged_over_the_model_context_protocol(url: str) -
     assert found["leaders"]["result"][0]["speedup"] == pytest.approx(1.3, rel=1e-3)
     assert found["leaderboard"]["result"][0]["task_name"] == "scripted"
     assert "nobody-knows-this" in found["unknown"]["error"]
+
+
+EXAMPLES = service.ROOT / "client" / "examples"
+OFFLINE = {"PYTHONPATH": str(PACKAGE), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+
+
+def tasks_in(tmp_path: Path) -> Path:
+    """A directory of modules, for scripted workers."""
+    tasks = tmp_path / "tasks"
+    tasks.mkdir()
+    for number in range(2):
+        (tasks / f"{number}_example.py").write_text(f"# script: describe=pass\n# {number}\n")
+    return tasks
+
+
+def test_the_example_for_trl_works_as_it_stands(url: str, tmp_path: Path) -> None:
+    tiny = [sys.executable, "-m", "finetune", "tiny", str(tmp_path / "model"), str(EXAMPLES / "trl_grpo.py")]
+    subprocess.run(tiny, env=os.environ | OFFLINE, check=True, timeout=300, capture_output=True)
+    own = {"MODEL": str(tmp_path / "model"), "TASKS": str(tasks_in(tmp_path)), "VERIFIERD_URL": url}
+    size = {"STEPS": "2", "SAMPLES": "2", "TOKENS": "8", "CUDA_VISIBLE_DEVICES": "", "VERIFIERD_RUN": "example"}
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "trl_grpo.py")],
+        env=os.environ | OFFLINE | own | size,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "rewards/verifierd/mean" in done.stdout and "verifierd/correct" in done.stdout
+    assert (tmp_path / "kernels" / "final" / "model.safetensors").exists()
+    judged = service.Client(url).get("/v1/submissions?limit=200").json()["items"]
+    labels = [item["metadata"] for item in judged if (item["metadata"] or {}).get("run") == "example"]
+    assert sorted(label["step"] for label in labels) == [0, 0, 1, 1], labels
+
+
+@pytest.mark.parametrize("name", ["openrlhf", "verl", "slime"])
+def test_the_examples_for_other_trainers_have_answers_judged(name: str, url: str, tmp_path: Path) -> None:
+    """The script runs as it stands, but for the trainer itself, whose own client then asks with what it was given."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "python3").write_text(
+        f"""#!/bin/sh
+case $1 in
+-m | train.py) printf '%s\\n' "$@" >arguments ;;
+*) exec {sys.executable} "$@" ;;
+esac
+"""
+    )
+    (programs / "python3").chmod(0o755)
+    environment = os.environ | OFFLINE | {"PATH": f"{programs}:/usr/bin:/bin", "VERIFIERD_URL": url}
+    subprocess.run(
+        [str(EXAMPLES / f"{name}.sh")],
+        env=environment | {"TASKS": str(tasks_in(tmp_path))},
+        cwd=tmp_path,
+        check=True,
+        timeout=300,
+    )
+    arguments = (tmp_path / "arguments").read_text().splitlines()
+    if not PYTHON.exists():
+        pytest.skip(f"{PYTHON} is missing: server/deploy/setup trainers")
+    script = str(HERE / "trainers" / "run_examples.py")
+    done = subprocess.run(
+        [str(PYTHON), script, name, str(tmp_path / "prompts.jsonl"), *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == pytest.approx(0.895, rel=1e-3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -266,7 +267,9 @@ def test_a_coroutine_that_is_cancelled_has_its_submission_cancelled() -> None:
 
 def test_the_wheel_installs_with_its_types(tmp_path: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
-    built = ["wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(PACKAGE)]
+    copy = tmp_path / "python"  # setuptools builds beside the source
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
+    built = ["wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(copy)]
     subprocess.run([*pip, *built], check=True, timeout=300)
     (wheel,) = tmp_path.glob("*.whl")
     assert f"-{__version__}-" in wheel.name
