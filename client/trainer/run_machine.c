@@ -200,10 +200,14 @@ check_devices(const struct run *r, const struct devices *endpoint)
     if (!training.n && runconf_number(r->conf, "", "gpu_memory_gb") > 0) {
         for (int i = 0; i < gpus && i < DEVICES_MAX; i++)
             training.has[i] = true;
-        if (!verifierd.n && is_here(r->trainer->daemon_url))
-            run_say(r,
-                    "verifier.devices does not say which GPUs of this machine verifierd has: on one that the "
-                    "endpoint or training uses, too, its timings are inconclusive");
+    }
+    if (!verifierd.n && runconf_number(r->conf, "", "gpu_memory_gb") > 0 && is_here(r->trainer->daemon_url)) {
+        static const char says[] =
+            "verifier.devices does not say which GPUs of this machine verifierd has: on one that the "
+            "endpoint or training uses, too, its timings are inconclusive";
+        if (gpus > 1)
+            return trainer_complain(TRAINER_CONFIG, "%s", says);
+        run_say(r, "%s", says); /* one GPU cannot be divided */
     }
     int status = check_apart("verifier.devices", &verifierd, "training", &training);
     if (status == TRAINER_OK)

@@ -234,14 +234,14 @@ static void
 shipped_numbers(void **state)
 {
     static const struct number bestofn[] = {
-        { "", "gpus", 8 },
+        { "", "gpus", 4 },
         { "sft", "lora_r", 16 },
         { "sft", "lora_alpha", 32 },
         { "sft", "lora_dropout", 0.05 },
         { "sft", "epochs", 1 },
         { "sft", "learning_rate", 1e-5 },
         { "sft", "batch", 2 },
-        { "sft", "accumulation", 4 },
+        { "sft", "accumulation", 8 },
         { "sft", "length", 8192 },
         { "sft", "save_steps", 50 },
         { "sft", "keep", 2 },
@@ -273,7 +273,7 @@ shipped_numbers(void **state)
         { "sft", "epochs = 1" },
         { "sft", "learning_rate = 1e-5" },
         { "sft", "batch = 2" },
-        { "sft", "accumulation = 4" },
+        { "sft", "accumulation = 8" },
         { "sft", "length = 8192" },
         { "sft", "save_steps = 50" },
         { "bestofn", "epochs = 2" },
