@@ -50,6 +50,7 @@ a_follower_that_was_taken_may_lead_the_rest(void **state)
     assert_true(flight_is_following(&c));
     flight_leave(flight, &c);
     assert_null(flight_take_follower(flight, &b));
+    flight_land(flight, &b);
     single_flight_free(flight);
 }
 
