@@ -31,7 +31,8 @@ struct store_intake {
 };
 
 struct backend_ops {
-    /* Loop's thread. A reader is given: free() of its own table. close: once no reader is left. */
+    /* Loop's thread. lease: of this daemon, view. A reader is given: free() of its own table. close: once no reader is left. */
+    const struct store_lease *(*lease)(const struct store_backend *b);
     int (*reader_new)(struct store_backend *b, struct store_reader **out, struct error *err);
     void (*close)(struct store_backend *b);
     const char *(*name)(const struct store_backend *b);  /* what a log line calls it */
@@ -60,10 +61,18 @@ struct backend_ops {
                        int64_t now_ms, struct error *err);
     int (*remove_task)(struct store_backend *b, const char *client, const char *id, struct error *err);
     int (*add_submissions)(struct store_backend *b, const struct store_intake *intake, struct error *err);
-    int (*begin_submission)(struct store_backend *b, const char *id, int attempts, struct error *err);
-    int (*requeue_submission)(struct store_backend *b, const char *id, int attempts, struct error *err);
-    int (*finish_submission)(struct store_backend *b, const struct submission_row *row, const char *log,
-                             size_t log_size, struct error *err);
+    int (*join)(struct store_backend *b, const char *node, int64_t lease_ms, struct store_lease *out,
+                struct error *err);
+    int (*renew)(struct store_backend *b, const struct store_lease *l, int64_t lease_ms, struct error *err);
+    int (*reap)(struct store_backend *b, struct error *err);
+    int (*claim)(struct store_backend *b, const struct store_lease *l, const struct store_claim *held,
+                 struct store_claim *out, struct error *err);
+    int (*claim_next)(struct store_backend *b, const struct store_lease *l, struct store_claim *out,
+                      struct error *err);
+    int (*release)(struct store_backend *b, const struct store_claim *c, struct error *err);
+    int (*set_attempts)(struct store_backend *b, const struct store_claim *c, struct error *err);
+    int (*finish)(struct store_backend *b, const struct submission_row *row, const char *log, size_t log_size,
+                  struct error *err);
     int (*add_calibration)(struct store_backend *b, const struct calibration_row *row, struct error *err);
     int (*put_canary)(struct store_backend *b, const struct canary_row *row, struct error *err);
     int (*sweep)(struct store_backend *b, struct store_sweep *step, struct error *err);
@@ -80,6 +89,7 @@ struct reader_ops {
                      bool *is_own, struct error *err);
     int (*get_submission)(struct store_reader *r, const char *id, struct submission_row *out,
                           struct error *err);
+    int (*is_unfinished)(struct store_reader *r, const char *id, bool *out, struct error *err);
     int (*get_answer)(struct store_reader *r, const char *id, char **client, char **verdict,
                       struct error *err);
     int (*get_source)(struct store_reader *r, const char *hash, struct buffer *out, struct error *err);

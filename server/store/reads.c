@@ -42,6 +42,18 @@ store_get_submission(struct store *s, const char *id, struct submission_row *out
 }
 
 int
+reader_is_unfinished(struct store_reader *r, const char *id, bool *out, struct error *err)
+{
+    return r->ops->is_unfinished(r, id, out, err);
+}
+
+int
+store_is_unfinished(struct store *s, const char *id, bool *out, struct error *err)
+{
+    return reader_is_unfinished(s->loop_reader, id, out, err);
+}
+
+int
 reader_get_answer(struct store_reader *r, const char *id, char **client, char **verdict, struct error *err)
 {
     return r->ops->get_answer(r, id, client, verdict, err);

@@ -48,6 +48,12 @@ store_close(struct store *s)
     free(s);
 }
 
+const struct store_lease *
+store_lease(const struct store *s)
+{
+    return s->backend->ops->lease(s->backend);
+}
+
 int64_t
 store_commits(const struct store *s)
 {

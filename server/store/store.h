@@ -84,7 +84,9 @@ struct submission_row {
     char *client; /* NULL: none */
     char *
         request; /* JSON: entry_point, policy, reward, until, seed, metadata, flags: all that judging needs */
-    int attempts;                    /* times it was begun */
+    int attempts;                    /* times it was claimed, less those that were given back */
+    int64_t claim;                   /* number of its last claim; 0: there was none */
+    bool is_lost;                    /* it waits since whoever had claimed it went away. Never written */
     int64_t created_ms, finished_ms; /* 0: not yet */
     char *stage;                     /* last stage reached, NULL: none */
     char *class_;                    /* NULL until done */
@@ -171,15 +173,59 @@ int store_add_submissions(struct store *s, const struct group_row *group, const 
                           const struct submission_row *rows, const struct store_source *sources, size_t n,
                           store_done_cb *cb, void *arg, struct error *err);
 
-/* Begun once more: state running, attempts as given. cb may be NULL. */
-int store_begin_submission(struct store *s, const char *id, int attempts, store_done_cb *cb, void *arg,
-                           struct error *err);
-/* Put back: state queued (the daemon drains, or its worker died), attempts as given. */
-int store_requeue_submission(struct store *s, const char *id, int attempts, store_done_cb *cb, void *arg,
-                             struct error *err);
-/* Ended: writes state, stage, class_, reward, verdict, finished_ms, device_ms, cache_key, and the captured output (may be NULL). */
-int store_finish_submission(struct store *s, const struct submission_row *row, const char *log,
-                            size_t log_size, store_done_cb *cb, void *arg, struct error *err);
+/*
+ * --- ownership ---
+ * A node lives under a lease. What it has claimed is its own until it finishes or releases it, or until its lease has
+ * ended and somebody reaped it; then the submission waits again. Each claim has a number, greater than those before it,
+ * and to be reaped is one more: whoever comes with an earlier number is refused (ERR_CONFLICT), and nothing changes. The database's clock
+ * decides about leases, no node's.
+ */
+#define STORE_NODE_SIZE 64
+#define STORE_LEASE_ENDLESS INT64_MAX
+struct store_lease {
+    char node[STORE_NODE_SIZE];
+    int64_t epoch; /* number of this life of the node */
+};
+struct store_claim {
+    char id[ID_SIZE];
+    int64_t number;
+    int attempts; /* with this one */
+};
+
+/* View: the lease that this daemon has taken by store_open(). A file's lock is its lease, which is endless. */
+const struct store_lease *store_lease(const struct store *s);
+/* A new life of the node: out (lent until cb has run) is its lease. What an earlier life had claimed waits again. */
+int store_join(struct store *s, const char *node, int64_t lease_ms, struct store_lease *out,
+               store_done_cb *cb, void *arg, struct error *err);
+/* The lease ends lease_ms from now. ERR_CONFLICT: it has ended before, or the node has another life. */
+int store_renew(struct store *s, const struct store_lease *l, int64_t lease_ms, store_done_cb *cb, void *arg,
+                struct error *err);
+/* What was claimed under leases that have ended waits again. */
+int store_reap(struct store *s, store_done_cb *cb, void *arg, struct error *err);
+
+/*
+ * Take the submission, which waits: state running, one attempt more. out is lent until cb has run; where the node still
+ * has it under the number in out, since its release failed, it may take it, too. ERR_CONFLICT: it does not wait, or the
+ * lease has ended; ERR_NOTFOUND.
+ */
+int store_claim(struct store *s, const struct store_lease *l, const char *id, struct store_claim *out,
+                store_done_cb *cb, void *arg, struct error *err);
+/* The same with whatever waits: interactive ones first, then the oldest. ERR_NOTFOUND: nothing waits. */
+int store_claim_next(struct store *s, const struct store_lease *l, struct store_claim *out, store_done_cb *cb,
+                     void *arg, struct error *err);
+/* Give it back: it waits again, with the attempts that c says (less this one where it was cut short). cb may be NULL, here and below. */
+int store_release(struct store *s, const struct store_claim *c, store_done_cb *cb, void *arg,
+                  struct error *err);
+/* It goes on under the claim with the attempts that c says: while it only waits for a device, this one does not count. */
+int store_set_attempts(struct store *s, const struct store_claim *c, store_done_cb *cb, void *arg,
+                       struct error *err);
+/*
+ * Ended: writes state, stage, class_, reward, verdict, finished_ms, device_ms, cache_key, and the captured output (may be
+ * NULL). row->claim is the number that it was last claimed under, also of one that waits. ERR_CONFLICT: it has ended, or
+ * somebody has taken it since.
+ */
+int store_finish(struct store *s, const struct submission_row *row, const char *log, size_t log_size,
+                 store_done_cb *cb, void *arg, struct error *err);
 
 int store_add_calibration(struct store *s, const struct calibration_row *row, store_done_cb *cb, void *arg,
                           struct error *err);
@@ -234,6 +280,8 @@ int reader_find_task(struct store_reader *r, const char *client, const char *nam
                      bool *is_own, struct error *err);
 int reader_get_submission(struct store_reader *r, const char *id, struct submission_row *out,
                           struct error *err);
+/* A submission, or one of a group, waits or runs. False for an id that is neither. */
+int reader_is_unfinished(struct store_reader *r, const char *id, bool *out, struct error *err);
 /* No more of it than an answer takes: either may be NULL, as in its row. Free both. */
 int reader_get_answer(struct store_reader *r, const char *id, char **client, char **verdict,
                       struct error *err);
@@ -406,6 +454,7 @@ int store_get_task(struct store *s, const char *id, struct task_row *out, struct
 int store_find_task(struct store *s, const char *client, const char *name, char id[HASH_TEXT_SIZE],
                     bool *is_own, struct error *err);
 int store_get_submission(struct store *s, const char *id, struct submission_row *out, struct error *err);
+int store_is_unfinished(struct store *s, const char *id, bool *out, struct error *err);
 int store_get_answer(struct store *s, const char *id, char **client, char **verdict, struct error *err);
 int store_get_source(struct store *s, const char *hash, struct buffer *out, struct error *err);
 int store_get_log(struct store *s, const char *submission_id, struct buffer *out, struct error *err);

@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -294,61 +295,161 @@ store_add_submissions(struct store *s, const struct group_row *group, const stru
     return writer_put(s->writer, &w->write, err);
 }
 
-/* --- moves of a submission --- */
+/* --- ownership, and the end --- */
 
-struct move_write {
+struct own_write {
     struct write write;
-    char id[ID_SIZE];
-    int attempts;
+    struct store_lease lease, got_lease, *lease_out;
+    struct store_claim claim, got_claim, *claim_out;
+    int64_t lease_ms;
+    store_done_cb *cb;
+    void *arg;
 };
 
-static int
-apply_begin(struct write *write, struct store_backend *b, struct error *err)
+/* What was got is handed out once it is durable: a transaction that was rolled back has changed nothing. */
+static void
+own_done_cb(void *arg, int code, const struct error *err)
 {
-    const struct move_write *w = (const struct move_write *)write;
-    return b->ops->begin_submission(b, w->id, w->attempts, err);
+    struct own_write *w = arg;
+
+    if (code == 0 && w->lease_out)
+        *w->lease_out = w->got_lease;
+    if (code == 0 && w->claim_out)
+        *w->claim_out = w->got_claim;
+    w->cb(w->arg, code, err);
 }
 
 static int
-apply_requeue(struct write *write, struct store_backend *b, struct error *err)
+apply_join(struct write *write, struct store_backend *b, struct error *err)
 {
-    const struct move_write *w = (const struct move_write *)write;
-    return b->ops->requeue_submission(b, w->id, w->attempts, err);
+    struct own_write *w = (struct own_write *)write;
+    return b->ops->join(b, w->lease.node, w->lease_ms, &w->got_lease, err);
+}
+
+static int
+apply_renew(struct write *write, struct store_backend *b, struct error *err)
+{
+    const struct own_write *w = (const struct own_write *)write;
+    return b->ops->renew(b, &w->lease, w->lease_ms, err);
+}
+
+static int
+apply_reap(struct write *write, struct store_backend *b, struct error *err)
+{
+    (void)write;
+    return b->ops->reap(b, err);
+}
+
+static int
+apply_claim(struct write *write, struct store_backend *b, struct error *err)
+{
+    struct own_write *w = (struct own_write *)write;
+    return b->ops->claim(b, &w->lease, &w->claim, &w->got_claim, err);
+}
+
+static int
+apply_claim_next(struct write *write, struct store_backend *b, struct error *err)
+{
+    struct own_write *w = (struct own_write *)write;
+    return b->ops->claim_next(b, &w->lease, &w->got_claim, err);
+}
+
+static int
+apply_release(struct write *write, struct store_backend *b, struct error *err)
+{
+    const struct own_write *w = (const struct own_write *)write;
+    return b->ops->release(b, &w->claim, err);
+}
+
+static int
+apply_set_attempts(struct write *write, struct store_backend *b, struct error *err)
+{
+    const struct own_write *w = (const struct own_write *)write;
+    return b->ops->set_attempts(b, &w->claim, err);
 }
 
 static void
-free_move_write(struct write *write)
+free_own_write(struct write *write)
 {
     free(write);
 }
 
+/* Queue what the template says. */
 static int
-put_move(struct store *s, const char *id, int attempts,
-         int (*apply)(struct write *, struct store_backend *, struct error *), store_done_cb *cb, void *arg,
-         struct error *err)
+put_own(struct store *s, const struct own_write *template,
+        int (*apply)(struct write *, struct store_backend *, struct error *), store_done_cb *cb, void *arg,
+        struct error *err)
 {
-    struct move_write *w = calloc(1, sizeof(*w));
+    struct own_write *w = malloc(sizeof(*w));
 
     if (!w)
         return no_memory(err);
-    write_init(&w->write, apply, free_move_write, cb, arg);
-    strncpy(w->id, id, sizeof(w->id) - 1); /* an id that is longer is nobody's */
-    w->attempts = attempts;
+    *w = *template;
+    write_init(&w->write, apply, free_own_write, cb ? own_done_cb : NULL, w);
+    w->cb = cb;
+    w->arg = arg;
     return writer_put(s->writer, &w->write, err);
 }
 
 int
-store_begin_submission(struct store *s, const char *id, int attempts, store_done_cb *cb, void *arg,
-                       struct error *err)
+store_join(struct store *s, const char *node, int64_t lease_ms, struct store_lease *out, store_done_cb *cb,
+           void *arg, struct error *err)
 {
-    return put_move(s, id, attempts, apply_begin, cb, arg, err);
+    struct own_write w = { .lease_ms = lease_ms, .lease_out = out };
+
+    if (!*node || strlen(node) >= sizeof(w.lease.node))
+        return error_set(err, ERR_INPUT, "the name of a node has 1 to %d bytes", STORE_NODE_SIZE - 1);
+    snprintf(w.lease.node, sizeof(w.lease.node), "%s", node);
+    return put_own(s, &w, apply_join, cb, arg, err);
 }
 
 int
-store_requeue_submission(struct store *s, const char *id, int attempts, store_done_cb *cb, void *arg,
-                         struct error *err)
+store_renew(struct store *s, const struct store_lease *l, int64_t lease_ms, store_done_cb *cb, void *arg,
+            struct error *err)
 {
-    return put_move(s, id, attempts, apply_requeue, cb, arg, err);
+    const struct own_write w = { .lease = *l, .lease_ms = lease_ms };
+    return put_own(s, &w, apply_renew, cb, arg, err);
+}
+
+int
+store_reap(struct store *s, store_done_cb *cb, void *arg, struct error *err)
+{
+    const struct own_write w = { .lease_ms = 0 };
+    return put_own(s, &w, apply_reap, cb, arg, err);
+}
+
+int
+store_claim(struct store *s, const struct store_lease *l, const char *id, struct store_claim *out,
+            store_done_cb *cb, void *arg, struct error *err)
+{
+    struct own_write w = { .lease = *l, .claim_out = out };
+
+    w.claim.number = out->number;
+    strncpy(w.claim.id, id, sizeof(w.claim.id) - 1); /* an id that is longer is nobody's */
+    return put_own(s, &w, apply_claim, cb, arg, err);
+}
+
+int
+store_claim_next(struct store *s, const struct store_lease *l, struct store_claim *out, store_done_cb *cb,
+                 void *arg, struct error *err)
+{
+    const struct own_write w = { .lease = *l, .claim_out = out };
+    return put_own(s, &w, apply_claim_next, cb, arg, err);
+}
+
+int
+store_release(struct store *s, const struct store_claim *c, store_done_cb *cb, void *arg, struct error *err)
+{
+    const struct own_write w = { .claim = *c };
+    return put_own(s, &w, apply_release, cb, arg, err);
+}
+
+int
+store_set_attempts(struct store *s, const struct store_claim *c, store_done_cb *cb, void *arg,
+                   struct error *err)
+{
+    const struct own_write w = { .claim = *c };
+    return put_own(s, &w, apply_set_attempts, cb, arg, err);
 }
 
 struct finish_write {
@@ -361,7 +462,7 @@ static int
 apply_finish(struct write *write, struct store_backend *b, struct error *err)
 {
     const struct finish_write *w = (const struct finish_write *)write;
-    return b->ops->finish_submission(b, &w->row, w->log.text, w->log.size, err);
+    return b->ops->finish(b, &w->row, w->log.text, w->log.size, err);
 }
 
 static void
@@ -375,8 +476,8 @@ free_finish_write(struct write *write)
 }
 
 int
-store_finish_submission(struct store *s, const struct submission_row *row, const char *log, size_t log_size,
-                        store_done_cb *cb, void *arg, struct error *err)
+store_finish(struct store *s, const struct submission_row *row, const char *log, size_t log_size,
+             store_done_cb *cb, void *arg, struct error *err)
 {
     struct finish_write *w = calloc(1, sizeof(*w));
 
@@ -511,7 +612,7 @@ store_sweep_step(struct store *s, struct store_sweep *step, store_done_cb *cb, v
 
     if (!w)
         return no_memory(err);
-    write_init(&w->write, apply_sweep, free_move_write, cb, arg);
+    write_init(&w->write, apply_sweep, free_own_write, cb, arg);
     w->write.is_new_work = true; /* it can wait: a full queue refuses it first */
     w->step = step;
     w->start = *step;

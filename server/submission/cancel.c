@@ -17,6 +17,10 @@ cancel_one(struct submission *s, struct error *err)
 
     if (state_is_final(s->state) || s->is_cancelled || (s->judgement && s->judgement->is_finishing))
         return error_set(err, ERR_CONFLICT, "%s is finished", s->id);
+    if (s->is_claiming) { /* it ends as soon as it has begun */
+        s->is_cancelled = true;
+        return 0;
+    }
     if (s->state != STATE_QUEUED && s->state != STATE_READY) {
         s->is_cancelled = true;
         judge_stop(s);
@@ -96,7 +100,8 @@ is_spared(const struct submission *s, enum cancel_reason why)
 static bool
 add_to_batch(struct batch *b, struct submission *s, const struct submission_row *row)
 {
-    if (s->state != STATE_QUEUED || s->is_cancelled || b->n == GROUP_MAX || !judgement_make(s))
+    if (s->state != STATE_QUEUED || s->is_claiming || s->is_cancelled || b->n == GROUP_MAX ||
+        !judgement_make(s))
         return false;
     if (submission_row_copy(row, &b->rows[b->n]) != 0) {
         submission_row_release(&b->rows[b->n]);

@@ -96,10 +96,11 @@ recover_cb(void *arg, const struct submission_row *row)
         return false;
     }
     r->n++;
+    s->claim.number = row->claim;
     if (s->group && group_is_new(s->group))
         restore_group(f, s->group);
     cache_content(row, request, s->content);
-    if (row->state == SUBMISSION_RUNNING && row->attempts >= f->config->max_attempts)
+    if (row->is_lost && row->attempts >= f->config->max_attempts)
         DL_APPEND(r->exhausted, s);
     else
         cache_enqueue(s);
@@ -510,6 +511,7 @@ drain_timer_cb(uv_timer_t *timer)
     return_ready(f);
     HASH_ITER(hh, f->submissions, s, next)
     {
+        s->is_returned = s->is_claiming; /* as soon as it has begun */
         if (stage_of_state(s->state) < 0 || !s->judgement || s->judgement->is_finishing)
             continue;
         s->is_returned = true;

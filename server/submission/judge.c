@@ -50,25 +50,28 @@ sizes_judge(const struct judgement *j)
 void
 judge_count_attempt(const struct submission *s, bool is_running)
 {
+    struct store_claim c = s->claim;
     struct error err = { 0 };
 
+    c.attempts = s->attempts - !is_running;
     /* Not waited for: were it lost, the next start would count one attempt more or less, that is all. */
-    if (store_begin_submission(s->funnel->store, s->id, s->attempts - !is_running, NULL, NULL, &err) != 0)
+    if (store_set_attempts(s->funnel->store, &c, NULL, NULL, &err) != 0)
         log_warn(s->id, "%s", err.text);
 }
 
-void
-judge_begin(struct submission *s)
+/* It is ours. */
+static void
+begin_claimed(struct submission *s)
 {
     struct funnel *f = s->funnel;
     struct error err = { 0 };
     int64_t now_ns = clock_monotonic_ns();
 
-    s->attempts++;
+    s->attempts = s->claim.attempts;
     if (judgement_new(s, &err) != 0 ||
         (sizes_judge(s->judgement) && task_let_sizes_judge(&s->judgement->task, &err) != 0)) {
         log_error(s->id, "%s", err.text);
-        scheduler_release_slot(s->funnel->scheduler, &s->job);
+        scheduler_release_slot(f->scheduler, &s->job);
         judgement_fail(s->judgement, STAGE_AST, CLASS_INFRA, NULL, "It could not be judged: %s.", err.text);
         submission_conclude(s, EVENT_FINISH);
         return;
@@ -76,15 +79,51 @@ judge_begin(struct submission *s)
     snprintf(s->job.reference, sizeof(s->job.reference), "%s%s", s->judgement->row.task_id,
              sizes_judge(s->judgement) ? "+sizes" : "");
     const char *extract_fault = json_string_value(json_object_get(s->judgement->request, "extract_fault"));
-    if (extract_fault) {
+    if (extract_fault && !s->is_cancelled) {
         fail_extract(s, extract_fault);
         return;
     }
-    judge_count_attempt(s, true);
     submission_move(s, EVENT_BEGIN);
     judge_note_wait(s, STAGE_AST, now_ns);
     judge_note_env(s->judgement, json_object_get(zygote_ready_message(f->zygote), "versions"));
-    cpu_stages_begin(s);
+    if (!judge_is_stopped(s))
+        cpu_stages_begin(s);
+}
+
+static void
+claimed_cb(void *arg, int code, const struct error *err)
+{
+    struct submission *s = arg;
+    struct funnel *f = s->funnel;
+    bool must_wait = code != 0 && code != ERR_CONFLICT && code != ERR_NOTFOUND && !f->is_stopping;
+
+    s->is_claiming = must_wait;
+    if (must_wait) {
+        log_warn(s->id, "it cannot begin yet: %s", err->text);
+        DL_APPEND(f->unclaimed, s);
+        submission_try_later(f);
+    } else if (f->is_stopping) { /* the next start takes it up */
+        scheduler_release_slot(f->scheduler, &s->job);
+    } else if (code == 0) {
+        begin_claimed(s);
+    } else {
+        log_error(s->id, "it is not judged here: %s", err->text);
+        scheduler_release_slot(f->scheduler, &s->job);
+        submission_give_up(s);
+    }
+    pending_end_write(f->pending);
+}
+
+void
+judge_begin(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+    struct error err = { 0 };
+
+    s->is_claiming = true;
+    pending_begin_write(f->pending);
+    if (store_claim(f->store, store_lease(f->store), s->id, &s->claim, claimed_cb, s, &err) != 0)
+        claimed_cb(s, err.code, &err);
 }
 
 /* --- from stage to stage --- */

@@ -112,7 +112,7 @@ enum cancel_reason { CANCEL_ASKED, CANCEL_DEADLINE, CANCEL_DECIDED };
 
 struct submission {
     UT_hash_handle hh;
-    struct submission *prev, *next; /* among those not recorded */
+    struct submission *prev, *next; /* among those not claimed, or those not recorded */
     struct scheduler_job job;
     double device_s; /* that it held devices, over all attempts */
     struct funnel *funnel;
@@ -129,8 +129,10 @@ struct submission {
     int64_t queued_ns;
     struct submission *older, *newer; /* among those that wait for the same */
     bool is_waiting;
-    bool is_cancelled; /* to be, as soon as its processes are gone */
-    bool is_returned;  /* the same for the queue, when the daemon drains */
+    struct store_claim claim; /* its last; number 0: there was none */
+    bool is_claiming;         /* the store was asked for that, and has not agreed yet */
+    bool is_cancelled;        /* to be, as soon as its processes are gone */
+    bool is_returned;         /* the same for the queue, when the daemon drains */
 
     bool is_correct; /* by its verdict */
     enum cancel_reason cancel_reason;
@@ -183,6 +185,7 @@ struct funnel {
     struct submission *queued_oldest,
         *ready_oldest; /* who waits for a slot, and for a device, by queued_ns */
 
+    struct submission *unclaimed;  /* have a slot, and the store would not let them begin: tried again */
     struct submission *unrecorded; /* whose verdict the store would not take: tried again */
     uv_timer_t record_timer, drain_timer;
     struct pending *pending;
@@ -236,6 +239,8 @@ void submission_concluded(struct submission *s);
  * judgement_read() gave it. 0 or ERR_NOMEM, and nothing has changed then.
  */
 int submission_conclude_as(struct submission *s, const struct submission_row *from, json_t *verdict);
+/* It is another's, or gone: what is known of it here goes, and those who wait look at its row. */
+void submission_give_up(struct submission *s);
 /* Back to the queue's head. gives_back: the attempt was cut short by us and does not count. */
 void submission_return(struct submission *s, bool gives_back);
 /* What could not be done for now, a verdict stored or a submission begun, is tried again in a second. */
@@ -244,7 +249,7 @@ void submission_try_later(struct funnel *f);
 /* Whether s, right in full, has to wait until its group has chosen. */
 bool judge_group_chooses(const struct submission *s);
 /* judge.c: the story of one submission; what its parts share is in judging.h */
-void judge_begin(struct submission *s); /* it has a CPU slot */
+void judge_begin(struct submission *s); /* it has a CPU slot: claimed first, or once more */
 /*
  * Tells the store whether its present attempt counts if the daemon dies now: while it has a slot or a device
  * (is_running), and not while it waits for a device.

@@ -276,7 +276,7 @@ end_group(struct funnel *f, struct group *g, const char *client)
     group_free(g);
 }
 
-/* Durable. Nobody will find it in memory any more, then those who wait are told. */
+/* Nobody will find it in memory any more, then those who wait are told: it has ended, or it is another's. */
 static void
 forget(struct submission *s)
 {
@@ -285,10 +285,6 @@ forget(struct submission *s)
     bool is_chosen = s->member.is_chosen, is_correct = s->is_correct;
 
     counters_touch(f->counters);
-    HASH_DEL(f->submissions, s);
-    funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_VERDICT, s->id, s->judgement->row.group_id,
-                                           s->judgement->row.client, NULL, false, s->attempts,
-                                           s->judgement->row.verdict });
     cache_settle(s, s->judgement);
     AUTO_FREE char *client = ptr_take(&s->judgement->row.client);
     judgement_free(f, s->judgement);
@@ -303,6 +299,30 @@ forget(struct submission *s)
     scheduler_kick(f->scheduler); /* those that followed it may have to be judged */
 }
 
+/* Durable. */
+static void
+publish(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+
+    HASH_DEL(f->submissions, s);
+    funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_VERDICT, s->id, s->judgement->row.group_id,
+                                           s->judgement->row.client, NULL, false, s->attempts,
+                                           s->judgement->row.verdict });
+    forget(s);
+}
+
+void
+submission_give_up(struct submission *s)
+{
+    struct judgement *j = s->judgement;
+
+    HASH_DEL(s->funnel->submissions, s);
+    j->class_ = CLASS_INFRA; /* whatever it came to is handed on to nobody */
+    j->failed_stage = STAGE_AST;
+    forget(s);
+}
+
 static void record(struct submission *s);
 static void settle(struct submission *s);
 
@@ -313,7 +333,10 @@ recorded_cb(void *arg, int code, const struct error *err)
     struct funnel *f = s->funnel;
 
     if (code == 0) {
-        forget(s);
+        publish(s);
+    } else if (code == ERR_CONFLICT || code == ERR_NOTFOUND) {
+        log_error(s->id, "its verdict is refused: %s", err->text);
+        submission_give_up(s);
     } else {
         log_error(s->id, "its verdict is not stored yet: %s", err->text);
         DL_APPEND(f->unrecorded, s);
@@ -337,6 +360,19 @@ record_timer_cb(uv_timer_t *timer)
         else
             settle(s);
     }
+    list = f->unclaimed;
+    f->unclaimed = NULL;
+    DL_FOREACH_SAFE(list, s, next)
+    {
+        DL_DELETE(list, s);
+        if (!pending_is_draining(f->pending)) {
+            judge_begin(s);
+            continue;
+        }
+        s->is_claiming = false;
+        scheduler_release_slot(f->scheduler, &s->job);
+        scheduler_add_for_slot(f->scheduler, &s->job, true);
+    }
     scheduler_kick(f->scheduler);
 }
 
@@ -355,7 +391,8 @@ record(struct submission *s)
     struct error err = { 0 };
 
     pending_begin_write(f->pending);
-    if (store_finish_submission(f->store, &j->row, j->log.data, j->log.size, recorded_cb, s, &err) != 0)
+    j->row.claim = s->claim.number;
+    if (store_finish(f->store, &j->row, j->log.data, j->log.size, recorded_cb, s, &err) != 0)
         recorded_cb(s, err.code, &err);
 }
 
@@ -486,7 +523,7 @@ static void
 returned_cb(void *arg, int code, const struct error *err)
 {
     struct funnel *f = arg;
-    /* It stays "running" in the store; a restart takes it up as well. */
+    /* It stays claimed in the store until it is begun again or finished, or until the next start. */
     if (code != 0)
         log_warn(NULL, "a submission put back to the queue is not stored as such: %s", err->text);
     pending_end_write(f->pending);
@@ -509,7 +546,8 @@ submission_return(struct submission *s, bool gives_back)
     submission_waits(s);
     counters_return(f->counters);
     pending_begin_write(f->pending);
-    if (store_requeue_submission(f->store, s->id, s->attempts, returned_cb, f, &err) != 0)
+    s->claim.attempts = s->attempts;
+    if (store_release(f->store, &s->claim, returned_cb, f, &err) != 0)
         returned_cb(f, err.code, &err);
     scheduler_add_for_slot(f->scheduler, &s->job, true);
     scheduler_kick(f->scheduler);

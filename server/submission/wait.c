@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "common/log.h"
 #include "server/submission/private.h"
 
 struct funnel_wait {
@@ -65,14 +66,21 @@ funnel_tell(struct funnel *f, const struct funnel_event *event)
         f->event_cb(f->event_arg, event);
 }
 
+/* What is not here may be another's, or may wait for want of memory: its row says. */
 bool
 funnel_is_finished(struct funnel *f, const char *id)
 {
     struct submission *s = NULL;
     struct group *g = NULL;
+    bool is_unfinished = false;
+    struct error err = { 0 };
 
     HASH_FIND_STR(f->submissions, id, s);
     if (!s)
         g = groups_find(f->groups, id);
-    return !s && !g;
+    if (s || g)
+        return false;
+    if (store_is_unfinished(f->store, id, &is_unfinished, &err) != 0)
+        log_error(id, "%s", err.text);
+    return !is_unfinished;
 }

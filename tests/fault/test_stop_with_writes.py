@@ -68,6 +68,24 @@ def write_a_verdict(daemon: service.Daemon) -> str:
     return posted
 
 
+def test_nothing_is_judged_before_its_claim_is_durable(start_scripted: service.StartDaemon) -> None:
+    """Issue 25.5: the begin was not waited for. The slot is free, and the store does not say yes yet."""
+    daemon = start_scripted(cpu_jobs=1)
+    daemon.client.add_task(TASK)
+    write_a_verdict(daemon)
+    second = daemon.client.submit({"task": "scripted", "candidate": "# script: ast=fail:syntax\n# second\n"})
+    with held_by_another(daemon):
+        (daemon.directory / "go").touch()
+        wait_for(lambda: bool(counts(daemon)["finished"] == 1))
+        time.sleep(0.5)
+        shown = daemon.client.expect("GET", f"/v1/submissions/{second}")
+        assert (shown["state"], shown["stage"]) == ("queued", None)
+        assert daemon.client.call("DELETE", f"/v1/submissions/{second}").status in (200, 202)
+    assert daemon.client.wait(second, LIMIT_S)["state"] == "cancelled", "it was asked for while it was claimed"
+    third = daemon.client.judge({"task": "scripted", "candidate": "# script: ast=fail:syntax\n# third\n"}, LIMIT_S)
+    assert (third["class"], third["attempts"]) == ("syntax", 1)
+
+
 def test_a_verdict_that_is_tried_again_while_http_stops(start_scripted: service.StartDaemon) -> None:
     """Issue 21.2: the funnel was freed before the store had told it of the second try."""
     daemon = start_scripted()

@@ -182,7 +182,7 @@ work_cb(uv_timer_t *timer)
         snprintf(verdict, sizeof(verdict), "{\"id\":\"%s\",\"state\":\"cancelled\",\"reward\":null}", w->id);
     }
     memcpy(row.id, w->id, sizeof(row.id));
-    store_finish_submission(w->funnel->store, &row, "printed\n", 8, finished_cb, w, NULL);
+    store_finish(w->funnel->store, &row, "printed\n", 8, finished_cb, w, NULL);
 }
 
 void

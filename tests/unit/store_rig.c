@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "common/auto.h"
+
 void
 rig_open(struct rig *r)
 {
@@ -25,28 +27,43 @@ rig_reopen(struct rig *r)
     rig_open(r);
 }
 
+static void
+make_sqlite(struct rig *r)
+{
+    snprintf(r->dir, sizeof(r->dir), "/tmp/store-test-XXXXXX");
+    assert_non_null(mkdtemp(r->dir));
+    snprintf(r->path, sizeof(r->path), "%s/store.db", r->dir);
+}
+
+static void
+remove_sqlite(struct rig *r)
+{
+    static const char *const names[] = { "store.db",      "store.db-wal", "store.db-shm",
+                                         "store.db.lock", "link.db",      "other.db" };
+    char path[160];
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        snprintf(path, sizeof(path), "%s/%s", r->dir, names[i]);
+        unlink(path);
+    }
+    assert_int_equal(rmdir(r->dir), 0);
+}
+
+const struct rig_backend rig_backends[] = { { "sqlite", make_sqlite, remove_sqlite } };
+const size_t rig_nbackends = ARRAY_LEN(rig_backends);
+const struct rig_backend *rig_backend = &rig_backends[0];
+
 int
 rig_setup(void **state)
 {
-    struct rig *r = calloc(1, sizeof *r);
+    struct rig *r = calloc(1, sizeof(*r));
 
     assert_non_null(r);
-    snprintf(r->dir, sizeof r->dir, "/tmp/store-test-XXXXXX");
-    assert_non_null(mkdtemp(r->dir));
-    snprintf(r->path, sizeof r->path, "%s/store.db", r->dir);
+    rig_backend->make(r);
     assert_int_equal(uv_loop_init(&r->loop), 0);
     rig_open(r);
     *state = r;
     return 0;
-}
-
-static void
-remove_file(const struct rig *r, const char *name)
-{
-    char path[160];
-
-    snprintf(path, sizeof path, "%s/%s", r->dir, name);
-    unlink(path);
 }
 
 int
@@ -56,13 +73,7 @@ rig_teardown(void **state)
 
     store_close(r->store);
     assert_int_equal(uv_loop_close(&r->loop), 0); /* nothing was left on the loop */
-    remove_file(r, "store.db");
-    remove_file(r, "store.db-wal");
-    remove_file(r, "store.db-shm");
-    remove_file(r, "store.db.lock");
-    remove_file(r, "link.db");
-    remove_file(r, "other.db");
-    assert_int_equal(rmdir(r->dir), 0);
+    rig_backend->remove(r);
     free(r);
     return 0;
 }
@@ -118,20 +129,37 @@ rig_add(struct rig *r, const struct submission_row *row, const char *source)
     return waited(r, &o, store_add_submissions(r->store, NULL, NULL, row, &s, 1, rig_done, &o, &r->err));
 }
 
-int
-rig_begin(struct rig *r, const char *id, int attempts)
+static struct store_claim
+claim_of(struct rig *r, const char *id)
 {
-    struct outcome o = { 0 };
+    struct submission_row row = { 0 };
+    struct store_claim c = { 0 };
 
-    return waited(r, &o, store_begin_submission(r->store, id, attempts, rig_done, &o, &r->err));
+    store_get_submission(r->store, id, &row, NULL);
+    snprintf(c.id, sizeof(c.id), "%s", id);
+    c.number = row.claim;
+    c.attempts = row.attempts;
+    submission_row_release(&row);
+    return c;
 }
 
 int
-rig_requeue(struct rig *r, const char *id, int attempts)
+rig_begin(struct rig *r, const char *id)
 {
+    struct store_claim c = { 0 };
     struct outcome o = { 0 };
 
-    return waited(r, &o, store_requeue_submission(r->store, id, attempts, rig_done, &o, &r->err));
+    return waited(r, &o, store_claim(r->store, store_lease(r->store), id, &c, rig_done, &o, &r->err));
+}
+
+int
+rig_release(struct rig *r, const char *id, int attempts)
+{
+    struct store_claim c = claim_of(r, id);
+    struct outcome o = { 0 };
+
+    c.attempts = attempts;
+    return waited(r, &o, store_release(r->store, &c, rig_done, &o, &r->err));
 }
 
 int
@@ -141,15 +169,15 @@ rig_finish(struct rig *r, const char *id, enum submission_state state, const cha
     struct outcome o = { 0 };
 
     snprintf(row.id, sizeof row.id, "%s", id);
+    row.claim = claim_of(r, id).number;
     row.state = state;
     row.stage = (char *)"full";
     row.class_ = (char *)"ok";
     row.reward = 0.5;
     row.verdict = (char *)"{\"class\":\"ok\"}";
     row.finished_ms = 1700000001000;
-    return waited(
-        r, &o,
-        store_finish_submission(r->store, &row, log, log != NULL ? strlen(log) : 0, rig_done, &o, &r->err));
+    return waited(r, &o,
+                  store_finish(r->store, &row, log, log != NULL ? strlen(log) : 0, rig_done, &o, &r->err));
 }
 
 sqlite3 *

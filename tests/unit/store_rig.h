@@ -22,6 +22,16 @@ struct outcome {
 
 #define RIG_LIMIT 1000
 
+/* What a test runs on; path of a rig is what store_open() is given. The first is used where nobody chooses. */
+struct rig_backend {
+    const char *name;
+    void (*make)(struct rig *r);   /* an empty store, and its path */
+    void (*remove)(struct rig *r); /* after it was closed */
+};
+extern const struct rig_backend rig_backends[];
+extern const size_t rig_nbackends;
+extern const struct rig_backend *rig_backend;
+
 int rig_setup(void **state);
 int rig_teardown(void **state);
 void rig_open(struct rig *r);   /* fails the test when it cannot */
@@ -34,8 +44,8 @@ struct submission_row rig_row(void);
 
 /* Add one submission with source text, wait, and return the callback's code. */
 int rig_add(struct rig *r, const struct submission_row *row, const char *source);
-int rig_begin(struct rig *r, const char *id, int attempts);
-int rig_requeue(struct rig *r, const char *id, int attempts);
+int rig_begin(struct rig *r, const char *id); /* claims it */
+int rig_release(struct rig *r, const char *id, int attempts);
 /* Ends it as `state` with class ok, reward 0.5 and log (may be NULL). */
 int rig_finish(struct rig *r, const char *id, enum submission_state state, const char *log);
 

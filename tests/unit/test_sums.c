@@ -31,7 +31,7 @@ end_one(struct rig *r, const char *client, int64_t finished_ms, double reward, c
     end.verdict = (char *)verdict;
     end.reward = reward;
     end.finished_ms = finished_ms;
-    assert_int_equal(store_finish_submission(r->store, &end, NULL, 0, rig_done, &o, &r->err), 0);
+    assert_int_equal(store_finish(r->store, &end, NULL, 0, rig_done, &o, &r->err), 0);
     rig_wait(r);
     assert_int_equal(o.code, 0);
     return row;

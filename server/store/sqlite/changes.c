@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/auto.h"
+#include "common/clock.h"
 #include "server/store/brief.h"
 #include "server/store/sqlite/blob.h"
 #include "server/store/sqlite/db.h"
@@ -21,10 +22,17 @@ enum change {
     ADD_TASK,
     ADD_GROUP,
     ADD_SUBMISSION,
-    BEGIN,
-    REQUEUE,
+    JOIN,
+    LOSE,
+    RENEW,
+    REAP,
+    CLAIM,
+    CLAIM_NEXT,
+    RELEASE,
+    SET_ATTEMPTS,
     FINISH,
     FIND_STATE,
+    FIND_LEASE,
     ADD_CALIBRATION,
     PUT_CANARY,
     FORGET_CANARY,
@@ -32,6 +40,11 @@ enum change {
     FORGET_KEYS,
     NCHANGES
 };
+
+#define CLAIM_SET "SET state = 1, node = ?1, claim = claim + 1, attempts = attempts + 1"
+#define CLAIM_LEASE                                                                      \
+    "EXISTS (SELECT 1 FROM node WHERE name = ?1 AND epoch = ?2 AND lease_until_ms > ?3)" \
+    " RETURNING id, claim, attempts"
 
 /* A submission that has ended stays as it is: only queued (0) and running (1) ones are changed. */
 static const char *const change_sql[NCHANGES] = {
@@ -44,12 +57,26 @@ static const char *const change_sql[NCHANGES] = {
         "INSERT INTO submission (id, group_id, group_index, task_id, source_hash, state, priority,"
         " client, attempts, created_ms, finished_ms, stage, class, reward, request, verdict, brief)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
-    [BEGIN] = "UPDATE submission SET state = 1, attempts = ?2 WHERE id = ?1 AND state IN (0, 1)",
-    [REQUEUE] = "UPDATE submission SET state = 0, attempts = ?2 WHERE id = ?1 AND state IN (0, 1)",
+    [JOIN] = "INSERT INTO node (name, epoch, lease_until_ms) VALUES (?1, 1, ?2)"
+             " ON CONFLICT DO UPDATE SET epoch = epoch + 1, lease_until_ms = ?2 RETURNING epoch",
+    /* Whose node stays in the row of one that waits: it was lost there. */
+    [LOSE] = "UPDATE submission SET state = 0, claim = claim + 1 WHERE state = 1 AND node = ?1",
+    [RENEW] = "UPDATE node SET lease_until_ms = ?3 WHERE name = ?1 AND epoch = ?2 AND lease_until_ms > ?4",
+    [REAP] = "UPDATE submission SET state = 0, claim = claim + 1 WHERE state = 1"
+             " AND node NOT IN (SELECT name FROM node WHERE lease_until_ms > ?1)",
+    [CLAIM] = "UPDATE submission " CLAIM_SET
+              " WHERE id = ?4 AND (state = 0 OR (state = 1 AND node = ?1 AND claim = ?5)) AND " CLAIM_LEASE,
+    [CLAIM_NEXT] =
+        "UPDATE submission " CLAIM_SET " WHERE id = (SELECT id FROM submission INDEXED BY submission_state"
+        " WHERE state = 0 ORDER BY priority, id LIMIT 1) AND " CLAIM_LEASE,
+    [RELEASE] = "UPDATE submission SET state = 0, node = NULL, attempts = ?3"
+                " WHERE id = ?1 AND state = 1 AND claim = ?2",
+    [SET_ATTEMPTS] = "UPDATE submission SET attempts = ?3 WHERE id = ?1 AND state = 1 AND claim = ?2",
     [FINISH] = "UPDATE submission SET state = ?2, stage = ?3, class = ?4, reward = ?5, verdict = ?6, "
                "finished_ms = ?7,"
                " log_hash = ?8, cache_key = ?9, device_ms = ?10, cached_from = ?11, brief = ?12"
-               " WHERE id = ?1 AND state IN (0, 1)",
+               " WHERE id = ?1 AND state IN (0, 1) AND claim = ?13",
+    [FIND_LEASE] = "SELECT 1 FROM node WHERE name = ?1 AND epoch = ?2 AND lease_until_ms > ?3",
     [FIND_STATE] = "SELECT state FROM submission WHERE id = ?1",
     [ADD_CALIBRATION] = "INSERT INTO calibration (id, created_ms, gpu, document) VALUES (?1, ?2, ?3, ?4)",
     [PUT_CANARY] = "INSERT OR REPLACE INTO canary (gpu, driver, kind, changed_ms, document)"
@@ -323,7 +350,7 @@ explain_miss(struct write_kit *kit, const char *id, struct error *err)
     db_bind_text(stmt, 1, id);
     step = sqlite3_step(stmt);
     if (step == SQLITE_ROW)
-        rc = error_set(err, ERR_CONFLICT, "submission %s is %s already", id,
+        rc = error_set(err, ERR_CONFLICT, "submission %s is %s", id,
                        submission_state_name((enum submission_state)sqlite3_column_int(stmt, 0)));
     else if (step == SQLITE_DONE)
         rc = error_set(err, ERR_NOTFOUND, "no submission %s", id);
@@ -333,7 +360,7 @@ explain_miss(struct write_kit *kit, const char *id, struct error *err)
     return rc;
 }
 
-/* Run a bound UPDATE of one submission that has not ended. */
+/* Run a bound UPDATE of one submission. */
 static int
 move(struct write_kit *kit, sqlite3_stmt *stmt, const char *id, struct error *err)
 {
@@ -346,22 +373,145 @@ move(struct write_kit *kit, sqlite3_stmt *stmt, const char *id, struct error *er
     return sqlite3_changes(kit->db) == 1 ? 0 : explain_miss(kit, id, err);
 }
 
-int
-changes_begin(struct store_backend *b, const char *id, int attempts, struct error *err)
+static int64_t
+lease_end(int64_t lease_ms)
 {
-    struct write_kit *kit = sqlite_kit(b);
-    db_bind_text(kit->changes[BEGIN], 1, id);
-    sqlite3_bind_int(kit->changes[BEGIN], 2, attempts);
-    return move(kit, kit->changes[BEGIN], id, err);
+    return lease_ms == STORE_LEASE_ENDLESS ? lease_ms : clock_wall_ms() + lease_ms;
 }
 
 int
-changes_requeue(struct store_backend *b, const char *id, int attempts, struct error *err)
+changes_join(struct store_backend *b, const char *node, int64_t lease_ms, struct store_lease *out,
+             struct error *err)
 {
     struct write_kit *kit = sqlite_kit(b);
-    db_bind_text(kit->changes[REQUEUE], 1, id);
-    sqlite3_bind_int(kit->changes[REQUEUE], 2, attempts);
-    return move(kit, kit->changes[REQUEUE], id, err);
+    sqlite3_stmt *stmt = kit->changes[JOIN];
+    int rc = 0;
+
+    db_bind_text(stmt, 1, node);
+    sqlite3_bind_int64(stmt, 2, lease_end(lease_ms));
+    if (sqlite3_step(stmt) != SQLITE_ROW)
+        rc = db_fail(kit->db, err, "take a lease");
+    else
+        out->epoch = sqlite3_column_int64(stmt, 0);
+    db_reset(stmt);
+    if (rc < 0)
+        return rc;
+    snprintf(out->node, sizeof(out->node), "%s", node);
+    db_bind_text(kit->changes[LOSE], 1, node);
+    return db_run(kit->changes[LOSE], "take back what a node had claimed", err);
+}
+
+int
+changes_renew(struct store_backend *b, const struct store_lease *l, int64_t lease_ms, struct error *err)
+{
+    struct write_kit *kit = sqlite_kit(b);
+    sqlite3_stmt *stmt = kit->changes[RENEW];
+
+    db_bind_text(stmt, 1, l->node);
+    sqlite3_bind_int64(stmt, 2, l->epoch);
+    sqlite3_bind_int64(stmt, 3, lease_end(lease_ms));
+    sqlite3_bind_int64(stmt, 4, clock_wall_ms());
+    int rc = db_run(stmt, "renew a lease", err);
+    if (rc == 0 && sqlite3_changes(kit->db) == 0)
+        return error_set(err, ERR_CONFLICT, "the lease of node %s has ended", l->node);
+    return rc;
+}
+
+int
+changes_reap(struct store_backend *b, struct error *err)
+{
+    sqlite3_stmt *stmt = sqlite_kit(b)->changes[REAP];
+
+    sqlite3_bind_int64(stmt, 1, clock_wall_ms());
+    return db_run(stmt, "take back what dead nodes had claimed", err);
+}
+
+/* Step a bound CLAIM or CLAIM_NEXT; 1: it met no row. */
+static int
+take(struct write_kit *kit, sqlite3_stmt *stmt, const struct store_lease *l, struct store_claim *out,
+     struct error *err)
+{
+    int step, rc = 0;
+
+    db_bind_text(stmt, 1, l->node);
+    sqlite3_bind_int64(stmt, 2, l->epoch);
+    sqlite3_bind_int64(stmt, 3, clock_wall_ms());
+    step = sqlite3_step(stmt);
+    if (step == SQLITE_ROW) {
+        snprintf(out->id, sizeof(out->id), "%s", (const char *)sqlite3_column_text(stmt, 0));
+        out->number = sqlite3_column_int64(stmt, 1);
+        out->attempts = sqlite3_column_int(stmt, 2);
+    } else {
+        rc = step == SQLITE_DONE ? 1 : db_fail(kit->db, err, "claim a submission");
+    }
+    db_reset(stmt);
+    return rc;
+}
+
+/* Whether it is the lease for which nothing could be claimed: ERR_CONFLICT then. */
+static int
+check_lease(struct write_kit *kit, const struct store_lease *l, struct error *err)
+{
+    sqlite3_stmt *stmt = kit->changes[FIND_LEASE];
+
+    db_bind_text(stmt, 1, l->node);
+    sqlite3_bind_int64(stmt, 2, l->epoch);
+    sqlite3_bind_int64(stmt, 3, clock_wall_ms());
+    int step = sqlite3_step(stmt);
+    db_reset(stmt);
+    return step == SQLITE_ROW ? 0 : error_set(err, ERR_CONFLICT, "the lease of node %s has ended", l->node);
+}
+
+int
+changes_claim(struct store_backend *b, const struct store_lease *l, const struct store_claim *held,
+              struct store_claim *out, struct error *err)
+{
+    struct write_kit *kit = sqlite_kit(b);
+
+    db_bind_text(kit->changes[CLAIM], 4, held->id);
+    sqlite3_bind_int64(kit->changes[CLAIM], 5, held->number);
+    int rc = take(kit, kit->changes[CLAIM], l, out, err);
+    if (rc != 1)
+        return rc;
+    rc = check_lease(kit, l, err);
+    return rc < 0 ? rc : explain_miss(kit, held->id, err);
+}
+
+int
+changes_claim_next(struct store_backend *b, const struct store_lease *l, struct store_claim *out,
+                   struct error *err)
+{
+    struct write_kit *kit = sqlite_kit(b);
+    int rc = take(kit, kit->changes[CLAIM_NEXT], l, out, err);
+
+    if (rc != 1)
+        return rc;
+    rc = check_lease(kit, l, err);
+    return rc < 0 ? rc : error_set(err, ERR_NOTFOUND, "nothing waits");
+}
+
+/* Run RELEASE or SET_ATTEMPTS. */
+static int
+note_attempts(struct write_kit *kit, enum change change, const struct store_claim *c, struct error *err)
+{
+    sqlite3_stmt *stmt = kit->changes[change];
+
+    db_bind_text(stmt, 1, c->id);
+    sqlite3_bind_int64(stmt, 2, c->number);
+    sqlite3_bind_int(stmt, 3, c->attempts);
+    return move(kit, stmt, c->id, err);
+}
+
+int
+changes_release(struct store_backend *b, const struct store_claim *c, struct error *err)
+{
+    return note_attempts(sqlite_kit(b), RELEASE, c, err);
+}
+
+int
+changes_set_attempts(struct store_backend *b, const struct store_claim *c, struct error *err)
+{
+    return note_attempts(sqlite_kit(b), SET_ATTEMPTS, c, err);
 }
 
 int
@@ -393,6 +543,7 @@ changes_finish(struct store_backend *b, const struct submission_row *row, const 
     sqlite3_bind_int64(stmt, 10, row->device_ms);
     db_bind_text(stmt, 11, json_string_value(json_object_get(verdict, "cached_from")));
     db_bind_text(stmt, 12, brief);
+    sqlite3_bind_int64(stmt, 13, row->claim);
     rc = move(kit, stmt, row->id, err);
     return rc == 0 && row->state == SUBMISSION_DONE ? sums_add(&kit->sums, row, err) : rc;
 }

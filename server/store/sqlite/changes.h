@@ -21,8 +21,16 @@ int changes_rename_task(struct store_backend *b, const char *client, const char 
                         int64_t now_ms, struct error *err);
 int changes_remove_task(struct store_backend *b, const char *client, const char *id, struct error *err);
 int changes_add_submissions(struct store_backend *b, const struct store_intake *w, struct error *err);
-int changes_begin(struct store_backend *b, const char *id, int attempts, struct error *err);
-int changes_requeue(struct store_backend *b, const char *id, int attempts, struct error *err);
+int changes_join(struct store_backend *b, const char *node, int64_t lease_ms, struct store_lease *out,
+                 struct error *err);
+int changes_renew(struct store_backend *b, const struct store_lease *l, int64_t lease_ms, struct error *err);
+int changes_reap(struct store_backend *b, struct error *err);
+int changes_claim(struct store_backend *b, const struct store_lease *l, const struct store_claim *held,
+                  struct store_claim *out, struct error *err);
+int changes_claim_next(struct store_backend *b, const struct store_lease *l, struct store_claim *out,
+                       struct error *err);
+int changes_release(struct store_backend *b, const struct store_claim *c, struct error *err);
+int changes_set_attempts(struct store_backend *b, const struct store_claim *c, struct error *err);
 int changes_finish(struct store_backend *b, const struct submission_row *row, const char *log,
                    size_t log_size, struct error *err);
 int changes_add_calibration(struct store_backend *b, const struct calibration_row *row, struct error *err);

@@ -18,6 +18,7 @@ enum query {
     GET_TASK,
     FIND_TASK,
     GET_SUBMISSION,
+    IS_UNFINISHED,
     GET_ANSWER,
     FIND_CACHED,
     EACH_USAGE,
@@ -42,6 +43,9 @@ static const char *const query_sql[NQUERIES] = {
     [FIND_TASK] = "SELECT task_id, client = ?2 FROM task_alias WHERE name = ?1"
                   " ORDER BY client = ?2 DESC, created_ms, client LIMIT 1",
     [GET_SUBMISSION] = "SELECT " SUBMISSION_COLUMNS " FROM submission WHERE id = ?1",
+    [IS_UNFINISHED] = "SELECT EXISTS (SELECT 1 FROM submission WHERE id = ?1 AND state IN (0, 1))"
+                      " OR EXISTS (SELECT 1 FROM submission INDEXED BY submission_group_index"
+                      " WHERE group_id = ?1 AND state IN (0, 1))",
     [GET_ANSWER] = "SELECT client, verdict FROM submission WHERE id = ?1",
     [EACH_USAGE] = "SELECT client, sum(device_ms) FROM submission WHERE id >= ?1 AND client IS NOT NULL"
                    " AND device_ms > 0 GROUP BY client",
@@ -274,6 +278,19 @@ static int
 get_submission(struct store_reader *base, const char *id, struct submission_row *out, struct error *err)
 {
     return read_submission(of(base)->queries[GET_SUBMISSION], "submission", id, out, err);
+}
+
+static int
+is_unfinished(struct store_reader *base, const char *id, bool *out, struct error *err)
+{
+    sqlite3_stmt *stmt = of(base)->queries[IS_UNFINISHED];
+    int rc = look_up(stmt, "submission", id, err);
+
+    if (rc < 0)
+        return rc;
+    *out = sqlite3_column_int(stmt, 0) != 0;
+    db_reset(stmt);
+    return 0;
 }
 
 static int
@@ -699,6 +716,7 @@ static const struct reader_ops reader_ops = {
     .find_task = find_task,
     .get_key = get_key,
     .get_submission = get_submission,
+    .is_unfinished = is_unfinished,
     .get_answer = get_answer,
     .find_cached = find_cached,
     .each_usage = each_usage,

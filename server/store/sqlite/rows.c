@@ -64,6 +64,8 @@ submission_row_view(sqlite3_stmt *stmt, struct submission_row *out)
     out->class_ = view_text(stmt, 13, &rc);
     out->reward = sqlite3_column_type(stmt, 14) == SQLITE_NULL ? NAN : sqlite3_column_double(stmt, 14);
     out->verdict = view_text(stmt, 15, &rc);
+    out->claim = sqlite3_column_int64(stmt, 16);
+    out->is_lost = sqlite3_column_int(stmt, 17) != 0;
     return rc;
 }
 

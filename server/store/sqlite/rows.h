@@ -12,7 +12,7 @@
 #define SUBMISSION_COLUMNS                                                                          \
     "id, group_id, group_index, task_id, source_hash, state, priority, client, request, attempts, " \
     "created_ms, "                                                                                  \
-    "finished_ms, stage, class, reward, verdict"
+    "finished_ms, stage, class, reward, verdict, claim, state = 0 AND node IS NOT NULL"
 #define GROUP_COLUMNS "id, task_id, request, size, created_ms"
 #define KEY_COLUMNS "request_hash, id, created_ms"
 

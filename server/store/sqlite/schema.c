@@ -245,9 +245,19 @@ static const char version_10[] =
     "    AND NOT EXISTS (SELECT 1 FROM task WHERE reference_hash = old.reference_hash);"
     "END;";
 
+/* Who judges what, and under which number (store.h, "ownership"). What a version before this left running has no owner. */
+static const char version_11[] = "CREATE TABLE node ("
+                                 "  name TEXT PRIMARY KEY,"
+                                 "  epoch INTEGER NOT NULL,"
+                                 "  lease_until_ms INTEGER NOT NULL"
+                                 ") WITHOUT ROWID;"
+                                 "ALTER TABLE submission ADD COLUMN node TEXT;"
+                                 "ALTER TABLE submission ADD COLUMN claim INTEGER NOT NULL DEFAULT 0;"
+                                 "UPDATE submission SET node = '' WHERE state = 1;";
+
 static const struct schema_step steps_known[] = {
-    { version_1 }, { version_2 }, { version_3 }, { version_4 }, { version_5 },
-    { version_6 }, { version_7 }, { version_8 }, { version_9 }, { version_10 },
+    { version_1 }, { version_2 }, { version_3 }, { version_4 },  { version_5 },  { version_6 },
+    { version_7 }, { version_8 }, { version_9 }, { version_10 }, { version_11 },
 };
 
 const struct schema_step *

@@ -15,6 +15,7 @@
 #include "server/store/sqlite/reader.h"
 #include "server/store/sqlite/schema.h"
 
+#define NODE "this"  /* a file has one node at a time: it needs no name */
 #define BUSY_MS 5000 /* how long the writer waits for a person's sqlite3 shell */
 
 struct sqlite {
@@ -23,6 +24,7 @@ struct sqlite {
     char *wal_path;
     sqlite3 *db; /* the one that writes: the writer's thread alone, once it runs */
     struct write_kit *kit;
+    struct store_lease lease;
 };
 
 static struct sqlite *
@@ -166,6 +168,30 @@ open_files(struct sqlite *s, const char *path, struct error *err)
     return rc;
 }
 
+static bool
+is_open(const struct store_backend *base)
+{
+    return !sqlite3_get_autocommit(of(base)->db);
+}
+
+/* The lock is held: nobody else lives, and whatever was claimed has no owner any more. */
+static int
+take_over(struct sqlite *s, struct error *err)
+{
+    int rc = db_exec(s->db,
+                     "BEGIN IMMEDIATE; DELETE FROM node WHERE name <> '" NODE "';"
+                     "UPDATE submission SET state = 0, claim = claim + 1 WHERE state = 1",
+                     err);
+
+    if (rc == 0)
+        rc = changes_join(&s->base, NODE, STORE_LEASE_ENDLESS, &s->lease, err);
+    if (rc == 0)
+        rc = db_exec(s->db, "COMMIT", err);
+    if (rc < 0 && is_open(&s->base))
+        db_exec(s->db, "ROLLBACK", NULL);
+    return rc;
+}
+
 static void
 close_all(struct store_backend *base)
 {
@@ -183,6 +209,12 @@ static int
 new_reader(struct store_backend *base, struct store_reader **out, struct error *err)
 {
     return reader_new(sqlite3_db_filename(of(base)->db, "main"), out, err);
+}
+
+static const struct store_lease *
+lease(const struct store_backend *base)
+{
+    return &of(base)->lease;
 }
 
 static const char *
@@ -236,13 +268,8 @@ undo(struct store_backend *base)
     db_exec(of(base)->db, "ROLLBACK TO one; RELEASE one", NULL);
 }
 
-static bool
-is_open(const struct store_backend *base)
-{
-    return !sqlite3_get_autocommit(of(base)->db);
-}
-
 static const struct backend_ops sqlite_ops = {
+    .lease = lease,
     .reader_new = new_reader,
     .close = close_all,
     .name = name,
@@ -260,9 +287,14 @@ static const struct backend_ops sqlite_ops = {
     .rename_task = changes_rename_task,
     .remove_task = changes_remove_task,
     .add_submissions = changes_add_submissions,
-    .begin_submission = changes_begin,
-    .requeue_submission = changes_requeue,
-    .finish_submission = changes_finish,
+    .join = changes_join,
+    .renew = changes_renew,
+    .reap = changes_reap,
+    .claim = changes_claim,
+    .claim_next = changes_claim_next,
+    .release = changes_release,
+    .set_attempts = changes_set_attempts,
+    .finish = changes_finish,
     .add_calibration = changes_add_calibration,
     .put_canary = changes_put_canary,
     .sweep = changes_sweep,
@@ -280,6 +312,11 @@ sqlite_open(const char *path, struct store_backend **out, struct error *err)
     s->base.ops = &sqlite_ops;
     s->lock_fd = -1;
     int rc = open_files(s, path, err);
+    if (rc == 0) {
+        rc = take_over(s, err);
+        if (rc < 0)
+            error_prefix(err, "%s", path);
+    }
     if (rc < 0) {
         close_all(&s->base);
         return rc;
