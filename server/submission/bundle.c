@@ -2,8 +2,12 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/buffer.h"
 #include "common/clock.h"
-#include "server/submission/private.h"
+#include "server/store/store.h"
+#include "server/submission/funnel.h"
+#include "server/submission/parts.h"
+#include "server/submission/request.h"
 
 /*
  * A bundle is one JSON document with all that a verdict depended on but the

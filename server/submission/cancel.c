@@ -1,13 +1,26 @@
+#include "server/submission/cancel.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/auto.h"
 #include "common/limits.h"
-#include "server/submission/private.h"
+#include "server/queue/scheduler.h"
+#include "server/store/store.h"
+#include "server/submission/attempt.h"
+#include "server/submission/conclude.h"
+#include "server/submission/funnel.h"
+#include "server/submission/groups.h"
+#include "server/submission/parts.h"
+#include "server/submission/pending.h"
+#include "server/submission/registry.h"
+#include "server/submission/single_flight.h"
+#include "server/submission/state.h"
+#include "server/submission/submission.h"
 
 /*
  * Ending what is not finished, one submission or what is left of a group: who waits is concluded at once, who runs has
- * its processes ended first (judge_stop()).
+ * its processes ended first (submission_stop()).
  */
 
 static int
@@ -23,7 +36,7 @@ cancel_one(struct submission *s, struct error *err)
     }
     if (s->state != STATE_QUEUED && s->state != STATE_READY) {
         s->is_cancelled = true;
-        judge_stop(s);
+        submission_stop(s);
         return 0;
     }
     int rc = s->state == STATE_QUEUED ? judgement_new(s, err) : 0;
@@ -32,7 +45,7 @@ cancel_one(struct submission *s, struct error *err)
         return rc;
     }
     if (flight_is_following(&s->flight))
-        cache_leave(s);
+        submission_leave_flight(s);
     else if (s->member.is_parked)
         group_unpark(s->group, &s->member);
     else
@@ -118,7 +131,7 @@ member_cb(void *arg, const struct submission_row *row)
     struct members *m = arg;
     struct submission *s = NULL;
 
-    HASH_FIND_STR(m->funnel->submissions, row->id, s);
+    s = registry_find(m->funnel->registry, row->id);
     if (!s || is_spared(s, m->why) || (m->batch && add_to_batch(m->batch, s, row)))
         return true;
     if (m->n < GROUP_MAX)
@@ -156,7 +169,7 @@ cancel_batch(struct batch *b, enum cancel_reason why)
         struct submission *s = b->all[i];
         s->cancel_reason = why;
         if (flight_is_following(&s->flight))
-            cache_leave(s);
+            submission_leave_flight(s);
         else
             scheduler_remove(b->funnel->scheduler, &s->job);
         submission_move(s, EVENT_CANCEL);
@@ -195,7 +208,7 @@ funnel_cancel(struct funnel *f, const char *id, struct error *err)
     struct group_row group = { 0 };
     struct submission *s = NULL;
 
-    HASH_FIND_STR(f->submissions, id, s);
+    s = registry_find(f->registry, id);
     if (s)
         return cancel_one(s, err);
     int rc = store_get_submission(f->store, id, &row, err);

@@ -1,10 +1,25 @@
+#include "server/submission/cpu_stages.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "common/auto.h"
-#include "server/submission/judging.h"
+#include "common/classes.h"
+#include "common/stages.h"
+#include "server/queue/scheduler.h"
+#include "server/submission/attempt.h"
+#include "server/submission/doubt.h"
+#include "server/submission/failure.h"
+#include "server/submission/parts.h"
+#include "server/submission/stage_end.h"
+#include "server/submission/state.h"
+#include "server/submission/submission.h"
+#include "server/workers/channel.h"
 #include "server/workers/contention.h"
+#include "server/workers/scratch.h"
+#include "server/workers/spare.h"
+#include "server/workers/zygote.h"
 
 /*
  * The two stages that need no device, each in children of a zygote that serve one submission: `ast`, whose child only
@@ -48,10 +63,10 @@ child_message_cb(void *arg, struct child *c, struct message *m)
     }
 }
 
-static void ast_ended(struct submission *s, const struct child_end *end);
-static void compile_ended(struct submission *s, const struct child_end *end);
-static void inspect_ended(struct submission *s, const struct child_end *end);
-static void build_ended(struct submission *s, const struct child_end *end);
+static struct stage_end ast_ended(struct submission *s, const struct child_end *end);
+static struct stage_end compile_ended(struct submission *s, const struct child_end *end);
+static struct stage_end inspect_ended(struct submission *s, const struct child_end *end);
+static struct stage_end build_ended(struct submission *s, const struct child_end *end);
 
 static void
 drop_child(struct judgement *j)
@@ -65,6 +80,38 @@ static bool
 is_suspect(const struct submission *s)
 {
     return s->judgement->step == STEP_COMPILE && scheduler_is_sole(s->funnel->scheduler, &s->job);
+}
+
+static struct stage_end
+after_child(struct submission *s, const struct child_end *end)
+{
+    struct judgement *j = s->judgement;
+
+    if (submission_is_stopped(s) || end->is_lost) {
+        drop_child(j);
+        return stage_lost(is_suspect(s) && !end->is_others,
+                          end->error[0] ? end->error : "its process could not be made");
+    }
+    switch (j->step) {
+    case STEP_AST:
+        return ast_ended(s, end);
+    case STEP_COMPILE:
+        return compile_ended(s, end);
+    case STEP_BUILD:
+        return build_ended(s, end);
+    case STEP_INSPECT:
+    case STEP_PUBLISH: /* it has no child that could end */
+        break;
+    }
+    return inspect_ended(s, end);
+}
+
+/* s is the driver's from here on. */
+static void
+report(struct submission *s, struct stage_end end)
+{
+    if (end.event != STAGE_PENDING)
+        s->judgement->ended(s, &end);
 }
 
 static void
@@ -82,28 +129,16 @@ child_ended_cb(void *arg, struct child *c)
     struct child_end end = *child_end(c);
 
     if (j->step == STEP_AST || j->step == STEP_COMPILE)
-        judge_take_output(j, child_output(c), child_output_lost(c), s->funnel->config->output_limit_bytes);
-    if (s->is_cancelled || s->is_returned || end.is_lost) {
-        drop_child(j);
-        if (!judge_is_stopped(s))
-            judge_lose(s, is_suspect(s) && !end.is_others,
-                       end.error[0] ? end.error : "its process could not be made");
-    } else if (j->step == STEP_AST) {
-        ast_ended(s, &end);
-    } else if (j->step == STEP_COMPILE) {
-        compile_ended(s, &end);
-    } else if (j->step == STEP_BUILD) {
-        build_ended(s, &end);
-    } else {
-        inspect_ended(s, &end);
-    }
-    spares_fill(spares); /* s may be gone; and its answer comes first */
+        judgement_take_output(j, child_output(c), child_output_lost(c),
+                              s->funnel->config->output_limit_bytes);
+    report(s, after_child(s, &end));
+    spares_fill(spares); /* after the answer, which comes first */
 }
 
 static const struct child_ops child_ops = { .message = child_message_cb, .ended = child_ended_cb };
 
-/* A child with its request on the way. body is taken. False: the submission is lost, touch it no more. */
-static bool
+/* A child with its request on the way. body is taken. */
+static struct stage_end
 ask_child(struct submission *s, enum child_role role, json_t *body, bool has_source, bool has_spec)
 {
     struct judgement *j = s->judgement;
@@ -138,23 +173,23 @@ ask_child(struct submission *s, enum child_role role, json_t *body, bool has_sou
         json_decref(body);
     }
     if (rc == 0)
-        return true;
+        return stage_pending();
     child_abandon(ptr_take(&j->child));
-    judge_lose(s, false, err.text);
-    return false;
+    return stage_lost(false, err.text);
 }
 
 /* --- ast --- */
 
-void
-cpu_stages_begin(struct submission *s)
+struct stage_end
+cpu_stages_ast(struct submission *s, stage_ended_cb *ended)
 {
     struct judgement *j = s->judgement;
 
+    j->ended = ended;
     j->step = STEP_AST;
-    ask_child(s, CHILD_AST,
-              json_pack("{s:s, s:s, s:O}", "op", "ast", "entry", j->entry, "policy", j->policy_json), true,
-              false);
+    return ask_child(s, CHILD_AST,
+                     json_pack("{s:s, s:s, s:O}", "op", "ast", "entry", j->entry, "policy", j->policy_json),
+                     true, false);
 }
 
 static enum verdict_class
@@ -163,7 +198,7 @@ reported_class(json_t *result, enum stage stage, enum verdict_class otherwise)
     return class_reported(class_find(json_string_value(json_object_get(result, "class"))), stage, otherwise);
 }
 
-static void
+static struct stage_end
 ast_ended(struct submission *s, const struct child_end *end)
 {
     struct judgement *j = s->judgement;
@@ -172,11 +207,11 @@ ast_ended(struct submission *s, const struct child_end *end)
     drop_child(j);
     const char *outcome = json_string_value(json_object_get(result, "outcome"));
     j->kernels = json_incref(json_object_get(result, "kernels"));
-    judge_add_flags(j, json_object_get(result, "flags"));
+    judgement_add_flags(j, json_object_get(result, "flags"));
     if (!outcome) {
-        judge_decide(s, OUTCOME_FAIL, failure_by_end(s, end), 0, 1);
+        return stage_decided(OUTCOME_FAIL, failure_by_end(s, end), 0, 1);
     } else if (strcmp(outcome, "pass") == 0) {
-        judge_decide(s, OUTCOME_PASS, CLASS_NONE, 1, 1);
+        return stage_decided(OUTCOME_PASS, CLASS_NONE, 1, 1);
     } else {
         enum verdict_class class_ = reported_class(result, STAGE_AST, CLASS_SYNTAX);
         /* The whole answer was taken for code, for want of a fence, and it is none. */
@@ -189,41 +224,43 @@ ast_ended(struct submission *s, const struct child_end *end)
                              ? "no code block is in the answer, and its text is not a Python module"
                              : "the source was refused");
         failure_note_rule(j, json_string_value(json_object_get(result, "rule")));
-        judge_decide(s, OUTCOME_FAIL, class_, 0, 1);
+        return stage_decided(OUTCOME_FAIL, class_, 0, 1);
     }
 }
 
 /* --- compile --- */
 
-void
-cpu_stages_compile(struct submission *s)
+struct stage_end
+cpu_stages_compile(struct submission *s, stage_ended_cb *ended)
 {
     struct judgement *j = s->judgement;
 
+    j->ended = ended;
     /* KernelBench's own rule is about a process that calls: it has no plan. */
     j->is_traced = strcmp(s->funnel->config->judge, "plan") == 0 &&
                    strcmp(j->policy.name, "kernelbench") != 0 && !j->is_live;
     j->step = STEP_COMPILE;
-    ask_child(s, CHILD_COMPILE,
-              json_pack("{s:s, s:s, s:s, s:O, s:b}", "op", "compile", "entry", j->entry, "target",
-                        s->funnel->config->target, "policy", j->policy_json, "trace", (int)j->is_traced),
-              true, true);
+    return ask_child(s, CHILD_COMPILE,
+                     json_pack("{s:s, s:s, s:s, s:O, s:b}", "op", "compile", "entry", j->entry, "target",
+                               s->funnel->config->target, "policy", j->policy_json, "trace",
+                               (int)j->is_traced),
+                     true, true);
 }
 
-static void
+static struct stage_end
 begin_build(struct submission *s)
 {
     struct judgement *j = s->judgement;
 
     j->step = STEP_BUILD;
-    ask_child(s, CHILD_BUILD,
-              json_pack("{s:s, s:s, s:O}", "op", "build", "target", s->funnel->config->target, "policy",
-                        j->policy_json),
-              true, false);
+    return ask_child(s, CHILD_BUILD,
+                     json_pack("{s:s, s:s, s:O}", "op", "build", "target", s->funnel->config->target,
+                               "policy", j->policy_json),
+                     true, false);
 }
 
 /* No plan can be made of it, as a child said in these words: it is judged by a process of its own. */
-static void
+static struct stage_end
 go_live(struct submission *s, json_t *error)
 {
     struct judgement *j = s->judgement;
@@ -232,8 +269,8 @@ go_live(struct submission *s, json_t *error)
     j->untraced = json_is_object(error) ? json_incref(error) : NULL;
     auto_close(&j->plan_fd);
     auto_close(&j->images_fd);
-    judge_add_flag(j, "untraced");
-    cpu_stages_compile(s);
+    judgement_add_flag(j, "untraced");
+    return cpu_stages_compile(s, j->ended);
 }
 
 static bool
@@ -243,45 +280,49 @@ is_outcome(const json_t *result, const char *outcome)
     return found && strcmp(found, outcome) == 0;
 }
 
-static void decide_compile(struct submission *s);
+static struct stage_end decide_compile(struct submission *s);
 
-static void
+static struct stage_end
 begin_inspect(struct submission *s)
 {
     struct judgement *j = s->judgement;
 
     j->step = STEP_INSPECT;
-    ask_child(s, CHILD_INSPECT,
-              json_pack("{s:s, s:s, s:s, s:O}", "op", "inspect", "target", s->funnel->config->target, "cache",
-                        j->cache, "kernels", j->kernels),
-              false, false);
+    return ask_child(s, CHILD_INSPECT,
+                     json_pack("{s:s, s:s, s:s, s:O}", "op", "inspect", "target", s->funnel->config->target,
+                               "cache", j->cache, "kernels", j->kernels),
+                     false, false);
+}
+
+static struct stage_end
+after_publishing(struct submission *s, int code, const struct error *err)
+{
+    struct judgement *j = s->judgement;
+
+    if (submission_is_stopped(s))
+        return stage_lost(false, "it was stopped");
+    if (code == ERR_FULL) {
+        judgement_fail(j, STAGE_COMPILE, CLASS_COMPILE, NULL,
+                       "compile: the compiled files are too many or too large.");
+        return stage_decided(OUTCOME_FAIL, CLASS_COMPILE, 0, 1);
+    }
+    if (code != 0 && code != ERR_NOTFOUND)
+        return stage_lost(false, err->text);
+    return code == 0 && json_array_size(j->kernels) > 0 ? begin_inspect(s) : decide_compile(s);
 }
 
 static void
 published_cb(void *arg, int code, const struct error *err)
 {
     struct submission *s = arg;
-    struct judgement *j = s->judgement;
 
-    drop_child(j);
+    drop_child(s->judgement);
     if (code == ERR_NOTFOUND)
-        j->cache[0] = '\0';
-    if (judge_is_stopped(s))
-        return;
-    if (code == ERR_FULL) {
-        judgement_fail(j, STAGE_COMPILE, CLASS_COMPILE, NULL,
-                       "compile: the compiled files are too many or too large.");
-        judge_decide(s, OUTCOME_FAIL, CLASS_COMPILE, 0, 1);
-    } else if (code != 0 && code != ERR_NOTFOUND) {
-        judge_lose(s, false, err->text);
-    } else if (code == 0 && json_array_size(j->kernels) > 0) {
-        begin_inspect(s);
-    } else {
-        decide_compile(s);
-    }
+        s->judgement->cache[0] = '\0';
+    report(s, after_publishing(s, code, err));
 }
 
-static void
+static struct stage_end
 compile_ended(struct submission *s, const struct child_end *end)
 {
     struct judgement *j = s->judgement;
@@ -292,18 +333,15 @@ compile_ended(struct submission *s, const struct child_end *end)
     j->claim = ptr_take(&j->result);
     if (j->plan_fd >= 0 && is_outcome(j->claim, "pass")) {
         drop_child(j);
-        begin_build(s);
-        return;
+        return begin_build(s);
     }
     if (j->is_traced && is_outcome(j->claim, "untraced")) {
         drop_child(j);
-        go_live(s, json_object_get(j->claim, "error"));
-        return;
+        return go_live(s, json_object_get(j->claim, "error"));
     }
     if (!json_is_string(json_object_get(j->claim, "outcome"))) {
         drop_child(j);
-        judge_decide(s, OUTCOME_FAIL, failure_by_end(s, end), 0, 1);
-        return;
+        return stage_decided(OUTCOME_FAIL, failure_by_end(s, end), 0, 1);
     }
     /* Its directory goes with the child, so the child is kept until the cache has left it. */
     j->step = STEP_PUBLISH;
@@ -314,11 +352,12 @@ compile_ended(struct submission *s, const struct child_end *end)
     if (scratch_publish(s->funnel->loop, from, j->cache, published_cb, s, &err) != 0) {
         j->cache[0] = '\0';
         drop_child(j);
-        judge_lose(s, false, err.text);
+        return stage_lost(false, err.text);
     }
+    return stage_pending();
 }
 
-static void
+static struct stage_end
 inspect_ended(struct submission *s, const struct child_end *end)
 {
     struct judgement *j = s->judgement;
@@ -327,14 +366,13 @@ inspect_ended(struct submission *s, const struct child_end *end)
     drop_child(j);
     json_t *kernels = json_object_get(result, "kernels");
     if (!json_is_array(kernels)) {
-        judge_decide(s, OUTCOME_FAIL, failure_by_end(s, end), 0, 1);
-        return;
+        return stage_decided(OUTCOME_FAIL, failure_by_end(s, end), 0, 1);
     }
     j->compiled = json_incref(kernels);
-    decide_compile(s);
+    return decide_compile(s);
 }
 
-static void
+static struct stage_end
 build_ended(struct submission *s, const struct child_end *end)
 {
     struct judgement *j = s->judgement;
@@ -344,20 +382,20 @@ build_ended(struct submission *s, const struct child_end *end)
     int of = (int)json_integer_value(json_object_get(result, "of"));
 
     drop_child(j);
-    judge_add_flags(j, json_object_get(result, "flags"));
+    judgement_add_flags(j, json_object_get(result, "flags"));
     if (is_outcome(result, "untraced")) {
-        go_live(s, error);
+        return go_live(s, error);
     } else if (is_outcome(result, "pass") && j->images_fd >= 0) {
         j->compiled = json_incref(json_object_get(result, "kernels"));
         j->plan = json_incref(json_object_get(result, "plan"));
-        judge_decide(s, OUTCOME_PASS, CLASS_NONE, done, of);
+        return stage_decided(OUTCOME_PASS, CLASS_NONE, done, of);
     } else if (is_outcome(result, "fail")) {
         enum verdict_class class_ = reported_class(result, STAGE_COMPILE, CLASS_COMPILE);
         failure_by_error(j, class_, json_is_object(error) ? error : NULL, "its plan was refused");
         failure_note_rule(j, json_string_value(json_object_get(result, "rule")));
-        judge_decide(s, OUTCOME_FAIL, class_, done, of > done ? of : done + 1);
+        return stage_decided(OUTCOME_FAIL, class_, done, of > done ? of : done + 1);
     } else {
-        judge_decide(s, OUTCOME_FAIL, failure_by_end(s, end), 0, 1);
+        return stage_decided(OUTCOME_FAIL, failure_by_end(s, end), 0, 1);
     }
 }
 
@@ -401,7 +439,7 @@ has_flag(json_t *flags, const char *name)
     return false;
 }
 
-static void
+static struct stage_end
 decide_compile(struct submission *s)
 {
     /* A claim: it may set no flag of another stage's, and none that nobody knows. */
@@ -414,17 +452,17 @@ decide_compile(struct submission *s)
 
     for (const char *const *flag = claimed; *flag; flag++)
         if (has_flag(flags, *flag))
-            judge_add_flag(j, *flag);
+            judgement_add_flag(j, *flag);
     if (json_array_size(json_object_get(j->claim, "unreached")) > 0 || has_flag(flags, "no_launch"))
-        judge_add_flag(j, "compile_deferred");
+        judgement_add_flag(j, "compile_deferred");
     if (is_pass && done == 0 && strcmp(j->policy.name, "kernelbench") != 0 &&
         !has_flag(j->flags, "compile_deferred")) {
         judgement_fail(j, STAGE_COMPILE, CLASS_COMPILE, NULL,
                        "compile: no kernel of the candidate's was compiled for the target %s.",
                        s->funnel->config->target);
-        judge_decide(s, OUTCOME_FAIL, CLASS_COMPILE, 0, of > 0 ? of : 1);
+        return stage_decided(OUTCOME_FAIL, CLASS_COMPILE, 0, of > 0 ? of : 1);
     } else if (is_pass) {
-        judge_decide(s, OUTCOME_PASS, CLASS_NONE, done, of);
+        return stage_decided(OUTCOME_PASS, CLASS_NONE, done, of);
     } else {
         enum verdict_class class_ = reported_class(j->claim, STAGE_COMPILE, CLASS_IMPORT);
         if (class_info(class_)->is_cheat) /* its own process does not say that: trusted ones find it */
@@ -432,6 +470,6 @@ decide_compile(struct submission *s)
         failure_by_error(j, class_, json_is_object(error) ? error : NULL, "the module could not be compiled");
         if (class_ == CLASS_OOM)
             doubt_said_oom(j);
-        judge_decide(s, OUTCOME_FAIL, class_, done, of > done ? of : done + 1);
+        return stage_decided(OUTCOME_FAIL, class_, done, of > done ? of : done + 1);
     }
 }

@@ -1,12 +1,26 @@
+#include "server/submission/device_stages.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/auto.h"
-#include "common/clock.h"
+#include "common/classes.h"
 #include "common/log.h"
-#include "server/submission/judging.h"
+#include "common/stages.h"
+#include "server/queue/scheduler.h"
+#include "server/submission/attempt.h"
+#include "server/submission/counters.h"
+#include "server/submission/doubt.h"
+#include "server/submission/failure.h"
+#include "server/submission/parts.h"
+#include "server/submission/stage_end.h"
+#include "server/submission/state.h"
+#include "server/submission/submission.h"
+#include "server/task/baseline.h"
+#include "server/task/calibration.h"
 #include "server/verdict/timing.h"
+#include "server/workers/lane.h"
 
 /*
  * The stages on a lane: `tiny`, `full`, `timing`. One process of the candidate's serves all three, and what a stage
@@ -26,7 +40,7 @@ is_last_judged(const struct submission *s)
 
     return j->stage == STAGE_TIMING ||
            (j->stage == STAGE_FULL &&
-            (j->until == STAGE_FULL || !lane_is_gpu(j->lane) || judge_group_chooses(s)));
+            (j->until == STAGE_FULL || !lane_is_gpu(j->lane) || submission_will_park(s)));
 }
 
 /* Given: the names of its kernels, and what `inspect` found compiled. */
@@ -46,17 +60,15 @@ release_device(struct submission *s)
     counters_hold_device(f->counters, seconds);
 }
 
-void
-device_stages_begin(struct submission *s, struct lane *l)
+struct stage_end
+device_stages_open(struct submission *s, struct lane *l, stage_ended_cb *ended)
 {
     struct judgement *j = s->judgement;
     const char *task_entry = j->task.entry_point ? j->task.entry_point : "Model";
     struct error err = { 0 };
 
-    judge_count_attempt(s, true);
-    submission_move(s, EVENT_LANE);
-    judge_note_wait(s, STAGE_TINY, clock_monotonic_ns());
-    judge_note_env(j, lane_versions(l));
+    j->ended = ended;
+    judgement_note_env(j, lane_versions(l));
     json_object_set(j->env, "gpu", lane_gpu(l) ? json_object_get(lane_gpu(l), "name") : json_null());
     json_object_set(j->env, "driver", lane_gpu(l) ? json_object_get(lane_gpu(l), "driver") : json_null());
     json_object_set_new(j->env, "device", json_string(lane_device(l)));
@@ -83,22 +95,21 @@ device_stages_begin(struct submission *s, struct lane *l)
     };
     j->lane = l;
     if (lane_open(l, &job, &lane_ops, s, &err) == 0)
-        return;
+        return stage_pending();
     j->lane = NULL;
     release_device(s);
-    judge_lose(s, false, err.text);
+    return stage_lost(false, err.text);
 }
 
-void
-device_stages_go_on(struct submission *s)
+struct stage_end
+device_stages_run(struct submission *s)
 {
     struct judgement *j = s->judgement;
     const struct config *config = s->funnel->config;
 
     if (j->stage == STAGE_TINY && !j->policy.tiny_first) {
         j->stages[STAGE_TINY].why = "tiny_first is off";
-        judge_decide(s, OUTCOME_SKIP, CLASS_NONE, 0, 0);
-        return;
+        return stage_decided(OUTCOME_SKIP, CLASS_NONE, 0, 0);
     }
     int64_t limit_ms = j->stage == STAGE_TINY ? config->tiny_limit_ms : config->stage_limit_ms;
     bool is_last = is_last_judged(s);
@@ -111,6 +122,14 @@ device_stages_go_on(struct submission *s)
     /* The evidence pass makes a few calls more, which must not cost a slow candidate its verdict. */
     lane_stage(j->lane, stage_name((enum stage)j->stage), is_last,
                limit_ms + (is_last ? config->tiny_limit_ms : 0));
+    return stage_pending();
+}
+
+struct stage_end
+device_stages_reopen(struct submission *s)
+{
+    lane_reopen(s->judgement->lane);
+    return stage_pending();
 }
 
 static void
@@ -124,22 +143,59 @@ keep_detail(struct judgement *j, const struct lane_report *r)
     if (place && r->detail) {
         json_decref(*place);
         *place = json_incref(r->detail);
-        judge_add_flags(j, json_object_get(r->detail, "flags"));
+        judgement_add_flags(j, json_object_get(r->detail, "flags"));
     }
     if (r->generality && !j->generality)
         j->generality = strdup(r->generality);
-    judge_add_flags(j, json_object_get(json_object_get(r->detail, "evidence"), "flags"));
+    judgement_add_flags(j, json_object_get(json_object_get(r->detail, "evidence"), "flags"));
+}
+
+/* s is the driver's from here on. */
+static void
+report(struct submission *s, struct stage_end end)
+{
+    s->judgement->ended(s, &end);
+}
+
+/* Without a loaded module there is nothing that a later stage could do. */
+static struct stage_end
+opened(struct submission *s, const struct lane_report *r)
+{
+    struct stage_end end = { .event = STAGE_OPENED };
+
+    if (r->outcome == LANE_FAIL) {
+        end = stage_decided(OUTCOME_FAIL, failure_by_report(s, r), 0, 1);
+        end.is_last = true;
+    }
+    return end;
+}
+
+static struct stage_end
+judged(struct submission *s, const struct lane_report *r)
+{
+    struct judgement *j = s->judgement;
+
+    keep_detail(j, r);
+    if (r->outcome == LANE_FAIL)
+        return stage_decided(OUTCOME_FAIL, failure_by_report(s, r), r->done, r->of);
+    bool needs_fresh = r->is_reopen && judgement_goes_on(j);
+    struct stage_end end = stage_decided(
+        r->outcome == LANE_PASS && !needs_fresh ? OUTCOME_PASS : OUTCOME_SKIP, CLASS_NONE, r->done, r->of);
+    end.needs_fresh = needs_fresh;
+    return end;
 }
 
 static void
-opened(struct submission *s, const struct lane_report *r)
+close_for_reference(struct submission *s, const struct lane_report *r)
 {
-    if (r->outcome == LANE_FAIL) {
-        judge_note(s, OUTCOME_FAIL, failure_by_report(s, r), 0, 1);
-        judge_finish(s); /* without a loaded module there is nothing that a later stage could do */
-        return;
-    }
-    device_stages_go_on(s);
+    struct judgement *j = s->judgement;
+    const char *text = json_string_value(json_object_get(r->error, "text"));
+
+    log_warn(s->id, "the reference failed: %s", text ? text : "no reason given");
+    j->is_reference_lost = true;
+    doubt_reference(j, r);
+    snprintf(j->reference_error, sizeof(j->reference_error), "%s", text ? text : "no reason given");
+    lane_close(j->lane);
 }
 
 static void
@@ -155,29 +211,10 @@ report_cb(void *arg, const struct lane_report *r)
         }
         return;
     }
-    if (r->is_reference) {
-        const char *text = json_string_value(json_object_get(r->error, "text"));
-        log_warn(s->id, "the reference failed: %s", text ? text : "no reason given");
-        j->is_reference_lost = true;
-        doubt_reference(j, r);
-        snprintf(j->reference_error, sizeof(j->reference_error), "%s", text ? text : "no reason given");
-        lane_close(j->lane);
-        return;
-    }
-    if (strcmp(r->stage, "open") == 0) {
-        opened(s, r);
-        return;
-    }
-    keep_detail(j, r);
-    if (r->outcome == LANE_FAIL) {
-        judge_decide(s, OUTCOME_FAIL, failure_by_report(s, r), r->done, r->of);
-    } else if (r->is_reopen && judge_goes_on(j)) {
-        judge_note(s, OUTCOME_SKIP, CLASS_NONE, r->done, r->of);
-        submission_move(s, EVENT_NEXT);
-        lane_reopen(j->lane);
-    } else {
-        judge_decide(s, r->outcome == LANE_PASS ? OUTCOME_PASS : OUTCOME_SKIP, CLASS_NONE, r->done, r->of);
-    }
+    if (r->is_reference)
+        close_for_reference(s, r);
+    else
+        report(s, strcmp(r->stage, "open") == 0 ? opened(s, r) : judged(s, r));
 }
 
 /* What the referee took for the candidate's crash may have been the end of its zygote, which takes its children along. */
@@ -190,6 +227,30 @@ went_with_worker(const struct judgement *j, const struct lane_closing *c)
            (c->is_lost || c->end);
 }
 
+/* The lane has let go of it. What was not asked for is a loss of ours. */
+static struct stage_end
+after_lane(struct submission *s, const struct lane_closing *c)
+{
+    struct judgement *j = s->judgement;
+    bool is_sole = c->is_lost && !c->is_others;
+    const char *why = c->is_lost ? c->why : "the lane let go of it";
+
+    if (j->is_finishing && went_with_worker(j, c)) {
+        j->failed_stage = -1;
+        j->is_finishing = false;
+        return stage_lost(is_sole, c->is_lost ? c->why : c->end->error);
+    }
+    if (j->is_finishing && c->end && !j->is_comparing)
+        failure_refine(s, c->end);
+    if (j->is_finishing || j->is_parking)
+        return (struct stage_end){ .event = STAGE_CLOSED };
+    if (j->is_reference_lost && !submission_is_stopped(s)) {
+        doubt_promises_rerun(s, CLASS_INFRA, j->stage);
+        return stage_lost(false, j->reference_error);
+    }
+    return stage_lost(is_sole, why);
+}
+
 static void
 closed_cb(void *arg, const struct lane_closing *c)
 {
@@ -198,30 +259,11 @@ closed_cb(void *arg, const struct lane_closing *c)
 
     j->lane = NULL;
     release_device(s);
-    judge_take_output(j, c->output, c->output_lost, s->funnel->config->output_limit_bytes);
+    judgement_take_output(j, c->output, c->output_lost, s->funnel->config->output_limit_bytes);
     /* Whatever became of the compiled reference, the candidate's own verdict stands. */
-    if (j->is_comparing && !j->is_finishing && !s->is_cancelled && !s->is_returned) {
+    if (j->is_comparing && !j->is_finishing && !submission_is_stopped(s)) {
         baseline_lost(s, c->is_lost ? c->why : "the lane let go of it");
         j->is_finishing = true;
     }
-    if (j->is_finishing && went_with_worker(j, c)) {
-        j->failed_stage = -1;
-        judge_lose(s, c->is_lost && !c->is_others, c->is_lost ? c->why : c->end->error);
-    } else if (j->is_finishing) {
-        if (c->end && !j->is_comparing)
-            failure_refine(s, c->end);
-        judge_conclude(s);
-    } else if (judge_is_stopped(s)) {
-        return;
-    } else if (j->is_parking) {
-        j->is_parking = false;
-        judge_park(s);
-    } else {
-        if (j->is_reference_lost) {
-            doubt_promises_rerun(s, CLASS_INFRA, j->stage);
-            judge_lose(s, false, j->reference_error);
-        } else {
-            judge_lose(s, c->is_lost && !c->is_others, c->is_lost ? c->why : "the lane let go of it");
-        }
-    }
+    report(s, after_lane(s, c));
 }

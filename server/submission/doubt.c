@@ -1,10 +1,21 @@
+#include "server/submission/doubt.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "common/classes.h"
 #include "common/log.h"
-#include "server/submission/judging.h"
+#include "common/stages.h"
+#include "server/queue/scheduler.h"
+#include "server/submission/attempt.h"
+#include "server/submission/counters.h"
+#include "server/submission/parts.h"
+#include "server/submission/state.h"
+#include "server/submission/submission.h"
 #include "server/workers/contention.h"
+#include "server/workers/lane.h"
+#include "server/workers/zygote.h"
 
 /*
  * Whether a failure may be a neighbour's doing: then it does not count, and the submission is judged once more alone.

@@ -1,11 +1,20 @@
+#include "server/submission/failure.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/auto.h"
-#include "server/submission/judging.h"
+#include "common/classes.h"
+#include "common/stages.h"
+#include "server/submission/attempt.h"
+#include "server/submission/doubt.h"
+#include "server/submission/parts.h"
+#include "server/submission/submission.h"
 #include "server/verdict/cause.h"
+#include "server/workers/lane.h"
+#include "server/workers/zygote.h"
 
 /*
  * What is said of a failure that is the candidate's: its class, one of those that may come in that stage, and one

@@ -6,13 +6,45 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <utlist.h>
+
 #include "common/auto.h"
+#include "common/classes.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/stages.h"
+#include "server/queue/clients.h"
+#include "server/queue/scheduler.h"
+#include "server/store/store.h"
+#include "server/submission/attempt.h"
+#include "server/submission/conclude.h"
+#include "server/submission/counters.h"
+#include "server/submission/driver.h"
+#include "server/submission/ended.h"
 #include "server/submission/group_progress.h"
-#include "server/submission/private.h"
+#include "server/submission/groups.h"
+#include "server/submission/parts.h"
+#include "server/submission/pending.h"
+#include "server/submission/registry.h"
+#include "server/submission/reuse.h"
+#include "server/submission/reuse_keys.h"
+#include "server/submission/single_flight.h"
+#include "server/submission/state.h"
+#include "server/submission/submission.h"
+#include "server/task/baseline.h"
+#include "server/task/calibration.h"
+#include "server/task/canaries.h"
+#include "server/task/registrar.h"
+#include "server/verdict/verdict.h"
+#include "server/workers/cgroup.h"
 #include "server/workers/check.h"
+#include "server/workers/devices.h"
+#include "server/workers/lane.h"
 #include "server/workers/norms.h"
+#include "server/workers/scratch.h"
+#include "server/workers/spare.h"
+#include "server/workers/uids.h"
+#include "server/workers/zygote.h"
 
 /*
  * The whole of it from its start to its end: the workers that it starts, what it takes up that the store says is
@@ -99,11 +131,11 @@ recover_cb(void *arg, const struct submission_row *row)
     s->claim.number = row->claim;
     if (s->group && group_is_new(s->group))
         restore_group(f, s->group);
-    cache_content(row, request, s->content);
+    reuse_content(row, request, s->content);
     if (row->is_lost && row->attempts >= f->config->max_attempts)
         DL_APPEND(r->exhausted, s);
     else
-        cache_enqueue(s);
+        reuse_enqueue(s);
     return true;
 }
 
@@ -147,12 +179,6 @@ recover(struct funnel *f, struct error *err)
 }
 
 /* --- the zygotes of the CPU stages --- */
-
-bool
-zygotes_are_ready(const struct funnel *f)
-{
-    return zygote_is_ready(f->static_zygote) && zygote_is_ready(f->zygote);
-}
 
 static void
 log_absent_layers(json_t *layers)
@@ -201,18 +227,6 @@ static const struct zygote_ops static_zygote_ops = { static_zygote_ready_cb, zyg
 static void drain_timer_cb(uv_timer_t *timer);
 static void check_drained(void *arg);
 
-struct zygote *
-funnel_zygote_of(const struct funnel *f, enum child_role role)
-{
-    return role == CHILD_COMPILE || role == CHILD_BUILD ? f->zygote : f->static_zygote;
-}
-
-bool
-funnel_has_role(const struct funnel *f, enum child_role role)
-{
-    return role != CHILD_BUILD || strcmp(f->config->judge, "plan") == 0;
-}
-
 static int64_t
 spares_wanted(const struct funnel *f, enum child_role role, int64_t slots)
 {
@@ -235,7 +249,7 @@ prepare(void *arg, struct scheduler_job *job)
     struct funnel *f = arg;
     struct submission *s = scheduler_owner(job, struct submission, job);
 
-    if (!s->is_looked_up && cache_answers(s))
+    if (!s->is_looked_up && reuse_answers(s))
         return SCHEDULER_ENDED;
     if (judgement_make(s))
         return SCHEDULER_BEGIN;
@@ -248,7 +262,7 @@ static void
 begin(void *arg, struct scheduler_job *job)
 {
     (void)arg;
-    judge_begin(scheduler_owner(job, struct submission, job));
+    driver_begin(scheduler_owner(job, struct submission, job));
 }
 
 static void
@@ -258,7 +272,7 @@ place(void *arg, struct scheduler_job *job, struct lane *l)
     if (job->is_registration)
         task_give_lane(l, job);
     else
-        device_stages_begin(scheduler_owner(job, struct submission, job), l);
+        driver_place(scheduler_owner(job, struct submission, job), l);
 }
 
 static void
@@ -321,14 +335,19 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->registrar = registrar_new();
     f->pending = pending_new(loop, check_drained, f);
     f->flight = single_flight_new();
+    f->registry = registry_new();
+    f->begin = driver_begin;
+    f->ended = submission_ended;
     f->groups = groups_new(loop, group_progress_deadline_cb, f);
-    if (!f->counters || !f->clients || !f->registrar || !f->pending || !f->flight || !f->groups) {
+    if (!f->counters || !f->clients || !f->registrar || !f->pending || !f->flight || !f->groups ||
+        !f->registry) {
         counters_free(f->counters);
         clients_free(f->clients);
         registrar_free(f->registrar);
         pending_free(f->pending);
         single_flight_free(f->flight);
         groups_free(f->groups);
+        registry_free(f->registry);
         free(f);
         return error_set(err, ERR_NOMEM, "no memory for the funnel");
     }
@@ -350,7 +369,8 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
         rc = start_workers(f, err);
     if (rc == 0)
         rc = calibration_load(f, err);
-    cache_fingerprint(config->harness, f->fingerprint);
+    if (rc == 0 && !(f->reuse_keys = reuse_keys_new(config->harness)))
+        rc = error_set(err, ERR_NOMEM, "no memory for the keys of verdicts");
     clients_configure(f->clients, config->quotas);
     if (rc == 0)
         rc = clients_restore(f->clients, store, err);
@@ -380,18 +400,19 @@ funnel_free(struct funnel *f)
     if (!f)
         return;
     assert(f->is_stopped);
-    HASH_ITER(hh, f->submissions, s, next)
-    {
-        HASH_DEL(f->submissions, s);
+    for (s = registry_first(f->registry); s; s = next) {
+        next = registry_after(s);
+        registry_remove(f->registry, s);
         flight_land(f->flight, &s->flight);
         judgement_free(f, s->judgement);
         free(s);
     }
+    registry_free(f->registry);
     groups_free(f->groups);
     scheduler_free(f->scheduler);
     single_flight_free(f->flight);
     clients_free(f->clients);
-    cache_forget_environments(f);
+    reuse_keys_free(f->reuse_keys);
     counters_free(f->counters);
     registrar_free(f->registrar);
     pending_free(f->pending);
@@ -417,7 +438,7 @@ funnel_reload(struct funnel *f, const struct config *config)
     f->config = config;
     clients_configure(f->clients, config->quotas);
     scheduler_pause(f->scheduler, config->paused);
-    cache_forget_environments(f);
+    reuse_keys_forget(f->reuse_keys);
     for (int i = 0; i < f->n_lanes; i++)
         lane_reconfigured(f->lanes[i]);
     scheduler_kick(f->scheduler);
@@ -509,13 +530,13 @@ drain_timer_cb(uv_timer_t *timer)
     struct submission *s, *next;
 
     return_ready(f);
-    HASH_ITER(hh, f->submissions, s, next)
-    {
+    for (s = registry_first(f->registry); s; s = next) {
+        next = registry_after(s);
         s->is_returned = s->is_claiming; /* as soon as it has begun */
         if (stage_of_state(s->state) < 0 || !s->judgement || s->judgement->is_finishing)
             continue;
         s->is_returned = true;
-        judge_stop(s);
+        submission_stop(s);
     }
     check_drained(f);
     if (f->is_stopping)
@@ -560,7 +581,7 @@ funnel_show_submission(struct funnel *f, const char *id, struct error *err)
     struct submission *s = NULL;
     json_t *out;
 
-    HASH_FIND_STR(f->submissions, id, s);
+    s = registry_find(f->registry, id);
     if (s && s->judgement && s->judgement->request && !state_is_final(s->state)) {
         out = verdict_json(s);
         return out ? out : (error_set(err, ERR_NOMEM, "no memory to show %s", id), NULL);

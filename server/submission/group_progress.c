@@ -2,7 +2,12 @@
 
 #include "common/limits.h"
 #include "common/log.h"
-#include "server/submission/private.h"
+#include "server/queue/scheduler.h"
+#include "server/submission/cancel.h"
+#include "server/submission/conclude.h"
+#include "server/submission/groups.h"
+#include "server/submission/parts.h"
+#include "server/submission/submission.h"
 
 static void
 cancel_rest(struct funnel *f, struct group *g, enum cancel_reason why)
@@ -40,7 +45,7 @@ time_chosen(struct funnel *f, struct group *g)
             submission_waits(s);
             scheduler_add_for_device(f->scheduler, &s->job, false);
         } else {
-            judge_untimed(s);
+            submission_end_untimed(s);
         }
     }
     if (n > 0)

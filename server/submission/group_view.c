@@ -4,10 +4,20 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/classes.h"
 #include "common/clock.h"
 #include "common/limits.h"
+#include "server/store/store.h"
+#include "server/submission/attempt.h"
+#include "server/submission/funnel.h"
+#include "server/submission/parts.h"
+#include "server/submission/pending.h"
+#include "server/submission/registry.h"
+#include "server/submission/state.h"
+#include "server/submission/submission.h"
 #include "server/verdict/disclosure.h"
-#include "server/submission/private.h"
+#include "server/verdict/rewards.h"
+#include "server/verdict/verdict.h"
 
 /*
  * What a group's document is made from, so that it can be made beside the loop: rows as the store has them, and what is
@@ -54,7 +64,7 @@ look_at(struct funnel *f, struct shown *one)
 {
     struct submission *s = NULL;
 
-    HASH_FIND_STR(f->submissions, one->row.id, s);
+    s = registry_find(f->registry, one->row.id);
     one->cache = s ? s->cache : "miss";
     if (s && s->judgement && s->judgement->request && !state_is_final(s->state)) {
         AUTO_JSON json_t *now = verdict_json(s);

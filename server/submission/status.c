@@ -2,8 +2,21 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/buffer.h"
 #include "common/clock.h"
-#include "server/submission/private.h"
+#include "server/queue/scheduler.h"
+#include "server/store/store.h"
+#include "server/submission/admission.h"
+#include "server/submission/counters.h"
+#include "server/submission/funnel.h"
+#include "server/submission/parts.h"
+#include "server/submission/pending.h"
+#include "server/submission/registry.h"
+#include "server/submission/single_flight.h"
+#include "server/task/registrar.h"
+#include "server/workers/lane.h"
+#include "server/workers/spare.h"
+#include "server/workers/zygote.h"
 
 /* Of those without which nothing is judged, one that is out of service for its sandbox; NULL: none is. */
 static const struct zygote *
@@ -55,10 +68,10 @@ funnel_is_ready(struct funnel *f, char *why, size_t size)
 
 /* Seconds that the oldest of them has waited; null: none is. */
 static void
-print_oldest(struct buffer *out, const char *key, const struct submission *oldest)
+print_oldest(struct buffer *out, const char *key, double waited_s)
 {
-    if (oldest)
-        buffer_printf(out, "%s%.6f", key, (double)(clock_monotonic_ns() - oldest->queued_ns) / 1e9);
+    if (waited_s >= 0)
+        buffer_printf(out, "%s%.6f", key, waited_s);
     else
         buffer_printf(out, "%snull", key);
 }
@@ -75,11 +88,11 @@ print_queues(const struct funnel *f, struct buffer *out)
                   "\"gpu_running\":%lld,\"registering\":%lld,\"joined\":%lld",
                   (long long)n.queued[FAIR_INTERACTIVE], (long long)n.queued[FAIR_BATCH],
                   (long long)n.ready[FAIR_INTERACTIVE], (long long)n.ready[FAIR_BATCH],
-                  (long long)funnel_waiting(f), (long long)f->config->queue_limit, (long long)n.cpu_running,
-                  (long long)n.slots, (long long)n.gpu_running,
+                  (long long)admission_waiting(f), (long long)f->config->queue_limit,
+                  (long long)n.cpu_running, (long long)n.slots, (long long)n.gpu_running,
                   (long long)registrar_registering(f->registrar), (long long)flight_following(f->flight));
-    print_oldest(out, ",\"oldest_s\":{\"queued\":", f->queued_oldest);
-    print_oldest(out, ",\"ready\":", f->ready_oldest);
+    print_oldest(out, ",\"oldest_s\":{\"queued\":", registry_oldest_queued_s(f->registry));
+    print_oldest(out, ",\"ready\":", registry_oldest_ready_s(f->registry));
     buffer_add(out, "}}");
 }
 

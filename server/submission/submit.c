@@ -5,15 +5,27 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/hash.h"
+#include "common/ids.h"
 #include "common/log.h"
-#include "server/submission/private.h"
+#include "server/queue/scheduler.h"
+#include "server/store/store.h"
+#include "server/submission/admission.h"
+#include "server/submission/funnel.h"
+#include "server/submission/groups.h"
+#include "server/submission/parts.h"
+#include "server/submission/pending.h"
+#include "server/submission/request.h"
+#include "server/submission/reuse.h"
+#include "server/submission/reuse_keys.h"
+#include "server/submission/submission.h"
+#include "server/submission/wait.h"
+#include "server/task/registrar.h"
 
 /*
  * How candidates come in: a request is read, held against the queue's bound and the client's quota, its task is found
  * or registered, and what it asks for is stored. It is acknowledged once that is durable, and only then does it queue.
  */
-
-#define RETRY_AFTER_MAX_S 60
 
 struct ticket {
     char id[ID_SIZE], source_hash[HASH_TEXT_SIZE], content[HASH_TEXT_SIZE];
@@ -41,20 +53,6 @@ struct intake {
     enum funnel_refusal found;   /* of the task by its name, before the rest was read */
     struct json_fault found_fault;
 };
-
-int64_t
-funnel_waiting(const struct funnel *f)
-{
-    return flight_following(f->flight) + scheduler_waiting(f->scheduler);
-}
-
-int
-funnel_retry_after(const struct funnel *f)
-{
-    /* Until a twentieth of the queue has gone, going by how verdicts came of late. */
-    double s = counters_service_s(f->counters) * ((double)funnel_waiting(f) / 20 + 1);
-    return s < 1 ? 1 : s > RETRY_AFTER_MAX_S ? RETRY_AFTER_MAX_S : (int)ceil(s);
-}
 
 static void
 release_work_cb(uv_work_t *work)
@@ -95,7 +93,7 @@ static void
 answer(struct intake *in, struct funnel_answer *a)
 {
     if (a->retry_after_s == 0)
-        a->retry_after_s = funnel_retry_after(in->funnel);
+        a->retry_after_s = admission_retry_after(in->funnel);
     in->cb(in->arg, a);
     intake_free(in);
 }
@@ -115,7 +113,7 @@ make_content(struct intake *in, size_t i)
 
     memcpy(row.task_id, in->task_id, HASH_TEXT_SIZE);
     memcpy(row.source_hash, in->tickets[i].source_hash, HASH_TEXT_SIZE);
-    cache_content(&row, in->request.candidates[i].request, in->tickets[i].content);
+    reuse_content(&row, in->request.candidates[i].request, in->tickets[i].content);
 }
 
 /* Durable: from here on it is ours to finish. */
@@ -146,7 +144,7 @@ added_cb(void *arg, int code, const struct error *err)
         memcpy(s->content, in->tickets[i].content, sizeof(s->content));
         funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_QUEUED, s->id, in->group_id, in->request.client,
                                                NULL, false, 0, NULL });
-        cache_enqueue(s);
+        reuse_enqueue(s);
     }
     store_reads_end(f->store);
     snprintf(a.id, sizeof(a.id), "%s", in->is_group ? in->group_id : in->tickets[0].id);
@@ -254,33 +252,13 @@ task_cb(void *arg, const struct funnel_answer *a)
     store_intake(in);
 }
 
-enum funnel_refusal
-submit_admit(struct funnel *f, const char *client, size_t n, struct funnel_answer *a)
-{
-    static const enum funnel_refusal refusals[] = { [QUOTA_OK] = FUNNEL_OK,
-                                                    [QUOTA_RATE] = FUNNEL_QUOTA_RATE,
-                                                    [QUOTA_QUEUED] = FUNNEL_QUOTA_QUEUED,
-                                                    [QUOTA_GPU] = FUNNEL_QUOTA_GPU };
-    const struct quota *q = clients_quota(f->clients, client);
-
-    enum quota_limit limit = clients_admit(f->clients, client, n, &a->retry_after_s);
-    if (limit == QUOTA_RATE)
-        json_refuse(&a->fault, "", "the client %.64s may submit %lld a minute", client, (long long)q->rate);
-    else if (limit == QUOTA_QUEUED)
-        json_refuse(&a->fault, "", "of the client %.64s %lld may wait", client, (long long)q->queued);
-    else if (limit == QUOTA_GPU)
-        json_refuse(&a->fault, "", "the client %.64s has used its %lld s of devices for today", client,
-                    (long long)q->gpu_s);
-    return refusals[limit];
-}
-
 /* A task that has to be registered first counts like a submission. */
 static enum funnel_refusal
 admit(struct intake *in, struct funnel_answer *a)
 {
     bool registers = in->request.is_inline && !task_is_known(in->funnel, &in->request.reference);
 
-    return submit_admit(in->funnel, in->request.client, in->request.n + registers, a);
+    return admission_check_quota(in->funnel, in->request.client, in->request.n + registers, a);
 }
 
 static bool
@@ -289,9 +267,9 @@ has_room(const struct funnel *f, size_t n, struct funnel_answer *a)
     if (pending_is_draining(f->pending)) {
         a->refusal = FUNNEL_UNAVAILABLE;
         json_refuse(&a->fault, "", "the daemon is draining");
-    } else if (funnel_waiting(f) + (int64_t)n > f->config->queue_limit) {
+    } else if (admission_waiting(f) + (int64_t)n > f->config->queue_limit) {
         a->refusal = FUNNEL_FULL;
-        json_refuse(&a->fault, "", "%lld submissions wait already", (long long)funnel_waiting(f));
+        json_refuse(&a->fault, "", "%lld submissions wait already", (long long)admission_waiting(f));
     }
     return a->refusal == FUNNEL_OK;
 }
@@ -299,7 +277,7 @@ has_room(const struct funnel *f, size_t n, struct funnel_answer *a)
 bool
 funnel_has_room(const struct funnel *f, struct funnel_answer *answer)
 {
-    *answer = (struct funnel_answer){ .retry_after_s = funnel_retry_after(f) };
+    *answer = (struct funnel_answer){ .retry_after_s = admission_retry_after(f) };
     return has_room(f, 1, answer);
 }
 

@@ -1,7 +1,16 @@
+#include "server/submission/wait.h"
+
 #include <stdlib.h>
 
+#include <utlist.h>
+
 #include "common/log.h"
-#include "server/submission/private.h"
+#include "server/store/store.h"
+#include "server/submission/funnel.h"
+#include "server/submission/groups.h"
+#include "server/submission/parts.h"
+#include "server/submission/registry.h"
+#include "server/submission/submission.h"
 
 struct funnel_wait {
     struct funnel_wait *prev, *next;
@@ -16,7 +25,7 @@ funnel_wait(struct funnel *f, const char *id, funnel_wait_cb *cb, void *arg)
     struct submission *s = NULL;
     struct group *g = NULL;
 
-    HASH_FIND_STR(f->submissions, id, s);
+    s = registry_find(f->registry, id);
     if (!s)
         g = groups_find(f->groups, id);
     struct funnel_wait *w = s || g ? calloc(1, sizeof(*w)) : NULL;
@@ -75,7 +84,7 @@ funnel_is_finished(struct funnel *f, const char *id)
     bool is_unfinished = false;
     struct error err = { 0 };
 
-    HASH_FIND_STR(f->submissions, id, s);
+    s = registry_find(f->registry, id);
     if (!s)
         g = groups_find(f->groups, id);
     if (s || g)

@@ -1,16 +1,27 @@
+#include "server/task/baseline.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <uthash.h>
+
 #include "common/auto.h"
+#include "common/classes.h"
 #include "common/clock.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "common/policy.h"
+#include "common/stages.h"
 #include "common/statistics.h"
 #include "common/utf8.h"
-#include "server/submission/private.h"
+#include "server/submission/attempt.h"
+#include "server/submission/parts.h"
+#include "server/submission/submission.h"
 #include "server/verdict/timing.h"
+#include "server/verdict/values.h"
+#include "server/workers/lane.h"
 
 /*
  * The other baseline: the task's reference under torch.compile, where a policy asks for it (timing.compile_baseline).
@@ -234,26 +245,4 @@ void
 baseline_lost(struct submission *s, const char *why)
 {
     tell(s, "lost", why);
-}
-
-/* --- told --- */
-
-json_t *
-baseline_json(const struct judgement *j)
-{
-    static const char why[] = "the candidate was not timed";
-
-    if (j->baseline)
-        return json_pack("{s:O}", "compile", j->baseline);
-    return json_pack("{s:{s:s, s:s, s:n, s:b, s:n, s:n, s:n, s:n, s:n, s:n}}", "compile", "outcome",
-                     "skipped", "why", why, "measured", "cached", 0, "speedup", "speedup_lo", "speedup_hi",
-                     "reference_ms", "compiled_ms", "pairs");
-}
-
-double
-baseline_speedup(const struct judgement *j, double speedup)
-{
-    json_t *ratio = json_object_get(j->baseline, "speedup");
-
-    return json_is_number(ratio) ? speedup / json_number_value(ratio) : NAN;
 }

@@ -3,14 +3,20 @@
  * the verdicts that follow. The figures are the caller's: they are shown and
  * decide nothing.
  */
+#include "server/task/calibration.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/ids.h"
 #include "common/log.h"
-#include "server/submission/private.h"
+#include "server/store/store.h"
+#include "server/submission/funnel.h"
+#include "server/submission/parts.h"
+#include "server/submission/pending.h"
 
 enum { RUNS_MAX = 64, GPU_MAX = 128 };
 

@@ -2,6 +2,8 @@
  * canaries.c - how long the canaries of GPUs take, kept in the store: a daemon
  * that starts on a GPU which has become slow knows what it was.
  */
+#include "server/task/canaries.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +11,12 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/log.h"
-#include "server/submission/private.h"
+#include "server/store/store.h"
+#include "server/submission/funnel.h"
+#include "server/submission/parts.h"
+#include "server/submission/pending.h"
+#include "server/submission/submission.h"
+#include "server/workers/lane.h"
 #include "server/workers/norms.h"
 
 enum { GPU_MAX = 79 }; /* of a UUID: what an answer has room for */

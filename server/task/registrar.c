@@ -5,11 +5,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <uthash.h>
+#include <utlist.h>
+
 #include "common/auto.h"
+#include "common/buffer.h"
 #include "common/clock.h"
+#include "common/hash.h"
 #include "common/log.h"
 #include "common/utf8.h"
-#include "server/submission/private.h"
+#include "server/queue/clients.h"
+#include "server/queue/scheduler.h"
+#include "server/store/store.h"
+#include "server/submission/admission.h"
+#include "server/submission/counters.h"
+#include "server/submission/funnel.h"
+#include "server/submission/parts.h"
+#include "server/submission/pending.h"
+#include "server/submission/request.h"
+#include "server/workers/lane.h"
 
 /*
  * A task is run once in a worker before it is taken up, so that nobody waits
@@ -264,7 +278,7 @@ static void
 refuse(struct registration *r, enum funnel_refusal refusal, const char *text, char *detail)
 {
     struct funnel_answer answer = { .refusal = refusal,
-                                    .retry_after_s = funnel_retry_after(r->funnel),
+                                    .retry_after_s = admission_retry_after(r->funnel),
                                     .detail = detail };
 
     json_refuse(&answer.fault, "/reference", "%s", text);
@@ -503,7 +517,7 @@ static void
 answer_now(struct funnel *f, enum funnel_refusal refusal, const char *text, const char *id,
            funnel_answer_cb *cb, void *arg)
 {
-    struct funnel_answer answer = { .refusal = refusal, .retry_after_s = funnel_retry_after(f) };
+    struct funnel_answer answer = { .refusal = refusal, .retry_after_s = admission_retry_after(f) };
 
     json_refuse(&answer.fault, "", "%s", text);
     if (id)
@@ -608,7 +622,7 @@ named_cb(void *arg, int code, const struct error *err)
                         : code != ERR_CONFLICT ? FUNNEL_UNAVAILABLE
                         : n->name              ? FUNNEL_NAME_TAKEN
                                                : FUNNEL_IN_USE;
-    n->answer.retry_after_s = funnel_retry_after(f);
+    n->answer.retry_after_s = admission_retry_after(f);
     if (code != 0)
         json_refuse(&n->answer.fault, n->name ? "/name" : "", "%s", log_for_client(n->answer.id, err));
     if (!n->name)
@@ -668,7 +682,7 @@ check_name(struct funnel *f, const struct task_request *r, bool *is_called, stru
 void
 funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
 {
-    struct funnel_answer answer = { .retry_after_s = funnel_retry_after(f) };
+    struct funnel_answer answer = { .retry_after_s = admission_retry_after(f) };
     struct task_request request;
     bool is_known = false, is_called = false;
 
@@ -678,7 +692,7 @@ funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
         answer.refusal = check_name(f, &request, &is_called, &answer.fault);
     }
     if (answer.refusal == FUNNEL_OK && !is_known)
-        answer.refusal = submit_admit(f, request.client, 1, &answer);
+        answer.refusal = admission_check_quota(f, request.client, 1, &answer);
     if (answer.refusal != FUNNEL_OK) {
         cb(arg, &answer);
         return;

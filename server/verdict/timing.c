@@ -6,6 +6,8 @@
 
 #include "common/auto.h"
 #include "common/statistics.h"
+#include "server/verdict/values.h"
+#include "server/workers/lane.h"
 
 /* More trials than the usual may take so long each: BUDGET_S of server/harness/clock.py. */
 #define USUAL_TRIALS 50
@@ -238,6 +240,19 @@ variations_json(const struct judgement *j)
     return out;
 }
 
+/* The compiled reference, under timing.baselines. */
+static json_t *
+baselines_json(const struct judgement *j)
+{
+    static const char why[] = "the candidate was not timed";
+
+    if (j->baseline)
+        return json_pack("{s:O}", "compile", j->baseline);
+    return json_pack("{s:{s:s, s:s, s:n, s:b, s:n, s:n, s:n, s:n, s:n, s:n}}", "compile", "outcome",
+                     "skipped", "why", why, "measured", "cached", 0, "speedup", "speedup_lo", "speedup_hi",
+                     "reference_ms", "compiled_ms", "pairs");
+}
+
 json_t *
 timing_json(const struct judgement *j, const struct timing *t)
 {
@@ -273,11 +288,19 @@ timing_json(const struct judgement *j, const struct timing *t)
     json_object_set_new(out, "candidate_slope_ms", real_or_null(slope_ms(j->timing, "candidate_ns")));
     json_object_set_new(out, "gpu", gpu_json(j->timing));
     if (j->policy.timing.compile_baseline)
-        json_object_set_new(out, "baselines", baseline_json(j));
+        json_object_set_new(out, "baselines", baselines_json(j));
     if (j->policy.timing.variations)
         json_object_set_new(out, "variations", variations_json(j));
     json_t *batched = json_object_get(j->timing, "batched");
     if (j->policy.timing.batched)
         json_object_set_new(out, "batched", batched ? beside_json(batched) : json_null());
     return out;
+}
+
+double
+timing_baseline_speedup(const struct judgement *j, double speedup)
+{
+    json_t *ratio = json_object_get(j->baseline, "speedup");
+
+    return json_is_number(ratio) ? speedup / json_number_value(ratio) : NAN;
 }

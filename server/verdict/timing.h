@@ -10,7 +10,7 @@
 #include <jansson.h>
 
 #include "common/statistics.h"
-#include "server/submission/private.h"
+#include "server/submission/attempt.h"
 
 struct timing {
     bool is_measured;
@@ -28,6 +28,8 @@ void timing_read(const struct judgement *j, struct timing *out);
 void timing_release(struct timing *t);
 /* Given: "timing" of the verdict. t: of the same judgement. */
 json_t *timing_json(const struct judgement *j, const struct timing *t);
+/* The compiled reference's time over the candidate's, whose speed-up is given; NAN where one is not known. */
+double timing_baseline_speedup(const struct judgement *j, double speedup);
 /* Why there is no speed-up; view. */
 const char *timing_why_none(const struct judgement *j);
 

@@ -1,45 +1,36 @@
+#include "server/verdict/verdict.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/classes.h"
 #include "common/clock.h"
+#include "common/policy.h"
+#include "common/reward.h"
+#include "common/stages.h"
 #include "common/statistics.h"
 #include "common/utf8.h"
+#include "server/submission/attempt.h"
+#include "server/submission/request.h"
+#include "server/submission/state.h"
+#include "server/submission/submission.h"
 #include "server/verdict/feedback.h"
-#include "server/submission/private.h"
+#include "server/verdict/rewards.h"
 #include "server/verdict/timing.h"
+#include "server/verdict/values.h"
 
 /*
  * The answer, as it is sent and stored. Every number here comes from a process
  * that never ran the candidate; what is not known is null.
  */
 
-json_t *
-real_or_null(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 static json_t *
 text_or_null(const char *text)
 {
     return text && *text ? json_string(text) : json_null();
-}
-
-json_t *
-get_or_null(json_t *object, const char *key)
-{
-    json_t *value = json_object_get(object, key);
-    return value ? json_incref(value) : json_null();
-}
-
-double
-number_or_nan(json_t *object, const char *key)
-{
-    json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
 /* --- components and reward --- */
@@ -123,7 +114,7 @@ fill_components(const struct judgement *j, const struct timing *t, struct reward
         c->speedup = t->credited;
         c->speedup_lo = t->credited_lo;
         c->speedup_hi = t->credited_hi;
-        c->speedup_compile = baseline_speedup(j, t->credited);
+        c->speedup_compile = timing_baseline_speedup(j, t->credited);
         c->sol = speed_of_light(j, t);
     }
     c->peak_mem_ratio =
@@ -366,13 +357,7 @@ state_shown(const struct submission *s)
     return s->state == STATE_DONE && s->judgement && s->judgement->row.finished_ms ? "done" : "running";
 }
 
-/* A rank is not known before the whole group is: group.c fills it in. */
-double
-verdict_reward(const struct reward_spec *spec, const struct reward_input *in)
-{
-    return reward_needs_rank(spec) && !in->is_hack ? NAN : reward_compute(spec, in);
-}
-
+/* A rank is not known before the whole group is: rewards.c fills it in. */
 static void
 set_outcome(json_t *out, const struct submission *s, const struct timing *t, const struct reward_input *in)
 {

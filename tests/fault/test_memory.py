@@ -17,7 +17,7 @@ LOSE = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
-#include "server/submission/private.h"
+#include "server/submission/attempt.h"
 void *
 calloc(size_t n, size_t size)
 {

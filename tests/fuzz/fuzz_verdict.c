@@ -6,8 +6,14 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/classes.h"
+#include "common/policy.h"
+#include "common/stages.h"
+#include "server/submission/attempt.h"
+#include "server/submission/state.h"
+#include "server/submission/submission.h"
 #include "server/verdict/disclosure.h"
-#include "server/submission/private.h"
+#include "server/verdict/verdict.h"
 #include "tests/fuzz/fuzz.h"
 
 static void

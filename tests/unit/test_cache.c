@@ -7,7 +7,8 @@
 #include <cmocka.h>
 
 #include "common/auto.h"
-#include "server/submission/private.h"
+#include "common/hash.h"
+#include "server/submission/reuse_keys.h"
 #include "tests/unit/folder.h"
 
 static void
@@ -21,14 +22,14 @@ test_every_file_that_judges_is_in_the_fingerprint(void **state)
     snprintf(harness, sizeof(harness), "%s/harness", directory);
     for (size_t i = 0; i < ARRAY_LEN(files); i++)
         put(files[i], "old");
-    cache_fingerprint(harness, before);
+    reuse_fingerprint(harness, before);
     for (size_t i = 0; i < ARRAY_LEN(files); i++) {
         put(files[i], "new");
-        cache_fingerprint(harness, after);
+        reuse_fingerprint(harness, after);
         if (strcmp(before, after) == 0)
             fail_msg("%s is not in the fingerprint", files[i]);
         put(files[i], "old");
-        cache_fingerprint(harness, after);
+        reuse_fingerprint(harness, after);
         assert_string_equal(before, after);
     }
 }
@@ -41,9 +42,9 @@ test_what_python_leaves_behind_is_not_in_the_fingerprint(void **state)
     (void)state;
     snprintf(harness, sizeof(harness), "%s/harness", directory);
     put("harness/compiler/errors.py", "text");
-    cache_fingerprint(harness, before);
+    reuse_fingerprint(harness, before);
     put("harness/compiler/__pycache__/errors.cpython-310.pyc", "compiled");
-    cache_fingerprint(harness, after);
+    reuse_fingerprint(harness, after);
     assert_string_equal(before, after);
 }
 

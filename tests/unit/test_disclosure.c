@@ -1,6 +1,4 @@
 /* test_disclosure.c - what a submitter is told: every class, every field, and nothing that was not decided. */
-#include "server/verdict/disclosure.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +9,14 @@
 #include <cmocka.h>
 
 #include "common/auto.h"
-#include "server/submission/private.h"
+#include "common/classes.h"
+#include "common/policy.h"
+#include "common/stages.h"
+#include "server/submission/attempt.h"
+#include "server/submission/state.h"
+#include "server/submission/submission.h"
+#include "server/verdict/disclosure.h"
+#include "server/verdict/verdict.h"
 
 /* In every place that could carry something of the detector's. */
 #define SECRET "decoy_detector_37"

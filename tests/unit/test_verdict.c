@@ -10,7 +10,18 @@
 #include <cmocka.h>
 
 #include "common/auto.h"
-#include "server/submission/private.h"
+#include "common/classes.h"
+#include "common/policy.h"
+#include "common/stages.h"
+#include "server/submission/attempt.h"
+#include "server/submission/failure.h"
+#include "server/submission/parts.h"
+#include "server/verdict/rewards.h"
+#include "server/submission/state.h"
+#include "server/submission/submission.h"
+#include "server/task/calibration.h"
+#include "server/verdict/verdict.h"
+#include "server/workers/zygote.h"
 
 struct rig {
     struct submission s;

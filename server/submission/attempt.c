@@ -1,0 +1,208 @@
+#include "server/submission/attempt.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/buffer.h"
+#include "common/classes.h"
+#include "common/policy.h"
+#include "common/reward.h"
+#include "common/stages.h"
+#include "server/store/store.h"
+#include "server/submission/parts.h"
+#include "server/submission/submission.h"
+#include "server/workers/scratch.h"
+
+static int
+read_request(struct judgement *j, struct error *err)
+{
+    struct json_fault fault;
+    const char *until, *seed;
+
+    j->request = json_loads(j->row.request ? j->row.request : "", JSON_ALLOW_NUL, NULL);
+    j->entry = json_string_value(json_object_get(j->request, "entry_point"));
+    until = json_string_value(json_object_get(j->request, "until"));
+    seed = json_string_value(json_object_get(j->request, "seed"));
+    if (!j->entry || !seed ||
+        policy_read(json_object_get(j->request, "policy"), "", &j->policy, &fault) != 0 ||
+        reward_spec_read(json_object_get(j->request, "reward"), "", &j->reward, &fault) != 0)
+        return error_set(err, ERR_STORE, "the stored request of %s cannot be read", j->row.id);
+    j->until = until ? stage_find(until) : -1;
+    j->seed = strtoull(seed, NULL, 16);
+    j->policy_json = policy_json(&j->policy);
+    json_t *flags = json_object_get(j->request, "flags");
+    if (json_is_array(flags)) {
+        json_decref(j->flags);
+        j->flags = json_deep_copy(flags);
+    }
+    return 0;
+}
+
+bool
+judgement_make(struct submission *s)
+{
+    if (!s->judgement && (s->judgement = calloc(1, sizeof(*s->judgement))))
+        s->judgement->plan_fd = s->judgement->images_fd = -1;
+    return s->judgement != NULL;
+}
+
+/* What is told of a request that cannot be read is as whole as any other verdict. */
+static void
+set_defaults(struct judgement *j)
+{
+    const struct reward_spec standard = REWARD_SPEC_DEFAULT;
+
+    j->stage = j->passed = j->failed_stage = j->until = -1;
+    j->reward = standard;
+    j->flags = json_array();
+    policy_find("strict", &j->policy);
+}
+
+int
+judgement_read(struct submission *s, struct error *err)
+{
+    struct funnel *f = s->funnel;
+
+    if (!judgement_make(s))
+        return error_set(err, ERR_NOMEM, "no memory to judge %s", s->id);
+    struct judgement *j = s->judgement;
+    set_defaults(j);
+    int rc = store_get_submission(f->store, s->id, &j->row, err);
+    memcpy(j->row.id, s->id, sizeof(j->row.id));
+    return rc == 0 ? read_request(j, err) : rc;
+}
+
+int
+judgement_read_row(struct judgement *j, struct submission_row *row, struct error *err)
+{
+    set_defaults(j);
+    j->row = *row;
+    *row = (struct submission_row){ .reward = NAN };
+    return read_request(j, err);
+}
+
+int
+judgement_new(struct submission *s, struct error *err)
+{
+    struct funnel *f = s->funnel;
+    int rc = judgement_read(s, err);
+    struct judgement *j = s->judgement;
+
+    if (rc == 0)
+        rc = store_get_task(f->store, j->row.task_id, &j->task, err);
+    if (rc == 0)
+        rc = store_get_source(f->store, j->row.source_hash, &j->source, err);
+    return rc;
+}
+
+void
+judgement_release_documents(struct judgement *j)
+{
+    json_t **const owned[] = { &j->request,  &j->policy_json, &j->error,    &j->flags,    &j->kernels,
+                               &j->compiled, &j->claim,       &j->tiny,     &j->full,     &j->timing,
+                               &j->env,      &j->result,      &j->baseline, &j->untraced, &j->plan };
+
+    for (size_t i = 0; i < ARRAY_LEN(owned); i++)
+        json_decref(ptr_take(owned[i]));
+    j->entry = NULL;
+}
+
+void
+judgement_free(struct funnel *f, struct judgement *j)
+{
+    if (!j)
+        return;
+    assert(!j->child && !j->lane);
+    if (j->cache[0])
+        scratch_remove(f->loop, j->cache);
+    submission_row_release(&j->row);
+    task_row_release(&j->task);
+    buffer_release(&j->source);
+    buffer_release(&j->log);
+    judgement_release_documents(j);
+    auto_close(&j->plan_fd);
+    auto_close(&j->images_fd);
+    free(j->generality);
+    free(j);
+}
+
+void
+judgement_fail(struct judgement *j, int stage, enum verdict_class class_, json_t *error, const char *format,
+               ...)
+{
+    va_list args;
+
+    /* Under a policy that goes on after a failure, a cheat that fails honestly first is a cheat still. */
+    bool is_found_out = class_ == CLASS_HACK && j->class_ != CLASS_HACK && j->class_ != CLASS_INFRA;
+    if (j->failed_stage >= 0 && !is_found_out)
+        return;
+    j->failed_stage = stage;
+    j->class_ = class_;
+    j->rule[0] = j->doubt[0] = '\0';
+    json_decref(j->error);
+    j->error = json_incref(error);
+    va_start(args, format);
+    vsnprintf(j->text, sizeof(j->text), format, args);
+    va_end(args);
+}
+
+void
+judgement_note_env(struct judgement *j, json_t *versions)
+{
+    const char *key;
+    json_t *value;
+
+    if (!j->env)
+        j->env = json_object();
+    json_object_foreach(versions, key, value) json_object_set(j->env, key, value);
+}
+
+bool
+judgement_goes_on(const struct judgement *j)
+{
+    if (j->stage == STAGE_TIMING || j->until == j->stage)
+        return false;
+    if (j->failed_stage < 0)
+        return true;
+    if (j->stage + 1 == STAGE_TIMING)
+        return !j->policy.skip_timing_on_failure && (!j->policy.staged || j->failed_stage == STAGE_FULL);
+    return !j->policy.staged;
+}
+
+void
+judgement_add_flags(struct judgement *j, json_t *flags)
+{
+    json_t *flag, *had;
+    size_t i, k;
+
+    json_array_foreach(flags, i, flag)
+    {
+        bool is_known = !json_is_string(flag);
+        json_array_foreach(j->flags, k, had) is_known |= json_equal(flag, had) != 0;
+        if (!is_known)
+            json_array_append(j->flags, flag);
+    }
+}
+
+void
+judgement_add_flag(struct judgement *j, const char *name)
+{
+    AUTO_JSON json_t *flags = json_pack("[s]", name);
+    judgement_add_flags(j, flags);
+}
+
+void
+judgement_take_output(struct judgement *j, const struct buffer *output, int64_t lost, int64_t limit)
+{
+    size_t room = (size_t)limit > j->log.size ? (size_t)limit - j->log.size : 0;
+    size_t kept = output->size < room ? output->size : room;
+
+    if (kept > 0 && buffer_append(&j->log, output->data, kept) != 0)
+        kept = 0;
+    j->log_lost += lost + (int64_t)(output->size - kept);
+}

@@ -1,0 +1,126 @@
+/*
+ * attempt.h - one attempt at a submission: all that is known of it while it is judged. A queued submission has none. Loop
+ * thread only, but for judgement_read_row() and what its caller does with it.
+ */
+#ifndef SUBMISSION_ATTEMPT_H
+#define SUBMISSION_ATTEMPT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "common/buffer.h"
+#include "common/classes.h"
+#include "common/policy.h"
+#include "common/reward.h"
+#include "common/stages.h"
+#include "server/store/store.h"
+#include "server/submission/stage_end.h"
+#include "server/submission/state.h"
+#include "server/workers/scratch.h"
+
+struct child;
+struct funnel;
+struct lane;
+struct submission;
+
+#define RULE_SIZE 64
+#define DOUBT_SIZE 200
+
+struct stage_record {
+    enum outcome outcome;
+    enum verdict_class class_; /* why it failed; CLASS_NONE otherwise */
+    double wait_ms, run_ms;
+    int done, of;    /* progress inside the stage */
+    const char *why; /* of a skip; static text or NULL */
+};
+
+/* All that is known of a submission while it is judged; a queued one has none. */
+struct judgement {
+    struct submission_row row;
+    struct task_row task;
+    struct buffer source;
+    json_t *request, *policy_json;
+    const char *entry; /* view into request */
+    struct policy policy;
+    struct reward_spec reward;
+    int until; /* a stage, or -1 */
+    uint64_t seed;
+
+    struct stage_record stages[STAGE_NSTAGES];
+    int stage; /* the one it is in or was in last; -1: none yet */
+    int64_t entered_ns, started_ns;
+    int passed;                /* last stage passed before anything failed; -1: none */
+    int failed_stage;          /* of the first failure; -1: none. STAGE_EXTRACT: before the first stage */
+    enum verdict_class class_; /* of the first failure; CLASS_NONE: none */
+    char rule[RULE_SIZE];      /* what found the first failure, where a rule of ours did; "" otherwise */
+    json_t *error;             /* {"type","text","line"} of the first failure, or NULL */
+    char text[1600];           /* of the first failure, in plain English */
+    char doubt[DOUBT_SIZE];    /* what of it may be a neighbour's doing; "": nothing is known to be */
+
+    json_t *flags;    /* array of strings */
+    json_t *kernels;  /* names of the jitted functions, from the syntax tree */
+    json_t *compiled; /* what `inspect` found */
+    json_t *claim;    /* what the compile child said */
+    char *generality;
+    json_t *tiny, *full, *timing; /* the referee's details */
+    json_t *env;                  /* versions and GPU of the workers that judged it */
+    json_t *baseline;             /* of torch.compile, as it is told; NULL: none was made */
+
+    stage_ended_cb *ended; /* the driver: what a stage reports */
+    enum { STEP_AST, STEP_COMPILE, STEP_PUBLISH, STEP_INSPECT, STEP_BUILD } step;
+    struct child *child;
+    json_t *result;                /* of the child */
+    bool is_short;                 /* the machine was short of memory when that came */
+    char cache[SCRATCH_PATH_SIZE]; /* "" none; ours to remove */
+    int plan_fd;                   /* memfd: what the candidate's trace wrote down, a claim; -1: none */
+    int images_fd;                 /* memfd: the same, checked, with its kernels' images; -1: none */
+    bool is_traced;   /* the compile child was asked for a plan: else what it sends as one is nothing */
+    bool is_live;     /* no plan could be made of it: no speed is credited */
+    json_t *untraced; /* then: {"type","text","line"} of why, or NULL */
+    json_t *plan;     /* else: what it comes to, for the verdict; NULL: there is none */
+    struct lane *lane;
+    bool is_finishing; /* the verdict is clear, the lane still has to let go */
+    bool is_parking;   /* the same, and it will wait for its group */
+    bool is_comparing; /* its own verdict is clear, and the lane times the compiled reference */
+    bool is_reference_lost;
+    char reference_error[512]; /* what the reference said when it was lost */
+    struct buffer log;
+    int64_t log_lost;
+};
+
+/* The memory for it, so that what follows cannot lack it. False: there is none, and nothing has changed. */
+bool judgement_make(struct submission *s);
+/*
+ * Loads what the store has of it. 0, an error of the store, or ERR_NOMEM. s->judgement is there also on failure, to be
+ * told with it; but without judgement_make() before it is NULL where there was no memory for it.
+ */
+int judgement_new(struct submission *s, struct error *err);
+/* The same without the task and the source: enough to be told a verdict. */
+int judgement_read(struct submission *s, struct error *err);
+/*
+ * What judgement_read() makes, of a row that was read before (taken, also on failure); any thread. 0, ERR_STORE: its
+ * request cannot be read, and the judgement is as whole as any other.
+ */
+int judgement_read_row(struct judgement *j, struct submission_row *row, struct error *err);
+void judgement_free(struct funnel *f, struct judgement *j);
+void judgement_release_documents(struct judgement *j); /* its verdict is made: what that was made from goes */
+/*
+ * The first failure counts, and later ones leave it; but a hack replaces any other of the candidate's. error may be
+ * NULL; text is printf-style.
+ */
+void judgement_fail(struct judgement *j, int stage, enum verdict_class class_, json_t *error,
+                    const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* Whether the policy lets the next stage follow on the one that was just decided. */
+bool judgement_goes_on(const struct judgement *j);
+/* What is known of where it is judged. versions: borrowed, an object or NULL. */
+void judgement_note_env(struct judgement *j, json_t *versions);
+/* Adds those that it has not. flags: borrowed, an array of strings or NULL. */
+void judgement_add_flags(struct judgement *j, json_t *flags);
+void judgement_add_flag(struct judgement *j, const char *name);
+/* Adds what one of its processes printed to its log, of which limit bytes are kept; lost: bytes not in output. */
+void judgement_take_output(struct judgement *j, const struct buffer *output, int64_t lost, int64_t limit);
+
+#endif

@@ -1,0 +1,285 @@
+#include "server/submission/conclude.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "common/auto.h"
+#include "common/buffer.h"
+#include "common/classes.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/stages.h"
+#include "server/queue/scheduler.h"
+#include "server/store/store.h"
+#include "server/submission/attempt.h"
+#include "server/submission/counters.h"
+#include "server/submission/funnel.h"
+#include "server/submission/parts.h"
+#include "server/submission/pending.h"
+#include "server/submission/recheck.h"
+#include "server/submission/reuse_keys.h"
+#include "server/submission/state.h"
+#include "server/submission/submission.h"
+#include "server/submission/wait.h"
+#include "server/verdict/verdict.h"
+
+/*
+ * The last of a submission: its verdict is made and written, and once that is durable the submission ends (ended.c). What
+ * the store would not take, or what there was no memory for, is tried again. Or it goes back into the queue.
+ */
+
+#define RECORD_RETRY_MS 1000
+
+static void record(struct submission *s);
+static void settle(struct submission *s);
+
+static void
+recorded_cb(void *arg, int code, const struct error *err)
+{
+    struct submission *s = arg;
+    struct funnel *f = s->funnel;
+
+    if (code == 0) {
+        f->ended(s, true);
+    } else if (code == ERR_CONFLICT || code == ERR_NOTFOUND) {
+        log_error(s->id, "its verdict is refused: %s", err->text);
+        f->ended(s, false);
+    } else {
+        log_error(s->id, "its verdict is not stored yet: %s", err->text);
+        DL_APPEND(f->unrecorded, s);
+        submission_try_later(f);
+    }
+    pending_end_write(f->pending);
+}
+
+/* They have a slot still. */
+static void
+begin_unclaimed(struct funnel *f)
+{
+    struct submission *s, *next, *list = f->unclaimed;
+
+    f->unclaimed = NULL;
+    DL_FOREACH_SAFE(list, s, next)
+    {
+        DL_DELETE(list, s);
+        if (!pending_is_draining(f->pending)) {
+            f->begin(s);
+            continue;
+        }
+        s->is_claiming = false;
+        scheduler_release_slot(f->scheduler, &s->job);
+        scheduler_add_for_slot(f->scheduler, &s->job, true);
+    }
+}
+
+static void
+record_timer_cb(uv_timer_t *timer)
+{
+    struct funnel *f = timer->data;
+    struct submission *s, *next, *list = f->unrecorded;
+
+    f->unrecorded = NULL;
+    DL_FOREACH_SAFE(list, s, next)
+    {
+        DL_DELETE(list, s);
+        if (s->judgement->row.verdict)
+            record(s);
+        else
+            settle(s);
+    }
+    begin_unclaimed(f);
+    scheduler_kick(f->scheduler);
+}
+
+void
+submission_try_later(struct funnel *f)
+{
+    if (!uv_is_active((uv_handle_t *)&f->record_timer))
+        uv_timer_start(&f->record_timer, record_timer_cb, RECORD_RETRY_MS, 0);
+}
+
+static void
+record(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+    struct judgement *j = s->judgement;
+    struct error err = { 0 };
+
+    pending_begin_write(f->pending);
+    j->row.claim = s->claim.number;
+    if (store_finish(f->store, &j->row, j->log.data, j->log.size, recorded_cb, s, &err) != 0)
+        recorded_cb(s, err.code, &err);
+}
+
+/* What the end of it needs of its verdict. */
+static void
+note_verdict(struct submission *s, json_t *verdict)
+{
+    json_t *components = json_object_get(verdict, "components"),
+           *speedup = json_object_get(components, "speedup");
+    bool is_timed = json_is_number(speedup) && json_integer_value(json_object_get(components, "timed")) == 1;
+
+    s->is_correct = verdict_is_correct(verdict);
+    s->speedup = is_timed ? json_number_value(speedup) : NAN;
+}
+
+static double
+seconds_taken(const struct submission_row *row)
+{
+    return (double)(row->finished_ms - row->created_ms) / 1000;
+}
+
+/* What the row of a finished submission says; verdict: given, as it is in the row. False: there was no memory for it. */
+static bool
+fill_row(struct submission *s, json_t **verdict)
+{
+    struct judgement *j = s->judgement;
+    bool is_cancelled = s->state == STATE_CANCELLED;
+    const char *stage = verdict_stage(j), *class_ = class_name(verdict_class_of(j));
+
+    j->row.state = is_cancelled ? SUBMISSION_CANCELLED : SUBMISSION_DONE;
+    j->row.attempts = s->attempts;
+    j->row.finished_ms = clock_wall_ms();
+    j->row.device_ms = (int64_t)(s->device_s * 1000);
+    free(j->row.stage);
+    j->row.stage = stage ? strdup(stage) : NULL;
+    free(j->row.class_);
+    j->row.class_ = is_cancelled ? NULL : strdup(class_);
+    free(ptr_take(&j->row.verdict));
+    *verdict = verdict_json(s);
+    AUTO_FREE char *text = *verdict ? json_dumps(*verdict, JSON_COMPACT) : NULL;
+    if (!text || (stage && !j->row.stage) || (!is_cancelled && !j->row.class_))
+        return false;
+    json_t *reward = json_object_get(*verdict, "reward");
+    j->row.reward = json_is_number(reward) ? json_number_value(reward) : NAN;
+    j->row.verdict = ptr_take(&text);
+    return true;
+}
+
+void
+submission_fill_cancelled(struct submission *s)
+{
+    AUTO_JSON json_t *verdict = NULL;
+
+    if (fill_row(s, &verdict))
+        judgement_release_documents(s->judgement);
+}
+
+/* Its verdict is made, counted and written; where there is no memory for it, in a second. */
+static void
+settle(struct submission *s)
+{
+    AUTO_JSON json_t *verdict = NULL;
+
+    if (fill_row(s, &verdict)) {
+        note_verdict(s, verdict);
+        reuse_key(s, s->judgement->row.cache_key);
+        recheck_compare(s);
+    }
+    submission_concluded(s);
+}
+
+void
+submission_concluded(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+    struct judgement *j = s->judgement;
+
+    if (!j->row.verdict) {
+        log_error(s->id, "no memory for its verdict: it is tried again");
+        DL_APPEND(f->unrecorded, s);
+        submission_try_later(f);
+        return;
+    }
+    counters_finish(f->counters, class_find(j->row.class_), seconds_taken(&j->row), false);
+    log_info(s->id, "%s%s%s%s%s, reward %.4g", j->row.class_ ? j->row.class_ : "cancelled",
+             j->row.stage ? " at " : "", j->row.stage ? j->row.stage : "", *j->rule ? ", rule " : "", j->rule,
+             j->row.reward);
+    record(s);
+}
+
+void
+submission_conclude(struct submission *s, enum event event)
+{
+    struct judgement *j = s->judgement;
+
+    submission_move(s, event);
+    if (j->log_lost > 0)
+        buffer_printf(&j->log, "\n[output truncated: %lld bytes more were not kept]\n",
+                      (long long)j->log_lost);
+    settle(s);
+    scheduler_kick(s->funnel->scheduler);
+}
+
+int
+submission_conclude_as(struct submission *s, const struct submission_row *from, json_t *verdict)
+{
+    struct submission_row *row = &s->judgement->row;
+    json_t *reward = json_object_get(verdict, "reward");
+
+    row->verdict = json_dumps(verdict, JSON_COMPACT);
+    row->class_ = strdup(from->class_);
+    row->stage = from->stage ? strdup(from->stage) : NULL;
+    if (!row->verdict || !row->class_ || (from->stage && !row->stage))
+        return ERR_NOMEM;
+    submission_move(s, EVENT_FINISH);
+    row->state = SUBMISSION_DONE;
+    row->attempts = s->attempts;
+    row->reward = json_is_number(reward) ? json_number_value(reward) : NAN;
+    note_verdict(s, verdict);
+    s->is_shared = true;
+    counters_finish(s->funnel->counters, class_find(row->class_), seconds_taken(row), true);
+    log_info(s->id, "%s as %s (%s), reward %.4g", row->class_, from->id, s->cache, row->reward);
+    record(s);
+    return 0;
+}
+
+void
+submission_end_untimed(struct submission *s)
+{
+    static const char why[] = "it is not among the best of its group";
+    struct judgement *j = s->judgement;
+
+    j->stage = STAGE_TIMING;
+    j->stages[STAGE_TIMING] = (struct stage_record){ .outcome = OUTCOME_SKIP, .why = why };
+    counters_skip_stage(s->funnel->counters, STAGE_TIMING);
+    j->timing = json_pack("{s:s, s:s}", "outcome", "skipped", "why", why);
+    submission_conclude(s, EVENT_FINISH);
+}
+
+static void
+returned_cb(void *arg, int code, const struct error *err)
+{
+    struct funnel *f = arg;
+    /* It stays claimed in the store until it is begun again or finished, or until the next start. */
+    if (code != 0)
+        log_warn(NULL, "a submission put back to the queue is not stored as such: %s", err->text);
+    pending_end_write(f->pending);
+}
+
+void
+submission_return(struct submission *s, bool gives_back)
+{
+    struct funnel *f = s->funnel;
+    struct error err = { 0 };
+
+    submission_move(s, EVENT_RETURN);
+    if (gives_back && s->attempts > 0)
+        s->attempts--;
+    funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_QUEUED, s->id, s->judgement->row.group_id,
+                                           s->judgement->row.client, NULL, false, s->attempts, NULL });
+    judgement_free(f, s->judgement);
+    s->judgement = NULL;
+    s->is_returned = false;
+    submission_waits(s);
+    counters_return(f->counters);
+    pending_begin_write(f->pending);
+    s->claim.attempts = s->attempts;
+    if (store_release(f->store, &s->claim, returned_cb, f, &err) != 0)
+        returned_cb(f, err.code, &err);
+    scheduler_add_for_slot(f->scheduler, &s->job, true);
+    scheduler_kick(f->scheduler);
+}

@@ -1,0 +1,388 @@
+#include "server/submission/driver.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "common/auto.h"
+#include "common/classes.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/stages.h"
+#include "server/queue/scheduler.h"
+#include "server/store/store.h"
+#include "server/submission/attempt.h"
+#include "server/submission/conclude.h"
+#include "server/submission/counters.h"
+#include "server/submission/cpu_stages.h"
+#include "server/submission/device_stages.h"
+#include "server/submission/doubt.h"
+#include "server/submission/group_progress.h"
+#include "server/submission/groups.h"
+#include "server/submission/parts.h"
+#include "server/submission/pending.h"
+#include "server/submission/stage_end.h"
+#include "server/submission/state.h"
+#include "server/submission/story.h"
+#include "server/submission/submission.h"
+#include "server/task/baseline.h"
+#include "server/task/registrar.h"
+#include "server/workers/lane.h"
+#include "server/workers/zygote.h"
+
+/*
+ * The story of one submission, read top down: begun, taken from stage to stage (the two of the CPU, then those on a
+ * device), and ended. A stage reports its end here; story.c says what follows, and go_on() does that.
+ *
+ * What goes wrong is either the candidate's, and then the stage has named a class; or ours, and then the attempt is made
+ * again. Whatever ends a submission here is the last thing that is done with it in that turn of the loop.
+ */
+
+static void stage_ended(struct submission *s, const struct stage_end *end);
+
+/* --- begun --- */
+
+/* Where other sizes judge, a reference has room for those, and serves such submissions alone. */
+static bool
+sizes_judge(const struct judgement *j)
+{
+    return strcmp(j->policy.shapes, "require") == 0;
+}
+
+static int
+load(struct submission *s, struct error *err)
+{
+    int rc = judgement_new(s, err);
+
+    if (rc == 0 && sizes_judge(s->judgement))
+        rc = task_let_sizes_judge(&s->judgement->task, err);
+    return rc;
+}
+
+static void
+end_before_the_first_stage(struct submission *s)
+{
+    scheduler_release_slot(s->funnel->scheduler, &s->job);
+    submission_conclude(s, EVENT_FINISH);
+}
+
+static void
+note_wait(struct submission *s, enum stage stage, int64_t now_ns)
+{
+    double wait_ms = (double)(now_ns - s->queued_ns) / 1e6;
+
+    s->judgement->stages[stage].wait_ms = wait_ms;
+    counters_wait(s->funnel->counters, stage, wait_ms);
+}
+
+/* The store has agreed that it is ours. */
+static void
+begin_claimed(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+    struct error err = { 0 };
+    int64_t now_ns = clock_monotonic_ns();
+
+    s->attempts = s->claim.attempts;
+    if (load(s, &err) != 0) {
+        log_error(s->id, "%s", err.text);
+        judgement_fail(s->judgement, STAGE_AST, CLASS_INFRA, NULL, "It could not be judged: %s.", err.text);
+        end_before_the_first_stage(s);
+        return;
+    }
+    snprintf(s->job.reference, sizeof(s->job.reference), "%s%s", s->judgement->row.task_id,
+             sizes_judge(s->judgement) ? "+sizes" : "");
+    const char *fault = json_string_value(json_object_get(s->judgement->request, "extract_fault"));
+    if (fault && !s->is_cancelled) {
+        judgement_fail(s->judgement, STAGE_EXTRACT, CLASS_EXTRACT, NULL, "extract: %s.", fault);
+        end_before_the_first_stage(s);
+        return;
+    }
+    submission_move(s, EVENT_BEGIN);
+    note_wait(s, STAGE_AST, now_ns);
+    judgement_note_env(s->judgement, json_object_get(zygote_ready_message(f->zygote), "versions"));
+    struct stage_end end = submission_is_stopped(s) ? stage_lost(false, "it was stopped before it began")
+                                                    : cpu_stages_ast(s, stage_ended);
+    stage_ended(s, &end);
+}
+
+static void
+claimed_cb(void *arg, int code, const struct error *err)
+{
+    struct submission *s = arg;
+    struct funnel *f = s->funnel;
+    bool must_wait = code != 0 && code != ERR_CONFLICT && code != ERR_NOTFOUND && !f->is_stopping;
+
+    s->is_claiming = must_wait;
+    if (must_wait) {
+        log_warn(s->id, "it cannot begin yet: %s", err->text);
+        DL_APPEND(f->unclaimed, s);
+        submission_try_later(f);
+    } else if (f->is_stopping) { /* the next start takes it up */
+        scheduler_release_slot(f->scheduler, &s->job);
+    } else if (code == 0) {
+        begin_claimed(s);
+    } else {
+        log_error(s->id, "it is not judged here: %s", err->text);
+        scheduler_release_slot(f->scheduler, &s->job);
+        f->ended(s, false);
+    }
+    pending_end_write(f->pending);
+}
+
+void
+driver_begin(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+    struct error err = { 0 };
+
+    s->is_claiming = true;
+    pending_begin_write(f->pending);
+    if (store_claim(f->store, store_lease(f->store), s->id, &s->claim, claimed_cb, s, &err) != 0)
+        claimed_cb(s, err.code, &err);
+}
+
+void
+driver_place(struct submission *s, struct lane *l)
+{
+    submission_count_attempt(s, true);
+    submission_move(s, EVENT_LANE);
+    note_wait(s, STAGE_TINY, clock_monotonic_ns());
+    struct stage_end end = device_stages_open(s, l, stage_ended);
+    stage_ended(s, &end);
+}
+
+/* --- from stage to stage --- */
+
+/* The stage that it is in is decided. */
+static void
+note_outcome(struct submission *s, const struct stage_end *end)
+{
+    struct judgement *j = s->judgement;
+    struct stage_record *r = &j->stages[j->stage];
+
+    r->outcome = end->outcome;
+    r->done = end->done;
+    r->of = end->of;
+    r->run_ms = (double)(clock_monotonic_ns() - j->started_ns) / 1e6;
+    r->class_ = end->outcome == OUTCOME_FAIL ? end->class_ : CLASS_NONE;
+    counters_end_stage(s->funnel->counters, (enum stage)j->stage, end->outcome, r->run_ms, j->lane != NULL);
+    if (end->outcome == OUTCOME_PASS && j->failed_stage < 0)
+        j->passed = j->stage;
+    log_info(s->id, "%s: %s%s%s, %.0f ms", stage_name((enum stage)j->stage),
+             end->outcome == OUTCOME_PASS   ? "pass"
+             : end->outcome == OUTCOME_FAIL ? "fail"
+                                            : "skip",
+             r->class_ ? " " : "", r->class_ ? class_name(r->class_) : "", r->run_ms);
+}
+
+static struct stage_end
+run(struct submission *s)
+{
+    return s->state == STATE_COMPILE ? cpu_stages_compile(s, stage_ended) : device_stages_run(s);
+}
+
+static void
+wait_for_device(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+
+    submission_move(s, EVENT_NEXT);
+    scheduler_release_slot(f->scheduler, &s->job);
+    /* No device is given to anybody any more. */
+    if (pending_is_draining(f->pending)) {
+        submission_return(s, true);
+        return;
+    }
+    submission_waits(s);
+    submission_count_attempt(s, false);
+    scheduler_add_for_device(f->scheduler, &s->job, false);
+    scheduler_kick(f->scheduler);
+}
+
+/* --- until its group has chosen whom to time --- */
+
+static void
+leave_device(struct submission *s)
+{
+    struct judgement *j = s->judgement;
+    json_t *item;
+    size_t i;
+
+    json_array_foreach(json_object_get(j->full, "cases"), i, item)
+    {
+        json_t *took = json_object_get(item, "call_ms");
+        if (json_is_number(took) && json_number_value(took) > 0) /* fmin() leaves a NAN for a number */
+            s->member.rough_ms = fmin(s->member.rough_ms, json_number_value(took));
+    }
+    j->is_parking = true;
+    lane_close(j->lane);
+}
+
+static void
+park(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+
+    s->judgement->is_parking = false;
+    submission_move(s, EVENT_PARK);
+    if (pending_is_draining(f->pending)) {
+        submission_return(s, true);
+        return;
+    }
+    s->member.index = s->judgement->row.group_index;
+    group_park(s->group, &s->member);
+    submission_count_attempt(s, false);
+    group_progress(f, s->group);
+    scheduler_kick(f->scheduler);
+}
+
+/* --- the end --- */
+
+/* Its processes are gone, and its verdict is clear. */
+static void
+conclude(struct submission *s)
+{
+    const struct judgement *j = s->judgement;
+
+    if (!s->is_cancelled && doubt_may_be_theirs(j) && doubt_promises_rerun(s, j->class_, j->failed_stage)) {
+        submission_return(s, true);
+        return;
+    }
+    doubt_excuse(s);
+    submission_conclude(s, EVENT_FINISH);
+}
+
+static void
+finish(struct submission *s)
+{
+    struct judgement *j = s->judgement;
+
+    scheduler_release_slot(s->funnel->scheduler, &s->job);
+    if (j->lane && baseline_begin(s))
+        return;
+    if (j->lane) {
+        j->is_finishing = true;
+        lane_close(j->lane);
+        return;
+    }
+    conclude(s);
+}
+
+static void
+stop(struct submission *s)
+{
+    scheduler_release_slot(s->funnel->scheduler, &s->job);
+    if (s->is_cancelled)
+        submission_conclude(s, EVENT_CANCEL);
+    else
+        submission_return(s, true);
+}
+
+/* --- ours --- */
+
+static void
+conclude_lost(struct submission *s, const char *why)
+{
+    struct judgement *j = s->judgement;
+    int stage = j->stage < 0 ? STAGE_AST : j->stage;
+
+    /* It was alone on its worker each time but the first, when nobody could tell whose doing it was. */
+    if (s->lonely_losses > 0 && s->lonely_losses >= s->losses - 1)
+        judgement_fail(j, stage, CLASS_CRASH, NULL, "It took its worker down %d times; the last time: %s.",
+                       s->losses, why);
+    else
+        judgement_fail(j, stage, CLASS_INFRA, NULL, "It could not be judged in %d attempts: %s.", s->attempts,
+                       why);
+    submission_conclude(s, EVENT_FINISH);
+}
+
+static void
+lose(struct submission *s, bool is_sole, const char *why)
+{
+    scheduler_release_slot(s->funnel->scheduler, &s->job);
+    s->losses++;
+    s->job.is_suspect = true;
+    s->lonely_losses += is_sole;
+    log_warn(s->id, "lost in attempt %d: %s", s->attempts, why);
+    if (s->losses >= s->funnel->config->max_attempts)
+        conclude_lost(s, why);
+    else
+        submission_return(s, false);
+}
+
+/* --- what follows --- */
+
+static enum story_step
+next_step(const struct submission *s, const struct stage_end *end)
+{
+    const struct judgement *j = s->judgement;
+    const struct story_facts facts = {
+        .goes_on = !end->is_last && judgement_goes_on(j),
+        .will_park = submission_will_park(s),
+        .needs_fresh = end->needs_fresh,
+        .is_stopped = submission_is_stopped(s),
+        .is_finishing = j->is_finishing,
+        .is_parking = j->is_parking,
+    };
+
+    return story_next(s->state, end->event, &facts);
+}
+
+/* One step. What it returns is what the stage that it began reports at once; STAGE_PENDING: nothing, and s may be gone. */
+static struct stage_end
+go_on(struct submission *s, const struct stage_end *end)
+{
+    enum story_step step = next_step(s, end);
+
+    assert(step != STORY_ILLEGAL);
+    if (end->event == STAGE_DECIDED)
+        note_outcome(s, end);
+    switch (step) {
+    case STORY_RUN:
+        return run(s);
+    case STORY_NEXT:
+        submission_move(s, EVENT_NEXT);
+        return run(s);
+    case STORY_NEXT_FRESH:
+        submission_move(s, EVENT_NEXT);
+        return device_stages_reopen(s);
+    case STORY_READY:
+        wait_for_device(s);
+        break;
+    case STORY_LEAVE:
+        leave_device(s);
+        break;
+    case STORY_PARK:
+        park(s);
+        break;
+    case STORY_FINISH:
+        finish(s);
+        break;
+    case STORY_CONCLUDE:
+        conclude(s);
+        break;
+    case STORY_STOP:
+        stop(s);
+        break;
+    case STORY_LOSE:
+        lose(s, end->is_sole, end->why);
+        break;
+    case STORY_ILLEGAL:
+    case STORY_NSTEPS:
+        break;
+    }
+    return stage_pending();
+}
+
+static void
+stage_ended(struct submission *s, const struct stage_end *end)
+{
+    struct stage_end now = *end;
+
+    while (now.event != STAGE_PENDING)
+        now = go_on(s, &now);
+}

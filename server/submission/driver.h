@@ -1,0 +1,16 @@
+/*
+ * driver.h - takes one submission from stage to stage, from its CPU slot to its end. Start reading at driver_begin().
+ * Loop thread only.
+ */
+#ifndef SUBMISSION_DRIVER_H
+#define SUBMISSION_DRIVER_H
+
+struct lane;
+struct submission;
+
+/* It has a CPU slot, and judgement_make() was called: it is claimed first, or once more. */
+void driver_begin(struct submission *s);
+/* It was ready, and has a device, whose lane is idle. */
+void driver_place(struct submission *s, struct lane *l);
+
+#endif

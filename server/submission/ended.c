@@ -1,0 +1,142 @@
+#include "server/submission/ended.h"
+
+#include <stdlib.h>
+
+#include "common/classes.h"
+#include "common/stages.h"
+#include "server/queue/clients.h"
+#include "server/queue/scheduler.h"
+#include "server/store/store.h"
+#include "server/submission/attempt.h"
+#include "server/submission/counters.h"
+#include "server/submission/funnel.h"
+#include "server/submission/group_progress.h"
+#include "server/submission/groups.h"
+#include "server/submission/parts.h"
+#include "server/submission/registry.h"
+#include "server/submission/reuse.h"
+#include "server/submission/state.h"
+#include "server/submission/submission.h"
+#include "server/submission/wait.h"
+
+/* --- counters; that a verdict was made is counted when it is made --- */
+
+/* What an early failure saved: the stages that it did not come to. */
+static void
+count_spared(struct funnel *f, const struct judgement *j)
+{
+    int last = j->failed_stage == STAGE_EXTRACT ? -1 : j->failed_stage;
+
+    if (j->failed_stage < 0)
+        return;
+    for (int i = last + 1; i < STAGE_NSTAGES; i++)
+        if (j->stages[i].outcome == OUTCOME_NONE && (j->until < 0 || i <= j->until))
+            counters_spare_stage(f->counters, (enum stage)i);
+}
+
+static void
+count(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+    const struct judgement *j = s->judgement;
+
+    counters_add_reward(f->counters, j->row.reward, s->speedup);
+    if (!j->row.class_ || s->is_shared) /* cancelled, or judged as another */
+        return;
+    if (class_info(j->class_)->is_cheat)
+        counters_reject(f->counters, j->class_, j->rule);
+    if (s->job.is_rerun)
+        counters_rerun(f->counters, j->class_ == s->rerun.class_ ? RERUN_CONFIRMED : RERUN_CLEARED);
+    count_spared(f, j);
+}
+
+/* --- the others --- */
+
+static void
+unregister(struct submission *s)
+{
+    registry_remove(s->funnel->registry, s);
+}
+
+static void
+tell_streams(struct submission *s)
+{
+    const struct submission_row *row = &s->judgement->row;
+
+    funnel_tell(s->funnel, &(struct funnel_event){ FUNNEL_EVENT_VERDICT, s->id, row->group_id, row->client,
+                                                   NULL, false, s->attempts, row->verdict });
+}
+
+static void
+settle_followers(struct submission *s)
+{
+    reuse_settle(s);
+}
+
+static void
+wake_waiters(struct submission *s)
+{
+    waits_notify(&s->waits);
+}
+
+static void
+leave_client(struct submission *s)
+{
+    client_drop_submission(s->job.client);
+}
+
+static void
+leave_group(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+    struct group *g = s->group;
+
+    if (!g)
+        return;
+    if (!group_finish_one(g, s->member.is_chosen, s->is_correct)) {
+        group_progress(f, g);
+        return;
+    }
+    funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_GROUP, .group = group_id(g),
+                                           .client = s->judgement->row.client });
+    waits_notify(group_waits(g));
+    group_free(g);
+}
+
+/* Those that followed it may have to be judged, and its group may have chosen. */
+static void
+kick(struct submission *s)
+{
+    scheduler_kick(s->funnel->scheduler);
+}
+
+/* Whom the end of a submission concerns, in this order. */
+static const struct {
+    void (*consume)(struct submission *s);
+    bool needs_verdict; /* nothing to it where the submission is another's by now */
+} consumers[] = {
+    { unregister, false },       /* first: whoever asks from now on is answered from the store */
+    { count, true },             /* before anybody is told, so that who is told finds it counted */
+    { tell_streams, true },      /* before its waiters, whose requests may end in the callback */
+    { settle_followers, false }, /* single flight: the identical ones get its verdict, or are judged */
+    { wake_waiters, false },     /* its own; those of its group are woken by leave_group */
+    { leave_client, false },     /* its quota has room for another */
+    { leave_group, false },      /* which may be finished, be decided, or choose whom to time */
+    { kick, false },             /* last: all of these may have made work */
+};
+
+void
+submission_ended(struct submission *s, bool is_durable)
+{
+    struct judgement *j = s->judgement;
+
+    if (!is_durable) { /* whatever it came to is handed on to nobody */
+        j->class_ = CLASS_INFRA;
+        j->failed_stage = STAGE_AST;
+    }
+    for (size_t i = 0; i < sizeof(consumers) / sizeof(consumers[0]); i++)
+        if (is_durable || !consumers[i].needs_verdict)
+            consumers[i].consume(s);
+    judgement_free(s->funnel, j);
+    free(s);
+}

@@ -1,0 +1,31 @@
+/*
+ * failure.h - what is said of a failure that is the candidate's: its class, and one sentence. All but the first and the
+ * last for a failure in the stage that it is in. Loop thread only.
+ */
+#ifndef SUBMISSION_FAILURE_H
+#define SUBMISSION_FAILURE_H
+
+#include <stddef.h>
+
+#include <jansson.h>
+
+#include "common/classes.h"
+
+struct child_end;
+struct judgement;
+struct lane_report;
+struct submission;
+
+void crash_text(const struct child_end *end, char *out, size_t size);
+/* Now it is known how the process ended; the referee could only say that it did. */
+void failure_refine(struct submission *s, const struct child_end *end);
+/* A child ended without a result: the candidate's doing. Gives the class. */
+enum verdict_class failure_by_end(struct submission *s, const struct child_end *end);
+/* error: {"type","text","line"} or NULL, borrowed; otherwise: its text where it has none. */
+void failure_by_error(struct judgement *j, enum verdict_class class_, json_t *error, const char *otherwise);
+/* By a report of outcome LANE_FAIL. Gives the class. */
+enum verdict_class failure_by_report(struct submission *s, const struct lane_report *r);
+/* Only the first failure counts, so only its rule does. rule: NULL where none of ours found it. */
+void failure_note_rule(struct judgement *j, const char *rule);
+
+#endif

@@ -1,0 +1,84 @@
+/*
+ * parts.h - the parts that judging is made of, each behind its own header. funnel.c makes them and wires them together.
+ */
+#ifndef SUBMISSION_PARTS_H
+#define SUBMISSION_PARTS_H
+
+#include <stdbool.h>
+
+#include <jansson.h>
+#include <uv.h>
+
+#include "server/config.h"
+#include "server/submission/funnel.h"
+#include "server/workers/devices.h"
+#include "server/workers/lane.h"
+#include "server/workers/zygote.h"
+
+struct baseline;
+struct cgroups;
+struct clients;
+struct counters;
+struct groups;
+struct norms;
+struct pending;
+struct registrar;
+struct registry;
+struct reuse_keys;
+struct scheduler;
+struct single_flight;
+struct spares;
+struct store;
+struct submission;
+struct uids;
+
+struct funnel {
+    uv_loop_t *loop;
+    const struct config *config;
+    struct store *store;
+    struct uids *uids;
+    struct cgroups *cgroups;
+    int scratch_lock;                 /* keeps other daemons out of the scratch directory */
+    struct zygote *zygote;            /* compile */
+    struct zygote *static_zygote;     /* ast, inspect */
+    struct spares *spares[CHILD_RUN]; /* by role: those of the CPU stages */
+    struct lane *lanes[DEVICES_MAX];
+    int n_lanes;
+
+    struct registry *registry;
+    struct groups *groups;
+    struct registrar *registrar;
+
+    json_t *calibrations;       /* the newest by the GPU's name */
+    struct norms *norms;        /* of the canaries of all GPUs */
+    struct baseline *baselines; /* by task and device: what torch.compile makes of the reference */
+
+    struct single_flight *flight;
+    struct reuse_keys *reuse_keys;
+
+    struct clients *clients;
+    struct scheduler *scheduler;
+
+    void (*begin)(struct submission *s);                  /* it has a slot: driver.c */
+    void (*ended)(struct submission *s, bool is_durable); /* ended.c */
+    struct submission *unclaimed;  /* have a slot, and the store would not let them begin: tried again */
+    struct submission *unrecorded; /* whose verdict the store would not take: tried again */
+    uv_timer_t record_timer, drain_timer;
+    struct pending *pending;
+    bool is_stopping, is_stopped;
+    int workers_stopping;
+    void (*drained_cb)(void *arg);
+    void *drained_arg;
+    funnel_event_cb *event_cb;
+    void *event_arg;
+
+    struct counters *counters;
+};
+
+/* Whose child serves a stage that needs no device. View. */
+struct zygote *funnel_zygote_of(const struct funnel *f, enum child_role role);
+/* Whether any submission asks for such children: `build` is for plans alone. */
+bool funnel_has_role(const struct funnel *f, enum child_role role);
+bool zygotes_are_ready(const struct funnel *f); /* both that the CPU stages need */
+
+#endif

@@ -1,0 +1,238 @@
+#include "server/submission/reuse.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "common/hash.h"
+#include "common/ids.h"
+#include "common/log.h"
+#include "common/reward.h"
+#include "common/stages.h"
+#include "server/queue/scheduler.h"
+#include "server/store/store.h"
+#include "server/submission/attempt.h"
+#include "server/submission/conclude.h"
+#include "server/submission/counters.h"
+#include "server/submission/groups.h"
+#include "server/submission/parts.h"
+#include "server/submission/request.h"
+#include "server/submission/reuse_keys.h"
+#include "server/submission/single_flight.h"
+#include "server/submission/submission.h"
+#include "server/verdict/rewards.h"
+#include "server/verdict/values.h"
+
+/*
+ * Identical candidates are judged once. What makes two of them identical is the *content*: client, task, source,
+ * entry point, policy, until, and how the code was found; not the reward, which is computed anew. The first that
+ * arrives leads, those that arrive while it is in flight follow it, and those that come later get the verdict that
+ * the store has under its *key*: the content, and the environment that judged it.
+ *
+ * A verdict is written by the daemon alone, and is handed on only under the hash of all bytes that it judged, within
+ * one client: a candidate can spoil none but its own. What says more about the moment than about the candidate (a
+ * worker of ours that failed, a limit, a crash, an unclear timing) is not handed on, and a sample is judged again.
+ */
+
+/* --- handing on --- */
+
+static json_t *
+text_or_null(const char *text)
+{
+    return text && *text ? json_string(text) : json_null();
+}
+
+/* The verdict of another, as it is for this one. */
+static json_t *
+adopt(const struct submission *s, const struct submission_row *from)
+{
+    const struct judgement *j = s->judgement;
+    json_t *out = json_loads(from->verdict ? from->verdict : "", JSON_ALLOW_NUL, NULL);
+    struct reward_input in;
+    char text[CLOCK_TEXT_SIZE];
+
+    if (!out || !verdict_input(out, &in)) {
+        json_decref(out);
+        return NULL;
+    }
+    json_t *group_index = *j->row.group_id ? json_integer(j->row.group_index) : json_null();
+    json_t *metadata = json_object_get(j->request, "metadata");
+    json_t *source = json_object_get(out, "cached_from");
+    json_object_set_new(out, "cached_from",
+                        json_is_string(source) ? json_incref(source) : json_string(from->id));
+    json_object_set_new(out, "id", json_string(s->id));
+    json_object_set_new(out, "group", text_or_null(j->row.group_id));
+    json_object_set_new(out, "group_index", group_index);
+    json_object_set_new(out, "client", text_or_null(j->row.client));
+    json_object_set_new(out, "priority",
+                        json_string(s->priority == PRIORITY_BATCH ? "batch" : "interactive"));
+    json_object_set_new(out, "metadata", metadata ? json_incref(metadata) : json_null());
+    json_object_set_new(out, "cache", json_string(s->cache));
+    json_object_set_new(out, "attempts", json_integer(s->attempts));
+    json_object_set_new(out, "rerun", json_null());
+    clock_text(j->row.created_ms, text);
+    json_object_set_new(out, "created", json_string(text));
+    clock_text(j->row.finished_ms, text);
+    json_object_set_new(out, "finished", json_string(text));
+    json_object_set_new(out, "reward_spec", reward_spec_json(&j->reward));
+    json_object_set_new(out, "reward", real_or_null(verdict_reward(&j->reward, &in)));
+    json_object_set_new(out, "reward_parts", reward_parts_json(&j->reward, &in));
+    return out;
+}
+
+/* That judging it took of a device. */
+static double
+device_seconds(json_t *verdict)
+{
+    json_t *stage;
+    double seconds = 0;
+    size_t i;
+
+    json_array_foreach(json_object_get(verdict, "stages"), i, stage)
+    {
+        const char *name = json_string_value(json_object_get(stage, "stage"));
+        if (name && stage_find(name) >= STAGE_TINY)
+            seconds += json_number_value(json_object_get(stage, "run_ms")) / 1000;
+    }
+    return seconds;
+}
+
+/* Ends s with the verdict of `from`. False: that cannot be done, and nothing has changed. */
+static bool
+hand_on(struct submission *s, const struct submission_row *from, const char *how)
+{
+    struct funnel *f = s->funnel;
+    struct error err = { 0 };
+
+    int rc = judgement_read(s, &err);
+    if (rc == 0)
+        rc = store_get_log(f->store, from->id, &s->judgement->log, &err);
+    if (rc == 0) {
+        s->cache = how;
+        s->judgement->row.finished_ms = clock_wall_ms();
+        AUTO_JSON json_t *verdict = adopt(s, from);
+        if (verdict && submission_conclude_as(s, from, verdict) == 0) {
+            counters_save_by_reuse(f->counters, device_seconds(verdict));
+            return true;
+        }
+        error_set(&err, ERR_STORE, "the verdict of %s cannot be handed on", from->id);
+    }
+    log_warn(s->id, "it is judged itself: %s", err.text);
+    judgement_free(f, ptr_take(&s->judgement));
+    s->cache = "miss";
+    return false;
+}
+
+/* --- finding --- */
+
+/* The newest verdict of this content by one of the lanes there are. False: none, or it is not known yet. */
+static bool
+find_stored(struct submission *s, struct submission_row *out)
+{
+    struct funnel *f = s->funnel;
+    char key[HASH_TEXT_SIZE], last[HASH_TEXT_SIZE] = "";
+
+    for (int i = 0; i < f->n_lanes; i++) {
+        reuse_key_on(f, i, s->content, key);
+        if (*key && strcmp(key, last) != 0) {
+            s->is_looked_up = true;
+            if (store_find_cached(f->store, key, out, NULL) == 0)
+                return true;
+        }
+        memcpy(last, key, sizeof(last));
+    }
+    return false;
+}
+
+bool
+reuse_answers(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+    struct submission_row row = { 0 };
+    bool is_answered = false;
+
+    if (s->is_looked_up || !*s->content || !f->config->cache)
+        return false;
+    if (find_stored(s, &row)) {
+        if ((int64_t)(random_u64() % 100) < f->config->cache_recheck_percent) {
+            memcpy(s->recheck_of, row.id, sizeof(s->recheck_of));
+            s->cache = "rechecked";
+            counters_reuse(f->counters, REUSE_RECHECKED);
+        } else {
+            is_answered = hand_on(s, &row, "hit");
+            if (is_answered)
+                counters_reuse(f->counters, REUSE_HIT);
+        }
+    }
+    submission_row_release(&row);
+    return is_answered;
+}
+
+/*
+ * A group that chooses whom to time waits for all of its members: were one to follow a stranger, two groups could wait
+ * for each other.
+ */
+static void
+flight_key(const struct submission *s, char out[HASH_TEXT_SIZE])
+{
+    char text[HASH_TEXT_SIZE + ID_SIZE];
+
+    memcpy(out, s->content, HASH_TEXT_SIZE);
+    if (!s->group || !group_times_some(s->group))
+        return;
+    int n = snprintf(text, sizeof(text), "%s %s", s->content, group_id(s->group));
+    hash_text(text, (size_t)n, out);
+}
+
+static struct submission *
+submission_of(struct flight_member *m)
+{
+    return m ? scheduler_owner(m, struct submission, flight) : NULL;
+}
+
+void
+reuse_enqueue(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+    char key[HASH_TEXT_SIZE];
+
+    if (*s->content && f->config->cache) {
+        flight_key(s, key);
+        struct submission *primary = submission_of(flight_find(f->flight, key));
+        if (primary) {
+            s->cache = "joined";
+            flight_follow(f->flight, &s->flight, &primary->flight);
+            if (s->group)
+                group_begin_following(s->group);
+            scheduler_hurry(f->scheduler, &primary->job, s->job.urgency);
+            return;
+        }
+        if (reuse_answers(s))
+            return;
+        flight_lead(f->flight, &s->flight, key);
+        if (!*s->recheck_of)
+            counters_reuse(f->counters, REUSE_MISS);
+    }
+    scheduler_add_for_slot(f->scheduler, &s->job, false);
+}
+
+void
+reuse_settle(struct submission *s)
+{
+    const struct judgement *j = s->judgement;
+    struct funnel *f = s->funnel;
+    struct submission *follower;
+    bool is_usable = reuse_is_reusable(j);
+
+    flight_land(f->flight, &s->flight);
+    while ((follower = submission_of(flight_take_follower(f->flight, &s->flight))) != NULL) {
+        if (follower->group)
+            group_end_following(follower->group);
+        follower->cache = "miss";
+        if (is_usable && hand_on(follower, &j->row, "joined"))
+            counters_reuse(f->counters, REUSE_JOINED);
+        else
+            reuse_enqueue(follower); /* the first of them leads now */
+    }
+}

@@ -1,0 +1,16 @@
+/* reuse.h - identical candidates are judged once. Loop thread only. */
+#ifndef SUBMISSION_REUSE_H
+#define SUBMISSION_REUSE_H
+
+#include <stdbool.h>
+
+struct submission;
+
+/* A new submission to the queue, to its primary, or to its end. */
+void reuse_enqueue(struct submission *s);
+/* True: s has ended with a stored verdict. Does nothing the second time, once the workers have said what they are. */
+bool reuse_answers(struct submission *s);
+/* Its verdict is durable: those that follow it get that, or are judged. */
+void reuse_settle(struct submission *s);
+
+#endif

@@ -1,0 +1,229 @@
+#include "server/submission/reuse_keys.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/auto.h"
+#include "common/buffer.h"
+#include "common/classes.h"
+#include "common/hash.h"
+#include "common/stages.h"
+#include "server/store/store.h"
+#include "server/submission/attempt.h"
+#include "server/submission/parts.h"
+#include "server/submission/submission.h"
+#include "server/verdict/verdict.h"
+#include "server/workers/devices.h"
+#include "server/workers/lane.h"
+#include "server/workers/zygote.h"
+
+/* What a lane judges with, as its workers said: references held, to know whether it is so still. */
+struct environment {
+    json_t *versions, *run_versions, *gpu;
+    char hash[HASH_TEXT_SIZE];
+};
+
+struct reuse_keys {
+    char fingerprint[HASH_TEXT_SIZE];
+    struct environment environments[DEVICES_MAX]; /* by lane */
+};
+
+void
+reuse_content(const struct submission_row *row, json_t *request, char out[HASH_TEXT_SIZE])
+{
+    out[0] = '\0';
+    if (!request || json_is_false(json_object_get(request, "cache")))
+        return;
+    AUTO_JSON json_t *content = json_pack(
+        "{s:s?, s:s, s:s, s:O?, s:O?, s:O?, s:O?, s:O?, s:O?}", "client", row->client, "task", row->task_id,
+        "source", row->source_hash, "entry_point", json_object_get(request, "entry_point"), "policy",
+        json_object_get(request, "policy"), "until", json_object_get(request, "until"), "flags",
+        json_object_get(request, "flags"), "extract_fault", json_object_get(request, "extract_fault"),
+        "is_guess", json_object_get(request, "is_guess"));
+    AUTO_FREE char *text = content ? json_dumps(content, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    if (text)
+        hash_text(text, strlen(text), out);
+}
+
+static int
+add_file(struct buffer *names, const char *directory, const char *name)
+{
+    AUTO_BUFFER struct buffer bytes = BUFFER_INIT;
+    char path[4096], hash[HASH_TEXT_SIZE];
+    struct stat about;
+    int rc = 0;
+
+    snprintf(path, sizeof(path), "%s/%s", directory, name);
+    AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &about) != 0 || !S_ISREG(about.st_mode))
+        return 0;
+    for (ssize_t n = 1; rc == 0 && n > 0;) {
+        rc = buffer_reserve(&bytes, bytes.size + 65536);
+        n = rc == 0 ? read(fd, bytes.data + bytes.size, 65536) : 0;
+        if (n > 0)
+            bytes.size += (size_t)n;
+    }
+    hash_text(bytes.data ? bytes.data : "", bytes.size, hash);
+    return rc == 0 ? buffer_printf(names, "%s %s\n", name, hash) : rc;
+}
+
+static bool
+is_judging(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot && (strcmp(dot, ".py") == 0 || strcmp(dot, ".so") == 0);
+}
+
+static int
+is_visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+/* under: a folder below the harness, with a slash at its end, or "". */
+static void
+add_files(struct buffer *names, const char *harness, const char *under)
+{
+    char path[4096], name[1024];
+    struct dirent **entries = NULL;
+
+    snprintf(path, sizeof(path), "%s/%s", harness, under);
+    int n = scandir(path, &entries, is_visible, alphasort); /* what is no folder has no entries */
+    for (int i = 0; i < n; i++) {
+        bool is_file = is_judging(entries[i]->d_name);
+        int size = snprintf(name, sizeof(name), "%s%s%s", under, entries[i]->d_name, is_file ? "" : "/");
+        if (size < (int)sizeof(name) && is_file)
+            add_file(names, harness, name);
+        else if (size < (int)sizeof(name))
+            add_files(names, harness, name);
+        free(entries[i]);
+    }
+    free(entries);
+}
+
+void
+reuse_fingerprint(const char *harness, char out[HASH_TEXT_SIZE])
+{
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+
+    buffer_printf(&text, "%s\n", VERIFIERD_VERSION);
+    add_files(&text, harness, "");
+    add_file(&text, harness, "../libharness.so");
+    hash_text(text.data ? text.data : "", text.size, out);
+}
+
+static void
+forget_environment(struct environment *e)
+{
+    json_decref(e->versions);
+    json_decref(e->run_versions);
+    json_decref(e->gpu);
+    *e = (struct environment){ .versions = NULL };
+}
+
+struct reuse_keys *
+reuse_keys_new(const char *harness)
+{
+    struct reuse_keys *k = calloc(1, sizeof(*k));
+
+    if (k)
+        reuse_fingerprint(harness, k->fingerprint);
+    return k;
+}
+
+void
+reuse_keys_forget(struct reuse_keys *k)
+{
+    for (size_t i = 0; i < ARRAY_LEN(k->environments); i++)
+        forget_environment(&k->environments[i]);
+}
+
+void
+reuse_keys_free(struct reuse_keys *k)
+{
+    if (k)
+        reuse_keys_forget(k);
+    free(k);
+}
+
+/* What judges there, hashed once for as long as the workers are what they said. */
+static const char *
+environment_hash(struct funnel *f, const struct lane *l, struct environment *e, json_t *versions, json_t *gpu)
+{
+    if (e->versions == versions && e->run_versions == lane_versions(l) && e->gpu == gpu)
+        return e->hash;
+    forget_environment(e);
+    AUTO_JSON json_t *key = json_pack(
+        "{s:s, s:s, s:O, s:O, s:b, s:O?, s:O?, s:s, s:I, s:I, s:I}", "harness", f->reuse_keys->fingerprint,
+        "judge", f->config->judge, "versions", versions, "run_versions", lane_versions(l), "is_gpu",
+        (int)lane_is_gpu(l), "gpu", json_object_get(gpu, "name"), "driver", json_object_get(gpu, "driver"),
+        "target", f->config->target, "interpreter_elements", (json_int_t)f->config->interpreter_elements,
+        "memory_limit_bytes", (json_int_t)f->config->memory_limit_bytes, "file_limit_bytes",
+        (json_int_t)f->config->file_limit_bytes);
+    AUTO_FREE char *text = key ? json_dumps(key, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    if (!text)
+        return "";
+    e->versions = json_incref(versions);
+    e->run_versions = json_incref(lane_versions(l));
+    e->gpu = json_incref(gpu);
+    hash_text(text, strlen(text), e->hash);
+    return e->hash;
+}
+
+/*
+ * Settings are in
+ * it that decide how a candidate is judged and what it may use.
+ */
+void
+reuse_key_on(struct funnel *f, int i, const char *content, char out[HASH_TEXT_SIZE])
+{
+    const struct lane *l = f->lanes[i];
+    json_t *versions = json_object_get(zygote_ready_message(f->zygote), "versions");
+    json_t *gpu = lane_gpu(l);
+    char text[2 * HASH_TEXT_SIZE + 1];
+
+    out[0] = '\0';
+    if (!versions || !lane_versions(l) || (lane_is_gpu(l) && !gpu))
+        return;
+    const char *environment = environment_hash(f, l, &f->reuse_keys->environments[i], versions, gpu);
+    if (!*environment)
+        return;
+    int n = snprintf(text, sizeof(text), "%s %s", content, environment);
+    hash_text(text, (size_t)n, out);
+}
+
+/* --- what may be handed on --- */
+
+/* By what was found; who judged it is another matter. */
+bool
+reuse_is_reusable(const struct judgement *j)
+{
+    const char *timing = json_string_value(json_object_get(j->timing, "outcome"));
+    const char *baseline = json_string_value(json_object_get(j->baseline, "outcome"));
+
+    if (baseline && (strcmp(baseline, "inconclusive") == 0 || strcmp(baseline, "lost") == 0))
+        return false;
+    return j->row.state == SUBMISSION_DONE && j->row.verdict && j->row.class_ &&
+           class_info(verdict_class_of(j))->is_reusable && !(timing && strcmp(timing, "inconclusive") == 0);
+}
+
+void
+reuse_key(const struct submission *s, char out[HASH_TEXT_SIZE])
+{
+    struct funnel *f = s->funnel;
+    const char *device = json_string_value(json_object_get(s->judgement->env, "device"));
+    int judged = 0;
+
+    out[0] = '\0';
+    for (int i = 0; device && i < f->n_lanes; i++)
+        if (strcmp(lane_device(f->lanes[i]), device) == 0)
+            judged = i;
+    /* That it was not among the best is its group's word, and nobody else's. */
+    bool is_passed_over = s->judgement->stages[STAGE_TIMING].why != NULL;
+    if (*s->content && f->n_lanes > 0 && !is_passed_over && reuse_is_reusable(s->judgement))
+        reuse_key_on(f, judged, s->content, out);
+}

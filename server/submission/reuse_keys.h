@@ -1,0 +1,36 @@
+/*
+ * reuse_keys.h - by what a verdict is found again: what makes two candidates identical, and what judged them. Loop thread
+ * only, but for reuse_content() and reuse_fingerprint().
+ */
+#ifndef SUBMISSION_REUSE_KEYS_H
+#define SUBMISSION_REUSE_KEYS_H
+
+#include <stdbool.h>
+
+#include <jansson.h>
+
+#include "common/hash.h"
+
+struct funnel;
+struct judgement;
+struct reuse_keys;
+struct submission;
+struct submission_row;
+
+/* harness: the folder of the code that judges. NULL: no memory. */
+struct reuse_keys *reuse_keys_new(const char *harness);
+void reuse_keys_free(struct reuse_keys *k);   /* NULL is fine */
+void reuse_keys_forget(struct reuse_keys *k); /* the settings have changed: what was hashed of them goes */
+
+/* What makes another submission identical; "" where the request wants none of it. row, request: as they are stored at first. */
+void reuse_content(const struct submission_row *row, json_t *request, char out[HASH_TEXT_SIZE]);
+/* Of the code that judges: the daemon's version and the harness, file by file. */
+void reuse_fingerprint(const char *harness, char out[HASH_TEXT_SIZE]);
+/* The key of a content as lane i would judge it; "" where the workers have not said yet what they are. */
+void reuse_key_on(struct funnel *f, int i, const char *content, char out[HASH_TEXT_SIZE]);
+/* Whether its verdict says something about the candidate, and not about the moment. */
+bool reuse_is_reusable(const struct judgement *j);
+/* The key under which its verdict may be found later; "": not at all. s->judgement has its row filled in. */
+void reuse_key(const struct submission *s, char out[HASH_TEXT_SIZE]);
+
+#endif

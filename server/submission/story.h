@@ -1,0 +1,41 @@
+/*
+ * story.h - what follows on what a stage reported: the story of one submission as a table, without its effects. The driver
+ * does what it says. Pure.
+ */
+#ifndef SUBMISSION_STORY_H
+#define SUBMISSION_STORY_H
+
+#include <stdbool.h>
+
+#include "server/submission/stage_end.h"
+#include "server/submission/state.h"
+
+enum story_step {
+    STORY_ILLEGAL,    /* only our own bug reports this in that state */
+    STORY_RUN,        /* run the stage that it is in */
+    STORY_NEXT,       /* go to the next stage, and run it */
+    STORY_NEXT_FRESH, /* go to the next stage, whose process has to be loaded first */
+    STORY_READY,      /* wait for a device */
+    STORY_LEAVE,      /* have the device let go of it, since it waits for its group then */
+    STORY_PARK,       /* wait for its group to choose whom to time */
+    STORY_FINISH,     /* nothing follows: compare, have the device let go, or conclude */
+    STORY_CONCLUDE,   /* its processes are gone, and its verdict is clear */
+    STORY_STOP,       /* it was cancelled, or the daemon drains: end it, or put it back */
+    STORY_LOSE,       /* do the attempt again, or give up */
+    STORY_NSTEPS
+};
+
+/* What else of the submission matters. */
+struct story_facts {
+    bool goes_on;      /* the policy lets the next stage follow */
+    bool will_park;    /* its group times the fastest alone, and has not chosen yet */
+    bool needs_fresh;  /* stage_end.needs_fresh */
+    bool is_stopped;   /* it was cancelled, or is to go back into the queue */
+    bool is_finishing; /* the device was asked to let go of it, and its verdict is clear */
+    bool is_parking;   /* the same, and it waits for its group */
+};
+
+enum story_step story_next(enum state state, enum stage_event event, const struct story_facts *facts);
+const char *story_step_name(enum story_step step);
+
+#endif

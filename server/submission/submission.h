@@ -1,0 +1,96 @@
+/* submission.h - one submission that is not finished. Loop thread only. */
+#ifndef SUBMISSION_SUBMISSION_H
+#define SUBMISSION_SUBMISSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <uthash.h>
+
+#include "common/hash.h"
+#include "common/ids.h"
+#include "server/queue/scheduler.h"
+#include "server/store/store.h"
+#include "server/submission/attempt.h"
+#include "server/submission/groups.h"
+#include "server/submission/single_flight.h"
+#include "server/submission/state.h"
+
+struct funnel;
+struct funnel_wait;
+
+/* A failure for which a neighbour may be to blame, so that it does not count: how it went the first time. */
+struct rerun {
+    enum verdict_class class_; /* CLASS_NONE: there was none */
+    enum stage stage;
+    char why[DOUBT_SIZE];
+};
+
+enum cancel_reason { CANCEL_ASKED, CANCEL_DEADLINE, CANCEL_DECIDED };
+
+/*
+ * Which fields hold in which state:
+ *   queued      job waits for a CPU slot, or flight follows a primary; attempt is NULL
+ *   ast, compile  job has a slot; attempt is there, and so is attempt->child while a process of it runs
+ *   ready       job waits for a device, or member is parked; attempt is there, without a process
+ *   tiny, full, timing  job has a device; attempt->lane is that device's until it has let go
+ *   done, cancelled  the verdict is made and being written; attempt is there, and nobody changes it
+ * The others hold in every state.
+ */
+struct submission {
+    UT_hash_handle hh;
+    struct submission *prev, *next; /* among those not claimed, or those not recorded */
+    struct scheduler_job job;
+    double device_s; /* that it held devices, over all attempts */
+    struct funnel *funnel;
+    struct group *group; /* NULL: none */
+    struct judgement *judgement;
+    struct funnel_wait *waits;
+    char id[ID_SIZE];
+    enum state state;
+    int priority;      /* as asked for */
+    int attempts;      /* times begun, over restarts of the daemon */
+    int losses;        /* times its worker went down */
+    int lonely_losses; /* of those, with nobody else on that worker */
+    struct rerun rerun;
+    int64_t queued_ns;
+    struct submission *older, *newer; /* among those that wait for the same */
+    bool is_waiting;
+    struct store_claim claim; /* its last; number 0: there was none */
+    bool is_claiming;         /* the store was asked for that, and has not agreed yet */
+    bool is_cancelled;        /* to be, as soon as its processes are gone */
+    bool is_returned;         /* the same for the queue, when the daemon drains */
+
+    /* Of its verdict, once that is made. */
+    bool is_correct;
+    bool is_shared; /* it is that of an identical submission */
+    double speedup; /* NAN: it was not timed */
+    enum cancel_reason cancel_reason;
+    struct group_member member;
+
+    char content[HASH_TEXT_SIZE]; /* what makes another identical; "": it is judged by itself */
+    const char *cache;            /* static: "miss", "hit", "joined" or "rechecked" */
+    char recheck_of[ID_SIZE];     /* whose verdict is judged again; "": nobody's */
+    struct flight_member flight;
+    bool is_looked_up;
+};
+
+/* NULL: no memory. group_id: NULL or "" is none. It is in the registry, and waits. */
+struct submission *submission_new(struct funnel *f, const char *id, const char *group_id, const char *client,
+                                  int priority, int attempts);
+void submission_move(struct submission *s, enum event event);
+/* It waits from now on: for a slot where it is queued, for a device where it is ready. Its next move ends that. */
+void submission_waits(struct submission *s);
+/* Whether s, right in full, has to wait until its group has chosen. */
+bool submission_will_park(const struct submission *s);
+/* It was cancelled, or is to go back into the queue, and its processes are to end first. */
+bool submission_is_stopped(const struct submission *s);
+void submission_leave_flight(struct submission *s); /* it follows its primary no more */
+void submission_stop(struct submission *s);         /* that was set: end its processes */
+/*
+ * Reports to the store whether its present attempt counts if the daemon dies now: while it has a slot or a device
+ * (is_running), and not while it waits for a device.
+ */
+void submission_count_attempt(const struct submission *s, bool is_running);
+
+#endif
