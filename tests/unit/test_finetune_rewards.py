@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.util
 import itertools
 import json
 import os
@@ -436,6 +438,39 @@ def test_a_daemon_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_prompt_that_leaves_no_room(model: Path, tmp_path: Path) -> None:
     with pytest.raises(TrainError, match=r"the prompt of t0 has .* more than length = 16"):
         reinforce.train(settings(model, length=16), tmp_path, request("http://127.0.0.1:9"))
+
+
+@pytest.mark.parametrize(
+    ("rollouts", "has_vllm", "has_gpu", "wanted"),
+    [
+        ("auto", False, True, {"use_vllm": False}),
+        ("auto", True, False, {"use_vllm": False}),
+        ("auto", True, True, {"use_vllm": True, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": 0.4}),
+        ("generate", True, True, {"use_vllm": False}),
+        ("vllm_server", True, False, {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": "http://m:1"}),
+        ("vllm_server", False, True, None),
+        ("vllm_colocate", False, True, None),
+    ],
+)
+def test_grpo_samples_with_vllm_where_it_is_there(
+    rollouts: str, has_vllm: bool, has_gpu: bool, wanted: Json | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 27, point 2: by TRL, on the training GPUs or on a server; what is asked for and is missing is said."""
+    from finetune import grpo_trl
+    from trl import GRPOConfig
+
+    found: Any = lambda name: object() if name == "vllm" and has_vllm else None  # noqa: E731
+    monkeypatch.setattr(importlib.util, "find_spec", found)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    s = settings(tmp_path, "grpo", rollouts=rollouts, vllm_url="http://m:1", vllm_memory=0.4)
+    if wanted is None:
+        with pytest.raises(TrainError, match=f"{rollouts} needs vLLM"):
+            grpo_trl.rollouts_of(s)
+        return
+    given = grpo_trl.rollouts_of(s)
+    assert given == given | wanted
+    known = {field.name for field in dataclasses.fields(GRPOConfig)}
+    assert set(given) <= known
 
 
 @pytest.mark.parametrize("reward", ["hierarchical", '{"kind": "tritonrl", "params": {"alpha": 0.5}}'])

@@ -5,7 +5,9 @@ The only module that imports TRL, which not every machine has.
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,26 @@ def dataset(tasks: Sequence[Task]) -> Any:
     return Dataset.from_list(
         [{"prompt": [{"role": "user", "content": task.prompt}], "task": task.id} for task in tasks]
     )
+
+
+def rollouts_of(settings: Settings) -> dict[str, Any]:
+    """The arguments of TRL by which answers are sampled. TrainError: vLLM is asked for and is not there."""
+    has_vllm = importlib.util.find_spec("vllm") is not None
+    kind = settings.rollouts
+    if kind == "auto":
+        kind = "vllm_colocate" if has_vllm and torch.cuda.is_available() else "generate"
+    if kind == "generate":
+        return {"use_vllm": False}
+    if not has_vllm:
+        raise TrainError(f"rollouts: {kind} needs vLLM in {sys.executable}: pip install vllm, or rollouts = generate")
+    if kind == "vllm_server":
+        return {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": settings.vllm_url}
+    return {
+        "use_vllm": True,
+        "vllm_mode": "colocate",
+        "vllm_gpu_memory_utilization": settings.vllm_memory,
+        "vllm_max_model_length": settings.length,
+    }
 
 
 def arguments(settings: Settings, out: Path, world: int) -> Any:
@@ -66,8 +88,10 @@ def arguments(settings: Settings, out: Path, world: int) -> Any:
         use_cpu=not torch.cuda.is_available(),
         gradient_checkpointing=settings.checkpointing,
         beta=0.0,
-        report_to=[],
+        report_to=[name for name in settings.report_to.split(",") if name],
+        run_name=settings.run,
         disable_tqdm=True,
+        **rollouts_of(settings),
     )
 
 

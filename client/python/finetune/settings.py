@@ -12,7 +12,9 @@ from .errors import TrainError
 ROWS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("settings.json").read_text())
 METHODS = ("sft", "bestofn", "weighted", "reinforce", "grpo")
 # What does not change the weights: a run may be gone on with under another value.
-INCIDENTAL = frozenset({"save_steps", "keep", "checkpointing", "batch", "accumulation", "least_loss"})
+INCIDENTAL = frozenset({"save_steps", "keep", "checkpointing", "batch", "accumulation", "least_loss"}) | frozenset(
+    {"rollouts", "vllm_url", "vllm_memory", "report_to"}
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,10 @@ class Settings:
     baseline: str
     truncated: str
     constant_steps: int
+    rollouts: str
+    vllm_url: str
+    vllm_memory: float
+    report_to: str
     least_loss: float
     seed: int
 
