@@ -25,6 +25,7 @@
 #include "server/http/problem.h"
 #include "server/http/target.h"
 #include "server/token.h"
+#include "server/watchdog.h"
 
 #define HTTP_BODY_MAX (8 * 1024 * 1024) /* bytes */
 /*
@@ -51,6 +52,7 @@ struct http {
     uv_poll_t poll;       /* on MHD's own epoll descriptor */
     uv_prepare_t prepare; /* before the loop sleeps: pending resumes, MHD's timeout */
     uv_timer_t timer;
+    struct watchdog watchdog;
     unsigned handles_open;
     bool must_run;    /* a connection was resumed or closed since the last MHD_run() */
     bool is_draining; /* no more holding */
@@ -140,6 +142,21 @@ struct pending {
     struct exchange *exchange; /* NULL: given up */
     exchange_answer_cb *then;
     struct running_key *key; /* owned; NULL: none */
+};
+
+/*
+ * Reads of the store that an exchange waits for: the first member of a struct that has copies of what they need and room
+ * for what they come to.
+ */
+struct exchange_read {
+    struct pending pending; /* its then is not used */
+    int (*read)(struct exchange_read *c, struct store_reader *r,
+                struct error *err);                              /* a thread of the store */
+    void (*answer)(struct exchange *x, struct exchange_read *c); /* loop's thread; the reads succeeded */
+    void (*free)(struct exchange_read *c);                       /* and the struct */
+    const char *what; /* static: what there is none of, when it is not found */
+    int rc;
+    struct error err;
 };
 
 /* Who asks, by the token shown; where there are no tokens, the operator. */
@@ -237,6 +254,9 @@ void exchange_problem_set(struct exchange *x, enum problem problem, const char *
  */
 struct pending *exchange_begin(struct exchange *x, struct running_key *key, exchange_answer_cb *then);
 void exchange_pending_cb(void *arg, const struct funnel_answer *answer);
+
+/* Have c's reads made (taken), and answer when they are; an error is answered by exchange_error(). */
+void exchange_read(struct exchange *x, struct exchange_read *c);
 
 /* How long this request may be held, seconds, by its wishes and the limit; 0: not at all. */
 double exchange_hold_s(const struct exchange *x);

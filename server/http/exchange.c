@@ -242,6 +242,40 @@ exchange_pending_cb(void *arg, const struct funnel_answer *answer)
 }
 
 static void
+read_cb(void *arg, struct store_reader *r)
+{
+    struct exchange_read *c = arg;
+
+    c->rc = c->read(c, r, &c->err);
+}
+
+static void
+read_done_cb(void *arg)
+{
+    struct exchange_read *c = arg;
+    struct exchange *x = c->pending.exchange;
+
+    if (x)
+        x->pending = NULL;
+    if (x && c->rc == 0)
+        c->answer(x, c);
+    else if (x)
+        exchange_error(x, &c->err, c->what);
+    c->free(c);
+}
+
+void
+exchange_read(struct exchange *x, struct exchange_read *c)
+{
+    c->pending.exchange = x;
+    x->pending = &c->pending;
+    if (store_read(x->http->store, read_cb, read_done_cb, c, &c->err) != 0) {
+        c->rc = c->err.code;
+        read_done_cb(c);
+    }
+}
+
+static void
 forget_pending(struct exchange *x)
 {
     if (x->pending)

@@ -66,6 +66,7 @@ prepare_cb(uv_prepare_t *prepare)
     struct http *h = prepare->data;
     MHD_UNSIGNED_LONG_LONG ms;
 
+    watchdog_turn(&h->watchdog);
     if (h->must_run)
         run_mhd(h);
     if (h->must_run)
@@ -205,6 +206,7 @@ static void
 start_handles(struct http *h, int epoll_fd)
 {
     uv_poll_init(h->loop, &h->poll, epoll_fd);
+    watchdog_init(&h->watchdog, h->loop);
     uv_prepare_init(h->loop, &h->prepare);
     uv_timer_init(h->loop, &h->timer);
     h->poll.data = h;

@@ -74,10 +74,12 @@ print_figures(const struct http *h, struct buffer *out)
 
     buffer_printf(out,
                   "{\"connections\":%u,\"held\":%u,\"exports\":%u,\"streams\":%u,\"streams_dropped\":%llu,"
-                  "\"connections_refused\":%llu,\"requests\":%llu,\"connections_limit\":%lld,\"answers\":{",
+                  "\"connections_refused\":%llu,\"requests\":%llu,\"connections_limit\":%lld,"
+                  "\"loop_turns_long\":%lld,\"loop_turn_longest_ms\":%.3f,\"answers\":{",
                   h->connections, h->held, h->exports, h->streams_count,
                   (unsigned long long)h->streams_dropped, (unsigned long long)h->connections_refused,
-                  (unsigned long long)h->requests, (long long)h->config->connections);
+                  (unsigned long long)h->requests, (long long)h->config->connections,
+                  (long long)h->watchdog.n_long, (double)h->watchdog.longest_ns / 1e6);
     for (unsigned i = 0; i < ARRAY_LEN(h->answers); i++) {
         if (!h->answers[i])
             continue;

@@ -153,32 +153,62 @@ trend_json(const struct window *w, const struct trend *t)
                      "classes", t->classes, "steps", stretches);
 }
 
+struct trend_read {
+    struct exchange_read call;
+    const struct window *window;
+    char scope[STORE_SCOPE_SIZE];
+    struct trend trend;
+};
+
+static int
+read_trend(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    struct trend_read *c = (struct trend_read *)call;
+
+    return reader_each_trend(r, c->scope, c->window->span_s, c->trend.since_s, trend_row_cb, &c->trend, err);
+}
+
+static void
+answer_trend(struct exchange *x, struct exchange_read *call)
+{
+    struct trend_read *c = (struct trend_read *)call;
+
+    exchange_json(x, 200, trend_json(c->window, &c->trend));
+}
+
+static void
+free_trend(struct exchange_read *call)
+{
+    struct trend_read *c = (struct trend_read *)call;
+
+    json_decref(c->trend.classes);
+    free(c);
+}
+
 void
 trend_show(struct exchange *x)
 {
     const struct window *w = window_of(x, "1h", 0);
-    char scope[STORE_SCOPE_SIZE];
-    struct error err = { 0 };
 
     if (!w)
         return;
     int64_t since_s = clock_wall_ms() / 1000 - w->length_s;
-    AUTO_FREE struct trend *t = calloc(1, sizeof(*t));
-    AUTO_JSON json_t *classes = json_object();
-    if (!t || !classes) {
+    struct trend_read *c = calloc(1, sizeof(*c));
+    if (!c || !(c->trend.classes = json_object())) {
+        free(c);
         exchange_problem(x, PROBLEM_INTERNAL, "no memory for the answer");
         return;
     }
+    c->call = (struct exchange_read){
+        .read = read_trend, .answer = answer_trend, .free = free_trend, .what = "counts"
+    };
+    c->window = w;
     /* Whole stretches: the one that the window begins in counts. */
-    t->since_s = since_s - since_s % w->span_s;
-    t->span_s = w->span_s;
-    t->n = (int)((clock_wall_ms() / 1000 - t->since_s) / w->span_s) + 1;
-    t->classes = classes;
-    scope_of(x, scope);
-    if (store_each_trend(x->http->store, scope, w->span_s, t->since_s, trend_row_cb, t, &err) != 0)
-        exchange_error(x, &err, "counts");
-    else
-        exchange_json(x, 200, trend_json(w, t));
+    c->trend.since_s = since_s - since_s % w->span_s;
+    c->trend.span_s = w->span_s;
+    c->trend.n = (int)((clock_wall_ms() / 1000 - c->trend.since_s) / w->span_s) + 1;
+    scope_of(x, c->scope);
+    exchange_read(x, &c->call);
 }
 
 /* --- /v1/failures --- */
@@ -195,26 +225,100 @@ failure_row_cb(void *arg, const struct failure_row *row)
                                            "example", row->last_id));
 }
 
+/* A list of the sums: what is asked for, and what comes of it. */
+struct sums_read {
+    struct exchange_read call;
+    const struct window *window;
+    char scope[STORE_SCOPE_SIZE], client[STORE_SCOPE_SIZE];
+    bool has_client;              /* else all may be seen */
+    char id[HASH_TEXT_SIZE + 32]; /* the task, or the cursor */
+    int64_t from;                 /* seconds or milliseconds since 1970 */
+    int limit;
+    bool has_more;
+    char last[HASH_TEXT_SIZE + 32]; /* the cursor of the last row */
+    json_t *items, *records, *out;
+};
+
+static void
+free_sums(struct exchange_read *call)
+{
+    struct sums_read *c = (struct sums_read *)call;
+
+    json_decref(c->items);
+    json_decref(c->records);
+    json_decref(c->out);
+    free(c);
+}
+
+/* NULL: there was no memory, and that is answered. */
+static struct sums_read *
+sums_read_new(struct exchange *x, const struct exchange_read *call, int limit)
+{
+    struct sums_read *c = calloc(1, sizeof(*c));
+    const char *client = access_client(x);
+
+    if (!c || !(c->items = json_array())) {
+        free(c);
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the answer");
+        return NULL;
+    }
+    c->call = *call;
+    c->call.free = free_sums;
+    c->limit = limit;
+    c->has_client = client != NULL;
+    snprintf(c->client, sizeof(c->client), "%s", client ? client : "");
+    scope_of(x, c->scope);
+    return c;
+}
+
+static const char *
+client_of(const struct sums_read *c)
+{
+    return c->has_client ? c->client : NULL;
+}
+
+static void
+answer_page(struct exchange *x, struct exchange_read *call)
+{
+    struct sums_read *c = (struct sums_read *)call;
+
+    exchange_page(x, ptr_take(&c->items), c->has_more ? c->last : NULL);
+}
+
+static int
+read_failures(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    struct sums_read *c = (struct sums_read *)call;
+
+    return reader_each_failure(r, c->scope, c->from, c->limit, failure_row_cb, c->items, err);
+}
+
+static void
+answer_failures(struct exchange *x, struct exchange_read *call)
+{
+    struct sums_read *c = (struct sums_read *)call;
+
+    exchange_json(x, 200,
+                  json_pack("{s:s, s:o, s:O}", "window", c->window->name, "since", time_json(c->from * 1000),
+                            "items", c->items));
+}
+
 void
 failure_list(struct exchange *x)
 {
+    static const struct exchange_read call = { .read = read_failures,
+                                               .answer = answer_failures,
+                                               .what = "failures" };
     const struct window *w = window_of(x, "24h", 86400);
-    char scope[STORE_SCOPE_SIZE];
-    struct error err = { 0 };
     int limit = w ? exchange_limit(x) : 0;
+    struct sums_read *c = limit ? sums_read_new(x, &call, limit) : NULL;
 
-    if (limit == 0)
+    if (!c)
         return;
     int64_t since_s = clock_wall_ms() / 1000 - w->length_s;
-    since_s -= since_s % STORE_FAILURE_SPAN_S;
-    AUTO_JSON json_t *items = json_array();
-    scope_of(x, scope);
-    if (store_each_failure(x->http->store, scope, since_s, limit, failure_row_cb, items, &err) != 0)
-        exchange_error(x, &err, "failures");
-    else
-        exchange_json(x, 200,
-                      json_pack("{s:s, s:o, s:O}", "window", w->name, "since", time_json(since_s * 1000),
-                                "items", items));
+    c->window = w;
+    c->from = since_s - since_s % STORE_FAILURE_SPAN_S;
+    exchange_read(x, &c->call);
 }
 
 /* --- /v1/leaderboard, /v1/tasks/{}/leaders --- */
@@ -229,17 +333,10 @@ task_sum_json(const struct task_sum_row *row)
                      time_json(row->last_ms));
 }
 
-struct task_page {
-    json_t *items;
-    int limit;
-    bool has_more;
-    char last[HASH_TEXT_SIZE + 32]; /* cursor of the last one: "MS.TASK" */
-};
-
 static void
 task_sum_cb(void *arg, const struct task_sum_row *row)
 {
-    struct task_page *page = arg;
+    struct sums_read *page = arg;
 
     page->has_more = (int)json_array_size(page->items) == page->limit;
     if (page->has_more)
@@ -261,15 +358,22 @@ read_cursor(const char *text, int64_t *ms, const char **id)
     return end - text <= 18 && *end == '.' && hash_is_valid(*id);
 }
 
+static int
+read_leaderboard(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    struct sums_read *c = (struct sums_read *)call;
+
+    return reader_each_task_sum(r, c->scope, c->from, c->id, c->limit + 1, task_sum_cb, c, err);
+}
+
 void
 leaderboard_list(struct exchange *x)
 {
-    const char *cursor = target_value(&x->target, "cursor");
+    static const struct exchange_read call = { .read = read_leaderboard,
+                                               .answer = answer_page,
+                                               .what = "tasks" };
+    const char *cursor = target_value(&x->target, "cursor"), *before_id = "";
     int64_t before_ms = INT64_MAX;
-    const char *before_id = "";
-    struct task_page page = { 0 };
-    char scope[STORE_SCOPE_SIZE];
-    struct error err = { 0 };
     int limit = exchange_limit(x);
 
     if (limit == 0)
@@ -278,14 +382,12 @@ leaderboard_list(struct exchange *x)
         exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "cursor", "is not a cursor of this list");
         return;
     }
-    page.limit = limit;
-    AUTO_JSON json_t *items = page.items = json_array();
-    scope_of(x, scope);
-    if (store_each_task_sum(x->http->store, scope, before_ms, before_id, limit + 1, task_sum_cb, &page,
-                            &err) != 0)
-        exchange_error(x, &err, "tasks");
-    else
-        exchange_page(x, ptr_take(&items), page.has_more ? page.last : NULL);
+    struct sums_read *c = sums_read_new(x, &call, limit);
+    if (!c)
+        return;
+    c->from = before_ms;
+    snprintf(c->id, sizeof(c->id), "%s", before_id);
+    exchange_read(x, &c->call);
 }
 
 static void
@@ -315,60 +417,71 @@ record_cb(void *arg, const struct record_row *row)
                                     "finished", time_json(row->finished_ms)));
 }
 
+static int
+read_leaders(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    struct sums_read *c = (struct sums_read *)call;
+    struct task_row task = { 0 };
+
+    int rc = reader_get_task(r, c->id, &task, err);
+    if (rc == ERR_NOTFOUND)
+        return 0; /* and there is nothing to show */
+    if (rc == 0)
+        c->out = json_pack("{s:s, s:s?, s:o, s:i, s:i, s:i, s:n, s:n, s:n}", "task", task.id, "task_name",
+                           task.name, "level", task.level ? json_integer(task.level) : json_null(), "n", 0,
+                           "ok", 0, "cheats", 0, "reward", "speedup", "last");
+    task_row_release(&task);
+    if (rc == 0 && !c->out)
+        rc = error_set(err, ERR_NOMEM, "no memory for the answer");
+    if (rc == 0)
+        rc = reader_get_task_sum(r, c->scope, c->id, one_sum_cb, &c->out, err);
+    if (rc == 0)
+        rc = reader_each_leader(r, c->id, client_of(c), c->limit, leader_cb, c->items, err);
+    if (rc == 0)
+        rc = reader_each_record(r, c->scope, c->id, record_cb, c->records, err);
+    return rc;
+}
+
+static void
+answer_leaders(struct exchange *x, struct exchange_read *call)
+{
+    struct sums_read *c = (struct sums_read *)call;
+
+    if (!c->out) {
+        exchange_problem(x, PROBLEM_UNKNOWN_TASK, "there is no task \"%.100s\"", c->id);
+        return;
+    }
+    json_object_set(c->out, "items", c->items);
+    json_object_set(c->out, "records", c->records);
+    exchange_json(x, 200, ptr_take(&c->out));
+}
+
 /* {"task","n",… as in the leaderboard; "items": the best, "records": when the best was beaten, oldest first} */
 void
 leader_list(struct exchange *x)
 {
-    struct store *store = x->http->store;
-    char id[HASH_TEXT_SIZE], scope[STORE_SCOPE_SIZE];
-    struct task_row task = { 0 };
-    struct error err = { 0 };
+    static const struct exchange_read call = { .read = read_leaders,
+                                               .answer = answer_leaders,
+                                               .what = "task" };
+    char id[HASH_TEXT_SIZE];
     int limit = exchange_limit(x);
 
     if (limit == 0 || !exchange_task_id(x, x->target.segments[2], id))
         return;
-    if (store_get_task(store, id, &task, &err) != 0) {
-        if (err.code == ERR_NOTFOUND)
-            exchange_problem(x, PROBLEM_UNKNOWN_TASK, "there is no task \"%.100s\"", id);
-        else
-            exchange_error(x, &err, "task");
+    struct sums_read *c = sums_read_new(x, &call, limit);
+    if (!c)
         return;
-    }
-    AUTO_JSON json_t *out =
-        json_pack("{s:s, s:s?, s:o, s:i, s:i, s:i, s:n, s:n, s:n}", "task", task.id, "task_name", task.name,
-                  "level", task.level ? json_integer(task.level) : json_null(), "n", 0, "ok", 0, "cheats", 0,
-                  "reward", "speedup", "last");
-    AUTO_JSON json_t *items = json_array();
-    AUTO_JSON json_t *records = json_array();
-    task_row_release(&task);
-    scope_of(x, scope);
-    int rc = store_get_task_sum(store, scope, id, one_sum_cb, &out, &err);
-    if (rc == 0)
-        rc = store_each_leader(store, id, access_client(x), limit, leader_cb, items, &err);
-    if (rc == 0)
-        rc = store_each_record(store, scope, id, record_cb, records, &err);
-    if (rc != 0) {
-        exchange_error(x, &err, "task");
-        return;
-    }
-    json_object_set(out, "items", items);
-    json_object_set(out, "records", records);
-    exchange_json(x, 200, ptr_take(&out));
+    c->records = json_array();
+    snprintf(c->id, sizeof(c->id), "%s", id);
+    exchange_read(x, &c->call);
 }
 
 /* --- GET /v1/groups --- */
 
-struct group_page {
-    json_t *items;
-    int limit;
-    bool has_more;
-    char last[ID_SIZE];
-};
-
 static void
 group_sum_cb(void *arg, const struct group_sum_row *row)
 {
-    struct group_page *page = arg;
+    struct sums_read *page = arg;
 
     page->has_more = (int)json_array_size(page->items) == page->limit;
     if (page->has_more)
@@ -387,12 +500,19 @@ group_sum_cb(void *arg, const struct group_sum_row *row)
 
 #define GROUPS_MAX 50
 
+static int
+read_groups(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    struct sums_read *c = (struct sums_read *)call;
+
+    return reader_each_group(r, client_of(c), *c->id ? c->id : NULL, c->limit + 1, group_sum_cb, c, err);
+}
+
 void
 group_list(struct exchange *x)
 {
+    static const struct exchange_read call = { .read = read_groups, .answer = answer_page, .what = "groups" };
     const char *cursor = target_value(&x->target, "cursor");
-    struct group_page page = { 0 };
-    struct error err = { 0 };
     int limit = exchange_limit(x);
 
     if (limit == 0)
@@ -405,10 +525,9 @@ group_list(struct exchange *x)
         exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "cursor", "is not a cursor of this list");
         return;
     }
-    page.limit = limit;
-    AUTO_JSON json_t *items = page.items = json_array();
-    if (store_each_group(x->http->store, access_client(x), cursor, limit + 1, group_sum_cb, &page, &err) != 0)
-        exchange_error(x, &err, "groups");
-    else
-        exchange_page(x, ptr_take(&items), page.has_more ? page.last : NULL);
+    struct sums_read *c = sums_read_new(x, &call, limit);
+    if (!c)
+        return;
+    snprintf(c->id, sizeof(c->id), "%s", cursor ? cursor : "");
+    exchange_read(x, &c->call);
 }

@@ -4,12 +4,14 @@
 
 #include "server/store/store.h"
 
+struct readers;
 struct store_backend;
 struct writer;
 
 struct store {
     struct store_backend *backend;
     struct store_reader *loop_reader;
+    struct readers *readers;
     struct writer *writer;
     int64_t probed_ns; /* when room was last looked for */
     bool is_probing;

@@ -1,5 +1,6 @@
 #include "server/store/backend.h"
 #include "server/store/private.h"
+#include "server/store/readers.h"
 
 /* Each read of store.h is the reader's own; on the loop its own reader makes it. */
 
@@ -353,4 +354,10 @@ void
 store_reads_end(struct store *s)
 {
     s->loop_reader->ops->end(s->loop_reader);
+}
+
+int
+store_read(struct store *s, store_read_cb *read_cb, store_read_done_cb *done_cb, void *arg, struct error *err)
+{
+    return readers_put(s->readers, read_cb, done_cb, arg, err);
 }

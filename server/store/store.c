@@ -5,6 +5,7 @@
 
 #include "server/store/backend.h"
 #include "server/store/private.h"
+#include "server/store/readers.h"
 #include "server/store/sqlite/sqlite.h"
 #include "server/store/writer.h"
 
@@ -20,6 +21,8 @@ store_open(uv_loop_t *loop, const char *where, size_t writer_limit, struct store
     if (rc == 0)
         rc = s->backend->ops->reader_new(s->backend, &s->loop_reader, err);
     if (rc == 0)
+        rc = readers_new(loop, s->backend, &s->readers, err);
+    if (rc == 0)
         rc = writer_new(loop, s->backend, writer_limit, &s->writer, err);
     if (rc < 0) {
         store_close(s);
@@ -32,6 +35,7 @@ store_open(uv_loop_t *loop, const char *where, size_t writer_limit, struct store
 void
 store_finish_writes(struct store *s)
 {
+    readers_finish(s->readers); /* first: what they say may still be written */
     writer_finish(s->writer);
 }
 
@@ -40,6 +44,7 @@ store_close(struct store *s)
 {
     if (!s)
         return;
+    readers_free(s->readers);
     writer_free(s->writer); /* its callbacks may still read */
     if (s->loop_reader)
         s->loop_reader->ops->free(s->loop_reader);

@@ -33,8 +33,8 @@ struct store_reader; /* a connection that reads */
 int store_open(uv_loop_t *loop, const char *where, size_t writer_limit, struct store **out,
                struct error *err);
 /*
- * Commit what is queued and run its callbacks; what they or anybody later try to write is refused (ERR_UNAVAILABLE). All
- * can still be read. For whoever frees what those callbacks need. Blocks until the disk has it; not from a callback of a
+ * Commit what is queued, read what was asked for, and run the callbacks; what they or anybody later try to write, or ask
+ * to be read, is refused (ERR_UNAVAILABLE). The loop itself can still read. For whoever frees what those callbacks need. Blocks until the disk has it; not from a callback of a
  * write.
  */
 void store_finish_writes(struct store *s);
@@ -445,6 +445,16 @@ struct store_counts {
     int64_t tasks;
 };
 int reader_count(struct store_reader *r, struct store_counts *out, struct error *err);
+
+/*
+ * Ask for reads: read_cb makes them on a thread of the store, through a reader that is its own meanwhile, and sees one
+ * instant; it touches nothing but what arg owns. Then done_cb runs on the loop, on a later turn. 0, ERR_NOMEM, or
+ * ERR_UNAVAILABLE: the store is being closed; neither runs then. Loop thread.
+ */
+typedef void store_read_cb(void *arg, struct store_reader *r);
+typedef void store_read_done_cb(void *arg);
+int store_read(struct store *s, store_read_cb *read_cb, store_read_done_cb *done_cb, void *arg,
+               struct error *err);
 
 /*
  * --- the same on the loop's own reader: all that the loop serves waits meanwhile. Only at the start, and where nothing

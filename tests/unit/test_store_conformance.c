@@ -5,6 +5,7 @@
 #include "server/store/store.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -1504,6 +1505,88 @@ a_group_is_unfinished_until_its_last_has_ended(void **state)
     assert_false(is_unfinished);
 }
 
+/* --- reads beside the loop --- */
+
+struct asked {
+    char id[ID_SIZE];
+    pthread_t loop;
+    bool is_beside;
+    int rc, done;
+    enum submission_state state;
+};
+
+static void
+read_beside(void *arg, struct store_reader *reader)
+{
+    struct asked *a = arg;
+    struct submission_row row;
+
+    a->is_beside = !pthread_equal(pthread_self(), a->loop);
+    a->rc = reader_get_submission(reader, a->id, &row, NULL);
+    a->state = row.state;
+    submission_row_release(&row);
+}
+
+static void
+read_is_done(void *arg)
+{
+    struct asked *a = arg;
+
+    assert_true(pthread_equal(pthread_self(), a->loop));
+    a->done++;
+}
+
+static void
+ask(struct rig *r, struct asked *a, const char *id)
+{
+    *a = (struct asked){ .loop = pthread_self(), .rc = -1 };
+    memcpy(a->id, id, ID_SIZE);
+    assert_int_equal(store_read(r->store, read_beside, read_is_done, a, &r->err), 0);
+}
+
+static void
+a_read_beside_the_loop_sees_what_was_reported(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row in = rig_row();
+    struct asked a;
+
+    assert_int_equal(rig_add(r, &in, "x"), 0);
+    for (int i = 0; i < 100; i++) { /* each write is seen by the read that follows its report */
+        assert_int_equal(i % 2 == 0 ? rig_begin(r, in.id) : rig_release(r, in.id, 0), 0);
+        ask(r, &a, in.id);
+        rig_wait(r);
+        assert_int_equal(a.done, 1);
+        assert_true(a.is_beside);
+        assert_int_equal(a.rc, 0);
+        assert_int_equal(a.state, i % 2 == 0 ? SUBMISSION_RUNNING : SUBMISSION_QUEUED);
+    }
+}
+
+static void
+closing_answers_what_was_asked(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row in = rig_row();
+    static struct asked all[200];
+    struct store_source source = { "x", 1 };
+    struct outcome o = { 0 };
+
+    assert_int_equal(rig_add(r, &in, "x"), 0);
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        struct submission_row more = rig_row();
+        ask(r, &all[i], in.id);
+        assert_int_equal(
+            store_add_submissions(r->store, NULL, NULL, &more, &source, 1, rig_done, &o, &r->err), 0);
+    }
+    store_finish_writes(r->store);
+    assert_int_equal(o.calls, ARRAY_LEN(all));
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        assert_true(all[i].done == 1 && all[i].rc == 0);
+    assert_int_equal(store_read(r->store, read_beside, read_is_done, all, &r->err), ERR_UNAVAILABLE);
+    rig_reopen(r);
+}
+
 #define RIGGED(test) cmocka_unit_test_setup_teardown(test, rig_setup, rig_teardown)
 
 int
@@ -1552,6 +1635,8 @@ main(void)
         RIGGED(a_node_may_claim_again_what_it_could_not_release),
         RIGGED(an_attempt_that_only_waits_is_taken_off_and_put_back),
         RIGGED(a_group_is_unfinished_until_its_last_has_ended),
+        RIGGED(a_read_beside_the_loop_sees_what_was_reported),
+        RIGGED(closing_answers_what_was_asked),
     };
     int failed = 0;
 

@@ -1,0 +1,24 @@
+/*
+ * readers.h - the threads that read: each has a reader of its own, takes the oldest request, and hands the outcome to the
+ * loop. They know nothing of what a request reads. Loop thread only.
+ */
+#ifndef STORE_READERS_H
+#define STORE_READERS_H
+
+#include "server/store/store.h"
+
+struct readers;
+struct store_backend;
+
+/* b is borrowed until readers_free(). 0, ERR_NOMEM, ERR_SYS or as the back end's reader_new(). */
+int readers_new(uv_loop_t *loop, struct store_backend *b, struct readers **out, struct error *err);
+/* Read what was asked for and run its callbacks, end the threads; what is asked for from then on is refused. */
+void readers_finish(struct readers *r);
+/* The same where that was not done. Not from a callback of the loop: it runs the loop until its handle is closed. NULL is fine. */
+void readers_free(struct readers *r);
+
+/* As store_read(). */
+int readers_put(struct readers *r, store_read_cb *read_cb, store_read_done_cb *done_cb, void *arg,
+                struct error *err);
+
+#endif
