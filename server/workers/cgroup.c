@@ -27,7 +27,7 @@
 #define PREFIX "verifierd-child-"
 #define DAEMON "verifierd-daemon"
 #define REMOVE_TRIES 100
-#define REMOVE_PAUSE_US 20000
+#define REMOVE_PAUSE_MS 20
 #define DAEMON_WEIGHT "1000" /* of 100 for each child: the clock's end of a bell is in there */
 
 struct cgroups {
@@ -101,37 +101,70 @@ cgroup_was_short(const char *path)
     return at && atol(at + strlen("oom_kill ")) > 0;
 }
 
+static bool
+remove_once(const char *path)
+{
+    cgroup_kill(path);
+    return rmdir(path) == 0 || errno == ENOENT;
+}
+
 /* The dead leave a group a little after they were waited for. */
 static int
 remove_now(const char *path)
 {
     for (int i = 0; i < REMOVE_TRIES; i++) {
-        cgroup_kill(path);
-        if (rmdir(path) == 0 || errno == ENOENT)
+        if (remove_once(path))
             return 0;
-        usleep(REMOVE_PAUSE_US);
+        usleep(REMOVE_PAUSE_MS * 1000);
     }
     return -1;
 }
 
+/* Tried in libuv's pool; the pauses between are the loop's, since whoever sleeps there keeps others out. */
 struct removal {
     uv_work_t req;
+    uv_timer_t timer;
+    int tries;
+    bool is_gone;
     char path[CGROUP_PATH_SIZE];
 };
 
 static void
-removal_cb(uv_work_t *req)
+removal_closed_cb(uv_handle_t *handle)
 {
-    struct removal *r = req->data;
-    if (remove_now(r->path) != 0)
-        log_warn("cgroup", "%s stays behind: %s", r->path, strerror(errno));
+    free(handle->data);
 }
 
 static void
-removed_cb(uv_work_t *req, int status)
+try_cb(uv_work_t *req)
 {
-    (void)status;
-    free(req->data);
+    struct removal *r = req->data;
+    r->is_gone = remove_once(r->path);
+}
+
+static void try_again_cb(uv_timer_t *timer);
+
+static void
+tried_cb(uv_work_t *req, int status)
+{
+    struct removal *r = req->data;
+
+    if (status == 0 && !r->is_gone && ++r->tries < REMOVE_TRIES) {
+        uv_timer_start(&r->timer, try_again_cb, REMOVE_PAUSE_MS, 0);
+        return;
+    }
+    if (!r->is_gone)
+        log_warn("cgroup", "%s stays behind", r->path);
+    uv_close((uv_handle_t *)&r->timer, removal_closed_cb);
+}
+
+static void
+try_again_cb(uv_timer_t *timer)
+{
+    struct removal *r = timer->data;
+
+    if (uv_queue_work(timer->loop, &r->req, try_cb, tried_cb) != 0)
+        uv_close((uv_handle_t *)timer, removal_closed_cb);
 }
 
 void
@@ -141,10 +174,10 @@ cgroup_remove(uv_loop_t *loop, const char *path)
 
     if (!r)
         return;
-    r->req.data = r;
+    r->req.data = r->timer.data = r;
     snprintf(r->path, sizeof(r->path), "%s", path);
-    if (uv_queue_work(loop, &r->req, removal_cb, removed_cb) != 0)
-        free(r);
+    uv_timer_init(loop, &r->timer);
+    try_again_cb(&r->timer);
 }
 
 int
