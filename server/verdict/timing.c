@@ -142,7 +142,7 @@ gpu_json(json_t *timing)
         bool is_background = why && strcmp(why, "background") == 0;
         background += is_background;
         n_void += why && !is_background;
-        throttled += (json_integer_value(json_object_get(block, "throttle")) & LANE_THROTTLES) != 0;
+        throttled += (json_integer_value(json_object_get(block, "throttle")) & DEVICE_THROTTLES) != 0;
     }
     json_object_set_new(out, "blocks", json_integer((json_int_t)json_array_size(blocks)));
     json_object_set_new(out, "void", json_integer(n_void));

@@ -1,19 +1,19 @@
-#include "server/workers/private.h"
+#include "server/workers/canary.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/utf8.h"
-#include "server/workers/norms.h"
 
 /*
  * A kernel whose answer and whose time are known is judged wherever the device or a worker may have been harmed: at
- * each start, and after an end by violence. A GPU is looked at by time, too: when a job ends and the last canary that
+ * each start, and after an abnormal end. A GPU is looked at by time, too: when a job ends and the last canary that
  * passed is canary_interval_s old, the next one comes first, and a timer looks at one that has nothing to do. So it
- * never runs beside a job, timing least of all, nor beside a child that is being made or ended: either would slow it.
+ * never runs while a job does, timing least of all, nor while a child is made or ended: either would slow it.
  *
  * The referee says how long it took, and compares it with what it learned when it started. That would make a GPU that
  * has become slow the norm of fresh workers; so it is compared here with the GPU's own norm (norms.h), which is in the
@@ -25,104 +25,95 @@
 
 #define CANARY_MS 60000
 
-static bool
-is_scheduled(const struct lane *l)
-{
-    return l->config->canary_interval_s > 0 && lane_gpu(l);
-}
-
-static int64_t
-due_ms(const struct lane *l)
-{
-    return norm_due_ms(l->canary.passed_ns, l->config->canary_interval_s, clock_monotonic_ns());
-}
-
-bool
-canary_is_due(const struct lane *l)
-{
-    return is_scheduled(l) && due_ms(l) == 0;
-}
+struct canary {
+    const struct config *config;
+    char device[32];
+    struct referee *referee;
+    struct norms *norms;      /* a view; NULL: no time is compared with anything */
+    uv_timer_t limit_timer;   /* of one that was sent */
+    bool is_waiting;          /* to be sent once no child is being made or ended */
+    bool is_sent;             /* the referee owes an answer */
+    bool is_suspect;          /* the workers were started afresh because of it */
+    bool is_slow_only;        /* the last one failed, and by its time alone */
+    int failed_in_turn;       /* since the workers' start, or the last that passed */
+    int64_t passed_ns;        /* monotonic; 0: none passed yet */
+    int64_t passed_ms;        /* wall clock */
+    int64_t passes, failures; /* since the start */
+    int64_t drifts;           /* failures, and norms that were learned anew, since the start */
+    int64_t ns;               /* how long the last one took; 0: it does not tell */
+    char kind[32];            /* of that one; "": it has no time */
+    char why[192];            /* the last one failed; "": it passed */
+};
 
 /* --- sending --- */
 
 static void
-canary_timer_cb(uv_timer_t *timer)
+limit_cb(uv_timer_t *timer)
 {
-    struct lane *l = timer->data;
-    process_kill(l->referee, "the canary does not answer");
+    struct canary *c = timer->data;
+    referee_kill(c->referee, "the canary does not answer");
 }
 
 void
-canary_pump(struct lane *l)
+canary_begin(struct canary *c)
 {
-    /* It is timed, so no child of the device may be at work beside it. */
-    if (!l->canary.is_waiting || !runners_are_quiet(l))
+    c->is_waiting = true;
+}
+
+void
+canary_pump(struct canary *c, bool is_quiet)
+{
+    /* It is timed, so no child of the device may be at work meanwhile. */
+    if (!c->is_waiting || !is_quiet)
         return;
-    l->canary.is_waiting = false;
-    referee_tell(l, json_pack("{s:s}", "op", "canary"), NULL, 0);
-    uv_timer_start(&l->canary_timer, canary_timer_cb, CANARY_MS, 0);
+    c->is_waiting = false;
+    c->is_sent = true;
+    referee_canary(c->referee);
+    uv_timer_start(&c->limit_timer, limit_cb, CANARY_MS, 0);
 }
 
 void
-canary_send(struct lane *l)
+canary_abandon(struct canary *c)
 {
-    l->state = LANE_CHECKING;
-    l->canary.is_waiting = true;
-    canary_pump(l);
+    c->is_waiting = c->is_sent = false;
+    uv_timer_stop(&c->limit_timer);
 }
 
 /* --- by time --- */
 
-void
-canary_look_again(struct lane *l)
+int64_t
+canary_due_ms(const struct canary *c)
 {
-    if (l->state == LANE_QUARANTINED && l->canary.is_slow_only)
-        process_kill(l->referee, "its device is quarantined, and looked at again");
+    if (c->config->canary_interval_s == 0 || !referee_gpu(c->referee))
+        return -1;
+    return norm_due_ms(c->passed_ns, c->config->canary_interval_s, clock_monotonic_ns());
 }
 
-static void
-look_timer_cb(uv_timer_t *timer)
+int64_t
+canary_again_ms(const struct canary *c)
 {
-    struct lane *l = timer->data;
-
-    canary_look_again(l);
-    if (l->state == LANE_IDLE && canary_is_due(l))
-        canary_send(l);
-    else
-        canary_schedule(l);
+    if (c->config->canary_interval_s == 0 || !referee_gpu(c->referee) || !c->is_slow_only)
+        return -1;
+    return c->config->canary_interval_s * 1000;
 }
 
-void
-canary_schedule(struct lane *l)
+bool
+canary_is_slow_only(const struct canary *c)
 {
-    bool is_again = l->state == LANE_QUARANTINED && l->canary.is_slow_only;
-
-    uv_timer_stop(&l->look_timer);
-    if (is_scheduled(l) && is_again)
-        uv_timer_start(&l->look_timer, look_timer_cb, (uint64_t)l->config->canary_interval_s * 1000, 0);
-    else if (is_scheduled(l) && l->state == LANE_IDLE)
-        uv_timer_start(&l->look_timer, look_timer_cb, (uint64_t)due_ms(l), 0);
+    return c->is_slow_only;
 }
 
-void
-canary_abandon(struct lane *l)
-{
-    l->canary.is_waiting = false;
-    uv_timer_stop(&l->canary_timer);
-    uv_timer_stop(&l->look_timer);
-}
-
-/* --- hearing --- */
+/* --- its answer --- */
 
 /* False where the GPU or its canary has no name: then nothing is known of it. */
 static bool
-key_of(const struct lane *l, struct norm_key *out)
+key_of(const struct canary *c, struct norm_key *out)
 {
-    json_t *gpu = lane_gpu(l);
+    json_t *gpu = referee_gpu(c->referee);
 
     *out = (struct norm_key){ json_string_value(json_object_get(gpu, "uuid")),
-                              json_string_value(json_object_get(gpu, "driver")), l->canary.kind };
-    return out->gpu && out->driver && *out->kind && l->norms;
+                              json_string_value(json_object_get(gpu, "driver")), c->kind };
+    return out->gpu && out->driver && *out->kind && c->norms;
 }
 
 /* What the referee found wrong. */
@@ -143,17 +134,16 @@ why_failed(const json_t *detail, char *out, size_t size)
         snprintf(out, size, "its referee does not say why");
 }
 
-/* Whether the last one is as it should be; l->canary says why not. */
+/* Whether the last one is as it should be; c->why says why not. */
 static bool
-judge(struct lane *l, const json_t *body)
+is_well(struct canary *c, const json_t *body)
 {
-    struct canary *c = &l->canary;
     const char *outcome = json_string_value(json_object_get(body, "outcome"));
     const json_t *detail = json_object_get(body, "detail");
     const char *kind = json_string_value(json_object_get(detail, "kind"));
     const char *around = json_string_value(json_object_get(detail, "disturbed"));
     int64_t ns = json_integer_value(json_object_get(detail, "ns"));
-    bool is_well = outcome && strcmp(outcome, "pass") == 0;
+    bool is_good = outcome && strcmp(outcome, "pass") == 0;
     struct norm_key key;
 
     *c->why = '\0';
@@ -161,71 +151,79 @@ judge(struct lane *l, const json_t *body)
     c->ns = ns >= 1 && ns <= NORM_NS_MAX ? ns : 0;
     snprintf(c->kind, sizeof(c->kind), "%s", kind ? kind : "");
     utf8_clean(c->kind);
-    if (!is_well) {
+    if (!is_good) {
         why_failed(detail, c->why, sizeof(c->why));
         c->is_slow_only = json_is_true(json_object_get(detail, "known_answer")) &&
                           json_is_true(json_object_get(detail, "memory_back"));
     }
-    if (c->ns > 0 && key_of(l, &key)) {
-        enum norm_finding found = norms_note(l->norms, &key, clock_wall_ms(), c->ns, is_well);
+    if (c->ns > 0 && key_of(c, &key)) {
+        enum norm_finding found = norms_note(c->norms, &key, clock_wall_ms(), c->ns, is_good);
         if (found == NORM_FASTER) {
-            l->drifts++;
-            log_warn(l->device.name, "the canary is faster than its norm, which is learned anew");
-        } else if (found == NORM_SLOWER && is_well) {
-            is_well = false;
+            c->drifts++;
+            log_warn(c->device, "the canary is faster than its norm, which is learned anew");
+        } else if (found == NORM_SLOWER && is_good) {
+            is_good = false;
             c->is_slow_only = true;
             snprintf(c->why, sizeof(c->why), "it takes %.1f %% longer than this GPU's norm",
-                     100 * norm_drift(norms_find(l->norms, &key), c->ns));
+                     100 * norm_drift(norms_find(c->norms, &key), c->ns));
         }
     }
-    if (!is_well && around && strlen(c->why) + strlen(around) + 3 < sizeof(c->why))
+    if (!is_good && around && strlen(c->why) + strlen(around) + 3 < sizeof(c->why))
         snprintf(c->why + strlen(c->why), sizeof(c->why) - strlen(c->why), "; %s", around);
     utf8_clean(c->why);
-    return is_well;
+    return is_good;
 }
 
 static void
-passed(struct lane *l)
+passed(struct canary *c)
 {
-    if (l->is_suspect)
-        log_info(l->device.name, "the canary passes again");
-    l->canary.passes++;
-    l->canary.passed_ns = clock_monotonic_ns();
-    l->canary.passed_ms = clock_wall_ms();
-    l->canary_failures = 0;
-    l->is_suspect = false;
-    lane_become_idle(l);
+    if (c->is_suspect)
+        log_info(c->device, "the canary passes again");
+    c->passes++;
+    c->passed_ns = clock_monotonic_ns();
+    c->passed_ms = clock_wall_ms();
+    c->failed_in_turn = 0;
+    c->is_suspect = false;
 }
 
-void
-canary_answered(struct lane *l, const json_t *body)
+enum canary_outcome
+canary_answered(struct canary *c, const json_t *body)
 {
-    if (l->state != LANE_CHECKING || l->canary.is_waiting)
-        return;
-    uv_timer_stop(&l->canary_timer);
-    if (judge(l, body)) {
-        passed(l);
-        return;
+    if (!c->is_sent)
+        return CANARY_NOT_ASKED;
+    c->is_sent = false;
+    uv_timer_stop(&c->limit_timer);
+    if (is_well(c, body)) {
+        passed(c);
+        return CANARY_PASSED;
     }
-    l->drifts++;
-    l->canary.failures++;
-    log_error(l->device.name, "the canary failed: %s", l->canary.why);
-    if (++l->canary_failures < 2) {
-        canary_send(l);
-        return;
+    c->drifts++;
+    c->failures++;
+    log_error(c->device, "the canary failed: %s", c->why);
+    if (++c->failed_in_turn < 2)
+        return CANARY_AGAIN;
+    c->failed_in_turn = 0;
+    if (c->is_suspect) {
+        log_error(c->device, "quarantined: the canary fails with fresh workers too");
+        return CANARY_QUARANTINE;
     }
-    l->canary_failures = 0;
-    if (!l->is_suspect) {
-        l->is_suspect = true;
-        process_kill(l->referee, "the canary failed twice");
-    } else {
-        l->state = LANE_QUARANTINED;
-        log_error(l->device.name, "quarantined: the canary fails with fresh workers too");
-        canary_schedule(l);
-    }
+    c->is_suspect = true;
+    return CANARY_RESTART;
 }
 
 /* --- looking --- */
+
+bool
+canary_is_suspect(const struct canary *c)
+{
+    return c->is_suspect;
+}
+
+int64_t
+canary_drifts(const struct canary *c)
+{
+    return c->drifts;
+}
 
 static json_t *
 at_json(int64_t wall_ms)
@@ -240,26 +238,25 @@ at_json(int64_t wall_ms)
 
 /* Why no canary comes by time; NULL: it does. */
 static const char *
-why_not_scheduled(const struct lane *l)
+why_not_scheduled(const struct canary *c)
 {
-    if (process_state(l->referee) != PROCESS_READY)
+    if (process_state(referee_process(c->referee)) != PROCESS_READY)
         return "its workers are being started";
-    if (!lane_gpu(l))
+    if (!referee_gpu(c->referee))
         return "there is no GPU: nothing is timed, and no drift can be seen";
-    return l->config->canary_interval_s == 0 ? "canary_interval_s is 0" : NULL;
+    return c->config->canary_interval_s == 0 ? "canary_interval_s is 0" : NULL;
 }
 
 json_t *
-canary_json(const struct lane *l)
+canary_json(const struct canary *c)
 {
-    const struct canary *c = &l->canary;
-    const char *why_not = why_not_scheduled(l);
+    const char *why_not = why_not_scheduled(c);
     struct norm_key key;
-    const struct norm *norm = key_of(l, &key) ? norms_find(l->norms, &key) : NULL;
+    const struct norm *norm = key_of(c, &key) ? norms_find(c->norms, &key) : NULL;
     double drift = norm && c->ns > 0 ? norm_drift(norm, c->ns) : NAN;
 
     return json_pack("{s:o, s:s?, s:o, s:o, s:I, s:I, s:s?, s:o, s:o, s:o, s:i, s:o}", "interval_s",
-                     why_not ? json_null() : json_integer(l->config->canary_interval_s), "why_none", why_not,
+                     why_not ? json_null() : json_integer(c->config->canary_interval_s), "why_none", why_not,
                      "passed", at_json(c->passed_ms), "age_s",
                      c->passed_ns ? json_real((double)(clock_monotonic_ns() - c->passed_ns) / 1e9)
                                   : json_null(),
@@ -268,4 +265,42 @@ canary_json(const struct lane *l)
                      norm ? json_integer(norm_ns(norm)) : json_null(), "drift",
                      isnan(drift) ? json_null() : json_real(round(drift * 1e4) / 1e4), "norm_samples",
                      norm ? norm->n_samples : 0, "norm_since", at_json(norm ? norm->since_ms : 0));
+}
+
+/* --- its life --- */
+
+int
+canary_new(uv_loop_t *loop, const struct config *config, const char *device, struct referee *referee,
+           struct canary **out, struct error *err)
+{
+    struct canary *c = calloc(1, sizeof(*c));
+
+    *out = NULL;
+    if (!c)
+        return error_set(err, ERR_NOMEM, "no memory for the canary of %s", device);
+    *c = (struct canary){ .config = config, .referee = referee };
+    snprintf(c->device, sizeof(c->device), "%s", device);
+    uv_timer_init(loop, &c->limit_timer);
+    c->limit_timer.data = c;
+    *out = c;
+    return 0;
+}
+
+void
+canary_use_norms(struct canary *c, struct norms *norms)
+{
+    c->norms = norms;
+}
+
+static void
+closed_cb(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+void
+canary_free(struct canary *c)
+{
+    if (c)
+        uv_close((uv_handle_t *)&c->limit_timer, closed_cb);
 }

@@ -14,6 +14,9 @@
 
 #define DEVICES_MAX 64
 #define CORES_TEXT_SIZE 128
+/* Reasons that slow down a GPU that has work: NVML's bits for hardware and thermal slowdown and for the power brake. */
+#define DEVICE_THROTTLES (0x8 | 0x20 | 0x40 | 0x80)
+
 #define CORES_FOR_TIMING 3 /* the referee, the child that is timed, the driver's own thread */
 
 struct device {

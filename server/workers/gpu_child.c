@@ -1,18 +1,18 @@
-#include "server/workers/private.h"
+#include "server/workers/gpu_child.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <utlist.h>
+
 #include "common/auto.h"
-#include "common/clock.h"
 #include "common/log.h"
 
 /*
- * Children of one lane. Each is forked and makes its context before anybody
- * needs it, is told to the referee as soon as it has a channel, and is ready
- * when the referee says so. As many are kept so as the setting `pool` says.
- * Timing waits until what is ended has ended; what is being made the referee
- * has stand still meanwhile.
+ * Theory of operation. A child is forked, is made known to the referee as soon as it has a channel, makes its context,
+ * and is ready when the referee says so. As many wait as the setting `pool` says. Timing waits until what is ended has
+ * ended; what is being made the referee has stand still meanwhile.
  */
 
 #define WARM_MS 60000 /* from forking to a context */
@@ -21,295 +21,443 @@
 /* Children that died unused, one after another: more than two rounds of them are no chance. */
 #define FAILURES_MAX (2 * MAKING_MAX + 1)
 
+enum state { FORKING, WARMING, READY };
+
+struct gpu_child {
+    struct gpu_child *prev, *next;
+    struct gpu_children *all;
+    struct child *child;
+    enum state state;
+    enum gpu_child_use use;
+    bool is_known; /* to the referee */
+    bool is_loaded;
+    char task_id[LANE_TASK_SIZE];
+    int64_t used; /* all->clock when it was last */
+};
+
+struct gpu_children {
+    const struct config *config;
+    char device[32];
+    struct zygote *zygote;
+    struct referee *referee;
+    const struct gpu_children_ops *ops;
+    void *arg;
+    struct gpu_child *list;
+    uv_timer_t retry_timer;
+    bool is_busy;  /* the referee */
+    bool is_stuck; /* as gpu_children_take_stuck() says */
+    int failures;
+    int64_t clock;
+    int64_t made, lost_waiting, lost, loads, evicted;
+};
+
 static void
-runner_free(struct runner *r)
+free_one(struct gpu_child *c)
 {
-    DL_DELETE(r->lane->runners, r);
-    free(r);
+    DL_DELETE(c->all->list, c);
+    free(c);
+}
+
+static void
+drop(struct gpu_child *c)
+{
+    if (c->is_known)
+        referee_drop(c->all->referee, child_name(c->child));
+    c->is_known = false;
 }
 
 void
-runner_discard(struct runner *r)
+gpu_child_discard(struct gpu_child *c)
 {
-    if (r->is_told)
-        referee_drop(r->lane, r);
-    child_abandon(r->child);
-    runner_free(r);
+    drop(c);
+    child_abandon(c->child);
+    free_one(c);
 }
 
 void
-runner_let_go(struct runner *r)
+gpu_child_let_go(struct gpu_child *c)
 {
-    if (r->is_told)
-        referee_drop(r->lane, r);
-    r->is_told = false;
-    r->use = USE_NONE;
+    drop(c);
+    c->use = GPU_CHILD_ENDING;
 }
 
-/*
- * Children that make their context have their limit only while the referee can
- * say that they have: one that is asked for a report hears nobody before that.
- */
-void
-runners_limit_warming(struct lane *l)
+/* Children that make their context have their limit only while the referee can say that they have. */
+static void
+limit_warming(struct gpu_children *all)
 {
-    bool is_deaf = l->job && l->job->is_asked;
-    struct runner *r;
+    struct gpu_child *c;
 
-    DL_FOREACH(l->runners, r)
+    DL_FOREACH(all->list, c)
     {
-        if (r->state >= RUNNER_READY)
-            continue;
-        child_limit(r->child, is_deaf ? 0 : WARM_MS);
+        if (c->state < READY)
+            child_limit(c->child, all->is_busy ? 0 : WARM_MS);
     }
 }
+
+void
+gpu_children_note_busy(struct gpu_children *all, bool is_busy)
+{
+    all->is_busy = is_busy;
+    limit_warming(all);
+}
+
+/* --- ending --- */
 
 /* A child that nobody had used yet is gone. */
 static void
-count_failure(struct lane *l, const char *why)
+count_failure(struct gpu_children *all, const char *why)
 {
-    log_warn(l->device.name, "a child was lost before it was used: %s", why);
-    if (++l->failures >= FAILURES_MAX) {
-        l->failures = 0;
-        process_kill(l->referee, "its children die before they are used");
+    log_warn(all->device, "a child was lost before it was used: %s", why);
+    if (++all->failures >= FAILURES_MAX) {
+        all->failures = 0;
+        referee_kill(all->referee, "its children die before they are used");
     }
 }
 
 static void
-runner_ended_cb(void *arg, struct child *c)
+ended_cb(void *arg, struct child *child)
 {
-    struct runner *r = arg;
-    struct lane *l = r->lane;
-    struct job *j = l->job;
-    bool is_lost = child_end(c)->is_lost;
+    struct gpu_child *c = arg;
+    struct gpu_children *all = c->all;
+    const struct child_end *end = child_end(child);
 
-    if (r->use == USE_POOL && !(is_lost && !zygote_is_ready(l->zygote))) {
-        l->supply.lost++;
-        count_failure(l, child_end(c)->error[0] ? child_end(c)->error : "it ended");
+    if (c->use == GPU_CHILD_POOL && !(end->is_lost && !zygote_is_ready(all->zygote))) {
+        all->lost_waiting++;
+        count_failure(all, end->error[0] ? end->error : "it ended");
     }
-    /* Those of the job are asked for by name: what became of them is in the report. */
-    l->lost +=
-        r->use != USE_NONE && (!j || (j->candidate != r && j->reference != r)) && !child_end(c)->was_killed;
-    l->references.evicted += r->use == USE_REFERENCE && (!j || j->reference != r);
-    l->is_stuck |= r->use == USE_NONE && child_end(c)->is_stuck;
-    if (j && j->candidate == r) {
-        job_inherit(j, c);
-        j->candidate = NULL;
-    }
-    if (j && j->reference == r)
-        j->reference = NULL;
-    if (r->is_told)
-        referee_drop(l, r);
-    child_free(c);
-    runner_free(r);
-    lane_pump(l);
+    /* What became of the job's own is in the report. */
+    bool is_job_s = all->ops->ended(all->arg, c);
+    all->lost += c->use != GPU_CHILD_ENDING && !is_job_s && !end->was_killed;
+    all->evicted += c->use == GPU_CHILD_REFERENCE && !is_job_s;
+    all->is_stuck |= c->use == GPU_CHILD_ENDING && end->is_stuck;
+    drop(c);
+    child_free(child);
+    free_one(c);
+    all->ops->changed(all->arg);
 }
 
-static void
-runner_spawned_cb(void *arg, struct child *c)
-{
-    struct runner *r = arg;
-    struct channel_fd fds[] = { { "channel", child_take_channel(c) }, { "pidfd", child_take_pidfd(c) } };
+/* --- making --- */
 
-    if (fds[0].fd < 0 || fds[1].fd < 0) {
-        auto_close(&fds[0].fd);
-        auto_close(&fds[1].fd);
-        child_kill(c);
+static void
+spawned_cb(void *arg, struct child *child)
+{
+    struct gpu_child *c = arg;
+    AUTO_FD int channel = child_take_channel(child), pidfd = child_take_pidfd(child);
+
+    if (channel < 0 || pidfd < 0) {
+        child_kill(child);
         return;
     }
-    r->state = RUNNER_WARMING;
-    r->is_told = true;
-    referee_tell(r->lane, json_pack("{s:s, s:s}", "op", "child", "child", child_name(c)), fds,
-                 ARRAY_LEN(fds));
-    lane_pump(r->lane);
+    c->state = WARMING;
+    c->is_known = true;
+    referee_child(c->all->referee, child_name(child), fd_take(&channel), fd_take(&pidfd));
+    c->all->ops->changed(c->all->arg);
 }
 
-static const struct child_ops runner_ops = { .spawned = runner_spawned_cb, .ended = runner_ended_cb };
+static const struct child_ops child_ops = { .spawned = spawned_cb, .ended = ended_cb };
 
 static int
-runner_new(struct lane *l, struct error *err)
+make_one(struct gpu_children *all, struct error *err)
 {
-    struct runner *r = calloc(1, sizeof(*r));
+    struct gpu_child *c = calloc(1, sizeof(*c));
 
-    if (!r)
+    if (!c)
         return error_set(err, ERR_NOMEM, "no memory for a child");
-    r->lane = l;
-    DL_APPEND(l->runners, r);
-    if (child_new(l->zygote, CHILD_RUN, &runner_ops, r, &r->child, err) != 0) {
-        runner_free(r);
+    c->all = all;
+    DL_APPEND(all->list, c);
+    if (child_new(all->zygote, CHILD_RUN, &child_ops, c, &c->child, err) != 0) {
+        free_one(c);
         return err->code;
     }
-    runners_limit_warming(l);
+    limit_warming(all);
     return 0;
-}
-
-void
-runner_became_ready(struct lane *l, struct runner *r)
-{
-    if (r->state != RUNNER_WARMING)
-        return;
-    r->state = RUNNER_READY;
-    child_limit(r->child, 0);
-    l->failures = 0;
-    l->supply.made++;
-    lane_pump(l);
-}
-
-void
-runner_take_as(struct lane *l, struct runner *r, enum runner_use use)
-{
-    r->use = use;
-    r->used = l->clock;
-    child_limit(r->child, 0);
-}
-
-struct runner *
-runner_find(struct lane *l, const char *name)
-{
-    struct runner *r;
-    DL_FOREACH(l->runners, r)
-    if (strcmp(child_name(r->child), name) == 0)
-        return r;
-    return NULL;
-}
-
-struct runner *
-runner_find_reference(const struct lane *l, const char *task_id)
-{
-    struct runner *r;
-    DL_FOREACH(l->runners, r)
-    if (r->use == USE_REFERENCE && r->state == RUNNER_READY && strcmp(r->task_id, task_id) == 0)
-        return r;
-    return NULL;
-}
-
-struct runner *
-runner_find_ready(struct lane *l)
-{
-    struct runner *r, *newest = NULL;
-    DL_FOREACH(l->runners, r)
-    if (r->use == USE_POOL && r->state == RUNNER_READY)
-        newest = r;
-    return newest;
-}
-
-bool
-runners_are_quiet(const struct lane *l)
-{
-    const struct runner *r;
-    DL_FOREACH(l->runners, r)
-    if (r->state < RUNNER_READY || r->use == USE_NONE)
-        return false;
-    return true;
-}
-
-bool
-runners_can_stand_still(const struct lane *l)
-{
-    const struct runner *r;
-    DL_FOREACH(l->runners, r)
-    if (r->state == RUNNER_FORKING || r->use == USE_NONE)
-        return false;
-    return true;
-}
-
-int
-runners_count(const struct lane *l, enum runner_use use, bool is_ready_only)
-{
-    struct runner *r;
-    int n = 0;
-
-    DL_FOREACH(l->runners, r)
-    n += r->use == use && (!is_ready_only || r->state == RUNNER_READY);
-    return n;
 }
 
 static void
 retry_cb(uv_timer_t *timer)
 {
-    lane_pump(timer->data);
+    struct gpu_children *all = timer->data;
+    all->ops->changed(all->arg);
 }
 
 void
-runners_fill_pool(struct lane *l)
+gpu_children_fill(struct gpu_children *all, int64_t more)
 {
-    struct job *j = l->job;
-    struct runner *r;
+    struct gpu_child *c;
     struct error err = { 0 };
-    int64_t have = 0, making = 0, want = l->config->pool;
+    int64_t have = 0, making = 0, want = all->config->pool + more;
 
-    DL_FOREACH(l->runners, r)
+    DL_FOREACH(all->list, c)
     {
-        have += r->use == USE_POOL;
-        making += r->state < RUNNER_READY;
+        have += c->use == GPU_CHILD_POOL;
+        making += c->state < READY;
     }
-    if (j && j->is_alone && j->phase != PHASE_ACQUIRE)
-        return;
-    if (j && (j->phase == PHASE_QUIET || (j->is_asked && strcmp(j->stage, "timing") == 0)))
-        return;
-    if (j && j->phase == PHASE_ACQUIRE)
-        want += j->is_registration || j->reference ? 0 : 1;
     for (; have < want && making < MAKING_MAX; have++, making++) {
-        if (runner_new(l, &err) != 0) {
-            log_warn(l->device.name, "%s", err.text);
-            uv_timer_start(&l->retry_timer, retry_cb, RETRY_MS, 0);
+        if (make_one(all, &err) != 0) {
+            log_warn(all->device, "%s", err.text);
+            uv_timer_start(&all->retry_timer, retry_cb, RETRY_MS, 0);
             return;
         }
     }
+}
+
+/* --- what the referee says of them --- */
+
+static struct gpu_child *
+find(const struct gpu_children *all, const char *name)
+{
+    struct gpu_child *c;
+
+    DL_FOREACH(all->list, c)
+    {
+        if (strcmp(child_name(c->child), name) == 0)
+            return c;
+    }
+    return NULL;
+}
+
+void
+gpu_children_became_ready(struct gpu_children *all, const char *name)
+{
+    struct gpu_child *c = find(all, name);
+
+    if (!c || c->state != WARMING)
+        return;
+    c->state = READY;
+    child_limit(c->child, 0);
+    all->failures = 0;
+    all->made++;
+    all->ops->changed(all->arg);
+}
+
+void
+gpu_children_went(struct gpu_children *all, const char *name)
+{
+    struct gpu_child *c = find(all, name);
+
+    if (!c)
+        return;
+    c->is_known = false;
+    child_kill(c->child);
+}
+
+/* --- using one --- */
+
+struct gpu_child *
+gpu_children_reference(const struct gpu_children *all, const char *task_id)
+{
+    struct gpu_child *c;
+
+    DL_FOREACH(all->list, c)
+    {
+        if (c->use == GPU_CHILD_REFERENCE && c->state == READY && strcmp(c->task_id, task_id) == 0)
+            return c;
+    }
+    return NULL;
+}
+
+struct gpu_child *
+gpu_children_take(struct gpu_children *all, enum gpu_child_use use, const char *task_id)
+{
+    struct gpu_child *c, *newest = NULL;
+
+    DL_FOREACH(all->list, c)
+    {
+        if (c->use == GPU_CHILD_POOL && c->state == READY)
+            newest = c;
+    }
+    if (!newest)
+        return NULL;
+    newest->use = use;
+    all->loads += use == GPU_CHILD_REFERENCE;
+    snprintf(newest->task_id, sizeof(newest->task_id), "%s", task_id ? task_id : "");
+    gpu_child_note_used(newest);
+    return newest;
+}
+
+void
+gpu_child_note_used(struct gpu_child *c)
+{
+    c->used = ++c->all->clock;
+}
+
+void
+gpu_child_note_loaded(struct gpu_child *c, const char *task_id)
+{
+    snprintf(c->task_id, sizeof(c->task_id), "%s", task_id);
+    c->is_loaded = true;
+}
+
+bool
+gpu_child_is_loaded(const struct gpu_child *c)
+{
+    return c->is_loaded;
+}
+
+struct child *
+gpu_child_process(const struct gpu_child *c)
+{
+    return c->child;
+}
+
+/* --- all of them --- */
+
+bool
+gpu_children_are_quiet(const struct gpu_children *all)
+{
+    const struct gpu_child *c;
+
+    DL_FOREACH(all->list, c)
+    {
+        if (c->state < READY || c->use == GPU_CHILD_ENDING)
+            return false;
+    }
+    return true;
+}
+
+bool
+gpu_children_can_stand_still(const struct gpu_children *all)
+{
+    const struct gpu_child *c;
+
+    DL_FOREACH(all->list, c)
+    {
+        if (c->state == FORKING || c->use == GPU_CHILD_ENDING)
+            return false;
+    }
+    return true;
+}
+
+void
+gpu_children_make_room(struct gpu_children *all, const struct gpu_child *a, const struct gpu_child *b)
+{
+    struct gpu_child *c, *next;
+
+    DL_FOREACH_SAFE(all->list, c, next)
+    {
+        if (c->use != GPU_CHILD_ENDING && c != a && c != b)
+            gpu_child_discard(c);
+    }
+}
+
+void
+gpu_children_evict(struct gpu_children *all)
+{
+    for (;;) {
+        struct gpu_child *c, *oldest = NULL;
+        int64_t n = 0;
+        DL_FOREACH(all->list, c)
+        {
+            if (c->use != GPU_CHILD_REFERENCE)
+                continue;
+            n++;
+            if (!oldest || c->used < oldest->used)
+                oldest = c;
+        }
+        if (!oldest || n <= all->config->references_kept)
+            return;
+        all->evicted++;
+        gpu_child_discard(oldest);
+    }
+}
+
+void
+gpu_children_abandon(struct gpu_children *all)
+{
+    struct gpu_child *c, *next;
+
+    uv_timer_stop(&all->retry_timer);
+    DL_FOREACH_SAFE(all->list, c, next)
+    {
+        child_abandon(c->child);
+        free_one(c);
+    }
+}
+
+/* --- looking --- */
+
+int
+gpu_children_count(const struct gpu_children *all, enum gpu_child_use use, bool is_ready_only)
+{
+    const struct gpu_child *c;
+    int n = 0;
+
+    DL_FOREACH(all->list, c)
+    {
+        n += c->use == use && (!is_ready_only || c->state == READY);
+    }
+    return n;
 }
 
 json_t *
-runners_pool_json(const struct lane *l)
+gpu_children_pool_json(const struct gpu_children *all, double waited_s)
 {
-    int ready = runners_count(l, USE_POOL, true);
+    int ready = gpu_children_count(all, GPU_CHILD_POOL, true);
 
     return json_pack("{s:i, s:i, s:I, s:I, s:I, s:f}", "ready", ready, "making",
-                     runners_count(l, USE_POOL, false) - ready, "most", (json_int_t)l->config->pool, "made",
-                     (json_int_t)l->supply.made, "lost", (json_int_t)l->supply.lost, "waited_s",
-                     l->supply.waited_s);
+                     gpu_children_count(all, GPU_CHILD_POOL, false) - ready, "most",
+                     (json_int_t)all->config->pool, "made", (json_int_t)all->made, "lost",
+                     (json_int_t)all->lost_waiting, "waited_s", waited_s);
+}
+
+int64_t
+gpu_children_loads(const struct gpu_children *all)
+{
+    return all->loads;
+}
+
+int64_t
+gpu_children_evicted(const struct gpu_children *all)
+{
+    return all->evicted;
+}
+
+int64_t
+gpu_children_lost(const struct gpu_children *all)
+{
+    return all->lost;
+}
+
+bool
+gpu_children_take_stuck(struct gpu_children *all)
+{
+    bool was_stuck = all->is_stuck;
+
+    all->is_stuck = false;
+    return was_stuck;
+}
+
+/* --- its life --- */
+
+int
+gpu_children_new(uv_loop_t *loop, const struct config *config, const char *device, struct zygote *zygote,
+                 struct referee *referee, const struct gpu_children_ops *ops, void *arg,
+                 struct gpu_children **out, struct error *err)
+{
+    struct gpu_children *all = calloc(1, sizeof(*all));
+
+    *out = NULL;
+    if (!all)
+        return error_set(err, ERR_NOMEM, "no memory for the children of %s", device);
+    *all = (struct gpu_children){
+        .config = config, .zygote = zygote, .referee = referee, .ops = ops, .arg = arg
+    };
+    snprintf(all->device, sizeof(all->device), "%s", device);
+    uv_timer_init(loop, &all->retry_timer);
+    all->retry_timer.data = all;
+    *out = all;
+    return 0;
+}
+
+static void
+closed_cb(uv_handle_t *handle)
+{
+    free(handle->data);
 }
 
 void
-runners_make_room(struct lane *l)
+gpu_children_free(struct gpu_children *all)
 {
-    struct runner *r, *next;
-
-    DL_FOREACH_SAFE(l->runners, r, next)
-    {
-        if (r->use != USE_NONE && (!l->job || (r != l->job->candidate && r != l->job->reference)))
-            runner_discard(r);
-    }
-}
-
-void
-runners_evict(struct lane *l)
-{
-    for (;;) {
-        struct runner *r, *oldest = NULL;
-        int64_t n = 0;
-        DL_FOREACH(l->runners, r)
-        {
-            if (r->use != USE_REFERENCE)
-                continue;
-            n++;
-            if (!oldest || r->used < oldest->used)
-                oldest = r;
-        }
-        if (!oldest || n <= l->config->references_kept)
-            return;
-        l->references.evicted++;
-        runner_discard(oldest);
-    }
-}
-
-void
-runners_abandon(struct lane *l)
-{
-    struct runner *r, *next;
-
-    DL_FOREACH_SAFE(l->runners, r, next)
-    {
-        child_abandon(r->child);
-        runner_free(r);
-    }
+    if (all)
+        uv_close((uv_handle_t *)&all->retry_timer, closed_cb);
 }

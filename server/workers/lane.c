@@ -5,22 +5,37 @@
 #include <string.h>
 
 #include "common/auto.h"
-#include "common/clock.h"
-#include "server/workers/private.h"
+#include "server/workers/canary.h"
+#include "server/workers/gpu_child.h"
+#include "server/workers/referee.h"
 
 /*
  * Theory of operation. A lane is up when its zygote and its referee both are;
  * when either dies, the job is lost, the other is killed too, and both begin
  * afresh: what one knows of the other's children would be stale.
  *
- * A run child here is a "runner" (runner.c). It is forked and makes its context
- * before anybody needs it (as many as the setting `pool` says), then serves as a task's
- * reference, again and again, or as one submission's candidate, once. What the lane does for others
- * is a job (job.c), one at a time. Both speak with the referee (referee.c), and
- * the canary (canary.c) says whether the device and its workers are sound.
- *
- * Whatever changes calls lane_pump().
+ * It has four parts, which do not know each other's insides and do not know the
+ * lane: the referee (referee.c), the children of the run zygote (gpu_child.c),
+ * the job (job.c) and the canary (canary.c). They report here through their ops,
+ * and whatever they report leads to pump(), which does what can be done now.
  */
+
+struct lane {
+    const struct config *config;
+    struct device device;
+    lane_idle_cb *idle;
+    void *arg;
+    struct zygote *zygote;
+    struct referee *referee;
+    struct gpu_children *children;
+    struct job *job;
+    struct canary *canary;
+    enum lane_state state;
+    bool is_stopping;
+    void (*stopped_cb)(void *arg);
+    int stopped;
+    uv_timer_t look_timer; /* the next canary by time */
+};
 
 const char *
 lane_state_name(enum lane_state state)
@@ -30,111 +45,277 @@ lane_state_name(enum lane_state state)
     return names[state];
 }
 
-void
-lane_pump(struct lane *l)
+static void
+pump(struct lane *l)
 {
     if (l->state == LANE_CHECKING)
-        canary_pump(l);
+        canary_pump(l->canary, gpu_children_are_quiet(l->children));
     if (l->state != LANE_BUSY && l->state != LANE_IDLE)
         return;
-    if (l->job)
-        job_pump(l);
-    if (l->state == LANE_BUSY || l->state == LANE_IDLE)
-        runners_fill_pool(l);
+    job_pump(l->job);
+    if ((l->state == LANE_BUSY || l->state == LANE_IDLE) && job_allows_making(l->job))
+        gpu_children_fill(l->children, job_wants_children(l->job));
+}
+
+/* --- the canary, at its time --- */
+
+static void
+check(struct lane *l)
+{
+    l->state = LANE_CHECKING;
+    canary_begin(l->canary);
+    pump(l);
+}
+
+static void look_timer_cb(uv_timer_t *timer);
+
+static void
+schedule(struct lane *l)
+{
+    int64_t ms = l->state == LANE_QUARANTINED ? canary_again_ms(l->canary)
+                 : l->state == LANE_IDLE      ? canary_due_ms(l->canary)
+                                              : -1;
+
+    uv_timer_stop(&l->look_timer);
+    if (ms >= 0)
+        uv_timer_start(&l->look_timer, look_timer_cb, (uint64_t)ms, 0);
+}
+
+static void
+look_timer_cb(uv_timer_t *timer)
+{
+    struct lane *l = timer->data;
+
+    lane_look_again(l);
+    if (l->state == LANE_IDLE && canary_due_ms(l->canary) == 0)
+        check(l);
+    else
+        schedule(l);
 }
 
 void
-lane_become_idle(struct lane *l)
+lane_look_again(struct lane *l)
 {
-    if (canary_is_due(l)) {
-        canary_send(l);
+    if (l->state == LANE_QUARANTINED && canary_is_slow_only(l->canary))
+        referee_kill(l->referee, "its device is quarantined, and looked at again");
+}
+
+void
+lane_reconfigured(struct lane *l)
+{
+    schedule(l);
+}
+
+/* Its owner may give it a job now. */
+static void
+become_idle(struct lane *l)
+{
+    if (canary_due_ms(l->canary) == 0) {
+        check(l);
         return;
     }
     l->state = LANE_IDLE;
-    canary_schedule(l);
-    lane_pump(l);
+    schedule(l);
+    pump(l);
     if (l->state == LANE_IDLE)
         l->idle(l->arg, l);
 }
 
-/* --- up and down --- */
-
-void
-lane_became_ready(struct lane *l)
+static void
+canary_cb(void *arg, const json_t *body)
 {
-    if (l->state == LANE_STARTING && zygote_is_ready(l->zygote) && process_state(l->referee) == PROCESS_READY)
-        canary_send(l);
+    struct lane *l = arg;
+
+    switch (l->state == LANE_CHECKING ? canary_answered(l->canary, body) : CANARY_NOT_ASKED) {
+    case CANARY_NOT_ASKED:
+        break;
+    case CANARY_PASSED:
+        become_idle(l);
+        break;
+    case CANARY_AGAIN:
+        check(l);
+        break;
+    case CANARY_RESTART:
+        referee_kill(l->referee, "the canary failed twice");
+        break;
+    case CANARY_QUARANTINE:
+        l->state = LANE_QUARANTINED;
+        schedule(l);
+        break;
+    }
 }
 
-void
-lane_went_down(struct lane *l, const char *why)
-{
-    struct job *j = l->job;
-    bool is_others = l->is_stuck || zygote_was_killed(l->zygote) || process_was_killed(l->referee);
+/* --- up and down --- */
 
-    l->is_stuck = false;
+static void
+became_ready(struct lane *l)
+{
+    if (l->state == LANE_STARTING && zygote_is_ready(l->zygote) &&
+        process_state(referee_process(l->referee)) == PROCESS_READY)
+        check(l);
+}
+
+/* Either worker is gone, and with it what the other knew; why: how, for the owner of the job that is lost. */
+static void
+went_down(struct lane *l, const char *why)
+{
+    bool is_others = gpu_children_take_stuck(l->children) || zygote_was_killed(l->zygote) ||
+                     process_was_killed(referee_process(l->referee));
+
     if (l->state == LANE_STARTING || l->state == LANE_STOPPED)
         return;
     l->state = LANE_STARTING;
-    uv_timer_stop(&l->job_timer);
-    canary_abandon(l);
-    uv_timer_stop(&l->retry_timer);
-    l->job = NULL;
+    canary_abandon(l->canary);
+    uv_timer_stop(&l->look_timer);
     if (!l->is_stopping) {
         zygote_kill(l->zygote, "started again with its referee");
-        process_kill(l->referee, "started again with its zygote");
+        referee_kill(l->referee, "started again with its zygote");
     }
-    runners_abandon(l);
-    if (j)
-        job_tell_closed(j, why, is_others);
+    gpu_children_abandon(l->children);
+    job_lose(l->job, why, is_others);
 }
 
 static void
 zygote_ready_cb(void *arg)
 {
-    lane_became_ready(arg);
+    became_ready(arg);
 }
 
 static void
 zygote_down_cb(void *arg, const char *why)
 {
-    lane_went_down(arg, why);
+    went_down(arg, why);
 }
 
 static const struct zygote_ops zygote_ops = { zygote_ready_cb, zygote_down_cb };
+
+/* --- what its parts report --- */
+
+static void
+referee_ready_cb(void *arg)
+{
+    became_ready(arg);
+}
+
+static void
+referee_down_cb(void *arg, const char *why)
+{
+    went_down(arg, why);
+}
+
+static void
+child_ready_cb(void *arg, const char *child)
+{
+    struct lane *l = arg;
+    gpu_children_became_ready(l->children, child);
+}
+
+static void
+child_gone_cb(void *arg, const char *child)
+{
+    struct lane *l = arg;
+    gpu_children_went(l->children, child);
+}
+
+static void
+report_cb(void *arg, const char *job, struct lane_report *report)
+{
+    struct lane *l = arg;
+
+    job_reported(l->job, job, report);
+    pump(l);
+}
+
+static void
+registered_cb(void *arg, const char *job, const struct buffer *spec, json_t *error)
+{
+    struct lane *l = arg;
+
+    job_registered(l->job, job, spec, error);
+    pump(l);
+}
+
+static const struct referee_ops referee_ops = { .ready = referee_ready_cb,
+                                                .down = referee_down_cb,
+                                                .child_ready = child_ready_cb,
+                                                .child_gone = child_gone_cb,
+                                                .report = report_cb,
+                                                .registered = registered_cb,
+                                                .canary = canary_cb };
+
+static bool
+child_ended_cb(void *arg, const struct gpu_child *c)
+{
+    struct lane *l = arg;
+    return job_child_ended(l->job, c);
+}
+
+static void
+children_changed_cb(void *arg)
+{
+    pump(arg);
+}
+
+static const struct gpu_children_ops children_ops = { child_ended_cb, children_changed_cb };
+
+static void
+job_over_cb(void *arg, bool needs_canary)
+{
+    struct lane *l = arg;
+
+    if (l->state != LANE_BUSY)
+        return;
+    gpu_children_evict(l->children);
+    if (needs_canary)
+        check(l);
+    else
+        become_idle(l);
+}
+
+/* --- its life --- */
+
+static int
+make_parts(struct lane *l, uv_loop_t *loop, struct uids *uids, struct cgroups *cgroups, struct error *err)
+{
+    const struct config *config = l->config;
+    const char *device = l->device.name;
+    char name[64];
+
+    snprintf(name, sizeof(name), "run zygote %s", device);
+    int rc =
+        zygote_new(loop, config, uids, cgroups, name, "run", &l->device, &zygote_ops, l, &l->zygote, err);
+    if (rc == 0)
+        rc = referee_new(loop, config, &l->device, &referee_ops, l, &l->referee, err);
+    if (rc == 0)
+        rc = gpu_children_new(loop, config, device, l->zygote, l->referee, &children_ops, l, &l->children,
+                              err);
+    if (rc == 0)
+        rc = job_new(loop, config, l->referee, l->children, job_over_cb, l, &l->job, err);
+    if (rc == 0)
+        rc = canary_new(loop, config, device, l->referee, &l->canary, err);
+    return rc;
+}
 
 int
 lane_new(uv_loop_t *loop, const struct config *config, struct uids *uids, struct cgroups *cgroups,
          const struct device *device, lane_idle_cb *idle, void *arg, struct lane **out, struct error *err)
 {
     struct lane *l = calloc(1, sizeof(*l));
-    char name[64];
 
     *out = NULL;
     if (!l)
         return error_set(err, ERR_NOMEM, "no memory for device %s", device->name);
-    l->device = *device;
-    l->loop = loop;
-    l->config = config;
-    l->idle = idle;
-    l->arg = arg;
-    uv_timer_t *const timers[] = { &l->job_timer, &l->retry_timer, &l->canary_timer, &l->look_timer };
-    for (size_t i = 0; i < ARRAY_LEN(timers); i++) {
-        uv_timer_init(loop, timers[i]);
-        timers[i]->data = l;
-        l->handles++;
-    }
-    snprintf(name, sizeof(name), "run zygote %s", device->name);
-    int rc = zygote_new(loop, config, uids, cgroups, name, "run", device, &zygote_ops, l, &l->zygote, err);
-    if (rc == 0)
-        rc = referee_new(l, err);
+    *l = (struct lane){ .config = config, .device = *device, .idle = idle, .arg = arg };
+    uv_timer_init(loop, &l->look_timer);
+    l->look_timer.data = l;
+    int rc = make_parts(l, loop, uids, cgroups, err);
     if (rc != 0) {
         lane_free(l);
         return rc;
     }
     *out = l;
     zygote_start(l->zygote);
-    process_start(l->referee);
+    process_start(referee_process(l->referee));
     return 0;
 }
 
@@ -153,20 +334,16 @@ lane_stop(struct lane *l, void (*stopped_cb)(void *arg))
         return;
     l->is_stopping = true;
     l->stopped_cb = stopped_cb;
-    lane_went_down(l, "the daemon stops");
+    went_down(l, "the daemon stops");
     l->state = LANE_STOPPED;
     zygote_stop(l->zygote, worker_stopped_cb);
-    process_stop(l->referee, worker_stopped_cb);
+    referee_stop(l->referee, worker_stopped_cb);
 }
 
 static void
-timer_closed_cb(uv_handle_t *handle)
+closed_cb(uv_handle_t *handle)
 {
-    struct lane *l = handle->data;
-
-    if (--l->handles > 0)
-        return;
-    free(l);
+    free(handle->data);
 }
 
 void
@@ -174,13 +351,77 @@ lane_free(struct lane *l)
 {
     if (!l)
         return;
+    canary_free(l->canary);
+    job_free(l->job);
+    gpu_children_free(l->children);
     zygote_free(l->zygote);
-    process_free(l->referee);
-    json_decref(l->seen);
-    uv_close((uv_handle_t *)&l->job_timer, timer_closed_cb);
-    uv_close((uv_handle_t *)&l->retry_timer, timer_closed_cb);
-    uv_close((uv_handle_t *)&l->canary_timer, timer_closed_cb);
-    uv_close((uv_handle_t *)&l->look_timer, timer_closed_cb);
+    referee_free(l->referee);
+    uv_close((uv_handle_t *)&l->look_timer, closed_cb);
+}
+
+/* --- what its owner wants --- */
+
+static int
+refuse(const struct lane *l, struct error *err)
+{
+    return error_set(err, ERR_UNAVAILABLE, "%s is %s", l->device.name, lane_state_name(l->state));
+}
+
+static void
+begin(struct lane *l)
+{
+    l->state = LANE_BUSY;
+    pump(l);
+}
+
+int
+lane_open(struct lane *l, const struct lane_submission *s, const struct lane_job_ops *ops, void *arg,
+          struct error *err)
+{
+    int rc = l->state == LANE_IDLE ? job_open(l->job, s, ops, arg, err) : refuse(l, err);
+
+    if (rc == 0)
+        begin(l);
+    return rc;
+}
+
+int
+lane_register(struct lane *l, const struct lane_registration *r, lane_registered_cb *cb, void *arg,
+              struct error *err)
+{
+    int rc = l->state == LANE_IDLE ? job_register(l->job, r, cb, arg, err) : refuse(l, err);
+
+    if (rc == 0)
+        begin(l);
+    return rc;
+}
+
+void
+lane_stage(struct lane *l, const char *stage, bool wants_evidence, int64_t limit_ms)
+{
+    job_stage(l->job, stage, wants_evidence, limit_ms);
+    pump(l);
+}
+
+void
+lane_reopen(struct lane *l)
+{
+    job_reopen(l->job);
+    pump(l);
+}
+
+void
+lane_reopen_compiled(struct lane *l, json_t *policy)
+{
+    job_reopen_compiled(l->job, policy);
+    pump(l);
+}
+
+void
+lane_close(struct lane *l)
+{
+    job_close(l->job);
+    pump(l);
 }
 
 /* --- looking --- */
@@ -206,14 +447,13 @@ lane_is_gpu(const struct lane *l)
 bool
 lane_has_reference(const struct lane *l, const char *task_id)
 {
-    return runner_find_reference(l, task_id) != NULL;
+    return gpu_children_reference(l->children, task_id) != NULL;
 }
 
 json_t *
 lane_gpu(const struct lane *l)
 {
-    json_t *gpu = json_object_get(process_ready_message(l->referee), "gpu");
-    return json_is_object(gpu) ? gpu : NULL;
+    return referee_gpu(l->referee);
 }
 
 json_t *
@@ -225,31 +465,19 @@ lane_versions(const struct lane *l)
 bool
 lane_is_doubted(const struct lane *l)
 {
-    return l->is_suspect;
+    return canary_is_suspect(l->canary);
 }
 
 void
 lane_use_norms(struct lane *l, struct norms *norms)
 {
-    l->norms = norms;
-}
-
-void
-lane_look_again(struct lane *l)
-{
-    canary_look_again(l);
-}
-
-void
-lane_reconfigured(struct lane *l)
-{
-    canary_schedule(l);
+    canary_use_norms(l->canary, norms);
 }
 
 int64_t
 lane_drifts(const struct lane *l)
 {
-    return l->drifts;
+    return canary_drifts(l->canary) + job_drifts(l->job);
 }
 
 const struct zygote *
@@ -264,36 +492,41 @@ lane_sandbox(const struct lane *l)
     return json_object_get(json_object_get(zygote_ready_message(l->zygote), "sandbox"), "layers");
 }
 
+static json_t *
+referee_json(const struct lane *l)
+{
+    const struct process *p = referee_process(l->referee);
+    const struct gpu_children *all = l->children;
+    const char *device = l->device.name, *why = process_why(p);
+    int pid = process_pid(p);
+
+    return json_pack(
+        "{s:s+, s:s, s:s, s:o, s:s, s:I, s:s?, s:s, s:{s:i, s:i, s:i}, s:o, s:{s:i, s:I, s:I, s:I, s:I, "
+        "s:I}, s:o}",
+        "name", "referee ", device, "kind", "referee", "device", device, "pid",
+        pid ? json_integer(pid) : json_null(), "state", process_state_name(process_state(p)), "starts",
+        (json_int_t)process_starts(p), "why", *why ? why : NULL, "lane", lane_state_name(l->state),
+        "children", "ready", gpu_children_count(all, GPU_CHILD_POOL, true), "references",
+        gpu_children_count(all, GPU_CHILD_REFERENCE, false), "candidates",
+        gpu_children_count(all, GPU_CHILD_CANDIDATE, false), "pool",
+        gpu_children_pool_json(all, job_waited_s(l->job)), "references", "kept",
+        gpu_children_count(all, GPU_CHILD_REFERENCE, false), "most", (json_int_t)l->config->references_kept,
+        "hits", (json_int_t)job_reference_hits(l->job), "loads", (json_int_t)gpu_children_loads(all),
+        "evicted", (json_int_t)gpu_children_evicted(all), "recalled",
+        (json_int_t)referee_recalled(l->referee), "canary", canary_json(l->canary));
+}
+
 void
 lane_status(const struct lane *l, json_t *workers, json_t *gpus)
 {
-    int pid = process_pid(l->referee);
-    const char *why = process_why(l->referee);
-
     json_array_append_new(workers, zygote_status(l->zygote));
-    json_array_append_new(
-        workers,
-        json_pack("{s:s+, s:s, s:s, s:o, s:s, s:I, s:s?, s:s, s:{s:i, s:i, s:i}, s:o, s:{s:i, s:I, s:I, s:I, "
-                  "s:I, s:I}}",
-                  "name", "referee ", l->device.name, "kind", "referee", "device", l->device.name, "pid",
-                  pid ? json_integer(pid) : json_null(), "state",
-                  process_state_name(process_state(l->referee)), "starts",
-                  (json_int_t)process_starts(l->referee), "why", *why ? why : NULL, "lane",
-                  lane_state_name(l->state), "children", "ready", runners_count(l, USE_POOL, true),
-                  "references", runners_count(l, USE_REFERENCE, false), "candidates",
-                  runners_count(l, USE_CANDIDATE, false), "pool", runners_pool_json(l), "references", "kept",
-                  runners_count(l, USE_REFERENCE, false), "most", (json_int_t)l->config->references_kept,
-                  "hits", (json_int_t)l->references.hits, "loads", (json_int_t)l->references.loads, "evicted",
-                  (json_int_t)l->references.evicted, "recalled", (json_int_t)l->references.recalled));
-    json_t *canary = canary_json(l);
-    json_object_set(json_array_get(workers, json_array_size(workers) - 1), "canary", canary);
-    json_t *gpu = lane_gpu(l) ? json_copy(lane_gpu(l)) : NULL;
-    if (gpu) {
-        json_object_set(gpu, "canary", canary);
-        json_object_set_new(gpu, "device", json_string(l->device.name));
-        json_object_set_new(gpu, "state", json_string(lane_state_name(l->state)));
-        json_object_set_new(gpu, "seen", l->seen ? json_incref(l->seen) : json_null());
-        json_array_append_new(gpus, gpu);
-    }
-    json_decref(canary);
+    json_array_append_new(workers, referee_json(l));
+    if (!lane_gpu(l))
+        return;
+    json_t *gpu = json_copy(lane_gpu(l)), *seen = referee_seen(l->referee);
+    json_object_set_new(gpu, "canary", canary_json(l->canary));
+    json_object_set_new(gpu, "device", json_string(l->device.name));
+    json_object_set_new(gpu, "state", json_string(lane_state_name(l->state)));
+    json_object_set_new(gpu, "seen", seen ? json_incref(seen) : json_null());
+    json_array_append_new(gpus, gpu);
 }

@@ -1,26 +1,37 @@
-#include "server/workers/private.h"
+#include "server/workers/referee.h"
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/log.h"
 
-/* What a lane says to its referee, and what it hears: proto/worker.md. */
-
 #define REFEREE_START_MS 180000
 #define SPEC_MAX (8 << 20)
 
-/* --- saying --- */
+struct referee {
+    char device[32];
+    struct process *process;
+    const struct referee_ops *ops;
+    void *arg;
+    void (*stopped_cb)(void *arg);
+    json_t *seen;     /* of the GPU, when something was last timed on it; NULL: nothing was */
+    int64_t recalled; /* right answers that were given again, since the start */
+};
 
-void
-referee_tell(struct lane *l, json_t *body, const struct channel_fd *fds, size_t n)
+/* --- asking --- */
+
+/* body and the descriptors are taken. */
+static void
+tell(struct referee *r, json_t *body, const struct channel_fd *fds, size_t n)
 {
     struct error err = { 0 };
-    if (process_send(l->referee, body, fds, n, &err) != 0)
-        log_debug(l->device.name, "%s", err.text);
+    if (process_send(r->process, body, fds, n, &err) != 0)
+        log_debug(r->device, "%s", err.text);
 }
 
 /* Descriptors for the message, or false with those made closed again. */
@@ -39,97 +50,103 @@ make_memfds(struct channel_fd *fds, const char *const *bytes, const size_t *size
     return true;
 }
 
-/* With what is made of bytes beside it, or not at all: then the referee goes. */
+/* False: there is no memory for the message's descriptors, and the referee goes. */
 static bool
-can_send(struct lane *l, struct channel_fd *fds, const char *const *bytes, const size_t *sizes, size_t n)
+can_send(struct referee *r, struct channel_fd *fds, const char *const *bytes, const size_t *sizes, size_t n)
 {
     struct error err = { 0 };
 
     if (make_memfds(fds, bytes, sizes, n, &err))
         return true;
-    log_error(l->device.name, "%s", err.text);
-    process_kill(l->referee, "no memory for its messages");
+    log_error(r->device, "%s", err.text);
+    process_kill(r->process, "no memory for its messages");
     return false;
 }
 
 bool
-referee_ask_register(struct lane *l)
+referee_register(struct referee *r, const struct referee_registration *what)
 {
-    const struct job *j = l->job;
     struct channel_fd fds[] = { { "source", -1 } };
-    const char *bytes[] = { j->source };
-    size_t sizes[] = { j->source_size };
+    const char *bytes[] = { what->source };
+    size_t sizes[] = { what->source_size };
 
-    if (!can_send(l, fds, bytes, sizes, ARRAY_LEN(fds)))
+    if (!can_send(r, fds, bytes, sizes, ARRAY_LEN(fds)))
         return false;
-    referee_tell(l,
-                 json_pack("{s:s, s:s, s:s, s:s?, s:b, s:O?}", "op", "register", "job", j->id, "child",
-                           child_name(j->reference->child), "entry", j->entry, "dynamic_shapes",
-                           (int)j->dynamic_shapes, "cases", j->cases),
-                 fds, ARRAY_LEN(fds));
+    tell(r,
+         json_pack("{s:s, s:s, s:s, s:s?, s:b, s:O?}", "op", "register", "job", what->job, "child",
+                   what->child, "entry", what->entry, "dynamic_shapes", (int)what->dynamic_shapes, "cases",
+                   what->cases),
+         fds, ARRAY_LEN(fds));
     return true;
 }
 
 bool
-referee_ask_open(struct lane *l)
+referee_open(struct referee *r, const struct referee_opening *what)
 {
-    const struct job *j = l->job;
     struct channel_fd fds[] = {
         { "source", -1 }, { "spec", -1 }, { "reference_source", -1 }, { "kernels", -1 }, { "images", -1 }
     };
-    const char *bytes[] = { j->source, j->spec, j->reference_source, j->kernels };
-    size_t sizes[] = { j->source_size, j->spec_size, j->reference_size, strlen(j->kernels) };
-    const char *entry = j->entry, *cache = j->cache;
+    const char *bytes[] = { what->source, what->spec, what->reference_source, what->kernels };
+    size_t sizes[] = { what->source_size, what->spec_size, what->reference_size, strlen(what->kernels) };
+    bool has_images = what->images_fd >= 0;
     char seed[17];
 
-    if (j->is_compiled) {
-        bytes[0] = j->reference_source;
-        sizes[0] = j->reference_size;
-        bytes[3] = "{}";
-        sizes[3] = 2;
-        entry = j->task_entry;
-        cache = NULL;
-    }
-    if (!can_send(l, fds, bytes, sizes, ARRAY_LEN(bytes)))
+    if (!can_send(r, fds, bytes, sizes, ARRAY_LEN(bytes)))
         return false;
-    bool is_planned = j->images_fd >= 0 && !j->is_compiled;
-    if (is_planned)
-        fds[ARRAY_LEN(bytes)].fd = fcntl(j->images_fd, F_DUPFD_CLOEXEC, 0);
-    snprintf(seed, sizeof(seed), "%016llx", (unsigned long long)j->seed);
-    json_t *body =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:O, s:s, s:s?, s:I}", "op", "open", "job", j->id,
-                  "reference", child_name(j->reference->child), "candidate", child_name(j->candidate->child),
-                  "entry", entry, "task_entry", j->task_entry, "policy", j->policy, "seed", seed, "cache",
-                  cache, "call_limit_ms", (json_int_t)l->config->tiny_limit_ms);
-    if (j->is_compiled)
+    if (has_images)
+        fds[ARRAY_LEN(bytes)].fd = fcntl(what->images_fd, F_DUPFD_CLOEXEC, 0);
+    snprintf(seed, sizeof(seed), "%016llx", (unsigned long long)what->seed);
+    json_t *body = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:O, s:s, s:s?, s:I}", "op", "open", "job",
+                             what->job, "reference", what->reference, "candidate", what->candidate, "entry",
+                             what->entry, "task_entry", what->task_entry, "policy", what->policy, "seed",
+                             seed, "cache", what->cache, "call_limit_ms", (json_int_t)what->call_limit_ms);
+    if (what->is_compiled)
         json_object_set_new(body, "compile", json_true());
-    if (j->is_grouped)
+    if (what->is_grouped)
         json_object_set_new(body, "grouped", json_true());
-    referee_tell(l, body, fds, ARRAY_LEN(bytes) + is_planned);
+    tell(r, body, fds, ARRAY_LEN(bytes) + has_images);
     return true;
 }
 
 void
-referee_ask_stage(struct lane *l)
+referee_stage(struct referee *r, const char *job, const char *stage, bool wants_evidence)
 {
-    const struct job *j = l->job;
-
-    referee_tell(l,
-                 json_pack("{s:s, s:s, s:s, s:b}", "op", "stage", "job", j->id, "stage", j->stage, "evidence",
-                           (int)j->wants_evidence),
-                 NULL, 0);
+    tell(r,
+         json_pack("{s:s, s:s, s:s, s:b}", "op", "stage", "job", job, "stage", stage, "evidence",
+                   (int)wants_evidence),
+         NULL, 0);
 }
 
 void
-referee_drop(struct lane *l, const struct runner *r)
+referee_close(struct referee *r, const char *job)
 {
-    referee_tell(l, json_pack("{s:s, s:s}", "op", "drop", "child", child_name(r->child)), NULL, 0);
+    tell(r, json_pack("{s:s, s:s}", "op", "close", "job", job), NULL, 0);
 }
 
-/* --- hearing --- */
+void
+referee_canary(struct referee *r)
+{
+    tell(r, json_pack("{s:s}", "op", "canary"), NULL, 0);
+}
+
+void
+referee_child(struct referee *r, const char *child, int channel, int pidfd)
+{
+    const struct channel_fd fds[] = { { "channel", channel }, { "pidfd", pidfd } };
+
+    tell(r, json_pack("{s:s, s:s}", "op", "child", "child", child), fds, ARRAY_LEN(fds));
+}
+
+void
+referee_drop(struct referee *r, const char *child)
+{
+    tell(r, json_pack("{s:s, s:s}", "op", "drop", "child", child), NULL, 0);
+}
+
+/* --- its answers --- */
 
 static json_t *
-read_detail(struct lane *l, struct message *m)
+read_detail(const struct referee *r, struct message *m)
 {
     AUTO_FD int fd = message_take_fd(m, "detail");
     AUTO_BUFFER struct buffer text = BUFFER_INIT;
@@ -141,8 +158,7 @@ read_detail(struct lane *l, struct message *m)
     if (memfd_read(fd, WORKER_DETAIL_MAX, &text, &err) == 0)
         detail = json_loadb(text.data, text.size, JSON_ALLOW_NUL, NULL);
     if (!json_is_object(detail)) {
-        log_warn(l->device.name, "a report's detail cannot be read: %s",
-                 err.code ? err.text : "no JSON object");
+        log_warn(r->device, "a report's detail cannot be read: %s", err.code ? err.text : "no JSON object");
         json_decref(detail);
         return NULL;
     }
@@ -188,7 +204,7 @@ read_report(const struct message *m, struct lane_report *out)
  * that is under way.
  */
 static void
-note_seen(struct lane *l, json_t *detail)
+note_seen(struct referee *r, json_t *detail)
 {
     static const char *const figures[] = { "sm_mhz", "mem_mhz", "temp_c", "power_w" };
     json_t *blocks = json_object_get(json_object_get(detail, "clocks"), "blocks");
@@ -198,103 +214,172 @@ note_seen(struct lane *l, json_t *detail)
     if (!json_is_object(block))
         return;
     clock_text(clock_wall_ms(), at);
-    json_t *seen = json_pack("{s:s, s:b}", "at", at, "throttled",
-                             (json_integer_value(json_object_get(block, "throttle")) & LANE_THROTTLES) != 0);
+    json_t *seen =
+        json_pack("{s:s, s:b}", "at", at, "throttled",
+                  (json_integer_value(json_object_get(block, "throttle")) & DEVICE_THROTTLES) != 0);
     for (size_t i = 0; i < ARRAY_LEN(figures); i++) {
         json_t *after = json_array_get(json_object_get(block, figures[i]), 1); /* [before, after] */
         json_object_set_new(seen, figures[i], json_is_number(after) ? json_incref(after) : json_null());
     }
-    json_decref(l->seen);
-    l->seen = seen;
+    json_decref(r->seen);
+    r->seen = seen;
 }
 
 static void
-heard_stage(struct lane *l, struct message *m)
+read_stage(struct referee *r, struct message *m)
 {
     struct lane_report report = { 0 };
+    const char *job = message_text(m, "job");
 
-    if (read_report(m, &report) != 0) {
-        process_kill(l->referee, "it broke the protocol");
+    if (!job || read_report(m, &report) != 0) {
+        process_kill(r->process, "it broke the protocol");
         return;
     }
-    if (!job_answered(l, &report))
-        return;
-    AUTO_JSON json_t *detail = read_detail(l, m);
+    AUTO_JSON json_t *detail = read_detail(r, m);
     report.detail = detail;
-    note_seen(l, detail);
-    l->references.recalled += json_integer_value(json_object_get(detail, "recalled"));
-    job_report(l, &report);
+    note_seen(r, detail);
+    r->recalled += json_integer_value(json_object_get(detail, "recalled"));
+    r->ops->report(r->arg, job, &report);
 }
 
 static void
-heard_registered(struct lane *l, struct message *m, bool is_refused)
+read_registered(struct referee *r, struct message *m, bool is_refused)
 {
     AUTO_BUFFER struct buffer spec = BUFFER_INIT;
     AUTO_FD int fd = message_take_fd(m, "spec");
     AUTO_JSON json_t *error = json_incref(json_object_get(m->body, "error"));
+    const char *job = message_text(m, "job");
     struct error err = { 0 };
 
-    uv_timer_stop(&l->job_timer);
-    if (!is_refused && (fd < 0 || memfd_read(fd, SPEC_MAX, &spec, &err) != 0)) {
-        process_kill(l->referee, "it broke the protocol");
-        return;
-    }
-    job_registered(l, is_refused ? NULL : &spec, error);
+    if (!job || (!is_refused && (fd < 0 || memfd_read(fd, SPEC_MAX, &spec, &err) != 0)))
+        process_kill(r->process, "it broke the protocol");
+    else
+        r->ops->registered(r->arg, job, is_refused ? NULL : &spec, error);
 }
 
 static void
-referee_message_cb(void *arg, struct message *m)
+message_cb(void *arg, struct message *m)
 {
-    struct lane *l = arg;
-    const char *event = message_text(m, "ev"), *child = message_text(m, "child"),
-               *job = message_text(m, "job");
-    bool is_ours = l->job && job && strcmp(job, l->job->id) == 0 && l->job->is_asked;
-    struct runner *r = child ? runner_find(l, child) : NULL;
+    struct referee *r = arg;
+    const char *event = message_text(m, "ev"), *child = message_text(m, "child");
 
-    if (strcmp(event, "child_ready") == 0 && r) {
-        runner_became_ready(l, r);
-    } else if (strcmp(event, "child_gone") == 0 && r) {
-        r->is_told = false;
-        child_kill(r->child);
-    } else if (strcmp(event, "stage") == 0 && is_ours) {
-        heard_stage(l, m);
-    } else if (strcmp(event, "registered") == 0 && is_ours) {
-        heard_registered(l, m, false);
-    } else if (strcmp(event, "refused") == 0 && is_ours) {
-        heard_registered(l, m, true);
-    } else if (strcmp(event, "canary") == 0) {
-        canary_answered(l, m->body);
-    }
-    /* "closed", "dropped", and news of what is forgotten here already: nothing depends on them. */
+    if (strcmp(event, "child_ready") == 0 && child)
+        r->ops->child_ready(r->arg, child);
+    else if (strcmp(event, "child_gone") == 0 && child)
+        r->ops->child_gone(r->arg, child);
+    else if (strcmp(event, "stage") == 0)
+        read_stage(r, m);
+    else if (strcmp(event, "registered") == 0)
+        read_registered(r, m, false);
+    else if (strcmp(event, "refused") == 0)
+        read_registered(r, m, true);
+    else if (strcmp(event, "canary") == 0)
+        r->ops->canary(r->arg, m->body);
+    /* "closed" and "dropped": nothing depends on them. */
 }
 
 static void
-referee_ready_cb(void *arg, json_t *message)
+ready_cb(void *arg, json_t *message)
 {
+    struct referee *r = arg;
+
     (void)message;
-    lane_became_ready(arg);
+    r->ops->ready(r->arg);
 }
 
 static void
-referee_down_cb(void *arg, const char *why)
+down_cb(void *arg, const char *why)
 {
-    lane_went_down(arg, why);
+    struct referee *r = arg;
+
+    r->ops->down(r->arg, why);
 }
 
-static const struct process_ops referee_ops = { referee_ready_cb, referee_message_cb, referee_down_cb };
+static const struct process_ops process_ops = { ready_cb, message_cb, down_cb };
+
+/* --- its life --- */
 
 int
-referee_new(struct lane *l, struct error *err)
+referee_new(uv_loop_t *loop, const struct config *config, const struct device *device,
+            const struct referee_ops *ops, void *arg, struct referee **out, struct error *err)
 {
+    struct referee *r = calloc(1, sizeof(*r));
     AUTO_FREE char *script = NULL;
     char name[64], elements[24];
 
-    snprintf(name, sizeof(name), "referee %s", l->device.name);
-    snprintf(elements, sizeof(elements), "%lld", (long long)l->config->interpreter_elements);
-    if (asprintf(&script, "%s/referee.py", l->config->harness) < 0)
+    *out = NULL;
+    snprintf(elements, sizeof(elements), "%lld", (long long)config->interpreter_elements);
+    if (!r || asprintf(&script, "%s/referee.py", config->harness) < 0) {
+        script = NULL;
+        free(r);
         return error_set(err, ERR_NOMEM, "no memory for the referee");
-    const char *args[] = { l->config->python, script,           "--device", l->device.name, "--cores",
-                           l->device.cores,   "--fd",           "3",        "--elements",   elements,
-                           "--peaks",         l->config->peaks, NULL };
-    return process_new(l->loop, name, args, REFEREE_START_MS, &referee_ops, l, &l->referee, err);
+    }
+    snprintf(r->device, sizeof(r->device), "%s", device->name);
+    snprintf(name, sizeof(name), "referee %s", device->name);
+    r->ops = ops;
+    r->arg = arg;
+    const char *args[] = { config->python, script,        "--device", device->name, "--cores",
+                           device->cores,  "--fd",        "3",        "--elements", elements,
+                           "--peaks",      config->peaks, NULL };
+    int rc = process_new(loop, name, args, REFEREE_START_MS, &process_ops, r, &r->process, err);
+    if (rc != 0)
+        free(r);
+    else
+        *out = r;
+    return rc;
+}
+
+void
+referee_free(struct referee *r)
+{
+    if (!r)
+        return;
+    process_free(r->process);
+    json_decref(r->seen);
+    free(r);
+}
+
+static void
+stopped_cb(void *arg)
+{
+    struct referee *r = arg;
+    r->stopped_cb(r->arg);
+}
+
+void
+referee_stop(struct referee *r, void (*cb)(void *arg))
+{
+    r->stopped_cb = cb;
+    process_stop(r->process, stopped_cb);
+}
+
+struct process *
+referee_process(const struct referee *r)
+{
+    return r->process;
+}
+
+void
+referee_kill(struct referee *r, const char *why)
+{
+    process_kill(r->process, why);
+}
+
+json_t *
+referee_gpu(const struct referee *r)
+{
+    json_t *gpu = json_object_get(process_ready_message(r->process), "gpu");
+    return json_is_object(gpu) ? gpu : NULL;
+}
+
+json_t *
+referee_seen(const struct referee *r)
+{
+    return r->seen;
+}
+
+int64_t
+referee_recalled(const struct referee *r)
+{
+    return r->recalled;
 }

@@ -1,0 +1,50 @@
+/*
+ * canary.h - a kernel whose answer and time are known, and what it says of a device and its workers. It is sent by the
+ * device, which does what the outcome says. Loop thread only.
+ */
+#ifndef WORKERS_CANARY_H
+#define WORKERS_CANARY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <jansson.h>
+#include <uv.h>
+
+#include "common/error.h"
+#include "server/config.h"
+#include "server/workers/norms.h"
+#include "server/workers/referee.h"
+
+struct canary;
+
+/* config and referee are views that outlive it. out: given, canary_free(). 0 or ERR_NOMEM. */
+int canary_new(uv_loop_t *loop, const struct config *config, const char *device, struct referee *referee,
+               struct canary **out, struct error *err);
+void canary_free(struct canary *c);                           /* NULL is fine */
+void canary_use_norms(struct canary *c, struct norms *norms); /* a view that outlives it */
+
+void canary_begin(struct canary *c); /* one is to be sent */
+void canary_pump(struct canary *c,
+                 bool is_quiet);       /* one that is to be sent goes, if no child is made or ended */
+void canary_abandon(struct canary *c); /* the workers are gone */
+
+enum canary_outcome {
+    CANARY_NOT_ASKED, /* nobody waits for it */
+    CANARY_PASSED,
+    CANARY_AGAIN,      /* it failed: once more */
+    CANARY_RESTART,    /* it failed twice: with fresh workers */
+    CANARY_QUARANTINE, /* it failed twice with fresh workers, too */
+};
+enum canary_outcome canary_answered(struct canary *c, const json_t *body);
+
+int64_t canary_due_ms(const struct canary *c); /* until one is due by time; -1: none comes by time */
+int64_t
+canary_again_ms(const struct canary *c); /* until a quarantined device is looked at again; -1: it is not */
+bool canary_is_slow_only(const struct canary *c); /* the last one failed, and by its time alone */
+bool canary_is_suspect(
+    const struct canary *c); /* the workers were started afresh for it, and none has passed yet */
+int64_t canary_drifts(const struct canary *c); /* failures, and norms learned anew, since the start */
+json_t *canary_json(const struct canary *c);   /* given */
+
+#endif

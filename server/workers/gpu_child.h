@@ -1,0 +1,89 @@
+/*
+ * gpu_child.h - the children of one device's run zygote. Each is forked and makes its context before anybody needs it;
+ * then it serves as a task's reference, again and again, or as one submission's candidate, once. Loop thread only.
+ */
+#ifndef WORKERS_GPU_CHILD_H
+#define WORKERS_GPU_CHILD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <jansson.h>
+#include <uv.h>
+
+#include "common/error.h"
+#include "common/hash.h"
+#include "server/config.h"
+#include "server/workers/referee.h"
+#include "server/workers/zygote.h"
+
+/* Bytes of a task's id, with what tells one of its references from another. */
+#define LANE_TASK_SIZE (HASH_TEXT_SIZE + 8)
+
+struct gpu_child;
+struct gpu_children;
+
+enum gpu_child_use {
+    GPU_CHILD_POOL, /* it waits */
+    GPU_CHILD_REFERENCE,
+    GPU_CHILD_CANDIDATE,
+    GPU_CHILD_ENDING
+};
+
+struct gpu_children_ops {
+    /* c has ended, and is freed afterwards. True: it was the job's own. */
+    bool (*ended)(void *arg, const struct gpu_child *c);
+    void (*changed)(void *arg); /* one has come, has become ready or is gone */
+};
+
+/* config, zygote, referee and ops are views that outlive it. out: given, gpu_children_free(). 0 or ERR_NOMEM. */
+int gpu_children_new(uv_loop_t *loop, const struct config *config, const char *device, struct zygote *zygote,
+                     struct referee *referee, const struct gpu_children_ops *ops, void *arg,
+                     struct gpu_children **out, struct error *err);
+void gpu_children_free(struct gpu_children *all); /* there is none left; NULL is fine */
+/* The workers are gone: all of them are killed, and forgotten at once. */
+void gpu_children_abandon(struct gpu_children *all);
+
+/* Make what the pool lacks, and so many more. */
+void gpu_children_fill(struct gpu_children *all, int64_t more);
+/* Whether the referee is busy, and hears no child that has become ready. */
+void gpu_children_note_busy(struct gpu_children *all, bool is_busy);
+void
+gpu_children_evict(struct gpu_children *all); /* of more than references_kept those used longest ago go */
+/* None is left but these two (NULL: none). */
+void gpu_children_make_room(struct gpu_children *all, const struct gpu_child *a, const struct gpu_child *b);
+bool gpu_children_are_quiet(const struct gpu_children *all); /* none is being made or ended */
+bool
+gpu_children_can_stand_still(const struct gpu_children *all); /* none is being ended, the referee knows all */
+/* As the referee says. */
+void gpu_children_became_ready(struct gpu_children *all, const char *name);
+void gpu_children_went(struct gpu_children *all, const char *name);
+
+/* --- one of them --- */
+
+/* A loaded reference of the task; NULL: none. */
+struct gpu_child *gpu_children_reference(const struct gpu_children *all, const char *task_id);
+/* The newest that is ready, for that use from now on; task_id: of a reference, copied. NULL: none is ready. */
+struct gpu_child *gpu_children_take(struct gpu_children *all, enum gpu_child_use use, const char *task_id);
+void gpu_child_note_loaded(struct gpu_child *c, const char *task_id); /* copied */
+bool gpu_child_is_loaded(const struct gpu_child *c);
+void gpu_child_note_used(struct gpu_child *c); /* now */
+/* View. Its owner is this module. */
+struct child *gpu_child_process(const struct gpu_child *c);
+/* A candidate that was killed ends on its own; the referee lets go of it now. Nobody may point to it any more. */
+void gpu_child_let_go(struct gpu_child *c);
+void gpu_child_discard(struct gpu_child *c); /* kill and forget; nobody may point to it any more */
+
+/* --- looking --- */
+
+int gpu_children_count(const struct gpu_children *all, enum gpu_child_use use, bool is_ready_only);
+/* {"ready","making","most","made","lost","waited_s"}; given. waited_s: as job_waited_s() says. */
+json_t *gpu_children_pool_json(const struct gpu_children *all, double waited_s);
+int64_t gpu_children_loads(const struct gpu_children *all); /* references that were begun, since the start */
+int64_t gpu_children_evicted(const struct gpu_children *all); /* that were ended, since the start */
+/* That ended though nobody had ended them, but for those of the job, since the start. */
+int64_t gpu_children_lost(const struct gpu_children *all);
+/* One that was let go of did not end, for which its zygote was killed. Forgotten by the call. */
+bool gpu_children_take_stuck(struct gpu_children *all);
+
+#endif

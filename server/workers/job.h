@@ -1,0 +1,112 @@
+/*
+ * job.h - what a device does for others, one at a time: a submission in its GPU stages, or the registration of a task.
+ * A device has one struct job, which is used again and again. Loop thread only.
+ */
+#ifndef WORKERS_JOB_H
+#define WORKERS_JOB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+#include <uv.h>
+
+#include "common/buffer.h"
+#include "common/error.h"
+#include "common/hash.h"
+#include "server/config.h"
+#include "server/workers/gpu_child.h"
+#include "server/workers/referee.h"
+#include "server/workers/report.h"
+#include "server/workers/zygote.h"
+
+/* How it was with the candidate's process in the end; a view. */
+struct lane_closing {
+    bool is_lost;                /* the lane's workers went down with the job in their hands */
+    bool is_others;              /* then: for a process of an earlier job, or killed, and not by us */
+    const char *why;             /* then: how */
+    const struct child_end *end; /* NULL: there never was one, or it was not waited for */
+    const struct buffer *output; /* what it printed, all its processes together */
+    int64_t output_lost;         /* bytes beyond the limit */
+};
+
+struct lane_job_ops {
+    void (*report)(void *arg, const struct lane_report *r);
+    void (*closed)(void *arg, const struct lane_closing *c); /* once, last */
+};
+
+/* Bytes of a task's id, with what tells one of its references from another. */
+#define LANE_TASK_SIZE (HASH_TEXT_SIZE + 8)
+
+/* Strings are copied. task_id: submissions with the same one share a reference. */
+struct lane_submission {
+    const char *task_id;
+    const char *entry, *task_entry;
+    const char *source, *spec, *reference;
+    size_t source_size, spec_size, reference_size;
+    json_t *policy; /* borrowed; kept by reference */
+    json_t
+        *kernels; /* {"names": […], "hashes": […]}: what trusted children found of them; borrowed, copied */
+    uint64_t seed;
+    bool is_grouped;   /* others have this seed: what is right is kept for them */
+    const char *cache; /* NULL: none */
+    int images_fd;     /* borrowed: its plan with the images of its kernels; -1: it is judged live */
+    /* Idle references and children that are not needed yet are ended first, and none is made. */
+    bool is_alone;
+};
+
+/* spec (JSON text, borrowed) when it was registered; else error {"type","text","line"} when it was refused; else lost. */
+typedef void lane_registered_cb(void *arg, const struct buffer *spec, json_t *error);
+
+struct lane_registration {
+    const char *task_id, *entry; /* entry NULL: to be found */
+    const char *source;
+    size_t source_size;
+    bool dynamic_shapes;
+    json_t *cases; /* NULL: none declared */
+};
+
+/* --- of the device's job --- */
+
+struct job;
+
+/* It has ended, and its owner knows; needs_canary: the device may have been harmed. */
+typedef void job_ended_cb(void *arg, bool needs_canary);
+
+/* config, referee and children are views that outlive it. out: given, job_free(). 0 or ERR_NOMEM. */
+int job_new(uv_loop_t *loop, const struct config *config, struct referee *referee,
+            struct gpu_children *children, job_ended_cb *ended, void *arg, struct job **out,
+            struct error *err);
+void job_free(struct job *j); /* there is none; NULL is fine */
+
+bool job_is_none(const struct job *j);
+/* What the lane_… functions of the same names say. There must be none. 0 or ERR_NOMEM. */
+int job_open(struct job *j, const struct lane_submission *s, const struct lane_job_ops *ops, void *arg,
+             struct error *err);
+int job_register(struct job *j, const struct lane_registration *r, lane_registered_cb *cb, void *arg,
+                 struct error *err);
+void job_stage(struct job *j, const char *stage, bool wants_evidence, int64_t limit_ms);
+void job_reopen(struct job *j);
+void job_reopen_compiled(struct job *j, json_t *policy);
+void job_close(struct job *j);
+/* The device's workers are gone: why and is_others as in struct lane_closing. Nothing happens where there is none. */
+void job_lose(struct job *j, const char *why, bool is_others);
+
+/* Something has changed: what can be done now is done. */
+void job_pump(struct job *j);
+/* A child has ended, and is freed afterwards. True: it was the job's own. */
+bool job_child_ended(struct job *j, const struct gpu_child *c);
+/* The referee has answered. What is not the job's is ignored. */
+void job_reported(struct job *j, const char *id, struct lane_report *report);
+/* spec NULL: it was refused, for error (both borrowed). */
+void job_registered(struct job *j, const char *id, const struct buffer *spec, json_t *error);
+
+/* Children may be made meanwhile: nothing is timed, and nobody is to be alone. */
+bool job_allows_making(const struct job *j);
+int64_t job_wants_children(const struct job *j); /* so many more than the pool has */
+double job_waited_s(const struct job *j);        /* for children, since the start */
+int64_t job_reference_hits(const struct job *j); /* references found loaded, since the start */
+int64_t job_drifts(const struct job *j); /* how often a timing found the device off, since the start */
+
+#endif

@@ -1,0 +1,82 @@
+/*
+ * referee.h - the referee of one device: a process that holds inputs and right answers, and compares and times what
+ * children do. The messages are in proto/worker.md. Loop thread only.
+ */
+#ifndef WORKERS_REFEREE_H
+#define WORKERS_REFEREE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+#include <uv.h>
+
+#include "common/buffer.h"
+#include "common/error.h"
+#include "server/config.h"
+#include "server/workers/devices.h"
+#include "server/workers/process.h"
+#include "server/workers/report.h"
+
+struct referee;
+
+/* All arguments are borrowed. What concerns a job or a child that is forgotten here comes, too. */
+struct referee_ops {
+    void (*ready)(void *arg);
+    void (*down)(void *arg, const char *why);
+    void (*child_ready)(void *arg, const char *child);
+    void (*child_gone)(void *arg, const char *child);
+    void (*report)(void *arg, const char *job, struct lane_report *report);
+    /* spec NULL: it was refused, for error. */
+    void (*registered)(void *arg, const char *job, const struct buffer *spec, json_t *error);
+    void (*canary)(void *arg, const json_t *body);
+};
+
+/* device is copied; config and ops are views that outlive it. Not started yet. out: given, referee_free(). */
+int referee_new(uv_loop_t *loop, const struct config *config, const struct device *device,
+                const struct referee_ops *ops, void *arg, struct referee **out, struct error *err);
+void referee_free(struct referee *r);                     /* once its process has stopped; NULL is fine */
+struct process *referee_process(const struct referee *r); /* view */
+void referee_stop(struct referee *r,
+                  void (*stopped_cb)(void *arg)); /* as process_stop(), with the arg of its ops */
+void referee_kill(struct referee *r, const char *why);
+
+/* --- asking; what is asked while it is not ready is dropped --- */
+
+struct referee_registration {
+    const char *job, *child, *entry; /* entry NULL: to be found */
+    const char *source;
+    size_t source_size;
+    bool dynamic_shapes;
+    json_t *cases; /* NULL: none declared */
+};
+
+struct referee_opening {
+    const char *job, *reference, *candidate; /* these two: names of children */
+    const char *entry, *task_entry, *cache;  /* cache NULL: none */
+    const char *source, *spec, *reference_source, *kernels;
+    size_t source_size, spec_size, reference_size;
+    json_t *policy;
+    uint64_t seed;
+    int64_t call_limit_ms;
+    int images_fd; /* -1: none */
+    bool is_compiled, is_grouped;
+};
+
+/* False: there is no memory for the message, and the referee is killed for that. */
+bool referee_register(struct referee *r, const struct referee_registration *what);
+bool referee_open(struct referee *r, const struct referee_opening *what);
+void referee_stage(struct referee *r, const char *job, const char *stage, bool wants_evidence);
+void referee_close(struct referee *r, const char *job);
+void referee_canary(struct referee *r);
+void referee_child(struct referee *r, const char *child, int channel, int pidfd); /* both are taken */
+void referee_drop(struct referee *r, const char *child);
+
+/* --- looking --- */
+
+json_t *referee_gpu(const struct referee *r);  /* view; NULL: none, or not known yet */
+json_t *referee_seen(const struct referee *r); /* view: clocks and the like after the newest timing; NULL */
+int64_t referee_recalled(const struct referee *r); /* right answers that were given again, since the start */
+
+#endif
