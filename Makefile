@@ -58,7 +58,7 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
-.PHONY: help all harness finetune corpus tests setup setup-test setup-train trainers demo demo-train test test-fast test-unit test-e2e test-fault test-stop check lint lint-c format tidy lint-python \
+.PHONY: help all harness finetune corpus tests setup setup-test setup-train trainers demo demo-train test test-fast test-unit test-e2e test-fault test-stop check lint lint-c lint-cycles format tidy lint-python \
 	requirements sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report \
 	clean distclean deb deb-check dist libraries FORCE
 
@@ -257,7 +257,7 @@ check: setup-test ## lint, types, sanitizers, fuzz replay, slow tests
 	+$(parallel) clang tidy
 	+$(MAKE) lint sanitize slow requirements
 
-lint: lint-c lint-python ## clang and clang-tidy, clang-format, ruff, mypy
+lint: lint-c lint-python lint-cycles ## clang and clang-tidy, clang-format, ruff, mypy, rings of files
 
 lint-c: clang tidy
 	clang-format-14 --dry-run --Werror $(c_files)
@@ -279,6 +279,9 @@ $(BUILD)/tidy/%.ok: %.c .clang-tidy $(wildcard */*.h */*/*.h */*/*/*.h)
 	@mkdir -p $(@D)
 	$(Q)clang-tidy-14 --quiet --warnings-as-errors='*' $< -- $(own_cflags) 2>$@.log || { cat $@.log; exit 1; }
 	@touch $@
+
+lint-cycles:
+	'$(py)' tests/cycles.py
 
 lint-python:
 	'$(py)' -m ruff check $(py_files)

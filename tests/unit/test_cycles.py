@@ -1,0 +1,62 @@
+"""The check that files of a folder do not depend on each other in a ring (tests/cycles.py)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cycles
+
+
+def written(root: Path, **files: str) -> cycles.Graph:
+    """Of files of server/x; `a_c` is a.c."""
+    folder = root / "server" / "x"
+    folder.mkdir(parents=True)
+    for name, text in files.items():
+        stem, _, kind = name.rpartition("_")
+        (folder / f"{stem}.{kind}").write_text(text)
+    return cycles.read(root)
+
+
+def found(graph: cycles.Graph, *ringed: str) -> list[str]:
+    return list(cycles.complaints(graph, frozenset(ringed)))
+
+
+A = "int\na_do(void)\n{\n    return 0;\n}\n"
+B = "int\nb_do(void)\n{\n    return a_do();\n}\n"
+
+
+def test_calls_one_way_are_no_ring(tmp_path: Path) -> None:
+    assert found(written(tmp_path, a_c=A, b_c=B)) == []
+
+
+def test_calls_both_ways_are_a_ring(tmp_path: Path) -> None:
+    (line,) = found(written(tmp_path, a_c=A.replace("return 0", "return b_do()"), b_c=B))
+    assert line == "server/x: files depend on each other in a ring: a -> b; b -> a"
+
+
+def test_a_ring_of_three_is_found_through_calls_and_headers(tmp_path: Path) -> None:
+    graph = written(
+        tmp_path, a_c=A, a_h='#include "server/x/c.h"\n', b_c=B, c_c="void\nc_do(void)\n{\n    b_do();\n}\n", c_h=""
+    )
+    (line,) = found(graph)
+    assert line.endswith("a -> c; b -> a; c -> b")
+
+
+def test_a_name_in_a_comment_or_text_and_a_static_function_are_no_call(tmp_path: Path) -> None:
+    harmless = A + '/* see b_do() */\nstatic const char *const text = "b_do()";\n'
+    own = B.replace("int\nb_do", "static int\nb_do")
+    assert found(written(tmp_path / "text", a_c=harmless, b_c=B)) == []
+    assert found(written(tmp_path / "own", a_c=A.replace("return 0", "return b_do()"), b_c=own)) == []
+
+
+def test_a_folder_that_has_lost_its_ring_leaves_the_list(tmp_path: Path) -> None:
+    both = written(tmp_path / "both", a_c=A.replace("return 0", "return b_do()"), b_c=B)
+    assert found(both, "server/x") == []
+    (line,) = found(written(tmp_path / "one", a_c=A, b_c=B), "server/x")
+    assert line.startswith("server/x: has no ring any more")
+
+
+def test_the_files_of_the_daemon_are_read() -> None:
+    graph = cycles.read(cycles.ROOT)
+    assert "server/workers/process" in graph["server/workers/zygote"]
+    assert "server/workers/lane" not in graph["server/workers/process"]
