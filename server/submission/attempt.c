@@ -15,11 +15,20 @@
 #include "common/stages.h"
 #include "server/store/store.h"
 #include "server/submission/parts.h"
-#include "server/submission/submission.h"
 #include "server/workers/scratch.h"
 
-static int
-read_request(struct judgement *j, struct error *err)
+struct judgement *
+judgement_alloc(void)
+{
+    struct judgement *j = calloc(1, sizeof(*j));
+
+    if (j)
+        j->plan_fd = j->images_fd = -1;
+    return j;
+}
+
+int
+judgement_read_request(struct judgement *j, struct error *err)
 {
     struct json_fault fault;
     const char *until, *seed;
@@ -43,17 +52,9 @@ read_request(struct judgement *j, struct error *err)
     return 0;
 }
 
-bool
-judgement_make(struct submission *s)
-{
-    if (!s->judgement && (s->judgement = calloc(1, sizeof(*s->judgement))))
-        s->judgement->plan_fd = s->judgement->images_fd = -1;
-    return s->judgement != NULL;
-}
-
 /* What is told of a request that cannot be read is as whole as any other verdict. */
-static void
-set_defaults(struct judgement *j)
+void
+judgement_set_defaults(struct judgement *j)
 {
     const struct reward_spec standard = REWARD_SPEC_DEFAULT;
 
@@ -64,40 +65,12 @@ set_defaults(struct judgement *j)
 }
 
 int
-judgement_read(struct submission *s, struct error *err)
-{
-    struct funnel *f = s->funnel;
-
-    if (!judgement_make(s))
-        return error_set(err, ERR_NOMEM, "no memory to judge %s", s->id);
-    struct judgement *j = s->judgement;
-    set_defaults(j);
-    int rc = store_get_submission(f->store, s->id, &j->row, err);
-    memcpy(j->row.id, s->id, sizeof(j->row.id));
-    return rc == 0 ? read_request(j, err) : rc;
-}
-
-int
 judgement_read_row(struct judgement *j, struct submission_row *row, struct error *err)
 {
-    set_defaults(j);
+    judgement_set_defaults(j);
     j->row = *row;
     *row = (struct submission_row){ .reward = NAN };
-    return read_request(j, err);
-}
-
-int
-judgement_new(struct submission *s, struct error *err)
-{
-    struct funnel *f = s->funnel;
-    int rc = judgement_read(s, err);
-    struct judgement *j = s->judgement;
-
-    if (rc == 0)
-        rc = store_get_task(f->store, j->row.task_id, &j->task, err);
-    if (rc == 0)
-        rc = store_get_source(f->store, j->row.source_hash, &j->source, err);
-    return rc;
+    return judgement_read_request(j, err);
 }
 
 void

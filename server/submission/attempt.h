@@ -90,17 +90,14 @@ struct judgement {
     int64_t log_lost;
 };
 
-/* The memory for it, so that what follows cannot lack it. False: there is none, and nothing has changed. */
-bool judgement_make(struct submission *s);
+/* An attempt of which nothing is known yet. NULL: no memory. */
+struct judgement *judgement_alloc(void);
+/* Fills in what holds where nothing else is known. */
+void judgement_set_defaults(struct judgement *j);
+/* Reads the request of its row. 0 or ERR_STORE: it cannot be read, and the judgement is as whole as any other. */
+int judgement_read_request(struct judgement *j, struct error *err);
 /*
- * Loads what the store has of it. 0, an error of the store, or ERR_NOMEM. s->judgement is there also on failure, to be
- * told with it; but without judgement_make() before it is NULL where there was no memory for it.
- */
-int judgement_new(struct submission *s, struct error *err);
-/* The same without the task and the source: enough to be told a verdict. */
-int judgement_read(struct submission *s, struct error *err);
-/*
- * What judgement_read() makes, of a row that was read before (taken, also on failure); any thread. 0, ERR_STORE: its
+ * What submission_read_attempt() makes, of a row that was read before (taken, also on failure); any thread. 0, ERR_STORE: its
  * request cannot be read, and the judgement is as whole as any other.
  */
 int judgement_read_row(struct judgement *j, struct submission_row *row, struct error *err);

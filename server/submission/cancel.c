@@ -39,7 +39,7 @@ cancel_one(struct submission *s, struct error *err)
         submission_stop(s);
         return 0;
     }
-    int rc = s->state == STATE_QUEUED ? judgement_new(s, err) : 0;
+    int rc = s->state == STATE_QUEUED ? submission_load_attempt(s, err) : 0;
     if (rc != 0) {
         judgement_free(f, ptr_take(&s->judgement));
         return rc;
@@ -114,7 +114,7 @@ static bool
 add_to_batch(struct batch *b, struct submission *s, const struct submission_row *row)
 {
     if (s->state != STATE_QUEUED || s->is_claiming || s->is_cancelled || b->n == GROUP_MAX ||
-        !judgement_make(s))
+        !submission_make_attempt(s))
         return false;
     if (submission_row_copy(row, &b->rows[b->n]) != 0) {
         submission_row_release(&b->rows[b->n]);
@@ -131,7 +131,7 @@ member_cb(void *arg, const struct submission_row *row)
     struct members *m = arg;
     struct submission *s = NULL;
 
-    s = registry_find(m->funnel->registry, row->id);
+    s = submission_by_id(m->funnel, row->id);
     if (!s || is_spared(s, m->why) || (m->batch && add_to_batch(m->batch, s, row)))
         return true;
     if (m->n < GROUP_MAX)
@@ -208,7 +208,7 @@ funnel_cancel(struct funnel *f, const char *id, struct error *err)
     struct group_row group = { 0 };
     struct submission *s = NULL;
 
-    s = registry_find(f->registry, id);
+    s = submission_by_id(f, id);
     if (s)
         return cancel_one(s, err);
     int rc = store_get_submission(f->store, id, &row, err);

@@ -16,6 +16,7 @@
 #include "server/store/store.h"
 #include "server/submission/attempt.h"
 #include "server/submission/counters.h"
+#include "server/submission/follow.h"
 #include "server/submission/funnel.h"
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
@@ -23,7 +24,6 @@
 #include "server/submission/reuse_keys.h"
 #include "server/submission/state.h"
 #include "server/submission/submission.h"
-#include "server/submission/wait.h"
 #include "server/verdict/verdict.h"
 
 /*

@@ -55,7 +55,7 @@ sizes_judge(const struct judgement *j)
 static int
 load(struct submission *s, struct error *err)
 {
-    int rc = judgement_new(s, err);
+    int rc = submission_load_attempt(s, err);
 
     if (rc == 0 && sizes_judge(s->judgement))
         rc = task_let_sizes_judge(&s->judgement->task, err);
@@ -72,7 +72,7 @@ end_before_the_first_stage(struct submission *s)
 static void
 note_wait(struct submission *s, enum stage stage, int64_t now_ns)
 {
-    double wait_ms = (double)(now_ns - s->queued_ns) / 1e6;
+    double wait_ms = (double)(now_ns - s->entry.since_ns) / 1e6;
 
     s->judgement->stages[stage].wait_ms = wait_ms;
     counters_wait(s->funnel->counters, stage, wait_ms);

@@ -8,7 +8,7 @@
 struct lane;
 struct submission;
 
-/* It has a CPU slot, and judgement_make() was called: it is claimed first, or once more. */
+/* It has a CPU slot, and submission_make_attempt() was called: it is claimed first, or once more. */
 void driver_begin(struct submission *s);
 /* It was ready, and has a device, whose lane is idle. */
 void driver_place(struct submission *s, struct lane *l);

@@ -9,6 +9,7 @@
 #include "server/store/store.h"
 #include "server/submission/attempt.h"
 #include "server/submission/counters.h"
+#include "server/submission/follow.h"
 #include "server/submission/funnel.h"
 #include "server/submission/group_progress.h"
 #include "server/submission/groups.h"
@@ -55,7 +56,7 @@ count(struct submission *s)
 static void
 unregister(struct submission *s)
 {
-    registry_remove(s->funnel->registry, s);
+    registry_remove(s->funnel->registry, &s->entry);
 }
 
 static void

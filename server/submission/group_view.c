@@ -64,7 +64,7 @@ look_at(struct funnel *f, struct shown *one)
 {
     struct submission *s = NULL;
 
-    s = registry_find(f->registry, one->row.id);
+    s = submission_by_id(f, one->row.id);
     one->cache = s ? s->cache : "miss";
     if (s && s->judgement && s->judgement->request && !state_is_final(s->state)) {
         AUTO_JSON json_t *now = verdict_json(s);
@@ -129,7 +129,7 @@ item_of(struct shown *one, const char *task_name)
     s.priority = one->row.priority;
     s.attempts = one->row.attempts;
     json_t *out = NULL;
-    if (judgement_make(&s) && judgement_read_row(s.judgement, &one->row, &err) == 0) {
+    if (submission_make_attempt(&s) && judgement_read_row(s.judgement, &one->row, &err) == 0) {
         s.judgement->task.name = task_name ? strdup(task_name) : NULL;
         out = verdict_json(&s);
     }

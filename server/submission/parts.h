@@ -1,5 +1,5 @@
 /*
- * parts.h - the parts that judging is made of, each behind its own header. funnel.c makes them and wires them together.
+ * parts.h - the parts that judging is made of, each behind its own header. lifetime.c makes them and wires them together.
  */
 #ifndef SUBMISSION_PARTS_H
 #define SUBMISSION_PARTS_H

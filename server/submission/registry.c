@@ -1,19 +1,15 @@
 #include "server/submission/registry.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
-#include <uthash.h>
 #include <utlist.h>
 
 #include "common/clock.h"
-#include "server/submission/state.h"
-#include "server/submission/submission.h"
 
 struct registry {
-    struct submission *by_id;
+    struct registry_entry *by_id;
     /* The clock does not go back, so that what is appended is the youngest: the oldest is known without looking at all. */
-    struct submission *queued_oldest, *ready_oldest;
+    struct registry_entry *oldest[REGISTRY_FOR_DEVICE + 1];
 };
 
 struct registry *
@@ -29,77 +25,60 @@ registry_free(struct registry *r)
 }
 
 void
-registry_add(struct registry *r, struct submission *s)
+registry_add(struct registry *r, struct registry_entry *e)
 {
-    HASH_ADD_STR(r->by_id, id, s);
+    HASH_ADD_STR(r->by_id, id, e);
 }
 
 void
-registry_remove(struct registry *r, struct submission *s)
+registry_remove(struct registry *r, struct registry_entry *e)
 {
-    registry_end_wait(r, s);
-    HASH_DEL(r->by_id, s);
+    registry_end_wait(r, e);
+    HASH_DEL(r->by_id, e);
 }
 
-struct submission *
+struct registry_entry *
 registry_find(const struct registry *r, const char *id)
 {
-    struct submission *found;
+    struct registry_entry *found;
 
     HASH_FIND_STR(r->by_id, id, found);
     return found;
 }
 
-struct submission *
+struct registry_entry *
 registry_first(const struct registry *r)
 {
     return r->by_id;
 }
 
-struct submission *
-registry_after(const struct submission *s)
+struct registry_entry *
+registry_after(const struct registry_entry *e)
 {
-    return s->hh.next;
-}
-
-static struct submission **
-waiting_list(struct registry *r, const struct submission *s)
-{
-    return s->state == STATE_QUEUED ? &r->queued_oldest : &r->ready_oldest;
+    return e->hh.next;
 }
 
 void
-registry_begin_wait(struct registry *r, struct submission *s)
+registry_begin_wait(struct registry *r, struct registry_entry *e, enum registry_wait waits)
 {
-    assert(s->state == STATE_QUEUED || s->state == STATE_READY);
-    registry_end_wait(r, s);
-    s->queued_ns = clock_monotonic_ns();
-    DL_APPEND2(*waiting_list(r, s), s, older, newer);
-    s->is_waiting = true;
+    registry_end_wait(r, e);
+    e->since_ns = clock_monotonic_ns();
+    e->waits = waits;
+    DL_APPEND2(r->oldest[waits], e, older, newer);
 }
 
 void
-registry_end_wait(struct registry *r, struct submission *s)
+registry_end_wait(struct registry *r, struct registry_entry *e)
 {
-    if (s->is_waiting)
-        DL_DELETE2(*waiting_list(r, s), s, older, newer);
-    s->is_waiting = false;
-}
-
-static double
-waited_s(const struct submission *s)
-{
-    return s ? (double)(clock_monotonic_ns() - s->queued_ns) / 1e9 : -1;
+    if (e->waits != REGISTRY_NOT)
+        DL_DELETE2(r->oldest[e->waits], e, older, newer);
+    e->waits = REGISTRY_NOT;
 }
 
 double
-registry_oldest_queued_s(const struct registry *r)
+registry_oldest_s(const struct registry *r, enum registry_wait waits)
 {
-    return waited_s(r->queued_oldest);
-}
+    const struct registry_entry *e = r->oldest[waits];
 
-double
-registry_oldest_ready_s(const struct registry *r)
-{
-    return waited_s(r->ready_oldest);
+    return e ? (double)(clock_monotonic_ns() - e->since_ns) / 1e9 : -1;
 }

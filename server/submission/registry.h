@@ -1,29 +1,44 @@
 /*
  * registry.h - the submissions that are not finished, by id, and which of them has waited longest. Whoever is not in it is
- * finished or unknown: the store says which. Loop thread only.
+ * finished, unknown or another daemon's: the store says which. Loop thread only.
  */
 #ifndef SUBMISSION_REGISTRY_H
 #define SUBMISSION_REGISTRY_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <uthash.h>
+
+#include "common/ids.h"
+
 struct registry;
-struct submission;
+
+/* Part of a submission. All zero at first, but for its id. */
+struct registry_entry {
+    UT_hash_handle hh;
+    char id[ID_SIZE];
+    int64_t since_ns; /* when it began to wait */
+    /* The fields below are registry.c's own. */
+    enum registry_wait { REGISTRY_NOT, REGISTRY_FOR_SLOT, REGISTRY_FOR_DEVICE } waits;
+    struct registry_entry *older, *newer; /* among those that wait for the same */
+};
 
 struct registry *registry_new(void);    /* NULL: no memory */
 void registry_free(struct registry *r); /* it is empty; NULL is fine */
 
-void registry_add(struct registry *r, struct submission *s);
-void registry_remove(struct registry *r, struct submission *s);
-struct submission *registry_find(const struct registry *r, const char *id); /* NULL: it is not there */
-/* In the order of their coming; NULL: no more. The one that was given last may be removed meanwhile, if the next is known. */
-struct submission *registry_first(const struct registry *r);
-struct submission *registry_after(const struct submission *s);
+void registry_add(struct registry *r, struct registry_entry *e);
+void registry_remove(struct registry *r, struct registry_entry *e);
+struct registry_entry *registry_find(const struct registry *r, const char *id); /* NULL: it is not there */
+/* In the order of their coming; NULL: no more. The one that was given last may be removed, if the next is known. */
+struct registry_entry *registry_first(const struct registry *r);
+struct registry_entry *registry_after(const struct registry_entry *e);
 
-/* It waits from now on, for a slot where it is queued, for a device where it is ready, until registry_end_wait(). */
-void registry_begin_wait(struct registry *r, struct submission *s);
-void registry_end_wait(struct registry *r, struct submission *s); /* nothing happens where it does not wait */
-
-/* Seconds that the longest has waited for a slot, and for a device; below 0: nobody waits. */
-double registry_oldest_queued_s(const struct registry *r);
-double registry_oldest_ready_s(const struct registry *r);
+/* It waits from now on, for a slot or for a device, until registry_end_wait(). */
+void registry_begin_wait(struct registry *r, struct registry_entry *e, enum registry_wait waits);
+void registry_end_wait(struct registry *r,
+                       struct registry_entry *e); /* nothing happens where it does not wait */
+/* Seconds that the longest has waited for it; below 0: nobody waits. */
+double registry_oldest_s(const struct registry *r, enum registry_wait waits);
 
 #endif

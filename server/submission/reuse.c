@@ -105,7 +105,7 @@ hand_on(struct submission *s, const struct submission_row *from, const char *how
     struct funnel *f = s->funnel;
     struct error err = { 0 };
 
-    int rc = judgement_read(s, &err);
+    int rc = submission_read_attempt(s, &err);
     if (rc == 0)
         rc = store_get_log(f->store, from->id, &s->judgement->log, &err);
     if (rc == 0) {

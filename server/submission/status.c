@@ -91,8 +91,8 @@ print_queues(const struct funnel *f, struct buffer *out)
                   (long long)admission_waiting(f), (long long)f->config->queue_limit,
                   (long long)n.cpu_running, (long long)n.slots, (long long)n.gpu_running,
                   (long long)registrar_registering(f->registrar), (long long)flight_following(f->flight));
-    print_oldest(out, ",\"oldest_s\":{\"queued\":", registry_oldest_queued_s(f->registry));
-    print_oldest(out, ",\"ready\":", registry_oldest_ready_s(f->registry));
+    print_oldest(out, ",\"oldest_s\":{\"queued\":", registry_oldest_s(f->registry, REGISTRY_FOR_SLOT));
+    print_oldest(out, ",\"ready\":", registry_oldest_s(f->registry, REGISTRY_FOR_DEVICE));
     buffer_add(out, "}}");
 }
 

@@ -13,6 +13,7 @@
 #include "server/store/store.h"
 #include "server/submission/attempt.h"
 #include "server/submission/counters.h"
+#include "server/submission/follow.h"
 #include "server/submission/funnel.h"
 #include "server/submission/groups.h"
 #include "server/submission/parts.h"
@@ -20,7 +21,6 @@
 #include "server/submission/request.h"
 #include "server/submission/single_flight.h"
 #include "server/submission/state.h"
-#include "server/submission/wait.h"
 #include "server/workers/lane.h"
 #include "server/workers/zygote.h"
 
@@ -39,6 +39,7 @@ submission_new(struct funnel *f, const char *id, const char *group_id, const cha
     }
     s->funnel = f;
     memcpy(s->id, id, sizeof(s->id));
+    memcpy(s->entry.id, id, sizeof(s->entry.id));
     s->priority = priority == PRIORITY_BATCH ? PRIORITY_BATCH : PRIORITY_INTERACTIVE;
     s->job.urgency = s->priority == PRIORITY_BATCH ? FAIR_BATCH : FAIR_INTERACTIVE;
     s->attempts = attempts;
@@ -53,7 +54,7 @@ submission_new(struct funnel *f, const char *id, const char *group_id, const cha
         group_join(s->group);
     }
     client_add_submission(s->job.client);
-    registry_add(f->registry, s);
+    registry_add(f->registry, &s->entry);
     submission_waits(s);
     return s;
 }
@@ -61,7 +62,8 @@ submission_new(struct funnel *f, const char *id, const char *group_id, const cha
 void
 submission_waits(struct submission *s)
 {
-    registry_begin_wait(s->funnel->registry, s);
+    registry_begin_wait(s->funnel->registry, &s->entry,
+                        s->state == STATE_QUEUED ? REGISTRY_FOR_SLOT : REGISTRY_FOR_DEVICE);
     counters_touch(s->funnel->counters);
 }
 
@@ -73,7 +75,7 @@ submission_move(struct submission *s, enum event event)
 
     /* Only our own bug asks for a move that the table does not have. */
     assert(next != STATE_ILLEGAL);
-    registry_end_wait(f->registry, s);
+    registry_end_wait(f->registry, &s->entry);
     counters_touch(f->counters);
     log_debug(s->id, "%s: %s to %s", event_name(event), state_name(s->state), state_name((enum state)next));
     s->state = (enum state)next;
@@ -90,6 +92,14 @@ submission_move(struct submission *s, enum event event)
                                                s->judgement->row.client, stage_name((enum stage)stage),
                                                event == EVENT_BEGIN, s->attempts, NULL });
     }
+}
+
+struct submission *
+submission_by_id(const struct funnel *f, const char *id)
+{
+    struct registry_entry *e = registry_find(f->registry, id);
+
+    return e ? scheduler_owner(e, struct submission, entry) : NULL;
 }
 
 bool
@@ -136,4 +146,42 @@ submission_count_attempt(const struct submission *s, bool is_running)
     /* Not waited for: were it lost, the next start would count one attempt more or less, that is all. */
     if (store_set_attempts(s->funnel->store, &c, NULL, NULL, &err) != 0)
         log_warn(s->id, "%s", err.text);
+}
+
+/* --- its attempt --- */
+
+bool
+submission_make_attempt(struct submission *s)
+{
+    if (!s->judgement)
+        s->judgement = judgement_alloc();
+    return s->judgement != NULL;
+}
+
+int
+submission_read_attempt(struct submission *s, struct error *err)
+{
+    struct funnel *f = s->funnel;
+
+    if (!submission_make_attempt(s))
+        return error_set(err, ERR_NOMEM, "no memory to judge %s", s->id);
+    struct judgement *j = s->judgement;
+    judgement_set_defaults(j);
+    int rc = store_get_submission(f->store, s->id, &j->row, err);
+    memcpy(j->row.id, s->id, sizeof(j->row.id));
+    return rc == 0 ? judgement_read_request(j, err) : rc;
+}
+
+int
+submission_load_attempt(struct submission *s, struct error *err)
+{
+    struct funnel *f = s->funnel;
+    int rc = submission_read_attempt(s, err);
+    struct judgement *j = s->judgement;
+
+    if (rc == 0)
+        rc = store_get_task(f->store, j->row.task_id, &j->task, err);
+    if (rc == 0)
+        rc = store_get_source(f->store, j->row.source_hash, &j->source, err);
+    return rc;
 }

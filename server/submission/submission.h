@@ -5,14 +5,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <uthash.h>
-
 #include "common/hash.h"
 #include "common/ids.h"
 #include "server/queue/scheduler.h"
 #include "server/store/store.h"
 #include "server/submission/attempt.h"
 #include "server/submission/groups.h"
+#include "server/submission/registry.h"
 #include "server/submission/single_flight.h"
 #include "server/submission/state.h"
 
@@ -38,7 +37,7 @@ enum cancel_reason { CANCEL_ASKED, CANCEL_DEADLINE, CANCEL_DECIDED };
  * The others hold in every state.
  */
 struct submission {
-    UT_hash_handle hh;
+    struct registry_entry entry;
     struct submission *prev, *next; /* among those not claimed, or those not recorded */
     struct scheduler_job job;
     double device_s; /* that it held devices, over all attempts */
@@ -53,9 +52,6 @@ struct submission {
     int losses;        /* times its worker went down */
     int lonely_losses; /* of those, with nobody else on that worker */
     struct rerun rerun;
-    int64_t queued_ns;
-    struct submission *older, *newer; /* among those that wait for the same */
-    bool is_waiting;
     struct store_claim claim; /* its last; number 0: there was none */
     bool is_claiming;         /* the store was asked for that, and has not agreed yet */
     bool is_cancelled;        /* to be, as soon as its processes are gone */
@@ -75,6 +71,8 @@ struct submission {
     bool is_looked_up;
 };
 
+/* The one that is not finished; NULL: it is not in the registry. */
+struct submission *submission_by_id(const struct funnel *f, const char *id);
 /* NULL: no memory. group_id: NULL or "" is none. It is in the registry, and waits. */
 struct submission *submission_new(struct funnel *f, const char *id, const char *group_id, const char *client,
                                   int priority, int attempts);
@@ -92,5 +90,15 @@ void submission_stop(struct submission *s);         /* that was set: end its pro
  * (is_running), and not while it waits for a device.
  */
 void submission_count_attempt(const struct submission *s, bool is_running);
+
+/* The memory for it, so that what follows cannot lack it. False: there is none, and nothing has changed. */
+bool submission_make_attempt(struct submission *s);
+/*
+ * Loads what the store has of it. 0, an error of the store, or ERR_NOMEM. s->judgement is there also on failure, to be
+ * told with it; but without submission_make_attempt() before it is NULL where there was no memory for it.
+ */
+int submission_load_attempt(struct submission *s, struct error *err);
+/* The same without the task and the source: enough to be told a verdict. */
+int submission_read_attempt(struct submission *s, struct error *err);
 
 #endif

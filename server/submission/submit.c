@@ -11,6 +11,7 @@
 #include "server/queue/scheduler.h"
 #include "server/store/store.h"
 #include "server/submission/admission.h"
+#include "server/submission/follow.h"
 #include "server/submission/funnel.h"
 #include "server/submission/groups.h"
 #include "server/submission/parts.h"
@@ -19,7 +20,6 @@
 #include "server/submission/reuse.h"
 #include "server/submission/reuse_keys.h"
 #include "server/submission/submission.h"
-#include "server/submission/wait.h"
 #include "server/task/registrar.h"
 
 /*

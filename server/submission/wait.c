@@ -25,7 +25,7 @@ funnel_wait(struct funnel *f, const char *id, funnel_wait_cb *cb, void *arg)
     struct submission *s = NULL;
     struct group *g = NULL;
 
-    s = registry_find(f->registry, id);
+    s = submission_by_id(f, id);
     if (!s)
         g = groups_find(f->groups, id);
     struct funnel_wait *w = s || g ? calloc(1, sizeof(*w)) : NULL;
@@ -61,20 +61,6 @@ waits_notify(struct funnel_wait **head)
     }
 }
 
-void
-funnel_follow(struct funnel *f, funnel_event_cb *cb, void *arg)
-{
-    f->event_cb = cb;
-    f->event_arg = arg;
-}
-
-void
-funnel_tell(struct funnel *f, const struct funnel_event *event)
-{
-    if (f->event_cb)
-        f->event_cb(f->event_arg, event);
-}
-
 /* What is not here may be another's, or may wait for want of memory: its row says. */
 bool
 funnel_is_finished(struct funnel *f, const char *id)
@@ -84,7 +70,7 @@ funnel_is_finished(struct funnel *f, const char *id)
     bool is_unfinished = false;
     struct error err = { 0 };
 
-    s = registry_find(f->registry, id);
+    s = submission_by_id(f, id);
     if (!s)
         g = groups_find(f->groups, id);
     if (s || g)

@@ -1,4 +1,4 @@
-/* wait.h - those who wait for an end, and those who follow what happens. Loop thread only. */
+/* wait.h - those who wait for an end. Loop thread only. */
 #ifndef SUBMISSION_WAIT_H
 #define SUBMISSION_WAIT_H
 
@@ -6,6 +6,5 @@
 
 /* Ends each wait of the list, and calls back. */
 void waits_notify(struct funnel_wait **head);
-void funnel_tell(struct funnel *f, const struct funnel_event *event);
 
 #endif

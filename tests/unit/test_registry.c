@@ -8,11 +8,9 @@
 #include <cmocka.h>
 
 #include "server/submission/registry.h"
-#include "server/submission/state.h"
-#include "server/submission/submission.h"
 
 static void
-name(struct submission *s, const char *id)
+name(struct registry_entry *s, const char *id)
 {
     snprintf(s->id, sizeof(s->id), "%s", id);
 }
@@ -21,7 +19,7 @@ static void
 a_submission_is_found_until_it_is_removed(void **state)
 {
     struct registry *r = registry_new();
-    struct submission a = { .state = STATE_QUEUED }, b = { .state = STATE_QUEUED };
+    struct registry_entry a = { 0 }, b = { 0 };
 
     (void)state;
     name(&a, "a");
@@ -44,8 +42,7 @@ static void
 the_oldest_is_the_one_that_began_to_wait_first_and_still_does(void **state)
 {
     struct registry *r = registry_new();
-    struct submission a = { .state = STATE_QUEUED }, b = { .state = STATE_QUEUED },
-                      c = { .state = STATE_READY };
+    struct registry_entry a = { 0 }, b = { 0 }, c = { 0 };
 
     (void)state;
     name(&a, "a");
@@ -54,21 +51,22 @@ the_oldest_is_the_one_that_began_to_wait_first_and_still_does(void **state)
     registry_add(r, &a);
     registry_add(r, &b);
     registry_add(r, &c);
-    assert_true(registry_oldest_queued_s(r) < 0);
-    registry_begin_wait(r, &a);
-    registry_begin_wait(r, &b);
-    registry_begin_wait(r, &c);
-    a.queued_ns -= 60 * INT64_C(1000000000);
-    assert_true(registry_oldest_queued_s(r) >= 60);
-    assert_true(registry_oldest_ready_s(r) >= 0 && registry_oldest_ready_s(r) < 60);
-    registry_begin_wait(r, &a); /* anew: it is the youngest now */
-    assert_true(registry_oldest_queued_s(r) < 60);
+    assert_true(registry_oldest_s(r, REGISTRY_FOR_SLOT) < 0);
+    registry_begin_wait(r, &a, REGISTRY_FOR_SLOT);
+    registry_begin_wait(r, &b, REGISTRY_FOR_SLOT);
+    registry_begin_wait(r, &c, REGISTRY_FOR_DEVICE);
+    a.since_ns -= 60 * INT64_C(1000000000);
+    assert_true(registry_oldest_s(r, REGISTRY_FOR_SLOT) >= 60);
+    assert_true(registry_oldest_s(r, REGISTRY_FOR_DEVICE) >= 0 &&
+                registry_oldest_s(r, REGISTRY_FOR_DEVICE) < 60);
+    registry_begin_wait(r, &a, REGISTRY_FOR_SLOT); /* anew: it is the youngest now */
+    assert_true(registry_oldest_s(r, REGISTRY_FOR_SLOT) < 60);
     registry_end_wait(r, &c);
     registry_end_wait(r, &c);
-    assert_true(registry_oldest_ready_s(r) < 0);
+    assert_true(registry_oldest_s(r, REGISTRY_FOR_DEVICE) < 0);
     registry_remove(r, &a);
     registry_remove(r, &b);
-    assert_true(registry_oldest_queued_s(r) < 0);
+    assert_true(registry_oldest_s(r, REGISTRY_FOR_SLOT) < 0);
     registry_remove(r, &c);
     registry_free(r);
 }

@@ -145,7 +145,7 @@ conclude_exhausted(struct submission *s)
 {
     struct error err = { 0 };
 
-    if (judgement_new(s, &err) != 0)
+    if (submission_load_attempt(s, &err) != 0)
         judgement_fail(s->judgement, STAGE_AST, CLASS_INFRA, NULL, "It could not be judged: %s.", err.text);
     else
         judgement_fail(s->judgement, STAGE_AST, CLASS_INFRA, NULL,
@@ -169,7 +169,7 @@ recover(struct funnel *f, struct error *err)
     DL_FOREACH_SAFE(r.exhausted, s, next)
     {
         DL_DELETE(r.exhausted, s);
-        if (!judgement_make(s))
+        if (!submission_make_attempt(s))
             return error_set(err, ERR_NOMEM, "no memory for what the store says is unfinished");
         conclude_exhausted(s);
     }
@@ -251,7 +251,7 @@ prepare(void *arg, struct scheduler_job *job)
 
     if (!s->is_looked_up && reuse_answers(s))
         return SCHEDULER_ENDED;
-    if (judgement_make(s))
+    if (submission_make_attempt(s))
         return SCHEDULER_BEGIN;
     log_warn(s->id, "no memory to judge it: it waits");
     submission_try_later(f);
@@ -395,14 +395,13 @@ timer_closed_cb(uv_handle_t *handle)
 void
 funnel_free(struct funnel *f)
 {
-    struct submission *s, *next;
-
     if (!f)
         return;
     assert(f->is_stopped);
-    for (s = registry_first(f->registry); s; s = next) {
-        next = registry_after(s);
-        registry_remove(f->registry, s);
+    for (struct registry_entry *e = registry_first(f->registry), *next; e; e = next) {
+        struct submission *s = scheduler_owner(e, struct submission, entry);
+        next = registry_after(e);
+        registry_remove(f->registry, &s->entry);
         flight_land(f->flight, &s->flight);
         judgement_free(f, s->judgement);
         free(s);
@@ -527,11 +526,11 @@ static void
 drain_timer_cb(uv_timer_t *timer)
 {
     struct funnel *f = timer->data;
-    struct submission *s, *next;
 
     return_ready(f);
-    for (s = registry_first(f->registry); s; s = next) {
-        next = registry_after(s);
+    for (struct registry_entry *e = registry_first(f->registry), *next; e; e = next) {
+        struct submission *s = scheduler_owner(e, struct submission, entry);
+        next = registry_after(e);
         s->is_returned = s->is_claiming; /* as soon as it has begun */
         if (stage_of_state(s->state) < 0 || !s->judgement || s->judgement->is_finishing)
             continue;
@@ -581,7 +580,7 @@ funnel_show_submission(struct funnel *f, const char *id, struct error *err)
     struct submission *s = NULL;
     json_t *out;
 
-    s = registry_find(f->registry, id);
+    s = submission_by_id(f, id);
     if (s && s->judgement && s->judgement->request && !state_is_final(s->state)) {
         out = verdict_json(s);
         return out ? out : (error_set(err, ERR_NOMEM, "no memory to show %s", id), NULL);
@@ -592,7 +591,7 @@ funnel_show_submission(struct funnel *f, const char *id, struct error *err)
     if (s)
         shown.cache = s->cache;
     snprintf(shown.id, sizeof(shown.id), "%s", id);
-    int rc = judgement_new(&shown, err);
+    int rc = submission_load_attempt(&shown, err);
     struct judgement *j = shown.judgement;
     if (rc != 0) {
         judgement_free(f, j);
