@@ -17,10 +17,10 @@
 #include "server/submission/parts.h"
 #include "server/workers/scratch.h"
 
-struct judgement *
-judgement_alloc(void)
+struct attempt *
+attempt_alloc(void)
 {
-    struct judgement *j = calloc(1, sizeof(*j));
+    struct attempt *j = calloc(1, sizeof(*j));
 
     if (j)
         j->plan_fd = j->images_fd = -1;
@@ -28,7 +28,7 @@ judgement_alloc(void)
 }
 
 int
-judgement_read_request(struct judgement *j, struct error *err)
+attempt_read_request(struct attempt *j, struct error *err)
 {
     struct json_fault fault;
     const char *until, *seed;
@@ -54,7 +54,7 @@ judgement_read_request(struct judgement *j, struct error *err)
 
 /* What is told of a request that cannot be read is as whole as any other verdict. */
 void
-judgement_set_defaults(struct judgement *j)
+attempt_set_defaults(struct attempt *j)
 {
     const struct reward_spec standard = REWARD_SPEC_DEFAULT;
 
@@ -65,16 +65,16 @@ judgement_set_defaults(struct judgement *j)
 }
 
 int
-judgement_read_row(struct judgement *j, struct submission_row *row, struct error *err)
+attempt_read_row(struct attempt *j, struct submission_row *row, struct error *err)
 {
-    judgement_set_defaults(j);
+    attempt_set_defaults(j);
     j->row = *row;
     *row = (struct submission_row){ .reward = NAN };
-    return judgement_read_request(j, err);
+    return attempt_read_request(j, err);
 }
 
 void
-judgement_release_documents(struct judgement *j)
+attempt_release_documents(struct attempt *j)
 {
     json_t **const owned[] = { &j->request,  &j->policy_json, &j->error,    &j->flags,    &j->kernels,
                                &j->compiled, &j->claim,       &j->tiny,     &j->full,     &j->timing,
@@ -86,7 +86,7 @@ judgement_release_documents(struct judgement *j)
 }
 
 void
-judgement_free(struct funnel *f, struct judgement *j)
+attempt_free(struct funnel *f, struct attempt *j)
 {
     if (!j)
         return;
@@ -97,7 +97,7 @@ judgement_free(struct funnel *f, struct judgement *j)
     task_row_release(&j->task);
     buffer_release(&j->source);
     buffer_release(&j->log);
-    judgement_release_documents(j);
+    attempt_release_documents(j);
     auto_close(&j->plan_fd);
     auto_close(&j->images_fd);
     free(j->generality);
@@ -105,8 +105,7 @@ judgement_free(struct funnel *f, struct judgement *j)
 }
 
 void
-judgement_fail(struct judgement *j, int stage, enum verdict_class class_, json_t *error, const char *format,
-               ...)
+attempt_fail(struct attempt *j, int stage, enum verdict_class class_, json_t *error, const char *format, ...)
 {
     va_list args;
 
@@ -116,7 +115,7 @@ judgement_fail(struct judgement *j, int stage, enum verdict_class class_, json_t
         return;
     j->failed_stage = stage;
     j->class_ = class_;
-    j->rule[0] = j->doubt[0] = '\0';
+    j->rule[0] = j->neighbour[0] = '\0';
     json_decref(j->error);
     j->error = json_incref(error);
     va_start(args, format);
@@ -125,7 +124,7 @@ judgement_fail(struct judgement *j, int stage, enum verdict_class class_, json_t
 }
 
 void
-judgement_note_env(struct judgement *j, json_t *versions)
+attempt_note_env(struct attempt *j, json_t *versions)
 {
     const char *key;
     json_t *value;
@@ -136,7 +135,7 @@ judgement_note_env(struct judgement *j, json_t *versions)
 }
 
 bool
-judgement_goes_on(const struct judgement *j)
+attempt_goes_on(const struct attempt *j)
 {
     if (j->stage == STAGE_TIMING || j->until == j->stage)
         return false;
@@ -148,7 +147,7 @@ judgement_goes_on(const struct judgement *j)
 }
 
 void
-judgement_add_flags(struct judgement *j, json_t *flags)
+attempt_add_flags(struct attempt *j, json_t *flags)
 {
     json_t *flag, *had;
     size_t i, k;
@@ -163,14 +162,14 @@ judgement_add_flags(struct judgement *j, json_t *flags)
 }
 
 void
-judgement_add_flag(struct judgement *j, const char *name)
+attempt_add_flag(struct attempt *j, const char *name)
 {
     AUTO_JSON json_t *flags = json_pack("[s]", name);
-    judgement_add_flags(j, flags);
+    attempt_add_flags(j, flags);
 }
 
 void
-judgement_take_output(struct judgement *j, const struct buffer *output, int64_t lost, int64_t limit)
+attempt_take_output(struct attempt *j, const struct buffer *output, int64_t lost, int64_t limit)
 {
     size_t room = (size_t)limit > j->log.size ? (size_t)limit - j->log.size : 0;
     size_t kept = output->size < room ? output->size : room;

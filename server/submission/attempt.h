@@ -1,6 +1,6 @@
 /*
  * attempt.h - one attempt at a submission: all that is known of it while it is judged. A queued submission has none. Loop
- * thread only, but for judgement_read_row() and what its caller does with it.
+ * thread only, but for attempt_read_row() and what its caller does with it.
  */
 #ifndef SUBMISSION_ATTEMPT_H
 #define SUBMISSION_ATTEMPT_H
@@ -26,7 +26,7 @@ struct lane;
 struct submission;
 
 #define RULE_SIZE 64
-#define DOUBT_SIZE 200
+#define ATTRIBUTION_SIZE 200
 
 struct stage_record {
     enum outcome outcome;
@@ -37,7 +37,7 @@ struct stage_record {
 };
 
 /* All that is known of a submission while it is judged; a queued one has none. */
-struct judgement {
+struct attempt {
     struct submission_row row;
     struct task_row task;
     struct buffer source;
@@ -57,7 +57,7 @@ struct judgement {
     char rule[RULE_SIZE];      /* what found the first failure, where a rule of ours did; "" otherwise */
     json_t *error;             /* {"type","text","line"} of the first failure, or NULL */
     char text[1600];           /* of the first failure, in plain English */
-    char doubt[DOUBT_SIZE];    /* what of it may be a neighbour's doing; "": nothing is known to be */
+    char neighbour[ATTRIBUTION_SIZE]; /* what of it may be a neighbour's doing; "": nothing is known to be */
 
     json_t *flags;    /* array of strings */
     json_t *kernels;  /* names of the jitted functions, from the syntax tree */
@@ -91,33 +91,33 @@ struct judgement {
 };
 
 /* An attempt of which nothing is known yet. NULL: no memory. */
-struct judgement *judgement_alloc(void);
+struct attempt *attempt_alloc(void);
 /* Fills in what holds where nothing else is known. */
-void judgement_set_defaults(struct judgement *j);
-/* Reads the request of its row. 0 or ERR_STORE: it cannot be read, and the judgement is as whole as any other. */
-int judgement_read_request(struct judgement *j, struct error *err);
+void attempt_set_defaults(struct attempt *j);
+/* Reads the request of its row. 0 or ERR_STORE: it cannot be read, and the attempt is as whole as any other. */
+int attempt_read_request(struct attempt *j, struct error *err);
 /*
  * What submission_read_attempt() makes, of a row that was read before (taken, also on failure); any thread. 0, ERR_STORE: its
- * request cannot be read, and the judgement is as whole as any other.
+ * request cannot be read, and the attempt is as whole as any other.
  */
-int judgement_read_row(struct judgement *j, struct submission_row *row, struct error *err);
-void judgement_free(struct funnel *f, struct judgement *j);
-void judgement_release_documents(struct judgement *j); /* its verdict is made: what that was made from goes */
+int attempt_read_row(struct attempt *j, struct submission_row *row, struct error *err);
+void attempt_free(struct funnel *f, struct attempt *j);
+void attempt_release_documents(struct attempt *j); /* its verdict is made: what that was made from goes */
 /*
  * The first failure counts, and later ones leave it; but a hack replaces any other of the candidate's. error may be
  * NULL; text is printf-style.
  */
-void judgement_fail(struct judgement *j, int stage, enum verdict_class class_, json_t *error,
-                    const char *format, ...) __attribute__((format(printf, 5, 6)));
+void attempt_fail(struct attempt *j, int stage, enum verdict_class class_, json_t *error, const char *format,
+                  ...) __attribute__((format(printf, 5, 6)));
 
 /* Whether the policy lets the next stage follow on the one that was just decided. */
-bool judgement_goes_on(const struct judgement *j);
+bool attempt_goes_on(const struct attempt *j);
 /* What is known of where it is judged. versions: borrowed, an object or NULL. */
-void judgement_note_env(struct judgement *j, json_t *versions);
+void attempt_note_env(struct attempt *j, json_t *versions);
 /* Adds those that it has not. flags: borrowed, an array of strings or NULL. */
-void judgement_add_flags(struct judgement *j, json_t *flags);
-void judgement_add_flag(struct judgement *j, const char *name);
+void attempt_add_flags(struct attempt *j, json_t *flags);
+void attempt_add_flag(struct attempt *j, const char *name);
 /* Adds what one of its processes printed to its log, of which limit bytes are kept; lost: bytes not in output. */
-void judgement_take_output(struct judgement *j, const struct buffer *output, int64_t lost, int64_t limit);
+void attempt_take_output(struct attempt *j, const struct buffer *output, int64_t lost, int64_t limit);
 
 #endif

@@ -28,7 +28,7 @@ cancel_one(struct submission *s, struct error *err)
 {
     struct funnel *f = s->funnel;
 
-    if (state_is_final(s->state) || s->is_cancelled || (s->judgement && s->judgement->is_finishing))
+    if (state_is_final(s->state) || s->is_cancelled || (s->attempt && s->attempt->is_finishing))
         return error_set(err, ERR_CONFLICT, "%s is finished", s->id);
     if (s->is_claiming) { /* it ends as soon as it has begun */
         s->is_cancelled = true;
@@ -41,7 +41,7 @@ cancel_one(struct submission *s, struct error *err)
     }
     int rc = s->state == STATE_QUEUED ? submission_load_attempt(s, err) : 0;
     if (rc != 0) {
-        judgement_free(f, ptr_take(&s->judgement));
+        attempt_free(f, ptr_take(&s->attempt));
         return rc;
     }
     if (flight_is_following(&s->flight))
@@ -81,8 +81,8 @@ fill_work_cb(uv_work_t *work)
     struct batch *b = work->data;
 
     for (int i = 0; i < b->n; i++) {
-        struct judgement *j = b->all[i]->judgement;
-        judgement_read_row(j, &b->rows[i], NULL); /* of one that cannot be read as much is told as is known */
+        struct attempt *j = b->all[i]->attempt;
+        attempt_read_row(j, &b->rows[i], NULL); /* of one that cannot be read as much is told as is known */
         j->task.name = b->task_name ? strdup(b->task_name) : NULL;
         submission_fill_cancelled(b->all[i]);
     }
@@ -118,7 +118,7 @@ add_to_batch(struct batch *b, struct submission *s, const struct submission_row 
         return false;
     if (submission_row_copy(row, &b->rows[b->n]) != 0) {
         submission_row_release(&b->rows[b->n]);
-        judgement_free(b->funnel, ptr_take(&s->judgement));
+        attempt_free(b->funnel, ptr_take(&s->attempt));
         return false;
     }
     b->all[b->n++] = s;

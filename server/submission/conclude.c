@@ -85,7 +85,7 @@ record_timer_cb(uv_timer_t *timer)
     DL_FOREACH_SAFE(list, s, next)
     {
         DL_DELETE(list, s);
-        if (s->judgement->row.verdict)
+        if (s->attempt->row.verdict)
             record(s);
         else
             settle(s);
@@ -105,7 +105,7 @@ static void
 record(struct submission *s)
 {
     struct funnel *f = s->funnel;
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     struct error err = { 0 };
 
     pending_begin_write(f->pending);
@@ -136,7 +136,7 @@ seconds_taken(const struct submission_row *row)
 static bool
 fill_row(struct submission *s, json_t **verdict)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     bool is_cancelled = s->state == STATE_CANCELLED;
     const char *stage = verdict_stage(j), *class_ = class_name(verdict_class_of(j));
 
@@ -165,7 +165,7 @@ submission_fill_cancelled(struct submission *s)
     AUTO_JSON json_t *verdict = NULL;
 
     if (fill_row(s, &verdict))
-        judgement_release_documents(s->judgement);
+        attempt_release_documents(s->attempt);
 }
 
 /* Its verdict is made, counted and written; where there is no memory for it, in a second. */
@@ -176,7 +176,7 @@ settle(struct submission *s)
 
     if (fill_row(s, &verdict)) {
         note_verdict(s, verdict);
-        reuse_key(s, s->judgement->row.cache_key);
+        reuse_key(s, s->attempt->row.cache_key);
         recheck_compare(s);
     }
     submission_concluded(s);
@@ -186,7 +186,7 @@ void
 submission_concluded(struct submission *s)
 {
     struct funnel *f = s->funnel;
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
 
     if (!j->row.verdict) {
         log_error(s->id, "no memory for its verdict: it is tried again");
@@ -204,7 +204,7 @@ submission_concluded(struct submission *s)
 void
 submission_conclude(struct submission *s, enum event event)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
 
     submission_move(s, event);
     if (j->log_lost > 0)
@@ -217,7 +217,7 @@ submission_conclude(struct submission *s, enum event event)
 int
 submission_conclude_as(struct submission *s, const struct submission_row *from, json_t *verdict)
 {
-    struct submission_row *row = &s->judgement->row;
+    struct submission_row *row = &s->attempt->row;
     json_t *reward = json_object_get(verdict, "reward");
 
     row->verdict = json_dumps(verdict, JSON_COMPACT);
@@ -241,7 +241,7 @@ void
 submission_end_untimed(struct submission *s)
 {
     static const char why[] = "it is not among the best of its group";
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
 
     j->stage = STAGE_TIMING;
     j->stages[STAGE_TIMING] = (struct stage_record){ .outcome = OUTCOME_SKIP, .why = why };
@@ -269,10 +269,10 @@ submission_return(struct submission *s, bool gives_back)
     submission_move(s, EVENT_RETURN);
     if (gives_back && s->attempts > 0)
         s->attempts--;
-    funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_QUEUED, s->id, s->judgement->row.group_id,
-                                           s->judgement->row.client, NULL, false, s->attempts, NULL });
-    judgement_free(f, s->judgement);
-    s->judgement = NULL;
+    funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_QUEUED, s->id, s->attempt->row.group_id,
+                                           s->attempt->row.client, NULL, false, s->attempts, NULL });
+    attempt_free(f, s->attempt);
+    s->attempt = NULL;
     s->is_returned = false;
     submission_waits(s);
     counters_return(f->counters);

@@ -16,13 +16,13 @@ struct submission_row;
 void submission_conclude(struct submission *s, enum event event);
 /*
  * The same in three steps, for many that waited: submission_move(), then this in any thread, while nobody touches s, which
- * has what judgement_read_row() gave it, then submission_concluded().
+ * has what attempt_read_row() gave it, then submission_concluded().
  */
-void submission_fill_cancelled(struct submission *s); /* what of the judgement is not needed any more goes */
+void submission_fill_cancelled(struct submission *s); /* what of the attempt is not needed any more goes */
 void submission_concluded(struct submission *s);
 /*
  * The same with the verdict that another got: verdict is the document as it is for this one. s has what
- * judgement_read() gave it. 0 or ERR_NOMEM, and nothing has changed then.
+ * submission_read_attempt() gave it. 0 or ERR_NOMEM, and nothing has changed then.
  */
 int submission_conclude_as(struct submission *s, const struct submission_row *from, json_t *verdict);
 /* Back to the queue's head. gives_back: the attempt was cut short by us and does not count. */

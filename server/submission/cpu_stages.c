@@ -9,7 +9,7 @@
 #include "common/stages.h"
 #include "server/queue/scheduler.h"
 #include "server/submission/attempt.h"
-#include "server/submission/doubt.h"
+#include "server/submission/attribution.h"
 #include "server/submission/failure.h"
 #include "server/submission/parts.h"
 #include "server/submission/stage_end.h"
@@ -49,7 +49,7 @@ static void
 child_message_cb(void *arg, struct child *c, struct message *m)
 {
     struct submission *s = arg;
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     const struct config *config = s->funnel->config;
     const char *event = message_text(m, "ev");
 
@@ -69,7 +69,7 @@ static struct stage_end inspect_ended(struct submission *s, const struct child_e
 static struct stage_end build_ended(struct submission *s, const struct child_end *end);
 
 static void
-drop_child(struct judgement *j)
+drop_child(struct attempt *j)
 {
     child_free(ptr_take(&j->child));
     json_decref(ptr_take(&j->result));
@@ -79,13 +79,13 @@ drop_child(struct judgement *j)
 static bool
 is_suspect(const struct submission *s)
 {
-    return s->judgement->step == STEP_COMPILE && scheduler_is_sole(s->funnel->scheduler, &s->job);
+    return s->attempt->step == STEP_COMPILE && scheduler_is_sole(s->funnel->scheduler, &s->job);
 }
 
 static struct stage_end
 after_child(struct submission *s, const struct child_end *end)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
 
     if (submission_is_stopped(s) || end->is_lost) {
         drop_child(j);
@@ -111,7 +111,7 @@ static void
 report(struct submission *s, struct stage_end end)
 {
     if (end.event != STAGE_PENDING)
-        s->judgement->ended(s, &end);
+        s->attempt->ended(s, &end);
 }
 
 static void
@@ -124,13 +124,12 @@ child_ended_cb(void *arg, struct child *c)
         [STEP_BUILD] = CHILD_BUILD,
     };
     struct submission *s = arg;
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     struct spares *spares = s->funnel->spares[roles[j->step]];
     struct child_end end = *child_end(c);
 
     if (j->step == STEP_AST || j->step == STEP_COMPILE)
-        judgement_take_output(j, child_output(c), child_output_lost(c),
-                              s->funnel->config->output_limit_bytes);
+        attempt_take_output(j, child_output(c), child_output_lost(c), s->funnel->config->output_limit_bytes);
     report(s, after_child(s, &end));
     spares_fill(spares); /* after the answer, which comes first */
 }
@@ -141,7 +140,7 @@ static const struct child_ops child_ops = { .message = child_message_cb, .ended 
 static struct stage_end
 ask_child(struct submission *s, enum child_role role, json_t *body, bool has_source, bool has_spec)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     struct channel_fd fds[3];
     struct error err = { 0 };
     size_t n = 0;
@@ -183,7 +182,7 @@ ask_child(struct submission *s, enum child_role role, json_t *body, bool has_sou
 struct stage_end
 cpu_stages_ast(struct submission *s, stage_ended_cb *ended)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
 
     j->ended = ended;
     j->step = STEP_AST;
@@ -201,13 +200,13 @@ reported_class(json_t *result, enum stage stage, enum verdict_class otherwise)
 static struct stage_end
 ast_ended(struct submission *s, const struct child_end *end)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     AUTO_JSON json_t *result = ptr_take(&j->result);
 
     drop_child(j);
     const char *outcome = json_string_value(json_object_get(result, "outcome"));
     j->kernels = json_incref(json_object_get(result, "kernels"));
-    judgement_add_flags(j, json_object_get(result, "flags"));
+    attempt_add_flags(j, json_object_get(result, "flags"));
     if (!outcome) {
         return stage_decided(OUTCOME_FAIL, failure_by_end(s, end), 0, 1);
     } else if (strcmp(outcome, "pass") == 0) {
@@ -233,7 +232,7 @@ ast_ended(struct submission *s, const struct child_end *end)
 struct stage_end
 cpu_stages_compile(struct submission *s, stage_ended_cb *ended)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
 
     j->ended = ended;
     /* KernelBench's own rule is about a process that calls: it has no plan. */
@@ -250,7 +249,7 @@ cpu_stages_compile(struct submission *s, stage_ended_cb *ended)
 static struct stage_end
 begin_build(struct submission *s)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
 
     j->step = STEP_BUILD;
     return ask_child(s, CHILD_BUILD,
@@ -263,13 +262,13 @@ begin_build(struct submission *s)
 static struct stage_end
 go_live(struct submission *s, json_t *error)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
 
     j->is_live = true;
     j->untraced = json_is_object(error) ? json_incref(error) : NULL;
     auto_close(&j->plan_fd);
     auto_close(&j->images_fd);
-    judgement_add_flag(j, "untraced");
+    attempt_add_flag(j, "untraced");
     return cpu_stages_compile(s, j->ended);
 }
 
@@ -285,7 +284,7 @@ static struct stage_end decide_compile(struct submission *s);
 static struct stage_end
 begin_inspect(struct submission *s)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
 
     j->step = STEP_INSPECT;
     return ask_child(s, CHILD_INSPECT,
@@ -297,13 +296,13 @@ begin_inspect(struct submission *s)
 static struct stage_end
 after_publishing(struct submission *s, int code, const struct error *err)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
 
     if (submission_is_stopped(s))
         return stage_lost(false, "it was stopped");
     if (code == ERR_FULL) {
-        judgement_fail(j, STAGE_COMPILE, CLASS_COMPILE, NULL,
-                       "compile: the compiled files are too many or too large.");
+        attempt_fail(j, STAGE_COMPILE, CLASS_COMPILE, NULL,
+                     "compile: the compiled files are too many or too large.");
         return stage_decided(OUTCOME_FAIL, CLASS_COMPILE, 0, 1);
     }
     if (code != 0 && code != ERR_NOTFOUND)
@@ -316,16 +315,16 @@ published_cb(void *arg, int code, const struct error *err)
 {
     struct submission *s = arg;
 
-    drop_child(s->judgement);
+    drop_child(s->attempt);
     if (code == ERR_NOTFOUND)
-        s->judgement->cache[0] = '\0';
+        s->attempt->cache[0] = '\0';
     report(s, after_publishing(s, code, err));
 }
 
 static struct stage_end
 compile_ended(struct submission *s, const struct child_end *end)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     struct error err = { 0 };
     char from[SCRATCH_PATH_SIZE + 8];
 
@@ -360,7 +359,7 @@ compile_ended(struct submission *s, const struct child_end *end)
 static struct stage_end
 inspect_ended(struct submission *s, const struct child_end *end)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     AUTO_JSON json_t *result = ptr_take(&j->result);
 
     drop_child(j);
@@ -375,14 +374,14 @@ inspect_ended(struct submission *s, const struct child_end *end)
 static struct stage_end
 build_ended(struct submission *s, const struct child_end *end)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     AUTO_JSON json_t *result = ptr_take(&j->result);
     json_t *error = json_object_get(result, "error");
     int done = (int)json_integer_value(json_object_get(result, "done"));
     int of = (int)json_integer_value(json_object_get(result, "of"));
 
     drop_child(j);
-    judgement_add_flags(j, json_object_get(result, "flags"));
+    attempt_add_flags(j, json_object_get(result, "flags"));
     if (is_outcome(result, "untraced")) {
         return go_live(s, error);
     } else if (is_outcome(result, "pass") && j->images_fd >= 0) {
@@ -401,7 +400,7 @@ build_ended(struct submission *s, const struct child_end *end)
 
 /* How many of the kernels that the syntax tree names were found compiled. */
 static int
-count_compiled(const struct judgement *j)
+count_compiled(const struct attempt *j)
 {
     json_t *name, *kernel;
     size_t i, k;
@@ -419,7 +418,7 @@ count_compiled(const struct judgement *j)
 
 /* The names that count: jitted functions that only serve others are compiled as part of those. */
 static int
-count_wanted(const struct judgement *j, int compiled)
+count_wanted(const struct attempt *j, int compiled)
 {
     size_t told = json_array_size(json_object_get(j->claim, "kernels")) +
                   json_array_size(json_object_get(j->claim, "unreached"));
@@ -445,21 +444,21 @@ decide_compile(struct submission *s)
     /* A claim: it may set no flag of another stage's, and none that nobody knows. */
     static const char *const claimed[] = { "compile_deferred", "no_launch", "autotune_bounded",
                                            "launcher_not_built", NULL };
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     bool is_pass = strcmp(json_string_value(json_object_get(j->claim, "outcome")), "pass") == 0;
     json_t *flags = json_object_get(j->claim, "flags"), *error = json_object_get(j->claim, "error");
     int done = count_compiled(j), of = count_wanted(j, done);
 
     for (const char *const *flag = claimed; *flag; flag++)
         if (has_flag(flags, *flag))
-            judgement_add_flag(j, *flag);
+            attempt_add_flag(j, *flag);
     if (json_array_size(json_object_get(j->claim, "unreached")) > 0 || has_flag(flags, "no_launch"))
-        judgement_add_flag(j, "compile_deferred");
+        attempt_add_flag(j, "compile_deferred");
     if (is_pass && done == 0 && strcmp(j->policy.name, "kernelbench") != 0 &&
         !has_flag(j->flags, "compile_deferred")) {
-        judgement_fail(j, STAGE_COMPILE, CLASS_COMPILE, NULL,
-                       "compile: no kernel of the candidate's was compiled for the target %s.",
-                       s->funnel->config->target);
+        attempt_fail(j, STAGE_COMPILE, CLASS_COMPILE, NULL,
+                     "compile: no kernel of the candidate's was compiled for the target %s.",
+                     s->funnel->config->target);
         return stage_decided(OUTCOME_FAIL, CLASS_COMPILE, 0, of > 0 ? of : 1);
     } else if (is_pass) {
         return stage_decided(OUTCOME_PASS, CLASS_NONE, done, of);
@@ -469,7 +468,7 @@ decide_compile(struct submission *s)
             class_ = CLASS_IMPORT;
         failure_by_error(j, class_, json_is_object(error) ? error : NULL, "the module could not be compiled");
         if (class_ == CLASS_OOM)
-            doubt_said_oom(j);
+            attribution_said_oom(j);
         return stage_decided(OUTCOME_FAIL, class_, done, of > done ? of : done + 1);
     }
 }

@@ -11,7 +11,7 @@
 #include "server/queue/scheduler.h"
 #include "server/submission/attempt.h"
 #include "server/submission/counters.h"
-#include "server/submission/doubt.h"
+#include "server/submission/attribution.h"
 #include "server/submission/failure.h"
 #include "server/submission/parts.h"
 #include "server/submission/stage_end.h"
@@ -36,7 +36,7 @@ static const struct lane_job_ops lane_ops = { report_cb, closed_cb };
 static bool
 is_last_judged(const struct submission *s)
 {
-    const struct judgement *j = s->judgement;
+    const struct attempt *j = s->attempt;
 
     return j->stage == STAGE_TIMING ||
            (j->stage == STAGE_FULL &&
@@ -45,7 +45,7 @@ is_last_judged(const struct submission *s)
 
 /* Given: the names of its kernels, and what `inspect` found compiled. */
 static json_t *
-known_kernels(const struct judgement *j)
+known_kernels(const struct attempt *j)
 {
     return json_pack("{s:O?, s:O?}", "names", j->kernels, "compiled", j->compiled);
 }
@@ -63,12 +63,12 @@ release_device(struct submission *s)
 struct stage_end
 device_stages_open(struct submission *s, struct lane *l, stage_ended_cb *ended)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     const char *task_entry = j->task.entry_point ? j->task.entry_point : "Model";
     struct error err = { 0 };
 
     j->ended = ended;
-    judgement_note_env(j, lane_versions(l));
+    attempt_note_env(j, lane_versions(l));
     json_object_set(j->env, "gpu", lane_gpu(l) ? json_object_get(lane_gpu(l), "name") : json_null());
     json_object_set(j->env, "driver", lane_gpu(l) ? json_object_get(lane_gpu(l), "driver") : json_null());
     json_object_set_new(j->env, "device", json_string(lane_device(l)));
@@ -104,7 +104,7 @@ device_stages_open(struct submission *s, struct lane *l, stage_ended_cb *ended)
 struct stage_end
 device_stages_run(struct submission *s)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     const struct config *config = s->funnel->config;
 
     if (j->stage == STAGE_TINY && !j->policy.tiny_first) {
@@ -128,12 +128,12 @@ device_stages_run(struct submission *s)
 struct stage_end
 device_stages_reopen(struct submission *s)
 {
-    lane_reopen(s->judgement->lane);
+    lane_reopen(s->attempt->lane);
     return stage_pending();
 }
 
 static void
-keep_detail(struct judgement *j, const struct lane_report *r)
+keep_detail(struct attempt *j, const struct lane_report *r)
 {
     json_t **const details[STAGE_NSTAGES] = {
         [STAGE_TINY] = &j->tiny, [STAGE_FULL] = &j->full, [STAGE_TIMING] = &j->timing
@@ -143,18 +143,18 @@ keep_detail(struct judgement *j, const struct lane_report *r)
     if (place && r->detail) {
         json_decref(*place);
         *place = json_incref(r->detail);
-        judgement_add_flags(j, json_object_get(r->detail, "flags"));
+        attempt_add_flags(j, json_object_get(r->detail, "flags"));
     }
     if (r->generality && !j->generality)
         j->generality = strdup(r->generality);
-    judgement_add_flags(j, json_object_get(json_object_get(r->detail, "evidence"), "flags"));
+    attempt_add_flags(j, json_object_get(json_object_get(r->detail, "evidence"), "flags"));
 }
 
 /* s is the driver's from here on. */
 static void
 report(struct submission *s, struct stage_end end)
 {
-    s->judgement->ended(s, &end);
+    s->attempt->ended(s, &end);
 }
 
 /* Without a loaded module there is nothing that a later stage could do. */
@@ -173,12 +173,12 @@ opened(struct submission *s, const struct lane_report *r)
 static struct stage_end
 judged(struct submission *s, const struct lane_report *r)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
 
     keep_detail(j, r);
     if (r->outcome == LANE_FAIL)
         return stage_decided(OUTCOME_FAIL, failure_by_report(s, r), r->done, r->of);
-    bool needs_fresh = r->is_reopen && judgement_goes_on(j);
+    bool needs_fresh = r->is_reopen && attempt_goes_on(j);
     struct stage_end end = stage_decided(
         r->outcome == LANE_PASS && !needs_fresh ? OUTCOME_PASS : OUTCOME_SKIP, CLASS_NONE, r->done, r->of);
     end.needs_fresh = needs_fresh;
@@ -188,12 +188,12 @@ judged(struct submission *s, const struct lane_report *r)
 static void
 close_for_reference(struct submission *s, const struct lane_report *r)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     const char *text = json_string_value(json_object_get(r->error, "text"));
 
     log_warn(s->id, "the reference failed: %s", text ? text : "no reason given");
     j->is_reference_lost = true;
-    doubt_reference(j, r);
+    attribution_reference(j, r);
     snprintf(j->reference_error, sizeof(j->reference_error), "%s", text ? text : "no reason given");
     lane_close(j->lane);
 }
@@ -202,7 +202,7 @@ static void
 report_cb(void *arg, const struct lane_report *r)
 {
     struct submission *s = arg;
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
 
     if (j->is_comparing) {
         if (baseline_report(s, r)) {
@@ -219,7 +219,7 @@ report_cb(void *arg, const struct lane_report *r)
 
 /* What the referee took for the candidate's crash may have been the end of its zygote, which takes its children along. */
 static bool
-went_with_worker(const struct judgement *j, const struct lane_closing *c)
+went_with_worker(const struct attempt *j, const struct lane_closing *c)
 {
     bool is_its_own = c->end && !c->end->is_lost;
 
@@ -231,7 +231,7 @@ went_with_worker(const struct judgement *j, const struct lane_closing *c)
 static struct stage_end
 after_lane(struct submission *s, const struct lane_closing *c)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     bool is_sole = c->is_lost && !c->is_others;
     const char *why = c->is_lost ? c->why : "the lane let go of it";
 
@@ -245,7 +245,7 @@ after_lane(struct submission *s, const struct lane_closing *c)
     if (j->is_finishing || j->is_parking)
         return (struct stage_end){ .event = STAGE_CLOSED };
     if (j->is_reference_lost && !submission_is_stopped(s)) {
-        doubt_promises_rerun(s, CLASS_INFRA, j->stage);
+        attribution_promises_rerun(s, CLASS_INFRA, j->stage);
         return stage_lost(false, j->reference_error);
     }
     return stage_lost(is_sole, why);
@@ -255,11 +255,11 @@ static void
 closed_cb(void *arg, const struct lane_closing *c)
 {
     struct submission *s = arg;
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
 
     j->lane = NULL;
     release_device(s);
-    judgement_take_output(j, c->output, c->output_lost, s->funnel->config->output_limit_bytes);
+    attempt_take_output(j, c->output, c->output_lost, s->funnel->config->output_limit_bytes);
     /* Whatever became of the compiled reference, the candidate's own verdict stands. */
     if (j->is_comparing && !j->is_finishing && !submission_is_stopped(s)) {
         baseline_lost(s, c->is_lost ? c->why : "the lane let go of it");

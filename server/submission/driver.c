@@ -19,7 +19,7 @@
 #include "server/submission/counters.h"
 #include "server/submission/cpu_stages.h"
 #include "server/submission/device_stages.h"
-#include "server/submission/doubt.h"
+#include "server/submission/attribution.h"
 #include "server/submission/group_progress.h"
 #include "server/submission/groups.h"
 #include "server/submission/parts.h"
@@ -47,7 +47,7 @@ static void stage_ended(struct submission *s, const struct stage_end *end);
 
 /* Where other sizes judge, a reference has room for those, and serves such submissions alone. */
 static bool
-sizes_judge(const struct judgement *j)
+sizes_judge(const struct attempt *j)
 {
     return strcmp(j->policy.shapes, "require") == 0;
 }
@@ -57,8 +57,8 @@ load(struct submission *s, struct error *err)
 {
     int rc = submission_load_attempt(s, err);
 
-    if (rc == 0 && sizes_judge(s->judgement))
-        rc = task_let_sizes_judge(&s->judgement->task, err);
+    if (rc == 0 && sizes_judge(s->attempt))
+        rc = task_let_sizes_judge(&s->attempt->task, err);
     return rc;
 }
 
@@ -74,7 +74,7 @@ note_wait(struct submission *s, enum stage stage, int64_t now_ns)
 {
     double wait_ms = (double)(now_ns - s->entry.since_ns) / 1e6;
 
-    s->judgement->stages[stage].wait_ms = wait_ms;
+    s->attempt->stages[stage].wait_ms = wait_ms;
     counters_wait(s->funnel->counters, stage, wait_ms);
 }
 
@@ -89,21 +89,21 @@ begin_claimed(struct submission *s)
     s->attempts = s->claim.attempts;
     if (load(s, &err) != 0) {
         log_error(s->id, "%s", err.text);
-        judgement_fail(s->judgement, STAGE_AST, CLASS_INFRA, NULL, "It could not be judged: %s.", err.text);
+        attempt_fail(s->attempt, STAGE_AST, CLASS_INFRA, NULL, "It could not be judged: %s.", err.text);
         end_before_the_first_stage(s);
         return;
     }
-    snprintf(s->job.reference, sizeof(s->job.reference), "%s%s", s->judgement->row.task_id,
-             sizes_judge(s->judgement) ? "+sizes" : "");
-    const char *fault = json_string_value(json_object_get(s->judgement->request, "extract_fault"));
+    snprintf(s->job.reference, sizeof(s->job.reference), "%s%s", s->attempt->row.task_id,
+             sizes_judge(s->attempt) ? "+sizes" : "");
+    const char *fault = json_string_value(json_object_get(s->attempt->request, "extract_fault"));
     if (fault && !s->is_cancelled) {
-        judgement_fail(s->judgement, STAGE_EXTRACT, CLASS_EXTRACT, NULL, "extract: %s.", fault);
+        attempt_fail(s->attempt, STAGE_EXTRACT, CLASS_EXTRACT, NULL, "extract: %s.", fault);
         end_before_the_first_stage(s);
         return;
     }
     submission_move(s, EVENT_BEGIN);
     note_wait(s, STAGE_AST, now_ns);
-    judgement_note_env(s->judgement, json_object_get(zygote_ready_message(f->zygote), "versions"));
+    attempt_note_env(s->attempt, json_object_get(zygote_ready_message(f->zygote), "versions"));
     struct stage_end end = submission_is_stopped(s) ? stage_lost(false, "it was stopped before it began")
                                                     : cpu_stages_ast(s, stage_ended);
     stage_ended(s, &end);
@@ -161,7 +161,7 @@ driver_place(struct submission *s, struct lane *l)
 static void
 note_outcome(struct submission *s, const struct stage_end *end)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     struct stage_record *r = &j->stages[j->stage];
 
     r->outcome = end->outcome;
@@ -208,7 +208,7 @@ wait_for_device(struct submission *s)
 static void
 leave_device(struct submission *s)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     json_t *item;
     size_t i;
 
@@ -227,13 +227,13 @@ park(struct submission *s)
 {
     struct funnel *f = s->funnel;
 
-    s->judgement->is_parking = false;
+    s->attempt->is_parking = false;
     submission_move(s, EVENT_PARK);
     if (pending_is_draining(f->pending)) {
         submission_return(s, true);
         return;
     }
-    s->member.index = s->judgement->row.group_index;
+    s->member.index = s->attempt->row.group_index;
     group_park(s->group, &s->member);
     submission_count_attempt(s, false);
     group_progress(f, s->group);
@@ -246,20 +246,21 @@ park(struct submission *s)
 static void
 conclude(struct submission *s)
 {
-    const struct judgement *j = s->judgement;
+    const struct attempt *j = s->attempt;
 
-    if (!s->is_cancelled && doubt_may_be_theirs(j) && doubt_promises_rerun(s, j->class_, j->failed_stage)) {
+    if (!s->is_cancelled && attribution_may_be_theirs(j) &&
+        attribution_promises_rerun(s, j->class_, j->failed_stage)) {
         submission_return(s, true);
         return;
     }
-    doubt_excuse(s);
+    attribution_excuse(s);
     submission_conclude(s, EVENT_FINISH);
 }
 
 static void
 finish(struct submission *s)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
 
     scheduler_release_slot(s->funnel->scheduler, &s->job);
     if (j->lane && baseline_begin(s))
@@ -287,16 +288,16 @@ stop(struct submission *s)
 static void
 conclude_lost(struct submission *s, const char *why)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     int stage = j->stage < 0 ? STAGE_AST : j->stage;
 
     /* It was alone on its worker each time but the first, when nobody could tell whose doing it was. */
-    if (s->lonely_losses > 0 && s->lonely_losses >= s->losses - 1)
-        judgement_fail(j, stage, CLASS_CRASH, NULL, "It took its worker down %d times; the last time: %s.",
-                       s->losses, why);
+    if (s->sole_losses > 0 && s->sole_losses >= s->losses - 1)
+        attempt_fail(j, stage, CLASS_CRASH, NULL, "It took its worker down %d times; the last time: %s.",
+                     s->losses, why);
     else
-        judgement_fail(j, stage, CLASS_INFRA, NULL, "It could not be judged in %d attempts: %s.", s->attempts,
-                       why);
+        attempt_fail(j, stage, CLASS_INFRA, NULL, "It could not be judged in %d attempts: %s.", s->attempts,
+                     why);
     submission_conclude(s, EVENT_FINISH);
 }
 
@@ -306,7 +307,7 @@ lose(struct submission *s, bool is_sole, const char *why)
     scheduler_release_slot(s->funnel->scheduler, &s->job);
     s->losses++;
     s->job.is_suspect = true;
-    s->lonely_losses += is_sole;
+    s->sole_losses += is_sole;
     log_warn(s->id, "lost in attempt %d: %s", s->attempts, why);
     if (s->losses >= s->funnel->config->max_attempts)
         conclude_lost(s, why);
@@ -319,9 +320,9 @@ lose(struct submission *s, bool is_sole, const char *why)
 static enum story_step
 next_step(const struct submission *s, const struct stage_end *end)
 {
-    const struct judgement *j = s->judgement;
+    const struct attempt *j = s->attempt;
     const struct story_facts facts = {
-        .goes_on = !end->is_last && judgement_goes_on(j),
+        .goes_on = !end->is_last && attempt_goes_on(j),
         .will_park = submission_will_park(s),
         .needs_fresh = end->needs_fresh,
         .is_stopped = submission_is_stopped(s),

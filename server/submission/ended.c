@@ -24,7 +24,7 @@
 
 /* What an early failure saved: the stages that it did not come to. */
 static void
-count_spared(struct funnel *f, const struct judgement *j)
+count_spared(struct funnel *f, const struct attempt *j)
 {
     int last = j->failed_stage == STAGE_EXTRACT ? -1 : j->failed_stage;
 
@@ -39,7 +39,7 @@ static void
 count(struct submission *s)
 {
     struct funnel *f = s->funnel;
-    const struct judgement *j = s->judgement;
+    const struct attempt *j = s->attempt;
 
     counters_add_reward(f->counters, j->row.reward, s->speedup);
     if (!j->row.class_ || s->is_shared) /* cancelled, or judged as another */
@@ -62,7 +62,7 @@ unregister(struct submission *s)
 static void
 tell_streams(struct submission *s)
 {
-    const struct submission_row *row = &s->judgement->row;
+    const struct submission_row *row = &s->attempt->row;
 
     funnel_tell(s->funnel, &(struct funnel_event){ FUNNEL_EVENT_VERDICT, s->id, row->group_id, row->client,
                                                    NULL, false, s->attempts, row->verdict });
@@ -99,7 +99,7 @@ leave_group(struct submission *s)
         return;
     }
     funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_GROUP, .group = group_id(g),
-                                           .client = s->judgement->row.client });
+                                           .client = s->attempt->row.client });
     waits_notify(group_waits(g));
     group_free(g);
 }
@@ -129,7 +129,7 @@ static const struct {
 void
 submission_ended(struct submission *s, bool is_durable)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
 
     if (!is_durable) { /* whatever it came to is handed on to nobody */
         j->class_ = CLASS_INFRA;
@@ -138,6 +138,6 @@ submission_ended(struct submission *s, bool is_durable)
     for (size_t i = 0; i < sizeof(consumers) / sizeof(consumers[0]); i++)
         if (is_durable || !consumers[i].needs_verdict)
             consumers[i].consume(s);
-    judgement_free(s->funnel, j);
+    attempt_free(s->funnel, j);
     free(s);
 }

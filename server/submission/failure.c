@@ -9,7 +9,7 @@
 #include "common/classes.h"
 #include "common/stages.h"
 #include "server/submission/attempt.h"
-#include "server/submission/doubt.h"
+#include "server/submission/attribution.h"
 #include "server/submission/parts.h"
 #include "server/submission/submission.h"
 #include "server/verdict/cause.h"
@@ -58,33 +58,32 @@ used_up(const struct funnel *f, const struct child_end *end)
 enum verdict_class
 failure_by_end(struct submission *s, const struct child_end *end)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     const char *stage = stage_name((enum stage)j->stage);
     const char *what = used_up(s->funnel, end);
     char how[128];
 
     if (what) {
-        judgement_fail(j, j->stage, CLASS_OOM, NULL, "%s: the process used up %s and was killed.", stage,
-                       what);
+        attempt_fail(j, j->stage, CLASS_OOM, NULL, "%s: the process used up %s and was killed.", stage, what);
         return CLASS_OOM;
     }
     if (end->was_limited) {
-        judgement_fail(j, j->stage, CLASS_TIMEOUT, NULL,
-                       "%s: the process did not finish within %g s and was stopped.", stage,
-                       (double)s->funnel->config->stage_limit_ms / 1000);
-        doubt_end(s, CLASS_TIMEOUT, end);
+        attempt_fail(j, j->stage, CLASS_TIMEOUT, NULL,
+                     "%s: the process did not finish within %g s and was stopped.", stage,
+                     (double)s->funnel->config->stage_limit_ms / 1000);
+        attribution_end(s, CLASS_TIMEOUT, end);
         return CLASS_TIMEOUT;
     }
     crash_text(end, how, sizeof(how));
-    judgement_fail(j, j->stage, CLASS_CRASH, NULL, "%s: the candidate's process %s.", stage, how);
-    doubt_end(s, CLASS_CRASH, end);
+    attempt_fail(j, j->stage, CLASS_CRASH, NULL, "%s: the candidate's process %s.", stage, how);
+    attribution_end(s, CLASS_CRASH, end);
     return CLASS_CRASH;
 }
 
 void
 failure_refine(struct submission *s, const struct child_end *end)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     const char *type = json_string_value(json_object_get(j->error, "type"));
     struct stage_record *r =
         j->failed_stage >= STAGE_TINY && j->failed_stage < STAGE_NSTAGES ? &j->stages[j->failed_stage] : NULL;
@@ -96,13 +95,13 @@ failure_refine(struct submission *s, const struct child_end *end)
         return;
     if (what) {
         j->class_ = r->class_ = CLASS_OOM;
-        j->doubt[0] = '\0'; /* its own limit is nobody else's doing */
+        j->neighbour[0] = '\0'; /* its own limit is nobody else's doing */
         snprintf(j->text, sizeof(j->text), "%s: the process used up %s and was killed.",
                  stage_name((enum stage)j->failed_stage), what);
         return;
     }
-    if (end->is_victim && !j->doubt[0])
-        snprintf(j->doubt, sizeof(j->doubt), "it was killed while the machine was out of memory");
+    if (end->is_victim && !j->neighbour[0])
+        snprintf(j->neighbour, sizeof(j->neighbour), "it was killed while the machine was out of memory");
     if (end->was_killed && end->signal == SIGKILL) /* that may have been ours */
         return;
     crash_text(end, how, sizeof(how));
@@ -113,7 +112,7 @@ failure_refine(struct submission *s, const struct child_end *end)
 /* --- what was said of it --- */
 
 void
-failure_note_rule(struct judgement *j, const char *rule)
+failure_note_rule(struct attempt *j, const char *rule)
 {
     if (rule && j->failed_stage == j->stage)
         snprintf(j->rule, sizeof(j->rule), "%s", rule);
@@ -121,18 +120,18 @@ failure_note_rule(struct judgement *j, const char *rule)
 
 /* "compile: line 12, kernel add_kernel: name 'x' is not defined": cause.h */
 void
-failure_by_error(struct judgement *j, enum verdict_class class_, json_t *error, const char *otherwise)
+failure_by_error(struct attempt *j, enum verdict_class class_, json_t *error, const char *otherwise)
 {
     const struct cause cause = { (enum stage)j->stage, class_, error, otherwise };
     AUTO_BUFFER struct buffer text = BUFFER_INIT;
 
     bool is_told = cause_add(&cause, &text) == 0;
-    judgement_fail(j, j->stage, class_, error, "%s", is_told ? text.data : otherwise);
+    attempt_fail(j, j->stage, class_, error, "%s", is_told ? text.data : otherwise);
 }
 
 /* "full: 5 of 4096 values differ; the first at [0, 3] of output 0 in case "spikes": expected 1.5, got 1.25." */
 static bool
-fail_by_mismatch(struct judgement *j, enum verdict_class class_, json_t *error, json_t *detail)
+fail_by_mismatch(struct attempt *j, enum verdict_class class_, json_t *error, json_t *detail)
 {
     json_t *first = json_object_get(detail, "first_mismatch");
     const char *name = json_string_value(json_object_get(first, "case"));
@@ -146,20 +145,20 @@ fail_by_mismatch(struct judgement *j, enum verdict_class class_, json_t *error, 
     AUTO_FREE char *got = json_dumps(json_object_get(first, "got"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
     if (!index || !output || !expected || !got)
         return false;
-    judgement_fail(j, j->stage, class_, error,
-                   "%s: %lld of %lld values differ in case \"%.60s\"; the first at %.80s of output %.60s: "
-                   "expected %.60s, got %.60s.",
-                   stage_name((enum stage)j->stage),
-                   (long long)json_integer_value(json_object_get(first, "differing")),
-                   (long long)json_integer_value(json_object_get(first, "of")), name ? name : "?", index,
-                   output, expected, got);
+    attempt_fail(j, j->stage, class_, error,
+                 "%s: %lld of %lld values differ in case \"%.60s\"; the first at %.80s of output %.60s: "
+                 "expected %.60s, got %.60s.",
+                 stage_name((enum stage)j->stage),
+                 (long long)json_integer_value(json_object_get(first, "differing")),
+                 (long long)json_integer_value(json_object_get(first, "of")), name ? name : "?", index,
+                 output, expected, got);
     return true;
 }
 
 enum verdict_class
 failure_by_report(struct submission *s, const struct lane_report *r)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     enum verdict_class class_ = class_reported(r->class_, (enum stage)j->stage, CLASS_CRASH);
 
     if (class_ == CLASS_TIMEOUT) {
@@ -167,15 +166,15 @@ failure_by_report(struct submission *s, const struct lane_report *r)
         const char *type = json_string_value(json_object_get(r->error, "type"));
         const char *text = json_string_value(json_object_get(r->error, "text"));
         if (type && strcmp(type, "timeout") == 0 && text && *text)
-            judgement_fail(j, j->stage, class_, r->error, "%s: %.300s; the process was stopped.",
-                           stage_name((enum stage)j->stage), text);
+            attempt_fail(j, j->stage, class_, r->error, "%s: %.300s; the process was stopped.",
+                         stage_name((enum stage)j->stage), text);
         else
-            judgement_fail(j, j->stage, class_, NULL, "%s: it did not finish within %g s and was stopped.",
-                           stage_name((enum stage)j->stage), (double)r->limit_ms / 1000);
+            attempt_fail(j, j->stage, class_, NULL, "%s: it did not finish within %g s and was stopped.",
+                         stage_name((enum stage)j->stage), (double)r->limit_ms / 1000);
     } else if (class_ == CLASS_HACK || !fail_by_mismatch(j, class_, r->error, r->detail)) {
         failure_by_error(j, class_, r->error, class_name(class_));
     }
     failure_note_rule(j, r->rule);
-    doubt_report(s, r, class_);
+    attribution_report(s, r, class_);
     return class_;
 }

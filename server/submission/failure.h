@@ -12,7 +12,7 @@
 #include "common/classes.h"
 
 struct child_end;
-struct judgement;
+struct attempt;
 struct lane_report;
 struct submission;
 
@@ -22,10 +22,10 @@ void failure_refine(struct submission *s, const struct child_end *end);
 /* A child ended without a result: the candidate's doing. Gives the class. */
 enum verdict_class failure_by_end(struct submission *s, const struct child_end *end);
 /* error: {"type","text","line"} or NULL, borrowed; otherwise: its text where it has none. */
-void failure_by_error(struct judgement *j, enum verdict_class class_, json_t *error, const char *otherwise);
+void failure_by_error(struct attempt *j, enum verdict_class class_, json_t *error, const char *otherwise);
 /* By a report of outcome LANE_FAIL. Gives the class. */
 enum verdict_class failure_by_report(struct submission *s, const struct lane_report *r);
 /* Only the first failure counts, so only its rule does. rule: NULL where none of ours found it. */
-void failure_note_rule(struct judgement *j, const char *rule);
+void failure_note_rule(struct attempt *j, const char *rule);
 
 #endif

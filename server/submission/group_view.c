@@ -66,7 +66,7 @@ look_at(struct funnel *f, struct shown *one)
 
     s = submission_by_id(f, one->row.id);
     one->cache = s ? s->cache : "miss";
-    if (s && s->judgement && s->judgement->request && !state_is_final(s->state)) {
+    if (s && s->attempt && s->attempt->request && !state_is_final(s->state)) {
         AUTO_JSON json_t *now = verdict_json(s);
         one->document = json_deep_copy(now); /* parts of it change as it is judged */
     }
@@ -129,11 +129,11 @@ item_of(struct shown *one, const char *task_name)
     s.priority = one->row.priority;
     s.attempts = one->row.attempts;
     json_t *out = NULL;
-    if (submission_make_attempt(&s) && judgement_read_row(s.judgement, &one->row, &err) == 0) {
-        s.judgement->task.name = task_name ? strdup(task_name) : NULL;
+    if (submission_make_attempt(&s) && attempt_read_row(s.attempt, &one->row, &err) == 0) {
+        s.attempt->task.name = task_name ? strdup(task_name) : NULL;
         out = verdict_json(&s);
     }
-    judgement_free(NULL, s.judgement);
+    attempt_free(NULL, s.attempt);
     return out;
 }
 

@@ -146,10 +146,10 @@ conclude_exhausted(struct submission *s)
     struct error err = { 0 };
 
     if (submission_load_attempt(s, &err) != 0)
-        judgement_fail(s->judgement, STAGE_AST, CLASS_INFRA, NULL, "It could not be judged: %s.", err.text);
+        attempt_fail(s->attempt, STAGE_AST, CLASS_INFRA, NULL, "It could not be judged: %s.", err.text);
     else
-        judgement_fail(s->judgement, STAGE_AST, CLASS_INFRA, NULL,
-                       "The service went down %d times while judging it.", s->attempts);
+        attempt_fail(s->attempt, STAGE_AST, CLASS_INFRA, NULL,
+                     "The service went down %d times while judging it.", s->attempts);
     submission_conclude(s, EVENT_FINISH);
 }
 
@@ -403,7 +403,7 @@ funnel_free(struct funnel *f)
         next = registry_after(e);
         registry_remove(f->registry, &s->entry);
         flight_land(f->flight, &s->flight);
-        judgement_free(f, s->judgement);
+        attempt_free(f, s->attempt);
         free(s);
     }
     registry_free(f->registry);
@@ -532,7 +532,7 @@ drain_timer_cb(uv_timer_t *timer)
         struct submission *s = scheduler_owner(e, struct submission, entry);
         next = registry_after(e);
         s->is_returned = s->is_claiming; /* as soon as it has begun */
-        if (stage_of_state(s->state) < 0 || !s->judgement || s->judgement->is_finishing)
+        if (stage_of_state(s->state) < 0 || !s->attempt || s->attempt->is_finishing)
             continue;
         s->is_returned = true;
         submission_stop(s);
@@ -581,7 +581,7 @@ funnel_show_submission(struct funnel *f, const char *id, struct error *err)
     json_t *out;
 
     s = submission_by_id(f, id);
-    if (s && s->judgement && s->judgement->request && !state_is_final(s->state)) {
+    if (s && s->attempt && s->attempt->request && !state_is_final(s->state)) {
         out = verdict_json(s);
         return out ? out : (error_set(err, ERR_NOMEM, "no memory to show %s", id), NULL);
     }
@@ -592,9 +592,9 @@ funnel_show_submission(struct funnel *f, const char *id, struct error *err)
         shown.cache = s->cache;
     snprintf(shown.id, sizeof(shown.id), "%s", id);
     int rc = submission_load_attempt(&shown, err);
-    struct judgement *j = shown.judgement;
+    struct attempt *j = shown.attempt;
     if (rc != 0) {
-        judgement_free(f, j);
+        attempt_free(f, j);
         return NULL;
     }
     if (!s && j->row.state == SUBMISSION_RUNNING)
@@ -602,6 +602,6 @@ funnel_show_submission(struct funnel *f, const char *id, struct error *err)
     shown.priority = j->row.priority;
     shown.attempts = j->row.attempts;
     out = j->row.verdict ? json_loads(j->row.verdict, JSON_ALLOW_NUL, NULL) : verdict_json(&shown);
-    judgement_free(f, j);
+    attempt_free(f, j);
     return out ? out : (error_set(err, ERR_STORE, "the verdict of %s cannot be read", id), NULL);
 }

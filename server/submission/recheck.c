@@ -38,7 +38,7 @@ void
 recheck_compare(struct submission *s)
 {
     struct funnel *f = s->funnel;
-    const struct submission_row *now = &s->judgement->row;
+    const struct submission_row *now = &s->attempt->row;
     struct submission_row then = { 0 };
 
     if (!*s->recheck_of || now->state != SUBMISSION_DONE || !now->class_ ||

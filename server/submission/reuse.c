@@ -47,7 +47,7 @@ text_or_null(const char *text)
 static json_t *
 adopt(const struct submission *s, const struct submission_row *from)
 {
-    const struct judgement *j = s->judgement;
+    const struct attempt *j = s->attempt;
     json_t *out = json_loads(from->verdict ? from->verdict : "", JSON_ALLOW_NUL, NULL);
     struct reward_input in;
     char text[CLOCK_TEXT_SIZE];
@@ -107,10 +107,10 @@ hand_on(struct submission *s, const struct submission_row *from, const char *how
 
     int rc = submission_read_attempt(s, &err);
     if (rc == 0)
-        rc = store_get_log(f->store, from->id, &s->judgement->log, &err);
+        rc = store_get_log(f->store, from->id, &s->attempt->log, &err);
     if (rc == 0) {
         s->cache = how;
-        s->judgement->row.finished_ms = clock_wall_ms();
+        s->attempt->row.finished_ms = clock_wall_ms();
         AUTO_JSON json_t *verdict = adopt(s, from);
         if (verdict && submission_conclude_as(s, from, verdict) == 0) {
             counters_save_by_reuse(f->counters, device_seconds(verdict));
@@ -119,7 +119,7 @@ hand_on(struct submission *s, const struct submission_row *from, const char *how
         error_set(&err, ERR_STORE, "the verdict of %s cannot be handed on", from->id);
     }
     log_warn(s->id, "it is judged itself: %s", err.text);
-    judgement_free(f, ptr_take(&s->judgement));
+    attempt_free(f, ptr_take(&s->attempt));
     s->cache = "miss";
     return false;
 }
@@ -220,7 +220,7 @@ reuse_enqueue(struct submission *s)
 void
 reuse_settle(struct submission *s)
 {
-    const struct judgement *j = s->judgement;
+    const struct attempt *j = s->attempt;
     struct funnel *f = s->funnel;
     struct submission *follower;
     bool is_usable = reuse_is_reusable(j);

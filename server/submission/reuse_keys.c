@@ -200,7 +200,7 @@ reuse_key_on(struct funnel *f, int i, const char *content, char out[HASH_TEXT_SI
 
 /* By what was found; who judged it is another matter. */
 bool
-reuse_is_reusable(const struct judgement *j)
+reuse_is_reusable(const struct attempt *j)
 {
     const char *timing = json_string_value(json_object_get(j->timing, "outcome"));
     const char *baseline = json_string_value(json_object_get(j->baseline, "outcome"));
@@ -215,7 +215,7 @@ void
 reuse_key(const struct submission *s, char out[HASH_TEXT_SIZE])
 {
     struct funnel *f = s->funnel;
-    const char *device = json_string_value(json_object_get(s->judgement->env, "device"));
+    const char *device = json_string_value(json_object_get(s->attempt->env, "device"));
     int judged = 0;
 
     out[0] = '\0';
@@ -223,7 +223,7 @@ reuse_key(const struct submission *s, char out[HASH_TEXT_SIZE])
         if (strcmp(lane_device(f->lanes[i]), device) == 0)
             judged = i;
     /* That it was not among the best is its group's word, and nobody else's. */
-    bool is_passed_over = s->judgement->stages[STAGE_TIMING].why != NULL;
-    if (*s->content && f->n_lanes > 0 && !is_passed_over && reuse_is_reusable(s->judgement))
+    bool is_passed_over = s->attempt->stages[STAGE_TIMING].why != NULL;
+    if (*s->content && f->n_lanes > 0 && !is_passed_over && reuse_is_reusable(s->attempt))
         reuse_key_on(f, judged, s->content, out);
 }

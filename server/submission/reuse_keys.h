@@ -12,7 +12,7 @@
 #include "common/hash.h"
 
 struct funnel;
-struct judgement;
+struct attempt;
 struct reuse_keys;
 struct submission;
 struct submission_row;
@@ -29,8 +29,8 @@ void reuse_fingerprint(const char *harness, char out[HASH_TEXT_SIZE]);
 /* The key of a content as lane i would judge it; "" where the workers have not said yet what they are. */
 void reuse_key_on(struct funnel *f, int i, const char *content, char out[HASH_TEXT_SIZE]);
 /* Whether its verdict says something about the candidate, and not about the moment. */
-bool reuse_is_reusable(const struct judgement *j);
-/* The key under which its verdict may be found later; "": not at all. s->judgement has its row filled in. */
+bool reuse_is_reusable(const struct attempt *j);
+/* The key under which its verdict may be found later; "": not at all. s->attempt has its row filled in. */
 void reuse_key(const struct submission *s, char out[HASH_TEXT_SIZE]);
 
 #endif

@@ -83,13 +83,13 @@ submission_move(struct submission *s, enum event event)
     if (is_over || (event == EVENT_RETURN && scheduler_is_alone(f->scheduler, &s->job)))
         scheduler_end_rerun(f->scheduler, &s->job);
     int stage = stage_of_state(s->state);
-    if (stage >= 0 && s->judgement) {
-        s->judgement->stage = stage;
-        s->judgement->entered_ns = clock_monotonic_ns();
-        s->judgement->started_ns = s->judgement->entered_ns;
+    if (stage >= 0 && s->attempt) {
+        s->attempt->stage = stage;
+        s->attempt->entered_ns = clock_monotonic_ns();
+        s->attempt->started_ns = s->attempt->entered_ns;
         counters_enter_stage(f->counters, (enum stage)stage);
-        funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_STAGE, s->id, s->judgement->row.group_id,
-                                               s->judgement->row.client, stage_name((enum stage)stage),
+        funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_STAGE, s->id, s->attempt->row.group_id,
+                                               s->attempt->row.client, stage_name((enum stage)stage),
                                                event == EVENT_BEGIN, s->attempts, NULL });
     }
 }
@@ -105,7 +105,7 @@ submission_by_id(const struct funnel *f, const char *id)
 bool
 submission_will_park(const struct submission *s)
 {
-    const struct judgement *j = s->judgement;
+    const struct attempt *j = s->attempt;
 
     return s->group && group_times_some(s->group) && !s->member.is_chosen && j->failed_stage < 0 &&
            (j->until < 0 || j->until > STAGE_FULL);
@@ -128,7 +128,7 @@ submission_is_stopped(const struct submission *s)
 void
 submission_stop(struct submission *s)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
 
     if (j->lane)
         lane_close(j->lane);
@@ -153,9 +153,9 @@ submission_count_attempt(const struct submission *s, bool is_running)
 bool
 submission_make_attempt(struct submission *s)
 {
-    if (!s->judgement)
-        s->judgement = judgement_alloc();
-    return s->judgement != NULL;
+    if (!s->attempt)
+        s->attempt = attempt_alloc();
+    return s->attempt != NULL;
 }
 
 int
@@ -165,11 +165,11 @@ submission_read_attempt(struct submission *s, struct error *err)
 
     if (!submission_make_attempt(s))
         return error_set(err, ERR_NOMEM, "no memory to judge %s", s->id);
-    struct judgement *j = s->judgement;
-    judgement_set_defaults(j);
+    struct attempt *j = s->attempt;
+    attempt_set_defaults(j);
     int rc = store_get_submission(f->store, s->id, &j->row, err);
     memcpy(j->row.id, s->id, sizeof(j->row.id));
-    return rc == 0 ? judgement_read_request(j, err) : rc;
+    return rc == 0 ? attempt_read_request(j, err) : rc;
 }
 
 int
@@ -177,7 +177,7 @@ submission_load_attempt(struct submission *s, struct error *err)
 {
     struct funnel *f = s->funnel;
     int rc = submission_read_attempt(s, err);
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
 
     if (rc == 0)
         rc = store_get_task(f->store, j->row.task_id, &j->task, err);

@@ -22,7 +22,7 @@ struct funnel_wait;
 struct rerun {
     enum verdict_class class_; /* CLASS_NONE: there was none */
     enum stage stage;
-    char why[DOUBT_SIZE];
+    char why[ATTRIBUTION_SIZE];
 };
 
 enum cancel_reason { CANCEL_ASKED, CANCEL_DEADLINE, CANCEL_DECIDED };
@@ -43,14 +43,14 @@ struct submission {
     double device_s; /* that it held devices, over all attempts */
     struct funnel *funnel;
     struct group *group; /* NULL: none */
-    struct judgement *judgement;
+    struct attempt *attempt;
     struct funnel_wait *waits;
     char id[ID_SIZE];
     enum state state;
-    int priority;      /* as asked for */
-    int attempts;      /* times begun, over restarts of the daemon */
-    int losses;        /* times its worker went down */
-    int lonely_losses; /* of those, with nobody else on that worker */
+    int priority;    /* as asked for */
+    int attempts;    /* times begun, over restarts of the daemon */
+    int losses;      /* times its worker went down */
+    int sole_losses; /* of those, with nobody else on that worker */
     struct rerun rerun;
     struct store_claim claim; /* its last; number 0: there was none */
     bool is_claiming;         /* the store was asked for that, and has not agreed yet */
@@ -94,7 +94,7 @@ void submission_count_attempt(const struct submission *s, bool is_running);
 /* The memory for it, so that what follows cannot lack it. False: there is none, and nothing has changed. */
 bool submission_make_attempt(struct submission *s);
 /*
- * Loads what the store has of it. 0, an error of the store, or ERR_NOMEM. s->judgement is there also on failure, to be
+ * Loads what the store has of it. 0, an error of the store, or ERR_NOMEM. s->attempt is there also on failure, to be
  * told with it; but without submission_make_attempt() before it is NULL where there was no memory for it.
  */
 int submission_load_attempt(struct submission *s, struct error *err);

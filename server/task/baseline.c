@@ -65,7 +65,7 @@ baselines_free(struct funnel *f)
 
 /* What the ratio may depend on; all of the policy, so that nobody's few trials count for others. "": no memory. */
 static void
-key_of(const struct judgement *j, char out[HASH_TEXT_SIZE])
+key_of(const struct attempt *j, char out[HASH_TEXT_SIZE])
 {
     json_t *gpu = lane_gpu(j->lane);
     AUTO_JSON json_t *key = json_pack("{s:s, s:s, s:O?, s:O?, s:O?, s:O?, s:O, s:I}", "task", j->row.task_id,
@@ -85,7 +85,7 @@ static void
 keep(struct submission *s)
 {
     struct funnel *f = s->funnel;
-    const struct judgement *j = s->judgement;
+    const struct attempt *j = s->attempt;
     const char *outcome = json_string_value(json_object_get(j->baseline, "outcome"));
     struct baseline *b, *old;
     char key[HASH_TEXT_SIZE] = "";
@@ -114,7 +114,7 @@ keep(struct submission *s)
 static void
 tell(struct submission *s, const char *outcome, const char *why)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     char text[512], at[CLOCK_TEXT_SIZE];
 
     snprintf(text, sizeof(text), "%s", why ? why : "");
@@ -149,7 +149,7 @@ tell_times(struct submission *s, json_t *detail)
         return;
     }
     tell(s, "measured", NULL);
-    json_t *told = s->judgement->baseline;
+    json_t *told = s->attempt->baseline;
     json_object_set_new(told, "speedup", real_or_null(found.speedup));
     json_object_set_new(told, "speedup_lo", real_or_null(found.lo));
     json_object_set_new(told, "speedup_hi", real_or_null(found.hi));
@@ -174,7 +174,7 @@ tell_failure(struct submission *s, const struct lane_report *r)
 /* --- the story --- */
 
 static bool
-is_wanted(const struct judgement *j)
+is_wanted(const struct attempt *j)
 {
     const char *outcome = json_string_value(json_object_get(j->timing, "outcome"));
 
@@ -184,7 +184,7 @@ is_wanted(const struct judgement *j)
 
 /* The candidate's own rules, but that torch may do the work, and that one shape is enough. */
 static json_t *
-policy_of(const struct judgement *j)
+policy_of(const struct attempt *j)
 {
     json_t *out = json_deep_copy(j->policy_json);
     json_t *variations = json_object_get(out, "variations");
@@ -198,7 +198,7 @@ policy_of(const struct judgement *j)
 bool
 baseline_begin(struct submission *s)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     struct baseline *known = NULL;
     char key[HASH_TEXT_SIZE] = "";
 
@@ -220,7 +220,7 @@ baseline_begin(struct submission *s)
 bool
 baseline_report(struct submission *s, const struct lane_report *r)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
     int64_t limit_ms = s->funnel->config->stage_limit_ms;
 
     if (r->outcome == LANE_FAIL) {
@@ -232,7 +232,7 @@ baseline_report(struct submission *s, const struct lane_report *r)
         lane_stage(j->lane, "full", false, COMPILE_STAGES * limit_ms);
         return false;
     } else if (strcmp(r->stage, "full") == 0) {
-        lane_stage(j->lane, "timing", false, timing_limit_ms(&s->judgement->policy, limit_ms));
+        lane_stage(j->lane, "timing", false, timing_limit_ms(&s->attempt->policy, limit_ms));
         return false;
     } else {
         tell_times(s, r->detail);

@@ -64,7 +64,7 @@ read_samples(json_t *from, struct timing *t)
 }
 
 void
-timing_read(const struct judgement *j, struct timing *t)
+timing_read(const struct attempt *j, struct timing *t)
 {
     const char *outcome = json_string_value(json_object_get(j->timing, "outcome"));
 
@@ -78,7 +78,7 @@ timing_read(const struct judgement *j, struct timing *t)
 }
 
 const char *
-timing_why_none(const struct judgement *j)
+timing_why_none(const struct attempt *j)
 {
     const char *why = json_string_value(json_object_get(j->timing, "why"));
     if (why)
@@ -174,7 +174,7 @@ slope_ms(json_t *timing, const char *side)
 
 /* What CUPTI recorded of the candidate's calls in the evidence pass, milliseconds of GPU work in each; NAN without it. */
 static double
-cupti_ms(const struct judgement *j)
+cupti_ms(const struct attempt *j)
 {
     json_t *evidence = json_object_get(j->timing, "evidence");
     const char *method = json_string_value(json_object_get(evidence, "method"));
@@ -230,7 +230,7 @@ beside_json(json_t *one)
 
 /* By the other shapes that `full` ran; empty where none was timed. */
 static json_t *
-variations_json(const struct judgement *j)
+variations_json(const struct attempt *j)
 {
     json_t *out = json_array(), *one;
     size_t i;
@@ -242,7 +242,7 @@ variations_json(const struct judgement *j)
 
 /* The compiled reference, under timing.baselines. */
 static json_t *
-baselines_json(const struct judgement *j)
+baselines_json(const struct attempt *j)
 {
     static const char why[] = "the candidate was not timed";
 
@@ -254,7 +254,7 @@ baselines_json(const struct judgement *j)
 }
 
 json_t *
-timing_json(const struct judgement *j, const struct timing *t)
+timing_json(const struct attempt *j, const struct timing *t)
 {
     static const char *const as_told[] = { "method", "basis",  "warmup",       "trials",
                                            "calls",  "bells",  "one_call",     "stopped",
@@ -298,7 +298,7 @@ timing_json(const struct judgement *j, const struct timing *t)
 }
 
 double
-timing_baseline_speedup(const struct judgement *j, double speedup)
+timing_baseline_speedup(const struct attempt *j, double speedup)
 {
     json_t *ratio = json_object_get(j->baseline, "speedup");
 

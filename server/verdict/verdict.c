@@ -36,7 +36,7 @@ text_or_null(const char *text)
 /* --- components and reward --- */
 
 static json_t *
-correctness_of(const struct judgement *j)
+correctness_of(const struct attempt *j)
 {
     return j->full && json_object_get(j->full, "cases") ? j->full : j->tiny;
 }
@@ -52,7 +52,7 @@ share(double part, double whole)
  * counts as 95 % of the reference's time at most, so that noise does not decide where the reference is at the roof.
  */
 static double
-speed_of_light(const struct judgement *j, const struct timing *t)
+speed_of_light(const struct attempt *j, const struct timing *t)
 {
     double floor_ms = number_or_nan(j->timing, "floor_ns") / 1e6, took = stats_median(t->candidate, t->n),
            reference = stats_median(t->reference, t->n);
@@ -65,7 +65,7 @@ speed_of_light(const struct judgement *j, const struct timing *t)
 
 /* Of the last stage that the candidate was called in, or NULL. */
 static json_t *
-evidence_of(const struct judgement *j)
+evidence_of(const struct attempt *j)
 {
     json_t *found = json_object_get(j->timing, "evidence");
 
@@ -73,7 +73,7 @@ evidence_of(const struct judgement *j)
 }
 
 static json_t *
-evidence_json(const struct judgement *j)
+evidence_json(const struct attempt *j)
 {
     static const char *const keys[] = { "method", "why",     "coverage", "own_ms", "all_ms",     "calls",
                                         "lost",   "kernels", "foreign",  "decoys", "is_withheld" };
@@ -89,13 +89,13 @@ evidence_json(const struct judgement *j)
 
 /* The candidate kept from us what it had the GPU do, or let no plan be made of itself where others have one. */
 static bool
-is_withheld(const struct judgement *j)
+is_withheld(const struct attempt *j)
 {
     return j->is_live || json_is_true(json_object_get(evidence_of(j), "is_withheld"));
 }
 
 static void
-fill_components(const struct judgement *j, const struct timing *t, struct reward_components *c)
+fill_components(const struct attempt *j, const struct timing *t, struct reward_components *c)
 {
     json_t *detail = correctness_of(j);
     bool is_ok = j->failed_stage < 0;
@@ -126,7 +126,7 @@ fill_components(const struct judgement *j, const struct timing *t, struct reward
 }
 
 static void
-fill_input(const struct judgement *j, bool is_cancelled, const struct timing *t, struct reward_input *in)
+fill_input(const struct attempt *j, bool is_cancelled, const struct timing *t, struct reward_input *in)
 {
     *in = (struct reward_input){ .passed = (enum stage)j->passed };
     fill_components(j, t, &in->components);
@@ -140,7 +140,7 @@ fill_input(const struct judgement *j, bool is_cancelled, const struct timing *t,
 /* --- the parts of the answer --- */
 
 static json_t *
-correctness_json(const struct judgement *j)
+correctness_json(const struct attempt *j)
 {
     json_t *detail = correctness_of(j);
 
@@ -156,7 +156,7 @@ correctness_json(const struct judgement *j)
 }
 
 static const char *
-why_skipped(const struct judgement *j, int stage)
+why_skipped(const struct attempt *j, int stage)
 {
     json_t *const details[STAGE_NSTAGES] = {
         [STAGE_TINY] = j->tiny, [STAGE_FULL] = j->full, [STAGE_TIMING] = j->timing
@@ -169,7 +169,7 @@ why_skipped(const struct judgement *j, int stage)
 }
 
 static json_t *
-stages_json(const struct judgement *j)
+stages_json(const struct attempt *j)
 {
     static const char *const names[] = { NULL, "pass", "fail", "skip" };
     json_t *out = json_array();
@@ -189,7 +189,7 @@ stages_json(const struct judgement *j)
 }
 
 static void
-feedback_ok(const struct judgement *j, const struct timing *t, char *out, size_t size)
+feedback_ok(const struct attempt *j, const struct timing *t, char *out, size_t size)
 {
     const char *passed = j->passed >= 0 ? stage_name((enum stage)j->passed) : "nothing";
     char cases[48] = "its one case";
@@ -215,7 +215,7 @@ feedback_ok(const struct judgement *j, const struct timing *t, char *out, size_t
 
 /* Only these words are known; the referee's word is checked like any other. */
 static const char *
-bound_of(const struct judgement *j)
+bound_of(const struct attempt *j)
 {
     const char *bound = json_string_value(json_object_get(j->timing, "bound"));
 
@@ -249,7 +249,7 @@ verdict_is_correct(json_t *verdict)
 }
 
 static bool
-has_flag(const struct judgement *j, const char *name)
+has_flag(const struct attempt *j, const char *name)
 {
     json_t *flag;
     size_t i;
@@ -261,7 +261,7 @@ has_flag(const struct judgement *j, const char *name)
 
 /* No line of Python begins with the mark of a fence, but for text in quotes. */
 static bool
-is_answer(const struct judgement *j)
+is_answer(const struct attempt *j)
 {
     const char *text = j->source.data;
 
@@ -271,7 +271,7 @@ is_answer(const struct judgement *j)
 static json_t *
 verdict_feedback(const struct submission *s, const struct timing *t, bool is_cancelled)
 {
-    const struct judgement *j = s->judgement;
+    const struct attempt *j = s->attempt;
     json_t *detail = correctness_of(j);
     bool is_ok = j->failed_stage < 0;
     char text[sizeof(j->text) + 64];
@@ -327,7 +327,7 @@ time_or_null(int64_t wall_ms)
 }
 
 static json_t *
-failed_at(const struct judgement *j)
+failed_at(const struct attempt *j)
 {
     if (j->failed_stage < 0)
         return json_null();
@@ -335,13 +335,13 @@ failed_at(const struct judgement *j)
 }
 
 const char *
-verdict_stage(const struct judgement *j)
+verdict_stage(const struct attempt *j)
 {
     return stage_name((enum stage)(j->failed_stage == STAGE_EXTRACT ? STAGE_EXTRACT : j->stage));
 }
 
 enum verdict_class
-verdict_class_of(const struct judgement *j)
+verdict_class_of(const struct attempt *j)
 {
     return j->failed_stage >= 0 ? j->class_ : CLASS_OK;
 }
@@ -354,14 +354,14 @@ state_shown(const struct submission *s)
     if (s->state == STATE_QUEUED)
         return "queued";
     /* Done counts once it is durable; until then a caller has nothing to rely on. */
-    return s->state == STATE_DONE && s->judgement && s->judgement->row.finished_ms ? "done" : "running";
+    return s->state == STATE_DONE && s->attempt && s->attempt->row.finished_ms ? "done" : "running";
 }
 
 /* A rank is not known before the whole group is: rewards.c fills it in. */
 static void
 set_outcome(json_t *out, const struct submission *s, const struct timing *t, const struct reward_input *in)
 {
-    const struct judgement *j = s->judgement;
+    const struct attempt *j = s->attempt;
     bool is_final = state_is_final(s->state);
     bool is_cancelled = s->state == STATE_CANCELLED;
 
@@ -395,7 +395,7 @@ rerun_json(const struct submission *s)
 
 /* What its plan comes to, or why there is none; null where candidates are judged live. Given. */
 static json_t *
-plan_json(const struct judgement *j)
+plan_json(const struct attempt *j)
 {
     if (j->plan)
         return json_incref(j->plan);
@@ -407,7 +407,7 @@ plan_json(const struct judgement *j)
 json_t *
 verdict_json(const struct submission *s)
 {
-    const struct judgement *j = s->judgement;
+    const struct attempt *j = s->attempt;
     char policy[POLICY_SHOWN_SIZE];
     struct reward_input in;
     struct timing t;

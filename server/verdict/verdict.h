@@ -8,12 +8,12 @@
 
 #include "common/classes.h"
 
-struct judgement;
+struct attempt;
 struct submission;
 
-json_t *verdict_json(const struct submission *s);               /* given; s has a judgement */
-const char *verdict_stage(const struct judgement *j);           /* the last one reached, or NULL */
-enum verdict_class verdict_class_of(const struct judgement *j); /* CLASS_OK where nothing failed */
+json_t *verdict_json(const struct submission *s);             /* given; s has an attempt */
+const char *verdict_stage(const struct attempt *j);           /* the last one reached, or NULL */
+enum verdict_class verdict_class_of(const struct attempt *j); /* CLASS_OK where nothing failed */
 
 /* Of class ok, and it came as far as being held against the reference. */
 bool verdict_is_correct(json_t *verdict);

@@ -12,7 +12,7 @@ from scripted import TASK
 
 LIMIT_S = 60.0
 
-# Loaded into the daemon: the first two judgements that it asks memory for get none.
+# Loaded into the daemon: the first two attempts that it asks memory for get none.
 LOSE = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -24,7 +24,7 @@ calloc(size_t n, size_t size)
     static __thread bool is_asking;
     static void *(*real)(size_t, size_t);
     static int lost;
-    if (n * size == sizeof(struct judgement) && lost < 2) {
+    if (n * size == sizeof(struct attempt) && lost < 2) {
         lost++;
         errno = ENOMEM;
         return NULL;

@@ -17,7 +17,7 @@
 #include "tests/fuzz/fuzz.h"
 
 static void
-judge_by(json_t *left, struct judgement *j)
+judge_by(json_t *left, struct attempt *j)
 {
     const struct reward_spec standard = REWARD_SPEC_DEFAULT;
     json_t *stage = json_object_get(left, "stage"), *error = json_object_get(left, "error");
@@ -43,8 +43,8 @@ judge_by(json_t *left, struct judgement *j)
         int failed = json_is_integer(stage) ? (int)(json_integer_value(stage) & 3) : STAGE_FULL;
         j->stages[failed].outcome = OUTCOME_FAIL;
         const char *text = json_string_value(json_object_get(left, "text"));
-        judgement_fail(j, failed, class_, json_is_object(error) ? error : NULL, "%s",
-                       text ? text : class_name(class_));
+        attempt_fail(j, failed, class_, json_is_object(error) ? error : NULL, "%s",
+                     text ? text : class_name(class_));
     }
 }
 
@@ -67,8 +67,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     AUTO_JSON json_t *left =
         json_loadb((const char *)data, size, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL);
-    struct judgement j = { 0 };
-    struct submission s = { .judgement = &j, .state = STATE_DONE, .attempts = 1 };
+    struct attempt j = { 0 };
+    struct submission s = { .attempt = &j, .state = STATE_DONE, .attempts = 1 };
 
     if (!json_is_object(left))
         return 0;

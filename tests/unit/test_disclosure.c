@@ -34,10 +34,10 @@ static json_t *
 verdict_of(const char *class_, const char *rule, enum state state)
 {
     struct submission s = { .state = state, .attempts = 2, .cache = "miss" };
-    struct judgement j = { .passed = STAGE_FULL, .stage = STAGE_TIMING, .failed_stage = -1, .until = -1 };
+    struct attempt j = { .passed = STAGE_FULL, .stage = STAGE_TIMING, .failed_stage = -1, .until = -1 };
     const struct reward_spec standard = REWARD_SPEC_DEFAULT;
 
-    s.judgement = &j;
+    s.attempt = &j;
     j.reward = standard;
     assert_int_equal(policy_find("strict", &j.policy), 0);
     j.row.created_ms = j.row.finished_ms = 1700000000000;
@@ -57,7 +57,7 @@ verdict_of(const char *class_, const char *rule, enum state state)
     j.generality = strdup(SECRET);
     if (strcmp(class_, "ok") != 0) {
         AUTO_JSON json_t *error = json_pack("{s:s, s:s}", "type", SECRET, "text", SECRET);
-        judgement_fail(&j, STAGE_TIMING, class_find(class_), error, "timing: %s", SECRET);
+        attempt_fail(&j, STAGE_TIMING, class_find(class_), error, "timing: %s", SECRET);
         if (rule)
             snprintf(j.rule, sizeof(j.rule), "%s", rule);
     }

@@ -25,7 +25,7 @@
 
 struct rig {
     struct submission s;
-    struct judgement j;
+    struct attempt j;
 };
 
 static int
@@ -34,7 +34,7 @@ set_up(void **state)
     struct rig *r = calloc(1, sizeof(*r));
     const struct reward_spec standard = REWARD_SPEC_DEFAULT;
 
-    r->s.judgement = &r->j;
+    r->s.attempt = &r->j;
     r->s.state = STATE_DONE;
     r->s.attempts = 1;
     r->s.cache = "miss";
@@ -383,7 +383,7 @@ the_way_inside_a_stage_counts(void **state)
     struct rig *r = *state;
 
     pass_up_to(r, STAGE_TINY);
-    judgement_fail(&r->j, STAGE_FULL, CLASS_MISMATCH, NULL, "full: wrong");
+    attempt_fail(&r->j, STAGE_FULL, CLASS_MISMATCH, NULL, "full: wrong");
     set_stage(r, STAGE_FULL, OUTCOME_FAIL, 3, 5);
     r->j.full = json_pack("{s:[], s:i}", "cases", "passed", 3);
     AUTO_JSON json_t *v = verdict_json(&r->s);
@@ -402,11 +402,11 @@ the_first_failure_is_the_verdict(void **state)
     struct rig *r = *state;
 
     set_stage(r, STAGE_AST, OUTCOME_PASS, 1, 1);
-    judgement_fail(&r->j, STAGE_COMPILE, CLASS_COMPILE, NULL, "compile: first");
+    attempt_fail(&r->j, STAGE_COMPILE, CLASS_COMPILE, NULL, "compile: first");
     set_stage(r, STAGE_COMPILE, OUTCOME_FAIL, 1, 2);
     set_stage(r, STAGE_TINY, OUTCOME_PASS, 1, 1);
     set_stage(r, STAGE_FULL, OUTCOME_PASS, 5, 5);
-    judgement_fail(&r->j, STAGE_TIMING, CLASS_TIMEOUT, NULL, "timing: second");
+    attempt_fail(&r->j, STAGE_TIMING, CLASS_TIMEOUT, NULL, "timing: second");
     AUTO_JSON json_t *v = verdict_json(&r->s);
     assert_string_equal(text_at(v, "class"), "compile");
     assert_string_equal(text_at(v, "stage"), "full");
@@ -427,13 +427,13 @@ a_hack_found_later_is_the_verdict(void **state)
     AUTO_JSON json_t *error = json_pack("{s:s}", "type", "mismatch");
 
     pass_up_to(r, STAGE_COMPILE);
-    judgement_fail(&r->j, STAGE_TINY, CLASS_TIMEOUT, error, "tiny: first");
-    snprintf(r->j.doubt, sizeof(r->j.doubt), "others had the CPU");
+    attempt_fail(&r->j, STAGE_TINY, CLASS_TIMEOUT, error, "tiny: first");
+    snprintf(r->j.neighbour, sizeof(r->j.neighbour), "others had the CPU");
     set_stage(r, STAGE_TINY, OUTCOME_FAIL, 0, 1);
-    judgement_fail(&r->j, STAGE_FULL, CLASS_HACK, NULL, "full: a cheat");
-    assert_string_equal(r->j.doubt, ""); /* it was of the timeout, which does not count any more */
+    attempt_fail(&r->j, STAGE_FULL, CLASS_HACK, NULL, "full: a cheat");
+    assert_string_equal(r->j.neighbour, ""); /* it was of the timeout, which does not count any more */
     set_stage(r, STAGE_FULL, OUTCOME_FAIL, 4, 5);
-    judgement_fail(&r->j, STAGE_TIMING, CLASS_CRASH, NULL, "timing: third");
+    attempt_fail(&r->j, STAGE_TIMING, CLASS_CRASH, NULL, "timing: third");
     AUTO_JSON json_t *v = verdict_json(&r->s);
     assert_string_equal(text_at(v, "class"), "hack");
     assert_string_equal(text_at(v, "failed_at"), "full");
@@ -448,7 +448,7 @@ ours_and_cancelled_have_no_reward(void **state)
 {
     struct rig *r = *state;
 
-    judgement_fail(&r->j, STAGE_COMPILE, CLASS_INFRA, NULL, "ours");
+    attempt_fail(&r->j, STAGE_COMPILE, CLASS_INFRA, NULL, "ours");
     AUTO_JSON json_t *infra = verdict_json(&r->s);
     assert_true(json_is_null(json_object_get(infra, "reward")));
     r->s.state = STATE_CANCELLED;
@@ -484,7 +484,7 @@ a_slip_of_form_is_worth_what_a_slip_of_syntax_is(void **state)
 
     r->j.reward.hack_value = -1;
     set_stage(r, STAGE_AST, OUTCOME_FAIL, 0, 1);
-    judgement_fail(&r->j, STAGE_AST, CLASS_FORM, NULL, "ast: no class");
+    attempt_fail(&r->j, STAGE_AST, CLASS_FORM, NULL, "ast: no class");
     AUTO_JSON json_t *form = verdict_json(&r->s);
     r->j.class_ = CLASS_SYNTAX;
     AUTO_JSON json_t *syntax = verdict_json(&r->s);
@@ -530,7 +530,7 @@ the_rule_is_told_with_the_class(void **state)
 
     pass_up_to(r, STAGE_TINY);
     set_stage(r, STAGE_FULL, OUTCOME_FAIL, 0, 5);
-    judgement_fail(&r->j, STAGE_FULL, CLASS_HACK, NULL, "full: hack");
+    attempt_fail(&r->j, STAGE_FULL, CLASS_HACK, NULL, "full: hack");
     snprintf(r->j.rule, sizeof(r->j.rule), "outside_heap");
     r->s.state = STATE_FULL;
     AUTO_JSON json_t *unfinished = verdict_json(&r->s);
@@ -553,7 +553,7 @@ a_text_cut_inside_a_character_is_still_text(void **state)
     text[10] = '\n'; /* the headline ends there; what is cut lies behind it */
     memcpy(text + sizeof(r->j.text) - 3, "\xe2\x82\xac", 3); /* the last byte falls off */
     text[sizeof(text) - 1] = '\0';
-    judgement_fail(&r->j, STAGE_AST, CLASS_SYNTAX, NULL, "%s", text);
+    attempt_fail(&r->j, STAGE_AST, CLASS_SYNTAX, NULL, "%s", text);
     AUTO_JSON json_t *v = verdict_json(&r->s);
     assert_int_equal(strncmp(text_at(json_object_get(v, "feedback"), "text"), "xxxxxxxxxx\nHint: ", 17), 0);
 }

@@ -1,4 +1,4 @@
-#include "server/submission/doubt.h"
+#include "server/submission/attribution.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,88 +31,88 @@ static const char short_of_memory[] = "the machine had not as much memory left a
 /* A launch, a module or a context's stack takes less: with so much of the device's memory free it was not for want. */
 #define GPU_SPARE (256LL << 20)
 
-/* After the failure of this stage: what of it may be a neighbour's. Only the first failure counts, so only its doubt does. */
+/* After the failure of this stage: what of it may be a neighbour's. Only the first failure counts. */
 static void
-doubt(struct judgement *j, const char *format, ...)
+suspect(struct attempt *j, const char *format, ...)
 {
     va_list args;
 
-    if (j->failed_stage != j->stage || j->doubt[0])
+    if (j->failed_stage != j->stage || j->neighbour[0])
         return;
     va_start(args, format);
-    vsnprintf(j->doubt, sizeof(j->doubt), format, args);
+    vsnprintf(j->neighbour, sizeof(j->neighbour), format, args);
     va_end(args);
 }
 
 static void
-doubt_timeout(struct judgement *j, int64_t stolen_ms, int64_t limit_ms)
+attribution_timeout(struct attempt *j, int64_t stolen_ms, int64_t limit_ms)
 {
     if (contention_is_starved(stolen_ms < 0 ? -1 : stolen_ms * 1000000, limit_ms))
-        doubt(j, "others had the CPU for %.1f s while it was ready to run, of a limit of %g s",
-              (double)stolen_ms / 1000, (double)limit_ms / 1000);
+        suspect(j, "others had the CPU for %.1f s while it was ready to run, of a limit of %g s",
+                (double)stolen_ms / 1000, (double)limit_ms / 1000);
 }
 
 static void
-doubt_memory(struct submission *s, int64_t held_bytes)
+attribution_memory(struct submission *s, int64_t held_bytes)
 {
     if (contention_is_short(s->funnel->config->memory_limit_bytes, held_bytes))
-        doubt(s->judgement, "%s", short_of_memory);
+        suspect(s->attempt, "%s", short_of_memory);
 }
 
 void
-doubt_said_oom(struct judgement *j)
+attribution_said_oom(struct attempt *j)
 {
     if (j->is_short)
-        doubt(j, "%s", short_of_memory);
+        suspect(j, "%s", short_of_memory);
 }
 
 void
-doubt_end(struct submission *s, enum verdict_class class_, const struct child_end *end)
+attribution_end(struct submission *s, enum verdict_class class_, const struct child_end *end)
 {
     if (class_ == CLASS_TIMEOUT)
-        doubt_timeout(s->judgement, end->stolen_ms, s->funnel->config->stage_limit_ms);
+        attribution_timeout(s->attempt, end->stolen_ms, s->funnel->config->stage_limit_ms);
     if (class_ == CLASS_CRASH && end->is_victim)
-        doubt(s->judgement, "it was killed while the machine was out of memory");
+        suspect(s->attempt, "it was killed while the machine was out of memory");
 }
 
 /* Work on the device that was found to be its own; whose it is is said only where it was found twice, and alone. */
 static bool
-is_background(const struct judgement *j)
+is_background(const struct attempt *j)
 {
     return j->class_ == CLASS_HACK && strcmp(j->rule, "background_work") == 0;
 }
 
 bool
-doubt_may_be_theirs(const struct judgement *j)
+attribution_may_be_theirs(const struct attempt *j)
 {
     return class_info(j->class_)->is_retryable || is_background(j);
 }
 
 void
-doubt_report(struct submission *s, const struct lane_report *r, enum verdict_class class_)
+attribution_report(struct submission *s, const struct lane_report *r, enum verdict_class class_)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
 
     if (class_ == CLASS_TIMEOUT) {
-        doubt_timeout(j, r->stolen_ms, r->limit_ms);
+        attribution_timeout(j, r->stolen_ms, r->limit_ms);
     } else if (is_background(j)) {
-        doubt(j, "what worked on the device is known by its end alone");
+        suspect(j, "what worked on the device is known by its end alone");
     } else if (lane_is_gpu(j->lane) && class_info(class_)->is_retryable) {
         if (r->neighbours > 0)
-            doubt(j, "%d other processes on the device ended at the same time", r->neighbours);
+            suspect(j, "%d other processes on the device ended at the same time", r->neighbours);
         else if (r->free_bytes >= 0 && r->free_bytes < GPU_SPARE)
-            doubt(j, "the device had %lld MiB of memory left", (long long)(r->free_bytes >> 20));
+            suspect(j, "the device had %lld MiB of memory left", (long long)(r->free_bytes >> 20));
     }
     if (class_ == CLASS_OOM)
-        doubt_memory(s, r->held_bytes);
+        attribution_memory(s, r->held_bytes);
 }
 
 void
-doubt_excuse(struct submission *s)
+attribution_excuse(struct submission *s)
 {
-    struct judgement *j = s->judgement;
+    struct attempt *j = s->attempt;
 
-    if (!is_background(j) || !j->doubt[0] || s->job.is_rerun)
+    if (!is_background(j) || !j->neighbour[0] || s->job.is_rerun)
         return;
     if (j->stages[j->failed_stage].outcome == OUTCOME_FAIL)
         j->stages[j->failed_stage].class_ = CLASS_INFRA;
@@ -125,28 +125,28 @@ doubt_excuse(struct submission *s)
 }
 
 void
-doubt_reference(struct judgement *j, const struct lane_report *r)
+attribution_reference(struct attempt *j, const struct lane_report *r)
 {
     if (contention_is_starved(r->stolen_ms < 0 ? -1 : r->stolen_ms * 1000000, r->limit_ms))
-        snprintf(j->doubt, sizeof(j->doubt), "the reference failed while others had the CPU for %.1f s",
-                 (double)r->stolen_ms / 1000);
+        snprintf(j->neighbour, sizeof(j->neighbour),
+                 "the reference failed while others had the CPU for %.1f s", (double)r->stolen_ms / 1000);
 }
 
-/* Once, and only where there is something to doubt. */
+/* Once, and only where something of it may be a neighbour's. */
 bool
-doubt_promises_rerun(struct submission *s, enum verdict_class class_, int stage)
+attribution_promises_rerun(struct submission *s, enum verdict_class class_, int stage)
 {
-    const struct judgement *j = s->judgement;
+    const struct attempt *j = s->attempt;
 
-    if (!j->doubt[0] || s->rerun.class_ != CLASS_NONE)
+    if (!j->neighbour[0] || s->rerun.class_ != CLASS_NONE)
         return false;
     s->rerun = (struct rerun){ .class_ = class_, .stage = (enum stage)stage };
-    snprintf(s->rerun.why, sizeof(s->rerun.why), "%s", j->doubt);
+    snprintf(s->rerun.why, sizeof(s->rerun.why), "%s", j->neighbour);
     scheduler_promise_rerun(s->funnel->scheduler, &s->job);
     if (!s->job.is_rerun)
         counters_rerun(s->funnel->counters, RERUN_REFUSED);
     log_info(s->id, "%s at %s is %s: %s", class_name(class_), stage_name(s->rerun.stage),
              s->job.is_rerun ? "judged again alone" : "in doubt, and there is no time to judge it again",
-             j->doubt);
+             j->neighbour);
     return s->job.is_rerun;
 }

@@ -1,0 +1,32 @@
+/*
+ * attribution.h - whether a failure may be a neighbour's doing. All but the last three note it in the attempt, after its first
+ * failure. Loop thread only.
+ */
+#ifndef SUBMISSION_ATTRIBUTION_H
+#define SUBMISSION_ATTRIBUTION_H
+
+#include <stdbool.h>
+
+#include "common/classes.h"
+
+struct child_end;
+struct attempt;
+struct lane_report;
+struct submission;
+
+/* It failed because of how its process ended, with this class. */
+void attribution_end(struct submission *s, enum verdict_class class_, const struct child_end *end);
+/* It failed by this report, with this class. */
+void attribution_report(struct submission *s, const struct lane_report *r, enum verdict_class class_);
+/* A child of a CPU stage said that it had no memory. */
+void attribution_said_oom(struct attempt *j);
+/* The reference failed by this report: that is no failure of the candidate's. */
+void attribution_reference(struct attempt *j, const struct lane_report *r);
+/* Whether its class is one that somebody else may bring about. */
+bool attribution_may_be_theirs(const struct attempt *j);
+/* True: what is in doubt does not count, and the next time it is judged alone. */
+bool attribution_promises_rerun(struct submission *s, enum verdict_class class_, int stage);
+/* Not judged again: what nobody may be convicted of for its being found once becomes `infra`. */
+void attribution_excuse(struct submission *s);
+
+#endif
