@@ -49,6 +49,10 @@ def test_a_name_in_a_comment_or_text_and_a_static_function_are_no_call(tmp_path:
     assert found(written(tmp_path / "own", a_c=A.replace("return 0", "return b_do()"), b_c=own)) == []
 
 
+def test_a_struct_with_the_name_of_a_function_is_no_call(tmp_path: Path) -> None:
+    assert found(written(tmp_path, a_c=A.replace("return 0", "return !(struct b_do *)0"), b_c=B)) == []
+
+
 def test_a_folder_that_has_lost_its_ring_leaves_the_list(tmp_path: Path) -> None:
     both = written(tmp_path / "both", a_c=A.replace("return 0", "return b_do()"), b_c=B)
     assert found(both, "server/x") == []
