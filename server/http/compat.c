@@ -5,51 +5,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <uthash.h>
 #include <utlist.h>
 
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/limits.h"
+#include "common/log.h"
 #include "common/reward.h"
 #include "server/verdict/disclosure.h"
 
 /*
  * Theory of operation. A request of a foreign format becomes one job of one or
- * more samples. Each sample is submitted under a key made of all that decides
- * its verdict and of who asks. A key that is known leads to the submission that
- * is there already: so ten equal posts at once are judged once, and a client
- * that tries again after a timeout finds the work that it gave up waiting for.
+ * more samples. Each sample is submitted under an idempotency key (idempotency.c)
+ * made of all that decides its verdict; where the format has a name for it, of
+ * that name. A key that is known leads to the submission that is there already:
+ * so ten equal posts at once are judged once, and a client that tries again after
+ * a timeout, or after a restart, finds the work that it gave up waiting for.
  *
  * These clients stack numbers and cannot take null. So a verdict without a
- * reward makes the client come again (503 or 504, as it understands it), its key
- * is loosed from that submission, and the next try is judged anew; after
- * TRIES_NULL of them the answer is the filler. A timing that was inconclusive is
- * tried once more in the same way, and then counts as it stands.
+ * reward makes the client come again (503 or 504, as it understands it), and the
+ * next try has a key of its own and is judged anew; after TRIES_NULL of them the
+ * answer is the filler. A timing that was inconclusive is tried once more in the
+ * same way, and then counts as it stands.
  */
 
 #define TRIES_NULL 2
 #define TRIES_INCONCLUSIVE 1
-#define MEMORY_MAX 16384                       /* keys */
-#define MEMORY_NS (INT64_C(3600) * 1000000000) /* how long a key leads to the same submission */
-
-struct asker {
-    struct asker *next;
-    struct compat_job *job;
-    size_t index;
-};
-
-/* What is known of a key. */
-struct known {
-    UT_hash_handle hh;
-    char key[HASH_TEXT_SIZE];
-    char id[ID_SIZE];              /* "": being submitted, or to be judged anew */
-    char leads_to[HASH_TEXT_SIZE]; /* of a client's own name for a sample: the sample's key; "" otherwise */
-    int tries;                     /* verdicts that were sent back */
-    int64_t since_ns;
-    struct asker *askers;
-    struct http *http;
-};
 
 static const struct compat_format *
 format_of(const struct route *route)
@@ -64,70 +45,6 @@ bool
 compat_is(const struct route *route)
 {
     return format_of(route) != NULL;
-}
-
-/* --- what is remembered --- */
-
-static struct known *
-find_known(struct http *h, const char *key)
-{
-    struct known *k = NULL;
-
-    HASH_FIND_STR(h->compat, key, k);
-    return k;
-}
-
-static void
-forget_known(struct http *h, struct known *k)
-{
-    HASH_DEL(h->compat, k);
-    free(k);
-}
-
-/* The eldest go first; those that somebody waits for stay. */
-static void
-make_room(struct http *h)
-{
-    struct known *k, *next;
-    int64_t now = clock_monotonic_ns();
-
-    HASH_ITER(hh, h->compat, k, next)
-    {
-        if (HASH_COUNT(h->compat) < MEMORY_MAX && now - k->since_ns < MEMORY_NS)
-            break;
-        if (!k->askers)
-            forget_known(h, k);
-    }
-}
-
-static struct known *
-known_new(struct http *h, const char *key)
-{
-    struct known *k = calloc(1, sizeof(*k));
-
-    if (!k)
-        return NULL;
-    snprintf(k->key, sizeof(k->key), "%s", key);
-    k->since_ns = clock_monotonic_ns();
-    k->http = h;
-    HASH_ADD_STR(h->compat, key, k);
-    return k;
-}
-
-void
-compat_clear(struct http *h)
-{
-    struct known *k, *next;
-    struct asker *a;
-
-    HASH_ITER(hh, h->compat, k, next)
-    {
-        while ((a = k->askers)) {
-            LL_DELETE(k->askers, a);
-            free(a);
-        }
-        forget_known(h, k);
-    }
 }
 
 /* --- jobs --- */
@@ -287,28 +204,27 @@ translate(const struct compat_format *format, size_t index, bool is_one, struct 
 
 /* --- the answer --- */
 
-/* The verdict as a submitter is told it, whoever asks: a trainer shows it to the policy that it trains. */
-static void
-load(struct compat_job *job, struct compat_item *item)
+/* The verdict as a submitter is told it, whoever asks: a trainer shows it to the policy that it trains. 0, or err's code. */
+static int
+load(struct compat_job *job, struct compat_item *item, struct error *err)
 {
     struct submission_row row = { 0 };
-    struct error err = { 0 };
 
-    if (!*item->id)
-        return;
     item->state = COMPAT_UNFINISHED;
-    if (!funnel_is_finished(job->http->funnel, item->id) ||
-        store_get_submission(job->http->store, item->id, &row, &err) != 0)
-        return;
+    if (!funnel_is_finished(job->http->funnel, item->id))
+        return 0;
+    int rc = store_get_submission(job->http->store, item->id, &row, err);
     AUTO_JSON json_t *whole = row.verdict ? json_loads(row.verdict, JSON_ALLOW_NUL, NULL) : NULL;
     submission_row_release(&row);
+    json_decref(item->verdict);
     item->verdict = whole ? disclosure_view(whole) : NULL;
     if (!item->verdict)
-        return;
+        return rc;
     json_t *reward = json_object_get(item->verdict, "reward");
     item->state = COMPAT_JUDGED;
     item->is_filled = !json_is_number(reward);
     item->reward = item->is_filled ? job->fill : json_number_value(reward);
+    return 0;
 }
 
 static bool
@@ -321,20 +237,11 @@ is_inconclusive(const struct compat_item *item)
 
 /* True: the client is to come again, and the next try is judged anew. */
 static bool
-is_sent_back(struct compat_job *job, const struct compat_item *item)
+is_sent_back(const struct compat_item *item)
 {
-    struct known *k = find_known(job->http, item->key);
     int most = item->is_filled ? TRIES_NULL : is_inconclusive(item) ? TRIES_INCONCLUSIVE : 0;
 
-    if (item->state != COMPAT_JUDGED || most == 0 || !k)
-        return false;
-    if (strcmp(k->id, item->id) != 0)
-        return true; /* an equal request has sent it back already */
-    if (k->tries >= most)
-        return false;
-    k->tries++;
-    k->id[0] = '\0';
-    return true;
+    return item->state == COMPAT_JUDGED && item->tries < most;
 }
 
 static void
@@ -344,9 +251,10 @@ answer(struct exchange *x)
     bool is_late = false, is_again = false;
 
     for (size_t i = 0; i < job->n; i++) {
-        load(job, &job->items[i]);
+        if (*job->items[i].id && job->items[i].state != COMPAT_JUDGED)
+            load(job, &job->items[i], NULL);
         is_late |= job->items[i].state == COMPAT_UNFINISHED;
-        is_again |= is_sent_back(job, &job->items[i]);
+        is_again |= is_sent_back(&job->items[i]);
     }
     if (is_again || (is_late && !job->format->takes_progress)) {
         unsigned status = job->format->again;
@@ -434,120 +342,125 @@ job_answered(struct compat_job *job)
 static void
 submission_answered_cb(void *arg, const struct funnel_answer *told)
 {
-    struct known *k = arg;
-    struct asker *a, *askers = k->askers;
+    struct running_key *k = arg;
+    struct compat_item *item, *askers = k->askers;
 
-    k->askers = NULL;
-    if (told->refusal == FUNNEL_OK)
-        snprintf(k->id, sizeof(k->id), "%.*s", ID_SIZE - 1, told->id);
-    else
-        forget_known(k->http, k);
-    while ((a = askers)) {
-        struct compat_item *item = &a->job->items[a->index];
-        LL_DELETE(askers, a);
+    idempotency_end(k);
+    while ((item = askers)) {
+        struct compat_job *job = item->job;
+        LL_DELETE(askers, item);
         if (told->refusal == FUNNEL_OK) {
             snprintf(item->id, sizeof(item->id), "%.*s", ID_SIZE - 1, told->id);
         } else {
             item->answer = *told;
             item->answer.detail = NULL; /* lives for the call only */
-            translate(a->job->format, a->index, a->job->n == 1, &item->answer.fault);
+            translate(job->format, (size_t)(item - job->items), job->n == 1, &item->answer.fault);
         }
-        struct compat_job *job = a->job;
-        free(a);
         job_answered(job);
     }
 }
 
-/* All that decides the verdict, and who asks. */
+/* All that decides the verdict. */
 static int
-make_key(struct compat_item *item, const char *client)
+hash_sample(struct compat_item *item)
 {
     AUTO_JSON json_t *whole = json_copy(item->body);
 
     json_object_del(whole, "metadata");
     AUTO_FREE char *text = whole ? json_dumps(whole, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-    AUTO_FREE char *all = NULL;
-
-    if (!text || asprintf(&all, "sample\n%s\n%s", client, text) < 0)
+    if (!text)
         return ERR_NOMEM;
-    hash_text(all, strlen(all), item->key);
+    hash_text(text, strlen(text), item->hash);
     return 0;
 }
 
+/* No client can send such a key: it has blanks. name: its client's own for the sample, or NULL. */
 static void
-refuse_item(struct compat_job *job, size_t index, const char *why)
+make_key(const struct compat_item *item, const char *name, char out[STORE_KEY_SIZE])
 {
-    struct compat_item *item = &job->items[index];
+    char hash[HASH_TEXT_SIZE];
 
-    item->answer = (struct funnel_answer){ .refusal = FUNNEL_UNAVAILABLE, .retry_after_s = 1 };
-    json_refuse(&item->answer.fault, "", "%s", why);
-    job_answered(job);
+    if (name)
+        hash_text(name, strlen(name), hash);
+    snprintf(out, STORE_KEY_SIZE, "%s %s %d", name ? "name" : "sample", name ? hash : item->hash,
+             item->tries);
+}
+
+static const char *
+name_of(const struct compat_job *job, const struct compat_item *item)
+{
+    return job->format->has_names ? json_string_value(item->aside) : NULL;
+}
+
+/*
+ * The try of it that counts: what was submitted for the sample last, as item->id, or the first key that nobody has
+ * used ("" then). A key of a name that stood for another sample is as good as none.
+ */
+static int
+find_try(struct exchange *x, struct compat_job *job, struct compat_item *item, char key[STORE_KEY_SIZE],
+         struct error *err)
+{
+    struct key_row row;
+    int rc;
+
+    for (;; item->tries++) {
+        make_key(item, name_of(job, item), key);
+        rc = item->must_renew
+                 ? ERR_NOTFOUND
+                 : store_get_key(x->http->store, x->caller.client, key, clock_wall_ms(), &row, err);
+        if (rc != 0 || strcmp(row.request_hash, item->hash) != 0)
+            break;
+        memcpy(item->id, row.id, sizeof(item->id));
+        rc = load(job, item, err);
+        if (rc != 0)
+            break;
+        if (!is_sent_back(item))
+            return 0;
+    }
+    item->id[0] = '\0';
+    item->state = COMPAT_REFUSED;
+    return rc == ERR_NOTFOUND ? 0 : rc;
 }
 
 static void
-submit_item(struct exchange *x, struct compat_job *job, size_t index)
+refuse_item(struct compat_item *item, const char *why)
 {
-    struct http *h = x->http;
-    struct compat_item *item = &job->items[index];
-    struct asker *a = calloc(1, sizeof(*a));
+    item->answer = (struct funnel_answer){ .refusal = FUNNEL_UNAVAILABLE, .retry_after_s = 1 };
+    json_refuse(&item->answer.fault, "", "%s", why);
+    job_answered(item->job);
+}
 
-    make_room(h);
-    if (!a || make_key(item, x->caller.client) != 0) {
-        free(a);
-        refuse_item(job, index, "no memory");
+static void
+submit_item(struct exchange *x, struct compat_job *job, struct compat_item *item)
+{
+    struct running_key *k;
+    struct error err = { 0 };
+    char key[STORE_KEY_SIZE];
+
+    item->job = job;
+    int rc = hash_sample(item);
+    if (rc == 0)
+        rc = find_try(x, job, item, key, &err);
+    if (rc != 0) {
+        refuse_item(item, rc == ERR_NOMEM ? "no memory" : log_for_client(x->request_id, &err));
+        return;
+    }
+    if (*item->id) {
+        job_answered(job);
         return;
     }
     if (item->must_renew)
         json_object_set_new(item->body, "cache", json_false());
-    struct known *k = find_known(h, item->key);
-    bool is_stale = k && !k->askers && (item->must_renew || clock_monotonic_ns() - k->since_ns > MEMORY_NS);
-    if (is_stale) {
-        forget_known(h, k);
-        k = NULL;
-    }
-    if (k && *k->id) {
-        free(a);
-        memcpy(item->id, k->id, sizeof(item->id));
-        job_answered(job);
-        return;
-    }
-    if (!k && !(k = known_new(h, item->key))) {
-        free(a);
-        refuse_item(job, index, "no memory");
-        return;
-    }
-    bool is_first = !k->askers;
-    *a = (struct asker){ .job = job, .index = index };
-    LL_APPEND(k->askers, a);
+    bool is_first = !(k = idempotency_find(x, key));
     if (is_first)
-        funnel_submit(h->funnel, item->body, NULL, submission_answered_cb, k);
-}
-
-/* A client's name for one of its samples, as a key. */
-static int
-make_name(const char *client, const char *name, char out[HASH_TEXT_SIZE])
-{
-    AUTO_FREE char *all = NULL;
-
-    if (asprintf(&all, "name\n%s\n%s", client, name) < 0)
-        return ERR_NOMEM;
-    hash_text(all, strlen(all), out);
-    return 0;
-}
-
-/* From now on its name leads to it. */
-static void
-remember_name(struct exchange *x, const struct compat_item *item)
-{
-    char key[HASH_TEXT_SIZE];
-
-    if (!item->aside || !*item->key || make_name(x->caller.client, json_string_value(item->aside), key) != 0)
+        k = idempotency_add(x, key, item->hash);
+    if (!k || strcmp(k->row.request_hash, item->hash) != 0) {
+        refuse_item(item, k ? "another sample of this name is being submitted" : "no memory");
         return;
-    struct known *k = find_known(x->http, key);
-    if (k)
-        forget_known(x->http, k);
-    if ((k = known_new(x->http, key)))
-        snprintf(k->leads_to, sizeof(k->leads_to), "%s", item->key);
+    }
+    LL_APPEND(k->askers, item);
+    if (is_first)
+        funnel_submit(x->http->funnel, item->body, &k->row, submission_answered_cb, k);
 }
 
 void
@@ -561,22 +474,28 @@ compat_item_release(struct compat_item *item)
 bool
 compat_look_up(struct exchange *x, const char *name, struct compat_item *item, char state[16])
 {
-    struct compat_job job = { .http = x->http };
-    char key[HASH_TEXT_SIZE];
+    struct compat_job job = { .http = x->http, .format = format_of(x->route) };
+    struct key_row row;
     struct error err = { 0 };
+    char key[STORE_KEY_SIZE];
 
-    struct known *k = make_name(x->caller.client, name, key) == 0 ? find_known(x->http, key) : NULL;
-    k = k ? find_known(x->http, k->leads_to) : NULL;
-    if (!k) {
+    *item = (struct compat_item){ .aside = json_string(name), .state = COMPAT_UNFINISHED };
+    make_key(item, name, key);
+    int rc = store_get_key(x->http->store, x->caller.client, key, clock_wall_ms(), &row, &err);
+    if (rc == 0) {
+        memcpy(item->hash, row.request_hash, sizeof(item->hash));
+        rc = find_try(x, &job, item, key, &err);
+    }
+    if (rc == ERR_NOTFOUND)
         exchange_problem(x, PROBLEM_NOT_FOUND, "Task %.100s not found", name);
+    else if (rc != 0)
+        exchange_error(x, &err, "such task");
+    if (rc != 0) {
+        compat_item_release(item);
         return false;
     }
-    *item = (struct compat_item){ .aside = json_string(name), .state = COMPAT_UNFINISHED };
-    memcpy(item->id, k->id, sizeof(item->id));
-    load(&job, item);
-    AUTO_JSON json_t *shown = item->state == COMPAT_UNFINISHED && *item->id
-                                  ? funnel_show_submission(x->http->funnel, item->id, &err)
-                                  : NULL;
+    AUTO_JSON json_t *shown =
+        item->state == COMPAT_UNFINISHED ? funnel_show_submission(x->http->funnel, item->id, &err) : NULL;
     const char *text = json_string_value(json_object_get(shown, "state"));
     snprintf(state, 16, "%s", text ? text : "queued");
     return true;
@@ -634,9 +553,7 @@ compat_evaluate(struct exchange *x)
     job->awaited = job->n + 1; /* one is ours, so that nothing is answered before all are asked */
     for (size_t i = 0; i < job->n; i++) {
         complete(x, job, &job->items[i]);
-        submit_item(x, job, i);
-        if (job->format->has_names)
-            remember_name(x, &job->items[i]);
+        submit_item(x, job, &job->items[i]);
     }
     job_answered(job);
 }

@@ -23,10 +23,13 @@ enum compat_state {
 };
 
 struct compat_item {
-    json_t *body;  /* the submission; owned */
-    json_t *aside; /* what the format wants to know again when it writes, or NULL; owned */
-    char key[HASH_TEXT_SIZE];
+    json_t *body;              /* the submission; owned */
+    json_t *aside;             /* what the format wants to know again when it writes, or NULL; owned */
+    char hash[HASH_TEXT_SIZE]; /* of all that decides its verdict */
     char id[ID_SIZE];
+    int tries; /* verdicts that were sent back before */
+    struct compat_job *job;
+    struct compat_item *next;    /* of those that wait for the same answer of the funnel */
     struct funnel_answer answer; /* of a refusal */
     bool must_renew;             /* judge it anew though it was judged before */
     enum compat_state state;

@@ -61,7 +61,6 @@ struct http {
     struct exchange *exchanges;       /* all that are alive */
     struct running_key *running_keys; /* by scope */
     struct leftovers lingers;
-    struct known *compat; /* compat.c: what was asked of late */
     unsigned exchanges_count, suspended, held, connections, exports;
     unsigned parses; /* of bodies, in libuv's pool */
     uint64_t connections_refused;
@@ -311,7 +310,6 @@ bool compat_is(const struct route *route);
 /* As exchange_problem_set(). */
 void compat_problem_set(struct exchange *x, enum problem problem, const char *detail, json_t *extra);
 void compat_release(struct exchange *x);
-void compat_clear(struct http *h);
 
 /* --- event streams: streams.c --- */
 
@@ -354,7 +352,8 @@ struct running_key {
     UT_hash_handle hh;
     struct http *http;
     char scope[RUNNING_KEY_SIZE];
-    struct key_row row; /* for the funnel */
+    struct key_row row;         /* for the funnel */
+    struct compat_item *askers; /* compat.c: those that its answer is for */
 };
 
 /* Idempotency-Key of the header as x->key; false: the problem (400) is sent. */
@@ -365,6 +364,10 @@ bool idempotency_read(struct exchange *x);
  */
 bool idempotency_begin(struct exchange *x, exchange_cb *replay, struct running_key **out);
 void idempotency_end(struct running_key *k); /* NULL is fine */
+/* A key of the caller's that is under way; NULL: it is not. */
+struct running_key *idempotency_find(struct exchange *x, const char *key);
+/* From here until idempotency_end() this key is under way. NULL: no memory. */
+struct running_key *idempotency_add(struct exchange *x, const char *key, const char *request_hash);
 
 /* --- shared by handlers --- */
 

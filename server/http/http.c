@@ -371,7 +371,6 @@ http_free(struct http *h)
     {
         idempotency_end(k);
     }
-    compat_clear(h);
     keyring_free(h->keyring);
     events_free(h->events);
     json_decref(h->process);

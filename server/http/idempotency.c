@@ -51,11 +51,38 @@ idempotency_read(struct exchange *x)
     return false;
 }
 
-/* Whose key it is, and which. The two parts cannot run into each other: neither has a space in it. */
+/* Whose key it is, and which. The two parts cannot run into each other: a client's name has no space in it. */
 static void
-scope_of(const struct exchange *x, char out[RUNNING_KEY_SIZE])
+scope_of(const struct exchange *x, const char *key, char out[RUNNING_KEY_SIZE])
 {
-    snprintf(out, RUNNING_KEY_SIZE, "%s %s", x->caller.client, x->key);
+    snprintf(out, RUNNING_KEY_SIZE, "%s %s", x->caller.client, key);
+}
+
+struct running_key *
+idempotency_find(struct exchange *x, const char *key)
+{
+    char scope[RUNNING_KEY_SIZE];
+    struct running_key *k;
+
+    scope_of(x, key, scope);
+    HASH_FIND_STR(x->http->running_keys, scope, k);
+    return k;
+}
+
+struct running_key *
+idempotency_add(struct exchange *x, const char *key, const char *request_hash)
+{
+    struct running_key *k = calloc(1, sizeof(*k));
+
+    if (!k)
+        return NULL;
+    k->http = x->http;
+    scope_of(x, key, k->scope);
+    snprintf(k->row.client, sizeof(k->row.client), "%s", x->caller.client);
+    snprintf(k->row.key, sizeof(k->row.key), "%s", key);
+    snprintf(k->row.request_hash, sizeof(k->row.request_hash), "%s", request_hash);
+    HASH_ADD_STR(x->http->running_keys, scope, k);
+    return k;
 }
 
 /* The same call with the same body. */
@@ -96,29 +123,10 @@ is_there(struct exchange *x, const struct key_row *row, struct error *err)
     return rc == 0;
 }
 
-/* From here until idempotency_end() the key is under way. NULL: no memory, and the problem is sent. */
-static struct running_key *
-begin(struct exchange *x, const char *scope, const char *hash)
-{
-    struct running_key *k = calloc(1, sizeof(*k));
-
-    if (!k) {
-        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
-        return NULL;
-    }
-    k->http = x->http;
-    snprintf(k->scope, sizeof(k->scope), "%s", scope);
-    snprintf(k->row.client, sizeof(k->row.client), "%s", x->caller.client);
-    snprintf(k->row.key, sizeof(k->row.key), "%s", x->key);
-    snprintf(k->row.request_hash, sizeof(k->row.request_hash), "%s", hash);
-    HASH_ADD_STR(x->http->running_keys, scope, k);
-    return k;
-}
-
 bool
 idempotency_begin(struct exchange *x, exchange_cb *replay, struct running_key **out)
 {
-    char scope[RUNNING_KEY_SIZE], hash[HASH_TEXT_SIZE];
+    char hash[HASH_TEXT_SIZE];
     struct running_key *running;
     struct key_row row;
     struct error err = { 0 };
@@ -126,9 +134,8 @@ idempotency_begin(struct exchange *x, exchange_cb *replay, struct running_key **
     *out = NULL;
     if (!*x->key)
         return true;
-    scope_of(x, scope);
     request_hash(x, hash);
-    HASH_FIND_STR(x->http->running_keys, scope, running);
+    running = idempotency_find(x, x->key);
     if (running) {
         refuse(x, strcmp(running->row.request_hash, hash) == 0);
         return false;
@@ -148,7 +155,9 @@ idempotency_begin(struct exchange *x, exchange_cb *replay, struct running_key **
         exchange_error(x, &err, "such key");
         return false;
     }
-    *out = begin(x, scope, hash);
+    *out = idempotency_add(x, x->key, hash);
+    if (!*out)
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
     return *out != NULL;
 }
 

@@ -298,6 +298,27 @@ def test_evaluate_again_is_the_same_work_unless_it_is_forced(shared: service.Dae
     assert post(shared.client, "kernelgym/evaluate", forced)["metadata"]["submission"] != first
 
 
+def test_what_was_asked_before_a_restart_is_the_same_work(start_scripted: service.StartDaemon) -> None:
+    """Issue 25: the store's keys lead to it, and tell how often it was sent back."""
+    daemon = start_scripted()
+    daemon.client.add_task(TASK)
+    ok, lost, named = slime("timing=2"), slime("full=reference"), evaluate("timing=1.3")
+    first = post(daemon.client, "kernelgym/evaluate", named)["metadata"]["submission"]
+    assert post(daemon.client, "slime", ok) == pytest.approx(1, rel=1e-3)
+    assert daemon.client.post("/compat/slime", lost).status == 503
+    before = count(daemon.client)
+    assert daemon.stop() == 0
+    daemon.start()
+    assert post(daemon.client, "slime", ok) == pytest.approx(1, rel=1e-3)
+    assert post(daemon.client, "kernelgym/evaluate", named)["metadata"]["submission"] == first
+    status = daemon.client.get(f"/compat/kernelgym/status/{named['task_id']}")
+    assert (status.status, json.loads(status.body)["status"]) == (200, "completed")
+    assert count(daemon.client) == before
+    assert daemon.client.post("/compat/slime", lost).status == 503
+    assert post(daemon.client, "slime", lost) == 0
+    assert count(daemon.client) == before + 2
+
+
 def test_evaluate_answers_before_its_client_gives_up(start_scripted: service.StartDaemon) -> None:
     """Its client then asks for the status, once a second."""
     client = start_scripted(wait_limit_s=0).client
