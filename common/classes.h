@@ -50,6 +50,7 @@ enum class_disclosure { SHOWN, SHOWN_BY_RULE, HIDDEN };
     ROW(MISMATCH,         "mismatch",         FAULT_CANDIDATE, false, false, true,  false, SHOWN,         ON_DEVICE) \
     ROW(NONDETERMINISTIC, "nondeterministic", FAULT_CANDIDATE, false, false, true,  false, SHOWN,         ON_DEVICE) \
     ROW(MUTATED_INPUT,    "mutated_input",    FAULT_CANDIDATE, false, false, true,  false, SHOWN,         ON_DEVICE) \
+    ROW(OUT_OF_BOUNDS,    "out_of_bounds",    FAULT_CANDIDATE, false, false, true,  true,  SHOWN,         ON_DEVICE) \
     ROW(HACK,             "hack",             FAULT_CANDIDATE, true,  false, true,  false, HIDDEN,        ON_DEVICE) \
     ROW(INFRA,            "infra",            FAULT_SERVICE,   false, false, false, true,  SHOWN,         ANYWHERE)
 /* clang-format on */

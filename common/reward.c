@@ -142,9 +142,9 @@ static const struct {
     {                                                     \
 #field, offsetof(struct reward_components, field) \
     }
-    ROW(extracted), ROW(valid),   ROW(compiled),   ROW(correct),        ROW(hack),
-    ROW(timed),     ROW(speedup), ROW(speedup_lo), ROW(speedup_hi),     ROW(speedup_compile),
-    ROW(coverage),  ROW(sol),     ROW(rank),       ROW(peak_mem_ratio), ROW(cases_passed),
+    ROW(extracted), ROW(valid),          ROW(compiled),     ROW(correct),         ROW(hack),     ROW(timed),
+    ROW(speedup),   ROW(speedup_lo),     ROW(speedup_hi),   ROW(speedup_compile), ROW(coverage), ROW(sol),
+    ROW(rank),      ROW(peak_mem_ratio), ROW(cases_passed), ROW(generality),
 #undef ROW
 };
 _Static_assert(ARRAY_LEN(component_table) * sizeof(double) == sizeof(struct reward_components),
@@ -167,7 +167,8 @@ reward_components_init(struct reward_components *c)
                                      .sol = NAN,
                                      .rank = NAN,
                                      .peak_mem_ratio = NAN,
-                                     .cases_passed = NAN };
+                                     .cases_passed = NAN,
+                                     .generality = NAN };
 }
 
 /* --- what an expression may name --- */

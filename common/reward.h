@@ -29,6 +29,7 @@ struct reward_components {
     double rank;                            /* 0..1; reward_rank() */
     double peak_mem_ratio;                  /* > 0 */
     double cases_passed;                    /* 0..1 */
+    double generality;                      /* 0..1: the share of other sizes, dtypes and arguments */
 };
 
 struct reward_input {

@@ -36,6 +36,12 @@ function records(caption, items, keys) {
     ? dataTable(caption, used.map((key) => ({ name: words(key), wrap: key === "note", number: isNumber(items.find((i) => isNumber(i[key]))?.[key]), cell: (item) => plain(item[key]) })), items) : null;
 }
 
+// The steps of its plan, as rows of a table.
+const planned = (plan) => (plan?.steps || []).map((step) => ({
+  line: step.line, step: step.operator || step.kernel + (step.configurations ? ` (${step.configurations} configurations)` : ""),
+  shapes: step.shapes.join(" "), grid: step.grid ? step.grid.map((size) => size ?? "?").join("×") : null,
+}));
+
 export function sampleCharts(t) {
   const isPairs = t && Array.isArray(t.reference_ns) && Array.isArray(t.candidate_ns) && t.reference_ns.length > 0 &&
     t.reference_ns.length === t.candidate_ns.length && t.reference_ns.concat(t.candidate_ns).every((x) => isNumber(x) && x > 0);
@@ -135,6 +141,7 @@ function body(item, source, log) {
     section("Many calls at once, not rewarded", beside("Timing of a batch", t.batched && [t.batched])),
     section("Other shapes, not rewarded", beside("Timings at other shapes", t.variations)),
     section("Cases", records("Cases", item.correctness && item.correctness.results, ["name", "outcome", "max_abs", "max_rel", "matched", "against", "note"])),
+    section("Plan of one call", records("Plan of one call", planned(item.plan), ["line", "step", "shapes", "grid"])),
     section("Compiled kernels", records("Compiled kernels", item.kernels, ["name", "outcome", "registers", "spill_bytes", "shared_bytes", "cubin_bytes"])),
     el("div", { class: "columns" },
       section("Components of the reward", item.components && facts([["kind", item.reward_spec && item.reward_spec.kind + " v" + item.reward_spec.version], ...Object.entries(item.components)])),

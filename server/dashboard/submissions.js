@@ -5,7 +5,7 @@ import { submissionTable } from "/parts.js";
 
 const STATES = ["queued", "running", "done", "cancelled"];
 const CLASSES = ["ok", "extract", "syntax", "form", "policy", "import", "compile", "launch", "timeout", "oom", "crash", "shape", "dtype", "nonfinite", "mismatch",
-  "nondeterministic", "mutated_input", "hack", "infra"];
+  "nondeterministic", "mutated_input", "out_of_bounds", "hack", "infra"];
 const FILTERS = ["state", "class", "task", "client", "group"];
 
 function field(name, params, change, options) {

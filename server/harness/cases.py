@@ -13,7 +13,7 @@ import linecache
 import operator
 import re
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
@@ -33,6 +33,7 @@ TINY: Final = 4
 CHUNK: Final = 1 << 28
 TINY_STEPS: Final = (4, 8, 16, 32, 64)
 SHAPE_FACTORS: Final = (0.75, 1.25, 2.0)
+ARGUMENT_FACTOR: Final = 1.25
 HALF_DTYPES: Final = ("float16", "bfloat16")
 """Tried in this order for a case in half precision."""
 EXAMINED_ELEMENTS: Final = 1 << 20
@@ -78,7 +79,7 @@ INTEGER_ARITHMETIC: Final = words(
 )
 """What may be done with integers of any size: none of them is an index, a length or a divisor."""
 
-Overrides = dict[str, int]
+Overrides = Mapping[str, int | float]
 Tree = Any
 
 
@@ -88,10 +89,13 @@ class TaskRefused(Exception):
 
 @dataclass(frozen=True)
 class Knob:
-    """One integer that decides a size: "N" (module constant), "get_inputs:2" (third literal of a function)."""
+    """One integer that decides a size: "N" (module constant), "get_inputs:2" (third literal of a function).
+
+    Or one float that decides how a model is made: "eps" (module constant), "get_init_inputs:float0".
+    """
 
     name: str
-    value: int
+    value: int | float
 
 
 class _Rewriter(ast.NodeTransformer):
@@ -100,15 +104,16 @@ class _Rewriter(ast.NodeTransformer):
     def __init__(self, overrides: Overrides) -> None:
         self.overrides = overrides
         self.knobs: list[Knob] = []
+        self.arguments: list[Knob] = []
         self._function = ""
-        self._count = 0
+        self._count = self._floats = 0
 
     def visit_Module(self, node: ast.Module) -> ast.Module:
         for statement in node.body:
             if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
                 statement.value = self._constant(statement.targets[0], statement.value)
             elif isinstance(statement, ast.FunctionDef) and statement.name in INPUT_FUNCTIONS:
-                self._function, self._count = statement.name, 0
+                self._function, self._count, self._floats = statement.name, 0, 0
                 self.generic_visit(statement)
         return node
 
@@ -125,14 +130,20 @@ class _Rewriter(ast.NodeTransformer):
 
     def _knob(self, node: ast.expr, name: str) -> ast.expr:
         value = _integer(node)
-        if value is None or value < 1:
+        if isinstance(node, ast.Constant) and type(node.value) is float and node.value > 0:
+            self.arguments.append(Knob(name, node.value))
+        elif value is None or value < 1:
             return node
-        self.knobs.append(Knob(name, value))
+        else:
+            self.knobs.append(Knob(name, value))
         if name not in self.overrides:
             return node
         return ast.copy_location(ast.Constant(self.overrides[name]), node)
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        if type(node.value) is float and self._function == "get_init_inputs":
+            self._floats += 1
+            return self._knob(node, f"{self._function}:float{self._floats - 1}")
         if type(node.value) is not int:
             return node
         name = f"{self._function}:{self._count}"
@@ -157,6 +168,18 @@ def find_knobs(source: str) -> list[Knob]:
     rewriter = _Rewriter({})
     rewriter.visit(ast.parse(source, REFERENCE_FILE))
     return rewriter.knobs
+
+
+def find_arguments(source: str) -> list[Knob]:
+    """Every float > 0 that may decide how a model is made, in source order."""
+    rewriter = _Rewriter({})
+    rewriter.visit(ast.parse(source, REFERENCE_FILE))
+    return rewriter.arguments
+
+
+def _prime(value: int) -> int:
+    """The largest prime that is less, from 5 on; smaller values stay."""
+    return next((n for n in range(value - 1, 4, -1) if all(n % d for d in range(2, int(n**0.5) + 1))), value)
 
 
 def load_module(source: str, name: str, filename: str, overrides: Overrides | None = None) -> types.ModuleType:
@@ -494,6 +517,23 @@ class Describer:
                     break
         return found
 
+    def uneven(self) -> list[dict[str, Any]]:
+        """The cases `shape prime` (all sizes, else the largest that may) and `shape odd` (one size) that run."""
+        knobs = sorted((knob for knob in self.knobs if knob.value > 5), key=lambda knob: -knob.value)
+        primes = {knob.name: _prime(int(knob.value)) for knob in knobs}
+        trials = {
+            "shape prime": [primes, *({name: size} for name, size in primes.items())],
+            "shape odd": [{knob.name: int(knob.value) + 1 | 1} for knob in knobs],
+        }
+        tried = [next(filter(None, (self._try(name, one) for one in ways)), None) for name, ways in trials.items()]
+        return [case for case in tried if case is not None]
+
+    def other_arguments(self, own: dict[str, Any]) -> list[dict[str, Any]]:
+        """The task with each float that its constructor is given a quarter larger, where it runs so."""
+        changed = {knob.name: knob.value * ARGUMENT_FACTOR for knob in find_arguments(self._source)}
+        case = self._try("arguments x1.25", changed)
+        return [] if case is None or case["init"] == own["init"] else [case]
+
     def half(self, own: dict[str, Any]) -> list[dict[str, Any]]:
         """The task's own case in half precision, where it is one in float32 throughout that takes it."""
         if own["elements"] > self._limit and self._device.type != "cuda":
@@ -558,7 +598,7 @@ class Describer:
             return False
         return True
 
-    def _try(self, name: str, overrides: Overrides) -> dict[str, Any] | None:
+    def _try(self, name: str, overrides: Mapping[str, int | float]) -> dict[str, Any] | None:
         """The case when it runs for real (or, too large without a GPU, on fake tensors), else None."""
         if not overrides:
             return None
@@ -614,7 +654,7 @@ def describe(
     if not shapes and dynamic_shapes:
         shapes = finder.scaled()
     elif not shapes:
-        other = [*finder.scaled(), *other]
+        other = [*finder.scaled(), *finder.uneven(), *finder.other_arguments(own), *other]
     placed()
     return {
         "entry_point": finder.entry,

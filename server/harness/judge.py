@@ -20,7 +20,7 @@ import values
 import variations
 from answers import Answers
 from arena import Heap, align
-from peer import Peer, PeerFailed
+from peer import NotTheCandidate, Peer, PeerFailed
 from reference import (
     CALL_SEED,
     OTHER_MODE,
@@ -30,10 +30,12 @@ from reference import (
     ReferenceBroken,
     ReferenceRaised,
     Sizes,
+    others_of,
     place_tree,
     same_bits,
     synchronize,
 )
+from shared import plan as plan_format
 from tolerance import Difference, number, unravel
 from wire import Json, clean_text
 
@@ -497,6 +499,34 @@ class Job:
             asked = related.judge_all(self, self._next_seed())
             results, of = [*results, *asked], of + len(asked)
         return self._report("full", results, of)
+
+    def tell_generality(self, report: Report) -> None:
+        """At which other sizes, dtypes and constructor arguments the candidate is right: told, and decides nothing.
+
+        Last of all, so that what fails here spoils nothing that counts.
+        """
+        if not self.is_planned or self.policy.name == "kernelbench" or report.outcome == "fail":
+            return
+        results: list[tuple[Json, CaseResult]] = []
+        for case in others_of(self.spec, self._device):
+            step = Step(name=case["name"])
+            try:
+                told = {**case, "name": plan_format.OTHER + case["name"]}
+                results.append((case, self._case(told, step, self._next_seed(), twice=False)))
+            except NotTheCandidate:
+                break
+            if results[-1][1].is_gone:
+                break
+        failed = next(((case, result) for case, result in results if result.class_ is not None), None)
+        held = sum(result.class_ is None for _, result in results)
+        if results:
+            listed = [{key: one.json()[key] for key in ("name", "outcome", "class", "note")} for _, one in results]
+            report.detail["shapes"] = {"share": held / len(results), "results": listed}
+        if failed is not None:
+            case, result = failed
+            where = f"{case['name']} {case['overrides']}" if case["overrides"] else case["name"]
+            text = f"right in {held} of {len(results)} cases of other sizes, dtypes and arguments; {where}"
+            report.generality = report.generality or f"{text}: {result.class_}: {result.note}"
 
     def _asks_all(self) -> bool:
         """A call costs little: on a GPU by the reference's time, without one by the task's size."""

@@ -63,6 +63,7 @@ _CLASS_OF_TYPE: Final = {
     "CompileTimeAssertionFailure": "compile",
     "OutOfResources": "compile",
     "PTXASError": "compile",
+    "OutOfBounds": "out_of_bounds",
     "SystemExit": "crash",
     "KeyboardInterrupt": "crash",
 }

@@ -339,6 +339,8 @@ class Referee:
             if stage != "timing":
                 report.detail["recalled"] = job.reference.recalled - recalled
             if job.is_planned:
+                if stage == ("full" if self._gpu is None else "timing"):
+                    job.tell_generality(report)
                 return report
             report = evidence.collect(job, report, self._own[name], is_last=is_last)
             return self._beside(job, report) if stage == "timing" else report

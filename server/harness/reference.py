@@ -57,6 +57,9 @@ HOST_SETS: Final = 512 << 20
 """Instead of that part where there is no GPU."""
 LARGE_SET: Final = 2 << 30
 """A task whose inputs are larger than this (bytes) gets one set instead of SETS."""
+OTHER_BYTES: Final = 64 << 20
+OTHER_ELEMENTS: Final = 1 << 17
+"""Without a GPU."""
 SPARE: Final = 256 << 20
 """Of the reference's pool, beside all that was measured."""
 FP64_SHARE: Final = 0.8
@@ -96,6 +99,14 @@ def _blamed(what: str) -> Iterator[None]:
         raise ReferenceBroken(f"what the reference's process told of its {what} cannot be used: {text}") from None
 
 
+def others_of(spec: Json, device: torch.device) -> list[Json]:
+    """The cases that are told as `generality`: those that cost little."""
+    found = spec["cases"].get("other") or []
+    if device.type == "cuda":
+        return [case for case in found if case["input_bytes"] + case["output_bytes"] <= OTHER_BYTES]
+    return [case for case in found if case["elements"] <= OTHER_ELEMENTS]
+
+
 @dataclass(frozen=True)
 class Sizes:
     """Bytes that a task needs in an arena."""
@@ -110,7 +121,7 @@ class Sizes:
 
     @staticmethod
     def of(spec: Json, device: torch.device) -> Sizes:
-        cases = [spec["cases"]["own"], *spec["cases"]["shapes"]]
+        cases = [spec["cases"]["own"], *spec["cases"]["shapes"], *others_of(spec, device)]
         if spec["cases"]["tiny"] is not None:
             cases.append(spec["cases"]["tiny"])
 

@@ -75,8 +75,8 @@ def _case(case: Any, where: str, name: str | None) -> None:
     if case.get("dtype") not in (None, *DTYPES):
         raise SpecRefused(f"{where}.dtype must be one of {', '.join(DTYPES)}")
     for key, size in case["overrides"].items():
-        if type(size) is not int:
-            raise SpecRefused(f"{where}.overrides.{key:.40} must be an integer")
+        if type(size) not in (int, float):
+            raise SpecRefused(f"{where}.overrides.{key:.40} must be a number")
     for figure in (*FIGURES, "flops", "operations"):
         value = case.get(figure, 0)
         if type(value) is not int or not 0 <= value <= FIGURE_MAX:

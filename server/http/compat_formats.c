@@ -560,6 +560,7 @@ kernelgym_error(const struct compat_item *item)
     case CLASS_MISMATCH:
     case CLASS_NONDETERMINISTIC:
     case CLASS_MUTATED_INPUT:
+    case CLASS_OUT_OF_BOUNDS:
         return "CORRECTNESS_ERROR";
     case CLASS_INFRA:
         return "SYSTEM_ERROR";

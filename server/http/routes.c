@@ -26,6 +26,7 @@ static const struct route routes[] = {
     { "GET", "v1/submissions/{}/source", "", MAY_LOOK, false, false, submission_source },
     { "GET", "v1/submissions/{}/log", "", MAY_LOOK, false, false, submission_log },
     { "GET", "v1/submissions/{}/timing", "", MAY_LOOK, false, false, submission_timing },
+    { "GET", "v1/submissions/{}/plan", "", MAY_LOOK, false, false, submission_plan },
     { "GET", "v1/submissions/{}/events", "wait view", MAY_LOOK, false, false, submission_events },
     { "GET", "v1/submissions/{}/bundle", "", MAY_READ, false, false, submission_bundle },
     { "POST", "v1/replays", "wait", SCOPE_ADMIN, true, false, replay_add },

@@ -312,11 +312,11 @@ submission_log(struct exchange *x)
         exchange_error(x, &err, "log of it");
 }
 
-/* {"id","task","task_name","state","class","timing","env"}: of the verdict, or of what is known by now. */
-void
-submission_timing(struct exchange *x)
+/* {"id","task","task_name","state","class","env"} and one part more: of the verdict, or of what is known by now. */
+static void
+show_part(struct exchange *x, const char *part)
 {
-    static const char *const keys[] = { "id", "task", "task_name", "state", "class", "timing", "env" };
+    const char *const keys[] = { "id", "task", "task_name", "state", "class", "env", part };
     struct submission_row row = { 0 };
     struct error err = { 0 };
 
@@ -326,7 +326,7 @@ submission_timing(struct exchange *x)
                                           : funnel_show_submission(x->http->funnel, row.id, &err);
     submission_row_release(&row);
     if (!whole) {
-        exchange_error(x, &err, "timing of it");
+        exchange_error(x, &err, part);
         return;
     }
     whole = access_view(x, whole);
@@ -338,6 +338,18 @@ submission_timing(struct exchange *x)
     exchange_set_json(x, 200, out);
     exchange_tag(x);
     exchange_send(x);
+}
+
+void
+submission_timing(struct exchange *x)
+{
+    show_part(x, "timing");
+}
+
+void
+submission_plan(struct exchange *x)
+{
+    show_part(x, "plan");
 }
 
 /* --- lists --- */

@@ -336,6 +336,8 @@ hint_of_class(enum verdict_class class_)
                "not written.";
     case CLASS_MUTATED_INPUT:
         return "Write into new tensors: inputs and weights have to stay as they were.";
+    case CLASS_OUT_OF_BOUNDS:
+        return "Mask every store by the size of the tensor that it writes to.";
     case CLASS_INFRA:
         return "As far as is known nothing is wrong with the candidate; submit it again.";
     case CLASS_HACK: /* nothing helps it */

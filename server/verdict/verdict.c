@@ -41,6 +41,15 @@ correctness_of(const struct attempt *j)
     return j->full && json_object_get(j->full, "cases") ? j->full : j->tiny;
 }
 
+/* What was found at other sizes, dtypes and arguments, last of all; borrowed, NULL where nothing was asked. */
+static json_t *
+shapes_of(const struct judgement *j)
+{
+    json_t *timed = json_object_get(j->timing, "shapes");
+
+    return timed ? timed : json_object_get(j->full, "shapes");
+}
+
 static double
 share(double part, double whole)
 {
@@ -123,6 +132,7 @@ fill_components(const struct attempt *j, const struct timing *t, struct reward_c
         share(number_or_nan(detail, "passed"), (double)json_array_size(json_object_get(detail, "cases")));
     if (j->full && j->stages[STAGE_FULL].of > 0)
         c->cases_passed = share(j->stages[STAGE_FULL].done, j->stages[STAGE_FULL].of);
+    c->generality = number_or_nan(shapes_of(j), "share");
 }
 
 static void
@@ -147,8 +157,9 @@ correctness_json(const struct attempt *j)
     if (!detail)
         return json_null();
     int stage = detail == j->full ? STAGE_FULL : STAGE_TINY;
-    return json_pack("{s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "stage", stage_name((enum stage)stage),
-                     "cases", j->stages[stage].of, "passed", j->stages[stage].done, "first_mismatch",
+    return json_pack("{s:s, s:i, s:i, s:O?, s:o, s:o, s:o, s:o, s:o, s:o}", "stage",
+                     stage_name((enum stage)stage), "cases", j->stages[stage].of, "passed",
+                     j->stages[stage].done, "shapes", shapes_of(j), "first_mismatch",
                      get_or_null(detail, "first_mismatch"), "max_abs", get_or_null(detail, "max_abs"),
                      "max_rel", get_or_null(detail, "max_rel"), "peak_bytes",
                      get_or_null(detail, "peak_bytes"), "reference_peak_bytes",

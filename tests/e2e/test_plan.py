@@ -195,3 +195,64 @@ def test_an_honest_map_is_accepted(what: str, planned: service.Client) -> None:
     task = TASK.replace("torch.relu(x) * self.weight", reference)
     verdict = planned.judge({"reference": task, "candidate": candidate})
     assert (verdict["class"], verdict["plan"]["traced"]) == ("ok", True), verdict["feedback"]
+
+
+SLOPED = (
+    TASK.replace("def __init__(self, n):", "def __init__(self, n, slope):")
+    .replace("super().__init__()", "super().__init__()\n        self.slope = slope")
+    .replace("torch.relu(x)", "torch.nn.functional.leaky_relu(x, self.slope)")
+    .replace("[300]", "[N, 0.1]")
+    .replace("(40, 300)", "(40, N)")
+    .replace("import torch\n", "import torch\nN = 300\n")
+)
+LEAKY = (
+    HONEST.replace("def __init__(self, n):", "def __init__(self, n, slope):")
+    .replace("super().__init__()", "super().__init__()\n        self.slope = slope")
+    .replace("y, n, total, BLOCK", "y, n, total, slope, BLOCK")
+    .replace("tl.maximum(tl.load(x + at, mask=inside), 0.0)", "tl.load(x + at, mask=inside)")
+    .replace("    tl.store", "    value = tl.where(value > 0, value, value * slope)\n    tl.store")
+    .replace("x.numel(), BLOCK", "x.numel(), self.slope, BLOCK")
+)
+SPECIAL = {
+    "the constructor's argument": LEAKY.replace("self.slope, BLOCK", "0.1, BLOCK"),
+    "its own number of programs": LEAKY.replace("triton.cdiv(x.numel(), 256)", "47"),
+    "a branch of torch's for other sizes": LEAKY.replace(
+        "        y = torch", "        if x.shape[1] > 300:\n            return torch.relu(x)\n        y = torch"
+    ),
+}
+
+
+def test_a_kernel_for_every_size_says_so(planned: service.Client) -> None:
+    """Issue 24, points 4 and 5."""
+    verdict = planned.judge({"reference": SLOPED, "candidate": LEAKY})
+    assert verdict["class"] == "ok" and verdict["generality"] is None, verdict
+    names = {one["name"] for one in verdict["correctness"]["shapes"]["results"]}
+    assert {"shape prime", "shape odd", "shape x2", "arguments x1.25"} <= names
+    assert verdict["components"]["generality"] == 1
+
+
+@pytest.mark.parametrize("what", SPECIAL)
+def test_what_is_baked_into_a_kernel_is_told_and_decides_nothing(what: str, planned: service.Client) -> None:
+    verdict = planned.judge({"reference": SLOPED, "candidate": SPECIAL[what]})
+    assert verdict["class"] == "ok", verdict["feedback"]
+    assert 0 <= verdict["components"]["generality"] < 1
+    assert "cases of other sizes, dtypes and arguments" in verdict["generality"], verdict["generality"]
+
+
+def test_a_write_behind_its_output_is_a_class_of_its_own(planned: service.Client) -> None:
+    verdict = judge(planned, HONEST.replace("tl.store(y + at, value, mask=inside)", "tl.store(y + at, value)"))
+    assert verdict["class"] == "out_of_bounds", verdict["feedback"]
+    assert "elements are written outside of all tensors" in verdict["feedback"]["text"]
+
+
+def test_a_plan_can_be_read_step_by_step(planned: service.Client) -> None:
+    """Issue 23, point 9."""
+    verdict = judge(planned, AUTOTUNED)
+    answer = planned.get(f"/v1/submissions/{verdict['id']}/plan")
+    assert answer.status == 200 and answer.json()["plan"] == verdict["plan"]
+    made, launched = answer.json()["plan"]["steps"]
+    assert made["operator"].startswith("aten.empty") and made["shapes"] == ["float32[40, 300]"]
+    assert (launched["kernel"], launched["configurations"]) == ("kernel", 2)
+    assert launched["shapes"] == ["float32[40, 300]", "float32[300]", "float32[40, 300]"]
+    assert launched["line"] == next(n for n, text in enumerate(AUTOTUNED.splitlines(), 1) if "kernel[" in text)
+    assert launched["grid"][1:] == [1, 1]

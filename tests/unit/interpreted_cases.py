@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from compiler.check import CompilerRefusal
 from compiler.extract import Functions, Source
-from executor.interpreter import LaunchFailed, Model
+from executor.interpreter import LaunchFailed, Model, OutOfBounds
 from shared.plan import (
     Address,
     Alternative,
@@ -31,6 +31,7 @@ from shared.plan import (
     Kernel,
     Launch,
     Leaf,
+    List,
     ModuleRef,
     Operation,
     Ref,
@@ -250,6 +251,46 @@ def fails(action: Callable[[], Any], kind: type[Exception], what: str) -> None:
         assert what in str(error), str(error)
         return
     raise AssertionError("nothing was raised")
+
+
+COPY = [("source", "*fp32"), ("target", "*fp32"), ("B", "constexpr")]
+
+
+def a_write_behind_a_tensor_is_told_with_its_distance() -> None:
+    copy = [Function("copy", line("copy"), (TL,), (), False)]
+    inputs = [torch.ones(8), torch.zeros(5)]
+    launch = Launch(0, (1, 1, 1), (Ref(0), Ref(1), 8), 33)
+    what = (
+        "line 33: kernel copy: 3 elements are written outside of all tensors, the first 0 bytes behind the end of one"
+    )
+    fails(lambda: run(copy, COPY, {2: 8}, [launch], inputs), OutOfBounds, what)
+    fails(
+        lambda: run(copy, COPY, {2: 8}, [Launch(0, (1, 1, 1), (Ref(0), Address(1, -8), 8), 33)], inputs),
+        OutOfBounds,
+        "8 bytes before",
+    )
+
+
+def a_write_to_another_part_of_ones_own_storage_is_a_write_like_any() -> None:
+    copy = [Function("copy", line("copy"), (TL,), (), False)]
+    make = Call("aten.new_zeros.default", (Ref(0), List((12,))), (), leaf(2, 12), 8)
+    view = Call("aten.slice.Tensor", (Ref(2), 0, 4, 6), (), leaf(3, 2), 8)
+    back = Call("aten.copy_.default", (Ref(1), Ref(2)), (), leaf(1, 12), 9)
+    launch = Launch(0, (1, 1, 1), (Ref(0), Ref(3), 8), 33)
+    (_, got) = run(copy, COPY, {2: 8}, [make, view, launch, back], [torch.ones(8), torch.zeros(12)])
+    assert got.tolist() == [0] * 4 + [1] * 8, got
+
+
+def what_is_read_outside_or_was_never_written_is_no_number() -> None:
+    copy = [Function("copy", line("copy"), (TL,), (), False)]
+    launch = Launch(0, (1, 1, 1), (Ref(0), Ref(1), 8), 33)
+    (_, got) = run(copy, COPY, {2: 8}, [launch], [torch.ones(5), torch.zeros(8)])
+    assert got[:5].tolist() == [1] * 5 and got[5:].isnan().all(), got
+    empty = Call("aten.new_empty.default", (Ref(0), List((8,))), (), leaf(2, 8), 8)
+    (_, got) = run(
+        copy, COPY, {2: 8}, [empty, Launch(0, (1, 1, 1), (Ref(2), Ref(1), 8), 33)], [torch.ones(8), torch.zeros(8)]
+    )
+    assert got.isnan().all(), got
 
 
 def a_kernel_that_raises_is_a_failed_launch_with_its_line() -> None:

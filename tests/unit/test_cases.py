@@ -61,10 +61,10 @@ def test_other_sizes_are_looked_for_where_shapes_are_fixed() -> None:
     spec = cases.describe(TASK, None, CPU, dynamic_shapes=False, declared=None, element_limit=None)
     found = spec["cases"]
     assert found["shapes"] == [] and not spec["dynamic_shapes"]
-    names = ["shape x0.75", "shape x1.25", "shape x2", "dtype float16"]
-    assert [case["name"] for case in found["other"]] == names
+    names = ["shape x0.75", "shape x1.25", "shape x2", "shape prime", "shape odd", "dtype float16"]
+    assert [case["name"] for case in found["other"]] == names, "no float is an argument of the constructor"
     assert found["other"][2]["elements"] > found["own"]["elements"] > found["other"][0]["elements"]
-    half = found["other"][3]
+    half = found["other"][-1]
     assert half["dtype"] == "float16" and half["overrides"] == {}
     assert half["inputs"]["list"][0]["tensor"]["dtype"] == half["outputs"]["tensor"]["dtype"] == "float16"
 
@@ -243,3 +243,16 @@ def get_init_inputs():
         "cases"
     ]["own"]
     assert (own["breaks_ties"], own["varies_integers"]) == (chooses, varies)
+
+
+def test_uneven_sizes_and_other_arguments_are_looked_for() -> None:
+    """Issue 24, points 4 and 5."""
+    source = TASK.replace("def __init__(self, features):", "def __init__(self, features, scale=1.0):")
+    source = source.replace("return [width]", "return [width, 0.5]")
+    found = cases.describe(source, None, CPU, dynamic_shapes=False, declared=None, element_limit=1 << 20)
+    others = {case["name"]: case["overrides"] for case in found["cases"]["other"]}
+    primes = others["shape prime"]
+    assert primes["M"] == 127 and primes["width"] == 31, primes
+    assert others["shape odd"] == {"M": 129}
+    assert others["arguments x1.25"] == {"eps": 1.25e-5, "get_init_inputs:float0": 0.625}
+    assert next(case for case in found["cases"]["other"] if case["name"] == "arguments x1.25")["init"]

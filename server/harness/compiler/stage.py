@@ -6,7 +6,9 @@ the plan as it was parsed, and images that are what Triton makes of the source's
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +17,7 @@ import kernel_cache
 import wire
 from executor import archive
 from executor.launch import Compiled
+from executor.steps import tree_leaves
 from shared import operators, plan
 
 from compiler import kernels
@@ -22,6 +25,8 @@ from compiler.check import CompilerRefusal
 from compiler.images import Image
 
 LISTED_MAX: Final = 100
+STEPS_MAX: Final = 100
+SHAPES_MAX: Final = 8
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,35 @@ def summary(found: plan.Plan, images: kernels.Images) -> wire.Json:
         "kernels": len(found.kernels),
         "configurations_dropped": len(images.dropped),
         "cases": [trace.case for trace in found.traces],
+        "steps": list(itertools.islice(_steps(found, own), STEPS_MAX)),
     }
+
+
+def _steps(found: plan.Plan, trace: plan.Trace) -> Iterator[wire.Json]:
+    """The steps of a call, as people read them. Of an autotuned launch the first alternative stands for all."""
+    shapes: dict[int, str] = {}
+
+    def text(leaf: plan.Leaf) -> str:
+        sizes = ", ".join("?" if size is None else str(size) for size in leaf.shape)
+        return shapes.setdefault(leaf.id, f"{leaf.dtype}[{sizes}]")
+
+    for step in (*trace.construct, *trace.first):
+        for leaf in tree_leaves(step.out) if isinstance(step, plan.Call) else ():
+            text(leaf)
+    for leaf in tree_leaves(trace.inputs):
+        text(leaf)
+    for step in trace.steps:
+        alternatives = len(step.alternatives) if isinstance(step, plan.Choose) else None
+        for one in step.alternatives[0].steps if isinstance(step, plan.Choose) else (step,):
+            if isinstance(one, plan.Call):
+                made = [text(leaf) for leaf in tree_leaves(one.out)]
+                yield {"operator": one.op, "line": one.line, "shapes": made[:SHAPES_MAX]}
+            elif isinstance(one, plan.Launch):
+                name = found.functions[found.kernels[one.kernel].function].name
+                read = [shapes[arg.id] for arg in one.args if isinstance(arg, plan.Ref) and arg.id in shapes]
+                grid = [size if isinstance(size, int) else None for size in one.grid]
+                told = {"kernel": name, "line": one.line, "shapes": read[:SHAPES_MAX], "grid": grid}
+                yield told if alternatives is None else {**told, "configurations": alternatives}
 
 
 def _launches(step: plan.Step) -> int:
@@ -69,9 +102,14 @@ def _launches(step: plan.Step) -> int:
     return int(isinstance(step, plan.Launch))
 
 
+def _launched(trace: plan.Trace) -> set[int]:
+    steps = plan.walk((*trace.construct, *trace.first, *trace.steps))
+    return {step.kernel for step in steps if isinstance(step, plan.Launch)}
+
+
 def _refused(found: plan.Plan, foreign: operators.Foreign) -> Result | None:
     """What the policy does not allow of a plan; None: it allows all of it."""
-    refusals = operators.allowed(found, foreign)
+    refusals = [one for one in operators.allowed(found, foreign) if not one.case.startswith(plan.OTHER)]
     if refusals:
         return _fail("policy", _error("policy", str(refusals[0]), refusals[0].line), rule="foreign_operator")
     if foreign != "any" and not any(map(_launches, found.traces[0].steps)):
@@ -126,7 +164,8 @@ def build(source: bytes, document: bytes, policy: dict[str, Any], cache: Path, w
     made = {index: image for index, image in enumerate(images.images) if image is not None}
     if images.failure is not None:
         return _fail("compile", images.failure.error, done=len(made), of=len(images.images))
-    listed = {image.sha256: _listed(image) for image in made.values()}
+    judged = {index for trace in found.traces if not trace.case.startswith(plan.OTHER) for index in _launched(trace)}
+    listed = {image.sha256: _listed(image) for index, image in made.items() if index in judged}
     told = summary(found, images)
     report = {
         "ev": "result",
@@ -137,6 +176,8 @@ def build(source: bytes, document: bytes, policy: dict[str, Any], cache: Path, w
         "flags": [],
         "plan": told,
     }
+    if len(wire.encode(report)) > wire.WORKER_MESSAGE_MAX:
+        told["steps"] = []
     return Result(report, archive.pack(document, {i: _compiled(image, cache) for i, image in made.items()}, told))
 
 

@@ -12,7 +12,7 @@ import ast
 import builtins
 import copy
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from triton.runtime import interpreter
 from triton.runtime.jit import mangle_type
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from executor import library, narrow
+from executor import bounds, library, narrow
 from executor.replay import Replay, poisoned
 from executor.steps import Allows, Descriptor, StepError
 
@@ -40,6 +40,10 @@ CPU: Final = torch.device("cpu")
 
 class LaunchFailed(StepError):
     """The interpreter ran a kernel and it raised."""
+
+
+class OutOfBounds(StepError):
+    """A kernel wrote outside of every tensor."""
 
 
 def interpreted(function: FunctionType, text: Text, _noinline: bool) -> Any:
@@ -97,6 +101,16 @@ def _argument(kind: plan.Type, value: Any, function: Callable[[int], Any]) -> An
     return constant(value, function)
 
 
+def _tensors(args: Any) -> Iterator[torch.Tensor]:
+    for arg in args:
+        if isinstance(arg, torch.Tensor):
+            yield arg
+        elif isinstance(arg, Descriptor):
+            yield arg.base
+        elif isinstance(arg, tuple):
+            yield from _tensors(arg)
+
+
 class Model:
     """One trace of a plan, on CPU tensors.
 
@@ -118,6 +132,7 @@ class Model:
     ) -> None:
         narrow.install()
         library.install()
+        bounds.install()
         self._functions, self._kernels, self._lost = functions, kernels, lost
         self._linked: dict[int, dict[int, Any]] = {}
         self._is_silent = False
@@ -132,8 +147,12 @@ class Model:
         return self._replay.load(weights)
 
     def call(self, inputs: Any) -> Any:
-        """Outputs for inputs, both as the trace's trees have them. Raises StepError, ValueError for the inputs."""
-        return self._replay.call(inputs)
+        """Outputs for inputs, both as the trace's trees have them. What nothing wrote is NaN, or the greatest integer.
+
+        Raises StepError, ValueError for the inputs.
+        """
+        with poisoned():
+            return self._replay.call(inputs)
 
     def __call__(self, *inputs: Any) -> Any:
         """The same with the inputs as forward() gets them."""
@@ -147,8 +166,7 @@ class Model:
         """The same with none of the candidate's kernels launched, and what nothing wrote filled with NaN."""
         self._is_silent = True
         try:
-            with poisoned():
-                return self.call(inputs)
+            return self.call(inputs)
         finally:
             self._is_silent = False
 
@@ -162,14 +180,21 @@ class Model:
     def _launch(self, step: plan.Launch, grid: tuple[int, int, int], args: tuple[Any, ...]) -> None:
         if self._is_silent:
             return
+        if step.kernel in self._lost:
+            raise StepError(step.line, "the kernel does not compile")
         kernel, made = self._kernels[step.kernel], self._link(step.kernel)
         function = made[kernel.function]
         values = [
             _argument(kind, value, made.__getitem__) for (_, kind), value in zip(kernel.signature, args, strict=True)
         ]
+        tensors = [*self._replay.live.values(), *_tensors(args)]
+        memory = bounds.Bounds(self._replay.borrowed, tensors)
         try:
-            function.run(*values, grid=grid, warmup=False)
+            with bounds.held(memory):
+                function.run(*values, grid=grid, warmup=False)
         except Exception as error:
+            if memory.violation is not None:
+                raise OutOfBounds(step.line, f"kernel {function.__name__}: {memory.violation}") from error
             raise LaunchFailed(step.line, f"kernel {function.__name__}: {error}") from error
 
     def _choose(self, step: plan.Choose, run: Callable[[int], None]) -> None:

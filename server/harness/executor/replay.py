@@ -63,6 +63,10 @@ class Replay:
         self._steps = Program.of(trace.steps, output, device, allows)
         self._made: Environment = {}
         self._state: Environment | None = None
+        self.live: Environment = {}
+        """What there is while steps are run."""
+        self.borrowed: list[torch.Tensor] = []
+        """The inputs of the call, which lie in memory of others."""
 
     def construct(self, seed: int) -> None:
         """Make the model: its parameters and buffers, drawn from this seed. What an earlier one had made is dropped.
@@ -70,6 +74,7 @@ class Replay:
         Raises StepError, and what Program.run lets pass.
         """
         self._state, self._made = None, {}
+        self.live = self._made
         torch.manual_seed(seed)
         with torch.no_grad():
             self._construct.run(self._made, self._launch, self._choose)
@@ -93,7 +98,7 @@ class Replay:
         """Make what the first call made, unless it is made already. After construct() only."""
         if self._state is not None:
             return
-        state = dict(self._made)
+        state = self.live = dict(self._made)
         with torch.no_grad():
             self._first.run(state, self._launch, self._choose)
         self._state = state
@@ -107,6 +112,8 @@ class Replay:
         self.prepare()
         values = dict(self._state or {})
         bind(self._trace.inputs, inputs, values, "the input")
+        self.live = values
+        self.borrowed = [values[leaf.id] for leaf in tree_leaves(self._trace.inputs)]
         with torch.no_grad():
             self._steps.run(values, self._launch, self._choose)
         return build(self._trace.output, values)

@@ -62,6 +62,7 @@ class Request:
         """From a task's specification: {"own": case, "tiny": case or null, "shapes": [case...]}."""
         named = [("own", cases["own"]), ("tiny", cases.get("tiny"))]
         named += [(f"shape{index}", case) for index, case in enumerate(cases.get("shapes") or ())]
+        named += [("", {**case, "name": plan.OTHER + case["name"]}) for case in cases.get("other") or ()]
         found = [
             Case(
                 case.get("name", name), case["init"]["args"], case["init"]["kwargs"], case["inputs"], case.get("dtype")

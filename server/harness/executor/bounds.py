@@ -1,0 +1,125 @@
+"""Where kernels under Triton's interpreter may write: inside the tensors of their call, and nowhere else.
+
+A kernel computes addresses, and the interpreter writes to whatever they are. Here every store and atomic operation is
+held against the memory of the tensors that the plan has at that time, and a load from elsewhere gets what no honest
+answer has in it, whatever lies there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from triton.runtime import interpreter
+
+
+class Bounds:
+    """The memory that one launch may use. A violation is kept, since the interpreter tells only that it failed."""
+
+    def __init__(self, inputs: Iterable[torch.Tensor], others: Iterable[torch.Tensor]) -> None:
+        """inputs: borrowed memory, of which each tensor's own part counts; others: with all of their storage."""
+        inputs = list(inputs)
+        borrowed = {tensor.untyped_storage().data_ptr() for tensor in inputs}
+        ranges = [_span(tensor) for tensor in inputs if tensor.numel()]
+        for tensor in others:
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in borrowed and storage.nbytes():
+                ranges.append((storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
+        ranges = _merged(ranges)
+        self._starts = np.array([start for start, _ in ranges], dtype=np.uint64)
+        self._ends = np.array([end for _, end in ranges], dtype=np.uint64)
+        self.violation: str | None = None
+
+    def inside(self, addresses: Any, size: int) -> Any:
+        """For each address: whether so many bytes there are a tensor's."""
+        if not len(self._starts):
+            return np.zeros(addresses.shape, dtype=bool)
+        at = np.searchsorted(self._starts, addresses, side="right") - 1
+        return (at >= 0) & (addresses + np.uint64(size) <= self._ends[np.maximum(at, 0)])
+
+    def require(self, addresses: Any, mask: Any, size: int) -> None:
+        """IndexError, and a violation, where an address that is not masked is outside."""
+        used = np.broadcast_to(addresses, mask.shape)[mask]
+        outside = used[~self.inside(used, size)]
+        if outside.size:
+            self.violation = self._told(int(outside.flat[0]), int(outside.size))
+            raise IndexError(self.violation)
+
+    def _told(self, address: int, count: int) -> str:
+        nearest = min(
+            (max(start - address, address - end, 0), "before" if address < start else "behind the end of", end - start)
+            for start, end in zip([0, *self._starts.tolist()], [0, *self._ends.tolist()], strict=True)
+        )
+        distance, side, size = nearest
+        where = f"the first {distance} bytes {side} one of {size} bytes"
+        return f"{count} elements are written outside of all tensors, {where}"
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.itemsize
+
+
+def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(set(ranges)):
+        if found and start < found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
+
+_active: list[Bounds] = []
+
+
+@contextmanager
+def held(bounds: Bounds) -> Iterator[None]:
+    """Around a launch."""
+    _active.append(bounds)
+    try:
+        yield
+    finally:
+        _active.pop()
+
+
+def install() -> None:
+    """Once for a process, before a kernel is interpreted."""
+    builder: Any = interpreter.InterpreterBuilder
+    if hasattr(builder, "is_bounded"):
+        return
+    builder.is_bounded = True
+    load, store = builder.create_masked_load, builder.create_masked_store
+    rmw, cas = builder.create_atomic_rmw, builder.create_atomic_cas
+
+    def bounded_load(self: Any, ptrs: Any, mask: Any, other: Any, *more: Any, **named: Any) -> Any:
+        if not _active:
+            return load(self, ptrs, mask, other, *more, **named)
+        size = interpreter._get_np_dtype(ptrs.get_element_ty()).itemsize
+        outside = mask.data & ~_active[-1].inside(ptrs.data, size)
+        if not outside.any():
+            return load(self, ptrs, mask, other, *more, **named)
+        found = load(self, ptrs, interpreter.TensorHandle(mask.data & ~outside, mask.dtype), other, *more, **named)
+        found.data[outside] = np.nan if found.data.dtype.kind == "f" else np.iinfo(found.data.dtype).max
+        return found
+
+    def bounded_store(self: Any, ptrs: Any, value: Any, mask: Any, *more: Any) -> Any:
+        if _active:
+            _active[-1].require(ptrs.data, mask.data, value.data.itemsize)
+        return store(self, ptrs, value, mask, *more)
+
+    def bounded_rmw(self: Any, op: Any, ptr: Any, val: Any, mask: Any, *more: Any) -> Any:
+        if _active:
+            _active[-1].require(ptr.data, mask.data, val.data.itemsize)
+        return rmw(self, op, ptr, val, mask, *more)
+
+    def bounded_cas(self: Any, ptr: Any, cmp: Any, val: Any, *more: Any) -> Any:
+        if _active:
+            _active[-1].require(ptr.data, np.ones(ptr.data.shape, dtype=bool), val.data.itemsize)
+        return cas(self, ptr, cmp, val, *more)
+
+    builder.create_masked_load, builder.create_masked_store = bounded_load, bounded_store
+    builder.create_atomic_rmw, builder.create_atomic_cas = bounded_rmw, bounded_cas
