@@ -6,6 +6,7 @@ it answers is compared here, with what the reference answered on the same inputs
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import secrets
@@ -887,7 +888,7 @@ class Job:
             return tolerance.kernelbench_limit(dtype)
         error = 2 * self._errors.get(leaf, 0.0)
         if tolerance.is_discrete(tensor):  # who answers as the fp64 run does differs from this one as often
-            return tolerance.Limit(0.0, 0.0, 1.0 - min(2 * tolerance.AMBIGUOUS_SANE, error))
+            return tolerance.Limit(0.0, 0.0, 1.0 - min(2 * tolerance.AMBIGUOUS_SANE, error), math.inf)
         return tolerance.limit_for(dtype, tensor, error, tf32=self._tf32_matters)
 
     def _check_inputs(

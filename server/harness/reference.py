@@ -20,6 +20,7 @@ import variations
 from arena import PAGE, Heap, align
 from peer import NotTheCandidate, Peer, PeerFailed
 from tolerance import (
+    AMBIGUOUS_LEAST,
     AMBIGUOUS_SANE,
     EXTREME_RATIO,
     TABLE,
@@ -520,6 +521,11 @@ class Reference:
             is_extreme=self._is_extreme,
             changed=None if changed is None else tuple(changed),
         )
+        if any(view.is_floating_point() or view.is_complex() for view in pristine):
+            result.errors = [
+                max(error, AMBIGUOUS_LEAST) if _is_discrete(leaf) else error
+                for (_, leaf), error in zip(exact, result.errors, strict=True)
+            ]
         wide = self._wide(model, tree, seed) if want_fp64 and self._fits_fp64(tree, exact) else None
         if wide is None or not _is_alike(wide, own, dtypes=False):
             return result
@@ -528,6 +534,10 @@ class Reference:
         if self._scatters and not self.mutates_inputs:
             wide, scatter = self._scatter(model, tree, pristine, seed, wide, scales)
             errors = [max(error, SCATTER * moved) for error, moved in zip(errors, scatter, strict=True)]
+        errors = [
+            max(error, least) if _is_discrete(leaf) else error
+            for (_, leaf), error, least in zip(own, errors, result.errors, strict=True)
+        ]
         pairs = [(a, b) for (_, a), (_, b) in zip(own, wide, strict=True)]
         return replace(
             result,

@@ -5,8 +5,8 @@ the tensor's elements that are not zero, its largest hundredth left out, and FLO
 least. What the dtype cannot hold as a normal number may be zero. r begins at the row's `base` and grows
 to MARGIN times the error that the reference itself makes in the task's own dtype, measured the same way against
 fp64, up to `most`. Integers and booleans equal the reference's own answer or its fp64 one; as many as these two differ
-in, AMBIGUOUS_MOST at most, may be a third value no further away than these are. A float of Python's is an output like
-a tensor of one element, held to NUMBER's row: of which dtype it was made it does not say.
+in, AMBIGUOUS_MOST at most, may be a third value no further away than these are, or than one. A float of Python's is an
+output like a tensor of one element, held to NUMBER's row: of which dtype it was made it does not say.
 """
 
 from __future__ import annotations
@@ -41,8 +41,10 @@ TABLE: Final[dict[torch.dtype, Row]] = {
     torch.float8_e5m2: Row(0.25, 0.5, 0.999),
 }
 NUMBER: Final = torch.float32
-AMBIGUOUS_MOST: Final = 0.05
+AMBIGUOUS_MOST: Final = 0.125
 AMBIGUOUS_SANE: Final = 0.25
+AMBIGUOUS_LEAST: Final = 1e-4
+"""Of integers that are computed from floats, however well the two runs agree: a division may round otherwise."""
 """Share of an integer output in which the reference's own run and its fp64 run may differ: more says nothing."""
 TF32_BASE: Final = 4e-3
 """`base` of float32 outputs for tasks whose reference itself changes when TF32 is allowed."""
@@ -299,10 +301,11 @@ def _compare_discrete(
 ) -> None:
     got = got.double() if got.is_floating_point() else got  # torch compares no integers with 8-bit floats
     step = max((_distance(a, b) for _, a, b in _parts(expected, other)), default=0.0)
+    step = max(step, limit.outlier)
     for (start, mine, theirs), second in zip(_parts(got, expected), other.reshape(-1).split(CHUNK), strict=False):
         wrong = (mine != theirs) & (mine != second)
         error = torch.where(wrong, (mine.double() - theirs.double()).abs(), 0.0)
-        found.beyond_outlier += int((error > step).sum()) if limit.ratio < 1.0 and expected is not other else 0
+        found.beyond_outlier += int((error > step).sum()) if limit.ratio < 1.0 else 0
         _count(found, start, wrong, error, theirs.double())
 
 

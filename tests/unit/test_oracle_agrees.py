@@ -96,3 +96,13 @@ def test_integers_may_be_rounded_in_another_precision_and_not_otherwise(how: str
     mine = f"s = x.abs().amax(-1, keepdim=True) / 127; {line}; return q.round().to(torch.int8), s"
     report = judge(referee, REFERENCE.format(body=body, inputs=inputs), REFERENCE.format(body=mine, inputs=inputs))
     assert report["class"] == class_, report["error"]
+
+
+def test_a_division_that_rounds_otherwise_once_is_forgiven_and_a_wrong_integer_is_not(referee: rig.Rig) -> None:
+    body, inputs = AGREE["rounds to int8 by a scale"]
+    inputs = inputs.replace("96", "512")
+    source = REFERENCE.format(body=body, inputs=inputs)
+    for change, class_ in (("q[0, 0] += 1", None), ("q[0, 0] += 9", "mismatch"), ("q[0] += 1", "mismatch")):
+        mine = body.replace("return ", "q = ") + f"; {change}; return q"
+        report = judge(referee, source, REFERENCE.format(body=mine, inputs=inputs))
+        assert report["class"] == class_, (change, report["error"])
