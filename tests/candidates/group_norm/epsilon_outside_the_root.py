@@ -1,0 +1,41 @@
+# kind: mistake
+# expect: class=mismatch stage=tiny|full
+# what: the epsilon is added to the root, not to the variance
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def norm_kernel(x_ptr, weight_ptr, bias_ptr, y_ptr, groups, per_group, size, eps, BLOCK: tl.constexpr):
+    program = tl.program_id(0).to(tl.int64)
+    total = per_group * size
+    at = tl.arange(0, BLOCK)
+    inside = at < total
+    x = tl.load(x_ptr + program * total + at, mask=inside, other=0.0)
+    mean = tl.sum(x, axis=0) / total
+    distance = tl.where(inside, x - mean, 0.0)
+    variance = tl.sum(distance * distance, axis=0) / total
+    channel = (program % groups) * per_group + at // size
+    weight = tl.load(weight_ptr + channel, mask=inside, other=0.0)
+    bias = tl.load(bias_ptr + channel, mask=inside, other=0.0)
+    y = distance / (tl.sqrt(variance) + eps) * weight + bias
+    tl.store(y_ptr + program * total + at, y, mask=inside)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, groups, channels):
+        super().__init__()
+        self.norm = nn.GroupNorm(groups, channels)
+
+    def forward(self, x):
+        x = x.contiguous()
+        batch, channels, size = x.shape
+        groups = self.norm.num_groups
+        y = torch.empty_like(x)
+        block = triton.next_power_of_2(channels // groups * size)
+        norm_kernel[(batch * groups,)](
+            x, self.norm.weight, self.norm.bias, y, groups, channels // groups, size, self.norm.eps, BLOCK=block
+        )
+        return y
