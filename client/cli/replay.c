@@ -56,6 +56,7 @@ static const struct {
     { "components/compiled", MACHINE, OF_MACHINE },
     { "components/correct", MACHINE, OF_MACHINE },
     { "components/cases_passed", MACHINE, OF_MACHINE },
+    { "components/generality", MACHINE, OF_MACHINE },
     { "components/timed", MACHINE, OF_MACHINE },
     { "components/speedup", SPEED, BY_SPEED },
     { "components/speedup_lo", FREE, BY_SPEED },
