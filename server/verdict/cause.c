@@ -239,6 +239,7 @@ is_ours(const struct cause *c)
     case CLASS_TIMEOUT:
     case CLASS_OOM:
     case CLASS_CRASH:
+    case CLASS_OUT_OF_BOUNDS:
     case CLASS_OK:
     case CLASS_NONE:
     case CLASS_N:

@@ -43,7 +43,7 @@ correctness_of(const struct attempt *j)
 
 /* What was found at other sizes, dtypes and arguments, last of all; borrowed, NULL where nothing was asked. */
 static json_t *
-shapes_of(const struct judgement *j)
+shapes_of(const struct attempt *j)
 {
     json_t *timed = json_object_get(j->timing, "shapes");
 

@@ -452,7 +452,7 @@ components_become_json(void **state)
     c.correct = 1;
     c.speedup = 1.31;
     AUTO_JSON json_t *object = reward_components_json(&c);
-    assert_int_equal(json_object_size(object), 15);
+    assert_int_equal(json_object_size(object), 16);
     assert_int_equal(json_integer_value(json_object_get(object, "correct")), 1);
     assert_true(json_is_integer(json_object_get(object, "hack")));
     assert_true(json_real_value(json_object_get(object, "speedup")) == 1.31);
