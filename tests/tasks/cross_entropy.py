@@ -10,7 +10,7 @@ class Model(nn.Module):
         return nn.functional.cross_entropy(logits, target, ignore_index=-100)
 
 
-batch = 60
+batch = 30
 classes = 130
 
 
