@@ -455,7 +455,7 @@ def test_group_is_judged_together_and_ranked(client: Client, task_ids: dict[str,
 
 
 def test_a_group_is_ranked_when_it_is_finished_and_scored_again(client: Client, task_ids: dict[str, str]) -> None:
-    labels = ["relu/syntax_error", "relu/honest", "relu/leaky", "relu/no_kernel"]
+    labels = ["relu/syntax_error", "relu/honest", "relu/leaky", "relu/ctypes_import"]
     body = {
         "task": task_ids["relu"],
         "candidates": [{"candidate": fresh(label, "rank")} for label in labels],

@@ -213,7 +213,7 @@ def test_without_a_daemon_a_wrong_setting_is_named(tmp_path: Path) -> None:
     settings.write_text("pool = none\n")
     code, findings = doctor(NOTHING, f"--config={settings}")
     assert code == 7
-    assert "verifierd.conf:1: pool is a whole number" in of(findings, "program")[0][1]
+    assert "verifierd.conf:1:8: pool is a whole number" in of(findings, "program")[0][1]
 
 
 def test_far_away_nothing_of_this_machine_is_told() -> None:

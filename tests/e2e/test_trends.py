@@ -10,7 +10,7 @@ import pytest
 import service
 
 BROKEN = "import triton\nclass ModelNew(:\n    pass\n"
-NO_KERNEL = "class ModelNew:\n    def forward(self, x):\n        return x\n"
+CHEAT = "import ctypes\nclass ModelNew:\n    def forward(self, x):\n        return ctypes.string_at(0)\n"
 
 
 def counted(client: service.Client, path: str, key: str = "n") -> int:
@@ -21,7 +21,7 @@ def test_a_verdict_is_counted_once_everywhere(client: service.Client, task_ids: 
     task = task_ids["relu"]
     before = counted(client, "/v1/trends?window=1h")
     tried = counted(client, f"/v1/tasks/{task}/leaders")
-    for candidate in (BROKEN, BROKEN, NO_KERNEL):
+    for candidate in (BROKEN, BROKEN, CHEAT):
         client.judge({"task": task, "candidate": candidate})
     trends = client.expect("GET", "/v1/trends?window=1h")
     assert trends["n"] == before + 3
@@ -44,7 +44,7 @@ def test_failures_are_told_by_message_with_an_example(client: service.Client, ta
 
 
 def test_groups_are_listed_with_how_far_they_are(client: service.Client, task_ids: dict[str, str]) -> None:
-    body = {"task": task_ids["relu"], "candidates": [{"candidate": BROKEN}, {"candidate": NO_KERNEL}]}
+    body = {"task": task_ids["relu"], "candidates": [{"candidate": BROKEN}, {"candidate": CHEAT}]}
     group = str(client.expect("POST", "/v1/groups", body)["id"])
     client.wait(group, kind="groups")
     page = client.expect("GET", "/v1/groups?limit=1")
