@@ -370,7 +370,7 @@ top_command(struct cli *cli, int argc, char **argv)
         return t.bad;
     if (cli->is_json || !isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
         t.is_once = true;
-    AUTO_JSON json_t *reads = t.reads = json_array();
+    t.reads = json_array();
     do {
         AUTO_BUFFER struct buffer text = BUFFER_INIT;
         code = draw(&t, &text);
@@ -385,5 +385,6 @@ top_command(struct cli *cli, int argc, char **argv)
         show(text.data ? text.data : "");
     } while (!wait_for_key(t.every_s));
     restore_terminal();
+    json_decref(t.reads);
     return code;
 }
