@@ -87,7 +87,7 @@ def options() -> argparse.ArgumentParser:
 
 
 def common(p: argparse.ArgumentParser) -> None:
-    """What prepare and fuse share. trainer(1) itself reads --python, --cacert and --policy."""
+    """What prepare and fuse share. trainer(1) itself reads --python and --policy."""
     p.add_argument("-u", "--url", help="verifierd (or VERIFIERD_URL; default http://127.0.0.1:8080)")
     p.add_argument("--cacert", metavar="FILE", help="the certificates to believe, PEM (or CURL_CA_BUNDLE)")
     p.add_argument("-w", "--workdir", type=Path, default=Path(), metavar="DIR", help="where data goes (default .)")
@@ -104,6 +104,16 @@ def whole(least: int) -> Any:
         return int(text)
 
     return number
+
+
+def believe(p: argparse.ArgumentParser, certificates: str) -> None:
+    """Have every connection believe these, here and in what is started from here."""
+    path = Path(certificates)
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        p.error(f"--cacert {certificates}: {error.strerror}")
+    os.environ["CURL_CA_BUNDLE"] = str(path.resolve())
 
 
 def checked(p: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
@@ -301,11 +311,12 @@ def stop(_number: int, _frame: FrameType | None) -> None:
 
 
 def prepare(arguments: list[str]) -> int:
-    o = checked(options(), arguments)
+    p = options()
+    o = checked(p, arguments)
     if o.check_arguments:
         return 0
     if o.cacert:
-        os.environ["CURL_CA_BUNDLE"] = o.cacert
+        believe(p, o.cacert)
     signal.signal(signal.SIGTERM, stop)
     run: Prepare | None = None
     try:

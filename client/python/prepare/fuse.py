@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import signal
 import sys
@@ -22,7 +21,7 @@ from typing import Any
 from verifierd_client import Refused
 
 from .ask import Daemon
-from .command import common, stop, whole
+from .command import believe, common, stop, whole
 from .errors import FAILED, INTERRUPTED, PrepareError
 from .write import write_whole
 
@@ -205,7 +204,7 @@ def fuse(arguments: list[str]) -> int:
     if o.check_arguments:
         return 0
     if o.cacert:
-        os.environ["CURL_CA_BUNDLE"] = o.cacert
+        believe(p, o.cacert)
     signal.signal(signal.SIGTERM, stop)
     path: Path = o.workdir / "data/processed" / o.output
     also = o.also.read_text() if o.also else ""
