@@ -104,7 +104,7 @@ def test_top_once(shared: service.Daemon) -> None:
     assert rows["verdicts"][1] == "6"
     assert rows["full"][1:5] == ["2", "1", "0", "2"]
     assert rows["timing"][5] == "-"
-    assert rows["worker"][4:] == ["ready", "wanted", "waited", "s"]
+    assert rows["worker"][4:] == ["ready", "of", "waited", "s"]
     assert all(float(figure) >= 0 for figure in rows["referee"][-3:]) and len(rows["referee"]) == 8, rows["referee"]
     assert "\x1b" not in done.stdout
 
