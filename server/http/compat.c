@@ -423,11 +423,20 @@ find_try(struct exchange *x, struct compat_job *job, struct compat_item *item, c
 }
 
 static void
-refuse_item(struct compat_item *item, const char *why)
+refuse_item(struct compat_item *item, enum funnel_refusal refusal, const char *why)
 {
-    item->answer = (struct funnel_answer){ .refusal = FUNNEL_UNAVAILABLE, .retry_after_s = 1 };
+    item->answer = (struct funnel_answer){ .refusal = refusal, .retry_after_s = 1 };
     json_refuse(&item->answer.fault, "", "%s", why);
     job_answered(item->job);
+}
+
+static bool
+is_asked_by(const struct running_key *k, const struct compat_job *job)
+{
+    for (const struct compat_item *item = k->askers; item; item = item->next)
+        if (item->job == job)
+            return true;
+    return false;
 }
 
 static void
@@ -442,7 +451,8 @@ submit_item(struct exchange *x, struct compat_job *job, struct compat_item *item
     if (rc == 0)
         rc = find_try(x, job, item, key, &err);
     if (rc != 0) {
-        refuse_item(item, rc == ERR_NOMEM ? "no memory" : log_for_client(x->request_id, &err));
+        refuse_item(item, FUNNEL_UNAVAILABLE,
+                    rc == ERR_NOMEM ? "no memory" : log_for_client(x->request_id, &err));
         return;
     }
     if (*item->id) {
@@ -454,8 +464,15 @@ submit_item(struct exchange *x, struct compat_job *job, struct compat_item *item
     bool is_first = !(k = idempotency_find(x, key));
     if (is_first)
         k = idempotency_add(x, key, item->hash);
-    if (!k || strcmp(k->row.request_hash, item->hash) != 0) {
-        refuse_item(item, k ? "another sample of this name is being submitted" : "no memory");
+    if (!k) {
+        refuse_item(item, FUNNEL_UNAVAILABLE, "no memory");
+        return;
+    }
+    if (strcmp(k->row.request_hash, item->hash) != 0) {
+        if (is_asked_by(k, job))
+            refuse_item(item, FUNNEL_BAD, "another sample of this request has the same name");
+        else
+            refuse_item(item, FUNNEL_UNAVAILABLE, "another sample of this name is being submitted");
         return;
     }
     LL_APPEND(k->askers, item);

@@ -348,6 +348,13 @@ def test_batch(shared: service.Daemon) -> None:
     assert "reference" in reply["results"][2]["error_message"]
 
 
+def test_two_samples_of_a_batch_under_one_name_are_told_apart(shared: service.Daemon) -> None:
+    tasks = [{**evaluate(script), "task_id": "twice"} for script in ("timing=1.3", "full=fail:mismatch")]
+    reply = post(shared.client, "kernelgym/evaluate/batch", {"batch_id": "b", "tasks": tasks})
+    assert [one["status"] for one in reply["results"]] == ["completed", "failed"]
+    assert "same name" in reply["results"][1]["error_message"]
+
+
 @pytest.mark.parametrize(
     "change",
     [
