@@ -405,6 +405,11 @@ find_try(struct exchange *x, struct compat_job *job, struct compat_item *item, c
 
     for (;; item->tries++) {
         make_key(item, name_of(job, item), key);
+        /* First, since the store may have the key before the funnel has told of the submission. */
+        if (idempotency_find(x, key)) {
+            rc = ERR_NOTFOUND;
+            break;
+        }
         rc = item->must_renew
                  ? ERR_NOTFOUND
                  : store_get_key(x->http->store, x->caller.client, key, clock_wall_ms(), &row, err);
