@@ -17,7 +17,7 @@ from typing import Any
 import compiler
 import inspect_stage
 import pytest
-from compiler import Cache, CompilerRefusal, Images
+from compiler import Cache, CompilerRefusal, Images, stage
 from compiler.kernels import settle
 from shared.plan import (
     Alternative,
@@ -388,6 +388,14 @@ def test_a_plan_that_does_not_fit_its_source_is_refused(
 ) -> None:
     with pytest.raises(CompilerRefusal, match=what):
         build(SCALE, [other(function(SCALE, "scale"))], [another(scale())], tmp_path)
+
+
+def test_a_plan_without_the_tasks_own_case_is_refused(tmp_path: Path) -> None:
+    found = plan_of(SCALE, [function(SCALE, "scale")], [scale()], steps=())
+    other = replace(found, traces=(replace(found.traces[0], case="other: shape prime"),))
+    for document, outcome in ((found, "pass"), (other, "fail")):
+        result = stage.build(SCALE.encode(), document.dump(), {"foreign": "any"}, tmp_path, 1)
+        assert result.report["outcome"] == outcome, result.report
 
 
 def test_a_plan_of_another_source_is_refused(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def _fail(class_: str, error: wire.Json, *, rule: str | None = None, done: int =
 
 def summary(found: plan.Plan, images: kernels.Images) -> wire.Json:
     """What a plan comes to, for the verdict: of the task's own case."""
-    own = found.traces[0]
+    own = found.trace(plan.OWN)
     calls = [step for step in plan.walk(own.steps) if isinstance(step, plan.Call)]
 
     def named(kind: str) -> list[str]:
@@ -112,7 +112,7 @@ def _refused(found: plan.Plan, foreign: operators.Foreign) -> Result | None:
     refusals = [one for one in operators.allowed(found, foreign) if not one.case.startswith(plan.OTHER)]
     if refusals:
         return _fail("policy", _error("policy", str(refusals[0]), refusals[0].line), rule="foreign_operator")
-    if foreign != "any" and not any(map(_launches, found.traces[0].steps)):
+    if foreign != "any" and not any(map(_launches, found.trace(plan.OWN).steps)):
         text = "forward() launches none of the candidate's own kernels"
         return _fail("policy", _error("policy", text), rule="kernel_required")
     return None
@@ -152,8 +152,11 @@ def build(source: bytes, document: bytes, policy: dict[str, Any], cache: Path, w
     """
     try:
         found = plan.parse(document)
+        found.trace(plan.OWN)
     except plan.PlanError as error:
         return _fail("compile", _error("PlanError", f"the plan cannot be used: {error}"))
+    except KeyError:
+        return _fail("compile", _error("PlanError", "the plan cannot be used: it has no trace of the task's own case"))
     refusal = _refused(found, policy["foreign"])
     if refusal is not None:
         return refusal

@@ -22,6 +22,8 @@ DEPTH_MAX: Final = 16
 """How deep lists, tuples, dicts and expressions nest inside one argument."""
 FUNCTIONS_MAX: Final = 1024
 KERNELS_MAX: Final = 4096
+OWN: Final = "own"
+"""The task's own case."""
 OTHER: Final = "other: "
 """Begins the name of a case that is told and does not judge: what fails there alone fails nowhere else."""
 TRACES_MAX: Final = 32
