@@ -13,9 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from compiler.check import CompilerRefusal
 from compiler.extract import Functions, Source
+from executor import bounds
 from executor.interpreter import LaunchFailed, Model, OutOfBounds
 from shared.plan import (
     Address,
@@ -269,6 +271,11 @@ def a_write_behind_a_tensor_is_told_with_its_distance() -> None:
         OutOfBounds,
         "8 bytes before",
     )
+
+
+def an_address_at_the_end_of_all_memory_is_in_no_tensor() -> None:
+    memory = bounds.Bounds([torch.zeros(4)], [])
+    assert not memory.inside(np.array([2**64 - 4, 2**64 - 1], dtype=np.uint64), 4).any()
 
 
 def a_write_to_another_part_of_ones_own_storage_is_a_write_like_any() -> None:

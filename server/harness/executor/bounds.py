@@ -38,7 +38,7 @@ class Bounds:
         if not len(self._starts):
             return np.zeros(addresses.shape, dtype=bool)
         at = np.searchsorted(self._starts, addresses, side="right") - 1
-        return (at >= 0) & (addresses + np.uint64(size) <= self._ends[np.maximum(at, 0)])
+        return (at >= 0) & (addresses <= self._ends[np.maximum(at, 0)] - np.uint64(size))
 
     def require(self, addresses: Any, mask: Any, size: int) -> None:
         """IndexError, and a violation, where an address that is not masked is outside."""
