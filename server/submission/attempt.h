@@ -50,7 +50,7 @@ struct attempt {
 
     struct stage_record stages[STAGE_NSTAGES];
     int stage; /* the one it is in or was in last; -1: none yet */
-    int64_t entered_ns, started_ns;
+    int64_t started_ns;
     int passed;                /* last stage passed before anything failed; -1: none */
     int failed_stage;          /* of the first failure; -1: none. STAGE_EXTRACT: before the first stage */
     enum verdict_class class_; /* of the first failure; CLASS_NONE: none */

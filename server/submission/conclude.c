@@ -65,7 +65,7 @@ begin_unclaimed(struct funnel *f)
     DL_FOREACH_SAFE(list, s, next)
     {
         DL_DELETE(list, s);
-        if (!pending_is_draining(f->pending)) {
+        if (!pending_is_draining(f->pending) || s->is_cancelled) {
             f->begin(s);
             continue;
         }

@@ -88,8 +88,10 @@ after_child(struct submission *s, const struct child_end *end)
     struct attempt *j = s->attempt;
 
     if (submission_is_stopped(s) || end->is_lost) {
+        bool is_others =
+            end->is_others || zygote_is_ready(s->funnel->zygote); /* then no child could be made */
         drop_child(j);
-        return stage_lost(is_suspect(s) && !end->is_others,
+        return stage_lost(is_suspect(s) && !is_others,
                           end->error[0] ? end->error : "its process could not be made");
     }
     switch (j->step) {

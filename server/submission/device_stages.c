@@ -237,6 +237,9 @@ after_lane(struct submission *s, const struct lane_closing *c)
 
     if (j->is_finishing && went_with_worker(j, c)) {
         j->failed_stage = -1;
+        j->class_ = CLASS_NONE;
+        j->stages[j->stage].outcome = OUTCOME_NONE;
+        j->stages[j->stage].class_ = CLASS_NONE;
         j->is_finishing = false;
         return stage_lost(is_sole, c->is_lost ? c->why : c->end->error);
     }

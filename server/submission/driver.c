@@ -127,6 +127,7 @@ claimed_cb(void *arg, int code, const struct error *err)
         begin_claimed(s);
     } else {
         log_error(s->id, "it is not judged here: %s", err->text);
+        scheduler_end_rerun(f->scheduler, &s->job); /* nothing moves it, which would */
         scheduler_release_slot(f->scheduler, &s->job);
         f->ended(s, false);
     }
@@ -286,13 +287,13 @@ stop(struct submission *s)
 /* --- ours --- */
 
 static void
-conclude_lost(struct submission *s, const char *why)
+conclude_lost(struct submission *s, bool is_sole, const char *why)
 {
     struct attempt *j = s->attempt;
     int stage = j->stage < 0 ? STAGE_AST : j->stage;
 
-    /* It was alone on its worker each time but the first, when nobody could tell whose doing it was. */
-    if (s->sole_losses > 0 && s->sole_losses >= s->losses - 1)
+    /* It was alone on its worker this time, and each time but one, when nobody could tell whose doing it was. */
+    if (is_sole && s->sole_losses >= s->losses - 1)
         attempt_fail(j, stage, CLASS_CRASH, NULL, "It took its worker down %d times; the last time: %s.",
                      s->losses, why);
     else
@@ -310,7 +311,7 @@ lose(struct submission *s, bool is_sole, const char *why)
     s->sole_losses += is_sole;
     log_warn(s->id, "lost in attempt %d: %s", s->attempts, why);
     if (s->losses >= s->funnel->config->max_attempts)
-        conclude_lost(s, why);
+        conclude_lost(s, is_sole, why);
     else
         submission_return(s, false);
 }

@@ -134,6 +134,7 @@ submission_ended(struct submission *s, bool is_durable)
     if (!is_durable) { /* whatever it came to is handed on to nobody */
         j->class_ = CLASS_INFRA;
         j->failed_stage = STAGE_AST;
+        s->is_correct = false;
     }
     for (size_t i = 0; i < sizeof(consumers) / sizeof(consumers[0]); i++)
         if (is_durable || !consumers[i].needs_verdict)

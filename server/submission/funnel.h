@@ -130,7 +130,7 @@ uint64_t funnel_generation(const struct funnel *f);
 json_t *funnel_stats(const struct funnel *f);
 /* {"items":[calibration …]}: the newest of each GPU's name. */
 json_t *funnel_calibrations(struct funnel *f);
-/* {"items":[…]}: the norm and the history of each GPU's canary, by driver and kind. */
+/* {"items":[…]}: the norm of each GPU's canary, by driver and kind. */
 json_t *funnel_canaries(struct funnel *f);
 /* True when work can be judged; else why is filled ("starting workers", "draining", …). */
 bool funnel_is_ready(struct funnel *f, char *why, size_t size);

@@ -10,7 +10,6 @@
 
 #include "common/auto.h"
 #include "common/classes.h"
-#include "common/clock.h"
 #include "common/log.h"
 #include "common/stages.h"
 #include "server/queue/clients.h"

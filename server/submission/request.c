@@ -9,7 +9,6 @@
 #include "common/limits.h"
 #include "common/reward.h"
 #include "common/policy.h"
-#include "server/submission/state.h"
 
 #define NAME_MAX_CHARS 200
 #define ENTRY_MAX_CHARS 200

@@ -174,10 +174,7 @@ environment_hash(struct funnel *f, const struct lane *l, struct environment *e, 
     return e->hash;
 }
 
-/*
- * Settings are in
- * it that decide how a candidate is judged and what it may use.
- */
+/* Of the content, of what judges on lane i, and of the settings that decide how and with what it is judged. */
 void
 reuse_key_on(struct funnel *f, int i, const char *content, char out[HASH_TEXT_SIZE])
 {

@@ -3,7 +3,6 @@
 
 #include "common/auto.h"
 #include "common/buffer.h"
-#include "common/clock.h"
 #include "server/queue/scheduler.h"
 #include "server/store/store.h"
 #include "server/submission/admission.h"

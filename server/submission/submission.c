@@ -85,8 +85,7 @@ submission_move(struct submission *s, enum event event)
     int stage = stage_of_state(s->state);
     if (stage >= 0 && s->attempt) {
         s->attempt->stage = stage;
-        s->attempt->entered_ns = clock_monotonic_ns();
-        s->attempt->started_ns = s->attempt->entered_ns;
+        s->attempt->started_ns = clock_monotonic_ns();
         counters_enter_stage(f->counters, (enum stage)stage);
         funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_STAGE, s->id, s->attempt->row.group_id,
                                                s->attempt->row.client, stage_name((enum stage)stage),

@@ -137,7 +137,7 @@ added_cb(void *arg, int code, const struct error *err)
             log_error(in->tickets[i].id, "no memory to queue it: it waits in the store for the next start");
             continue;
         }
-        if (i == 0 && s->group) {
+        if (s->group && group_is_new(s->group)) {
             AUTO_JSON json_t *request = json_loads(in->request.document, JSON_ALLOW_NUL, NULL);
             group_configure(s->group, request, in->created_ms);
         }

@@ -15,7 +15,6 @@
 #include "server/submission/funnel.h"
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
-#include "server/submission/submission.h"
 #include "server/workers/lane.h"
 #include "server/workers/norms.h"
 

@@ -671,7 +671,7 @@ job_lose(struct job *j, const char *why, bool is_others)
     if (job_is_none(j))
         return;
     struct work w = take_work(j);
-    tell_closed(&w, why, is_others);
+    tell_closed(&w, why, is_others || !w.is_opened); /* what has not begun took nothing down */
 }
 
 /* --- looking --- */

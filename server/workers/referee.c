@@ -185,7 +185,6 @@ read_report(const struct message *m, struct lane_report *out)
         out->class_ = CLASS_NONE;
         out->rule = NULL;
     }
-    out->run_ms = json_number_value(json_object_get(m->body, "run_ms"));
     out->done = (int)json_integer_value(json_object_get(m->body, "done"));
     out->of = (int)json_integer_value(json_object_get(m->body, "of"));
     json_t *error = json_object_get(m->body, "error");

@@ -15,7 +15,6 @@ struct lane_report {
     enum lane_outcome { LANE_PASS, LANE_FAIL, LANE_SKIP } outcome;
     enum verdict_class class_; /* of the verdict; CLASS_NONE unless it failed */
     const char *rule;          /* the rule that found a hack; NULL: none, or not failed */
-    double run_ms;
     int done, of;
     json_t *error; /* {"type","text","line"} or NULL */
     const char *generality;
