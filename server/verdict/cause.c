@@ -181,7 +181,7 @@ find_message(const char *text, const char *type, struct raised *r)
         }
         p += size;
     }
-    for (const char *p = text; named > 0 && (p = strstr(p + 1, type)) != NULL;)
+    for (const char *p = text; named > 0 && *p && (p = strstr(p + 1, type)) != NULL;)
         if (p[-1] == '\n' && p[named] == ':') {
             r->message = p;
             r->message_size = line_size(p);

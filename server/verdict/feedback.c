@@ -10,6 +10,7 @@
 #include "common/error.h"
 #include "common/utf8.h"
 #include "server/verdict/cause.h"
+#include "server/verdict/values.h"
 
 #define HEADLINE_MAX 700
 #define KERNELS_MAX 3
@@ -553,12 +554,6 @@ make_text(const struct feedback *f, const char *bound, const char *hint, struct 
 }
 
 /* --- the object --- */
-
-static json_t *
-real_or_null(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
 
 static json_t *
 text_or_null(const char *text)

@@ -68,6 +68,7 @@ verdict_input(json_t *verdict, struct reward_input *in)
     in->partial = failed_at ? progress_of(verdict, failed_at) : 0;
     in->is_masked = is_cancelled || class_info(class_)->fault == FAULT_SERVICE;
     in->is_hack = !is_cancelled && class_info(class_)->is_cheat;
+    in->components.hack = in->is_hack; /* of a verdict from before class form it says otherwise */
     return true;
 }
 
@@ -118,7 +119,7 @@ rescore_group(json_t *items)
     }
 }
 
-/* client NULL: everybody's. */
+/* NAN where it takes a rank, which only the group has. */
 double
 verdict_reward(const struct reward_spec *spec, const struct reward_input *in)
 {

@@ -513,11 +513,11 @@ a_stored_slip_of_before_is_no_cheat_when_it_is_scored_again(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         AUTO_JSON json_t *stored =
-            json_pack("{s:s, s:s, s:s?, s:s}", "state", "done", "class", rows[i].class_, "rule", rows[i].rule,
-                      "failed_at", rows[i].failed_at);
+            json_pack("{s:s, s:s, s:s?, s:s, s:{s:i}}", "state", "done", "class", rows[i].class_, "rule",
+                      rows[i].rule, "failed_at", rows[i].failed_at, "components", "hack", 1);
         struct reward_input in;
         assert_true(verdict_input(stored, &in));
-        if (in.is_hack != rows[i].is_hack)
+        if (in.is_hack != rows[i].is_hack || in.components.hack != rows[i].is_hack)
             fail_msg("row %zu: %s by %s", i, rows[i].class_, rows[i].rule ? rows[i].rule : "no rule");
     }
 }
