@@ -152,15 +152,6 @@ daemon_add_task(struct http_client *c, const struct task *task, char id[DAEMON_I
 }
 
 int
-daemon_has_gpu(struct http_client *c, bool *out, struct error *err)
-{
-    AUTO_JSON json_t *status = NULL;
-    int rc = call(c, "GET", "/v1/status", NULL, NULL, &status, err);
-    *out = json_array_size(json_object_get(status, "gpus")) > 0;
-    return rc;
-}
-
-int
 daemon_add_group(struct http_client *c, const char *run, json_t *body, char id[DAEMON_ID_SIZE],
                  struct error *err)
 {

@@ -18,8 +18,6 @@ int daemon_add_task(struct http_client *c, const struct task *task, char id[DAEM
                     struct error *err);
 /* The same, for what else the daemon says of it ("flags"): the task's document, given. */
 int daemon_register(struct http_client *c, const struct task *task, json_t **out, struct error *err);
-/* Does it judge on a GPU? */
-int daemon_has_gpu(struct http_client *c, bool *out, struct error *err);
 /*
  * Post a group ({"task", "candidates", ...}, borrowed): its id. ERR_INPUT: refused. run names the run and what the group
  * is in it: the same run with the same body gets the same group (for a day), however often it posts.

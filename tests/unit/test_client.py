@@ -183,6 +183,12 @@ def test_the_address_is_that_of_the_command_line_where_none_is_given(monkeypatch
     assert Client().url == "http://verifier:9000"
 
 
+def test_a_daemon_on_this_machine_is_asked_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with serving(say(200, {"id": "s", "state": "done", "class": "ok", "reward": 1.0})) as stub:
+        assert Client(stub.url, wait_s=5).judge("softmax", "x = 1\n")["class"] == "ok"
+
+
 def test_submissions_groups_and_tasks_without_a_wait() -> None:
     pages = [{"items": [{"id": "a"}], "next": "a"}, {"items": [{"id": "b"}], "next": None}]
     with serving(say(202, {"id": "1", "state": "queued"})) as stub:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from verifierd_client.client import handlers_of
+
 from .errors import SERVICE, StopRequested, TrainError
 
 AWAY_LIMIT_S = 600.0  # how long a daemon may be away or full
@@ -60,17 +62,6 @@ def reward_of(text: str) -> Json:
         raise TrainError(f"reward: {text!r} is no JSON: {error}") from error
 
 
-def https_of(url: str) -> list[urllib.request.BaseHandler]:
-    """Believes whom curl(1) believes; SSL_CERT_FILE and SSL_CERT_DIR are Python's own."""
-    bundle = os.environ.get("CURL_CA_BUNDLE") or None
-    if not url.startswith("https:"):
-        return []
-    try:
-        return [urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=bundle))]
-    except OSError as error:
-        raise TrainError(f"CURL_CA_BUNDLE={bundle}: {error}") from error
-
-
 class Judge:
     """A daemon, and how it is to judge."""
 
@@ -80,7 +71,10 @@ class Judge:
         self._reward = reward_of(reward)
         self._until = until
         self._should_stop = should_stop
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), *https_of(url))
+        try:
+            self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), *handlers_of(url))
+        except ValueError as error:
+            raise TrainError(str(error)) from error
         self.waited_s = 0.0
 
     @property

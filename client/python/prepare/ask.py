@@ -82,6 +82,7 @@ class Daemon:
         key = "sha256:" + hashlib.sha256(f"{run}\n{json.dumps(body)}".encode()).hexdigest()
         group = self.call("POST", "/v1/groups", body, key)
         while True:
+            self._pause(0)  # which ends it where the run is being stopped
             asked = time.monotonic()
             document = self.call("GET", f"/v1/groups/{group['id']}?wait={POLL_S}")
             if document["state"] in ("done", "cancelled"):

@@ -127,6 +127,7 @@ def checked(p: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namesp
             p.error("which data set? --file PATH, --source kernelbook or kernelbench, or --id ID --files PATTERN")
         if o.digest and not re.fullmatch("sha256:[0-9a-fA-F]{64}", o.digest):
             p.error(f"--digest takes sha256: and 64 digits, not {o.digest!r}")
+        o.digest = o.digest and o.digest.lower()
     if o.static and o.enlarge:
         p.error("--enlarge needs the daemon's GPU, and --static does not ask the daemon")
     if o.policy and not o.verify:

@@ -207,7 +207,7 @@ def _is_hidden(path: Path) -> bool:
 def tasks_of(path: Path) -> Iterator[tuple[str, str, str]]:
     """(name, reference, entry point) of a set of tasks: a directory, a module, JSON or JSON Lines."""
     if path.suffix == ".py":
-        yield path.stem, path.read_text(), "Model"
+        yield path.stem, path.read_text(encoding="utf-8", errors="replace"), "Model"
         return
     for number, row in rows_of(path):
         texts = [row.get(key) for key in ("pytorch_code", "python_code", "reference", "code")] if is_row(row) else []

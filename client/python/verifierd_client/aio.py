@@ -9,13 +9,14 @@ A coroutine that is cancelled has its submission or group cancelled.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from .client import Client, Json, Ticket
+from .client import Answer, Client, Json, Ticket
 from .types import Event, Group, Rescored, Task, Verdict
 
 T = TypeVar("T")
@@ -45,7 +46,7 @@ class AsyncClient:
     async def judge(self, task: object, completion: str, **options: object) -> Verdict:
         return await self._wait(self.client.judge_within, task, completion, **options)
 
-    async def judge_group(self, task: object, completions: Sequence[str], **options: object) -> list[Verdict]:
+    async def judge_group(self, task: object, completions: Sequence[Answer], **options: object) -> list[Verdict]:
         return await self._wait(self.client.judge_group_within, task, completions, **options)
 
     async def submit(
@@ -53,7 +54,7 @@ class AsyncClient:
     ) -> Verdict:
         return await self._do(self.client.submit, task, completion, candidate=candidate, **options)
 
-    async def submit_group(self, task: object, completions: Sequence[str], **options: object) -> Group:
+    async def submit_group(self, task: object, completions: Sequence[Answer], **options: object) -> Group:
         return await self._do(self.client.submit_group, task, completions, **options)
 
     async def submission(self, ident: str, wait_s: float = 0.0) -> Verdict:
@@ -103,5 +104,6 @@ class AsyncClient:
         except asyncio.CancelledError:
             ticket.is_dropped = True
             if ticket.path:
-                self._pool.submit(self.client.give_up, ticket)
+                with contextlib.suppress(RuntimeError):  # closed: the thread that waits gives up by itself
+                    self._pool.submit(self.client.give_up, ticket)
             raise

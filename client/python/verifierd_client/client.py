@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from typing import Any, cast
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from .types import Event, Group, Rescored, Task, Verdict
 
 Json = dict[str, Any]
+Answer = str | Mapping[str, str]
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 GROUP_MAX = 256
@@ -120,7 +121,7 @@ class Client:
         self.token = token or os.environ.get("VERIFIERD_TOKEN") or None
         self.wait_s = wait_s
         self._sleep = sleep
-        self._opener = urllib.request.build_opener(*_https_of(self.url))
+        self._opener = urllib.request.build_opener(*handlers_of(self.url))
 
     # --- verdicts ---
 
@@ -128,8 +129,11 @@ class Client:
         """The verdict on one answer of a model. options: policy, reward, metadata, ... of a submission."""
         return self.judge_within(Ticket(), task, completion, **options)
 
-    def judge_group(self, task: object, completions: Sequence[str], **options: object) -> list[Verdict]:
-        """The verdicts on the answers to one prompt, in their order. Rewards of a rank need this."""
+    def judge_group(self, task: object, completions: Sequence[Answer], **options: object) -> list[Verdict]:
+        """The verdicts on the answers to one prompt, in their order. Rewards of a rank need this.
+
+        An answer is a model's text, or bare code as {"candidate": code}.
+        """
         return self.judge_group_within(Ticket(), task, completions, **options)
 
     def judge_within(self, ticket: Ticket, task: object, completion: str, **options: object) -> Verdict:
@@ -138,7 +142,7 @@ class Client:
         return cast(Verdict, self._finish("submissions", body, ticket))
 
     def judge_group_within(
-        self, ticket: Ticket, task: object, completions: Sequence[str], **options: object
+        self, ticket: Ticket, task: object, completions: Sequence[Answer], **options: object
     ) -> list[Verdict]:
         """judge_group(), which another thread may end by the ticket."""
         return list(self._finish("groups", _group(task, completions, options), ticket)["items"])
@@ -152,7 +156,7 @@ class Client:
         body = _submission(task, _told({"completion": completion, "candidate": candidate}), options)
         return cast(Verdict, self._post("submissions", body))
 
-    def submit_group(self, task: object, completions: Sequence[str], **options: object) -> Group:
+    def submit_group(self, task: object, completions: Sequence[Answer], **options: object) -> Group:
         """Post the answers to one prompt and do not wait: the group's id and its items' ids."""
         return cast(Group, self._post("groups", _group(task, completions, options)))
 
@@ -319,10 +323,13 @@ def _submission(task: object, code: Json, options: Mapping[str, object]) -> Json
     return {**{name: _clean(text) for name, text in code.items()}, **task_of(task), **_told(options)}
 
 
-def _group(task: object, completions: Sequence[str], options: Mapping[str, object]) -> Json:
+def _group(task: object, completions: Sequence[Answer], options: Mapping[str, object]) -> Json:
     if not 1 <= len(completions) <= GROUP_MAX:
         raise ValueError(f"a group has 1 to {GROUP_MAX} answers, not {len(completions)}")
-    items = [{"completion": _clean(text)} for text in completions]
+    items = [
+        {"completion": _clean(one)} if isinstance(one, str) else {key: _clean(text) for key, text in one.items()}
+        for one in completions
+    ]
     return {"candidates": items, **task_of(task), **_told(options)}
 
 
@@ -352,13 +359,17 @@ def _stream(reply: HTTPResponse) -> Iterator[Event]:
         return
 
 
-def _https_of(url: str) -> list[urllib.request.BaseHandler]:
-    """Believes whom curl(1) believes; SSL_CERT_FILE and SSL_CERT_DIR are Python's own."""
+def handlers_of(url: str) -> list[urllib.request.BaseHandler]:
+    """Believes whom curl(1) believes; SSL_CERT_FILE and SSL_CERT_DIR are Python's own. A proxy's loopback is another
+    machine, so a daemon on ours is asked without one."""
     bundle = os.environ.get("CURL_CA_BUNDLE") or None
+    host = urlsplit(url).hostname or ""
+    is_local = host in ("localhost", "::1") or host.startswith("127.")
+    found: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})] if is_local else []
     if not url.startswith("https:"):
-        return []
+        return found
     try:
-        return [urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=bundle))]
+        return [*found, urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=bundle))]
     except OSError as error:
         raise ValueError(f"CURL_CA_BUNDLE={bundle}: {error}") from error
 

@@ -57,7 +57,8 @@ def serve(client: AsyncClient) -> MCPServer:
     @server.tool()
     async def group(task: str, candidates: list[str], policy: str = "strict") -> list[Json]:
         """Have up to 256 candidates for one task judged together, and wait: class and reward of each, in order."""
-        return [_part(one, BRIEF) for one in await _asked(client.judge_group(task, candidates, policy=policy))]
+        codes = [{"candidate": code} for code in candidates]
+        return [_part(one, BRIEF) for one in await _asked(client.judge_group(task, codes, policy=policy))]
 
     @server.tool()
     async def feedback(submission: str) -> str:

@@ -10,6 +10,8 @@ import sys
 from mcp import Client, StdioServerParameters, stdio_client
 
 url, scripts = sys.argv[1], sys.argv[2:]
+FENCED = '"""\n```python\n# script: timing=1.3\nclass ModelNew: ...\n```\n"""\n'
+"""What a model's answer would be cut to."""
 
 
 async def main() -> None:
@@ -35,7 +37,7 @@ async def main() -> None:
             "added": await call("add_task", name="scripted-too", reference="# script: describe=pass\n# another\n"),
             "tasks": await call("tasks"),
             "submitted": told,
-            "group": await call("group", task="scripted", candidates=codes),
+            "group": await call("group", task="scripted", candidates=[codes[0], codes[1] + FENCED]),
             "feedback": [await call("feedback", submission=one["id"]) for one in told],  # type: ignore[index]
             "leaders": await call("leaderboard", task="scripted"),
             "leaderboard": await call("leaderboard"),
