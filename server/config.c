@@ -771,7 +771,6 @@ check_words(const struct config *c, struct error *err)
     return 0;
 }
 
-/* "write_gbs=4000,half_tflops=990": the referee reads the same (physics.py); a mistake is told before it starts. */
 static int
 check_quotas(const struct config *c, struct error *err)
 {
@@ -782,6 +781,7 @@ check_quotas(const struct config *c, struct error *err)
     return rc;
 }
 
+/* "write_gbs=4000,half_tflops=990": the referee reads the same (physics.py); a mistake is told before it starts. */
 static int
 check_peaks(const struct config *c, struct error *err)
 {

@@ -249,10 +249,12 @@ answer(struct exchange *x)
 {
     struct compat_job *job = x->compat;
     bool is_late = false, is_again = false;
+    struct error err = { 0 };
 
     for (size_t i = 0; i < job->n; i++) {
         if (*job->items[i].id && job->items[i].state != COMPAT_JUDGED)
-            load(job, &job->items[i], NULL);
+            if (load(job, &job->items[i], &err) != 0)
+                log_error(job->items[i].id, "%s", err.text);
         is_late |= job->items[i].state == COMPAT_UNFINISHED;
         is_again |= is_sent_back(&job->items[i]);
     }

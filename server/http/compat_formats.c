@@ -10,6 +10,7 @@
 #include "common/classes.h"
 #include "common/clock.h"
 #include "common/limits.h"
+#include "server/verdict/values.h"
 
 /* The formats, one after the other; the table stands at the end. What each client does was read in its own source. */
 
@@ -577,12 +578,6 @@ figure(json_t *object, const char *key)
 {
     json_t *value = json_object_get(object, key);
     return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static json_t *
-real_or_null(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
 }
 
 /*

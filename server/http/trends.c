@@ -8,6 +8,7 @@
 #include "common/auto.h"
 #include "common/classes.h"
 #include "common/clock.h"
+#include "server/verdict/values.h"
 
 /* Questions about many submissions at once. All are answered from sums that the store keeps, of the caller's scope. */
 
@@ -18,12 +19,6 @@ time_json(int64_t wall_ms)
 
     clock_text(wall_ms, text);
     return json_string(text);
-}
-
-static json_t *
-real_or_null(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
 }
 
 static void

@@ -284,13 +284,6 @@ reader_get_task_sum(struct store_reader *r, const char *scope, const char *task_
 }
 
 int
-store_get_task_sum(struct store *s, const char *scope, const char *task_id, store_task_sum_cb *row_cb,
-                   void *arg, struct error *err)
-{
-    return reader_get_task_sum(s->loop_reader, scope, task_id, row_cb, arg, err);
-}
-
-int
 reader_each_leader(struct store_reader *r, const char *task_id, const char *client, int limit,
                    store_leader_cb *row_cb, void *arg, struct error *err)
 {

@@ -491,8 +491,6 @@ int store_each_failure(struct store *s, const char *scope, int64_t since_s, int 
                        store_failure_cb *row_cb, void *arg, struct error *err);
 int store_each_task_sum(struct store *s, const char *scope, int64_t before_ms, const char *before_id,
                         int limit, store_task_sum_cb *row_cb, void *arg, struct error *err);
-int store_get_task_sum(struct store *s, const char *scope, const char *task_id, store_task_sum_cb *row_cb,
-                       void *arg, struct error *err);
 int store_each_leader(struct store *s, const char *task_id, const char *client, int limit,
                       store_leader_cb *row_cb, void *arg, struct error *err);
 int store_each_record(struct store *s, const char *scope, const char *task_id, store_record_cb *row_cb,

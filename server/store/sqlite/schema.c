@@ -209,7 +209,7 @@ static const char version_7[] =
 /* What a table shows of a verdict, so that a page is read without reading verdicts; NULL in what was stored before. */
 static const char version_8[] = "ALTER TABLE submission ADD COLUMN brief TEXT;";
 
-/* How long a GPU's canary takes: its norm and its history, which fresh workers and a restart are judged by. */
+/* How long a GPU's canary takes: its norm, which fresh workers and a restart are judged by. */
 static const char version_9[] = "CREATE TABLE canary ("
                                 "  gpu TEXT NOT NULL,"
                                 "  driver TEXT NOT NULL,"

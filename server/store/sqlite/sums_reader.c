@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/auto.h"
 #include "server/store/sqlite/db.h"
 #include "server/store/sqlite/reader.h"
 
