@@ -126,7 +126,6 @@ class Run:
     parts: list[str]
     window_s: float
     groups: int
-    """Flags of the daemon."""
     tag: str = field(default_factory=lambda: f"{time.time_ns():x}")
     targets: list[Target] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
