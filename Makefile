@@ -59,7 +59,7 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 .SECONDARY:
 .SECONDEXPANSION:
 .PHONY: help all harness finetune corpus tests setup setup-test setup-train trainers demo demo-train test test-fast test-unit test-e2e test-fault test-stop check lint lint-c lint-cycles format tidy lint-python \
-	requirements sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report \
+	requirements sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report screenshots \
 	clean distclean deb deb-check dist libraries FORCE
 
 all: libraries $(programs) harness finetune corpus ## programs, harness and corpus, into $(BUILD)
@@ -252,7 +252,7 @@ test-fault: all ## the built daemon with scripted workers, killed and starved
 test-stop: $(bin)/verifierd
 	$(with_env) VERIFIERD_BUILD='$(realpath $(dest))' '$(py)' -m pytest -q -rs -p no:cacheprovider tests/fault/test_stop_with_writes.py
 
-check: setup-test ## lint, types, sanitizers, fuzz replay, slow tests
+check: setup-test ## lint, types, sanitizers, fuzz replay, slow tests, requirements
 	+$(MAKE) trainers
 	+$(parallel) clang tidy
 	+$(MAKE) lint sanitize slow requirements
@@ -410,11 +410,11 @@ distclean:
 	BUILD='$(BUILD)' server/deploy/setup undo
 
 # A Debian package of the last commit, in build/deb; built on the system that it is for.
-deb:
+deb: ## a Debian package, in build/deb
 	server/deploy/deb '$(BUILD)/deb' '$(VERSION)'
 
 # Installs it into a clean Debian root, verifies kernels there, removes it. As root.
-deb-check: deb
+deb-check: deb ## it installed, verifying and removed in a clean Debian root
 	tests/clean_root.sh $(BUILD)/deb/verifierd_$(VERSION)_*.deb $(BUILD)/venv
 
 dist:
