@@ -252,7 +252,7 @@ static void
 closed_cb(void *arg, const struct lane_closing *c)
 {
     (void)arg;
-    note(c->is_lost ? "lost" : "closed");
+    note(!c->is_lost ? "closed" : c->is_others ? "lost-to-others" : "lost");
 }
 
 static void
@@ -382,7 +382,7 @@ each_phase_knows_what_each_event_leads_to(void **state)
 {
     static const char *const expected[PLACES][EVENTS] = {
         [NONE] = { "", "", "", "", "", "", "", "" },
-        [ACQUIRE] = { "ask-open", "", "", "", "", "", "closed ended", "lost" },
+        [ACQUIRE] = { "ask-open", "", "", "", "", "", "closed ended", "lost-to-others" },
         [ASKED] = { "", "reported", "", "", "", "discard-reference reported", "kill", "lost" },
         [ANSWERED] = { "", "", "", "", "", "", "kill forget let-go closed ended", "lost" },
         [QUIET] = { "ask-stage", "", "", "", "", "", "kill forget let-go closed ended", "lost" },
