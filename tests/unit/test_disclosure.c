@@ -211,7 +211,9 @@ an_honest_one_is_told_all_but_suspicions(void **state)
 {
     (void)state;
     for (int i = CLASS_NONE + 1; i < CLASS_N; i++) {
-        const char *rule = i == CLASS_FORM ? "kernel_required" : i == CLASS_POLICY ? "foreign_operator" : NULL;
+        const char *rule = i == CLASS_FORM     ? "kernel_required"
+                           : i == CLASS_POLICY ? "foreign_operator"
+                                               : NULL;
         AUTO_JSON json_t *verdict = verdict_of(class_name((enum verdict_class)i), rule, STATE_DONE);
         bool is_hack = i == CLASS_HACK;
         assert_int_equal(disclosure_is_refused(verdict), is_hack);
