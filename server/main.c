@@ -18,7 +18,7 @@
 #include "server/config.h"
 #include "server/submission/funnel.h"
 #include "server/http/http.h"
-#include "server/keeper.h"
+#include "server/retention.h"
 #include "server/notify.h"
 #include "server/store/store.h"
 #include "server/token.h"
@@ -49,7 +49,7 @@ struct server {
     struct store *store;
     struct funnel *funnel;
     struct http *http;
-    struct keeper *keeper;
+    struct retention *retention;
     struct notify notify;
     uv_signal_t term, interrupt, hangup;
     bool is_draining, is_hurried, is_stopping;
@@ -110,7 +110,7 @@ funnel_drained_cb(void *arg)
         return;
     s->is_stopping = true;
     log_info(NULL, "drained");
-    keeper_stop(s->keeper);
+    retention_stop(s->retention);
     http_stop(s->http, http_stopped_cb, s);
 }
 
@@ -165,7 +165,7 @@ reload_cb(uv_signal_t *handle, int number)
     setup_log(&s->config);
     http_reload(s->http, &s->config);
     funnel_reload(s->funnel, &s->config);
-    keeper_reload(s->keeper);
+    retention_reload(s->retention);
     if (audit_write(s->config.tokens, "operator", "reload", s->config.file, NULL, &err) != 0)
         log_error("audit", "%s", err.text);
     log_info("config", "settings read again");
@@ -239,9 +239,9 @@ start(struct server *s, struct error *err)
     if (rc == 0)
         rc = http_new(&s->loop, &s->config, s->funnel, s->store, &s->http, err);
     if (rc == 0)
-        rc = keeper_new(&s->loop, &s->config, s->store, &s->keeper, err);
+        rc = retention_new(&s->loop, &s->config, s->store, &s->retention, err);
     if (rc == 0)
-        http_set_keeper(s->http, s->keeper);
+        http_set_retention(s->http, s->retention);
     return rc;
 }
 
@@ -267,7 +267,7 @@ serve(struct server *s)
     http_free(s->http);
     funnel_free(s->funnel);
     store_close(s->store);
-    keeper_free(s->keeper);
+    retention_free(s->retention);
     uv_run(&s->loop, UV_RUN_DEFAULT);
     if (uv_loop_close(&s->loop) != 0)
         log_debug(NULL, "something is still open in the loop");

@@ -251,9 +251,9 @@ http_new(uv_loop_t *loop, const struct config *config, struct funnel *funnel, st
 }
 
 void
-http_set_keeper(struct http *h, struct keeper *keeper)
+http_set_retention(struct http *h, struct retention *retention)
 {
-    h->keeper = keeper;
+    h->retention = retention;
 }
 
 const char *

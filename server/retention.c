@@ -1,4 +1,4 @@
-#include "server/keeper.h"
+#include "server/retention.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,199 +17,199 @@
 #define PAUSE_MS 5
 #define PAGE_BYTES 4096 /* SQLite's, unless the file was made otherwise */
 
-enum phase { BY_AGE, BY_ROWS, LOGS, VACUUM, PHASES };
+enum sweep_phase { BY_AGE, BY_ROWS, LOGS, VACUUM, PHASES };
 
 /* What the last sweep did, or the present one so far. */
-struct tally {
+struct sweep_counts {
     int64_t started_ms, finished_ms; /* wall clock; 0: never, not yet */
     int64_t submissions, groups, logs, blobs, pages;
     struct error err;
 };
 
-struct keeper {
+struct retention {
     const struct config *config;
     struct store *store;
     uv_timer_t timer; /* the next sweep, or the next batch of this one */
     bool is_running, is_stopped, wants_vacuum;
-    enum phase phase;
+    enum sweep_phase phase;
     struct store_sweep step;
-    struct tally now, last;
+    struct sweep_counts now, last;
 };
 
-static void next_batch(struct keeper *k);
+static void next_batch(struct retention *r);
 
 static void
 timer_cb(uv_timer_t *timer)
 {
-    struct keeper *k = timer->data;
+    struct retention *r = timer->data;
 
-    if (k->is_running)
-        next_batch(k);
+    if (r->is_running)
+        next_batch(r);
     else
-        keeper_run(k, false);
+        retention_sweep(r, false);
 }
 
 static void
-rest(struct keeper *k)
+rest(struct retention *r)
 {
-    if (!k->is_stopped)
-        uv_timer_start(&k->timer, timer_cb, (uint64_t)k->config->retention_interval_s * 1000, 0);
+    if (!r->is_stopped)
+        uv_timer_start(&r->timer, timer_cb, (uint64_t)r->config->retention_interval_s * 1000, 0);
 }
 
 static void
-finish(struct keeper *k)
+finish(struct retention *r)
 {
-    struct tally *t = &k->now;
+    struct sweep_counts *t = &r->now;
 
     t->finished_ms = clock_wall_ms();
-    k->last = *t;
-    k->is_running = false;
+    r->last = *t;
+    r->is_running = false;
     if (t->err.code != ERR_NONE)
         log_error("retention", "it ended early: %s", t->err.text);
     else if (t->submissions + t->logs + t->pages > 0)
         log_info("retention",
                  "removed %lld submissions in %lld groups or alone, captured output of %lld more, %lld texts",
                  (long long)t->submissions, (long long)t->groups, (long long)t->logs, (long long)t->blobs);
-    rest(k);
+    rest(r);
 }
 
 /* Whether there is anything to do in a phase; step is ready then. */
 static bool
-prepare(struct keeper *k, enum phase phase)
+prepare(struct retention *r, enum sweep_phase phase)
 {
-    const struct config *c = k->config;
+    const struct config *c = r->config;
     int64_t now_ms = clock_wall_ms();
     struct store_counts counts;
 
-    k->step = (struct store_sweep){ .what = SWEEP_SUBMISSIONS, .now_ms = now_ms, .most = INT64_MAX };
+    r->step = (struct store_sweep){ .what = SWEEP_SUBMISSIONS, .now_ms = now_ms, .most = INT64_MAX };
     switch (phase) {
     case BY_AGE:
-        k->step.before_ms = now_ms - c->retention_days * DAY_MS;
+        r->step.before_ms = now_ms - c->retention_days * DAY_MS;
         return c->retention_days > 0;
     case BY_ROWS:
-        k->step.before_ms = now_ms + 1;
-        if (c->retention_rows == 0 || store_count(k->store, &counts, NULL) != 0)
+        r->step.before_ms = now_ms + 1;
+        if (c->retention_rows == 0 || store_count(r->store, &counts, NULL) != 0)
             return false;
-        k->step.most =
+        r->step.most =
             counts.by_state[SUBMISSION_DONE] + counts.by_state[SUBMISSION_CANCELLED] - c->retention_rows;
-        return k->step.most > 0;
+        return r->step.most > 0;
     case LOGS:
-        k->step.what = SWEEP_LOGS;
-        k->step.before_ms = now_ms - c->retention_log_days * DAY_MS;
+        r->step.what = SWEEP_LOGS;
+        r->step.before_ms = now_ms - c->retention_log_days * DAY_MS;
         return c->retention_log_days > 0;
     default:
-        k->step.what = SWEEP_VACUUM;
-        return k->wants_vacuum || k->now.submissions + k->now.logs > 0;
+        r->step.what = SWEEP_VACUUM;
+        return r->wants_vacuum || r->now.submissions + r->now.logs > 0;
     }
 }
 
 static void
-add_up(struct keeper *k)
+add_up(struct retention *r)
 {
-    k->now.submissions += k->step.submissions;
-    k->now.groups += k->step.groups;
-    k->now.logs += k->step.logs;
-    k->now.blobs += k->step.blobs;
-    k->now.pages += k->step.pages;
+    r->now.submissions += r->step.submissions;
+    r->now.groups += r->step.groups;
+    r->now.logs += r->step.logs;
+    r->now.blobs += r->step.blobs;
+    r->now.pages += r->step.pages;
 }
 
 /* The next phase that has anything to do, or the end. */
 static void
-go_on(struct keeper *k, enum phase from)
+go_on(struct retention *r, enum sweep_phase from)
 {
-    for (k->phase = from; k->phase < PHASES; k->phase++) {
-        if (prepare(k, k->phase)) {
-            next_batch(k);
+    for (r->phase = from; r->phase < PHASES; r->phase++) {
+        if (prepare(r, r->phase)) {
+            next_batch(r);
             return;
         }
     }
-    finish(k);
+    finish(r);
 }
 
 static void
 batch_cb(void *arg, int code, const struct error *err)
 {
-    struct keeper *k = arg;
+    struct retention *r = arg;
 
-    if (k->is_stopped)
+    if (r->is_stopped)
         return;
-    if (code != 0 || k->step.is_over)
-        add_up(k);
+    if (code != 0 || r->step.is_over)
+        add_up(r);
     if (code != 0) {
-        k->now.err = *err;
-        finish(k);
-    } else if (k->step.is_over) {
-        go_on(k, k->phase + 1);
+        r->now.err = *err;
+        finish(r);
+    } else if (r->step.is_over) {
+        go_on(r, r->phase + 1);
     } else {
-        uv_timer_start(&k->timer, timer_cb, PAUSE_MS, 0);
+        uv_timer_start(&r->timer, timer_cb, PAUSE_MS, 0);
     }
 }
 
 static void
-next_batch(struct keeper *k)
+next_batch(struct retention *r)
 {
     struct error err = { 0 };
 
-    if (store_sweep_step(k->store, &k->step, batch_cb, k, &err) != 0)
-        batch_cb(k, (int)err.code, &err);
+    if (store_sweep_step(r->store, &r->step, batch_cb, r, &err) != 0)
+        batch_cb(r, (int)err.code, &err);
 }
 
 bool
-keeper_run(struct keeper *k, bool vacuum)
+retention_sweep(struct retention *r, bool vacuum)
 {
-    if (k->is_running || k->is_stopped)
+    if (r->is_running || r->is_stopped)
         return false;
-    k->is_running = true;
-    k->wants_vacuum = vacuum;
-    k->now = (struct tally){ .started_ms = clock_wall_ms() };
-    go_on(k, BY_AGE);
+    r->is_running = true;
+    r->wants_vacuum = vacuum;
+    r->now = (struct sweep_counts){ .started_ms = clock_wall_ms() };
+    go_on(r, BY_AGE);
     return true;
 }
 
 /* --- life --- */
 
 int
-keeper_new(uv_loop_t *loop, const struct config *config, struct store *store, struct keeper **out,
-           struct error *err)
+retention_new(uv_loop_t *loop, const struct config *config, struct store *store, struct retention **out,
+              struct error *err)
 {
-    struct keeper *k = calloc(1, sizeof(*k));
+    struct retention *r = calloc(1, sizeof(*r));
 
-    *out = k;
-    if (!k)
+    *out = r;
+    if (!r)
         return error_set(err, ERR_NOMEM, "no memory for retention");
-    k->config = config;
-    k->store = store;
-    uv_timer_init(loop, &k->timer);
-    k->timer.data = k;
-    uv_unref((uv_handle_t *)&k->timer);
-    rest(k);
+    r->config = config;
+    r->store = store;
+    uv_timer_init(loop, &r->timer);
+    r->timer.data = r;
+    uv_unref((uv_handle_t *)&r->timer);
+    rest(r);
     return 0;
 }
 
 void
-keeper_stop(struct keeper *k)
+retention_stop(struct retention *r)
 {
-    k->is_stopped = true;
-    uv_close((uv_handle_t *)&k->timer, NULL);
+    r->is_stopped = true;
+    uv_close((uv_handle_t *)&r->timer, NULL);
 }
 
 void
-keeper_free(struct keeper *k)
+retention_free(struct retention *r)
 {
-    free(k);
+    free(r);
 }
 
 void
-keeper_reload(struct keeper *k)
+retention_reload(struct retention *r)
 {
-    if (!k->is_running)
-        rest(k);
+    if (!r->is_running)
+        rest(r);
 }
 
 /* --- telling --- */
 
 static json_t *
-tally_json(const struct tally *t)
+tally_json(const struct sweep_counts *t)
 {
     char started[CLOCK_TEXT_SIZE], finished[CLOCK_TEXT_SIZE];
 
@@ -224,12 +224,12 @@ tally_json(const struct tally *t)
 }
 
 json_t *
-keeper_json(const struct keeper *k)
+retention_json(const struct retention *r)
 {
-    const struct config *c = k->config;
+    const struct config *c = r->config;
 
     return json_pack("{s:I, s:I, s:I, s:I, s:b, s:o}", "days", (json_int_t)c->retention_days, "rows",
                      (json_int_t)c->retention_rows, "log_days", (json_int_t)c->retention_log_days,
-                     "interval_s", (json_int_t)c->retention_interval_s, "running", (int)k->is_running, "last",
-                     tally_json(&k->last));
+                     "interval_s", (json_int_t)c->retention_interval_s, "running", (int)r->is_running, "last",
+                     tally_json(&r->last));
 }
