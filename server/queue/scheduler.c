@@ -27,7 +27,7 @@ struct scheduler {
     int n_lanes;
     int64_t slots, cpu_running, gpu_running;
     const struct scheduler_job *sole; /* a suspect that has the CPU slots to itself; NULL: none */
-    struct alone reruns;
+    struct isolation reruns;
     const struct scheduler_ops *ops;
     void *arg;
     bool is_paused, is_draining, is_kicking, is_kick_due;
@@ -167,7 +167,7 @@ take_slot(struct scheduler *q, struct scheduler_job *job)
 {
     fair_take(&q->queue, &job->turn);
     if (job->is_rerun)
-        alone_begin(&q->reruns, &job->alone);
+        isolation_begin(&q->reruns, &job->rerun);
     if (job->is_suspect)
         q->sole = job;
     q->cpu_running++;
@@ -218,7 +218,7 @@ scheduler_release_device(struct scheduler *q, struct scheduler_job *job)
 bool
 scheduler_is_sole(const struct scheduler *q, const struct scheduler_job *job)
 {
-    return q->sole == job || scheduler_is_alone(q, job);
+    return q->sole == job || scheduler_is_isolated(q, job);
 }
 
 /* --- reruns --- */
@@ -226,26 +226,26 @@ scheduler_is_sole(const struct scheduler *q, const struct scheduler_job *job)
 bool
 scheduler_promise_rerun(struct scheduler *q, struct scheduler_job *job)
 {
-    job->is_rerun = alone_promise(&q->reruns, &job->alone, clock_monotonic_ns());
+    job->is_rerun = isolation_promise(&q->reruns, &job->rerun, clock_monotonic_ns());
     return job->is_rerun;
 }
 
 bool
-scheduler_is_alone(const struct scheduler *q, const struct scheduler_job *job)
+scheduler_is_isolated(const struct scheduler *q, const struct scheduler_job *job)
 {
-    return q->reruns.holder == &job->alone;
+    return q->reruns.begun == &job->rerun;
 }
 
 void
 scheduler_end_rerun(struct scheduler *q, struct scheduler_job *job)
 {
-    alone_end(&q->reruns, &job->alone, clock_monotonic_ns());
+    isolation_end(&q->reruns, &job->rerun, clock_monotonic_ns());
 }
 
 static struct scheduler_job *
-rerun_of(const struct alone_turn *t)
+rerun_of(const struct isolated_rerun *t)
 {
-    return t ? scheduler_owner(t, struct scheduler_job, alone) : NULL;
+    return t ? scheduler_owner(t, struct scheduler_job, rerun) : NULL;
 }
 
 /* --- CPU slots --- */
@@ -269,8 +269,8 @@ static bool
 may_begin(struct scheduler *q, struct scheduler_job *job)
 {
     if (job->is_rerun)
-        alone_becomes_due(&q->reruns, &job->alone, clock_monotonic_ns());
-    if (q->sole || !alone_may_begin(&q->reruns, job->is_rerun ? &job->alone : NULL, running(q)))
+        isolation_becomes_due(&q->reruns, &job->rerun, clock_monotonic_ns());
+    if (q->sole || !isolation_may_begin(&q->reruns, job->is_rerun ? &job->rerun : NULL, running(q)))
         return false;
     return !job->is_suspect || q->cpu_running == 0;
 }
@@ -338,7 +338,7 @@ next_registration(struct scheduler *q)
 static struct scheduler_job *
 next_for_device(struct scheduler *q)
 {
-    struct scheduler_job *holder = rerun_of(q->reruns.holder);
+    struct scheduler_job *holder = rerun_of(q->reruns.begun);
 
     if (holder)
         return scheduler_waits(holder) && holder->waits_for_device && !q->is_paused ? holder : NULL;
@@ -378,7 +378,8 @@ where_resident(const struct scheduler *q, const struct lane *but, const struct s
 static struct scheduler_job *
 placed(const struct scheduler *q, const struct lane *l, struct scheduler_job *first)
 {
-    if (q->n_lanes == 1 || first->is_registration || scheduler_is_alone(q, first) || has_reference(l, first))
+    if (q->n_lanes == 1 || first->is_registration || scheduler_is_isolated(q, first) ||
+        has_reference(l, first))
         return first;
     const struct lane *where = where_resident(q, l, first);
     if (!where)

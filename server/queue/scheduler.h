@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "server/queue/alone.h"
+#include "server/queue/isolation.h"
 #include "server/queue/clients.h"
 #include "server/queue/fair.h"
 #include "server/workers/lane.h"
@@ -32,7 +32,7 @@ struct scheduler_job {
     struct fair_turn turn;
     bool waits_for_device, has_slot, has_device;
     bool is_rerun; /* it was promised a run without anything concurrent */
-    struct alone_turn alone;
+    struct isolated_rerun rerun;
     int64_t slot_ns, device_ns;
     int overtaken; /* times that a job behind it had a device first */
 };
@@ -93,7 +93,7 @@ bool scheduler_is_sole(const struct scheduler *q, const struct scheduler_job *jo
 /* False: the share of the time for that is used up. Else its next begin is alone, until scheduler_end_rerun(). */
 bool scheduler_promise_rerun(struct scheduler *q, struct scheduler_job *job);
 /* It has the machine to itself: nothing else runs, and nothing begins. */
-bool scheduler_is_alone(const struct scheduler *q, const struct scheduler_job *job);
+bool scheduler_is_isolated(const struct scheduler *q, const struct scheduler_job *job);
 /* Others may begin again. Nothing happens where it neither waits for that nor has it. */
 void scheduler_end_rerun(struct scheduler *q, struct scheduler_job *job);
 

@@ -91,7 +91,7 @@ device_stages_open(struct submission *s, struct lane *l, stage_ended_cb *ended)
         .is_grouped = *j->row.group_id,
         .cache = lane_is_gpu(l) && j->cache[0] ? j->cache : NULL,
         .images_fd = j->images_fd,
-        .is_alone = scheduler_is_alone(s->funnel->scheduler, &s->job),
+        .is_isolated = scheduler_is_isolated(s->funnel->scheduler, &s->job),
     };
     j->lane = l;
     if (lane_open(l, &job, &lane_ops, s, &err) == 0)

@@ -80,7 +80,7 @@ submission_move(struct submission *s, enum event event)
     log_debug(s->id, "%s: %s to %s", event_name(event), state_name(s->state), state_name((enum state)next));
     s->state = (enum state)next;
     bool is_over = event == EVENT_FINISH || event == EVENT_CANCEL || event == EVENT_PARK;
-    if (is_over || (event == EVENT_RETURN && scheduler_is_alone(f->scheduler, &s->job)))
+    if (is_over || (event == EVENT_RETURN && scheduler_is_isolated(f->scheduler, &s->job)))
         scheduler_end_rerun(f->scheduler, &s->job);
     int stage = stage_of_state(s->state);
     if (stage >= 0 && s->attempt) {

@@ -45,7 +45,7 @@ struct work {
     size_t source_size, spec_size, reference_size;
     json_t *policy, *cases;
     bool dynamic_shapes, is_grouped;
-    bool is_alone; /* nobody but its own children on the device */
+    bool is_isolated; /* nobody but its own children on the device */
     uint64_t seed;
     char stage[16];
     bool wants_evidence;
@@ -195,7 +195,7 @@ job_open(struct job *j, const struct lane_submission *s, const struct lane_job_o
         .policy = json_incref(s->policy),
         .seed = s->seed,
         .is_grouped = s->is_grouped,
-        .is_alone = s->is_alone,
+        .is_isolated = s->is_isolated,
         .images_fd = s->images_fd >= 0 ? fcntl(s->images_fd, F_DUPFD_CLOEXEC, 0) : -1,
         .ops = ops,
         .arg = arg,
@@ -376,7 +376,7 @@ acquire(struct job *j)
 
     if (!has_children(j))
         return;
-    if (w->is_alone)
+    if (w->is_isolated)
         gpu_children_make_room(j->children, w->candidate, w->reference);
     gpu_child_note_used(w->reference);
     j->waited_s += (double)(clock_monotonic_ns() - w->wanting_ns) / 1e9;
@@ -681,7 +681,7 @@ job_allows_making(const struct job *j)
 {
     if (j->phase == PHASE_NONE || j->phase == PHASE_ACQUIRE)
         return true;
-    return !j->work.is_alone && j->phase != PHASE_QUIET &&
+    return !j->work.is_isolated && j->phase != PHASE_QUIET &&
            !(j->asked.is_due && strcmp(j->work.stage, "timing") == 0);
 }
 

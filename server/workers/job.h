@@ -53,7 +53,7 @@ struct lane_submission {
     const char *cache; /* NULL: none */
     int images_fd;     /* borrowed: its plan with the images of its kernels; -1: it is judged live */
     /* Idle references and children that are not needed yet are ended first, and none is made. */
-    bool is_alone;
+    bool is_isolated;
 };
 
 /* spec (JSON text, borrowed) when it was registered; else error {"type","text","line"} when it was refused; else lost. */

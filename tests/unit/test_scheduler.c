@@ -245,7 +245,7 @@ a_rerun_has_slots_and_devices_to_itself_until_it_ends(void **state)
     w.lanes[0].state = LANE_IDLE;
     ready_for('D', "task");
     kick_gives("b:R ");
-    assert_true(scheduler_is_alone(w.q, r));
+    assert_true(scheduler_is_isolated(w.q, r));
     scheduler_release_slot(w.q, r);
     scheduler_add_for_device(w.q, r, false);
     kick_gives("0:R ");
