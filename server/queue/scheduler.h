@@ -16,7 +16,7 @@
 #include "server/queue/isolation.h"
 #include "server/queue/clients.h"
 #include "server/queue/fair.h"
-#include "server/workers/lane.h"
+#include "server/workers/device_worker.h"
 
 struct scheduler;
 
@@ -27,7 +27,7 @@ struct scheduler_job {
     bool is_registration; /* of a task */
     bool is_suspect;      /* it was lost with its worker: nothing else has a CPU slot while it has one */
     char reference
-        [LANE_TASK_SIZE]; /* of a submission that waits for a device: jobs with the same one share it */
+        [REFERENCE_ID_SIZE]; /* of a submission that waits for a device: jobs with the same one share it */
     /* The scheduler's own. All zero at first. */
     struct fair_turn turn;
     bool waits_for_device, has_slot, has_device;
@@ -52,12 +52,12 @@ struct scheduler_ops {
     enum scheduler_prepared (*prepare)(void *arg, struct scheduler_job *job);
     void (*begin)(void *arg, struct scheduler_job *job); /* it has a CPU slot */
     void (*place)(void *arg, struct scheduler_job *job,
-                  struct lane *l); /* it has a device, whose lane is idle */
-    void (*kicked)(void *arg);     /* at the end of each scheduler_kick(): all that can run does */
+                  struct device_worker *l); /* it has a device, whose worker is idle */
+    void (*kicked)(void *arg);              /* at the end of each scheduler_kick(): all that can run does */
 };
 
-/* slots: of the CPU. lanes is borrowed for the scheduler's life, n of them are there. NULL: no memory. */
-struct scheduler *scheduler_new(int64_t slots, struct lane *const *lanes, int n,
+/* slots: of the CPU. device_workers is borrowed for the scheduler's life, n of them are there. NULL: no memory. */
+struct scheduler *scheduler_new(int64_t slots, struct device_worker *const *device_workers, int n,
                                 const struct scheduler_ops *ops, void *arg);
 void scheduler_free(struct scheduler *q); /* NULL is fine */
 /* While it is paused, tasks are registered and nothing is judged. */

@@ -90,7 +90,7 @@ attempt_free(struct funnel *f, struct attempt *j)
 {
     if (!j)
         return;
-    assert(!j->child && !j->lane);
+    assert(!j->child && !j->device_worker);
     if (j->cache[0])
         scratch_remove(f->loop, j->cache);
     submission_row_release(&j->row);

@@ -22,7 +22,7 @@
 
 struct child;
 struct funnel;
-struct lane;
+struct device_worker;
 struct submission;
 
 #define RULE_SIZE 64
@@ -80,10 +80,10 @@ struct attempt {
     bool is_live;     /* no plan could be made of it: no speed is credited */
     json_t *untraced; /* then: {"type","text","line"} of why, or NULL */
     json_t *plan;     /* else: what it comes to, for the verdict; NULL: there is none */
-    struct lane *lane;
-    bool is_finishing; /* the verdict is clear, the lane still has to let go */
+    struct device_worker *device_worker;
+    bool is_finishing; /* the verdict is clear, the device worker still has to let go */
     bool is_parking;   /* the same, and it will wait for its group */
-    bool is_comparing; /* its own verdict is clear, and the lane times the compiled reference */
+    bool is_comparing; /* its own verdict is clear, and the device worker times the compiled reference */
     bool is_reference_lost;
     char reference_error[512]; /* what the reference said when it was lost */
     struct buffer log;

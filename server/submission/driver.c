@@ -30,7 +30,7 @@
 #include "server/submission/submission.h"
 #include "server/task/baseline.h"
 #include "server/task/registrar.h"
-#include "server/workers/lane.h"
+#include "server/workers/device_worker.h"
 #include "server/workers/zygote.h"
 
 /*
@@ -147,10 +147,10 @@ driver_begin(struct submission *s)
 }
 
 void
-driver_place(struct submission *s, struct lane *l)
+driver_place(struct submission *s, struct device_worker *l)
 {
     submission_count_attempt(s, true);
-    submission_move(s, EVENT_LANE);
+    submission_move(s, EVENT_DEVICE);
     note_wait(s, STAGE_TINY, clock_monotonic_ns());
     struct stage_end end = device_stages_open(s, l, stage_ended);
     stage_ended(s, &end);
@@ -170,7 +170,8 @@ note_outcome(struct submission *s, const struct stage_end *end)
     r->of = end->of;
     r->run_ms = (double)(clock_monotonic_ns() - j->started_ns) / 1e6;
     r->class_ = end->outcome == OUTCOME_FAIL ? end->class_ : CLASS_NONE;
-    counters_end_stage(s->funnel->counters, (enum stage)j->stage, end->outcome, r->run_ms, j->lane != NULL);
+    counters_end_stage(s->funnel->counters, (enum stage)j->stage, end->outcome, r->run_ms,
+                       j->device_worker != NULL);
     if (end->outcome == OUTCOME_PASS && j->failed_stage < 0)
         j->passed = j->stage;
     log_info(s->id, "%s: %s%s%s, %.0f ms", stage_name((enum stage)j->stage),
@@ -220,7 +221,7 @@ leave_device(struct submission *s)
             s->member.rough_ms = fmin(s->member.rough_ms, json_number_value(took));
     }
     j->is_parking = true;
-    lane_close(j->lane);
+    device_worker_close(j->device_worker);
 }
 
 static void
@@ -264,11 +265,11 @@ finish(struct submission *s)
     struct attempt *j = s->attempt;
 
     scheduler_release_slot(s->funnel->scheduler, &s->job);
-    if (j->lane && baseline_begin(s))
+    if (j->device_worker && baseline_begin(s))
         return;
-    if (j->lane) {
+    if (j->device_worker) {
         j->is_finishing = true;
-        lane_close(j->lane);
+        device_worker_close(j->device_worker);
         return;
     }
     conclude(s);

@@ -38,7 +38,7 @@
 #include "server/workers/cgroup.h"
 #include "server/workers/check.h"
 #include "server/workers/devices.h"
-#include "server/workers/lane.h"
+#include "server/workers/device_worker.h"
 #include "server/workers/norms.h"
 #include "server/workers/scratch.h"
 #include "server/workers/spare.h"
@@ -53,7 +53,7 @@
 /* --- devices --- */
 
 static void
-idle_cb(void *arg, struct lane *l)
+idle_cb(void *arg, struct device_worker *l)
 {
     struct funnel *f = arg;
 
@@ -62,17 +62,17 @@ idle_cb(void *arg, struct lane *l)
 }
 
 static int
-add_lanes(struct funnel *f, const struct devices *devices, struct error *err)
+add_device_workers(struct funnel *f, const struct devices *devices, struct error *err)
 {
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < devices->n; i++) {
-        struct lane **l = &f->lanes[f->n_lanes];
-        rc = lane_new(f->loop, f->config, f->uids, f->cgroups, &devices->all[i], idle_cb, f, l, err);
+        struct device_worker **l = &f->device_workers[f->n_device_workers];
+        rc = device_worker_new(f->loop, f->config, f->uids, f->cgroups, &devices->all[i], idle_cb, f, l, err);
         if (rc != 0)
             continue;
-        lane_use_norms(*l, f->norms);
-        f->n_lanes++;
+        device_worker_use_norms(*l, f->norms);
+        f->n_device_workers++;
     }
     return rc;
 }
@@ -265,11 +265,11 @@ begin(void *arg, struct scheduler_job *job)
 }
 
 static void
-place(void *arg, struct scheduler_job *job, struct lane *l)
+place(void *arg, struct scheduler_job *job, struct device_worker *l)
 {
     (void)arg;
     if (job->is_registration)
-        task_give_lane(l, job);
+        task_give_device_worker(l, job);
     else
         driver_place(scheduler_owner(job, struct submission, job), l);
 }
@@ -305,8 +305,9 @@ start_workers(struct funnel *f, struct error *err)
         rc = spares_new(f->loop, funnel_zygote_of(f, (enum child_role)role), (enum child_role)role,
                         spares_wanted(f, (enum child_role)role, slots), &f->spares[role], err);
     if (rc == 0)
-        rc = add_lanes(f, &devices, err);
-    if (rc == 0 && !(f->scheduler = scheduler_new(slots, f->lanes, f->n_lanes, &scheduler_ops, f)))
+        rc = add_device_workers(f, &devices, err);
+    if (rc == 0 &&
+        !(f->scheduler = scheduler_new(slots, f->device_workers, f->n_device_workers, &scheduler_ops, f)))
         rc = error_set(err, ERR_NOMEM, "no memory for the scheduler");
     if (rc == 0) {
         scheduler_pause(f->scheduler, f->config->paused);
@@ -420,8 +421,8 @@ funnel_free(struct funnel *f)
         spares_free(f->spares[role]);
     zygote_free(f->static_zygote);
     zygote_free(f->zygote);
-    for (int i = 0; i < f->n_lanes; i++)
-        lane_free(f->lanes[i]);
+    for (int i = 0; i < f->n_device_workers; i++)
+        device_worker_free(f->device_workers[i]);
     norms_free(f->norms);
     uids_free(f->uids);
     cgroups_free(f->cgroups);
@@ -437,8 +438,8 @@ funnel_reload(struct funnel *f, const struct config *config)
     clients_configure(f->clients, config->quotas);
     scheduler_pause(f->scheduler, config->paused);
     reuse_keys_forget(f->reuse_keys);
-    for (int i = 0; i < f->n_lanes; i++)
-        lane_reconfigured(f->lanes[i]);
+    for (int i = 0; i < f->n_device_workers; i++)
+        device_worker_reconfigured(f->device_workers[i]);
     scheduler_kick(f->scheduler);
 }
 
@@ -474,10 +475,10 @@ static void
 stop_workers(struct funnel *f)
 {
     f->is_stopping = true;
-    f->workers_stopping = f->n_lanes + 2;
+    f->workers_stopping = f->n_device_workers + 2;
     uv_timer_stop(&f->drain_timer);
-    for (int i = 0; i < f->n_lanes; i++)
-        lane_stop(f->lanes[i], worker_stopped_cb);
+    for (int i = 0; i < f->n_device_workers; i++)
+        device_worker_stop(f->device_workers[i], worker_stopped_cb);
     zygote_stop(f->static_zygote, worker_stopped_cb);
     zygote_stop(f->zygote, worker_stopped_cb);
 }

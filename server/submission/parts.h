@@ -12,7 +12,7 @@
 #include "server/config.h"
 #include "server/submission/funnel.h"
 #include "server/workers/devices.h"
-#include "server/workers/lane.h"
+#include "server/workers/device_worker.h"
 #include "server/workers/zygote.h"
 
 struct baseline;
@@ -42,8 +42,8 @@ struct funnel {
     struct zygote *zygote;            /* compile */
     struct zygote *static_zygote;     /* ast, inspect */
     struct spares *spares[CHILD_RUN]; /* by role: those of the CPU stages */
-    struct lane *lanes[DEVICES_MAX];
-    int n_lanes;
+    struct device_worker *device_workers[DEVICES_MAX];
+    int n_device_workers;
 
     struct registry *registry;
     struct groups *groups;

@@ -126,14 +126,14 @@ hand_on(struct submission *s, const struct submission_row *from, const char *how
 
 /* --- finding --- */
 
-/* The newest verdict of this content by one of the lanes there are. False: none, or it is not known yet. */
+/* The newest verdict of this content by one of the device workers there are. False: none, or it is not known yet. */
 static bool
 find_stored(struct submission *s, struct submission_row *out)
 {
     struct funnel *f = s->funnel;
     char key[HASH_TEXT_SIZE], last[HASH_TEXT_SIZE] = "";
 
-    for (int i = 0; i < f->n_lanes; i++) {
+    for (int i = 0; i < f->n_device_workers; i++) {
         reuse_key_on(f, i, s->content, key);
         if (*key && strcmp(key, last) != 0) {
             s->is_looked_up = true;

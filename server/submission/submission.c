@@ -21,7 +21,7 @@
 #include "server/submission/request.h"
 #include "server/submission/single_flight.h"
 #include "server/submission/state.h"
-#include "server/workers/lane.h"
+#include "server/workers/device_worker.h"
 #include "server/workers/zygote.h"
 
 struct submission *
@@ -129,8 +129,8 @@ submission_stop(struct submission *s)
 {
     struct attempt *j = s->attempt;
 
-    if (j->lane)
-        lane_close(j->lane);
+    if (j->device_worker)
+        device_worker_close(j->device_worker);
     else if (j->child)
         child_kill(j->child);
 }

@@ -32,7 +32,7 @@ enum cancel_reason { CANCEL_ASKED, CANCEL_DEADLINE, CANCEL_DECIDED };
  *   queued      job waits for a CPU slot, or flight follows a primary; attempt is NULL
  *   ast, compile  job has a slot; attempt is there, and so is attempt->child while a process of it runs
  *   ready       job waits for a device, or member is parked; attempt is there, without a process
- *   tiny, full, timing  job has a device; attempt->lane is that device's until it has let go
+ *   tiny, full, timing  job has a device; attempt->device_worker is that device's until it has let go
  *   done, cancelled  the verdict is made and being written; attempt is there, and nobody changes it
  * The others hold in every state.
  */

@@ -31,7 +31,7 @@ struct gpu_child {
     enum gpu_child_use use;
     bool is_known; /* to the referee */
     bool is_loaded;
-    char task_id[LANE_TASK_SIZE];
+    char task_id[REFERENCE_ID_SIZE];
     int64_t used; /* all->clock when it was last */
 };
 

@@ -18,7 +18,7 @@
 #include "server/workers/zygote.h"
 
 /* Bytes of a task's id, with what tells one of its references from another. */
-#define LANE_TASK_SIZE (HASH_TEXT_SIZE + 8)
+#define REFERENCE_ID_SIZE (HASH_TEXT_SIZE + 8)
 
 struct gpu_child;
 struct gpu_children;
