@@ -448,9 +448,12 @@ static bool
 snapshot_row_cb(void *arg, const struct submission_row *row)
 {
     struct stream *s = arg;
+    struct funnel *f = s->exchange->http->funnel;
 
     /* What the store has and the funnel does not yet tell of comes through the ring. */
-    if (funnel_is_finished(s->exchange->http->funnel, row->id))
+    if (row->state == SUBMISSION_QUEUED || row->state == SUBMISSION_RUNNING)
+        funnel_watch(f, row->id, row->group_id, row->client);
+    else if (funnel_is_finished(f, row->id))
         memcpy(s->snapshot[s->snapshot_n++], row->id, ID_SIZE);
     return s->snapshot_n < GROUP_MAX;
 }
@@ -470,6 +473,8 @@ take_snapshot(struct stream *s, struct error *err)
         return store_each_of_group(x->http->store, x->id, snapshot_row_cb, s, err);
     if (funnel_is_finished(x->http->funnel, x->id))
         memcpy(s->snapshot[s->snapshot_n++], x->id, ID_SIZE);
+    else
+        funnel_watch(x->http->funnel, x->id, NULL, NULL);
     return 0;
 }
 

@@ -45,8 +45,9 @@ recorded_cb(void *arg, int code, const struct error *err)
     if (code == 0) {
         f->ended(s, true);
     } else if (code == ERR_CONFLICT || code == ERR_NOTFOUND) {
-        log_error(s->id, "its verdict is refused: %s", err->text);
-        f->ended(s, false);
+        log_warn(s->id, "its verdict is refused: %s", err->text);
+        counters_fence(f->counters);
+        f->taken(s);
     } else {
         log_error(s->id, "its verdict is not stored yet: %s", err->text);
         DL_APPEND(f->unrecorded, s);

@@ -126,10 +126,10 @@ claimed_cb(void *arg, int code, const struct error *err)
     } else if (code == 0) {
         begin_claimed(s);
     } else {
-        log_error(s->id, "it is not judged here: %s", err->text);
+        log_info(s->id, "it is not judged here: %s", err->text);
         scheduler_end_rerun(f->scheduler, &s->job); /* nothing moves it, which would */
         scheduler_release_slot(f->scheduler, &s->job);
-        f->ended(s, false);
+        f->taken(s);
     }
     pending_end_write(f->pending);
 }

@@ -138,10 +138,16 @@ bool funnel_is_ready(struct funnel *f, char *why, size_t size);
 /* --- waiting: wait_cb runs once when the submission or group is finished, unless the wait is ended first. --- */
 struct funnel_wait;
 typedef void funnel_wait_cb(void *arg);
-/* NULL: already finished or unknown (wait_cb does not run), or no memory. */
+/* What is not here may be another node's: the store is asked. NULL: no memory, wait_cb does not run. */
 struct funnel_wait *funnel_wait(struct funnel *f, const char *id, funnel_wait_cb *cb, void *arg);
 void
 funnel_wait_end(struct funnel_wait *w); /* after this wait_cb does not run; NULL is fine. Not after it ran. */
+
+/*
+ * The submission was not finished when the store was read: from now on its end is told here, whichever node has it. So is
+ * that of its group ("": none; NULL: neither group nor client is known), if this is called for each of it that was not finished.
+ */
+void funnel_watch(struct funnel *f, const char *id, const char *group, const char *client);
 
 /* --- following: what happens, as it happens. A verdict is told once it is durable, and looks finished by then. --- */
 enum funnel_event_kind {

@@ -5,9 +5,11 @@
 #include "server/queue/scheduler.h"
 #include "server/submission/cancel.h"
 #include "server/submission/conclude.h"
+#include "server/submission/follow.h"
 #include "server/submission/groups.h"
 #include "server/submission/parts.h"
 #include "server/submission/submission.h"
+#include "server/submission/wait.h"
 
 static void
 cancel_rest(struct funnel *f, struct group *g, enum cancel_reason why)
@@ -50,6 +52,14 @@ time_chosen(struct funnel *f, struct group *g)
     }
     if (n > 0)
         scheduler_kick(f->scheduler);
+}
+
+void
+group_progress_end(struct funnel *f, struct group *g, const char *client)
+{
+    funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_GROUP, .group = group_id(g), .client = client });
+    waits_notify(group_waits(g));
+    group_free(g);
 }
 
 void

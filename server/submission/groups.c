@@ -21,7 +21,7 @@ struct group {
     int stop_correct;          /* it is decided once so many are correct; 0: never */
     int n_correct;             /* of those that are finished */
     int n_chosen, chosen_left; /* of those that were chosen to be timed: all, and those not finished */
-    int n_parked, n_following;
+    int n_parked, n_following, n_elsewhere;
     bool is_decided;
     struct group_member *parked;
     uv_timer_t *deadline; /* NULL: none */
@@ -187,6 +187,28 @@ group_end_following(struct group *g)
 }
 
 void
+group_begin_elsewhere(struct group *g, const struct group_member *m)
+{
+    g->pending += !m;
+    g->chosen_left -= m && m->is_chosen;
+    g->n_elsewhere++;
+}
+
+void
+group_end_elsewhere(struct group *g)
+{
+    g->n_elsewhere--;
+    g->pending--;
+}
+
+bool
+group_finish_elsewhere(struct group *g, bool is_correct)
+{
+    g->n_elsewhere--;
+    return group_finish_one(g, false, is_correct);
+}
+
+void
 group_park(struct group *g, struct group_member *m)
 {
     m->is_parked = true;
@@ -253,7 +275,7 @@ group_choose(struct group *g, struct group_member **out)
 {
     size_t n = 0;
 
-    if (g->n_parked == 0 || g->n_parked + g->n_following + g->chosen_left < g->pending)
+    if (g->n_parked == 0 || g->n_parked + g->n_following + g->chosen_left + g->n_elsewhere < g->pending)
         return 0;
     while (g->parked) {
         out[n++] = g->parked;

@@ -49,6 +49,13 @@ void group_add_correct(struct group *g);  /* one that was finished before this d
 /* One more, or one less, waits for the verdict of an identical submission. */
 void group_begin_following(struct group *g);
 void group_end_following(struct group *g);
+/*
+ * Of those that are not finished some are another node's: one more, of those that joined (m, which is not parked) or
+ * beside them (NULL); one is this node's again; one has ended there, which is otherwise as group_finish_one().
+ */
+void group_begin_elsewhere(struct group *g, const struct group_member *m);
+void group_end_elsewhere(struct group *g);
+bool group_finish_elsewhere(struct group *g, bool is_correct);
 void group_park(struct group *g, struct group_member *m);
 void group_unpark(struct group *g, struct group_member *m);
 struct group_member *group_first_parked(struct group *g);

@@ -19,9 +19,11 @@
 #include "server/submission/conclude.h"
 #include "server/submission/counters.h"
 #include "server/submission/driver.h"
+#include "server/submission/elsewhere.h"
 #include "server/submission/ended.h"
 #include "server/submission/group_progress.h"
 #include "server/submission/groups.h"
+#include "server/submission/others.h"
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
 #include "server/submission/registry.h"
@@ -338,9 +340,11 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->registry = registry_new();
     f->begin = driver_begin;
     f->ended = submission_ended;
+    f->taken = others_take;
+    f->elsewhere = elsewhere_new(loop, store, others_seen_cb, f);
     f->groups = groups_new(loop, group_progress_deadline_cb, f);
     if (!f->counters || !f->clients || !f->registrar || !f->pending || !f->flight || !f->groups ||
-        !f->registry) {
+        !f->registry || !f->elsewhere) {
         counters_free(f->counters);
         clients_free(f->clients);
         registrar_free(f->registrar);
@@ -348,6 +352,7 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
         single_flight_free(f->flight);
         groups_free(f->groups);
         registry_free(f->registry);
+        elsewhere_free(f->elsewhere);
         free(f);
         return error_set(err, ERR_NOMEM, "no memory for the funnel");
     }
@@ -407,6 +412,7 @@ funnel_free(struct funnel *f)
         free(s);
     }
     registry_free(f->registry);
+    elsewhere_free(f->elsewhere);
     groups_free(f->groups);
     scheduler_free(f->scheduler);
     single_flight_free(f->flight);

@@ -19,6 +19,7 @@ struct baseline;
 struct cgroups;
 struct clients;
 struct counters;
+struct elsewhere;
 struct groups;
 struct norms;
 struct pending;
@@ -46,6 +47,7 @@ struct funnel {
     int n_device_workers;
 
     struct registry *registry;
+    struct elsewhere *elsewhere; /* what other nodes have, and somebody here waits for */
     struct groups *groups;
     struct registrar *registrar;
 
@@ -61,6 +63,7 @@ struct funnel {
 
     void (*begin)(struct submission *s);                  /* it has a slot: driver.c */
     void (*ended)(struct submission *s, bool is_durable); /* ended.c */
+    void (*taken)(struct submission *s);                  /* by another node: others.c */
     struct submission *unclaimed;  /* have a slot, and the store would not let them begin: tried again */
     struct submission *unrecorded; /* whose verdict the store would not take: tried again */
     uv_timer_t record_timer, drain_timer;

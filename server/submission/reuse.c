@@ -217,22 +217,33 @@ reuse_enqueue(struct submission *s)
     scheduler_add_for_slot(f->scheduler, &s->job, false);
 }
 
-void
-reuse_settle(struct submission *s)
+/* from: the verdict that they get, or are judged where it cannot be handed on; NULL: there is none. */
+static void
+settle(struct submission *s, const struct submission_row *from)
 {
-    const struct attempt *j = s->attempt;
     struct funnel *f = s->funnel;
     struct submission *follower;
-    bool is_usable = reuse_is_reusable(j);
 
     flight_land(f->flight, &s->flight);
     while ((follower = submission_of(flight_take_follower(f->flight, &s->flight))) != NULL) {
         if (follower->group)
             group_end_following(follower->group);
         follower->cache = "miss";
-        if (is_usable && hand_on(follower, &j->row, "joined"))
+        if (from && hand_on(follower, from, "joined"))
             counters_reuse(f->counters, REUSE_JOINED);
         else
             reuse_enqueue(follower); /* the first of them leads now */
     }
+}
+
+void
+reuse_settle(struct submission *s)
+{
+    settle(s, reuse_is_reusable(s->attempt) ? &s->attempt->row : NULL);
+}
+
+void
+reuse_leave(struct submission *s)
+{
+    settle(s, NULL);
 }
