@@ -148,3 +148,26 @@ def test_each_removed_setting_is_in_the_changelog() -> None:
     names = re.findall(r'^    \{ "(\w+)"', table, re.M)
     assert names
     assert [name for name in names if f"`{name}`" not in text_of("CHANGELOG.md")] == []
+
+
+def test_the_page_of_verdicts_has_each_class_as_the_code_has_it() -> None:
+    said = {"true": "yes", "false": "no"}
+    wanted = [
+        (name, fault.lower(), said[cheat], said[retry], said[reuse])
+        for name, fault, cheat, retry, reuse in re.findall(
+            r'ROW\(\w+, +"(\w+)", +FAULT_(\w+), +(\w+), +(\w+), +(\w+),', text_of("common/classes.h")
+        )
+    ]
+    rows = re.findall(
+        r"^\| `(\w+)` \| (\w+) \| (\w+) \| (\w+) \| (\w+) \| [^|]+ \|$", section("docs/verdicts.md", "Classes"), re.M
+    )
+    assert len(wanted) > 15 and rows == wanted
+
+
+def test_the_page_of_verdicts_has_each_field_of_the_contract() -> None:
+    schema = text_of("proto/openapi.yaml").partition("\n    Submission:\n")[2]
+    schema = re.split(r"^    \w+:$", schema, maxsplit=1, flags=re.MULTILINE)[0]
+    wanted = re.findall(r"^        (\w+):", schema, re.MULTILINE)
+    cells = re.findall(r"^\| (`[^|]+`) \| [^|]+ \|$", section("docs/verdicts.md", "Fields"), re.M)
+    named = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    assert len(wanted) > 30 and sorted(named) == sorted(wanted)
