@@ -141,7 +141,7 @@ def test_the_alerts_name_what_is_there(families: Families) -> None:
 
 def test_the_page_has_a_row_for_each_family_with_its_type(families: Families) -> None:
     text = (service.ROOT / "docs" / "metrics.md").read_text()
-    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([^|]*) \| [^|]+ \|$", text, re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \|([^|]*)\| [^|]+ \|$", text, re.MULTILINE)
     assert {name: kind for name, kind, _ in rows} == families.types
     assert len(rows) == len(families.types)
     for name, _, labels in rows:
