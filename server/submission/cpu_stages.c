@@ -18,7 +18,7 @@
 #include "server/workers/channel.h"
 #include "server/workers/contention.h"
 #include "server/workers/scratch.h"
-#include "server/workers/spare.h"
+#include "server/workers/prefork_pool.h"
 #include "server/workers/zygote.h"
 
 /*
@@ -127,13 +127,13 @@ child_ended_cb(void *arg, struct child *c)
     };
     struct submission *s = arg;
     struct attempt *j = s->attempt;
-    struct spares *spares = s->funnel->spares[roles[j->step]];
+    struct prefork_pool *pool = s->funnel->stage_pools[roles[j->step]];
     struct child_end end = *child_end(c);
 
     if (j->step == STEP_AST || j->step == STEP_COMPILE)
         attempt_take_output(j, child_output(c), child_output_lost(c), s->funnel->config->output_limit_bytes);
     report(s, after_child(s, &end));
-    spares_fill(spares); /* after the answer, which comes first */
+    prefork_pool_fill(pool, 0); /* after the answer: whoever was taken has the cores first */
 }
 
 static const struct child_ops child_ops = { .message = child_message_cb, .ended = child_ended_cb };
@@ -147,7 +147,9 @@ ask_child(struct submission *s, enum child_role role, json_t *body, bool has_sou
     struct error err = { 0 };
     size_t n = 0;
 
-    int rc = spares_take(s->funnel->spares[role], &child_ops, s, &j->child, &err);
+    j->child = prefork_pool_take(s->funnel->stage_pools[role], &child_ops, s);
+    int rc =
+        j->child ? 0 : child_new(funnel_zygote_of(s->funnel, role), role, &child_ops, s, &j->child, &err);
     if (rc == 0 && has_source) {
         fds[n] = (struct channel_fd){ "source", memfd_make("source", j->source.data, j->source.size, &err) };
         rc = fds[n].fd < 0 ? err.code : 0;

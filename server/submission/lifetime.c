@@ -43,7 +43,7 @@
 #include "server/workers/device_worker.h"
 #include "server/workers/norms.h"
 #include "server/workers/scratch.h"
-#include "server/workers/spare.h"
+#include "server/workers/prefork_pool.h"
 #include "server/workers/uids.h"
 #include "server/workers/zygote.h"
 
@@ -198,8 +198,8 @@ zygote_ready_cb(void *arg)
     struct funnel *f = arg;
 
     log_absent_layers(json_object_get(json_object_get(zygote_ready_message(f->zygote), "sandbox"), "layers"));
-    spares_fill(f->spares[CHILD_COMPILE]);
-    spares_fill(f->spares[CHILD_BUILD]);
+    prefork_pool_fill(f->stage_pools[CHILD_COMPILE], 0);
+    prefork_pool_fill(f->stage_pools[CHILD_BUILD], 0);
     scheduler_kick(f->scheduler);
 }
 
@@ -208,8 +208,8 @@ static_zygote_ready_cb(void *arg)
 {
     struct funnel *f = arg;
 
-    spares_fill(f->spares[CHILD_AST]);
-    spares_fill(f->spares[CHILD_INSPECT]);
+    prefork_pool_fill(f->stage_pools[CHILD_AST], 0);
+    prefork_pool_fill(f->stage_pools[CHILD_INSPECT], 0);
     scheduler_kick(f->scheduler);
 }
 
@@ -228,12 +228,14 @@ static const struct zygote_ops static_zygote_ops = { static_zygote_ready_cb, zyg
 static void drain_timer_cb(uv_timer_t *timer);
 static void check_drained(void *arg);
 
-static int64_t
-spares_wanted(const struct funnel *f, enum child_role role, int64_t slots)
+static int
+make_stage_pool(struct funnel *f, enum child_role role, int64_t slots, struct error *err)
 {
-    if (!funnel_has_role(f, role))
-        return 0;
-    return f->config->stage_pool < slots ? f->config->stage_pool : slots;
+    int64_t most = f->config->stage_pool < slots ? f->config->stage_pool : slots;
+    const struct prefork_rules rules = { .most = funnel_has_role(f, role) ? most : 0 };
+
+    return prefork_pool_new(f->loop, child_role_name(role), funnel_zygote_of(f, role), role, &rules,
+                            &f->stage_pools[role], err);
 }
 
 /* --- what the scheduler decides --- */
@@ -304,8 +306,7 @@ start_workers(struct funnel *f, struct error *err)
         rc = zygote_new(f->loop, f->config, f->uids, f->cgroups, "static zygote", "static", &anywhere,
                         &static_zygote_ops, f, &f->static_zygote, err);
     for (int role = 0; role < CHILD_RUN && rc == 0; role++)
-        rc = spares_new(f->loop, funnel_zygote_of(f, (enum child_role)role), (enum child_role)role,
-                        spares_wanted(f, (enum child_role)role, slots), &f->spares[role], err);
+        rc = make_stage_pool(f, (enum child_role)role, slots, err);
     if (rc == 0)
         rc = add_device_workers(f, &devices, err);
     if (rc == 0 &&
@@ -424,7 +425,7 @@ funnel_free(struct funnel *f)
     json_decref(f->calibrations);
     baselines_free(f);
     for (int role = 0; role < CHILD_RUN; role++)
-        spares_free(f->spares[role]);
+        prefork_pool_free(f->stage_pools[role]);
     zygote_free(f->static_zygote);
     zygote_free(f->zygote);
     for (int i = 0; i < f->n_device_workers; i++)

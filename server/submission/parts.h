@@ -28,7 +28,7 @@ struct registry;
 struct reuse_keys;
 struct scheduler;
 struct single_flight;
-struct spares;
+struct prefork_pool;
 struct store;
 struct submission;
 struct uids;
@@ -39,10 +39,10 @@ struct funnel {
     struct store *store;
     struct uids *uids;
     struct cgroups *cgroups;
-    int scratch_lock;                 /* keeps other daemons out of the scratch directory */
-    struct zygote *zygote;            /* compile */
-    struct zygote *static_zygote;     /* ast, inspect */
-    struct spares *spares[CHILD_RUN]; /* by role: those of the CPU stages */
+    int scratch_lock;                            /* keeps other daemons out of the scratch directory */
+    struct zygote *zygote;                       /* compile */
+    struct zygote *static_zygote;                /* ast, inspect */
+    struct prefork_pool *stage_pools[CHILD_RUN]; /* by role: of the CPU stages */
     struct device_worker *device_workers[DEVICES_MAX];
     int n_device_workers;
 

@@ -14,7 +14,7 @@
 #include "server/submission/single_flight.h"
 #include "server/task/registrar.h"
 #include "server/workers/device_worker.h"
-#include "server/workers/spare.h"
+#include "server/workers/prefork_pool.h"
 #include "server/workers/zygote.h"
 
 /* Of those without which nothing is judged, one that is out of service for its sandbox; NULL: none is. */
@@ -185,6 +185,17 @@ funnel_generation(const struct funnel *f)
     return counters_generation(f->counters) + (uint64_t)store_commits(f->store);
 }
 
+static json_t *
+stage_pool_json(const struct prefork_pool *pool)
+{
+    struct prefork_counts n;
+
+    prefork_pool_count(pool, &n);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "most", (json_int_t)n.most, "kept", (json_int_t)n.kept,
+                     "taken", (json_int_t)n.taken, "missed", (json_int_t)n.missed, "lost",
+                     (json_int_t)n.lost);
+}
+
 /* A zygote of the CPU stages, and its children that wait for work, by stage. */
 static json_t *
 stage_zygote_json(const struct funnel *f, const struct zygote *z)
@@ -193,7 +204,8 @@ stage_zygote_json(const struct funnel *f, const struct zygote *z)
 
     for (int role = 0; role < CHILD_RUN; role++)
         if (z == funnel_zygote_of(f, (enum child_role)role) && funnel_has_role(f, (enum child_role)role))
-            json_object_set_new(spares, child_role_name((enum child_role)role), spares_json(f->spares[role]));
+            json_object_set_new(spares, child_role_name((enum child_role)role),
+                                stage_pool_json(f->stage_pools[role]));
     json_object_set_new(worker, "spares", spares);
     return worker;
 }

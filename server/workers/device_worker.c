@@ -498,7 +498,8 @@ referee_json(const struct device_worker *w)
     const struct process *p = referee_process(w->referee);
     const struct gpu_children *all = w->children;
     const char *device = w->device.name, *why = process_why(p);
-    int pid = process_pid(p);
+    json_t *pool = gpu_children_pool_json(all, job_waited_s(w->job));
+    int pid = process_pid(p), ready = (int)json_integer_value(json_object_get(pool, "ready"));
 
     return json_pack(
         "{s:s+, s:s, s:s, s:o, s:s, s:I, s:s?, s:s, s:{s:i, s:i, s:i}, s:o, s:{s:i, s:I, s:I, s:I, s:I, "
@@ -506,14 +507,12 @@ referee_json(const struct device_worker *w)
         "name", "referee ", device, "kind", "referee", "device", device, "pid",
         pid ? json_integer(pid) : json_null(), "state", process_state_name(process_state(p)), "starts",
         (json_int_t)process_starts(p), "why", *why ? why : NULL, "lane", device_state_name(w->state),
-        "children", "ready", gpu_children_count(all, GPU_CHILD_POOL, true), "references",
-        gpu_children_count(all, GPU_CHILD_REFERENCE, false), "candidates",
-        gpu_children_count(all, GPU_CHILD_CANDIDATE, false), "pool",
-        gpu_children_pool_json(all, job_waited_s(w->job)), "references", "kept",
-        gpu_children_count(all, GPU_CHILD_REFERENCE, false), "most", (json_int_t)w->config->references_kept,
-        "hits", (json_int_t)job_reference_hits(w->job), "loads", (json_int_t)gpu_children_loads(all),
-        "evicted", (json_int_t)gpu_children_evicted(all), "recalled",
-        (json_int_t)referee_recalled(w->referee), "canary", canary_json(w->canary));
+        "children", "ready", ready, "references", gpu_children_count(all, GPU_CHILD_REFERENCE), "candidates",
+        gpu_children_count(all, GPU_CHILD_CANDIDATE), "pool", pool, "references", "kept",
+        gpu_children_count(all, GPU_CHILD_REFERENCE), "most", (json_int_t)w->config->references_kept, "hits",
+        (json_int_t)job_reference_hits(w->job), "loads", (json_int_t)gpu_children_loads(all), "evicted",
+        (json_int_t)gpu_children_evicted(all), "recalled", (json_int_t)referee_recalled(w->referee), "canary",
+        canary_json(w->canary));
 }
 
 void
