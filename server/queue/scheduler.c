@@ -286,6 +286,13 @@ allowed(const struct scheduler *q)
            (ahead < READY_AHEAD * q->n_device_workers ? 1U << FAIR_BATCH : 0);
 }
 
+bool
+scheduler_has_room(const struct scheduler *q)
+{
+    return !q->is_draining && !q->is_paused && !q->sole && !q->reruns.due && !q->reruns.begun &&
+           q->cpu_running < q->slots && fair_waiting(&q->queue) == 0 && (allowed(q) & 1U << FAIR_BATCH) != 0;
+}
+
 /* A rerun that is due was settled on before; what came meanwhile is not next. */
 static struct scheduler_job *
 next_to_begin(struct scheduler *q)

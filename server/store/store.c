@@ -60,6 +60,13 @@ store_lease(const struct store *s)
 }
 
 int64_t
+store_lease_ms(const struct store *s)
+{
+    (void)s; /* a file has one daemon */
+    return STORE_LEASE_ENDLESS;
+}
+
+int64_t
 store_commits(const struct store *s)
 {
     return writer_commits(s->writer);

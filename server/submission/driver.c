@@ -22,6 +22,7 @@
 #include "server/submission/attribution.h"
 #include "server/submission/group_progress.h"
 #include "server/submission/groups.h"
+#include "server/submission/node.h"
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
 #include "server/submission/stage_end.h"
@@ -114,6 +115,10 @@ claimed_cb(void *arg, int code, const struct error *err)
 {
     struct submission *s = arg;
     struct funnel *f = s->funnel;
+    /* What was taken from the store while its claim was under way: the claim was refused for that alone. */
+    if (code == ERR_CONFLICT && s->is_claimed)
+        code = 0;
+    s->is_claimed = s->is_claimed && code != 0;
     bool must_wait = code != 0 && code != ERR_CONFLICT && code != ERR_NOTFOUND && !f->is_stopping;
 
     s->is_claiming = must_wait;
@@ -142,7 +147,9 @@ driver_begin(struct submission *s)
 
     s->is_claiming = true;
     pending_begin_write(f->pending);
-    if (store_claim(f->store, store_lease(f->store), s->id, &s->claim, claimed_cb, s, &err) != 0)
+    if (s->is_claimed)
+        claimed_cb(s, 0, NULL);
+    else if (store_claim(f->store, node_lease(f->node), s->id, &s->claim, claimed_cb, s, &err) != 0)
         claimed_cb(s, err.code, &err);
 }
 
@@ -281,6 +288,8 @@ stop(struct submission *s)
     scheduler_release_slot(s->funnel->scheduler, &s->job);
     if (s->is_cancelled)
         submission_conclude(s, EVENT_CANCEL);
+    else if (s->is_taken)
+        s->funnel->taken(s);
     else
         submission_return(s, true);
 }

@@ -22,7 +22,7 @@ struct group {
     int n_correct;             /* of those that are finished */
     int n_chosen, chosen_left; /* of those that were chosen to be timed: all, and those not finished */
     int n_parked, n_following, n_elsewhere;
-    bool is_decided;
+    bool is_configured, is_decided;
     struct group_member *parked;
     uv_timer_t *deadline; /* NULL: none */
 };
@@ -114,6 +114,12 @@ group_id(const struct group *g)
 }
 
 bool
+group_is_configured(const struct group *g)
+{
+    return g->is_configured;
+}
+
+bool
 group_stops_early(const struct group *g)
 {
     return g->stop_correct > 0;
@@ -144,6 +150,7 @@ group_configure(struct group *g, json_t *request, int64_t created_ms)
 {
     json_t *deadline = json_object_get(request, "deadline_s");
 
+    g->is_configured = true;
     g->time_top_k = (int)json_integer_value(json_object_get(request, "time_top_k"));
     g->stop_correct = (int)json_integer_value(json_object_get(json_object_get(request, "stop"), "correct"));
     if (!json_is_number(deadline) || g->deadline || !(g->deadline = calloc(1, sizeof(*g->deadline))))

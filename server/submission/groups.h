@@ -36,6 +36,7 @@ struct group *groups_after(struct group *g);
 const char *group_id(const struct group *g);
 /* What its request says of the whole: before its first submission waits. created_ms: wall clock. */
 void group_configure(struct group *g, json_t *request, int64_t created_ms);
+bool group_is_configured(const struct group *g);
 bool group_stops_early(const struct group *g); /* it is decided once enough of its submissions are correct */
 bool group_times_some(const struct group *g);  /* it chooses whom to time */
 /* Who waits for it to be finished: the head of a list that is the caller's. View. */

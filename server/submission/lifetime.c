@@ -15,6 +15,7 @@
 #include "server/queue/clients.h"
 #include "server/queue/scheduler.h"
 #include "server/store/store.h"
+#include "server/submission/adopt.h"
 #include "server/submission/attempt.h"
 #include "server/submission/conclude.h"
 #include "server/submission/counters.h"
@@ -23,6 +24,7 @@
 #include "server/submission/ended.h"
 #include "server/submission/group_progress.h"
 #include "server/submission/groups.h"
+#include "server/submission/node.h"
 #include "server/submission/others.h"
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
@@ -89,69 +91,22 @@ struct recovery {
 };
 
 static bool
-count_correct_cb(void *arg, const struct submission_row *row)
-{
-    struct group *g = arg;
-    AUTO_JSON json_t *verdict = row->verdict ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL) : NULL;
-
-    if (verdict_is_correct(verdict))
-        group_add_correct(g);
-    return true;
-}
-
-/* What its request said of the whole counts from when it came, and so does what is finished. */
-static void
-restore_group(struct funnel *f, struct group *g)
-{
-    struct group_row row = { 0 };
-    struct error err = { 0 };
-
-    if (store_get_group(f->store, group_id(g), &row, NULL) == 0) {
-        AUTO_JSON json_t *request = json_loads(row.request ? row.request : "", JSON_ALLOW_NUL, NULL);
-        group_configure(g, request, row.created_ms);
-    }
-    group_row_release(&row);
-    if (group_stops_early(g) && store_each_of_group(f->store, group_id(g), count_correct_cb, g, &err) != 0)
-        log_warn(group_id(g), "%s", err.text);
-}
-
-static bool
 recover_cb(void *arg, const struct submission_row *row)
 {
     struct recovery *r = arg;
     struct funnel *f = r->funnel;
-    AUTO_JSON json_t *request = json_loads(row->request ? row->request : "", JSON_ALLOW_NUL, NULL);
-    struct submission *s =
-        submission_new(f, row->id, row->group_id, row->client, row->priority, row->attempts);
+    struct submission *s = adopt(f, row, false);
 
     if (!s) {
         r->is_short = true;
         return false;
     }
     r->n++;
-    s->claim.number = row->claim;
-    if (s->group && group_is_new(s->group))
-        restore_group(f, s->group);
-    reuse_content(row, request, s->content);
     if (row->is_lost && row->attempts >= f->config->max_attempts)
         DL_APPEND(r->exhausted, s);
     else
         reuse_enqueue(s);
     return true;
-}
-
-/* The daemon or the machine went down each time while it was being judged. Nobody knows why, and it is not tried for ever. */
-static void
-conclude_exhausted(struct submission *s)
-{
-    struct error err = { 0 };
-
-    if (submission_load_attempt(s, &err) != 0)
-        attempt_fail(s->attempt, STAGE_AST, CLASS_INFRA, NULL, "It could not be judged: %s.", err.text);
-    else
-        attempt_fail(s->attempt, STAGE_AST, CLASS_INFRA, NULL,
-                     "The service went down %d times while judging it.", s->attempts);
-    submission_conclude(s, EVENT_FINISH);
 }
 
 static int
@@ -170,9 +125,8 @@ recover(struct funnel *f, struct error *err)
     DL_FOREACH_SAFE(r.exhausted, s, next)
     {
         DL_DELETE(r.exhausted, s);
-        if (!submission_make_attempt(s))
+        if (!adopt_give_up(s))
             return error_set(err, ERR_NOMEM, "no memory for what the store says is unfinished");
-        conclude_exhausted(s);
     }
     for (struct group *g = groups_first(f->groups); g; g = groups_after(g))
         group_progress_decision(f, g);
@@ -380,7 +334,10 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     clients_configure(f->clients, config->quotas);
     if (rc == 0)
         rc = clients_restore(f->clients, store, err);
-    if (rc == 0)
+    if (rc == 0 && !(f->node = node_new(f)))
+        rc = error_set(err, ERR_NOMEM, "no memory for the node");
+    if (rc == 0 &&
+        store_lease_ms(store) == STORE_LEASE_ENDLESS) /* else it takes up what waits, as others do */
         rc = recover(f, err);
     if (rc == 0)
         *out = f;
@@ -414,6 +371,7 @@ funnel_free(struct funnel *f)
     }
     registry_free(f->registry);
     elsewhere_free(f->elsewhere);
+    node_free(f->node);
     groups_free(f->groups);
     scheduler_free(f->scheduler);
     single_flight_free(f->flight);
@@ -553,6 +511,17 @@ drain_timer_cb(uv_timer_t *timer)
         uv_timer_start(&f->drain_timer, force_timer_cb, FORCE_MS, 0);
 }
 
+/* What was taken from the store and has not begun is left to other nodes at once. */
+static void
+release_claimed(struct funnel *f)
+{
+    for (struct registry_entry *e = registry_first(f->registry); e; e = registry_after(e)) {
+        struct submission *s = scheduler_owner(e, struct submission, entry);
+        if (s->is_claimed && s->state == STATE_QUEUED && !s->is_claiming)
+            submission_release(s);
+    }
+}
+
 void
 funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *arg)
 {
@@ -563,6 +532,7 @@ funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *ar
         return;
     }
     pending_drain(f->pending);
+    node_drain(f->node);
     scheduler_drain(f->scheduler);
     if (f->is_stopping)
         return;
@@ -575,6 +545,7 @@ funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *ar
             submission_return(scheduler_owner(m, struct submission, member), true);
         }
     return_ready(f);
+    release_claimed(f);
     check_drained(f);
 }
 

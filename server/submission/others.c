@@ -36,6 +36,8 @@ others_take(struct submission *s)
         f->ended(s, false);
         return;
     }
+    scheduler_end_rerun(f->scheduler, &s->job); /* nothing moves it, which would */
+    scheduler_release_slot(f->scheduler, &s->job);
     e->group = s->group;
     waits_move(&s->waits, &e->waits);
     registry_remove(f->registry, &s->entry);

@@ -21,6 +21,7 @@ struct clients;
 struct counters;
 struct elsewhere;
 struct groups;
+struct node;
 struct norms;
 struct pending;
 struct registrar;
@@ -47,6 +48,7 @@ struct funnel {
     int n_device_workers;
 
     struct registry *registry;
+    struct node *node;
     struct elsewhere *elsewhere; /* what other nodes have, and somebody here waits for */
     struct groups *groups;
     struct registrar *registrar;

@@ -121,7 +121,7 @@ submission_leave_flight(struct submission *s)
 bool
 submission_is_stopped(const struct submission *s)
 {
-    return s->is_cancelled || s->is_returned;
+    return s->is_cancelled || s->is_returned || s->is_taken;
 }
 
 void

@@ -54,6 +54,8 @@ struct submission {
     struct rerun rerun;
     struct store_claim claim; /* its last; number 0: there was none */
     bool is_claiming;         /* the store was asked for that, and has not agreed yet */
+    bool is_claimed;          /* it was taken from the store, and claim holds for its first beginning here */
+    bool is_taken;            /* it is another's, as soon as its processes are gone */
     bool is_cancelled;        /* to be, as soon as its processes are gone */
     bool is_returned;         /* the same for the queue, when the daemon drains */
 

@@ -29,6 +29,24 @@ class OtherNode:
         with closing(sqlite3.connect(self._path, timeout=30)) as store, store:
             yield store
 
+    def add(self, like: str, node: str | None, attempts: int = 1) -> str:
+        """The same once more, accepted by the other node: it runs on that node, or waits (None). Its id."""
+        one = like[:-1] + format((int(like[-1], 16) + 1) % 16, "x")
+        with self._store() as store:
+            store.execute(
+                "INSERT INTO submission (id, group_index, task_id, source_hash, state, priority, attempts,"
+                " created_ms, finished_ms, request, node, claim) SELECT ?, 0, task_id, source_hash, ?, priority, ?,"
+                " created_ms, 0, request, ?, 1 FROM submission WHERE id = ?",
+                (one, int(node is not None), attempts, node, like),
+            )
+        return one
+
+    def row(self, submission: str) -> tuple[int, str | None, int]:
+        """State, node and attempts."""
+        with self._store() as store:
+            found = store.execute("SELECT state, node, attempts FROM submission WHERE id = ?", (submission,)).fetchone()
+            return int(found[0]), found[1], int(found[2])
+
     def take(self, submission: str) -> None:
         with self._store() as store:
             done = store.execute(
@@ -172,14 +190,7 @@ def test_what_this_daemon_never_had_is_waited_for(start_scripted: service.StartD
     daemon = start_scripted()
     daemon.client.add_task(TASK)
     pattern = daemon.client.judge(body("pattern"), LIMIT_S)
-    one = str(pattern["id"])[:-1] + ("0" if str(pattern["id"])[-1] != "0" else "1")
-    with closing(sqlite3.connect(daemon.directory / "store.db", timeout=30)) as store, store:
-        store.execute(
-            "INSERT INTO submission (id, group_index, task_id, source_hash, state, priority, attempts, created_ms,"
-            " finished_ms, request, node, claim) SELECT ?, 0, task_id, source_hash, 1, priority, 1, created_ms, 0,"
-            " request, 'other', 1 FROM submission WHERE id = ?",
-            (one, pattern["id"]),
-        )
+    one = OtherNode(daemon).add(str(pattern["id"]), "other")
     asked = Asked(daemon.client, f"/v1/submissions/{one}?wait=60")
     stream = Asked(daemon.client, f"/v1/submissions/{one}/events")
     time.sleep(0.5)
@@ -187,3 +198,33 @@ def test_what_this_daemon_never_had_is_waited_for(start_scripted: service.StartD
     OtherNode(daemon).end(one, pattern)
     assert asked.wait(LIMIT_S).json()["id"] == one
     assert service.read_events(stream.wait(LIMIT_S).body)[-1].data["reason"] == "finished"
+
+
+def test_what_waits_in_the_store_is_taken_up_by_a_free_daemon(start_scripted: service.StartDaemon) -> None:
+    """Accepted by another node, or put back by the reaper; who asked for it here before is answered."""
+    daemon = start_scripted(cache=False)
+    daemon.client.add_task(TASK)
+    pattern = daemon.client.judge(body("pattern"), LIMIT_S)
+    one = OtherNode(daemon).add(str(pattern["id"]), None, attempts=0)
+    verdict = Asked(daemon.client, f"/v1/submissions/{one}?wait=60").wait(LIMIT_S).json()
+    assert (verdict["id"], verdict["class"], verdict["attempts"]) == (one, "ok", 1)
+
+
+def test_what_took_three_nodes_with_it_is_not_tried_again(start_scripted: service.StartDaemon) -> None:
+    daemon = start_scripted(cache=False, max_attempts=3)
+    daemon.client.add_task(TASK)
+    pattern = daemon.client.judge(body("pattern"), LIMIT_S)
+    one = OtherNode(daemon).add(str(pattern["id"]), None, attempts=3)
+    verdict = daemon.client.wait(one, LIMIT_S)
+    assert (verdict["class"], verdict["reward"], verdict["attempts"]) == ("infra", None, 3)
+
+
+def test_a_daemon_without_a_free_slot_leaves_what_waits_to_others(start_scripted: service.StartDaemon) -> None:
+    daemon, busy, pattern = start_busy(start_scripted)
+    other = OtherNode(daemon)
+    one = other.add(str(pattern["id"]), None, attempts=0)
+    time.sleep(2)
+    assert other.row(one) == (0, None, 0)
+    gate(daemon).touch()
+    daemon.client.wait(busy, LIMIT_S)
+    assert daemon.client.wait(one, LIMIT_S)["class"] == "ok"
