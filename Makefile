@@ -17,7 +17,7 @@ Q := $(if $(V),,@)
 
 pkg = $(shell pkg-config $(1) $(2) 2>/dev/null)
 common_pkgs := jansson libsodium
-server_pkgs := libmicrohttpd sqlite3 libuv libzstd
+server_pkgs := libmicrohttpd sqlite3 libpq libuv libzstd
 cli_pkgs := libcurl smartcols libconfuse
 pkgs := $(common_pkgs) $(server_pkgs) $(cli_pkgs) libseccomp
 test_pkgs := cmocka
@@ -179,7 +179,9 @@ $(corpus_dir)/.made: $(corpus_files) $(sort $(dir $(corpus_files)))
 # --- tests -----------------------------------------------------------------------------------------------
 
 # A test gets the objects it names: tests/unit/X.c is linked when the test includes "tests/unit/X.h".
-aids_of = $(call objects,$(filter $(unit_aids),$(shell sed -n 's,^\#include "\(tests/unit/[a-z0-9_]*\)\.h".*,\1.c,p' $(1))))
+# So does what that includes.
+included = $(filter $(unit_aids),$(shell sed -n 's,^\#include "\(tests/unit/[a-z0-9_]*\)\.h".*,\1.c,p' $(1)))
+aids_of = $(call objects,$(sort $(call included,$(1)) $(foreach aid,$(call included,$(1)),$(call included,$(aid)))))
 
 $(out)/unit/%: $(out)/tests/unit/%.o $$(call aids_of,tests/unit/%.c) \
 		$(out)/libserver.a $(out)/libcli.a $(out)/libtrainer.a $(out)/libnative.a $(out)/libcommon.a

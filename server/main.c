@@ -201,7 +201,7 @@ static int
 check_files(const struct config *c, struct error *err)
 {
     struct token_list tokens;
-    int rc = check_store_path(c->store, err);
+    int rc = store_is_file(c->store) ? check_store_path(c->store, err) : 0;
 
     if (rc == 0)
         rc = scratch_check(c->scratch, err);
@@ -226,6 +226,17 @@ check_settings(const struct config *c, struct devices *devices, json_t **layers,
 }
 
 static int
+open_store(struct server *s, struct error *err)
+{
+    char host[STORE_NODE_SIZE] = "";
+    const struct store_options options = { .node = host, .lease_ms = STORE_LEASE_ENDLESS };
+
+    if (gethostname(host, sizeof(host) - 1) != 0)
+        return error_set(err, ERR_SYS, "the name of this host");
+    return store_open(&s->loop, s->config.store, &options, STORE_WRITES_MAX, &s->store, err);
+}
+
+static int
 start(struct server *s, struct error *err)
 {
     struct devices devices;
@@ -233,7 +244,7 @@ start(struct server *s, struct error *err)
     if (rc == 0)
         rc = notify_start(&s->notify, &s->loop, err);
     if (rc == 0)
-        rc = store_open(&s->loop, s->config.store, STORE_WRITES_MAX, &s->store, err);
+        rc = open_store(s, err);
     if (rc == 0)
         rc = funnel_new(&s->loop, &s->config, s->store, &s->funnel, err);
     if (rc == 0)

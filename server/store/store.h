@@ -23,15 +23,26 @@
 struct store;
 struct store_reader; /* a connection that reads */
 
+struct store_options {
+    const char *
+        node; /* the name that this daemon has where several share the store; a file has one, and needs none */
+    int64_t lease_ms; /* that it takes there: store_renew() within that time */
+};
+
+/* False: it is the URL of a database. */
+bool store_is_file(const char *where);
+
 /*
- * Open or create what `where` names, a file; migrates an older schema; refuses a newer one, a file that is not a store,
- * and one that another daemon has open (ERR_STORE, the text names the file).
+ * Open or create what `where` names: postgresql://... (or postgres://...) is a PostgreSQL database, which other daemons may
+ * have open too, and all else a file. Migrates an older schema; refuses a newer one, what is not a store, and a file
+ * that another daemon has open (ERR_STORE, the text names it), and a database that cannot be reached (ERR_UNAVAILABLE).
+ *   options      borrowed
  *   writer_limit  most writes under way before new tasks and submissions get ERR_FULL (256 MiB of them is a bound
  *                 too); moves of what is stored already have twice as much room, so that they still get in
  * The store holds the loop only while a write is under way.
  */
-int store_open(uv_loop_t *loop, const char *where, size_t writer_limit, struct store **out,
-               struct error *err);
+int store_open(uv_loop_t *loop, const char *where, const struct store_options *options, size_t writer_limit,
+               struct store **out, struct error *err);
 /*
  * Commit what is queued, read what was asked for, and run the callbacks; what they or anybody later try to write, or ask
  * to be read, is refused (ERR_UNAVAILABLE). The loop itself can still read. For whoever frees what those callbacks need. Blocks until the disk has it; not from a callback of a
@@ -262,7 +273,7 @@ int store_sweep_step(struct store *s, struct store_sweep *step, store_done_cb *c
                      struct error *err);
 
 /*
- * --- reads: 0, ERR_NOTFOUND, ERR_STORE or ERR_NOMEM. Buffers are appended to, and the caller releases them. ---
+ * --- reads: 0, ERR_NOTFOUND, ERR_STORE, ERR_NOMEM or ERR_UNAVAILABLE (the database is away). Buffers are appended to, and the caller releases them. ---
  * A read sees all that a callback has reported before it began.
  */
 

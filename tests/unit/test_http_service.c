@@ -63,7 +63,7 @@ rig_start(void **state, const char *header_limit)
     log_setup(LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     uv_loop_init(&r->loop);
     if (config_load(7, argv, &r->config, &err) != 0 ||
-        store_open(&r->loop, store, 1000, &r->store, &err) != 0 ||
+        store_open(&r->loop, store, NULL, 1000, &r->store, &err) != 0 ||
         funnel_new(&r->loop, &r->config, r->store, &r->funnel, &err) != 0 ||
         http_new(&r->loop, &r->config, r->funnel, r->store, &r->http, &err) != 0) {
         print_error("%s\n", err.text);

@@ -258,22 +258,10 @@ bind_reward(sqlite3_stmt *stmt, int index, double reward)
         sqlite3_bind_double(stmt, index, reward);
 }
 
-/* Of the verdict's text; NULL: there is none, or it is no object. */
-static json_t *
-read_verdict(const struct submission_row *row)
-{
-    json_t *verdict = row->verdict ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL) : NULL;
-
-    if (json_is_object(verdict))
-        return verdict;
-    json_decref(verdict);
-    return NULL;
-}
-
 static int
 apply_submission(const struct submission_row *row, struct write_kit *kit, struct error *err)
 {
-    AUTO_JSON json_t *verdict = read_verdict(row);
+    AUTO_JSON json_t *verdict = verdict_read(row->verdict);
     AUTO_FREE char *brief = verdict ? brief_text(verdict) : NULL;
     sqlite3_stmt *stmt = kit->changes[ADD_SUBMISSION];
     int rc;
@@ -519,7 +507,7 @@ changes_finish(struct store_backend *b, const struct submission_row *row, const 
                struct error *err)
 {
     struct write_kit *kit = sqlite_kit(b);
-    AUTO_JSON json_t *verdict = read_verdict(row);
+    AUTO_JSON json_t *verdict = verdict_read(row->verdict);
     AUTO_FREE char *brief = verdict ? brief_text(verdict) : NULL;
     sqlite3_stmt *stmt = kit->changes[FINISH];
     char log_hash[HASH_TEXT_SIZE] = "";
