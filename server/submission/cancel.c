@@ -212,7 +212,10 @@ funnel_cancel(struct funnel *f, const char *id, struct error *err)
     if (s)
         return cancel_one(s, err);
     int rc = store_get_submission(f->store, id, &row, err);
+    bool is_unfinished = row.state == SUBMISSION_QUEUED || row.state == SUBMISSION_RUNNING;
     submission_row_release(&row);
+    if (rc == 0 && is_unfinished)
+        return error_set(err, ERR_UNAVAILABLE, "%s is another node's, and cannot be cancelled here", id);
     if (rc == 0)
         return error_set(err, ERR_CONFLICT, "%s is finished", id);
     if (rc != ERR_NOTFOUND)

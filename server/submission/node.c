@@ -29,6 +29,7 @@
  */
 
 #define LOOK_MS 250
+#define CHECK_MOST 256     /* of the queue in one look */
 #define LOOK_ALONE_MS 1000 /* where no other daemon can leave anything */
 
 struct node {
@@ -44,7 +45,8 @@ struct node {
     struct submission_row row; /* owned */
     struct error err;
     int code;
-    uv_timer_t renew_timer, look_timer;
+    bool is_checking;
+    uv_timer_t renew_timer, look_timer, check_timer;
 };
 
 static void look_again(struct node *n, bool is_at_once);
@@ -63,12 +65,22 @@ is_shared(const struct node *n)
 
 /* --- the lease --- */
 
+/* It waits for nothing here any more. */
+static void
+leave_queue(struct submission *s)
+{
+    if (flight_is_following(&s->flight))
+        submission_leave_flight(s);
+    else if (s->member.is_parked)
+        group_unpark(s->group, &s->member);
+    else
+        scheduler_remove(s->funnel->scheduler, &s->job);
+}
+
 /* False: it stays, since it is not claimed, or its end is on its way into the store, which decides. */
 static bool
 begin_drop(struct submission *s)
 {
-    struct funnel *f = s->funnel;
-
     if (state_is_final(s->state) || s->is_claiming || (s->attempt && s->attempt->is_finishing) ||
         (s->state == STATE_QUEUED && !s->is_claimed))
         return false;
@@ -77,12 +89,7 @@ begin_drop(struct submission *s)
         submission_stop(s);
         return false;
     }
-    if (flight_is_following(&s->flight))
-        submission_leave_flight(s);
-    else if (s->member.is_parked)
-        group_unpark(s->group, &s->member);
-    else
-        scheduler_remove(f->scheduler, &s->job);
+    leave_queue(s);
     return true;
 }
 
@@ -332,6 +339,83 @@ look_again(struct node *n, bool is_at_once)
                        0);
 }
 
+/* --- what is queued here, and may have ended elsewhere meanwhile --- */
+
+struct check {
+    struct node *node;
+    size_t n;
+    struct {
+        char id[ID_SIZE];
+        bool is_unfinished;
+    } items[CHECK_MOST];
+};
+
+static void
+check_read_cb(void *arg, struct store_reader *r)
+{
+    struct check *c = arg;
+
+    for (size_t i = 0; i < c->n; i++)
+        if (reader_is_unfinished(r, c->items[i].id, &c->items[i].is_unfinished, NULL) != 0)
+            c->items[i].is_unfinished = true; /* not known: it is asked again */
+}
+
+static bool
+is_unclaimed(const struct submission *s)
+{
+    return s->state == STATE_QUEUED && !s->is_claimed && !s->is_claiming && !s->attempt;
+}
+
+static void
+checked_cb(void *arg)
+{
+    struct check *c = arg;
+    struct node *n = c->node;
+    struct funnel *f = n->funnel;
+
+    n->is_checking = false;
+    for (size_t i = 0; i < c->n; i++) {
+        struct submission *s = c->items[i].is_unfinished ? NULL : submission_by_id(f, c->items[i].id);
+        if (!s || !is_unclaimed(s))
+            continue;
+        leave_queue(s);
+        f->taken(s);
+    }
+    free(c);
+    pending_end_write(f->pending);
+}
+
+/* Those that have waited longest: they are what other nodes take first. */
+static void
+check_queued(struct node *n)
+{
+    struct funnel *f = n->funnel;
+    struct check *c = n->is_checking ? NULL : calloc(1, sizeof(*c));
+
+    if (!c)
+        return;
+    c->node = n;
+    for (struct registry_entry *e = registry_first(f->registry); e && c->n < CHECK_MOST;
+         e = registry_after(e))
+        if (is_unclaimed(scheduler_owner(e, struct submission, entry)))
+            memcpy(c->items[c->n++].id, e->id, ID_SIZE);
+    pending_begin_write(f->pending);
+    n->is_checking = c->n > 0 && store_read(f->store, check_read_cb, checked_cb, c, NULL) == 0;
+    if (n->is_checking)
+        return;
+    pending_end_write(f->pending);
+    free(c);
+}
+
+static void
+check_timer_cb(uv_timer_t *timer)
+{
+    struct node *n = timer->data;
+
+    if (!n->is_draining)
+        check_queued(n);
+}
+
 /* --- life --- */
 
 struct node *
@@ -347,11 +431,15 @@ node_new(struct funnel *f)
     n->until_ns = clock_monotonic_ns() + (is_shared(n) ? lease_ms * 1000000 : 0);
     uv_timer_init(f->loop, &n->renew_timer);
     uv_timer_init(f->loop, &n->look_timer);
-    n->renew_timer.data = n->look_timer.data = n;
+    uv_timer_init(f->loop, &n->check_timer);
+    n->renew_timer.data = n->look_timer.data = n->check_timer.data = n;
+    uv_unref((uv_handle_t *)&n->check_timer);
     uv_unref((uv_handle_t *)&n->renew_timer);
     uv_unref((uv_handle_t *)&n->look_timer);
-    if (is_shared(n))
+    if (is_shared(n)) {
         uv_timer_start(&n->renew_timer, renew_timer_cb, 0, (uint64_t)lease_ms / 3);
+        uv_timer_start(&n->check_timer, check_timer_cb, LOOK_MS, LOOK_MS);
+    }
     look_again(n, false);
     return n;
 }
@@ -370,6 +458,8 @@ closed_cb(uv_handle_t *handle)
 
     if (handle == (uv_handle_t *)&n->renew_timer)
         uv_close((uv_handle_t *)&n->look_timer, closed_cb);
+    else if (handle == (uv_handle_t *)&n->look_timer)
+        uv_close((uv_handle_t *)&n->check_timer, closed_cb);
     else
         free(n);
 }
