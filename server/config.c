@@ -56,6 +56,10 @@ static const struct setting table[] = {
     { "store", TEXT, "FILE|URL", "verifierd.db", 1, 0, FIELD(store), false,
       "the database: a file, made when it is not there (a relative name starts at the working directory), or "
       "postgresql://HOST/NAME, a PostgreSQL database (docs/store.md)" },
+    { "node", TEXT, "NAME", "", 0, 0, FIELD(node), false,
+      "what this daemon is called among those that share a database (docs/cluster.md): of each name there is "
+      "one, "
+      "and a second takes its place; when not given, the host's name" },
     { "scratch", TEXT, "DIR", "", 0, 0, FIELD(scratch), false,
       "private files of running submissions, emptied at start; refused where another daemon uses it, and "
       "where it holds what no daemon made; when not given, a directory of the store's own in $TMPDIR or "

@@ -38,7 +38,8 @@
  */
 
 #define STORE_WRITES_MAX 65536
-#define HURRIED_S 20           /* from a second signal to the end, by force if need be */
+#define LEASE_MS 15000 /* what a dead node had waits for so long, and for a third of it more at most */
+#define HURRIED_S 20   /* from a second signal to the end, by force if need be */
 #define SPARE_DESCRIPTORS 1024 /* for workers, database, sources, beside the connections */
 
 struct server {
@@ -229,7 +230,8 @@ static int
 open_store(struct server *s, struct error *err)
 {
     char host[STORE_NODE_SIZE] = "";
-    const struct store_options options = { .node = host, .lease_ms = STORE_LEASE_ENDLESS };
+    const struct store_options options = { .node = *s->config.node ? s->config.node : host,
+                                           .lease_ms = LEASE_MS };
 
     if (gethostname(host, sizeof(host) - 1) != 0)
         return error_set(err, ERR_SYS, "the name of this host");

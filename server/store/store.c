@@ -25,6 +25,7 @@ store_open(uv_loop_t *loop, const char *where, const struct store_options *optio
     *out = NULL;
     if (!s)
         return error_set(err, ERR_NOMEM, "no memory to open %s", where);
+    s->lease_ms = store_is_file(where) ? STORE_LEASE_ENDLESS : options->lease_ms;
     int rc = pgsql_is_url(where) ? pgsql_open(where, options, &s->backend, err)
                                  : sqlite_open(where, &s->backend, err);
     if (rc == 0)
@@ -71,8 +72,7 @@ store_lease(const struct store *s)
 int64_t
 store_lease_ms(const struct store *s)
 {
-    (void)s; /* a file has one daemon */
-    return STORE_LEASE_ENDLESS;
+    return s->lease_ms;
 }
 
 int64_t
