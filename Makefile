@@ -58,7 +58,7 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
-.PHONY: help all harness finetune corpus tests setup setup-test setup-train trainers demo demo-train test test-fast test-unit test-e2e test-fault test-stop check lint lint-c lint-cycles format tidy lint-python \
+.PHONY: help all harness finetune corpus tests setup setup-test setup-train trainers demo demo-cluster demo-train test test-fast test-unit test-e2e test-fault test-stop check lint lint-c lint-cycles format tidy lint-python \
 	requirements sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report screenshots \
 	clean distclean deb deb-check dist libraries FORCE
 
@@ -215,6 +215,10 @@ demo: setup ## start a daemon, judge real kernels, leave the dashboard running
 	+$(parallel) all
 	'$(py)' server/deploy/demo.py --programs '$(realpath $(BUILD))/bin' --python '$(py)'
 
+demo-cluster: setup ## three daemons on a PostgreSQL of their own: one is killed, nothing is lost
+	+$(parallel) all
+	VERIFIERD_BUILD='$(realpath $(BUILD))' '$(py)' server/deploy/demo_cluster.py
+
 demo-train: setup ## a small Best-of-N round and two evaluations with a scripted model
 	+$(parallel) all
 	'$(py)' client/deploy/demo_train.py --programs '$(realpath $(BUILD))/bin' --python '$(py)'
@@ -290,7 +294,7 @@ lint-python:
 	'$(py)' -m ruff format --check $(py_files)
 	MYPYPATH=client/python:tests:tests/unit:tests/bench:tests/e2e '$(py)' -m mypy $(filter-out tests/e2e/% tests/fault/%,$(py_files))
 	MYPYPATH=client/python:tests:tests/unit:tests/e2e:tests/bench '$(py)' -m mypy $(filter tests/e2e/%,$(py_files))
-	MYPYPATH=tests:tests/e2e:tests/fault '$(py)' -m mypy $(wildcard tests/fault/*.py)
+	MYPYPATH=tests:tests/e2e:tests/fault:server/deploy '$(py)' -m mypy $(wildcard tests/fault/*.py)
 	MYPYPATH=tests/fault/harness '$(py)' -m mypy $(wildcard tests/fault/harness/*.py)
 
 # The tests of what runs in two threads.
