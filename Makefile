@@ -375,6 +375,9 @@ root = $(DESTDIR)$(PREFIX)
 man_pages := $(wildcard docs/*.[158])
 place = sed 's,@PREFIX@,$(PREFIX),g; s,@SYSCONFDIR@,$(SYSCONFDIR),g'
 conf = $(DESTDIR)$(SYSCONFDIR)/verifierd.conf
+# Where each shell looks; Debian keeps zsh's site-functions for what is no package.
+completions := bash:bash-completion/completions/verifier fish:fish/vendor_completions.d/verifier.fish \
+	zsh:zsh/$(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)/_verifier
 
 install: all ## into PREFIX below DESTDIR
 	install -d '$(root)/bin' '$(root)/lib/verifierd/harness' '$(root)/lib/systemd/system'
@@ -394,6 +397,8 @@ install: all ## into PREFIX below DESTDIR
 	install -m 755 server/deploy/setup '$(root)/share/verifierd'
 	install -m 644 server/deploy/alerts.yml server/deploy/grafana.json server/deploy/nginx.conf '$(root)/share/verifierd'
 	$(foreach m,$(man_pages),install -D -m 644 $(m) '$(root)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))';)
+	for pair in $(completions); do file='$(root)/share'/$${pair#*:}; install -d "$${file%/*}" && \
+		$(bin)/verifier completion $${pair%%:*} >"$$file" && chmod 644 "$$file" || exit; done
 
 # A configuration that was changed stays.
 uninstall: ## what install put there
@@ -401,6 +406,7 @@ uninstall: ## what install put there
 	rm -f '$(root)/bin/verifierd' '$(root)/bin/verifier' '$(root)/bin/trainer' '$(root)/lib/systemd/system/verifierd.service'
 	rm -rf '$(root)/lib/verifierd' '$(root)/share/verifierd'
 	rm -f $(foreach m,$(man_pages),'$(root)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))')
+	for pair in $(completions); do rm -f '$(root)/share'/$${pair#*:} || exit; done
 
 installcheck:
 	'$(root)/bin/verifierd' --version

@@ -709,7 +709,7 @@ parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
-static const struct argp argp = {
+const struct argp selftest_argp = {
     options,
     parse,
     "",
@@ -745,7 +745,7 @@ selftest_command(struct cli *cli, int argc, char **argv)
     s.only = calloc((size_t)argc, sizeof(*s.only));
     if (!s.only)
         return cli_complain(CLI_CONFIG, "out of memory");
-    argp_parse(&argp, argc, argv, 0, NULL, &s);
+    argp_parse(&selftest_argp, argc, argv, 0, NULL, &s);
     int code = selftest(&s);
     for (size_t i = 0; i < s.n_flying; i++)
         free(s.flying[i].id);
