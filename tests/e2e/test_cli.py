@@ -260,6 +260,12 @@ def test_json_is_the_service_s_document(script: Script, source: str) -> None:
     assert done.stderr == b""
 
 
+def test_json_has_no_more_digits_than_came(script: Script) -> None:
+    script.on("GET /v1/submissions/" + ID, (200, b'{"id": "x", "reward": 0.1, "components": {"a": 5.002, "b": 1e-6}}'))
+    text = verifier(script, "show", ID, "--json").stdout.decode()
+    assert '"reward": 0.1,' in text and '"a": 5.002,' in text and "1e-6" in text
+
+
 def test_infra_has_no_reward(script: Script) -> None:
     script.on("GET /v1/submissions/" + ID, (200, INFRA))
     done = verifier(script, "show", ID)
@@ -601,10 +607,9 @@ def test_a_task_is_found_by_the_beginning_of_its_hash(script: Script, source: st
 
 
 def test_the_daemon_takes_the_cursors_that_short_ids_are_looked_up_by(start_daemon: service.StartDaemon) -> None:
-    client = start_daemon(ready=False).client
-    url = {"VERIFIERD_URL": client.url}
-    assert verifier(Script(), "show", "0199f2c4-00", **url).returncode == 5
-    assert verifier(Script(), "task", "show", "sha256:ababab", **url).returncode == 5
+    real = Script(url=start_daemon(ready=False).client.url)
+    assert verifier(real, "show", "0199f2c4-00").returncode == 5
+    assert verifier(real, "task", "show", "sha256:ababab").returncode == 5
 
 
 # --- help, version, completions ---
