@@ -181,6 +181,7 @@ struct exchange {
     const struct route *route;
     struct caller caller;
     bool is_refused; /* an answer is ready; the body is read and dropped */
+    bool is_raw;     /* the body is a source, not a document */
     struct buffer body;
     uint64_t body_seen;             /* bytes */
     json_t *document;               /* the body, parsed */
@@ -276,7 +277,7 @@ struct route {
     const char *path;   /* "v1/tasks/{}" */
     const char *query;  /* the parameters it knows, separated by spaces */
     unsigned scopes;    /* a caller needs one of them; 0: open to all */
-    bool has_body;      /* a JSON document */
+    bool has_body;      /* a JSON document; or, of submission_add, a source */
     bool takes_key;     /* Idempotency-Key */
     exchange_cb *handle;
 };
