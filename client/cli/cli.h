@@ -31,6 +31,7 @@ struct cli {
     const char *token;        /* NULL: none */
     bool is_json;             /* print what the daemon answered, for programs */
     struct http_client *http; /* NULL until the first call */
+    bool is_alone;            /* verifierd was started for this command and ends with it */
 };
 
 /* --url, --token, --json: the first child of each command's argp, its input a struct cli. */
@@ -67,6 +68,7 @@ char *command_summary(const struct argp *argp);
 
 COMMAND(submit);
 COMMAND(group);
+COMMAND(judge);
 COMMAND(task_add);
 COMMAND(task_list);
 COMMAND(task_show);

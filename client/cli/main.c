@@ -21,7 +21,7 @@ int
 main(int argc, char **argv)
 {
     struct cli cli = { environment("VERIFIERD_URL", "http://127.0.0.1:8080"),
-                       environment("VERIFIERD_TOKEN", NULL), false, NULL };
+                       environment("VERIFIERD_TOKEN", NULL), false, NULL, false };
 
     setlocale(LC_CTYPE, "");
     argp_err_exit_status = CLI_USAGE;

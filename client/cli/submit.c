@@ -164,8 +164,9 @@ follow(struct submit *s, const char *id)
     AUTO_BUFFER struct buffer path = BUFFER_INIT;
     AUTO_JSON json_t *verdict = NULL;
 
-    cli_note_id(id);
-    if (!s->cli->is_json)
+    if (!s->cli->is_alone)
+        cli_note_id(id);
+    if (!s->cli->is_json && !s->cli->is_alone)
         fprintf(stderr, "verifier: submitted %s\n", id);
     api_path_add(&path, "/v1/submissions/", id);
     int code = api_follow(s->cli, path.data, s->limit_s, &verdict);

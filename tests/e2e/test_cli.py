@@ -612,6 +612,42 @@ def test_the_daemon_takes_the_cursors_that_short_ids_are_looked_up_by(start_daem
     assert verifier(real, "task", "show", "sha256:ababab").returncode == 5
 
 
+# --- judge ---
+
+
+def judge(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """With a verifierd of its own: what is not loopback, and any other daemon, is out of reach."""
+    return verifier(Script(url="http://192.0.2.1:9"), "judge", *arguments, f"--python={os.environ['PYTHON']}")
+
+
+def judged_stores() -> set[Path]:
+    return set(Path("/tmp").glob("verifierd-judge-*"))
+
+
+def test_judge_needs_no_daemon_and_leaves_nothing() -> None:
+    """Issue 28, point 4."""
+    before = judged_stores()
+    relu = service.ROOT / "tests" / "candidates" / "relu"
+    reference = str(service.ROOT / "tests" / "tasks" / "relu.py")
+    good = judge(str(relu / "honest.py"), "--task", reference, "--until", "tiny", "--json")
+    assert good.returncode == 0, good.stderr
+    assert json.loads(good.stdout)["class"] == "ok" and good.stderr == b""
+    bad = judge(str(relu / "syntax_error.py"), "--task", reference)
+    assert bad.returncode == 1 and b"SyntaxError" in bad.stdout, bad.stderr
+    assert judged_stores() == before
+
+
+def test_judge_says_why_its_daemon_does_not_start(tmp_path: Path, source: str) -> None:
+    before = judged_stores()
+    done = verifier(Script(), "judge", source, "--task", source, "--python=/nowhere/python3")
+    assert done.returncode == 3 and b"/nowhere/python3" in done.stderr
+    config = tmp_path / "bad.conf"
+    config.write_text("nonsense = 1\n")
+    done = verifier(Script(), "judge", source, "--task", source, f"--config={config}")
+    assert done.returncode == 3 and b"bad.conf:1" in done.stderr
+    assert judged_stores() == before
+
+
 # --- help, version, completions ---
 
 
@@ -721,6 +757,9 @@ def test_refusals(script: Script, source: str, answer: tuple[int, object], code:
         (["submit", "-", "--task=unknown"], 5),
         (["group", "--task=softmax"], 2),
         (["group", "-"], 2),
+        (["judge"], 2),
+        (["judge", "-"], 2),
+        (["judge", "-", "--task=a", "--policy=strcit"], 2),
         (["task"], 2),
         (["task", "paint"], 2),
         (["task", "add"], 2),
