@@ -174,7 +174,8 @@ int store_remove_task(struct store *s, const char *client, const char *id, store
 
 /*
  * New submissions (and their group, or NULL) with their sources: all or none. sources[i] belongs to rows[i]. key (or
- * NULL) is kept with them, in place of an older one of the same name.
+ * NULL) is kept with them; ERR_CONFLICT, and nothing is stored, where one of the same name is younger than
+ * STORE_KEY_LIFE_MS and what it made is still there: then another request, of another daemon's too, came first.
  */
 struct store_source {
     const char *text;

@@ -648,6 +648,7 @@ a_key_is_stored_with_what_it_made(void **state)
     struct submission_row rows[3] = { rig_row(), rig_row(), rig_row() };
     struct key_row ann = a_key("ann", "k", rows[0].id, 1000), bob = a_key("bob", "k", rows[1].id, 1000);
     struct key_row again = a_key("bob", "k", rows[2].id, 2000), found;
+    struct key_row later = a_key("bob", "k", rows[2].id, 1000 + STORE_KEY_LIFE_MS);
 
     add_with_key(r, &ann, &rows[0], 0);
     add_with_key(r, &bob, &rows[1], 0);
@@ -662,8 +663,12 @@ a_key_is_stored_with_what_it_made(void **state)
     add_with_key(r, &again, &rows[0], ERR_CONFLICT);
     assert_int_equal(store_get_key(r->store, "bob", "k", 2000, &found, &r->err), 0);
     assert_string_equal(found.id, rows[1].id);
-    add_with_key(r, &again, &rows[2], 0);
+    /* one request made something under it: another makes nothing, until the key is forgotten */
+    add_with_key(r, &again, &rows[2], ERR_CONFLICT);
     assert_int_equal(store_get_key(r->store, "bob", "k", 2000, &found, &r->err), 0);
+    assert_string_equal(found.id, rows[1].id);
+    add_with_key(r, &later, &rows[2], 0);
+    assert_int_equal(store_get_key(r->store, "bob", "k", 1000 + STORE_KEY_LIFE_MS, &found, &r->err), 0);
     assert_string_equal(found.id, rows[2].id);
 }
 

@@ -49,19 +49,27 @@ add_group(struct pgsql *p, const struct group_row *group, const char *client, st
 static int
 add_key(struct pgsql *p, const struct key_row *key, struct error *err)
 {
+    int64_t kept = 0;
     int rc = pg_run(&p->link, "forget old keys",
                     "DELETE FROM idempotency WHERE (client, key) IN (SELECT client, key FROM idempotency"
                     " WHERE created_ms <= $1 FOR UPDATE SKIP LOCKED)",
                     PG_VALUES(pg_int(key->created_ms - STORE_KEY_LIFE_MS)), NULL, err);
     if (rc < 0)
         return rc;
-    return pg_run(&p->link, "add a key",
-                  "INSERT INTO idempotency AS old (client, key, request_hash, id, created_ms)"
-                  " VALUES ($1, $2, $3, $4, $5) ON CONFLICT (client, key) DO UPDATE SET"
-                  " request_hash = excluded.request_hash, id = excluded.id, created_ms = excluded.created_ms",
-                  PG_VALUES(pg_text(key->client), pg_text(key->key), pg_text(key->request_hash),
-                            pg_text(key->id), pg_int(key->created_ms)),
-                  NULL, err);
+    /* Of two nodes that add one key at once the second waits for the first. */
+    rc = pg_run(&p->link, "add a key",
+                "INSERT INTO idempotency AS old (client, key, request_hash, id, created_ms)"
+                " VALUES ($1, $2, $3, $4, $5) ON CONFLICT (client, key) DO UPDATE SET"
+                " request_hash = excluded.request_hash, id = excluded.id, created_ms = excluded.created_ms"
+                " WHERE old.created_ms <= $6 OR NOT (EXISTS (SELECT 1 FROM submission s WHERE s.id = old.id)"
+                "  OR EXISTS (SELECT 1 FROM submission_group g WHERE g.id = old.id))",
+                PG_VALUES(pg_text(key->client), pg_text(key->key), pg_text(key->request_hash),
+                          pg_text(key->id), pg_int(key->created_ms),
+                          pg_int(key->created_ms - STORE_KEY_LIFE_MS)),
+                &kept, err);
+    if (rc == 0 && kept == 0)
+        return error_set(err, ERR_CONFLICT, "the key has made something already");
+    return rc;
 }
 
 static int

@@ -82,8 +82,11 @@ static const char *const change_sql[NCHANGES] = {
     [PUT_CANARY] = "INSERT OR REPLACE INTO canary (gpu, driver, kind, changed_ms, document)"
                    " VALUES (?1, ?2, ?3, ?4, ?5)",
     [FORGET_CANARY] = "DELETE FROM canary WHERE gpu = ?1 AND driver = ?2 AND kind = ?3",
-    [ADD_KEY] = "INSERT OR REPLACE INTO idempotency (client, key, request_hash, id, created_ms)"
-                " VALUES (?1, ?2, ?3, ?4, ?5)",
+    [ADD_KEY] =
+        "INSERT INTO idempotency (client, key, request_hash, id, created_ms) VALUES (?1, ?2, ?3, ?4, ?5)"
+        " ON CONFLICT DO UPDATE SET request_hash = excluded.request_hash, id = excluded.id,"
+        " created_ms = excluded.created_ms WHERE NOT (EXISTS (SELECT 1 FROM submission s WHERE s.id ="
+        " idempotency.id) OR EXISTS (SELECT 1 FROM submission_group g WHERE g.id = idempotency.id))",
     [FORGET_KEYS] = "DELETE FROM idempotency WHERE created_ms <= ?1",
 };
 
@@ -304,7 +307,10 @@ apply_key(const struct key_row *key, struct write_kit *kit, struct error *err)
     db_bind_text(stmt, 3, key->request_hash);
     db_bind_text(stmt, 4, key->id);
     sqlite3_bind_int64(stmt, 5, key->created_ms);
-    return db_run(stmt, "add a key", err);
+    rc = db_run(stmt, "add a key", err);
+    if (rc == 0 && sqlite3_changes(kit->db) == 0)
+        return error_set(err, ERR_CONFLICT, "the key has made something already");
+    return rc;
 }
 
 int
@@ -312,10 +318,10 @@ changes_add_submissions(struct store_backend *b, const struct store_intake *w, s
 {
     struct write_kit *kit = sqlite_kit(b);
     const char *client = w->n > 0 ? w->rows[0].client : NULL; /* a group's submissions are all of one */
-    int rc = w->group ? apply_group(w->group, client, kit, err) : 0;
+    int rc = w->key ? apply_key(w->key, kit, err) : 0; /* first: what it finds must not be of this write */
 
-    if (rc == 0 && w->key)
-        rc = apply_key(w->key, kit, err);
+    if (rc == 0 && w->group)
+        rc = apply_group(w->group, client, kit, err);
     for (size_t i = 0; rc == 0 && i < w->n; i++) {
         rc = blob_put(&kit->blobs, w->rows[i].source_hash, w->sources[i].text, w->sources[i].size, err);
         if (rc == 0)
