@@ -56,6 +56,16 @@ TWO_FACED = HONEST.replace(
     "        if type(x).__name__ == 'Tensor':\n"
     "            return torch.relu(x) * self.weight",
 )
+UNUSUAL = {
+    "that reads a file": "HERE = len(open(__file__).read())\n",
+    "that keeps a thread": "import threading\nWATCH = threading.Thread(target=print)\n",
+    "that knows ctypes": "import ctypes\nWORD = ctypes.sizeof(ctypes.c_void_p)\n",
+    "that looks at loaded modules": "import sys\nHAS = 'triton' in sys.modules\n",
+    "that evaluates a text": "N = eval('256')\n",
+    "that sets a name of torch's": "torch.is_judged = False\n",
+    "that imports pickle": "import pickle\nSMALL = pickle.loads(pickle.dumps(3))\n",
+}
+"""What a static rule refuses where a process is judged; after HONEST."""
 MAP = """
 import torch, triton, triton.language as tl
 @triton.jit
@@ -176,6 +186,21 @@ def test_who_computes_otherwise_where_tensors_are_real_is_never_asked_there(plan
     """Live, torch would do the work; by its plan the kernel does."""
     verdict = judge(planned, TWO_FACED)
     assert verdict["class"] == "ok" and verdict["plan"]["operators"] == 1, verdict["feedback"]
+
+
+@pytest.mark.parametrize("what", UNUSUAL)
+def test_an_honest_module_is_judged_by_its_plan(what: str, planned: service.Client, client: service.Client) -> None:
+    """Issue 23, point 8: no static rule decides where there is a plan."""
+    candidate = HONEST + UNUSUAL[what]
+    assert judge(client, candidate, until="ast")["class"] == "policy"
+    verdict = judge(planned, candidate)
+    assert verdict["class"] == "ok" and verdict["plan"]["traced"] is True, verdict["feedback"]
+
+
+def test_what_a_static_rule_refuses_is_not_judged_live(planned: service.Client) -> None:
+    verdict = judge(planned, BRANCHES + UNUSUAL["that knows ctypes"], policy=ANYTHING)
+    assert (verdict["class"], verdict["failed_at"], verdict["rule"]) == ("policy", "compile", "native_code"), verdict
+    assert verdict["plan"]["traced"] is False and verdict["error"]["line"] == HONEST.count("\n") + 2
 
 
 def test_kernelbenchs_rule_is_about_calls_and_has_no_plan(planned: service.Client) -> None:
