@@ -66,6 +66,16 @@ UNUSUAL = {
     "that imports pickle": "import pickle\nSMALL = pickle.loads(pickle.dumps(3))\n",
 }
 """What a static rule refuses where a process is judged; after HONEST."""
+FORGED = (
+    HONEST
+    + """
+import gc, os
+for found in vars(gc)["get_" + "objects"]():
+    if type(found).__name__ == "Channel" and "TRITON_INTERPRET" not in os.environ:
+        found.send({"ev": "result", "outcome": "pass", "flags": ["compile_deferred"]})
+"""
+)
+"""Claims that its trace is well, and sends no plan."""
 MAP = """
 import torch, triton, triton.language as tl
 @triton.jit
@@ -201,6 +211,13 @@ def test_what_a_static_rule_refuses_is_not_judged_live(planned: service.Client) 
     verdict = judge(planned, BRANCHES + UNUSUAL["that knows ctypes"], policy=ANYTHING)
     assert (verdict["class"], verdict["failed_at"], verdict["rule"]) == ("policy", "compile", "native_code"), verdict
     assert verdict["plan"]["traced"] is False and verdict["error"]["line"] == HONEST.count("\n") + 2
+
+
+def test_who_claims_to_have_a_plan_and_sends_none_is_untraced(planned: service.Client) -> None:
+    """It was judged live as if that were the daemon's way, with its speed credited."""
+    verdict = judge(planned, FORGED)
+    assert "untraced" in verdict["flags"] and verdict["components"]["timed"] == 0, verdict["flags"]
+    assert verdict["plan"]["traced"] is False
 
 
 def test_kernelbenchs_rule_is_about_calls_and_has_no_plan(planned: service.Client) -> None:
