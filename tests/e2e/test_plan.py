@@ -281,6 +281,30 @@ def test_what_is_baked_into_a_kernel_is_told_and_decides_nothing(what: str, plan
     assert "cases of other sizes, dtypes and arguments" in verdict["generality"], verdict["generality"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["its own number of programs", "a branch of torch's for other sizes"])
+def test_what_is_baked_into_a_kernel_is_refused_where_shapes_are_required(what: str, planned: service.Client) -> None:
+    """Issue 24, point 4."""
+    body = {"reference": SLOPED, "policy": {"name": "strict", "shapes": "require"}}
+    assert planned.judge({**body, "candidate": LEAKY})["class"] == "ok"
+    verdict = planned.judge({**body, "candidate": SPECIAL[what]})
+    assert verdict["class"] not in ("ok", "infra"), verdict["feedback"]
+
+
+@pytest.mark.parametrize(("value", "is_right"), [("a + tl.abs(a)", True), ("tl.where(a > 0.0, a + a, 0.0)", False)])
+def test_what_is_not_a_number_comes_out_as_the_references_does(
+    value: str, is_right: bool, planned: service.Client
+) -> None:
+    """Issue 24, point 2: where a task's own inputs have NaN."""
+    reference = TASK.replace("torch.relu(x) * self.weight", "(x + x.abs()) * self.weight").replace(
+        "return [torch.randn(40, 300)]",
+        "return [torch.randn(40, 300).masked_fill(torch.rand(40, 300) < 0.1, torch.nan)]",
+    )
+    candidate = MAP.replace("VALUE", f"({value}) * b").replace("DTYPE", "float32").replace("RESULT", "y")
+    verdict = planned.judge({"reference": reference, "candidate": candidate})
+    assert (verdict["class"] == "ok") == is_right, verdict["feedback"]
+
+
 def test_a_write_behind_its_output_is_a_class_of_its_own(planned: service.Client) -> None:
     verdict = judge(planned, HONEST.replace("tl.store(y + at, value, mask=inside)", "tl.store(y + at, value)"))
     assert verdict["class"] == "out_of_bounds", verdict["feedback"]
