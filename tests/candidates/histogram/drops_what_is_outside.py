@@ -1,5 +1,6 @@
 # kind: mistake
 # class: mismatch|nonfinite
+# needs: plan
 # what: drops what is outside of all bins
 import torch
 import torch.nn as nn

@@ -1,5 +1,6 @@
 # kind: honest
 # class: ok
+# needs: plan
 import torch
 import torch.nn as nn
 import triton

@@ -1,5 +1,6 @@
 # kind: mistake
 # class: mismatch
+# needs: plan
 # what: 1e-6 for 1e-5
 import torch
 import torch.nn as nn

@@ -1,5 +1,6 @@
 # kind: mistake
 # class: mismatch
+# needs: plan
 # what: halves are rounded up, and not to the even one
 import torch
 import torch.nn as nn

@@ -1,5 +1,6 @@
 # kind: mistake
 # class: mismatch
+# needs: plan
 # what: the maximum begins at 0
 import torch
 import torch.nn as nn

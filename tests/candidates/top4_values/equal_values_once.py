@@ -1,5 +1,6 @@
 # kind: mistake
 # class: mismatch|nonfinite
+# needs: plan
 # what: takes equal values for one
 import torch
 import torch.nn as nn
