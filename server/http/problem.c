@@ -19,6 +19,7 @@ const struct problem_kind problem_kinds[PROBLEM_COUNT] = {
     [PROBLEM_NAME_TAKEN] = { 409, "name_taken", "The name is another task's", false },
     [PROBLEM_IN_USE] = { 409, "task_in_use", "Submissions of the task are not finished", true },
     [PROBLEM_KEY_RUNNING] = { 409, "key_in_flight", "The first request with this key is under way", true },
+    [PROBLEM_SWEEPING] = { 409, "sweep_running", "A sweep is under way", true },
     [PROBLEM_TOO_LARGE] = { 413, "too_large", "The request is too large", false },
     [PROBLEM_TYPE] = { 415, "unsupported_type", "The body is not application/json", false },
     [PROBLEM_HOST] = { 421, "wrong_host", "The request is for another host", false },

@@ -256,8 +256,10 @@ retention_run(struct exchange *x)
 
     if (json_read(x->document, "", fields, ARRAY_LEN(fields), &fault) != 0)
         exchange_problem_at(x, PROBLEM_BODY, "pointer", fault.pointer, fault.text);
-    else if (!x->http->retention || !retention_sweep(x->http->retention, vacuum))
-        exchange_problem(x, PROBLEM_UNAVAILABLE, "a sweep is under way already");
+    else if (!x->http->retention)
+        exchange_problem(x, PROBLEM_UNAVAILABLE, "the daemon has just been started");
+    else if (!retention_sweep(x->http->retention, vacuum))
+        exchange_problem(x, PROBLEM_SWEEPING, "a sweep is under way already; GET shows when it is over");
     else {
         access_note(x, vacuum ? "retention vacuum" : "retention", NULL);
         exchange_json(x, 202, retention_json(x->http->retention));

@@ -225,3 +225,21 @@ def test_it_comes_by_itself_and_with_new_settings(daemon: Daemon) -> None:
     assert client.get("/v1/retention").json()["days"] == 30
     daemon.stop()
     assert "removed 1 submissions" in daemon.log.read_text()
+
+
+def test_a_second_sweep_beside_the_first_is_a_conflict(daemon: Daemon) -> None:
+    rows = Stored(daemon.directory / "store.db")
+    for i in range(400):
+        rows.submission(40, source=rows.blob(f"large-{i}", 40000))
+    rows.done()
+    settle(daemon, "retention_days = 30\n")
+    client = daemon.start(ready=False)
+    assert client.post("/v1/retention", {"vacuum": True}).status == 202
+    second = client.post("/v1/retention", {"vacuum": True})
+    assert second.status == 409 and second.json()["code"] == "sweep_running", second
+    assert second.json()["retryable"] is True
+    deadline = time.monotonic() + 60
+    while client.get("/v1/retention").json()["running"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert client.post("/v1/retention", {}).status == 202
