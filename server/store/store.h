@@ -219,7 +219,8 @@ int store_reap(struct store *s, store_done_cb *cb, void *arg, struct error *err)
 
 /*
  * Take the submission, which waits: state running, one attempt more. out is lent until cb has run; where the node still
- * has it under the number in out, since its release failed, it may take it, too. ERR_CONFLICT: it does not wait, or the
+ * has it under the number in out, since its release failed, it may take it, too, with one attempt more than out says.
+ * ERR_CONFLICT: it does not wait, or the
  * lease has ended; ERR_NOTFOUND.
  */
 int store_claim(struct store *s, const struct store_lease *l, const char *id, struct store_claim *out,

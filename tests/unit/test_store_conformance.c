@@ -1283,6 +1283,26 @@ what_has_ended_or_was_cancelled_is_never_claimed(void **state)
     }
 }
 
+/* Its release failed, so the store still counts the attempt that was cut short. */
+static void
+what_is_claimed_again_by_its_holder_has_the_attempts_that_its_release_said(void **state)
+{
+    struct rig *r = *state;
+    struct store_lease a = join(r, "a", STORE_LEASE_ENDLESS);
+    struct submission_row in = rig_row();
+    struct store_claim c = { .number = 0 };
+
+    assert_int_equal(rig_add(r, &in, "x"), 0);
+    assert_int_equal(claim(r, &a, in.id, &c), 0);
+    assert_int_equal(c.attempts, 1);
+    c.attempts = 0;
+    assert_int_equal(claim(r, &a, in.id, &c), 0);
+    assert_int_equal(c.attempts, 1);
+    c.attempts = 1; /* it was judged, and lost */
+    assert_int_equal(claim(r, &a, in.id, &c), 0);
+    assert_int_equal(c.attempts, 2);
+}
+
 static void
 a_release_gives_it_back_with_the_attempts_that_it_says(void **state)
 {
@@ -1629,6 +1649,7 @@ main(void)
         RIGGED(two_claims_under_way_at_once_have_one_winner),
         RIGGED(what_waits_is_claimed_by_urgency_then_by_age),
         RIGGED(what_has_ended_or_was_cancelled_is_never_claimed),
+        RIGGED(what_is_claimed_again_by_its_holder_has_the_attempts_that_its_release_said),
         RIGGED(a_release_gives_it_back_with_the_attempts_that_it_says),
         RIGGED(an_earlier_claim_finishes_nothing),
         RIGGED(what_a_dead_node_had_claimed_is_judged_by_another),

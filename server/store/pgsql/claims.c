@@ -6,15 +6,15 @@
  * Theory of operation. The database's clock decides about leases: now_ms() is the time at which a row is looked at, not
  * that at which the transaction began. A claim passes over a row that another node is changing (SKIP LOCKED), so that
  * nodes never wait for each other, nor in a ring; what is locked is chosen once (MATERIALIZED), since a plan may ask a
- * subquery again and would lock, and claim, more than one row.
+ * subquery again and would lock, and claim, more than one row. What is running is claimed again by its node where its
+ * release failed: it has the attempts that the release said.
  */
 
 #define LEASE "SELECT 1 FROM node WHERE name = $1 AND epoch = $2 AND lease_until_ms > now_ms()"
-#define CLAIM(chosen)                                                                                       \
-    "WITH lease AS MATERIALIZED (" LEASE "), chosen AS MATERIALIZED (SELECT id FROM job WHERE " chosen      \
-    " FOR UPDATE SKIP LOCKED) UPDATE job SET state = 1, node = $1, claim = claim + 1, attempts = attempts " \
-    "+ 1"                                                                                                   \
-    " FROM chosen WHERE job.id = chosen.id RETURNING job.id, job.claim, job.attempts"
+#define CLAIM(chosen, attempts)                                                                        \
+    "WITH lease AS MATERIALIZED (" LEASE "), chosen AS MATERIALIZED (SELECT id FROM job WHERE " chosen \
+    " FOR UPDATE SKIP LOCKED) UPDATE job SET state = 1, node = $1, claim = claim + 1, attempts = 1 "   \
+    "+ " attempts " FROM chosen WHERE job.id = chosen.id RETURNING job.id, job.claim, job.attempts"
 
 /* ?: an end that is never passed, or one from now on. */
 #define LEASE_END(ms) "CASE WHEN " ms " = 9223372036854775807 THEN " ms " ELSE now_ms() + " ms " END"
@@ -112,8 +112,10 @@ pg_claim(struct store_backend *b, const struct store_lease *l, const struct stor
     AUTO_RESULT PGresult *row = NULL;
     int rc = pg_ask(&p->link, "claim a submission",
                     CLAIM("id = $3 AND (state = 0 OR (state = 1 AND node = $1 AND claim = $4))"
-                          " AND EXISTS (SELECT FROM lease)"),
-                    PG_VALUES(pg_text(l->node), pg_int(l->epoch), pg_text(held->id), pg_int(held->number)),
+                          " AND EXISTS (SELECT FROM lease)",
+                          "CASE state WHEN 0 THEN attempts ELSE $5 END"),
+                    PG_VALUES(pg_text(l->node), pg_int(l->epoch), pg_text(held->id), pg_int(held->number),
+                              pg_int(held->attempts)),
                     &row, err);
     if (rc == 0 && PQntuples(row) == 1)
         read_claim(row, out);
@@ -129,9 +131,10 @@ pg_claim_next(struct store_backend *b, const struct store_lease *l, struct store
 {
     struct pgsql *p = pgsql_of(b);
     AUTO_RESULT PGresult *row = NULL;
-    int rc = pg_ask(&p->link, "claim what waits",
-                    CLAIM("state = 0 AND EXISTS (SELECT FROM lease) ORDER BY priority, id LIMIT 1"),
-                    PG_VALUES(pg_text(l->node), pg_int(l->epoch)), &row, err);
+    int rc =
+        pg_ask(&p->link, "claim what waits",
+               CLAIM("state = 0 AND EXISTS (SELECT FROM lease) ORDER BY priority, id LIMIT 1", "attempts"),
+               PG_VALUES(pg_text(l->node), pg_int(l->epoch)), &row, err);
     if (rc == 0 && PQntuples(row) == 1)
         read_claim(row, out);
     if (rc < 0 || PQntuples(row) == 1)

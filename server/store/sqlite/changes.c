@@ -41,7 +41,10 @@ enum change {
     NCHANGES
 };
 
-#define CLAIM_SET "SET state = 1, node = ?1, claim = claim + 1, attempts = attempts + 1"
+/* What is running is claimed again where its release failed: ?6 is what that left of its attempts. */
+#define CLAIM_SET                                                                        \
+    "SET state = 1, node = ?1, claim = claim + 1, attempts = 1 + CASE state WHEN 0 THEN" \
+    " attempts ELSE ?6 END"
 #define CLAIM_LEASE                                                                      \
     "EXISTS (SELECT 1 FROM node WHERE name = ?1 AND epoch = ?2 AND lease_until_ms > ?3)" \
     " RETURNING id, claim, attempts"
@@ -464,6 +467,7 @@ changes_claim(struct store_backend *b, const struct store_lease *l, const struct
 
     db_bind_text(kit->changes[CLAIM], 4, held->id);
     sqlite3_bind_int64(kit->changes[CLAIM], 5, held->number);
+    sqlite3_bind_int(kit->changes[CLAIM], 6, held->attempts);
     int rc = take(kit, kit->changes[CLAIM], l, out, err);
     if (rc != 1)
         return rc;
