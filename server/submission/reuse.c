@@ -37,12 +37,6 @@
 
 /* --- handing on --- */
 
-static json_t *
-text_or_null(const char *text)
-{
-    return text && *text ? json_string(text) : json_null();
-}
-
 /* The verdict of another, as it is for this one. */
 static json_t *
 adopt(const struct submission *s, const struct submission_row *from)

@@ -36,9 +36,6 @@ struct job_ops {
     void (*closed)(void *arg, const struct job_closing *c); /* once, last */
 };
 
-/* Bytes of a task's id, with what tells one of its references from another. */
-#define REFERENCE_ID_SIZE (HASH_TEXT_SIZE + 8)
-
 /* Strings are copied. task_id: submissions with the same one share a reference. */
 struct job_submission {
     const char *task_id;
