@@ -145,6 +145,7 @@ struct key_row {
     char request_hash[HASH_TEXT_SIZE]; /* of the call and its body */
     char id[ID_SIZE];                  /* what it made: a group or a submission */
     int64_t created_ms;
+    bool replaces; /* in place of one that counts, whatever that made. Never read */
 };
 
 void task_row_release(struct task_row *r);
@@ -175,7 +176,8 @@ int store_remove_task(struct store *s, const char *client, const char *id, store
 /*
  * New submissions (and their group, or NULL) with their sources: all or none. sources[i] belongs to rows[i]. key (or
  * NULL) is kept with them; ERR_CONFLICT, and nothing is stored, where one of the same name is younger than
- * STORE_KEY_LIFE_MS and what it made is still there: then another request, of another daemon's too, came first.
+ * STORE_KEY_LIFE_MS and what it made is still there: then another request, of another daemon's too, came first, unless the key
+ * replaces it.
  */
 struct store_source {
     const char *text;

@@ -11,27 +11,18 @@
 #include "server/submission/submission.h"
 #include "server/submission/wait.h"
 
-static void
-cancel_rest(struct funnel *f, struct group *g, enum cancel_reason why)
-{
-    struct error err = { 0 };
-
-    if (group_cancel_rest(f, group_id(g), why, &err) != 0 && err.code != ERR_CONFLICT)
-        log_warn(group_id(g), "%s", err.text);
-}
-
 void
 group_progress_deadline_cb(void *arg, struct group *g)
 {
     log_info(group_id(g), "its deadline has passed: what is not done is cancelled");
-    cancel_rest(arg, g, CANCEL_DEADLINE);
+    group_cancel_rest(arg, group_id(g), CANCEL_DEADLINE);
 }
 
 void
 group_progress_decision(struct funnel *f, struct group *g)
 {
     if (group_decides(g))
-        cancel_rest(f, g, CANCEL_DECIDED);
+        group_cancel_rest(f, group_id(g), CANCEL_DECIDED);
 }
 
 /* Those that were chosen wait for a device; the others end untimed. */

@@ -548,38 +548,3 @@ funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *ar
     release_claimed(f);
     check_drained(f);
 }
-
-/* --- showing --- */
-
-json_t *
-funnel_show_submission(struct funnel *f, const char *id, struct error *err)
-{
-    struct submission shown = { .funnel = f, .cache = "miss" };
-    struct submission *s = NULL;
-    json_t *out;
-
-    s = submission_by_id(f, id);
-    if (s && s->attempt && s->attempt->request && !state_is_final(s->state)) {
-        out = verdict_json(s);
-        return out ? out : (error_set(err, ERR_NOMEM, "no memory to show %s", id), NULL);
-    }
-    /* Of a verdict that is not durable yet nothing is shown: it is what the store says, and runs still. */
-    if (s && state_is_final(s->state))
-        shown.state = STATE_READY;
-    if (s)
-        shown.cache = s->cache;
-    snprintf(shown.id, sizeof(shown.id), "%s", id);
-    int rc = submission_load_attempt(&shown, err);
-    struct attempt *j = shown.attempt;
-    if (rc != 0) {
-        attempt_free(f, j);
-        return NULL;
-    }
-    if (!s && j->row.state == SUBMISSION_RUNNING)
-        shown.state = STATE_READY;
-    shown.priority = j->row.priority;
-    shown.attempts = j->row.attempts;
-    out = j->row.verdict ? json_loads(j->row.verdict, JSON_ALLOW_NUL, NULL) : verdict_json(&shown);
-    attempt_free(f, j);
-    return out ? out : (error_set(err, ERR_STORE, "the verdict of %s cannot be read", id), NULL);
-}

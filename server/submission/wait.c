@@ -4,8 +4,6 @@
 
 #include <utlist.h>
 
-#include "common/log.h"
-#include "server/store/store.h"
 #include "server/submission/elsewhere.h"
 #include "server/submission/funnel.h"
 #include "server/submission/groups.h"
@@ -85,22 +83,8 @@ waits_move(struct funnel_wait **from, struct funnel_wait **to)
     *from = NULL;
 }
 
-/* What is not here may be another's, or may wait for want of memory: its row says. */
 bool
-funnel_is_finished(struct funnel *f, const char *id)
+funnel_is_here(const struct funnel *f, const char *id)
 {
-    struct submission *s = NULL;
-    struct group *g = NULL;
-    bool is_unfinished = false;
-    struct error err = { 0 };
-
-    s = submission_by_id(f, id);
-    if (!s)
-        g = groups_find(f->groups, id);
-    /* What is followed has ended once those who wait for it were told so. */
-    if (s || g || elsewhere_find(f->elsewhere, id))
-        return false;
-    if (store_is_unfinished(f->store, id, &is_unfinished, &err) != 0)
-        log_error(id, "%s", err.text);
-    return !is_unfinished;
+    return submission_by_id(f, id) || groups_find(f->groups, id) || elsewhere_find(f->elsewhere, id);
 }

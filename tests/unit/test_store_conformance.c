@@ -670,6 +670,16 @@ a_key_is_stored_with_what_it_made(void **state)
     add_with_key(r, &later, &rows[2], 0);
     assert_int_equal(store_get_key(r->store, "bob", "k", 1000 + STORE_KEY_LIFE_MS, &found, &r->err), 0);
     assert_string_equal(found.id, rows[2].id);
+    /* one whose submission is not there is as good as none, and one that replaces it needs not wait for that */
+    struct submission_row made[3] = { rig_row(), rig_row(), rig_row() };
+    struct key_row gone = a_key("cat", "k", "no such id", 1000 + STORE_KEY_LIFE_MS);
+    add_with_key(r, &gone, &made[0], 0);
+    memcpy(gone.id, made[1].id, sizeof(gone.id));
+    add_with_key(r, &gone, &made[1], 0);
+    memcpy(gone.id, made[2].id, sizeof(gone.id));
+    add_with_key(r, &gone, &made[2], ERR_CONFLICT);
+    gone.replaces = true;
+    add_with_key(r, &gone, &made[2], 0);
 }
 
 /* --- lists --- */

@@ -88,7 +88,7 @@ static const char *const change_sql[NCHANGES] = {
     [ADD_KEY] =
         "INSERT INTO idempotency (client, key, request_hash, id, created_ms) VALUES (?1, ?2, ?3, ?4, ?5)"
         " ON CONFLICT DO UPDATE SET request_hash = excluded.request_hash, id = excluded.id,"
-        " created_ms = excluded.created_ms WHERE NOT (EXISTS (SELECT 1 FROM submission s WHERE s.id ="
+        " created_ms = excluded.created_ms WHERE ?6 OR NOT (EXISTS (SELECT 1 FROM submission s WHERE s.id ="
         " idempotency.id) OR EXISTS (SELECT 1 FROM submission_group g WHERE g.id = idempotency.id))",
     [FORGET_KEYS] = "DELETE FROM idempotency WHERE created_ms <= ?1",
 };
@@ -310,6 +310,7 @@ apply_key(const struct key_row *key, struct write_kit *kit, struct error *err)
     db_bind_text(stmt, 3, key->request_hash);
     db_bind_text(stmt, 4, key->id);
     sqlite3_bind_int64(stmt, 5, key->created_ms);
+    sqlite3_bind_int(stmt, 6, key->replaces);
     rc = db_run(stmt, "add a key", err);
     if (rc == 0 && sqlite3_changes(kit->db) == 0)
         return error_set(err, ERR_CONFLICT, "the key has made something already");
