@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <utlist.h>
@@ -53,14 +54,55 @@ sizes_judge(const struct attempt *j)
     return strcmp(j->policy.shapes, "require") == 0;
 }
 
-static int
-load(struct submission *s, struct error *err)
-{
-    int rc = submission_load_attempt(s, err);
+/* What the store has of one that was claimed, read on a thread of the store. */
+struct loading {
+    struct submission *submission; /* it is being claimed still, and so stays */
+    char id[ID_SIZE];
+    struct submission_row row;
+    struct task_row task;
+    struct buffer source;
+    int rc;
+    struct error err;
+};
 
-    if (rc == 0 && sizes_judge(s->attempt))
-        rc = task_let_sizes_judge(&s->attempt->task, err);
-    return rc;
+static void
+load_cb(void *arg, struct store_reader *r)
+{
+    struct loading *l = arg;
+
+    l->rc = reader_get_submission(r, l->id, &l->row, &l->err);
+    if (l->rc == 0)
+        l->rc = reader_get_task(r, l->row.task_id, &l->task, &l->err);
+    if (l->rc == 0)
+        l->rc = reader_get_source(r, l->row.source_hash, &l->source, &l->err);
+}
+
+static void
+loading_free(struct loading *l)
+{
+    submission_row_release(&l->row);
+    task_row_release(&l->task);
+    buffer_release(&l->source);
+    free(l);
+}
+
+/* Moves what was read into the attempt, which is told with it also on failure. */
+static int
+take_loaded(struct loading *l, struct error *err)
+{
+    struct attempt *j = l->submission->attempt;
+
+    memcpy(l->row.id, l->id, sizeof(l->row.id));
+    int rc = attempt_read_row(j, &l->row, err);
+    j->task = l->task;
+    l->task = (struct task_row){ 0 };
+    j->source = l->source;
+    l->source = (struct buffer)BUFFER_INIT;
+    if (l->rc != 0) {
+        *err = l->err;
+        return l->rc;
+    }
+    return rc == 0 && sizes_judge(j) ? task_let_sizes_judge(&j->task, err) : rc;
 }
 
 static void
@@ -79,16 +121,16 @@ note_wait(struct submission *s, enum stage stage, int64_t now_ns)
     counters_wait(s->funnel->counters, stage, wait_ms);
 }
 
-/* The store has agreed that it is ours. */
+/* The store has agreed that it is ours, and has told what it is. */
 static void
-begin_claimed(struct submission *s)
+begin_claimed(struct submission *s, struct loading *l)
 {
     struct funnel *f = s->funnel;
     struct error err = { 0 };
     int64_t now_ns = clock_monotonic_ns();
 
     s->attempts = s->claim.attempts;
-    if (load(s, &err) != 0) {
+    if (take_loaded(l, &err) != 0) {
         log_error(s->id, "%s", err.text);
         attempt_fail(s->attempt, STAGE_AST, CLASS_INFRA, NULL, "It could not be judged: %s.", err.text);
         end_before_the_first_stage(s);
@@ -111,6 +153,46 @@ begin_claimed(struct submission *s)
 }
 
 static void
+loaded_cb(void *arg)
+{
+    struct loading *l = arg;
+    struct submission *s = l->submission;
+    struct funnel *f = s->funnel;
+
+    s->is_claiming = false;
+    if (f->is_stopping) /* the next start takes it up */
+        scheduler_release_slot(f->scheduler, &s->job);
+    else
+        begin_claimed(s, l);
+    loading_free(l);
+    pending_end_write(f->pending);
+}
+
+/* It is read before it is begun: who cancels it meanwhile, or drains, finds it as it was while the store was asked for it. */
+static void
+load(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+    struct loading *l = calloc(1, sizeof(*l));
+
+    s->is_claiming = true;
+    pending_begin_write(f->pending);
+    if (!l) {
+        log_warn(s->id, "no memory to begin it: it is tried again");
+        DL_APPEND(f->unclaimed, s);
+        submission_try_later(f);
+        pending_end_write(f->pending);
+        return;
+    }
+    *l = (struct loading){ .submission = s, .source = BUFFER_INIT };
+    memcpy(l->id, s->id, sizeof(l->id));
+    if (store_read(f->store, load_cb, loaded_cb, l, &l->err) != 0) {
+        l->rc = l->err.code;
+        loaded_cb(l);
+    }
+}
+
+static void
 claimed_cb(void *arg, int code, const struct error *err)
 {
     struct submission *s = arg;
@@ -129,7 +211,7 @@ claimed_cb(void *arg, int code, const struct error *err)
     } else if (f->is_stopping) { /* the next start takes it up */
         scheduler_release_slot(f->scheduler, &s->job);
     } else if (code == 0) {
-        begin_claimed(s);
+        load(s);
     } else {
         log_info(s->id, "it is not judged here: %s", err->text);
         scheduler_end_rerun(f->scheduler, &s->job); /* nothing moves it, which would */
