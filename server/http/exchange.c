@@ -195,7 +195,8 @@ exchange_error(struct exchange *x, const struct error *err, const char *name)
         exchange_problem(x, PROBLEM_NOT_FOUND, "there is no %s", name);
         break;
     case ERR_CONFLICT:
-        exchange_problem(x, PROBLEM_FINISHED, "%s", err->text);
+        log_info(x->request_id, "%s: %s", x->uri, err->text); /* as below, it may be the database's */
+        exchange_problem(x, PROBLEM_FINISHED, "%s is finished", x->id);
         break;
     case ERR_UNAVAILABLE:
     case ERR_FULL:

@@ -204,7 +204,7 @@ added_cb(void *arg, int code, const struct error *err)
     struct funnel_answer answer = { .is_new = true };
 
     if (code != 0) {
-        answer.refusal = FUNNEL_UNAVAILABLE;
+        answer.refusal = code == ERR_CONFLICT ? FUNNEL_KEY_TAKEN : FUNNEL_UNAVAILABLE;
         snprintf(answer.fault.text, sizeof(answer.fault.text), "%.150s", err->text);
     }
     memcpy(answer.id, w->id, sizeof(w->id));
@@ -213,6 +213,12 @@ added_cb(void *arg, int code, const struct error *err)
     w->cb(w->arg, &answer);
     if (w->ms >= 0 && !w->funnel->is_drained)
         uv_timer_start(&w->timer, work_cb, (uint64_t)w->ms, 0);
+}
+
+static void
+rival_cb(void *arg, int code, const struct error *err)
+{
+    (void)arg, (void)code, (void)err;
 }
 
 void
@@ -257,6 +263,14 @@ funnel_submit(struct funnel *f, json_t *body, const struct key_row *key, funnel_
     struct key_row kept = key ? *key : (struct key_row){ 0 };
     memcpy(kept.id, w->id, sizeof(kept.id));
     kept.created_ms = row.created_ms;
+    if (key &&
+        json_is_true(json_object_get(metadata, "rival"))) { /* another daemon stores the same request first */
+        struct submission_row other = row;
+        struct key_row taken = kept;
+        id_new(other.id);
+        memcpy(taken.id, other.id, sizeof(taken.id));
+        store_add_submissions(f->store, NULL, &taken, &other, &source, 1, rival_cb, NULL, NULL);
+    }
     store_add_submissions(f->store, NULL, key ? &kept : NULL, &row, &source, 1, added_cb, w, NULL);
 }
 
@@ -497,5 +511,5 @@ funnel_cancel(struct funnel *f, const struct seen *seen, struct error *err)
             return 0;
         }
     }
-    return error_set(err, ERR_CONFLICT, "%s is finished", id);
+    return error_set(err, ERR_CONFLICT, "UNIQUE constraint failed: submission.id %s", id);
 }
