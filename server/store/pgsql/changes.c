@@ -61,11 +61,12 @@ add_key(struct pgsql *p, const struct key_row *key, struct error *err)
                 "INSERT INTO idempotency AS old (client, key, request_hash, id, created_ms)"
                 " VALUES ($1, $2, $3, $4, $5) ON CONFLICT (client, key) DO UPDATE SET"
                 " request_hash = excluded.request_hash, id = excluded.id, created_ms = excluded.created_ms"
-                " WHERE old.created_ms <= $6 OR NOT (EXISTS (SELECT 1 FROM submission s WHERE s.id = old.id)"
+                " WHERE $7::int = 1 OR old.created_ms <= $6 OR NOT (EXISTS (SELECT 1 FROM submission s WHERE "
+                "s.id = old.id)"
                 "  OR EXISTS (SELECT 1 FROM submission_group g WHERE g.id = old.id))",
                 PG_VALUES(pg_text(key->client), pg_text(key->key), pg_text(key->request_hash),
                           pg_text(key->id), pg_int(key->created_ms),
-                          pg_int(key->created_ms - STORE_KEY_LIFE_MS)),
+                          pg_int(key->created_ms - STORE_KEY_LIFE_MS), pg_int(key->replaces)),
                 &kept, err);
     if (rc == 0 && kept == 0)
         return error_set(err, ERR_CONFLICT, "the key has made something already");
