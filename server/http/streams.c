@@ -71,7 +71,7 @@ write_event(struct stream *s, const char *name, const char *kind, const char *da
 static void
 write_document(struct stream *s, const char *name, const char *kind, json_t *document)
 {
-    AUTO_FREE char *text = document ? json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    AUTO_FREE char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
 
     json_decref(document);
     if (text)
