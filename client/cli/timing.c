@@ -5,7 +5,6 @@
 #include "client/cli/api.h"
 #include "client/cli/chart.h"
 #include "client/cli/cli.h"
-#include "client/cli/find.h"
 #include "client/cli/text.h"
 #include "common/auto.h"
 
@@ -38,7 +37,7 @@ parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
-const struct argp timing_argp = {
+static const struct argp argp = {
     NULL,     parse, "ID", "Draw the samples of a submission's timing, its interval and the GPU's state.",
     children, NULL,  NULL
 };
@@ -49,15 +48,11 @@ timing_command(struct cli *cli, int argc, char **argv)
     struct timing t = { .cli = cli };
     AUTO_BUFFER struct buffer path = BUFFER_INIT, text = BUFFER_INIT;
     AUTO_JSON json_t *document = NULL;
-    AUTO_FREE char *id = NULL;
 
-    argp_parse(&timing_argp, argc, argv, 0, NULL, &t);
-    int code = find_id(cli, t.id, FIND_SUBMISSION, &id);
-    if (code != CLI_OK)
-        return code;
-    api_path_add(&path, "/v1/submissions/", id);
+    argp_parse(&argp, argc, argv, 0, NULL, &t);
+    api_path_add(&path, "/v1/submissions/", t.id);
     buffer_add(&path, "/timing");
-    code = api_call(cli, "GET", path.data, NULL, &document);
+    int code = api_call(cli, "GET", path.data, NULL, &document);
     if (code != CLI_OK)
         return code;
     if (cli->is_json) {

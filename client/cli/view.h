@@ -10,9 +10,6 @@ void view_group(json_t *group, const char *const *names);
 void view_submissions(json_t *page);
 void view_tasks(json_t *page);
 void view_task(json_t *task);
-/* Any document: scalars by their names, lists of objects as tables. */
-void view_document(json_t *document);
-/* "label   text": further lines of the text stand below its first. */
-void view_label(const char *label, const char *text);
+void view_status(json_t *status);
 
 #endif

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "common/auto.h"
-#include "server/store/labels.h"
 
 /* What several handlers do alike. */
 
@@ -52,7 +51,6 @@ exchange_refused(struct exchange *x, const struct funnel_answer *answer)
         [FUNNEL_NOT_YOURS] = PROBLEM_FORBIDDEN,
         [FUNNEL_NAME_TAKEN] = PROBLEM_NAME_TAKEN,
         [FUNNEL_IN_USE] = PROBLEM_IN_USE,
-        [FUNNEL_KEY_TAKEN] = PROBLEM_KEY_RUNNING,
         [FUNNEL_UNRUNNABLE] = PROBLEM_REFERENCE,
     };
 
@@ -75,27 +73,6 @@ exchange_limit(struct exchange *x)
         return (int)n;
     exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "limit", "is a whole number, 1 to 200");
     return 0;
-}
-
-bool
-exchange_run(struct exchange *x, const char **run, int64_t *step)
-{
-    const char *text = target_value(&x->target, "step");
-    char *end;
-
-    *run = target_value(&x->target, "run");
-    *step = LABEL_STEP_NONE;
-    if (!text)
-        return true;
-    if (!*run) {
-        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "step", "goes with run");
-        return false;
-    }
-    *step = *text >= '0' && *text <= '9' && strlen(text) <= 16 ? strtoll(text, &end, 10) : -1;
-    if (*step >= 0 && !*end)
-        return true;
-    exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "step", "is a whole number, 0 or more");
-    return false;
 }
 
 /* The same query with another cursor. Everything that is not unreserved (RFC 3986) is escaped. */
@@ -167,4 +144,22 @@ exchange_page_text(struct exchange *x, struct buffer *items, const char *next)
     else
         exchange_set_json(x, 200, NULL); /* says that there was no memory */
     send_page(x, next);
+}
+
+bool
+exchange_task_id(struct exchange *x, const char *name, char out[HASH_TEXT_SIZE])
+{
+    struct error err = { 0 };
+    bool is_own;
+
+    if (strncmp(name, "sha256:", 7) == 0) {
+        snprintf(out, HASH_TEXT_SIZE, "%s", name);
+        return true;
+    }
+    int rc = store_find_task(x->http->store, x->caller.client, name, out, &is_own, &err);
+    if (rc == ERR_NOTFOUND)
+        exchange_problem(x, PROBLEM_UNKNOWN_TASK, "there is no task \"%.100s\"", name);
+    else if (rc != 0)
+        exchange_error(x, &err, "task");
+    return rc == 0;
 }

@@ -227,8 +227,6 @@ struct sums_read {
     char scope[STORE_SCOPE_SIZE], client[STORE_SCOPE_SIZE];
     bool has_client;              /* else all may be seen */
     char id[HASH_TEXT_SIZE + 32]; /* the task, or the cursor */
-    char *run;                    /* NULL: any */
-    int64_t step;                 /* of the run; < 0: any */
     int64_t from;                 /* seconds or milliseconds since 1970 */
     int limit;
     bool has_more;
@@ -244,7 +242,6 @@ free_sums(struct exchange_read *call)
     json_decref(c->items);
     json_decref(c->records);
     json_decref(c->out);
-    free(c->run);
     free(c);
 }
 
@@ -421,8 +418,9 @@ read_leaders(struct exchange_read *call, struct store_reader *r, struct error *e
     struct sums_read *c = (struct sums_read *)call;
     struct task_row task = { 0 };
 
-    snprintf(c->id, sizeof(c->id), "%s", call->task_id);
     int rc = reader_get_task(r, c->id, &task, err);
+    if (rc == ERR_NOTFOUND)
+        return 0; /* and there is nothing to show */
     if (rc == 0)
         c->out = json_pack("{s:s, s:s?, s:o, s:i, s:i, s:i, s:n, s:n, s:n}", "task", task.id, "task_name",
                            task.name, "level", task.level ? json_integer(task.level) : json_null(), "n", 0,
@@ -444,6 +442,10 @@ answer_leaders(struct exchange *x, struct exchange_read *call)
 {
     struct sums_read *c = (struct sums_read *)call;
 
+    if (!c->out) {
+        exchange_problem(x, PROBLEM_UNKNOWN_TASK, "there is no task \"%.100s\"", c->id);
+        return;
+    }
     json_object_set(c->out, "items", c->items);
     json_object_set(c->out, "records", c->records);
     exchange_json(x, 200, ptr_take(&c->out));
@@ -456,13 +458,17 @@ leader_list(struct exchange *x)
     static const struct exchange_read call = { .read = read_leaders,
                                                .answer = answer_leaders,
                                                .what = "task" };
+    char id[HASH_TEXT_SIZE];
     int limit = exchange_limit(x);
-    struct sums_read *c = limit ? sums_read_new(x, &call, limit) : NULL;
 
+    if (limit == 0 || !exchange_task_id(x, x->target.segments[2], id))
+        return;
+    struct sums_read *c = sums_read_new(x, &call, limit);
     if (!c)
         return;
     c->records = json_array();
-    exchange_read_of_task(x, &c->call, x->target.segments[2]);
+    snprintf(c->id, sizeof(c->id), "%s", id);
+    exchange_read(x, &c->call);
 }
 
 /* --- GET /v1/groups --- */
@@ -480,10 +486,8 @@ group_sum_cb(void *arg, const struct group_sum_row *row)
         json_object_set_new(states, submission_state_name((enum submission_state)i),
                             json_integer((json_int_t)row->by_state[i]));
     json_array_append_new(page->items,
-                          json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:o, s:i, s:o, s:I, s:o, s:o}", "id",
-                                    row->id, "task", row->task_id, "task_name", row->task_name, "client",
-                                    row->client, "run", row->run, "step",
-                                    row->step < 0 ? json_null() : json_integer((json_int_t)row->step), "size",
+                          json_pack("{s:s, s:s, s:s?, s:s?, s:i, s:o, s:I, s:o, s:o}", "id", row->id, "task",
+                                    row->task_id, "task_name", row->task_name, "client", row->client, "size",
                                     row->size, "states", states, "ok", (json_int_t)row->ok, "reward",
                                     real_or_null(row->reward), "created", time_json(row->created_ms)));
     snprintf(page->last, sizeof(page->last), "%s", row->id);
@@ -496,24 +500,17 @@ read_groups(struct exchange_read *call, struct store_reader *r, struct error *er
 {
     struct sums_read *c = (struct sums_read *)call;
 
-    const struct groups_filter f = { .client = client_of(c),
-                                     .run = c->run,
-                                     .step = c->step,
-                                     .before = *c->id ? c->id : NULL,
-                                     .limit = c->limit + 1 };
-
-    return reader_each_group(r, &f, group_sum_cb, c, err);
+    return reader_each_group(r, client_of(c), *c->id ? c->id : NULL, c->limit + 1, group_sum_cb, c, err);
 }
 
 void
 group_list(struct exchange *x)
 {
     static const struct exchange_read call = { .read = read_groups, .answer = answer_page, .what = "groups" };
-    const char *cursor = target_value(&x->target, "cursor"), *run;
+    const char *cursor = target_value(&x->target, "cursor");
     int limit = exchange_limit(x);
-    int64_t step;
 
-    if (limit == 0 || !exchange_run(x, &run, &step))
+    if (limit == 0)
         return;
     if (limit > GROUPS_MAX) {
         exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "limit", "is at most 50 for groups");
@@ -527,11 +524,5 @@ group_list(struct exchange *x)
     if (!c)
         return;
     snprintf(c->id, sizeof(c->id), "%s", cursor ? cursor : "");
-    c->step = step;
-    if (run && !(c->run = strdup(run))) {
-        free_sums(&c->call);
-        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the answer");
-        return;
-    }
     exchange_read(x, &c->call);
 }

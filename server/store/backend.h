@@ -38,14 +38,9 @@ struct backend_ops {
     const char *(*name)(const struct store_backend *b);  /* what a log line calls it */
     int64_t (*log_bytes)(const struct store_backend *b); /* of the write-ahead log; 0: not known here */
 
-    /* Any thread. is_away: begin() waits for the database. hurry: it waits no longer, and fails. NULL: it never waits. */
-    bool (*is_away)(const struct store_backend *b);
-    void (*hurry)(struct store_backend *b);
-
     /*
      * Writer's thread, as all that follows. One transaction holds many writes, each of them between save() and keep(),
      * or undo() where it failed. is_open: false once the database has rolled the whole transaction back by itself.
-     * ERR_UNAVAILABLE after begin(): nothing of the transaction is there, through no fault of a write's; it is made again.
      */
     int (*begin)(struct store_backend *b, struct error *err);
     int (*commit)(struct store_backend *b, struct error *err);
@@ -130,16 +125,8 @@ struct reader_ops {
                        store_leader_cb *row_cb, void *arg, struct error *err);
     int (*each_record)(struct store_reader *r, const char *scope, const char *task_id,
                        store_record_cb *row_cb, void *arg, struct error *err);
-    int (*each_group)(struct store_reader *r, const struct groups_filter *f, store_group_sum_cb *row_cb,
-                      void *arg, struct error *err);
-    int (*each_run)(struct store_reader *r, const char *scope, int64_t before_ms, const char *before,
-                    int limit, store_run_cb *row_cb, void *arg, struct error *err);
-    int (*get_run)(struct store_reader *r, const char *scope, const char *run, store_run_cb *row_cb,
-                   void *arg, struct error *err);
-    int (*each_run_step)(struct store_reader *r, const char *scope, const char *run, int64_t from,
-                         int64_t width, store_run_step_cb *row_cb, void *arg, struct error *err);
-    int (*each_run_task)(struct store_reader *r, const char *scope, const char *run, int64_t from,
-                         int64_t width, int limit, store_run_step_cb *row_cb, void *arg, struct error *err);
+    int (*each_group)(struct store_reader *r, const char *client, const char *before, int limit,
+                      store_group_sum_cb *row_cb, void *arg, struct error *err);
     int (*count)(struct store_reader *r, struct store_counts *out, struct error *err);
 };
 

@@ -23,26 +23,15 @@
 struct store;
 struct store_reader; /* a connection that reads */
 
-struct store_options {
-    const char *
-        node; /* the name that this daemon has where several share the store; a file has one, and needs none */
-    int64_t lease_ms; /* that it takes there: store_renew() within that time */
-};
-
-/* False: it is the URL of a database. */
-bool store_is_file(const char *where);
-
 /*
- * Open or create what `where` names: postgresql://... (or postgres://...) is a PostgreSQL database, which other daemons may
- * have open too, and all else a file. Migrates an older schema; refuses a newer one, what is not a store, and a file
- * that another daemon has open (ERR_STORE, the text names it), and a database that cannot be reached (ERR_UNAVAILABLE).
- *   options      borrowed
+ * Open or create what `where` names, a file; migrates an older schema; refuses a newer one, a file that is not a store,
+ * and one that another daemon has open (ERR_STORE, the text names the file).
  *   writer_limit  most writes under way before new tasks and submissions get ERR_FULL (256 MiB of them is a bound
  *                 too); moves of what is stored already have twice as much room, so that they still get in
  * The store holds the loop only while a write is under way.
  */
-int store_open(uv_loop_t *loop, const char *where, const struct store_options *options, size_t writer_limit,
-               struct store **out, struct error *err);
+int store_open(uv_loop_t *loop, const char *where, size_t writer_limit, struct store **out,
+               struct error *err);
 /*
  * Commit what is queued, read what was asked for, and run the callbacks; what they or anybody later try to write, or ask
  * to be read, is refused (ERR_UNAVAILABLE). The loop itself can still read. For whoever frees what those callbacks need. Blocks until the disk has it; not from a callback of a
@@ -145,7 +134,6 @@ struct key_row {
     char request_hash[HASH_TEXT_SIZE]; /* of the call and its body */
     char id[ID_SIZE];                  /* what it made: a group or a submission */
     int64_t created_ms;
-    bool replaces; /* in place of one that counts, whatever that made. Never read */
 };
 
 void task_row_release(struct task_row *r);
@@ -175,9 +163,7 @@ int store_remove_task(struct store *s, const char *client, const char *id, store
 
 /*
  * New submissions (and their group, or NULL) with their sources: all or none. sources[i] belongs to rows[i]. key (or
- * NULL) is kept with them; ERR_CONFLICT, and nothing is stored, where one of the same name is younger than
- * STORE_KEY_LIFE_MS and what it made is still there: then another request, of another daemon's too, came first, unless the key
- * replaces it.
+ * NULL) is kept with them, in place of an older one of the same name.
  */
 struct store_source {
     const char *text;
@@ -208,8 +194,6 @@ struct store_claim {
 
 /* View: the lease that this daemon has taken by store_open(). A file's lock is its lease, which is endless. */
 const struct store_lease *store_lease(const struct store *s);
-/* How long that lease lasts from each renewal; STORE_LEASE_ENDLESS: it needs none, and no other daemon has this store. */
-int64_t store_lease_ms(const struct store *s);
 /* A new life of the node: out (lent until cb has run) is its lease. What an earlier life had claimed waits again. */
 int store_join(struct store *s, const char *node, int64_t lease_ms, struct store_lease *out,
                store_done_cb *cb, void *arg, struct error *err);
@@ -221,8 +205,7 @@ int store_reap(struct store *s, store_done_cb *cb, void *arg, struct error *err)
 
 /*
  * Take the submission, which waits: state running, one attempt more. out is lent until cb has run; where the node still
- * has it under the number in out, since its release failed, it may take it, too, with one attempt more than out says.
- * ERR_CONFLICT: it does not wait, or the
+ * has it under the number in out, since its release failed, it may take it, too. ERR_CONFLICT: it does not wait, or the
  * lease has ended; ERR_NOTFOUND.
  */
 int store_claim(struct store *s, const struct store_lease *l, const char *id, struct store_claim *out,
@@ -277,7 +260,7 @@ int store_sweep_step(struct store *s, struct store_sweep *step, store_done_cb *c
                      struct error *err);
 
 /*
- * --- reads: 0, ERR_NOTFOUND, ERR_STORE, ERR_NOMEM or ERR_UNAVAILABLE (the database is away). Buffers are appended to, and the caller releases them. ---
+ * --- reads: 0, ERR_NOTFOUND, ERR_STORE or ERR_NOMEM. Buffers are appended to, and the caller releases them. ---
  * A read sees all that a callback has reported before it began.
  */
 
@@ -332,8 +315,6 @@ struct submission_filter {
     const char *class_;
     const char *client;
     const char *group_id;
-    const char *run;    /* labels.h */
-    int64_t step;       /* of the run; < 0: any. Without a run it is not looked at */
     const char *before; /* id: only older ones (the cursor); NULL: from the newest */
     int limit;          /* 1 .. 200, else ERR_INPUT */
 };
@@ -448,68 +429,16 @@ int reader_each_record(struct store_reader *r, const char *scope, const char *ta
 
 struct group_sum_row {
     const char *id, *task_id, *task_name, *client; /* name and client may be NULL */
-    const char *run;                               /* NULL: none */
-    int64_t step;                                  /* < 0: none */
     int size;
     int64_t created_ms;
     int64_t by_state[SUBMISSION_NSTATES];
     int64_t ok;
     double reward; /* the best; NAN: none */
 };
-struct groups_filter {
-    const char *client, *run; /* NULL: any */
-    int64_t step;             /* of the run; < 0: any. Without a run it is not looked at */
-    const char *before;       /* id, NULL to begin */
-    int limit;                /* 1 .. 51 */
-};
 typedef void store_group_sum_cb(void *arg, const struct group_sum_row *row);
-/* Newest first. */
-int reader_each_group(struct store_reader *r, const struct groups_filter *f, store_group_sum_cb *row_cb,
-                      void *arg, struct error *err);
-
-/*
- * Sums by run: of submissions that say theirs (labels.h). In place of a client's own scope, "" is everybody's, where
- * runs of the same name are one.
- */
-#define STORE_SPEEDUP_NBINS 9
-/* Bin i is what is above edge i - 1, up to and with edge i: so fast_p is the sum of the bins above p. */
-extern const double store_speedup_edges[STORE_SPEEDUP_NBINS - 1];
-int store_speedup_bin(double speedup); /* NAN: -1 */
-
-struct run_counts {
-    int64_t n, infra, ok, cheats; /* cheats: of class hack or policy */
-    int64_t rewarded;
-    double reward_sum;
-    double speedup; /* the best; NAN: none was timed */
-    int64_t speedups[STORE_SPEEDUP_NBINS];
-};
-struct run_row {
-    const char *run;
-    int64_t first_step, last_step; /* < 0: none said its step */
-    int64_t first_ms, last_ms;     /* when the first and the last one ended */
-    struct run_counts counts;
-};
-typedef void store_run_cb(void *arg, const struct run_row *row);
-/* The most recently active first, from (before_ms, before) on; limit 1 .. 201. */
-int reader_each_run(struct store_reader *r, const char *scope, int64_t before_ms, const char *before,
-                    int limit, store_run_cb *row_cb, void *arg, struct error *err);
-/* That of one run; no row, no callback. */
-int reader_get_run(struct store_reader *r, const char *scope, const char *run, store_run_cb *row_cb,
-                   void *arg, struct error *err);
-
-/* So many steps, from step on. */
-struct run_step_row {
-    const char *task_id, *task_name; /* NULL in reader_each_run_step(); a name may be NULL */
-    int64_t step;
-    struct run_counts counts;
-};
-typedef void store_run_step_cb(void *arg, const struct run_step_row *row);
-/* Stretches of width steps (1 or more) that begin with from; in order. Those without a step are left out. */
-int reader_each_run_step(struct store_reader *r, const char *scope, const char *run, int64_t from,
-                         int64_t width, store_run_step_cb *row_cb, void *arg, struct error *err);
-/* The same by task, for the limit (1 .. 201) tasks with most verdicts: task by task, then by step. */
-int reader_each_run_task(struct store_reader *r, const char *scope, const char *run, int64_t from,
-                         int64_t width, int limit, store_run_step_cb *row_cb, void *arg, struct error *err);
+/* Newest first; client NULL: anybody's; before: id, NULL to begin; limit 1 .. 51. */
+int reader_each_group(struct store_reader *r, const char *client, const char *before, int limit,
+                      store_group_sum_cb *row_cb, void *arg, struct error *err);
 
 struct store_counts {
     int64_t by_state[SUBMISSION_NSTATES];
@@ -566,16 +495,8 @@ int store_each_leader(struct store *s, const char *task_id, const char *client, 
                       store_leader_cb *row_cb, void *arg, struct error *err);
 int store_each_record(struct store *s, const char *scope, const char *task_id, store_record_cb *row_cb,
                       void *arg, struct error *err);
-int store_each_group(struct store *s, const struct groups_filter *f, store_group_sum_cb *row_cb, void *arg,
-                     struct error *err);
-int store_each_run(struct store *s, const char *scope, int64_t before_ms, const char *before, int limit,
-                   store_run_cb *row_cb, void *arg, struct error *err);
-int store_get_run(struct store *s, const char *scope, const char *run, store_run_cb *row_cb, void *arg,
-                  struct error *err);
-int store_each_run_step(struct store *s, const char *scope, const char *run, int64_t from, int64_t width,
-                        store_run_step_cb *row_cb, void *arg, struct error *err);
-int store_each_run_task(struct store *s, const char *scope, const char *run, int64_t from, int64_t width,
-                        int limit, store_run_step_cb *row_cb, void *arg, struct error *err);
+int store_each_group(struct store *s, const char *client, const char *before, int limit,
+                     store_group_sum_cb *row_cb, void *arg, struct error *err);
 int store_count(struct store *s, struct store_counts *out, struct error *err);
 
 /*

@@ -125,10 +125,7 @@ added_cb(void *arg, int code, const struct error *err)
     struct funnel_answer a = { .refusal = FUNNEL_OK, .is_new = true };
 
     if (code != 0) {
-        if (in->has_key && code == ERR_CONFLICT)
-            refuse(in, FUNNEL_KEY_TAKEN, "", err->text);
-        else
-            refuse(in, FUNNEL_UNAVAILABLE, "", log_for_client(in->tickets[0].id, err));
+        refuse(in, FUNNEL_UNAVAILABLE, "", log_for_client(in->tickets[0].id, err));
         pending_end_write(f->pending);
         return;
     }

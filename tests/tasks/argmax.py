@@ -1,4 +1,3 @@
-# kind: selection
 # level: 1
 # why: the answer is int64, and is compared exactly
 import torch

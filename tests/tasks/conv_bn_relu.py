@@ -1,4 +1,3 @@
-# kind: convolution
 # level: 2
 # policy: hybrid
 import torch

@@ -1,4 +1,3 @@
-# kind: elementwise
 # level: 1
 import torch
 import torch.nn as nn

@@ -1,4 +1,3 @@
-# kind: gemm
 # level: 2
 # needs: gpu
 # policy: hybrid

@@ -1,4 +1,3 @@
-# kind: gemm
 # level: 1
 # why: fp16 in and out
 import torch

@@ -1,4 +1,3 @@
-# kind: loss
 # level: 1
 # entry: ContrastiveMargin
 # why: the form of a KernelBook row: the class by its own name, [[arguments], {keywords}], sizes as literals

@@ -1,4 +1,3 @@
-# kind: gemm
 # level: 2
 import torch
 import torch.nn as nn

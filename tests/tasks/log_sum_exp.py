@@ -1,4 +1,3 @@
-# kind: softmax
 # level: 1
 # why: values so large that a sum of exponentials overflows unless the maximum is taken out first
 import torch

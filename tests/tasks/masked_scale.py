@@ -1,4 +1,3 @@
-# kind: elementwise
 # level: 1
 # why: a boolean input beside a float one
 import torch

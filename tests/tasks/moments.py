@@ -1,4 +1,3 @@
-# kind: reduction
 # level: 2
 # why: a dict of outputs
 import torch

@@ -1,4 +1,3 @@
-# kind: elementwise
 # level: 1
 # dynamic_shapes: yes
 import torch

@@ -1,4 +1,3 @@
-# kind: elementwise
 # level: 1
 # needs: gpu
 # why: six gigabytes in and out, where making the inputs is most of an ordinary evaluation

@@ -1,4 +1,3 @@
-# kind: embedding
 # level: 2
 # why: a list of outputs
 import torch

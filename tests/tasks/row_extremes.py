@@ -1,4 +1,3 @@
-# kind: selection
 # level: 2
 # why: a tuple of two outputs of different types
 import torch

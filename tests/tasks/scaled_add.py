@@ -1,4 +1,3 @@
-# kind: elementwise
 # level: 1
 # why: three inputs, one of which is a plain integer
 import torch

@@ -1,4 +1,3 @@
-# kind: gemm
 # level: 2
 # why: bf16 in and out; two inputs of which one comes transposed
 import torch

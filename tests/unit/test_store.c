@@ -182,7 +182,6 @@ a_table_is_read_without_its_verdicts(void **state)
         "\"stages\":[{\"stage\":\"ast\",\"outcome\":\"pass\",\"run_ms\":3.0}],"
         "\"timing\":{\"reference_ns\":[1.0,2.0]}}";
     static const char brief[] = "{\"id\":\"a\",\"class\":\"ok\",\"reward\":0.7,"
-                                "\"run\":null,\"step\":null,\"policy_version\":null,"
                                 "\"stages\":[{\"stage\":\"ast\",\"outcome\":\"pass\"}],\"speedup\":1.5}";
     struct rig *r = *state;
     struct submission_row row = rig_row();
@@ -308,31 +307,19 @@ ten_thousand_with_64_under_way_are_all_there(void **state)
 /* --- opening --- */
 
 static void
-the_size_of_the_log_is_known(void **state)
-{
-    struct rig *r = *state;
-    struct submission_row row = rig_row();
-    struct store_figures figures;
-
-    assert_int_equal(rig_add(r, &row, "x"), 0);
-    store_figures(r->store, &figures);
-    assert_true(figures.wal_bytes > 0);
-}
-
-static void
 a_store_is_opened_by_one_only(void **state)
 {
     struct rig *r = *state;
     struct store *second;
     char link[160];
 
-    assert_int_equal(store_open(&r->loop, r->path, NULL, 10, &second, &r->err), ERR_STORE);
+    assert_int_equal(store_open(&r->loop, r->path, 10, &second, &r->err), ERR_STORE);
     assert_null(second);
     assert_non_null(strstr(r->err.text, r->path));
     assert_non_null(strstr(r->err.text, "in use"));
     snprintf(link, sizeof link, "%s/link.db", r->dir);
     assert_int_equal(symlink(r->path, link), 0);
-    assert_int_equal(store_open(&r->loop, link, NULL, 10, &second, &r->err), ERR_STORE);
+    assert_int_equal(store_open(&r->loop, link, 10, &second, &r->err), ERR_STORE);
     assert_non_null(strstr(r->err.text, "in use"));
     rig_reopen(r); /* and the first was not harmed */
 }
@@ -352,7 +339,7 @@ check_refused(struct rig *r, const char *path, int code, const char *text)
 {
     struct store *s;
 
-    assert_int_equal(store_open(&r->loop, path, NULL, 10, &s, &r->err), code);
+    assert_int_equal(store_open(&r->loop, path, 10, &s, &r->err), code);
     assert_null(s);
     if (strstr(r->err.text, text) == NULL)
         fail_msg("\"%s\" is not in \"%s\"", text, r->err.text);
@@ -445,44 +432,6 @@ an_older_file_is_brought_up_step_by_step(void **state)
     check_refused(r, r->path, ERR_STORE, "newer");
 }
 
-static bool
-note_one(void *arg, const struct submission_row *row)
-{
-    snprintf(arg, ID_SIZE, "%s", row->id);
-    return true;
-}
-
-static void
-labels_that_were_stored_before_there_were_columns_for_them_are_found(void **state)
-{
-    static const char old[] =
-        "INSERT INTO submission (id, group_index, task_id, source_hash, state, priority, attempts, "
-        "created_ms,"
-        " finished_ms, request) VALUES ('a', 0, 't', 's', 2, 0, 0, 0, 1,"
-        " '{\"metadata\":{\"run\":\"r\",\"step\":7}}'), ('b', 0, 't', 's', 2, 0, 0, 0, 1, 'no JSON \"run\"'),"
-        " ('c', 0, 't', 's', 2, 0, 0, 0, 1, '{\"metadata\":{\"run\":7,\"step\":7}}');"
-        "INSERT INTO submission_group (id, task_id, size, created_ms, request)"
-        " VALUES ('g', 't', 1, 0, '{\"metadata\":{\"run\":\"r\",\"step\":\"7\"}}');";
-    struct rig *r = *state;
-    struct submission_filter f = { .state = -1, .run = "r", .step = 7, .limit = 2 };
-    char id[ID_SIZE] = "";
-    size_t known;
-    const struct schema_step *steps = schema_steps(&known);
-
-    store_close(r->store);
-    assert_int_equal(unlink(r->path), 0);
-    sqlite3 *db = rig_raw(r);
-    assert_int_equal(schema_migrate(db, steps, 11, &r->err), 0);
-    assert_int_equal(sqlite3_exec(db, old, NULL, NULL, NULL), SQLITE_OK);
-    sqlite3_close(db);
-    rig_open(r);
-    assert_int_equal(store_list_submissions(r->store, &f, note_one, id, &r->err), 0);
-    assert_string_equal(id, "a");
-    assert_int_equal(rig_number(r, "SELECT count(*) FROM submission WHERE run IS NULL"), 2);
-    assert_int_equal(rig_number(r, "SELECT count(*) FROM submission_group WHERE run = 'r' AND step IS NULL"),
-                     1);
-}
-
 static void
 a_step_that_fails_leaves_the_version_before_it(void **state)
 {
@@ -517,13 +466,11 @@ main(void)
         RIGGED(damaged_bytes_are_an_error_not_an_answer),
         RIGGED(reads_together_are_of_one_instant),
         RIGGED(ten_thousand_with_64_under_way_are_all_there),
-        RIGGED(the_size_of_the_log_is_known),
         RIGGED(a_store_is_opened_by_one_only),
         RIGGED(only_its_owner_may_read_it),
         RIGGED(what_cannot_be_a_store_is_refused),
         RIGGED(a_newer_schema_is_refused),
         RIGGED(an_older_file_is_brought_up_step_by_step),
-        RIGGED(labels_that_were_stored_before_there_were_columns_for_them_are_found),
         RIGGED(a_step_that_fails_leaves_the_version_before_it),
     };
 

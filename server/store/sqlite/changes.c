@@ -11,7 +11,6 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "server/store/brief.h"
-#include "server/store/labels.h"
 #include "server/store/sqlite/blob.h"
 #include "server/store/sqlite/db.h"
 #include "server/store/sqlite/names.h"
@@ -42,10 +41,7 @@ enum change {
     NCHANGES
 };
 
-/* What is running is claimed again where its release failed: ?6 is what that left of its attempts. */
-#define CLAIM_SET                                                                        \
-    "SET state = 1, node = ?1, claim = claim + 1, attempts = 1 + CASE state WHEN 0 THEN" \
-    " attempts ELSE ?6 END"
+#define CLAIM_SET "SET state = 1, node = ?1, claim = claim + 1, attempts = attempts + 1"
 #define CLAIM_LEASE                                                                      \
     "EXISTS (SELECT 1 FROM node WHERE name = ?1 AND epoch = ?2 AND lease_until_ms > ?3)" \
     " RETURNING id, claim, attempts"
@@ -55,13 +51,12 @@ static const char *const change_sql[NCHANGES] = {
     [ADD_TASK] = "INSERT INTO task (id, name, entry_point, level, dynamic_shapes, created_ms, "
                  "reference_hash, metadata,"
                  " spec) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (id) DO NOTHING",
-    [ADD_GROUP] = "INSERT INTO submission_group (id, task_id, size, created_ms, request, client, run, step)"
-                  " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    [ADD_GROUP] = "INSERT INTO submission_group (id, task_id, size, created_ms, request, client)"
+                  " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     [ADD_SUBMISSION] =
         "INSERT INTO submission (id, group_id, group_index, task_id, source_hash, state, priority,"
-        " client, attempts, created_ms, finished_ms, stage, class, reward, request, verdict, brief, run,"
-        " step) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, "
-        "?19)",
+        " client, attempts, created_ms, finished_ms, stage, class, reward, request, verdict, brief)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
     [JOIN] = "INSERT INTO node (name, epoch, lease_until_ms) VALUES (?1, 1, ?2)"
              " ON CONFLICT DO UPDATE SET epoch = epoch + 1, lease_until_ms = ?2 RETURNING epoch",
     /* Whose node stays in the row of one that waits: it was lost there. */
@@ -87,11 +82,8 @@ static const char *const change_sql[NCHANGES] = {
     [PUT_CANARY] = "INSERT OR REPLACE INTO canary (gpu, driver, kind, changed_ms, document)"
                    " VALUES (?1, ?2, ?3, ?4, ?5)",
     [FORGET_CANARY] = "DELETE FROM canary WHERE gpu = ?1 AND driver = ?2 AND kind = ?3",
-    [ADD_KEY] =
-        "INSERT INTO idempotency (client, key, request_hash, id, created_ms) VALUES (?1, ?2, ?3, ?4, ?5)"
-        " ON CONFLICT DO UPDATE SET request_hash = excluded.request_hash, id = excluded.id,"
-        " created_ms = excluded.created_ms WHERE ?6 OR NOT (EXISTS (SELECT 1 FROM submission s WHERE s.id ="
-        " idempotency.id) OR EXISTS (SELECT 1 FROM submission_group g WHERE g.id = idempotency.id))",
+    [ADD_KEY] = "INSERT OR REPLACE INTO idempotency (client, key, request_hash, id, created_ms)"
+                " VALUES (?1, ?2, ?3, ?4, ?5)",
     [FORGET_KEYS] = "DELETE FROM idempotency WHERE created_ms <= ?1",
 };
 
@@ -239,22 +231,11 @@ changes_remove_task(struct store_backend *b, const char *client, const char *id,
 
 /* --- new submissions --- */
 
-static void
-bind_labels(sqlite3_stmt *stmt, int index, const struct labels *labels)
-{
-    db_bind_name(stmt, index, labels->run);
-    if (labels->step != LABEL_STEP_NONE)
-        sqlite3_bind_int64(stmt, index + 1, labels->step);
-}
-
 static int
 apply_group(const struct group_row *group, const char *client, struct write_kit *kit, struct error *err)
 {
     sqlite3_stmt *stmt = kit->changes[ADD_GROUP];
-    struct labels labels;
     int rc;
-
-    labels_read(group->request, &labels);
 
     db_bind_text(stmt, 1, group->id);
     db_bind_text(stmt, 2, group->task_id);
@@ -262,7 +243,6 @@ apply_group(const struct group_row *group, const char *client, struct write_kit 
     sqlite3_bind_int64(stmt, 4, group->created_ms);
     db_bind_text(stmt, 5, group->request);
     db_bind_text(stmt, 6, client);
-    bind_labels(stmt, 7, &labels);
     rc = db_run(stmt, "add a group", err);
     if (rc < 0)
         error_prefix(err, "group %s", group->id);
@@ -278,16 +258,25 @@ bind_reward(sqlite3_stmt *stmt, int index, double reward)
         sqlite3_bind_double(stmt, index, reward);
 }
 
+/* Of the verdict's text; NULL: there is none, or it is no object. */
+static json_t *
+read_verdict(const struct submission_row *row)
+{
+    json_t *verdict = row->verdict ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL) : NULL;
+
+    if (json_is_object(verdict))
+        return verdict;
+    json_decref(verdict);
+    return NULL;
+}
+
 static int
 apply_submission(const struct submission_row *row, struct write_kit *kit, struct error *err)
 {
-    AUTO_JSON json_t *verdict = verdict_read(row->verdict);
+    AUTO_JSON json_t *verdict = read_verdict(row);
     AUTO_FREE char *brief = verdict ? brief_text(verdict) : NULL;
     sqlite3_stmt *stmt = kit->changes[ADD_SUBMISSION];
-    struct labels labels;
     int rc;
-
-    labels_read(row->request, &labels);
 
     db_bind_text(stmt, 1, row->id);
     db_bind_name(stmt, 2, row->group_id);
@@ -306,7 +295,6 @@ apply_submission(const struct submission_row *row, struct write_kit *kit, struct
     db_bind_text(stmt, 15, row->request);
     db_bind_text(stmt, 16, row->verdict);
     db_bind_text(stmt, 17, brief);
-    bind_labels(stmt, 18, &labels);
     rc = db_run(stmt, "add a submission", err);
     if (rc < 0)
         error_prefix(err, "submission %s", row->id);
@@ -328,11 +316,7 @@ apply_key(const struct key_row *key, struct write_kit *kit, struct error *err)
     db_bind_text(stmt, 3, key->request_hash);
     db_bind_text(stmt, 4, key->id);
     sqlite3_bind_int64(stmt, 5, key->created_ms);
-    sqlite3_bind_int(stmt, 6, key->replaces);
-    rc = db_run(stmt, "add a key", err);
-    if (rc == 0 && sqlite3_changes(kit->db) == 0)
-        return error_set(err, ERR_CONFLICT, "the key has made something already");
-    return rc;
+    return db_run(stmt, "add a key", err);
 }
 
 int
@@ -340,10 +324,10 @@ changes_add_submissions(struct store_backend *b, const struct store_intake *w, s
 {
     struct write_kit *kit = sqlite_kit(b);
     const char *client = w->n > 0 ? w->rows[0].client : NULL; /* a group's submissions are all of one */
-    int rc = w->key ? apply_key(w->key, kit, err) : 0; /* first: what it finds must not be of this write */
+    int rc = w->group ? apply_group(w->group, client, kit, err) : 0;
 
-    if (rc == 0 && w->group)
-        rc = apply_group(w->group, client, kit, err);
+    if (rc == 0 && w->key)
+        rc = apply_key(w->key, kit, err);
     for (size_t i = 0; rc == 0 && i < w->n; i++) {
         rc = blob_put(&kit->blobs, w->rows[i].source_hash, w->sources[i].text, w->sources[i].size, err);
         if (rc == 0)
@@ -486,7 +470,6 @@ changes_claim(struct store_backend *b, const struct store_lease *l, const struct
 
     db_bind_text(kit->changes[CLAIM], 4, held->id);
     sqlite3_bind_int64(kit->changes[CLAIM], 5, held->number);
-    sqlite3_bind_int(kit->changes[CLAIM], 6, held->attempts);
     int rc = take(kit, kit->changes[CLAIM], l, out, err);
     if (rc != 1)
         return rc;
@@ -536,7 +519,7 @@ changes_finish(struct store_backend *b, const struct submission_row *row, const 
                struct error *err)
 {
     struct write_kit *kit = sqlite_kit(b);
-    AUTO_JSON json_t *verdict = verdict_read(row->verdict);
+    AUTO_JSON json_t *verdict = read_verdict(row);
     AUTO_FREE char *brief = verdict ? brief_text(verdict) : NULL;
     sqlite3_stmt *stmt = kit->changes[FINISH];
     char log_hash[HASH_TEXT_SIZE] = "";

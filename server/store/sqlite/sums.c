@@ -8,6 +8,23 @@
 #include "server/store/sqlite/db.h"
 #include "server/store/summary.h"
 
+/*
+ * Bounds: a span's rows are kept as long as its windows need them, and a stretch of FAILURE_SPAN_S holds at most
+ * FAILURE_MESSAGES messages of a scope (candidates choose what they raise); those beyond count under the message "".
+ */
+#define FAILURE_MESSAGES 64
+#define PRUNE_EVERY_S 60
+
+_Static_assert(FAILURE_MESSAGES == 64 && STORE_FAILURE_SPAN_S == 7200, "the figures in docs/store.md");
+
+static const struct {
+    int span_s, kept_s;
+} spans[] = {
+    { STORE_TREND_MINUTE_S, 2 * 3600 },
+    { STORE_TREND_QUARTER_S, 2 * 86400 },
+    { STORE_TREND_LONG_S, 31 * 86400 },
+};
+
 enum change {
     FIND,
     ADD_TREND,
@@ -22,7 +39,7 @@ enum change {
 _Static_assert(PRUNE_FAILURE < SUMS_NCHANGES, "room for each statement");
 
 static const char *const change_sql[SUMS_NCHANGES] = {
-    [FIND] = "SELECT task_id, client, run, step FROM submission WHERE id = ?1",
+    [FIND] = "SELECT task_id, client FROM submission WHERE id = ?1",
     [ADD_TREND] = "INSERT INTO trend VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8)"
                   " ON CONFLICT DO UPDATE SET n = n + 1, reward_sum = reward_sum + excluded.reward_sum",
     /* The message stands as it is where it is known already, or where there is room for one more. */
@@ -55,7 +72,7 @@ sums_init(struct sums *s, sqlite3 *db, struct error *err)
     for (int i = 0; rc == 0 && i < SUMS_NCHANGES; i++)
         if (change_sql[i])
             rc = db_prepare(db, change_sql[i], &s->changes[i], err);
-    return rc == 0 ? runs_writer_init(&s->runs, db, err) : rc;
+    return rc;
 }
 
 void
@@ -63,7 +80,6 @@ sums_release(struct sums *s)
 {
     for (int i = 0; i < SUMS_NCHANGES; i++)
         sqlite3_finalize(s->changes[i]);
-    runs_writer_release(&s->runs);
 }
 
 /* One ended submission, while it is counted. */
@@ -73,7 +89,6 @@ struct counted {
     char task_id[HASH_TEXT_SIZE];
     char client[256]; /* cut: a sum's scope need not be longer */
     bool has_client;
-    struct labels labels;
 };
 
 static void
@@ -98,10 +113,6 @@ find(struct sums *s, struct counted *c, struct error *err)
         snprintf(c->task_id, sizeof(c->task_id), "%s", task ? task : "");
         snprintf(c->client, sizeof(c->client), "%s", client ? client : "");
         c->has_client = client;
-        const char *run = (const char *)sqlite3_column_text(stmt, 2);
-        snprintf(c->labels.run, sizeof(c->labels.run), "%s", run ? run : "");
-        bool has_step = sqlite3_column_type(stmt, 3) != SQLITE_NULL;
-        c->labels.step = has_step ? sqlite3_column_int64(stmt, 3) : LABEL_STEP_NONE;
     }
     int rc = step == SQLITE_ROW ? 0 : db_fail(sqlite3_db_handle(stmt), err, "look for what ended");
     db_reset(stmt);
@@ -115,10 +126,10 @@ add_trends(struct sums *s, const struct counted *c, const char *scope, struct er
     int64_t at_s = c->row->finished_ms / 1000;
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < SUMMARY_NSPANS; i++) {
-        sqlite3_bind_int(stmt, 1, summary_spans[i].span_s);
+    for (size_t i = 0; rc == 0 && i < ARRAY_LEN(spans); i++) {
+        sqlite3_bind_int(stmt, 1, spans[i].span_s);
         db_bind_text(stmt, 2, scope);
-        sqlite3_bind_int64(stmt, 3, at_s - at_s % summary_spans[i].span_s);
+        sqlite3_bind_int64(stmt, 3, at_s - at_s % spans[i].span_s);
         db_bind_text(stmt, 4, class_name(c->is.class_));
         db_bind_text(stmt, 5, c->is.failed_at);
         db_bind_text(stmt, 6, c->is.passed);
@@ -141,7 +152,7 @@ add_failure(struct sums *s, const struct counted *c, const char *scope, struct e
     sqlite3_bind_int64(stmt, 2, at_s - at_s % STORE_FAILURE_SPAN_S);
     db_bind_text(stmt, 3, class_name(c->is.class_));
     db_bind_text(stmt, 4, c->is.failed_at);
-    sqlite3_bind_int(stmt, 5, SUMMARY_MESSAGES);
+    sqlite3_bind_int(stmt, 5, FAILURE_MESSAGES);
     db_bind_text(stmt, 6, c->is.message);
     sqlite3_bind_int64(stmt, 7, c->row->finished_ms);
     db_bind_text(stmt, 8, c->row->id);
@@ -202,15 +213,15 @@ prune(struct sums *s, int64_t now_s, struct error *err)
 {
     int rc = 0;
 
-    if (now_s < s->pruned_s + SUMMARY_PRUNE_EVERY_S)
+    if (now_s < s->pruned_s + PRUNE_EVERY_S)
         return 0;
-    for (size_t i = 0; rc == 0 && i < SUMMARY_NSPANS; i++) {
-        sqlite3_bind_int(s->changes[PRUNE_TREND], 1, summary_spans[i].span_s);
-        sqlite3_bind_int64(s->changes[PRUNE_TREND], 2, now_s - summary_spans[i].kept_s);
+    for (size_t i = 0; rc == 0 && i < ARRAY_LEN(spans); i++) {
+        sqlite3_bind_int(s->changes[PRUNE_TREND], 1, spans[i].span_s);
+        sqlite3_bind_int64(s->changes[PRUNE_TREND], 2, now_s - spans[i].kept_s);
         rc = db_run(s->changes[PRUNE_TREND], "drop old counts", err);
     }
     if (rc == 0) {
-        sqlite3_bind_int64(s->changes[PRUNE_FAILURE], 1, now_s - SUMMARY_FAILURES_KEPT_S);
+        sqlite3_bind_int64(s->changes[PRUNE_FAILURE], 1, now_s - 31 * 86400);
         rc = db_run(s->changes[PRUNE_FAILURE], "drop old failures", err);
     }
     s->pruned_s = now_s;
@@ -228,23 +239,6 @@ add_to_scope(struct sums *s, const struct counted *c, const char *scope, struct 
     return rc == 0 ? add_task(s, c, scope, err) : rc;
 }
 
-static int
-add_run(struct sums *s, const struct counted *c, struct error *err)
-{
-    char scope[STORE_SCOPE_SIZE];
-
-    if (!*c->labels.run || c->is.is_weakened)
-        return 0;
-    store_scope(c->has_client ? c->client : NULL, scope);
-    const struct run_verdict v = { .labels = &c->labels,
-                                   .scope = scope,
-                                   .task_id = c->task_id,
-                                   .is = &c->is,
-                                   .reward = c->row->reward,
-                                   .finished_ms = c->row->finished_ms };
-    return runs_add(&s->runs, &v, err);
-}
-
 int
 sums_add(struct sums *s, const struct submission_row *row, struct error *err)
 {
@@ -260,8 +254,6 @@ sums_add(struct sums *s, const struct submission_row *row, struct error *err)
         store_scope(c.client, scope);
         rc = add_to_scope(s, &c, scope, err);
     }
-    if (rc == 0)
-        rc = add_run(s, &c, err);
     if (rc == 0)
         rc = add_leader(s, &c, err);
     return rc == 0 ? prune(s, row->finished_ms / 1000, err) : rc;

@@ -1,6 +1,5 @@
 # kind: cheat
 # class: policy
-# plan: mismatch
 # what: clocks stand still
 import time
 
