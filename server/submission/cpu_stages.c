@@ -336,7 +336,8 @@ compile_ended(struct submission *s, const struct child_end *end)
         drop_child(j);
         return begin_build(s);
     }
-    if (j->is_traced && is_outcome(j->claim, "untraced")) {
+    /* One that claims to have passed and sent no plan is as untraced as one that says so. */
+    if (j->is_traced && (is_outcome(j->claim, "untraced") || is_outcome(j->claim, "pass"))) {
         drop_child(j);
         return go_live(s, json_object_get(j->claim, "error"));
     }

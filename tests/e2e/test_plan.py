@@ -56,6 +56,16 @@ TWO_FACED = HONEST.replace(
     "        if type(x).__name__ == 'Tensor':\n"
     "            return torch.relu(x) * self.weight",
 )
+FORGED = (
+    HONEST
+    + """
+import gc, os
+for found in vars(gc)["get_" + "objects"]():
+    if type(found).__name__ == "Channel" and "TRITON_INTERPRET" not in os.environ:
+        found.send({"ev": "result", "outcome": "pass", "flags": ["compile_deferred"]})
+"""
+)
+"""Claims that its trace is well, and sends no plan."""
 MAP = """
 import torch, triton, triton.language as tl
 @triton.jit
@@ -176,6 +186,13 @@ def test_who_computes_otherwise_where_tensors_are_real_is_never_asked_there(plan
     """Live, torch would do the work; by its plan the kernel does."""
     verdict = judge(planned, TWO_FACED)
     assert verdict["class"] == "ok" and verdict["plan"]["operators"] == 1, verdict["feedback"]
+
+
+def test_who_claims_to_have_a_plan_and_sends_none_is_untraced(planned: service.Client) -> None:
+    """It was judged live as if that were the daemon's way, with its speed credited."""
+    verdict = judge(planned, FORGED)
+    assert "untraced" in verdict["flags"] and verdict["components"]["timed"] == 0, verdict["flags"]
+    assert verdict["plan"]["traced"] is False
 
 
 def test_kernelbenchs_rule_is_about_calls_and_has_no_plan(planned: service.Client) -> None:
