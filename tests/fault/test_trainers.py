@@ -22,11 +22,14 @@ PACKAGE = service.ROOT / "client" / "python"
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+def scripted() -> Iterator[str]:
     with service.directory() as directory, service.Daemon(directory, SCRIPTED) as running:
         running.client.add_task(TASK)
         yield running.client.url
+
+
+url = pytest.fixture(scope="module", name="url")(scripted)
+own_url = pytest.fixture(name="own_url")(scripted)  # what its leaders are is the test's alone
 
 
 def run(name: str, url: str, *scripts: str) -> Any:
@@ -103,8 +106,8 @@ def test_the_package_installs_into_a_fresh_environment(url: str, tmp_path: Path)
     assert (done.stdout.strip(), done.stderr) == ("ok", "")
 
 
-def test_an_agent_has_kernels_judged_over_the_model_context_protocol(url: str) -> None:
-    found = run("mcp", url, "timing=1.3", "full=fail:mismatch")
+def test_an_agent_has_kernels_judged_over_the_model_context_protocol(own_url: str) -> None:
+    found = run("mcp", own_url, "timing=1.3", "full=fail:mismatch")
     assert found["tools"] == ["add_task", "feedback", "group", "leaderboard", "submit", "tasks"]
     assert {"scripted", "scripted-too"} <= {task["name"] for task in found["tasks"]["result"]}
     fast, wrong = found["submitted"]
