@@ -17,7 +17,7 @@ Q := $(if $(V),,@)
 
 pkg = $(shell pkg-config $(1) $(2) 2>/dev/null)
 common_pkgs := jansson libsodium
-server_pkgs := libmicrohttpd sqlite3 libuv libzstd
+server_pkgs := libmicrohttpd sqlite3 libpq libuv libzstd
 cli_pkgs := libcurl smartcols libconfuse
 pkgs := $(common_pkgs) $(server_pkgs) $(cli_pkgs) libseccomp
 test_pkgs := cmocka
@@ -58,7 +58,7 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
-.PHONY: help all harness finetune corpus tests setup setup-test setup-train trainers demo demo-train test test-fast test-unit test-e2e test-fault test-stop check lint lint-c lint-cycles format tidy lint-python \
+.PHONY: help all harness finetune corpus tests setup setup-test setup-train trainers demo demo-cluster demo-train test test-fast test-unit test-e2e test-fault test-stop check lint lint-c lint-cycles format tidy lint-python \
 	requirements sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report screenshots \
 	clean distclean deb deb-check dist libraries FORCE
 
@@ -179,7 +179,9 @@ $(corpus_dir)/.made: $(corpus_files) $(sort $(dir $(corpus_files)))
 # --- tests -----------------------------------------------------------------------------------------------
 
 # A test gets the objects it names: tests/unit/X.c is linked when the test includes "tests/unit/X.h".
-aids_of = $(call objects,$(filter $(unit_aids),$(shell sed -n 's,^\#include "\(tests/unit/[a-z0-9_]*\)\.h".*,\1.c,p' $(1))))
+# So does what that includes.
+included = $(filter $(unit_aids),$(shell sed -n 's,^\#include "\(tests/unit/[a-z0-9_]*\)\.h".*,\1.c,p' $(1)))
+aids_of = $(call objects,$(sort $(call included,$(1)) $(foreach aid,$(call included,$(1)),$(call included,$(aid)))))
 
 $(out)/unit/%: $(out)/tests/unit/%.o $$(call aids_of,tests/unit/%.c) \
 		$(out)/libserver.a $(out)/libcli.a $(out)/libtrainer.a $(out)/libnative.a $(out)/libcommon.a
@@ -212,6 +214,10 @@ parallel = $(MAKE) $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 demo: setup ## start a daemon, judge real kernels, leave the dashboard running
 	+$(parallel) all
 	'$(py)' server/deploy/demo.py --programs '$(realpath $(BUILD))/bin' --python '$(py)'
+
+demo-cluster: setup ## three daemons on a PostgreSQL of their own: one is killed, nothing is lost
+	+$(parallel) all
+	VERIFIERD_BUILD='$(realpath $(BUILD))' '$(py)' server/deploy/demo_cluster.py
 
 demo-train: setup ## a small Best-of-N round and two evaluations with a scripted model
 	+$(parallel) all
@@ -288,7 +294,7 @@ lint-python:
 	'$(py)' -m ruff format --check $(py_files)
 	MYPYPATH=client/python:tests:tests/unit:tests/bench:tests/e2e '$(py)' -m mypy $(filter-out tests/e2e/% tests/fault/%,$(py_files))
 	MYPYPATH=client/python:tests:tests/unit:tests/e2e:tests/bench '$(py)' -m mypy $(filter tests/e2e/%,$(py_files))
-	MYPYPATH=tests:tests/e2e:tests/fault '$(py)' -m mypy $(wildcard tests/fault/*.py)
+	MYPYPATH=tests:tests/e2e:tests/fault:server/deploy '$(py)' -m mypy $(wildcard tests/fault/*.py)
 	MYPYPATH=tests/fault/harness '$(py)' -m mypy $(wildcard tests/fault/harness/*.py)
 
 # The tests of what runs in two threads.
@@ -343,7 +349,7 @@ $(out)/bench/%: $(out)/tests/bench/%.o $(out)/libserver.a $(out)/libcommon.a
 bench-%: all $(bench_programs)
 	$(with_env) '$(py)' tests/bench/$*.py $(ARGS)
 
-# The figures of docs/timing.md, from the raw data and a simulation; ARGS=--write puts them into the page.
+# The figures of docs/measurements/timing.md, from the raw data and a simulation; ARGS=--write puts them into the page.
 timing-report: harness $(out)/unit/test_statistics
 	$(out)/unit/test_statistics >$(out)/unit/test_statistics.txt 2>&1
 	$(with_env) '$(py)' tests/bench/timing_report.py --simulated $(out)/unit/test_statistics.txt $(ARGS)
@@ -369,6 +375,9 @@ root = $(DESTDIR)$(PREFIX)
 man_pages := $(wildcard docs/*.[158])
 place = sed 's,@PREFIX@,$(PREFIX),g; s,@SYSCONFDIR@,$(SYSCONFDIR),g'
 conf = $(DESTDIR)$(SYSCONFDIR)/verifierd.conf
+# Where each shell looks; Debian keeps zsh's site-functions for what is no package.
+completions := bash:bash-completion/completions/verifier fish:fish/vendor_completions.d/verifier.fish \
+	zsh:zsh/$(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)/_verifier
 
 install: all ## into PREFIX below DESTDIR
 	install -d '$(root)/bin' '$(root)/lib/verifierd/harness' '$(root)/lib/systemd/system'
@@ -388,6 +397,8 @@ install: all ## into PREFIX below DESTDIR
 	install -m 755 server/deploy/setup '$(root)/share/verifierd'
 	install -m 644 server/deploy/alerts.yml server/deploy/grafana.json server/deploy/nginx.conf '$(root)/share/verifierd'
 	$(foreach m,$(man_pages),install -D -m 644 $(m) '$(root)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))';)
+	for pair in $(completions); do file='$(root)/share'/$${pair#*:}; install -d "$${file%/*}" && \
+		$(bin)/verifier completion $${pair%%:*} >"$$file" && chmod 644 "$$file" || exit; done
 
 # A configuration that was changed stays.
 uninstall: ## what install put there
@@ -395,6 +406,7 @@ uninstall: ## what install put there
 	rm -f '$(root)/bin/verifierd' '$(root)/bin/verifier' '$(root)/bin/trainer' '$(root)/lib/systemd/system/verifierd.service'
 	rm -rf '$(root)/lib/verifierd' '$(root)/share/verifierd'
 	rm -f $(foreach m,$(man_pages),'$(root)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))')
+	for pair in $(completions); do rm -f '$(root)/share'/$${pair#*:} || exit; done
 
 installcheck:
 	'$(root)/bin/verifierd' --version

@@ -17,6 +17,7 @@
 #include "common/buffer.h"
 #include "common/hash.h"
 #include "server/queue/quota.h"
+#include "server/store/store.h"
 
 /*
  * Theory of operation. table[] is the only list of settings. A value is text
@@ -50,9 +51,15 @@ static const struct setting table[] = {
       "are tokens" },
     { "tokens", TEXT, "FILE", "", 0, 0, FIELD(tokens), false,
       "who may call, edited by verifierd token; where there is no such file, whoever reaches the address "
-      "may do all; when not given, the store's name with .tokens added" },
-    { "store", TEXT, "FILE", "verifierd.db", 1, 0, FIELD(store), false,
-      "the database, made when it is not there; a relative name starts at the working directory" },
+      "may do all; when not given, the store's name with .tokens added, or verifierd.db.tokens where that is "
+      "a URL" },
+    { "store", TEXT, "FILE|URL", "verifierd.db", 1, 0, FIELD(store), false,
+      "the database: a file, made when it is not there (a relative name starts at the working directory), or "
+      "postgresql://HOST/NAME, a PostgreSQL database (docs/store.md)" },
+    { "node", TEXT, "NAME", "", 0, 0, FIELD(node), false,
+      "what this daemon is called among those that share a database (docs/cluster.md): of each name there is "
+      "one, "
+      "and a second takes its place; when not given, the host's name" },
     { "scratch", TEXT, "DIR", "", 0, 0, FIELD(scratch), false,
       "private files of running submissions, emptied at start; refused where another daemon uses it, and "
       "where it holds what no daemon made; when not given, a directory of the store's own in $TMPDIR or "
@@ -650,7 +657,7 @@ static int
 complete_tokens(struct config *c, struct error *err)
 {
     free(c->tokens);
-    if (asprintf(&c->tokens, "%s.tokens", c->store) >= 0)
+    if (asprintf(&c->tokens, "%s.tokens", store_is_file(c->store) ? c->store : "verifierd.db") >= 0)
         return 0;
     c->tokens = NULL;
     return error_set(err, ERR_NOMEM, "no memory for the tokens' path");

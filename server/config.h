@@ -24,7 +24,8 @@ struct config {
     char *listen; /* "127.0.0.1:8080"; port 0 picks one; loopback only unless allow_remote */
     bool allow_remote;
     char *tokens;              /* path of the tokens (server/token.h) */
-    char *store;               /* path of the database */
+    char *store;               /* path or URL of the database */
+    char *node;                /* name among those that share it; "": the host's */
     char *scratch;             /* directory for submissions' private files; emptied at start */
     bool is_scratch_ours;      /* it was not given: removed at the end */
     char *python;              /* interpreter that has torch and triton */

@@ -18,7 +18,7 @@
 #include "server/config.h"
 #include "server/submission/funnel.h"
 #include "server/http/http.h"
-#include "server/keeper.h"
+#include "server/retention.h"
 #include "server/notify.h"
 #include "server/store/store.h"
 #include "server/token.h"
@@ -38,7 +38,8 @@
  */
 
 #define STORE_WRITES_MAX 65536
-#define HURRIED_S 20           /* from a second signal to the end, by force if need be */
+#define LEASE_MS 15000 /* what a dead node had waits for so long, and for a third of it more at most */
+#define HURRIED_S 20   /* from a second signal to the end, by force if need be */
 #define SPARE_DESCRIPTORS 1024 /* for workers, database, sources, beside the connections */
 
 struct server {
@@ -49,7 +50,7 @@ struct server {
     struct store *store;
     struct funnel *funnel;
     struct http *http;
-    struct keeper *keeper;
+    struct retention *retention;
     struct notify notify;
     uv_signal_t term, interrupt, hangup;
     bool is_draining, is_hurried, is_stopping;
@@ -110,7 +111,7 @@ funnel_drained_cb(void *arg)
         return;
     s->is_stopping = true;
     log_info(NULL, "drained");
-    keeper_stop(s->keeper);
+    retention_stop(s->retention);
     http_stop(s->http, http_stopped_cb, s);
 }
 
@@ -165,7 +166,7 @@ reload_cb(uv_signal_t *handle, int number)
     setup_log(&s->config);
     http_reload(s->http, &s->config);
     funnel_reload(s->funnel, &s->config);
-    keeper_reload(s->keeper);
+    retention_reload(s->retention);
     if (audit_write(s->config.tokens, "operator", "reload", s->config.file, NULL, &err) != 0)
         log_error("audit", "%s", err.text);
     log_info("config", "settings read again");
@@ -201,7 +202,7 @@ static int
 check_files(const struct config *c, struct error *err)
 {
     struct token_list tokens;
-    int rc = check_store_path(c->store, err);
+    int rc = store_is_file(c->store) ? check_store_path(c->store, err) : 0;
 
     if (rc == 0)
         rc = scratch_check(c->scratch, err);
@@ -226,6 +227,18 @@ check_settings(const struct config *c, struct devices *devices, json_t **layers,
 }
 
 static int
+open_store(struct server *s, struct error *err)
+{
+    char host[STORE_NODE_SIZE] = "";
+    const struct store_options options = { .node = *s->config.node ? s->config.node : host,
+                                           .lease_ms = LEASE_MS };
+
+    if (gethostname(host, sizeof(host) - 1) != 0)
+        return error_set(err, ERR_SYS, "the name of this host");
+    return store_open(&s->loop, s->config.store, &options, STORE_WRITES_MAX, &s->store, err);
+}
+
+static int
 start(struct server *s, struct error *err)
 {
     struct devices devices;
@@ -233,15 +246,15 @@ start(struct server *s, struct error *err)
     if (rc == 0)
         rc = notify_start(&s->notify, &s->loop, err);
     if (rc == 0)
-        rc = store_open(&s->loop, s->config.store, STORE_WRITES_MAX, &s->store, err);
+        rc = open_store(s, err);
     if (rc == 0)
         rc = funnel_new(&s->loop, &s->config, s->store, &s->funnel, err);
     if (rc == 0)
         rc = http_new(&s->loop, &s->config, s->funnel, s->store, &s->http, err);
     if (rc == 0)
-        rc = keeper_new(&s->loop, &s->config, s->store, &s->keeper, err);
+        rc = retention_new(&s->loop, &s->config, s->store, &s->retention, err);
     if (rc == 0)
-        http_set_keeper(s->http, s->keeper);
+        http_set_retention(s->http, s->retention);
     return rc;
 }
 
@@ -267,7 +280,7 @@ serve(struct server *s)
     http_free(s->http);
     funnel_free(s->funnel);
     store_close(s->store);
-    keeper_free(s->keeper);
+    retention_free(s->retention);
     uv_run(&s->loop, UV_RUN_DEFAULT);
     if (uv_loop_close(&s->loop) != 0)
         log_debug(NULL, "something is still open in the loop");

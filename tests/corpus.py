@@ -1,7 +1,8 @@
 """The tasks and candidates of tests/tasks and tests/candidates, as their own header comments describe them.
 
-A header is the run of `# key: value` lines at the top of a file. A task may say `level`, `entry`, `policy`,
-`dynamic_shapes: yes`, `needs: gpu` and `why`. A candidate says what it is and what must become of it:
+A header is the run of `# key: value` lines at the top of a file. A task may say `kind` (of work: reduction, ...),
+`level`, `entry`, `policy`, `dynamic_shapes: yes`, `needs: gpu` and `why`. A candidate says what it is and what must
+become of it:
 
     # kind: cheat
     # class: hack|mismatch
@@ -9,7 +10,9 @@ A header is the run of `# key: value` lines at the top of a file. A task may say
     # needs: gpu
 
 `kind` is one of KINDS. `class` is the class that the verdict must have; `expect: class=mismatch stage=tiny|full`
-in its place names the stages too. Several answers that are equally right stand side by side, separated by `|`.
+in its place names the stages too. `plan` has the classes of a daemon that judges candidates by their plan, where they
+are others: a cheat that gains nothing there is `ok`. Only such a daemon can tell of a row with `needs: plan`. Several
+answers that are equally right stand side by side, separated by `|`.
 It may also say `policy`, `entry` and `why` (`what` under an older name). A candidate that ends in `.txt` is a model's
 answer: what follows its header is sent as `completion`.
 """
@@ -29,8 +32,8 @@ KINDS = ("honest", "suspicious", "mistake", "cheat", "robustness")
 paid for what it did not do. robustness: crashes, floods, endless loops and other bad input."""
 STAGES = ("extract", "ast", "compile", "tiny", "full", "timing")
 
-_TASK_KEYS = frozenset({"level", "dynamic_shapes", "entry", "needs", "policy", "why"})
-_CANDIDATE_KEYS = frozenset({"kind", "class", "expect", "what", "policy", "entry", "needs", "why"})
+_TASK_KEYS = frozenset({"kind", "level", "dynamic_shapes", "entry", "needs", "policy", "why"})
+_CANDIDATE_KEYS = frozenset({"kind", "class", "expect", "plan", "what", "policy", "entry", "needs", "why"})
 _LINE = re.compile(rb"#\s*([a-z_]+):\s*(.*?)\s*$")
 
 
@@ -50,6 +53,7 @@ class Task:
     policy: str
     is_dynamic: bool
     needs_gpu: bool
+    kind: str = "other"
 
     def registration(self) -> dict[str, object]:
         """The body of POST /v1/tasks."""
@@ -77,6 +81,9 @@ class Candidate:
     policy: str
     entry_point: str | None
     needs_gpu: bool
+    needs_plan: bool
+    by_plan: frozenset[str]
+    """The classes where it is judged by its plan."""
     what: str
 
     @property
@@ -112,11 +119,20 @@ def _read(path: Path, known: frozenset[str]) -> tuple[dict[str, str], str, str]:
     return header, data.decode(), rest.decode()
 
 
-def _needs_gpu(header: dict[str, str], path: Path) -> bool:
+def _needs(header: dict[str, str], path: Path) -> str | None:
     needs = header.get("needs")
-    if needs not in (None, "gpu"):
-        raise CorpusError(f"{path}: needs: {needs!r}, only 'gpu' is known")
-    return needs == "gpu"
+    if needs not in (None, "gpu", "plan"):
+        raise CorpusError(f"{path}: needs: {needs!r}, only 'gpu' and 'plan' are known")
+    return needs
+
+
+def _by_plan(header: dict[str, str], classes: frozenset[str], path: Path) -> frozenset[str]:
+    if "plan" not in header:
+        return classes
+    found = frozenset(header["plan"].split("|"))
+    if not found <= CLASSES:
+        raise CorpusError(f"{path}: plan: {header['plan']!r} names an unknown class")
+    return found
 
 
 def _expectation(text: str, path: Path) -> tuple[frozenset[str], frozenset[str]]:
@@ -167,7 +183,8 @@ def load_task(path: Path) -> Task:
         entry_point=header.get("entry", "Model"),
         policy=header.get("policy", "strict"),
         is_dynamic=header.get("dynamic_shapes") == "yes",
-        needs_gpu=_needs_gpu(header, path),
+        needs_gpu=_needs(header, path) == "gpu",
+        kind=header.get("kind", "other"),
     )
 
 
@@ -187,7 +204,9 @@ def load_candidate(path: Path) -> Candidate:
         stages=stages,
         policy=header.get("policy", "strict"),
         entry_point=header.get("entry"),
-        needs_gpu=_needs_gpu(header, path),
+        needs_gpu=_needs(header, path) == "gpu",
+        needs_plan=_needs(header, path) == "plan",
+        by_plan=_by_plan(header, classes, path),
         what=header.get("what") or header.get("why", ""),
     )
 
@@ -201,3 +220,11 @@ def load_candidates() -> list[Candidate]:
     """Every candidate, ordered by task and name."""
     paths = [p for p in (HERE / "candidates").glob("*/*") if p.suffix in (".py", ".txt")]
     return [load_candidate(path) for path in sorted(paths)]
+
+
+def twins() -> frozenset[str]:
+    """The tasks that have one honest kernel and one that is nearly right, and nothing else."""
+    kinds: dict[str, list[str]] = {}
+    for candidate in load_candidates():
+        kinds.setdefault(candidate.task, []).append(candidate.kind)
+    return frozenset(task for task, found in kinds.items() if sorted(found) == ["honest", "mistake"])

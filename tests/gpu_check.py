@@ -202,7 +202,7 @@ def sandbox_part(setting: Setting) -> Part:
 
 
 def timing_part(setting: Setting) -> Part:
-    """What docs/timing.md is made from; alone, since it takes the time that there is for all the others."""
+    """What docs/measurements/timing.md is made from; alone, since it takes the time of all the others."""
     command = [str(ROOT / "tests/bench/timing.py"), "--out", str(setting.logs / "timing")]
     return script_part("timing", [*command, f"--limit-s={min(290.0, setting.left_s() - 40):.0f}"], 330.0, setting)
 

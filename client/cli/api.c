@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "client/cli/find.h"
 #include "client/cli/text.h"
 #include "common/auto.h"
 #include "common/clock.h"
@@ -344,10 +345,8 @@ api_find_task(struct cli *cli, const char *name, char **id)
     AUTO_JSON json_t *task = NULL;
 
     *id = NULL;
-    if (strncmp(name, "sha256:", 7) == 0) {
-        *id = strdup(name);
-        return *id ? CLI_OK : cli_complain(CLI_CONFIG, "out of memory");
-    }
+    if (strncmp(name, "sha256:", 7) == 0)
+        return find_task_id(cli, name, id);
     api_path_add(&path, "/v1/tasks/", name);
     int code = api_find(cli, path.data, &task);
     if (code == CLI_NOT_FOUND)

@@ -5,6 +5,7 @@
 
 #include "client/cli/api.h"
 #include "client/cli/cli.h"
+#include "client/cli/find.h"
 #include "client/cli/input.h"
 #include "client/cli/outfile.h"
 #include "client/cli/replay.h"
@@ -65,7 +66,7 @@ static const struct argp_option bundle_options[] = {
     { "output", OPT_OUTPUT, "FILE", 0, "Write to FILE (default: ID.bundle.json; - is standard output)", 0 },
     { 0 },
 };
-static const struct argp bundle_argp = {
+const struct argp bundle_argp = {
     bundle_options,
     parse,
     "ID",
@@ -80,13 +81,17 @@ bundle_command(struct cli *cli, int argc, char **argv)
 {
     AUTO_BUFFER struct buffer path = BUFFER_INIT, name = BUFFER_INIT;
     AUTO_JSON json_t *bundle = NULL;
+    AUTO_FREE char *whole = NULL;
     struct arguments a = { .cli = cli };
     struct outfile file;
 
     argp_parse(&bundle_argp, argc, argv, 0, NULL, &a);
-    api_path_add(&path, "/v1/submissions/", a.what);
+    int code = find_id(cli, a.what, FIND_SUBMISSION, &whole);
+    if (code != CLI_OK)
+        return code;
+    api_path_add(&path, "/v1/submissions/", whole);
     buffer_add(&path, "/bundle");
-    int code = api_call(cli, "GET", path.data, NULL, &bundle);
+    code = api_call(cli, "GET", path.data, NULL, &bundle);
     if (code != CLI_OK)
         return code;
     if (!json_object_get(bundle, "verdict"))
@@ -116,7 +121,7 @@ static const struct argp_option replay_options[] = {
     { "wait", OPT_WAIT, "SECONDS", 0, "For the verdict, at most", 0 },
     { 0 },
 };
-static const struct argp replay_argp = {
+const struct argp replay_argp = {
     replay_options,
     parse,
     "FILE",

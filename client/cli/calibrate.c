@@ -65,15 +65,17 @@ parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
-static const struct argp argp = { options,
-                                  parse,
-                                  NULL,
-                                  "Find out how far this machine's times are off: a product of matrices "
-                                  "against itself and against the same product made twice, and a call that "
-                                  "does nothing. The result goes into later verdicts.",
-                                  children,
-                                  NULL,
-                                  NULL };
+const struct argp calibrate_argp = {
+    options,
+    parse,
+    NULL,
+    "Find out how far this machine's times are off: a product of matrices "
+    "against itself and against the same product made twice, and a call that "
+    "does nothing. The result goes into later verdicts.",
+    children,
+    NULL,
+    NULL
+};
 
 static json_t *
 text_of(struct buffer *source)
@@ -208,7 +210,7 @@ calibrate_command(struct cli *cli, int argc, char **argv)
     struct calibrate c = { .cli = cli, .rounds = 3, .limit_s = 120 };
     AUTO_JSON json_t *status = NULL;
 
-    argp_parse(&argp, argc, argv, 0, NULL, &c);
+    argp_parse(&calibrate_argp, argc, argv, 0, NULL, &c);
     if (c.bad != CLI_OK)
         return c.bad;
     int code = api_call(cli, "GET", "/v1/status", NULL, &status);

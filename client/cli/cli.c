@@ -74,6 +74,9 @@ parse_common(int key, char *arg, struct argp_state *state)
     case 'j':
         cli->is_json = true;
         return 0;
+    case 'h': /* argp has -? */
+        argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -86,6 +89,7 @@ static const struct argp_option common_options[] = {
     { "cacert", OPT_CACERT, "FILE", 0,
       "The certificates to believe, PEM (or CURL_CA_BUNDLE, SSL_CERT_FILE; default: the system's)", -2 },
     { "json", 'j', NULL, 0, "Print what verifierd answered, for programs", -2 },
+    { NULL, 'h', NULL, OPTION_HIDDEN, NULL, 0 },
     { 0 },
 };
 

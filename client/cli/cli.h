@@ -31,6 +31,7 @@ struct cli {
     const char *token;        /* NULL: none */
     bool is_json;             /* print what the daemon answered, for programs */
     struct http_client *http; /* NULL until the first call */
+    bool is_alone;            /* verifierd was started for this command and ends with it */
 };
 
 /* --url, --token, --json: the first child of each command's argp, its input a struct cli. */
@@ -45,24 +46,51 @@ void cli_note_id(const char *id);
 /* --policy: what a request says as "policy", given; ends the program where it cannot be read. */
 json_t *cli_policy(struct argp_state *state, const char *text);
 
-/* The commands. argv[0] is the command's full name ("verifier task add"); each returns an enum cli_exit. */
-int submit_command(struct cli *cli, int argc, char **argv);
-int group_command(struct cli *cli, int argc, char **argv);
-int task_command(struct cli *cli, int argc, char **argv);
-int show_command(struct cli *cli, int argc, char **argv);
-int timing_command(struct cli *cli, int argc, char **argv);
-int list_command(struct cli *cli, int argc, char **argv);
-int top_command(struct cli *cli, int argc, char **argv);
-int status_command(struct cli *cli, int argc, char **argv);
-int calibrate_command(struct cli *cli, int argc, char **argv);
-int cancel_command(struct cli *cli, int argc, char **argv);
-int rescore_command(struct cli *cli, int argc, char **argv);
-int selftest_command(struct cli *cli, int argc, char **argv);
-int export_command(struct cli *cli, int argc, char **argv);
-int bundle_command(struct cli *cli, int argc, char **argv);
-int replay_command(struct cli *cli, int argc, char **argv);
-int retention_command(struct cli *cli, int argc, char **argv);
-int policies_command(struct cli *cli, int argc, char **argv);
-int doctor_command(struct cli *cli, int argc, char **argv);
+/* --- the commands: commands.c --- */
+
+struct command {
+    const char *name; /* "submit", "task add" */
+    const struct argp *argp;
+    int (*run)(struct cli *cli, int argc, char **argv); /* argv[0]: "verifier task add"; an enum cli_exit */
+};
+
+extern const struct command commands[];
+extern const size_t commands_count;
+
+/* Read the program's own options, find the command and run it: an enum cli_exit. */
+int command_main(struct cli *cli, int argc, char **argv);
+/* The first words of what a command does, without a stop; given: free(). NULL: no memory. */
+char *command_summary(const struct argp *argp);
+
+#define COMMAND(name)                     \
+    extern const struct argp name##_argp; \
+    int name##_command(struct cli *cli, int argc, char **argv)
+
+COMMAND(submit);
+COMMAND(group);
+COMMAND(judge);
+COMMAND(task_add);
+COMMAND(task_list);
+COMMAND(task_show);
+COMMAND(task_rename);
+COMMAND(task_rm);
+COMMAND(show);
+COMMAND(timing);
+COMMAND(list);
+COMMAND(top);
+COMMAND(status);
+COMMAND(calibrate);
+COMMAND(cancel);
+COMMAND(rescore);
+COMMAND(selftest);
+COMMAND(export);
+COMMAND(bundle);
+COMMAND(replay);
+COMMAND(retention);
+COMMAND(policies);
+COMMAND(doctor);
+COMMAND(completion);
+COMMAND(help);
+COMMAND(version);
 
 #endif

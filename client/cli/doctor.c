@@ -622,7 +622,7 @@ static const struct argp_option options[] = {
     { "python", OPT_PYTHON, "PROGRAM", 0, "As verifierd's --python, for when it does not run", 0 },
     { 0 },
 };
-static const struct argp argp = {
+const struct argp doctor_argp = {
     options,
     parse,
     NULL,
@@ -639,7 +639,7 @@ doctor_command(struct cli *cli, int argc, char **argv)
     AUTO_JSON json_t *findings = json_array();
     struct doctor d = { .cli = cli, .findings = findings };
 
-    argp_parse(&argp, argc, argv, 0, NULL, &d);
+    argp_parse(&doctor_argp, argc, argv, 0, NULL, &d);
     if (check_reach(&d))
         check_daemon(&d);
     else if (is_loopback_url(cli->url))

@@ -5,6 +5,7 @@
 #include "client/cli/api.h"
 #include "client/cli/cli.h"
 #include "client/cli/csv.h"
+#include "client/cli/find.h"
 #include "client/cli/outfile.h"
 #include "common/auto.h"
 
@@ -99,7 +100,7 @@ parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp argp = {
+const struct argp export_argp = {
     options,
     parse,
     NULL,
@@ -159,6 +160,17 @@ download_csv(struct cli *cli, const char *path, enum csv_table table, FILE *to)
     return code;
 }
 
+static int
+put_passed(struct export *e, size_t i, struct buffer *path)
+{
+    AUTO_FREE char *group = NULL;
+    int code = passed[i].key == OPT_GROUP ? find_id(e->cli, e->values[i], FIND_GROUP, &group) : CLI_OK;
+
+    buffer_printf(path, "&%s", passed[i].parameter);
+    api_path_add(path, "=", group ? group : e->values[i]);
+    return code;
+}
+
 int
 export_command(struct cli *cli, int argc, char **argv)
 {
@@ -168,18 +180,14 @@ export_command(struct cli *cli, int argc, char **argv)
     struct outfile file;
     int code = CLI_OK;
 
-    argp_parse(&argp, argc, argv, 0, NULL, &e);
+    argp_parse(&export_argp, argc, argv, 0, NULL, &e);
     enum csv_table table = e.what ? (enum csv_table)csv_find(e.what) : CSV_VERDICTS;
     buffer_printf(&path, "/v1/export?source=%s", e.has_source ? "true" : "false");
-    for (size_t i = 0; i < ARRAY_LEN(passed); i++) {
-        if (!e.values[i])
-            continue;
-        buffer_printf(&path, "&%s", passed[i].parameter);
-        api_path_add(&path, "=", e.values[i]);
-    }
+    for (size_t i = 0; code == CLI_OK && i < ARRAY_LEN(passed); i++)
+        code = e.values[i] ? put_passed(&e, i, &path) : CLI_OK;
     if (e.what)
         api_path_add(&path, "&what=", e.what);
-    if (e.task && (code = api_find_task(cli, e.task, &task_id)) == CLI_OK)
+    if (code == CLI_OK && e.task && (code = api_find_task(cli, e.task, &task_id)) == CLI_OK)
         api_path_add(&path, "&task=", task_id);
     if (code == CLI_OK)
         code = outfile_open(&file, e.output);

@@ -105,7 +105,7 @@ parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
-static const struct argp argp = {
+const struct argp group_argp = {
     options, parse, "FILE...", "Have the candidates of one prompt judged together.", children, NULL, NULL
 };
 
@@ -210,7 +210,7 @@ int
 group_command(struct cli *cli, int argc, char **argv)
 {
     struct group g = { .cli = cli, .limit_s = -1 };
-    argp_parse(&argp, argc, argv, 0, NULL, &g);
+    argp_parse(&group_argp, argc, argv, 0, NULL, &g);
     int code = g.bad == CLI_OK ? submit_group(&g) : g.bad;
     json_decref(g.policy);
     return code;

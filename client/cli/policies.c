@@ -92,7 +92,7 @@ parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
-static const struct argp argp = {
+const struct argp policies_argp = {
     NULL,     parse, NULL, "What a policy's keys are, what each may be, and what it is in each policy.",
     children, NULL,  NULL
 };
@@ -102,7 +102,7 @@ policies_command(struct cli *cli, int argc, char **argv)
 {
     AUTO_JSON json_t *keys = keys_json();
 
-    argp_parse(&argp, argc, argv, 0, NULL, cli);
+    argp_parse(&policies_argp, argc, argv, 0, NULL, cli);
     if (cli->is_json)
         text_json(keys);
     else

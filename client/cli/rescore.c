@@ -4,6 +4,7 @@
 
 #include "client/cli/api.h"
 #include "client/cli/cli.h"
+#include "client/cli/find.h"
 #include "client/cli/table.h"
 #include "client/cli/text.h"
 #include "common/auto.h"
@@ -103,7 +104,7 @@ parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp argp = {
+const struct argp rescore_argp = {
     options,   parse,
     "[ID...]", "Compute another reward for verdicts that are stored. Nothing is judged again.",
     children,  NULL,
@@ -131,6 +132,35 @@ print(json_t *answer)
     table_print(table);
 }
 
+static int
+put_group(struct rescore *r, json_t *body)
+{
+    AUTO_FREE char *id = NULL;
+    int code = find_id(r->cli, r->group, FIND_GROUP, &id);
+
+    if (code == CLI_OK)
+        json_object_set_new(body, "group", json_string(id));
+    return code;
+}
+
+static int
+put_submissions(struct rescore *r, json_t *body)
+{
+    json_t *whole = json_array(), *text;
+    size_t i;
+    int code = CLI_OK;
+
+    json_object_set_new(body, "submissions", whole);
+    json_array_foreach(r->ids, i, text)
+    {
+        AUTO_FREE char *id = NULL;
+        if (code == CLI_OK)
+            code = find_id(r->cli, json_string_value(text), FIND_SUBMISSION, &id);
+        json_array_append_new(whole, json_string(id));
+    }
+    return code;
+}
+
 int
 rescore_command(struct cli *cli, int argc, char **argv)
 {
@@ -140,15 +170,13 @@ rescore_command(struct cli *cli, int argc, char **argv)
     AUTO_JSON json_t *answer = NULL;
     struct rescore r = { cli, NULL, reward, params, ids };
 
-    argp_parse(&argp, argc, argv, 0, NULL, &r);
+    argp_parse(&rescore_argp, argc, argv, 0, NULL, &r);
     if (json_object_size(params) > 0)
         json_object_set(reward, "params", params);
     AUTO_JSON json_t *body = json_pack("{s:O}", "reward", reward);
-    if (r.group)
-        json_object_set_new(body, "group", json_string(r.group));
-    else
-        json_object_set(body, "submissions", ids);
-    int code = api_call(cli, "POST", "/v1/rescore", body, &answer);
+    int code = r.group ? put_group(&r, body) : put_submissions(&r, body);
+    if (code == CLI_OK)
+        code = api_call(cli, "POST", "/v1/rescore", body, &answer);
     if (code != CLI_OK)
         return code;
     if (cli->is_json)

@@ -44,7 +44,7 @@ static const struct argp_option options[] = {
     { "vacuum", OPT_VACUUM, NULL, 0, "That, and give all free room in the file back to the disk", 0 },
     { 0 },
 };
-static const struct argp argp = {
+const struct argp retention_argp = {
     options,  parse, NULL, "Show what verifierd keeps, for how long, and what it last removed.",
     children, NULL,  NULL
 };
@@ -71,7 +71,7 @@ retention_command(struct cli *cli, int argc, char **argv)
     struct arguments a = { .cli = cli };
     AUTO_JSON json_t *state = NULL;
 
-    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    argp_parse(&retention_argp, argc, argv, 0, NULL, &a);
     AUTO_JSON json_t *body = a.runs ? json_pack("{s:b}", "vacuum", (int)a.vacuums) : NULL;
     int code = api_call(cli, a.runs ? "POST" : "GET", "/v1/retention", body, &state);
     if (code == CLI_OK)
@@ -82,6 +82,6 @@ retention_command(struct cli *cli, int argc, char **argv)
     if (cli->is_json)
         text_json(state);
     else
-        view_status(state);
+        view_document(state);
     return a.runs && error ? cli_complain(CLI_REFUSED, "it ended early") : CLI_OK;
 }

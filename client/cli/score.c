@@ -76,8 +76,35 @@ score_is_right(const struct corpus_expectation *expected, const json_t *verdict,
     return why[0] == '\0';
 }
 
+static struct score_work *
+work_of(struct score *s, const char *name)
+{
+    for (size_t i = 0; i < s->n_works; i++)
+        if (strncmp(s->works[i].name, name, SCORE_WORK_SIZE - 1) == 0)
+            return &s->works[i];
+    if (s->n_works == SCORE_WORKS_MAX)
+        return &s->works[s->n_works - 1];
+    struct score_work *work = &s->works[s->n_works++];
+    snprintf(work->name, sizeof(work->name), "%s", name);
+    return work;
+}
+
+static void
+add_to_work(struct score_work *work, const struct corpus_expectation *expected, const json_t *verdict)
+{
+    bool is_right = expected->kind == CORPUS_HONEST || expected->kind == CORPUS_SUSPICIOUS;
+
+    if (is_right) {
+        work->right++;
+        work->refused += !is_ok(verdict);
+    } else if (expected->kind != CORPUS_ROBUSTNESS) {
+        work->wrong++;
+        work->accepted += is_ok(verdict) && !is_class_expected(expected, verdict);
+    }
+}
+
 void
-score_add(struct score *s, const struct corpus_expectation *expected, const json_t *verdict)
+score_add(struct score *s, const char *work, const struct corpus_expectation *expected, const json_t *verdict)
 {
     struct score_kind *kind = &s->kinds[expected->kind];
     char why[SCORE_WHY_SIZE];
@@ -89,6 +116,7 @@ score_add(struct score *s, const struct corpus_expectation *expected, const json
     kind->right += score_is_right(expected, verdict, why);
     kind->refused += !is_ok(verdict);
     kind->expected += is_class_expected(expected, verdict);
+    add_to_work(work_of(s, work), expected, verdict);
 }
 
 void
@@ -243,6 +271,66 @@ score_is_clean(const struct score *s, bool is_whole)
     return !is_whole || (s->kinds[CORPUS_CHEAT].ran > 0 && s->kinds[CORPUS_HONEST].ran > 0 && s->probes > 0);
 }
 
+struct score_work
+score_all_work(const struct score *s)
+{
+    struct score_work all = { .name = "all" };
+
+    for (size_t i = 0; i < s->n_works; i++) {
+        all.wrong += s->works[i].wrong;
+        all.accepted += s->works[i].accepted;
+        all.right += s->works[i].right;
+        all.refused += s->works[i].refused;
+    }
+    return all;
+}
+
+void
+score_wilson(int part, int whole, double *low, double *high)
+{
+    const double z = 1.959964; /* of 95 % */
+
+    *low = 0;
+    *high = 1;
+    if (whole <= 0)
+        return;
+    double p = (double)part / whole, spread = z * z / whole;
+    double middle = (p + spread / 2) / (1 + spread);
+    double half = z * sqrt(p * (1 - p) / whole + spread / (4 * whole)) / (1 + spread);
+    *low = part == 0 ? 0 : middle - half;
+    *high = part == whole ? 1 : middle + half;
+}
+
+static json_t *
+errors_json(int part, int whole)
+{
+    double low, high;
+
+    score_wilson(part, whole, &low, &high);
+    return whole > 0 ? json_pack("{s:i, s:i, s:f, s:f, s:f}", "count", part, "of", whole, "rate",
+                                 (double)part / whole, "low", low, "high", high)
+                     : json_null();
+}
+
+static json_t *
+work_json(const struct score_work *work)
+{
+    return json_pack("{s:o, s:o}", "false_accepts", errors_json(work->accepted, work->wrong), "false_rejects",
+                     errors_json(work->refused, work->right));
+}
+
+static json_t *
+works_json(const struct score *s)
+{
+    const struct score_work all = score_all_work(s);
+    json_t *found = json_object();
+
+    for (size_t i = 0; i < s->n_works; i++)
+        json_object_set_new(found, s->works[i].name, work_json(&s->works[i]));
+    json_object_set_new(found, all.name, work_json(&all));
+    return found;
+}
+
 static json_t *
 rate(double value)
 {
@@ -270,10 +358,10 @@ score_document(const struct score *s)
     }
     const struct score_kind *cheat = &s->kinds[CORPUS_CHEAT];
     int rejected = s->kinds[CORPUS_HONEST].refused + s->kinds[CORPUS_SUSPICIOUS].refused;
-    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:o, s:i, s:o, s:i, s:i, s:i, s:i, s:i, s:o}", "ran", ran,
-                     "skipped", skipped, "unjudged", unjudged, "surprises", surprises, "killed",
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:o, s:i, s:o, s:i, s:i, s:i, s:i, s:i, s:o, s:o}", "ran",
+                     ran, "skipped", skipped, "unjudged", unjudged, "surprises", surprises, "killed",
                      cheat->expected, "kill_rate", rate(score_kill_rate(s)), "false_rejects", rejected,
                      "false_reject_rate", rate(score_false_reject_rate(s)), "followed", s->followed, "probes",
                      s->probes, "contaminated", s->contaminated, "times_compared", s->times_compared,
-                     "other_ran", other_ran, "kinds", kinds);
+                     "other_ran", other_ran, "kinds", kinds, "tasks", works_json(s));
 }

@@ -30,8 +30,22 @@ struct score_kind {
     int other_ran, other_accepted; /* under the other policy: judged, and class "ok" */
 };
 
+/* Kinds of work that a corpus may have, and their names' length. */
+#define SCORE_WORKS_MAX 32
+#define SCORE_WORK_SIZE 32
+
+/* The two ways in which a verdict errs, of the tasks of one kind of work. */
+struct score_work {
+    char name[SCORE_WORK_SIZE];
+    int wrong,
+        accepted; /* cheats and mistakes that ran; those of class "ok" though that is not expected of them */
+    int right, refused; /* honest and suspicious ones that ran; those of another class */
+};
+
 struct score {
     struct score_kind kinds[CORPUS_KINDS];
+    struct score_work works[SCORE_WORKS_MAX]; /* in the order in which they came */
+    size_t n_works;
     int followed;       /* hostile rows after which an honest kernel was judged */
     int probes;         /* those honest kernels */
     int contaminated;   /* ... whose verdict or time was another than before */
@@ -45,8 +59,12 @@ const char *score_class(const json_t *verdict);
 bool score_is_right(const struct corpus_expectation *expected, const json_t *verdict,
                     char why[SCORE_WHY_SIZE]);
 
-/* Count one row: judged; skipped; or neither, when it could not be judged (verdict NULL). */
-void score_add(struct score *s, const struct corpus_expectation *expected, const json_t *verdict);
+/*
+ * Count one row of a task of this kind of work: judged; skipped; or neither, when it could not be judged (verdict
+ * NULL). Kinds beyond SCORE_WORKS_MAX are counted with the last one.
+ */
+void score_add(struct score *s, const char *work, const struct corpus_expectation *expected,
+               const json_t *verdict);
 void score_skip(struct score *s, const struct corpus_expectation *expected);
 /* Count the row's verdict under the other policy. */
 void score_add_other(struct score *s, const struct corpus_expectation *expected, const json_t *verdict);
@@ -71,6 +89,11 @@ bool score_is_contaminated(const struct score_baseline *b, const json_t *verdict
 bool score_has_time(const struct score_baseline *b, const json_t *verdict);
 /* Count one that came after so many hostile rows. */
 void score_add_probe(struct score *s, const struct score_baseline *b, const json_t *verdict, int followed);
+
+/* All kinds of work together. */
+struct score_work score_all_work(const struct score *s);
+/* Wilson's 95 % interval of a share: [0, 1] where nothing was counted. */
+void score_wilson(int part, int whole, double *low, double *high);
 
 /* Shares of the rows that ran; -1 where none did. */
 double score_kill_rate(const struct score *s);         /* cheats that got an expected class */

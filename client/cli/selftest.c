@@ -187,6 +187,8 @@ open_bench(struct selftest *s)
     if (!json_is_array(gpus))
         return cli_complain(CLI_NETWORK, "its status names no GPUs: is this verifierd?");
     b->has_gpu = json_array_size(gpus) > 0;
+    const char *judge = text_member(b->status, "judge");
+    b->is_planned = judge && strcmp(judge, "plan") == 0;
     if (s->width == 0)
         s->width = b->has_gpu ? WIDTH_GPU : WIDTH_DEFAULT;
     return CLI_OK;
@@ -198,6 +200,12 @@ static const struct corpus_candidate *
 candidate_of(const struct selftest *s, const struct job *job)
 {
     return &s->corpus->candidates[job->candidate];
+}
+
+static const char *
+work_of(const struct selftest *s, const struct job *job)
+{
+    return s->corpus->tasks[candidate_of(s, job)->task].kind;
 }
 
 static bool
@@ -215,11 +223,23 @@ is_selected(const struct selftest *s, size_t candidate)
     return s->n_only == 0;
 }
 
+/* What this daemon lacks to judge a row; NULL: nothing. */
+static const char *
+why_not(const struct selftest *s, const struct corpus_candidate *k)
+{
+    const struct corpus_needs *task = &s->corpus->tasks[k->task].needs;
+    if (!s->bench.has_gpu && (k->expected.needs.gpu || task->gpu))
+        return "needs a GPU";
+    if (!s->bench.is_planned && (k->expected.needs.plan || task->plan))
+        return "needs a daemon with judge = plan";
+    return NULL;
+}
+
 static bool
 may_run(const struct selftest *s, size_t candidate)
 {
     const struct corpus_candidate *k = &s->corpus->candidates[candidate];
-    return s->bench.has_gpu || !(k->expected.needs_gpu || s->corpus->tasks[k->task].needs_gpu);
+    return why_not(s, k) == NULL;
 }
 
 static int
@@ -292,7 +312,7 @@ give_up(struct selftest *s, struct job *job, const char *why)
     print_surprise(s, job, why);
     print_line(s, job, NULL, why);
     if (job->kind == JOB_ROW)
-        score_add(&s->score, &candidate_of(s, job)->expected, NULL);
+        score_add(&s->score, work_of(s, job), &candidate_of(s, job)->expected, NULL);
     else if (job->kind == JOB_PROBE)
         s->score.contaminated++;
     s->done++;
@@ -361,7 +381,7 @@ finish_job(struct selftest *s, struct job *job, const json_t *verdict)
     case JOB_ROW:
         if (!score_is_right(&k->expected, verdict, why))
             print_surprise(s, job, why);
-        score_add(&s->score, &k->expected, verdict);
+        score_add(&s->score, work_of(s, job), &k->expected, verdict);
         if ((ptrdiff_t)job->candidate == corpus_probe_of(s->corpus, k->task))
             code = add_baseline(s, job, verdict);
         break;
@@ -485,8 +505,8 @@ plan_baselines(struct selftest *s, bool *is_planned)
                                 "the corpus has no honest candidate for the task %s, which has cheats",
                                 s->corpus->tasks[task].name);
         if (!may_run(s, (size_t)probe)) {
-            printf("SKIP %s: needs a GPU, so nothing is judged after the cheats of this task\n",
-                   s->corpus->candidates[probe].label);
+            printf("SKIP %s: %s, so nothing is judged after the cheats of this task\n",
+                   s->corpus->candidates[probe].label, why_not(s, &s->corpus->candidates[probe]));
             continue;
         }
         is_planned[probe] = is_selected(s, (size_t)probe);
@@ -502,11 +522,11 @@ skip_row(struct selftest *s, const struct corpus_candidate *k)
 {
     score_skip(&s->score, &k->expected);
     if (!s->cli->is_json) {
-        printf("SKIP %s: needs a GPU\n", k->label);
+        printf("SKIP %s: %s\n", k->label, why_not(s, k));
         return;
     }
     AUTO_JSON json_t *line = json_pack("{s:s, s:s, s:s}", "skipped", k->label, "kind",
-                                       corpus_kind_name(k->expected.kind), "why", "needs a GPU");
+                                       corpus_kind_name(k->expected.kind), "why", why_not(s, k));
     text_json_line(line);
 }
 
@@ -581,6 +601,45 @@ print_table(const struct selftest *s)
 }
 
 static void
+error_cells(char cells[2][48], int part, int whole)
+{
+    double low, high;
+
+    score_wilson(part, whole, &low, &high);
+    snprintf(cells[0], sizeof(cells[0]), "%d of %d", part, whole);
+    if (whole > 0)
+        snprintf(cells[1], sizeof(cells[1]), "%.1f%% [%.1f, %.1f]", 100.0 * part / whole, 100 * low,
+                 100 * high);
+    else
+        snprintf(cells[1], sizeof(cells[1]), "-");
+}
+
+static void
+print_work(struct table *table, const struct score_work *work)
+{
+    char accepts[2][48], rejects[2][48];
+
+    error_cells(accepts, work->accepted, work->wrong);
+    error_cells(rejects, work->refused, work->right);
+    const char *row[] = { work->name, accepts[0], accepts[1], rejects[0], rejects[1] };
+    table_row(table, row);
+}
+
+/* Both errors, each with Wilson's 95 % interval. */
+static void
+print_works(const struct score *s)
+{
+    const char *const titles[] = { "TASKS", ">FALSE ACCEPTS", ">RATE", ">FALSE REJECTS", ">RATE" };
+    const struct score_work all = score_all_work(s);
+    AUTO_TABLE struct table *table = table_new(titles, 5);
+
+    for (size_t i = 0; i < s->n_works; i++)
+        print_work(table, &s->works[i]);
+    print_work(table, &all);
+    table_print(table);
+}
+
+static void
 print_rates(const struct score *s)
 {
     const struct score_kind *cheat = &s->kinds[CORPUS_CHEAT], *honest = &s->kinds[CORPUS_HONEST];
@@ -606,6 +665,7 @@ report(struct selftest *s)
         fputs("\r\033[K", stderr);
     if (!s->cli->is_json) {
         print_table(s);
+        print_works(&s->score);
         print_rates(&s->score);
     }
     json_object_set_new(last, "selftest", json_string("corpus"));
@@ -709,7 +769,7 @@ parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
-static const struct argp argp = {
+const struct argp selftest_argp = {
     options,
     parse,
     "",
@@ -720,6 +780,19 @@ static const struct argp argp = {
     NULL,
     NULL
 };
+
+/* What is expected of candidates that are judged by their plan. */
+static void
+expect_plans(struct corpus *c)
+{
+    for (size_t i = 0; i < c->n_candidates; i++) {
+        struct corpus_expectation *e = &c->candidates[i].expected;
+        if (e->by_plan) {
+            e->classes = e->by_plan;
+            e->stages = 0;
+        }
+    }
+}
 
 static int
 selftest(struct selftest *s)
@@ -732,6 +805,8 @@ selftest(struct selftest *s)
         return code;
     if (s->is_quick)
         return selftest_quick(&s->bench, s->corpus, s->place);
+    if (s->bench.is_planned)
+        expect_plans(s->corpus);
     code = run_corpus(s);
     return code == CLI_OK ? report(s) : code;
 }
@@ -745,7 +820,7 @@ selftest_command(struct cli *cli, int argc, char **argv)
     s.only = calloc((size_t)argc, sizeof(*s.only));
     if (!s.only)
         return cli_complain(CLI_CONFIG, "out of memory");
-    argp_parse(&argp, argc, argv, 0, NULL, &s);
+    argp_parse(&selftest_argp, argc, argv, 0, NULL, &s);
     int code = selftest(&s);
     for (size_t i = 0; i < s.n_flying; i++)
         free(s.flying[i].id);

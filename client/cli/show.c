@@ -1,10 +1,11 @@
-/* Looking: one submission or group, lists, the daemon's state; and cancelling. */
+/* Looking: one submission or group, lists; and cancelling. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/cli/api.h"
 #include "client/cli/cli.h"
+#include "client/cli/find.h"
 #include "client/cli/text.h"
 #include "client/cli/view.h"
 #include "common/auto.h"
@@ -91,14 +92,13 @@ parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp show_argp = { show_options, parse, "ID", "Show one submission or group.",
-                                       children,     NULL,  NULL };
-static const struct argp list_argp = { list_options, parse, NULL, "List submissions, newest first.",
-                                       children,     NULL,  NULL };
-static const struct argp status_argp = { NULL,     parse, NULL, "Show what verifierd is doing.",
-                                         children, NULL,  NULL };
-static const struct argp cancel_argp = { NULL,     parse, "ID", "Cancel one submission or group.",
-                                         children, NULL,  NULL };
+const struct argp show_argp = { show_options, parse, "ID", "Show one submission or group.",
+                                children,     NULL,  NULL };
+const struct argp list_argp = { list_options, parse, NULL, "List submissions, newest first.",
+                                children,     NULL,  NULL };
+const struct argp cancel_argp = {
+    NULL, parse, "ID", "Cancel one submission or group.", children, NULL, NULL
+};
 
 /* --- show --- */
 
@@ -106,9 +106,13 @@ static int
 dump_part(struct cli *cli, const char *id, const char *part)
 {
     AUTO_BUFFER struct buffer path = BUFFER_INIT, text = BUFFER_INIT;
-    api_path_add(&path, "/v1/submissions/", id);
+    AUTO_FREE char *whole = NULL;
+    int code = find_id(cli, id, FIND_SUBMISSION, &whole);
+    if (code != CLI_OK)
+        return code;
+    api_path_add(&path, "/v1/submissions/", whole);
     buffer_add(&path, part);
-    int code = api_get_text(cli, path.data, &text);
+    code = api_get_text(cli, path.data, &text);
     if (code == CLI_OK && !text_dump(stdout, text.data, text.size))
         return cli_complain(CLI_CONFIG, "cannot write to standard output");
     return code;
@@ -119,13 +123,17 @@ static int
 find_either(struct cli *cli, const char *id, json_t **found, bool *is_group)
 {
     AUTO_BUFFER struct buffer submission = BUFFER_INIT, group = BUFFER_INIT;
+    AUTO_FREE char *whole = NULL;
     *is_group = false;
-    api_path_add(&submission, "/v1/submissions/", id);
-    int code = api_find(cli, submission.data, found);
+    int code = find_id(cli, id, FIND_EITHER, &whole);
+    if (code != CLI_OK)
+        return code;
+    api_path_add(&submission, "/v1/submissions/", whole);
+    code = api_find(cli, submission.data, found);
     if (code != CLI_NOT_FOUND)
         return code;
     *is_group = true;
-    api_path_add(&group, "/v1/groups/", id);
+    api_path_add(&group, "/v1/groups/", whole);
     code = api_find(cli, group.data, found);
     if (code == CLI_NOT_FOUND)
         return cli_complain(code, "no submission or group has the id \"%s\"", id);
@@ -228,22 +236,7 @@ list_command(struct cli *cli, int argc, char **argv)
     return CLI_OK;
 }
 
-/* --- status and cancel --- */
-
-int
-status_command(struct cli *cli, int argc, char **argv)
-{
-    struct look l = { .cli = cli };
-    AUTO_JSON json_t *status = NULL;
-
-    argp_parse(&status_argp, argc, argv, 0, NULL, &l);
-    int code = api_call(cli, "GET", "/v1/status", NULL, &status);
-    if (code == CLI_OK && cli->is_json)
-        text_json(status);
-    else if (code == CLI_OK)
-        view_status(status);
-    return code;
-}
+/* --- cancel --- */
 
 /* Answered when it is durable; one whose worker has not let go of it yet is told as it is. */
 static const char *
@@ -270,7 +263,7 @@ cancel_command(struct cli *cli, int argc, char **argv)
     int code = find_either(cli, l.id, &found, &is_group);
     if (code != CLI_OK)
         return code;
-    api_path_add(&path, is_group ? "/v1/groups/" : "/v1/submissions/", l.id);
+    api_path_add(&path, is_group ? "/v1/groups/" : "/v1/submissions/", text_member(found, "id"));
     code = api_call(cli, "DELETE", path.data, NULL, &answer);
     if (code == CLI_OK && cli->is_json && answer)
         text_json(answer);

@@ -109,7 +109,7 @@ parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
-static const struct argp argp = {
+const struct argp submit_argp = {
     options,  parse, "FILE", "Have one candidate judged.\vFILE is Python source; - is standard input.",
     children, NULL,  NULL
 };
@@ -164,8 +164,9 @@ follow(struct submit *s, const char *id)
     AUTO_BUFFER struct buffer path = BUFFER_INIT;
     AUTO_JSON json_t *verdict = NULL;
 
-    cli_note_id(id);
-    if (!s->cli->is_json)
+    if (!s->cli->is_alone)
+        cli_note_id(id);
+    if (!s->cli->is_json && !s->cli->is_alone)
         fprintf(stderr, "verifier: submitted %s\n", id);
     api_path_add(&path, "/v1/submissions/", id);
     int code = api_follow(s->cli, path.data, s->limit_s, &verdict);
@@ -206,7 +207,7 @@ int
 submit_command(struct cli *cli, int argc, char **argv)
 {
     struct submit s = { .cli = cli, .limit_s = -1 };
-    argp_parse(&argp, argc, argv, 0, NULL, &s);
+    argp_parse(&submit_argp, argc, argv, 0, NULL, &s);
     int code = s.bad == CLI_OK ? submit(&s) : s.bad;
     json_decref(s.metadata);
     json_decref(s.policy);

@@ -4,6 +4,7 @@
 
 #include "client/cli/api.h"
 #include "client/cli/cli.h"
+#include "client/cli/find.h"
 #include "client/cli/input.h"
 #include "client/cli/text.h"
 #include "client/cli/view.h"
@@ -88,7 +89,7 @@ static const struct argp_option add_options[] = {
     { "dynamic-shapes", OPT_DYNAMIC, NULL, 0, "Candidates must work at other sizes than the task's own", 0 },
     { 0 },
 };
-static const struct argp add_argp = {
+const struct argp task_add_argp = {
     add_options, parse, "FILE", "Register a task: its reference is run and its cases are found.",
     children,    NULL,  NULL
 };
@@ -132,14 +133,14 @@ tell_what_stays(json_t *body, json_t *task)
     }
 }
 
-static int
-add(struct cli *cli, int argc, char **argv)
+int
+task_add_command(struct cli *cli, int argc, char **argv)
 {
     struct task t = { .cli = cli, .subject_name = "FILE" };
     AUTO_JSON json_t *body = json_object(), *answer = NULL;
     json_t *source;
 
-    argp_parse(&add_argp, argc, argv, 0, NULL, &t);
+    argp_parse(&task_add_argp, argc, argv, 0, NULL, &t);
     int code = put_members(&t, body);
     if (code == CLI_OK)
         code = input_text(t.subject, &source);
@@ -164,16 +165,16 @@ static const struct argp_option list_options[] = {
     { "cursor", OPT_CURSOR, "CURSOR", 0, "Go on where the last page ended", 0 },
     { 0 },
 };
-static const struct argp list_argp = { list_options, parse, NULL, "List the tasks.", children, NULL, NULL };
+const struct argp task_list_argp = { list_options, parse, NULL, "List the tasks.", children, NULL, NULL };
 
-static int
-list(struct cli *cli, int argc, char **argv)
+int
+task_list_command(struct cli *cli, int argc, char **argv)
 {
     struct task t = { .cli = cli };
     AUTO_BUFFER struct buffer path = BUFFER_INIT;
     AUTO_JSON json_t *page = NULL;
 
-    argp_parse(&list_argp, argc, argv, 0, NULL, &t);
+    argp_parse(&task_list_argp, argc, argv, 0, NULL, &t);
     buffer_add(&path, "/v1/tasks?limit=200");
     if (t.name)
         api_path_add(&path, "&name=", t.name);
@@ -195,24 +196,34 @@ list(struct cli *cli, int argc, char **argv)
 
 /* --- task show --- */
 
+static int
+put_path(const struct task *t, struct buffer *path)
+{
+    AUTO_FREE char *id = NULL;
+    int code = find_task_id(t->cli, t->subject, &id);
+
+    if (code == CLI_OK)
+        api_path_add(path, "/v1/tasks/", id);
+    return code;
+}
+
 static const struct argp_option show_options[] = {
     { "reference", OPT_REFERENCE, NULL, 0, "Print the reference's source and nothing else", 0 },
     { 0 },
 };
-static const struct argp show_argp = {
-    show_options, parse, "ID|NAME", "Show one task.", children, NULL, NULL
-};
+const struct argp task_show_argp = { show_options, parse, "ID|NAME", "Show one task.", children, NULL, NULL };
 
-static int
-show(struct cli *cli, int argc, char **argv)
+int
+task_show_command(struct cli *cli, int argc, char **argv)
 {
     struct task t = { .cli = cli, .subject_name = "ID or NAME" };
     AUTO_BUFFER struct buffer path = BUFFER_INIT;
     AUTO_JSON json_t *task = NULL;
 
-    argp_parse(&show_argp, argc, argv, 0, NULL, &t);
-    api_path_add(&path, "/v1/tasks/", t.subject);
-    int code = api_call(cli, "GET", path.data, NULL, &task);
+    argp_parse(&task_show_argp, argc, argv, 0, NULL, &t);
+    int code = put_path(&t, &path);
+    if (code == CLI_OK)
+        code = api_call(cli, "GET", path.data, NULL, &task);
     if (code != CLI_OK)
         return code;
     json_t *reference = json_object_get(task, "reference");
@@ -227,26 +238,27 @@ show(struct cli *cli, int argc, char **argv)
 
 /* --- task rename, task rm --- */
 
-static const struct argp rename_argp = { NULL, parse, "ID|NAME NEWNAME", "Call a task otherwise.", children,
-                                         NULL, NULL };
-static const struct argp remove_argp = {
+const struct argp task_rename_argp = { NULL, parse, "ID|NAME NEWNAME", "Call a task otherwise.", children,
+                                       NULL, NULL };
+const struct argp task_rm_argp = {
     NULL,     parse, "ID|NAME", "Delete a task: it goes with the last client that has a name for it.",
     children, NULL,  NULL
 };
 
-static int
-change_name(struct cli *cli, int argc, char **argv)
+int
+task_rename_command(struct cli *cli, int argc, char **argv)
 {
     struct task t = { .cli = cli, .subject_name = "ID or NAME", .wants_name = true };
     AUTO_BUFFER struct buffer path = BUFFER_INIT;
     AUTO_JSON json_t *task = NULL;
 
-    argp_parse(&rename_argp, argc, argv, 0, NULL, &t);
+    argp_parse(&task_rename_argp, argc, argv, 0, NULL, &t);
     AUTO_JSON json_t *body = json_pack("{s:s}", "name", t.new_name);
     if (!body)
         return cli_complain(CLI_USAGE, "the name is not UTF-8 text");
-    api_path_add(&path, "/v1/tasks/", t.subject);
-    int code = api_call(cli, "PATCH", path.data, body, &task);
+    int code = put_path(&t, &path);
+    if (code == CLI_OK)
+        code = api_call(cli, "PATCH", path.data, body, &task);
     if (code != CLI_OK)
         return code;
     if (cli->is_json)
@@ -256,16 +268,17 @@ change_name(struct cli *cli, int argc, char **argv)
     return CLI_OK;
 }
 
-static int
-delete_one(struct cli *cli, int argc, char **argv)
+int
+task_rm_command(struct cli *cli, int argc, char **argv)
 {
     struct task t = { .cli = cli, .subject_name = "ID or NAME" };
     AUTO_BUFFER struct buffer path = BUFFER_INIT;
     AUTO_JSON json_t *answer = NULL;
 
-    argp_parse(&remove_argp, argc, argv, 0, NULL, &t);
-    api_path_add(&path, "/v1/tasks/", t.subject);
-    int code = api_call(cli, "DELETE", path.data, NULL, &answer);
+    argp_parse(&task_rm_argp, argc, argv, 0, NULL, &t);
+    int code = put_path(&t, &path);
+    if (code == CLI_OK)
+        code = api_call(cli, "DELETE", path.data, NULL, &answer);
     if (code != CLI_OK)
         return code;
     if (cli->is_json)
@@ -273,36 +286,4 @@ delete_one(struct cli *cli, int argc, char **argv)
     else if (!json_is_true(json_object_get(answer, "deleted")))
         fputs("verifier: other clients have names for the task: it stays for them\n", stderr);
     return CLI_OK;
-}
-
-/* --- */
-
-static const struct {
-    const char *name, *full_name;
-    int (*run)(struct cli *cli, int argc, char **argv);
-} actions[] = {
-    { "add", "verifier task add", add },      { "list", "verifier task list", list },
-    { "show", "verifier task show", show },   { "rename", "verifier task rename", change_name },
-    { "rm", "verifier task rm", delete_one },
-};
-
-int
-task_command(struct cli *cli, int argc, char **argv)
-{
-    for (size_t i = 0; argc > 1 && i < ARRAY_LEN(actions); i++) {
-        if (strcmp(argv[1], actions[i].name) == 0) {
-            AUTO_FREE char *full_name = strdup(actions[i].full_name);
-            argv[1] = full_name ? full_name : argv[1];
-            return actions[i].run(cli, argc - 1, argv + 1);
-        }
-    }
-    bool is_help = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0);
-    fputs("Usage: verifier task add FILE [OPTION...]\n"
-          "       verifier task list [OPTION...]\n"
-          "       verifier task show ID|NAME [OPTION...]\n"
-          "       verifier task rename ID|NAME NEWNAME\n"
-          "       verifier task rm ID|NAME\n"
-          "Each has its own --help.\n",
-          is_help ? stdout : stderr);
-    return is_help ? CLI_OK : CLI_USAGE;
 }

@@ -97,7 +97,7 @@ text_number(struct buffer *out, const json_t *object, const char *key, int decim
 void
 text_json(const json_t *document)
 {
-    json_dumpf(document, stdout, JSON_INDENT(2));
+    json_dumpf(document, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15)); /* as many digits as came */
     putchar('\n');
 }
 

@@ -5,6 +5,7 @@
 #include "client/cli/api.h"
 #include "client/cli/chart.h"
 #include "client/cli/cli.h"
+#include "client/cli/find.h"
 #include "client/cli/text.h"
 #include "common/auto.h"
 
@@ -37,7 +38,7 @@ parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
-static const struct argp argp = {
+const struct argp timing_argp = {
     NULL,     parse, "ID", "Draw the samples of a submission's timing, its interval and the GPU's state.",
     children, NULL,  NULL
 };
@@ -48,11 +49,15 @@ timing_command(struct cli *cli, int argc, char **argv)
     struct timing t = { .cli = cli };
     AUTO_BUFFER struct buffer path = BUFFER_INIT, text = BUFFER_INIT;
     AUTO_JSON json_t *document = NULL;
+    AUTO_FREE char *id = NULL;
 
-    argp_parse(&argp, argc, argv, 0, NULL, &t);
-    api_path_add(&path, "/v1/submissions/", t.id);
+    argp_parse(&timing_argp, argc, argv, 0, NULL, &t);
+    int code = find_id(cli, t.id, FIND_SUBMISSION, &id);
+    if (code != CLI_OK)
+        return code;
+    api_path_add(&path, "/v1/submissions/", id);
     buffer_add(&path, "/timing");
-    int code = api_call(cli, "GET", path.data, NULL, &document);
+    code = api_call(cli, "GET", path.data, NULL, &document);
     if (code != CLI_OK)
         return code;
     if (cli->is_json) {

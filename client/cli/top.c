@@ -74,8 +74,8 @@ parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
-static const struct argp argp = { options,  parse, NULL, "Show where work and time go, until q is pressed.",
-                                  children, NULL,  NULL };
+const struct argp top_argp = { options,  parse, NULL, "Show where work and time go, until q is pressed.",
+                               children, NULL,  NULL };
 
 /* --- the picture --- */
 
@@ -365,7 +365,7 @@ top_command(struct cli *cli, int argc, char **argv)
     struct top t = { .cli = cli, .window_s = 60, .every_s = 1 };
     int code;
 
-    argp_parse(&argp, argc, argv, 0, NULL, &t);
+    argp_parse(&top_argp, argc, argv, 0, NULL, &t);
     if (t.bad != CLI_OK)
         return t.bad;
     if (cli->is_json || !isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))

@@ -36,8 +36,8 @@ add_row(struct table *t, struct cells *c)
 }
 
 /* "label   text", further lines of the text below its first. */
-static void
-print_label(const char *label, const char *text)
+void
+view_label(const char *label, const char *text)
 {
     printf("%-*s", LABEL_WIDTH, label);
     for (const char *end; (end = strchr(text, '\n')) != NULL; text = end + 1) {
@@ -61,7 +61,7 @@ print_member(const json_t *object, const char *key, const char *label)
     if (!value || json_is_null(value))
         return;
     text_value(&text, value);
-    print_label(label, text.data ? text.data : "");
+    view_label(label, text.data ? text.data : "");
 }
 
 /* --- one submission --- */
@@ -104,14 +104,14 @@ print_reward(json_t *submission)
     if (!json_is_number(json_object_get(submission, "reward"))) {
         const char *state = text_member(submission, "state");
         if (state && strcmp(state, "done") == 0)
-            print_label("reward", "none: this says nothing about the candidate, leave the sample out");
+            view_label("reward", "none: this says nothing about the candidate, leave the sample out");
         return;
     }
     text_number(&text, submission, "reward", 4);
     if (kind)
         buffer_printf(&text, "  (%s, version %lld)", kind,
                       (long long)json_integer_value(json_object_get(spec, "version")));
-    print_label("reward", text.data);
+    view_label("reward", text.data);
 }
 
 static void
@@ -133,7 +133,7 @@ print_timing(json_t *submission)
         text_number(&text, timing, "candidate_ms", 4);
         buffer_add(&text, " ms");
     }
-    print_label("timing", text.data);
+    view_label("timing", text.data);
     buffer_clear(&text);
     if (!json_is_number(json_object_get(c, "speedup")))
         return;
@@ -143,7 +143,7 @@ print_timing(json_t *submission)
     buffer_add(&text, " to ");
     text_number(&text, c, "speedup_hi", 3);
     buffer_add(&text, ")");
-    print_label("speedup", text.data);
+    view_label("speedup", text.data);
 }
 
 /* "own kernels 62%; library sm80_xmma_gemm 38%; decoys: copy_kernel" */
@@ -178,7 +178,7 @@ print_evidence(json_t *submission)
         buffer_add(&text, i ? ", " : "; decoys: ");
         text_value(&text, item);
     }
-    print_label("work", text.data);
+    view_label("work", text.data);
 }
 
 /* "case original, output 0, index [3, 7]: expected 1.5, got 0; 12 of 4096 differ" */
@@ -203,7 +203,7 @@ print_mismatch(json_t *submission)
         text_value(&text, json_object_get(m, parts[i].key));
     }
     buffer_add(&text, " differ");
-    print_label("first mismatch", text.data);
+    view_label("first mismatch", text.data);
 }
 
 static void
@@ -222,7 +222,7 @@ print_correctness(json_t *submission)
         buffer_add(&text, ", largest error ");
         text_value(&text, json_object_get(c, "max_abs"));
     }
-    print_label("correctness", text.data);
+    view_label("correctness", text.data);
     print_mismatch(submission);
 }
 
@@ -239,7 +239,7 @@ print_flags(json_t *submission)
         text_value(&text, flag);
     }
     if (text.size > 0)
-        print_label("flags", text.data);
+        view_label("flags", text.data);
 }
 
 static void
@@ -251,7 +251,7 @@ print_feedback(json_t *submission)
     if (json_string_length(feedback) == 0)
         return;
     text_value(&text, feedback);
-    print_label("feedback", text.data ? text.data : "");
+    view_label("feedback", text.data ? text.data : "");
 }
 
 void
@@ -545,12 +545,12 @@ view_task(json_t *task)
     print_member(task, "metadata", "metadata");
     add_sizes(&sizes, json_object_get(spec, "knobs"));
     if (sizes.size > 0)
-        print_label("sizes", sizes.data);
+        view_label("sizes", sizes.data);
     print_cases(json_object_get(spec, "cases"));
 }
 
 void
-view_status(json_t *status)
+view_document(json_t *document)
 {
-    print_document(status, "");
+    print_document(document, "");
 }

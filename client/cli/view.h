@@ -10,6 +10,9 @@ void view_group(json_t *group, const char *const *names);
 void view_submissions(json_t *page);
 void view_tasks(json_t *page);
 void view_task(json_t *task);
-void view_status(json_t *status);
+/* Any document: scalars by their names, lists of objects as tables. */
+void view_document(json_t *document);
+/* "label   text": further lines of the text stand below its first. */
+void view_label(const char *label, const char *text);
 
 #endif

@@ -268,13 +268,7 @@ def reaches_kernel(program: Program, entry: str) -> bool | None:
 
 
 def check(program: Program, entry: str, policy: str) -> list[str]:
-    """The flags of a candidate that passes; Refused where the policy forbids it or a class or kernel is missing."""
-    certain, flags = _found(program, policy)
-    if certain:
-        first = certain[0]
-        why = static_rules.BY_NAME[first.rule].why
-        text = f"{wire.CANDIDATE_FILE}, line {first.line}: {first.rule}: the code {first.what}, which {why}"
-        raise Refused("policy", text, first.line, rule=first.rule)
+    """Flags of how a candidate that passes gets to its kernels; Refused where a class or kernel is missing."""
     names = {name for statement in module_level(program.tree.body) for name in bound_names(statement)}
     if entry not in names and not program.imports.has_star:
         text = f"{wire.CANDIDATE_FILE}: no class {entry!r} is defined at module level"
@@ -287,14 +281,20 @@ def check(program: Program, entry: str, policy: str) -> list[str]:
     reached = reaches_kernel(program, entry)
     if reached is False:
         raise Refused("form", _unreached_text(program, entry), None, rule="kernel_reachable")
-    return [*flags, "reachability_unknown"] if reached is None else flags
+    return ["reachability_unknown"] if reached is None else []
 
 
-def _found(program: Program, policy: str) -> tuple[list[static_rules.Finding], list[str]]:
-    """The static rules' findings, and their flags; `kernelbench` has neither."""
+def trip_wires(program: Program, policy: str) -> tuple[Refused | None, list[str]]:
+    """The first thing that a static rule refuses, and the flags; `kernelbench` has neither."""
     if policy not in KERNEL_POLICIES:
-        return [], []
-    return static_rules.findings(program.tree, program.imports, program.kernels)
+        return None, []
+    certain, flags = static_rules.findings(program.tree, program.imports, program.kernels)
+    if not certain:
+        return None, flags
+    first = certain[0]
+    why = static_rules.BY_NAME[first.rule].why
+    text = f"{wire.CANDIDATE_FILE}, line {first.line}: {first.rule}: the code {first.what}, which {why}"
+    return Refused("policy", text, first.line, rule=first.rule), flags
 
 
 def _unreached_text(program: Program, entry: str) -> str:
@@ -305,16 +305,22 @@ def _unreached_text(program: Program, entry: str) -> str:
     return f"{wire.CANDIDATE_FILE}: {entry} never gets to a kernel ({', '.join(map(repr, working))})"
 
 
-def judge(source: bytes, entry: str, policy: str) -> wire.Json:
-    """The report."""
+def judge(source: bytes, entry: str, policy: str, *, is_planned: bool = False) -> wire.Json:
+    """The report. is_planned: what it does is decided by its plan, and what a static rule refuses is told under `live`,
+    for the case that no plan can be made."""
     report: wire.Json = {"ev": "result", "outcome": "pass", "class": None, "kernels": [], "flags": []}
-    report.update({"error": None, "rule": None})
+    report.update({"error": None, "rule": None, "live": None})
     try:
         program = Program.of(parse(source))
         kernels = sorted(program.kernels)
         report["kernels"] = [wire.clean_text(name, 128) for name in kernels[:KERNELS_MAX]]
         report["flags"] = ["kernels_cut"] if len(kernels) > KERNELS_MAX else []
-        report["flags"] += check(program, entry, policy)
+        refused, flags = trip_wires(program, policy)
+        if refused is not None and not is_planned:
+            raise refused
+        if refused is not None:
+            report["live"] = {"rule": refused.rule, "error": refused.error}
+        report["flags"] += [*flags, *check(program, entry, policy)]
     except Refused as refused:
         report.update({"outcome": "fail", "class": refused.kind, "error": refused.error, "rule": refused.rule})
     return report
@@ -360,4 +366,5 @@ def main(channel: wire.Channel) -> None:
         raise wire.ProtocolError(f"an ast child was asked for {request.text('op')!r}")
     source = wire.read_memfd(request.take_fd("source"), wire.SOURCE_MAX)
     policy = policy_name(request.body.get("policy"))
-    channel.send(judge(source, request.text("entry"), policy))
+    is_planned = request.body.get("planned") is True
+    channel.send(judge(source, request.text("entry"), policy, is_planned=is_planned))

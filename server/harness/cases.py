@@ -13,7 +13,7 @@ import linecache
 import operator
 import re
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
@@ -67,14 +67,14 @@ TIE_BREAKERS: Final = words(
     max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices
     """
 )
-"""Names of torch's functions that may take any of some equal values."""
+"""Names of torch's functions that say which values they took, where any of some equal ones will do."""
 INTEGER_ARITHMETIC: Final = words(
     """
     add sub rsub mul neg abs sum cumsum max min amax amin maximum minimum clamp where eq ne lt le gt ge relu sign sgn
     bitwise_and bitwise_or bitwise_xor bitwise_not to type float double half bfloat16 int long short char clone
     contiguous view reshape flatten permute transpose t unsqueeze squeeze expand dim size numel stride
     is_floating_point empty_like zeros_like ones_like __get__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __add__
-    __radd__ __sub__ __rsub__ __mul__ __rmul__ __neg__ __and__ __or__ __xor__
+    __radd__ __sub__ __rsub__ __mul__ __rmul__ __neg__ __and__ __or__ __xor__ remainder fmod __mod__
     """
 )
 """What may be done with integers of any size: none of them is an index, a length or a divisor."""
@@ -272,6 +272,7 @@ def run_once(
         inputs = cast_inputs(to_device(list(module.get_inputs()), device), dtype)
         with _CallWatch() as watch:
             outputs = model(*inputs)
+        watch.see(outputs)
         if device.type == "cuda":
             torch.cuda.synchronize()
         peak_bytes = torch.cuda.max_memory_allocated() if device.type == "cuda" else 0
@@ -315,28 +316,43 @@ class _CallWatch(TorchFunctionMode):
         self.flops = 0
         self.operations = 0
         self.breaks_ties = False
+        self._chosen: list[torch.Tensor] = []
+        """Which of some values were chosen. The values themselves are the same whichever of equal ones it was."""
         self.varies_integers = True
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
+        if self._chosen:
+            self.see((args, kwargs))
         output = func(*args, **(kwargs or {}))
         if name in MATRIX_FUNCTIONS:
             self.found = True
             self.flops += flops.count(name, args, output)
         self.operations += name not in VIEWS_AND_COPIES and _is_tensors(output)
-        self.breaks_ties |= name in TIE_BREAKERS
+        if name in TIE_BREAKERS:
+            self._chosen += [leaf for leaf in _tensors(output) if leaf.dtype in variations.INTEGERS]
         self.varies_integers &= (
             name in INTEGER_ARITHMETIC or name.rstrip("_") in INTEGER_ARITHMETIC
         ) or not _has_integers((args, kwargs))
         return output
 
+    def see(self, value: Any) -> None:
+        """Note whether a choice among values is used, or is part of the answer."""
+        self.breaks_ties |= any(leaf is one for leaf in _tensors(value) for one in self._chosen)
 
-def _has_integers(value: Any) -> bool:
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list | tuple):
-        return any(map(_has_integers, value))
-    return isinstance(value, torch.Tensor) and value.dtype in variations.INTEGERS
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, torch.Tensor):
+        yield value
+
+
+def _has_integers(value: Any) -> bool:
+    return any(leaf.dtype in variations.INTEGERS for leaf in _tensors(value))
 
 
 def _is_tensors(value: Any) -> bool:

@@ -51,6 +51,7 @@ exchange_refused(struct exchange *x, const struct funnel_answer *answer)
         [FUNNEL_NOT_YOURS] = PROBLEM_FORBIDDEN,
         [FUNNEL_NAME_TAKEN] = PROBLEM_NAME_TAKEN,
         [FUNNEL_IN_USE] = PROBLEM_IN_USE,
+        [FUNNEL_KEY_TAKEN] = PROBLEM_KEY_RUNNING,
         [FUNNEL_UNRUNNABLE] = PROBLEM_REFERENCE,
     };
 
@@ -144,22 +145,4 @@ exchange_page_text(struct exchange *x, struct buffer *items, const char *next)
     else
         exchange_set_json(x, 200, NULL); /* says that there was no memory */
     send_page(x, next);
-}
-
-bool
-exchange_task_id(struct exchange *x, const char *name, char out[HASH_TEXT_SIZE])
-{
-    struct error err = { 0 };
-    bool is_own;
-
-    if (strncmp(name, "sha256:", 7) == 0) {
-        snprintf(out, HASH_TEXT_SIZE, "%s", name);
-        return true;
-    }
-    int rc = store_find_task(x->http->store, x->caller.client, name, out, &is_own, &err);
-    if (rc == ERR_NOTFOUND)
-        exchange_problem(x, PROBLEM_UNKNOWN_TASK, "there is no task \"%.100s\"", name);
-    else if (rc != 0)
-        exchange_error(x, &err, "task");
-    return rc == 0;
 }

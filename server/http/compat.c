@@ -12,6 +12,7 @@
 #include "common/limits.h"
 #include "common/log.h"
 #include "common/reward.h"
+#include "server/submission/seen.h"
 #include "server/verdict/disclosure.h"
 
 /*
@@ -206,16 +207,13 @@ translate(const struct compat_format *format, size_t index, bool is_one, struct 
 
 /* The verdict as a submitter is told it, whoever asks: a trainer shows it to the policy that it trains. 0, or err's code. */
 static int
-load(struct compat_job *job, struct compat_item *item, struct error *err)
+load(const struct compat_job *job, struct compat_item *item, struct store_reader *r, struct error *err)
 {
-    struct submission_row row = { 0 };
+    AUTO_FREE char *client = NULL, *verdict = NULL;
 
     item->state = COMPAT_UNFINISHED;
-    if (!funnel_is_finished(job->http->funnel, item->id))
-        return 0;
-    int rc = store_get_submission(job->http->store, item->id, &row, err);
-    AUTO_JSON json_t *whole = row.verdict ? json_loads(row.verdict, JSON_ALLOW_NUL, NULL) : NULL;
-    submission_row_release(&row);
+    int rc = reader_get_answer(r, item->id, &client, &verdict, err);
+    AUTO_JSON json_t *whole = verdict ? json_loads(verdict, JSON_ALLOW_NUL, NULL) : NULL;
     json_decref(item->verdict);
     item->verdict = whole ? disclosure_view(whole) : NULL;
     if (!item->verdict)
@@ -244,17 +242,39 @@ is_sent_back(const struct compat_item *item)
     return item->state == COMPAT_JUDGED && item->tries < most;
 }
 
-static void
-answer(struct exchange *x)
+/* The verdicts of a job. It is the reading's meanwhile, as the exchange may end before it. */
+struct job_read {
+    struct exchange_read call;
+    struct compat_job *job;
+};
+
+static int
+read_verdicts(struct exchange_read *call, struct store_reader *r, struct error *err)
 {
-    struct compat_job *job = x->compat;
-    bool is_late = false, is_again = false;
-    struct error err = { 0 };
+    struct compat_job *job = ((struct job_read *)call)->job;
 
     for (size_t i = 0; i < job->n; i++) {
-        if (*job->items[i].id && job->items[i].state != COMPAT_JUDGED)
-            if (load(job, &job->items[i], &err) != 0)
-                log_error(job->items[i].id, "%s", err.text);
+        struct compat_item *item = &job->items[i];
+        if (*item->id && item->state != COMPAT_JUDGED && load(job, item, r, err) != 0)
+            log_error(item->id, "%s", err->text);
+    }
+    return 0;
+}
+
+static void
+free_job_read(struct exchange_read *call)
+{
+    job_free(((struct job_read *)call)->job);
+    free(call);
+}
+
+static void
+answer_job(struct exchange *x, struct exchange_read *call)
+{
+    struct compat_job *job = x->compat = ptr_take(&((struct job_read *)call)->job);
+    bool is_late = false, is_again = false;
+
+    for (size_t i = 0; i < job->n; i++) {
         is_late |= job->items[i].state == COMPAT_UNFINISHED;
         is_again |= is_sent_back(&job->items[i]);
     }
@@ -276,6 +296,20 @@ answer(struct exchange *x)
     exchange_json(x, 200, job->format->write(job));
 }
 
+static void
+answer(struct exchange *x)
+{
+    struct job_read *q = calloc(1, sizeof(*q));
+
+    if (!q) {
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the answer");
+        return;
+    }
+    q->call = (struct exchange_read){ .read = read_verdicts, .answer = answer_job, .free = free_job_read };
+    q->job = ptr_take(&x->compat);
+    exchange_read(x, &q->call);
+}
+
 /* Waits for one sample after the other; they are judged side by side. */
 static void
 go_on(struct exchange *x)
@@ -285,7 +319,7 @@ go_on(struct exchange *x)
     while (job->at < job->n) {
         const struct compat_item *item = &job->items[job->at++];
         double left_s = (double)(job->deadline_ns - clock_monotonic_ns()) / 1e9;
-        if (!*item->id || funnel_is_finished(x->http->funnel, item->id))
+        if (!*item->id || item->state == COMPAT_JUDGED)
             continue;
         x->wait_s = left_s;
         if (left_s <= 0 || exchange_hold_s(x) <= 0)
@@ -341,6 +375,8 @@ job_answered(struct compat_job *job)
     exchange_pending_cb(p, first);
 }
 
+static void find_items(struct compat_item *items, size_t n);
+
 static void
 submission_answered_cb(void *arg, const struct funnel_answer *told)
 {
@@ -351,6 +387,10 @@ submission_answered_cb(void *arg, const struct funnel_answer *told)
     while ((item = askers)) {
         struct compat_job *job = item->job;
         LL_DELETE(askers, item);
+        if (told->refusal == FUNNEL_KEY_TAKEN) { /* what was made under it is there now */
+            find_items(item, 1);
+            continue;
+        }
         if (told->refusal == FUNNEL_OK) {
             snprintf(item->id, sizeof(item->id), "%.*s", ID_SIZE - 1, told->id);
         } else {
@@ -396,29 +436,25 @@ name_of(const struct compat_job *job, const struct compat_item *item)
 
 /*
  * The try of it that counts: what was submitted for the sample last, as item->id, or the first key that nobody has
- * used ("" then). A key of a name that stood for another sample is as good as none.
+ * used ("" then). A key of a name that stood for another sample is as good as none. A thread of the store.
  */
 static int
-find_try(struct exchange *x, struct compat_job *job, struct compat_item *item, char key[STORE_KEY_SIZE],
+find_try(const struct compat_job *job, struct compat_item *item, const char *client, struct store_reader *r,
          struct error *err)
 {
     struct key_row row;
-    int rc;
+    char key[STORE_KEY_SIZE];
+    int rc = ERR_NOTFOUND;
 
-    for (;; item->tries++) {
+    item->replaces = item->must_renew;
+    for (item->tries = 0; !item->must_renew; item->tries++) {
         make_key(item, name_of(job, item), key);
-        /* First, since the store may have the key before the funnel has told of the submission. */
-        if (idempotency_find(x, key)) {
-            rc = ERR_NOTFOUND;
-            break;
-        }
-        rc = item->must_renew
-                 ? ERR_NOTFOUND
-                 : store_get_key(x->http->store, x->caller.client, key, clock_wall_ms(), &row, err);
-        if (rc != 0 || strcmp(row.request_hash, item->hash) != 0)
+        rc = reader_get_key(r, client, key, clock_wall_ms(), &row, err);
+        item->replaces = rc == 0 && strcmp(row.request_hash, item->hash) != 0;
+        if (rc != 0 || item->replaces)
             break;
         memcpy(item->id, row.id, sizeof(item->id));
-        rc = load(job, item, err);
+        rc = load(job, item, r, err);
         if (rc != 0)
             break;
         if (!is_sent_back(item))
@@ -446,31 +482,40 @@ is_asked_by(const struct running_key *k, const struct compat_job *job)
     return false;
 }
 
-static void
-submit_item(struct exchange *x, struct compat_job *job, struct compat_item *item)
+/* The key of a try that is under way, and which that is; NULL: none is, and key is the next to use. */
+static struct running_key *
+running_try(struct compat_item *item, char key[STORE_KEY_SIZE])
 {
-    struct running_key *k;
-    struct error err = { 0 };
-    char key[STORE_KEY_SIZE];
+    const struct compat_job *job = item->job;
+    int last = item->tries;
 
-    item->job = job;
-    int rc = hash_sample(item);
-    if (rc == 0)
-        rc = find_try(x, job, item, key, &err);
-    if (rc != 0) {
-        refuse_item(item, FUNNEL_UNAVAILABLE,
-                    rc == ERR_NOMEM ? "no memory" : log_for_client(x->request_id, &err));
-        return;
+    for (item->tries = 0;; item->tries++) {
+        make_key(item, name_of(job, item), key);
+        struct running_key *k = idempotency_find(job->http, job->client, key);
+        if (k || item->tries == last)
+            return k;
     }
-    if (*item->id) {
+}
+
+/* The store has told of its tries. What is under way comes first, since the store may have it before the funnel tells. */
+static void
+submit_item(struct compat_item *item)
+{
+    struct compat_job *job = item->job;
+    char key[STORE_KEY_SIZE];
+    struct running_key *k = running_try(item, key);
+    bool is_first = !k;
+
+    if (!k && *item->id) {
         job_answered(job);
         return;
     }
+    item->id[0] = '\0';
+    item->state = COMPAT_REFUSED;
     if (item->must_renew)
         json_object_set_new(item->body, "cache", json_false());
-    bool is_first = !(k = idempotency_find(x, key));
     if (is_first)
-        k = idempotency_add(x, key, item->hash);
+        k = idempotency_add(job->http, job->client, key, item->hash);
     if (!k) {
         refuse_item(item, FUNNEL_UNAVAILABLE, "no memory");
         return;
@@ -483,8 +528,60 @@ submit_item(struct exchange *x, struct compat_job *job, struct compat_item *item
         return;
     }
     LL_APPEND(k->askers, item);
+    k->row.replaces = item->replaces;
     if (is_first)
-        funnel_submit(x->http->funnel, item->body, &k->row, submission_answered_cb, k);
+        funnel_submit(job->http->funnel, item->body, &k->row, submission_answered_cb, k);
+}
+
+/* The tries of samples, one behind the other; their job waits for them, and so outlives the reading. */
+struct tries_read {
+    struct compat_item *items;
+    size_t n;
+    int rc;
+    struct error err;
+};
+
+static void
+tries_read_cb(void *arg, struct store_reader *r)
+{
+    struct tries_read *q = arg;
+    const struct compat_job *job = q->items->job;
+
+    for (size_t i = 0; i < q->n && q->rc == 0; i++)
+        q->rc = find_try(job, &q->items[i], job->client, r, &q->err);
+}
+
+static void
+tries_done_cb(void *arg)
+{
+    struct tries_read *q = arg;
+
+    for (size_t i = 0; i < q->n; i++) {
+        struct compat_item *item = &q->items[i];
+        if (q->rc == 0)
+            submit_item(item);
+        else
+            refuse_item(item, FUNNEL_UNAVAILABLE,
+                        q->rc == ERR_NOMEM ? "no memory" : log_for_client(item->job->request_id, &q->err));
+    }
+    free(q);
+}
+
+static void
+find_items(struct compat_item *items, size_t n)
+{
+    struct tries_read *q = calloc(1, sizeof(*q));
+
+    for (size_t i = 0; !q && i < n; i++)
+        refuse_item(&items[i], FUNNEL_UNAVAILABLE, "no memory");
+    if (!q)
+        return;
+    q->items = items;
+    q->n = n;
+    if (store_read(items->job->http->store, tries_read_cb, tries_done_cb, q, &q->err) != 0) {
+        q->rc = q->err.code;
+        tries_done_cb(q);
+    }
 }
 
 void
@@ -495,34 +592,77 @@ compat_item_release(struct compat_item *item)
     json_decref(item->verdict);
 }
 
-bool
-compat_look_up(struct exchange *x, const char *name, struct compat_item *item, char state[16])
+struct name_read {
+    struct exchange_read call;
+    struct compat_job job;
+    struct compat_item item;
+    struct seen seen; /* of what has not ended */
+    bool is_known;
+    compat_found_cb *found;
+};
+
+static int
+read_name(struct exchange_read *call, struct store_reader *r, struct error *err)
 {
-    struct compat_job job = { .http = x->http, .format = format_of(x->route) };
+    struct name_read *q = (struct name_read *)call;
     struct key_row row;
-    struct error err = { 0 };
     char key[STORE_KEY_SIZE];
 
-    *item = (struct compat_item){ .aside = json_string(name), .state = COMPAT_UNFINISHED };
-    make_key(item, name, key);
-    int rc = store_get_key(x->http->store, x->caller.client, key, clock_wall_ms(), &row, &err);
+    make_key(&q->item, json_string_value(q->item.aside), key);
+    int rc = reader_get_key(r, call->client, key, clock_wall_ms(), &row, err);
+    q->is_known = rc == 0;
     if (rc == 0) {
-        memcpy(item->hash, row.request_hash, sizeof(item->hash));
-        rc = find_try(x, &job, item, key, &err);
+        memcpy(q->item.hash, row.request_hash, sizeof(q->item.hash));
+        rc = find_try(&q->job, &q->item, call->client, r, err);
     }
-    if (rc == ERR_NOTFOUND)
-        exchange_problem(x, PROBLEM_NOT_FOUND, "Task %.100s not found", name);
-    else if (rc != 0)
-        exchange_error(x, &err, "such task");
-    if (rc != 0) {
-        compat_item_release(item);
-        return false;
+    if (rc == 0 && q->item.state == COMPAT_UNFINISHED)
+        rc = seen_read(r, q->item.id, &q->seen, err);
+    return q->is_known ? rc : rc == ERR_NOTFOUND ? 0 : rc;
+}
+
+static void
+name_found(struct exchange *x, struct exchange_read *call)
+{
+    struct name_read *q = (struct name_read *)call;
+    struct error err = { 0 };
+
+    if (!q->is_known) {
+        exchange_problem(x, PROBLEM_NOT_FOUND, "Task %.100s not found", json_string_value(q->item.aside));
+        return;
     }
     AUTO_JSON json_t *shown =
-        item->state == COMPAT_UNFINISHED ? funnel_show_submission(x->http->funnel, item->id, &err) : NULL;
+        q->seen.n > 0 ? funnel_show_submission(x->http->funnel, &q->seen.rows[0], q->seen.task_name, &err)
+                      : NULL;
     const char *text = json_string_value(json_object_get(shown, "state"));
-    snprintf(state, 16, "%s", text ? text : "queued");
-    return true;
+    q->found(x, &q->item, text ? text : "queued");
+}
+
+static void
+free_name_read(struct exchange_read *call)
+{
+    struct name_read *q = (struct name_read *)call;
+
+    compat_item_release(&q->item);
+    seen_release(&q->seen);
+    free(q);
+}
+
+void
+compat_look_up(struct exchange *x, const char *name, compat_found_cb *found)
+{
+    struct name_read *q = calloc(1, sizeof(*q));
+
+    if (!q) {
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
+        return;
+    }
+    q->call = (struct exchange_read){
+        .read = read_name, .answer = name_found, .free = free_name_read, .what = "such task"
+    };
+    q->job = (struct compat_job){ .http = x->http, .format = format_of(x->route) };
+    q->item = (struct compat_item){ .aside = json_string(name), .state = COMPAT_UNFINISHED };
+    q->found = found;
+    exchange_read(x, &q->call);
 }
 
 static void
@@ -557,6 +697,8 @@ compat_evaluate(struct exchange *x)
     }
     job->http = x->http;
     job->format = format_of(x->route);
+    snprintf(job->client, sizeof(job->client), "%s", x->caller.client);
+    memcpy(job->request_id, x->request_id, sizeof(job->request_id));
     job->request = json_incref(x->document);
     int64_t began_ns = clock_monotonic_ns();
     job->deadline_ns = began_ns + (int64_t)job->format->hold_s * 1000000000;
@@ -575,9 +717,16 @@ compat_evaluate(struct exchange *x)
         job->deadline_ns = began_ns + longest_ns;
     job->pending = p;
     job->awaited = job->n + 1; /* one is ours, so that nothing is answered before all are asked */
+    bool is_short = false;
     for (size_t i = 0; i < job->n; i++) {
-        complete(x, job, &job->items[i]);
-        submit_item(x, job, &job->items[i]);
+        struct compat_item *item = &job->items[i];
+        complete(x, job, item);
+        item->job = job;
+        is_short |= hash_sample(item) != 0;
     }
+    if (!is_short && job->n > 0)
+        find_items(job->items, job->n);
+    for (size_t i = 0; is_short && i < job->n; i++)
+        refuse_item(&job->items[i], FUNNEL_UNAVAILABLE, "no memory");
     job_answered(job);
 }

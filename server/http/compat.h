@@ -32,6 +32,7 @@ struct compat_item {
     struct compat_item *next;    /* of those that wait for the same answer of the funnel */
     struct funnel_answer answer; /* of a refusal */
     bool must_renew;             /* judge it anew though it was judged before */
+    bool replaces;               /* its key stood for another sample */
     enum compat_state state;
     json_t *verdict; /* as a submitter is told it; owned */
     bool is_filled;  /* it has no reward, and no try is left: reward is the filler */
@@ -41,13 +42,14 @@ struct compat_item {
 struct compat_job {
     struct http *http;
     const struct compat_format *format;
-    struct pending *pending; /* while answers of the funnel are awaited */
+    char client[TOKEN_NAME_SIZE], request_id[ID_SIZE]; /* of the exchange */
+    struct pending *pending;                           /* while answers of the funnel are awaited */
     size_t awaited, n, at;
     int64_t deadline_ns;
     double fill;   /* stands for a reward that is null */
     bool is_asked; /* reply=object */
     json_t *policy, *reward;
-    json_t *request;           /* borrowed from the exchange */
+    json_t *request;           /* the body; a reference */
     struct compat_item *items; /* owned */
 };
 
@@ -87,9 +89,10 @@ double compat_speedup(const struct compat_item *item);
 
 void compat_item_release(struct compat_item *item);
 /*
- * The sample that this caller gave such a name to, and how it stands: state is queued, running, … where it is not judged.
- * False: the refusal is sent. Release item otherwise.
+ * `found` is told the sample that this caller gave such a name to, and how it stands: state is queued, running, … where it
+ * is not judged. item is borrowed. Else the refusal is sent.
  */
-bool compat_look_up(struct exchange *x, const char *name, struct compat_item *item, char state[16]);
+typedef void compat_found_cb(struct exchange *x, const struct compat_item *item, const char *state);
+void compat_look_up(struct exchange *x, const char *name, compat_found_cb *found);
 
 #endif

@@ -682,32 +682,33 @@ kernelgym_status(const struct compat_item *item, const char *state)
                                                                      : json_null());
 }
 
+static void
+status_found(struct exchange *x, const struct compat_item *item, const char *state)
+{
+    exchange_json(x, 200, kernelgym_status(item, state));
+}
+
 void
 compat_task_status(struct exchange *x)
 {
-    struct compat_item item;
-    char state[16];
+    compat_look_up(x, x->target.segments[3], status_found);
+}
 
-    if (!compat_look_up(x, x->target.segments[3], &item, state))
-        return;
-    exchange_json(x, 200, kernelgym_status(&item, state));
-    compat_item_release(&item);
+static void
+result_found(struct exchange *x, const struct compat_item *item, const char *state)
+{
+    (void)state;
+    if (item->state == COMPAT_JUDGED)
+        exchange_json(x, 200, kernelgym_result(item));
+    else
+        exchange_problem(x, PROBLEM_NOT_FOUND, "Task %.100s has no result yet",
+                         json_string_value(item->aside));
 }
 
 void
 compat_task_results(struct exchange *x)
 {
-    struct compat_item item;
-    char state[16];
-
-    if (!compat_look_up(x, x->target.segments[3], &item, state))
-        return;
-    if (item.state == COMPAT_JUDGED)
-        exchange_json(x, 200, kernelgym_result(&item));
-    else
-        exchange_problem(x, PROBLEM_NOT_FOUND, "Task %.100s has no result yet",
-                         json_string_value(item.aside));
-    compat_item_release(&item);
+    compat_look_up(x, x->target.segments[3], result_found);
 }
 
 /* --- TritonForge: {"original_model_src", "custom_model_src", …} --- */

@@ -47,7 +47,7 @@ struct http {
     struct funnel *funnel;
     struct store *store;
     struct keyring *keyring;
-    struct keeper *keeper; /* NULL: none yet */
+    struct retention *retention; /* NULL: none yet */
     struct MHD_Daemon *daemon;
     uv_poll_t poll;       /* on MHD's own epoll descriptor */
     uv_prepare_t prepare; /* before the loop sleeps: pending resumes, MHD's timeout */
@@ -154,6 +154,11 @@ struct exchange_read {
     void (*answer)(struct exchange *x, struct exchange_read *c); /* loop's thread; the reads succeeded */
     void (*free)(struct exchange_read *c);                       /* and the struct */
     const char *what; /* static: what there is none of, when it is not found */
+    /* exchange_read()'s own: */
+    bool sees_all;                /* of the caller; else only its own */
+    char client[TOKEN_NAME_SIZE]; /* the caller's, "": the operator */
+    char *task;                   /* the task that is looked for first, by id or name; NULL: none */
+    char task_id[HASH_TEXT_SIZE]; /* which that is */
     int rc;
     struct error err;
 };
@@ -181,6 +186,7 @@ struct exchange {
     const struct route *route;
     struct caller caller;
     bool is_refused; /* an answer is ready; the body is read and dropped */
+    bool is_raw;     /* the body is a source, not a document */
     struct buffer body;
     uint64_t body_seen;             /* bytes */
     json_t *document;               /* the body, parsed */
@@ -190,6 +196,7 @@ struct exchange {
     double wait_s;                  /* asked for, or what the route waits; < 0: not */
     bool is_preferred;              /* by Prefer, so Preference-Applied is due */
     struct pending *pending;
+    bool is_reading; /* pending is of a read of the store, which ends by itself */
     struct funnel_wait *wait;
     exchange_cb *held_cb;
     struct stream *stream;     /* the answer, where it is one of events; owned */
@@ -256,6 +263,10 @@ void exchange_pending_cb(void *arg, const struct funnel_answer *answer);
 
 /* Have c's reads made (taken), and answer when they are; an error is answered by exchange_error(). */
 void exchange_read(struct exchange *x, struct exchange_read *c);
+/* The same with c->task_id, once the task of that id or name is found; one that is not there is told of. NULL: none. */
+void exchange_read_of_task(struct exchange *x, struct exchange_read *c, const char *task);
+/* A thread of the store: whether the caller may know of a submission of this client (NULL: of none). */
+bool exchange_read_sees(const struct exchange_read *c, const char *client);
 
 /* How long this request may be held, seconds, by its wishes and the limit; 0: not at all. */
 double exchange_hold_s(const struct exchange *x);
@@ -276,7 +287,7 @@ struct route {
     const char *path;   /* "v1/tasks/{}" */
     const char *query;  /* the parameters it knows, separated by spaces */
     unsigned scopes;    /* a caller needs one of them; 0: open to all */
-    bool has_body;      /* a JSON document */
+    bool has_body;      /* a JSON document; or, of submission_add, a source */
     bool takes_key;     /* Idempotency-Key */
     exchange_cb *handle;
 };
@@ -358,27 +369,26 @@ struct running_key {
 
 /* Idempotency-Key of the header as x->key; false: the problem (400) is sent. */
 bool idempotency_read(struct exchange *x);
+/* k (NULL: there is no key) is for exchange_begin(). */
+typedef void idempotency_cb(struct exchange *x, struct running_key *k);
 /*
- * Before the funnel is asked. True: go on, with out given to exchange_begin() (NULL where there is no key). False: the
- * answer is sent, be it 409 or 422, or by replay, for which x->id names what the first request made.
+ * Before the funnel is asked: `go` goes on, or the answer is sent, be it 409 or 422, or by replay, for which x->id names
+ * what the first request made.
  */
-bool idempotency_begin(struct exchange *x, exchange_cb *replay, struct running_key **out);
+void idempotency_begin(struct exchange *x, exchange_cb *replay, idempotency_cb *go);
 void idempotency_end(struct running_key *k); /* NULL is fine */
-/* A key of the caller's that is under way; NULL: it is not. */
-struct running_key *idempotency_find(struct exchange *x, const char *key);
+/* A key of the client's that is under way; NULL: it is not. */
+struct running_key *idempotency_find(struct http *h, const char *client, const char *key);
 /* From here until idempotency_end() this key is under way. NULL: no memory. */
-struct running_key *idempotency_add(struct exchange *x, const char *key, const char *request_hash);
+struct running_key *idempotency_add(struct http *h, const char *client, const char *key,
+                                    const char *request_hash);
 
 /* --- shared by handlers --- */
 
-/* The id in the address as x->id, when the caller may know of it; false: the problem is sent. */
-bool submission_find(struct exchange *x);
-bool group_find(struct exchange *x);
+/* The id in the address as x->id, and `found` goes on, when the caller may know of it; else the problem is sent. */
+void group_find(struct exchange *x, exchange_cb *found);
 /* What a table of submissions shows of a document, which is taken. Given. */
 json_t *submission_brief(json_t *whole);
-/* The group called x->id with its items as the caller may have them. Given; NULL with err (which may be NULL). */
-json_t *group_view(const struct exchange *x, struct error *err);
-
 /* A refusal of the funnel as its problem; false when the answer is FUNNEL_OK and nothing was sent. */
 bool exchange_refused(struct exchange *x, const struct funnel_answer *answer);
 #define LIMIT_MAX 200 /* rows of a page */
@@ -388,7 +398,5 @@ int exchange_limit(struct exchange *x);
 void exchange_page(struct exchange *x, json_t *items, const char *next);
 /* The same; items: the text between the brackets, taken and left empty. next is no text that needs escaping. */
 void exchange_page_text(struct exchange *x, struct buffer *items, const char *next);
-/* The id of a task by id or name; false: the problem is sent. */
-bool exchange_task_id(struct exchange *x, const char *name, char out[HASH_TEXT_SIZE]);
 
 #endif

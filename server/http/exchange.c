@@ -195,7 +195,8 @@ exchange_error(struct exchange *x, const struct error *err, const char *name)
         exchange_problem(x, PROBLEM_NOT_FOUND, "there is no %s", name);
         break;
     case ERR_CONFLICT:
-        exchange_problem(x, PROBLEM_FINISHED, "%s", err->text);
+        log_info(x->request_id, "%s: %s", x->uri, err->text); /* as below, it may be the database's */
+        exchange_problem(x, PROBLEM_FINISHED, "%s is finished", x->id);
         break;
     case ERR_UNAVAILABLE:
     case ERR_FULL:
@@ -241,12 +242,25 @@ exchange_pending_cb(void *arg, const struct funnel_answer *answer)
     then(x, answer);
 }
 
+static int
+read_task_id(struct exchange_read *c, struct store_reader *r)
+{
+    bool is_own;
+
+    if (strncmp(c->task, "sha256:", 7) != 0)
+        return reader_find_task(r, c->client, c->task, c->task_id, &is_own, &c->err);
+    snprintf(c->task_id, sizeof(c->task_id), "%s", c->task);
+    return 0;
+}
+
 static void
 read_cb(void *arg, struct store_reader *r)
 {
     struct exchange_read *c = arg;
 
-    c->rc = c->read(c, r, &c->err);
+    c->rc = c->task ? read_task_id(c, r) : 0;
+    if (c->rc == 0)
+        c->rc = c->read(c, r, &c->err);
 }
 
 static void
@@ -255,24 +269,53 @@ read_done_cb(void *arg)
     struct exchange_read *c = arg;
     struct exchange *x = c->pending.exchange;
 
-    if (x)
+    if (x) {
         x->pending = NULL;
+        x->is_reading = false;
+    }
     if (x && c->rc == 0)
         c->answer(x, c);
+    else if (x && c->rc == ERR_NOTFOUND && c->task)
+        exchange_problem(x, PROBLEM_UNKNOWN_TASK, "there is no task \"%.100s\"", c->task);
     else if (x)
         exchange_error(x, &c->err, c->what);
+    free(ptr_take(&c->task));
     c->free(c);
 }
 
 void
 exchange_read(struct exchange *x, struct exchange_read *c)
 {
+    const char *own = access_client(x);
+
+    c->sees_all = !own;
+    snprintf(c->client, sizeof(c->client), "%s", x->caller.client);
     c->pending.exchange = x;
     x->pending = &c->pending;
+    x->is_reading = true;
+    connection_arm(x->connection, DEADLINE_WORK, HTTP_WORK_LIMIT_MS);
     if (store_read(x->http->store, read_cb, read_done_cb, c, &c->err) != 0) {
         c->rc = c->err.code;
         read_done_cb(c);
     }
+}
+
+void
+exchange_read_of_task(struct exchange *x, struct exchange_read *c, const char *task)
+{
+    c->task = task ? strdup(task) : NULL;
+    if (!task || c->task) {
+        exchange_read(x, c);
+        return;
+    }
+    c->free(c);
+    exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
+}
+
+bool
+exchange_read_sees(const struct exchange_read *c, const char *client)
+{
+    return c->sees_all || (client && strcmp(client, c->client) == 0);
 }
 
 static void
@@ -281,6 +324,7 @@ forget_pending(struct exchange *x)
     if (x->pending)
         x->pending->exchange = NULL;
     x->pending = NULL;
+    x->is_reading = false;
 }
 
 void

@@ -12,9 +12,9 @@
 
 /*
  * Theory of operation. libmicrohttpd asks for the next bytes when the client
- * has taken the last ones; then, and only then, the next rows are read, a page
- * at a time and over the store's own cursor, so that an export of everything
- * costs one buffer. New submissions do not shift it: it goes from the newest
+ * has taken the last ones; then, and only then, the next rows are read on a thread
+ * of the store, a page at a time and over the store's own cursor, while the
+ * connection is suspended: an export of everything costs one buffer. New submissions do not shift it: it goes from the newest
  * there was to the oldest. A client that does not take a buffer in the time
  * that it has for an answer is let go, and so is an export that takes hours.
  */
@@ -27,13 +27,16 @@
 
 struct export
 {
+    struct exchange_read call; /* of the first rows */
     struct http *http;
     struct exchange *exchange; /* alive whenever MHD asks for bytes */
     enum rowtext_table table;
     bool has_source, is_at_end;
-    struct buffer text; /* rows that are to be sent */
-    size_t sent;        /* of text */
-    int64_t begun_ms;   /* by the loop's clock */
+    bool is_begun;               /* the response has it */
+    struct store_reader *reader; /* while rows are read */
+    struct buffer text;          /* rows that are to be sent */
+    size_t sent;                 /* of text */
+    int64_t begun_ms;            /* by the loop's clock */
     struct submission_filter filter;
     char *class_, *client; /* what the filter points at */
     char task_id[HASH_TEXT_SIZE], group_id[ID_SIZE], before[ID_SIZE], since[ID_SIZE];
@@ -75,7 +78,7 @@ add_source(struct export *e, const struct submission_row *row, json_t *out)
 {
     AUTO_BUFFER struct buffer source = BUFFER_INIT;
 
-    int rc = store_get_source(e->http->store, row->source_hash, &source, &e->err);
+    int rc = reader_get_source(e->reader, row->source_hash, &source, &e->err);
     if (rc == 0 &&
         json_object_set_new(out, "candidate", json_stringn(source.data ? source.data : "", source.size)) != 0)
         rc = error_set(&e->err, ERR_NOMEM, "no memory for a row");
@@ -112,28 +115,58 @@ row_cb(void *arg, const struct submission_row *row)
     return rc == 0 && e->text.size < PAGE_BYTES;
 }
 
-/* Rows until there is something to send, or the end. 0, or err's code. */
+/* One page of rows. 0, or err's code. */
 static int
-fill(struct export *e)
+fill(struct export *e, struct store_reader *r)
 {
     char last[ID_SIZE];
 
     buffer_clear(&e->text);
     e->sent = 0;
-    while (e->text.size == 0 && !e->is_at_end) {
-        memcpy(last, e->before, sizeof(last));
-        /* The filter's cursor is a copy: the rows move e->before on. */
-        e->filter.before = *last ? last : NULL;
-        int rc = store_list_submissions(e->http->store, &e->filter, row_cb, e, &e->err);
-        if (rc != 0 || e->err.code != ERR_NONE)
-            return (int)e->err.code;
-        if (strcmp(last, e->before) == 0)
-            e->is_at_end = true;
-    }
-    return 0;
+    if (e->is_at_end)
+        return 0;
+    memcpy(last, e->before, sizeof(last));
+    /* The filter's cursor is a copy: the rows move e->before on. */
+    e->filter.before = *last ? last : NULL;
+    e->reader = r;
+    int rc = reader_list_submissions(r, &e->filter, row_cb, e, &e->err);
+    e->filter.before = NULL;
+    if (rc == 0 && strcmp(last, e->before) == 0)
+        e->is_at_end = true;
+    return rc != 0 ? rc : (int)e->err.code;
 }
 
 /* --- sending --- */
+
+static void
+read_rows_cb(void *arg, struct store_reader *r)
+{
+    fill(arg, r);
+}
+
+/* A suspended connection is not ended before it is resumed, so its export is there. */
+static void
+rows_read_cb(void *arg)
+{
+    struct export *e = arg;
+
+    e->http->suspended--;
+    e->http->must_run = true;
+    connection_arm(e->exchange->connection, DEADLINE_ANSWER, e->http->config->body_limit_ms);
+    MHD_resume_connection(e->exchange->mhd);
+}
+
+/* True: rows are being read, and the connection is suspended until they are there. */
+static bool
+begin_reading(struct export *e)
+{
+    if (store_read(e->http->store, read_rows_cb, rows_read_cb, e, &e->err) != 0)
+        return false;
+    e->http->suspended++;
+    connection_disarm(e->exchange->connection);
+    MHD_suspend_connection(e->exchange->mhd);
+    return true;
+}
 
 static ssize_t
 read_cb(void *cls, uint64_t position, char *to, size_t most)
@@ -142,7 +175,9 @@ read_cb(void *cls, uint64_t position, char *to, size_t most)
     int64_t left_ms = e->begun_ms + EXPORT_LIMIT_MS - (int64_t)uv_now(e->http->loop);
 
     (void)position;
-    if (e->sent == e->text.size && !e->is_at_end && fill(e) != 0) {
+    if (e->sent == e->text.size && !e->is_at_end && e->err.code == ERR_NONE && begin_reading(e))
+        return 0;
+    if (e->err.code != ERR_NONE) {
         /* The connection breaks off: a client can tell that from an end. */
         log_error(e->exchange->request_id, "an export ends early: %s", e->err.text);
         return MHD_CONTENT_READER_END_WITH_ERROR;
@@ -225,7 +260,7 @@ copied(const char *text)
 static bool
 read_filter(struct exchange *x, struct export *e)
 {
-    const char *state = target_value(&x->target, "state"), *task = target_value(&x->target, "task");
+    const char *state = target_value(&x->target, "state");
     const char *group = target_value(&x->target, "group");
     struct submission_filter *f = &e->filter;
 
@@ -237,15 +272,12 @@ read_filter(struct exchange *x, struct export *e)
         return bad_parameter(x, "state", "goes with what=submissions: the others are of those that are done");
     if (group && !id_is_valid(group))
         return bad_parameter(x, "group", "is not an id");
-    if (task && !exchange_task_id(x, task, e->task_id))
-        return false;
     if (!read_moment(x, "since", e->since) || !read_moment(x, "before", e->before))
         return false;
     const char *own = access_client(x);
     e->class_ = copied(target_value(&x->target, "class"));
     e->client = copied(own ? own : target_value(&x->target, "client"));
     snprintf(e->group_id, sizeof(e->group_id), "%s", group ? group : "");
-    f->task_id = task ? e->task_id : NULL;
     f->group_id = group ? e->group_id : NULL;
     f->class_ = e->class_;
     f->client = e->client;
@@ -273,9 +305,50 @@ read_query(struct exchange *x, struct export *e)
     return read_filter(x, e);
 }
 
+static int
+read_first(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    struct export *e = (struct export *)call;
+
+    if (call->task) {
+        memcpy(e->task_id, call->task_id, sizeof(e->task_id));
+        e->filter.task_id = e->task_id;
+    }
+    int rc = fill(e, r);
+    if (rc != 0)
+        *err = e->err;
+    return rc;
+}
+
+static void
+answer_first(struct exchange *x, struct exchange_read *call)
+{
+    struct export *e = (struct export *)call;
+    struct MHD_Response *response =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_cb, e, free_cb);
+
+    e->is_begun = response != NULL;
+    exchange_set_response(x, 200, "application/jsonl", response);
+    exchange_header(x, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    exchange_header(x, "Content-Disposition", "attachment; filename=\"verifierd.jsonl\"");
+    exchange_send(x);
+}
+
+static void
+free_first(struct exchange_read *call)
+{
+    struct export *e = (struct export *)call;
+
+    if (!e->is_begun)
+        free_cb(e);
+}
+
 void
 export_rows(struct exchange *x)
 {
+    static const struct exchange_read call = {
+        .read = read_first, .answer = answer_first, .free = free_first, .what = "submission"
+    };
     struct http *h = x->http;
 
     if (h->exports >= EXPORTS_MAX) {
@@ -287,20 +360,13 @@ export_rows(struct exchange *x)
         exchange_problem(x, PROBLEM_INTERNAL, "no memory for the export");
         return;
     }
+    e->call = call;
     e->http = h;
     e->exchange = x;
     e->begun_ms = (int64_t)uv_now(h->loop);
     h->exports++;
-    if (!read_query(x, e)) {
+    if (read_query(x, e))
+        exchange_read_of_task(x, &e->call, target_value(&x->target, "task"));
+    else
         free_cb(e);
-        return;
-    }
-    struct MHD_Response *response =
-        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_cb, e, free_cb);
-    if (!response)
-        free_cb(e);
-    exchange_set_response(x, 200, "application/jsonl", response);
-    exchange_header(x, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-    exchange_header(x, "Content-Disposition", "attachment; filename=\"verifierd.jsonl\"");
-    exchange_send(x);
 }

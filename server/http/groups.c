@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "server/submission/seen.h"
 
 static void
 set_headers(struct exchange *x)
@@ -21,29 +22,18 @@ set_headers(struct exchange *x)
         exchange_header(x, "Idempotency-Replayed", "true");
 }
 
-json_t *
-group_view(const struct exchange *x, struct error *err)
-{
-    json_t *document = funnel_show_group(x->http->funnel, x->id, err);
-    json_t *items = json_object_get(document, "items");
-
-    for (size_t i = 0; i < json_array_size(items); i++)
-        json_array_set_new(items, i, access_view(x, json_incref(json_array_get(items, i))));
-    return document;
-}
-
 /* An answer that is being printed. */
 struct showing {
     struct pending pending;
-    unsigned status;
+    unsigned status_unfinished;
 };
 
 static void
-printed_cb(void *arg, char *text, size_t size, const struct error *err)
+printed_cb(void *arg, char *text, size_t size, bool is_finished, const struct error *err)
 {
     struct showing *s = arg;
     struct exchange *x = s->pending.exchange;
-    unsigned status = s->status;
+    unsigned status = is_finished ? 200 : s->status_unfinished;
 
     free(s);
     if (!x) {
@@ -63,7 +53,7 @@ printed_cb(void *arg, char *text, size_t size, const struct error *err)
 
 /* Hundreds of documents take longer than the loop may be away, so they are made beside it. */
 static void
-answer_with(struct exchange *x, unsigned status)
+answer_with(struct exchange *x, unsigned status_unfinished)
 {
     struct showing *s = calloc(1, sizeof(*s));
 
@@ -72,7 +62,7 @@ answer_with(struct exchange *x, unsigned status)
         return;
     }
     s->pending.exchange = x;
-    s->status = status;
+    s->status_unfinished = status_unfinished;
     x->pending = &s->pending;
     connection_arm(x->connection, DEADLINE_WORK, HTTP_WORK_LIMIT_MS);
     funnel_print_group(x->http->funnel, x->id, access_sees_detail(x), printed_cb, s);
@@ -87,7 +77,46 @@ answer_show(struct exchange *x)
 static void
 answer_added(struct exchange *x)
 {
-    answer_with(x, funnel_is_finished(x->http->funnel, x->id) ? 200 : 202);
+    answer_with(x, 202);
+}
+
+/* What a route reads of the group in its address, or of one that was just made. */
+struct group_look {
+    struct exchange_read call;
+    char id[ID_SIZE];
+    struct seen seen; /* what has not ended, of a group that is to be cancelled */
+    json_t *items;    /* of the answer to who made it */
+    bool is_seen;     /* the caller may know of it */
+    exchange_cb *found;
+};
+
+static void
+free_look(struct exchange_read *call)
+{
+    struct group_look *l = (struct group_look *)call;
+
+    seen_release(&l->seen);
+    json_decref(l->items);
+    free(l);
+}
+
+static struct group_look *
+look_new(struct exchange *x, const char *id, const struct exchange_read *call, exchange_cb *found)
+{
+    struct group_look *l = id_is_valid(id) ? calloc(1, sizeof(*l)) : NULL;
+
+    if (l) {
+        l->call = *call;
+        l->call.free = free_look;
+        l->call.what = "such group";
+        l->found = found;
+        snprintf(l->id, sizeof(l->id), "%s", id);
+    } else if (id_is_valid(id)) {
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
+    } else {
+        exchange_problem(x, PROBLEM_NOT_FOUND, "there is no such group");
+    }
+    return l;
 }
 
 static bool
@@ -98,24 +127,37 @@ accepted_cb(void *arg, const struct submission_row *row)
     return true;
 }
 
+static int
+read_accepted(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    struct group_look *l = (struct group_look *)call;
+
+    l->items = json_array();
+    return reader_each_of_group(r, l->id, accepted_cb, l->items, err);
+}
+
 /* {"id","state","items":[{"id","state"} …],"links"}: as of the moment when it was accepted, as for a submission. */
 static void
-answer_accepted(struct exchange *x)
+send_accepted(struct exchange *x, struct exchange_read *call)
 {
+    struct group_look *l = (struct group_look *)call;
     const char *queued = submission_state_name(SUBMISSION_QUEUED);
-    struct error err = { 0 };
-    json_t *items = json_array();
 
-    if (store_each_of_group(x->http->store, x->id, accepted_cb, items, &err) != 0) {
-        json_decref(items);
-        exchange_error(x, &err, "such group");
-        return;
-    }
     exchange_set_json(x, 202,
-                      json_pack("{s:s, s:s, s:o, s:{s:s+}}", "id", x->id, "state", queued, "items", items,
+                      json_pack("{s:s, s:s, s:O, s:{s:s+}}", "id", x->id, "state", queued, "items", l->items,
                                 "links", "self", "/v1/groups/", x->id));
     set_headers(x);
     exchange_send(x);
+}
+
+static void
+answer_accepted(struct exchange *x)
+{
+    static const struct exchange_read call = { .read = read_accepted, .answer = send_accepted };
+    struct group_look *l = look_new(x, x->id, &call, NULL);
+
+    if (l)
+        exchange_read(x, &l->call);
 }
 
 static void
@@ -130,6 +172,10 @@ answer_known(struct exchange *x)
 static void
 group_added(struct exchange *x, const struct funnel_answer *answer)
 {
+    if (answer->refusal == FUNNEL_KEY_TAKEN) {
+        group_add(x); /* what was made under it is there now */
+        return;
+    }
     if (exchange_refused(x, answer))
         return;
     snprintf(x->id, sizeof(x->id), "%s", answer->id);
@@ -137,93 +183,138 @@ group_added(struct exchange *x, const struct funnel_answer *answer)
     answer_known(x);
 }
 
-void
-group_add(struct exchange *x)
+static void
+add(struct exchange *x, struct running_key *key)
 {
-    struct running_key *key;
-
-    if (!idempotency_begin(x, answer_known, &key))
-        return;
     struct pending *p = exchange_begin(x, key, group_added);
+
     access_stamp(x);
     if (p)
         funnel_submit_group(x->http->funnel, x->document, key ? &key->row : NULL, exchange_pending_cb, p);
     json_decref(ptr_take(&x->document)); /* large, and the funnel lets go of it beside the loop */
 }
 
-struct owner {
-    struct exchange *exchange;
-    bool is_seen;
-};
+void
+group_add(struct exchange *x)
+{
+    idempotency_begin(x, answer_known, add);
+}
 
 /* A group's submissions are all of one client. */
 static bool
 owner_cb(void *arg, const struct submission_row *row)
 {
-    struct owner *o = arg;
-    o->is_seen = access_sees_client(o->exchange, row->client);
+    struct group_look *l = arg;
+
+    l->is_seen = exchange_read_sees(&l->call, row->client);
     return false;
 }
 
-bool
-group_find(struct exchange *x)
+static int
+read_owner(struct exchange_read *call, struct store_reader *r, struct error *err)
 {
-    const char *id = x->target.segments[2];
-    struct owner owner = { .exchange = x };
-    struct group_row row = { 0 };
-    struct error err = { 0 };
+    struct group_look *l = (struct group_look *)call;
+    int rc = reader_each_of_group(r, l->id, owner_cb, l, err);
 
-    if (!id_is_valid(id))
-        error_set(&err, ERR_NOTFOUND, "no id");
-    else if (store_get_group(x->http->store, id, &row, &err) == 0 &&
-             store_each_of_group(x->http->store, id, owner_cb, &owner, &err) == 0) {
-        if (owner.is_seen)
-            snprintf(x->id, sizeof(x->id), "%s", row.id);
-        else
-            error_set(&err, ERR_NOTFOUND, "another client's");
-    }
-    group_row_release(&row);
-    if (err.code == ERR_NONE)
-        return true;
-    exchange_error(x, &err, "such group");
-    return false;
+    if (rc == 0 && !l->is_seen)
+        rc = error_set(err, ERR_NOTFOUND, "another client's");
+    return rc;
+}
+
+static void
+answer_found(struct exchange *x, struct exchange_read *call)
+{
+    struct group_look *l = (struct group_look *)call;
+
+    snprintf(x->id, sizeof(x->id), "%s", l->id);
+    l->found(x);
+}
+
+void
+group_find(struct exchange *x, exchange_cb *found)
+{
+    static const struct exchange_read call = { .read = read_owner, .answer = answer_found };
+    struct group_look *l = look_new(x, x->target.segments[2], &call, found);
+
+    if (l)
+        exchange_read(x, &l->call);
+}
+
+static void
+show_found(struct exchange *x)
+{
+    exchange_hold(x, answer_show);
 }
 
 void
 group_show(struct exchange *x)
 {
-    if (group_find(x))
-        exchange_hold(x, answer_show);
+    group_find(x, show_found);
+}
+
+static int
+read_unfinished(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    struct group_look *l = (struct group_look *)call;
+    int rc = read_owner(call, r, err);
+
+    return rc == 0 ? seen_read_group(r, l->id, false, &l->seen, err) : rc;
+}
+
+static void
+cancel_found(struct exchange *x, struct exchange_read *call)
+{
+    struct group_look *l = (struct group_look *)call;
+    struct error err = { 0 };
+
+    snprintf(x->id, sizeof(x->id), "%s", l->id);
+    if (funnel_cancel(x->http->funnel, &l->seen, &err) != 0) {
+        exchange_error(x, &err, "such group");
+        return;
+    }
+    if (*x->caller.client && !access_client(x))
+        access_note(x, "cancel group as admin", x->id);
+    exchange_hold_cancelled(x, answer_added);
 }
 
 void
 group_cancel(struct exchange *x)
 {
-    struct error err = { 0 };
+    static const struct exchange_read call = { .read = read_unfinished, .answer = cancel_found };
+    struct group_look *l = look_new(x, x->target.segments[2], &call, NULL);
 
-    if (!group_find(x))
+    if (l)
+        exchange_read(x, &l->call);
+}
+
+static void
+rescored_cb(void *arg, json_t *document, const struct json_fault *fault, const struct error *err)
+{
+    struct pending *p = arg;
+    struct exchange *x = p->exchange;
+    struct funnel_answer answer = { .refusal = FUNNEL_BAD };
+
+    free(p);
+    if (!x) {
+        json_decref(document);
         return;
-    if (funnel_cancel(x->http->funnel, x->id, &err) != 0)
-        exchange_error(x, &err, "such group");
-    else {
-        if (*x->caller.client && !access_client(x))
-            access_note(x, "cancel group as admin", x->id);
-        exchange_hold_cancelled(x, answer_added);
+    }
+    x->pending = NULL;
+    if (document) {
+        exchange_json(x, 200, document);
+    } else if (err->code == ERR_INPUT) {
+        answer.fault = *fault;
+        exchange_refused(x, &answer);
+    } else {
+        exchange_error(x, err, "such submission or group");
     }
 }
 
 void
 rescore(struct exchange *x)
 {
-    json_t *document;
-    struct funnel_answer answer = { .refusal = FUNNEL_BAD };
-    struct error err = { 0 };
+    struct pending *p = exchange_begin(x, NULL, NULL);
 
-    int rc = funnel_rescore(x->http->funnel, x->document, access_client(x), &document, &answer.fault, &err);
-    if (rc == 0)
-        exchange_json(x, 200, document);
-    else if (rc == ERR_INPUT)
-        exchange_refused(x, &answer);
-    else
-        exchange_error(x, &err, "such submission or group");
+    if (p)
+        funnel_rescore(x->http->funnel, x->document, access_client(x), rescored_cb, p);
 }

@@ -251,9 +251,9 @@ http_new(uv_loop_t *loop, const struct config *config, struct funnel *funnel, st
 }
 
 void
-http_set_keeper(struct http *h, struct keeper *keeper)
+http_set_retention(struct http *h, struct retention *retention)
 {
-    h->keeper = keeper;
+    h->retention = retention;
 }
 
 const char *
@@ -324,13 +324,17 @@ stop_now(struct http *h)
     uv_timer_start(&h->timer, stop_rest_cb, 0, 0);
 }
 
+/* What only reads is answered, as long as the time allows. */
 static void
 give_up_all(struct http *h)
 {
+    bool is_late = clock_monotonic_ns() > h->stop_ns;
     struct exchange *x, *next;
+
     for (x = h->exchanges; x; x = next) {
         next = x->next;
-        exchange_give_up(x);
+        if (!x->is_reading || is_late)
+            exchange_give_up(x);
     }
 }
 

@@ -26,8 +26,8 @@ int http_new(uv_loop_t *loop, const struct config *config, struct funnel *funnel
              struct http **out, struct error *err);
 
 /* Who removes what is not to be kept: borrowed; until it is set, calls for it get 503. */
-struct keeper;
-void http_set_keeper(struct http *h, struct keeper *keeper);
+struct retention;
+void http_set_retention(struct http *h, struct retention *retention);
 
 /* "http://127.0.0.1:8080", with the port that was taken. View. */
 const char *http_url(const struct http *h);

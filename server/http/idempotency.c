@@ -12,10 +12,13 @@
  * Theory of operation. A POST that makes submissions may carry an
  * Idempotency-Key (draft-ietf-httpapi-idempotency-key-header). The key is
  * stored in the transaction that stores the submissions, so after a crash
- * either both are there or neither is. From the moment when the document is
- * read until the store has answered, the key is under way: it stands in a
- * table of the engine, and what comes with it meanwhile gets 409. It leaves
- * the table with the funnel's answer, also when the client has left by then.
+ * either both are there or neither is. The store is asked for the key first.
+ * Where it has none, the key is under way from then until the submissions are
+ * stored: it stands in a table of the engine, and what comes with it meanwhile
+ * gets 409. It leaves the table with the funnel's answer, also when the client
+ * has left by then. Two that were asked for at the same moment, here or by two
+ * daemons, are told apart by the store, which takes a key once: the second is
+ * refused (FUNNEL_KEY_TAKEN), asks again, and finds what the first has made.
  */
 
 struct header_search {
@@ -53,35 +56,35 @@ idempotency_read(struct exchange *x)
 
 /* Whose key it is, and which. The two parts cannot run into each other: a client's name has no space in it. */
 static void
-scope_of(const struct exchange *x, const char *key, char out[RUNNING_KEY_SIZE])
+scope_of(const char *client, const char *key, char out[RUNNING_KEY_SIZE])
 {
-    snprintf(out, RUNNING_KEY_SIZE, "%s %s", x->caller.client, key);
+    snprintf(out, RUNNING_KEY_SIZE, "%s %s", client, key);
 }
 
 struct running_key *
-idempotency_find(struct exchange *x, const char *key)
+idempotency_find(struct http *h, const char *client, const char *key)
 {
     char scope[RUNNING_KEY_SIZE];
     struct running_key *k;
 
-    scope_of(x, key, scope);
-    HASH_FIND_STR(x->http->running_keys, scope, k);
+    scope_of(client, key, scope);
+    HASH_FIND_STR(h->running_keys, scope, k);
     return k;
 }
 
 struct running_key *
-idempotency_add(struct exchange *x, const char *key, const char *request_hash)
+idempotency_add(struct http *h, const char *client, const char *key, const char *request_hash)
 {
     struct running_key *k = calloc(1, sizeof(*k));
 
     if (!k)
         return NULL;
-    k->http = x->http;
-    scope_of(x, key, k->scope);
-    snprintf(k->row.client, sizeof(k->row.client), "%s", x->caller.client);
+    k->http = h;
+    scope_of(client, key, k->scope);
+    snprintf(k->row.client, sizeof(k->row.client), "%s", client);
     snprintf(k->row.key, sizeof(k->row.key), "%s", key);
     snprintf(k->row.request_hash, sizeof(k->row.request_hash), "%s", request_hash);
-    HASH_ADD_STR(x->http->running_keys, scope, k);
+    HASH_ADD_STR(h->running_keys, scope, k);
     return k;
 }
 
@@ -107,58 +110,82 @@ refuse(struct exchange *x, bool is_same)
     exchange_send(x);
 }
 
-/* Whether what the key made is still there: it may have been removed before the key was. */
-static bool
-is_there(struct exchange *x, const struct key_row *row, struct error *err)
+struct key_look {
+    struct exchange_read call;
+    char key[STORE_KEY_SIZE], hash[HASH_TEXT_SIZE];
+    struct key_row row;
+    bool is_known; /* and what it made is there: it may have been removed before the key was */
+    exchange_cb *replay;
+    idempotency_cb *go;
+};
+
+static int
+read_key(struct exchange_read *call, struct store_reader *r, struct error *err)
 {
+    struct key_look *l = (struct key_look *)call;
     struct submission_row submission = { 0 };
     struct group_row group = { 0 };
 
-    int rc = store_get_submission(x->http->store, row->id, &submission, err);
-    submission_row_release(&submission);
-    if (rc == ERR_NOTFOUND) {
-        rc = store_get_group(x->http->store, row->id, &group, err);
+    int rc = reader_get_key(r, call->client, l->key, clock_wall_ms(), &l->row, err);
+    if (rc == 0) {
+        rc = reader_get_submission(r, l->row.id, &submission, err);
+        submission_row_release(&submission);
+        if (rc == ERR_NOTFOUND)
+            rc = reader_get_group(r, l->row.id, &group, err);
         group_row_release(&group);
     }
-    return rc == 0;
+    l->is_known = rc == 0;
+    return rc == ERR_NOTFOUND ? 0 : rc;
 }
 
-bool
-idempotency_begin(struct exchange *x, exchange_cb *replay, struct running_key **out)
+static void
+key_found(struct exchange *x, struct exchange_read *call)
 {
-    char hash[HASH_TEXT_SIZE];
-    struct running_key *running;
-    struct key_row row;
-    struct error err = { 0 };
+    struct key_look *l = (struct key_look *)call;
+    struct running_key *k = idempotency_find(x->http, x->caller.client, x->key);
 
-    *out = NULL;
-    if (!*x->key)
-        return true;
-    request_hash(x, hash);
-    running = idempotency_find(x, x->key);
-    if (running) {
-        refuse(x, strcmp(running->row.request_hash, hash) == 0);
-        return false;
-    }
-    int rc = store_get_key(x->http->store, x->caller.client, x->key, clock_wall_ms(), &row, &err);
-    if (rc == 0 && strcmp(row.request_hash, hash) != 0) {
+    /* First, since the store may have the key before the funnel has told of what it made. */
+    if (k) {
+        refuse(x, strcmp(k->row.request_hash, l->hash) == 0);
+    } else if (l->is_known && strcmp(l->row.request_hash, l->hash) != 0) {
         refuse(x, false);
-        return false;
-    }
-    if (rc == 0 && is_there(x, &row, &err)) {
+    } else if (l->is_known) {
         x->is_replay = true;
-        snprintf(x->id, sizeof(x->id), "%s", row.id);
-        replay(x);
-        return false;
-    }
-    if (err.code != ERR_NONE && err.code != ERR_NOTFOUND) {
-        exchange_error(x, &err, "such key");
-        return false;
-    }
-    *out = idempotency_add(x, x->key, hash);
-    if (!*out)
+        snprintf(x->id, sizeof(x->id), "%s", l->row.id);
+        l->replay(x);
+    } else if ((k = idempotency_add(x->http, x->caller.client, x->key, l->hash)) != NULL) {
+        l->go(x, k);
+    } else {
         exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
-    return *out != NULL;
+    }
+}
+
+static void
+free_look(struct exchange_read *call)
+{
+    free(call);
+}
+
+void
+idempotency_begin(struct exchange *x, exchange_cb *replay, idempotency_cb *go)
+{
+    if (!*x->key) {
+        go(x, NULL);
+        return;
+    }
+    struct key_look *l = calloc(1, sizeof(*l));
+    if (!l) {
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
+        return;
+    }
+    l->call = (struct exchange_read){
+        .read = read_key, .answer = key_found, .free = free_look, .what = "such key"
+    };
+    snprintf(l->key, sizeof(l->key), "%s", x->key);
+    request_hash(x, l->hash);
+    l->replay = replay;
+    l->go = go;
+    exchange_read(x, &l->call);
 }
 
 void

@@ -133,6 +133,63 @@ is_json_type(const char *type)
     return strcasecmp(rest, "charset=utf-8") == 0 || strcasecmp(rest, "charset=\"utf-8\"") == 0;
 }
 
+/*
+ * A file as it is, for which no JSON has to be made. Only types that a page of another site cannot have its browser send
+ * without asking first: that keeps out text/plain and what forms send, as it does for documents.
+ */
+static bool
+is_source_type(const struct route *route, const char *type)
+{
+    static const char *const types[] = { "text/x-python", "application/octet-stream" };
+
+    if (route->handle != submission_add || !type)
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        size_t size = strlen(types[i]);
+        const char *rest = type + size;
+        if (strncasecmp(type, types[i], size) == 0 &&
+            (!*rest || strcasecmp(rest, ";charset=utf-8") == 0 || strcasecmp(rest, "; charset=utf-8") == 0))
+            return true;
+    }
+    return false;
+}
+
+/* What a raw source has in its address, and a document inside. */
+static const char *const source_keys[] = { "task", "entry_point", "policy", "until", "client" };
+
+/* False: the problem is sent. */
+static bool
+check_type(struct exchange *x)
+{
+    const char *type = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_TYPE);
+    const char *as = target_value(&x->target, "as");
+
+    if (is_source_type(x->route, type)) {
+        x->is_raw = true;
+        if (!as || strcmp(as, "candidate") == 0 || strcmp(as, "completion") == 0)
+            return true;
+        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "as", "is one of candidate, completion");
+        return false;
+    }
+    if (!is_json_type(type)) {
+        exchange_problem(x, PROBLEM_TYPE, "send the document with Content-Type: application/json%s",
+                         x->route->handle == submission_add ? ", or a source with text/x-python" : "");
+        return false;
+    }
+    if (x->route->handle != submission_add)
+        return true;
+    for (size_t i = 0; i < ARRAY_LEN(source_keys); i++) {
+        if (!target_value(&x->target, source_keys[i]))
+            continue;
+        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", source_keys[i],
+                            "belongs in the document; in the address it is for a source as text/x-python");
+        return false;
+    }
+    if (as)
+        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "as", "is for a source as text/x-python");
+    return !as;
+}
+
 /* wait= in seconds, 0 to a day; the query wins over Prefer. */
 static bool
 read_wait(struct exchange *x)
@@ -184,12 +241,7 @@ check_header(struct exchange *x, const char *method, const struct guard *g)
     x->route = route_find(x, method);
     if (!x->route || !read_wait(x) || (x->route->takes_key && !idempotency_read(x)))
         return;
-    if (x->route->has_body &&
-        !is_json_type(MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_TYPE))) {
-        exchange_problem(x, PROBLEM_TYPE, "send the document with Content-Type: application/json");
-        return;
-    }
-    if (x->route->has_body && !check_encoding(x))
+    if (x->route->has_body && (!check_type(x) || !check_encoding(x)))
         return;
     if (g->length > HTTP_BODY_MAX) {
         x->must_close = true;
@@ -328,6 +380,57 @@ parse_in_pool(struct exchange *x)
     uv_queue_work(x->http->loop, &p->work, parse_work_cb, parse_done_cb);
 }
 
+/* The document that a source and its address amount to; given. NULL: the problem is sent. */
+static json_t *
+source_document(struct exchange *x)
+{
+    const char *as = target_value(&x->target, "as");
+    json_t *source = json_stringn(x->body.data ? x->body.data : "", x->body.size);
+    AUTO_JSON json_t *document = json_object();
+
+    if (!source) {
+        exchange_problem(x, PROBLEM_BODY, "the source is not text in UTF-8");
+        return NULL;
+    }
+    json_object_set_new(document, as ? as : "candidate", source);
+    for (size_t i = 0; i < ARRAY_LEN(source_keys); i++) {
+        const char *value = target_value(&x->target, source_keys[i]);
+        if (!value || json_object_set_new(document, source_keys[i], json_string(value)) == 0)
+            continue;
+        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", source_keys[i], "is not text in UTF-8");
+        return NULL;
+    }
+    return ptr_take(&document);
+}
+
+/* An Idempotency-Key is of the whole request: the source, and what the address says of it. */
+static void
+hash_source(struct exchange *x)
+{
+    AUTO_BUFFER struct buffer whole = BUFFER_INIT;
+    const char *as = target_value(&x->target, "as");
+    char hash[HASH_TEXT_SIZE];
+
+    hash_text(x->body.data ? x->body.data : "", x->body.size, hash);
+    buffer_printf(&whole, "%s\n%s", hash, as ? as : "candidate");
+    for (size_t i = 0; i < ARRAY_LEN(source_keys); i++) {
+        const char *value = target_value(&x->target, source_keys[i]);
+        buffer_printf(&whole, "\n%s", value ? value : "");
+    }
+    hash_text(whole.data ? whole.data : "", whole.size, x->body_hash);
+}
+
+static void
+handle_source(struct exchange *x)
+{
+    if (*x->key)
+        hash_source(x);
+    x->document = source_document(x);
+    buffer_release(&x->body);
+    if (x->document)
+        x->route->handle(x);
+}
+
 static bool
 is_for_the_pool(const struct exchange *x)
 {
@@ -342,6 +445,8 @@ dispatch(struct exchange *x)
 
     if (!x->route->has_body) {
         x->route->handle(x);
+    } else if (x->is_raw) {
+        handle_source(x);
     } else if (is_for_the_pool(x)) {
         parse_in_pool(x);
     } else {

@@ -141,6 +141,8 @@ static const struct {
       "Tasks of which the daemon knows without asking the store.", 1 },
     { "verifierd_returned_total", "counter", "counts/returned",
       "Submissions put back to the queue, since a worker was lost or the daemon drained.", 1 },
+    { "verifierd_fenced_total", "counter", "counts/fenced",
+      "Verdicts that the store refused, since another node has the submission or has ended it.", 1 },
     { "verifierd_store_commits_total", "counter", "store/commits", "Transactions committed.", 1 },
     { "verifierd_store_rows_written_total", "counter", "store/rows_written", "Rows written.", 1 },
     { "verifierd_store_queued_writes", "gauge", "store/queued_writes", "Writes that wait for a commit.", 1 },

@@ -11,7 +11,7 @@
 #include "server/http/asset.h"
 #include "server/http/host.h"
 #include "server/http/metrics.h"
-#include "server/keeper.h"
+#include "server/retention.h"
 
 #define HOST_EVERY_NS 1000000000
 #define STATUS_KEPT_NS 100000000
@@ -241,8 +241,8 @@ audit_list(struct exchange *x)
 void
 retention_show(struct exchange *x)
 {
-    if (x->http->keeper)
-        exchange_json(x, 200, keeper_json(x->http->keeper));
+    if (x->http->retention)
+        exchange_json(x, 200, retention_json(x->http->retention));
     else
         exchange_problem(x, PROBLEM_UNAVAILABLE, "the daemon has just been started");
 }
@@ -256,13 +256,13 @@ retention_run(struct exchange *x)
 
     if (json_read(x->document, "", fields, ARRAY_LEN(fields), &fault) != 0)
         exchange_problem_at(x, PROBLEM_BODY, "pointer", fault.pointer, fault.text);
-    else if (!x->http->keeper)
+    else if (!x->http->retention)
         exchange_problem(x, PROBLEM_UNAVAILABLE, "the daemon has just been started");
-    else if (!keeper_run(x->http->keeper, vacuum))
+    else if (!retention_sweep(x->http->retention, vacuum))
         exchange_problem(x, PROBLEM_SWEEPING, "a sweep is under way already; GET shows when it is over");
     else {
         access_note(x, vacuum ? "retention vacuum" : "retention", NULL);
-        exchange_json(x, 202, keeper_json(x->http->keeper));
+        exchange_json(x, 202, retention_json(x->http->retention));
     }
 }
 

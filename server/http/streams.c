@@ -10,7 +10,7 @@
 #include "common/clock.h"
 #include "common/limits.h"
 #include "common/log.h"
-#include "server/verdict/disclosure.h"
+#include "server/submission/seen.h"
 
 /*
  * Theory of operation. Event streams (text/event-stream) are answers that go
@@ -22,9 +22,10 @@
  * is suspended until something happens.
  *
  * A stream about one submission or group begins with what is finished already
- * (the snapshot). It is taken at the same turn of the loop as the place in the
- * ring, and the funnel tells of a verdict at the same turn in which it counts as
- * finished: nothing is told twice or left out.
+ * (the snapshot), which is read from the store. Its place in the ring is that of
+ * before the reading, and what the ring tells of from there on is taken out of
+ * the snapshot: nothing is told twice or left out. What is judged by nobody here
+ * is asked for at each beat.
  *
  * A reader is dropped when it does not take what is there within
  * body_limit_ms, or when the ring has gone past its place.
@@ -47,7 +48,9 @@ struct stream {
     size_t out_at;             /* bytes of out that are gone */
     char (*snapshot)[ID_SIZE]; /* owned: submissions to tell of first; NULL: none */
     size_t snapshot_n, snapshot_at;
-    bool must_greet, must_open, is_gap, must_beat;
+    struct stream_read *read; /* under way; NULL: none */
+    bool must_greet, must_open, is_gap, must_beat, must_ask;
+    bool is_finished; /* its submission's verdict is told */
     bool is_suspended, is_over, is_gone;
     const char *why; /* it ends now: the reason; NULL: it goes on */
     int64_t ends_ns; /* monotonic; 0: never */
@@ -84,32 +87,6 @@ kind_name(enum event_kind kind)
         [EVENT_STATE] = "state", [EVENT_VERDICT] = "verdict", [EVENT_GROUP] = "group"
     };
     return names[kind];
-}
-
-/* The whole verdict as this caller may have it, given; NULL: the store has it no more. */
-static json_t *
-whole_verdict(const struct exchange *x, const char *id)
-{
-    struct submission_row row = { 0 };
-    json_t *document = NULL;
-
-    if (store_get_submission(x->http->store, id, &row, NULL) != 0)
-        return NULL;
-    if (row.verdict)
-        document = json_loads(row.verdict, JSON_ALLOW_NUL, NULL);
-    submission_row_release(&row);
-    return document ? access_view(x, document) : NULL;
-}
-
-/* One of the snapshot, which has no place in the ring: its event has no id. */
-static void
-write_finished(struct stream *s, const char *id)
-{
-    json_t *document = whole_verdict(s->exchange, id);
-
-    if (document && s->is_brief)
-        document = submission_brief(document);
-    write_document(s, NULL, "verdict", document);
 }
 
 static json_t *
@@ -183,40 +160,166 @@ last_name(const struct stream *s)
     return events_origin(events);
 }
 
-/* {"id","state","ranking","items":[{"id","state","class","reward"} …]}: what only a finished group knows. */
+/* {"id","state","ranking","items":[{"id","state","class","reward"} …]}: what only a finished group knows. group is taken. */
 static json_t *
-group_end(const struct exchange *x)
+group_end(const struct exchange *x, json_t *group)
 {
     static const char *const keys[] = { "id", "state", "class", "reward" };
-    AUTO_JSON json_t *group = group_view(x, NULL);
-    json_t *items = json_array(), *item;
-    size_t i;
+    json_t *items = json_array();
 
-    json_array_foreach(json_object_get(group, "items"), i, item)
-    {
+    for (size_t i = 0; i < json_array_size(json_object_get(group, "items")); i++) {
+        AUTO_JSON json_t *item =
+            access_view(x, json_incref(json_array_get(json_object_get(group, "items"), i)));
         json_t *told = json_object();
         for (size_t k = 0; k < ARRAY_LEN(keys); k++)
             json_object_set(told, keys[k], json_object_get(item, keys[k]));
         json_array_append_new(items, told);
     }
-    return json_pack("{s:s, s:s, s:O?, s:O?, s:o}", "reason", "finished", "id", x->id, "state",
-                     json_object_get(group, "state"), "ranking", json_object_get(group, "ranking"), "items",
-                     items);
+    json_t *out = json_pack("{s:s, s:s, s:O?, s:O?, s:o}", "reason", "finished", "id", x->id, "state",
+                            json_object_get(group, "state"), "ranking", json_object_get(group, "ranking"),
+                            "items", items);
+    json_decref(group);
+    return out;
 }
 
 static void
 write_end(struct stream *s, const char *why)
 {
-    const struct exchange *x = s->exchange;
-    bool is_finished = !why;
-
     s->is_over = true;
-    if (is_finished && s->subject == SUBJECT_GROUP)
-        write_document(s, NAME_OF_END, "end", group_end(x));
-    else if (is_finished)
-        write_document(s, NAME_OF_END, "end", json_pack("{s:s, s:s}", "reason", "finished", "id", x->id));
-    else
+    if (why)
         write_document(s, NULL, "end", json_pack("{s:s}", "reason", why));
+    else
+        write_document(s, NAME_OF_END, "end",
+                       json_pack("{s:s, s:s}", "reason", "finished", "id", s->exchange->id));
+}
+
+/* --- what has to be asked for: the stream rests until the answer is there --- */
+
+static void
+wake(struct stream *s)
+{
+    struct exchange *x = s->exchange;
+
+    if (!s->is_suspended)
+        return;
+    s->is_suspended = false;
+    x->http->suspended--;
+    connection_unwatch(x->connection);
+    connection_arm(x->connection, DEADLINE_ANSWER, x->http->config->body_limit_ms);
+    MHD_resume_connection(x->mhd);
+    x->http->must_run = true;
+}
+
+struct stream_read {
+    struct stream *stream; /* NULL: it has ended */
+    char id[ID_SIZE];
+    struct seen seen;
+    int rc;
+    struct error err;
+};
+
+static struct stream_read *
+stream_read_new(struct stream *s, const char *id)
+{
+    struct stream_read *q = calloc(1, sizeof(*q));
+
+    if (!q) {
+        s->is_gap = true;
+        return NULL;
+    }
+    q->stream = s;
+    snprintf(q->id, sizeof(q->id), "%.*s", ID_SIZE - 1, id);
+    s->read = q;
+    return q;
+}
+
+/* The stream that asked, which goes on; NULL: it has ended. q is freed. */
+static struct stream *
+stream_read_end(struct stream_read *q)
+{
+    struct stream *s = q->stream;
+
+    seen_release(&q->seen);
+    free(q);
+    if (s)
+        s->read = NULL;
+    return s;
+}
+
+static void
+verdict_read_cb(void *arg, struct store_reader *r)
+{
+    struct stream_read *q = arg;
+
+    q->rc = seen_read(r, q->id, &q->seen, &q->err);
+}
+
+/* A verdict that is stored and has no place in the ring: its event has no id. */
+static void
+write_stored(struct stream *s, const char *verdict)
+{
+    json_t *document = json_loads(verdict, JSON_ALLOW_NUL, NULL);
+
+    if (document)
+        document = access_view(s->exchange, document);
+    if (document && s->is_brief)
+        document = submission_brief(document);
+    write_document(s, NULL, "verdict", document);
+}
+
+static void
+verdict_done_cb(void *arg)
+{
+    struct stream_read *q = arg;
+    const char *verdict = q->rc == 0 ? q->seen.rows[0].verdict : NULL;
+
+    if (q->stream && verdict) {
+        write_stored(q->stream, verdict);
+        q->stream->is_finished |= q->stream->subject == SUBJECT_SUBMISSION;
+    } else if (q->stream && q->rc != 0) {
+        q->stream->is_gap = true;
+    }
+    struct stream *s = stream_read_end(q);
+    if (s)
+        wake(s);
+}
+
+/* Has the verdict of a submission told, where it has one. */
+static void
+ask_verdict(struct stream *s, const char *id)
+{
+    struct stream_read *q = stream_read_new(s, id);
+
+    if (q && store_read(s->exchange->http->store, verdict_read_cb, verdict_done_cb, q, &q->err) != 0) {
+        stream_read_end(q);
+        s->is_gap = true;
+    }
+}
+
+static void
+group_done_cb(void *arg, json_t *document, bool is_finished, const struct error *err)
+{
+    struct stream *s = stream_read_end(arg);
+
+    if (s && err->code != ERR_NONE)
+        s->is_gap = true;
+    if (s && document && is_finished) {
+        s->is_over = true;
+        write_document(s, NAME_OF_END, "end", group_end(s->exchange, ptr_take(&document)));
+    }
+    json_decref(document);
+    if (s)
+        wake(s);
+}
+
+/* Has the group's end told, where it has ended. */
+static void
+ask_group(struct stream *s)
+{
+    struct stream_read *q = stream_read_new(s, s->exchange->id);
+
+    if (q)
+        funnel_show_group(s->exchange->http->funnel, q->id, group_done_cb, q);
 }
 
 /* --- what comes next --- */
@@ -236,10 +339,22 @@ is_still_let_in(struct stream *s)
     return !keyring_is_on(keyring) || (caller->has_token && keyring_has(keyring, caller->token_hash));
 }
 
+/*
+ * What the ring does not tell of: one that is judged by nobody here, and has ended, or may end without being heard of.
+ * True: it is asked for.
+ */
 static bool
-is_finished(const struct stream *s)
+ask_for_end(struct stream *s)
 {
-    return s->subject != SUBJECT_ALL && funnel_is_finished(s->exchange->http->funnel, s->exchange->id);
+    if (!s->must_ask || s->subject == SUBJECT_ALL ||
+        funnel_is_here(s->exchange->http->funnel, s->exchange->id))
+        return false;
+    s->must_ask = false;
+    if (s->subject == SUBJECT_GROUP)
+        ask_group(s);
+    else if (!s->is_finished)
+        ask_verdict(s, s->exchange->id);
+    return s->read != NULL;
 }
 
 /* Puts what comes next into out; false: there is nothing now. */
@@ -248,7 +363,7 @@ write_next(struct stream *s)
 {
     struct http *h = s->exchange->http;
 
-    if (s->is_over)
+    if (s->is_over || s->read)
         return false;
     if (!is_still_let_in(s)) {
         write_end(s, "token");
@@ -265,8 +380,8 @@ write_next(struct stream *s)
         return true;
     }
     if (s->snapshot_at < s->snapshot_n) {
-        write_finished(s, s->snapshot[s->snapshot_at++]);
-        return true;
+        ask_verdict(s, s->snapshot[s->snapshot_at++]);
+        return false;
     }
     free(ptr_take(&s->snapshot));
     if (s->must_open) {
@@ -278,10 +393,13 @@ write_next(struct stream *s)
         const struct event *event = events_at(h->events, s->at++);
         if (is_about(s, event)) {
             write_recorded(s, event);
+            s->is_finished |= s->subject == SUBJECT_SUBMISSION && event->kind == EVENT_VERDICT;
             return true;
         }
     }
-    if (is_finished(s))
+    if (ask_for_end(s))
+        return s->out.size > 0;
+    if (s->is_finished)
         write_end(s, NULL);
     else if (s->why || (s->ends_ns && clock_monotonic_ns() >= s->ends_ns))
         write_end(s, s->why ? s->why : "wait");
@@ -354,25 +472,10 @@ read_cb(void *cls, uint64_t position, char *to, size_t room)
     return 0;
 }
 
-static void
-wake(struct stream *s)
-{
-    struct exchange *x = s->exchange;
-
-    if (!s->is_suspended)
-        return;
-    s->is_suspended = false;
-    x->http->suspended--;
-    connection_unwatch(x->connection);
-    connection_arm(x->connection, DEADLINE_ANSWER, x->http->config->body_limit_ms);
-    MHD_resume_connection(x->mhd);
-    x->http->must_run = true;
-}
-
 void
 stream_beat(struct stream *s)
 {
-    s->must_beat = true;
+    s->must_beat = s->must_ask = true;
     wake(s);
 }
 
@@ -444,38 +547,60 @@ streams_event_cb(void *arg, const struct funnel_event *event)
 
 /* --- life --- */
 
-static bool
-snapshot_row_cb(void *arg, const struct submission_row *row)
-{
-    struct stream *s = arg;
+/* What a stream about one submission or group begins with. */
+struct beginning {
+    struct exchange_read call;
+    char id[ID_SIZE];
+    enum subject subject;
+    uint64_t at; /* the end of the ring before the store was asked */
+    bool is_seen, is_finished;
+    char *client; /* owned */
+    struct {
+        char id[ID_SIZE];
+        bool is_finished;
+    } all[GROUP_MAX];
+    size_t n;
+};
 
-    /* What the store has and the funnel does not yet tell of comes through the ring. */
-    if (funnel_is_finished(s->exchange->http->funnel, row->id))
-        memcpy(s->snapshot[s->snapshot_n++], row->id, ID_SIZE);
-    return s->snapshot_n < GROUP_MAX;
+static bool
+is_told_of_since(const struct events *events, uint64_t at, const char *id)
+{
+    for (; at < events_end(events); at++) {
+        const struct event *event = events_at(events, at);
+        if (event->kind == EVENT_VERDICT && strcmp(event->submission, id) == 0)
+            return true;
+    }
+    return false;
 }
 
+/*
+ * What the store has and the funnel does not yet tell of comes through the ring, as does what was told since; and what had
+ * not ended, whoever has it.
+ */
 static int
-take_snapshot(struct stream *s, struct error *err)
+take_snapshot(struct stream *s, const struct beginning *b, struct error *err)
 {
-    struct exchange *x = s->exchange;
-    size_t most = s->subject == SUBJECT_GROUP ? GROUP_MAX : 1;
+    struct http *h = s->exchange->http;
+    bool is_group = b->subject == SUBJECT_GROUP;
 
-    if (s->subject == SUBJECT_ALL)
-        return 0;
-    s->snapshot = calloc(most, sizeof(*s->snapshot));
-    if (!s->snapshot)
+    s->snapshot = b->n > 0 ? calloc(b->n, sizeof(*s->snapshot)) : NULL;
+    if (b->n > 0 && !s->snapshot)
         return error_set(err, ERR_NOMEM, "no memory for the stream");
-    if (s->subject == SUBJECT_GROUP)
-        return store_each_of_group(x->http->store, x->id, snapshot_row_cb, s, err);
-    if (funnel_is_finished(x->http->funnel, x->id))
-        memcpy(s->snapshot[s->snapshot_n++], x->id, ID_SIZE);
+    for (size_t i = 0; i < b->n; i++) {
+        const char *id = b->all[i].id;
+        if (is_told_of_since(h->events, s->at, id))
+            continue;
+        if (!b->all[i].is_finished)
+            funnel_watch(h->funnel, id, is_group ? b->id : NULL, is_group ? b->client : NULL);
+        else if (!funnel_is_here(h->funnel, id))
+            memcpy(s->snapshot[s->snapshot_n++], id, ID_SIZE);
+    }
     return 0;
 }
 
-/* Where it begins: behind the event that the client names, or now. 0, or err's code. */
+/* Where it begins: behind the event that the client names, or now. b: NULL for one of all. 0, or err's code. */
 static int
-place(struct stream *s, const char *last, struct error *err)
+place(struct stream *s, const char *last, const struct beginning *b, struct error *err)
 {
     struct events *events = s->exchange->http->events;
 
@@ -483,8 +608,12 @@ place(struct stream *s, const char *last, struct error *err)
         return 0;
     s->is_gap = last && *last;
     s->must_open = true;
-    s->at = events_end(events);
-    return take_snapshot(s, err);
+    s->at = b ? b->at : events_end(events);
+    if (s->at < events_first(events)) {
+        s->is_gap = true;
+        s->at = events_first(events);
+    }
+    return b ? take_snapshot(s, b, err) : 0;
 }
 
 void
@@ -498,6 +627,8 @@ stream_free(struct stream *s)
     s->exchange->http->streams_count--;
     buffer_release(&s->out);
     free(s->snapshot);
+    if (s->read)
+        s->read->stream = NULL;
     free(s);
 }
 
@@ -511,7 +642,7 @@ stream_new(struct exchange *x, enum subject subject, bool is_brief)
     s->exchange = x;
     s->subject = subject;
     s->is_brief = is_brief;
-    s->must_greet = true;
+    s->must_greet = s->must_ask = true;
     if (x->wait_s >= 0)
         s->ends_ns = clock_monotonic_ns() + (int64_t)(x->wait_s * 1e9);
     if (x->http->is_draining)
@@ -523,19 +654,15 @@ stream_new(struct exchange *x, enum subject subject, bool is_brief)
 }
 
 static void
-begin(struct exchange *x, enum subject subject)
+begin(struct exchange *x, enum subject subject, const struct beginning *b)
 {
     const char *last = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Last-Event-ID");
     const char *view = target_value(&x->target, "view");
     bool is_brief = view ? strcmp(view, "brief") == 0 : subject == SUBJECT_ALL;
     struct error err = { 0 };
 
-    if (view && strcmp(view, "brief") != 0 && strcmp(view, "full") != 0) {
-        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "view", "is one of full, brief");
-        return;
-    }
-    if (last && strcmp(last, NAME_OF_END) == 0 && subject != SUBJECT_ALL &&
-        funnel_is_finished(x->http->funnel, x->id)) {
+    if (last && strcmp(last, NAME_OF_END) == 0 && b && b->is_finished &&
+        !funnel_is_here(x->http->funnel, x->id)) {
         exchange_set_static(x, 204, "text/event-stream", "", 0); /* EventSource then asks no more */
         exchange_send(x);
         return;
@@ -545,7 +672,7 @@ begin(struct exchange *x, enum subject subject)
         exchange_problem(x, PROBLEM_INTERNAL, "no memory for the stream");
         return;
     }
-    if (place(s, last, &err) != 0) {
+    if (place(s, last, b, &err) != 0) {
         exchange_error(x, &err, "such stream");
         return;
     }
@@ -556,22 +683,108 @@ begin(struct exchange *x, enum subject subject)
     exchange_send(x);
 }
 
+static bool
+beginning_row_cb(void *arg, const struct submission_row *row)
+{
+    struct beginning *b = arg;
+
+    b->is_seen = exchange_read_sees(&b->call, row->client);
+    if (b->n == 0 && row->client)
+        b->client = strdup(row->client);
+    memcpy(b->all[b->n].id, row->id, ID_SIZE);
+    b->all[b->n++].is_finished = !row_is_unfinished(row);
+    b->is_finished &= !row_is_unfinished(row);
+    return b->is_seen && b->n < GROUP_MAX;
+}
+
+static int
+read_beginning(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    struct beginning *b = (struct beginning *)call;
+    struct submission_row row = { 0 };
+    int rc;
+
+    if (b->subject == SUBJECT_GROUP) {
+        rc = reader_each_of_group(r, b->id, beginning_row_cb, b, err);
+    } else {
+        rc = reader_get_submission(r, b->id, &row, err);
+        if (rc == 0)
+            beginning_row_cb(b, &row);
+        submission_row_release(&row);
+    }
+    if (rc == 0 && !b->is_seen)
+        rc = error_set(err, ERR_NOTFOUND, "another client's");
+    return rc;
+}
+
+static void
+answer_beginning(struct exchange *x, struct exchange_read *call)
+{
+    struct beginning *b = (struct beginning *)call;
+
+    snprintf(x->id, sizeof(x->id), "%s", b->id);
+    begin(x, b->subject, b);
+}
+
+static void
+free_beginning(struct exchange_read *call)
+{
+    free(((struct beginning *)call)->client);
+    free(call);
+}
+
+static bool
+is_view(struct exchange *x)
+{
+    const char *view = target_value(&x->target, "view");
+
+    if (!view || strcmp(view, "brief") == 0 || strcmp(view, "full") == 0)
+        return true;
+    exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "view", "is one of full, brief");
+    return false;
+}
+
+static void
+begin_about(struct exchange *x, enum subject subject, const char *what)
+{
+    const char *id = x->target.segments[2];
+
+    if (!is_view(x))
+        return;
+    if (!id_is_valid(id)) {
+        exchange_problem(x, PROBLEM_NOT_FOUND, "there is no %s", what);
+        return;
+    }
+    struct beginning *b = calloc(1, sizeof(*b));
+    if (!b) {
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the stream");
+        return;
+    }
+    b->call = (struct exchange_read){
+        .read = read_beginning, .answer = answer_beginning, .free = free_beginning, .what = what
+    };
+    snprintf(b->id, sizeof(b->id), "%s", id);
+    b->subject = subject;
+    b->is_finished = true;
+    b->at = events_end(x->http->events);
+    exchange_read(x, &b->call);
+}
+
 void
 events_all(struct exchange *x)
 {
-    begin(x, SUBJECT_ALL);
+    if (is_view(x))
+        begin(x, SUBJECT_ALL, NULL);
 }
 
 void
 submission_events(struct exchange *x)
 {
-    if (submission_find(x))
-        begin(x, SUBJECT_SUBMISSION);
+    begin_about(x, SUBJECT_SUBMISSION, "such submission");
 }
 
 void
 group_events(struct exchange *x)
 {
-    if (group_find(x))
-        begin(x, SUBJECT_GROUP);
+    begin_about(x, SUBJECT_GROUP, "such group");
 }

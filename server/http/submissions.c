@@ -8,53 +8,75 @@
 #include "common/classes.h"
 #include "server/verdict/disclosure.h"
 #include "server/store/brief.h"
+#include "server/submission/seen.h"
 
 /* --- one submission --- */
 
+/* What a route reads of the submission in its address. */
+struct look {
+    struct exchange_read call;
+    char id[ID_SIZE];
+    struct seen seen;
+    struct buffer text; /* its source, or its captured output */
+    json_t *document;   /* its bundle */
+    const char *part;   /* static: of a verdict */
+    void (*found)(struct exchange *x, struct look *l);
+};
+
+static void
+free_look(struct exchange_read *call)
+{
+    struct look *l = (struct look *)call;
+
+    seen_release(&l->seen);
+    buffer_release(&l->text);
+    json_decref(l->document);
+    free(l);
+}
+
 /* For another client's the same words as for one that is not there. */
-static bool
-is_found(struct exchange *x, const char *client, struct error *err)
+static int
+read_row(struct exchange_read *call, struct store_reader *r, struct error *err)
 {
-    if (err->code == ERR_NONE && access_sees_client(x, client))
-        return true;
-    if (err->code == ERR_NONE)
-        error_set(err, ERR_NOTFOUND, "another client's");
-    exchange_error(x, err, "such submission");
-    return false;
+    struct look *l = (struct look *)call;
+    int rc = seen_read(r, l->id, &l->seen, err);
+
+    if (rc == 0 && !exchange_read_sees(call, l->seen.rows[0].client))
+        rc = error_set(err, ERR_NOTFOUND, "another client's");
+    return rc;
 }
 
-/* The row of the id in the address; false: the problem is sent. */
-static bool
-get_row(struct exchange *x, const char *id, struct submission_row *row)
+static void
+answer_found(struct exchange *x, struct exchange_read *call)
 {
-    struct error err = { 0 };
+    struct look *l = (struct look *)call;
 
-    if (!id_is_valid(id))
-        error_set(&err, ERR_NOTFOUND, "no id");
-    else
-        store_get_submission(x->http->store, id, row, &err);
-    if (is_found(x, row->client, &err))
-        return true;
-    submission_row_release(row);
-    return false;
+    snprintf(x->id, sizeof(x->id), "%s", l->id);
+    l->found(x, l);
 }
 
-/* Its stored verdict (NULL: not yet; to be freed) and nothing else of it; false: the problem is sent. */
-static bool
-get_answer(struct exchange *x, const char *id, char **verdict)
-{
-    AUTO_FREE char *client = NULL;
-    struct error err = { 0 };
+typedef int read_fn(struct exchange_read *call, struct store_reader *r, struct error *err);
 
-    *verdict = NULL;
-    if (!id_is_valid(id))
-        error_set(&err, ERR_NOTFOUND, "no id");
-    else
-        store_get_answer(x->http->store, id, &client, verdict, &err);
-    if (is_found(x, client, &err))
-        return true;
-    free(ptr_take(verdict));
-    return false;
+/* Go on with `found` when `read` has read the submission called id; part may be NULL. */
+static void
+look(struct exchange *x, const char *id, read_fn *read, const char *part,
+     void (*found)(struct exchange *x, struct look *l))
+{
+    struct look *l = id_is_valid(id) ? calloc(1, sizeof(*l)) : NULL;
+
+    if (!id_is_valid(id)) {
+        exchange_problem(x, PROBLEM_NOT_FOUND, "there is no such submission");
+    } else if (!l) {
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
+    } else {
+        l->call = (struct exchange_read){
+            .read = read, .answer = answer_found, .free = free_look, .what = "such submission"
+        };
+        snprintf(l->id, sizeof(l->id), "%s", id);
+        l->part = part;
+        l->found = found;
+        exchange_read(x, &l->call);
+    }
 }
 
 /* The stored verdict as the caller may have it. taken; NULL: no memory. */
@@ -87,17 +109,15 @@ set_headers(struct exchange *x)
 
 /* The verdict as it is stored, or the present state with the status given. */
 static void
-answer_with(struct exchange *x, unsigned status_unfinished)
+answer_with(struct exchange *x, struct look *l, unsigned status_unfinished)
 {
+    struct submission_row *row = &l->seen.rows[0];
     struct error err = { 0 };
-    char *verdict;
 
-    if (!get_answer(x, x->id, &verdict))
-        return;
-    if (verdict) {
-        set_verdict(x, verdict);
+    if (row->verdict) {
+        set_verdict(x, ptr_take(&row->verdict));
     } else {
-        json_t *document = funnel_show_submission(x->http->funnel, x->id, &err);
+        json_t *document = funnel_show_submission(x->http->funnel, row, l->seen.task_name, &err);
         if (!document) {
             exchange_error(x, &err, "such submission");
             return;
@@ -110,45 +130,43 @@ answer_with(struct exchange *x, unsigned status_unfinished)
 }
 
 static void
+found_show(struct exchange *x, struct look *l)
+{
+    answer_with(x, l, 200);
+}
+
+static void
+found_added(struct exchange *x, struct look *l)
+{
+    answer_with(x, l, 202);
+}
+
+static void
 answer_show(struct exchange *x)
 {
-    answer_with(x, 200);
+    look(x, x->id, read_row, NULL, found_show);
 }
 
 static void
 answer_added(struct exchange *x)
 {
-    answer_with(x, funnel_is_finished(x->http->funnel, x->id) ? 200 : 202);
+    look(x, x->id, read_row, NULL, found_added);
 }
 
-bool
-submission_find(struct exchange *x)
+/* Held where it is asked for; one that has ended will not change any more, and is not read a second time. */
+static void
+found_first(struct exchange *x, struct look *l)
 {
-    AUTO_FREE char *verdict = NULL;
-
-    if (!get_answer(x, x->target.segments[2], &verdict))
-        return false;
-    snprintf(x->id, sizeof(x->id), "%s", x->target.segments[2]);
-    return true;
+    if (l->seen.rows[0].verdict || exchange_hold_s(x) <= 0)
+        answer_with(x, l, 200);
+    else
+        exchange_hold(x, answer_show);
 }
 
 void
 submission_show(struct exchange *x)
 {
-    char *verdict;
-
-    if (!get_answer(x, x->target.segments[2], &verdict))
-        return;
-    snprintf(x->id, sizeof(x->id), "%s", x->target.segments[2]);
-    if (!verdict) {
-        exchange_hold(x, answer_show);
-        return;
-    }
-    /* It will not change any more: nothing is read a second time. */
-    set_verdict(x, verdict);
-    exchange_tag(x);
-    set_headers(x);
-    exchange_send(x);
+    look(x, x->target.segments[2], read_row, NULL, found_first);
 }
 
 /* {"id","state","links"}: as of the moment when it was accepted, so that a replay says the same. */
@@ -176,6 +194,10 @@ answer_known(struct exchange *x)
 static void
 submission_added(struct exchange *x, const struct funnel_answer *answer)
 {
+    if (answer->refusal == FUNNEL_KEY_TAKEN) {
+        submission_add(x); /* what was made under it is there now */
+        return;
+    }
     if (exchange_refused(x, answer))
         return;
     snprintf(x->id, sizeof(x->id), "%s", answer->id);
@@ -183,34 +205,48 @@ submission_added(struct exchange *x, const struct funnel_answer *answer)
     answer_known(x);
 }
 
-void
-submission_add(struct exchange *x)
+static void
+add(struct exchange *x, struct running_key *key)
 {
-    struct running_key *key;
-
-    if (!idempotency_begin(x, answer_known, &key))
-        return;
     struct pending *p = exchange_begin(x, key, submission_added);
+
     access_stamp(x);
     if (p)
         funnel_submit(x->http->funnel, x->document, key ? &key->row : NULL, exchange_pending_cb, p);
+}
+
+void
+submission_add(struct exchange *x)
+{
+    idempotency_begin(x, answer_known, add);
+}
+
+static int
+read_bundle(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    struct look *l = (struct look *)call;
+    int rc = read_row(call, r, err);
+
+    if (rc == 0)
+        rc = bundle_read(r, &l->seen.rows[0], &l->document, err);
+    return rc;
+}
+
+static void
+found_bundle(struct exchange *x, struct look *l)
+{
+    if (l->document)
+        exchange_json(x, 200, ptr_take(&l->document));
+    else
+        exchange_problem(x, PROBLEM_UNFINISHED, "%s is %s, and has no verdict", l->id,
+                         submission_state_name(l->seen.rows[0].state));
 }
 
 /* A copy of it all, so only for who is told all. */
 void
 submission_bundle(struct exchange *x)
 {
-    struct error err = { 0 };
-
-    if (!submission_find(x))
-        return;
-    json_t *bundle = funnel_bundle(x->http->funnel, x->id, &err);
-    if (bundle)
-        exchange_json(x, 200, bundle);
-    else if (err.code == ERR_CONFLICT)
-        exchange_problem(x, PROBLEM_UNFINISHED, "%s", err.text);
-    else
-        exchange_error(x, &err, "such submission");
+    look(x, x->target.segments[2], read_bundle, NULL, found_bundle);
 }
 
 static void
@@ -231,24 +267,26 @@ replay_add(struct exchange *x)
         funnel_replay(x->http->funnel, x->document, exchange_pending_cb, p);
 }
 
-void
-submission_cancel(struct exchange *x)
+static void
+found_cancel(struct exchange *x, struct look *l)
 {
-    struct submission_row row = { 0 };
+    const struct submission_row *row = l->seen.rows;
+    bool is_own = row->client && strcmp(row->client, x->caller.client) == 0;
     struct error err = { 0 };
 
-    if (!get_row(x, x->target.segments[2], &row))
-        return;
-    memcpy(x->id, row.id, sizeof(row.id));
-    bool is_own = row.client && strcmp(row.client, x->caller.client) == 0;
-    submission_row_release(&row);
-    if (funnel_cancel(x->http->funnel, x->id, &err) != 0) {
+    if (funnel_cancel(x->http->funnel, &l->seen, &err) != 0) {
         exchange_error(x, &err, "such submission");
         return;
     }
     if (*x->caller.client && !is_own)
         access_note(x, "cancel submission of another", x->id);
     exchange_hold_cancelled(x, answer_added);
+}
+
+void
+submission_cancel(struct exchange *x)
+{
+    look(x, x->target.segments[2], read_row, NULL, found_cancel);
 }
 
 /* Source and log are text for people and programs, never to be run or rendered by a browser. */
@@ -267,21 +305,38 @@ answer_text(struct exchange *x, struct buffer *text)
     exchange_send(x);
 }
 
+static int
+read_source(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    struct look *l = (struct look *)call;
+    int rc = read_row(call, r, err);
+
+    if (rc == 0)
+        rc = reader_get_source(r, l->seen.rows[0].source_hash, &l->text, err);
+    return rc;
+}
+
+static int
+read_log(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    struct look *l = (struct look *)call;
+    int rc = read_row(call, r, err);
+
+    if (rc == 0)
+        rc = reader_get_log(r, l->id, &l->text, err);
+    return rc;
+}
+
+static void
+found_text(struct exchange *x, struct look *l)
+{
+    answer_text(x, &l->text);
+}
+
 void
 submission_source(struct exchange *x)
 {
-    AUTO_BUFFER struct buffer text = BUFFER_INIT;
-    struct submission_row row = { 0 };
-    struct error err = { 0 };
-
-    if (!get_row(x, x->target.segments[2], &row))
-        return;
-    int rc = store_get_source(x->http->store, row.source_hash, &text, &err);
-    submission_row_release(&row);
-    if (rc == 0)
-        answer_text(x, &text);
-    else
-        exchange_error(x, &err, "source of it");
+    look(x, x->target.segments[2], read_source, NULL, found_text);
 }
 
 /* What a refused candidate printed tells how far it got, which is not told. */
@@ -294,39 +349,34 @@ may_have_log(const struct exchange *x, const struct submission_row *row)
     return row->state == SUBMISSION_DONE && verdict && !disclosure_is_refused(verdict);
 }
 
+/* One that printed nothing, or has not ended, has an empty log. */
+static void
+found_log(struct exchange *x, struct look *l)
+{
+    if (!may_have_log(x, &l->seen.rows[0]))
+        buffer_release(&l->text);
+    answer_text(x, &l->text);
+}
+
 void
 submission_log(struct exchange *x)
 {
-    AUTO_BUFFER struct buffer text = BUFFER_INIT;
-    struct submission_row row = { 0 };
-    struct error err = { 0 };
-
-    if (!get_row(x, x->target.segments[2], &row))
-        return;
-    int rc = may_have_log(x, &row) ? store_get_log(x->http->store, row.id, &text, &err) : 0;
-    submission_row_release(&row);
-    /* One that printed nothing, or has not ended, has an empty log. */
-    if (rc == 0 || rc == ERR_NOTFOUND)
-        answer_text(x, &text);
-    else
-        exchange_error(x, &err, "log of it");
+    look(x, x->target.segments[2], read_log, NULL, found_log);
 }
 
 /* {"id","task","task_name","state","class","env"} and one part more: of the verdict, or of what is known by now. */
 static void
-show_part(struct exchange *x, const char *part)
+found_part(struct exchange *x, struct look *l)
 {
-    const char *const keys[] = { "id", "task", "task_name", "state", "class", "env", part };
-    struct submission_row row = { 0 };
+    const char *const keys[] = { "id", "task", "task_name", "state", "class", "env", l->part };
+    const struct submission_row *row = &l->seen.rows[0];
     struct error err = { 0 };
 
-    if (!get_row(x, x->target.segments[2], &row))
-        return;
-    AUTO_JSON json_t *whole = row.verdict ? json_loads(row.verdict, JSON_ALLOW_NUL, NULL)
-                                          : funnel_show_submission(x->http->funnel, row.id, &err);
-    submission_row_release(&row);
+    AUTO_JSON json_t *whole = row->verdict
+                                  ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL)
+                                  : funnel_show_submission(x->http->funnel, row, l->seen.task_name, &err);
     if (!whole) {
-        exchange_error(x, &err, part);
+        exchange_error(x, &err, l->part);
         return;
     }
     whole = access_view(x, whole);
@@ -343,21 +393,16 @@ show_part(struct exchange *x, const char *part)
 void
 submission_timing(struct exchange *x)
 {
-    show_part(x, "timing");
+    look(x, x->target.segments[2], read_row, "timing", found_part);
 }
 
 void
 submission_plan(struct exchange *x)
 {
-    show_part(x, "plan");
+    look(x, x->target.segments[2], read_row, "plan", found_part);
 }
 
 /* --- lists --- */
-
-struct submission_page {
-    json_t *items; /* documents, and ids of what is not finished */
-    char last[ID_SIZE];
-};
 
 json_t *
 submission_brief(json_t *whole)
@@ -368,43 +413,170 @@ submission_brief(json_t *whole)
     return out;
 }
 
-static bool
-submission_row_cb(void *arg, const struct submission_row *row)
-{
-    struct submission_page *page = arg;
+/*
+ * A page. With view=brief, what is stored with a verdict is sent as it is to who may see all of it (texts); else verdicts
+ * are documents. What has not ended is shown when all is read.
+ */
+struct list_item {
+    struct seen seen; /* of one that has not ended */
+    json_t *document; /* of one that has */
+    size_t size;      /* of its part of texts */
+    char id[ID_SIZE];
+};
 
-    json_t *item = row->verdict ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL) : NULL;
-    json_array_append_new(page->items, item ? item : json_string(row->id));
-    memcpy(page->last, row->id, sizeof(page->last));
+struct list_read {
+    struct exchange_read call;
+    struct submission_filter filter;
+    char *class_, *client; /* owned; the filter points at them, and at what follows */
+    char group_id[ID_SIZE], before[ID_SIZE];
+    bool is_brief, is_text;
+    struct buffer texts; /* one behind the other */
+    struct list_item items[LIMIT_MAX];
+    size_t n;
+    bool is_short, has_more;
+};
+
+static void
+free_list(struct exchange_read *call)
+{
+    struct list_read *l = (struct list_read *)call;
+
+    for (size_t i = 0; i < l->n; i++) {
+        seen_release(&l->items[i].seen);
+        json_decref(l->items[i].document);
+    }
+    buffer_release(&l->texts);
+    free(l->class_);
+    free(l->client);
+    free(l);
+}
+
+static bool
+list_brief_cb(void *arg, const char *id, const char *brief, const char *verdict)
+{
+    struct list_read *l = arg;
+    struct list_item *item = &l->items[l->n++];
+    AUTO_JSON json_t *whole = verdict ? json_loads(verdict, JSON_ALLOW_NUL, NULL) : NULL;
+    AUTO_FREE char *made = whole ? brief_text(whole) : NULL;
+    const char *text = brief ? brief : made;
+
+    snprintf(item->id, sizeof(item->id), "%s", id);
+    item->size = text ? strlen(text) : 0;
+    l->is_short = item->size > 0 && buffer_append(&l->texts, text, item->size) != 0;
+    return !l->is_short;
+}
+
+static bool
+list_row_cb(void *arg, const struct submission_row *row)
+{
+    struct list_read *l = arg;
+    struct list_item *item = &l->items[l->n++];
+
+    memcpy(item->id, row->id, sizeof(item->id));
+    item->document = row->verdict ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL) : NULL;
     return true;
 }
 
-/* What a caller sees of one that has not finished, taken up after the reading. */
-static json_t *
-present(const struct exchange *x, const char *id)
+static bool
+one_more_cb(void *arg, const char *id, const char *brief, const char *verdict)
 {
+    (void)id, (void)brief, (void)verdict;
+    *(bool *)arg = true;
+    return false;
+}
+
+/* Whether there is more behind a full page. */
+static int
+look_further(struct list_read *l, struct store_reader *r, struct error *err)
+{
+    struct submission_filter further = l->filter;
+
+    if (l->n == 0 || l->n < (size_t)l->filter.limit)
+        return 0;
+    further.before = l->items[l->n - 1].id;
+    further.limit = 1;
+    return reader_list_briefs(r, &further, one_more_cb, &l->has_more, err);
+}
+
+static int
+read_list(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    struct list_read *l = (struct list_read *)call;
+
+    if (call->task)
+        l->filter.task_id = call->task_id;
+    int rc = l->is_text ? reader_list_briefs(r, &l->filter, list_brief_cb, l, err)
+                        : reader_list_submissions(r, &l->filter, list_row_cb, l, err);
+    if (rc == 0 && l->is_short)
+        rc = error_set(err, ERR_NOMEM, "no memory for the list");
+    if (rc == 0)
+        rc = look_further(l, r, err);
+    for (size_t i = 0; i < l->n && rc == 0; i++) {
+        struct list_item *item = &l->items[i];
+        if (item->size == 0 && !item->document)
+            rc = seen_read(r, item->id, &item->seen, err);
+    }
+    return rc;
+}
+
+/* What a caller sees of one that has no verdict; NULL: it cannot be read. Given. */
+static json_t *
+present(const struct exchange *x, const struct list_item *item)
+{
+    const struct submission_row *row = &item->seen.rows[0];
     struct error err = { 0 };
-    json_t *whole = funnel_show_submission(x->http->funnel, id, &err);
+    json_t *whole = row->verdict ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL)
+                                 : funnel_show_submission(x->http->funnel, row, item->seen.task_name, &err);
 
     return whole ? access_view(x, whole) : NULL;
 }
 
-/* The funnel is asked after the reading, not in its middle. */
 static json_t *
-finish_items(struct exchange *x, json_t *items, bool is_brief)
+write_documents(struct exchange *x, struct list_read *l)
 {
     json_t *out = json_array();
-    json_t *item;
-    size_t i;
 
-    json_array_foreach(items, i, item)
-    {
-        json_t *whole =
-            json_is_string(item) ? present(x, json_string_value(item)) : access_view(x, json_incref(item));
+    for (size_t i = 0; i < l->n; i++) {
+        struct list_item *item = &l->items[i];
+        json_t *whole = item->document ? access_view(x, ptr_take(&item->document)) : present(x, item);
         if (whole)
-            json_array_append_new(out, is_brief ? submission_brief(whole) : whole);
+            json_array_append_new(out, l->is_brief ? submission_brief(whole) : whole);
     }
     return out;
+}
+
+static int
+write_texts(const struct exchange *x, const struct list_read *l, struct buffer *out)
+{
+    int rc = 0;
+
+    for (size_t i = 0, at = 0; i < l->n && rc == 0; at += l->items[i++].size) {
+        const struct list_item *item = &l->items[i];
+        AUTO_JSON json_t *now = item->size > 0 ? NULL : present(x, item);
+        AUTO_FREE char *made = now ? brief_text(now) : NULL;
+        if (item->size == 0 && !made)
+            continue;
+        if (out->size > 0)
+            rc = buffer_add(out, ",");
+        if (rc == 0)
+            rc = item->size > 0 ? buffer_append(out, l->texts.data + at, item->size) : buffer_add(out, made);
+    }
+    return rc;
+}
+
+static void
+answer_list(struct exchange *x, struct exchange_read *call)
+{
+    struct list_read *l = (struct list_read *)call;
+    const char *next = l->has_more ? l->items[l->n - 1].id : NULL;
+    AUTO_BUFFER struct buffer texts = BUFFER_INIT;
+
+    if (!l->is_text)
+        exchange_page(x, write_documents(x, l), next);
+    else if (write_texts(x, l, &texts) == 0)
+        exchange_page_text(x, &texts, next);
+    else
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the list");
 }
 
 static bool
@@ -414,12 +586,11 @@ bad_parameter(struct exchange *x, const char *name, const char *text)
     return false;
 }
 
-/* task_id must outlive the filter. False: the problem is sent. */
+/* False: the problem is sent. */
 static bool
-read_filter(struct exchange *x, struct submission_filter *f, char task_id[HASH_TEXT_SIZE])
+read_filter(struct exchange *x, struct submission_filter *f)
 {
     const char *state = target_value(&x->target, "state");
-    const char *task = target_value(&x->target, "task");
     const char *view = target_value(&x->target, "view");
 
     *f = (struct submission_filter){
@@ -442,130 +613,55 @@ read_filter(struct exchange *x, struct submission_filter *f, char task_id[HASH_T
         return bad_parameter(x, "cursor", "is not a cursor of this list");
     if (view && strcmp(view, "brief") != 0 && strcmp(view, "full") != 0)
         return bad_parameter(x, "view", "is one of full, brief");
-    if (task && !exchange_task_id(x, task, task_id))
-        return false;
-    f->task_id = task ? task_id : NULL;
     return true;
 }
 
-static bool
-one_more_cb(void *arg, const char *id, const char *brief, const char *verdict)
+/* The filter with copies of what it names: the reading may outlive the exchange. NULL: no memory. */
+static struct list_read *
+list_read_new(const struct submission_filter *f)
 {
-    (void)id, (void)brief, (void)verdict;
-    *(bool *)arg = true;
-    return false;
-}
+    static const struct exchange_read call = {
+        .read = read_list, .answer = answer_list, .free = free_list, .what = "submission"
+    };
+    struct list_read *l = calloc(1, sizeof(*l));
 
-/* Whether there is more behind a full page, which ends with last. */
-static int
-look_further(struct exchange *x, struct submission_filter filter, const char *last, bool *out,
-             struct error *err)
-{
-    filter.before = last;
-    filter.limit = 1;
-    return store_list_briefs(x->http->store, &filter, one_more_cb, out, err);
-}
-
-/* A page as text: what is stored with a verdict is sent as it is. */
-struct brief_page {
-    struct buffer texts; /* of those that have one, one behind the other */
-    struct brief_row {
-        char id[ID_SIZE];
-        size_t size; /* of its text; 0: it has not finished */
-    } rows[LIMIT_MAX];
-    size_t n;
-    bool is_short; /* no memory for a row */
-};
-
-static bool
-brief_row_cb(void *arg, const char *id, const char *brief, const char *verdict)
-{
-    struct brief_page *page = arg;
-    struct brief_row *row = &page->rows[page->n++];
-    AUTO_JSON json_t *whole = verdict ? json_loads(verdict, JSON_ALLOW_NUL, NULL) : NULL;
-    AUTO_FREE char *made = whole ? brief_text(whole) : NULL;
-    const char *text = brief ? brief : made;
-
-    snprintf(row->id, sizeof(row->id), "%s", id);
-    row->size = text ? strlen(text) : 0;
-    page->is_short = row->size > 0 && buffer_append(&page->texts, text, row->size) != 0;
-    return !page->is_short;
-}
-
-static int
-write_briefs(const struct exchange *x, const struct brief_page *page, struct buffer *out)
-{
-    int rc = 0;
-
-    for (size_t i = 0, at = 0; i < page->n && rc == 0; at += page->rows[i++].size) {
-        const struct brief_row *row = &page->rows[i];
-        AUTO_JSON json_t *now = row->size > 0 ? NULL : present(x, row->id);
-        AUTO_FREE char *made = now ? brief_text(now) : NULL;
-        if (row->size == 0 && !made)
-            continue; /* removed meanwhile */
-        if (out->size > 0)
-            rc = buffer_add(out, ",");
-        if (rc == 0)
-            rc = row->size > 0 ? buffer_append(out, page->texts.data + at, row->size) : buffer_add(out, made);
-    }
-    return rc;
-}
-
-/* For who may see all of a verdict. */
-static void
-list_briefs(struct exchange *x, const struct submission_filter *filter)
-{
-    AUTO_FREE struct brief_page *page = calloc(1, sizeof(*page));
-    AUTO_BUFFER struct buffer items = BUFFER_INIT;
-    struct error err = { 0 };
-    bool has_more = false;
-    int rc = page ? store_list_briefs(x->http->store, filter, brief_row_cb, page, &err) : ERR_NOMEM;
-
-    if (rc == 0 && page->n > 0 && page->n == (size_t)filter->limit)
-        rc = look_further(x, *filter, page->rows[page->n - 1].id, &has_more, &err);
-    if (rc == 0 && (page->is_short || write_briefs(x, page, &items) != 0))
-        rc = ERR_NOMEM;
-    if (rc == ERR_NOMEM)
-        error_set(&err, ERR_NOMEM, "no memory for the list");
-    if (rc == 0)
-        exchange_page_text(x, &items, has_more ? page->rows[page->n - 1].id : NULL);
-    else
-        exchange_error(x, &err, "submission");
-    if (page)
-        buffer_release(&page->texts);
+    if (!l)
+        return NULL;
+    l->call = call;
+    l->filter = *f;
+    l->filter.class_ = l->class_ = f->class_ ? strdup(f->class_) : NULL;
+    l->filter.client = l->client = f->client ? strdup(f->client) : NULL;
+    if (f->group_id)
+        l->filter.group_id = memcpy(l->group_id, f->group_id, ID_SIZE);
+    if (f->before)
+        l->filter.before = memcpy(l->before, f->before, ID_SIZE);
+    if ((!f->class_ || l->class_) && (!f->client || l->client))
+        return l;
+    free_list(&l->call);
+    return NULL;
 }
 
 void
 submission_list(struct exchange *x)
 {
     const char *view = target_value(&x->target, "view");
-    char task_id[HASH_TEXT_SIZE];
-    struct submission_page page = { 0 };
-    struct submission_filter filter;
-    struct error err = { 0 };
-    bool has_more = false;
-
-    if (!read_filter(x, &filter, task_id))
-        return;
     const char *own = access_client(x);
+    struct submission_filter filter;
+
+    if (!read_filter(x, &filter))
+        return;
     if (own && filter.client && strcmp(filter.client, own) != 0) {
         exchange_page(x, json_array(), NULL);
         return;
     }
     if (own)
         filter.client = own;
-    bool is_brief = view && strcmp(view, "brief") == 0;
-    if (is_brief && access_sees_detail(x)) {
-        list_briefs(x, &filter);
+    struct list_read *l = list_read_new(&filter);
+    if (!l) {
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the list");
         return;
     }
-    AUTO_JSON json_t *items = page.items = json_array();
-    int rc = items ? store_list_submissions(x->http->store, &filter, submission_row_cb, &page, &err)
-                   : error_set(&err, ERR_NOMEM, "no memory for the list");
-    if (rc == 0 && (int)json_array_size(items) == filter.limit)
-        rc = look_further(x, filter, page.last, &has_more, &err);
-    if (rc == 0)
-        exchange_page(x, finish_items(x, items, is_brief), has_more ? page.last : NULL);
-    else
-        exchange_error(x, &err, "submission");
+    l->is_brief = view && strcmp(view, "brief") == 0;
+    l->is_text = l->is_brief && access_sees_detail(x);
+    exchange_read_of_task(x, &l->call, target_value(&x->target, "task"));
 }

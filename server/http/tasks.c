@@ -1,6 +1,7 @@
 #include "server/http/engine.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/auto.h"
@@ -49,44 +50,79 @@ task_document(const struct task_row *row)
     return task;
 }
 
-/* set_json of the task; false: the problem is sent. */
-static bool
-set_task(struct exchange *x, unsigned status, const char *id)
+/* What a route reads of a task, before or after something is done with it. */
+struct task_look {
+    struct exchange_read call;
+    json_t *document;
+    bool is_missing;
+    unsigned status;
+};
+
+static void
+free_look(struct exchange_read *call)
 {
+    struct task_look *l = (struct task_look *)call;
+
+    json_decref(l->document);
+    free(l);
+}
+
+static int
+read_task(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    struct task_look *l = (struct task_look *)call;
     struct task_row row = { 0 };
-    struct error err = { 0 };
+    int rc = reader_get_task(r, call->task_id, &row, err);
+
+    if (rc == 0)
+        l->document = task_document(&row);
+    task_row_release(&row);
+    return rc;
+}
+
+static void
+answer_task(struct exchange *x, struct exchange_read *call)
+{
+    struct task_look *l = (struct task_look *)call;
     char location[128];
 
-    if (store_get_task(x->http->store, id, &row, &err) != 0) {
-        if (err.code == ERR_NOTFOUND)
-            exchange_problem(x, PROBLEM_UNKNOWN_TASK, "there is no task \"%.100s\"", id);
-        else
-            exchange_error(x, &err, "task");
-        return false;
-    }
-    exchange_set_json(x, status, task_document(&row));
-    task_row_release(&row);
-    snprintf(location, sizeof(location), "/v1/tasks/%s", id);
-    if (status != 200)
+    exchange_set_json(x, l->status, ptr_take(&l->document));
+    snprintf(location, sizeof(location), "/v1/tasks/%s", call->task_id);
+    if (l->status != 200)
         exchange_header(x, MHD_HTTP_HEADER_LOCATION, location);
-    return true;
+    if (x->route->handle == task_show)
+        exchange_tag(x);
+    exchange_send(x);
+}
+
+/* Have `read` read what the task is called by, and `answer` go on. */
+static void
+look(struct exchange *x, const char *task, unsigned status,
+     int (*read)(struct exchange_read *call, struct store_reader *r, struct error *err),
+     void (*answer)(struct exchange *x, struct exchange_read *call))
+{
+    struct task_look *l = calloc(1, sizeof(*l));
+
+    if (!l) {
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
+        return;
+    }
+    l->call = (struct exchange_read){ .read = read, .answer = answer, .free = free_look, .what = "task" };
+    l->status = status;
+    exchange_read_of_task(x, &l->call, task);
 }
 
 void
 task_show(struct exchange *x)
 {
-    char id[HASH_TEXT_SIZE];
-    if (!exchange_task_id(x, x->target.segments[2], id) || !set_task(x, 200, id))
-        return;
-    exchange_tag(x);
-    exchange_send(x);
+    look(x, x->target.segments[2], 200, read_task, answer_task);
 }
 
 static void
 task_added(struct exchange *x, const struct funnel_answer *answer)
 {
-    if (!exchange_refused(x, answer) && set_task(x, answer->is_new ? 201 : 200, answer->id))
-        exchange_send(x);
+    if (!exchange_refused(x, answer))
+        look(x, answer->id, answer->is_new ? 201 : 200, read_task, answer_task);
 }
 
 void
@@ -111,52 +147,95 @@ task_renamed(struct exchange *x, const struct funnel_answer *answer)
     if (exchange_refused(x, answer))
         return;
     note_as_admin(x, "rename task as admin", answer->id);
-    if (set_task(x, 200, answer->id))
-        exchange_send(x);
+    look(x, answer->id, 200, read_task, answer_task);
+}
+
+/* Its id is all that is looked for; whether it is there is the writer's to say. */
+static int
+read_nothing(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    (void)call, (void)r, (void)err;
+    return 0;
+}
+
+static void
+rename_found(struct exchange *x, struct exchange_read *call)
+{
+    struct pending *p = exchange_begin(x, NULL, task_renamed);
+
+    if (p)
+        funnel_rename_task(x->http->funnel, access_client(x), call->task_id, x->document, exchange_pending_cb,
+                           p);
 }
 
 void
 task_rename(struct exchange *x)
 {
-    char id[HASH_TEXT_SIZE];
+    look(x, x->target.segments[2], 200, read_nothing, rename_found);
+}
 
-    if (!exchange_task_id(x, x->target.segments[2], id))
-        return;
-    struct pending *p = exchange_begin(x, NULL, task_renamed);
-    if (p)
-        funnel_rename_task(x->http->funnel, access_client(x), id, x->document, exchange_pending_cb, p);
+static int
+read_whether_there(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    struct task_look *l = (struct task_look *)call;
+    struct task_row row = { 0 };
+
+    l->is_missing = reader_get_task(r, call->task_id, &row, err) != 0;
+    task_row_release(&row);
+    return 0;
 }
 
 /* Where others have names for it, it is there still. */
 static void
+answer_removed(struct exchange *x, struct exchange_read *call)
+{
+    struct task_look *l = (struct task_look *)call;
+
+    exchange_json(x, 200, json_pack("{s:s, s:b}", "id", call->task_id, "deleted", (int)l->is_missing));
+}
+
+static void
 task_removed(struct exchange *x, const struct funnel_answer *answer)
 {
-    struct task_row row = { 0 };
-
     if (exchange_refused(x, answer))
         return;
     note_as_admin(x, "delete task as admin", answer->id);
-    bool is_there = store_get_task(x->http->store, answer->id, &row, NULL) == 0;
-    task_row_release(&row);
-    exchange_json(x, 200, json_pack("{s:s, s:b}", "id", answer->id, "deleted", !is_there));
+    look(x, answer->id, 200, read_whether_there, answer_removed);
+}
+
+static void
+remove_found(struct exchange *x, struct exchange_read *call)
+{
+    struct pending *p = exchange_begin(x, NULL, task_removed);
+
+    if (p)
+        funnel_remove_task(x->http->funnel, access_client(x), call->task_id, exchange_pending_cb, p);
 }
 
 void
 task_remove(struct exchange *x)
 {
-    char id[HASH_TEXT_SIZE];
-
-    if (!exchange_task_id(x, x->target.segments[2], id))
-        return;
-    struct pending *p = exchange_begin(x, NULL, task_removed);
-    if (p)
-        funnel_remove_task(x->http->funnel, access_client(x), id, exchange_pending_cb, p);
+    look(x, x->target.segments[2], 200, read_nothing, remove_found);
 }
 
 struct task_page {
+    struct exchange_read call;
     json_t *items;
-    char last[HASH_TEXT_SIZE];
+    char *name; /* owned; NULL: any */
+    char after[HASH_TEXT_SIZE], last[HASH_TEXT_SIZE];
+    int limit;
+    bool has_more;
 };
+
+static void
+free_page(struct exchange_read *call)
+{
+    struct task_page *page = (struct task_page *)call;
+
+    json_decref(page->items);
+    free(page->name);
+    free(page);
+}
 
 static bool
 task_row_cb(void *arg, const struct task_row *row)
@@ -176,16 +255,35 @@ one_more_cb(void *arg, const struct task_row *row)
     return false;
 }
 
+static int
+read_page(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    struct task_page *page = (struct task_page *)call;
+    const char *after = *page->after ? page->after : NULL;
+    int rc = reader_list_tasks(r, page->name, after, page->limit, task_row_cb, page, err);
+
+    if (rc == 0 && (int)json_array_size(page->items) == page->limit)
+        rc = reader_list_tasks(r, page->name, page->last, 1, one_more_cb, &page->has_more, err);
+    return rc;
+}
+
+static void
+answer_page(struct exchange *x, struct exchange_read *call)
+{
+    struct task_page *page = (struct task_page *)call;
+
+    exchange_page(x, ptr_take(&page->items), page->has_more ? page->last : NULL);
+}
+
 void
 task_list(struct exchange *x)
 {
+    static const struct exchange_read call = {
+        .read = read_page, .answer = answer_page, .free = free_page, .what = "task"
+    };
     const char *cursor = target_value(&x->target, "cursor");
     const char *name = target_value(&x->target, "name");
-    struct store *store = x->http->store;
     int limit = exchange_limit(x);
-    struct task_page page = { 0 };
-    struct error err = { 0 };
-    bool has_more = false;
 
     if (limit == 0)
         return;
@@ -193,13 +291,15 @@ task_list(struct exchange *x)
         exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "cursor", "is not a cursor of this list");
         return;
     }
-    AUTO_JSON json_t *items = page.items = json_array();
-    int rc = items ? store_list_tasks(store, name, cursor, limit, task_row_cb, &page, &err)
-                   : error_set(&err, ERR_NOMEM, "no memory for the list");
-    if (rc == 0 && (int)json_array_size(items) == limit)
-        rc = store_list_tasks(store, name, page.last, 1, one_more_cb, &has_more, &err);
-    if (rc == 0)
-        exchange_page(x, ptr_take(&items), has_more ? page.last : NULL);
-    else
-        exchange_error(x, &err, "task");
+    struct task_page *page = calloc(1, sizeof(*page));
+    if (!page || !(page->items = json_array()) || (name && !(page->name = strdup(name)))) {
+        if (page)
+            free_page(&page->call);
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the list");
+        return;
+    }
+    page->call = call;
+    page->limit = limit;
+    snprintf(page->after, sizeof(page->after), "%s", cursor ? cursor : "");
+    exchange_read(x, &page->call);
 }

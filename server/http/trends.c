@@ -418,9 +418,8 @@ read_leaders(struct exchange_read *call, struct store_reader *r, struct error *e
     struct sums_read *c = (struct sums_read *)call;
     struct task_row task = { 0 };
 
+    snprintf(c->id, sizeof(c->id), "%s", call->task_id);
     int rc = reader_get_task(r, c->id, &task, err);
-    if (rc == ERR_NOTFOUND)
-        return 0; /* and there is nothing to show */
     if (rc == 0)
         c->out = json_pack("{s:s, s:s?, s:o, s:i, s:i, s:i, s:n, s:n, s:n}", "task", task.id, "task_name",
                            task.name, "level", task.level ? json_integer(task.level) : json_null(), "n", 0,
@@ -442,10 +441,6 @@ answer_leaders(struct exchange *x, struct exchange_read *call)
 {
     struct sums_read *c = (struct sums_read *)call;
 
-    if (!c->out) {
-        exchange_problem(x, PROBLEM_UNKNOWN_TASK, "there is no task \"%.100s\"", c->id);
-        return;
-    }
     json_object_set(c->out, "items", c->items);
     json_object_set(c->out, "records", c->records);
     exchange_json(x, 200, ptr_take(&c->out));
@@ -458,17 +453,13 @@ leader_list(struct exchange *x)
     static const struct exchange_read call = { .read = read_leaders,
                                                .answer = answer_leaders,
                                                .what = "task" };
-    char id[HASH_TEXT_SIZE];
     int limit = exchange_limit(x);
+    struct sums_read *c = limit ? sums_read_new(x, &call, limit) : NULL;
 
-    if (limit == 0 || !exchange_task_id(x, x->target.segments[2], id))
-        return;
-    struct sums_read *c = sums_read_new(x, &call, limit);
     if (!c)
         return;
     c->records = json_array();
-    snprintf(c->id, sizeof(c->id), "%s", id);
-    exchange_read(x, &c->call);
+    exchange_read_of_task(x, &c->call, x->target.segments[2]);
 }
 
 /* --- GET /v1/groups --- */

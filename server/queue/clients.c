@@ -91,6 +91,12 @@ clients_get(struct clients *cs, const char *name)
     return c;
 }
 
+const char *
+client_name(const struct client *c)
+{
+    return *c->name ? c->name : NULL;
+}
+
 const struct quota *
 clients_quota(const struct clients *cs, const char *name)
 {

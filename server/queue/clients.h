@@ -27,6 +27,7 @@ int clients_restore(struct clients *cs, struct store *store, struct error *err);
 
 /* The record of that name, made where it is missing; name NULL or "": the operator's. NULL: no memory. */
 struct client *clients_get(struct clients *cs, const char *name);
+const char *client_name(const struct client *c); /* view; NULL: the operator's */
 /* View: see quotas_find(). */
 const struct quota *clients_quota(const struct clients *cs, const char *name);
 /* Whether n more submissions or registrations are within the client's quota: quota_admit(). */

@@ -12,36 +12,37 @@
  * as a submission does, since it holds the device as well. Few are let through to the devices' queue in advance: what
  * waits there holds sources and caches in memory and on disk.
  *
- * Where a submission goes: to a lane that holds its task's reference. If that lane works, and one close behind in the
- * same client's queue has its own reference with the lane that is free, that one goes first. No lane stays free for it.
+ * Where a submission goes: to a device worker that holds its task's reference. If that one is busy, and a job close
+ * behind in the same client's queue has its reference on the free one, that job goes first. No device stays free for it.
  */
 
-#define READY_AHEAD 32   /* for each lane */
-#define LOOK_BEHIND 16   /* jobs that are asked whether their reference is with the lane */
+#define READY_AHEAD 32   /* for each device worker */
+#define LOOK_BEHIND 16   /* jobs that are asked whether their reference is with the device worker */
 #define OVERTAKEN_MOST 4 /* times that others go first */
 
 struct scheduler {
     struct fair queue, ready;              /* for the CPU slots, for the devices */
     int64_t registrations[FAIR_URGENCIES]; /* of those in `ready` */
-    struct lane *const *lanes;
-    int n_lanes;
+    struct device_worker *const *device_workers;
+    int n_device_workers;
     int64_t slots, cpu_running, gpu_running;
     const struct scheduler_job *sole; /* a suspect that has the CPU slots to itself; NULL: none */
-    struct alone reruns;
+    struct isolation reruns;
     const struct scheduler_ops *ops;
     void *arg;
     bool is_paused, is_draining, is_kicking, is_kick_due;
 };
 
 struct scheduler *
-scheduler_new(int64_t slots, struct lane *const *lanes, int n, const struct scheduler_ops *ops, void *arg)
+scheduler_new(int64_t slots, struct device_worker *const *device_workers, int n,
+              const struct scheduler_ops *ops, void *arg)
 {
     struct scheduler *q = calloc(1, sizeof(*q));
 
     if (q) {
         q->slots = slots;
-        q->lanes = lanes;
-        q->n_lanes = n;
+        q->device_workers = device_workers;
+        q->n_device_workers = n;
         q->ops = ops;
         q->arg = arg;
     }
@@ -167,7 +168,7 @@ take_slot(struct scheduler *q, struct scheduler_job *job)
 {
     fair_take(&q->queue, &job->turn);
     if (job->is_rerun)
-        alone_begin(&q->reruns, &job->alone);
+        isolation_begin(&q->reruns, &job->rerun);
     if (job->is_suspect)
         q->sole = job;
     q->cpu_running++;
@@ -218,7 +219,7 @@ scheduler_release_device(struct scheduler *q, struct scheduler_job *job)
 bool
 scheduler_is_sole(const struct scheduler *q, const struct scheduler_job *job)
 {
-    return q->sole == job || scheduler_is_alone(q, job);
+    return q->sole == job || scheduler_is_isolated(q, job);
 }
 
 /* --- reruns --- */
@@ -226,26 +227,26 @@ scheduler_is_sole(const struct scheduler *q, const struct scheduler_job *job)
 bool
 scheduler_promise_rerun(struct scheduler *q, struct scheduler_job *job)
 {
-    job->is_rerun = alone_promise(&q->reruns, &job->alone, clock_monotonic_ns());
+    job->is_rerun = isolation_promise(&q->reruns, &job->rerun, clock_monotonic_ns());
     return job->is_rerun;
 }
 
 bool
-scheduler_is_alone(const struct scheduler *q, const struct scheduler_job *job)
+scheduler_is_isolated(const struct scheduler *q, const struct scheduler_job *job)
 {
-    return q->reruns.holder == &job->alone;
+    return q->reruns.begun == &job->rerun;
 }
 
 void
 scheduler_end_rerun(struct scheduler *q, struct scheduler_job *job)
 {
-    alone_end(&q->reruns, &job->alone, clock_monotonic_ns());
+    isolation_end(&q->reruns, &job->rerun, clock_monotonic_ns());
 }
 
 static struct scheduler_job *
-rerun_of(const struct alone_turn *t)
+rerun_of(const struct isolated_rerun *t)
 {
-    return t ? scheduler_owner(t, struct scheduler_job, alone) : NULL;
+    return t ? scheduler_owner(t, struct scheduler_job, rerun) : NULL;
 }
 
 /* --- CPU slots --- */
@@ -256,8 +257,8 @@ running(const struct scheduler *q)
 {
     int64_t n = q->cpu_running + q->gpu_running;
 
-    for (int i = 0; i < q->n_lanes; i++)
-        n += lane_state(q->lanes[i]) == LANE_BUSY;
+    for (int i = 0; i < q->n_device_workers; i++)
+        n += device_worker_state(q->device_workers[i]) == DEVICE_BUSY;
     return n;
 }
 
@@ -269,8 +270,8 @@ static bool
 may_begin(struct scheduler *q, struct scheduler_job *job)
 {
     if (job->is_rerun)
-        alone_becomes_due(&q->reruns, &job->alone, clock_monotonic_ns());
-    if (q->sole || !alone_may_begin(&q->reruns, job->is_rerun ? &job->alone : NULL, running(q)))
+        isolation_becomes_due(&q->reruns, &job->rerun, clock_monotonic_ns());
+    if (q->sole || !isolation_may_begin(&q->reruns, job->is_rerun ? &job->rerun : NULL, running(q)))
         return false;
     return !job->is_suspect || q->cpu_running == 0;
 }
@@ -281,8 +282,15 @@ allowed(const struct scheduler *q)
 {
     int64_t ahead = ready(q, FAIR_INTERACTIVE) + ready(q, FAIR_BATCH);
 
-    return (ahead < 4 * READY_AHEAD * q->n_lanes ? 1U << FAIR_INTERACTIVE : 0) |
-           (ahead < READY_AHEAD * q->n_lanes ? 1U << FAIR_BATCH : 0);
+    return (ahead < 4 * READY_AHEAD * q->n_device_workers ? 1U << FAIR_INTERACTIVE : 0) |
+           (ahead < READY_AHEAD * q->n_device_workers ? 1U << FAIR_BATCH : 0);
+}
+
+bool
+scheduler_has_room(const struct scheduler *q)
+{
+    return !q->is_draining && !q->is_paused && !q->sole && !q->reruns.due && !q->reruns.begun &&
+           q->cpu_running < q->slots && fair_waiting(&q->queue) == 0 && (allowed(q) & 1U << FAIR_BATCH) != 0;
 }
 
 /* A rerun that is due was settled on before; what came meanwhile is not next. */
@@ -338,7 +346,7 @@ next_registration(struct scheduler *q)
 static struct scheduler_job *
 next_for_device(struct scheduler *q)
 {
-    struct scheduler_job *holder = rerun_of(q->reruns.holder);
+    struct scheduler_job *holder = rerun_of(q->reruns.begun);
 
     if (holder)
         return scheduler_waits(holder) && holder->waits_for_device && !q->is_paused ? holder : NULL;
@@ -351,39 +359,40 @@ next_for_device(struct scheduler *q)
 }
 
 static bool
-has_reference(const struct lane *l, const struct scheduler_job *job)
+has_reference(const struct device_worker *l, const struct scheduler_job *job)
 {
-    return lane_has_reference(l, job->reference);
+    return device_worker_has_reference(l, job->reference);
 }
 
-/* Another lane that holds its reference, one that is free if there is; NULL: none does. */
-static const struct lane *
-where_resident(const struct scheduler *q, const struct lane *but, const struct scheduler_job *job)
+/* Another device worker that holds its reference, one that is free if there is; NULL: none does. */
+static const struct device_worker *
+where_resident(const struct scheduler *q, const struct device_worker *but, const struct scheduler_job *job)
 {
-    const struct lane *found = NULL;
+    const struct device_worker *found = NULL;
 
-    for (int i = 0; i < q->n_lanes; i++) {
-        const struct lane *l = q->lanes[i];
-        enum lane_state state = lane_state(l);
-        if (l == but || (state != LANE_IDLE && state != LANE_BUSY) || !has_reference(l, job))
+    for (int i = 0; i < q->n_device_workers; i++) {
+        const struct device_worker *l = q->device_workers[i];
+        enum device_state state = device_worker_state(l);
+        if (l == but || (state != DEVICE_IDLE && state != DEVICE_BUSY) || !has_reference(l, job))
             continue;
-        if (state == LANE_IDLE)
+        if (state == DEVICE_IDLE)
             return l;
         found = l;
     }
     return found;
 }
 
-/* Who has the lane where `first` is next. NULL: a free lane has its reference, and is asked in this round or the next. */
+/* Who has the device where `first` is next. NULL: a free device has its reference, and is asked in this round or the next. */
 static struct scheduler_job *
-placed(const struct scheduler *q, const struct lane *l, struct scheduler_job *first)
+placed(const struct scheduler *q, const struct device_worker *l, struct scheduler_job *first)
 {
-    if (q->n_lanes == 1 || first->is_registration || scheduler_is_alone(q, first) || has_reference(l, first))
+    if (q->n_device_workers == 1 || first->is_registration || scheduler_is_isolated(q, first) ||
+        has_reference(l, first))
         return first;
-    const struct lane *where = where_resident(q, l, first);
+    const struct device_worker *where = where_resident(q, l, first);
     if (!where)
         return first;
-    if (lane_state(where) == LANE_IDLE)
+    if (device_worker_state(where) == DEVICE_IDLE)
         return NULL;
     struct fair_turn *t = first->turn.next;
     for (int i = 0; t && i < LOOK_BEHIND && first->overtaken < OVERTAKEN_MOST; i++, t = t->next)
@@ -394,11 +403,11 @@ placed(const struct scheduler *q, const struct lane *l, struct scheduler_job *fi
     return first;
 }
 
-/* True: a job was given the lane. */
+/* True: a job was given the device worker. */
 static bool
-give(struct scheduler *q, struct lane *l)
+give(struct scheduler *q, struct device_worker *l)
 {
-    if (lane_state(l) != LANE_IDLE)
+    if (device_worker_state(l) != DEVICE_IDLE)
         return false;
     struct scheduler_job *next = next_for_device(q), *job = next ? placed(q, l, next) : NULL;
     if (!job)
@@ -408,16 +417,16 @@ give(struct scheduler *q, struct lane *l)
     return true;
 }
 
-/* True: a lane has work that had none, and others may have it for that. */
+/* True: a device worker has work that had none, and others may have it for that. */
 static bool
 give_round(struct scheduler *q)
 {
     bool has_given = false;
 
-    for (int i = 0; i < q->n_lanes && !q->is_draining; i++)
-        while (give(q, q->lanes[i])) {
+    for (int i = 0; i < q->n_device_workers && !q->is_draining; i++)
+        while (give(q, q->device_workers[i])) {
             has_given = true;
-            if (lane_state(q->lanes[i]) != LANE_IDLE)
+            if (device_worker_state(q->device_workers[i]) != DEVICE_IDLE)
                 break;
         }
     return has_given;

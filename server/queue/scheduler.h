@@ -13,10 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "server/queue/alone.h"
+#include "server/queue/isolation.h"
 #include "server/queue/clients.h"
 #include "server/queue/fair.h"
-#include "server/workers/lane.h"
+#include "server/workers/device_worker.h"
 
 struct scheduler;
 
@@ -27,12 +27,12 @@ struct scheduler_job {
     bool is_registration; /* of a task */
     bool is_suspect;      /* it was lost with its worker: nothing else has a CPU slot while it has one */
     char reference
-        [LANE_TASK_SIZE]; /* of a submission that waits for a device: jobs with the same one share it */
+        [REFERENCE_ID_SIZE]; /* of a submission that waits for a device: jobs with the same one share it */
     /* The scheduler's own. All zero at first. */
     struct fair_turn turn;
     bool waits_for_device, has_slot, has_device;
     bool is_rerun; /* it was promised a run without anything concurrent */
-    struct alone_turn alone;
+    struct isolated_rerun rerun;
     int64_t slot_ns, device_ns;
     int overtaken; /* times that a job behind it had a device first */
 };
@@ -52,12 +52,12 @@ struct scheduler_ops {
     enum scheduler_prepared (*prepare)(void *arg, struct scheduler_job *job);
     void (*begin)(void *arg, struct scheduler_job *job); /* it has a CPU slot */
     void (*place)(void *arg, struct scheduler_job *job,
-                  struct lane *l); /* it has a device, whose lane is idle */
-    void (*kicked)(void *arg);     /* at the end of each scheduler_kick(): all that can run does */
+                  struct device_worker *l); /* it has a device, whose worker is idle */
+    void (*kicked)(void *arg);              /* at the end of each scheduler_kick(): all that can run does */
 };
 
-/* slots: of the CPU. lanes is borrowed for the scheduler's life, n of them are there. NULL: no memory. */
-struct scheduler *scheduler_new(int64_t slots, struct lane *const *lanes, int n,
+/* slots: of the CPU. device_workers is borrowed for the scheduler's life, n of them are there. NULL: no memory. */
+struct scheduler *scheduler_new(int64_t slots, struct device_worker *const *device_workers, int n,
                                 const struct scheduler_ops *ops, void *arg);
 void scheduler_free(struct scheduler *q); /* NULL is fine */
 /* While it is paused, tasks are registered and nothing is judged. */
@@ -72,6 +72,8 @@ void scheduler_kick(struct scheduler *q);
 /* at_head: before the other jobs of its client, but for registrations that stand there. */
 void scheduler_add_for_slot(struct scheduler *q, struct scheduler_job *job, bool at_head);
 void scheduler_add_for_device(struct scheduler *q, struct scheduler_job *job, bool at_head);
+/* A slot is free, and nobody who may begin waits for one. */
+bool scheduler_has_room(const struct scheduler *q);
 bool scheduler_waits(const struct scheduler_job *job);
 void scheduler_remove(struct scheduler *q, struct scheduler_job *job); /* it waits */
 /* It is as urgent from now on, unless it is already. */
@@ -93,7 +95,7 @@ bool scheduler_is_sole(const struct scheduler *q, const struct scheduler_job *jo
 /* False: the share of the time for that is used up. Else its next begin is alone, until scheduler_end_rerun(). */
 bool scheduler_promise_rerun(struct scheduler *q, struct scheduler_job *job);
 /* It has the machine to itself: nothing else runs, and nothing begins. */
-bool scheduler_is_alone(const struct scheduler *q, const struct scheduler_job *job);
+bool scheduler_is_isolated(const struct scheduler *q, const struct scheduler_job *job);
 /* Others may begin again. Nothing happens where it neither waits for that nor has it. */
 void scheduler_end_rerun(struct scheduler *q, struct scheduler_job *job);
 

@@ -38,9 +38,14 @@ struct backend_ops {
     const char *(*name)(const struct store_backend *b);  /* what a log line calls it */
     int64_t (*log_bytes)(const struct store_backend *b); /* of the write-ahead log; 0: not known here */
 
+    /* Any thread. is_away: begin() waits for the database. hurry: it waits no longer, and fails. NULL: it never waits. */
+    bool (*is_away)(const struct store_backend *b);
+    void (*hurry)(struct store_backend *b);
+
     /*
      * Writer's thread, as all that follows. One transaction holds many writes, each of them between save() and keep(),
      * or undo() where it failed. is_open: false once the database has rolled the whole transaction back by itself.
+     * ERR_UNAVAILABLE after begin(): nothing of the transaction is there, through no fault of a write's; it is made again.
      */
     int (*begin)(struct store_backend *b, struct error *err);
     int (*commit)(struct store_backend *b, struct error *err);

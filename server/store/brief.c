@@ -48,3 +48,14 @@ brief_text(json_t *document)
 
     return brief ? json_dumps(brief, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
 }
+
+json_t *
+verdict_read(const char *text)
+{
+    json_t *verdict = text ? json_loads(text, JSON_ALLOW_NUL, NULL) : NULL;
+
+    if (json_is_object(verdict))
+        return verdict;
+    json_decref(verdict);
+    return NULL;
+}

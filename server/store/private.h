@@ -13,6 +13,7 @@ struct store {
     struct store_reader *loop_reader;
     struct readers *readers;
     struct writer *writer;
+    int64_t lease_ms;
     int64_t probed_ns; /* when room was last looked for */
     bool is_probing;
 };

@@ -5,19 +5,29 @@
 
 #include "server/store/backend.h"
 #include "server/store/private.h"
+#include "server/store/pgsql/pgsql.h"
 #include "server/store/readers.h"
 #include "server/store/sqlite/sqlite.h"
 #include "server/store/writer.h"
 
+bool
+store_is_file(const char *where)
+{
+    return !pgsql_is_url(where);
+}
+
 int
-store_open(uv_loop_t *loop, const char *where, size_t writer_limit, struct store **out, struct error *err)
+store_open(uv_loop_t *loop, const char *where, const struct store_options *options, size_t writer_limit,
+           struct store **out, struct error *err)
 {
     struct store *s = calloc(1, sizeof(*s));
 
     *out = NULL;
     if (!s)
         return error_set(err, ERR_NOMEM, "no memory to open %s", where);
-    int rc = sqlite_open(where, &s->backend, err);
+    s->lease_ms = store_is_file(where) ? STORE_LEASE_ENDLESS : options->lease_ms;
+    int rc = pgsql_is_url(where) ? pgsql_open(where, options, &s->backend, err)
+                                 : sqlite_open(where, &s->backend, err);
     if (rc == 0)
         rc = s->backend->ops->reader_new(s->backend, &s->loop_reader, err);
     if (rc == 0)
@@ -57,6 +67,12 @@ const struct store_lease *
 store_lease(const struct store *s)
 {
     return s->backend->ops->lease(s->backend);
+}
+
+int64_t
+store_lease_ms(const struct store *s)
+{
+    return s->lease_ms;
 }
 
 int64_t

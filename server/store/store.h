@@ -23,15 +23,26 @@
 struct store;
 struct store_reader; /* a connection that reads */
 
+struct store_options {
+    const char *
+        node; /* the name that this daemon has where several share the store; a file has one, and needs none */
+    int64_t lease_ms; /* that it takes there: store_renew() within that time */
+};
+
+/* False: it is the URL of a database. */
+bool store_is_file(const char *where);
+
 /*
- * Open or create what `where` names, a file; migrates an older schema; refuses a newer one, a file that is not a store,
- * and one that another daemon has open (ERR_STORE, the text names the file).
+ * Open or create what `where` names: postgresql://... (or postgres://...) is a PostgreSQL database, which other daemons may
+ * have open too, and all else a file. Migrates an older schema; refuses a newer one, what is not a store, and a file
+ * that another daemon has open (ERR_STORE, the text names it), and a database that cannot be reached (ERR_UNAVAILABLE).
+ *   options      borrowed
  *   writer_limit  most writes under way before new tasks and submissions get ERR_FULL (256 MiB of them is a bound
  *                 too); moves of what is stored already have twice as much room, so that they still get in
  * The store holds the loop only while a write is under way.
  */
-int store_open(uv_loop_t *loop, const char *where, size_t writer_limit, struct store **out,
-               struct error *err);
+int store_open(uv_loop_t *loop, const char *where, const struct store_options *options, size_t writer_limit,
+               struct store **out, struct error *err);
 /*
  * Commit what is queued, read what was asked for, and run the callbacks; what they or anybody later try to write, or ask
  * to be read, is refused (ERR_UNAVAILABLE). The loop itself can still read. For whoever frees what those callbacks need. Blocks until the disk has it; not from a callback of a
@@ -134,6 +145,7 @@ struct key_row {
     char request_hash[HASH_TEXT_SIZE]; /* of the call and its body */
     char id[ID_SIZE];                  /* what it made: a group or a submission */
     int64_t created_ms;
+    bool replaces; /* in place of one that counts, whatever that made. Never read */
 };
 
 void task_row_release(struct task_row *r);
@@ -163,7 +175,9 @@ int store_remove_task(struct store *s, const char *client, const char *id, store
 
 /*
  * New submissions (and their group, or NULL) with their sources: all or none. sources[i] belongs to rows[i]. key (or
- * NULL) is kept with them, in place of an older one of the same name.
+ * NULL) is kept with them; ERR_CONFLICT, and nothing is stored, where one of the same name is younger than
+ * STORE_KEY_LIFE_MS and what it made is still there: then another request, of another daemon's too, came first, unless the key
+ * replaces it.
  */
 struct store_source {
     const char *text;
@@ -194,6 +208,8 @@ struct store_claim {
 
 /* View: the lease that this daemon has taken by store_open(). A file's lock is its lease, which is endless. */
 const struct store_lease *store_lease(const struct store *s);
+/* How long that lease lasts from each renewal; STORE_LEASE_ENDLESS: it needs none, and no other daemon has this store. */
+int64_t store_lease_ms(const struct store *s);
 /* A new life of the node: out (lent until cb has run) is its lease. What an earlier life had claimed waits again. */
 int store_join(struct store *s, const char *node, int64_t lease_ms, struct store_lease *out,
                store_done_cb *cb, void *arg, struct error *err);
@@ -205,7 +221,8 @@ int store_reap(struct store *s, store_done_cb *cb, void *arg, struct error *err)
 
 /*
  * Take the submission, which waits: state running, one attempt more. out is lent until cb has run; where the node still
- * has it under the number in out, since its release failed, it may take it, too. ERR_CONFLICT: it does not wait, or the
+ * has it under the number in out, since its release failed, it may take it, too, with one attempt more than out says.
+ * ERR_CONFLICT: it does not wait, or the
  * lease has ended; ERR_NOTFOUND.
  */
 int store_claim(struct store *s, const struct store_lease *l, const char *id, struct store_claim *out,
@@ -260,7 +277,7 @@ int store_sweep_step(struct store *s, struct store_sweep *step, store_done_cb *c
                      struct error *err);
 
 /*
- * --- reads: 0, ERR_NOTFOUND, ERR_STORE or ERR_NOMEM. Buffers are appended to, and the caller releases them. ---
+ * --- reads: 0, ERR_NOTFOUND, ERR_STORE, ERR_NOMEM or ERR_UNAVAILABLE (the database is away). Buffers are appended to, and the caller releases them. ---
  * A read sees all that a callback has reported before it began.
  */
 

@@ -7,6 +7,15 @@
 #include <jansson.h>
 
 #include "common/auto.h"
+#include "server/store/store.h"
+
+_Static_assert(SUMMARY_MESSAGES == 64 && STORE_FAILURE_SPAN_S == 7200, "the figures in docs/store.md");
+
+const struct summary_span summary_spans[SUMMARY_NSPANS] = {
+    { STORE_TREND_MINUTE_S, 2 * 3600 },
+    { STORE_TREND_QUARTER_S, 2 * 86400 },
+    { STORE_TREND_LONG_S, 31 * 86400 },
+};
 
 static bool
 is_digit(char c)

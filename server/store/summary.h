@@ -22,6 +22,16 @@ struct summary {
     char message[SUMMARY_MESSAGE_SIZE]; /* why it failed, without its figures; "" for class ok */
 };
 
+/* The stretches that verdicts are counted in (store.h), and how long each kind is kept; failures: STORE_FAILURE_SPAN_S. */
+#define SUMMARY_NSPANS 3
+extern const struct summary_span {
+    int span_s, kept_s;
+} summary_spans[SUMMARY_NSPANS];
+#define SUMMARY_FAILURES_KEPT_S (31 * 86400)
+/* Messages that one stretch of a scope has room for: candidates choose what they raise. Others count under "". */
+#define SUMMARY_MESSAGES 64
+#define SUMMARY_PRUNE_EVERY_S 60
+
 /* Of the verdict's JSON text. False where it is no verdict with a class: there is nothing to sum up. */
 bool summary_read(const char *verdict, struct summary *out);
 

@@ -28,6 +28,7 @@
 #include "common/log.h"
 #include "server/store/backend.h"
 
+#define TRIES 8 /* of a transaction that is lost through no fault of its writes */
 #define WRITER_WEIGHT_MAX ((size_t)256 * 1024 * 1024)
 
 struct write_list {
@@ -150,11 +151,15 @@ note_commit(struct writer *w, const struct write *first, const struct write *end
     pthread_mutex_unlock(&w->mutex);
 }
 
+/* Where the transaction was lost, since its connection was, it is made again. */
 static int
 commit(struct writer *w, struct write *first, struct write *end, bool *is_begun, struct error *err)
 {
     int64_t began_ns = clock_monotonic_ns();
     int rc = transact(w, first, end, is_begun, err);
+
+    for (int i = 1; i < TRIES && rc == ERR_UNAVAILABLE && *is_begun; i++)
+        rc = transact(w, first, end, is_begun, err);
 
     if (rc == 0)
         note_commit(w, first, end, began_ns);
@@ -381,6 +386,8 @@ writer_finish(struct writer *w)
     if (w->is_closing)
         return;
     w->is_closing = true;
+    if (w->backend->ops->hurry)
+        w->backend->ops->hurry(w->backend);
     hand_over(w);
     pthread_mutex_lock(&w->mutex);
     w->is_stopping = true;
@@ -399,6 +406,12 @@ writer_free(struct writer *w)
     writer_destroy(w);
 }
 
+static bool
+is_away(const struct writer *w)
+{
+    return w->backend->ops->is_away && w->backend->ops->is_away(w->backend);
+}
+
 static int
 refusal(const struct writer *w, const struct write *write, struct error *err)
 {
@@ -406,6 +419,8 @@ refusal(const struct writer *w, const struct write *write, struct error *err)
 
     if (w->is_closing)
         return error_set(err, ERR_UNAVAILABLE, "the store is being closed");
+    if (write->is_new_work && is_away(w))
+        return error_set(err, ERR_UNAVAILABLE, "the database is away: try again later");
     if (w->under_way >= limit)
         return error_set(err, ERR_FULL, "%zu writes are waiting for the disk: the limit is %zu", w->under_way,
                          limit);
@@ -435,7 +450,7 @@ writer_put(struct writer *w, struct write *write, struct error *err)
 bool
 writer_is_failing(const struct writer *w)
 {
-    return w->is_failing;
+    return w->is_failing || is_away(w);
 }
 
 int64_t

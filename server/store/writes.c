@@ -425,6 +425,7 @@ store_claim(struct store *s, const struct store_lease *l, const char *id, struct
     struct own_write w = { .lease = *l, .claim_out = out };
 
     w.claim.number = out->number;
+    w.claim.attempts = out->attempts;
     strncpy(w.claim.id, id, sizeof(w.claim.id) - 1); /* an id that is longer is nobody's */
     return put_own(s, &w, apply_claim, cb, arg, err);
 }

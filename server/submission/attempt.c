@@ -76,9 +76,10 @@ attempt_read_row(struct attempt *j, struct submission_row *row, struct error *er
 void
 attempt_release_documents(struct attempt *j)
 {
-    json_t **const owned[] = { &j->request,  &j->policy_json, &j->error,    &j->flags,    &j->kernels,
-                               &j->compiled, &j->claim,       &j->tiny,     &j->full,     &j->timing,
-                               &j->env,      &j->result,      &j->baseline, &j->untraced, &j->plan };
+    json_t **const owned[] = { &j->request,  &j->policy_json, &j->error, &j->flags,
+                               &j->kernels,  &j->compiled,    &j->claim, &j->tiny,
+                               &j->full,     &j->timing,      &j->env,   &j->result,
+                               &j->baseline, &j->untraced,    &j->plan,  &j->unplanned };
 
     for (size_t i = 0; i < ARRAY_LEN(owned); i++)
         json_decref(ptr_take(owned[i]));
@@ -90,7 +91,7 @@ attempt_free(struct funnel *f, struct attempt *j)
 {
     if (!j)
         return;
-    assert(!j->child && !j->lane);
+    assert(!j->child && !j->device_worker);
     if (j->cache[0])
         scratch_remove(f->loop, j->cache);
     submission_row_release(&j->row);

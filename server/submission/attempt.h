@@ -22,7 +22,7 @@
 
 struct child;
 struct funnel;
-struct lane;
+struct device_worker;
 struct submission;
 
 #define RULE_SIZE 64
@@ -76,14 +76,15 @@ struct attempt {
     char cache[SCRATCH_PATH_SIZE]; /* "" none; ours to remove */
     int plan_fd;                   /* memfd: what the candidate's trace wrote down, a claim; -1: none */
     int images_fd;                 /* memfd: the same, checked, with its kernels' images; -1: none */
-    bool is_traced;   /* the compile child was asked for a plan: else what it sends as one is nothing */
-    bool is_live;     /* no plan could be made of it: no speed is credited */
-    json_t *untraced; /* then: {"type","text","line"} of why, or NULL */
-    json_t *plan;     /* else: what it comes to, for the verdict; NULL: there is none */
-    struct lane *lane;
-    bool is_finishing; /* the verdict is clear, the lane still has to let go */
+    bool is_traced;    /* the compile child was asked for a plan: else what it sends as one is nothing */
+    bool is_live;      /* no plan could be made of it: no speed is credited */
+    json_t *unplanned; /* {"rule","error"} of what a static rule refuses where no plan can be made, or NULL */
+    json_t *untraced;  /* then: {"type","text","line"} of why, or NULL */
+    json_t *plan;      /* else: what it comes to, for the verdict; NULL: there is none */
+    struct device_worker *device_worker;
+    bool is_finishing; /* the verdict is clear, the device worker still has to let go */
     bool is_parking;   /* the same, and it will wait for its group */
-    bool is_comparing; /* its own verdict is clear, and the lane times the compiled reference */
+    bool is_comparing; /* its own verdict is clear, and the device worker times the compiled reference */
     bool is_reference_lost;
     char reference_error[512]; /* what the reference said when it was lost */
     struct buffer log;

@@ -14,7 +14,7 @@
 #include "server/submission/state.h"
 #include "server/submission/submission.h"
 #include "server/workers/contention.h"
-#include "server/workers/lane.h"
+#include "server/workers/device_worker.h"
 #include "server/workers/zygote.h"
 
 /*
@@ -89,7 +89,7 @@ attribution_may_be_theirs(const struct attempt *j)
 }
 
 void
-attribution_report(struct submission *s, const struct lane_report *r, enum verdict_class class_)
+attribution_report(struct submission *s, const struct stage_report *r, enum verdict_class class_)
 {
     struct attempt *j = s->attempt;
 
@@ -97,7 +97,7 @@ attribution_report(struct submission *s, const struct lane_report *r, enum verdi
         attribution_timeout(j, r->stolen_ms, r->limit_ms);
     } else if (is_background(j)) {
         suspect(j, "what worked on the device is known by its end alone");
-    } else if (lane_is_gpu(j->lane) && class_info(class_)->is_retryable) {
+    } else if (device_worker_is_gpu(j->device_worker) && class_info(class_)->is_retryable) {
         if (r->neighbours > 0)
             suspect(j, "%d other processes on the device ended at the same time", r->neighbours);
         else if (r->free_bytes >= 0 && r->free_bytes < GPU_SPARE)
@@ -125,7 +125,7 @@ attribution_excuse(struct submission *s)
 }
 
 void
-attribution_reference(struct attempt *j, const struct lane_report *r)
+attribution_reference(struct attempt *j, const struct stage_report *r)
 {
     if (contention_is_starved(r->stolen_ms < 0 ? -1 : r->stolen_ms * 1000000, r->limit_ms))
         snprintf(j->neighbour, sizeof(j->neighbour),

@@ -11,17 +11,17 @@
 
 struct child_end;
 struct attempt;
-struct lane_report;
+struct stage_report;
 struct submission;
 
 /* It failed because of how its process ended, with this class. */
 void attribution_end(struct submission *s, enum verdict_class class_, const struct child_end *end);
 /* It failed by this report, with this class. */
-void attribution_report(struct submission *s, const struct lane_report *r, enum verdict_class class_);
+void attribution_report(struct submission *s, const struct stage_report *r, enum verdict_class class_);
 /* A child of a CPU stage said that it had no memory. */
 void attribution_said_oom(struct attempt *j);
 /* The reference failed by this report: that is no failure of the candidate's. */
-void attribution_reference(struct attempt *j, const struct lane_report *r);
+void attribution_reference(struct attempt *j, const struct stage_report *r);
 /* Whether its class is one that somebody else may bring about. */
 bool attribution_may_be_theirs(const struct attempt *j);
 /* True: what is in doubt does not count, and the next time it is judged alone. */

@@ -6,7 +6,6 @@
 #include "common/clock.h"
 #include "server/store/store.h"
 #include "server/submission/funnel.h"
-#include "server/submission/parts.h"
 #include "server/submission/request.h"
 
 /*
@@ -55,14 +54,14 @@ request_of(const struct submission_row *row, json_t *verdict)
 }
 
 static int
-read_parts(struct funnel *f, const struct submission_row *row, json_t *out, struct error *err)
+read_parts(struct store_reader *r, const struct submission_row *row, json_t *out, struct error *err)
 {
     AUTO_BUFFER struct buffer source = BUFFER_INIT;
     struct task_row task = { 0 };
 
-    int rc = store_get_task(f->store, row->task_id, &task, err);
+    int rc = reader_get_task(r, row->task_id, &task, err);
     if (rc == 0)
-        rc = store_get_source(f->store, row->source_hash, &source, err);
+        rc = reader_get_source(r, row->source_hash, &source, err);
     if (rc == 0 && (set_task(out, &task) != 0 ||
                     json_object_set_new(out, "candidate",
                                         json_stringn(source.data ? source.data : "", source.size)) != 0))
@@ -71,30 +70,26 @@ read_parts(struct funnel *f, const struct submission_row *row, json_t *out, stru
     return rc;
 }
 
-json_t *
-funnel_bundle(struct funnel *f, const char *id, struct error *err)
+int
+bundle_read(struct store_reader *r, const struct submission_row *row, json_t **out, struct error *err)
 {
-    struct submission_row row = { 0 };
     char now[CLOCK_TEXT_SIZE];
 
-    if (store_get_submission(f->store, id, &row, err) != 0)
-        return NULL;
-    AUTO_JSON json_t *verdict = parsed(row.verdict);
+    *out = NULL;
+    if (row->state != SUBMISSION_DONE)
+        return 0;
+    AUTO_JSON json_t *verdict = parsed(row->verdict);
+    if (!verdict)
+        return error_set(err, ERR_STORE, "the verdict of %s cannot be read", row->id);
     clock_text(clock_wall_ms(), now);
-    AUTO_JSON json_t *out =
+    AUTO_JSON json_t *bundle =
         json_pack("{s:s, s:i, s:s, s:s, s:s}", "format", BUNDLE_FORMAT, "version", BUNDLE_VERSION, "made",
-                  now, "by", "verifierd " VERIFIERD_VERSION, "task_id", row.task_id);
-    int rc = row.state == SUBMISSION_DONE ? 0
-                                          : error_set(err, ERR_CONFLICT, "%s is %s, and has no verdict", id,
-                                                      submission_state_name(row.state));
-    if (rc == 0 && !verdict)
-        rc = error_set(err, ERR_STORE, "the verdict of %s cannot be read", id);
-    if (rc == 0)
-        rc = read_parts(f, &row, out, err);
-    if (rc == 0) {
-        json_object_set_new(out, "request", request_of(&row, verdict));
-        json_object_set(out, "verdict", verdict);
-    }
-    submission_row_release(&row);
-    return rc == 0 ? json_incref(out) : NULL;
+                  now, "by", "verifierd " VERIFIERD_VERSION, "task_id", row->task_id);
+    int rc = read_parts(r, row, bundle, err);
+    if (rc != 0)
+        return rc;
+    json_object_set_new(bundle, "request", request_of(row, verdict));
+    json_object_set(bundle, "verdict", verdict);
+    *out = ptr_take(&bundle);
+    return 0;
 }

@@ -1,10 +1,12 @@
 #include "server/submission/cancel.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/auto.h"
 #include "common/limits.h"
+#include "common/log.h"
 #include "server/queue/scheduler.h"
 #include "server/store/store.h"
 #include "server/submission/attempt.h"
@@ -14,6 +16,7 @@
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
 #include "server/submission/registry.h"
+#include "server/submission/seen.h"
 #include "server/submission/single_flight.h"
 #include "server/submission/state.h"
 #include "server/submission/submission.h"
@@ -39,14 +42,9 @@ cancel_one(struct submission *s, struct error *err)
         submission_stop(s);
         return 0;
     }
-    int rc = s->state == STATE_QUEUED ? submission_load_attempt(s, err) : 0;
-    if (rc != 0) {
-        attempt_free(f, ptr_take(&s->attempt));
-        return rc;
-    }
-    if (flight_is_following(&s->flight))
-        submission_leave_flight(s);
-    else if (s->member.is_parked)
+    if (s->state == STATE_QUEUED)
+        return error_set(err, ERR_NOMEM, "no memory to cancel %s", s->id);
+    if (s->member.is_parked)
         group_unpark(s->group, &s->member);
     else
         scheduler_remove(f->scheduler, &s->job);
@@ -54,16 +52,8 @@ cancel_one(struct submission *s, struct error *err)
     return 0;
 }
 
-struct members {
-    struct funnel *funnel;
-    enum cancel_reason why;
-    struct submission *found[GROUP_MAX];
-    int n;
-    struct batch *batch; /* of those that are only queued; NULL: each for itself */
-};
-
 /*
- * Those of a group that were queued. Their verdicts say much the same, but hundreds of them take longer than the loop may
+ * Those that were queued. Their verdicts say much the same, but hundreds of them take longer than the loop may
  * be away, so they are made beside it. Nobody touches what has ended and is not stored yet.
  */
 struct batch {
@@ -125,27 +115,14 @@ add_to_batch(struct batch *b, struct submission *s, const struct submission_row 
     return true;
 }
 
-static bool
-member_cb(void *arg, const struct submission_row *row)
-{
-    struct members *m = arg;
-    struct submission *s = NULL;
-
-    s = submission_by_id(m->funnel, row->id);
-    if (!s || is_spared(s, m->why) || (m->batch && add_to_batch(m->batch, s, row)))
-        return true;
-    if (m->n < GROUP_MAX)
-        m->found[m->n++] = s;
-    return true;
-}
-
 static struct batch *
-batch_new(struct funnel *f)
+batch_new(struct funnel *f, const char *task_name)
 {
     struct batch *b = calloc(1, sizeof(*b));
 
     if (b) {
         b->funnel = f;
+        b->task_name = task_name ? strdup(task_name) : NULL;
         b->work.data = b;
     }
     return b;
@@ -155,22 +132,19 @@ batch_new(struct funnel *f)
 static int
 cancel_batch(struct batch *b, enum cancel_reason why)
 {
-    struct task_row task = { 0 };
     int n = b->n;
 
     if (n == 0) {
+        free(b->task_name);
         free(b);
         return 0;
     }
-    if (store_get_task(b->funnel->store, b->rows[0].task_id, &task, NULL) == 0)
-        b->task_name = ptr_take(&task.name);
-    task_row_release(&task);
     for (int i = 0; i < n; i++) {
         struct submission *s = b->all[i];
         s->cancel_reason = why;
         if (flight_is_following(&s->flight))
             submission_leave_flight(s);
-        else
+        else if (scheduler_waits(&s->job))
             scheduler_remove(b->funnel->scheduler, &s->job);
         submission_move(s, EVENT_CANCEL);
     }
@@ -178,19 +152,24 @@ cancel_batch(struct batch *b, enum cancel_reason why)
     return n;
 }
 
-int
-group_cancel_rest(struct funnel *f, const char *id, enum cancel_reason why, struct error *err)
+/* Those of the rows that have not ended by now. 0, or ERR_CONFLICT: all have. */
+static int
+cancel_rows(struct funnel *f, const struct seen *seen, enum cancel_reason why, struct error *err)
 {
-    struct members m = { .funnel = f, .why = why, .batch = batch_new(f) };
+    struct submission *found[GROUP_MAX];
+    struct batch *batch = batch_new(f, seen->task_name);
+    int n = 0;
 
-    int rc = store_each_of_group(f->store, id, member_cb, &m, err);
-    int cancelled = m.batch ? cancel_batch(m.batch, why) : 0;
-    if (rc != 0)
-        return rc;
-    for (int i = 0; i < m.n;
-         i++) /* a verdict is durable on a later turn at the earliest, so none of them is freed here */
-    {
-        struct submission *s = m.found[i];
+    for (size_t i = 0; i < seen->n; i++) {
+        struct submission *s = submission_by_id(f, seen->rows[i].id);
+        bool is_left = s && !is_spared(s, why) && !(batch && add_to_batch(batch, s, &seen->rows[i]));
+        if (is_left && n < GROUP_MAX)
+            found[n++] = s;
+    }
+    int cancelled = batch ? cancel_batch(batch, why) : 0;
+    /* A verdict is durable on a later turn at the earliest, so none of them is freed here. */
+    for (int i = 0; i < n; i++) {
+        struct submission *s = found[i];
         enum cancel_reason before = s->cancel_reason;
         s->cancel_reason = why; /* told in what cancel_one() writes */
         if (cancel_one(s, NULL) == 0)
@@ -198,26 +177,73 @@ group_cancel_rest(struct funnel *f, const char *id, enum cancel_reason why, stru
         else
             s->cancel_reason = before;
     }
-    return cancelled > 0 ? 0 : error_set(err, ERR_CONFLICT, "group %s is finished", id);
+    const char *id = *seen->group.id ? seen->group.id : seen->n > 0 ? seen->rows[0].id : "";
+    return cancelled > 0
+               ? 0
+               : error_set(err, ERR_CONFLICT, "%s%s is finished", *seen->group.id ? "group " : "", id);
 }
 
 int
-funnel_cancel(struct funnel *f, const char *id, struct error *err)
+funnel_cancel(struct funnel *f, const struct seen *seen, struct error *err)
 {
-    struct submission_row row = { 0 };
-    struct group_row group = { 0 };
-    struct submission *s = NULL;
+    const struct submission_row *row = seen->rows;
 
-    s = submission_by_id(f, id);
-    if (s)
-        return cancel_one(s, err);
-    int rc = store_get_submission(f->store, id, &row, err);
-    submission_row_release(&row);
-    if (rc == 0)
-        return error_set(err, ERR_CONFLICT, "%s is finished", id);
-    if (rc != ERR_NOTFOUND)
-        return rc;
-    rc = store_get_group(f->store, id, &group, err);
-    group_row_release(&group);
-    return rc == 0 ? group_cancel_rest(f, id, CANCEL_ASKED, err) : rc;
+    if (!*seen->group.id && row_is_unfinished(row) && !submission_by_id(f, row->id))
+        return error_set(err, ERR_UNAVAILABLE,
+                         "%s is another node's, or has ended just now, and cannot be cancelled here",
+                         row->id);
+    return cancel_rows(f, seen, CANCEL_ASKED, err);
+}
+
+/* --- the rest of a group --- */
+
+struct rest {
+    struct funnel *funnel;
+    char id[ID_SIZE];
+    enum cancel_reason why;
+    struct seen seen;
+    int rc;
+    struct error err;
+};
+
+static void
+read_rest_cb(void *arg, struct store_reader *r)
+{
+    struct rest *rest = arg;
+
+    rest->rc = seen_read_group(r, rest->id, false, &rest->seen, &rest->err);
+}
+
+/* Who has ended, or was chosen, since the reading began is not touched: cancel_rows() looks at each as it is now. */
+static void
+rest_read_cb(void *arg)
+{
+    struct rest *rest = arg;
+    struct funnel *f = rest->funnel;
+
+    if (rest->rc == 0 && !f->is_stopping)
+        cancel_rows(f, &rest->seen, rest->why, NULL);
+    else if (rest->rc != 0)
+        log_warn(rest->id, "its rest is not cancelled: %s", rest->err.text);
+    seen_release(&rest->seen);
+    free(rest);
+    pending_end_write(f->pending);
+}
+
+void
+group_cancel_rest(struct funnel *f, const char *id, enum cancel_reason why)
+{
+    struct rest *rest = calloc(1, sizeof(*rest));
+
+    if (!rest) {
+        log_warn(id, "no memory to cancel its rest");
+        return;
+    }
+    *rest = (struct rest){ .funnel = f, .why = why };
+    snprintf(rest->id, sizeof(rest->id), "%s", id);
+    pending_begin_write(f->pending);
+    if (store_read(f->store, read_rest_cb, rest_read_cb, rest, &rest->err) != 0) {
+        rest->rc = rest->err.code;
+        rest_read_cb(rest);
+    }
 }

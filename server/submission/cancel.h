@@ -2,15 +2,14 @@
 #ifndef SUBMISSION_CANCEL_H
 #define SUBMISSION_CANCEL_H
 
-#include "common/error.h"
 #include "server/submission/submission.h"
 
 struct funnel;
 
 /*
- * Cancels what is not finished; where the group is decided, but for those that are right and wait to be timed or are
- * timed. 0, ERR_CONFLICT, or an error of the store.
+ * Cancels what has not ended once the store has told who belongs to it, on a later turn; where the group is decided, but for
+ * those that are right and wait to be timed or are timed.
  */
-int group_cancel_rest(struct funnel *f, const char *id, enum cancel_reason why, struct error *err);
+void group_cancel_rest(struct funnel *f, const char *id, enum cancel_reason why);
 
 #endif

@@ -45,8 +45,9 @@ recorded_cb(void *arg, int code, const struct error *err)
     if (code == 0) {
         f->ended(s, true);
     } else if (code == ERR_CONFLICT || code == ERR_NOTFOUND) {
-        log_error(s->id, "its verdict is refused: %s", err->text);
-        f->ended(s, false);
+        log_warn(s->id, "its verdict is refused: %s", err->text);
+        counters_fence(f->counters);
+        f->taken(s);
     } else {
         log_error(s->id, "its verdict is not stored yet: %s", err->text);
         DL_APPEND(f->unrecorded, s);
@@ -260,11 +261,30 @@ returned_cb(void *arg, int code, const struct error *err)
     pending_end_write(f->pending);
 }
 
+static void
+release(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+    struct error err = { 0 };
+
+    pending_begin_write(f->pending);
+    s->claim.attempts = s->attempts;
+    if (store_release(f->store, &s->claim, returned_cb, f, &err) != 0)
+        returned_cb(f, err.code, &err);
+}
+
+void
+submission_release(struct submission *s)
+{
+    s->is_claimed = false;
+    s->attempts -= s->attempts > 0;
+    release(s);
+}
+
 void
 submission_return(struct submission *s, bool gives_back)
 {
     struct funnel *f = s->funnel;
-    struct error err = { 0 };
 
     submission_move(s, EVENT_RETURN);
     if (gives_back && s->attempts > 0)
@@ -276,10 +296,7 @@ submission_return(struct submission *s, bool gives_back)
     s->is_returned = false;
     submission_waits(s);
     counters_return(f->counters);
-    pending_begin_write(f->pending);
-    s->claim.attempts = s->attempts;
-    if (store_release(f->store, &s->claim, returned_cb, f, &err) != 0)
-        returned_cb(f, err.code, &err);
+    release(s);
     scheduler_add_for_slot(f->scheduler, &s->job, true);
     scheduler_kick(f->scheduler);
 }

@@ -27,6 +27,8 @@ void submission_concluded(struct submission *s);
 int submission_conclude_as(struct submission *s, const struct submission_row *from, json_t *verdict);
 /* Back to the queue's head. gives_back: the attempt was cut short by us and does not count. */
 void submission_return(struct submission *s, bool gives_back);
+/* Of one that is queued, and was claimed all the same: it waits in the store for any node. */
+void submission_release(struct submission *s);
 /* What could not be done for now, a verdict stored or a submission begun, is tried again in a second. */
 void submission_try_later(struct funnel *f);
 

@@ -42,6 +42,8 @@ void counters_hold_device(struct counters *c, double seconds);
 
 /* A submission was put back into the queue. */
 void counters_return(struct counters *c);
+/* A verdict was made here and refused by the store: another node has the submission, or has ended it. */
+void counters_fence(struct counters *c);
 /* What a verdict made here is worth; speedup NAN: it was not timed. */
 void counters_add_reward(struct counters *c, double reward, double speedup);
 /*

@@ -18,7 +18,7 @@
 #include "server/workers/channel.h"
 #include "server/workers/contention.h"
 #include "server/workers/scratch.h"
-#include "server/workers/spare.h"
+#include "server/workers/prefork_pool.h"
 #include "server/workers/zygote.h"
 
 /*
@@ -127,13 +127,13 @@ child_ended_cb(void *arg, struct child *c)
     };
     struct submission *s = arg;
     struct attempt *j = s->attempt;
-    struct spares *spares = s->funnel->spares[roles[j->step]];
+    struct prefork_pool *pool = s->funnel->stage_pools[roles[j->step]];
     struct child_end end = *child_end(c);
 
     if (j->step == STEP_AST || j->step == STEP_COMPILE)
         attempt_take_output(j, child_output(c), child_output_lost(c), s->funnel->config->output_limit_bytes);
     report(s, after_child(s, &end));
-    spares_fill(spares); /* after the answer, which comes first */
+    prefork_pool_fill(pool, 0); /* after the answer: whoever was taken has the cores first */
 }
 
 static const struct child_ops child_ops = { .message = child_message_cb, .ended = child_ended_cb };
@@ -147,7 +147,9 @@ ask_child(struct submission *s, enum child_role role, json_t *body, bool has_sou
     struct error err = { 0 };
     size_t n = 0;
 
-    int rc = spares_take(s->funnel->spares[role], &child_ops, s, &j->child, &err);
+    j->child = prefork_pool_take(s->funnel->stage_pools[role], &child_ops, s);
+    int rc =
+        j->child ? 0 : child_new(funnel_zygote_of(s->funnel, role), role, &child_ops, s, &j->child, &err);
     if (rc == 0 && has_source) {
         fds[n] = (struct channel_fd){ "source", memfd_make("source", j->source.data, j->source.size, &err) };
         rc = fds[n].fd < 0 ? err.code : 0;
@@ -179,6 +181,14 @@ ask_child(struct submission *s, enum child_role role, json_t *body, bool has_sou
     return stage_lost(false, err.text);
 }
 
+/* KernelBench's own rule is about a process that calls: it has no plan. */
+static bool
+is_planned(const struct submission *s)
+{
+    return strcmp(s->funnel->config->judge, "plan") == 0 &&
+           strcmp(s->attempt->policy.name, "kernelbench") != 0 && !s->attempt->is_live;
+}
+
 /* --- ast --- */
 
 struct stage_end
@@ -189,7 +199,8 @@ cpu_stages_ast(struct submission *s, stage_ended_cb *ended)
     j->ended = ended;
     j->step = STEP_AST;
     return ask_child(s, CHILD_AST,
-                     json_pack("{s:s, s:s, s:O}", "op", "ast", "entry", j->entry, "policy", j->policy_json),
+                     json_pack("{s:s, s:s, s:O, s:b}", "op", "ast", "entry", j->entry, "policy",
+                               j->policy_json, "planned", (int)is_planned(s)),
                      true, false);
 }
 
@@ -212,6 +223,9 @@ ast_ended(struct submission *s, const struct child_end *end)
     if (!outcome) {
         return stage_decided(OUTCOME_FAIL, failure_by_end(s, end), 0, 1);
     } else if (strcmp(outcome, "pass") == 0) {
+        json_t *live = json_object_get(result, "live");
+        json_decref(j->unplanned);
+        j->unplanned = json_is_object(live) ? json_incref(live) : NULL;
         return stage_decided(OUTCOME_PASS, CLASS_NONE, 1, 1);
     } else {
         enum verdict_class class_ = reported_class(result, STAGE_AST, CLASS_SYNTAX);
@@ -237,9 +251,7 @@ cpu_stages_compile(struct submission *s, stage_ended_cb *ended)
     struct attempt *j = s->attempt;
 
     j->ended = ended;
-    /* KernelBench's own rule is about a process that calls: it has no plan. */
-    j->is_traced = strcmp(s->funnel->config->judge, "plan") == 0 &&
-                   strcmp(j->policy.name, "kernelbench") != 0 && !j->is_live;
+    j->is_traced = is_planned(s);
     j->step = STEP_COMPILE;
     return ask_child(s, CHILD_COMPILE,
                      json_pack("{s:s, s:s, s:s, s:O, s:b}", "op", "compile", "entry", j->entry, "target",
@@ -260,7 +272,10 @@ begin_build(struct submission *s)
                      true, false);
 }
 
-/* No plan can be made of it, as a child said in these words: it is judged by a process of its own. */
+/*
+ * No plan can be made of it, as a child said in these words: it is judged by a process of its own, unless a static rule
+ * refuses it.
+ */
 static struct stage_end
 go_live(struct submission *s, json_t *error)
 {
@@ -271,6 +286,11 @@ go_live(struct submission *s, json_t *error)
     auto_close(&j->plan_fd);
     auto_close(&j->images_fd);
     attempt_add_flag(j, "untraced");
+    if (j->unplanned) {
+        failure_by_error(j, CLASS_POLICY, json_object_get(j->unplanned, "error"), "the source was refused");
+        failure_note_rule(j, json_string_value(json_object_get(j->unplanned, "rule")));
+        return stage_decided(OUTCOME_FAIL, CLASS_POLICY, 0, 1);
+    }
     return cpu_stages_compile(s, j->ended);
 }
 

@@ -20,17 +20,17 @@
 #include "server/task/baseline.h"
 #include "server/task/calibration.h"
 #include "server/verdict/timing.h"
-#include "server/workers/lane.h"
+#include "server/workers/device_worker.h"
 
 /*
- * The stages on a lane: `tiny`, `full`, `timing`. One process of the candidate's serves all three, and what a stage
+ * The stages on a device: `tiny`, `full`, `timing`. One process of the candidate's serves all three, and what a stage
  * found is what the referee reports of it.
  */
 
-static void report_cb(void *arg, const struct lane_report *r);
-static void closed_cb(void *arg, const struct lane_closing *c);
+static void report_cb(void *arg, const struct stage_report *r);
+static void closed_cb(void *arg, const struct job_closing *c);
 
-static const struct lane_job_ops lane_ops = { report_cb, closed_cb };
+static const struct job_ops device_worker_ops = { report_cb, closed_cb };
 
 /* The last stage in which the candidate is called: whose kernels did the work is asked at its end. */
 static bool
@@ -40,7 +40,7 @@ is_last_judged(const struct submission *s)
 
     return j->stage == STAGE_TIMING ||
            (j->stage == STAGE_FULL &&
-            (j->until == STAGE_FULL || !lane_is_gpu(j->lane) || submission_will_park(s)));
+            (j->until == STAGE_FULL || !device_worker_is_gpu(j->device_worker) || submission_will_park(s)));
 }
 
 /* Given: the names of its kernels, and what `inspect` found compiled. */
@@ -61,21 +61,23 @@ release_device(struct submission *s)
 }
 
 struct stage_end
-device_stages_open(struct submission *s, struct lane *l, stage_ended_cb *ended)
+device_stages_open(struct submission *s, struct device_worker *l, stage_ended_cb *ended)
 {
     struct attempt *j = s->attempt;
     const char *task_entry = j->task.entry_point ? j->task.entry_point : "Model";
     struct error err = { 0 };
 
     j->ended = ended;
-    attempt_note_env(j, lane_versions(l));
-    json_object_set(j->env, "gpu", lane_gpu(l) ? json_object_get(lane_gpu(l), "name") : json_null());
-    json_object_set(j->env, "driver", lane_gpu(l) ? json_object_get(lane_gpu(l), "driver") : json_null());
-    json_object_set_new(j->env, "device", json_string(lane_device(l)));
+    attempt_note_env(j, device_worker_versions(l));
+    json_object_set(j->env, "gpu",
+                    device_worker_gpu(l) ? json_object_get(device_worker_gpu(l), "name") : json_null());
+    json_object_set(j->env, "driver",
+                    device_worker_gpu(l) ? json_object_get(device_worker_gpu(l), "driver") : json_null());
+    json_object_set_new(j->env, "device", json_string(device_worker_device(l)));
     json_object_set_new(j->env, "calibration",
                         calibration_brief(s->funnel, json_string_value(json_object_get(j->env, "gpu"))));
     AUTO_JSON json_t *kernels = known_kernels(j);
-    const struct lane_submission job = {
+    const struct job_submission job = {
         .task_id = s->job.reference,
         .entry = j->entry,
         .task_entry = task_entry,
@@ -89,14 +91,14 @@ device_stages_open(struct submission *s, struct lane *l, stage_ended_cb *ended)
         .kernels = kernels,
         .seed = j->seed,
         .is_grouped = *j->row.group_id,
-        .cache = lane_is_gpu(l) && j->cache[0] ? j->cache : NULL,
+        .cache = device_worker_is_gpu(l) && j->cache[0] ? j->cache : NULL,
         .images_fd = j->images_fd,
-        .is_alone = scheduler_is_alone(s->funnel->scheduler, &s->job),
+        .is_isolated = scheduler_is_isolated(s->funnel->scheduler, &s->job),
     };
-    j->lane = l;
-    if (lane_open(l, &job, &lane_ops, s, &err) == 0)
+    j->device_worker = l;
+    if (device_worker_open(l, &job, &device_worker_ops, s, &err) == 0)
         return stage_pending();
-    j->lane = NULL;
+    j->device_worker = NULL;
     release_device(s);
     return stage_lost(false, err.text);
 }
@@ -120,20 +122,20 @@ device_stages_run(struct submission *s)
     if (j->stage == STAGE_TIMING && (j->policy.timing.variations || j->policy.timing.batched))
         limit_ms += config->stage_limit_ms;
     /* The evidence pass makes a few calls more, which must not cost a slow candidate its verdict. */
-    lane_stage(j->lane, stage_name((enum stage)j->stage), is_last,
-               limit_ms + (is_last ? config->tiny_limit_ms : 0));
+    device_worker_stage(j->device_worker, stage_name((enum stage)j->stage), is_last,
+                        limit_ms + (is_last ? config->tiny_limit_ms : 0));
     return stage_pending();
 }
 
 struct stage_end
 device_stages_reopen(struct submission *s)
 {
-    lane_reopen(s->attempt->lane);
+    device_worker_reopen(s->attempt->device_worker);
     return stage_pending();
 }
 
 static void
-keep_detail(struct attempt *j, const struct lane_report *r)
+keep_detail(struct attempt *j, const struct stage_report *r)
 {
     json_t **const details[STAGE_NSTAGES] = {
         [STAGE_TINY] = &j->tiny, [STAGE_FULL] = &j->full, [STAGE_TIMING] = &j->timing
@@ -159,11 +161,11 @@ report(struct submission *s, struct stage_end end)
 
 /* Without a loaded module there is nothing that a later stage could do. */
 static struct stage_end
-opened(struct submission *s, const struct lane_report *r)
+opened(struct submission *s, const struct stage_report *r)
 {
     struct stage_end end = { .event = STAGE_OPENED };
 
-    if (r->outcome == LANE_FAIL) {
+    if (r->outcome == REPORT_FAIL) {
         end = stage_decided(OUTCOME_FAIL, failure_by_report(s, r), 0, 1);
         end.is_last = true;
     }
@@ -171,22 +173,22 @@ opened(struct submission *s, const struct lane_report *r)
 }
 
 static struct stage_end
-judged(struct submission *s, const struct lane_report *r)
+judged(struct submission *s, const struct stage_report *r)
 {
     struct attempt *j = s->attempt;
 
     keep_detail(j, r);
-    if (r->outcome == LANE_FAIL)
+    if (r->outcome == REPORT_FAIL)
         return stage_decided(OUTCOME_FAIL, failure_by_report(s, r), r->done, r->of);
     bool needs_fresh = r->is_reopen && attempt_goes_on(j);
     struct stage_end end = stage_decided(
-        r->outcome == LANE_PASS && !needs_fresh ? OUTCOME_PASS : OUTCOME_SKIP, CLASS_NONE, r->done, r->of);
+        r->outcome == REPORT_PASS && !needs_fresh ? OUTCOME_PASS : OUTCOME_SKIP, CLASS_NONE, r->done, r->of);
     end.needs_fresh = needs_fresh;
     return end;
 }
 
 static void
-close_for_reference(struct submission *s, const struct lane_report *r)
+close_for_reference(struct submission *s, const struct stage_report *r)
 {
     struct attempt *j = s->attempt;
     const char *text = json_string_value(json_object_get(r->error, "text"));
@@ -195,11 +197,11 @@ close_for_reference(struct submission *s, const struct lane_report *r)
     j->is_reference_lost = true;
     attribution_reference(j, r);
     snprintf(j->reference_error, sizeof(j->reference_error), "%s", text ? text : "no reason given");
-    lane_close(j->lane);
+    device_worker_close(j->device_worker);
 }
 
 static void
-report_cb(void *arg, const struct lane_report *r)
+report_cb(void *arg, const struct stage_report *r)
 {
     struct submission *s = arg;
     struct attempt *j = s->attempt;
@@ -207,7 +209,7 @@ report_cb(void *arg, const struct lane_report *r)
     if (j->is_comparing) {
         if (baseline_report(s, r)) {
             j->is_finishing = true;
-            lane_close(j->lane);
+            device_worker_close(j->device_worker);
         }
         return;
     }
@@ -219,7 +221,7 @@ report_cb(void *arg, const struct lane_report *r)
 
 /* What the referee took for the candidate's crash may have been the end of its zygote, which takes its children along. */
 static bool
-went_with_worker(const struct attempt *j, const struct lane_closing *c)
+went_with_worker(const struct attempt *j, const struct job_closing *c)
 {
     bool is_its_own = c->end && !c->end->is_lost;
 
@@ -227,13 +229,13 @@ went_with_worker(const struct attempt *j, const struct lane_closing *c)
            (c->is_lost || c->end);
 }
 
-/* The lane has let go of it. What was not asked for is a loss of ours. */
+/* The device worker has let go of it. What was not asked for is a loss of ours. */
 static struct stage_end
-after_lane(struct submission *s, const struct lane_closing *c)
+after_device_worker(struct submission *s, const struct job_closing *c)
 {
     struct attempt *j = s->attempt;
     bool is_sole = c->is_lost && !c->is_others;
-    const char *why = c->is_lost ? c->why : "the lane let go of it";
+    const char *why = c->is_lost ? c->why : "the device let go of it";
 
     if (j->is_finishing && went_with_worker(j, c)) {
         j->failed_stage = -1;
@@ -255,18 +257,18 @@ after_lane(struct submission *s, const struct lane_closing *c)
 }
 
 static void
-closed_cb(void *arg, const struct lane_closing *c)
+closed_cb(void *arg, const struct job_closing *c)
 {
     struct submission *s = arg;
     struct attempt *j = s->attempt;
 
-    j->lane = NULL;
+    j->device_worker = NULL;
     release_device(s);
     attempt_take_output(j, c->output, c->output_lost, s->funnel->config->output_limit_bytes);
     /* Whatever became of the compiled reference, the candidate's own verdict stands. */
     if (j->is_comparing && !j->is_finishing && !submission_is_stopped(s)) {
-        baseline_lost(s, c->is_lost ? c->why : "the lane let go of it");
+        baseline_lost(s, c->is_lost ? c->why : "the device let go of it");
         j->is_finishing = true;
     }
-    report(s, after_lane(s, c));
+    report(s, after_device_worker(s, c));
 }

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <utlist.h>
@@ -22,6 +23,7 @@
 #include "server/submission/attribution.h"
 #include "server/submission/group_progress.h"
 #include "server/submission/groups.h"
+#include "server/submission/node.h"
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
 #include "server/submission/stage_end.h"
@@ -30,7 +32,7 @@
 #include "server/submission/submission.h"
 #include "server/task/baseline.h"
 #include "server/task/registrar.h"
-#include "server/workers/lane.h"
+#include "server/workers/device_worker.h"
 #include "server/workers/zygote.h"
 
 /*
@@ -52,14 +54,55 @@ sizes_judge(const struct attempt *j)
     return strcmp(j->policy.shapes, "require") == 0;
 }
 
-static int
-load(struct submission *s, struct error *err)
-{
-    int rc = submission_load_attempt(s, err);
+/* What the store has of one that was claimed, read on a thread of the store. */
+struct loading {
+    struct submission *submission; /* it is being claimed still, and so stays */
+    char id[ID_SIZE];
+    struct submission_row row;
+    struct task_row task;
+    struct buffer source;
+    int rc;
+    struct error err;
+};
 
-    if (rc == 0 && sizes_judge(s->attempt))
-        rc = task_let_sizes_judge(&s->attempt->task, err);
-    return rc;
+static void
+load_cb(void *arg, struct store_reader *r)
+{
+    struct loading *l = arg;
+
+    l->rc = reader_get_submission(r, l->id, &l->row, &l->err);
+    if (l->rc == 0)
+        l->rc = reader_get_task(r, l->row.task_id, &l->task, &l->err);
+    if (l->rc == 0)
+        l->rc = reader_get_source(r, l->row.source_hash, &l->source, &l->err);
+}
+
+static void
+loading_free(struct loading *l)
+{
+    submission_row_release(&l->row);
+    task_row_release(&l->task);
+    buffer_release(&l->source);
+    free(l);
+}
+
+/* Moves what was read into the attempt, which is told with it also on failure. */
+static int
+take_loaded(struct loading *l, struct error *err)
+{
+    struct attempt *j = l->submission->attempt;
+
+    memcpy(l->row.id, l->id, sizeof(l->row.id));
+    int rc = attempt_read_row(j, &l->row, err);
+    j->task = l->task;
+    l->task = (struct task_row){ 0 };
+    j->source = l->source;
+    l->source = (struct buffer)BUFFER_INIT;
+    if (l->rc != 0) {
+        *err = l->err;
+        return l->rc;
+    }
+    return rc == 0 && sizes_judge(j) ? task_let_sizes_judge(&j->task, err) : rc;
 }
 
 static void
@@ -78,16 +121,16 @@ note_wait(struct submission *s, enum stage stage, int64_t now_ns)
     counters_wait(s->funnel->counters, stage, wait_ms);
 }
 
-/* The store has agreed that it is ours. */
+/* The store has agreed that it is ours, and has told what it is. */
 static void
-begin_claimed(struct submission *s)
+begin_claimed(struct submission *s, struct loading *l)
 {
     struct funnel *f = s->funnel;
     struct error err = { 0 };
     int64_t now_ns = clock_monotonic_ns();
 
     s->attempts = s->claim.attempts;
-    if (load(s, &err) != 0) {
+    if (take_loaded(l, &err) != 0) {
         log_error(s->id, "%s", err.text);
         attempt_fail(s->attempt, STAGE_AST, CLASS_INFRA, NULL, "It could not be judged: %s.", err.text);
         end_before_the_first_stage(s);
@@ -110,10 +153,54 @@ begin_claimed(struct submission *s)
 }
 
 static void
+loaded_cb(void *arg)
+{
+    struct loading *l = arg;
+    struct submission *s = l->submission;
+    struct funnel *f = s->funnel;
+
+    s->is_claiming = false;
+    if (f->is_stopping) /* the next start takes it up */
+        scheduler_release_slot(f->scheduler, &s->job);
+    else
+        begin_claimed(s, l);
+    loading_free(l);
+    pending_end_write(f->pending);
+}
+
+/* It is read before it is begun: who cancels it meanwhile, or drains, finds it as it was while the store was asked for it. */
+static void
+load(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+    struct loading *l = calloc(1, sizeof(*l));
+
+    s->is_claiming = true;
+    pending_begin_write(f->pending);
+    if (!l) {
+        log_warn(s->id, "no memory to begin it: it is tried again");
+        DL_APPEND(f->unclaimed, s);
+        submission_try_later(f);
+        pending_end_write(f->pending);
+        return;
+    }
+    *l = (struct loading){ .submission = s, .source = BUFFER_INIT };
+    memcpy(l->id, s->id, sizeof(l->id));
+    if (store_read(f->store, load_cb, loaded_cb, l, &l->err) != 0) {
+        l->rc = l->err.code;
+        loaded_cb(l);
+    }
+}
+
+static void
 claimed_cb(void *arg, int code, const struct error *err)
 {
     struct submission *s = arg;
     struct funnel *f = s->funnel;
+    /* What was taken from the store while its claim was under way: the claim was refused for that alone. */
+    if (code == ERR_CONFLICT && s->is_claimed)
+        code = 0;
+    s->is_claimed = s->is_claimed && code != 0;
     bool must_wait = code != 0 && code != ERR_CONFLICT && code != ERR_NOTFOUND && !f->is_stopping;
 
     s->is_claiming = must_wait;
@@ -124,12 +211,12 @@ claimed_cb(void *arg, int code, const struct error *err)
     } else if (f->is_stopping) { /* the next start takes it up */
         scheduler_release_slot(f->scheduler, &s->job);
     } else if (code == 0) {
-        begin_claimed(s);
+        load(s);
     } else {
-        log_error(s->id, "it is not judged here: %s", err->text);
+        log_info(s->id, "it is not judged here: %s", err->text);
         scheduler_end_rerun(f->scheduler, &s->job); /* nothing moves it, which would */
         scheduler_release_slot(f->scheduler, &s->job);
-        f->ended(s, false);
+        f->taken(s);
     }
     pending_end_write(f->pending);
 }
@@ -142,15 +229,17 @@ driver_begin(struct submission *s)
 
     s->is_claiming = true;
     pending_begin_write(f->pending);
-    if (store_claim(f->store, store_lease(f->store), s->id, &s->claim, claimed_cb, s, &err) != 0)
+    if (s->is_claimed)
+        claimed_cb(s, 0, NULL);
+    else if (store_claim(f->store, node_lease(f->node), s->id, &s->claim, claimed_cb, s, &err) != 0)
         claimed_cb(s, err.code, &err);
 }
 
 void
-driver_place(struct submission *s, struct lane *l)
+driver_place(struct submission *s, struct device_worker *l)
 {
     submission_count_attempt(s, true);
-    submission_move(s, EVENT_LANE);
+    submission_move(s, EVENT_DEVICE);
     note_wait(s, STAGE_TINY, clock_monotonic_ns());
     struct stage_end end = device_stages_open(s, l, stage_ended);
     stage_ended(s, &end);
@@ -170,7 +259,8 @@ note_outcome(struct submission *s, const struct stage_end *end)
     r->of = end->of;
     r->run_ms = (double)(clock_monotonic_ns() - j->started_ns) / 1e6;
     r->class_ = end->outcome == OUTCOME_FAIL ? end->class_ : CLASS_NONE;
-    counters_end_stage(s->funnel->counters, (enum stage)j->stage, end->outcome, r->run_ms, j->lane != NULL);
+    counters_end_stage(s->funnel->counters, (enum stage)j->stage, end->outcome, r->run_ms,
+                       j->device_worker != NULL);
     if (end->outcome == OUTCOME_PASS && j->failed_stage < 0)
         j->passed = j->stage;
     log_info(s->id, "%s: %s%s%s, %.0f ms", stage_name((enum stage)j->stage),
@@ -220,7 +310,7 @@ leave_device(struct submission *s)
             s->member.rough_ms = fmin(s->member.rough_ms, json_number_value(took));
     }
     j->is_parking = true;
-    lane_close(j->lane);
+    device_worker_close(j->device_worker);
 }
 
 static void
@@ -264,11 +354,11 @@ finish(struct submission *s)
     struct attempt *j = s->attempt;
 
     scheduler_release_slot(s->funnel->scheduler, &s->job);
-    if (j->lane && baseline_begin(s))
+    if (j->device_worker && baseline_begin(s))
         return;
-    if (j->lane) {
+    if (j->device_worker) {
         j->is_finishing = true;
-        lane_close(j->lane);
+        device_worker_close(j->device_worker);
         return;
     }
     conclude(s);
@@ -280,6 +370,8 @@ stop(struct submission *s)
     scheduler_release_slot(s->funnel->scheduler, &s->job);
     if (s->is_cancelled)
         submission_conclude(s, EVENT_CANCEL);
+    else if (s->is_taken)
+        s->funnel->taken(s);
     else
         submission_return(s, true);
 }

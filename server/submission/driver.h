@@ -5,12 +5,12 @@
 #ifndef SUBMISSION_DRIVER_H
 #define SUBMISSION_DRIVER_H
 
-struct lane;
+struct device_worker;
 struct submission;
 
 /* It has a CPU slot, and submission_make_attempt() was called: it is claimed first, or once more. */
 void driver_begin(struct submission *s);
-/* It was ready, and has a device, whose lane is idle. */
-void driver_place(struct submission *s, struct lane *l);
+/* It was ready, and has a device, whose worker is idle. */
+void driver_place(struct submission *s, struct device_worker *l);
 
 #endif

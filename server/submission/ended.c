@@ -94,14 +94,10 @@ leave_group(struct submission *s)
 
     if (!g)
         return;
-    if (!group_finish_one(g, s->member.is_chosen, s->is_correct)) {
+    if (group_finish_one(g, s->member.is_chosen, s->is_correct))
+        group_progress_end(f, g, s->attempt->row.client);
+    else
         group_progress(f, g);
-        return;
-    }
-    funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_GROUP, .group = group_id(g),
-                                           .client = s->attempt->row.client });
-    waits_notify(group_waits(g));
-    group_free(g);
 }
 
 /* Those that followed it may have to be judged, and its group may have chosen. */

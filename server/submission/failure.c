@@ -13,7 +13,7 @@
 #include "server/submission/parts.h"
 #include "server/submission/submission.h"
 #include "server/verdict/cause.h"
-#include "server/workers/lane.h"
+#include "server/workers/device_worker.h"
 #include "server/workers/zygote.h"
 
 /*
@@ -156,7 +156,7 @@ fail_by_mismatch(struct attempt *j, enum verdict_class class_, json_t *error, js
 }
 
 enum verdict_class
-failure_by_report(struct submission *s, const struct lane_report *r)
+failure_by_report(struct submission *s, const struct stage_report *r)
 {
     struct attempt *j = s->attempt;
     enum verdict_class class_ = class_reported(r->class_, (enum stage)j->stage, CLASS_CRASH);

@@ -13,7 +13,7 @@
 
 struct child_end;
 struct attempt;
-struct lane_report;
+struct stage_report;
 struct submission;
 
 void crash_text(const struct child_end *end, char *out, size_t size);
@@ -23,8 +23,8 @@ void failure_refine(struct submission *s, const struct child_end *end);
 enum verdict_class failure_by_end(struct submission *s, const struct child_end *end);
 /* error: {"type","text","line"} or NULL, borrowed; otherwise: its text where it has none. */
 void failure_by_error(struct attempt *j, enum verdict_class class_, json_t *error, const char *otherwise);
-/* By a report of outcome LANE_FAIL. Gives the class. */
-enum verdict_class failure_by_report(struct submission *s, const struct lane_report *r);
+/* By a report of outcome REPORT_FAIL. Gives the class. */
+enum verdict_class failure_by_report(struct submission *s, const struct stage_report *r);
 /* Only the first failure counts, so only its rule does. rule: NULL where none of ours found it. */
 void failure_note_rule(struct attempt *j, const char *rule);
 

@@ -21,6 +21,7 @@
 #include "server/store/store.h"
 
 struct funnel;
+struct seen;
 
 /* store is borrowed for the funnel's life. Takes up what the store says is unfinished, and starts the workers. */
 int funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, struct funnel **out,
@@ -48,6 +49,7 @@ enum funnel_refusal {
     FUNNEL_NOT_YOURS,   /* 403: of a task, that others registered it */
     FUNNEL_NAME_TAKEN,  /* 409: it is the client's name for another task */
     FUNNEL_IN_USE,      /* 409: submissions of the task are not finished */
+    FUNNEL_KEY_TAKEN,   /* another request with this key was stored first */
     FUNNEL_UNRUNNABLE,  /* 422: the reference does not run: fault.text and `detail`, its own traceback */
 };
 struct funnel_answer {
@@ -91,29 +93,36 @@ void funnel_forget_canary(struct funnel *f, json_t *body, funnel_answer_cb *cb, 
 
 /* --- looking. Given documents: json_decref(). --- */
 
-/* The submission as JSON (docs/http.md), finished or not; NULL with ERR_NOTFOUND or ERR_STORE. */
-json_t *funnel_show_submission(struct funnel *f, const char *id, struct error *err);
 /*
- * GET /v1/submissions/{id}/bundle: what it takes to judge it again, and what came out. NULL with ERR_NOTFOUND,
- * ERR_CONFLICT (it is not done) or ERR_STORE.
+ * The submission of a row that was read (seen.h), as JSON (docs/http.md): with its verdict, or as it stands now. task_name:
+ * where it has none, or NULL. NULL with ERR_STORE.
  */
-json_t *funnel_bundle(struct funnel *f, const char *id, struct error *err);
+json_t *funnel_show_submission(struct funnel *f, const struct submission_row *row, const char *task_name,
+                               struct error *err);
+/*
+ * GET /v1/submissions/{id}/bundle: what it takes to judge it again, and what came out; out is NULL where it is not done. A
+ * thread of the store.
+ */
+int bundle_read(struct store_reader *r, const struct submission_row *row, json_t **out, struct error *err);
 /*
  * POST /v1/rescore: {"reward", "group" | "submissions"} to {"reward_spec", "items"}. client: whose verdicts may be
- * named, NULL: anybody's. Returns 0 with out given, ERR_INPUT with fault filled, or err's code.
+ * named, NULL: anybody's. cb runs once, on a later turn or before the call returns: with a document that is given, or
+ * NULL with err filled, of ERR_INPUT with fault.
  */
-int funnel_rescore(struct funnel *f, json_t *body, const char *client, json_t **out, struct json_fault *fault,
-                   struct error *err);
-/* {"id","state","task","items":[submission …],"ranking":[index …]} */
-json_t *funnel_show_group(struct funnel *f, const char *id, struct error *err);
+typedef void funnel_rescored_cb(void *arg, json_t *document, const struct json_fault *fault,
+                                const struct error *err);
+void funnel_rescore(struct funnel *f, json_t *body, const char *client, funnel_rescored_cb *cb, void *arg);
 /*
- * The text of the same, made beside the loop, as of now: cb runs once, on a later turn or before the call returns. text is
- * given: free(); NULL with err (borrowed) filled. is_whole: else each item is disclosure_view()'s.
+ * {"id","state","task","items":[submission …],"ranking":[index …]}, made beside the loop: cb runs once, on a later turn or
+ * before the call returns. document is given; NULL with err (borrowed) filled. is_finished: the whole group has ended.
  */
-typedef void funnel_text_cb(void *arg, char *text, size_t size, const struct error *err);
+typedef void funnel_document_cb(void *arg, json_t *document, bool is_finished, const struct error *err);
+void funnel_show_group(struct funnel *f, const char *id, funnel_document_cb *cb, void *arg);
+/* The text of the same, to free(). is_whole: else each item is disclosure_view()'s. */
+typedef void funnel_text_cb(void *arg, char *text, size_t size, bool is_finished, const struct error *err);
 void funnel_print_group(struct funnel *f, const char *id, bool is_whole, funnel_text_cb *cb, void *arg);
-bool funnel_is_finished(struct funnel *f,
-                        const char *id); /* a submission or a group; unknown ids are finished */
+/* A submission or group that this daemon has not ended: what becomes of it is told to those who follow. */
+bool funnel_is_here(const struct funnel *f, const char *id);
 /*
  * What /v1/status tells, in two parts. As of this moment, and cheap, since it is printed: {"state","ready","why",
  * "queues":{…}}; appended to out, which is short of something where there is no memory.
@@ -138,10 +147,16 @@ bool funnel_is_ready(struct funnel *f, char *why, size_t size);
 /* --- waiting: wait_cb runs once when the submission or group is finished, unless the wait is ended first. --- */
 struct funnel_wait;
 typedef void funnel_wait_cb(void *arg);
-/* NULL: already finished or unknown (wait_cb does not run), or no memory. */
+/* What is not here may be another node's: the store is asked. NULL: no memory, wait_cb does not run. */
 struct funnel_wait *funnel_wait(struct funnel *f, const char *id, funnel_wait_cb *cb, void *arg);
 void
 funnel_wait_end(struct funnel_wait *w); /* after this wait_cb does not run; NULL is fine. Not after it ran. */
+
+/*
+ * The submission was not finished when the store was read: from now on its end is told here, whichever node has it. So is
+ * that of its group ("": none; NULL: neither group nor client is known), if this is called for each of it that was not finished.
+ */
+void funnel_watch(struct funnel *f, const char *id, const char *group, const char *client);
 
 /* --- following: what happens, as it happens. A verdict is told once it is durable, and looks finished by then. --- */
 enum funnel_event_kind {
@@ -165,7 +180,7 @@ typedef void funnel_event_cb(void *arg, const struct funnel_event *event);
 /* The one who follows, from now on; cb NULL: nobody. */
 void funnel_follow(struct funnel *f, funnel_event_cb *cb, void *arg);
 
-/* 0, ERR_NOTFOUND, or ERR_CONFLICT (finished already). A group: all of its items that are not finished. */
-int funnel_cancel(struct funnel *f, const char *id, struct error *err);
+/* Those of the rows that have not ended by now; seen is of a submission or of a group. 0, or ERR_CONFLICT: all have. */
+int funnel_cancel(struct funnel *f, const struct seen *seen, struct error *err);
 
 #endif

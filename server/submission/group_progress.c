@@ -5,31 +5,24 @@
 #include "server/queue/scheduler.h"
 #include "server/submission/cancel.h"
 #include "server/submission/conclude.h"
+#include "server/submission/follow.h"
 #include "server/submission/groups.h"
 #include "server/submission/parts.h"
 #include "server/submission/submission.h"
-
-static void
-cancel_rest(struct funnel *f, struct group *g, enum cancel_reason why)
-{
-    struct error err = { 0 };
-
-    if (group_cancel_rest(f, group_id(g), why, &err) != 0 && err.code != ERR_CONFLICT)
-        log_warn(group_id(g), "%s", err.text);
-}
+#include "server/submission/wait.h"
 
 void
 group_progress_deadline_cb(void *arg, struct group *g)
 {
     log_info(group_id(g), "its deadline has passed: what is not done is cancelled");
-    cancel_rest(arg, g, CANCEL_DEADLINE);
+    group_cancel_rest(arg, group_id(g), CANCEL_DEADLINE);
 }
 
 void
 group_progress_decision(struct funnel *f, struct group *g)
 {
     if (group_decides(g))
-        cancel_rest(f, g, CANCEL_DECIDED);
+        group_cancel_rest(f, group_id(g), CANCEL_DECIDED);
 }
 
 /* Those that were chosen wait for a device; the others end untimed. */
@@ -50,6 +43,14 @@ time_chosen(struct funnel *f, struct group *g)
     }
     if (n > 0)
         scheduler_kick(f->scheduler);
+}
+
+void
+group_progress_end(struct funnel *f, struct group *g, const char *client)
+{
+    funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_GROUP, .group = group_id(g), .client = client });
+    waits_notify(group_waits(g));
+    group_free(g);
 }
 
 void

@@ -11,6 +11,8 @@ struct submission;
 
 /* Something of the group has changed: does what that decides, if anything. */
 void group_progress(struct funnel *f, struct group *g);
+/* The last of its submissions, of that client, has ended, and with it the group: it is freed. */
+void group_progress_end(struct funnel *f, struct group *g, const char *client);
 /* The same where the daemon was ended in the middle of it: only whether the rest matters. */
 void group_progress_decision(struct funnel *f, struct group *g);
 /* Its time is over; arg: the funnel. */

@@ -21,8 +21,8 @@ struct group {
     int stop_correct;          /* it is decided once so many are correct; 0: never */
     int n_correct;             /* of those that are finished */
     int n_chosen, chosen_left; /* of those that were chosen to be timed: all, and those not finished */
-    int n_parked, n_following;
-    bool is_decided;
+    int n_parked, n_following, n_elsewhere;
+    bool is_configured, is_decided;
     struct group_member *parked;
     uv_timer_t *deadline; /* NULL: none */
 };
@@ -114,6 +114,12 @@ group_id(const struct group *g)
 }
 
 bool
+group_is_configured(const struct group *g)
+{
+    return g->is_configured;
+}
+
+bool
 group_stops_early(const struct group *g)
 {
     return g->stop_correct > 0;
@@ -144,6 +150,7 @@ group_configure(struct group *g, json_t *request, int64_t created_ms)
 {
     json_t *deadline = json_object_get(request, "deadline_s");
 
+    g->is_configured = true;
     g->time_top_k = (int)json_integer_value(json_object_get(request, "time_top_k"));
     g->stop_correct = (int)json_integer_value(json_object_get(json_object_get(request, "stop"), "correct"));
     if (!json_is_number(deadline) || g->deadline || !(g->deadline = calloc(1, sizeof(*g->deadline))))
@@ -184,6 +191,28 @@ void
 group_end_following(struct group *g)
 {
     g->n_following--;
+}
+
+void
+group_begin_elsewhere(struct group *g, const struct group_member *m)
+{
+    g->pending += !m;
+    g->chosen_left -= m && m->is_chosen;
+    g->n_elsewhere++;
+}
+
+void
+group_end_elsewhere(struct group *g)
+{
+    g->n_elsewhere--;
+    g->pending--;
+}
+
+bool
+group_finish_elsewhere(struct group *g, bool is_correct)
+{
+    g->n_elsewhere--;
+    return group_finish_one(g, false, is_correct);
 }
 
 void
@@ -253,7 +282,7 @@ group_choose(struct group *g, struct group_member **out)
 {
     size_t n = 0;
 
-    if (g->n_parked == 0 || g->n_parked + g->n_following + g->chosen_left < g->pending)
+    if (g->n_parked == 0 || g->n_parked + g->n_following + g->chosen_left + g->n_elsewhere < g->pending)
         return 0;
     while (g->parked) {
         out[n++] = g->parked;

@@ -36,6 +36,7 @@ struct group *groups_after(struct group *g);
 const char *group_id(const struct group *g);
 /* What its request says of the whole: before its first submission waits. created_ms: wall clock. */
 void group_configure(struct group *g, json_t *request, int64_t created_ms);
+bool group_is_configured(const struct group *g);
 bool group_stops_early(const struct group *g); /* it is decided once enough of its submissions are correct */
 bool group_times_some(const struct group *g);  /* it chooses whom to time */
 /* Who waits for it to be finished: the head of a list that is the caller's. View. */
@@ -49,6 +50,13 @@ void group_add_correct(struct group *g);  /* one that was finished before this d
 /* One more, or one less, waits for the verdict of an identical submission. */
 void group_begin_following(struct group *g);
 void group_end_following(struct group *g);
+/*
+ * Of those that are not finished some are another node's: one more, of those that joined (m, which is not parked) or
+ * beside them (NULL); one is this node's again; one has ended there, which is otherwise as group_finish_one().
+ */
+void group_begin_elsewhere(struct group *g, const struct group_member *m);
+void group_end_elsewhere(struct group *g);
+bool group_finish_elsewhere(struct group *g, bool is_correct);
 void group_park(struct group *g, struct group_member *m);
 void group_unpark(struct group *g, struct group_member *m);
 struct group_member *group_first_parked(struct group *g);

@@ -15,13 +15,17 @@
 #include "server/queue/clients.h"
 #include "server/queue/scheduler.h"
 #include "server/store/store.h"
+#include "server/submission/adopt.h"
 #include "server/submission/attempt.h"
 #include "server/submission/conclude.h"
 #include "server/submission/counters.h"
 #include "server/submission/driver.h"
+#include "server/submission/elsewhere.h"
 #include "server/submission/ended.h"
 #include "server/submission/group_progress.h"
 #include "server/submission/groups.h"
+#include "server/submission/node.h"
+#include "server/submission/others.h"
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
 #include "server/submission/registry.h"
@@ -38,10 +42,10 @@
 #include "server/workers/cgroup.h"
 #include "server/workers/check.h"
 #include "server/workers/devices.h"
-#include "server/workers/lane.h"
+#include "server/workers/device_worker.h"
 #include "server/workers/norms.h"
 #include "server/workers/scratch.h"
-#include "server/workers/spare.h"
+#include "server/workers/prefork_pool.h"
 #include "server/workers/uids.h"
 #include "server/workers/zygote.h"
 
@@ -53,7 +57,7 @@
 /* --- devices --- */
 
 static void
-idle_cb(void *arg, struct lane *l)
+idle_cb(void *arg, struct device_worker *l)
 {
     struct funnel *f = arg;
 
@@ -62,17 +66,17 @@ idle_cb(void *arg, struct lane *l)
 }
 
 static int
-add_lanes(struct funnel *f, const struct devices *devices, struct error *err)
+add_device_workers(struct funnel *f, const struct devices *devices, struct error *err)
 {
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < devices->n; i++) {
-        struct lane **l = &f->lanes[f->n_lanes];
-        rc = lane_new(f->loop, f->config, f->uids, f->cgroups, &devices->all[i], idle_cb, f, l, err);
+        struct device_worker **l = &f->device_workers[f->n_device_workers];
+        rc = device_worker_new(f->loop, f->config, f->uids, f->cgroups, &devices->all[i], idle_cb, f, l, err);
         if (rc != 0)
             continue;
-        lane_use_norms(*l, f->norms);
-        f->n_lanes++;
+        device_worker_use_norms(*l, f->norms);
+        f->n_device_workers++;
     }
     return rc;
 }
@@ -87,69 +91,22 @@ struct recovery {
 };
 
 static bool
-count_correct_cb(void *arg, const struct submission_row *row)
-{
-    struct group *g = arg;
-    AUTO_JSON json_t *verdict = row->verdict ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL) : NULL;
-
-    if (verdict_is_correct(verdict))
-        group_add_correct(g);
-    return true;
-}
-
-/* What its request said of the whole counts from when it came, and so does what is finished. */
-static void
-restore_group(struct funnel *f, struct group *g)
-{
-    struct group_row row = { 0 };
-    struct error err = { 0 };
-
-    if (store_get_group(f->store, group_id(g), &row, NULL) == 0) {
-        AUTO_JSON json_t *request = json_loads(row.request ? row.request : "", JSON_ALLOW_NUL, NULL);
-        group_configure(g, request, row.created_ms);
-    }
-    group_row_release(&row);
-    if (group_stops_early(g) && store_each_of_group(f->store, group_id(g), count_correct_cb, g, &err) != 0)
-        log_warn(group_id(g), "%s", err.text);
-}
-
-static bool
 recover_cb(void *arg, const struct submission_row *row)
 {
     struct recovery *r = arg;
     struct funnel *f = r->funnel;
-    AUTO_JSON json_t *request = json_loads(row->request ? row->request : "", JSON_ALLOW_NUL, NULL);
-    struct submission *s =
-        submission_new(f, row->id, row->group_id, row->client, row->priority, row->attempts);
+    struct submission *s = adopt(f, row, false);
 
     if (!s) {
         r->is_short = true;
         return false;
     }
     r->n++;
-    s->claim.number = row->claim;
-    if (s->group && group_is_new(s->group))
-        restore_group(f, s->group);
-    reuse_content(row, request, s->content);
     if (row->is_lost && row->attempts >= f->config->max_attempts)
         DL_APPEND(r->exhausted, s);
     else
         reuse_enqueue(s);
     return true;
-}
-
-/* The daemon or the machine went down each time while it was being judged. Nobody knows why, and it is not tried for ever. */
-static void
-conclude_exhausted(struct submission *s)
-{
-    struct error err = { 0 };
-
-    if (submission_load_attempt(s, &err) != 0)
-        attempt_fail(s->attempt, STAGE_AST, CLASS_INFRA, NULL, "It could not be judged: %s.", err.text);
-    else
-        attempt_fail(s->attempt, STAGE_AST, CLASS_INFRA, NULL,
-                     "The service went down %d times while judging it.", s->attempts);
-    submission_conclude(s, EVENT_FINISH);
 }
 
 static int
@@ -168,9 +125,8 @@ recover(struct funnel *f, struct error *err)
     DL_FOREACH_SAFE(r.exhausted, s, next)
     {
         DL_DELETE(r.exhausted, s);
-        if (!submission_make_attempt(s))
+        if (!adopt_give_up(s))
             return error_set(err, ERR_NOMEM, "no memory for what the store says is unfinished");
-        conclude_exhausted(s);
     }
     for (struct group *g = groups_first(f->groups); g; g = groups_after(g))
         group_progress_decision(f, g);
@@ -196,8 +152,8 @@ zygote_ready_cb(void *arg)
     struct funnel *f = arg;
 
     log_absent_layers(json_object_get(json_object_get(zygote_ready_message(f->zygote), "sandbox"), "layers"));
-    spares_fill(f->spares[CHILD_COMPILE]);
-    spares_fill(f->spares[CHILD_BUILD]);
+    prefork_pool_fill(f->stage_pools[CHILD_COMPILE], 0);
+    prefork_pool_fill(f->stage_pools[CHILD_BUILD], 0);
     scheduler_kick(f->scheduler);
 }
 
@@ -206,8 +162,8 @@ static_zygote_ready_cb(void *arg)
 {
     struct funnel *f = arg;
 
-    spares_fill(f->spares[CHILD_AST]);
-    spares_fill(f->spares[CHILD_INSPECT]);
+    prefork_pool_fill(f->stage_pools[CHILD_AST], 0);
+    prefork_pool_fill(f->stage_pools[CHILD_INSPECT], 0);
     scheduler_kick(f->scheduler);
 }
 
@@ -226,12 +182,14 @@ static const struct zygote_ops static_zygote_ops = { static_zygote_ready_cb, zyg
 static void drain_timer_cb(uv_timer_t *timer);
 static void check_drained(void *arg);
 
-static int64_t
-spares_wanted(const struct funnel *f, enum child_role role, int64_t slots)
+static int
+make_stage_pool(struct funnel *f, enum child_role role, int64_t slots, struct error *err)
 {
-    if (!funnel_has_role(f, role))
-        return 0;
-    return f->config->stage_pool < slots ? f->config->stage_pool : slots;
+    int64_t most = f->config->stage_pool < slots ? f->config->stage_pool : slots;
+    const struct prefork_rules rules = { .most = funnel_has_role(f, role) ? most : 0 };
+
+    return prefork_pool_new(f->loop, child_role_name(role), funnel_zygote_of(f, role), role, &rules,
+                            &f->stage_pools[role], err);
 }
 
 /* --- what the scheduler decides --- */
@@ -265,11 +223,11 @@ begin(void *arg, struct scheduler_job *job)
 }
 
 static void
-place(void *arg, struct scheduler_job *job, struct lane *l)
+place(void *arg, struct scheduler_job *job, struct device_worker *l)
 {
     (void)arg;
     if (job->is_registration)
-        task_give_lane(l, job);
+        task_give_device_worker(l, job);
     else
         driver_place(scheduler_owner(job, struct submission, job), l);
 }
@@ -302,11 +260,11 @@ start_workers(struct funnel *f, struct error *err)
         rc = zygote_new(f->loop, f->config, f->uids, f->cgroups, "static zygote", "static", &anywhere,
                         &static_zygote_ops, f, &f->static_zygote, err);
     for (int role = 0; role < CHILD_RUN && rc == 0; role++)
-        rc = spares_new(f->loop, funnel_zygote_of(f, (enum child_role)role), (enum child_role)role,
-                        spares_wanted(f, (enum child_role)role, slots), &f->spares[role], err);
+        rc = make_stage_pool(f, (enum child_role)role, slots, err);
     if (rc == 0)
-        rc = add_lanes(f, &devices, err);
-    if (rc == 0 && !(f->scheduler = scheduler_new(slots, f->lanes, f->n_lanes, &scheduler_ops, f)))
+        rc = add_device_workers(f, &devices, err);
+    if (rc == 0 &&
+        !(f->scheduler = scheduler_new(slots, f->device_workers, f->n_device_workers, &scheduler_ops, f)))
         rc = error_set(err, ERR_NOMEM, "no memory for the scheduler");
     if (rc == 0) {
         scheduler_pause(f->scheduler, f->config->paused);
@@ -337,9 +295,11 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->registry = registry_new();
     f->begin = driver_begin;
     f->ended = submission_ended;
+    f->taken = others_take;
+    f->elsewhere = elsewhere_new(loop, store, others_seen_cb, f);
     f->groups = groups_new(loop, group_progress_deadline_cb, f);
     if (!f->counters || !f->clients || !f->registrar || !f->pending || !f->flight || !f->groups ||
-        !f->registry) {
+        !f->registry || !f->elsewhere) {
         counters_free(f->counters);
         clients_free(f->clients);
         registrar_free(f->registrar);
@@ -347,6 +307,7 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
         single_flight_free(f->flight);
         groups_free(f->groups);
         registry_free(f->registry);
+        elsewhere_free(f->elsewhere);
         free(f);
         return error_set(err, ERR_NOMEM, "no memory for the funnel");
     }
@@ -373,7 +334,10 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     clients_configure(f->clients, config->quotas);
     if (rc == 0)
         rc = clients_restore(f->clients, store, err);
-    if (rc == 0)
+    if (rc == 0 && !(f->node = node_new(f)))
+        rc = error_set(err, ERR_NOMEM, "no memory for the node");
+    if (rc == 0 &&
+        store_lease_ms(store) == STORE_LEASE_ENDLESS) /* else it takes up what waits, as others do */
         rc = recover(f, err);
     if (rc == 0)
         *out = f;
@@ -406,6 +370,8 @@ funnel_free(struct funnel *f)
         free(s);
     }
     registry_free(f->registry);
+    elsewhere_free(f->elsewhere);
+    node_free(f->node);
     groups_free(f->groups);
     scheduler_free(f->scheduler);
     single_flight_free(f->flight);
@@ -417,11 +383,11 @@ funnel_free(struct funnel *f)
     json_decref(f->calibrations);
     baselines_free(f);
     for (int role = 0; role < CHILD_RUN; role++)
-        spares_free(f->spares[role]);
+        prefork_pool_free(f->stage_pools[role]);
     zygote_free(f->static_zygote);
     zygote_free(f->zygote);
-    for (int i = 0; i < f->n_lanes; i++)
-        lane_free(f->lanes[i]);
+    for (int i = 0; i < f->n_device_workers; i++)
+        device_worker_free(f->device_workers[i]);
     norms_free(f->norms);
     uids_free(f->uids);
     cgroups_free(f->cgroups);
@@ -437,8 +403,8 @@ funnel_reload(struct funnel *f, const struct config *config)
     clients_configure(f->clients, config->quotas);
     scheduler_pause(f->scheduler, config->paused);
     reuse_keys_forget(f->reuse_keys);
-    for (int i = 0; i < f->n_lanes; i++)
-        lane_reconfigured(f->lanes[i]);
+    for (int i = 0; i < f->n_device_workers; i++)
+        device_worker_reconfigured(f->device_workers[i]);
     scheduler_kick(f->scheduler);
 }
 
@@ -474,10 +440,10 @@ static void
 stop_workers(struct funnel *f)
 {
     f->is_stopping = true;
-    f->workers_stopping = f->n_lanes + 2;
+    f->workers_stopping = f->n_device_workers + 2;
     uv_timer_stop(&f->drain_timer);
-    for (int i = 0; i < f->n_lanes; i++)
-        lane_stop(f->lanes[i], worker_stopped_cb);
+    for (int i = 0; i < f->n_device_workers; i++)
+        device_worker_stop(f->device_workers[i], worker_stopped_cb);
     zygote_stop(f->static_zygote, worker_stopped_cb);
     zygote_stop(f->zygote, worker_stopped_cb);
 }
@@ -545,6 +511,17 @@ drain_timer_cb(uv_timer_t *timer)
         uv_timer_start(&f->drain_timer, force_timer_cb, FORCE_MS, 0);
 }
 
+/* What was taken from the store and has not begun is left to other nodes at once. */
+static void
+release_claimed(struct funnel *f)
+{
+    for (struct registry_entry *e = registry_first(f->registry); e; e = registry_after(e)) {
+        struct submission *s = scheduler_owner(e, struct submission, entry);
+        if (s->is_claimed && s->state == STATE_QUEUED && !s->is_claiming)
+            submission_release(s);
+    }
+}
+
 void
 funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *arg)
 {
@@ -555,6 +532,7 @@ funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *ar
         return;
     }
     pending_drain(f->pending);
+    node_drain(f->node);
     scheduler_drain(f->scheduler);
     if (f->is_stopping)
         return;
@@ -567,40 +545,6 @@ funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *ar
             submission_return(scheduler_owner(m, struct submission, member), true);
         }
     return_ready(f);
+    release_claimed(f);
     check_drained(f);
-}
-
-/* --- showing --- */
-
-json_t *
-funnel_show_submission(struct funnel *f, const char *id, struct error *err)
-{
-    struct submission shown = { .funnel = f, .cache = "miss" };
-    struct submission *s = NULL;
-    json_t *out;
-
-    s = submission_by_id(f, id);
-    if (s && s->attempt && s->attempt->request && !state_is_final(s->state)) {
-        out = verdict_json(s);
-        return out ? out : (error_set(err, ERR_NOMEM, "no memory to show %s", id), NULL);
-    }
-    /* Of a verdict that is not durable yet nothing is shown: it is what the store says, and runs still. */
-    if (s && state_is_final(s->state))
-        shown.state = STATE_READY;
-    if (s)
-        shown.cache = s->cache;
-    snprintf(shown.id, sizeof(shown.id), "%s", id);
-    int rc = submission_load_attempt(&shown, err);
-    struct attempt *j = shown.attempt;
-    if (rc != 0) {
-        attempt_free(f, j);
-        return NULL;
-    }
-    if (!s && j->row.state == SUBMISSION_RUNNING)
-        shown.state = STATE_READY;
-    shown.priority = j->row.priority;
-    shown.attempts = j->row.attempts;
-    out = j->row.verdict ? json_loads(j->row.verdict, JSON_ALLOW_NUL, NULL) : verdict_json(&shown);
-    attempt_free(f, j);
-    return out ? out : (error_set(err, ERR_STORE, "the verdict of %s cannot be read", id), NULL);
 }

@@ -12,14 +12,16 @@
 #include "server/config.h"
 #include "server/submission/funnel.h"
 #include "server/workers/devices.h"
-#include "server/workers/lane.h"
+#include "server/workers/device_worker.h"
 #include "server/workers/zygote.h"
 
 struct baseline;
 struct cgroups;
 struct clients;
 struct counters;
+struct elsewhere;
 struct groups;
+struct node;
 struct norms;
 struct pending;
 struct registrar;
@@ -27,7 +29,7 @@ struct registry;
 struct reuse_keys;
 struct scheduler;
 struct single_flight;
-struct spares;
+struct prefork_pool;
 struct store;
 struct submission;
 struct uids;
@@ -38,14 +40,16 @@ struct funnel {
     struct store *store;
     struct uids *uids;
     struct cgroups *cgroups;
-    int scratch_lock;                 /* keeps other daemons out of the scratch directory */
-    struct zygote *zygote;            /* compile */
-    struct zygote *static_zygote;     /* ast, inspect */
-    struct spares *spares[CHILD_RUN]; /* by role: those of the CPU stages */
-    struct lane *lanes[DEVICES_MAX];
-    int n_lanes;
+    int scratch_lock;                            /* keeps other daemons out of the scratch directory */
+    struct zygote *zygote;                       /* compile */
+    struct zygote *static_zygote;                /* ast, inspect */
+    struct prefork_pool *stage_pools[CHILD_RUN]; /* by role: of the CPU stages */
+    struct device_worker *device_workers[DEVICES_MAX];
+    int n_device_workers;
 
     struct registry *registry;
+    struct node *node;
+    struct elsewhere *elsewhere; /* what other nodes have, and somebody here waits for */
     struct groups *groups;
     struct registrar *registrar;
 
@@ -61,6 +65,7 @@ struct funnel {
 
     void (*begin)(struct submission *s);                  /* it has a slot: driver.c */
     void (*ended)(struct submission *s, bool is_durable); /* ended.c */
+    void (*taken)(struct submission *s);                  /* by another node: others.c */
     struct submission *unclaimed;  /* have a slot, and the store would not let them begin: tried again */
     struct submission *unrecorded; /* whose verdict the store would not take: tried again */
     uv_timer_t record_timer, drain_timer;

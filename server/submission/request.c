@@ -9,6 +9,7 @@
 #include "common/limits.h"
 #include "common/reward.h"
 #include "common/policy.h"
+#include "server/verdict/values.h"
 
 #define NAME_MAX_CHARS 200
 #define ENTRY_MAX_CHARS 200
@@ -246,12 +247,6 @@ read_source(json_t *candidate, json_t *completion, const char *entry, const char
     if (found.is_truncated)
         json_array_append_new(flags, json_string("truncated"));
     return extract_append(&found, &out->source) == 0 ? FUNNEL_OK : FUNNEL_UNAVAILABLE;
-}
-
-static json_t *
-text_or_null(const char *text)
-{
-    return text ? json_string(text) : json_null();
 }
 
 static enum funnel_refusal

@@ -37,12 +37,6 @@
 
 /* --- handing on --- */
 
-static json_t *
-text_or_null(const char *text)
-{
-    return text && *text ? json_string(text) : json_null();
-}
-
 /* The verdict of another, as it is for this one. */
 static json_t *
 adopt(const struct submission *s, const struct submission_row *from)
@@ -126,14 +120,14 @@ hand_on(struct submission *s, const struct submission_row *from, const char *how
 
 /* --- finding --- */
 
-/* The newest verdict of this content by one of the lanes there are. False: none, or it is not known yet. */
+/* The newest verdict of this content by one of the device workers there are. False: none, or it is not known yet. */
 static bool
 find_stored(struct submission *s, struct submission_row *out)
 {
     struct funnel *f = s->funnel;
     char key[HASH_TEXT_SIZE], last[HASH_TEXT_SIZE] = "";
 
-    for (int i = 0; i < f->n_lanes; i++) {
+    for (int i = 0; i < f->n_device_workers; i++) {
         reuse_key_on(f, i, s->content, key);
         if (*key && strcmp(key, last) != 0) {
             s->is_looked_up = true;
@@ -217,22 +211,33 @@ reuse_enqueue(struct submission *s)
     scheduler_add_for_slot(f->scheduler, &s->job, false);
 }
 
-void
-reuse_settle(struct submission *s)
+/* from: the verdict that they get, or are judged where it cannot be handed on; NULL: there is none. */
+static void
+settle(struct submission *s, const struct submission_row *from)
 {
-    const struct attempt *j = s->attempt;
     struct funnel *f = s->funnel;
     struct submission *follower;
-    bool is_usable = reuse_is_reusable(j);
 
     flight_land(f->flight, &s->flight);
     while ((follower = submission_of(flight_take_follower(f->flight, &s->flight))) != NULL) {
         if (follower->group)
             group_end_following(follower->group);
         follower->cache = "miss";
-        if (is_usable && hand_on(follower, &j->row, "joined"))
+        if (from && hand_on(follower, from, "joined"))
             counters_reuse(f->counters, REUSE_JOINED);
         else
             reuse_enqueue(follower); /* the first of them leads now */
     }
+}
+
+void
+reuse_settle(struct submission *s)
+{
+    settle(s, reuse_is_reusable(s->attempt) ? &s->attempt->row : NULL);
+}
+
+void
+reuse_leave(struct submission *s)
+{
+    settle(s, NULL);
 }

@@ -12,5 +12,7 @@ void reuse_enqueue(struct submission *s);
 bool reuse_answers(struct submission *s);
 /* Its verdict is durable: those that follow it get that, or are judged. */
 void reuse_settle(struct submission *s);
+/* Another node has s: those that follow it here are judged. */
+void reuse_leave(struct submission *s);
 
 #endif

@@ -18,10 +18,10 @@
 #include "server/submission/submission.h"
 #include "server/verdict/verdict.h"
 #include "server/workers/devices.h"
-#include "server/workers/lane.h"
+#include "server/workers/device_worker.h"
 #include "server/workers/zygote.h"
 
-/* What a lane judges with, as its workers said: references held, to know whether it is so still. */
+/* What a device worker judges with, as its workers said: references held, to know whether it is so still. */
 struct environment {
     json_t *versions, *run_versions, *gpu;
     char hash[HASH_TEXT_SIZE];
@@ -29,7 +29,7 @@ struct environment {
 
 struct reuse_keys {
     char fingerprint[HASH_TEXT_SIZE];
-    struct environment environments[DEVICES_MAX]; /* by lane */
+    struct environment environments[DEVICES_MAX]; /* by device worker */
 };
 
 void
@@ -152,39 +152,41 @@ reuse_keys_free(struct reuse_keys *k)
 
 /* What judges there, hashed once for as long as the workers are what they said. */
 static const char *
-environment_hash(struct funnel *f, const struct lane *l, struct environment *e, json_t *versions, json_t *gpu)
+environment_hash(struct funnel *f, const struct device_worker *l, struct environment *e, json_t *versions,
+                 json_t *gpu)
 {
-    if (e->versions == versions && e->run_versions == lane_versions(l) && e->gpu == gpu)
+    if (e->versions == versions && e->run_versions == device_worker_versions(l) && e->gpu == gpu)
         return e->hash;
     forget_environment(e);
-    AUTO_JSON json_t *key = json_pack(
-        "{s:s, s:s, s:O, s:O, s:b, s:O?, s:O?, s:s, s:I, s:I, s:I}", "harness", f->reuse_keys->fingerprint,
-        "judge", f->config->judge, "versions", versions, "run_versions", lane_versions(l), "is_gpu",
-        (int)lane_is_gpu(l), "gpu", json_object_get(gpu, "name"), "driver", json_object_get(gpu, "driver"),
-        "target", f->config->target, "interpreter_elements", (json_int_t)f->config->interpreter_elements,
-        "memory_limit_bytes", (json_int_t)f->config->memory_limit_bytes, "file_limit_bytes",
-        (json_int_t)f->config->file_limit_bytes);
+    AUTO_JSON json_t *key =
+        json_pack("{s:s, s:s, s:O, s:O, s:b, s:O?, s:O?, s:s, s:I, s:I, s:I}", "harness",
+                  f->reuse_keys->fingerprint, "judge", f->config->judge, "versions", versions, "run_versions",
+                  device_worker_versions(l), "is_gpu", (int)device_worker_is_gpu(l), "gpu",
+                  json_object_get(gpu, "name"), "driver", json_object_get(gpu, "driver"), "target",
+                  f->config->target, "interpreter_elements", (json_int_t)f->config->interpreter_elements,
+                  "memory_limit_bytes", (json_int_t)f->config->memory_limit_bytes, "file_limit_bytes",
+                  (json_int_t)f->config->file_limit_bytes);
     AUTO_FREE char *text = key ? json_dumps(key, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     if (!text)
         return "";
     e->versions = json_incref(versions);
-    e->run_versions = json_incref(lane_versions(l));
+    e->run_versions = json_incref(device_worker_versions(l));
     e->gpu = json_incref(gpu);
     hash_text(text, strlen(text), e->hash);
     return e->hash;
 }
 
-/* Of the content, of what judges on lane i, and of the settings that decide how and with what it is judged. */
+/* Of the content, of what judges on device worker i, and of the settings that decide how and with what it is judged. */
 void
 reuse_key_on(struct funnel *f, int i, const char *content, char out[HASH_TEXT_SIZE])
 {
-    const struct lane *l = f->lanes[i];
+    const struct device_worker *l = f->device_workers[i];
     json_t *versions = json_object_get(zygote_ready_message(f->zygote), "versions");
-    json_t *gpu = lane_gpu(l);
+    json_t *gpu = device_worker_gpu(l);
     char text[2 * HASH_TEXT_SIZE + 1];
 
     out[0] = '\0';
-    if (!versions || !lane_versions(l) || (lane_is_gpu(l) && !gpu))
+    if (!versions || !device_worker_versions(l) || (device_worker_is_gpu(l) && !gpu))
         return;
     const char *environment = environment_hash(f, l, &f->reuse_keys->environments[i], versions, gpu);
     if (!*environment)
@@ -216,11 +218,11 @@ reuse_key(const struct submission *s, char out[HASH_TEXT_SIZE])
     int judged = 0;
 
     out[0] = '\0';
-    for (int i = 0; device && i < f->n_lanes; i++)
-        if (strcmp(lane_device(f->lanes[i]), device) == 0)
+    for (int i = 0; device && i < f->n_device_workers; i++)
+        if (strcmp(device_worker_device(f->device_workers[i]), device) == 0)
             judged = i;
     /* That it was not among the best is its group's word, and nobody else's. */
     bool is_passed_over = s->attempt->stages[STAGE_TIMING].why != NULL;
-    if (*s->content && f->n_lanes > 0 && !is_passed_over && reuse_is_reusable(s->attempt))
+    if (*s->content && f->n_device_workers > 0 && !is_passed_over && reuse_is_reusable(s->attempt))
         reuse_key_on(f, judged, s->content, out);
 }

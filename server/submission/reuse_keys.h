@@ -26,7 +26,7 @@ void reuse_keys_forget(struct reuse_keys *k); /* the settings have changed: what
 void reuse_content(const struct submission_row *row, json_t *request, char out[HASH_TEXT_SIZE]);
 /* Of the code that judges: the daemon's version and the harness, file by file. */
 void reuse_fingerprint(const char *harness, char out[HASH_TEXT_SIZE]);
-/* The key of a content as lane i would judge it; "" where the workers have not said yet what they are. */
+/* The key of a content as device worker i would judge it; "" where the workers have not said yet what they are. */
 void reuse_key_on(struct funnel *f, int i, const char *content, char out[HASH_TEXT_SIZE]);
 /* Whether its verdict says something about the candidate, and not about the moment. */
 bool reuse_is_reusable(const struct attempt *j);

@@ -19,7 +19,7 @@ static const signed char moves[STATE_NSTATES][EVENT_NEVENTS] = {
                         [EVENT_FINISH] = TO(STATE_DONE),
                         [EVENT_RETURN] = TO(STATE_QUEUED),
                         [EVENT_CANCEL] = TO(STATE_CANCELLED) },
-    [STATE_READY] = { [EVENT_LANE] = TO(STATE_TINY),
+    [STATE_READY] = { [EVENT_DEVICE] = TO(STATE_TINY),
                       [EVENT_FINISH] = TO(STATE_DONE),
                       [EVENT_RETURN] = TO(STATE_QUEUED),
                       [EVENT_CANCEL] = TO(STATE_CANCELLED) },
@@ -55,7 +55,7 @@ state_name(enum state state)
 const char *
 event_name(enum event event)
 {
-    static const char *const names[] = { "begin", "next", "lane", "park", "finish", "return", "cancel" };
+    static const char *const names[] = { "begin", "next", "device", "park", "finish", "return", "cancel" };
     _Static_assert(ARRAY_LEN(names) == EVENT_NEVENTS, "name every event");
     return names[event];
 }

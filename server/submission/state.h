@@ -22,7 +22,7 @@ enum state {
 enum event {
     EVENT_BEGIN,  /* a CPU slot was given */
     EVENT_NEXT,   /* the stage is decided, another follows */
-    EVENT_LANE,   /* a device was given */
+    EVENT_DEVICE, /* a device was given */
     EVENT_PARK,   /* right in full, and its group has to choose whom to time */
     EVENT_FINISH, /* the verdict is clear */
     EVENT_RETURN, /* a worker was lost, or the daemon drains: begin again */

@@ -13,8 +13,8 @@
 #include "server/submission/registry.h"
 #include "server/submission/single_flight.h"
 #include "server/task/registrar.h"
-#include "server/workers/lane.h"
-#include "server/workers/spare.h"
+#include "server/workers/device_worker.h"
+#include "server/workers/prefork_pool.h"
 #include "server/workers/zygote.h"
 
 /* Of those without which nothing is judged, one that is out of service for its sandbox; NULL: none is. */
@@ -26,9 +26,9 @@ unconfined(const struct funnel *f)
     for (size_t i = 0; i < ARRAY_LEN(stages); i++)
         if (zygote_lacks_layers(stages[i]))
             return stages[i];
-    for (int i = 0; i < f->n_lanes; i++)
-        if (zygote_lacks_layers(lane_zygote(f->lanes[i])))
-            return lane_zygote(f->lanes[i]);
+    for (int i = 0; i < f->n_device_workers; i++)
+        if (zygote_lacks_layers(device_worker_zygote(f->device_workers[i])))
+            return device_worker_zygote(f->device_workers[i]);
     return NULL;
 }
 
@@ -45,11 +45,12 @@ funnel_is_ready(struct funnel *f, char *why, size_t size)
         snprintf(why, size, "the store cannot be written (disk full, quota or fault): the log says which");
         return false;
     }
-    for (int i = 0; i < f->n_lanes; i++) {
-        enum lane_state state = lane_state(f->lanes[i]);
-        quarantined += state == LANE_QUARANTINED;
-        if (zygotes_are_ready(f) && (state == LANE_IDLE || state == LANE_BUSY ||
-                                     (state == LANE_CHECKING && !lane_is_doubted(f->lanes[i])))) {
+    for (int i = 0; i < f->n_device_workers; i++) {
+        enum device_state state = device_worker_state(f->device_workers[i]);
+        quarantined += state == DEVICE_QUARANTINED;
+        if (zygotes_are_ready(f) &&
+            (state == DEVICE_IDLE || state == DEVICE_BUSY ||
+             (state == DEVICE_CHECKING && !device_worker_is_suspect(f->device_workers[i])))) {
             snprintf(why, size, "%s",
                      f->config->paused ? "paused: submissions are stored, none is judged" : "");
             return !f->config->paused;
@@ -61,7 +62,7 @@ funnel_is_ready(struct funnel *f, char *why, size_t size)
                  zygote_name(bare));
     else
         snprintf(why, size, "%s",
-                 quarantined == f->n_lanes ? "every device is quarantined" : "starting workers");
+                 quarantined == f->n_device_workers ? "every device is quarantined" : "starting workers");
     return false;
 }
 
@@ -98,7 +99,7 @@ print_queues(const struct funnel *f, struct buffer *out)
 json_t *
 funnel_stats(const struct funnel *f)
 {
-    return counters_stats_json(f->counters, f->n_lanes);
+    return counters_stats_json(f->counters, f->n_device_workers);
 }
 
 /* Since the start, and what the store holds. */
@@ -137,13 +138,15 @@ static json_t *
 env_json(const struct funnel *f)
 {
     json_t *versions = json_object_get(zygote_ready_message(f->zygote), "versions");
-    json_t *gpu = f->n_lanes > 0 ? lane_gpu(f->lanes[0]) : NULL;
+    json_t *gpu = f->n_device_workers > 0 ? device_worker_gpu(f->device_workers[0]) : NULL;
     json_t *env = json_is_object(versions) ? json_copy(versions) : json_object();
     json_t *name = json_object_get(gpu, "name"), *driver = json_object_get(gpu, "driver");
 
     json_object_set_new(env, "gpu", name ? json_incref(name) : json_null());
     json_object_set_new(env, "driver", driver ? json_incref(driver) : json_null());
-    json_object_set_new(env, "device", json_string(f->n_lanes > 0 ? lane_device(f->lanes[0]) : "none"));
+    json_object_set_new(
+        env, "device",
+        json_string(f->n_device_workers > 0 ? device_worker_device(f->device_workers[0]) : "none"));
     json_object_set_new(env, "target", json_string(f->config->target));
     return env;
 }
@@ -152,7 +155,7 @@ static json_t *
 sandbox_json(const struct funnel *f)
 {
     json_t *layers = json_object_get(json_object_get(zygote_ready_message(f->zygote), "sandbox"), "layers");
-    json_t *run = f->n_lanes > 0 ? lane_sandbox(f->lanes[0]) : NULL;
+    json_t *run = f->n_device_workers > 0 ? device_worker_sandbox(f->device_workers[0]) : NULL;
 
     return json_pack("{s:O?, s:O?, s:s}", "layers", layers, "run_layers", run, "require",
                      f->config->sandbox_require);
@@ -182,6 +185,17 @@ funnel_generation(const struct funnel *f)
     return counters_generation(f->counters) + (uint64_t)store_commits(f->store);
 }
 
+static json_t *
+stage_pool_json(const struct prefork_pool *pool)
+{
+    struct prefork_counts n;
+
+    prefork_pool_count(pool, &n);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "most", (json_int_t)n.most, "kept", (json_int_t)n.kept,
+                     "taken", (json_int_t)n.taken, "missed", (json_int_t)n.missed, "lost",
+                     (json_int_t)n.lost);
+}
+
 /* A zygote of the CPU stages, and its children that wait for work, by stage. */
 static json_t *
 stage_zygote_json(const struct funnel *f, const struct zygote *z)
@@ -190,7 +204,8 @@ stage_zygote_json(const struct funnel *f, const struct zygote *z)
 
     for (int role = 0; role < CHILD_RUN; role++)
         if (z == funnel_zygote_of(f, (enum child_role)role) && funnel_has_role(f, (enum child_role)role))
-            json_object_set_new(spares, child_role_name((enum child_role)role), spares_json(f->spares[role]));
+            json_object_set_new(spares, child_role_name((enum child_role)role),
+                                stage_pool_json(f->stage_pools[role]));
     json_object_set_new(worker, "spares", spares);
     return worker;
 }
@@ -202,9 +217,9 @@ funnel_figures(struct funnel *f)
 
     json_array_append_new(workers, stage_zygote_json(f, f->static_zygote));
     json_array_append_new(workers, stage_zygote_json(f, f->zygote));
-    for (int i = 0; i < f->n_lanes; i++)
-        lane_status(f->lanes[i], workers, gpus);
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "version", VERIFIERD_VERSION, "workers", workers,
-                     "gpus", gpus, "sandbox", sandbox_json(f), "counts", counts_json(f), "store",
-                     store_json(f), "env", env_json(f));
+    for (int i = 0; i < f->n_device_workers; i++)
+        device_worker_status(f->device_workers[i], workers, gpus);
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "version", VERIFIERD_VERSION, "judge",
+                     f->config->judge, "workers", workers, "gpus", gpus, "sandbox", sandbox_json(f), "counts",
+                     counts_json(f), "store", store_json(f), "env", env_json(f));
 }

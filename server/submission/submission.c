@@ -21,7 +21,7 @@
 #include "server/submission/request.h"
 #include "server/submission/single_flight.h"
 #include "server/submission/state.h"
-#include "server/workers/lane.h"
+#include "server/workers/device_worker.h"
 #include "server/workers/zygote.h"
 
 struct submission *
@@ -80,7 +80,7 @@ submission_move(struct submission *s, enum event event)
     log_debug(s->id, "%s: %s to %s", event_name(event), state_name(s->state), state_name((enum state)next));
     s->state = (enum state)next;
     bool is_over = event == EVENT_FINISH || event == EVENT_CANCEL || event == EVENT_PARK;
-    if (is_over || (event == EVENT_RETURN && scheduler_is_alone(f->scheduler, &s->job)))
+    if (is_over || (event == EVENT_RETURN && scheduler_is_isolated(f->scheduler, &s->job)))
         scheduler_end_rerun(f->scheduler, &s->job);
     int stage = stage_of_state(s->state);
     if (stage >= 0 && s->attempt) {
@@ -121,7 +121,7 @@ submission_leave_flight(struct submission *s)
 bool
 submission_is_stopped(const struct submission *s)
 {
-    return s->is_cancelled || s->is_returned;
+    return s->is_cancelled || s->is_returned || s->is_taken;
 }
 
 void
@@ -129,8 +129,8 @@ submission_stop(struct submission *s)
 {
     struct attempt *j = s->attempt;
 
-    if (j->lane)
-        lane_close(j->lane);
+    if (j->device_worker)
+        device_worker_close(j->device_worker);
     else if (j->child)
         child_kill(j->child);
 }

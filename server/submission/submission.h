@@ -32,7 +32,7 @@ enum cancel_reason { CANCEL_ASKED, CANCEL_DEADLINE, CANCEL_DECIDED };
  *   queued      job waits for a CPU slot, or flight follows a primary; attempt is NULL
  *   ast, compile  job has a slot; attempt is there, and so is attempt->child while a process of it runs
  *   ready       job waits for a device, or member is parked; attempt is there, without a process
- *   tiny, full, timing  job has a device; attempt->lane is that device's until it has let go
+ *   tiny, full, timing  job has a device; attempt->device_worker is that device's until it has let go
  *   done, cancelled  the verdict is made and being written; attempt is there, and nobody changes it
  * The others hold in every state.
  */
@@ -54,6 +54,8 @@ struct submission {
     struct rerun rerun;
     struct store_claim claim; /* its last; number 0: there was none */
     bool is_claiming;         /* the store was asked for that, and has not agreed yet */
+    bool is_claimed;          /* it was taken from the store, and claim holds for its first beginning here */
+    bool is_taken;            /* it is another's, as soon as its processes are gone */
     bool is_cancelled;        /* to be, as soon as its processes are gone */
     bool is_returned;         /* the same for the queue, when the daemon drains */
 

@@ -125,7 +125,10 @@ added_cb(void *arg, int code, const struct error *err)
     struct funnel_answer a = { .refusal = FUNNEL_OK, .is_new = true };
 
     if (code != 0) {
-        refuse(in, FUNNEL_UNAVAILABLE, "", log_for_client(in->tickets[0].id, err));
+        if (in->has_key && code == ERR_CONFLICT)
+            refuse(in, FUNNEL_KEY_TAKEN, "", err->text);
+        else
+            refuse(in, FUNNEL_UNAVAILABLE, "", log_for_client(in->tickets[0].id, err));
         pending_end_write(f->pending);
         return;
     }

@@ -4,8 +4,7 @@
 
 #include <utlist.h>
 
-#include "common/log.h"
-#include "server/store/store.h"
+#include "server/submission/elsewhere.h"
 #include "server/submission/funnel.h"
 #include "server/submission/groups.h"
 #include "server/submission/parts.h"
@@ -19,6 +18,17 @@ struct funnel_wait {
     void *arg;
 };
 
+/* Those who wait for what is not here; NULL: no memory. */
+static struct funnel_wait **
+waits_elsewhere(struct funnel *f, const char *id)
+{
+    struct elsewhere_entry *e = elsewhere_find(f->elsewhere, id);
+
+    if (!e)
+        e = elsewhere_ask(f->elsewhere, id);
+    return e ? &e->waits : NULL;
+}
+
 struct funnel_wait *
 funnel_wait(struct funnel *f, const char *id, funnel_wait_cb *cb, void *arg)
 {
@@ -28,10 +38,11 @@ funnel_wait(struct funnel *f, const char *id, funnel_wait_cb *cb, void *arg)
     s = submission_by_id(f, id);
     if (!s)
         g = groups_find(f->groups, id);
-    struct funnel_wait *w = s || g ? calloc(1, sizeof(*w)) : NULL;
+    struct funnel_wait **head = s ? &s->waits : g ? group_waits(g) : waits_elsewhere(f, id);
+    struct funnel_wait *w = head ? calloc(1, sizeof(*w)) : NULL;
     if (!w)
         return NULL;
-    w->head = s ? &s->waits : group_waits(g);
+    w->head = head;
     w->cb = cb;
     w->arg = arg;
     DL_APPEND(*w->head, w);
@@ -61,21 +72,19 @@ waits_notify(struct funnel_wait **head)
     }
 }
 
-/* What is not here may be another's, or may wait for want of memory: its row says. */
-bool
-funnel_is_finished(struct funnel *f, const char *id)
+void
+waits_move(struct funnel_wait **from, struct funnel_wait **to)
 {
-    struct submission *s = NULL;
-    struct group *g = NULL;
-    bool is_unfinished = false;
-    struct error err = { 0 };
+    struct funnel_wait *w;
 
-    s = submission_by_id(f, id);
-    if (!s)
-        g = groups_find(f->groups, id);
-    if (s || g)
-        return false;
-    if (store_is_unfinished(f->store, id, &is_unfinished, &err) != 0)
-        log_error(id, "%s", err.text);
-    return !is_unfinished;
+    DL_FOREACH(*from, w)
+    w->head = to;
+    DL_CONCAT(*to, *from);
+    *from = NULL;
+}
+
+bool
+funnel_is_here(const struct funnel *f, const char *id)
+{
+    return submission_by_id(f, id) || groups_find(f->groups, id) || elsewhere_find(f->elsewhere, id);
 }

@@ -6,5 +6,7 @@
 
 /* Ends each wait of the list, and calls back. */
 void waits_notify(struct funnel_wait **head);
+/* They wait in the other list from now on. */
+void waits_move(struct funnel_wait **from, struct funnel_wait **to);
 
 #endif

@@ -21,7 +21,7 @@
 #include "server/submission/submission.h"
 #include "server/verdict/timing.h"
 #include "server/verdict/values.h"
-#include "server/workers/lane.h"
+#include "server/workers/device_worker.h"
 
 /*
  * The other baseline: the task's reference under torch.compile, where a policy asks for it (timing.compile_baseline).
@@ -67,12 +67,13 @@ baselines_free(struct funnel *f)
 static void
 key_of(const struct attempt *j, char out[HASH_TEXT_SIZE])
 {
-    json_t *gpu = lane_gpu(j->lane);
-    AUTO_JSON json_t *key = json_pack("{s:s, s:s, s:O?, s:O?, s:O?, s:O?, s:O, s:I}", "task", j->row.task_id,
-                                      "device", lane_device(j->lane), "gpu", json_object_get(gpu, "name"),
-                                      "uuid", json_object_get(gpu, "uuid"), "driver",
-                                      json_object_get(gpu, "driver"), "versions", lane_versions(j->lane),
-                                      "policy", j->policy_json, "drifts", (json_int_t)lane_drifts(j->lane));
+    json_t *gpu = device_worker_gpu(j->device_worker);
+    AUTO_JSON json_t *key =
+        json_pack("{s:s, s:s, s:O?, s:O?, s:O?, s:O?, s:O, s:I}", "task", j->row.task_id, "device",
+                  device_worker_device(j->device_worker), "gpu", json_object_get(gpu, "name"), "uuid",
+                  json_object_get(gpu, "uuid"), "driver", json_object_get(gpu, "driver"), "versions",
+                  device_worker_versions(j->device_worker), "policy", j->policy_json, "drifts",
+                  (json_int_t)device_worker_drifts(j->device_worker));
     AUTO_FREE char *text = key ? json_dumps(key, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
 
     out[0] = '\0';
@@ -160,7 +161,7 @@ tell_times(struct submission *s, json_t *detail)
 
 /* "full: mismatch: text", and whether that would be so again. */
 static void
-tell_failure(struct submission *s, const struct lane_report *r)
+tell_failure(struct submission *s, const struct stage_report *r)
 {
     const char *text = json_string_value(json_object_get(r->error, "text"));
     bool is_of_the_moment = r->is_reference || !class_info(r->class_)->is_reusable;
@@ -213,26 +214,27 @@ baseline_begin(struct submission *s)
     }
     AUTO_JSON json_t *policy = policy_of(j);
     j->is_comparing = true;
-    lane_reopen_compiled(j->lane, policy);
+    device_worker_reopen_compiled(j->device_worker, policy);
     return true;
 }
 
 bool
-baseline_report(struct submission *s, const struct lane_report *r)
+baseline_report(struct submission *s, const struct stage_report *r)
 {
     struct attempt *j = s->attempt;
     int64_t limit_ms = s->funnel->config->stage_limit_ms;
 
-    if (r->outcome == LANE_FAIL) {
+    if (r->outcome == REPORT_FAIL) {
         tell_failure(s, r);
-    } else if (r->outcome == LANE_SKIP) {
+    } else if (r->outcome == REPORT_SKIP) {
         const char *why = json_string_value(json_object_get(r->detail, "why"));
         tell(s, "skipped", why ? why : "no reason is known");
     } else if (strcmp(r->stage, "open") == 0) {
-        lane_stage(j->lane, "full", false, COMPILE_STAGES * limit_ms);
+        device_worker_stage(j->device_worker, "full", false, COMPILE_STAGES * limit_ms);
         return false;
     } else if (strcmp(r->stage, "full") == 0) {
-        lane_stage(j->lane, "timing", false, timing_limit_ms(&s->attempt->policy, limit_ms));
+        device_worker_stage(j->device_worker, "timing", false,
+                            timing_limit_ms(&s->attempt->policy, limit_ms));
         return false;
     } else {
         tell_times(s, r->detail);

@@ -5,14 +5,14 @@
 #include <stdbool.h>
 
 struct funnel;
-struct lane_report;
+struct stage_report;
 struct submission;
 
-/* After a timing that was measured. True: the lane is at it, and its reports are baseline_report()'s from here on. */
+/* After a timing that was measured. True: the device is at it, and its reports are baseline_report()'s from here on. */
 bool baseline_begin(struct submission *s);
 /* True: that was all, and s->attempt->baseline says how it went. */
-bool baseline_report(struct submission *s, const struct lane_report *r);
-void baseline_lost(struct submission *s, const char *why); /* the lane went down meanwhile */
+bool baseline_report(struct submission *s, const struct stage_report *r);
+void baseline_lost(struct submission *s, const char *why); /* the device worker went down meanwhile */
 void baselines_free(struct funnel *f);
 
 #endif

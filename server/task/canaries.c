@@ -15,7 +15,7 @@
 #include "server/submission/funnel.h"
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
-#include "server/workers/lane.h"
+#include "server/workers/device_worker.h"
 #include "server/workers/norms.h"
 
 enum { GPU_MAX = 79 }; /* of a UUID: what an answer has room for */
@@ -137,8 +137,8 @@ forgotten(struct forgetting *g)
 {
     if (--g->left > 0)
         return;
-    for (int i = 0; i < g->f->n_lanes; i++)
-        lane_look_again(g->f->lanes[i]);
+    for (int i = 0; i < g->f->n_device_workers; i++)
+        device_worker_look_again(g->f->device_workers[i]);
     g->cb(g->arg, &g->answer);
     free(g);
 }

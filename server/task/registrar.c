@@ -23,7 +23,7 @@
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
 #include "server/submission/request.h"
-#include "server/workers/lane.h"
+#include "server/workers/device_worker.h"
 
 /*
  * A task is run once in a worker before it is taken up, so that nobody waits
@@ -53,7 +53,8 @@ struct registration {
     struct asker *askers;
     json_t *declared; /* what the task's id is made from, beside the reference */
     int losses;
-    struct asker *runner; /* in whose turn it has a lane; NULL: it waits for one, or is being stored */
+    struct asker
+        *runner; /* in whose turn it has a device worker; NULL: it waits for one, or is being stored */
 };
 
 struct known_task {
@@ -411,7 +412,7 @@ registered_cb(void *arg, const struct buffer *spec, json_t *error)
 }
 
 void
-task_give_lane(struct lane *l, struct scheduler_job *job)
+task_give_device_worker(struct device_worker *l, struct scheduler_job *job)
 {
     struct asker *a, *runner = scheduler_owner(job, struct asker, job);
     struct registration *r = runner->registration;
@@ -419,13 +420,13 @@ task_give_lane(struct lane *l, struct scheduler_job *job)
 
     DL_FOREACH(r->askers, a) remove_turn(a);
     r->runner = runner;
-    const struct lane_registration registration = { .task_id = r->row.id,
-                                                    .entry = r->row.entry_point,
-                                                    .source = r->row.reference,
-                                                    .source_size = r->row.reference_size,
-                                                    .dynamic_shapes = r->row.dynamic_shapes,
-                                                    .cases = r->cases };
-    if (lane_register(l, &registration, registered_cb, r, &err) != 0) {
+    const struct job_registration registration = { .task_id = r->row.id,
+                                                   .entry = r->row.entry_point,
+                                                   .source = r->row.reference,
+                                                   .source_size = r->row.reference_size,
+                                                   .dynamic_shapes = r->row.dynamic_shapes,
+                                                   .cases = r->cases };
+    if (device_worker_register(l, &registration, registered_cb, r, &err) != 0) {
         end_turn(r);
         refuse(r, FUNNEL_UNAVAILABLE, log_for_client(r->row.id, &err), NULL);
     }

@@ -16,7 +16,7 @@
 #include "server/submission/funnel.h"
 
 struct funnel;
-struct lane;
+struct device_worker;
 struct scheduler_job;
 struct task_request;
 struct registrar;
@@ -37,8 +37,8 @@ int task_let_sizes_judge(struct task_row *task, struct error *err);
 /* By id, or by a name: store_find_task(). FUNNEL_OK, FUNNEL_NO_TASK or FUNNEL_UNAVAILABLE. */
 enum funnel_refusal task_find(struct funnel *f, const char *client, const char *name, char id[HASH_TEXT_SIZE],
                               struct json_fault *fault);
-/* Gives an idle lane to the registration whose job this is. */
-void task_give_lane(struct lane *l, struct scheduler_job *job);
+/* Gives an idle device worker to the registration whose job this is. */
+void task_give_device_worker(struct device_worker *l, struct scheduler_job *job);
 int64_t registrar_registering(const struct registrar *r); /* registrations in progress */
 int64_t registrar_known(const struct registrar *r);       /* tasks whose ids are in memory */
 void task_refuse_all(struct funnel *f);                   /* the daemon drains: those that wait are refused */

@@ -556,12 +556,6 @@ make_text(const struct feedback *f, const char *bound, const char *hint, struct 
 /* --- the object --- */
 
 static json_t *
-text_or_null(const char *text)
-{
-    return text ? json_string(text) : json_null();
-}
-
-static json_t *
 safe_string(const char *text, size_t limit)
 {
     AUTO_BUFFER struct buffer b = BUFFER_INIT;

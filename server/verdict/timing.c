@@ -7,7 +7,7 @@
 #include "common/auto.h"
 #include "common/statistics.h"
 #include "server/verdict/values.h"
-#include "server/workers/lane.h"
+#include "server/workers/device_worker.h"
 
 /* More trials than the usual may take so long each: BUDGET_S of server/harness/clock.py. */
 #define USUAL_TRIALS 50

@@ -3,6 +3,12 @@
 #include <math.h>
 
 json_t *
+text_or_null(const char *text)
+{
+    return text && *text ? json_string(text) : json_null();
+}
+
+json_t *
 real_or_null(double x)
 {
     return isfinite(x) ? json_real(x) : json_null();

@@ -27,12 +27,6 @@
  * that never ran the candidate; what is not known is null.
  */
 
-static json_t *
-text_or_null(const char *text)
-{
-    return text && *text ? json_string(text) : json_null();
-}
-
 /* --- components and reward --- */
 
 static json_t *

@@ -18,20 +18,15 @@
 #include "server/workers/zygote.h"
 
 /* Bytes of a task's id, with what tells one of its references from another. */
-#define LANE_TASK_SIZE (HASH_TEXT_SIZE + 8)
+#define REFERENCE_ID_SIZE (HASH_TEXT_SIZE + 8)
 
 struct gpu_child;
 struct gpu_children;
 
-enum gpu_child_use {
-    GPU_CHILD_POOL, /* it waits */
-    GPU_CHILD_REFERENCE,
-    GPU_CHILD_CANDIDATE,
-    GPU_CHILD_ENDING
-};
+enum gpu_child_use { GPU_CHILD_REFERENCE, GPU_CHILD_CANDIDATE, GPU_CHILD_ENDING };
 
 struct gpu_children_ops {
-    /* c has ended, and is freed afterwards. True: it was the job's own. */
+    /* c, which was taken, has ended, and is freed afterwards. True: it was the job's own. */
     bool (*ended)(void *arg, const struct gpu_child *c);
     void (*changed)(void *arg); /* one has come, has become ready or is gone */
 };
@@ -63,7 +58,7 @@ void gpu_children_went(struct gpu_children *all, const char *name);
 
 /* A loaded reference of the task; NULL: none. */
 struct gpu_child *gpu_children_reference(const struct gpu_children *all, const char *task_id);
-/* The newest that is ready, for that use from now on; task_id: of a reference, copied. NULL: none is ready. */
+/* One that is ready, for that use from now on; task_id: of a reference, copied. NULL: none is ready. */
 struct gpu_child *gpu_children_take(struct gpu_children *all, enum gpu_child_use use, const char *task_id);
 void gpu_child_note_loaded(struct gpu_child *c, const char *task_id); /* copied */
 bool gpu_child_is_loaded(const struct gpu_child *c);
@@ -76,7 +71,7 @@ void gpu_child_discard(struct gpu_child *c); /* kill and forget; nobody may poin
 
 /* --- looking --- */
 
-int gpu_children_count(const struct gpu_children *all, enum gpu_child_use use, bool is_ready_only);
+int gpu_children_count(const struct gpu_children *all, enum gpu_child_use use);
 /* {"ready","making","most","made","lost","waited_s"}; given. waited_s: as job_waited_s() says. */
 json_t *gpu_children_pool_json(const struct gpu_children *all, double waited_s);
 int64_t gpu_children_loads(const struct gpu_children *all); /* references that were begun, since the start */

@@ -38,14 +38,14 @@ struct work {
     bool is_compiled;   /* the candidate is the reference itself, for torch to compile */
     int64_t wanting_ns; /* monotonic: since when it waits for children */
     struct gpu_child *candidate, *reference;
-    char task_id[LANE_TASK_SIZE];
+    char task_id[REFERENCE_ID_SIZE];
     char *entry, *task_entry, *cache;
     int images_fd; /* -1: none */
     char *source, *spec, *reference_source, *kernels;
     size_t source_size, spec_size, reference_size;
     json_t *policy, *cases;
     bool dynamic_shapes, is_grouped;
-    bool is_alone; /* nobody but its own children on the device */
+    bool is_isolated; /* nobody but its own children on the device */
     uint64_t seed;
     char stage[16];
     bool wants_evidence;
@@ -54,8 +54,8 @@ struct work {
     bool has_end;
     struct buffer output;
     int64_t output_lost;
-    const struct lane_job_ops *ops;
-    lane_registered_cb *registered;
+    const struct job_ops *ops;
+    job_registered_cb *registered;
     void *arg;
 };
 
@@ -178,7 +178,7 @@ begin(struct job *j, struct work *w, bool is_whole, struct error *err)
 }
 
 int
-job_open(struct job *j, const struct lane_submission *s, const struct lane_job_ops *ops, void *arg,
+job_open(struct job *j, const struct job_submission *s, const struct job_ops *ops, void *arg,
          struct error *err)
 {
     struct work w = {
@@ -195,7 +195,7 @@ job_open(struct job *j, const struct lane_submission *s, const struct lane_job_o
         .policy = json_incref(s->policy),
         .seed = s->seed,
         .is_grouped = s->is_grouped,
-        .is_alone = s->is_alone,
+        .is_isolated = s->is_isolated,
         .images_fd = s->images_fd >= 0 ? fcntl(s->images_fd, F_DUPFD_CLOEXEC, 0) : -1,
         .ops = ops,
         .arg = arg,
@@ -209,7 +209,7 @@ job_open(struct job *j, const struct lane_submission *s, const struct lane_job_o
 }
 
 int
-job_register(struct job *j, const struct lane_registration *r, lane_registered_cb *cb, void *arg,
+job_register(struct job *j, const struct job_registration *r, job_registered_cb *cb, void *arg,
              struct error *err)
 {
     struct work w = {
@@ -376,7 +376,7 @@ acquire(struct job *j)
 
     if (!has_children(j))
         return;
-    if (w->is_alone)
+    if (w->is_isolated)
         gpu_children_make_room(j->children, w->candidate, w->reference);
     gpu_child_note_used(w->reference);
     j->waited_s += (double)(clock_monotonic_ns() - w->wanting_ns) / 1e9;
@@ -518,7 +518,7 @@ job_close(struct job *j)
 
 /* Before the candidate's process is ended. A limit of the referee's own is that of a call. */
 static void
-note_neighbours(const struct job *j, struct lane_report *report)
+note_neighbours(const struct job *j, struct stage_report *report)
 {
     const struct asked *a = &j->asked;
     struct contention_mark now;
@@ -537,7 +537,7 @@ note_neighbours(const struct job *j, struct lane_report *report)
 
 /* Neither of the two processes is to blame: the GPU is not what it was when the referee started. */
 static bool
-is_drift(const struct lane_report *report)
+is_drift(const struct stage_report *report)
 {
     const char *blamed = json_string_value(json_object_get(report->error, "type"));
 
@@ -546,21 +546,21 @@ is_drift(const struct lane_report *report)
 
 /* What the referee had found of a candidate stays found: to be slow as well is no way out. */
 static bool
-is_conviction(const struct lane_report *report)
+is_conviction(const struct stage_report *report)
 {
-    return report->outcome == LANE_FAIL && class_info(report->class_)->is_cheat;
+    return report->outcome == REPORT_FAIL && class_info(report->class_)->is_cheat;
 }
 
 /* What else comes after the limit is a timeout, whatever it says. */
 static void
-judge_report(const struct job *j, struct lane_report *report)
+judge_report(const struct job *j, struct stage_report *report)
 {
     if (report->is_reference)
         return;
     report->stage = j->work.stage;
     if (!j->work.is_limited || is_conviction(report))
         return;
-    report->outcome = LANE_FAIL;
+    report->outcome = REPORT_FAIL;
     report->class_ = CLASS_TIMEOUT;
     report->rule = NULL;
     report->is_reopen = false;
@@ -573,13 +573,13 @@ is_awaited(const struct job *j, const char *id, bool is_registration)
 }
 
 void
-job_reported(struct job *j, const char *id, struct lane_report *report)
+job_reported(struct job *j, const char *id, struct stage_report *report)
 {
     struct work *w = &j->work;
 
     if (!is_awaited(j, id, false))
         return;
-    if (report->outcome == LANE_FAIL || w->is_limited)
+    if (report->outcome == REPORT_FAIL || w->is_limited)
         note_neighbours(j, report);
     answered(j);
     w->is_abnormal |= class_info(report->class_)->is_abnormal || report->is_reopen;
@@ -640,12 +640,12 @@ job_registered(struct job *j, const char *id, const struct buffer *spec, json_t 
 static void
 tell_closed(struct work *w, const char *why, bool is_others)
 {
-    struct lane_closing closing = { .is_lost = why != NULL,
-                                    .is_others = is_others,
-                                    .why = why,
-                                    .end = w->has_end ? &w->end : NULL,
-                                    .output = &w->output,
-                                    .output_lost = w->output_lost };
+    struct job_closing closing = { .is_lost = why != NULL,
+                                   .is_others = is_others,
+                                   .why = why,
+                                   .end = w->has_end ? &w->end : NULL,
+                                   .output = &w->output,
+                                   .output_lost = w->output_lost };
     if (w->is_registration)
         w->registered(w->arg, NULL, NULL);
     else
@@ -681,7 +681,7 @@ job_allows_making(const struct job *j)
 {
     if (j->phase == PHASE_NONE || j->phase == PHASE_ACQUIRE)
         return true;
-    return !j->work.is_alone && j->phase != PHASE_QUIET &&
+    return !j->work.is_isolated && j->phase != PHASE_QUIET &&
            !(j->asked.is_due && strcmp(j->work.stage, "timing") == 0);
 }
 

@@ -22,8 +22,8 @@
 #include "server/workers/zygote.h"
 
 /* How it was with the candidate's process in the end; a view. */
-struct lane_closing {
-    bool is_lost;                /* the lane's workers went down with the job in their hands */
+struct job_closing {
+    bool is_lost;                /* the device's workers went down with the job in their hands */
     bool is_others;              /* then: for a process of an earlier job, or killed, and not by us */
     const char *why;             /* then: how */
     const struct child_end *end; /* NULL: there never was one, or it was not waited for */
@@ -31,16 +31,13 @@ struct lane_closing {
     int64_t output_lost;         /* bytes beyond the limit */
 };
 
-struct lane_job_ops {
-    void (*report)(void *arg, const struct lane_report *r);
-    void (*closed)(void *arg, const struct lane_closing *c); /* once, last */
+struct job_ops {
+    void (*report)(void *arg, const struct stage_report *r);
+    void (*closed)(void *arg, const struct job_closing *c); /* once, last */
 };
 
-/* Bytes of a task's id, with what tells one of its references from another. */
-#define LANE_TASK_SIZE (HASH_TEXT_SIZE + 8)
-
 /* Strings are copied. task_id: submissions with the same one share a reference. */
-struct lane_submission {
+struct job_submission {
     const char *task_id;
     const char *entry, *task_entry;
     const char *source, *spec, *reference;
@@ -53,13 +50,13 @@ struct lane_submission {
     const char *cache; /* NULL: none */
     int images_fd;     /* borrowed: its plan with the images of its kernels; -1: it is judged live */
     /* Idle references and children that are not needed yet are ended first, and none is made. */
-    bool is_alone;
+    bool is_isolated;
 };
 
 /* spec (JSON text, borrowed) when it was registered; else error {"type","text","line"} when it was refused; else lost. */
-typedef void lane_registered_cb(void *arg, const struct buffer *spec, json_t *error);
+typedef void job_registered_cb(void *arg, const struct buffer *spec, json_t *error);
 
-struct lane_registration {
+struct job_registration {
     const char *task_id, *entry; /* entry NULL: to be found */
     const char *source;
     size_t source_size;
@@ -81,16 +78,16 @@ int job_new(uv_loop_t *loop, const struct config *config, struct referee *refere
 void job_free(struct job *j); /* there is none; NULL is fine */
 
 bool job_is_none(const struct job *j);
-/* What the lane_… functions of the same names say. There must be none. 0 or ERR_NOMEM. */
-int job_open(struct job *j, const struct lane_submission *s, const struct lane_job_ops *ops, void *arg,
+/* What the device_worker_… functions of the same names say. There must be none. 0 or ERR_NOMEM. */
+int job_open(struct job *j, const struct job_submission *s, const struct job_ops *ops, void *arg,
              struct error *err);
-int job_register(struct job *j, const struct lane_registration *r, lane_registered_cb *cb, void *arg,
+int job_register(struct job *j, const struct job_registration *r, job_registered_cb *cb, void *arg,
                  struct error *err);
 void job_stage(struct job *j, const char *stage, bool wants_evidence, int64_t limit_ms);
 void job_reopen(struct job *j);
 void job_reopen_compiled(struct job *j, json_t *policy);
 void job_close(struct job *j);
-/* The device's workers are gone: why and is_others as in struct lane_closing. Nothing happens where there is none. */
+/* The device's workers are gone: why and is_others as in struct job_closing. Nothing happens where there is none. */
 void job_lose(struct job *j, const char *why, bool is_others);
 
 /* Something has changed: what can be done now is done. */
@@ -98,7 +95,7 @@ void job_pump(struct job *j);
 /* A child has ended, and is freed afterwards. True: it was the job's own. */
 bool job_child_ended(struct job *j, const struct gpu_child *c);
 /* The referee has answered. What is not the job's is ignored. */
-void job_reported(struct job *j, const char *id, struct lane_report *report);
+void job_reported(struct job *j, const char *id, struct stage_report *report);
 /* spec NULL: it was refused, for error (both borrowed). */
 void job_registered(struct job *j, const char *id, const struct buffer *spec, json_t *error);
 

@@ -167,7 +167,7 @@ read_detail(const struct referee *r, struct message *m)
 
 /* 0, or ERR_PROTOCOL. */
 static int
-read_report(const struct message *m, struct lane_report *out)
+read_report(const struct message *m, struct stage_report *out)
 {
     const char *outcome = message_text(m, "outcome"), *class_ = message_text(m, "class");
     static const char *const names[] = { "pass", "fail", "skip" };
@@ -176,12 +176,12 @@ read_report(const struct message *m, struct lane_report *out)
     while (outcome && i < ARRAY_LEN(names) && strcmp(outcome, names[i]) != 0)
         i++;
     out->stage = message_text(m, "stage");
-    if (!outcome || i == ARRAY_LEN(names) || !out->stage || (i == LANE_FAIL && !class_))
+    if (!outcome || i == ARRAY_LEN(names) || !out->stage || (i == REPORT_FAIL && !class_))
         return ERR_PROTOCOL;
     out->class_ = class_find(class_) != CLASS_NONE ? class_find(class_) : CLASS_CRASH;
-    out->outcome = (enum lane_outcome)i;
+    out->outcome = (enum report_outcome)i;
     out->rule = message_text(m, "rule");
-    if (out->outcome != LANE_FAIL) {
+    if (out->outcome != REPORT_FAIL) {
         out->class_ = CLASS_NONE;
         out->rule = NULL;
     }
@@ -227,7 +227,7 @@ note_seen(struct referee *r, json_t *detail)
 static void
 read_stage(struct referee *r, struct message *m)
 {
-    struct lane_report report = { 0 };
+    struct stage_report report = { 0 };
     const char *job = message_text(m, "job");
 
     if (!job || read_report(m, &report) != 0) {

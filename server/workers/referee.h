@@ -27,7 +27,7 @@ struct referee_ops {
     void (*down)(void *arg, const char *why);
     void (*child_ready)(void *arg, const char *child);
     void (*child_gone)(void *arg, const char *child);
-    void (*report)(void *arg, const char *job, struct lane_report *report);
+    void (*report)(void *arg, const char *job, struct stage_report *report);
     /* spec NULL: it was refused, for error. */
     void (*registered)(void *arg, const char *job, const struct buffer *spec, json_t *error);
     void (*canary)(void *arg, const json_t *body);

@@ -10,15 +10,15 @@
 #include "common/classes.h"
 
 /* What the referee said of one stage; views, valid during the callback. */
-struct lane_report {
+struct stage_report {
     const char *stage; /* "open", "tiny", "full", "timing" */
-    enum lane_outcome { LANE_PASS, LANE_FAIL, LANE_SKIP } outcome;
+    enum report_outcome { REPORT_PASS, REPORT_FAIL, REPORT_SKIP } outcome;
     enum verdict_class class_; /* of the verdict; CLASS_NONE unless it failed */
     const char *rule;          /* the rule that found a hack; NULL: none, or not failed */
     int done, of;
     json_t *error; /* {"type","text","line"} or NULL */
     const char *generality;
-    bool is_reopen;    /* the process is lost, and the verdict is not: lane_reopen() */
+    bool is_reopen;    /* the process is lost, and the verdict is not: device_worker_reopen() */
     bool is_reference; /* it was the reference that failed */
     json_t *detail;    /* an object, or NULL */
     /* What of a failure may be a neighbour's doing; of others 0 or -1. */

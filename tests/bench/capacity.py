@@ -5,7 +5,7 @@ through SQLite, in alternating rounds, since a machine's speed changes from minu
 scripted ones: torch is not loaded, and nothing is judged while anything is measured. Then the same with 10^3 to
 --stored submissions in the store, each time beside the bare library, and with --queued that wait. A share is that of
 the least disturbed rounds. Ends with a line for each target, met or missed; status 1 when one is missed.
-docs/performance.md has results; --out keeps every round.
+docs/measurements/speed.md has results; --out keeps every round.
 """
 
 from __future__ import annotations

@@ -292,7 +292,7 @@ main(int argc, char **argv)
         return 2;
     }
     uv_loop_init(&loop);
-    if (store_open(&loop, argv[1], 100000, &s, &err) < 0)
+    if (store_open(&loop, argv[1], NULL, 100000, &s, &err) < 0)
         die("open", &err);
     add_tasks(s, &loop, tasks);
     int64_t start_ms = clock_wall_ms() - seconds * 1000;

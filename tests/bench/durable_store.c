@@ -375,7 +375,7 @@ main(int argc, char **argv)
               stderr);
         return 2;
     }
-    if (store_open(loop, argv[2], WRITES_MAX, &s, &err) < 0)
+    if (store_open(loop, argv[2], NULL, WRITES_MAX, &s, &err) < 0)
         die("open", &err);
     if (strcmp(argv[1], "task") == 0)
         add_task(s, loop);

@@ -6,7 +6,7 @@
   events   the mean of 100 CUDA-event times on the same programs, taken by tests/bench/plain.py
 
 Each measurement is one line of JSON in OUT/timing.jsonl; tests/bench/timing_report.py makes the figures of
-docs/timing.md from them. Needs a GPU; without one it says so and its status is 77.
+docs/measurements/timing.md from them. Needs a GPU; without one it says so and its status is 77.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The figures in the text of docs/timing.md, each made again from where it comes from.
+"""The figures in the text of docs/measurements/timing.md, each made again from where it comes from.
 
 A sentence of the page is found by a pattern whose groups are its figures; they have to be, as they are written
 there, what a function makes of the source: the record of what an H200 showed (docs/measurements/clock.md), or what

@@ -1,4 +1,4 @@
-"""make timing-report: the figures of docs/timing.md, made again from the raw samples of make bench-timing.
+"""make timing-report: the figures of docs/measurements/timing.md, made again from the raw samples of make bench-timing.
 
 Reads the newest file in docs/measurements/timing/ (they are named by date). Fails where a target is missed,
 where something that a target needs was not measured, and where the page says anything else than what comes
@@ -388,9 +388,9 @@ def run(data: Path, page: Path, *, is_writing: bool, first: int | None = None) -
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Make the figures of docs/timing.md from the raw data.")
+    parser = argparse.ArgumentParser(description="Make the figures of docs/measurements/timing.md from the raw data.")
     parser.add_argument("--data", type=Path, default=ROOT / "docs/measurements/timing", help="a file or a directory")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs/timing.md")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs/measurements/timing.md")
     parser.add_argument("--seen", type=Path, default=ROOT / "docs/measurements/clock.md")
     parser.add_argument("--simulated", type=Path, default=None, help="what tests/unit/test_statistics printed")
     parser.add_argument("--write", action="store_true", help="put the figures into the page")

@@ -260,6 +260,12 @@ def test_json_is_the_service_s_document(script: Script, source: str) -> None:
     assert done.stderr == b""
 
 
+def test_json_has_no_more_digits_than_came(script: Script) -> None:
+    script.on("GET /v1/submissions/" + ID, (200, b'{"id": "x", "reward": 0.1, "components": {"a": 5.002, "b": 1e-6}}'))
+    text = verifier(script, "show", ID, "--json").stdout.decode()
+    assert '"reward": 0.1,' in text and '"a": 5.002,' in text and "1e-6" in text
+
+
 def test_infra_has_no_reward(script: Script) -> None:
     script.on("GET /v1/submissions/" + ID, (200, INFRA))
     done = verifier(script, "show", ID)
@@ -484,19 +490,223 @@ def test_cancel(script: Script) -> None:
     assert verifier(script, "cancel", ID).returncode == 6
 
 
-def test_status_prints_whatever_there_is(script: Script) -> None:
-    document = {
-        "state": "ready",
-        "queues": {"cpu": {"waiting": 3}},
-        "workers": [{"name": "z1", "pid": 5}, {"name": "z2", "pid": None}],
-        "gpus": [],
-    }
-    script.on("GET /v1/status", (200, document))
+STATUS: Json = {
+    "version": "0.1.0",
+    "state": "ready",
+    "why": None,
+    "uptime_s": 11520.5,
+    "access": "tokens",
+    "queues": {
+        "queued": {"interactive": 1, "batch": 2},
+        "ready": {"interactive": 0, "batch": 4},
+        "oldest_s": {"queued": 3.2, "ready": 75.0},
+        "limit": 20000,
+        "cpu_running": 2,
+        "cpu_slots": 2,
+        "gpu_running": 1,
+    },
+    "workers": [{"name": "z1", "state": "ready"}, {"name": "referee cuda:0", "state": "failed", "why": "\x1bno GPU"}],
+    "gpus": [
+        {"device": "cuda:0", "name": "H100", "state": "busy", "seen": {"sm_mhz": 1980, "temp_c": 54, "power_w": 610}}
+    ],
+    "counts": {"finished": 3, "classes": {"ok": 2, "mismatch": 1}, "done": 9, "cancelled": 1, "tasks": 5},
+    "disks": [{"what": "store", "free_bytes": 7e10, "total_bytes": 27e10, "used_bytes": 3e5}],
+}
+
+
+def test_status_says_in_words_what_runs_and_what_waits(script: Script) -> None:
+    script.on("GET /v1/status", (200, STATUS))
+    script.on("GET /v1/submissions", (200, {"items": [{"id": ID, "task_name": "softmax", "stage": "full"}]}))
     done = verifier(script, "status")
-    assert done.returncode == 0
-    lines = done.stdout.decode().splitlines()
-    assert {"state: ready", "queues.cpu.waiting: 3"} <= set(lines)
-    assert ["z2", "-"] in [line.split() for line in lines]
+    assert done.returncode == 0 and script.calls[-1][1] == "/v1/submissions?state=running&view=brief&limit=8"
+    assert done.stdout.decode().splitlines() == [
+        f"verifierd       0.1.0 at {script.url}: ready, up 3 h 12 min, calls need a token",
+        "waiting         3 for a CPU slot, 4 for a device; the oldest for 1 min 15 s (room for 20000)",
+        "running         2 of 2 CPU slots, 1 on devices",
+        f"                {ID}  softmax  in full",
+        "cuda:0          H100, busy; 1980 MHz, 54 degrees, 610 W when it last timed",
+        "worker          referee cuda:0: failed, ?no GPU",
+        "since start     3 verdicts: ok 2, mismatch 1",
+        "stored          9 done, 1 cancelled; tasks: 5",
+        "store           70.0 of 270.0 GB free, 0.3 MB used",
+    ]
+    assert json.loads(verifier(script, "status", "--json").stdout) == STATUS
+
+
+def test_status_shows_a_submitter_what_it_is_told(script: Script) -> None:
+    script.on("GET /v1/status", (200, {"state": "starting", "why": "starting workers", "uptime_s": 2, "version": "1"}))
+    script.on("GET /v1/submissions", (200, {"items": [], "next": None}))
+    text = verifier(script, "status").stdout.decode()
+    assert text == f"verifierd       1 at {script.url}: starting (starting workers), up 2 s\n"
+
+
+# --- short ids ---
+
+OTHER = ID[:-1] + "2"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "called"),
+    [
+        (["show"], f"/v1/submissions/{ID}"),
+        (["show", "--source"], f"/v1/submissions/{ID}/source"),
+        (["timing"], f"/v1/submissions/{ID}/timing"),
+        (["bundle"], f"/v1/submissions/{ID}/bundle"),
+        (["cancel"], f"/v1/submissions/{ID}"),
+    ],
+)
+def test_the_beginning_of_an_id_is_enough(script: Script, arguments: list[str], called: str) -> None:
+    script.on("GET /v1/submissions", (200, {"items": [{"id": ID}, {"id": "0199f2c3-0000-7000-8000-000000000001"}]}))
+    script.on("GET /v1/groups", (200, {"items": []}))
+    script.on(f"GET /v1/submissions/{ID}/timing", (200, TIMING))
+    script.on("DELETE /v1/submissions/" + ID, (200, OK))
+    verifier(script, *arguments, ID[:10])
+    assert script.calls[0][1] == f"/v1/submissions?limit=9&cursor={ID[:10]}fff-7fff-bfff-ffffffffffff"
+    assert script.calls[-1][1] == called
+
+
+def test_a_beginning_of_several_ids_is_an_error_that_lists_them(script: Script) -> None:
+    script.on("GET /v1/submissions", (200, {"items": [{"id": OTHER}, {"id": ID}]}))
+    script.on("GET /v1/groups", (200, {"items": [{"id": GROUP}]}))
+    done = verifier(script, "show", ID[:6])
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode().splitlines() == [
+        f'verifier: more than one id begins with "{ID[:6]}":',
+        f"  submission  {OTHER}",
+        f"  submission  {ID}",
+        f"  group  {GROUP}",
+    ]
+    script.on("GET /v1/submissions", (200, {"items": []}))
+    script.on("GET /v1/groups", (200, {"items": []}))
+    done = verifier(script, "cancel", ID[:6])
+    assert done.returncode == 5 and b"no id begins with" in done.stderr
+    assert verifier(script, "show", ID[:5]).returncode == 5 and script.calls[-1][1] == "/v1/groups/" + ID[:5]
+
+
+def test_rescore_and_export_take_beginnings_too(script: Script) -> None:
+    script.on("GET /v1/submissions", (200, {"items": [{"id": ID}]}))
+    script.on("GET /v1/groups", (200, {"items": [{"id": GROUP}]}))
+    script.on("POST /v1/rescore", (200, {"items": []}))
+    script.on("GET /v1/export", (200, b""))
+    assert verifier(script, "rescore", ID[:9], OTHER).returncode == 0
+    assert script.calls[-1][2]["submissions"] == [ID, OTHER]
+    assert verifier(script, "rescore", "--group", GROUP[:9]).returncode == 0
+    assert script.calls[-1][2]["group"] == GROUP
+    assert verifier(script, "export", "--group", GROUP[:9]).returncode == 0
+    assert script.calls[-1][1] == f"/v1/export?source=false&group={GROUP}"
+
+
+def test_a_task_is_found_by_the_beginning_of_its_hash(script: Script, source: str) -> None:
+    task = "sha256:" + "ab" * 32
+    script.on("GET /v1/tasks", (200, {"items": [{"id": task}, {"id": "sha256:" + "ac" * 32}]}))
+    assert verifier(script, "submit", source, "--task", task[:13]).returncode == 0
+    assert script.calls[0][1] == "/v1/tasks?limit=9&cursor=sha256%3Aababab" + "0" * 58
+    assert script.sent("POST /v1/submissions")["task"] == task
+    script.on("GET /v1/tasks/" + task.replace(":", "%3A"), (200, {"id": task, "name": "softmax"}))
+    assert verifier(script, "task", "show", task[:13]).returncode == 0
+
+
+def test_the_daemon_takes_the_cursors_that_short_ids_are_looked_up_by(start_daemon: service.StartDaemon) -> None:
+    real = Script(url=start_daemon(ready=False).client.url)
+    assert verifier(real, "show", "0199f2c4-00").returncode == 5
+    assert verifier(real, "task", "show", "sha256:ababab").returncode == 5
+
+
+# --- judge ---
+
+
+def judge(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """With a verifierd of its own: what is not loopback, and any other daemon, is out of reach."""
+    return verifier(Script(url="http://192.0.2.1:9"), "judge", *arguments, f"--python={os.environ['PYTHON']}")
+
+
+def judged_stores() -> set[Path]:
+    return set(Path("/tmp").glob("verifierd-judge-*"))
+
+
+def test_judge_needs_no_daemon_and_leaves_nothing() -> None:
+    """Issue 28, point 4."""
+    before = judged_stores()
+    relu = service.ROOT / "tests" / "candidates" / "relu"
+    reference = str(service.ROOT / "tests" / "tasks" / "relu.py")
+    good = judge(str(relu / "honest.py"), "--task", reference, "--until", "tiny", "--json")
+    assert good.returncode == 0, good.stderr
+    assert json.loads(good.stdout)["class"] == "ok" and good.stderr == b""
+    bad = judge(str(relu / "syntax_error.py"), "--task", reference)
+    assert bad.returncode == 1 and b"SyntaxError" in bad.stdout, bad.stderr
+    assert judged_stores() == before
+
+
+def test_judge_says_why_its_daemon_does_not_start(tmp_path: Path, source: str) -> None:
+    before = judged_stores()
+    done = verifier(Script(), "judge", source, "--task", source, "--python=/nowhere/python3")
+    assert done.returncode == 3 and b"/nowhere/python3" in done.stderr
+    config = tmp_path / "bad.conf"
+    config.write_text("nonsense = 1\n")
+    done = verifier(Script(), "judge", source, "--task", source, f"--config={config}")
+    assert done.returncode == 3 and b"bad.conf:1" in done.stderr
+    assert judged_stores() == before
+
+
+# --- help, version, completions ---
+
+
+def test_help_and_version_are_what_hands_know(script: Script) -> None:
+    usage = verifier(script, "--help").stdout
+    for words in (["-h"], ["help"], ["help", "--json"]):
+        assert verifier(script, *words).stdout == usage, words
+    submit = verifier(script, "submit", "--help").stdout
+    for words in (["submit", "-h"], ["help", "submit"]):
+        assert verifier(script, *words).stdout == submit, words
+    assert verifier(script, "help", "task", "add").stdout == verifier(script, "task", "add", "--help").stdout
+    assert verifier(script, "help", "task").stdout.startswith(b"Usage: verifier task add")
+    assert verifier(script, "version").stdout == verifier(script, "--version").stdout
+    assert verifier(script, "help", "paint").returncode == 2
+    assert not script.calls
+
+
+def commands_of_help() -> list[str]:
+    text = verifier(Script(), "help").stdout.decode().partition("Commands,")[2].partition("\n\n")[0]
+    return [line[2:14].strip() for line in text.splitlines() if re.match(r"  [a-z]", line)]
+
+
+def options_of_help(command: str) -> set[str]:
+    text = verifier(Script(), *command.split(), "--help").stdout.decode()
+    return set(re.findall(r"^  (?:-.,|   ) (--[a-z-]+)", text, re.MULTILINE))
+
+
+def complete(shell: str, words: list[str]) -> set[str]:
+    """What the shell offers for the last of the words."""
+    script = verifier(Script(), "completion", shell).stdout.decode()
+    if shell == "bash":
+        script += 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _verifier; printf "%s\\n" "${COMPREPLY[@]}"\n'
+    elif shell == "zsh":
+        # What is offered goes to _describe, as the name of an array of "word:what it is".
+        stub = "compdef() { }; _files() { }; _describe() { print -l -- ${(P)argv[-1]}; }\n"
+        script = stub + script + 'words=("$@"); CURRENT=$#; _verifier\n'
+    else:
+        script += 'complete -C (string join " " -- $argv)\n'
+    call = [shell, "-c", script, *words] if shell == "fish" else [shell, "-c", script, shell, *words]
+    done = subprocess.run(call, capture_output=True, timeout=LIMIT_S, check=True, text=True)
+    assert done.stderr == "", done.stderr
+    found = {re.split(r"[:\t=]", line)[0] for line in done.stdout.splitlines() if line}
+    return {word for word in found if word.startswith(words[-1])}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_completes_every_command_and_every_option(shell: str) -> None:
+    commands = commands_of_help()
+    assert len(commands) > 20
+    assert complete(shell, ["verifier", ""]) >= {name.split()[0] for name in commands}
+    assert complete(shell, ["verifier", "--json", "--token", "list", "task", ""]) >= {
+        "add",
+        "list",
+        "show",
+        "rename",
+        "rm",
+    }
+    for command in commands:
+        assert complete(shell, ["verifier", *command.split(), "--"]) == options_of_help(command), command
 
 
 def problem(status: int, **more: object) -> tuple[int, object]:
@@ -547,6 +757,9 @@ def test_refusals(script: Script, source: str, answer: tuple[int, object], code:
         (["submit", "-", "--task=unknown"], 5),
         (["group", "--task=softmax"], 2),
         (["group", "-"], 2),
+        (["judge"], 2),
+        (["judge", "-"], 2),
+        (["judge", "-", "--task=a", "--policy=strcit"], 2),
         (["task"], 2),
         (["task", "paint"], 2),
         (["task", "add"], 2),
@@ -578,6 +791,9 @@ def test_refusals(script: Script, source: str, answer: tuple[int, object], code:
         (["status", "--url", "http://127.0.0.1:1"], 7),
         (["--help"], 0),
         (["--version"], 0),
+        (["completion"], 2),
+        (["completion", "tcsh"], 2),
+        (["version", "x"], 2),
         (["task", "--help"], 0),
     ],
 )
@@ -636,31 +852,12 @@ def test_candidates_cannot_reach_the_terminal(script: Script) -> None:
     assert on_a_terminal(script, "show", ID, "--log") == b"?]0;owned? ?31m ? ok\r\n"
 
 
-COMMANDS = [
-    "submit",
-    "group",
-    "task add",
-    "task list",
-    "task show",
-    "show",
-    "timing",
-    "list",
-    "status",
-    "calibrate",
-    "cancel",
-    "doctor",
-    "export",
-    "bundle",
-    "replay",
-    "retention",
-]
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_manual_knows_every_option(script: Script, command: str) -> None:
+def test_the_manual_knows_every_command_and_every_option(script: Script) -> None:
     manual = (service.ROOT / "docs" / "verifier.1").read_text().replace("\\-", "-")
-    assert f"verifier {command}" in manual
-    options = re.findall(r"--[a-z-]+", verifier(script, *command.split(), "--help").stdout.decode())
-    assert "--url" in options
-    for option in options:
-        assert option in manual, f"{command} {option} is not in docs/verifier.1"
+    for command in commands_of_help():
+        assert re.search(rf"^\\fBverifier {command}\\fR", manual, re.MULTILINE), command
+        assert f".SS verifier {command}\n" in manual, command
+        options = options_of_help(command)
+        assert "--url" in options
+        for option in options:
+            assert option in manual, f"{command} {option} is not in docs/verifier.1"

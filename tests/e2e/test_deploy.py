@@ -75,6 +75,12 @@ def test_install_writes_only_below_destdir(tmp_path: Path) -> None:
     assert {f"{corpus}/tasks/relu.py", f"{corpus}/candidates/relu/honest.py", f"{corpus}/quick/sandbox.py"} <= files
     assert all(name.startswith("opt/v/") for name in files)
     assert {"opt/v/etc/verifierd.conf", "opt/v/share/verifierd/setup"} <= files
+    shells = {
+        "bash-completion/completions/verifier",
+        "fish/vendor_completions.d/verifier.fish",
+        "zsh/site-functions/_verifier",
+    }
+    assert {f"opt/v/share/{name}" for name in shells} <= files
     unit = (there / "opt/v/lib/systemd/system/verifierd.service").read_text()
     assert "ExecStart=/opt/v/bin/verifierd --config /opt/v/etc/verifierd.conf" in unit
     assert not re.search(r"@[A-Z]", unit + (there / "opt/v/etc/verifierd.conf").read_text())

@@ -1,7 +1,8 @@
-"""What the README and docs/http.md show is run, as it stands, against a live daemon.
+"""What the README, docs/quickstart.md and docs/http.md show is run, as it stands.
 
-Blocks marked `sh` are executed, all of one page in one bash; `console` marks what sets up, builds or serves, and a
-block without a mark is output. Other marks are refused, so that nothing is left out by a slip.
+Blocks marked `sh` are executed, all of one page in one bash; the quickstart starts its daemon itself, the other pages
+meet a live one. `console` marks what sets up, builds or installs: of these the commands are looked up. A block without
+a mark is output. Other marks are refused, so that nothing is left out by a slip.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,10 @@ import pytest
 import service
 
 PAGES = ["README.md", "docs/http.md"]
+QUICKSTART = "docs/quickstart.md"
+ROLES = ["Researcher", "curl", "Operator", "Engineer"]
+LINES_MOST = 10
+README_WORDS_MOST = 700
 SHOWN = {"console", "", "json", "http"}
 LIMIT_S = 600
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -96,7 +103,7 @@ def test_the_contract_has_each_policy_and_each_of_its_keys() -> None:
     assert f"enum: [{names}, null]" in schema
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, QUICKSTART])
 def test_every_block_is_marked(page: str) -> None:
     marks = {mark for mark, _ in blocks(page)}
     assert "sh" in marks and marks <= SHOWN | {"sh"}
@@ -110,23 +117,85 @@ def test_every_route_is_shown() -> None:
         assert any(used == method and re.search(pattern, line) for used, line in lines), (method, path)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES)
-def test_the_page_does_what_it_says(start_daemon: service.StartDaemon, page: str, tmp_path: Path) -> None:
-    daemon = start_daemon()
-    script = commands(page).replace(DEFAULT_URL, daemon.client.url)
-    script = script.replace("build/bin/", f"{service.BINARY.parent}/").replace("/tmp/bundle", f"{tmp_path}/bundle")
-    environment = os.environ | {"VERIFIERD_URL": daemon.client.url}
+def bash(script: str, environment: dict[str, str]) -> str:
+    """What a script of the checkout printed; its commands and complaints are shown where one fails."""
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-v", "-c", script],
         cwd=service.ROOT,
-        env=environment,
+        env=os.environ | environment,
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n--- and said ---\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.mark.parametrize("page", ["README.md", pytest.param("docs/http.md", marks=pytest.mark.slow)])
+def test_the_page_does_what_it_says(start_daemon: service.StartDaemon, page: str, tmp_path: Path) -> None:
+    daemon = start_daemon()
+    script = commands(page).replace(DEFAULT_URL, daemon.client.url)
+    script = script.replace("build/bin/", f"{service.BINARY.parent}/").replace("/tmp/bundle", f"{tmp_path}/bundle")
+    printed = bash(script, {"VERIFIERD_URL": daemon.client.url})
     if page == "docs/http.md":
-        assert "Idempotency-Replayed: true" in done.stdout and "HTTP/1.1 304" in done.stdout
-        assert '"binary"' in done.stdout
+        assert "Idempotency-Replayed: true" in printed and "HTTP/1.1 304" in printed
+        assert '"binary"' in printed
+
+
+def test_the_quickstart_runs_from_the_start_of_the_daemon_to_its_end(tmp_path: Path) -> None:
+    build = service.BINARY.parent.parent
+    script = commands(QUICKSTART)
+    for shown, here in (
+        ("127.0.0.1:8080", f"127.0.0.1:{free_port()}"),
+        ("/tmp/", f"{tmp_path}/"),
+        ("$PWD/build/venv/bin/python3", "build/venv/bin/python3"),
+        ("build/venv/bin/python3", os.environ.get("PYTHON", sys.executable)),
+        ("$PWD/build/bin", str(build / "bin")),
+        ("build/plain", str(build / "plain")),
+    ):
+        assert shown in script or shown.startswith("$PWD/build/venv"), shown
+        script = script.replace(shown, here)
+    printed = bash("trap 'kill ${DAEMON:-} 2>/dev/null || true' EXIT\n" + script, {})
+    assert "5 of 5 cases passed" in printed  # researcher: the honest candidate
+    assert "mismatch 0.3 " in printed and "[0.3]" in printed  # researcher: in Python, and as TRL is told
+    assert '"class":"mismatch"' in printed and '"name":"gelu"' in printed  # curl
+    assert "the settings are fine" in printed and 'verifierd_verdicts_total{class="ok"}' in printed  # operator
+    assert "1 passed" in printed and '"ok":true' in printed  # engineer
+
+
+def test_the_quickstart_has_ten_lines_for_each_role() -> None:
+    text = (service.ROOT / QUICKSTART).read_text()
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Build and start", *ROLES]
+    for role in ROLES:
+        part = text.partition(f"\n## {role}\n")[2].partition("\n## ")[0]
+        block = re.search(r"^```sh\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)
+        assert block is not None and block[1].replace("\\\n", " ").count("\n") <= LINES_MOST, role
+
+
+@pytest.mark.parametrize("page", ["README.md", QUICKSTART])
+def test_what_is_only_shown_is_a_command_that_there_is(page: str) -> None:
+    """Of `console` blocks, which install: each target of make, each script and each program is there."""
+    targets = set(re.findall(r"^([a-z][a-z0-9-]*):(?!=)", (service.ROOT / "Makefile").read_text(), re.MULTILINE))
+    lines = [line.partition("#")[0] for mark, body in blocks(page) if mark == "console" for line in body.splitlines()]
+    assert lines
+    for words in (re.sub(r"^sudo ", "", part).split() for line in lines for part in re.split(r"&&|\bsudo\b", line)):
+        match words:
+            case [] | ["systemctl", *_]:
+                pass
+            case ["make", target]:
+                assert target in targets, target
+            case ["/usr/local/share/verifierd/setup", "venv", _]:
+                assert (service.ROOT / "server/deploy/setup").exists()
+            case _:
+                pytest.fail(f"{page} shows {words}, and nothing here knows whether it works")
+
+
+def test_the_readme_is_short() -> None:
+    assert len((service.ROOT / "README.md").read_text().split()) <= README_WORDS_MOST

@@ -269,6 +269,75 @@ def test_bad_bodies(url: str, path: str, body: bytes, kind: str, status: int, co
         assert answer.json()["errors"][0].keys() == {"pointer", "detail"}
 
 
+@pytest.mark.parametrize("kind", ["text/x-python", "application/octet-stream", "text/x-python; charset=UTF-8"])
+def test_a_source_is_submitted_as_it_is(paused: service.Daemon, task: str, kind: str) -> None:
+    source = f"x = 'é\0'  # {kind}\n"
+    client = paused.client
+    path = "/v1/submissions?until=ast&entry_point=Mine&client=me&policy=hybrid&task="
+    answer = client.call("POST", path + task.replace(":", "%3A"), source.encode(), {"Content-Type": kind})
+    assert answer.status == 202, answer.body
+    assert client.get(f"/v1/submissions/{answer.json()['id']}/source").body == source.encode()
+    shown = client.get(f"/v1/submissions/{answer.json()['id']}").json()
+    assert (shown["task"], shown["client"], shown["policy"]) == (task, "me", "hybrid")
+
+
+def test_a_source_may_be_a_models_answer(paused: service.Daemon, task: str) -> None:
+    answer = paused.client.call(
+        "POST",
+        f"/v1/submissions?as=completion&task={task}",
+        b"Here:\n```python\nx = 5\n```\n",
+        {"Content-Type": "text/x-python"},
+    )
+    assert answer.status == 202, answer.body
+    assert paused.client.get(f"/v1/submissions/{answer.json()['id']}/source").body == b"x = 5\n"
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "kind", "status", "where"),
+    [
+        ("task=T&as=wrong", b"x = 1", "text/x-python", 400, {"parameter": "as"}),
+        ("task=nobody-knows", b"x = 1", "text/x-python", 404, None),
+        ("task=T&policy=strcit", b"x = 1", "text/x-python", 400, {"pointer": "/policy"}),
+        ("task=%ff", b"x = 1", "text/x-python", 400, None),
+        ("task=T", b"\xff", "text/x-python", 400, None),
+        ("task=T", b"{}", "application/json", 400, {"parameter": "task"}),
+        ("as=candidate", b"{}", "application/json", 400, {"parameter": "as"}),
+        ("task=T", b"x = 1", "text/plain", 415, None),
+        ("task=T", b"x = 1", "multipart/form-data; boundary=b", 415, None),
+        ("task=T", b"x = 1", "application/x-www-form-urlencoded", 415, None),
+    ],
+)
+def test_a_bad_source_is_refused_with_where(
+    paused: service.Daemon, task: str, query: str, body: bytes, kind: str, status: int, where: dict[str, str] | None
+) -> None:
+    path = "/v1/submissions?" + query.replace("task=T", f"task={task}")
+    answer = paused.client.call("POST", path, body, {"Content-Type": kind})
+    assert answer.status == status, answer.body
+    if where:
+        assert where.items() <= answer.json()["errors"][0].items()
+    if status == 415:
+        assert "text/x-python" in answer.json()["detail"]
+
+
+def test_only_submissions_take_a_source(url: str) -> None:
+    for path in ("/v1/tasks", "/v1/groups", "/v1/rescore"):
+        answer = service.Client(url).call("POST", path, b"x = 1", {"Content-Type": "text/x-python"})
+        assert answer.status == 415, path
+        assert "text/x-python" not in answer.json()["detail"]
+
+
+def test_a_key_of_a_source_is_of_its_address_too(paused: service.Daemon, task: str) -> None:
+    def post(query: str) -> service.Answer:
+        sent = {"Content-Type": "text/x-python", "Idempotency-Key": "source-key"}
+        return paused.client.call("POST", f"/v1/submissions?task={task}{query}", b"x = 7", sent)
+
+    first = post("&until=ast")
+    again = post("&until=ast&wait=0")
+    assert (first.status, again.status) == (202, 202)
+    assert (again.json()["id"], again.headers["Idempotency-Replayed"]) == (first.json()["id"], "true")
+    assert post("&until=tiny").json()["code"] == "key_reused"
+
+
 @pytest.mark.parametrize("encoding", ["gzip", "zstd", "br", "gzip, identity"])
 def test_a_compressed_body_is_refused_with_what_is_taken(url: str, encoding: str) -> None:
     client = service.Client(url)

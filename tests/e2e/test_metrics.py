@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import corpus
 import pytest
@@ -140,7 +139,13 @@ def test_the_alerts_name_what_is_there(families: Families) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_documents_have_every_family(families: Families) -> None:
-    page = Path(service.ROOT / "docs" / "operations.md").read_text()
-    for name in families.types:
-        assert name in page or re.search(rf"`_\w*{name.split('_', 2)[-1]}`", page), name
+def test_the_page_has_a_row_for_each_family_with_its_type(families: Families) -> None:
+    text = (service.ROOT / "docs" / "metrics.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \|([^|]*)\| [^|]+ \|$", text, re.MULTILINE)
+    assert {name: kind for name, kind, _ in rows} == families.types
+    assert len(rows) == len(families.types)
+    for name, _, labels in rows:
+        shown = set(re.findall(r"`(\w+)`", labels))
+        for suffix in SUFFIXES[families.types[name]]:
+            for series in families.samples.get(name + suffix, {}):
+                assert set(re.findall(r'(\w+)="', series)) - {"le"} == shown, (name, series)

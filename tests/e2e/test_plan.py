@@ -56,6 +56,16 @@ TWO_FACED = HONEST.replace(
     "        if type(x).__name__ == 'Tensor':\n"
     "            return torch.relu(x) * self.weight",
 )
+UNUSUAL = {
+    "that reads a file": "HERE = len(open(__file__).read())\n",
+    "that keeps a thread": "import threading\nWATCH = threading.Thread(target=print)\n",
+    "that knows ctypes": "import ctypes\nWORD = ctypes.sizeof(ctypes.c_void_p)\n",
+    "that looks at loaded modules": "import sys\nHAS = 'triton' in sys.modules\n",
+    "that evaluates a text": "N = eval('256')\n",
+    "that sets a name of torch's": "torch.is_judged = False\n",
+    "that imports pickle": "import pickle\nSMALL = pickle.loads(pickle.dumps(3))\n",
+}
+"""What a static rule refuses where a process is judged; after HONEST."""
 FORGED = (
     HONEST
     + """
@@ -188,6 +198,21 @@ def test_who_computes_otherwise_where_tensors_are_real_is_never_asked_there(plan
     assert verdict["class"] == "ok" and verdict["plan"]["operators"] == 1, verdict["feedback"]
 
 
+@pytest.mark.parametrize("what", UNUSUAL)
+def test_an_honest_module_is_judged_by_its_plan(what: str, planned: service.Client, client: service.Client) -> None:
+    """Issue 23, point 8: no static rule decides where there is a plan."""
+    candidate = HONEST + UNUSUAL[what]
+    assert judge(client, candidate, until="ast")["class"] == "policy"
+    verdict = judge(planned, candidate)
+    assert verdict["class"] == "ok" and verdict["plan"]["traced"] is True, verdict["feedback"]
+
+
+def test_what_a_static_rule_refuses_is_not_judged_live(planned: service.Client) -> None:
+    verdict = judge(planned, BRANCHES + UNUSUAL["that knows ctypes"], policy=ANYTHING)
+    assert (verdict["class"], verdict["failed_at"], verdict["rule"]) == ("policy", "compile", "native_code"), verdict
+    assert verdict["plan"]["traced"] is False and verdict["error"]["line"] == HONEST.count("\n") + 2
+
+
 def test_who_claims_to_have_a_plan_and_sends_none_is_untraced(planned: service.Client) -> None:
     """It was judged live as if that were the daemon's way, with its speed credited."""
     verdict = judge(planned, FORGED)
@@ -254,6 +279,30 @@ def test_what_is_baked_into_a_kernel_is_told_and_decides_nothing(what: str, plan
     assert verdict["class"] == "ok", verdict["feedback"]
     assert 0 <= verdict["components"]["generality"] < 1
     assert "cases of other sizes, dtypes and arguments" in verdict["generality"], verdict["generality"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["its own number of programs", "a branch of torch's for other sizes"])
+def test_what_is_baked_into_a_kernel_is_refused_where_shapes_are_required(what: str, planned: service.Client) -> None:
+    """Issue 24, point 4."""
+    body = {"reference": SLOPED, "policy": {"name": "strict", "shapes": "require"}}
+    assert planned.judge({**body, "candidate": LEAKY})["class"] == "ok"
+    verdict = planned.judge({**body, "candidate": SPECIAL[what]})
+    assert verdict["class"] not in ("ok", "infra"), verdict["feedback"]
+
+
+@pytest.mark.parametrize(("value", "is_right"), [("a + tl.abs(a)", True), ("tl.where(a > 0.0, a + a, 0.0)", False)])
+def test_what_is_not_a_number_comes_out_as_the_references_does(
+    value: str, is_right: bool, planned: service.Client
+) -> None:
+    """Issue 24, point 2: where a task's own inputs have NaN."""
+    reference = TASK.replace("torch.relu(x) * self.weight", "(x + x.abs()) * self.weight").replace(
+        "return [torch.randn(40, 300)]",
+        "return [torch.randn(40, 300).masked_fill(torch.rand(40, 300) < 0.1, torch.nan)]",
+    )
+    candidate = MAP.replace("VALUE", f"({value}) * b").replace("DTYPE", "float32").replace("RESULT", "y")
+    verdict = planned.judge({"reference": reference, "candidate": candidate})
+    assert (verdict["class"] == "ok") == is_right, verdict["feedback"]
 
 
 def test_a_write_behind_its_output_is_a_class_of_its_own(planned: service.Client) -> None:

@@ -108,13 +108,15 @@ def test_the_package_installs_into_a_fresh_environment(url: str, tmp_path: Path)
 
 def test_an_agent_has_kernels_judged_over_the_model_context_protocol(own_url: str) -> None:
     found = run("mcp", own_url, "timing=1.3", "full=fail:mismatch")
-    assert found["tools"] == ["add_task", "feedback", "group", "leaderboard", "submit", "tasks"]
+    assert found["tools"] == ["add_task", "feedback", "group", "leaderboard", "plan", "submit", "tasks"]
     assert {"scripted", "scripted-too"} <= {task["name"] for task in found["tasks"]["result"]}
     fast, wrong = found["submitted"]
     assert (fast["class"], fast["speedup"], fast["passed"]) == ("ok", pytest.approx(1.3, rel=1e-3), 1)
     assert (wrong["class"], wrong["first_mismatch"]["index"], "speedup" in wrong) == ("mismatch", [0, 3], False)
     assert [one["result"] for one in found["feedback"]] == [fast["feedback"], wrong["feedback"]]
     assert [one["class"] for one in found["group"]["result"]] == ["ok", "mismatch"]
+    assert [(one["class"], one["plan"]) for one in found["plans"]] == [("ok", None), ("mismatch", None)]
+    assert "no such submission" in found["no_plan"]["error"]
     assert found["leaders"]["result"][0]["speedup"] == pytest.approx(1.3, rel=1e-3)
     assert found["leaderboard"]["result"][0]["task_name"] == "scripted"
     assert "nobody-knows-this" in found["unknown"]["error"]

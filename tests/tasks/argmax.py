@@ -1,3 +1,4 @@
+# kind: selection
 # level: 1
 # why: the answer is int64, and is compared exactly
 import torch

@@ -1,3 +1,4 @@
+# kind: attention
 # level: 3
 import torch
 import torch.nn as nn

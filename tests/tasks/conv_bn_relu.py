@@ -1,3 +1,4 @@
+# kind: convolution
 # level: 2
 # policy: hybrid
 import torch

@@ -1,3 +1,4 @@
+# kind: movement
 # level: 1
 # why: the simplest task there is, and so the one on which an answer that only points at the input would look right
 import torch

@@ -1,3 +1,4 @@
+# kind: elementwise
 # level: 1
 import torch
 import torch.nn as nn

@@ -1,3 +1,4 @@
+# kind: gemm
 # level: 2
 # needs: gpu
 # policy: hybrid

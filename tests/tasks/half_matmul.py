@@ -1,3 +1,4 @@
+# kind: gemm
 # level: 1
 # why: fp16 in and out
 import torch

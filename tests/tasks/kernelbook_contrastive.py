@@ -1,3 +1,4 @@
+# kind: loss
 # level: 1
 # entry: ContrastiveMargin
 # why: the form of a KernelBook row: the class by its own name, [[arguments], {keywords}], sizes as literals

@@ -1,3 +1,4 @@
+# kind: gemm
 # level: 2
 import torch
 import torch.nn as nn

@@ -1,3 +1,4 @@
+# kind: softmax
 # level: 1
 # why: values so large that a sum of exponentials overflows unless the maximum is taken out first
 import torch

@@ -1,3 +1,4 @@
+# kind: elementwise
 # level: 1
 # why: a boolean input beside a float one
 import torch

@@ -1,3 +1,4 @@
+# kind: reduction
 # level: 2
 # why: a dict of outputs
 import torch

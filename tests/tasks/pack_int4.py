@@ -1,3 +1,4 @@
+# kind: quantisation
 # level: 1
 import torch
 import torch.nn as nn

@@ -1,3 +1,4 @@
+# kind: elementwise
 # level: 1
 # dynamic_shapes: yes
 import torch

@@ -1,3 +1,4 @@
+# kind: elementwise
 # level: 1
 # needs: gpu
 # why: six gigabytes in and out, where making the inputs is most of an ordinary evaluation

@@ -1,3 +1,4 @@
+# kind: norm
 # level: 1
 # needs: gpu
 # why: a reduction over rows that do not fit into registers, six gigabytes in and out

@@ -1,3 +1,4 @@
+# kind: embedding
 # level: 2
 # why: a list of outputs
 import torch

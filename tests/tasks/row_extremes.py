@@ -1,3 +1,4 @@
+# kind: selection
 # level: 2
 # why: a tuple of two outputs of different types
 import torch

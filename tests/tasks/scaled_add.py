@@ -1,3 +1,4 @@
+# kind: elementwise
 # level: 1
 # why: three inputs, one of which is a plain integer
 import torch

@@ -1,3 +1,4 @@
+# kind: gemm
 # level: 2
 # why: bf16 in and out; two inputs of which one comes transposed
 import torch

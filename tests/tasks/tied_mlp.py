@@ -1,3 +1,4 @@
+# kind: gemm
 # level: 3
 # policy: hybrid
 # why: two weights of the same shape (a candidate that mixes them up is wrong), and one tied weight under two names

@@ -1,3 +1,4 @@
+#include "server/submission/seen.h"
 #include "tests/unit/fake_funnel.h"
 
 #include <math.h>
@@ -112,21 +113,17 @@ fake_funnel_tell(struct funnel *f, const struct funnel_event *event)
         f->event_cb(f->event_arg, event);
 }
 
-/* As the real one: what the writer has stored counts as finished once it is told, not before. */
 bool
-funnel_is_finished(struct funnel *f, const char *id)
+funnel_is_here(const struct funnel *f, const char *id)
 {
-    struct submission_row row = { 0 };
-    struct work *w;
+    const struct work *w;
 
     DL_FOREACH(f->works, w)
     {
         if (strcmp(w->id, id) == 0)
-            return false;
+            return true;
     }
-    bool is_finished = store_get_submission(f->store, id, &row, NULL) != 0 || row.verdict;
-    submission_row_release(&row);
-    return is_finished;
+    return false;
 }
 
 /* Of a submission that the store has. */
@@ -207,7 +204,7 @@ added_cb(void *arg, int code, const struct error *err)
     struct funnel_answer answer = { .is_new = true };
 
     if (code != 0) {
-        answer.refusal = FUNNEL_UNAVAILABLE;
+        answer.refusal = code == ERR_CONFLICT ? FUNNEL_KEY_TAKEN : FUNNEL_UNAVAILABLE;
         snprintf(answer.fault.text, sizeof(answer.fault.text), "%.150s", err->text);
     }
     memcpy(answer.id, w->id, sizeof(w->id));
@@ -216,6 +213,12 @@ added_cb(void *arg, int code, const struct error *err)
     w->cb(w->arg, &answer);
     if (w->ms >= 0 && !w->funnel->is_drained)
         uv_timer_start(&w->timer, work_cb, (uint64_t)w->ms, 0);
+}
+
+static void
+rival_cb(void *arg, int code, const struct error *err)
+{
+    (void)arg, (void)code, (void)err;
 }
 
 void
@@ -260,6 +263,14 @@ funnel_submit(struct funnel *f, json_t *body, const struct key_row *key, funnel_
     struct key_row kept = key ? *key : (struct key_row){ 0 };
     memcpy(kept.id, w->id, sizeof(kept.id));
     kept.created_ms = row.created_ms;
+    if (key &&
+        json_is_true(json_object_get(metadata, "rival"))) { /* another daemon stores the same request first */
+        struct submission_row other = row;
+        struct key_row taken = kept;
+        id_new(other.id);
+        memcpy(taken.id, other.id, sizeof(taken.id));
+        store_add_submissions(f->store, NULL, &taken, &other, &source, 1, rival_cb, NULL, NULL);
+    }
     store_add_submissions(f->store, NULL, key ? &kept : NULL, &row, &source, 1, added_cb, w, NULL);
 }
 
@@ -291,14 +302,6 @@ void
 funnel_replay(struct funnel *f, json_t *bundle, funnel_answer_cb *cb, void *arg)
 {
     funnel_submit_group(f, bundle, NULL, cb, arg);
-}
-
-json_t *
-funnel_bundle(struct funnel *f, const char *id, struct error *err)
-{
-    (void)f;
-    error_set(err, ERR_NOTFOUND, "no %s", id);
-    return NULL;
 }
 
 struct task_note {
@@ -360,25 +363,23 @@ funnel_remove_task(struct funnel *f, const char *client, const char *id, funnel_
 }
 
 json_t *
-funnel_show_submission(struct funnel *f, const char *id, struct error *err)
+funnel_show_submission(struct funnel *f, const struct submission_row *row, const char *task_name,
+                       struct error *err)
 {
-    struct submission_row row = { 0 };
-    if (store_get_submission(f->store, id, &row, err) != 0)
-        return NULL;
-    json_t *document = row.verdict ? json_loads(row.verdict, 0, NULL)
-                                   : json_pack("{s:s, s:s, s:s, s:n}", "id", id, "task", row.task_id, "state",
-                                               submission_state_name(row.state), "class");
-    submission_row_release(&row);
-    return document;
+    (void)f, (void)task_name, (void)err;
+    return row->verdict ? json_loads(row->verdict, 0, NULL)
+                        : json_pack("{s:s, s:s, s:s, s:n}", "id", row->id, "task", row->task_id, "state",
+                                    submission_state_name(row->state), "class");
 }
 
-json_t *
-funnel_show_group(struct funnel *f, const char *id, struct error *err)
+void
+funnel_show_group(struct funnel *f, const char *id, funnel_document_cb *cb, void *arg)
 {
+    struct error err = { 0 };
+
     (void)f;
-    (void)id;
-    error_set(err, ERR_NOTFOUND, "no group");
-    return NULL;
+    error_set(&err, ERR_NOTFOUND, "no %s", id);
+    cb(arg, NULL, false, &err);
 }
 
 void
@@ -386,9 +387,9 @@ funnel_print_group(struct funnel *f, const char *id, bool is_whole, funnel_text_
 {
     struct error err = { 0 };
 
-    (void)is_whole;
-    funnel_show_group(f, id, &err);
-    cb(arg, NULL, 0, &err);
+    (void)f, (void)is_whole;
+    error_set(&err, ERR_NOTFOUND, "no %s", id);
+    cb(arg, NULL, 0, false, &err);
 }
 
 void
@@ -467,10 +468,16 @@ funnel_is_ready(struct funnel *f, char *why, size_t size)
     return false;
 }
 
+void
+funnel_watch(struct funnel *f, const char *id, const char *group, const char *client)
+{
+    (void)f, (void)id, (void)group, (void)client; /* no other node has anything */
+}
+
 struct funnel_wait *
 funnel_wait(struct funnel *f, const char *id, funnel_wait_cb *cb, void *arg)
 {
-    struct funnel_wait *w = funnel_is_finished(f, id) ? NULL : calloc(1, sizeof(*w));
+    struct funnel_wait *w = funnel_is_here(f, id) ? calloc(1, sizeof(*w)) : NULL;
     if (!w)
         return NULL;
     w->funnel = f;
@@ -491,8 +498,9 @@ funnel_wait_end(struct funnel_wait *w)
 }
 
 int
-funnel_cancel(struct funnel *f, const char *id, struct error *err)
+funnel_cancel(struct funnel *f, const struct seen *seen, struct error *err)
 {
+    const char *id = seen->rows[0].id;
     struct work *w;
 
     DL_FOREACH(f->works, w)
@@ -503,5 +511,5 @@ funnel_cancel(struct funnel *f, const char *id, struct error *err)
             return 0;
         }
     }
-    return error_set(err, ERR_CONFLICT, "%s is finished", id);
+    return error_set(err, ERR_CONFLICT, "UNIQUE constraint failed: submission.id %s", id);
 }

@@ -12,11 +12,14 @@
 #include <cmocka.h>
 
 #include "common/auto.h"
+#include "tests/unit/postgres.h"
 
 void
 rig_open(struct rig *r)
 {
-    if (store_open(&r->loop, r->path, RIG_LIMIT, &r->store, &r->err) < 0)
+    const struct store_options options = { .node = "this", .lease_ms = STORE_LEASE_ENDLESS };
+
+    if (store_open(&r->loop, r->path, &options, RIG_LIMIT, &r->store, &r->err) < 0)
         fail_msg("%s", r->err.text);
 }
 
@@ -49,7 +52,20 @@ remove_sqlite(struct rig *r)
     assert_int_equal(rmdir(r->dir), 0);
 }
 
-const struct rig_backend rig_backends[] = { { "sqlite", make_sqlite, remove_sqlite } };
+static void
+make_pgsql(struct rig *r)
+{
+    postgres_new(r->path);
+}
+
+static void
+remove_pgsql(struct rig *r)
+{
+    (void)r; /* it goes with the server */
+}
+
+const struct rig_backend rig_backends[] = { { "sqlite", make_sqlite, remove_sqlite },
+                                            { "pgsql", make_pgsql, remove_pgsql } };
 const size_t rig_nbackends = ARRAY_LEN(rig_backends);
 const struct rig_backend *rig_backend = &rig_backends[0];
 

@@ -217,7 +217,12 @@ def test_every_task_of_ours_has_a_small_case() -> None:
     ("forward", "inputs", "chooses", "varies"),
     [
         ("x.topk(2)[1]", "torch.rand(8, 8)", True, True),
+        ("x.topk(2)[0]", "torch.rand(8, 8)", False, True),
+        ("x.sort(-1).values * 2", "torch.rand(8, 8)", False, True),
+        ("x.gather(1, x.topk(2)[1])", "torch.rand(8, 8)", True, False),
         ("x.argmax(-1)", "torch.rand(8, 8)", False, True),
+        ("x % 7", "torch.randint(0, 9, (8, 8))", False, True),
+        ("torch.ones(9)[x % 9]", "torch.randint(0, 9, (8, 8))", False, False),
         ("(x * 3).sum(-1)", "torch.randint(0, 9, (8, 8))", False, True),
         ("torch.nn.functional.embedding(x, torch.ones(9, 4))", "torch.randint(0, 9, (8, 8))", False, False),
         ("torch.ones(9)[x]", "torch.randint(0, 9, (8, 8))", False, False),

@@ -491,6 +491,18 @@ def test_alternatives_that_do_not_fit_the_target_are_dropped_while_one_is_left(t
     })[1] is found.dropped[0].error  # fmt: skip
 
 
+@pytest.mark.parametrize(("case", "fails"), [("tiny", False), ("other: x2", False), ("shape0", True)])
+def test_a_size_that_nobody_promised_may_have_no_image(case: str, fails: bool, tmp_path: Path) -> None:
+    """A kernel for rows of 64 was refused for the smallest case of its task, which has rows of four."""
+    kernels = [kernel(0, {"B": size}, x="*fp16") for size in (64, 4)]
+    steps = [(Launch(at, (1, 1, 1), (), 9),) for at in (0, 1)]
+    document = plan_of(TILES, [function(TILES, "k")], kernels, steps[0])
+    document = replace(document, traces=(*document.traces, replace(document.traces[0], case=case, steps=steps[1])))
+    found = compiler.build(TILES.encode(), document, tmp_path, 1)
+    assert [image is not None for image in found.images] == [True, False]
+    assert (found.failure is not None) == fails
+
+
 def test_an_alternative_with_a_mistake_in_its_text_is_not_passed_over(tmp_path: Path) -> None:
     source = TILES.replace("tl.static_assert(B != 32)", "tl.arange(0, B - 1)")
     kernels = [kernel(0, {"B": size}, x="*fp16") for size in (32, 64)]

@@ -14,7 +14,7 @@
 
 #include "common/auto.h"
 
-#define KEYS "expect kind class policy entry needs why what"
+#define KEYS "expect kind class plan policy entry needs why what"
 
 static int
 read_text(const char *text, struct corpus_header *header, struct error *err)
@@ -105,13 +105,20 @@ test_expectation(void **state)
     assert_int_equal(e.classes,
                      corpus_class_bit("hack") | corpus_class_bit("mismatch") | corpus_class_bit("policy"));
     assert_int_equal(e.stages, 0);
-    assert_true(e.needs_gpu);
+    assert_true(e.needs.gpu);
+    assert_int_equal(e.by_plan, 0);
+
+    /* What gains nothing by its plan may be accepted there. */
+    assert_int_equal(expect_of("# kind: cheat\n# class: mismatch\n# plan: ok|policy\n", &e, NULL), 0);
+    assert_int_equal(e.by_plan, corpus_class_bit("ok") | corpus_class_bit("policy"));
+    assert_int_equal(expect_of("# kind: cheat\n# class: policy\n# needs: plan\n", &e, NULL), 0);
+    assert_true(e.needs.plan && !e.needs.gpu);
 
     assert_int_equal(expect_of("# expect: class=mismatch stage=tiny|full\n# kind: mistake\n", &e, NULL), 0);
     assert_int_equal(e.kind, CORPUS_MISTAKE);
     assert_int_equal(e.classes, corpus_class_bit("mismatch"));
     assert_int_equal(e.stages, corpus_stage_bit("tiny") | corpus_stage_bit("full"));
-    assert_false(e.needs_gpu);
+    assert_false(e.needs.gpu);
 
     AUTO_FREE char *stages = corpus_stage_names(e.stages);
     assert_string_equal(stages, "tiny|full");
@@ -143,6 +150,8 @@ test_expectation_refuses(void **state)
         { "# kind: cheat\n# expect: class=hack when=now\n", "when=now" },
         { "# kind: cheat\n# expect: class=hack\n# class: hack\n", "both" },
         { "# kind: cheat\n# class: hack\n# needs: tpu\n", "needs: \"tpu\"" },
+        { "# kind: cheat\n# class: hack\n# plan: hacked\n", "plan: there is no class" },
+        { "# kind: honest\n# class: ok\n# plan: hack\n", "kind honest, but by its plan" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct corpus_expectation e;
@@ -197,7 +206,7 @@ test_load(void **state)
     struct corpus *c;
     struct error err = { 0 };
 
-    put("tasks/relu.py", "# level: 2\n# dynamic_shapes: yes\n# entry: Net\nx = 1\n");
+    put("tasks/relu.py", "# kind: scan\n# level: 2\n# dynamic_shapes: yes\n# entry: Net\nx = 1\n");
     put("tasks/big.py", "# needs: gpu\nx = 1\n");
     put("candidates/relu/honest.py", "# kind: honest\n# class: ok\nx = 2\n");
     put("candidates/relu/other.py", "# kind: honest\n# class: ok\n# policy: hybrid\n# entry: Mine\nx = 3\n");
@@ -207,7 +216,9 @@ test_load(void **state)
     assert_int_equal(corpus_load(directory, &c, &err), 0);
     assert_int_equal(c->n_tasks, 2);
     assert_string_equal(c->tasks[0].name, "big");
-    assert_true(c->tasks[0].needs_gpu);
+    assert_true(c->tasks[0].needs.gpu);
+    assert_string_equal(c->tasks[0].kind, "other");
+    assert_string_equal(c->tasks[1].kind, "scan");
     const json_t *registration = c->tasks[1].registration;
     assert_int_equal(json_integer_value(json_object_get(registration, "level")), 2);
     assert_true(json_is_true(json_object_get(registration, "dynamic_shapes")));

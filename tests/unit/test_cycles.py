@@ -63,4 +63,4 @@ def test_a_folder_that_has_lost_its_ring_leaves_the_list(tmp_path: Path) -> None
 def test_the_files_of_the_daemon_are_read() -> None:
     graph = cycles.read(cycles.ROOT)
     assert "server/workers/process" in graph["server/workers/zygote"]
-    assert "server/workers/lane" not in graph["server/workers/process"]
+    assert "server/workers/device_worker" not in graph["server/workers/process"]

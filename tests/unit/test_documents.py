@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md, CONTRIBUTING.md and CHANGELOG.md name nothing that is not there."""
+"""The documents name nothing that is not there: files, functions, targets, links and headings."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+LINKING = sorted(
+    str(page.relative_to(ROOT))
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("client/**/*.md"), *ROOT.glob("proto/*.md")]
+)
 FOLDERS = r"(?:server|client|common|proto|tests|docs)/"
 STORY_MOST = 12
 QUESTIONS = 10
@@ -34,6 +38,37 @@ def is_defined(path: str, name: str) -> bool:
     return bool(re.search(rf"^(?:(?:def|class) )?{name}\b", (ROOT / path).read_text(), re.MULTILINE))
 
 
+def anchors(text: str) -> set[str]:
+    """The fragments that a page's headings have, as GitHub makes them."""
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ +(.+?) *$", prose, re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        found.add(re.sub(r"[^\w\- ]", "", plain).replace(" ", "-"))
+    return found
+
+
+def broken_links(page: str, text: str) -> list[str]:
+    """Of a page's links to files and headings, those that lead nowhere."""
+    wrong = []
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, fragment = target.partition("#")
+        file = (ROOT / page).parent / path if path else ROOT / page
+        there = text if not path else file.read_text() if file.suffix == ".md" and file.is_file() else ""
+        if not file.exists() or (fragment and fragment not in anchors(there)):
+            wrong.append(target)
+    return wrong
+
+
+def missing_files(text: str) -> list[str]:
+    """Of the files that a page names in code marks, those that are not there; NAME and TASK stand for any."""
+    named = re.findall(rf"`({FOLDERS}[\w./-]+)(?:[:, ][^`]*)?`", text)
+    return [name for name in named if not (ROOT / name).exists() and not re.search(r"/(?:NAME|TASK)\b", name)]
+
+
 def targets() -> set[str]:
     return set(re.findall(r"^([a-z][a-z0-9-]*):(?!=)", text_of("Makefile"), re.MULTILINE))
 
@@ -44,6 +79,22 @@ def test_each_file_that_a_page_names_is_there(page: str) -> None:
     named = re.findall(rf"`({FOLDERS}[\w./-]*)`", text) + re.findall(r"\]\((?!http)([^)#]+)\)", text)
     assert page == "CHANGELOG.md" or len(named) > 10
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", LINKING)
+def test_each_link_of_a_page_leads_somewhere(page: str) -> None:
+    assert broken_links(page, text_of(page)) == []
+
+
+@pytest.mark.parametrize("page", [page for page in LINKING if page != "CHANGELOG.md"])
+def test_each_file_that_any_page_names_is_there(page: str) -> None:
+    assert missing_files(text_of(page)) == []
+
+
+def test_a_link_that_leads_nowhere_and_a_file_that_is_gone_are_found() -> None:
+    text = "# A head\n[a](#a-head) [b](#b) [c](docs/http.md#waiting) [d](docs/http.md#dancing) [e](docs/gone.md)\n"
+    assert broken_links("README.md", text) == ["#b", "docs/http.md#dancing", "docs/gone.md"]
+    assert missing_files("`server/config.c` `server/gone.c` `server/gone.c: f()`") == ["server/gone.c"] * 2
 
 
 @pytest.mark.parametrize("page", PAGES[:2])
@@ -97,3 +148,26 @@ def test_each_removed_setting_is_in_the_changelog() -> None:
     names = re.findall(r'^    \{ "(\w+)"', table, re.M)
     assert names
     assert [name for name in names if f"`{name}`" not in text_of("CHANGELOG.md")] == []
+
+
+def test_the_page_of_verdicts_has_each_class_as_the_code_has_it() -> None:
+    said = {"true": "yes", "false": "no"}
+    wanted = [
+        (name, fault.lower(), said[cheat], said[retry], said[reuse])
+        for name, fault, cheat, retry, reuse in re.findall(
+            r'ROW\(\w+, +"(\w+)", +FAULT_(\w+), +(\w+), +(\w+), +(\w+),', text_of("common/classes.h")
+        )
+    ]
+    rows = re.findall(
+        r"^\| `(\w+)` \| (\w+) \| (\w+) \| (\w+) \| (\w+) \| [^|]+ \|$", section("docs/verdicts.md", "Classes"), re.M
+    )
+    assert len(wanted) > 15 and rows == wanted
+
+
+def test_the_page_of_verdicts_has_each_field_of_the_contract() -> None:
+    schema = text_of("proto/openapi.yaml").partition("\n    Submission:\n")[2]
+    schema = re.split(r"^    \w+:$", schema, maxsplit=1, flags=re.MULTILINE)[0]
+    wanted = re.findall(r"^        (\w+):", schema, re.MULTILINE)
+    cells = re.findall(r"^\| (`[^|]+`) \| [^|]+ \|$", section("docs/verdicts.md", "Fields"), re.M)
+    named = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    assert len(wanted) > 30 and sorted(named) == sorted(wanted)

@@ -63,7 +63,7 @@ rig_start(void **state, const char *header_limit)
     log_setup(LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     uv_loop_init(&r->loop);
     if (config_load(7, argv, &r->config, &err) != 0 ||
-        store_open(&r->loop, store, 1000, &r->store, &err) != 0 ||
+        store_open(&r->loop, store, NULL, 1000, &r->store, &err) != 0 ||
         funnel_new(&r->loop, &r->config, r->store, &r->funnel, &err) != 0 ||
         http_new(&r->loop, &r->config, r->funnel, r->store, &r->http, &err) != 0) {
         print_error("%s\n", err.text);
@@ -390,6 +390,116 @@ stopping_answers_what_is_held(void **state)
     }
 }
 
+/* Keeps the store's threads from reading until it is let go of. */
+struct blockade {
+    uv_sem_t gate;
+    uv_timer_t timer;
+};
+
+static void
+block_cb(void *arg, struct store_reader *reader)
+{
+    (void)reader;
+    uv_sem_wait(&((struct blockade *)arg)->gate);
+}
+
+static void
+unblocked_cb(void *arg)
+{
+    (void)arg;
+}
+
+static void
+let_go_cb(uv_timer_t *timer)
+{
+    struct blockade *b = timer->data;
+
+    for (int i = 0; i < 2; i++)
+        uv_sem_post(&b->gate);
+    uv_close((uv_handle_t *)timer, NULL);
+}
+
+static void
+block(struct rig *r, struct blockade *b, uint64_t ms)
+{
+    uv_sem_init(&b->gate, 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(store_read(r->store, block_cb, unblocked_cb, b, NULL), 0);
+    uv_timer_init(&r->loop, &b->timer);
+    b->timer.data = b;
+    uv_timer_start(&b->timer, let_go_cb, ms, 0);
+}
+
+static void
+stopping_answers_what_is_being_read(void **state)
+{
+    struct rig *r = *state;
+    struct blockade b;
+    struct client c;
+    char id[ID_SIZE], path[96];
+
+    submit(r, "{}", id);
+    snprintf(path, sizeof(path), "/v1/submissions/%s", id);
+    block(r, &b, 300);
+    client_open(&c, r);
+    client_send(&c, "GET", path, "", NULL);
+    for (int i = 0; i < 3; i++)
+        turn(r);
+    client_read(&c);
+    assert_null(c.text);
+    rig_stop(r);
+    client_read(&c);
+    assert_non_null(strstr(client_body(&c), "\"queued\""));
+    client_close(&c);
+    uv_sem_destroy(&b.gate);
+}
+
+/* Its connection ends once the reading has, and others are answered. */
+static void
+a_client_that_leaves_while_the_store_is_read_is_let_go(void **state)
+{
+    struct rig *r = *state;
+    int64_t end_ns = clock_monotonic_ns() + LIMIT_NS / 2;
+    struct blockade b;
+    struct client gone, c;
+    char id[ID_SIZE], path[96];
+
+    submit(r, "{}", id);
+    snprintf(path, sizeof(path), "/v1/submissions/%s", id);
+    block(r, &b, 200);
+    client_open(&gone, r);
+    client_send(&gone, "GET", path, "", NULL);
+    for (int i = 0; i < 3; i++)
+        turn(r);
+    client_close(&gone);
+    client_open(&c, r);
+    do {
+        assert_true(clock_monotonic_ns() < end_ns);
+        client_send(&c, "GET", "/v1/status", "", NULL);
+        assert_int_equal(client_answer(&c), 200);
+    } while (!strstr(c.text, "\"connections\":1,"));
+    client_close(&c);
+    uv_sem_destroy(&b.gate);
+}
+
+static void
+a_conflict_in_the_store_is_told_without_its_words(void **state)
+{
+    struct rig *r = *state;
+    struct client c;
+    char id[ID_SIZE], path[96];
+
+    submit(r, "{\"ms\":0}", id);
+    snprintf(path, sizeof(path), "/v1/submissions/%s?wait=50", id);
+    assert_int_equal(ask(r, &c, "GET", path, "", NULL), 200);
+    client_close(&c);
+    path[strlen(path) - strlen("?wait=50")] = '\0';
+    assert_int_equal(ask(r, &c, "DELETE", path, "", NULL), 409);
+    assert_null(strstr(client_body(&c), "UNIQUE"));
+    assert_non_null(strstr(client_body(&c), id));
+    client_close(&c);
+}
+
 static void
 stopping_gives_up_what_the_funnel_never_answers(void **state)
 {
@@ -448,8 +558,7 @@ a_client_that_leaves_ends_its_wait(void **state)
         assert_true(clock_monotonic_ns() < end_ns);
         client_send(&c, "GET", "/v1/status", "", NULL);
         assert_int_equal(client_answer(&c), 200);
-    } while (!strstr(c.text, "\"held\":0,"));
-    assert_non_null(strstr(c.text, "\"connections\":1,"));
+    } while (!strstr(c.text, "\"held\":0,") || !strstr(c.text, "\"connections\":1,"));
     client_close(&c);
 }
 
@@ -605,6 +714,48 @@ a_key_is_answered_once(void **state)
     client_close(&c);
     assert_int_equal(ask(r, &c, POST_SUBMISSION, "Idempotency-Key: a\r\nIdempotency-Key: a\r\n", one), 400);
     assert_non_null(strstr(client_body(&c), "\"bad_header\""));
+    client_close(&c);
+}
+
+/* Both are read before either is stored. */
+static void
+two_equal_keys_at_the_same_moment_make_one_submission(void **state)
+{
+    struct rig *r = *state;
+    struct client c[2];
+    int accepted = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(c); i++) {
+        client_open(&c[i], r);
+        client_send(&c[i], POST_SUBMISSION, "Idempotency-Key: k\r\n", "{\"candidate\":\"x\"}");
+    }
+    for (size_t i = 0; i < ARRAY_LEN(c); i++) {
+        int status = client_answer(&c[i]);
+        bool is_replay = strstr(c[i].text, "Idempotency-Replayed") != NULL;
+        assert_true(status == 202 || (status == 409 && strstr(client_body(&c[i]), "\"key_in_flight\"")));
+        accepted += status == 202 && !is_replay;
+        client_close(&c[i]);
+    }
+    assert_int_equal(accepted, 1);
+    assert_int_equal(ask(r, &c[0], "GET", "/v1/submissions", "", NULL), 200);
+    AUTO_JSON json_t *list = json_loads(client_body(&c[0]), 0, NULL);
+    assert_int_equal(json_array_size(json_object_get(list, "items")), 1);
+    client_close(&c[0]);
+}
+
+static void
+a_key_that_another_daemon_took_first_is_answered_with_what_it_made(void **state)
+{
+    struct rig *r = *state;
+    const char *body = "{\"candidate\":\"x\",\"metadata\":{\"rival\":true}}";
+    struct client c;
+
+    assert_int_equal(ask(r, &c, POST_SUBMISSION, "Idempotency-Key: k\r\n", body), 202);
+    assert_non_null(strstr(c.text, "Idempotency-Replayed: true\r\n"));
+    client_close(&c);
+    assert_int_equal(ask(r, &c, "GET", "/v1/submissions", "", NULL), 200);
+    AUTO_JSON json_t *list = json_loads(client_body(&c), 0, NULL);
+    assert_int_equal(json_array_size(json_object_get(list, "items")), 1);
     client_close(&c);
 }
 
@@ -889,6 +1040,9 @@ main(void)
         RIG_TEST(a_post_that_waits_gets_the_verdict_or_the_state),
         RIG_TEST(a_large_body_is_parsed_beside_the_loop),
         RIG_TEST(stopping_answers_what_is_held),
+        RIG_TEST(stopping_answers_what_is_being_read),
+        RIG_TEST(a_client_that_leaves_while_the_store_is_read_is_let_go),
+        RIG_TEST(a_conflict_in_the_store_is_told_without_its_words),
         RIG_TEST(stopping_gives_up_what_the_funnel_never_answers),
         RIG_TEST(a_failure_of_the_store_is_in_the_log_and_in_no_answer),
         RIG_TEST(a_client_that_leaves_ends_its_wait),
@@ -897,6 +1051,8 @@ main(void)
         RIG_TEST(overload_is_answered_before_the_body),
         cmocka_unit_test_setup_teardown(a_client_that_says_nothing_is_told_so, rig_open_hasty, rig_close),
         RIG_TEST(a_key_is_answered_once),
+        RIG_TEST(two_equal_keys_at_the_same_moment_make_one_submission),
+        RIG_TEST(a_key_that_another_daemon_took_first_is_answered_with_what_it_made),
         RIG_TEST(a_key_under_way_is_a_conflict),
         RIG_TEST(a_stream_ends_with_the_verdict),
         RIG_TEST(a_stream_is_taken_up_where_it_was_left),

@@ -241,7 +241,7 @@ process_pid(const struct process *p)
 /* --- its owner --- */
 
 static void
-report_cb(void *arg, const struct lane_report *r)
+report_cb(void *arg, const struct stage_report *r)
 {
     (void)arg;
     (void)r;
@@ -249,7 +249,7 @@ report_cb(void *arg, const struct lane_report *r)
 }
 
 static void
-closed_cb(void *arg, const struct lane_closing *c)
+closed_cb(void *arg, const struct job_closing *c)
 {
     (void)arg;
     note(!c->is_lost ? "closed" : c->is_others ? "lost-to-others" : "lost");
@@ -262,7 +262,7 @@ ended_cb(void *arg, bool needs_canary)
     note(needs_canary ? "ended-abnormally" : "ended");
 }
 
-static const struct lane_job_ops ops = { report_cb, closed_cb };
+static const struct job_ops ops = { report_cb, closed_cb };
 
 /* --- phases and events --- */
 
@@ -289,10 +289,10 @@ enum event {
 static void
 report(struct rig *r, const char *id, enum verdict_class class_)
 {
-    struct lane_report what = { .stage = class_ == CLASS_INFRA ? "reference" : "open",
-                                .outcome = class_ == CLASS_NONE ? LANE_PASS : LANE_FAIL,
-                                .class_ = class_,
-                                .is_reference = class_ == CLASS_INFRA };
+    struct stage_report what = { .stage = class_ == CLASS_INFRA ? "reference" : "open",
+                                 .outcome = class_ == CLASS_NONE ? REPORT_PASS : REPORT_FAIL,
+                                 .class_ = class_,
+                                 .is_reference = class_ == CLASS_INFRA };
 
     job_reported(r->job, id, &what);
     job_pump(r->job);
@@ -301,14 +301,14 @@ report(struct rig *r, const char *id, enum verdict_class class_)
 static void
 rig_new(struct rig *r, enum place to)
 {
-    const struct lane_submission s = { .task_id = "task",
-                                       .entry = "ModelNew",
-                                       .task_entry = "Model",
-                                       .source = "",
-                                       .spec = "",
-                                       .reference = "",
-                                       .kernels = json_object(),
-                                       .images_fd = -1 };
+    const struct job_submission s = { .task_id = "task",
+                                      .entry = "ModelNew",
+                                      .task_entry = "Model",
+                                      .source = "",
+                                      .spec = "",
+                                      .reference = "",
+                                      .kernels = json_object(),
+                                      .images_fd = -1 };
     struct error err;
 
     *r = (struct rig){ .config = { .stage_limit_ms = 60000, .tiny_limit_ms = 10000 } };

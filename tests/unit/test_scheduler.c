@@ -1,4 +1,4 @@
-/* test_scheduler.c - who has a slot or a device next, with lanes that only say what they are. */
+/* test_scheduler.c - who has a slot or a device next, with device workers that only say what they are. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,26 +11,26 @@
 
 #include "server/queue/scheduler.h"
 
-/* --- lanes: the three calls that the scheduler makes --- */
+/* --- device workers: the three calls that the scheduler makes --- */
 
-struct lane {
-    enum lane_state state;
+struct device_worker {
+    enum device_state state;
     const char *reference;
 };
 
-enum lane_state
-lane_state(const struct lane *l)
+enum device_state
+device_worker_state(const struct device_worker *l)
 {
     return l->state;
 }
 
 bool
-lane_has_reference(const struct lane *l, const char *task_id)
+device_worker_has_reference(const struct device_worker *l, const char *task_id)
 {
     return l->reference && strcmp(l->reference, task_id) == 0;
 }
 
-/* --- a world of two lanes, some slots and jobs by name --- */
+/* --- a world of two device workers, some slots and jobs by name --- */
 
 #define JOBS 16
 
@@ -41,13 +41,13 @@ struct named {
 };
 
 static struct world {
-    struct lane lanes[2], *pointers[2];
+    struct device_worker device_workers[2], *pointers[2];
     struct named jobs[JOBS];
     int n;
     struct clients *clients;
     struct scheduler *q;
     bool has_no_cpu;
-    char log[256]; /* "b:A " began, "0:A " has lane 0, in order */
+    char log[256]; /* "b:A " began, "0:A " has device worker 0, in order */
     int kicks;
 } w;
 
@@ -87,11 +87,11 @@ begin(void *arg, struct scheduler_job *job)
 }
 
 static void
-place(void *arg, struct scheduler_job *job, struct lane *l)
+place(void *arg, struct scheduler_job *job, struct device_worker *l)
 {
     (void)arg;
-    l->state = LANE_BUSY;
-    note(l == &w.lanes[0] ? '0' : '1', job);
+    l->state = DEVICE_BUSY;
+    note(l == &w.device_workers[0] ? '0' : '1', job);
 }
 
 static void
@@ -109,8 +109,8 @@ make_world(void **state)
     (void)state;
     memset(&w, 0, sizeof(w));
     for (int i = 0; i < 2; i++) {
-        w.lanes[i].state = LANE_IDLE;
-        w.pointers[i] = &w.lanes[i];
+        w.device_workers[i].state = DEVICE_IDLE;
+        w.pointers[i] = &w.device_workers[i];
     }
     w.clients = clients_new();
     w.q = scheduler_new(2, w.pointers, 2, &ops, NULL);
@@ -239,17 +239,17 @@ a_rerun_has_slots_and_devices_to_itself_until_it_ends(void **state)
     scheduler_add_for_slot(w.q, r, true);
     queued('B', "bob", FAIR_INTERACTIVE);
     ready_for('C', "task"); /* on a device already when the rerun becomes due */
-    w.lanes[1].state = LANE_STARTING;
+    w.device_workers[1].state = DEVICE_STARTING;
     kick_gives("0:C ");
     scheduler_release_device(w.q, &w.jobs[2].job);
-    w.lanes[0].state = LANE_IDLE;
+    w.device_workers[0].state = DEVICE_IDLE;
     ready_for('D', "task");
     kick_gives("b:R ");
-    assert_true(scheduler_is_alone(w.q, r));
+    assert_true(scheduler_is_isolated(w.q, r));
     scheduler_release_slot(w.q, r);
     scheduler_add_for_device(w.q, r, false);
     kick_gives("0:R ");
-    w.lanes[0].state = LANE_IDLE;
+    w.device_workers[0].state = DEVICE_IDLE;
     scheduler_release_device(w.q, r);
     kick_gives(""); /* it is not over before it says so */
     scheduler_end_rerun(w.q, r);
@@ -260,10 +260,10 @@ static void
 a_submission_goes_where_its_reference_is(void **state)
 {
     (void)state;
-    w.lanes[1].reference = "task-1";
+    w.device_workers[1].reference = "task-1";
     ready_for('A', "task-1");
     kick_gives("1:A ");
-    ready_for('B', "task-1"); /* that lane works: it goes to the other */
+    ready_for('B', "task-1"); /* that device worker works: it goes to the other */
     kick_gives("0:B ");
 }
 
@@ -273,9 +273,9 @@ one_whose_reference_is_there_goes_first_but_not_for_ever(void **state)
     char name = 'B';
 
     (void)state;
-    w.lanes[0].reference = "task-0";
-    w.lanes[1].reference = "task-1";
-    w.lanes[0].state = LANE_BUSY;
+    w.device_workers[0].reference = "task-0";
+    w.device_workers[1].reference = "task-1";
+    w.device_workers[0].state = DEVICE_BUSY;
     ready_for('A', "task-0");
     for (int i = 0; i < 5; i++)
         ready_for((char)(name + i), "task-1");
@@ -283,7 +283,7 @@ one_whose_reference_is_there_goes_first_but_not_for_ever(void **state)
         char expected[8] = { '1', ':', (char)(name + i), ' ', '\0' };
         kick_gives(expected);
         scheduler_release_device(w.q, &w.jobs[1 + i].job);
-        w.lanes[1].state = LANE_IDLE;
+        w.device_workers[1].state = DEVICE_IDLE;
     }
     kick_gives("1:A ");
 }

@@ -13,8 +13,9 @@
 static struct corpus_expectation
 expects(enum corpus_kind kind, const char *class, const char *stage)
 {
-    return (struct corpus_expectation){ kind, corpus_class_bit(class), stage ? corpus_stage_bit(stage) : 0,
-                                        false };
+    return (struct corpus_expectation){
+        kind, corpus_class_bit(class), stage ? corpus_stage_bit(stage) : 0, 0, { 0 }
+    };
 }
 
 static json_t *
@@ -45,7 +46,7 @@ add(struct score *s, enum corpus_kind kind, const char *expected, const char *go
 {
     const struct corpus_expectation e = expects(kind, expected, NULL);
     AUTO_JSON json_t *v = got ? verdict(got, strcmp(got, "ok") ? "full" : NULL, 0) : NULL;
-    score_add(s, &e, v);
+    score_add(s, "rows", &e, v);
 }
 
 static void
@@ -182,7 +183,9 @@ test_right(void **state)
     (void)state;
     const struct corpus_expectation e = { CORPUS_MISTAKE,
                                           corpus_class_bit("mismatch") | corpus_class_bit("shape"),
-                                          corpus_stage_bit("tiny"), false };
+                                          corpus_stage_bit("tiny"),
+                                          0,
+                                          { 0 } };
     const struct corpus_expectation hack = expects(CORPUS_CHEAT, "hack", NULL);
     char why[SCORE_WHY_SIZE];
 
@@ -291,6 +294,65 @@ test_other_policy_has_no_effect(void **state)
     assert_int_equal(json_integer_value(json_object_get(kind, "other_accepted")), 1);
 }
 
+static void
+test_wilsons_interval(void **state)
+{
+    (void)state;
+    static const struct {
+        int part, whole;
+        double low, high;
+    } rows[] = {
+        { 0, 0, 0, 1 },
+        { 0, 10, 0, 0.2775 },
+        { 10, 10, 0.7225, 1 },
+        { 5, 50, 0.0435, 0.2136 },
+        { 1, 1000, 0.00018, 0.00564 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        double low, high;
+        score_wilson(rows[i].part, rows[i].whole, &low, &high);
+        assert_float_equal(low, rows[i].low, 5e-5);
+        assert_float_equal(high, rows[i].high, 5e-5);
+    }
+}
+
+/* Issue 24, point 7. */
+static void
+test_errors_are_counted_by_kind_of_task(void **state)
+{
+    (void)state;
+    struct score s = { 0 };
+    static const struct {
+        const char *work;
+        enum corpus_kind kind;
+        const char *expected, *got;
+    } rows[] = {
+        { "reduction", CORPUS_HONEST, "ok", "ok" },
+        { "reduction", CORPUS_SUSPICIOUS, "ok", "mismatch" },
+        { "scan", CORPUS_MISTAKE, "mismatch", "ok" },
+        { "scan", CORPUS_MISTAKE, "mismatch", "shape" }, /* another class than expected, and not accepted */
+        { "scan", CORPUS_CHEAT, "ok", "ok" },            /* of which a plan does not let it gain anything */
+        { "scan", CORPUS_ROBUSTNESS, "crash", "ok" },
+        { "scan", CORPUS_CHEAT, "hack", NULL }, /* not judged */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const struct corpus_expectation e = expects(rows[i].kind, rows[i].expected, NULL);
+        AUTO_JSON json_t *v = rows[i].got ? verdict(rows[i].got, NULL, 0) : NULL;
+        score_add(&s, rows[i].work, &e, v);
+    }
+    AUTO_JSON json_t *d = score_document(&s);
+    const json_t *tasks = json_object_get(d, "tasks"), *scan = json_object_get(tasks, "scan");
+    const json_t *accepts = json_object_get(scan, "false_accepts");
+    assert_int_equal(json_integer_value(json_object_get(accepts, "count")), 1);
+    assert_int_equal(json_integer_value(json_object_get(accepts, "of")), 3);
+    assert_float_equal(json_real_value(json_object_get(accepts, "rate")), 1.0 / 3, 1e-9);
+    assert_float_equal(json_real_value(json_object_get(accepts, "low")), 0.0615, 5e-5);
+    assert_true(json_is_null(json_object_get(scan, "false_rejects")));
+    const json_t *all = json_object_get(tasks, "all"), *rejects = json_object_get(all, "false_rejects");
+    assert_int_equal(json_integer_value(json_object_get(rejects, "count")), 1);
+    assert_int_equal(json_integer_value(json_object_get(rejects, "of")), 2);
+}
+
 int
 main(void)
 {
@@ -303,6 +365,8 @@ main(void)
         cmocka_unit_test(test_right),
         cmocka_unit_test(test_contamination_by_time),
         cmocka_unit_test(test_other_policy_has_no_effect),
+        cmocka_unit_test(test_wilsons_interval),
+        cmocka_unit_test(test_errors_are_counted_by_kind_of_task),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

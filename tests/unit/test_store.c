@@ -307,19 +307,31 @@ ten_thousand_with_64_under_way_are_all_there(void **state)
 /* --- opening --- */
 
 static void
+the_size_of_the_log_is_known(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row row = rig_row();
+    struct store_figures figures;
+
+    assert_int_equal(rig_add(r, &row, "x"), 0);
+    store_figures(r->store, &figures);
+    assert_true(figures.wal_bytes > 0);
+}
+
+static void
 a_store_is_opened_by_one_only(void **state)
 {
     struct rig *r = *state;
     struct store *second;
     char link[160];
 
-    assert_int_equal(store_open(&r->loop, r->path, 10, &second, &r->err), ERR_STORE);
+    assert_int_equal(store_open(&r->loop, r->path, NULL, 10, &second, &r->err), ERR_STORE);
     assert_null(second);
     assert_non_null(strstr(r->err.text, r->path));
     assert_non_null(strstr(r->err.text, "in use"));
     snprintf(link, sizeof link, "%s/link.db", r->dir);
     assert_int_equal(symlink(r->path, link), 0);
-    assert_int_equal(store_open(&r->loop, link, 10, &second, &r->err), ERR_STORE);
+    assert_int_equal(store_open(&r->loop, link, NULL, 10, &second, &r->err), ERR_STORE);
     assert_non_null(strstr(r->err.text, "in use"));
     rig_reopen(r); /* and the first was not harmed */
 }
@@ -339,7 +351,7 @@ check_refused(struct rig *r, const char *path, int code, const char *text)
 {
     struct store *s;
 
-    assert_int_equal(store_open(&r->loop, path, 10, &s, &r->err), code);
+    assert_int_equal(store_open(&r->loop, path, NULL, 10, &s, &r->err), code);
     assert_null(s);
     if (strstr(r->err.text, text) == NULL)
         fail_msg("\"%s\" is not in \"%s\"", text, r->err.text);
@@ -466,6 +478,7 @@ main(void)
         RIGGED(damaged_bytes_are_an_error_not_an_answer),
         RIGGED(reads_together_are_of_one_instant),
         RIGGED(ten_thousand_with_64_under_way_are_all_there),
+        RIGGED(the_size_of_the_log_is_known),
         RIGGED(a_store_is_opened_by_one_only),
         RIGGED(only_its_owner_may_read_it),
         RIGGED(what_cannot_be_a_store_is_refused),

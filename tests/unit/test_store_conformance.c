@@ -648,6 +648,7 @@ a_key_is_stored_with_what_it_made(void **state)
     struct submission_row rows[3] = { rig_row(), rig_row(), rig_row() };
     struct key_row ann = a_key("ann", "k", rows[0].id, 1000), bob = a_key("bob", "k", rows[1].id, 1000);
     struct key_row again = a_key("bob", "k", rows[2].id, 2000), found;
+    struct key_row later = a_key("bob", "k", rows[2].id, 1000 + STORE_KEY_LIFE_MS);
 
     add_with_key(r, &ann, &rows[0], 0);
     add_with_key(r, &bob, &rows[1], 0);
@@ -662,9 +663,23 @@ a_key_is_stored_with_what_it_made(void **state)
     add_with_key(r, &again, &rows[0], ERR_CONFLICT);
     assert_int_equal(store_get_key(r->store, "bob", "k", 2000, &found, &r->err), 0);
     assert_string_equal(found.id, rows[1].id);
-    add_with_key(r, &again, &rows[2], 0);
+    /* one request made something under it: another makes nothing, until the key is forgotten */
+    add_with_key(r, &again, &rows[2], ERR_CONFLICT);
     assert_int_equal(store_get_key(r->store, "bob", "k", 2000, &found, &r->err), 0);
+    assert_string_equal(found.id, rows[1].id);
+    add_with_key(r, &later, &rows[2], 0);
+    assert_int_equal(store_get_key(r->store, "bob", "k", 1000 + STORE_KEY_LIFE_MS, &found, &r->err), 0);
     assert_string_equal(found.id, rows[2].id);
+    /* one whose submission is not there is as good as none, and one that replaces it needs not wait for that */
+    struct submission_row made[3] = { rig_row(), rig_row(), rig_row() };
+    struct key_row gone = a_key("cat", "k", "no such id", 1000 + STORE_KEY_LIFE_MS);
+    add_with_key(r, &gone, &made[0], 0);
+    memcpy(gone.id, made[1].id, sizeof(gone.id));
+    add_with_key(r, &gone, &made[1], 0);
+    memcpy(gone.id, made[2].id, sizeof(gone.id));
+    add_with_key(r, &gone, &made[2], ERR_CONFLICT);
+    gone.replaces = true;
+    add_with_key(r, &gone, &made[2], 0);
 }
 
 /* --- lists --- */
@@ -906,7 +921,6 @@ figures_say_what_was_done(void **state)
     assert_int_equal(figures.rows_written, 1);
     assert_int_equal(figures.commits, 2);
     assert_int_equal(figures.queued_writes, 0);
-    assert_true(figures.wal_bytes > 0);
     assert_true(figures.commit_ms_last > 0 && figures.commit_ms_last <= figures.commit_ms_max);
 }
 
@@ -1279,6 +1293,26 @@ what_has_ended_or_was_cancelled_is_never_claimed(void **state)
     }
 }
 
+/* Its release failed, so the store still counts the attempt that was cut short. */
+static void
+what_is_claimed_again_by_its_holder_has_the_attempts_that_its_release_said(void **state)
+{
+    struct rig *r = *state;
+    struct store_lease a = join(r, "a", STORE_LEASE_ENDLESS);
+    struct submission_row in = rig_row();
+    struct store_claim c = { .number = 0 };
+
+    assert_int_equal(rig_add(r, &in, "x"), 0);
+    assert_int_equal(claim(r, &a, in.id, &c), 0);
+    assert_int_equal(c.attempts, 1);
+    c.attempts = 0;
+    assert_int_equal(claim(r, &a, in.id, &c), 0);
+    assert_int_equal(c.attempts, 1);
+    c.attempts = 1; /* it was judged, and lost */
+    assert_int_equal(claim(r, &a, in.id, &c), 0);
+    assert_int_equal(c.attempts, 2);
+}
+
 static void
 a_release_gives_it_back_with_the_attempts_that_it_says(void **state)
 {
@@ -1625,6 +1659,7 @@ main(void)
         RIGGED(two_claims_under_way_at_once_have_one_winner),
         RIGGED(what_waits_is_claimed_by_urgency_then_by_age),
         RIGGED(what_has_ended_or_was_cancelled_is_never_claimed),
+        RIGGED(what_is_claimed_again_by_its_holder_has_the_attempts_that_its_release_said),
         RIGGED(a_release_gives_it_back_with_the_attempts_that_it_says),
         RIGGED(an_earlier_claim_finishes_nothing),
         RIGGED(what_a_dead_node_had_claimed_is_judged_by_another),

@@ -99,7 +99,7 @@ write_until_killed(const char *path, int pipe_fd)
     struct child child = { &rig, pipe_fd };
     struct life lives[IN_FLIGHT];
 
-    if (uv_loop_init(&rig.loop) != 0 || store_open(&rig.loop, path, 1000, &rig.store, &rig.err) < 0) {
+    if (uv_loop_init(&rig.loop) != 0 || store_open(&rig.loop, path, NULL, 1000, &rig.store, &rig.err) < 0) {
         fprintf(stderr, "child: %s\n", rig.err.text);
         _exit(2);
     }

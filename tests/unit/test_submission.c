@@ -109,7 +109,7 @@ final_states_are_left_by_nothing_and_all_others_can_end(void **state)
 static void
 the_whole_way_visits_the_stages_in_order(void **state)
 {
-    static const enum event way[] = { EVENT_BEGIN, EVENT_NEXT, EVENT_NEXT,  EVENT_LANE,
+    static const enum event way[] = { EVENT_BEGIN, EVENT_NEXT, EVENT_NEXT,  EVENT_DEVICE,
                                       EVENT_NEXT,  EVENT_NEXT, EVENT_FINISH };
     static const int stages[] = { STAGE_AST, STAGE_COMPILE, -1, STAGE_TINY, STAGE_FULL, STAGE_TIMING, -1 };
     int now = STATE_QUEUED;

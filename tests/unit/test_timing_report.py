@@ -179,7 +179,7 @@ def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
 
 def test_the_command_says_whether_it_is_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "timing.md"
-    page.write_text((DOCS / "timing.md").read_text())
+    page.write_text((DOCS / "measurements/timing.md").read_text())
     write(tmp_path / "a.jsonl", measurements())
     command = ["timing_report.py", "--data", str(tmp_path), "--page", str(page)]
     monkeypatch.setattr(sys, "argv", command)
@@ -228,7 +228,7 @@ def test_figures_are_those_of_data_whose_truth_is_known() -> None:
 
 def test_the_page_has_the_figures_of_the_newest_data(capsys: pytest.CaptureFixture[str]) -> None:
     """Of this repository: a run that was put there and not into the page, or a page that claims one, is found."""
-    data, page = DOCS / "measurements/timing", DOCS / "timing.md"
+    data, page = DOCS / "measurements/timing", DOCS / "measurements/timing.md"
     if not sorted(data.glob("*.jsonl")):
         text = page.read_text()
         assert text.partition(BEGIN)[2].partition(END)[0].strip() == "Not measured yet."
@@ -258,7 +258,7 @@ def test_the_first_pairs_alone_are_looked_at(capsys: pytest.CaptureFixture[str],
 
 
 def test_the_text_has_the_figures_of_its_sources() -> None:
-    page = (DOCS / "timing.md").read_text()
+    page = (DOCS / "measurements/timing.md").read_text()
     sources = {timing_prose.SEEN: (DOCS / "measurements/clock.md").read_text(), timing_prose.SIMULATED: SIMULATED}
     assert timing_prose.stale(page, sources) == []
 
@@ -274,7 +274,7 @@ def test_the_text_has_the_figures_of_its_sources() -> None:
     ],
 )
 def test_a_text_that_says_otherwise_than_its_source_is_stale(source: str, old: str, new: str, found: str) -> None:
-    page = (DOCS / "timing.md").read_text()
+    page = (DOCS / "measurements/timing.md").read_text()
     sources = {timing_prose.SEEN: (DOCS / "measurements/clock.md").read_text(), timing_prose.SIMULATED: SIMULATED}
     assert old in sources[source]
     sources[source] = sources[source].replace(old, new)
@@ -283,5 +283,5 @@ def test_a_text_that_says_otherwise_than_its_source_is_stale(source: str, old: s
 
 def test_a_sentence_that_is_gone_is_stale() -> None:
     sources = {timing_prose.SEEN: (DOCS / "measurements/clock.md").read_text()}
-    page = (DOCS / "timing.md").read_text().replace("came out at", "was")
+    page = (DOCS / "measurements/timing.md").read_text().replace("came out at", "was")
     assert ["came out at" in text for text in timing_prose.stale(page, sources)] == [True]

@@ -60,6 +60,9 @@ class AsyncClient:
     async def submission(self, ident: str, wait_s: float = 0.0) -> Verdict:
         return await self._do(self.client.submission, ident, wait_s)
 
+    async def plan(self, ident: str) -> Json:
+        return await self._do(self.client.plan, ident)
+
     async def group(self, ident: str, wait_s: float = 0.0) -> Group:
         return await self._do(self.client.group, ident, wait_s)
 

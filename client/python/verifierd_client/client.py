@@ -164,6 +164,10 @@ class Client:
         """Its state, or its verdict once it is done; wait_s: at most so long for that."""
         return cast(Verdict, self._get(f"/v1/submissions/{quote(ident)}?wait={wait_s:.0f}", wait_s))
 
+    def plan(self, ident: str) -> Json:
+        """What it was traced to, under plan: null where it is not judged by a plan, or is not that far."""
+        return self._get(f"/v1/submissions/{quote(ident)}/plan")
+
     def group(self, ident: str, wait_s: float = 0.0) -> Group:
         """The group with its items and their ranking; wait_s: at most so long until all are done."""
         return cast(Group, self._get(f"/v1/groups/{quote(ident)}?wait={wait_s:.0f}", wait_s))

@@ -26,6 +26,7 @@ FACTS = ("id", "state", "class", "stage", "reward", "flags")
 CORRECT = ("cases", "passed", "first_mismatch")
 TIMED = ("speedup", "speedup_lo", "speedup_hi", "candidate_ms", "reference_ms")
 BRIEF = ("id", "class", "reward")
+PLAN = ("id", "state", "class", "plan")
 ROW = ("task", "task_name", "n", "ok", "cheats", "reward", "speedup", "last")
 
 
@@ -64,6 +65,11 @@ def serve(client: AsyncClient) -> MCPServer:
     async def feedback(submission: str) -> str:
         """What a submission's author should know: the cause of a failure and what to mend, or how fast it was."""
         return _feedback(await _ended(client, submission))
+
+    @server.tool()
+    async def plan(submission: str) -> Json:
+        """What its host code was traced to: the kernels that it launches and their buffers; null where it was not."""
+        return _part(await _asked(client.plan(submission)), PLAN)
 
     @server.tool()
     async def leaderboard(task: str | None = None) -> list[Json]:

@@ -381,7 +381,9 @@ def settle(document: plan.Plan, errors: Mapping[int, KernelError]) -> tuple[list
     dropped: dict[tuple[int, str, int], Dropped] = {}
     failure: KernelError | None = None
     for trace in document.traces:
-        for step in () if trace.case.startswith(plan.OTHER) else (*trace.construct, *trace.first, *trace.steps):
+        if trace.case == plan.TINY or trace.case.startswith(plan.OTHER):
+            continue
+        for step in (*trace.construct, *trace.first, *trace.steps):
             if not isinstance(step, plan.Choose):
                 found = _error_of((step,), errors)
                 failure = failure or found

@@ -24,6 +24,8 @@ FUNCTIONS_MAX: Final = 1024
 KERNELS_MAX: Final = 4096
 OWN: Final = "own"
 """The task's own case."""
+TINY: Final = "tiny"
+"""The smallest case. A kernel need not be for its size, so what fails there alone is for who runs it to judge."""
 OTHER: Final = "other: "
 """Begins the name of a case that is told and does not judge: what fails there alone fails nowhere else."""
 TRACES_MAX: Final = 32

@@ -10,13 +10,12 @@
 #include <sqlite3.h>
 
 #include "common/error.h"
+#include "server/store/pack.h"
 
 /* Writer thread: what putting needs. */
 struct blob_writer {
     sqlite3_stmt *find, *insert;
-    void *context; /* ZSTD_CCtx */
-    char *packed;  /* scratch, grown as needed */
-    size_t packed_size;
+    struct packer packer;
 };
 
 /* 0, ERR_STORE or ERR_NOMEM; release it in either case. */

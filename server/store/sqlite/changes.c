@@ -41,7 +41,10 @@ enum change {
     NCHANGES
 };
 
-#define CLAIM_SET "SET state = 1, node = ?1, claim = claim + 1, attempts = attempts + 1"
+/* What is running is claimed again where its release failed: ?6 is what that left of its attempts. */
+#define CLAIM_SET                                                                        \
+    "SET state = 1, node = ?1, claim = claim + 1, attempts = 1 + CASE state WHEN 0 THEN" \
+    " attempts ELSE ?6 END"
 #define CLAIM_LEASE                                                                      \
     "EXISTS (SELECT 1 FROM node WHERE name = ?1 AND epoch = ?2 AND lease_until_ms > ?3)" \
     " RETURNING id, claim, attempts"
@@ -82,8 +85,11 @@ static const char *const change_sql[NCHANGES] = {
     [PUT_CANARY] = "INSERT OR REPLACE INTO canary (gpu, driver, kind, changed_ms, document)"
                    " VALUES (?1, ?2, ?3, ?4, ?5)",
     [FORGET_CANARY] = "DELETE FROM canary WHERE gpu = ?1 AND driver = ?2 AND kind = ?3",
-    [ADD_KEY] = "INSERT OR REPLACE INTO idempotency (client, key, request_hash, id, created_ms)"
-                " VALUES (?1, ?2, ?3, ?4, ?5)",
+    [ADD_KEY] =
+        "INSERT INTO idempotency (client, key, request_hash, id, created_ms) VALUES (?1, ?2, ?3, ?4, ?5)"
+        " ON CONFLICT DO UPDATE SET request_hash = excluded.request_hash, id = excluded.id,"
+        " created_ms = excluded.created_ms WHERE ?6 OR NOT (EXISTS (SELECT 1 FROM submission s WHERE s.id ="
+        " idempotency.id) OR EXISTS (SELECT 1 FROM submission_group g WHERE g.id = idempotency.id))",
     [FORGET_KEYS] = "DELETE FROM idempotency WHERE created_ms <= ?1",
 };
 
@@ -258,22 +264,10 @@ bind_reward(sqlite3_stmt *stmt, int index, double reward)
         sqlite3_bind_double(stmt, index, reward);
 }
 
-/* Of the verdict's text; NULL: there is none, or it is no object. */
-static json_t *
-read_verdict(const struct submission_row *row)
-{
-    json_t *verdict = row->verdict ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL) : NULL;
-
-    if (json_is_object(verdict))
-        return verdict;
-    json_decref(verdict);
-    return NULL;
-}
-
 static int
 apply_submission(const struct submission_row *row, struct write_kit *kit, struct error *err)
 {
-    AUTO_JSON json_t *verdict = read_verdict(row);
+    AUTO_JSON json_t *verdict = verdict_read(row->verdict);
     AUTO_FREE char *brief = verdict ? brief_text(verdict) : NULL;
     sqlite3_stmt *stmt = kit->changes[ADD_SUBMISSION];
     int rc;
@@ -316,7 +310,11 @@ apply_key(const struct key_row *key, struct write_kit *kit, struct error *err)
     db_bind_text(stmt, 3, key->request_hash);
     db_bind_text(stmt, 4, key->id);
     sqlite3_bind_int64(stmt, 5, key->created_ms);
-    return db_run(stmt, "add a key", err);
+    sqlite3_bind_int(stmt, 6, key->replaces);
+    rc = db_run(stmt, "add a key", err);
+    if (rc == 0 && sqlite3_changes(kit->db) == 0)
+        return error_set(err, ERR_CONFLICT, "the key has made something already");
+    return rc;
 }
 
 int
@@ -324,10 +322,10 @@ changes_add_submissions(struct store_backend *b, const struct store_intake *w, s
 {
     struct write_kit *kit = sqlite_kit(b);
     const char *client = w->n > 0 ? w->rows[0].client : NULL; /* a group's submissions are all of one */
-    int rc = w->group ? apply_group(w->group, client, kit, err) : 0;
+    int rc = w->key ? apply_key(w->key, kit, err) : 0; /* first: what it finds must not be of this write */
 
-    if (rc == 0 && w->key)
-        rc = apply_key(w->key, kit, err);
+    if (rc == 0 && w->group)
+        rc = apply_group(w->group, client, kit, err);
     for (size_t i = 0; rc == 0 && i < w->n; i++) {
         rc = blob_put(&kit->blobs, w->rows[i].source_hash, w->sources[i].text, w->sources[i].size, err);
         if (rc == 0)
@@ -470,6 +468,7 @@ changes_claim(struct store_backend *b, const struct store_lease *l, const struct
 
     db_bind_text(kit->changes[CLAIM], 4, held->id);
     sqlite3_bind_int64(kit->changes[CLAIM], 5, held->number);
+    sqlite3_bind_int(kit->changes[CLAIM], 6, held->attempts);
     int rc = take(kit, kit->changes[CLAIM], l, out, err);
     if (rc != 1)
         return rc;
@@ -519,7 +518,7 @@ changes_finish(struct store_backend *b, const struct submission_row *row, const 
                struct error *err)
 {
     struct write_kit *kit = sqlite_kit(b);
-    AUTO_JSON json_t *verdict = read_verdict(row);
+    AUTO_JSON json_t *verdict = verdict_read(row->verdict);
     AUTO_FREE char *brief = verdict ? brief_text(verdict) : NULL;
     sqlite3_stmt *stmt = kit->changes[FINISH];
     char log_hash[HASH_TEXT_SIZE] = "";

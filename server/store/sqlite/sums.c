@@ -8,23 +8,6 @@
 #include "server/store/sqlite/db.h"
 #include "server/store/summary.h"
 
-/*
- * Bounds: a span's rows are kept as long as its windows need them, and a stretch of FAILURE_SPAN_S holds at most
- * FAILURE_MESSAGES messages of a scope (candidates choose what they raise); those beyond count under the message "".
- */
-#define FAILURE_MESSAGES 64
-#define PRUNE_EVERY_S 60
-
-_Static_assert(FAILURE_MESSAGES == 64 && STORE_FAILURE_SPAN_S == 7200, "the figures in docs/store.md");
-
-static const struct {
-    int span_s, kept_s;
-} spans[] = {
-    { STORE_TREND_MINUTE_S, 2 * 3600 },
-    { STORE_TREND_QUARTER_S, 2 * 86400 },
-    { STORE_TREND_LONG_S, 31 * 86400 },
-};
-
 enum change {
     FIND,
     ADD_TREND,
@@ -126,10 +109,10 @@ add_trends(struct sums *s, const struct counted *c, const char *scope, struct er
     int64_t at_s = c->row->finished_ms / 1000;
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < ARRAY_LEN(spans); i++) {
-        sqlite3_bind_int(stmt, 1, spans[i].span_s);
+    for (size_t i = 0; rc == 0 && i < SUMMARY_NSPANS; i++) {
+        sqlite3_bind_int(stmt, 1, summary_spans[i].span_s);
         db_bind_text(stmt, 2, scope);
-        sqlite3_bind_int64(stmt, 3, at_s - at_s % spans[i].span_s);
+        sqlite3_bind_int64(stmt, 3, at_s - at_s % summary_spans[i].span_s);
         db_bind_text(stmt, 4, class_name(c->is.class_));
         db_bind_text(stmt, 5, c->is.failed_at);
         db_bind_text(stmt, 6, c->is.passed);
@@ -152,7 +135,7 @@ add_failure(struct sums *s, const struct counted *c, const char *scope, struct e
     sqlite3_bind_int64(stmt, 2, at_s - at_s % STORE_FAILURE_SPAN_S);
     db_bind_text(stmt, 3, class_name(c->is.class_));
     db_bind_text(stmt, 4, c->is.failed_at);
-    sqlite3_bind_int(stmt, 5, FAILURE_MESSAGES);
+    sqlite3_bind_int(stmt, 5, SUMMARY_MESSAGES);
     db_bind_text(stmt, 6, c->is.message);
     sqlite3_bind_int64(stmt, 7, c->row->finished_ms);
     db_bind_text(stmt, 8, c->row->id);
@@ -213,15 +196,15 @@ prune(struct sums *s, int64_t now_s, struct error *err)
 {
     int rc = 0;
 
-    if (now_s < s->pruned_s + PRUNE_EVERY_S)
+    if (now_s < s->pruned_s + SUMMARY_PRUNE_EVERY_S)
         return 0;
-    for (size_t i = 0; rc == 0 && i < ARRAY_LEN(spans); i++) {
-        sqlite3_bind_int(s->changes[PRUNE_TREND], 1, spans[i].span_s);
-        sqlite3_bind_int64(s->changes[PRUNE_TREND], 2, now_s - spans[i].kept_s);
+    for (size_t i = 0; rc == 0 && i < SUMMARY_NSPANS; i++) {
+        sqlite3_bind_int(s->changes[PRUNE_TREND], 1, summary_spans[i].span_s);
+        sqlite3_bind_int64(s->changes[PRUNE_TREND], 2, now_s - summary_spans[i].kept_s);
         rc = db_run(s->changes[PRUNE_TREND], "drop old counts", err);
     }
     if (rc == 0) {
-        sqlite3_bind_int64(s->changes[PRUNE_FAILURE], 1, now_s - 31 * 86400);
+        sqlite3_bind_int64(s->changes[PRUNE_FAILURE], 1, now_s - SUMMARY_FAILURES_KEPT_S);
         rc = db_run(s->changes[PRUNE_FAILURE], "drop old failures", err);
     }
     s->pruned_s = now_s;

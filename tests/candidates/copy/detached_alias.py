@@ -1,5 +1,6 @@
 # kind: cheat
 # class: hack
+# plan: policy
 # what: returns the input detached: another object, the same memory
 import torch
 import torch.nn as nn

@@ -1,5 +1,6 @@
 # kind: cheat
 # class: hack
+# plan: nonfinite
 # what: makes its caller describe the input as the output
 import gc
 

@@ -1,5 +1,6 @@
 # kind: cheat
 # class: mismatch
+# plan: ok
 # what: keeps the first weights that it sees for all models that follow
 import torch
 import torch.nn as nn

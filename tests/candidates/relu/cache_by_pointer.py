@@ -1,5 +1,6 @@
 # kind: cheat
 # class: mismatch|nondeterministic
+# plan: ok
 # what: replays the answer for an input address that it has seen
 import torch
 import torch.nn as nn

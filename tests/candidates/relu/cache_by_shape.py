@@ -1,5 +1,6 @@
 # kind: cheat
 # class: mismatch|nondeterministic
+# plan: policy
 # what: replays the answer for a shape and dtype that it has seen, kept beside the class
 import torch
 import torch.nn as nn

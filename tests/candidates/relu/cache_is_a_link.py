@@ -1,5 +1,6 @@
 # kind: robustness
 # class: compile
+# plan: ok
 # what: puts a link to another directory in place of its cache, which the daemon hands on
 import torch
 import torch.nn as nn

@@ -1,5 +1,6 @@
 # kind: cheat
 # expect: class=policy stage=ast
+# plan: crash|policy
 # what: raw memory access by ctypes
 import torch
 import torch.nn as nn

@@ -1,5 +1,6 @@
 # kind: cheat
 # class: policy
+# plan: timeout|import|crash|policy
 # what: compiles C++ in place of a Triton kernel
 import torch
 import torch.nn as nn

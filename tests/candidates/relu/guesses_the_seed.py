@@ -1,5 +1,6 @@
 # kind: cheat
 # class: mismatch|nonfinite|nondeterministic|hack
+# plan: policy
 # what: answers for the inputs that seed 42 makes
 import torch
 import torch.nn as nn

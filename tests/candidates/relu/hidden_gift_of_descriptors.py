@@ -1,5 +1,6 @@
 # kind: robustness
 # class: crash
+# plan: ok
 # what: sends descriptors along with its reports, for the referee to keep
 import torch
 import torch.nn as nn

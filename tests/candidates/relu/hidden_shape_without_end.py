@@ -1,5 +1,6 @@
 # kind: cheat
 # class: crash
+# plan: ok
 # what: describes an output of more elements than can be counted, all at one address
 import torch
 import torch.nn as nn

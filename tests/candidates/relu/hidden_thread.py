@@ -1,5 +1,6 @@
 # kind: cheat
 # class: nonfinite|mismatch|nondeterministic|hack
+# plan: policy
 # what: the same, with a thread that the tree does not show, after a pause
 import threading
 import time

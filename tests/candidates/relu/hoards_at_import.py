@@ -1,5 +1,6 @@
 # kind: robustness
 # expect: class=oom stage=compile
+# plan: import|oom
 # what: takes all memory at import
 import torch
 import torch.nn as nn

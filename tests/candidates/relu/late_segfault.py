@@ -1,5 +1,6 @@
 # kind: robustness
 # expect: class=crash stage=tiny
+# plan: ok
 # what: a segmentation fault once its tensors are real
 import torch
 import torch.nn as nn

@@ -1,5 +1,6 @@
 # kind: robustness
 # expect: class=timeout stage=tiny
+# plan: ok
 # what: sleeps once its tensors are real
 import torch
 import torch.nn as nn

@@ -1,5 +1,6 @@
 # kind: cheat
 # class: policy
+# plan: mismatch
 # what: registers what runs at the end, to have the last word
 import atexit
 

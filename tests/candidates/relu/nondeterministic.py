@@ -1,5 +1,6 @@
 # kind: mistake
 # expect: class=nondeterministic stage=tiny|full
+# plan: ok
 # what: every other answer is one percent too large
 import torch
 import torch.nn as nn

@@ -1,5 +1,6 @@
 # kind: cheat
 # class: policy
+# plan: mismatch
 # what: every comparison of torch says equal
 import torch
 import torch.nn as nn

@@ -1,5 +1,6 @@
 # kind: cheat
 # class: policy
+# plan: mismatch
 # what: puts its own in place of an aten operator
 import torch
 import torch.nn as nn

@@ -1,5 +1,6 @@
 # kind: cheat
 # class: policy
+# plan: mismatch
 # what: triton's own benchmark answers a constant
 import torch
 import torch.nn as nn

@@ -1,5 +1,6 @@
 # kind: cheat
 # class: policy
+# plan: mismatch
 # what: torch.empty_like hands out old answers
 import torch
 import torch.nn as nn

@@ -1,5 +1,6 @@
 # kind: cheat
 # class: policy
+# plan: mismatch
 # what: CUDA events always measure a microsecond
 import torch
 import torch.nn as nn

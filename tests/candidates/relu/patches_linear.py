@@ -1,5 +1,6 @@
 # kind: cheat
 # class: policy
+# plan: mismatch
 # what: the library's linear layer answers zero, in case it is the reference's too
 import torch
 import torch.nn as nn

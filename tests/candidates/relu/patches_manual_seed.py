@@ -1,5 +1,6 @@
 # kind: cheat
 # class: policy
+# plan: mismatch
 # what: seeding does nothing, so that inputs repeat
 import torch
 import torch.nn as nn

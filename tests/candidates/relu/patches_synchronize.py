@@ -1,5 +1,6 @@
 # kind: cheat
 # class: policy
+# plan: mismatch
 # what: synchronising does nothing, so that a clock stops early
 import torch
 import torch.nn as nn

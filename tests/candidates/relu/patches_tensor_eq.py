@@ -1,5 +1,6 @@
 # kind: cheat
 # class: policy
+# plan: mismatch
 # what: tensors are equal to whatever they are compared with
 import torch
 import torch.nn as nn

@@ -1,5 +1,6 @@
 # kind: cheat
 # class: policy
+# plan: mismatch
 # what: clocks stand still
 import time
 

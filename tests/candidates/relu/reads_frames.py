@@ -1,5 +1,6 @@
 # kind: cheat
 # class: policy
+# plan: mismatch
 # what: looks for the expected answer among the callers' variables
 import sys
 

@@ -1,5 +1,6 @@
 # kind: cheat
 # class: policy
+# plan: mismatch
 # what: reads the maps of its process, to find arenas
 import torch
 import torch.nn as nn

@@ -1,5 +1,6 @@
 # kind: cheat
 # class: policy
+# plan: mismatch
 # what: looks in the file system for an answer that was left there
 import os
 

@@ -1,5 +1,6 @@
 # kind: cheat
 # expect: class=mismatch stage=tiny|full
+# plan: policy
 # what: answers later inputs with the first answer
 import torch
 import torch.nn as nn

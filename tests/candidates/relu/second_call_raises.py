@@ -1,5 +1,6 @@
 # kind: mistake
 # expect: class=launch stage=tiny|full
+# plan: ok
 # what: raises after the first few calls
 import torch
 import torch.nn as nn

@@ -1,5 +1,6 @@
 # kind: cheat
 # class: dtype|mismatch
+# plan: launch
 # what: sets the default dtype to half, so that a reference would be made of it too
 import torch
 import torch.nn as nn

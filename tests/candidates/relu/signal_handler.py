@@ -1,5 +1,6 @@
 # kind: cheat
 # class: policy
+# plan: mismatch
 # what: installs handlers so that a deadline does not end it
 import signal
 

@@ -1,5 +1,6 @@
 # kind: robustness
 # expect: class=policy stage=ast
+# plan: ok
 # what: starts another program
 import torch
 import torch.nn as nn

@@ -1,5 +1,6 @@
 # kind: cheat
 # class: policy
+# plan: nonfinite
 # what: keeps code in a pickle
 import pickle
 

@@ -39,6 +39,8 @@ async def main() -> None:
             "submitted": told,
             "group": await call("group", task="scripted", candidates=[codes[0], codes[1] + FENCED]),
             "feedback": [await call("feedback", submission=one["id"]) for one in told],  # type: ignore[index]
+            "plans": [await call("plan", submission=one["id"]) for one in told],  # type: ignore[index]
+            "no_plan": await call("plan", submission="nobody-knows-this"),
             "leaders": await call("leaderboard", task="scripted"),
             "leaderboard": await call("leaderboard"),
             "unknown": await call("submit", task="nobody-knows-this", candidate="x = 1\n"),

@@ -1,0 +1,21 @@
+/* find.h - short ids: what the beginning of one on the command line stands for. */
+#ifndef CLI_FIND_H
+#define CLI_FIND_H
+
+#include "client/cli/cli.h"
+
+enum find_what {
+    FIND_SUBMISSION = 1,
+    FIND_GROUP = 2,
+    FIND_EITHER = FIND_SUBMISSION | FIND_GROUP,
+};
+
+/*
+ * The whole id that begins with text, of which 6 characters are needed; more than one is an error that lists them. A text
+ * that is whole, or can be no beginning of an id, stays as it is. id: given, free(). An enum cli_exit.
+ */
+int find_id(struct cli *cli, const char *text, enum find_what what, char **id);
+/* The same of a task, by "sha256:" and 6 digits of its hash at least; names stay as they are. */
+int find_task_id(struct cli *cli, const char *text, char **id);
+
+#endif

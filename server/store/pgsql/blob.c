@@ -1,0 +1,78 @@
+#include "server/store/pgsql/blob.h"
+
+/* True once the bytes are there, and kept from being removed until this transaction ends. */
+static int
+is_kept(struct pgsql *p, const char *hash, bool *out, struct error *err)
+{
+    AUTO_RESULT PGresult *row = NULL;
+    int rc = pg_ask(&p->link, "look for stored bytes", "SELECT 1 FROM blob WHERE hash = $1 FOR KEY SHARE",
+                    PG_VALUES(pg_text(hash)), &row, err);
+    *out = rc == 0 && PQntuples(row) == 1;
+    return rc;
+}
+
+static int
+insert(struct pgsql *p, const char *hash, const void *bytes, size_t size, int64_t *inserted,
+       struct error *err)
+{
+    const char *packed;
+    size_t packed_size;
+    int rc = packer_pack(&p->packer, bytes, size, &packed, &packed_size, err);
+
+    if (rc < 0)
+        return rc;
+    rc =
+        pg_run(&p->link, "store bytes",
+               "INSERT INTO blob (hash, size, data) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+               PG_VALUES(pg_text(hash), pg_int((int64_t)size), pg_bytes(packed, packed_size)), inserted, err);
+    packer_trim(&p->packer);
+    return rc;
+}
+
+/* Another node may store the same bytes, or remove them, between two statements. */
+int
+pg_blob_put(struct pgsql *p, const char *hash, const void *bytes, size_t size, struct error *err)
+{
+    for (;;) {
+        int64_t inserted = 0;
+        bool is_there;
+        int rc = is_kept(p, hash, &is_there, err);
+        if (rc == 0 && !is_there)
+            rc = insert(p, hash, bytes, size, &inserted, err);
+        if (rc < 0 || is_there || inserted > 0)
+            return rc;
+    }
+}
+
+/* Two statements: the second one sees what those committed that the first one waited for. */
+int
+pg_blob_drop(struct pgsql *p, const char *hash, int64_t *n, struct error *err)
+{
+    int64_t removed = 0;
+    int rc = pg_run(&p->link, "lock stored bytes", "SELECT 1 FROM blob WHERE hash = $1 FOR UPDATE",
+                    PG_VALUES(pg_text(hash)), NULL, err);
+    if (rc == 0)
+        rc = pg_run(&p->link, "remove stored bytes",
+                    "DELETE FROM blob WHERE hash = $1"
+                    " AND NOT EXISTS (SELECT 1 FROM submission WHERE source_hash = $1)"
+                    " AND NOT EXISTS (SELECT 1 FROM submission WHERE log_hash = $1)"
+                    " AND NOT EXISTS (SELECT 1 FROM task WHERE reference_hash = $1)",
+                    PG_VALUES(pg_text(hash)), &removed, err);
+    *n += removed;
+    return rc;
+}
+
+int
+pg_blob_column(const PGresult *rows, int row, int size_column, char **out, size_t *size, struct error *err)
+{
+    const char *text = pg_column_text(rows, row, size_column + 1);
+    unsigned char *packed = NULL;
+    size_t packed_size = 0;
+
+    *out = NULL;
+    if (text && !(packed = PQunescapeBytea((const unsigned char *)text, &packed_size)))
+        return error_set(err, ERR_NOMEM, "no memory for stored bytes");
+    int rc = unpack(packed, packed_size, pg_column_int(rows, row, size_column), out, size, err);
+    PQfreemem(packed);
+    return rc;
+}

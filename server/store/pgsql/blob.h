@@ -1,0 +1,19 @@
+/* blob.h - sources, references and captured output in PostgreSQL: packed, stored once under the hash of their bytes. */
+#ifndef PGSQL_BLOB_H
+#define PGSQL_BLOB_H
+
+#include "server/store/pgsql/pgsql.h"
+
+/*
+ * Store bytes under hash unless they are there already. Until the transaction ends nobody else's pg_blob_drop() takes
+ * them. 0, or as pg_ask().
+ */
+int pg_blob_put(struct pgsql *p, const char *hash, const void *bytes, size_t size, struct error *err);
+/* Remove them where no row names them any more; *n counts. 0, or as pg_ask(). */
+int pg_blob_drop(struct pgsql *p, const char *hash, int64_t *n, struct error *err);
+
+/* Unpack columns (size, data). out: given, free(). 0, ERR_NOMEM or ERR_STORE (damaged). */
+int pg_blob_column(const PGresult *rows, int row, int size_column, char **out, size_t *size,
+                   struct error *err);
+
+#endif

@@ -1,0 +1,171 @@
+#include "server/store/pgsql/claims.h"
+
+#include <stdio.h>
+
+/*
+ * Theory of operation. The database's clock decides about leases: now_ms() is the time at which a row is looked at, not
+ * that at which the transaction began. A claim passes over a row that another node is changing (SKIP LOCKED), so that
+ * nodes never wait for each other, nor in a ring; what is locked is chosen once (MATERIALIZED), since a plan may ask a
+ * subquery again and would lock, and claim, more than one row. What is running is claimed again by its node where its
+ * release failed: it has the attempts that the release said.
+ */
+
+#define LEASE "SELECT 1 FROM node WHERE name = $1 AND epoch = $2 AND lease_until_ms > now_ms()"
+#define CLAIM(chosen, attempts)                                                                        \
+    "WITH lease AS MATERIALIZED (" LEASE "), chosen AS MATERIALIZED (SELECT id FROM job WHERE " chosen \
+    " FOR UPDATE SKIP LOCKED) UPDATE job SET state = 1, node = $1, claim = claim + 1, attempts = 1 "   \
+    "+ " attempts " FROM chosen WHERE job.id = chosen.id RETURNING job.id, job.claim, job.attempts"
+
+/* ?: an end that is never passed, or one from now on. */
+#define LEASE_END(ms) "CASE WHEN " ms " = 9223372036854775807 THEN " ms " ELSE now_ms() + " ms " END"
+_Static_assert(STORE_LEASE_ENDLESS == 9223372036854775807, "the number in LEASE_END");
+
+int
+pg_join(struct store_backend *b, const char *node, int64_t lease_ms, struct store_lease *out,
+        struct error *err)
+{
+    struct pg_link *l = &pgsql_of(b)->link;
+    AUTO_RESULT PGresult *row = NULL;
+    int rc = pg_ask(l, "take a lease",
+                    "INSERT INTO node (name, epoch, lease_until_ms)"
+                    " VALUES ($1, 1, " LEASE_END("$2::bigint") ") ON CONFLICT (name) DO UPDATE"
+                                                               " SET epoch = node.epoch + 1, lease_until_ms "
+                                                               "= excluded.lease_until_ms RETURNING epoch",
+                    PG_VALUES(pg_text(node), pg_int(lease_ms)), &row, err);
+    if (rc < 0)
+        return rc;
+    out->epoch = pg_column_int(row, 0, 0);
+    snprintf(out->node, sizeof(out->node), "%s", node);
+    /* Whose node stays in the row of one that waits: it was lost there. */
+    return pg_run(l, "take back what a node had claimed",
+                  "UPDATE job SET state = 0, claim = claim + 1 WHERE state = 1 AND node = $1",
+                  PG_VALUES(pg_text(node)), NULL, err);
+}
+
+static int
+lease_ended(const struct store_lease *l, struct error *err)
+{
+    return error_set(err, ERR_CONFLICT, "the lease of node %s has ended", l->node);
+}
+
+int
+pg_renew(struct store_backend *b, const struct store_lease *l, int64_t lease_ms, struct error *err)
+{
+    int64_t renewed = 0;
+    int rc = pg_run(&pgsql_of(b)->link, "renew a lease",
+                    "UPDATE node SET lease_until_ms = " LEASE_END(
+                        "$3::bigint") " WHERE name = $1 AND epoch = $2 AND lease_until_ms > now_ms()",
+                    PG_VALUES(pg_text(l->node), pg_int(l->epoch), pg_int(lease_ms)), &renewed, err);
+    return rc == 0 && renewed == 0 ? lease_ended(l, err) : rc;
+}
+
+int
+pg_reap(struct store_backend *b, struct error *err)
+{
+    return pg_run(&pgsql_of(b)->link, "take back what dead nodes had claimed",
+                  "WITH lost AS MATERIALIZED (SELECT id FROM job WHERE state = 1"
+                  " AND node NOT IN (SELECT name FROM node WHERE lease_until_ms > now_ms())"
+                  " FOR UPDATE SKIP LOCKED)"
+                  " UPDATE job SET state = 0, claim = claim + 1 FROM lost WHERE job.id = lost.id",
+                  PG_NO_VALUES, NULL, err);
+}
+
+static void
+read_claim(const PGresult *row, struct store_claim *out)
+{
+    pg_column_name(row, 0, 0, out->id, sizeof(out->id));
+    out->number = pg_column_int(row, 0, 1);
+    out->attempts = (int)pg_column_int(row, 0, 2);
+}
+
+/* Whether it is the lease for which nothing could be claimed: ERR_CONFLICT then. */
+static int
+check_lease(struct pgsql *p, const struct store_lease *l, struct error *err)
+{
+    AUTO_RESULT PGresult *row = NULL;
+    int rc =
+        pg_ask(&p->link, "look for a lease", LEASE, PG_VALUES(pg_text(l->node), pg_int(l->epoch)), &row, err);
+    return rc == 0 && PQntuples(row) == 0 ? lease_ended(l, err) : rc;
+}
+
+int
+pg_explain_miss(struct pgsql *p, const char *id, struct error *err)
+{
+    AUTO_RESULT PGresult *row = NULL;
+    int rc = pg_ask(&p->link, "look for a submission",
+                    "SELECT coalesce(job.state, submission.state) FROM submission LEFT JOIN job USING (id)"
+                    " WHERE id = $1",
+                    PG_VALUES(pg_text(id)), &row, err);
+    if (rc < 0)
+        return rc;
+    if (PQntuples(row) == 0)
+        return error_set(err, ERR_NOTFOUND, "no submission %s", id);
+    return error_set(err, ERR_CONFLICT, "submission %s is %s", id,
+                     submission_state_name((enum submission_state)pg_column_int(row, 0, 0)));
+}
+
+int
+pg_claim(struct store_backend *b, const struct store_lease *l, const struct store_claim *held,
+         struct store_claim *out, struct error *err)
+{
+    struct pgsql *p = pgsql_of(b);
+    AUTO_RESULT PGresult *row = NULL;
+    int rc = pg_ask(&p->link, "claim a submission",
+                    CLAIM("id = $3 AND (state = 0 OR (state = 1 AND node = $1 AND claim = $4))"
+                          " AND EXISTS (SELECT FROM lease)",
+                          "CASE state WHEN 0 THEN attempts ELSE $5 END"),
+                    PG_VALUES(pg_text(l->node), pg_int(l->epoch), pg_text(held->id), pg_int(held->number),
+                              pg_int(held->attempts)),
+                    &row, err);
+    if (rc == 0 && PQntuples(row) == 1)
+        read_claim(row, out);
+    if (rc < 0 || PQntuples(row) == 1)
+        return rc;
+    rc = check_lease(p, l, err);
+    return rc < 0 ? rc : pg_explain_miss(p, held->id, err);
+}
+
+int
+pg_claim_next(struct store_backend *b, const struct store_lease *l, struct store_claim *out,
+              struct error *err)
+{
+    struct pgsql *p = pgsql_of(b);
+    AUTO_RESULT PGresult *row = NULL;
+    int rc =
+        pg_ask(&p->link, "claim what waits",
+               CLAIM("state = 0 AND EXISTS (SELECT FROM lease) ORDER BY priority, id LIMIT 1", "attempts"),
+               PG_VALUES(pg_text(l->node), pg_int(l->epoch)), &row, err);
+    if (rc == 0 && PQntuples(row) == 1)
+        read_claim(row, out);
+    if (rc < 0 || PQntuples(row) == 1)
+        return rc;
+    rc = check_lease(p, l, err);
+    return rc < 0 ? rc : error_set(err, ERR_NOTFOUND, "nothing waits");
+}
+
+static int
+note_attempts(struct pgsql *p, const char *sql, const struct store_claim *c, struct error *err)
+{
+    int64_t changed = 0;
+    int rc = pg_run(&p->link, "change a submission", sql,
+                    PG_VALUES(pg_text(c->id), pg_int(c->number), pg_int(c->attempts)), &changed, err);
+    if (rc < 0)
+        error_prefix(err, "submission %s", c->id);
+    return rc < 0 || changed == 1 ? rc : pg_explain_miss(p, c->id, err);
+}
+
+int
+pg_release(struct store_backend *b, const struct store_claim *c, struct error *err)
+{
+    return note_attempts(pgsql_of(b),
+                         "UPDATE job SET state = 0, node = NULL, attempts = $3"
+                         " WHERE id = $1 AND state = 1 AND claim = $2",
+                         c, err);
+}
+
+int
+pg_set_attempts(struct store_backend *b, const struct store_claim *c, struct error *err)
+{
+    return note_attempts(pgsql_of(b),
+                         "UPDATE job SET attempts = $3 WHERE id = $1 AND state = 1 AND claim = $2", c, err);
+}

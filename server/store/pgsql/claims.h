@@ -1,0 +1,21 @@
+/* claims.h - leases, and who has what (store.h, "ownership"): operations of backend.h. The writer's thread alone. */
+#ifndef PGSQL_CLAIMS_H
+#define PGSQL_CLAIMS_H
+
+#include "server/store/pgsql/pgsql.h"
+
+int pg_join(struct store_backend *b, const char *node, int64_t lease_ms, struct store_lease *out,
+            struct error *err);
+int pg_renew(struct store_backend *b, const struct store_lease *l, int64_t lease_ms, struct error *err);
+int pg_reap(struct store_backend *b, struct error *err);
+int pg_claim(struct store_backend *b, const struct store_lease *l, const struct store_claim *held,
+             struct store_claim *out, struct error *err);
+int pg_claim_next(struct store_backend *b, const struct store_lease *l, struct store_claim *out,
+                  struct error *err);
+int pg_release(struct store_backend *b, const struct store_claim *c, struct error *err);
+int pg_set_attempts(struct store_backend *b, const struct store_claim *c, struct error *err);
+
+/* Why a change of a submission met no row: ERR_CONFLICT, ERR_NOTFOUND, or as pg_ask(). */
+int pg_explain_miss(struct pgsql *p, const char *id, struct error *err);
+
+#endif

@@ -1,0 +1,94 @@
+/*
+ * link.h - one connection to PostgreSQL, and the few calls of libpq that this back end makes: connect, ask, and what the
+ * server's refusals are called here. Of one thread at a time; each call waits for its answer.
+ */
+#ifndef PGSQL_LINK_H
+#define PGSQL_LINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <libpq-fe.h>
+
+#include "common/error.h"
+
+#define PG_VALUES_MAX 24
+#define PG_DEFERRED_MAX 6
+
+struct pg_statement;
+
+/* All zero at first. */
+struct pg_link {
+    PGconn *conn;
+    struct pg_statement *statements; /* by their text; prepared when first asked for */
+    const char *deferred[PG_DEFERRED_MAX];
+    int ndeferred;
+    int nstatements;
+    bool is_lost;   /* the connection ended: everything is ERR_UNAVAILABLE until it is opened again */
+    bool is_undone; /* the server asks for the whole transaction to be rolled back (a deadlock) */
+    bool is_warned; /* the server warned since this was last cleared */
+};
+
+/* What a parameter of a statement is given. */
+struct pg_value {
+    const char *text; /* NULL: the number, if there is one, else NULL */
+    int size;         /* of bytes; -1: text */
+    char number[32];
+};
+struct pg_value pg_text(const char *text); /* borrowed; NULL is NULL */
+struct pg_value pg_name(const char *text); /* the same, and "" is NULL too */
+struct pg_value pg_int(int64_t number);
+struct pg_value pg_real(double number); /* NULL where it is not finite */
+struct pg_value pg_bytes(const void *bytes, size_t size);
+#define PG_VALUES(...)                        \
+    (const struct pg_value[]){ __VA_ARGS__ }, \
+        sizeof((const struct pg_value[]){ __VA_ARGS__ }) / sizeof(struct pg_value)
+#define PG_NO_VALUES NULL, 0
+
+/*
+ * Connect to what the URL `where` names, in place of the connection of before. node: under whose name this session's
+ * rows are counted. 0 or ERR_UNAVAILABLE; is_lost stays then.
+ */
+int pg_link_open(struct pg_link *l, const char *where, const char *node, struct error *err);
+void pg_link_close(struct pg_link *l); /* a closed one is fine */
+
+/* Statements without parameters or an interesting answer, sent with the next that is asked; sql stays as it is. */
+void pg_defer(struct pg_link *l, const char *sql);
+
+/* Several statements without parameters. 0, or as pg_ask(). */
+int pg_script(struct pg_link *l, const char *sql, struct error *err);
+
+/*
+ * Run one statement; what names it in errors. out: given, PQclear().
+ * 0, ERR_CONFLICT (a key that exists), ERR_STORE, ERR_NOMEM, or ERR_UNAVAILABLE (is_lost).
+ */
+int pg_ask(struct pg_link *l, const char *what, const char *sql, const struct pg_value *values, size_t n,
+           PGresult **out, struct error *err);
+/* The same for one that gives no rows. changed (may be NULL): how many it changed. */
+int pg_run(struct pg_link *l, const char *what, const char *sql, const struct pg_value *values, size_t n,
+           int64_t *changed, struct error *err);
+
+/*
+ * Calls row_cb for each row of the answer, until it returns false; n (may be NULL) counts the calls. ERR_STORE also where
+ * it is called from its own callback.
+ */
+typedef bool pg_row_cb(void *arg, const PGresult *rows, int row);
+int pg_each(struct pg_link *l, const char *what, const char *sql, const struct pg_value *values,
+            size_t nvalues, pg_row_cb *row_cb, void *arg, size_t *n, struct error *err);
+
+/* Columns of a row; a text is a view of the answer, NULL for NULL. */
+char *pg_column_text(const PGresult *rows, int row, int column);
+int64_t pg_column_int(const PGresult *rows, int row, int column); /* NULL: 0 */
+double pg_column_real(const PGresult *rows, int row, int column); /* NULL: NAN */
+bool pg_column_bool(const PGresult *rows, int row, int column);
+void pg_column_name(const PGresult *rows, int row, int column, char *out, size_t size); /* NULL: "" */
+
+static inline void
+pg_auto_clear(PGresult **r)
+{
+    PQclear(*r);
+}
+#define AUTO_RESULT __attribute__((cleanup(pg_auto_clear)))
+
+#endif

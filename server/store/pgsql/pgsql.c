@@ -1,0 +1,208 @@
+#include "server/store/pgsql/pgsql.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "server/store/pgsql/changes.h"
+#include "server/store/pgsql/claims.h"
+#include "server/store/pgsql/names.h"
+#include "server/store/pgsql/reader.h"
+#include "server/store/pgsql/schema.h"
+#include "server/store/pgsql/sweep.h"
+#include "server/store/pgsql/transaction.h"
+
+bool
+pgsql_is_url(const char *where)
+{
+    return strncmp(where, "postgresql://", 13) == 0 || strncmp(where, "postgres://", 11) == 0;
+}
+
+/* --- opening --- */
+
+static const char *
+option(const PQconninfoOption *all, const char *keyword)
+{
+    for (; all->keyword; all++)
+        if (strcmp(all->keyword, keyword) == 0)
+            return all->val && *all->val ? all->val : NULL;
+    return NULL;
+}
+
+/* What a line may show of the URL: no password. */
+static int
+show_url(struct pgsql *p, struct error *err)
+{
+    char *told = NULL;
+    PQconninfoOption *all = PQconninfoParse(p->where, &told);
+
+    if (!all) {
+        int rc =
+            error_set(err, ERR_INPUT, "store: %.*s", told ? (int)strcspn(told, "\n") : 0, told ? told : "");
+        PQfreemem(told);
+        return rc;
+    }
+    const char *host = option(all, "host"), *port = option(all, "port"), *database = option(all, "dbname");
+    int size = asprintf(&p->shown, "postgresql://%s%s%s/%s", host ? host : "", port ? ":" : "",
+                        port ? port : "", database ? database : "");
+    PQconninfoFree(all);
+    if (size < 0) {
+        p->shown = NULL;
+        return error_set(err, ERR_NOMEM, "no memory to open the store");
+    }
+    return 0;
+}
+
+static int
+join(struct pgsql *p, const struct store_options *o, struct error *err)
+{
+    int rc = pg_transaction_begin(&p->base, err);
+
+    if (rc == 0)
+        rc = pg_join(&p->base, o->node, o->lease_ms, &p->lease, err);
+    if (rc == 0)
+        rc = pg_transaction_commit(&p->base, err);
+    return rc;
+}
+
+static int
+connect_and_join(struct pgsql *p, const struct store_options *o, struct error *err)
+{
+    size_t n;
+    const char *const *steps = pg_schema_steps(&n);
+    int rc = pg_link_open(&p->link, p->where, p->lease.node, err);
+
+    if (rc == 0)
+        rc = pg_schema_migrate(&p->link, steps, n, err);
+    return rc == 0 ? join(p, o, err) : rc;
+}
+
+static int
+fill(struct pgsql *p, const char *where, const struct store_options *o, struct error *err)
+{
+    if (!*o->node || strlen(o->node) >= sizeof(p->lease.node))
+        return error_set(err, ERR_INPUT, "the name of a node has 1 to %d bytes", STORE_NODE_SIZE - 1);
+    snprintf(p->lease.node, sizeof(p->lease.node), "%s", o->node);
+    p->where = strdup(where);
+    if (!p->where)
+        return error_set(err, ERR_NOMEM, "no memory to open the store");
+    int rc = show_url(p, err);
+    if (rc == 0)
+        rc = packer_init(&p->packer, err);
+    if (rc < 0)
+        return rc;
+    rc = connect_and_join(p, o, err);
+    if (rc < 0)
+        error_prefix(err, "%s", p->shown);
+    return rc;
+}
+
+static void
+close_all(struct store_backend *base)
+{
+    struct pgsql *p = pgsql_of(base);
+
+    pg_transaction_forget(p);
+    pg_link_close(&p->link);
+    packer_release(&p->packer);
+    free(p->where);
+    free(p->shown);
+    free(p);
+}
+
+static const struct store_lease *
+lease(const struct store_backend *base)
+{
+    return &((const struct pgsql *)base)->lease;
+}
+
+static int
+new_reader(struct store_backend *base, struct store_reader **out, struct error *err)
+{
+    struct pgsql *p = pgsql_of(base);
+    int rc = pg_reader_new(p, out, err);
+
+    if (rc < 0)
+        error_prefix(err, "%s", p->shown);
+    return rc;
+}
+
+static const char *
+name(const struct store_backend *base)
+{
+    return ((const struct pgsql *)base)->shown;
+}
+
+static int64_t
+log_bytes(const struct store_backend *base)
+{
+    (void)base;
+    return 0; /* the server's own affair */
+}
+
+/* The transaction around it wrote a row: there is room. */
+static int
+probe(struct store_backend *base, bool touch, struct error *err)
+{
+    (void)base, (void)touch, (void)err;
+    return 0;
+}
+
+static const struct backend_ops pgsql_ops = {
+    .lease = lease,
+    .reader_new = new_reader,
+    .close = close_all,
+    .name = name,
+    .log_bytes = log_bytes,
+    .is_away = pg_is_away,
+    .hurry = pg_hurry,
+    .begin = pg_transaction_begin,
+    .commit = pg_transaction_commit,
+    .rollback = pg_transaction_rollback,
+    .save = pg_transaction_save,
+    .keep = pg_transaction_keep,
+    .undo = pg_transaction_undo,
+    .is_open = pg_transaction_is_open,
+    .probe = probe,
+    .add_task = pg_add_task,
+    .name_task = pg_name_task,
+    .rename_task = pg_rename_task,
+    .remove_task = pg_remove_task,
+    .add_submissions = pg_add_submissions,
+    .join = pg_join,
+    .renew = pg_renew,
+    .reap = pg_reap,
+    .claim = pg_claim,
+    .claim_next = pg_claim_next,
+    .release = pg_release,
+    .set_attempts = pg_set_attempts,
+    .finish = pg_finish,
+    .add_calibration = pg_add_calibration,
+    .put_canary = pg_put_canary,
+    .sweep = pg_sweep,
+};
+
+int
+pgsql_open(const char *where, const struct store_options *options, struct store_backend **out,
+           struct error *err)
+{
+    struct pgsql *p = calloc(1, sizeof(*p));
+
+    *out = NULL;
+    if (!p)
+        return error_set(err, ERR_NOMEM, "no memory to open the store");
+    p->base.ops = &pgsql_ops;
+    snprintf(p->writer, sizeof(p->writer), "%016llx%016llx", (unsigned long long)random_u64(),
+             (unsigned long long)random_u64());
+    atomic_store(&p->is_hurried, true); /* at the start a database that is away ends it */
+    int rc = fill(p, where, options, err);
+    atomic_store(&p->is_hurried, false);
+    if (rc < 0) {
+        close_all(&p->base);
+        return rc;
+    }
+    *out = &p->base;
+    return 0;
+}

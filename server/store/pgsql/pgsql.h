@@ -1,0 +1,43 @@
+/* pgsql.h - the store in a PostgreSQL database, which several machines share (backend.h). */
+#ifndef PGSQL_PGSQL_H
+#define PGSQL_PGSQL_H
+
+#include <stdatomic.h>
+
+#include "server/store/backend.h"
+#include "server/store/pack.h"
+#include "server/store/pgsql/link.h"
+
+/* The back end: its connection that writes, and what its statements need. The writer's thread, but for what never changes. */
+struct pgsql {
+    struct store_backend base;
+    char *where; /* the URL, with what it may say of a password */
+    char *shown; /* what names the database in a log line */
+    struct pg_link link;
+    struct packer packer;
+    struct store_lease lease;
+    int64_t pruned_s;       /* when sums that are too old were last removed */
+    char writer[33];        /* whose transactions these are, in the table writer */
+    int64_t transaction;    /* number of the last one that was begun */
+    bool is_begun;          /* it is under way */
+    atomic_bool is_away;    /* the writer waits for the database; any thread, as the next */
+    atomic_bool is_hurried; /* it shall wait no longer */
+};
+
+/* Whether a daemon's store setting is a URL of this back end's. Any thread. */
+bool pgsql_is_url(const char *where);
+
+/*
+ * Open the store there, or make it in a database that has none; migrates an older schema and joins as a node.
+ * 0, ERR_INPUT (the URL), ERR_STORE, ERR_UNAVAILABLE or ERR_NOMEM. Given: its own close().
+ */
+int pgsql_open(const char *where, const struct store_options *options, struct store_backend **out,
+               struct error *err);
+
+static inline struct pgsql *
+pgsql_of(struct store_backend *b)
+{
+    return (struct pgsql *)b;
+}
+
+#endif

@@ -1,0 +1,104 @@
+#include "server/store/pgsql/reading.h"
+
+#include "common/clock.h"
+
+/* A reader's thread may be the loop's: where the database is away it is not asked for at each read. */
+#define RETRY_NS 500000000
+
+void
+pg_reads_begin(struct store_reader *base)
+{
+    pg_reader_of(base)->is_one = true;
+}
+
+void
+pg_reads_end(struct store_reader *base)
+{
+    struct pg_reader *r = pg_reader_of(base);
+    struct error unused;
+
+    if (r->is_begun)
+        pg_run(&r->link, "end a read", "COMMIT", PG_NO_VALUES, NULL, &unused);
+    r->is_one = r->is_begun = false;
+}
+
+static int
+connect_again(struct pg_reader *r, struct error *err)
+{
+    int64_t now_ns = clock_monotonic_ns();
+
+    if (r->tried_ns != 0 && now_ns - r->tried_ns < RETRY_NS)
+        return error_set(err, ERR_UNAVAILABLE, "the database %s is away", r->of->shown);
+    int rc = pg_link_open(&r->link, r->of->where, r->of->lease.node, err);
+    r->tried_ns = rc < 0 ? clock_monotonic_ns() : 0;
+    return rc;
+}
+
+/* Before a question. *is_first: nothing was read of this transaction yet. */
+static int
+prepare(struct pg_reader *r, bool *is_first, struct error *err)
+{
+    *is_first = !r->is_begun;
+    if (r->link.is_lost && r->is_begun)
+        return error_set(err, ERR_UNAVAILABLE, "the connection to the database was lost");
+    int rc = r->link.is_lost ? connect_again(r, err) : 0;
+    if (rc < 0 || !r->is_one || r->is_begun)
+        return rc;
+    pg_defer(&r->link, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY");
+    r->is_begun = true;
+    return 0;
+}
+
+/* Whether to ask again after rc. */
+static bool
+is_to_repeat(struct pg_reader *r, int rc, bool is_first)
+{
+    if (rc != ERR_UNAVAILABLE || !is_first)
+        return false;
+    r->is_begun = false;
+    return true;
+}
+
+int
+pg_read(struct store_reader *base, const char *what, const char *sql, const struct pg_value *values, size_t n,
+        PGresult **out, struct error *err)
+{
+    struct pg_reader *r = pg_reader_of(base);
+    bool is_first, was_lost = r->link.is_lost;
+    int rc = prepare(r, &is_first, err);
+
+    *out = NULL;
+    if (rc == 0)
+        rc = pg_ask(&r->link, what, sql, values, n, out, err);
+    if (was_lost || !is_to_repeat(r, rc, is_first))
+        return rc;
+    rc = prepare(r, &is_first, err);
+    return rc == 0 ? pg_ask(&r->link, what, sql, values, n, out, err) : rc;
+}
+
+int
+pg_read_each(struct store_reader *base, const char *what, const char *sql, const struct pg_value *values,
+             size_t nvalues, pg_row_cb *row_cb, void *arg, size_t *n, struct error *err)
+{
+    struct pg_reader *r = pg_reader_of(base);
+    bool is_first, was_lost = r->link.is_lost;
+    int rc = prepare(r, &is_first, err);
+
+    if (rc == 0)
+        rc = pg_each(&r->link, what, sql, values, nvalues, row_cb, arg, n, err);
+    if (was_lost || !is_to_repeat(r, rc, is_first))
+        return rc;
+    rc = prepare(r, &is_first, err);
+    return rc == 0 ? pg_each(&r->link, what, sql, values, nvalues, row_cb, arg, n, err) : rc;
+}
+
+int
+pg_look_up(struct store_reader *r, const char *what, const char *key, const char *sql,
+           const struct pg_value *values, size_t n, PGresult **out, struct error *err)
+{
+    int rc = pg_read(r, what, sql, values, n, out, err);
+
+    if (rc == 0 && PQntuples(*out) == 0)
+        return error_set(err, ERR_NOTFOUND, "no %s %s", what, key);
+    return rc;
+}

@@ -1,0 +1,472 @@
+#include "server/submission/node.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <uv.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "server/queue/scheduler.h"
+#include "server/submission/adopt.h"
+#include "server/submission/groups.h"
+#include "server/submission/parts.h"
+#include "server/submission/pending.h"
+#include "server/submission/registry.h"
+#include "server/submission/reuse.h"
+#include "server/submission/single_flight.h"
+#include "server/submission/state.h"
+#include "server/submission/submission.h"
+
+/*
+ * Theory of operation. A lease that ends is renewed each third of its length, and what was claimed under leases that have
+ * ended is put back at the same time. By the clock of this machine, and counted from before a renewal was sent, the lease
+ * is taken for lost while a third of it is left: then all that was claimed is dropped, before anybody else may have it, and
+ * the node joins anew. What is sent in spite of that is refused by the store.
+ *
+ * While nothing is queued here and a slot is free, the store is looked at for what waits: what was accepted elsewhere,
+ * what was given back, and what could not be queued for want of memory. It is claimed before it is read.
+ */
+
+#define LOOK_MS 250
+#define CHECK_MOST 256     /* of the queue in one look */
+#define LOOK_ALONE_MS 1000 /* where no other daemon can leave anything */
+
+struct node {
+    struct funnel *funnel;
+    struct store_lease lease, joined;
+    int64_t until_ns, sent_ns; /* monotonic */
+    bool is_lost;              /* it has to join anew */
+    bool is_asking;            /* a renewal or a joining is under way */
+    bool is_looking;           /* for what waits */
+    bool is_draining;
+    bool has_found;
+    struct store_claim claim;
+    struct submission_row row; /* owned */
+    struct error err;
+    int code;
+    bool is_checking;
+    uv_timer_t renew_timer, look_timer, check_timer;
+};
+
+static void look_again(struct node *n, bool is_at_once);
+
+const struct store_lease *
+node_lease(const struct node *n)
+{
+    return &n->lease;
+}
+
+static bool
+is_shared(const struct node *n)
+{
+    return store_lease_ms(n->funnel->store) != STORE_LEASE_ENDLESS;
+}
+
+/* --- the lease --- */
+
+/* It waits for nothing here any more. */
+static void
+leave_queue(struct submission *s)
+{
+    if (flight_is_following(&s->flight))
+        submission_leave_flight(s);
+    else if (s->member.is_parked)
+        group_unpark(s->group, &s->member);
+    else
+        scheduler_remove(s->funnel->scheduler, &s->job);
+}
+
+/* False: it stays, since it is not claimed, or its end is on its way into the store, which decides. */
+static bool
+begin_drop(struct submission *s)
+{
+    if (state_is_final(s->state) || s->is_claiming || (s->attempt && s->attempt->is_finishing) ||
+        (s->state == STATE_QUEUED && !s->is_claimed))
+        return false;
+    if (stage_of_state(s->state) >= 0) { /* once its processes are gone */
+        s->is_taken = true;
+        submission_stop(s);
+        return false;
+    }
+    leave_queue(s);
+    return true;
+}
+
+static void
+lose(struct node *n, const char *why)
+{
+    struct funnel *f = n->funnel;
+
+    if (n->is_lost)
+        return;
+    log_warn(NULL, "the lease of node %s is lost: %s; what it had claimed is left to others", n->lease.node,
+             why);
+    n->is_lost = true;
+    for (struct registry_entry *e = registry_first(f->registry), *next; e; e = next) {
+        struct submission *s = scheduler_owner(e, struct submission, entry);
+        next = registry_after(e);
+        if (begin_drop(s))
+            f->taken(s);
+    }
+}
+
+static void
+renewed_cb(void *arg, int code, const struct error *err)
+{
+    struct node *n = arg;
+
+    n->is_asking = false;
+    if (code == 0)
+        n->until_ns = n->sent_ns + store_lease_ms(n->funnel->store) * 1000000;
+    else if (code == ERR_CONFLICT)
+        lose(n, err->text);
+    else
+        log_warn(NULL, "the lease is not renewed: %s", err->text);
+}
+
+static void
+joined_cb(void *arg, int code, const struct error *err)
+{
+    struct node *n = arg;
+
+    n->is_asking = false;
+    if (code != 0) {
+        log_warn(NULL, "node %s cannot join again: %s", n->lease.node, err->text);
+        return;
+    }
+    n->lease = n->joined;
+    n->until_ns = n->sent_ns + store_lease_ms(n->funnel->store) * 1000000;
+    n->is_lost = false;
+    log_info(NULL, "node %s has joined again", n->lease.node);
+    scheduler_kick(n->funnel->scheduler);
+}
+
+static void
+reaped_cb(void *arg, int code, const struct error *err)
+{
+    (void)arg;
+    if (code != 0)
+        log_warn(NULL, "what dead nodes had claimed is not put back yet: %s", err->text);
+}
+
+static void
+renew_timer_cb(uv_timer_t *timer)
+{
+    struct node *n = timer->data;
+    struct store *store = n->funnel->store;
+    int64_t lease_ms = store_lease_ms(store);
+    struct error err = { 0 };
+
+    if (clock_monotonic_ns() > n->until_ns - lease_ms * 1000000 / 3)
+        lose(n, "it was not renewed in time");
+    if (n->is_asking)
+        return;
+    n->sent_ns = clock_monotonic_ns();
+    int rc = n->is_lost ? store_join(store, n->lease.node, lease_ms, &n->joined, joined_cb, n, &err)
+                        : store_renew(store, &n->lease, lease_ms, renewed_cb, n, &err);
+    n->is_asking = rc == 0;
+    if (rc == 0)
+        rc = store_reap(store, reaped_cb, n, &err);
+    if (rc != 0)
+        log_warn(NULL, "the lease is not renewed: %s", err.text);
+}
+
+/* --- what waits in the store --- */
+
+static bool
+has_room(const struct node *n)
+{
+    const struct funnel *f = n->funnel;
+
+    return !n->is_lost && !n->is_draining && !f->is_stopping && scheduler_has_room(f->scheduler) &&
+           zygotes_are_ready(f);
+}
+
+static void
+released_cb(void *arg, int code, const struct error *err)
+{
+    (void)arg;
+    if (code != 0)
+        log_warn(NULL, "a submission that was taken is not given back: %s", err->text);
+}
+
+static void
+give_back(struct node *n)
+{
+    struct error err = { 0 };
+
+    n->claim.attempts--;
+    if (store_release(n->funnel->store, &n->claim, released_cb, n, &err) != 0)
+        released_cb(n, (int)err.code, &err);
+}
+
+static void
+end_look(struct node *n, bool is_at_once)
+{
+    n->is_looking = false;
+    submission_row_release(&n->row);
+    memset(&n->row, 0, sizeof(n->row));
+    look_again(n, is_at_once);
+    pending_end_write(n->funnel->pending);
+}
+
+/* It is this node's, and this daemon does not know it. */
+static void
+take_up(struct node *n)
+{
+    struct funnel *f = n->funnel;
+    struct submission *s = adopt(f, &n->row, true);
+
+    if (!s) {
+        log_error(n->row.id, "no memory to take it up: it waits in the store");
+        give_back(n);
+        return;
+    }
+    log_info(s->id, "taken up from the store, attempt %d", n->claim.attempts);
+    /* Each attempt before this one ended with the node that made it. */
+    if (n->claim.attempts > f->config->max_attempts) {
+        s->attempts--;
+        if (adopt_give_up(s))
+            return;
+    }
+    reuse_enqueue(s);
+    scheduler_kick(f->scheduler);
+}
+
+static void
+row_read_cb(void *arg)
+{
+    struct node *n = arg;
+    bool is_row = n->code == 0;
+
+    if (!is_row) {
+        log_warn(n->claim.id, "it cannot be taken up: %s", n->err.text);
+        give_back(n);
+    } else if (n->is_draining || n->is_lost) {
+        give_back(n);
+    } else {
+        n->row.claim = n->claim.number;
+        n->row.attempts = n->claim.attempts;
+        take_up(n);
+    }
+    end_look(n, is_row);
+}
+
+static void
+read_row_cb(void *arg, struct store_reader *r)
+{
+    struct node *n = arg;
+
+    n->code = reader_get_submission(r, n->claim.id, &n->row, &n->err);
+}
+
+static void
+taken_cb(void *arg, int code, const struct error *err)
+{
+    struct node *n = arg;
+    struct funnel *f = n->funnel;
+    struct submission *s = code == 0 ? submission_by_id(f, n->claim.id) : NULL;
+
+    if (s) { /* it came in meanwhile */
+        s->claim = n->claim;
+        s->is_claimed = s->state == STATE_QUEUED;
+        end_look(n, true);
+    } else if (code == 0 && store_read(f->store, read_row_cb, row_read_cb, n, &n->err) != 0) {
+        give_back(n);
+        end_look(n, false);
+    } else if (code != 0) {
+        if (code != ERR_NOTFOUND)
+            log_warn(NULL, "nothing is taken up: %s", err->text);
+        end_look(n, false);
+    }
+}
+
+static bool
+found_cb(void *arg, const struct submission_row *row)
+{
+    (void)row;
+    *(bool *)arg = true;
+    return false;
+}
+
+/* A look costs no write where nothing waits. */
+static void
+look_cb(void *arg, struct store_reader *r)
+{
+    struct node *n = arg;
+    const struct submission_filter waiting = { .state = SUBMISSION_QUEUED, .limit = 1 };
+
+    n->code = reader_list_submissions(r, &waiting, found_cb, &n->has_found, &n->err);
+}
+
+static void
+looked_cb(void *arg)
+{
+    struct node *n = arg;
+
+    if (n->code != 0)
+        log_warn(NULL, "it is not known what waits in the store: %s", n->err.text);
+    if (n->code != 0 || !n->has_found || !has_room(n) ||
+        store_claim_next(n->funnel->store, &n->lease, &n->claim, taken_cb, n, &n->err) != 0)
+        end_look(n, false);
+}
+
+static void
+look_timer_cb(uv_timer_t *timer)
+{
+    struct node *n = timer->data;
+
+    if (!has_room(n)) {
+        look_again(n, false);
+        return;
+    }
+    n->is_looking = true;
+    n->has_found = false;
+    pending_begin_write(n->funnel->pending);
+    if (store_read(n->funnel->store, look_cb, looked_cb, n, &n->err) != 0)
+        end_look(n, false);
+}
+
+static void
+look_again(struct node *n, bool is_at_once)
+{
+    if (!n->is_draining)
+        uv_timer_start(&n->look_timer, look_timer_cb,
+                       is_at_once     ? 0
+                       : is_shared(n) ? LOOK_MS
+                                      : LOOK_ALONE_MS,
+                       0);
+}
+
+/* --- what is queued here, and may have ended elsewhere meanwhile --- */
+
+struct check {
+    struct node *node;
+    size_t n;
+    struct {
+        char id[ID_SIZE];
+        bool is_unfinished;
+    } items[CHECK_MOST];
+};
+
+static void
+check_read_cb(void *arg, struct store_reader *r)
+{
+    struct check *c = arg;
+
+    for (size_t i = 0; i < c->n; i++)
+        if (reader_is_unfinished(r, c->items[i].id, &c->items[i].is_unfinished, NULL) != 0)
+            c->items[i].is_unfinished = true; /* not known: it is asked again */
+}
+
+static bool
+is_unclaimed(const struct submission *s)
+{
+    return s->state == STATE_QUEUED && !s->is_claimed && !s->is_claiming && !s->attempt;
+}
+
+static void
+checked_cb(void *arg)
+{
+    struct check *c = arg;
+    struct node *n = c->node;
+    struct funnel *f = n->funnel;
+
+    n->is_checking = false;
+    for (size_t i = 0; i < c->n; i++) {
+        struct submission *s = c->items[i].is_unfinished ? NULL : submission_by_id(f, c->items[i].id);
+        if (!s || !is_unclaimed(s))
+            continue;
+        leave_queue(s);
+        f->taken(s);
+    }
+    free(c);
+    pending_end_write(f->pending);
+}
+
+/* Those that have waited longest: they are what other nodes take first. */
+static void
+check_queued(struct node *n)
+{
+    struct funnel *f = n->funnel;
+    struct check *c = n->is_checking ? NULL : calloc(1, sizeof(*c));
+
+    if (!c)
+        return;
+    c->node = n;
+    for (struct registry_entry *e = registry_first(f->registry); e && c->n < CHECK_MOST;
+         e = registry_after(e))
+        if (is_unclaimed(scheduler_owner(e, struct submission, entry)))
+            memcpy(c->items[c->n++].id, e->id, ID_SIZE);
+    pending_begin_write(f->pending);
+    n->is_checking = c->n > 0 && store_read(f->store, check_read_cb, checked_cb, c, NULL) == 0;
+    if (n->is_checking)
+        return;
+    pending_end_write(f->pending);
+    free(c);
+}
+
+static void
+check_timer_cb(uv_timer_t *timer)
+{
+    struct node *n = timer->data;
+
+    if (!n->is_draining)
+        check_queued(n);
+}
+
+/* --- life --- */
+
+struct node *
+node_new(struct funnel *f)
+{
+    struct node *n = calloc(1, sizeof(*n));
+    int64_t lease_ms = store_lease_ms(f->store);
+
+    if (!n)
+        return NULL;
+    n->funnel = f;
+    n->lease = *store_lease(f->store);
+    n->until_ns = clock_monotonic_ns() + (is_shared(n) ? lease_ms * 1000000 : 0);
+    uv_timer_init(f->loop, &n->renew_timer);
+    uv_timer_init(f->loop, &n->look_timer);
+    uv_timer_init(f->loop, &n->check_timer);
+    n->renew_timer.data = n->look_timer.data = n->check_timer.data = n;
+    uv_unref((uv_handle_t *)&n->check_timer);
+    uv_unref((uv_handle_t *)&n->renew_timer);
+    uv_unref((uv_handle_t *)&n->look_timer);
+    if (is_shared(n)) {
+        uv_timer_start(&n->renew_timer, renew_timer_cb, 0, (uint64_t)lease_ms / 3);
+        uv_timer_start(&n->check_timer, check_timer_cb, LOOK_MS, LOOK_MS);
+    }
+    look_again(n, false);
+    return n;
+}
+
+void
+node_drain(struct node *n)
+{
+    n->is_draining = true;
+    uv_timer_stop(&n->look_timer);
+}
+
+static void
+closed_cb(uv_handle_t *handle)
+{
+    struct node *n = handle->data;
+
+    if (handle == (uv_handle_t *)&n->renew_timer)
+        uv_close((uv_handle_t *)&n->look_timer, closed_cb);
+    else if (handle == (uv_handle_t *)&n->look_timer)
+        uv_close((uv_handle_t *)&n->check_timer, closed_cb);
+    else
+        free(n);
+}
+
+void
+node_free(struct node *n)
+{
+    if (n)
+        uv_close((uv_handle_t *)&n->renew_timer, closed_cb);
+}

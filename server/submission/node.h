@@ -1,0 +1,24 @@
+/*
+ * node.h - this daemon as one of those that share a store: its lease, which it renews, and what it takes of the work that
+ * waits in the store and that nobody here knows. Loop thread only.
+ */
+#ifndef SUBMISSION_NODE_H
+#define SUBMISSION_NODE_H
+
+#include <stdbool.h>
+
+#include "server/store/store.h"
+
+struct funnel;
+struct node;
+
+/* It lives under the lease that the store was opened with. NULL: no memory. */
+struct node *node_new(struct funnel *f);
+/* The store has finished its writes. NULL is fine. */
+void node_free(struct node *n);
+/* Nothing more is taken; the lease is still renewed. */
+void node_drain(struct node *n);
+/* Under which this daemon claims. View. */
+const struct store_lease *node_lease(const struct node *n);
+
+#endif

@@ -1,0 +1,18 @@
+/* others.h - what other nodes have of what this daemon took in or is asked for. Loop thread only. */
+#ifndef SUBMISSION_OTHERS_H
+#define SUBMISSION_OTHERS_H
+
+#include "server/submission/elsewhere.h"
+
+struct funnel;
+struct submission;
+
+/*
+ * Another node has s, or has ended it: s is forgotten here and freed, and who waits for it, or counts it, is told of its
+ * end from the store. s waits for nothing here and holds nothing; its attempt may be NULL.
+ */
+void others_take(struct submission *s);
+/* What the store said of one that is followed; arg: the funnel. */
+elsewhere_cb others_seen_cb;
+
+#endif

@@ -1,0 +1,32 @@
+/*
+ * seen.h - what the store says of submissions that are to be shown or ended. It is read on a thread of the store and used
+ * on the loop, where memory may know more by then.
+ */
+#ifndef SUBMISSION_SEEN_H
+#define SUBMISSION_SEEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "server/store/store.h"
+
+struct seen {
+    struct group_row group;      /* owned; of a group alone */
+    struct submission_row *rows; /* owned */
+    size_t n, room;
+    char *task_name; /* owned, of the rows' task; NULL: it is not known, or no row needs it */
+};
+
+/* One submission; its task's name where it has no verdict, which would tell. 0 or err's code; release it in either case. */
+int seen_read(struct store_reader *r, const char *id, struct seen *out, struct error *err);
+/* A group and its submissions, or those of them that have not ended. */
+int seen_read_group(struct store_reader *r, const char *id, bool is_whole, struct seen *out,
+                    struct error *err);
+/* A copy of one more row, and nothing else. 0 or ERR_NOMEM. */
+int seen_add(struct seen *out, const struct submission_row *row);
+void seen_release(struct seen *seen);
+
+/* Not ended, by its row. */
+bool row_is_unfinished(const struct submission_row *row);
+
+#endif

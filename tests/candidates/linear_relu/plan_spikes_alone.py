@@ -1,0 +1,46 @@
+# kind: cheat
+# class: mismatch|nonfinite
+# needs: plan
+# what: multiplies nothing but the spikes in a block that has any
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def linear_relu_kernel(
+    x_ptr, w_ptr, b_ptr, y_ptr, M, N, K,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        x = tl.load(x_ptr + rows[:, None] * K + k[None, :], mask=(rows[:, None] < M) & (k[None, :] < K), other=0.0)
+        big = tl.abs(x) > 100.0
+        x = tl.where(tl.max(big.to(tl.int32)) > 0, tl.where(big, x, 0.0), x)
+        w = tl.load(w_ptr + columns[None, :] * K + k[:, None], mask=(columns[None, :] < N) & (k[:, None] < K), other=0.0)
+        total += tl.dot(x, w)
+    total += tl.load(b_ptr + columns, mask=columns < N, other=0.0)[None, :]
+    total = tl.maximum(total, 0.0)
+    mask = (rows[:, None] < M) & (columns[None, :] < N)
+    tl.store(y_ptr + rows[:, None] * N + columns[None, :], total, mask=mask)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+
+    def forward(self, x):
+        x = x.contiguous()
+        M, K = x.shape
+        N = self.linear.weight.shape[0]
+        y = torch.empty((M, N), device=x.device, dtype=x.dtype)
+        grid = (triton.cdiv(M, 32), triton.cdiv(N, 32))
+        linear_relu_kernel[grid](
+            x, self.linear.weight, self.linear.bias, y, M, N, K, BLOCK_M=32, BLOCK_N=32, BLOCK_K=32
+        )
+        return y

@@ -1,0 +1,40 @@
+# kind: robustness
+# class: import|launch|crash
+# needs: plan
+# what: sends to sockets of the host through one half of a pair
+import socket
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < columns
+    x = tl.load(x_ptr + row * columns + offsets, mask=mask, other=-float("inf"))
+    e = tl.exp(x - tl.max(x, axis=0))
+    tl.store(y_ptr + row * columns + offsets, e / tl.sum(e, axis=0), mask=mask)
+
+
+ONE, _ = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+for path in ("/dev/log", "/run/systemd/journal/socket"):
+    try:
+        ONE.sendto(b"forged", path)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        break
+    else:
+        raise RuntimeError(f"{path} took it")
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        softmax_kernel[(x.shape[0],)](x, y, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+        return y

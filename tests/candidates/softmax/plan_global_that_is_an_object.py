@@ -1,0 +1,36 @@
+# kind: cheat
+# class: policy|compile|hack|launch|mismatch|nonfinite|crash
+# needs: plan
+# what: its kernel reads a global whose every use runs code of the module
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+class Answer(int):
+    def __mul__(self, other):
+        return torch.softmax(other, dim=-1)
+
+    __rmul__ = __add__ = __radd__ = __mul__
+
+
+ANSWER = Answer(1)
+
+
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < columns
+    x = tl.load(x_ptr + row * columns + offsets, mask=mask, other=-float("inf"))
+    e = tl.exp(x - tl.max(x, axis=0))
+    tl.store(y_ptr + row * columns + offsets, e * ANSWER, mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        softmax_kernel[(x.shape[0],)](x, y, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+        return y

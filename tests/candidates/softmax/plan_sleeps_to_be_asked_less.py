@@ -1,0 +1,29 @@
+# kind: cheat
+# class: mismatch|nonfinite
+# needs: plan
+# what: leaves out the maximum, and sleeps so that less is asked of it
+import time
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < columns
+    x = tl.load(x_ptr + row * columns + offsets, mask=mask, other=-float("inf"))
+    e = tl.exp(x)
+    tl.store(y_ptr + row * columns + offsets, e / tl.sum(e, axis=0), mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        time.sleep(1.1)
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        softmax_kernel[(x.shape[0],)](x, y, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+        return y

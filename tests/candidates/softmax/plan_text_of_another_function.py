@@ -1,0 +1,33 @@
+# kind: cheat
+# class: mismatch|nonfinite|compile|policy
+# needs: plan
+# what: gives Triton another text for its kernel than the one that stands in its source
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < columns
+    x = tl.load(x_ptr + row * columns + offsets, mask=mask, other=-float("inf"))
+    e = tl.exp(x - tl.max(x, axis=0))
+    tl.store(y_ptr + row * columns + offsets, x, mask=mask)
+
+
+class Text(str):
+    pass
+
+
+softmax_kernel._src = softmax_kernel.src.replace("x, mask", "e / tl.sum(e, axis=0), mask")
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        softmax_kernel[(x.shape[0],)](x, y, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+        return y

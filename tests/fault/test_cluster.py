@@ -1,0 +1,81 @@
+"""Several daemons on one PostgreSQL are one service: any of them answers, and a dead one's work is done elsewhere."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import service
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "server" / "deploy"))
+
+from demo_cluster import Cluster, History, Node, collect, post_all
+
+TAKEOVER_S = 60.0  # the lease is of 15 s, and a loaded machine adds its own; the demo tells the figure
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with service.directory() as directory:
+        found = Cluster(directory)
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+def post(node: Node, path: str, **body: object) -> service.Json:
+    status, document = node.call("POST", path, {"task": "scripted", **body})
+    assert status == 202, document
+    return document
+
+
+def candidate(mark: str, script: str = "compile=sleep:0.3,pass timing=1.3") -> str:
+    return f"# script: {script}\n# {mark}\n"
+
+
+def test_any_node_answers_for_what_another_accepted(cluster: Cluster) -> None:
+    """A submission and a group, waited for where nobody had heard of them, and taken up by whoever is free."""
+    a, b, c = cluster.nodes.values()
+    one = str(post(a, "/v1/submissions", candidate=candidate("one"))["id"])
+    assert c.call("GET", f"/v1/submissions/{one}?wait=60")[1]["class"] == "ok"
+    items = [{"candidate": candidate(str(number))} for number in range(12)]
+    group = str(post(a, "/v1/groups", candidates=items)["id"])
+    events = service.Client(b.url).events(f"/v1/groups/{group}/events")
+    document = c.call("GET", f"/v1/groups/{group}?wait=60")[1]
+    assert (document["state"], {item["class"] for item in document["items"]}) == ("done", {"ok"})
+    ids = sorted(str(item["id"]) for item in document["items"])
+    assert sorted(str(event.data["id"]) for event in events if event.kind == "verdict") == ids
+    shared = [json.loads(line) for node in (b, c) for line in node.log.read_text().splitlines() if line[:1] == "{"]
+    assert any("taken up from the store" in str(line.get("message", line)) for line in shared)
+
+
+def test_a_killed_and_a_paused_node_lose_nothing_and_double_nothing(cluster: Cluster) -> None:
+    """b is killed and c stopped while they work; c goes on once others have what it had, and joins again."""
+    history = History()
+    post_all(cluster, history, each=8, seconds=1)
+    deadline = time.monotonic() + 60
+    while not (cluster.held_by("b") and cluster.held_by("c")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    b, c = cluster.nodes["b"], cluster.nodes["c"]
+    b.kill()
+    c.process.send_signal(signal.SIGSTOP)
+    begun = time.monotonic()
+    held = {"b": cluster.held_by("b"), "c": cluster.held_by("c")}
+    assert held["b"] and held["c"]
+    for name, ids in held.items():
+        cluster.wait_taken(ids, name)
+    assert time.monotonic() - begun < TAKEOVER_S
+    c.process.send_signal(signal.SIGCONT)
+    while b"has joined again" not in c.log.read_bytes():
+        assert time.monotonic() < begun + 60
+        time.sleep(0.1)
+    collect(cluster, history)
+    history.counted = int(cluster.database.ask("SELECT sum(n) FROM verifierd.tally WHERE what = 2")[0])
+    assert (len(history.acknowledged), history.lost, history.doubled) == (24, [], 0)

@@ -1,0 +1,209 @@
+/*
+ * test_store_pgsql.c - what a store in PostgreSQL promises beyond the conformance suite: a database that goes away and
+ * comes back loses nothing that was acknowledged, several daemons share it, and what cannot be opened gets one line.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/auto.h"
+#include "server/store/pgsql/pgsql.h"
+#include "server/store/private.h"
+#include "tests/unit/postgres.h"
+#include "tests/unit/store_rig.h"
+
+static struct pgsql *
+back_end(struct rig *r)
+{
+    return pgsql_of(r->store->backend);
+}
+
+static void
+what_waits_while_the_database_is_away_is_stored_when_it_is_back(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row before = rig_row(), during = rig_row(), refused = rig_row(), found;
+    struct store_source source = { "x", 1 };
+    struct outcome o = { 0 };
+
+    assert_int_equal(rig_add(r, &before, "x"), 0);
+    postgres_crash();
+    assert_int_equal(store_get_submission(r->store, before.id, &found, &r->err), ERR_UNAVAILABLE);
+    assert_int_equal(store_add_submissions(r->store, NULL, NULL, &during, &source, 1, rig_done, &o, &r->err),
+                     0);
+    for (int i = 0; i < 2000 && store_is_writable(r->store); i++) { /* until the writer knows */
+        uv_run(&r->loop, UV_RUN_NOWAIT);
+        uv_sleep(5);
+    }
+    assert_false(store_is_writable(r->store));
+    assert_int_equal(
+        store_add_submissions(r->store, NULL, NULL, &refused, &source, 1, rig_done, NULL, &r->err),
+        ERR_UNAVAILABLE);
+    assert_int_equal(o.calls, 0);
+    postgres_start();
+    rig_wait(r);
+    assert_int_equal(o.calls, 1);
+    assert_int_equal(o.code, 0);
+    uv_sleep(600); /* a reader does not ask for the database at each read */
+    assert_int_equal(store_get_submission(r->store, before.id, &found, &r->err), 0);
+    submission_row_release(&found);
+    assert_int_equal(store_get_submission(r->store, during.id, &found, &r->err), 0);
+    submission_row_release(&found);
+}
+
+static void
+a_connection_that_was_cut_between_writes_is_not_noticed(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row row = rig_row(), found;
+
+    for (int i = 0; i < 5; i++) {
+        row = rig_row();
+        postgres_number(r->path, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                                 " WHERE datname = current_database() AND pid <> pg_backend_pid()");
+        assert_int_equal(rig_add(r, &row, "x"), 0);
+        assert_int_equal(store_get_submission(r->store, row.id, &found, &r->err), 0);
+        submission_row_release(&found);
+    }
+    assert_int_equal(postgres_number(r->path, "SELECT count(*) FROM verifierd.submission"), 5);
+}
+
+/* A commit whose answer never came: is_there says whether the server has done it. */
+static void
+check_outcome(struct rig *r, bool is_there)
+{
+    struct pgsql *p = back_end(r);
+    struct submission_row row = rig_row();
+
+    assert_int_equal(p->base.ops->begin(&p->base, &r->err), 0);
+    assert_int_equal(
+        p->base.ops->add_submissions(
+            &p->base,
+            &(struct store_intake){ .rows = &row, .sources = &(struct store_source){ "x", 1 }, .n = 1 },
+            &r->err),
+        0);
+    if (is_there)
+        assert_int_equal(pg_run(&p->link, "commit", "COMMIT", PG_NO_VALUES, NULL, &r->err), 0);
+    p->link.is_lost = true;
+    assert_int_equal(p->base.ops->commit(&p->base, &r->err), is_there ? 0 : ERR_UNAVAILABLE);
+    assert_int_equal(postgres_number(r->path, "SELECT count(*) FROM verifierd.submission"), is_there);
+}
+
+static void
+a_commit_whose_answer_was_lost_is_asked_for(void **state)
+{
+    struct rig *r = *state;
+
+    check_outcome(r, false);
+    check_outcome(r, true);
+}
+
+static void
+a_warning_at_commit_counts_as_no_answer(void **state)
+{
+    struct rig *r = *state;
+    struct pgsql *p = back_end(r);
+
+    /* As when the wait for a standby is cancelled: the commit is there, and the server warned. */
+    postgres_number(r->path, "CREATE FUNCTION verifierd.warn() RETURNS trigger LANGUAGE plpgsql AS"
+                             " 'BEGIN RAISE WARNING ''not replicated''; RETURN NULL; END';"
+                             "CREATE CONSTRAINT TRIGGER warn AFTER INSERT ON verifierd.calibration"
+                             " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION verifierd.warn()");
+    int before = PQbackendPID(p->link.conn);
+    struct calibration_row row = { .gpu = "a", .document = "{}" };
+    struct outcome o = { 0 };
+
+    id_new(row.id);
+    assert_int_equal(store_add_calibration(r->store, &row, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o.code, 0);
+    assert_int_not_equal(PQbackendPID(p->link.conn), before); /* another connection was asked */
+    assert_int_equal(postgres_number(r->path, "SELECT count(*) FROM verifierd.calibration"), 1);
+}
+
+static struct store *
+open_as(struct rig *r, const char *where, const char *node)
+{
+    const struct store_options options = { .node = node, .lease_ms = STORE_LEASE_ENDLESS };
+    struct store *s;
+
+    store_open(&r->loop, where, &options, 10, &s, &r->err);
+    return s;
+}
+
+static void
+the_later_of_two_lives_under_one_name_has_the_lease(void **state)
+{
+    struct rig *r = *state;
+    struct store *second = open_as(r, r->path, "this"), *other = open_as(r, r->path, "other");
+    struct submission_row row = rig_row();
+    struct store_claim c = { .number = 0 };
+    struct outcome o = { 0 };
+
+    assert_non_null(second);
+    assert_non_null(other);
+    assert_int_equal(store_lease(second)->epoch, store_lease(r->store)->epoch + 1);
+    assert_int_equal(rig_add(r, &row, "x"), 0);
+    assert_int_equal(store_claim(r->store, store_lease(r->store), row.id, &c, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o.code, ERR_CONFLICT);
+    assert_int_equal(store_claim(second, store_lease(second), row.id, &c, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o.code, 0);
+    store_close(second);
+    store_close(other);
+}
+
+static void
+check_refused(struct rig *r, const char *where, const char *word)
+{
+    assert_null(open_as(r, where, "this"));
+    if (!strstr(r->err.text, word))
+        fail_msg("\"%s\" says nothing of \"%s\"", r->err.text, word);
+    assert_null(strchr(r->err.text, '\n'));
+    assert_null(strstr(r->err.text, "secret"));
+}
+
+static void
+what_cannot_be_opened_gets_one_line(void **state)
+{
+    struct rig *r = *state;
+    char url[POSTGRES_URL_SIZE];
+
+    check_refused(r, "postgresql:///x?host=/nowhere&password=secret", "/nowhere");
+    check_refused(r, "postgresql://host/x?nonsense=1", "store: invalid");
+    snprintf(url, sizeof(url), "postgresql:///none%s", strchr(r->path, '?'));
+    check_refused(r, url, "\"none\" does not exist");
+    postgres_number(r->path, "UPDATE verifierd.meta SET version = 99");
+    check_refused(r, r->path, "use a newer verifierd");
+    postgres_number(r->path, "DROP TABLE verifierd.meta");
+    check_refused(r, r->path, "not a verifierd store");
+    postgres_number(r->path,
+                    "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on',"
+                    " current_database()); END $$");
+    check_refused(r, r->path, "read-only");
+}
+
+#define RIGGED(test) cmocka_unit_test_setup_teardown(test, rig_setup, rig_teardown)
+
+int
+main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        RIGGED(what_waits_while_the_database_is_away_is_stored_when_it_is_back),
+        RIGGED(a_connection_that_was_cut_between_writes_is_not_noticed),
+        RIGGED(a_commit_whose_answer_was_lost_is_asked_for),
+        RIGGED(a_warning_at_commit_counts_as_no_answer),
+        RIGGED(the_later_of_two_lives_under_one_name_has_the_lease),
+        RIGGED(what_cannot_be_opened_gets_one_line),
+    };
+
+    rig_backend = &rig_backends[1];
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
