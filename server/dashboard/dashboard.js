@@ -3,6 +3,7 @@ import { Refused, ask, hasToken, setToken } from "/api.js";
 import { compare } from "/compare.js";
 import { el } from "/dom.js";
 import { group, groups } from "/groups.js";
+import { nodes } from "/nodes.js";
 import { overview } from "/overview.js";
 import { failures, rewards } from "/rewards.js";
 import { submission } from "/submission.js";
@@ -15,7 +16,7 @@ const STALE_MS = 5000;
 const PAGES = [
   [/^#\/submissions\/([0-9a-f-]{36})$/, submission, "Submission"], [/^#\/submissions$/, submissions, "Submissions"], [/^#\/compare\/?(.*)$/, compare, "Compare"],
   [/^#\/groups\/([0-9a-f-]{36})$/, group, "Group"], [/^#\/groups$/, groups, "Groups"], [/^#\/tasks\/(.+)$/, task, "Task"], [/^#\/tasks$/, tasks, "Tasks"],
-  [/^#\/rewards$/, rewards, "Rewards"], [/^#\/failures$/, failures, "Failures"], [/^(?:#\/?)?$/, overview, "Overview"],
+  [/^#\/rewards$/, rewards, "Rewards"], [/^#\/failures$/, failures, "Failures"], [/^#\/nodes$/, nodes, "Nodes"], [/^(?:#\/?)?$/, overview, "Overview"],
 ];
 
 const byId = (id) => document.getElementById(id);

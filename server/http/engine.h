@@ -305,6 +305,7 @@ exchange_cb submission_add, submission_list, submission_show, submission_cancel,
     submission_log, submission_timing, submission_plan;
 exchange_cb group_add, group_list, group_show, group_cancel;
 exchange_cb trend_show, failure_list, leaderboard_list, leader_list;
+exchange_cb node_list;
 exchange_cb rescore;
 exchange_cb events_all, submission_events, group_events;
 exchange_cb export_rows;

@@ -351,6 +351,34 @@ write_workers(struct writer *w, json_t *workers)
     }
 }
 
+static void
+write_node(struct writer *w, json_t *node)
+{
+    static const struct {
+        const char *name, *key, *help;
+    } rows[] = {
+        { "verifierd_node_running", "running", "Submissions that this node judges." },
+        { "verifierd_node_lease_seconds", "lease_s", "Until its lease ends, unless it is renewed." },
+    };
+    const char *name = text(node, "name");
+
+    if (!node)
+        return;
+    family(w, "verifierd_node_info", "gauge", "1, with the name and the version of this node.");
+    sample(w, "verifierd_node_info", LABELS("node", name, "version", text(node, "version")), 1);
+    family(w, "verifierd_node_draining", "gauge", "Whether it takes no more work.");
+    sample(w, "verifierd_node_draining", LABELS("node", name), strcmp(text(node, "state"), "draining") == 0);
+    family(w, "verifierd_node_gpus", "gauge", "Devices that it judges on.");
+    sample(w, "verifierd_node_gpus", LABELS("node", name),
+           (double)json_array_size(json_object_get(node, "gpus")));
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if (!json_is_number(json_object_get(node, rows[i].key)))
+            continue;
+        family(w, rows[i].name, "gauge", rows[i].help);
+        sample(w, rows[i].name, LABELS("node", name), number(json_object_get(node, rows[i].key)));
+    }
+}
+
 /* Of the CPU stages: those that wait for work. */
 static void
 write_spares(struct writer *w, json_t *workers)
@@ -536,6 +564,7 @@ metrics_write(json_t *status, struct buffer *out)
 
     family(&w, "verifierd_build_info", "gauge", "1, with the version.");
     sample(&w, "verifierd_build_info", LABELS("version", text(status, "version")), 1);
+    write_node(&w, json_object_get(status, "node"));
     write_figures(&w, status);
     write_verdicts(&w, json_object_get(status, "counts"));
     write_reruns(&w, at(status, "counts/reruns"));

@@ -59,6 +59,7 @@ static const struct route routes[] = {
     { "GET", "v1/audit", "limit", SCOPE_ADMIN, false, false, audit_list },
     { "GET", "v1/retention", "", MAY_READ, false, false, retention_show },
     { "POST", "v1/retention", "", SCOPE_ADMIN, true, false, retention_run },
+    { "GET", "v1/nodes", "", MAY_READ, false, false, node_list },
     { "GET", "v1/status", "", MAY_LOOK, false, false, service_status },
     { "GET", "metrics", "", MAY_READ, false, false, service_metrics },
     { "GET", "healthz", "", 0, false, false, service_health },

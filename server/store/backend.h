@@ -68,7 +68,8 @@ struct backend_ops {
     int (*add_submissions)(struct store_backend *b, const struct store_intake *intake, struct error *err);
     int (*join)(struct store_backend *b, const char *node, int64_t lease_ms, struct store_lease *out,
                 struct error *err);
-    int (*renew)(struct store_backend *b, const struct store_lease *l, int64_t lease_ms, struct error *err);
+    int (*renew)(struct store_backend *b, const struct store_lease *l, int64_t lease_ms,
+                 const struct store_node_state *state, struct error *err); /* NULL: the keeper does */
     int (*reap)(struct store_backend *b, struct error *err);
     int (*claim)(struct store_backend *b, const struct store_lease *l, const struct store_claim *held,
                  struct store_claim *out, struct error *err);
@@ -132,7 +133,13 @@ struct reader_ops {
                        store_record_cb *row_cb, void *arg, struct error *err);
     int (*each_group)(struct store_reader *r, const char *client, const char *before, int limit,
                       store_group_sum_cb *row_cb, void *arg, struct error *err);
+    int (*each_node)(struct store_reader *r, store_node_cb *row_cb, void *arg,
+                     struct error *err); /* or NULL */
     int (*count)(struct store_reader *r, struct store_counts *out, struct error *err);
+
+    /* Of a reader that does nothing else, the keeper: at once durable, and not between begin() and end(). */
+    int (*renew)(struct store_reader *r, const struct store_lease *l, int64_t lease_ms,
+                 const struct store_node_state *state, struct error *err);
 };
 
 #endif

@@ -12,6 +12,7 @@ struct store {
     struct store_backend *backend;
     struct store_reader *loop_reader;
     struct readers *readers;
+    struct readers *keeper; /* of the lease; NULL: the writer renews it */
     struct writer *writer;
     int64_t lease_ms;
     int64_t probed_ns; /* when room was last looked for */

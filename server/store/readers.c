@@ -14,8 +14,6 @@
  * at its end. A request that is made after the callback of a write sees that write.
  */
 
-#define NTHREADS 2
-
 struct request {
     struct request *prev, *next;
     store_read_cb *read_cb;
@@ -32,8 +30,8 @@ struct reading_thread {
 struct readers {
     uv_loop_t *loop;
     uv_async_t async;
-    struct reading_thread threads[NTHREADS];
-    int n; /* that run */
+    struct reading_thread threads[READERS_THREADS];
+    int wanted, n; /* threads: to be, and that run */
     bool is_finished, is_closed;
     size_t under_way;
 
@@ -104,7 +102,7 @@ start_threads(struct readers *r, struct store_backend *b, struct error *err)
 
     sigfillset(&all); /* signals belong to the loop's thread */
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    while (rc == 0 && r->n < NTHREADS) {
+    while (rc == 0 && r->n < r->wanted) {
         struct reading_thread *t = &r->threads[r->n];
         t->all = r;
         rc = b->ops->reader_new(b, &t->reader, err);
@@ -123,7 +121,7 @@ start_threads(struct readers *r, struct store_backend *b, struct error *err)
 }
 
 int
-readers_new(uv_loop_t *loop, struct store_backend *b, struct readers **out, struct error *err)
+readers_new(uv_loop_t *loop, struct store_backend *b, int threads, struct readers **out, struct error *err)
 {
     struct readers *r = calloc(1, sizeof(*r));
 
@@ -131,6 +129,7 @@ readers_new(uv_loop_t *loop, struct store_backend *b, struct readers **out, stru
     if (!r)
         return error_set(err, ERR_NOMEM, "no memory for the store's readers");
     r->loop = loop;
+    r->wanted = threads;
     int rc = uv_async_init(loop, &r->async, async_cb);
     if (rc < 0) {
         free(r);

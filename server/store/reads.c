@@ -326,6 +326,12 @@ store_each_group(struct store *s, const char *client, const char *before, int li
 }
 
 int
+reader_each_node(struct store_reader *r, store_node_cb *row_cb, void *arg, struct error *err)
+{
+    return r->ops->each_node ? r->ops->each_node(r, row_cb, arg, err) : 0;
+}
+
+int
 reader_count(struct store_reader *r, struct store_counts *out, struct error *err)
 {
     return r->ops->count(r, out, err);

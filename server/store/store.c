@@ -31,7 +31,9 @@ store_open(uv_loop_t *loop, const char *where, const struct store_options *optio
     if (rc == 0)
         rc = s->backend->ops->reader_new(s->backend, &s->loop_reader, err);
     if (rc == 0)
-        rc = readers_new(loop, s->backend, &s->readers, err);
+        rc = readers_new(loop, s->backend, READERS_THREADS, &s->readers, err);
+    if (rc == 0 && !store_is_file(where))
+        rc = readers_new(loop, s->backend, 1, &s->keeper, err);
     if (rc == 0)
         rc = writer_new(loop, s->backend, writer_limit, &s->writer, err);
     if (rc < 0) {
@@ -46,6 +48,8 @@ void
 store_finish_writes(struct store *s)
 {
     readers_finish(s->readers); /* first: what they say may still be written */
+    if (s->keeper)
+        readers_finish(s->keeper);
     writer_finish(s->writer);
 }
 
@@ -55,6 +59,7 @@ store_close(struct store *s)
     if (!s)
         return;
     readers_free(s->readers);
+    readers_free(s->keeper);
     writer_free(s->writer); /* its callbacks may still read */
     if (s->loop_reader)
         s->loop_reader->ops->free(s->loop_reader);

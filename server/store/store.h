@@ -213,9 +213,17 @@ int64_t store_lease_ms(const struct store *s);
 /* A new life of the node: out (lent until cb has run) is its lease. What an earlier life had claimed waits again. */
 int store_join(struct store *s, const char *node, int64_t lease_ms, struct store_lease *out,
                store_done_cb *cb, void *arg, struct error *err);
-/* The lease ends lease_ms from now. ERR_CONFLICT: it has ended before, or the node has another life. */
-int store_renew(struct store *s, const struct store_lease *l, int64_t lease_ms, store_done_cb *cb, void *arg,
-                struct error *err);
+/*
+ * The lease ends lease_ms from now, and what others see of the node is as told. ERR_CONFLICT: it has ended before, or the
+ * node has another life. On a database it has a connection of its own, which no write and no read holds up: cb comes out
+ * of their order.
+ */
+struct store_node_state {
+    bool is_draining;
+    const char *about; /* JSON object; copied */
+};
+int store_renew(struct store *s, const struct store_lease *l, int64_t lease_ms,
+                const struct store_node_state *state, store_done_cb *cb, void *arg, struct error *err);
 /* What was claimed under leases that have ended waits again. */
 int store_reap(struct store *s, store_done_cb *cb, void *arg, struct error *err);
 
@@ -456,6 +464,18 @@ typedef void store_group_sum_cb(void *arg, const struct group_sum_row *row);
 /* Newest first; client NULL: anybody's; before: id, NULL to begin; limit 1 .. 51. */
 int reader_each_group(struct store_reader *r, const char *client, const char *before, int limit,
                       store_group_sum_cb *row_cb, void *arg, struct error *err);
+
+/* A node whose lease has not ended for longer than a day. */
+struct node_row {
+    const char *name;
+    int64_t epoch, lease_left_ms; /* negative: it has ended */
+    bool is_draining;
+    int64_t claimed;   /* submissions that run there */
+    const char *about; /* JSON; NULL: it has said nothing yet */
+};
+typedef void store_node_cb(void *arg, const struct node_row *row);
+/* By name. A file has one daemon, and lists none. */
+int reader_each_node(struct store_reader *r, store_node_cb *row_cb, void *arg, struct error *err);
 
 struct store_counts {
     int64_t by_state[SUBMISSION_NSTATES];

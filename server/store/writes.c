@@ -6,6 +6,7 @@
 #include "common/clock.h"
 #include "server/store/backend.h"
 #include "server/store/private.h"
+#include "server/store/readers.h"
 #include "server/store/rows.h"
 #include "server/store/writer.h"
 
@@ -330,7 +331,7 @@ static int
 apply_renew(struct write *write, struct store_backend *b, struct error *err)
 {
     const struct own_write *w = (const struct own_write *)write;
-    return b->ops->renew(b, &w->lease, w->lease_ms, err);
+    return b->ops->renew(b, &w->lease, w->lease_ms, &(struct store_node_state){ false, NULL }, err);
 }
 
 static int
@@ -403,12 +404,65 @@ store_join(struct store *s, const char *node, int64_t lease_ms, struct store_lea
     return put_own(s, &w, apply_join, cb, arg, err);
 }
 
+/* A renewal that the keeper makes. */
+struct renewal {
+    struct store_lease lease;
+    int64_t lease_ms;
+    bool is_draining;
+    char *about; /* owned */
+    store_done_cb *cb;
+    void *arg;
+    int code;
+    struct error err;
+};
+
+static void
+keep_cb(void *arg, struct store_reader *r)
+{
+    struct renewal *n = arg;
+    const struct store_node_state state = { n->is_draining, n->about };
+
+    n->code = r->ops->renew(r, &n->lease, n->lease_ms, &state, &n->err);
+}
+
+static void
+renewal_free(struct renewal *n)
+{
+    free(n->about);
+    free(n);
+}
+
+static void
+kept_cb(void *arg)
+{
+    struct renewal *n = arg;
+
+    n->cb(n->arg, n->code, n->code == 0 ? NULL : &n->err);
+    renewal_free(n);
+}
+
 int
-store_renew(struct store *s, const struct store_lease *l, int64_t lease_ms, store_done_cb *cb, void *arg,
-            struct error *err)
+store_renew(struct store *s, const struct store_lease *l, int64_t lease_ms,
+            const struct store_node_state *state, store_done_cb *cb, void *arg, struct error *err)
 {
     const struct own_write w = { .lease = *l, .lease_ms = lease_ms };
-    return put_own(s, &w, apply_renew, cb, arg, err);
+
+    if (!s->keeper)
+        return put_own(s, &w, apply_renew, cb, arg, err);
+    struct renewal *n = calloc(1, sizeof(*n));
+    if (!n || (state->about && !(n->about = strdup(state->about)))) {
+        free(n);
+        return no_memory(err);
+    }
+    n->lease = *l;
+    n->lease_ms = lease_ms;
+    n->is_draining = state->is_draining;
+    n->cb = cb;
+    n->arg = arg;
+    int rc = readers_put(s->keeper, keep_cb, kept_cb, n, err);
+    if (rc != 0)
+        renewal_free(n);
+    return rc;
 }
 
 int

@@ -1,10 +1,12 @@
 #include "server/submission/node.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <uv.h>
 
+#include "common/auto.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "server/queue/scheduler.h"
@@ -55,6 +57,14 @@ const struct store_lease *
 node_lease(const struct node *n)
 {
     return &n->lease;
+}
+
+double
+node_lease_s(const struct node *n)
+{
+    if (store_lease_ms(n->funnel->store) == STORE_LEASE_ENDLESS)
+        return INFINITY;
+    return n->is_lost ? -1 : (double)(n->until_ns - clock_monotonic_ns()) / 1e9;
 }
 
 static bool
@@ -150,6 +160,16 @@ reaped_cb(void *arg, int code, const struct error *err)
         log_warn(NULL, "what dead nodes had claimed is not put back yet: %s", err->text);
 }
 
+static int
+renew(struct node *n, int64_t lease_ms, struct error *err)
+{
+    AUTO_JSON json_t *about = node_about(n->funnel);
+    AUTO_FREE char *text = json_dumps(about, JSON_COMPACT);
+    const struct store_node_state state = { n->is_draining, text };
+
+    return store_renew(n->funnel->store, &n->lease, lease_ms, &state, renewed_cb, n, err);
+}
+
 static void
 renew_timer_cb(uv_timer_t *timer)
 {
@@ -164,7 +184,7 @@ renew_timer_cb(uv_timer_t *timer)
         return;
     n->sent_ns = clock_monotonic_ns();
     int rc = n->is_lost ? store_join(store, n->lease.node, lease_ms, &n->joined, joined_cb, n, &err)
-                        : store_renew(store, &n->lease, lease_ms, renewed_cb, n, &err);
+                        : renew(n, lease_ms, &err);
     n->is_asking = rc == 0;
     if (rc == 0)
         rc = store_reap(store, reaped_cb, n, &err);
@@ -449,6 +469,8 @@ node_drain(struct node *n)
 {
     n->is_draining = true;
     uv_timer_stop(&n->look_timer);
+    if (is_shared(n)) /* the others are to know */
+        uv_timer_start(&n->renew_timer, renew_timer_cb, 0, (uint64_t)store_lease_ms(n->funnel->store) / 3);
 }
 
 static void

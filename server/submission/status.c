@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "server/submission/admission.h"
 #include "server/submission/counters.h"
 #include "server/submission/funnel.h"
+#include "server/submission/node.h"
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
 #include "server/submission/registry.h"
@@ -178,6 +180,49 @@ funnel_pulse(struct funnel *f, struct buffer *out)
     buffer_add(out, "}");
 }
 
+const char *
+funnel_node_name(const struct funnel *f)
+{
+    return node_lease(f->node)->node;
+}
+
+/* What others are told of this node, too. */
+json_t *
+node_about(const struct funnel *f)
+{
+    json_t *gpus = json_array();
+    struct scheduler_counts n;
+
+    for (int i = 0; i < f->n_device_workers; i++) {
+        const struct device_worker *w = f->device_workers[i];
+        json_t *name = json_object_get(device_worker_gpu(w), "name");
+        json_array_append_new(gpus, json_pack("{s:s, s:O?, s:s}", "device", device_worker_device(w), "name",
+                                              name, "state", device_state_name(device_worker_state(w))));
+    }
+    scheduler_count(f->scheduler, &n);
+    return json_pack("{s:s, s:o, s:I, s:I, s:I}", "version", VERIFIERD_VERSION, "gpus", gpus, "running",
+                     (json_int_t)(n.cpu_running + n.gpu_running), "waiting",
+                     (json_int_t)scheduler_waiting(f->scheduler), "slots", (json_int_t)n.slots);
+}
+
+json_t *
+funnel_node(const struct funnel *f)
+{
+    const struct store_lease *l = node_lease(f->node);
+    double lease_s = node_lease_s(f->node);
+    json_t *item = node_about(f);
+
+    json_object_set_new(item, "name", json_string(l->node));
+    json_object_set_new(item, "epoch", json_integer(l->epoch));
+    json_object_set_new(item, "state",
+                        json_string(lease_s < 0                       ? "lost"
+                                    : pending_is_draining(f->pending) ? "draining"
+                                                                      : "alive"));
+    json_object_set_new(item, "lease_s", isfinite(lease_s) ? json_real(lease_s) : json_null());
+    json_object_set(item, "claimed", json_object_get(item, "running"));
+    return item;
+}
+
 uint64_t
 funnel_generation(const struct funnel *f)
 {
@@ -219,7 +264,7 @@ funnel_figures(struct funnel *f)
     json_array_append_new(workers, stage_zygote_json(f, f->zygote));
     for (int i = 0; i < f->n_device_workers; i++)
         device_worker_status(f->device_workers[i], workers, gpus);
-    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "version", VERIFIERD_VERSION, "judge",
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", VERIFIERD_VERSION, "judge",
                      f->config->judge, "workers", workers, "gpus", gpus, "sandbox", sandbox_json(f), "counts",
-                     counts_json(f), "store", store_json(f), "env", env_json(f));
+                     counts_json(f), "store", store_json(f), "env", env_json(f), "node", funnel_node(f));
 }

@@ -64,6 +64,7 @@ class Scene:
             "syntax": (f"#/submissions/{self.syntax}", "SyntaxError at line 3"),
             "compare": (f"#/compare/{self.honest},{self.mismatch},{self.hack}", "How C differs from A"),
             "groups": ("#/groups", "3 / 3"),
+            "nodes": ("#/nodes", "(this one)"),
             "group": (f"#/groups/{self.group}", "Compare the best"),
             "tasks": ("#/tasks", "relu"),
             "task": (f"#/tasks/{self.task}", "Leaderboard"),

@@ -55,6 +55,44 @@ def test_any_node_answers_for_what_another_accepted(cluster: Cluster) -> None:
     assert any("taken up from the store" in str(line.get("message", line)) for line in shared)
 
 
+def seen(asked: Node, name: str) -> service.Json:
+    page = asked.call("GET", "/v1/nodes")[1]
+    assert page["self"] == asked.name
+    return next(dict(item) for item in page["items"] if item["name"] == name)
+
+
+def wait_state(asked: Node, name: str, state: str) -> service.Json:
+    deadline = time.monotonic() + 60
+    while (item := seen(asked, name))["state"] != state:
+        assert time.monotonic() < deadline, item
+        time.sleep(0.1)
+    return item
+
+
+def test_each_node_shows_what_all_of_them_are_doing(cluster: Cluster) -> None:
+    """One works, one drains and stops, and one is killed: any node tells."""
+    a, b, c = cluster.nodes.values()
+    gate = Path(a.log.parent, "go")
+    for name in cluster.nodes:
+        item = seen(a, name)
+        assert (item["state"], item["gpus"][0]["device"], item["slots"]) == ("alive", "cpu", 2), item
+        assert 0 < item["lease_s"] <= 15
+    held = {"a": 0, "b": 0, "c": 0}
+    posted = [post(b, "/v1/submissions", candidate=candidate(str(i), f"compile=until:{gate},pass")) for i in range(4)]
+    deadline = time.monotonic() + 60
+    while sum(held.values()) < len(posted):
+        assert time.monotonic() < deadline, held
+        held = {name: int(seen(c, name)["claimed"]) for name in held}
+    assert held["b"] > 0
+    b.process.send_signal(signal.SIGTERM)
+    wait_state(a, "b", "draining")
+    gate.touch()
+    item = wait_state(a, "b", "stopped")
+    assert item["lease_s"] <= 0
+    c.kill()
+    assert wait_state(a, "c", "lost")["epoch"] == 1
+
+
 def test_a_killed_and_a_paused_node_lose_nothing_and_double_nothing(cluster: Cluster) -> None:
     """b is killed and c stopped while they work; c goes on once others have what it had, and joins again."""
     history = History()

@@ -99,3 +99,11 @@ def test_a_daemon_whose_store_is_full_is_not_ready_and_says_so(start_scripted: s
     resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, limits)
     wait_for(200)
     assert daemon.client.get("/healthz").status == 200
+
+
+def test_a_daemon_without_a_database_is_the_only_node(start_scripted: service.StartDaemon) -> None:
+    daemon = start_scripted(paused=True, ready=False)
+    page = daemon.client.expect("GET", "/v1/nodes")
+    assert [item["name"] for item in page["items"]] == [page["self"]]
+    assert (page["items"][0]["state"], page["items"][0]["lease_s"]) == ("alive", None)
+    assert f'verifierd_node_draining{{node="{page["self"]}"}} 0\n'.encode() in daemon.client.get("/metrics").body

@@ -460,6 +460,20 @@ funnel_figures(struct funnel *f)
     return json_pack("{s:{s:I}}", "counts", "figures", (json_int_t)f->counted);
 }
 
+json_t *
+funnel_node(const struct funnel *f)
+{
+    (void)f;
+    return json_object();
+}
+
+const char *
+funnel_node_name(const struct funnel *f)
+{
+    (void)f;
+    return "this";
+}
+
 bool
 funnel_is_ready(struct funnel *f, char *why, size_t size)
 {

@@ -36,7 +36,9 @@ assert_has(const char *text, const char *line)
 }
 
 #define STATUS                                                                                               \
-    "{\"ready\":true,\"version\":\"1.2\",\"queues\":{\"queued\":{\"interactive\":3,\"batch\":4},"            \
+    "{\"node\":{\"name\":\"a\",\"version\":\"1.2\",\"state\":\"draining\",\"lease_s\":12.5,"                 \
+    "\"running\":3,\"gpus\":[{},{}]},"                                                                       \
+    "\"ready\":true,\"version\":\"1.2\",\"queues\":{\"queued\":{\"interactive\":3,\"batch\":4},"             \
     "\"waiting\":7},"                                                                                        \
     "\"counts\":{\"stages\":{\"ast\":{\"entered\":5,\"pass\":3,\"fail\":2,\"skip\":0,\"spared\":1,"          \
     "\"run_ms\":1500}},\"classes\":{\"ok\":3},\"cache\":{\"hits\":6,\"differed\":1},\"finished\":4,"         \
@@ -57,6 +59,11 @@ figures_have_their_names_and_units(void **state)
 {
     static const char *const lines[] = {
         "verifierd_build_info{version=\"1.2\"} 1",
+        "verifierd_node_info{node=\"a\",version=\"1.2\"} 1",
+        "verifierd_node_gpus{node=\"a\"} 2",
+        "verifierd_node_running{node=\"a\"} 3",
+        "verifierd_node_lease_seconds{node=\"a\"} 12.5",
+        "verifierd_node_draining{node=\"a\"} 1",
         "verifierd_ready 1",
         "verifierd_waiting_submissions 7",
         "verifierd_queue_length{queue=\"queued\",priority=\"batch\"} 4",

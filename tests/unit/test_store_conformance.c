@@ -1193,7 +1193,8 @@ renew(struct rig *r, const struct store_lease *l, int64_t lease_ms)
 {
     struct outcome o = { 0 };
 
-    assert_int_equal(store_renew(r->store, l, lease_ms, rig_done, &o, &r->err), 0);
+    assert_int_equal(
+        store_renew(r->store, l, lease_ms, &(struct store_node_state){ 0 }, rig_done, &o, &r->err), 0);
     rig_wait(r);
     return o.code;
 }

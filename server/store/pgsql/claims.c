@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "server/store/pgsql/reading.h"
+
 /*
  * Theory of operation. The database's clock decides about leases: now_ms() is the time at which a row is looked at, not
  * that at which the transaction began. A claim passes over a row that another node is changing (SKIP LOCKED), so that
@@ -49,14 +51,60 @@ lease_ended(const struct store_lease *l, struct error *err)
 }
 
 int
-pg_renew(struct store_backend *b, const struct store_lease *l, int64_t lease_ms, struct error *err)
+pg_renew(struct store_reader *base, const struct store_lease *l, int64_t lease_ms,
+         const struct store_node_state *state, struct error *err)
 {
     int64_t renewed = 0;
-    int rc = pg_run(&pgsql_of(b)->link, "renew a lease",
-                    "UPDATE node SET lease_until_ms = " LEASE_END(
-                        "$3::bigint") " WHERE name = $1 AND epoch = $2 AND lease_until_ms > now_ms()",
-                    PG_VALUES(pg_text(l->node), pg_int(l->epoch), pg_int(lease_ms)), &renewed, err);
+    int rc = pg_change(base, "renew a lease",
+                       "UPDATE node SET lease_until_ms = " LEASE_END(
+                           "$3::bigint") ", draining = $4::int <> 0, about = coalesce($5, about)"
+                                         " WHERE name = $1 AND epoch = $2 AND lease_until_ms > now_ms()",
+                       PG_VALUES(pg_text(l->node), pg_int(l->epoch), pg_int(lease_ms),
+                                 pg_int(state->is_draining), pg_text(state->about)),
+                       &renewed, err);
     return rc == 0 && renewed == 0 ? lease_ended(l, err) : rc;
+}
+
+void
+pg_leave(struct pgsql *p)
+{
+    struct error unused;
+
+    if (p->link.conn && !p->link.is_lost && p->lease.epoch > 0)
+        pg_run(&p->link, "end a lease",
+               "UPDATE node SET lease_until_ms = now_ms()"
+               " WHERE name = $1 AND epoch = $2 AND lease_until_ms > now_ms()",
+               PG_VALUES(pg_text(p->lease.node), pg_int(p->lease.epoch)), NULL, &unused);
+}
+
+struct nodes_call {
+    store_node_cb *cb;
+    void *arg;
+};
+
+static bool
+give_node(void *arg, const PGresult *rows, int row)
+{
+    const struct nodes_call *call = arg;
+    const struct node_row view = { .name = pg_column_text(rows, row, 0),
+                                   .epoch = pg_column_int(rows, row, 1),
+                                   .lease_left_ms = pg_column_int(rows, row, 2),
+                                   .is_draining = pg_column_bool(rows, row, 3),
+                                   .about = pg_column_text(rows, row, 4),
+                                   .claimed = pg_column_int(rows, row, 5) };
+
+    call->cb(call->arg, &view);
+    return true;
+}
+
+int
+pg_each_node(struct store_reader *r, store_node_cb *row_cb, void *arg, struct error *err)
+{
+    return pg_read_each(r, "read the nodes",
+                        "SELECT name, epoch, lease_until_ms - now_ms(), draining, about,"
+                        " (SELECT count(*) FROM job WHERE job.node = node.name AND job.state = 1)"
+                        " FROM node WHERE lease_until_ms > now_ms() - 86400000 ORDER BY name",
+                        PG_NO_VALUES, give_node, &(struct nodes_call){ row_cb, arg }, NULL, err);
 }
 
 int

@@ -1,4 +1,4 @@
-/* claims.h - leases, and who has what (store.h, "ownership"): operations of backend.h. The writer's thread alone. */
+/* claims.h - leases, and who has what (store.h, "ownership"): operations of backend.h. The writer's thread, or the reader's. */
 #ifndef PGSQL_CLAIMS_H
 #define PGSQL_CLAIMS_H
 
@@ -6,7 +6,11 @@
 
 int pg_join(struct store_backend *b, const char *node, int64_t lease_ms, struct store_lease *out,
             struct error *err);
-int pg_renew(struct store_backend *b, const struct store_lease *l, int64_t lease_ms, struct error *err);
+int pg_renew(struct store_reader *r, const struct store_lease *l, int64_t lease_ms,
+             const struct store_node_state *state, struct error *err);
+/* The store is closed: the lease that it was opened with ends, so that nobody waits for it. */
+void pg_leave(struct pgsql *p);
+int pg_each_node(struct store_reader *r, store_node_cb *row_cb, void *arg, struct error *err);
 int pg_reap(struct store_backend *b, struct error *err);
 int pg_claim(struct store_backend *b, const struct store_lease *l, const struct store_claim *held,
              struct store_claim *out, struct error *err);

@@ -104,6 +104,7 @@ close_all(struct store_backend *base)
 {
     struct pgsql *p = pgsql_of(base);
 
+    pg_leave(p);
     pg_transaction_forget(p);
     pg_link_close(&p->link);
     packer_release(&p->packer);
@@ -172,7 +173,6 @@ static const struct backend_ops pgsql_ops = {
     .remove_task = pg_remove_task,
     .add_submissions = pg_add_submissions,
     .join = pg_join,
-    .renew = pg_renew,
     .reap = pg_reap,
     .claim = pg_claim,
     .claim_next = pg_claim_next,

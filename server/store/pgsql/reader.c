@@ -6,6 +6,7 @@
 
 #include "common/auto.h"
 #include "server/store/pgsql/blob.h"
+#include "server/store/pgsql/claims.h"
 #include "server/store/pgsql/reading.h"
 #include "server/store/pgsql/rows.h"
 #include "server/store/pgsql/sums_reader.h"
@@ -478,7 +479,9 @@ static const struct reader_ops reader_ops = {
     .each_leader = pg_each_leader,
     .each_record = pg_each_record,
     .each_group = pg_each_group,
+    .each_node = pg_each_node,
     .count = count,
+    .renew = pg_renew,
 };
 
 int

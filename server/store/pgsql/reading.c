@@ -93,6 +93,24 @@ pg_read_each(struct store_reader *base, const char *what, const char *sql, const
 }
 
 int
+pg_change(struct store_reader *base, const char *what, const char *sql, const struct pg_value *values,
+          size_t n, int64_t *changed, struct error *err)
+{
+    struct pg_reader *r = pg_reader_of(base);
+    bool was_lost = r->link.is_lost;
+    int rc = was_lost ? connect_again(r, err) : 0;
+
+    r->link.is_warned = false;
+    if (rc == 0)
+        rc = pg_run(&r->link, what, sql, values, n, changed, err);
+    if (rc == 0 && r->link.is_warned) /* a standby may lack it: see transaction.c */
+        return error_set(err, ERR_UNAVAILABLE, "%s: the database warned of it", what);
+    if (rc != ERR_UNAVAILABLE || was_lost || connect_again(r, err) != 0)
+        return rc;
+    return pg_run(&r->link, what, sql, values, n, changed, err);
+}
+
+int
 pg_look_up(struct store_reader *r, const char *what, const char *key, const char *sql,
            const struct pg_value *values, size_t n, PGresult **out, struct error *err)
 {

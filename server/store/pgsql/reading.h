@@ -32,6 +32,9 @@ int pg_read(struct store_reader *r, const char *what, const char *sql, const str
             size_t n, PGresult **out, struct error *err);
 int pg_read_each(struct store_reader *r, const char *what, const char *sql, const struct pg_value *values,
                  size_t nvalues, pg_row_cb *row_cb, void *arg, size_t *n, struct error *err);
+/* One statement that may be made twice, as a transaction of its own. changed: how many rows. */
+int pg_change(struct store_reader *r, const char *what, const char *sql, const struct pg_value *values,
+              size_t n, int64_t *changed, struct error *err);
 /* One row of a look-up by key: ERR_NOTFOUND, naming both, where there is none. */
 int pg_look_up(struct store_reader *r, const char *what, const char *key, const char *sql,
                const struct pg_value *values, size_t n, PGresult **out, struct error *err);

@@ -223,7 +223,11 @@ static const char version_1[] =
     ");"
     "CREATE INDEX record_id ON record (id);";
 
-static const char *const steps_known[] = { version_1 };
+/* What a node tells the others of itself. */
+static const char version_nodes[] =
+    "ALTER TABLE node ADD draining bool NOT NULL DEFAULT false, ADD about text;";
+
+static const char *const steps_known[] = { version_1, version_nodes };
 
 const char *const *
 pg_schema_steps(size_t *n)

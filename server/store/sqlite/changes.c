@@ -400,11 +400,13 @@ changes_join(struct store_backend *b, const char *node, int64_t lease_ms, struct
 }
 
 int
-changes_renew(struct store_backend *b, const struct store_lease *l, int64_t lease_ms, struct error *err)
+changes_renew(struct store_backend *b, const struct store_lease *l, int64_t lease_ms,
+              const struct store_node_state *state, struct error *err)
 {
     struct write_kit *kit = sqlite_kit(b);
     sqlite3_stmt *stmt = kit->changes[RENEW];
 
+    (void)state; /* no other daemon looks */
     db_bind_text(stmt, 1, l->node);
     sqlite3_bind_int64(stmt, 2, l->epoch);
     sqlite3_bind_int64(stmt, 3, lease_end(lease_ms));

@@ -23,7 +23,8 @@ int changes_remove_task(struct store_backend *b, const char *client, const char 
 int changes_add_submissions(struct store_backend *b, const struct store_intake *w, struct error *err);
 int changes_join(struct store_backend *b, const char *node, int64_t lease_ms, struct store_lease *out,
                  struct error *err);
-int changes_renew(struct store_backend *b, const struct store_lease *l, int64_t lease_ms, struct error *err);
+int changes_renew(struct store_backend *b, const struct store_lease *l, int64_t lease_ms,
+                  const struct store_node_state *state, struct error *err);
 int changes_reap(struct store_backend *b, struct error *err);
 int changes_claim(struct store_backend *b, const struct store_lease *l, const struct store_claim *held,
                   struct store_claim *out, struct error *err);
