@@ -77,6 +77,7 @@ struct backend_ops {
                       struct error *err);
     int (*release)(struct store_backend *b, const struct store_claim *c, struct error *err);
     int (*set_attempts)(struct store_backend *b, const struct store_claim *c, struct error *err);
+    int (*cancel)(struct store_backend *b, const char *id, int why, struct error *err); /* or NULL */
     int (*finish)(struct store_backend *b, const struct submission_row *row, const char *log, size_t log_size,
                   struct error *err);
     int (*add_calibration)(struct store_backend *b, const struct calibration_row *row, struct error *err);
@@ -135,6 +136,8 @@ struct reader_ops {
                       store_group_sum_cb *row_cb, void *arg, struct error *err);
     int (*each_node)(struct store_reader *r, store_node_cb *row_cb, void *arg,
                      struct error *err); /* or NULL */
+    int (*each_cancel)(struct store_reader *r, const char *node, int limit, store_cancel_cb *row_cb,
+                       void *arg, struct error *err); /* or NULL */
     int (*count)(struct store_reader *r, struct store_counts *out, struct error *err);
 
     /* Of a reader that does nothing else, the keeper: at once durable, and not between begin() and end(). */

@@ -332,6 +332,13 @@ reader_each_node(struct store_reader *r, store_node_cb *row_cb, void *arg, struc
 }
 
 int
+reader_each_cancel(struct store_reader *r, const char *node, int limit, store_cancel_cb *row_cb, void *arg,
+                   struct error *err)
+{
+    return r->ops->each_cancel ? r->ops->each_cancel(r, node, limit, row_cb, arg, err) : 0;
+}
+
+int
 reader_count(struct store_reader *r, struct store_counts *out, struct error *err)
 {
     return r->ops->count(r, out, err);

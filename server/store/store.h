@@ -113,6 +113,8 @@ struct group_row {
     char *request; /* JSON */
     int size;
     int64_t created_ms;
+    int64_t age_ms;      /* since it was stored, by the store's clock. Never written */
+    bool keeps_together; /* one node at a time judges it: it chooses among its submissions. Never read */
 };
 
 /* What `verifier calibrate` found out about a GPU. */
@@ -244,6 +246,11 @@ int store_release(struct store *s, const struct store_claim *c, store_done_cb *c
 /* It goes on under the claim with the attempts that c says: while it only waits for a device, this one does not count. */
 int store_set_attempts(struct store *s, const struct store_claim *c, store_done_cb *cb, void *arg,
                        struct error *err);
+/*
+ * Whoever has it, or takes it next, is to cancel it: why is 1 .. 9, and the first that was said counts. ERR_NOTFOUND: it
+ * has ended; ERR_UNAVAILABLE: a file, of which no other daemon has anything.
+ */
+int store_cancel(struct store *s, const char *id, int why, store_done_cb *cb, void *arg, struct error *err);
 /*
  * Ended: writes state, stage, class_, reward, verdict, finished_ms, device_ms, cache_key, and the captured output (may be
  * NULL). row->claim is the number that it was last claimed under, also of one that waits. ERR_CONFLICT: it has ended, or
@@ -476,6 +483,11 @@ struct node_row {
 typedef void store_node_cb(void *arg, const struct node_row *row);
 /* By name. A file has one daemon, and lists none. */
 int reader_each_node(struct store_reader *r, store_node_cb *row_cb, void *arg, struct error *err);
+
+/* Those that are to be cancelled, of what node has or nobody; limit: 1 or more. */
+typedef void store_cancel_cb(void *arg, const char *id, int why);
+int reader_each_cancel(struct store_reader *r, const char *node, int limit, store_cancel_cb *row_cb,
+                       void *arg, struct error *err);
 
 struct store_counts {
     int64_t by_state[SUBMISSION_NSTATES];

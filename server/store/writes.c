@@ -303,6 +303,7 @@ struct own_write {
     struct store_lease lease, got_lease, *lease_out;
     struct store_claim claim, got_claim, *claim_out;
     int64_t lease_ms;
+    int why; /* it is to be cancelled */
     store_done_cb *cb;
     void *arg;
 };
@@ -369,6 +370,13 @@ apply_set_attempts(struct write *write, struct store_backend *b, struct error *e
     return b->ops->set_attempts(b, &w->claim, err);
 }
 
+static int
+apply_cancel(struct write *write, struct store_backend *b, struct error *err)
+{
+    const struct own_write *w = (const struct own_write *)write;
+    return b->ops->cancel(b, w->claim.id, w->why, err);
+}
+
 static void
 free_own_write(struct write *write)
 {
@@ -390,6 +398,17 @@ put_own(struct store *s, const struct own_write *template,
     w->cb = cb;
     w->arg = arg;
     return writer_put(s->writer, &w->write, err);
+}
+
+int
+store_cancel(struct store *s, const char *id, int why, store_done_cb *cb, void *arg, struct error *err)
+{
+    struct own_write w = { .why = why };
+
+    if (!s->backend->ops->cancel)
+        return error_set(err, ERR_UNAVAILABLE, "no other daemon has %s", id);
+    snprintf(w.claim.id, sizeof(w.claim.id), "%s", id);
+    return put_own(s, &w, apply_cancel, cb, arg, err);
 }
 
 int

@@ -152,6 +152,50 @@ cancel_batch(struct batch *b, enum cancel_reason why)
     return n;
 }
 
+/* --- what this daemon does not have --- */
+
+static void
+ordered_cb(void *arg, int code, const struct error *err)
+{
+    struct funnel *f = arg;
+
+    if (code != 0 && code != ERR_NOTFOUND) /* it had ended */
+        log_warn(NULL, "a submission of another node's is not cancelled: %s", err->text);
+    pending_end_write(f->pending);
+}
+
+/* Whoever has it finds that in the store (cancel_ordered()). */
+static int
+cancel_elsewhere(struct funnel *f, const char *id, enum cancel_reason why, struct error *err)
+{
+    if (!store_is_writable(f->store))
+        return error_set(err, ERR_UNAVAILABLE, "the store cannot be written, so that %s cannot be cancelled",
+                         id);
+    pending_begin_write(f->pending);
+    int rc = store_cancel(f->store, id, CANCEL_ORDER(why), ordered_cb, f, err);
+    if (rc != 0)
+        pending_end_write(f->pending);
+    return rc;
+}
+
+/* How many are left to others to cancel; or an error. */
+static int
+cancel_others(struct funnel *f, const struct seen *seen, enum cancel_reason why, struct error *err)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < seen->n; i++) {
+        const struct submission_row *row = &seen->rows[i];
+        if (!row_is_unfinished(row) || submission_by_id(f, row->id))
+            continue;
+        int rc = cancel_elsewhere(f, row->id, why, err);
+        if (rc != 0)
+            return rc;
+        n++;
+    }
+    return n;
+}
+
 /* Those of the rows that have not ended by now. 0, or ERR_CONFLICT: all have. */
 static int
 cancel_rows(struct funnel *f, const struct seen *seen, enum cancel_reason why, struct error *err)
@@ -177,8 +221,11 @@ cancel_rows(struct funnel *f, const struct seen *seen, enum cancel_reason why, s
         else
             s->cancel_reason = before;
     }
+    int others = store_lease_ms(f->store) != STORE_LEASE_ENDLESS ? cancel_others(f, seen, why, err) : 0;
+    if (others < 0)
+        return others;
     const char *id = *seen->group.id ? seen->group.id : seen->n > 0 ? seen->rows[0].id : "";
-    return cancelled > 0
+    return cancelled + others > 0
                ? 0
                : error_set(err, ERR_CONFLICT, "%s%s is finished", *seen->group.id ? "group " : "", id);
 }
@@ -186,20 +233,15 @@ cancel_rows(struct funnel *f, const struct seen *seen, enum cancel_reason why, s
 int
 funnel_cancel(struct funnel *f, const struct seen *seen, struct error *err)
 {
-    const struct submission_row *row = seen->rows;
-
-    if (!*seen->group.id && row_is_unfinished(row) && !submission_by_id(f, row->id))
-        return error_set(err, ERR_UNAVAILABLE,
-                         "%s is another node's, or has ended just now, and cannot be cancelled here",
-                         row->id);
     return cancel_rows(f, seen, CANCEL_ASKED, err);
 }
 
-/* --- the rest of a group --- */
+/* --- the rest of a group, and what another node was asked for --- */
 
 struct rest {
     struct funnel *funnel;
     char id[ID_SIZE];
+    bool is_group;
     enum cancel_reason why;
     struct seen seen;
     int rc;
@@ -211,7 +253,8 @@ read_rest_cb(void *arg, struct store_reader *r)
 {
     struct rest *rest = arg;
 
-    rest->rc = seen_read_group(r, rest->id, false, &rest->seen, &rest->err);
+    rest->rc = rest->is_group ? seen_read_group(r, rest->id, false, &rest->seen, &rest->err)
+                              : seen_read(r, rest->id, &rest->seen, &rest->err);
 }
 
 /* Who has ended, or was chosen, since the reading began is not touched: cancel_rows() looks at each as it is now. */
@@ -224,26 +267,42 @@ rest_read_cb(void *arg)
     if (rest->rc == 0 && !f->is_stopping)
         cancel_rows(f, &rest->seen, rest->why, NULL);
     else if (rest->rc != 0)
-        log_warn(rest->id, "its rest is not cancelled: %s", rest->err.text);
+        log_warn(rest->id, "it is not cancelled: %s", rest->err.text);
     seen_release(&rest->seen);
     free(rest);
     pending_end_write(f->pending);
 }
 
-void
-group_cancel_rest(struct funnel *f, const char *id, enum cancel_reason why)
+static void
+cancel_read(struct funnel *f, const char *id, bool is_group, enum cancel_reason why)
 {
     struct rest *rest = calloc(1, sizeof(*rest));
 
     if (!rest) {
-        log_warn(id, "no memory to cancel its rest");
+        log_warn(id, "no memory to cancel it");
         return;
     }
-    *rest = (struct rest){ .funnel = f, .why = why };
+    *rest = (struct rest){ .funnel = f, .is_group = is_group, .why = why };
     snprintf(rest->id, sizeof(rest->id), "%s", id);
     pending_begin_write(f->pending);
     if (store_read(f->store, read_rest_cb, rest_read_cb, rest, &rest->err) != 0) {
         rest->rc = rest->err.code;
         rest_read_cb(rest);
     }
+}
+
+void
+group_cancel_rest(struct funnel *f, const char *id, enum cancel_reason why)
+{
+    cancel_read(f, id, true, why);
+}
+
+void
+cancel_ordered(struct funnel *f, const char *id, int order)
+{
+    struct submission *s = submission_by_id(f, id);
+
+    if (s && !state_is_final(s->state) && !s->is_cancelled && order >= CANCEL_ORDER(CANCEL_ASKED) &&
+        order <= CANCEL_ORDER(CANCEL_DECIDED) && !is_spared(s, (enum cancel_reason)(order - 1)))
+        cancel_read(f, id, false, (enum cancel_reason)(order - 1));
 }

@@ -12,4 +12,8 @@ struct funnel;
  */
 void group_cancel_rest(struct funnel *f, const char *id, enum cancel_reason why);
 
+/* A reason as the store keeps it (store_cancel()), and what was found there: the submission, if it is here, is cancelled. */
+#define CANCEL_ORDER(why) ((int)(why) + 1)
+void cancel_ordered(struct funnel *f, const char *id, int order);
+
 #endif

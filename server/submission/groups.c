@@ -22,7 +22,7 @@ struct group {
     int n_correct;             /* of those that are finished */
     int n_chosen, chosen_left; /* of those that were chosen to be timed: all, and those not finished */
     int n_parked, n_following, n_elsewhere;
-    bool is_configured, is_decided;
+    bool is_configured, is_decided, is_whole;
     struct group_member *parked;
     uv_timer_t *deadline; /* NULL: none */
 };
@@ -119,6 +119,25 @@ group_is_configured(const struct group *g)
     return g->is_configured;
 }
 
+void
+group_set_whole(struct group *g)
+{
+    g->is_whole = true;
+}
+
+bool
+group_is_whole(const struct group *g)
+{
+    return g->is_whole;
+}
+
+bool
+group_chooses(json_t *request)
+{
+    return json_is_integer(json_object_get(request, "time_top_k")) ||
+           json_is_object(json_object_get(request, "stop"));
+}
+
 bool
 group_stops_early(const struct group *g)
 {
@@ -146,7 +165,7 @@ deadline_cb(uv_timer_t *timer)
 }
 
 void
-group_configure(struct group *g, json_t *request, int64_t created_ms)
+group_configure(struct group *g, json_t *request, int64_t age_ms)
 {
     json_t *deadline = json_object_get(request, "deadline_s");
 
@@ -155,7 +174,7 @@ group_configure(struct group *g, json_t *request, int64_t created_ms)
     g->stop_correct = (int)json_integer_value(json_object_get(json_object_get(request, "stop"), "correct"));
     if (!json_is_number(deadline) || g->deadline || !(g->deadline = calloc(1, sizeof(*g->deadline))))
         return;
-    int64_t left_ms = created_ms + (int64_t)(json_number_value(deadline) * 1000) - clock_wall_ms();
+    int64_t left_ms = (int64_t)(json_number_value(deadline) * 1000) - age_ms;
     uv_timer_init(g->all->loop, g->deadline);
     g->deadline->data = g;
     uv_timer_start(g->deadline, deadline_cb, left_ms > 0 ? (uint64_t)left_ms : 0, 0);

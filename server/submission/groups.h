@@ -34,9 +34,13 @@ struct group *groups_first(struct groups *gs);
 struct group *groups_after(struct group *g);
 
 const char *group_id(const struct group *g);
-/* What its request says of the whole: before its first submission waits. created_ms: wall clock. */
-void group_configure(struct group *g, json_t *request, int64_t created_ms);
+/* What its request says of the whole, age_ms after it came: before its first submission waits. */
+void group_configure(struct group *g, json_t *request, int64_t age_ms);
 bool group_is_configured(const struct group *g);
+/* All that is not finished of it is known here; of one of which another node's was taken up alone it is not. */
+void group_set_whole(struct group *g);
+bool group_is_whole(const struct group *g);
+bool group_chooses(json_t *request); /* one that says so of the whole: it stops early, or times some */
 bool group_stops_early(const struct group *g); /* it is decided once enough of its submissions are correct */
 bool group_times_some(const struct group *g);  /* it chooses whom to time */
 /* Who waits for it to be finished: the head of a list that is the caller's. View. */

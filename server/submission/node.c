@@ -1,6 +1,7 @@
 #include "server/submission/node.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,11 +12,13 @@
 #include "common/log.h"
 #include "server/queue/scheduler.h"
 #include "server/submission/adopt.h"
+#include "server/submission/cancel.h"
 #include "server/submission/groups.h"
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
 #include "server/submission/registry.h"
 #include "server/submission/reuse.h"
+#include "server/submission/seen.h"
 #include "server/submission/single_flight.h"
 #include "server/submission/state.h"
 #include "server/submission/submission.h"
@@ -31,7 +34,7 @@
  */
 
 #define LOOK_MS 250
-#define CHECK_MOST 256     /* of the queue in one look */
+#define CHECK_MOST 256     /* of the queue, and of what is to be cancelled, in one look */
 #define LOOK_ALONE_MS 1000 /* where no other daemon can leave anything */
 
 struct node {
@@ -45,6 +48,7 @@ struct node {
     bool has_found;
     struct store_claim claim;
     struct submission_row row; /* owned */
+    struct seen rest;          /* owned: what waits with it, of a group that is judged by one node */
     struct error err;
     int code;
     bool is_checking;
@@ -227,8 +231,28 @@ end_look(struct node *n, bool is_at_once)
     n->is_looking = false;
     submission_row_release(&n->row);
     memset(&n->row, 0, sizeof(n->row));
+    seen_release(&n->rest);
     look_again(n, is_at_once);
     pending_end_write(n->funnel->pending);
+}
+
+/*
+ * Of a group that chooses among its submissions the others come with it, so that the choice is among all of them. They are
+ * queued as if they had been accepted here, and each is claimed when it begins.
+ */
+static void
+take_in_rest(struct node *n)
+{
+    struct funnel *f = n->funnel;
+
+    for (size_t i = 0; i < n->rest.n; i++) {
+        const struct submission_row *row = &n->rest.rows[i];
+        struct submission *s = submission_by_id(f, row->id) || row->attempts >= f->config->max_attempts
+                                   ? NULL
+                                   : adopt(f, row, false);
+        if (s)
+            reuse_enqueue(s);
+    }
 }
 
 /* It is this node's, and this daemon does not know it. */
@@ -251,6 +275,7 @@ take_up(struct node *n)
             return;
     }
     reuse_enqueue(s);
+    take_in_rest(n);
     scheduler_kick(f->scheduler);
 }
 
@@ -273,12 +298,34 @@ row_read_cb(void *arg)
     end_look(n, is_row);
 }
 
+static bool
+rest_row_cb(void *arg, const struct submission_row *row)
+{
+    return row->state != SUBMISSION_QUEUED || seen_add(arg, row) == 0;
+}
+
+/* One that is missed is taken up by itself. */
+static void
+read_rest(struct node *n, struct store_reader *r)
+{
+    struct group_row row = { 0 };
+
+    if (reader_get_group(r, n->row.group_id, &row, NULL) == 0) {
+        AUTO_JSON json_t *request = json_loads(row.request ? row.request : "", JSON_ALLOW_NUL, NULL);
+        if (group_chooses(request))
+            reader_each_of_group(r, n->row.group_id, rest_row_cb, &n->rest, NULL);
+    }
+    group_row_release(&row);
+}
+
 static void
 read_row_cb(void *arg, struct store_reader *r)
 {
     struct node *n = arg;
 
     n->code = reader_get_submission(r, n->claim.id, &n->row, &n->err);
+    if (n->code == 0 && *n->row.group_id && is_shared(n))
+        read_rest(n, r);
 }
 
 static void
@@ -368,7 +415,22 @@ struct check {
         char id[ID_SIZE];
         bool is_unfinished;
     } items[CHECK_MOST];
+    char node_name[STORE_NODE_SIZE];
+    size_t norders;
+    struct {
+        char id[ID_SIZE];
+        int order;
+    } orders[CHECK_MOST]; /* to cancel */
 };
+
+static void
+order_cb(void *arg, const char *id, int order)
+{
+    struct check *c = arg;
+
+    snprintf(c->orders[c->norders].id, ID_SIZE, "%s", id);
+    c->orders[c->norders++].order = order;
+}
 
 static void
 check_read_cb(void *arg, struct store_reader *r)
@@ -377,7 +439,8 @@ check_read_cb(void *arg, struct store_reader *r)
 
     for (size_t i = 0; i < c->n; i++)
         if (reader_is_unfinished(r, c->items[i].id, &c->items[i].is_unfinished, NULL) != 0)
-            c->items[i].is_unfinished = true; /* not known: it is asked again */
+            c->items[i].is_unfinished = true;                           /* not known: it is asked again */
+    reader_each_cancel(r, c->node_name, CHECK_MOST, order_cb, c, NULL); /* the same */
 }
 
 static bool
@@ -401,11 +464,13 @@ checked_cb(void *arg)
         leave_queue(s);
         f->taken(s);
     }
+    for (size_t i = 0; i < c->norders && !f->is_stopping; i++)
+        cancel_ordered(f, c->orders[i].id, c->orders[i].order);
     free(c);
     pending_end_write(f->pending);
 }
 
-/* Those that have waited longest: they are what other nodes take first. */
+/* Those that have waited longest: they are what other nodes take first. And what another node was asked to cancel. */
 static void
 check_queued(struct node *n)
 {
@@ -415,12 +480,13 @@ check_queued(struct node *n)
     if (!c)
         return;
     c->node = n;
+    snprintf(c->node_name, sizeof(c->node_name), "%s", n->lease.node);
     for (struct registry_entry *e = registry_first(f->registry); e && c->n < CHECK_MOST;
          e = registry_after(e))
         if (is_unclaimed(scheduler_owner(e, struct submission, entry)))
             memcpy(c->items[c->n++].id, e->id, ID_SIZE);
     pending_begin_write(f->pending);
-    n->is_checking = c->n > 0 && store_read(f->store, check_read_cb, checked_cb, c, NULL) == 0;
+    n->is_checking = store_read(f->store, check_read_cb, checked_cb, c, NULL) == 0;
     if (n->is_checking)
         return;
     pending_end_write(f->pending);
@@ -432,7 +498,7 @@ check_timer_cb(uv_timer_t *timer)
 {
     struct node *n = timer->data;
 
-    if (!n->is_draining)
+    if (!n->funnel->is_stopping)
         check_queued(n);
 }
 

@@ -110,10 +110,12 @@ follow_members(struct funnel *f, struct elsewhere_entry *e, const struct elsewhe
         if (!news->members[i].is_finished)
             follow_member(f, e->id, news->members[i].id, news->members[i].client);
     struct group *g = groups_find(f->groups, e->id);
-    if (g)
+    if (g) {
+        group_set_whole(g);
         waits_move(&e->waits, group_waits(g));
-    else
+    } else {
         waits_notify(&e->waits);
+    }
 }
 
 void

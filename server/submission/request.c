@@ -466,6 +466,7 @@ group_request_read(json_t *body, struct submit_request *out, struct json_fault *
                       deadline_s > 0 ? json_real(deadline_s) : json_null(), "metadata", c.metadata, "policy",
                       policy_json(&c.policy), "reward", reward_spec_json(&c.reward), "seed", c.seed);
         out->document = document ? json_dumps(document, JSON_COMPACT) : NULL;
+        out->keeps_together = time_top_k > 0 || stop;
         refusal = out->document ? FUNNEL_OK : FUNNEL_UNAVAILABLE;
     }
     return refusal;

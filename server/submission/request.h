@@ -63,7 +63,8 @@ struct submit_request {
     const char *client; /* NULL: none */
     struct candidate_request *candidates;
     size_t n;
-    char *document; /* the group's; NULL for a single submission */
+    char *document;      /* the group's; NULL for a single submission */
+    bool keeps_together; /* it is a group that chooses among its submissions */
 };
 
 /*

@@ -142,7 +142,8 @@ added_cb(void *arg, int code, const struct error *err)
         }
         if (s->group && group_is_new(s->group)) {
             AUTO_JSON json_t *request = json_loads(in->request.document, JSON_ALLOW_NUL, NULL);
-            group_configure(s->group, request, in->created_ms);
+            group_configure(s->group, request, 0);
+            group_set_whole(s->group);
         }
         memcpy(s->content, in->tickets[i].content, sizeof(s->content));
         funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_QUEUED, s->id, in->group_id, in->request.client,
@@ -217,6 +218,7 @@ store_intake(struct intake *in)
     AUTO_FREE struct store_source *sources = calloc(n, sizeof(*sources));
     struct group_row group = { .request = in->request.document,
                                .size = (int)n,
+                               .keeps_together = in->request.keeps_together,
                                .created_ms = clock_wall_ms() };
     struct error err = { 0 };
 

@@ -38,6 +38,8 @@ funnel_wait(struct funnel *f, const char *id, funnel_wait_cb *cb, void *arg)
     s = submission_by_id(f, id);
     if (!s)
         g = groups_find(f->groups, id);
+    if (g && !group_is_whole(g))
+        g = NULL;
     struct funnel_wait **head = s ? &s->waits : g ? group_waits(g) : waits_elsewhere(f, id);
     struct funnel_wait *w = head ? calloc(1, sizeof(*w)) : NULL;
     if (!w)

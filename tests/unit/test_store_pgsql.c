@@ -160,6 +160,126 @@ the_later_of_two_lives_under_one_name_has_the_lease(void **state)
     store_close(other);
 }
 
+/* What the other daemon gets when it claims the row. */
+static int
+claim_as(struct rig *r, struct store *s, const struct submission_row *row, struct store_claim *out)
+{
+    struct outcome o = { 0 };
+
+    assert_int_equal(store_claim(s, store_lease(s), row->id, out, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    return o.code;
+}
+
+static void
+a_group_that_chooses_is_judged_by_one_node_at_a_time(void **state)
+{
+    struct rig *r = *state;
+    struct store *other = open_as(r, r->path, "other");
+    struct group_row group = { .request = (char *)"{}", .size = 3, .keeps_together = true };
+    struct submission_row rows[3] = { rig_row(), rig_row(), rig_row() };
+    const struct store_source sources[3] = { { "x", 1 }, { "y", 1 }, { "z", 1 } };
+    struct store_claim c = { .number = 0 }, next = { .number = 0 };
+    struct outcome o = { 0 };
+
+    assert_non_null(other);
+    id_new(group.id);
+    for (int i = 0; i < 3; i++) {
+        memcpy(rows[i].group_id, group.id, ID_SIZE);
+        rows[i].group_index = i;
+    }
+    assert_int_equal(store_add_submissions(r->store, &group, NULL, rows, sources, 3, rig_done, &o, &r->err),
+                     0);
+    rig_wait(r);
+    assert_int_equal(o.code, 0);
+    assert_int_equal(claim_as(r, other, &rows[0], &c), 0);
+    assert_int_equal(claim_as(r, r->store, &rows[1], &c), ERR_CONFLICT);
+    assert_int_equal(store_claim_next(r->store, store_lease(r->store), &next, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o.code, ERR_NOTFOUND);
+    assert_int_equal(claim_as(r, other, &rows[1], &c), 0);
+    /* It drains: the rest is anybody's. */
+    postgres_number(r->path, "UPDATE verifierd.node SET draining = true WHERE name = 'other'");
+    assert_int_equal(claim_as(r, r->store, &rows[2], &c), 0);
+    store_close(other);
+}
+
+struct orders {
+    int n, why;
+    char id[ID_SIZE];
+};
+
+static void
+order_cb(void *arg, const char *id, int why)
+{
+    struct orders *o = arg;
+
+    o->n++;
+    o->why = why;
+    snprintf(o->id, sizeof(o->id), "%s", id);
+}
+
+static struct orders
+orders_of(struct rig *r, const char *node)
+{
+    struct orders o = { 0 };
+
+    assert_int_equal(reader_each_cancel(r->store->loop_reader, node, 10, order_cb, &o, &r->err), 0);
+    return o;
+}
+
+static int
+cancel(struct rig *r, const char *id, int why)
+{
+    struct outcome o = { 0 };
+
+    assert_int_equal(store_cancel(r->store, id, why, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    return o.code;
+}
+
+static void
+who_has_a_submission_finds_that_it_is_to_be_cancelled(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row row = rig_row();
+    struct store_claim c = { .number = 0 };
+
+    assert_int_equal(rig_add(r, &row, "x"), 0);
+    assert_int_equal(orders_of(r, "this").n, 0);
+    assert_int_equal(cancel(r, row.id, 2), 0);
+    assert_int_equal(cancel(r, row.id, 1), 0);      /* the first counts */
+    assert_int_equal(orders_of(r, "other").why, 2); /* it waits: anybody who has a copy */
+    assert_int_equal(claim_as(r, r->store, &row, &c), 0);
+    assert_int_equal(orders_of(r, "other").n, 0);
+    assert_string_equal(orders_of(r, "this").id, row.id);
+    assert_int_equal(cancel(r, "01890000-0000-7000-8000-000000000000", 1), ERR_NOTFOUND);
+}
+
+static void
+the_lease_is_renewed_while_the_writer_waits(void **state)
+{
+    struct rig *r = *state;
+    struct pgsql *p = back_end(r);
+    struct outcome o = { 0 };
+    const struct store_node_state told = { true, "{\"version\":\"9\"}" };
+
+    assert_int_equal(p->base.ops->begin(&p->base, &r->err), 0); /* and does not end */
+    postgres_number(r->path, "UPDATE verifierd.node SET lease_until_ms = verifierd.now_ms() + 5000");
+    assert_int_equal(store_renew(r->store, store_lease(r->store), 60000, &told, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o.code, 0);
+    assert_int_equal(postgres_number(r->path,
+                                     "SELECT count(*) FROM verifierd.node WHERE draining AND about LIKE"
+                                     " '%9%' AND lease_until_ms > verifierd.now_ms() + 50000"),
+                     1);
+    postgres_number(r->path, "UPDATE verifierd.node SET lease_until_ms = verifierd.now_ms() - 1");
+    assert_int_equal(store_renew(r->store, store_lease(r->store), 60000, &told, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o.code, ERR_CONFLICT);
+    p->base.ops->rollback(&p->base);
+}
+
 static void
 check_refused(struct rig *r, const char *where, const char *word)
 {
@@ -201,6 +321,9 @@ main(void)
         RIGGED(a_commit_whose_answer_was_lost_is_asked_for),
         RIGGED(a_warning_at_commit_counts_as_no_answer),
         RIGGED(the_later_of_two_lives_under_one_name_has_the_lease),
+        RIGGED(a_group_that_chooses_is_judged_by_one_node_at_a_time),
+        RIGGED(who_has_a_submission_finds_that_it_is_to_be_cancelled),
+        RIGGED(the_lease_is_renewed_while_the_writer_waits),
         RIGGED(what_cannot_be_opened_gets_one_line),
     };
 

@@ -94,15 +94,16 @@ insert_submission(struct pgsql *p, const struct submission_row *row, struct erro
 }
 
 static int
-add_submission(struct pgsql *p, const struct submission_row *row, struct error *err)
+add_submission(struct pgsql *p, const struct submission_row *row, const char *together, struct error *err)
 {
     int rc = insert_submission(p, row, err);
 
     if (rc == 0 && (row->state == SUBMISSION_QUEUED || row->state == SUBMISSION_RUNNING))
         rc = pg_run(
             &p->link, "add a job",
-            "INSERT INTO job (id, state, priority, attempts, claim) VALUES ($1, $2, $3, $4, 0)",
-            PG_VALUES(pg_text(row->id), pg_int(row->state), pg_int(row->priority), pg_int(row->attempts)),
+            "INSERT INTO job (id, state, priority, attempts, claim, together) VALUES ($1, $2, $3, $4, 0, $5)",
+            PG_VALUES(pg_text(row->id), pg_int(row->state), pg_int(row->priority), pg_int(row->attempts),
+                      pg_text(together)),
             NULL, err);
     if (rc == 0 && row->state == SUBMISSION_DONE)
         rc = pg_sums_add(p, row, row->task_id, row->client, err);
@@ -116,6 +117,7 @@ pg_add_submissions(struct store_backend *b, const struct store_intake *w, struct
 {
     struct pgsql *p = pgsql_of(b);
     const char *client = w->n > 0 ? w->rows[0].client : NULL; /* a group's submissions are all of one */
+    const char *together = w->group && w->group->keeps_together ? w->group->id : NULL;
     int rc = w->key ? add_key(p, w->key, err) : 0;
 
     if (rc == 0 && w->group)
@@ -123,7 +125,7 @@ pg_add_submissions(struct store_backend *b, const struct store_intake *w, struct
     for (size_t i = 0; rc == 0 && i < w->n; i++) {
         rc = pg_blob_put(p, w->rows[i].source_hash, w->sources[i].text, w->sources[i].size, err);
         if (rc == 0)
-            rc = add_submission(p, &w->rows[i], err);
+            rc = add_submission(p, &w->rows[i], together, err);
     }
     return rc;
 }

@@ -13,10 +13,30 @@
  */
 
 #define LEASE "SELECT 1 FROM node WHERE name = $1 AND epoch = $2 AND lease_until_ms > now_ms()"
-#define CLAIM(chosen, attempts)                                                                        \
-    "WITH lease AS MATERIALIZED (" LEASE "), chosen AS MATERIALIZED (SELECT id FROM job WHERE " chosen \
-    " FOR UPDATE SKIP LOCKED) UPDATE job SET state = 1, node = $1, claim = claim + 1, attempts = 1 "   \
-    "+ " attempts " FROM chosen WHERE job.id = chosen.id RETURNING job.id, job.claim, job.attempts"
+
+/* h is a node that has the lease and goes on. */
+#define IS_HOME "h.lease_until_ms > now_ms() AND NOT h.draining"
+/* The row is of a group that another node judges alone. */
+#define AWAY                                                                                 \
+    "together IS NOT NULL AND EXISTS (SELECT FROM submission_group g JOIN node h ON h.name " \
+    "= g.home WHERE g.id = together AND g.home <> $1 AND " IS_HOME ")"
+/*
+ * Such a group is at home with whoever claims of it first. Of two at once the second waits for the first's commit, sees
+ * the home that it has by then, and claims nothing.
+ */
+#define HOME                                                                                            \
+    "home AS (UPDATE submission_group g SET home = $1 FROM chosen WHERE g.id = chosen.together AND"     \
+    " g.home IS DISTINCT FROM $1 AND NOT EXISTS (SELECT FROM node h WHERE h.name = g.home AND " IS_HOME \
+    ") RETURNING g.id)"
+#define AT_HOME                                                                                       \
+    "(chosen.together IS NULL OR EXISTS (SELECT FROM home) OR EXISTS (SELECT FROM submission_group g" \
+    " WHERE g.id = chosen.together AND g.home = $1))"
+#define CLAIM(which, attempts)                                                                   \
+    "WITH lease AS MATERIALIZED (" LEASE                                                         \
+    "), chosen AS MATERIALIZED (SELECT id, together FROM job WHERE NOT (" AWAY ") AND " which    \
+    " FOR UPDATE SKIP LOCKED), " HOME " UPDATE job SET state = 1, node = $1, claim = claim + 1," \
+    " attempts = 1 + " attempts " FROM chosen WHERE job.id = chosen.id AND " AT_HOME             \
+    " RETURNING job.id, job.claim, job.attempts"
 
 /* ?: an end that is never passed, or one from now on. */
 #define LEASE_END(ms) "CASE WHEN " ms " = 9223372036854775807 THEN " ms " ELSE now_ms() + " ms " END"
@@ -200,6 +220,41 @@ note_attempts(struct pgsql *p, const char *sql, const struct store_claim *c, str
     if (rc < 0)
         error_prefix(err, "submission %s", c->id);
     return rc < 0 || changed == 1 ? rc : pg_explain_miss(p, c->id, err);
+}
+
+int
+pg_cancel(struct store_backend *b, const char *id, int why, struct error *err)
+{
+    int64_t changed = 0;
+    int rc = pg_run(&pgsql_of(b)->link, "cancel a submission",
+                    "UPDATE job SET cancel = CASE cancel WHEN 0 THEN $2 ELSE cancel END WHERE id = $1",
+                    PG_VALUES(pg_text(id), pg_int(why)), &changed, err);
+    return rc == 0 && changed == 0 ? error_set(err, ERR_NOTFOUND, "%s is finished", id) : rc;
+}
+
+struct cancels_call {
+    store_cancel_cb *cb;
+    void *arg;
+};
+
+static bool
+give_cancel(void *arg, const PGresult *rows, int row)
+{
+    const struct cancels_call *call = arg;
+
+    call->cb(call->arg, pg_column_text(rows, row, 0), (int)pg_column_int(rows, row, 1));
+    return true;
+}
+
+int
+pg_each_cancel(struct store_reader *r, const char *node, int limit, store_cancel_cb *row_cb, void *arg,
+               struct error *err)
+{
+    return pg_read_each(r, "look for what is to be cancelled",
+                        "SELECT id, cancel FROM job WHERE cancel > 0 AND (state = 0 OR node = $1) ORDER BY id"
+                        " LIMIT $2",
+                        PG_VALUES(pg_text(node), pg_int(limit)), give_cancel,
+                        &(struct cancels_call){ row_cb, arg }, NULL, err);
 }
 
 int

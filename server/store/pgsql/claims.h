@@ -16,6 +16,9 @@ int pg_claim(struct store_backend *b, const struct store_lease *l, const struct 
              struct store_claim *out, struct error *err);
 int pg_claim_next(struct store_backend *b, const struct store_lease *l, struct store_claim *out,
                   struct error *err);
+int pg_cancel(struct store_backend *b, const char *id, int why, struct error *err);
+int pg_each_cancel(struct store_reader *r, const char *node, int limit, store_cancel_cb *row_cb, void *arg,
+                   struct error *err);
 int pg_release(struct store_backend *b, const struct store_claim *c, struct error *err);
 int pg_set_attempts(struct store_backend *b, const struct store_claim *c, struct error *err);
 

@@ -178,6 +178,7 @@ static const struct backend_ops pgsql_ops = {
     .claim_next = pg_claim_next,
     .release = pg_release,
     .set_attempts = pg_set_attempts,
+    .cancel = pg_cancel,
     .finish = pg_finish,
     .add_calibration = pg_add_calibration,
     .put_canary = pg_put_canary,

@@ -480,6 +480,7 @@ static const struct reader_ops reader_ops = {
     .each_record = pg_each_record,
     .each_group = pg_each_group,
     .each_node = pg_each_node,
+    .each_cancel = pg_each_cancel,
     .count = count,
     .renew = pg_renew,
 };

@@ -44,7 +44,8 @@ pg_group_view(const PGresult *rows, int row)
 {
     struct group_row out = { .request = pg_column_text(rows, row, 2),
                              .size = (int)pg_column_int(rows, row, 3),
-                             .created_ms = pg_column_int(rows, row, 4) };
+                             .created_ms = pg_column_int(rows, row, 4),
+                             .age_ms = pg_column_int(rows, row, 5) };
 
     pg_column_name(rows, row, 0, out.id, sizeof(out.id));
     pg_column_name(rows, row, 1, out.task_id, sizeof(out.task_id));

@@ -13,7 +13,7 @@
     "s.client, s.request, coalesce(j.attempts, s.attempts), s.created_ms, s.finished_ms, s.stage, s.class, " \
     "s.reward, s.verdict, coalesce(j.claim, s.claim), j.state = 0 AND j.node IS NOT NULL"
 #define PG_SUBMISSIONS "submission s LEFT JOIN job j ON j.id = s.id"
-#define PG_GROUP_COLUMNS "id, task_id, request, size, created_ms"
+#define PG_GROUP_COLUMNS "id, task_id, request, size, created_ms, now_ms() - coalesce(made_ms, created_ms)"
 
 /* A task's reference and spec are left NULL. */
 struct task_row pg_task_view(const PGresult *rows, int row);

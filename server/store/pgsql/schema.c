@@ -227,7 +227,14 @@ static const char version_1[] =
 static const char version_nodes[] =
     "ALTER TABLE node ADD draining bool NOT NULL DEFAULT false, ADD about text;";
 
-static const char *const steps_known[] = { version_1, version_nodes };
+/* What is to be cancelled, whoever has it; and groups that one node at a time judges: its name is their home. */
+static const char version_orders[] =
+    "ALTER TABLE job ADD cancel smallint NOT NULL DEFAULT 0, ADD together text COLLATE \"C\";"
+    "CREATE INDEX job_cancel ON job (id) WHERE cancel > 0;"
+    "ALTER TABLE submission_group ADD home text COLLATE \"C\", ADD made_ms bigint;"
+    "ALTER TABLE submission_group ALTER made_ms SET DEFAULT verifierd.now_ms();";
+
+static const char *const steps_known[] = { version_1, version_nodes, version_orders };
 
 const char *const *
 pg_schema_steps(size_t *n)

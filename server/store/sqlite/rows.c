@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/clock.h"
+
 /* A text column as a view; NULL stays NULL. */
 static char *
 view_text(sqlite3_stmt *stmt, int column, int *rc)
@@ -80,5 +82,6 @@ group_row_view(sqlite3_stmt *stmt, struct group_row *out)
     out->request = view_text(stmt, 2, &rc);
     out->size = sqlite3_column_int(stmt, 3);
     out->created_ms = sqlite3_column_int64(stmt, 4);
+    out->age_ms = clock_wall_ms() - out->created_ms;
     return rc;
 }
