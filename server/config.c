@@ -58,8 +58,11 @@ static const struct setting table[] = {
       "postgresql://HOST/NAME, a PostgreSQL database (docs/store.md)" },
     { "node", TEXT, "NAME", "", 0, 0, FIELD(node), false,
       "what this daemon is called among those that share a database (docs/cluster.md): of each name there is "
-      "one, "
-      "and a second takes its place; when not given, the host's name" },
+      "one, and a second does not start; when not given, the host's name" },
+    { "durability", CHOICE, "strict relaxed", "strict", 0, 0, FIELD(durability), false,
+      "which databases will do: strict, one that keeps what was acknowledged when it crashes or fails over "
+      "to a "
+      "standby; relaxed, any (docs/cluster.md)" },
     { "scratch", TEXT, "DIR", "", 0, 0, FIELD(scratch), false,
       "private files of running submissions, emptied at start; refused where another daemon uses it, and "
       "where it holds what no daemon made; when not given, a directory of the store's own in $TMPDIR or "
@@ -611,7 +614,7 @@ complete_harness(struct config *c, struct error *err)
     return 0;
 }
 
-/* The same store always gets the same directory, so that a start can sweep what the one before left. */
+/* The same store, and node of a database, always gets the same directory, so that a start can sweep what the one before left. */
 static int
 complete_scratch(struct config *c, struct error *err)
 {
@@ -620,12 +623,14 @@ complete_scratch(struct config *c, struct error *err)
     char digest[HASH_TEXT_SIZE];
     const char *tmp = getenv("TMPDIR");
 
-    if (*c->store != '/') {
+    bool is_file = store_is_file(c->store);
+    if (is_file && *c->store != '/') {
         here = getcwd(NULL, 0);
         if (!here)
             return error_set(err, ERR_SYS, "find the working directory");
     }
-    if (buffer_printf(&full, "%s/%s", here ? here : "", c->store) != 0)
+    if (buffer_printf(&full, "%s/%s%s%s", here ? here : "", c->store, is_file ? "" : " ",
+                      is_file ? "" : c->node) != 0)
         return error_set(err, ERR_NOMEM, "no memory for the scratch directory's path");
     hash_text(full.data, full.size, digest);
     free(c->scratch);

@@ -25,6 +25,7 @@ struct config {
     bool allow_remote;
     char *tokens;              /* path of the tokens (server/token.h) */
     char *store;               /* path or URL of the database */
+    char *durability;          /* of a database: "strict" or "relaxed" */
     char *node;                /* name among those that share it; "": the host's */
     char *scratch;             /* directory for submissions' private files; emptied at start */
     bool is_scratch_ours;      /* it was not given: removed at the end */

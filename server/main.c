@@ -226,15 +226,26 @@ check_settings(const struct config *c, struct devices *devices, json_t **layers,
     return rc == 0 ? workers_check(c, layers, err) : rc;
 }
 
+/* host: room for a name that the options may refer to. */
+static int
+fill_options(const struct config *c, char host[STORE_NODE_SIZE], struct store_options *out, struct error *err)
+{
+    *out = (struct store_options){ .node = *c->node ? c->node : host,
+                                   .lease_ms = LEASE_MS,
+                                   .is_relaxed = strcmp(c->durability, "relaxed") == 0 };
+    host[STORE_NODE_SIZE - 1] = '\0';
+    return gethostname(host, STORE_NODE_SIZE - 1) == 0 ? 0 : error_set(err, ERR_SYS, "the name of this host");
+}
+
 static int
 open_store(struct server *s, struct error *err)
 {
-    char host[STORE_NODE_SIZE] = "";
-    const struct store_options options = { .node = *s->config.node ? s->config.node : host,
-                                           .lease_ms = LEASE_MS };
+    char host[STORE_NODE_SIZE];
+    struct store_options options;
+    int rc = fill_options(&s->config, host, &options, err);
 
-    if (gethostname(host, sizeof(host) - 1) != 0)
-        return error_set(err, ERR_SYS, "the name of this host");
+    if (rc != 0)
+        return rc;
     return store_open(&s->loop, s->config.store, &options, STORE_WRITES_MAX, &s->store, err);
 }
 
@@ -297,14 +308,25 @@ check(const struct config *c)
     AUTO_JSON json_t *layers = NULL;
     struct error err = { 0 };
     struct devices devices;
+    struct store_options options;
+    char host[STORE_NODE_SIZE], shown[STORE_SHOWN_SIZE];
+    bool is_alive = false;
     const char *name;
     json_t *state;
 
-    if (check_settings(c, &devices, &layers, &err) != 0) {
+    int rc = check_settings(c, &devices, &layers, &err);
+    if (rc == 0)
+        rc = fill_options(c, host, &options, &err);
+    if (rc == 0)
+        rc = store_check(c->store, &options, shown, &is_alive, &err);
+    if (rc != 0) {
         fprintf(stderr, "verifierd: %s\n", err.text);
         return EXIT_FAILURE;
     }
-    printf("verifierd: the settings are fine\nstore: %s\nscratch: %s\n", c->store, c->scratch);
+    printf("verifierd: the settings are fine\n%s: %s\nscratch: %s\n",
+           store_is_file(c->store) ? "store" : "database", shown, c->scratch);
+    if (is_alive)
+        printf("node: %s\n", options.node);
     for (size_t i = 0; i < devices.n; i++)
         printf("device: %s\n", devices.all[i].name);
     json_object_del(layers, "cgroup"); /* known only once the daemon runs */

@@ -521,6 +521,13 @@ read_check_line(struct doctor *d, char *line, json_t *layers)
     const char *value = colon + 2;
     if (strncmp(line, "layer ", 6) == 0)
         json_object_set_new(layers, line + 6, json_string(value));
+    else if (strcmp(line, "database") == 0)
+        add(d, "database", OK, NULL,
+            "%s answers, has this program's schema or none, and keeps what it commits", value);
+    else if (strcmp(line, "node") == 0)
+        add(d, "database", WARN,
+            "where that is not the daemon of this host, give one of them another name (setting node)",
+            "a daemon works there as node %s", value);
     else if (strcmp(line, "store") == 0) {
         AUTO_FREE char *directory = strdup(value);
         char *slash = directory ? strrchr(directory, '/') : NULL;

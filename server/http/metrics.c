@@ -1,5 +1,6 @@
 #include "server/http/metrics.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -58,7 +59,11 @@ sample(struct writer *w, const char *name, const char *const *labels, double val
         add_label_value(w, labels[i + 1]);
         add(w, "\"");
     }
-    snprintf(number, sizeof(number), "%s %.15g\n", labels && labels[0] ? "}" : "", value);
+    const char *end = labels && labels[0] ? "}" : "";
+    if (isinf(value))
+        snprintf(number, sizeof(number), "%s +Inf\n", end);
+    else
+        snprintf(number, sizeof(number), "%s %.15g\n", end, value);
     add(w, number);
 }
 
@@ -358,7 +363,8 @@ write_node(struct writer *w, json_t *node)
         const char *name, *key, *help;
     } rows[] = {
         { "verifierd_node_running", "running", "Submissions that this node judges." },
-        { "verifierd_node_lease_seconds", "lease_s", "Until its lease ends, unless it is renewed." },
+        { "verifierd_node_lease_seconds", "lease_s",
+          "Until its lease ends, unless it is renewed; +Inf: it needs no renewal." },
     };
     const char *name = text(node, "name");
 
@@ -372,10 +378,9 @@ write_node(struct writer *w, json_t *node)
     sample(w, "verifierd_node_gpus", LABELS("node", name),
            (double)json_array_size(json_object_get(node, "gpus")));
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        if (!json_is_number(json_object_get(node, rows[i].key)))
-            continue;
+        json_t *value = json_object_get(node, rows[i].key);
         family(w, rows[i].name, "gauge", rows[i].help);
-        sample(w, rows[i].name, LABELS("node", name), number(json_object_get(node, rows[i].key)));
+        sample(w, rows[i].name, LABELS("node", name), json_is_null(value) ? INFINITY : number(value));
     }
 }
 

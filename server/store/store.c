@@ -1,5 +1,6 @@
 #include "server/store/store.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,15 @@ bool
 store_is_file(const char *where)
 {
     return !pgsql_is_url(where);
+}
+
+int
+store_check(const char *where, const struct store_options *options, char shown[STORE_SHOWN_SIZE],
+            bool *is_alive, struct error *err)
+{
+    *is_alive = false;
+    snprintf(shown, STORE_SHOWN_SIZE, "%s", where);
+    return store_is_file(where) ? 0 : pgsql_check(where, options, shown, is_alive, err);
 }
 
 int

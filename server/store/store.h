@@ -27,15 +27,28 @@ struct store_options {
     const char *
         node; /* the name that this daemon has where several share the store; a file has one, and needs none */
     int64_t lease_ms; /* that it takes there: store_renew() within that time */
+    bool is_relaxed;  /* a database that may lose what was acknowledged will do */
 };
 
 /* False: it is the URL of a database. */
 bool store_is_file(const char *where);
 
 /*
+ * What a start would find of a database, which is not changed: as store_open(), for a file always 0. A lease of its name's
+ * that lasts is no error: the daemon may be running.
+ *   shown     what it is called, without a password
+ *   is_alive  a node of the name has a lease that lasts
+ */
+#define STORE_SHOWN_SIZE 512
+int store_check(const char *where, const struct store_options *options, char shown[STORE_SHOWN_SIZE],
+                bool *is_alive, struct error *err);
+
+/*
  * Open or create what `where` names: postgresql://... (or postgres://...) is a PostgreSQL database, which other daemons may
  * have open too, and all else a file. Migrates an older schema; refuses a newer one, what is not a store, and a file
- * that another daemon has open (ERR_STORE, the text names it), and a database that cannot be reached (ERR_UNAVAILABLE).
+ * that another daemon has open (ERR_STORE, the text names it), a database that cannot be reached (ERR_UNAVAILABLE), that is
+ * too old or may lose what was acknowledged (ERR_STORE), and a name under which another daemon lives (ERR_CONFLICT; a
+ * lease from before is waited for, which blocks for lease_ms at most).
  *   options      borrowed
  *   writer_limit  most writes under way before new tasks and submissions get ERR_FULL (256 MiB of them is a bound
  *                 too); moves of what is stored already have twice as much room, so that they still get in

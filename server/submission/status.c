@@ -129,10 +129,11 @@ store_json(const struct funnel *f)
     struct store_figures s;
 
     store_figures(f->store, &s);
-    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "commits", (json_int_t)s.commits, "rows_written",
-                     (json_int_t)s.rows_written, "queued_writes", (json_int_t)s.queued_writes, "wal_bytes",
-                     (json_int_t)s.wal_bytes, "commit_ms_last", s.commit_ms_last, "commit_ms_max",
-                     s.commit_ms_max, "commit_seconds",
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "durability",
+                     store_is_file(f->config->store) ? "strict" : f->config->durability, "commits",
+                     (json_int_t)s.commits, "rows_written", (json_int_t)s.rows_written, "queued_writes",
+                     (json_int_t)s.queued_writes, "wal_bytes", (json_int_t)s.wal_bytes, "commit_ms_last",
+                     s.commit_ms_last, "commit_ms_max", s.commit_ms_max, "commit_seconds",
                      histogram_json(&s.commit_seconds, &histogram_seconds));
 }
 

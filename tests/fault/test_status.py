@@ -106,4 +106,6 @@ def test_a_daemon_without_a_database_is_the_only_node(start_scripted: service.St
     page = daemon.client.expect("GET", "/v1/nodes")
     assert [item["name"] for item in page["items"]] == [page["self"]]
     assert (page["items"][0]["state"], page["items"][0]["lease_s"]) == ("alive", None)
-    assert f'verifierd_node_draining{{node="{page["self"]}"}} 0\n'.encode() in daemon.client.get("/metrics").body
+    text = daemon.client.get("/metrics").body
+    for line in ('draining{node="%s"} 0', 'lease_seconds{node="%s"} +Inf'):
+        assert f"verifierd_node_{line % page['self']}\n".encode() in text

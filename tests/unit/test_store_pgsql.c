@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "common/auto.h"
+#include "server/store/pgsql/checks.h"
 #include "server/store/pgsql/pgsql.h"
 #include "server/store/private.h"
 #include "tests/unit/postgres.h"
@@ -300,6 +301,9 @@ what_cannot_be_opened_gets_one_line(void **state)
     check_refused(r, "postgresql://host/x?nonsense=1", "store: invalid");
     snprintf(url, sizeof(url), "postgresql:///none%s", strchr(r->path, '?'));
     check_refused(r, url, "\"none\" does not exist");
+    assert_int_equal(pg_check_version(PG_OLDEST, &r->err), 0);
+    assert_int_equal(pg_check_version(120017, &r->err), ERR_STORE);
+    assert_non_null(strstr(r->err.text, "has version 12, and 13 is the oldest"));
     postgres_number(r->path, "UPDATE verifierd.meta SET version = 99");
     check_refused(r, r->path, "use a newer verifierd");
     postgres_number(r->path, "DROP TABLE verifierd.meta");

@@ -56,7 +56,7 @@ pg_join(struct store_backend *b, const char *node, int64_t lease_ms, struct stor
                     PG_VALUES(pg_text(node), pg_int(lease_ms)), &row, err);
     if (rc < 0)
         return rc;
-    out->epoch = pg_column_int(row, 0, 0);
+    out->epoch = pgsql_of(b)->epoch = pg_column_int(row, 0, 0);
     snprintf(out->node, sizeof(out->node), "%s", node);
     /* Whose node stays in the row of one that waits: it was lost there. */
     return pg_run(l, "take back what a node had claimed",
@@ -90,11 +90,11 @@ pg_leave(struct pgsql *p)
 {
     struct error unused;
 
-    if (p->link.conn && !p->link.is_lost && p->lease.epoch > 0)
+    if (p->link.conn && !p->link.is_lost && p->epoch > 0)
         pg_run(&p->link, "end a lease",
                "UPDATE node SET lease_until_ms = now_ms()"
                " WHERE name = $1 AND epoch = $2 AND lease_until_ms > now_ms()",
-               PG_VALUES(pg_text(p->lease.node), pg_int(p->lease.epoch)), NULL, &unused);
+               PG_VALUES(pg_text(p->lease.node), pg_int(p->epoch)), NULL, &unused);
 }
 
 struct nodes_call {

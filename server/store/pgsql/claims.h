@@ -8,7 +8,7 @@ int pg_join(struct store_backend *b, const char *node, int64_t lease_ms, struct 
             struct error *err);
 int pg_renew(struct store_reader *r, const struct store_lease *l, int64_t lease_ms,
              const struct store_node_state *state, struct error *err);
-/* The store is closed: the lease that it was opened with ends, so that nobody waits for it. */
+/* The store is closed: the lease of the last life ends, so that nobody waits for it. */
 void pg_leave(struct pgsql *p);
 int pg_each_node(struct store_reader *r, store_node_cb *row_cb, void *arg, struct error *err);
 int pg_reap(struct store_backend *b, struct error *err);

@@ -7,6 +7,7 @@
 
 #include "common/auto.h"
 #include "server/store/pgsql/changes.h"
+#include "server/store/pgsql/checks.h"
 #include "server/store/pgsql/claims.h"
 #include "server/store/pgsql/names.h"
 #include "server/store/pgsql/reader.h"
@@ -75,8 +76,28 @@ connect_and_join(struct pgsql *p, const struct store_options *o, struct error *e
     int rc = pg_link_open(&p->link, p->where, p->lease.node, err);
 
     if (rc == 0)
+        rc = pg_check_server(&p->link, o->is_relaxed, err);
+    if (rc == 0)
         rc = pg_schema_migrate(&p->link, steps, n, err);
+    if (rc == 0 && o->lease_ms != STORE_LEASE_ENDLESS)
+        rc = pg_wait_name(&p->link, p->lease.node, o->lease_ms, err);
     return rc == 0 ? join(p, o, err) : rc;
+}
+
+/* Nothing is changed. A database that has no schema yet has no nodes. */
+static int
+connect_and_look(struct pgsql *p, const struct store_options *o, bool *is_alive, struct error *err)
+{
+    size_t n;
+    bool is_there = false;
+
+    pg_schema_steps(&n);
+    int rc = pg_link_open(&p->link, p->where, p->lease.node, err);
+    if (rc == 0)
+        rc = pg_check_server(&p->link, o->is_relaxed, err);
+    if (rc == 0)
+        rc = pg_schema_look(&p->link, n, &is_there, err);
+    return rc == 0 && is_there ? pg_is_alive(&p->link, p->lease.node, is_alive, err) : rc;
 }
 
 static int
@@ -91,11 +112,6 @@ fill(struct pgsql *p, const char *where, const struct store_options *o, struct e
     int rc = show_url(p, err);
     if (rc == 0)
         rc = packer_init(&p->packer, err);
-    if (rc < 0)
-        return rc;
-    rc = connect_and_join(p, o, err);
-    if (rc < 0)
-        error_prefix(err, "%s", p->shown);
     return rc;
 }
 
@@ -186,6 +202,26 @@ static const struct backend_ops pgsql_ops = {
 };
 
 int
+pgsql_check(const char *where, const struct store_options *options, char shown[STORE_SHOWN_SIZE],
+            bool *is_alive, struct error *err)
+{
+    struct pgsql p = { .transaction = 0 };
+    int rc = fill(&p, where, options, err);
+
+    if (rc == 0) {
+        snprintf(shown, STORE_SHOWN_SIZE, "%s", p.shown);
+        rc = connect_and_look(&p, options, is_alive, err);
+        if (rc < 0)
+            error_prefix(err, "%s", p.shown);
+    }
+    pg_link_close(&p.link);
+    packer_release(&p.packer);
+    free(p.where);
+    free(p.shown);
+    return rc;
+}
+
+int
 pgsql_open(const char *where, const struct store_options *options, struct store_backend **out,
            struct error *err)
 {
@@ -199,6 +235,11 @@ pgsql_open(const char *where, const struct store_options *options, struct store_
              (unsigned long long)random_u64());
     atomic_store(&p->is_hurried, true); /* at the start a database that is away ends it */
     int rc = fill(p, where, options, err);
+    if (rc == 0) {
+        rc = connect_and_join(p, options, err);
+        if (rc < 0)
+            error_prefix(err, "%s", p->shown);
+    }
     atomic_store(&p->is_hurried, false);
     if (rc < 0) {
         close_all(&p->base);

@@ -16,6 +16,7 @@ struct pgsql {
     struct pg_link link;
     struct packer packer;
     struct store_lease lease;
+    int64_t epoch;          /* of the last life that was joined */
     int64_t pruned_s;       /* when sums that are too old were last removed */
     char writer[33];        /* whose transactions these are, in the table writer */
     int64_t transaction;    /* number of the last one that was begun */
@@ -33,6 +34,10 @@ bool pgsql_is_url(const char *where);
  */
 int pgsql_open(const char *where, const struct store_options *options, struct store_backend **out,
                struct error *err);
+
+/* As store_check(). */
+int pgsql_check(const char *where, const struct store_options *options, char shown[STORE_SHOWN_SIZE],
+                bool *is_alive, struct error *err);
 
 static inline struct pgsql *
 pgsql_of(struct store_backend *b)

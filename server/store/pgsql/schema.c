@@ -245,33 +245,73 @@ pg_schema_steps(size_t *n)
 
 #define LOCK "(2004247140)" /* one number for all that change the schema: 0x77766664 */
 
-/* The version, after making what keeps it where there is none. */
 static int
-find_version(struct pg_link *l, int64_t *version, struct error *err)
+read_version(struct pg_link *l, int64_t *version, struct error *err)
 {
-    AUTO_RESULT PGresult *found = NULL, *row = NULL;
+    AUTO_RESULT PGresult *row = NULL;
     int rc =
-        pg_ask(l, "look for the store",
-               "SELECT to_regclass('verifierd.meta') IS NOT NULL, to_regnamespace('verifierd') IS NOT NULL",
-               PG_NO_VALUES, &found, err);
-    if (rc < 0)
-        return rc;
-    if (!pg_column_bool(found, 0, 0)) {
-        if (pg_column_bool(found, 0, 1))
-            return error_set(err, ERR_STORE, "its schema \"verifierd\" is not a verifierd store");
-        rc = pg_script(l,
-                       "BEGIN; CREATE SCHEMA verifierd; CREATE TABLE verifierd.meta (version int NOT NULL);"
-                       "INSERT INTO verifierd.meta VALUES (0); COMMIT",
-                       err);
-    }
-    if (rc == 0)
-        rc = pg_ask(l, "read the schema's version", "SELECT version FROM verifierd.meta", PG_NO_VALUES, &row,
-                    err);
+        pg_ask(l, "read the schema's version", "SELECT version FROM verifierd.meta", PG_NO_VALUES, &row, err);
+
     if (rc == 0 && PQntuples(row) != 1)
         return error_set(err, ERR_STORE, "verifierd.meta has %d rows instead of one", PQntuples(row));
     if (rc == 0)
         *version = pg_column_int(row, 0, 0);
     return rc;
+}
+
+/* Whether what keeps the version is there. */
+static int
+find_meta(struct pg_link *l, bool *out, struct error *err)
+{
+    AUTO_RESULT PGresult *found = NULL;
+    int rc =
+        pg_ask(l, "look for the store",
+               "SELECT to_regclass('verifierd.meta') IS NOT NULL, to_regnamespace('verifierd') IS NOT NULL",
+               PG_NO_VALUES, &found, err);
+
+    if (rc < 0)
+        return rc;
+    *out = pg_column_bool(found, 0, 0);
+    if (!*out && pg_column_bool(found, 0, 1))
+        return error_set(err, ERR_STORE, "its schema \"verifierd\" is not a verifierd store");
+    return 0;
+}
+
+/* The version, after making what keeps it where there is none. */
+static int
+find_version(struct pg_link *l, int64_t *version, struct error *err)
+{
+    bool is_there;
+    int rc = find_meta(l, &is_there, err);
+
+    if (rc == 0 && !is_there)
+        rc = pg_script(l,
+                       "BEGIN; CREATE SCHEMA verifierd; CREATE TABLE verifierd.meta (version int NOT NULL);"
+                       "INSERT INTO verifierd.meta VALUES (0); COMMIT",
+                       err);
+    return rc == 0 ? read_version(l, version, err) : rc;
+}
+
+static int
+check_version(int64_t version, size_t n, struct error *err)
+{
+    if (version >= 0 && (uint64_t)version <= n)
+        return 0;
+    return error_set(err, ERR_STORE,
+                     "schema version %lld, and this program knows versions up to %zu: use a newer verifierd",
+                     (long long)version, n);
+}
+
+int
+pg_schema_look(struct pg_link *l, size_t n, bool *is_there, struct error *err)
+{
+    int64_t version = 0;
+    int rc = find_meta(l, is_there, err);
+
+    if (rc == 0 && *is_there)
+        rc = read_version(l, &version, err);
+    *is_there = version > 0;
+    return rc == 0 ? check_version(version, n, err) : rc;
 }
 
 static int
@@ -297,11 +337,7 @@ take_steps(struct pg_link *l, const char *const *steps, size_t n, struct error *
 
     if (rc < 0)
         return rc;
-    if (version < 0 || (uint64_t)version > n)
-        return error_set(
-            err, ERR_STORE,
-            "schema version %lld, and this program knows versions up to %zu: use a newer verifierd",
-            (long long)version, n);
+    rc = check_version(version, n, err);
     for (size_t i = (size_t)version; rc == 0 && i < n; i++)
         rc = take_step(l, steps[i], i + 1, err);
     return rc;

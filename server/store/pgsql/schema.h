@@ -15,4 +15,7 @@ const char *const *pg_schema_steps(size_t *n);
  */
 int pg_schema_migrate(struct pg_link *l, const char *const *steps, size_t n, struct error *err);
 
+/* What it would find, and nothing is changed. is_there: there are tables. The same errors. */
+int pg_schema_look(struct pg_link *l, size_t n, bool *is_there, struct error *err);
+
 #endif

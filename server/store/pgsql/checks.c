@@ -1,0 +1,103 @@
+#include "server/store/pgsql/checks.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+
+#define LOOK_MS 200
+
+int
+pg_check_version(int version, struct error *err)
+{
+    if (version >= PG_OLDEST)
+        return 0;
+    return error_set(err, ERR_STORE, "its PostgreSQL has version %d, and %d is the oldest that will do",
+                     version / 10000, PG_OLDEST / 10000);
+}
+
+/* What a crash or a failover of the database would take with it. */
+static int
+check_durability(struct pg_link *l, struct error *err)
+{
+    AUTO_RESULT PGresult *row = NULL;
+    int rc = pg_ask(l, "ask how durable a commit is",
+                    "SELECT current_setting('synchronous_commit'),"
+                    " current_setting('synchronous_standby_names') <> '',"
+                    " (SELECT count(*) FROM pg_stat_replication)",
+                    PG_NO_VALUES, &row, err);
+    if (rc < 0)
+        return rc;
+    const char *commit = pg_column_text(row, 0, 0);
+    bool has_names = pg_column_bool(row, 0, 1);
+    int64_t standbys = pg_column_int(row, 0, 2);
+    if (strcmp(commit, "off") == 0)
+        return error_set(
+            err, ERR_STORE,
+            "its synchronous_commit is off: when it crashes, what was acknowledged is lost; turn it on, "
+            "or set durability = relaxed");
+    if (standbys > 0 && (!has_names || strcmp(commit, "local") == 0))
+        return error_set(
+            err, ERR_STORE,
+            "its standby is asynchronous: when that takes over, what was acknowledged is lost; set %s, or "
+            "set durability = relaxed",
+            has_names ? "synchronous_commit = on" : "synchronous_standby_names");
+    return 0;
+}
+
+int
+pg_check_server(struct pg_link *l, bool is_relaxed, struct error *err)
+{
+    int rc = pg_check_version(PQserverVersion(l->conn), err);
+
+    return rc == 0 && !is_relaxed ? check_durability(l, err) : rc;
+}
+
+/* until_ms: when the lease ends, by the database's clock; 0: there is none, or it has ended. */
+static int
+read_lease(struct pg_link *l, const char *node, int64_t *until_ms, int64_t *left_ms, struct error *err)
+{
+    AUTO_RESULT PGresult *row = NULL;
+    int rc = pg_ask(l, "look for a node of that name",
+                    "SELECT lease_until_ms, lease_until_ms - now_ms() FROM node"
+                    " WHERE name = $1 AND lease_until_ms > now_ms()",
+                    PG_VALUES(pg_text(node)), &row, err);
+    bool is_found = rc == 0 && PQntuples(row) == 1;
+
+    *until_ms = is_found ? pg_column_int(row, 0, 0) : 0;
+    *left_ms = is_found ? pg_column_int(row, 0, 1) : 0;
+    return rc;
+}
+
+int
+pg_is_alive(struct pg_link *l, const char *node, bool *out, struct error *err)
+{
+    int64_t until_ms, left_ms;
+    int rc = read_lease(l, node, &until_ms, &left_ms, err);
+
+    *out = until_ms != 0;
+    return rc;
+}
+
+int
+pg_wait_name(struct pg_link *l, const char *node, int64_t lease_ms, struct error *err)
+{
+    int64_t first_ms, until_ms, left_ms, give_up_ns = clock_monotonic_ns() + (lease_ms + 1000) * 1000000;
+    int rc = read_lease(l, node, &first_ms, &left_ms, err);
+
+    until_ms = first_ms;
+    if (rc == 0 && until_ms != 0)
+        log_info("store", "node %s has a lease from before: it is waited for, %lld ms at most", node,
+                 (long long)left_ms);
+    while (rc == 0 && until_ms != 0) {
+        if (until_ms != first_ms || clock_monotonic_ns() > give_up_ns)
+            return error_set(
+                err, ERR_CONFLICT,
+                "another daemon is its node %s, and works: give one of them another name (setting node)",
+                node);
+        usleep(LOOK_MS * 1000);
+        rc = read_lease(l, node, &until_ms, &left_ms, err);
+    }
+    return rc;
+}

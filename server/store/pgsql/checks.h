@@ -1,0 +1,25 @@
+/* checks.h - whether a database that is reached will do: what is found out before a daemon joins. Blocks. */
+#ifndef PGSQL_CHECKS_H
+#define PGSQL_CHECKS_H
+
+#include "server/store/pgsql/link.h"
+
+#define PG_OLDEST 130000
+
+/*
+ * ERR_STORE, in one line with what to do: too old, or it would lose what was acknowledged, unless that is_relaxed.
+ * 0 or as pg_ask() else.
+ */
+int pg_check_server(struct pg_link *l, bool is_relaxed, struct error *err);
+/* The same for the version alone, as PQserverVersion() has it. */
+int pg_check_version(int version, struct error *err);
+
+/* Whether the node of that name has a lease that lasts. */
+int pg_is_alive(struct pg_link *l, const char *node, bool *out, struct error *err);
+/*
+ * Wait until the lease of the node's life before has ended, lease_ms at most. ERR_CONFLICT: it is renewed, so that another
+ * daemon lives under that name.
+ */
+int pg_wait_name(struct pg_link *l, const char *node, int64_t lease_ms, struct error *err);
+
+#endif

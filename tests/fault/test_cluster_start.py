@@ -1,0 +1,270 @@
+"""What is wrong with a node's database ends its start with one line, as `verifier doctor` has it; later it is 503."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import service
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "server" / "deploy"))
+
+from demo_cluster import BINARY, ROOT, TASK, Database, Node
+
+LIMIT_S = 60.0
+VERIFIER = BINARY.parent / "verifier"
+
+
+def pg_program(name: str) -> str:
+    return str(max(Path("/usr/lib/postgresql").glob(f"*/bin/{name}")))
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    with service.directory() as made:
+        yield made
+
+
+@contextmanager
+def database(directory: Path) -> Iterator[Database]:
+    found = Database(directory / "database")
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+def settings(directory: Path, url: str, **more: str) -> Path:
+    file = directory / "verifierd.conf"
+    all_of_them = {
+        "store": url,
+        "listen": "127.0.0.1:0",
+        "harness": ROOT / "tests" / "fault" / "harness",
+        "python": sys.executable,
+        "device": "cpu",
+        "tokens": directory / "tokens",
+        "scratch": directory / "scratch",
+        **more,
+    }
+    file.write_text("".join(f"{key} = {value}\n" for key, value in all_of_them.items() if value))
+    return file
+
+
+def refusals(file: Path) -> list[str]:
+    """The one line that a start, a look at the settings, and `verifier doctor` have for it."""
+    started = subprocess.run([str(BINARY), f"--config={file}"], capture_output=True, text=True, timeout=60, check=False)
+    assert started.returncode == 1, started
+    errors = [json.loads(line) for line in started.stderr.splitlines() if '"level":"error"' in line]
+    assert len(errors) == 1, started.stderr
+    looked = subprocess.run(
+        [str(BINARY), f"--config={file}", "--check-config"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (looked.returncode, looked.stderr.count("\n")) == (1, 1), looked
+    asked = subprocess.run(
+        [str(VERIFIER), "doctor", "--url=http://127.0.0.1:1", f"--config={file}", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"PATH": os.environ["PATH"]},
+    )
+    findings = json.loads(asked.stdout)["findings"]
+    program = next(finding for finding in findings if finding["check"] == "program")
+    assert program["level"] == "fail"
+    return [str(errors[0]["msg"]), looked.stderr, str(program["text"])]
+
+
+def check_refused(file: Path, *words: str) -> None:
+    for text in refusals(file):
+        for word in words:
+            assert word in text, text
+        assert "secret" not in text
+
+
+def test_a_database_that_is_away_or_does_not_know_the_password(directory: Path) -> None:
+    check_refused(settings(directory, f"postgresql:///x?host={directory}"), "No such file or directory")
+    with database(directory) as found:
+        found.ask("ALTER USER verifierd PASSWORD 'right'")
+        (found.directory / "data" / "pg_hba.conf").write_text("local all all scram-sha-256\n")
+        found.ask("SELECT pg_reload_conf()")
+        url = found.url.replace("verifierd@", "verifierd:secret@")
+        deadline = time.monotonic() + LIMIT_S
+        while subprocess.run(["psql", "-c", "SELECT 1", url], capture_output=True, check=False).returncode == 0:
+            assert time.monotonic() < deadline  # until it has read that
+            time.sleep(0.1)
+        check_refused(settings(directory, url), "password authentication failed")
+
+
+def test_a_schema_of_another_version_and_what_is_no_store(directory: Path) -> None:
+    with database(directory) as found:
+        found.ask("CREATE SCHEMA verifierd")
+        check_refused(settings(directory, found.url), "is not a verifierd store")
+        found.ask("CREATE TABLE verifierd.meta AS SELECT 99 AS version")
+        check_refused(settings(directory, found.url), "schema version 99", "use a newer verifierd")
+
+
+def test_a_standby_cannot_be_written(directory: Path) -> None:
+    with database(directory) as found:
+        (found.directory / "data" / "standby.signal").touch()
+    with database(directory) as found:
+        check_refused(settings(directory, found.url), "read-only")
+
+
+def test_a_database_that_may_lose_what_was_acknowledged(directory: Path) -> None:
+    """The standby that takes nothing but the log is one all the same."""
+    with database(directory) as found:
+        file = settings(directory, found.url)
+        found.ask("ALTER USER verifierd SET synchronous_commit = off")
+        check_refused(file, "synchronous_commit is off", "durability = relaxed")
+        found.ask("ALTER USER verifierd RESET synchronous_commit")
+        log = directory / "log"
+        log.mkdir()
+        receiver = subprocess.Popen(
+            [pg_program("pg_receivewal"), f"--directory={log}", f"--host={found.directory}", "--username=verifierd"],
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            deadline = time.monotonic() + LIMIT_S
+            while found.ask("SELECT count(*) FROM pg_stat_replication") != ["1"]:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            check_refused(file, "its standby is asynchronous", "synchronous_standby_names", "durability = relaxed")
+            relaxed = settings(directory, found.url, durability="relaxed")
+            looked = subprocess.run([str(BINARY), f"--config={relaxed}", "--check-config"], check=False)
+            assert looked.returncode == 0
+        finally:
+            receiver.terminate()
+            receiver.wait(LIMIT_S)
+
+
+def test_a_second_daemon_of_one_name_does_not_start(directory: Path) -> None:
+    """With scratch directories of their own: else those refuse it. What has stopped well is not waited for."""
+    with database(directory) as found:
+        first = Node("a", directory, found.url)
+        try:
+            file = settings(directory, found.url, node="a")
+            started = subprocess.run(
+                [str(BINARY), f"--config={file}"], capture_output=True, text=True, timeout=60, check=False
+            )
+            assert started.returncode == 1
+            assert "another daemon is its node a" in started.stderr
+            asked = subprocess.run(
+                [str(VERIFIER), "doctor", "--url=http://127.0.0.1:1", f"--config={file}", "--json"],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+                env={"PATH": os.environ["PATH"]},
+            )
+            told = [item["text"] for item in json.loads(asked.stdout)["findings"] if item["check"] == "database"]
+            assert any("works there as node a" in text for text in told)
+            first.wait_ready()  # it has its lease
+        finally:
+            first.stop()
+        begun = time.monotonic()
+        again = Node("a", directory, found.url)
+        assert time.monotonic() - begun < 10
+        again.kill()
+        third = Node("a", directory, found.url)  # its lease is waited for
+        third.stop()
+
+
+def test_daemons_of_one_database_have_scratch_directories_of_their_own(directory: Path) -> None:
+    with database(directory) as found:
+        seen = set()
+        for name in ("a", "b"):
+            file = settings(directory, found.url, node=name, scratch="")
+            looked = subprocess.run(
+                [str(BINARY), f"--config={file}", "--check-config"], capture_output=True, text=True, check=True
+            )
+            seen |= {line for line in looked.stdout.splitlines() if line.startswith("scratch: ")}
+        assert len(seen) == 2
+
+
+def test_a_database_that_goes_away_later_is_503_with_a_time(directory: Path) -> None:
+    with database(directory) as found:
+        node = Node("a", directory, found.url)
+        client = service.Client(node.url)
+        try:
+            node.wait_ready()
+            node.call("POST", "/v1/tasks", TASK)
+            found.stop()
+            deadline = time.monotonic() + LIMIT_S
+            body = {"task": "scripted", "candidate": "# script: timing=1\n"}
+            while (answer := client.post("/v1/submissions", body)).status != 503:
+                assert time.monotonic() < deadline, answer
+                time.sleep(0.2)
+            assert int(answer.headers["Retry-After"]) >= 1
+            assert "detail" in answer.json()
+        finally:
+            node.process.send_signal(signal.SIGKILL)
+            node.stop()
+
+
+SHIFT = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <time.h>
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+    int (*real)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
+    int rc = real(id, t);
+    if (id == CLOCK_REALTIME)
+        t->tv_sec += atol(getenv("SHIFT_S"));
+    return rc;
+}
+int gettimeofday(struct timeval *t, void *zone)
+{
+    struct timespec now;
+    (void)zone;
+    clock_gettime(CLOCK_REALTIME, &now);
+    t->tv_sec = now.tv_sec;
+    t->tv_usec = now.tv_nsec / 1000;
+    return 0;
+}
+"""
+
+
+def test_nodes_whose_clocks_are_an_hour_apart_share_the_work(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases and the deadlines of groups are by the database's clock: neither takes the other's for lost, or late."""
+    source, library = directory / "shift.c", directory / "shift.so"
+    source.write_text(SHIFT)
+    subprocess.run(["cc", "-w", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
+    with database(directory) as found:
+        nodes = []
+        try:
+            for name, shift_s in (("a", -3600), ("b", 3600)):
+                with monkeypatch.context() as patch:
+                    patch.setenv("LD_PRELOAD", str(library))
+                    patch.setenv("SHIFT_S", str(shift_s))
+                    nodes.append(Node(name, directory, found.url))
+            a, b = nodes
+            for node in nodes:
+                node.wait_ready()
+            hours = [node.call("GET", "/v1/status")[1]["time"][:13] for node in nodes]
+            assert hours[0] < hours[1]
+            a.call("POST", "/v1/tasks", TASK)
+            items = [{"candidate": f"# script: compile=sleep:2,pass\n# {i}\n"} for i in range(8)]
+            group = a.call("POST", "/v1/groups", {"task": "scripted", "candidates": items, "deadline_s": 120})[1]["id"]
+            deadline = time.monotonic() + LIMIT_S
+            while "b" not in found.ask("SELECT DISTINCT node FROM verifierd.job WHERE state = 1"):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            document = b.call("GET", f"/v1/groups/{group}?wait=60")[1]
+            assert {(item["class"], item["attempts"]) for item in document["items"]} == {("ok", 1)}
+            for node in nodes:
+                told = node.log.read_text()
+                assert "the lease of node" not in told, told
+        finally:
+            for node in nodes:
+                node.stop()
