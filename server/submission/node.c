@@ -14,6 +14,7 @@
 #include "server/submission/adopt.h"
 #include "server/submission/cancel.h"
 #include "server/submission/groups.h"
+#include "server/submission/node_about.h"
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
 #include "server/submission/registry.h"

@@ -7,8 +7,6 @@
 
 #include <stdbool.h>
 
-#include <jansson.h>
-
 #include "server/store/store.h"
 
 struct funnel;
@@ -24,7 +22,5 @@ void node_drain(struct node *n);
 const struct store_lease *node_lease(const struct node *n);
 /* How long it still lasts by this machine's clock, negative once it is lost; INFINITY: it needs no renewal. */
 double node_lease_s(const struct node *n);
-/* What the node says of itself when it renews: {"version","gpus":[…],"running","waiting","slots"}. status.c */
-json_t *node_about(const struct funnel *f);
 
 #endif

@@ -1,0 +1,12 @@
+/* node_about.h - what a node says of itself to the others. Loop thread only. */
+#ifndef SUBMISSION_NODE_ABOUT_H
+#define SUBMISSION_NODE_ABOUT_H
+
+#include <jansson.h>
+
+struct funnel;
+
+/* {"version","gpus":[…],"running","waiting","slots"}; given. */
+json_t *node_about(const struct funnel *f);
+
+#endif
