@@ -50,6 +50,17 @@ input_text(const char *path, json_t **out)
     return CLI_OK;
 }
 
+/* A step is a number to the daemon (docs/http.md); all else is text. */
+static json_t *
+pair_value(const char *key, const char *text)
+{
+    size_t digits = strspn(text, "0123456789");
+
+    if (strcmp(key, "step") == 0 && digits > 0 && digits <= 16 && !text[digits])
+        return json_integer(strtoll(text, NULL, 10));
+    return json_string(text);
+}
+
 int
 input_pair(const char *pair, json_t *object)
 {
@@ -57,7 +68,7 @@ input_pair(const char *pair, json_t *object)
     if (!equals || equals == pair)
         return cli_complain(CLI_USAGE, "--metadata takes KEY=VALUE, not \"%s\"", pair);
     AUTO_FREE char *key = strndup(pair, (size_t)(equals - pair));
-    if (!key || json_object_set_new(object, key, json_string(equals + 1)) < 0)
+    if (!key || json_object_set_new(object, key, pair_value(key, equals + 1)) < 0)
         return cli_complain(CLI_USAGE, "--metadata %s: is not UTF-8 text", pair);
     return CLI_OK;
 }

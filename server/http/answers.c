@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "server/store/labels.h"
 
 /* What several handlers do alike. */
 
@@ -74,6 +75,27 @@ exchange_limit(struct exchange *x)
         return (int)n;
     exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "limit", "is a whole number, 1 to 200");
     return 0;
+}
+
+bool
+exchange_run(struct exchange *x, const char **run, int64_t *step)
+{
+    const char *text = target_value(&x->target, "step");
+    char *end;
+
+    *run = target_value(&x->target, "run");
+    *step = LABEL_STEP_NONE;
+    if (!text)
+        return true;
+    if (!*run) {
+        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "step", "goes with run");
+        return false;
+    }
+    *step = *text >= '0' && *text <= '9' && strlen(text) <= 16 ? strtoll(text, &end, 10) : -1;
+    if (*step >= 0 && !*end)
+        return true;
+    exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "step", "is a whole number, 0 or more");
+    return false;
 }
 
 /* The same query with another cursor. Everything that is not unreserved (RFC 3986) is escaped. */

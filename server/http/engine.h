@@ -306,6 +306,7 @@ exchange_cb submission_add, submission_list, submission_show, submission_cancel,
 exchange_cb group_add, group_list, group_show, group_cancel;
 exchange_cb trend_show, failure_list, leaderboard_list, leader_list;
 exchange_cb node_list;
+exchange_cb run_list, run_show, run_tasks;
 exchange_cb rescore;
 exchange_cb events_all, submission_events, group_events;
 exchange_cb export_rows;
@@ -395,6 +396,11 @@ bool exchange_refused(struct exchange *x, const struct funnel_answer *answer);
 #define LIMIT_MAX 200 /* rows of a page */
 /* limit=, 1 to LIMIT_MAX, 50 when absent; 0: the problem is sent. */
 int exchange_limit(struct exchange *x);
+/*
+ * run= and step= of a list: run NULL where it is not asked for (view), step < 0 likewise; a step goes with a run. False:
+ * the problem is sent.
+ */
+bool exchange_run(struct exchange *x, const char **run, int64_t *step);
 /* {"items":[…],"next":…} with its Link header; items is taken, next may be NULL (a cursor, borrowed). */
 void exchange_page(struct exchange *x, json_t *items, const char *next);
 /* The same; items: the text between the brackets, taken and left empty. next is no text that needs escaping. */

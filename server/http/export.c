@@ -38,7 +38,7 @@ struct export
     size_t sent;                 /* of text */
     int64_t begun_ms;            /* by the loop's clock */
     struct submission_filter filter;
-    char *class_, *client; /* what the filter points at */
+    char *class_, *client, *run; /* what the filter points at */
     char task_id[HASH_TEXT_SIZE], group_id[ID_SIZE], before[ID_SIZE], since[ID_SIZE];
     struct error err; /* of a row that could not be written */
 };
@@ -202,6 +202,7 @@ free_cb(void *cls)
     buffer_release(&e->text);
     free(e->class_);
     free(e->client);
+    free(e->run);
     free(e);
 }
 
@@ -274,13 +275,17 @@ read_filter(struct exchange *x, struct export *e)
         return bad_parameter(x, "group", "is not an id");
     if (!read_moment(x, "since", e->since) || !read_moment(x, "before", e->before))
         return false;
-    const char *own = access_client(x);
+    const char *run, *own = access_client(x);
+    if (!exchange_run(x, &run, &f->step))
+        return false;
+    e->run = copied(run);
     e->class_ = copied(target_value(&x->target, "class"));
     e->client = copied(own ? own : target_value(&x->target, "client"));
     snprintf(e->group_id, sizeof(e->group_id), "%s", group ? group : "");
     f->group_id = group ? e->group_id : NULL;
     f->class_ = e->class_;
     f->client = e->client;
+    f->run = e->run;
     /* Another client's are none. */
     const char *asked = target_value(&x->target, "client");
     e->is_at_end = own && asked && strcmp(own, asked) != 0;

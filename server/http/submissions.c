@@ -601,7 +601,7 @@ read_filter(struct exchange *x, struct submission_filter *f)
         .before = target_value(&x->target, "cursor"),
         .limit = exchange_limit(x),
     };
-    if (f->limit == 0)
+    if (f->limit == 0 || !exchange_run(x, &f->run, &f->step))
         return false;
     if (state && f->state < 0)
         return bad_parameter(x, "state", "is one of queued, running, done, cancelled");

@@ -227,6 +227,8 @@ struct sums_read {
     char scope[STORE_SCOPE_SIZE], client[STORE_SCOPE_SIZE];
     bool has_client;              /* else all may be seen */
     char id[HASH_TEXT_SIZE + 32]; /* the task, or the cursor */
+    char *run;                    /* NULL: any */
+    int64_t step;                 /* of the run; < 0: any */
     int64_t from;                 /* seconds or milliseconds since 1970 */
     int limit;
     bool has_more;
@@ -242,6 +244,7 @@ free_sums(struct exchange_read *call)
     json_decref(c->items);
     json_decref(c->records);
     json_decref(c->out);
+    free(c->run);
     free(c);
 }
 
@@ -477,8 +480,10 @@ group_sum_cb(void *arg, const struct group_sum_row *row)
         json_object_set_new(states, submission_state_name((enum submission_state)i),
                             json_integer((json_int_t)row->by_state[i]));
     json_array_append_new(page->items,
-                          json_pack("{s:s, s:s, s:s?, s:s?, s:i, s:o, s:I, s:o, s:o}", "id", row->id, "task",
-                                    row->task_id, "task_name", row->task_name, "client", row->client, "size",
+                          json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:o, s:i, s:o, s:I, s:o, s:o}", "id",
+                                    row->id, "task", row->task_id, "task_name", row->task_name, "client",
+                                    row->client, "run", row->run, "step",
+                                    row->step < 0 ? json_null() : json_integer((json_int_t)row->step), "size",
                                     row->size, "states", states, "ok", (json_int_t)row->ok, "reward",
                                     real_or_null(row->reward), "created", time_json(row->created_ms)));
     snprintf(page->last, sizeof(page->last), "%s", row->id);
@@ -491,17 +496,24 @@ read_groups(struct exchange_read *call, struct store_reader *r, struct error *er
 {
     struct sums_read *c = (struct sums_read *)call;
 
-    return reader_each_group(r, client_of(c), *c->id ? c->id : NULL, c->limit + 1, group_sum_cb, c, err);
+    const struct groups_filter f = { .client = client_of(c),
+                                     .run = c->run,
+                                     .step = c->step,
+                                     .before = *c->id ? c->id : NULL,
+                                     .limit = c->limit + 1 };
+
+    return reader_each_group(r, &f, group_sum_cb, c, err);
 }
 
 void
 group_list(struct exchange *x)
 {
     static const struct exchange_read call = { .read = read_groups, .answer = answer_page, .what = "groups" };
-    const char *cursor = target_value(&x->target, "cursor");
+    const char *cursor = target_value(&x->target, "cursor"), *run;
     int limit = exchange_limit(x);
+    int64_t step;
 
-    if (limit == 0)
+    if (limit == 0 || !exchange_run(x, &run, &step))
         return;
     if (limit > GROUPS_MAX) {
         exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "limit", "is at most 50 for groups");
@@ -515,5 +527,11 @@ group_list(struct exchange *x)
     if (!c)
         return;
     snprintf(c->id, sizeof(c->id), "%s", cursor ? cursor : "");
+    c->step = step;
+    if (run && !(c->run = strdup(run))) {
+        free_sums(&c->call);
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the answer");
+        return;
+    }
     exchange_read(x, &c->call);
 }

@@ -132,12 +132,20 @@ struct reader_ops {
                        store_leader_cb *row_cb, void *arg, struct error *err);
     int (*each_record)(struct store_reader *r, const char *scope, const char *task_id,
                        store_record_cb *row_cb, void *arg, struct error *err);
-    int (*each_group)(struct store_reader *r, const char *client, const char *before, int limit,
-                      store_group_sum_cb *row_cb, void *arg, struct error *err);
     int (*each_node)(struct store_reader *r, store_node_cb *row_cb, void *arg,
                      struct error *err); /* or NULL */
     int (*each_cancel)(struct store_reader *r, const char *node, int limit, store_cancel_cb *row_cb,
                        void *arg, struct error *err); /* or NULL */
+    int (*each_group)(struct store_reader *r, const struct groups_filter *f, store_group_sum_cb *row_cb,
+                      void *arg, struct error *err);
+    int (*each_run)(struct store_reader *r, const char *scope, int64_t before_ms, const char *before,
+                    int limit, store_run_cb *row_cb, void *arg, struct error *err);
+    int (*get_run)(struct store_reader *r, const char *scope, const char *run, store_run_cb *row_cb,
+                   void *arg, struct error *err);
+    int (*each_run_step)(struct store_reader *r, const char *scope, const char *run, int64_t from,
+                         int64_t width, store_run_step_cb *row_cb, void *arg, struct error *err);
+    int (*each_run_task)(struct store_reader *r, const char *scope, const char *run, int64_t from,
+                         int64_t width, int limit, store_run_step_cb *row_cb, void *arg, struct error *err);
     int (*count)(struct store_reader *r, struct store_counts *out, struct error *err);
 
     /* Of a reader that does nothing else, the keeper: at once durable, and not between begin() and end(). */

@@ -29,6 +29,7 @@ brief_of(json_t *document)
     static const char *const keys[] = { "id",    "group",        "task",      "task_name", "client", "state",
                                         "stage", "passed_stage", "failed_at", "class",     "reward", "flags",
                                         "cache", "attempts",     "created",   "finished" };
+    static const char *const labels[] = { "run", "step", "policy_version" };
     json_t *out = json_object();
 
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
@@ -36,6 +37,9 @@ brief_of(json_t *document)
         if (value)
             json_object_set(out, keys[i], value);
     }
+    json_t *metadata = json_object_get(document, "metadata");
+    for (size_t i = 0; i < ARRAY_LEN(labels); i++)
+        json_object_set_new(out, labels[i], value_or_null(metadata, labels[i]));
     json_object_set_new(out, "stages", outcomes(json_object_get(document, "stages")));
     json_object_set_new(out, "speedup", value_or_null(json_object_get(document, "components"), "speedup"));
     return out;

@@ -312,17 +312,73 @@ store_each_record(struct store *s, const char *scope, const char *task_id, store
 }
 
 int
-reader_each_group(struct store_reader *r, const char *client, const char *before, int limit,
-                  store_group_sum_cb *row_cb, void *arg, struct error *err)
+reader_each_group(struct store_reader *r, const struct groups_filter *f, store_group_sum_cb *row_cb,
+                  void *arg, struct error *err)
 {
-    return r->ops->each_group(r, client, before, limit, row_cb, arg, err);
+    return r->ops->each_group(r, f, row_cb, arg, err);
 }
 
 int
-store_each_group(struct store *s, const char *client, const char *before, int limit,
-                 store_group_sum_cb *row_cb, void *arg, struct error *err)
+store_each_group(struct store *s, const struct groups_filter *f, store_group_sum_cb *row_cb, void *arg,
+                 struct error *err)
 {
-    return reader_each_group(s->loop_reader, client, before, limit, row_cb, arg, err);
+    return reader_each_group(s->loop_reader, f, row_cb, arg, err);
+}
+
+int
+reader_each_run(struct store_reader *r, const char *scope, int64_t before_ms, const char *before, int limit,
+                store_run_cb *row_cb, void *arg, struct error *err)
+{
+    return r->ops->each_run(r, scope, before_ms, before, limit, row_cb, arg, err);
+}
+
+int
+store_each_run(struct store *s, const char *scope, int64_t before_ms, const char *before, int limit,
+               store_run_cb *row_cb, void *arg, struct error *err)
+{
+    return reader_each_run(s->loop_reader, scope, before_ms, before, limit, row_cb, arg, err);
+}
+
+int
+reader_get_run(struct store_reader *r, const char *scope, const char *run, store_run_cb *row_cb, void *arg,
+               struct error *err)
+{
+    return r->ops->get_run(r, scope, run, row_cb, arg, err);
+}
+
+int
+store_get_run(struct store *s, const char *scope, const char *run, store_run_cb *row_cb, void *arg,
+              struct error *err)
+{
+    return reader_get_run(s->loop_reader, scope, run, row_cb, arg, err);
+}
+
+int
+reader_each_run_step(struct store_reader *r, const char *scope, const char *run, int64_t from, int64_t width,
+                     store_run_step_cb *row_cb, void *arg, struct error *err)
+{
+    return r->ops->each_run_step(r, scope, run, from, width, row_cb, arg, err);
+}
+
+int
+store_each_run_step(struct store *s, const char *scope, const char *run, int64_t from, int64_t width,
+                    store_run_step_cb *row_cb, void *arg, struct error *err)
+{
+    return reader_each_run_step(s->loop_reader, scope, run, from, width, row_cb, arg, err);
+}
+
+int
+reader_each_run_task(struct store_reader *r, const char *scope, const char *run, int64_t from, int64_t width,
+                     int limit, store_run_step_cb *row_cb, void *arg, struct error *err)
+{
+    return r->ops->each_run_task(r, scope, run, from, width, limit, row_cb, arg, err);
+}
+
+int
+store_each_run_task(struct store *s, const char *scope, const char *run, int64_t from, int64_t width,
+                    int limit, store_run_step_cb *row_cb, void *arg, struct error *err)
+{
+    return reader_each_run_task(s->loop_reader, scope, run, from, width, limit, row_cb, arg, err);
 }
 
 int

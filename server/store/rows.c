@@ -152,3 +152,17 @@ store_scope(const char *client, char out[STORE_SCOPE_SIZE])
 {
     snprintf(out, STORE_SCOPE_SIZE, "%s%.255s", client ? "=" : "", client ? client : "");
 }
+
+const double store_speedup_edges[STORE_SPEEDUP_NBINS - 1] = { 0.5, 0.8, 1, 1.2, 1.5, 2, 3, 5 };
+
+int
+store_speedup_bin(double speedup)
+{
+    int bin = 0;
+
+    if (isnan(speedup))
+        return -1;
+    while (bin < STORE_SPEEDUP_NBINS - 1 && speedup > store_speedup_edges[bin])
+        bin++;
+    return bin;
+}

@@ -360,6 +360,8 @@ struct submission_filter {
     const char *class_;
     const char *client;
     const char *group_id;
+    const char *run;    /* labels.h */
+    int64_t step;       /* of the run; < 0: any. Without a run it is not looked at */
     const char *before; /* id: only older ones (the cursor); NULL: from the newest */
     int limit;          /* 1 .. 200, else ERR_INPUT */
 };
@@ -474,16 +476,68 @@ int reader_each_record(struct store_reader *r, const char *scope, const char *ta
 
 struct group_sum_row {
     const char *id, *task_id, *task_name, *client; /* name and client may be NULL */
+    const char *run;                               /* NULL: none */
+    int64_t step;                                  /* < 0: none */
     int size;
     int64_t created_ms;
     int64_t by_state[SUBMISSION_NSTATES];
     int64_t ok;
     double reward; /* the best; NAN: none */
 };
+struct groups_filter {
+    const char *client, *run; /* NULL: any */
+    int64_t step;             /* of the run; < 0: any. Without a run it is not looked at */
+    const char *before;       /* id, NULL to begin */
+    int limit;                /* 1 .. 51 */
+};
 typedef void store_group_sum_cb(void *arg, const struct group_sum_row *row);
-/* Newest first; client NULL: anybody's; before: id, NULL to begin; limit 1 .. 51. */
-int reader_each_group(struct store_reader *r, const char *client, const char *before, int limit,
-                      store_group_sum_cb *row_cb, void *arg, struct error *err);
+/* Newest first. */
+int reader_each_group(struct store_reader *r, const struct groups_filter *f, store_group_sum_cb *row_cb,
+                      void *arg, struct error *err);
+
+/*
+ * Sums by run: of submissions that say theirs (labels.h). In place of a client's own scope, "" is everybody's, where
+ * runs of the same name are one.
+ */
+#define STORE_SPEEDUP_NBINS 9
+/* Bin i is what is above edge i - 1, up to and with edge i: so fast_p is the sum of the bins above p. */
+extern const double store_speedup_edges[STORE_SPEEDUP_NBINS - 1];
+int store_speedup_bin(double speedup); /* NAN: -1 */
+
+struct run_counts {
+    int64_t n, infra, ok, cheats; /* cheats: of class hack or policy */
+    int64_t rewarded;
+    double reward_sum;
+    double speedup; /* the best; NAN: none was timed */
+    int64_t speedups[STORE_SPEEDUP_NBINS];
+};
+struct run_row {
+    const char *run;
+    int64_t first_step, last_step; /* < 0: none said its step */
+    int64_t first_ms, last_ms;     /* when the first and the last one ended */
+    struct run_counts counts;
+};
+typedef void store_run_cb(void *arg, const struct run_row *row);
+/* The most recently active first, from (before_ms, before) on; limit 1 .. 201. */
+int reader_each_run(struct store_reader *r, const char *scope, int64_t before_ms, const char *before,
+                    int limit, store_run_cb *row_cb, void *arg, struct error *err);
+/* That of one run; no row, no callback. */
+int reader_get_run(struct store_reader *r, const char *scope, const char *run, store_run_cb *row_cb,
+                   void *arg, struct error *err);
+
+/* So many steps, from step on. */
+struct run_step_row {
+    const char *task_id, *task_name; /* NULL in reader_each_run_step(); a name may be NULL */
+    int64_t step;
+    struct run_counts counts;
+};
+typedef void store_run_step_cb(void *arg, const struct run_step_row *row);
+/* Stretches of width steps (1 or more) that begin with from; in order. Those without a step are left out. */
+int reader_each_run_step(struct store_reader *r, const char *scope, const char *run, int64_t from,
+                         int64_t width, store_run_step_cb *row_cb, void *arg, struct error *err);
+/* The same by task, for the limit (1 .. 201) tasks with most verdicts: task by task, then by step. */
+int reader_each_run_task(struct store_reader *r, const char *scope, const char *run, int64_t from,
+                         int64_t width, int limit, store_run_step_cb *row_cb, void *arg, struct error *err);
 
 /* A node whose lease has not ended for longer than a day. */
 struct node_row {
@@ -557,8 +611,16 @@ int store_each_leader(struct store *s, const char *task_id, const char *client, 
                       store_leader_cb *row_cb, void *arg, struct error *err);
 int store_each_record(struct store *s, const char *scope, const char *task_id, store_record_cb *row_cb,
                       void *arg, struct error *err);
-int store_each_group(struct store *s, const char *client, const char *before, int limit,
-                     store_group_sum_cb *row_cb, void *arg, struct error *err);
+int store_each_group(struct store *s, const struct groups_filter *f, store_group_sum_cb *row_cb, void *arg,
+                     struct error *err);
+int store_each_run(struct store *s, const char *scope, int64_t before_ms, const char *before, int limit,
+                   store_run_cb *row_cb, void *arg, struct error *err);
+int store_get_run(struct store *s, const char *scope, const char *run, store_run_cb *row_cb, void *arg,
+                  struct error *err);
+int store_each_run_step(struct store *s, const char *scope, const char *run, int64_t from, int64_t width,
+                        store_run_step_cb *row_cb, void *arg, struct error *err);
+int store_each_run_task(struct store *s, const char *scope, const char *run, int64_t from, int64_t width,
+                        int limit, store_run_step_cb *row_cb, void *arg, struct error *err);
 int store_count(struct store *s, struct store_counts *out, struct error *err);
 
 /*

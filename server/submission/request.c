@@ -9,6 +9,7 @@
 #include "common/limits.h"
 #include "common/reward.h"
 #include "common/policy.h"
+#include "server/store/labels.h"
 #include "server/verdict/values.h"
 
 #define NAME_MAX_CHARS 200
@@ -44,6 +45,50 @@ check_metadata(json_t *metadata, const char *base, struct json_fault *fault)
     snprintf(pointer, sizeof(pointer), "%.100s/metadata", base);
     json_refuse(fault, pointer, "has %zu bytes; %d are allowed", size, METADATA_MAX_BYTES);
     return FUNNEL_TOO_LARGE;
+}
+
+/* What of a submission's or a group's metadata the daemon itself reads (server/store/labels.h). */
+static const char *const label_names[] = { "run", "step", "policy_version" };
+
+/* The labels of metadata (object or NULL) alone. Given; NULL: no memory. */
+static json_t *
+labels_of(json_t *metadata)
+{
+    json_t *out = json_object();
+
+    for (size_t i = 0; out && i < ARRAY_LEN(label_names); i++) {
+        json_t *value = json_object_get(metadata, label_names[i]);
+        if (value)
+            json_object_set(out, label_names[i], value);
+    }
+    return out;
+}
+
+static enum funnel_refusal
+check_labels(json_t *metadata, const char *base, struct json_fault *fault)
+{
+    AUTO_JSON json_t *labels = labels_of(metadata);
+    const char *run = NULL, *version = NULL;
+    int64_t step = 0;
+    char pointer[JSON_POINTER_SIZE];
+    const struct json_field fields[] = {
+        { "run", JSON_WANT_STRING, &run, false, 1, LABEL_MAX_CHARS },
+        { "step", JSON_WANT_INT, &step, false, 0, LABEL_STEP_MAX },
+        { "policy_version", JSON_WANT_STRING, &version, false, 1, LABEL_MAX_CHARS },
+    };
+
+    snprintf(pointer, sizeof(pointer), "%.100s/metadata", base);
+    if (!labels)
+        return FUNNEL_UNAVAILABLE;
+    if (json_read(labels, pointer, fields, ARRAY_LEN(fields), fault) != 0)
+        return FUNNEL_BAD;
+    for (const char *at = run; at && *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f) { /* an address could not have it */
+            snprintf(pointer, sizeof(pointer), "%.100s/metadata/run", base);
+            json_refuse(fault, pointer, "must not contain control characters");
+            return FUNNEL_BAD;
+        }
+    return check_metadata(metadata, base, fault);
 }
 
 static int
@@ -262,6 +307,18 @@ write_request(struct candidate_request *out, const struct common *c, const char 
     return out->document ? FUNNEL_OK : FUNNEL_UNAVAILABLE;
 }
 
+/* A candidate's own metadata, with the labels that only its group says. Given; NULL: there is none, or no memory. */
+static json_t *
+merged(json_t *own, json_t *common)
+{
+    if (!own || !common || own == common)
+        return json_incref(own ? own : common);
+    AUTO_JSON json_t *labels = labels_of(common);
+    json_t *out = json_copy(own);
+    json_object_update_missing(out, labels);
+    return out;
+}
+
 static enum funnel_refusal
 read_candidate(json_t *candidate, json_t *completion, const char *entry, json_t *metadata, const char *base,
                const struct common *c, struct candidate_request *out, struct json_fault *fault)
@@ -271,12 +328,13 @@ read_candidate(json_t *candidate, json_t *completion, const char *entry, json_t 
 
     if (!entry)
         entry = c->entry ? c->entry : "ModelNew";
-    enum funnel_refusal refusal = check_metadata(metadata, base, fault);
+    enum funnel_refusal refusal = check_labels(metadata, base, fault);
     if (refusal == FUNNEL_OK)
         refusal = read_source(candidate, completion, entry, base, out, flags, &extraction, fault);
     if (refusal != FUNNEL_OK)
         return refusal;
-    return write_request(out, c, entry, metadata ? metadata : c->metadata, flags, &extraction);
+    AUTO_JSON json_t *all = merged(metadata, c->metadata);
+    return write_request(out, c, entry, all, flags, &extraction);
 }
 
 /* How it is judged: base is where the three keys stand. */
@@ -454,7 +512,7 @@ group_request_read(json_t *body, struct submit_request *out, struct json_fault *
     AUTO_JSON json_t *reward_spec = reward_object(reward);
     enum funnel_refusal refusal = finish_common(&c, policy, reward_spec, reference, out, fault);
     if (refusal == FUNNEL_OK)
-        refusal = check_metadata(c.metadata, "", fault);
+        refusal = check_labels(c.metadata, "", fault);
     if (refusal == FUNNEL_OK && stop)
         refusal = read_stop(stop, &c, &stop_correct, fault);
     if (refusal == FUNNEL_OK)

@@ -44,10 +44,12 @@ def map_body(context: schemathesis.HookContext, body: Any) -> Any:
 
 @schemathesis.hook
 def map_query(context: schemathesis.HookContext, query: Any) -> Any:
-    """A stream that is left to itself goes on for ever: it is asked for what there is."""
+    """A stream that is left to itself goes on for ever: it is asked for what there is. A step goes with a run."""
     if context.operation is not None and context.operation.path.endswith("/events"):
         query = dict(query or {})
         wait = query.get("wait", 0)
         if isinstance(wait, int | float) and not isinstance(wait, bool) and 0 <= wait <= 86400:
             query["wait"] = 0
+    if query and "step" in query and "run" not in query:
+        query = {**query, "run": "r"}
     return query

@@ -171,7 +171,7 @@ def test_submit_prints_the_id(script: Script, source: str) -> None:
 
 def test_submit_sends_what_was_asked(script: Script, source: str) -> None:
     arguments = ["--entry-point=Mine", "--policy", "hybrid", "--until=tiny", "--metadata", "a=b=c"]
-    arguments += ["--metadata", "d=", "--client", "me", "--completion", "--task", "sha256:cd"]
+    arguments += ["--metadata", "d=", "--metadata", "step=12", "--client", "me", "--completion", "--task", "sha256:cd"]
     done = verifier(script, "submit", "-", *arguments, text=b"answer", VERIFIERD_TOKEN="secret")
     assert done.returncode == 0, done.stderr
     assert script.sent("POST /v1/submissions") == {
@@ -181,7 +181,7 @@ def test_submit_sends_what_was_asked(script: Script, source: str) -> None:
         "policy": "hybrid",
         "until": "tiny",
         "client": "me",
-        "metadata": {"a": "b=c", "d": ""},
+        "metadata": {"a": "b=c", "d": "", "step": 12},
     }
     assert script.calls[0][3] == "Bearer secret"
 

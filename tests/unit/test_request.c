@@ -157,6 +157,22 @@ a_group_shares_what_is_common(void **state)
     submit_request_release(&r);
 }
 
+static void
+a_groups_labels_hold_for_each_candidate_that_does_not_say_its_own(void **state)
+{
+    AUTO_JSON json_t *body =
+        parse("{\"task\":\"t\",\"metadata\":{\"g\":1,\"run\":\"r\",\"step\":4},\"candidates\":["
+              "{\"candidate\":\"a\",\"metadata\":{\"i\":2,\"step\":5}}]}");
+    AUTO_JSON json_t *expected = parse("{\"i\":2,\"run\":\"r\",\"step\":5}");
+    struct submit_request r;
+
+    (void)state;
+    assert_int_equal(group_request_read(body, &r, NULL), FUNNEL_OK);
+    AUTO_JSON json_t *item = document(&r, 0);
+    assert_true(json_equal(json_object_get(item, "metadata"), expected));
+    submit_request_release(&r);
+}
+
 typedef enum funnel_refusal read_fn(json_t *, struct submit_request *, struct json_fault *);
 
 static void
@@ -181,6 +197,19 @@ what_is_wrong_is_refused_where_it_is(void **state)
         { submit_request_read, "{\"task\":\"t\",\"candidate\":\"x\",\"reward\":{\"kind\":\"magic\"}}",
           "/reward/kind" },
         { submit_request_read, "{\"task\":\"t\",\"candidate\":\"x\",\"metadata\":[]}", "/metadata" },
+        { submit_request_read, "{\"task\":\"t\",\"candidate\":\"x\",\"metadata\":{\"run\":7}}",
+          "/metadata/run" },
+        { submit_request_read, "{\"task\":\"t\",\"candidate\":\"x\",\"metadata\":{\"run\":\"a\\nb\"}}",
+          "/metadata/run" },
+        { submit_request_read, "{\"task\":\"t\",\"candidate\":\"x\",\"metadata\":{\"run\":\"\"}}",
+          "/metadata/run" },
+        { submit_request_read, "{\"task\":\"t\",\"candidate\":\"x\",\"metadata\":{\"step\":-1}}",
+          "/metadata/step" },
+        { submit_request_read, "{\"task\":\"t\",\"candidate\":\"x\",\"metadata\":{\"policy_version\":3}}",
+          "/metadata/policy_version" },
+        { group_request_read,
+          "{\"task\":\"t\",\"candidates\":[{\"candidate\":\"x\"}],\"metadata\":{\"step\":\"1\"}}",
+          "/metadata/step" },
         { submit_request_read, "{\"reference\":7,\"candidate\":\"x\"}", "/reference" },
         { submit_request_read, "{\"reference\":{},\"candidate\":\"x\"}", "/reference/source" },
         { submit_request_read, "{\"reference\":{\"source\":\"x\",\"cases\":[1]},\"candidate\":\"x\"}",
@@ -273,6 +302,7 @@ main(void)
         cmocka_unit_test(the_same_task_has_the_same_id),
         cmocka_unit_test(an_inline_reference_is_text_or_object),
         cmocka_unit_test(a_group_shares_what_is_common),
+        cmocka_unit_test(a_groups_labels_hold_for_each_candidate_that_does_not_say_its_own),
         cmocka_unit_test(what_is_wrong_is_refused_where_it_is),
         cmocka_unit_test(a_source_has_a_largest_size),
         cmocka_unit_test(a_group_has_a_largest_size),

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "common/auto.h"
+#include "server/store/labels.h"
 #include "tests/unit/store_rig.h"
 
 /* --- names --- */
@@ -689,6 +690,12 @@ a_key_is_stored_with_what_it_made(void **state)
 static const char *const some_tasks[] = { "sha256:t0", "sha256:t1", "sha256:t2" };
 static const char *const some_classes[] = { NULL, "ok", "mismatch" };
 static const char *const some_clients[] = { NULL, "ann", "bob" };
+static const char *const some_requests[] = {
+    NULL,
+    "{\"metadata\":{\"run\":\"r\"}}",
+    "{\"metadata\":{\"run\":\"r\",\"step\":7}}",
+    "{\"metadata\":{\"run\":\"s\",\"step\":7}}",
+};
 
 /* Rows that mix every value of every field that a filter looks at. */
 static void
@@ -706,6 +713,7 @@ fill_list(struct rig *r, struct submission_row rows[LISTED], struct group_row gr
         snprintf(rows[i].task_id, sizeof rows[i].task_id, "%s", some_tasks[mix / 4 % 3]);
         rows[i].class_ = (char *)some_classes[mix / 16 % 3];
         rows[i].client = (char *)some_clients[mix / 64 % 3];
+        rows[i].request = (char *)some_requests[mix / 32 % 4];
         rows[i].group_index = i;
         if (mix / 256 % 3 < 2)
             memcpy(rows[i].group_id, groups[mix / 256 % 3].id, ID_SIZE);
@@ -718,9 +726,18 @@ fill_list(struct rig *r, struct submission_row rows[LISTED], struct group_row gr
 }
 
 static bool
+is_of_run(const struct submission_filter *f, const struct submission_row *row)
+{
+    struct labels labels;
+
+    labels_read(row->request, &labels);
+    return f->run == NULL || (strcmp(f->run, labels.run) == 0 && (f->step < 0 || f->step == labels.step));
+}
+
+static bool
 is_wanted(const struct submission_filter *f, const struct submission_row *row)
 {
-    return (f->state < 0 || (int)row->state == f->state) &&
+    return is_of_run(f, row) && (f->state < 0 || (int)row->state == f->state) &&
            (f->task_id == NULL || strcmp(f->task_id, row->task_id) == 0) &&
            (f->class_ == NULL || (row->class_ != NULL && strcmp(f->class_, row->class_) == 0)) &&
            (f->client == NULL || (row->client != NULL && strcmp(f->client, row->client) == 0)) &&
@@ -775,21 +792,220 @@ every_filter_finds_what_it_should_page_by_page(void **state)
     int combinations = 0, hits = 0;
 
     fill_list(r, rows, groups);
-    for (int i = 0; i < 5 * 3 * 3 * 3 * 2; i++) {
+    for (int i = 0; i < 5 * 3 * 3 * 3 * 2 * 3; i++) {
         struct submission_filter f = {
             .state = i % 5 - 1,
             .task_id = i / 5 % 3 ? some_tasks[i / 5 % 3] : NULL,
             .class_ = some_classes[i / 15 % 3],
             .client = some_clients[i / 45 % 3],
-            .group_id = i / 135 ? groups[1].id : NULL,
+            .group_id = i / 135 % 2 ? groups[1].id : NULL,
+            .run = i / 270 ? "r" : NULL,
+            .step = i / 270 == 2 ? 7 : LABEL_STEP_NONE,
             .limit = 7,
         };
         int n = check_filter(r, f, rows);
         combinations++;
         hits += n > 0;
     }
-    assert_int_equal(combinations, 270);
+    assert_int_equal(combinations, 810);
     assert_true(hits > 100); /* the rows do exercise the filters */
+}
+
+/* --- runs --- */
+
+#define RUN_OK(speedup) \
+    "{\"class\":\"ok\",\"passed_stage\":\"timing\",\"components\":{\"timed\":1,\"speedup\":" speedup "}}"
+
+static void
+end_labelled(struct rig *r, const char *client, const char *request, double reward, const char *verdict,
+             int64_t at_ms)
+{
+    struct submission_row row = rig_row();
+    struct outcome o = { 0 };
+
+    row.client = (char *)client;
+    row.request = (char *)request;
+    assert_int_equal(rig_add(r, &row, "x"), 0);
+    row.state = SUBMISSION_DONE;
+    row.verdict = (char *)verdict;
+    row.reward = reward;
+    row.finished_ms = at_ms;
+    assert_int_equal(store_finish(r->store, &row, NULL, 0, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o.code, 0);
+}
+
+#define LABELS(run, step) "{\"metadata\":{\"run\":\"" run "\",\"step\":" step "}}"
+
+static void
+fill_runs(struct rig *r)
+{
+    end_labelled(r, "ann", LABELS("r", "0"), 0.5, RUN_OK("1.5"), 1000);
+    end_labelled(r, "ann", LABELS("r", "1"), 1.0, RUN_OK("2.5"), 2000);
+    end_labelled(r, "ann", LABELS("r", "1"), 0, "{\"class\":\"hack\"}", 3000);
+    end_labelled(r, "bob", LABELS("r", "1"), NAN, "{\"class\":\"infra\"}", 4000);
+    end_labelled(r, "bob", LABELS("other", "null"), 0.1, "{\"class\":\"mismatch\"}", 5000);
+    end_labelled(r, "bob", "{\"metadata\":{\"step\":3}}", 0.1, RUN_OK("9"), 6000);
+    end_labelled(r, "bob", NULL, 0.1, RUN_OK("9"), 7000);
+}
+
+struct runs_seen {
+    char text[512];
+};
+
+static void
+note_run(void *arg, const struct run_row *row)
+{
+    struct runs_seen *seen = arg;
+    const struct run_counts *c = &row->counts;
+    size_t used = strlen(seen->text);
+
+    snprintf(seen->text + used, sizeof(seen->text) - used, "%s[%d %d %d %d %d %.1f %.1f %d-%d %d-%d]",
+             row->run, (int)c->n, (int)c->infra, (int)c->ok, (int)c->cheats, (int)c->rewarded, c->reward_sum,
+             isnan(c->speedup) ? -1 : c->speedup, (int)row->first_step, (int)row->last_step,
+             (int)row->first_ms, (int)row->last_ms);
+}
+
+static void
+note_step(void *arg, const struct run_step_row *row)
+{
+    struct runs_seen *seen = arg;
+    size_t used = strlen(seen->text);
+
+    snprintf(seen->text + used, sizeof(seen->text) - used, "%s%s[%d: %d %d %.1f %d%d%d]",
+             row->task_id ? row->task_id : "", row->task_name ? row->task_name : "", (int)row->step,
+             (int)row->counts.n, (int)row->counts.ok, row->counts.reward_sum, (int)row->counts.speedups[4],
+             (int)row->counts.speedups[5], (int)row->counts.speedups[6]);
+}
+
+static void
+verdicts_are_summed_up_by_their_run(void **state)
+{
+    struct rig *r = *state;
+    struct runs_seen seen = { "" }, page = { "" }, bob = { "" }, one = { "" };
+    char scope[STORE_SCOPE_SIZE];
+
+    fill_runs(r);
+    rig_reopen(r);
+    assert_int_equal(store_each_run(r->store, "", INT64_MAX, "", 10, note_run, &seen, &r->err), 0);
+    assert_string_equal(seen.text, "other[1 0 0 0 1 0.1 -1.0 -1--1 5000-5000]"
+                                   "r[4 1 2 1 3 1.5 2.5 0-1 1000-4000]");
+    assert_int_equal(store_each_run(r->store, "", 5000, "other", 1, note_run, &page, &r->err), 0);
+    assert_string_equal(page.text, "r[4 1 2 1 3 1.5 2.5 0-1 1000-4000]");
+    store_scope("bob", scope);
+    assert_int_equal(store_each_run(r->store, scope, INT64_MAX, "", 10, note_run, &bob, &r->err), 0);
+    assert_string_equal(bob.text, "other[1 0 0 0 1 0.1 -1.0 -1--1 5000-5000]"
+                                  "r[1 1 0 0 0 0.0 -1.0 1-1 4000-4000]");
+    assert_int_equal(store_get_run(r->store, "", "other", note_run, &one, &r->err), 0);
+    assert_int_equal(store_get_run(r->store, "=carol", "r", note_run, &one, &r->err), 0); /* she has none */
+    assert_string_equal(one.text, "other[1 0 0 0 1 0.1 -1.0 -1--1 5000-5000]");
+    assert_int_equal(store_each_run(r->store, "", 0, "", 202, note_run, &one, &r->err), ERR_INPUT);
+}
+
+static void
+a_run_is_read_by_step_and_by_task(void **state)
+{
+    struct rig *r = *state;
+    struct runs_seen steps = { "" }, whole = { "" }, tasks = { "" }, ann = { "" };
+
+    fill_runs(r);
+    assert_int_equal(store_each_run_step(r->store, "", "r", 0, 1, note_step, &steps, &r->err), 0);
+    assert_string_equal(steps.text, "[0: 1 1 0.5 100][1: 3 1 1.0 001]");
+    assert_int_equal(store_each_run_step(r->store, "", "r", 0, 2, note_step, &whole, &r->err), 0);
+    assert_string_equal(whole.text, "[0: 4 2 1.5 101]");
+    assert_int_equal(store_each_run_task(r->store, "", "r", 0, 1, 5, note_step, &tasks, &r->err), 0);
+    assert_string_equal(tasks.text, "sha256:task[0: 1 1 0.5 100]sha256:task[1: 3 1 1.0 001]");
+    assert_int_equal(store_each_run_task(r->store, "=ann", "r", 1, 1, 5, note_step, &ann, &r->err), 0);
+    assert_string_equal(ann.text, "sha256:task[1: 2 1 1.0 001]");
+}
+
+static void
+add_labelled_group(struct rig *r, const char *client, const char *request, char id[ID_SIZE])
+{
+    struct group_row group = { .size = 1, .request = (char *)request };
+    struct submission_row row = rig_row();
+    struct store_source source = { "x", 1 };
+    struct outcome o = { 0 };
+
+    id_new(group.id);
+    memcpy(row.group_id, group.id, ID_SIZE);
+    memcpy(id, group.id, ID_SIZE);
+    row.client = (char *)client;
+    assert_int_equal(store_add_submissions(r->store, &group, NULL, &row, &source, 1, rig_done, &o, &r->err),
+                     0);
+    rig_wait(r);
+    assert_int_equal(o.code, 0);
+}
+
+static void
+note_group(void *arg, const struct group_sum_row *row)
+{
+    struct runs_seen *seen = arg;
+    size_t used = strlen(seen->text);
+
+    snprintf(seen->text + used, sizeof(seen->text) - used, "[%s %s %d]", row->client,
+             row->run ? row->run : "-", (int)row->step);
+}
+
+static void
+groups_are_found_by_their_run(void **state)
+{
+    struct rig *r = *state;
+    char ids[4][ID_SIZE];
+
+    add_labelled_group(r, "ann", LABELS("r", "1"), ids[0]);
+    add_labelled_group(r, "ann", LABELS("r", "2"), ids[1]);
+    add_labelled_group(r, "bob", LABELS("r", "null"), ids[2]);
+    add_labelled_group(r, "bob", "{}", ids[3]);
+    const struct {
+        struct groups_filter filter;
+        const char *found;
+    } rows[] = {
+        { { .step = -1 }, "[bob - -1][bob r -1][ann r 2][ann r 1]" },
+        { { .step = -1, .run = "r" }, "[bob r -1][ann r 2][ann r 1]" },
+        { { .step = 2, .run = "r" }, "[ann r 2]" },
+        { { .step = -1, .run = "r", .client = "bob" }, "[bob r -1]" },
+        { { .step = 2, .run = "r", .client = "bob" }, "" },
+        { { .step = -1, .run = "r", .before = ids[2] }, "[ann r 2][ann r 1]" },
+        { { .step = 2, .client = "bob" }, "[bob - -1][bob r -1]" },
+        { { .step = -1, .run = "R" }, "" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct runs_seen seen = { "" };
+        struct groups_filter f = rows[i].filter;
+        f.limit = 10;
+        assert_int_equal(store_each_group(r->store, &f, note_group, &seen, &r->err), 0);
+        assert_string_equal(seen.text, rows[i].found);
+    }
+}
+
+static void
+a_label_is_of_its_type_and_size_or_none(void **state)
+{
+    static const struct {
+        const char *request, *run;
+        int64_t step;
+    } rows[] = {
+        { NULL, "", -1 },
+        { "{}", "", -1 },
+        { "no JSON \"run\"", "", -1 },
+        { "{\"run\":\"r\"}", "", -1 },
+        { LABELS("r", "4"), "r", 4 },
+        { LABELS("r", "-4"), "r", -1 },
+        { LABELS("r", "\"4\""), "r", -1 },
+        { LABELS("r", "9007199254740992"), "r", -1 },
+        { LABELS("", "4"), "", -1 },
+        { LABELS("a\\u0000b", "4"), "", -1 },
+        { "{\"metadata\":{\"run\":7,\"step\":4}}", "", -1 },
+    };
+    struct labels labels;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        labels_read(rows[i].request, &labels);
+        assert_string_equal(labels.run, rows[i].run);
+        assert_int_equal(labels.step, rows[i].step);
+    }
 }
 
 static void
@@ -1647,6 +1863,10 @@ main(void)
         RIGGED(a_key_is_stored_with_what_it_made),
         RIGGED(every_filter_finds_what_it_should_page_by_page),
         RIGGED(a_list_has_bounds),
+        cmocka_unit_test(a_label_is_of_its_type_and_size_or_none),
+        RIGGED(groups_are_found_by_their_run),
+        RIGGED(verdicts_are_summed_up_by_their_run),
+        RIGGED(a_run_is_read_by_step_and_by_task),
         RIGGED(counts_follow_every_move),
         RIGGED(callbacks_come_in_order_on_the_loops_thread),
         RIGGED(a_full_queue_refuses_new_work_first),

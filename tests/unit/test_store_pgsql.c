@@ -15,6 +15,7 @@
 #include "common/auto.h"
 #include "server/store/pgsql/checks.h"
 #include "server/store/pgsql/pgsql.h"
+#include "server/store/pgsql/schema.h"
 #include "server/store/private.h"
 #include "tests/unit/postgres.h"
 #include "tests/unit/store_rig.h"
@@ -281,6 +282,93 @@ the_lease_is_renewed_while_the_writer_waits(void **state)
     p->base.ops->rollback(&p->base);
 }
 
+static bool
+note_one(void *arg, const struct submission_row *row)
+{
+    snprintf(arg, ID_SIZE, "%s", row->id);
+    return true;
+}
+
+static void
+labels_that_were_stored_before_there_were_columns_for_them_are_found(void **state)
+{
+    static const char old[] =
+        "INSERT INTO verifierd.submission (id, group_index, task_id, source_hash, state, priority, attempts,"
+        " created_ms, finished_ms, request) VALUES"
+        " ('a', 0, 't', 's', 2, 0, 0, 0, 1, '{\"metadata\":{\"run\":\"r\",\"step\":7}}'),"
+        " ('b', 0, 't', 's', 2, 0, 0, 0, 1, 'no JSON \"run\"'),"
+        " ('c', 0, 't', 's', 2, 0, 0, 0, 1, '{\"metadata\":{\"run\":7,\"step\":7}}');"
+        "INSERT INTO verifierd.submission_group (id, task_id, size, created_ms, request)"
+        " VALUES ('g', 't', 1, 0, '{\"metadata\":{\"run\":\"r\",\"step\":\"7\"}}')";
+    struct rig *r = *state;
+    struct submission_filter f = { .state = -1, .run = "r", .step = 7, .limit = 2 };
+    struct pg_link link = { 0 };
+    char url[POSTGRES_URL_SIZE], id[ID_SIZE] = "";
+    size_t known;
+
+    postgres_new(url);
+    assert_int_equal(pg_link_open(&link, url, "old", &r->err), 0);
+    assert_int_equal(pg_schema_migrate(&link, pg_schema_steps(&known), 1, &r->err), 0);
+    pg_link_close(&link);
+    postgres_number(url, old);
+    struct store *s = open_as(r, url, "this");
+    assert_non_null(s);
+    assert_int_equal(store_list_submissions(s, &f, note_one, id, &r->err), 0);
+    assert_string_equal(id, "a");
+    store_close(s);
+    assert_int_equal(postgres_number(url, "SELECT count(*) FROM verifierd.submission WHERE run IS NULL"), 2);
+    assert_int_equal(postgres_number(url, "SELECT count(*) FROM verifierd.submission_group"
+                                          " WHERE run = 'r' AND step IS NULL"),
+                     1);
+}
+
+static void
+end_at_step(struct rig *r, struct store *s, const char *request)
+{
+    struct submission_row row = rig_row();
+    struct store_source source = { "x", 1 };
+    struct outcome o = { 0 };
+
+    row.request = (char *)request;
+    row.state = SUBMISSION_DONE;
+    row.verdict = (char *)"{\"class\":\"ok\",\"components\":{\"timed\":1,\"speedup\":2}}";
+    row.reward = 0.5;
+    assert_int_equal(store_add_submissions(s, NULL, NULL, &row, &source, 1, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o.code, 0);
+}
+
+static void
+note_run(void *arg, const struct run_row *row)
+{
+    snprintf(arg, 64, "%s %d %d-%d", row->run, (int)row->counts.n, (int)row->first_step, (int)row->last_step);
+}
+
+static void
+note_step(void *arg, const struct run_step_row *row)
+{
+    snprintf((char *)arg + strlen(arg), 64, "[%d: %d]", (int)row->step, (int)row->counts.n);
+}
+
+static void
+what_several_nodes_judged_of_a_run_is_added_up(void **state)
+{
+    struct rig *r = *state;
+    struct store *other = open_as(r, r->path, "other");
+    char run[64] = "", steps[256] = "";
+
+    assert_non_null(other);
+    end_at_step(r, r->store, "{\"metadata\":{\"run\":\"r\",\"step\":1}}");
+    end_at_step(r, other, "{\"metadata\":{\"run\":\"r\",\"step\":1}}");
+    end_at_step(r, other, "{\"metadata\":{\"run\":\"r\",\"step\":2}}");
+    assert_int_equal(store_get_run(r->store, "", "r", note_run, run, &r->err), 0);
+    assert_string_equal(run, "r 3 1-2");
+    assert_int_equal(store_each_run_step(other, "", "r", 1, 1, note_step, steps, &r->err), 0);
+    assert_string_equal(steps, "[1: 2][2: 1]");
+    assert_int_equal(postgres_number(r->path, "SELECT count(*) FROM verifierd.run_sum"), 2);
+    store_close(other);
+}
+
 static void
 check_refused(struct rig *r, const char *where, const char *word)
 {
@@ -328,6 +416,8 @@ main(void)
         RIGGED(a_group_that_chooses_is_judged_by_one_node_at_a_time),
         RIGGED(who_has_a_submission_finds_that_it_is_to_be_cancelled),
         RIGGED(the_lease_is_renewed_while_the_writer_waits),
+        RIGGED(labels_that_were_stored_before_there_were_columns_for_them_are_found),
+        RIGGED(what_several_nodes_judged_of_a_run_is_added_up),
         RIGGED(what_cannot_be_opened_gets_one_line),
     };
 

@@ -362,7 +362,8 @@ groups_tell_how_far_they_are(void **state)
                      0);
     rig_wait(r);
     assert_int_equal(rig_finish(r, rows[1].id, SUBMISSION_DONE, NULL), 0);
-    assert_int_equal(store_each_group(r->store, NULL, NULL, 10, group_cb, &seen, &r->err), 0);
+    assert_int_equal(
+        store_each_group(r->store, &(struct groups_filter){ .limit = 10 }, group_cb, &seen, &r->err), 0);
     assert_int_equal(seen.rows, 1);
     assert_int_equal(seen.n, 1);
     assert_int_equal(seen.ok, 1);
@@ -370,12 +371,22 @@ groups_tell_how_far_they_are(void **state)
     assert_float_equal(seen.figures[1], 2, 0);
     assert_string_equal(seen.text, "ann");
     assert_string_equal(seen.id, group.id);
-    assert_int_equal(store_each_group(r->store, "bob", NULL, 10, group_cb, &seen, &r->err), 0);
-    assert_int_equal(store_each_group(r->store, "ann", group.id, 10, group_cb, &seen, &r->err), 0);
+    assert_int_equal(store_each_group(r->store, &(struct groups_filter){ .client = "bob", .limit = 10 },
+                                      group_cb, &seen, &r->err),
+                     0);
+    assert_int_equal(
+        store_each_group(r->store,
+                         &(struct groups_filter){ .client = "ann", .before = group.id, .limit = 10 },
+                         group_cb, &seen, &r->err),
+        0);
     assert_int_equal(seen.rows, 1); /* not bob's, and none before it */
-    assert_int_equal(store_each_group(r->store, "ann", NULL, 10, group_cb, &seen, &r->err), 0);
+    assert_int_equal(store_each_group(r->store, &(struct groups_filter){ .client = "ann", .limit = 10 },
+                                      group_cb, &seen, &r->err),
+                     0);
     assert_int_equal(seen.rows, 2);
-    assert_int_equal(store_each_group(r->store, NULL, NULL, 0, group_cb, &seen, &r->err), ERR_INPUT);
+    assert_int_equal(
+        store_each_group(r->store, &(struct groups_filter){ .limit = 0 }, group_cb, &seen, &r->err),
+        ERR_INPUT);
 }
 
 #define RIGGED(test) cmocka_unit_test_setup_teardown(test, rig_setup, rig_teardown)

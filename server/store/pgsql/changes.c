@@ -2,6 +2,7 @@
 
 #include "common/auto.h"
 #include "server/store/brief.h"
+#include "server/store/labels.h"
 #include "server/store/pgsql/blob.h"
 #include "server/store/pgsql/claims.h"
 #include "server/store/pgsql/sums.h"
@@ -34,11 +35,15 @@ pg_add_task(struct store_backend *b, const struct task_row *row, struct error *e
 static int
 add_group(struct pgsql *p, const struct group_row *group, const char *client, struct error *err)
 {
+    struct labels labels;
+
+    labels_read(group->request, &labels);
     int rc = pg_run(&p->link, "add a group",
-                    "INSERT INTO submission_group (id, task_id, size, created_ms, request, client)"
-                    " VALUES ($1, $2, $3, $4, $5, $6)",
+                    "INSERT INTO submission_group (id, task_id, size, created_ms, request, client, run, step)"
+                    " VALUES ($1, $2, $3, $4, $5, $6, $7, nullif($8::bigint, -1))",
                     PG_VALUES(pg_text(group->id), pg_text(group->task_id), pg_int(group->size),
-                              pg_int(group->created_ms), pg_text(group->request), pg_text(client)),
+                              pg_int(group->created_ms), pg_text(group->request), pg_text(client),
+                              pg_name(labels.run), pg_int(labels.step)),
                     NULL, err);
     if (rc < 0)
         error_prefix(err, "group %s", group->id);
@@ -74,29 +79,33 @@ add_key(struct pgsql *p, const struct key_row *key, struct error *err)
 }
 
 static int
-insert_submission(struct pgsql *p, const struct submission_row *row, struct error *err)
+insert_submission(struct pgsql *p, const struct submission_row *row, const struct labels *labels,
+                  struct error *err)
 {
     AUTO_JSON json_t *verdict = verdict_read(row->verdict);
     AUTO_FREE char *brief = verdict ? brief_text(verdict) : NULL;
 
-    return pg_run(&p->link, "add a submission",
-                  "INSERT INTO submission (id, group_id, group_index, task_id, source_hash, state, priority,"
-                  " client, attempts, created_ms, finished_ms, stage, class, reward, request, verdict, brief)"
-                  " VALUES ($1, $2, $3, $4, $5, CASE WHEN $6::int < 2 THEN 0 ELSE $6 END, $7, $8, $9, $10,"
-                  " $11, $12, $13, $14, $15, $16, $17)",
-                  PG_VALUES(pg_text(row->id), pg_name(row->group_id), pg_int(row->group_index),
-                            pg_text(row->task_id), pg_text(row->source_hash), pg_int(row->state),
-                            pg_int(row->priority), pg_text(row->client), pg_int(row->attempts),
-                            pg_int(row->created_ms), pg_int(row->finished_ms), pg_text(row->stage),
-                            pg_text(row->class_), pg_real(row->reward), pg_text(row->request),
-                            pg_text(row->verdict), pg_text(brief)),
-                  NULL, err);
+    return pg_run(
+        &p->link, "add a submission",
+        "INSERT INTO submission (id, group_id, group_index, task_id, source_hash, state, priority,"
+        " client, attempts, created_ms, finished_ms, stage, class, reward, request, verdict, brief,"
+        " run, step) VALUES ($1, $2, $3, $4, $5, CASE WHEN $6::int < 2 THEN 0 ELSE $6 END, $7, $8,"
+        " $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, nullif($19::bigint, -1))",
+        PG_VALUES(pg_text(row->id), pg_name(row->group_id), pg_int(row->group_index), pg_text(row->task_id),
+                  pg_text(row->source_hash), pg_int(row->state), pg_int(row->priority), pg_text(row->client),
+                  pg_int(row->attempts), pg_int(row->created_ms), pg_int(row->finished_ms),
+                  pg_text(row->stage), pg_text(row->class_), pg_real(row->reward), pg_text(row->request),
+                  pg_text(row->verdict), pg_text(brief), pg_name(labels->run), pg_int(labels->step)),
+        NULL, err);
 }
 
 static int
 add_submission(struct pgsql *p, const struct submission_row *row, const char *together, struct error *err)
 {
-    int rc = insert_submission(p, row, err);
+    struct labels labels;
+
+    labels_read(row->request, &labels);
+    int rc = insert_submission(p, row, &labels, err);
 
     if (rc == 0 && (row->state == SUBMISSION_QUEUED || row->state == SUBMISSION_RUNNING))
         rc = pg_run(
@@ -106,7 +115,7 @@ add_submission(struct pgsql *p, const struct submission_row *row, const char *to
                       pg_text(together)),
             NULL, err);
     if (rc == 0 && row->state == SUBMISSION_DONE)
-        rc = pg_sums_add(p, row, row->task_id, row->client, err);
+        rc = pg_sums_add(p, row, row->task_id, row->client, &labels, err);
     if (rc < 0)
         error_prefix(err, "submission %s", row->id);
     return rc;
@@ -141,6 +150,7 @@ pg_finish(struct store_backend *b, const struct submission_row *row, const char 
     AUTO_FREE char *brief = verdict ? brief_text(verdict) : NULL;
     AUTO_RESULT PGresult *ended = NULL;
     char log_hash[HASH_TEXT_SIZE] = "";
+    struct labels labels;
     int rc = 0;
 
     if (log_size > 0) {
@@ -155,7 +165,7 @@ pg_finish(struct store_backend *b, const struct submission_row *row, const char 
         " UPDATE submission SET state = $3, stage = $4, class = $5, reward = $6, verdict = $7,"
         " finished_ms = $8, log_hash = $9, cache_key = $10, device_ms = $11, cached_from = $12,"
         " brief = $13, attempts = ended.attempts, claim = ended.claim"
-        " FROM ended WHERE id = $1 RETURNING task_id, client",
+        " FROM ended WHERE id = $1 RETURNING task_id, client, run, coalesce(step, -1)",
         PG_VALUES(pg_text(row->id), pg_int(row->claim), pg_int(row->state), pg_text(row->stage),
                   pg_text(row->class_), pg_real(row->reward), pg_text(row->verdict), pg_int(row->finished_ms),
                   pg_name(log_hash), pg_name(row->cache_key), pg_int(row->device_ms),
@@ -169,7 +179,9 @@ pg_finish(struct store_backend *b, const struct submission_row *row, const char 
         return pg_explain_miss(p, row->id, err);
     if (row->state != SUBMISSION_DONE)
         return 0;
-    return pg_sums_add(p, row, pg_column_text(ended, 0, 0), pg_column_text(ended, 0, 1), err);
+    pg_column_name(ended, 0, 2, labels.run, sizeof(labels.run));
+    labels.step = pg_column_int(ended, 0, 3);
+    return pg_sums_add(p, row, pg_column_text(ended, 0, 0), pg_column_text(ended, 0, 1), &labels, err);
 }
 
 /* --- the machine --- */

@@ -9,6 +9,7 @@
 #include "server/store/pgsql/claims.h"
 #include "server/store/pgsql/reading.h"
 #include "server/store/pgsql/rows.h"
+#include "server/store/pgsql/runs.h"
 #include "server/store/pgsql/sums_reader.h"
 #include "server/store/rows.h"
 
@@ -231,12 +232,6 @@ count(struct store_reader *r, struct store_counts *out, struct error *err)
 
 /* --- several rows: who is called for each, and with what --- */
 
-struct call {
-    void (*cb)(void);
-    void *arg;
-};
-#define CALL(cb, arg) (&(struct call){ (void (*)(void))(cb), (arg) })
-
 static bool
 give_submission(void *arg, const PGresult *rows, int row)
 {
@@ -287,65 +282,46 @@ each_usage(struct store_reader *r, int64_t since_ms, store_usage_cb *usage_cb, v
                         PG_VALUES(pg_text(first)), give_usage, CALL(usage_cb, arg), NULL, err);
 }
 
-static int
-check_limit(int limit, struct error *err)
-{
-    if (limit < 1 || limit > PAGE_MAX)
-        return error_set(err, ERR_INPUT, "a page has 1 to %d rows, not %d", PAGE_MAX, limit);
-    return 0;
-}
-
 /* --- pages of submissions --- */
 
-struct page {
-    char sql[1024];
-    size_t size;
-    struct pg_value values[6];
-    size_t n;
-};
-
-/* One condition more, on the next parameter. */
 static void
-add_condition(struct page *p, const char *condition, struct pg_value value)
-{
-    p->values[p->n++] = value;
-    p->size += (size_t)snprintf(p->sql + p->size, sizeof(p->sql) - p->size, " AND %s $%zu", condition, p->n);
-}
-
-static void
-add_state(struct page *p, int state)
+add_state(struct pg_query *q, int state)
 {
     if (state == SUBMISSION_QUEUED || state == SUBMISSION_RUNNING)
-        add_condition(p, "j.state =", pg_int(state));
+        pg_query_where(q, "j.state =", pg_int(state));
     else if (state >= 0) /* in the text: a partial index is for one state only */
-        p->size += (size_t)snprintf(p->sql + p->size, sizeof(p->sql) - p->size, " AND s.state = %d", state);
+        pg_query_add(q, " AND s.state = %d", state);
 }
 
 static int
 list(struct store_reader *r, const struct submission_filter *f, const char *columns, pg_row_cb *give,
      struct call *call, struct error *err)
 {
-    struct page p = { .n = 0 };
-    int rc = check_limit(f->limit, err);
+    struct pg_query q = { .n = 0 };
+    int rc = pg_check_limit(f->limit, PAGE_MAX, err);
 
     if (rc == 0 && f->state >= SUBMISSION_NSTATES)
         rc = error_set(err, ERR_INPUT, "no state has the number %d", f->state);
     if (rc < 0)
         return rc;
-    p.size = (size_t)snprintf(p.sql, sizeof(p.sql), "SELECT %s FROM " PG_SUBMISSIONS " WHERE true", columns);
-    add_state(&p, f->state);
+    pg_query_add(&q, "SELECT %s FROM " PG_SUBMISSIONS " WHERE true", columns);
+    add_state(&q, f->state);
     if (f->task_id)
-        add_condition(&p, "s.task_id =", pg_text(f->task_id));
+        pg_query_where(&q, "s.task_id =", pg_text(f->task_id));
     if (f->class_)
-        add_condition(&p, "s.class =", pg_text(f->class_));
+        pg_query_where(&q, "s.class =", pg_text(f->class_));
     if (f->client)
-        add_condition(&p, "s.client =", pg_text(f->client));
+        pg_query_where(&q, "s.client =", pg_text(f->client));
     if (f->group_id)
-        add_condition(&p, "s.group_id =", pg_text(f->group_id));
+        pg_query_where(&q, "s.group_id =", pg_text(f->group_id));
+    if (f->run)
+        pg_query_where(&q, "s.run =", pg_text(f->run));
+    if (f->run && f->step >= 0)
+        pg_query_where(&q, "s.step =", pg_int(f->step));
     if (f->before)
-        add_condition(&p, "s.id <", pg_text(f->before));
-    snprintf(p.sql + p.size, sizeof(p.sql) - p.size, " ORDER BY s.id DESC LIMIT %d", f->limit);
-    return pg_read_each(r, "read submissions", p.sql, p.values, p.n, give, call, NULL, err);
+        pg_query_where(&q, "s.id <", pg_text(f->before));
+    pg_query_add(&q, " ORDER BY s.id DESC LIMIT %d", f->limit);
+    return pg_read_each(r, "read submissions", q.sql, q.values, q.n, give, call, NULL, err);
 }
 
 static int
@@ -385,7 +361,7 @@ static int
 list_tasks(struct store_reader *r, const char *name, const char *after, int limit, store_task_cb *row_cb,
            void *arg, struct error *err)
 {
-    int rc = check_limit(limit, err);
+    int rc = pg_check_limit(limit, PAGE_MAX, err);
 
     if (rc < 0)
         return rc;
@@ -481,6 +457,10 @@ static const struct reader_ops reader_ops = {
     .each_group = pg_each_group,
     .each_node = pg_each_node,
     .each_cancel = pg_each_cancel,
+    .each_run = pg_each_run,
+    .get_run = pg_get_run,
+    .each_run_step = pg_each_run_step,
+    .each_run_task = pg_each_run_task,
     .count = count,
     .renew = pg_renew,
 };

@@ -1,5 +1,10 @@
 #include "server/store/pgsql/reading.h"
 
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "common/auto.h"
 #include "common/clock.h"
 
 /* A reader's thread may be the loop's: where the database is away it is not asked for at each read. */
@@ -119,4 +124,31 @@ pg_look_up(struct store_reader *r, const char *what, const char *key, const char
     if (rc == 0 && PQntuples(*out) == 0)
         return error_set(err, ERR_NOTFOUND, "no %s %s", what, key);
     return rc;
+}
+
+int
+pg_check_limit(int limit, int most, struct error *err)
+{
+    if (limit < 1 || limit > most)
+        return error_set(err, ERR_INPUT, "a page has 1 to %d rows, not %d", most, limit);
+    return 0;
+}
+
+void
+pg_query_add(struct pg_query *q, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    q->size += (size_t)vsnprintf(q->sql + q->size, sizeof(q->sql) - q->size, format, args);
+    va_end(args);
+    assert(q->size < sizeof(q->sql));
+}
+
+void
+pg_query_where(struct pg_query *q, const char *condition, struct pg_value value)
+{
+    assert(q->n < ARRAY_LEN(q->values));
+    q->values[q->n++] = value;
+    pg_query_add(q, " AND %s $%zu", condition, q->n);
 }

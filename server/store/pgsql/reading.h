@@ -20,6 +20,27 @@ pg_reader_of(struct store_reader *r)
     return (struct pg_reader *)r;
 }
 
+/* Whom a row is given to, as the arg of a pg_row_cb. */
+struct call {
+    void (*cb)(void);
+    void *arg;
+};
+#define CALL(cb, arg) (&(struct call){ (void (*)(void))(cb), (arg) })
+
+/* 0, or ERR_INPUT: a page of so many rows is not given. */
+int pg_check_limit(int limit, int most, struct error *err);
+
+/* A statement that is put together. */
+struct pg_query {
+    char sql[1536];
+    size_t size;
+    struct pg_value values[8];
+    size_t n;
+};
+void pg_query_add(struct pg_query *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* One condition more, on the next parameter: "column =". */
+void pg_query_where(struct pg_query *q, const char *condition, struct pg_value value);
+
 /* Operations of backend.h. */
 void pg_reads_begin(struct store_reader *r);
 void pg_reads_end(struct store_reader *r);

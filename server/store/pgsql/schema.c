@@ -234,7 +234,46 @@ static const char version_orders[] =
     "ALTER TABLE submission_group ADD home text COLLATE \"C\", ADD made_ms bigint;"
     "ALTER TABLE submission_group ALTER made_ms SET DEFAULT verifierd.now_ms();";
 
-static const char *const steps_known[] = { version_1, version_nodes, version_orders };
+/*
+ * To which run and step it belongs (labels.h), and sums by them, which begin with this version. A scope is here that of
+ * the submission's own client, "" where it has none; what is asked for of all clients is added up. bin_0 to bin_8 count
+ * speed-ups by size (rows.c). pg_temp.metadata() goes with the connection; NULL: the request is no JSON.
+ */
+#define METADATA                                                                                \
+    "CREATE FUNCTION pg_temp.metadata(request text) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN" \
+    "  RETURN request::jsonb -> 'metadata'; EXCEPTION WHEN OTHERS THEN RETURN NULL;"            \
+    "END $$;"
+#define LABELS_OF(table)                                                                       \
+    "ALTER TABLE " table " ADD COLUMN run text COLLATE \"C\", ADD COLUMN step bigint;"         \
+    "WITH old AS (SELECT id, m ->> 'run' AS run, m -> 'step' AS step"                          \
+    "    FROM (SELECT id, pg_temp.metadata(request) AS m FROM " table                          \
+    "      WHERE request LIKE '%\"run\"%') AS labelled"                                        \
+    "    WHERE jsonb_typeof(m -> 'run') = 'string' AND length(m ->> 'run') BETWEEN 1 AND 200)" \
+    "  UPDATE " table " SET run = old.run,"                                                    \
+    "    step = CASE WHEN old.step::text ~ '^[0-9]{1,15}$' THEN old.step::text::bigint END"    \
+    "  FROM old WHERE old.id = " table ".id;"                                                  \
+    "CREATE INDEX " table "_run ON " table " (run, id) WHERE run IS NOT NULL;"                 \
+    "CREATE INDEX " table "_run_step ON " table " (run, step, id) WHERE run IS NOT NULL;"
+#define RUN_COUNTS                                                                            \
+    "  n bigint NOT NULL, infra bigint NOT NULL, ok bigint NOT NULL, cheats bigint NOT NULL," \
+    "  rewarded bigint NOT NULL, reward_sum double precision NOT NULL,"                       \
+    "  speedup double precision, bin_0 bigint NOT NULL, bin_1 bigint NOT NULL,"               \
+    "  bin_2 bigint NOT NULL, bin_3 bigint NOT NULL, bin_4 bigint NOT NULL,"                  \
+    "  bin_5 bigint NOT NULL, bin_6 bigint NOT NULL, bin_7 bigint NOT NULL,"                  \
+    "  bin_8 bigint NOT NULL,"
+#define RUN_KEY                                                             \
+    "  run text COLLATE \"C\" NOT NULL, scope text COLLATE \"C\" NOT NULL," \
+    "  node text COLLATE \"C\" NOT NULL,"
+
+static const char version_runs[] = METADATA LABELS_OF("submission")
+    LABELS_OF("submission_group") "CREATE TABLE run_sum (" RUN_KEY
+        RUN_COUNTS "  first_step bigint, last_step bigint, first_ms bigint NOT NULL, last_ms bigint NOT NULL,"
+                                  "  PRIMARY KEY (run, scope, node));"
+                                  "CREATE TABLE run_step (" RUN_KEY
+                                  "  step bigint NOT NULL, task_id text COLLATE \"C\" NOT NULL," RUN_COUNTS
+                                  "  PRIMARY KEY (run, step, task_id, scope, node));";
+
+static const char *const steps_known[] = { version_1, version_nodes, version_orders, version_runs };
 
 const char *const *
 pg_schema_steps(size_t *n)

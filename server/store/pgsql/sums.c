@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "common/auto.h"
+#include "server/store/pgsql/runs.h"
 #include "server/store/pgsql/sweep.h"
 #include "server/store/summary.h"
 
@@ -132,6 +133,20 @@ add_leader(struct pgsql *p, const struct counted *c, struct error *err)
                   NULL, err);
 }
 
+static int
+add_run(struct pgsql *p, const struct counted *c, const struct labels *labels, struct error *err)
+{
+    if (!*labels->run)
+        return 0;
+    const struct pg_run_verdict v = { .labels = labels,
+                                      .client = c->client,
+                                      .task_id = c->task_id,
+                                      .is = &c->is,
+                                      .reward = c->row->reward,
+                                      .finished_ms = c->row->finished_ms };
+    return pg_runs_add(p, &v, err);
+}
+
 /* By one node at a time. */
 static int
 prune(struct pgsql *p, int64_t now_s, struct error *err)
@@ -157,7 +172,7 @@ prune(struct pgsql *p, int64_t now_s, struct error *err)
 
 int
 pg_sums_add(struct pgsql *p, const struct submission_row *row, const char *task_id, const char *client,
-            struct error *err)
+            const struct labels *labels, struct error *err)
 {
     struct counted c = { .row = row, .task_id = task_id, .client = client };
 
@@ -169,6 +184,8 @@ pg_sums_add(struct pgsql *p, const struct submission_row *row, const char *task_
         rc = add_trends(p, &c, err);
     if (rc == 0 && !c.is.is_weakened)
         rc = add_task(p, &c, err);
+    if (rc == 0 && !c.is.is_weakened)
+        rc = add_run(p, &c, labels, err);
     if (rc == 0 && !c.is.is_weakened)
         rc = add_leader(p, &c, err);
     return rc == 0 ? prune(p, row->finished_ms / 1000, err) : rc;

@@ -7,20 +7,6 @@
 
 /* Each node has rows of its own; here they are added up. */
 
-struct call {
-    void (*cb)(void);
-    void *arg;
-};
-#define CALL(cb, arg) (&(struct call){ (void (*)(void))(cb), (arg) })
-
-static int
-check_limit(int limit, int most, struct error *err)
-{
-    if (limit < 1 || limit > most)
-        return error_set(err, ERR_INPUT, "a page has 1 to %d rows, not %d", most, limit);
-    return 0;
-}
-
 static bool
 give_trend(void *arg, const PGresult *rows, int i)
 {
@@ -67,7 +53,7 @@ int
 pg_each_failure(struct store_reader *r, const char *scope, int64_t since_s, int limit,
                 store_failure_cb *row_cb, void *arg, struct error *err)
 {
-    int rc = check_limit(limit, PAGE_MAX, err);
+    int rc = pg_check_limit(limit, PAGE_MAX, err);
 
     if (rc < 0)
         return rc;
@@ -109,7 +95,7 @@ int
 pg_each_task_sum(struct store_reader *r, const char *scope, int64_t before_ms, const char *before_id,
                  int limit, store_task_sum_cb *row_cb, void *arg, struct error *err)
 {
-    int rc = check_limit(limit, PAGE_MAX, err);
+    int rc = pg_check_limit(limit, PAGE_MAX, err);
 
     if (rc < 0)
         return rc;
@@ -156,7 +142,7 @@ pg_each_leader(struct store_reader *r, const char *task_id, const char *client, 
                store_leader_cb *row_cb, void *arg, struct error *err)
 {
     const struct pg_value values[] = { pg_text(task_id), pg_int(limit), pg_text(client) };
-    int rc = check_limit(limit, PAGE_MAX, err);
+    int rc = pg_check_limit(limit, PAGE_MAX, err);
 
     if (rc < 0)
         return rc;
@@ -202,7 +188,9 @@ give_group(void *arg, const PGresult *rows, int row_number)
                                  .size = (int)pg_column_int(rows, row_number, 4),
                                  .created_ms = pg_column_int(rows, row_number, 5),
                                  .ok = pg_column_int(rows, row_number, 6 + SUBMISSION_NSTATES),
-                                 .reward = pg_column_real(rows, row_number, 7 + SUBMISSION_NSTATES) };
+                                 .reward = pg_column_real(rows, row_number, 7 + SUBMISSION_NSTATES),
+                                 .run = pg_column_text(rows, row_number, 8 + SUBMISSION_NSTATES),
+                                 .step = pg_column_int(rows, row_number, 9 + SUBMISSION_NSTATES) };
 
     for (int i = 0; i < SUBMISSION_NSTATES; i++)
         row.by_state[i] = pg_column_int(rows, row_number, 6 + i);
@@ -214,24 +202,32 @@ give_group(void *arg, const PGresult *rows, int row_number)
 #define GROUPS                                                                                      \
     "SELECT g.id, g.task_id, (SELECT name FROM task WHERE task.id = g.task_id), g.client, g.size, " \
     "g.created_ms,"                                                                                 \
-    " c.* FROM (SELECT * FROM submission_group WHERE id < $1"
+    " c.*, g.run, coalesce(g.step, -1) FROM (SELECT * FROM submission_group WHERE true"
 #define GROUPS_END                                                                                     \
-    " ORDER BY id DESC LIMIT $2) g CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE j.state = 0),"    \
+    " ORDER BY id DESC LIMIT %d) g CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE j.state = 0),"    \
     " count(*) FILTER (WHERE j.state = 1), count(*) FILTER (WHERE s.state = 2),"                       \
     " count(*) FILTER (WHERE s.state = 3), count(*) FILTER (WHERE s.class = 'ok'), max(s.reward)"      \
     " FROM submission s LEFT JOIN job j ON j.id = s.id WHERE s.group_id = g.id HAVING count(*) > 0) c" \
     " ORDER BY g.id DESC"
 
 int
-pg_each_group(struct store_reader *r, const char *client, const char *before, int limit,
-              store_group_sum_cb *row_cb, void *arg, struct error *err)
+pg_each_group(struct store_reader *r, const struct groups_filter *f, store_group_sum_cb *row_cb, void *arg,
+              struct error *err)
 {
-    /* Greater than any id: "~". */
-    const struct pg_value values[] = { pg_text(before ? before : "~"), pg_int(limit), pg_text(client) };
-    int rc = check_limit(limit, GROUPS_MAX, err);
+    struct pg_query q = { .n = 0 };
+    int rc = pg_check_limit(f->limit, GROUPS_MAX, err);
 
     if (rc < 0)
         return rc;
-    return pg_read_each(r, "read groups", client ? GROUPS " AND client = $3" GROUPS_END : GROUPS GROUPS_END,
-                        values, client ? 3 : 2, give_group, CALL(row_cb, arg), NULL, err);
+    pg_query_add(&q, GROUPS);
+    if (f->before)
+        pg_query_where(&q, "id <", pg_text(f->before));
+    if (f->client)
+        pg_query_where(&q, "client =", pg_text(f->client));
+    if (f->run)
+        pg_query_where(&q, "run =", pg_text(f->run));
+    if (f->run && f->step >= 0)
+        pg_query_where(&q, "step =", pg_int(f->step));
+    pg_query_add(&q, GROUPS_END, f->limit);
+    return pg_read_each(r, "read groups", q.sql, q.values, q.n, give_group, CALL(row_cb, arg), NULL, err);
 }

@@ -16,7 +16,7 @@ int pg_each_leader(struct store_reader *r, const char *task_id, const char *clie
                    store_leader_cb *row_cb, void *arg, struct error *err);
 int pg_each_record(struct store_reader *r, const char *scope, const char *task_id, store_record_cb *row_cb,
                    void *arg, struct error *err);
-int pg_each_group(struct store_reader *r, const char *client, const char *before, int limit,
-                  store_group_sum_cb *row_cb, void *arg, struct error *err);
+int pg_each_group(struct store_reader *r, const struct groups_filter *f, store_group_sum_cb *row_cb,
+                  void *arg, struct error *err);
 
 #endif

@@ -11,6 +11,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "server/store/brief.h"
+#include "server/store/labels.h"
 #include "server/store/sqlite/blob.h"
 #include "server/store/sqlite/db.h"
 #include "server/store/sqlite/names.h"
@@ -54,12 +55,13 @@ static const char *const change_sql[NCHANGES] = {
     [ADD_TASK] = "INSERT INTO task (id, name, entry_point, level, dynamic_shapes, created_ms, "
                  "reference_hash, metadata,"
                  " spec) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (id) DO NOTHING",
-    [ADD_GROUP] = "INSERT INTO submission_group (id, task_id, size, created_ms, request, client)"
-                  " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    [ADD_GROUP] = "INSERT INTO submission_group (id, task_id, size, created_ms, request, client, run, step)"
+                  " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     [ADD_SUBMISSION] =
         "INSERT INTO submission (id, group_id, group_index, task_id, source_hash, state, priority,"
-        " client, attempts, created_ms, finished_ms, stage, class, reward, request, verdict, brief)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+        " client, attempts, created_ms, finished_ms, stage, class, reward, request, verdict, brief, run,"
+        " step) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, "
+        "?19)",
     [JOIN] = "INSERT INTO node (name, epoch, lease_until_ms) VALUES (?1, 1, ?2)"
              " ON CONFLICT DO UPDATE SET epoch = epoch + 1, lease_until_ms = ?2 RETURNING epoch",
     /* Whose node stays in the row of one that waits: it was lost there. */
@@ -237,11 +239,22 @@ changes_remove_task(struct store_backend *b, const char *client, const char *id,
 
 /* --- new submissions --- */
 
+static void
+bind_labels(sqlite3_stmt *stmt, int index, const struct labels *labels)
+{
+    db_bind_name(stmt, index, labels->run);
+    if (labels->step != LABEL_STEP_NONE)
+        sqlite3_bind_int64(stmt, index + 1, labels->step);
+}
+
 static int
 apply_group(const struct group_row *group, const char *client, struct write_kit *kit, struct error *err)
 {
     sqlite3_stmt *stmt = kit->changes[ADD_GROUP];
+    struct labels labels;
     int rc;
+
+    labels_read(group->request, &labels);
 
     db_bind_text(stmt, 1, group->id);
     db_bind_text(stmt, 2, group->task_id);
@@ -249,6 +262,7 @@ apply_group(const struct group_row *group, const char *client, struct write_kit 
     sqlite3_bind_int64(stmt, 4, group->created_ms);
     db_bind_text(stmt, 5, group->request);
     db_bind_text(stmt, 6, client);
+    bind_labels(stmt, 7, &labels);
     rc = db_run(stmt, "add a group", err);
     if (rc < 0)
         error_prefix(err, "group %s", group->id);
@@ -270,7 +284,10 @@ apply_submission(const struct submission_row *row, struct write_kit *kit, struct
     AUTO_JSON json_t *verdict = verdict_read(row->verdict);
     AUTO_FREE char *brief = verdict ? brief_text(verdict) : NULL;
     sqlite3_stmt *stmt = kit->changes[ADD_SUBMISSION];
+    struct labels labels;
     int rc;
+
+    labels_read(row->request, &labels);
 
     db_bind_text(stmt, 1, row->id);
     db_bind_name(stmt, 2, row->group_id);
@@ -289,6 +306,7 @@ apply_submission(const struct submission_row *row, struct write_kit *kit, struct
     db_bind_text(stmt, 15, row->request);
     db_bind_text(stmt, 16, row->verdict);
     db_bind_text(stmt, 17, brief);
+    bind_labels(stmt, 18, &labels);
     rc = db_run(stmt, "add a submission", err);
     if (rc < 0)
         error_prefix(err, "submission %s", row->id);

@@ -10,6 +10,7 @@
 #include "server/store/sqlite/db.h"
 #include "server/store/rows.h"
 #include "server/store/sqlite/rows.h"
+#include "server/store/sqlite/runs.h"
 #include "server/store/sqlite/sums_reader.h"
 
 #define PAGE_MAX 200
@@ -80,7 +81,9 @@ enum {
     BY_CURSOR = 32,
     IS_LIVE = 64,
     IS_CANCELLED = 128,
-    NMASKS = 256
+    BY_RUN = 256,
+    BY_STEP = 512,
+    NMASKS = 1024
 };
 
 struct reader {
@@ -90,6 +93,7 @@ struct reader {
     sqlite3_stmt *lists[NMASKS], *briefs[NMASKS]; /* prepared when first asked for */
     sqlite3_stmt *begin, *commit;
     struct sums_reader sums;
+    struct runs_reader runs;
 };
 
 static int
@@ -106,7 +110,9 @@ reader_fill(struct reader *r, const char *path, struct error *err)
         rc = db_prepare(r->db, "BEGIN", &r->begin, err);
     if (rc == 0)
         rc = db_prepare(r->db, "COMMIT", &r->commit, err);
-    return rc == 0 ? sums_reader_init(&r->sums, r->db, err) : rc;
+    if (rc == 0)
+        rc = sums_reader_init(&r->sums, r->db, err);
+    return rc == 0 ? runs_reader_init(&r->runs, r->db, err) : rc;
 }
 
 static struct reader *
@@ -129,6 +135,7 @@ reader_free(struct store_reader *base)
     sqlite3_finalize(r->begin);
     sqlite3_finalize(r->commit);
     sums_reader_release(&r->sums);
+    runs_reader_release(&r->runs);
     sqlite3_close(r->db);
     free(r);
 }
@@ -137,6 +144,12 @@ struct sums_reader *
 reader_sums(struct store_reader *base)
 {
     return &of(base)->sums;
+}
+
+struct runs_reader *
+reader_runs(struct store_reader *base)
+{
+    return &of(base)->runs;
 }
 
 /* Where either fails, each read is a transaction of its own, or the next end tries again: the caller need not know. */
@@ -458,7 +471,8 @@ static int
 mask_of(const struct submission_filter *f)
 {
     int mask = (f->task_id ? BY_TASK : 0) | (f->class_ ? BY_CLASS : 0) | (f->client ? BY_CLIENT : 0) |
-               (f->group_id ? BY_GROUP : 0) | (f->before ? BY_CURSOR : 0);
+               (f->group_id ? BY_GROUP : 0) | (f->before ? BY_CURSOR : 0) | (f->run ? BY_RUN : 0) |
+               (f->run && f->step >= 0 ? BY_STEP : 0);
 
     if (f->state == SUBMISSION_QUEUED || f->state == SUBMISSION_RUNNING)
         mask |= IS_LIVE;
@@ -477,11 +491,13 @@ static const struct {
 } index_choices[] = {
     { BY_GROUP, "submission_group_index" }, /* at most 256 rows */
     { IS_LIVE, "submission_state" },        /* no more than the queue holds */
+    { BY_STEP, "submission_run_step" },     /* a few groups */
     { IS_CANCELLED | BY_TASK, "submission_cancelled_task" },
     { IS_CANCELLED | BY_CLIENT, "submission_cancelled_client" },
     { IS_CANCELLED | BY_CLASS, "submission_cancelled_class" },
     { BY_TASK | BY_CLASS, "submission_task_class" },
     { BY_CLIENT | BY_CLASS, "submission_client_class" },
+    { BY_RUN, "submission_run" },
     { BY_TASK, "submission_task" },
     { BY_CLIENT, "submission_client" },
     { BY_CLASS, "submission_class" },
@@ -520,10 +536,12 @@ prepare_list(struct reader *r, const char *columns, int mask, sqlite3_stmt **out
     char sql[1024], index[64];
 
     write_index(mask, index, sizeof(index));
-    snprintf(sql, sizeof(sql), "SELECT %s FROM submission %s WHERE 1%s%s%s%s%s%s ORDER BY id DESC LIMIT ?7",
-             columns, index, state_condition(mask), mask & BY_TASK ? " AND task_id = ?2" : "",
+    snprintf(sql, sizeof(sql),
+             "SELECT %s FROM submission %s WHERE 1%s%s%s%s%s%s%s%s ORDER BY id DESC LIMIT ?7", columns, index,
+             state_condition(mask), mask & BY_TASK ? " AND task_id = ?2" : "",
              mask & BY_CLASS ? " AND class = ?3" : "", mask & BY_CLIENT ? " AND client = ?4" : "",
-             mask & BY_GROUP ? " AND group_id = ?5" : "", mask & BY_CURSOR ? " AND id < ?6" : "");
+             mask & BY_GROUP ? " AND group_id = ?5" : "", mask & BY_CURSOR ? " AND id < ?6" : "",
+             mask & BY_RUN ? " AND run = ?8" : "", mask & BY_STEP ? " AND step = ?9" : "");
     return db_prepare(r->db, sql, out, err);
 }
 
@@ -547,6 +565,8 @@ bind_filter(sqlite3_stmt *stmt, const struct submission_filter *f)
     db_bind_text(stmt, 5, f->group_id);
     db_bind_text(stmt, 6, f->before);
     sqlite3_bind_int(stmt, 7, f->limit);
+    db_bind_text(stmt, 8, f->run);
+    sqlite3_bind_int64(stmt, 9, f->step);
 }
 
 /* The statement of a page, bound; lists: which of the reader's. */
@@ -738,6 +758,10 @@ static const struct reader_ops reader_ops = {
     .each_leader = sums_each_leader,
     .each_record = sums_each_record,
     .each_group = sums_each_group,
+    .each_run = runs_each_run,
+    .get_run = runs_get_run,
+    .each_run_step = runs_each_step,
+    .each_run_task = runs_each_task,
 };
 
 int

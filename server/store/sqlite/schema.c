@@ -255,9 +255,46 @@ static const char version_11[] = "CREATE TABLE node ("
                                  "ALTER TABLE submission ADD COLUMN claim INTEGER NOT NULL DEFAULT 0;"
                                  "UPDATE submission SET node = '' WHERE state = 1;";
 
+/*
+ * To which run and step it belongs (labels.h), and sums by them, which begin with this version. A scope is here that of
+ * the submission's own client, "" where it has none; what is asked for of all clients is added up. bin_0 to bin_8 count
+ * speed-ups by size (rows.c).
+ */
+#define RUN_COUNTS                                                                    \
+    "  n INTEGER NOT NULL, infra INTEGER NOT NULL, ok INTEGER NOT NULL,"              \
+    "  cheats INTEGER NOT NULL, rewarded INTEGER NOT NULL, reward_sum REAL NOT NULL," \
+    "  speedup REAL, bin_0 INTEGER NOT NULL, bin_1 INTEGER NOT NULL,"                 \
+    "  bin_2 INTEGER NOT NULL, bin_3 INTEGER NOT NULL, bin_4 INTEGER NOT NULL,"       \
+    "  bin_5 INTEGER NOT NULL, bin_6 INTEGER NOT NULL, bin_7 INTEGER NOT NULL,"       \
+    "  bin_8 INTEGER NOT NULL,"
+#define LABELS_OF(table)                                                               \
+    "ALTER TABLE " table " ADD COLUMN run TEXT;"                                       \
+    "ALTER TABLE " table " ADD COLUMN step INTEGER;"                                   \
+    "UPDATE " table " SET run = json_extract(request, '$.metadata.run')"               \
+    "  WHERE request LIKE '%\"run\"%' AND json_valid(request)"                         \
+    "    AND json_type(request, '$.metadata.run') = 'text'"                            \
+    "    AND length(json_extract(request, '$.metadata.run')) BETWEEN 1 AND 200;"       \
+    "UPDATE " table " SET step = json_extract(request, '$.metadata.step')"             \
+    "  WHERE run IS NOT NULL AND json_type(request, '$.metadata.step') = 'integer'"    \
+    "    AND json_extract(request, '$.metadata.step') BETWEEN 0 AND 9007199254740991;" \
+    "CREATE INDEX " table "_run ON " table " (run, id) WHERE run IS NOT NULL;"         \
+    "CREATE INDEX " table "_run_step ON " table " (run, step, id) WHERE run IS NOT NULL;"
+
+static const char version_12[] = LABELS_OF("submission")
+    LABELS_OF("submission_group") "CREATE TABLE run_sum (run TEXT NOT NULL, scope TEXT NOT NULL," RUN_COUNTS
+                                  "  first_step INTEGER, last_step INTEGER, first_ms INTEGER NOT NULL, "
+                                  "last_ms INTEGER NOT NULL,"
+                                  "  PRIMARY KEY (run, scope)"
+                                  ") WITHOUT ROWID;"
+                                  "CREATE TABLE run_step (run TEXT NOT NULL, step INTEGER NOT NULL, task_id "
+                                  "TEXT NOT NULL,"
+                                  "  scope TEXT NOT NULL," RUN_COUNTS
+                                  "  PRIMARY KEY (run, step, task_id, scope)"
+                                  ") WITHOUT ROWID;";
+
 static const struct schema_step steps_known[] = {
     { version_1 }, { version_2 }, { version_3 }, { version_4 },  { version_5 },  { version_6 },
-    { version_7 }, { version_8 }, { version_9 }, { version_10 }, { version_11 },
+    { version_7 }, { version_8 }, { version_9 }, { version_10 }, { version_11 }, { version_12 },
 };
 
 const struct schema_step *

@@ -22,7 +22,7 @@ enum change {
 _Static_assert(PRUNE_FAILURE < SUMS_NCHANGES, "room for each statement");
 
 static const char *const change_sql[SUMS_NCHANGES] = {
-    [FIND] = "SELECT task_id, client FROM submission WHERE id = ?1",
+    [FIND] = "SELECT task_id, client, run, step FROM submission WHERE id = ?1",
     [ADD_TREND] = "INSERT INTO trend VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8)"
                   " ON CONFLICT DO UPDATE SET n = n + 1, reward_sum = reward_sum + excluded.reward_sum",
     /* The message stands as it is where it is known already, or where there is room for one more. */
@@ -55,7 +55,7 @@ sums_init(struct sums *s, sqlite3 *db, struct error *err)
     for (int i = 0; rc == 0 && i < SUMS_NCHANGES; i++)
         if (change_sql[i])
             rc = db_prepare(db, change_sql[i], &s->changes[i], err);
-    return rc;
+    return rc == 0 ? runs_writer_init(&s->runs, db, err) : rc;
 }
 
 void
@@ -63,6 +63,7 @@ sums_release(struct sums *s)
 {
     for (int i = 0; i < SUMS_NCHANGES; i++)
         sqlite3_finalize(s->changes[i]);
+    runs_writer_release(&s->runs);
 }
 
 /* One ended submission, while it is counted. */
@@ -72,6 +73,7 @@ struct counted {
     char task_id[HASH_TEXT_SIZE];
     char client[256]; /* cut: a sum's scope need not be longer */
     bool has_client;
+    struct labels labels;
 };
 
 static void
@@ -96,6 +98,10 @@ find(struct sums *s, struct counted *c, struct error *err)
         snprintf(c->task_id, sizeof(c->task_id), "%s", task ? task : "");
         snprintf(c->client, sizeof(c->client), "%s", client ? client : "");
         c->has_client = client;
+        const char *run = (const char *)sqlite3_column_text(stmt, 2);
+        snprintf(c->labels.run, sizeof(c->labels.run), "%s", run ? run : "");
+        bool has_step = sqlite3_column_type(stmt, 3) != SQLITE_NULL;
+        c->labels.step = has_step ? sqlite3_column_int64(stmt, 3) : LABEL_STEP_NONE;
     }
     int rc = step == SQLITE_ROW ? 0 : db_fail(sqlite3_db_handle(stmt), err, "look for what ended");
     db_reset(stmt);
@@ -222,6 +228,23 @@ add_to_scope(struct sums *s, const struct counted *c, const char *scope, struct 
     return rc == 0 ? add_task(s, c, scope, err) : rc;
 }
 
+static int
+add_run(struct sums *s, const struct counted *c, struct error *err)
+{
+    char scope[STORE_SCOPE_SIZE];
+
+    if (!*c->labels.run || c->is.is_weakened)
+        return 0;
+    store_scope(c->has_client ? c->client : NULL, scope);
+    const struct run_verdict v = { .labels = &c->labels,
+                                   .scope = scope,
+                                   .task_id = c->task_id,
+                                   .is = &c->is,
+                                   .reward = c->row->reward,
+                                   .finished_ms = c->row->finished_ms };
+    return runs_add(&s->runs, &v, err);
+}
+
 int
 sums_add(struct sums *s, const struct submission_row *row, struct error *err)
 {
@@ -237,6 +260,8 @@ sums_add(struct sums *s, const struct submission_row *row, struct error *err)
         store_scope(c.client, scope);
         rc = add_to_scope(s, &c, scope, err);
     }
+    if (rc == 0)
+        rc = add_run(s, &c, err);
     if (rc == 0)
         rc = add_leader(s, &c, err);
     return rc == 0 ? prune(s, row->finished_ms / 1000, err) : rc;

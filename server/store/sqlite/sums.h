@@ -9,12 +9,14 @@
 #include <sqlite3.h>
 
 #include "common/error.h"
+#include "server/store/sqlite/runs.h"
 #include "server/store/store.h"
 
 #define SUMS_NCHANGES 9
 
 struct sums {
     sqlite3_stmt *changes[SUMS_NCHANGES];
+    struct runs_writer runs;
     int64_t pruned_s; /* when what is too old was last removed */
 };
 

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "server/store/labels.h"
 #include "server/store/sqlite/db.h"
 #include "server/store/sqlite/reader.h"
 
@@ -19,9 +20,11 @@ enum query {
     EACH_RECORD,
     EACH_GROUP,
     EACH_GROUP_OF_CLIENT,
+    EACH_GROUP_OF_RUN,
+    EACH_GROUP_OF_STEP,
 };
 
-_Static_assert(EACH_GROUP_OF_CLIENT + 1 == SUMS_NQUERIES, "one statement for each query");
+_Static_assert(EACH_GROUP_OF_STEP + 1 == SUMS_NQUERIES, "one statement for each query");
 
 #define TASK_SUM_SQL                                                                                     \
     "SELECT task_id, name, level, n, ok, cheats, reward, speedup, last_ms FROM task_sum LEFT JOIN task " \
@@ -33,7 +36,7 @@ _Static_assert(EACH_GROUP_OF_CLIENT + 1 == SUMS_NQUERIES, "one statement for eac
 #define GROUP_SQL                                                                                   \
     "SELECT g.id, g.task_id, (SELECT name FROM task WHERE task.id = g.task_id), g.client, g.size, " \
     "g.created_ms, sum(s.state = 0), sum(s.state = 1), sum(s.state = 2), sum(s.state = 3), "        \
-    "sum(s.class IS 'ok'), max(s.reward)"                                                           \
+    "sum(s.class IS 'ok'), max(s.reward), g.run, g.step"                                            \
     " FROM (SELECT * FROM submission_group"
 #define GROUP_SQL_END                                                                         \
     " ORDER BY id DESC LIMIT ?2) g CROSS JOIN submission s INDEXED BY submission_group_index" \
@@ -59,6 +62,11 @@ static const char *const query_sql[SUMS_NQUERIES] = {
     [EACH_GROUP] = GROUP_SQL " WHERE id < ?1" GROUP_SQL_END,
     [EACH_GROUP_OF_CLIENT] =
         GROUP_SQL " INDEXED BY submission_group_client WHERE id < ?1 AND client = ?3" GROUP_SQL_END,
+    /* A run is rarely more than one client's. */
+    [EACH_GROUP_OF_RUN] = GROUP_SQL " INDEXED BY submission_group_run WHERE id < ?1 AND run = ?4"
+                                    " AND (?3 IS NULL OR client = ?3)" GROUP_SQL_END,
+    [EACH_GROUP_OF_STEP] = GROUP_SQL " INDEXED BY submission_group_run_step WHERE id < ?1 AND run = ?4"
+                                     " AND step = ?5 AND (?3 IS NULL OR client = ?3)" GROUP_SQL_END,
 };
 
 int
@@ -301,24 +309,38 @@ give_group(sqlite3_stmt *stmt, const struct call *call)
                                  .size = sqlite3_column_int(stmt, 4),
                                  .created_ms = sqlite3_column_int64(stmt, 5),
                                  .ok = sqlite3_column_int64(stmt, 6 + SUBMISSION_NSTATES),
-                                 .reward = real_at(stmt, 7 + SUBMISSION_NSTATES) };
+                                 .reward = real_at(stmt, 7 + SUBMISSION_NSTATES),
+                                 .run = text_at(stmt, 8 + SUBMISSION_NSTATES),
+                                 .step = LABEL_STEP_NONE };
+
+    if (sqlite3_column_type(stmt, 9 + SUBMISSION_NSTATES) != SQLITE_NULL)
+        row.step = sqlite3_column_int64(stmt, 9 + SUBMISSION_NSTATES);
     for (int i = 0; i < SUBMISSION_NSTATES; i++)
         row.by_state[i] = sqlite3_column_int64(stmt, 6 + i);
     ((store_group_sum_cb *)call->cb)(call->arg, &row);
 }
 
-int
-sums_each_group(struct store_reader *r, const char *client, const char *before, int limit,
-                store_group_sum_cb *row_cb, void *arg, struct error *err)
+static enum query
+group_query(const struct groups_filter *f)
 {
-    sqlite3_stmt *stmt = query(r, client ? EACH_GROUP_OF_CLIENT : EACH_GROUP);
-    int rc = check(stmt, limit, GROUPS_MAX, err);
+    if (f->run)
+        return f->step >= 0 ? EACH_GROUP_OF_STEP : EACH_GROUP_OF_RUN;
+    return f->client ? EACH_GROUP_OF_CLIENT : EACH_GROUP;
+}
+
+int
+sums_each_group(struct store_reader *r, const struct groups_filter *f, store_group_sum_cb *row_cb, void *arg,
+                struct error *err)
+{
+    sqlite3_stmt *stmt = query(r, group_query(f));
+    int rc = check(stmt, f->limit, GROUPS_MAX, err);
 
     if (rc < 0)
         return rc;
-    db_bind_text(stmt, 1, before ? before : "~"); /* greater than any id */
-    sqlite3_bind_int(stmt, 2, limit);
-    if (client)
-        db_bind_text(stmt, 3, client);
+    db_bind_text(stmt, 1, f->before ? f->before : "~"); /* greater than any id */
+    sqlite3_bind_int(stmt, 2, f->limit);
+    db_bind_text(stmt, 3, f->client);
+    db_bind_text(stmt, 4, f->run);
+    sqlite3_bind_int64(stmt, 5, f->step);
     return each(stmt, give_group, (struct call){ (void (*)(void))row_cb, arg }, "read groups", err);
 }

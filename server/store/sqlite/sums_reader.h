@@ -7,7 +7,7 @@
 #include "common/error.h"
 #include "server/store/store.h"
 
-#define SUMS_NQUERIES 9
+#define SUMS_NQUERIES 11
 
 struct sums_reader {
     sqlite3_stmt *queries[SUMS_NQUERIES];
@@ -30,7 +30,7 @@ int sums_each_leader(struct store_reader *r, const char *task_id, const char *cl
                      store_leader_cb *row_cb, void *arg, struct error *err);
 int sums_each_record(struct store_reader *r, const char *scope, const char *task_id, store_record_cb *row_cb,
                      void *arg, struct error *err);
-int sums_each_group(struct store_reader *r, const char *client, const char *before, int limit,
-                    store_group_sum_cb *row_cb, void *arg, struct error *err);
+int sums_each_group(struct store_reader *r, const struct groups_filter *f, store_group_sum_cb *row_cb,
+                    void *arg, struct error *err);
 
 #endif

@@ -1,0 +1,333 @@
+#include "server/http/engine.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "server/store/labels.h"
+#include "server/verdict/values.h"
+
+/* Training runs, as the labels of what they had judged tell of them: from sums, and of the caller's scope. */
+
+#define POINTS_MAX 500 /* of a curve */
+#define COLUMNS_MAX 50 /* of a table of tasks by step */
+#define LINE_SIZE (LABEL_MAX_CHARS * 4 + 1)
+
+struct run_read {
+    struct exchange_read call;
+    char scope[STORE_SCOPE_SIZE];
+    char run[LINE_SIZE]; /* the run, or where a page goes on */
+    int64_t before_ms;
+    int limit;
+    bool has_more;
+    char last[LINE_SIZE + 32];      /* the cursor of the last row */
+    int64_t first_step, last_step;  /* of the run; < 0: none */
+    json_t *out, *items, *speedups; /* the run, or NULL: there is none; rows of it, or of a page */
+};
+
+static void
+free_run(struct exchange_read *call)
+{
+    struct run_read *c = (struct run_read *)call;
+
+    json_decref(c->out);
+    json_decref(c->items);
+    json_decref(c->speedups);
+    free(c);
+}
+
+/* --- what counts come to --- */
+
+static json_t *
+time_json(int64_t wall_ms)
+{
+    char text[CLOCK_TEXT_SIZE];
+
+    clock_text(wall_ms, text);
+    return json_string(text);
+}
+
+static json_t *
+step_json(int64_t step)
+{
+    return step < 0 ? json_null() : json_integer((json_int_t)step);
+}
+
+static json_t *
+share(int64_t part, int64_t whole)
+{
+    return whole > 0 ? json_real((double)part / (double)whole) : json_null();
+}
+
+/* The share of those that were judged; nobody knows it where some are correct and none was timed. */
+static json_t *
+fast(const struct run_counts *c, double above)
+{
+    int64_t n = 0, timed = 0;
+
+    for (int i = 0; i < STORE_SPEEDUP_NBINS; i++) {
+        timed += c->speedups[i];
+        n += i > 0 && store_speedup_edges[i - 1] >= above ? c->speedups[i] : 0;
+    }
+    return timed == 0 && c->ok > 0 ? json_null() : share(n, c->n - c->infra);
+}
+
+static void
+add_counts(json_t *out, const struct run_counts *c)
+{
+    const int64_t judged = c->n - c->infra;
+    const double reward = c->rewarded > 0 ? c->reward_sum / (double)c->rewarded : NAN;
+    AUTO_JSON json_t *counts = json_pack(
+        "{s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "n", (json_int_t)c->n, "infra",
+        (json_int_t)c->infra, "ok", (json_int_t)c->ok, "cheats", (json_int_t)c->cheats, "reward",
+        real_or_null(reward), "correct", share(c->ok, judged), "hack", share(c->cheats, judged), "fast_1",
+        fast(c, 1), "fast_1.5", fast(c, 1.5), "fast_2", fast(c, 2), "speedup", real_or_null(c->speedup));
+
+    json_object_update(out, counts);
+}
+
+/* How many were how fast: [{"above","to","n"}], of which the first has no "above" and the last no "to". */
+static json_t *
+speedups_json(const struct run_counts *c)
+{
+    json_t *out = json_array();
+
+    for (int i = 0; i < STORE_SPEEDUP_NBINS; i++)
+        json_array_append_new(
+            out, json_pack("{s:o, s:o, s:I}", "above", real_or_null(i > 0 ? store_speedup_edges[i - 1] : NAN),
+                           "to", real_or_null(i < STORE_SPEEDUP_NBINS - 1 ? store_speedup_edges[i] : NAN),
+                           "n", (json_int_t)c->speedups[i]));
+    return out;
+}
+
+static json_t *
+run_json(const struct run_row *row)
+{
+    json_t *out = json_pack("{s:s, s:o, s:o, s:o, s:o}", "run", row->run, "first_step",
+                            step_json(row->first_step), "last_step", step_json(row->last_step), "first",
+                            time_json(row->first_ms), "last", time_json(row->last_ms));
+    if (out)
+        add_counts(out, &row->counts);
+    return out;
+}
+
+/* --- GET /v1/runs --- */
+
+static void
+run_cb(void *arg, const struct run_row *row)
+{
+    struct run_read *c = arg;
+
+    c->has_more = (int)json_array_size(c->items) == c->limit;
+    if (c->has_more)
+        return;
+    json_array_append_new(c->items, run_json(row));
+    snprintf(c->last, sizeof(c->last), "%lld.%s", (long long)row->last_ms, row->run);
+}
+
+static int
+read_runs(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    struct run_read *c = (struct run_read *)call;
+
+    return reader_each_run(r, c->scope, c->before_ms, c->run, c->limit + 1, run_cb, c, err);
+}
+
+static void
+answer_runs(struct exchange *x, struct exchange_read *call)
+{
+    struct run_read *c = (struct run_read *)call;
+
+    exchange_page(x, ptr_take(&c->items), c->has_more ? c->last : NULL);
+}
+
+/* NULL: there was no memory, and that is answered. */
+static struct run_read *
+run_read_new(struct exchange *x, const struct exchange_read *call, const char *run, int limit)
+{
+    struct run_read *c = calloc(1, sizeof(*c));
+
+    if (!c || !(c->items = json_array())) {
+        free(c);
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the answer");
+        return NULL;
+    }
+    c->call = *call;
+    c->call.free = free_run;
+    c->limit = limit;
+    snprintf(c->run, sizeof(c->run), "%s", run);
+    store_scope(access_client(x), c->scope);
+    return c;
+}
+
+void
+run_list(struct exchange *x)
+{
+    static const struct exchange_read call = { .read = read_runs, .answer = answer_runs, .what = "runs" };
+    const char *cursor = target_value(&x->target, "cursor"), *before = "";
+    int64_t before_ms = INT64_MAX;
+    int limit = exchange_limit(x);
+
+    if (limit == 0)
+        return;
+    if (cursor) {
+        size_t digits = strspn(cursor, "0123456789");
+        if (digits < 1 || digits > 18 || cursor[digits] != '.' || strlen(cursor + digits) > LINE_SIZE) {
+            exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "cursor", "is not a cursor of this list");
+            return;
+        }
+        before_ms = strtoll(cursor, NULL, 10);
+        before = cursor + digits + 1;
+    }
+    struct run_read *c = run_read_new(x, &call, before, limit);
+    if (!c)
+        return;
+    c->before_ms = before_ms;
+    exchange_read(x, &c->call);
+}
+
+/* --- GET /v1/runs/{}, /v1/runs/{}/tasks --- */
+
+static void
+one_run_cb(void *arg, const struct run_row *row)
+{
+    struct run_read *c = arg;
+
+    c->out = run_json(row);
+    c->speedups = speedups_json(&row->counts);
+    c->first_step = row->first_step;
+    c->last_step = row->last_step;
+}
+
+/* Steps that one point stands for, so that there are at most most of them. */
+static int64_t
+width_of(const struct run_read *c, int most)
+{
+    return (c->last_step - c->first_step) / most + 1;
+}
+
+static void
+point_cb(void *arg, const struct run_step_row *row)
+{
+    struct run_read *c = arg;
+    json_t *point = json_pack("{s:o}", "step", step_json(row->step));
+
+    if (point)
+        add_counts(point, &row->counts);
+    json_array_append_new(c->items, point);
+}
+
+/* The run, or NULL; 0 or a code. */
+static int
+read_run(struct run_read *c, struct store_reader *r, struct error *err)
+{
+    c->first_step = c->last_step = LABEL_STEP_NONE;
+    return reader_get_run(r, c->scope, c->run, one_run_cb, c, err);
+}
+
+static int
+read_curve(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    struct run_read *c = (struct run_read *)call;
+    int rc = read_run(c, r, err);
+
+    if (rc < 0 || c->last_step < 0)
+        return rc;
+    return reader_each_run_step(r, c->scope, c->run, c->first_step, width_of(c, POINTS_MAX), point_cb, c,
+                                err);
+}
+
+static bool
+refuse_unknown(struct exchange *x, const struct run_read *c)
+{
+    if (c->out)
+        return false;
+    exchange_problem(x, PROBLEM_NOT_FOUND, "there is no run \"%.100s\" with a verdict", c->run);
+    return true;
+}
+
+static void
+answer_curve(struct exchange *x, struct exchange_read *call)
+{
+    struct run_read *c = (struct run_read *)call;
+
+    if (refuse_unknown(x, c))
+        return;
+    json_object_set(c->out, "speedups", c->speedups);
+    json_object_set_new(c->out, "step_width", json_integer((json_int_t)width_of(c, POINTS_MAX)));
+    json_object_set(c->out, "steps", c->items);
+    exchange_json(x, 200, ptr_take(&c->out));
+}
+
+static void
+task_step_cb(void *arg, const struct run_step_row *row)
+{
+    struct run_read *c = arg;
+    json_t *last = json_array_get(c->items, json_array_size(c->items) - 1);
+    const char *id = json_string_value(json_object_get(last, "task"));
+
+    if (!id || strcmp(id, row->task_id) != 0) {
+        last = json_pack("{s:s, s:s?, s:[]}", "task", row->task_id, "task_name", row->task_name, "steps");
+        json_array_append_new(c->items, last);
+    }
+    json_t *point = json_pack("{s:o}", "step", step_json(row->step));
+    if (point)
+        add_counts(point, &row->counts);
+    json_array_append_new(json_object_get(last, "steps"), point);
+}
+
+static int
+read_tasks(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    struct run_read *c = (struct run_read *)call;
+    int rc = read_run(c, r, err);
+
+    if (rc < 0 || c->last_step < 0)
+        return rc;
+    return reader_each_run_task(r, c->scope, c->run, c->first_step, width_of(c, COLUMNS_MAX), c->limit,
+                                task_step_cb, c, err);
+}
+
+static void
+answer_tasks(struct exchange *x, struct exchange_read *call)
+{
+    struct run_read *c = (struct run_read *)call;
+
+    if (refuse_unknown(x, c))
+        return;
+    exchange_json(x, 200,
+                  json_pack("{s:s, s:o, s:o, s:I, s:O}", "run", c->run, "first_step",
+                            step_json(c->first_step), "last_step", step_json(c->last_step), "step_width",
+                            (json_int_t)width_of(c, COLUMNS_MAX), "items", c->items));
+}
+
+static void
+ask_run(struct exchange *x, const struct exchange_read *call)
+{
+    int limit = exchange_limit(x);
+    struct run_read *c = limit ? run_read_new(x, call, x->target.segments[2], limit) : NULL;
+
+    if (c)
+        exchange_read(x, &c->call);
+}
+
+/* {"run","n",… as in the list; "speedups": how many were how fast, "steps": a curve's points} */
+void
+run_show(struct exchange *x)
+{
+    static const struct exchange_read call = { .read = read_curve, .answer = answer_curve, .what = "run" };
+
+    ask_run(x, &call);
+}
+
+/* Its tasks with most verdicts, each with its steps. */
+void
+run_tasks(struct exchange *x)
+{
+    static const struct exchange_read call = { .read = read_tasks, .answer = answer_tasks, .what = "run" };
+
+    ask_run(x, &call);
+}

@@ -1,0 +1,35 @@
+#include "server/store/labels.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "common/auto.h"
+#include "common/utf8.h"
+
+static bool
+is_run(const json_t *run)
+{
+    size_t size = json_string_length(run);
+
+    return size > 0 && strlen(json_string_value(run)) == size &&
+           utf8_length(json_string_value(run), size) <= LABEL_MAX_CHARS;
+}
+
+void
+labels_read(const char *request, struct labels *out)
+{
+    *out = (struct labels){ .step = LABEL_STEP_NONE };
+    if (!request || !strstr(request, "\"run\"")) /* most have none, and need no parsing */
+        return;
+    AUTO_JSON json_t *document = json_loads(request, JSON_ALLOW_NUL, NULL);
+    json_t *metadata = json_object_get(document, "metadata");
+    json_t *run = json_object_get(metadata, "run"), *step = json_object_get(metadata, "step");
+
+    if (!is_run(run))
+        return;
+    snprintf(out->run, sizeof(out->run), "%s", json_string_value(run));
+    if (json_is_integer(step) && json_integer_value(step) >= 0 && json_integer_value(step) <= LABEL_STEP_MAX)
+        out->step = json_integer_value(step);
+}

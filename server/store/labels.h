@@ -1,0 +1,19 @@
+/* labels.h - to which step of which run a submission or a group belongs: what its metadata says. Pure; any thread. */
+#ifndef STORE_LABELS_H
+#define STORE_LABELS_H
+
+#include <stdint.h>
+
+#define LABEL_MAX_CHARS 200
+#define LABEL_STEP_MAX 9007199254740991 /* what a double tells apart */
+#define LABEL_STEP_NONE (-1)
+
+struct labels {
+    char run[LABEL_MAX_CHARS * 4 + 1]; /* UTF-8; "": none, and then there is no step either */
+    int64_t step;
+};
+
+/* Of a row's request, JSON text or NULL. What is no label, by its type or its length, is none. */
+void labels_read(const char *request, struct labels *out);
+
+#endif
