@@ -1,6 +1,6 @@
 // Charts in SVG, drawn by hand: bars by time, a line with its band, a step line, a histogram, strips of samples. Each
 // has a name for those who cannot see it, and the pages put its figures into a table beside it.
-import { clockTime, isNumber, plain, svg } from "/dom.js";
+import { clockTime, el, isNumber, plain, svg } from "/dom.js";
 
 const LEFT = 44;
 const RIGHT = 8;
@@ -87,6 +87,40 @@ export function bandLine(label, steps, stepS, { value, lo, hi, top, height = 150
   const hover = steps.map((step, i) => svg("rect", { class: "hover", x: xOf(i, steps.length), y: TOP, width: xOf(1, steps.length) - LEFT, height: room },
     svg("title", { text: clockTime(step.start) + ": " + (isNumber(value(step)) ? format(value(step)) : "none") })));
   return frame(label, height, [axis(height, most, format), body, hover, timeAxis(height, steps, stepS)]);
+}
+
+// Lines over numbered steps; series: [{name, className, points: [[step, value], …]}]. A point without a value is left out.
+export function lines(label, series, { top, height = 170, format = plain } = {}) {
+  measure();
+  const wide = Math.min(WIDE, 560);
+  const kept = series.map((one) => ({ ...one, points: one.points.filter(([, value]) => isNumber(value)) }));
+  const every = kept.flatMap((one) => one.points);
+  const first = Math.min(...every.map(([step]) => step)), last = Math.max(...every.map(([step]) => step));
+  const most = top || roundUp(Math.max(...every.map(([, value]) => value), 0));
+  const least = Math.min(0, ...every.map(([, value]) => value));
+  const room = height - TOP - BOTTOM;
+  const x = (step) => LEFT + ((wide - LEFT - RIGHT) * (step - first)) / Math.max(1, last - first);
+  const y = (value) => TOP + room * (1 - (Math.min(most, value) - least) / (most - least));
+  const grid = [0, 0.5, 1].map((part) => { const value = least + part * (most - least); return [
+    svg("line", { class: "grid", x1: LEFT, x2: wide - RIGHT, y1: y(value), y2: y(value) }), svg("text", { class: "tick end", x: LEFT - 6, y: y(value) + 4, text: format(value) })]; });
+  const drawn = kept.map((one) => svg("g", { class: one.className },
+    one.points.length > 1 && svg("path", { class: "line", d: "M" + one.points.map(([step, value]) => x(step) + "," + y(value)).join("L") }),
+    one.points.length <= 60 && one.points.map(([step, value]) => svg("circle", { class: "dot", cx: x(step), cy: y(value), r: 2.5 }, svg("title", { text: `${one.name}, step ${step}: ${format(value)}` })))));
+  const ends = [[first, "start"], ...(last > first ? [[last, "finish"]] : [])].map(([step, anchor]) => svg("text", { class: "tick " + anchor, x: x(step), y: height - 5, text: "step " + step }));
+  return svg("svg", { viewBox: `0 0 ${wide} ${height}`, role: "img", "aria-label": label, class: "chart" }, grid, drawn, ends);
+}
+
+// A table of shades from 0 to 1; rows: [{name, key, isChosen, cells: [{shade, told} or null]}]. A row's name is a button.
+export function heatMap(label, what, steps, rows, pick) {
+  const cell = (row) => (one, i) => el("td", { class: one ? null : "none", title: one ? `${row.name}, step ${steps[i]}: ${one.told}` : null,
+    style: one ? { backgroundColor: `color-mix(in srgb, var(--good) ${Math.round(100 * Math.min(1, Math.max(0, one.shade)))}%, var(--bad))` } : null },
+  el("span", { class: "unseen", text: one ? one.told : "none" }));
+  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label, "data-key": label }, el("table", { class: "heat" },
+    el("caption", { class: "unseen", text: label }),
+    el("thead", {}, el("tr", {}, el("th", { scope: "col", text: what }), steps.map((step, i) => el("th", { scope: "col" },
+      el("span", { class: i === 0 || i === steps.length - 1 || i % 10 === 0 ? null : "unseen", text: String(step) }))))),
+    el("tbody", {}, rows.map((row) => el("tr", {}, el("th", { scope: "row" },
+      el("button", { type: "button", class: "quiet", "data-key": "heat" + row.key, "aria-pressed": String(row.isChosen), text: row.name, onclick: () => pick(row.key) })), row.cells.map(cell(row)))))));
 }
 
 // Bars with the name of each below; items: [{name, value, className}].

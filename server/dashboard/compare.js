@@ -46,16 +46,25 @@ export function compare(root, params, go, list) {
   root.append(el("h1", { text: "Compare" }), ids.length < MOST ? add : el("p", { class: "dim", text: "Four at most." }), part);
   const draw = region(part);
   const sources = new Map();
+  const beside = params.get("with");
   return async () => {
     const items = await Promise.all(ids.map(async (id, i) => {
       const item = await ask("/v1/submissions/" + id);
       if (!sources.has(id)) sources.set(id, await askText("/v1/submissions/" + id + "/source"));
       return { i, item, source: sources.get(id) };
     }));
-    draw(items, () => [
+    if (beside === "best" && items.length === 1) {
+      const best = (await ask(`/v1/tasks/${encodeURIComponent(items[0].item.task)}/leaders?limit=1`)).items[0];
+      if (best && best.id !== ids[0]) go(`#/compare/${best.id},${ids[0]}`);
+      said.textContent = best ? "It is the best of its task." : "No candidate of its task was correct yet.";
+    }
+    if (beside === "reference" && items[0] && !sources.has("reference")) sources.set("reference", (await ask("/v1/tasks/" + encodeURIComponent(items[0].item.task))).reference || "");
+    const reference = sources.get("reference");
+    draw([items, reference], () => [
       items.length ? verdicts(items) : el("p", { class: "card dim", text: "Give two to four submissions: tick them in the list, or add their ids here." }),
       items.length ? section("Times", times(items)) : null,
       items.slice(1).map((one) => section(`How ${name(one.i)} differs from A`, diffView(items[0].source, one.source, `Difference of A and ${name(one.i)}`))),
+      reference !== undefined && items.length ? section("How A differs from the reference", diffView(reference, items[0].source, "Difference of the reference and A")) : null,
       items.length === 1 ? section("Source of A", el("pre", { class: "source", tabindex: "0", "aria-label": "Source of A" }, painted(items[0].source).map((parts) => [...parts, "\n"]))) : null,
     ]);
   };

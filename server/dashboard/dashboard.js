@@ -6,6 +6,7 @@ import { group, groups } from "/groups.js";
 import { nodes } from "/nodes.js";
 import { overview } from "/overview.js";
 import { failures, rewards } from "/rewards.js";
+import { run, runs } from "/runs.js";
 import { submission } from "/submission.js";
 import { submissions } from "/submissions.js";
 import { task, tasks } from "/tasks.js";
@@ -16,6 +17,7 @@ const STALE_MS = 5000;
 const PAGES = [
   [/^#\/submissions\/([0-9a-f-]{36})$/, submission, "Submission"], [/^#\/submissions$/, submissions, "Submissions"], [/^#\/compare\/?(.*)$/, compare, "Compare"],
   [/^#\/groups\/([0-9a-f-]{36})$/, group, "Group"], [/^#\/groups$/, groups, "Groups"], [/^#\/tasks\/(.+)$/, task, "Task"], [/^#\/tasks$/, tasks, "Tasks"],
+  [/^#\/runs\/(.+)$/, run, "Run"], [/^#\/runs$/, runs, "Runs"],
   [/^#\/rewards$/, rewards, "Rewards"], [/^#\/failures$/, failures, "Failures"], [/^#\/nodes$/, nodes, "Nodes"], [/^(?:#\/?)?$/, overview, "Overview"],
 ];
 

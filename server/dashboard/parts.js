@@ -29,6 +29,12 @@ export function track(item) {
 
 export const taskLink = (item) => el("a", { href: "#/tasks/" + encodeURIComponent(item.task), text: item.task_name || (item.task || "").slice(0, 19), title: item.task });
 
+// Which step of which run it is of; item has the labels, or its metadata has.
+export function labels(item) {
+  const { run, step } = item.run === undefined ? item.metadata || {} : item;
+  return run ? el("a", { href: "#/runs/" + encodeURIComponent(run), text: isNumber(step) ? `${run}, step ${count(step)}` : run }) : "–";
+}
+
 export const when = (text, href) => el(href ? "a" : "span", { href, title: clockTime(text), text: ago(text) });
 
 // columns: [{name, cell(item), number, label}]; cell gives a node or a text.
@@ -59,7 +65,7 @@ export function submissionTable(caption, items, none, select) {
     { name: "Stages", cell: track },
     { name: "Reward", number: true, cell: (item) => fixed(item.reward) },
     { name: "Speed-up", number: true, cell: (item) => speed(item.speedup) },
-    { name: "Client", cell: (item) => item.client || "–" },
+    { name: "Run and step", cell: labels }, { name: "Client", cell: (item) => item.client || "–" },
   ].filter(Boolean), items, none);
 }
 

@@ -3,7 +3,7 @@ import { ask, askText, call } from "/api.js";
 import { strip } from "/charts.js";
 import { sourceView } from "/code.js";
 import { STAGES, clockTime, duration, el, fixed, isNumber, plain, region, speed, words } from "/dom.js";
-import { badge, dataTable, facts, figuresOf, legend, section, stageOutcome, tile } from "/parts.js";
+import { badge, dataTable, facts, figuresOf, labels, legend, section, stageOutcome, tile } from "/parts.js";
 
 const isLive = (item) => item.state === "queued" || item.state === "running";
 
@@ -107,10 +107,13 @@ function clocks(item) {
   return facts([...rows, ["blocks", gpu.blocks], ["blocks void", gpu.void], ["blocks in the background of others", gpu.background], ["blocks throttled", gpu.throttled]]);
 }
 
-// The first line where the rest stands below as the error.
-function told(item) {
+// The whole feedback, as the model gets it: its first line stands out, and the rest keeps its lines.
+function feedback(item) {
+  if (!item.feedback || !item.feedback.text) return null;
   const [line, ...more] = item.feedback.text.split("\n");
-  return more.length && item.error && item.error.text ? line + " …" : item.feedback.text;
+  return [el("p", { class: "lead " + (item.class === "ok" ? "good" : item.class === "infra" ? "busy" : "bad"), text: line }),
+    more.join("\n").trim() && el("details", { "data-key": "feedback", open: true }, el("summary", { text: "The whole feedback" }),
+      el("pre", { class: "feedback", tabindex: "0", "aria-label": "The whole feedback", "data-key": "feedback-text", text: item.feedback.text }))];
 }
 
 function head(item) {
@@ -119,12 +122,15 @@ function head(item) {
   return [
     el("div", { class: "row" }, el("h1", {}, item.task_name || "Submission"), badge(item), el("span", { class: "grow" }), stop),
     el("p", { class: "dim small" }, "Submitted " + clockTime(item.created), item.client ? " by " + item.client : "", ", ", el("a", { href: "#/tasks/" + encodeURIComponent(item.task), text: "its task" }),
-      item.group ? [", ", el("a", { href: "#/groups/" + item.group, text: "its group" })] : null, ", ", el("a", { href: "#/compare/" + item.id, text: "compare" })),
+      item.group ? [", ", el("a", { href: "#/groups/" + item.group, text: "its group" })] : null,
+      item.metadata && item.metadata.run ? [", run ", labels(item)] : null),
+    el("p", { class: "row" }, el("a", { class: "button", href: `#/compare/${item.id}?with=reference`, text: "Compare with the reference" }),
+      el("a", { class: "button", href: `#/compare/${item.id}?with=best`, text: "Compare with the best" }), el("a", { class: "button", href: "#/compare/" + item.id, text: "Compare with another" })),
     el("div", { class: "tiles" }, tile(fixed(item.reward, 4), "reward"),
       tile(speed(c.speedup), isNumber(c.speedup_lo) ? `speed-up, ${speed(c.speedup_lo)} to ${speed(c.speedup_hi)}` : "speed-up"),
       tile(item.failed_at || item.passed_stage || item.stage || "–", item.failed_at ? "failed at" : item.state === "done" ? "passed up to" : "stage"),
       tile(duration((item.stages || []).reduce((sum, s) => sum + (s.run_ms || 0), 0)), "spent on it")),
-    item.feedback && item.feedback.text && el("p", { class: "lead " + (item.class === "ok" ? "good" : item.class === "infra" ? "busy" : "bad"), text: told(item) }),
+    feedback(item),
   ];
 }
 

@@ -6,14 +6,14 @@ import { submissionTable } from "/parts.js";
 const STATES = ["queued", "running", "done", "cancelled"];
 const CLASSES = ["ok", "extract", "syntax", "form", "policy", "import", "compile", "launch", "timeout", "oom", "crash", "shape", "dtype", "nonfinite", "mismatch",
   "nondeterministic", "mutated_input", "out_of_bounds", "hack", "infra"];
-const FILTERS = ["state", "class", "task", "client", "group"];
+const FILTERS = ["state", "class", "task", "client", "group", "run", "step"];
 
 function field(name, params, change, options) {
   const id = "filter-" + name;
   const value = params.get(name) || "";
   const input = options
     ? el("select", { id }, el("option", { value: "", text: "any" }), options.map((one) => el("option", { value: one, selected: one === value, text: one })))
-    : el("input", { id, type: "search", size: name === "group" ? 14 : 12, value, placeholder: "any", spellcheck: "false" });
+    : el("input", { id, type: "search", size: { group: 14, step: 5 }[name] || 12, value, placeholder: "any", spellcheck: "false" });
   input.addEventListener("change", () => change(name, input.value.trim()));
   return el("label", { for: id }, name, input);
 }
@@ -30,7 +30,7 @@ export function submissions(root, params, go) {
   const list = el("div", {}), pages = el("p", { class: "row" });
   root.append(el("h1", { text: "Submissions" }),
     el("form", { class: "row filters", role: "search", "aria-label": "Filters", onsubmit: (event) => event.preventDefault() },
-      field("state", params, change, STATES), field("class", params, change, CLASSES), ...["task", "client", "group"].map((name) => field(name, params, change)),
+      field("state", params, change, STATES), field("class", params, change, CLASSES), ...["task", "client", "group", "run", "step"].map((name) => field(name, params, change)),
       el("span", { class: "grow" }), compare), list, pages);
   const draw = region(list), drawPages = region(pages);
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import corpus
 import pytest
@@ -25,6 +26,7 @@ pytestmark = [
 CANDIDATES = corpus.HERE / "candidates"
 SYNTAX = "import triton\n\nclass ModelNew(:\n    pass\n"
 MARKUP = "</pre></td><script>window.pwned=1</script><img src=x onerror=window.pwned=2>{{7*7}}<b id=pwned>"
+RUN = "grpo/7 ü"
 LOOKS = {"light": {}, "dark": {"dark": True}, "narrow": {"narrow": True}}
 
 
@@ -66,6 +68,13 @@ class Scene:
             "groups": ("#/groups", "3 / 3"),
             "nodes": ("#/nodes", "(this one)"),
             "group": (f"#/groups/{self.group}", "Compare the best"),
+            "groups of a run": (f"#/groups?run={quote(RUN)}&step=1", "All groups"),
+            "runs": ("#/runs", "Side by side"),
+            "run": (f"#/runs/{quote(RUN, safe='')}?task={self.task}", "Its page"),
+            "beside its reference": (
+                f"{one.replace('submissions', 'compare')}?with=reference",
+                "differs from the reference",
+            ),
             "tasks": ("#/tasks", "relu"),
             "task": (f"#/tasks/{self.task}", "Leaderboard"),
             "rewards": ("#/rewards", "Share of cheats beside it"),
@@ -91,6 +100,8 @@ def time_it(store: Path, submission: str) -> None:
         }
         verdict["components"] |= {"timed": 1, "speedup": 1.99, "speedup_lo": 1.98, "speedup_hi": 2.0}
         db.execute("UPDATE submission SET verdict = ? WHERE id = ?", (json.dumps(verdict), submission))
+        for table in ("run_sum", "run_step"):
+            db.execute(f"UPDATE {table} SET speedup = 1.99, bin_5 = ok WHERE run = ? AND ok = 1", (RUN,))
     db.close()
 
 
@@ -106,13 +117,16 @@ def scene(tasks: dict[str, corpus.Task]) -> Iterator[Scene]:
             client = daemon.start()
             task = client.add_task(tasks["relu"].registration())
             sources = [candidate("relu/honest.py"), candidate("relu/last_block_missing.py"), SYNTAX]
+            labels = {"run": RUN, "step": 1, "policy_version": "base"}
             body = {"task": task, "candidates": [{"candidate": source} for source in sources], "client": "ann"}
-            group = str(client.expect("POST", "/v1/groups", body)["id"])
+            group = str(client.expect("POST", "/v1/groups", {**body, "metadata": labels})["id"])
             honest, mismatch, syntax = client.wait(group, kind="groups")["items"]
             assert [x["class"] for x in (honest, mismatch, syntax)] == ["ok", "mismatch", "syntax"]
             copied = client.add_task(tasks["copy"].registration())
-            hack = client.judge({"task": copied, "candidate": candidate("copy/returns_its_input.py")})
+            cheat = {"task": copied, "candidate": candidate("copy/returns_its_input.py")}
+            hack = client.judge({**cheat, "metadata": {"run": RUN, "step": 2}})
             assert hack["class"] == "hack"
+            client.judge({"task": copied, "candidate": SYNTAX, "metadata": {"run": "sft-1", "step": 4}})
             daemon.stop()
             time_it(directory / "store.db", honest["id"])
             daemon.start()
@@ -182,6 +196,64 @@ def test_one_that_was_timed_shows_its_samples_with_the_interval(scene: Scene, wi
     assert "1.99" in text and "1965 to 1980" in text and "Components of the reward" in text
 
 
+def test_runs_are_drawn_side_by_side_against_their_steps(scene: Scene, window: Browser) -> None:
+    show(window, scene.url, "#/runs", "Side by side")
+    names = window.script("return [...document.querySelectorAll('.legend > span')].map((s) => s.textContent)")
+    assert sorted(names) == [RUN, "sft-1"]
+    titles = window.script("return [...document.querySelectorAll('.chart .dot title')].map((t) => t.textContent)")
+    assert {f"{RUN}, step 1: 33%", f"{RUN}, step 2: 100%", "sft-1, step 4: 0%"} <= set(titles)
+    window.click("input[aria-label='Show sft-1']")
+    window.wait("document.querySelectorAll('.legend > span').length === 1")
+    assert window.script("return location.hash") == "#/runs?run=" + quote(RUN, safe="").replace("%20", "+")
+    window.script("[...document.querySelectorAll('.choice button')].find((b) => b.textContent === 'fast_2').click()")
+    window.wait_text("Faster than 2\u00d7")
+
+
+def test_a_run_shows_its_tasks_by_step_and_how_fast_they_were(scene: Scene, window: Browser) -> None:
+    show(window, scene.url, f"#/runs/{quote(RUN, safe='')}", "Tasks by step")
+    cells = (
+        "return [...document.querySelectorAll('.heat tbody tr')].map((r) => [...r.children].map((c) => c.textContent))"
+    )
+    assert window.script(cells) == [["relu", "33% of 3", "none"], ["copy", "none", "0% of 1"]]
+    bars = window.script("return [...document.querySelectorAll('.chart g > title')].map((t) => t.textContent)")
+    assert "1.5\u20132: 1" in bars and "> 5: 0" in bars
+    window.click(".heat tbody tr button")
+    window.wait_text("Task relu")
+    window.script("[...document.querySelectorAll('.choice button')].find((b) => b.textContent === 'speed-up').click()")
+    window.wait("document.querySelector('.heat tbody tr td')?.textContent === '1.99\u00d7 of 3'")
+    window.script("location.hash = `#/submissions?run=${arguments[0]}&step=2`", quote(RUN, safe=""))
+    window.wait("document.querySelectorAll('tbody tr').length === 1 && document.body.innerText.includes('hack')")
+
+
+def test_a_group_has_no_places_before_all_are_done(scene: Scene, window: Browser) -> None:
+    show(window, scene.url, "#/groups", "3 / 3")
+    drawn = """
+    return Promise.all([import('/groups.js'), import('/api.js')]).then(async ([m]) => {
+      const items = [{id: 'a', state: 'done', class: 'ok', reward: 0.7, group_index: 0},
+        {id: 'b', state: 'running', group_index: 1}, {id: 'c', state: 'queued', group_index: 2},
+        {id: 'd', state: 'done', class: 'mismatch', reward: 0.3, group_index: 3}];
+      const answer = {id: 'g', state: 'running', items, ranking: [0, 3, 1, 2], metadata: {run: 'r', step: 4}};
+      const real = window.fetch;
+      window.fetch = async () => new Response(JSON.stringify(answer));
+      const root = document.createElement('div');
+      try { await m.group(root, new URLSearchParams(), () => {}, 'g')(); } finally { window.fetch = real; }
+      return root.textContent; });
+    """
+    text = window.script(drawn)
+    assert "2 / 4candidates done" in text and "50%correct so far" in text and "r, step 4" in text
+    assert "1 waiting, 1 under way" in text and "as they were sent" in text and "\u2013#0ok" in text
+
+
+def test_a_candidate_is_beside_its_reference_or_the_best_by_one_click(scene: Scene, window: Browser) -> None:
+    show(window, scene.url, f"#/submissions/{scene.mismatch}", "The whole feedback")
+    window.click("a[href$='with=reference']")
+    window.wait_text("How A differs from the reference")
+    assert window.script("return document.querySelectorAll('.source .gone, .source .new').length") > 2
+    show(window, scene.url, f"#/submissions/{scene.mismatch}", "The whole feedback")
+    window.click("a[href$='with=best']")
+    window.wait("location.hash === arguments[0]", f"#/compare/{scene.honest},{scene.mismatch}")
+
+
 def test_the_command_of_a_submission_repeats_it(scene: Scene, window: Browser) -> None:
     for one, expected in ((scene.mismatch, "mismatch"), (scene.syntax, "syntax")):
         show(window, scene.url, f"#/submissions/{one}", "Run it again")
@@ -237,7 +309,10 @@ def test_markup_in_every_free_text_is_inert(scene: Scene, window: Browser, tasks
     registration["reference"] = str(registration["reference"]) + f"\n# {MARKUP}\n"
     task = client.add_task(registration)
     source = f"raise RuntimeError({MARKUP!r})\n" + candidate("relu/honest.py") + f"# {MARKUP}\nprint({MARKUP!r})\n"
-    items = [{"candidate": source, "metadata": {MARKUP: MARKUP}}, {"candidate": f"class ModelNew:\n  {MARKUP}\n"}]
+    items = [
+        {"candidate": source, "metadata": {MARKUP: MARKUP, "run": MARKUP, "step": 1}},
+        {"candidate": f"class ModelNew:\n  {MARKUP}\n"},
+    ]
     body = {"task": task, "candidates": items, "client": MARKUP}
     group = str(client.expect("POST", "/v1/groups", body)["id"])
     first, second = (item["id"] for item in client.wait(group, kind="groups")["items"])
@@ -252,6 +327,8 @@ def test_markup_in_every_free_text_is_inert(scene: Scene, window: Browser, tasks
         (f"#/groups/{group}", MARKUP),
         ("#/tasks", MARKUP),
         (f"#/tasks/{task}", MARKUP),
+        ("#/runs", MARKUP),
+        (f"#/runs/{quote(MARKUP, safe='')}?task={task}", MARKUP),
         ("#/failures", "RuntimeError"),
         ("#/submissions?client=" + "%3Cimg%20src%3Dx%20onerror%3Dwindow.pwned%3D3%3E", "Nothing matches"),
         ("#/tasks/%3Cimg%20src%3Dx%20onerror%3Dwindow.pwned%3D4%3E", "there is no task"),
@@ -294,7 +371,7 @@ def test_everything_can_be_reached_by_keyboard(scene: Scene, window: Browser) ->
         window.press("Tab")
         seen.append(window.script("return document.activeElement.textContent.trim()"))
         assert window.script("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    assert seen[:7] == ["verifierd", "Overview", "Submissions", "Groups", "Tasks", "Rewards", "Failures"]
+    assert seen[:7] == ["verifierd", "Overview", "Runs", "Submissions", "Groups", "Tasks", "Rewards"]
     window.script("document.querySelector('nav a[href=\"#/rewards\"]').focus()")
     window.press("Enter")
     window.wait_text("Reward over time")
