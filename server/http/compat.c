@@ -60,6 +60,7 @@ job_free(struct compat_job *job)
     free(job->items);
     json_decref(job->policy);
     json_decref(job->reward);
+    json_decref(job->run);
     json_decref(job->request);
     free(job);
 }
@@ -144,7 +145,8 @@ static bool
 read_options(struct exchange *x, struct compat_job *job)
 {
     const char *policy = target_value(&x->target, "policy"), *reward = target_value(&x->target, "reward"),
-               *fill = target_value(&x->target, "fill"), *reply = target_value(&x->target, "reply");
+               *fill = target_value(&x->target, "fill"), *reply = target_value(&x->target, "reply"),
+               *run = target_value(&x->target, "run");
     char *end;
 
     if (policy && !(job->policy = name_or_object(policy)))
@@ -160,6 +162,8 @@ read_options(struct exchange *x, struct compat_job *job)
     }
     if (reply && strcmp(reply, "object") != 0 && strcmp(reply, "number") != 0)
         return bad_parameter(x, "reply", "is one of number, object");
+    if (run && !(job->run = json_string(run)))
+        return bad_parameter(x, "run", "is not UTF-8");
     job->is_asked = reply && strcmp(reply, "object") == 0;
     return true;
 }
@@ -682,6 +686,8 @@ complete(const struct exchange *x, const struct compat_job *job, struct compat_i
         metadata = json_object();
         json_object_set_new(item->body, "metadata", metadata);
     }
+    if (job->run)
+        json_object_set(metadata, "run", job->run);
     json_object_set_new(metadata, "compat", json_string(job->format->name));
 }
 

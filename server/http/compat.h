@@ -48,7 +48,7 @@ struct compat_job {
     int64_t deadline_ns;
     double fill;   /* stands for a reward that is null */
     bool is_asked; /* reply=object */
-    json_t *policy, *reward;
+    json_t *policy, *reward, *run;
     json_t *request;           /* the body; a reference */
     struct compat_item *items; /* owned */
 };

@@ -126,6 +126,13 @@ def test_openrlhf(shared: service.Daemon) -> None:
     assert reply["extra_logs"]["masked"] == [0, 0, 0]
 
 
+def test_an_address_may_name_the_run(shared: service.Daemon) -> None:
+    post(shared.client, "openrlhf?run=grpo-7", openrlhf("timing=1.7", "timing=1.8"))
+    items = shared.client.expect("GET", "/v1/submissions?run=grpo-7")["items"]
+    assert [item["metadata"] for item in items] == [{"run": "grpo-7", "compat": "openrlhf"}] * 2
+    post(shared.client, "openrlhf?run=a%0Ab", openrlhf("timing=1.9"), status=400)
+
+
 def test_openrlhf_with_nothing_to_do(shared: service.Daemon) -> None:
     """Where there are several addresses, the later ones get empty lists."""
     assert post(shared.client, "openrlhf", openrlhf()) == {"rewards": [], "scores": [], "extra_logs": {}}
