@@ -92,6 +92,7 @@ main(int argc, char **argv)
     struct trainer t = {
         .daemon_url = environment("VERIFIERD_URL", "http://127.0.0.1:8080"),
         .daemon_token = environment("VERIFIERD_TOKEN", NULL),
+        .run = environment("VERIFIERD_RUN", NULL),
         .endpoint_url = environment("TRAINER_ENDPOINT", NULL),
         .endpoint_key = environment("OPENAI_API_KEY", NULL),
         .is_chat = true,

@@ -18,7 +18,7 @@
 #include "common/ids.h"
 #include "common/statistics.h"
 
-enum { FEEDBACK_MAX = 6000 };
+enum { FEEDBACK_MAX = 6000, LABEL_MAX_BYTES = 200 };
 
 /* One turn of a task: what was sampled, and what became of it. */
 struct turn {
@@ -354,6 +354,23 @@ find_same(json_t *answers, const struct task *task)
     return first;
 }
 
+/* By which the daemon's dashboard tells this run from others: the journal's directory, unless the environment says a name. */
+static json_t *
+labels_of(const struct round *r)
+{
+    const char *journal = r->options->journal, *model = r->options->source ? NULL : r->trainer->model;
+    const char *end = strrchr(journal, '/'), *begin = end;
+
+    while (begin && begin > journal && begin[-1] != '/')
+        begin--;
+    json_t *run = r->trainer->run ? json_string(r->trainer->run)
+                  : end > begin   ? json_stringn(begin, (size_t)(end - begin))
+                                  : json_string("trainer");
+    /* A longer name is no label (docs/http.md). */
+    return json_pack("{s:o*, s:s*}", "run", run, "policy_version",
+                     model && strlen(model) <= LABEL_MAX_BYTES ? model : NULL);
+}
+
 static json_t *
 group_body(struct round *r, struct work *w, json_t *answers, const size_t *first, const char *task_id,
            json_t *policy)
@@ -361,8 +378,9 @@ group_body(struct round *r, struct work *w, json_t *answers, const size_t *first
     AUTO_FREE char *wanted = task_class_wanted(w->task);
     char prompt[HASH_TEXT_SIZE];
     json_t *candidates = json_array();
-    json_t *body = json_pack("{s:s, s:o, s:O, s:s, s:s?}", "task", task_id, "candidates", candidates,
-                             "policy", policy, "client", "trainer", "entry_point", wanted);
+    json_t *body =
+        json_pack("{s:s, s:o, s:O, s:s, s:s?, s:o}", "task", task_id, "candidates", candidates, "policy",
+                  policy, "client", "trainer", "entry_point", wanted, "metadata", labels_of(r));
     json_t *answer;
     size_t i;
 

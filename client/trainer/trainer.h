@@ -31,6 +31,7 @@ enum trainer_exit {
 /* Where the services are, and how to sample. Strings are borrowed from argv or the environment. */
 struct trainer {
     const char *daemon_url, *daemon_token; /* verifierd; the token may be NULL */
+    const char *run;                       /* the label of what is judged; NULL: the command's name for it */
     const char *endpoint_url;              /* with its /v1; NULL: none was given */
     const char *endpoint_name;             /* what a journal says in place of the URL; NULL: the URL */
     const char *endpoint_key;              /* NULL: none */

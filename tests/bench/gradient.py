@@ -257,7 +257,7 @@ def plain_reinforce(settings: Any, request: Json, steps: Steps) -> None:
     model.to(where)
     half = torch.autocast(where, torch.bfloat16, enabled=where == "cuda")
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=settings.learning_rate)
-    judge = Judge(str(request["daemon"]), settings.reward, settings.until)
+    judge = Judge(str(request["daemon"]), settings.reward, settings.until, settings.run)
     tasks = tasks_of(request)
     for at in range(0, len(tasks), settings.tasks_per_step):
         chosen = tasks[at : at + settings.tasks_per_step]
@@ -272,7 +272,8 @@ def plain_reinforce(settings: Any, request: Json, steps: Steps) -> None:
             )  # fmt: skip
         texts = tokenizer.batch_decode(out[:, given.shape[1] :], skip_special_tokens=True)
         n = settings.samples
-        verdicts = judge.judge([(task, texts[i * n : (i + 1) * n]) for i, task in enumerate(chosen)])
+        groups = [(task, texts[i * n : (i + 1) * n]) for i, task in enumerate(chosen)]
+        verdicts = judge.judge(groups, at // settings.tasks_per_step + 1)
         advantages = [
             a or 0.0 for group in verdicts for a in losses.advantages([v.reward for v in group], "leave_one_out")
         ]
@@ -300,14 +301,16 @@ def plain_grpo(settings: Any, workdir: Path, request: Json, steps: Steps) -> Non
     from transformers import TrainerCallback
     from trl import GRPOTrainer
 
-    judge = Judge(str(request["daemon"]), settings.reward, settings.until)
+    judge = Judge(str(request["daemon"]), settings.reward, settings.until, settings.run)
     tasks = tasks_of(request)
     by_id = {task.id: task for task in tasks}
 
-    def verifierd(prompts: Any, completions: Any, task: list[str], **more: Any) -> list[float | None]:
+    def verifierd(
+        prompts: Any, completions: Any, task: list[str], trainer_state: Any, **more: Any
+    ) -> list[float | None]:
         groups = itertools.groupby(zip(task, completions, strict=True), key=lambda pair: pair[0])
         posted = [(by_id[one], [str(said[-1]["content"]) for _, said in group]) for one, group in groups]
-        return [verdict.reward for group in judge.judge(posted) for verdict in group]
+        return [verdict.reward for group in judge.judge(posted, trainer_state.global_step + 1) for verdict in group]
 
     class Watch(TrainerCallback):  # type: ignore[misc, unused-ignore]
         def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:

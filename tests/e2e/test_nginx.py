@@ -173,7 +173,7 @@ def plain_environment(**own: str) -> dict[str, str]:
 
 BUNDLES = ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
 PYTHON_CLIENTS = {
-    "finetune": "from finetune.judge import Judge; Judge(sys.argv[1], 'binary', '')._call('GET', '/v1/status')",
+    "finetune": "from finetune.judge import Judge; Judge(sys.argv[1], 'binary', '', 'r')._call('GET', '/v1/status')",
     "verifierd_client": "from verifierd_client import Client;"
     "Client(sys.argv[1]).call('GET', '/v1/status', deadline=time.monotonic() + 600)",
 }

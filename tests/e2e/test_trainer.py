@@ -56,6 +56,7 @@ def test_bestofn_keeps_the_correct_ones(
     assert report["rows_skipped"] == 2 and "row 4" in done.stderr and "row 5" in done.stderr
     asked = endpoint.asked[0]
     assert (asked["n"], asked["temperature"], asked["max_tokens"], asked["stream"]) == (6, 0.8, 2048, False)
+    assert client.expect("GET", "/v1/runs/bestofn_run")["n"] == 11  # what is the same text is judged once
 
 
 def test_a_killed_run_samples_nothing_twice(

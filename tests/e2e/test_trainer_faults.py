@@ -98,6 +98,7 @@ def test_a_megabyte_of_text_is_cut_and_told(
     assert [(len(row["text"]), row["cut_bytes"]) for row in rows] == [(1 << 20, 2)] * 4
     posted = [body for method, path, body in judge.asked if path == "/v1/groups"]
     assert len(posted[0]["candidates"]) == 1  # the same text four times is judged once
+    assert posted[0]["metadata"] == {"run": "bestofn_run", "policy_version": "scripted"}
 
 
 def test_log_probabilities_and_token_ids_are_kept_where_they_are_asked_for(

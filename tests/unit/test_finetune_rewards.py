@@ -405,11 +405,12 @@ def test_a_daemon_that_is_full_is_asked_again_and_one_that_refuses_is_told() -> 
     task = Task("t", "sha256:0", "p", "strict", "ModelNew")
     with served(daemon.handler) as url:
         daemon.refusals = [(429, {}), (503, {})]
-        assert Judge(url, "binary", "full").judge([(task, ["a", ""])]) == [[Verdict(1.0, {}, "ok")] * 2]
+        assert Judge(url, "binary", "full", "r").judge([(task, ["a", ""])], 1) == [[Verdict(1.0, {}, "ok")] * 2]
         assert daemon.groups[0]["until"] == "full"
+        assert daemon.groups[0]["metadata"] == {"run": "r", "step": 1, "policy_version": "step-00000000"}
         daemon.refusals = [(401, {"detail": "no token"})]
         with pytest.raises(TrainError, match=r"401.*no token") as caught:
-            Judge(url, "binary", "").judge([(task, ["a"])])
+            Judge(url, "binary", "", "r").judge([(task, ["a"])], 1)
         assert caught.value.status == SERVICE
 
 
@@ -418,21 +419,21 @@ def test_a_post_whose_answer_is_lost_is_judged_once() -> None:
     task = Task("t", "sha256:0", "p", "strict", "ModelNew")
     with served(daemon.handler) as url:
         daemon.lost = 2
-        judging = Judge(url, "binary", "")
-        assert judging.judge([(task, ["a"])]) == [[Verdict(1.0, {}, "ok")]]
+        judging = Judge(url, "binary", "", "r")
+        assert judging.judge([(task, ["a"])], 1) == [[Verdict(1.0, {}, "ok")]]
         assert len(daemon.groups) == 1
         daemon.refusals = [(409, {"code": "key_in_flight", "detail": "d" * 400})]
-        judging.judge([(task, ["a"])])
+        judging.judge([(task, ["a"])], 1)
         assert len(daemon.groups) == 2  # a later step's is judged anew
         daemon.refusals = [(409, {"code": "ambiguous_name"})]
         with pytest.raises(TrainError, match="ambiguous_name"):
-            judging.judge([(task, ["a"])])
+            judging.judge([(task, ["a"])], 1)
 
 
 def test_a_daemon_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge, "AWAY_LIMIT_S", 0.0)
     with pytest.raises(TrainError, match=r"127.0.0.1:9 cannot be reached"):
-        Judge("http://127.0.0.1:9", "binary", "").judge([(Task("t", "i", "p", "strict", "ModelNew"), ["a"])])
+        Judge("http://127.0.0.1:9", "binary", "", "r").judge([(Task("t", "i", "p", "strict", "ModelNew"), ["a"])], 1)
 
 
 def test_a_prompt_that_leaves_no_room(model: Path, tmp_path: Path) -> None:
@@ -487,6 +488,8 @@ def test_grpo_through_trl(model: Path, tmp_path: Path, reward: str) -> None:
         assert (manifest["method"], manifest["step"]) == ("grpo", 2)
         assert len(checkpoint.step_directories(layout.steps(tmp_path, "grpo"))) == 2
         asked = len(daemon.groups)
+        told = [(group["metadata"]["run"], group["metadata"]["step"]) for group in daemon.groups]
+        assert sorted(set(told)) == [("grpo", 1), ("grpo", 2)]
         assert grpo.train(s, tmp_path, request(url)) == 0
         with pytest.raises(TrainError, match="another run"):
             grpo.train(s, tmp_path, request(url) | {"prompt": "sha256:another"})

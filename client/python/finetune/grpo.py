@@ -40,14 +40,16 @@ class Reward:
         self.rewards: list[float | None] = []
         self.classes: list[str] = []
 
-    def __call__(self, prompts: Any, completions: Any, task: list[str], **more: Any) -> list[float | None]:
+    def __call__(
+        self, prompts: Any, completions: Any, task: list[str], trainer_state: Any, **more: Any
+    ) -> list[float | None]:
         texts = [c if isinstance(c, str) else str(c[-1]["content"]) for c in completions]
         groups: list[tuple[Task, list[str]]] = []
         for one, text in zip(task, texts, strict=True):
             if not groups or groups[-1][0].id != one:
                 groups.append((self._tasks[one], []))
             groups[-1][1].append(text)
-        verdicts = self._judge.judge(groups)
+        verdicts = self._judge.judge(groups, trainer_state.global_step + 1)
         flat = [verdict for group in verdicts for verdict in group]
         self._guard.add([[v.reward for v in group] for group in verdicts])
         self.parts = [
@@ -158,7 +160,9 @@ def train(settings: Settings, workdir: Path, request: Json) -> int:
     state = grpo_trl.process_state()
     # Several processes can only stop together, between two passes.
     is_alone = state.num_processes == 1
-    judge = Judge(str(request["daemon"]), settings.reward, settings.until, lambda: is_alone and stop.is_set)
+    judge = Judge(
+        str(request["daemon"]), settings.reward, settings.until, settings.run, lambda: is_alone and stop.is_set
+    )
     reward = Reward(judge, tasks, settings)
     model, tokenizer, digest = models.prepare(settings, lambda text: None)
     checkpoints = Checkpoints(settings, workdir, digest, identity_of(settings, digest, tasks, request), tokenizer)

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from verifierd_client.client import handlers_of
+from verifierd_client.client import handlers_of, labels
 
+from . import layout
 from .errors import SERVICE, StopRequested, TrainError
 
 AWAY_LIMIT_S = 600.0  # how long a daemon may be away or full
@@ -65,11 +66,17 @@ def reward_of(text: str) -> Json:
 class Judge:
     """A daemon, and how it is to judge."""
 
-    def __init__(self, url: str, reward: str, until: str, should_stop: Callable[[], bool] = lambda: False) -> None:
-        """should_stop: asked between requests; once it is true, StopRequested ends the wait."""
+    def __init__(
+        self, url: str, reward: str, until: str, run: str, should_stop: Callable[[], bool] = lambda: False
+    ) -> None:
+        """run: the label of what is judged, unless VERIFIERD_RUN says one.
+
+        should_stop: asked between requests; once it is true, StopRequested ends the wait.
+        """
         self._url = url.rstrip("/")
         self._reward = reward_of(reward)
         self._until = until
+        self._run = os.environ.get("VERIFIERD_RUN") or run
         self._should_stop = should_stop
         try:
             self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), *handlers_of(url))
@@ -121,18 +128,19 @@ class Judge:
         while (left := end - time.monotonic()) > 0 and not self._should_stop():
             time.sleep(min(left, 1.0))
 
-    def judge(self, groups: Sequence[tuple[Task, Sequence[str]]]) -> list[list[Verdict]]:
+    def judge(self, groups: Sequence[tuple[Task, Sequence[str]]], step: int) -> list[list[Verdict]]:
         """The verdicts of each group's answers, in order."""
-        return self.wait([self.post(task, answers) for task, answers in groups])
+        return self.wait([self.post(task, answers, step) for task, answers in groups])
 
-    def post(self, task: Task, answers: Sequence[str]) -> str:
-        """Have the answers to a task judged; the group's id, for wait()."""
+    def post(self, task: Task, answers: Sequence[str], step: int) -> str:
+        """Have the answers to a task judged; the group's id, for wait(). step: that they are for, from 1 on."""
         began = time.monotonic()
         body: Json = {
             "task": task.id,
             "policy": task.policy,
             "entry_point": task.entry_point,
             "reward": self._reward,
+            "metadata": labels(self._run, step, layout.step_name(step - 1)),
             "candidates": [{"completion": text if text.strip() else " "} for text in answers],
         }
         if self._until:

@@ -107,7 +107,7 @@ def _judged(loop: Loop, judge: Judge, tasks: Sequence[Task], settings: Settings)
             first = len(posted) * settings.samples
             group = sampled[first : first + settings.samples]
             texts.append([loop.tokenizer.decode(ids, skip_special_tokens=True) for ids, _ in group])
-            posted.append(judge.post(tasks[len(posted)], texts[-1]))
+            posted.append(judge.post(tasks[len(posted)], texts[-1], loop.step + 1))
     verdicts = judge.wait(posted)
     out = []
     for number, (task, prompt, said, judged) in enumerate(zip(tasks, prompts, texts, verdicts, strict=True)):
@@ -196,7 +196,7 @@ def train(settings: Settings, workdir: Path, request: Json) -> int:
     loop = Loop("reinforce", settings, workdir, identity)
     if loop.finished():
         return 0
-    judge = Judge(str(request["daemon"]), settings.reward, settings.until, lambda: loop.stop.is_set)
+    judge = Judge(str(request["daemon"]), settings.reward, settings.until, settings.run, lambda: loop.stop.is_set)
     per_epoch = math.ceil(len(tasks) / settings.tasks_per_step)
     loop.total = min(settings.epochs * per_epoch, settings.max_steps or settings.epochs * per_epoch)
     guard = ConstantGuard(settings.constant_steps, int(loop.carried.get("constant_steps", 0)))
