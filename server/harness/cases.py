@@ -478,18 +478,29 @@ class Describer:
         self._module = load_module(source, "reference", REFERENCE_FILE)
         self.entry = find_entry(self._module, entry)
         self.knobs = find_knobs(source)
+        self._takes_integers = False  # among the inputs
 
     def _measure(self, overrides: Overrides, *, is_fake: bool) -> Measured:
         mode: AbstractContextManager[Any] = FakeTensorMode(allow_non_fake_inputs=True) if is_fake else nullcontext()
         device = torch.device("cpu") if is_fake else self._device
         module = load_module(self._source, "reference", REFERENCE_FILE, overrides) if overrides else self._module
         with mode:
+            if device.type == "cuda" and overrides:
+                self._require_indices(module)
             return run_once(module, self.entry, device, is_fake=is_fake)
+
+    def _require_indices(self, module: types.ModuleType) -> None:
+        """On a GPU an index beyond its table ends the process's context, so other sizes of a task with integers
+        among its inputs run on the CPU first: what raises there passes through."""
+        if self._takes_integers:
+            run_once(module, self.entry, torch.device("cpu"))
 
     def own(self) -> dict[str, Any]:
         """The task's own case; whatever the reference raises passes through."""
         if self._device.type == "cuda":
-            return self._case("own", {}, self._measure({}, is_fake=False))
+            measured = self._measure({}, is_fake=False)
+            self._takes_integers = any(note.dtype in variations.INTEGERS for note in values.notes(measured.inputs))
+            return self._case("own", {}, measured)
         try:
             measured = self._measure({}, is_fake=True)
         except Exception:

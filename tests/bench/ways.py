@@ -34,9 +34,14 @@ Json = dict[str, Any]
 
 
 def register(daemon: Daemon, tasks: set[str]) -> dict[str, str]:
-    """The ids of these tasks."""
-    known = corpus.load_tasks()
-    return {name: daemon.post("/v1/tasks", known[name].registration(), LIMIT_S)["id"] for name in sorted(tasks)}
+    """The ids of these tasks; one that is refused is told, and left out."""
+    known, found = corpus.load_tasks(), {}
+    for name in sorted(tasks):
+        try:
+            found[name] = daemon.post("/v1/tasks", known[name].registration(), LIMIT_S)["id"]
+        except DaemonError as error:
+            print(json.dumps({"task": name, "refused": str(error)}), flush=True)
+    return found
 
 
 def judged(daemon: Daemon, candidate: corpus.Candidate, task: str, turn: int) -> Json:
@@ -87,7 +92,7 @@ def compare(options: argparse.Namespace, out: Path) -> list[str]:
     chosen = [candidate for candidate in corpus.load_candidates() if candidate.label in SMALL]
     lines = []
     for way in options.ways.split(","):
-        flags = ("--judge", way, "--device", first_gpu())
+        flags = ("--judge", way, "--device", first_gpu(), *options.flags.split())
         with running_daemon(options.programs, sys.executable, *flags, log=out / f"{way}.log") as daemon:
             daemon.wait_until_ready()
             took, verdicts = stream(daemon, chosen, options.rounds, options.at_once)
@@ -111,15 +116,15 @@ def compare(options: argparse.Namespace, out: Path) -> list[str]:
 def whole_corpus(options: argparse.Namespace, out: Path) -> list[str]:
     """Every candidate by its plan: what became of each kind."""
     candidates = [one for one in corpus.load_candidates() if options.only in one.label]
-    flags = ("--judge", "plan", "--device", first_gpu())
-    rows: list[Json] = []
     end = time.monotonic() + options.limit_s
+    flags = ("--judge", "plan", "--device", first_gpu(), *options.flags.split())
+    rows: list[Json] = []
     with running_daemon(options.programs, sys.executable, *flags, log=out / "corpus.log") as daemon:
         daemon.wait_until_ready()
         tasks = register(daemon, {candidate.task for candidate in candidates})
 
         def one(candidate: corpus.Candidate) -> Json | None:
-            if time.monotonic() > end:
+            if time.monotonic() > end or candidate.task not in tasks:
                 return None
             verdict = judged(daemon, candidate, tasks[candidate.task], 0)
             plan = verdict.get("plan") or {}
@@ -154,6 +159,7 @@ def main() -> int:
     parser.add_argument("--at-once", type=int, default=12)
     parser.add_argument("--corpus", action="store_true", help="the whole corpus by the plan, too")
     parser.add_argument("--only", default="", help="of the corpus: labels with this in them")
+    parser.add_argument("--flags", default="", help="more of the daemon's")
     parser.add_argument("--limit-s", type=float, default=300.0, help="of the corpus")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
