@@ -96,8 +96,8 @@ static const struct setting table[] = {
       "enough" },
     { "pool", NUMBER, "processes", "6", 1, 64, FIELD(pool), false,
       "children kept ready for each device; on a GPU each holds about 715 MB of its memory" },
-    { "references_kept", NUMBER, "processes", "2", 1, 64, FIELD(references_kept), false,
-      "reference children kept loaded for each GPU" },
+    { "references_kept", NUMBER, "processes", "16", 1, 64, FIELD(references_kept), false,
+      "reference children kept loaded for each GPU, while its memory has room for them" },
     { "canary_interval_s", NUMBER, "seconds", "300", 0, 86400, FIELD(canary_interval_s), true,
       "most time between two canaries of a GPU that passed (docs/timing.md): when it is over, one comes "
       "before the next job, or at once where there is none; 0 is only at starts and after suspicious ends" },

@@ -413,7 +413,10 @@ class Child:
                 self._bindings[first + index] = Binding(call, message.boolean("tf32"), seed, empty is not None)
         except BaseException as error:
             raise StepFailed("bind", error, self._filename) from None
+        bells = message.integer("bells", 0, 100_000)
+        self._repeats, self._kept = 1, None
         self._channel.send({"ev": "bound"})
+        self._answer_bells(bells, is_timed=False)
 
     def _planned_call(self, model: Any, args: list[Any], *, is_silent: bool) -> Callable[[], Any]:
         """A call of a plan; before the first one of a model its state is made and its configurations are tried."""
@@ -504,7 +507,6 @@ class Child:
 
     def _op_arm(self, message: Message) -> None:
         """Answer this many bells. No message is read meanwhile."""
-        _, _, doorbell = self._require()
         is_timed = message.boolean("events") and self._device.type == "cuda"
         if is_timed and self._events is None:
             self._events = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
@@ -514,6 +516,10 @@ class Child:
         bells = message.integer("bells", 1, 100_000)
         self._kept = None  # to free n outputs takes its time: not on the clock
         self._channel.send({"ev": "armed"})
+        self._answer_bells(bells, is_timed=is_timed)
+
+    def _answer_bells(self, bells: int, *, is_timed: bool) -> None:
+        doorbell = self._require()[2]
         for _ in range(bells):
             bell = doorbell.wait(self._seen, SPIN_NS)
             self._seen = bell.number

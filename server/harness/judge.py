@@ -810,6 +810,7 @@ class Job:
             tf32=tf32,
             seed=CALL_SEED,
             training=expected.training,
+            bells=0 if self._records else 1,
         )
         # A model's first call may prepare what it keeps. After that the one on fresh inputs is recorded: the second one
         # may copy what was kept of the first.
@@ -832,7 +833,8 @@ class Job:
 
         Before anything right was computed from these inputs, so that no memory holds it.
         """
-        self.candidate.bind(set_, model, placed, limit_ms=self._bind_limit_ms, tf32=tf32, seed=CALL_SEED, silent=True)
+        limit_ms = self._bind_limit_ms
+        self.candidate.bind(set_, model, placed, limit_ms=limit_ms, tf32=tf32, seed=CALL_SEED, silent=True, bells=1)
         try:
             outputs = [leaf for _, leaf in values.leaves(self._call(set_, None, record=False))]
         except PeerFailed as failure:

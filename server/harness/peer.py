@@ -316,12 +316,14 @@ class Peer:
         pause_ns: int | None = None,
         training: bool | None = None,
         silent: bool = False,
+        bells: int = 0,
     ) -> None:
         """The same for as many sets from set_ on, whose inputs lie stride bytes further each.
 
         empty: "kernel", which has the GPU for pause_ns, or "nothing"; None: a call of the model.
         training: the mode that the model is put into before each call; None: it stays as it is.
         silent: of a plan: none of the candidate's kernels is launched.
+        bells: the child is armed for as many, without events.
         """
         message = {
             "op": "bind",
@@ -337,8 +339,10 @@ class Peer:
             "pause_ns": pause_ns,
             "training": training,
             "silent": silent,
+            "bells": bells,
         }
         self.ask(message, "bound", limit_ms)
+        self.armed += bells
 
     def capture(self, set_: int, calls: int, limit_ms: float, *, first: int = 0, seeded: bool = False) -> None:
         """Bind to this set all that calls of sets from `first` on queue: one call queues it, and answers with a list.

@@ -142,6 +142,8 @@ def _is_cpu(device: str) -> bool:
 
 def _prime_run(device: str, target: str) -> None:
     importlib.import_module("child")
+    for name in ("runner", "interpreter" if _is_cpu(device) else "gpu"):
+        importlib.import_module(f"executor.{name}")
     if _is_cpu(device):
         importlib.import_module("cpu_device")
         _prime_fake_tensors()

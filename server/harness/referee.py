@@ -437,6 +437,7 @@ class Referee:
             return True
         for reference in self._references.values():
             reference.baselines.clear()
+            reference.graph_ns = None
         return False
 
     def _memory_is_back(self) -> bool:

@@ -329,6 +329,10 @@ class Reference:
         self.returns_inputs = False
         self._unfit: set[tuple[str, str]] = set()  # (case, transformation)
         self.takes_other_weights: bool | None = None
+        self.graph_ns: float | None = None
+        """What a graph takes beyond its kernels, once it was measured (oracle/timing.py)."""
+        self.call_ns: dict[str, float] = {}
+        """Device time of a call of a model as a graph, about: as the last job measured it."""
         self.relations: dict[str, relations.Form | None] = {}
         """By name: the form in which the reference satisfies it at the task's own size; None: in none."""
         self._training: bool | None = None  # of the answers that are being computed
@@ -445,7 +449,7 @@ class Reference:
             self._answered.popitem(last=False)
 
     def _run(self, model: str, tree: Any, *, seed: int, tf32: bool, dtype: str | None = None) -> Any:
-        self.peer.bind(0, model, tree, dtype=dtype, tf32=tf32, seed=seed, training=self._training)
+        self.peer.bind(0, model, tree, dtype=dtype, tf32=tf32, seed=seed, training=self._training, bells=1)
         start = time.monotonic_ns()
         answer = self.peer.call(0, LIMIT_MS)
         if dtype is None:

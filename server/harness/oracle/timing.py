@@ -38,6 +38,8 @@ EMPTY_GRAPH_SET: Final = 254
 BELL_NS: Final = 100_000
 """Calls that take less than this are timed as several in one graph."""
 CALLS_MOST: Final = 12
+ENOUGH: Final = 1.5
+"""A graph is recorded anew where its bell should have more than so many times its calls."""
 EMPTY_BELLS: Final = 9
 LENGTH_BELLS: Final = 3
 LEAST: Final = 10
@@ -59,7 +61,7 @@ HOST_SHARE: Final = 0.25
 HOST_NS: Final = 3_000
 """By so much may a bell take longer by the host's clock, with a warm cache, than it is credited with, with a cold one:
 a share, and what the start of a graph takes."""
-LONG_NS: Final = 4_000_000
+LONG_NS: Final = 2_000_000
 """What a bell takes that is held against the host's clock, at least: its calls are made again and again."""
 VOID_MOST: Final = 8
 VOID_PAUSE_S: Final = 0.3
@@ -155,12 +157,23 @@ class DeviceTimer:
 
     # --- preparation ---
 
+    def _arm(self, side: Side, bells: int) -> None:
+        """For so many bells of _bell(); until they have rung that process reads no message."""
+        self._waiting = side
+        side.peer.arm(bells, events=True, wash=self._job.policy.is_cold, pause_ns=PAUSE_NS)
+
     def _bell(self, side: Side, set_: int) -> int:
         """Nanoseconds between the events of one bell."""
         self._waiting = side
-        side.peer.arm(1, events=True, wash=self._job.policy.is_cold, pause_ns=PAUSE_NS)
+        if not side.peer.armed:
+            self._arm(side, 1)
         side.peer.armed -= 1
         return side.ring(set_)[0]
+
+    def _bells(self, side: Side, set_: int, bells: int) -> list[int]:
+        """The same of so many, one after another."""
+        self._arm(side, bells)
+        return [self._bell(side, set_) for _ in range(bells)]
 
     def _host_clock(self, side: Side, bell_ns: float) -> float:
         """Nanoseconds of a bell by the host's clock: the slope of many in a row, and of twice as many."""
@@ -181,28 +194,35 @@ class DeviceTimer:
         size = job.reference.sizes.inputs
         tree = job.reference.inputs(self._case, self._random.getrandbits(62))
         self._trees = [place_tree(tree, index * size)[0] for index in range(job.reference.sizes.sets)]
-        self._draw(1, None)
-        self._capture(1)
-        for _ in range(max(1, job.policy.warmup - LENGTH_BELLS)):
+        if job.reference.graph_ns is None:
+            job.reference.graph_ns = self._measure_empty()
+        self._empty_ns = job.reference.graph_ns
+        known_ns = job.reference.call_ns.get(self._model)
+        self._record(1 if known_ns is None else self._calls_for(known_ns))
+        for side in self._sides:
+            self._bells(side, GRAPH_SET, max(1, job.policy.warmup - LENGTH_BELLS))
+        ours_ns, theirs_ns = (self._length(side) for side in self._sides)
+        job.reference.call_ns[self._model] = ours_ns
+        wanted = self._calls_for(min(ours_ns, theirs_ns))
+        if wanted > ENOUGH * self._calls or (self._calls == 1 and wanted > 1):
+            self._record(wanted)
             for side in self._sides:
                 self._bell(side, GRAPH_SET)
-        self._measure_empty()
-        length = min(self._length(side) for side in self._sides)
-        self._calls = self._calls_for(length)
-        if self._calls > 1:
-            self._draw(self._calls, None)
-            self._capture(self._calls)
-            for side in self._sides:
-                self._bell(side, GRAPH_SET)
+
+    def _record(self, calls: int) -> None:
+        """So many calls as one graph on each side, on inputs just drawn."""
+        self._calls = calls
+        self._draw(calls, None)
+        self._capture(calls)
 
     def _calls_for(self, ns: float) -> int:
         most = min(CALLS_MOST, self._job.reference.sizes.calls, len(self._trees))
         return max(1, min(most, math.ceil(BELL_NS / max(1.0, ns))))
 
     def _length(self, side: Side) -> float:
-        """Nanoseconds of a bell's calls, about."""
-        found = [self._bell(side, GRAPH_SET) for _ in range(LENGTH_BELLS)]
-        return max(1.0, statistics.median(found) - self._empty_ns)
+        """Nanoseconds of a call, about."""
+        found = self._bells(side, GRAPH_SET, LENGTH_BELLS)
+        return max(1.0, (statistics.median(found) - self._empty_ns) / self._calls)
 
     def _capture(self, calls: int) -> None:
         """Record so many calls, on the sets from 0 on, as one graph on each side."""
@@ -218,8 +238,8 @@ class DeviceTimer:
                 tf32=tf32,
                 seed=CALL_SEED,
                 limit_ms=limit_ms,
+                bells=1,
             )
-            side.peer.arm(1, events=True)
             side.peer.armed -= 1
             side.ring(0)  # what a first call makes is no part of a graph
             try:
@@ -231,16 +251,16 @@ class DeviceTimer:
             self._bell(side, GRAPH_SET)
         self._require_form()
 
-    def _measure_empty(self) -> None:
-        """What a graph takes beyond its kernels, by graphs of one and of several empty ones of the reference's."""
+    def _measure_empty(self) -> float:
+        """Nanoseconds of a graph beyond its kernels, by graphs of one and of several empty ones of the reference's."""
         side = self._waiting = self._ours
         side.peer.bind(EMPTY_SET, self._model, None, sets=EMPTY_KERNELS, empty="kernel")
         took_ns = []
         for kernels in (EMPTY_KERNELS, 1):
             side.peer.capture(EMPTY_GRAPH_SET, kernels, LIMIT_MS, first=EMPTY_SET)
-            took_ns.append(min(self._bell(side, EMPTY_GRAPH_SET) for _ in range(EMPTY_BELLS)))
+            took_ns.append(min(self._bells(side, EMPTY_GRAPH_SET, EMPTY_BELLS)))
         several_ns, one_ns = took_ns
-        self._empty_ns = max(0.0, one_ns - (several_ns - one_ns) / (EMPTY_KERNELS - 1))
+        return max(0.0, one_ns - (several_ns - one_ns) / (EMPTY_KERNELS - 1))
 
     def _draw(self, sets: int, transform: str | None) -> None:
         """Fresh inputs into both arenas, under a transformation that the task takes."""
@@ -286,6 +306,7 @@ class DeviceTimer:
     def _block(self, pairs: int) -> None:
         before = self._gpu.state()
         others_ns = self._gpu.others_ns()
+        self._arm(self._theirs, pairs)  # to which nothing is said between its bells: inputs come through its arena
         found = [self._pair(len(self._pairs) + index) for index in range(pairs)]
         others_ns = max(others_ns, self._gpu.others_ns())
         why = gpu_state.disturbance(before, self._gpu.state())
