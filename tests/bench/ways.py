@@ -29,7 +29,7 @@ SMALL = (
     "softmax/honest", "layer_norm/honest", "rms_norm/honest", "gelu/honest", "relu/honest", "row_sum/honest",
     "argmax/honest", "scaled_add/honest", "copy/honest", "moments/honest", "row_extremes/honest",
 )  # fmt: skip
-LIMIT_S = 120.0
+LIMIT_S = 300.0
 Json = dict[str, Any]
 
 
