@@ -131,7 +131,7 @@ class Mix:
             ways = (
                 _once(text, "class ModelNew(nn.Module):", "class ModelNew(nn.Module)"),
                 _once(text, "class ModelNew(nn.Module):", "class Model2(nn.Module):"),
-                _once(text, "@triton.jit\n", ""),
+                _once(text, "import torch\n", "import torch as\n"),
             )
             return ways[number % len(ways)]
         if fails_at == COMPILE:
