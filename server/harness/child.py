@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import gc
 import os
 import shutil
 import time
@@ -150,6 +151,7 @@ class Child:
             "describe": self._op_describe,
             "load": self._op_load,
             "load_plan": self._op_load_plan,
+            "renew": self._op_renew,
             "build": self._op_build,
             "state": self._op_state,
             "inputs": self._op_inputs,
@@ -269,6 +271,34 @@ class Child:
             for fd in fds.values():
                 os.close(fd)
         self._channel.send({"ev": "loaded"})
+
+    def _op_renew(self, message: Message) -> None:
+        """A plan was run on a GPU, and another one may follow: nothing of the first is left, in memory or on the chip.
+
+        Where that is not sure the step fails, and the process is of no more use.
+        """
+        assert self._plan is not None and self._arena is not None and self._doorbell is not None
+        try:
+            self._bindings.clear()
+            self._models.clear()
+            self._told, self._kept, self._draws, self._placer = (), None, None, None
+            is_clean, self._plan = self._plan.close(), None
+            self._stack.close()
+            self._pool = None
+            gc.collect()
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+            if not is_clean:
+                raise RuntimeError("a kernel may have left something in the context's own memory")
+            native.heap_set(0, 0)  # nothing of the old one is in use
+            native.scrub()
+            self._arena.close()
+            self._doorbell.close()
+            self._arena = self._doorbell = None
+            self._seen = 0
+        except BaseException as error:
+            raise StepFailed("renew", error, self._filename) from None
+        self._channel.send({"ev": "renewed"})
 
     def _judged(self) -> AbstractContextManager[Any]:
         """Around code that is not ours: without a GPU it believes in one."""

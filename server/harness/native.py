@@ -81,6 +81,7 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_gpu_flush": (c_int, []),
     "harness_canary_setup": (c_int, []),
     "harness_canary_run": (c_int, [c_uint32, c_void_p]),
+    "harness_scrub": (c_int, []),
     "harness_pause_setup": (c_int, []),
     "harness_pause": (c_int, [c_uint64]),
     "harness_gather_setup": (c_int, [c_uint32]),
@@ -502,6 +503,11 @@ def canary_run(steps: int) -> int:
     ns = c_int64()
     _checked(_lib.harness_canary_run(steps, ctypes.byref(ns)))
     return ns.value
+
+
+def scrub() -> None:
+    """Overwrite what kernels have left on the chip, once all of this process's have ended (native/scrub.h)."""
+    _checked(_lib.harness_scrub())
 
 
 def pause_setup() -> None:

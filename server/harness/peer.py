@@ -32,6 +32,7 @@ from wire import (
 SPIN_NS: Final = 50_000_000
 PROMPT_MS: Final = 60_000
 """How long a step that runs only trusted code in an honest child may take."""
+RENEW_MS: Final = 2_000
 
 
 class NotTheCandidate(Exception):
@@ -234,6 +235,22 @@ class Peer:
         finally:
             for fd in fds.values():
                 os.close(fd)
+
+    def renew(self) -> bool:
+        """After a plan: everything that it made is gone, the arena too, and another plan may be given. False: not so,
+        and the process is to be ended."""
+        if self.armed:
+            return False
+        try:
+            _drop(self.ask({"op": "renew"}, "renewed", RENEW_MS))
+        except PeerFailed:
+            return False
+        if self.doorbell is not None:
+            self.doorbell.close()
+        if self.arena is not None:
+            self.arena.close()
+        self.doorbell = self.arena = None
+        return True
 
     def build(
         self,

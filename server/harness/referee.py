@@ -404,9 +404,14 @@ class Referee:
 
     def _op_close(self, message: Message) -> None:
         job = message.text("job")
-        self._jobs.pop(job, None)
+        closed = self._jobs.pop(job, None)
         self._own.pop(job, None)
         self._channel.send({"ev": "closed", "job": job})
+        if message.body.get("keep") is True and closed is not None:
+            name = closed.candidate.name
+            if not (closed.is_planned and closed.candidate.renew()):
+                self._forget(name)
+                self._channel.send({"ev": "child_gone", "child": name})
 
     # --- the device ---
 

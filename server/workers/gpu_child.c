@@ -19,6 +19,8 @@
 #define MAKING_MAX 4  /* concurrently; more are hardly made sooner */
 /* Children that died unused, one after another: more than two rounds of them are no chance. */
 #define FAILURES_MAX (2 * MAKING_MAX + 1)
+/* Plans that one executor runs: what a kernel of one has done to its context unseen, few others meet. */
+#define PLANS_MAX 256
 
 struct gpu_child {
     struct gpu_child *prev, *next;
@@ -29,6 +31,7 @@ struct gpu_child {
     bool is_loaded;
     char task_id[REFERENCE_ID_SIZE];
     int64_t used; /* all->clock when it was last */
+    int plans;    /* that it has run */
 };
 
 struct gpu_children {
@@ -204,6 +207,30 @@ gpu_children_take(struct gpu_children *all, enum gpu_child_use use, const char *
     snprintf(c->task_id, sizeof(c->task_id), "%s", task_id ? task_id : "");
     gpu_child_note_used(c);
     return c;
+}
+
+struct gpu_child *
+gpu_children_take_executor(struct gpu_children *all)
+{
+    struct gpu_child *c;
+
+    DL_FOREACH(all->list, c)
+    {
+        if (c->use == GPU_CHILD_EXECUTOR) {
+            c->use = GPU_CHILD_CANDIDATE;
+            return c;
+        }
+    }
+    return NULL;
+}
+
+bool
+gpu_child_keep(struct gpu_child *c)
+{
+    if (++c->plans >= PLANS_MAX)
+        return false;
+    c->use = GPU_CHILD_EXECUTOR;
+    return true;
 }
 
 void

@@ -1,6 +1,7 @@
 /*
  * gpu_child.h - the children of one device's run zygote. Each is forked and makes its context before anybody needs it;
- * then it serves as a task's reference, again and again, or as one submission's candidate, once. Loop thread only.
+ * then it serves as a task's reference, again and again, or as one submission's candidate, once; where that was a plan
+ * on a GPU, as the executor of more of them. Loop thread only.
  */
 #ifndef WORKERS_GPU_CHILD_H
 #define WORKERS_GPU_CHILD_H
@@ -23,7 +24,12 @@
 struct gpu_child;
 struct gpu_children;
 
-enum gpu_child_use { GPU_CHILD_REFERENCE, GPU_CHILD_CANDIDATE, GPU_CHILD_ENDING };
+enum gpu_child_use {
+    GPU_CHILD_REFERENCE,
+    GPU_CHILD_CANDIDATE,
+    GPU_CHILD_EXECUTOR, /* it has run a plan, and waits for the next */
+    GPU_CHILD_ENDING
+};
 
 struct gpu_children_ops {
     /* c, which was taken, has ended, and is freed afterwards. True: it was the job's own. */
@@ -60,6 +66,10 @@ void gpu_children_went(struct gpu_children *all, const char *name);
 struct gpu_child *gpu_children_reference(const struct gpu_children *all, const char *task_id);
 /* One that is ready, for that use from now on; task_id: of a reference, copied. NULL: none is ready. */
 struct gpu_child *gpu_children_take(struct gpu_children *all, enum gpu_child_use use, const char *task_id);
+/* An executor, as a candidate from now on; NULL: none waits. */
+struct gpu_child *gpu_children_take_executor(struct gpu_children *all);
+/* A candidate that ran a plan waits for the next one, and nobody may point to it any more. False: it has run enough. */
+bool gpu_child_keep(struct gpu_child *c);
 void gpu_child_note_loaded(struct gpu_child *c, const char *task_id); /* copied */
 bool gpu_child_is_loaded(const struct gpu_child *c);
 void gpu_child_note_used(struct gpu_child *c); /* now */

@@ -297,6 +297,12 @@ answered(struct job *j)
     uv_timer_stop(&j->timer);
 }
 
+static bool
+is_planned(const struct work *w)
+{
+    return w->images_fd >= 0 && !w->is_compiled;
+}
+
 /* The children that the job needs, as far as they are ready. False: one is missing. */
 static bool
 has_children(struct job *j)
@@ -310,6 +316,8 @@ has_children(struct job *j)
     if (!w->reference)
         w->reference =
             gpu_children_take(j->children, GPU_CHILD_REFERENCE, w->is_registration ? NULL : w->task_id);
+    if (is_planned(w) && !w->candidate)
+        w->candidate = gpu_children_take_executor(j->children);
     if (!w->is_registration && !w->candidate)
         w->candidate = gpu_children_take(j->children, GPU_CHILD_CANDIDATE, NULL);
     return w->reference && (w->is_registration || w->candidate);
@@ -434,10 +442,10 @@ job_reopen_compiled(struct job *j, json_t *policy)
 }
 
 static void
-forget_opened(struct job *j)
+forget_opened(struct job *j, bool is_kept)
 {
     if (j->work.is_opened)
-        referee_close(j->referee, j->id);
+        referee_close(j->referee, j->id, is_kept);
     j->work.is_opened = false;
 }
 
@@ -446,7 +454,7 @@ reopen(struct job *j)
 {
     if (j->work.candidate)
         return;
-    forget_opened(j);
+    forget_opened(j, false);
     j->work.wanting_ns = clock_monotonic_ns();
     j->work.is_limited = false;
     move(j, PHASE_ACQUIRE);
@@ -495,9 +503,22 @@ let_go(struct job *j)
     child_kill(c);
     child_read(c);
     inherit(&j->work, c);
-    forget_opened(j);
+    forget_opened(j, false);
     gpu_child_let_go(j->work.candidate);
     j->work.candidate = NULL;
+}
+
+/* A plan has run, and nothing is amiss: on a GPU its process, with a context that took long to make, runs the next. */
+static bool
+keeps_executor(struct job *j)
+{
+    struct work *w = &j->work;
+
+    if (!w->is_opened || !is_planned(w) || !referee_gpu(j->referee) || !gpu_child_keep(w->candidate))
+        return false;
+    forget_opened(j, true);
+    w->candidate = NULL;
+    return true;
 }
 
 void
@@ -506,9 +527,10 @@ job_close(struct job *j)
     if (j->phase == PHASE_NONE || j->phase == PHASE_CLOSE)
         return;
     move(j, PHASE_CLOSE);
-    if (j->work.candidate && !j->asked.is_due && !j->work.is_abnormal)
-        let_go(j);
-    else if (j->work.candidate)
+    if (j->work.candidate && !j->asked.is_due && !j->work.is_abnormal) {
+        if (!keeps_executor(j))
+            let_go(j);
+    } else if (j->work.candidate)
         child_kill(gpu_child_process(j->work.candidate));
     if (j->asked.is_due) /* the report of what was killed is still to come, and is nobody's any more */
         uv_timer_start(&j->timer, timer_cb, GRACE_MS, 0);
@@ -658,7 +680,7 @@ finish(struct job *j)
 {
     if (j->work.candidate || j->asked.is_due)
         return;
-    forget_opened(j);
+    forget_opened(j, false);
     struct work w = take_work(j);
     bool is_abnormal = w.is_abnormal;
     tell_closed(&w, NULL, false);

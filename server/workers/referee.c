@@ -118,9 +118,9 @@ referee_stage(struct referee *r, const char *job, const char *stage, bool wants_
 }
 
 void
-referee_close(struct referee *r, const char *job)
+referee_close(struct referee *r, const char *job, bool is_kept)
 {
-    tell(r, json_pack("{s:s, s:s}", "op", "close", "job", job), NULL, 0);
+    tell(r, json_pack("{s:s, s:s, s:b}", "op", "close", "job", job, "keep", (int)is_kept), NULL, 0);
 }
 
 void

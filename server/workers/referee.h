@@ -68,7 +68,8 @@ struct referee_opening {
 bool referee_register(struct referee *r, const struct referee_registration *what);
 bool referee_open(struct referee *r, const struct referee_opening *what);
 void referee_stage(struct referee *r, const char *job, const char *stage, bool wants_evidence);
-void referee_close(struct referee *r, const char *job);
+/* is_kept: its candidate's process, which ran a plan, is to be made fit for another one; child_gone() where it is not. */
+void referee_close(struct referee *r, const char *job, bool is_kept);
 void referee_canary(struct referee *r);
 void referee_child(struct referee *r, const char *child, int channel, int pidfd); /* both are taken */
 void referee_drop(struct referee *r, const char *child);

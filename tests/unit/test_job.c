@@ -1,4 +1,5 @@
 /* test_job.c - what a device's job does in each phase when anything happens, with children and a referee of our own. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <uv.h>
@@ -36,7 +38,7 @@ struct gpu_child {
 
 static struct gpu_child candidate = { .child = { .name = "candidate" } },
                         reference = { .child = { .name = "reference" } };
-static bool is_ready, is_quiet;
+static bool is_ready, is_quiet, is_on_gpu, has_executor, has_run_enough;
 
 const char *
 child_name(const struct child *c)
@@ -103,6 +105,23 @@ gpu_children_take(struct gpu_children *all, enum gpu_child_use use, const char *
     (void)all;
     (void)task_id;
     return !is_ready ? NULL : use == GPU_CHILD_REFERENCE ? &reference : &candidate;
+}
+
+struct gpu_child *
+gpu_children_take_executor(struct gpu_children *all)
+{
+    (void)all;
+    if (!has_executor)
+        return NULL;
+    note("executor");
+    return &candidate;
+}
+
+bool
+gpu_child_keep(struct gpu_child *c)
+{
+    (void)c;
+    return !has_run_enough;
 }
 
 void
@@ -202,11 +221,11 @@ referee_stage(struct referee *r, const char *job, const char *stage, bool wants_
 }
 
 void
-referee_close(struct referee *r, const char *job)
+referee_close(struct referee *r, const char *job, bool is_kept)
 {
     (void)r;
     (void)job;
-    note("forget");
+    note(is_kept ? "keep" : "forget");
 }
 
 void
@@ -227,8 +246,10 @@ referee_process(const struct referee *r)
 json_t *
 referee_gpu(const struct referee *r)
 {
+    static json_t gpu;
+
     (void)r;
-    return NULL;
+    return is_on_gpu ? &gpu : NULL;
 }
 
 int
@@ -299,7 +320,7 @@ report(struct rig *r, const char *id, enum verdict_class class_)
 }
 
 static void
-rig_new(struct rig *r, enum place to)
+rig_begin(struct rig *r, enum place to, int images_fd)
 {
     const struct job_submission s = { .task_id = "task",
                                       .entry = "ModelNew",
@@ -308,7 +329,7 @@ rig_new(struct rig *r, enum place to)
                                       .spec = "",
                                       .reference = "",
                                       .kernels = json_object(),
-                                      .images_fd = -1 };
+                                      .images_fd = images_fd };
     struct error err;
 
     *r = (struct rig){ .config = { .stage_limit_ms = 60000, .tiny_limit_ms = 10000 } };
@@ -332,6 +353,12 @@ rig_new(struct rig *r, enum place to)
         job_close(r->job);
     job_pump(r->job);
     done[0] = '\0';
+}
+
+static void
+rig_new(struct rig *r, enum place to)
+{
+    rig_begin(r, to, -1);
 }
 
 static void
@@ -427,12 +454,72 @@ a_job_that_is_asked_closes_after_the_end_and_the_report(void **state)
     rig_free(&r);
 }
 
+/* Only what ran a plan on a GPU, and gave no cause for doubt, runs another one. */
+static void
+a_process_that_ran_a_plan_is_kept(void **state)
+{
+    static const struct {
+        bool is_planned, is_on_gpu, has_run_enough;
+        enum verdict_class class_;
+        const char *expected;
+    } rows[] = {
+        { true, true, false, CLASS_NONE, "keep closed ended" },
+        { true, true, false, CLASS_MISMATCH, "keep closed ended" },
+        { true, true, false, CLASS_CRASH, "kill" },
+        { true, true, true, CLASS_NONE, "kill forget let-go closed ended" },
+        { true, false, false, CLASS_NONE, "kill forget let-go closed ended" },
+        { false, true, false, CLASS_NONE, "kill forget let-go closed ended" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        int fd = rows[i].is_planned ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
+        struct rig r;
+        is_on_gpu = rows[i].is_on_gpu;
+        has_run_enough = rows[i].has_run_enough;
+        rig_begin(&r, ASKED, fd);
+        report(&r, "j1", rows[i].class_);
+        done[0] = '\0';
+        happens(&r, CLOSES);
+        if (strcmp(done, rows[i].expected) != 0)
+            fail_msg("row %zu: \"%s\", not \"%s\"", i, done, rows[i].expected);
+        rig_free(&r);
+        if (fd >= 0)
+            close(fd);
+    }
+    is_on_gpu = has_run_enough = false;
+}
+
+static void
+an_executor_is_for_plans_alone(void **state)
+{
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    struct rig r;
+
+    (void)state;
+    rig_begin(&r, ACQUIRE, fd);
+    has_executor = true;
+    happens(&r, PUMP);
+    assert_string_equal(done, "executor ask-open");
+    rig_free(&r);
+    has_executor = false;
+    rig_new(&r, ACQUIRE);
+    has_executor = true;
+    happens(&r, PUMP);
+    assert_string_equal(done, "ask-open");
+    rig_free(&r);
+    has_executor = false;
+    close(fd);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_phase_knows_what_each_event_leads_to),
         cmocka_unit_test(a_job_that_is_asked_closes_after_the_end_and_the_report),
+        cmocka_unit_test(a_process_that_ran_a_plan_is_kept),
+        cmocka_unit_test(an_executor_is_for_plans_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,8 @@ from executor.launch import Compiled, Kernel, LaunchRefused
 from executor.replay import Replay, poisoned
 from executor.steps import Allows, StepError
 
+DEVICE_CALLS: Final = (b"vprintf", b"malloc", b"__assertfail")
+"""Names in an image of what writes to the context's queue of prints, and to its heap."""
 TRIALS: Final = 5
 """Timed runs of an alternative, after one that is not."""
 
@@ -30,6 +32,8 @@ class Kernels:
         self._plan = found
         self._images = images
         self._loaded: dict[int, Kernel] = {}
+        self.leaves_traces = False
+        """A kernel was loaded that may have left something in memory of the context's own."""
 
     def close(self) -> None:
         for kernel in self._loaded.values():
@@ -46,7 +50,10 @@ class Kernels:
             if index not in self._images:
                 raise LaunchRefused("the kernel has no image")
             signature = [(name, kind) for name, kind in self._plan.kernels[index].signature]
-            self._loaded[index] = Kernel(self._images[index], signature)
+            self._loaded[index] = kernel = Kernel(self._images[index], signature)
+            self.leaves_traces |= kernel.image.spill_bytes > 0 or any(
+                name in self._images[index].image for name in DEVICE_CALLS
+            )
         return self._loaded[index]
 
 

@@ -28,6 +28,13 @@ class Runner:
         self._kernels: Any = None  # loaded, on a GPU
         self._functions: Any = None  # taken from the source, without one
 
+    def close(self) -> bool:
+        """Unload the kernels. Whether nothing is left of them but what native.scrub() takes away. On a GPU only."""
+        if self._kernels is None:
+            return True
+        self._kernels.close()
+        return not self._kernels.leaves_traces
+
     def model(self, case: str, seed: int) -> Any:
         """The model of a case, constructed with this seed. ValueError: the plan has no trace of it. StepError."""
         try:

@@ -25,6 +25,7 @@ struct cu_stream;
 #define CU_ATTRIBUTE_L2_BYTES 38
 #define CU_ATTRIBUTE_MAJOR 75
 #define CU_ATTRIBUTE_MINOR 76
+#define CU_ATTRIBUTE_SHARED_MOST 97
 #define CU_ATTRIBUTE_VIRTUAL_MEMORY 102
 #define CU_ATTRIBUTE_POSIX_HANDLES 103
 #define CU_CONTEXT_SPIN 1
@@ -116,6 +117,7 @@ _Static_assert(sizeof(struct cu_access) == 12, "CUmemAccessDesc");
     X(primary_retain, "cuDevicePrimaryCtxRetain", (struct cu_context * *out, cu_device device))              \
     X(context_set, "cuCtxSetCurrent", (struct cu_context * context))                                         \
     X(context_sync, "cuCtxSynchronize", (void))                                                              \
+    X(context_device, "cuCtxGetDevice", (cu_device * out))                                                   \
     X(reset_l2, "cuCtxResetPersistingL2Cache", (void))                                                       \
     X(mem_alloc, "cuMemAlloc_v2", (cu_ptr * out, size_t bytes))                                              \
     X(mem_free, "cuMemFree_v2", (cu_ptr at))                                                                 \
