@@ -236,21 +236,21 @@ class Peer:
             for fd in fds.values():
                 os.close(fd)
 
-    def renew(self) -> bool:
-        """After a plan: everything that it made is gone, the arena too, and another plan may be given. False: not so,
+    def renew(self) -> str | None:
+        """After a plan: everything that it made is gone, the arena too, and another plan may be given. Else why not,
         and the process is to be ended."""
         if self.armed:
-            return False
+            return "bells are due"
         try:
             _drop(self.ask({"op": "renew"}, "renewed", RENEW_MS))
-        except PeerFailed:
-            return False
+        except PeerFailed as failure:
+            return str(failure.error["text"])
         if self.doorbell is not None:
             self.doorbell.close()
         if self.arena is not None:
             self.arena.close()
         self.doorbell = self.arena = None
-        return True
+        return None
 
     def build(
         self,

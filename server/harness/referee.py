@@ -409,7 +409,10 @@ class Referee:
         self._channel.send({"ev": "closed", "job": job})
         if message.body.get("keep") is True and closed is not None:
             name = closed.candidate.name
-            if not (closed.is_planned and closed.candidate.renew()):
+            why = closed.candidate.renew() if closed.is_planned else "it ran no plan"
+            if why is not None:
+                text = f"{name} runs no other plan: {clean_text(why, 256)}"
+                print(json.dumps({"level": "debug", "from": "referee", "text": text}), file=sys.stderr, flush=True)
                 self._forget(name)
                 self._channel.send({"ev": "child_gone", "child": name})
 
