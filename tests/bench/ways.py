@@ -30,6 +30,8 @@ SMALL = (
     "argmax/honest", "scaled_add/honest", "copy/honest", "moments/honest", "row_extremes/honest",
 )  # fmt: skip
 LIMIT_S = 300.0
+STAGE_LIMIT_MS = 20_000
+"""Of the corpus: who never ends under load is judged once more alone, and nobody else meanwhile."""
 Json = dict[str, Any]
 
 
@@ -44,12 +46,14 @@ def register(daemon: Daemon, tasks: set[str]) -> dict[str, str]:
     return found
 
 
-def judged(daemon: Daemon, candidate: corpus.Candidate, task: str, turn: int) -> Json:
+def judged(daemon: Daemon, candidate: corpus.Candidate, task: str, turn: int | None, limit_s: float = LIMIT_S) -> Json:
+    """Its verdict. turn: of a stream, by which it differs from itself in another."""
     body = candidate.body(task)
-    key = "completion" if candidate.is_completion else "candidate"
-    body[key] = f"{body[key]}\n# {turn}\n"
+    if turn is not None:
+        key = "completion" if candidate.is_completion else "candidate"
+        body[key] = f"{body[key]}\n# {turn}\n"
     try:
-        return daemon.judge(body, LIMIT_S)
+        return daemon.judge(body, limit_s)
     except DaemonError as error:
         return {"class": f"none: {error}", "components": {}, "stages": [], "plan": None}
 
@@ -115,9 +119,10 @@ def compare(options: argparse.Namespace, out: Path) -> list[str]:
 
 def whole_corpus(options: argparse.Namespace, out: Path) -> list[str]:
     """Every candidate by its plan: what became of each kind."""
-    candidates = [one for one in corpus.load_candidates() if options.only in one.label]
+    candidates = [one for one in corpus.load_candidates() if options.only in one.label and one.label > options.after]
     end = time.monotonic() + options.limit_s
-    flags = ("--judge", "plan", "--device", first_gpu(), *options.flags.split())
+    limit = ("--stage-limit-ms", str(STAGE_LIMIT_MS))
+    flags = ("--judge", "plan", "--device", first_gpu(), *limit, *options.flags.split())
     rows: list[Json] = []
     with running_daemon(options.programs, sys.executable, *flags, log=out / "corpus.log") as daemon:
         daemon.wait_until_ready()
@@ -126,11 +131,11 @@ def whole_corpus(options: argparse.Namespace, out: Path) -> list[str]:
         def one(candidate: corpus.Candidate) -> Json | None:
             if time.monotonic() > end or candidate.task not in tasks:
                 return None
-            verdict = judged(daemon, candidate, tasks[candidate.task], 0)
+            verdict = judged(daemon, candidate, tasks[candidate.task], None, max(1.0, end - time.monotonic()))
             plan = verdict.get("plan") or {}
             return {
-                "label": candidate.label, "kind": candidate.kind, "expected": sorted(candidate.classes),
-                "class": verdict["class"], "is_right": verdict["class"] in candidate.classes,
+                "label": candidate.label, "kind": candidate.kind, "expected": sorted(candidate.by_plan),
+                "class": verdict["class"], "is_right": verdict["class"] in candidate.by_plan,
                 "traced": plan.get("traced"), "why": (plan.get("error") or {}).get("text"),
                 "text": (verdict.get("feedback") or {}).get("text"), "speedup": verdict["components"].get("speedup"),
             }  # fmt: skip
@@ -160,6 +165,7 @@ def main() -> int:
     parser.add_argument("--corpus", action="store_true", help="the whole corpus by the plan, too")
     parser.add_argument("--only", default="", help="of the corpus: labels with this in them")
     parser.add_argument("--flags", default="", help="more of the daemon's")
+    parser.add_argument("--after", default="", help="of the corpus: labels behind this one")
     parser.add_argument("--limit-s", type=float, default=300.0, help="of the corpus")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 # kind: robustness
 # class: compile|oom
+# plan: ok
 # what: nests directories in its cache deeper than a walk may go
 import torch
 import torch.nn as nn
