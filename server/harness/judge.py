@@ -740,8 +740,10 @@ class Job:
         is_plain_known = case["name"] == "own" and self._first is not None
         scales = self._first.plain_scales() if transform == "spikes" and is_plain_known and self._first else ()
         is_extreme = transform in variations.EXTREME
-        scatters = is_extreme and transform != "ties"  # from which the last digit leads to another side of a step
-        expected = self._admitted(model, tree, is_extreme=is_extreme, scatters=scatters, scales=scales)
+        is_tied = transform == "ties"  # from which the last digit leads to another side of a step
+        expected = self._admitted(
+            model, tree, is_extreme=is_extreme, scatters=is_extreme and not is_tied, rounds=is_tied, scales=scales
+        )
         if expected is None or (expected.is_constant() and not (self._first and self._first.is_constant())):
             return None
         return None if is_plain_known and self._first and not expected.differs(self._first) else expected

@@ -73,6 +73,8 @@ SCATTER: Final = 8.0
 """Times by which an answer may err more than its exact value moves with the inputs' last digits, over MARGIN."""
 SCATTER_BYTES: Final = 1 << 28
 """Of larger inputs and answers it is not asked how they scatter."""
+ROUNDED_RUNS: Final = 4
+"""Each moves a value that lies at a step to its other side with a probability of a half."""
 COPIES: Final = 4
 """Of the reference's outputs, while it is compared: its own, in fp64, the candidate's, and what comparing needs."""
 
@@ -336,7 +338,7 @@ class Reference:
         self.relations: dict[str, relations.Form | None] = {}
         """By name: the form in which the reference satisfies it at the task's own size; None: in none."""
         self._training: bool | None = None  # of the answers that are being computed
-        self._is_extreme = self._scatters = False
+        self._is_extreme = self._scatters = self._rounds = False
         self._scales: tuple[float | None, ...] = ()
 
     def is_unfit(self, case: Json, transform: str) -> bool:
@@ -468,14 +470,16 @@ class Reference:
         training: bool | None = None,
         is_extreme: bool = False,
         scatters: bool = False,
+        rounds: bool = False,
         scales: tuple[float | None, ...] = (),
     ) -> Expected:
         """Run the reference on the inputs in set 0. They are left as they were found.
 
-        is_extreme: they are transformed. scatters: the limits follow how far exact answers do. scales: of plain ones.
+        is_extreme: they are transformed. scatters, rounds: the limits follow how far exact answers do when inputs move,
+        or when what is rounded on the way is rounded otherwise. scales: of plain ones.
         """
         self._training = training
-        self._is_extreme, self._scatters, self._scales = is_extreme, scatters, scales
+        self._is_extreme, self._scatters, self._rounds, self._scales = is_extreme, scatters, rounds, scales
         pristine = [view.clone() for view in self.views(tree)]
         known = self.mutates_inputs, self.tf32_matters, self._fp64_fails
         try:
@@ -538,6 +542,9 @@ class Reference:
         if self._scatters and not self.mutates_inputs:
             wide, scatter = self._scatter(model, tree, pristine, seed, wide, scales)
             errors = [max(error, SCATTER * moved) for error, moved in zip(errors, scatter, strict=True)]
+        if self._rounds and not self.mutates_inputs:
+            wide, rounded = self._rounded(model, tree, seed, own, wide, scales)
+            errors = [max(error, moved) for error, moved in zip(errors, rounded, strict=True)]
         errors = [
             max(error, least) if _is_discrete(leaf) else error
             for (_, leaf), error, least in zip(own, errors, result.errors, strict=True)
@@ -588,6 +595,30 @@ class Reference:
             for (_, a), (_, b), scale in zip(exact, moved, scales, strict=True)
         ]
 
+    def _rounded(
+        self,
+        model: str,
+        tree: Any,
+        seed: int,
+        own: list[tuple[str, Any]],
+        wide: list[tuple[str, Any]],
+        scales: tuple[float | None, ...],
+    ) -> tuple[list[tuple[str, Any]], list[float]]:
+        """How far the exact answers move when what is rounded on the way is rounded otherwise, by output (integers: 1
+        where any share does); and these answers, copied."""
+        worst = [0.0] * len(wide)
+        if sum(leaf.nbytes for _, leaf in wide if isinstance(leaf, torch.Tensor)) > SCATTER_BYTES:
+            return wide, worst
+        exact = [(path, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for path, leaf in wide]
+        for _ in range(ROUNDED_RUNS):
+            moved = self._wide(model, tree, seed, "rounded")
+            if moved is None or not _is_alike(moved, exact, dtypes=False):
+                break
+            for index, ((_, a), (_, b), (_, c), scale) in enumerate(zip(own, exact, moved, scales, strict=True)):
+                share = _error(a if _is_discrete(a) else c, c if _is_discrete(a) else b, scale)
+                worst[index] = max(worst[index], float(share > AMBIGUOUS_LEAST) if _is_discrete(a) else share)
+        return exact, worst
+
     def _own(self, model: str, tree: Any, seed: int, *, tf32: bool) -> list[tuple[str, Any]]:
         self._may_have_changed = True
         outputs = self._run(model, tree, seed=seed, tf32=tf32)
@@ -635,11 +666,11 @@ class Reference:
         free, _ = torch.cuda.mem_get_info(self.peer.device)  # each time: a candidate may hold what was free before
         return needed + 4 * self.sizes.state < FP64_SHARE * free
 
-    def _wide(self, model: str, tree: Any, seed: int) -> list[tuple[str, Any]] | None:
-        """The outputs in fp64, or None where the reference cannot be run so."""
+    def _wide(self, model: str, tree: Any, seed: int, dtype: str = "float64") -> list[tuple[str, Any]] | None:
+        """The outputs in fp64, or None where the reference cannot be run so. dtype: or "rounded"."""
         self._may_have_changed = True
         try:
-            outputs = self._run(model, tree, seed=seed, tf32=False, dtype="float64")
+            outputs = self._run(model, tree, seed=seed, tf32=False, dtype=dtype)
             return [  # an input that is returned will be as it was again
                 (path, leaf.clone() if isinstance(leaf, torch.Tensor) and not self.peer.is_in_heap(leaf) else leaf)
                 for path, leaf in values.leaves(outputs)
@@ -647,7 +678,7 @@ class Reference:
         except PeerFailed as error:
             if error.is_gone:
                 raise
-            self._fp64_fails = True
+            self._fp64_fails |= dtype == "float64"
             return None
 
     def give_up_fp64(self) -> None:

@@ -101,6 +101,16 @@ HONEST = {
         "return x.topk(3, -1)",
         "v, i = x.sort(-1, True); return v[:, :3], i[:, :3]",
     ),
+    "an integer from a fast division": (
+        NORMAL,
+        "s = x.abs().amax(-1, keepdim=True) / 127; return torch.round(x / s).to(torch.int8), s",
+        "s = x.abs().amax(-1, keepdim=True) / 127; return torch.round(torch.nextafter(x / s, 0 * x)).to(torch.int8), s",
+    ),
+    "a multiple from a fast division": (
+        NORMAL,
+        "s = x.abs().amax(-1, keepdim=True) / 127; return torch.round(x / s) * s",
+        "s = x.abs().amax(-1, keepdim=True) / 127; return torch.round(torch.nextafter(x / s, 0 * x)) * s",
+    ),
     "indices of a maximum": (NORMAL, "return x.argmax(-1)", "return (x == x.amax(-1, keepdim=True)).int().argmax(-1)"),
     "integers in 64 bits": (
         LONGS,
