@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+from unittest import mock
+
 import pytest
+import torch
 from oracle import timing
 
 US = 1000.0
@@ -23,3 +28,73 @@ def test_a_bell_that_takes_as_long_by_both_clocks_is_believed(credited_us: float
 def test_a_bell_that_is_credited_with_less_than_it_took_is_not(credited_us: float, host_us: float) -> None:
     """One of 12 calls was once credited with a nanosecond each, since the empty bells beside it came late."""
     assert timing.is_forged(credited_us * US, host_us * US)
+
+
+class Peer:
+    """Which is armed and does nothing."""
+
+    armed = 0
+
+    def arm(self, bells: int, **more: Any) -> None:
+        self.repeats, self.armed = more.get("repeats", 1), bells
+
+
+class Side:
+    """Answers a bell of several calls with these tensors, and one that is repeated late by what is first in `late`."""
+
+    name = "a side"
+
+    def __init__(self, tensors: Sequence[torch.Tensor] = (), us: float = 0.0, late: Sequence[float] = ()) -> None:
+        self.peer: Any = Peer()
+        self._tensors, self._ns, self._late = tensors, us * US, iter(late)
+
+    def outputs(self, calls: int) -> list[list[tuple[str, Any]]]:
+        return [[("0", tensor)] for tensor in self._tensors[:calls]]
+
+    def ring(self, set_: int) -> tuple[int, int]:
+        host_ns = self._ns * self.peer.repeats + next(self._late, 0.0) * US
+        return int(self._ns), int(host_ns)
+
+
+class Timer(timing.DeviceTimer):
+    """Of two sides without processes; what was recorded stands in `bound`."""
+
+    def __init__(self, *sides: Any) -> None:
+        self._sides = self._ours, self._theirs = sides
+        self._calls, self._why_one, self._empty_ns = 1, None, 0.0
+        self._trees, self._model = [None], "own.0"
+        self._job: Any = mock.MagicMock()
+        self._job.reference.sizes.calls = 12
+        self._trees *= 12
+
+    def settled(self, calls: int) -> tuple[int, str | None, int]:
+        """After so many were recorded: how many are, why one, and how many short ones would be."""
+        for side in self._sides:
+            side.peer = mock.MagicMock()
+        self._calls = calls
+        self._capture(calls)
+        return self._calls, self._why_one, self._calls_for(1.0)
+
+    def host_us(self, side: Any, credited_us: float) -> float:
+        return self._host_clock(side, credited_us * US) / US
+
+
+def test_calls_that_answer_in_one_buffer_are_timed_one_by_one() -> None:
+    """A candidate that keeps its output buffer was refused: of several calls the last one's answer was left alone."""
+    apart, other, kept = ([torch.zeros(4) for _ in range(3)] for _ in range(3))
+    assert Timer(Side(apart), Side(other)).settled(3) == (3, None, 12)
+    for one in ([kept[0]] * 3, [*kept[:2], kept[0][1:2].expand(4)]):
+        for sides in ((apart, one), (one, apart)):
+            assert Timer(*map(Side, sides)).settled(3) == (1, "outputs of calls in a row share memory", 1)
+
+
+@pytest.mark.parametrize("late_us", [(0.0, 5e4), (5e4, 1e5), (5e4, 0.0, 0.0, 5e4)])
+def test_a_busy_machine_makes_no_bell_a_forged_one(late_us: tuple[float, ...]) -> None:
+    """Three of a hundred honest candidates were not timed for it, beside others that were compiled."""
+    side = Side(us=20.0, late=late_us)
+    assert not timing.is_forged(20.0 * US, Timer(side, side).host_us(side, 20.0) * US)
+
+
+def test_no_number_of_tries_makes_a_forged_bell_a_right_one() -> None:
+    side = Side(us=40.0)
+    assert Timer(side, side).host_us(side, 20.0) == pytest.approx(40.0)
