@@ -149,6 +149,11 @@ static const struct setting table[] = {
       "longest time that a request with wait is held" },
     { "events_kept", NUMBER, "events", "4096", 512, 1000000, FIELD(events_kept), false,
       "events kept for streams that are taken up again (Last-Event-ID), and for readers that fall behind" },
+    { "notify_hosts", TEXT, "HOST[:PORT] ...", "", 0, 0, FIELD(notify_hosts), false,
+      "where a group's end may be posted (notify_url, docs/http.md), separated by blanks; without a port the "
+      "scheme's own; when not given, nowhere" },
+    { "notify_key", TEXT, "FILE", "", 0, 0, FIELD(notify_key), false,
+      "the key that signs what is posted to notify_hosts: 16 to 256 characters" },
     { "heartbeat_ms", NUMBER, "milliseconds", "15000", 100, 300000, FIELD(heartbeat_ms), true,
       "how often an event stream with nothing to tell sends a comment, so that nobody takes it for dead" },
     { "header_limit_ms", NUMBER, "milliseconds", "10000", 100, 600000, FIELD(header_limit_ms), true,
@@ -793,6 +798,14 @@ check_quotas(const struct config *c, struct error *err)
     return rc;
 }
 
+static int
+check_notify(const struct config *c, struct error *err)
+{
+    if (*c->notify_hosts && !*c->notify_key)
+        return error_set(err, ERR_INPUT, "notify_hosts needs notify_key, a file with the key that signs");
+    return 0;
+}
+
 /* "write_gbs=4000,half_tflops=990": the referee reads the same (physics.py); a mistake is told before it starts. */
 static int
 check_peaks(const struct config *c, struct error *err)
@@ -832,6 +845,8 @@ config_complete(struct config *c, struct error *err)
         rc = check_peaks(c, err);
     if (rc == 0)
         rc = check_quotas(c, err);
+    if (rc == 0)
+        rc = check_notify(c, err);
     if (rc == 0 && !*c->harness)
         rc = complete_harness(c, err);
     if (rc == 0 && !*c->scratch)

@@ -61,6 +61,8 @@ struct config {
     int64_t connections;          /* most HTTP connections */
     int64_t wait_limit_s;         /* longest long poll */
     int64_t events_kept;          /* for event streams */
+    char *notify_hosts;           /* where ends of groups may be posted: "HOST HOST:PORT"; "": nowhere */
+    char *notify_key;             /* path of the key that signs them */
     int64_t heartbeat_ms;         /* of an event stream */
     int64_t header_limit_ms;      /* from connecting to the end of a request's header */
     int64_t body_limit_ms;        /* from there to the end of its body */

@@ -65,7 +65,8 @@ struct http {
     unsigned parses; /* of bodies, in libuv's pool */
     uint64_t connections_refused;
     struct events *events;
-    struct stream *streams; /* all that are open */
+    struct notices *notices; /* NULL: nothing may be posted */
+    struct stream *streams;  /* all that are open */
     unsigned streams_count;
     uint64_t streams_dropped;                    /* for reading too slowly */
     uint64_t requests;                           /* answered so far */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "server/http/notices.h"
 #include "server/submission/seen.h"
 
 static void
@@ -183,9 +184,26 @@ group_added(struct exchange *x, const struct funnel_answer *answer)
     answer_known(x);
 }
 
+/* False: the problem is sent. What is no text is refused with the rest of the body. */
+static bool
+may_notify(struct exchange *x)
+{
+    const char *url = json_string_value(json_object_get(x->document, "notify_url"));
+    struct error err = { 0 };
+
+    if (!url || notices_check(x->http->notices, url, &err) == 0)
+        return true;
+    exchange_problem_at(x, PROBLEM_BODY, "pointer", "/notify_url", err.text);
+    return false;
+}
+
 static void
 add(struct exchange *x, struct running_key *key)
 {
+    if (!may_notify(x)) {
+        idempotency_end(key);
+        return;
+    }
     struct pending *p = exchange_begin(x, key, group_added);
 
     access_stamp(x);

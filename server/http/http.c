@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "server/http/engine.h"
+#include "server/http/notices.h"
 
 /*
  * Theory of operation. MHD runs without a thread of its own; its epoll
@@ -217,6 +218,16 @@ start_handles(struct http *h, int epoll_fd)
     uv_prepare_start(&h->prepare, prepare_cb);
 }
 
+static void
+event_cb(void *arg, const struct funnel_event *event)
+{
+    struct http *h = arg;
+
+    streams_event_cb(h, event);
+    if (event->notify_url)
+        notices_group_ended(h->notices, event->group, event->notify_url);
+}
+
 int
 http_new(uv_loop_t *loop, const struct config *config, struct funnel *funnel, struct store *store,
          struct http **out, struct error *err)
@@ -239,12 +250,14 @@ http_new(uv_loop_t *loop, const struct config *config, struct funnel *funnel, st
     }
     int rc = start_keyring(h, err);
     if (rc == 0)
+        rc = notices_new(config->notify_hosts, config->notify_key, &h->notices, err);
+    if (rc == 0)
         rc = start_mhd(h, err);
     if (rc != 0) {
         http_free(h);
         return rc;
     }
-    funnel_follow(funnel, streams_event_cb, h);
+    funnel_follow(funnel, event_cb, h);
     start_handles(h, MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd);
     *out = h;
     return 0;
@@ -377,6 +390,7 @@ http_free(struct http *h)
     }
     keyring_free(h->keyring);
     events_free(h->events);
+    notices_free(h->notices);
     json_decref(h->process);
     json_decref(h->disks);
     free(h->status.text);

@@ -11,6 +11,7 @@
 #include "server/http/asset.h"
 #include "server/http/host.h"
 #include "server/http/metrics.h"
+#include "server/http/notices.h"
 #include "server/retention.h"
 
 #define HOST_EVERY_NS 1000000000
@@ -71,15 +72,20 @@ static void
 print_figures(const struct http *h, struct buffer *out)
 {
     const char *comma = "";
+    struct notices_counts notices;
 
+    notices_count(h->notices, &notices);
     buffer_printf(out,
                   "{\"connections\":%u,\"held\":%u,\"exports\":%u,\"streams\":%u,\"streams_dropped\":%llu,"
                   "\"connections_refused\":%llu,\"requests\":%llu,\"connections_limit\":%lld,"
+                  "\"notices_delivered\":%llu,\"notices_failed\":%llu,\"notices_waiting\":%llu,"
                   "\"loop_turns_long\":%lld,\"loop_turn_longest_ms\":%.3f,\"answers\":{",
                   h->connections, h->held, h->exports, h->streams_count,
                   (unsigned long long)h->streams_dropped, (unsigned long long)h->connections_refused,
                   (unsigned long long)h->requests, (long long)h->config->connections,
-                  (long long)h->watchdog.n_long, (double)h->watchdog.longest_ns / 1e6);
+                  (unsigned long long)notices.delivered, (unsigned long long)notices.failed,
+                  (unsigned long long)notices.waiting, (long long)h->watchdog.n_long,
+                  (double)h->watchdog.longest_ns / 1e6);
     for (unsigned i = 0; i < ARRAY_LEN(h->answers); i++) {
         if (!h->answers[i])
             continue;

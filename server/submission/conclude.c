@@ -290,7 +290,7 @@ submission_return(struct submission *s, bool gives_back)
     if (gives_back && s->attempts > 0)
         s->attempts--;
     funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_QUEUED, s->id, s->attempt->row.group_id,
-                                           s->attempt->row.client, NULL, false, s->attempts, NULL });
+                                           s->attempt->row.client, NULL, false, s->attempts, NULL, NULL });
     attempt_free(f, s->attempt);
     s->attempt = NULL;
     s->is_returned = false;

@@ -65,7 +65,7 @@ tell_streams(struct submission *s)
     const struct submission_row *row = &s->attempt->row;
 
     funnel_tell(s->funnel, &(struct funnel_event){ FUNNEL_EVENT_VERDICT, s->id, row->group_id, row->client,
-                                                   NULL, false, s->attempts, row->verdict });
+                                                   NULL, false, s->attempts, row->verdict, NULL });
 }
 
 static void

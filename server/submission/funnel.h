@@ -176,7 +176,8 @@ struct funnel_event {
     const char *stage;      /* FUNNEL_EVENT_STAGE, else NULL */
     bool is_begun;          /* FUNNEL_EVENT_STAGE: it was queued before */
     int attempts;
-    const char *verdict; /* FUNNEL_EVENT_VERDICT: the document's text as it is stored, else NULL */
+    const char *verdict;    /* FUNNEL_EVENT_VERDICT: the document's text as it is stored, else NULL */
+    const char *notify_url; /* FUNNEL_EVENT_GROUP: where its maker wants that to be posted, else NULL */
 };
 /* All is borrowed. May look at the funnel, and change nothing in it. */
 typedef void funnel_event_cb(void *arg, const struct funnel_event *event);

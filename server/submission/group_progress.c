@@ -48,7 +48,8 @@ time_chosen(struct funnel *f, struct group *g)
 void
 group_progress_end(struct funnel *f, struct group *g, const char *client)
 {
-    funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_GROUP, .group = group_id(g), .client = client });
+    funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_GROUP, .group = group_id(g), .client = client,
+                                           .notify_url = group_notify_url(g) });
     waits_notify(group_waits(g));
     group_free(g);
 }

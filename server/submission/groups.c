@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <uthash.h>
 #include <utlist.h>
@@ -25,6 +26,7 @@ struct group {
     bool is_configured, is_decided, is_whole;
     struct group_member *parked;
     uv_timer_t *deadline; /* NULL: none */
+    char *notify_url;     /* NULL: none */
 };
 
 struct groups {
@@ -89,6 +91,7 @@ group_free(struct group *g)
 {
     if (g->deadline)
         uv_close((uv_handle_t *)g->deadline, timer_closed_cb);
+    free(g->notify_url);
     free(g);
 }
 
@@ -150,6 +153,12 @@ group_times_some(const struct group *g)
     return g->time_top_k > 0;
 }
 
+const char *
+group_notify_url(const struct group *g)
+{
+    return g->notify_url;
+}
+
 struct funnel_wait **
 group_waits(struct group *g)
 {
@@ -167,11 +176,13 @@ deadline_cb(uv_timer_t *timer)
 void
 group_configure(struct group *g, json_t *request, int64_t age_ms)
 {
-    json_t *deadline = json_object_get(request, "deadline_s");
+    json_t *deadline = json_object_get(request, "deadline_s"), *url = json_object_get(request, "notify_url");
 
     g->is_configured = true;
     g->time_top_k = (int)json_integer_value(json_object_get(request, "time_top_k"));
     g->stop_correct = (int)json_integer_value(json_object_get(json_object_get(request, "stop"), "correct"));
+    if (json_is_string(url) && !g->notify_url)
+        g->notify_url = strdup(json_string_value(url));
     if (!json_is_number(deadline) || g->deadline || !(g->deadline = calloc(1, sizeof(*g->deadline))))
         return;
     int64_t left_ms = (int64_t)(json_number_value(deadline) * 1000) - age_ms;

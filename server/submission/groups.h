@@ -43,6 +43,8 @@ bool group_is_whole(const struct group *g);
 bool group_chooses(json_t *request); /* one that says so of the whole: it stops early, or times some */
 bool group_stops_early(const struct group *g); /* it is decided once enough of its submissions are correct */
 bool group_times_some(const struct group *g);  /* it chooses whom to time */
+/* Where its end is to be posted; NULL: nowhere. View. */
+const char *group_notify_url(const struct group *g);
 /* Who waits for it to be finished: the head of a list that is the caller's. View. */
 struct funnel_wait **group_waits(struct group *g);
 

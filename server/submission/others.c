@@ -78,7 +78,7 @@ end(struct funnel *f, struct elsewhere_entry *e, const char *verdict)
 {
     if (verdict)
         funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_VERDICT, e->id, e->group_id, e->client, NULL,
-                                               false, 0, verdict });
+                                               false, 0, verdict, NULL });
     waits_notify(&e->waits);
     leave_group(f, e, verdict);
 }

@@ -13,6 +13,7 @@
 #include "server/verdict/values.h"
 
 #define NAME_MAX_CHARS 200
+#define NOTIFY_URL_MAX 2000
 #define ENTRY_MAX_CHARS 200
 #define USUAL_ENTRY "Model" /* what is looked for where no entry point is named */
 #define METADATA_MAX_BYTES (64 * 1024)
@@ -486,6 +487,7 @@ enum funnel_refusal
 group_request_read(json_t *body, struct submit_request *out, struct json_fault *fault)
 {
     json_t *policy = NULL, *reward = NULL, *reference = NULL, *items = NULL, *stop = NULL;
+    const char *notify_url = NULL;
     int64_t time_top_k = 0, stop_correct = 0;
     double deadline_s = 0;
     struct common c = { .cache = true };
@@ -505,6 +507,7 @@ group_request_read(json_t *body, struct submit_request *out, struct json_fault *
         { "time_top_k", JSON_WANT_INT, &time_top_k, false, 1, GROUP_MAX },
         { "deadline_s", JSON_WANT_NUMBER, &deadline_s, false, 0.001, DEADLINE_MAX_S },
         { "stop", JSON_WANT_OBJECT, &stop, false, 0, 0 },
+        { "notify_url", JSON_WANT_STRING, &notify_url, false, 1, NOTIFY_URL_MAX },
         { "cache", JSON_WANT_BOOL, &c.cache, false, 0, 0 },
     };
     if (json_read(body, "", fields, ARRAY_LEN(fields), fault) != 0)
@@ -519,10 +522,11 @@ group_request_read(json_t *body, struct submit_request *out, struct json_fault *
         refusal = read_items(items, &c, out, fault);
     if (refusal == FUNNEL_OK) {
         AUTO_JSON json_t *document =
-            json_pack("{s:o, s:O?, s:o, s:O?, s:o, s:o, s:s}", "time_top_k",
+            json_pack("{s:o, s:O?, s:o, s:O?, s:o, s:o, s:s, s:s*}", "time_top_k",
                       time_top_k > 0 ? json_integer(time_top_k) : json_null(), "stop", stop, "deadline_s",
                       deadline_s > 0 ? json_real(deadline_s) : json_null(), "metadata", c.metadata, "policy",
-                      policy_json(&c.policy), "reward", reward_spec_json(&c.reward), "seed", c.seed);
+                      policy_json(&c.policy), "reward", reward_spec_json(&c.reward), "seed", c.seed,
+                      "notify_url", notify_url);
         out->document = document ? json_dumps(document, JSON_COMPACT) : NULL;
         out->keeps_together = time_top_k > 0 || stop;
         refusal = out->document ? FUNNEL_OK : FUNNEL_UNAVAILABLE;

@@ -89,7 +89,7 @@ submission_move(struct submission *s, enum event event)
         counters_enter_stage(f->counters, (enum stage)stage);
         funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_STAGE, s->id, s->attempt->row.group_id,
                                                s->attempt->row.client, stage_name((enum stage)stage),
-                                               event == EVENT_BEGIN, s->attempts, NULL });
+                                               event == EVENT_BEGIN, s->attempts, NULL, NULL });
     }
 }
 

@@ -147,7 +147,7 @@ added_cb(void *arg, int code, const struct error *err)
         }
         memcpy(s->content, in->tickets[i].content, sizeof(s->content));
         funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_QUEUED, s->id, in->group_id, in->request.client,
-                                               NULL, false, 0, NULL });
+                                               NULL, false, 0, NULL, NULL });
         reuse_enqueue(s);
     }
     store_reads_end(f->store);

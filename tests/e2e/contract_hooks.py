@@ -1,4 +1,4 @@
-"""What schemathesis cannot know of the contract: values that refer to what is there, and two formats of ours."""
+"""What schemathesis cannot know of the contract: values that refer to what is there, and formats of ours."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ schemathesis.openapi.format(
     "reward-expression",
     st.sampled_from(["correct", "0.3*compiled + 0.7*correct", "has_speed ? min(s, 3) : 0", "log(2) - 1"]),
 )
+schemathesis.openapi.format("notify-url", st.sampled_from(["http://127.0.0.1:1/", "http://127.0.0.1:1/a?b=c"]))
 schemathesis.openapi.format("reward-parameter", st.sampled_from(["alpha", "w_1", "_x"]))
 
 

@@ -33,6 +33,8 @@ def test_the_daemon_keeps_its_contract(tmp_path: Path) -> None:
     with service.directory() as directory:
         secret = make_token(directory / "store.db")
         options: dict[str, object] = {"harness": SCRIPTED, "device": "cpu", "python": sys.executable}
+        (directory / "key").write_text("a key of 16 characters")
+        options |= {"notify_hosts": "127.0.0.1:1", "notify_key": directory / "key"}
         options |= {"cpu_jobs": 2, "queue_limit": 100_000, "wait_limit_s": 1}
         with service.Daemon(directory, options) as daemon:
             authorization = f"Authorization: Bearer {secret}"

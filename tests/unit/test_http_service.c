@@ -837,8 +837,8 @@ count_of(const char *text, const char *word)
 static void
 tell_stage(struct rig *r, const char *id, const char *client, const char *stage, bool is_begun)
 {
-    fake_funnel_tell(r->funnel,
-                     &(struct funnel_event){ FUNNEL_EVENT_STAGE, id, "", client, stage, is_begun, 1, NULL });
+    fake_funnel_tell(r->funnel, &(struct funnel_event){ FUNNEL_EVENT_STAGE, id, "", client, stage, is_begun,
+                                                        1, NULL, NULL });
 }
 
 static void
@@ -939,7 +939,7 @@ a_submitter_is_not_told_of_stages(void **state)
     char verdict[] =
         "{\"id\":\"mine\",\"state\":\"done\",\"class\":\"hack\",\"stage\":\"full\",\"stages\":[]}";
     fake_funnel_tell(r->funnel, &(struct funnel_event){ FUNNEL_EVENT_VERDICT, "mine", "", "fake", NULL, false,
-                                                        1, verdict });
+                                                        1, verdict, NULL });
     client_expect(&c, "\"class\":\"hack\"");
     assert_null(strstr(c.text, "compile"));
     assert_null(strstr(c.text, "full"));
@@ -994,7 +994,7 @@ readers_that_stall_are_dropped(void **state)
     for (int n = 0; n < 1500; n++) {
         snprintf(verdict, sizeof(verdict), "{\"id\":\"v%d\",\"client\":\"%s\"}", n, filler);
         fake_funnel_tell(r->funnel, &(struct funnel_event){ FUNNEL_EVENT_VERDICT, "x", "", NULL, NULL, false,
-                                                            1, verdict });
+                                                            1, verdict, NULL });
         if (n % 50 != 49)
             continue;
         snprintf(name, sizeof(name), "\"v%d\"", n);
