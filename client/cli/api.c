@@ -13,6 +13,7 @@
 
 #define CALL_LIMIT_S 600.0 /* registering a task runs its reference, maybe behind others */
 #define POLL_S 20.0        /* shorter than what proxies cut */
+#define POLL_TOLD_S 1.0    /* where what happens meanwhile is told */
 #define POLL_GRACE_S 30.0
 #define POLL_SHORTEST_S 0.2 /* a daemon that does not hold polls is not asked more often */
 #define LOST_LIMIT_S 60.0   /* how long a daemon may be away while we follow */
@@ -263,10 +264,32 @@ is_worth_waiting(const struct exchange *x, int64_t *lost_ns)
 }
 
 static double
-poll_length(double limit_s, int64_t start_ns)
+poll_length(const struct cli *cli, double limit_s, int64_t start_ns)
 {
-    double left = limit_s - seconds_since(start_ns);
-    return limit_s < 0 || left > POLL_S ? POLL_S : left;
+    double left = limit_s - seconds_since(start_ns), most = cli->is_json ? POLL_S : POLL_TOLD_S;
+    return limit_s < 0 || left > most ? most : left;
+}
+
+/* Where an unfinished submission or group is, where that is not what was told last. */
+static void
+tell_progress(const struct cli *cli, json_t *document, char told[64])
+{
+    json_t *items = json_object_get(document, "items"), *item;
+    const char *state = text_member(document, "state"), *stage = text_member(document, "stage");
+    char now[64] = "";
+    size_t i, n_done = 0;
+
+    json_array_foreach(items, i, item) n_done += is_finished(item);
+    if (items)
+        snprintf(now, sizeof(now), "%zu of %zu done", n_done, json_array_size(items));
+    else
+        snprintf(now, sizeof(now), "%s%s%s", state ? state : "", stage ? ": " : "", stage ? stage : "");
+    if (cli->is_json || strcmp(now, told) == 0)
+        return;
+    memcpy(told, now, sizeof(now));
+    fputs("verifier: ", stderr);
+    text_print(stderr, now);
+    fputc('\n', stderr);
 }
 
 int
@@ -274,12 +297,13 @@ api_follow(struct cli *cli, const char *path, double limit_s, json_t **out)
 {
     const int64_t start_ns = clock_monotonic_ns();
     int64_t lost_ns = 0;
+    char told[64] = "";
 
     *out = NULL;
     for (;;) {
         AUTO_EXCHANGE struct exchange x = EXCHANGE_INIT;
         AUTO_BUFFER struct buffer poll = BUFFER_INIT;
-        double wait_s = poll_length(limit_s, start_ns);
+        double wait_s = poll_length(cli, limit_s, start_ns);
         if (wait_s < 0)
             return CLI_TIMEOUT;
         /* Whole seconds: rounded up, so that the last poll is not a run of empty ones. */
@@ -297,6 +321,7 @@ api_follow(struct cli *cli, const char *path, double limit_s, json_t **out)
         code = decode(&x, out);
         if (code != CLI_OK || is_finished(*out))
             return code;
+        tell_progress(cli, *out, told);
         if (seconds_since(asked_ns) < POLL_SHORTEST_S)
             pause_s(POLL_SHORTEST_S);
     }

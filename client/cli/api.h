@@ -24,7 +24,7 @@ int api_find(struct cli *cli, const char *path, json_t **out);
 
 /*
  * Long polls of a submission or group until it is finished; survives a daemon
- * that restarts meanwhile. limit_s < 0: no limit. On CLI_TIMEOUT out has the
+ * that restarts meanwhile, and says on stderr how far it is, but with --json. limit_s < 0: no limit. On CLI_TIMEOUT out has the
  * last state seen, or NULL.
  */
 int api_follow(struct cli *cli, const char *path, double limit_s, json_t **out);

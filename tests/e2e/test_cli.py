@@ -283,6 +283,24 @@ def test_wait_ends_after_its_time(script: Script, source: str) -> None:
     assert len(script.calls) < 20, "a service that does not hold polls is asked without a pause"
 
 
+def test_wait_tells_each_stage_once(script: Script, source: str) -> None:
+    seen = [
+        RUNNING | told
+        for told in ({"state": "queued", "stage": None}, {"stage": "ast"}, {"stage": "ast"}, {"stage": "tiny"})
+    ]
+    script.on("GET /v1/submissions/" + ID, *((200, one) for one in seen), (200, OK))
+    done = verifier(script, "submit", source, "--task", "softmax", "--wait")
+    assert done.returncode == 0
+    told = done.stderr.decode().splitlines()
+    assert told == [
+        f"verifier: submitted {ID}",
+        "verifier: queued",
+        "verifier: running: ast",
+        "verifier: running: tiny",
+    ]
+    assert all("wait=1" in target for method, target, _, _ in script.calls if target.startswith("/v1/submissions/"))
+
+
 def test_wait_survives_a_restart(script: Script, source: str) -> None:
     away = (503, {"title": "Not now", "status": 503})
     script.on("GET /v1/submissions/" + ID, (200, RUNNING), away, away, (200, OK))
