@@ -1,6 +1,9 @@
+#include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "client/cli/api.h"
 #include "client/cli/cli.h"
@@ -90,15 +93,20 @@ static const struct argp_option add_options[] = {
     { 0 },
 };
 const struct argp task_add_argp = {
-    add_options, parse, "FILE", "Register a task: its reference is run and its cases are found.",
-    children,    NULL,  NULL
+    add_options,
+    parse,
+    "FILE|DIR",
+    "Register a task: its reference is run and its cases are found.\vOf a directory each *.py is one.",
+    children,
+    NULL,
+    NULL
 };
 
 static int
-put_members(const struct task *t, json_t *body)
+put_members(const struct task *t, const char *path, json_t *body)
 {
-    AUTO_FREE char *name = t->name ? strdup(t->name) : input_name(t->subject);
-    if (strcmp(t->subject, "-") == 0 && !t->name)
+    AUTO_FREE char *name = t->name ? strdup(t->name) : input_name(path);
+    if (strcmp(path, "-") == 0 && !t->name)
         return cli_complain(CLI_USAGE, "a task from standard input needs --name");
     if (json_object_set_new(body, "name", json_string(name)) < 0)
         return cli_complain(CLI_USAGE, "the name is not UTF-8 text");
@@ -133,29 +141,77 @@ tell_what_stays(json_t *body, json_t *task)
     }
 }
 
-int
-task_add_command(struct cli *cli, int argc, char **argv)
+static int
+add_file(const struct task *t, const char *path)
 {
-    struct task t = { .cli = cli, .subject_name = "FILE" };
     AUTO_JSON json_t *body = json_object(), *answer = NULL;
     json_t *source;
 
-    argp_parse(&task_add_argp, argc, argv, 0, NULL, &t);
-    int code = put_members(&t, body);
+    int code = put_members(t, path, body);
     if (code == CLI_OK)
-        code = input_text(t.subject, &source);
+        code = input_text(path, &source);
     if (code != CLI_OK)
         return code;
     json_object_set_new(body, "reference", source);
-    code = api_call(cli, "POST", "/v1/tasks", body, &answer);
+    code = api_call(t->cli, "POST", "/v1/tasks", body, &answer);
     if (code != CLI_OK)
         return code;
     tell_what_stays(body, answer);
-    if (cli->is_json)
+    if (t->cli->is_json)
         text_json(answer);
     else
         puts(text_member(answer, "id") ? text_member(answer, "id") : "-");
+    fflush(stdout);
     return CLI_OK;
+}
+
+static int
+is_source(const struct dirent *entry)
+{
+    const char *dot = strrchr(entry->d_name, '.');
+    return entry->d_name[0] != '.' && dot && strcmp(dot, ".py") == 0;
+}
+
+/* One that is refused does not keep the others out; the first one's status is that of all. */
+static int
+add_directory(const struct task *t)
+{
+    struct dirent **files = NULL;
+    int code = CLI_OK, n_bad = 0;
+    int n = scandir(t->subject, &files, is_source, alphasort);
+
+    if (n < 0)
+        return cli_complain(CLI_USAGE, "%s: %s", t->subject, strerror(errno));
+    for (int i = 0; i < n; i++) {
+        AUTO_BUFFER struct buffer path = BUFFER_INIT;
+        buffer_printf(&path, "%s/%s", t->subject, files[i]->d_name);
+        int one = code == CLI_NETWORK || code == CLI_AUTH ? code : add_file(t, path.data);
+        if (one != CLI_OK && n_bad++ == 0)
+            code = one;
+        if (one != CLI_OK)
+            fprintf(stderr, "verifier: %s is not registered\n", path.data);
+        free(files[i]);
+    }
+    free(files);
+    if (n == 0)
+        return cli_complain(CLI_USAGE, "%s has no *.py", t->subject);
+    if (n_bad > 0)
+        cli_complain(code, "%d of %d are not registered", n_bad, n);
+    return code;
+}
+
+int
+task_add_command(struct cli *cli, int argc, char **argv)
+{
+    struct task t = { .cli = cli, .subject_name = "FILE or DIR" };
+    struct stat status;
+
+    argp_parse(&task_add_argp, argc, argv, 0, NULL, &t);
+    if (stat(t.subject, &status) != 0 || !S_ISDIR(status.st_mode))
+        return add_file(&t, t.subject);
+    if (t.name)
+        return cli_complain(CLI_USAGE, "--name is of one task, and %s is a directory", t.subject);
+    return add_directory(&t);
 }
 
 /* --- task list --- */

@@ -365,6 +365,23 @@ def test_a_task_that_is_there_says_what_it_keeps(script: Script, source: str) ->
     assert verifier(script, "task", "add", source, "--level", "2").stderr == b""
 
 
+def test_task_add_of_a_directory(script: Script, tmp_path: Path) -> None:
+    for name in ("b.py", "a.py", "c.py", ".hidden.py", "notes.md"):
+        (tmp_path / name).write_text(f"x = '{name}'\n")
+    refused = {"title": "The reference does not run", "status": 422}
+    script.on("POST /v1/tasks", (201, {"id": "sha256:a"}), (422, refused), (201, {"id": "sha256:c"}))
+    done = verifier(script, "task", "add", str(tmp_path), "--level", "1")
+    assert (done.returncode, done.stdout) == (6, b"sha256:a\nsha256:c\n")
+    bodies = [body for method, _, body, _ in script.calls if method == "POST"]
+    assert bodies == [{"name": name, "reference": f"x = '{name}.py'\n", "level": 1} for name in "abc"]
+    told = done.stderr.decode()
+    assert f"{tmp_path}/b.py is not registered" in told and "1 of 3 are not registered" in told
+    assert verifier(script, "task", "add", str(tmp_path), "--name=x").returncode == 2
+    (tmp_path / "empty").mkdir()
+    done = verifier(script, "task", "add", str(tmp_path / "empty"))
+    assert done.returncode == 2 and b"has no *.py" in done.stderr
+
+
 def test_task_rename_and_rm(script: Script) -> None:
     script.on("PATCH /v1/tasks/relu", (200, {"id": "sha256:ab", "name": "relu2"}))
     done = verifier(script, "task", "rename", "relu", "relu2")
