@@ -3,8 +3,11 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "client/cli/profile.h"
 
 /* What the signal handler writes: made beforehand, since it may call nothing that allocates or formats. */
 static char interrupt_note[256];
@@ -63,9 +66,17 @@ parse_common(int key, char *arg, struct argp_state *state)
     switch (key) {
     case 'u':
         cli->url = arg;
+        cli->token = cli->is_profile ? NULL : cli->token; /* a token goes to the server that it is for */
+        cli->is_profile = false;
+        return 0;
+    case 's':
+        if (profile_use(cli, arg) != CLI_OK)
+            exit(CLI_CONFIG);
+        cli->is_profile = true;
         return 0;
     case 't':
         cli->token = arg;
+        cli->is_profile = false;
         return 0;
     case OPT_CACERT:
         if (http_client_cacert(arg, &err) != 0)
@@ -84,6 +95,8 @@ parse_common(int key, char *arg, struct argp_state *state)
 
 static const struct argp_option common_options[] = {
     { "url", 'u', "URL", 0, "Address of verifierd (or VERIFIERD_URL; default http://127.0.0.1:8080)", -2 },
+    { "server", 's', "NAME", 0, "The server of this name in ~/.config/verifier.conf (or VERIFIERD_SERVER)",
+      -2 },
     { "token", 't', "TOKEN", 0,
       "Bearer token (or VERIFIERD_TOKEN, which other users of the machine cannot see)", -2 },
     { "cacert", OPT_CACERT, "FILE", 0,

@@ -31,6 +31,7 @@ struct cli {
     const char *token;        /* NULL: none */
     bool is_json;             /* print what the daemon answered, for programs */
     struct http_client *http; /* NULL until the first call */
+    bool is_profile;          /* the token is of a server that was named (profile.h) */
     bool is_alone;            /* verifierd was started for this command and ends with it */
 };
 

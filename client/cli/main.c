@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "client/cli/cli.h"
+#include "client/cli/profile.h"
 
 #ifndef VERIFIERD_VERSION
 #define VERIFIERD_VERSION "unknown"
@@ -20,13 +21,17 @@ environment(const char *name, const char *otherwise)
 int
 main(int argc, char **argv)
 {
-    struct cli cli = { environment("VERIFIERD_URL", "http://127.0.0.1:8080"),
-                       environment("VERIFIERD_TOKEN", NULL), false, NULL, false };
+    struct cli cli = { .url = environment("VERIFIERD_URL", "http://127.0.0.1:8080"),
+                       .token = environment("VERIFIERD_TOKEN", NULL) };
+    const char *server = environment("VERIFIERD_SERVER", NULL);
 
     setlocale(LC_CTYPE, "");
     argp_err_exit_status = CLI_USAGE;
     argp_program_version = "verifier " VERIFIERD_VERSION;
     cli_note_id(NULL);
+    if (server && profile_use(&cli, server) != CLI_OK)
+        return CLI_CONFIG;
+    cli.is_profile = server;
     int code = command_main(&cli, argc, argv);
     http_client_free(cli.http);
     if (fflush(stdout) != 0 && code == CLI_OK)

@@ -365,6 +365,37 @@ def test_a_task_that_is_there_says_what_it_keeps(script: Script, source: str) ->
     assert verifier(script, "task", "add", source, "--level", "2").stderr == b""
 
 
+def test_a_server_is_found_by_its_name(script: Script, tmp_path: Path) -> None:
+    script.on("GET /v1/tasks", (200, {"items": [], "next": None}))
+    file = tmp_path / "verifier.conf"
+    file.write_text(f'server lab {{ url = "{script.url}" token = "t1" }}\nserver bare {{ token = "t2" }}\n')
+    file.chmod(0o600)
+
+    def listed(*options: str, server: str = "") -> subprocess.CompletedProcess[bytes]:
+        line = (*options, "task", "list")
+        where = "http://127.0.0.1:9"
+        return verifier(script, *line, XDG_CONFIG_HOME=str(tmp_path), VERIFIERD_URL=where, VERIFIERD_SERVER=server)
+
+    assert listed("--server=lab").returncode == listed(server="lab").returncode == 0
+    assert [call[3] for call in script.calls] == ["Bearer t1"] * 2
+    assert listed("--server=lab", f"--url={script.url}").returncode == 0
+    assert script.calls[-1][3] is None, "a token goes to the server that it is for"
+    for options, words in (
+        (["--server=none"], 'has no server "none"'),
+        (["--server=bare"], 'server "bare" has no url'),
+    ):
+        done = listed(*options)
+        assert done.returncode == 3 and words in done.stderr.decode()
+    file.chmod(0o644)
+    done = listed("--server=lab")
+    assert done.returncode == 3 and f"chmod 600 {file}" in done.stderr.decode()
+    file.write_text("server lab { address = 1 }\n")
+    done = listed("--server=lab")
+    assert done.returncode == 3 and f"{file}:1: " in done.stderr.decode()
+    file.unlink()
+    assert listed("--server=lab").returncode == 3
+
+
 def test_task_add_of_a_directory(script: Script, tmp_path: Path) -> None:
     for name in ("b.py", "a.py", "c.py", ".hidden.py", "notes.md"):
         (tmp_path / name).write_text(f"x = '{name}'\n")
