@@ -90,6 +90,15 @@ evidence_json(const struct attempt *j)
     return out;
 }
 
+/* Share of the candidate's own kernels in the work: by its plan, if that is all right, else as it was observed. */
+static double
+coverage_of(const struct attempt *j)
+{
+    double planned = j->failed_stage < 0 ? number_or_nan(j->plan, "coverage") : NAN;
+
+    return isfinite(planned) ? planned : number_or_nan(evidence_of(j), "coverage");
+}
+
 /* The candidate kept from us what it had the GPU do, or let no plan be made of itself where others have one. */
 static bool
 is_withheld(const struct attempt *j)
@@ -112,7 +121,7 @@ fill_components(const struct attempt *j, const struct timing *t, struct reward_c
     c->hack = class_info(j->class_)->is_cheat;
     /* Where records can be had and there are none, somebody saw to it: no speed is credited. */
     c->timed = t->is_measured && is_ok && !is_withheld(j);
-    c->coverage = number_or_nan(evidence_of(j), "coverage");
+    c->coverage = coverage_of(j);
     if (t->is_measured) {
         c->speedup = t->credited;
         c->speedup_lo = t->credited_lo;
@@ -312,7 +321,7 @@ verdict_feedback(const struct submission *s, const struct timing *t, bool is_can
         .speedup = t->credited,
         .speedup_lo = t->credited_lo,
         .speedup_hi = t->credited_hi,
-        .coverage = number_or_nan(evidence_of(j), "coverage"),
+        .coverage = coverage_of(j),
         .bound = bound_of(j),
         .floor_ms = number_or_nan(j->timing, "floor_ns") / 1e6,
         .kernels = j->compiled,

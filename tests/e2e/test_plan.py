@@ -152,6 +152,14 @@ def test_an_honest_candidate_is_right_by_its_plan(planned: service.Client) -> No
     assert (verdict["plan"]["launches"], verdict["plan"]["operators"]) == (1, 1)
     assert verdict["correctness"]["passed"] == verdict["correctness"]["cases"] > 10
     assert [kernel["name"] for kernel in verdict["kernels"]] == ["kernel"]
+    assert verdict["components"]["coverage"] == verdict["feedback"]["coverage"] == 1.0
+
+
+def test_copies_that_torch_makes_lower_the_coverage(planned: service.Client) -> None:
+    verdict = judge(planned, HONEST.replace("        return y", "        return y.clone()"), reward="drkernel")
+    assert verdict["class"] == "ok", verdict["feedback"]
+    assert 0.4 < verdict["components"]["coverage"] < 0.6
+    assert verdict["reward"] == pytest.approx(1 + 0.5 * verdict["components"]["coverage"])
 
 
 def test_of_an_autotuned_launch_every_configuration_is_compiled(planned: service.Client) -> None:

@@ -21,6 +21,7 @@ from compiler import Cache, CompilerRefusal, Images, stage
 from compiler.kernels import settle
 from shared.plan import (
     Alternative,
+    Call,
     Choose,
     Const,
     Constexpr,
@@ -29,9 +30,12 @@ from shared.plan import (
     FunctionRef,
     Kernel,
     Launch,
+    Leaf,
+    List,
     ModuleRef,
     ObjectRef,
     Plan,
+    Ref,
     Trace,
 )
 
@@ -396,6 +400,33 @@ def test_a_plan_without_the_tasks_own_case_is_refused(tmp_path: Path) -> None:
     for document, outcome in ((found, "pass"), (other, "fail")):
         result = stage.build(SCALE.encode(), document.dump(), {"foreign": "any"}, tmp_path, 1)
         assert result.report["outcome"] == outcome, result.report
+
+
+A, B, C, D = (Leaf(at, (4, 8), (8, 1), "float32") for at in range(4))
+EMPTY = Call("aten.empty.memory_format", (List((4, 8)),), (), B, 1)
+VIEW = Call("aten.view.default", (Ref(1), List((4, 8))), (), C, 1)
+COPY = Call("aten.clone.default", (Ref(1),), (), D, 1)
+SUM = Call("aten.add.Tensor", (Ref(0), Ref(1)), (), D, 1)
+LAUNCH = Launch(0, (1, 1, 1), (Ref(0), Ref(1)), 1)
+WAYS = Choose((Alternative("one", (LAUNCH,)), Alternative("two", (LAUNCH, SUM))), 1)
+
+
+@pytest.mark.parametrize(
+    ("steps", "share"),
+    [
+        ((EMPTY, LAUNCH), 1.0),
+        ((EMPTY, LAUNCH, VIEW), 1.0),
+        ((EMPTY, LAUNCH, COPY), 0.5),
+        ((EMPTY, LAUNCH, SUM), 0.4),
+        ((EMPTY, WAYS, SUM), 0.4),
+        ((EMPTY, SUM), 0.0),
+        ((EMPTY,), None),
+    ],
+)
+def test_coverage_is_the_share_of_own_kernels_in_what_is_read_and_made(
+    steps: tuple[Any, ...], share: float | None
+) -> None:
+    assert stage.coverage(Trace("own", False, List((A,)), (), (), (), steps, D)) == share
 
 
 def test_a_plan_of_another_source_is_refused(tmp_path: Path) -> None:

@@ -10,14 +10,16 @@ import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any, Final
 
 import kernel_cache
+import torch
 import wire
 from executor import archive
 from executor.launch import Compiled
-from executor.steps import tree_leaves
+from executor.steps import reads, tree_leaves
 from shared import operators, plan
 
 from compiler import kernels
@@ -60,12 +62,50 @@ def summary(found: plan.Plan, images: kernels.Images) -> wire.Json:
         "operators": len(calls),
         "library": named("library"),
         "compute": named("compute"),
+        "coverage": coverage(own),
         "prepared_weights": bool(own.first),
         "kernels": len(found.kernels),
         "configurations_dropped": len(images.dropped),
         "cases": [trace.case for trace in found.traces],
         "steps": list(itertools.islice(_steps(found, own), STEPS_MAX)),
     }
+
+
+def coverage(trace: plan.Trace) -> float | None:
+    """Of the elements that the steps of a call read and make, the share of the candidate's kernels; None: of nothing.
+
+    What a kernel is given counts as read or made. A size that only the GPU knows counts as none.
+    """
+    calls = [step for step in plan.walk((*trace.construct, *trace.first, *trace.steps)) if isinstance(step, plan.Call)]
+    leaves = [*tree_leaves(trace.inputs), *(leaf for call in calls for leaf in tree_leaves(call.out))]
+    sizes = {leaf.id: prod(size or 0 for size in leaf.shape) for leaf in leaves}
+    own = foreign = 0
+    for step in _first_alternatives(trace.steps):
+        elements = sum(sizes.get(found, 0) for found in reads(step))
+        if isinstance(step, plan.Launch):
+            own += elements
+        elif not _is_free(step):
+            foreign += elements + sum(sizes[leaf.id] for leaf in tree_leaves(step.out))
+    return round(own / (own + foreign), 6) if own + foreign else None
+
+
+def _is_free(call: plan.Call) -> bool:
+    """It returns a view, or memory without content."""
+    namespace, name, overload = call.op.split(".")
+    if name.startswith(("empty", "new_empty")):
+        return True
+    function = getattr(getattr(getattr(torch.ops, namespace), name, None), overload, None)
+    results = function._schema.returns if isinstance(function, torch._ops.OpOverload) else []
+    return any(result.alias_info is not None and not result.alias_info.is_write for result in results)
+
+
+def _first_alternatives(steps: tuple[plan.Step, ...]) -> Iterator[plan.Call | plan.Launch]:
+    """What one call runs, where the first configuration of each autotuned launch stands for the chosen one."""
+    for step in steps:
+        if isinstance(step, plan.Choose):
+            yield from plan.walk(step.alternatives[0].steps)
+        else:
+            yield step
 
 
 def _steps(found: plan.Plan, trace: plan.Trace) -> Iterator[wire.Json]:
