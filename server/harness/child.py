@@ -56,7 +56,8 @@ class StepFailed(Exception):
     def __init__(self, phase: str, cause: BaseException, filename: str) -> None:
         super().__init__(phase)
         self.phase = phase
-        self.report = error_json(cause, filename)
+        line = getattr(cause, "line", None)  # of a plan's step
+        self.report = error_json(cause, filename, line if type(line) is int else None)
 
 
 @dataclass

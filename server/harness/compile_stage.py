@@ -458,16 +458,23 @@ def prepare(target: str, cache: Path, scratch: Path) -> Record:
 def trace(
     source: bytes, entry: str, spec: dict[str, Any], target: str, scratch: Path
 ) -> tuple[wire.Json, bytes | None]:
-    """The report, and the plan where there is one. What raises in forward() is left to a real call."""
+    """The report, and the plan where there is one. What raises in forward() is left to a real call.
+
+    There is none, either, where a case that judges cannot be traced.
+    """
+    from shared.plan import OTHER
     from tracer import trace as tracer
 
     traced = tracer.trace(source, tracer.Request.of(target, entry, spec["cases"]), scratch)
     report: wire.Json = {"ev": "result", "outcome": "pass"}
-    if traced.plan is None:
-        first = traced.refusals[0]
+    binds = spec.get("dynamic_shapes") or spec.get("tiny_declared")
+    lost = [one for one in traced.refusals if one.kind == "untraced" and not one.case.startswith(OTHER)]
+    if traced.plan is None or (binds and lost):
+        first = traced.refusals[0] if traced.plan is None else lost[0]
         kind = {"construct": "import"}.get(first.kind, first.kind)
         report["error"] = {"type": kind, "text": wire.clean_text(first.reason, 4096), "line": first.line or None}
         report["outcome"], report["class"] = ("fail", "import") if kind == "import" else ("untraced", None)
+        return report, None
     return report, traced.plan
 
 

@@ -289,6 +289,32 @@ def test_what_is_baked_into_a_kernel_is_told_and_decides_nothing(what: str, plan
     assert "cases of other sizes, dtypes and arguments" in verdict["generality"], verdict["generality"]
 
 
+ONE_SHAPE = LEAKY.replace(
+    "        y = torch", "        assert x.shape[1] == 300, 'written for one shape'\n        y = torch"
+)
+BRANCHES_ELSEWHERE = LEAKY.replace(
+    "        y = torch", "        if x.shape[1] != 300 and x[0, 0] > 100: x = x.clone()\n        y = torch"
+)
+
+
+def test_a_kernel_for_the_own_shape_only_is_right_and_says_so_in_its_own_words(planned: service.Client) -> None:
+    """It said that the plan has no trace, as if that were the tracer's fault."""
+    body = {"reference": SLOPED, "candidate": ONE_SHAPE}
+    verdict = planned.judge(body)
+    assert verdict["class"] == "ok" and "written for one shape" in verdict["generality"], verdict
+    required = planned.judge({**body, "policy": {"name": "strict", "shapes": "require"}})
+    assert (required["class"], required["failed_at"]) == ("launch", "tiny"), required["feedback"]
+    line = next(number for number, text in enumerate(ONE_SHAPE.splitlines(), 1) if "assert" in text)
+    assert required["error"]["line"] == line and "written for one shape" in required["error"]["text"]
+
+
+def test_who_cannot_be_traced_at_a_size_that_judges_is_judged_live(planned: service.Client) -> None:
+    policy = {**ANYTHING, "shapes": "require"}
+    verdict = planned.judge({"reference": SLOPED, "candidate": BRANCHES_ELSEWHERE, "policy": policy})
+    assert verdict["class"] == "ok" and "untraced" in verdict["flags"], verdict["feedback"]
+    assert planned.judge({"reference": SLOPED, "candidate": BRANCHES_ELSEWHERE})["plan"]["traced"] is True
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["its own number of programs", "a branch of torch's for other sizes"])
 def test_what_is_baked_into_a_kernel_is_refused_where_shapes_are_required(what: str, planned: service.Client) -> None:

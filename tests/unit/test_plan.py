@@ -186,6 +186,8 @@ def nested(depth: int, kind: str = "list") -> Any:
     return found
 
 
+REFUSAL = {"case": "tiny", "kind": "call", "line": 3, "reason": "AssertionError"}
+
 HOSTILE: list[tuple[str, Callable[[Any], object], str, str]] = [
     ("another version", changed("version", 2), "version", "from 1 to 1"),
     ("a version that is true", changed("version", True), "version", "integer"),
@@ -193,6 +195,11 @@ HOSTILE: list[tuple[str, Callable[[Any], object], str, str]] = [
     ("a target that is not a GPU", changed("target", "cpu"), "target", "such as"),
     ("a source that is not a digest", changed("source", "x"), "source", "64"),
     ("an unknown key", changed("extra", 1), "plan", "unknown key"),
+    ("refusals that are an object", changed("refusals", {}), "refusals", "list"),
+    ("more refusals than cases", changed("refusals", [REFUSAL] * 33), "refusals", "32"),
+    ("a refusal of no known kind", changed("refusals", [{**REFUSAL, "kind": "x"}]), "refusals[0].kind", "kind"),
+    ("a refusal's line below zero", changed("refusals", [{**REFUSAL, "line": -1}]), "refusals[0].line", "from 0"),
+    ("a long reason", changed("refusals", [{**REFUSAL, "reason": "x" * 1025}]), "refusals[0].reason", "1024"),
     ("functions that are an object", changed("functions", {}), "functions", "list"),
     ("a name with a newline", changed("functions", 0, "name", "a\nb"), "functions[0].name", "identifier"),
     ("half a character", changed("functions", 0, "name", "\ud800"), "functions[0].name", "halves"),

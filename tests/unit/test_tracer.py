@@ -62,7 +62,9 @@ def test_each_case_is_traced_without_what_another_left_in_the_module() -> None:
 
 def test_a_case_that_raises_is_left_out_and_named() -> None:
     found = of(model("assert x.shape[0] == 8\nreturn x + 1"), tiny=tracing.case([torch.empty(4, 4)]))
-    assert [trace.case for trace in plan.parse(found.plan).traces] == ["own"]
+    parsed = plan.parse(found.plan)
+    assert [trace.case for trace in parsed.traces] == ["own"]
+    assert parsed.refusals == (plan.Refusal("tiny", "call", FIRST, "AssertionError"),)
     assert [(one.case, one.kind, one.line) for one in found.refusals] == [("tiny", "call", FIRST)]
 
 

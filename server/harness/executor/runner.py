@@ -9,8 +9,23 @@ import torch
 from shared import operators, plan
 
 from executor import archive
+from executor.steps import StepError
 
 FOREIGN: Final[tuple[operators.Foreign, ...]] = ("movement", "library", "any")
+
+
+class Uncallable:
+    """In a model's place where forward() of a case could not be traced: a call ends as that did."""
+
+    def __init__(self, refusal: plan.Refusal) -> None:
+        self._refusal = refusal
+
+    def load(self, weights: dict[str, torch.Tensor]) -> frozenset[str]:
+        return frozenset()
+
+    def warm_up(self, inputs: list[Any]) -> None:
+        """StepError."""
+        raise StepError(self._refusal.line, self._refusal.reason)
 
 
 class Runner:
@@ -36,14 +51,25 @@ class Runner:
         return not self._kernels.leaves_traces
 
     def model(self, case: str, seed: int) -> Any:
-        """The model of a case, constructed with this seed. ValueError: the plan has no trace of it. StepError."""
+        """The model of a case, constructed with this seed. ValueError: the plan has no trace of it. StepError.
+
+        Of a case for which forward() had no trace it is one that cannot be called.
+        """
         try:
             trace = self._plan.trace(case)
         except KeyError:
-            raise ValueError(f"the plan has no trace of the case {case!r}") from None
+            return self._untraced(case)
         made = self._make(trace)
         made.construct(seed)
         return made
+
+    def _untraced(self, case: str) -> Uncallable:
+        refusal = next((one for one in self._plan.refusals if one.case == case), None)
+        if refusal is None:
+            raise ValueError(f"the plan has no trace of the case {case!r}")
+        if refusal.kind in ("import", "construct"):
+            raise StepError(refusal.line, refusal.reason)
+        return Uncallable(refusal)
 
     def _make(self, trace: plan.Trace) -> Any:
         allows = partial(operators.permits, foreign=self._foreign)

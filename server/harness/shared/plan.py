@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeAlias
 
 VERSION: Final = 1
@@ -51,6 +51,10 @@ NAME_MAX: Final = 256
 TEXT_MAX: Final = 65_536
 """Characters of a constant's text."""
 LINE_MAX: Final = 1 << 20
+REFUSALS: Final = ("untraced", "import", "construct", "call")
+"""Where a case that has no trace came to an end."""
+REASON_MAX: Final = 1024
+"""Characters of why."""
 GRID_MAX: Final = ((1 << 31) - 1, 65_535, 65_535)
 INT_MIN: Final = -(1 << 63)
 INT_MAX: Final = (1 << 64) - 1
@@ -317,12 +321,27 @@ class Trace:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """Why a case has no trace: `kind` is "untraced", or "import", "construct" or "call" where the candidate raised."""
+
+    case: str
+    kind: str
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        where = f"line {self.line}: " if self.line else ""
+        return f"{where}{self.reason}"
+
+
+@dataclass(frozen=True)
 class Plan:
     target: str
     source: str
     functions: tuple[Function, ...]
     kernels: tuple[Kernel, ...]
     traces: tuple[Trace, ...]
+    refusals: tuple[Refusal, ...] = ()
 
     def trace(self, case: str) -> Trace:
         """The trace of a case that the plan has; else KeyError."""
@@ -446,7 +465,7 @@ def _document(plan: Plan) -> dict[str, Any]:
         }
         for function in plan.functions
     ]
-    return {
+    document = {
         "version": VERSION,
         "target": plan.target,
         "source": plan.source,
@@ -454,6 +473,7 @@ def _document(plan: Plan) -> dict[str, Any]:
         "kernels": [kernel_node(kernel) for kernel in plan.kernels],
         "traces": [_trace(trace) for trace in plan.traces],
     }
+    return {**document, "refusals": [asdict(one) for one in plan.refusals]} if plan.refusals else document
 
 
 # --- reading: small things ---
@@ -1003,9 +1023,20 @@ def _load(data: bytes) -> Any:
         raise PlanError("document", "is nested too deep") from None
 
 
+def _refusal(found: Any, field: str) -> Refusal:
+    keys = _object(found, field, ("case", "kind", "line", "reason"))
+    return Refusal(
+        _text(keys["case"], f"{field}.case"),
+        _choice(keys["kind"], f"{field}.kind", REFUSALS, "a kind of refusal"),
+        _int(keys["line"], f"{field}.line", 0, LINE_MAX),
+        _text(keys["reason"], f"{field}.reason", REASON_MAX),
+    )
+
+
 def parse(data: bytes) -> Plan:
     """The plan that the bytes are. PlanError names the field that is wrong."""
     found = _load(data)
+    refusals = found.pop("refusals", []) if isinstance(found, dict) else []
     keys = _object(found, "plan", ("version", "target", "source", "functions", "kernels", "traces"))
     _int(keys["version"], "version", VERSION, VERSION)
     functions = tuple(
@@ -1029,4 +1060,7 @@ def parse(data: bytes) -> Plan:
         functions,
         kernels,
         traces,
+        tuple(
+            _refusal(item, f"refusals[{index}]") for index, item in enumerate(_list(refusals, "refusals", TRACES_MAX))
+        ),
     )

@@ -25,6 +25,7 @@ import torch
 import values
 import wire
 from shared import plan
+from shared.plan import Refusal
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
@@ -71,20 +72,6 @@ class Request:
             if case is not None
         ]
         return Request(target, entry, tuple(found[:CASES_MAX]))
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why a case has no trace: `kind` is "untraced", or "import", "construct" or "call" where the candidate raised."""
-
-    case: str
-    kind: str
-    line: int
-    reason: str
-
-    def __str__(self) -> str:
-        where = f"line {self.line}: " if self.line else ""
-        return f"{where}{self.reason}"
 
 
 @dataclass(frozen=True)
@@ -321,7 +308,13 @@ def trace(source: bytes, request: Request, scratch: Path) -> Traced:
     plans = [found for found in outcomes if isinstance(found, plan.Plan)]
     if isinstance(outcomes[0], Refusal):
         return Traced(None, refusals)
-    return Traced(merged(plans).dump(), refusals)
+    return Traced(replace(merged(plans), refusals=tuple(map(_shortened, refusals))).dump(), refusals)
+
+
+def _shortened(refusal: Refusal) -> Refusal:
+    """Of a traceback its last line."""
+    reason = wire.clean_text(refusal.reason.strip().rpartition("\n")[2], plan.REASON_MAX)
+    return replace(refusal, reason=reason, line=min(max(refusal.line, 0), plan.LINE_MAX))
 
 
 def _refusal(case: Case, trouble: Untraced | Raised) -> Refusal:
