@@ -308,7 +308,7 @@ class Job:
         """Cases of other shapes at which the candidate was right in `full`."""
         self.admitted: set[str] = set()
         self._exposed: list[str] = []  # transformations at which the candidate failed at the tiny case
-        self._unasked: list[str] = []  # those that it was not asked there
+        self._order: list[str] = []  # in which they are tried there, as far as there is time
         self._used: set[str] = set()  # transformations that this submission was judged by at its own size
         self._first_seed = 0
         self._first: Expected | None = None
@@ -395,13 +395,11 @@ class Job:
         """
         end = time.monotonic() + SCREEN_S
         why = None
-        order = self._random.sample(variations.SECRET, len(variations.SECRET))
+        order = self._order = self._secret_order()
         seeds = [self._next_seed() for _ in order]  # so that `full` has the same ones, however many are tried
-        self._unasked = order
         for index, (name, seed) in enumerate(zip(order, seeds, strict=True)):
             if time.monotonic() > end and index >= SCREEN_LEAST:
                 break
-            self._unasked = order[index + 1 :]
             self._records = not self.recorded_at_tiny and self._can_record()
             result = self._case(case, Step((name,), name=name), seed, twice=False)
             self._records, found, self.recorded = False, self.recorded, []
@@ -417,6 +415,17 @@ class Job:
         report = self._report("tiny", [passed], 1)
         report.generality = why
         return report
+
+    def _secret_order(self) -> list[str]:
+        return self._random.sample(variations.SECRET, len(variations.SECRET))
+
+    def _by_need(self) -> tuple[str, ...]:
+        """Those at which the tiny case failed, then those that it was last to be asked, or not at all.
+
+        How many it was asked depends on the time, and this does not, so that a replay judges by the same ones.
+        """
+        order = self._order or self._secret_order()
+        return (*self._exposed, *(name for name in reversed(order) if name not in self._exposed))
 
     def _can_record(self) -> bool:
         return self.method == "cupti" and self.policy.foreign != "any"
@@ -467,9 +476,7 @@ class Job:
             return Report("full", "skip", detail={"why": limit})
         own = self.spec["cases"]["own"]
         _, state = self.reference.model(own, 0)
-        first = [*self._exposed, *self._unasked]
-        rest = [name for name in variations.SECRET if name not in first]
-        secret = (*first, *self._random.sample(rest, len(rest)))
+        secret = self._by_need()
         steps = plan(self.policy, self.spec, bool(state), secret, self._random)
         seeds = [self._next_seed() for _ in steps]
         self._first_seed = seeds[0]

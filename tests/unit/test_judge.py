@@ -23,7 +23,7 @@ class Scripted(judge.Job):
         self.policy = judge.Policy.parse(rig.policy())
         self.is_too_large = False
         self._random = random.Random(1)
-        self._exposed = []
+        self._exposed, self._order = [], []
         self.method, self.recorded, self.recorded_at_tiny = "plan", [], []
         self.ends = ends
 
@@ -72,9 +72,23 @@ def test_who_takes_long_is_asked_a_secret_part_at_once_and_the_rest_first_later(
         job._random = random.Random(seed)
         job._screen(job.spec["cases"]["tiny"], judge.CaseResult("tiny"), binds=False)
         assert len(job.ends) == 20 - judge.SCREEN_LEAST
-        assert len(job._unasked) == len(variations.SECRET) - judge.SCREEN_LEAST
-        asked.add(tuple(job._unasked))
+        later = job._by_need()[: len(variations.SECRET) - judge.SCREEN_LEAST]
+        assert set(later) == set(job._order[judge.SCREEN_LEAST :])
+        asked.add(later)
     assert len(asked) > 10
+
+
+def test_what_judges_at_the_own_size_does_not_depend_on_how_long_the_tiny_case_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two daemons, one of them under load, took different transformations and other sizes from the same seed."""
+    found = set()
+    for limit_s in (-1.0, 1000.0):
+        monkeypatch.setattr(judge, "SCREEN_S", limit_s)
+        job = Scripted([(None, None)] * 20)
+        job._screen(job.spec["cases"]["tiny"], judge.CaseResult("tiny"), binds=False)
+        found.add((job._by_need(), job._random.random()))
+    assert len(found) == 1
 
 
 class Answering:
