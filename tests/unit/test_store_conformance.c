@@ -628,7 +628,7 @@ a_key(const char *client, const char *name, const char *id, int64_t created_ms)
     snprintf(key.client, sizeof key.client, "%s", client);
     snprintf(key.key, sizeof key.key, "%s", name);
     snprintf(key.request_hash, sizeof key.request_hash, "sha256:%s", id);
-    memcpy(key.id, id, ID_SIZE);
+    snprintf(key.id, sizeof key.id, "%s", id);
     return key;
 }
 
