@@ -312,6 +312,7 @@ slow: all trainers ## the tests marked slow
 	$(pytest) -m slow tests/e2e
 	$(pytest) -m slow tests/fault
 	KILL_ROUNDS=200 $(pytest) tests/fault/test_kill.py
+	'$(py)' tests/protocol_mutants.py
 
 # What docs/requirements.md says shows each requirement; ARGS='39 41': these alone.
 requirements: all tests ## what docs/requirements.md says shows each requirement; ARGS='39 41': these

@@ -150,6 +150,8 @@ joined_cb(void *arg, int code, const struct error *err)
         log_warn(NULL, "node %s cannot join again: %s", n->lease.node, err->text);
         return;
     }
+    if (clock_monotonic_ns() > n->sent_ns + store_lease_ms(n->funnel->store) * 1000000 / 3 * 2)
+        return; /* too late: the lease may end before the next renewal, and it joins once more then */
     n->lease = n->joined;
     n->until_ns = n->sent_ns + store_lease_ms(n->funnel->store) * 1000000;
     n->is_lost = false;
