@@ -131,10 +131,9 @@ int
 pg_reap(struct store_backend *b, struct error *err)
 {
     return pg_run(&pgsql_of(b)->link, "take back what dead nodes had claimed",
-                  "WITH lost AS MATERIALIZED (SELECT id FROM job WHERE state = 1"
-                  " AND node NOT IN (SELECT name FROM node WHERE lease_until_ms > now_ms())"
-                  " FOR UPDATE SKIP LOCKED)"
-                  " UPDATE job SET state = 0, claim = claim + 1 FROM lost WHERE job.id = lost.id",
+                  "UPDATE job SET state = 0, claim = claim + 1 WHERE id = ANY (ARRAY("
+                  "SELECT held.id FROM node CROSS JOIN LATERAL (SELECT id FROM job WHERE state = 1"
+                  " AND job.node = node.name FOR UPDATE SKIP LOCKED) held WHERE lease_until_ms <= now_ms()))",
                   PG_NO_VALUES, NULL, err);
 }
 

@@ -1,0 +1,112 @@
+"""No statement of a daemon reads a large table from end to end: the database tells each plan that it used."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from pathlib import Path
+
+import service
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "server" / "deploy"))
+
+from demo_cluster import TASK, Database, Node
+
+LARGE = ("job", "submission", "submission_group", "blob", "idempotency", "trend", "failure", "task_sum", "task")
+EXPLAIN = [
+    "session_preload_libraries=auto_explain",
+    "auto_explain.log_min_duration=0",
+    "auto_explain.log_nested_statements=on",
+    "log_min_messages=log",
+]
+FILL = """
+SET search_path = verifierd;
+SET auto_explain.log_min_duration = -1;
+INSERT INTO task SELECT 'sha256:t' || i, 't' || i, 'Model', 1, false, 1, 'sha256:' || i
+  FROM generate_series(1, 20000) i;
+INSERT INTO blob SELECT 'sha256:' || i, 1, 'x' FROM generate_series(1, 20000) i;
+INSERT INTO submission_group SELECT 'g' || i, 'sha256:t' || i, 4, 1, 'c' || i % 100, '{}'
+  FROM generate_series(1, 20000) i;
+INSERT INTO submission (id, group_id, group_index, task_id, source_hash, state, priority, attempts, created_ms,
+  finished_ms, client, class, cache_key, verdict)
+  SELECT '0' || i, 'g' || 1 + i / 4, i % 4, 'sha256:t' || 1 + i % 20000, 'sha256:' || i, 2, 0, 1, 1, 4102444800000 + i,
+  'c' || i % 100, 'ok', 'k' || i, '{}' FROM generate_series(1, 60000) i;
+INSERT INTO job SELECT 'j' || i, 1, 0, 1, 1, 'n' || i % 200 FROM generate_series(1, 20000) i;
+INSERT INTO node SELECT 'n' || i, 1, 9e15 FROM generate_series(0, 199) i;
+INSERT INTO idempotency SELECT 'c' || i, 'k', 'h', 'g' || i, 4102444800000 FROM generate_series(1, 20000) i;
+INSERT INTO trend SELECT 60, 'client:c' || i % 100, i * 60, 'ok', '', '', 1, 'n', 1, 1
+  FROM generate_series(1, 20000) i;
+INSERT INTO failure SELECT 'client:c' || i % 100, 4102444800 + i * 900, 'n', 'x', 'ast', 'm' || i, 1, 1, 1, '1'
+  FROM generate_series(1, 20000) i;
+INSERT INTO task_sum SELECT 'client:c' || i % 100, 'sha256:t' || i, 'n', 1, 1, 0, 1, 1, i
+  FROM generate_series(1, 20000) i;
+ANALYZE;
+"""
+COUNTS = "SELECT what, sum(n) FROM tally"
+"""The one that counts what is not finished, for the status."""
+READS = (
+    "/v1/submissions?limit=5", "/v1/submissions?state=done&class=ok&limit=5", "/v1/submissions?client=c1&limit=5",
+    "/v1/submissions?view=brief&limit=8", "/v1/tasks?limit=5", "/v1/groups?limit=5", "/v1/trends?window=1h",
+    "/v1/failures?window=24h", "/v1/leaderboard?limit=5", "/v1/status", "/v1/nodes", "/metrics", "/v1/stats",
+    "/v1/tasks?name=scripted",
+)  # fmt: skip
+
+
+def plans(log: Path) -> dict[str, str]:
+    """The plan of each statement that was run, by its text; the last one counts."""
+    text = log.read_text(errors="replace")
+    found = re.findall(r"plan:\s*\n\tQuery Text: (.*?)\n\t(.*?)(?=\n[^\t]|\Z)", text, re.DOTALL)
+    return {" ".join(query.split()): plan for query, plan in found}
+
+
+def use(node: Node) -> None:
+    """All that a daemon does of itself, and what clients and pages ask of it."""
+    client = service.Client(node.url)
+    items = [{"candidate": f"# script: timing=1.3\n# {i}\n"} for i in range(4)]
+    body = {"task": "scripted", "candidates": items, "time_top_k": 2}
+    group = str(client.call("POST", "/v1/groups", body, {"Idempotency-Key": "one"}).json()["id"])
+    document = client.wait(group, 60, "groups")
+    client.wait(client.submit({"task": "scripted", "candidate": "# script: ast=fail:syntax\n"}), 60)
+    hangs = client.submit({"task": "scripted", "candidate": "# script: compile=hang\n"})
+    assert client.call("DELETE", f"/v1/submissions/{hangs}").status == 200
+    one = document["items"][0]["id"]
+    for path in (*READS, f"/v1/submissions/{one}", f"/v1/submissions/{one}/source", f"/v1/submissions/{one}/log",
+                 f"/v1/tasks/{document['task']}/leaders", f"/v1/export?group={group}"):  # fmt: skip
+        assert client.get(path).status in (200, 404), path
+    assert client.post("/v1/retention", {}).status == 202
+    time.sleep(6)  # a renewal, a reaping, and looks for what waits
+
+
+def test_no_statement_reads_a_large_table_from_end_to_end() -> None:
+    with service.directory() as directory:
+        database = Database(directory / "database", EXPLAIN)
+        try:
+            first = Node("first", directory, database.url, ["--paused=true"])
+            first.call("POST", "/v1/tasks", TASK)
+            waiting = first.call("POST", "/v1/submissions", {"task": "scripted", "candidate": "# script: timing=1\n"})
+            assert waiting[0] == 202, waiting
+            first.stop()
+            database.ask(FILL)
+            node = Node("a", directory, database.url)
+            try:
+                assert node.call("GET", f"/v1/submissions/{waiting[1]['id']}?wait=60")[1]["class"] == "ok"
+                use(node)
+            finally:
+                node.stop()
+        finally:
+            database.stop()
+        found = plans(directory / "postgres.log")
+        ours = {query: plan for query, plan in found.items() if "generate_series" not in query}
+        claims = [plan for query, plan in ours.items() if query.startswith("WITH lease AS MATERIALIZED")]
+        assert len(claims) == 2, sorted(ours)
+        for plan in claims:
+            assert "CTE chosen" in plan and "LockRows" in plan and "Index Scan using job_" in plan, plan
+        scans = {
+            f"{table}: {query}"
+            for query, plan in ours.items()
+            for table in re.findall(r"Seq Scan on (\w+)", plan)
+            if table in LARGE and not query.startswith(COUNTS)
+        }
+        assert len(ours) > 40
+        assert not scans, "\n".join(sorted(scans))
