@@ -1,0 +1,257 @@
+"""A cluster whose nodes are killed and stopped, whose database crashes, and whose connections are cut after a COMMIT.
+
+KILLS faults (8), one after the other under load; KILLS_SEED repeats their order. What clients were told is compared
+with what the store has at the end: nothing acknowledged is lost, no verdict is doubled, and none changes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import threading
+import time
+import urllib.error
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from http.client import HTTPException
+from pathlib import Path
+
+import pytest
+import service
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "server" / "deploy"))
+
+from demo_cluster import TASK, Database, Node
+
+KILLS = int(os.environ.get("KILLS", "8"))
+SEED = int(os.environ.get("KILLS_SEED", str(time.time_ns() % 1_000_000)))
+LIMIT_S = 180.0
+POSTERS = 2
+PAUSE_S = 0.15
+SOCKET = ".s.PGSQL.5432"
+COMMITTED = b"C\x00\x00\x00\x0bCOMMIT\x00"
+"""The server's answer to a COMMIT."""
+UNREACHABLE = (OSError, urllib.error.URLError, HTTPException, ValueError)
+
+
+class Proxy:
+    """Between nodes and database: it can keep the answer to a writer's next COMMIT, and cut the connection."""
+
+    def __init__(self, directory: Path, database: Path) -> None:
+        directory.mkdir()
+        directory.chmod(0o755)
+        self._database = str(database / SOCKET)
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(directory / SOCKET))
+        self._listener.listen(64)
+        self._lock = threading.Lock()
+        self._armed = 0
+        self.cuts = 0
+        self.url = f"postgresql://verifierd@/postgres?host={directory}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def arm(self) -> None:
+        with self._lock:
+            self._armed += 1
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                node = self._listener.accept()[0]
+            except OSError:
+                return
+            server = socket.socket(socket.AF_UNIX)
+            try:
+                server.connect(self._database)
+            except OSError:
+                node.close()
+                continue
+            writes = threading.Event()
+            for source, sink, is_answer in ((node, server, False), (server, node, True)):
+                threading.Thread(target=self._pass_on, args=[source, sink, is_answer, writes], daemon=True).start()
+
+    def _is_to_cut(self, data: bytes) -> bool:
+        with self._lock:
+            if self._armed == 0 or COMMITTED not in data:
+                return False
+            self._armed -= 1
+            self.cuts += 1
+            return True
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket, is_answer: bool, writes: threading.Event) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                if not is_answer and b"INSERT INTO writer" in data:
+                    writes.set()
+                if is_answer and writes.is_set() and self._is_to_cut(data):
+                    break
+                sink.sendall(data)
+        for end in (source, sink):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+class World:
+    """The database, the nodes by their places, and what clients were told."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.random = random.Random(SEED)
+        self.database = Database(directory / "database")
+        self.proxy = Proxy(directory / "proxy", directory / "database")
+        self.lives = 0
+        self.nodes: list[Node] = []
+        self.acknowledged: list[str] = []
+        self.told: dict[str, str] = {}
+        self.changed: list[str] = []
+        self.faults: Counter[str] = Counter()
+        self.gaps_s: list[float] = []
+        self.is_over = False
+
+    def start_node(self) -> Node:
+        """Under a name of its own: one that is used again waits for the lease of its life before."""
+        self.lives += 1
+        while True:
+            try:
+                return Node(f"n{self.lives}", self.directory, self.proxy.url, ["--stage-pool=1", "--max-attempts=50"])
+            except Exception:  # the database may be away just now
+                if self.is_over:
+                    raise
+                time.sleep(0.5)
+
+    # --- clients ---
+
+    def post(self, number: int) -> None:
+        for mark in range(10**6):
+            if self.is_over:
+                return
+            node = self.random.choice(self.nodes)
+            body = {
+                "task": "scripted",
+                "candidate": f"# script: compile=sleep:0.3,pass timing=1.3\n# {number} {mark}\n",
+            }
+            with suppress(*UNREACHABLE):
+                status, document = node.call("POST", "/v1/submissions", body, 5)
+                if status == 202:
+                    self.acknowledged.append(str(document["id"]))
+            with suppress(*UNREACHABLE, IndexError):
+                self.look(node, self.random.choice(self.acknowledged[-200:]), 5)
+            time.sleep(PAUSE_S)
+
+    def look(self, node: Node, one: str, limit_s: float) -> bool:
+        status, document = node.call("GET", f"/v1/submissions/{one}", None, limit_s)
+        if status != 200 or document.get("state") != "done":
+            return False
+        text = json.dumps(document, sort_keys=True)
+        if self.told.setdefault(one, text) != text:
+            self.changed.append(one)
+        return True
+
+    # --- faults ---
+
+    def kill_node(self) -> None:
+        place = self.random.randrange(len(self.nodes))
+        self.nodes[place].kill()
+        self.nodes[place] = self.start_node()
+
+    def stop_node(self) -> None:
+        """Now and then for longer than its lease."""
+        node = self.random.choice(self.nodes)
+        node.process.send_signal(signal.SIGSTOP)
+        time.sleep(self.random.choice((1, 1, 2, 20)))
+        node.process.send_signal(signal.SIGCONT)
+
+    def crash_database(self) -> None:
+        self.database._process.send_signal(signal.SIGQUIT)
+        self.database._process.wait(30)
+        self.database = Database(self.directory / "database")
+
+    def end_backends(self) -> None:
+        for _ in range(10):
+            with suppress(Exception):
+                self.database.ask(
+                    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                    " WHERE application_name = 'verifierd' AND random() < 0.5"
+                )
+            time.sleep(0.1)
+
+    def cut_after_commit(self) -> None:
+        self.proxy.arm()
+        time.sleep(0.3)
+
+    def strike(self) -> None:
+        fault = self.random.choice(
+            (self.kill_node, self.stop_node, self.crash_database, self.end_backends, *[self.cut_after_commit] * 4)
+        )
+        fault()
+        self.faults[fault.__name__] += 1
+        before, begun = self.done(), time.monotonic()
+        while self.done() <= before and time.monotonic() < begun + LIMIT_S:
+            time.sleep(0.1)
+        self.gaps_s.append(time.monotonic() - begun)
+
+    def done(self) -> int:
+        return int(self.database.ask("SELECT count(*) FROM verifierd.submission WHERE state = 2")[0])
+
+    def close(self) -> None:
+        self.is_over = True
+        for node in self.nodes:
+            node.process.send_signal(signal.SIGCONT)
+            node.kill()
+        self.proxy.close()
+        self.database.stop()
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with service.directory() as directory:
+        made = World(directory)
+        try:
+            made.nodes = [made.start_node() for _ in range(3)]
+            for node in made.nodes:
+                node.wait_ready()
+            made.nodes[0].call("POST", "/v1/tasks", TASK)
+            yield made
+        finally:
+            made.close()
+
+
+def test_no_fault_loses_doubles_or_changes_a_verdict(world: World) -> None:
+    posting = [threading.Thread(target=world.post, args=[number], daemon=True) for number in range(POSTERS)]
+    for thread in posting:
+        thread.start()
+    for _ in range(KILLS):
+        world.strike()
+    world.is_over = True
+    for thread in posting:
+        thread.join(LIMIT_S)
+    deadline = time.monotonic() + LIMIT_S
+    left = list(world.acknowledged)
+    while left and time.monotonic() < deadline:
+        left = [one for one in left if not world.look(world.nodes[0], one, 30)]
+        time.sleep(0.2)
+    for one in world.acknowledged:
+        world.look(world.nodes[1], one, 30)
+    ask = world.database.ask
+    counted = int(ask("SELECT coalesce(sum(n), 0) FROM verifierd.tally WHERE what = 2")[0])
+    summed = int(ask("SELECT coalesce(sum(n), 0) FROM verifierd.trend WHERE scope = '' AND span_s = 60")[0])
+    stored = world.done()
+    fenced = sum(int(node.call("GET", "/v1/status")[1]["counts"]["fenced"]) for node in world.nodes)
+    gaps = sorted(world.gaps_s)
+    print(
+        f"seed {SEED}, {KILLS} faults {dict(world.faults)}, cut after COMMIT {world.proxy.cuts}, acknowledged"
+        f" {len(world.acknowledged)}, stored {stored}, lost {len(left)}, changed {len(world.changed)},"
+        f" counted {counted}, fenced by the living {fenced}, next verdict after a fault: median"
+        f" {gaps[len(gaps) // 2]:.1f} s, longest {gaps[-1]:.1f} s"
+    )
+    assert world.acknowledged and (left, world.changed) == ([], [])
+    assert (counted, summed) == (stored, stored)
+    assert stored >= len(set(world.acknowledged))
