@@ -397,6 +397,8 @@ install: all ## into PREFIX below DESTDIR
 	test -e '$(conf)' || install -m 644 '$(root)/share/verifierd/verifierd.conf' '$(conf)'
 	install -m 755 server/deploy/setup '$(root)/share/verifierd'
 	install -m 644 server/deploy/alerts.yml server/deploy/grafana.json server/deploy/nginx.conf '$(root)/share/verifierd'
+	install -d '$(root)/share/verifierd/cluster'
+	install -m 644 server/deploy/cluster/* '$(root)/share/verifierd/cluster'
 	$(foreach m,$(man_pages),install -D -m 644 $(m) '$(root)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))';)
 	for pair in $(completions); do file='$(root)/share'/$${pair#*:}; install -d "$${file%/*}" && \
 		$(bin)/verifier completion $${pair%%:*} >"$$file" && chmod 644 "$$file" || exit; done
