@@ -39,12 +39,14 @@ class ClusterError(Exception):
 class Database:
     """A PostgreSQL of one's own, on a socket in its directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: Sequence[str] = ()) -> None:
         self.directory = directory
         self.url = f"postgresql://verifierd@/postgres?host={directory}"
         self._log = (directory.parent / "postgres.log").open("wb")
         self._process = subprocess.Popen(
-            [str(ROOT / "server" / "deploy" / "postgres"), str(directory)], stdout=self._log, stderr=self._log
+            [str(ROOT / "server" / "deploy" / "postgres"), str(directory), *settings],
+            stdout=self._log,
+            stderr=self._log,
         )
         deadline = time.monotonic() + LIMIT_S
         while not self._answers():

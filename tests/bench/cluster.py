@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""make bench-cluster: verdicts a second of one, two and three nodes on a PostgreSQL, beside one on a file.
+
+All of it in one run on one machine, with scripted workers (tests/fault/harness): a verdict takes --seconds of one of
+the --jobs slots of a node, and little processor time. With --seconds=0 the machine is the limit instead. The rounds
+alternate. What a verdict writes is asked of the database; how long a claim takes is read from its log, in rounds of
+their own, since the log costs time. A JSON line for each round, then a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "server" / "deploy"))
+
+from demo_cluster import TASK, ClusterError, Database, Node  # noqa: E402
+
+GROUP = 16
+LIMIT_S = 900.0
+LAYOUTS = (("sqlite", 1), ("postgresql", 1), ("postgresql", 2), ("postgresql", 3))
+COUNTS = (
+    "SELECT pg_current_wal_lsn() - '0/0', pg_database_size(current_database()),"
+    " (SELECT tup_inserted + tup_updated + tup_deleted FROM pg_stat_database WHERE datname = current_database())"
+)
+
+Json = dict[str, Any]
+
+
+@contextmanager
+def nodes(directory: Path, url: str, n: int, jobs: int) -> Iterator[list[Node]]:
+    with ExitStack() as stack:
+        found = []
+        for name in "abc"[:n]:
+            found.append(Node(name, directory, url, [f"--cpu-jobs={jobs}", "--device=cpu:" + ",".join("01")]))
+            stack.callback(found[-1].stop)
+        for node in found:
+            node.wait_ready()
+        status, answer = found[0].call("POST", "/v1/tasks", TASK)
+        if status not in (200, 201, 202):
+            raise ClusterError(f"the task is not taken: {answer}")
+        yield found
+
+
+def post(node: Node, groups: int, seconds: float, ids: list[str]) -> None:
+    script = f"# script: compile=sleep:{seconds},pass timing=1.3\n"
+    for number in range(groups):
+        items = [{"candidate": f"{script}# {time.monotonic_ns()} {number} {i}\n"} for i in range(GROUP)]
+        status, document = node.call("POST", "/v1/groups", {"task": "scripted", "candidates": items})
+        if status == 202:
+            ids.append(str(document["id"]))
+
+
+def judge(found: Sequence[Node], verdicts: int, seconds: float) -> Json:
+    """Post that many, spread over the nodes, and wait for all of them."""
+    groups = verdicts // GROUP // len(found)
+    ids: list[str] = []
+    begun = time.monotonic()
+    posting = [threading.Thread(target=post, args=[node, groups, seconds, ids]) for node in found]
+    for thread in posting:
+        thread.start()
+    for thread in posting:
+        thread.join()
+    posted = time.monotonic()
+    for number, one in enumerate(ids):
+        node = found[number % len(found)]
+        while node.call("GET", f"/v1/groups/{one}?wait=60")[1]["state"] != "done":
+            if time.monotonic() - begun > LIMIT_S:
+                raise ClusterError(f"group {one} is not done after {LIMIT_S:.0f} s")
+    took = time.monotonic() - begun
+    if len(ids) != groups * len(found):
+        raise ClusterError(f"{len(ids)} of {groups * len(found)} groups were taken")
+    n = len(ids) * GROUP
+    return {"verdicts": n, "verdicts_s": n / took, "posted_s": n / (posted - begun), "seconds": took}
+
+
+def counted(database: Database) -> list[int]:
+    time.sleep(1)  # backends report what they did once they are idle
+    database.ask("CHECKPOINT")
+    return [int(value) for value in database.ask(COUNTS)[0].split("|")]
+
+
+def claim_times_ms(log: Path) -> list[float]:
+    """Of the statements that found something or not: the log has a line for each execution."""
+    pattern = re.compile(r"duration: ([0-9.]+) ms +execute [^:]*: WITH lease AS MATERIALIZED")
+    return sorted(float(found.group(1)) for found in pattern.finditer(log.read_text(errors="replace")))
+
+
+def run_round(directory: Path, store: str, n: int, options: argparse.Namespace, logs: bool) -> Json:
+    directory.mkdir()
+    directory.chmod(0o755)
+    line: Json = {"store": store, "nodes": n, "load": os.getloadavg()[0]}
+    if store == "sqlite":
+        with nodes(directory, str(directory / "store.db"), 1, options.jobs) as found:
+            judge(found, GROUP * n, 0)
+            line |= judge(found, options.verdicts, options.seconds)
+            status = found[0].call("GET", "/v1/status")[1]["store"]
+            line["rows"] = status["rows_written"] / (line["verdicts"] + GROUP * n)
+        line["disk_bytes"] = sum(f.stat().st_size for f in directory.glob("store.db*")) / line["verdicts"]
+        return line
+    said = ["log_min_messages=log", "log_min_duration_statement=0", "logging_collector=off"] if logs else []
+    database = Database(directory / "database", said)
+    try:
+        with nodes(directory, database.url, n, options.jobs) as found:
+            judge(found, GROUP * n, 0)  # statements are prepared, workers warm
+            before = counted(database)
+            line |= judge(found, options.verdicts, options.seconds)
+            wal, disk, rows = (b - a for a, b in zip(before, counted(database), strict=True))
+            line |= {
+                key: value / line["verdicts"]
+                for key, value in (("wal_bytes", wal), ("disk_bytes", disk), ("rows", rows))
+            }
+    finally:
+        database.stop()
+    if logs:
+        times = claim_times_ms(directory / "postgres.log")
+        if not times:
+            raise ClusterError("no claim is in the log")
+        line |= {
+            "claims": len(times),
+            "claim_p50_ms": times[len(times) // 2],
+            "claim_p99_ms": times[len(times) * 99 // 100],
+        }
+    return line
+
+
+def table(lines: Sequence[Json]) -> str:
+    out = [
+        "| store | nodes | verdicts/s | rows a verdict | WAL a verdict | disk a verdict | claim p50, p99 |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for store, n in LAYOUTS:
+        mine = [line for line in lines if (line["store"], line["nodes"]) == (store, n) and "claims" not in line]
+        claims = [line for line in lines if (line["store"], line["nodes"]) == (store, n) and "claims" in line]
+        rates = ", ".join(f"{line['verdicts_s']:.1f}" for line in mine)
+
+        def middle(key: str, rows: Sequence[Json] = mine) -> str:
+            values = [row[key] for row in rows if key in row]
+            return f"{statistics.median(values):,.1f}" if values else ""
+
+        times = f"{claims[0]['claim_p50_ms']:.2f}, {claims[0]['claim_p99_ms']:.2f} ms" if claims else ""
+        out.append(
+            f"| {store} | {n} | {rates} | {middle('rows')} | {middle('wal_bytes')} B"
+            f" | {middle('disk_bytes')} B | {times} |"
+        )
+    return "\n".join(out)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--verdicts", type=int, default=480, help="in each round")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=4, help="CPU slots of each node")
+    parser.add_argument("--seconds", type=float, default=0.4, help="that a verdict takes of a slot")
+    options = parser.parse_args()
+    lines: list[Json] = []
+    print(f"{os.cpu_count()} cores, {platform.machine()}, load {os.getloadavg()[0]:.1f} at the start", file=sys.stderr)
+    with tempfile.TemporaryDirectory(prefix="verifierd-bench-", ignore_cleanup_errors=True) as name:
+        top = Path(name)
+        top.chmod(0o755)
+        rounds = [(store, n, False) for _ in range(options.rounds) for store, n in LAYOUTS]
+        rounds += [("postgresql", n, True) for n in (1, 3)]
+        for number, (store, n, logs) in enumerate(rounds):
+            try:
+                lines.append(run_round(top / str(number), store, n, options, logs))
+            except ClusterError as error:
+                print(f"bench-cluster: {store}, {n} nodes: {error}", file=sys.stderr)
+                return 1
+            print(json.dumps(lines[-1]), flush=True)
+    print(table(lines))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
