@@ -292,7 +292,7 @@ lint-cycles:
 lint-python:
 	'$(py)' -m ruff check $(py_files)
 	'$(py)' -m ruff format --check $(py_files)
-	MYPYPATH=client/python:tests:tests/unit:tests/bench:tests/e2e '$(py)' -m mypy $(filter-out tests/e2e/% tests/fault/%,$(py_files))
+	MYPYPATH=client/python:server/deploy:tests:tests/unit:tests/bench:tests/e2e '$(py)' -m mypy $(filter-out tests/e2e/% tests/fault/%,$(py_files))
 	MYPYPATH=client/python:tests:tests/unit:tests/e2e:tests/bench '$(py)' -m mypy $(filter tests/e2e/%,$(py_files))
 	MYPYPATH=tests:tests/e2e:tests/fault:server/deploy '$(py)' -m mypy $(wildcard tests/fault/*.py)
 	MYPYPATH=tests/fault/harness '$(py)' -m mypy $(wildcard tests/fault/harness/*.py)
