@@ -41,7 +41,7 @@ harness_py := $(wildcard server/harness/*.py server/harness/*/*.py)
 finetune_files := $(wildcard client/python/finetune/*.py client/python/finetune/*.json client/python/prepare/*.py \
 	client/python/verifierd_client/*.py)
 prompt_files := $(wildcard client/prompt/*.txt)
-assets := $(wildcard server/dashboard/*) $(wildcard proto/openapi.yaml)
+assets := $(wildcard server/dashboard/*) $(wildcard proto/openapi.yaml proto/openapi.json)
 unit_src := $(wildcard tests/unit/test_*.c)
 unit_aids := $(filter-out $(unit_src),$(wildcard tests/unit/*.c))
 fuzz_src := $(wildcard tests/fuzz/fuzz_*.c)
@@ -58,7 +58,7 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
-.PHONY: help all harness finetune corpus tests setup setup-test setup-train trainers demo demo-cluster demo-train test test-fast test-unit test-e2e test-fault test-stop check lint lint-c lint-cycles format tidy lint-python \
+.PHONY: help all contract harness finetune corpus tests setup setup-test setup-train trainers demo demo-cluster demo-train test test-fast test-unit test-e2e test-fault test-stop check lint lint-c lint-cycles format tidy lint-python \
 	requirements sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report screenshots \
 	clean distclean deb deb-check dist libraries FORCE
 
@@ -72,6 +72,10 @@ help: ## this list
 libraries:
 	@pkg-config --print-errors --exists $(pkgs) || \
 		{ echo 'Libraries are missing: "make setup" installs them.' >&2; exit 1; }
+
+contract: ## proto/openapi.json from openapi.yaml: after each change of it
+	$(py) server/deploy/contract proto/openapi.yaml >proto/openapi.json.new
+	mv proto/openapi.json.new proto/openapi.json
 
 # --- compiling -----------------------------------------------------------------------------------------
 

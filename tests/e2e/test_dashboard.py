@@ -79,6 +79,7 @@ class Scene:
             "task": (f"#/tasks/{self.task}", "Leaderboard"),
             "rewards": ("#/rewards", "Share of cheats beside it"),
             "failures": ("#/failures", "line #"),
+            "reference": ("docs", "HTTP reference"),
             "nowhere": ("#/nowhere", "No such page"),
         }
 

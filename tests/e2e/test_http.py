@@ -10,6 +10,7 @@ import signal
 import socket
 import sqlite3
 import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -129,6 +130,8 @@ def test_the_page_and_its_files(url: str) -> None:
         ("/dashboard.js", "text/javascript; charset=utf-8"),
         ("/style.css", "text/css; charset=utf-8"),
         ("/openapi.yaml", "application/yaml"),
+        ("/openapi.json", "application/json"),
+        ("/docs", "text/html; charset=utf-8"),
     ):
         answer = client.get(path)
         assert (answer.status, answer.headers["Content-Type"]) == (200, kind)
@@ -155,6 +158,14 @@ def test_the_description_has_every_call_that_answers(url: str) -> None:
         answer = client.get(path.replace("{id}", str(uuid.uuid4())).replace("{task}", "nobody") + query)
         known = answer.status != 404 or "no such address" not in answer.json()["detail"]
         assert known, f"{path} is described and does not exist"
+
+
+def test_the_description_as_json_is_the_same(url: str) -> None:
+    """`make contract` makes it."""
+    command = [sys.executable, "server/deploy/contract", "proto/openapi.yaml"]
+    made = subprocess.run(command, cwd=service.ROOT, capture_output=True, timeout=LIMIT_S, check=True).stdout
+    assert service.Client(url).get("/openapi.json").body == made
+    json.loads(made)
 
 
 def test_head_is_get_without_the_body(url: str) -> None:

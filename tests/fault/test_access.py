@@ -83,7 +83,8 @@ def shared() -> Iterator[Shared]:
             callers |= {"none": Caller(url, None), "expired": Caller(url, expired)}
             callers["bad"] = Caller(url, "vd_" + "A" * 43)
             callers["admin"].add_task(TASK)
-            group = {"task": "scripted", "candidates": [{"candidate": "# script: timing=1.1\n# in a group\n"}]}
+            candidates = [{"candidate": "# script: timing=1.1\n# in a group\n"}]
+            group = {"task": "scripted", "candidates": candidates, "metadata": {"run": "scripted"}}
             answer = callers["both"].expect("POST", "/v1/groups?wait=60", group)
             submission = callers["both"].judge(body("full=fail:hack:decoy"), LIMIT_S)["id"]
             named = {"task_id": "named", "reference_code": TASK["reference"], "kernel_code": "# script: timing=1.1\n"}
@@ -115,6 +116,10 @@ ROUTES = [
     ("GET", "/v1/groups/{group}/events?wait=0", "own"),
     ("GET", "/v1/events?wait=0", "look"),
     ("GET", "/v1/trends", "read"),
+    ("GET", "/v1/runs", "read"),
+    ("GET", "/v1/runs/scripted", "own read"),
+    ("GET", "/v1/runs/scripted/tasks", "own read"),
+    ("GET", "/v1/nodes", "read"),
     ("GET", "/v1/failures", "read"),
     ("GET", "/v1/leaderboard", "read"),
     ("GET", "/v1/export?what=rewards", "read"),
@@ -142,7 +147,12 @@ ROUTES = [
     ("GET", "/readyz", "open"),
     ("GET", "/", "open"),
     ("GET", "/openapi.yaml", "open"),
+    ("GET", "/openapi.json", "open"),
+    ("GET", "/docs", "open"),
 ]
+
+
+FILES = {("GET", path) for path in ("/", "/docs", "/openapi.yaml", "/openapi.json")}
 
 
 def routes_of_the_daemon() -> set[tuple[str, str]]:
@@ -164,7 +174,7 @@ def test_no_route_is_left_out() -> None:
         elif found := re.fullmatch(r"    (get|post|delete|put|patch):", line):
             contract.add((found[1].upper(), path))
     known = {(method, re.sub(r"\{\w+\}|scripted", "{}", path.partition("?")[0])) for method, path, _ in ROUTES}
-    assert routes_of_the_daemon() == known - {("GET", "/"), ("GET", "/openapi.yaml")}  # those two are files
+    assert routes_of_the_daemon() == known - FILES
     assert contract == known
 
 
