@@ -35,9 +35,9 @@ enum outcome { PASS, FAIL, SKIP };
 static const char *const outcome_names[] = { "PASS", "FAIL", "SKIP" };
 
 /* What is judged. The last two with a GPU only: a kernel that is long enough to be timed, and its reference. */
-enum { HONEST, REMEMBERS, DIES_EARLY, DIES_COMPILING, TIMED, ITSELF, PARTS };
+enum { HONEST, ONE_SIZE, DIES_EARLY, DIES_COMPILING, TIMED, ITSELF, PARTS };
 
-static const char *const labels[] = { "relu/honest", "relu/remembers_the_answer", "relu/syntax_error",
+static const char *const labels[] = { "relu/honest", "relu/first_block_only", "relu/syntax_error",
                                       "relu/unknown_tl_function" };
 
 struct quick {
@@ -153,14 +153,14 @@ judge_all(struct quick *q)
 
 /* --- the checks --- */
 
-/* Several inputs judge: the right kernel passes them all, one that repeats its first answer does not. */
+/* Several inputs judge: the right kernel passes them all, one that is right for the smallest alone does not. */
 static void
 check_inputs(struct quick *q)
 {
     const json_t *correctness = json_object_get(q->verdicts[HONEST], "correctness");
     const json_t *cases = json_object_get(correctness, "cases"),
                  *passed = json_object_get(correctness, "passed");
-    const char *class = score_class(q->verdicts[REMEMBERS]);
+    const char *class = score_class(q->verdicts[ONE_SIZE]);
     char why[WHY_SIZE];
 
     if (strcmp(score_class(q->verdicts[HONEST]), "ok") != 0) {
@@ -176,13 +176,13 @@ check_inputs(struct quick *q)
                  json_integer_value(passed), json_integer_value(cases), CASES_MIN);
         say(q, "multi-input", FAIL, why);
     } else if (strcmp(class, "mismatch") != 0) {
-        snprintf(why, sizeof(why), "%s, which repeats its first answer, is %s, not mismatch",
-                 labels[REMEMBERS], class);
+        snprintf(why, sizeof(why), "%s, which is right for the smallest input alone, is %s, not mismatch",
+                 labels[ONE_SIZE], class);
         say(q, "multi-input", FAIL, why);
     } else {
         snprintf(why, sizeof(why),
                  "an honest kernel passes %" JSON_INTEGER_FORMAT
-                 " inputs; one that repeats its first answer is a mismatch",
+                 " inputs; one that is right for the smallest alone is a mismatch",
                  json_integer_value(cases));
         say(q, "multi-input", PASS, why);
     }

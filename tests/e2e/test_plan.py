@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -226,6 +227,13 @@ def test_who_claims_to_have_a_plan_and_sends_none_is_untraced(planned: service.C
     verdict = judge(planned, FORGED)
     assert "untraced" in verdict["flags"] and verdict["components"]["timed"] == 0, verdict["flags"]
     assert verdict["plan"]["traced"] is False
+
+
+def test_the_quick_selftest_finds_the_service_well(planned: service.Client) -> None:
+    """It counted on a class that only a candidate which is judged live can have."""
+    command = [str(service.BINARY.with_name("verifier")), "selftest", "--quick", "--url", planned.url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120.0, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_kernelbenchs_rule_is_about_calls_and_has_no_plan(planned: service.Client) -> None:
