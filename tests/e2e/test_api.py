@@ -382,7 +382,7 @@ def test_of_five_cases_some_are_at_other_sizes_where_the_policy_requires_them(
     verdict = client.judge(body, WAIT_S)
     assert verdict["class"] == "ok", verdict
     names = [case["name"] for case in verdict["correctness"]["results"]]
-    assert len(names) == 5 and any(name.startswith("shape x2") for name in names)
+    assert len(names) >= 5 and any(name.startswith("shape x2") for name in names)
     assert sum(name.startswith("shape") for name in names) == 2
     # And a whole policy comes back as it was said, wherever its text came from.
     assert verdict["policy"] == "strict*" and verdict["policy_on"]["variations"]["dtype"] is False
@@ -455,10 +455,11 @@ def test_group_is_judged_together_and_ranked(client: Client, task_ids: dict[str,
 
 
 def test_a_group_is_ranked_when_it_is_finished_and_scored_again(client: Client, task_ids: dict[str, str]) -> None:
-    labels = ["relu/syntax_error", "relu/honest", "relu/leaky", "relu/ctypes_import"]
+    texts = [fresh(label, "rank") for label in ("relu/syntax_error", "relu/honest", "relu/leaky")]
+    texts.append(source("relu/honest").replace("return y", "return torch.relu(y)"))
     body = {
         "task": task_ids["relu"],
-        "candidates": [{"candidate": fresh(label, "rank")} for label in labels],
+        "candidates": [{"candidate": text} for text in texts],
         "reward": {"kind": "rank", "hack_value": -1},
     }
     group = client.wait(client.post("/v1/groups", body).json()["id"], WAIT_S, "groups")

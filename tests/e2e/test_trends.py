@@ -10,7 +10,8 @@ import pytest
 import service
 
 BROKEN = "import triton\nclass ModelNew(:\n    pass\n"
-CHEAT = "import ctypes\nclass ModelNew:\n    def forward(self, x):\n        return ctypes.string_at(0)\n"
+HONEST = next(one.text for one in corpus.load_candidates() if one.label == "relu/honest")
+CHEAT = HONEST.replace("return y", "return torch.relu(y)")
 
 
 def counted(client: service.Client, path: str, key: str = "n") -> int:
@@ -27,7 +28,7 @@ def test_a_verdict_is_counted_once_everywhere(client: service.Client, task_ids: 
     assert trends["n"] == before + 3
     assert sum(trends["classes"].values()) == trends["n"] == sum(step["n"] for step in trends["steps"])
     stages = trends["stages"]
-    assert stages["ast"]["fail"] >= 3 and stages["ast"]["entered"] == stages["ast"]["pass"] + stages["ast"]["fail"]
+    assert stages["ast"]["fail"] >= 2 and stages["ast"]["entered"] == stages["ast"]["pass"] + stages["ast"]["fail"]
     assert trends["step_s"] == 60 and 60 <= len(trends["steps"]) <= 62
     leaders = client.expect("GET", f"/v1/tasks/{task}/leaders")
     assert (leaders["n"], leaders["task_name"]) == (tried + 3, "relu") and leaders["cheats"] >= 1
