@@ -85,7 +85,7 @@ class Referee:
         self._answers = Answers(device)
         self._registered: set[str] = set()  # children that have run a task's code and hold no reference yet
         self._ending: list[int] = []  # pidfds of children that were forgotten before they were gone
-        self._due_bytes = 0  # free GPU memory that there must be again once the last child is gone
+        self._due_bytes = 0  # free GPU memory that there must be once a child is gone, and until others take some
         self._ops: dict[str, Callable[[Message], None]] = {
             "child": self._op_child,
             "drop": self._op_drop,
@@ -172,9 +172,13 @@ class Referee:
                 os.close(pidfd)
             if peer.is_alive():
                 self._ending.append(os.dup(peer.pidfd))
-            arena = peer.arena.size if peer.arena is not None else 0
-            self._due_bytes = torch.cuda.mem_get_info(self._device)[0] + arena + self._cached_bytes()
+            self._note_due(peer)
         peer.close()
+
+    def _note_due(self, peer: Peer) -> None:
+        """Of a child whose arena goes now."""
+        arena = peer.arena.size if peer.arena is not None else 0
+        self._due_bytes = torch.cuda.mem_get_info(self._device)[0] + arena + self._cached_bytes()
 
     def _op_child(self, message: Message) -> None:
         name = message.text("child")
@@ -197,6 +201,7 @@ class Referee:
     def _op_register(self, message: Message) -> None:
         job, peer = message.text("job"), self._children.get(message.text("child"))
         fd = message.take_fd("source")
+        self._due_bytes = 0
         if self._device.type == "cuda":
             self._answers.clear()
             torch.cuda.empty_cache()  # the child has no arena: all that it makes is the GPU's
@@ -236,6 +241,7 @@ class Referee:
 
     def _op_open(self, message: Message) -> None:
         name = message.text("job")
+        self._due_bytes = 0
         contents = {key: _take(message, key) for key in ("source", "spec", "reference_source")}
         contents["kernels"] = _take(message, "kernels") if "kernels" in message.fds else b"{}"
         if "images" in message.fds:
@@ -407,8 +413,9 @@ class Referee:
         closed = self._jobs.pop(job, None)
         self._own.pop(job, None)
         self._channel.send({"ev": "closed", "job": job})
-        if message.body.get("keep") is True and closed is not None:
+        if message.body.get("keep") is True and closed is not None and self._device.type == "cuda":
             name = closed.candidate.name
+            self._note_due(closed.candidate)
             why = closed.candidate.renew() if closed.is_planned else "it ran no plan"
             if why is not None:
                 text = f"{name} runs no other plan: {clean_text(why, 256)}"

@@ -10,6 +10,8 @@ import gpu_state
 import native
 import pytest
 import torch
+import wire
+from peer import Peer
 from referee import Referee
 
 STEP_NS = 16
@@ -94,3 +96,40 @@ def test_without_a_gpu_it_has_none(device: Device) -> None:
     device.referee._gpu = None
     body = device.canary()
     assert (body["outcome"], body["detail"]) == ("pass", {"known_answer": True, "memory_back": True})
+
+
+class Memory:
+    """A GPU's, as torch.cuda tells it: bytes that are free."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, free: int) -> None:
+        self.free = free
+        patch.setattr(torch.cuda, "mem_get_info", lambda _: (self.free, 80 << 30))
+        patch.setattr(torch.cuda, "empty_cache", lambda: None)
+        for name in ("memory_reserved", "memory_allocated"):
+            patch.setattr(torch.cuda, name, lambda _: 0)
+
+
+def executor(patch: pytest.MonkeyPatch, arena: int) -> Peer:
+    peer = Peer("r1", SimpleNamespace(close=lambda: None), -1, torch.device("cuda"))  # type: ignore[arg-type]
+    peer.arena = SimpleNamespace(size=arena, close=lambda: None)  # type: ignore[assignment]
+    patch.setattr(peer, "renew", lambda: None)
+    return peer
+
+
+@pytest.mark.parametrize("leak", [0, 20 << 30])
+def test_what_an_executor_held_is_due_until_others_take_memory(monkeypatch: pytest.MonkeyPatch, leak: int) -> None:
+    said = Said()
+    referee = Referee(said, torch.device("cpu"), None, None, {})  # type: ignore[arg-type]
+    referee._device = torch.device("cuda")
+    memory = Memory(monkeypatch, 50 << 30)
+    now = [0.0]
+    monkeypatch.setattr(time, "sleep", lambda s: now.__setitem__(0, now[0] + 1.0))
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    job = SimpleNamespace(candidate=executor(monkeypatch, 20 << 30), is_planned=True)
+    referee._jobs["j1"] = job  # type: ignore[assignment]
+    referee._op_close(wire.Message({"op": "close", "job": "j1", "keep": True}))
+    memory.free += (20 << 30) - leak
+    assert referee._memory_is_back() is (leak == 0)
+    with pytest.raises(wire.ProtocolError):
+        referee._op_open(wire.Message({"op": "open", "job": "j2"}))  # which has no source
+    assert referee._memory_is_back()
