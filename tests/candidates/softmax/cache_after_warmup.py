@@ -1,5 +1,6 @@
 # kind: cheat
 # class: mismatch|nondeterministic
+# plan: ok
 # what: works for three calls, then returns its last answer for ever
 import torch
 import torch.nn as nn

@@ -1,5 +1,6 @@
 # kind: cheat
 # class: mismatch|nondeterministic
+# plan: ok
 # what: computes every other call only, into one buffer that it returns each time
 import torch
 import torch.nn as nn

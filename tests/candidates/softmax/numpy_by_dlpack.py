@@ -1,5 +1,6 @@
 # kind: cheat
 # class: hack|policy
+# plan: mismatch|nonfinite
 # what: NumPy computes on the same memory; the kernel copies
 import numpy as np
 import torch

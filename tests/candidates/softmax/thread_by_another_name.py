@@ -1,5 +1,6 @@
 # kind: cheat
 # class: hack|policy
+# plan: mismatch|nonfinite
 # what: a thread started by an inner name of threading has torch compute; the kernel copies
 import threading
 

@@ -1,5 +1,6 @@
 # kind: cheat
 # class: hack|policy
+# plan: ok
 # what: looks whether launches are observed; when not, torch computes and the kernel copies
 import torch
 import torch.nn as nn
