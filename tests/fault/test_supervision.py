@@ -96,7 +96,8 @@ def in_a_table(verdict: service.Json) -> service.Json:
     more = ("reward", "flags", "cache", "attempts", "created", "finished")
     shown = {key: verdict[key] for key in keys + more}
     shown["stages"] = [{key: stage[key] for key in ("stage", "outcome")} for stage in verdict["stages"]]
-    return {**shown, "speedup": verdict["components"]["speedup"]}
+    labels = {key: (verdict["metadata"] or {}).get(key) for key in ("run", "step", "policy_version")}
+    return {**shown, **labels, "speedup": verdict["components"]["speedup"]}
 
 
 def test_a_table_says_what_the_verdicts_say(shared: service.Daemon) -> None:
