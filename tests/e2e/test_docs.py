@@ -163,7 +163,7 @@ def test_the_quickstart_runs_from_the_start_of_the_daemon_to_its_end(tmp_path: P
         assert shown in script or shown.startswith("$PWD/build/venv"), shown
         script = script.replace(shown, here)
     printed = bash("trap 'kill ${DAEMON:-} 2>/dev/null || true' EXIT\n" + script, {})
-    assert "5 of 5 cases passed" in printed  # researcher: the honest candidate
+    assert re.search(r"\b(\d+) of \1 cases passed", printed)  # researcher: the honest candidate
     assert "mismatch 0.3 " in printed and "[0.3]" in printed  # researcher: in Python, and as TRL is told
     assert '"class":"mismatch"' in printed and '"name":"gelu"' in printed  # curl
     assert "the settings are fine" in printed and 'verifierd_verdicts_total{class="ok"}' in printed  # operator
