@@ -18,6 +18,6 @@ node_about(const struct funnel *f)
     }
     scheduler_count(f->scheduler, &n);
     return json_pack("{s:s, s:o, s:I, s:I, s:I}", "version", VERIFIERD_VERSION, "gpus", gpus, "running",
-                     (json_int_t)(n.cpu_running + n.gpu_running), "waiting",
+                     (json_int_t)n.cpu_running + (json_int_t)n.gpu_running, "waiting",
                      (json_int_t)scheduler_waiting(f->scheduler), "slots", (json_int_t)n.slots);
 }

@@ -56,7 +56,10 @@ class Stored:
 
     def group(self, name: str) -> str:
         one = f"0199f2c5-{ord(name):04x}-7000-8000-000000000000"
-        self.db.execute("INSERT INTO submission_group VALUES (?, 'sha256:t', 2, 1, '{}', NULL)", (one,))
+        self.db.execute(
+            "INSERT INTO submission_group (id, task_id, size, created_ms, request) VALUES (?, 'sha256:t', 2, 1, '{}')",
+            (one,),
+        )
         return one
 
     def done(self) -> None:

@@ -12,7 +12,7 @@ from test_trends import BROKEN, CHEAT
 
 
 def group(client: service.Client, task: str, metadata: object, candidates: Sequence[object]) -> dict[str, Any]:
-    body = {"task": task, "metadata": metadata, "candidates": candidates, "until": "ast"}
+    body = {"task": task, "metadata": metadata, "candidates": candidates, "until": "full"}
     ident = str(client.expect("POST", "/v1/groups", body)["id"])
     return client.wait(ident, kind="groups")
 

@@ -394,6 +394,7 @@ stopping_answers_what_is_held(void **state)
 struct blockade {
     uv_sem_t gate;
     uv_timer_t timer;
+    int held; /* threads that have not been let go of */
 };
 
 static void
@@ -406,7 +407,7 @@ block_cb(void *arg, struct store_reader *reader)
 static void
 unblocked_cb(void *arg)
 {
-    (void)arg;
+    ((struct blockade *)arg)->held--;
 }
 
 static void
@@ -423,11 +424,20 @@ static void
 block(struct rig *r, struct blockade *b, uint64_t ms)
 {
     uv_sem_init(&b->gate, 0);
+    b->held = 2;
     for (int i = 0; i < 2; i++)
         assert_int_equal(store_read(r->store, block_cb, unblocked_cb, b, NULL), 0);
     uv_timer_init(&r->loop, &b->timer);
     b->timer.data = b;
     uv_timer_start(&b->timer, let_go_cb, ms, 0);
+}
+
+static void
+unblock(struct rig *r, struct blockade *b)
+{
+    while (b->held > 0)
+        turn(r);
+    uv_sem_destroy(&b->gate);
 }
 
 static void
@@ -451,7 +461,7 @@ stopping_answers_what_is_being_read(void **state)
     client_read(&c);
     assert_non_null(strstr(client_body(&c), "\"queued\""));
     client_close(&c);
-    uv_sem_destroy(&b.gate);
+    unblock(r, &b);
 }
 
 /* Its connection ends once the reading has, and others are answered. */
@@ -479,7 +489,7 @@ a_client_that_leaves_while_the_store_is_read_is_let_go(void **state)
         assert_int_equal(client_answer(&c), 200);
     } while (!strstr(c.text, "\"connections\":1,"));
     client_close(&c);
-    uv_sem_destroy(&b.gate);
+    unblock(r, &b);
 }
 
 static void
