@@ -136,6 +136,7 @@ class Child:
         self._filename = cases.REFERENCE_FILE
         self._module: types.ModuleType | None = None
         self._plan: Any = None  # what runs plans, where a plan takes the module's place
+        self._is_spent = False  # no other plan may be run here
         self._entry = ""
         self._models: dict[str, Any] = {}
         self._compiled: set[str] = set()  # names of models that torch.compile has
@@ -279,8 +280,10 @@ class Child:
 
         Where that is not sure the step fails, and the process is of no more use.
         """
-        assert self._plan is not None and self._arena is not None and self._doorbell is not None
         try:
+            assert self._plan is not None and self._arena is not None and self._doorbell is not None
+            if self._is_spent:
+                raise RuntimeError("a graph could not be captured")
             self._bindings.clear()
             self._models.clear()
             self._told, self._kept, self._draws, self._placer = (), None, None, None
@@ -528,8 +531,13 @@ class Child:
         _set_tf32(bindings[0].tf32)
         # A pool that allocations are routed to already cannot be a graph's.
         with self._outside_pool(), torch.no_grad():
-            with torch.cuda.graph(graph, pool=self._pool.id, capture_error_mode="thread_local"):
-                outputs = _in_turn(bindings)()
+            try:
+                with torch.cuda.graph(graph, pool=self._pool.id, capture_error_mode="thread_local"):
+                    outputs = _in_turn(bindings)()
+            except BaseException:
+                self._is_spent = True  # torch may be left in the middle of a capture
+                torch.cuda.set_stream(torch.cuda.default_stream())
+                raise
             self._synchronize()
 
         def replay() -> Any:

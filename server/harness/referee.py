@@ -421,7 +421,7 @@ class Referee:
                 text = f"{name} runs no other plan: {clean_text(why, 256)}"
                 print(json.dumps({"level": "debug", "from": "referee", "text": text}), file=sys.stderr, flush=True)
                 self._forget(name)
-                self._channel.send({"ev": "child_gone", "child": name})
+            self._channel.send({"ev": "child_ready" if why is None else "child_gone", "child": name})
 
     # --- the device ---
 
@@ -452,7 +452,7 @@ class Referee:
             return True
         for reference in self._references.values():
             reference.baselines.clear()
-            reference.graph_ns = None
+            reference.graph_ns.clear()
         return False
 
     def _memory_is_back(self) -> bool:

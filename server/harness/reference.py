@@ -331,8 +331,8 @@ class Reference:
         self.returns_inputs = False
         self._unfit: set[tuple[str, str]] = set()  # (case, transformation)
         self.takes_other_weights: bool | None = None
-        self.graph_ns: float | None = None
-        """What a graph takes beyond its kernels, once it was measured (oracle/timing.py)."""
+        self.graph_ns: dict[bool, float] = {}
+        """What a graph takes beyond its kernels, with a cold cache or a warm one (oracle/timing.py)."""
         self.call_ns: dict[str, float] = {}
         """Device time of a call of a model as a graph, about: as the last job measured it."""
         self.relations: dict[str, relations.Form | None] = {}

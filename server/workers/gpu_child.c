@@ -134,8 +134,18 @@ gpu_children_fill(struct gpu_children *all, int64_t more)
 void
 gpu_children_became_ready(struct gpu_children *all, const char *name)
 {
+    struct gpu_child *c;
+
     if (prefork_pool_became_ready(all->pool, name))
         all->failures = 0;
+    DL_FOREACH(all->list, c)
+    {
+        if (c->use == GPU_CHILD_RENEWING && strcmp(child_name(c->child), name) == 0) {
+            c->use = GPU_CHILD_EXECUTOR;
+            all->ops->changed(all->arg);
+            return;
+        }
+    }
 }
 
 void
@@ -148,8 +158,12 @@ gpu_children_went(struct gpu_children *all, const char *name)
     DL_FOREACH(all->list, c)
     {
         if (strcmp(child_name(c->child), name) == 0) {
+            bool is_spare = c->use == GPU_CHILD_RENEWING || c->use == GPU_CHILD_EXECUTOR;
             c->is_known = false;
+            c->use = is_spare ? GPU_CHILD_ENDING : c->use;
             child_kill(c->child);
+            if (is_spare)
+                all->ops->changed(all->arg);
             return;
         }
     }
@@ -218,6 +232,8 @@ gpu_children_take_executor(struct gpu_children *all)
     {
         if (c->use == GPU_CHILD_EXECUTOR) {
             c->use = GPU_CHILD_CANDIDATE;
+            child_read(c->child);
+            child_forget_output(c->child);
             return c;
         }
     }
@@ -225,11 +241,17 @@ gpu_children_take_executor(struct gpu_children *all)
 }
 
 bool
+gpu_children_are_renewing(const struct gpu_children *all)
+{
+    return gpu_children_count(all, GPU_CHILD_RENEWING) > 0;
+}
+
+bool
 gpu_child_keep(struct gpu_child *c)
 {
-    if (++c->plans >= PLANS_MAX)
+    if (!c->is_known || ++c->plans >= PLANS_MAX)
         return false;
-    c->use = GPU_CHILD_EXECUTOR;
+    c->use = GPU_CHILD_RENEWING;
     return true;
 }
 

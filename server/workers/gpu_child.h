@@ -27,7 +27,8 @@ struct gpu_children;
 enum gpu_child_use {
     GPU_CHILD_REFERENCE,
     GPU_CHILD_CANDIDATE,
-    GPU_CHILD_EXECUTOR, /* it has run a plan, and waits for the next */
+    GPU_CHILD_RENEWING, /* it has run a plan, of which the referee lets nothing stay */
+    GPU_CHILD_EXECUTOR, /* it waits for the next plan */
     GPU_CHILD_ENDING
 };
 
@@ -68,7 +69,8 @@ struct gpu_child *gpu_children_reference(const struct gpu_children *all, const c
 struct gpu_child *gpu_children_take(struct gpu_children *all, enum gpu_child_use use, const char *task_id);
 /* An executor, as a candidate from now on; NULL: none waits. */
 struct gpu_child *gpu_children_take_executor(struct gpu_children *all);
-/* A candidate that ran a plan waits for the next one, and nobody may point to it any more. False: it has run enough. */
+bool gpu_children_are_renewing(const struct gpu_children *all); /* one will wait soon, or be gone */
+/* A candidate that ran a plan is renewed, and nobody may point to it any more. False: it has run enough, or is gone. */
 bool gpu_child_keep(struct gpu_child *c);
 void gpu_child_note_loaded(struct gpu_child *c, const char *task_id); /* copied */
 bool gpu_child_is_loaded(const struct gpu_child *c);

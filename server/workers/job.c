@@ -297,10 +297,11 @@ answered(struct job *j)
     uv_timer_stop(&j->timer);
 }
 
+/* A plan, which no neighbour's is to be kept from. */
 static bool
-is_planned(const struct work *w)
+shares_executor(const struct work *w)
 {
-    return w->images_fd >= 0 && !w->is_compiled;
+    return w->images_fd >= 0 && !w->is_compiled && !w->is_isolated;
 }
 
 /* The children that the job needs, as far as they are ready. False: one is missing. */
@@ -316,8 +317,10 @@ has_children(struct job *j)
     if (!w->reference)
         w->reference =
             gpu_children_take(j->children, GPU_CHILD_REFERENCE, w->is_registration ? NULL : w->task_id);
-    if (is_planned(w) && !w->candidate)
+    if (shares_executor(w) && !w->candidate)
         w->candidate = gpu_children_take_executor(j->children);
+    if (shares_executor(w) && !w->candidate && gpu_children_are_renewing(j->children))
+        return false;
     if (!w->is_registration && !w->candidate)
         w->candidate = gpu_children_take(j->children, GPU_CHILD_CANDIDATE, NULL);
     return w->reference && (w->is_registration || w->candidate);
@@ -514,8 +517,11 @@ keeps_executor(struct job *j)
 {
     struct work *w = &j->work;
 
-    if (!w->is_opened || !is_planned(w) || !referee_gpu(j->referee) || !gpu_child_keep(w->candidate))
+    if (!w->is_opened || !shares_executor(w) || !referee_gpu(j->referee) || !gpu_child_keep(w->candidate))
         return false;
+    struct child *c = gpu_child_process(w->candidate);
+    child_read(c);
+    inherit(w, c);
     forget_opened(j, true);
     w->candidate = NULL;
     return true;

@@ -708,6 +708,13 @@ child_output_lost(const struct child *c)
     return c->output_lost;
 }
 
+void
+child_forget_output(struct child *c)
+{
+    buffer_release(&c->output);
+    c->output_lost = 0;
+}
+
 int
 child_take_channel(struct child *c)
 {

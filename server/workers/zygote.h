@@ -102,6 +102,7 @@ const char *child_scratch(const struct child *c);
 const struct child_end *child_end(const struct child *c); /* NULL while it lives */
 const struct buffer *child_output(const struct child *c); /* view */
 int64_t child_output_lost(const struct child *c);         /* bytes beyond the limit, not kept */
+void child_forget_output(struct child *c);                /* what it writes from now on is somebody else's */
 int child_take_channel(struct child *c); /* a run child's end for the referee, the caller's; once */
 int child_take_pidfd(struct child *c);   /* the caller's; -1 before it was spawned */
 

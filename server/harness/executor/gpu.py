@@ -84,8 +84,12 @@ class Model:
         return self._replay.call(inputs)
 
     def warm_up(self, inputs: list[Any]) -> None:
-        """Make the state, and find the quickest alternatives on copies of these inputs; again: nothing is done."""
-        self._replay.prepare()
+        """Make the state, and find the quickest alternatives on copies of these inputs; again: nothing is done.
+
+        What the state leaves unwritten is NaN, in whatever an earlier plan had left in the memory.
+        """
+        with poisoned():
+            self._replay.prepare()
         if self._has_choices and not self._chosen:
             self(*(item.clone() if isinstance(item, torch.Tensor) else item for item in inputs))
 

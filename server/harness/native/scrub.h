@@ -1,6 +1,6 @@
 /*
- * scrub.h - what a kernel leaves on the chip: shared memory and registers of every multiprocessor are overwritten with
- * zeros, so that the next kernel of another candidate finds nothing in what it does not initialise.
+ * scrub.h - what a kernel leaves on the chip: shared memory and most registers of every multiprocessor are overwritten
+ * with zeros, so that the next kernel of another candidate finds nothing in what it does not initialise.
  */
 #ifndef HARNESS_SCRUB_H
 #define HARNESS_SCRUB_H
