@@ -387,17 +387,20 @@ static int
 read_key(const char *path, char key[KEY_MAX + 1], struct error *err)
 {
     AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, key, KEY_MAX);
+    char text[KEY_MAX + 2];
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text));
 
     if (n < 0)
         return error_set(err, ERR_SYS, "notify_key: read %s", path);
     size_t size = (size_t)n;
-    while (size > 0 && strchr(" \t\r\n", key[size - 1]))
+    while (size > 0 && strchr(" \t\r\n", text[size - 1]))
         size--;
-    key[size] = '\0';
-    if (size < KEY_MIN || strlen(key) != size)
+    if (size < KEY_MIN || size > KEY_MAX || memchr(text, '\0', size))
         return error_set(err, ERR_INPUT, "notify_key: %s is not a key of %d to %d characters", path, KEY_MIN,
                          KEY_MAX);
+    memcpy(key, text, size);
+    key[size] = '\0';
+    sodium_memzero(text, sizeof(text));
     return 0;
 }
 

@@ -164,8 +164,7 @@ ordered_cb(void *arg, int code, const struct error *err)
     pending_end_write(f->pending);
 }
 
-/* Whoever has it finds that in the store (cancel_ordered()). */
-static int
+int
 cancel_elsewhere(struct funnel *f, const char *id, enum cancel_reason why, struct error *err)
 {
     if (!store_is_writable(f->store))

@@ -12,6 +12,9 @@ struct funnel;
  */
 void group_cancel_rest(struct funnel *f, const char *id, enum cancel_reason why);
 
+/* Whoever has it finds that in the store, and calls cancel_ordered(). 0, ERR_UNAVAILABLE or ERR_NOMEM. */
+int cancel_elsewhere(struct funnel *f, const char *id, enum cancel_reason why, struct error *err);
+
 /* A reason as the store keeps it (store_cancel()), and what was found there: the submission, if it is here, is cancelled. */
 #define CANCEL_ORDER(why) ((int)(why) + 1)
 void cancel_ordered(struct funnel *f, const char *id, int order);

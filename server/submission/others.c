@@ -11,6 +11,7 @@
 #include "server/queue/clients.h"
 #include "server/queue/scheduler.h"
 #include "server/submission/attempt.h"
+#include "server/submission/cancel.h"
 #include "server/submission/follow.h"
 #include "server/submission/funnel.h"
 #include "server/submission/group_progress.h"
@@ -24,10 +25,23 @@
 
 /* --- given away --- */
 
+/* It was cancelled here when another had taken it already. */
+static void
+cancel_there(const struct submission *s)
+{
+    struct error err = { 0 };
+
+    if ((s->is_cancelled || s->state == STATE_CANCELLED) &&
+        cancel_elsewhere(s->funnel, s->id, s->cancel_reason, &err) != 0)
+        log_warn(s->id, "it is judged on though it was cancelled: %s", err.text);
+}
+
 void
 others_take(struct submission *s)
 {
     struct funnel *f = s->funnel;
+
+    cancel_there(s);
     struct elsewhere_entry *e =
         elsewhere_add(f->elsewhere, s->id, s->group ? group_id(s->group) : "", client_name(s->job.client));
 
