@@ -8,6 +8,7 @@ and a table last. Needs a GPU.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -91,6 +92,17 @@ def spread(verdicts: list[Json]) -> Iterator[tuple[str, float, float, int]]:
             yield label, statistics.median(found), statistics.stdev(found) / statistics.mean(found), len(found)
 
 
+def overlaps(verdicts: list[Json]) -> tuple[int, int]:
+    """Of pairs of judgements of one candidate: whose intervals overlap, and all."""
+    by_label: dict[str, list[tuple[float, float]]] = {}
+    for verdict in verdicts:
+        low, high = (verdict["components"].get(f"speedup_{end}") for end in ("lo", "hi"))
+        if low and high:
+            by_label.setdefault(verdict["label"], []).append((low, high))
+    pairs = [pair for found in by_label.values() for pair in itertools.combinations(found, 2)]
+    return sum(a[0] <= b[1] and b[0] <= a[1] for a, b in pairs), len(pairs)
+
+
 def compare(options: argparse.Namespace, out: Path) -> list[str]:
     """The stream by each way; lines of the table."""
     chosen = [candidate for candidate in corpus.load_candidates() if candidate.label in SMALL]
@@ -108,6 +120,7 @@ def compare(options: argparse.Namespace, out: Path) -> list[str]:
             "classes": dict(Counter(verdict["class"] for verdict in verdicts)),
             "outcomes": dict(Counter((verdict.get("timing") or {}).get("outcome") for verdict in verdicts)),
             "methods": dict(Counter((verdict.get("timing") or {}).get("method") for verdict in verdicts)),
+            "overlapping_intervals": overlaps(verdicts),
             **{f"{stage}_ms": stage_ms(verdicts, stage) for stage in ("compile", "tiny", "full", "timing")},
         }
         print(json.dumps(figures), flush=True)
