@@ -180,7 +180,7 @@ set_up(struct pg_link *l, const char *node, struct error *err)
     const char *const values[] = { node };
     int rc = pg_script(l,
                        "SET search_path = verifierd; SET client_encoding = 'UTF8'; SET bytea_output = 'hex';"
-                       "SET client_min_messages = warning;"
+                       "SET client_min_messages = warning; SET lock_timeout = " PG_LOCK_TIMEOUT ";"
                        "SET idle_in_transaction_session_timeout = '5s'",
                        err);
     if (rc < 0)

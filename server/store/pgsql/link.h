@@ -15,6 +15,7 @@
 
 #define PG_VALUES_MAX 24
 #define PG_DEFERRED_MAX 6
+#define PG_LOCK_TIMEOUT "'2s'" /* that a statement waits for what another session holds: then is_undone */
 
 struct pg_statement;
 
@@ -25,8 +26,9 @@ struct pg_link {
     const char *deferred[PG_DEFERRED_MAX];
     int ndeferred;
     int nstatements;
-    bool is_lost;   /* the connection ended: everything is ERR_UNAVAILABLE until it is opened again */
-    bool is_undone; /* the server asks for the whole transaction to be rolled back (a deadlock) */
+    bool is_lost; /* the connection ended: everything is ERR_UNAVAILABLE until it is opened again */
+    bool
+        is_undone; /* the server asks for the whole transaction to be rolled back (a lock that it waited for) */
     bool is_warned; /* the server warned since this was last cleared */
 };
 

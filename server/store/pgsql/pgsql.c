@@ -72,7 +72,7 @@ static int
 connect_and_join(struct pgsql *p, const struct store_options *o, struct error *err)
 {
     size_t n;
-    const char *const *steps = pg_schema_steps(&n);
+    const struct pg_step *steps = pg_schema_steps(&n);
     int rc = pg_link_open(&p->link, p->where, p->lease.node, err);
 
     if (rc == 0)

@@ -47,6 +47,9 @@ prepare(struct pg_reader *r, bool *is_first, struct error *err)
     if (r->link.is_lost && r->is_begun)
         return error_set(err, ERR_UNAVAILABLE, "the connection to the database was lost");
     int rc = r->link.is_lost ? connect_again(r, err) : 0;
+    if (rc == 0 && r->link.is_undone && !r->is_begun)
+        rc = pg_run(&r->link, "roll back", "ROLLBACK", PG_NO_VALUES, NULL, err);
+    r->link.is_undone = false;
     if (rc < 0 || !r->is_one || r->is_begun)
         return rc;
     pg_defer(&r->link, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY");

@@ -1,9 +1,11 @@
 #include "server/store/pgsql/schema.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "common/auto.h"
 #include "common/buffer.h"
+#include "common/log.h"
 
 /*
  * Theory of operation. What waits or runs has a narrow row in `job`, which claims change; `submission` is written when it
@@ -13,7 +15,12 @@
  * What every verdict adds to (tally, trend, failure, task_sum) has a row for each node: nodes that write the same row
  * would wait for each other's commit, or for each other. Who reads adds them up.
  *
- * Ids are compared byte by byte (COLLATE "C"). Never change a step that was released: add one.
+ * Ids are compared byte by byte (COLLATE "C"). Never change what a released step comes to: add one.
+ *
+ * Other daemons work while a step is taken. So what it locks a table for takes a moment, and is given up and tried again
+ * where somebody holds the table, since all others queue behind whoever waits for it; rows are changed a batch at a time;
+ * and indices are made concurrently. Daemons of the version before go on, and start, as long as meta.oldest is not above
+ * theirs: a step that they cannot live with sets it.
  */
 static const char version_1[] =
     "CREATE FUNCTION now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS"
@@ -243,17 +250,22 @@ static const char version_orders[] =
     "CREATE FUNCTION pg_temp.metadata(request text) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN" \
     "  RETURN request::jsonb -> 'metadata'; EXCEPTION WHEN OTHERS THEN RETURN NULL;"            \
     "END $$;"
-#define LABELS_OF(table)                                                                       \
-    "ALTER TABLE " table " ADD COLUMN run text COLLATE \"C\", ADD COLUMN step bigint;"         \
-    "WITH old AS (SELECT id, m ->> 'run' AS run, m -> 'step' AS step"                          \
-    "    FROM (SELECT id, pg_temp.metadata(request) AS m FROM " table                          \
-    "      WHERE request LIKE '%\"run\"%') AS labelled"                                        \
-    "    WHERE jsonb_typeof(m -> 'run') = 'string' AND length(m ->> 'run') BETWEEN 1 AND 200)" \
-    "  UPDATE " table " SET run = old.run,"                                                    \
-    "    step = CASE WHEN old.step::text ~ '^[0-9]{1,15}$' THEN old.step::text::bigint END"    \
-    "  FROM old WHERE old.id = " table ".id;"                                                  \
-    "CREATE INDEX " table "_run ON " table " (run, id) WHERE run IS NOT NULL;"                 \
-    "CREATE INDEX " table "_run_step ON " table " (run, step, id) WHERE run IS NOT NULL;"
+#define LABELS_OF(table)                                                                                  \
+    "WITH page AS MATERIALIZED (SELECT id, request FROM " table " WHERE id > $1 ORDER BY id LIMIT 1000)," \
+    " labelled AS (SELECT id, pg_temp.metadata(request) AS m FROM page"                                   \
+    "   WHERE request LIKE '%\"run\"%'),"                                                                 \
+    " old AS (SELECT id, m ->> 'run' AS run, m -> 'step' AS step FROM labelled"                           \
+    "   WHERE jsonb_typeof(m -> 'run') = 'string' AND length(m ->> 'run') BETWEEN 1 AND 200),"            \
+    " done AS (UPDATE " table " SET run = old.run,"                                                       \
+    "   step = CASE WHEN old.step::text ~ '^[0-9]{1,15}$' THEN old.step::text::bigint END"                \
+    "   FROM old WHERE old.id = " table ".id)"                                                            \
+    " SELECT max(id) FROM page"
+#define LABELS(table)    \
+    "ALTER TABLE " table \
+    " ADD COLUMN IF NOT EXISTS run text COLLATE \"C\", ADD COLUMN IF NOT EXISTS step bigint;"
+#define LABELS_INDICES(table)                                  \
+    table "_run ON " table " (run, id) WHERE run IS NOT NULL", \
+        table "_run_step ON " table " (run, step, id) WHERE run IS NOT NULL"
 #define RUN_COUNTS                                                                            \
     "  n bigint NOT NULL, infra bigint NOT NULL, ok bigint NOT NULL, cheats bigint NOT NULL," \
     "  rewarded bigint NOT NULL, reward_sum double precision NOT NULL,"                       \
@@ -265,17 +277,37 @@ static const char version_orders[] =
     "  run text COLLATE \"C\" NOT NULL, scope text COLLATE \"C\" NOT NULL," \
     "  node text COLLATE \"C\" NOT NULL,"
 
-static const char version_runs[] = METADATA LABELS_OF("submission")
-    LABELS_OF("submission_group") "CREATE TABLE run_sum (" RUN_KEY
-        RUN_COUNTS "  first_step bigint, last_step bigint, first_ms bigint NOT NULL, last_ms bigint NOT NULL,"
-                                  "  PRIMARY KEY (run, scope, node));"
-                                  "CREATE TABLE run_step (" RUN_KEY
-                                  "  step bigint NOT NULL, task_id text COLLATE \"C\" NOT NULL," RUN_COUNTS
-                                  "  PRIMARY KEY (run, step, task_id, scope, node));";
+static const char version_runs[] = METADATA LABELS("submission")
+    LABELS("submission_group") "CREATE TABLE IF NOT EXISTS run_sum (" RUN_KEY RUN_COUNTS
+                               "  first_step bigint, last_step bigint, first_ms bigint NOT NULL,"
+                               "  last_ms bigint NOT NULL, PRIMARY KEY (run, scope, node));"
+                               "CREATE TABLE IF NOT EXISTS run_step (" RUN_KEY
+                               "  step bigint NOT NULL, task_id text COLLATE \"C\" NOT NULL," RUN_COUNTS
+                               "  PRIMARY KEY (run, step, task_id, scope, node));";
+static const char *const runs_batches[] = { LABELS_OF("submission"), LABELS_OF("submission_group"), NULL };
+static const char *const runs_indices[] = { LABELS_INDICES("submission"), LABELS_INDICES("submission_group"),
+                                            NULL };
 
-static const char *const steps_known[] = { version_1, version_nodes, version_orders, version_runs };
+/* The oldest program that can live with this schema, by the version that it knows. */
+static const char version_oldest[] = "ALTER TABLE meta ADD oldest int NOT NULL DEFAULT 5;";
 
-const char *const *
+/* Which life of its home a group has, whoever writes the name: one that ended is nobody's home. */
+static const char version_homes[] =
+    "ALTER TABLE submission_group ADD home_epoch bigint;"
+    "CREATE FUNCTION note_home() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+    "  new.home_epoch := (SELECT epoch FROM verifierd.node WHERE name = new.home);"
+    "  RETURN new;"
+    "END $$;"
+    "CREATE TRIGGER group_home BEFORE UPDATE OF home ON submission_group FOR EACH ROW"
+    "  EXECUTE FUNCTION note_home();";
+
+static const struct pg_step steps_known[] = {
+    { .sql = version_1 },      { .sql = version_nodes },
+    { .sql = version_orders }, { version_runs, runs_batches, runs_indices },
+    { .sql = version_oldest }, { .sql = version_homes }
+};
+
+const struct pg_step *
 pg_schema_steps(size_t *n)
 {
     *n = ARRAY_LEN(steps_known);
@@ -283,19 +315,37 @@ pg_schema_steps(size_t *n)
 }
 
 #define LOCK "(2004247140)" /* one number for all that change the schema: 0x77766664 */
+#define LOCK_LOOK_MS 200
+#define LOCK_MS 1000 /* that a table is waited for, and that others then have it */
+#define LOCK_TRIES 60
 
+/* oldest: as in meta, or the version itself where that is not there yet. */
 static int
-read_version(struct pg_link *l, int64_t *version, struct error *err)
+read_version(struct pg_link *l, int64_t *version, int64_t *oldest, struct error *err)
 {
     AUTO_RESULT PGresult *row = NULL;
     int rc =
-        pg_ask(l, "read the schema's version", "SELECT version FROM verifierd.meta", PG_NO_VALUES, &row, err);
+        pg_ask(l, "read the schema's version",
+               "SELECT version, coalesce((to_jsonb(meta) ->> 'oldest')::int, version) FROM verifierd.meta",
+               PG_NO_VALUES, &row, err);
 
     if (rc == 0 && PQntuples(row) != 1)
         return error_set(err, ERR_STORE, "verifierd.meta has %d rows instead of one", PQntuples(row));
-    if (rc == 0)
+    if (rc == 0) {
         *version = pg_column_int(row, 0, 0);
+        *oldest = pg_column_int(row, 0, 1);
+    }
     return rc;
+}
+
+static int
+check_version(int64_t version, int64_t oldest, size_t n, struct error *err)
+{
+    if (version >= 0 && ((uint64_t)version <= n || (oldest >= 0 && (uint64_t)oldest <= n)))
+        return 0;
+    return error_set(err, ERR_STORE,
+                     "schema version %lld, and this program knows versions up to %zu: use a newer verifierd",
+                     (long long)version, n);
 }
 
 /* Whether what keeps the version is there. */
@@ -318,8 +368,9 @@ find_meta(struct pg_link *l, bool *out, struct error *err)
 
 /* The version, after making what keeps it where there is none. */
 static int
-find_version(struct pg_link *l, int64_t *version, struct error *err)
+find_version(struct pg_link *l, size_t n, int64_t *version, struct error *err)
 {
+    int64_t oldest = 0;
     bool is_there;
     int rc = find_meta(l, &is_there, err);
 
@@ -328,64 +379,157 @@ find_version(struct pg_link *l, int64_t *version, struct error *err)
                        "BEGIN; CREATE SCHEMA verifierd; CREATE TABLE verifierd.meta (version int NOT NULL);"
                        "INSERT INTO verifierd.meta VALUES (0); COMMIT",
                        err);
-    return rc == 0 ? read_version(l, version, err) : rc;
-}
-
-static int
-check_version(int64_t version, size_t n, struct error *err)
-{
-    if (version >= 0 && (uint64_t)version <= n)
-        return 0;
-    return error_set(err, ERR_STORE,
-                     "schema version %lld, and this program knows versions up to %zu: use a newer verifierd",
-                     (long long)version, n);
+    if (rc == 0)
+        rc = read_version(l, version, &oldest, err);
+    return rc == 0 ? check_version(*version, oldest, n, err) : rc;
 }
 
 int
 pg_schema_look(struct pg_link *l, size_t n, bool *is_there, struct error *err)
 {
-    int64_t version = 0;
+    int64_t version = 0, oldest = 0;
     int rc = find_meta(l, is_there, err);
 
     if (rc == 0 && *is_there)
-        rc = read_version(l, &version, err);
+        rc = read_version(l, &version, &oldest, err);
     *is_there = version > 0;
-    return rc == 0 ? check_version(version, n, err) : rc;
+    return rc == 0 ? check_version(version, oldest, n, err) : rc;
 }
 
+/* Once, for as long as it takes. */
 static int
-take_step(struct pg_link *l, const char *sql, size_t version, struct error *err)
+run_alone(struct pg_link *l, const char *format, const char *what, struct error *err)
+{
+    AUTO_BUFFER struct buffer sql = BUFFER_INIT;
+
+    if (buffer_printf(&sql, format, what) < 0)
+        return error_set(err, ERR_NOMEM, "no memory for the schema");
+    return pg_script(l, sql.data, err);
+}
+
+/* In a transaction that gives up, and is made again, where somebody holds what it has to lock. */
+static int
+run_together(struct pg_link *l, const char *sql, struct error *err)
 {
     AUTO_BUFFER struct buffer script = BUFFER_INIT;
 
-    if (buffer_printf(&script, "BEGIN; %s UPDATE verifierd.meta SET version = %zu; COMMIT", sql, version) < 0)
+    if (buffer_printf(&script, "BEGIN; SET LOCAL lock_timeout = '%dms'; %s COMMIT", LOCK_MS, sql) < 0)
         return error_set(err, ERR_NOMEM, "no memory for the schema");
-    int rc = pg_script(l, script.data, err);
-    if (rc < 0) {
+    for (int i = 1;; i++) {
+        l->is_undone = false;
+        int rc = pg_script(l, script.data, err);
+        if (rc == 0)
+            return 0;
         pg_script(l, "ROLLBACK", NULL);
-        error_prefix(err, "making schema version %zu", version);
+        if (!l->is_undone || i == LOCK_TRIES)
+            return rc;
+        if (i == 1)
+            log_info("store", "the schema waits for a table that somebody holds");
+        usleep(LOCK_MS * 1000);
+    }
+}
+
+/* Each in a transaction of its own, from the id on that the one before gave. */
+static int
+run_batches(struct pg_link *l, const char *sql, struct error *err)
+{
+    AUTO_RESULT PGresult *row = NULL, *before = NULL;
+    const char *at = "";
+    int rc = 0;
+
+    while (rc == 0 && at) {
+        PQclear(before);
+        before = row;
+        rc = pg_ask(l, "change old rows", sql, PG_VALUES(pg_text(at)), &row, err);
+        at = rc == 0 ? pg_column_text(row, 0, 0) : NULL;
     }
     return rc;
 }
 
+/* One that was stopped halfway is there and of no use. */
 static int
-take_steps(struct pg_link *l, const char *const *steps, size_t n, struct error *err)
+drop_broken(struct pg_link *l, struct error *err)
 {
-    int64_t version = 0;
-    int rc = find_version(l, &version, err);
+    AUTO_RESULT PGresult *rows = NULL;
+    int rc = pg_ask(l, "look for indices that are not whole",
+                    "SELECT indexrelid::regclass FROM pg_index JOIN pg_class c ON c.oid = indexrelid"
+                    " WHERE NOT indisvalid AND relnamespace = 'verifierd'::regnamespace",
+                    PG_NO_VALUES, &rows, err);
 
-    if (rc < 0)
-        return rc;
-    rc = check_version(version, n, err);
-    for (size_t i = (size_t)version; rc == 0 && i < n; i++)
-        rc = take_step(l, steps[i], i + 1, err);
+    for (int i = 0; rc == 0 && i < PQntuples(rows); i++)
+        rc = run_alone(l, "DROP INDEX CONCURRENTLY %s", pg_column_text(rows, i, 0), err);
     return rc;
 }
 
-int
-pg_schema_migrate(struct pg_link *l, const char *const *steps, size_t n, struct error *err)
+/* It waits for all transactions that are older, and holds up nobody. */
+static int
+make_indices(struct pg_link *l, const char *const *indices, struct error *err)
 {
-    int rc = pg_script(l, "SELECT pg_advisory_lock" LOCK, err);
+    int rc = pg_script(l, "SET lock_timeout = 0", err);
+
+    if (rc == 0)
+        rc = drop_broken(l, err);
+    for (; rc == 0 && *indices; indices++)
+        rc = run_alone(l, "CREATE INDEX CONCURRENTLY IF NOT EXISTS %s", *indices, err);
+    return rc == 0 ? pg_script(l, "SET lock_timeout = " PG_LOCK_TIMEOUT, err) : rc;
+}
+
+static int
+take_step(struct pg_link *l, const struct pg_step *step, size_t version, struct error *err)
+{
+    AUTO_BUFFER struct buffer sql = BUFFER_INIT;
+    char note[64];
+    bool is_one = !step->batches && !step->indices;
+    int rc = 0;
+
+    snprintf(note, sizeof(note), "UPDATE verifierd.meta SET version = %zu;", version);
+    if (buffer_printf(&sql, "%s%s", step->sql, is_one ? note : "") < 0)
+        return error_set(err, ERR_NOMEM, "no memory for the schema");
+    rc = run_together(l, sql.data, err);
+    for (const char *const *one = step->batches; rc == 0 && one && *one; one++)
+        rc = run_batches(l, *one, err);
+    if (rc == 0 && step->indices)
+        rc = make_indices(l, step->indices, err);
+    if (rc == 0 && !is_one)
+        rc = run_together(l, note, err);
+    if (rc < 0)
+        error_prefix(err, "making schema version %zu", version);
+    return rc;
+}
+
+static int
+take_steps(struct pg_link *l, const struct pg_step *steps, size_t n, struct error *err)
+{
+    int64_t version = 0;
+    int rc = find_version(l, n, &version, err);
+
+    for (size_t i = (size_t)version; rc == 0 && i < n; i++)
+        rc = take_step(l, &steps[i], i + 1, err);
+    return rc;
+}
+
+/* Asked for again and again: who waits in a statement would be waited for by what makes an index. */
+static int
+lock_schema(struct pg_link *l, struct error *err)
+{
+    for (bool is_first = true, is_mine = false; !is_mine; is_first = false) {
+        AUTO_RESULT PGresult *row = NULL;
+        if (!is_first)
+            usleep(LOCK_LOOK_MS * 1000);
+        int rc = pg_ask(l, "lock the schema", "SELECT pg_try_advisory_lock" LOCK, PG_NO_VALUES, &row, err);
+        if (rc < 0)
+            return rc;
+        is_mine = pg_column_bool(row, 0, 0);
+        if (is_first && !is_mine)
+            log_info("store", "another daemon works at the schema: it is waited for");
+    }
+    return 0;
+}
+
+int
+pg_schema_migrate(struct pg_link *l, const struct pg_step *steps, size_t n, struct error *err)
+{
+    int rc = lock_schema(l, err);
 
     if (rc < 0)
         return rc;

@@ -6,14 +6,26 @@
 
 #include "server/store/pgsql/link.h"
 
+/*
+ * A step from one version to the next. Others go on meanwhile, with the version before, so it only adds. It may have been
+ * stopped halfway, and each part of it is then done again.
+ */
+struct pg_step {
+    const char *sql; /* statements of one transaction, which locks tables for a moment only */
+    const char *const *
+        batches; /* NULL, or up to a NULL: each is asked with the id that it last gave, until it gives NULL */
+    const char *const *indices; /* the same: what stands behind CREATE INDEX CONCURRENTLY */
+};
+
 /* Row i takes a database from version i to version i + 1; row 0 makes the tables. */
-const char *const *pg_schema_steps(size_t *n);
+const struct pg_step *pg_schema_steps(size_t *n);
 
 /*
- * Bring the database to version n by the steps it lacks, each in a transaction of its own and under a lock that keeps
- * other daemons out meanwhile. 0, ERR_STORE (of a newer program, not a store, a failing step) or ERR_UNAVAILABLE.
+ * Bring the database to version n by the steps it lacks, under a lock that keeps other daemons out meanwhile. A newer
+ * version will do where it says so (meta.oldest). 0, ERR_STORE (of a newer program, not a store, a failing step) or
+ * ERR_UNAVAILABLE (also: a table was locked by somebody for too long).
  */
-int pg_schema_migrate(struct pg_link *l, const char *const *steps, size_t n, struct error *err);
+int pg_schema_migrate(struct pg_link *l, const struct pg_step *steps, size_t n, struct error *err);
 
 /* What it would find, and nothing is changed. is_there: there are tables. The same errors. */
 int pg_schema_look(struct pg_link *l, size_t n, bool *is_there, struct error *err);

@@ -108,13 +108,15 @@ pg_transaction_begin(struct store_backend *b, struct error *err)
     struct pgsql *p = pgsql_of(b);
     int rc;
 
-    end_leftover(p);
     do {
+        end_leftover(p);
         rc = p->link.is_lost ? connect_again(p, err) : 0;
         if (rc < 0)
             return rc;
         rc = write_number(p, err);
-    } while (rc == ERR_UNAVAILABLE && p->link.is_lost);
+    } while (rc == ERR_UNAVAILABLE &&
+             (p->link.is_lost ||
+              !atomic_load(&p->is_hurried))); /* the row may be held yet by a connection that was lost */
     if (rc < 0)
         return rc;
     p->transaction++;
@@ -147,7 +149,7 @@ settle(struct pgsql *p, struct error *err)
         if (rc < 0)
             return rc;
         rc = find_number(p, &number, err);
-        p->link.is_lost = p->link.is_lost || p->link.is_warned;
+        p->link.is_lost = p->link.is_lost || p->link.is_warned || p->link.is_undone;
     } while (p->link.is_lost);
     if (rc < 0)
         return rc;
