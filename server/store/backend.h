@@ -136,6 +136,8 @@ struct reader_ops {
                      struct error *err); /* or NULL */
     int (*each_cancel)(struct store_reader *r, const char *node, int limit, store_cancel_cb *row_cb,
                        void *arg, struct error *err); /* or NULL */
+    int (*waits)(struct store_reader *r, const struct store_lease *l, bool *out,
+                 struct error *err); /* NULL: what is queued waits */
     int (*each_group)(struct store_reader *r, const struct groups_filter *f, store_group_sum_cb *row_cb,
                       void *arg, struct error *err);
     int (*each_run)(struct store_reader *r, const char *scope, int64_t before_ms, const char *before,

@@ -394,6 +394,24 @@ reader_each_cancel(struct store_reader *r, const char *node, int limit, store_ca
     return r->ops->each_cancel ? r->ops->each_cancel(r, node, limit, row_cb, arg, err) : 0;
 }
 
+static bool
+found_cb(void *arg, const struct submission_row *row)
+{
+    (void)row;
+    *(bool *)arg = true;
+    return false;
+}
+
+int
+reader_waits(struct store_reader *r, const struct store_lease *l, bool *out, struct error *err)
+{
+    const struct submission_filter queued = { .state = SUBMISSION_QUEUED, .limit = 1 };
+
+    *out = false;
+    return r->ops->waits ? r->ops->waits(r, l, out, err)
+                         : reader_list_submissions(r, &queued, found_cb, out, err);
+}
+
 int
 reader_count(struct store_reader *r, struct store_counts *out, struct error *err)
 {

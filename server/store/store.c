@@ -96,6 +96,12 @@ store_commits(const struct store *s)
     return writer_commits(s->writer);
 }
 
+int64_t
+store_writing_ms(struct store *s)
+{
+    return writer_writing_ms(s->writer);
+}
+
 void
 store_figures(struct store *s, struct store_figures *out)
 {

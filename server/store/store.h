@@ -556,6 +556,9 @@ typedef void store_cancel_cb(void *arg, const char *id, int why);
 int reader_each_cancel(struct store_reader *r, const char *node, int limit, store_cancel_cb *row_cb,
                        void *arg, struct error *err);
 
+/* Whether there is what store_claim_next() might claim under that lease. */
+int reader_waits(struct store_reader *r, const struct store_lease *l, bool *out, struct error *err);
+
 struct store_counts {
     int64_t by_state[SUBMISSION_NSTATES];
     int64_t tasks;
@@ -629,6 +632,8 @@ int store_count(struct store *s, struct store_counts *out, struct error *err);
  * and one that was full is known to have room.
  */
 bool store_is_writable(struct store *s);
+/* For how long the writer has been at one transaction, or has waited for the database with it; 0: it is not. */
+int64_t store_writing_ms(struct store *s);
 
 /* For /v1/status and /metrics. */
 struct store_figures {

@@ -56,6 +56,7 @@ struct writer {
     bool is_stopping;
     int64_t commits, rows_written;
     double commit_ms_last, commit_ms_max;
+    int64_t begun_ns; /* of the transaction that is under way; 0: none is */
     struct histogram commit_seconds;
 };
 
@@ -151,16 +152,25 @@ note_commit(struct writer *w, const struct write *first, const struct write *end
     pthread_mutex_unlock(&w->mutex);
 }
 
+static void
+note_begun(struct writer *w, int64_t now_ns)
+{
+    pthread_mutex_lock(&w->mutex);
+    w->begun_ns = now_ns;
+    pthread_mutex_unlock(&w->mutex);
+}
+
 /* Where the transaction was lost, since its connection was, it is made again. */
 static int
 commit(struct writer *w, struct write *first, struct write *end, bool *is_begun, struct error *err)
 {
     int64_t began_ns = clock_monotonic_ns();
-    int rc = transact(w, first, end, is_begun, err);
 
+    note_begun(w, began_ns);
+    int rc = transact(w, first, end, is_begun, err);
     for (int i = 1; i < TRIES && rc == ERR_UNAVAILABLE && *is_begun; i++)
         rc = transact(w, first, end, is_begun, err);
-
+    note_begun(w, 0);
     if (rc == 0)
         note_commit(w, first, end, began_ns);
     return rc;
@@ -457,6 +467,15 @@ int64_t
 writer_commits(const struct writer *w)
 {
     return w->commits_told;
+}
+
+int64_t
+writer_writing_ms(struct writer *w)
+{
+    pthread_mutex_lock(&w->mutex);
+    int64_t begun_ns = w->begun_ns;
+    pthread_mutex_unlock(&w->mutex);
+    return begun_ns == 0 ? 0 : (clock_monotonic_ns() - begun_ns) / 1000000;
 }
 
 void

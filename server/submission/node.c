@@ -27,7 +27,8 @@
 /*
  * Theory of operation. A lease that ends is renewed each third of its length, and what was claimed under leases that have
  * ended is put back at the same time. By the clock of this machine, and counted from before a renewal was sent, the lease
- * is taken for lost while a third of it is left: then all that was claimed is dropped, before anybody else may have it, and
+ * is taken for lost while a third of it is left, and where a write hangs for as long as it lasts, since the renewals have
+ * a connection of their own: then all that was claimed is dropped, before anybody else may have it, and
  * the node joins anew. What is sent in spite of that is refused by the store.
  *
  * While nothing is queued here and a slot is free, the store is looked at for what waits: what was accepted elsewhere,
@@ -41,10 +42,11 @@
 struct node {
     struct funnel *funnel;
     struct store_lease lease, joined;
-    int64_t until_ns, sent_ns; /* monotonic */
-    bool is_lost;              /* it has to join anew */
-    bool is_asking;            /* a renewal or a joining is under way */
-    bool is_looking;           /* for what waits */
+    struct store_lease looking; /* a copy, for the thread that reads */
+    int64_t until_ns, sent_ns;  /* monotonic */
+    bool is_lost;               /* it has to join anew */
+    bool is_asking;             /* a renewal or a joining is under way */
+    bool is_looking;            /* for what waits */
     bool is_draining;
     bool has_found;
     struct store_claim claim;
@@ -187,6 +189,8 @@ renew_timer_cb(uv_timer_t *timer)
 
     if (clock_monotonic_ns() > n->until_ns - lease_ms * 1000000 / 3)
         lose(n, "it was not renewed in time");
+    else if (store_writing_ms(store) > lease_ms)
+        lose(n, "one write has waited for the database for longer than it lasts");
     if (n->is_asking)
         return;
     n->sent_ns = clock_monotonic_ns();
@@ -352,22 +356,13 @@ taken_cb(void *arg, int code, const struct error *err)
     }
 }
 
-static bool
-found_cb(void *arg, const struct submission_row *row)
-{
-    (void)row;
-    *(bool *)arg = true;
-    return false;
-}
-
-/* A look costs no write where nothing waits. */
+/* A look costs no write where nothing waits that may be claimed. */
 static void
 look_cb(void *arg, struct store_reader *r)
 {
     struct node *n = arg;
-    const struct submission_filter waiting = { .state = SUBMISSION_QUEUED, .limit = 1 };
 
-    n->code = reader_list_submissions(r, &waiting, found_cb, &n->has_found, &n->err);
+    n->code = reader_waits(r, &n->looking, &n->has_found, &n->err);
 }
 
 static void
@@ -392,7 +387,7 @@ look_timer_cb(uv_timer_t *timer)
         return;
     }
     n->is_looking = true;
-    n->has_found = false;
+    n->looking = n->lease;
     pending_begin_write(n->funnel->pending);
     if (store_read(n->funnel->store, look_cb, looked_cb, n, &n->err) != 0)
         end_look(n, false);

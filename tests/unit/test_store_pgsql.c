@@ -2,6 +2,7 @@
  * test_store_pgsql.c - what a store in PostgreSQL promises beyond the conformance suite: a database that goes away and
  * comes back loses nothing that was acknowledged, several daemons share it, and what cannot be opened gets one line.
  */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +14,7 @@
 #include <cmocka.h>
 
 #include "common/auto.h"
+#include "common/clock.h"
 #include "server/store/pgsql/checks.h"
 #include "server/store/pgsql/pgsql.h"
 #include "server/store/pgsql/schema.h"
@@ -173,37 +175,134 @@ claim_as(struct rig *r, struct store *s, const struct submission_row *row, struc
     return o.code;
 }
 
+static bool
+waits_for(struct rig *r, struct store *s)
+{
+    bool out;
+
+    assert_int_equal(reader_waits(s->loop_reader, store_lease(s), &out, &r->err), 0);
+    return out;
+}
+
+/* n: 3 at most */
+static void
+add_group_together(struct rig *r, struct submission_row *rows, int n)
+{
+    struct group_row group = { .request = (char *)"{}", .size = n, .keeps_together = true };
+    const struct store_source sources[3] = { { "x", 1 }, { "y", 1 }, { "z", 1 } };
+    struct outcome o = { 0 };
+
+    id_new(group.id);
+    for (int i = 0; i < n; i++) {
+        rows[i] = rig_row();
+        memcpy(rows[i].group_id, group.id, ID_SIZE);
+        rows[i].group_index = i;
+    }
+    assert_int_equal(
+        store_add_submissions(r->store, &group, NULL, rows, sources, (size_t)n, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o.code, 0);
+}
+
 static void
 a_group_that_chooses_is_judged_by_one_node_at_a_time(void **state)
 {
     struct rig *r = *state;
     struct store *other = open_as(r, r->path, "other");
-    struct group_row group = { .request = (char *)"{}", .size = 3, .keeps_together = true };
-    struct submission_row rows[3] = { rig_row(), rig_row(), rig_row() };
-    const struct store_source sources[3] = { { "x", 1 }, { "y", 1 }, { "z", 1 } };
+    struct submission_row rows[3];
     struct store_claim c = { .number = 0 }, next = { .number = 0 };
     struct outcome o = { 0 };
 
     assert_non_null(other);
-    id_new(group.id);
-    for (int i = 0; i < 3; i++) {
-        memcpy(rows[i].group_id, group.id, ID_SIZE);
-        rows[i].group_index = i;
-    }
-    assert_int_equal(store_add_submissions(r->store, &group, NULL, rows, sources, 3, rig_done, &o, &r->err),
-                     0);
-    rig_wait(r);
-    assert_int_equal(o.code, 0);
+    add_group_together(r, rows, 3);
     assert_int_equal(claim_as(r, other, &rows[0], &c), 0);
     assert_int_equal(claim_as(r, r->store, &rows[1], &c), ERR_CONFLICT);
     assert_int_equal(store_claim_next(r->store, store_lease(r->store), &next, rig_done, &o, &r->err), 0);
     rig_wait(r);
     assert_int_equal(o.code, ERR_NOTFOUND);
     assert_int_equal(claim_as(r, other, &rows[1], &c), 0);
+    assert_false(waits_for(r, r->store));
+    assert_true(waits_for(r, other));
     /* It drains: the rest is anybody's. */
     postgres_number(r->path, "UPDATE verifierd.node SET draining = true WHERE name = 'other'");
+    assert_true(waits_for(r, r->store));
     assert_int_equal(claim_as(r, r->store, &rows[2], &c), 0);
     store_close(other);
+}
+
+static void
+a_home_ends_with_the_life_that_made_it(void **state)
+{
+    struct rig *r = *state;
+    struct store *other = open_as(r, r->path, "other"), *next;
+    struct submission_row rows[3];
+    struct store_claim c = { .number = 0 };
+
+    assert_non_null(other);
+    add_group_together(r, rows, 3);
+    assert_int_equal(claim_as(r, other, &rows[0], &c), 0);
+    assert_int_equal(claim_as(r, r->store, &rows[1], &c), ERR_CONFLICT);
+    next = open_as(r, r->path, "other"); /* the same name, and it knows nothing of the group */
+    assert_non_null(next);
+    assert_int_equal(claim_as(r, r->store, &rows[1], &c), 0);
+    assert_int_equal(claim_as(r, next, &rows[2], &c), ERR_CONFLICT);
+    store_close(next);
+    store_close(other);
+}
+
+static void
+a_group_that_another_node_is_taking_home_is_not_waited_for(void **state)
+{
+    struct rig *r = *state;
+    struct store *other = open_as(r, r->path, "other");
+    struct submission_row rows[2];
+    struct store_claim c = { .number = 0 };
+    struct pgsql *p = pgsql_of(other->backend);
+
+    assert_non_null(other);
+    add_group_together(r, rows, 2);
+    assert_int_equal(p->base.ops->begin(&p->base, &r->err), 0);
+    assert_int_equal(p->base.ops->claim_next(&p->base, store_lease(other), &c, &r->err), 0);
+    assert_int_equal(claim_as(r, r->store, &rows[1], &c), ERR_CONFLICT); /* while that is not committed */
+    assert_int_equal(p->base.ops->commit(&p->base, &r->err), 0);
+    store_close(other);
+}
+
+static void
+a_name_is_not_taken_from_a_daemon_that_lives(void **state)
+{
+    struct rig *r = *state;
+    struct store *second = open_as(r, r->path, "this"); /* the later life has the lease */
+    struct store_lease lease;
+    struct outcome o = { 0 };
+
+    assert_non_null(second);
+    assert_int_equal(store_join(r->store, "this", 60000, &lease, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o.code, ERR_CONFLICT);
+    assert_int_equal(store_join(second, "this", 60000, &lease, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o.code, 0);
+    store_close(second);
+}
+
+static void
+nodes_that_are_gone_are_forgotten(void **state)
+{
+    struct rig *r = *state;
+    struct outcome o = { 0 };
+
+    postgres_number(r->path,
+                    "INSERT INTO verifierd.node SELECT name, 1, verifierd.now_ms() - age FROM (VALUES"
+                    " ('old', 86400001), ('holds', 86400001), ('new', 60000)) AS n (name, age);"
+                    "INSERT INTO verifierd.job VALUES ('j', 1, 0, 1, 1, 'holds')");
+    for (int i = 0; i < 2; i++) { /* what one held is put back first */
+        assert_int_equal(postgres_number(r->path, "SELECT count(*) FROM verifierd.node"), 4 - i);
+        assert_int_equal(store_reap(r->store, rig_done, &o, &r->err), 0);
+        rig_wait(r);
+        assert_int_equal(o.code, 0);
+    }
+    assert_int_equal(postgres_number(r->path, "SELECT count(*) FROM verifierd.node"), 2);
 }
 
 struct orders {
@@ -322,6 +421,50 @@ labels_that_were_stored_before_there_were_columns_for_them_are_found(void **stat
                      1);
 }
 
+/* Another session, which holds the table for 2.5 s and then asks how long one more had to wait for it. */
+struct holder {
+    const char *url;
+    int64_t asked_ms;
+};
+
+static void *
+hold_table(void *arg)
+{
+    struct holder *h = arg;
+    PGconn *conn = PQconnectdb(h->url);
+
+    PQclear(PQexec(conn, "BEGIN; SELECT FROM verifierd.submission"));
+    uv_sleep(2500);
+    int64_t before_ns = clock_monotonic_ns();
+    postgres_number(h->url, "SELECT count(*) FROM verifierd.submission");
+    h->asked_ms = (clock_monotonic_ns() - before_ns) / 1000000;
+    PQfinish(conn);
+    return NULL;
+}
+
+static void
+a_new_schema_holds_up_nobody_while_a_table_is_in_use(void **state)
+{
+    struct rig *r = *state;
+    struct pg_link link = { 0 };
+    char url[POSTGRES_URL_SIZE];
+    struct holder h = { .url = url };
+    pthread_t thread;
+    size_t known;
+
+    postgres_new(url);
+    assert_int_equal(pg_link_open(&link, url, "old", &r->err), 0);
+    assert_int_equal(pg_schema_migrate(&link, pg_schema_steps(&known), 3, &r->err), 0);
+    pg_link_close(&link);
+    assert_int_equal(pthread_create(&thread, NULL, hold_table, &h), 0);
+    uv_sleep(300);
+    struct store *s = open_as(r, url, "this");
+    pthread_join(thread, NULL);
+    assert_non_null(s);
+    assert_in_range(h.asked_ms, 0, 1500);
+    store_close(s);
+}
+
 static void
 end_at_step(struct rig *r, struct store *s, const char *request)
 {
@@ -392,7 +535,7 @@ what_cannot_be_opened_gets_one_line(void **state)
     assert_int_equal(pg_check_version(PG_OLDEST, &r->err), 0);
     assert_int_equal(pg_check_version(120017, &r->err), ERR_STORE);
     assert_non_null(strstr(r->err.text, "has version 12, and 13 is the oldest"));
-    postgres_number(r->path, "UPDATE verifierd.meta SET version = 99");
+    postgres_number(r->path, "UPDATE verifierd.meta SET version = 99, oldest = 98");
     check_refused(r, r->path, "use a newer verifierd");
     postgres_number(r->path, "DROP TABLE verifierd.meta");
     check_refused(r, r->path, "not a verifierd store");
@@ -414,6 +557,11 @@ main(void)
         RIGGED(a_warning_at_commit_counts_as_no_answer),
         RIGGED(the_later_of_two_lives_under_one_name_has_the_lease),
         RIGGED(a_group_that_chooses_is_judged_by_one_node_at_a_time),
+        RIGGED(a_home_ends_with_the_life_that_made_it),
+        RIGGED(a_group_that_another_node_is_taking_home_is_not_waited_for),
+        RIGGED(a_name_is_not_taken_from_a_daemon_that_lives),
+        RIGGED(nodes_that_are_gone_are_forgotten),
+        RIGGED(a_new_schema_holds_up_nobody_while_a_table_is_in_use),
         RIGGED(who_has_a_submission_finds_that_it_is_to_be_cancelled),
         RIGGED(the_lease_is_renewed_while_the_writer_waits),
         RIGGED(labels_that_were_stored_before_there_were_columns_for_them_are_found),

@@ -17,6 +17,14 @@ pg_check_version(int version, struct error *err)
                      version / 10000, PG_OLDEST / 10000);
 }
 
+/*
+ * Who could take over. What receives the log for a backup replays nothing, and a subscription has a logical slot. A role
+ * that may not see that (it lacks pg_monitor) has NULL for the state, and counts all.
+ */
+#define STANDBYS                                                                                           \
+    " (SELECT count(*) FROM pg_stat_replication r WHERE (state IS NULL OR replay_lsn IS NOT NULL) AND NOT" \
+    " EXISTS (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND slot_type = 'logical'))"
+
 /* What a crash or a failover of the database would take with it. */
 static int
 check_durability(struct pg_link *l, struct error *err)
@@ -24,8 +32,7 @@ check_durability(struct pg_link *l, struct error *err)
     AUTO_RESULT PGresult *row = NULL;
     int rc = pg_ask(l, "ask how durable a commit is",
                     "SELECT current_setting('synchronous_commit'),"
-                    " current_setting('synchronous_standby_names') <> '',"
-                    " (SELECT count(*) FROM pg_stat_replication)",
+                    " current_setting('synchronous_standby_names') <> ''," STANDBYS,
                     PG_NO_VALUES, &row, err);
     if (rc < 0)
         return rc;
@@ -52,6 +59,14 @@ pg_check_server(struct pg_link *l, bool is_relaxed, struct error *err)
     int rc = pg_check_version(PQserverVersion(l->conn), err);
 
     return rc == 0 && !is_relaxed ? check_durability(l, err) : rc;
+}
+
+int
+pg_name_is_taken(const char *node, struct error *err)
+{
+    return error_set(err, ERR_CONFLICT,
+                     "another daemon is its node %s, and works: give one of them another name (setting node)",
+                     node);
 }
 
 /* until_ms: when the lease ends, by the database's clock; 0: there is none, or it has ended. */
@@ -92,10 +107,7 @@ pg_wait_name(struct pg_link *l, const char *node, int64_t lease_ms, struct error
                  (long long)left_ms);
     while (rc == 0 && until_ms != 0) {
         if (until_ms != first_ms || clock_monotonic_ns() > give_up_ns)
-            return error_set(
-                err, ERR_CONFLICT,
-                "another daemon is its node %s, and works: give one of them another name (setting node)",
-                node);
+            return pg_name_is_taken(node, err);
         usleep(LOOK_MS * 1000);
         rc = read_lease(l, node, &until_ms, &left_ms, err);
     }

@@ -14,6 +14,8 @@ int pg_check_server(struct pg_link *l, bool is_relaxed, struct error *err);
 /* The same for the version alone, as PQserverVersion() has it. */
 int pg_check_version(int version, struct error *err);
 
+/* ERR_CONFLICT, with what to do. */
+int pg_name_is_taken(const char *node, struct error *err);
 /* Whether the node of that name has a lease that lasts. */
 int pg_is_alive(struct pg_link *l, const char *node, bool *out, struct error *err);
 /*

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "server/store/pgsql/checks.h"
 #include "server/store/pgsql/reading.h"
 
 /*
@@ -14,29 +15,35 @@
 
 #define LEASE "SELECT 1 FROM node WHERE name = $1 AND epoch = $2 AND lease_until_ms > now_ms()"
 
-/* h is a node that has the lease and goes on. */
-#define IS_HOME "h.lease_until_ms > now_ms() AND NOT h.draining"
-/* The row is of a group that another node judges alone. */
-#define AWAY                                                                                 \
-    "together IS NOT NULL AND EXISTS (SELECT FROM submission_group g JOIN node h ON h.name " \
-    "= g.home WHERE g.id = together AND g.home <> $1 AND " IS_HOME ")"
+/* h is the home of g: the life that made it so has the lease yet, and goes on. */
+#define IS_HOME                                                                          \
+    "h.name = g.home AND h.epoch = g.home_epoch AND h.lease_until_ms > now_ms() AND NOT" \
+    " h.draining"
+#define IS_OWN "(g.home, g.home_epoch) = ($1, $2)"
+/* The row is of a group that another node judges alone, or another life of this one. */
+#define AWAY                                                                                  \
+    "together IS NOT NULL AND EXISTS (SELECT FROM submission_group g JOIN node h ON " IS_HOME \
+    " WHERE g.id = together AND NOT " IS_OWN ")"
 /*
- * Such a group is at home with whoever claims of it first. Of two at once the second waits for the first's commit, sees
- * the home that it has by then, and claims nothing.
+ * Such a group is at home with whoever claims of it first (a trigger notes the life, schema.c). Of two at once the second
+ * claims nothing; a claim of its own that was not committed yet it sees.
  */
-#define HOME                                                                                            \
-    "home AS (UPDATE submission_group g SET home = $1 FROM chosen WHERE g.id = chosen.together AND"     \
-    " g.home IS DISTINCT FROM $1 AND NOT EXISTS (SELECT FROM node h WHERE h.name = g.home AND " IS_HOME \
-    ") RETURNING g.id)"
+#define HOME                                                                                          \
+    "free AS MATERIALIZED (SELECT g.id FROM submission_group g JOIN chosen ON g.id = chosen.together" \
+    " WHERE " IS_OWN " IS NOT TRUE AND NOT EXISTS (SELECT FROM node h WHERE " IS_HOME                 \
+    ") FOR UPDATE OF g SKIP LOCKED),"                                                                 \
+    " home AS (UPDATE submission_group g SET home = $1 FROM free WHERE g.id = free.id RETURNING g.id)"
 #define AT_HOME                                                                                       \
     "(chosen.together IS NULL OR EXISTS (SELECT FROM home) OR EXISTS (SELECT FROM submission_group g" \
-    " WHERE g.id = chosen.together AND g.home = $1))"
+    " WHERE g.id = chosen.together AND " IS_OWN "))"
 #define CLAIM(which, attempts)                                                                   \
     "WITH lease AS MATERIALIZED (" LEASE                                                         \
     "), chosen AS MATERIALIZED (SELECT id, together FROM job WHERE NOT (" AWAY ") AND " which    \
     " FOR UPDATE SKIP LOCKED), " HOME " UPDATE job SET state = 1, node = $1, claim = claim + 1," \
     " attempts = 1 + " attempts " FROM chosen WHERE job.id = chosen.id AND " AT_HOME             \
     " RETURNING job.id, job.claim, job.attempts"
+
+#define NODE_KEPT_MS "86400000" /* after its lease has ended */
 
 /* ?: an end that is never passed, or one from now on. */
 #define LEASE_END(ms) "CASE WHEN " ms " = 9223372036854775807 THEN " ms " ELSE now_ms() + " ms " END"
@@ -48,14 +55,18 @@ pg_join(struct store_backend *b, const char *node, int64_t lease_ms, struct stor
 {
     struct pg_link *l = &pgsql_of(b)->link;
     AUTO_RESULT PGresult *row = NULL;
-    int rc = pg_ask(l, "take a lease",
-                    "INSERT INTO node (name, epoch, lease_until_ms)"
-                    " VALUES ($1, 1, " LEASE_END("$2::bigint") ") ON CONFLICT (name) DO UPDATE"
-                                                               " SET epoch = node.epoch + 1, lease_until_ms "
-                                                               "= excluded.lease_until_ms RETURNING epoch",
-                    PG_VALUES(pg_text(node), pg_int(lease_ms)), &row, err);
+    /* Not while another daemon lives under the name; an endless lease is waited for by nobody. */
+    int rc =
+        pg_ask(l, "take a lease",
+               "INSERT INTO node (name, epoch, lease_until_ms) VALUES ($1, 1, " LEASE_END(
+                   "$2::bigint") ") ON CONFLICT (name) DO UPDATE SET epoch = node.epoch + 1,"
+                                 " lease_until_ms = excluded.lease_until_ms WHERE $2 = 9223372036854775807"
+                                 " OR node.lease_until_ms <= now_ms() OR node.epoch = $3 RETURNING epoch",
+               PG_VALUES(pg_text(node), pg_int(lease_ms), pg_int(pgsql_of(b)->epoch)), &row, err);
     if (rc < 0)
         return rc;
+    if (PQntuples(row) == 0)
+        return pg_name_is_taken(node, err);
     out->epoch = pgsql_of(b)->epoch = pg_column_int(row, 0, 0);
     snprintf(out->node, sizeof(out->node), "%s", node);
     /* Whose node stays in the row of one that waits: it was lost there. */
@@ -123,18 +134,27 @@ pg_each_node(struct store_reader *r, store_node_cb *row_cb, void *arg, struct er
     return pg_read_each(r, "read the nodes",
                         "SELECT name, epoch, lease_until_ms - now_ms(), draining, about,"
                         " (SELECT count(*) FROM job WHERE job.node = node.name AND job.state = 1)"
-                        " FROM node WHERE lease_until_ms > now_ms() - 86400000 ORDER BY name",
+                        " FROM node WHERE lease_until_ms > now_ms() - " NODE_KEPT_MS " ORDER BY name",
                         PG_NO_VALUES, give_node, &(struct nodes_call){ row_cb, arg }, NULL, err);
 }
 
 int
 pg_reap(struct store_backend *b, struct error *err)
 {
-    return pg_run(&pgsql_of(b)->link, "take back what dead nodes had claimed",
-                  "UPDATE job SET state = 0, claim = claim + 1 WHERE id = ANY (ARRAY("
-                  "SELECT held.id FROM node CROSS JOIN LATERAL (SELECT id FROM job WHERE state = 1"
-                  " AND job.node = node.name FOR UPDATE SKIP LOCKED) held WHERE lease_until_ms <= now_ms()))",
-                  PG_NO_VALUES, NULL, err);
+    struct pg_link *l = &pgsql_of(b)->link;
+    int rc = pg_run(l, "forget nodes that are gone",
+                    "DELETE FROM node WHERE name IN (SELECT name FROM node WHERE lease_until_ms <= now_ms()"
+                    " - " NODE_KEPT_MS " AND NOT EXISTS (SELECT FROM job WHERE job.node = node.name"
+                    " AND job.state = 1) FOR UPDATE SKIP LOCKED)",
+                    PG_NO_VALUES, NULL, err);
+
+    return rc < 0 ? rc
+                  : pg_run(l, "take back what dead nodes had claimed",
+                           "UPDATE job SET state = 0, claim = claim + 1 WHERE id = ANY (ARRAY("
+                           "SELECT held.id FROM node CROSS JOIN LATERAL (SELECT id FROM job WHERE state = 1"
+                           " AND job.node = node.name FOR UPDATE SKIP LOCKED) held WHERE lease_until_ms <= "
+                           "now_ms()))",
+                           PG_NO_VALUES, NULL, err);
 }
 
 static void
@@ -208,6 +228,17 @@ pg_claim_next(struct store_backend *b, const struct store_lease *l, struct store
         return rc;
     rc = check_lease(p, l, err);
     return rc < 0 ? rc : error_set(err, ERR_NOTFOUND, "nothing waits");
+}
+
+int
+pg_waits(struct store_reader *r, const struct store_lease *l, bool *out, struct error *err)
+{
+    AUTO_RESULT PGresult *row = NULL;
+    int rc = pg_read(r, "look for what waits", "SELECT FROM job WHERE state = 0 AND NOT (" AWAY ") LIMIT 1",
+                     PG_VALUES(pg_text(l->node), pg_int(l->epoch)), &row, err);
+
+    *out = rc == 0 && PQntuples(row) == 1;
+    return rc;
 }
 
 static int

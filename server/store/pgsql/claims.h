@@ -16,6 +16,8 @@ int pg_claim(struct store_backend *b, const struct store_lease *l, const struct 
              struct store_claim *out, struct error *err);
 int pg_claim_next(struct store_backend *b, const struct store_lease *l, struct store_claim *out,
                   struct error *err);
+/* Whether there is what this lease might claim: a look is no write. */
+int pg_waits(struct store_reader *r, const struct store_lease *l, bool *out, struct error *err);
 int pg_cancel(struct store_backend *b, const char *id, int why, struct error *err);
 int pg_each_cancel(struct store_reader *r, const char *node, int limit, store_cancel_cb *row_cb, void *arg,
                    struct error *err);

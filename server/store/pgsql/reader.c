@@ -457,6 +457,7 @@ static const struct reader_ops reader_ops = {
     .each_group = pg_each_group,
     .each_node = pg_each_node,
     .each_cancel = pg_each_cancel,
+    .waits = pg_waits,
     .each_run = pg_each_run,
     .get_run = pg_get_run,
     .each_run_step = pg_each_run_step,
