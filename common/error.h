@@ -18,7 +18,7 @@ enum err_code {
 
 struct error {
     enum err_code code;
-    int sys_errno;
+    int sys_errno;  /* of ERR_SYS; ENOSPC of an ERR_STORE whose disk is full; else 0 */
     char text[256]; /* for people; always terminated */
 };
 

@@ -309,8 +309,8 @@ check(const struct config *c)
     struct error err = { 0 };
     struct devices devices;
     struct store_options options;
-    char host[STORE_NODE_SIZE], shown[STORE_SHOWN_SIZE];
-    bool is_alive = false;
+    struct store_found found;
+    char host[STORE_NODE_SIZE];
     const char *name;
     json_t *state;
 
@@ -318,15 +318,17 @@ check(const struct config *c)
     if (rc == 0)
         rc = fill_options(c, host, &options, &err);
     if (rc == 0)
-        rc = store_check(c->store, &options, shown, &is_alive, &err);
+        rc = store_check(c->store, &options, &found, &err);
     if (rc != 0) {
         fprintf(stderr, "verifierd: %s\n", err.text);
         return EXIT_FAILURE;
     }
     printf("verifierd: the settings are fine\n%s: %s\nscratch: %s\n",
-           store_is_file(c->store) ? "store" : "database", shown, c->scratch);
-    if (is_alive)
+           store_is_file(c->store) ? "store" : "database", found.shown, c->scratch);
+    if (found.is_alive)
         printf("node: %s\n", options.node);
+    if (*found.holder)
+        printf("holder: %s\n", found.holder);
     for (size_t i = 0; i < devices.n; i++)
         printf("device: %s\n", devices.all[i].name);
     json_object_del(layers, "cgroup"); /* known only once the daemon runs */

@@ -380,6 +380,8 @@ check_gpus(struct doctor *d, json_t *status)
             "no GPU: kernels run in Triton's interpreter, and nothing is timed");
 }
 
+#define MEND_HOLDER "end it (pg_terminate_backend): claims become slow meanwhile"
+
 static void
 judge_disk(struct doctor *d, const char *what, double free_bytes, double total_bytes)
 {
@@ -404,7 +406,11 @@ check_disks(struct doctor *d, json_t *status)
         judge_disk(d, what ? what : "?", json_number_value(json_object_get(disk, "free_bytes")),
                    json_number_value(json_object_get(disk, "total_bytes")));
     }
-    double commit_ms = json_number_value(json_object_get(json_object_get(status, "store"), "commit_ms_last"));
+    json_t *store = json_object_get(status, "store");
+    double commit_ms = json_number_value(json_object_get(store, "commit_ms_last"));
+    const char *holder = text_member(store, "holder");
+    if (holder && *holder)
+        add(d, "database", WARN, MEND_HOLDER, "%s", holder);
     if (commit_ms > COMMIT_WARN_MS)
         add(d, "disk", WARN, "put the store on a local disk", "the last commit took %.0f ms", commit_ms);
 }
@@ -524,6 +530,8 @@ read_check_line(struct doctor *d, char *line, json_t *layers)
     else if (strcmp(line, "database") == 0)
         add(d, "database", OK, NULL,
             "%s answers, has this program's schema or none, and keeps what it commits", value);
+    else if (strcmp(line, "holder") == 0)
+        add(d, "database", WARN, MEND_HOLDER, "%s", value);
     else if (strcmp(line, "node") == 0)
         add(d, "database", WARN,
             "where that is not the daemon of this host, give one of them another name (setting node)",

@@ -70,7 +70,7 @@ struct backend_ops {
                 struct error *err);
     int (*renew)(struct store_backend *b, const struct store_lease *l, int64_t lease_ms,
                  const struct store_node_state *state, struct error *err); /* NULL: the keeper does */
-    int (*reap)(struct store_backend *b, struct error *err);
+    int (*reap)(struct store_backend *b, char holder[STORE_HOLDER_SIZE], struct error *err);
     int (*claim)(struct store_backend *b, const struct store_lease *l, const struct store_claim *held,
                  struct store_claim *out, struct error *err);
     int (*claim_next)(struct store_backend *b, const struct store_lease *l, struct store_claim *out,

@@ -17,6 +17,7 @@ struct store {
     int64_t lease_ms;
     int64_t probed_ns; /* when room was last looked for */
     bool is_probing;
+    char holder[STORE_HOLDER_SIZE]; /* as the last reaping found */
 };
 
 #endif

@@ -18,12 +18,12 @@ store_is_file(const char *where)
 }
 
 int
-store_check(const char *where, const struct store_options *options, char shown[STORE_SHOWN_SIZE],
-            bool *is_alive, struct error *err)
+store_check(const char *where, const struct store_options *options, struct store_found *out,
+            struct error *err)
 {
-    *is_alive = false;
-    snprintf(shown, STORE_SHOWN_SIZE, "%s", where);
-    return store_is_file(where) ? 0 : pgsql_check(where, options, shown, is_alive, err);
+    *out = (struct store_found){ .is_alive = false };
+    snprintf(out->shown, sizeof(out->shown), "%s", where);
+    return store_is_file(where) ? 0 : pgsql_check(where, options, out, err);
 }
 
 int
@@ -94,6 +94,18 @@ int64_t
 store_commits(const struct store *s)
 {
     return writer_commits(s->writer);
+}
+
+const char *
+store_trouble(const struct store *s)
+{
+    return writer_trouble(s->writer);
+}
+
+const char *
+store_holder(const struct store *s)
+{
+    return s->holder;
 }
 
 int64_t

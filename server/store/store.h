@@ -36,12 +36,15 @@ bool store_is_file(const char *where);
 /*
  * What a start would find of a database, which is not changed: as store_open(), for a file always 0. A lease of its name's
  * that lasts is no error: the daemon may be running.
- *   shown     what it is called, without a password
- *   is_alive  a node of the name has a lease that lasts
  */
-#define STORE_SHOWN_SIZE 512
-int store_check(const char *where, const struct store_options *options, char shown[STORE_SHOWN_SIZE],
-                bool *is_alive, struct error *err);
+#define STORE_HOLDER_SIZE 192
+struct store_found {
+    char shown[512];                /* what it is called, without a password */
+    bool is_alive;                  /* a node of the name has a lease that lasts */
+    char holder[STORE_HOLDER_SIZE]; /* as store_holder() */
+};
+int store_check(const char *where, const struct store_options *options, struct store_found *out,
+                struct error *err);
 
 /*
  * Open or create what `where` names: postgresql://... (or postgres://...) is a PostgreSQL database, which other daemons may
@@ -632,6 +635,10 @@ int store_count(struct store *s, struct store_counts *out, struct error *err);
  * and one that was full is known to have room.
  */
 bool store_is_writable(struct store *s);
+/* What is wrong, in a few words, where it cannot be written; NULL. */
+const char *store_trouble(const struct store *s);
+/* Whose transaction was open for a minute or more when it was last reaped, "" where nobody's was. View. */
+const char *store_holder(const struct store *s);
 /* For how long the writer has been at one transaction, or has waited for the database with it; 0: it is not. */
 int64_t store_writing_ms(struct store *s);
 

@@ -20,6 +20,7 @@
 #include "server/store/writer.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -48,7 +49,7 @@ struct writer {
     size_t limit, under_way, weight;
     int64_t commits_told; /* when callbacks last began to run; some of the next may be among them */
     int handles_open;
-    bool is_closing, is_delivering, is_failing;
+    bool is_closing, is_delivering, is_failing, is_full;
 
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t wake;
@@ -249,8 +250,10 @@ note_outcome(struct writer *w, const struct write *write)
         log_error("store", "nothing can be written to %s: %s", name, write->error.text);
     else if (write->code == 0 && w->is_failing)
         log_info("store", "%s can be written again", name);
-    if (write->code == 0 || write->code == ERR_STORE)
-        w->is_failing = write->code != 0;
+    if (write->code != 0 && write->code != ERR_STORE)
+        return;
+    w->is_failing = write->code != 0;
+    w->is_full = w->is_failing && write->error.sys_errno == ENOSPC;
 }
 
 static void
@@ -461,6 +464,16 @@ bool
 writer_is_failing(const struct writer *w)
 {
     return w->is_failing || is_away(w);
+}
+
+const char *
+writer_trouble(const struct writer *w)
+{
+    if (is_away(w))
+        return "the database is away";
+    if (!w->is_failing)
+        return NULL;
+    return w->is_full ? "the disk of the store is full" : "the store cannot be written: the log says why";
 }
 
 int64_t

@@ -53,7 +53,8 @@ int writer_put(struct writer *w, struct write *write, struct error *err);
 bool writer_is_failing(const struct writer *w);
 /* As the loop was told of them: what is read from now on has them all. */
 int64_t writer_commits(const struct writer *w);
-/* As store_writing_ms(). */
+/* As store_trouble(), store_writing_ms(). */
+const char *writer_trouble(const struct writer *w);
 int64_t writer_writing_ms(struct writer *w);
 /* Fills all but wal_bytes. */
 void writer_figures(struct writer *w, struct store_figures *out);

@@ -300,6 +300,8 @@ store_add_submissions(struct store *s, const struct group_row *group, const stru
 
 struct own_write {
     struct write write;
+    char holder[STORE_HOLDER_SIZE];
+    char *holder_out;
     struct store_lease lease, got_lease, *lease_out;
     struct store_claim claim, got_claim, *claim_out;
     int64_t lease_ms;
@@ -316,6 +318,8 @@ own_done_cb(void *arg, int code, const struct error *err)
 
     if (code == 0 && w->lease_out)
         *w->lease_out = w->got_lease;
+    if (code == 0 && w->holder_out)
+        memcpy(w->holder_out, w->holder, sizeof(w->holder));
     if (code == 0 && w->claim_out)
         *w->claim_out = w->got_claim;
     w->cb(w->arg, code, err);
@@ -338,8 +342,7 @@ apply_renew(struct write *write, struct store_backend *b, struct error *err)
 static int
 apply_reap(struct write *write, struct store_backend *b, struct error *err)
 {
-    (void)write;
-    return b->ops->reap(b, err);
+    return b->ops->reap(b, ((struct own_write *)write)->holder, err);
 }
 
 static int
@@ -487,7 +490,7 @@ store_renew(struct store *s, const struct store_lease *l, int64_t lease_ms,
 int
 store_reap(struct store *s, store_done_cb *cb, void *arg, struct error *err)
 {
-    const struct own_write w = { .lease_ms = 0 };
+    const struct own_write w = { .holder_out = s->holder };
     return put_own(s, &w, apply_reap, cb, arg, err);
 }
 

@@ -45,7 +45,8 @@ funnel_is_ready(struct funnel *f, char *why, size_t size)
         return false;
     }
     if (!store_is_writable(f->store)) {
-        snprintf(why, size, "the store cannot be written (disk full, quota or fault): the log says which");
+        const char *trouble = store_trouble(f->store);
+        snprintf(why, size, "%s", trouble ? trouble : "the store cannot be written");
         return false;
     }
     for (int i = 0; i < f->n_device_workers; i++) {
@@ -130,11 +131,11 @@ store_json(const struct funnel *f)
     struct store_figures s;
 
     store_figures(f->store, &s);
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "durability",
-                     store_is_file(f->config->store) ? "strict" : f->config->durability, "commits",
-                     (json_int_t)s.commits, "rows_written", (json_int_t)s.rows_written, "queued_writes",
-                     (json_int_t)s.queued_writes, "wal_bytes", (json_int_t)s.wal_bytes, "commit_ms_last",
-                     s.commit_ms_last, "commit_ms_max", s.commit_ms_max, "commit_seconds",
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "holder", store_holder(f->store),
+                     "durability", store_is_file(f->config->store) ? "strict" : f->config->durability,
+                     "commits", (json_int_t)s.commits, "rows_written", (json_int_t)s.rows_written,
+                     "queued_writes", (json_int_t)s.queued_writes, "wal_bytes", (json_int_t)s.wal_bytes,
+                     "commit_ms_last", s.commit_ms_last, "commit_ms_max", s.commit_ms_max, "commit_seconds",
                      histogram_json(&s.commit_seconds, &histogram_seconds));
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -117,3 +118,36 @@ def test_a_killed_and_a_paused_node_lose_nothing_and_double_nothing(cluster: Clu
     collect(cluster, history)
     history.counted = int(cluster.database.ask("SELECT sum(n) FROM verifierd.tally WHERE what = 2")[0])
     assert (len(history.acknowledged), history.lost, history.doubled) == (24, [], 0)
+
+
+def test_what_a_node_cannot_write_is_judged_by_another(cluster: Cluster) -> None:
+    """Its one connection that writes waits and waits, and the one that renews the lease does not."""
+    a, b, c = cluster.nodes.values()
+    for other in (b, c):
+        other.stop()
+    gate = Path(a.log.parent, "go")
+    one = str(post(a, "/v1/submissions", candidate=candidate("one", f"compile=until:{gate},pass"))["id"])
+    deadline = time.monotonic() + 120
+    while not cluster.held_by("a"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    holder = subprocess.Popen(["psql", "-qAtX", cluster.database.url], stdin=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdin is not None
+        holder.stdin.write("BEGIN; SELECT FROM verifierd.writer FOR UPDATE;\n")
+        holder.stdin.flush()
+        while b"one write has waited" not in a.log.read_bytes():
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        gate.touch()
+        other = Node("d", a.log.parent, cluster.database.url)
+        try:
+            assert other.call("GET", f"/v1/submissions/{one}?wait=60")[1]["class"] == "ok"
+        finally:
+            other.stop()
+    finally:
+        holder.kill()
+        holder.wait()
+    while b"has joined again" not in a.log.read_bytes():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)

@@ -208,6 +208,125 @@ def test_a_database_that_goes_away_later_is_503_with_a_time(directory: Path) -> 
             node.stop()
 
 
+FULL = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+ssize_t pwrite64(int fd, const void *bytes, size_t n, off_t at)
+{
+    static ssize_t (*real)(int, const void *, size_t, off_t);
+    char link[64], name[4096] = "";
+    struct stat file;
+    if (!real)
+        real = dlsym(RTLD_NEXT, "pwrite64");
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    if (access(getenv("FULL"), F_OK) == 0 && readlink(link, name, sizeof(name) - 1) > 0 && strstr(name, "/base/")
+        && fstat(fd, &file) == 0 && at >= file.st_size) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return real(fd, bytes, n, at);
+}
+ssize_t pwrite(int fd, const void *bytes, size_t n, off_t at) { return pwrite64(fd, bytes, n, at); }
+"""
+
+
+def preload(directory: Path, source: str) -> Path:
+    """A library of that C text, before all others of a program."""
+    library = directory / "preloaded.so"
+    subprocess.run(
+        ["cc", "-w", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library), "-ldl"],
+        input=source, text=True, check=True,
+    )  # fmt: skip
+    return library
+
+
+def doctor(url: str, file: Path) -> list[str]:
+    """What it finds wrong, or worth a look."""
+    asked = subprocess.run(
+        [str(VERIFIER), "doctor", f"--url={url}", f"--config={file}", "--json"],
+        capture_output=True, text=True, timeout=60, check=False, env={"PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    return [str(item["text"]) for item in json.loads(asked.stdout)["findings"] if item["level"] != "ok"]
+
+
+def test_a_full_disk_of_the_database_is_503_and_over_once_there_is_room(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file of a table grows any more. It is said in a line, and what was acknowledged is judged."""
+    full = directory / "full"
+    directory.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setenv("LD_PRELOAD", str(preload(directory, FULL)))
+        patch.setenv("FULL", str(full))
+        stack = database(directory)
+        found = stack.__enter__()
+    node = Node("a", directory, found.url)
+    client = service.Client(node.url)
+    try:
+        node.wait_ready()
+        node.call("POST", "/v1/tasks", TASK)
+        full.touch()
+        deadline = time.monotonic() + LIMIT_S
+        taken = []
+        while True:
+            body = {"task": "scripted", "candidate": f"# script: timing=1.3\n# {os.urandom(20000).hex()}\n"}
+            answer = client.post("/v1/submissions", body)
+            if answer.status == 503:
+                break
+            taken.append(str(answer.json()["id"]))
+            assert time.monotonic() < deadline
+        assert int(answer.headers["Retry-After"]) >= 1
+        time.sleep(2.5)  # it looks for room again each second
+        assert client.get("/readyz").json()["detail"] == "the disk of the store is full"
+        assert any("the disk of the store is full" in text for text in doctor(node.url, settings(directory, found.url)))
+        full.unlink()
+        while client.post("/v1/submissions", body).status != 202:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        for one in taken:
+            assert client.wait(one, 60)["class"] == "ok"
+        told = node.log.read_text()
+        assert told.count("nothing can be written to") == 1 and "No space left on device" in told
+    finally:
+        node.stop()
+        stack.__exit__(None, None, None)
+
+
+@pytest.mark.slow
+def test_a_transaction_of_somebody_else_that_stays_open_is_named(directory: Path) -> None:
+    """After a minute, by the daemon in one line and by `verifier doctor`."""
+    with database(directory) as found:
+        node = Node("a", directory, found.url)
+        holder = subprocess.Popen(
+            ["psql", "-qAtX", found.url], stdin=subprocess.PIPE, text=True, env={**os.environ, "PGAPPNAME": "report"}
+        )
+        assert holder.stdin is not None
+        try:
+            holder.stdin.write("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1;\n")
+            holder.stdin.flush()
+            deadline = time.monotonic() + 100
+            while "report of verifierd" not in node.log.read_text():
+                assert time.monotonic() < deadline
+                time.sleep(0.5)
+            told = doctor(node.url, settings(directory, found.url, node="b"))
+            assert any(text.startswith("report of verifierd") for text in told), told
+            holder.stdin.close()
+            holder.wait(LIMIT_S)
+            while "no transaction is open for long" not in node.log.read_text():
+                assert time.monotonic() < deadline
+                time.sleep(0.5)
+            assert node.log.read_text().count("report of verifierd") == 1
+        finally:
+            holder.kill()
+            node.stop()
+
+
 SHIFT = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -236,9 +355,7 @@ int gettimeofday(struct timeval *t, void *zone)
 
 def test_nodes_whose_clocks_are_an_hour_apart_share_the_work(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leases and the deadlines of groups are by the database's clock: neither takes the other's for lost, or late."""
-    source, library = directory / "shift.c", directory / "shift.so"
-    source.write_text(SHIFT)
-    subprocess.run(["cc", "-w", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
+    library = preload(directory, SHIFT)
     with database(directory) as found:
         nodes = []
         try:

@@ -62,6 +62,26 @@ pg_check_server(struct pg_link *l, bool is_relaxed, struct error *err)
 }
 
 int
+pg_find_holder(struct pg_link *l, int64_t for_s, char *out, size_t size, struct error *err)
+{
+    AUTO_RESULT PGresult *row = NULL;
+    int rc =
+        pg_ask(l, "look for open transactions",
+               "SELECT format('%s of %s (session %s) has a transaction open for %s s', coalesce(nullif("
+               "application_name, ''), 'a program'), usename, pid, extract(epoch FROM clock_timestamp() -"
+               " xact_start)::bigint) FROM pg_stat_activity WHERE datname = current_database() AND pid <>"
+               " pg_backend_pid() AND backend_type = 'client backend' AND (backend_xmin IS NOT NULL OR"
+               " backend_xid IS NOT NULL) AND xact_start <= clock_timestamp() - $1::int * interval '1 s'"
+               " ORDER BY xact_start LIMIT 1",
+               PG_VALUES(pg_int(for_s)), &row, err);
+
+    *out = '\0';
+    if (rc == 0 && PQntuples(row) == 1)
+        pg_column_name(row, 0, 0, out, size);
+    return rc;
+}
+
+int
 pg_name_is_taken(const char *node, struct error *err)
 {
     return error_set(err, ERR_CONFLICT,

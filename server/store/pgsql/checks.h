@@ -16,6 +16,13 @@ int pg_check_version(int version, struct error *err);
 
 /* ERR_CONFLICT, with what to do. */
 int pg_name_is_taken(const char *node, struct error *err);
+#define PG_HELD_S 60
+/*
+ * Who of this database's sessions has had a transaction open for longest, and for so many seconds at least: its dead rows
+ * stay, and claims become slow. out: "" where there is nobody, or this role may not see it (pg_monitor may).
+ */
+int pg_find_holder(struct pg_link *l, int64_t for_s, char *out, size_t size, struct error *err);
+
 /* Whether the node of that name has a lease that lasts. */
 int pg_is_alive(struct pg_link *l, const char *node, bool *out, struct error *err);
 /*

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "common/log.h"
 #include "server/store/pgsql/checks.h"
 #include "server/store/pgsql/reading.h"
 
@@ -138,23 +139,40 @@ pg_each_node(struct store_reader *r, store_node_cb *row_cb, void *arg, struct er
                         PG_NO_VALUES, give_node, &(struct nodes_call){ row_cb, arg }, NULL, err);
 }
 
+/* Told when it begins and when it is over. */
+static int
+watch_holders(struct pgsql *p, char holder[STORE_HOLDER_SIZE], struct error *err)
+{
+    int rc = pg_find_holder(&p->link, PG_HELD_S, holder, STORE_HOLDER_SIZE, err);
+
+    if (rc < 0)
+        return rc;
+    if (*holder && !p->is_held)
+        log_warn("store", "%s: claims become slow until it ends", holder);
+    else if (!*holder && p->is_held)
+        log_info("store", "no transaction is open for long any more");
+    p->is_held = *holder;
+    return 0;
+}
+
 int
-pg_reap(struct store_backend *b, struct error *err)
+pg_reap(struct store_backend *b, char holder[STORE_HOLDER_SIZE], struct error *err)
 {
     struct pg_link *l = &pgsql_of(b)->link;
-    int rc = pg_run(l, "forget nodes that are gone",
+    int rc =
+        pg_run(l, "take back what dead nodes had claimed",
+               "UPDATE job SET state = 0, claim = claim + 1 WHERE id = ANY (ARRAY("
+               "SELECT held.id FROM node CROSS JOIN LATERAL (SELECT id FROM job WHERE state = 1"
+               " AND job.node = node.name FOR UPDATE SKIP LOCKED) held WHERE lease_until_ms <= now_ms()))",
+               PG_NO_VALUES, NULL, err);
+
+    if (rc == 0)
+        rc = pg_run(l, "forget nodes that are gone",
                     "DELETE FROM node WHERE name IN (SELECT name FROM node WHERE lease_until_ms <= now_ms()"
                     " - " NODE_KEPT_MS " AND NOT EXISTS (SELECT FROM job WHERE job.node = node.name"
                     " AND job.state = 1) FOR UPDATE SKIP LOCKED)",
                     PG_NO_VALUES, NULL, err);
-
-    return rc < 0 ? rc
-                  : pg_run(l, "take back what dead nodes had claimed",
-                           "UPDATE job SET state = 0, claim = claim + 1 WHERE id = ANY (ARRAY("
-                           "SELECT held.id FROM node CROSS JOIN LATERAL (SELECT id FROM job WHERE state = 1"
-                           " AND job.node = node.name FOR UPDATE SKIP LOCKED) held WHERE lease_until_ms <= "
-                           "now_ms()))",
-                           PG_NO_VALUES, NULL, err);
+    return rc == 0 ? watch_holders(pgsql_of(b), holder, err) : rc;
 }
 
 static void

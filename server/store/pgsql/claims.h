@@ -11,7 +11,8 @@ int pg_renew(struct store_reader *r, const struct store_lease *l, int64_t lease_
 /* The store is closed: the lease of the last life ends, so that nobody waits for it. */
 void pg_leave(struct pgsql *p);
 int pg_each_node(struct store_reader *r, store_node_cb *row_cb, void *arg, struct error *err);
-int pg_reap(struct store_backend *b, struct error *err);
+/* holder: as store_holder(). */
+int pg_reap(struct store_backend *b, char holder[STORE_HOLDER_SIZE], struct error *err);
 int pg_claim(struct store_backend *b, const struct store_lease *l, const struct store_claim *held,
              struct store_claim *out, struct error *err);
 int pg_claim_next(struct store_backend *b, const struct store_lease *l, struct store_claim *out,

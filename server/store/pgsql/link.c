@@ -1,5 +1,6 @@
 #include "server/store/pgsql/link.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -151,7 +152,10 @@ fail_answer(struct pg_link *l, const PGresult *r, const char *what, struct error
     }
     if (strcmp(state, "23505") == 0)
         code = ERR_CONFLICT;
-    return error_set(err, code, "%s: %s (PostgreSQL code %s)", what, told ? told : "no reason given", state);
+    error_set(err, code, "%s: %s (PostgreSQL code %s)", what, told ? told : "no reason given", state);
+    if (err && strcmp(state, "53100") == 0)
+        err->sys_errno = ENOSPC;
+    return (int)code;
 }
 
 static void

@@ -86,7 +86,7 @@ connect_and_join(struct pgsql *p, const struct store_options *o, struct error *e
 
 /* Nothing is changed. A database that has no schema yet has no nodes. */
 static int
-connect_and_look(struct pgsql *p, const struct store_options *o, bool *is_alive, struct error *err)
+connect_and_look(struct pgsql *p, const struct store_options *o, struct store_found *out, struct error *err)
 {
     size_t n;
     bool is_there = false;
@@ -97,7 +97,9 @@ connect_and_look(struct pgsql *p, const struct store_options *o, bool *is_alive,
         rc = pg_check_server(&p->link, o->is_relaxed, err);
     if (rc == 0)
         rc = pg_schema_look(&p->link, n, &is_there, err);
-    return rc == 0 && is_there ? pg_is_alive(&p->link, p->lease.node, is_alive, err) : rc;
+    if (rc == 0)
+        rc = pg_find_holder(&p->link, PG_HELD_S, out->holder, sizeof(out->holder), err);
+    return rc == 0 && is_there ? pg_is_alive(&p->link, p->lease.node, &out->is_alive, err) : rc;
 }
 
 static int
@@ -159,12 +161,21 @@ log_bytes(const struct store_backend *base)
     return 0; /* the server's own affair */
 }
 
-/* The transaction around it wrote a row: there is room. */
+/* The row that the transaction around it wrote takes no room; what is written here does, and is of use to nobody. */
 static int
 probe(struct store_backend *base, bool touch, struct error *err)
 {
-    (void)base, (void)touch, (void)err;
-    return 0;
+    struct pg_link *l = &pgsql_of(base)->link;
+    int rc = 0;
+
+    if (touch)
+        rc = pg_run(l, "look for room",
+                    "INSERT INTO blob (hash, size, data) VALUES ($1, 0, decode(repeat('00', 65536), 'hex'))",
+                    PG_VALUES(pg_text(pgsql_of(base)->writer)), NULL, err);
+    if (rc == 0 && touch)
+        rc = pg_run(l, "look for room", "DELETE FROM blob WHERE hash = $1",
+                    PG_VALUES(pg_text(pgsql_of(base)->writer)), NULL, err);
+    return rc;
 }
 
 static const struct backend_ops pgsql_ops = {
@@ -202,15 +213,15 @@ static const struct backend_ops pgsql_ops = {
 };
 
 int
-pgsql_check(const char *where, const struct store_options *options, char shown[STORE_SHOWN_SIZE],
-            bool *is_alive, struct error *err)
+pgsql_check(const char *where, const struct store_options *options, struct store_found *out,
+            struct error *err)
 {
     struct pgsql p = { .transaction = 0 };
     int rc = fill(&p, where, options, err);
 
     if (rc == 0) {
-        snprintf(shown, STORE_SHOWN_SIZE, "%s", p.shown);
-        rc = connect_and_look(&p, options, is_alive, err);
+        snprintf(out->shown, sizeof(out->shown), "%s", p.shown);
+        rc = connect_and_look(&p, options, out, err);
         if (rc < 0)
             error_prefix(err, "%s", p.shown);
     }

@@ -17,6 +17,7 @@ struct pgsql {
     struct packer packer;
     struct store_lease lease;
     int64_t epoch;          /* of the last life that was joined */
+    bool is_held;           /* somebody has a transaction open for too long */
     int64_t pruned_s;       /* when sums that are too old were last removed */
     char writer[33];        /* whose transactions these are, in the table writer */
     int64_t transaction;    /* number of the last one that was begun */
@@ -36,8 +37,8 @@ int pgsql_open(const char *where, const struct store_options *options, struct st
                struct error *err);
 
 /* As store_check(). */
-int pgsql_check(const char *where, const struct store_options *options, char shown[STORE_SHOWN_SIZE],
-                bool *is_alive, struct error *err);
+int pgsql_check(const char *where, const struct store_options *options, struct store_found *out,
+                struct error *err);
 
 static inline struct pgsql *
 pgsql_of(struct store_backend *b)

@@ -436,8 +436,9 @@ changes_renew(struct store_backend *b, const struct store_lease *l, int64_t leas
 }
 
 int
-changes_reap(struct store_backend *b, struct error *err)
+changes_reap(struct store_backend *b, char holder[STORE_HOLDER_SIZE], struct error *err)
 {
+    holder[0] = '\0';
     sqlite3_stmt *stmt = sqlite_kit(b)->changes[REAP];
 
     sqlite3_bind_int64(stmt, 1, clock_wall_ms());

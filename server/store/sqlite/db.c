@@ -1,5 +1,6 @@
 #include "server/store/sqlite/db.h"
 
+#include <errno.h>
 #include <string.h>
 
 static enum err_code
@@ -25,8 +26,11 @@ db_fail(sqlite3 *db, struct error *err, const char *what)
     if ((sqlite_code & 0xff) != SQLITE_IOERR && (sqlite_code & 0xff) != SQLITE_CANTOPEN &&
         (sqlite_code & 0xff) != SQLITE_FULL)
         sys = 0; /* left over from an earlier call */
-    return error_set(err, code_of(sqlite_code), "%s: %s (SQLite code %d)%s%s", what, sqlite3_errmsg(db),
-                     sqlite_code, sys != 0 ? ": " : "", sys != 0 ? strerror(sys) : "");
+    int rc = error_set(err, code_of(sqlite_code), "%s: %s (SQLite code %d)%s%s", what, sqlite3_errmsg(db),
+                       sqlite_code, sys != 0 ? ": " : "", sys != 0 ? strerror(sys) : "");
+    if (err && (sqlite_code & 0xff) == SQLITE_FULL)
+        err->sys_errno = ENOSPC;
+    return rc;
 }
 
 int
