@@ -241,7 +241,7 @@ test: setup-test ## all tests but the slow ones
 		test-e2e test-unit test-fault
 
 # Every C unit, the Python units that need neither a child nor a GPU, and a daemon with scripted workers: under two minutes.
-fast_py := $(patsubst %,tests/unit/test_%.py,documents ast_stage plan static_rules stopping wire) \
+fast_py := $(patsubst %,tests/unit/test_%.py,documents ast_stage plan stopping wire) \
 	$(patsubst %,tests/fault/test_%.py,group idempotency)
 test-fast: all tests ## every C unit and a choice of the rest, in under two minutes
 	server/deploy/run-tests $(units)

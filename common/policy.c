@@ -68,6 +68,10 @@ static const struct policy_key keys[] = {
       "Whether other sizes of a task whose shapes are fixed are left to the task, or judge." },
     { "", "relations", POLICY_BOOL, AT(relations), 0, 0, NULL, true,
       "The candidate's own answers must satisfy the metamorphic relations that the reference satisfies." },
+    { "", "require_plan", POLICY_BOOL, AT(require_plan), 0, 0, NULL, true,
+      "A candidate of which no plan can be made is refused, instead of run live without credit for its speed." },
+    { "", "credit_untraced", POLICY_BOOL, AT(credit_untraced), 0, 0, NULL, true,
+      "The speed of a candidate of which no plan can be made is credited." },
     { "variations", "count", POLICY_INT, AT(variations.count), 1, 16, NULL, false,
       "How many cases `full` has." },
     { "variations", "value", POLICY_BOOL, AT(variations.value), 0, 0, NULL, false,
@@ -394,7 +398,7 @@ is_weakened(const struct policy *p, const struct policy *base)
 {
     return foreign_rank(p->foreign) > foreign_rank(base->foreign) ||
            (strcmp(p->precision, "tf32") == 0 && strcmp(base->precision, "ieee") == 0) ||
-           p->tiny_first < base->tiny_first || p->variations.count < base->variations.count ||
+           p->credit_untraced > base->credit_untraced || p->tiny_first < base->tiny_first || p->variations.count < base->variations.count ||
            p->variations.value < base->variations.value || p->variations.shape < base->variations.shape ||
            p->variations.dtype < base->variations.dtype;
 }

@@ -76,10 +76,6 @@ static const struct setting table[] = {
       "cuda:0,1 by nvidia-smi's numbers; cpu is the interpreter, and cpu:0,1 two of them" },
     { "target", TEXT, "TARGET", "cuda:90", 1, 0, FIELD(target), false,
       "what the compile stage compiles for on a machine without a GPU" },
-    { "judge", CHOICE, "live plan", "live", 0, 0, FIELD(judge), false,
-      "how candidates run: live (a process of their own calls them on the device) or plan (they are traced "
-      "where "
-      "no device is, and trusted code runs what they asked for; live where they cannot be traced)" },
     { "log_level", CHOICE, "error warn info debug", "info", 0, 0, FIELD(log_level), true,
       "the least important lines to log" },
     { "log_format", CHOICE, "auto json text", "auto", 0, 0, FIELD(log_format), true,
@@ -185,6 +181,8 @@ static const struct removed {
       "connections bounds all of them; bound those of one address in a proxy (nginx: limit_conn)" },
     { "connections_per_stranger",
       "connections bounds all of them; bound those of one address in a proxy (nginx: limit_conn)" },
+    { "judge",
+      "candidates are judged by their plan; the policy kernelbench calls them live: take the setting out" },
     { "device_jobs", "a device runs one submission at a time; take the setting out" },
     { "pool_min", "pool is the number of children that are kept ready, always; set that" },
     { "pool_idle_s", "pool is the number of children that are kept ready, always; take the setting out" },

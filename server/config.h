@@ -33,7 +33,6 @@ struct config {
     char *harness;             /* directory of the harness */
     char *device;              /* "auto", "cpu", "cpu:0,1", or "cuda" (all), "cuda:0,1" */
     char *target;              /* compile target without a GPU: "cuda:90" */
-    char *judge;               /* "live" or "plan": how candidates run */
     char *log_level;           /* error, warn, info, debug */
     char *log_format;          /* auto, json, text */
     int64_t cpu_jobs;          /* ast and compile children side by side; 0: number of cores */

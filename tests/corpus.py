@@ -10,9 +10,8 @@ become of it:
     # needs: gpu
 
 `kind` is one of KINDS. `class` is the class that the verdict must have; `expect: class=mismatch stage=tiny|full`
-in its place names the stages too. `plan` has the classes of a daemon that judges candidates by their plan, where they
-are others: a cheat that gains nothing there is `ok`. Only such a daemon can tell of a row with `needs: plan`. Several
-answers that are equally right stand side by side, separated by `|`.
+in its place names the stages too. A cheat whose plan leaves it nothing to gain may be `ok`. Several answers that are
+equally right stand side by side, separated by `|`.
 It may also say `policy`, `entry` and `why` (`what` under an older name). A candidate that ends in `.txt` is a model's
 answer: what follows its header is sent as `completion`.
 """
@@ -33,7 +32,7 @@ paid for what it did not do. robustness: crashes, floods, endless loops and othe
 STAGES = ("extract", "ast", "compile", "tiny", "full", "timing")
 
 _TASK_KEYS = frozenset({"kind", "level", "dynamic_shapes", "entry", "needs", "policy", "why"})
-_CANDIDATE_KEYS = frozenset({"kind", "class", "expect", "plan", "what", "policy", "entry", "needs", "why"})
+_CANDIDATE_KEYS = frozenset({"kind", "class", "expect", "what", "policy", "entry", "needs", "why"})
 _LINE = re.compile(rb"#\s*([a-z_]+):\s*(.*?)\s*$")
 
 
@@ -81,9 +80,6 @@ class Candidate:
     policy: str
     entry_point: str | None
     needs_gpu: bool
-    needs_plan: bool
-    by_plan: frozenset[str]
-    """The classes where it is judged by its plan."""
     what: str
 
     @property
@@ -92,7 +88,7 @@ class Candidate:
 
     @property
     def is_honest(self) -> bool:
-        return self.classes == {"ok"}
+        return self.kind in ("honest", "suspicious")
 
     def body(self, task_id: str) -> dict[str, object]:
         """The body of POST /v1/submissions."""
@@ -119,20 +115,11 @@ def _read(path: Path, known: frozenset[str]) -> tuple[dict[str, str], str, str]:
     return header, data.decode(), rest.decode()
 
 
-def _needs(header: dict[str, str], path: Path) -> str | None:
+def _needs_gpu(header: dict[str, str], path: Path) -> bool:
     needs = header.get("needs")
-    if needs not in (None, "gpu", "plan"):
-        raise CorpusError(f"{path}: needs: {needs!r}, only 'gpu' and 'plan' are known")
-    return needs
-
-
-def _by_plan(header: dict[str, str], classes: frozenset[str], path: Path) -> frozenset[str]:
-    if "plan" not in header:
-        return classes
-    found = frozenset(header["plan"].split("|"))
-    if not found <= CLASSES:
-        raise CorpusError(f"{path}: plan: {header['plan']!r} names an unknown class")
-    return found
+    if needs not in (None, "gpu"):
+        raise CorpusError(f"{path}: needs: {needs!r}, only 'gpu' is known")
+    return needs == "gpu"
 
 
 def _expectation(text: str, path: Path) -> tuple[frozenset[str], frozenset[str]]:
@@ -167,7 +154,7 @@ def _kind(header: dict[str, str], classes: frozenset[str], path: Path) -> str:
     if kind not in KINDS:
         raise CorpusError(f"{path}: kind: {kind!r}, known are {', '.join(KINDS)}")
     is_right = kind in ("honest", "suspicious")
-    if is_right != (classes == {"ok"}) or (not is_right and "ok" in classes):
+    if (is_right and classes != {"ok"}) or (kind == "mistake" and "ok" in classes):
         raise CorpusError(f"{path}: a {kind} candidate cannot end as {'|'.join(sorted(classes))}")
     return kind
 
@@ -183,7 +170,7 @@ def load_task(path: Path) -> Task:
         entry_point=header.get("entry", "Model"),
         policy=header.get("policy", "strict"),
         is_dynamic=header.get("dynamic_shapes") == "yes",
-        needs_gpu=_needs(header, path) == "gpu",
+        needs_gpu=_needs_gpu(header, path),
         kind=header.get("kind", "other"),
     )
 
@@ -204,9 +191,7 @@ def load_candidate(path: Path) -> Candidate:
         stages=stages,
         policy=header.get("policy", "strict"),
         entry_point=header.get("entry"),
-        needs_gpu=_needs(header, path) == "gpu",
-        needs_plan=_needs(header, path) == "plan",
-        by_plan=_by_plan(header, classes, path),
+        needs_gpu=_needs_gpu(header, path),
         what=header.get("what") or header.get("why", ""),
     )
 

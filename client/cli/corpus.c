@@ -14,7 +14,7 @@
 #define FILE_MAX ((size_t)2 << 20)
 #define FILES_MAX 4096 /* in one directory */
 #define TASK_KEYS "kind level dynamic_shapes entry needs policy why what"
-#define CANDIDATE_KEYS "expect kind class plan policy entry needs why what"
+#define CANDIDATE_KEYS "expect kind class policy entry needs why what"
 #define BYTE_ORDER_MARK "\xef\xbb\xbf"
 
 static const char *const kind_names[CORPUS_KINDS] = { "honest", "suspicious", "mistake", "cheat",
@@ -207,19 +207,14 @@ is_text(const char *value, size_t size, const char *text)
 }
 
 static int
-read_needs(const struct corpus_header *h, struct corpus_needs *out, struct error *err)
+read_needs(const struct corpus_header *h, bool *needs_gpu, struct error *err)
 {
     const char *value;
     size_t size;
 
-    *out = (struct corpus_needs){ 0 };
-    if (!find_line(h, "needs", &value, &size))
-        return 0;
-    out->gpu = is_text(value, size, "gpu");
-    out->plan = is_text(value, size, "plan");
-    if (!out->gpu && !out->plan)
-        return error_set(err, ERR_INPUT, "needs: \"%.*s\", only \"gpu\" and \"plan\" are known", (int)size,
-                         value);
+    *needs_gpu = find_line(h, "needs", &value, &size);
+    if (*needs_gpu && !is_text(value, size, "gpu"))
+        return error_set(err, ERR_INPUT, "needs: \"%.*s\", only \"gpu\" is known", (int)size, value);
     return 0;
 }
 
@@ -270,11 +265,6 @@ read_classes(const struct corpus_header *h, struct corpus_expectation *out, stru
     }
     if (rc < 0)
         return rc;
-    if (find_line(h, "plan", &value, &size) &&
-        (rc = read_set(corpus_class_bit, value, size, &out->by_plan, err)) < 0) {
-        error_prefix(err, "plan");
-        return rc;
-    }
     return out->classes
                ? 0
                : error_set(err, ERR_INPUT, "neither \"# class:\" nor \"# expect: class=...\" at its top");
@@ -305,17 +295,14 @@ corpus_read_expectation(const struct corpus_header *header, struct corpus_expect
     int rc;
 
     memset(out, 0, sizeof(*out));
-    if ((rc = read_needs(header, &out->needs, err)) < 0 || (rc = read_classes(header, out, err)) < 0 ||
+    if ((rc = read_needs(header, &out->needs_gpu, err)) < 0 || (rc = read_classes(header, out, err)) < 0 ||
         (rc = read_kind(header, out, err)) < 0)
         return rc;
     bool is_right = out->kind == CORPUS_HONEST || out->kind == CORPUS_SUSPICIOUS;
     if (is_right && out->classes != ok)
         return error_set(err, ERR_INPUT, "kind %s, but its class is not \"ok\"", kind_names[out->kind]);
-    if (!is_right && (out->classes & ok))
+    if (out->kind == CORPUS_MISTAKE && (out->classes & ok))
         return error_set(err, ERR_INPUT, "kind %s, but class \"ok\" is among those expected",
-                         kind_names[out->kind]);
-    if (is_right && out->by_plan && out->by_plan != ok)
-        return error_set(err, ERR_INPUT, "kind %s, but by its plan its class is not \"ok\"",
                          kind_names[out->kind]);
     if (out->stages && out->classes == ok)
         return error_set(err, ERR_INPUT, "what passes names no stage where it fails");
@@ -409,7 +396,7 @@ fill_task(struct corpus_task *t, const struct corpus_header *h, json_t *source, 
 {
     const char *value;
     size_t size;
-    int rc = read_needs(h, &t->needs, err);
+    int rc = read_needs(h, &t->needs_gpu, err);
     if (rc < 0)
         return rc;
     AUTO_JSON json_t *level = value_of(h, "level");
@@ -612,7 +599,7 @@ ptrdiff_t
 corpus_timed_task(const struct corpus *c)
 {
     for (size_t i = 0; i < c->n_tasks; i++)
-        if (c->tasks[i].needs.gpu && corpus_probe_of(c, i) >= 0)
+        if (c->tasks[i].needs_gpu && corpus_probe_of(c, i) >= 0)
             return (ptrdiff_t)i;
     return -1;
 }

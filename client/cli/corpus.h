@@ -49,18 +49,12 @@ struct corpus_header {
 int corpus_read_header(const char *bytes, size_t size, const char *keys, struct corpus_header *out,
                        struct error *err);
 
-/* Where alone something can be decided. */
-struct corpus_needs {
-    bool gpu, plan; /* plan: by a daemon that judges candidates by their plan */
-};
-
 /* What must become of a candidate. Sets are bit masks over the names of classes and of stages. */
 struct corpus_expectation {
     enum corpus_kind kind;
     unsigned classes;
     unsigned stages;  /* where it may end; 0: not said */
-    unsigned by_plan; /* the classes where it is judged by its plan; 0: the same, at the same stages */
-    struct corpus_needs needs;
+    bool needs_gpu; /* only a GPU can decide it */
 };
 
 /* From a candidate's header. ERR_INPUT: a value that is unknown, is missing, or contradicts another. */
@@ -78,7 +72,7 @@ struct corpus_task {
     char *name;
     char *kind;           /* of work, as its header says: "reduction", ...; "other" where it says nothing */
     json_t *registration; /* the body of POST /v1/tasks */
-    struct corpus_needs needs;
+    bool needs_gpu; /* only a GPU can decide it */
 };
 
 struct corpus_candidate {

@@ -187,8 +187,6 @@ open_bench(struct selftest *s)
     if (!json_is_array(gpus))
         return cli_complain(CLI_NETWORK, "its status names no GPUs: is this verifierd?");
     b->has_gpu = json_array_size(gpus) > 0;
-    const char *judge = text_member(b->status, "judge");
-    b->is_planned = judge && strcmp(judge, "plan") == 0;
     if (s->width == 0)
         s->width = b->has_gpu ? WIDTH_GPU : WIDTH_DEFAULT;
     return CLI_OK;
@@ -223,23 +221,13 @@ is_selected(const struct selftest *s, size_t candidate)
     return s->n_only == 0;
 }
 
-/* What this daemon lacks to judge a row; NULL: nothing. */
-static const char *
-why_not(const struct selftest *s, const struct corpus_candidate *k)
-{
-    const struct corpus_needs *task = &s->corpus->tasks[k->task].needs;
-    if (!s->bench.has_gpu && (k->expected.needs.gpu || task->gpu))
-        return "needs a GPU";
-    if (!s->bench.is_planned && (k->expected.needs.plan || task->plan))
-        return "needs a daemon with judge = plan";
-    return NULL;
-}
+static const char needs_gpu[] = "needs a GPU";
 
 static bool
 may_run(const struct selftest *s, size_t candidate)
 {
     const struct corpus_candidate *k = &s->corpus->candidates[candidate];
-    return why_not(s, k) == NULL;
+    return s->bench.has_gpu || !(k->expected.needs_gpu || s->corpus->tasks[k->task].needs_gpu);
 }
 
 static int
@@ -506,7 +494,7 @@ plan_baselines(struct selftest *s, bool *is_planned)
                                 s->corpus->tasks[task].name);
         if (!may_run(s, (size_t)probe)) {
             printf("SKIP %s: %s, so nothing is judged after the cheats of this task\n",
-                   s->corpus->candidates[probe].label, why_not(s, &s->corpus->candidates[probe]));
+                   s->corpus->candidates[probe].label, needs_gpu);
             continue;
         }
         is_planned[probe] = is_selected(s, (size_t)probe);
@@ -522,11 +510,11 @@ skip_row(struct selftest *s, const struct corpus_candidate *k)
 {
     score_skip(&s->score, &k->expected);
     if (!s->cli->is_json) {
-        printf("SKIP %s: %s\n", k->label, why_not(s, k));
+        printf("SKIP %s: %s\n", k->label, needs_gpu);
         return;
     }
     AUTO_JSON json_t *line = json_pack("{s:s, s:s, s:s}", "skipped", k->label, "kind",
-                                       corpus_kind_name(k->expected.kind), "why", why_not(s, k));
+                                       corpus_kind_name(k->expected.kind), "why", needs_gpu);
     text_json_line(line);
 }
 
@@ -781,19 +769,6 @@ const struct argp selftest_argp = {
     NULL
 };
 
-/* What is expected of candidates that are judged by their plan. */
-static void
-expect_plans(struct corpus *c)
-{
-    for (size_t i = 0; i < c->n_candidates; i++) {
-        struct corpus_expectation *e = &c->candidates[i].expected;
-        if (e->by_plan) {
-            e->classes = e->by_plan;
-            e->stages = 0;
-        }
-    }
-}
-
 static int
 selftest(struct selftest *s)
 {
@@ -805,8 +780,6 @@ selftest(struct selftest *s)
         return code;
     if (s->is_quick)
         return selftest_quick(&s->bench, s->corpus, s->place);
-    if (s->bench.is_planned)
-        expect_plans(s->corpus);
     code = run_corpus(s);
     return code == CLI_OK ? report(s) : code;
 }

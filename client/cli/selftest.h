@@ -13,9 +13,9 @@
 /* The daemon under test. */
 struct bench {
     struct cli *cli;
-    json_t *status;           /* its /v1/status */
-    bool has_gpu, is_planned; /* is_planned: candidates are judged by their plan */
-    char run[40];             /* names this run; no other has it */
+    json_t *status; /* its /v1/status */
+    bool has_gpu;
+    char run[40]; /* names this run; no other has it */
     int nonces;
 };
 

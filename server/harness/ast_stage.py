@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import static_rules
 import wire
 from names import Imports, dotted
 
@@ -284,19 +283,6 @@ def check(program: Program, entry: str, policy: str) -> list[str]:
     return ["reachability_unknown"] if reached is None else []
 
 
-def trip_wires(program: Program, policy: str) -> tuple[Refused | None, list[str]]:
-    """The first thing that a static rule refuses, and the flags; `kernelbench` has neither."""
-    if policy not in KERNEL_POLICIES:
-        return None, []
-    certain, flags = static_rules.findings(program.tree, program.imports, program.kernels)
-    if not certain:
-        return None, flags
-    first = certain[0]
-    why = static_rules.BY_NAME[first.rule].why
-    text = f"{wire.CANDIDATE_FILE}, line {first.line}: {first.rule}: the code {first.what}, which {why}"
-    return Refused("policy", text, first.line, rule=first.rule), flags
-
-
 def _unreached_text(program: Program, entry: str) -> str:
     working = [name for name in program.kernels if program.does_work(name)]
     if not working:
@@ -305,22 +291,16 @@ def _unreached_text(program: Program, entry: str) -> str:
     return f"{wire.CANDIDATE_FILE}: {entry} never gets to a kernel ({', '.join(map(repr, working))})"
 
 
-def judge(source: bytes, entry: str, policy: str, *, is_planned: bool = False) -> wire.Json:
-    """The report. is_planned: what it does is decided by its plan, and what a static rule refuses is told under `live`,
-    for the case that no plan can be made."""
+def judge(source: bytes, entry: str, policy: str) -> wire.Json:
+    """The report. What a candidate does is decided by its plan, and not here."""
     report: wire.Json = {"ev": "result", "outcome": "pass", "class": None, "kernels": [], "flags": []}
-    report.update({"error": None, "rule": None, "live": None})
+    report.update({"error": None, "rule": None})
     try:
         program = Program.of(parse(source))
         kernels = sorted(program.kernels)
         report["kernels"] = [wire.clean_text(name, 128) for name in kernels[:KERNELS_MAX]]
         report["flags"] = ["kernels_cut"] if len(kernels) > KERNELS_MAX else []
-        refused, flags = trip_wires(program, policy)
-        if refused is not None and not is_planned:
-            raise refused
-        if refused is not None:
-            report["live"] = {"rule": refused.rule, "error": refused.error}
-        report["flags"] += [*flags, *check(program, entry, policy)]
+        report["flags"] += check(program, entry, policy)
     except Refused as refused:
         report.update({"outcome": "fail", "class": refused.kind, "error": refused.error, "rule": refused.rule})
     return report
@@ -366,5 +346,4 @@ def main(channel: wire.Channel) -> None:
         raise wire.ProtocolError(f"an ast child was asked for {request.text('op')!r}")
     source = wire.read_memfd(request.take_fd("source"), wire.SOURCE_MAX)
     policy = policy_name(request.body.get("policy"))
-    is_planned = request.body.get("planned") is True
-    channel.send(judge(source, request.text("entry"), policy, is_planned=is_planned))
+    channel.send(judge(source, request.text("entry"), policy))

@@ -78,7 +78,6 @@ struct attempt {
     int images_fd;                 /* memfd: the same, checked, with its kernels' images; -1: none */
     bool is_traced;    /* the compile child was asked for a plan: else what it sends as one is nothing */
     bool is_live;      /* no plan could be made of it: no speed is credited */
-    json_t *unplanned; /* {"rule","error"} of what a static rule refuses where no plan can be made, or NULL */
     json_t *untraced;  /* then: {"type","text","line"} of why, or NULL */
     json_t *plan;      /* else: what it comes to, for the verdict; NULL: there is none */
     struct device_worker *device_worker;

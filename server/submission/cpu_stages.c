@@ -185,8 +185,7 @@ ask_child(struct submission *s, enum child_role role, json_t *body, bool has_sou
 static bool
 is_planned(const struct submission *s)
 {
-    return strcmp(s->funnel->config->judge, "plan") == 0 &&
-           strcmp(s->attempt->policy.name, "kernelbench") != 0 && !s->attempt->is_live;
+    return strcmp(s->attempt->policy.name, "kernelbench") != 0 && !s->attempt->is_live;
 }
 
 /* --- ast --- */
@@ -199,8 +198,7 @@ cpu_stages_ast(struct submission *s, stage_ended_cb *ended)
     j->ended = ended;
     j->step = STEP_AST;
     return ask_child(s, CHILD_AST,
-                     json_pack("{s:s, s:s, s:O, s:b}", "op", "ast", "entry", j->entry, "policy",
-                               j->policy_json, "planned", (int)is_planned(s)),
+                     json_pack("{s:s, s:s, s:O}", "op", "ast", "entry", j->entry, "policy", j->policy_json),
                      true, false);
 }
 
@@ -223,9 +221,6 @@ ast_ended(struct submission *s, const struct child_end *end)
     if (!outcome) {
         return stage_decided(OUTCOME_FAIL, failure_by_end(s, end), 0, 1);
     } else if (strcmp(outcome, "pass") == 0) {
-        json_t *live = json_object_get(result, "live");
-        json_decref(j->unplanned);
-        j->unplanned = json_is_object(live) ? json_incref(live) : NULL;
         return stage_decided(OUTCOME_PASS, CLASS_NONE, 1, 1);
     } else {
         enum verdict_class class_ = reported_class(result, STAGE_AST, CLASS_SYNTAX);
@@ -272,10 +267,7 @@ begin_build(struct submission *s)
                      true, false);
 }
 
-/*
- * No plan can be made of it, as a child said in these words: it is judged by a process of its own, unless a static rule
- * refuses it.
- */
+/* No plan can be made of it, as a child said in these words: a process of its own runs it, unless the policy asks for one. */
 static struct stage_end
 go_live(struct submission *s, json_t *error)
 {
@@ -286,9 +278,9 @@ go_live(struct submission *s, json_t *error)
     auto_close(&j->plan_fd);
     auto_close(&j->images_fd);
     attempt_add_flag(j, "untraced");
-    if (j->unplanned) {
-        failure_by_error(j, CLASS_POLICY, json_object_get(j->unplanned, "error"), "the source was refused");
-        failure_note_rule(j, json_string_value(json_object_get(j->unplanned, "rule")));
+    if (j->policy.require_plan) {
+        failure_by_error(j, CLASS_POLICY, j->untraced, "no plan could be made of it");
+        failure_note_rule(j, "require_plan");
         return stage_decided(OUTCOME_FAIL, CLASS_POLICY, 0, 1);
     }
     return cpu_stages_compile(s, j->ended);

@@ -186,7 +186,7 @@ static int
 make_stage_pool(struct funnel *f, enum child_role role, int64_t slots, struct error *err)
 {
     int64_t most = f->config->stage_pool < slots ? f->config->stage_pool : slots;
-    const struct prefork_rules rules = { .most = funnel_has_role(f, role) ? most : 0 };
+    const struct prefork_rules rules = { .most = most };
 
     return prefork_pool_new(f->loop, child_role_name(role), funnel_zygote_of(f, role), role, &rules,
                             &f->stage_pools[role], err);

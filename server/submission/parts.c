@@ -1,7 +1,5 @@
 #include "server/submission/parts.h"
 
-#include <string.h>
-
 bool
 zygotes_are_ready(const struct funnel *f)
 {
@@ -12,10 +10,4 @@ struct zygote *
 funnel_zygote_of(const struct funnel *f, enum child_role role)
 {
     return role == CHILD_COMPILE || role == CHILD_BUILD ? f->zygote : f->static_zygote;
-}
-
-bool
-funnel_has_role(const struct funnel *f, enum child_role role)
-{
-    return role != CHILD_BUILD || strcmp(f->config->judge, "plan") == 0;
 }

@@ -82,8 +82,6 @@ struct funnel {
 
 /* Whose child serves a stage that needs no device. View. */
 struct zygote *funnel_zygote_of(const struct funnel *f, enum child_role role);
-/* Whether any submission asks for such children: `build` is for plans alone. */
-bool funnel_has_role(const struct funnel *f, enum child_role role);
 bool zygotes_are_ready(const struct funnel *f); /* both that the CPU stages need */
 
 #endif

@@ -232,7 +232,7 @@ stage_zygote_json(const struct funnel *f, const struct zygote *z)
     json_t *worker = zygote_status(z), *spares = json_object();
 
     for (int role = 0; role < CHILD_RUN; role++)
-        if (z == funnel_zygote_of(f, (enum child_role)role) && funnel_has_role(f, (enum child_role)role))
+        if (z == funnel_zygote_of(f, (enum child_role)role))
             json_object_set_new(spares, child_role_name((enum child_role)role),
                                 stage_pool_json(f->stage_pools[role]));
     json_object_set_new(worker, "spares", spares);
@@ -248,7 +248,6 @@ funnel_figures(struct funnel *f)
     json_array_append_new(workers, stage_zygote_json(f, f->zygote));
     for (int i = 0; i < f->n_device_workers; i++)
         device_worker_status(f->device_workers[i], workers, gpus);
-    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", VERIFIERD_VERSION, "judge",
-                     f->config->judge, "workers", workers, "gpus", gpus, "sandbox", sandbox_json(f), "counts",
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", VERIFIERD_VERSION, "workers", workers, "gpus", gpus, "sandbox", sandbox_json(f), "counts",
                      counts_json(f), "store", store_json(f), "env", env_json(f), "node", funnel_node(f));
 }

@@ -42,7 +42,7 @@ static const struct {
 
 /* Of the rules of class policy, those that a candidate cannot learn a way around from: what each must have. */
 static const char *const open_rules[] = { "entry_class", "kernel_required", "kernel_reachable",
-                                          "foreign_operator" };
+                                          "foreign_operator", "require_plan" };
 
 /* Flags about the answer's form and about what could be compiled ahead. Others say what made a candidate suspect. */
 static const char *const open_flags[] = { "truncated",  "unended_reasoning", "compile_deferred",

@@ -202,6 +202,8 @@ hint_of_rule(const char *rule)
         { "entry_class", "Define the class that was asked for at module level, by exactly that name." },
         { "kernel_required", "Write a @triton.jit function that computes, and launch it from forward." },
         { "kernel_reachable", "Launch from forward a kernel that loads its inputs and stores its results." },
+        { "require_plan", "Decide nothing in Python by a tensor's values, and launch with arguments that its shapes "
+                          "and constants give." },
         { "foreign_operator", "Move this work into the candidate's own kernels: torch may do only what the "
                               "policy allows." },
         { "foreign_kernel", "Move this work into the candidate's own kernels: torch may do only what the "
@@ -373,7 +375,7 @@ hint_of(const struct feedback *f, const char *bound)
     const char *hint = NULL;
 
     if (f->class_ == CLASS_OK)
-        return hint_of_speed(f, bound);
+        return f->error ? hint_of_rule("require_plan") : hint_of_speed(f, bound);
     if (f->class_ == CLASS_EXTRACT || f->class_ == CLASS_SYNTAX || f->class_ == CLASS_FORM)
         hint = hint_of_answer(f);
     if (!hint && f->rule && *f->rule && f->class_ != CLASS_HACK)

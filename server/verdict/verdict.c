@@ -99,11 +99,11 @@ coverage_of(const struct attempt *j)
     return isfinite(planned) ? planned : number_or_nan(evidence_of(j), "coverage");
 }
 
-/* The candidate kept from us what it had the GPU do, or let no plan be made of itself where others have one. */
+/* The candidate kept from us what it had the GPU do, or no plan could be made of it. */
 static bool
 is_withheld(const struct attempt *j)
 {
-    return j->is_live || json_is_true(json_object_get(evidence_of(j), "is_withheld"));
+    return (j->is_live && !j->policy.credit_untraced) || json_is_true(json_object_get(evidence_of(j), "is_withheld"));
 }
 
 static void
@@ -211,7 +211,8 @@ feedback_ok(const struct attempt *j, const struct timing *t, char *out, size_t s
     if (j->stages[STAGE_FULL].of != 1)
         snprintf(cases, sizeof(cases), "all %d cases", j->stages[STAGE_FULL].of);
     if (t->is_measured && is_withheld(j))
-        snprintf(out, size, "Correct in %s. Its speed is not credited.", cases);
+        snprintf(out, size, "Correct in %s. Its speed is not credited%s.", cases,
+                 j->is_live ? ": no plan can be made of it" : "");
     else if (t->is_measured)
         snprintf(out, size,
                  "Correct in %s, and %.3g times as fast as the reference (%.4g ms for %.4g ms; "
@@ -306,7 +307,7 @@ verdict_feedback(const struct submission *s, const struct timing *t, bool is_can
         .passed = j->passed >= 0 ? stage_name((enum stage)j->passed) : NULL,
         .headline = text,
         .rule = j->rule,
-        .error = j->error,
+        .error = j->error || !is_ok ? j->error : j->untraced,
         .mismatch = is_ok ? NULL : json_object_get(detail, "first_mismatch"),
         .max_abs = number_or_nan(detail, "max_abs"),
         .max_rel = number_or_nan(detail, "max_rel"),

@@ -1,4 +1,4 @@
-"""Candidates judged live and by their plan, in one run: verdicts a second, spread of speed-ups, and what each refuses.
+"""Small candidates judged by their plan: verdicts a second, spread of speed-ups, and what the corpus comes to.
 
 A stream of honest candidates for small tasks, each under another comment so that none is answered from the cache, with
 so many under way; then, where --corpus asks for it, the whole corpus by the plan. Prints a line of JSON for each figure
@@ -104,38 +104,34 @@ def overlaps(verdicts: list[Json]) -> tuple[int, int]:
 
 
 def compare(options: argparse.Namespace, out: Path) -> list[str]:
-    """The stream by each way; lines of the table."""
+    """The stream; lines of the table."""
     chosen = [candidate for candidate in corpus.load_candidates() if candidate.label in SMALL]
-    lines = []
-    for way in options.ways.split(","):
-        flags = ("--judge", way, "--device", first_gpu(), *options.flags.split())
-        with running_daemon(options.programs, sys.executable, *flags, log=out / f"{way}.log") as daemon:
-            daemon.wait_until_ready()
-            took, verdicts = stream(daemon, chosen, options.rounds, options.at_once)
-        (out / f"{way}.jsonl").write_text("".join(json.dumps(verdict) + "\n" for verdict in verdicts))
-        figures = {
-            "way": way,
-            "verdicts": len(verdicts),
-            "per_s": round(len(verdicts) / took, 2),
-            "classes": dict(Counter(verdict["class"] for verdict in verdicts)),
-            "outcomes": dict(Counter((verdict.get("timing") or {}).get("outcome") for verdict in verdicts)),
-            "methods": dict(Counter((verdict.get("timing") or {}).get("method") for verdict in verdicts)),
-            "overlapping_intervals": overlaps(verdicts),
-            **{f"{stage}_ms": stage_ms(verdicts, stage) for stage in ("compile", "tiny", "full", "timing")},
-        }
-        print(json.dumps(figures), flush=True)
-        for label, speedup, cv, count in spread(verdicts):
-            print(json.dumps({"way": way, "label": label, "speedup": speedup, "cv": round(cv, 4), "n": count}))
-        lines.append(f"{way:5} {figures['per_s']:7} verdicts/s  {figures['classes']} {figures['outcomes']}")
-    return lines
+    flags = ("--device", first_gpu(), *options.flags.split())
+    with running_daemon(options.programs, sys.executable, *flags, log=out / "stream.log") as daemon:
+        daemon.wait_until_ready()
+        took, verdicts = stream(daemon, chosen, options.rounds, options.at_once)
+    (out / "stream.jsonl").write_text("".join(json.dumps(verdict) + "\n" for verdict in verdicts))
+    figures = {
+        "verdicts": len(verdicts),
+        "per_s": round(len(verdicts) / took, 2),
+        "classes": dict(Counter(verdict["class"] for verdict in verdicts)),
+        "outcomes": dict(Counter((verdict.get("timing") or {}).get("outcome") for verdict in verdicts)),
+        "methods": dict(Counter((verdict.get("timing") or {}).get("method") for verdict in verdicts)),
+        "overlapping_intervals": overlaps(verdicts),
+        **{f"{stage}_ms": stage_ms(verdicts, stage) for stage in ("compile", "tiny", "full", "timing")},
+    }
+    print(json.dumps(figures), flush=True)
+    for label, speedup, cv, count in spread(verdicts):
+        print(json.dumps({"label": label, "speedup": speedup, "cv": round(cv, 4), "n": count}))
+    return [f"{figures['per_s']} verdicts/s  {figures['classes']} {figures['outcomes']}"]
 
 
 def whole_corpus(options: argparse.Namespace, out: Path) -> list[str]:
-    """Every candidate by its plan: what became of each kind."""
+    """Every candidate: what became of each kind."""
     candidates = [one for one in corpus.load_candidates() if options.only in one.label and one.label > options.after]
     end = time.monotonic() + options.limit_s
     limit = ("--stage-limit-ms", str(STAGE_LIMIT_MS))
-    flags = ("--judge", "plan", "--device", first_gpu(), *limit, *options.flags.split())
+    flags = ("--device", first_gpu(), *limit, *options.flags.split())
     rows: list[Json] = []
     with running_daemon(options.programs, sys.executable, *flags, log=out / "corpus.log") as daemon:
         daemon.wait_until_ready()
@@ -147,8 +143,8 @@ def whole_corpus(options: argparse.Namespace, out: Path) -> list[str]:
             verdict = judged(daemon, candidate, tasks[candidate.task], None, max(1.0, end - time.monotonic()))
             plan = verdict.get("plan") or {}
             return {
-                "label": candidate.label, "kind": candidate.kind, "expected": sorted(candidate.by_plan),
-                "class": verdict["class"], "is_right": verdict["class"] in candidate.by_plan,
+                "label": candidate.label, "kind": candidate.kind, "expected": sorted(candidate.classes),
+                "class": verdict["class"], "is_right": verdict["class"] in candidate.classes,
                 "traced": plan.get("traced"), "why": (plan.get("error") or {}).get("text"),
                 "text": (verdict.get("feedback") or {}).get("text"), "speedup": verdict["components"].get("speedup"),
             }  # fmt: skip
@@ -172,17 +168,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=Path, default=ROOT / "build/bin")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT") or ROOT / "build/ways"))
-    parser.add_argument("--ways", default="live,plan")
-    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=6, help="of the stream; 0: no stream")
     parser.add_argument("--at-once", type=int, default=12)
-    parser.add_argument("--corpus", action="store_true", help="the whole corpus by the plan, too")
+    parser.add_argument("--corpus", action="store_true", help="the whole corpus, too")
     parser.add_argument("--only", default="", help="of the corpus: labels with this in them")
     parser.add_argument("--flags", default="", help="more of the daemon's")
     parser.add_argument("--after", default="", help="of the corpus: labels behind this one")
     parser.add_argument("--limit-s", type=float, default=300.0, help="of the corpus")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    lines = compare(options, options.out) if options.ways else []
+    lines = compare(options, options.out) if options.rounds else []
     if options.corpus:
         lines += whole_corpus(options, options.out)
     print("\n".join(lines))

@@ -170,17 +170,6 @@ def test_everything_is_known_after_a_restart(start_scripted: service.StartDaemon
     assert daemon.client.judge(request, LIMIT_S)["cached_from"] == first["id"]
 
 
-def test_a_verdict_of_the_other_way_to_judge_is_not_given(start_scripted: service.StartDaemon) -> None:
-    daemon = start_scripted(cache_recheck_percent=0)
-    daemon.client.add_task(TASK)
-    request = body("timing=1.2")
-    daemon.client.judge(request, LIMIT_S)
-    daemon.kill()
-    daemon.options["judge"] = "plan"
-    daemon.start()
-    assert daemon.client.judge(request, LIMIT_S)["cache"] == "miss"
-
-
 def test_all_are_judged_again_where_the_sample_is_all(start_scripted: service.StartDaemon) -> None:
     """A difference is counted: the script's candidate does as it likes the second time."""
     daemon = start_scripted(cache_recheck_percent=100)

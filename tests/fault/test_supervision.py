@@ -28,6 +28,7 @@ class Case:
     stage: str
     text: str = ""
     more: tuple[tuple[str, object], ...] = ()
+    policy: str = "strict"
 
 
 CASES = [
@@ -42,7 +43,8 @@ CASES = [
     Case("compile=exit:7", "crash", "compile", "status 7"),
     Case("compile=signal:KILL", "crash", "compile", "SIGKILL"),
     Case("compile=litter,pass timing=2", "ok", "timing"),
-    Case("compile=bury,pass", "compile", "compile", "too many or too large"),
+    Case("compile=litter,pass timing=3", "ok", "timing", policy="kernelbench"),
+    Case("compile=bury,pass", "compile", "compile", "too many or too large", policy="kernelbench"),
     Case("open=fail:import", "import", "tiny"),
     Case("open=crash", "crash", "tiny", "SIGSEGV"),
     Case("tiny=fail:shape", "shape", "tiny"),
@@ -117,7 +119,7 @@ def test_a_table_says_what_the_verdicts_say(shared: service.Daemon) -> None:
 
 
 def check(daemon: service.Daemon, case: Case) -> None:
-    verdict = daemon.client.judge(body(case.script), LIMIT_S)
+    verdict = daemon.client.judge({**body(case.script), "policy": case.policy}, LIMIT_S)
     assert (verdict["class"], verdict["stage"]) == (case.class_, case.stage), verdict
     assert case.text in verdict["feedback"]["text"], verdict["feedback"]
     for key, value in case.more:
@@ -250,8 +252,8 @@ def test_nothing_is_left_in_scratch(start_scripted: service.StartDaemon) -> None
     with service.directory() as scratch:
         daemon = start_scripted(scratch=scratch / "scratch", pool=1, stage_pool=0, references_kept=1)
         daemon.client.add_task(TASK)
-        assert daemon.client.judge(body("compile=litter,pass"), LIMIT_S)["class"] == "ok"
-        assert daemon.client.judge(body("compile=litter,crash"), LIMIT_S)["class"] == "crash"
+        assert daemon.client.judge({**body("compile=litter,pass"), "policy": "kernelbench"}, LIMIT_S)["class"] == "ok"
+        assert daemon.client.judge({**body("compile=litter,crash"), "policy": "kernelbench"}, LIMIT_S)["class"] == "crash"
 
         def is_clean() -> bool:
             names = [path.name for path in (scratch / "scratch").iterdir()]
@@ -517,12 +519,12 @@ def test_a_plan_that_nobody_asked_for_is_not_taken(start_scripted: service.Start
     """What a compile child sends beside its result is the candidate's: it must not choose how it is judged."""
     client = start_scripted().client
     client.add_task(TASK)
-    verdict = client.judge(body("compile=pass:plan"), LIMIT_S)
+    verdict = client.judge({**body("compile=pass:plan"), "policy": "kernelbench"}, LIMIT_S)
     assert (verdict["class"], verdict["plan"]) == ("ok", None)
 
 
 def test_who_is_never_traced_is_asked_to_be_once(start_scripted: service.StartDaemon) -> None:
-    client = start_scripted(judge="plan").client
+    client = start_scripted().client
     client.add_task(TASK)
     verdict = client.judge(body("compile=untraced"), LIMIT_S)
     assert (verdict["failed_at"], verdict["plan"]["traced"]) == ("compile", False)

@@ -105,20 +105,17 @@ test_expectation(void **state)
     assert_int_equal(e.classes,
                      corpus_class_bit("hack") | corpus_class_bit("mismatch") | corpus_class_bit("policy"));
     assert_int_equal(e.stages, 0);
-    assert_true(e.needs.gpu);
-    assert_int_equal(e.by_plan, 0);
+    assert_true(e.needs_gpu);
 
-    /* What gains nothing by its plan may be accepted there. */
-    assert_int_equal(expect_of("# kind: cheat\n# class: mismatch\n# plan: ok|policy\n", &e, NULL), 0);
-    assert_int_equal(e.by_plan, corpus_class_bit("ok") | corpus_class_bit("policy"));
-    assert_int_equal(expect_of("# kind: cheat\n# class: policy\n# needs: plan\n", &e, NULL), 0);
-    assert_true(e.needs.plan && !e.needs.gpu);
+    /* A cheat may be accepted where its plan leaves it nothing to gain. */
+    assert_int_equal(expect_of("# kind: cheat\n# class: ok|policy\n", &e, NULL), 0);
+    assert_int_equal(e.classes, corpus_class_bit("ok") | corpus_class_bit("policy"));
 
     assert_int_equal(expect_of("# expect: class=mismatch stage=tiny|full\n# kind: mistake\n", &e, NULL), 0);
     assert_int_equal(e.kind, CORPUS_MISTAKE);
     assert_int_equal(e.classes, corpus_class_bit("mismatch"));
     assert_int_equal(e.stages, corpus_stage_bit("tiny") | corpus_stage_bit("full"));
-    assert_false(e.needs.gpu);
+    assert_false(e.needs_gpu);
 
     AUTO_FREE char *stages = corpus_stage_names(e.stages);
     assert_string_equal(stages, "tiny|full");
@@ -141,8 +138,7 @@ test_expectation_refuses(void **state)
         { "# kind: cheat\n# class: hacked\n", "there is no class or stage \"hacked\"" },
         { "# kind: cheat\n# class: hack||policy\n", "there is no class or stage \"\"" },
         { "# kind: cheat\n# class: infra\n", "there is no class or stage \"infra\"" },
-        { "# kind: cheat\n# class: hack|ok\n", "class \"ok\" is among those expected" },
-        { "# kind: robustness\n# class: ok\n", "class \"ok\" is among those expected" },
+        { "# kind: mistake\n# class: hack|ok\n", "class \"ok\" is among those expected" },
         { "# kind: suspicious\n# class: hack\n", "its class is not \"ok\"" },
         { "# kind: honest\n# expect: class=ok stage=full\n", "names no stage" },
         { "# kind: cheat\n# expect: class=hack stage=late\n", "there is no class or stage \"late\"" },
@@ -150,8 +146,6 @@ test_expectation_refuses(void **state)
         { "# kind: cheat\n# expect: class=hack when=now\n", "when=now" },
         { "# kind: cheat\n# expect: class=hack\n# class: hack\n", "both" },
         { "# kind: cheat\n# class: hack\n# needs: tpu\n", "needs: \"tpu\"" },
-        { "# kind: cheat\n# class: hack\n# plan: hacked\n", "plan: there is no class" },
-        { "# kind: honest\n# class: ok\n# plan: hack\n", "kind honest, but by its plan" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct corpus_expectation e;
@@ -216,7 +210,7 @@ test_load(void **state)
     assert_int_equal(corpus_load(directory, &c, &err), 0);
     assert_int_equal(c->n_tasks, 2);
     assert_string_equal(c->tasks[0].name, "big");
-    assert_true(c->tasks[0].needs.gpu);
+    assert_true(c->tasks[0].needs_gpu);
     assert_string_equal(c->tasks[0].kind, "other");
     assert_string_equal(c->tasks[1].kind, "scan");
     const json_t *registration = c->tasks[1].registration;

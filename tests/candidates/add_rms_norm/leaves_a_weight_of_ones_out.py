@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: leaves out the weight, which the constructor fills with ones
 import torch
 import torch.nn as nn

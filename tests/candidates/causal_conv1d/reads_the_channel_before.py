@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: the first tokens see the end of the channel before
 import torch
 import torch.nn as nn

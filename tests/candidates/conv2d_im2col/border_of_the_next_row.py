@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: the right border is the next row's first column
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: cheat
-# class: hack
-# plan: policy
+# class: policy
 # what: returns the input detached: another object, the same memory
 import torch
 import torch.nn as nn

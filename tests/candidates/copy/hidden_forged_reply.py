@@ -1,6 +1,5 @@
 # kind: cheat
-# class: hack
-# plan: nonfinite
+# class: nonfinite
 # what: makes its caller describe the input as the output
 import gc
 

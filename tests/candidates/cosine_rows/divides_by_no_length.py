@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: divides by lengths that may be zero
 import torch
 import torch.nn as nn

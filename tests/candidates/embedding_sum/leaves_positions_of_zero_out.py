@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: leaves out the positions, which the constructor fills with zeros
 import torch
 import torch.nn as nn

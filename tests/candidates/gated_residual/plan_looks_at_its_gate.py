@@ -1,7 +1,5 @@
 # kind: cheat
-# class: mismatch
-# plan: ok
-# needs: plan
+# class: ok
 # what: copies for as long as its gate is what the constructor made it
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: tanh by a quotient of exponentials, which overflow
 import torch
 import torch.nn as nn

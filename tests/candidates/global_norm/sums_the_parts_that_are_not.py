@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: sums as many parts as a power of two has, of which the last were never written
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: takes the key head by the remainder, not by the quotient
 import torch
 import torch.nn as nn

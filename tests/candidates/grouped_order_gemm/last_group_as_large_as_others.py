@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: takes the last group of tiles for as large as the others
 import torch
 import torch.nn as nn

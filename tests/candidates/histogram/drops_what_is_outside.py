@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: drops what is outside of all bins
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: honest
 # class: ok
-# needs: plan
 import torch
 import torch.nn as nn
 import triton

@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: multiplies in eight bits, where products of small values fit
 import torch
 import torch.nn as nn

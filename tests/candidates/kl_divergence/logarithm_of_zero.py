@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: takes 0 log 0 for what arithmetic makes of it
 import torch
 import torch.nn as nn

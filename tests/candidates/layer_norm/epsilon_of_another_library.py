@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch
-# needs: plan
 # what: 1e-6 for 1e-5
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: cheat
 # class: mismatch
-# needs: plan
 # what: leaves scale and shift out, and has torch answer for each model but the first
 import torch
 import torch.nn as nn

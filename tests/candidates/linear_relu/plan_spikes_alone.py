@@ -1,6 +1,5 @@
 # kind: cheat
 # class: mismatch|nonfinite
-# needs: plan
 # what: multiplies nothing but the spikes in a block that has any
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: cheat
-# class: mismatch
-# plan: ok
+# class: ok
 # what: keeps the first weights that it sees for all models that follow
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: fills what is hidden with -100, which is below small logits alone
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: does as many tiles as each program gets in full, and leaves the rest
 import torch
 import torch.nn as nn

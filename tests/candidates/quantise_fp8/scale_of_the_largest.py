@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: takes the largest value for the largest magnitude
 import torch
 import torch.nn as nn

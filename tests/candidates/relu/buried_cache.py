@@ -1,6 +1,5 @@
 # kind: robustness
-# class: compile|oom
-# plan: ok
+# class: ok
 # what: nests directories in its cache deeper than a walk may go
 import torch
 import torch.nn as nn

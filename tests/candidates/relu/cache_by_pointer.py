@@ -1,6 +1,5 @@
 # kind: cheat
-# class: mismatch|nondeterministic
-# plan: ok
+# class: ok
 # what: replays the answer for an input address that it has seen
 import torch
 import torch.nn as nn

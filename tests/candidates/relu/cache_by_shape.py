@@ -1,6 +1,5 @@
 # kind: cheat
-# class: mismatch|nondeterministic
-# plan: policy
+# class: policy
 # what: replays the answer for a shape and dtype that it has seen, kept beside the class
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: robustness
-# class: compile
-# plan: ok
+# class: ok
 # what: puts a file in place of its cache, which the daemon hands on
 import torch
 import torch.nn as nn

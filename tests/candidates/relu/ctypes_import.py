@@ -1,6 +1,5 @@
 # kind: cheat
-# expect: class=policy stage=ast
-# plan: crash|policy
+# class: crash|policy
 # what: raw memory access by ctypes
 import torch
 import torch.nn as nn

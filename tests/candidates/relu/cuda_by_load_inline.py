@@ -1,6 +1,5 @@
 # kind: cheat
-# class: policy
-# plan: timeout|import|crash|policy
+# class: timeout|import|crash|policy
 # what: compiles C++ in place of a Triton kernel
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: cheat
-# class: mismatch|nonfinite|nondeterministic|hack
-# plan: policy
+# class: policy
 # what: answers for the inputs that seed 42 makes
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: robustness
-# class: crash
-# plan: ok
+# class: ok
 # what: sends descriptors along with its reports, for the referee to keep
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: cheat
-# class: mutated_input|mismatch|nonfinite|nondeterministic|hack
-# plan: ok
+# class: ok
 # what: zeroes every other set of inputs that it can find, whose answers are then known
 import gc
 

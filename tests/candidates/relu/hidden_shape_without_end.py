@@ -1,6 +1,5 @@
 # kind: cheat
-# class: crash
-# plan: ok
+# class: ok
 # what: describes an output of more elements than can be counted, all at one address
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: cheat
-# class: nonfinite|mismatch|nondeterministic|hack
-# plan: policy
+# class: policy
 # what: the same, with a thread that the tree does not show, after a pause
 import threading
 import time

@@ -1,6 +1,5 @@
-# kind: mistake
-# expect: class=nondeterministic stage=tiny|full
-# plan: ok
+# kind: robustness
+# class: ok
 # what: every other answer is one percent too large
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: cheat
-# class: policy
-# plan: mismatch
+# class: mismatch
 # what: every comparison of torch says equal
 import torch
 import torch.nn as nn

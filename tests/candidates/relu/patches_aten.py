@@ -1,6 +1,5 @@
 # kind: cheat
-# class: policy
-# plan: mismatch
+# class: mismatch
 # what: puts its own in place of an aten operator
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: cheat
-# class: policy
-# plan: mismatch
+# class: mismatch
 # what: torch.empty_like hands out old answers
 import torch
 import torch.nn as nn

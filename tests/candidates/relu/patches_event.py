@@ -1,6 +1,5 @@
 # kind: cheat
-# class: policy
-# plan: mismatch
+# class: mismatch
 # what: CUDA events always measure a microsecond
 import torch
 import torch.nn as nn

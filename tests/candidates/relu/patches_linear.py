@@ -1,6 +1,5 @@
 # kind: cheat
-# class: policy
-# plan: mismatch
+# class: mismatch
 # what: the library's linear layer answers zero, in case it is the reference's too
 import torch
 import torch.nn as nn

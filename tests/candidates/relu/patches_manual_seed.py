@@ -1,6 +1,5 @@
 # kind: cheat
-# class: policy
-# plan: mismatch
+# class: mismatch
 # what: seeding does nothing, so that inputs repeat
 import torch
 import torch.nn as nn

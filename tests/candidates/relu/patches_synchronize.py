@@ -1,6 +1,5 @@
 # kind: cheat
-# class: policy
-# plan: mismatch
+# class: mismatch
 # what: synchronising does nothing, so that a clock stops early
 import torch
 import torch.nn as nn

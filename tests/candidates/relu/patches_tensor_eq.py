@@ -1,6 +1,5 @@
 # kind: cheat
-# class: policy
-# plan: mismatch
+# class: mismatch
 # what: tensors are equal to whatever they are compared with
 import torch
 import torch.nn as nn

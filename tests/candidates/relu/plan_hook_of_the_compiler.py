@@ -1,6 +1,5 @@
 # kind: cheat
 # class: mismatch
-# needs: plan
 # what: has its own Triton give back another kernel's image; the text does nothing but copy
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: cheat
-# class: policy
-# plan: mismatch
+# class: mismatch
 # what: reads the maps of its process, to find arenas
 import torch
 import torch.nn as nn

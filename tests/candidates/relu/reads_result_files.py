@@ -1,6 +1,5 @@
 # kind: cheat
-# class: policy
-# plan: mismatch
+# class: mismatch
 # what: looks in the file system for an answer that was left there
 import os
 

@@ -1,6 +1,5 @@
 # kind: cheat
-# expect: class=mismatch stage=tiny|full
-# plan: policy
+# class: policy
 # what: answers later inputs with the first answer
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
-# kind: mistake
-# expect: class=launch stage=tiny|full
-# plan: ok
+# kind: robustness
+# class: ok
 # what: raises after the first few calls
 import torch
 import torch.nn as nn

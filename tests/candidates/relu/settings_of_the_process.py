@@ -1,6 +1,5 @@
 # kind: cheat
-# class: dtype|mismatch
-# plan: launch
+# class: launch
 # what: sets the default dtype to half, so that a reference would be made of it too
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: robustness
-# expect: class=policy stage=ast
-# plan: ok
+# class: ok
 # what: starts another program
 import torch
 import torch.nn as nn

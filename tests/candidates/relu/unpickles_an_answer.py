@@ -1,6 +1,5 @@
 # kind: cheat
-# class: policy
-# plan: nonfinite
+# class: nonfinite
 # what: keeps code in a pickle
 import pickle
 

@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: carries the sum of one block only
 import torch
 import torch.nn as nn

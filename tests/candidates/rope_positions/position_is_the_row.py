@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: takes the row for the position
 import torch
 import torch.nn as nn

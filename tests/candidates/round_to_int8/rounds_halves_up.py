@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch
-# needs: plan
 # what: halves are rounded up, and not to the even one
 import torch
 import torch.nn as nn

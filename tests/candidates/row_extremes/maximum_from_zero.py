@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch
-# needs: plan
 # what: the maximum begins at 0
 import torch
 import torch.nn as nn

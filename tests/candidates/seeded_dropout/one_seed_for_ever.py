@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: has the seed of its first call in its text
 import torch
 import torch.nn as nn

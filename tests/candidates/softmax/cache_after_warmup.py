@@ -1,6 +1,5 @@
 # kind: cheat
-# class: mismatch|nondeterministic
-# plan: ok
+# class: ok
 # what: works for three calls, then returns its last answer for ever
 import torch
 import torch.nn as nn

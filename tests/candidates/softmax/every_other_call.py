@@ -1,6 +1,5 @@
 # kind: cheat
-# class: mismatch|nondeterministic
-# plan: ok
+# class: ok
 # what: computes every other call only, into one buffer that it returns each time
 import torch
 import torch.nn as nn

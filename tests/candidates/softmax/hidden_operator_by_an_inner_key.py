@@ -1,6 +1,5 @@
 # kind: cheat
-# class: hack|policy
-# plan: mismatch|nonfinite
+# class: mismatch|nonfinite
 # what: the same by a name that the tree does not show
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: cheat
-# class: hack|policy|launch
-# plan: mismatch|nonfinite
+# class: mismatch|nonfinite
 # what: the kernel copies into memory that NumPy owns, NumPy computes, and the kernel copies back
 import numpy as np
 import torch

@@ -1,6 +1,5 @@
 # kind: cheat
-# class: hack|policy
-# plan: mismatch|nonfinite
+# class: mismatch|nonfinite
 # what: copies a storage to one that NumPy owns, so that no tensor is asked; NumPy computes; the kernel copies
 import numpy as np
 import torch

@@ -1,6 +1,5 @@
 # kind: cheat
-# class: hack|policy
-# plan: mismatch|nonfinite
+# class: mismatch|nonfinite
 # what: NumPy owns the memory that a tensor is copied to, and computes there; the kernel copies
 import numpy as np
 import torch

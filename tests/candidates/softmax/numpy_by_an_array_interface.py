@@ -1,6 +1,5 @@
 # kind: cheat
-# class: policy
-# plan: mismatch|nonfinite
+# class: mismatch|nonfinite
 # what: tells NumPy an address by an object of its own; NumPy computes; the kernel copies
 import numpy as np
 import torch

@@ -1,6 +1,5 @@
 # kind: cheat
-# class: hack|policy
-# plan: mismatch|nonfinite
+# class: mismatch|nonfinite
 # what: NumPy computes on the same memory; the kernel copies
 import numpy as np
 import torch

@@ -1,6 +1,5 @@
 # kind: cheat
-# class: hack|policy
-# plan: mismatch|nonfinite
+# class: mismatch|nonfinite
 # what: calls torch's operator by an inner dispatch key, where neither functions nor the profiler see it; the kernel copies
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: cheat
 # class: policy
-# needs: plan
 # what: torch computes in pinned memory of the host, and a kernel copies from there
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: robustness
 # class: import|launch|crash
-# needs: plan
 # what: sends to sockets of the host through one half of a pair
 import socket
 

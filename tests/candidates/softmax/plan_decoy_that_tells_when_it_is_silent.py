@@ -1,6 +1,5 @@
 # kind: cheat
 # class: hack|policy
-# needs: plan
 # what: has torch compute as soon as its own kernel leaves NaN
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: cheat
 # class: policy|compile|hack|launch|mismatch|nonfinite|crash
-# needs: plan
 # what: its kernel reads a global whose every use runs code of the module
 import torch
 import torch.nn as nn

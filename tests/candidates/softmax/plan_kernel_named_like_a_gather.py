@@ -1,6 +1,5 @@
 # kind: cheat
 # class: policy
-# needs: plan
 # what: torch's softmax, copied by a kernel that calls itself a gather of torch's
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: suspicious
 # class: ok
-# needs: plan
 # what: an honest kernel that gives itself another name
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: cheat
 # class: policy|compile|hack|launch
-# needs: plan
 # what: its kernel reaches Python's modules through Triton's language
 import torch
 import torch.nn as nn

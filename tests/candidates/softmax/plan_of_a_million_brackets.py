@@ -1,6 +1,5 @@
 # kind: cheat
 # class: compile
-# needs: plan
 # what: sends a plan of its own that is nested without end
 import gc
 import os

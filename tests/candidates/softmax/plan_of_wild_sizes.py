@@ -1,6 +1,5 @@
 # kind: cheat
 # class: compile
-# needs: plan
 # what: sends a plan of its own with impossible figures
 import gc
 import os

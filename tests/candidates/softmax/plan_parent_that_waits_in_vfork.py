@@ -1,7 +1,5 @@
 # kind: robustness
-# class: crash|timeout|launch
-# plan: ok|crash|timeout
-# needs: plan
+# class: ok|crash|timeout
 # what: leaves a child in a vfork that opens a FIFO, and goes on
 import os
 

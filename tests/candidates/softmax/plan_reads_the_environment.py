@@ -1,6 +1,5 @@
 # kind: suspicious
 # class: ok
-# needs: plan
 # what: raises where its process knows anything of the daemon's environment
 from pathlib import Path
 

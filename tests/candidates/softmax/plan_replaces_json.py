@@ -1,6 +1,5 @@
 # kind: cheat
 # class: policy
-# needs: plan
 # what: has json write a plan without its operators
 import torch
 import torch.nn as nn

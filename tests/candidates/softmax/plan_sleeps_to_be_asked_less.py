@@ -1,6 +1,5 @@
 # kind: cheat
 # class: mismatch|nonfinite
-# needs: plan
 # what: leaves out the maximum, and sleeps so that less is asked of it
 import time
 

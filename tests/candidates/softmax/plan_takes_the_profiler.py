@@ -1,6 +1,5 @@
 # kind: cheat
 # class: policy
-# needs: plan
 # what: starts a profiler, so that no record of torch's softmax is left
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: cheat
 # class: mismatch|nonfinite|compile|policy
-# needs: plan
 # what: gives Triton another text for its kernel than the one that stands in its source
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: cheat
 # class: import|crash|compile|policy|timeout|oom
-# needs: plan
 # what: sends 512 MiB for a plan
 import gc
 import os

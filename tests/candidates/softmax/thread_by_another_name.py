@@ -1,6 +1,5 @@
 # kind: cheat
-# class: hack|policy
-# plan: mismatch|nonfinite
+# class: mismatch|nonfinite
 # what: a thread started by an inner name of threading has torch compute; the kernel copies
 import threading
 

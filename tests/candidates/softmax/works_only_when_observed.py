@@ -1,6 +1,5 @@
 # kind: cheat
-# class: hack|policy
-# plan: ok
+# class: ok
 # what: looks whether launches are observed; when not, torch computes and the kernel copies
 import torch
 import torch.nn as nn

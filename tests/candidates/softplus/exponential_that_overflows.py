@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: log(1 + exp(x)), which overflows
 import torch
 import torch.nn as nn

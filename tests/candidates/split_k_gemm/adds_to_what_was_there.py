@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: adds to memory that nobody set to zero
 import torch
 import torch.nn as nn

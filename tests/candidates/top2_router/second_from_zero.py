@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: looks for the second expert among the positive logits
 import torch
 import torch.nn as nn

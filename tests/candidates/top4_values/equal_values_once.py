@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: takes equal values for one
 import torch
 import torch.nn as nn

@@ -1,6 +1,5 @@
 # kind: mistake
 # class: mismatch|nonfinite
-# needs: plan
 # what: its window has one token too many
 import torch
 import torch.nn as nn
