@@ -453,12 +453,13 @@ class Child:
         self._channel.send({"ev": "bound"})
         self._answer_bells(bells, is_timed=False)
 
-    def _planned_call(self, model: Any, args: list[Any], *, is_silent: bool) -> Callable[[], Any]:
+    def _planned_call(self, model: Any, args: list[Any], how: str | None) -> Callable[[], Any]:
         """A call of a plan; before the first one of a model its state is made and its configurations are tried."""
         with self._outside_pool():
             model.warm_up(args)
         self._synchronize()
-        return partial(model.call_silently if is_silent else model, *args)
+        calls = {"silent": "call_silently", "guarded": "call_guarded"}
+        return partial(model if how is None else getattr(model, calls[how]), *args)
 
     def _model_call(self, message: Message, shift: int) -> Callable[[], Any]:
         """A call of what `bind` names, on inputs so many bytes behind those that it names."""
@@ -476,7 +477,7 @@ class Child:
         if message.body.get("training") is not None and isinstance(model, torch.nn.Module):
             model.train(message.boolean("training"))
         if self._plan is not None:
-            return self._planned_call(model, args, is_silent=bool(message.body.get("silent")))
+            return self._planned_call(model, args, message.optional_text("how"))
         call = _Call(model, args, launches.form_of(args, message.body.get("training")))
         if message.text("model") in self._compiled:
             self._compile(call, tf32=message.boolean("tf32"))

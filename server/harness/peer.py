@@ -332,14 +332,14 @@ class Peer:
         empty: str | None = None,
         pause_ns: int | None = None,
         training: bool | None = None,
-        silent: bool = False,
+        how: str | None = None,
         bells: int = 0,
     ) -> None:
         """The same for as many sets from set_ on, whose inputs lie stride bytes further each.
 
         empty: "kernel", which has the GPU for pause_ns, or "nothing"; None: a call of the model.
         training: the mode that the model is put into before each call; None: it stays as it is.
-        silent: of a plan: none of the candidate's kernels is launched.
+        how: of a plan: "silent", none of the candidate's kernels is launched; "guarded", on a GPU, with guard zones.
         bells: the child is armed for as many, without events.
         """
         message = {
@@ -355,7 +355,7 @@ class Peer:
             "empty": empty,
             "pause_ns": pause_ns,
             "training": training,
-            "silent": silent,
+            "how": how,
             "bells": bells,
         }
         self.ask(message, "bound", limit_ms)

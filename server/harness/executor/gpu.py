@@ -15,6 +15,7 @@ import native
 import torch
 from shared import plan
 
+from executor.guards import Guards
 from executor.launch import Compiled, Kernel, LaunchRefused
 from executor.replay import Replay, poisoned
 from executor.steps import Allows, StepError
@@ -66,6 +67,7 @@ class Model:
         """allows and prepares: operators of a call, and of what is made before (executor/replay.py). StepError."""
         self._kernels = kernels
         self._scratch: list[torch.Tensor] = []
+        self._guards: Guards | None = None  # of the last call that had some
         self._device = device
         self._is_silent = False
         self._chosen: dict[int, int] = {}
@@ -81,6 +83,7 @@ class Model:
     def __call__(self, *inputs: Any) -> Any:
         """One call, queued. inputs: positional, as forward() gets them."""
         self._scratch.clear()
+        self._guards = None
         return self._replay.call(inputs)
 
     def warm_up(self, inputs: list[Any]) -> None:
@@ -92,6 +95,18 @@ class Model:
             self._replay.prepare()
         if self._has_choices and not self._chosen:
             self(*(item.clone() if isinstance(item, torch.Tensor) else item for item in inputs))
+
+    def call_guarded(self, *inputs: Any) -> Any:
+        """The same with zones around each tensor (executor/guards.py), where the memory has room for copies.
+
+        OutOfBounds where a kernel wrote into one. After the first call: the choice of an alternative is made.
+        """
+        self._scratch.clear()
+        self._guards = Guards(self._device)
+        try:
+            return self._replay.call(inputs, self._guards)
+        except torch.OutOfMemoryError:
+            return self(*inputs)
 
     def call_silently(self, *inputs: Any) -> Any:
         """The same with none of the candidate's kernels launched, and what nothing wrote filled with NaN."""

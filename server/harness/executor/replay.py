@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from shared import plan
 
+from executor.guards import Guards
 from executor.steps import Allows, Chooser, Environment, Launcher, Program, bind, build, reads, tree_leaves
 
 
@@ -103,8 +104,10 @@ class Replay:
             self._first.run(state, self._launch, self._choose)
         self._state = state
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any, guards: Guards | None = None) -> Any:
         """One call: inputs as the trace's tree has them (borrowed; a call may write to them), its outputs (given).
+
+        guards: the call has copies of its inputs and its state between zones, and what its operators make, too.
 
         Outputs may be views of inputs or of state, as the candidate's were. Raises StepError, ValueError for inputs
         of another structure, shape, dtype or stride than the trace's, and what Program.run lets pass.
@@ -115,8 +118,13 @@ class Replay:
         self.live = values
         self.borrowed = [values[leaf.id] for leaf in tree_leaves(self._trace.inputs)]
         with torch.no_grad():
-            self._steps.run(values, self._launch, self._choose)
-        return build(self._trace.output, values)
+            if guards is not None:
+                guards.enter(values, (leaf.id for leaf in tree_leaves(self._trace.inputs)))
+            self._steps.run(values, self._launch, self._choose, None if guards is None else guards.made)
+            found = build(self._trace.output, values)
+            if guards is not None:
+                guards.check()
+        return found
 
     def state(self) -> Sequence[torch.Tensor]:
         """What is kept between calls (views): parameters, buffers, what the first call prepared."""

@@ -33,6 +33,10 @@ Chooser: TypeAlias = Callable[[plan.Choose, Callable[[int], None]], None]
 call that at least once; the values that the alternatives define are gone afterwards."""
 
 
+Made: TypeAlias = Callable[[plan.Call, Environment], None]
+"""Is told of an operator's step and of the environment with its results."""
+
+
 class StepError(Exception):
     """A step that cannot be run as the plan has it: the candidate's line, and what is wrong.
 
@@ -284,9 +288,10 @@ class Program:
             ready.append(_make_ready(step, dead, device, allows))
         return Program(tuple(reversed(ready)))
 
-    def run(self, values: Environment, launch: Launcher, choose: Chooser) -> None:
+    def run(self, values: Environment, launch: Launcher, choose: Chooser, made: Made | None = None) -> None:
         """Follow the steps. The environment is the caller's: it gains what steps define and loses what was read last.
 
+        made: is called after each operator, and may put other tensors in the place of its results.
         Raises StepError (the environment is then of no use), and lets pass what says that the device failed or is
         full (torch.OutOfMemoryError, torch.AcceleratorError, MemoryError) and what the callbacks raise.
         """
@@ -294,6 +299,8 @@ class Program:
             step = ready.step
             if isinstance(step, plan.Call):
                 _call(ready, step, values)
+                if made is not None:
+                    made(step, values)
             elif isinstance(step, plan.Launch):
                 launch(step, _grid(ready, step, values), _filled(ready, step.line, values))
             else:
