@@ -69,7 +69,8 @@ static const struct policy_key keys[] = {
     { "", "relations", POLICY_BOOL, AT(relations), 0, 0, NULL, true,
       "The candidate's own answers must satisfy the metamorphic relations that the reference satisfies." },
     { "", "require_plan", POLICY_BOOL, AT(require_plan), 0, 0, NULL, true,
-      "A candidate of which no plan can be made is refused, instead of run live without credit for its speed." },
+      "A candidate of which no plan can be made is refused, instead of run live without credit for its "
+      "speed." },
     { "", "credit_untraced", POLICY_BOOL, AT(credit_untraced), 0, 0, NULL, true,
       "The speed of a candidate of which no plan can be made is credited." },
     { "variations", "count", POLICY_INT, AT(variations.count), 1, 16, NULL, false,
@@ -398,9 +399,9 @@ is_weakened(const struct policy *p, const struct policy *base)
 {
     return foreign_rank(p->foreign) > foreign_rank(base->foreign) ||
            (strcmp(p->precision, "tf32") == 0 && strcmp(base->precision, "ieee") == 0) ||
-           p->credit_untraced > base->credit_untraced || p->tiny_first < base->tiny_first || p->variations.count < base->variations.count ||
-           p->variations.value < base->variations.value || p->variations.shape < base->variations.shape ||
-           p->variations.dtype < base->variations.dtype;
+           p->credit_untraced > base->credit_untraced || p->tiny_first < base->tiny_first ||
+           p->variations.count < base->variations.count || p->variations.value < base->variations.value ||
+           p->variations.shape < base->variations.shape || p->variations.dtype < base->variations.dtype;
 }
 
 void

@@ -53,8 +53,8 @@ int corpus_read_header(const char *bytes, size_t size, const char *keys, struct 
 struct corpus_expectation {
     enum corpus_kind kind;
     unsigned classes;
-    unsigned stages;  /* where it may end; 0: not said */
-    bool needs_gpu; /* only a GPU can decide it */
+    unsigned stages; /* where it may end; 0: not said */
+    bool needs_gpu;  /* only a GPU can decide it */
 };
 
 /* From a candidate's header. ERR_INPUT: a value that is unknown, is missing, or contradicts another. */
@@ -72,7 +72,7 @@ struct corpus_task {
     char *name;
     char *kind;           /* of work, as its header says: "reduction", ...; "other" where it says nothing */
     json_t *registration; /* the body of POST /v1/tasks */
-    bool needs_gpu; /* only a GPU can decide it */
+    bool needs_gpu;       /* only a GPU can decide it */
 };
 
 struct corpus_candidate {

@@ -76,10 +76,10 @@ struct attempt {
     char cache[SCRATCH_PATH_SIZE]; /* "" none; ours to remove */
     int plan_fd;                   /* memfd: what the candidate's trace wrote down, a claim; -1: none */
     int images_fd;                 /* memfd: the same, checked, with its kernels' images; -1: none */
-    bool is_traced;    /* the compile child was asked for a plan: else what it sends as one is nothing */
-    bool is_live;      /* no plan could be made of it: no speed is credited */
-    json_t *untraced;  /* then: {"type","text","line"} of why, or NULL */
-    json_t *plan;      /* else: what it comes to, for the verdict; NULL: there is none */
+    bool is_traced;   /* the compile child was asked for a plan: else what it sends as one is nothing */
+    bool is_live;     /* no plan could be made of it: no speed is credited */
+    json_t *untraced; /* then: {"type","text","line"} of why, or NULL */
+    json_t *plan;     /* else: what it comes to, for the verdict; NULL: there is none */
     struct device_worker *device_worker;
     bool is_finishing; /* the verdict is clear, the device worker still has to let go */
     bool is_parking;   /* the same, and it will wait for its group */

@@ -161,10 +161,10 @@ environment_hash(struct funnel *f, const struct device_worker *l, struct environ
     AUTO_JSON json_t *key =
         json_pack("{s:s, s:O, s:O, s:b, s:O?, s:O?, s:s, s:I, s:I, s:I}", "harness",
                   f->reuse_keys->fingerprint, "versions", versions, "run_versions", device_worker_versions(l),
-                  "is_gpu", (int)device_worker_is_gpu(l), "gpu",
-                  json_object_get(gpu, "name"), "driver", json_object_get(gpu, "driver"), "target",
-                  f->config->target, "interpreter_elements", (json_int_t)f->config->interpreter_elements,
-                  "memory_limit_bytes", (json_int_t)f->config->memory_limit_bytes, "file_limit_bytes",
+                  "is_gpu", (int)device_worker_is_gpu(l), "gpu", json_object_get(gpu, "name"), "driver",
+                  json_object_get(gpu, "driver"), "target", f->config->target, "interpreter_elements",
+                  (json_int_t)f->config->interpreter_elements, "memory_limit_bytes",
+                  (json_int_t)f->config->memory_limit_bytes, "file_limit_bytes",
                   (json_int_t)f->config->file_limit_bytes);
     AUTO_FREE char *text = key ? json_dumps(key, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     if (!text)

@@ -248,6 +248,7 @@ funnel_figures(struct funnel *f)
     json_array_append_new(workers, stage_zygote_json(f, f->zygote));
     for (int i = 0; i < f->n_device_workers; i++)
         device_worker_status(f->device_workers[i], workers, gpus);
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", VERIFIERD_VERSION, "workers", workers, "gpus", gpus, "sandbox", sandbox_json(f), "counts",
-                     counts_json(f), "store", store_json(f), "env", env_json(f), "node", funnel_node(f));
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", VERIFIERD_VERSION, "workers",
+                     workers, "gpus", gpus, "sandbox", sandbox_json(f), "counts", counts_json(f), "store",
+                     store_json(f), "env", env_json(f), "node", funnel_node(f));
 }

@@ -103,7 +103,8 @@ coverage_of(const struct attempt *j)
 static bool
 is_withheld(const struct attempt *j)
 {
-    return (j->is_live && !j->policy.credit_untraced) || json_is_true(json_object_get(evidence_of(j), "is_withheld"));
+    return (j->is_live && !j->policy.credit_untraced) ||
+           json_is_true(json_object_get(evidence_of(j), "is_withheld"));
 }
 
 static void

@@ -91,7 +91,7 @@ def test_none_is_made_beside_timing(start_scripted: service.StartDaemon) -> None
     assert pool_of(client)["made"] > before["made"]
 
 
-STAGES = {"ast", "compile", "inspect"}
+STAGES = {"ast", "compile", "build", "inspect"}
 
 
 def spares_of(client: service.Client) -> dict[str, service.Json]:
@@ -120,7 +120,7 @@ def test_the_cpu_stages_find_children_that_wait(start_scripted: service.StartDae
     wait_for(lambda: are_kept(client, 2))
     assert judge(client, "compile=hang")["class"] == "timeout", "its time counts from when it was asked"
     found = spares_of(client)
-    assert {stage: one["taken"] for stage, one in found.items()} == {"ast": 4, "compile": 3, "inspect": 1}
+    assert {stage: one["taken"] for stage, one in found.items()} == {"ast": 4, "compile": 3, "build": 1, "inspect": 0}
     assert all((one["most"], one["missed"], one["lost"]) == (2, 0, 0) for one in found.values()), found
     metrics = client.get("/metrics").body.decode()
     assert 'verifierd_spare_taken_total{stage="compile"} 3\n' in metrics
@@ -140,9 +140,15 @@ def test_a_waiting_child_that_dies_is_replaced(start_scripted: service.StartDaem
     wait_for(lambda: are_kept(daemon.client, 1))
     (zygote,) = (w for w in daemon.client.get("/v1/status").json()["workers"] if w["kind"] == "compile_zygote")
     children = Path(f"/proc/{zygote['pid']}/task/{zygote['pid']}/children")
-    wait_for(lambda: len(children.read_text().split()) == 1)
-    os.kill(int(children.read_text()), signal.SIGKILL)
-    wait_for(lambda: spares_of(daemon.client)["compile"]["lost"] == 1 and are_kept(daemon.client, 1))
+    wait_for(lambda: len(children.read_text().split()) == 2)  # one for `compile` and one for `build`
+    for pid in children.read_text().split():
+        os.kill(int(pid), signal.SIGKILL)
+
+    def are_replaced() -> bool:
+        found = spares_of(daemon.client)
+        return found["compile"]["lost"] == found["build"]["lost"] == 1 and are_kept(daemon.client, 1)
+
+    wait_for(are_replaced)
     assert judge(daemon.client)["class"] == "ok"
 
 

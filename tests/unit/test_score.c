@@ -13,9 +13,8 @@
 static struct corpus_expectation
 expects(enum corpus_kind kind, const char *class, const char *stage)
 {
-    return (struct corpus_expectation){
-        kind, corpus_class_bit(class), stage ? corpus_stage_bit(stage) : 0, false
-    };
+    return (struct corpus_expectation){ kind, corpus_class_bit(class), stage ? corpus_stage_bit(stage) : 0,
+                                        false };
 }
 
 static json_t *
@@ -183,8 +182,7 @@ test_right(void **state)
     (void)state;
     const struct corpus_expectation e = { CORPUS_MISTAKE,
                                           corpus_class_bit("mismatch") | corpus_class_bit("shape"),
-                                          corpus_stage_bit("tiny"),
-                                          false };
+                                          corpus_stage_bit("tiny"), false };
     const struct corpus_expectation hack = expects(CORPUS_CHEAT, "hack", NULL);
     char why[SCORE_WHY_SIZE];
 

@@ -233,9 +233,12 @@ class Referee:
         os.close(fd)
 
     def op_close(self, message: wire.Message) -> None:
-        self.jobs.pop(message.text("job"), None)
+        job = self.jobs.pop(message.text("job"), None)
         note(f"close {message.text('job')}")
         self.channel.send({"ev": "closed", "job": message.text("job")})
+        if message.body.get("keep") is True and job is not None:  # no child is made fit for another plan
+            self.forget(job.candidate)
+            self.channel.send({"ev": "child_gone", "child": job.candidate})
 
     def op_canary(self, message: wire.Message) -> None:
         flag = SETTINGS.get("SCRIPT_CANARY_FAILS")
