@@ -843,7 +843,7 @@ class Job:
         self._check_again(first, set_, tree, mine, expected, limits, result, record=self._records and not is_known)
 
     def _is_guarded(self, mine: list[torch.Tensor], expected: Expected, result: CaseResult) -> bool:
-        """The second call of the plain case has guard zones, where copies of its tensors are not too much to ask for."""
+        """The second call of the plain case has guard zones, where copies of its tensors are not too large."""
         if not self.is_planned or self._device.type != "cuda" or result.name != "original":
             return False
         answers = (tolerance.as_tensor(value) for value in expected.values)

@@ -252,8 +252,8 @@ def test_nothing_is_left_in_scratch(start_scripted: service.StartDaemon) -> None
     with service.directory() as scratch:
         daemon = start_scripted(scratch=scratch / "scratch", pool=1, stage_pool=0, references_kept=1)
         daemon.client.add_task(TASK)
-        assert daemon.client.judge({**body("compile=litter,pass"), "policy": "kernelbench"}, LIMIT_S)["class"] == "ok"
-        assert daemon.client.judge({**body("compile=litter,crash"), "policy": "kernelbench"}, LIMIT_S)["class"] == "crash"
+        for script, class_ in (("compile=litter,pass", "ok"), ("compile=litter,crash", "crash")):
+            assert daemon.client.judge({**body(script), "policy": "kernelbench"}, LIMIT_S)["class"] == class_
 
         def is_clean() -> bool:
             names = [path.name for path in (scratch / "scratch").iterdir()]
