@@ -14,6 +14,17 @@ const CURVES = [
 const FAST = ["fast_1", "fast_1.5", "fast_2"];
 const fastName = (key) => "Faster than " + key.slice(5) + "×";
 
+// A page that sums up a whole run is asked for less often than the others.
+const REST_MS = 10000;
+function rested(update) {
+  let last = -REST_MS;
+  return async () => {
+    if (performance.now() < last + REST_MS) return;
+    await update();
+    last = performance.now();
+  };
+}
+
 const runLink = (run) => el("a", { href: "#/runs/" + encodeURIComponent(run), text: run });
 const stepsOf = (item) => (item.last_step === null ? "–" : item.first_step === item.last_step ? count(item.last_step) : `${count(item.first_step)} to ${count(item.last_step)}`);
 
@@ -50,7 +61,7 @@ export function runs(root, params, go) {
     for (const [name, value] of Object.entries(more || {})) if (value) next.set(name, value); else next.delete(name);
     return "#/runs" + (next.size ? "?" + next : "");
   };
-  return async () => {
+  return rested(async () => {
     const cursor = params.get("cursor");
     const page = await ask("/v1/runs?limit=30" + (cursor ? "&cursor=" + encodeURIComponent(cursor) : ""));
     const told = params.getAll("run").slice(0, BESIDE);
@@ -73,7 +84,7 @@ export function runs(root, params, go) {
     ], page.items, "No submission says its run. Send metadata {\"run\": \"…\", \"step\": 3} with each, as verifierd_client does."));
     drawPages([page.next, cursor], () => [cursor && el("a", { class: "button", href: address(told, { cursor: "" }), text: "Newest" }),
       page.next && el("a", { class: "button", href: address(told, { cursor: page.next }), text: "Older" })]);
-  };
+  });
 }
 
 // --- one run ---
@@ -132,7 +143,7 @@ export function run(root, params, go, name) {
     go("#/runs/" + path + (next.size ? "?" + next : ""));
   };
   const fast = FAST.includes(params.get("fast")) ? params.get("fast") : "fast_1";
-  return async () => {
+  return rested(async () => {
     const [one, tasks] = await Promise.all([ask("/v1/runs/" + path), ask(`/v1/runs/${path}/tasks?limit=50`)]);
     draw([one, tasks], () => [
       el("h1", { text: one.run }),
@@ -144,5 +155,5 @@ export function run(root, params, go, name) {
       section("Tasks by step", tasksByStep(tasks, measure, params.get("task"), (key) => change("by", key), (task) => change("task", task === params.get("task") ? "" : task))),
       section("How fast", speedups(one.speedups)),
     ]);
-  };
+  });
 }

@@ -242,6 +242,9 @@ void exchange_header(struct exchange *x, const char *name, const char *value);
 void exchange_tag(struct exchange *x);
 void exchange_send(struct exchange *x);
 
+/* A document as it is sent; any thread. document: taken. Given, free(); NULL: no memory. */
+char *exchange_text_of(json_t *document);
+
 /* set_json and send */
 void exchange_json(struct exchange *x, unsigned status, json_t *document);
 void exchange_problem(struct exchange *x, enum problem problem, const char *format, ...)

@@ -59,6 +59,16 @@ exchange_set_static(struct exchange *x, unsigned status, const char *type, const
         MHD_create_response_from_buffer(size, (void *)(uintptr_t)bytes, MHD_RESPMEM_PERSISTENT));
 }
 
+char *
+exchange_text_of(json_t *document)
+{
+    char *text =
+        document ? json_dumps(document, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL;
+
+    json_decref(document);
+    return text;
+}
+
 static void
 set_document(struct exchange *x, unsigned status, const char *type, json_t *document)
 {
@@ -66,10 +76,8 @@ set_document(struct exchange *x, unsigned status, const char *type, json_t *docu
         "{\"type\":\"urn:verifierd:problem:internal\",\"status\":500,\"code\":\"internal\","
         "\"title\":\"The daemon failed\",\"detail\":\"no memory for the answer\","
         "\"retryable\":true}";
-    char *text =
-        document ? json_dumps(document, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL;
+    char *text = exchange_text_of(document);
 
-    json_decref(document);
     if (text)
         exchange_set_bytes(x, status, type, text, strlen(text));
     else

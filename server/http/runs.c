@@ -26,6 +26,8 @@ struct run_read {
     char last[LINE_SIZE + 32];      /* the cursor of the last row */
     int64_t first_step, last_step;  /* of the run; < 0: none */
     json_t *out, *items, *speedups; /* the run, or NULL: there is none; rows of it, or of a page */
+    bool is_there;                  /* the run */
+    char *text;                     /* the answer, made where it is read: it may be long; NULL: no memory */
 };
 
 static void
@@ -36,6 +38,7 @@ free_run(struct exchange_read *call)
     json_decref(c->out);
     json_decref(c->items);
     json_decref(c->speedups);
+    free(c->text);
     free(c);
 }
 
@@ -196,6 +199,7 @@ one_run_cb(void *arg, const struct run_row *row)
 {
     struct run_read *c = arg;
 
+    c->is_there = true;
     c->out = run_json(row);
     c->speedups = speedups_json(&row->counts);
     c->first_step = row->first_step;
@@ -234,32 +238,32 @@ read_curve(struct exchange_read *call, struct store_reader *r, struct error *err
     struct run_read *c = (struct run_read *)call;
     int rc = read_run(c, r, err);
 
-    if (rc < 0 || c->last_step < 0)
+    if (rc == 0 && c->last_step >= 0)
+        rc = reader_each_run_step(r, c->scope, c->run, c->first_step, width_of(c, POINTS_MAX), point_cb, c,
+                                  err);
+    if (rc < 0 || !c->is_there)
         return rc;
-    return reader_each_run_step(r, c->scope, c->run, c->first_step, width_of(c, POINTS_MAX), point_cb, c,
-                                err);
-}
-
-static bool
-refuse_unknown(struct exchange *x, const struct run_read *c)
-{
-    if (c->out)
-        return false;
-    exchange_problem(x, PROBLEM_NOT_FOUND, "there is no run \"%.100s\" with a verdict", c->run);
-    return true;
-}
-
-static void
-answer_curve(struct exchange *x, struct exchange_read *call)
-{
-    struct run_read *c = (struct run_read *)call;
-
-    if (refuse_unknown(x, c))
-        return;
     json_object_set(c->out, "speedups", c->speedups);
     json_object_set_new(c->out, "step_width", json_integer((json_int_t)width_of(c, POINTS_MAX)));
     json_object_set(c->out, "steps", c->items);
-    exchange_json(x, 200, ptr_take(&c->out));
+    c->text = exchange_text_of(ptr_take(&c->out));
+    return 0;
+}
+
+static void
+answer_run(struct exchange *x, struct exchange_read *call)
+{
+    struct run_read *c = (struct run_read *)call;
+
+    if (!c->is_there) {
+        exchange_problem(x, PROBLEM_NOT_FOUND, "there is no run \"%.100s\" with a verdict", c->run);
+    } else if (!c->text) {
+        exchange_json(x, 200, NULL); /* says that there was no memory */
+    } else {
+        size_t size = strlen(c->text);
+        exchange_set_bytes(x, 200, "application/json", ptr_take(&c->text), size);
+        exchange_send(x);
+    }
 }
 
 static void
@@ -285,23 +289,15 @@ read_tasks(struct exchange_read *call, struct store_reader *r, struct error *err
     struct run_read *c = (struct run_read *)call;
     int rc = read_run(c, r, err);
 
-    if (rc < 0 || c->last_step < 0)
+    if (rc == 0 && c->last_step >= 0)
+        rc = reader_each_run_task(r, c->scope, c->run, c->first_step, width_of(c, COLUMNS_MAX), c->limit,
+                                  task_step_cb, c, err);
+    if (rc < 0 || !c->is_there)
         return rc;
-    return reader_each_run_task(r, c->scope, c->run, c->first_step, width_of(c, COLUMNS_MAX), c->limit,
-                                task_step_cb, c, err);
-}
-
-static void
-answer_tasks(struct exchange *x, struct exchange_read *call)
-{
-    struct run_read *c = (struct run_read *)call;
-
-    if (refuse_unknown(x, c))
-        return;
-    exchange_json(x, 200,
-                  json_pack("{s:s, s:o, s:o, s:I, s:O}", "run", c->run, "first_step",
-                            step_json(c->first_step), "last_step", step_json(c->last_step), "step_width",
-                            (json_int_t)width_of(c, COLUMNS_MAX), "items", c->items));
+    c->text = exchange_text_of(json_pack(
+        "{s:s, s:o, s:o, s:I, s:O}", "run", c->run, "first_step", step_json(c->first_step), "last_step",
+        step_json(c->last_step), "step_width", (json_int_t)width_of(c, COLUMNS_MAX), "items", c->items));
+    return 0;
 }
 
 static void
@@ -318,7 +314,7 @@ ask_run(struct exchange *x, const struct exchange_read *call)
 void
 run_show(struct exchange *x)
 {
-    static const struct exchange_read call = { .read = read_curve, .answer = answer_curve, .what = "run" };
+    static const struct exchange_read call = { .read = read_curve, .answer = answer_run, .what = "run" };
 
     ask_run(x, &call);
 }
@@ -327,7 +323,7 @@ run_show(struct exchange *x)
 void
 run_tasks(struct exchange *x)
 {
-    static const struct exchange_read call = { .read = read_tasks, .answer = answer_tasks, .what = "run" };
+    static const struct exchange_read call = { .read = read_tasks, .answer = answer_run, .what = "run" };
 
     ask_run(x, &call);
 }
