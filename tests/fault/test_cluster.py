@@ -120,6 +120,19 @@ def test_a_killed_and_a_paused_node_lose_nothing_and_double_nothing(cluster: Clu
     assert (len(history.acknowledged), history.lost, history.doubled) == (24, [], 0)
 
 
+def test_a_paused_node_answers_and_others_judge(cluster: Cluster) -> None:
+    """It takes in what it is sent, tells of it, and never claims."""
+    front = Node("front", next(iter(cluster.nodes.values())).log.parent, cluster.database.url, ["--paused=true"])
+    try:
+        items = [{"candidate": candidate(str(number))} for number in range(12)]
+        group = str(post(front, "/v1/groups", candidates=items)["id"])
+        document = front.call("GET", f"/v1/groups/{group}?wait=60")[1]
+        assert (document["state"], {item["class"] for item in document["items"]}) == ("done", {"ok"})
+        assert b"taken up from the store" not in front.log.read_bytes()
+    finally:
+        front.stop()
+
+
 def test_what_a_node_cannot_write_is_judged_by_another(cluster: Cluster) -> None:
     """Its one connection that writes waits and waits, and the one that renews the lease does not."""
     a, b, c = cluster.nodes.values()
