@@ -5,16 +5,21 @@ All of it in one run on one machine, with scripted workers (tests/fault/harness)
 the --jobs slots of a node, and little processor time. With --seconds=0 the machine is the limit instead. The rounds
 alternate. What a verdict writes is asked of the database; how long a claim takes is read from its log, in rounds of
 their own, since the log costs time. A JSON line for each round, then a table.
+
+--simulate measures the database alone, with threads in place of daemons (cluster_load.c); --polls measures clients that
+wait, spread over three nodes.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import platform
 import re
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -27,7 +32,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "server" / "deploy"))
 
-from demo_cluster import TASK, ClusterError, Database, Node  # noqa: E402
+from demo_cluster import BINARY, TASK, ClusterError, Database, Node  # noqa: E402
 
 GROUP = 16
 LIMIT_S = 900.0
@@ -137,6 +142,75 @@ def run_round(directory: Path, store: str, n: int, options: argparse.Namespace, 
     return line
 
 
+def simulate(directory: Path, numbers: Sequence[int], seconds: float) -> Iterator[Json]:
+    """So many nodes as threads, which store, claim and end as fast as they can, on an empty database each time."""
+    program = BINARY.parents[1] / "plain" / "bench" / "cluster_load"
+    for n in numbers:
+        place = directory / str(n)
+        place.mkdir()
+        place.chmod(0o755)
+        database = Database(place / "database", ["max_connections=600"])
+        try:
+            ran = subprocess.run(
+                [str(program), database.url, str(n), str(seconds)], capture_output=True, text=True, check=False
+            )
+            if ran.returncode != 0:
+                raise ClusterError(ran.stderr)
+            yield {"load": os.getloadavg()[0], **json.loads(ran.stdout)}
+        finally:
+            database.stop()
+
+
+async def poll(node: Node, one: str) -> tuple[float, float]:
+    """When it was asked for and when its verdict came."""
+    port = int(node.url.rpartition(":")[2])
+    asked = time.time()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(
+        f"GET /v1/submissions/{one}?wait=120 HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n".encode()
+    )
+    answer = await reader.read(-1)
+    writer.close()
+    if b'"class"' not in answer:
+        raise ClusterError(answer[:300].decode(errors="replace"))
+    return asked, time.time()
+
+
+async def poll_all(found: Sequence[Node], ids: Sequence[str], n: int, gate: Path) -> list[tuple[float, float]]:
+    waiting = [asyncio.create_task(poll(found[i % len(found)], ids[i // len(found) % len(ids)])) for i in range(n)]
+    await asyncio.sleep(5)
+    gate.touch()
+    return list(await asyncio.gather(*waiting))
+
+
+def run_polls(directory: Path, n: int) -> Json:
+    """n clients wait for 100 submissions, each of them at all nodes, and are told once those end."""
+    database = Database(directory / "database")
+    gate = directory / "gate"
+    try:
+        with nodes(directory, database.url, 3, 4) as found:
+            ids = []
+            for number in range(100):
+                body = {
+                    "task": "scripted",
+                    "candidate": f"# script: compile=until:{gate},pass timing=1.3\n# {number}\n",
+                }
+                ids.append(str(found[number % 3].call("POST", "/v1/submissions", body)[1]["id"]))
+            answers = asyncio.run(poll_all(found, ids, n, gate))
+    finally:
+        database.stop()
+    ends: dict[str, list[float]] = {}
+    for number, (_, came) in enumerate(answers):
+        ends.setdefault(ids[number // 3 % len(ids)], []).append(came)
+    spread = sorted(max(times) - min(times) for times in ends.values())
+    return {
+        "polls": len(answers),
+        "verdicts": len(ends),
+        "spread_p50_ms": 1000 * spread[len(spread) // 2],
+        "spread_max_ms": 1000 * spread[-1],
+    }
+
+
 def table(lines: Sequence[Json]) -> str:
     out = [
         "| store | nodes | verdicts/s | rows a verdict | WAL a verdict | disk a verdict | claim p50, p99 |",
@@ -165,12 +239,21 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=4, help="CPU slots of each node")
     parser.add_argument("--seconds", type=float, default=0.4, help="that a verdict takes of a slot")
+    parser.add_argument("--simulate", type=int, nargs="*", default=[], help="numbers of simulated nodes")
+    parser.add_argument("--for", type=float, default=20, dest="length", help="seconds of each simulation")
+    parser.add_argument("--polls", type=int, default=0, help="clients that wait")
     options = parser.parse_args()
     lines: list[Json] = []
     print(f"{os.cpu_count()} cores, {platform.machine()}, load {os.getloadavg()[0]:.1f} at the start", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="verifierd-bench-", ignore_cleanup_errors=True) as name:
         top = Path(name)
         top.chmod(0o755)
+        if options.simulate or options.polls:
+            for line in simulate(top, options.simulate, options.length):
+                print(json.dumps(line), flush=True)
+            if options.polls:
+                print(json.dumps(run_polls(top, options.polls)))
+            return 0
         rounds = [(store, n, False) for _ in range(options.rounds) for store, n in LAYOUTS]
         rounds += [("postgresql", n, True) for n in (1, 3)]
         for number, (store, n, logs) in enumerate(rounds):
