@@ -7,7 +7,6 @@ life: ready, arena, (describe), load, build, state, bind, arm, bells. proto/work
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import gc
 import os
@@ -48,6 +47,8 @@ from wire import (
 
 SPIN_NS: Final = 200_000_000
 """How long a child spins for its bell before it sleeps: longer than the referee needs between two bells."""
+SPIN_GATED_NS: Final = 1_000_000
+"""The same where the GPU waits until all of a bell is queued, so that it does not matter how soon that begins."""
 
 
 class StepFailed(Exception):
@@ -79,6 +80,7 @@ class Placer:
         self._start = heap.offset + heap.pool
         self._next = self._start
         self._end = heap.offset + heap.size
+        self._copies: dict[tuple[Any, ...], TensorNote] = {}
         self.copied = False  # since restart()
 
     def keep(self) -> None:
@@ -87,10 +89,20 @@ class Placer:
 
     def restart(self) -> None:
         self._next = self._start
+        self._copies.clear()
         self.copied = False
 
     def place(self, tensor: torch.Tensor) -> TensorNote:
-        """The note of a tensor that lies in the arena. MemoryError when it does not fit."""
+        """The note of a tensor that lies in the arena. MemoryError when it does not fit.
+
+        One that is placed again before restart() has one copy: calls that answer in one buffer are seen to do so.
+        """
+        key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.is_conj(), tensor.is_neg())
+        if key not in self._copies:
+            self._copies[key] = self._placed(tensor)
+        return self._copies[key]
+
+    def _placed(self, tensor: torch.Tensor) -> TensorNote:
         tensor = tensor.detach().resolve_conj().resolve_neg()
         offset = self._arena.find(tensor) if tensor.device.type == self._arena.device.type else None
         if offset is not None:  # an input, or a part of one, too: the referee shall see it as what it is
@@ -148,7 +160,7 @@ class Child:
         self._events: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
         self._wash: torch.Tensor | None = None  # what the L2 cache is washed with before a timed bell
         self._repeats = 1  # how often a bell's calls are made
-        self._pause_ns = 0  # how long the GPU is busy before a timed bell, so that all of it is queued meanwhile
+        self._gate_ns = 0  # so long at most the GPU waits, before a timed bell, until all of it is queued
         self._ops: dict[str, Callable[[Message], None]] = {
             "arena": self._op_arena,
             "describe": self._op_describe,
@@ -398,9 +410,9 @@ class Child:
         seeds = [message.integer("seed", 0, 1 << 62), *(message.body.get("more") or [])]
         stride = message.integer("stride", 0, 1 << 48)
         overrides, dtype = message.mapping("overrides"), message.optional_text("dtype")
+        is_own = not overrides and dtype is None
         draws = self._draws
         assert draws is not None
-        trees, end = [], offset
 
         def draw(seed: int) -> list[Any]:
             _seed(seed)
@@ -410,15 +422,11 @@ class Child:
         try:
             module = self._case_module(overrides)
             with self._outside_pool(), self._device, torch.no_grad():
-                for index, seed in enumerate(seeds):
-                    start = offset + index * stride
-                    tree, end = draws.put(partial(draw, seed), start, stride, is_own=not overrides and dtype is None)
-                    trees.append(tree)
-                    _require_same_form(trees[0], tree, index * stride)
+                tree, end = draws.put([partial(draw, seed) for seed in seeds], offset, stride, is_own=is_own)
             self._synchronize()
         except BaseException as error:
             raise StepFailed("inputs", error, self._filename) from None
-        self._channel.send({"ev": "inputs", "inputs": trees[0], "end": end})
+        self._channel.send({"ev": "inputs", "inputs": tree, "end": end})
 
     @contextmanager
     def _outside_pool(self) -> Iterator[None]:
@@ -562,8 +570,9 @@ class Child:
 
     def _answer_bells(self, bells: int, *, is_timed: bool) -> None:
         doorbell = self._require()[2]
+        spin_ns = SPIN_GATED_NS if is_timed and self._gate_ns else SPIN_NS
         for _ in range(bells):
-            bell = doorbell.wait(self._seen, SPIN_NS)
+            bell = doorbell.wait(self._seen, spin_ns)
             self._seen = bell.number
             try:
                 events_ns, host_ns = self._answer(doorbell, bell, is_timed)
@@ -576,9 +585,9 @@ class Child:
             doorbell.answer(bell.number, status, events_ns, host_ns)
 
     def _prepare_wash(self, message: Message) -> None:
-        self._pause_ns = message.integer("pause_ns", 0, 1_000_000_000)
-        if self._pause_ns:
-            native.pause_setup()
+        self._gate_ns = message.integer("gate_ns", 0, 1_000_000_000)
+        if self._gate_ns:
+            native.gate_setup()
         if not message.boolean("wash"):
             self._wash = None
         elif self._wash is None:
@@ -587,9 +596,9 @@ class Child:
                 self._wash = torch.empty(size, dtype=torch.uint8, device=self._device)
 
     def _go_cold(self) -> None:
-        """Queue what keeps the GPU busy while a timed bell is queued, and leaves it a cold cache."""
-        if self._pause_ns:
-            native.pause(self._pause_ns)
+        """Queue what has the GPU wait while a timed bell is queued, and leaves it a cold cache."""
+        if self._gate_ns:
+            native.gate(self._gate_ns)
         if self._wash is not None:
             self._wash.zero_()
 
@@ -612,6 +621,8 @@ class Child:
             host_ns = time.monotonic_ns() - started_ns
             if is_timed and self._events is not None:
                 self._events[1].record()
+                if self._gate_ns:
+                    native.gate_open()
         kept = kept[-len(bindings) :]
         self._kept = kept
         self._synchronize()
@@ -714,12 +725,6 @@ class Child:
             torch.cuda.synchronize()
 
 
-def _require_same_form(first: Any, other: Any, distance: int) -> None:
-    """ValueError unless two sets of inputs differ in their places only, which lie so many bytes apart."""
-    if values.map_tensors(first, lambda note: note.moved((note.offset or 0) + distance)) != other:
-        raise ValueError("get_inputs() made other shapes, or other values that are no tensors, than before")
-
-
 class _Call:
     def __init__(self, model: Any, args: list[Any], form: launches.Form) -> None:
         self.model = model
@@ -809,16 +814,18 @@ def _copy_cache(source: Path) -> None:
 
 
 def _prime(device: torch.device) -> None:
-    """What a candidate would wait for: kernels of torch's, the libraries of products, CUPTI (its lack is told later).
+    """What a candidate would wait for: kernels of torch's, the libraries of products, and what these keep of memory for
+    each stream, which in a plan's own pool would outlast the plan.
 
     A pool's child does this before it has a candidate.
     """
-    one = torch.ones(64, 64, device=device)
-    torch.nn.functional.linear(one, one @ one, one[0]).sum().item()
-    torch.equal(one, one.clone())  # of one tensor with itself it asks no kernel
-    with contextlib.suppress(native.NativeError):
-        native.cupti_open(_cupti_libraries())
-        native.cupti_watch()
+    graphs: Any = torch.cuda.graph
+    graphs.default_capture_stream = torch.cuda.Stream()
+    for stream in (torch.cuda.current_stream(), graphs.default_capture_stream):
+        with torch.cuda.stream(stream):
+            one = torch.ones(64, 64, device=device)
+            torch.nn.functional.linear(one, one @ one, one[0]).sum().item()
+            torch.equal(one, one.clone())  # of one tensor with itself it asks no kernel
 
 
 def main(channel: Channel, device: str) -> None:

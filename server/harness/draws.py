@@ -8,7 +8,8 @@ set the referee changes what it likes, so that a task may keep nothing of what i
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import native
@@ -31,7 +32,44 @@ class Draws:
         self._allocator: Any = None
         self._pools: dict[int, Any] = {}  # by the set's offset in the arena
 
-    def put(self, draw: Callable[[], list[Any]], offset: int, room: int, *, is_own: bool) -> tuple[Any, int]:
+    def put(self, draws: Sequence[Callable[[], list[Any]]], offset: int, room: int, *, is_own: bool) -> tuple[Any, int]:
+        """What each of these makes, from offset on, `room` bytes apart: the first one's tree, and the first byte behind
+        the last. ValueError where they differ in more than the values of tensors.
+        """
+        tree, end = self._put(draws[0], offset, room, is_own=is_own)
+        if is_own and self._is_in_place:
+            for index, draw in enumerate(draws[1:], 1):
+                other, end = self._put(draw, offset + index * room, room, is_own=True)
+                if values.map_tensors(tree, partial(_moved, distance=index * room)) != other:
+                    raise ValueError(OTHER_FORM)
+        elif len(draws) > 1:
+            self._copy_all(draws[1:], tree, room)
+            end += (len(draws) - 1) * room
+        return tree, end
+
+    def _copy_all(self, draws: Sequence[Callable[[], list[Any]]], tree: Any, room: int) -> None:
+        """Into the sets behind the one of this tree. For calls of microseconds a note for each would take longest."""
+        form = list(values.leaves(values.decode(tree, lambda note: note)))
+        places: dict[int, torch.Tensor] = {}
+        for index, (_, note) in enumerate(form):
+            if isinstance(note, TensorNote):
+                self._arena.view(_moved(note, len(draws) * room))  # the last one is inside
+                step = room // note.dtype.itemsize
+                view = self._arena.view(note)
+                places[index] = view.as_strided(
+                    (len(draws), *note.shape), (step, *note.stride), view.storage_offset() + step
+                )
+        for set_, draw in enumerate(draws):
+            found = list(values.leaves(draw()))
+            if [path for path, _ in found] != [path for path, _ in form]:
+                raise ValueError(OTHER_FORM)
+            for index, ((_, first), (_, leaf)) in enumerate(zip(form, found, strict=True)):
+                if not _is_alike(first, leaf):
+                    raise ValueError(OTHER_FORM)
+                if index in places:
+                    places[index][set_].copy_(leaf)
+
+    def _put(self, draw: Callable[[], list[Any]], offset: int, room: int, *, is_own: bool) -> tuple[Any, int]:
         """What draw() makes, from offset on: the tree, and the first byte behind it.
 
         draw makes the same each time. room: the bytes of a set, all of which may be written to. is_own: it is the
@@ -99,6 +137,20 @@ class Draws:
             native.place_set(self._arena.pointer + offset, room)
             self._pools[offset] = torch.cuda.MemPool(self._allocator.allocator())
         return self._pools[offset]
+
+
+OTHER_FORM: Final = "get_inputs() made other shapes, or other values that are no tensors, than before"
+
+
+def _moved(note: TensorNote, distance: int) -> TensorNote:
+    return note.moved((note.offset or 0) + distance)
+
+
+def _is_alike(first: Any, leaf: Any) -> bool:
+    """A tensor of this note's form, or an equal value."""
+    if isinstance(first, TensorNote):
+        return isinstance(leaf, torch.Tensor) and tuple(leaf.shape) == first.shape and leaf.dtype == first.dtype
+    return type(first) is type(leaf) and bool(first == leaf or (first != first and leaf != leaf))
 
 
 class _Elsewhere(Exception):

@@ -84,6 +84,9 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_scrub": (c_int, []),
     "harness_pause_setup": (c_int, []),
     "harness_pause": (c_int, [c_uint64]),
+    "harness_gate_setup": (c_int, []),
+    "harness_gate": (c_int, [c_uint64]),
+    "harness_gate_open": (c_int, []),
     "harness_gather_setup": (c_int, [c_uint32]),
     "harness_gather_set": (c_int, [c_void_p, c_void_p, c_uint32]),
     "harness_gather_read": (c_int, [c_void_p, c_uint32]),
@@ -518,6 +521,22 @@ def pause_setup() -> None:
 def pause(ns: int) -> None:
     """Queue a kernel on the default stream that does nothing for so long by the GPU's clock; 1 or more."""
     _checked(_lib.harness_pause(ns))
+
+
+def gate_setup() -> None:
+    """Before gate(). Again is fine."""
+    _checked(_lib.harness_gate_setup())
+
+
+def gate(most_ns: int) -> None:
+    """Queue a kernel on the default stream that ends once gate_open() is called, or so long after its start. What was
+    to persist in the L2 cache may be washed away from now on."""
+    _checked(_lib.harness_gate(most_ns))
+
+
+def gate_open() -> None:
+    """For all gates so far."""
+    _checked(_lib.harness_gate_open())
 
 
 _WORD = 8

@@ -418,18 +418,18 @@ class Peer:
 
     # --- calls ---
 
-    def arm(self, bells: int, *, events: bool = False, wash: bool = False, pause_ns: int = 0, repeats: int = 1) -> None:
+    def arm(self, bells: int, *, events: bool = False, wash: bool = False, gate_ns: int = 0, repeats: int = 1) -> None:
         """Have the child answer this many bells from now on; it waits for the first when this returns.
 
-        wash: with a cold L2 cache. pause_ns: the GPU is kept busy for so long while a bell is queued. Both go before
-        the first event, and need events. repeats: so often each bell's calls are made; the last ones' outputs count.
+        wash: with a cold L2 cache. gate_ns: the GPU waits, so long at most, until all of a bell is queued. Both go
+        before the first event, and need events. repeats: so often each bell's calls are made; the last outputs count.
         """
         message = {
             "op": "arm",
             "bells": bells,
             "events": events,
             "wash": wash,
-            "pause_ns": pause_ns,
+            "gate_ns": gate_ns,
             "repeats": repeats,
         }
         self.ask(message, "armed", PROMPT_MS)

@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
+import values
+from arena import Arena, Heap
+from draws import Draws
 
 import child  # isort: skip
 
@@ -77,7 +82,7 @@ def run(name):
         trees, was_in_place, found = set(), [], []
         for seed, set_ in enumerate((0, 0, 1, 0, 1, 2)):
             try:
-                tree, end = draws.put(lambda: seeded(seed), set_ * room, room, is_own=True)
+                tree, end = draws.put([lambda: seeded(seed)], set_ * room, room, is_own=True)
             except RuntimeError as error:
                 found.append(str(error))
                 continue
@@ -94,6 +99,54 @@ def run(name):
 
 print(json.dumps({name: run(name) for name in TASKS}))
 """
+
+
+def put(draws: list[Any], distance: int = 1 << 10) -> list[list[torch.Tensor]]:
+    """Of each draw what lies in its set of an arena, one set left out before the first."""
+    arena = Arena.make(torch.device("cpu"), (len(draws) + 1) * distance)
+    tree, end = Draws(arena).put(draws, distance, distance, is_own=True)
+    found = values.notes(tree)
+    assert end <= arena.size and found[0].offset == distance
+    return [
+        [arena.view(note.moved((note.offset or 0) + set_ * distance)).clone() for note in found]
+        for set_ in range(len(draws))
+    ]
+
+
+def test_each_set_has_its_own_draw() -> None:
+    drawn = [
+        [torch.rand(5, 7), 3.5, {"a": torch.rand(4, 3).t(), "b": torch.arange(index, index + 9)}] for index in range(4)
+    ]
+    for wanted, got in zip(drawn, put([partial(list, one) for one in drawn]), strict=True):
+        assert all(torch.equal(*pair) for pair in zip([wanted[0], wanted[2]["a"], wanted[2]["b"]], got, strict=True))
+
+
+X = torch.rand(5, 7)
+
+
+@pytest.mark.parametrize("other", [[torch.rand(5, 6), 1], [X.half(), 1], [X, 2], [X], [1, X]])
+def test_draws_of_another_form_are_refused(other: list[Any]) -> None:
+    with pytest.raises(ValueError, match="other shapes"):
+        put([lambda: [X, 1], lambda: other])
+
+
+def test_sets_end_with_the_arena() -> None:
+    arena = Arena.make(torch.device("cpu"), 1 << 16)
+    with pytest.raises(values.ValueRefused):
+        Draws(arena).put([lambda: [torch.rand(8)]] * 3, 0, arena.size // 2, is_own=True)
+
+
+def test_a_tensor_that_is_placed_twice_has_one_place() -> None:
+    """Twelve calls that answered in one buffer outside of the arena had a copy each, all of the last one's answer."""
+    arena = Arena.make(torch.device("cpu"), 1 << 16)
+    placer = child.Placer(arena, Heap(0, 1 << 16, 0))
+    kept, other = torch.rand(4, 4), torch.rand(4, 4)
+    first, again, third = placer.place(kept), placer.place(kept[:]), placer.place(other)
+    assert first.offset == again.offset != third.offset
+    assert placer.place(kept.t()).offset not in (first.offset, third.offset)
+    placer.restart()
+    kept.fill_(1.0)
+    assert torch.equal(arena.view(placer.place(kept)), kept), "a copy of what it is now"
 
 
 def test_seeds_are_those_of_torch() -> None:

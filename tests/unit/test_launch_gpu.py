@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -133,3 +134,19 @@ def test_an_image_that_is_none_and_a_kernel_that_it_lacks_are_told() -> None:
     image = _add[(1,)](x, y, torch.empty_like(x), 64, 0.5, BLOCK=64).asm["cubin"]
     with pytest.raises(native.NativeError, match="find a kernel"):
         native.image_load(image, "another", 0)
+
+
+@pytest.mark.parametrize("is_opened", [True, False])
+def test_what_stands_behind_a_gate_waits_for_it(is_opened: bool) -> None:
+    native.gate_setup()
+    for _ in range(2):
+        native.gate(200_000_000)
+        behind = torch.cuda.Event()
+        behind.record()
+        began = time.monotonic()
+        time.sleep(0.05)
+        assert not behind.query()
+        if is_opened:
+            native.gate_open()
+        behind.synchronize()
+        assert time.monotonic() - began < 0.15 if is_opened else 0.15 < time.monotonic() - began < 1.0

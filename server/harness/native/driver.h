@@ -121,6 +121,7 @@ _Static_assert(sizeof(struct cu_access) == 12, "CUmemAccessDesc");
     X(reset_l2, "cuCtxResetPersistingL2Cache", (void))                                                       \
     X(mem_alloc, "cuMemAlloc_v2", (cu_ptr * out, size_t bytes))                                              \
     X(mem_free, "cuMemFree_v2", (cu_ptr at))                                                                 \
+    X(mem_alloc_host, "cuMemAllocHost_v2", (void **out, size_t bytes))                                       \
     X(granularity, "cuMemGetAllocationGranularity",                                                          \
       (size_t * out, const struct cu_allocation *what, int option))                                          \
     X(create, "cuMemCreate",                                                                                 \

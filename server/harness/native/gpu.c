@@ -23,6 +23,9 @@ static struct {
     struct cu_function *canary;
     cu_ptr canary_out;
     struct cu_function *pause;
+    struct cu_function *gate;
+    uint64_t *gate_word; /* in the host's memory: the number of the last gate that is open */
+    uint64_t gates;
     struct cu_stream *gather_stream;
     struct cu_function *gather;
     cu_ptr gather_ptrs, gather_widths, gather_out;
@@ -467,6 +470,76 @@ harness_pause(uint64_t ns)
                             (unsigned long long)ns);
     CHECK(gpu.d->launch(gpu.pause, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL),
           "cuLaunchKernel of the pause");
+    return 0;
+}
+
+/* --- the gate --- */
+
+/* One thread that looks at a word in the host's memory, and at the GPU's own clock. */
+static const char gate_ptx[] = ".version 7.0\n"
+                               ".target sm_70\n"
+                               ".address_size 64\n"
+                               ".visible .entry harness_gate(\n"
+                               "    .param .u64 param_ns, .param .u64 param_word, .param .u64 param_number)\n"
+                               "{\n"
+                               "    .reg .pred %p<2>;\n"
+                               "    .reg .b64 %d<8>;\n"
+                               "    ld.param.u64 %d0, [param_ns];\n"
+                               "    ld.param.u64 %d1, [param_word];\n"
+                               "    ld.param.u64 %d2, [param_number];\n"
+                               "    mov.u64 %d3, %globaltimer;\n"
+                               "    mov.u64 %d7, %d0;\n"
+                               "LOOK:\n"
+                               "    ld.volatile.u64 %d4, [%d1];\n"
+                               "    mov.u64 %d5, %globaltimer;\n"
+                               "    sub.u64 %d6, %d5, %d3;\n"
+                               "    sub.u64 %d7, %d7, 1;\n"
+                               "    setp.lt.u64 %p0, %d6, %d0;\n"
+                               "    setp.ne.and.u64 %p0, %d7, 0, %p0;\n"
+                               "    setp.lt.and.u64 %p1, %d4, %d2, %p0;\n"
+                               "    @%p1 bra LOOK;\n"
+                               "    ret;\n"
+                               "}\n";
+
+int
+harness_gate_setup(void)
+{
+    struct cu_module *module = NULL;
+    void *word = NULL;
+
+    NEED_GPU();
+    if (gpu.gate != NULL)
+        return 0;
+    CHECK(gpu.d->mem_alloc_host(&word, sizeof(*gpu.gate_word)), "cuMemAllocHost of the gate");
+    gpu.gate_word = word;
+    *gpu.gate_word = 0;
+    CHECK(gpu.d->module_load(&module, gate_ptx), "cuModuleLoadData of the gate");
+    CHECK(gpu.d->module_function(&gpu.gate, module, "harness_gate"), "cuModuleGetFunction harness_gate");
+    return 0;
+}
+
+int
+harness_gate(uint64_t most_ns)
+{
+    uint64_t number = gpu.gates + 1;
+    void *arguments[] = { &most_ns, &gpu.gate_word, &number };
+
+    NEED_GPU();
+    if (gpu.gate == NULL || most_ns == 0)
+        return harness_fail(EINVAL, "a gate of %llu ns; harness_gate_setup() comes first",
+                            (unsigned long long)most_ns);
+    CHECK(gpu.d->reset_l2(), "cuCtxResetPersistingL2Cache");
+    CHECK(gpu.d->launch(gpu.gate, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL), "cuLaunchKernel of the gate");
+    gpu.gates = number;
+    return 0;
+}
+
+int
+harness_gate_open(void)
+{
+    if (gpu.gate_word == NULL)
+        return harness_fail(EINVAL, "harness_gate_setup() comes first");
+    __atomic_store_n(gpu.gate_word, gpu.gates, __ATOMIC_RELEASE);
     return 0;
 }
 

@@ -69,6 +69,13 @@ HARNESS_API int harness_pause_setup(void); /* again is fine */
 /* Launch it and return. ns: 1 or more. */
 HARNESS_API int harness_pause(uint64_t ns);
 
+/* --- the gate: what is queued behind it begins when harness_gate_open() is called, or so long after its start --- */
+
+HARNESS_API int harness_gate_setup(void); /* again is fine */
+/* Also ends what was to persist in the L2 cache. 0 or a negative errno. */
+HARNESS_API int harness_gate(uint64_t most_ns);
+HARNESS_API int harness_gate_open(void); /* all that were queued */
+
 /* --- the gather: n elements of 1, 2, 4 or 8 bytes from anywhere into 8-byte slots, by one launch --- */
 
 /* For at most so many elements. Again with no more: fine. */

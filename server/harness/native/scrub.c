@@ -93,6 +93,8 @@ harness_scrub(void)
     if (d == NULL)
         return -ENODEV;
     code = scrub.function == NULL ? set_up(d) : 0;
+    if (code == 0)
+        code = driver_check(d, d->reset_l2(), "cuCtxResetPersistingL2Cache");
     if (code != 0)
         return code;
     code = driver_check(d,

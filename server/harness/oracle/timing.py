@@ -1,6 +1,6 @@
 """Device time of a plan beside its reference: CUDA graphs between CUDA events, fresh inputs and a cold cache each time.
 
-Both sides queue a pause, a wash of the L2 cache, an event, one graph of `calls` calls on as many sets of inputs, and
+Both sides queue a gate, a wash of the L2 cache, an event, one graph of `calls` calls on as many sets of inputs, and
 an event; what stands between the events is the figure, less what a graph takes beyond its kernels. So no launch of
 Python's, torch's or the driver's is in it, on either side. The two take turns, and every answer is compared whole.
 
@@ -56,13 +56,13 @@ BUDGET_S: Final = 20.0
 BUDGET_TRIALS: Final = 50
 """More trials than this may take longer in proportion."""
 CALL_LIMIT_MS: Final = 20_000
-PAUSE_NS: Final = 400_000
-"""The GPU is kept busy for so long while a bell's work is queued: a busy host takes that long now and then."""
+GATE_NS: Final = 5_000_000
+"""The GPU waits so long at most until all of a bell is queued: a busy host takes a part of that now and then."""
 HOST_SHARE: Final = 0.25
 HOST_NS: Final = 3_000
 """By so much may a bell take longer by the host's clock, with a warm cache, than it is credited with, with a cold one:
 a share, and what the start of a graph takes."""
-LONG_NS: Final = 2_000_000
+LONG_NS: Final = 1_000_000
 """What a bell takes that is held against the host's clock, at least: its calls are made again and again."""
 HOST_TRIES: Final = 5
 VOID_MOST: Final = 8
@@ -139,10 +139,11 @@ class DeviceTimer:
         self._limits: dict[tuple[str | None, int], tolerance.Limit] = {}
         """By transformation and output: of its first answer, since a limit is a matter of scale."""
         self._waiting = self._ours
+        self._seen: Json = {}  # the GPU's state between two blocks
 
     def run(self) -> Report:
         """Report of stage `timing`. Uncapturable: nothing was judged, and the live way may be."""
-        before = self._gpu.state()
+        before = self._seen = self._gpu.state()
         why: str | None = None
         try:
             self._prepare()
@@ -156,14 +157,14 @@ class DeviceTimer:
         except TimedWrong as wrong:
             error = {"type": "mismatch", "text": f"a timed call answered wrongly: {wrong}", "line": None}
             return Report("timing", "fail", "mismatch", 0, 1, error, detail=self._detail(before, before, None))
-        return Report("timing", "pass", None, 1, 1, detail=self._detail(before, self._gpu.state(), why))
+        return Report("timing", "pass", None, 1, 1, detail=self._detail(before, self._seen, why))
 
     # --- preparation ---
 
     def _arm(self, side: Side, bells: int) -> None:
         """For so many bells of _bell(); until they have rung that process reads no message."""
         self._waiting = side
-        side.peer.arm(bells, events=True, wash=self._job.policy.is_cold, pause_ns=PAUSE_NS)
+        side.peer.arm(bells, events=True, wash=self._job.policy.is_cold, gate_ns=GATE_NS)
 
     def _bell(self, side: Side, set_: int) -> int:
         """Nanoseconds between the events of one bell."""
@@ -322,12 +323,12 @@ class DeviceTimer:
                 return None if stop == native.STOP_ALL else _STOPPED[stop]
 
     def _block(self, pairs: int) -> None:
-        before = self._gpu.state()
         others_ns = self._gpu.others_ns()
         self._arm(self._theirs, pairs)  # to which nothing is said between its bells: inputs come through its arena
         found = [self._pair(len(self._pairs) + index) for index in range(pairs)]
         others_ns = max(others_ns, self._gpu.others_ns())
-        why = gpu_state.disturbance(before, self._gpu.state())
+        before, self._seen = self._seen, self._gpu.state()
+        why = gpu_state.disturbance(before, self._seen)
         if others_ns and why is None:
             why = "something else works on the GPU"
         if why is None:
@@ -335,6 +336,7 @@ class DeviceTimer:
         else:
             self._void.append(why)
             time.sleep(VOID_PAUSE_S)
+            self._seen = self._gpu.state()
 
     def _pair(self, turn: int) -> tuple[float, float]:
         """Nanoseconds of a call of either side, on the same fresh inputs."""
@@ -353,7 +355,8 @@ class DeviceTimer:
     def _limit(self, leaf: int, wanted: torch.Tensor) -> tolerance.Limit:
         key = (self._transform, leaf)
         if key not in self._limits:
-            self._limits[key] = self._job.timing_limit(leaf, wanted)
+            is_extreme = self._transform in variations.EXTREME
+            self._limits[key] = self._job.timing_limit(leaf, wanted, is_extreme=is_extreme)
         return self._limits[key]
 
     def _compare(self) -> None:
