@@ -263,9 +263,9 @@ def _moved(own: list[Step], others: list[Step], room: int, rng: random.Random) -
 
 def candidate_arena(sizes: Sizes, device: torch.device) -> int:
     """Bytes of a candidate's arena: the sets, the weights, a pool as large as the reference needs, and room."""
-    pool = max(3 * sizes.outputs, sizes.peak) + 2 * sizes.state
+    pool = max(sizes.answers, sizes.peak) + 2 * sizes.state
     pool += sizes.batch + SPARE + min(sizes.inputs, SPARE) if device.type == "cuda" else HOST_SPARE + sizes.inputs
-    return sizes.heap_base + align(pool) + sizes.room
+    return sizes.heap_base + align(pool) + sizes.candidate_room
 
 
 class Job:
@@ -343,7 +343,7 @@ class Job:
         self._state_base = sizes.sets * sizes.inputs
         heap_base = sizes.heap_base
         heap = candidate_arena(sizes, self._device) - heap_base
-        pool = heap - sizes.room if self._device.type == "cuda" else 0
+        pool = heap - sizes.candidate_room if self._device.type == "cuda" else 0
         try:
             self.candidate.give_arena(heap_base + heap, Heap(heap_base, heap, pool))
             if images is not None:
@@ -522,7 +522,7 @@ class Job:
             step = Step(name=case["name"])
             try:
                 told = {**case, "name": plan_format.OTHER + case["name"]}
-                results.append((case, self._case(told, step, self._next_seed(), twice=False)))
+                results.append((case, self._case(told, step, self.reference.told_seed, twice=False)))
             except NotTheCandidate:
                 break
             if results[-1][1].is_gone:
@@ -904,8 +904,11 @@ class Job:
             self._errors[index] = max(error, self._errors.get(index, 0.0))
         return limits
 
-    def timing_limit(self, leaf: int, wanted: Any) -> tolerance.Limit:
-        """The limit for a sample of a timed output, against the reference's own answer: both may err by it."""
+    def timing_limit(self, leaf: int, wanted: Any, *, is_extreme: bool = False) -> tolerance.Limit:
+        """The limit for a sample of a timed output, against the reference's own answer: both may err by it.
+
+        is_extreme: of inputs under an extreme transformation, where it is as in a checked call.
+        """
         tensor, dtype = tolerance.as_tensor(wanted), tolerance.dtype_of(wanted)
         if tensor is None:
             return tolerance.Limit(0.0, 0.0)
@@ -914,7 +917,8 @@ class Job:
         error = 2 * self._errors.get(leaf, 0.0)
         if tolerance.is_discrete(tensor):  # who answers as the fp64 run does differs from this one as often
             return tolerance.Limit(0.0, 0.0, 1.0 - min(2 * tolerance.AMBIGUOUS_SANE, error), math.inf)
-        return tolerance.limit_for(dtype, tensor, error, tf32=self._tf32_matters)
+        ratio = tolerance.EXTREME_RATIO if is_extreme else 1.0
+        return tolerance.limit_for(dtype, tensor, error, tf32=self._tf32_matters, ratio=ratio)
 
     def _check_inputs(
         self,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import cmath
 import re
+import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,7 +66,7 @@ SPARE: Final = 256 << 20
 """Of the reference's pool, beside all that was measured."""
 FP64_SHARE: Final = 0.8
 """The fp64 run is tried when its estimated memory is within this share of what is free."""
-ANSWERS_MOST: Final = 32
+ANSWERS_MOST: Final = 48
 """Right answers to small cases that are kept, the one used longest ago giving way: those of some groups under way."""
 ANSWER_BYTES: Final = 4 << 20
 """The largest of them, with its inputs."""
@@ -162,15 +163,25 @@ class Sizes:
         return (self.calls - 1) * self.outputs
 
     @property
+    def answers(self) -> int:
+        """Bytes of the outputs that calls one after another have at once, with what they make on the way."""
+        return (3 if self.outputs <= LARGE_SET else 2) * self.outputs
+
+    @property
     def reference_pool(self) -> int:
         """Serves the reference's allocations, the fp64 run's too where they are small. What does not fit spills."""
         wide = 2 * self.inputs + self.outputs + self.peak if self.inputs + self.outputs <= LARGE_SET else 0
-        return align(max(3 * self.outputs, self.peak + self.peak // 4) + 4 * self.state + wide + SPARE + self.batch)
+        return align(max(self.answers, self.peak + self.peak // 4) + 4 * self.state + wide + SPARE + self.batch)
 
     @property
     def room(self) -> int:
         """Where outputs (up to fp64) and weights are copied that were made elsewhere."""
         return align(2 * self.outputs + 4 * self.state + (1 << 20) + self.batch)
+
+    @property
+    def candidate_room(self) -> int:
+        """The same of a candidate, whose large outputs have the task's own dtype."""
+        return self.room - (self.outputs if self.outputs > LARGE_SET else 0)
 
     @property
     def reference_arena(self) -> int:
@@ -219,6 +230,8 @@ class Expected:
     """By output: as large as its values are on plain inputs; None: as they are here."""
     others: tuple[torch.Tensor | None, ...] = ()
     """By output: integers of the fp64 run that are other than `values`, and as right."""
+    known: dict[int, float] = field(default_factory=dict)
+    """scale_of() of `values` by output, as far as it was asked."""
 
     def is_finite(self) -> bool:
         """No value is infinite or no number; a pass over all of them."""
@@ -232,16 +245,28 @@ class Expected:
         if policy == "kernelbench":
             return kernelbench_limit(dtype)
         return limit_for(
-            dtype, wanted, self.errors[index], tf32=self.tf32, ratio=self._ratio(), scale=self.scale(index)
+            dtype,
+            wanted,
+            self.errors[index],
+            tf32=self.tf32,
+            ratio=self._ratio(),
+            scale=self.scale(index),
+            known=self.scale_here(index),
         )
+
+    def scale_here(self, index: int) -> float | None:
+        """scale_of() an output; None of one that has none."""
+        found = self.known.get(index)
+        if found is None and (found := _known(self.values[index])) is not None:
+            self.known[index] = found
+        return found
 
     def scale(self, index: int) -> float | None:
         return self.scales[index] if self.scales else None
 
     def plain_scales(self) -> tuple[float | None, ...]:
         """Of sampled plain answers: what those to spiked inputs are held to."""
-        found = [as_tensor(leaf) for leaf in self.values]
-        return tuple(None if leaf is None or is_discrete(leaf) else scale_of(leaf) for leaf in found)
+        return tuple(map(self.scale_here, range(len(self.values))))
 
     def is_constant(self) -> bool:
         """Each output has one value alone, more or less: whatever is wrong elsewhere could answer so."""
@@ -266,7 +291,7 @@ class Expected:
     def sampled(self) -> Expected:
         """Itself with an even sample of each output instead of the whole."""
         kept = [sample(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.values]
-        return replace(self, values=kept, own=[], others=())
+        return replace(self, values=kept, own=[], others=(), known={})
 
     def differs(self, other: Expected) -> bool:
         """Something else than `other` (sampled) is asked for: an answer that fits both would not be seen to be wrong.
@@ -275,14 +300,15 @@ class Expected:
         """
         if len(self.values) != len(other.values):
             return True
-        for mine, first, own in zip(self.values, other.values, self.own, strict=True):
+        for index, (mine, first, own) in enumerate(zip(self.values, other.values, self.own, strict=True)):
             taken, before = as_tensor(mine), as_tensor(first)
             if taken is None or before is None:
                 if type(mine) is not type(first) or mine != first:
                     return True
                 continue
             taken = sample(taken)
-            if taken.shape != before.shape or differs(taken, before, dtype_of(own), tf32=self.tf32):
+            known = other.scale_here(index)
+            if taken.shape != before.shape or differs(taken, before, dtype_of(own), tf32=self.tf32, known=known):
                 return True
         return False
 
@@ -335,6 +361,8 @@ class Reference:
         """What a graph takes beyond its kernels, with a cold cache or a warm one (oracle/timing.py)."""
         self.call_ns: dict[str, float] = {}
         """Device time of a call of a model as a graph, about: as the last job measured it."""
+        self.told_seed = secrets.randbits(62)
+        """Of inputs whose answers decide nothing: all submissions have the same ones."""
         self.relations: dict[str, relations.Form | None] = {}
         """By name: the form in which the reference satisfies it at the task's own size; None: in none."""
         self._training: bool | None = None  # of the answers that are being computed
@@ -538,12 +566,13 @@ class Reference:
         if wide is None or not _is_alike(wide, own, dtypes=False):
             return result
         scales = self._scales if len(self._scales) == len(wide) else (None,) * len(wide)
-        errors = [_error(a, b, scale) for (_, a), (_, b), scale in zip(own, wide, scales, strict=True)]
+        known = [_known(leaf) for _, leaf in wide]
+        errors = [_error(a, b, *of) for (_, a), (_, b), *of in zip(own, wide, scales, known, strict=True)]
         if self._scatters and not self.mutates_inputs:
-            wide, scatter = self._scatter(model, tree, pristine, seed, wide, scales)
+            wide, scatter = self._scatter(model, tree, pristine, seed, wide, scales, known)
             errors = [max(error, SCATTER * moved) for error, moved in zip(errors, scatter, strict=True)]
         if self._rounds and not self.mutates_inputs:
-            wide, rounded = self._rounded(model, tree, seed, own, wide, scales)
+            wide, rounded = self._rounded(model, tree, seed, own, wide, scales, known)
             errors = [max(error, moved) for error, moved in zip(errors, rounded, strict=True)]
         errors = [
             max(error, least) if _is_discrete(leaf) else error
@@ -559,6 +588,11 @@ class Reference:
             against="fp64",
             errors=errors,
             scales=scales if any(scales) else (),
+            known={
+                index: scale
+                for index, ((a, _), scale) in enumerate(zip(pairs, known, strict=True))
+                if scale is not None and not _is_discrete(a)
+            },
         )
 
     def _scatter(
@@ -569,6 +603,7 @@ class Reference:
         seed: int,
         wide: list[tuple[str, Any]],
         scales: tuple[float | None, ...],
+        known: list[float | None],
     ) -> tuple[list[tuple[str, Any]], list[float]]:
         """How far the exact answers move when each input moves by its last digit, by output; and these answers, copied.
 
@@ -591,8 +626,8 @@ class Reference:
         if moved is None or not _is_alike(moved, exact, dtypes=False):
             return exact, still
         return exact, [
-            0.0 if _is_discrete(a) else _error(b, a, scale)
-            for (_, a), (_, b), scale in zip(exact, moved, scales, strict=True)
+            0.0 if _is_discrete(a) else _error(b, a, *of)
+            for (_, a), (_, b), *of in zip(exact, moved, scales, known, strict=True)
         ]
 
     def _rounded(
@@ -603,6 +638,7 @@ class Reference:
         own: list[tuple[str, Any]],
         wide: list[tuple[str, Any]],
         scales: tuple[float | None, ...],
+        known: list[float | None],
     ) -> tuple[list[tuple[str, Any]], list[float]]:
         """How far the exact answers move when what is rounded on the way is rounded otherwise, by output (integers: 1
         where any share does); and these answers, copied."""
@@ -614,8 +650,8 @@ class Reference:
             moved = self._wide(model, tree, seed, "rounded")
             if moved is None or not _is_alike(moved, exact, dtypes=False):
                 break
-            for index, ((_, a), (_, b), (_, c), scale) in enumerate(zip(own, exact, moved, scales, strict=True)):
-                share = _error(a if _is_discrete(a) else c, c if _is_discrete(a) else b, scale)
+            for index, ((_, a), (_, b), (_, c), *of) in enumerate(zip(own, exact, moved, scales, known, strict=True)):
+                share = _error(a, c) if _is_discrete(a) else _error(c, b, *of)
                 worst[index] = max(worst[index], float(share > AMBIGUOUS_LEAST) if _is_discrete(a) else share)
         return exact, worst
 
@@ -728,7 +764,13 @@ def _is_discrete(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and is_discrete(leaf)
 
 
-def _error(a: Any, b: Any, scale: float | None = None) -> float:
+def _known(leaf: Any) -> float | None:
+    """scale_of() an output; None of one that has none."""
+    tensor = as_tensor(leaf)
+    return None if tensor is None or is_discrete(tensor) else scale_of(tensor)
+
+
+def _error(a: Any, b: Any, scale: float | None = None, known: float | None = None) -> float:
     a, b = as_tensor(a), as_tensor(b)
     if a is None or b is None or a.shape != b.shape:
         return 0.0
@@ -736,7 +778,7 @@ def _error(a: Any, b: Any, scale: float | None = None) -> float:
         return ambiguous_share(a, b)
     if a.numel() == 0:
         return 0.0
-    return relative_error(a, b, scale)
+    return relative_error(a, b, scale, known)
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:

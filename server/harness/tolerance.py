@@ -127,8 +127,8 @@ def scale_of(expected: torch.Tensor) -> float:
     return max(float(kept.square().mean().sqrt()), FLOOR * float(sample.square().mean().sqrt()))
 
 
-def _scale(expected: torch.Tensor, most: float | None) -> float:
-    found = scale_of(expected)
+def _scale(expected: torch.Tensor, most: float | None, known: float | None) -> float:
+    found = scale_of(expected) if known is None else known
     return min(found, most) if most else found
 
 
@@ -137,11 +137,16 @@ def sample(leaf: torch.Tensor) -> torch.Tensor:
     return leaf.reshape(-1)[:: (leaf.numel() // SAMPLE) | 1].clone()
 
 
-def differs(got: torch.Tensor, first: torch.Tensor, dtype: torch.dtype, *, tf32: bool) -> bool:
-    """Of two samples of outputs of this dtype, one element in a hundred is another by more than the table's base."""
+def differs(
+    got: torch.Tensor, first: torch.Tensor, dtype: torch.dtype, *, tf32: bool, known: float | None = None
+) -> bool:
+    """Of two samples of outputs of this dtype, one element in a hundred is another by more than the table's base.
+
+    known: scale_of(first), where that was asked before.
+    """
     if got.shape != first.shape:
         return True
-    found = compare(got, first, limit_for(dtype, first, 0.0, tf32=tf32))
+    found = compare(got, first, limit_for(dtype, first, 0.0, tf32=tf32, known=known))
     return found.differing > DIFFERING * first.numel()
 
 
@@ -174,9 +179,14 @@ def _wide(part: torch.Tensor) -> torch.Tensor:
     return part.to(torch.complex128) if part.is_complex() else part.double()
 
 
-def relative_error(got: torch.Tensor, expected: torch.Tensor, scale: float | None = None) -> float:
-    """max |got - expected| / (s + |expected|) over elements that are finite in both; 0 when s is 0 and all agree."""
-    scale = _scale(expected, scale)
+def relative_error(
+    got: torch.Tensor, expected: torch.Tensor, scale: float | None = None, known: float | None = None
+) -> float:
+    """max |got - expected| / (s + |expected|) over elements that are finite in both; 0 when s is 0 and all agree.
+
+    scale, known: as in limit_for().
+    """
+    scale = _scale(expected, scale, known)
     if _on_gpu(got, expected):
         import fused
 
@@ -200,10 +210,12 @@ def limit_for(
     row: Row | None = None,
     ratio: float = 1.0,
     scale: float | None = None,
+    known: float | None = None,
 ) -> Limit:
     """The limit for outputs of this dtype. own_error: relative_error of the reference in its own dtype.
 
-    ratio: the row's, if that is less. scale: in place of scale_of(expected), if that is less.
+    ratio: the row's, if that is less. scale: in place of scale_of(expected), if that is less. known: that one, which
+    takes its time, where it was asked before.
     """
     row = row or TABLE.get(dtype)
     if row is None:
@@ -211,7 +223,7 @@ def limit_for(
     ratio = min(ratio, row.ratio)
     base = max(row.base, TF32_BASE) if tf32 and dtype in (torch.float32, torch.complex64) else row.base
     r = min(row.most, max(base, MARGIN * own_error))
-    atol = max(r * _scale(expected, scale), SUBNORMAL.get(dtype, 0.0))
+    atol = max(r * _scale(expected, scale, known), SUBNORMAL.get(dtype, 0.0))
     return Limit(r, atol, ratio, OUTLIER if ratio < 1.0 else 1.0)
 
 
@@ -252,11 +264,19 @@ def is_finite(tensor: torch.Tensor) -> torch.Tensor:
 
 def are_surely_within(pairs: list[tuple[torch.Tensor, torch.Tensor, Limit]]) -> bool:
     """All elements of all these (got, expected, limit) match. False: they may not, and compare() says."""
-    if not all(_on_gpu(got, expected) and got.shape == expected.shape for got, expected, _ in pairs):
+    if not all(got.shape == expected.shape for got, expected, _ in pairs):
         return False
+    exact = [(got, expected) for got, expected, _ in pairs if is_discrete(got) and is_discrete(expected)]
+    if exact and bool(torch.stack([(got != expected).any() for got, expected in exact]).any()):
+        return False
+    rest = [pair for pair in pairs if not (is_discrete(pair[0]) and is_discrete(pair[1]))]
+    if not all(_on_gpu(got, expected) for got, expected, _ in rest):
+        return False
+    if not rest:
+        return True
     import fused
 
-    return fused.are_surely_within([(got, expected, limit.atol, limit.rtol) for got, expected, limit in pairs])
+    return fused.are_surely_within([(got, expected, limit.atol, limit.rtol) for got, expected, limit in rest])
 
 
 def _on_gpu(got: torch.Tensor, expected: torch.Tensor) -> bool:

@@ -347,3 +347,12 @@ def test_coarse_values_are_no_rounding_where_the_references_are_coarse_too() -> 
     picked = torch.eye(64) @ _tf32(fine)
     assert not tolerance.is_rounded(picked, picked), "a product with one term and 1, in TF32 on both sides"
     assert not tolerance.is_rounded(fine[:10, :10].half().float(), fine[:10, :10]), "too few to tell"
+
+
+def test_integers_are_surely_within_where_they_are_equal() -> None:
+    a, exact = torch.arange(6).reshape(2, 3), Limit(0.0, 0.0)
+    assert tolerance.are_surely_within([(a.clone(), a, exact), (a > 2, a > 2, exact)])
+    for wrong in (a + (a == 5), a.reshape(3, 2)):
+        assert not tolerance.are_surely_within([(a.clone(), a, exact), (wrong, a, exact)])
+    x = torch.ones(3)
+    assert not tolerance.are_surely_within([(a, a, exact), (x, x, exact)]), "of floats a GPU's kernel says so"
