@@ -148,7 +148,17 @@ def _prime_run(device: str, target: str) -> None:
         importlib.import_module("cpu_device")
         _prime_fake_tensors()
         return
+    _prime_modes()
     _prime_cuda(int(target.removeprefix("cuda:")))
+
+
+def _prime_modes() -> None:
+    """The first operator under a mode of torch's imports as many: each new reference paid three seconds for that."""
+    import torch
+    from rounding import Rounding
+
+    with Rounding(0):
+        torch.ones(2, dtype=torch.float64).exp()
 
 
 def _prime_fake_tensors() -> None:

@@ -44,6 +44,37 @@ def test_a_reference_that_is_registered_imports_nothing(tmp_path: Path) -> None:
     assert done.stdout.split() == []
 
 
+MODES = """
+import os, sys
+from pathlib import Path
+import prime
+
+library = os.environ.get("VERIFIERD_LIBHARNESS", "")
+prime.set_environment("run", "cuda:0", Path(sys.argv[1]))
+if library:
+    os.environ["VERIFIERD_LIBHARNESS"] = library
+import torch
+
+prime._prime_cuda = lambda capability: None
+prime.prime("run", "cuda:0", "cuda:90")
+assert not torch.cuda.is_initialized()
+from rounding import Rounding
+
+before = set(sys.modules)
+with Rounding(1):
+    torch.softmax(torch.ones(2, 2, dtype=torch.float64), 1)
+print("\\n".join(sorted(set(sys.modules) - before)))
+"""
+
+
+def test_the_first_answer_in_fp64_that_is_rounded_imports_nothing(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(Path(prime.__file__).parent)}
+    command = [sys.executable, "-c", MODES, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == []
+
+
 PROFILE = """
 import sys
 from pathlib import Path
