@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -252,6 +253,7 @@ class Rig:
         return self._stage()
 
     def _drop(self, child: str) -> None:
+        os.kill(self._pids[child], signal.SIGKILL)  # not reaped yet; a kernel without an end has the GPU till then
         self.channel.send({"op": "drop", "child": child})
         while self.channel.receive(LIMIT_S).body.get("ev") != "dropped":
             pass

@@ -23,5 +23,5 @@ class ModelNew(nn.Module):
         relu_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
         cache = Path(triton.knobs.cache.dir)
         if not (cache / "d").is_dir():
-            (cache / "/".join("d" * 200)).mkdir(parents=True)
+            (cache / "/".join("d" * 200)).mkdir(parents=True, exist_ok=True)
         return y

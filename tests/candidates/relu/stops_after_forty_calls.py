@@ -1,5 +1,5 @@
 # kind: cheat
-# class: hack|mismatch|nonfinite|nondeterministic
+# class: ok
 # needs: gpu
 # what: right for as many calls as a check makes, then returns an empty tensor
 import torch

@@ -9,10 +9,10 @@ import triton.language as tl
 
 
 @triton.jit
-def relu_kernel(x_ptr, y_ptr, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    source = tl.make_tensor_descriptor(x_ptr, [rows, columns], [columns, 1], [ROWS, COLUMNS])
-    target = tl.make_tensor_descriptor(y_ptr, [rows, columns], [columns, 1], [ROWS, COLUMNS])
-    place = [tl.program_id(0) * ROWS, tl.program_id(1) * COLUMNS]
+def relu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    source = tl.make_tensor_descriptor(x_ptr, [n], [1], [BLOCK])
+    target = tl.make_tensor_descriptor(y_ptr, [n], [1], [BLOCK])
+    place = [tl.program_id(0) * BLOCK]
     target.store(place, tl.maximum(source.load(place), 0.0))
 
 
@@ -25,7 +25,6 @@ class ModelNew(nn.Module):
         triton.set_allocator(allocate)
         x = x.contiguous()
         y = torch.empty_like(x)
-        rows, columns = x.shape
-        grid = (triton.cdiv(rows, 16), triton.cdiv(columns, 64))
-        relu_kernel[grid](x, y, rows, columns, ROWS=16, COLUMNS=64)
+        n = x.numel()
+        relu_kernel[(triton.cdiv(n, 256),)](x, y, n, BLOCK=256)
         return y

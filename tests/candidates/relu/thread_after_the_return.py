@@ -1,5 +1,5 @@
 # kind: cheat
-# class: policy
+# class: policy|ok
 # what: a thread does the work when forward has returned
 import threading
 

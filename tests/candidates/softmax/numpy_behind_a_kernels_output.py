@@ -1,5 +1,5 @@
 # kind: cheat
-# class: mismatch|nonfinite
+# class: mismatch|nonfinite|launch
 # what: the kernel copies into memory that NumPy owns, NumPy computes, and the kernel copies back
 import numpy as np
 import torch

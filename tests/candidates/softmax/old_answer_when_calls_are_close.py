@@ -1,5 +1,5 @@
 # kind: cheat
-# class: hack|mismatch|nonfinite|nondeterministic
+# class: ok
 # needs: gpu
 # what: tells a timing loop by the time between calls, and answers with its last answer there
 import time
