@@ -429,13 +429,13 @@ run_together(struct pg_link *l, const char *sql, struct error *err)
     }
 }
 
-/* Each in a transaction of its own, from the id on that the one before gave. */
+/* Each in a transaction of its own, from the id on that the one before gave; no batch reads the table from end to end. */
 static int
 run_batches(struct pg_link *l, const char *sql, struct error *err)
 {
     AUTO_RESULT PGresult *row = NULL, *before = NULL;
     const char *at = "";
-    int rc = 0;
+    int rc = pg_script(l, "SET enable_seqscan = off", err);
 
     while (rc == 0 && at) {
         PQclear(before);
@@ -443,7 +443,7 @@ run_batches(struct pg_link *l, const char *sql, struct error *err)
         rc = pg_ask(l, "change old rows", sql, PG_VALUES(pg_text(at)), &row, err);
         at = rc == 0 ? pg_column_text(row, 0, 0) : NULL;
     }
-    return rc;
+    return rc == 0 ? pg_script(l, "RESET enable_seqscan", err) : rc;
 }
 
 /* One that was stopped halfway is there and of no use. */
