@@ -16,7 +16,7 @@ static const struct {
     int (*run)(struct trainer *t, int argc, char **argv);
 } commands[] = {
     { "prepare", "trainer prepare", prepare_command },
-    { "fuse", "trainer fuse", fuse_command },
+    { "fuse", "trainer fuse", prepare_command },
     { "bestofn", "trainer bestofn", bestofn_command },
     { "evaluate", "trainer evaluate", evaluate_command },
     { "sft", "trainer sft", sft_command },
@@ -24,13 +24,13 @@ static const struct {
     { "reinforce", "trainer reinforce", reinforce_command },
     { "run", "trainer run", run_command_line },
     { "status", "trainer status", status_command },
-    { "report", "trainer report", report_command },
-    { "bucket", "trainer bucket", bucket_command },
+    { "report", "trainer report", pipeline_command },
+    { "bucket", "trainer bucket", pipeline_command },
     { "sync", "trainer sync", sync_command },
     { "resume", "trainer resume", resume_command },
     { "watch", "trainer watch", watch_command },
     { "grpo", "trainer grpo", grpo_command },
-    { "compare", "trainer compare", compare_command },
+    { "compare", "trainer compare", pipeline_command },
     { "selftest", "trainer selftest", selftest_command },
 };
 

@@ -126,31 +126,6 @@ set_number(json_t *out, const char *name, double x)
     json_object_set_new(out, name, isfinite(x) ? json_real(x) : json_null());
 }
 
-int
-metrics_paired(const double *a, const double *b, size_t n, struct metrics_difference *out)
-{
-    AUTO_FREE double *means = calloc(STATS_RESAMPLES, sizeof(*means));
-    AUTO_FREE double *apart = calloc(n + 1, sizeof(*apart));
-    uint64_t state = STATS_SEED;
-
-    *out = (struct metrics_difference){ NAN, NAN, NAN };
-    if (!means || !apart)
-        return ERR_NOMEM;
-    if (n == 0)
-        return 0;
-    for (size_t i = 0; i < n; i++)
-        apart[i] = b[i] - a[i];
-    for (int r = 0; r < STATS_RESAMPLES; r++) {
-        for (size_t i = 0; i < n; i++)
-            means[r] += apart[stats_draw(&state, n)];
-        means[r] /= (double)n;
-    }
-    out->mean = stats_mean(apart, n);
-    out->lo = stats_quantile(means, STATS_RESAMPLES, 0.025);
-    out->hi = stats_quantile(means, STATS_RESAMPLES, 0.975);
-    return 0;
-}
-
 /* One figure over the logarithms with its percentile-bootstrap interval. */
 static void
 set_interval(json_t *out, const char *name, const struct sums *s, double (*figure)(const double *, size_t))

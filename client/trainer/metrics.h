@@ -19,10 +19,4 @@
  */
 json_t *metrics_json(const struct round_result *results, size_t n, int level);
 
-struct metrics_difference {
-    double mean, lo, hi; /* of b - a; a 95 % percentile bootstrap over the pairs */
-};
-/* Pairs (a[i], b[i]): the same task judged in both. n 0: all are NAN. 0 or ERR_NOMEM. */
-int metrics_paired(const double *a, const double *b, size_t n, struct metrics_difference *out);
-
 #endif

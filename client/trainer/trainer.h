@@ -75,22 +75,19 @@ void trainer_catch_signals(void);
 int finetune_environment(struct error *err);
 
 /* The commands. argv[0] is the command's full name; each returns an enum trainer_exit. */
-int prepare_command(struct trainer *t, int argc, char **argv);
-int fuse_command(struct trainer *t, int argc, char **argv);
+int prepare_command(struct trainer *t, int argc, char **argv);  /* and fuse: python -m prepare */
+int pipeline_command(struct trainer *t, int argc, char **argv); /* python -m pipeline COMMAND */
 int bestofn_command(struct trainer *t, int argc, char **argv);
 int evaluate_command(struct trainer *t, int argc, char **argv);
 int run_command_line(struct trainer *t, int argc, char **argv);
 int status_command(struct trainer *t, int argc, char **argv);
-int report_command(struct trainer *t, int argc, char **argv);
 int sync_command(struct trainer *t, int argc, char **argv);
-int bucket_command(struct trainer *t, int argc, char **argv);
 int watch_command(struct trainer *t, int argc, char **argv);
 int resume_command(struct trainer *t, int argc, char **argv);
 int sft_command(struct trainer *t, int argc, char **argv);
 int weighted_command(struct trainer *t, int argc, char **argv);
 int reinforce_command(struct trainer *t, int argc, char **argv);
 int grpo_command(struct trainer *t, int argc, char **argv);
-int compare_command(struct trainer *t, int argc, char **argv);
 int selftest_command(struct trainer *t, int argc, char **argv);
 
 #endif

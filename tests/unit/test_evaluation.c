@@ -115,28 +115,6 @@ of_several_turns_the_last_counts(void **state)
     json_decref(answers);
 }
 
-static void
-paired_differences(void **state)
-{
-    static const double a[] = { 0, 0, 1, 1 }, b[] = { 1, 0, 1, 1 };
-    double before[100] = { 0 }, after[100];
-    struct metrics_difference d;
-    (void)state;
-    assert_int_equal(metrics_paired(a, b, 4, &d), 0);
-    assert_near(d.mean, 0.25);
-    assert_near(d.lo, 0);
-    assert_int_equal(metrics_paired(a, a, 4, &d), 0);
-    assert_true(d.mean == 0 && d.lo == 0 && d.hi == 0);
-    assert_int_equal(metrics_paired(a, b, 0, &d), 0);
-    assert_true(isnan(d.mean) && isnan(d.lo));
-    /* 60 of 100 tasks gained: the interval is about 0.6 +- 1.96 sqrt(0.6 * 0.4 / 100). */
-    for (int i = 0; i < 100; i++)
-        after[i] = i < 60;
-    assert_int_equal(metrics_paired(before, after, 100, &d), 0);
-    assert_near(d.mean, 0.6);
-    assert_true(fabs(d.lo - 0.504) < 0.02 && fabs(d.hi - 0.696) < 0.02);
-}
-
 int
 main(void)
 {
@@ -144,7 +122,6 @@ main(void)
         cmocka_unit_test(figures_by_hand),
         cmocka_unit_test(pass_at_five_of_ten),
         cmocka_unit_test(of_several_turns_the_last_counts),
-        cmocka_unit_test(paired_differences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

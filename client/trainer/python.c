@@ -1,6 +1,6 @@
 /*
- * trainer prepare, trainer fuse: start the Python package `prepare`, which has their options. Read here are those that our own code
- * knows about: which interpreter, and the policy of --verify, whose grammar is common/policy.c's.
+ * Commands that are Python: the packages `prepare` and `pipeline` have their options. Read here are those that our own code knows
+ * about: which interpreter, and the policy of prepare's --verify, whose grammar is common/policy.c's.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -56,9 +56,9 @@ parse_policy(const char *text, char **out, struct error *err)
                : error_set(err, ERR_NOMEM, "out of memory");
 }
 
-/* Become the Python program. Returns only where that cannot be. */
+/* Become a Python program, which begins with its own arguments. Returns only where that cannot be. */
 static int
-start(const char *command, const char *policy, int argc, char **argv)
+start(const char *package, const char *policy, int argc, char **argv)
 {
     const char *python = option_in(argc, argv, "python", 0), *set = getenv("TRAINER_PYTHON");
     AUTO_FREE const char **all = calloc((size_t)argc + 6, sizeof(*all));
@@ -72,8 +72,8 @@ start(const char *command, const char *policy, int argc, char **argv)
     python = python ? python : set && *set ? set : "python3";
     all[n++] = python;
     all[n++] = "-m";
-    all[n++] = "prepare";
-    all[n++] = command;
+    all[n++] = package;
+    all[n++] = argv[0] + strlen("trainer ");
     for (int i = 1; i < argc; i++)
         all[n++] = argv[i];
     if (policy)
@@ -96,8 +96,8 @@ prepare_command(struct trainer *t, int argc, char **argv)
 }
 
 int
-fuse_command(struct trainer *t, int argc, char **argv)
+pipeline_command(struct trainer *t, int argc, char **argv)
 {
     (void)t;
-    return start("fuse", NULL, argc, argv);
+    return start("pipeline", NULL, argc, argv);
 }

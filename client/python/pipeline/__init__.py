@@ -1,0 +1,1 @@
+"""Commands of trainer(1) around the sampling and training: bucket, compare, report."""
