@@ -22,16 +22,17 @@ static const struct {
     { "sft", "trainer sft", sft_command },
     { "weighted", "trainer weighted", weighted_command },
     { "reinforce", "trainer reinforce", reinforce_command },
-    { "run", "trainer run", run_command_line },
-    { "status", "trainer status", status_command },
+    { "run", "trainer run", pipeline_command },
+    { "status", "trainer status", pipeline_command },
     { "report", "trainer report", pipeline_command },
-    { "bucket", "trainer bucket", pipeline_command },
-    { "sync", "trainer sync", sync_command },
-    { "resume", "trainer resume", resume_command },
+    { "bucket", "trainer bucket", bucket_command },
+    { "sync", "trainer sync", pipeline_command },
+    { "resume", "trainer resume", pipeline_command },
     { "watch", "trainer watch", watch_command },
     { "grpo", "trainer grpo", grpo_command },
     { "compare", "trainer compare", pipeline_command },
     { "selftest", "trainer selftest", selftest_command },
+    { "extraction", "trainer extraction", extraction_command }, /* of `trainer run`, and not listed */
 };
 
 static const char doc[] =

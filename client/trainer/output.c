@@ -1,7 +1,6 @@
 #include "client/trainer/output.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -93,43 +92,4 @@ output_document(const char *path, json_t *document, struct error *err)
         return rc;
     o.is_bad = json_dumpf(document, o.file, JSON_INDENT(2)) != 0 || putc('\n', o.file) == EOF;
     return output_end(&o, err);
-}
-
-static int
-remove_cb(const char *path, const struct stat *st, int kind, struct FTW *at)
-{
-    (void)st;
-    (void)kind;
-    (void)at;
-    return remove(path);
-}
-
-void
-output_remove_tree(const char *path)
-{
-    nftw(path, remove_cb, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-int
-output_joined(const char *path, const char *const *parts, size_t n, struct error *err)
-{
-    struct output o;
-    int rc = output_begin(&o, path, err);
-
-    for (size_t i = 0; rc == 0 && i < n; i++) {
-        AUTO_FREE char *line = NULL;
-        size_t capacity = 0;
-        ssize_t size;
-        FILE *from = fopen(parts[i], "r");
-        if (!from) {
-            output_cancel(&o);
-            return error_set(err, ERR_SYS, "cannot read %s", parts[i]);
-        }
-        while ((size = getline(&line, &capacity, from)) > 0)
-            o.is_bad = o.is_bad || fwrite(line, 1, (size_t)size, o.file) != (size_t)size ||
-                       (line[size - 1] != '\n' && putc('\n', o.file) == EOF);
-        o.is_bad = o.is_bad || ferror(from);
-        fclose(from);
-    }
-    return rc == 0 ? output_end(&o, err) : rc;
 }

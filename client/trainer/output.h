@@ -32,10 +32,4 @@ void output_cancel(struct output *o);
 /* A whole document, indented. */
 int output_document(const char *path, json_t *document, struct error *err);
 
-/* The lines of several files of JSON Lines, one file after the other, as a file. ERR_SYS: one cannot be read or written. */
-int output_joined(const char *path, const char *const *parts, size_t n, struct error *err);
-
-/* Remove a directory with all that is in it; one that is not there is fine. */
-void output_remove_tree(const char *path);
-
 #endif

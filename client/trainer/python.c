@@ -3,6 +3,7 @@
  * about: which interpreter, and the policy of prepare's --verify, whose grammar is common/policy.c's.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,28 +57,42 @@ parse_policy(const char *text, char **out, struct error *err)
                : error_set(err, ERR_NOMEM, "out of memory");
 }
 
-/* Become a Python program, which begins with its own arguments. Returns only where that cannot be. */
-static int
-start(const char *package, const char *policy, int argc, char **argv)
+/* Not -m, by which a directory named "pipeline" where the user is would be taken for ours. */
+static const char pipeline[] = "import sys\n"
+                               "sys.path[:] = [path for path in sys.path if path]\n"
+                               "from pipeline.__main__ import main\n"
+                               "sys.exit(main())\n";
+
+/* The interpreter that has the libraries. */
+static const char *
+python_of(int argc, char **argv)
 {
-    const char *python = option_in(argc, argv, "python", 0), *set = getenv("TRAINER_PYTHON");
+    const char *named = option_in(argc, argv, "python", 0), *set = getenv("TRAINER_PYTHON");
+    return named ? named : set && *set ? set : "python3";
+}
+
+/* Become a Python program; it finds this one by TRAINER_PROGRAM. Returns only where that cannot be. */
+static int
+start(const char *python, const char *how, const char *what, const char *policy, int argc, char **argv)
+{
     AUTO_FREE const char **all = calloc((size_t)argc + 6, sizeof(*all));
+    AUTO_FREE char *program = realpath("/proc/self/exe", NULL);
     struct error err = { 0 };
     int n = 0;
 
-    if (!all)
+    if (!all || !program || setenv("TRAINER_PROGRAM", program, 1) != 0)
         return trainer_complain(TRAINER_CONFIG, "out of memory");
     if (finetune_environment(&err) != 0)
         return trainer_complain(TRAINER_CONFIG, "%s", err.text);
-    python = python ? python : set && *set ? set : "python3";
     all[n++] = python;
-    all[n++] = "-m";
-    all[n++] = package;
+    all[n++] = how;
+    all[n++] = what;
     all[n++] = argv[0] + strlen("trainer ");
     for (int i = 1; i < argc; i++)
         all[n++] = argv[i];
     if (policy)
         all[n++] = policy;
+    signal(SIGUSR1, SIG_IGN); /* one that comes before sync has a handler of its own */
     execvp(python, (char *const *)(uintptr_t)all);
     return trainer_complain(TRAINER_CONFIG, "cannot start %s: %s", python, strerror(errno));
 }
@@ -92,12 +107,20 @@ prepare_command(struct trainer *t, int argc, char **argv)
     (void)t;
     if (policy && parse_policy(policy, &parsed, &err) != 0)
         return trainer_complain(TRAINER_USAGE, "--policy: %s", err.text);
-    return start("prepare", parsed, argc, argv);
+    return start(python_of(argc, argv), "-m", "prepare", parsed, argc, argv);
 }
 
+int
+bucket_command(struct trainer *t, int argc, char **argv)
+{
+    (void)t;
+    return start(python_of(argc, argv), "-c", pipeline, NULL, argc, argv);
+}
+
+/* These need the standard library alone, and so any Python. */
 int
 pipeline_command(struct trainer *t, int argc, char **argv)
 {
     (void)t;
-    return start("pipeline", NULL, argc, argv);
+    return start("python3", "-c", pipeline, NULL, argc, argv);
 }

@@ -11,11 +11,9 @@
 
 #include "client/trainer/child.h"
 #include "client/trainer/daemon.h"
-#include "client/trainer/manifest.h"
 #include "client/trainer/options.h"
 #include "client/trainer/output.h"
 #include "client/trainer/prompt.h"
-#include "client/trainer/restore.h"
 #include "client/trainer/rules.h"
 #include "client/trainer/settings.h"
 #include "client/trainer/trainer.h"
@@ -336,10 +334,26 @@ check_trained(const struct train *t, int left, struct error *err)
                          "%.100s ended with status 0 and trained nothing: is it a Python that has torch, "
                          "transformers and peft?",
                          t->python);
-    snprintf(path, sizeof(path), "%s/%s/%s", t->trainer->workdir,
+    snprintf(path, sizeof(path), "%s/%s/%s/%s", t->trainer->workdir,
              json_string_value(json_object_get(layout, "checkpoints")),
-             json_string_value(json_object_get(t->values, "final")));
-    return manifest_verify(path, NULL, err);
+             json_string_value(json_object_get(t->values, "final")),
+             json_string_value(json_object_get(layout, "manifest")));
+    return access(path, R_OK) == 0 ? 0 : error_set(err, ERR_SYS, "training left no %s", path);
+}
+
+/* May training begin here? Not before a restore (trainer resume) is finished, whose mark names the remote. */
+static int
+check_restored(const char *workdir, struct error *err)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/.resume.json", workdir);
+    AUTO_JSON json_t *mark = json_load_file(path, 0, NULL);
+    const char *remote = json_string_value(json_object_get(mark, "remote"));
+    if (!remote)
+        return 0;
+    return error_set(err, ERR_INPUT,
+                     "a restore of %.60s was begun and not finished: trainer resume --remote=%.60s goes on",
+                     remote, remote);
 }
 
 /* Train in a process of its own, until it has ended; *status is how. */
@@ -415,7 +429,7 @@ train_command(struct trainer *trainer, const char *method, int argc, char **argv
     const char *run = json_string_value(json_object_get(values, "run"));
     if (!*run || strchr(run, '/') || *run == '.')
         return trainer_complain(TRAINER_CONFIG, "run: \"%s\" is no name for a directory", run);
-    int rc = restore_check(trainer->workdir, &err);
+    int rc = check_restored(trainer->workdir, &err);
     rc = rc == 0 && is_by_reward(t.method) ? add_tasks(&t, request, &err) : rc;
     snprintf(sub, sizeof(sub), "%s/train_%.200s", json_string_value(json_object_get(layout, "outputs")), run);
     rc = rc == 0 ? output_path(trainer->workdir, sub, "request.json", path, &err) : rc;

@@ -121,6 +121,11 @@ def save(
     return root / name
 
 
+def is_inside(name: str) -> bool:
+    """May a manifest name this file? Not one outside its directory: it may be another machine's text."""
+    return not name.startswith("/") and ".." not in Path(name).parts
+
+
 def verify(path: Path) -> Manifest:
     """The manifest of a checkpoint that is as it was written; TrainError says what is not."""
     try:
@@ -130,14 +135,18 @@ def verify(path: Path) -> Manifest:
         raise TrainError(f"{path} is no checkpoint: it has no {layout.MANIFEST}") from None
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise TrainError(f"{path / layout.MANIFEST} cannot be read: {error}") from error
+    if not files:
+        raise TrainError(f"{path}: its manifest names no files")
     for name, expected in files:
         file = path / name
+        if not is_inside(name) or not isinstance(expected, dict):
+            raise TrainError(f"{path / layout.MANIFEST} cannot be read: {name!r}")
         try:
             size = file.stat().st_size
         except OSError as error:
             raise TrainError(f"{path}: {name} is missing: {error.strerror}") from error
-        if size != expected["size"] or digest_of(file) != expected["digest"]:
-            raise TrainError(f"{path}: {name} is not what was written ({size} bytes of {expected['size']})")
+        if size != expected.get("size") or digest_of(file) != expected.get("digest"):
+            raise TrainError(f"{path}: {name} is not what was written ({size} bytes of {expected.get('size')})")
     return dict(manifest)
 
 

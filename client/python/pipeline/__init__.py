@@ -1,1 +1,1 @@
-"""Commands of trainer(1) around the sampling and training: bucket, compare, report."""
+"""The commands of trainer(1) around sampling and training: run, status, report, compare, bucket, sync, resume."""

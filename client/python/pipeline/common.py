@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 OK, FAILED, USAGE, CONFIG, NOTHING, SERVICE, UNEXTRACTED, RESUME, INTERRUPTED = 0, 1, 2, 3, 5, 7, 9, 75, 130
 
@@ -40,23 +40,32 @@ def whole(low: int, high: int) -> Any:
     return number
 
 
-def read(path: Path) -> Any:
-    """A JSON document; None: there is none, or it is none."""
+T = TypeVar("T", dict[str, Any], list[Any])
+
+
+def read(path: Path, kind: type[T]) -> T | None:
+    """A JSON document; None: there is none, or another thing."""
     try:
-        return json.loads(path.read_text("utf-8", "replace"))
+        document = json.loads(path.read_text("utf-8", "replace"))
     except (OSError, ValueError):
         return None
+    return document if isinstance(document, kind) else None
 
 
 def write(path: Path, text: str) -> None:
     """Whole or not at all: whoever looks sees the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside = path.with_name(f".{path.name}.partial")
     try:
         with beside.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
     finally:
         beside.unlink(missing_ok=True)

@@ -82,13 +82,14 @@ def read_round(document: Json, name: str, path: Path) -> None:
 def read_comparison(workdir: Path) -> Json:
     """What `trainer compare --save` left, by evaluation and level."""
     out: Json = {}
-    for column in read(workdir / "outputs/comparison.json") or []:
+    for column in read(workdir / "outputs/comparison.json", list) or []:
         for level, figures in column["levels"].items():
             row = {"correct": figures.get("correct")}
             for title, key in (("the first", "correct_difference"), ("the one before", "previous_difference")):
                 row[f"beyond {title}"] = (figures.get(key) or {}).get("mean")
             row |= {f"less {name}": value for name, value in (figures.get("less_published") or {}).items()}
-            out[f"{column['name']}, " + ("all" if level == "all" else f"level {level}")] = row
+            if any(value is not None for value in row.values()):
+                out[f"{column['name']}, " + ("all" if level == "all" else f"level {level}")] = row
     return out
 
 
@@ -115,7 +116,7 @@ def read_costs(state: Json) -> Json:
 
 def read_run(workdir: Path) -> Json:
     """The document of report.json; a file that is not there leaves its part empty."""
-    state = read(workdir / "run.json") or {}
+    state = read(workdir / "run.json", dict) or {}
     document: Json = {"made": datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")}
     document |= {part: {} for part in ("losses", "rewards", "funnel", "classes", "cheats", "evaluations")}
     for name, path in named(workdir, "train_*/metrics.jsonl"):
@@ -127,15 +128,15 @@ def read_run(workdir: Path) -> Json:
     document["best"] = [
         {key: row[key] for key in ("task", "reward", "submission", "code") if key in row} for row in best
     ]
-    found = [read(path) for path in (workdir / "outputs").glob("eval_*.json")]
-    evaluations = [one for one in found if isinstance(one, dict) and isinstance(one.get("name"), str)]
+    found = [read(path, dict) for path in (workdir / "outputs").glob("eval_*.json")]
+    evaluations = [one for one in found if one and isinstance(one.get("name"), str)]
     for one in sorted(evaluations, key=lambda one: order(one["name"])):
-        kept_keys = {key: one[key] for key in ("prompt", "metrics", "levels", "seconds") if key in one}
+        kept_keys: Json = {key: one[key] for key in ("prompt", "metrics", "levels", "seconds") if key in one}
         document["evaluations"][one["name"]] = {"model": one.get("model_path"), **kept_keys}
     document["comparison"] = read_comparison(workdir)
     document["costs"] = read_costs(state)
     document["configuration"] = state.get("configuration")
-    document["curriculum"] = read(workdir / "checkpoints/curriculum.json")
+    document["curriculum"] = read(workdir / "checkpoints/curriculum.json", dict)
     return document
 
 
