@@ -334,11 +334,11 @@ check_trained(const struct train *t, int left, struct error *err)
                          "%.100s ended with status 0 and trained nothing: is it a Python that has torch, "
                          "transformers and peft?",
                          t->python);
+    const char *final = json_string_value(json_object_get(t->values, "final"));
     snprintf(path, sizeof(path), "%s/%s/%s/%s", t->trainer->workdir,
-             json_string_value(json_object_get(layout, "checkpoints")),
-             json_string_value(json_object_get(t->values, "final")),
+             json_string_value(json_object_get(layout, "checkpoints")), final,
              json_string_value(json_object_get(layout, "manifest")));
-    return access(path, R_OK) == 0 ? 0 : error_set(err, ERR_SYS, "training left no %s", path);
+    return access(path, R_OK) == 0 ? 0 : error_set(err, ERR_SYS, "%s is no checkpoint: no %s", final, path);
 }
 
 /* May training begin here? Not before a restore (trainer resume) is finished, whose mark names the remote. */

@@ -173,6 +173,13 @@ def test_what_is_no_evaluation_is_named(tmp_path: Path, text: str | None, why: s
     assert compare(path, "--published=x=101").returncode == 2
 
 
+def test_a_users_own_modules_are_not_taken_for_ours(tmp_path: Path) -> None:
+    for name in ("pipeline", "json"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(9)\n")
+    done = subprocess.run([str(TRAINER), "compare"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "which evaluations?" in done.stderr, done.stderr
+
+
 def test_the_curricula_draw_what_they_are_said_to_draw() -> None:
     done = subprocess.run(
         [str(TRAINER), "selftest", "--quick"], capture_output=True, text=True, timeout=60, check=False

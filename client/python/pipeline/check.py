@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .run import Run
 
 CURRICULUM_WINDOW = 5  # of held-out evaluations that `stepped` looks at: client/trainer/curriculum.h
-SHELL = set("|&;<>()`\n")  # a command with one of these is the shell's to judge
+SHELL = set("|&;<>()`$\n")  # a command with one of these, variables expanded, is the shell's to judge
 
 
 def devices(name: str, text: str) -> set[int]:
@@ -93,11 +93,11 @@ class Checks:
 
     def words(self) -> list[str]:
         """Those of the endpoint's command where it is ours to start, wanted, and plain."""
-        command = self.run.serving.command
+        command = os.path.expandvars(self.run.serving.command)
         if not command or not self.wants("serves") or SHELL & set(command):
             return []
         try:
-            return shlex.split(os.path.expandvars(command))
+            return shlex.split(command)
         except ValueError:
             return []
 

@@ -24,7 +24,9 @@ class PipelineError(Exception):
 def parser(command: str, about: str) -> argparse.ArgumentParser:
     """With the options that every command has. allow_abbrev: as getopt_long, which the other commands use."""
     made = argparse.ArgumentParser(f"trainer {command}", description=about)
-    made.add_argument("--workdir", type=Path, default=Path(), metavar="DIRECTORY", help="of the run (default: here)")
+    made.add_argument(
+        "-w", "--workdir", type=Path, default=Path(), metavar="DIRECTORY", help="of the run (default: here)"
+    )
     made.add_argument("--check-arguments", action="store_true", help=argparse.SUPPRESS)
     return made
 

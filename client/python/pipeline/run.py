@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from prepare.command import believe
+
 from . import conf, process
 from .along import Along
 from .check import Checks
@@ -267,14 +269,15 @@ def main(arguments: list[str]) -> int:
     )
     a("--estimate", action="store_true", help="print GPU hours and price by step; run nothing")
     a("--check", action="store_true", help="check files, memory and shapes; run nothing")
-    a(
-        "--url",
-        default=os.environ.get("VERIFIERD_URL") or "http://127.0.0.1:8080",
-        help="of verifierd (or VERIFIERD_URL)",
-    )
-    a("--endpoint", default=os.environ.get("TRAINER_ENDPOINT") or "http://127.0.0.1:8000/v1",
+    a("-u", "--url", default=os.environ.get("VERIFIERD_URL") or "http://127.0.0.1:8080", metavar="URL",
+      help="of verifierd (or VERIFIERD_URL)")  # fmt: skip
+    a("-e", "--endpoint", default=os.environ.get("TRAINER_ENDPOINT") or "http://127.0.0.1:8000/v1", metavar="URL",
       help="of the model, with its /v1 (or TRAINER_ENDPOINT)")  # fmt: skip
-    run = Run(p.parse_args(arguments))
+    a("--cacert", metavar="FILE", help="the certificates to believe, PEM (or CURL_CA_BUNDLE)")
+    given: Any = p.parse_args(arguments)
+    if given.cacert:
+        believe(p, given.cacert)
+    run = Run(given)
     if run.given.estimate:
         estimate(run.conf, run.steps)
         return OK

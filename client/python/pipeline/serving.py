@@ -20,6 +20,7 @@ from typing import Any
 
 from finetune import checkpoint
 from finetune.errors import TrainError
+from verifierd_client.client import handlers_of
 
 from .common import CONFIG, INTERRUPTED, SERVICE, PipelineError
 from .process import Stop, spawn, status_of
@@ -33,11 +34,14 @@ def is_local(url: str) -> bool:
 
 
 def ask(url: str, limit_s: float, body: object = None) -> tuple[int, bytes]:
-    """Status and body of an answer; OSError: there was none. A service on this machine is asked without a proxy."""
+    """Status and body of an answer; OSError: there was none."""
     key = os.environ.get("OPENAI_API_KEY")
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
     data = None if body is None else json.dumps(body).encode()
-    opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if is_local(url) else []))
+    try:
+        opener = urllib.request.build_opener(*handlers_of(url))
+    except ValueError as error:  # certificates that are none
+        raise PipelineError(str(error)) from None
     try:
         with opener.open(urllib.request.Request(url, data, headers), timeout=limit_s) as answer:
             return int(answer.status), answer.read()
