@@ -94,10 +94,15 @@ static const struct policy_key keys[] = {
       "The speed-up that is rewarded: of medians in pairs, or of 10 % trimmed means." },
     { "timing", "compile_baseline", POLICY_BOOL, AT(timing.compile_baseline), 0, 0, NULL, true,
       "The reference under torch.compile is timed as well." },
-    { "timing", "variations", POLICY_BOOL, AT(timing.variations), 0, 0, NULL, true,
-      "The other sizes that `full` ran are timed as well." },
-    { "timing", "batched", POLICY_BOOL, AT(timing.batched), 0, 0, NULL, true,
-      "What is too short for the clock is timed as many calls at once as well." },
+};
+
+/* Keys that are gone: a policy that has one is refused with what to do instead. */
+static const struct {
+    const char *section, *name, *instead;
+} removed[] = {
+    { "timing", "variations",
+      "only the task's own size is timed; register the task at another size to time that" },
+    { "timing", "batched", "short calls are timed as a CUDA graph of many, always; take the key out" },
 };
 
 const struct policy_key *
@@ -188,10 +193,15 @@ read_section(json_t *object, const char *base, const char *section, const struct
              size_t n_other, struct policy *p, struct json_fault *fault)
 {
     struct json_field fields[SECTION_MOST];
-    const char *words[ARRAY_LEN(keys)] = { NULL };
     char pointer[JSON_POINTER_SIZE];
+    const char *words[ARRAY_LEN(keys)] = { NULL };
     size_t n = n_other;
 
+    for (size_t i = 0; i < ARRAY_LEN(removed); i++) {
+        snprintf(pointer, sizeof(pointer), "%.90s/%s", base, removed[i].name);
+        if (strcmp(removed[i].section, section) == 0 && json_object_get(object, removed[i].name))
+            return json_refuse(fault, pointer, "is not a key any more: %s", removed[i].instead);
+    }
     if (n_other > 0)
         memcpy(fields, other, n_other * sizeof(*fields));
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {

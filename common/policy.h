@@ -27,7 +27,7 @@ struct policy {
         int64_t warmup, trials;
         bool fixed, events, cold;
         char estimator[8];
-        bool compile_baseline, variations, batched;
+        bool compile_baseline;
     } timing;
 };
 

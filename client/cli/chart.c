@@ -246,52 +246,6 @@ add_samples(struct buffer *out, const struct samples *s)
     chart_histogram(out, s->ratio, s->n, BINS, CHART_WIDTH - LABEL - 6);
 }
 
-/* A line for each timing beside the one that counts. */
-static void
-add_beside(struct buffer *out, json_t *one, const char *name)
-{
-    double speedup = member(one, "speedup");
-    const char *why = text_member(one, "why"), *outcome = text_member(one, "outcome");
-
-    buffer_printf(out, "%-*s", LABEL, name);
-    if (isfinite(speedup)) {
-        add_cell(out, member(one, "reference_ms"), 1, 4);
-        add_cell(out, member(one, "candidate_ms"), 1, 4);
-        buffer_printf(out, "%9.4f  (%.4f to %.4f)", speedup, member(one, "speedup_lo"),
-                      member(one, "speedup_hi"));
-    }
-    if (!isfinite(speedup) || why)
-        buffer_printf(out, "  %s%s%s", outcome ? outcome : "-", why ? ": " : "", why ? why : "");
-    buffer_add(out, "\n");
-}
-
-static void
-add_batched(struct buffer *out, json_t *timing)
-{
-    json_t *batched = json_object_get(timing, "batched");
-
-    if (!json_is_object(batched))
-        return;
-    buffer_printf(out, "\n%.0f calls at once, not rewarded\n", fmax(1, member(batched, "calls")));
-    add_beside(out, batched, "a call, ms");
-}
-
-static void
-add_variations(struct buffer *out, json_t *timing)
-{
-    json_t *variations = json_object_get(timing, "variations"), *one;
-    size_t i;
-
-    if (json_array_size(variations) == 0)
-        return;
-    buffer_printf(out, "\nother shapes, not rewarded%*s\n", 46, "reference  candidate ms speed-up (95%)");
-    json_array_foreach(variations, i, one)
-    {
-        const char *name = text_member(one, "name");
-        add_beside(out, one, name ? name : "-");
-    }
-}
-
 static void
 add_range(struct buffer *out, json_t *gpu, const char *key, const char *what, const char *unit)
 {
@@ -367,7 +321,5 @@ chart_timing(struct buffer *out, json_t *document)
         add_table(out, timing);
         add_samples(out, &s);
     }
-    add_batched(out, timing);
-    add_variations(out, timing);
     add_gpu(out, timing);
 }

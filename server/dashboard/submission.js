@@ -61,16 +61,6 @@ export function sampleCharts(t) {
     t.reference_ns.map((a, i) => ({ i, a, b: t.candidate_ns[i] }))));
 }
 
-// Timings beside the one that counts.
-function beside(caption, items) {
-  const interval = (one) => (isNumber(one.speedup_lo) ? `${speed(one.speedup_lo)} to ${speed(one.speedup_hi)}` : "");
-  return items && items.length ? dataTable(caption, [
-    { name: "case", cell: (one) => one.name || "own" },
-    { name: "outcome", wrap: true, cell: (one) => plain(one.outcome) + (one.why ? ": " + one.why : "") },
-    { name: "reference", number: true, cell: (one) => duration(one.reference_ms) }, { name: "candidate", number: true, cell: (one) => duration(one.candidate_ms) },
-    { name: "speed-up", number: true, cell: (one) => speed(one.speedup) }, { name: "95 % interval", number: true, cell: interval }], items) : null;
-}
-
 function mismatch(item) {
   const m = item.correctness && item.correctness.first_mismatch;
   if (!m) return null;
@@ -144,8 +134,6 @@ function body(item, source, log) {
     item.error && item.error.text ? section("Error", el("pre", { class: "error", tabindex: "0", "aria-label": "Error", "data-key": "error", text: (item.error.type ? item.error.type + (line ? " at line " + line : "") + "\n" : "") + item.error.text })) : null,
     section("Source", sourceView(source, line ? { line, text: item.error.text.split("\n").find((one) => one.trim()) || "" } : null)),
     section("Samples", sampleCharts(item.timing)),
-    section("Many calls at once, not rewarded", beside("Timing of a batch", t.batched && [t.batched])),
-    section("Other shapes, not rewarded", beside("Timings at other shapes", t.variations)),
     section("Cases", records("Cases", item.correctness && item.correctness.results, ["name", "outcome", "max_abs", "max_rel", "matched", "against", "note"])),
     section("Plan of one call", records("Plan of one call", planned(item.plan), ["line", "step", "shapes", "grid"])),
     section("Compiled kernels", records("Compiled kernels", item.kernels, ["name", "outcome", "registers", "spill_bytes", "shared_bytes", "cubin_bytes"])),

@@ -249,12 +249,11 @@ class Disturbed(Exception):
 class Timer:
     """One timing stage."""
 
-    def __init__(self, job: Job, gpu: Gpu, protocol: Protocol = PROTOCOL, case: Json | None = None) -> None:
-        """case: of the task's specification; None: its own inputs."""
+    def __init__(self, job: Job, gpu: Gpu, protocol: Protocol = PROTOCOL) -> None:
         self._job = job
         self._gpu = gpu
         self._protocol = protocol
-        self._case = case or job.spec["cases"]["own"]
+        self._case = job.spec["cases"]["own"]
         self._ours = Side(job.reference.peer)
         self._theirs = Side(job.candidate)
         self._model, self._state = job.reference.model(self._case, 0)
@@ -411,7 +410,7 @@ class Timer:
         tree = reference.inputs(self._case, seeds[0], sets[0], seeds[1:])
         if tree != self._trees[sets[0]]:
             raise ReferenceBroken("get_inputs() made other shapes than before")
-        if self._case["name"] == "own" and "spikes" in self._job.admitted:  # no other case was checked with them
+        if "spikes" in self._job.admitted:
             for index, view in enumerate(reference.views(tree)):
                 if view.is_floating_point():
                     variations.sparse_sets(view, len(sets), reference.sizes.inputs, seeds[0] + index)
@@ -508,14 +507,10 @@ class Timer:
     def _uses_tf32(self) -> bool:
         return self._job.precision() == "tf32"
 
-    def _kind(self) -> str:
-        """What is timed: baselines are kept by it."""
-        return str(self._case["name"])
-
     def _find_baseline(self) -> None:
         """The reference's time while the candidate is frozen all along; kept for its task."""
         known = self._job.reference.baselines
-        key = (self._kind(), self._uses_tf32(), self._job.policy.is_cold, self._calls, self._head_ns)
+        key = (self._uses_tf32(), self._job.policy.is_cold, self._calls, self._head_ns)
         if key not in known and self._protocol.caps_reference:
             low, middle, high = self._look_at_reference()
             if 0 < high - low < STEADY * middle:
@@ -693,10 +688,8 @@ class Timer:
         """A round trip of empty calls, all else as in a real one, less its pause: what the protocol itself costs."""
         side = self._empty_side()
         sets = self._sets_of(Bell(0, self._calls)) if side is self._ours else None
-        return self._timed(side, self._empty_bell(), sample, block, leaf=leaf, sets=sets)[0] - self._pause_ns
-
-    def _empty_bell(self) -> Bell:
-        return Bell(EMPTY_SET, self._calls, EMPTY_SET + self._calls)
+        bell = Bell(EMPTY_SET, self._calls, EMPTY_SET + self._calls)
+        return self._timed(side, bell, sample, block, leaf=leaf, sets=sets)[0] - self._pause_ns
 
     def _trial(self, block: Block, *, turn: int, has_empty: bool) -> None:
         ours_ns, theirs_ns, empty_ns = self._pair(block, turn, has_empty=has_empty)

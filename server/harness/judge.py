@@ -87,8 +87,6 @@ class Policy:
     is_fixed: bool  # exactly `trials`, no early stop
     events: bool
     is_cold: bool  # the L2 cache is flushed before each bell
-    times_variations: bool  # other shapes are timed beside the task's own
-    times_batches: bool  # what is too short for the clock is timed as many calls at once
 
     @staticmethod
     def parse(found: Json) -> Policy:
@@ -107,8 +105,6 @@ class Policy:
             is_fixed=bool(timing.get("fixed", False)),
             events=bool(timing.get("events", True)),
             is_cold=bool(timing.get("cold", True)),
-            times_variations=bool(timing.get("variations", False)),
-            times_batches=bool(timing.get("batched", False)),
         )
 
 
@@ -306,8 +302,6 @@ class Job:
         self._state_base = 0
         self._built: set[str] = set()
         self._called: set[str] = set()  # models that have answered
-        self.passed_shapes: list[Json] = []
-        """Cases of other shapes at which the candidate was right in `full`."""
         self.admitted: set[str] = set()
         self._exposed: list[str] = []  # transformations at which the candidate failed at the tiny case
         self._order: list[str] = []  # in which they are tried there, as far as there is time
@@ -483,7 +477,7 @@ class Job:
         seeds = [self._next_seed() for _ in steps]
         self._first_seed = seeds[0]
         self._used.clear()
-        self.passed_shapes, self.recorded = [], []
+        self.recorded = []
         self._records = self._can_record()
         results: list[CaseResult] = []
         for index, step in enumerate(steps):
@@ -496,8 +490,6 @@ class Job:
                 del self.recorded[n_recorded:]  # whose work a wrong answer was is nothing to be paid for
             if results[-1].is_gone:
                 break
-            if step.case is not None and results[-1].class_ is None:
-                self.passed_shapes.append(case)
         self._records = False
         of = len(steps)
         if not results[-1].is_gone and self._asks_all():

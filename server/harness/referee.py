@@ -348,8 +348,7 @@ class Referee:
                 if stage == ("full" if self._gpu is None else "timing"):
                     job.tell_generality(report)
                 return report
-            report = evidence.collect(job, report, self._own[name], is_last=is_last)
-            return self._beside(job, report) if stage == "timing" else report
+            return evidence.collect(job, report, self._own[name], is_last=is_last)
 
     @contextlib.contextmanager
     def _standing_still(self) -> Iterator[None]:
@@ -362,14 +361,6 @@ class Referee:
         finally:
             for peer in still:
                 peer.thaw()
-
-    def _beside(self, job: Job, report: Report) -> Report:
-        """Last, so that it can spoil nothing that counts."""
-        if self._gpu is None:
-            return report
-        import beside
-
-        return beside.add(job, self._gpu, report)
 
     def _timing(self, job: Job) -> Report:
         gpu = self._gpu

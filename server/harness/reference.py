@@ -337,8 +337,8 @@ class Reference:
         self.peer = peer
         self.spec: Json = {}
         self.sizes = Sizes(0, 0, 0, 0, 1, 1)
-        self.baselines: dict[tuple[str, bool, bool, int, int], float] = {}
-        """Nanoseconds of a call while no candidate could run, by (what is timed, tf32, cold, calls for each bell,
+        self.baselines: dict[tuple[bool, bool, int, int], float] = {}
+        """Nanoseconds of a call while no candidate could run, by (tf32, cold, calls for each bell,
         steps of the canary at the ring)."""
         self.rough_ns: dict[str, float] = {}
         """By model: the quickest of its calls that were checked, by a clock outside of the GPU."""

@@ -118,9 +118,6 @@ device_stages_run(struct submission *s)
 
     if (j->stage == STAGE_TIMING)
         limit_ms = timing_limit_ms(&j->policy, config->stage_limit_ms);
-    /* What is timed beside the time that counts has a stage's time of its own. */
-    if (j->stage == STAGE_TIMING && (j->policy.timing.variations || j->policy.timing.batched))
-        limit_ms += config->stage_limit_ms;
     /* The evidence pass makes a few calls more, which must not cost a slow candidate its verdict. */
     device_worker_stage(j->device_worker, stage_name((enum stage)j->stage), is_last,
                         limit_ms + (is_last ? config->tiny_limit_ms : 0));

@@ -206,40 +206,6 @@ set_statistics(json_t *out, const struct timing *t)
         json_object_set_new(out, rows[i].key, real_or_null(rows[i].value));
 }
 
-/* One of the timings that are told beside the one that counts; the speed-up is the paired one. */
-static json_t *
-beside_json(json_t *one)
-{
-    static const char *const as_told[] = { "name",  "overrides", "outcome",      "class",       "why",
-                                           "calls", "bells",     "reference_ns", "candidate_ns" };
-    json_t *out = json_object();
-    struct timing t;
-
-    read_samples(one, &t);
-    for (size_t i = 0; i < ARRAY_LEN(as_told); i++)
-        json_object_set_new(out, as_told[i], get_or_null(one, as_told[i]));
-    json_object_set_new(out, "empty_ms", real_or_null(number_or_nan(one, "empty_ns") / 1e6));
-    json_object_set_new(out, "reference_ms", real_or_null(stats_median(t.reference, t.n)));
-    json_object_set_new(out, "candidate_ms", real_or_null(stats_median(t.candidate, t.n)));
-    json_object_set_new(out, "speedup", real_or_null(t.n ? t.speedup.speedup : NAN));
-    json_object_set_new(out, "speedup_lo", real_or_null(t.n ? t.speedup.lo : NAN));
-    json_object_set_new(out, "speedup_hi", real_or_null(t.n ? t.speedup.hi : NAN));
-    timing_release(&t);
-    return out;
-}
-
-/* By the other shapes that `full` ran; empty where none was timed. */
-static json_t *
-variations_json(const struct attempt *j)
-{
-    json_t *out = json_array(), *one;
-    size_t i;
-
-    json_array_foreach(json_object_get(j->timing, "variations"), i, one)
-        json_array_append_new(out, beside_json(one));
-    return out;
-}
-
 /* The compiled reference, under timing.baselines. */
 static json_t *
 baselines_json(const struct attempt *j)
@@ -289,11 +255,6 @@ timing_json(const struct attempt *j, const struct timing *t)
     json_object_set_new(out, "gpu", gpu_json(j->timing));
     if (j->policy.timing.compile_baseline)
         json_object_set_new(out, "baselines", baselines_json(j));
-    if (j->policy.timing.variations)
-        json_object_set_new(out, "variations", variations_json(j));
-    json_t *batched = json_object_get(j->timing, "batched");
-    if (j->policy.timing.batched)
-        json_object_set_new(out, "batched", batched ? beside_json(batched) : json_null());
     return out;
 }
 

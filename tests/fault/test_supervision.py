@@ -316,9 +316,7 @@ def test_cancel_group(start_scripted: service.StartDaemon) -> None:
 
 
 def test_a_timeout_tells_the_limit_that_passed(hasty: service.Daemon) -> None:
-    """Not that of a stage where it had more: here one for the other shapes, too."""
-    policy = {"name": "strict", "timing": {"variations": True}}
-    verdict = hasty.client.judge(body("timing=hang", policy=policy), LIMIT_S)
+    verdict = hasty.client.judge(body("timing=hang"), LIMIT_S)
     assert (verdict["class"], verdict["stage"]) == ("timeout", "timing")
     assert "did not finish within 5 s" in verdict["feedback"]["text"]
 

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import beside
 import clock
 import torch
 from judge import Job, Report
@@ -133,7 +132,6 @@ def time_job(job: Job, directory: str) -> Report:
     clock.HEAD_CALL_NS = changes.pop("head_call_ns", (0, 0))  # type: ignore[misc]
     clock.HEAD_BELL_NS = changes.pop("head_bell_ns", 0)  # type: ignore[misc]
     clock.TOO_SMALL_NS = changes.pop("too_small_ns", 3_000)  # type: ignore[misc]
-    beside.VARIATIONS_S = 600.0  # type: ignore[misc]  # what comes out does not depend on this machine's load
     gpu = HostGpu(Path(directory), job)
     gpu.flush_s = changes.pop("flush_s", gpu.flush_s)
     gpu.hiccups = changes.pop("hiccups", [])
@@ -142,7 +140,6 @@ def time_job(job: Job, directory: str) -> Report:
         job.reference.baselines = _Known(known_ns)
     try:
         timer = _Bound if changes.pop("is_bound", False) else _Unbound
-        report = timer(job, gpu, clock.Protocol(**changes)).run()  # type: ignore[arg-type]
+        return timer(job, gpu, clock.Protocol(**changes)).run()  # type: ignore[arg-type]
     finally:
         job.reference.baselines = known
-    return beside.add(job, gpu, report)  # type: ignore[arg-type]

@@ -28,7 +28,6 @@ import torch
 import values
 import wire
 from arena import Arena
-from beside import BatchSide
 from evidence import weigh_launches
 from reference import Reference, ReferenceBroken, Sizes
 
@@ -125,7 +124,6 @@ def any_node(chance: random.Random) -> Any:
 NOTE: Final = {"dtype": "float32", "shape": [4, 8], "stride": [8, 1], "offset": 256}
 OUTPUTS: Final = {"outputs": {"tuple": [{"tensor": NOTE}, {"dict": [["a", {"list": [1, {"float": "0x1.8p+1"}]}]]}]}}
 CALLS: Final = {"calls": [{"tensor": NOTE}, 1]}
-BATCH: Final = {"outputs": {"list": [{"tensor": NOTE}, 1]}}
 WEIGHTS: Final = [{"name": "weight", "tensor": NOTE}, {"name": "bias", "tensor": NOTE}]
 INPUTS: Final = {"list": [{"tensor": {**NOTE, "offset": 0}}, 3]}
 ERROR: Final = {"error": {"type": "ValueError", "text": "x", "line": 3}, "phase": "call"}
@@ -241,15 +239,6 @@ def read_calls(data: bytes) -> None:
     for _, leaf in values.leaves(child_of(data).outputs_of(2)):
         if isinstance(leaf, torch.Tensor):
             leaf.clone()
-
-
-def read_batch(data: bytes) -> None:
-    """Those of two calls that were captured as one."""
-    side = BatchSide(child_of(data), captured=2)
-    side.learn(2)
-    assert len(side.leaves) == 2
-    for leaf in side.tensors():
-        leaf.clone()
 
 
 def read_weights(data: bytes) -> None:
@@ -379,7 +368,6 @@ TARGETS: Final = {
     "packet": Target(read_packet, ({"ev": "built", "fds": []},), (wire.ProtocolError, wire.ChannelClosed)),
     "reply": Target(read_reply, (OUTPUTS, ERROR), (peer.PeerFailed,)),
     "calls": Target(read_calls, (CALLS,), (peer.PeerFailed,)),
-    "batch": Target(read_batch, (BATCH,), (peer.PeerFailed,)),
     "weights": Target(read_weights, (WEIGHTS,), (ReferenceBroken, *JSON_REFUSALS)),
     "inputs": Target(read_inputs, (INPUTS,), (ReferenceBroken, *JSON_REFUSALS)),
     "error": Target(read_error, (ERROR["error"],), JSON_REFUSALS),

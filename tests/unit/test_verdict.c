@@ -304,49 +304,6 @@ what_the_referee_saw_is_told(void **state)
     assert_int_equal(json_array_size(json_object_get(json_object_get(t, "clocks"), "blocks")), 3);
 }
 
-/* The other shapes have figures of their own, made of their own samples, and no part in the reward. */
-static void
-other_shapes_are_told_where_they_were_asked_for(void **state)
-{
-    struct rig *r = *state;
-
-    pass_up_to(r, STAGE_TIMING);
-    set_timing(r, "measured", 3e6, 2e6);
-    AUTO_JSON json_t *unasked = verdict_json(&r->s);
-    json_object_set_new(
-        r->j.timing, "variations",
-        json_loads("[{\"name\":\"x2\",\"overrides\":{\"N\":8},\"outcome\":\"measured\","
-                   "\"calls\":4,\"bells\":3,\"empty_ns\":3e5,"
-                   "\"reference_ns\":[8e6,8e6,8.1e6],\"candidate_ns\":[1e6,1e6,1e6]},"
-                   "{\"name\":\"x3\",\"outcome\":\"failed\",\"class\":\"crash\",\"why\":\"gone\","
-                   "\"reference_ns\":[1,2],\"candidate_ns\":[1]}]",
-                   0, NULL));
-    assert_null(json_object_get(json_object_get(unasked, "timing"), "variations"));
-    AUTO_JSON json_t *still = verdict_json(&r->s);
-    assert_true(json_equal(json_object_get(still, "timing"), json_object_get(unasked, "timing")));
-    r->j.policy.timing.variations = true;
-    AUTO_JSON json_t *v = verdict_json(&r->s);
-    json_t *told = json_object_get(json_object_get(v, "timing"), "variations");
-    json_t *first = json_array_get(told, 0), *second = json_array_get(told, 1);
-    assert_int_equal(json_array_size(told), 2);
-    assert_true(fabs(number_at(first, NULL, "speedup") - 8) < 1e-9);
-    assert_true(number_at(first, NULL, "speedup_lo") <= 8 && number_at(first, NULL, "speedup_hi") > 8);
-    assert_true(number_at(first, NULL, "candidate_ms") == 1 && number_at(first, NULL, "empty_ms") == 0.3);
-    assert_true(number_at(first, "overrides", "N") == 8);
-    assert_string_equal(text_at(second, "class"), "crash");
-    assert_true(json_is_null(json_object_get(second, "speedup")));
-    assert_int_equal(json_object_size(first), json_object_size(second));
-    r->j.policy.timing.batched = true;
-    AUTO_JSON json_t *alone = verdict_json(&r->s);
-    assert_true(json_is_null(json_object_get(json_object_get(alone, "timing"), "batched")));
-    json_object_set(r->j.timing, "batched", json_array_get(json_object_get(r->j.timing, "variations"), 0));
-    AUTO_JSON json_t *both = verdict_json(&r->s);
-    assert_true(json_equal(json_object_get(json_object_get(both, "timing"), "batched"), first));
-    assert_true(json_equal(json_object_get(both, "components"), json_object_get(unasked, "components")));
-    assert_true(number_at(v, NULL, "reward") == number_at(unasked, NULL, "reward"));
-    assert_true(json_equal(json_object_get(v, "components"), json_object_get(unasked, "components")));
-}
-
 /* Samples that were taken but not accepted are shown, and earn nothing. */
 static void
 an_unmeasured_speed_earns_nothing(void **state)
@@ -610,7 +567,6 @@ main(void)
         TEST(evidence_is_told_and_credits_speed),
         TEST(the_policy_says_which_estimator_counts),
         TEST(what_the_referee_saw_is_told),
-        TEST(other_shapes_are_told_where_they_were_asked_for),
         TEST(an_unmeasured_speed_earns_nothing),
         TEST(senseless_samples_are_none),
         TEST(the_way_inside_a_stage_counts),
