@@ -189,11 +189,6 @@ add_table(struct buffer *out, json_t *timing)
     buffer_printf(out, "\n%-*s", LABEL, "empty");
     add_cell(out, member(timing, "empty_ms"), 1, 4);
     buffer_add(out, "  (subtracted)\n");
-    if (isfinite(member(timing, "cupti_candidate_ms"))) {
-        buffer_printf(out, "%-*s", LABEL, "CUPTI");
-        add_cell(out, member(timing, "cupti_candidate_ms"), 1, 4);
-        buffer_add(out, "  (the candidate's work on the GPU, in the evidence pass)\n");
-    }
 }
 
 static void

@@ -146,41 +146,6 @@ print_timing(json_t *submission)
     view_label("speedup", text.data);
 }
 
-/* "own kernels 62%; library sm80_xmma_gemm 38%; decoys: copy_kernel" */
-static void
-print_evidence(json_t *submission)
-{
-    AUTO_BUFFER struct buffer text = BUFFER_INIT;
-    json_t *evidence = json_object_get(submission, "evidence"), *item;
-    json_t *coverage = json_object_get(evidence, "coverage");
-    size_t i;
-
-    if (!json_is_object(evidence))
-        return;
-    if (json_is_number(coverage))
-        buffer_printf(&text, "own kernels %.0f%%", 100 * json_number_value(coverage));
-    else
-        buffer_add(&text, "nothing is known");
-    json_array_foreach(json_object_get(evidence, "foreign"), i, item)
-    {
-        if (i == 3)
-            break;
-        buffer_add(&text, "; ");
-        text_value(&text, json_object_get(item, "kind"));
-        buffer_add(&text, " ");
-        const char *name = text_member(item, "name");
-        AUTO_JSON json_t *cut = json_stringn(name ? name : "?", strnlen(name ? name : "?", 60));
-        text_value(&text, cut);
-        buffer_printf(&text, " %.0f%%", 100 * json_number_value(json_object_get(item, "share")));
-    }
-    json_array_foreach(json_object_get(evidence, "decoys"), i, item)
-    {
-        buffer_add(&text, i ? ", " : "; decoys: ");
-        text_value(&text, item);
-    }
-    view_label("work", text.data);
-}
-
 /* "case original, output 0, index [3, 7]: expected 1.5, got 0; 12 of 4096 differ" */
 static void
 print_mismatch(json_t *submission)
@@ -266,7 +231,6 @@ view_submission(json_t *submission)
     print_reward(submission);
     print_correctness(submission);
     print_timing(submission);
-    print_evidence(submission);
     print_member(submission, "generality", "generality");
     print_flags(submission);
     print_feedback(submission);

@@ -17,12 +17,11 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import cases
-import launches
 import loading
 import native
 import torch
@@ -153,8 +152,6 @@ class Child:
         self._models: dict[str, Any] = {}
         self._compiled: set[str] = set()  # names of models that torch.compile has
         self._bindings: dict[int, Binding] = {}
-        self._observer = launches.Observer(device)
-        self._records = False
         self._kept: Any = None
         self._told: tuple[Any, ...] = ()
         self._events: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
@@ -173,11 +170,6 @@ class Child:
             "bind": self._op_bind,
             "capture": self._op_capture,
             "arm": self._op_arm,
-            "watch": self._op_watch,
-            "observe": self._op_observe,
-            "observed": self._op_observed,
-            "record": self._op_record,
-            "recorded": self._op_recorded,
         }
 
     def run(self) -> None:
@@ -202,7 +194,6 @@ class Child:
 
     def _op_arena(self, message: Message) -> None:
         self._arena = Arena(self._device, message.take_fd("arena"), message.integer("size", 1, 1 << 48), is_import=True)
-        self._observer.spare(self._arena.pointer)
         heap = message.mapping("heap")
         self._draws = Draws(self._arena)
         self._placer = Placer(self._arena, Heap(heap["offset"], heap["size"], heap["pool"]))
@@ -262,7 +253,6 @@ class Child:
                 if is_reference:
                     self._module = cases.load_module(self._source, "reference", cases.REFERENCE_FILE)
                 else:
-                    self._observer.read(self._source)
                     self._module = loading.load_candidate(data, Path(os.environ["TMPDIR"]))
             if not callable(getattr(self._module, self._entry, None)):
                 raise ImportError(f"the source defines no class {self._entry!r}")
@@ -351,7 +341,6 @@ class Child:
                 placer.keep()
         except BaseException as error:
             raise StepFailed("build", error, self._filename) from None
-        self._observer.rest()
         self._tell("built", "state", state)
 
     def _tell(self, event: str, name: str, content: Any) -> None:
@@ -402,7 +391,6 @@ class Child:
             self._synchronize()
         except BaseException as error:
             raise StepFailed("state", error, self._filename) from None
-        self._observer.rest()
         self._channel.send({"ev": "copied"})
 
     def _op_inputs(self, message: Message) -> None:
@@ -486,7 +474,7 @@ class Child:
             model.train(message.boolean("training"))
         if self._plan is not None:
             return self._planned_call(model, args, message.optional_text("how"))
-        call = _Call(model, args, launches.form_of(args, message.body.get("training")))
+        call = _Call(model, args)
         if message.text("model") in self._compiled:
             self._compile(call, tf32=message.boolean("tf32"))
         return partial(_rounding, call) if dtype == "rounded" else call
@@ -499,7 +487,7 @@ class Child:
             copies = compiled.copies(call.inputs)
         _set_tf32(tf32)
         with self._judged():
-            compiled.warm_up(_Call(call.model, copies, call.form))
+            compiled.warm_up(_Call(call.model, copies))
         self._synchronize()
 
     def _empty_call(self, kind: str, pause_ns: int | None) -> Callable[[], Any]:
@@ -581,7 +569,6 @@ class Child:
                 events_ns, host_ns, status = 0, 0, native.STATUS_RAISED
                 self._told = ()
                 self._write_error(doorbell, error)
-            self._observer.settle()
             doorbell.answer(bell.number, status, events_ns, host_ns)
 
     def _prepare_wash(self, message: Message) -> None:
@@ -617,7 +604,7 @@ class Child:
                 if binding.seed is not None:
                     _seed(binding.seed)
                 with self._judged():
-                    kept.append(self._observed(binding.call) if self._observer.is_needed else binding.call())
+                    kept.append(binding.call())
             host_ns = time.monotonic_ns() - started_ns
             if is_timed and self._events is not None:
                 self._events[1].record()
@@ -630,71 +617,6 @@ class Child:
         if not is_timed or self._events is None:
             return 0, host_ns
         return int(self._events[0].elapsed_time(self._events[1]) * 1e6), host_ns
-
-    # --- evidence (docs/trust.md) ---
-
-    def _op_watch(self, message: Message) -> None:
-        """Before anything foreign is read: by what means work can be observed here."""
-        method, why = "calls", None
-        if self._device.type != "cuda":
-            method = "interpreter"
-            self._observer.count_all()
-        else:
-            try:
-                native.cupti_open(_cupti_libraries())
-                native.cupti_watch()
-                method = "cupti"
-            except native.NativeError as error:
-                why = str(error)
-        self._channel.send({"ev": "watching", "method": method, "why": why})
-
-    def _op_observe(self, message: Message) -> None:
-        """From now on calls are observed; `silent` names the kernels that do nothing (null: all of them)."""
-        silent = message.body.get("silent")
-        self._records = message.boolean("record")
-        if self._records:
-            self._begin_records()
-        self._observer.begin(silent, counts_ops=message.boolean("ops"))
-        self._channel.send({"ev": "observing"})
-
-    def _op_observed(self, message: Message) -> None:
-        """As before again, and what was seen."""
-        import json
-
-        found = {"launches": json.dumps(self._observer.end()).encode()}
-        if self._records:
-            found["records"] = self._end_records()
-        self._records = False
-        self._send_found("observed", found)
-
-    def _op_record(self, message: Message) -> None:
-        """CUPTI records from now on; nothing else changes."""
-        self._begin_records()
-        self._channel.send({"ev": "recording"})
-
-    def _op_recorded(self, message: Message) -> None:
-        """No more, and what was recorded."""
-        self._send_found("recorded", {"records": self._end_records()})
-
-    def _begin_records(self) -> None:
-        self._synchronize()
-        native.cupti_record(True)
-
-    def _end_records(self) -> bytes:
-        self._synchronize()
-        native.cupti_record(False)
-        return native.cupti_take()
-
-    def _send_found(self, event: str, found: dict[str, bytes]) -> None:
-        fds = {name: make_memfd(data, name) for name, data in found.items()}
-        self._channel.send({"ev": event}, fds)
-        for fd in fds.values():
-            os.close(fd)
-
-    def _observed(self, call: Callable[[], Any]) -> Any:
-        if not isinstance(call, _Call):
-            return call()
-        return self._observer.call(call, call.inputs, call.model, call.form)
 
     def _reply(self, doorbell: native.Doorbell, kept: list[Any], *, is_empty: bool) -> None:
         """Tell where the outputs of each call are; of empty ones, and those where they were, nothing is written."""
@@ -726,10 +648,9 @@ class Child:
 
 
 class _Call:
-    def __init__(self, model: Any, args: list[Any], form: launches.Form) -> None:
+    def __init__(self, model: Any, args: list[Any]) -> None:
         self.model = model
         self.inputs = args
-        self.form = form
 
     def __call__(self) -> Any:
         return self.model(*self.inputs)
@@ -790,20 +711,6 @@ def _to_double(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _to_double(item) for key, item in value.items()}
     return value
-
-
-@cache
-def _cupti_libraries() -> list[str]:
-    """Where the library may lie that torch, Triton or the toolkit brought along; torch's own is loaded already."""
-    import triton
-
-    places = (
-        (Path(torch.__file__).parents[1], "nvidia/*/lib/libcupti.so.1*"),
-        (Path(triton.__file__).parent, "backends/nvidia/lib/cupti/libcupti.so*"),
-        (Path("/usr/local"), "cuda*/lib64/libcupti.so"),
-        (Path("/usr/local"), "cuda*/extras/CUPTI/lib64/libcupti.so"),
-    )
-    return [str(path) for folder, pattern in places for path in sorted(folder.glob(pattern), reverse=True)]
 
 
 def _copy_cache(source: Path) -> None:

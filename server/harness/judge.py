@@ -301,7 +301,6 @@ class Job:
         self._device = candidate.device
         self._state_base = 0
         self._built: set[str] = set()
-        self._called: set[str] = set()  # models that have answered
         self.admitted: set[str] = set()
         self._exposed: list[str] = []  # transformations at which the candidate failed at the tiny case
         self._order: list[str] = []  # in which they are tried there, as far as there is time
@@ -310,18 +309,7 @@ class Job:
         self._first: Expected | None = None
         self._errors: dict[int, float] = {}
         self._tf32_matters = False
-        self.method = "interpreter"  # how the candidate's work can be observed: "cupti", "calls", "interpreter"
-        self.method_why: str | None = None
-        self.recorded: list[bytes] = []
-        """CUPTI's records of a call of each case of `full`, where the policy asks whose work that was."""
-        self.recorded_at_tiny: list[bytes] = []
-        """The same of the first of its calls at the tiny case that was right, but for the model's very first."""
-        self.told: dict[str, list[Json]] = {}
-        """The same in the interpreter: by the name of a case, what its calls came to up to the last right one."""
-        self._records = False
-        self._tells = False
         self.is_planned = False  # a plan is judged, in a process that runs no code of the candidate's but its kernels
-        self.is_right_at_tiny = False
 
     # --- open ---
 
@@ -341,12 +329,9 @@ class Job:
         try:
             self.candidate.give_arena(heap_base + heap, Heap(heap_base, heap, pool))
             if images is not None:
-                self.is_planned, self.method = True, "plan"
+                self.is_planned = True
                 self.candidate.load_plan(images, source, self.policy.foreign, BUILD_LIMIT_MS)
                 return Report("open", "pass", None, 1, 1)
-            if self._device.type == "cuda" or not self.compiles:  # the modes of counted calls keep torch from compiling
-                self.method, self.method_why = self.candidate.watch(BUILD_LIMIT_MS)
-            self._tells = self.method == "interpreter" and self.policy.foreign != "any"
             self.candidate.load(source, entry, "candidate", cache, BUILD_LIMIT_MS)
         except PeerFailed as failure:
             return Report("open", "fail", failure.class_, 0, 1, failure.error, rule=failure.rule)
@@ -396,11 +381,8 @@ class Job:
         for index, (name, seed) in enumerate(zip(order, seeds, strict=True)):
             if time.monotonic() > end and index >= SCREEN_LEAST:
                 break
-            self._records = not self.recorded_at_tiny and self._can_record()
             result = self._case(case, Step((name,), name=name), seed, twice=False)
-            self._records, found, self.recorded = False, self.recorded, []
             if result.class_ is None:
-                self.recorded_at_tiny += found
                 continue
             if result.class_ in SHAPELESS or binds:
                 return self._report("tiny", [passed, result], 2)
@@ -422,9 +404,6 @@ class Job:
         """
         order = self._order or self._secret_order()
         return (*self._exposed, *(name for name in reversed(order) if name not in self._exposed))
-
-    def _can_record(self) -> bool:
-        return self.method == "cupti" and self.policy.foreign != "any"
 
     def _try_eval(self, case: Json, report: Report) -> None:
         """The mode that is not the contract's: a failure is told, and decides nothing."""
@@ -456,13 +435,6 @@ class Job:
             report.generality = why
         return report
 
-    def evidence_case(self) -> Json | None:
-        """The case by which it is asked whose kernels did the work; None: it was right at none."""
-        case: Json | None = self.spec["cases"]["own"]
-        if self.is_too_large:
-            case = self.spec["cases"]["tiny"] if self.is_right_at_tiny else None
-        return case
-
     # --- full ---
 
     def full(self) -> Report:
@@ -477,20 +449,14 @@ class Job:
         seeds = [self._next_seed() for _ in steps]
         self._first_seed = seeds[0]
         self._used.clear()
-        self.recorded = []
-        self._records = self._can_record()
         results: list[CaseResult] = []
         for index, step in enumerate(steps):
             seed = seeds[index] if step.seed_of is None else seeds[step.seed_of]
             case = own if step.case is None else self.spec["cases"]["shapes"][step.case]
             twice = self._device.type == "cuda" or index in (0, len(steps) - 1)
-            n_recorded = len(self.recorded)
             results.append(self._case(case, step, seed, twice=twice and self.policy.name != "kernelbench"))
-            if results[-1].class_ is not None:
-                del self.recorded[n_recorded:]  # whose work a wrong answer was is nothing to be paid for
             if results[-1].is_gone:
                 break
-        self._records = False
         of = len(steps)
         if not results[-1].is_gone and self._asks_all():
             more = self._all_at_own(own, secret)
@@ -559,7 +525,7 @@ class Job:
         set_ = secrets.randbelow(self.reference.sizes.checked_sets)
         placed, _ = self.place_inputs(tree, set_)
         self.candidate.bind(set_, model, placed, limit_ms=self._bind_limit_ms, tf32=self._allows_tf32(), seed=CALL_SEED)
-        outputs = values.leaves(self._call(set_, None, record=False))
+        outputs = values.leaves(self._call(set_, None))
         return [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for _, leaf in outputs]
 
     def _allows_tf32(self) -> bool:
@@ -612,8 +578,6 @@ class Job:
             self._judge_calls(model, tree, expected, twice, result)
             if case.get("dtype") is not None:  # what is timed is as exact as the task's own dtype is
                 self._errors, self._tf32_matters = known
-            if self._tells and result.class_ is None and expected.training is None:
-                self.told[case["name"]] = self.candidate.told()
         except PeerFailed as failure:
             result.fail(failure.class_, failure.error.get("text") or str(failure), failure.rule)
             result.error, result.is_gone = failure.error, failure.is_gone
@@ -813,13 +777,9 @@ class Job:
             tf32=tf32,
             seed=CALL_SEED,
             training=expected.training,
-            bells=0 if self._records else 1,
+            bells=1,
         )
-        # A model's first call may prepare what it keeps. After that the one on fresh inputs is recorded: the second one
-        # may copy what was kept of the first.
-        is_known = model in self._called
-        answer = self._call(set_, result, record=self._records and is_known)
-        self._called.add(model)
+        answer = self._call(set_, result)
         outputs = list(values.leaves(answer))
         limits = self._check(outputs, expected, mine, tree, result)
         if limits is None or not (twice or result.class_ == "mismatch"):
@@ -832,7 +792,7 @@ class Job:
                 set_, model, placed, limit_ms=self._bind_limit_ms, tf32=tf32, seed=CALL_SEED,
                 training=expected.training, how="guarded",
             )  # fmt: skip
-        self._check_again(first, set_, tree, mine, expected, limits, result, record=self._records and not is_known)
+        self._check_again(first, set_, tree, mine, expected, limits, result)
 
     def _is_guarded(self, mine: list[torch.Tensor], expected: Expected, result: CaseResult) -> bool:
         """The second call of the plain case has guard zones, where copies of its tensors are not too large."""
@@ -851,7 +811,7 @@ class Job:
         limit_ms = self._bind_limit_ms
         self.candidate.bind(set_, model, placed, limit_ms=limit_ms, tf32=tf32, seed=CALL_SEED, how="silent", bells=1)
         try:
-            outputs = [leaf for _, leaf in values.leaves(self._call(set_, None, record=False))]
+            outputs = [leaf for _, leaf in values.leaves(self._call(set_, None))]
         except PeerFailed as failure:
             if failure.is_gone:
                 raise
@@ -945,8 +905,6 @@ class Job:
         expected: Expected,
         limits: list[tolerance.Limit],
         result: CaseResult,
-        *,
-        record: bool,
     ) -> None:
         """The same inputs once more: another answer is `nondeterministic`, whether or not one of the two is right.
 
@@ -957,7 +915,7 @@ class Job:
             for view, source in zip(mine, self.reference.views(tree), strict=True):
                 view.copy_(source)
         synchronize(self._device)  # `first` is copied, too, before the candidate writes there again
-        second = [leaf for _, leaf in values.leaves(self._call(set_, None, record=record))]
+        second = [leaf for _, leaf in values.leaves(self._call(set_, None))]
         if result.class_ in DECIDED:
             return
         for index, leaf in enumerate(expected.values if first is None else first):
@@ -971,21 +929,12 @@ class Job:
                 result.class_ = "nondeterministic"
                 result.note = f"two calls on one input differ (output {expected.paths[index]})"
 
-    def _call(self, set_: int, result: CaseResult | None, *, record: bool) -> Any:
+    def _call(self, set_: int, result: CaseResult | None) -> Any:
         """result: gets the call's time on a GPU, which is rough, and only told: by it a group chooses whom to time."""
-        if record:
-            self.candidate.record()
         start = time.monotonic_ns()
-        try:
-            answer = self.candidate.call(set_, self.call_limit_ms)
-        except PeerFailed as failure:
-            if record and not failure.is_gone:
-                self.candidate.recorded()
-            raise
+        answer = self.candidate.call(set_, self.call_limit_ms)
         if result is not None and self._device.type == "cuda":
             result.call_ms = (time.monotonic_ns() - start) / 1e6
-        if record:
-            self.recorded.append(self.candidate.recorded())
         return answer
 
 

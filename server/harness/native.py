@@ -96,11 +96,6 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_tensor_map": (c_int, [c_void_p, c_void_p]),
     "harness_clock_call": (c_int, [c_void_p, c_void_p]),
     "harness_clock_finish": (c_int, [c_void_p, c_void_p]),
-    "harness_cupti_open": (c_int, [c_char_p]),
-    "harness_cupti_watch": (c_int, []),
-    "harness_cupti_record": (c_int, [c_int]),
-    "harness_cupti_take": (c_int64, [c_void_p, c_uint64]),
-    "harness_cupti_version": (c_uint32, []),
     "harness_nvml_open": (c_int, [c_char_p]),
     "harness_nvml_driver": (c_int, [c_void_p, c_uint32]),
     "harness_nvml_state": (c_int, [c_void_p]),
@@ -570,35 +565,6 @@ def gather_read(n: int, dtype: torch.dtype) -> torch.Tensor:
     slots = torch.zeros(n * words, dtype=torch.int64)
     _checked(_lib.harness_gather_read(slots.data_ptr(), n * words))
     return slots.view(torch.uint8).view(n, words * _WORD)[:, : dtype.itemsize].contiguous().view(dtype).reshape(n)
-
-
-# --- GPU activity below Python (native/cupti.h) ---
-
-CUPTI_TAKE_MAX = 32 + 8192 * 64 + 1024 * 40 + 256 * 512
-"""Most bytes that cupti_take() gives: the head, records, modules and names."""
-
-
-def cupti_open(paths: Iterable[str]) -> int:
-    """Load CUPTI: what this process has already, else the first of these files. Its version number."""
-    _checked(_lib.harness_cupti_open(":".join(paths).encode()))
-    return int(_lib.harness_cupti_version())
-
-
-def cupti_watch() -> None:
-    """From now on note the modules that are loaded to the GPU."""
-    _checked(_lib.harness_cupti_watch())
-
-
-def cupti_record(on: bool) -> None:
-    """Begin, after forgetting what was recorded, or end. The device must be idle."""
-    _checked(_lib.harness_cupti_record(int(on)))
-
-
-def cupti_take() -> bytes:
-    """What was recorded, as native/cupti.h lays it out."""
-    room = ctypes.create_string_buffer(CUPTI_TAKE_MAX)
-    size = _checked(_lib.harness_cupti_take(room, CUPTI_TAKE_MAX))
-    return room.raw[:size]
 
 
 # --- the clock (native/timer.h) ---

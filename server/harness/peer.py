@@ -369,53 +369,6 @@ class Peer:
         message = {"op": "capture", "set": set_, "calls": calls, "first": first, "seeded": seeded}
         self.ask(message, "captured", limit_ms)
 
-    # --- evidence ---
-
-    def watch(self, limit_ms: float) -> tuple[str, str | None]:
-        """Before load(), when what the child says is still ours: how its work can be observed, and why no better."""
-        report = self.ask({"op": "watch"}, "watching", limit_ms)
-        return report.text("method"), report.optional_text("why")
-
-    def observe(self, silent: list[str] | None, *, record: bool, ops: bool) -> None:
-        """Observe calls from now on, with these kernels silent (None: all of them). Until observed()."""
-        message = {"op": "observe", "silent": silent, "record": record, "ops": ops}
-        self.ask(message, "observing", PROMPT_MS)
-
-    def observed(self, *, record: bool) -> tuple[Json, bytes]:
-        """What the child says of its launches, a claim, and CUPTI's records (empty where none were asked for)."""
-        report = self.ask({"op": "observed"}, "observed", PROMPT_MS, takes=("launches", "records"))
-        try:
-            found = json.loads(_bytes_of(report, "launches"))
-            records = _bytes_of(report, "records") if record else b""
-        except (ValueError, RecursionError):
-            raise PeerFailed("crash", "the process told of its launches what is no JSON", is_gone=True) from None
-        except ProtocolError as error:
-            raise PeerFailed("crash", f"the process broke the protocol: {error}", is_gone=True) from None
-        finally:
-            report.close()
-        if not isinstance(found, dict):
-            raise PeerFailed("crash", "the process told of its launches what is no object", is_gone=True)
-        return found, records
-
-    def told(self) -> list[Json]:
-        """Where every call is counted: what the child says of the worst of those that were as the last one, a claim."""
-        found = self.observed(record=False)[0].get("before")
-        return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
-
-    def record(self) -> None:
-        """Have CUPTI record calls from now on, until recorded(). Only where watch() has told that it works."""
-        self.ask({"op": "record"}, "recording", PROMPT_MS)
-
-    def recorded(self) -> bytes:
-        """CUPTI's records, as native/cupti.h lays them out, if the child tells the truth."""
-        report = self.ask({"op": "recorded"}, "recorded", PROMPT_MS, takes=("records",))
-        try:
-            return _bytes_of(report, "records")
-        except ProtocolError as error:
-            raise PeerFailed("crash", f"the process broke the protocol: {error}", is_gone=True) from None
-        finally:
-            report.close()
-
     # --- calls ---
 
     def arm(self, bells: int, *, events: bool = False, wash: bool = False, gate_ns: int = 0, repeats: int = 1) -> None:
@@ -510,14 +463,6 @@ class Peer:
             with contextlib.suppress(native.ChildDiedError):
                 native.cont(self.pidfd)
         self.is_frozen = False
-
-
-def _bytes_of(report: Message, name: str) -> bytes:
-    fd = report.take_fd(name)
-    try:
-        return read_memfd(fd, WORKER_DETAIL_MAX)
-    finally:
-        os.close(fd)
 
 
 def _json_of(report: Message, name: str) -> list[Json]:

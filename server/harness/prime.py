@@ -54,7 +54,6 @@ def set_environment(kind: str, device: str, base: Path) -> None:
     environment["USER"] = environment["LOGNAME"] = USER  # a child's uid has no name, and Inductor asks for one
     if kind == "run" and _is_cpu(device):
         environment["TRITON_INTERPRET"] = "1"
-        environment["KINETO_LOG_LEVEL"] = "99"  # each profile would put lines into the candidate's output
     os.environ.clear()
     os.environ.update(environment)
     tempfile.tempdir = None  # it was asked for when base was made

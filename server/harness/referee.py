@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-import evidence
 import native
 import physics
 import prime
@@ -80,7 +79,6 @@ class Referee:
         self._children: dict[str, Peer] = {}
         self._references: dict[str, Reference] = {}
         self._jobs: dict[str, Job] = {}
-        self._own: dict[str, evidence.Own] = {}  # what is known of each job's kernels
         self._gpu = Gpu(device) if device.type == "cuda" else None
         self._answers = Answers(device)
         self._registered: set[str] = set()  # children that have run a task's code and hold no reference yet
@@ -162,7 +160,6 @@ class Referee:
         self._answers.forget(name)
         for job in [job for job, item in self._jobs.items() if item.candidate.name == name]:
             del self._jobs[job]
-            self._own.pop(job, None)
         peer = self._children.pop(name, None)
         if peer is None:
             return
@@ -243,7 +240,6 @@ class Referee:
         name = message.text("job")
         self._due_bytes = 0
         contents = {key: _take(message, key) for key in ("source", "spec", "reference_source")}
-        contents["kernels"] = _take(message, "kernels") if "kernels" in message.fds else b"{}"
         if "images" in message.fds:
             contents["images"] = _take(message, "images")
         self._report(name, lambda: self._open(name, message, contents))
@@ -273,7 +269,6 @@ class Referee:
             compiles=message.body.get("compile") is True,
             answers=self._answers if message.body.get("grouped") is True else None,
         )
-        self._own[name] = evidence.Own.parse(json.loads(contents["kernels"]))
         self._jobs[name] = job
         return job.open(
             contents["source"],
@@ -322,13 +317,12 @@ class Referee:
 
     def _op_stage(self, message: Message) -> None:
         name, stage = message.text("job"), message.text("stage")
-        is_last = bool(message.body.get("evidence"))
-        self._report(name, lambda: self._stage(name, stage, is_last, own=bool(message.body.get("own"))))
+        self._report(name, lambda: self._stage(name, stage, own=bool(message.body.get("own"))))
 
-    def _stage(self, name: str, stage: str, is_last: bool, *, own: bool) -> Report:
+    def _stage(self, name: str, stage: str, *, own: bool) -> Report:
         job = self._jobs.get(name)
         if job is None and stage == "timing" and self._gpu is None:
-            return _untimed()  # nobody is called: no matter whether its process bore the evidence
+            return _untimed()
         if job is None:
             return Report(
                 stage, "fail", "crash", 0, 1, {"type": "crash", "text": "the process has ended", "line": None}
@@ -337,22 +331,16 @@ class Referee:
         job.reference.peer.thaw()
         recalled = job.reference.recalled
         with self._standing_still() if stage == "timing" and self._gpu else contextlib.nullcontext():
-            if stage == "tiny":
-                report = job.tiny(own=own)
-                job.is_right_at_tiny = report.outcome == "pass" and report.generality is None
-            else:
-                report = job.full() if stage == "full" else self._timing(job)
+            report = job.tiny(own=own) if stage == "tiny" else job.full() if stage == "full" else self._timing(job)
             if stage != "timing":
                 report.detail["recalled"] = job.reference.recalled - recalled
-            if job.is_planned:
-                if stage == ("full" if self._gpu is None else "timing"):
-                    job.tell_generality(report)
-                return report
-            return evidence.collect(job, report, self._own[name], is_last=is_last)
+            if stage == ("full" if self._gpu is None else "timing"):
+                job.tell_generality(report)
+            return report
 
     @contextlib.contextmanager
     def _standing_still(self) -> Iterator[None]:
-        """Children that are being made stand still, wherever they are, while something is timed and recorded."""
+        """Children that are being made stand still, wherever they are, while something is timed."""
         still = [peer for peer in self._children.values() if not peer.is_ready]
         try:
             for peer in still:
@@ -402,7 +390,6 @@ class Referee:
     def _op_close(self, message: Message) -> None:
         job = message.text("job")
         closed = self._jobs.pop(job, None)
-        self._own.pop(job, None)
         self._channel.send({"ev": "closed", "job": job})
         if message.body.get("keep") is True and closed is not None and self._device.type == "cuda":
             name = closed.candidate.name

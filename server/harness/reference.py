@@ -388,8 +388,6 @@ class Reference:
         heap = pool + sizes.room if pool else sizes.reference_pool + sizes.room
         try:
             self.peer.give_arena(base + heap, Heap(base, heap, pool))
-            if self.peer.device.type == "cuda":  # as a candidate's: what a watched launch takes longer, it takes both
-                self.peer.watch(LIMIT_MS)
             self.peer.load(source, spec["entry_point"], "reference", None, LIMIT_MS)
         except PeerFailed as error:
             raise ReferenceBroken(f"the reference could not be loaded: {error.error['text']}") from None

@@ -32,24 +32,6 @@ static void closed_cb(void *arg, const struct job_closing *c);
 
 static const struct job_ops device_worker_ops = { report_cb, closed_cb };
 
-/* The last stage in which the candidate is called: whose kernels did the work is asked at its end. */
-static bool
-is_last_judged(const struct submission *s)
-{
-    const struct attempt *j = s->attempt;
-
-    return j->stage == STAGE_TIMING ||
-           (j->stage == STAGE_FULL &&
-            (j->until == STAGE_FULL || !device_worker_is_gpu(j->device_worker) || submission_will_park(s)));
-}
-
-/* Given: the names of its kernels, and what `inspect` found compiled. */
-static json_t *
-known_kernels(const struct attempt *j)
-{
-    return json_pack("{s:O?, s:O?}", "names", j->kernels, "compiled", j->compiled);
-}
-
 static void
 release_device(struct submission *s)
 {
@@ -76,7 +58,6 @@ device_stages_open(struct submission *s, struct device_worker *l, stage_ended_cb
     json_object_set_new(j->env, "device", json_string(device_worker_device(l)));
     json_object_set_new(j->env, "calibration",
                         calibration_brief(s->funnel, json_string_value(json_object_get(j->env, "gpu"))));
-    AUTO_JSON json_t *kernels = known_kernels(j);
     const struct job_submission job = {
         .task_id = s->job.reference,
         .entry = j->entry,
@@ -88,7 +69,6 @@ device_stages_open(struct submission *s, struct device_worker *l, stage_ended_cb
         .spec_size = strlen(j->task.spec),
         .reference_size = j->task.reference_size,
         .policy = j->policy_json,
-        .kernels = kernels,
         .seed = j->seed,
         .is_grouped = *j->row.group_id,
         .cache = device_worker_is_gpu(l) && j->cache[0] ? j->cache : NULL,
@@ -114,13 +94,13 @@ device_stages_run(struct submission *s)
         return stage_decided(OUTCOME_SKIP, CLASS_NONE, 0, 0);
     }
     int64_t limit_ms = j->stage == STAGE_TINY ? config->tiny_limit_ms : config->stage_limit_ms;
-    bool is_last = is_last_judged(s);
 
     if (j->stage == STAGE_TIMING)
         limit_ms = timing_limit_ms(&j->policy, config->stage_limit_ms);
-    /* The evidence pass makes a few calls more, which must not cost a slow candidate its verdict. */
-    device_worker_stage(j->device_worker, stage_name((enum stage)j->stage), is_last,
-                        limit_ms + (is_last ? config->tiny_limit_ms : 0));
+    /* In its last stage a plan is run at other sizes, too, which must not cost a slow candidate its verdict. */
+    if (j->stage == (device_worker_is_gpu(j->device_worker) ? STAGE_TIMING : STAGE_FULL))
+        limit_ms += config->tiny_limit_ms;
+    device_worker_stage(j->device_worker, stage_name((enum stage)j->stage), limit_ms);
     return stage_pending();
 }
 
@@ -146,7 +126,6 @@ keep_detail(struct attempt *j, const struct stage_report *r)
     }
     if (r->generality && !j->generality)
         j->generality = strdup(r->generality);
-    attempt_add_flags(j, json_object_get(json_object_get(r->detail, "evidence"), "flags"));
 }
 
 /* s is the driver's from here on. */

@@ -230,11 +230,10 @@ baseline_report(struct submission *s, const struct stage_report *r)
         const char *why = json_string_value(json_object_get(r->detail, "why"));
         tell(s, "skipped", why ? why : "no reason is known");
     } else if (strcmp(r->stage, "open") == 0) {
-        device_worker_stage(j->device_worker, "full", false, COMPILE_STAGES * limit_ms);
+        device_worker_stage(j->device_worker, "full", COMPILE_STAGES * limit_ms);
         return false;
     } else if (strcmp(r->stage, "full") == 0) {
-        device_worker_stage(j->device_worker, "timing", false,
-                            timing_limit_ms(&s->attempt->policy, limit_ms));
+        device_worker_stage(j->device_worker, "timing", timing_limit_ms(&s->attempt->policy, limit_ms));
         return false;
     } else {
         tell_times(s, r->detail);

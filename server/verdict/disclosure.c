@@ -101,19 +101,12 @@ some_flags(json_t *flags)
     return out;
 }
 
-/* Refused by what every prompt says must not be. */
-static bool
-is_foreign(json_t *verdict)
-{
-    return text_is(verdict, "class", "policy") && text_is(verdict, "rule", "foreign_kernel");
-}
-
 static json_t *
 feedback_of(json_t *verdict, bool is_refused)
 {
     if (is_refused)
         return json_pack("{s:O, s:s}", "class", json_object_get(verdict, "class"), "text",
-                         is_foreign(verdict) ? DISCLOSURE_FOREIGN : DISCLOSURE_REFUSED);
+                         DISCLOSURE_REFUSED);
     if (text_is(verdict, "state", "cancelled"))
         return json_pack("{s:n, s:s}", "class", "text", "Cancelled before there was a verdict.");
     return json_null();
@@ -136,8 +129,6 @@ disclosure_view(json_t *verdict)
     }
     if (is_open && json_object_get(out, "flags"))
         json_object_set_new(out, "flags", some_flags(json_object_get(verdict, "flags")));
-    if (is_refused && is_foreign(verdict))
-        json_object_set(out, "rule", json_object_get(verdict, "rule"));
     if (!is_open && json_object_get(out, "feedback"))
         json_object_set_new(out, "feedback", feedback_of(verdict, is_refused));
     return ptr_take(&out);

@@ -14,17 +14,12 @@
 #include <jansson.h>
 
 #define DISCLOSURE_REFUSED "Rejected: not a genuine kernel."
-/* By the rule foreign_kernel, which every prompt states: it is named, and nothing else is told. */
-#define DISCLOSURE_FOREIGN                                                                             \
-    "Rejected: torch computes what the candidate's own kernels should. Move that work into them; the " \
-    "policy says what torch may do."
-
 /*
  * The public view of a submission's document, finished or not: the same keys,
  * null for what is not told. Given; NULL when there is no memory.
  *   not finished, cancelled   what the submitter said itself, and the state: no stage, no flag, no error
  *   refused (below)           the same, and the class, the reward, and DISCLOSURE_REFUSED
- *   any other class           all but the flags that only ask for a closer look, and the evidence of whose kernels ran
+ *   any other class           all but the flags that only ask for a closer look, and what an earlier version's detector recorded
  */
 json_t *disclosure_view(json_t *verdict);
 

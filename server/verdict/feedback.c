@@ -207,8 +207,6 @@ hint_of_rule(const char *rule)
           "and constants give." },
         { "foreign_operator", "Move this work into the candidate's own kernels: torch may do only what the "
                               "policy allows." },
-        { "foreign_kernel", "Move this work into the candidate's own kernels: torch may do only what the "
-                            "policy allows." },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(hints); i++)

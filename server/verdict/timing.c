@@ -172,16 +172,6 @@ slope_ms(json_t *timing, const char *side)
     return x && y ? stats_slope(x, y, n) : NAN;
 }
 
-/* What CUPTI recorded of the candidate's calls in the evidence pass, milliseconds of GPU work in each; NAN without it. */
-static double
-cupti_ms(const struct attempt *j)
-{
-    json_t *evidence = json_object_get(j->timing, "evidence");
-    const char *method = json_string_value(json_object_get(evidence, "method"));
-
-    return method && strcmp(method, "cupti") == 0 ? number_or_nan(evidence, "all_ms") : NAN;
-}
-
 static void
 set_statistics(json_t *out, const struct timing *t)
 {
@@ -249,7 +239,6 @@ timing_json(const struct attempt *j, const struct timing *t)
     set_statistics(out, t);
     for (size_t i = 0; i < ARRAY_LEN(times); i++)
         json_object_set_new(out, times[i].key, real_or_null(number_or_nan(j->timing, times[i].told) / 1e6));
-    json_object_set_new(out, "cupti_candidate_ms", real_or_null(cupti_ms(j)));
     json_object_set_new(out, "reference_slope_ms", real_or_null(slope_ms(j->timing, "reference_ns")));
     json_object_set_new(out, "candidate_slope_ms", real_or_null(slope_ms(j->timing, "candidate_ns")));
     json_object_set_new(out, "gpu", gpu_json(j->timing));

@@ -66,45 +66,18 @@ speed_of_light(const struct attempt *j, const struct timing *t)
     return 1 / (1 + (took - floor_ms) / (reference - floor_ms));
 }
 
-/* Of the last stage that the candidate was called in, or NULL. */
-static json_t *
-evidence_of(const struct attempt *j)
-{
-    json_t *found = json_object_get(j->timing, "evidence");
-
-    return found ? found : json_object_get(j->full, "evidence");
-}
-
-static json_t *
-evidence_json(const struct attempt *j)
-{
-    static const char *const keys[] = { "method", "why",     "coverage", "own_ms", "all_ms",     "calls",
-                                        "lost",   "kernels", "foreign",  "decoys", "is_withheld" };
-    json_t *found = evidence_of(j);
-
-    if (!found)
-        return json_null();
-    json_t *out = json_object();
-    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
-        json_object_set_new(out, keys[i], get_or_null(found, keys[i]));
-    return out;
-}
-
-/* Share of the candidate's own kernels in the work: by its plan, if that is all right, else as it was observed. */
+/* Share of the candidate's own kernels in the work, by its plan if that is all right; NAN: it has none. */
 static double
 coverage_of(const struct attempt *j)
 {
-    double planned = j->failed_stage < 0 ? number_or_nan(j->plan, "coverage") : NAN;
-
-    return isfinite(planned) ? planned : number_or_nan(evidence_of(j), "coverage");
+    return j->failed_stage < 0 ? number_or_nan(j->plan, "coverage") : NAN;
 }
 
-/* The candidate kept from us what it had the GPU do, or no plan could be made of it. */
+/* No plan could be made of it where others have one, and its policy credits no speed then. */
 static bool
-is_withheld(const struct attempt *j)
+is_uncredited(const struct attempt *j)
 {
-    return (j->is_live && !j->policy.credit_untraced) ||
-           json_is_true(json_object_get(evidence_of(j), "is_withheld"));
+    return j->is_live && !j->policy.credit_untraced;
 }
 
 static void
@@ -120,8 +93,7 @@ fill_components(const struct attempt *j, const struct timing *t, struct reward_c
     c->correct = j->stages[STAGE_FULL].outcome == OUTCOME_PASS && (is_ok || j->failed_stage > STAGE_FULL) &&
                  j->class_ != CLASS_HACK;
     c->hack = class_info(j->class_)->is_cheat;
-    /* Where records can be had and there are none, somebody saw to it: no speed is credited. */
-    c->timed = t->is_measured && is_ok && !is_withheld(j);
+    c->timed = t->is_measured && is_ok && !is_uncredited(j);
     c->coverage = coverage_of(j);
     if (t->is_measured) {
         c->speedup = t->credited;
@@ -211,9 +183,8 @@ feedback_ok(const struct attempt *j, const struct timing *t, char *out, size_t s
 
     if (j->stages[STAGE_FULL].of != 1)
         snprintf(cases, sizeof(cases), "all %d cases", j->stages[STAGE_FULL].of);
-    if (t->is_measured && is_withheld(j))
-        snprintf(out, size, "Correct in %s. Its speed is not credited%s.", cases,
-                 j->is_live ? ": no plan can be made of it" : "");
+    if (t->is_measured && is_uncredited(j))
+        snprintf(out, size, "Correct in %s. Its speed is not credited: no plan can be made of it.", cases);
     else if (t->is_measured)
         snprintf(out, size,
                  "Correct in %s, and %.3g times as fast as the reference (%.4g ms for %.4g ms; "
@@ -317,7 +288,7 @@ verdict_feedback(const struct submission *s, const struct timing *t, bool is_can
         .is_cut = has_flag(j, "truncated"),
         .is_unended = has_flag(j, "unended_reasoning"),
         .is_answer = is_answer(j),
-        .is_timed = is_ok && t->is_measured && !is_withheld(j),
+        .is_timed = is_ok && t->is_measured && !is_uncredited(j),
         .reference_ms = stats_median(t->reference, t->n),
         .candidate_ms = stats_median(t->candidate, t->n),
         .speedup = t->credited,
@@ -394,7 +365,7 @@ set_outcome(json_t *out, const struct submission *s, const struct timing *t, con
     json_object_set_new(out, "components", is_final ? reward_components_json(&in->components) : json_null());
     json_object_set_new(out, "correctness", correctness_json(j));
     json_object_set_new(out, "timing", is_final && !is_cancelled ? timing_json(j, t) : json_null());
-    json_object_set_new(out, "evidence", is_final && !is_cancelled ? evidence_json(j) : json_null());
+    json_object_set_new(out, "evidence", json_null()); /* earlier versions had whose kernels ran */
     json_object_set_new(out, "stages", stages_json(j));
     json_object_set_new(out, "feedback", is_final ? verdict_feedback(s, t, is_cancelled) : json_null());
 }

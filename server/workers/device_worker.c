@@ -397,9 +397,9 @@ device_worker_register(struct device_worker *w, const struct job_registration *r
 }
 
 void
-device_worker_stage(struct device_worker *w, const char *stage, bool wants_evidence, int64_t limit_ms)
+device_worker_stage(struct device_worker *w, const char *stage, int64_t limit_ms)
 {
-    job_stage(w->job, stage, wants_evidence, limit_ms);
+    job_stage(w->job, stage, limit_ms);
     pump(w);
 }
 

@@ -74,8 +74,8 @@ void device_worker_status(const struct device_worker *w, json_t *workers, json_t
 /* The device worker must be idle. The answer is a report of stage "open", or the closing. */
 int device_worker_open(struct device_worker *w, const struct job_submission *s, const struct job_ops *ops,
                        void *arg, struct error *err);
-/* After a report: one more stage, at most limit_ms of it. wants_evidence: it is the last one (docs/trust.md). */
-void device_worker_stage(struct device_worker *w, const char *stage, bool wants_evidence, int64_t limit_ms);
+/* After a report: one more stage, at most limit_ms of it. */
+void device_worker_stage(struct device_worker *w, const char *stage, int64_t limit_ms);
 /* After a report with is_reopen: a fresh process, loaded; answers with a report of stage "open". */
 void device_worker_reopen(struct device_worker *w);
 /*

@@ -41,14 +41,13 @@ struct work {
     char task_id[REFERENCE_ID_SIZE];
     char *entry, *task_entry, *cache;
     int images_fd; /* -1: none */
-    char *source, *spec, *reference_source, *kernels;
+    char *source, *spec, *reference_source;
     size_t source_size, spec_size, reference_size;
     json_t *policy, *cases;
     bool dynamic_shapes, is_grouped;
     bool is_isolated; /* nobody but its own children on the device */
     uint64_t seed;
     char stage[16];
-    bool wants_evidence;
     int64_t limit_ms;
     struct child_end end;
     bool has_end;
@@ -136,7 +135,6 @@ work_release(struct work *w)
     free(w->source);
     free(w->spec);
     free(w->reference_source);
-    free(w->kernels);
     auto_close(&w->images_fd);
     json_decref(w->policy);
     json_decref(w->cases);
@@ -191,7 +189,6 @@ job_open(struct job *j, const struct job_submission *s, const struct job_ops *op
         .spec_size = s->spec_size,
         .reference_source = copy(s->reference, s->reference_size),
         .reference_size = s->reference_size,
-        .kernels = json_dumps(s->kernels, JSON_COMPACT),
         .policy = json_incref(s->policy),
         .seed = s->seed,
         .is_grouped = s->is_grouped,
@@ -203,7 +200,7 @@ job_open(struct job *j, const struct job_submission *s, const struct job_ops *op
 
     snprintf(w.task_id, sizeof(w.task_id), "%s", s->task_id);
     return begin(j, &w,
-                 w.entry && w.task_entry && w.source && w.spec && w.reference_source && w.kernels &&
+                 w.entry && w.task_entry && w.source && w.spec && w.reference_source &&
                      (!s->cache || w.cache) && (s->images_fd < 0 || w.images_fd >= 0),
                  err);
 }
@@ -360,7 +357,6 @@ ask_open(struct job *j)
         .spec_size = w->spec_size,
         .reference_source = w->reference_source,
         .reference_size = w->reference_size,
-        .kernels = w->kernels,
         .policy = w->policy,
         .seed = w->seed,
         .call_limit_ms = j->config->tiny_limit_ms,
@@ -374,7 +370,6 @@ ask_open(struct job *j)
         what.cache = NULL;
         what.source = w->reference_source;
         what.source_size = w->reference_size;
-        what.kernels = "{}";
         what.images_fd = -1;
     }
     return referee_open(j->referee, &what);
@@ -412,17 +407,16 @@ ask_stage(struct job *j)
         !(referee_gpu(j->referee) ? gpu_children_can_stand_still(j->children)
                                   : gpu_children_are_quiet(j->children)))
         return;
-    referee_stage(j->referee, j->id, w->stage, w->wants_evidence);
+    referee_stage(j->referee, j->id, w->stage);
     await(j, w->limit_ms);
 }
 
 /* --- its owner wants --- */
 
 void
-job_stage(struct job *j, const char *stage, bool wants_evidence, int64_t limit_ms)
+job_stage(struct job *j, const char *stage, int64_t limit_ms)
 {
     snprintf(j->work.stage, sizeof(j->work.stage), "%s", stage);
-    j->work.wants_evidence = wants_evidence;
     j->work.limit_ms = limit_ms;
     move(j, PHASE_QUIET);
 }

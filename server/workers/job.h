@@ -43,8 +43,6 @@ struct job_submission {
     const char *source, *spec, *reference;
     size_t source_size, spec_size, reference_size;
     json_t *policy; /* borrowed; kept by reference */
-    json_t
-        *kernels; /* {"names": […], "hashes": […]}: what trusted children found of them; borrowed, copied */
     uint64_t seed;
     bool is_grouped;   /* others have this seed: what is right is kept for them */
     const char *cache; /* NULL: none */
@@ -83,7 +81,7 @@ int job_open(struct job *j, const struct job_submission *s, const struct job_ops
              struct error *err);
 int job_register(struct job *j, const struct job_registration *r, job_registered_cb *cb, void *arg,
                  struct error *err);
-void job_stage(struct job *j, const char *stage, bool wants_evidence, int64_t limit_ms);
+void job_stage(struct job *j, const char *stage, int64_t limit_ms);
 void job_reopen(struct job *j);
 void job_reopen_compiled(struct job *j, json_t *policy);
 void job_close(struct job *j);

@@ -84,10 +84,10 @@ bool
 referee_open(struct referee *r, const struct referee_opening *what)
 {
     struct channel_fd fds[] = {
-        { "source", -1 }, { "spec", -1 }, { "reference_source", -1 }, { "kernels", -1 }, { "images", -1 }
+        { "source", -1 }, { "spec", -1 }, { "reference_source", -1 }, { "images", -1 }
     };
-    const char *bytes[] = { what->source, what->spec, what->reference_source, what->kernels };
-    size_t sizes[] = { what->source_size, what->spec_size, what->reference_size, strlen(what->kernels) };
+    const char *bytes[] = { what->source, what->spec, what->reference_source };
+    size_t sizes[] = { what->source_size, what->spec_size, what->reference_size };
     bool has_images = what->images_fd >= 0;
     char seed[17];
 
@@ -109,12 +109,9 @@ referee_open(struct referee *r, const struct referee_opening *what)
 }
 
 void
-referee_stage(struct referee *r, const char *job, const char *stage, bool wants_evidence)
+referee_stage(struct referee *r, const char *job, const char *stage)
 {
-    tell(r,
-         json_pack("{s:s, s:s, s:s, s:b}", "op", "stage", "job", job, "stage", stage, "evidence",
-                   (int)wants_evidence),
-         NULL, 0);
+    tell(r, json_pack("{s:s, s:s, s:s}", "op", "stage", "job", job, "stage", stage), NULL, 0);
 }
 
 void

@@ -55,7 +55,7 @@ struct referee_registration {
 struct referee_opening {
     const char *job, *reference, *candidate; /* these two: names of children */
     const char *entry, *task_entry, *cache;  /* cache NULL: none */
-    const char *source, *spec, *reference_source, *kernels;
+    const char *source, *spec, *reference_source;
     size_t source_size, spec_size, reference_size;
     json_t *policy;
     uint64_t seed;
@@ -67,7 +67,7 @@ struct referee_opening {
 /* False: there is no memory for the message, and the referee is killed for that. */
 bool referee_register(struct referee *r, const struct referee_registration *what);
 bool referee_open(struct referee *r, const struct referee_opening *what);
-void referee_stage(struct referee *r, const char *job, const char *stage, bool wants_evidence);
+void referee_stage(struct referee *r, const char *job, const char *stage);
 /* is_kept: its candidate's process, which ran a plan, is to be made fit for another one; child_gone() where it is not. */
 void referee_close(struct referee *r, const char *job, bool is_kept);
 void referee_canary(struct referee *r);

@@ -113,7 +113,7 @@ def judge(rig: Rig, name: str, rounds: int, end: float, place: Path, target: str
     done = 0
     while done < rounds and time.monotonic() < end:
         rules = policy(honest.policy)
-        found = rig.judge(child, spec, reference, honest.text, stages=STAGES, rules=rules, evidence=True, cache=cache)
+        found = rig.judge(child, spec, reference, honest.text, stages=STAGES, rules=rules, cache=cache)
         if any(report["outcome"] == "fail" for report in found.values()):
             print(f"  {name}: {list(found.values())[-1].get('error')}", flush=True)
         done += 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import json
 import os
@@ -25,7 +24,7 @@ from wire import Channel, make_memfd, read_memfd  # noqa: E402
 NURSERY = Path(__file__).parent / "nursery.py"
 
 # What is left out when so many seconds have passed is not left out here: it would depend on the machine's load.
-PATIENCE = "import evidence, judge; evidence.ALONE_S = judge.SCREEN_S = 600.0; "
+PATIENCE = "import judge; judge.SCREEN_S = 600.0; "
 REFEREE = (
     f"import sys; sys.path[:0] = [sys.argv[1], '{Path(__file__).parent}']; {PATIENCE}exec(sys.argv[2]); "
     "del sys.argv[1:3]; import referee; sys.exit(referee.main())"
@@ -196,7 +195,6 @@ class Rig:
         rules: dict[str, Any] | None = None,
         entry: str = "ModelNew",
         limit_ms: int = 60_000,
-        evidence: bool = False,
         compiles: bool = False,
         grouped: bool = False,
         cache: Path | None = None,
@@ -204,7 +202,7 @@ class Rig:
         seed: int = 1234,
         between: Callable[[str], None] = lambda _: None,
     ) -> dict[str, dict[str, Any]]:
-        """Stage reports by name, their details inside; stops at the first failure. evidence: after the last stage.
+        """Stage reports by name, their details inside; stops at the first failure.
 
         grouped: others have its seed.
         between: gets the candidate's child after each report.
@@ -226,14 +224,12 @@ class Rig:
         }  # fmt: skip
         if images is not None:
             contents["images"] = images
-        contents["kernels"] = json.dumps({"names": _jitted(candidate_source), "compiled": None})
         found = {"open": self._open(message, contents)}
         between(candidate)
         for stage in stages:
             if any(report["outcome"] == "fail" for report in found.values()):
                 break
-            wanted = evidence and stage == stages[-1]
-            self.channel.send({"op": "stage", "job": "j", "stage": stage, "evidence": wanted})
+            self.channel.send({"op": "stage", "job": "j", "stage": stage})
             found[stage] = self._stage()
             between(candidate)
             if found[stage]["reopen"]:
@@ -266,13 +262,3 @@ class Rig:
         report.body["detail"] = json.loads(read_memfd(fd, 1 << 20))
         os.close(fd)
         return report.body
-
-
-def _jitted(source: str) -> list[str]:
-    """Names of the @triton.jit functions, as the `ast` stage finds them."""
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:
-        return []
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    return [node.name for node in functions if any("jit" in ast.unparse(item) for item in node.decorator_list)]

@@ -88,7 +88,6 @@ document(size_t n)
                                   40.0));
     json_object_set_new(timing, "clocks",
                         json_pack("{s:[{s:n}, {s:s}]}", "blocks", "void", "void", "the GPU throttles"));
-    json_object_set_new(timing, "cupti_candidate_ms", json_real(1.9987));
     return json_pack("{s:s, s:s, s:o}", "id", "0199f2c4", "task_name", "softmax", "timing", timing);
 }
 
@@ -120,7 +119,6 @@ a_timing_fits_a_terminal(void **state)
                                           "YES",
                                           "9, of them 1 measured again, 0 void by work",
                                           "block 1 is void: the GPU throttles",
-                                          "CUPTI            1.9987  (the candidate's work",
                                           "▂▆▄",
                                           "●" };
     AUTO_JSON json_t *d = document(200);

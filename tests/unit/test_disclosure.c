@@ -49,9 +49,9 @@ verdict_of(const char *class_, const char *rule, enum state state)
                           "metadata", "prompt", "p1");
     j.tiny = detail();
     j.full = detail();
-    j.timing = json_pack("{s:s, s:s, s:[f, f, f], s:[f, f, f], s:{s:s}, s:{s:s, s:f}}", "outcome", "measured",
-                         "why", SECRET, "reference_ns", 3e6, 3e6, 3e6, "candidate_ns", 1e6, 1e6, 1e6,
-                         "clocks", "state", SECRET, "evidence", "decoys", SECRET, "coverage", 0.5);
+    j.timing =
+        json_pack("{s:s, s:s, s:[f, f, f], s:[f, f, f], s:{s:s}}", "outcome", "measured", "why", SECRET,
+                  "reference_ns", 3e6, 3e6, 3e6, "candidate_ns", 1e6, 1e6, 1e6, "clocks", "state", SECRET);
     j.env = json_pack("{s:s, s:s}", "gpu", SECRET, "torch", "2");
     j.compiled = json_pack("[{s:s}]", "name", SECRET);
     j.generality = strdup(SECRET);
@@ -68,6 +68,7 @@ verdict_of(const char *class_, const char *rule, enum state state)
     free(j.generality);
     free(j.row.client);
     assert_non_null(out);
+    json_object_set_new(out, "evidence", json_pack("{s:s}", "decoys", SECRET)); /* of an earlier version */
     return out;
 }
 
@@ -154,31 +155,12 @@ a_refused_one_learns_the_class_and_the_reward(void **state)
     }
 }
 
-/* Every prompt says that torch may not do the work: this rule is named, and nothing that the detector found. */
-static void
-foreign_work_is_named_and_nothing_else_is(void **state)
-{
-    (void)state;
-    AUTO_JSON json_t *verdict = verdict_of("policy", "foreign_kernel", STATE_DONE);
-    AUTO_JSON json_t *view = disclosure_view(verdict);
-    assert_true(disclosure_is_refused(verdict));
-    assert_string_equal(json_string_value(json_object_get(view, "rule")), "foreign_kernel");
-    AUTO_JSON json_t *feedback = json_pack("{s:s, s:s}", "class", "policy", "text", DISCLOSURE_FOREIGN);
-    assert_true(json_equal(json_object_get(view, "feedback"), feedback));
-    json_object_set_new(view, "rule", json_null());
-    check_neutral(verdict, view);
-    /* As a hack by that name it is told as any other. */
-    AUTO_JSON json_t *hack = verdict_of("hack", "foreign_kernel", STATE_DONE);
-    AUTO_JSON json_t *hack_view = disclosure_view(hack);
-    check_neutral(hack, hack_view);
-}
-
 /* Two cheats that were found in different ways look the same. */
 static void
 refusals_cannot_be_told_apart(void **state)
 {
     (void)state;
-    AUTO_JSON json_t *one = verdict_of("hack", "decoy", STATE_DONE);
+    AUTO_JSON json_t *one = verdict_of("hack", "idle_kernels", STATE_DONE);
     AUTO_JSON json_t *other = verdict_of("hack", "impossible_time", STATE_DONE);
     json_object_set_new(other, "stages", json_array());
     json_object_set_new(other, "attempts", json_integer(3));
@@ -235,7 +217,6 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_field_is_classified),
         cmocka_unit_test(a_refused_one_learns_the_class_and_the_reward),
-        cmocka_unit_test(foreign_work_is_named_and_nothing_else_is),
         cmocka_unit_test(refusals_cannot_be_told_apart),
         cmocka_unit_test(an_unfinished_one_shows_its_state_alone),
         cmocka_unit_test(an_honest_one_is_told_all_but_suspicions),

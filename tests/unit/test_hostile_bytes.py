@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import activity
 import inspect_stage
 import judge
 import native
@@ -28,7 +27,6 @@ import torch
 import values
 import wire
 from arena import Arena
-from evidence import weigh_launches
 from reference import Reference, ReferenceBroken, Sizes
 
 ROUNDS: Final = int(os.environ.get("HOSTILE_ROUNDS", "250"))
@@ -127,11 +125,6 @@ CALLS: Final = {"calls": [{"tensor": NOTE}, 1]}
 WEIGHTS: Final = [{"name": "weight", "tensor": NOTE}, {"name": "bias", "tensor": NOTE}]
 INPUTS: Final = {"list": [{"tensor": {**NOTE, "offset": 0}}, 3]}
 ERROR: Final = {"error": {"type": "ValueError", "text": "x", "line": 3}, "phase": "call"}
-LAUNCHES: Final = {
-    "launches": {"add_kernel": 3, "other": 1},
-    "elements": 4096,
-    "ops": [["aten::empty", 2, 10], ["aten::mm", 1, 4096]],
-}
 
 CASE: Final = {
     "name": "own",
@@ -157,15 +150,6 @@ SPECIFICATION: Final = {
     "has_modes": False,
     "cases": {"own": CASE, "tiny": None, "shapes": [{**CASE, "name": "shape x2"}]},
 }
-
-
-def records() -> bytes:
-    """One kernel and one copy, of one module."""
-    kernel = (activity.KERNEL, 0, 100, 200, 1, 4, 1, 1, 128, 1, 1, 7, 0)
-    copied = (activity.MEMCPY, 0, 200, 210, 0, 0, 0, 0, 0, 0, 0, 7, 0)
-    head = activity.HEAD.pack(activity.MAGIC, activity.FORMAT, 2, 1, 1, 0, 0)
-    body = activity.RECORD.pack(*kernel) + activity.RECORD.pack(*copied)
-    return head + body + activity.MODULE.pack(bytes(range(32)), 7) + b"add_kernel".ljust(activity.NAME_SIZE, b"\0")
 
 
 def cubin() -> bytes:
@@ -321,23 +305,11 @@ def read_cubin(data: bytes) -> None:
     json.dumps([kernel.name for kernel in kernels])
 
 
-def read_records(data: bytes) -> None:
-    for record in activity.parse(data).records:
-        assert record.ns >= 0
-
-
 def read_specification(data: bytes) -> None:
     """What passes is JSON that verifierd reads, and its sizes can be worked out."""
     spec = specification.parse(data)
     json.dumps(spec, ensure_ascii=False).encode()
     assert Sizes.of(spec, torch.device("cpu")).reference_arena > 0
-
-
-def read_launches(data: bytes) -> None:
-    """A claim: any object gives figures, or none."""
-    found = json.loads(data)
-    if isinstance(found, dict):
-        weigh_launches(found, {"add_kernel"}, "strict")
 
 
 @dataclass(frozen=True)
@@ -373,14 +345,12 @@ TARGETS: Final = {
     "error": Target(read_error, (ERROR["error"],), JSON_REFUSALS),
     "notes": Target(read_notes, (OUTPUTS["outputs"],), (values.ValueRefused, *JSON_REFUSALS)),
     "cubin": Target(read_cubin, (cubin(),), (inspect_stage.BadElf, struct.error)),
-    "records": Target(read_records, (records(),), (activity.BadRecords,)),
     "specification": Target(
         # Most changes of the second fall into a text that may be anything.
         read_specification,
         (SPECIFICATION, json.dumps({**SPECIFICATION, "flags": ["x" * 8000]}).encode()),
         (specification.SpecRefused,),
     ),
-    "launches": Target(read_launches, (LAUNCHES,), (ValueError, RecursionError)),
 }
 
 

@@ -218,12 +218,11 @@ referee_register(struct referee *r, const struct referee_registration *what)
 }
 
 void
-referee_stage(struct referee *r, const char *job, const char *stage, bool wants_evidence)
+referee_stage(struct referee *r, const char *job, const char *stage)
 {
     (void)r;
     (void)job;
     (void)stage;
-    (void)wants_evidence;
     note("ask-stage");
 }
 
@@ -335,7 +334,6 @@ rig_begin(struct rig *r, enum place to, int images_fd)
                                       .source = "",
                                       .spec = "",
                                       .reference = "",
-                                      .kernels = json_object(),
                                       .images_fd = images_fd };
     struct error err;
 
@@ -349,11 +347,10 @@ rig_begin(struct rig *r, enum place to, int images_fd)
         assert_int_equal(job_open(r->job, &s, &ops, r, &err), 0);
         job_pump(r->job);
     }
-    json_decref(s.kernels);
     if (to >= ANSWERED && to != CLOSE_ASKED)
         report(r, "j1", to == CLOSE ? CLASS_CRASH : CLASS_NONE); /* how it ends may say more of a crash */
     if (to == QUIET)
-        job_stage(r->job, "timing", false, 60000);
+        job_stage(r->job, "timing", 60000);
     if (to == REOPEN)
         job_reopen(r->job);
     if (to == CLOSE || to == CLOSE_ASKED)

@@ -75,28 +75,6 @@ def test_the_first_answer_in_fp64_that_is_rounded_imports_nothing(tmp_path: Path
     assert done.stdout.split() == []
 
 
-PROFILE = """
-import sys
-from pathlib import Path
-import prime
-
-prime.set_environment("run", "cpu", Path(sys.argv[1]))
-import torch
-from launches import _Below
-
-with _Below() as below:
-    torch.relu(torch.ones(4))
-print(below.computed)
-"""
-
-
-def test_profiles_write_nothing_into_a_candidates_output(tmp_path: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": str(Path(prime.__file__).parent)}
-    command = [sys.executable, "-c", PROFILE, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
-    assert (done.stdout.strip(), done.stderr) == ("{'relu': [1, 4]}", ""), done
-
-
 NAME = """
 import getpass, os, sys
 from pathlib import Path

@@ -52,6 +52,17 @@ def test_honest_kernel_passes_every_case(rig: Rig, task: tuple[str, dict[str, ob
     assert {case["against"] for case in detail["cases"]} == {"fp64"}
 
 
+def test_what_a_call_raises_is_looked_at_with_care(rig: Rig, task: tuple[str, dict[str, object]]) -> None:
+    """An exception may run the candidate's code when it is looked at: here one that ends the process."""
+    raising = (
+        "def end(e): raise SystemExit(3)\n"
+        "        kind = type('Kind', (type,), {'__name__': property(end)})\n"
+        "        raise kind('Own', (Exception,), {'__traceback__': property(end)})"
+    )
+    report = judge(rig, task, HONEST.replace("return y", raising))["tiny"]
+    assert (report["outcome"], report["class"]) == ("fail", "crash"), report
+
+
 @pytest.mark.parametrize(
     ("change", "stage", "class_"),
     [

@@ -205,35 +205,26 @@ speed_of_light_is_between_floor_and_reference(void **state)
     }
 }
 
-/* Where records could be had and there are none, the time stands and is not paid for. */
+/* What let no plan be made of itself: its time stands and is not paid for. */
 static void
-evidence_is_told_and_credits_speed(void **state)
+coverage_is_of_the_plan_and_no_plan_is_no_credit(void **state)
 {
-    static const struct {
-        const char *evidence;
-        double coverage, timed;
-    } rows[] = {
-        { "{\"method\":\"cupti\",\"coverage\":0.75,\"is_withheld\":false,\"foreign\":[]}", 0.75, 1 },
-        { "{\"method\":\"cupti\",\"coverage\":null,\"is_withheld\":true}", NAN, 0 },
-        { "{\"method\":\"calls\",\"coverage\":null,\"is_withheld\":false}", NAN, 1 },
-        { "{\"method\":\"cupti\",\"coverage\":\"all\"}", NAN, 1 },
-    };
     struct rig *r = *state;
 
     pass_up_to(r, STAGE_TIMING);
     set_timing(r, "measured", 3e6, 2e6);
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        json_object_set_new(r->j.timing, "evidence", json_loads(rows[i].evidence, 0, NULL));
-        AUTO_JSON json_t *v = verdict_json(&r->s);
-        double coverage = number_at(v, "components", "coverage");
-        assert_true(isnan(rows[i].coverage) ? isnan(coverage) : coverage == rows[i].coverage);
-        assert_true(number_at(v, "components", "timed") == rows[i].timed);
-        assert_string_equal(text_at(json_object_get(v, "timing"), "outcome"), "measured");
-        assert_true((fabs(number_at(v, NULL, "reward") - 0.7) < 1e-9) == (rows[i].timed == 0));
-        assert_string_equal(
-            text_at(json_object_get(v, "evidence"), "method"),
-            json_string_value(json_object_get(json_object_get(r->j.timing, "evidence"), "method")));
-    }
+    r->j.plan = json_pack("{s:f}", "coverage", 0.75);
+    AUTO_JSON json_t *planned = verdict_json(&r->s);
+    assert_true(number_at(planned, "components", "coverage") == 0.75);
+    assert_true(number_at(planned, "components", "timed") == 1 && number_at(planned, NULL, "reward") > 0.8);
+    json_decref(r->j.plan);
+    r->j.plan = NULL;
+    r->j.is_live = true;
+    AUTO_JSON json_t *live = verdict_json(&r->s);
+    assert_true(isnan(number_at(live, "components", "coverage")));
+    assert_true(number_at(live, "components", "timed") == 0);
+    assert_string_equal(text_at(json_object_get(live, "timing"), "outcome"), "measured");
+    assert_true(fabs(number_at(live, NULL, "reward") - 0.7) < 1e-9);
 }
 
 /* A reference that is slow now and then: pairs and trimmed means differ, and the policy says which is paid for. */
@@ -274,7 +265,7 @@ what_the_referee_saw_is_told(void **state)
         "enough\",\"cold\":true,\"host_candidate_ns\":21000,"
         "\"slopes\":{\"calls\":[8,16,8,16,8],\"reference_ns\":[740000,1140000,740000,1140000,9000000],"
         "\"candidate_ns\":[1]},"
-        "\"baseline_ns\":40000,\"bells\":20,\"evidence\":{\"method\":\"cupti\",\"all_ms\":0.031},"
+        "\"baseline_ns\":40000,\"bells\":20,"
         "\"clocks\":{\"before\":{},\"blocks\":[{\"bells\":5,\"void\":null,\"temp_c\":[40,44],\"throttle\":1},"
         "{\"bells\":5,\"void\":\"background\",\"temp_c\":[null,81],\"sm_mhz\":[null,null]},"
         "{\"bells\":5,\"void\":\"the GPU throttles\",\"temp_c\":[41,42],\"throttle\":8}]}}",
@@ -290,10 +281,6 @@ what_the_referee_saw_is_told(void **state)
     assert_true(fabs(number_at(v, "timing", "reference_slope_ms") - 0.05) < 1e-12);
     assert_true(json_is_null(json_object_get(t, "candidate_slope_ms")));
     assert_true(number_at(v, "timing", "baseline_ms") == 0.04 && number_at(v, "timing", "bells") == 20);
-    assert_true(number_at(v, "timing", "cupti_candidate_ms") == 0.031);
-    json_object_set_new(json_object_get(r->j.timing, "evidence"), "method", json_string("calls"));
-    AUTO_JSON json_t *unrecorded = verdict_json(&r->s);
-    assert_true(json_is_null(json_object_get(json_object_get(unrecorded, "timing"), "cupti_candidate_ms")));
     assert_true(number_at(t, "gpu", "blocks") == 3 && number_at(t, "gpu", "void") == 1);
     assert_true(number_at(t, "gpu", "background") == 1 && number_at(t, "gpu", "throttled") == 1);
     json_t *temperature = json_object_get(gpu, "temp_c");
@@ -564,7 +551,7 @@ main(void)
         TEST(a_measured_one_is_worth_its_speed),
         TEST(feedback_says_what_limits_it),
         TEST(speed_of_light_is_between_floor_and_reference),
-        TEST(evidence_is_told_and_credits_speed),
+        TEST(coverage_is_of_the_plan_and_no_plan_is_no_credit),
         TEST(the_policy_says_which_estimator_counts),
         TEST(what_the_referee_saw_is_told),
         TEST(an_unmeasured_speed_earns_nothing),
