@@ -581,8 +581,8 @@ figure(json_t *object, const char *key)
 }
 
 /*
- * coverage is GPU time in kernels of the candidate's own over all of its GPU time; this client divides two times, so they
- * are given as the candidate's time per call and that share of it.
+ * coverage is the share of a call's work in kernels of the candidate's own; this client divides two times, so they are
+ * given as the candidate's time per call and that share of it.
  */
 static json_t *
 kernelgym_metadata(const struct compat_item *item)
