@@ -225,6 +225,9 @@ coverage_is_of_the_plan_and_no_plan_is_no_credit(void **state)
     assert_true(number_at(live, "components", "timed") == 0);
     assert_string_equal(text_at(json_object_get(live, "timing"), "outcome"), "measured");
     assert_true(fabs(number_at(live, NULL, "reward") - 0.7) < 1e-9);
+    r->j.policy.credit_untraced = true;
+    AUTO_JSON json_t *credited = verdict_json(&r->s);
+    assert_true(number_at(credited, "components", "timed") == 1 && number_at(credited, NULL, "reward") > 0.8);
 }
 
 /* A reference that is slow now and then: pairs and trimmed means differ, and the policy says which is paid for. */
