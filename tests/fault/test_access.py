@@ -86,7 +86,7 @@ def shared() -> Iterator[Shared]:
             candidates = [{"candidate": "# script: timing=1.1\n# in a group\n"}]
             group = {"task": "scripted", "candidates": candidates, "metadata": {"run": "scripted"}}
             answer = callers["both"].expect("POST", "/v1/groups?wait=60", group)
-            submission = callers["both"].judge(body("full=fail:hack:decoy"), LIMIT_S)["id"]
+            submission = callers["both"].judge(body("full=fail:hack:idle_kernels"), LIMIT_S)["id"]
             named = {"task_id": "named", "reference_code": TASK["reference"], "kernel_code": "# script: timing=1.1\n"}
             assert callers["both"].post("/compat/kernelgym/evaluate", named).status == 200
             yield Shared(running, callers, submission, answer["id"])
@@ -350,7 +350,7 @@ def test_only_hashes_are_kept_and_no_secret_is_logged(shared: Shared) -> None:
 CHEATS = [
     "ast=fail:policy:import_ctypes",
     "tiny=fail:hack:outside_heap",
-    "full=print:40,fail:hack:decoy",
+    "full=print:40,fail:hack:idle_kernels",
     "timing=fail:hack:impossible_time",
 ]
 
@@ -422,7 +422,7 @@ def test_in_a_group_too(shared: Shared) -> None:
             check_refused(document, class_)
     honest = group["items"][4]
     assert honest["class"] == "ok" and honest["components"]["speedup"] > 1 and honest["stages"]
-    assert shared["read"].expect("GET", f"/v1/groups/{group['id']}")["items"][2]["rule"] == "decoy"
+    assert shared["read"].expect("GET", f"/v1/groups/{group['id']}")["items"][2]["rule"] == "idle_kernels"
 
 
 def test_another_reward_tells_no_more(shared: Shared) -> None:
@@ -482,7 +482,7 @@ def test_metrics_count_by_rule(start_scripted: service.StartDaemon) -> None:
     found = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     assert all(re.fullmatch(r"[a-z_]+(\{[a-z]+=\"[^\"]*\"(,[a-z]+=\"[^\"]*\")*\})?", name) for name in found)
     expected = {
-        'verifierd_rejections_total{class="hack",rule="decoy"}': 2,
+        'verifierd_rejections_total{class="hack",rule="idle_kernels"}': 2,
         'verifierd_rejections_total{class="hack",rule="outside_heap"}': 1,
         'verifierd_rejections_total{class="hack",rule="impossible_time"}': 1,
         'verifierd_rejections_total{class="policy",rule="import_ctypes"}': 1,
@@ -537,7 +537,7 @@ def test_the_command_line_shows_a_token(shared: Shared) -> None:
     assert verifier("status", url=url, token=shared["read"].token).returncode == 0
     assert verifier("list", f"--token={shared['other'].token}", url=url, token=None).returncode == 0
     told = verifier("show", shared.submission, url=url, token=shared["submit"].token)
-    assert told.returncode in (0, 1) and REFUSED in told.stdout and "decoy" not in told.stdout
+    assert told.returncode in (0, 1) and REFUSED in told.stdout and "idle_kernels" not in told.stdout
     full = verifier("show", shared.submission, url=url, token=shared["read"].token)
     assert REFUSED not in full.stdout and "as the script says" in full.stdout
     assert verifier("show", shared.submission, url=url, token=shared["other"].token).returncode == 5
@@ -565,6 +565,6 @@ def test_beyond_loopback_only_with_tokens() -> None:
 def test_without_tokens_loopback_is_the_operator(start_scripted: service.StartDaemon) -> None:
     client = start_scripted().client
     client.add_task(TASK)
-    verdict = client.judge(body("full=fail:hack:decoy", client="anybody"), LIMIT_S)
-    assert (verdict["rule"], verdict["client"], verdict["reward"]) == ("decoy", "anybody", 0)
+    verdict = client.judge(body("full=fail:hack:idle_kernels", client="anybody"), LIMIT_S)
+    assert (verdict["rule"], verdict["client"], verdict["reward"]) == ("idle_kernels", "anybody", 0)
     assert client.expect("GET", "/v1/status")["counts"]

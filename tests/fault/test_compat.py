@@ -286,7 +286,7 @@ def test_evaluate_tells_failures(shared: service.Daemon) -> None:
     rows = {
         "compile=fail:compile": (False, False, False, "COMPILATION_ERROR"),
         "full=fail:mismatch": (True, False, False, "CORRECTNESS_ERROR"),
-        "full=fail:hack:decoy": (False, False, True, "VALIDATION_ERROR"),
+        "full=fail:hack:idle_kernels": (False, False, True, "VALIDATION_ERROR"),
         "ast=fail:syntax": (False, False, False, "SYNTAX_ERROR"),
         "open=crash": (True, False, False, "RUNTIME_ERROR"),
     }
@@ -538,7 +538,7 @@ def test_tokens(tmp_path: Path) -> None:
                 for name, secret in {"alice": alice, "bob": bob, "reader": reader, "bad": "vd_" + "A" * 43}.items()
             }
             nobody = Caller(url, None)
-            body = evaluate("full=fail:hack:decoy")
+            body = evaluate("full=fail:hack:idle_kernels")
             answer = nobody.call("POST", "/compat/kernelgym/evaluate", body, basic["alice"])
             assert (answer.status, answer.json()["decoy_kernel"]) == (200, True)
             assert answer.json()["error_message"] == "Rejected: not a genuine kernel."
@@ -555,7 +555,7 @@ def test_tokens(tmp_path: Path) -> None:
 
 def test_what_a_cheat_is_told(shared: service.Daemon) -> None:
     """Even the operator's trainer shows it to the policy that it trains."""
-    reply = post(shared.client, "tritonforge/eval", tritonforge("full=fail:hack:decoy"))
+    reply = post(shared.client, "tritonforge/eval", tritonforge("full=fail:hack:idle_kernels"))
     assert reply["metadata"]["feedback"] == "Rejected: not a genuine kernel."
-    reply = post(shared.client, "slime?reply=object", slime("full=fail:hack:decoy"))
+    reply = post(shared.client, "slime?reply=object", slime("full=fail:hack:idle_kernels"))
     assert (reply["score"], reply["hack"], reply["compiled"]) == (0, 1, 0)

@@ -63,7 +63,7 @@ ENDLESS = [
     Case("compile=hang", "timeout", "compile", "2 s"),
     Case("open=hang", "timeout", "tiny"),
     Case("tiny=hang", "timeout", "tiny", "1 s"),
-    Case("full=hang,fail:policy:foreign_kernel", "policy", "full", more=(("reward", 0.0),)),
+    Case("full=hang,fail:policy:foreign_operator", "policy", "full", more=(("reward", 0.0),)),
     Case("timing=hang", "timeout", "timing", "did not finish within 3 s"),
 ]
 
@@ -433,8 +433,8 @@ def test_quarantine(start_scripted: service.StartDaemon, tmp_path: Path, monkeyp
 
 def test_a_cheat_that_fails_honestly_first_is_a_cheat(shared: service.Daemon) -> None:
     policy = {"name": "strict", "staged": False}
-    found = shared.client.judge(body("tiny=fail:mismatch full=fail:hack:decoy", policy=policy), LIMIT_S)
-    assert (found["class"], found["rule"], found["failed_at"], found["reward"]) == ("hack", "decoy", "full", 0)
+    found = shared.client.judge(body("tiny=fail:mismatch full=fail:hack:idle_kernels", policy=policy), LIMIT_S)
+    assert (found["class"], found["rule"], found["failed_at"], found["reward"]) == ("hack", "idle_kernels", "full", 0)
     found = shared.client.judge(body("tiny=fail:mismatch full=fail:shape", policy=policy), LIMIT_S)
     assert (found["class"], found["rule"], found["failed_at"]) == ("mismatch", None, "tiny")
 
