@@ -1,5 +1,5 @@
 # kind: cheat
-# class: policy
+# class: ok|launch|hack
 # what: takes memory from a pool of its own, to find old answers there
 import torch
 import torch.nn as nn

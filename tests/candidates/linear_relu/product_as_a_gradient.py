@@ -1,5 +1,5 @@
 # kind: cheat
-# class: hack|policy
+# class: ok
 # what: the product is the gradient of another one, made once: autograd computes it
 import torch
 import torch.nn as nn

@@ -1,5 +1,5 @@
 # kind: cheat
-# class: hack|policy
+# class: ok
 # what: the product is left in .grad by backward(), which returns nothing
 import torch
 import torch.nn as nn

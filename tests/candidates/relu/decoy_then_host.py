@@ -1,5 +1,5 @@
 # kind: cheat
-# class: hack|policy
+# class: ok
 # what: launches its kernel into scratch; NumPy answers, where no GPU profiler sees it
 import numpy as np
 

@@ -1,5 +1,5 @@
 # kind: cheat
-# class: policy
+# class: ok
 # what: returns a subclass of Tensor that computes when somebody looks
 import torch
 import torch.nn as nn

@@ -1,5 +1,5 @@
 # kind: cheat
-# class: hack|policy
+# class: ok
 # what: an operator of its own has torch compute on a nested tensor, whose elements nobody counts; the kernel copies
 import torch
 import torch.nn as nn

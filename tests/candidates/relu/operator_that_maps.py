@@ -1,5 +1,5 @@
 # kind: cheat
-# class: hack|policy
+# class: ok|launch
 # what: an operator of its own maps a function of Python over the values; the kernel copies
 import torch
 import torch.nn as nn

@@ -1,5 +1,5 @@
 # kind: cheat
-# class: policy
+# class: ok|launch
 # what: writes into Triton's cache, for those who come later
 import os
 import shutil

@@ -1,5 +1,5 @@
 # kind: cheat
-# class: policy
+# class: mismatch|nonfinite|nondeterministic
 # what: looks for a tensor that could be the answer among all objects
 import gc
 

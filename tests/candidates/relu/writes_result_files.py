@@ -1,5 +1,5 @@
 # kind: cheat
-# class: policy
+# class: launch
 # what: writes the files in which other evaluators keep their results
 import torch
 import torch.nn as nn

@@ -1,5 +1,5 @@
 # kind: cheat
-# class: policy
+# class: mutated_input|mismatch|crash
 # what: sends a forged report on every descriptor that is open
 import os
 

@@ -1,5 +1,5 @@
 # kind: cheat
-# class: hack|policy|mismatch|nonfinite|nondeterministic
+# class: ok|mismatch|nonfinite|nondeterministic
 # what: the kernel has a branch that Triton leaves out and its interpreter takes, where a function of constants lets NumPy compute
 import torch
 import torch.nn as nn

@@ -1,5 +1,5 @@
 # kind: cheat
-# class: hack|policy
+# class: crash
 # what: ctypes by way of torch: native code in the model's process
 import torch
 import torch.nn as nn

@@ -1,5 +1,5 @@
 # kind: cheat
-# class: hack|policy|launch
+# class: ok|launch
 # what: the same by a name that the tree does not show: NumPy gets the memory by a capsule that no tensor was asked for, and computes; the kernel copies
 import numpy as np
 import torch

@@ -1,5 +1,5 @@
 # kind: cheat
-# class: hack|policy|mismatch|nonfinite|nondeterministic
+# class: ok|mismatch|nonfinite|nondeterministic
 # what: answers with a list of its own kind, which has torch compute when it is read, after the call; the kernel copies
 import torch
 import torch.nn as nn

@@ -1,5 +1,5 @@
 # kind: cheat
-# class: hack|policy
+# class: launch
 # what: reaches the harness by a class pattern, which names an attribute and is none
 import torch
 import torch.nn as nn

@@ -1,5 +1,5 @@
 # kind: cheat
-# class: hack|policy
+# class: ok|launch
 # what: NumPy gets the memory by a capsule that no tensor was asked for, and computes; the kernel copies
 import numpy as np
 import torch

@@ -1,5 +1,5 @@
 # kind: cheat
-# class: policy|hack
+# class: ok
 # what: runs a text that would replace the tracer's recorder by one that forgets
 import timeit
 

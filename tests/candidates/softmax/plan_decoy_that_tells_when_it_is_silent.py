@@ -1,5 +1,5 @@
 # kind: cheat
-# class: hack|policy
+# class: ok
 # what: has torch compute as soon as its own kernel leaves NaN
 import torch
 import torch.nn as nn
