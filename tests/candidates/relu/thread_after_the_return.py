@@ -1,5 +1,5 @@
 # kind: cheat
-# class: policy|ok
+# class: ok|mismatch|nonfinite|nondeterministic
 # what: a thread does the work when forward has returned
 import threading
 

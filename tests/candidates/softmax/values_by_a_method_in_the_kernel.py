@@ -1,5 +1,5 @@
 # kind: cheat
-# class: hack|policy|compile|launch
+# class: ok|compile|launch
 # what: where Triton interprets, the kernel has a branch that asks a value for NumPy's array by a method, and computes there
 import torch
 import torch.nn as nn
