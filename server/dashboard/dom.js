@@ -50,6 +50,7 @@ export function region(node) {
 
 export const isNumber = (value) => typeof value === "number" && isFinite(value);
 export const count = (value) => (isNumber(value) ? value.toLocaleString("en") : "–");
+export const several = (n, one, many = one + "s") => `${count(n)} ${n === 1 ? one : many}`;
 export const fixed = (value, digits = 3) => (isNumber(value) ? value.toFixed(digits) : "–");
 export const speed = (value) => (isNumber(value) ? value.toFixed(2) + "×" : "–");
 

@@ -61,7 +61,7 @@ export function group(root, params, go, id) {
       dataTable(isRanked ? "Candidates, the best first" : "Candidates, as they were sent", [
         { name: "Place", number: true, cell: (item) => (isRanked ? String(order.indexOf(item) + 1) : "–") },
         { name: "Candidate", cell: (item) => el("a", { href: "#/submissions/" + item.id, text: "#" + item.group_index }) },
-        { name: "Verdict", cell: badge }, { name: "Stages", cell: track }, { name: "Reward", number: true, cell: (item) => fixed(item.reward) },
+        { name: "Verdict", cell: badge }, { name: "Stages", cell: track, roomy: true }, { name: "Reward", number: true, cell: (item) => fixed(item.reward) },
         { name: "Speed-up", number: true, cell: (item) => speed(item.components && item.components.speedup) },
         { name: "Why", wrap: true, cell: (item) => (item.feedback && item.feedback.text ? item.feedback.text.split("\n")[0].slice(0, 200) : "–") },
       ], order),

@@ -1,8 +1,9 @@
 // Is it fed and healthy, and where do candidates die?
 import { ask, askIfAllowed } from "/api.js";
-import { spark } from "/charts.js";
-import { STAGES, count, duration, el, isNumber, labelled, percent, plain, region } from "/dom.js";
-import { choice, classTone, section, submissionTable, tile } from "/parts.js";
+import { bandLine, spark, stackedBars } from "/charts.js";
+import { STAGES, clockTime, count, duration, el, isNumber, labelled, percent, plain, region, several, words } from "/dom.js";
+import { choice, classTone, figuresOf, section, submissionTable, tile } from "/parts.js";
+import { begun, merge } from "/rewards.js";
 
 const WINDOWS = ["5m", "1h", "24h", "7d", "30d"];
 
@@ -61,16 +62,29 @@ function funnelCard(trends, choose) {
       el("a", { class: "pill " + classTone(name), href: "#/submissions?class=" + encodeURIComponent(name), text: name + " " + count(n) }))));
 }
 
-function card(item, skip) {
-  const title = item.name || item.device || item.kind || "worker";
-  const state = item.lane || item.state || item.mode || "";
-  skip = ["canary", ...skip];
-  const isEmpty = (value) => value === null || value === "" || plain(value) === "";
-  const rest = Object.entries(item).filter(([k, v]) => !["name", "state", "lane", "mode", "kind", ...skip].includes(k) && !isEmpty(v));
-  const good = ["ready", "idle", "busy"].includes(state);
+// A worker in words; whatever it says of itself beyond that stands behind the fold.
+function workerCard(item) {
+  const state = item.lane || item.state || "";
+  const said = item.kind === "referee" ? refereeText(item) : zygoteText(item);
+  const rest = Object.entries(item).filter(([k, v]) => !["name", "kind", "device", "lane", "state", "why", "canary"].includes(k) && v !== null && plain(v) !== "");
   return el("div", { class: "card" },
-    el("div", { class: "row" }, el("strong", { text: title }), el("span", { class: "grow" }), state && el("span", { class: "pill " + (good ? "good" : "busy"), text: state })),
-    el("p", { class: "dim small", text: rest.map(([k, v]) => labelled(k, v).join(" ")).join(" · ") }));
+    el("div", { class: "row" }, el("strong", { text: item.name }), el("span", { class: "grow" }), el("span", { class: "pill " + (["ready", "idle", "busy"].includes(state) ? "good" : "busy"), text: state })),
+    item.why && el("p", { class: "bad", text: item.why }), el("p", { text: said }),
+    el("details", { "data-key": "worker" + item.name }, el("summary", { text: "All it says" }), el("p", { class: "dim small", text: rest.map(([k, v]) => labelled(k, v).join(" ")).join(" · ") })));
+}
+
+const restarts = (item) => (item.starts > 1 ? `, started ${count(item.starts)} times` : "");
+
+function zygoteText(item) {
+  const children = Object.entries(item.children || {}).map(([role, n]) => `${count(n)} ${words(role)}`).join(", ");
+  return `Forks the processes that run candidates${restarts(item)}. ${children ? "Now: " + children : "None runs now"}.`;
+}
+
+function refereeText(item) {
+  const { ready = 0, references = 0 } = item.children || {};
+  const { hits = 0, loads = 0 } = item.references || {};
+  const reused = hits + loads ? `; ${percent(hits, hits + loads)} of ${count(hits + loads)} submissions found theirs loaded` : "";
+  return `Checks and times on ${item.device}${restarts(item)}. ${several(references, "reference")} loaded${reused}. ${several(ready, "fresh process", "fresh processes")} ready for the next candidate.`;
 }
 
 // How a GPU's known kernel does beside its norm, and when it was last looked at.
@@ -94,6 +108,23 @@ function gpuCard(gpu) {
       .map(([k, v]) => labelled(k, v).join(" ")).join(" · ") }));
 }
 
+// Is the device fed, and when was it not? The stretch that is not over is left out.
+export function load(trends) {
+  const over = begun(trends.steps.slice(0, -1));
+  const together = Math.ceil(over.length / 60);
+  const whole = over.slice(over.length % together);
+  const steps = merge(whole, whole.length / together);
+  if (!steps.some((s) => s.n)) return null;
+  const each = trends.step_s * together;
+  const used = (s) => s.device_ms / (1000 * each);
+  const devices = (v) => +v.toFixed(2);
+  return section("Waiting and devices over time", el("div", { class: "card" }, el("h3", { text: "Mean wait of a verdict in queues" }),
+    bandLine("Mean wait of a verdict in queues over time", steps, each, { value: (s) => s.wait_ms, format: duration, className: "accent", height: 120 }),
+    el("h3", { text: "Devices in use" }), stackedBars("Devices in use over time, by when verdicts ended", steps, each, [{ name: "devices", className: "good", value: used }], { format: devices, height: 120 }),
+    figuresOf("Waiting and devices", [{ name: "from", cell: (s) => clockTime(s.start) }, { name: "verdicts", number: true, cell: (s) => count(s.n) },
+      { name: "mean wait", number: true, cell: (s) => duration(s.wait_ms) }, { name: "devices in use", number: true, cell: (s) => String(devices(used(s))) }], steps.filter((s) => s.n))));
+}
+
 function queueTable(status) {
   const q = status.queues || {};
   const oldest = q.oldest_s || {};
@@ -105,9 +136,9 @@ function queueTable(status) {
 }
 
 export function overview(root, params, go) {
-  const names = ["health", "tiles", "funnel", "machine", "recent"];
+  const names = ["health", "tiles", "funnel", "load", "machine", "recent"];
   const parts = Object.fromEntries(names.map((name) => [name, el("div", {})]));
-  root.append(el("h1", { text: "Overview" }), parts.health, parts.tiles, el("h2", { text: "Where candidates die" }), parts.funnel, parts.machine,
+  root.append(el("h1", { text: "Overview" }), parts.health, parts.tiles, el("h2", { text: "Where candidates die" }), parts.funnel, parts.load, parts.machine,
     el("h2", { text: "Newest submissions" }), parts.recent);
   const draw = Object.fromEntries(names.map((name) => [name, region(parts[name])]));
   const chosen = WINDOWS.includes(params.get("window")) ? params.get("window") : "1h";
@@ -120,11 +151,12 @@ export function overview(root, params, go) {
     if (status.queues) draw.tiles([status.queues, hour, five, (status.http || {}).answers], () => tiles(status, hour, five));
     const untold = "Not told to a token that may only submit.";
     draw.funnel(trends, () => (trends ? funnelCard(trends, (name) => go("#/?window=" + name)) : el("p", { class: "card dim", text: untold })));
+    draw.load(trends && trends.steps.slice(0, -1), () => [trends && load(trends)]);
     draw.machine([status.queues, status.gpus, status.workers], () => status.queues && el("div", { class: "columns" },
       section("Queues", queueTable(status)),
       section("GPUs", (status.gpus || []).length ? status.gpus.map(gpuCard)
         : el("p", { class: "card dim", text: status.state === "starting" ? "Not known yet." : "No GPU: kernels run in Triton's interpreter, and nothing is timed." })),
-      section("Workers", (status.workers || []).map((one) => card(one, ["pid"])))));
+      section("Workers", (status.workers || []).map(workerCard))));
     draw.recent(page.items, () => submissionTable("Newest submissions", page.items, "Nothing has been submitted yet."));
   };
 }

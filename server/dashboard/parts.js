@@ -1,6 +1,9 @@
 // What several pages show alike.
 import { STAGES, ago, clockTime, count, el, fixed, isNumber, labelled, speed, words } from "/dom.js";
 
+export const CLASSES = ["ok", "extract", "syntax", "form", "policy", "import", "compile", "launch", "timeout", "oom", "crash", "shape", "dtype", "nonfinite", "mismatch",
+  "nondeterministic", "mutated_input", "out_of_bounds", "hack", "infra"];
+
 export function tone(item) {
   if (item.state !== "done") return item.state === "running" ? "busy" : "dim";
   if (item.class === "ok") return "good";
@@ -37,17 +40,18 @@ export function labels(item) {
 
 export const when = (text, href) => el(href ? "a" : "span", { href, title: clockTime(text), text: ago(text) });
 
-// columns: [{name, cell(item), number, label}]; cell gives a node or a text.
+// columns: [{name, cell(item), number, wrap, roomy}]; cell gives a node or a text. A phone has no room for the roomy ones.
 export function dataTable(caption, columns, items, none = "None.") {
   if (!items.length) return el("p", { class: "card dim", text: none });
+  const look = (column) => ["number", "wrap", "roomy"].filter((name) => column[name]).join(" ") || null;
   const cell = (column, item) => {
     const content = column.cell(item);
     const isNode = content instanceof Node;
-    return el("td", { class: [column.number ? "number" : "", column.wrap ? "wrap" : ""].join(" ").trim() || null, text: isNode ? null : content }, isNode ? content : null);
+    return el("td", { class: look(column), text: isNode ? null : content }, isNode ? content : null);
   };
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption, "data-key": caption }, el("table", {},
     el("caption", { class: "unseen", text: caption }),
-    el("thead", {}, el("tr", {}, columns.map((column) => el("th", { scope: "col", class: column.number ? "number" : null }, column.head || column.name)))),
+    el("thead", {}, el("tr", {}, columns.map((column) => el("th", { scope: "col", class: look(column) }, column.head || column.name)))),
     el("tbody", {}, items.map((item) => el("tr", {}, columns.map((column) => cell(column, item)))))));
 }
 
@@ -62,10 +66,10 @@ export function submissionTable(caption, items, none, select) {
     { name: "Submitted", cell: (item) => when(item.created, "#/submissions/" + item.id) },
     { name: "Task", cell: taskLink },
     { name: "Verdict", cell: badge },
-    { name: "Stages", cell: track },
+    { name: "Stages", cell: track, roomy: true },
     { name: "Reward", number: true, cell: (item) => fixed(item.reward) },
     { name: "Speed-up", number: true, cell: (item) => speed(item.speedup) },
-    { name: "Run and step", cell: labels }, { name: "Client", cell: (item) => item.client || "–" },
+    { name: "Run and step", cell: labels, roomy: true }, { name: "Client", cell: (item) => item.client || "–", roomy: true },
   ].filter(Boolean), items, none);
 }
 
@@ -90,3 +94,14 @@ export function choice(label, names, chosen, choose) {
 }
 
 export const legend = (items) => el("p", { class: "legend dim" }, items.map(([className, text]) => el("span", {}, el("i", { class: "key " + className }), text)));
+
+// A filter that stands in the address; options: else any text.
+export function field(name, params, change, options) {
+  const id = "filter-" + name;
+  const value = params.get(name) || "";
+  const input = options
+    ? el("select", { id }, el("option", { value: "", text: "any" }), options.map((one) => el("option", { value: one, selected: one === value, text: one })))
+    : el("input", { id, type: "search", size: { group: 14, step: 5 }[name] || 12, value, placeholder: "any", spellcheck: "false" });
+  input.addEventListener("change", () => change(name, input.value.trim()));
+  return el("label", { for: id }, name, input);
+}

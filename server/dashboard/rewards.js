@@ -1,8 +1,8 @@
 // Is the reward moving, and is it being gamed? And why do candidates fail?
 import { ask } from "/api.js";
 import { bandLine, histogram, stackedBars } from "/charts.js";
-import { clockTime, count, el, fixed, percent, region, words } from "/dom.js";
-import { choice, classTone, dataTable, figuresOf, legend, section, tile, when } from "/parts.js";
+import { clockTime, count, el, fixed, percent, region, several, words } from "/dom.js";
+import { CLASSES, choice, classTone, dataTable, field, figuresOf, legend, section, tile, when } from "/parts.js";
 
 const BINS = ["< 0", "0", ".1", ".2", ".3", ".4", ".5", ".6", ".7", ".8", ".9", "≥ 1"];
 
@@ -28,6 +28,7 @@ export function merge(steps, most) {
     const rewarded = (step) => step.rewards.reduce((a, b) => a + b, 0);
     const n = sum(rewarded);
     out.push({ start: part[0].start, n: sum((s) => s.n), ok: sum((s) => s.ok), hack: sum((s) => s.hack), policy: sum((s) => s.policy), infra: sum((s) => s.infra),
+      device_ms: sum((s) => s.device_ms), wait_ms: sum((s) => s.n) ? sum((s) => (s.wait_ms ?? 0) * s.n) / sum((s) => s.n) : null,
       reward: n ? sum((s) => (s.reward ?? 0) * rewarded(s)) / n : null, rewards: part[0].rewards.map((_, k) => sum((s) => s.rewards[k])) });
   }
   return out;
@@ -37,7 +38,7 @@ const STEPS_MAX = 60;
 const STEPS_LEAST = 8;
 
 // From where there is something to see: a daemon that began lately has an empty past.
-function begun(steps) {
+export function begun(steps) {
   const first = steps.findIndex((step) => step.n > 0);
   return steps.slice(Math.max(0, Math.min(first - 1, steps.length - STEPS_LEAST)));
 }
@@ -87,23 +88,37 @@ export function rewards(root, params, go) {
   };
 }
 
+const WINDOWS = ["24h", "7d", "30d"];
+
 export function failures(root, params, go) {
-  const part = el("div", {});
-  const window = ["24h", "7d", "30d"].includes(params.get("window")) ? params.get("window") : "24h";
-  root.append(el("div", { class: "row" }, el("h1", { text: "Failures" }), el("span", { class: "grow" }), choice("Window ", ["24h", "7d", "30d"], window, (name) => go("#/failures?window=" + name))),
-    el("p", { class: "dim", text: "Grouped by class, stage and message; # stands for a number." }), part);
-  const draw = region(part);
+  const told = el("div", {}), list = el("div", {});
+  const window = WINDOWS.includes(params.get("window")) ? params.get("window") : "24h";
+  const change = (name, value) => {
+    const next = new URLSearchParams(params);
+    if (value) next.set(name, value);
+    else next.delete(name);
+    go("#/failures" + (next.size ? "?" + next : ""));
+  };
+  root.append(el("div", { class: "row" }, el("h1", { text: "Failures" }), el("span", { class: "grow" }), choice("Window ", WINDOWS, window, (name) => change("window", name))),
+    el("form", { class: "row filters", role: "search", "aria-label": "Filters", onsubmit: (event) => event.preventDefault() },
+      field("class", params, change, CLASSES.filter((name) => name !== "ok")), ...["task", "run"].map((name) => field(name, params, change))), told, list);
+  const drawTold = region(told), draw = region(list);
   return async () => {
-    const found = await ask(`/v1/failures?window=${window}&limit=100`);
-    const all = found.items.reduce((sum, item) => sum + item.n, 0);
+    const query = new URLSearchParams({ window, limit: 100 });
+    for (const name of ["class", "task", "run"]) if (params.get(name)) query.set(name, params.get(name));
+    const found = await ask("/v1/failures?" + query);
+    const shown = found.items.reduce((sum, item) => sum + item.n, 0);
     const most = Math.max(1, ...found.items.map((item) => item.n));
-    draw(found, () => dataTable("Failures", [
-      { name: "How often", cell: (item) => el("span", { class: "progress" }, el("span", { class: "bar", "aria-hidden": "true" }, el("i", { class: "bad", style: { width: (100 * item.n) / most + "%" } })), el("span", { text: `${count(item.n)} (${percent(item.n, all)})` })) },
-      { name: "Class", cell: (item) => el("a", { class: "pill " + classTone(item.class), href: "#/submissions?class=" + encodeURIComponent(item.class), text: words(item.class) }) },
-      { name: "Stage", cell: (item) => item.failed_at || "–" },
-      { name: "Message", wrap: true, cell: (item) => el("code", { text: item.message === null ? "(all other messages)" : item.message }) },
+    drawTold([found.n, found.kinds, shown], () => el("p", { class: "dim", text: `${several(found.n, "failure")} of ${several(found.kinds, "kind")}, by class, stage and cause; # stands for a number.` +
+      (found.kinds > found.items.length ? ` Shown: the ${found.items.length} most frequent, with ${percent(shown, found.n)} of the failures.` : "") }));
+    const address = (item) => "#/submissions?" + new URLSearchParams({ class: item.class, ...Object.fromEntries(["task", "run"].filter((name) => params.get(name)).map((name) => [name, params.get(name)])) });
+    draw(found.items, () => dataTable("Failures", [
+      { name: "How often", cell: (item) => el("span", { class: "progress" }, el("span", { class: "bar roomy", "aria-hidden": "true" }, el("i", { class: "bad", style: { width: (100 * item.n) / most + "%" } })), el("span", { text: `${count(item.n)} (${percent(item.n, found.n)})` })) },
+      { name: "Class", cell: (item) => el("a", { class: "pill " + classTone(item.class), href: address(item), text: words(item.class) }) },
+      { name: "Stage", cell: (item) => item.failed_at || "–", roomy: true },
+      { name: "Cause", wrap: true, cell: (item) => el("code", { text: item.message === null ? "(causes beyond the 512 that the store keeps of two hours)" : item.message }) },
       { name: "Example", cell: (item) => el("a", { href: "#/submissions/" + item.example, text: "the last one" }) },
-      { name: "First", cell: (item) => when(item.first) }, { name: "Last", cell: (item) => when(item.last) },
-    ], found.items, "Nothing failed in this window."));
+      { name: "First", cell: (item) => when(item.first), roomy: true }, { name: "Last", cell: (item) => when(item.last), roomy: true },
+    ], found.items, params.size ? "Nothing matches these filters." : "Nothing failed in this window."));
   };
 }

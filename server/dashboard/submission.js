@@ -2,7 +2,7 @@
 import { ask, askText, call } from "/api.js";
 import { strip } from "/charts.js";
 import { sourceView } from "/code.js";
-import { STAGES, clockTime, duration, el, fixed, isNumber, plain, region, speed, words } from "/dom.js";
+import { STAGES, clockTime, duration, el, fixed, isNumber, percent, plain, region, speed, words } from "/dom.js";
 import { badge, dataTable, facts, figuresOf, labels, legend, section, stageOutcome, tile } from "/parts.js";
 
 const isLive = (item) => item.state === "queued" || item.state === "running";
@@ -34,6 +34,15 @@ function records(caption, items, keys) {
   const used = keys.filter((key) => (items || []).some((item) => item[key] !== null && item[key] !== undefined));
   return items && items.length && used.length
     ? dataTable(caption, used.map((key) => ({ name: words(key), wrap: key === "note", number: isNumber(items.find((i) => isNumber(i[key]))?.[key]), cell: (item) => plain(item[key]) })), items) : null;
+}
+
+// What its plan comes to; why there is none.
+function planFacts(plan) {
+  if (!plan) return null;
+  const names = (list) => (list && list.length ? list.join(", ") : null);
+  return facts([["launches", plan.launches], ["operators", plan.operators], ["of a library", names(plan["library"])], ["that compute", names(plan.compute)],
+    ["share of the elements that own kernels read and make", isNumber(plan.coverage) ? percent(plan.coverage, 1) : null], ["compiled kernels", plan.kernels], ["configurations dropped", plan.configurations_dropped || null],
+    ["no plan, because", plan.error && plan.error.text]]);
 }
 
 // The steps of its plan, as rows of a table.
@@ -135,7 +144,7 @@ function body(item, source, log) {
     section("Source", sourceView(source, line ? { line, text: item.error.text.split("\n").find((one) => one.trim()) || "" } : null)),
     section("Samples", sampleCharts(item.timing)),
     section("Cases", records("Cases", item.correctness && item.correctness.results, ["name", "outcome", "max_abs", "max_rel", "matched", "against", "note"])),
-    section("Plan of one call", records("Plan of one call", planned(item.plan), ["line", "step", "shapes", "grid"])),
+    section("Plan of one call", planFacts(item.plan), records("Plan of one call", planned(item.plan), ["line", "step", "shapes", "grid"])),
     section("Compiled kernels", records("Compiled kernels", item.kernels, ["name", "outcome", "registers", "spill_bytes", "shared_bytes", "cubin_bytes"])),
     el("div", { class: "columns" },
       section("Components of the reward", item.components && facts([["kind", item.reward_spec && item.reward_spec.kind + " v" + item.reward_spec.version], ...Object.entries(item.components)])),

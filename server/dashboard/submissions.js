@@ -1,22 +1,10 @@
 // The list of submissions, with filters that stand in the address.
 import { ask } from "/api.js";
 import { el, region } from "/dom.js";
-import { submissionTable } from "/parts.js";
+import { CLASSES, field, submissionTable } from "/parts.js";
 
 const STATES = ["queued", "running", "done", "cancelled"];
-const CLASSES = ["ok", "extract", "syntax", "form", "policy", "import", "compile", "launch", "timeout", "oom", "crash", "shape", "dtype", "nonfinite", "mismatch",
-  "nondeterministic", "mutated_input", "out_of_bounds", "hack", "infra"];
 const FILTERS = ["state", "class", "task", "client", "group", "run", "step"];
-
-function field(name, params, change, options) {
-  const id = "filter-" + name;
-  const value = params.get(name) || "";
-  const input = options
-    ? el("select", { id }, el("option", { value: "", text: "any" }), options.map((one) => el("option", { value: one, selected: one === value, text: one })))
-    : el("input", { id, type: "search", size: { group: 14, step: 5 }[name] || 12, value, placeholder: "any", spellcheck: "false" });
-  input.addEventListener("change", () => change(name, input.value.trim()));
-  return el("label", { for: id }, name, input);
-}
 
 export function submissions(root, params, go) {
   const address = (change) => {

@@ -43,7 +43,7 @@ static const struct route routes[] = {
     { "POST", "v1/canaries", "", SCOPE_ADMIN, true, false, canary_forget },
     { "GET", "v1/canaries", "", MAY_LOOK, false, false, canary_list },
     { "GET", "v1/trends", "window", MAY_READ, false, false, trend_show },
-    { "GET", "v1/failures", "window limit", MAY_READ, false, false, failure_list },
+    { "GET", "v1/failures", "window task run class limit", MAY_READ, false, false, failure_list },
     { "GET", "v1/runs", "limit cursor", MAY_READ, false, false, run_list },
     { "GET", "v1/runs/{}", "", MAY_READ, false, false, run_show },
     { "GET", "v1/runs/{}/tasks", "limit", MAY_READ, false, false, run_tasks },

@@ -66,6 +66,7 @@ struct stretch {
     int64_t n, by_class[CLASS_N], rewarded;
     int64_t bins[STORE_REWARD_NBINS];
     double reward_sum;
+    int64_t wait_ms, device_ms;
 };
 
 struct trend {
@@ -102,6 +103,8 @@ trend_row_cb(void *arg, const struct trend_row *row)
         t->n = (int)i + 1;
     struct stretch *s = &t->stretches[i];
     s->n += row->n;
+    s->wait_ms += row->wait_ms;
+    s->device_ms += row->device_ms;
     s->by_class[class_find(row->class_)] += row->n;
     if (row->reward_bin >= 0 && row->reward_bin < STORE_REWARD_NBINS) {
         s->bins[row->reward_bin] += row->n;
@@ -121,12 +124,14 @@ stretch_json(const struct trend *t, int i)
 
     for (int k = 0; k < STORE_REWARD_NBINS; k++)
         json_array_append_new(bins, json_integer((json_int_t)s->bins[k]));
-    return json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "start",
+    return json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:o}", "start",
                      time_json((t->since_s + (int64_t)i * t->span_s) * 1000), "n", (json_int_t)s->n, "ok",
                      (json_int_t)s->by_class[CLASS_OK], "hack", (json_int_t)s->by_class[CLASS_HACK], "policy",
                      (json_int_t)s->by_class[CLASS_POLICY], "infra", (json_int_t)s->by_class[CLASS_INFRA],
-                     "reward", s->rewarded ? json_real(s->reward_sum / (double)s->rewarded) : json_null(),
-                     "rewards", bins);
+                     "wait_ms", s->n ? json_integer((json_int_t)(s->wait_ms / s->n)) : json_null(),
+                     "device_ms", (json_int_t)s->device_ms, "reward",
+                     s->rewarded ? json_real(s->reward_sum / (double)s->rewarded) : json_null(), "rewards",
+                     bins);
 }
 
 static json_t *
@@ -208,18 +213,6 @@ trend_show(struct exchange *x)
 
 /* --- /v1/failures --- */
 
-static void
-failure_row_cb(void *arg, const struct failure_row *row)
-{
-    json_t *items = arg;
-
-    json_array_append_new(items, json_pack("{s:s, s:s?, s:s?, s:I, s:o, s:o, s:s}", "class", row->class_,
-                                           "failed_at", *row->failed_at ? row->failed_at : NULL, "message",
-                                           *row->message ? row->message : NULL, "n", (json_int_t)row->n,
-                                           "first", time_json(row->first_ms), "last", time_json(row->last_ms),
-                                           "example", row->last_id));
-}
-
 /* A list of the sums: what is asked for, and what comes of it. */
 struct sums_read {
     struct exchange_read call;
@@ -227,13 +220,14 @@ struct sums_read {
     char scope[STORE_SCOPE_SIZE], client[STORE_SCOPE_SIZE];
     bool has_client;              /* else all may be seen */
     char id[HASH_TEXT_SIZE + 32]; /* the task, or the cursor */
-    char *run;                    /* NULL: any */
+    char *run, *class_;           /* NULL: any */
     int64_t step;                 /* of the run; < 0: any */
     int64_t from;                 /* seconds or milliseconds since 1970 */
     int limit;
     bool has_more;
     char last[HASH_TEXT_SIZE + 32]; /* the cursor of the last row */
     json_t *items, *records, *out;
+    int64_t all_n, all_rows; /* of failures, also of those beyond the limit */
 };
 
 static void
@@ -245,6 +239,7 @@ free_sums(struct exchange_read *call)
     json_decref(c->records);
     json_decref(c->out);
     free(c->run);
+    free(c->class_);
     free(c);
 }
 
@@ -269,6 +264,19 @@ sums_read_new(struct exchange *x, const struct exchange_read *call, int limit)
     return c;
 }
 
+/* Copies, for the reading may outlive the exchange. False: there was no memory, and that is answered; c is gone. */
+static bool
+keep_texts(struct exchange *x, struct sums_read *c, const char *run, const char *class_)
+{
+    c->run = run ? strdup(run) : NULL;
+    c->class_ = class_ ? strdup(class_) : NULL;
+    if ((!run || c->run) && (!class_ || c->class_))
+        return true;
+    free_sums(&c->call);
+    exchange_problem(x, PROBLEM_INTERNAL, "no memory for the answer");
+    return false;
+}
+
 static const char *
 client_of(const struct sums_read *c)
 {
@@ -283,12 +291,33 @@ answer_page(struct exchange *x, struct exchange_read *call)
     exchange_page(x, ptr_take(&c->items), c->has_more ? c->last : NULL);
 }
 
+static void
+failure_row_cb(void *arg, const struct failure_row *row)
+{
+    struct sums_read *c = arg;
+
+    c->all_n = row->all_n;
+    c->all_rows = row->all_rows;
+    json_array_append_new(c->items, json_pack("{s:s, s:s?, s:s?, s:I, s:o, s:o, s:s}", "class", row->class_,
+                                              "failed_at", *row->failed_at ? row->failed_at : NULL, "message",
+                                              *row->message ? row->message : NULL, "n", (json_int_t)row->n,
+                                              "first", time_json(row->first_ms), "last",
+                                              time_json(row->last_ms), "example", row->last_id));
+}
+
 static int
 read_failures(struct exchange_read *call, struct store_reader *r, struct error *err)
 {
     struct sums_read *c = (struct sums_read *)call;
 
-    return reader_each_failure(r, c->scope, c->from, c->limit, failure_row_cb, c->items, err);
+    const struct failure_filter f = { .scope = c->scope,
+                                      .task_id = call->task ? call->task_id : NULL,
+                                      .run = c->run,
+                                      .class_ = c->class_,
+                                      .since_s = c->from,
+                                      .limit = c->limit };
+
+    return reader_each_failure(r, &f, failure_row_cb, c, err);
 }
 
 static void
@@ -297,8 +326,9 @@ answer_failures(struct exchange *x, struct exchange_read *call)
     struct sums_read *c = (struct sums_read *)call;
 
     exchange_json(x, 200,
-                  json_pack("{s:s, s:o, s:O}", "window", c->window->name, "since", time_json(c->from * 1000),
-                            "items", c->items));
+                  json_pack("{s:s, s:o, s:I, s:I, s:O}", "window", c->window->name, "since",
+                            time_json(c->from * 1000), "n", (json_int_t)c->all_n, "kinds",
+                            (json_int_t)c->all_rows, "items", c->items));
 }
 
 void
@@ -308,15 +338,22 @@ failure_list(struct exchange *x)
                                                .answer = answer_failures,
                                                .what = "failures" };
     const struct window *w = window_of(x, "24h", 86400);
+    const char *class_ = target_value(&x->target, "class");
     int limit = w ? exchange_limit(x) : 0;
-    struct sums_read *c = limit ? sums_read_new(x, &call, limit) : NULL;
 
-    if (!c)
+    if (limit == 0)
+        return;
+    if (class_ && class_find(class_) == CLASS_NONE) {
+        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "class", "is not a class of verdicts");
+        return;
+    }
+    struct sums_read *c = sums_read_new(x, &call, limit);
+    if (!c || !keep_texts(x, c, target_value(&x->target, "run"), class_))
         return;
     int64_t since_s = clock_wall_ms() / 1000 - w->length_s;
     c->window = w;
     c->from = since_s - since_s % STORE_FAILURE_SPAN_S;
-    exchange_read(x, &c->call);
+    exchange_read_of_task(x, &c->call, target_value(&x->target, "task"));
 }
 
 /* --- /v1/leaderboard, /v1/tasks/{}/leaders --- */
@@ -528,10 +565,6 @@ group_list(struct exchange *x)
         return;
     snprintf(c->id, sizeof(c->id), "%s", cursor ? cursor : "");
     c->step = step;
-    if (run && !(c->run = strdup(run))) {
-        free_sums(&c->call);
-        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the answer");
-        return;
-    }
-    exchange_read(x, &c->call);
+    if (keep_texts(x, c, run, NULL))
+        exchange_read(x, &c->call);
 }

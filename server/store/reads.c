@@ -249,17 +249,17 @@ store_each_trend(struct store *s, const char *scope, int span_s, int64_t since_s
 }
 
 int
-reader_each_failure(struct store_reader *r, const char *scope, int64_t since_s, int limit,
-                    store_failure_cb *row_cb, void *arg, struct error *err)
+reader_each_failure(struct store_reader *r, const struct failure_filter *f, store_failure_cb *row_cb,
+                    void *arg, struct error *err)
 {
-    return r->ops->each_failure(r, scope, since_s, limit, row_cb, arg, err);
+    return r->ops->each_failure(r, f, row_cb, arg, err);
 }
 
 int
-store_each_failure(struct store *s, const char *scope, int64_t since_s, int limit, store_failure_cb *row_cb,
-                   void *arg, struct error *err)
+store_each_failure(struct store *s, const struct failure_filter *f, store_failure_cb *row_cb, void *arg,
+                   struct error *err)
 {
-    return reader_each_failure(s->loop_reader, scope, since_s, limit, row_cb, arg, err);
+    return reader_each_failure(s->loop_reader, f, row_cb, arg, err);
 }
 
 int

@@ -422,22 +422,30 @@ struct trend_row {
     int reward_bin;                 /* 0 .. STORE_REWARD_NBINS - 1, or STORE_REWARD_NONE */
     int64_t n;
     double reward_sum;
+    int64_t wait_ms, device_ms; /* what they waited in queues and held a device for, added up */
 };
 typedef void store_trend_cb(void *arg, const struct trend_row *row);
 /* Stretches of span_s that began at since_s or later, oldest first. */
 int reader_each_trend(struct store_reader *r, const char *scope, int span_s, int64_t since_s,
                       store_trend_cb *row_cb, void *arg, struct error *err);
 
+struct failure_filter {
+    const char *scope;
+    const char *task_id, *run, *class_; /* NULL: any */
+    int64_t since_s;                    /* stretches that began then or later */
+    int limit;                          /* 1 .. 201 */
+};
 /* Failures that differ in figures alone (summary.h). */
 struct failure_row {
     const char *class_, *failed_at, *message; /* message "": those beyond what a stretch has room for */
     int64_t n, first_ms, last_ms;
-    const char *last_id; /* the submission that failed so last */
+    const char *last_id;     /* the submission that failed so last */
+    int64_t all_n, all_rows; /* of all that the filter lets through, also beyond the limit */
 };
 typedef void store_failure_cb(void *arg, const struct failure_row *row);
-/* Most frequent first; limit 1 .. 201. */
-int reader_each_failure(struct store_reader *r, const char *scope, int64_t since_s, int limit,
-                        store_failure_cb *row_cb, void *arg, struct error *err);
+/* Most frequent first. */
+int reader_each_failure(struct store_reader *r, const struct failure_filter *f, store_failure_cb *row_cb,
+                        void *arg, struct error *err);
 
 struct task_sum_row {
     const char *id, *name;  /* name may be NULL */
@@ -609,8 +617,8 @@ int store_each_calibration(struct store *s, store_calibration_cb *row_cb, void *
 int store_each_canary(struct store *s, store_canary_cb *row_cb, void *arg, struct error *err);
 int store_each_trend(struct store *s, const char *scope, int span_s, int64_t since_s, store_trend_cb *row_cb,
                      void *arg, struct error *err);
-int store_each_failure(struct store *s, const char *scope, int64_t since_s, int limit,
-                       store_failure_cb *row_cb, void *arg, struct error *err);
+int store_each_failure(struct store *s, const struct failure_filter *f, store_failure_cb *row_cb, void *arg,
+                       struct error *err);
 int store_each_task_sum(struct store *s, const char *scope, int64_t before_ms, const char *before_id,
                         int limit, store_task_sum_cb *row_cb, void *arg, struct error *err);
 int store_each_leader(struct store *s, const char *task_id, const char *client, int limit,

@@ -7,9 +7,10 @@
 #include <jansson.h>
 
 #include "common/auto.h"
+#include "common/stages.h"
 #include "server/store/store.h"
 
-_Static_assert(SUMMARY_MESSAGES == 64 && STORE_FAILURE_SPAN_S == 7200, "the figures in docs/store.md");
+_Static_assert(SUMMARY_FAILURES == 512 && STORE_FAILURE_SPAN_S == 7200, "the figures in docs/store.md");
 
 const struct summary_span summary_spans[SUMMARY_NSPANS] = {
     { STORE_TREND_MINUTE_S, 2 * 3600 },
@@ -120,15 +121,64 @@ take_number(json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+/* Past "word ": the word is what up to ": " or, with has_more, ", " stands there. NULL: it is something else. */
+static const char *
+after_word(const char *text, const char *before, bool has_more)
+{
+    size_t size = strlen(before);
+
+    if (strncmp(text, before, size) != 0)
+        return NULL;
+    size += strcspn(text + size, " :,\"\n");
+    bool is_end = text[size] == ':' || (has_more && text[size] == ',');
+    return is_end && text[size + 1] == ' ' ? text + size + 2 : NULL;
+}
+
+/* "compile: line 14, kernel k: the cause": the same cause in another kernel is the same failure (cause.h). */
+static const char *
+after_place(const char *text)
+{
+    const char *rest = strstr(text, ": ");
+    char stage[SUMMARY_WORD_SIZE];
+
+    snprintf(stage, sizeof(stage), "%.*s", rest ? (int)(rest - text) : 0, text);
+    if (stage_find(stage) == STAGE_NONE)
+        return text;
+    text = rest + 2;
+    rest = after_word(text, "line ", true);
+    text = rest ? rest : text;
+    rest = after_word(text, "kernel ", false);
+    return rest ? rest : text;
+}
+
+/* The first line of the feedback is the cause; without one, all of the error. */
 static void
 take_message(json_t *verdict, struct summary *out)
 {
     json_t *error = json_object_get(json_object_get(verdict, "error"), "text");
-    json_t *told = json_object_get(json_object_get(verdict, "feedback"), "text");
-    json_t *from = json_string_length(error) > 0 ? error : told;
+    const char *told = json_string_value(json_object_get(json_object_get(verdict, "feedback"), "text"));
 
-    if (json_is_string(from))
-        summary_message(json_string_value(from), json_string_length(from), out->message);
+    if (told && *told) {
+        told = after_place(told);
+        summary_message(told, strcspn(told, "\n"), out->message);
+    } else if (json_is_string(error)) {
+        summary_message(json_string_value(error), json_string_length(error), out->message);
+    }
+}
+
+static double
+waited(json_t *stages)
+{
+    double sum = 0;
+    json_t *stage;
+    size_t i;
+
+    json_array_foreach(stages, i, stage)
+    {
+        double ms = take_number(stage, "wait_ms");
+        sum += ms >= 0 ? ms : 0;
+    }
+    return sum;
 }
 
 bool
@@ -146,6 +196,7 @@ summary_read(const char *verdict, struct summary *out)
     take_word(json_object_get(v, "env"), "gpu", out->gpu, sizeof(out->gpu));
     if (out->class_ == CLASS_NONE)
         return false;
+    out->wait_ms = waited(json_object_get(v, "stages"));
     out->is_weakened = is_starred(json_object_get(v, "policy"));
     bool is_ok = out->class_ == CLASS_OK;
     if (is_ok && take_number(components, "timed") == 1) {

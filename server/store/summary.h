@@ -16,10 +16,11 @@ struct summary {
     char failed_at[SUMMARY_WORD_SIZE], passed[SUMMARY_WORD_SIZE]; /* "": none */
     double speedup, speedup_lo, speedup_hi;                       /* NAN where no speed is credited */
     double candidate_ms, reference_ms;                            /* medians; NAN likewise */
+    double wait_ms;                                               /* in the queues of all stages */
     char gpu[SUMMARY_GPU_SIZE];                                   /* its name, or "" */
     bool
         is_weakened; /* the policy let more through than its name says: it counts in no sum but that of failures */
-    char message[SUMMARY_MESSAGE_SIZE]; /* why it failed, without its figures; "" for class ok */
+    char message[SUMMARY_MESSAGE_SIZE]; /* its cause, without place and figures; "" for class ok */
 };
 
 /* The stretches that verdicts are counted in (store.h), and how long each kind is kept; failures: STORE_FAILURE_SPAN_S. */
@@ -28,8 +29,8 @@ extern const struct summary_span {
     int span_s, kept_s;
 } summary_spans[SUMMARY_NSPANS];
 #define SUMMARY_FAILURES_KEPT_S (31 * 86400)
-/* Messages that one stretch of a scope has room for: candidates choose what they raise. Others count under "". */
-#define SUMMARY_MESSAGES 64
+/* Rows that one stretch of a scope has room for: candidates choose what they raise. Beyond, the message is "". */
+#define SUMMARY_FAILURES 512
 #define SUMMARY_PRUNE_EVERY_S 60
 
 /* Of the verdict's JSON text. False where it is no verdict with a class: there is nothing to sum up. */

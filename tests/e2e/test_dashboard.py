@@ -78,7 +78,7 @@ class Scene:
             "tasks": ("#/tasks", "relu"),
             "task": (f"#/tasks/{self.task}", "Leaderboard"),
             "rewards": ("#/rewards", "Share of cheats beside it"),
-            "failures": ("#/failures", "line #"),
+            "failures": (f"#/failures?run={quote(RUN)}&task=relu", "failures of"),
             "reference": ("docs", "HTTP reference"),
             "nowhere": ("#/nowhere", "No such page"),
         }
@@ -224,6 +224,52 @@ def test_a_run_shows_its_tasks_by_step_and_how_fast_they_were(scene: Scene, wind
     window.wait("document.querySelector('.heat tbody tr td')?.textContent === '1.99\u00d7 of 3'")
     window.script("location.hash = `#/submissions?run=${arguments[0]}&step=2`", quote(RUN, safe=""))
     window.wait("document.querySelectorAll('tbody tr').length === 1 && document.body.innerText.includes('hack')")
+
+
+def test_failures_are_narrowed_to_a_task_or_a_run_and_none_is_left_out_unsaid(scene: Scene, window: Browser) -> None:
+    causes = "return [...document.querySelectorAll('tbody tr')].map((r) => [r.children[1].innerText, r.children[3].innerText])"
+    show(window, scene.url, "#/failures", "4 failures of")
+    every = window.script(causes)
+    assert sorted(name for name, _ in every)[:2] == ["hack", "mismatch"]
+    assert any(text.startswith("SyntaxError: ") for name, text in every if name == "syntax")
+    window.script(
+        "const s = document.getElementById('filter-run'); s.value = 'sft-1'; s.dispatchEvent(new Event('change'))"
+    )
+    window.wait("location.hash === '#/failures?run=sft-1'")
+    window.wait_text("1 failure of 1 kind")
+    assert [name for name, _ in window.script(causes)] == ["syntax"]
+    show(window, scene.url, "#/failures?task=relu&class=mismatch", "1 failure of 1 kind")
+    href = window.script("return document.querySelector('tbody a.pill').getAttribute('href')")
+    assert href == "#/submissions?class=mismatch&task=relu"
+    drawn = """
+    return Promise.all([import('/rewards.js')]).then(async ([m]) => {
+      const item = {class: 'compile', failed_at: 'compile', message: 'm', n: 60, example: 'x', first: null, last: null};
+      const real = window.fetch;
+      window.fetch = async () => new Response(JSON.stringify({n: 80, kinds: 7, items: [item]}));
+      const root = document.createElement('div');
+      try { await m.failures(root, new URLSearchParams(), () => {})(); } finally { window.fetch = real; }
+      return root.textContent; });
+    """
+    text = window.script(drawn)
+    assert "80 failures of 7 kinds" in text and "the 1 most frequent, with 75% of the failures" in text
+
+
+def test_a_worker_is_told_of_in_words(scene: Scene, window: Browser) -> None:
+    show(window, scene.url, "#/?window=24h", "Forks the processes that run candidates")
+    assert "Checks and times on" in window.text()
+    assert "free bytes" not in window.text()  # it stands behind the fold
+
+
+def test_waiting_and_devices_are_drawn_over_time(scene: Scene, window: Browser) -> None:
+    show(window, scene.url, "#/?window=24h", "verdicts a minute")
+    drawn = """
+    return import('/overview.js').then((m) => {
+      const step = {n: 4, ok: 1, hack: 0, policy: 0, infra: 0, reward: 0.5, rewards: [0], wait_ms: 250, device_ms: 30000};
+      const steps = Array.from({length: 61}, (_, i) => ({...step, start: new Date(i * 60000).toISOString()}));
+      return m.load({step_s: 60, steps}).textContent; });
+    """
+    text = window.script(drawn)
+    assert "Mean wait of a verdict in queues" in text and "250 ms" in text and "devices 0.5" in text
 
 
 def test_a_group_has_no_places_before_all_are_done(scene: Scene, window: Browser) -> None:
@@ -436,6 +482,7 @@ def test_figures_are_counted_right(scene: Scene, window: Browser) -> None:
     if not str(window.script("return location.href")).startswith(scene.url):
         show(window, scene.url, "#/", "verdicts a minute")
     step = {"start": "2026-01-01T00:00:00Z", "n": 4, "ok": 1, "hack": 1, "policy": 0, "infra": 0, "reward": 0.5}
+    step |= {"wait_ms": 8, "device_ms": 3}
     step["rewards"] = [0, 1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 1]
     merged, quartiles = window.script(
         "return import('/rewards.js').then((m) => [m.merge([arguments[0], arguments[0], arguments[0]], 2),"

@@ -40,7 +40,12 @@ def test_failures_are_told_by_message_with_an_example(client: service.Client, ta
     submission = client.judge({"task": task_ids["relu"], "candidate": BROKEN})
     found = client.expect("GET", "/v1/failures?window=24h&limit=200")["items"]
     mine = [item for item in found if item["class"] == "syntax" and item["example"] == submission["id"]]
-    assert len(mine) == 1 and mine[0]["failed_at"] == "ast" and "line #" in mine[0]["message"]
+    assert len(mine) == 1 and mine[0]["failed_at"] == "ast"
+    assert mine[0]["message"].startswith("SyntaxError: ")
+    of_task = client.expect("GET", f"/v1/failures?task={task_ids['relu']}&class=syntax&limit=1")
+    assert of_task["kinds"] >= 1 and of_task["n"] >= 1 and of_task["items"][0]["class"] == "syntax"
+    assert client.expect("GET", "/v1/failures?run=nobody")["items"] == []
+    assert client.get("/v1/failures?task=nobody").status == 404
     assert [item["n"] for item in found] == sorted((item["n"] for item in found), reverse=True)
 
 
@@ -60,6 +65,7 @@ def test_groups_are_listed_with_how_far_they_are(client: service.Client, task_id
         "/v1/trends?window=2h",
         "/v1/failures?window=1h",
         "/v1/failures?limit=0",
+        "/v1/failures?class=wrong",
         "/v1/leaderboard?cursor=x",
         "/v1/leaderboard?cursor=1.md5:",
         "/v1/groups?limit=51",

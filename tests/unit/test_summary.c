@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -89,13 +90,42 @@ a_speed_counts_only_where_it_is_credited(void **state)
     assert_true(summary_read("{\"class\":\"ok\",\"components\":{\"timed\":0,\"speedup\":2.5}}", &s));
     assert_true(isnan(s.speedup));
     assert_true(summary_read("{\"class\":\"hack\",\"components\":{\"timed\":1,\"speedup\":99},"
-                             "\"error\":{\"text\":\"input 3\\nwas changed\"},\"feedback\":{\"text\":\"no\"}}",
+                             "\"error\":{\"text\":\"input 3\\nwas changed\"},\"feedback\":null}",
                              &s));
     assert_true(isnan(s.speedup));
     assert_string_equal(s.message, "input # was changed");
     assert_true(
         summary_read("{\"class\":\"timeout\",\"error\":null,\"feedback\":{\"text\":\"over 10 s\"}}", &s));
     assert_string_equal(s.message, "over # s");
+}
+
+static void
+the_same_cause_in_another_kernel_is_the_same_message(void **state)
+{
+    static const struct {
+        const char *told, *message;
+    } rows[] = {
+        { "compile: line 14, kernel gelu_kernel: module 'triton.language' has no attribute 'tanhh'",
+          "module 'triton.language' has no attribute 'tanhh'" },
+        { "compile: kernel k: out of resource", "out of resource" },
+        { "tiny: line 18: NameError: name 'z' is not defined\\nmore", "NameError: name 'z' is not defined" },
+        { "full: 5 of 9 values differ in case", "# of # values differ in case" },
+        { "tiny: kernel panic", "kernel panic" },
+        { "tiny: line 18", "line #" },
+        { "nothing: line 18: x", "nothing: line #: x" },
+        { "no place", "no place" },
+    };
+    char verdict[512];
+    struct summary s;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        snprintf(verdict, sizeof(verdict),
+                 "{\"class\":\"compile\",\"error\":{\"text\":\"def f():\"},\"feedback\":{\"text\":\"%s\"}}",
+                 rows[i].told);
+        assert_true(summary_read(verdict, &s));
+        assert_string_equal(s.message, rows[i].message);
+    }
 }
 
 static void
@@ -117,6 +147,7 @@ main(void)
         cmocka_unit_test(messages_lose_their_figures_and_keep_their_names),
         cmocka_unit_test(a_long_message_is_cut_between_characters),
         cmocka_unit_test(a_speed_counts_only_where_it_is_credited),
+        cmocka_unit_test(the_same_cause_in_another_kernel_is_the_same_message),
         cmocka_unit_test(what_is_no_verdict_has_no_summary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,24 +17,33 @@
 
 #define NOON_MS 1700006400000 /* begins stretches of every length */
 
-/* A submission of this client that ends at this time with this verdict. */
+/* A submission of this row that ends at this time with this verdict; it held a device for 40 ms. */
 static struct submission_row
-end_one(struct rig *r, const char *client, int64_t finished_ms, double reward, const char *verdict)
+end_row(struct rig *r, struct submission_row row, int64_t finished_ms, double reward, const char *verdict)
 {
-    struct submission_row row = rig_row(), end = row;
+    struct submission_row end;
     struct outcome o = { 0 };
 
-    row.client = (char *)client;
     assert_int_equal(rig_add(r, &row, "source"), 0);
     end = row;
     end.state = SUBMISSION_DONE;
     end.verdict = (char *)verdict;
     end.reward = reward;
     end.finished_ms = finished_ms;
+    end.device_ms = 40;
     assert_int_equal(store_finish(r->store, &end, NULL, 0, rig_done, &o, &r->err), 0);
     rig_wait(r);
     assert_int_equal(o.code, 0);
     return row;
+}
+
+static struct submission_row
+end_one(struct rig *r, const char *client, int64_t finished_ms, double reward, const char *verdict)
+{
+    struct submission_row row = rig_row();
+
+    row.client = (char *)client;
+    return end_row(r, row, finished_ms, reward, verdict);
 }
 
 #define OK(speedup) \
@@ -58,6 +67,8 @@ trend_cb(void *arg, const struct trend_row *row)
     seen->rows++;
     seen->n += row->n;
     seen->reward_sum += row->reward_sum;
+    seen->figures[0] += (double)row->wait_ms;
+    seen->figures[1] += (double)row->device_ms;
     snprintf(seen->text, sizeof(seen->text), "%s %s %s %d", row->class_, row->failed_at, row->passed,
              row->reward_bin);
 }
@@ -118,6 +129,19 @@ what_did_not_end_or_has_no_class_is_not_counted(void **state)
     end_one(r, NULL, NOON_MS, NAN, "{\"class\":null}");
     end_one(r, NULL, NOON_MS, NAN, "no JSON");
     assert_int_equal(trends(r, "", STORE_TREND_LONG_S, 0).n, 0);
+}
+
+static void
+waits_and_device_time_are_added_up(void **state)
+{
+    struct rig *r = *state;
+
+    end_one(r, NULL, NOON_MS, 0.3,
+            "{\"class\":\"crash\",\"stages\":[{\"wait_ms\":7.5},{\"wait_ms\":30},{\"wait_ms\":null}]}");
+    end_one(r, NULL, NOON_MS, 0.3, "{\"class\":\"crash\",\"stages\":[{\"wait_ms\":5}]}");
+    struct seen seen = trends(r, "", STORE_TREND_LONG_S, 0);
+    assert_float_equal(seen.figures[0], 42, 0);
+    assert_float_equal(seen.figures[1], 80, 0);
 }
 
 #define WEAK_OK                                                                                         \
@@ -200,42 +224,76 @@ failure_cb(void *arg, const struct failure_row *row)
     snprintf(seen->text, sizeof(seen->text), "%s %s %s", row->class_, row->failed_at, row->message);
     snprintf(seen->id, sizeof(seen->id), "%s", row->last_id);
     seen->figures[0] = (double)(row->last_ms - row->first_ms);
+    seen->figures[1] = (double)row->all_n;
+    seen->figures[2] = (double)row->all_rows;
+}
+
+static struct seen
+failures(struct rig *r, struct failure_filter f)
+{
+    struct seen seen = { 0 };
+    f.scope = f.scope ? f.scope : "";
+    f.limit = f.limit ? f.limit : 200;
+    assert_int_equal(store_each_failure(r->store, &f, failure_cb, &seen, &r->err), 0);
+    return seen;
 }
 
 static void
 failures_are_grouped_by_message(void **state)
 {
     struct rig *r = *state;
-    struct seen seen = { 0 };
 
     end_one(r, NULL, NOON_MS, 0, FAILED("12 of 16 differ"));
     end_one(r, NULL, NOON_MS + 500, 0, FAILED("another"));
     end_one(r, NULL, NOON_MS + 1000, 0, OK("2"));
     /* In another stretch, too. */
     struct submission_row last = end_one(r, NULL, NOON_MS + 8000000, 0, FAILED("7 of 9 differ"));
-    assert_int_equal(store_each_failure(r->store, "", 0, 10, failure_cb, &seen, &r->err), 0);
+    struct seen seen = failures(r, (struct failure_filter){ .class_ = "mismatch" });
     assert_int_equal(seen.rows, 2);
     assert_int_equal(seen.n, 2);
     assert_string_equal(seen.text, "mismatch tiny # of # differ");
     assert_string_equal(seen.id, last.id);
     assert_float_equal(seen.figures[0], 8000000, 0);
+    assert_int_equal(failures(r, (struct failure_filter){ .class_ = "launch" }).rows, 0);
+}
+
+static void
+failures_of_a_run_or_a_task_are_told_apart(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row row = rig_row();
+
+    row.request = (char *)"{\"metadata\":{\"run\":\"grpo\"}}";
+    end_row(r, row, NOON_MS, 0, FAILED("of the run"));
+    end_one(r, "ann", NOON_MS, 0, FAILED("of none"));
+    end_one(r, "ann", NOON_MS, 0, FAILED("of none"));
+    struct seen seen = failures(r, (struct failure_filter){ .run = "grpo" });
+    assert_int_equal(seen.rows, 1);
+    assert_string_equal(seen.text, "mismatch tiny of the run");
+    assert_int_equal(failures(r, (struct failure_filter){ .task_id = "sha256:task" }).rows, 2);
+    assert_int_equal(failures(r, (struct failure_filter){ .task_id = "sha256:other" }).rows, 0);
+    /* What the limit leaves out is counted. */
+    seen = failures(r, (struct failure_filter){ .limit = 1 });
+    assert_int_equal(seen.rows, 1);
+    assert_float_equal(seen.figures[1], 3, 0);
+    assert_float_equal(seen.figures[2], 2, 0);
 }
 
 static void
 messages_without_end_take_no_room_without_end(void **state)
 {
     struct rig *r = *state;
-    struct seen seen = { 0 };
 
-    for (int i = 0; i < 70; i++) {
+    for (int i = 0; i < 518; i++) {
         char verdict[256];
         snprintf(verdict, sizeof(verdict), FAILED("kind %c%c"), 'a' + i / 26, 'a' + i % 26);
         end_one(r, NULL, NOON_MS, 0, verdict);
     }
     /* One that is known is still counted as itself. */
     end_one(r, NULL, NOON_MS, 0, FAILED("kind aa"));
-    assert_int_equal(store_each_failure(r->store, "", 0, 200, failure_cb, &seen, &r->err), 0);
-    assert_int_equal(seen.rows, 65);
+    struct seen seen = failures(r, (struct failure_filter){ 0 });
+    assert_float_equal(seen.figures[1], 519, 0);
+    assert_float_equal(seen.figures[2], 513, 0);
     assert_int_equal(seen.n, 6);
     assert_string_equal(seen.text, "mismatch tiny ");
     assert_int_equal(rig_number(r, "SELECT n FROM failure WHERE message = 'kind aa'"), 2);
@@ -398,16 +456,28 @@ main(void)
         RIGGED(verdicts_that_are_alike_are_one_row_of_each_length),
         RIGGED(a_scope_has_its_client_alone),
         RIGGED(what_did_not_end_or_has_no_class_is_not_counted),
-        RIGGED(one_by_a_weakened_policy_leads_nothing),
         RIGGED(one_that_is_refused_is_not_counted_again),
         RIGGED(one_stored_as_ended_is_counted),
-        RIGGED(old_short_stretches_go_and_long_ones_stay),
         cmocka_unit_test(rewards_fall_into_tenths),
+        RIGGED(failures_of_a_run_or_a_task_are_told_apart),
+        RIGGED(waits_and_device_time_are_added_up),
         RIGGED(failures_are_grouped_by_message),
-        RIGGED(messages_without_end_take_no_room_without_end),
         RIGGED(a_task_keeps_its_best_and_when_it_was_beaten),
-        RIGGED(leaders_are_the_fastest_first_and_go_with_their_submission),
         RIGGED(groups_tell_how_far_they_are),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    /* These look into the file. */
+    const struct CMUnitTest of_sqlite[] = {
+        RIGGED(one_by_a_weakened_policy_leads_nothing),
+        RIGGED(old_short_stretches_go_and_long_ones_stay),
+        RIGGED(messages_without_end_take_no_room_without_end),
+        RIGGED(leaders_are_the_fastest_first_and_go_with_their_submission),
+    };
+    int failed = cmocka_run_group_tests(of_sqlite, NULL, NULL);
+
+    for (size_t i = 0; i < rig_nbackends; i++) {
+        printf("== %s\n", rig_backends[i].name);
+        rig_backend = &rig_backends[i];
+        failed += cmocka_run_group_tests(tests, NULL, NULL);
+    }
+    return failed;
 }

@@ -20,6 +20,7 @@ struct counted {
     const struct submission_row *row;
     struct summary is;
     const char *task_id, *client; /* client NULL: none */
+    const char *run;              /* "": none */
     char scope[STORE_SCOPE_SIZE];
 };
 
@@ -37,8 +38,9 @@ add_trends(struct pgsql *p, const struct counted *c, struct error *err)
     return pg_run(
         &p->link, "count a verdict",
         "INSERT INTO trend AS t (span_s, scope, start_s, class, failed_at, passed, reward_bin, node, n,"
-        "  reward_sum)"
-        " SELECT span, scope, $3::bigint - $3::bigint % span, $4, $5, $6, $7, $2, 1, $8 FROM " SCOPES ","
+        "  reward_sum, wait_ms, device_ms)"
+        " SELECT span, scope, $3::bigint - $3::bigint % span, $4, $5, $6, $7, $2, 1, $8, $9, $10 FROM " SCOPES
+        ","
         " (VALUES (" NUMBER(STORE_TREND_MINUTE_S) "), (" NUMBER(
             STORE_TREND_QUARTER_S) "),"
                                    " (" NUMBER(
@@ -46,10 +48,13 @@ add_trends(struct pgsql *p, const struct counted *c, struct error *err)
                                                            " ON CONFLICT (span_s, scope, start_s, class, "
                                                            "failed_at, passed, reward_bin, node)"
                                                            " DO UPDATE SET n = t.n + 1, reward_sum = "
-                                                           "t.reward_sum + excluded.reward_sum",
+                                                           "t.reward_sum + excluded.reward_sum,"
+                                                           " wait_ms = t.wait_ms + excluded.wait_ms,"
+                                                           " device_ms = t.device_ms + excluded.device_ms",
         PG_VALUES(scope_of(c), pg_text(p->lease.node), pg_int(c->row->finished_ms / 1000),
                   pg_text(class_name(c->is.class_)), pg_text(c->is.failed_at), pg_text(c->is.passed),
-                  pg_int(store_reward_bin(reward)), pg_real(isfinite(reward) ? reward : 0)),
+                  pg_int(store_reward_bin(reward)), pg_real(isfinite(reward) ? reward : 0),
+                  pg_int((int64_t)c->is.wait_ms), pg_int(c->row->device_ms)),
         NULL, err);
 }
 
@@ -63,20 +68,21 @@ add_failure(struct pgsql *p, const struct counted *c, struct error *err)
         return 0;
     return pg_run(
         &p->link, "count a failure",
-        "INSERT INTO failure AS t (scope, start_s, node, class, failed_at, message, n, first_ms, last_ms,"
-        "  last_id)"
-        " SELECT scope, $3, $2, $4, $5, CASE WHEN EXISTS (SELECT 1 FROM failure f"
-        "   WHERE f.scope = s.scope AND f.start_s = $3 AND f.node = $2 AND f.class = $4"
-        "   AND f.failed_at = $5 AND f.message = $6) OR (SELECT count(*) FROM failure f"
+        "INSERT INTO cause AS t (scope, start_s, node, run, task_id, class, failed_at, message, n, "
+        "first_ms,"
+        "  last_ms, last_id)"
+        " SELECT scope, $3, $2, $9, $10, $4, $5, CASE WHEN EXISTS (SELECT 1 FROM cause f"
+        "   WHERE f.scope = s.scope AND f.start_s = $3 AND f.node = $2 AND f.run = $9 AND f.task_id = $10"
+        "   AND f.class = $4 AND f.failed_at = $5 AND f.message = $6) OR (SELECT count(*) FROM cause f"
         "   WHERE f.scope = s.scope AND f.start_s = $3 AND f.node = $2) < " NUMBER(
-            SUMMARY_MESSAGES) "  THEN $6 ELSE '' END, 1, $7, $7, $8 FROM " SCOPES
-                              " ON CONFLICT (scope, start_s, node, class, failed_at, message) DO UPDATE SET "
-                              "n = t.n + 1,"
+            SUMMARY_FAILURES) "  THEN $6 ELSE '' END, 1, $7, $7, $8 FROM " SCOPES
+                              " ON CONFLICT (scope, start_s, node, run, task_id, class, failed_at, "
+                              "message) DO UPDATE SET n = t.n + 1,"
                               " first_ms = least(t.first_ms, excluded.first_ms),"
                               " last_ms = greatest(t.last_ms, excluded.last_ms), last_id = excluded.last_id",
         PG_VALUES(scope_of(c), pg_text(p->lease.node), pg_int(at_s - at_s % STORE_FAILURE_SPAN_S),
                   pg_text(class_name(c->is.class_)), pg_text(c->is.failed_at), pg_text(c->is.message),
-                  pg_int(c->row->finished_ms), pg_text(c->row->id)),
+                  pg_int(c->row->finished_ms), pg_text(c->row->id), pg_text(c->run), pg_text(c->task_id)),
         NULL, err);
 }
 
@@ -167,6 +173,9 @@ prune(struct pgsql *p, int64_t now_s, struct error *err)
     if (rc == 0)
         rc = pg_run(&p->link, "drop old failures", "DELETE FROM failure WHERE start_s < $1",
                     PG_VALUES(pg_int(now_s - SUMMARY_FAILURES_KEPT_S)), NULL, err);
+    if (rc == 0)
+        rc = pg_run(&p->link, "drop old failures", "DELETE FROM cause WHERE start_s < $1",
+                    PG_VALUES(pg_int(now_s - SUMMARY_FAILURES_KEPT_S)), NULL, err);
     return rc;
 }
 
@@ -174,7 +183,7 @@ int
 pg_sums_add(struct pgsql *p, const struct submission_row *row, const char *task_id, const char *client,
             const struct labels *labels, struct error *err)
 {
-    struct counted c = { .row = row, .task_id = task_id, .client = client };
+    struct counted c = { .row = row, .task_id = task_id, .client = client, .run = labels->run };
 
     if (!summary_read(row->verdict, &c.is))
         return 0;

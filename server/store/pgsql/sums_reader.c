@@ -17,7 +17,9 @@ give_trend(void *arg, const PGresult *rows, int i)
                              .passed = pg_column_text(rows, i, 3),
                              .reward_bin = (int)pg_column_int(rows, i, 4),
                              .n = pg_column_int(rows, i, 5),
-                             .reward_sum = pg_column_real(rows, i, 6) };
+                             .reward_sum = pg_column_real(rows, i, 6),
+                             .wait_ms = pg_column_int(rows, i, 7),
+                             .device_ms = pg_column_int(rows, i, 8) };
     ((store_trend_cb *)call->cb)(call->arg, &row);
     return true;
 }
@@ -26,12 +28,13 @@ int
 pg_each_trend(struct store_reader *r, const char *scope, int span_s, int64_t since_s, store_trend_cb *row_cb,
               void *arg, struct error *err)
 {
-    return pg_read_each(
-        r, "read counts",
-        "SELECT start_s, class, failed_at, passed, reward_bin, sum(n), sum(reward_sum) FROM trend"
-        " WHERE span_s = $1 AND scope = $2 AND start_s >= $3"
-        " GROUP BY start_s, class, failed_at, passed, reward_bin ORDER BY start_s",
-        PG_VALUES(pg_int(span_s), pg_text(scope), pg_int(since_s)), give_trend, CALL(row_cb, arg), NULL, err);
+    return pg_read_each(r, "read counts",
+                        "SELECT start_s, class, failed_at, passed, reward_bin, sum(n), sum(reward_sum),"
+                        " sum(wait_ms), sum(device_ms) FROM trend"
+                        " WHERE span_s = $1 AND scope = $2 AND start_s >= $3"
+                        " GROUP BY start_s, class, failed_at, passed, reward_bin ORDER BY start_s",
+                        PG_VALUES(pg_int(span_s), pg_text(scope), pg_int(since_s)), give_trend,
+                        CALL(row_cb, arg), NULL, err);
 }
 
 static bool
@@ -44,27 +47,35 @@ give_failure(void *arg, const PGresult *rows, int i)
                                .n = pg_column_int(rows, i, 3),
                                .first_ms = pg_column_int(rows, i, 4),
                                .last_id = pg_column_text(rows, i, 5),
-                               .last_ms = pg_column_int(rows, i, 6) };
+                               .last_ms = pg_column_int(rows, i, 6),
+                               .all_n = pg_column_int(rows, i, 7),
+                               .all_rows = pg_column_int(rows, i, 8) };
     ((store_failure_cb *)call->cb)(call->arg, &row);
     return true;
 }
 
 int
-pg_each_failure(struct store_reader *r, const char *scope, int64_t since_s, int limit,
-                store_failure_cb *row_cb, void *arg, struct error *err)
+pg_each_failure(struct store_reader *r, const struct failure_filter *f, store_failure_cb *row_cb, void *arg,
+                struct error *err)
 {
-    int rc = pg_check_limit(limit, PAGE_MAX, err);
+    int rc = pg_check_limit(f->limit, PAGE_MAX, err);
 
     if (rc < 0)
         return rc;
     return pg_read_each(
         r, "read failures",
         "SELECT class, failed_at, message, sum(n), min(first_ms),"
-        " (array_agg(last_id ORDER BY last_ms DESC, last_id DESC))[1], max(last_ms) FROM failure"
-        " WHERE scope = $1 AND start_s >= $2 GROUP BY class, failed_at, message"
+        " (array_agg(last_id ORDER BY last_ms DESC, last_id DESC))[1], max(last_ms),"
+        " sum(sum(n)) OVER (), count(*) OVER () FROM (SELECT scope, start_s, run, task_id, class, failed_at,"
+        "   message, n, first_ms, last_ms, last_id FROM cause UNION ALL SELECT scope, start_s, '', '', class,"
+        "   failed_at, message, n, first_ms, last_ms, last_id FROM failure) AS f"
+        " WHERE scope = $1 AND start_s >= $2"
+        " AND ($4::text IS NULL OR task_id = $4) AND ($5::text IS NULL OR run = $5)"
+        " AND ($6::text IS NULL OR class = $6) GROUP BY class, failed_at, message"
         " ORDER BY 4 DESC, 7 DESC LIMIT $3",
-        PG_VALUES(pg_text(scope), pg_int(since_s), pg_int(limit)), give_failure, CALL(row_cb, arg), NULL,
-        err);
+        PG_VALUES(pg_text(f->scope), pg_int(f->since_s), pg_int(f->limit), pg_text(f->task_id),
+                  pg_text(f->run), pg_text(f->class_)),
+        give_failure, CALL(row_cb, arg), NULL, err);
 }
 
 #define TASK_SUMS                                                                                           \

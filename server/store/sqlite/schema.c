@@ -292,9 +292,34 @@ static const char version_12[] = LABELS_OF("submission")
                                   "  PRIMARY KEY (run, step, task_id, scope)"
                                   ") WITHOUT ROWID;";
 
+/* Failures by run and task; how long verdicts waited, and held devices. What was counted before has none of these. */
+static const char version_13[] = "ALTER TABLE trend ADD COLUMN wait_ms INTEGER NOT NULL DEFAULT 0;"
+                                 "ALTER TABLE trend ADD COLUMN device_ms INTEGER NOT NULL DEFAULT 0;"
+                                 "ALTER TABLE failure RENAME TO failure_before;"
+                                 "CREATE TABLE failure ("
+                                 "  scope TEXT NOT NULL,"
+                                 "  start_s INTEGER NOT NULL,"
+                                 "  run TEXT NOT NULL," /* "": none */
+                                 "  task_id TEXT NOT NULL,"
+                                 "  class TEXT NOT NULL,"
+                                 "  failed_at TEXT NOT NULL,"
+                                 "  message TEXT NOT NULL,"
+                                 "  n INTEGER NOT NULL,"
+                                 "  first_ms INTEGER NOT NULL,"
+                                 "  last_ms INTEGER NOT NULL,"
+                                 "  last_id TEXT NOT NULL,"
+                                 "  PRIMARY KEY (scope, start_s, run, task_id, class, failed_at, message)"
+                                 ") WITHOUT ROWID;"
+                                 "INSERT INTO failure SELECT scope, start_s, '', '', class, failed_at, "
+                                 "message, n, first_ms, last_ms, last_id"
+                                 "  FROM failure_before;"
+                                 "DROP TABLE failure_before;"
+                                 "CREATE INDEX failure_oldest ON failure (start_s);";
+
 static const struct schema_step steps_known[] = {
-    { version_1 }, { version_2 }, { version_3 }, { version_4 },  { version_5 },  { version_6 },
-    { version_7 }, { version_8 }, { version_9 }, { version_10 }, { version_11 }, { version_12 },
+    { version_1 },  { version_2 },  { version_3 },  { version_4 }, { version_5 },
+    { version_6 },  { version_7 },  { version_8 },  { version_9 }, { version_10 },
+    { version_11 }, { version_12 }, { version_13 },
 };
 
 const struct schema_step *

@@ -23,13 +23,14 @@ _Static_assert(PRUNE_FAILURE < SUMS_NCHANGES, "room for each statement");
 
 static const char *const change_sql[SUMS_NCHANGES] = {
     [FIND] = "SELECT task_id, client, run, step FROM submission WHERE id = ?1",
-    [ADD_TREND] = "INSERT INTO trend VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8)"
-                  " ON CONFLICT DO UPDATE SET n = n + 1, reward_sum = reward_sum + excluded.reward_sum",
+    [ADD_TREND] = "INSERT INTO trend VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?10)"
+                  " ON CONFLICT DO UPDATE SET n = n + 1, reward_sum = reward_sum + excluded.reward_sum,"
+                  "  wait_ms = wait_ms + excluded.wait_ms, device_ms = device_ms + excluded.device_ms",
     /* The message stands as it is where it is known already, or where there is room for one more. */
-    [ADD_FAILURE] = "INSERT INTO failure VALUES (?1, ?2, ?3, ?4,"
+    [ADD_FAILURE] = "INSERT INTO failure VALUES (?1, ?2, ?9, ?10, ?3, ?4,"
                     "  CASE WHEN (SELECT count(*) FROM failure WHERE scope = ?1 AND start_s = ?2) < ?5"
-                    "    OR EXISTS (SELECT 1 FROM failure WHERE scope = ?1 AND start_s = ?2 AND class = ?3"
-                    "      AND failed_at = ?4 AND message = ?6)"
+                    "    OR EXISTS (SELECT 1 FROM failure WHERE scope = ?1 AND start_s = ?2 AND run = ?9"
+                    "      AND task_id = ?10 AND class = ?3 AND failed_at = ?4 AND message = ?6)"
                     "  THEN ?6 ELSE '' END, 1, ?7, ?7, ?8)"
                     " ON CONFLICT DO UPDATE SET n = n + 1, first_ms = min(first_ms, excluded.first_ms),"
                     "  last_ms = max(last_ms, excluded.last_ms), last_id = excluded.last_id",
@@ -124,6 +125,8 @@ add_trends(struct sums *s, const struct counted *c, const char *scope, struct er
         db_bind_text(stmt, 6, c->is.passed);
         sqlite3_bind_int(stmt, 7, store_reward_bin(c->row->reward));
         sqlite3_bind_double(stmt, 8, isfinite(c->row->reward) ? c->row->reward : 0);
+        sqlite3_bind_int64(stmt, 9, (int64_t)c->is.wait_ms);
+        sqlite3_bind_int64(stmt, 10, c->row->device_ms);
         rc = db_run(stmt, "count a verdict", err);
     }
     return rc;
@@ -141,10 +144,12 @@ add_failure(struct sums *s, const struct counted *c, const char *scope, struct e
     sqlite3_bind_int64(stmt, 2, at_s - at_s % STORE_FAILURE_SPAN_S);
     db_bind_text(stmt, 3, class_name(c->is.class_));
     db_bind_text(stmt, 4, c->is.failed_at);
-    sqlite3_bind_int(stmt, 5, SUMMARY_MESSAGES);
+    sqlite3_bind_int(stmt, 5, SUMMARY_FAILURES);
     db_bind_text(stmt, 6, c->is.message);
     sqlite3_bind_int64(stmt, 7, c->row->finished_ms);
     db_bind_text(stmt, 8, c->row->id);
+    db_bind_text(stmt, 9, c->labels.run);
+    db_bind_text(stmt, 10, c->task_id);
     return db_run(stmt, "count a failure", err);
 }
 

@@ -44,12 +44,16 @@ _Static_assert(EACH_GROUP_OF_STEP + 1 == SUMS_NQUERIES, "one statement for each 
 
 /* SQLite has no statistics of ours: the index to walk is named where there is a choice. */
 static const char *const query_sql[SUMS_NQUERIES] = {
-    [EACH_TREND] = "SELECT start_s, class, failed_at, passed, reward_bin, n, reward_sum FROM trend"
-                   " WHERE span_s = ?1 AND scope = ?2 AND start_s >= ?3 ORDER BY start_s",
+    [EACH_TREND] =
+        "SELECT start_s, class, failed_at, passed, reward_bin, n, reward_sum, wait_ms, device_ms FROM trend"
+        " WHERE span_s = ?1 AND scope = ?2 AND start_s >= ?3 ORDER BY start_s",
     /* Of several rows with the greatest last_ms any gives the id: SQLite takes bare columns from that row. */
-    [EACH_FAILURE] = "SELECT class, failed_at, message, sum(n) AS total, min(first_ms), last_id, max(last_ms)"
-                     " FROM failure WHERE scope = ?1 AND start_s >= ?2"
-                     " GROUP BY class, failed_at, message ORDER BY total DESC, 7 DESC LIMIT ?3",
+    [EACH_FAILURE] =
+        "SELECT class, failed_at, message, sum(n) AS total, min(first_ms), last_id, max(last_ms),"
+        "  sum(sum(n)) OVER (), count(*) OVER () FROM failure WHERE scope = ?1 AND start_s >= ?2"
+        " AND (?4 IS NULL OR task_id = ?4) AND (?5 IS NULL OR run = ?5)"
+        " AND (?6 IS NULL OR class = ?6)"
+        " GROUP BY class, failed_at, message ORDER BY total DESC, 7 DESC LIMIT ?3",
     [EACH_TASK] =
         TASK_SUM_SQL " AND (last_ms, task_id) < (?2, ?3) ORDER BY last_ms DESC, task_id DESC LIMIT ?4",
     [ONE_TASK] = TASK_SUM_SQL " AND task_id = ?2",
@@ -150,7 +154,9 @@ give_trend(sqlite3_stmt *stmt, const struct call *call)
                              .passed = word_at(stmt, 3),
                              .reward_bin = sqlite3_column_int(stmt, 4),
                              .n = sqlite3_column_int64(stmt, 5),
-                             .reward_sum = sqlite3_column_double(stmt, 6) };
+                             .reward_sum = sqlite3_column_double(stmt, 6),
+                             .wait_ms = sqlite3_column_int64(stmt, 7),
+                             .device_ms = sqlite3_column_int64(stmt, 8) };
     ((store_trend_cb *)call->cb)(call->arg, &row);
 }
 
@@ -178,22 +184,27 @@ give_failure(sqlite3_stmt *stmt, const struct call *call)
                                .n = sqlite3_column_int64(stmt, 3),
                                .first_ms = sqlite3_column_int64(stmt, 4),
                                .last_id = word_at(stmt, 5),
-                               .last_ms = sqlite3_column_int64(stmt, 6) };
+                               .last_ms = sqlite3_column_int64(stmt, 6),
+                               .all_n = sqlite3_column_int64(stmt, 7),
+                               .all_rows = sqlite3_column_int64(stmt, 8) };
     ((store_failure_cb *)call->cb)(call->arg, &row);
 }
 
 int
-sums_each_failure(struct store_reader *r, const char *scope, int64_t since_s, int limit,
-                  store_failure_cb *row_cb, void *arg, struct error *err)
+sums_each_failure(struct store_reader *r, const struct failure_filter *f, store_failure_cb *row_cb, void *arg,
+                  struct error *err)
 {
     sqlite3_stmt *stmt = query(r, EACH_FAILURE);
-    int rc = check(stmt, limit, PAGE_MAX, err);
+    int rc = check(stmt, f->limit, PAGE_MAX, err);
 
     if (rc < 0)
         return rc;
-    db_bind_text(stmt, 1, scope);
-    sqlite3_bind_int64(stmt, 2, since_s);
-    sqlite3_bind_int(stmt, 3, limit);
+    db_bind_text(stmt, 1, f->scope);
+    sqlite3_bind_int64(stmt, 2, f->since_s);
+    sqlite3_bind_int(stmt, 3, f->limit);
+    db_bind_text(stmt, 4, f->task_id);
+    db_bind_text(stmt, 5, f->run);
+    db_bind_text(stmt, 6, f->class_);
     return each(stmt, give_failure, (struct call){ (void (*)(void))row_cb, arg }, "read failures", err);
 }
 

@@ -20,8 +20,8 @@ void sums_reader_release(struct sums_reader *r);
 /* store.h, without the prefix. */
 int sums_each_trend(struct store_reader *r, const char *scope, int span_s, int64_t since_s,
                     store_trend_cb *row_cb, void *arg, struct error *err);
-int sums_each_failure(struct store_reader *r, const char *scope, int64_t since_s, int limit,
-                      store_failure_cb *row_cb, void *arg, struct error *err);
+int sums_each_failure(struct store_reader *r, const struct failure_filter *f, store_failure_cb *row_cb,
+                      void *arg, struct error *err);
 int sums_each_task_sum(struct store_reader *r, const char *scope, int64_t before_ms, const char *before_id,
                        int limit, store_task_sum_cb *row_cb, void *arg, struct error *err);
 int sums_get_task_sum(struct store_reader *r, const char *scope, const char *task_id,
