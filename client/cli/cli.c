@@ -72,11 +72,12 @@ parse_common(int key, char *arg, struct argp_state *state)
     case 's':
         if (profile_use(cli, arg) != CLI_OK)
             exit(CLI_CONFIG);
-        cli->is_profile = true;
+        cli->is_profile = !cli->is_token_given;
         return 0;
     case 't':
         cli->token = arg;
         cli->is_profile = false;
+        cli->is_token_given = true;
         return 0;
     case OPT_CACERT:
         if (http_client_cacert(arg, &err) != 0)

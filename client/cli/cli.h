@@ -32,6 +32,7 @@ struct cli {
     bool is_json;             /* print what the daemon answered, for programs */
     struct http_client *http; /* NULL until the first call */
     bool is_profile;          /* the token is of a server that was named (profile.h) */
+    bool is_token_given;      /* by --token, which no server's own token replaces */
     bool is_alone;            /* verifierd was started for this command and ends with it */
 };
 
@@ -82,6 +83,8 @@ COMMAND(top);
 COMMAND(status);
 COMMAND(calibrate);
 COMMAND(cancel);
+COMMAND(failures);
+COMMAND(leaderboard);
 COMMAND(rescore);
 COMMAND(selftest);
 COMMAND(export);

@@ -28,6 +28,8 @@ const struct command commands[] = {
     ROW("show", show),
     ROW("timing", timing),
     ROW("list", list),
+    ROW("failures", failures),
+    ROW("leaderboard", leaderboard),
     ROW("cancel", cancel),
     ROW("rescore", rescore),
     ROW("status", status),

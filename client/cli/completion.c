@@ -29,13 +29,20 @@ each_of(const struct argp_option *options, const struct command *command, option
             cb(command, options, arg);
 }
 
+/* An argp's own options, then those of its children. */
+static void
+each_of_argp(const struct argp *argp, const struct command *command, option_cb *cb, const void *arg)
+{
+    each_of(argp->options, command, cb, arg);
+    for (const struct argp_child *child = argp->children; child && child->argp; child++)
+        each_of_argp(child->argp, command, cb, arg);
+}
+
 /* command NULL: the options of the program itself. */
 static void
 each_option(const struct command *command, option_cb *cb, const void *arg)
 {
-    if (command)
-        each_of(command->argp->options, command, cb, arg);
-    each_of(cli_common_argp.options, command, cb, arg);
+    each_of_argp(command ? command->argp : &cli_common_argp, command, cb, arg);
     each_of(added, command, cb, arg);
 }
 

@@ -68,7 +68,8 @@ use(struct cli *cli, cfg_t *file, const char *name, const char *path)
     if (cacert && http_client_cacert(cacert, &err) != 0)
         return cli_complain(CLI_CONFIG, "%s: server \"%s\": %s", path, name, err.text);
     cli->url = url;
-    cli->token = kept(server, "token");
+    if (!cli->is_token_given)
+        cli->token = kept(server, "token");
     return CLI_OK;
 }
 

@@ -15,7 +15,7 @@ struct look {
     const char *id;
     bool takes_id;
     bool wants_source, wants_log, fails_on_verdict;
-    const char *state, *class, *task, *client, *limit, *cursor;
+    const char *state, *class, *task, *client, *run, *step, *limit, *cursor;
 };
 
 enum {
@@ -25,6 +25,8 @@ enum {
     OPT_STATE,
     OPT_CLASS,
     OPT_CLIENT,
+    OPT_RUN,
+    OPT_STEP,
     OPT_LIMIT,
     OPT_CURSOR,
 };
@@ -43,6 +45,8 @@ static const struct argp_option list_options[] = {
     { "class", OPT_CLASS, "CLASS", 0, "Only those of this class", 0 },
     { "task", 'T', "ID|NAME", 0, "Only those for this task", 0 },
     { "client", OPT_CLIENT, "NAME", 0, "Only those of this client", 0 },
+    { "run", OPT_RUN, "NAME", 0, "Only those of this run", 0 },
+    { "step", OPT_STEP, "N", 0, "Of the run, only this step", 0 },
     { "limit", OPT_LIMIT, "N", 0, "How many, 200 at most (default 50)", 0 },
     { "cursor", OPT_CURSOR, "CURSOR", 0, "Go on where the last page ended", 0 },
     { 0 },
@@ -56,6 +60,8 @@ parse(int key, char *arg, struct argp_state *state)
                         : key == OPT_CLASS  ? &l->class
                         : key == 'T'        ? &l->task
                         : key == OPT_CLIENT ? &l->client
+                        : key == OPT_RUN    ? &l->run
+                        : key == OPT_STEP   ? &l->step
                         : key == OPT_LIMIT  ? &l->limit
                         : key == OPT_CURSOR ? &l->cursor
                                             : NULL;
@@ -203,6 +209,8 @@ list_path(struct look *l, struct buffer *path)
         { "&class=", l->class },
         { "&task=", task_id },
         { "&client=", l->client },
+        { "&run=", l->run },
+        { "&step=", l->step },
         { "&cursor=", l->cursor },
     };
     buffer_add(path, "/v1/submissions");

@@ -226,6 +226,9 @@ const struct argp task_list_argp = { list_options, parse, NULL, "List the tasks.
 int
 task_list_command(struct cli *cli, int argc, char **argv)
 {
+    static const struct view_column columns[] = { { "NAME", "name" },         { ">LEVEL", "level" },
+                                                  { "ENTRY", "entry_point" }, { "DYNAMIC", "dynamic_shapes" },
+                                                  { "CREATED", "created" },   { "ID", "id" } };
     struct task t = { .cli = cli };
     AUTO_BUFFER struct buffer path = BUFFER_INIT;
     AUTO_JSON json_t *page = NULL;
@@ -243,7 +246,7 @@ task_list_command(struct cli *cli, int argc, char **argv)
         text_json(page);
         return CLI_OK;
     }
-    view_tasks(page);
+    view_rows(page, columns, ARRAY_LEN(columns));
     fflush(stdout);
     if (text_member(page, "next"))
         fprintf(stderr, "verifier: there are more: --cursor '%s'\n", text_member(page, "next"));

@@ -321,19 +321,20 @@ view_submissions(json_t *page)
 }
 
 void
-view_tasks(json_t *page)
+view_rows(json_t *page, const struct view_column *columns, size_t n)
 {
-    static const char *const titles[] = { "NAME", ">LEVEL", "ENTRY", "DYNAMIC", "CREATED", "ID" };
-    static const char *const keys[] = { "name", "level", "entry_point", "dynamic_shapes", "created", "id" };
+    const char *titles[CELLS_MAX];
     json_t *item;
     size_t i;
 
-    AUTO_TABLE struct table *t = table_new(titles, ARRAY_LEN(titles));
+    for (size_t k = 0; k < n; k++)
+        titles[k] = columns[k].title;
+    AUTO_TABLE struct table *t = table_new(titles, n);
     json_array_foreach(items_of(page), i, item)
     {
         AUTO_CELLS struct cells c = { 0 };
-        for (size_t k = 0; k < ARRAY_LEN(keys); k++)
-            text_value(&c.text[k], json_object_get(item, keys[k]));
+        for (size_t k = 0; k < n; k++)
+            text_value(&c.text[k], json_object_get(item, columns[k].key));
         add_row(t, &c);
     }
     table_print(t);

@@ -8,7 +8,11 @@ void view_submission(json_t *submission);
 /* names[i] is what to call item i; NULL: its id. */
 void view_group(json_t *group, const char *const *names);
 void view_submissions(json_t *page);
-void view_tasks(json_t *page);
+/* A page's items, a column for each key; a title that begins with '>' is aligned to the right. */
+struct view_column {
+    const char *title, *key;
+};
+void view_rows(json_t *page, const struct view_column *columns, size_t n);
 void view_task(json_t *task);
 /* Any document: scalars by their names, lists of objects as tables. */
 void view_document(json_t *document);

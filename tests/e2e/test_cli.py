@@ -167,6 +167,7 @@ def test_submit_prints_the_id(script: Script, source: str) -> None:
 def test_submit_sends_what_was_asked(script: Script, source: str) -> None:
     arguments = ["--entry-point=Mine", "--policy", "hybrid", "--until=tiny", "--metadata", "a=b=c"]
     arguments += ["--metadata", "d=", "--metadata", "step=12", "--client", "me", "--completion", "--task", "sha256:cd"]
+    arguments += ["--reward", "staged", "--priority=batch", "--no-cache"]
     done = verifier(script, "submit", "-", *arguments, text=b"answer", VERIFIERD_TOKEN="secret")
     assert done.returncode == 0, done.stderr
     assert script.sent("POST /v1/submissions") == {
@@ -177,6 +178,9 @@ def test_submit_sends_what_was_asked(script: Script, source: str) -> None:
         "until": "tiny",
         "client": "me",
         "metadata": {"a": "b=c", "d": "", "step": 12},
+        "reward": "staged",
+        "priority": "batch",
+        "cache": False,
     }
     assert script.calls[0][3] == "Bearer secret"
 
@@ -329,6 +333,18 @@ def test_group_waits_for_all(script: Script, source: str) -> None:
     assert script.sent("POST /v1/groups")["candidates"] == [{"candidate": "x = 'é'\n"}] * 2
     rows = [line.split() for line in done.stdout.decode().splitlines()]
     assert ["1", source, "done", "mismatch", "full", "0.5800", "-"] in rows
+    asked = ["--reward", '{"kind": "staged", "hack_value": -1}', "--metadata=run=r", "--until=full", "--entry-point=M"]
+    assert verifier(script, "group", f"--reference={source}", *asked, source).returncode == 0
+    sent = script.calls[-1][2]
+    assert sent == {
+        "candidates": [{"candidate": "x = 'é'\n"}],
+        "reference": "x = 'é'\n",
+        "reward": {"kind": "staged", "hack_value": -1},
+        "metadata": {"run": "r"},
+        "until": "full",
+        "entry_point": "M",
+    }
+    assert verifier(script, "group", "--task=t", "--reward={", source).returncode == 2
     items[1] = OK
     assert verifier(script, "group", "--task", "softmax", source, source, "--wait").returncode == 0
 
@@ -374,6 +390,9 @@ def test_a_server_is_found_by_its_name(script: Script, tmp_path: Path) -> None:
     assert [call[3] for call in script.calls] == ["Bearer t1"] * 2
     assert listed("--server=lab", f"--url={script.url}").returncode == 0
     assert script.calls[-1][3] is None, "a token goes to the server that it is for"
+    for order in (["-t", "mine", "-s", "lab"], ["-s", "lab", "-t", "mine"]):
+        assert listed(*order).returncode == 0
+        assert script.calls[-1][3] == "Bearer mine"
     for options, words in (
         (["--server=none"], 'has no server "none"'),
         (["--server=bare"], 'server "bare" has no url'),
@@ -451,14 +470,26 @@ def test_lists(script: Script) -> None:
     brief = {key: OK[key] for key in ("id", "task_name", "state", "class", "stage", "reward", "created")}
     script.on("GET /v1/submissions", (200, {"items": [brief | {"speedup": 1.31}], "next": "n&1"}))
     script.on("GET /v1/tasks", (200, {"items": [{"id": "sha256:ab", "name": "softmax"}], "next": None}))
-    done = verifier(script, "list", "--state", "done", "--class", "ok", "--task", "softmax", "--limit", "3")
+    done = verifier(script, "list", "--state", "done", "--class", "ok", "--task", "softmax", "--limit", "3", "--run=r")
     row = [ID, "softmax", "done", "ok", "timing", "0.8965", "1.310", OK["created"]]
     assert [line.split() for line in done.stdout.decode().splitlines()][1:] == [row]
-    assert script.calls[-1][1] == "/v1/submissions?limit=3&state=done&class=ok&task=sha256%3Aab"
+    assert script.calls[-1][1] == "/v1/submissions?limit=3&state=done&class=ok&task=sha256%3Aab&run=r"
     assert "--cursor 'n&1'" in done.stderr.decode()
     done = verifier(script, "task", "list", "--name", "a b")
     assert "softmax" in done.stdout.decode()
     assert script.calls[-1][1] == "/v1/tasks?limit=200&name=a%20b"
+
+
+def test_failures_and_the_leaderboard_are_tables(script: Script) -> None:
+    row = {"class": "compile", "failed_at": "compile", "message": "no 'tanhh'", "n": 7, "example": ID}
+    script.on("GET /v1/failures", (200, {"n": 9, "kinds": 3, "items": [row]}))
+    script.on("GET /v1/leaderboard", (200, {"items": [{"task": "sha256:ab", "task_name": "softmax", "n": 4}]}))
+    done = verifier(script, "failures", "--window=7d", "--task=softmax", "--run=r/1", "--class=compile", "--limit=1")
+    assert script.calls[-1][1] == "/v1/failures?limit=1&window=7d&task=softmax&run=r%2F1&class=compile"
+    assert done.stdout.decode().splitlines()[1].split() == ["7", "compile", "compile", ID, "no", "'tanhh'"]
+    assert "1 of 3 kinds" in done.stderr.decode()
+    done = verifier(script, "leaderboard")
+    assert done.returncode == 0 and done.stdout.decode().splitlines()[1].split()[0] == "softmax"
 
 
 def test_nuls_in_an_answer_cut_nothing_off(script: Script) -> None:

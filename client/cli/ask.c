@@ -1,0 +1,170 @@
+#include "client/cli/ask.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cli/api.h"
+#include "client/cli/input.h"
+#include "common/auto.h"
+
+enum {
+    OPT_REFERENCE = 512,
+    OPT_ENTRY,
+    OPT_POLICY,
+    OPT_REWARD,
+    OPT_UNTIL,
+    OPT_PRIORITY,
+    OPT_COMPLETION,
+    OPT_METADATA,
+    OPT_CLIENT,
+    OPT_NO_CACHE
+};
+
+static const struct argp_option options[] = {
+    { "task", 'T', "ID|NAME", 0, "The task that the candidate claims to do", 0 },
+    { "reference", OPT_REFERENCE, "FILE", 0, "Instead of a task: the reference itself", 0 },
+    { "entry-point", OPT_ENTRY, "NAME", 0, "The candidate's class (default ModelNew)", 0 },
+    { "policy", OPT_POLICY, "FILE|NAME,KEY=VALUE,...", 0,
+      "What is judged and how, as hybrid,shapes=require (default strict): `verifier policies`", 0 },
+    { "reward", OPT_REWARD, "KIND|JSON", 0, "What a verdict is worth, as staged or {\"kind\": …}", 0 },
+    { "until", OPT_UNTIL, "STAGE", 0, "Stop after ast, compile, tiny, full or timing", 0 },
+    { "priority", OPT_PRIORITY, "WHICH", 0, "interactive or batch", 0 },
+    { "completion", OPT_COMPLETION, NULL, 0, "A FILE is a model's answer: take the code out of it", 0 },
+    { "metadata", OPT_METADATA, "KEY=VALUE", 0, "Kept with it: run, step, … (may be given again)", 0 },
+    { "client", OPT_CLIENT, "NAME", 0, "Who asks, for fair shares and lists", 0 },
+    { "no-cache", OPT_NO_CACHE, NULL, 0, "Judge it even if an identical one was judged before", 0 },
+    { "wait", 'w', "SECONDS", OPTION_ARG_OPTIONAL, "Follow it until its end, for SECONDS at most", 0 },
+    { 0 },
+};
+
+static json_t *
+reward_of(const struct argp_state *state, const char *text)
+{
+    json_t *reward = *text == '{' ? json_loads(text, 0, NULL) : json_string(text);
+
+    if (!reward)
+        argp_error(state, "--reward: \"%s\" is neither a kind nor a JSON object", text);
+    return reward;
+}
+
+static void
+add_pair(struct ask *a, const char *pair)
+{
+    if (!a->metadata)
+        a->metadata = json_object();
+    if (input_pair(pair, a->metadata) != CLI_OK)
+        exit(CLI_USAGE);
+}
+
+static error_t
+parse(int key, char *arg, struct argp_state *state)
+{
+    struct ask *a = state->input;
+    const struct {
+        int key;
+        const char **value;
+    } texts[] = { { 'T', &a->task },        { OPT_REFERENCE, &a->reference }, { OPT_ENTRY, &a->entry_point },
+                  { OPT_UNTIL, &a->until }, { OPT_PRIORITY, &a->priority },   { OPT_CLIENT, &a->client } };
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        if (texts[i].key == key) {
+            *texts[i].value = arg;
+            return 0;
+        }
+    }
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = a->cli;
+        return 0;
+    case OPT_POLICY:
+        json_decref(a->policy);
+        a->policy = cli_policy(state, arg);
+        return 0;
+    case OPT_REWARD:
+        json_decref(a->reward);
+        a->reward = reward_of(state, arg);
+        return 0;
+    case OPT_NO_CACHE:
+        a->is_uncached = true;
+        return 0;
+    case OPT_COMPLETION:
+        a->is_completion = true;
+        return 0;
+    case OPT_METADATA:
+        add_pair(a, arg);
+        return 0;
+    case 'w':
+        a->is_waiting = true;
+        if (arg && input_seconds(arg, &a->limit_s) != CLI_OK)
+            exit(CLI_USAGE);
+        return 0;
+    case ARGP_KEY_END:
+        if (!a->task == !a->reference)
+            argp_error(state, "give either --task or --reference");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
+const struct argp ask_argp = { options, parse, NULL, NULL, children, NULL, NULL };
+
+void
+ask_release(struct ask *a)
+{
+    json_decref(a->policy);
+    json_decref(a->reward);
+    json_decref(a->metadata);
+}
+
+static void
+set_text(json_t *object, const char *key, const char *value)
+{
+    if (value)
+        json_object_set_new(object, key, json_string(value));
+}
+
+static int
+put_task(const struct ask *a, json_t *body)
+{
+    if (a->reference) {
+        json_t *text;
+        int code = input_text(a->reference, &text);
+        if (code == CLI_OK)
+            json_object_set_new(body, "reference", text);
+        return code;
+    }
+    AUTO_FREE char *id = NULL;
+    int code = api_find_task(a->cli, a->task, &id);
+    set_text(body, "task", id);
+    return code;
+}
+
+int
+ask_put(const struct ask *a, json_t *body)
+{
+    set_text(body, "entry_point", a->entry_point);
+    set_text(body, "until", a->until);
+    set_text(body, "priority", a->priority);
+    set_text(body, "client", a->client);
+    if (a->policy)
+        json_object_set(body, "policy", a->policy);
+    if (a->reward)
+        json_object_set(body, "reward", a->reward);
+    if (a->metadata)
+        json_object_set(body, "metadata", a->metadata);
+    if (a->is_uncached)
+        json_object_set_new(body, "cache", json_false());
+    return put_task(a, body);
+}
+
+int
+ask_candidate(const struct ask *a, const char *file, json_t **out)
+{
+    json_t *text;
+    int code = input_text(file, &text);
+
+    *out = code == CLI_OK ? json_pack("{s:o}", a->is_completion ? "completion" : "candidate", text) : NULL;
+    return code;
+}

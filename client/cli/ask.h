@@ -1,0 +1,25 @@
+/* ask.h - what `verifier submit` and `verifier group` ask for alike: the task, the rules, the reward, and whether to wait. */
+#ifndef CLI_ASK_H
+#define CLI_ASK_H
+
+#include "client/cli/cli.h"
+
+struct ask {
+    struct cli *cli;
+    const char *task, *reference; /* one of them; borrowed from argv, as the others */
+    const char *entry_point, *until, *client, *priority;
+    json_t *policy, *reward, *metadata; /* NULL: not said; given up by ask_release() */
+    bool is_completion, is_uncached, is_waiting;
+    double limit_s; /* of the wait; < 0: none */
+};
+
+/* The first child of their argp; its input is a struct ask with cli and limit_s set. Bad values end the program. */
+extern const struct argp ask_argp;
+void ask_release(struct ask *a);
+
+/* Put all that was asked into a request's body, and look the task up: an enum cli_exit. */
+int ask_put(const struct ask *a, json_t *body);
+/* {"candidate" or "completion": the text of a file}, given, or NULL: an enum cli_exit. */
+int ask_candidate(const struct ask *a, const char *file, json_t **out);
+
+#endif
