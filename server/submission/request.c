@@ -65,6 +65,18 @@ labels_of(json_t *metadata)
     return out;
 }
 
+/* Why /v1/runs/{run} could not name this run; NULL: it can. Clients take "/." and "/.." out of an address (RFC 3986). */
+static const char *
+wrong_run(const char *run)
+{
+    if (strcmp(run, ".") == 0 || strcmp(run, "..") == 0)
+        return "must not be . or .., which an address cannot have";
+    for (; *run; run++)
+        if ((unsigned char)*run < ' ' || *run == 0x7f)
+            return "must not contain control characters";
+    return NULL;
+}
+
 static enum funnel_refusal
 check_labels(json_t *metadata, const char *base, struct json_fault *fault)
 {
@@ -83,13 +95,12 @@ check_labels(json_t *metadata, const char *base, struct json_fault *fault)
         return FUNNEL_UNAVAILABLE;
     if (json_read(labels, pointer, fields, ARRAY_LEN(fields), fault) != 0)
         return FUNNEL_BAD;
-    for (const char *at = run; at && *at; at++)
-        if ((unsigned char)*at < ' ' || *at == 0x7f) { /* an address could not have it */
-            snprintf(pointer, sizeof(pointer), "%.100s/metadata/run", base);
-            json_refuse(fault, pointer, "must not contain control characters");
-            return FUNNEL_BAD;
-        }
-    return check_metadata(metadata, base, fault);
+    const char *wrong = run ? wrong_run(run) : NULL;
+    if (!wrong)
+        return check_metadata(metadata, base, fault);
+    snprintf(pointer, sizeof(pointer), "%.100s/metadata/run", base);
+    json_refuse(fault, pointer, "%s", wrong);
+    return FUNNEL_BAD;
 }
 
 static int
