@@ -60,7 +60,7 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 .SECONDEXPANSION:
 .PHONY: help all contract harness finetune corpus tests setup setup-test setup-train trainers demo demo-cluster demo-train test test-fast test-unit test-e2e test-fault test-stop check lint lint-c lint-cycles format tidy lint-python \
 	requirements sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report screenshots \
-	clean distclean deb deb-check dist libraries FORCE
+	clean distclean deb deb-check image dist libraries FORCE
 
 all: libraries $(programs) harness finetune corpus ## programs, harness and corpus, into $(BUILD)
 
@@ -418,10 +418,12 @@ uninstall: ## what install put there
 	rm -f $(foreach m,$(man_pages),'$(root)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))')
 	for pair in $(completions); do rm -f '$(root)/share'/$${pair#*:} || exit; done
 
-installcheck:
+# Judges one kernel by what is installed; PYTHON has torch and triton, else the setting `python` of the installed file.
+installcheck: ## what is installed judges one kernel
 	'$(root)/bin/verifierd' --version
-	'$(root)/bin/verifier' --version
 	'$(root)/bin/trainer' --version
+	'$(root)/bin/verifier' judge $(if $(PYTHON),--python '$(PYTHON)',--config '$(conf)') --until full \
+		--task '$(root)/share/verifierd/corpus/tasks/relu.py' '$(root)/share/verifierd/corpus/candidates/relu/honest.py'
 
 # What setup made (the virtual environment) stays; distclean takes that too.
 clean: ## $(BUILD) but the virtual environment
@@ -438,6 +440,11 @@ deb: ## a Debian package, in build/deb
 # Installs it into a clean Debian root, verifies kernels there, removes it. As root.
 deb-check: deb ## it installed, verifying and removed in a clean Debian root
 	tests/clean_root.sh $(BUILD)/deb/verifierd_$(VERSION)_*.deb $(BUILD)/venv
+
+# BUILDER: docker, podman or buildah; IMAGE_ARGS: more for it, as --build-arg BASE=….
+BUILDER ?= docker
+image: deb ## a container image, by BUILDER=docker
+	$(BUILDER) build $(IMAGE_ARGS) -f server/deploy/Containerfile -t verifierd '$(BUILD)/deb'
 
 dist:
 	@mkdir -p $(BUILD)

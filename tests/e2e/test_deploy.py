@@ -115,6 +115,26 @@ def test_the_configuration_that_is_installed_is_one_that_the_daemon_starts_with(
     assert said.startswith("verifierd: the settings are fine")
 
 
+def test_installcheck_judges_one_kernel_by_what_is_installed() -> None:
+    with service.directory() as directory:
+        make = ["make", f"BUILD={BUILD}", f"DESTDIR={directory}", "PREFIX=/opt/v", f"PYTHON={sys.executable}"]
+        run(*make, "install")
+        said = run(*make, "installcheck")
+        assert "ok" in said and "5 of 5 cases" in said
+        candidate = directory / "opt/v/share/verifierd/corpus/candidates/relu/honest.py"
+        candidate.write_text(candidate.read_text().replace("class ModelNew", "class Mine"))
+        broken = subprocess.run([*make, "installcheck"], cwd=ROOT, capture_output=True, timeout=300, check=False)
+        assert broken.returncode != 0
+
+
+def test_a_container_has_the_capabilities_of_the_unit() -> None:
+    unit = (ROOT / "server/deploy/verifierd.service").read_text()
+    wanted = re.findall(r"CAP_(\w+)", unit.partition("\nCapabilityBoundingSet=")[2].partition("\n")[0])
+    for name in ("compose.yaml", "cluster/kubernetes.yaml"):
+        given = re.search(r"\b(?:cap_add|add): \[([A-Z_, ]+)\]", (ROOT / "server/deploy" / name).read_text())
+        assert given and given[1].split(", ") == wanted, name
+
+
 def test_the_debian_package_is_built_with_the_libraries_that_set_up_installs() -> None:
     setup = (ROOT / "server/deploy/setup").read_text()
     libraries = re.search(r"^LIBRARIES='([^']*)'", setup, re.MULTILINE)
