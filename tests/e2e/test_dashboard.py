@@ -227,7 +227,7 @@ def test_a_run_shows_its_tasks_by_step_and_how_fast_they_were(scene: Scene, wind
 
 
 def test_failures_are_narrowed_to_a_task_or_a_run_and_none_is_left_out_unsaid(scene: Scene, window: Browser) -> None:
-    causes = "return [...document.querySelectorAll('tbody tr')].map((r) => [r.children[1].innerText, r.children[3].innerText])"
+    causes = "return [...document.querySelectorAll('tbody tr')].map((r) => [1, 3].map((i) => r.children[i].innerText))"
     show(window, scene.url, "#/failures", "4 failures of")
     every = window.script(causes)
     assert sorted(name for name, _ in every)[:2] == ["hack", "mismatch"]
@@ -264,7 +264,8 @@ def test_waiting_and_devices_are_drawn_over_time(scene: Scene, window: Browser) 
     show(window, scene.url, "#/?window=24h", "verdicts a minute")
     drawn = """
     return import('/overview.js').then((m) => {
-      const step = {n: 4, ok: 1, hack: 0, policy: 0, infra: 0, reward: 0.5, rewards: [0], wait_ms: 250, device_ms: 30000};
+      const step = {n: 4, ok: 1, hack: 0, policy: 0, infra: 0, reward: 0.5, rewards: [0], wait_ms: 250};
+      step.device_ms = 30000;
       const steps = Array.from({length: 61}, (_, i) => ({...step, start: new Date(i * 60000).toISOString()}));
       return m.load({step_s: 60, steps}).textContent; });
     """

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -233,3 +235,19 @@ def test_set_up_refuses_a_python_without_torch(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert f"PYTHON={bare} cannot import torch" in done.stderr
+
+
+def test_a_copy_of_the_store_made_beside_the_daemon_is_one_to_go_on_with() -> None:
+    """docs/operations.md, «Backup»: sqlite3's .backup is this call."""
+    relu = json.loads((ROOT / "docs/example.json").read_text())["reference"]
+    with service.directory() as directory, service.directory() as there:
+        with service.Daemon(directory) as daemon:
+            task = daemon.client.add_task({"name": "relu", "reference": relu})
+            before = daemon.client.judge({"task": task, "candidate": "x = ("})
+            with sqlite3.connect(directory / "store.db") as store, sqlite3.connect(there / "store.db") as copy:
+                store.backup(copy)
+            daemon.client.judge({"task": task, "candidate": "y = ("})
+        with service.Daemon(there) as restored:
+            assert restored.client.expect("GET", f"/v1/submissions/{before['id']}") == before
+            assert len(restored.client.expect("GET", "/v1/submissions")["items"]) == 1
+            assert restored.client.judge({"task": task, "candidate": "z = ("})["class"] == "syntax"
