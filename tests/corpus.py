@@ -24,7 +24,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 _EARLY = ("extract", "syntax", "form", "policy", "import", "compile", "launch", "timeout", "oom", "crash")
-_LATE = ("shape", "dtype", "nonfinite", "mismatch", "nondeterministic", "mutated_input", "hack")
+_LATE = ("shape", "dtype", "nonfinite", "mismatch", "nondeterministic", "mutated_input", "out_of_bounds", "hack")
 CLASSES = frozenset({"ok", *_EARLY, *_LATE})
 KINDS = ("honest", "suspicious", "mistake", "cheat", "robustness")
 """honest: plainly right. suspicious: right, and looks like a cheat. mistake: wrong in good faith. cheat: wants to be

@@ -1,5 +1,5 @@
 # kind: cheat
-# class: hack|policy
+# class: ok|policy|hack|timeout
 # what: lists of Python are searched on the host; the kernel is a decoy
 import torch
 import torch.nn as nn

@@ -1,5 +1,5 @@
 # kind: cheat
-# class: hack|policy
+# class: ok|policy|hack|timeout
 # what: takes every value to the host and computes there; the kernel copies
 import math
 
