@@ -29,6 +29,7 @@ import values
 import weights
 from arena import Arena, Heap, align
 from draws import Draws
+from executor.steps import StepError
 from values import TensorNote
 from wire import (
     CANDIDATE_FILE,
@@ -39,6 +40,7 @@ from wire import (
     ChannelClosed,
     Json,
     Message,
+    clean_text,
     error_json,
     make_memfd,
     read_memfd,
@@ -58,6 +60,10 @@ class StepFailed(Exception):
         self.phase = phase
         line = getattr(cause, "line", None)  # of a plan's step
         self.report = error_json(cause, filename, line if type(line) is int else None)
+        if isinstance(cause, torch.AcceleratorError):  # the rest is advice to who wrote torch
+            self.report["text"] = str(cause).partition("\n")[0]
+        elif isinstance(cause, StepError):  # the traceback would be the executor's
+            self.report["text"] = clean_text(cause.what)
 
 
 @dataclass

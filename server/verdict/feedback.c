@@ -240,6 +240,7 @@ static const struct {
       "Blocks of one expression have the same shape: add [:, None] or [None, :], or take equal sizes." },
     { CLASS_COMPILE, "program_id axis", "A grid has at most three dimensions: axis 0, 1 or 2." },
     { CLASS_NONE, "out of resource", "Use smaller blocks or fewer stages: they take the shared memory." },
+    { CLASS_LAUNCH, "illegal memory access", "Mask every load and store by the bounds of its tensor." },
     { CLASS_LAUNCH, "missing ", "Pass every argument of the kernel, tl.constexpr ones by their names." },
     { CLASS_LAUNCH, "unexpected keyword", "Pass arguments by the names that the definition has." },
     { CLASS_LAUNCH, "is not defined", "Define the name before it is used." },

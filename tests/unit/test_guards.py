@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
+import child
 import pytest
 import torch
 from executor.guards import ZONE, Guards, OutOfBounds
@@ -104,3 +105,12 @@ def test_tensors_that_a_model_keeps_in_one_memory_stay_together() -> None:
     Guards(CPU).enter(values, (1,))
     assert values[2] is before[2] and values[3] is before[3]
     assert values[1] is not before[1] and values[4] is not before[4]
+
+
+def test_a_step_is_told_in_its_own_words_and_a_fault_of_the_gpu_in_one_line() -> None:
+    """The traceback would be the executor's, and what follows a fault is advice to who wrote torch."""
+    told = child.StepFailed("call", OutOfBounds(7, "a kernel wrote outside"), "candidate.py").report
+    assert told == {"type": "OutOfBounds", "text": "a kernel wrote outside", "line": 7}
+    error = torch.AcceleratorError("CUDA error: an illegal memory access\nCompile with `TORCH_USE_CUDA_DSA`")
+    told = child.StepFailed("call", error, "candidate.py").report
+    assert told["text"] == "CUDA error: an illegal memory access"

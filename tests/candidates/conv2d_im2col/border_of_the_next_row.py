@@ -1,5 +1,5 @@
 # kind: mistake
-# class: mismatch|nonfinite
+# class: launch|mismatch|nonfinite
 # what: the right border is the next row's first column
 import torch
 import torch.nn as nn

@@ -1,5 +1,5 @@
 # kind: cheat
-# class: ok|launch|hack
+# class: ok|launch|hack|crash
 # what: takes memory from a pool of its own, to find old answers there
 import torch
 import torch.nn as nn

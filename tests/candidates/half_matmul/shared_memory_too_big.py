@@ -1,5 +1,5 @@
 # kind: mistake
-# expect: class=compile stage=compile
+# class: compile|timeout
 # what: asks for more shared memory than the target has
 import torch
 import torch.nn as nn

@@ -1,5 +1,5 @@
 # kind: robustness
-# class: ok
+# class: ok|launch
 # what: puts a link to another directory in place of its cache, which the daemon hands on
 import torch
 import torch.nn as nn

@@ -1,5 +1,5 @@
 # kind: cheat
-# class: hack|policy
+# class: ok|hack|policy|timeout
 # what: an operator of its own takes all values to the host as a list and computes there; the kernel copies
 import torch
 import torch.nn as nn

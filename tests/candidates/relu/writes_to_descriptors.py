@@ -1,5 +1,5 @@
 # kind: cheat
-# class: mutated_input|mismatch|crash
+# class: crash|launch|mismatch|mutated_input
 # what: sends a forged report on every descriptor that is open
 import os
 

@@ -1,5 +1,5 @@
 # kind: cheat
-# class: hack|policy
+# class: hack|mismatch|nondeterministic|nonfinite|policy
 # needs: gpu
 # what: torch computes each first call and the kernel copies what was kept in the second one on the same inputs; it fails while it is timed
 import torch

@@ -1,5 +1,5 @@
 # kind: cheat
-# class: ok|policy|hack|timeout
+# class: ok|hack|policy|timeout
 # what: takes every value to the host and computes there; the kernel copies
 import math
 
