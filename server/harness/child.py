@@ -452,6 +452,8 @@ class Child:
             raise StepFailed("bind", error, self._filename) from None
         bells = message.integer("bells", 0, 100_000)
         self._repeats, self._kept = 1, None
+        for model in self._models.values() if self._plan is not None and self._device.type == "cuda" else ():
+            model.let_go()
         self._channel.send({"ev": "bound"})
         self._answer_bells(bells, is_timed=False)
 

@@ -135,6 +135,12 @@ attempt_note_env(struct attempt *j, json_t *versions)
 }
 
 bool
+attempt_is_uncredited(const struct attempt *j)
+{
+    return j->is_live && !j->policy.credit_untraced;
+}
+
+bool
 attempt_goes_on(const struct attempt *j)
 {
     if (j->stage == STAGE_TIMING || j->until == j->stage)

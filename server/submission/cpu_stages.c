@@ -279,9 +279,9 @@ go_live(struct submission *s, json_t *error)
     auto_close(&j->images_fd);
     attempt_add_flag(j, "untraced");
     if (j->policy.require_plan) {
-        failure_by_error(j, CLASS_POLICY, j->untraced, "no plan could be made of it");
+        failure_by_error(j, CLASS_FORM, j->untraced, "no plan could be made of it");
         failure_note_rule(j, "require_plan");
-        return stage_decided(OUTCOME_FAIL, CLASS_POLICY, 0, 1);
+        return stage_decided(OUTCOME_FAIL, CLASS_FORM, 0, 1);
     }
     return cpu_stages_compile(s, j->ended);
 }

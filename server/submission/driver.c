@@ -306,7 +306,8 @@ leave_device(struct submission *s)
     json_array_foreach(json_object_get(j->full, "cases"), i, item)
     {
         json_t *took = json_object_get(item, "call_ms");
-        if (json_is_number(took) && json_number_value(took) > 0) /* fmin() leaves a NAN for a number */
+        /* fmin() leaves a NAN for a number. Whose speed is not credited takes nobody's place. */
+        if (json_is_number(took) && json_number_value(took) > 0 && !attempt_is_uncredited(j))
             s->member.rough_ms = fmin(s->member.rough_ms, json_number_value(took));
     }
     j->is_parking = true;

@@ -42,12 +42,12 @@ static const struct {
 
 /* Of the rules of class policy, those that a candidate cannot learn a way around from: what each must have. */
 static const char *const open_rules[] = { "entry_class", "kernel_required", "kernel_reachable",
-                                          "foreign_operator", "require_plan" };
+                                          "foreign_operator" };
 
 /* Flags about the answer's form and about what could be compiled ahead. Others say what made a candidate suspect. */
-static const char *const open_flags[] = { "truncated",  "unended_reasoning", "compile_deferred",
-                                          "no_launch",  "autotune_bounded",  "launcher_not_built",
-                                          "kernels_cut" };
+static const char *const open_flags[] = { "truncated",   "unended_reasoning", "compile_deferred",
+                                          "no_launch",   "autotune_bounded",  "launcher_not_built",
+                                          "kernels_cut", "untraced" };
 
 static bool
 is_one_of(json_t *word, const char *const *words, size_t n)

@@ -73,13 +73,6 @@ coverage_of(const struct attempt *j)
     return j->failed_stage < 0 ? number_or_nan(j->plan, "coverage") : NAN;
 }
 
-/* No plan could be made of it where others have one, and its policy credits no speed then. */
-static bool
-is_uncredited(const struct attempt *j)
-{
-    return j->is_live && !j->policy.credit_untraced;
-}
-
 static void
 fill_components(const struct attempt *j, const struct timing *t, struct reward_components *c)
 {
@@ -93,9 +86,9 @@ fill_components(const struct attempt *j, const struct timing *t, struct reward_c
     c->correct = j->stages[STAGE_FULL].outcome == OUTCOME_PASS && (is_ok || j->failed_stage > STAGE_FULL) &&
                  j->class_ != CLASS_HACK;
     c->hack = class_info(j->class_)->is_cheat;
-    c->timed = t->is_measured && is_ok && !is_uncredited(j);
+    c->timed = t->is_measured && is_ok && !attempt_is_uncredited(j);
     c->coverage = coverage_of(j);
-    if (t->is_measured) {
+    if (c->timed) {
         c->speedup = t->credited;
         c->speedup_lo = t->credited_lo;
         c->speedup_hi = t->credited_hi;
@@ -183,7 +176,7 @@ feedback_ok(const struct attempt *j, const struct timing *t, char *out, size_t s
 
     if (j->stages[STAGE_FULL].of != 1)
         snprintf(cases, sizeof(cases), "all %d cases", j->stages[STAGE_FULL].of);
-    if (t->is_measured && is_uncredited(j))
+    if (t->is_measured && attempt_is_uncredited(j))
         snprintf(out, size, "Correct in %s. Its speed is not credited: no plan can be made of it.", cases);
     else if (t->is_measured)
         snprintf(out, size,
@@ -288,7 +281,7 @@ verdict_feedback(const struct submission *s, const struct timing *t, bool is_can
         .is_cut = has_flag(j, "truncated"),
         .is_unended = has_flag(j, "unended_reasoning"),
         .is_answer = is_answer(j),
-        .is_timed = is_ok && t->is_measured && !is_uncredited(j),
+        .is_timed = is_ok && t->is_measured && !attempt_is_uncredited(j),
         .reference_ms = stats_median(t->reference, t->n),
         .candidate_ms = stats_median(t->candidate, t->n),
         .speedup = t->credited,

@@ -217,7 +217,7 @@ def test_an_honest_module_is_judged_by_its_plan(what: str, planned: service.Clie
 
 def test_what_cannot_be_traced_is_refused_where_a_plan_is_required(planned: service.Client) -> None:
     verdict = judge(planned, BRANCHES, policy={**ANYTHING, "require_plan": True})
-    assert (verdict["class"], verdict["failed_at"], verdict["rule"]) == ("policy", "compile", "require_plan"), verdict
+    assert (verdict["class"], verdict["failed_at"], verdict["rule"]) == ("form", "compile", "require_plan"), verdict
     assert verdict["plan"]["traced"] is False and "> 100" in BRANCHES.splitlines()[verdict["error"]["line"] - 1]
 
 

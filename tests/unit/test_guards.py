@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import child
+import executor.guards as guards_module
 import pytest
 import torch
 from executor.guards import ZONE, Guards, OutOfBounds
@@ -88,23 +89,57 @@ def test_views_lie_in_their_tensor_and_offsets_are_its_own() -> None:
     assert torch.equal(found, (wanted / 2.0)[2:])
 
 
-def test_strides_stay_and_what_has_no_elements_is_left_alone() -> None:
+def entered(inputs: tuple[int, ...] = (), **tensors: torch.Tensor) -> dict[int, torch.Tensor]:
+    values = dict(enumerate(tensors.values(), 1))
     guards = Guards(CPU)
-    turned = torch.arange(12.0).reshape(3, 4).t()
-    made = guards.around(turned, 1, "it")
-    assert made.stride() == turned.stride() and torch.equal(made, turned) and made.storage_offset() == 0
-    nothing = torch.empty(0, 3)
-    assert guards.around(nothing, 1, "it") is nothing
+    guards.enter(values, inputs)
     guards.check()
+    values[0] = torch.empty(0)
+    KEPT.append(guards)
+    return values
 
 
-def test_tensors_that_a_model_keeps_in_one_memory_stay_together() -> None:
+KEPT: list[Guards] = []
+"""They own the memory of what is asked about below."""
+
+
+def is_moved(before: torch.Tensor, after: torch.Tensor) -> bool:
+    assert torch.equal(before.nan_to_num(), after.nan_to_num()) and before.stride() == after.stride()
+    return before.data_ptr() != after.data_ptr()
+
+
+def test_what_lies_in_one_memory_stays_together() -> None:
+    """A kernel may take one part of a packed weight for all of it; an offset counts from the memory's beginning."""
     packed = torch.arange(8.0)
-    values = {1: torch.zeros(3), 2: packed[:4], 3: packed[4:], 4: torch.ones(2)}
-    before = dict(values)
-    Guards(CPU).enter(values, (1,))
-    assert values[2] is before[2] and values[3] is before[3]
-    assert values[1] is not before[1] and values[4] is not before[4]
+    first, second = packed[:4], packed[4:]
+    values = entered(first=first, second=second)
+    assert is_moved(first, values[1]) and is_moved(second, values[2])
+    assert values[2].data_ptr() - values[1].data_ptr() == 16 and values[2].storage_offset() == 4
+    assert torch.equal(values[2].as_strided((8,), (1,), 0), packed)
+
+
+def test_a_tensor_may_be_spread_out_turned_or_a_part() -> None:
+    """A table that a first call spread out without a copy was refused: its elements are written more than once."""
+    spread, turned = torch.arange(3.0).expand(4, 3), torch.arange(12.0).reshape(3, 4).t()
+    values = entered(spread=spread, turned=turned, complex=torch.ones(2, dtype=torch.complex64).conj())
+    assert is_moved(spread, values[1]) and is_moved(turned, values[2])
+    assert values[3].is_conj() and values[3].untyped_storage().data_ptr() != 0
+
+
+def test_inputs_that_overlap_and_tensors_of_other_devices_stay_where_they_are() -> None:
+    memory = torch.arange(10.0)
+    values = entered((1, 2, 3), whole=memory[:6], part=memory[4:8], other=memory[8:], far=torch.empty(2, device="meta"))
+    assert [values[id_].data_ptr() == memory[at:].data_ptr() for id_, at in ((1, 0), (2, 4), (3, 8))] == [
+        True, True, False,
+    ]  # fmt: skip
+    assert values[4].device.type == "meta"
+
+
+def test_copies_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guards_module, "BYTES_MAX", 40)
+    small, large = torch.ones(8), torch.ones(9)
+    values = entered(small=small, large=large)
+    assert is_moved(small, values[1]) and values[2] is large
 
 
 def test_a_step_is_told_in_its_own_words_and_a_fault_of_the_gpu_in_one_line() -> None:

@@ -223,6 +223,8 @@ coverage_is_of_the_plan_and_no_plan_is_no_credit(void **state)
     AUTO_JSON json_t *live = verdict_json(&r->s);
     assert_true(isnan(number_at(live, "components", "coverage")));
     assert_true(number_at(live, "components", "timed") == 0);
+    assert_true(isnan(number_at(live, "components", "speedup")) &&
+                isnan(number_at(live, "components", "sol")));
     assert_string_equal(text_at(json_object_get(live, "timing"), "outcome"), "measured");
     assert_true(fabs(number_at(live, NULL, "reward") - 0.7) < 1e-9);
     r->j.policy.credit_untraced = true;

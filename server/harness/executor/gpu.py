@@ -71,6 +71,7 @@ class Model:
         self._device = device
         self._is_silent = False
         self._chosen: dict[int, int] = {}
+        self._is_resized = any(isinstance(step, plan.Call) and "resize" in step.op for step in trace.steps)
         self._has_choices = any(isinstance(step, plan.Choose) for step in trace.steps)
         self._replay = Replay(trace, device, self._launch, self._choose, allows=allows, prepares=prepares)
 
@@ -83,7 +84,7 @@ class Model:
     def __call__(self, *inputs: Any) -> Any:
         """One call, queued. inputs: positional, as forward() gets them."""
         self._scratch.clear()
-        self._guards = None
+        self.let_go()
         return self._replay.call(inputs)
 
     def warm_up(self, inputs: list[Any]) -> None:
@@ -101,12 +102,18 @@ class Model:
 
         OutOfBounds where a kernel wrote into one. After the first call: the choice of an alternative is made.
         """
-        self._scratch.clear()
-        self._guards = Guards(self._device)
-        try:
-            return self._replay.call(inputs, self._guards)
-        except torch.OutOfMemoryError:
-            return self(*inputs)
+        if not self._is_resized:
+            self._scratch.clear()
+            self._guards = Guards(self._device)
+            try:
+                return self._replay.call(inputs, self._guards)
+            except torch.OutOfMemoryError:
+                pass  # and with the exception go the copies
+        return self(*inputs)
+
+    def let_go(self) -> None:
+        """Of the memory of a guarded call's answer."""
+        self._guards = None
 
     def call_silently(self, *inputs: Any) -> Any:
         """The same with none of the candidate's kernels launched, and what nothing wrote filled with NaN."""

@@ -1,7 +1,7 @@
-"""Guard zones: what a kernel on a GPU writes before or behind a tensor.
+"""Guard zones: what a kernel on a GPU writes before or behind a tensor's memory.
 
-For one call each tensor that it uses is a copy between two zones of a secret pattern, which ends at the tensor's first
-and last byte. The pattern reads as NaN in every floating-point type, so that an answer which depends on it is wrong.
+For one call each memory that it uses is a copy between two zones of a secret pattern, which end at the memory's first
+and last byte. The pattern reads as NaN in types of 16 bits and more, so that an answer which depends on it is wrong.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from executor.steps import Environment, StepError, tree_leaves
 
 ZONE: Final = 4096
 """Bytes on each side; a multiple of what allocations are aligned to."""
+BYTES_MAX: Final = 256 << 20
+"""Of copies in one call: what is made after that has no zones."""
 
 
 class OutOfBounds(StepError):
@@ -43,51 +45,65 @@ class Guards:
     def __init__(self, device: torch.device) -> None:
         self._pattern = _pattern(device)
         self._buffers: list[tuple[torch.Tensor, int, str]] = []
-        """With zones; the line that made the tensor inside, and how it is called."""
+        """With zones; the line that made the memory inside, and how it is called."""
+        self._bytes = 0
 
-    def around(self, tensor: torch.Tensor, line: int, name: str) -> torch.Tensor:
-        """A copy with the same shape, strides and values, alone in a storage between two zones."""
-        if tensor.numel() == 0 or tensor.layout != torch.strided:
-            return tensor
-        size = _span(tensor)
-        buffer = torch.empty(ZONE + size + ZONE, dtype=torch.uint8, device=tensor.device)
-        buffer[:ZONE] = self._pattern
-        buffer[ZONE + size :] = self._pattern
-        module: Any = torch._C
-        inside = module._construct_storage_from_data_pointer(buffer.data_ptr() + ZONE, tensor.device, size)
-        made = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(inside, 0, tensor.shape, tensor.stride())
-        made.copy_(tensor)
+    def _copy(self, memory: torch.Tensor, line: int, name: str) -> Any:
+        """The bytes of a memory in a storage of their own, between two zones."""
+        size = memory.numel()
+        buffer = torch.empty(ZONE + size + ZONE, dtype=torch.uint8, device=memory.device)
+        buffer[:ZONE] = buffer[ZONE + size :] = self._pattern
+        buffer[ZONE : ZONE + size] = memory
         self._buffers.append((buffer, line, name))
-        return made
+        self._bytes += size
+        module: Any = torch._C
+        return module._construct_storage_from_data_pointer(buffer.data_ptr() + ZONE, memory.device, size)
+
+    def _takes(self, tensor: torch.Tensor, size: int) -> bool:
+        same = tensor.device == self._pattern.device and tensor.layout == torch.strided
+        return same and 0 < size <= BYTES_MAX - self._bytes
+
+    def _move(self, values: Environment, ids: list[int], line: int, name: str) -> None:
+        """Tensors of one storage into a copy of it: offsets, strides and what they share stay."""
+        storage = values[ids[0]].untyped_storage()
+        if not self._takes(values[ids[0]], storage.nbytes()):
+            return
+        empty = torch.empty(0, dtype=torch.uint8, device=storage.device)
+        copied = self._copy(empty.set_(storage, 0, (storage.nbytes(),), (1,)), line, name)
+        for id_ in ids:
+            values[id_] = _placed(values[id_], copied, values[id_].storage_offset())
 
     def enter(self, values: Environment, inputs: Iterable[int]) -> None:
-        """What a call begins with. Inputs that overlap, and what a model keeps in one memory, stay as they are."""
+        """What a call begins with. Inputs lie in one memory of others: of each its own part counts, and those that
+        overlap stay where they are."""
         borrowed = set(inputs)
-        starts = {id_: values[id_].data_ptr() for id_ in borrowed if values[id_].numel()}
-        spans = sorted((start, start + _span(values[id_]), id_) for id_, start in starts.items())
-        alone = set(starts)
-        for (_, end, before), (start, _, after) in itertools.pairwise(spans):
+        spans = sorted(
+            (values[id_].data_ptr(), values[id_].data_ptr() + _span(values[id_]), id_)
+            for id_ in borrowed
+            if values[id_].numel()
+        )
+        alone = {id_ for _, _, id_ in spans}
+        for (_, end, before), (start, _, after) in itertools.combinations(spans, 2):
             if start < end:
                 alone -= {before, after}
-        kept: dict[int, list[int]] = {}
-        for id_ in values.keys() - borrowed:
-            kept.setdefault(values[id_].untyped_storage().data_ptr(), []).append(id_)
         for id_ in alone:
-            values[id_] = self.around(values[id_], 0, "an input")
-        for ids in kept.values():
-            if len(ids) == 1:
-                values[ids[0]] = self.around(values[ids[0]], 0, "a tensor that the model keeps")
+            tensor = values[id_]
+            if self._takes(tensor, _span(tensor)):
+                whole = tensor.as_strided((_span(tensor) // tensor.itemsize,), (1,)).view(torch.uint8)
+                values[id_] = _placed(tensor, self._copy(whole, 0, "an input"), 0)
+        for ids in _by_storage(values, values.keys() - borrowed).values():
+            self._move(values, ids, 0, "a tensor that the model keeps")
 
     def made(self, step: plan.Call, values: Environment) -> None:
-        """Of what a step defined: tensors with memory of their own get zones."""
+        """Of what a step defined: what has a memory of its own."""
         new = {leaf.id for leaf in tree_leaves(step.out)}
-        old = {tensor.untyped_storage().data_ptr() for id_, tensor in values.items() if id_ not in new}
-        for id_ in new:
-            if values[id_].untyped_storage().data_ptr() not in old:
-                values[id_] = self.around(values[id_], step.line, f"what {step.op} made")
+        old = _by_storage(values, values.keys() - new).keys()
+        for at, ids in _by_storage(values, new).items():
+            if at not in old:
+                self._move(values, ids, step.line, f"what {step.op} made")
 
     def check(self) -> None:
-        """Waits for the device. OutOfBounds where a zone was written to: of which tensor, and how far from it."""
+        """Waits for the device. OutOfBounds where a zone was written to: of which memory, and how far from it."""
         broken = [((b[:ZONE] != self._pattern).any() | (b[-ZONE:] != self._pattern).any()) for b, _, _ in self._buffers]
         if not broken or not bool(torch.stack(broken).any()):
             return
@@ -97,3 +113,16 @@ class Guards:
         size = buffer.numel() - 2 * ZONE
         what = f"a kernel wrote outside of all tensors, {distance} bytes {side} {name} ({size} bytes)"
         raise OutOfBounds(line, what)
+
+
+def _by_storage(values: Environment, ids: Iterable[int]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for id_ in ids:
+        found.setdefault(values[id_].untyped_storage().data_ptr(), []).append(id_)
+    return found
+
+
+def _placed(tensor: torch.Tensor, storage: Any, offset: int) -> torch.Tensor:
+    """A tensor like this one in another storage, so many elements from its beginning."""
+    made = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage, offset, tensor.shape, tensor.stride())
+    return made.conj() if tensor.is_conj() else made

@@ -23,6 +23,9 @@ class Uncallable:
     def load(self, weights: dict[str, torch.Tensor]) -> frozenset[str]:
         return frozenset()
 
+    def let_go(self) -> None:
+        """It holds nothing."""
+
     def warm_up(self, inputs: list[Any]) -> None:
         """StepError."""
         raise StepError(self._refusal.line, self._refusal.reason)

@@ -132,7 +132,7 @@ class DeviceTimer:
         self._host_ns: dict[str, float] = {}
         self._seed: int | None = None
         self._pairs: list[tuple[float, float]] = []
-        self._void: list[str] = []
+        self._blocks: list[Json] = []
         self._unfinished: str | None = None  # why a fixed number of trials was not made
         self._transforms = sorted(job.admitted - {"spikes"})
         self._transform: str | None = None  # of the inputs that lie in the sets
@@ -310,8 +310,8 @@ class DeviceTimer:
         end = time.monotonic() + budget_s
         while True:
             self._block(min(BLOCK, policy.trials - len(self._pairs)))
-            if len(self._void) >= VOID_MOST:
-                return self._void[-1]
+            if len(self._void()) >= VOID_MOST:
+                return self._void()[-1]
             if len(self._pairs) < 2 <= policy.trials:
                 continue
             stop = rule.decide(*self._credited(), is_spent=time.monotonic() > end)
@@ -331,12 +331,16 @@ class DeviceTimer:
         why = gpu_state.disturbance(before, self._seen)
         if others_ns and why is None:
             why = "something else works on the GPU"
+        self._blocks.append({"bells": pairs, "void": why, **gpu_state.summary(before, self._seen)})
         if why is None:
             self._pairs += found
         else:
-            self._void.append(why)
             time.sleep(VOID_PAUSE_S)
             self._seen = self._gpu.state()
+
+    def _void(self) -> list[str]:
+        """Why blocks do not count."""
+        return [block["void"] for block in self._blocks if block["void"] is not None]
 
     def _pair(self, turn: int) -> tuple[float, float]:
         """Nanoseconds of a call of either side, on the same fresh inputs."""
@@ -417,15 +421,11 @@ class DeviceTimer:
             "one_call": self._why_one,
             "stopped": why,
             "empty_ns": round(self._empty_ns, 1),
-            "baseline_ns": None,
-            "moves": [0, 0],
-            "slopes": None,
             "clocks": {
                 "before": before,
                 "after": after,
                 "canary_ns": self._gpu.known_ns,
-                "void": self._void,
-                **gpu_state.summary(before, after),
+                "blocks": self._blocks,
             },
         }
         for name, side in (("reference", self._ours), ("candidate", self._theirs)):
@@ -439,8 +439,9 @@ class DeviceTimer:
         return {**detail, **self._outcome(ours, theirs)}
 
     def _outcome(self, ours: list[float], theirs: list[float]) -> Json:
-        if len(self._void) >= VOID_MOST:
-            return {"outcome": "inconclusive", "why": f"{len(self._void)} blocks were disturbed: {self._void[-1]}"}
+        void = self._void()
+        if len(void) >= VOID_MOST:
+            return {"outcome": "inconclusive", "why": f"{len(void)} blocks were disturbed: {void[-1]}"}
         if self._unfinished is not None:
             return {"outcome": "inconclusive", "why": self._unfinished}
         disagreement = self._disagreement()
