@@ -52,18 +52,24 @@ SPIN_GATED_NS: Final = 1_000_000
 """The same where the GPU waits until all of a bell is queued, so that it does not matter how soon that begins."""
 
 
+def failure_json(cause: BaseException, filename: str) -> Json:
+    """ERROR of proto/worker.md."""
+    line = getattr(cause, "line", None)  # of a plan's step
+    report = error_json(cause, filename, line if type(line) is int else None)
+    if isinstance(cause, torch.AcceleratorError):  # the rest is advice to who wrote torch
+        report["text"] = str(cause).partition("\n")[0]
+    elif isinstance(cause, StepError):  # the traceback would be the executor's
+        report["text"] = clean_text(cause.what)
+    return report
+
+
 class StepFailed(Exception):
     """A step of this child failed: told as {"ev": "failed"}, the child goes on."""
 
     def __init__(self, phase: str, cause: BaseException, filename: str) -> None:
         super().__init__(phase)
         self.phase = phase
-        line = getattr(cause, "line", None)  # of a plan's step
-        self.report = error_json(cause, filename, line if type(line) is int else None)
-        if isinstance(cause, torch.AcceleratorError):  # the rest is advice to who wrote torch
-            self.report["text"] = str(cause).partition("\n")[0]
-        elif isinstance(cause, StepError):  # the traceback would be the executor's
-            self.report["text"] = clean_text(cause.what)
+        self.report = failure_json(cause, filename)
 
 
 @dataclass
@@ -647,7 +653,7 @@ class Child:
     def _write_error(self, doorbell: native.Doorbell, error: BaseException) -> None:
         import json
 
-        report = {"error": error_json(error, self._filename), "phase": "call"}
+        report = {"error": failure_json(error, self._filename), "phase": "call"}
         doorbell.write_reply(json.dumps(report).encode()[:DOORBELL_REPLY_MAX])
 
     def _synchronize(self) -> None:

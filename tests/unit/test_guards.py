@@ -144,8 +144,7 @@ def test_copies_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_step_is_told_in_its_own_words_and_a_fault_of_the_gpu_in_one_line() -> None:
     """The traceback would be the executor's, and what follows a fault is advice to who wrote torch."""
-    told = child.StepFailed("call", OutOfBounds(7, "a kernel wrote outside"), "candidate.py").report
+    told = child.failure_json(OutOfBounds(7, "a kernel wrote outside"), "candidate.py")
     assert told == {"type": "OutOfBounds", "text": "a kernel wrote outside", "line": 7}
     error = torch.AcceleratorError("CUDA error: an illegal memory access\nCompile with `TORCH_USE_CUDA_DSA`")
-    told = child.StepFailed("call", error, "candidate.py").report
-    assert told["text"] == "CUDA error: an illegal memory access"
+    assert child.failure_json(error, "candidate.py")["text"] == "CUDA error: an illegal memory access"
