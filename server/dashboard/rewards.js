@@ -116,7 +116,7 @@ export function failures(root, params, go) {
       { name: "How often", cell: (item) => el("span", { class: "progress" }, el("span", { class: "bar roomy", "aria-hidden": "true" }, el("i", { class: "bad", style: { width: (100 * item.n) / most + "%" } })), el("span", { text: `${count(item.n)} (${percent(item.n, found.n)})` })) },
       { name: "Class", cell: (item) => el("a", { class: "pill " + classTone(item.class), href: address(item), text: words(item.class) }) },
       { name: "Stage", cell: (item) => item.failed_at || "–", roomy: true },
-      { name: "Cause", wrap: true, cell: (item) => el("code", { text: item.message === null ? "(causes beyond the 512 that the store keeps of two hours)" : item.message }) },
+      { name: "Cause", wrap: true, cell: (item) => el("code", { text: item.message === null ? "(new causes, after two hours had 512 of cause, task and run)" : item.message }) },
       { name: "Example", cell: (item) => el("a", { href: "#/submissions/" + item.example, text: "the last one" }) },
       { name: "First", cell: (item) => when(item.first), roomy: true }, { name: "Last", cell: (item) => when(item.last), roomy: true },
     ], found.items, params.size ? "Nothing matches these filters." : "Nothing failed in this window."));

@@ -29,7 +29,11 @@ extern const struct summary_span {
     int span_s, kept_s;
 } summary_spans[SUMMARY_NSPANS];
 #define SUMMARY_FAILURES_KEPT_S (31 * 86400)
-/* Rows that one stretch of a scope has room for: candidates choose what they raise. Beyond, the message is "". */
+/*
+ * Rows that one stretch of a scope (and node) has room for, since candidates choose what they raise. Beyond, a failure
+ * without a row counts under run "" and task "": under its message where the stretch has that already, else under "". So
+ * there are at most twice as many rows, and one for each class and stage.
+ */
 #define SUMMARY_FAILURES 512
 #define SUMMARY_PRUNE_EVERY_S 60
 

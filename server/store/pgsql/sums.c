@@ -58,7 +58,14 @@ add_trends(struct pgsql *p, const struct counted *c, struct error *err)
         NULL, err);
 }
 
-/* The message stands as it is where it is known already, or where there is room for one more. */
+/* As summary.h has it: where there is a row, or room for one; else without run and task, and a message that is new. */
+#define STRETCH "FROM cause f WHERE f.scope = s.scope AND f.start_s = $3 AND f.node = $2"
+#define CAUSE "f.class = $4 AND f.failed_at = $5 AND f.message = $6"
+#define OWN_ROW                                                                                         \
+    "(SELECT EXISTS (SELECT " STRETCH " AND f.run = $9 AND f.task_id = $10 AND " CAUSE ") OR"           \
+    "   (SELECT count(*) FROM (SELECT " STRETCH " LIMIT " NUMBER(SUMMARY_FAILURES) ") AS f) < " NUMBER( \
+        SUMMARY_FAILURES) " AS has_row OFFSET 0) AS own" /* OFFSET: it is looked for once */
+
 static int
 add_failure(struct pgsql *p, const struct counted *c, struct error *err)
 {
@@ -68,18 +75,15 @@ add_failure(struct pgsql *p, const struct counted *c, struct error *err)
         return 0;
     return pg_run(
         &p->link, "count a failure",
-        "INSERT INTO cause AS t (scope, start_s, node, run, task_id, class, failed_at, message, n, "
-        "first_ms,"
+        "INSERT INTO cause AS t (scope, start_s, node, run, task_id, class, failed_at, message, n, first_ms,"
         "  last_ms, last_id)"
-        " SELECT scope, $3, $2, $9, $10, $4, $5, CASE WHEN EXISTS (SELECT 1 FROM cause f"
-        "   WHERE f.scope = s.scope AND f.start_s = $3 AND f.node = $2 AND f.run = $9 AND f.task_id = $10"
-        "   AND f.class = $4 AND f.failed_at = $5 AND f.message = $6) OR (SELECT count(*) FROM cause f"
-        "   WHERE f.scope = s.scope AND f.start_s = $3 AND f.node = $2) < " NUMBER(
-            SUMMARY_FAILURES) "  THEN $6 ELSE '' END, 1, $7, $7, $8 FROM " SCOPES
-                              " ON CONFLICT (scope, start_s, node, run, task_id, class, failed_at, "
-                              "message) DO UPDATE SET n = t.n + 1,"
-                              " first_ms = least(t.first_ms, excluded.first_ms),"
-                              " last_ms = greatest(t.last_ms, excluded.last_ms), last_id = excluded.last_id",
+        " SELECT scope, $3, $2, CASE WHEN has_row THEN $9 ELSE '' END,"
+        "  CASE WHEN has_row THEN $10 ELSE '' END, $4, $5,"
+        "  CASE WHEN has_row OR EXISTS (SELECT " STRETCH " AND " CAUSE ") THEN $6 ELSE '' END,"
+        "  1, $7, $7, $8 FROM " SCOPES " CROSS JOIN LATERAL " OWN_ROW
+        " ON CONFLICT (scope, start_s, node, run, task_id, class, failed_at, message)"
+        " DO UPDATE SET n = t.n + 1, first_ms = least(t.first_ms, excluded.first_ms),"
+        " last_ms = greatest(t.last_ms, excluded.last_ms), last_id = excluded.last_id",
         PG_VALUES(scope_of(c), pg_text(p->lease.node), pg_int(at_s - at_s % STORE_FAILURE_SPAN_S),
                   pg_text(class_name(c->is.class_)), pg_text(c->is.failed_at), pg_text(c->is.message),
                   pg_int(c->row->finished_ms), pg_text(c->row->id), pg_text(c->run), pg_text(c->task_id)),

@@ -26,12 +26,15 @@ static const char *const change_sql[SUMS_NCHANGES] = {
     [ADD_TREND] = "INSERT INTO trend VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?10)"
                   " ON CONFLICT DO UPDATE SET n = n + 1, reward_sum = reward_sum + excluded.reward_sum,"
                   "  wait_ms = wait_ms + excluded.wait_ms, device_ms = device_ms + excluded.device_ms",
-    /* The message stands as it is where it is known already, or where there is room for one more. */
-    [ADD_FAILURE] = "INSERT INTO failure VALUES (?1, ?2, ?9, ?10, ?3, ?4,"
-                    "  CASE WHEN (SELECT count(*) FROM failure WHERE scope = ?1 AND start_s = ?2) < ?5"
-                    "    OR EXISTS (SELECT 1 FROM failure WHERE scope = ?1 AND start_s = ?2 AND run = ?9"
-                    "      AND task_id = ?10 AND class = ?3 AND failed_at = ?4 AND message = ?6)"
-                    "  THEN ?6 ELSE '' END, 1, ?7, ?7, ?8)"
+    /* As summary.h has it: where there is a row, or room for one; else without run and task, and a message that is new. */
+    [ADD_FAILURE] = "WITH own AS MATERIALIZED (SELECT EXISTS (SELECT 1 FROM failure WHERE scope = ?1"
+                    "    AND start_s = ?2 AND run = ?9 AND task_id = ?10 AND class = ?3 AND failed_at = ?4"
+                    "    AND message = ?6) OR (SELECT count(*) FROM (SELECT 1 FROM failure WHERE scope = ?1"
+                    "    AND start_s = ?2 LIMIT ?5)) < ?5 AS has_row)"
+                    " INSERT INTO failure SELECT ?1, ?2, iif(has_row, ?9, ''), iif(has_row, ?10, ''), ?3, ?4,"
+                    "  iif(has_row OR EXISTS (SELECT 1 FROM failure WHERE scope = ?1 AND start_s = ?2"
+                    "    AND class = ?3 AND failed_at = ?4 AND message = ?6), ?6, ''), 1, ?7, ?7, ?8"
+                    "  FROM own WHERE true"
                     " ON CONFLICT DO UPDATE SET n = n + 1, first_ms = min(first_ms, excluded.first_ms),"
                     "  last_ms = max(last_ms, excluded.last_ms), last_id = excluded.last_id",
     [ADD_RECORD] = "INSERT OR IGNORE INTO record SELECT ?1, ?2, ?3, ?4, ?5 WHERE ?5 >"
