@@ -303,6 +303,28 @@ nodes_that_are_gone_are_forgotten(void **state)
     assert_int_equal(postgres_number(r->path, "SELECT count(*) FROM verifierd.node"), 2);
 }
 
+static void
+a_node_that_was_forgotten_begins_another_epoch(void **state)
+{
+    struct rig *r = *state;
+    struct store *first = open_as(r, r->path, "other"), *second;
+    struct outcome o = { 0 };
+
+    assert_non_null(first);
+    int64_t before = store_lease(first)->epoch;
+    store_close(first);
+    postgres_number(r->path, "UPDATE verifierd.node SET lease_until_ms = verifierd.now_ms() - 86400001"
+                             " WHERE name = 'other'");
+    assert_int_equal(store_reap(r->store, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o.code, 0);
+    assert_int_equal(postgres_number(r->path, "SELECT count(*) FROM verifierd.node"), 1);
+    second = open_as(r, r->path, "other");
+    assert_non_null(second);
+    assert_true(store_lease(second)->epoch > before);
+    store_close(second);
+}
+
 struct orders {
     int n, why;
     char id[ID_SIZE];
@@ -576,6 +598,7 @@ main(void)
         RIGGED(a_group_that_another_node_is_taking_home_is_not_waited_for),
         RIGGED(a_name_is_not_taken_from_a_daemon_that_lives),
         RIGGED(nodes_that_are_gone_are_forgotten),
+        RIGGED(a_node_that_was_forgotten_begins_another_epoch),
         RIGGED(a_new_schema_holds_up_nobody_while_a_table_is_in_use),
         RIGGED(who_has_a_submission_finds_that_it_is_to_be_cancelled),
         RIGGED(the_lease_is_renewed_while_the_writer_waits),

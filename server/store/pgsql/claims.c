@@ -56,10 +56,13 @@ pg_join(struct store_backend *b, const char *node, int64_t lease_ms, struct stor
 {
     struct pg_link *l = &pgsql_of(b)->link;
     AUTO_RESULT PGresult *row = NULL;
-    /* Not while another daemon lives under the name; an endless lease is waited for by nobody. */
+    /*
+     * Not while another daemon lives under the name; an endless lease is waited for by nobody. A row that was forgotten
+     * begins beyond the epochs that it had: by the clock.
+     */
     int rc =
         pg_ask(l, "take a lease",
-               "INSERT INTO node (name, epoch, lease_until_ms) VALUES ($1, 1, " LEASE_END(
+               "INSERT INTO node (name, epoch, lease_until_ms) VALUES ($1, now_ms(), " LEASE_END(
                    "$2::bigint") ") ON CONFLICT (name) DO UPDATE SET epoch = node.epoch + 1,"
                                  " lease_until_ms = excluded.lease_until_ms WHERE $2 = 9223372036854775807"
                                  " OR node.lease_until_ms <= now_ms() OR node.epoch = $3 RETURNING epoch",
