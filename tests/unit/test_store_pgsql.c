@@ -251,6 +251,32 @@ a_home_ends_with_the_life_that_made_it(void **state)
 }
 
 static void
+a_newer_schema_leaves_a_group_at_home(void **state)
+{
+    struct rig *r = *state;
+    struct pg_link link = { 0 };
+    char url[POSTGRES_URL_SIZE];
+    size_t known;
+
+    postgres_new(url);
+    assert_int_equal(pg_link_open(&link, url, "old", &r->err), 0);
+    assert_int_equal(pg_schema_migrate(&link, pg_schema_steps(&known), 5, &r->err), 0);
+    pg_link_close(&link);
+    postgres_number(url,
+                    "INSERT INTO verifierd.node VALUES ('other', 7, 9223372036854775807);"
+                    "INSERT INTO verifierd.submission_group (id, task_id, size, created_ms, request, home)"
+                    " VALUES ('g', 't', 1, 0, '{}', 'other');"
+                    "INSERT INTO verifierd.job (id, state, priority, attempts, claim, together)"
+                    " VALUES ('j', 0, 0, 0, 0, 'g')");
+    struct store *s = open_as(r, url, "this");
+    assert_non_null(s);
+    assert_false(waits_for(r, s));
+    postgres_number(url, "UPDATE verifierd.node SET epoch = 8 WHERE name = 'other'");
+    assert_true(waits_for(r, s));
+    store_close(s);
+}
+
+static void
 a_group_that_another_node_is_taking_home_is_not_waited_for(void **state)
 {
     struct rig *r = *state;
@@ -595,6 +621,7 @@ main(void)
         RIGGED(the_later_of_two_lives_under_one_name_has_the_lease),
         RIGGED(a_group_that_chooses_is_judged_by_one_node_at_a_time),
         RIGGED(a_home_ends_with_the_life_that_made_it),
+        RIGGED(a_newer_schema_leaves_a_group_at_home),
         RIGGED(a_group_that_another_node_is_taking_home_is_not_waited_for),
         RIGGED(a_name_is_not_taken_from_a_daemon_that_lives),
         RIGGED(nodes_that_are_gone_are_forgotten),

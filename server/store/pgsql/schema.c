@@ -299,7 +299,9 @@ static const char version_homes[] =
     "  RETURN new;"
     "END $$;"
     "CREATE TRIGGER group_home BEFORE UPDATE OF home ON submission_group FOR EACH ROW"
-    "  EXECUTE FUNCTION note_home();";
+    "  EXECUTE FUNCTION note_home();" /* and for the groups that have one */
+    "UPDATE submission_group SET home = home WHERE home IS NOT NULL"
+    "  AND id IN (SELECT together FROM job WHERE together IS NOT NULL);";
 
 /*
  * Failures by run and task, beside the table that nodes of a version before go on with; how long verdicts waited, and held
