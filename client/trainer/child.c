@@ -26,7 +26,8 @@ child_spawn(const char *program, char *const *argv)
     return pid;
 }
 
-int
+/* What waitpid() says of an end: the exit status, or 128 + the signal. */
+static int
 child_status(int status)
 {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -6,8 +6,6 @@
 
 /* Start argv (borrowed); it gets SIGTERM when this process ends. -1: there is no process for it. */
 pid_t child_spawn(const char *program, char *const *argv);
-/* What waitpid() says of an end: the exit status, or 128 + the signal. */
-int child_status(int status);
 /*
  * Wait for its end; a signal that asks to stop is handed on. tend(arg) (NULL: nothing) is called again and again meanwhile.
  * Its exit status, or 128 + its signal.

@@ -120,8 +120,8 @@ take_id(json_t *answer, char id[DAEMON_ID_SIZE], struct error *err)
 }
 
 /* Names are for people, and data sets share some: one that stands for another task gets a tag of this one behind it. */
-int
-daemon_register(struct http_client *c, const struct task *task, json_t **out, struct error *err)
+static int
+register_task(struct http_client *c, const struct task *task, json_t **out, struct error *err)
 {
     char tag[HASH_TAG_SIZE];
     AUTO_JSON json_t *body = json_pack("{s:s, s:s, s:s}", "name", task->name, "reference", task->reference,
@@ -147,7 +147,7 @@ int
 daemon_add_task(struct http_client *c, const struct task *task, char id[DAEMON_ID_SIZE], struct error *err)
 {
     AUTO_JSON json_t *answer = NULL;
-    int rc = daemon_register(c, task, &answer, err);
+    int rc = register_task(c, task, &answer, err);
     return rc == 0 ? take_id(answer, id, err) : rc;
 }
 

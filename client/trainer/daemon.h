@@ -16,8 +16,6 @@ int daemon_open(const struct trainer *t, struct http_client **out, struct error 
 /* Register a task, or find it: its id. ERR_INPUT: its reference does not run (the reason), or the like. */
 int daemon_add_task(struct http_client *c, const struct task *task, char id[DAEMON_ID_SIZE],
                     struct error *err);
-/* The same, for what else the daemon says of it ("flags"): the task's document, given. */
-int daemon_register(struct http_client *c, const struct task *task, json_t **out, struct error *err);
 /*
  * Post a group ({"task", "candidates", ...}, borrowed): its id. ERR_INPUT: refused. run names the run and what the group
  * is in it: the same run with the same body gets the same group (for a day), however often it posts.
