@@ -134,6 +134,16 @@ def test_judge_waits_until_it_is_done() -> None:
     assert stub.asked[0][3]["Authorization"] == "Bearer vd_x"
 
 
+def test_a_redirect_does_not_take_the_token_elsewhere() -> None:
+    with (
+        serving(say(200, {"id": "1"})) as other,
+        serving(say(302, {}, Location=other.url)) as stub,
+        pytest.raises(Refused, match="302"),
+    ):
+        Client(stub.url, "vd_x").task("softmax")
+    assert other.asked == [] and len(stub.asked) == 1
+
+
 def test_a_lost_call_is_made_again_under_the_same_key() -> None:
     slept: list[float] = []
     with serving(

@@ -108,7 +108,7 @@ class Checks:
             if name not in os.environ:
                 raise PipelineError(f"endpoint.start uses ${name}, which is not set in the environment")
         words = self.words()
-        first = next((word for word in words if word not in ("exec", "env") and "=" not in word), "-")
+        first = next((word for word in words if word != "env" and "=" not in word), "-")
         is_file = "/" in first and os.access(self.run.workdir / first, os.X_OK)
         if not first.startswith("-") and not is_file and not shutil.which(first):
             raise PipelineError(f'endpoint.start: there is no program "{first}" in PATH')

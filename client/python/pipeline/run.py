@@ -182,7 +182,13 @@ class Run:
         is_other = self.state.is_other_work(step)
         self.say(step.name)
         self.state.set(step, "running")
-        status = self.command(step, self.serve(step))
+        try:
+            status = self.command(step, self.serve(step))
+        except PipelineError:
+            self.state.set(step, "interrupted" if self.stop else "failed", time.monotonic() - began)
+            if self.stop:
+                return RESUME
+            raise
         seconds = time.monotonic() - began
         if status == UNEXTRACTED:  # its report is there and says so; all() looks at it at the end
             self.say(f"{step.name}: no code was found in any answer")
@@ -200,9 +206,14 @@ class Run:
         for path in step.outputs:
             fault = self.state.fault(path)
             if fault:
+                self.state.set(step, "failed", seconds)
                 raise PipelineError(f"{step.name}: what it should have left is not as it should be: {fault}", FAILED)
         self.state.set(step, "done", seconds)
         return OK
+
+    def interrupted(self) -> int:
+        self.say("interrupted: the same command goes on")
+        return RESUME
 
     def all(self) -> int:
         for step in self.steps:
@@ -211,7 +222,7 @@ class Run:
                 continue
             status = RESUME if self.stop else self.step(step)
             if status == RESUME:
-                self.say("interrupted: the same command goes on")
+                return self.interrupted()
             if status != OK:
                 return status
         self.say(f"done: {self.workdir}/outputs/report.html")
@@ -234,12 +245,19 @@ class Run:
                 text = f"a restore of {remote} was begun and not finished: trainer resume --remote={remote} goes on"
                 raise PipelineError(text)
             self.state.open(self.conf, self.file)
-            if not Checks(self).ahead():
+            is_well = Checks(self).ahead()
+            if self.stop:  # which ends what they start
+                return self.interrupted()
+            if not is_well:
                 return CONFIG
             self.along = Along(self)
             try:
                 self.along.start()
                 return self.all()
+            except PipelineError:
+                if not self.stop:
+                    raise
+                return self.interrupted()
             finally:
                 self.along.end()  # first: after a notice each second counts
                 self.serving.stop()

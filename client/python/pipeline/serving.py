@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,14 @@ def ask(url: str, limit_s: float, body: object = None) -> tuple[int, bytes]:
     except ValueError as error:  # certificates that are none
         raise PipelineError(str(error)) from None
     try:
-        with opener.open(urllib.request.Request(url, data, headers), timeout=limit_s) as answer:
+        try:
+            answer: Any = opener.open(urllib.request.Request(url, data, headers), timeout=limit_s)
+        except urllib.error.HTTPError as refusal:
+            answer = refusal
+        with answer:
             return int(answer.status), answer.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read()
+    except HTTPException as error:  # cut off, or no HTTP
+        raise OSError(repr(error)) from None
 
 
 def adapter_name(adapter: Path, digest: str) -> str:
@@ -75,7 +80,7 @@ class Serving:
         """If it is ours and does not run; and wait until it answers."""
         if self.command and self.process is None:
             with self.log.open("ab") as log:
-                argv = ["/bin/sh", "-c", f"exec {self.command}"]
+                argv = ["/bin/sh", "-c", f"exec env {self.command}"]  # env: VARIABLE=value may come first
                 self.process = spawn(argv, stdout=log, stderr=log, start_new_session=True)
         limit = time.monotonic() + self.wait_s
         while self.models() is None:

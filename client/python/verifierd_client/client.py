@@ -363,13 +363,18 @@ def _stream(reply: HTTPResponse) -> Iterator[Event]:
         return
 
 
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
 def handlers_of(url: str) -> list[urllib.request.BaseHandler]:
     """Believes whom curl(1) believes; SSL_CERT_FILE and SSL_CERT_DIR are Python's own. A proxy's loopback is another
-    machine, so a daemon on ours is asked without one."""
+    machine, so a daemon on ours is asked without one. A redirect is not followed (HTTPError): the token is for url."""
     bundle = os.environ.get("CURL_CA_BUNDLE") or None
     host = urlsplit(url).hostname or ""
     is_local = host in ("localhost", "::1") or host.startswith("127.")
-    found: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})] if is_local else []
+    found: list[urllib.request.BaseHandler] = [_NoRedirect(), *([urllib.request.ProxyHandler({})] if is_local else [])]
     if not url.startswith("https:"):
         return found
     try:
