@@ -25,7 +25,7 @@ static const struct {
     { "run", "trainer run", pipeline_command },
     { "status", "trainer status", pipeline_command },
     { "report", "trainer report", pipeline_command },
-    { "bucket", "trainer bucket", bucket_command },
+    { "bucket", "trainer bucket", pipeline_command },
     { "sync", "trainer sync", pipeline_command },
     { "resume", "trainer resume", pipeline_command },
     { "watch", "trainer watch", watch_command },

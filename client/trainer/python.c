@@ -111,16 +111,8 @@ prepare_command(struct trainer *t, int argc, char **argv)
 }
 
 int
-bucket_command(struct trainer *t, int argc, char **argv)
-{
-    (void)t;
-    return start(python_of(argc, argv), "-c", pipeline, NULL, argc, argv);
-}
-
-/* These need the standard library alone, and so any Python. */
-int
 pipeline_command(struct trainer *t, int argc, char **argv)
 {
     (void)t;
-    return start("python3", "-c", pipeline, NULL, argc, argv);
+    return start(python_of(argc, argv), "-c", pipeline, NULL, argc, argv);
 }

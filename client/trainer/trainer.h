@@ -75,10 +75,8 @@ void trainer_catch_signals(void);
 int finetune_environment(struct error *err);
 
 /* The commands. argv[0] is the command's full name; each returns an enum trainer_exit. */
-int prepare_command(struct trainer *t, int argc, char **argv); /* and fuse: python -m prepare */
-int pipeline_command(struct trainer *t, int argc,
-                     char **argv);                            /* run, status, sync ...: python -m pipeline */
-int bucket_command(struct trainer *t, int argc, char **argv); /* the same, by the Python that has libraries */
+int prepare_command(struct trainer *t, int argc, char **argv);  /* and fuse: python -m prepare */
+int pipeline_command(struct trainer *t, int argc, char **argv); /* run, status, sync ...: pipeline */
 int extraction_command(struct trainer *t, int argc, char **argv);
 int bestofn_command(struct trainer *t, int argc, char **argv);
 int evaluate_command(struct trainer *t, int argc, char **argv);

@@ -73,6 +73,7 @@ MODEL_CONFIG = f'model_config = "{DEPLOY / "qwen2.5-coder-7b-instruct.json"}"\n'
         ('rl { curriculum = "nokind" }\n', 'is not one of fixed, stepped, seed'),
         ('rl { until = "never" }\n', '--until takes one of ast,compile'),
         ('endpoint { start = "env A=1 no-such-server {model}" }\n', 'there is no program "no-such-server" in PATH'),
+        ('endpoint { start = "exec sh" }\n', 'there is no program "exec" in PATH'),
         ('endpoint { start = "$NO_SUCH_PYTHON -m finetune serve {model}" }\n', '$NO_SUCH_PYTHON, which is not set'),
         ('endpoint { start = "sh --tensor-parallel-size 4 --data-parallel-size=2" }\ngpus = 7\n', 'asks for 8 GPUs'),
         ('verifier { devices = "7" }\ndevices = "6,7"\ngpus = 2\n', 'GPU 7 is used twice: verifier.devices and'),
@@ -146,8 +147,14 @@ def test_the_shipped_configuration_passes_anywhere(tmp_path: Path) -> None:
     )
     done = trainer("run", "--check", str(small), f"--workdir={tmp_path}", PATH=path)
     assert done.returncode == 3 and "has 24: lower batch or length" in done.stderr
-    done = trainer("run", "--check", str(conf), f"--workdir={tmp_path}", TRAINER_PYTHON="/bin/true", PATH=path)
+    small.write_text(conf.read_text().replace('"qwen2.5-coder-7b-instruct.json"', f'"{config}"\npython = "/bin/true"'))
+    done = trainer("run", "--check", str(small), f"--workdir={tmp_path}", PATH=path)
     assert done.returncode == 3 and "/bin/true ended with status 0 and checked nothing" in done.stderr
+
+
+def test_the_python_that_is_named_is_started(tmp_path: Path) -> None:
+    done = trainer("status", f"--workdir={tmp_path}", TRAINER_PYTHON="/bin/echo")
+    assert done.returncode == 0 and done.stdout.startswith("-c import sys"), done.stderr
 
 
 def test_an_estimate_is_by_step(tmp_path: Path) -> None:

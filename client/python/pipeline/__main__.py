@@ -5,6 +5,10 @@ from __future__ import annotations
 import importlib
 import sys
 
+if sys.version_info < (3, 10):  # noqa: UP036 (the system's, where TRAINER_PYTHON names none)
+    print(f"trainer: {sys.executable} is older than Python 3.10: set TRAINER_PYTHON", file=sys.stderr)
+    sys.exit(3)
+
 from .common import CONFIG, INTERRUPTED, PipelineError
 
 
