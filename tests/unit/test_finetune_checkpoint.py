@@ -92,6 +92,22 @@ def test_what_is_not_as_written_is_passed_over(tmp_path: Path, damage: str) -> N
     assert len(said) == 1 and layout.step_name(2) in said[0]
 
 
+def test_one_that_is_pruned_while_it_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(partial: Path) -> None:
+        (partial / "w").write_text("x")
+
+    path = checkpoint.save(tmp_path, "step-00000001", write, {})
+    digest_of = checkpoint.digest_of
+
+    def pruned(file: Path) -> str:
+        file.unlink()
+        return digest_of(file)
+
+    monkeypatch.setattr(checkpoint, "digest_of", pruned)
+    with pytest.raises(TrainError, match="w is missing"):
+        checkpoint.verify(path)
+
+
 def test_two_good_ones_are_kept(tmp_path: Path) -> None:
     for step in range(1, 6):
         save(tmp_path, step)

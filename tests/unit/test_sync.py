@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from finetune import checkpoint
-from pipeline import engine, status
-from pipeline.common import PipelineError
+from pipeline import engine, status, sync
+from pipeline.common import PipelineError, read
 from pipeline.resume import drop_damaged
-from pipeline.sync import Snapshot
+from pipeline.sync import Snapshot, Sync
 
 
 class Rig:
@@ -194,3 +199,43 @@ def test_rclone_gets_the_bundle_of_aws_by_its_own_name(monkeypatch: pytest.Monke
     assert "AWS_CA_BUNDLE" not in engine.environment("/usr/bin/rclone")
     assert engine.environment("rclone")["RCLONE_CA_CERT"] == "/a.pem"
     assert engine.environment("aws")["AWS_CA_BUNDLE"] == "/a.pem" and "RCLONE_CA_CERT" not in engine.environment("aws")
+
+
+@pytest.mark.parametrize("where", ["the snapshot", "sync.json"])
+def test_a_full_disk_is_told_and_the_copy_is_tried_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], where: str
+) -> None:
+    place, name = (Snapshot, "take") if where == "the snapshot" else (sync, "write")
+    inner, before = getattr(place, name), list[object]()
+
+    class Twice:
+        def __bool__(self) -> bool:
+            return len(before) > 1
+
+    def full_at_first(*arguments: object) -> object:
+        before.append(read(rig.root / "sync.json", dict))
+        if len(before) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return inner(*arguments)
+
+    monkeypatch.setattr(place, name, full_at_first)
+    given = SimpleNamespace(copy_command="true", remote="there", check_command="true", workdir=rig.root)
+    stop: Any = Twice()
+    hurry: Any = SimpleNamespace(is_on=True)
+    Sync(given, stop).loop(60, hurry)
+    said = capsys.readouterr()
+    assert "No space left on device" in said.err and "there has all of" in said.out
+    if where == "the snapshot":
+        told: Any = before[1]
+        assert "No space left on device" in told["error"]
+    state = json.loads((rig.root / "sync.json").read_text())
+    assert state["good_at"] > 0 and "error" not in state
+
+
+def test_a_python_that_is_too_old_is_told_in_one_line() -> None:
+    code = "import sys; sys.version_info = (3, 9, 0); sys.modules['pipeline.common'] = None; import pipeline.__main__"
+    done = subprocess.run([sys.executable, "-c", code], cwd=Path(sync.__file__).parents[1], capture_output=True,
+                          text=True, timeout=60, check=False)  # fmt: skip
+    assert done.returncode == 3 and done.stderr.splitlines() == [
+        f"trainer: {sys.executable} is older than Python 3.10: set TRAINER_PYTHON"
+    ]

@@ -143,9 +143,10 @@ def verify(path: Path) -> Manifest:
             raise TrainError(f"{path / layout.MANIFEST} cannot be read: {name!r}")
         try:
             size = file.stat().st_size
+            is_same = size == expected.get("size") and digest_of(file) == expected.get("digest")
         except OSError as error:
             raise TrainError(f"{path}: {name} is missing: {error.strerror}") from error
-        if size != expected.get("size") or digest_of(file) != expected.get("digest"):
+        if not is_same:
             raise TrainError(f"{path}: {name} is not what was written ({size} bytes of {expected.get('size')})")
     return dict(manifest)
 

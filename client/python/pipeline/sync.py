@@ -164,9 +164,9 @@ class Sync:
                     self.send(part, self.remote)
                 self.snapshot.sent |= now
                 self.good_at = time.time()
-            except PipelineError as found:
+            except (OSError, PipelineError) as found:
                 error = str(found)
-                raise
+                raise found if isinstance(found, PipelineError) else PipelineError(error, SERVICE) from None
             finally:
                 self.snapshot.remove()
                 state: Json = {"remote": self.remote, "good_at": self.good_at, "tried_at": time.time()}
@@ -193,7 +193,7 @@ class Sync:
             try:
                 self.once()
                 print(f"{self.remote} has all of {self.root}", flush=True)
-            except PipelineError as error:
+            except (OSError, PipelineError) as error:  # sync.json, too, may find no place
                 print(f"trainer: the copy failed, and is tried again: {error}", file=sys.stderr, flush=True)
                 pause_s = min(every_s, RETRY_S)
             until = time.monotonic() + pause_s
