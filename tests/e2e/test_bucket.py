@@ -372,7 +372,15 @@ def test_bad_options(arguments: tuple[str, ...], says: str) -> None:
     assert done.returncode == 2 and says in done.stderr, done.stderr
 
 
-def test_an_address_that_is_none() -> None:
-    env = {"AWS_ACCESS_KEY_ID": "c", "AWS_SECRET_ACCESS_KEY": "c", "AWS_ENDPOINT_URL": "ftp://somewhere"}
+@pytest.mark.parametrize(
+    ("service", "says"),
+    [
+        ("ftp://somewhere", "is not the address of an S3 service"),
+        ("https://s3.test;reboot", "is not the address of an S3 service"),
+        ("https://a..b", "Invalid endpoint: https://a..b"),
+    ],
+)
+def test_an_address_that_is_none(service: str, says: str) -> None:
+    env = {"AWS_ACCESS_KEY_ID": "c", "AWS_SECRET_ACCESS_KEY": "c", "AWS_ENDPOINT_URL": service}
     done = trainer("bucket", NAME, env=env)
-    assert done.returncode == 3 and "is not the address of an S3 service" in done.stderr
+    assert done.returncode == 3 and says in done.stderr and "Traceback" not in done.stderr, done.stderr

@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -123,7 +124,7 @@ class Bucket:
 
     def __init__(self, name: str, region: str, service: str | None) -> None:
         self.name, self.region, self.service = name, region, service
-        if service and not re.fullmatch(r"https?://[^/@?# ]+/*", service, re.IGNORECASE):
+        if service and not re.fullmatch(r"https?://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d+)?/*", service, re.IGNORECASE):
             raise PipelineError(f'"{service}" is not the address of an S3 service (https://HOST, no path)')
         for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             if not os.environ.get(key):
@@ -336,7 +337,7 @@ def settle(given: Any) -> int:
     if given.json:
         policy = {"bucket": given.name, "region": given.region, "export": export, "policy": policy}
     else:
-        print("".join(f"export {key}={value}\n" for key, value in export.items()), end="")
+        print("".join(f"export {key}={shlex.quote(value)}\n" for key, value in export.items()), end="")
     print(json.dumps(policy, indent=2))
     return OK
 
@@ -348,6 +349,8 @@ def main(arguments: list[str]) -> int:
         parser.error("which bucket?")
     try:
         return settle(given)
+    except ValueError as error:  # botocore's, of an address
+        raise PipelineError(str(error)) from None
     except BotoCoreError as error:
         place = f"{given.service or 'https://s3.' + given.region + '.amazonaws.com'}/{given.name}"
         raise PipelineError(f"{place} cannot be asked: {error}", SERVICE) from None
