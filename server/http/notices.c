@@ -233,7 +233,9 @@ begin_try(struct notices *n, struct notice **waiting, struct notice *w)
     curl_easy_setopt(w->easy, CURLOPT_OPENSOCKETFUNCTION, open_cb);
     curl_easy_setopt(w->easy, CURLOPT_WRITEFUNCTION, ignore_cb);
     curl_easy_setopt(w->easy, CURLOPT_TIMEOUT_MS, TRY_MS);
-    curl_easy_setopt(w->easy, CURLOPT_QUICK_EXIT, 1L);     /* the end of a try waits for no resolver */
+#if LIBCURL_VERSION_NUM >= 0x075700
+    curl_easy_setopt(w->easy, CURLOPT_QUICK_EXIT, 1L); /* the end of a try waits for no resolver */
+#endif
     curl_easy_setopt(w->easy, CURLOPT_FOLLOWLOCATION, 0L); /* who is allowed may not send us elsewhere */
     curl_easy_setopt(w->easy, CURLOPT_PROXY, "");
     curl_easy_setopt(w->easy, CURLOPT_NOSIGNAL, 1L);
