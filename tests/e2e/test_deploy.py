@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import service
+import yaml
 
 ROOT = service.ROOT
 BUILD = service.BINARY.parents[1]
@@ -137,6 +138,24 @@ def test_a_container_has_the_capabilities_of_the_unit() -> None:
         assert given and given[1].split(", ") == wanted, name
 
 
+def test_a_container_with_tokens_is_healthy_while_its_daemon_answers() -> None:
+    deploy = ROOT / "server/deploy"
+    services = yaml.safe_load((deploy / "compose.yaml").read_text())["services"]
+    kind, python, *arguments = services["verifierd"]["healthcheck"]["test"]
+    assert kind == "CMD" and f"setup venv {Path(python).parents[1]}\n" in (deploy / "Containerfile").read_text()
+
+    def status(url: str) -> int:
+        words = [word.replace("http://127.0.0.1:8080", url) for word in arguments]
+        return subprocess.run([sys.executable, *words], capture_output=True, timeout=60, check=False).returncode
+
+    with service.directory() as directory:
+        run(service.BINARY, "token", "new", "--name=a", "--scope=submit", f"--store={directory / 'store.db'}")
+        with service.Daemon(directory) as daemon:
+            url = daemon.client.url
+            assert status(url) == 0
+        assert status(url) != 0
+
+
 def test_the_debian_package_is_built_with_the_libraries_that_set_up_installs() -> None:
     setup = (ROOT / "server/deploy/setup").read_text()
     libraries = re.search(r"^LIBRARIES='([^']*)'", setup, re.MULTILINE)
@@ -238,7 +257,7 @@ def test_set_up_refuses_a_python_without_torch(tmp_path: Path) -> None:
 
 
 def test_a_copy_of_the_store_made_beside_the_daemon_is_one_to_go_on_with() -> None:
-    """docs/operations.md, «Backup»: sqlite3's .backup is this call."""
+    """docs/operations.md, «Backup»."""
     relu = json.loads((ROOT / "docs/example.json").read_text())["reference"]
     with service.directory() as directory, service.directory() as there:
         with service.Daemon(directory) as daemon:
