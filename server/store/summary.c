@@ -141,7 +141,9 @@ after_place(const char *text)
     const char *rest = strstr(text, ": ");
     char stage[SUMMARY_WORD_SIZE];
 
-    snprintf(stage, sizeof(stage), "%.*s", rest ? (int)(rest - text) : 0, text);
+    if (!rest)
+        return text;
+    snprintf(stage, sizeof(stage), "%.*s", (int)(rest - text), text);
     if (stage_find(stage) == STAGE_NONE)
         return text;
     text = rest + 2;
