@@ -247,6 +247,8 @@ static const struct {
     { CLASS_LAUNCH, "object has no attribute", "Set the attribute in __init__, or use one that is there." },
     { CLASS_LAUNCH, "recursion", "A call leads back to itself: end it, or call something else." },
     { CLASS_LAUNCH, "cannot be accessed from Triton", "Move the tensor to the device of the inputs." },
+    { CLASS_CRASH, "compile: the candidate's process was killed",
+      "No kernel has run yet: look at what the module, its constructor and forward do in Python." },
     { CLASS_CRASH, "exited with status", "Do not end the process: return from forward." },
     { CLASS_MISMATCH, "other weights",
       "Compute with the module's weights and buffers, not with values that they have only at first." },
