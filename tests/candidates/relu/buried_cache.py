@@ -1,5 +1,5 @@
 # kind: robustness
-# class: ok
+# class: ok|oom
 # what: nests directories in its cache deeper than a walk may go
 import torch
 import torch.nn as nn
