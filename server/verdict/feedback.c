@@ -389,11 +389,11 @@ hint_of(const struct feedback *f, const char *bound)
     return hint ? hint : hint_of_class(f->class_);
 }
 
-/* What limits it: the reference's floor tells memory or compute; a very short call is limited by its launches. */
+/* What limits it: the reference's floor tells memory or compute; a very short call is limited by its launches, where these are timed. */
 static const char *
 bound_of(const struct feedback *f)
 {
-    if (f->is_timed && f->candidate_ms < LAUNCH_BOUND_MS)
+    if (f->is_timed && !f->is_device_time && f->candidate_ms < LAUNCH_BOUND_MS)
         return "launch";
     return f->bound;
 }

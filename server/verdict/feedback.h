@@ -34,6 +34,7 @@ struct feedback {
     bool is_unended;         /* the answer ended inside its reasoning */
     bool is_answer;          /* what was sent as code is a whole answer, with fences */
     bool is_timed;
+    bool is_device_time; /* these times have no launches in them */
     double reference_ms, candidate_ms, speedup, speedup_lo, speedup_hi;
     double coverage;   /* 0..1 */
     const char *bound; /* "memory" or "compute": what the reference's least time is made of */

@@ -193,6 +193,13 @@ feedback_ok(const struct attempt *j, const struct timing *t, char *out, size_t s
         snprintf(out, size, "Passed everything up to %s, where it was asked to stop.", passed);
 }
 
+static bool
+is_device_time(const struct attempt *j)
+{
+    const char *basis = json_string_value(json_object_get(j->timing, "basis"));
+    return basis && strcmp(basis, "device") == 0;
+}
+
 /* Only these words are known; the referee's word is checked like any other. */
 static const char *
 bound_of(const struct attempt *j)
@@ -282,6 +289,7 @@ verdict_feedback(const struct submission *s, const struct timing *t, bool is_can
         .is_unended = has_flag(j, "unended_reasoning"),
         .is_answer = is_answer(j),
         .is_timed = is_ok && t->is_measured && !attempt_is_uncredited(j),
+        .is_device_time = is_device_time(j),
         .reference_ms = stats_median(t->reference, t->n),
         .candidate_ms = stats_median(t->candidate, t->n),
         .speedup = t->credited,

@@ -201,6 +201,24 @@ every_honest_class_has_a_hint(void **state)
     }
 }
 
+/* A time without launches in it is not bound by them, however short it is. */
+static void
+a_short_call_is_bound_by_launches_that_are_timed(void **state)
+{
+    struct feedback f = { .class_ = CLASS_OK, .stage = "timing", .headline = "Correct.", NOTHING };
+
+    (void)state;
+    f.is_timed = true;
+    f.reference_ms = f.candidate_ms = 0.01;
+    f.speedup = f.speedup_lo = f.speedup_hi = 1;
+    f.bound = "memory";
+    AUTO_JSON json_t *wall = feedback_json(&f);
+    assert_string_equal(json_string_value(json_object_get(wall, "bound")), "launch");
+    f.is_device_time = true;
+    AUTO_JSON json_t *device = feedback_json(&f);
+    assert_string_equal(json_string_value(json_object_get(device, "bound")), "memory");
+}
+
 int
 main(void)
 {
@@ -209,6 +227,7 @@ main(void)
         cmocka_unit_test(what_is_long_loses_its_middle),
         cmocka_unit_test(a_traceback_is_told_as_data_behind_the_cause),
         cmocka_unit_test(it_is_bounded),
+        cmocka_unit_test(a_short_call_is_bound_by_launches_that_are_timed),
         cmocka_unit_test(figures_are_told),
         cmocka_unit_test(every_honest_class_has_a_hint),
     };
