@@ -914,6 +914,7 @@ class Timer:
         empty = self._empty_ns()
         detail: Json = {
             "method": "doorbell_paired",
+            "basis": "wall",
             "warmup": self._job.policy.warmup,
             "cold": self._job.policy.is_cold,
             "trials": bells if self._job.policy.is_fixed else bells * self._calls,

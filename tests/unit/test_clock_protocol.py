@@ -90,6 +90,7 @@ def test_a_copy_of_the_reference_is_as_fast(bench: Bench) -> None:
     assert 0.7 < speedup(report) < 1.4
     detail = report["detail"]
     assert (detail["calls"], detail["bells"], detail["trials"]) == (1, 5, 5)
+    assert detail["basis"] == "wall"
     assert [block["void"] for block in detail["clocks"]["blocks"]] == [None]
     assert 5e7 < min(detail["reference_ns"]) < 1e9
     assert 5e7 < detail["host_candidate_ns"] < 1e9
