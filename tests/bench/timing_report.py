@@ -2,8 +2,7 @@
 
 Reads the newest file in docs/measurements/timing/ (they are named by date). Fails where a target is missed,
 where something that a target needs was not measured, and where the page says anything else than what comes
-out; `--write` puts it into the page. The speed-ups are made from the samples by the daemon's own code. Figures in
-the page's text are made again as well, from what they were taken from (timing_prose.py).
+out; `--write` puts it into the page. The speed-ups are made from the samples by the daemon's own code.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ sys.path.insert(0, str(ROOT / "server/harness"))
 sys.path.insert(0, str(ROOT / "tests/bench"))
 
 import native  # noqa: E402
-import timing_prose  # noqa: E402
 
 BEGIN = "<!-- figures: made by make timing-report, do not edit -->"
 END = "<!-- end of figures -->"
@@ -391,8 +389,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Make the figures of docs/measurements/timing.md from the raw data.")
     parser.add_argument("--data", type=Path, default=ROOT / "docs/measurements/timing", help="a file or a directory")
     parser.add_argument("--page", type=Path, default=ROOT / "docs/measurements/timing.md")
-    parser.add_argument("--seen", type=Path, default=ROOT / "docs/measurements/clock.md")
-    parser.add_argument("--simulated", type=Path, default=None, help="what tests/unit/test_statistics printed")
     parser.add_argument("--write", action="store_true", help="put the figures into the page")
     parser.add_argument(
         "--first",
@@ -401,14 +397,10 @@ def main() -> int:
         help="only print what the first N pairs of bells of several calls give, narrow or not",
     )
     arguments = parser.parse_args()
-    sources = {timing_prose.SEEN: arguments.seen.read_text()}
-    if arguments.simulated is not None:
-        sources[timing_prose.SIMULATED] = arguments.simulated.read_text()
-    wrong = [f"stale: {text}" for text in timing_prose.stale(arguments.page.read_text(), sources)]
     try:
-        wrong += run(arguments.data, arguments.page, is_writing=arguments.write, first=arguments.first)
+        wrong = run(arguments.data, arguments.page, is_writing=arguments.write, first=arguments.first)
     except ReportError as error:
-        wrong.append(str(error))
+        wrong = [str(error)]
     for text in wrong:
         print(f"timing-report: {text}", file=sys.stderr)
     return 1 if wrong else 0

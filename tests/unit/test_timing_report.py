@@ -13,7 +13,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
 
-import timing_prose
 import timing_report
 from timing_report import BEGIN, END, Report, ReportError, run
 
@@ -186,7 +185,9 @@ def test_the_command_says_whether_it_is_well(tmp_path: Path, monkeypatch: pytest
     assert timing_report.main() == 1
     monkeypatch.setattr(sys, "argv", [*command, "--write"])
     assert timing_report.main() == 0
-    page.write_text(page.read_text().replace("came out at 0.993", "came out at 0.98"))
+    monkeypatch.setattr(sys, "argv", command)
+    assert timing_report.main() == 0
+    page.write_text(page.read_text().replace("| yes |", "| no |", 1))
     assert timing_report.main() == 1
 
 
@@ -237,16 +238,6 @@ def test_the_page_has_the_figures_of_the_newest_data(capsys: pytest.CaptureFixtu
     assert stale == [], capsys.readouterr().out
 
 
-SIMULATED = """\
-fixed, noise 0.02: 95.0 % hold the truth, 50.0 pairs each
-from 10 on, noise 0.02: 94.0 % hold the truth, 49.5 pairs each
-from 10 on, noise 0.005: 92.5 % hold the truth, 14.5 pairs each
-from 6 on, noise 0.005: 94.0 % hold the truth, 13.5 pairs each
-from 6 on, noise 0.003: 92.2 % hold the truth, 7.6 pairs each
-from 6 on, 2 %, noise 0.014: 91.0 % hold the truth, 8.7 pairs each
-"""
-
-
 def test_the_first_pairs_alone_are_looked_at(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Of bells of several calls, and nothing is held against the page."""
     whole = {"reference_ns": [2.0] * 9 + [9.0], "candidate_ns": [1.0] * 10}
@@ -255,33 +246,3 @@ def test_the_first_pairs_alone_are_looked_at(capsys: pytest.CaptureFixture[str],
     assert timing_report.first_pairs({"kind": "load"}, 6) == {"kind": "load"}
     assert run(DOCS / "measurements/timing", tmp_path / "no page", is_writing=False, first=6) == []
     assert "spread (CV) over fresh processes" in capsys.readouterr().out
-
-
-def test_the_text_has_the_figures_of_its_sources() -> None:
-    page = (DOCS / "measurements/timing.md").read_text()
-    sources = {timing_prose.SEEN: (DOCS / "measurements/clock.md").read_text(), timing_prose.SIMULATED: SIMULATED}
-    assert timing_prose.stale(page, sources) == []
-
-
-@pytest.mark.parametrize(
-    ("source", "old", "new", "found"),
-    [
-        (timing_prose.SEEN, "relu 4096 0.993", "relu 4096 0.979", "gives 0.979, 0.997"),
-        (timing_prose.SEEN, "'5929'", "'8929'", "gives 100, 4.5, 8.9"),
-        (timing_prose.SEEN, "## What makes a copy", "## Neither", "no section 'What makes a copy'"),
-        (timing_prose.SIMULATED, "94.0 %", "93.0 %", "93.0"),
-        (timing_prose.SIMULATED, "10 on, noise 0.005", "silence", "5 simulations"),
-    ],
-)
-def test_a_text_that_says_otherwise_than_its_source_is_stale(source: str, old: str, new: str, found: str) -> None:
-    page = (DOCS / "measurements/timing.md").read_text()
-    sources = {timing_prose.SEEN: (DOCS / "measurements/clock.md").read_text(), timing_prose.SIMULATED: SIMULATED}
-    assert old in sources[source]
-    sources[source] = sources[source].replace(old, new)
-    assert any(found in text for text in timing_prose.stale(page, sources))
-
-
-def test_a_sentence_that_is_gone_is_stale() -> None:
-    sources = {timing_prose.SEEN: (DOCS / "measurements/clock.md").read_text()}
-    page = (DOCS / "measurements/timing.md").read_text().replace("came out at", "was")
-    assert ["came out at" in text for text in timing_prose.stale(page, sources)] == [True]
