@@ -16,7 +16,7 @@
 #include "common/clock.h"
 #include "common/hash.h"
 #include "common/ids.h"
-#include "server/store/pgsql/pgsql.h"
+#include "server/store/pgsql/open.h"
 
 #define BATCH 8           /* submissions in a group, and claims in a transaction */
 #define SOURCE_BYTES 2496 /* 16 at a time */

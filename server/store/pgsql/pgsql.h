@@ -1,4 +1,4 @@
-/* pgsql.h - the store in a PostgreSQL database, which several machines share (backend.h). */
+/* pgsql.h - what the files of this back end share: its connection that writes. */
 #ifndef PGSQL_PGSQL_H
 #define PGSQL_PGSQL_H
 
@@ -25,20 +25,6 @@ struct pgsql {
     atomic_bool is_away;    /* the writer waits for the database; any thread, as the next */
     atomic_bool is_hurried; /* it shall wait no longer */
 };
-
-/* Whether a daemon's store setting is a URL of this back end's. Any thread. */
-bool pgsql_is_url(const char *where);
-
-/*
- * Open the store there, or make it in a database that has none; migrates an older schema and joins as a node.
- * 0, ERR_INPUT (the URL), ERR_STORE, ERR_UNAVAILABLE or ERR_NOMEM. Given: its own close().
- */
-int pgsql_open(const char *where, const struct store_options *options, struct store_backend **out,
-               struct error *err);
-
-/* As store_check(). */
-int pgsql_check(const char *where, const struct store_options *options, struct store_found *out,
-                struct error *err);
 
 static inline struct pgsql *
 pgsql_of(struct store_backend *b)

@@ -183,7 +183,7 @@ touch_database(sqlite3 *db, struct error *err)
 int
 changes_probe(struct store_backend *b, bool touch, struct error *err)
 {
-    struct write_kit *kit = sqlite_kit(b);
+    struct write_kit *kit = sqlite_of(b)->kit;
     int rc = find_room(sqlite3_db_filename(kit->db, "main"), err);
     return rc == 0 && touch ? touch_database(kit->db, err) : rc;
 }
@@ -193,7 +193,7 @@ changes_probe(struct store_backend *b, bool touch, struct error *err)
 int
 changes_add_task(struct store_backend *b, const struct task_row *row, struct error *err)
 {
-    struct write_kit *kit = sqlite_kit(b);
+    struct write_kit *kit = sqlite_of(b)->kit;
     sqlite3_stmt *stmt = kit->changes[ADD_TASK];
     char hash[HASH_TEXT_SIZE];
     int rc;
@@ -218,7 +218,7 @@ int
 changes_name_task(struct store_backend *b, const char *client, const char *name, const char *id,
                   int64_t now_ms, struct error *err)
 {
-    struct write_kit *kit = sqlite_kit(b);
+    struct write_kit *kit = sqlite_of(b)->kit;
     return names_claim(&kit->names, client, name, id, now_ms, err);
 }
 
@@ -226,14 +226,14 @@ int
 changes_rename_task(struct store_backend *b, const char *client, const char *name, const char *id,
                     int64_t now_ms, struct error *err)
 {
-    struct write_kit *kit = sqlite_kit(b);
+    struct write_kit *kit = sqlite_of(b)->kit;
     return names_rename(&kit->names, client, name, id, now_ms, err);
 }
 
 int
 changes_remove_task(struct store_backend *b, const char *client, const char *id, struct error *err)
 {
-    struct write_kit *kit = sqlite_kit(b);
+    struct write_kit *kit = sqlite_of(b)->kit;
     return names_remove(&kit->names, client, id, err);
 }
 
@@ -338,7 +338,7 @@ apply_key(const struct key_row *key, struct write_kit *kit, struct error *err)
 int
 changes_add_submissions(struct store_backend *b, const struct store_intake *w, struct error *err)
 {
-    struct write_kit *kit = sqlite_kit(b);
+    struct write_kit *kit = sqlite_of(b)->kit;
     const char *client = w->n > 0 ? w->rows[0].client : NULL; /* a group's submissions are all of one */
     int rc = w->key ? apply_key(w->key, kit, err) : 0; /* first: what it finds must not be of this write */
 
@@ -399,7 +399,7 @@ int
 changes_join(struct store_backend *b, const char *node, int64_t lease_ms, struct store_lease *out,
              struct error *err)
 {
-    struct write_kit *kit = sqlite_kit(b);
+    struct write_kit *kit = sqlite_of(b)->kit;
     sqlite3_stmt *stmt = kit->changes[JOIN];
     int rc = 0;
 
@@ -421,7 +421,7 @@ int
 changes_renew(struct store_backend *b, const struct store_lease *l, int64_t lease_ms,
               const struct store_node_state *state, struct error *err)
 {
-    struct write_kit *kit = sqlite_kit(b);
+    struct write_kit *kit = sqlite_of(b)->kit;
     sqlite3_stmt *stmt = kit->changes[RENEW];
 
     (void)state; /* no other daemon looks */
@@ -439,7 +439,7 @@ int
 changes_reap(struct store_backend *b, char holder[STORE_HOLDER_SIZE], struct error *err)
 {
     holder[0] = '\0';
-    sqlite3_stmt *stmt = sqlite_kit(b)->changes[REAP];
+    sqlite3_stmt *stmt = sqlite_of(b)->kit->changes[REAP];
 
     sqlite3_bind_int64(stmt, 1, clock_wall_ms());
     return db_run(stmt, "take back what dead nodes had claimed", err);
@@ -485,7 +485,7 @@ int
 changes_claim(struct store_backend *b, const struct store_lease *l, const struct store_claim *held,
               struct store_claim *out, struct error *err)
 {
-    struct write_kit *kit = sqlite_kit(b);
+    struct write_kit *kit = sqlite_of(b)->kit;
 
     db_bind_text(kit->changes[CLAIM], 4, held->id);
     sqlite3_bind_int64(kit->changes[CLAIM], 5, held->number);
@@ -501,7 +501,7 @@ int
 changes_claim_next(struct store_backend *b, const struct store_lease *l, struct store_claim *out,
                    struct error *err)
 {
-    struct write_kit *kit = sqlite_kit(b);
+    struct write_kit *kit = sqlite_of(b)->kit;
     int rc = take(kit, kit->changes[CLAIM_NEXT], l, out, err);
 
     if (rc != 1)
@@ -525,20 +525,20 @@ note_attempts(struct write_kit *kit, enum change change, const struct store_clai
 int
 changes_release(struct store_backend *b, const struct store_claim *c, struct error *err)
 {
-    return note_attempts(sqlite_kit(b), RELEASE, c, err);
+    return note_attempts(sqlite_of(b)->kit, RELEASE, c, err);
 }
 
 int
 changes_set_attempts(struct store_backend *b, const struct store_claim *c, struct error *err)
 {
-    return note_attempts(sqlite_kit(b), SET_ATTEMPTS, c, err);
+    return note_attempts(sqlite_of(b)->kit, SET_ATTEMPTS, c, err);
 }
 
 int
 changes_finish(struct store_backend *b, const struct submission_row *row, const char *log, size_t log_size,
                struct error *err)
 {
-    struct write_kit *kit = sqlite_kit(b);
+    struct write_kit *kit = sqlite_of(b)->kit;
     AUTO_JSON json_t *verdict = verdict_read(row->verdict);
     AUTO_FREE char *brief = verdict ? brief_text(verdict) : NULL;
     sqlite3_stmt *stmt = kit->changes[FINISH];
@@ -573,7 +573,7 @@ changes_finish(struct store_backend *b, const struct submission_row *row, const 
 int
 changes_add_calibration(struct store_backend *b, const struct calibration_row *row, struct error *err)
 {
-    struct write_kit *kit = sqlite_kit(b);
+    struct write_kit *kit = sqlite_of(b)->kit;
     sqlite3_stmt *stmt = kit->changes[ADD_CALIBRATION];
 
     db_bind_text(stmt, 1, row->id);
@@ -586,7 +586,7 @@ changes_add_calibration(struct store_backend *b, const struct calibration_row *r
 int
 changes_put_canary(struct store_backend *b, const struct canary_row *w, struct error *err)
 {
-    struct write_kit *kit = sqlite_kit(b);
+    struct write_kit *kit = sqlite_of(b)->kit;
     sqlite3_stmt *stmt = kit->changes[w->document ? PUT_CANARY : FORGET_CANARY];
 
     db_bind_text(stmt, 1, w->gpu);
@@ -602,6 +602,6 @@ changes_put_canary(struct store_backend *b, const struct canary_row *w, struct e
 int
 changes_sweep(struct store_backend *b, struct store_sweep *step, struct error *err)
 {
-    struct write_kit *kit = sqlite_kit(b);
+    struct write_kit *kit = sqlite_of(b)->kit;
     return sweep_step(&kit->sweep, step, err);
 }

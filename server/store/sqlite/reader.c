@@ -87,13 +87,10 @@ enum {
 };
 
 struct reader {
-    struct store_reader base;
-    sqlite3 *db;
+    struct sqlite_reader shared;
     sqlite3_stmt *queries[NQUERIES];
     sqlite3_stmt *lists[NMASKS], *briefs[NMASKS]; /* prepared when first asked for */
     sqlite3_stmt *begin, *commit;
-    struct sums_reader sums;
-    struct runs_reader runs;
 };
 
 static int
@@ -101,18 +98,18 @@ reader_fill(struct reader *r, const char *path, struct error *err)
 {
     int rc = 0;
 
-    if (sqlite3_open_v2(path, &r->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
-        return db_fail(r->db, err, "open for reading");
-    rc = db_exec(r->db, "PRAGMA query_only = 1", err);
+    if (sqlite3_open_v2(path, &r->shared.db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
+        return db_fail(r->shared.db, err, "open for reading");
+    rc = db_exec(r->shared.db, "PRAGMA query_only = 1", err);
     for (int i = 0; rc == 0 && i < NQUERIES; i++)
-        rc = db_prepare(r->db, query_sql[i], &r->queries[i], err);
+        rc = db_prepare(r->shared.db, query_sql[i], &r->queries[i], err);
     if (rc == 0)
-        rc = db_prepare(r->db, "BEGIN", &r->begin, err);
+        rc = db_prepare(r->shared.db, "BEGIN", &r->begin, err);
     if (rc == 0)
-        rc = db_prepare(r->db, "COMMIT", &r->commit, err);
+        rc = db_prepare(r->shared.db, "COMMIT", &r->commit, err);
     if (rc == 0)
-        rc = sums_reader_init(&r->sums, r->db, err);
-    return rc == 0 ? runs_reader_init(&r->runs, r->db, err) : rc;
+        rc = sums_reader_init(&r->shared, err);
+    return rc == 0 ? runs_reader_init(&r->shared, err) : rc;
 }
 
 static struct reader *
@@ -134,22 +131,10 @@ reader_free(struct store_reader *base)
     }
     sqlite3_finalize(r->begin);
     sqlite3_finalize(r->commit);
-    sums_reader_release(&r->sums);
-    runs_reader_release(&r->runs);
-    sqlite3_close(r->db);
+    sums_reader_release(&r->shared);
+    runs_reader_release(&r->shared);
+    sqlite3_close(r->shared.db);
     free(r);
-}
-
-struct sums_reader *
-reader_sums(struct store_reader *base)
-{
-    return &of(base)->sums;
-}
-
-struct runs_reader *
-reader_runs(struct store_reader *base)
-{
-    return &of(base)->runs;
 }
 
 /* Where either fails, each read is a transaction of its own, or the next end tries again: the caller need not know. */
@@ -542,7 +527,7 @@ prepare_list(struct reader *r, const char *columns, int mask, sqlite3_stmt **out
              mask & BY_CLASS ? " AND class = ?3" : "", mask & BY_CLIENT ? " AND client = ?4" : "",
              mask & BY_GROUP ? " AND group_id = ?5" : "", mask & BY_CURSOR ? " AND id < ?6" : "",
              mask & BY_RUN ? " AND run = ?8" : "", mask & BY_STEP ? " AND step = ?9" : "");
-    return db_prepare(r->db, sql, out, err);
+    return db_prepare(r->shared.db, sql, out, err);
 }
 
 static int
@@ -621,7 +606,7 @@ list_briefs(struct store_reader *base, const struct submission_filter *f, store_
             break;
     }
     if (step != SQLITE_ROW && step != SQLITE_DONE)
-        rc = db_fail(of(base)->db, err, "read submissions");
+        rc = db_fail(of(base)->shared.db, err, "read submissions");
     db_reset(stmt);
     return rc;
 }
@@ -651,7 +636,7 @@ list_tasks(struct store_reader *base, const char *name, const char *after, int l
             break;
     }
     if (step != SQLITE_ROW && step != SQLITE_DONE)
-        rc = db_fail(of(base)->db, err, "read tasks");
+        rc = db_fail(of(base)->shared.db, err, "read tasks");
     db_reset(stmt);
     return rc;
 }
@@ -671,7 +656,7 @@ count(struct store_reader *base, struct store_counts *out, struct error *err)
             out->tasks = sqlite3_column_int64(stmt, 1);
     }
     if (step != SQLITE_DONE)
-        rc = db_fail(of(base)->db, err, "count");
+        rc = db_fail(of(base)->shared.db, err, "count");
     db_reset(stmt);
     return rc;
 }
@@ -697,7 +682,7 @@ each_calibration(struct store_reader *base, store_calibration_cb *row_cb, void *
         row_cb(arg, &row);
     }
     if (rc == 0 && step != SQLITE_DONE)
-        rc = db_fail(of(base)->db, err, "read calibrations");
+        rc = db_fail(of(base)->shared.db, err, "read calibrations");
     db_reset(stmt);
     return rc;
 }
@@ -723,7 +708,7 @@ each_canary(struct store_reader *base, store_canary_cb *row_cb, void *arg, struc
         row_cb(arg, &row);
     }
     if (rc == 0 && step != SQLITE_DONE)
-        rc = db_fail(of(base)->db, err, "read canaries");
+        rc = db_fail(of(base)->shared.db, err, "read canaries");
     db_reset(stmt);
     return rc;
 }
@@ -765,7 +750,7 @@ static const struct reader_ops reader_ops = {
 };
 
 int
-reader_new(const char *path, struct store_reader **out, struct error *err)
+sqlite_reader_new(const char *path, struct store_reader **out, struct error *err)
 {
     struct reader *r = calloc(1, sizeof(*r));
     int rc;
@@ -775,10 +760,10 @@ reader_new(const char *path, struct store_reader **out, struct error *err)
         return error_set(err, ERR_NOMEM, "no memory for the store's reader");
     rc = reader_fill(r, path, err);
     if (rc < 0) {
-        reader_free(&r->base);
+        reader_free(&r->shared.base);
         return rc;
     }
-    r->base.ops = &reader_ops;
-    *out = &r->base;
+    r->shared.base.ops = &reader_ops;
+    *out = &r->shared.base;
     return 0;
 }

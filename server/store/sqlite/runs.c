@@ -5,7 +5,6 @@
 
 #include "common/classes.h"
 #include "server/store/sqlite/db.h"
-#include "server/store/sqlite/reader.h"
 
 /* --- writing --- */
 
@@ -117,20 +116,20 @@ static const char *const query_sql[RUNS_NQUERIES] = {
 };
 
 int
-runs_reader_init(struct runs_reader *r, sqlite3 *db, struct error *err)
+runs_reader_init(struct sqlite_reader *r, struct error *err)
 {
     int rc = 0;
 
     for (int i = 0; rc == 0 && i < RUNS_NQUERIES; i++)
-        rc = db_prepare(db, query_sql[i], &r->queries[i], err);
+        rc = db_prepare(r->db, query_sql[i], &r->runs[i], err);
     return rc;
 }
 
 void
-runs_reader_release(struct runs_reader *r)
+runs_reader_release(struct sqlite_reader *r)
 {
     for (int i = 0; i < RUNS_NQUERIES; i++)
-        sqlite3_finalize(r->queries[i]);
+        sqlite3_finalize(r->runs[i]);
 }
 
 static const char *
@@ -167,7 +166,7 @@ static int
 begin(struct store_reader *r, enum query which, int limit, const char *scope, sqlite3_stmt **out,
       struct error *err)
 {
-    *out = reader_runs(r)->queries[which];
+    *out = sqlite_reader_of(r)->runs[which];
     if (limit < 1 || limit > 201)
         return error_set(err, ERR_INPUT, "a page has 1 to 201 rows, not %d", limit);
     if (sqlite3_stmt_busy(*out))

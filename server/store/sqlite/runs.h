@@ -6,6 +6,7 @@
 
 #include "common/error.h"
 #include "server/store/labels.h"
+#include "server/store/sqlite/reading.h"
 #include "server/store/store.h"
 #include "server/store/summary.h"
 
@@ -27,15 +28,9 @@ struct run_verdict {
 };
 int runs_add(struct runs_writer *w, const struct run_verdict *v, struct error *err);
 
-#define RUNS_NQUERIES 4
-
-struct runs_reader {
-    sqlite3_stmt *queries[RUNS_NQUERIES];
-};
-
 /* As the writer's two. */
-int runs_reader_init(struct runs_reader *r, sqlite3 *db, struct error *err);
-void runs_reader_release(struct runs_reader *r);
+int runs_reader_init(struct sqlite_reader *r, struct error *err);
+void runs_reader_release(struct sqlite_reader *r);
 
 /* store.h, without the prefix. */
 int runs_each_run(struct store_reader *r, const char *scope, int64_t before_ms, const char *before, int limit,

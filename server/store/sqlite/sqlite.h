@@ -1,18 +1,26 @@
-/* sqlite.h - the store in one SQLite file: the back end of a single machine (backend.h). */
+/* sqlite.h - what the files of this back end share: its connection that writes. */
 #ifndef SQLITE_SQLITE_H
 #define SQLITE_SQLITE_H
+
+#include <sqlite3.h>
 
 #include "server/store/backend.h"
 
 struct write_kit;
 
-/*
- * Open or create path; migrates an older schema; refuses a newer one, a file that is not a store, and one that another
- * daemon has open. 0, ERR_INPUT, ERR_SYS, ERR_STORE or ERR_NOMEM. Given: its own close().
- */
-int sqlite_open(const char *path, struct store_backend **out, struct error *err);
+struct sqlite {
+    struct store_backend base;
+    int lock_fd; /* held as long as the store is open */
+    char *wal_path;
+    sqlite3 *db; /* the writer's thread alone, once it runs; as kit */
+    struct write_kit *kit;
+    struct store_lease lease;
+};
 
-/* View; the writer's thread. */
-struct write_kit *sqlite_kit(struct store_backend *b);
+static inline struct sqlite *
+sqlite_of(const struct store_backend *b)
+{
+    return (struct sqlite *)(uintptr_t)b;
+}
 
 #endif

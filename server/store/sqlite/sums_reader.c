@@ -5,7 +5,6 @@
 
 #include "server/store/labels.h"
 #include "server/store/sqlite/db.h"
-#include "server/store/sqlite/reader.h"
 
 #define PAGE_MAX 201  /* a page, and whether there is more */
 #define GROUPS_MAX 51 /* a group has up to 256 submissions to look at */
@@ -74,26 +73,26 @@ static const char *const query_sql[SUMS_NQUERIES] = {
 };
 
 int
-sums_reader_init(struct sums_reader *r, sqlite3 *db, struct error *err)
+sums_reader_init(struct sqlite_reader *r, struct error *err)
 {
     int rc = 0;
 
     for (int i = 0; rc == 0 && i < SUMS_NQUERIES; i++)
-        rc = db_prepare(db, query_sql[i], &r->queries[i], err);
+        rc = db_prepare(r->db, query_sql[i], &r->sums[i], err);
     return rc;
 }
 
 void
-sums_reader_release(struct sums_reader *r)
+sums_reader_release(struct sqlite_reader *r)
 {
     for (int i = 0; i < SUMS_NQUERIES; i++)
-        sqlite3_finalize(r->queries[i]);
+        sqlite3_finalize(r->sums[i]);
 }
 
 static sqlite3_stmt *
 query(struct store_reader *r, enum query which)
 {
-    return reader_sums(r)->queries[which];
+    return sqlite_reader_of(r)->sums[which];
 }
 
 static const char *

@@ -5,17 +5,11 @@
 #include <sqlite3.h>
 
 #include "common/error.h"
-#include "server/store/store.h"
-
-#define SUMS_NQUERIES 11
-
-struct sums_reader {
-    sqlite3_stmt *queries[SUMS_NQUERIES];
-};
+#include "server/store/sqlite/reading.h"
 
 /* 0, ERR_STORE or ERR_NOMEM; release it in either case. */
-int sums_reader_init(struct sums_reader *r, sqlite3 *db, struct error *err);
-void sums_reader_release(struct sums_reader *r);
+int sums_reader_init(struct sqlite_reader *r, struct error *err);
+void sums_reader_release(struct sqlite_reader *r);
 
 /* store.h, without the prefix. */
 int sums_each_trend(struct store_reader *r, const char *scope, int span_s, int64_t since_s,

@@ -1,4 +1,4 @@
-#include "server/store/sqlite/sqlite.h"
+#include "server/store/sqlite/open.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,30 +14,10 @@
 #include "server/store/sqlite/db.h"
 #include "server/store/sqlite/reader.h"
 #include "server/store/sqlite/schema.h"
+#include "server/store/sqlite/sqlite.h"
 
 #define NODE "this"  /* a file has one node at a time: it needs no name */
 #define BUSY_MS 5000 /* how long the writer waits for a person's sqlite3 shell */
-
-struct sqlite {
-    struct store_backend base;
-    int lock_fd; /* held as long as the store is open */
-    char *wal_path;
-    sqlite3 *db; /* the one that writes: the writer's thread alone, once it runs */
-    struct write_kit *kit;
-    struct store_lease lease;
-};
-
-static struct sqlite *
-of(const struct store_backend *base)
-{
-    return (struct sqlite *)(uintptr_t)base;
-}
-
-struct write_kit *
-sqlite_kit(struct store_backend *base)
-{
-    return of(base)->kit;
-}
 
 static char *
 path_with(const char *path, const char *suffix)
@@ -171,7 +151,7 @@ open_files(struct sqlite *s, const char *path, struct error *err)
 static bool
 is_open(const struct store_backend *base)
 {
-    return !sqlite3_get_autocommit(of(base)->db);
+    return !sqlite3_get_autocommit(sqlite_of(base)->db);
 }
 
 /* The lock is held: nobody else lives, and whatever was claimed has no owner any more. */
@@ -195,7 +175,7 @@ take_over(struct sqlite *s, struct error *err)
 static void
 close_all(struct store_backend *base)
 {
-    struct sqlite *s = of(base);
+    struct sqlite *s = sqlite_of(base);
 
     write_kit_free(s->kit);
     sqlite3_close(s->db); /* after the readers: the last one to close checkpoints */
@@ -208,26 +188,26 @@ close_all(struct store_backend *base)
 static int
 new_reader(struct store_backend *base, struct store_reader **out, struct error *err)
 {
-    return reader_new(sqlite3_db_filename(of(base)->db, "main"), out, err);
+    return sqlite_reader_new(sqlite3_db_filename(sqlite_of(base)->db, "main"), out, err);
 }
 
 static const struct store_lease *
 lease(const struct store_backend *base)
 {
-    return &of(base)->lease;
+    return &sqlite_of(base)->lease;
 }
 
 static const char *
 name(const struct store_backend *base)
 {
-    return sqlite3_db_filename(of(base)->db, "main");
+    return sqlite3_db_filename(sqlite_of(base)->db, "main");
 }
 
 static int64_t
 log_bytes(const struct store_backend *base)
 {
     struct stat status;
-    return stat(of(base)->wal_path, &status) == 0 ? status.st_size : 0;
+    return stat(sqlite_of(base)->wal_path, &status) == 0 ? status.st_size : 0;
 }
 
 /* --- transactions --- */
@@ -235,37 +215,37 @@ log_bytes(const struct store_backend *base)
 static int
 begin(struct store_backend *base, struct error *err)
 {
-    return db_exec(of(base)->db, "BEGIN IMMEDIATE", err);
+    return db_exec(sqlite_of(base)->db, "BEGIN IMMEDIATE", err);
 }
 
 static int
 commit(struct store_backend *base, struct error *err)
 {
-    return db_exec(of(base)->db, "COMMIT", err);
+    return db_exec(sqlite_of(base)->db, "COMMIT", err);
 }
 
 static void
 rollback(struct store_backend *base)
 {
-    db_exec(of(base)->db, "ROLLBACK", NULL);
+    db_exec(sqlite_of(base)->db, "ROLLBACK", NULL);
 }
 
 static int
 save(struct store_backend *base, struct error *err)
 {
-    return db_exec(of(base)->db, "SAVEPOINT one", err);
+    return db_exec(sqlite_of(base)->db, "SAVEPOINT one", err);
 }
 
 static int
 keep(struct store_backend *base, struct error *err)
 {
-    return db_exec(of(base)->db, "RELEASE one", err);
+    return db_exec(sqlite_of(base)->db, "RELEASE one", err);
 }
 
 static void
 undo(struct store_backend *base)
 {
-    db_exec(of(base)->db, "ROLLBACK TO one; RELEASE one", NULL);
+    db_exec(sqlite_of(base)->db, "ROLLBACK TO one; RELEASE one", NULL);
 }
 
 static const struct backend_ops sqlite_ops = {

@@ -6,9 +6,9 @@
 
 #include "server/store/backend.h"
 #include "server/store/private.h"
-#include "server/store/pgsql/pgsql.h"
+#include "server/store/pgsql/open.h"
 #include "server/store/readers.h"
-#include "server/store/sqlite/sqlite.h"
+#include "server/store/sqlite/open.h"
 #include "server/store/writer.h"
 
 bool

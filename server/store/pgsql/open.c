@@ -1,4 +1,4 @@
-#include "server/store/pgsql/pgsql.h"
+#include "server/store/pgsql/open.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -10,6 +10,7 @@
 #include "server/store/pgsql/checks.h"
 #include "server/store/pgsql/claims.h"
 #include "server/store/pgsql/names.h"
+#include "server/store/pgsql/pgsql.h"
 #include "server/store/pgsql/reader.h"
 #include "server/store/pgsql/schema.h"
 #include "server/store/pgsql/sweep.h"
