@@ -1,4 +1,4 @@
-#include "server/http/engine.h"
+#include "server/http/access.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -101,7 +101,7 @@ refuse_scope(struct exchange *x, const struct route *route)
 }
 
 bool
-access_check(struct exchange *x, const struct route *route)
+access_check(struct exchange *x, const struct route *route, bool takes_basic)
 {
     struct keyring *keyring = x->http->keyring;
     struct credentials c = { 0 };
@@ -134,7 +134,7 @@ access_check(struct exchange *x, const struct route *route)
     char password[BASIC_MAX];
     const char *text = c.n == 1 ? bearer(c.value) : NULL;
     /* Nowhere else: browsers send it by themselves. */
-    if (!text && c.n == 1 && compat_is(route) && basic(c.value, password))
+    if (!text && c.n == 1 && takes_basic && basic(c.value, password))
         text = password;
     const struct token *token = text ? keyring_find(keyring, text) : NULL;
     if (!token) {
@@ -152,16 +152,10 @@ access_check(struct exchange *x, const struct route *route)
     return false;
 }
 
-const char *
-access_client(const struct exchange *x)
-{
-    return x->caller.scopes & SCOPE_ADMIN ? NULL : x->caller.client;
-}
-
 bool
 access_sees_client(const struct exchange *x, const char *client)
 {
-    const char *own = access_client(x);
+    const char *own = exchange_client(x);
     return !own || (client && strcmp(client, own) == 0);
 }
 

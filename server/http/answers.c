@@ -1,4 +1,4 @@
-#include "server/http/engine.h"
+#include "server/http/answers.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -14,6 +14,9 @@
 #include "common/reward.h"
 #include "server/submission/seen.h"
 #include "server/verdict/disclosure.h"
+#include "server/http/answers.h"
+#include "server/http/handlers.h"
+#include "server/http/running_keys.h"
 
 /*
  * Theory of operation. A request of a foreign format becomes one job of one or
@@ -51,12 +54,20 @@ compat_is(const struct route *route)
 /* --- jobs --- */
 
 static void
+item_release(struct compat_item *item)
+{
+    json_decref(item->body);
+    json_decref(item->aside);
+    json_decref(item->verdict);
+}
+
+static void
 job_free(struct compat_job *job)
 {
     if (!job)
         return;
     for (size_t i = 0; i < job->n; i++)
-        compat_item_release(&job->items[i]);
+        item_release(&job->items[i]);
     free(job->items);
     json_decref(job->policy);
     json_decref(job->reward);
@@ -65,8 +76,8 @@ job_free(struct compat_job *job)
     free(job);
 }
 
-void
-compat_release(struct exchange *x)
+static void
+release(struct exchange *x)
 {
     job_free(ptr_take(&x->compat));
 }
@@ -387,7 +398,7 @@ submission_answered_cb(void *arg, const struct funnel_answer *told)
     struct running_key *k = arg;
     struct compat_item *item, *askers = k->askers;
 
-    idempotency_end(k);
+    running_key_end(k);
     while ((item = askers)) {
         struct compat_job *job = item->job;
         LL_DELETE(askers, item);
@@ -495,7 +506,7 @@ running_try(struct compat_item *item, char key[STORE_KEY_SIZE])
 
     for (item->tries = 0;; item->tries++) {
         make_key(item, name_of(job, item), key);
-        struct running_key *k = idempotency_find(job->http, job->client, key);
+        struct running_key *k = running_key_find(job->http, job->client, key);
         if (k || item->tries == last)
             return k;
     }
@@ -519,7 +530,7 @@ submit_item(struct compat_item *item)
     if (item->must_renew)
         json_object_set_new(item->body, "cache", json_false());
     if (is_first)
-        k = idempotency_add(job->http, job->client, key, item->hash);
+        k = running_key_add(job->http, job->client, key, item->hash);
     if (!k) {
         refuse_item(item, FUNNEL_UNAVAILABLE, "no memory");
         return;
@@ -588,14 +599,6 @@ find_items(struct compat_item *items, size_t n)
     }
 }
 
-void
-compat_item_release(struct compat_item *item)
-{
-    json_decref(item->body);
-    json_decref(item->aside);
-    json_decref(item->verdict);
-}
-
 struct name_read {
     struct exchange_read call;
     struct compat_job job;
@@ -646,7 +649,7 @@ free_name_read(struct exchange_read *call)
 {
     struct name_read *q = (struct name_read *)call;
 
-    compat_item_release(&q->item);
+    item_release(&q->item);
     seen_release(&q->seen);
     free(q);
 }
@@ -701,6 +704,7 @@ compat_evaluate(struct exchange *x)
         exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
         return;
     }
+    x->release = release;
     job->http = x->http;
     job->format = format_of(x->route);
     snprintf(job->client, sizeof(job->client), "%s", x->caller.client);

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "server/http/engine.h"
+#include "server/http/exchange.h"
 
 /* Where a sample of the request stands. */
 enum compat_state {
@@ -87,12 +87,16 @@ double compat_component(const struct compat_item *item, const char *name);
 /* The speed that counts: 0 unless it is correct and timed. */
 double compat_speedup(const struct compat_item *item);
 
-void compat_item_release(struct compat_item *item);
 /*
  * `found` is told the sample that this caller gave such a name to, and how it stands: state is queued, running, … where it
  * is not judged. item is borrowed. Else the refusal is sent.
  */
 typedef void compat_found_cb(struct exchange *x, const struct compat_item *item, const char *state);
 void compat_look_up(struct exchange *x, const char *name, compat_found_cb *found);
+
+/* Whether the route speaks a format of others, whose clients are refused in its manner. */
+bool compat_is(const struct route *route);
+/* As exchange_problem_set(). */
+void compat_problem_set(struct exchange *x, enum problem problem, const char *detail, json_t *extra);
 
 #endif

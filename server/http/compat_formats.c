@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "common/limits.h"
 #include "server/verdict/values.h"
+#include "server/http/handlers.h"
 
 /* The formats, one after the other; the table stands at the end. What each client does was read in its own source. */
 

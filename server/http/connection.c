@@ -1,4 +1,4 @@
-#include "server/http/engine.h"
+#include "server/http/connection.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,35 +121,7 @@ static void
 deadline_cb(uv_timer_t *timer)
 {
     struct connection *c = timer->data;
-
-    switch (c->deadline) {
-    case DEADLINE_HEADER:
-        connection_refuse(c, PROBLEM_TIMEOUT, "the header of the request did not arrive in time");
-        break;
-    case DEADLINE_BODY:
-        connection_refuse(c, PROBLEM_TIMEOUT, "the body of the request did not arrive in time");
-        break;
-    case DEADLINE_HOLD:
-        exchange_hold_end(c->exchange);
-        break;
-    case DEADLINE_WORK:
-        log_error(c->exchange->request_id, "no answer to the request in %d s", HTTP_WORK_LIMIT_MS / 1000);
-        exchange_give_up(c->exchange);
-        break;
-    case DEADLINE_BEAT:
-        stream_beat(c->exchange->stream);
-        break;
-    case DEADLINE_ANSWER:
-        if (c->exchange && c->exchange->stream) {
-            stream_drop(c->exchange->stream);
-            break;
-        }
-        connection_shutdown(c);
-        break;
-    case DEADLINE_IDLE:
-        connection_shutdown(c);
-        break;
-    }
+    c->http->overdue_cb(c);
 }
 
 void
@@ -175,10 +147,7 @@ gone_cb(uv_poll_t *poll, int status, int events)
     if (status == 0 && !(events & UV_DISCONNECT))
         return;
     uv_poll_stop(&c->gone);
-    if (c->exchange && c->exchange->phase == EXCHANGE_HELD)
-        exchange_hold_end(c->exchange);
-    if (c->exchange && c->exchange->stream)
-        stream_gone(c->exchange->stream);
+    c->http->gone_cb(c);
 }
 
 void
@@ -209,8 +178,8 @@ connection_refuse(struct connection *c, enum problem problem, const char *detail
     char request_id[ID_SIZE];
 
     id_new(request_id);
-    AUTO_JSON json_t *document = problem_document(problem, c->exchange ? c->exchange->uri : "",
-                                                  c->exchange ? c->exchange->request_id : request_id, detail);
+    AUTO_JSON json_t *document =
+        problem_document(problem, c->uri ? c->uri : "", c->request_id ? c->request_id : request_id, detail);
     AUTO_FREE char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
     if (text &&
         buffer_printf(&answer,

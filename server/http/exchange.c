@@ -1,4 +1,4 @@
-#include "server/http/engine.h"
+#include "server/http/exchange.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -9,8 +9,10 @@
 #include <utlist.h>
 
 #include "common/auto.h"
+#include "common/clock.h"
 #include "common/log.h"
 #include "common/utf8.h"
+#include "server/http/running_keys.h"
 
 #define CANCEL_WAIT_S 10
 
@@ -125,7 +127,8 @@ exchange_send(struct exchange *x)
 
     x->phase = EXCHANGE_ANSWERED;
     h->requests++;
-    histogram_add(&h->durations[route_number(x->route)], &histogram_seconds,
+    h->asked[x->route_number] = x->route;
+    histogram_add(&h->durations[x->route_number], &histogram_seconds,
                   (double)(clock_monotonic_ns() - x->begun_ns) / 1e9);
     if (x->status < ARRAY_LEN(h->answers))
         h->answers[x->status]++;
@@ -148,8 +151,8 @@ exchange_json(struct exchange *x, unsigned status, json_t *document)
 void
 exchange_problem_set(struct exchange *x, enum problem problem, const char *detail, json_t *extra)
 {
-    if (compat_is(x->route)) {
-        compat_problem_set(x, problem, detail, extra);
+    if (x->refuse) {
+        x->refuse(x, problem, detail, extra);
         return;
     }
     const struct problem_kind *kind = &problem_kinds[problem];
@@ -224,7 +227,7 @@ exchange_begin(struct exchange *x, struct running_key *key, exchange_answer_cb *
 {
     struct pending *p = calloc(1, sizeof(*p));
     if (!p) {
-        idempotency_end(key);
+        running_key_end(key);
         exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
         return NULL;
     }
@@ -242,12 +245,18 @@ exchange_pending_cb(void *arg, const struct funnel_answer *answer)
     struct exchange *x = p->exchange;
     exchange_answer_cb *then = p->then;
 
-    idempotency_end(p->key);
+    running_key_end(p->key);
     free(p);
     if (!x)
         return;
     x->pending = NULL;
     then(x, answer);
+}
+
+const char *
+exchange_client(const struct exchange *x)
+{
+    return x->caller.scopes & SCOPE_ADMIN ? NULL : x->caller.client;
 }
 
 static int
@@ -294,7 +303,7 @@ read_done_cb(void *arg)
 void
 exchange_read(struct exchange *x, struct exchange_read *c)
 {
-    const char *own = access_client(x);
+    const char *own = exchange_client(x);
 
     c->sees_all = !own;
     snprintf(c->client, sizeof(c->client), "%s", x->caller.client);
@@ -435,9 +444,12 @@ exchange_uri_cb(void *cls, const char *uri, struct MHD_Connection *mhd)
     x->mhd = mhd;
     x->connection = connection;
     x->wait_s = -1;
+    x->route_number = HTTP_ROUTES_REST;
     x->begun_ns = clock_monotonic_ns();
     id_new(x->request_id);
     connection->exchange = x;
+    connection->uri = x->uri;
+    connection->request_id = x->request_id;
     DL_APPEND(h->exchanges, x);
     h->exchanges_count++;
     return x;
@@ -451,14 +463,15 @@ exchange_free(struct exchange *x)
         funnel_wait_end(x->wait);
     if (x->phase == EXCHANGE_HELD)
         x->http->held--;
-    stream_free(x->stream);
+    if (x->release)
+        x->release(x);
     DL_DELETE(x->http->exchanges, x);
     x->http->exchanges_count--;
     x->connection->exchange = NULL;
+    x->connection->uri = x->connection->request_id = NULL;
     if (x->response)
         MHD_destroy_response(x->response);
     json_decref(x->document);
-    compat_release(x);
     buffer_release(&x->body);
     target_release(&x->target);
     free(x->uri);

@@ -1,4 +1,4 @@
-#include "server/http/engine.h"
+#include "server/http/handlers.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -7,8 +7,10 @@
 #include <time.h>
 
 #include "common/auto.h"
+#include "common/clock.h"
 #include "common/log.h"
 #include "server/http/rowtext.h"
+#include "server/http/answers.h"
 
 /*
  * Theory of operation. libmicrohttpd asks for the next bytes when the client
@@ -275,7 +277,7 @@ read_filter(struct exchange *x, struct export *e)
         return bad_parameter(x, "group", "is not an id");
     if (!read_moment(x, "since", e->since) || !read_moment(x, "before", e->before))
         return false;
-    const char *run, *own = access_client(x);
+    const char *run, *own = exchange_client(x);
     if (!exchange_run(x, &run, &f->step))
         return false;
     e->run = copied(run);

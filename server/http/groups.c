@@ -1,4 +1,4 @@
-#include "server/http/engine.h"
+#include "server/http/handlers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +7,9 @@
 #include "common/auto.h"
 #include "server/http/notices.h"
 #include "server/submission/seen.h"
+#include "server/http/access.h"
+#include "server/http/answers.h"
+#include "server/http/idempotency.h"
 
 static void
 set_headers(struct exchange *x)
@@ -201,7 +204,7 @@ static void
 add(struct exchange *x, struct running_key *key)
 {
     if (!may_notify(x)) {
-        idempotency_end(key);
+        running_key_end(key);
         return;
     }
     struct pending *p = exchange_begin(x, key, group_added);
@@ -248,7 +251,8 @@ answer_found(struct exchange *x, struct exchange_read *call)
     l->found(x);
 }
 
-void
+/* The id in the address as x->id, and `found` goes on, when the caller may know of it; else the problem is sent. */
+static void
 group_find(struct exchange *x, exchange_cb *found)
 {
     static const struct exchange_read call = { .read = read_owner, .answer = answer_found };
@@ -290,7 +294,7 @@ cancel_found(struct exchange *x, struct exchange_read *call)
         exchange_error(x, &err, "such group");
         return;
     }
-    if (*x->caller.client && !access_client(x))
+    if (*x->caller.client && !exchange_client(x))
         access_note(x, "cancel group as admin", x->id);
     exchange_hold_cancelled(x, answer_added);
 }
@@ -334,5 +338,5 @@ rescore(struct exchange *x)
     struct pending *p = exchange_begin(x, NULL, NULL);
 
     if (p)
-        funnel_rescore(x->http->funnel, x->document, access_client(x), rescored_cb, p);
+        funnel_rescore(x->http->funnel, x->document, exchange_client(x), rescored_cb, p);
 }

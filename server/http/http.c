@@ -11,8 +11,11 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/log.h"
-#include "server/http/engine.h"
 #include "server/http/notices.h"
+#include "server/http/exchange.h"
+#include "server/http/intake.h"
+#include "server/http/running_keys.h"
+#include "server/http/streams.h"
 
 /*
  * Theory of operation. MHD runs without a thread of its own; its epoll
@@ -182,6 +185,48 @@ start_keyring(struct http *h, struct error *err)
         h->config->listen, h->config->tokens);
 }
 
+static void
+overdue_cb(struct connection *c)
+{
+    switch (c->deadline) {
+    case DEADLINE_HEADER:
+        connection_refuse(c, PROBLEM_TIMEOUT, "the header of the request did not arrive in time");
+        break;
+    case DEADLINE_BODY:
+        connection_refuse(c, PROBLEM_TIMEOUT, "the body of the request did not arrive in time");
+        break;
+    case DEADLINE_HOLD:
+        exchange_hold_end(c->exchange);
+        break;
+    case DEADLINE_WORK:
+        log_error(c->exchange->request_id, "no answer to the request in %d s", HTTP_WORK_LIMIT_MS / 1000);
+        exchange_give_up(c->exchange);
+        break;
+    case DEADLINE_BEAT:
+        stream_beat(c->exchange->stream);
+        break;
+    case DEADLINE_ANSWER:
+        if (c->exchange && c->exchange->stream) {
+            stream_drop(c->exchange->stream);
+            break;
+        }
+        connection_shutdown(c);
+        break;
+    case DEADLINE_IDLE:
+        connection_shutdown(c);
+        break;
+    }
+}
+
+static void
+gone_cb(struct connection *c)
+{
+    if (c->exchange && c->exchange->phase == EXCHANGE_HELD)
+        exchange_hold_end(c->exchange);
+    if (c->exchange && c->exchange->stream)
+        stream_gone(c->exchange->stream);
+}
+
 static int
 start_mhd(struct http *h, struct error *err)
 {
@@ -242,6 +287,8 @@ http_new(uv_loop_t *loop, const struct config *config, struct funnel *funnel, st
     h->funnel = funnel;
     h->store = store;
     h->lingers.loop = loop;
+    h->overdue_cb = overdue_cb;
+    h->gone_cb = gone_cb;
     h->started_ns = clock_monotonic_ns();
     h->events = events_new((size_t)config->events_kept);
     if (!h->events) {
@@ -386,7 +433,7 @@ http_free(struct http *h)
         return;
     HASH_ITER(hh, h->running_keys, k, next)
     {
-        idempotency_end(k);
+        running_key_end(k);
     }
     keyring_free(h->keyring);
     events_free(h->events);

@@ -1,4 +1,4 @@
-#include "server/http/engine.h"
+#include "server/http/idempotency.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,40 +52,6 @@ idempotency_read(struct exchange *x)
     exchange_problem_at(x, PROBLEM_HEADER, "header", "Idempotency-Key",
                         "is given once, has 1 to 255 visible characters, and may stand in double quotes");
     return false;
-}
-
-/* Whose key it is, and which. The two parts cannot run into each other: a client's name has no space in it. */
-static void
-scope_of(const char *client, const char *key, char out[RUNNING_KEY_SIZE])
-{
-    snprintf(out, RUNNING_KEY_SIZE, "%s %s", client, key);
-}
-
-struct running_key *
-idempotency_find(struct http *h, const char *client, const char *key)
-{
-    char scope[RUNNING_KEY_SIZE];
-    struct running_key *k;
-
-    scope_of(client, key, scope);
-    HASH_FIND_STR(h->running_keys, scope, k);
-    return k;
-}
-
-struct running_key *
-idempotency_add(struct http *h, const char *client, const char *key, const char *request_hash)
-{
-    struct running_key *k = calloc(1, sizeof(*k));
-
-    if (!k)
-        return NULL;
-    k->http = h;
-    scope_of(client, key, k->scope);
-    snprintf(k->row.client, sizeof(k->row.client), "%s", client);
-    snprintf(k->row.key, sizeof(k->row.key), "%s", key);
-    snprintf(k->row.request_hash, sizeof(k->row.request_hash), "%s", request_hash);
-    HASH_ADD_STR(h->running_keys, scope, k);
-    return k;
 }
 
 /* The same call with the same body. */
@@ -142,7 +108,7 @@ static void
 key_found(struct exchange *x, struct exchange_read *call)
 {
     struct key_look *l = (struct key_look *)call;
-    struct running_key *k = idempotency_find(x->http, x->caller.client, x->key);
+    struct running_key *k = running_key_find(x->http, x->caller.client, x->key);
 
     /* First, since the store may have the key before the funnel has told of what it made. */
     if (k) {
@@ -153,7 +119,7 @@ key_found(struct exchange *x, struct exchange_read *call)
         x->is_replay = true;
         snprintf(x->id, sizeof(x->id), "%s", l->row.id);
         l->replay(x);
-    } else if ((k = idempotency_add(x->http, x->caller.client, x->key, l->hash)) != NULL) {
+    } else if ((k = running_key_add(x->http, x->caller.client, x->key, l->hash)) != NULL) {
         l->go(x, k);
     } else {
         exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
@@ -186,13 +152,4 @@ idempotency_begin(struct exchange *x, exchange_cb *replay, idempotency_cb *go)
     l->replay = replay;
     l->go = go;
     exchange_read(x, &l->call);
-}
-
-void
-idempotency_end(struct running_key *k)
-{
-    if (!k)
-        return;
-    HASH_DEL(k->http->running_keys, k);
-    free(k);
 }

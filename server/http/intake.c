@@ -1,4 +1,4 @@
-#include "server/http/engine.h"
+#include "server/http/intake.h"
 
 #include <errno.h>
 #include <math.h>
@@ -12,6 +12,10 @@
 #include "common/auto.h"
 #include "common/json.h"
 #include "server/http/guard.h"
+#include "server/http/answers.h"
+#include "server/http/handlers.h"
+#include "server/http/idempotency.h"
+#include "server/http/routes.h"
 
 /*
  * Theory of operation. MHD calls exchange_access_cb() once with the header,

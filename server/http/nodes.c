@@ -1,4 +1,4 @@
-#include "server/http/engine.h"
+#include "server/http/handlers.h"
 
 #include <stdlib.h>
 

@@ -1,10 +1,13 @@
-#include "server/http/engine.h"
+#include "server/http/routes.h"
 
 #include <string.h>
 #include <strings.h>
 
 #include "common/auto.h"
 #include "server/http/asset.h"
+#include "server/http/access.h"
+#include "server/http/compat.h"
+#include "server/http/handlers.h"
 
 /* Any one of these scopes does. A submitter may look at its own submissions, as far as disclosure.h tells. */
 #define MAY_SUBMIT (SCOPE_SUBMIT | SCOPE_ADMIN)
@@ -73,33 +76,7 @@ static const struct route routes[] = {
 /* Files are looked up in their own table, under their whole path. */
 static const struct route asset_route = { "GET", "", "", 0, false, false, service_asset };
 
-_Static_assert(ARRAY_LEN(routes) < HTTP_ROUTES_MAX, "a place for each, and one for the rest");
-
-size_t
-route_number(const struct route *route)
-{
-    return route && route != &asset_route ? (size_t)(route - routes) : ARRAY_LEN(routes);
-}
-
-json_t *
-routes_durations(const struct http *h)
-{
-    json_t *out = json_array();
-
-    for (size_t i = 0; i <= ARRAY_LEN(routes); i++) {
-        const struct histogram *d = &h->durations[i];
-        uint64_t n = 0;
-        for (size_t k = 0; k < ARRAY_LEN(d->counts); k++)
-            n += d->counts[k];
-        if (n > 0)
-            json_array_append_new(out, json_pack("{s:s, s:s+, s:o}", "method",
-                                                 i < ARRAY_LEN(routes) ? routes[i].method : "", "route",
-                                                 i < ARRAY_LEN(routes) ? "/" : "other",
-                                                 i < ARRAY_LEN(routes) ? routes[i].path : "", "seconds",
-                                                 histogram_json(d, &histogram_seconds)));
-    }
-    return out;
-}
+_Static_assert(ARRAY_LEN(routes) <= HTTP_ROUTES_REST, "a place for each, and one for the rest");
 
 static bool
 is_match(const char *path, const struct target *t)
@@ -180,9 +157,12 @@ route_find(struct exchange *x, const char *method)
         refuse_method(x, method);
         return NULL;
     }
-    if (!access_check(x, found))
+    if (!access_check(x, found, compat_is(found)))
         return NULL;
-    x->route = found; /* a refusal from here on is in its manner */
+    x->route = found;
+    if (found != &asset_route)
+        x->route_number = (size_t)(found - routes);
+    x->refuse = compat_is(found) ? compat_problem_set : NULL; /* a refusal from here on is in its manner */
     for (size_t i = 0; i < x->target.pairs_count; i++) {
         if (is_word_of(found->query, x->target.pairs[i].name))
             continue;

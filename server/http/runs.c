@@ -1,4 +1,4 @@
-#include "server/http/engine.h"
+#include "server/http/handlers.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "server/store/labels.h"
 #include "server/verdict/values.h"
+#include "server/http/answers.h"
 
 /* Training runs, as the labels of what they had judged tell of them: from sums, and of the caller's scope. */
 
@@ -162,7 +163,7 @@ run_read_new(struct exchange *x, const struct exchange_read *call, const char *r
     c->call.free = free_run;
     c->limit = limit;
     snprintf(c->run, sizeof(c->run), "%s", run);
-    store_scope(access_client(x), c->scope);
+    store_scope(exchange_client(x), c->scope);
     return c;
 }
 

@@ -1,4 +1,4 @@
-#include "server/http/engine.h"
+#include "server/http/handlers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +13,8 @@
 #include "server/http/metrics.h"
 #include "server/http/notices.h"
 #include "server/retention.h"
+#include "server/http/access.h"
+#include "server/http/answers.h"
 
 #define HOST_EVERY_NS 1000000000
 #define STATUS_KEPT_NS 100000000
@@ -209,6 +211,26 @@ service_stats(struct exchange *x)
         exchange_json(x, 200, funnel_stats(x->http->funnel));
 }
 
+/* [{"method","route","seconds":histogram}] of what was asked for at least once. Given. */
+static json_t *
+durations(const struct http *h)
+{
+    json_t *out = json_array();
+
+    for (size_t i = 0; i < HTTP_ROUTES_MAX; i++) {
+        const struct route *route = i == HTTP_ROUTES_REST ? NULL : h->asked[i];
+        uint64_t n = 0;
+        for (size_t k = 0; k < ARRAY_LEN(h->durations[i].counts); k++)
+            n += h->durations[i].counts[k];
+        if (n > 0)
+            json_array_append_new(out,
+                                  json_pack("{s:s, s:s+, s:o}", "method", route ? route->method : "", "route",
+                                            route ? "/" : "other", route ? route->path : "", "seconds",
+                                            histogram_json(&h->durations[i], &histogram_seconds)));
+    }
+    return out;
+}
+
 void
 service_metrics(struct exchange *x)
 {
@@ -217,7 +239,7 @@ service_metrics(struct exchange *x)
     size_t size;
 
     if (status)
-        json_object_set_new(json_object_get(status, "http"), "durations", routes_durations(x->http));
+        json_object_set_new(json_object_get(status, "http"), "durations", durations(x->http));
     if (!status || metrics_write(status, &text) != 0) {
         exchange_problem(x, PROBLEM_INTERNAL, "no memory for the answer");
         return;

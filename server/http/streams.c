@@ -1,4 +1,4 @@
-#include "server/http/engine.h"
+#include "server/http/streams.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,8 @@
 #include "common/limits.h"
 #include "common/log.h"
 #include "server/submission/seen.h"
+#include "server/http/access.h"
+#include "server/http/handlers.h"
 
 /*
  * Theory of operation. Event streams (text/event-stream) are answers that go
@@ -616,11 +618,11 @@ place(struct stream *s, const char *last, const struct beginning *b, struct erro
     return b ? take_snapshot(s, b, err) : 0;
 }
 
-void
-stream_free(struct stream *s)
+static void
+release(struct exchange *x)
 {
-    if (!s)
-        return;
+    struct stream *s = x->stream;
+
     if (s->is_suspended)
         s->exchange->http->suspended--;
     DL_DELETE(s->exchange->http->streams, s);
@@ -650,6 +652,7 @@ stream_new(struct exchange *x, enum subject subject, bool is_brief)
     DL_APPEND(x->http->streams, s);
     x->http->streams_count++;
     x->stream = s;
+    x->release = release;
     return s;
 }
 

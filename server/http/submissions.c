@@ -1,4 +1,4 @@
-#include "server/http/engine.h"
+#include "server/http/handlers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +9,9 @@
 #include "server/verdict/disclosure.h"
 #include "server/store/brief.h"
 #include "server/submission/seen.h"
+#include "server/http/access.h"
+#include "server/http/answers.h"
+#include "server/http/idempotency.h"
 
 /* --- one submission --- */
 
@@ -645,7 +648,7 @@ void
 submission_list(struct exchange *x)
 {
     const char *view = target_value(&x->target, "view");
-    const char *own = access_client(x);
+    const char *own = exchange_client(x);
     struct submission_filter filter;
 
     if (!read_filter(x, &filter))

@@ -1,4 +1,4 @@
-#include "server/http/engine.h"
+#include "server/http/handlers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +6,8 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "server/http/access.h"
+#include "server/http/answers.h"
 
 static json_t *
 text_or_null(const char *text)
@@ -137,7 +139,7 @@ task_add(struct exchange *x)
 static void
 note_as_admin(const struct exchange *x, const char *action, const char *id)
 {
-    if (*x->caller.client && !access_client(x))
+    if (*x->caller.client && !exchange_client(x))
         access_note(x, action, id);
 }
 
@@ -164,8 +166,8 @@ rename_found(struct exchange *x, struct exchange_read *call)
     struct pending *p = exchange_begin(x, NULL, task_renamed);
 
     if (p)
-        funnel_rename_task(x->http->funnel, access_client(x), call->task_id, x->document, exchange_pending_cb,
-                           p);
+        funnel_rename_task(x->http->funnel, exchange_client(x), call->task_id, x->document,
+                           exchange_pending_cb, p);
 }
 
 void
@@ -209,7 +211,7 @@ remove_found(struct exchange *x, struct exchange_read *call)
     struct pending *p = exchange_begin(x, NULL, task_removed);
 
     if (p)
-        funnel_remove_task(x->http->funnel, access_client(x), call->task_id, exchange_pending_cb, p);
+        funnel_remove_task(x->http->funnel, exchange_client(x), call->task_id, exchange_pending_cb, p);
 }
 
 void

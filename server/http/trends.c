@@ -1,4 +1,4 @@
-#include "server/http/engine.h"
+#include "server/http/handlers.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include "common/classes.h"
 #include "common/clock.h"
 #include "server/verdict/values.h"
+#include "server/http/answers.h"
 
 /* Questions about many submissions at once. All are answered from sums that the store keeps, of the caller's scope. */
 
@@ -24,7 +25,7 @@ time_json(int64_t wall_ms)
 static void
 scope_of(const struct exchange *x, char out[STORE_SCOPE_SIZE])
 {
-    store_scope(access_client(x), out);
+    store_scope(exchange_client(x), out);
 }
 
 static const struct window {
@@ -248,7 +249,7 @@ static struct sums_read *
 sums_read_new(struct exchange *x, const struct exchange_read *call, int limit)
 {
     struct sums_read *c = calloc(1, sizeof(*c));
-    const char *client = access_client(x);
+    const char *client = exchange_client(x);
 
     if (!c || !(c->items = json_array())) {
         free(c);

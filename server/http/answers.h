@@ -1,0 +1,22 @@
+/* answers.h - what several handlers answer. Private to http/. Loop thread. */
+#ifndef HTTP_ANSWERS_H
+#define HTTP_ANSWERS_H
+
+#include "server/http/exchange.h"
+
+/* A refusal of the funnel as its problem; false when the answer is FUNNEL_OK and nothing was sent. */
+bool exchange_refused(struct exchange *x, const struct funnel_answer *answer);
+#define LIMIT_MAX 200 /* rows of a page */
+/* limit=, 1 to LIMIT_MAX, 50 when absent; 0: the problem is sent. */
+int exchange_limit(struct exchange *x);
+/*
+ * run= and step= of a list: run NULL where it is not asked for (view), step < 0 likewise; a step goes with a run. False:
+ * the problem is sent.
+ */
+bool exchange_run(struct exchange *x, const char **run, int64_t *step);
+/* {"items":[…],"next":…} with its Link header; items is taken, next may be NULL (a cursor, borrowed). */
+void exchange_page(struct exchange *x, json_t *items, const char *next);
+/* The same; items: the text between the brackets, taken and left empty. next is no text that needs escaping. */
+void exchange_page_text(struct exchange *x, struct buffer *items, const char *next);
+
+#endif
