@@ -85,6 +85,11 @@ def speedup(report: dict[str, Any]) -> float:
     return float(min(report["detail"]["reference_ns"]) / min(report["detail"]["candidate_ns"]))
 
 
+def gain(report: dict[str, Any]) -> float:
+    """The speed-up of a cheat, which is 0 if it was refused."""
+    return speedup(report) if report["outcome"] == "pass" else 0.0
+
+
 def test_a_copy_of_the_reference_is_as_fast(bench: Bench) -> None:
     report = bench.time(HONEST)
     assert 0.7 < speedup(report) < 1.4
@@ -213,11 +218,11 @@ def test_cheat_wins_without_its_mechanism_and_loses_with_it(
         {"flush_s": 0.25} if mechanism == "freezes" else {}
     )  # a flush as long as the work that it hides
     off: dict[str, Any] = {**flush, "caps_reference": False, mechanism: False}
-    # A cheat that is not woken in time loses, too, and says nothing of the mechanism.
-    assert any(speedup(bench.time(source, **off)) > 1.4 for _ in range(TRIES))
+    # A cheat that is not woken in time is slow or wrong, and says nothing of the mechanism.
+    assert any(gain(bench.time(source, **off)) > 1.4 for _ in range(TRIES))
     report = bench.time(source, **flush)
     if class_ is None:
-        assert speedup(report) < 1.3
+        assert gain(report) < 1.3
     else:
         assert (report["outcome"], report["class"]) == ("fail", class_)
 
