@@ -44,6 +44,8 @@ recorded_cb(void *arg, int code, const struct error *err)
 
     if (code == 0) {
         f->ended(s, true);
+    } else if (code == ERR_CONFLICT && s->attempt->row.claim != s->claim.number) {
+        record(s); /* this node claimed it from the store while the write was under way (node.c) */
     } else if (code == ERR_CONFLICT || code == ERR_NOTFOUND) {
         log_warn(s->id, "its verdict is refused: %s", err->text);
         counters_fence(f->counters);

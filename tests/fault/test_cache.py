@@ -213,3 +213,16 @@ def test_references_make_room_for_each_other(start_scripted: service.StartDaemon
     metrics = client.get("/metrics").body.decode()
     assert 'verifierd_reference_evicted_total{device="cpu"} 3\n' in metrics
     assert "verifierd_known_tasks 2\n" in metrics
+
+
+def test_known_verdicts_end_though_the_daemon_looks_for_work(shared: service.Daemon) -> None:
+    """Each second it claims what waits in the store, which may be one whose known verdict is being written."""
+    group = {"task": "scripted", "candidates": [{"candidate": f"# script: \n# known {i}\n"} for i in range(16)]}
+    shared.client.wait(shared.client.expect("POST", "/v1/groups", group)["id"], LIMIT_S, "groups")
+    until = time.monotonic() + 6
+    posted = []
+    while time.monotonic() < until:
+        posted.append(shared.client.expect("POST", "/v1/groups", group)["id"])
+    for one in posted:
+        items = shared.client.wait(one, 10, "groups")["items"]
+        assert {(item["state"], item["cache"]) for item in items} == {("done", "hit")}
