@@ -59,6 +59,9 @@ static const struct setting table[] = {
     { "node", TEXT, "NAME", "", 0, 0, FIELD(node), false,
       "what this daemon is called among those that share a database (docs/cluster.md): of each name there is "
       "one, and a second does not start; when not given, the host's name" },
+    { "role", CHOICE, "all compile http", "all", 0, 0, FIELD(role), false,
+      "what this daemon does among those that share a database (docs/cluster.md): all; compile, only the "
+      "stages without a device, for the others; http, answer and take in, and judge nothing" },
     { "durability", CHOICE, "strict relaxed", "strict", 0, 0, FIELD(durability), false,
       "which databases will do: strict, one that keeps what was acknowledged when it crashes or fails over "
       "to a "
@@ -786,6 +789,33 @@ check_words(const struct config *c, struct error *err)
     return 0;
 }
 
+bool
+config_has_role(const struct config *c, const char *role)
+{
+    return strcmp(c->role, role) == 0;
+}
+
+/* One that judges nothing needs others, and no GPU: registrations run in the interpreter. */
+static int
+complete_role(struct config *c, struct error *err)
+{
+    if (config_has_role(c, "all"))
+        return 0;
+    if (store_is_file(c->store))
+        return error_set(err, ERR_INPUT,
+                         "role = %s is for daemons that share a database, and store is a file: nobody else "
+                         "would judge",
+                         c->role);
+    if (strncmp(c->device, "cuda", 4) == 0)
+        return error_set(err, ERR_INPUT, "role = %s uses no GPU: take device = %.40s out", c->role,
+                         c->device);
+    if (strcmp(c->device, "auto") != 0)
+        return 0;
+    free(c->device);
+    c->device = strdup("cpu");
+    return c->device ? 0 : error_set(err, ERR_NOMEM, "no memory for the settings");
+}
+
 static int
 check_quotas(const struct config *c, struct error *err)
 {
@@ -837,6 +867,8 @@ config_complete(struct config *c, struct error *err)
     int rc = check_listen(c, err);
     if (rc == 0)
         rc = check_words(c, err);
+    if (rc == 0)
+        rc = complete_role(c, err);
     if (rc == 0 && !*c->tokens)
         rc = complete_tokens(c, err);
     if (rc == 0)

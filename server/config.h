@@ -27,6 +27,7 @@ struct config {
     char *store;               /* path or URL of the database */
     char *durability;          /* of a database: "strict" or "relaxed" */
     char *node;                /* name among those that share it; "": the host's */
+    char *role;                /* what it does among them: "all", "compile" or "http" */
     char *scratch;             /* directory for submissions' private files; emptied at start */
     bool is_scratch_ours;      /* it was not given: removed at the end */
     char *python;              /* interpreter that has torch and triton */
@@ -93,6 +94,8 @@ int config_adopt(struct config *c, struct config *now, void (*tell)(void *arg, c
 #define CONFIG_HOST_SIZE 64
 int config_split_listen(const char *listen, char host[CONFIG_HOST_SIZE], uint16_t *port, struct error *err);
 
+/* Whether that is the role of this daemon. */
+bool config_has_role(const struct config *c, const char *role);
 /* Whether listen names an address that only this machine reaches. */
 bool config_is_loopback(const struct config *c);
 

@@ -35,8 +35,8 @@ MUTANTS = (
     Mutant(
         "a claim is granted without a lease",
         "server/store/pgsql/claims.c",
-        "state = 0 AND EXISTS (SELECT FROM lease) ORDER BY",
-        "state = 0 ORDER BY",
+        '" AND EXISTS (SELECT FROM lease) ORDER BY priority, id LIMIT 1",',
+        '" ORDER BY priority, id LIMIT 1",',
     ),
     Mutant(
         "a commit of which the server warned counts as durable",

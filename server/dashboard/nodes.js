@@ -15,6 +15,7 @@ export function nodes(root) {
     draw(page, () => dataTable("Nodes", [
       { name: "Node", cell: (item) => item.name + (item.name === page.self ? " (this one)" : "") },
       { name: "State", cell: (item) => el("span", { class: "pill " + ({ alive: "good", draining: "busy" }[item.state] || "bad"), text: item.state }) },
+      { name: "Role", cell: (item) => item.role || "–" },
       { name: "GPUs", wrap: true, cell: devices },
       { name: "Running", number: true, cell: (item) => count(item.claimed) },
       { name: "Waiting", number: true, cell: (item) => count(item.waiting) },

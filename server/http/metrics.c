@@ -148,6 +148,9 @@ static const struct {
       "Submissions put back to the queue, since a worker was lost or the daemon drained.", 1 },
     { "verifierd_fenced_total", "counter", "counts/fenced",
       "Verdicts that the store refused, since another node has the submission or has ended it.", 1 },
+    { "verifierd_handed_on_total", "counter", "counts/handed_on",
+      "Submissions that were compiled here for a node with a device.", 1 },
+    { "verifierd_carried_total", "counter", "counts/carried", "Submissions that came compiled.", 1 },
     { "verifierd_store_commits_total", "counter", "store/commits", "Transactions committed.", 1 },
     { "verifierd_store_rows_written_total", "counter", "store/rows_written", "Rows written.", 1 },
     { "verifierd_store_queued_writes", "gauge", "store/queued_writes", "Writes that wait for a commit.", 1 },
@@ -376,8 +379,9 @@ write_node(struct writer *w, json_t *node)
 
     if (!node)
         return;
-    family(w, "verifierd_node_info", "gauge", "1, with the name and the version of this node.");
-    sample(w, "verifierd_node_info", LABELS("node", name, "version", text(node, "version")), 1);
+    family(w, "verifierd_node_info", "gauge", "1, with the name, the role and the version of this node.");
+    sample(w, "verifierd_node_info",
+           LABELS("node", name, "role", text(node, "role"), "version", text(node, "version")), 1);
     family(w, "verifierd_node_draining", "gauge", "Whether it takes no more work.");
     sample(w, "verifierd_node_draining", LABELS("node", name), strcmp(text(node, "state"), "draining") == 0);
     family(w, "verifierd_node_gpus", "gauge", "Devices that it judges on.");

@@ -71,11 +71,13 @@ struct backend_ops {
     int (*renew)(struct store_backend *b, const struct store_lease *l, int64_t lease_ms,
                  const struct store_node_state *state, struct error *err); /* NULL: the keeper does */
     int (*reap)(struct store_backend *b, char holder[STORE_HOLDER_SIZE], struct error *err);
-    int (*claim)(struct store_backend *b, const struct store_lease *l, const struct store_claim *held,
-                 struct store_claim *out, struct error *err);
-    int (*claim_next)(struct store_backend *b, const struct store_lease *l, struct store_claim *out,
-                      struct error *err);
+    int (*claim)(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
+                 const struct store_claim *held, struct store_claim *out, struct error *err);
+    int (*claim_next)(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
+                      struct store_claim *out, struct error *err);
     int (*release)(struct store_backend *b, const struct store_claim *c, struct error *err);
+    int (*hand_on)(struct store_backend *b, const struct store_claim *c, const struct store_carried *carried,
+                   struct error *err); /* or NULL */
     int (*set_attempts)(struct store_backend *b, const struct store_claim *c, struct error *err);
     int (*cancel)(struct store_backend *b, const char *id, int why, struct error *err); /* or NULL */
     int (*finish)(struct store_backend *b, const struct submission_row *row, const char *log, size_t log_size,
@@ -100,6 +102,8 @@ struct reader_ops {
     int (*get_answer)(struct store_reader *r, const char *id, char **client, char **verdict,
                       struct error *err);
     int (*get_source)(struct store_reader *r, const char *hash, struct buffer *out, struct error *err);
+    int (*get_carried)(struct store_reader *r, const char *id, struct carried_row *out,
+                       struct error *err); /* or NULL */
     int (*get_log)(struct store_reader *r, const char *submission_id, struct buffer *out, struct error *err);
     int (*get_group)(struct store_reader *r, const char *id, struct group_row *out, struct error *err);
     int (*get_key)(struct store_reader *r, const char *client, const char *key, int64_t now_ms,
@@ -136,8 +140,8 @@ struct reader_ops {
                      struct error *err); /* or NULL */
     int (*each_cancel)(struct store_reader *r, const char *node, int limit, store_cancel_cb *row_cb,
                        void *arg, struct error *err); /* or NULL */
-    int (*waits)(struct store_reader *r, const struct store_lease *l, bool *out,
-                 struct error *err); /* NULL: what is queued waits */
+    int (*waits)(struct store_reader *r, const struct store_lease *l, const struct store_wants *wants,
+                 bool *out, struct error *err); /* NULL: what is queued waits */
     int (*each_group)(struct store_reader *r, const struct groups_filter *f, store_group_sum_cb *row_cb,
                       void *arg, struct error *err);
     int (*each_run)(struct store_reader *r, const char *scope, int64_t before_ms, const char *before,

@@ -21,9 +21,13 @@ void
 labels_read(const char *request, struct labels *out)
 {
     *out = (struct labels){ .step = LABEL_STEP_NONE };
-    if (!request || !strstr(request, "\"run\"")) /* most have none, and need no parsing */
+    /* Most have none, and need no parsing. */
+    if (!request || (!strstr(request, "\"run\"") && !strstr(request, "\"gpu\"")))
         return;
     AUTO_JSON json_t *document = json_loads(request, JSON_ALLOW_NUL, NULL);
+    const char *gpu = json_string_value(json_object_get(document, "gpu"));
+    if (gpu && strlen(gpu) < sizeof(out->gpu))
+        snprintf(out->gpu, sizeof(out->gpu), "%s", gpu);
     json_t *metadata = json_object_get(document, "metadata");
     json_t *run = json_object_get(metadata, "run"), *step = json_object_get(metadata, "step");
 

@@ -1,8 +1,10 @@
-/* labels.h - to which step of which run a submission or a group belongs: what its metadata says. Pure; any thread. */
+/* labels.h - what the store looks for in a request: the run and step that its metadata says, the GPU that it asks for. Pure; any thread. */
 #ifndef STORE_LABELS_H
 #define STORE_LABELS_H
 
 #include <stdint.h>
+
+#include "server/store/store.h"
 
 #define LABEL_MAX_CHARS 200
 #define LABEL_STEP_MAX 9007199254740991 /* what a double tells apart */
@@ -11,6 +13,7 @@
 struct labels {
     char run[LABEL_MAX_CHARS * 4 + 1]; /* UTF-8; "": none, and then there is no step either */
     int64_t step;
+    char gpu[STORE_GPU_SIZE]; /* a part of its name; "": any will do */
 };
 
 /* Of a row's request, JSON text or NULL. What is no label, by its type or its length, is none. */

@@ -79,6 +79,14 @@ store_get_source(struct store *s, const char *hash, struct buffer *out, struct e
 }
 
 int
+reader_get_carried(struct store_reader *r, const char *id, struct carried_row *out, struct error *err)
+{
+    *out = (struct carried_row){ 0 };
+    return r->ops->get_carried ? r->ops->get_carried(r, id, out, err)
+                               : error_set(err, ERR_NOTFOUND, "nothing was handed on with %s", id);
+}
+
+int
 reader_get_log(struct store_reader *r, const char *submission_id, struct buffer *out, struct error *err)
 {
     return r->ops->get_log(r, submission_id, out, err);
@@ -403,12 +411,15 @@ found_cb(void *arg, const struct submission_row *row)
 }
 
 int
-reader_waits(struct store_reader *r, const struct store_lease *l, bool *out, struct error *err)
+reader_waits(struct store_reader *r, const struct store_lease *l, const struct store_wants *wants, bool *out,
+             struct error *err)
 {
     const struct submission_filter queued = { .state = SUBMISSION_QUEUED, .limit = 1 };
 
+    static const struct store_wants all;
+
     *out = false;
-    return r->ops->waits ? r->ops->waits(r, l, out, err)
+    return r->ops->waits ? r->ops->waits(r, l, wants ? wants : &all, out, err)
                          : reader_list_submissions(r, &queued, found_cb, out, err);
 }
 

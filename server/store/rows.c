@@ -54,6 +54,14 @@ submission_row_release(struct submission_row *r)
 }
 
 void
+carried_row_release(struct carried_row *r)
+{
+    free(ptr_take(&r->about));
+    free(ptr_take(&r->bytes));
+    r->size = 0;
+}
+
+void
 group_row_release(struct group_row *r)
 {
     free(r->request);

@@ -222,6 +222,17 @@ struct store_claim {
     char id[ID_SIZE];
     int64_t number;
     int attempts; /* with this one */
+    bool
+        is_handed_on; /* a node that only compiles let it through: there may be what it made (reader_get_carried()) */
+};
+
+/* What a node takes of what waits. NULL in place of one: all that asks for no GPU. */
+#define STORE_GPU_SIZE 128
+struct store_wants {
+    bool
+        is_compiler; /* what was not handed on, asks for no GPU, and is of no group that one node judges alone */
+    char gpu
+        [STORE_GPU_SIZE]; /* else also what asks for a part of this name; "": its GPUs have none in common */
 };
 
 /* View: the lease that this daemon has taken by store_open(). A file's lock is its lease, which is endless. */
@@ -251,14 +262,25 @@ int store_reap(struct store *s, store_done_cb *cb, void *arg, struct error *err)
  * ERR_CONFLICT: it does not wait, or the
  * lease has ended; ERR_NOTFOUND.
  */
-int store_claim(struct store *s, const struct store_lease *l, const char *id, struct store_claim *out,
-                store_done_cb *cb, void *arg, struct error *err);
+int store_claim(struct store *s, const struct store_lease *l, const struct store_wants *wants, const char *id,
+                struct store_claim *out, store_done_cb *cb, void *arg, struct error *err);
 /* The same with whatever waits: interactive ones first, then the oldest. ERR_NOTFOUND: nothing waits. */
-int store_claim_next(struct store *s, const struct store_lease *l, struct store_claim *out, store_done_cb *cb,
-                     void *arg, struct error *err);
+int store_claim_next(struct store *s, const struct store_lease *l, const struct store_wants *wants,
+                     struct store_claim *out, store_done_cb *cb, void *arg, struct error *err);
 /* Give it back: it waits again, with the attempts that c says (less this one where it was cut short). cb may be NULL, here and below. */
 int store_release(struct store *s, const struct store_claim *c, store_done_cb *cb, void *arg,
                   struct error *err);
+/*
+ * The same by a node that only compiles: for those that have a device. carried (copied, or NULL) is kept until it has ended,
+ * unless the database crashes. ERR_UNAVAILABLE: a file, which has one node.
+ */
+struct store_carried {
+    const char *about; /* JSON */
+    const void *bytes;
+    size_t size;
+};
+int store_hand_on(struct store *s, const struct store_claim *c, const struct store_carried *carried,
+                  store_done_cb *cb, void *arg, struct error *err);
 /* It goes on under the claim with the attempts that c says: while it only waits for a device, this one does not count. */
 int store_set_attempts(struct store *s, const struct store_claim *c, store_done_cb *cb, void *arg,
                        struct error *err);
@@ -333,6 +355,13 @@ int reader_is_unfinished(struct store_reader *r, const char *id, bool *out, stru
 /* No more of it than an answer takes: either may be NULL, as in its row. Free both. */
 int reader_get_answer(struct store_reader *r, const char *id, char **client, char **verdict,
                       struct error *err);
+/* What was handed on with it; ERR_NOTFOUND: nothing, or it is gone. Release out, also after a failure. */
+struct carried_row {
+    char *about, *bytes;
+    size_t size;
+};
+int reader_get_carried(struct store_reader *r, const char *id, struct carried_row *out, struct error *err);
+void carried_row_release(struct carried_row *r);
 int reader_get_source(struct store_reader *r, const char *hash, struct buffer *out, struct error *err);
 /* Nothing is appended for a submission that printed nothing or has not ended; ERR_NOTFOUND: no such submission. */
 int reader_get_log(struct store_reader *r, const char *submission_id, struct buffer *out, struct error *err);
@@ -568,7 +597,8 @@ int reader_each_cancel(struct store_reader *r, const char *node, int limit, stor
                        void *arg, struct error *err);
 
 /* Whether there is what store_claim_next() might claim under that lease. */
-int reader_waits(struct store_reader *r, const struct store_lease *l, bool *out, struct error *err);
+int reader_waits(struct store_reader *r, const struct store_lease *l, const struct store_wants *wants,
+                 bool *out, struct error *err);
 
 struct store_counts {
     int64_t by_state[SUBMISSION_NSTATES];

@@ -303,6 +303,7 @@ struct own_write {
     char holder[STORE_HOLDER_SIZE];
     char *holder_out;
     struct store_lease lease, got_lease, *lease_out;
+    struct store_wants wants;
     struct store_claim claim, got_claim, *claim_out;
     int64_t lease_ms;
     int why; /* it is to be cancelled */
@@ -349,14 +350,14 @@ static int
 apply_claim(struct write *write, struct store_backend *b, struct error *err)
 {
     struct own_write *w = (struct own_write *)write;
-    return b->ops->claim(b, &w->lease, &w->claim, &w->got_claim, err);
+    return b->ops->claim(b, &w->lease, &w->wants, &w->claim, &w->got_claim, err);
 }
 
 static int
 apply_claim_next(struct write *write, struct store_backend *b, struct error *err)
 {
     struct own_write *w = (struct own_write *)write;
-    return b->ops->claim_next(b, &w->lease, &w->got_claim, err);
+    return b->ops->claim_next(b, &w->lease, &w->wants, &w->got_claim, err);
 }
 
 static int
@@ -495,11 +496,13 @@ store_reap(struct store *s, store_done_cb *cb, void *arg, struct error *err)
 }
 
 int
-store_claim(struct store *s, const struct store_lease *l, const char *id, struct store_claim *out,
-            store_done_cb *cb, void *arg, struct error *err)
+store_claim(struct store *s, const struct store_lease *l, const struct store_wants *wants, const char *id,
+            struct store_claim *out, store_done_cb *cb, void *arg, struct error *err)
 {
     struct own_write w = { .lease = *l, .claim_out = out };
 
+    if (wants)
+        w.wants = *wants;
     w.claim.number = out->number;
     w.claim.attempts = out->attempts;
     strncpy(w.claim.id, id, sizeof(w.claim.id) - 1); /* an id that is longer is nobody's */
@@ -507,10 +510,13 @@ store_claim(struct store *s, const struct store_lease *l, const char *id, struct
 }
 
 int
-store_claim_next(struct store *s, const struct store_lease *l, struct store_claim *out, store_done_cb *cb,
-                 void *arg, struct error *err)
+store_claim_next(struct store *s, const struct store_lease *l, const struct store_wants *wants,
+                 struct store_claim *out, store_done_cb *cb, void *arg, struct error *err)
 {
-    const struct own_write w = { .lease = *l, .claim_out = out };
+    struct own_write w = { .lease = *l, .claim_out = out };
+
+    if (wants)
+        w.wants = *wants;
     return put_own(s, &w, apply_claim_next, cb, arg, err);
 }
 
@@ -527,6 +533,59 @@ store_set_attempts(struct store *s, const struct store_claim *c, store_done_cb *
 {
     const struct own_write w = { .claim = *c };
     return put_own(s, &w, apply_set_attempts, cb, arg, err);
+}
+
+struct hand_on_write {
+    struct write write;
+    struct store_claim claim;
+    bool has_carried;
+    char *about;
+    struct store_source bytes; /* a copy */
+};
+
+static int
+apply_hand_on(struct write *write, struct store_backend *b, struct error *err)
+{
+    const struct hand_on_write *w = (const struct hand_on_write *)write;
+    const struct store_carried carried = { w->about, w->bytes.text, w->bytes.size };
+
+    return b->ops->hand_on(b, &w->claim, w->has_carried ? &carried : NULL, err);
+}
+
+static void
+free_hand_on_write(struct write *write)
+{
+    struct hand_on_write *w = (struct hand_on_write *)write;
+
+    free(w->about);
+    free((char *)(uintptr_t)w->bytes.text);
+    free(w);
+}
+
+int
+store_hand_on(struct store *s, const struct store_claim *c, const struct store_carried *carried,
+              store_done_cb *cb, void *arg, struct error *err)
+{
+    struct hand_on_write *w = calloc(1, sizeof(*w));
+
+    if (!w)
+        return no_memory(err);
+    write_init(&w->write, apply_hand_on, free_hand_on_write, cb, arg);
+    w->claim = *c;
+    w->has_carried = carried;
+    int rc =
+        s->backend->ops->hand_on ? 0 : error_set(err, ERR_UNAVAILABLE, "no other daemon can have %s", c->id);
+    if (rc == 0 && carried) {
+        w->write.weight = carried->size;
+        w->about = strdup(carried->about);
+        if (!w->about || copy_bytes(carried->bytes, carried->size, &w->bytes) < 0)
+            rc = no_memory(err);
+    }
+    if (rc != 0) {
+        free_hand_on_write(&w->write);
+        return rc;
+    }
+    return writer_put(s->writer, &w->write, err);
 }
 
 struct finish_write {

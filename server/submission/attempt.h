@@ -80,6 +80,9 @@ struct attempt {
     bool is_live;     /* no plan could be made of it: no speed is credited */
     json_t *untraced; /* then: {"type","text","line"} of why, or NULL */
     json_t *plan;     /* else: what it comes to, for the verdict; NULL: there is none */
+    bool is_carried;  /* the stages without a device were passed on another node, in so many milliseconds */
+    double carried_ms[STAGE_COMPILE + 1];
+    int carried_done, carried_of; /* progress in `compile` */
     struct device_worker *device_worker;
     bool is_finishing; /* the verdict is clear, the device worker still has to let go */
     bool is_parking;   /* the same, and it will wait for its group */

@@ -36,7 +36,7 @@ struct counters {
     size_t n_rejections;
     int64_t reuse[REUSE_N], reruns[RERUN_N];
     double verdict_s; /* sum, from submission to verdict */
-    int64_t finished, shared, returned, fenced, started_ns, last_finish_ns;
+    int64_t finished, shared, returned, fenced, handed_on, carried, started_ns, last_finish_ns;
     double service_s;
 };
 
@@ -145,6 +145,20 @@ counters_fence(struct counters *c)
 {
     c->generation++;
     c->fenced++;
+}
+
+void
+counters_hand_on(struct counters *c)
+{
+    c->generation++;
+    c->handed_on++;
+}
+
+void
+counters_carry(struct counters *c)
+{
+    c->generation++;
+    c->carried++;
 }
 
 void
@@ -276,10 +290,11 @@ counters_json(const struct counters *c, double rerun_held_s)
                                "confirmed", (json_int_t)c->reruns[RERUN_CONFIRMED], "cleared",
                                (json_int_t)c->reruns[RERUN_CLEARED], "held_s", rerun_held_s);
     return json_pack(
-        "{s:o, s:o, s:o, s:o, s:f, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "stages", stages, "classes", classes,
-        "rejections", rejections, "cache", reuse_json(c), "verdict_s", c->verdict_s, "finished",
+        "{s:o, s:o, s:o, s:o, s:f, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "stages", stages, "classes",
+        classes, "rejections", rejections, "cache", reuse_json(c), "verdict_s", c->verdict_s, "finished",
         (json_int_t)c->finished, "returned", (json_int_t)c->returned, "fenced", (json_int_t)c->fenced,
-        "reruns", reruns, "rewards", histogram_json(&c->rewards, &reward_bounds), "speedups",
+        "handed_on", (json_int_t)c->handed_on, "carried", (json_int_t)c->carried, "reruns", reruns, "rewards",
+        histogram_json(&c->rewards, &reward_bounds), "speedups",
         histogram_json(&c->speedups, &speedup_bounds), "device_s", saved_json(c->device_s, c->saved_s));
 }
 

@@ -44,6 +44,9 @@ void counters_hold_device(struct counters *c, double seconds);
 void counters_return(struct counters *c);
 /* A verdict was made here and refused by the store: another node has the submission, or has ended it. */
 void counters_fence(struct counters *c);
+/* A submission was compiled here for a node with a device; or it came compiled. */
+void counters_hand_on(struct counters *c);
+void counters_carry(struct counters *c);
 /* What a verdict made here is worth; speedup NAN: it was not timed. */
 void counters_add_reward(struct counters *c, double reward, double speedup);
 /*

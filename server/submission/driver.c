@@ -16,6 +16,7 @@
 #include "server/queue/scheduler.h"
 #include "server/store/store.h"
 #include "server/submission/attempt.h"
+#include "server/submission/carry.h"
 #include "server/submission/conclude.h"
 #include "server/submission/counters.h"
 #include "server/submission/cpu_stages.h"
@@ -61,6 +62,8 @@ struct loading {
     struct submission_row row;
     struct task_row task;
     struct buffer source;
+    bool is_handed_on;
+    struct carried_row carried; /* all zero: there is none */
     int rc;
     struct error err;
 };
@@ -75,6 +78,8 @@ load_cb(void *arg, struct store_reader *r)
         l->rc = reader_get_task(r, l->row.task_id, &l->task, &l->err);
     if (l->rc == 0)
         l->rc = reader_get_source(r, l->row.source_hash, &l->source, &l->err);
+    if (l->rc == 0 && l->is_handed_on)
+        reader_get_carried(r, l->id, &l->carried, NULL); /* without it all is done here */
 }
 
 static void
@@ -83,6 +88,7 @@ loading_free(struct loading *l)
     submission_row_release(&l->row);
     task_row_release(&l->task);
     buffer_release(&l->source);
+    carried_row_release(&l->carried);
     free(l);
 }
 
@@ -136,6 +142,8 @@ begin_claimed(struct submission *s, struct loading *l)
         end_before_the_first_stage(s);
         return;
     }
+    if (l->carried.about)
+        carry_take(s, &l->carried);
     snprintf(s->job.reference, sizeof(s->job.reference), "%s%s", s->attempt->row.task_id,
              sizes_judge(s->attempt) ? "+sizes" : "");
     const char *fault = json_string_value(json_object_get(s->attempt->request, "extract_fault"));
@@ -184,7 +192,7 @@ load(struct submission *s)
         pending_end_write(f->pending);
         return;
     }
-    *l = (struct loading){ .submission = s, .source = BUFFER_INIT };
+    *l = (struct loading){ .submission = s, .source = BUFFER_INIT, .is_handed_on = s->claim.is_handed_on };
     memcpy(l->id, s->id, sizeof(l->id));
     if (store_read(f->store, load_cb, loaded_cb, l, &l->err) != 0) {
         l->rc = l->err.code;
@@ -225,13 +233,14 @@ void
 driver_begin(struct submission *s)
 {
     struct funnel *f = s->funnel;
+    const struct store_wants wants = node_wants(f);
     struct error err = { 0 };
 
     s->is_claiming = true;
     pending_begin_write(f->pending);
     if (s->is_claimed)
         claimed_cb(s, 0, NULL);
-    else if (store_claim(f->store, node_lease(f->node), s->id, &s->claim, claimed_cb, s, &err) != 0)
+    else if (store_claim(f->store, node_lease(f->node), &wants, s->id, &s->claim, claimed_cb, s, &err) != 0)
         claimed_cb(s, err.code, &err);
 }
 
@@ -283,6 +292,10 @@ wait_for_device(struct submission *s)
 
     submission_move(s, EVENT_NEXT);
     scheduler_release_slot(f->scheduler, &s->job);
+    if (config_has_role(f->config, "compile")) {
+        carry_hand_on(s);
+        return;
+    }
     /* No device is given to anybody any more. */
     if (pending_is_draining(f->pending)) {
         submission_return(s, true);

@@ -243,6 +243,12 @@ kicked(void *arg)
 
 static const struct scheduler_ops scheduler_ops = { has_cpu, prepare, begin, place, kicked };
 
+static bool
+judges_nothing(const struct config *config)
+{
+    return config->paused || config_has_role(config, "http");
+}
+
 static int
 start_workers(struct funnel *f, struct error *err)
 {
@@ -267,7 +273,7 @@ start_workers(struct funnel *f, struct error *err)
         !(f->scheduler = scheduler_new(slots, f->device_workers, f->n_device_workers, &scheduler_ops, f)))
         rc = error_set(err, ERR_NOMEM, "no memory for the scheduler");
     if (rc == 0) {
-        scheduler_pause(f->scheduler, f->config->paused);
+        scheduler_pause(f->scheduler, judges_nothing(f->config));
         zygote_start(f->static_zygote);
         zygote_start(f->zygote);
     }
@@ -401,7 +407,7 @@ funnel_reload(struct funnel *f, const struct config *config)
 {
     f->config = config;
     clients_configure(f->clients, config->quotas);
-    scheduler_pause(f->scheduler, config->paused);
+    scheduler_pause(f->scheduler, judges_nothing(config));
     reuse_keys_forget(f->reuse_keys);
     for (int i = 0; i < f->n_device_workers; i++)
         device_worker_reconfigured(f->device_workers[i]);

@@ -23,6 +23,7 @@
 #include "server/submission/single_flight.h"
 #include "server/submission/state.h"
 #include "server/submission/submission.h"
+#include "server/workers/device_worker.h"
 
 /*
  * Theory of operation. A lease that ends is renewed each third of its length, and what was claimed under leases that have
@@ -43,6 +44,7 @@ struct node {
     struct funnel *funnel;
     struct store_lease lease, joined;
     struct store_lease looking; /* a copy, for the thread that reads */
+    struct store_wants wants;   /* the same */
     int64_t until_ns, sent_ns;  /* monotonic */
     bool is_lost;               /* it has to join anew */
     bool is_asking;             /* a renewal or a joining is under way */
@@ -72,6 +74,21 @@ node_lease_s(const struct node *n)
     if (store_lease_ms(n->funnel->store) == STORE_LEASE_ENDLESS)
         return INFINITY;
     return n->is_lost ? -1 : (double)(n->until_ns - clock_monotonic_ns()) / 1e9;
+}
+
+struct store_wants
+node_wants(const struct funnel *f)
+{
+    struct store_wants wants = { .is_compiler = config_has_role(f->config, "compile") };
+
+    for (int i = 0; i < f->n_device_workers; i++) {
+        const char *name =
+            json_string_value(json_object_get(device_worker_gpu(f->device_workers[i]), "name"));
+        if (!name || (i > 0 && strcmp(name, wants.gpu) != 0))
+            return (struct store_wants){ .is_compiler = wants.is_compiler };
+        snprintf(wants.gpu, sizeof(wants.gpu), "%s", name);
+    }
+    return wants;
 }
 
 static bool
@@ -274,6 +291,7 @@ take_up(struct node *n)
         give_back(n);
         return;
     }
+    s->claim.is_handed_on = n->claim.is_handed_on;
     log_info(s->id, "taken up from the store, attempt %d", n->claim.attempts);
     /* Each attempt before this one ended with the node that made it. */
     if (n->claim.attempts > f->config->max_attempts) {
@@ -362,7 +380,7 @@ look_cb(void *arg, struct store_reader *r)
 {
     struct node *n = arg;
 
-    n->code = reader_waits(r, &n->looking, &n->has_found, &n->err);
+    n->code = reader_waits(r, &n->looking, &n->wants, &n->has_found, &n->err);
 }
 
 static void
@@ -373,7 +391,7 @@ looked_cb(void *arg)
     if (n->code != 0)
         log_warn(NULL, "it is not known what waits in the store: %s", n->err.text);
     if (n->code != 0 || !n->has_found || !has_room(n) ||
-        store_claim_next(n->funnel->store, &n->lease, &n->claim, taken_cb, n, &n->err) != 0)
+        store_claim_next(n->funnel->store, &n->lease, &n->wants, &n->claim, taken_cb, n, &n->err) != 0)
         end_look(n, false);
 }
 
@@ -388,6 +406,7 @@ look_timer_cb(uv_timer_t *timer)
     }
     n->is_looking = true;
     n->looking = n->lease;
+    n->wants = node_wants(n->funnel);
     pending_begin_write(n->funnel->pending);
     if (store_read(n->funnel->store, look_cb, looked_cb, n, &n->err) != 0)
         end_look(n, false);

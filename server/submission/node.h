@@ -18,6 +18,8 @@ struct node *node_new(struct funnel *f);
 void node_free(struct node *n);
 /* Nothing more is taken; the lease is still renewed. */
 void node_drain(struct node *n);
+/* What this daemon takes of what waits in the store. */
+struct store_wants node_wants(const struct funnel *f);
 /* Under which this daemon claims. View. */
 const struct store_lease *node_lease(const struct node *n);
 /* How long it still lasts by this machine's clock, negative once it is lost; INFINITY: it needs no renewal. */

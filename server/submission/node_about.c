@@ -17,7 +17,7 @@ node_about(const struct funnel *f)
                                               name, "state", device_state_name(device_worker_state(w))));
     }
     scheduler_count(f->scheduler, &n);
-    return json_pack("{s:s, s:o, s:I, s:I, s:I}", "version", VERIFIERD_VERSION, "gpus", gpus, "running",
-                     (json_int_t)n.cpu_running + (json_int_t)n.gpu_running, "waiting",
-                     (json_int_t)scheduler_waiting(f->scheduler), "slots", (json_int_t)n.slots);
+    return json_pack("{s:s, s:s, s:o, s:I, s:I, s:I}", "version", VERIFIERD_VERSION, "role", f->config->role,
+                     "gpus", gpus, "running", (json_int_t)n.cpu_running + (json_int_t)n.gpu_running,
+                     "waiting", (json_int_t)scheduler_waiting(f->scheduler), "slots", (json_int_t)n.slots);
 }

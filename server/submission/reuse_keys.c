@@ -195,6 +195,21 @@ reuse_key_on(struct funnel *f, int i, const char *content, char out[HASH_TEXT_SI
     hash_text(text, (size_t)n, out);
 }
 
+/* Of what decides how `ast` and `compile` go, beside the submission. */
+void
+reuse_compiled_key(const struct funnel *f, char out[HASH_TEXT_SIZE])
+{
+    json_t *versions = json_object_get(zygote_ready_message(f->zygote), "versions");
+    AUTO_JSON json_t *key = versions ? json_pack("{s:s, s:O, s:s}", "harness", f->reuse_keys->fingerprint,
+                                                 "versions", versions, "target", f->config->target)
+                                     : NULL;
+    AUTO_FREE char *text = key ? json_dumps(key, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+
+    out[0] = '\0';
+    if (text)
+        hash_text(text, strlen(text), out);
+}
+
 /* --- what may be handed on --- */
 
 /* By what was found; who judged it is another matter. */

@@ -28,6 +28,8 @@ void reuse_content(const struct submission_row *row, json_t *request, char out[H
 void reuse_fingerprint(const char *harness, char out[HASH_TEXT_SIZE]);
 /* The key of a content as device worker i would judge it; "" where the workers have not said yet what they are. */
 void reuse_key_on(struct funnel *f, int i, const char *content, char out[HASH_TEXT_SIZE]);
+/* What decides how `ast` and `compile` go, beside the submission; "" where the workers have not said yet what they are. */
+void reuse_compiled_key(const struct funnel *f, char out[HASH_TEXT_SIZE]);
 /* Whether its verdict says something about the candidate, and not about the moment. */
 bool reuse_is_reusable(const struct attempt *j);
 /* The key under which its verdict may be found later; "": not at all. s->attempt has its row filled in. */

@@ -78,11 +78,12 @@ static int
 claim(struct node *n, struct error *err)
 {
     const struct backend_ops *ops = n->backend->ops;
+    const struct store_wants all = { 0 };
     int rc = 0;
 
     n->n = 0;
     while (n->n < BATCH &&
-           (rc = ops->claim_next(n->backend, ops->lease(n->backend), &n->claims[n->n], err)) == 0)
+           (rc = ops->claim_next(n->backend, ops->lease(n->backend), &all, &n->claims[n->n], err)) == 0)
         n->n++;
     return rc == ERR_NOTFOUND ? 0 : rc;
 }

@@ -165,7 +165,7 @@ rig_begin(struct rig *r, const char *id)
     struct store_claim c = { 0 };
     struct outcome o = { 0 };
 
-    return waited(r, &o, store_claim(r->store, store_lease(r->store), id, &c, rig_done, &o, &r->err));
+    return waited(r, &o, store_claim(r->store, store_lease(r->store), NULL, id, &c, rig_done, &o, &r->err));
 }
 
 int

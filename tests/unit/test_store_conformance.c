@@ -1099,7 +1099,7 @@ a_full_queue_refuses_new_work_first(void **state)
     struct submission_row row, known = rig_row();
     struct store_source source = { "x", 1 };
     struct outcome o = { 0 }, moved = { 0 };
-    struct store_claim claim = { "none", 0, 0 };
+    struct store_claim claim = { .id = "none" };
     struct store_figures figures;
 
     assert_int_equal(rig_add(r, &known, "x"), 0);
@@ -1360,7 +1360,7 @@ claim(struct rig *r, const struct store_lease *l, const char *id, struct store_c
 {
     struct outcome o = { 0 };
 
-    assert_int_equal(store_claim(r->store, l, id, out, rig_done, &o, &r->err), 0);
+    assert_int_equal(store_claim(r->store, l, NULL, id, out, rig_done, &o, &r->err), 0);
     rig_wait(r);
     r->err = o.err;
     return o.code;
@@ -1371,7 +1371,7 @@ claim_next(struct rig *r, const struct store_lease *l, struct store_claim *out)
 {
     struct outcome o = { 0 };
 
-    assert_int_equal(store_claim_next(r->store, l, out, rig_done, &o, &r->err), 0);
+    assert_int_equal(store_claim_next(r->store, l, NULL, out, rig_done, &o, &r->err), 0);
     rig_wait(r);
     r->err = o.err;
     return o.code;
@@ -1463,8 +1463,8 @@ two_claims_under_way_at_once_have_one_winner(void **state)
     struct outcome o[2] = { { 0 }, { 0 } };
 
     assert_int_equal(rig_add(r, &in, "x"), 0);
-    assert_int_equal(store_claim(r->store, &a, in.id, &claims[0], rig_done, &o[0], &r->err), 0);
-    assert_int_equal(store_claim(r->store, &b, in.id, &claims[1], rig_done, &o[1], &r->err), 0);
+    assert_int_equal(store_claim(r->store, &a, NULL, in.id, &claims[0], rig_done, &o[0], &r->err), 0);
+    assert_int_equal(store_claim(r->store, &b, NULL, in.id, &claims[1], rig_done, &o[1], &r->err), 0);
     rig_wait(r);
     assert_int_equal(o[0].code + o[1].code, ERR_CONFLICT);
     assert_true(o[0].code == 0 || o[1].code == 0);

@@ -61,7 +61,7 @@ take_next_step(struct life *l)
 
     switch (l->row.state) {
     case SUBMISSION_QUEUED:
-        return store_claim(s, store_lease(s), l->row.id, &l->claim, on_durable, l, NULL);
+        return store_claim(s, store_lease(s), NULL, l->row.id, &l->claim, on_durable, l, NULL);
     case SUBMISSION_RUNNING:
         l->row.verdict = (char *)"{\"class\":\"ok\"}";
         l->row.state = SUBMISSION_DONE;

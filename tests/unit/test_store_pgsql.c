@@ -154,10 +154,11 @@ the_later_of_two_lives_under_one_name_has_the_lease(void **state)
     assert_non_null(other);
     assert_int_equal(store_lease(second)->epoch, store_lease(r->store)->epoch + 1);
     assert_int_equal(rig_add(r, &row, "x"), 0);
-    assert_int_equal(store_claim(r->store, store_lease(r->store), row.id, &c, rig_done, &o, &r->err), 0);
+    assert_int_equal(store_claim(r->store, store_lease(r->store), NULL, row.id, &c, rig_done, &o, &r->err),
+                     0);
     rig_wait(r);
     assert_int_equal(o.code, ERR_CONFLICT);
-    assert_int_equal(store_claim(second, store_lease(second), row.id, &c, rig_done, &o, &r->err), 0);
+    assert_int_equal(store_claim(second, store_lease(second), NULL, row.id, &c, rig_done, &o, &r->err), 0);
     rig_wait(r);
     assert_int_equal(o.code, 0);
     store_close(second);
@@ -170,7 +171,7 @@ claim_as(struct rig *r, struct store *s, const struct submission_row *row, struc
 {
     struct outcome o = { 0 };
 
-    assert_int_equal(store_claim(s, store_lease(s), row->id, out, rig_done, &o, &r->err), 0);
+    assert_int_equal(store_claim(s, store_lease(s), NULL, row->id, out, rig_done, &o, &r->err), 0);
     rig_wait(r);
     return o.code;
 }
@@ -180,7 +181,7 @@ waits_for(struct rig *r, struct store *s)
 {
     bool out;
 
-    assert_int_equal(reader_waits(s->loop_reader, store_lease(s), &out, &r->err), 0);
+    assert_int_equal(reader_waits(s->loop_reader, store_lease(s), NULL, &out, &r->err), 0);
     return out;
 }
 
@@ -217,7 +218,8 @@ a_group_that_chooses_is_judged_by_one_node_at_a_time(void **state)
     add_group_together(r, rows, 3);
     assert_int_equal(claim_as(r, other, &rows[0], &c), 0);
     assert_int_equal(claim_as(r, r->store, &rows[1], &c), ERR_CONFLICT);
-    assert_int_equal(store_claim_next(r->store, store_lease(r->store), &next, rig_done, &o, &r->err), 0);
+    assert_int_equal(store_claim_next(r->store, store_lease(r->store), NULL, &next, rig_done, &o, &r->err),
+                     0);
     rig_wait(r);
     assert_int_equal(o.code, ERR_NOTFOUND);
     assert_int_equal(claim_as(r, other, &rows[1], &c), 0);
@@ -228,6 +230,89 @@ a_group_that_chooses_is_judged_by_one_node_at_a_time(void **state)
     assert_true(waits_for(r, r->store));
     assert_int_equal(claim_as(r, r->store, &rows[2], &c), 0);
     store_close(other);
+}
+
+static int
+claim_wanted(struct rig *r, struct store *s, const struct store_wants *wants, struct store_claim *out)
+{
+    struct outcome o = { 0 };
+
+    assert_int_equal(store_claim_next(s, store_lease(s), wants, out, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    return o.code;
+}
+
+static int
+hand_on(struct rig *r, const struct store_claim *c, const struct store_carried *carried)
+{
+    struct outcome o = { 0 };
+
+    assert_int_equal(store_hand_on(r->store, c, carried, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    return o.code;
+}
+
+static void
+what_a_compiler_hands_on_is_for_others_and_goes_with_its_end(void **state)
+{
+    struct rig *r = *state;
+    const struct store_wants compiler = { .is_compiler = true };
+    const struct store_carried carried = { "{}", "im\0ages", 7 };
+    struct submission_row row = rig_row(), rows[2];
+    struct carried_row found;
+    struct store_claim c = { .number = 0 }, old;
+
+    add_group_together(r, rows, 2); /* one node judges it: no compiler takes it apart */
+    assert_int_equal(rig_add(r, &row, "x"), 0);
+    assert_int_equal(claim_wanted(r, r->store, &compiler, &c), 0);
+    assert_string_equal(c.id, row.id);
+    assert_false(c.is_handed_on);
+    assert_int_equal(claim_wanted(r, r->store, &compiler, &old), ERR_NOTFOUND);
+    old = c;
+    old.number--;
+    assert_int_equal(hand_on(r, &old, &carried), ERR_CONFLICT);
+    assert_int_equal(reader_get_carried(r->store->loop_reader, row.id, &found, &r->err), ERR_NOTFOUND);
+    c.attempts = 0;
+    assert_int_equal(hand_on(r, &c, &carried), 0);
+    assert_int_equal(hand_on(r, &c, &carried), ERR_CONFLICT);
+    assert_int_equal(claim_wanted(r, r->store, &compiler, &old), ERR_NOTFOUND);
+    assert_int_equal(claim_as(r, r->store, &row, &c), 0);
+    assert_true(c.is_handed_on);
+    assert_int_equal(c.attempts, 1);
+    assert_int_equal(reader_get_carried(r->store->loop_reader, row.id, &found, &r->err), 0);
+    assert_int_equal(found.size, 7);
+    assert_memory_equal(found.bytes, "im\0ages", 7);
+    carried_row_release(&found);
+    row.claim = c.number;
+    assert_int_equal(rig_release(r, row.id, 1), 0);
+    assert_int_equal(postgres_number(r->path, "SELECT count(*) FROM verifierd.carried"), 1);
+    assert_int_equal(claim_as(r, r->store, &row, &c), 0);
+    assert_int_equal(rig_finish(r, row.id, SUBMISSION_DONE, NULL), 0);
+    assert_int_equal(postgres_number(r->path, "SELECT count(*) FROM verifierd.carried"), 0);
+}
+
+static void
+who_asks_for_a_gpu_waits_for_a_node_that_has_it(void **state)
+{
+    struct rig *r = *state;
+    const struct store_wants none = { 0 }, compiler = { .is_compiler = true },
+                             a100 = { .gpu = "NVIDIA A100" }, h100 = { .gpu = "NVIDIA H100 80GB HBM3" };
+    struct submission_row row = rig_row();
+    struct store_claim c = { .number = 0 };
+    bool out;
+
+    row.request = (char *)"{\"gpu\":\"H100\"}";
+    assert_int_equal(rig_add(r, &row, "x"), 0);
+    assert_int_equal(claim_wanted(r, r->store, &none, &c), ERR_NOTFOUND);
+    assert_int_equal(claim_wanted(r, r->store, &compiler, &c), ERR_NOTFOUND);
+    assert_int_equal(claim_wanted(r, r->store, &a100, &c), ERR_NOTFOUND);
+    assert_int_equal(claim_as(r, r->store, &row, &c), ERR_CONFLICT);
+    assert_int_equal(reader_waits(r->store->loop_reader, store_lease(r->store), &a100, &out, &r->err), 0);
+    assert_false(out);
+    assert_int_equal(reader_waits(r->store->loop_reader, store_lease(r->store), &h100, &out, &r->err), 0);
+    assert_true(out);
+    assert_int_equal(claim_wanted(r, r->store, &h100, &c), 0);
+    assert_string_equal(c.id, row.id);
 }
 
 static void
@@ -288,7 +373,8 @@ a_group_that_another_node_is_taking_home_is_not_waited_for(void **state)
     assert_non_null(other);
     add_group_together(r, rows, 2);
     assert_int_equal(p->base.ops->begin(&p->base, &r->err), 0);
-    assert_int_equal(p->base.ops->claim_next(&p->base, store_lease(other), &c, &r->err), 0);
+    assert_int_equal(
+        p->base.ops->claim_next(&p->base, store_lease(other), &(struct store_wants){ 0 }, &c, &r->err), 0);
     assert_int_equal(claim_as(r, r->store, &rows[1], &c), ERR_CONFLICT); /* while that is not committed */
     assert_int_equal(p->base.ops->commit(&p->base, &r->err), 0);
     store_close(other);
@@ -620,6 +706,8 @@ main(void)
         RIGGED(a_warning_at_commit_counts_as_no_answer),
         RIGGED(the_later_of_two_lives_under_one_name_has_the_lease),
         RIGGED(a_group_that_chooses_is_judged_by_one_node_at_a_time),
+        RIGGED(what_a_compiler_hands_on_is_for_others_and_goes_with_its_end),
+        RIGGED(who_asks_for_a_gpu_waits_for_a_node_that_has_it),
         RIGGED(a_home_ends_with_the_life_that_made_it),
         RIGGED(a_newer_schema_leaves_a_group_at_home),
         RIGGED(a_group_that_another_node_is_taking_home_is_not_waited_for),

@@ -108,12 +108,12 @@ add_submission(struct pgsql *p, const struct submission_row *row, const char *to
     int rc = insert_submission(p, row, &labels, err);
 
     if (rc == 0 && (row->state == SUBMISSION_QUEUED || row->state == SUBMISSION_RUNNING))
-        rc = pg_run(
-            &p->link, "add a job",
-            "INSERT INTO job (id, state, priority, attempts, claim, together) VALUES ($1, $2, $3, $4, 0, $5)",
-            PG_VALUES(pg_text(row->id), pg_int(row->state), pg_int(row->priority), pg_int(row->attempts),
-                      pg_text(together)),
-            NULL, err);
+        rc = pg_run(&p->link, "add a job",
+                    "INSERT INTO job (id, state, priority, attempts, claim, together, gpu)"
+                    " VALUES ($1, $2, $3, $4, 0, $5, $6)",
+                    PG_VALUES(pg_text(row->id), pg_int(row->state), pg_int(row->priority),
+                              pg_int(row->attempts), pg_text(together), pg_name(labels.gpu)),
+                    NULL, err);
     if (rc == 0 && row->state == SUBMISSION_DONE)
         rc = pg_sums_add(p, row, row->task_id, row->client, &labels, err);
     if (rc < 0)

@@ -12,6 +12,8 @@
  * nodes never wait for each other, nor in a ring; what is locked is chosen once (MATERIALIZED), since a plan may ask a
  * subquery again and would lock, and claim, more than one row. What is running is claimed again by its node where its
  * release failed: it has the attempts that the release said.
+ *
+ * A node that only compiles has statements of its own, so that it finds what was not handed on by an index (job_new).
  */
 
 #define LEASE "SELECT 1 FROM node WHERE name = $1 AND epoch = $2 AND lease_until_ms > now_ms()"
@@ -37,12 +39,15 @@
 #define AT_HOME                                                                                       \
     "(chosen.together IS NULL OR EXISTS (SELECT FROM home) OR EXISTS (SELECT FROM submission_group g" \
     " WHERE g.id = chosen.together AND " IS_OWN "))"
+/* gpu_name: a parameter, the name of all GPUs of the node. */
+#define FITS(gpu_name) "(gpu IS NULL OR position(gpu IN " gpu_name ") > 0)"
+#define IS_NEW "state = 0 AND NOT handed_on AND gpu IS NULL AND together IS NULL"
+#define CLAIMED " RETURNING job.id, job.claim, job.attempts, job.handed_on"
 #define CLAIM(which, attempts)                                                                   \
     "WITH lease AS MATERIALIZED (" LEASE                                                         \
     "), chosen AS MATERIALIZED (SELECT id, together FROM job WHERE NOT (" AWAY ") AND " which    \
     " FOR UPDATE SKIP LOCKED), " HOME " UPDATE job SET state = 1, node = $1, claim = claim + 1," \
-    " attempts = 1 + " attempts " FROM chosen WHERE job.id = chosen.id AND " AT_HOME             \
-    " RETURNING job.id, job.claim, job.attempts"
+    " attempts = 1 + " attempts " FROM chosen WHERE job.id = chosen.id AND " AT_HOME CLAIMED
 
 #define NODE_KEPT_MS "86400000" /* after its lease has ended */
 
@@ -184,6 +189,7 @@ read_claim(const PGresult *row, struct store_claim *out)
     pg_column_name(row, 0, 0, out->id, sizeof(out->id));
     out->number = pg_column_int(row, 0, 1);
     out->attempts = (int)pg_column_int(row, 0, 2);
+    out->is_handed_on = pg_column_bool(row, 0, 3);
 }
 
 /* Whether it is the lease for which nothing could be claimed: ERR_CONFLICT then. */
@@ -213,18 +219,20 @@ pg_explain_miss(struct pgsql *p, const char *id, struct error *err)
 }
 
 int
-pg_claim(struct store_backend *b, const struct store_lease *l, const struct store_claim *held,
-         struct store_claim *out, struct error *err)
+pg_claim(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
+         const struct store_claim *held, struct store_claim *out, struct error *err)
 {
     struct pgsql *p = pgsql_of(b);
     AUTO_RESULT PGresult *row = NULL;
-    int rc = pg_ask(&p->link, "claim a submission",
-                    CLAIM("id = $3 AND (state = 0 OR (state = 1 AND node = $1 AND claim = $4))"
-                          " AND EXISTS (SELECT FROM lease)",
-                          "CASE state WHEN 0 THEN attempts ELSE $5 END"),
-                    PG_VALUES(pg_text(l->node), pg_int(l->epoch), pg_text(held->id), pg_int(held->number),
-                              pg_int(held->attempts)),
-                    &row, err);
+    int rc = pg_ask(
+        &p->link, "claim a submission",
+        CLAIM("id = $3 AND (state = 0 OR (state = 1 AND node = $1 AND claim = $4)) AND " FITS(
+                  "$6") " AND ($7::int = 0 OR NOT (handed_on OR gpu IS NOT NULL OR together IS NOT NULL))"
+                        " AND EXISTS (SELECT FROM lease)",
+              "CASE state WHEN 0 THEN attempts ELSE $5 END"),
+        PG_VALUES(pg_text(l->node), pg_int(l->epoch), pg_text(held->id), pg_int(held->number),
+                  pg_int(held->attempts), pg_text(wants->gpu), pg_int(wants->is_compiler)),
+        &row, err);
     if (rc == 0 && PQntuples(row) == 1)
         read_claim(row, out);
     if (rc < 0 || PQntuples(row) == 1)
@@ -234,15 +242,22 @@ pg_claim(struct store_backend *b, const struct store_lease *l, const struct stor
 }
 
 int
-pg_claim_next(struct store_backend *b, const struct store_lease *l, struct store_claim *out,
-              struct error *err)
+pg_claim_next(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
+              struct store_claim *out, struct error *err)
 {
+    static const char any[] =
+        CLAIM("state = 0 AND " FITS("$3") " AND EXISTS (SELECT FROM lease) ORDER BY priority, id LIMIT 1",
+              "attempts");
+    static const char new[] =
+        "WITH lease AS MATERIALIZED (" LEASE "), chosen AS MATERIALIZED (SELECT id FROM job WHERE " IS_NEW
+        " AND EXISTS (SELECT FROM lease) ORDER BY priority, id LIMIT 1 FOR UPDATE SKIP LOCKED)"
+        " UPDATE job SET state = 1, node = $1, claim = claim + 1, attempts = 1 + attempts"
+        " FROM chosen WHERE job.id = chosen.id" CLAIMED;
     struct pgsql *p = pgsql_of(b);
     AUTO_RESULT PGresult *row = NULL;
-    int rc =
-        pg_ask(&p->link, "claim what waits",
-               CLAIM("state = 0 AND EXISTS (SELECT FROM lease) ORDER BY priority, id LIMIT 1", "attempts"),
-               PG_VALUES(pg_text(l->node), pg_int(l->epoch)), &row, err);
+    const struct pg_value values[] = { pg_text(l->node), pg_int(l->epoch), pg_text(wants->gpu) };
+    int rc = pg_ask(&p->link, "claim what waits", wants->is_compiler ? new : any, values,
+                    wants->is_compiler ? 2 : 3, &row, err);
     if (rc == 0 && PQntuples(row) == 1)
         read_claim(row, out);
     if (rc < 0 || PQntuples(row) == 1)
@@ -252,11 +267,16 @@ pg_claim_next(struct store_backend *b, const struct store_lease *l, struct store
 }
 
 int
-pg_waits(struct store_reader *r, const struct store_lease *l, bool *out, struct error *err)
+pg_waits(struct store_reader *r, const struct store_lease *l, const struct store_wants *wants, bool *out,
+         struct error *err)
 {
     AUTO_RESULT PGresult *row = NULL;
-    int rc = pg_read(r, "look for what waits", "SELECT FROM job WHERE state = 0 AND NOT (" AWAY ") LIMIT 1",
-                     PG_VALUES(pg_text(l->node), pg_int(l->epoch)), &row, err);
+    const struct pg_value values[] = { pg_text(l->node), pg_int(l->epoch), pg_text(wants->gpu) };
+    int rc = pg_read(r, "look for what waits",
+                     wants->is_compiler ? "SELECT FROM job WHERE " IS_NEW " LIMIT 1"
+                                        : "SELECT FROM job WHERE state = 0 AND " FITS("$3") " AND NOT (" AWAY
+                                                                                            ") LIMIT 1",
+                     values, wants->is_compiler ? 0 : 3, &row, err);
 
     *out = rc == 0 && PQntuples(row) == 1;
     return rc;

@@ -13,12 +13,13 @@ void pg_leave(struct pgsql *p);
 int pg_each_node(struct store_reader *r, store_node_cb *row_cb, void *arg, struct error *err);
 /* holder: as store_holder(). */
 int pg_reap(struct store_backend *b, char holder[STORE_HOLDER_SIZE], struct error *err);
-int pg_claim(struct store_backend *b, const struct store_lease *l, const struct store_claim *held,
-             struct store_claim *out, struct error *err);
-int pg_claim_next(struct store_backend *b, const struct store_lease *l, struct store_claim *out,
-                  struct error *err);
+int pg_claim(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
+             const struct store_claim *held, struct store_claim *out, struct error *err);
+int pg_claim_next(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
+                  struct store_claim *out, struct error *err);
 /* Whether there is what this lease might claim: a look is no write. */
-int pg_waits(struct store_reader *r, const struct store_lease *l, bool *out, struct error *err);
+int pg_waits(struct store_reader *r, const struct store_lease *l, const struct store_wants *wants, bool *out,
+             struct error *err);
 int pg_cancel(struct store_backend *b, const char *id, int why, struct error *err);
 int pg_each_cancel(struct store_reader *r, const char *node, int limit, store_cancel_cb *row_cb, void *arg,
                    struct error *err);

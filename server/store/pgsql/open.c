@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "server/store/pgsql/carried.h"
 #include "server/store/pgsql/changes.h"
 #include "server/store/pgsql/checks.h"
 #include "server/store/pgsql/claims.h"
@@ -205,6 +206,7 @@ static const struct backend_ops pgsql_ops = {
     .claim = pg_claim,
     .claim_next = pg_claim_next,
     .release = pg_release,
+    .hand_on = pg_hand_on,
     .set_attempts = pg_set_attempts,
     .cancel = pg_cancel,
     .finish = pg_finish,

@@ -6,6 +6,7 @@
 
 #include "common/auto.h"
 #include "server/store/pgsql/blob.h"
+#include "server/store/pgsql/carried.h"
 #include "server/store/pgsql/claims.h"
 #include "server/store/pgsql/reading.h"
 #include "server/store/pgsql/rows.h"
@@ -436,6 +437,7 @@ static const struct reader_ops reader_ops = {
     .is_unfinished = is_unfinished,
     .get_answer = get_answer,
     .get_source = get_source,
+    .get_carried = pg_get_carried,
     .get_log = get_log,
     .get_group = get_group,
     .get_key = get_key,

@@ -482,11 +482,12 @@ check_lease(struct write_kit *kit, const struct store_lease *l, struct error *er
 }
 
 int
-changes_claim(struct store_backend *b, const struct store_lease *l, const struct store_claim *held,
-              struct store_claim *out, struct error *err)
+changes_claim(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
+              const struct store_claim *held, struct store_claim *out, struct error *err)
 {
     struct write_kit *kit = sqlite_of(b)->kit;
 
+    (void)wants; /* a file has one node, which takes all */
     db_bind_text(kit->changes[CLAIM], 4, held->id);
     sqlite3_bind_int64(kit->changes[CLAIM], 5, held->number);
     sqlite3_bind_int(kit->changes[CLAIM], 6, held->attempts);
@@ -498,12 +499,13 @@ changes_claim(struct store_backend *b, const struct store_lease *l, const struct
 }
 
 int
-changes_claim_next(struct store_backend *b, const struct store_lease *l, struct store_claim *out,
-                   struct error *err)
+changes_claim_next(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
+                   struct store_claim *out, struct error *err)
 {
     struct write_kit *kit = sqlite_of(b)->kit;
     int rc = take(kit, kit->changes[CLAIM_NEXT], l, out, err);
 
+    (void)wants;
     if (rc != 1)
         return rc;
     rc = check_lease(kit, l, err);
