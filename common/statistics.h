@@ -37,7 +37,7 @@ size_t stats_draw(uint64_t *state, size_t n);
 #define STATS_TRIM 0.1
 #define STATS_RESAMPLES 2000
 #define STATS_SEED 1        /* for every interval that is told or acted on */
-#define STATS_BETWEEN 0.003 /* logarithmic; measured: docs/timing.md */
+#define STATS_BETWEEN 0.007 /* logarithmic; measured: docs/timing.md */
 
 struct stats_speedup {
     double speedup, lo, hi; /* paired; its 95 % interval */
