@@ -87,7 +87,7 @@ static const struct policy_key keys[] = {
     { "timing", "fixed", POLICY_BOOL, AT(timing.fixed), 0, 0, NULL, false,
       "Exactly `trials`; no early stop." },
     { "timing", "events", POLICY_BOOL, AT(timing.events), 0, 0, NULL, false,
-      "CUDA events are shown beside the referee's clock." },
+      "Live: CUDA events of both sides are shown." },
     { "timing", "cold", POLICY_BOOL, AT(timing.cold), 0, 0, NULL, false,
       "The L2 cache is flushed before each trial." },
     { "timing", "estimator", POLICY_WORD, AT(timing.estimator), 0, 0, "paired,trimmed", false,

@@ -43,10 +43,9 @@ layers_check(const char *require, json_t *layers, struct error *err)
         if (!*name || is_on(layers, name) || (strcmp(name, "uid") == 0 && is_on(layers, "user_namespace")))
             continue;
         const char *state = json_string_value(json_object_get(layers, name));
-        const char *hint =
-            strcmp(name, "uid") == 0
-                ? "; start as root, or where user namespaces are allowed (docs/sandbox.md, \"Older kernels\")"
-                : "";
+        const char *hint = strcmp(name, "uid") == 0
+                               ? "; start as root, or where user namespaces are allowed (docs/sandbox.md)"
+                               : "";
         return error_set(err, ERR_INPUT, "the layer \"%.40s\" is required (sandbox_require) and is %s%s",
                          name, state ? state : "none of the sandbox's", hint);
     }
