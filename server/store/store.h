@@ -222,6 +222,7 @@ struct store_claim {
     char id[ID_SIZE];
     int64_t number;
     int attempts; /* with this one */
+    int cancel;   /* why it is to be cancelled (store_cancel()); 0: it is not */
     bool
         is_handed_on; /* a node that only compiles let it through: there may be what it made (reader_get_carried()) */
 };

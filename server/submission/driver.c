@@ -16,6 +16,7 @@
 #include "server/queue/scheduler.h"
 #include "server/store/store.h"
 #include "server/submission/attempt.h"
+#include "server/submission/cancel.h"
 #include "server/submission/carry.h"
 #include "server/submission/conclude.h"
 #include "server/submission/counters.h"
@@ -136,6 +137,10 @@ begin_claimed(struct submission *s, struct loading *l)
     int64_t now_ns = clock_monotonic_ns();
 
     s->attempts = s->claim.attempts;
+    if (s->claim.cancel >= CANCEL_ORDER(CANCEL_ASKED) && s->claim.cancel <= CANCEL_ORDER(CANCEL_DECIDED)) {
+        s->is_cancelled = true;
+        s->cancel_reason = (enum cancel_reason)(s->claim.cancel - 1);
+    }
     if (take_loaded(l, &err) != 0) {
         log_error(s->id, "%s", err.text);
         attempt_fail(s->attempt, STAGE_AST, CLASS_INFRA, NULL, "It could not be judged: %s.", err.text);

@@ -291,7 +291,7 @@ take_up(struct node *n)
         give_back(n);
         return;
     }
-    s->claim.is_handed_on = n->claim.is_handed_on;
+    s->claim = n->claim;
     log_info(s->id, "taken up from the store, attempt %d", n->claim.attempts);
     /* Each attempt before this one ended with the node that made it. */
     if (n->claim.attempts > f->config->max_attempts) {

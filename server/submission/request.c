@@ -257,7 +257,7 @@ read_inline(json_t *value, struct task_request *out, struct json_fault *fault)
 struct common {
     struct policy policy;
     struct reward_spec reward;
-    const char *entry, *until, *priority;
+    const char *entry, *until, *priority, *gpu;
     json_t *metadata;
     bool cache; /* an identical one's verdict will do */
     char seed[17];
@@ -310,11 +310,11 @@ static enum funnel_refusal
 write_request(struct candidate_request *out, const struct common *c, const char *entry, json_t *metadata,
               json_t *flags, const struct extraction *extraction)
 {
-    out->request = json_pack("{s:s, s:o, s:o, s:o, s:s, s:O?, s:O, s:o, s:b, s:b}", "entry_point", entry,
-                             "policy", policy_json(&c->policy), "reward", reward_spec_json(&c->reward),
+    out->request = json_pack("{s:s, s:o, s:o, s:o, s:s, s:O?, s:O, s:o, s:b, s:b, s:s*}", "entry_point",
+                             entry, "policy", policy_json(&c->policy), "reward", reward_spec_json(&c->reward),
                              "until", text_or_null(c->until), "seed", c->seed, "metadata", metadata, "flags",
                              flags, "extract_fault", text_or_null(extraction->fault), "is_guess",
-                             (int)extraction->is_guess, "cache", (int)c->cache);
+                             (int)extraction->is_guess, "cache", (int)c->cache, "gpu", c->gpu);
     out->document = out->request ? json_dumps(out->request, JSON_COMPACT) : NULL;
     return out->document ? FUNNEL_OK : FUNNEL_UNAVAILABLE;
 }
@@ -378,6 +378,11 @@ finish_common(struct common *c, json_t *policy, json_t *reward, json_t *referenc
 {
     if (read_rules(c, policy, reward, "", fault) != FUNNEL_OK)
         return FUNNEL_BAD;
+    if (c->gpu && strlen(c->gpu) >= STORE_GPU_SIZE) {
+        json_refuse(fault, "/gpu", "has more than %d bytes", STORE_GPU_SIZE - 1);
+        return FUNNEL_BAD;
+    }
+    out->gpu = c->gpu;
     if (c->priority && strcmp(c->priority, "interactive") != 0 && strcmp(c->priority, "batch") != 0) {
         json_refuse(fault, "/priority", "is one of interactive, batch");
         return FUNNEL_BAD;
@@ -416,6 +421,7 @@ submit_request_read(json_t *body, struct submit_request *out, struct json_fault 
         { "policy", JSON_WANT_ANY, &policy, false, 0, 0 },
         { "reward", JSON_WANT_ANY, &reward, false, 0, 0 },
         { "until", JSON_WANT_STRING, &c.until, false, 0, 0 },
+        { "gpu", JSON_WANT_STRING, &c.gpu, false, 1, STORE_GPU_SIZE - 1 },
         { "priority", JSON_WANT_STRING, &c.priority, false, 0, 0 },
         { "client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_CHARS },
         { "metadata", JSON_WANT_OBJECT, &c.metadata, false, 0, 0 },
@@ -512,6 +518,7 @@ group_request_read(json_t *body, struct submit_request *out, struct json_fault *
         { "policy", JSON_WANT_ANY, &policy, false, 0, 0 },
         { "reward", JSON_WANT_ANY, &reward, false, 0, 0 },
         { "until", JSON_WANT_STRING, &c.until, false, 0, 0 },
+        { "gpu", JSON_WANT_STRING, &c.gpu, false, 1, STORE_GPU_SIZE - 1 },
         { "priority", JSON_WANT_STRING, &c.priority, false, 0, 0 },
         { "client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_CHARS },
         { "metadata", JSON_WANT_OBJECT, &c.metadata, false, 0, 0 },

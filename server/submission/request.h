@@ -64,6 +64,7 @@ struct submit_request {
     struct candidate_request *candidates;
     size_t n;
     char *document;      /* the group's; NULL for a single submission */
+    const char *gpu;     /* view of the body: a part of the name of the GPU that is to judge it; NULL: any */
     bool keeps_together; /* it is a group that chooses among its submissions */
 };
 

@@ -39,11 +39,11 @@ reuse_content(const struct submission_row *row, json_t *request, char out[HASH_T
     if (!request || json_is_false(json_object_get(request, "cache")))
         return;
     AUTO_JSON json_t *content = json_pack(
-        "{s:s?, s:s, s:s, s:O?, s:O?, s:O?, s:O?, s:O?, s:O?}", "client", row->client, "task", row->task_id,
-        "source", row->source_hash, "entry_point", json_object_get(request, "entry_point"), "policy",
-        json_object_get(request, "policy"), "until", json_object_get(request, "until"), "flags",
+        "{s:s?, s:s, s:s, s:O?, s:O?, s:O?, s:O?, s:O?, s:O?, s:O*}", "client", row->client, "task",
+        row->task_id, "source", row->source_hash, "entry_point", json_object_get(request, "entry_point"),
+        "policy", json_object_get(request, "policy"), "until", json_object_get(request, "until"), "flags",
         json_object_get(request, "flags"), "extract_fault", json_object_get(request, "extract_fault"),
-        "is_guess", json_object_get(request, "is_guess"));
+        "is_guess", json_object_get(request, "is_guess"), "gpu", json_object_get(request, "gpu"));
     AUTO_FREE char *text = content ? json_dumps(content, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     if (text)
         hash_text(text, strlen(text), out);

@@ -14,6 +14,7 @@
 #include "server/submission/follow.h"
 #include "server/submission/funnel.h"
 #include "server/submission/groups.h"
+#include "server/submission/node.h"
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
 #include "server/submission/request.h"
@@ -21,6 +22,7 @@
 #include "server/submission/reuse_keys.h"
 #include "server/submission/submission.h"
 #include "server/task/registrar.h"
+#include "server/workers/device_worker.h"
 
 /*
  * How candidates come in: a request is read, held against the queue's bound and the client's quota, its task is found
@@ -286,6 +288,22 @@ funnel_has_room(const struct funnel *f, struct funnel_answer *answer)
     return has_room(f, 1, answer);
 }
 
+/* Of a daemon that has nobody beside it: else it waits for whoever has such a GPU. */
+static bool
+has_gpu(const struct funnel *f, const char *gpu, struct funnel_answer *a)
+{
+    const struct store_wants wants = node_wants(f);
+
+    if (!gpu || store_lease_ms(f->store) != STORE_LEASE_ENDLESS || strstr(wants.gpu, gpu))
+        return true;
+    bool is_known = *wants.gpu || f->n_device_workers == 0 || !device_worker_is_gpu(f->device_workers[0]) ||
+                    device_worker_gpu(f->device_workers[0]);
+    a->refusal = is_known ? FUNNEL_BAD : FUNNEL_UNAVAILABLE;
+    json_refuse(&a->fault, "/gpu",
+                is_known ? "no GPU here is called so" : "the GPU has not said its name yet");
+    return false;
+}
+
 /* It was read: taken in, or refused. */
 static void
 go_on(struct intake *in)
@@ -293,7 +311,7 @@ go_on(struct intake *in)
     struct funnel *f = in->funnel;
     struct funnel_answer *a = &in->answer;
 
-    if (a->refusal == FUNNEL_OK && has_room(f, in->request.n, a))
+    if (a->refusal == FUNNEL_OK && has_gpu(f, in->request.gpu, a) && has_room(f, in->request.n, a))
         a->refusal = admit(in, a);
     if (a->refusal == FUNNEL_OK && in->request.is_inline) {
         task_ensure(f, &in->request.reference, in->request.client, in->request.priority, task_cb, in);

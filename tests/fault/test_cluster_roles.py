@@ -148,6 +148,30 @@ def test_a_compiler_leaves_alone_a_group_that_chooses(roles: Roles) -> None:
     assert counted(compiler, "handed_on_total") == 0
 
 
+def test_who_asks_for_a_gpu_waits_for_it(roles: Roles) -> None:
+    """Nobody here has one: neither the node that took it in nor the compiler touches it, and it can be cancelled."""
+    node, compiler = roles.start("a", "all"), roles.start("c", "compile")
+    post = poster(node)
+    one = post("timing=1.3", gpu="H100")
+    assert verdict(compiler, post("timing=1.3"))["class"] == "ok"
+    assert roles.database.ask(f"SELECT state, claim, gpu FROM verifierd.job WHERE id = '{one}'") == ["0|0|H100"]
+    assert compiler.call("DELETE", f"/v1/submissions/{one}")[0] in (200, 202)
+    assert node.call("GET", f"/v1/submissions/{one}?wait=60")[1]["state"] == "cancelled"
+
+
+def test_a_daemon_by_itself_refuses_who_asks_for_a_gpu_that_it_lacks() -> None:
+    with service.directory() as directory:
+        node = Node("alone", directory, str(directory / "store.db"))
+        try:
+            node.wait_ready()
+            assert node.call("POST", "/v1/tasks", TASK)[0] == 201
+            body = {"task": "scripted", "candidate": "# script: timing=1.3\n", "gpu": "H100"}
+            status, document = node.call("POST", "/v1/submissions", body)
+            assert (status, document["errors"][0]["pointer"]) == (400, "/gpu"), document
+        finally:
+            node.stop()
+
+
 @pytest.mark.parametrize(
     ("flags", "line"),
     [

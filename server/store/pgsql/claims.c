@@ -39,10 +39,10 @@
 #define AT_HOME                                                                                       \
     "(chosen.together IS NULL OR EXISTS (SELECT FROM home) OR EXISTS (SELECT FROM submission_group g" \
     " WHERE g.id = chosen.together AND " IS_OWN "))"
-/* gpu_name: a parameter, the name of all GPUs of the node. */
-#define FITS(gpu_name) "(gpu IS NULL OR position(gpu IN " gpu_name ") > 0)"
+/* gpu_name: a parameter, the name of all GPUs of the node. Whoever takes one that is to be cancelled does that. */
+#define FITS(gpu_name) "(gpu IS NULL OR cancel > 0 OR position(gpu IN " gpu_name ") > 0)"
 #define IS_NEW "state = 0 AND NOT handed_on AND gpu IS NULL AND together IS NULL"
-#define CLAIMED " RETURNING job.id, job.claim, job.attempts, job.handed_on"
+#define CLAIMED " RETURNING job.id, job.claim, job.attempts, job.handed_on, job.cancel"
 #define CLAIM(which, attempts)                                                                   \
     "WITH lease AS MATERIALIZED (" LEASE                                                         \
     "), chosen AS MATERIALIZED (SELECT id, together FROM job WHERE NOT (" AWAY ") AND " which    \
@@ -190,6 +190,7 @@ read_claim(const PGresult *row, struct store_claim *out)
     out->number = pg_column_int(row, 0, 1);
     out->attempts = (int)pg_column_int(row, 0, 2);
     out->is_handed_on = pg_column_bool(row, 0, 3);
+    out->cancel = (int)pg_column_int(row, 0, 4);
 }
 
 /* Whether it is the lease for which nothing could be claimed: ERR_CONFLICT then. */
