@@ -57,6 +57,7 @@ struct node {
     struct error err;
     int code;
     bool is_checking;
+    char checked[ID_SIZE]; /* the last that was looked at */
     uv_timer_t renew_timer, look_timer, check_timer;
 };
 
@@ -487,7 +488,7 @@ checked_cb(void *arg)
     pending_end_write(f->pending);
 }
 
-/* Those that have waited longest: they are what other nodes take first. And what another node was asked to cancel. */
+/* Some of them after the other, the oldest first. And what another node was asked to cancel. */
 static void
 check_queued(struct node *n)
 {
@@ -498,10 +499,13 @@ check_queued(struct node *n)
         return;
     c->node = n;
     snprintf(c->node_name, sizeof(c->node_name), "%s", n->lease.node);
-    for (struct registry_entry *e = registry_first(f->registry); e && c->n < CHECK_MOST;
-         e = registry_after(e))
+    struct registry_entry *last = registry_find(f->registry, n->checked);
+    struct registry_entry *e = last ? registry_after(last) : NULL;
+    for (e = e ? e : registry_first(f->registry); e && c->n < CHECK_MOST; e = registry_after(e)) {
+        memcpy(n->checked, e->id, ID_SIZE);
         if (is_unclaimed(scheduler_owner(e, struct submission, entry)))
             memcpy(c->items[c->n++].id, e->id, ID_SIZE);
+    }
     pending_begin_write(f->pending);
     n->is_checking = store_read(f->store, check_read_cb, checked_cb, c, NULL) == 0;
     if (n->is_checking)

@@ -148,6 +148,18 @@ def test_a_compiler_leaves_alone_a_group_that_chooses(roles: Roles) -> None:
     assert counted(compiler, "handed_on_total") == 0
 
 
+def test_what_ends_elsewhere_is_noticed_behind_hundreds_that_wait(roles: Roles) -> None:
+    front = roles.start("front", "http")
+    post = poster(front)
+    items = [{"candidate": f"# script: timing=1.3\n# {i}\n"} for i in range(256)]
+    for _ in range(2):
+        status, document = front.call("POST", "/v1/groups", {"task": "scripted", "candidates": items, "gpu": "H100"})
+        assert status == 202, document
+    one = post("ast=fail:syntax")
+    roles.start("c", "compile")
+    assert verdict(front, one)["class"] == "syntax"
+
+
 def test_who_asks_for_a_gpu_waits_for_it(roles: Roles) -> None:
     """Nobody here has one: neither the node that took it in nor the compiler touches it, and it can be cancelled."""
     node, compiler = roles.start("a", "all"), roles.start("c", "compile")
